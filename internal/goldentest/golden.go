@@ -1,5 +1,5 @@
-// Package goldentest compares the results of tests with committed files. With the flag -update, which make golden sets, it
-// writes the files instead.
+// Package goldentest compares test results with committed files. With the flag -update, which make golden sets, it
+// writes the files instead. For example, Check(t, "testdata/plan.svg", svg) fails when svg differs from the file.
 package goldentest
 
 import (
@@ -15,7 +15,7 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files anew")
 
-// Check compares got with a file, or writes it.
+// Check compares got with the file, or writes it.
 func Check(t *testing.T, file string, got []byte) {
 	t.Helper()
 	if *update {
@@ -29,11 +29,11 @@ func Check(t *testing.T, file string, got []byte) {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(string(want), string(got)); diff != "" {
-		t.Errorf("%s is not current, make golden writes it (-want +got):\n%s", file, diff)
+		t.Errorf("%s is out of date, run make golden (-want +got):\n%s", file, diff)
 	}
 }
 
-// Each runs a parallel test for each file that matches pattern; there must be one.
+// Each runs a parallel subtest for each file that matches pattern. At least one must match.
 func Each(t *testing.T, pattern string, run func(t *testing.T, file string)) {
 	t.Helper()
 	files, err := filepath.Glob(pattern)
@@ -48,8 +48,8 @@ func Each(t *testing.T, pattern string, run func(t *testing.T, file string)) {
 	}
 }
 
-// Archives runs a parallel test for each archive testdata/*.txtar. fill must replace the
-// files that are results by the actual ones.
+// Archives runs a parallel subtest for each archive testdata/*.txtar. fill must replace the result files of the
+// archive by the actual results.
 func Archives(t *testing.T, fill func(t *testing.T, a *txtar.Archive)) {
 	t.Helper()
 	Each(t, "testdata/*.txtar", func(t *testing.T, file string) {

@@ -1,9 +1,10 @@
-// Package preparedtest finds what tests need and do not make themselves: runtimes, models, programs and packages.
+// Package preparedtest finds the prerequisites of tests: runtimes, models, programs and packages.
 //
-// No test fetches or builds such a need, since that would count as the test's own time. make test does so before
-// (scripts/prepare-tests) and says in a variable for each need where it is: TUTTI_TEST_OPENVINO=PATH. A need with a
-// variable must be there: what is wrong with it fails the test. Without the variable, as when go test is run by hand,
-// the need is looked for where make would have put it, and the test is skipped where it is not.
+// No test downloads or builds a prerequisite, since that time would count as the test's own. make test prepares
+// them first (scripts/prepare-tests) and passes the path of each in a variable. For example,
+// TUTTI_TEST_OPENVINO=PATH names the OpenVINO library. A prerequisite with a variable must be usable; otherwise the
+// test fails. Without the variable, for example in a plain go test, the package looks where make would have put it,
+// and skips the test when nothing is there.
 package preparedtest
 
 import (
@@ -18,12 +19,13 @@ import (
 	"github.com/tutti-server/tutti/internal/runtimes"
 )
 
-// Variable returns the environment variable that says where a need is.
+// Variable returns the name of the environment variable that has the path of a prerequisite.
 func Variable(need string) string {
 	return "TUTTI_TEST_" + strings.ToUpper(strings.ReplaceAll(need, "-", "_"))
 }
 
-// Path returns where a need is: what its variable says, or else what find finds. It skips the test when find fails.
+// Path returns the path of a prerequisite: the value of its variable, or else the result of find. It skips the test
+// when find fails.
 func Path(tb testing.TB, need string, find func() (string, error)) string {
 	tb.Helper()
 	path := os.Getenv(Variable(need))
@@ -35,16 +37,16 @@ func Path(tb testing.TB, need string, find func() (string, error)) string {
 		return found
 	}
 	if _, err := os.Stat(path); err != nil {
-		tb.Fatalf("%s names what is not there: %v", Variable(need), err)
+		tb.Fatalf("%s names a missing path: %v", Variable(need), err)
 	}
 	return path
 }
 
-// Skip skips a test that cannot use a need, and fails it where the need was prepared.
+// Skip skips a test that cannot use a prerequisite, and fails it when its variable is set.
 func Skip(tb testing.TB, need string, reason any) {
 	tb.Helper()
 	if path := os.Getenv(Variable(need)); path != "" {
-		tb.Fatalf("%s is prepared in '%s' and of no use: %v", need, path, reason)
+		tb.Fatalf("%s is prepared in '%s' but unusable: %v", need, path, reason)
 	}
 	tb.Skip(reason)
 }
@@ -61,14 +63,14 @@ func Root() (string, error) {
 		}
 		parent := filepath.Dir(dir)
 		if parent == dir {
-			return "", errors.New("the test does not run in the module's folder")
+			return "", errors.New("no parent folder is the module's root, expected scripts/prepare-tests in it")
 		}
 		dir = parent
 	}
 }
 
-// Find returns the library of a runtime: that of its own variable, of the module's folder of runtimes, or of the user's
-// cache.
+// Find returns the path of a runtime's library: from the runtime's own variable, the module's folder of runtimes,
+// or the user's cache.
 func Find(name string) (string, error) {
 	root, err := Root()
 	if err != nil {
@@ -86,14 +88,14 @@ func Find(name string) (string, error) {
 	return runtimes.Find(name, "")
 }
 
-// Runtime returns the library of a runtime; a need of the runtime's name.
+// Runtime returns the path of a runtime's library. The name of the prerequisite is the runtime's name.
 func Runtime(tb testing.TB, name string) string {
 	tb.Helper()
 	return Path(tb, name, func() (string, error) { return Find(name) })
 }
 
-// Script returns a need that a script of scripts/ prepares in the user's cache, given its name and arguments. The script
-// only looks: LOOK has it fail instead of fetching.
+// Script returns the path that a script of scripts/ prints, given its name and arguments. It sets LOOK, with which
+// the script looks in the user's cache and fails instead of downloading.
 func Script(tb testing.TB, need string, script ...string) string {
 	tb.Helper()
 	return Path(tb, need, func() (string, error) {

@@ -8,7 +8,7 @@ import (
 	"github.com/tutti-server/tutti/internal/preparedtest"
 )
 
-// outcome is how a test ended.
+// outcome records how a test ended.
 type outcome struct {
 	testing.TB
 	skipped, failed bool
@@ -19,7 +19,7 @@ func (o *outcome) Skip(...any)           { o.skipped = true; panic(o) }
 func (o *outcome) Skipf(string, ...any)  { o.skipped = true; panic(o) }
 func (o *outcome) Fatalf(string, ...any) { o.failed = true; panic(o) }
 
-// ended runs f as a test.
+// ended runs f as a test and returns its outcome.
 func ended(f func(tb testing.TB)) *outcome {
 	o := &outcome{}
 	func() {
@@ -29,7 +29,7 @@ func ended(f func(tb testing.TB)) *outcome {
 	return o
 }
 
-// TestPath looks for a need with and without its variable: only an unprepared need is skipped.
+// TestPath checks that only a prerequisite without a variable is skipped.
 func TestPath(t *testing.T) {
 	dir := t.TempDir()
 	found := func() (string, error) { return "found", nil }

@@ -27,8 +27,8 @@ func Error(err *error, log *slog.Logger, doing string, attrs ...slog.Attr) {
 	}
 }
 
-// Report logs a recovered panic and returns the error that stands for it. It is for callers that recover themselves,
-// because the arguments of Error would cost them too much where nothing panics.
+// Report logs a recovered panic and returns the error that replaces it. It is for hot callers that recover
+// themselves, because evaluating the arguments of Error would cost too much when nothing panics.
 func Report(p any, logger *slog.Logger, doing string, attrs ...slog.Attr) error {
 	stack := debug.Stack()
 	if r, ok := p.(*raised); ok {
@@ -44,7 +44,7 @@ func Report(p any, logger *slog.Logger, doing string, attrs ...slog.Attr) error 
 	return status.Errorf(status.Internal, "%s failed: panic: %v", doing, p)
 }
 
-// raised is a panic on its way from one goroutine to another.
+// raised is a panic passed from one goroutine to another.
 type raised struct {
 	value any
 	stack []byte
@@ -71,7 +71,7 @@ func (g *Group) Go(f func()) {
 	})
 }
 
-// Wait waits for every function, and panics when one of them did.
+// Wait waits for all functions. It panics when one of them panicked.
 func (g *Group) Wait() {
 	g.wg.Wait()
 	if r := g.first.Load(); r != nil {

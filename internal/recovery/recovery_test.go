@@ -13,22 +13,23 @@ import (
 
 var errBefore = errors.New("before")
 
-// work defers Error, and fails as it is told.
-func work(log *slog.Logger, f func() error) (err error) {
+// operation defers Error and returns the result of f.
+func operation(log *slog.Logger, f func() error) (err error) {
 	defer recovery.Error(&err, log, "loading model 'm'", slog.String("model", "m"))
 	return f()
 }
 
+// TestError checks that a panic becomes an error with a log entry, and that other results pass unchanged.
 func TestError(t *testing.T) {
 	t.Parallel()
-	if err := work(nil, func() error { return nil }); err != nil {
+	if err := operation(nil, func() error { return nil }); err != nil {
 		t.Errorf("no panic gave %v", err)
 	}
-	if err := work(nil, func() error { return errBefore }); !errors.Is(err, errBefore) {
+	if err := operation(nil, func() error { return errBefore }); !errors.Is(err, errBefore) {
 		t.Errorf("an error became %v", err)
 	}
 	var out bytes.Buffer
-	err := work(slog.New(slog.NewTextHandler(&out, nil)), func() error { return boom(nil) })
+	err := operation(slog.New(slog.NewTextHandler(&out, nil)), func() error { return boom(nil) })
 	if err == nil || status.CodeOf(err) != status.Internal || !strings.HasPrefix(err.Error(), "loading model 'm' failed: panic: ") {
 		t.Errorf("a panic gave %v", err)
 	}
@@ -44,12 +45,12 @@ func TestError(t *testing.T) {
 //go:noinline
 func boom(p *[1]error) error { return p[0] }
 
-// TestGroup raises a panic of a goroutine where the group is waited for, with the stack of the goroutine.
+// TestGroup checks that Wait panics with the panic of a goroutine and its stack.
 func TestGroup(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer
 	done := make([]bool, 4)
-	err := work(slog.New(slog.NewTextHandler(&out, nil)), func() error {
+	err := operation(slog.New(slog.NewTextHandler(&out, nil)), func() error {
 		var g recovery.Group
 		for i := range done {
 			g.Go(func() {

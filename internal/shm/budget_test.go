@@ -10,7 +10,8 @@ import (
 	"github.com/tutti-server/tutti/internal/shm"
 )
 
-// TestWindowAllocBudget is not parallel, for the runtime counts everybody's allocations.
+// TestWindowAllocBudget checks that windows allocate nothing. It is not parallel: the runtime counts the
+// allocations of the whole process.
 func TestWindowAllocBudget(t *testing.T) {
 	key, _ := object(t, "0123456789")
 	r := shm.NewRegistry(true)
@@ -33,8 +34,8 @@ func TestWindowAllocBudget(t *testing.T) {
 	}
 }
 
-// TestDescriptorBudget is not parallel, for it counts the descriptors of the process
-// that lead to its own object.
+// TestDescriptorBudget checks that the regions of one object share a descriptor. It is not parallel: it counts
+// descriptors of the process.
 func TestDescriptorBudget(t *testing.T) {
 	key, path := object(t, "0123456789")
 	r := shm.NewRegistry(true)
@@ -57,7 +58,7 @@ func TestDescriptorBudget(t *testing.T) {
 	}
 }
 
-// descriptors counts the open descriptors of the file.
+// descriptors returns the number of open descriptors of the file.
 func descriptors(t *testing.T, path string) int {
 	t.Helper()
 	links, err := filepath.Glob("/proc/self/fd/*")

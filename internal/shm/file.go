@@ -10,9 +10,9 @@ import (
 )
 
 const (
-	// folder is where Linux keeps POSIX shared-memory objects.
+	// folder is the directory of POSIX shared-memory objects on Linux.
 	folder = "/dev/shm/"
-	// reserved begins the keys of the Python backend's own regions.
+	// reserved is the key prefix of the Python backend's own regions.
 	reserved = "triton_python_backend_shm_region_"
 )
 
@@ -24,8 +24,8 @@ type file struct {
 	refs     int    // guarded by the registry's mu
 }
 
-// checkKey refuses keys that name no object a client may use. As for shm_open,
-// slashes at the beginning do not matter.
+// checkKey refuses a key that does not name an object which a client may use. Leading slashes are ignored, as by
+// shm_open.
 func checkKey(name, key string) error {
 	switch object := strings.TrimLeft(key, "/"); {
 	case key == "":
@@ -45,8 +45,8 @@ func errOpen(key string) error {
 	return status.Errorf(status.Internal, "Unable to open shared memory region: '%s'", key)
 }
 
-// openFile opens the object of a checked key with one reference. Anything but a
-// regular file is refused: a link, a device or a pipe has no memory to share.
+// openFile opens the object of a checked key with one reference. It refuses everything but a regular file: a link,
+// a device or a pipe has no memory to share.
 func openFile(name, key string) (*file, error) {
 	path := folder + strings.TrimLeft(key, "/")
 	const flags = syscall.O_RDWR | syscall.O_CLOEXEC | syscall.O_NOFOLLOW | syscall.O_NONBLOCK
@@ -64,24 +64,22 @@ func openFile(name, key string) (*file, error) {
 	return f, nil
 }
 
-// same reports whether both are the same object; a key may name another one by now.
+// same reports whether both are the same object. A client may have created another object with the same key since.
 func (f *file) same(g *file) bool { return f.dev == g.dev && f.ino == g.ino }
 
-// release gives up one reference; the last one closes the descriptor.
+// release drops one reference. The last one closes the descriptor.
 func (f *file) release() {
 	if f.refs--; f.refs == 0 {
 		_ = syscall.Close(f.fd) // nothing is buffered, so nothing can be lost
 	}
 }
 
-// readAt fills p from the object, or fails with io.ErrUnexpectedEOF where it ends
-// early.
+// readAt fills p from the object, or fails with io.ErrUnexpectedEOF where the object ends early.
 func (f *file) readAt(p []byte, off int64) error {
 	return f.transfer(syscall.Pread, p, off, io.ErrUnexpectedEOF)
 }
 
-// writeAt writes p into the object. It fails with io.ErrUnexpectedEOF where that
-// would make the object longer.
+// writeAt writes p into the object. It fails with io.ErrUnexpectedEOF where that would extend the object.
 func (f *file) writeAt(p []byte, off int64) error {
 	var st syscall.Stat_t
 	if err := syscall.Fstat(f.fd, &st); err != nil {
@@ -93,8 +91,7 @@ func (f *file) writeAt(p []byte, off int64) error {
 	return f.transfer(syscall.Pwrite, p, off, io.ErrShortWrite)
 }
 
-// transfer repeats a call until it has done all of p, and fails with none where it
-// does nothing.
+// transfer repeats a call until all of p is transferred. It fails with none when a call transfers nothing.
 func (f *file) transfer(call func(fd int, p []byte, off int64) (int, error), p []byte, off int64, none error) error {
 	for len(p) > 0 {
 		n, err := call(f.fd, p, off)

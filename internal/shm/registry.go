@@ -9,14 +9,14 @@ import (
 	"github.com/tutti-server/tutti/core/status"
 )
 
-// Kind is where a region's memory is.
+// Kind is the kind of a region's memory.
 type Kind uint8
 
 // The kinds of memory a client can share.
 const (
 	// System is a POSIX shared-memory object.
 	System Kind = iota
-	// CUDA is memory of a device, shared by an IPC handle.
+	// CUDA is device memory, shared by an IPC handle.
 	CUDA
 )
 
@@ -28,7 +28,7 @@ func (k Kind) String() string {
 	return "system"
 }
 
-// maxRegions bounds how many regions, and with them descriptors, clients can hold.
+// maxRegions bounds the regions, and with them the descriptors, that clients can hold.
 const maxRegions = 4096
 
 // Region is a registered region as its client described it. Sizes are in bytes.
@@ -42,22 +42,21 @@ type Region struct {
 	Device int64
 }
 
-// Registry holds the regions of all clients under one namespace for both kinds. It
-// is safe for concurrent use.
+// Registry holds the regions of all clients. Both kinds share one namespace. It is safe for concurrent use.
 type Registry struct {
 	enabled bool
 	mu      sync.Mutex
 	regions map[string]*region // guarded by mu
 }
 
-// region is a registered region, and how many windows requests have in it, which is guarded by the registry's mu.
+// region is a registered region and the number of its open windows, which the registry's mu guards.
 type region struct {
 	Region
 	file    *file
 	windows int
 }
 
-// NewRegistry returns an empty registry. One that is not enabled refuses everything but Status.
+// NewRegistry returns an empty registry. When enabled is false, every method but Status fails.
 func NewRegistry(enabled bool) *Registry {
 	return &Registry{enabled: enabled, regions: map[string]*region{}}
 }
@@ -67,7 +66,7 @@ var errDisabled error = &status.Error{
 	Msg:  "Client shared memory is disabled. Start the server with '--allow-client-shm=true' to enable.",
 }
 
-// Check fails when client regions are not allowed, as every other method but Status then does.
+// Check fails when the registry is disabled.
 func (r *Registry) Check() error {
 	if !r.enabled {
 		return errDisabled
@@ -75,8 +74,8 @@ func (r *Registry) Check() error {
 	return nil
 }
 
-// RegisterSystem registers size bytes at offset in the POSIX shared-memory object of
-// this key. The name must be new, and the object must be as large as that says.
+// RegisterSystem registers size bytes at offset of the POSIX shared-memory object with this key. The name must be
+// new, and the object must contain that range.
 func (r *Registry) RegisterSystem(name, key string, offset, size uint64) error {
 	if err := r.Check(); err != nil {
 		return err
@@ -100,7 +99,7 @@ func (r *Registry) RegisterSystem(name, key string, offset, size uint64) error {
 	return nil
 }
 
-// checkNew tells whether a region of this name can be added; mu is held.
+// checkNew returns an error when no region of this name can be added; mu is held.
 func (r *Registry) checkNew(name string) error {
 	if r.regions[name] != nil {
 		return status.Errorf(status.AlreadyExists, "shared memory region '%s' already in manager", name)
@@ -112,8 +111,8 @@ func (r *Registry) checkNew(name string) error {
 	return nil
 }
 
-// open returns the key's object with a reference for the caller, shared with the
-// regions that have it open already; mu is held.
+// open returns the key's object with a reference for the caller. Regions of one object share its descriptor; mu is
+// held.
 func (r *Registry) open(name, key string, offset, size uint64) (*file, error) {
 	f, err := openFile(name, key)
 	if err != nil {
@@ -133,8 +132,8 @@ func (r *Registry) open(name, key string, offset, size uint64) (*file, error) {
 	return f, nil
 }
 
-// RegisterCUDA refuses the region: device memory cannot be opened here. The text begins as that of a Triton which cannot
-// open the handle either.
+// RegisterCUDA always fails: this server cannot open device memory. The text begins as that of a Triton which
+// cannot open the handle.
 func (r *Registry) RegisterCUDA(name string, _ []byte, _ int64, _ uint64) error {
 	if err := r.Check(); err != nil {
 		return err
@@ -142,9 +141,9 @@ func (r *Registry) RegisterCUDA(name string, _ []byte, _ int64, _ uint64) error 
 	return status.Errorf(status.InvalidArg, "failed to register shared memory region '%s': invalid args, GPUs not supported", name)
 }
 
-// Unregister forgets the region of this kind and name, or all of the kind when the name is empty. A region in use by
-// requests, which have a Window in it, stays and is an error; the others of all are forgotten nevertheless. A name that is
-// not registered is no error.
+// Unregister removes the region of this kind and name, or all of the kind when the name is empty. A region with an
+// open Window stays and is reported as an error; the other regions are removed nevertheless. An unknown name is not
+// an error.
 func (r *Registry) Unregister(kind Kind, name string) error {
 	if err := r.Check(); err != nil {
 		return err
@@ -161,7 +160,8 @@ func (r *Registry) Unregister(kind Kind, name string) error {
 	return status.Errorf(status.Internal, "Cannot unregister shared memory region '%s', it is currently in use.", name)
 }
 
-// unregisterAll forgets all regions of a kind that are not in use, and names the others; mu is held.
+// unregisterAll removes all regions of a kind without open windows and returns an error that names the others; mu
+// is held.
 func (r *Registry) unregisterAll(kind Kind) error {
 	var used []string
 	for _, g := range r.regions {
@@ -176,7 +176,7 @@ func (r *Registry) unregisterAll(kind Kind) error {
 	return status.Errorf(status.Internal, "Failed to unregister the following %s shared memory regions: %s ,", kind, strings.Join(used, " ,"))
 }
 
-// forget removes g, and reports whether it could; mu is held.
+// forget removes g unless it has open windows, and reports whether it did; mu is held.
 func (r *Registry) forget(g *region) bool {
 	if g.windows > 0 {
 		return false
@@ -186,8 +186,7 @@ func (r *Registry) forget(g *region) bool {
 	return true
 }
 
-// Status returns the region of this kind and name, or all of the kind sorted by name
-// when the name is empty.
+// Status returns the region of this kind and name, or all of the kind, sorted by name, when the name is empty.
 func (r *Registry) Status(kind Kind, name string) ([]Region, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -204,7 +203,7 @@ func (r *Registry) Status(kind Kind, name string) ([]Region, error) {
 	return []Region{g.Region}, nil
 }
 
-// wrongKind says that g was asked for as the other kind.
+// wrongKind returns the error for a region that exists with the other kind.
 func wrongKind(g *region) error {
 	is, not := "system", "CUDA"
 	if g.Kind == CUDA {

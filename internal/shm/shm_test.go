@@ -16,7 +16,7 @@ import (
 	"github.com/tutti-server/tutti/internal/shm"
 )
 
-// object makes a POSIX shared-memory object and returns its key and its file.
+// object creates a POSIX shared-memory object and returns its key and its path.
 func object(t *testing.T, content string) (key, path string) {
 	t.Helper()
 	f, err := os.CreateTemp("/dev/shm", "tutti_shm_test_")
@@ -47,6 +47,7 @@ func must(t *testing.T, err error) {
 	}
 }
 
+// TestReadWrite checks reads and writes through windows of a region.
 // shows: shm.system
 func TestReadWrite(t *testing.T) {
 	t.Parallel()
@@ -76,6 +77,7 @@ func TestReadWrite(t *testing.T) {
 	wantError(t, w.ReadAt(nil, math.MaxUint64), status.InvalidArg, "0 bytes at offset 18446744073709551615"+text)
 }
 
+// TestRegisterRefuses pins the errors of invalid registrations.
 func TestRegisterRefuses(t *testing.T) {
 	t.Parallel()
 	key, _ := object(t, "0123456789")
@@ -126,6 +128,7 @@ func TestRegisterRefuses(t *testing.T) {
 	}
 }
 
+// TestOneNamespace checks that both kinds of regions share one namespace.
 func TestOneNamespace(t *testing.T) {
 	t.Parallel()
 	key, _ := object(t, "0123456789")
@@ -171,6 +174,7 @@ func TestOneNamespace(t *testing.T) {
 	}
 }
 
+// TestOpenRefuses pins the errors of windows outside a region.
 func TestOpenRefuses(t *testing.T) {
 	t.Parallel()
 	key, _ := object(t, "0123456789")
@@ -219,7 +223,7 @@ func TestDisabled(t *testing.T) {
 	}
 }
 
-// TestUnregisterInUse refuses to forget what a request uses, and forgets the rest.
+// TestUnregisterInUse checks that a region in use stays and that the others are removed.
 func TestUnregisterInUse(t *testing.T) {
 	t.Parallel()
 	key, _ := object(t, "0123456789")
@@ -255,7 +259,7 @@ func TestUnregisterInUse(t *testing.T) {
 	must(t, r.RegisterSystem("a", key, 0, 1))
 }
 
-// TestTruncated has the client cut its object off after registering it.
+// TestTruncated checks accesses after the client has truncated its object.
 func TestTruncated(t *testing.T) {
 	t.Parallel()
 	key, path := object(t, strings.Repeat("x", 10000))
@@ -301,7 +305,7 @@ func TestConcurrent(t *testing.T) {
 		wg.Go(func() {
 			name, buf := strconv.Itoa(g%3), make([]byte, 4)
 			for i := range 200 {
-				_ = r.RegisterSystem(name, key, 0, 10) // another goroutine may have
+				_ = r.RegisterSystem(name, key, 0, 10) // fails when another goroutine was first
 				if w, err := r.Open(name, uint64(i%6), 4); err == nil {
 					if err := w.Read(buf); err != nil {
 						t.Error(err)

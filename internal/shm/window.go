@@ -9,7 +9,8 @@ import (
 	"github.com/tutti-server/tutti/internal/pool"
 )
 
-// Window is a part of a region, for one request. The region cannot be unregistered until the window is closed.
+// Window is the part of a region that one request uses. The region cannot be unregistered until the window is
+// closed.
 type Window struct {
 	registry  *Registry
 	region    *region
@@ -40,7 +41,7 @@ func (r *Registry) Open(name string, offset, size uint64) (*Window, error) {
 	return w, nil
 }
 
-// check tells whether size bytes at offset are inside the region.
+// check returns an error when size bytes at offset are not inside the region.
 func (g *region) check(offset, size uint64) error {
 	switch {
 	case offset >= g.Size:
@@ -61,8 +62,8 @@ func (w *Window) Size() uint64 { return w.size }
 // Name returns the region's name.
 func (w *Window) Name() string { return w.region.Name }
 
-// Read fills dst from the window's start. It fails when the window is smaller, or
-// when the client has shortened the memory behind it; dst is then of no use.
+// Read fills dst from the window's start. It fails when the window is smaller than dst, or when the client has
+// truncated the memory behind it; dst is then undefined.
 func (w *Window) Read(dst []byte) error { return w.ReadAt(dst, 0) }
 
 // ReadAt is Read from off bytes after the window's start.
@@ -73,8 +74,8 @@ func (w *Window) ReadAt(dst []byte, off uint64) error {
 	return w.explain("read", len(dst), w.region.file.readAt(dst, w.at(off)))
 }
 
-// Write copies src to the window's start. It fails when the window is smaller, or
-// when the client has shortened the memory behind it, which is not made longer again.
+// Write copies src to the window's start. It fails when the window is smaller than src, or when the client has
+// truncated the memory behind it; Write never extends it.
 func (w *Window) Write(src []byte) error { return w.WriteAt(src, 0) }
 
 // WriteAt is Write to off bytes after the window's start.
@@ -85,7 +86,7 @@ func (w *Window) WriteAt(src []byte, off uint64) error {
 	return w.explain("write", len(src), w.region.file.writeAt(src, w.at(off)))
 }
 
-// at returns where off lies in the object, which registering has shown to fit an int64.
+// at returns the offset in the object of off. It fits an int64: RegisterSystem has checked the range.
 func (w *Window) at(off uint64) int64 { return int64(w.region.Offset + w.off + off) }
 
 func (w *Window) check(off uint64, n int) error {
@@ -96,7 +97,7 @@ func (w *Window) check(off uint64, n int) error {
 	return nil
 }
 
-// explain turns a failed access of n bytes into what the client should read.
+// explain converts a failed access of n bytes into the error for the client.
 func (w *Window) explain(verb string, n int, err error) error {
 	switch {
 	case err == nil:
@@ -110,7 +111,7 @@ func (w *Window) explain(verb string, n int, err error) error {
 	}
 }
 
-// Close gives the window up; it must not be used after.
+// Close releases the window. It must be the last call.
 func (w *Window) Close() {
 	r, g := w.registry, w.region
 	*w = Window{}

@@ -6,7 +6,8 @@ import (
 	"github.com/tutti-server/tutti/core/tensor"
 )
 
-// clock counts works per stream: those known to be over or ordered before.
+// clock is a vector clock: per stream, the number of its operations that are complete or ordered before. For
+// example, [3 0 1] follows the first three operations of stream 0 and the first of stream 2.
 type clock []uint64
 
 // at returns the count of one stream.
@@ -32,7 +33,7 @@ func (c *clock) join(o clock) {
 	}
 }
 
-// access is one use of memory by a work of a stream.
+// access is one use of memory by an operation of a stream.
 type access struct {
 	id     int
 	n      uint64
@@ -42,16 +43,16 @@ type access struct {
 
 func (a *access) String() string { return fmt.Sprintf("the %s by stream '%s'", a.what, a.stream) }
 
-// history is what has been done with one allocation.
+// history records the accesses to one allocation.
 type history struct {
 	made  *access // nil: ordered before everything
 	wrote *access // the last write
 	reads []access
-	ended clock // of works that held the memory until they were done
+	ended clock // of the operations that held a reference until they were complete
 }
 
-// order returns an error when an access that the clock now knows as latest may run at
-// the same time as one of h, or before what it must follow.
+// order returns an error when access a is not ordered after the accesses that it must follow. now is the clock of
+// a.
 func (h *history) order(b *tensor.Buffer, a *access, now clock, write bool) error {
 	if h.made != nil && now.at(h.made.id) < h.made.n {
 		return unordered(b, a, h.made)
@@ -73,8 +74,8 @@ func (h *history) order(b *tensor.Buffer, a *access, now clock, write bool) erro
 	return nil
 }
 
-// note adds an access that is in order. A stream's later read stands for its earlier
-// ones, and a write for everything before it.
+// note adds an access that order has accepted. A stream's later read replaces its earlier ones; a write replaces
+// everything before it.
 func (h *history) note(a access, write bool) {
 	if write {
 		h.wrote, h.reads = &a, h.reads[:0]
@@ -89,7 +90,7 @@ func (h *history) note(a access, write bool) {
 	h.reads = append(h.reads, a)
 }
 
-// over returns an error when some access of h may still be running at now.
+// over returns an error when some access of h may still run at now.
 func (h *history) over(b *tensor.Buffer, now clock) error {
 	check := func(a *access) error {
 		if a == nil || now.at(a.id) >= a.n {

@@ -11,10 +11,10 @@ import (
 
 // Device is one simulated device. It is safe for concurrent use.
 type Device struct {
-	machine *Machine
-	place   tensor.Place
-	options Options
-	home    *Stream // waits for the last uses of freed memory
+	machine  *Machine
+	place    tensor.Place
+	options  Options
+	releases *Stream // waits for the last uses of freed memory
 
 	mu      sync.Mutex
 	space   *space                    // guarded by mu
@@ -38,10 +38,9 @@ type block struct {
 // Traffic counts copies.
 type Traffic struct{ Count, Bytes int64 }
 
-// Stats count the operations of a device.
+// Stats counts the operations of a device.
 type Stats struct {
-	// Up are copies from the host, Down to it, Within those inside the device and
-	// Peer those from another device.
+	// Up counts copies from the host, Down to the host, Within inside the device, and Peer from another device.
 	Up, Down, Within, Peer Traffic
 	Kernels, Allocs, Frees int64
 }
@@ -56,28 +55,28 @@ func newDevice(m *Machine, id int16, o Options) (*Device, error) {
 		live: map[*tensor.Buffer]*block{}, streams: map[*Stream]struct{}{},
 	}
 	d.resumed.L = &d.mu
-	d.home = d.start("release")
+	d.releases = d.start("release")
 	return d, nil
 }
 
-// Place returns the device's.
+// Place returns the place of the device's memory.
 func (d *Device) Place() tensor.Place { return d.place }
 
-// Stats returns the counters.
+// Stats returns a copy of the counters.
 func (d *Device) Stats() Stats {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.stats
 }
 
-// InUse returns the bytes of buffers that are held.
+// InUse returns the size of all held buffers in bytes.
 func (d *Device) InUse() int64 {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.inUse
 }
 
-// Elapsed returns the time that the busiest stream's works took.
+// Elapsed returns the simulated busy time of the busiest open stream.
 func (d *Device) Elapsed() time.Duration {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -88,8 +87,7 @@ func (d *Device) Elapsed() time.Duration {
 	return longest
 }
 
-// Pause stops every stream before its next operation, so that a test can check the state in
-// between.
+// Pause stops every stream before its next operation, so that a test can check the state in between.
 func (d *Device) Pause() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -112,7 +110,7 @@ func (d *Device) holdWhilePaused() {
 	}
 }
 
-// Alloc returns n bytes that any stream may use.
+// Alloc returns a buffer of n bytes that any stream may use at once.
 func (d *Device) Alloc(n int) (*tensor.Buffer, error) { return d.alloc(n, nil) }
 
 func (d *Device) alloc(n int, made *access) (*tensor.Buffer, error) {
@@ -123,7 +121,7 @@ func (d *Device) alloc(n int, made *access) (*tensor.Buffer, error) {
 	if err == nil {
 		return b, nil
 	}
-	if d.home.Record().Wait() != nil { // what was freed may be on its way back
+	if d.releases.Record().Wait() != nil { // freed memory may not be available yet
 		return nil, err
 	}
 	return d.tryAlloc(n, made)
@@ -135,7 +133,7 @@ func (d *Device) tryAlloc(n int, made *access) (*tensor.Buffer, error) {
 	if d.closed {
 		return nil, fmt.Errorf("cannot allocate %d bytes at %s, which is closed", n, d.place)
 	}
-	off, ok := d.space.take(n)
+	off, ok := d.space.alloc(n)
 	if !ok {
 		return nil, fmt.Errorf("cannot allocate %d bytes at %s: %d of %d bytes are in use", n, d.place, d.inUse, d.options.Memory)
 	}
@@ -146,7 +144,7 @@ func (d *Device) tryAlloc(n int, made *access) (*tensor.Buffer, error) {
 	return b, nil
 }
 
-// Free takes memory back once its last use is over.
+// Free releases memory after the events of its last uses. tensor.Buffer calls it; it does not block.
 func (d *Device) Free(b *tensor.Buffer) {
 	events := b.TakeOrder()
 	d.mu.Lock()
@@ -162,18 +160,18 @@ func (d *Device) Free(b *tensor.Buffer) {
 	}
 	d.machine.released(b, blk, events)
 	for _, e := range events {
-		// The home stream is open as long as anything is held.
-		_ = e.WaitOn(d.home)
+		// WaitOn cannot fail: the release stream is open as long as a buffer is held.
+		_ = e.WaitOn(d.releases)
 	}
-	d.home.push(work{run: func() error {
+	d.releases.push(operation{run: func() error {
 		d.mu.Lock()
 		defer d.mu.Unlock()
-		d.space.put(blk.off, blk.n)
+		d.space.release(blk.off, blk.n)
 		return nil
 	}})
 }
 
-// released checks that every use of the memory is known to be over after the events.
+// released records a fault when a use of the memory is not ordered before the events of its release.
 func (m *Machine) released(b *tensor.Buffer, blk *block, events []tensor.Event) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -189,7 +187,7 @@ func (m *Machine) released(b *tensor.Buffer, blk *block, events []tensor.Event) 
 	}
 }
 
-// find returns the allocation of a buffer of any device of the machine.
+// find returns the device and the allocation of a buffer of this machine.
 func (m *Machine) find(b *tensor.Buffer) (*Device, *block) {
 	for _, d := range m.devices {
 		if d.place != b.Place() {
@@ -216,7 +214,7 @@ func (d *Device) close() error {
 	if closed {
 		return nil
 	}
-	errs := []error{d.home.Close()}
+	errs := []error{d.releases.Close()}
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if n := len(d.streams); n > 0 {

@@ -1,19 +1,20 @@
-// Package simdev is a device in software, for tests and for trying out graphs that
-// keep their tensors on a device. It behaves as an accelerator does:
+// Package simdev simulates accelerators in software, for tests and for graphs that keep tensors on a device. It
+// behaves as an accelerator does:
 //
-//   - Its memory has addresses of its own, which fault when the host touches them.
-//   - Streams execute their work later, each on a goroutine; a stream's owner closes it.
-//   - Allocating and freeing are ordered with the streams; freed memory is poisoned.
-//   - Copies take time, in real time or only counted, and are counted by direction.
+//   - Device memory has its own addresses. A host access to one faults.
+//   - Streams execute operations asynchronously, each on a goroutine. The owner of a stream must close it.
+//   - Allocations and frees are ordered with the streams. Freed memory is poisoned.
+//   - Copies take time, real or simulated, and are counted by direction.
 //
-// Beyond what hardware does it detects broken rules: memory that is read before
-// anything was written to it, used after it was freed, freed before its last use, or
-// used by two streams without an event between. The work is refused with an error that
-// names both sides. It knows the order of works from vector clocks, one counter per
-// stream (Mattern 1988, as race detectors use them), not from what happened to run
-// first, so that a test's verdict does not depend on speed. What the host waited for
-// counts as ordered before everything that the host puts into streams later, whichever
-// goroutine waited: it may miss a broken rule and never makes one up.
+// Beyond hardware, it detects violated rules: a read before the first write, a use after free, a free before the
+// last use, and unordered use by two streams. The operation fails with an error that names both accesses. For
+// example: "the fill by stream 'a' is not ordered after the copy from device:0 to host by stream 'b'; expected an
+// event between them".
+//
+// The order comes from vector clocks, one counter per stream (Mattern 1988; race detectors use them), not from the
+// actual interleaving, so that the verdict of a test does not depend on speed. Everything that the host has waited
+// for is ordered before everything that the host enqueues later, on any goroutine. The check may therefore miss a
+// violation, but it never reports a false one.
 //
 // A Machine holds several devices, which copy to each other.
 package simdev

@@ -9,32 +9,31 @@ import (
 	"github.com/tutti-server/tutti/core/tensor"
 )
 
-// Options configure the devices of a Machine. The zero value simulates no cost.
+// Options configures the devices of a Machine. With the zero value, operations take no time.
 type Options struct {
 	// Memory is the size of each device's memory in bytes; 0 for 1 GiB. Only used pages cost memory.
 	Memory int
-	// Latency is the time of every operation besides its bytes.
+	// Latency is the fixed time of every operation.
 	Latency time.Duration
-	// Bandwidth is how many bytes a second a copy moves; 0: any number.
+	// Bandwidth is the speed of copies in bytes per second; 0 is unlimited.
 	Bandwidth int64
-	// Real has streams wait as long as their works take; otherwise the time is only
-	// counted, by Device.Elapsed.
+	// Real makes streams wait for the duration of their operations. Otherwise Device.Elapsed only counts the time.
 	Real bool
 }
 
-// defaultMemory is the memory of a device without Options.Memory.
+// defaultMemory is the memory of a device in bytes when Options.Memory is 0.
 const defaultMemory = 1 << 30
 
-// Machine is a number of simulated devices.
+// Machine is a set of simulated devices. It is safe for concurrent use until Close.
 type Machine struct {
 	devices []*Device
 
 	mu      sync.Mutex
-	streams int     // numbers given to streams, guarded by mu
-	spare   []int   // numbers of closed streams, guarded by mu
-	last    clock   // per number: its works so far, guarded by mu
-	host    clock   // what the host waited for, guarded by mu
-	faults  []error // broken rules that no call returned, guarded by mu
+	streams int     // IDs given to streams, guarded by mu
+	spare   []int   // IDs of closed streams, guarded by mu
+	last    clock   // per ID: number of operations so far, guarded by mu
+	host    clock   // operations that the host has waited for, guarded by mu
+	faults  []error // violations that no call returned, guarded by mu
 }
 
 // New starts n devices, numbered from 0.
@@ -59,28 +58,28 @@ func New(n int, o Options) (*Machine, error) {
 // Devices returns the devices in order.
 func (m *Machine) Devices() []*Device { return m.devices }
 
-// Place returns that of device i.
+// Place returns the place of device i.
 func Place(i int) tensor.Place { return tensor.Place{Kind: tensor.Device, ID: int16(i)} }
 
-// maxFaults bounds how many broken rules are kept.
+// maxFaults bounds the recorded violations.
 const maxFaults = 100
 
-// fault keeps a broken rule; the caller holds the lock.
+// fault records a violation; the caller holds the lock.
 func (m *Machine) fault(err error) {
 	if len(m.faults) < maxFaults {
 		m.faults = append(m.faults, err)
 	}
 }
 
-// Faults returns the broken rules so far.
+// Faults returns the violations so far that no call returned.
 func (m *Machine) Faults() error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return errors.Join(m.faults...)
 }
 
-// Close stops the devices. Their streams must be closed before. The error lists the broken rules
-// that no call returned, and the buffers that are still held. It may be called twice.
+// Close stops the devices. All streams must be closed before. The error lists the violations that no call returned
+// and the buffers still held. It may be called twice.
 func (m *Machine) Close() error {
 	var errs []error
 	for _, d := range m.devices {
@@ -91,9 +90,9 @@ func (m *Machine) Close() error {
 	return errors.Join(errs...)
 }
 
-// number gives a new stream its number, that of a closed one where there is any: its
-// clock goes on, so that accesses of the old one stay in the past.
-func (m *Machine) number() int {
+// newID returns the ID of a new stream. It reuses IDs of closed streams: their clocks continue, so that accesses of
+// the old stream stay in the past.
+func (m *Machine) newID() int {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if n := len(m.spare); n > 0 {
@@ -105,7 +104,7 @@ func (m *Machine) number() int {
 	return m.streams - 1
 }
 
-func (m *Machine) giveBack(id int) {
+func (m *Machine) recycleID(id int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.spare = append(m.spare, id)

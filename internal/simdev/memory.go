@@ -10,18 +10,18 @@ import (
 	"github.com/tutti-server/tutti/core/tensor"
 )
 
-// space is a device's memory twice: addresses, which fault when the host touches them,
-// and behind them, at the same offsets, the memory that stands for the device's.
+// space is the memory of a device, mapped twice: inaccessible addresses, which fault on a host access, and the
+// backing memory at the same offsets.
 type space struct {
 	addresses []byte
 	memory    []byte
-	used      int                  // offsets below were handed out before
+	used      int                  // offsets below have been allocated before
 	free      [bits.UintSize][]int // offsets by size class
 }
 
 const align = 64
 
-// poison is what freed memory is filled with.
+// poison is the byte that fills freed memory.
 const poison = 0xdb
 
 func newSpace(size int) (*space, error) {
@@ -51,8 +51,8 @@ func (s *space) close() error {
 // class returns the size class of n bytes, a power of two.
 func class(n int) int { return bits.Len(uint(max(n, align) - 1)) }
 
-// take returns the offset of room for n bytes; false: there is none.
-func (s *space) take(n int) (int, bool) {
+// alloc returns the offset of n free bytes, or false when there are none.
+func (s *space) alloc(n int) (int, bool) {
 	if n > len(s.memory) {
 		return 0, false
 	}
@@ -69,8 +69,8 @@ func (s *space) take(n int) (int, bool) {
 	return 0, false
 }
 
-// put takes room for n bytes back, and poisons what was there.
-func (s *space) put(off, n int) {
+// release frees n bytes and poisons them.
+func (s *space) release(off, n int) {
 	m := s.memory[off : off+n]
 	for i := range m {
 		m[i] = poison

@@ -16,7 +16,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// machine starts n devices, whose broken rules fail the test unless want is part of them.
+// machine starts n devices. Closing them fails the test on a violation, unless want is part of the error.
 func machine(tb testing.TB, n int, o simdev.Options, want string) *simdev.Machine {
 	tb.Helper()
 	m, err := simdev.New(n, o)
@@ -61,6 +61,7 @@ func must(tb testing.TB, err error) {
 	}
 }
 
+// TestAllocators runs the contract suite of allocators on streams and devices.
 func TestAllocators(t *testing.T) {
 	t.Parallel()
 	t.Run("device", func(t *testing.T) {
@@ -79,7 +80,7 @@ func TestAllocators(t *testing.T) {
 	})
 }
 
-// TestRoundTrip copies up, across and down, and counts.
+// TestRoundTrip checks copies to a device, across devices and back, and their counters.
 func TestRoundTrip(t *testing.T) {
 	t.Parallel()
 	m := machine(t, 2, simdev.Options{Latency: time.Millisecond, Bandwidth: 1 << 20}, "")
@@ -115,7 +116,7 @@ func TestRoundTrip(t *testing.T) {
 	}
 }
 
-// TestAsynchronous sees that the host goes on while the device has not begun.
+// TestAsynchronous checks that the host continues before the device starts.
 func TestAsynchronous(t *testing.T) {
 	t.Parallel()
 	d := machine(t, 1, simdev.Options{}, "").Devices()[0]
@@ -129,11 +130,11 @@ func TestAsynchronous(t *testing.T) {
 	must(t, s.Copy(x, 0, src, 0, 8))
 	must(t, s.Copy(dst, 0, x, 0, 8))
 	e := s.Record()
-	src.Release() // the stream holds what it needs
+	src.Release() // the stream holds its own reference
 	x.UsedUntil(e)
 	x.Release()
 	if e.Done() || string(dst.Bytes()) != "--------" {
-		t.Error("a paused device has worked")
+		t.Error("a paused device executed an operation")
 	}
 	d.Resume()
 	must(t, e.Wait())
@@ -143,7 +144,7 @@ func TestAsynchronous(t *testing.T) {
 	dst.Release()
 }
 
-// TestBrokenRules has every kind of broken rule named, with both sides.
+// TestBrokenRules checks that every kind of violation is reported with both accesses.
 func TestBrokenRules(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {
@@ -228,7 +229,7 @@ func TestBrokenRules(t *testing.T) {
 	}
 }
 
-// TestHostMustNotLook sees that Bytes panics, and that freed memory does not keep its content.
+// TestHostMustNotLook checks that Bytes of a device buffer panics, and that freed memory loses its content.
 func TestHostMustNotLook(t *testing.T) {
 	t.Parallel()
 	d := machine(t, 1, simdev.Options{Memory: 64}, "").Devices()[0]
@@ -244,7 +245,7 @@ func TestHostMustNotLook(t *testing.T) {
 		x.Bytes()
 	}()
 	at := x.Pointer()
-	must(t, s.Record().Wait()) // the stream holds x for as long
+	must(t, s.Record().Wait()) // the stream holds a reference to x until then
 	x.Release()
 	if _, err := s.Alloc(8192); err == nil || !strings.Contains(err.Error(), "of 64 bytes are in use") {
 		t.Errorf("more than there is: %v", err)
@@ -264,6 +265,7 @@ func TestHostMustNotLook(t *testing.T) {
 	y.Release()
 }
 
+// TestPlaces checks which allocator tensor.Places returns per place.
 func TestPlaces(t *testing.T) {
 	t.Parallel()
 	m := machine(t, 2, simdev.Options{}, "")

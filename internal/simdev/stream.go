@@ -10,40 +10,40 @@ import (
 	"github.com/tutti-server/tutti/core/tensor"
 )
 
-// Stream is a queue of works of one device, executed by a goroutine. It is safe for
-// concurrent use; works of one goroutine keep their order.
+// Stream is a queue of operations of one device, executed in order by a goroutine. It is safe for concurrent use;
+// operations enqueued by one goroutine keep their order.
 type Stream struct {
 	device *Device
 	name   string
 	id     int
-	clock  clock // what the next work follows, guarded by the machine's lock
+	clock  clock // operations that the next one follows, guarded by the machine's lock
 	ended  sync.WaitGroup
-	took   atomic.Int64 // ns of works so far
+	busy   atomic.Int64 // ns of all operations so far
 
 	mu     sync.Mutex
 	change sync.Cond
-	queue  []work // guarded by mu
-	pushed uint64 // works put in, guarded by mu
-	done   uint64 // works executed, guarded by mu
-	err    error  // of the first work that failed; later ones are skipped; guarded by mu
-	closed bool   // guarded by mu
+	queue  []operation // guarded by mu
+	pushed uint64      // number of enqueued operations, guarded by mu
+	done   uint64      // number of executed operations, guarded by mu
+	err    error       // of the first failed operation; later ones are skipped; guarded by mu
+	closed bool        // guarded by mu
 }
 
 var _ tensor.Stream = (*Stream)(nil)
 
-// work is one thing to do.
-type work struct {
+// operation is one entry of a stream's queue: a function to run, or an event to wait for.
+type operation struct {
 	run   func() error
 	cost  time.Duration
-	after *event // or this to wait for
+	after *event // set instead of run: the event to wait for
 	hold  []*tensor.Buffer
-	id    access // of what holds
+	id    access // the access for which hold has references
 }
 
-// NewStream starts a stream.
+// NewStream implements tensor.Accelerator.
 func (d *Device) NewStream(name string) (tensor.Stream, error) { return d.Open(name) }
 
-// Open is NewStream with what a simulated stream can besides.
+// Open starts a stream and returns its concrete type, which also launches kernels. The caller must close it.
 func (d *Device) Open(name string) (*Stream, error) {
 	d.mu.Lock()
 	closed := d.closed
@@ -55,7 +55,7 @@ func (d *Device) Open(name string) (*Stream, error) {
 }
 
 func (d *Device) start(name string) *Stream {
-	s := &Stream{device: d, name: name, id: d.machine.number()}
+	s := &Stream{device: d, name: name, id: d.machine.newID()}
 	s.change.L = &s.mu
 	d.machine.mu.Lock()
 	s.clock.set(s.id, d.machine.last.at(s.id))
@@ -67,13 +67,13 @@ func (d *Device) start(name string) *Stream {
 	return s
 }
 
-// Place returns the device's.
+// Place returns the place of the device's memory.
 func (s *Stream) Place() tensor.Place { return s.device.place }
 
 // Device returns the stream's device.
 func (s *Stream) Device() *Device { return s.device }
 
-// Alloc returns n bytes for works put into s from now on.
+// Alloc returns a buffer of n bytes for operations enqueued into s from now on.
 func (s *Stream) Alloc(n int) (*tensor.Buffer, error) {
 	m := s.device.machine
 	m.mu.Lock()
@@ -82,14 +82,14 @@ func (s *Stream) Alloc(n int) (*tensor.Buffer, error) {
 	return s.device.alloc(n, &a)
 }
 
-// Free gives the memory back to the device.
+// Free returns the memory to the device.
 func (s *Stream) Free(b *tensor.Buffer) { s.device.Free(b) }
 
-// push adds a work.
-func (s *Stream) push(w work) {
+// push enqueues an operation.
+func (s *Stream) push(o operation) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.queue = append(s.queue, w)
+	s.queue = append(s.queue, o)
 	s.pushed++
 	s.change.Broadcast()
 }
@@ -112,11 +112,11 @@ func (s *Stream) loop() {
 			return
 		}
 		if w.after != nil {
-			_ = w.after.settle() // a failure stays in its own stream
+			_ = w.after.wait() // the error stays in the other stream
 		} else {
 			s.execute(&w)
 		}
-		s.device.machine.letGo(&w)
+		s.device.machine.releaseHeld(&w)
 		s.mu.Lock()
 		s.done++
 		s.change.Broadcast()
@@ -124,8 +124,8 @@ func (s *Stream) loop() {
 	}
 }
 
-// letGo releases what a work that is done has held.
-func (m *Machine) letGo(w *work) {
+// releaseHeld releases the references of a completed operation.
+func (m *Machine) releaseHeld(w *operation) {
 	for _, b := range w.hold {
 		m.mu.Lock()
 		if _, blk := m.find(b); blk != nil {
@@ -136,7 +136,7 @@ func (m *Machine) letGo(w *work) {
 	}
 }
 
-func (s *Stream) execute(w *work) {
+func (s *Stream) execute(w *operation) {
 	s.device.holdWhilePaused()
 	s.mu.Lock()
 	failed := s.err
@@ -144,7 +144,7 @@ func (s *Stream) execute(w *work) {
 	if failed != nil {
 		return
 	}
-	s.took.Add(int64(w.cost))
+	s.busy.Add(int64(w.cost))
 	if s.device.options.Real && w.cost > 0 {
 		<-time.After(w.cost)
 	}
@@ -155,25 +155,26 @@ func (s *Stream) execute(w *work) {
 	}
 }
 
-// next waits for a work; false: the stream is closed and empty.
-func (s *Stream) next() (work, bool) {
+// next waits for an operation. It returns false when the stream is closed and empty.
+func (s *Stream) next() (operation, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for len(s.queue) == 0 {
 		if s.closed {
-			return work{}, false
+			return operation{}, false
 		}
 		s.change.Wait()
 	}
 	w := s.queue[0]
-	s.queue[0] = work{}
+	s.queue[0] = operation{}
 	s.queue = s.queue[1:]
 	return w, true
 }
 
-func (s *Stream) elapsed() time.Duration { return time.Duration(s.took.Load()) }
+func (s *Stream) elapsed() time.Duration { return time.Duration(s.busy.Load()) }
 
-// Close waits for the works and stops the goroutine.
+// Close waits for all operations and stops the goroutine. It returns the error of the first failed operation. It
+// may be called twice.
 func (s *Stream) Close() error {
 	s.mu.Lock()
 	again := s.closed
@@ -187,12 +188,12 @@ func (s *Stream) Close() error {
 	s.device.mu.Lock()
 	delete(s.device.streams, s)
 	s.device.mu.Unlock()
-	s.device.machine.giveBack(s.id)
+	s.device.machine.recycleID(s.id)
 	return s.err
 }
 
-// tick counts one more work of s, which knows what the host has waited for; the caller
-// holds the machine's lock.
+// tick counts one more operation of s and orders it after everything that the host has waited for. The caller holds
+// the machine's lock.
 func (s *Stream) tick(what string) access {
 	m := s.device.machine
 	s.clock.join(m.host)
@@ -202,7 +203,7 @@ func (s *Stream) tick(what string) access {
 	return access{id: s.id, n: n, stream: s.name, what: what}
 }
 
-// Record returns an event after everything put into s so far.
+// Record returns an event after all operations enqueued so far.
 func (s *Stream) Record() tensor.Event {
 	m := s.device.machine
 	m.mu.Lock()
@@ -213,7 +214,7 @@ func (s *Stream) Record() tensor.Event {
 	return &event{stream: s, n: s.pushed, clock: now}
 }
 
-// event is a moment of a stream.
+// event is a point in a stream: after its first n operations.
 type event struct {
 	stream *Stream
 	n      uint64
@@ -222,25 +223,26 @@ type event struct {
 
 var _ tensor.Event = (*event)(nil)
 
-// Done reports whether the stream has come that far; the host then knows it.
+// Done reports whether the stream has reached the event. If so, the operations before it are ordered before all
+// later ones of the host.
 func (e *event) Done() bool {
 	e.stream.mu.Lock()
 	done := e.stream.done >= e.n
 	e.stream.mu.Unlock()
 	if done {
-		e.known()
+		e.orderHost()
 	}
 	return done
 }
 
-// Wait stops the host until the stream has come that far.
+// Wait blocks the host until the stream has reached the event.
 func (e *event) Wait() error {
-	err := e.settle()
-	e.known()
+	err := e.wait()
+	e.orderHost()
 	return err
 }
 
-func (e *event) settle() error {
+func (e *event) wait() error {
 	s := e.stream
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -250,23 +252,23 @@ func (e *event) settle() error {
 	return s.err
 }
 
-func (e *event) known() {
+func (e *event) orderHost() {
 	m := e.stream.device.machine
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.host.join(e.clock)
 }
 
-// WaitOn has s wait.
+// WaitOn makes the stream wait for the event. It does not block the host.
 func (e *event) WaitOn(to tensor.Stream) error {
 	s, ok := to.(*Stream)
 	if !ok || s.device.machine != e.stream.device.machine {
-		return fmt.Errorf("%s: an event of stream '%s' means nothing to a stream of another kind of device", e.stream.device.place, e.stream.name)
+		return fmt.Errorf("%s: an event of stream '%s' cannot be waited for by a stream of another machine", e.stream.device.place, e.stream.name)
 	}
 	m := s.device.machine
 	m.mu.Lock()
 	s.clock.join(e.clock)
 	m.mu.Unlock()
-	s.push(work{after: e})
+	s.push(operation{after: e})
 	return nil
 }

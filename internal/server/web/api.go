@@ -14,7 +14,8 @@ import (
 	"github.com/tutti-server/tutti/internal/inspect"
 )
 
-// session is what a page wants to know about who looks at it.
+// session is the response about the caller's rights: whether the server has a token, and whether the request sent
+// it.
 type session struct {
 	Token    bool `json:"token"`
 	Admitted bool `json:"admitted"`
@@ -26,7 +27,7 @@ func (s *Server) session(r *http.Request) (any, error) {
 
 func (s *Server) server(*http.Request) (any, error) { return s.set.Overview.Server(), nil }
 
-// modelList is the answer about models.
+// modelList is the response about models.
 type modelList struct {
 	Models []inspect.ModelView `json:"models"`
 }
@@ -41,7 +42,7 @@ func (s *Server) graph(r *http.Request) (any, error) {
 	return s.set.Overview.Graph(r.PathValue("model"), version)
 }
 
-// store returns who keeps traces.
+// store returns the trace store. It fails with Unavailable when the server stores no traces.
 func (s *Server) store() (inspect.Inspector, error) {
 	if s.set.Inspector == nil {
 		return nil, status.Errorf(status.Unavailable, "no traces are stored, expected --trace-store-bytes")
@@ -61,7 +62,8 @@ func (s *Server) traces(r *http.Request) (any, error) {
 	return store.Traces(q)
 }
 
-// parseQuery reads what a client asks for; what it does not know it refuses.
+// parseQuery reads a trace query. An unknown parameter is an error. For example, "?model=resnet&min_ns=1000000"
+// selects the traces of resnet of at least 1 ms.
 func parseQuery(v url.Values) (*inspect.TraceQuery, error) {
 	q := &inspect.TraceQuery{}
 	texts := map[string]*string{
@@ -136,7 +138,7 @@ func (s *Server) setSampling(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	set := store.Sampling() // what is left out stays
+	set := store.Sampling() // fields that the body omits keep their values
 	d := json.NewDecoder(r.Body)
 	d.DisallowUnknownFields()
 	if err := d.Decode(&set); err != nil {
@@ -148,7 +150,7 @@ func (s *Server) setSampling(r *http.Request) (any, error) {
 	return store.Sampling(), nil
 }
 
-// lifecycle returns who loads models.
+// lifecycle returns the model loader. It fails with Unsupported when the dashboard may not load models.
 func (s *Server) lifecycle() (infer.Lifecycle, error) {
 	if s.set.Lifecycle == nil {
 		return nil, status.Errorf(status.Unsupported, "models are not loaded here")

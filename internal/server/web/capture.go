@@ -12,7 +12,7 @@ import (
 	"github.com/tutti-server/tutti/internal/inspect"
 )
 
-// file is an answer that is not JSON.
+// file is a response that the browser saves as a file.
 type file struct {
 	kind, name string
 	write      func(io.Writer) error
@@ -22,14 +22,13 @@ func (f *file) send(w http.ResponseWriter) {
 	w.Header().Set("Content-Type", f.kind)
 	w.Header().Set("Content-Disposition", `attachment; filename="`+f.name+`"`)
 	if f.write(w) != nil {
-		panic(http.ErrAbortHandler) // the client must not take a part for the whole
+		panic(http.ErrAbortHandler) // aborts the connection, so that the client does not save a partial file
 	}
 }
 
-// captureRoutes adds what is about tensors. Their contents are for those with the
-// token only.
+// captureRoutes adds the routes of captures. Tensor contents need the token.
 func (s *Server) captureRoutes() {
-	route := func(pattern string, secret bool, f answer) {
+	route := func(pattern string, secret bool, f endpoint) {
 		method, path, _ := strings.Cut(pattern, " ")
 		s.routes.HandleFunc(method+" "+Mount+"api/"+path, s.handler(infer.APITrace, secret, f))
 	}
@@ -42,8 +41,8 @@ func (s *Server) captureRoutes() {
 	route("GET traces/{id}/capture.npz", true, s.captureFile)
 }
 
-// kept returns who keeps tensors.
-func (s *Server) kept() (inspect.Captures, error) {
+// captureStore returns the store of captured tensors. It fails with Unavailable when the server has none.
+func (s *Server) captureStore() (inspect.Captures, error) {
 	if s.set.Captures == nil {
 		return nil, status.Errorf(status.Unavailable, "no tensors are kept, expected --dashboard-token and --capture-bytes")
 	}
@@ -51,7 +50,7 @@ func (s *Server) kept() (inspect.Captures, error) {
 }
 
 func (s *Server) captures(*http.Request) (any, error) {
-	c, err := s.kept()
+	c, err := s.captureStore()
 	if err != nil {
 		return nil, err
 	}
@@ -59,7 +58,7 @@ func (s *Server) captures(*http.Request) (any, error) {
 }
 
 func (s *Server) startCapture(r *http.Request) (any, error) {
-	c, err := s.kept()
+	c, err := s.captureStore()
 	if err != nil {
 		return nil, err
 	}
@@ -72,9 +71,9 @@ func (s *Server) startCapture(r *http.Request) (any, error) {
 	return c.StartCapture(rule)
 }
 
-// captureID returns who keeps tensors and the number of the capture that is meant.
+// captureID returns the capture store and the capture ID of the path.
 func (s *Server) captureID(r *http.Request) (inspect.Captures, uint64, error) {
-	c, err := s.kept()
+	c, err := s.captureStore()
 	if err != nil {
 		return nil, 0, err
 	}
@@ -105,7 +104,7 @@ func (s *Server) stopCapture(r *http.Request) (any, error) {
 }
 
 func (s *Server) tensors(r *http.Request) (any, error) {
-	c, err := s.kept()
+	c, err := s.captureStore()
 	if err != nil {
 		return nil, err
 	}
@@ -113,7 +112,7 @@ func (s *Server) tensors(r *http.Request) (any, error) {
 }
 
 func (s *Server) tensorFile(r *http.Request) (any, error) {
-	c, err := s.kept()
+	c, err := s.captureStore()
 	if err != nil {
 		return nil, err
 	}
@@ -130,7 +129,7 @@ func (s *Server) tensorFile(r *http.Request) (any, error) {
 }
 
 func (s *Server) captureFile(r *http.Request) (any, error) {
-	c, err := s.kept()
+	c, err := s.captureStore()
 	if err != nil {
 		return nil, err
 	}

@@ -11,21 +11,21 @@ import (
 )
 
 const (
-	// maxStreams bounds the pages that are kept up to date.
+	// maxStreams bounds the concurrent event streams.
 	maxStreams = 64
-	// maxNews bounds the traces told of at a time.
-	maxNews = 20
-	// tellEvery is how often a page hears something.
-	tellEvery = time.Second
-	// patience is how long a page may take nothing.
-	patience = 10 * time.Second
+	// maxTraceEvents bounds the traces sent per update.
+	maxTraceEvents = 20
+	// updateInterval is the time between two updates of a page.
+	updateInterval = time.Second
+	// writeTimeout ends a stream whose client stops reading.
+	writeTimeout = 10 * time.Second
 )
 
-// events keeps a page up to date until it goes or the server does.
+// events sends updates to a page until the client disconnects or the server closes.
 func (s *Server) events(w http.ResponseWriter, r *http.Request) {
 	defer s.streams.Add(-1)
 	if s.streams.Add(1) > maxStreams {
-		writeError(w, status.Errorf(status.Unavailable, "too many pages are kept up to date, at most %d are", maxStreams))
+		writeError(w, status.Errorf(status.Unavailable, "too many event streams, at most %d may be open", maxStreams))
 		return
 	}
 	if err := s.admit(r, infer.APIMetadata, false); err != nil {
@@ -33,27 +33,27 @@ func (s *Server) events(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	f := &feed{w: w, c: http.NewResponseController(w)}
-	// What bounds a request does not bound a stream; not every writer has a deadline.
+	// A stream outlives the server's read timeout. A writer without deadlines returns an error, which is ignored.
 	_ = f.c.SetReadDeadline(time.Time{})
 	w.Header().Set("Content-Type", "text/event-stream")
 	w.WriteHeader(http.StatusOK)
 	if s.set.Inspector != nil {
 		f.newest = newestOf(s.set.Inspector)
 	}
-	tick := time.NewTicker(tellEvery)
+	tick := time.NewTicker(updateInterval)
 	defer tick.Stop()
-	for s.tell(f, r) {
+	for s.update(f, r) {
 		select {
 		case <-tick.C:
 		case <-r.Context().Done():
 			return
-		case <-s.over.Done():
+		case <-s.closing.Done():
 			return
 		}
 	}
 }
 
-// newestOf returns how many traces were stored until now.
+// newestOf returns the number of traces stored so far.
 func newestOf(i inspect.Inspector) uint64 {
 	list, err := i.Traces(&inspect.TraceQuery{Limit: 1})
 	if err != nil {
@@ -62,7 +62,7 @@ func newestOf(i inspect.Inspector) uint64 {
 	return list.Newest
 }
 
-// feed is a stream of events.
+// feed is a stream of server-sent events to one client.
 type feed struct {
 	w      http.ResponseWriter
 	c      *http.ResponseController
@@ -71,22 +71,22 @@ type feed struct {
 	broken bool
 }
 
-// tell sends what is new and reports whether anybody listens.
-func (s *Server) tell(f *feed, r *http.Request) bool {
-	_ = f.c.SetWriteDeadline(time.Now().Add(patience))
+// update sends the current state and the new traces. It reports whether the client still reads.
+func (s *Server) update(f *feed, r *http.Request) bool {
+	_ = f.c.SetWriteDeadline(time.Now().Add(writeTimeout))
 	f.send("server", s.set.Overview.Server())
 	if s.admit(r, infer.APIStatistics, false) == nil {
 		f.send("models", s.set.Overview.Models())
 	}
 	if s.set.Inspector != nil && s.admit(r, infer.APITrace, false) == nil {
-		f.news(s.set.Inspector)
+		f.sendTraces(s.set.Inspector)
 	}
 	return !f.broken && f.c.Flush() == nil
 }
 
-// news tells of the traces that were stored since it did so last, the oldest first.
-func (f *feed) news(i inspect.Inspector) {
-	list, err := i.Traces(&inspect.TraceQuery{After: f.newest, Limit: maxNews})
+// sendTraces sends the traces stored since the previous call, oldest first.
+func (f *feed) sendTraces(i inspect.Inspector) {
+	list, err := i.Traces(&inspect.TraceQuery{After: f.newest, Limit: maxTraceEvents})
 	if err != nil {
 		return
 	}
@@ -96,7 +96,7 @@ func (f *feed) news(i inspect.Inspector) {
 	}
 }
 
-// send sends one event.
+// send writes one event. After a failed write it does nothing.
 func (f *feed) send(name string, v any) {
 	b, err := json.Marshal(v)
 	if err != nil || f.broken {

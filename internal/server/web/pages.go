@@ -18,28 +18,29 @@ import (
 //go:embed dist
 var built embed.FS
 
-// policy lets a page use what is served beside it and nothing else.
+// policy is the Content-Security-Policy of every page. A page may load only what this server serves, and no inline
+// scripts.
 const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' blob:; connect-src 'self'; " +
 	"base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
-// kinds are the types of the files there are.
-var kinds = map[string]string{
+// contentTypes has the content type per file extension.
+var contentTypes = map[string]string{
 	".html": "text/html; charset=utf-8", ".js": "text/javascript; charset=utf-8", ".css": "text/css; charset=utf-8",
 	".svg": "image/svg+xml", ".txt": "text/plain; charset=utf-8",
 }
 
-// asset is one of the dashboard's files as it is sent.
+// asset is one file of the dashboard, prepared for sending.
 type asset struct {
-	plain, packed []byte
-	kind, tag     string
-	// fixed says that the name changes with what is in it.
-	fixed bool
+	plain, gzipped    []byte
+	contentType, etag string
+	// immutable reports that the file name contains a hash of the content, so that clients may cache the file forever.
+	immutable bool
 }
 
-// pages answers with the dashboard's files by their path below the mount point.
+// pages serves the dashboard's files. The key is the path below the mount point.
 type pages map[string]*asset
 
-// Pages returns the dashboard itself.
+// Pages returns the handler of the dashboard's files.
 func Pages() (http.Handler, error) {
 	p := pages{}
 	err := fs.WalkDir(built, "dist", func(name string, d fs.DirEntry, err error) error {
@@ -58,12 +59,12 @@ func Pages() (http.Handler, error) {
 	return p, err
 }
 
-// newAsset prepares a file once for all who ask for it.
+// newAsset compresses and hashes a file once, at start.
 func newAsset(name string, b []byte) (*asset, error) {
 	sum := sha256.Sum256(b)
 	f := &asset{
-		plain: b, kind: kinds[path.Ext(name)], tag: `"` + hex.EncodeToString(sum[:12]) + `"`,
-		fixed: strings.HasPrefix(name, "assets/"),
+		plain: b, contentType: contentTypes[path.Ext(name)], etag: `"` + hex.EncodeToString(sum[:12]) + `"`,
+		immutable: strings.HasPrefix(name, "assets/"),
 	}
 	var packed bytes.Buffer
 	w, err := gzip.NewWriterLevel(&packed, gzip.BestCompression)
@@ -77,12 +78,12 @@ func newAsset(name string, b []byte) (*asset, error) {
 		return nil, err
 	}
 	if packed.Len() < len(b) {
-		f.packed = packed.Bytes()
+		f.gzipped = packed.Bytes()
 	}
 	return f, nil
 }
 
-// ServeHTTP answers one request.
+// ServeHTTP implements http.Handler. It reads no state that changes and is safe for concurrent use.
 func (p pages) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	f := p[strings.TrimPrefix(r.URL.Path, Mount)]
 	switch {
@@ -96,31 +97,32 @@ func (p pages) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	h := w.Header()
 	h.Set("Content-Security-Policy", policy)
-	h.Set("Content-Type", f.kind)
-	h.Set("Etag", f.tag)
+	h.Set("Content-Type", f.contentType)
+	h.Set("Etag", f.etag)
 	h.Set("Vary", "Accept-Encoding")
 	h.Set("Cache-Control", "no-cache")
-	if f.fixed {
+	if f.immutable {
 		h.Set("Cache-Control", "public, max-age=31536000, immutable")
 	}
-	if r.Header.Get("If-None-Match") == f.tag {
+	if r.Header.Get("If-None-Match") == f.etag {
 		w.WriteHeader(http.StatusNotModified)
 		return
 	}
 	b := f.plain
-	if f.packed != nil && takesGzip(r.Header.Get("Accept-Encoding")) {
-		b = f.packed
+	if f.gzipped != nil && acceptsGzip(r.Header.Get("Accept-Encoding")) {
+		b = f.gzipped
 		h.Set("Content-Encoding", "gzip")
 	}
 	h.Set("Content-Length", strconv.Itoa(len(b)))
 	w.WriteHeader(http.StatusOK)
 	if r.Method == http.MethodGet {
-		_, _ = w.Write(b) // a client that has gone gets nothing
+		_, _ = w.Write(b) // an error means that the client has disconnected
 	}
 }
 
-// takesGzip reports whether a client lists gzip without refusing it.
-func takesGzip(accept string) bool {
+// acceptsGzip reports whether an Accept-Encoding header lists gzip with a weight above 0. For example, "br,
+// gzip;q=0.5" does and "gzip;q=0" does not.
+func acceptsGzip(accept string) bool {
 	for part := range strings.SplitSeq(accept, ",") {
 		name, weight, weighed := strings.Cut(part, ";")
 		if strings.TrimSpace(name) != "gzip" {

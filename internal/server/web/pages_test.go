@@ -22,31 +22,32 @@ func open(t *testing.T) *web.Server {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := web.New(web.Settings{Overview: &seen{}, Pages: pages})
+	s := web.New(web.Settings{Overview: &fakeStore{}, Pages: pages})
 	t.Cleanup(s.Close)
 	return s
 }
 
-// answered is an answer with its body read.
-type answered struct {
+// response is a response with its body read.
+type response struct {
 	code   int
 	header http.Header
 	body   string
 }
 
-func get(h http.Handler, method, path string, header ...string) answered {
+func get(h http.Handler, method, path string, header ...string) response {
 	r := httptest.NewRequest(method, path, http.NoBody)
 	for i := 0; i < len(header); i += 2 {
 		r.Header.Set(header[i], header[i+1])
 	}
 	w := httptest.NewRecorder()
 	h.ServeHTTP(w, r)
-	return answered{w.Code, w.Header(), w.Body.String()}
+	return response{w.Code, w.Header(), w.Body.String()}
 }
 
-// reference is what a page loads.
+// reference matches the files that a page loads.
 var reference = regexp.MustCompile(`(?:src|href)="([^"]*)"`)
 
+// TestPages checks that the index page and every file that it loads are served with the right headers.
 func TestPages(t *testing.T) {
 	t.Parallel()
 	s := open(t)
@@ -86,6 +87,7 @@ func TestPages(t *testing.T) {
 	}
 }
 
+// TestPagesPacked checks that pages are compressed only for clients that accept gzip.
 func TestPagesPacked(t *testing.T) {
 	t.Parallel()
 	s := open(t)
@@ -119,6 +121,7 @@ func TestPagesPacked(t *testing.T) {
 	}
 }
 
+// TestPagesRefuse checks the status of unknown paths, other methods and the redirect to the mount point.
 func TestPagesRefuse(t *testing.T) {
 	t.Parallel()
 	s := open(t)
@@ -146,7 +149,7 @@ func TestPagesRefuse(t *testing.T) {
 	}
 }
 
-// loader is a Lifecycle that remembers what it loads.
+// loader is a Lifecycle that records loads.
 type loader struct {
 	infer.Lifecycle
 	config string
@@ -159,6 +162,7 @@ func (l *loader) Load(_ context.Context, _ string, o infer.LoadOptions) error {
 	return nil
 }
 
+// TestLoad checks that loading needs the token and a valid body.
 func TestLoad(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -175,9 +179,9 @@ func TestLoad(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			l := &loader{}
-			s := web.New(web.Settings{Overview: &seen{}, Lifecycle: l, Token: "t"})
+			s := web.New(web.Settings{Overview: &fakeStore{}, Lifecycle: l, Token: "t"})
 			defer s.Close()
-			code, body := ask(s, http.MethodPost, "/ui/api/models/m/load", c.body, "Authorization", "Bearer "+c.token)
+			code, body := send(s, http.MethodPost, "/ui/api/models/m/load", c.body, "Authorization", "Bearer "+c.token)
 			if code != c.code || l.config != c.config || (l.loads == 1) != (code == http.StatusOK) {
 				t.Errorf("got %d %s with %+v", code, body, l)
 			}

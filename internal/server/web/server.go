@@ -13,48 +13,49 @@ import (
 	"github.com/tutti-server/tutti/internal/inspect"
 )
 
-// Settings is what a Server is made from.
+// Settings configures a Server. Overview is required.
 type Settings struct {
-	// Inspector is nil when no traces are stored.
+	// Inspector reads stored traces. Optional: nil when no traces are stored.
 	Inspector inspect.Inspector
 	Overview  inspect.Overview
-	// Captures is nil when no tensors are kept.
+	// Captures reads and changes captures. Optional: nil when no tensors are stored.
 	Captures inspect.Captures
-	// Lifecycle is nil when models are not to be loaded here.
+	// Lifecycle loads and unloads models. Optional: nil when the dashboard may not.
 	Lifecycle infer.Lifecycle
-	// Token lets its sender change things; nobody does when it is empty.
+	// Token authorizes changes. When it is empty, every change is refused.
 	Token string
-	// Restricted lists the categories of the API that are not for everybody.
+	// Restricted lists the protected categories of the API, each with the header that opens it.
 	Restricted []infer.Restriction
-	// Pages answers everything below the mount point but api/; nil when there is none.
+	// Pages serves everything below the mount point except api/. Optional.
 	Pages http.Handler
 
 	_ struct{}
 }
 
-// Server answers below its mount point, of which requests have kept the path.
+// Server handles requests below Mount, with their full paths. It is safe for concurrent use. Close ends its event
+// streams.
 type Server struct {
 	set     Settings
 	limited infer.Restrictions
 	routes  *http.ServeMux
 	streams atomic.Int32
-	over    context.Context //nolint:containedctx // ends the streams, which last longer than any request
+	closing context.Context //nolint:containedctx // ends the streams, which last longer than any request
 	stop    context.CancelFunc
 }
 
 var _ http.Handler = (*Server)(nil)
 
-// Mount is where the server is.
+// Mount is the path below which the server is mounted.
 const Mount = "/ui/"
 
-// maxBody bounds what a client may send.
+// maxBody bounds the size of a request body.
 const maxBody = 64 << 10
 
-// New returns a server.
+// New returns a server. The caller must close it.
 func New(set Settings) *Server {
 	s := &Server{set: set, limited: infer.Restrict(set.Restricted), routes: http.NewServeMux()}
-	s.over, s.stop = context.WithCancel(context.Background())
-	read := func(path string, a infer.API, f answer) {
+	s.closing, s.stop = context.WithCancel(context.Background())
+	read := func(path string, a infer.API, f endpoint) {
 		s.routes.HandleFunc("GET "+Mount+"api/"+path, s.handler(a, false, f))
 	}
 	read("server", infer.APIMetadata, s.server)
@@ -73,26 +74,26 @@ func New(set Settings) *Server {
 	s.routes.HandleFunc(Mount+"api/", func(w http.ResponseWriter, _ *http.Request) {
 		writeError(w, status.Errorf(status.NotFound, "there is no such address"))
 	})
-	// Relative, so that a path before the mount point stays.
-	s.routes.Handle("GET "+strings.TrimSuffix(Mount, "/"), away(strings.TrimPrefix(Mount, "/")))
+	// A relative address keeps a path prefix before the mount point.
+	s.routes.Handle("GET "+strings.TrimSuffix(Mount, "/"), redirect(strings.TrimPrefix(Mount, "/")))
 	if set.Pages != nil {
 		s.routes.Handle(Mount, set.Pages)
 	}
 	return s
 }
 
-// away sends a client to another address. http.Redirect would make it absolute.
-func away(to string) http.HandlerFunc {
+// redirect sends a client to another address. It keeps the address relative; http.Redirect would make it absolute.
+func redirect(to string) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Location", to)
 		w.WriteHeader(http.StatusTemporaryRedirect)
 	}
 }
 
-// Close ends the streams of events.
+// Close ends the event streams. It may be called twice.
 func (s *Server) Close() { s.stop() }
 
-// ServeHTTP answers one request.
+// ServeHTTP implements http.Handler.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h := w.Header()
 	h.Set("X-Content-Type-Options", "nosniff")
@@ -101,14 +102,15 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.routes.ServeHTTP(w, r)
 }
 
-// answer answers one kind of request with something that has a JSON form, a text or a file.
-type answer func(r *http.Request) (any, error)
+// endpoint handles one kind of request. Its result is a *file, a plain text, or a value that is encoded as JSON.
+type endpoint func(r *http.Request) (any, error)
 
-// plain is an answer that is text.
+// plain is a text response.
 type plain string
 
-// handler lets those ask who may, and writes the answer.
-func (s *Server) handler(a infer.API, changes bool, f answer) http.HandlerFunc {
+// handler checks the caller's rights, calls f and writes the response. a is the category that restrictions may
+// protect; with changes, the request needs the token.
+func (s *Server) handler(a infer.API, changes bool, f endpoint) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		if err := s.admit(r, a, changes); err != nil {
 			writeError(w, err)
@@ -126,19 +128,19 @@ func (s *Server) handler(a infer.API, changes bool, f answer) http.HandlerFunc {
 		}
 		if text, ok := v.(plain); ok {
 			w.Header().Set("Content-Type", "text/plain; charset=utf-8")
-			_, _ = w.Write([]byte(text)) // a client that has gone gets nothing
+			_, _ = w.Write([]byte(text)) // an error means that the client has disconnected
 			return
 		}
 		writeJSON(w, http.StatusOK, v)
 	}
 }
 
-// forbiddenError is what is not allowed.
+// forbiddenError is the reason of a response with status 403.
 type forbiddenError string
 
 func (e forbiddenError) Error() string { return string(e) }
 
-// admit says why a request is not allowed, nil when it is.
+// admit returns an error when the caller may not send the request.
 func (s *Server) admit(r *http.Request, a infer.API, changes bool) error {
 	if want := s.limited.Of(a); want != nil && !want.Met(r.Header.Get(want.Key)) {
 		return forbiddenError("This API is restricted, expecting header '" + want.Key + "'")
@@ -152,7 +154,7 @@ func (s *Server) admit(r *http.Request, a infer.API, changes bool) error {
 	return forbiddenError("this needs the dashboard's token, expecting header 'Authorization: Bearer TOKEN'")
 }
 
-// admitted reports whether a request has the token.
+// admitted reports whether a request has the token. The comparison takes constant time.
 func (s *Server) admitted(r *http.Request) bool {
 	got, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
 	return ok && s.set.Token != "" && subtle.ConstantTimeCompare([]byte(got), []byte(s.set.Token)) == 1
@@ -169,7 +171,7 @@ func writeError(w http.ResponseWriter, err error) {
 func writeJSON(w http.ResponseWriter, code int, v any) {
 	b, err := json.Marshal(v)
 	if err != nil {
-		b, code = []byte(`{"error":"the answer has no JSON form"}`), http.StatusInternalServerError
+		b, code = []byte(`{"error":"the response cannot be encoded as JSON"}`), http.StatusInternalServerError
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(code)

@@ -18,18 +18,18 @@ import (
 	"github.com/tutti-server/tutti/internal/server/web"
 )
 
-// seen is an Inspector and Overview of little.
-type seen struct {
+// fakeStore is an Inspector and Overview that records the query.
+type fakeStore struct {
 	query    inspect.TraceQuery
 	sampling inspect.Sampling
 }
 
-func (s *seen) Traces(q *inspect.TraceQuery) (*inspect.TraceList, error) {
+func (s *fakeStore) Traces(q *inspect.TraceQuery) (*inspect.TraceList, error) {
 	s.query = *q
 	return &inspect.TraceList{Traces: []inspect.TraceSummary{{ID: "1"}, {ID: "2"}}, Newest: 7}, nil
 }
 
-func (*seen) FindTrace(id string) (*inspect.TraceView, error) {
+func (*fakeStore) FindTrace(id string) (*inspect.TraceView, error) {
 	if id == "none" {
 		return nil, status.Errorf(status.NotFound, "there is none")
 	}
@@ -39,24 +39,24 @@ func (*seen) FindTrace(id string) (*inspect.TraceView, error) {
 	}, nil
 }
 
-func (*seen) FindBatch(id uint64) (*inspect.BatchView, error) {
+func (*fakeStore) FindBatch(id uint64) (*inspect.BatchView, error) {
 	return &inspect.BatchView{BatchSummary: inspect.BatchSummary{ID: id}}, nil
 }
 
-func (s *seen) Sampling() inspect.Sampling { return s.sampling }
+func (s *fakeStore) Sampling() inspect.Sampling { return s.sampling }
 
-func (s *seen) SetSampling(set inspect.Sampling) error { s.sampling = set; return nil }
+func (s *fakeStore) SetSampling(set inspect.Sampling) error { s.sampling = set; return nil }
 
-func (*seen) Server() *inspect.ServerView { return &inspect.ServerView{Name: "server"} }
+func (*fakeStore) Server() *inspect.ServerView { return &inspect.ServerView{Name: "server"} }
 
-func (*seen) Models() []inspect.ModelView { return []inspect.ModelView{{Name: "m"}} }
+func (*fakeStore) Models() []inspect.ModelView { return []inspect.ModelView{{Name: "m"}} }
 
-func (*seen) Graph(model string, version int64) (*inspect.GraphView, error) {
+func (*fakeStore) Graph(model string, version int64) (*inspect.GraphView, error) {
 	return &inspect.GraphView{Model: model, Version: version}, nil
 }
 
-// ask returns the status and body of an answer.
-func ask(h http.Handler, method, path, body string, header ...string) (int, string) {
+// send returns the status and body of the response.
+func send(h http.Handler, method, path, body string, header ...string) (int, string) {
 	r := httptest.NewRequest(method, path, strings.NewReader(body))
 	for i := 0; i < len(header); i += 2 {
 		r.Header.Set(header[i], header[i+1])
@@ -66,6 +66,7 @@ func ask(h http.Handler, method, path, body string, header ...string) (int, stri
 	return w.Code, w.Body.String()
 }
 
+// TestAPI checks status and body of every endpoint, with and without rights.
 func TestAPI(t *testing.T) {
 	t.Parallel()
 	limited := []infer.Restriction{{APIs: []infer.API{infer.APIStatistics}, Key: "key", Value: "value"}}
@@ -103,10 +104,10 @@ func TestAPI(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.method+" "+tt.path+" "+strings.Join(tt.header, ":"), func(t *testing.T) {
 			t.Parallel()
-			x := &seen{sampling: inspect.Sampling{Failed: true}}
+			x := &fakeStore{sampling: inspect.Sampling{Failed: true}}
 			s := web.New(web.Settings{Inspector: x, Overview: x, Token: "t", Restricted: limited})
 			defer s.Close()
-			code, body := ask(s, tt.method, tt.path, tt.body, tt.header...)
+			code, body := send(s, tt.method, tt.path, tt.body, tt.header...)
 			if code != tt.code || !strings.Contains(body, tt.want) {
 				t.Errorf("%d %s, expected %d %s", code, body, tt.code, tt.want)
 			}
@@ -114,11 +115,12 @@ func TestAPI(t *testing.T) {
 	}
 }
 
+// TestQuery checks that every query parameter is read and that invalid ones are refused.
 func TestQuery(t *testing.T) {
 	t.Parallel()
-	x := &seen{}
+	x := &fakeStore{}
 	s := web.New(web.Settings{Inspector: x, Overview: x})
-	code, body := ask(s, "GET", "/ui/api/traces?request=r&trace=t&model=m&status=ok&retained=slow&min_ns=1&max_ns=2&from_us=3&to_us=4&param=p&value=v&limit=5&cursor=6&after=7", "")
+	code, body := send(s, "GET", "/ui/api/traces?request=r&trace=t&model=m&status=ok&retained=slow&min_ns=1&max_ns=2&from_us=3&to_us=4&param=p&value=v&limit=5&cursor=6&after=7", "")
 	want := inspect.TraceQuery{
 		Request: "r", TraceID: "t", Model: "m", Status: "ok", Retained: "slow", MinNs: 1, MaxNs: 2, FromUs: 3, ToUs: 4, Param: "p", Value: "v", Limit: 5, Cursor: 6, After: 7,
 	}
@@ -126,19 +128,19 @@ func TestQuery(t *testing.T) {
 		t.Errorf("%d %s (-want +got):\n%s", code, body, diff)
 	}
 	for _, q := range []string{"limit=x", "cursor=-1", "min_ns=1.5", "unknown=1"} {
-		if code, body := ask(s, "GET", "/ui/api/traces?"+q, ""); code != 400 {
+		if code, body := send(s, "GET", "/ui/api/traces?"+q, ""); code != 400 {
 			t.Errorf("%s: %d %s", q, code, body)
 		}
 	}
-	if code, body := ask(web.New(web.Settings{Overview: x}), "GET", "/ui/api/traces", ""); code != 503 {
+	if code, body := send(web.New(web.Settings{Overview: x}), "GET", "/ui/api/traces", ""); code != 503 {
 		t.Errorf("without a store: %d %s", code, body)
 	}
 }
 
-// TestEvents reads the first events of a stream, and has it end with the server.
+// TestEvents checks the first events of a stream, and that closing the server ends the stream.
 func TestEvents(t *testing.T) {
 	t.Parallel()
-	x := &seen{}
+	x := &fakeStore{}
 	s := web.New(web.Settings{Inspector: x, Overview: x})
 	h := httptest.NewServer(s)
 	defer h.Close()

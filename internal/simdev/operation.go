@@ -7,7 +7,7 @@ import (
 	"github.com/tutti-server/tutti/core/tensor"
 )
 
-// Copy puts a copy into the stream; see tensor.Stream.
+// Copy enqueues a copy; see tensor.Stream.
 func (s *Stream) Copy(dst *tensor.Buffer, dstOff int, src *tensor.Buffer, srcOff, n int) error {
 	here := s.device.place
 	if dst.Place() != here && src.Place() != here {
@@ -23,12 +23,12 @@ func (s *Stream) Copy(dst *tensor.Buffer, dstOff int, src *tensor.Buffer, srcOff
 		return nil
 	}
 	what := "copy from " + src.Place().String() + " to " + dst.Place().String()
-	to, from, id, err := s.enter(what, dst, src)
+	to, from, id, err := s.begin(what, dst, src)
 	if err != nil {
 		return err
 	}
 	s.device.count(func(st *Stats) { st.traffic(src.Place(), dst.Place(), n) })
-	s.push(work{id: id, cost: s.device.cost(n), hold: []*tensor.Buffer{dst.Retain(), src.Retain()}, run: func() error {
+	s.push(operation{id: id, cost: s.device.cost(n), hold: []*tensor.Buffer{dst.Retain(), src.Retain()}, run: func() error {
 		copy(to[dstOff:dstOff+n], from[srcOff:srcOff+n])
 		return nil
 	}})
@@ -56,7 +56,7 @@ func bounds(b *tensor.Buffer, off, n int) error {
 	return nil
 }
 
-// Fill puts the writing of a pattern into the stream; see tensor.Stream.
+// Fill enqueues a fill with a pattern; see tensor.Stream.
 func (s *Stream) Fill(dst *tensor.Buffer, off, n int, elem []byte) error {
 	if err := bounds(dst, off, n); err != nil {
 		return err
@@ -67,12 +67,12 @@ func (s *Stream) Fill(dst *tensor.Buffer, off, n int, elem []byte) error {
 	if n == 0 {
 		return nil
 	}
-	to, _, id, err := s.enter("fill", dst, nil)
+	to, _, id, err := s.begin("fill", dst, nil)
 	if err != nil {
 		return err
 	}
 	elem = append([]byte(nil), elem...)
-	s.push(work{id: id, cost: s.device.cost(n), hold: []*tensor.Buffer{dst.Retain()}, run: func() error {
+	s.push(operation{id: id, cost: s.device.cost(n), hold: []*tensor.Buffer{dst.Retain()}, run: func() error {
 		part := to[off : off+n]
 		if len(elem) == 0 {
 			clear(part)
@@ -88,11 +88,11 @@ func (s *Stream) Fill(dst *tensor.Buffer, off, n int, elem []byte) error {
 // Memory gives a kernel access to device memory.
 type Memory struct{ machine *Machine }
 
-// Bytes returns the content of a buffer of a device, borrowed until the kernel ends.
+// Bytes returns the content of a device buffer, borrowed until the kernel returns.
 func (m Memory) Bytes(b *tensor.Buffer) []byte { return m.machine.bytes(b) }
 
-// Launch puts a kernel into the stream: f, which may read the buffers of reads and write those
-// of writes. Unlike Copy it holds no references: the caller must call UsedUntil and SetReady.
+// Launch enqueues kernel f, which may read the buffers of reads and write those of writes. Unlike Copy, it holds no
+// references: the caller must call UsedUntil and SetReady.
 func (s *Stream) Launch(name string, reads, writes []*tensor.Buffer, f func(m Memory) error) error {
 	if err := s.open(); err != nil {
 		return err
@@ -112,12 +112,12 @@ func (s *Stream) Launch(name string, reads, writes []*tensor.Buffer, f func(m Me
 		}
 	}
 	s.device.count(func(st *Stats) { st.Kernels++ })
-	s.push(work{cost: s.device.options.Latency, run: func() error { return f(Memory{m}) }})
+	s.push(operation{cost: s.device.options.Latency, run: func() error { return f(Memory{m}) }})
 	return nil
 }
 
-// enter checks a copy or fill and returns the memory of both sides.
-func (s *Stream) enter(what string, dst, src *tensor.Buffer) (to, from []byte, a access, err error) {
+// begin checks a copy or fill and returns the memory of both sides.
+func (s *Stream) begin(what string, dst, src *tensor.Buffer) (to, from []byte, a access, err error) {
 	if err := s.open(); err != nil {
 		return nil, nil, a, err
 	}
@@ -137,7 +137,7 @@ func (s *Stream) enter(what string, dst, src *tensor.Buffer) (to, from []byte, a
 	return m.bytes(dst), from, a, nil
 }
 
-// touch checks and notes one use of a buffer; the caller holds the lock.
+// touch checks and records one access to a buffer; the caller holds the lock.
 func (m *Machine) touch(b *tensor.Buffer, a access, now clock, write bool) error {
 	if b.Place().Kind != tensor.Device || b.Len() == 0 {
 		return nil
@@ -156,7 +156,7 @@ func (m *Machine) touch(b *tensor.Buffer, a access, now clock, write bool) error
 	return nil
 }
 
-// bytes returns the memory of a buffer of any place.
+// bytes returns the memory of a host or device buffer.
 func (m *Machine) bytes(b *tensor.Buffer) []byte {
 	if b.Place().Kind != tensor.Device {
 		return b.Bytes()
@@ -169,7 +169,7 @@ func (m *Machine) bytes(b *tensor.Buffer) []byte {
 	return nil
 }
 
-// cost returns what a work on n bytes takes.
+// cost returns the simulated duration of an operation on n bytes.
 func (d *Device) cost(n int) time.Duration {
 	cost := d.options.Latency
 	if d.options.Bandwidth > 0 {

@@ -16,15 +16,15 @@ import (
 	"github.com/tutti-server/tutti/scheduler/dynamic"
 )
 
-// witness is a model that notes the batches it is given.
-type witness struct {
+// batchRecorder is a model that records its batches.
+type batchRecorder struct {
 	mu   sync.Mutex
 	reqs []int     // requests per batch, guarded by mu
-	rows []float32 // as they came, guarded by mu
+	rows []float32 // in order of execution, guarded by mu
 	does model
 }
 
-func (w *witness) instance() model {
+func (w *batchRecorder) instance() model {
 	return func(b *backends.Batch) error {
 		w.mu.Lock()
 		w.reqs = append(w.reqs, len(b.Requests))
@@ -34,7 +34,7 @@ func (w *witness) instance() model {
 	}
 }
 
-// together sends one request per value, which the first model executes as one batch.
+// together sends one request per value, so that the first model executes them as one batch.
 func together(t *testing.T, b *bench, x *exec.Executor, values ...float32) []error {
 	t.Helper()
 	calls := make([]*infer.Call, len(values))
@@ -54,34 +54,34 @@ func together(t *testing.T, b *bench, x *exec.Executor, values ...float32) []err
 	return errs
 }
 
-// full are rules by which a batch waits until it has n rows.
+// full returns rules with which a batch waits until it has n rows.
 func full(n int32) dynamic.Rules {
 	return dynamic.Rules{MaxBatch: 8, Preferred: []int32{n}, Delay: time.Hour}
 }
 
-// counted is memory that counts what is taken of it.
-type counted struct {
+// countingPool counts allocations.
+type countingPool struct {
 	tensor.Allocator
 	mu sync.Mutex
 	n  int
 }
 
-func (c *counted) Alloc(n int) (*tensor.Buffer, error) {
+func (c *countingPool) Alloc(n int) (*tensor.Buffer, error) {
 	c.mu.Lock()
 	c.n++
 	c.mu.Unlock()
 	return c.Allocator.Alloc(n)
 }
 
-// TestBatchesTravelWhole checks that a batch stays one through steps that batch and
-// through inline ones, in order, and that nothing is copied on the way.
-func TestBatchesTravelWhole(t *testing.T) {
+// TestBatchesStayTogether checks that a batch stays one batch through batching and inline steps, in order and
+// without a copy.
+func TestBatchesStayTogether(t *testing.T) {
 	t.Parallel()
 	sig := signature("m", 1, 8)
 	b := newHostBench(t)
-	mem := &counted{Allocator: b.alloc}
+	mem := &countingPool{Allocator: b.alloc}
 	b.alloc = mem
-	steps := make([]witness, 5)
+	steps := make([]batchRecorder, 5)
 	for i := range steps {
 		steps[i].does = share
 	}
@@ -97,17 +97,17 @@ func TestBatchesTravelWhole(t *testing.T) {
 			t.Errorf("step %d got batches of %v requests, with rows %v", i, s.reqs, s.rows)
 		}
 	}
-	if mem.n != 5 { // the four requests', and where the first step gathers them
+	if mem.n != 5 { // four requests and one gather at the first step
 		t.Errorf("%d buffers allocated, want 5", mem.n)
 	}
 }
 
-// TestRowsThatDifferAreSplitOff checks that those which fail leave the others one.
+// TestRowsThatDifferAreSplitOff checks that failed requests leave the others of a batch together.
 func TestRowsThatDifferAreSplitOff(t *testing.T) {
 	t.Parallel()
 	b, sig := newHostBench(t), signature("m", 1, 8)
 	broken := errors.New("broken")
-	first, second, third := witness{}, witness{does: share}, witness{does: share}
+	first, second, third := batchRecorder{}, batchRecorder{does: share}, batchRecorder{does: share}
 	first.does = func(bt *backends.Batch) error {
 		for row, v := range tensor.Slice[float32](&bt.In[0]) {
 			if v < 0 {
@@ -124,37 +124,37 @@ func TestRowsThatDifferAreSplitOff(t *testing.T) {
 			t.Errorf("request %d: %v", i, err)
 		}
 	}
-	for _, s := range []*witness{&second, &third} {
+	for _, s := range []*batchRecorder{&second, &third} {
 		if !slices.Equal(s.reqs, []int{3}) || !slices.Equal(s.rows, []float32{1, 3, 4}) {
 			t.Errorf("batches of %v requests, with rows %v", s.reqs, s.rows)
 		}
 	}
 }
 
-// TestBatchesMeetTheRulesOfTheNextStep checks that a whole batch is split where it is
-// too large, and runs one by one where a step does not batch.
+// TestBatchesMeetTheRulesOfTheNextStep checks that a batch is split where it exceeds the next step's limit, and
+// executes one by one where the step does not batch.
 func TestBatchesMeetTheRulesOfTheNextStep(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {
 		name  string
-		next  func(b *bench, sig *config.Signature, w *witness) scheduler.Scheduler
+		next  func(b *bench, sig *config.Signature, w *batchRecorder) scheduler.Scheduler
 		max   int
 		sizes []int
 	}{
-		{"smaller maximum", func(b *bench, sig *config.Signature, w *witness) scheduler.Scheduler {
+		{"smaller maximum", func(b *bench, sig *config.Signature, w *batchRecorder) scheduler.Scheduler {
 			return b.batching(sig, dynamic.Rules{MaxBatch: 2}, w.instance())
 		}, 2, []int{2, 2}},
-		{"inline, smaller maximum", func(b *bench, sig *config.Signature, w *witness) scheduler.Scheduler {
+		{"inline, smaller maximum", func(b *bench, sig *config.Signature, w *batchRecorder) scheduler.Scheduler {
 			return b.inline(sig, w.instance())
 		}, 2, []int{1, 1, 1, 1}},
-		{"preferred size", func(b *bench, sig *config.Signature, w *witness) scheduler.Scheduler {
+		{"preferred size", func(b *bench, sig *config.Signature, w *batchRecorder) scheduler.Scheduler {
 			return b.batching(sig, dynamic.Rules{MaxBatch: 8, Preferred: []int32{2}, Delay: time.Hour}, w.instance())
 		}, 8, []int{2, 2}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
 			b, sig, small := newBench(t), signature("m", 1, 8), signature("m", 1, tc.max)
-			w := witness{does: share}
+			w := batchRecorder{does: share}
 			p := chain(2, sig)
 			p.Nodes[1].Signature = small
 			x := b.executor(p, b.batching(sig, full(4), model(share)), tc.next(b, small, &w))

@@ -14,7 +14,7 @@ import (
 // For example, input "x" of an ensemble moves to slot 0.
 func (r *run) bind() error {
 	p, sig := r.x.plan, r.x.plan.Signature
-	if err := r.want(); err != nil {
+	if err := r.selectOutputs(); err != nil {
 		return err
 	}
 	if err := r.req.CheckInputs(); err != nil {
@@ -53,8 +53,8 @@ func fitting(sig *config.Signature, port *config.Port, t *tensor.Tensor, rows *i
 	return checkType(sig, port, t) == nil && checkShape(sig, port, &t.Shape, rows) == nil
 }
 
-// want notes the requested outputs and the nodes that they need.
-func (r *run) want() error {
+// selectOutputs sets the requested outputs and the nodes that they need.
+func (r *run) selectOutputs() error {
 	p := r.x.plan
 	if len(r.req.Outputs) == 0 {
 		for i := range p.Outputs {

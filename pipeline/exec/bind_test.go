@@ -16,10 +16,10 @@ type given struct {
 	name  string
 	dtype tensor.DType
 	shape []int64
-	size  int // bytes; 0: what the shape says
+	size  int // in bytes; 0: computed from the shape
 }
 
-// TestRefusals pins the texts of refused requests, which are Triton's.
+// TestRefusals pins the errors of invalid requests, in Triton's words.
 func TestRefusals(t *testing.T) {
 	t.Parallel()
 	const note = "NOTE: Setting a non-zero max_batch_size in the model config requires a batch dimension to be prepended to each input shape. If you want to specify the full shape including the batch dim in your input dims config, try setting max_batch_size to zero. See the model configuration docs for more info on max_batch_size."
@@ -28,7 +28,7 @@ func TestRefusals(t *testing.T) {
 	for _, tc := range []struct {
 		name     string
 		maxBatch int
-		optional bool // of INPUT1
+		optional bool // INPUT1 is optional
 		in       []given
 		outputs  []string
 		want     string
@@ -67,20 +67,20 @@ func TestRefusals(t *testing.T) {
 			sig.Inputs[0].Dims, sig.Inputs[1].Optional = tensor.Of(2), tc.optional
 			x := b.executor(plan.Single(sig), b.inline(sig, share))
 			for id, prefix := range map[string]string{"": "[request id: <id_unknown>] ", "9": "[request id: 9] "} {
-				if strings.HasPrefix(tc.want, "unexpected inference") { // Triton's only texts without the request's id
+				if strings.HasPrefix(tc.want, "unexpected inference") { // Triton's only text without the request's ID
 					prefix = ""
 				}
-				a := submit(t.Context(), x, b.ask(id, tc.in, tc.outputs))
+				a := submit(t.Context(), x, b.newRequest(id, tc.in, tc.outputs))
 				if a.err == nil || a.err.Error() != prefix+tc.want || status.CodeOf(a.err) != status.InvalidArg {
 					t.Errorf("got error %v (%v)\nwant %s", a.err, status.CodeOf(a.err), prefix+tc.want)
 				}
 			}
-			// The run is as good as new afterwards.
+			// The next request on the same run must succeed.
 			fine := []given{{"INPUT0", tensor.FP32, []int64{1, 2}, 0}, second}
 			if tc.maxBatch == 0 {
 				fine = []given{{"INPUT0", tensor.FP32, []int64{2}, 0}, {"INPUT1", tensor.FP32, []int64{3}, 0}}
 			}
-			a := submit(t.Context(), x, b.ask("", fine, nil))
+			a := submit(t.Context(), x, b.newRequest("", fine, nil))
 			if a.err != nil || len(a.resp.Outputs) != 2 {
 				t.Fatalf("a good request after a refused one: %v", a.err)
 			}
@@ -89,8 +89,8 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// ask makes a request of cleared tensors.
-func (b *bench) ask(id string, in []given, outputs []string) *infer.Request {
+// newRequest returns a request of zeroed tensors.
+func (b *bench) newRequest(id string, in []given, outputs []string) *infer.Request {
 	req := infer.NewRequest()
 	req.ID, req.Model = id, "m"
 	for _, g := range in {
@@ -111,7 +111,7 @@ func (b *bench) ask(id string, in []given, outputs []string) *infer.Request {
 	return req
 }
 
-// TestEnsembleRefusals pins what is worded otherwise for an ensemble.
+// TestEnsembleRefusals pins the errors whose text differs for an ensemble.
 func TestEnsembleRefusals(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -134,15 +134,14 @@ step { model_name: "narrow" model_version: -1 input_map { key: "INPUT0" value: "
 		{[]given{{"A", tensor.FP32, []int64{9, 2}, 0}}, "[request id: <id_unknown>] inference request batch-size must be <= 8 for 'e'"},
 		{[]given{{"A", tensor.FP32, []int64{1, 3}, 0}}, "in ensemble 'e', [request id: <id_unknown>] unexpected shape for input 'INPUT0' for model 'narrow'. Expected [-1,2], got [1,3]. "},
 	} {
-		a := submit(t.Context(), x, b.ask("", tc.in, nil))
+		a := submit(t.Context(), x, b.newRequest("", tc.in, nil))
 		if a.err == nil || !strings.HasPrefix(a.err.Error(), tc.want) {
 			t.Errorf("got error %v\nwant %s", a.err, tc.want)
 		}
 	}
 }
 
-// TestBatchDimensions checks what is put before and taken off tensors between steps
-// of which only one batches.
+// TestBatchDimensions checks that the batch dimension is added and removed between steps of which only one batches.
 func TestBatchDimensions(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -152,7 +151,7 @@ func TestBatchDimensions(t *testing.T) {
 	x, _ := b.ensemble(t, models, "A", "X", `
 step { model_name: "many" model_version: -1 input_map { key: "INPUT0" value: "A" } output_map { key: "OUTPUT0" value: "MID" } }
 step { model_name: "single" model_version: -1 input_map { key: "IN" value: "MID" } output_map { key: "OUT" value: "X" } }`)
-	a := submit(t.Context(), x, b.ask("", []given{{"A", tensor.FP32, []int64{1, 3}, 0}}, nil))
+	a := submit(t.Context(), x, b.newRequest("", []given{{"A", tensor.FP32, []int64{1, 3}, 0}}, nil))
 	if a.err != nil {
 		t.Fatal(a.err)
 	}
@@ -160,7 +159,7 @@ step { model_name: "single" model_version: -1 input_map { key: "IN" value: "MID"
 		t.Errorf("output of shape %s, want [1,3]", got)
 	}
 	a.resp.Release()
-	a = submit(t.Context(), x, b.ask("", []given{{"A", tensor.FP32, []int64{2, 3}, 0}}, nil))
+	a = submit(t.Context(), x, b.newRequest("", []given{{"A", tensor.FP32, []int64{2, 3}, 0}}, nil))
 	const want = "in ensemble 'e', tensor 'MID' of shape [2,3] cannot lose its batch dimension for input 'IN' of model 'single', which does not batch"
 	if a.err == nil || a.err.Error() != want {
 		t.Errorf("got error %v\nwant %s", a.err, want)

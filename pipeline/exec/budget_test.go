@@ -14,7 +14,7 @@ import (
 	"github.com/tutti-server/tutti/scheduler/dynamic"
 )
 
-// budgetBench returns a bench over the memory of production, which allocates nothing.
+// budgetBench returns a bench with the production allocator, which does not allocate Go memory per buffer.
 func budgetBench(t *testing.T) *bench {
 	t.Helper()
 	if raceEnabled {
@@ -25,14 +25,14 @@ func budgetBench(t *testing.T) *bench {
 	return bn
 }
 
-// allocations returns those of one request in the steady state.
+// allocations returns the allocations per request in the steady state.
 func allocations(t *testing.T, bn *bench, x infer.Inferer) float64 {
 	t.Helper()
 	input := bn.floats([]float32{1, 2})
 	defer input.Release()
-	ctx, cancel := context.WithCancel(t.Context()) // as a front end's, which can be over
+	ctx, cancel := context.WithCancel(t.Context()) // a cancellable context, as from a front end
 	defer cancel()
-	// A collection in between would empty the pools and count as the code's own.
+	// A garbage collection would empty the pools, and refilling them would be counted.
 	defer debug.SetGCPercent(debug.SetGCPercent(-1))
 	return testing.AllocsPerRun(200, func() {
 		req := infer.NewRequest()
@@ -48,7 +48,8 @@ func allocations(t *testing.T, bn *bench, x infer.Inferer) float64 {
 	})
 }
 
-// TestAllocs cannot be parallel: it counts those of the process.
+// TestAllocs checks the allocation budget of requests. It is not parallel: it counts the allocations of the
+// process.
 func TestAllocs(t *testing.T) {
 	bn := budgetBench(t)
 	sig := signature("m", 1, 8)
@@ -79,8 +80,8 @@ func TestAllocs(t *testing.T) {
 	}
 }
 
-// TestAllocsOfLargeGraphs checks that what a graph costs to set up grows as it does,
-// and that a request through a large one allocates no more than through a small one.
+// TestAllocsOfLargeGraphs checks that the setup cost of a graph is linear in its size, and that a request allocates
+// no more in a large graph than in a small one.
 func TestAllocsOfLargeGraphs(t *testing.T) {
 	bn := budgetBench(t)
 	sig := signature("m", 1, 8)
@@ -94,7 +95,7 @@ func TestAllocsOfLargeGraphs(t *testing.T) {
 	}
 	setUp := func(p *plan.Plan) float64 {
 		return testing.AllocsPerRun(3, func() {
-			if _, err := ask(t, build(p), bn.request(1)); err != nil {
+			if _, err := inferOne(t, build(p), bn.request(1)); err != nil {
 				t.Error(err)
 			}
 		})

@@ -170,8 +170,8 @@ func (r *run) capture(f tracing.Snapshot, e tracing.TensorEdge, subRun int32, t 
 	f.Put(n, c, err)
 }
 
-// captureRecalled keeps the tensors of a request that the cache has answered.
-func (r *ResponseCache) captureRecalled(a *cachedCall, w waiter, resp *infer.Response) {
+// captureCached records the tensors of a request whose response came from the cache.
+func (r *ResponseCache) captureCached(a *cachedCall, w waiter, resp *infer.Response) {
 	f := w.req.Trace.Snapshot()
 	if f == nil {
 		return

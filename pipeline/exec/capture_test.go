@@ -20,17 +20,17 @@ import (
 	"github.com/tutti-server/tutti/proto/modelconfig"
 )
 
-// camera captures every request by a rule.
-type camera struct {
+// captureStore captures every request that matches a rule.
+type captureStore struct {
 	t      *testing.T
 	store  *capture.Store
 	tracer *tracing.Tracer
 	id     uint64
 }
 
-func newCamera(t *testing.T, rule inspect.CaptureRule) *camera {
+func newCaptureStore(t *testing.T, rule inspect.CaptureRule) *captureStore {
 	t.Helper()
-	c := &camera{t: t, store: capture.New(capture.Settings{Bytes: 64 << 20, RequestBytes: 1 << 20})}
+	c := &captureStore{t: t, store: capture.New(capture.Settings{Bytes: 64 << 20, RequestBytes: 1 << 20})}
 	var err error
 	if c.tracer, err = tracing.New(tracing.Options{Recorder: c.store}); err != nil {
 		t.Fatal(err)
@@ -46,8 +46,8 @@ func newCamera(t *testing.T, rule inspect.CaptureRule) *camera {
 	return c
 }
 
-// on has a request captured.
-func (c *camera) on(req *infer.Request) *infer.Request {
+// record attaches a recorder to a request.
+func (c *captureStore) record(req *infer.Request) *infer.Request {
 	req.Trace = c.tracer.Capture(nil, "e", 1, req.ID, &req.Origin)
 	if req.Trace == nil {
 		c.t.Error("the request is not captured")
@@ -55,8 +55,8 @@ func (c *camera) on(req *infer.Request) *infer.Request {
 	return req
 }
 
-// all returns what was captured, the oldest first.
-func (c *camera) all() (list []*inspect.TensorList) {
+// all returns the captured requests, oldest first.
+func (c *captureStore) all() (list []*inspect.TensorList) {
 	c.t.Helper()
 	v, err := c.store.FindCapture(c.id)
 	if err != nil {
@@ -72,7 +72,7 @@ func (c *camera) all() (list []*inspect.TensorList) {
 	return list
 }
 
-// lines are a request's tensors with who reads them, sorted.
+// lines returns the tensors of a request with their readers, sorted.
 func lines(list *inspect.TensorList) (all []string) {
 	for i := range list.List {
 		x := &list.List[i]
@@ -100,7 +100,7 @@ ensemble_scheduling {`+steps+`}`))
 	return inner
 }
 
-// TestCaptureStreams captures an ensemble of a decoupled step in another one, twice.
+// TestCaptureStreams checks the capture of an ensemble that nests a decoupled ensemble twice.
 func TestCaptureStreams(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -108,9 +108,9 @@ func TestCaptureStreams(t *testing.T) {
 	x, stats := b.ensemble(t, models, "N", "OUT MID", `
 step { model_name: "inner" model_version: -1 input_map { key: "N" value: "N" } output_map { key: "OUT" value: "MID" } }
 step { model_name: "inner" model_version: -1 input_map { key: "N" value: "MID" } output_map { key: "OUT" value: "OUT" } }`)
-	c := newCamera(t, inspect.CaptureRule{})
-	g := &gather{done: make(chan error, 1)}
-	x.Submit(t.Context(), c.on(number(b, 2)), g)
+	c := newCaptureStore(t, inspect.CaptureRule{})
+	g := &collector{done: make(chan error, 1)}
+	x.Submit(t.Context(), c.record(number(b, 2)), g)
 	if err := <-g.done; err != nil {
 		t.Fatal(err)
 	}
@@ -130,8 +130,8 @@ step { model_name: "inner" model_version: -1 input_map { key: "N" value: "MID" }
 	}
 }
 
-// TestCaptureRedactsNested redacts a tensor by the name that only a nested ensemble
-// has for it, and what a nested ensemble makes.
+// TestCaptureRedactsNested checks that a rule redacts a tensor by its name inside a nested ensemble, and the
+// outputs of a nested ensemble.
 func TestCaptureRedactsNested(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -144,7 +144,7 @@ step { model_name: "inner" model_version: -1 input_map { key: "HIDDEN" value: "A
 step { model_name: "m" model_version: -1 input_map { key: "INPUT0" value: "B" } output_map { key: "OUTPUT0" value: "X" } }`)
 	for _, tt := range []struct {
 		rule inspect.CaptureRule
-		want string // which of the five tensors are redacted
+		want string // the redacted ones of the five tensors
 	}{
 		{inspect.CaptureRule{}, "-----"},
 		{inspect.CaptureRule{RedactTensors: []string{"HIDDEN"}}, "-x---"},
@@ -155,8 +155,8 @@ step { model_name: "m" model_version: -1 input_map { key: "INPUT0" value: "B" } 
 		{inspect.CaptureRule{RedactModels: []string{"m"}}, "xxxxx"},
 		{inspect.CaptureRule{RedactModels: []string{"e"}}, "xxxxx"},
 	} {
-		c := newCamera(t, tt.rule)
-		if _, err := ask(t, x, c.on(number(b, 1))); err != nil {
+		c := newCaptureStore(t, tt.rule)
+		if _, err := inferOne(t, x, c.record(number(b, 1))); err != nil {
 			t.Fatal(err)
 		}
 		got := make([]byte, 5)
@@ -172,22 +172,22 @@ step { model_name: "m" model_version: -1 input_map { key: "INPUT0" value: "B" } 
 	}
 }
 
-// TestCaptureNests captures random ensembles of ensembles under bursts of requests: what
-// was kept for the answer is what the client got.
+// TestCaptureNests checks, with random nested ensembles under bursts of requests, that the captured outputs are
+// those that the client received.
 func TestCaptureNests(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(8) {
-		rng := rand.New(rand.NewPCG(seed, 12)) //nolint:gosec // a test wants the same numbers again
+		rng := rand.New(rand.NewPCG(seed, 12)) // reproducible by seed
 		b, f := newBench(t), newForest(rng, 1+rng.IntN(40))
-		x, c := f.build(t, b), newCamera(t, inspect.CaptureRule{})
+		x, c := f.build(t, b), newCaptureStore(t, inspect.CaptureRule{})
 		var wg sync.WaitGroup
 		var mu sync.Mutex
-		answers := map[string]map[string]string{}
+		responses := map[string]map[string]string{}
 		for i := range 12 {
 			req := b.request(float32(rng.IntN(50)))
 			req.ID = strconv.Itoa(i)
 			wg.Go(func() {
-				a := submit(t.Context(), x, c.on(req))
+				a := submit(t.Context(), x, c.record(req))
 				if a.err != nil {
 					return
 				}
@@ -197,7 +197,7 @@ func TestCaptureNests(t *testing.T) {
 				}
 				mu.Lock()
 				defer mu.Unlock()
-				answers[strconv.Itoa(i)] = texts
+				responses[strconv.Itoa(i)] = texts
 			})
 		}
 		wg.Wait()
@@ -209,7 +209,7 @@ func TestCaptureNests(t *testing.T) {
 			t.Fatalf("%d of 12 requests are kept", len(all))
 		}
 		for _, list := range all {
-			compareCapture(t, list, answers[list.Request], len(x.Plan().Nodes))
+			compareCapture(t, list, responses[list.Request], len(x.Plan().Nodes))
 		}
 	}
 }

@@ -13,7 +13,7 @@ import (
 
 // sweepEvery is how long a request of a disconnected client may wait unnoticed, for a credit
 // or for the response to another request.
-const sweepEvery = 100 * time.Millisecond
+const sweepInterval = 100 * time.Millisecond
 
 // credits bounds how many requests a step has at a time (max_inflight_requests). A task
 // without a credit waits here in order of arrival and holds no goroutine. A task with a credit
@@ -24,11 +24,11 @@ type credits struct {
 	node    int32
 	workers *scheduler.Workers
 
-	mu      sync.Mutex
-	free    int64              // guarded by mu
-	waiting scheduler.TaskList // guarded by mu
-	timer   *time.Timer        // guarded by mu
-	swept   bool               // the timer is running, guarded by mu
+	mu       sync.Mutex
+	free     int64              // guarded by mu
+	waiting  scheduler.TaskList // guarded by mu
+	timer    *time.Timer        // guarded by mu
+	sweeping bool               // the timer is running, guarded by mu
 }
 
 // newCredits returns the credits of each node of x: nil for a node without a limit, and nil
@@ -89,14 +89,14 @@ func (c *credits) nextTask() *scheduler.Task {
 // sweepLater starts the timer that looks for cancelled tasks; mu is held.
 func (c *credits) sweepLater() {
 	switch {
-	case c.swept:
+	case c.sweeping:
 		return
 	case c.timer == nil:
-		c.timer = time.AfterFunc(sweepEvery, c.sweep)
+		c.timer = time.AfterFunc(sweepInterval, c.sweep)
 	default:
-		c.timer.Reset(sweepEvery)
+		c.timer.Reset(sweepInterval)
 	}
-	c.swept = true
+	c.sweeping = true
 }
 
 // sweep ends the waiting tasks of clients that have disconnected.
@@ -114,7 +114,7 @@ func (c *credits) sweep() {
 func (c *credits) takeCancelled() (dead scheduler.TaskList) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.swept = false
+	c.sweeping = false
 	for range c.waiting.Len() {
 		w := c.waiting.Pop()
 		r := w.Run.(*run) //nolint:errcheck,forcetypeassert // set by newRun

@@ -20,8 +20,7 @@ import (
 	"github.com/tutti-server/tutti/scheduler/dynamic"
 )
 
-// count answers a request of the row [n] with 0, 1, ... n-1, the last marked final
-// when n is even.
+// count responds to a request of the row [n] with 0, 1, ... n-1. The last response is marked final when n is even.
 func count(b *backends.Batch) error {
 	for i := range b.Requests {
 		n := tensor.Slice[float32](&b.In[0])[b.Requests[i].First]
@@ -40,9 +39,9 @@ func count(b *backends.Batch) error {
 	return nil
 }
 
-// stream is a sink of many answers whose client takes room of them and then waits.
+// stream is a sink of many responses. It accepts as many as room has tokens and then blocks.
 type stream struct {
-	room   chan struct{} // nil: any number
+	room   chan struct{} // nil: unlimited
 	mu     sync.Mutex
 	values []float32
 	final  int
@@ -90,7 +89,7 @@ func single(b *bench, sig *config.Signature, batch bool, f model) *exec.Executor
 	if batch {
 		s = b.batching(sig, dynamic.Rules{MaxBatch: 8, Delay: time.Millisecond}, f)
 	} else {
-		s = b.scheduler(fake{sig: sig, run: f, queued: true, alone: true}, b.site.decide())
+		s = b.scheduler(fake{sig: sig, run: f, queued: true, alone: true}, b.device.decide())
 	}
 	return b.executor(plan.Single(sig), s)
 }
@@ -118,14 +117,14 @@ func TestDecoupled(t *testing.T) {
 					t.Errorf("request %d (-want +got):\n%s", n, diff)
 				}
 				if final := n > 0 && n%2 == 0; final != (s.final == 1) {
-					t.Errorf("request %d had %d final answers", n, s.final)
+					t.Errorf("request %d had %d final responses", n, s.final)
 				}
 			}
 		})
 	}
 }
 
-// failing is a stream whose client learns of errors at once.
+// failing is a stream that receives errors at once.
 type failing struct {
 	stream
 	failed chan error
@@ -140,7 +139,7 @@ func (s *failing) Fail(err error, final bool) {
 	s.failed <- err
 }
 
-// TestSendError has one request of a batch fail while the other is still executed: its client need not wait.
+// TestSendError checks that a failed request of a batch ends while the others of the batch still execute.
 func TestSendError(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -182,8 +181,8 @@ func TestSendError(t *testing.T) {
 	}
 }
 
-// TestDecoupledAnswersOnce has a model that knows nothing of decoupling.
-func TestDecoupledAnswersOnce(t *testing.T) {
+// TestDecoupledReturnsOutputs checks a decoupled model that returns outputs instead of sending responses.
+func TestDecoupledReturnsOutputs(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	s := &stream{done: make(chan error, 1)}
@@ -193,7 +192,7 @@ func TestDecoupledAnswersOnce(t *testing.T) {
 	}
 }
 
-// TestSlowClient takes two answers and goes: the model is told, and ends.
+// TestSlowClient checks that a model is cancelled when its client disconnects after two responses.
 func TestSlowClient(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -209,11 +208,11 @@ func TestSlowClient(t *testing.T) {
 		t.Errorf("%v, want a cancellation", err)
 	}
 	if len(s.values) > 2 {
-		t.Errorf("%d answers, the client took 2", len(s.values))
+		t.Errorf("%d responses, the client accepted 2", len(s.values))
 	}
 }
 
-// TestSendChecks has models that answer what they may not.
+// TestSendChecks checks that invalid responses of a model fail.
 func TestSendChecks(t *testing.T) {
 	t.Parallel()
 	send := func(i int, shape ...int64) model {
@@ -250,7 +249,7 @@ func TestSendChecks(t *testing.T) {
 	}
 }
 
-// TestAsync submits to a model that waits: Submit returns nevertheless.
+// TestAsync checks that Submit of an Async request returns while the model blocks.
 func TestAsync(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -265,6 +264,6 @@ func TestAsync(t *testing.T) {
 	x.Submit(t.Context(), req, s)
 	close(open)
 	if err := <-s.done; err != nil || s.final != 1 {
-		t.Errorf("%v, %d final answers", err, s.final)
+		t.Errorf("%v, %d final responses", err, s.final)
 	}
 }

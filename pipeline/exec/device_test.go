@@ -11,8 +11,8 @@ import (
 	"github.com/tutti-server/tutti/scheduler/batch"
 )
 
-// site is a simulated device that models of a bench run at.
-type site struct {
+// testDevice is a simulated device that runs models of a bench.
+type testDevice struct {
 	tb      testing.TB
 	device  *simdev.Device
 	mover   *batch.Mover
@@ -22,17 +22,16 @@ type site struct {
 	ledgers []*telemetry.Model
 }
 
-// newSite starts one. When the test ends nothing may be held there and no rule of
-// order may be broken; without models on the host nothing but requests went up and
-// nothing but answers came down.
-func newSite(tb testing.TB, b *bench, mixed bool) *site {
+// newTestDevice starts a device. When the test ends, no buffer may be held and no ordering rule may be violated.
+// Unless mixed is set, only requests may have been copied to the device and only responses to the host.
+func newTestDevice(tb testing.TB, b *bench, mixed bool) *testDevice {
 	tb.Helper()
 	m, err := simdev.New(1, simdev.Options{Memory: 64 << 20})
 	if err != nil {
 		tb.Fatal(err)
 	}
 	places := tensor.NewPlaces(b.alloc)
-	s := &site{tb: tb, device: m.Devices()[0], mover: batch.NewMover(places), mixed: mixed}
+	s := &testDevice{tb: tb, device: m.Devices()[0], mover: batch.NewMover(places), mixed: mixed}
 	if err := places.Add(s.device); err != nil {
 		tb.Fatal(err)
 	}
@@ -59,8 +58,8 @@ func newSite(tb testing.TB, b *bench, mixed bool) *site {
 	return s
 }
 
-// decide says whether the next model is at the device.
-func (s *site) decide() bool {
+// decide reports whether the next model runs on the device.
+func (s *testDevice) decide() bool {
 	if s == nil {
 		return false
 	}
@@ -68,8 +67,8 @@ func (s *site) decide() bool {
 	return !s.mixed || s.models%2 != 0
 }
 
-// wrap returns the instances at the device.
-func (s *site) wrap(b *bench, list []backends.Instance) []backends.Instance {
+// wrap returns instances that run on the device.
+func (s *testDevice) wrap(b *bench, list []backends.Instance) []backends.Instance {
 	var all []backends.Instance
 	for _, inst := range list {
 		p, err := sim.Wrap(inst, s.device, "model", b.alloc)
@@ -82,25 +81,25 @@ func (s *site) wrap(b *bench, list []backends.Instance) []backends.Instance {
 	return all
 }
 
-// placed returns the instances at the device, or nil when they stay on the host.
-func (b *bench) placed(list ...backends.Instance) []backends.Instance {
-	if !b.site.decide() {
+// onDevice returns instances on the device, or nil when the model stays on the host.
+func (b *bench) onDevice(list ...backends.Instance) []backends.Instance {
+	if !b.device.decide() {
 		return nil
 	}
-	return b.site.wrap(b, list)
+	return b.device.wrap(b, list)
 }
 
 func (b *bench) mover() *batch.Mover {
-	if b.site == nil {
+	if b.device == nil {
 		return nil
 	}
-	return b.site.mover
+	return b.device.mover
 }
 
 func (b *bench) stats(name string) *telemetry.Model {
 	m := &telemetry.Model{Name: name}
-	if b.site != nil {
-		b.site.ledgers = append(b.site.ledgers, m)
+	if b.device != nil {
+		b.device.ledgers = append(b.device.ledgers, m)
 	}
 	return m
 }

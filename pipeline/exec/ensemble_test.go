@@ -28,17 +28,17 @@ import (
 type fake struct {
 	sig *config.Signature
 	run model
-	// queued has the model wait for an instance instead of running inline.
+	// queued gives the model a queue and an instance; otherwise it runs inline.
 	queued bool
-	// instances is how many a queued model has besides one.
+	// instances is the number of additional instances of a queued model.
 	instances int
-	// alone has a queued model execute requests one by one.
+	// alone makes a queued model execute one request per batch.
 	alone bool
-	// ensemble is one to be inlined instead.
+	// ensemble is inlined instead of a model. Optional.
 	ensemble *modelconfig.ModelConfig
 }
 
-// fakes are models by name; they answer the compiler.
+// fakes are models by name. It implements plan.Lookup.
 type fakes map[string]fake
 
 func (f fakes) Model(name string, _ int64) (plan.Model, error) {
@@ -49,8 +49,7 @@ func (f fakes) Model(name string, _ int64) (plan.Model, error) {
 	return plan.Model{Signature: m.sig, Ensemble: m.ensemble}, nil
 }
 
-// ensemble compiles one from the steps in text; ports are "NAME" or "NAME?" (optional),
-// all FP32 [-1].
+// ensemble compiles an ensemble from steps in text. Ports are "NAME" or "NAME?" (optional), all FP32 [-1].
 func (b *bench) ensemble(tb testing.TB, models fakes, inputs, outputs, steps string) (*exec.Executor, *telemetry.Model) {
 	tb.Helper()
 	var text strings.Builder
@@ -73,7 +72,7 @@ func (b *bench) ensemble(tb testing.TB, models fakes, inputs, outputs, steps str
 	if err := config.Normalise(cfg, "e"); err != nil {
 		tb.Fatal(err)
 	}
-	sites := &sited{fakes: models, bench: b, at: map[string]bool{}}
+	sites := &deviceLookup{fakes: models, bench: b, at: map[string]bool{}}
 	p, err := plan.Compile(cfg, 1, sites)
 	if err != nil {
 		tb.Fatal(err)
@@ -91,14 +90,14 @@ func (b *bench) ensemble(tb testing.TB, models fakes, inputs, outputs, steps str
 	return exec.New(exec.Settings{Plan: p, Targets: targets, Stats: stats, Workers: b.workers, Mover: b.mover(), Log: b.log}), stats
 }
 
-// scheduler returns that of a model, whose instances are at the device if asked for.
+// scheduler returns the scheduler of a model. With at, its instances are on the device.
 func (b *bench) scheduler(m fake, at bool) scheduler.Scheduler {
 	instances := []backends.Instance{m.run}
 	if m.alone && m.queued {
 		instances = slices.Repeat(instances, 1+m.instances)
 	}
 	if at {
-		instances = b.site.wrap(b, instances)
+		instances = b.device.wrap(b, instances)
 	}
 	switch {
 	case m.queued && !m.alone:
@@ -110,48 +109,48 @@ func (b *bench) scheduler(m fake, at bool) scheduler.Scheduler {
 	}
 }
 
-// sited tells the compiler, too, which models are at the device.
-type sited struct {
+// deviceLookup is a Lookup that also returns which models run on the device.
+type deviceLookup struct {
 	fakes
 	bench *bench
 	at    map[string]bool
 }
 
-func (s *sited) Model(name string, version int64) (plan.Model, error) {
+func (s *deviceLookup) Model(name string, version int64) (plan.Model, error) {
 	m, err := s.fakes.Model(name, version)
 	if err != nil || m.Ensemble != nil {
 		return m, err
 	}
 	at, known := s.at[name]
 	if !known {
-		at = s.bench.site.decide()
+		at = s.bench.device.decide()
 		s.at[name] = at
 	}
 	if at {
-		m.Places = []tensor.Place{s.bench.site.device.Place()}
+		m.Places = []tensor.Place{s.bench.device.device.Place()}
 	}
 	return m, nil
 }
 
-// answer is a Sink that keeps what it gets.
-type answer struct {
+// responseSink is a Sink that keeps the response and the error.
+type responseSink struct {
 	resp   *infer.Response
 	err    error
 	closed atomic.Bool
 	done   chan struct{}
 }
 
-func newAnswer() *answer { return &answer{done: make(chan struct{})} }
+func newResponseSink() *responseSink { return &responseSink{done: make(chan struct{})} }
 
-func (a *answer) Send(r *infer.Response) { a.resp = r }
-func (a *answer) Close(err error) {
+func (a *responseSink) Send(r *infer.Response) { a.resp = r }
+func (a *responseSink) Close(err error) {
 	a.err = err
 	a.closed.Store(true)
 	close(a.done)
 }
 
-// tensors returns the outputs by name and releases them.
-func (a *answer) tensors() map[string][]float32 {
+// tensors returns the outputs by name and releases the response.
+func (a *responseSink) tensors() map[string][]float32 {
 	got := map[string][]float32{}
 	for i := range a.resp.Outputs {
 		o := &a.resp.Outputs[i]
@@ -161,15 +160,15 @@ func (a *answer) tensors() map[string][]float32 {
 	return got
 }
 
-// submit asks and waits.
-func submit(ctx context.Context, x infer.Inferer, req *infer.Request) *answer {
-	a := newAnswer()
+// submit sends a request and waits for its end.
+func submit(ctx context.Context, x infer.Inferer, req *infer.Request) *responseSink {
+	a := newResponseSink()
 	x.Submit(ctx, req, a)
 	<-a.done
 	return a
 }
 
-// counting counts a model's executions.
+// counting wraps a model and counts its executions.
 func counting(n *atomic.Int32, m model) model {
 	return func(b *backends.Batch) error {
 		n.Add(1)
@@ -177,7 +176,7 @@ func counting(n *atomic.Int32, m model) model {
 	}
 }
 
-// optionalPair has a required and an optional input, and an output for each.
+// optionalPair returns a signature with a required and an optional input, and an output for each.
 func optionalPair(name string) *config.Signature {
 	s := signature(name, 2, 8)
 	s.Inputs[1].Optional = true
@@ -222,7 +221,7 @@ step { model_name: "pair" model_version: -1 input_map { key: "INPUT0" value: "MI
 	}
 }
 
-// TestRequiredInputNotProduced has a step leave out an output that the next one needs.
+// TestRequiredInputNotProduced checks the error when a step omits an output that the next one requires.
 func TestRequiredInputNotProduced(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -246,8 +245,8 @@ step { model_name: "next" model_version: -1 input_map { key: "INPUT0" value: "MI
 	}
 }
 
-// TestOutputLeftOut has the last step leave out an output that the client wants: the
-// response is without it, and the log says so at the debug level.
+// TestOutputLeftOut checks that a requested output which the last step omits is missing from the response and
+// logged at the debug level.
 func TestOutputLeftOut(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -281,8 +280,8 @@ step { model_name: "one" model_version: -1 input_map { key: "INPUT0" value: "A" 
 step { model_name: "two" model_version: -1 input_map { key: "INPUT0" value: "X" } output_map { key: "OUTPUT0" value: "Y" } }
 step { model_name: "three" model_version: -1 input_map { key: "INPUT0" value: "A" } output_map { key: "OUTPUT0" value: "Z" } }`
 
-// TestRequestedOutputs checks that only what the wanted outputs need is executed, and
-// that the answer has them in the request's order.
+// TestRequestedOutputs checks that only the nodes of the requested outputs execute, and that the response has the
+// request's order.
 func TestRequestedOutputs(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {
@@ -334,15 +333,15 @@ func TestRequestedOutputs(t *testing.T) {
 	}
 }
 
-// TestFirstFailureWins has one branch fail while the other executes: the request ends
-// with the first failure, after the other branch, and nothing new starts.
+// TestFirstFailureWins fails one branch while the other executes. It checks that the request ends with the first
+// failure after the other branch, and that no further node starts.
 func TestFirstFailureWins(t *testing.T) {
 	t.Parallel()
-	b := newHostBench(t) // where what is inline is over first
-	a := newAnswer()
+	b := newHostBench(t) // where inline models complete first
+	a := newResponseSink()
 	var after atomic.Int32
 	models := fakes{
-		// Inline, so it has failed before the queued one starts.
+		// Inline, so that it fails before the queued model starts.
 		"bad": {sig: signature("bad", 1, 8), run: func(*backends.Batch) error { return status.Errorf(status.Unavailable, "first") }},
 		"slow": {sig: signature("slow", 1, 8), queued: true, run: func(*backends.Batch) error {
 			if a.closed.Load() {
@@ -381,7 +380,7 @@ step { model_name: "after" model_version: -1 input_map { key: "INPUT0" value: "M
 	}
 }
 
-// TestCancel cancels while the first step executes: the second one never does.
+// TestCancel checks that no further step starts when the client cancels during the first.
 func TestCancel(t *testing.T) {
 	t.Parallel()
 	for _, queued := range []bool{false, true} {
@@ -417,7 +416,7 @@ step { model_name: "two" model_version: -1 input_map { key: "INPUT0" value: "MID
 	}
 }
 
-// TestDrain waits for a request under way.
+// TestDrain checks that Drain waits for active requests.
 func TestDrain(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -431,7 +430,7 @@ func TestDrain(t *testing.T) {
 	if err := x.Drain(t.Context()); err != nil {
 		t.Errorf("drain of nothing: %v", err)
 	}
-	a := newAnswer()
+	a := newResponseSink()
 	go x.Submit(t.Context(), b.request(1), a)
 	<-entered
 	over, cancel := context.WithCancel(t.Context())

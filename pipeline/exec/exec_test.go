@@ -23,14 +23,14 @@ import (
 	"github.com/tutti-server/tutti/scheduler/dynamic"
 )
 
-// mode says where the models of all tests are.
+// mode selects where models run: host, device or mixed.
 var mode string
 
-// everywhere runs every test with its models on the host, then at simulated devices,
-// then with every other one there.
-type everywhere struct{ m *testing.M }
+// everyMode runs every test three times: with models on the host, on simulated devices, and with every second model
+// on a device.
+type everyMode struct{ m *testing.M }
 
-func (e everywhere) Run() int {
+func (e everyMode) Run() int {
 	code := 0
 	for _, mode = range []string{"", "device", "mixed"} {
 		failed := e.m.Run()
@@ -42,15 +42,15 @@ func (e everywhere) Run() int {
 	return code
 }
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(everywhere{m}) }
+func TestMain(m *testing.M) { goleak.VerifyTestMain(everyMode{m}) }
 
-// model is a real model of the test: a function of a batch.
+// model is a test instance, as a function of a batch.
 type model func(b *backends.Batch) error
 
 func (f model) Execute(_ context.Context, b *backends.Batch) error { return f(b) }
 func (model) Close() error                                         { return nil }
 
-// share passes every input on as the output of the same position.
+// share returns every input as the output of the same position, without a copy.
 func share(b *backends.Batch) error {
 	for i := range b.Out {
 		b.SetOutput(i, b.In[i].Retain())
@@ -78,7 +78,7 @@ func add(x float32) model {
 	}
 }
 
-// signature returns one with n FP32[-1] inputs INPUTi and outputs OUTPUTi.
+// signature returns a signature of n FP32[-1] inputs INPUTi and outputs OUTPUTi.
 func signature(name string, n, maxBatch int) *config.Signature {
 	s := &config.Signature{Model: name, Version: 1, MaxBatch: maxBatch}
 	for i := range n {
@@ -88,11 +88,11 @@ func signature(name string, n, maxBatch int) *config.Signature {
 	return s
 }
 
-// bench wires schedulers over functions.
+// bench builds executors over functions.
 type bench struct {
 	workers *scheduler.Workers
 	alloc   tensor.Allocator
-	site    *site // nil: all models are on the host
+	device  *testDevice // nil: all models are on the host
 	log     *slog.Logger
 }
 
@@ -100,12 +100,12 @@ func newBench(tb testing.TB) *bench {
 	tb.Helper()
 	b := newHostBench(tb)
 	if mode != "" {
-		b.site = newSite(tb, b, mode == "mixed")
+		b.device = newTestDevice(tb, b, mode == "mixed")
 	}
 	return b
 }
 
-// newHostBench returns one whose models are on the host in every mode.
+// newHostBench returns a bench whose models are on the host in every mode.
 func newHostBench(tb testing.TB) *bench {
 	tb.Helper()
 	b := &bench{workers: scheduler.NewWorkers(), alloc: tensor.NewChecked(tb, nil)}
@@ -120,14 +120,14 @@ func (b *bench) runner(sig *config.Signature) *batch.Runner {
 }
 
 func (b *bench) inline(sig *config.Signature, f model) scheduler.Scheduler {
-	if placed := b.placed(f); placed != nil {
+	if placed := b.onDevice(f); placed != nil {
 		return direct.New(direct.Settings{Runner: b.runner(sig), Instances: placed, Workers: b.workers})
 	}
 	return direct.NewInline(direct.Settings{Runner: b.runner(sig), Instances: []backends.Instance{f}})
 }
 
 func (b *bench) batching(sig *config.Signature, rules dynamic.Rules, f ...backends.Instance) scheduler.Scheduler {
-	if placed := b.placed(f...); placed != nil {
+	if placed := b.onDevice(f...); placed != nil {
 		f = placed
 	}
 	return dynamic.New(dynamic.Settings{Runner: b.runner(sig), Rules: rules, Instances: f, Workers: b.workers})
@@ -173,7 +173,7 @@ func chain(n int, sig *config.Signature) *plan.Plan {
 	return p
 }
 
-func ask(tb testing.TB, x infer.Inferer, req *infer.Request) ([]float32, error) {
+func inferOne(tb testing.TB, x infer.Inferer, req *infer.Request) ([]float32, error) {
 	tb.Helper()
 	call := infer.NewCall()
 	x.Submit(tb.Context(), req, call)
@@ -191,7 +191,7 @@ func TestChain(t *testing.T) {
 	sig := signature("m", 1, 8)
 	m := b.batching(sig, dynamic.Rules{MaxBatch: 8}, add(1), add(1))
 	x := b.executor(chain(3, sig), m, b.inline(sig, add(10)), m)
-	got, err := ask(t, x, b.request(1, 2))
+	got, err := inferOne(t, x, b.request(1, 2))
 	if err != nil || len(got) != 2 || got[0] != 13 || got[1] != 14 {
 		t.Fatalf("got %v, %v; want [13 14]", got, err)
 	}
@@ -203,7 +203,7 @@ func TestStepFailureNamesTheEnsemble(t *testing.T) {
 	sig := signature("m", 1, 8)
 	broken := model(func(*backends.Batch) error { return errors.New("out of luck") })
 	x := b.executor(chain(3, sig), b.inline(sig, share), b.inline(sig, broken), b.inline(sig, share))
-	_, err := ask(t, x, b.request(1))
+	_, err := inferOne(t, x, b.request(1))
 	if err == nil || err.Error() != "in ensemble 'chain', out of luck" {
 		t.Fatalf("got error %v", err)
 	}
@@ -219,10 +219,10 @@ func TestPanicFailsTheRequestOnly(t *testing.T) {
 		}
 		return share(bt)
 	})))
-	if _, err := ask(t, x, b.request(-1)); err == nil {
+	if _, err := inferOne(t, x, b.request(-1)); err == nil {
 		t.Fatal("a panic is not reported")
 	}
-	if got, err := ask(t, x, b.request(1)); err != nil || got[0] != 1 {
+	if got, err := inferOne(t, x, b.request(1)); err != nil || got[0] != 1 {
 		t.Fatalf("after a panic: got %v, %v", got, err)
 	}
 }
@@ -267,7 +267,7 @@ func run(b *testing.B, bn *bench, x infer.Inferer) {
 		}
 		resp.Release()
 	}
-	// What other processes do to the clock on the wall they do less to this.
+	// CPU time is less noisy than wall time while other processes run.
 	b.ReportMetric(float64(cpu(b)-before)/float64(b.N), "cpu-ns/op")
 }
 

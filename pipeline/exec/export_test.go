@@ -1,4 +1,4 @@
 package exec
 
-// TakeFree is takeFree.
+// TakeFree exports takeFree to the tests.
 var TakeFree = takeFree

@@ -20,35 +20,32 @@ import (
 	"github.com/tutti-server/tutti/pipeline/exec"
 )
 
-// The random pipelines of this file have decoupled steps, in one another; the naive
-// interpreter runs everything once per answer, one after the other.
-
-// brook is a random pipeline. Tensor 0 is the required input, 1 the optional one, and
-// node i writes tensor i+2.
-type brook struct {
-	nodes []current
-	level []int  // per tensor: how many decoupled steps it follows
+// flowGraph is a random pipeline with nested decoupled steps. Tensor 0 is the required input, 1 the optional one,
+// and node i writes tensor i+2. Its interpreter executes everything once per response, sequentially.
+type flowGraph struct {
+	nodes []flowNode
+	level []int  // per tensor: the number of decoupled steps before it
 	out   []bool // per tensor: whether it is an output
 }
 
-// current is one node.
-type current struct {
-	model string // sum, odd (which leaves even results out), repeat
+// flowNode is one node.
+type flowNode struct {
+	model string // sum, odd (which omits even results), repeat
 	reads []int
 }
 
-// results are the outputs of one answer.
+// results are the outputs of one response.
 type results map[string]float32
 
 func tensorName(i int) string { return fmt.Sprintf("t%d", i) }
 
-// newBrook makes one in which each decoupled step follows the one before.
-func newBrook(rng *rand.Rand, nodes int) *brook {
-	b := &brook{level: []int{0, 0}, out: make([]bool, nodes+2)}
+// newFlowGraph returns a random graph in which each decoupled step follows the previous one.
+func newFlowGraph(rng *rand.Rand, nodes int) *flowGraph {
+	b := &flowGraph{level: []int{0, 0}, out: make([]bool, nodes+2)}
 	read := make([]bool, nodes+2)
 	deepest := []int{0} // the tensors of the innermost stream
 	for i := range nodes {
-		n := current{model: []string{"sum", "sum", "sum", "odd", "repeat"}[rng.IntN(5)]}
+		n := flowNode{model: []string{"sum", "sum", "sum", "odd", "repeat"}[rng.IntN(5)]}
 		depth := slices.Max(b.level)
 		if n.model == "repeat" && depth >= 3 {
 			n.model = "sum"
@@ -82,15 +79,15 @@ func newBrook(rng *rand.Rand, nodes int) *brook {
 		b.out[s] = !read[s] || rng.IntN(6) == 0
 	}
 	read[1] = read[1] || len(b.nodes) == 0
-	if !read[0] || !read[1] { // every input feeds a step
-		b.nodes = append(b.nodes, current{model: "sum", reads: []int{0, 1}})
+	if !read[0] || !read[1] { // every input is read by a step
+		b.nodes = append(b.nodes, flowNode{model: "sum", reads: []int{0, 1}})
 		b.level, b.out = append(b.level, 0), append(b.out, true)
 	}
 	return b
 }
 
-// text returns the inputs, outputs and steps as bench.ensemble takes them.
-func (b *brook) text(inflight int) (inputs, outputs, steps string) {
+// text returns the inputs, outputs and steps for bench.ensemble.
+func (b *flowGraph) text(inflight int) (inputs, outputs, steps string) {
 	var s, o strings.Builder
 	fmt.Fprintf(&s, "max_inflight_requests: %d\n", inflight)
 	for i, n := range b.nodes {
@@ -106,10 +103,10 @@ func (b *brook) text(inflight int) (inputs, outputs, steps string) {
 	return "t0 t1?", o.String(), s.String()
 }
 
-// mod keeps values exact.
+// mod keeps values small enough to be exact in FP32.
 func mod(v float32) float32 { return float32(math.Mod(float64(v), 97)) }
 
-// models are those of the pipelines. The value 13 makes any sum fail when fails is set.
+// models returns the models of the graphs. With fails, a sum of 13 fails.
 func (b *bench) models(rng *rand.Rand, fails bool) fakes {
 	many := signature("repeat", 1, 8)
 	many.Decoupled = true
@@ -160,17 +157,17 @@ func (b *bench) models(rng *rand.Rand, fails bool) fakes {
 	}
 }
 
-// interpreter computes a request's answers the naive way.
+// interpreter computes the responses of a request sequentially.
 type interpreter struct {
-	b       *brook
-	wanted  []bool // per tensor: an output that is asked for
-	need    []bool // per node
-	depth   int    // which answers
-	fails   bool
-	answers []results
+	b         *flowGraph
+	wanted    []bool // per tensor: an output that is asked for
+	need      []bool // per node
+	depth     int    // the level whose responses are sent
+	fails     bool
+	responses []results
 }
 
-func (b *brook) interpret(first float32, second *float32, wanted []bool, fails bool) (answers []results, failed bool) {
+func (b *flowGraph) interpret(first float32, second *float32, wanted []bool, fails bool) (responses []results, failed bool) {
 	in := &interpreter{b: b, wanted: wanted, need: make([]bool, len(b.nodes)), fails: fails}
 	needed := slices.Clone(wanted)
 	for s := len(needed) - 1; s >= 2; s-- {
@@ -188,10 +185,11 @@ func (b *brook) interpret(first float32, second *float32, wanted []bool, fails b
 	values := make([]*float32, len(b.nodes)+2)
 	values[0], values[1] = &first, second
 	failed = !in.run(0, values)
-	return in.answers, failed
+	return in.responses, failed
 }
 
-// run computes the nodes of one level, and each answer's further ones; false when one fails.
+// run computes the nodes of one level, and then the next level for each of its responses. It returns false when a
+// node fails.
 func (in *interpreter) run(level int, values []*float32) bool {
 	producer, several := -1, []*float32(nil)
 	for i, n := range in.b.nodes {
@@ -233,7 +231,7 @@ func (in *interpreter) run(level int, values []*float32) bool {
 				r[tensorName(s)] = *values[s]
 			}
 		}
-		in.answers = append(in.answers, r)
+		in.responses = append(in.responses, r)
 		return true
 	}
 	for _, v := range several {
@@ -246,23 +244,23 @@ func (in *interpreter) run(level int, values []*float32) bool {
 	return true
 }
 
-// inside returns the level that node i runs in.
-func (b *brook) inside(i int) int {
+// inside returns the level of node i.
+func (b *flowGraph) inside(i int) int {
 	if b.nodes[i].model == "repeat" {
 		return b.level[i+2] - 1
 	}
 	return b.level[i+2]
 }
 
-// gather is a sink that keeps all answers.
-type gather struct {
-	mu      sync.Mutex
-	answers []results
-	final   bool
-	done    chan error
+// collector is a sink that keeps all responses.
+type collector struct {
+	mu        sync.Mutex
+	responses []results
+	final     bool
+	done      chan error
 }
 
-func (g *gather) Send(r *infer.Response) {
+func (g *collector) Send(r *infer.Response) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.final {
@@ -273,15 +271,14 @@ func (g *gather) Send(r *infer.Response) {
 	for i := range r.Outputs {
 		got[r.Outputs[i].Name] = tensor.Slice[float32](&r.Outputs[i].Tensor)[0]
 	}
-	g.answers = append(g.answers, got)
+	g.responses = append(g.responses, got)
 	r.Release()
 }
 
-func (g *gather) Close(err error) { g.done <- err }
+func (g *collector) Close(err error) { g.done <- err }
 
-// TestRandomStreams compares random pipelines with decoupled steps, under concurrent
-// requests, with the naive interpreter.
-//
+// TestRandomStreams compares random pipelines with decoupled steps, under concurrent requests, with a sequential
+// interpreter.
 // shows: ensembles.decoupled
 func TestRandomStreams(t *testing.T) {
 	t.Parallel()
@@ -292,15 +289,15 @@ func TestRandomStreams(t *testing.T) {
 	for seed := range uint64(pipelines) {
 		t.Run(fmt.Sprintf("seed=%d", seed), func(t *testing.T) {
 			t.Parallel()
-			rng := rand.New(rand.NewPCG(seed, 2)) //nolint:gosec // a test wants the same numbers again
+			rng := rand.New(rand.NewPCG(seed, 2)) // reproducible by seed
 			b := newBench(t)
-			d := newBrook(rng, 1+rng.IntN(30))
+			d := newFlowGraph(rng, 1+rng.IntN(30))
 			fails := seed%4 == 3
 			inputs, outputs, steps := d.text(int(seed % 3))
 			x, _ := b.ensemble(t, b.models(rng, fails), inputs, outputs, steps)
 			var wg sync.WaitGroup
 			for r := range requests {
-				q := newQuestion(rng, d, float32(r))
+				q := newFlowRequest(rng, d, float32(r))
 				wg.Go(func() { q.run(t, b, x, d, fails) })
 			}
 			wg.Wait()
@@ -311,17 +308,17 @@ func TestRandomStreams(t *testing.T) {
 	}
 }
 
-// question is one request of the property test.
-type question struct {
+// flowRequest is one request of the property test.
+type flowRequest struct {
 	first  float32
 	second *float32
-	names  []string // outputs asked for; nil for all
+	names  []string // requested outputs; nil for all
 	wanted []bool
 	cancel bool
 }
 
-func newQuestion(rng *rand.Rand, d *brook, first float32) question {
-	q := question{first: first, wanted: slices.Clone(d.out), cancel: rng.IntN(10) == 0}
+func newFlowRequest(rng *rand.Rand, d *flowGraph, first float32) flowRequest {
+	q := flowRequest{first: first, wanted: slices.Clone(d.out), cancel: rng.IntN(10) == 0}
 	if rng.IntN(2) == 0 {
 		v := float32(rng.IntN(90))
 		q.second = &v
@@ -340,7 +337,7 @@ func newQuestion(rng *rand.Rand, d *brook, first float32) question {
 	return q
 }
 
-func (q *question) run(t *testing.T, b *bench, x *exec.Executor, d *brook, fails bool) {
+func (q *flowRequest) run(t *testing.T, b *bench, x *exec.Executor, d *flowGraph, fails bool) {
 	t.Helper()
 	req := infer.NewRequest()
 	req.Inputs = append(req.Inputs, infer.Named{Name: "t0", Tensor: b.floats([]float32{q.first})})
@@ -354,7 +351,7 @@ func (q *question) run(t *testing.T, b *bench, x *exec.Executor, d *brook, fails
 	if q.cancel {
 		cancel()
 	}
-	g := &gather{done: make(chan error, 1)}
+	g := &collector{done: make(chan error, 1)}
 	x.Submit(ctx, req, g)
 	err := <-g.done
 	want, failed := d.interpret(q.first, q.second, q.wanted, fails)
@@ -362,12 +359,12 @@ func (q *question) run(t *testing.T, b *bench, x *exec.Executor, d *brook, fails
 	case q.cancel && err != nil && status.CodeOf(err) == status.Cancelled:
 	case failed != (err != nil):
 		t.Errorf("request %v: %v, want a failure: %v", q.first, err, failed)
-	case !failed && len(g.answers) != len(want):
-		t.Errorf("request %v: %d answers, want %d", q.first, len(g.answers), len(want))
+	case !failed && len(g.responses) != len(want):
+		t.Errorf("request %v: %d responses, want %d", q.first, len(g.responses), len(want))
 	}
-	// Whatever failed came after what was answered.
-	n := min(len(g.answers), len(want))
-	if diff := cmp.Diff(want[:n], g.answers[:n], cmpopts.EquateEmpty()); diff != "" || failed && n < len(g.answers) && err == nil {
+	// A failure comes after the responses before it.
+	n := min(len(g.responses), len(want))
+	if diff := cmp.Diff(want[:n], g.responses[:n], cmpopts.EquateEmpty()); diff != "" || failed && n < len(g.responses) && err == nil {
 		t.Errorf("request %v (-want +got):\n%s", q.first, diff)
 	}
 }

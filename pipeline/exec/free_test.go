@@ -14,16 +14,16 @@ import (
 	"github.com/tutti-server/tutti/scheduler/dynamic"
 )
 
-// crops gives a request whose value is n an output of n rows [n], and one whose value is negative something else.
+// crops returns n rows [n] for a request whose value is n, and an invalid output for a negative value.
 func crops(b *backends.Batch) error {
 	for i := range b.Requests {
 		q := &b.Requests[i]
 		n := tensor.Slice[float32](&b.In[0])[q.First]
 		d, shape := tensor.FP32, tensor.Of(int64(n), 1)
 		switch n {
-		case -1: // another type
+		case -1: // another data type
 			d, shape = tensor.Int32, tensor.Of(1, 1)
-		case -2: // no rows to tell apart
+		case -2: // no batch dimension
 			shape = tensor.Of(2)
 		case -3:
 			shape = tensor.Of(1, 2, 1)
@@ -46,8 +46,8 @@ func crops(b *backends.Batch) error {
 	return nil
 }
 
-// cropper returns an ensemble of crops and of a model that batches and notes its batches.
-func cropper(b *bench, second *witness) *exec.Executor {
+// cropper returns an ensemble of crops and a batching model that records its batches.
+func cropper(b *bench, second *batchRecorder) *exec.Executor {
 	free, sig := signature("m", 1, 4), signature("m", 1, 8)
 	free.Outputs[0].Free = true
 	p := chain(2, sig)
@@ -56,12 +56,12 @@ func cropper(b *bench, second *witness) *exec.Executor {
 	return b.executor(p, b.batching(free, full(3), model(crops)), b.batching(sig, dynamic.Rules{MaxBatch: 8}, second.instance()))
 }
 
-// TestRowsChange has three requests become 2, 3 and 1 rows at the first step: the second executes all of them as one batch
-// and each request gets as many rows.
+// TestRowsChange checks that three requests which become 2, 3 and 1 rows execute as one batch at the second step,
+// and that each gets its rows back.
 func TestRowsChange(t *testing.T) {
 	t.Parallel()
 	b := newHostBench(t)
-	second := &witness{does: add(10)}
+	second := &batchRecorder{does: add(10)}
 	x := cropper(b, second)
 	values := []float32{2, 3, 1}
 	calls := make([]*infer.Call, len(values))
@@ -87,11 +87,12 @@ func TestRowsChange(t *testing.T) {
 	}
 }
 
-// TestFreeInputsAreChecked sends what the second step cannot take: each request fails alone, with what was found.
+// TestFreeInputsAreChecked checks that a tensor which the second step cannot read fails its own request only, with
+// the actual type or shape in the error.
 func TestFreeInputsAreChecked(t *testing.T) {
 	t.Parallel()
 	b := newHostBench(t)
-	x := cropper(b, &witness{does: share})
+	x := cropper(b, &batchRecorder{does: share})
 	want := []string{
 		"data-type is 'INT32', but model 'm' expects 'FP32'",
 		"Expected [-1,-1], got [2]",
@@ -102,11 +103,11 @@ func TestFreeInputsAreChecked(t *testing.T) {
 			t.Errorf("error %v, want %q", err, want[i])
 		}
 	}
-	req := b.request(9) // more rows than the second step takes
+	req := b.request(9) // more rows than max_batch_size of the second step
 	errs := make(chan error, 3)
 	for _, r := range []*infer.Request{req, b.request(1), b.request(1)} {
 		go func() {
-			got, err := ask(t, x, r)
+			got, err := inferOne(t, x, r)
 			if len(got) > 1 {
 				t.Errorf("%d rows", len(got))
 			}
@@ -127,7 +128,8 @@ func TestFreeInputsAreChecked(t *testing.T) {
 	}
 }
 
-// TestFreeBatchDimension gives and takes a batch dimension by the shape at hand, as Triton's ensembles do.
+// TestFreeBatchDimension checks that a batch dimension is added or removed by the actual shape, as in Triton's
+// ensembles.
 func TestFreeBatchDimension(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {
@@ -155,7 +157,7 @@ func TestFreeBatchDimension(t *testing.T) {
 	}
 }
 
-// TestFreeOutputOfEnsemble answers with what the last step gives, whatever it declares.
+// TestFreeOutputOfEnsemble checks that an ensemble's response has the actual type and shape of a Free output.
 func TestFreeOutputOfEnsemble(t *testing.T) {
 	t.Parallel()
 	b := newHostBench(t)

@@ -83,7 +83,8 @@ func takeFree(f plan.RuntimeRule, sig *config.Signature, port *config.Port, t *t
 	return nil
 }
 
-// fitFree outputNames or takes a batch dimension where only one side batches. dims are the reader's, without its own.
+// fitFree adds or removes a batch dimension where only one side batches. dims are the reader's, without its batch
+// dimension. For example, with RuntimePrepend and dims [3], a tensor [3] becomes [1, 3].
 func fitFree(t *tensor.Tensor, f plan.RuntimeRule, dims *tensor.Shape) {
 	switch f {
 	case plan.RuntimePrepend:
@@ -98,7 +99,7 @@ func fitFree(t *tensor.Tensor, f plan.RuntimeRule, dims *tensor.Shape) {
 	}
 }
 
-// toModel outputNames a node's inputs, which were checked, the shapes that its model has.
+// toModel sets the shapes of a node's checked inputs to those that its model declares.
 //
 // hot: no allocation.
 func toModel(in []tensor.Tensor, ports []config.Port) {
@@ -109,7 +110,7 @@ func toModel(in []tensor.Tensor, ports []config.Port) {
 	}
 }
 
-// reshapeOutputs is toRequest of a task.
+// reshapeOutputs applies toRequest to the outputs of a task.
 func (r *run) reshapeOutputs(task *scheduler.Task, _ *scheduler.RunLoop) {
 	toRequest(task.Out, r.x.plan.Nodes[task.Node].Signature.Outputs)
 }

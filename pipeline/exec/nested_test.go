@@ -22,21 +22,21 @@ import (
 	"github.com/tutti-server/tutti/scheduler/dynamic"
 )
 
-// naive computes one row of a model's output from its inputs, nil for absent ones, or
-// fails. The interpreter is made of these.
-type naive func(in []*float32) (float32, error)
+// rowFunc computes one row of a model's output from its inputs, nil for absent ones. The sequential interpreter
+// consists of these functions.
+type rowFunc func(in []*float32) (float32, error)
 
-// forest is a random ensemble of ensembles, and its naive interpreter.
+// forest is a random ensemble of ensembles with its sequential interpreter.
 type forest struct {
 	rng   *rand.Rand
 	fails int // the model that fails for every third value, or -1
 	kinds map[string]plan.Model
-	ids   map[string]int // of the models that run
+	ids   map[string]int // of the models that execute
 
 	cfg   *modelconfig.ModelConfig
-	steps []naive
-	reads [][]int // per step: tensors, of which the first two are the inputs
-	outs  []int   // the tensors that are outputs
+	steps []rowFunc
+	reads [][]int // per step: the tensors it reads; the first two are the inputs
+	outs  []int   // tensors that are outputs
 }
 
 // Model implements plan.Lookup.
@@ -69,8 +69,8 @@ func addStep(c *modelconfig.ModelConfig, model, out string, in ...string) {
 	e.Step = append(e.Step, &modelconfig.ModelEnsembling_Step{ModelName: model, ModelVersion: -1, InputMap: inputs, OutputMap: map[string]string{"OUTPUT0": out}})
 }
 
-// model makes a model of so many inputs: one that runs, or an ensemble of two.
-func (f *forest) model(inputs, depth int) (string, naive) {
+// model returns a model with the given number of inputs: one that executes, or an ensemble of two.
+func (f *forest) model(inputs, depth int) (string, rowFunc) {
 	if depth == 0 || f.rng.IntN(3) > 0 {
 		return f.leaf()
 	}
@@ -91,7 +91,7 @@ func (f *forest) model(inputs, depth int) (string, naive) {
 	}
 }
 
-func (f *forest) leaf() (string, naive) {
+func (f *forest) leaf() (string, rowFunc) {
 	id := len(f.ids)
 	sig := sumSignature()
 	sig.Model = fmt.Sprintf("sum%d", id)
@@ -130,7 +130,7 @@ func newForest(rng *rand.Rand, steps int) *forest {
 			case port == 0 && s == 1:
 				s = 0 // the first input is required
 			case port == 1 && i == 0:
-				s = 1 // and every one is read
+				s = 1 // so that both inputs are read
 			default:
 			}
 			read[s] = true
@@ -151,7 +151,7 @@ func newForest(rng *rand.Rand, steps int) *forest {
 	return f
 }
 
-// interpret computes tensor s and what it needs, one step at a time.
+// interpret computes tensor s and its dependencies, one step at a time.
 func (f *forest) interpret(s int, known map[int]*float32) (*float32, error) {
 	if v, ok := known[s]; ok || s < 2 {
 		return v, nil
@@ -169,7 +169,7 @@ func (f *forest) interpret(s int, known map[int]*float32) (*float32, error) {
 	return &v, err
 }
 
-// build compiles f and wires it over inline, single and batching schedulers.
+// build compiles f over inline, single and batching schedulers.
 func (f *forest) build(t *testing.T, b *bench) *exec.Executor {
 	t.Helper()
 	p, err := plan.Compile(f.cfg, 1, f)
@@ -201,8 +201,8 @@ func (f *forest) build(t *testing.T, b *bench) *exec.Executor {
 	return b.executor(p, targets...)
 }
 
-// TestRandomNests compares random ensembles of ensembles, through the compiler, with
-// the naive interpreter, under requests that come in bursts and so travel together.
+// TestRandomNests compares compiled random ensembles of ensembles with the sequential interpreter, under bursts of
+// requests that batch together.
 func TestRandomNests(t *testing.T) {
 	t.Parallel()
 	graphs, bursts := 60, 10
@@ -212,7 +212,7 @@ func TestRandomNests(t *testing.T) {
 	for seed := range uint64(graphs) {
 		t.Run(fmt.Sprintf("seed=%d", seed), func(t *testing.T) {
 			t.Parallel()
-			rng := rand.New(rand.NewPCG(seed, 11)) //nolint:gosec // a test wants the same numbers again
+			rng := rand.New(rand.NewPCG(seed, 11)) // reproducible by seed
 			b, f := newBench(t), newForest(rng, 1+rng.IntN(80))
 			x := f.build(t, b)
 			var wg sync.WaitGroup

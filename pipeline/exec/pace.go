@@ -18,7 +18,7 @@ func (r *run) makeRoom(task *scheduler.Task) error {
 	if err := r.pace(task); err != nil {
 		return err
 	}
-	if !r.crowded() {
+	if !r.full() {
 		return nil
 	}
 	if deeper := r.x.next.next != nil && r.root.sub.depth > r.x.next.depth; (deeper || !r.leads()) && !task.Yields() {
@@ -26,7 +26,7 @@ func (r *run) makeRoom(task *scheduler.Task) error {
 	}
 	task.Pause()
 	defer task.Resume()
-	for r.crowded() {
+	for r.full() {
 		select {
 		case <-r.sub.room:
 		case <-r.ctx.Done():
@@ -52,7 +52,7 @@ func (r *run) leads() bool {
 }
 
 // crowded reports whether the maximum of sub-runs is active.
-func (r *run) crowded() bool {
+func (r *run) full() bool {
 	r.root.sub.mu.Lock()
 	defer r.root.sub.mu.Unlock()
 	return r.sub.live >= r.x.ahead()

@@ -10,15 +10,15 @@ import (
 type params struct {
 	// override replaces the request's Meta for the steps that follow; nil unless a step
 	// returned sequence parameters.
-	override atomic.Pointer[infer.Meta]
-	reply    infer.Params // of a plain model's response
+	override       atomic.Pointer[infer.Meta]
+	responseParams infer.Params // of a plain model's response
 }
 
 func (p *params) reset() {
 	if p.override.Load() != nil {
 		p.override.Store(nil)
 	}
-	p.reply = nil
+	p.responseParams = nil
 }
 
 // meta returns the parameters that the steps which start now receive.
@@ -34,7 +34,7 @@ func (r *run) meta() *infer.Meta {
 // response.
 func (r *run) keepParams(params infer.Params) {
 	if !r.x.plan.Ensemble {
-		r.reply = params
+		r.responseParams = params
 		return
 	}
 	r.resequence(params)

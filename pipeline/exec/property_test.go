@@ -21,15 +21,14 @@ import (
 	"github.com/tutti-server/tutti/scheduler/dynamic"
 )
 
-// dag is a random pipeline: node i sums its inputs and adds i; every slot that no
-// node reads is an output.
+// dag is a random pipeline. Node i sums its inputs and adds i. Every slot without a reader is an output.
 type dag struct {
 	plan  *plan.Plan
 	reads [][]plan.Slot // per node
 	fails int           // the node that fails, or -1
 }
 
-// newDAG makes a random one with two inputs, of which the second is optional.
+// newDAG returns a random dag with two inputs, of which the second is optional.
 func newDAG(rng *rand.Rand, nodes int, sig *config.Signature) *dag {
 	d := &dag{fails: -1}
 	p := &plan.Plan{Ensemble: true, Slots: nodes + 2, AllNodes: plan.NewNodeSet(nodes), Inputs: []plan.Slot{0, 1}}
@@ -76,7 +75,7 @@ func newDAG(rng *rand.Rand, nodes int, sig *config.Signature) *dag {
 	return d
 }
 
-// interpret computes every slot one after the other, the naive way.
+// interpret computes every slot sequentially.
 func (d *dag) interpret(first float32, second *float32) []float32 {
 	values := make([]float32, d.plan.Slots)
 	values[0] = first
@@ -124,7 +123,7 @@ func sum(i float32) model {
 
 var errBroken = errors.New("broken")
 
-// build wires d over inline, single and batching schedulers, at random.
+// build builds d over inline, single and batching schedulers, at random.
 func (d *dag) build(b *bench, rng *rand.Rand, sig *config.Signature) *exec.Executor {
 	targets := make([]scheduler.Scheduler, len(d.plan.Nodes))
 	for i := range targets {
@@ -149,8 +148,7 @@ func (d *dag) build(b *bench, rng *rand.Rand, sig *config.Signature) *exec.Execu
 	return b.executor(d.plan, targets...)
 }
 
-// TestRandomGraphs compares random pipelines under concurrent requests with the
-// naive interpreter.
+// TestRandomGraphs compares random pipelines under concurrent requests with a sequential interpreter.
 func TestRandomGraphs(t *testing.T) {
 	t.Parallel()
 	graphs, requests := 60, 40
@@ -160,7 +158,7 @@ func TestRandomGraphs(t *testing.T) {
 	for seed := range uint64(graphs) {
 		t.Run(fmt.Sprintf("seed=%d", seed), func(t *testing.T) {
 			t.Parallel()
-			rng := rand.New(rand.NewPCG(seed, 1)) //nolint:gosec // a test wants the same numbers again
+			rng := rand.New(rand.NewPCG(seed, 1)) // reproducible by seed
 			b, sig := newBench(t), sumSignature()
 			d := newDAG(rng, 1+rng.IntN(200), sig)
 			if seed%5 == 4 {
@@ -169,7 +167,7 @@ func TestRandomGraphs(t *testing.T) {
 			x := d.build(b, rng, sig)
 			var wg sync.WaitGroup
 			for r := range requests {
-				r := newInquiry(rng, d, float32(r))
+				r := newDAGRequest(rng, d, float32(r))
 				wg.Go(func() { r.run(t, b, x, d) })
 			}
 			wg.Wait()
@@ -180,16 +178,16 @@ func TestRandomGraphs(t *testing.T) {
 	}
 }
 
-// inquiry is one request of the property test.
-type inquiry struct {
+// dagRequest is one request of the property test.
+type dagRequest struct {
 	first   float32
 	second  *float32
-	outputs []int // positions asked for; nil for all
+	outputs []int // requested positions; nil for all
 	cancel  bool
 }
 
-func newInquiry(rng *rand.Rand, d *dag, first float32) inquiry {
-	a := inquiry{first: first, cancel: rng.IntN(10) == 0}
+func newDAGRequest(rng *rand.Rand, d *dag, first float32) dagRequest {
+	a := dagRequest{first: first, cancel: rng.IntN(10) == 0}
 	if rng.IntN(2) == 0 {
 		v := float32(rng.IntN(100))
 		a.second = &v
@@ -200,7 +198,7 @@ func newInquiry(rng *rand.Rand, d *dag, first float32) inquiry {
 	return a
 }
 
-func (a *inquiry) run(t *testing.T, b *bench, x *exec.Executor, d *dag) {
+func (a *dagRequest) run(t *testing.T, b *bench, x *exec.Executor, d *dag) {
 	t.Helper()
 	req := b.request(a.first)
 	if a.second != nil {
@@ -230,7 +228,7 @@ func (a *inquiry) run(t *testing.T, b *bench, x *exec.Executor, d *dag) {
 	a.compare(t, resp, d)
 }
 
-func (a *inquiry) compare(t *testing.T, resp *infer.Response, d *dag) {
+func (a *dagRequest) compare(t *testing.T, resp *infer.Response, d *dag) {
 	t.Helper()
 	wanted := a.outputs
 	if wanted == nil {

@@ -19,14 +19,14 @@ import (
 	"github.com/tutti-server/tutti/scheduler/dynamic"
 )
 
-// arrivals is a log of answers in the order in which they left.
-type arrivals struct {
+// responseLog records responses in the order in which they were sent.
+type responseLog struct {
 	mu  sync.Mutex
 	all []string // guarded by mu
 }
 
-// TestOrderedStreams has the second request of a decoupled model answer in full before
-// the first one answers at all: the first one's answers leave first all the same.
+// TestOrderedStreams checks that the responses of two requests to a decoupled model are sent in request order,
+// although the second request completes first.
 func TestOrderedStreams(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -44,7 +44,7 @@ func TestOrderedStreams(t *testing.T) {
 		return count(batch)
 	})
 	x := b.executor(plan.Single(sig), b.batching(sig, dynamic.Rules{MaxBatch: 1, Ordered: true}, f, f))
-	var seen arrivals
+	var seen responseLog
 	first, last := &stream{done: make(chan error, 1)}, &stream{done: make(chan error, 1)}
 	for i, s := range []*stream{first, last} {
 		req := b.request(float32(3 - i))
@@ -71,14 +71,14 @@ func TestOrderedStreams(t *testing.T) {
 	}
 }
 
-// TestOrderedBatch has the requests of one batch answer in turns.
+// TestOrderedBatch checks the response order when the requests of one batch respond alternately.
 func TestOrderedBatch(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	sig := signature("m", 1, 8)
 	sig.Decoupled = true
 	x := b.executor(plan.Single(sig), b.batching(sig, dynamic.Rules{MaxBatch: 4, Preferred: []int32{4}, Delay: time.Hour, Ordered: true}, model(func(batch *backends.Batch) error {
-		for i := range slices.Backward(batch.Requests) { // the last one first
+		for i := range slices.Backward(batch.Requests) { // in reverse order
 			out, err := tensor.New(batch.Allocator, tensor.FP32, tensor.Of(1, 1))
 			if err != nil {
 				return err
@@ -90,7 +90,7 @@ func TestOrderedBatch(t *testing.T) {
 		}
 		return nil
 	})))
-	var seen arrivals
+	var seen responseLog
 	streams := make([]*stream, 4)
 	for i := range streams {
 		req := b.request(0)
@@ -108,8 +108,8 @@ func TestOrderedBatch(t *testing.T) {
 	}
 }
 
-// TestDeadline checks that a request whose deadline has passed is told so and is not
-// executed, however its model is scheduled, inside an ensemble and alone.
+// TestDeadline checks that a request with an expired deadline fails without being executed, for every scheduler,
+// alone and in an ensemble.
 func TestDeadline(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -139,26 +139,26 @@ func TestDeadline(t *testing.T) {
 	}
 }
 
-// tagged is a stream that writes down when it gets something.
+// tagged is a stream that adds its events to a responseLog.
 type tagged struct {
 	*stream
 	name string
-	log  *arrivals
+	log  *responseLog
 }
 
-// Send writes down an answer.
+// Send logs a response.
 func (s tagged) Send(r *infer.Response) {
 	s.log.add(s.name)
 	s.stream.Send(r)
 }
 
-// Close writes down the end.
+// Close logs the end.
 func (s tagged) Close(err error) {
 	s.log.add(s.name + " over")
 	s.stream.Close(err)
 }
 
-func (l *arrivals) add(what string) {
+func (l *responseLog) add(what string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.all = append(l.all, what)

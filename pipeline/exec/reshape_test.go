@@ -10,8 +10,8 @@ import (
 	"github.com/tutti-server/tutti/pipeline/plan"
 )
 
-// TestReshape checks that a model gets its own shape and the request its own back,
-// alone and between steps that know nothing of it.
+// TestReshape checks that a model receives its own shape and the response has the declared one, alone and between
+// steps without a reshape.
 func TestReshape(t *testing.T) {
 	t.Parallel()
 	bn := newBench(t)
@@ -24,7 +24,7 @@ func TestReshape(t *testing.T) {
 		seen = b.In[0].Shape
 		return share(b)
 	}))
-	got, err := ask(t, x, bn.request(1, 2))
+	got, err := inferOne(t, x, bn.request(1, 2))
 	if err != nil || len(got) != 2 {
 		t.Errorf("got %v (%v)", got, err)
 	}
@@ -37,7 +37,7 @@ func TestReshape(t *testing.T) {
 		b.SetOutput(0, out)
 		return nil
 	}))
-	if _, err := ask(t, wrong, bn.request(1, 2)); err == nil || !strings.Contains(err.Error(), "has shape [1,2] for a batch of 1") {
+	if _, err := inferOne(t, wrong, bn.request(1, 2)); err == nil || !strings.Contains(err.Error(), "has shape [1,2] for a batch of 1") {
 		t.Errorf("a model that gives the request's shape is answered with %v", err)
 	}
 }

@@ -129,7 +129,7 @@ func (r *run) respond() error {
 func (r *run) response() (*infer.Response, error) {
 	p := r.x.plan
 	resp := r.newResponse()
-	resp.Params = append(resp.Params, r.reply...)
+	resp.Params = append(resp.Params, r.responseParams...)
 	for _, o := range r.outputs {
 		port := &p.Signature.Outputs[o]
 		name, dims := port.Name, &port.Dims

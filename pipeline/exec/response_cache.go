@@ -16,6 +16,9 @@ import (
 // ResponseCache is an ensemble's executor with a response cache in front: a hit executes no step.
 // Identical requests in flight are computed once, by the rules of cache.Front. Only complete
 // responses without parameters are stored. It is safe for concurrent use.
+//
+// For example, when three clients send the same image at the same time, the first request (the
+// leader) executes, and the other two (followers) get its outputs.
 type ResponseCache struct {
 	x     *Executor
 	stats *telemetry.Model
@@ -152,7 +155,7 @@ func (a *cachedCall) room() {
 	clear(a.out)
 }
 
-// run has the executor compute a request, with a as its sink.
+// run submits a request to the executor, with a as its sink.
 func (r *ResponseCache) run(a *cachedCall, w waiter, store, leads bool) {
 	a.store, a.leads, a.sequence = store, leads, w.req.Sequence
 	r.x.submit(w.ctx, w.req, a)
@@ -199,7 +202,8 @@ func (r *ResponseCache) share(a *cachedCall) {
 	}
 }
 
-// retry computes the followers of a request that failed.
+// retry executes the followers of a failed request. When only its client had disconnected, one
+// follower becomes the leader of the others.
 func (r *ResponseCache) retry(a *cachedCall, err error) {
 	for _, w := range a.waiting {
 		if w.ctx.Err() != nil {
@@ -237,7 +241,7 @@ func (r *ResponseCache) respond(a *cachedCall, w waiter, took int64) {
 		trace.SetModel(p.Signature.Version, p.Ensemble)
 		trace.Event(&tracing.Event{Kind: tracing.EventCacheHit, At: now, Node: -1})
 		trace.Stamp(tracing.RequestStart, w.arrived)
-		r.captureRecalled(a, w, resp)
+		r.captureCached(a, w, resp)
 		resp.Trace = trace.Hold()
 		resp.Trace.Stamp(tracing.InferResponseComplete, now)
 		trace.Stamp(tracing.RequestEnd, now)

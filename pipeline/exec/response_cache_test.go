@@ -17,8 +17,8 @@ import (
 	"github.com/tutti-server/tutti/scheduler/dynamic"
 )
 
-// recalled is an ensemble of one step behind a cache.
-type recalled struct {
+// cachedEnsemble is an ensemble of one step with a response cache.
+type cachedEnsemble struct {
 	*bench
 	r     *exec.ResponseCache
 	stats *telemetry.Model
@@ -27,9 +27,9 @@ type recalled struct {
 	leave chan error
 }
 
-func newRecalled(t *testing.T) *recalled {
+func newCachedEnsemble(t *testing.T) *cachedEnsemble {
 	t.Helper()
-	x := &recalled{bench: newBench(t), stats: &telemetry.Model{}, enter: make(chan struct{}, 8), leave: make(chan error, 8)}
+	x := &cachedEnsemble{bench: newBench(t), stats: &telemetry.Model{}, enter: make(chan struct{}, 8), leave: make(chan error, 8)}
 	step := x.batching(signature("m", 1, 8), dynamic.Rules{MaxBatch: 1}, model(func(b *backends.Batch) error {
 		x.runs.Add(1)
 		x.enter <- struct{}{}
@@ -49,8 +49,8 @@ func newRecalled(t *testing.T) *recalled {
 	return x
 }
 
-// ask submits one request, which workers compute.
-func (x *recalled) ask(ctx context.Context, value float32, change func(*infer.Request)) *infer.Call {
+// submit sends one request, which workers execute.
+func (x *cachedEnsemble) submit(ctx context.Context, value float32, change func(*infer.Request)) *infer.Call {
 	call, req := infer.NewCall(), x.request(value)
 	if change != nil {
 		change(req)
@@ -74,7 +74,7 @@ func wait(t *testing.T, call *infer.Call, fails bool) {
 	}
 }
 
-func (x *recalled) counts(t *testing.T, runs int32, hits, misses uint64) {
+func (x *cachedEnsemble) counts(t *testing.T, runs int32, hits, misses uint64) {
 	t.Helper()
 	h, _ := x.stats.Hits()
 	m, _ := x.stats.Misses()
@@ -83,9 +83,11 @@ func (x *recalled) counts(t *testing.T, runs int32, hits, misses uint64) {
 	}
 }
 
-func TestRecall(t *testing.T) {
+// TestResponseCache checks hits and misses: parameters are part of the key, the request ID is not, and an invalid
+// request fails as without a cache.
+func TestResponseCache(t *testing.T) {
 	t.Parallel()
-	x := newRecalled(t)
+	x := newCachedEnsemble(t)
 	param := func(r *infer.Request) {
 		r.Params = append(r.Params, infer.Param{Key: "k", Kind: infer.ParamBool, Bool: true})
 	}
@@ -93,23 +95,24 @@ func TestRecall(t *testing.T) {
 		if i == 0 || i == 2 {
 			x.leave <- nil
 		}
-		wait(t, x.ask(t.Context(), 2, change), false)
+		wait(t, x.submit(t.Context(), 2, change), false)
 	}
-	wait(t, x.ask(t.Context(), 2, func(r *infer.Request) { r.Outputs = []string{"none"} }), true)
+	wait(t, x.submit(t.Context(), 2, func(r *infer.Request) { r.Outputs = []string{"none"} }), true)
 	x.counts(t, 2, 3, 2)
 	if n := x.stats.Responses(); n != 5 {
-		t.Errorf("%d requests answered, want 5", n)
+		t.Errorf("%d responses counted, want 5", n)
 	}
 }
 
-// TestRecallFlight has identical requests run once, and by themselves when that failed.
-func TestRecallFlight(t *testing.T) {
+// TestResponseCacheConcurrent checks that identical concurrent requests execute once, and each on its own after a
+// failure.
+func TestResponseCacheConcurrent(t *testing.T) {
 	t.Parallel()
 	for _, failure := range []error{nil, errors.New("out of luck")} {
-		x := newRecalled(t)
-		lead := x.ask(t.Context(), 1, nil)
+		x := newCachedEnsemble(t)
+		lead := x.submit(t.Context(), 1, nil)
 		<-x.enter
-		a, b := x.ask(t.Context(), 1, nil), x.ask(t.Context(), 1, nil)
+		a, b := x.submit(t.Context(), 1, nil), x.submit(t.Context(), 1, nil)
 		x.leave <- failure
 		if failure != nil {
 			x.leave <- nil
@@ -126,17 +129,17 @@ func TestRecallFlight(t *testing.T) {
 	}
 }
 
-// TestRecallCancelled has the next request lead when the first client has gone, and a
-// follower end when its client has.
-func TestRecallCancelled(t *testing.T) {
+// TestResponseCacheCancelled checks that a follower becomes the leader when the leader's client disconnects, and
+// that a follower ends when its own client does.
+func TestResponseCacheCancelled(t *testing.T) {
 	t.Parallel()
-	x := newRecalled(t)
-	busy := x.ask(t.Context(), 3, nil)
+	x := newCachedEnsemble(t)
+	busy := x.submit(t.Context(), 3, nil)
 	<-x.enter
 	ctx, cancel := context.WithCancel(t.Context())
-	lead := x.ask(ctx, 1, nil)
+	lead := x.submit(ctx, 1, nil)
 	gone, leave := context.WithCancel(t.Context())
-	a, b := x.ask(t.Context(), 1, nil), x.ask(gone, 1, nil)
+	a, b := x.submit(t.Context(), 1, nil), x.submit(gone, 1, nil)
 	leave()
 	wait(t, b, true)
 	cancel()
@@ -148,8 +151,8 @@ func TestRecallCancelled(t *testing.T) {
 	x.counts(t, 2, 0, 2)
 }
 
-// TestRecallRetired has nothing answered once the executor retires.
-func TestRecallRetired(t *testing.T) {
+// TestResponseCacheRetired checks that a retired executor refuses requests.
+func TestResponseCacheRetired(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	e := exec.New(exec.Settings{Plan: plan.Single(signature("m", 1, 8)), Targets: []scheduler.Scheduler{b.inline(signature("m", 1, 8), share)}, Workers: b.workers})
@@ -157,7 +160,7 @@ func TestRecallRetired(t *testing.T) {
 	e.Retire()
 	req := b.request(1)
 	if exec.NewResponseCache(e, c, cache.Key{}).Offer(t.Context(), req, infer.NewCall()) {
-		t.Fatal("a retired version answers")
+		t.Fatal("a retired executor accepted a request")
 	}
 	req.Release()
 }

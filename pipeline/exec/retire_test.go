@@ -12,11 +12,11 @@ import (
 	"github.com/tutti-server/tutti/scheduler"
 )
 
-// endless is a plan's input that nobody gives, so that every request is refused at once.
+// endless is a signature with an input that no request has, so that every request is refused at once.
 var endless = config.Signature{Model: "m", Version: 1, Inputs: []config.Port{{Name: "IN"}}}
 
-// TestRetire offers requests while the executor retires: each is either taken, and
-// then over before Drain returns, or left alone.
+// TestRetire offers requests while the executor retires. It checks that each is either refused or ends before Drain
+// returns.
 func TestRetire(t *testing.T) {
 	t.Parallel()
 	for range 50 {

@@ -46,7 +46,7 @@ type call struct {
 	rows int32 // the batch size
 }
 
-// values are the tensors of a run, and counters of what is still missing.
+// values are the tensors of a run and the counters of missing ones.
 type values struct {
 	slots   []tensor.Tensor
 	readers []atomic.Int32 // per slot: reads to come
@@ -96,7 +96,7 @@ func newRun(x *Executor, workers *scheduler.Workers) *run {
 		n := &p.Nodes[i]
 		r.tasks[i] = scheduler.Task{
 			TaskRequest: scheduler.TaskRequest{
-				To: x, Run: r, Node: int32(i), Step: x.first + int32(i), Affinity: &r.affinity, Want: want(n),
+				To: x, Run: r, Node: int32(i), Step: x.first + int32(i), Affinity: &r.affinity, Want: taskWant(n),
 				In: make([]tensor.Tensor, len(n.In)),
 			},
 			TaskResult: scheduler.TaskResult{Out: make([]tensor.Tensor, len(n.Out))},
@@ -105,8 +105,8 @@ func newRun(x *Executor, workers *scheduler.Workers) *run {
 	return r
 }
 
-// want returns where a step's tasks may execute. A plain model's execute anywhere.
-func want(n *plan.Node) scheduler.Want {
+// taskWant returns where a step's tasks may execute. A plain model's execute anywhere.
+func taskWant(n *plan.Node) scheduler.Want {
 	switch {
 	case len(n.Places) == 0:
 		return scheduler.Anywhere

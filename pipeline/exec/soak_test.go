@@ -20,10 +20,9 @@ import (
 
 var soak = flag.Int("requests", 1_000_000, "how many requests TestSoakBudget sends")
 
-// TestSoakBudget sends a million requests (ten in make soak) through a graph of
-// identities, some of which are cancelled or fail on the way, and looks for what they
-// leave behind: buffers, works, and (in TestMain) goroutines. With the race detector, and
-// with models at devices, it sends a fiftieth.
+// TestSoakBudget sends a million requests (ten million in make soak) through a graph of identities, some of which
+// are cancelled or fail. It checks that no buffer, task or goroutine (in TestMain) is left. With the race detector
+// and with models on devices it sends a fiftieth.
 func TestSoakBudget(t *testing.T) {
 	n := *soak
 	if testing.Short() || raceEnabled || mode != "" {
@@ -33,7 +32,7 @@ func TestSoakBudget(t *testing.T) {
 	checked := tensor.NewChecked(t, nil)
 	b := &bench{workers: workers, alloc: checked}
 	if mode != "" {
-		b.site = newSite(t, b, mode == "mixed")
+		b.device = newTestDevice(t, b, mode == "mixed")
 	}
 	sig := signature("m", 1, 8)
 	targets := []scheduler.Scheduler{
@@ -63,14 +62,14 @@ func TestSoakBudget(t *testing.T) {
 	}
 	workers.Close()
 	if got := answered.Load() + failed.Load(); got != int64(n/callers*callers) || failed.Load() == 0 {
-		t.Errorf("%d answers and %d failures to %d requests", answered.Load(), failed.Load(), n)
+		t.Errorf("%d responses and %d failures to %d requests", answered.Load(), failed.Load(), n)
 	}
-	if held := checked.Held(); held != 0 && mode == "" { // what streams hold is looked for when they are closed
+	if held := checked.Held(); held != 0 && mode == "" { // memory held by streams is checked when they are closed
 		t.Errorf("%d buffers are held", held)
 	}
 }
 
-// refuse is share, but for rows that are negative.
+// refuse is share, except that it fails negative rows.
 func refuse(b *backends.Batch) error {
 	for row, v := range tensor.Slice[float32](&b.In[0]) {
 		if v < 0 {
@@ -80,10 +79,10 @@ func refuse(b *backends.Batch) error {
 	return share(b)
 }
 
-// copies gives memory of its own.
+// copies returns copies of its inputs.
 func copies(b *backends.Batch) error { return add(0)(b) }
 
-// soaker is one caller.
+// soaker is one client.
 type soaker struct {
 	t                *testing.T
 	b                *bench

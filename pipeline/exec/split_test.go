@@ -16,7 +16,7 @@ import (
 	"github.com/tutti-server/tutti/scheduler/dynamic"
 )
 
-// splits is a sink that splits every trace and looks whether the result can be.
+// splits is a sink that splits every trace and checks the result.
 type splits struct {
 	t     *testing.T
 	plan  *plan.Plan
@@ -60,8 +60,7 @@ func (s *splits) Trace(x *tracing.Trace) {
 	}
 }
 
-// step checks that what a step recorded comes in order, and that it waited for a step
-// that it reads from.
+// step checks that the events of a step are in order, and that it waited for a step whose output it reads.
 func (s *splits) step(r *tracing.Record, x *tracing.Step) {
 	times := []int64{x.Ready, x.Enqueued, x.Done}
 	if x.Batch != 0 {
@@ -81,8 +80,8 @@ func (s *splits) step(r *tracing.Record, x *tracing.Step) {
 	}
 }
 
-// critical checks that the critical path leads from a step that waited for none to the
-// last one, without a step before which another one finished later.
+// critical checks that the critical path starts at a step without a predecessor, ends at the last step, and that
+// each step follows the predecessor which finished last.
 func (s *splits) critical(r *tracing.Record) {
 	path := tracing.CriticalSteps(r)
 	if len(path) == 0 || r.Steps[path[len(path)-1]].After >= 0 {
@@ -96,14 +95,14 @@ func (s *splits) critical(r *tracing.Record) {
 	}
 }
 
-// TestSplitOfRuns splits what requests through random pipelines leave behind, together
-// with others and alone, also when they fail.
+// TestSplitOfRuns checks the time split of requests through random pipelines, batched and alone, also when they
+// fail.
 func TestSplitOfRuns(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(20) {
 		t.Run(fmt.Sprintf("seed=%d", seed), func(t *testing.T) {
 			t.Parallel()
-			rng := rand.New(rand.NewPCG(seed, 7)) //nolint:gosec // a test wants the same numbers again
+			rng := rand.New(rand.NewPCG(seed, 7)) // reproducible by seed
 			b, sig := newBench(t), sumSignature()
 			d := newDAG(rng, 1+rng.IntN(40), sig)
 			if seed%5 == 4 {
@@ -139,20 +138,20 @@ func TestSplitOfRuns(t *testing.T) {
 			if s.traces != requests {
 				t.Errorf("%d traces of %d requests", s.traces, requests)
 			}
-			if (s.copies > 0) != (b.site != nil) {
+			if (s.copies > 0) != (b.device != nil) {
 				t.Errorf("%d copies are recorded", s.copies)
 			}
 		})
 	}
 }
 
-// nothing is a sink that looks at nothing.
-type nothing struct{}
+// noSink is a sink that discards traces.
+type noSink struct{}
 
-func (nothing) Trace(*tracing.Trace) {}
-func (nothing) Batch(*tracing.Batch) {}
+func (noSink) Trace(*tracing.Trace) {}
+func (noSink) Batch(*tracing.Batch) {}
 
-// traced is an executor all of whose requests are traced.
+// traced is an executor that traces every request.
 type traced struct {
 	infer.Inferer
 	tracer *tracing.Tracer
@@ -163,11 +162,12 @@ func (x traced) Submit(ctx context.Context, req *infer.Request, sink infer.Sink)
 	x.Inferer.Submit(ctx, req, sink)
 }
 
-// TestAllocsOfTraced cannot be parallel: it counts those of the process.
+// TestAllocsOfTraced checks the allocation budget of traced requests. It is not parallel: it counts the allocations
+// of the process.
 func TestAllocsOfTraced(t *testing.T) {
 	bn := budgetBench(t)
 	sig := signature("m", 1, 8)
-	tr, err := tracing.New(tracing.Options{Sinks: []tracing.Sink{nothing{}}, All: true})
+	tr, err := tracing.New(tracing.Options{Sinks: []tracing.Sink{noSink{}}, All: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -186,7 +186,7 @@ func BenchmarkTraced(b *testing.B) {
 	bn := newHostBench(b)
 	sig := signature("m", 1, 8)
 	x := bn.executor(chain(8, sig), slices.Repeat([]scheduler.Scheduler{bn.inline(sig, share)}, 8)...)
-	tr, err := tracing.New(tracing.Options{Sinks: []tracing.Sink{nothing{}}, All: true})
+	tr, err := tracing.New(tracing.Options{Sinks: []tracing.Sink{noSink{}}, All: true})
 	if err != nil {
 		b.Fatal(err)
 	}

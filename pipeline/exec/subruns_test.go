@@ -19,7 +19,7 @@ import (
 	"github.com/tutti-server/tutti/scheduler/direct"
 )
 
-// counts is the decoupled model that answers n with 0 to n-1.
+// counts returns the decoupled model that responds to n with 0 to n-1.
 func counts() fake {
 	sig := signature("count", 1, 8)
 	sig.Decoupled = true
@@ -36,8 +36,8 @@ func number(b *bench, n float32) *infer.Request {
 	return req
 }
 
-// TestWavesAnswerInOrder has the second wave end before the first.
-func TestWavesAnswerInOrder(t *testing.T) {
+// TestSubRunsRespondInOrder checks that responses are in order when the second sub-run completes first.
+func TestSubRunsRespondInOrder(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	second := make(chan struct{})
@@ -50,10 +50,10 @@ func TestWavesAnswerInOrder(t *testing.T) {
 		return share(b)
 	}}}
 	x, stats := b.ensemble(t, models, "N", "OUT", countThen)
-	g := &gather{done: make(chan error, 1)}
+	g := &collector{done: make(chan error, 1)}
 	x.Submit(t.Context(), number(b, 2), g)
 	err := <-g.done
-	if diff := cmp.Diff([]results{{"OUT": 0}, {"OUT": 1}}, g.answers); diff != "" || err != nil {
+	if diff := cmp.Diff([]results{{"OUT": 0}, {"OUT": 1}}, g.responses); diff != "" || err != nil {
 		t.Errorf("%v (-want +got):\n%s", err, diff)
 	}
 	if n := stats.Requests().Count; n != 1 {
@@ -61,7 +61,7 @@ func TestWavesAnswerInOrder(t *testing.T) {
 	}
 }
 
-// TestNestedStreams has an ensemble of a decoupled step in another one, and twice.
+// TestNestedStreams checks an ensemble that nests a decoupled ensemble twice.
 func TestNestedStreams(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -78,11 +78,11 @@ ensemble_scheduling {`+countThen+`}`))
 	x, _ := b.ensemble(t, models, "N", "OUT MID", `
 step { model_name: "inner" model_version: -1 input_map { key: "N" value: "N" } output_map { key: "OUT" value: "MID" } }
 step { model_name: "inner" model_version: -1 input_map { key: "N" value: "MID" } output_map { key: "OUT" value: "OUT" } }`)
-	g := &gather{done: make(chan error, 1)}
+	g := &collector{done: make(chan error, 1)}
 	x.Submit(t.Context(), number(b, 3), g)
 	err = <-g.done
 	want := []results{{"MID": 1, "OUT": 1}, {"MID": 2, "OUT": 1}, {"MID": 2, "OUT": 2}, {"MID": 3, "OUT": 1}, {"MID": 3, "OUT": 2}, {"MID": 3, "OUT": 3}}
-	if diff := cmp.Diff(want, g.answers); diff != "" || err != nil {
+	if diff := cmp.Diff(want, g.responses); diff != "" || err != nil {
 		t.Errorf("%v (-want +got):\n%s", err, diff)
 	}
 	if !x.Plan().Signature.Decoupled || !x.Plan().Config.GetModelTransactionPolicy().GetDecoupled() {
@@ -90,32 +90,32 @@ step { model_name: "inner" model_version: -1 input_map { key: "N" value: "MID" }
 	}
 }
 
-// TestStepsShareAnInstance has a decoupled step follow itself, both far ahead of each
-// other, on the only instance of their model.
+// TestStepsShareAnInstance checks that two decoupled steps of one model with one instance do not deadlock when each
+// runs ahead.
 func TestStepsShareAnInstance(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	x, _ := b.ensemble(t, fakes{"count": counts()}, "N", "OUT", `max_inflight_requests: 2
 step { model_name: "count" model_version: -1 input_map { key: "INPUT0" value: "N" } output_map { key: "OUTPUT0" value: "MID" } }
 step { model_name: "count" model_version: -1 input_map { key: "INPUT0" value: "MID" } output_map { key: "OUTPUT0" value: "OUT" } }`)
-	var all []*gather
+	var all []*collector
 	for range 2 {
 		req := number(b, 140)
 		req.Async = true
-		g := &gather{done: make(chan error, 1)}
+		g := &collector{done: make(chan error, 1)}
 		all = append(all, g)
 		x.Submit(t.Context(), req, g)
 	}
 	for _, g := range all {
-		if err := <-g.done; err != nil || len(g.answers) != 140*139/2 {
-			t.Errorf("%v, %d answers", err, len(g.answers))
+		if err := <-g.done; err != nil || len(g.responses) != 140*139/2 {
+			t.Errorf("%v, %d responses", err, len(g.responses))
 		}
 	}
 }
 
-// TestWavesOutOfTurn has the second wave's decoupled step get the only instance before the first wave's: its waves fill
-// all the room there is, and leave after those of the step that waits for the instance.
-func TestWavesOutOfTurn(t *testing.T) {
+// TestSubRunsOutOfOrder checks that requests complete when the second sub-run's decoupled step gets the only
+// instance first: its sub-runs fill the limit, and respond after those of the step that waits for the instance.
+func TestSubRunsOutOfOrder(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	begun := make(chan struct{})
@@ -128,7 +128,7 @@ func TestWavesOutOfTurn(t *testing.T) {
 	many := counts()
 	many.sig.Model = "many"
 	many.run = func(b *backends.Batch) error {
-		if tensor.Slice[float32](&b.In[0])[0] == 6 { // the second wave's, which is the first to be here
+		if tensor.Slice[float32](&b.In[0])[0] == 6 { // the second sub-run's step, which comes first
 			close(begun)
 		}
 		return count(b)
@@ -142,17 +142,16 @@ step { model_name: "count" model_version: -1 input_map { key: "INPUT0" value: "N
 step { model_name: "swap" model_version: -1 input_map { key: "INPUT0" value: "ONE" } output_map { key: "OUTPUT0" value: "TWO" } }
 step { model_name: "many" model_version: -1 input_map { key: "INPUT0" value: "TWO" } output_map { key: "OUTPUT0" value: "MID" } }
 step { model_name: "next" model_version: -1 input_map { key: "INPUT0" value: "MID" } output_map { key: "OUTPUT0" value: "OUT" } }`)
-	g := &gather{done: make(chan error, 1)}
+	g := &collector{done: make(chan error, 1)}
 	x.Submit(t.Context(), number(b, 2), g)
 	err := <-g.done
 	want := []results{{"OUT": 0}, {"OUT": 1}, {"OUT": 2}, {"OUT": 3}, {"OUT": 4}, {"OUT": 0}, {"OUT": 1}, {"OUT": 2}, {"OUT": 3}, {"OUT": 4}, {"OUT": 5}}
-	if diff := cmp.Diff(want, g.answers); diff != "" || err != nil {
+	if diff := cmp.Diff(want, g.responses); diff != "" || err != nil {
 		t.Errorf("%v (-want +got):\n%s", err, diff)
 	}
 }
 
-// TestInflightLimit sends many requests to a step that may have two at a time.
-//
+// TestInflightLimit checks that a step with a limit of two never has more requests.
 // shows: ensembles.inflight
 func TestInflightLimit(t *testing.T) {
 	t.Parallel()
@@ -177,17 +176,17 @@ func TestInflightLimit(t *testing.T) {
 	many.instances = 7
 	models["count"] = many
 	x, _ := b.ensemble(t, models, "N", "OUT", "max_inflight_requests: 2\n"+countThen)
-	var all []*gather
+	var all []*collector
 	for range 50 {
 		req := number(b, 9)
 		req.Async = true
-		g := &gather{done: make(chan error, 1)}
+		g := &collector{done: make(chan error, 1)}
 		all = append(all, g)
 		x.Submit(t.Context(), req, g)
 	}
 	for _, g := range all {
-		if err := <-g.done; err != nil || len(g.answers) != 9 {
-			t.Errorf("%v, %d answers, want 9", err, len(g.answers))
+		if err := <-g.done; err != nil || len(g.responses) != 9 {
+			t.Errorf("%v, %d responses, want 9", err, len(g.responses))
 		}
 	}
 	if most.Load() > 2 {
@@ -195,7 +194,7 @@ func TestInflightLimit(t *testing.T) {
 	}
 }
 
-// TestInflightCancelled cancels a request that waits for a credit.
+// TestInflightCancelled checks that a cancelled request stops waiting for a credit.
 func TestInflightCancelled(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -207,11 +206,11 @@ func TestInflightCancelled(t *testing.T) {
 	}}}
 	x, _ := b.ensemble(t, models, "ONE", "OUT", `max_inflight_requests: 1
 step { model_name: "next" model_version: -1 input_map { key: "INPUT0" value: "ONE" } output_map { key: "OUTPUT0" value: "OUT" } }`)
-	ask := func(ctx context.Context) *answer {
+	ask := func(ctx context.Context) *responseSink {
 		req := infer.NewRequest()
 		req.Inputs = append(req.Inputs, infer.Named{Name: "ONE", Tensor: b.floats([]float32{1})})
 		req.Async = true
-		a := newAnswer()
+		a := newResponseSink()
 		x.Submit(ctx, req, a)
 		return a
 	}
@@ -231,7 +230,7 @@ step { model_name: "next" model_version: -1 input_map { key: "INPUT0" value: "ON
 		t.Errorf("%v, want %v", fourth.err, status.ErrDeadline)
 	}
 	close(open)
-	for _, a := range []*answer{first, third} {
+	for _, a := range []*responseSink{first, third} {
 		if <-a.done; a.err != nil {
 			t.Error(a.err)
 			continue
@@ -240,7 +239,7 @@ step { model_name: "next" model_version: -1 input_map { key: "INPUT0" value: "ON
 	}
 }
 
-// TestStepIsHeldBack has a decoupled step run ahead of the next one no further than it may.
+// TestStepIsHeldBack checks how far a decoupled step may run ahead of the next one.
 func TestStepIsHeldBack(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -266,15 +265,15 @@ func TestStepIsHeldBack(t *testing.T) {
 		return share(b)
 	}}}
 	x, _ := b.ensemble(t, models, "N", "OUT", "max_inflight_requests: 3\n"+countThen)
-	g := &gather{done: make(chan error, 1)}
+	g := &collector{done: make(chan error, 1)}
 	x.Submit(t.Context(), number(b, 1), g)
-	if err := <-g.done; err != nil || len(g.answers) != 1000 {
-		t.Errorf("%v, %d answers", err, len(g.answers))
+	if err := <-g.done; err != nil || len(g.responses) != 1000 {
+		t.Errorf("%v, %d responses", err, len(g.responses))
 	}
 }
 
-// TestSlowClientsAreAlone has many clients that take nothing and one that does, on one
-// place of a model that any number of goroutines share.
+// TestSlowClientsAreAlone checks that many clients which do not read delay no other client of the same model
+// instance.
 func TestSlowClientsAreAlone(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -298,7 +297,7 @@ func TestSlowClientsAreAlone(t *testing.T) {
 		req.Async = true
 		x.Submit(t.Context(), req, fast)
 		if err := <-fast.done; err != nil || len(fast.values) != 5 {
-			t.Errorf("%v, %d answers, want 5", err, len(fast.values))
+			t.Errorf("%v, %d responses, want 5", err, len(fast.values))
 		}
 	}
 	cancel()
@@ -314,7 +313,7 @@ func TestSlowClientsAreAlone(t *testing.T) {
 	}
 }
 
-// TestStepsResequence has a step give the next one, and the answer, another sequence.
+// TestStepsResequence checks that a step can change the sequence of later steps and of the response.
 func TestStepsResequence(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -350,10 +349,9 @@ step { model_name: "next" model_version: -1 input_map { key: "INPUT0" value: "MI
 	a.resp.Release()
 }
 
-// TestReplyParameters has a model put parameters into its answers.
-//
+// TestResponseParameters checks the parameters that a model adds to its responses.
 // shows: infer.reply_parameters
-func TestReplyParameters(t *testing.T) {
+func TestResponseParameters(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	params := infer.Params{{Key: "tokens", Kind: infer.ParamInt, Int: 5}}
@@ -380,8 +378,9 @@ func TestReplyParameters(t *testing.T) {
 	}
 }
 
-// TestWaveAllocs cannot be parallel: it counts those of the process.
-func TestWaveAllocs(t *testing.T) {
+// TestSubRunAllocs checks the allocation budget of sub-runs. It is not parallel: it counts the allocations of the
+// process.
+func TestSubRunAllocs(t *testing.T) {
 	bn := budgetBench(t)
 	n := 0
 	out := make([]tensor.Tensor, 1)
@@ -412,6 +411,6 @@ func TestWaveAllocs(t *testing.T) {
 	few := testing.AllocsPerRun(100, ask)
 	n = 101
 	if most := testing.AllocsPerRun(100, ask); most > few {
-		t.Errorf("%v allocations for 101 answers, %v for one", most, few)
+		t.Errorf("%v allocations for 101 responses, %v for one", most, few)
 	}
 }

@@ -18,8 +18,8 @@ import (
 	"github.com/tutti-server/tutti/scheduler/dynamic"
 )
 
-// tracer returns one that traces every request, and what closes it and returns the
-// trace file: a line per trace with the names of its times, which must not go back.
+// tracer returns a tracer of every request, and a function that closes it and returns the trace file: per trace a
+// line with the names of its timestamps, which must not decrease.
 func tracer(t *testing.T) (*tracing.Tracer, func() []string) {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "trace")
@@ -115,7 +115,7 @@ func TestTrace(t *testing.T) {
 			req := b.request(1)
 			req.ID = "r"
 			req.Trace = tr.Sample(tt.model, 0, req.ID)
-			_, err := ask(t, tt.x, req)
+			_, err := inferOne(t, tt.x, req)
 			if failing := strings.HasPrefix(tt.name, "failing"); failing != (err != nil) {
 				t.Fatal(err)
 			}
@@ -126,7 +126,7 @@ func TestTrace(t *testing.T) {
 	}
 }
 
-// TestTraceOfRefused traces a request that never starts.
+// TestTraceOfRefused checks the trace of a request that never starts.
 func TestTraceOfRefused(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -135,7 +135,7 @@ func TestTraceOfRefused(t *testing.T) {
 	req := b.request(1)
 	req.Inputs[0].Name = "OTHER"
 	req.Trace = tr.Sample("m", 1, "")
-	if _, err := ask(t, b.executor(plan.Single(sig), b.inline(sig, share)), req); err == nil {
+	if _, err := inferOne(t, b.executor(plan.Single(sig), b.inline(sig, share)), req); err == nil {
 		t.Fatal("a wrong input is not refused")
 	}
 	if diff := cmp.Diff([]string{"m/1 id= parent=0 REQUEST_START INFER_RESPONSE_COMPLETE REQUEST_END"}, read()); diff != "" {
@@ -143,7 +143,7 @@ func TestTraceOfRefused(t *testing.T) {
 	}
 }
 
-// TestTraceOfDecoupled has an answer outlive its request, as when it is still being sent.
+// TestTraceOfDecoupled checks the trace when a response is still being sent after its request has ended.
 func TestTraceOfDecoupled(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -151,12 +151,12 @@ func TestTraceOfDecoupled(t *testing.T) {
 	x := decoupled(b, false, count)
 	req := b.request(2)
 	req.Trace = tr.Sample("m", 1, "")
-	s := &kept{done: make(chan error, 1)}
+	s := &responseList{done: make(chan error, 1)}
 	x.Submit(t.Context(), req, s)
 	if err := <-s.done; err != nil {
 		t.Fatal(err)
 	}
-	for i, r := range s.answers {
+	for i, r := range s.responses {
 		r.Trace.Stamp(tracing.GRPCSendEnd, int64(1)<<62+int64(i))
 		r.Release()
 	}
@@ -170,11 +170,11 @@ func TestTraceOfDecoupled(t *testing.T) {
 	}
 }
 
-// kept is a sink that keeps the answers.
-type kept struct {
-	answers []*infer.Response
-	done    chan error
+// responseList is a sink that keeps the responses.
+type responseList struct {
+	responses []*infer.Response
+	done      chan error
 }
 
-func (k *kept) Send(r *infer.Response) { k.answers = append(k.answers, r) }
-func (k *kept) Close(err error)        { k.done <- err }
+func (k *responseList) Send(r *infer.Response) { k.responses = append(k.responses, r) }
+func (k *responseList) Close(err error)        { k.done <- err }

@@ -12,8 +12,8 @@ import (
 	"github.com/tutti-server/tutti/core/status"
 )
 
-// TestWantedOutputs checks what steps are told of who reads their outputs: a plain model what its client asks for, a step
-// of an ensemble what the ensemble maps.
+// TestWantedOutputs checks the requested outputs of an instance: the client's for a plain model, the mapped ones
+// for a step of an ensemble.
 func TestWantedOutputs(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -38,7 +38,7 @@ step { model_name: "last" model_version: -1 input_map { key: "INPUT0" value: "MI
 	}
 }
 
-func release(t *testing.T, a *answer) {
+func release(t *testing.T, a *responseSink) {
 	t.Helper()
 	if a.err != nil {
 		t.Fatal(a.err)
@@ -46,7 +46,8 @@ func release(t *testing.T, a *answer) {
 	a.resp.Release()
 }
 
-// TestModelSaysCancelled has a model fail so though its client waits: the text is the model's.
+// TestModelSaysCancelled checks that the error text of a model survives when the model returns Cancelled and its
+// client has not disconnected.
 func TestModelSaysCancelled(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -58,7 +59,7 @@ func TestModelSaysCancelled(t *testing.T) {
 	e, _ := b.ensemble(t, fakes{"m": {sig: signature("m", 1, 8), run: gone}}, "N", "OUT", `
 step { model_name: "m" model_version: -1 input_map { key: "INPUT0" value: "N" } output_map { key: "OUTPUT0" value: "OUT" } }`)
 	step := submit(t.Context(), e, number(b, 1))
-	for want, a := range map[string]*answer{"gave up": plain, "in ensemble 'e', gave up": step} {
+	for want, a := range map[string]*responseSink{"gave up": plain, "in ensemble 'e', gave up": step} {
 		if status.CodeOf(a.err) != status.Cancelled || status.Text(a.err) != want {
 			t.Errorf("error %v, want the text %q", a.err, want)
 		}

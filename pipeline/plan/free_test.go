@@ -16,7 +16,8 @@ func ofText(t *testing.T, name, text string) *modelconfig.ModelConfig {
 	return parse(t, &txtar.File{Name: name + ".pbtxt", Data: []byte(text)})
 }
 
-// TestFree checks which inputs and outputs take what a Free output gives, and how: by which side batches.
+// TestFree checks which ports get a runtime rule because a Free output feeds them, and which rule, by the side that
+// batches.
 func TestFree(t *testing.T) {
 	t.Parallel()
 	const ports = ` input { name: "I" data_type: TYPE_FP32 dims: -1 } output { name: "O" data_type: TYPE_FP32 dims: -1 }`

@@ -14,8 +14,8 @@ import (
 	"github.com/tutti-server/tutti/proto/modelconfig"
 )
 
-// FuzzCompile compiles arbitrary configurations over arbitrary models: nothing may
-// panic or hang, and a plan that comes out must hold together.
+// FuzzCompile compiles arbitrary configurations with arbitrary models. No input may panic or hang, and every plan
+// must be consistent.
 func FuzzCompile(f *testing.F) {
 	files, err := filepath.Glob("testdata/*.txtar")
 	if err != nil {
@@ -105,8 +105,8 @@ func check(t *testing.T, cfg *modelconfig.ModelConfig, repo repository) {
 	}
 }
 
-// checkParts verifies that the parts of a divided plan are closed: what a part reads
-// is written in it or comes from the part before.
+// checkParts checks that the segments of a divided plan are closed: every tensor that a segment reads is written in
+// it or shared by the previous segment.
 func checkParts(t *testing.T, p *plan.Plan) {
 	t.Helper()
 	nodes := 0

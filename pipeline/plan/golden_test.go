@@ -18,10 +18,9 @@ import (
 	"github.com/tutti-server/tutti/proto/modelconfig"
 )
 
-// repository answers for the models of a golden file. Three parameters stand for what
-// a configuration does not say: "version" (1 when absent) is the loaded version,
-// "fails" makes the model unusable, with that text, and "places" are where it has
-// instances: "host" and numbers of devices. "free" marks the outputs of a model as Free.
+// repository is a Lookup of the models of a golden file. Parameters of a model set properties that a configuration
+// has no field for: "version" (1 when absent) is the loaded version, "fails" is the error that makes the model
+// unusable, "places" lists "host" and device numbers, and "free" lists its Free outputs.
 type repository map[string]*modelconfig.ModelConfig
 
 func (r repository) Model(name string, version int64) (plan.Model, error) {
@@ -65,10 +64,8 @@ func places(text string) []tensor.Place {
 	return list
 }
 
-// TestGolden runs every testdata file: models/NAME.pbtxt are the models there are,
-// each other .pbtxt an ensemble, and what follows it what is made of it: CASE.plan,
-// CASE.dot, CASE.svg or CASE.after-PASS, an error where there is one.
-//
+// TestGolden runs every testdata file. models/NAME.pbtxt are the models; each other .pbtxt is an ensemble, followed
+// by its expected results: CASE.plan, CASE.dot, CASE.svg or CASE.after-PASS, or an error.
 // shows: config.ensembles
 func TestGolden(t *testing.T) {
 	t.Parallel()
@@ -140,7 +137,7 @@ func outcome(name string, cfg *modelconfig.ModelConfig, repo repository) []byte 
 	return b.Bytes()
 }
 
-// refusal is an error's text with the code and the field that it carries.
+// refusal returns an error's text with its code and its field.
 func refusal(err error) string {
 	d, ok := config.Diagnosed(err)
 	if !ok {

@@ -94,7 +94,7 @@ func TestPlanOfNested(t *testing.T) {
 	}
 }
 
-// one answers every name with the same model.
+// one is a Lookup that returns the same model for every name.
 type one plan.Model
 
 func (o one) Model(string, int64) (plan.Model, error) { return plan.Model(o), nil }
@@ -118,7 +118,7 @@ func TestLabelsComeFromTheStep(t *testing.T) {
 	}
 }
 
-// doubling answers with ensembles that hold another one twice.
+// doubling is a Lookup of ensembles that each contain the next one twice.
 type doubling struct{}
 
 func (doubling) Model(name string, _ int64) (plan.Model, error) {
@@ -132,7 +132,7 @@ func (doubling) Model(name string, _ int64) (plan.Model, error) {
 	return plan.Model{Signature: config.SignatureOf(cfg), Ensemble: cfg}, nil
 }
 
-// single answers with ensembles that hold another one.
+// single is a Lookup of ensembles that each contain the next one.
 type single struct{}
 
 func (single) Model(name string, _ int64) (plan.Model, error) {
@@ -173,7 +173,7 @@ var fp32 = one{Signature: &config.Signature{
 	Outputs: []config.Port{{Name: "O", DType: tensor.FP32, Dims: tensor.Of(4)}},
 }}
 
-// chain returns an ensemble e of n steps, each of which reads what the one before wrote.
+// chain returns an ensemble e of n steps, each of which reads the previous step's output.
 func chain(n int) *modelconfig.ModelConfig {
 	steps := make([]*modelconfig.ModelEnsembling_Step, n)
 	name := func(i int) string {

@@ -181,6 +181,7 @@ func TestNormaliseTwice(t *testing.T) {
 	}
 }
 
+// TestReadLabels checks the parsing of label files.
 // shows: config.labels
 func TestReadLabels(t *testing.T) {
 	t.Parallel()
@@ -221,7 +222,7 @@ func TestReadLabels(t *testing.T) {
 	}
 }
 
-// TestReadFaults covers what a file can be beside text that does not parse.
+// TestReadFaults checks the errors of files that cannot be read or parsed.
 func TestReadFaults(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
@@ -286,7 +287,7 @@ func TestReadFaults(t *testing.T) {
 	}
 }
 
-// TestManyProblems holds what is told of a hopeless file to a readable number.
+// TestManyProblems checks that the number of reported problems is bounded.
 func TestManyProblems(t *testing.T) {
 	t.Parallel()
 	list := config.Inspect(parse(t, `name: "m" backend: "pytorch" instance_group {} `+strings.Repeat("input { name: 'a__0' } ", 20000)))
@@ -303,7 +304,7 @@ func TestNoName(t *testing.T) {
 	}
 }
 
-// TestDeduce finds the backend of configurations that name none.
+// TestDeduce checks the backend of configurations that name none.
 func TestDeduce(t *testing.T) {
 	t.Parallel()
 	tests := []struct{ name, file, text, backend, defaultFile string }{
@@ -335,8 +336,8 @@ func TestDeduce(t *testing.T) {
 	}
 }
 
-// TestBackends finds every backend of Triton by its platform, by its file in the
-// highest version and by the name of the model's folder, and names what to use instead.
+// TestBackends checks that every backend of Triton is recognised by its platform, by its file in the highest
+// version and by the name of the model's folder, and that the error suggests a replacement.
 func TestBackends(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct{ backend, platform, file, instead string }{
@@ -378,7 +379,7 @@ func TestBackends(t *testing.T) {
 				config.Deduce(cfg, dir, "m")
 				settled(cfg)
 			}
-			if tt.backend != "tensorflow" { // of which the name tells no format
+			if tt.backend != "tensorflow" { // its name does not imply a model format
 				cfg := parse(t, `name: "m.`+tt.backend+`"`)
 				config.Deduce(cfg, t.TempDir(), cfg.GetName())
 				settled(cfg)
@@ -391,7 +392,7 @@ func TestBackends(t *testing.T) {
 	}
 }
 
-// TestConfigName prefers a named configuration that is there.
+// TestConfigName checks that an existing named configuration is preferred.
 func TestConfigName(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

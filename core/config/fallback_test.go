@@ -9,7 +9,7 @@ import (
 	"github.com/tutti-server/tutti/proto/modelconfig"
 )
 
-// TestFallBackToSomeGPUs has a group keep the GPUs that are there, and the accelerators with them.
+// TestFallBackToSomeGPUs checks that a group keeps the available GPUs and their accelerators.
 func TestFallBackToSomeGPUs(t *testing.T) {
 	t.Parallel()
 	const accelerated = ` optimization { execution_accelerators { gpu_execution_accelerator { name: "tensorrt" } } }`

@@ -13,8 +13,8 @@ import (
 	"github.com/tutti-server/tutti/proto/modelconfig"
 )
 
-// TestEveryFieldHasClass walks the schema: every field is honoured by a row of its
-// own, or is a hint or refused by its row or by that of a field around it.
+// TestEveryFieldHasClass checks that every field of the schema is honoured by its own row, or is a hint or refused
+// by its own row or its message's.
 func TestEveryFieldHasClass(t *testing.T) {
 	t.Parallel()
 	known := map[string]bool{}
@@ -45,7 +45,7 @@ func TestEveryFieldHasClass(t *testing.T) {
 	}
 }
 
-// wholly lists messages that are honoured with everything in them.
+// wholly lists messages that are honoured with all their fields.
 var wholly = map[string]bool{"optimization.graph": true}
 
 func walk(desc protoreflect.MessageDescriptor, prefix string, visit func(path string)) {
@@ -63,7 +63,7 @@ func walk(desc protoreflect.MessageDescriptor, prefix string, visit func(path st
 	}
 }
 
-// TestPage holds docs/config.md to the tables.
+// TestPage compares docs/config.md with the tables.
 func TestPage(t *testing.T) {
 	t.Parallel()
 	goldentest.Check(t, "../../docs/config.md", page())
@@ -98,8 +98,8 @@ func page() []byte {
 	return b.Bytes()
 }
 
-// TestEveryFieldIsRead sets each field of the schema, with the messages around it, for a model of each kind and for an
-// ensemble: whatever comes of it, nothing may panic.
+// TestEveryFieldIsRead sets each field of the schema for a model of each kind and for an ensemble, and checks that
+// nothing panics.
 func TestEveryFieldIsRead(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -123,7 +123,7 @@ func TestEveryFieldIsRead(t *testing.T) {
 	})
 }
 
-// setField sets the field of a path to a value that is not its default, and the messages around it.
+// setField sets the field at a path, and the messages around it, to a value other than the default.
 func setField(m protoreflect.Message, path []string) {
 	fd := m.Descriptor().Fields().ByTextName(path[0])
 	switch {
@@ -153,7 +153,7 @@ func setField(m protoreflect.Message, path []string) {
 	}
 }
 
-// someValue returns a value of a scalar field.
+// someValue returns a value of a scalar field, other than its default.
 func someValue(fd protoreflect.FieldDescriptor) protoreflect.Value {
 	switch fd.Kind() {
 	case protoreflect.BoolKind:

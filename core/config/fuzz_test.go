@@ -11,8 +11,8 @@ import (
 	"github.com/tutti-server/tutti/core/config"
 )
 
-// FuzzParse feeds arbitrary text all the way through the package: nothing may
-// panic, and what parses must give JSON that parses.
+// FuzzParse passes arbitrary text through the whole package. Nothing may panic, and a parsed configuration must
+// give valid JSON.
 func FuzzParse(f *testing.F) {
 	files, err := filepath.Glob("testdata/*.txtar")
 	if err != nil {
@@ -53,8 +53,8 @@ func FuzzParse(f *testing.F) {
 	})
 }
 
-// FuzzParseJSON feeds arbitrary overrides: nothing may panic, and what parses can be
-// checked, and is shown in a form that parses again.
+// FuzzParseJSON parses arbitrary overrides. Nothing may panic, and a parsed one must print as JSON that parses
+// again.
 func FuzzParseJSON(f *testing.F) {
 	archive, err := txtar.ParseFile("testdata/override.txtar")
 	if err != nil {
@@ -71,7 +71,7 @@ func FuzzParseJSON(f *testing.F) {
 		if err != nil {
 			return
 		}
-		_ = config.Normalise(cfg, "m") // another name is no reason to stop here
+		_ = config.Normalise(cfg, "m") // a different name is an error that does not matter here
 		config.Inspect(cfg)
 		config.Hints(cfg)
 		raw, err := config.JSON(cfg)
@@ -79,7 +79,7 @@ func FuzzParseJSON(f *testing.F) {
 			t.Fatal(err)
 		}
 		if _, err := config.ParseJSON(string(raw)); err != nil {
-			t.Errorf("what is shown does not parse: %v\n%s", err, raw)
+			t.Errorf("the printed configuration does not parse: %v\n%s", err, raw)
 		}
 	})
 }

@@ -15,9 +15,8 @@ import (
 	"github.com/tutti-server/tutti/proto/modelconfig"
 )
 
-// TestGolden runs every testdata file: config.pbtxt in a folder named m, and what
-// comes of it: the parser's error, every problem, or the endpoint's JSON.
-//
+// TestGolden runs every testdata file: a config.pbtxt in a folder named m, and the expected result: the parser's
+// error, every problem, or the endpoint's JSON.
 // shows: config.fields config.unsupported
 func TestGolden(t *testing.T) {
 	t.Parallel()
@@ -49,8 +48,8 @@ func outcome(t *testing.T, name string, text []byte) []byte {
 	return append(out.Bytes(), '\n')
 }
 
-// inspect reads NAME.pbtxt as the file of a model m, NAME.json as an override, and
-// NAME.strict.pbtxt with nothing to be completed, and NAME.fallback.pbtxt with GPUs replaced by the CPU.
+// inspect reads NAME.pbtxt as the file of a model m and NAME.json as an override. NAME.strict.pbtxt is not
+// completed, and NAME.fallback.pbtxt has its GPUs replaced by the CPU.
 func inspect(t *testing.T, name string, text []byte) (*modelconfig.ModelConfig, []config.Diagnostic) {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "m")
@@ -79,8 +78,7 @@ func inspect(t *testing.T, name string, text []byte) (*modelconfig.ModelConfig, 
 	return cfg, list
 }
 
-// TestEveryRuleHasCase looks for the code of every rule that this package checks
-// among the golden files.
+// TestEveryRuleHasCase checks that every rule of this package has a golden file.
 func TestEveryRuleHasCase(t *testing.T) {
 	t.Parallel()
 	var all []byte

@@ -9,9 +9,8 @@ import (
 	"github.com/tutti-server/tutti/core/config"
 )
 
-// TestUnknownParams has configurations set parameters that nobody reads: the file, the line, the nearest name, and an
-// error where the options say so.
-//
+// TestUnknownParams checks the warning about unknown parameters: the file, the line, the nearest name, and that the
+// options can make it an error.
 // shows: config.parameters
 func TestUnknownParams(t *testing.T) {
 	t.Parallel()

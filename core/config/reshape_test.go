@@ -8,15 +8,14 @@ import (
 	"github.com/tutti-server/tutti/core/tensor"
 )
 
-// TestReshaping checks which dims may stand for others, and shapes on their way to
-// the model and back.
+// TestReshaping checks which dims may reshape to others, and the shapes of tensors to the model and back.
 func TestReshaping(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {
 		name       string
 		api, model []int64
 		batches    bool
-		from, to   []int64 // nil when the reshape is none
+		from, to   []int64 // nil when the reshape is invalid
 	}{
 		{"image", []int64{3, 8, 8}, []int64{1, 3, 8, 8}, false, []int64{3, 8, 8}, []int64{1, 3, 8, 8}},
 		{"empty", []int64{1}, nil, true, []int64{5, 1}, []int64{5}},
@@ -49,8 +48,8 @@ func TestReshaping(t *testing.T) {
 	}
 }
 
-// TestAgreeReshapes checks that the model's dims are compared with the reshape, and
-// what the model narrows is narrow for requests.
+// TestAgreeReshapes checks that the model's dims are compared with the reshaped ones, and that dims which the model
+// narrows are narrowed for requests.
 func TestAgreeReshapes(t *testing.T) {
 	t.Parallel()
 	model := &config.Signature{Inputs: []config.Port{port("X", tensor.FP32, 1, 128)}, Outputs: []config.Port{port("Y", tensor.FP32, 1, 10)}}
@@ -73,8 +72,8 @@ func TestAgreeReshapes(t *testing.T) {
 	}
 }
 
-// TestAgreeOverBatch checks what is said about inputs and outputs of a whole batch
-// when a backend knows none, or others.
+// TestAgreeOverBatch checks the errors about inputs and outputs of a whole batch when a backend has none, or
+// others.
 func TestAgreeOverBatch(t *testing.T) {
 	t.Parallel()
 	whole := func(p config.Port) config.Port {

@@ -9,7 +9,8 @@ import (
 	"github.com/tutti-server/tutti/core/tensor"
 )
 
-// TestCallAllocBudget is not parallel, for the runtime counts everybody's allocations.
+// TestCallAllocBudget checks that a Call allocates nothing. It is not parallel: the runtime counts the allocations
+// of the whole process.
 func TestCallAllocBudget(t *testing.T) {
 	a := tensor.NewPool()
 	if got := testing.AllocsPerRun(200, func() {
@@ -38,7 +39,8 @@ func TestCallAllocBudget(t *testing.T) {
 	}
 }
 
-// TestClassifyAllocBudget is not parallel, for the runtime counts everybody's allocations.
+// TestClassifyAllocBudget checks the allocations of a classification. It is not parallel: the runtime counts the
+// allocations of the whole process.
 func TestClassifyAllocBudget(t *testing.T) {
 	a := tensor.NewPool()
 	x := numbers(t, a, tensor.FP32, make([]byte, 4*2000), 2, 1000)

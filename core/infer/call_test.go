@@ -12,7 +12,7 @@ import (
 
 var errOver = errors.New("over")
 
-// ending answers a call with the failure that names it.
+// ending closes a call with an error of its own.
 type ending struct {
 	call *infer.Call
 	name error
@@ -23,7 +23,7 @@ func (e *ending) End() {
 	e.call.Close(e.name)
 }
 
-// TestCalls checks that every waiter of a batch is woken and makes its own answer.
+// TestCalls checks that Wake wakes every waiter of a batch, and that each ends its own call.
 func TestCalls(t *testing.T) {
 	t.Parallel()
 	for _, n := range []int{0, 1, 2, 3, 8, 100} {
@@ -32,7 +32,7 @@ func TestCalls(t *testing.T) {
 		for i := range n {
 			want, call := fmt.Errorf("call %d: %w", i, errOver), infer.NewCall()
 			waiters.Go(func() {
-				if resp, err := call.Wait(); err != want || resp != nil { //nolint:errorlint // this very one
+				if resp, err := call.Wait(); err != want || resp != nil { //nolint:errorlint // must be identical
 					t.Errorf("%d calls: response %v, error %v, want %v", n, resp, err, want)
 				}
 			})
@@ -42,18 +42,18 @@ func TestCalls(t *testing.T) {
 		}
 		woken.Wake()
 		waiters.Wait()
-		woken.Wake() // nobody any more
+		woken.Wake() // the list is empty
 	}
 }
 
-// TestCallsNobodyWaits checks that a call is answered at once for which nobody waits yet.
-func TestCallsNobodyWaits(t *testing.T) {
+// TestCallWithoutWaiter checks that Add refuses a call that has no waiter yet, so that the caller ends it.
+func TestCallWithoutWaiter(t *testing.T) {
 	t.Parallel()
 	var woken infer.WakeList
 	call := infer.NewCall()
 	e := &ending{call, errOver}
 	if woken.Add(call, e) {
-		t.Fatal("a call has a waiter that nobody waits for")
+		t.Fatal("Add accepted a call without a waiter")
 	}
 	e.End()
 	if resp, err := call.Wait(); !errors.Is(err, errOver) || resp != nil {

@@ -43,7 +43,7 @@ func errText(err error) string {
 	return err.Error()
 }
 
-// TestCheckNames counts on both sides of the length from which names are hashed.
+// TestCheckNames checks duplicate names below and above the length from which names are hashed.
 func TestCheckNames(t *testing.T) {
 	t.Parallel()
 	for _, n := range []int{2, 32, 33, 100} {
@@ -76,7 +76,7 @@ func TestCheckNames(t *testing.T) {
 	}
 }
 
-// TestCheckInputsFromTheLast names the last of two wrong inputs, as Triton does.
+// TestCheckInputsFromTheLast checks that the error names the last of two invalid inputs, as in Triton.
 func TestCheckInputsFromTheLast(t *testing.T) {
 	t.Parallel()
 	alloc := tensor.NewPool()
@@ -150,8 +150,8 @@ func TestReservedParam(t *testing.T) {
 	}
 }
 
-// TestCheckInputsOncePerRequest checks that a request is checked once, and that a released one is checked again when it
-// is reused.
+// TestCheckInputsOncePerRequest checks that a request is checked once, and again when it is reused after its
+// release.
 func TestCheckInputsOncePerRequest(t *testing.T) {
 	t.Parallel()
 	r := infer.NewRequest()

@@ -13,7 +13,7 @@ import (
 	"github.com/tutti-server/tutti/core/tensor"
 )
 
-// numbers returns a tensor of the given bytes.
+// numbers returns a tensor with the given bytes.
 func numbers(t *testing.T, a tensor.Allocator, d tensor.DType, b []byte, dims ...int64) tensor.Tensor {
 	t.Helper()
 	x, err := tensor.New(a, d, tensor.Of(dims...))
@@ -26,7 +26,7 @@ func numbers(t *testing.T, a tensor.Allocator, d tensor.DType, b []byte, dims ..
 	return x
 }
 
-// packed encodes values as the little-endian numbers that they are.
+// packed encodes values in little-endian order.
 func packed(t *testing.T, values any) []byte {
 	t.Helper()
 	b, err := binary.Append(nil, binary.LittleEndian, values)
@@ -36,7 +36,7 @@ func packed(t *testing.T, values any) []byte {
 	return b
 }
 
-// elements splits a BYTES tensor.
+// elements returns the elements of a BYTES tensor as one text.
 func elements(x *tensor.Tensor) string {
 	var all []string
 	for b := x.Bytes(); len(b) > 0; {
@@ -49,6 +49,7 @@ func elements(x *tensor.Tensor) string {
 	return strings.Join(all, " ")
 }
 
+// TestClassify checks the texts of the highest values per data type.
 // shows: infer.classification
 func TestClassify(t *testing.T) {
 	t.Parallel()
@@ -110,7 +111,7 @@ func TestClassify(t *testing.T) {
 	}
 }
 
-// TestClassifyMany compares the two ways to find the best: a few, and a sort.
+// TestClassifyMany compares the two algorithms for the highest values: partial selection and sorting.
 func TestClassifyMany(t *testing.T) {
 	t.Parallel()
 	a := tensor.NewChecked(t, tensor.NewPool())

@@ -38,10 +38,10 @@ func TestInFlight(t *testing.T) {
 	if f.Bytes() != 100 || f.Refused() != 4 {
 		t.Errorf("%d bytes, %d refused, want 100 and 4", f.Bytes(), f.Refused())
 	}
-	a.Add(50) // an answer is not refused
+	a.Add(50) // a response is never refused
 	a.Shrink(20)
 	if got := f.Bytes(); got != 130 {
-		t.Errorf("%d bytes with an answer, want 130", got)
+		t.Errorf("%d bytes with a response, want 130", got)
 	}
 	moved := a.Move()
 	a.Release()
@@ -73,7 +73,7 @@ func TestInFlightErrors(t *testing.T) {
 	}
 }
 
-// TestInFlightWithoutLimit counts, or does not even that.
+// TestInFlightWithoutLimit checks that an unlimited counter counts and that a nil one does nothing.
 func TestInFlightWithoutLimit(t *testing.T) {
 	t.Parallel()
 	f := infer.NewInFlight(0)
@@ -89,8 +89,8 @@ func TestInFlightWithoutLimit(t *testing.T) {
 	}
 }
 
-// TestInFlightTogether takes and gives from many goroutines: never above the limit,
-// and nothing at the end.
+// TestInFlightTogether acquires and releases from many goroutines and checks that the limit is never exceeded and
+// that nothing is left at the end.
 func TestInFlightTogether(t *testing.T) {
 	t.Parallel()
 	f := infer.NewInFlight(10)

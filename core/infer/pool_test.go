@@ -11,10 +11,10 @@ import (
 	"github.com/tutti-server/tutti/core/tensor"
 )
 
-// rounds is how often a pooled value is used again; the race detector has pools forget some.
+// rounds is the number of reuses of a pooled value. With the race detector, pools drop some values.
 const rounds = 20
 
-// named returns a tensor under a name; an error in making it ends the test.
+// named returns a named tensor. It fails the test on an error.
 func named(tb testing.TB, a tensor.Allocator, name string) infer.Named {
 	tb.Helper()
 	x, err := tensor.New(a, tensor.Int8, tensor.Of(3))
@@ -24,11 +24,11 @@ func named(tb testing.TB, a tensor.Allocator, name string) infer.Named {
 	return infer.Named{Name: name, Tensor: x}
 }
 
-// whole is a list with what lies beyond its length, blank what that must be.
+// whole returns the list up to its capacity.
 func whole[T any](list []T) []T { return list[:cap(list)] }
 func blank[T any](list []T) []T { return make([]T, cap(list)) }
 
-// strictly compares buffers by identity, and takes a list without room for an empty one.
+// strictly compares buffers by identity. It treats a list without capacity as empty.
 var strictly = cmp.Options{cmpopts.EquateEmpty(), cmp.AllowUnexported(infer.Request{}), cmp.Comparer(func(a, b *tensor.Buffer) bool { return a == b })}
 
 func fill(tb testing.TB, r *infer.Request, a tensor.Allocator) {
@@ -97,19 +97,19 @@ func TestResponseReuse(t *testing.T) {
 
 var errFailed = errors.New("failed")
 
-// TestCall closes calls before somebody waits for them, and at about the same time.
+// TestCall checks calls that are closed before Wait, and concurrently with it.
 func TestCall(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
-		name    string
-		answers int // how many are sent
-		err     error
+		name      string
+		responses int // number of responses
+		err       error
 	}{
-		{"answer", 1, nil},
-		{"the last answer", 3, nil},
-		{"no answer", 0, nil},
+		{"response", 1, nil},
+		{"the last response", 3, nil},
+		{"no response", 0, nil},
 		{"failure", 0, errFailed},
-		{"answer, then failure", 2, errFailed},
+		{"response, then failure", 2, errFailed},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -118,7 +118,7 @@ func TestCall(t *testing.T) {
 			for i := range 10 * rounds {
 				c := infer.NewCall()
 				run := func() {
-					for n := range tt.answers {
+					for n := range tt.responses {
 						r := infer.NewResponse()
 						r.Version = int64(n)
 						r.Outputs = append(r.Outputs, named(t, a, "P"))
@@ -131,7 +131,7 @@ func TestCall(t *testing.T) {
 				} else {
 					go run()
 				}
-				checkAnswer(t, c, tt.answers, tt.err)
+				checkResponse(t, c, tt.responses, tt.err)
 				if a.Held() != 0 {
 					t.Fatalf("%d tensors are held after the call", a.Held())
 				}
@@ -140,18 +140,18 @@ func TestCall(t *testing.T) {
 	}
 }
 
-// checkAnswer waits for c, which got answers numbered from 0 and was closed with want.
-func checkAnswer(t *testing.T, c *infer.Call, answers int, want error) {
+// checkResponse waits for c, which got responses numbered from 0 and was closed with want.
+func checkResponse(t *testing.T, c *infer.Call, responses int, want error) {
 	t.Helper()
 	r, err := c.Wait()
-	if !errors.Is(err, want) || (r != nil) != (answers > 0 && want == nil) {
-		t.Fatalf("answer %v, error %v; want %d answers, error %v", r, err, answers, want)
+	if !errors.Is(err, want) || (r != nil) != (responses > 0 && want == nil) {
+		t.Fatalf("response %v, error %v; want %d responses, error %v", r, err, responses, want)
 	}
 	if r == nil {
 		return
 	}
-	if r.Version != int64(answers-1) || !r.Output("P").Present() {
-		t.Errorf("answer %d, want the last, %d", r.Version, answers-1)
+	if r.Version != int64(responses-1) || !r.Output("P").Present() {
+		t.Errorf("response %d, want the last, %d", r.Version, responses-1)
 	}
 	r.Release()
 }

@@ -8,7 +8,8 @@ import (
 	"github.com/tutti-server/tutti/core/tensor"
 )
 
-// TestPoolAllocBudget is not parallel, for the runtime counts everybody's allocations.
+// TestPoolAllocBudget checks that the pool allocates nothing in steady state. It is not parallel: the runtime
+// counts the allocations of the whole process.
 func TestPoolAllocBudget(t *testing.T) {
 	p := tensor.NewPool()
 	shape := tensor.Of(2, 8)

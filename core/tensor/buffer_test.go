@@ -11,7 +11,7 @@ import (
 	"github.com/tutti-server/tutti/core/tensor"
 )
 
-// owner counts what it gets back.
+// owner records freed buffers.
 type owner struct{ freed []*tensor.Buffer }
 
 func (o *owner) Free(b *tensor.Buffer) { o.freed = append(o.freed, b) }
@@ -47,7 +47,7 @@ func TestNewBuffer(t *testing.T) {
 	}
 }
 
-// TestBrokenOwnership checks that a panic leaves the count alone: the header can be used again.
+// TestBrokenOwnership checks that a panic leaves the reference count unchanged, so that the header can be reused.
 func TestBrokenOwnership(t *testing.T) {
 	t.Parallel()
 	var mem [8]byte
@@ -69,7 +69,7 @@ func TestBrokenOwnership(t *testing.T) {
 	}
 }
 
-// panicOf runs f and returns what it panicked with, empty when it did not.
+// panicOf runs f and returns the text of its panic, empty when it did not panic.
 func panicOf(f func()) (text string) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -96,7 +96,7 @@ func TestPlace(t *testing.T) {
 	}
 }
 
-// recorder stands in for a test.
+// recorder is a testing.TB that records errors and cleanups.
 type recorder struct {
 	errors []string
 	ends   []func()

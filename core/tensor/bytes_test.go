@@ -75,7 +75,7 @@ func TestCheckBytes(t *testing.T) {
 	}
 }
 
-// FuzzBytes holds CheckBytes and NextBytes to each other and to AppendBytes.
+// FuzzBytes checks that CheckBytes, NextBytes and AppendBytes are consistent.
 func FuzzBytes(f *testing.F) {
 	f.Add([]byte("\x01\x00\x00\x00a\x00\x00\x00\x00"), int64(2))
 	f.Add([]byte("\x05\x00\x00\x00a"), int64(1))
@@ -99,7 +99,7 @@ func FuzzBytes(f *testing.F) {
 		}
 		err := tensor.CheckBytes(in, want)
 		if whole := len(rest) == 0 && n == want; whole != (err == nil) {
-			t.Errorf("%q holds %d elements and %d bytes, asked for %d: %v", in, n, len(rest), want, err)
+			t.Errorf("%q holds %d elements and %d bytes, want %d: %v", in, n, len(rest), want, err)
 		}
 	})
 }

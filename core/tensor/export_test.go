@@ -1,6 +1,6 @@
 package tensor
 
-// KeptMappings returns how many large mappings p keeps for reuse, and their bytes.
+// KeptMappings returns the number and total size of the large mappings that p retains for reuse.
 func (p *Pool) KeptMappings() (n, size int) {
 	p.large.mu.Lock()
 	defer p.large.mu.Unlock()

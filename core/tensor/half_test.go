@@ -18,7 +18,7 @@ func ExampleFloat32ToBF16() {
 	// Output: 0x3f80
 }
 
-// binary16 computes what a half stands for, as IEEE 754 defines it.
+// binary16 decodes a half by the definition of IEEE 754.
 func binary16(h uint16) float64 {
 	sign, exponent, fraction := 1-2*float64(h>>15), int(h>>10)&31, float64(h&1023)
 	switch {
@@ -65,7 +65,7 @@ func TestFloat32ToFP16RoundsToTheNearestAndTiesToEven(t *testing.T) {
 	}
 }
 
-// TestFloat32ToFP16AsNumpy holds values that numpy.float32.astype(numpy.float16) returned.
+// TestFloat32ToFP16AsNumpy checks values against numpy.float32.astype(numpy.float16).
 func TestFloat32ToFP16AsNumpy(t *testing.T) {
 	for bits, want := range map[uint32]uint16{
 		0x477fefff: 0x7bff, // below 65520

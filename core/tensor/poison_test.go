@@ -10,7 +10,7 @@ import (
 	"github.com/tutti-server/tutti/core/tensor"
 )
 
-// TestPoison sees the last release in memory that the host can reach, and nowhere else.
+// TestPoison checks that the last release overwrites host memory, and only that.
 func TestPoison(t *testing.T) {
 	t.Parallel()
 	for kind, want := range map[tensor.Kind]byte{tensor.Host: 0xdb, tensor.Pinned: 0xdb, tensor.Device: 1} {

@@ -21,7 +21,7 @@ func TestChecked(t *testing.T) {
 	})
 }
 
-// TestPoolInUse says what a size costs: its class, or the pages of its mapping.
+// TestPoolInUse checks the cost of a size: its size class, or the pages of its mapping.
 func TestPoolInUse(t *testing.T) {
 	t.Parallel()
 	tests := []struct{ size, want int }{
@@ -66,11 +66,11 @@ func TestPoolReuse(t *testing.T) {
 		free, want int
 		reused     bool
 	}{
-		{100, 128, true}, // of one class
+		{100, 128, true}, // same size class
 		{100, 129, false},
 		{mib, mib/2 + 1, true},
 		{2 * mib, 2 * mib, true},
-		{2 * mib, 2*mib - 1, true}, // of as many pages
+		{2 * mib, 2*mib - 1, true}, // same number of pages
 		{2 * mib, 2*mib - 4096, false},
 	}
 	for _, tt := range tests {
@@ -89,7 +89,7 @@ func TestPoolReuse(t *testing.T) {
 	}
 }
 
-// TestPoolKeeps frees large buffers one after the other and looks at what stays mapped.
+// TestPoolKeeps frees large buffers one by one and checks which mappings are retained.
 func TestPoolKeeps(t *testing.T) {
 	t.Parallel()
 	tests := []struct {

@@ -10,7 +10,7 @@ import (
 	"github.com/tutti-server/tutti/core/tensor"
 )
 
-// The shapes of eight dimensions and of nine are on both sides of what a Shape holds itself.
+// TestShape checks shapes up to nine dimensions: a Shape stores eight inline.
 func TestShape(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
@@ -41,7 +41,7 @@ func TestShape(t *testing.T) {
 			given := slices.Clone(tt.dims)
 			s := tensor.Of(given...)
 			for i := range given {
-				given[i] = 77 // Of copies
+				given[i] = 77 // Of copies its argument
 			}
 			if diff := cmp.Diff(append([]int64{}, tt.dims...), append([]int64{}, s.Dims()...)); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
@@ -53,7 +53,7 @@ func TestShape(t *testing.T) {
 	}
 }
 
-// TestShapeCopies changes copies of shapes, which must leave the first ones alone.
+// TestShapeCopies checks that changing a copy of a shape leaves the original unchanged.
 func TestShapeCopies(t *testing.T) {
 	t.Parallel()
 	for _, rank := range []int{1, 7, 8, 9, 10} {

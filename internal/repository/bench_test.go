@@ -8,8 +8,8 @@ import (
 	"github.com/tutti-server/tutti/internal/repository"
 )
 
-// crowd returns a repository of n models.
-func crowd(tb testing.TB, w *world, n int) *repository.Repository {
+// openMany returns a repository of n models.
+func openMany(tb testing.TB, w *world, n int) *repository.Repository {
 	tb.Helper()
 	var b strings.Builder
 	for i := range n {
@@ -18,9 +18,9 @@ func crowd(tb testing.TB, w *world, n int) *repository.Repository {
 	return w.repo(tb, folder(tb, b.String()))
 }
 
-// BenchmarkFind looks one model among a thousand up.
+// BenchmarkFind measures the lookup of one model among a thousand.
 func BenchmarkFind(b *testing.B) {
-	r := crowd(b, newWorld(b), 1000)
+	r := openMany(b, newWorld(b), 1000)
 	b.ReportAllocs()
 	for b.Loop() {
 		if err := r.ModelReady("model-0500", 0); err != nil {
@@ -29,11 +29,11 @@ func BenchmarkFind(b *testing.B) {
 	}
 }
 
-// BenchmarkPoll looks at a thousand models of which none has changed.
+// BenchmarkPoll measures a poll of a thousand unchanged models.
 func BenchmarkPoll(b *testing.B) {
 	w := newWorld(b)
 	w.more.Mode = repository.Polled
-	r := crowd(b, w, 1000)
+	r := openMany(b, w, 1000)
 	for b.Loop() {
 		if err := r.Poll(b.Context()); err != nil {
 			b.Fatal(err)
@@ -41,7 +41,7 @@ func BenchmarkPoll(b *testing.B) {
 	}
 }
 
-// BenchmarkOpen opens a thousand models.
+// BenchmarkOpen measures opening a thousand models.
 func BenchmarkOpen(b *testing.B) {
 	var text strings.Builder
 	for i := range 1000 {

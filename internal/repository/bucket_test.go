@@ -25,12 +25,12 @@ import (
 	"github.com/tutti-server/tutti/internal/repository"
 )
 
-// bucket is one in memory.
+// bucket is a bucket in memory.
 type bucket struct {
 	mu    sync.Mutex
 	data  map[string]string // guarded by mu
-	fault error             // of a listing, guarded by mu
-	torn  error             // of reading, guarded by mu
+	fault error             // returned by listings, guarded by mu
+	torn  error             // returned by reads, guarded by mu
 	reads int               // guarded by mu
 }
 
@@ -79,7 +79,7 @@ func (b *bucket) Write(_ context.Context, key string, body io.ReadSeeker, _ int6
 
 func (*bucket) Delete(context.Context, string) error { return errors.ErrUnsupported }
 
-// inBuckets has the world open buckets by address.
+// inBuckets makes the repository open these buckets, by address.
 func (w *world) inBuckets(tb testing.TB, all map[string]cloud.Bucket) {
 	tb.Helper()
 	w.more.Cache = tb.TempDir()
@@ -101,13 +101,13 @@ func TestBucket(t *testing.T) {
 		t.Errorf("failures (-want +got):\n%s", d)
 	}
 	for _, name := range []string{"m", "e"} {
-		if v, err := ask(t.Context(), r, w.request(name, 4)); err != nil || v != 8 {
-			t.Errorf("%s answers %v, %v", name, v, err)
+		if v, err := send(t.Context(), r, w.request(name, 4)); err != nil || v != 8 {
+			t.Errorf("%s returned %v, %v", name, v, err)
 		}
 	}
 	poll := func() {
 		t.Helper()
-		for range 2 { // what has changed counts when it was seen twice
+		for range 2 { // a change is loaded once two polls have seen it
 			if err := r.Poll(t.Context()); err != nil {
 				t.Fatal(err)
 			}
@@ -128,7 +128,7 @@ func TestBucket(t *testing.T) {
 	}
 	b.set("m/3/data", "newer")
 	poll()
-	if v, err := ask(t.Context(), r, w.request("e", 4)); err != nil || v != 8 {
+	if v, err := send(t.Context(), r, w.request("e", 4)); err != nil || v != 8 {
 		t.Errorf("while reading fails: %v, %v", v, err)
 	}
 	want := "fetching model 'm' from s3://one: reading object 'm/3/data' ended after 0 of 5 bytes: reset"
@@ -140,12 +140,12 @@ func TestBucket(t *testing.T) {
 	}
 	b.break_(errors.New("timed out"), nil)
 	poll()
-	if v, err := ask(t.Context(), r, w.request("m", 4)); err != nil || v != 8 {
+	if v, err := send(t.Context(), r, w.request("m", 4)); err != nil || v != 8 {
 		t.Errorf("while listing fails: %v, %v", v, err)
 	}
 }
 
-// TestBrokenBucket has one of two repositories refuse.
+// TestBrokenBucket checks that a bucket which fails leaves the models of the other repository serving.
 func TestBrokenBucket(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -153,7 +153,7 @@ func TestBrokenBucket(t *testing.T) {
 	w.log = slog.NewTextHandler(&lines, nil)
 	w.inBuckets(t, map[string]cloud.Bucket{"gs://closed": &bucket{fault: errors.New("listing gs://closed: status 403 Forbidden")}, "as://a/empty": &bucket{}})
 	r := w.repo(t, "gs://closed", folder(t, doubleModel), "as://a/empty")
-	if v, err := ask(t.Context(), r, w.request("plain", 4)); err != nil || v != 8 {
+	if v, err := send(t.Context(), r, w.request("plain", 4)); err != nil || v != 8 {
 		t.Errorf("a model beside it: %v, %v", v, err)
 	}
 	want := map[string]string{"gs://closed": "listing gs://closed: status 403 Forbidden", "as://a/empty": "listing as://a/empty: nothing is there"}
@@ -168,7 +168,7 @@ func TestBrokenBucket(t *testing.T) {
 	}
 }
 
-// TestS3Server serves from a real server, and a second time from disk.
+// TestS3Server checks a repository on an S3 server, and a second start from the local cache.
 func TestS3Server(t *testing.T) {
 	t.Parallel()
 	address := "s3://" + cloudtest.S3(t, "models") + "/models/repo"
@@ -195,7 +195,7 @@ func TestS3Server(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if v, err := ask(t.Context(), r, w.request("plain", 4)); err != nil || v != 8 {
+		if v, err := send(t.Context(), r, w.request("plain", 4)); err != nil || v != 8 {
 			t.Errorf("round %d: %v, %v", i, v, err)
 		}
 		if err := r.Close(t.Context()); err != nil {
@@ -208,7 +208,7 @@ func TestS3Server(t *testing.T) {
 	}
 }
 
-// TestCachePruning ages a cache of two models, of which one is asked for again.
+// TestCachePruning checks that pruning keeps the cached model which is in use, and files of other programs.
 func TestCachePruning(t *testing.T) {
 	t.Parallel()
 	b := &bucket{data: map[string]string{"m/config.pbtxt": doubles, "m/1/x": "mine", "gone/config.pbtxt": doubles, "gone/1/y": "theirs"}}
@@ -244,7 +244,7 @@ func TestCachePruning(t *testing.T) {
 	defer func() {
 		for _, path := range foreign {
 			if _, err := os.Stat(path); err != nil {
-				t.Errorf("what somebody else had there: %v", err)
+				t.Errorf("a file of another program: %v", err)
 			}
 		}
 	}()
@@ -258,7 +258,7 @@ func TestCachePruning(t *testing.T) {
 	}
 	old := time.Now().Add(-31 * 24 * time.Hour)
 	for _, pattern := range []string{"models/*", "objects/*"} {
-		list, _ := filepath.Glob(filepath.Join(w.more.Cache, pattern)) // the pattern is right
+		list, _ := filepath.Glob(filepath.Join(w.more.Cache, pattern)) // the pattern is valid
 		for _, path := range list {
 			if err := os.Chtimes(path, old, old); err != nil {
 				t.Fatal(err)
@@ -276,11 +276,11 @@ func TestCachePruning(t *testing.T) {
 	before := b.break_(nil, nil)
 	serve()
 	if after := b.break_(nil, nil); after != before {
-		t.Errorf("%d reads of what is in use", after-before)
+		t.Errorf("%d reads of a model in use", after-before)
 	}
 }
 
-// TestTwins serves two models of a bucket that hold the same.
+// TestTwins checks two models of a bucket with the same content.
 func TestTwins(t *testing.T) {
 	t.Parallel()
 	b := &bucket{data: map[string]string{"a/config.pbtxt": doubles, "a/1/": "", "b/config.pbtxt": doubles, "b/1/": ""}}
@@ -292,7 +292,7 @@ func TestTwins(t *testing.T) {
 	}
 }
 
-// TestDamagedCache opens a bucket again after a file that was fetched has lost its end.
+// TestDamagedCache checks that a truncated file of the local cache is downloaded again.
 func TestDamagedCache(t *testing.T) {
 	t.Parallel()
 	b := &bucket{data: map[string]string{"m/config.pbtxt": doubles, "m/1/data": "something"}}
@@ -322,7 +322,8 @@ func TestDamagedCache(t *testing.T) {
 	}
 }
 
-// TestFetchAgain has an object come at a later look although nothing was written.
+// TestFetchAgain checks that a later poll downloads an object which failed before, although the bucket has not
+// changed.
 func TestFetchAgain(t *testing.T) {
 	t.Parallel()
 	b := &bucket{data: map[string]string{"m/config.pbtxt": doubles, "m/1/data": "x"}}

@@ -9,8 +9,8 @@ import (
 	"github.com/tutti-server/tutti/core/tensor"
 )
 
-// TestSubmitAllocBudget is not parallel, for the runtime counts everybody's
-// allocations.
+// TestSubmitAllocBudget checks that Submit allocates nothing. It is not parallel: the runtime counts the
+// allocations of the whole process.
 func TestSubmitAllocBudget(t *testing.T) {
 	w := newWorld(t)
 	pool := tensor.NewPool()

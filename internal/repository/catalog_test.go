@@ -22,7 +22,7 @@ output { name: "OUTPUT0" data_type: TYPE_STRING dims: [ 2, -1 ] }
 backend: "strange"
 ` + doubleModel
 
-// TestAbsentModels pins the texts about models that do not serve, which are Triton's.
+// TestAbsentModels pins the errors about models that do not serve, in Triton's words.
 func TestAbsentModels(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -47,7 +47,7 @@ func TestAbsentModels(t *testing.T) {
 		_, plan := r.Plan(tc.model, tc.version)
 		req := w.request(tc.model, 1)
 		req.Version = tc.version
-		_, submit := ask(t.Context(), r, req)
+		_, submit := send(t.Context(), r, req)
 		for what, err := range map[string]error{
 			"ready": r.ModelReady(tc.model, tc.version), "metadata": metadata, "config": config, "plan": plan, "submit": submit,
 		} {
@@ -115,12 +115,12 @@ func TestStatistics(t *testing.T) {
 	w := newWorld(t)
 	r := w.repo(t, folder(t, few+ensemble("ens", step("plain", "-1", "IN", "M"), step("plain", "-1", "M", "X"))))
 	for range 3 {
-		if got, err := ask(t.Context(), r, w.request("ens", 1)); err != nil || got != 4 {
+		if got, err := send(t.Context(), r, w.request("ens", 1)); err != nil || got != 4 {
 			t.Fatalf("got %v, %v", got, err)
 		}
 	}
-	if _, err := ask(t.Context(), r, w.request("copy", 1)); err == nil {
-		t.Fatal("a wrong request is answered")
+	if _, err := send(t.Context(), r, w.request("copy", 1)); err == nil {
+		t.Fatal("an invalid request succeeds")
 	}
 	all, err := r.Statistics("", 0)
 	if err != nil {
@@ -155,7 +155,7 @@ func TestStatistics(t *testing.T) {
 	}
 }
 
-// TestMetrics checks that what serves is exported, and nothing after Close.
+// TestMetrics checks that serving models are exported, and that nothing is after Close.
 func TestMetrics(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

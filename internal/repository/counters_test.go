@@ -8,13 +8,13 @@ import (
 	"github.com/tutti-server/tutti/internal/inspect"
 )
 
-// TestGraphCarries has what passed between the steps in the graph, copied or not.
+// TestGraphCarries checks that the graph has the tensors passed between steps, copied or not.
 func TestGraphCarries(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	r := w.repo(t, folder(t, doubleModel+ensemble("ens", step("plain", "-1", "IN", "A"), step("plain", "-1", "A", "X"))))
 	for range 3 {
-		if _, err := ask(t.Context(), r, w.request("ens", 1)); err != nil {
+		if _, err := send(t.Context(), r, w.request("ens", 1)); err != nil {
 			t.Fatal(err)
 		}
 	}

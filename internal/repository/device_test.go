@@ -18,9 +18,9 @@ import (
 	"github.com/tutti-server/tutti/steps"
 )
 
-// TestTensorsStayAtTheDevice has a diamond of models, one input read by two, at one and
-// at two devices: every request goes up once and comes down once, whoever asks at the
-// same time, and its tensors never leave their device.
+// TestTensorsStayAtTheDevice checks, with a diamond of models on one and on two devices, that every request is
+// copied to the device once and back once, and that its tensors never leave their device, also under concurrent
+// requests.
 func TestTensorsStayAtTheDevice(t *testing.T) {
 	t.Parallel()
 	const requests = 40
@@ -34,7 +34,7 @@ ensemble_scheduling`, 1)))
 		var wg sync.WaitGroup
 		for i := range requests {
 			wg.Go(func() {
-				if got, err := ask(t.Context(), r, w.request("ens", float32(i))); err != nil || got != float32(4*i) {
+				if got, err := send(t.Context(), r, w.request("ens", float32(i))); err != nil || got != float32(4*i) {
 					t.Errorf("got %v, %v; want %d", got, err, 4*i)
 				}
 			})
@@ -62,9 +62,7 @@ func scrapeText(t *testing.T, x *telemetry.Metrics) string {
 	return rec.Body.String()
 }
 
-// TestInstanceGroupsAtDevices serves models of backend sim as a user would, by their
-// instance groups.
-//
+// TestInstanceGroupsAtDevices checks that the instance groups of backend sim select devices.
 // shows: backends.sim
 func TestInstanceGroupsAtDevices(t *testing.T) {
 	t.Parallel()
@@ -83,7 +81,7 @@ input { name: "INPUT0" data_type: TYPE_FP32 dims: [ -1 ] } output { name: "OUTPU
 		model("absent", "instance_group { kind: KIND_GPU gpus: 2 }")+
 		ensemble("ens", link("anywhere", "IN", "A"), link("second", "A", "B"), link("anywhere", "B", "X"))))
 	for i := range 10 {
-		if got, err := ask(t.Context(), r, w.request("ens", float32(i))); err != nil || got != float32(i) {
+		if got, err := send(t.Context(), r, w.request("ens", float32(i))); err != nil || got != float32(i) {
 			t.Errorf("got %v, %v; want %d", got, err, i)
 		}
 	}
@@ -104,7 +102,7 @@ input { name: "INPUT0" data_type: TYPE_FP32 dims: [ -1 ] } output { name: "OUTPU
 	}
 }
 
-// moved returns how often anything was copied up to the world's devices, down and across.
+// moved returns the number of copies to the world's devices, from them and between them.
 func (w *world) moved() (up, down, peer int64) {
 	for _, d := range w.machine.Devices() {
 		s := d.Stats()
@@ -113,7 +111,7 @@ func (w *world) moved() (up, down, peer int64) {
 	return up, down, peer
 }
 
-// sum adds IN to the state S, and puts the sum out as both.
+// sum returns a step that adds IN to the state S and outputs the sum as OUT and as S.
 func sum() steps.Factory {
 	port := func(name string) config.Port { return config.Port{Name: name, DType: tensor.FP32, Dims: tensor.Of(-1)} }
 	f := stepOf("sum", true, func(_ context.Context, b *backends.Batch) error {
@@ -134,9 +132,8 @@ func sum() steps.Factory {
 	return f
 }
 
-// TestSequencesAtDevices has sequences with a state go through two models that add up,
-// and one between them: their states stay where they are made, and all steps of a
-// request meet at one device.
+// TestSequencesAtDevices checks sequences with state through two stateful models and one between them: states stay
+// on their device, and all steps of a request run on one device.
 func TestSequencesAtDevices(t *testing.T) {
 	t.Parallel()
 	const adder = `-- NAME/1/ --
@@ -167,14 +164,14 @@ sequence_batching { STRATEGY {} max_sequence_idle_microseconds: 3600000000 state
 					req.Sequence = infer.Sequence{ID: id + 1, Start: k == 0, End: k == length-1}
 					first += float32(int(id) + k)
 					last += 2 * first
-					if got, err := ask(t.Context(), r, req); err != nil || got != last {
+					if got, err := send(t.Context(), r, req); err != nil || got != last {
 						t.Errorf("request %d of sequence %d gave %v, %v; want %v", k, id, got, err, last)
 					}
 				}
 			})
 		}
 		wg.Wait()
-		// Besides the requests, initial states and rows for nobody go up.
+		// Besides the requests, initial states and padding rows are copied to the devices.
 		up, down, peer := w.moved()
 		if up -= before; up < sequences*length || up > sequences*length+int64(16*tc.devices) || down != sequences*length || peer != 0 {
 			t.Errorf("%d devices: %d copies up, %d down and %d across for %d requests", tc.devices, up, down, peer, sequences*length)
@@ -182,7 +179,7 @@ sequence_batching { STRATEGY {} max_sequence_idle_microseconds: 3600000000 state
 	}
 }
 
-// TestCacheAtDevices keeps the answers of models at a device and of an ensemble of them.
+// TestCacheAtDevices checks the response cache of models on a device and of an ensemble of them.
 func TestCacheAtDevices(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -203,17 +200,17 @@ func TestCacheAtDevices(t *testing.T) {
 	for i, tc := range []struct {
 		model   string
 		in, out float32
-		copies  int64 // each way, since the beginning
+		copies  int64 // in each direction, since the start
 	}{
 		{"ens", 1, 4, 1},
 		{"ens", 1, 4, 1},
-		{"ens", 2, 8, 2}, // and the steps keep nothing
+		{"ens", 2, 8, 2}, // the steps of the ensemble use no cache
 		{"plain", 1, 2, 3},
 		{"plain", 1, 2, 3},
 		{"plain", 2, 4, 4},
 		{"ens", 1, 4, 4},
 	} {
-		got, err := ask(t.Context(), r, w.request(tc.model, tc.in))
+		got, err := send(t.Context(), r, w.request(tc.model, tc.in))
 		if up, down, peer := w.moved(); err != nil || got != tc.out || up != tc.copies || down != tc.copies || peer != 0 {
 			t.Errorf("request %d gave %v, %v, after %d copies up and %d down, want %v after %d", i, got, err, up, down, tc.out, tc.copies)
 		}

@@ -10,7 +10,7 @@ import (
 	"github.com/tutti-server/tutti/core/status"
 )
 
-// step is one of an ensemble: a model, its version, what it reads and writes.
+// step returns an ensemble step with its model, version, input and output.
 func step(model, version, in, out string) string {
 	inner := "OUT"
 	if strings.HasPrefix(model, "ens") {
@@ -20,7 +20,7 @@ func step(model, version, in, out string) string {
 		`" } output_map { key: "` + inner + `" value: "` + out + `" } }` + "\n"
 }
 
-// ensemble returns the configuration file of an ensemble IN to X.
+// ensemble returns the configuration of an ensemble from IN to X.
 func ensemble(name string, steps ...string) string {
 	return "-- " + name + `/config.pbtxt --
 platform: "ensemble" max_batch_size: 8
@@ -30,7 +30,7 @@ ensemble_scheduling {
 ` + strings.Join(steps, "") + "}\n"
 }
 
-// plain returns the configuration file of a model.
+// plain returns the configuration of a model.
 func plain(name, backend string) string {
 	return "-- " + name + "/1/ --\n-- " + name + "/config.pbtxt --\n" + `backend: "` + backend + `" max_batch_size: 8` + "\n"
 }
@@ -93,7 +93,7 @@ func TestEnsembles(t *testing.T) {
 				}
 				r := w.repo(t, folder(t, doubleModel+tc.archive))
 				if tc.want == "" {
-					if got, err := ask(t.Context(), r, w.request("ens", 3)); err != nil || got != 6 {
+					if got, err := send(t.Context(), r, w.request("ens", 3)); err != nil || got != 6 {
 						t.Errorf("got %v, %v; want 6", got, err)
 					}
 					if !r.Ready() {
@@ -104,10 +104,10 @@ func TestEnsembles(t *testing.T) {
 				if got := failures(r)["ens"]; !strings.HasPrefix(got, tc.want) {
 					t.Errorf("failure %q\nwant %q", got, tc.want)
 				}
-				if _, err := ask(t.Context(), r, w.request("ens", 3)); status.CodeOf(err) != status.NotFound {
-					t.Errorf("an ensemble that failed answers %v", err)
+				if _, err := send(t.Context(), r, w.request("ens", 3)); status.CodeOf(err) != status.NotFound {
+					t.Errorf("an ensemble that failed returned %v", err)
 				}
-				if got, err := ask(t.Context(), r, w.request("plain", 3)); err != nil || got != 6 {
+				if got, err := send(t.Context(), r, w.request("plain", 3)); err != nil || got != 6 {
 					t.Errorf("the model beside it: %v, %v", got, err)
 				}
 			})
@@ -115,7 +115,7 @@ func TestEnsembles(t *testing.T) {
 	}
 }
 
-// TestCycleIsNamed checks a cycle beside steps that are fine.
+// TestCycleIsNamed checks that the error about a cycle names its steps and no others.
 func TestCycleIsNamed(t *testing.T) {
 	t.Parallel()
 	pair := `-- sum/1/ --

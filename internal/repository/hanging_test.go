@@ -15,8 +15,8 @@ import (
 	"github.com/tutti-server/tutti/internal/repository"
 )
 
-// mute accepts connections and never answers.
-func mute(t *testing.T) (address string) {
+// silentServer accepts connections and never responds.
+func silentServer(t *testing.T) (address string) {
 	t.Helper()
 	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
@@ -44,25 +44,25 @@ func mute(t *testing.T) (address string) {
 	return l.Addr().String()
 }
 
-// hanging is a bucket of which no object can be read. It tells of every try.
+// hanging is a bucket whose reads block. It signals every read.
 type hanging struct {
 	bucket
-	asked chan struct{}
+	reading chan struct{}
 }
 
 func (h *hanging) Read(ctx context.Context, _ cloud.Object, _ int64) (io.ReadCloser, error) {
 	select {
-	case h.asked <- struct{}{}:
+	case h.reading <- struct{}{}:
 	default:
 	}
 	<-ctx.Done()
 	return nil, ctx.Err()
 }
 
-// TestMuteBucket has a server that accepts and never answers beside a folder.
-func TestMuteBucket(t *testing.T) {
+// TestSilentBucket checks that a server which never responds does not delay the models of a folder.
+func TestSilentBucket(t *testing.T) {
 	t.Parallel()
-	address := "s3://http://" + mute(t) + "/models"
+	address := "s3://http://" + silentServer(t) + "/models"
 	b, err := cloud.Open(t.Context(), address, &cloud.Options{Env: func(string) string { return "" }})
 	if err != nil {
 		t.Fatal(err)
@@ -71,7 +71,7 @@ func TestMuteBucket(t *testing.T) {
 	w.inBuckets(t, map[string]cloud.Bucket{address: b})
 	w.more.BucketTimeout = 20 * time.Millisecond
 	r := w.repo(t, address, folder(t, doubleModel))
-	if v, err := ask(t.Context(), r, w.request("plain", 4)); err != nil || v != 8 {
+	if v, err := send(t.Context(), r, w.request("plain", 4)); err != nil || v != 8 {
 		t.Errorf("a model beside it: %v, %v", v, err)
 	}
 	if d := cmp.Diff(map[string]string{address: "listing " + address + ": no answer within 20ms"}, failures(r)); d != "" {
@@ -79,7 +79,7 @@ func TestMuteBucket(t *testing.T) {
 	}
 }
 
-// TestStalledBucket lists a bucket of which no object comes.
+// TestStalledBucket checks a bucket that can be listed but whose reads block.
 func TestStalledBucket(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -90,16 +90,16 @@ func TestStalledBucket(t *testing.T) {
 	if d := cmp.Diff(map[string]string{"m": "fetching model 'm' from s3://one: nothing came for 1s"}, failures(r)); d != "" {
 		t.Errorf("failures (-want +got):\n%s", d)
 	}
-	if v, err := ask(t.Context(), r, w.request("plain", 4)); err != nil || v != 8 {
+	if v, err := send(t.Context(), r, w.request("plain", 4)); err != nil || v != 8 {
 		t.Errorf("a model beside it: %v, %v", v, err)
 	}
 }
 
-// TestStalledLoad loads a model of a folder while one of a bucket does not come.
+// TestStalledLoad checks that a model of a folder loads while one of a bucket blocks.
 func TestStalledLoad(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	h := &hanging{bucket: bucket{data: map[string]string{"m/config.pbtxt": doubles, "m/1/": ""}}, asked: make(chan struct{}, 1)}
+	h := &hanging{bucket: bucket{data: map[string]string{"m/config.pbtxt": doubles, "m/1/": ""}}, reading: make(chan struct{}, 1)}
 	w.inBuckets(t, map[string]cloud.Bucket{"s3://one": h})
 	w.more.BucketTimeout = time.Hour
 	w.more.Mode, w.only = repository.Explicit, []string{}
@@ -107,11 +107,11 @@ func TestStalledLoad(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error)
 	go func() { ended <- r.Load(ctx, "m", infer.LoadOptions{}) }()
-	<-h.asked
+	<-h.reading
 	if err := r.Load(t.Context(), "plain", infer.LoadOptions{}); err != nil {
 		t.Error(err)
 	}
-	if v, err := ask(t.Context(), r, w.request("plain", 4)); err != nil || v != 8 {
+	if v, err := send(t.Context(), r, w.request("plain", 4)); err != nil || v != 8 {
 		t.Errorf("a model beside it: %v, %v", v, err)
 	}
 	cancel()

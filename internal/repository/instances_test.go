@@ -12,14 +12,13 @@ import (
 	"github.com/tutti-server/tutti/scheduler/device"
 )
 
-// spyModel is a model of the backend spy with more in its configuration.
+// spyModel returns the configuration of a model of the backend spy, with more appended.
 func spyModel(name, more string) string {
 	return "-- " + name + "/config.pbtxt --\nbackend: \"spy\" max_batch_size: 8 " + more + "\n-- " + name + "/1/keep --\n"
 }
 
-// TestPassive verifies that passive instances are made and closed, that the others
-// answer, and that a model without others says so.
-//
+// TestPassive checks that passive instances are created and closed but execute nothing, and that a model with only
+// passive instances returns an error.
 // shows: config.instances
 func TestPassive(t *testing.T) {
 	t.Parallel()
@@ -32,11 +31,11 @@ func TestPassive(t *testing.T) {
 	if some, none := w.spy.count("instance some"), w.spy.count("instance none"); some != 3 || none != 1 {
 		t.Errorf("made %d and %d instances, want 3 and 1", some, none)
 	}
-	if got, err := ask(t.Context(), r, w.request("some", 4)); err != nil || got != 8 {
+	if got, err := send(t.Context(), r, w.request("some", 4)); err != nil || got != 8 {
 		t.Errorf("got %v, %v", got, err)
 	}
 	for _, name := range []string{"none", "over"} {
-		_, err := ask(t.Context(), r, w.request(name, 4))
+		_, err := send(t.Context(), r, w.request(name, 4))
 		if status.CodeOf(err) != status.Unavailable || !strings.Contains(err.Error(), "model 'none' has only passive instances, which take no requests") {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -49,8 +48,7 @@ func TestPassive(t *testing.T) {
 	}
 }
 
-// TestRateLimit has models share one resource: no two execute at a time.
-//
+// TestRateLimit checks that models which share one resource never execute at the same time.
 // shows: limits.rate
 func TestRateLimit(t *testing.T) {
 	t.Parallel()
@@ -73,24 +71,24 @@ func TestRateLimit(t *testing.T) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		askAll(t, w, r, "a", 50)
+		sendAll(t, w, r, "a", 50)
 	}()
-	askAll(t, w, r, "b", 50)
-	askAll(t, w, r, "free", 50)
+	sendAll(t, w, r, "b", 50)
+	sendAll(t, w, r, "free", 50)
 	<-done
 }
 
-// TestThreads bounds what models compute with on the CPU.
+// TestThreads checks that models serve under a limit of one CPU thread.
 func TestThreads(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.more.Limits = device.Settings{Threads: 1}
 	r := w.repo(t, folder(t, spyModel("a", "instance_group { count: 2 }")+spyModel("b", "")))
-	askAll(t, w, r, "a", 50)
-	askAll(t, w, r, "b", 50)
+	sendAll(t, w, r, "a", 50)
+	sendAll(t, w, r, "b", 50)
 }
 
-// TestDevices has groups on devices: as many instances on each as the group says.
+// TestDevices checks the number of instances per device of a group.
 func TestDevices(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -113,7 +111,7 @@ func TestDevices(t *testing.T) {
 	}
 }
 
-// TestHostPolicy binds what can be bound and serves.
+// TestHostPolicy checks that models serve with host policies, configured or unknown.
 func TestHostPolicy(t *testing.T) {
 	t.Parallel()
 	p, err := device.ParsePolicy("own", map[string]string{"cpu-cores": "0-0"})
@@ -123,6 +121,6 @@ func TestHostPolicy(t *testing.T) {
 	w := newWorld(t)
 	w.more.HostPolicies = map[string]*device.Policy{"own": p, "cpu": p}
 	r := w.repo(t, folder(t, spyModel("a", "instance_group { host_policy: 'own' } instance_group { host_policy: 'other' }")+model("b", "double", "")))
-	askAll(t, w, r, "a", 20)
-	askAll(t, w, r, "b", 20)
+	sendAll(t, w, r, "a", 20)
+	sendAll(t, w, r, "b", 20)
 }

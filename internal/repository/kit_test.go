@@ -32,8 +32,8 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// folder writes the files of a txtar archive and returns where. A name that ends in
-// a slash is an empty folder.
+// folder writes the files of a txtar archive and returns their folder. A name that ends in a slash is an empty
+// folder.
 func folder(tb testing.TB, archive string) string {
 	tb.Helper()
 	root := tb.TempDir()
@@ -88,24 +88,24 @@ func double(_ context.Context, b *backends.Batch) error {
 	return nil
 }
 
-// spy is a backend that notes what happens to it. The names of models say what goes
-// wrong: "unloadable", "uninstantiable", "shaky", or "panics".
+// spy is a backend that records its calls. The name of a model selects a failure: "unloadable", "uninstantiable",
+// "shaky", or "panics".
 type spy struct {
 	mu    sync.Mutex
 	log   []string          // guarded by mu
-	fail  map[string]error  // what loading a model ends with, guarded by mu
-	ports map[string]string // the output of a model, unless OUT; guarded by mu
-	// loading, when not nil, is told of every load, which then waits for it.
+	fail  map[string]error  // the result of loading a model, guarded by mu
+	ports map[string]string // the output of a model, OUT by default; guarded by mu
+	// loading, when not nil, receives a channel for every load, which waits until that is closed.
 	loading chan chan struct{}
-	// executing, when not nil, is told of every execution, which then waits for it.
+	// executing, when not nil, receives a channel for every execution, which waits until that is closed.
 	executing chan chan struct{}
-	wrong     atomic.Bool // every answer is 0
-	// init, when not nil, runs while a model is being loaded.
+	wrong     atomic.Bool // every output is 0
+	// init, when not nil, is called while a model loads.
 	init    func(ctx context.Context, model string) error
-	unready atomic.Pointer[error] // why no model is ready
+	unready atomic.Pointer[error] // the reason why no model is ready
 }
 
-// set changes how the named model loads from now on.
+// set changes the result of later loads of the named model.
 func (s *spy) set(model string, fail error, output string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -115,7 +115,7 @@ func (s *spy) set(model string, fail error, output string) {
 	s.fail[model], s.ports[model] = fail, output
 }
 
-func (s *spy) ask(model string) (output string, fail error) {
+func (s *spy) result(model string) (output string, fail error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if output = s.ports[model]; output == "" {
@@ -142,7 +142,7 @@ func (s *spy) count(what string) int {
 	return n
 }
 
-// first returns when something was noted first, or -1.
+// first returns the index of the first record of an event, or -1.
 func (s *spy) first(what string) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -170,7 +170,7 @@ func (s *spy) Load(ctx context.Context, set backends.Settings) (backends.Model, 
 		s.loading <- wait
 		<-wait
 	}
-	output, fail := s.ask(set.Model)
+	output, fail := s.result(set.Model)
 	if fail == nil && s.init != nil {
 		fail = s.init(ctx, set.Model)
 	}
@@ -199,7 +199,7 @@ type spied struct {
 
 func (m *spied) Signature() *config.Signature { return m.sig }
 
-// Ready implements backends.Asked.
+// Ready implements backends.ReadinessChecker.
 func (m *spied) Ready() error {
 	if why := m.unready.Load(); why != nil {
 		return *why
@@ -266,16 +266,16 @@ func (i *spiedInstance) Close() error {
 	return nil
 }
 
-// world is what a repository is opened in.
+// world has the settings and fakes with which a test opens repositories.
 type world struct {
 	alloc   *tensor.Checked
 	metrics *telemetry.Metrics
 	spy     *spy
 	steps   []steps.Factory
 	only    []string
-	more    repository.Settings // what else it is opened with
+	more    repository.Settings // further settings
 	log     slog.Handler
-	machine *simdev.Machine // where all models are; nil: on the host
+	machine *simdev.Machine // the devices of all models; nil: the host
 }
 
 func newWorld(tb testing.TB, more ...steps.Factory) *world {
@@ -286,8 +286,8 @@ func newWorld(tb testing.TB, more ...steps.Factory) *world {
 	}
 }
 
-// atDevices has every model of the world run at n simulated devices, where nothing may
-// be held when the test ends and no rule may be broken.
+// atDevices makes every model of the world run on n simulated devices. When the test ends, no buffer may be held
+// and no ordering rule violated.
 func (w *world) atDevices(tb testing.TB, n int) {
 	tb.Helper()
 	m, err := simdev.New(n, simdev.Options{Memory: 64 << 20})
@@ -331,7 +331,7 @@ func (w *world) native() (backends.Factory, error) {
 	return native.NewFactory(registry), err
 }
 
-// repo opens the folders and closes them when the test ends.
+// repo opens the folders. The repository is closed when the test ends.
 func (w *world) repo(tb testing.TB, roots ...string) *repository.Repository {
 	tb.Helper()
 	r, err := w.open(tb.Context(), roots...)
@@ -346,20 +346,20 @@ func (w *world) repo(tb testing.TB, roots ...string) *repository.Repository {
 	return r
 }
 
-// renew changes a file of a model, so that all of it is loaded anew.
-func renew(tb testing.TB, root, model string) {
+// touch changes a file of a model, so that the whole model is loaded again.
+func touch(tb testing.TB, root, model string) {
 	tb.Helper()
 	f, err := os.OpenFile(filepath.Join(root, model, "renewed"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		tb.Fatal(err)
 	}
-	_, err = f.WriteString("x") // the size tells, whatever the clock of files
+	_, err = f.WriteString("x") // the size changes even when the file times do not
 	if err := errors.Join(err, f.Close()); err != nil {
 		tb.Fatal(err)
 	}
 }
 
-// failures returns why models do not serve.
+// failures returns, by model, the error that keeps it from serving.
 func failures(r *repository.Repository) map[string]string {
 	all := map[string]string{}
 	for _, f := range r.Failures() {
@@ -368,7 +368,7 @@ func failures(r *repository.Repository) map[string]string {
 	return all
 }
 
-// request asks a model for what becomes of one value of input IN.
+// request returns a request to a model with one value of input IN.
 func (w *world) request(model string, v float32) *infer.Request {
 	req := infer.NewRequest()
 	req.Model = model
@@ -381,8 +381,8 @@ func (w *world) request(model string, v float32) *infer.Request {
 	return req
 }
 
-// ask returns the first value of the first output.
-func ask(ctx context.Context, x infer.Inferer, req *infer.Request) (float32, error) {
+// send sends a request and returns the first value of the first output.
+func send(ctx context.Context, x infer.Inferer, req *infer.Request) (float32, error) {
 	call := infer.NewCall()
 	x.Submit(ctx, req, call)
 	resp, err := call.Wait()
@@ -393,7 +393,7 @@ func ask(ctx context.Context, x infer.Inferer, req *infer.Request) (float32, err
 	return tensor.Slice[float32](&resp.Outputs[0].Tensor)[0], nil
 }
 
-// scale multiplies its input.
+// scale returns a step that multiplies its input.
 func scale(by float32) stepFunc {
 	return func(ctx context.Context, b *backends.Batch) error {
 		if err := double(ctx, b); err != nil {

@@ -16,7 +16,7 @@ import (
 	"github.com/tutti-server/tutti/internal/repository"
 )
 
-// index returns the index a line an entry.
+// index returns the index, one line per entry.
 func index(r *repository.Repository, ready bool) string {
 	var b strings.Builder
 	for _, e := range r.Index(ready) {
@@ -25,8 +25,8 @@ func index(r *repository.Repository, ready bool) string {
 	return b.String()
 }
 
-// indexed waits for what is unloading and compares the index.
-func indexed(t *testing.T, r *repository.Repository, want string) {
+// wantIndex waits until no version is unloading and compares the index.
+func wantIndex(t *testing.T, r *repository.Repository, want string) {
 	t.Helper()
 	for strings.Contains(index(r, false), string(infer.Unloading)) {
 		if err := t.Context().Err(); err != nil {
@@ -38,13 +38,13 @@ func indexed(t *testing.T, r *repository.Repository, want string) {
 	}
 }
 
-// gives asks a model for what becomes of 1; 0 means that it does not serve.
-func gives(t *testing.T, w *world, r *repository.Repository, want map[string]float32) {
+// wantValues sends 1 to each model and compares the outputs; 0 means that the model does not serve.
+func wantValues(t *testing.T, w *world, r *repository.Repository, want map[string]float32) {
 	t.Helper()
 	for name, v := range want {
-		got, err := ask(t.Context(), r, w.request(name, 1))
+		got, err := send(t.Context(), r, w.request(name, 1))
 		if got != v || (err == nil) != (v != 0) {
-			t.Errorf("model %s answers %v, %v; want %v", name, got, err, v)
+			t.Errorf("model %s returned %v, %v; want %v", name, got, err, v)
 		}
 	}
 }
@@ -62,7 +62,7 @@ func write(t *testing.T, root, name, text string) {
 
 func load(t *testing.T, r *repository.Repository, name, want string) {
 	t.Helper()
-	refused(t, r.Load(t.Context(), name, infer.LoadOptions{}), want)
+	wantError(t, r.Load(t.Context(), name, infer.LoadOptions{}), want)
 }
 
 func unload(t *testing.T, r *repository.Repository, name string, dependents bool) {
@@ -72,8 +72,8 @@ func unload(t *testing.T, r *repository.Repository, name string, dependents bool
 	}
 }
 
-// refused compares an error's text; empty: none.
-func refused(t *testing.T, err error, want string) {
+// wantError compares the text of an error; an empty want means no error.
+func wantError(t *testing.T, err error, want string) {
 	t.Helper()
 	got := ""
 	if err != nil {
@@ -93,8 +93,7 @@ backend: "spy" max_batch_size: 8
 backend: "spy" max_batch_size: 8
 `
 
-// TestLoad goes through the life of an ensemble and its models.
-//
+// TestLoad checks loads, reloads and unloads of an ensemble and its models.
 // shows: repository
 func TestLoad(t *testing.T) {
 	t.Parallel()
@@ -103,61 +102,61 @@ func TestLoad(t *testing.T) {
 		ensemble("ens", step("part", "-1", "IN", "M"), step("other", "-1", "M", "X"))+
 		ensemble("ens2", step("ens", "-1", "IN", "X")))
 	r := w.explicit(t, root, "other")
-	indexed(t, r, "ens\nens2\nnever\nother 1 READY\npart\n")
+	wantIndex(t, r, "ens\nens2\nnever\nother 1 READY\npart\n")
 	load(t, r, "ens2", "")
 	const all = "ens 1 READY\nens2 1 READY\nnever\nother 1 READY\npart 1 READY\n"
-	indexed(t, r, all)
-	gives(t, w, r, map[string]float32{"ens2": 4, "ens": 4, "part": 2})
+	wantIndex(t, r, all)
+	wantValues(t, w, r, map[string]float32{"ens2": 4, "ens": 4, "part": 2})
 	if tried := w.spy.count("try other"); tried != 1 {
 		t.Errorf("a model that serves was loaded %d times", tried)
 	}
 
 	unload(t, r, "part", false)
-	indexed(t, r, `
+	wantIndex(t, r, `
 ens 1 UNAVAILABLE ensemble 'ens' depends on 'part' which has no loaded version. Model 'part' loading failed with error: unloaded
 ens2 1 UNAVAILABLE ensemble 'ens2' depends on 'ens' which is not valid. Model 'ens' failed with error: ensemble 'ens' depends on 'part' which has no loaded version. Model 'part' loading failed with error: unloaded
 never
 other 1 READY
 part 1 UNAVAILABLE unloaded
 `)
-	gives(t, w, r, map[string]float32{"ens2": 0, "part": 0, "other": 2})
+	wantValues(t, w, r, map[string]float32{"ens2": 0, "part": 0, "other": 2})
 	if !r.Ready() {
-		t.Error("not ready although only what was unloaded on request, and the ensembles over it, do not serve")
+		t.Error("not ready although only the unloaded model and its ensembles do not serve")
 	}
-	renew(t, root, "other")
+	touch(t, root, "other")
 	load(t, r, "other", "") // compiles the ensembles again, which fails as before
 	if !r.Ready() {
 		t.Error("not ready because another model was loaded")
 	}
 	load(t, r, "part", "")
-	indexed(t, r, all)
-	gives(t, w, r, map[string]float32{"ens2": 4, "ens": 4, "part": 2})
+	wantIndex(t, r, all)
+	wantValues(t, w, r, map[string]float32{"ens2": 4, "ens": 4, "part": 2})
 
 	unload(t, r, "ens2", true)
-	indexed(t, r, "ens 1 UNAVAILABLE unloaded\nens2 1 UNAVAILABLE unloaded\nnever\nother 1 READY\npart 1 READY\n")
+	wantIndex(t, r, "ens 1 UNAVAILABLE unloaded\nens2 1 UNAVAILABLE unloaded\nnever\nother 1 READY\npart 1 READY\n")
 	if ready := index(r, true); ready != "other 1 READY\npart 1 READY\n" {
-		t.Errorf("what is ready: %s", ready)
+		t.Errorf("ready models: %s", ready)
 	}
 	unload(t, r, "never", true)
-	unload(t, r, "nobody", true)
+	unload(t, r, "unknown", true)
 	if !r.Ready() {
 		t.Error("not ready although all that is wanted serves")
 	}
 }
 
-// TestUnloadSharedParts unloads an ensemble of which another one uses a part.
+// TestUnloadSharedParts checks unloading an ensemble that shares a model with another one.
 func TestUnloadSharedParts(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	r := w.explicit(t, folder(t, pair+ensemble("ens", step("part", "-1", "IN", "M"), step("other", "-1", "M", "X"))+
 		ensemble("ens2", step("part", "-1", "IN", "X"))), "ens", "ens2")
 	unload(t, r, "ens", true)
-	indexed(t, r, "ens 1 UNAVAILABLE unloaded\nens2 1 READY\nother 1 UNAVAILABLE unloaded\npart 1 READY\n")
+	wantIndex(t, r, "ens 1 UNAVAILABLE unloaded\nens2 1 READY\nother 1 UNAVAILABLE unloaded\npart 1 READY\n")
 	unload(t, r, "ens2", false)
-	indexed(t, r, "ens 1 UNAVAILABLE unloaded\nens2 1 UNAVAILABLE unloaded\nother 1 UNAVAILABLE unloaded\npart 1 READY\n")
+	wantIndex(t, r, "ens 1 UNAVAILABLE unloaded\nens2 1 UNAVAILABLE unloaded\nother 1 UNAVAILABLE unloaded\npart 1 READY\n")
 }
 
-// TestFailedReload checks that what serves goes on when its successor fails.
+// TestFailedReload checks that the old version keeps serving when its reload fails.
 func TestFailedReload(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -166,16 +165,16 @@ func TestFailedReload(t *testing.T) {
 	serves := map[string]float32{"ens": 4, "part": 2, "other": 2}
 
 	w.spy.set("part", errors.New("the file is torn"), "")
-	renew(t, root, "part")
+	touch(t, root, "part")
 	load(t, r, "part", "load failed for model 'part': version 1 is at UNAVAILABLE state: the file is torn;\n")
-	indexed(t, r, "ens 1 READY\nother 1 READY\npart 1 READY the file is torn\n")
-	gives(t, w, r, serves)
+	wantIndex(t, r, "ens 1 READY\nother 1 READY\npart 1 READY the file is torn\n")
+	wantValues(t, w, r, serves)
 
-	w.spy.set("part", nil, "ELSE") // which the ensemble does not know
+	w.spy.set("part", nil, "ELSE") // an output that the ensemble does not map
 	why := "in ensemble ens, ensemble tensor M is mapped from non-existing output OUT in model part"
 	load(t, r, "part", "load failed for model 'part': "+why+"\n")
-	indexed(t, r, "ens 1 READY\nother 1 READY\npart 1 READY "+why+"\n")
-	gives(t, w, r, serves)
+	wantIndex(t, r, "ens 1 READY\nother 1 READY\npart 1 READY "+why+"\n")
+	wantValues(t, w, r, serves)
 
 	w.spy.set("part", nil, "")
 	write(t, root, "ens/config.pbtxt", "nonsense")
@@ -183,7 +182,7 @@ func TestFailedReload(t *testing.T) {
 		!strings.HasPrefix(err.Error(), "failed to load 'ens', failed to poll from model repository: failed to read text proto from ") {
 		t.Errorf("a torn configuration: %v", err)
 	}
-	gives(t, w, r, serves)
+	wantValues(t, w, r, serves)
 	if !r.Ready() || len(r.Failures()) != 0 {
 		t.Errorf("ready %v, failures %v", r.Ready(), r.Failures())
 	}
@@ -196,7 +195,7 @@ func TestFailedReload(t *testing.T) {
 	}
 }
 
-// TestFailedLoad checks what is left when a model never served.
+// TestFailedLoad checks index and readiness after a load that failed.
 func TestFailedLoad(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -208,24 +207,24 @@ func TestFailedLoad(t *testing.T) {
 		t.Error("a torn configuration loads")
 	}
 	bad := r.Failures()[0].Err.Error()
-	indexed(t, r, "bad  UNAVAILABLE "+bad+"\nens 1 UNAVAILABLE "+why+"\nother\npart 1 UNAVAILABLE the file is torn\n")
+	wantIndex(t, r, "bad  UNAVAILABLE "+bad+"\nens 1 UNAVAILABLE "+why+"\nother\npart 1 UNAVAILABLE the file is torn\n")
 	if made, closed := w.spy.count("load other"), w.spy.count("close model other"); made != 1 || closed != 1 {
 		t.Errorf("the part that could be loaded: %d made, %d closed", made, closed)
 	}
 	if r.Ready() {
-		t.Error("ready although what was asked for does not serve")
+		t.Error("ready although a loaded model does not serve")
 	}
 	unload(t, r, "bad", false)
 	unload(t, r, "ens", true)
 	if !r.Ready() {
-		t.Error("not ready although nobody wants anything")
+		t.Error("not ready although no model is loaded")
 	}
 	w.spy.set("part", nil, "")
 	load(t, r, "ens", "")
-	gives(t, w, r, map[string]float32{"ens": 4})
+	wantValues(t, w, r, map[string]float32{"ens": 4})
 }
 
-// TestControl pins the texts of what is refused.
+// TestControl pins the errors of refused loads and unloads per mode.
 func TestControl(t *testing.T) {
 	t.Parallel()
 	root := folder(t, doubleModel)
@@ -262,7 +261,7 @@ func TestControl(t *testing.T) {
 	}
 }
 
-// TestCancelledLoad gives up on a load under way, and on one that waits for its turn.
+// TestCancelledLoad checks that a caller may abandon an active load, and one that waits for another.
 func TestCancelledLoad(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -273,9 +272,9 @@ func TestCancelledLoad(t *testing.T) {
 	var wg sync.WaitGroup
 	wg.Go(func() { errs <- r.Load(ctx, "part", infer.LoadOptions{}) })
 	wait := <-w.spy.loading
-	indexed(t, r, "other\npart 1 LOADING\n")
+	wantIndex(t, r, "other\npart 1 LOADING\n")
 	if r.Ready() {
-		t.Error("ready while what was asked for is loading")
+		t.Error("ready while a model is loading")
 	}
 	if err := r.ModelReady("part", 1); err == nil || err.Error() != "Request for unknown model: 'part' version 1 is not at ready state" {
 		t.Errorf("a model that is loading: %v", err)
@@ -295,13 +294,13 @@ func TestCancelledLoad(t *testing.T) {
 		t.Errorf("load when it is cancelled: %v", err)
 	}
 	wg.Wait()
-	indexed(t, r, "other\npart\n")
+	wantIndex(t, r, "other\npart\n")
 	if made, closed := w.spy.count("load part"), w.spy.count("close model part"); made != closed {
 		t.Errorf("%d models were made, %d closed", made, closed)
 	}
 }
 
-// TestAfterClose checks that a closed repository neither serves nor changes.
+// TestAfterClose checks that a closed repository refuses requests and changes.
 func TestAfterClose(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -316,10 +315,10 @@ func TestAfterClose(t *testing.T) {
 		}
 	}
 	load(t, r, "part", "the server is stopping, no model can be loaded or unloaded")
-	gives(t, w, r, map[string]float32{"part": 0})
+	wantValues(t, w, r, map[string]float32{"part": 0})
 }
 
-// TestRetries loads a model that fails, as often as the settings say.
+// TestRetries checks the number of attempts to load a model that fails.
 func TestRetries(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -334,7 +333,7 @@ func TestRetries(t *testing.T) {
 	}
 }
 
-// TestStatisticsSurviveReloads checks that counters go on, and end with an unload.
+// TestStatisticsSurviveReloads checks that a reload keeps a model's counters and that an unload removes them.
 func TestStatisticsSurviveReloads(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -346,9 +345,9 @@ func TestStatisticsSurviveReloads(t *testing.T) {
 			t.Errorf("statistics %+v, %v; want %d inferences", s, err, want)
 		}
 	}
-	gives(t, w, r, map[string]float32{"part": 2})
+	wantValues(t, w, r, map[string]float32{"part": 2})
 	load(t, r, "part", "")
-	gives(t, w, r, map[string]float32{"part": 2})
+	wantValues(t, w, r, map[string]float32{"part": 2})
 	counts(2)
 	unload(t, r, "part", false)
 	load(t, r, "part", "")

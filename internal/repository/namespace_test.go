@@ -13,13 +13,14 @@ import (
 	"github.com/tutti-server/tutti/internal/telemetry"
 )
 
-// triples configures a step that triples, so that answers tell which of two models they are of.
+// triples configures a step that triples its input. Its output differs from that of "double", so it identifies the
+// model that executed.
 const triples = `backend: "native" max_batch_size: 8 parameters { key: "step" value { string_value: "triple" } }`
 
 const ambiguity = "There are 2 identifiers of model 'part' in global map, model namespace must be provided to resolve ambiguity."
 
-// spaces opens two folders as namespaces. In the first, models that are called part
-// double, in the second they triple.
+// spaces opens two folders as namespaces. Models called "part" double their input in the first and triple it in the
+// second.
 func spaces(t *testing.T, mode repository.Mode, one, two string) (w *world, r *repository.Repository, roots []string) {
 	t.Helper()
 	w = newWorld(t, stepOf("triple", true, scale(3)))
@@ -35,23 +36,22 @@ func partOf(config string) string { return "-- part/1/ --\n-- part/config.pbtxt 
 
 func over(name, model string) string { return ensemble(name, step(model, "-1", "IN", "X")) }
 
-// answers asks each model for what becomes of 1; an error counts as its text.
-func answers(t *testing.T, w *world, r *repository.Repository, want map[string]any) {
+// wantOutputs sends 1 to each model and compares the outputs, or the text of the error.
+func wantOutputs(t *testing.T, w *world, r *repository.Repository, want map[string]any) {
 	t.Helper()
 	got := map[string]any{}
 	for name := range want {
-		v, err := ask(t.Context(), r, w.request(name, 1))
+		v, err := send(t.Context(), r, w.request(name, 1))
 		if got[name] = int(v); err != nil {
 			got[name] = err.Error()
 		}
 	}
 	if d := cmp.Diff(want, got); d != "" {
-		t.Errorf("answers (-want +got):\n%s", d)
+		t.Errorf("outputs (-want +got):\n%s", d)
 	}
 }
 
-// TestNamespaces has two repositories with models of one name.
-//
+// TestNamespaces checks two repositories that have models of the same name.
 // shows: repository.namespaces
 func TestNamespaces(t *testing.T) {
 	t.Parallel()
@@ -61,7 +61,7 @@ func TestNamespaces(t *testing.T) {
 	if len(r.Failures()) > 0 || !r.Ready() {
 		t.Fatalf("failures %v, ready %v", r.Failures(), r.Ready())
 	}
-	answers(t, w, r, map[string]any{
+	wantOutputs(t, w, r, map[string]any{
 		"part": ambiguity, "ens_part": strings.ReplaceAll(ambiguity, "'part'", "'ens_part'"),
 		"ens_one": 2, "ens": 2, "ens_two": 3,
 	})
@@ -90,7 +90,7 @@ func TestNamespaces(t *testing.T) {
 
 func second[T any](_ T, err error) error { return err }
 
-// labels returns the namespaces that a model's metrics have.
+// labels returns the values of the namespace label in a model's metrics.
 func labels(t *testing.T, m *telemetry.Metrics, model string) map[string]bool {
 	t.Helper()
 	families, err := m.Gather()
@@ -112,7 +112,7 @@ func labels(t *testing.T, m *telemetry.Metrics, model string) map[string]bool {
 	return got
 }
 
-// TestSharedNamespace uses models of another repository where the own one has none.
+// TestSharedNamespace checks that an ensemble uses a model of another repository when its own has none.
 func TestSharedNamespace(t *testing.T) {
 	t.Parallel()
 	elsewhere := folder(t, partOf(triples))
@@ -122,7 +122,7 @@ func TestSharedNamespace(t *testing.T) {
 	one := folder(t, partOf(doubles)+named+over("ens", "part")+over("ens_self", "ens_self2")+over("ens_lost", "none"))
 	two := folder(t, over("ens_far", "part")+over("ens_self2", "double"))
 	r := w.repo(t, one, two, elsewhere+"/")
-	answers(t, w, r, map[string]any{"ens_named": 3, "ens": 2})
+	wantOutputs(t, w, r, map[string]any{"ens_named": 3, "ens": 2})
 	want := map[string]string{
 		"ens_far":   "ensemble ens_far contains models that are not available or ambiguous: part",
 		"ens_lost":  "ensemble ens_lost contains models that are not available or ambiguous: none",
@@ -140,7 +140,7 @@ func TestSharedNamespace(t *testing.T) {
 	}
 }
 
-// TestNamesakes nests an ensemble in another of its own name.
+// TestNamesakes checks an ensemble that contains another one of the same name.
 func TestNamesakes(t *testing.T) {
 	t.Parallel()
 	inner := folder(t, partOf(triples)+over("ens", "part"))
@@ -148,14 +148,13 @@ func TestNamesakes(t *testing.T) {
 	w := newWorld(t, stepOf("triple", true, scale(3)))
 	w.more.Namespacing = true
 	r := w.repo(t, outer, inner)
-	answers(t, w, r, map[string]any{"ens_top": 3})
+	wantOutputs(t, w, r, map[string]any{"ens_top": 3})
 	if len(r.Failures()) > 0 {
 		t.Error(r.Failures())
 	}
 }
 
-// TestMovingNamespace takes a model away and brings it back while ensembles of both
-// repositories use its name.
+// TestMovingNamespace removes a model and adds it again while ensembles of both repositories use its name.
 func TestMovingNamespace(t *testing.T) {
 	t.Parallel()
 	w, r, roots := spaces(t, repository.Polled, partOf(doubles)+over("ens_one", "part"), partOf(triples)+over("ens_two", "part"))
@@ -185,16 +184,16 @@ func TestMovingNamespace(t *testing.T) {
 		}
 		poll()
 	}
-	answers(t, w, r, map[string]any{"part": ambiguity, "ens_one": 2, "ens_two": 3})
+	wantOutputs(t, w, r, map[string]any{"part": ambiguity, "ens_one": 2, "ens_two": 3})
 	move(roots[0], false)
-	answers(t, w, r, map[string]any{"part": 3, "ens_one": 3, "ens_two": 3})
+	wantOutputs(t, w, r, map[string]any{"part": 3, "ens_one": 3, "ens_two": 3})
 	move(roots[0], true)
-	answers(t, w, r, map[string]any{"part": ambiguity, "ens_one": 2, "ens_two": 3})
+	wantOutputs(t, w, r, map[string]any{"part": ambiguity, "ens_one": 2, "ens_two": 3})
 	move(roots[1], false)
-	answers(t, w, r, map[string]any{"part": 2, "ens_one": 2, "ens_two": 2})
+	wantOutputs(t, w, r, map[string]any{"part": 2, "ens_one": 2, "ens_two": 2})
 }
 
-// TestNamespacedLoad loads and unloads by names that stand for two models.
+// TestNamespacedLoad checks loads and unloads by names that two repositories have.
 func TestNamespacedLoad(t *testing.T) {
 	t.Parallel()
 	w, r, _ := spaces(t, repository.Explicit, partOf(doubles)+over("ens_one", "part"), partOf(triples)+over("ens_two", "part"))
@@ -205,17 +204,17 @@ func TestNamespacedLoad(t *testing.T) {
 		}
 	}
 	load("part")
-	answers(t, w, r, map[string]any{"part": ambiguity})
+	wantOutputs(t, w, r, map[string]any{"part": ambiguity})
 	err := r.Load(t.Context(), "part", infer.LoadOptions{Config: `{"backend":"native"}`})
-	refused(t, err, ambiguity)
+	wantError(t, err, ambiguity)
 	if err := r.Unload(t.Context(), "part", false); err != nil {
 		t.Error(err)
 	}
-	answers(t, w, r, map[string]any{"part": "Request for unknown model: 'part' has no available versions"})
+	wantOutputs(t, w, r, map[string]any{"part": "Request for unknown model: 'part' has no available versions"})
 	load("ens_two")
-	answers(t, w, r, map[string]any{"part": 3, "ens_two": 3})
+	wantOutputs(t, w, r, map[string]any{"part": 3, "ens_two": 3})
 	if err := r.Unload(t.Context(), "ens_two", true); err != nil {
 		t.Error(err)
 	}
-	answers(t, w, r, map[string]any{"part": "Request for unknown model: 'part' has no available versions"})
+	wantOutputs(t, w, r, map[string]any{"part": "Request for unknown model: 'part' has no available versions"})
 }

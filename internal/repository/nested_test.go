@@ -10,7 +10,7 @@ import (
 	"github.com/tutti-server/tutti/internal/repository"
 )
 
-// opening opens a repository whose models run what init says when they are loaded, with the context of the load.
+// opening opens a repository whose models call init[name] while they load, with the context of the load.
 func opening(t *testing.T, w *world, archive string, init map[string]func(ctx context.Context, r *repository.Repository) error) *repository.Repository {
 	t.Helper()
 	var r *repository.Repository
@@ -35,9 +35,8 @@ func loads(names ...string) func(context.Context, *repository.Repository) error 
 	}
 }
 
-// TestLoadInside has models load and unload others while they are themselves being loaded, several levels deep: what they
-// have changed serves, whatever becomes of them.
-//
+// TestLoadInside checks that models which load and unload others while they load, several levels deep, change them
+// for good, even when their own load fails.
 // shows: repository
 func TestLoadInside(t *testing.T) {
 	t.Parallel()
@@ -47,7 +46,7 @@ func TestLoadInside(t *testing.T) {
 		"outer": func(ctx context.Context, r *repository.Repository) error {
 			err := loads("middle")(ctx, r)
 			if r.ModelReady("middle", -1) != nil {
-				return errors.New("what was loaded does not serve yet")
+				return errors.New("the loaded model does not serve yet")
 			}
 			return errors.Join(err, r.Unload(ctx, "unwanted", false))
 		},
@@ -58,13 +57,13 @@ func TestLoadInside(t *testing.T) {
 	})
 	load(t, r, "unwanted", "")
 	load(t, r, "outer", "")
-	indexed(t, r, "fails\ninner 1 READY\nmiddle 1 READY\nouter 1 READY\nunwanted 1 UNAVAILABLE unloaded\n")
-	gives(t, w, r, map[string]float32{"outer": 2, "middle": 2, "inner": 2, "unwanted": 0})
+	wantIndex(t, r, "fails\ninner 1 READY\nmiddle 1 READY\nouter 1 READY\nunwanted 1 UNAVAILABLE unloaded\n")
+	wantValues(t, w, r, map[string]float32{"outer": 2, "middle": 2, "inner": 2, "unwanted": 0})
 	load(t, r, "fails", "load failed for model 'fails': version 1 is at UNAVAILABLE state: the model gives up;\n")
-	gives(t, w, r, map[string]float32{"outer": 2, "unwanted": 2, "fails": 0})
+	wantValues(t, w, r, map[string]float32{"outer": 2, "unwanted": 2, "fails": 0})
 }
 
-// TestLoadItself has models that are being loaded load or unload themselves, or one that is being loaded further out.
+// TestLoadItself checks that a model cannot load or unload itself, or an outer model, while they load.
 func TestLoadItself(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -92,22 +91,23 @@ func TestLoadItself(t *testing.T) {
 	if !slices.Equal(got, want) {
 		t.Errorf("errors %q, want %q", got, want)
 	}
-	gives(t, w, r, map[string]float32{"outer": 2, "inner": 2})
+	wantValues(t, w, r, map[string]float32{"outer": 2, "inner": 2})
 }
 
-// TestLoadInsideEnsemble has the models of an ensemble load others while the ensemble is being loaded, each at the same time.
+// TestLoadInsideEnsemble checks that the models of an ensemble may concurrently load others while the ensemble
+// loads.
 func TestLoadInsideEnsemble(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	archive := pair + plain("x", "spy") + plain("y", "spy") + ensemble("ens", step("part", "-1", "IN", "M"), step("other", "-1", "M", "X"))
 	r := opening(t, w, archive, map[string]func(context.Context, *repository.Repository) error{"part": loads("x", "y"), "other": loads("y", "x")})
 	load(t, r, "ens", "")
-	gives(t, w, r, map[string]float32{"ens": 4, "x": 2, "y": 2})
+	wantValues(t, w, r, map[string]float32{"ens": 4, "x": 2, "y": 2})
 	unload(t, r, "ens", true)
-	gives(t, w, r, map[string]float32{"ens": 0, "part": 0, "x": 2, "y": 2})
+	wantValues(t, w, r, map[string]float32{"ens": 0, "part": 0, "x": 2, "y": 2})
 }
 
-// TestReadyOfModels has a model that was loaded say that it does not serve: the server is not ready either.
+// TestReadyOfModels checks that the server is not ready while a loaded model reports that it is not.
 func TestReadyOfModels(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// TestPanicWhileOpening has reading a configuration panic, by one that is not there.
+// TestPanicWhileOpening checks that a panic while configurations are read becomes an error.
 func TestPanicWhileOpening(t *testing.T) {
 	t.Parallel()
 	s := &source{log: slog.New(slog.DiscardHandler)}

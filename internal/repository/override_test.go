@@ -14,9 +14,9 @@ import (
 
 const doublesJSON = `{"backend":"native","max_batch_size":4,"parameters":{"step":{"string_value":"double"}}}`
 
-// temps waits until there are n folders of override files: what is replaced or
-// unloaded is closed in the background.
-func temps(t *testing.T, dir string, n int) {
+// wantTempFolders waits until there are n folders of override files. Replaced and unloaded models are closed in the
+// background.
+func wantTempFolders(t *testing.T, dir string, n int) {
 	t.Helper()
 	for {
 		list, err := filepath.Glob(filepath.Join(dir, "tutti-model-*"))
@@ -29,8 +29,7 @@ func temps(t *testing.T, dir string, n int) {
 	}
 }
 
-// TestConfigOverride loads with another configuration, and without it again.
-//
+// TestConfigOverride checks a load with another configuration, and the next load without it.
 // shows: repository.config
 func TestConfigOverride(t *testing.T) {
 	t.Parallel()
@@ -43,20 +42,20 @@ func TestConfigOverride(t *testing.T) {
 			t.Errorf("configuration %v, %v; want max_batch_size %d", cfg, err, want)
 		}
 	}
-	refused(t, r.Load(t.Context(), "part", infer.LoadOptions{Config: doublesJSON}), "")
+	wantError(t, r.Load(t.Context(), "part", infer.LoadOptions{Config: doublesJSON}), "")
 	batch(4)
-	load(t, r, "part", "") // an override holds until the files change
+	load(t, r, "part", "") // an override lasts until the files change
 	batch(4)
-	renew(t, root, "part")
+	touch(t, root, "part")
 	load(t, r, "part", "")
 	batch(8)
-	refused(t, r.Load(t.Context(), "part", infer.LoadOptions{Config: doublesJSON}), "")
-	// An ensemble leaves alone what serves by an override.
-	refused(t, r.Load(t.Context(), "ens", infer.LoadOptions{}),
+	wantError(t, r.Load(t.Context(), "part", infer.LoadOptions{Config: doublesJSON}), "")
+	// Loading an ensemble does not reload a model that serves with an override.
+	wantError(t, r.Load(t.Context(), "ens", infer.LoadOptions{}),
 		"load failed for model 'ens': ensemble ens allows maximum batch size 8, but it contains model part which only allows maximum batch size to be 4\n")
 	batch(4)
-	refused(t, r.Load(t.Context(), "bare", infer.LoadOptions{Config: doublesJSON}), "")
-	gives(t, w, r, map[string]float32{"bare": 2})
+	wantError(t, r.Load(t.Context(), "bare", infer.LoadOptions{Config: doublesJSON}), "")
+	wantValues(t, w, r, map[string]float32{"bare": 2})
 
 	for config, want := range map[string]string{
 		`{`:                                "failed to load 'part', failed to poll from model repository: Invalid config override: (line 1:2): unexpected end of JSON input",
@@ -67,24 +66,23 @@ func TestConfigOverride(t *testing.T) {
 		`{"backend":"strange"}`:            "load failed for model 'part': version 1 is at UNAVAILABLE state: unable to find backend library for backend 'strange', try specifying runtime on the model configuration. Model 'part' needs backend 'strange', which is not built in;\n",
 		strings.Repeat(" ", 5<<20):         "failed to load 'part', failed to poll from model repository: Invalid config override: 5242880 bytes, expected at most 4194304",
 	} {
-		refused(t, r.Load(t.Context(), "part", infer.LoadOptions{Config: config}), want)
+		wantError(t, r.Load(t.Context(), "part", infer.LoadOptions{Config: config}), want)
 	}
 	batch(4)
-	load(t, r, "part", "") // those that failed leave the first one
+	load(t, r, "part", "") // failed overrides leave the first one in place
 	batch(4)
 	unload(t, r, "part", false)
 	load(t, r, "part", "")
 	batch(8)
 	unload(t, r, "ens", false)
-	refused(t, r.Load(t.Context(), "part", infer.LoadOptions{Config: doublesJSON}), "")
-	renew(t, root, "part")
-	load(t, r, "ens", "") // an ensemble brings what has changed, and the override is over
+	wantError(t, r.Load(t.Context(), "part", infer.LoadOptions{Config: doublesJSON}), "")
+	touch(t, root, "part")
+	load(t, r, "ens", "") // an ensemble reloads changed models, which ends the override
 	batch(8)
 }
 
-// TestFileOverride loads files that are on no disk. It is not parallel, for it moves
-// the folder of temporary files.
-//
+// TestFileOverride checks a load with files from the request. It is not parallel: it changes the folder of
+// temporary files.
 // shows: repository.files
 func TestFileOverride(t *testing.T) {
 	dir := t.TempDir()
@@ -92,30 +90,30 @@ func TestFileOverride(t *testing.T) {
 	w := newWorld(t)
 	r := w.explicit(t, folder(t, pair))
 	files := map[string][]byte{"/5/model.bin": []byte("abc"), "labels.txt": []byte("cat\ndog\n")}
-	refused(t, r.Load(t.Context(), "part", infer.LoadOptions{Files: files}),
+	wantError(t, r.Load(t.Context(), "part", infer.LoadOptions{Files: files}),
 		"failed to load 'part', failed to poll from model repository: override files need an override of the configuration")
 	labelled := `{"backend":"spy","max_batch_size":8,"output":[{"name":"OUT","data_type":"TYPE_FP32","dims":["-1"],"label_filename":"labels.txt"}]}`
 	o := infer.LoadOptions{Config: labelled, Files: files}
-	refused(t, r.Load(t.Context(), "new", o), "")
-	refused(t, r.Load(t.Context(), "part", o), "")
-	indexed(t, r, "new 5 READY\nother\npart 5 READY\n")
+	wantError(t, r.Load(t.Context(), "new", o), "")
+	wantError(t, r.Load(t.Context(), "part", o), "")
+	wantIndex(t, r, "new 5 READY\nother\npart 5 READY\n")
 	if d, err := r.Describe("new", 5); err != nil || !cmp.Equal(d.Outputs[0].Labels, []string{"cat", "dog"}) {
 		t.Errorf("description %+v, %v", d, err)
 	}
-	temps(t, dir, 2)
-	refused(t, r.Load(t.Context(), "new", o), "")
+	wantTempFolders(t, dir, 2)
+	wantError(t, r.Load(t.Context(), "new", o), "")
 	load(t, r, "part", "")
-	indexed(t, r, "new 5 READY\nother\npart 1 READY\npart 5 UNAVAILABLE unloaded\n")
+	wantIndex(t, r, "new 5 READY\nother\npart 1 READY\npart 5 UNAVAILABLE unloaded\n")
 	unload(t, r, "new", false)
-	indexed(t, r, "new 5 UNAVAILABLE unloaded\nother\npart 1 READY\npart 5 UNAVAILABLE unloaded\n")
-	temps(t, dir, 0)
+	wantIndex(t, r, "new 5 UNAVAILABLE unloaded\nother\npart 1 READY\npart 5 UNAVAILABLE unloaded\n")
+	wantTempFolders(t, dir, 0)
 	ens := `{"platform":"ensemble","max_batch_size":8,"input":[{"name":"IN","data_type":"TYPE_FP32","dims":[-1]}],
 "output":[{"name":"X","data_type":"TYPE_FP32","dims":[-1],"label_filename":"labels.txt"}],"ensemble_scheduling":{"step":[
 {"model_name":"part","model_version":-1,"input_map":{"IN":"IN"},"output_map":{"OUT":"X"}}]}}`
-	refused(t, r.Load(t.Context(), "ens", infer.LoadOptions{Config: ens, Files: files}), "")
+	wantError(t, r.Load(t.Context(), "ens", infer.LoadOptions{Config: ens, Files: files}), "")
 	unload(t, r, "part", false)
 	load(t, r, "part", "")
-	gives(t, w, r, map[string]float32{"ens": 2})
+	wantValues(t, w, r, map[string]float32{"ens": 2})
 	unload(t, r, "ens", false)
 	for name, want := range map[string]string{
 		"../x": "outside the model's folder", "/../x": "outside the model's folder", "": "outside the model's folder", "/": "outside the model's folder",
@@ -128,7 +126,7 @@ func TestFileOverride(t *testing.T) {
 			t.Errorf("file %q: %v (%v)", name, err, status.CodeOf(err))
 		}
 	}
-	refused(t, r.Load(t.Context(), "new", infer.LoadOptions{Config: labelled, Files: map[string][]byte{"a/b": nil}}),
+	wantError(t, r.Load(t.Context(), "new", infer.LoadOptions{Config: labelled, Files: map[string][]byte{"a/b": nil}}),
 		"failed to load 'new', failed to poll from model repository: at least one version must be available under the version policy of model 'new'")
-	temps(t, dir, 0)
+	wantTempFolders(t, dir, 0)
 }

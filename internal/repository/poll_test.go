@@ -15,7 +15,7 @@ import (
 	"github.com/tutti-server/tutti/internal/repository"
 )
 
-// poll looks n times.
+// poll polls n times.
 func poll(t *testing.T, r *repository.Repository, n int) {
 	t.Helper()
 	for range n {
@@ -32,8 +32,7 @@ func remove(t *testing.T, root, name string) {
 	}
 }
 
-// TestPoll changes the folders between looks.
-//
+// TestPoll checks the effects of file changes between polls.
 // shows: repository.poll
 func TestPoll(t *testing.T) {
 	t.Parallel()
@@ -59,17 +58,17 @@ func TestPoll(t *testing.T) {
 	write(t, root, "part/2/weights", "half")
 	poll(t, r, 1)
 	loads(1)
-	write(t, root, "part/2/weights", "and the rest") // while it is copied
+	write(t, root, "part/2/weights", "and the rest") // as if still being copied
 	poll(t, r, 1)
 	loads(1)
 	poll(t, r, 1)
 	loads(2)
-	indexed(t, r, "ens 1 READY\nother 1 READY\npart 1 UNAVAILABLE unloaded\npart 2 READY\n")
-	gives(t, w, r, map[string]float32{"ens": 4, "part": 2})
+	wantIndex(t, r, "ens 1 READY\nother 1 READY\npart 1 UNAVAILABLE unloaded\npart 2 READY\n")
+	wantValues(t, w, r, map[string]float32{"ens": 4, "part": 2})
 
 	remove(t, root, "part/2")
 	poll(t, r, 2)
-	indexed(t, r, before[:len(before)-len("part 1 READY\n")]+"part 1 READY\npart 2 UNAVAILABLE unloaded\n")
+	wantIndex(t, r, before[:len(before)-len("part 1 READY\n")]+"part 1 READY\npart 2 UNAVAILABLE unloaded\n")
 
 	w.spy.set("part", errors.New("the file is torn"), "")
 	write(t, root, "part/1/weights", "torn")
@@ -80,13 +79,13 @@ func TestPoll(t *testing.T) {
 	if got := index(r, false); !strings.Contains(got, "part 1 READY the file is torn\n") {
 		t.Errorf("index %s", got)
 	}
-	gives(t, w, r, map[string]float32{"ens": 4, "part": 2})
+	wantValues(t, w, r, map[string]float32{"ens": 4, "part": 2})
 	if !r.Ready() {
 		t.Error("not ready although all serve")
 	}
 }
 
-// TestPollAddsAndRemoves has folders come and go.
+// TestPollAddsAndRemoves checks that new folders load and removed ones unload.
 func TestPollAddsAndRemoves(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -96,36 +95,36 @@ func TestPollAddsAndRemoves(t *testing.T) {
 	write(t, root, "ens/config.pbtxt", strings.SplitN(ensemble("ens", step("part", "-1", "IN", "M"), step("other", "-1", "M", "X")), "--\n", 2)[1])
 	poll(t, r, 2)
 	const missing = "ensemble ens contains models that are not available or ambiguous: part"
-	indexed(t, r, "ens 1 UNAVAILABLE "+missing+"\nother 1 READY\n")
+	wantIndex(t, r, "ens 1 UNAVAILABLE "+missing+"\nother 1 READY\n")
 	write(t, root, "part/config.pbtxt", `backend: "spy" max_batch_size: 8`)
 	write(t, root, "part/1/weights", "x")
 	poll(t, r, 2)
-	indexed(t, r, "ens 1 READY\nother 1 READY\npart 1 READY\n")
-	gives(t, w, r, map[string]float32{"ens": 4})
+	wantIndex(t, r, "ens 1 READY\nother 1 READY\npart 1 READY\n")
+	wantValues(t, w, r, map[string]float32{"ens": 4})
 
 	remove(t, root, "part")
 	poll(t, r, 1)
-	gives(t, w, r, map[string]float32{"ens": 4, "part": 2})
+	wantValues(t, w, r, map[string]float32{"ens": 4, "part": 2})
 	poll(t, r, 1)
-	indexed(t, r, "ens 1 UNAVAILABLE "+missing+"\nother 1 READY\n")
-	gives(t, w, r, map[string]float32{"ens": 0, "part": 0, "other": 2})
+	wantIndex(t, r, "ens 1 UNAVAILABLE "+missing+"\nother 1 READY\n")
+	wantValues(t, w, r, map[string]float32{"ens": 0, "part": 0, "other": 2})
 	if !r.Ready() {
-		t.Error("not ready although only what was removed, and the ensemble over it, does not serve")
+		t.Error("not ready although only the removed model and its ensemble do not serve")
 	}
 	remove(t, root, "ens")
 	poll(t, r, 2)
-	indexed(t, r, "other 1 READY\n")
+	wantIndex(t, r, "other 1 READY\n")
 	if err := os.RemoveAll(root); err != nil {
 		t.Fatal(err)
 	}
 	if err := r.Poll(t.Context()); err == nil || !strings.HasPrefix(err.Error(), "cannot read model repository: ") {
 		t.Errorf("a repository that is gone: %v", err)
 	}
-	gives(t, w, r, map[string]float32{"other": 2})
+	wantValues(t, w, r, map[string]float32{"other": 2})
 }
 
-// TestPollKeepsWhatBreaks changes several folders of which two do not go together.
-func TestPollKeepsWhatBreaks(t *testing.T) {
+// TestPollKeepsServing checks that models keep serving when changes of several folders contradict each other.
+func TestPollKeepsServing(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.more.Mode = repository.Polled
@@ -137,15 +136,15 @@ func TestPollKeepsWhatBreaks(t *testing.T) {
 		write(t, root, name+"/1/weights", "new")
 	}
 	poll(t, r, 2)
-	gives(t, w, r, map[string]float32{"ens": 4, "ens2": 2, "part": 2, "other": 2, "third": 2})
+	wantValues(t, w, r, map[string]float32{"ens": 4, "ens2": 2, "part": 2, "other": 2, "third": 2})
 	why := "in ensemble ens, ensemble tensor M is mapped from non-existing output OUT in model part"
-	indexed(t, r, "ens 1 READY\nens2 1 READY\nother 1 READY "+why+"\npart 1 READY "+why+"\nthird 1 READY\n")
+	wantIndex(t, r, "ens 1 READY\nens2 1 READY\nother 1 READY "+why+"\npart 1 READY "+why+"\nthird 1 READY\n")
 	if loads := w.spy.count("load third"); loads != 2 {
 		t.Errorf("the model beside it was loaded %d times, want 2", loads)
 	}
 }
 
-// TestPollSeesPermissions has a file get other permissions, after which it may be read.
+// TestPollSeesPermissions checks that a poll loads a model whose file has become readable.
 func TestPollSeesPermissions(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -162,8 +161,8 @@ func TestPollSeesPermissions(t *testing.T) {
 	}
 }
 
-// TestPollsByItself has the repository look by its own clock.
-func TestPollsByItself(t *testing.T) {
+// TestPollsByTimer checks that the repository polls at its interval.
+func TestPollsByTimer(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.more.Mode, w.more.PollInterval = repository.Polled, time.Millisecond
@@ -182,8 +181,7 @@ func TestPollsByItself(t *testing.T) {
 	}
 }
 
-// TestPolicies loads by version policy and by the name of a configuration.
-//
+// TestPolicies checks version policies and the selection of a named configuration.
 // shows: config.versions
 func TestPolicies(t *testing.T) {
 	t.Parallel()
@@ -201,12 +199,12 @@ func TestPolicies(t *testing.T) {
 			w.more.ConfigName = "small"
 			root := folder(t, "-- m/1/ --\n-- m/3/ --\n-- m/10/ --\n-- m/config.pbtxt --\nwrong\n-- m/configs/small.pbtxt --\n"+
 				doubles+" version_policy { "+tc.policy+" }\n"+plain("n", "spy"))
-			indexed(t, w.repo(t, root), tc.want+"n 1 READY\n")
+			wantIndex(t, w.repo(t, root), tc.want+"n 1 READY\n")
 		})
 	}
 }
 
-// TestStrictConfig refuses what a configuration leaves out.
+// TestStrictConfig checks that strict mode refuses incomplete configurations.
 func TestStrictConfig(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -226,7 +224,7 @@ func TestStrictConfig(t *testing.T) {
 	}
 }
 
-// TestReadyNames checks that the index shows what was never loaded only when asked.
+// TestReadyNames checks that the index lists models that were never loaded, unless only ready ones are requested.
 func TestReadyNames(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -14,16 +14,17 @@ import (
 	"github.com/tutti-server/tutti/internal/repository"
 )
 
-// warm is model_warmup with one input IN.
+// warm returns a model_warmup with one input IN.
 func warm(data string) string {
 	return `model_warmup { name: "one" batch_size: 2 count: 3 inputs { key: "IN" value { data_type: TYPE_FP32 dims: [ 2 ] ` + data + ` } } }`
 }
 
-// one returns a model of the double step with more in its configuration.
+// one returns the configuration of a model of the double step, with more appended.
 func one(name, more string) string {
 	return "-- " + name + "/config.pbtxt --\n" + doubles + "\n" + more + "\n-- " + name + "/1/ --\n"
 }
 
+// TestWarmup checks that the warm-up samples execute before the model serves, and that a failure refuses the load.
 // shows: config.warmup
 func TestWarmup(t *testing.T) {
 	t.Parallel()
@@ -67,8 +68,7 @@ func TestWarmup(t *testing.T) {
 	}
 }
 
-// TestWarmupEveryInstance checks that each instance is asked.
-//
+// TestWarmupEveryInstance checks that every instance executes the warm-up.
 // shows: config.warmup
 func TestWarmupEveryInstance(t *testing.T) {
 	t.Parallel()
@@ -82,8 +82,8 @@ func TestWarmupEveryInstance(t *testing.T) {
 	}
 }
 
-// TestWarmupTogether checks that the requests of a sample execute as one batch, each of
-// one row, and that a sample of none is left out.
+// TestWarmupTogether checks that the requests of a sample execute as one batch with a row each, and that a sample
+// without requests is skipped.
 func TestWarmupTogether(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -106,7 +106,7 @@ func TestWarmupTogether(t *testing.T) {
 	}
 }
 
-// TestGoldenRefusesReload has a model whose golden request fails after a change.
+// TestGoldenRefusesReload checks that a failed golden request refuses a reload.
 func TestGoldenRefusesReload(t *testing.T) {
 	t.Parallel()
 	const right = `{"inputs":[{"name":"IN","datatype":"FP32","shape":[1,2],"data":[[1,2.5]]}],"outputs":[{"name":"OUT","datatype":"FP32","shape":[1,2],"data":[2.00001,5]}]}`
@@ -139,8 +139,8 @@ func TestGoldenRefusesReload(t *testing.T) {
 		if len(index) != 1 || index[0].State != infer.Ready || index[0].Reason != want {
 			t.Errorf("index %+v, want ready with reason %q", index, want)
 		}
-		if v, err := ask(t.Context(), r, w.request("m", 4)); err != nil || v != 8 {
-			t.Errorf("the old version answers %v, %v", v, err)
+		if v, err := send(t.Context(), r, w.request("m", 4)); err != nil || v != 8 {
+			t.Errorf("the old version returned %v, %v", v, err)
 		}
 	}
 	loose := strings.Replace(strings.Replace(right, "2.00001", "2.1", 1), `{"inputs"`, `{"tolerance":{"absolute":0.2},"inputs"`, 1)
@@ -152,7 +152,7 @@ func TestGoldenRefusesReload(t *testing.T) {
 	}
 }
 
-// TestGoldenOfEnsemble has a part's reload refused by the ensemble's golden request.
+// TestGoldenOfEnsemble checks that the golden request of an ensemble refuses the reload of its model.
 func TestGoldenOfEnsemble(t *testing.T) {
 	t.Parallel()
 	const golden = "-- ens/golden/a.json --\n" + `{"inputs":[{"name":"IN","datatype":"FP32","shape":[1,1],"data":[1]}],"outputs":[{"name":"X","datatype":"FP32","shape":[1,1],"data":[2]}]}` + "\n"
@@ -165,14 +165,14 @@ func TestGoldenOfEnsemble(t *testing.T) {
 		t.Fatal(r.Failures())
 	}
 	w.spy.wrong.Store(true)
-	renew(t, root, "part")
+	touch(t, root, "part")
 	err := r.Load(t.Context(), "part", infer.LoadOptions{})
 	if err == nil || !strings.Contains(err.Error(), "golden request 'a.json' of model 'ens': output 'X' has 0 at element 0, expected 2") {
 		t.Errorf("got error %v", err)
 	}
 	w.spy.wrong.Store(false)
-	if v, err := ask(t.Context(), r, w.request("ens", 4)); err != nil || v != 8 {
-		t.Errorf("the ensemble answers %v, %v", v, err)
+	if v, err := send(t.Context(), r, w.request("ens", 4)); err != nil || v != 8 {
+		t.Errorf("the ensemble returned %v, %v", v, err)
 	}
 }
 
@@ -201,7 +201,7 @@ func TestChecksum(t *testing.T) {
 	delete(got, "other")
 	want := map[string]string{
 		"bad": "Mismatched MD5 hash for file 1/data, expect: 00, got: " + md5,
-		// A sum must match in full: the start of the right one is not enough, and no sum at all even less.
+		// A sum must match in full: a prefix does not, and neither does an empty sum.
 		"prefix": "Mismatched MD5 hash for file 1/data, expect: " + md5[:30] + ", got: " + md5,
 		"empty":  "Mismatched MD5 hash for file 1/data, expect: , got: " + md5,
 		"gone":   "failed to open text file for read 1/none: openat 1/none: no such file or directory",

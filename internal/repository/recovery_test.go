@@ -20,7 +20,7 @@ import (
 
 const (
 	panicText = "loading model 'panics' failed: panic: a defect in the backend"
-	// warmed panics when its warm-up request is executed.
+	// warmed is a model that panics in its warm-up request.
 	warmed = `
 -- warmed/1/ --
 -- warmed/config.pbtxt --
@@ -31,9 +31,8 @@ model_warmup { name: "w" batch_size: 1 inputs { key: "IN" value { data_type: TYP
 
 func explode(context.Context, *backends.Batch) error { panic("a defect in the step") }
 
-// TestPanicWhileLoading has models panic when they are loaded at the start: each costs itself and the ensembles over it,
-// and the log names it with the stack.
-//
+// TestPanicWhileLoading checks that a panic at start fails only the model and the ensembles with it, and that the
+// log has the stack.
 // shows: recovery
 func TestPanicWhileLoading(t *testing.T) {
 	t.Parallel()
@@ -41,7 +40,7 @@ func TestPanicWhileLoading(t *testing.T) {
 	var lines bytes.Buffer
 	w.log = slog.NewTextHandler(&lines, nil)
 	r := w.repo(t, folder(t, pair+plain("panics", "spy")+warmed+ensemble("over", step("panics", "-1", "IN", "X"))))
-	gives(t, w, r, map[string]float32{"part": 2, "other": 2})
+	wantValues(t, w, r, map[string]float32{"part": 2, "other": 2})
 	failed := failures(r)
 	if d := cmp.Diff([]string{"over", "panics", "warmed"}, slices.Sorted(maps.Keys(failed))); d != "" {
 		t.Errorf("failures (-want +got):\n%s", d)
@@ -58,7 +57,7 @@ func TestPanicWhileLoading(t *testing.T) {
 	}
 }
 
-// TestPanicWhilePolling has a model that panics appear beside one that serves.
+// TestPanicWhilePolling checks that a new model which panics leaves the others serving.
 func TestPanicWhilePolling(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -68,7 +67,7 @@ func TestPanicWhilePolling(t *testing.T) {
 	write(t, root, "panics/config.pbtxt", `backend: "spy"`)
 	write(t, root, "panics/1/weights", "")
 	poll(t, r, 3)
-	gives(t, w, r, map[string]float32{"part": 2, "other": 2})
+	wantValues(t, w, r, map[string]float32{"part": 2, "other": 2})
 	if d := cmp.Diff(map[string]string{"panics": panicText}, failures(r)); d != "" {
 		t.Errorf("failures (-want +got):\n%s", d)
 	}
@@ -77,7 +76,7 @@ func TestPanicWhilePolling(t *testing.T) {
 	}
 }
 
-// TestPanicWhileControlled loads a model that panics by name.
+// TestPanicWhileControlled checks that an explicit load of a model which panics fails.
 func TestPanicWhileControlled(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -87,7 +86,7 @@ func TestPanicWhileControlled(t *testing.T) {
 		t.Errorf("loading gave %v, want %q", err, panicText)
 	}
 	load(t, r, "other", "")
-	gives(t, w, r, map[string]float32{"part": 2, "other": 2})
+	wantValues(t, w, r, map[string]float32{"part": 2, "other": 2})
 }
 
 // panicky is a bucket that panics when an object is read, or when it is listed.
@@ -108,7 +107,7 @@ func (*panicky) Read(context.Context, cloud.Object, int64) (io.ReadCloser, error
 	panic("a defect in the bucket")
 }
 
-// TestPanicInBucket has the goroutines that list and fetch panic.
+// TestPanicInBucket checks panics in the goroutines that list and download.
 func TestPanicInBucket(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -117,7 +116,7 @@ func TestPanicInBucket(t *testing.T) {
 		"s3://closed": &panicky{listing: true},
 	})
 	r := w.repo(t, folder(t, doubleModel), "s3://torn", "s3://closed")
-	gives(t, w, r, map[string]float32{"plain": 2})
+	wantValues(t, w, r, map[string]float32{"plain": 2})
 	failed := failures(r)
 	for name, want := range map[string]string{"m": "panic: a defect in the bucket", "s3://closed": "panic: a defect in the listing"} {
 		if !strings.Contains(failed[name], want) {

@@ -116,7 +116,7 @@ ensemble_scheduling { step { model_name: "many" model_version: 10 input_map { ke
 		"bare":       "at least one version must be available under the version policy of model 'bare'",
 		"leading":    "at least one version must be available under the version policy of model 'leading', folder '01' is no version",
 		"nothing":    "failed to open text file for read nothing/config.pbtxt: file does not exist",
-		"torn":       got["torn"], // the parser's words, checked below
+		"torn":       got["torn"], // the parser's text, checked below
 		"misnamed":   "unexpected directory name 'misnamed' for model 'other', directory name must equal model name",
 		"unreadable": "failed to open text file for read unreadable/config.pbtxt: expected a file, found " + folderMode(t, root, "unreadable/config.pbtxt"),
 		"refused":    "'max_batch_size' must be non-negative value for refused",
@@ -133,8 +133,8 @@ ensemble_scheduling { step { model_name: "many" model_version: 10 input_map { ke
 		if err != nil || !cmp.Equal(md.Versions, []string{version}) {
 			t.Errorf("model %s serves %+v, %v; want version %s", name, md, err, version)
 		}
-		if got, err := ask(t.Context(), r, w.request(name, 4)); err != nil || got != 8 {
-			t.Errorf("model %s answers %v, %v", name, got, err)
+		if got, err := send(t.Context(), r, w.request(name, 4)); err != nil || got != 8 {
+			t.Errorf("model %s returned %v, %v", name, got, err)
 		}
 	}
 	if r.Ready() {
@@ -155,10 +155,10 @@ func TestRoots(t *testing.T) {
 	if d := cmp.Diff(want, failures(r)); d != "" {
 		t.Errorf("failures (-want +got):\n%s", d)
 	}
-	if _, err := ask(t.Context(), r, w.request("c", 1)); err != nil {
+	if _, err := send(t.Context(), r, w.request("c", 1)); err != nil {
 		t.Errorf("a model of the second root: %v", err)
 	}
-	if _, err := ask(t.Context(), r, w.request("b", 1)); err == nil {
+	if _, err := send(t.Context(), r, w.request("b", 1)); err == nil {
 		t.Error("a model that is there twice serves")
 	}
 	gone := filepath.Join(one, "gone")
@@ -236,8 +236,7 @@ func TestOnly(t *testing.T) {
 	}
 }
 
-// TestTolerant opens repositories that Open refuses otherwise.
-//
+// TestTolerant checks that the tolerant mode opens repositories which Open refuses otherwise.
 // shows: repository.tolerant
 func TestTolerant(t *testing.T) {
 	t.Parallel()
@@ -253,8 +252,8 @@ func TestTolerant(t *testing.T) {
 		if r.Ready() || len(r.Models()) > 0 {
 			t.Errorf("ready %v, models %v", r.Ready(), r.Models())
 		}
-		refused(t, r.Load(t.Context(), "m", infer.LoadOptions{}), "Server not ready")
-		refused(t, r.Unload(t.Context(), "m", false), "Server not ready")
+		wantError(t, r.Load(t.Context(), "m", infer.LoadOptions{}), "Server not ready")
+		wantError(t, r.Unload(t.Context(), "m", false), "Server not ready")
 	}
 	w := newWorld(t)
 	w.more.Tolerant, w.only = true, []string{"none", "m"}
@@ -264,7 +263,7 @@ func TestTolerant(t *testing.T) {
 	}
 }
 
-// folderMode returns how a folder's mode prints, which the umask has a say in.
+// folderMode returns the printed mode of a folder, which depends on the umask.
 func folderMode(t *testing.T, root, name string) string {
 	t.Helper()
 	info, err := os.Stat(filepath.Join(root, name))
@@ -274,8 +273,7 @@ func folderMode(t *testing.T, root, name string) string {
 	return info.Mode().String()
 }
 
-// TestUnreadable has a model and a version that may not be looked into, and a
-// configuration without a word, beside one that serves.
+// TestUnreadable checks that unreadable folders and an empty configuration fail only their models.
 func TestUnreadable(t *testing.T) {
 	t.Parallel()
 	if os.Geteuid() == 0 {
@@ -288,7 +286,7 @@ func TestUnreadable(t *testing.T) {
 		if err := os.Chmod(path, 0); err != nil {
 			t.Fatal(err)
 		}
-		t.Cleanup(func() { _ = os.Chmod(path, 0o700) }) //nolint:gosec // so that it can be removed
+		t.Cleanup(func() { _ = os.Chmod(path, 0o700) }) //nolint:gosec // so that the folder can be removed
 	}
 	w := newWorld(t)
 	r := w.repo(t, root)
@@ -304,13 +302,13 @@ func TestUnreadable(t *testing.T) {
 	}, got); d != "" {
 		t.Errorf("failures (-want +got):\n%s", d)
 	}
-	if v, err := ask(t.Context(), r, w.request("plain", 4)); err != nil || v != 8 {
+	if v, err := send(t.Context(), r, w.request("plain", 4)); err != nil || v != 8 {
 		t.Errorf("the model beside them: %v, %v", v, err)
 	}
 }
 
-// TestStrictEnsembleNeedsVersion has an ensemble without a version folder refused where ensembles are read as Triton reads
-// them; a native step, which Triton does not have, needs none.
+// TestStrictEnsembleNeedsVersion checks that strict ensembles need a version folder, as in Triton. A native step,
+// which Triton does not have, needs none.
 func TestStrictEnsembleNeedsVersion(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -320,5 +318,5 @@ func TestStrictEnsembleNeedsVersion(t *testing.T) {
 	if d := cmp.Diff(want, failures(r)); d != "" {
 		t.Errorf("failures (-want +got):\n%s", d)
 	}
-	gives(t, w, r, map[string]float32{"plain": 2})
+	wantValues(t, w, r, map[string]float32{"plain": 2})
 }

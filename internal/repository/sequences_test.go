@@ -36,8 +36,8 @@ ensemble_scheduling {
 }
 `
 
-// TestSequences runs a sequence through a model and through an ensemble of two, whose
-// control inputs no request has.
+// TestSequences checks a sequence through a model and through an ensemble of two, whose control inputs are not in
+// the request.
 func TestSequences(t *testing.T) {
 	t.Parallel()
 	const shown = `input { name: "INPUT" data_type: TYPE_INT32 dims: [ 1 ] } output { name: "OUTPUT" data_type: TYPE_INT32 dims: [ 1 ] }`
@@ -71,7 +71,7 @@ func TestSequences(t *testing.T) {
 	}
 }
 
-// TestWarmupOfHeld has a model warm up although test hooks hold its first batch back.
+// TestWarmupOfHeld checks that a warm-up executes while a test hook delays the first batch.
 func TestWarmupOfHeld(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -82,7 +82,7 @@ func TestWarmupOfHeld(t *testing.T) {
 	}
 }
 
-// add sends one number of a sequence and returns the answer's.
+// add sends one number of a sequence and returns the number in the response.
 func (w *world) add(t *testing.T, r *repository.Repository, model, input string, seq infer.Sequence, v int32) int32 {
 	t.Helper()
 	req := infer.NewRequest()
@@ -104,7 +104,7 @@ func (w *world) add(t *testing.T, r *repository.Repository, model, input string,
 	return tensor.Slice[int32](&resp.Outputs[0].Tensor)[0]
 }
 
-// TestSequenceTensors covers controls and states that a model does not have.
+// TestSequenceTensors checks the errors about controls and states without a port of the model.
 func TestSequenceTensors(t *testing.T) {
 	t.Parallel()
 	const control = `control_input { name: "INPUT0" control { kind: CONTROL_SEQUENCE_START bool_false_true: [ false, true ] } }`

@@ -12,13 +12,13 @@ import (
 	"github.com/tutti-server/tutti/internal/repository"
 )
 
-// model returns the configuration of a native step, and more of it.
+// model returns the configuration of a native step, with more appended.
 func model(name, step, more string) string {
 	return "-- " + name + "/1/ --\n-- " + name + "/config.pbtxt --\n" +
 		`backend: "native" max_batch_size: 8 parameters { key: "step" value { string_value: "` + step + `" } }` + "\n" + more + "\n"
 }
 
-// TestCloseOrder checks that everything is closed, after what uses it.
+// TestCloseOrder checks that everything is closed, and after its users.
 func TestCloseOrder(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -26,7 +26,7 @@ func TestCloseOrder(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got, err := ask(t.Context(), r, w.request("a", 2)); err != nil || got != 4 {
+	if got, err := send(t.Context(), r, w.request("a", 2)); err != nil || got != 4 {
 		t.Fatalf("got %v, %v", got, err)
 	}
 	if err := r.Close(t.Context()); err != nil {
@@ -46,7 +46,7 @@ func TestCloseOrder(t *testing.T) {
 	}
 }
 
-// TestLoadFailureLeavesNothing checks that what was made before a failure is closed.
+// TestLoadFailureLeavesNothing checks that a failed load closes everything it has created.
 func TestLoadFailureLeavesNothing(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -73,7 +73,7 @@ func TestLoadFailureLeavesNothing(t *testing.T) {
 	}
 }
 
-// TestCloseWaits closes while a request is under way.
+// TestCloseWaits checks that Close waits for active requests.
 func TestCloseWaits(t *testing.T) {
 	t.Parallel()
 	entered, leave := make(chan struct{}), make(chan struct{})
@@ -94,13 +94,13 @@ func TestCloseWaits(t *testing.T) {
 	over, cancel := context.WithCancel(t.Context())
 	cancel()
 	if err := r.Close(over); !errors.Is(err, context.Canceled) {
-		t.Errorf("closed with a request under way: %v", err)
+		t.Errorf("closed with an active request: %v", err)
 	}
 	closed := make(chan error, 1)
 	wg.Go(func() { closed <- r.Close(context.Background()) })
 	select {
 	case err := <-closed:
-		t.Errorf("closed with a request under way: %v", err)
+		t.Errorf("closed with an active request: %v", err)
 		closed <- err
 	default:
 	}
@@ -110,16 +110,15 @@ func TestCloseWaits(t *testing.T) {
 	}
 	resp, err := call.Wait()
 	if err != nil {
-		t.Errorf("the request under way failed: %v", err)
+		t.Errorf("the active request failed: %v", err)
 	} else {
 		resp.Release()
 	}
 	wg.Wait()
 }
 
-// TestInstances has executions meet: the step ends only when n execute at once. With
-// fewer instances than that the test would never end.
-//
+// TestInstances checks the number of instances: the step returns only when n execute at once, so with fewer
+// instances the test would not end.
 // shows: config.instances
 func TestInstances(t *testing.T) {
 	t.Parallel()
@@ -144,19 +143,19 @@ func TestInstances(t *testing.T) {
 				return double(ctx, b)
 			}))
 			r := w.repo(t, folder(t, model("meet", "meet", tc.more)))
-			askAll(t, w, r, "meet", tc.n)
+			sendAll(t, w, r, "meet", tc.n)
 		})
 	}
 }
 
-// askAll sends n requests at once.
-func askAll(t *testing.T, w *world, r *repository.Repository, name string, n int) {
+// sendAll sends n requests concurrently.
+func sendAll(t *testing.T, w *world, r *repository.Repository, name string, n int) {
 	t.Helper()
 	var wg sync.WaitGroup
 	for i := range n {
 		wg.Go(func() {
 			v := float32(i)
-			if got, err := ask(t.Context(), r, w.request(name, v)); err != nil || got != 2*v {
+			if got, err := send(t.Context(), r, w.request(name, v)); err != nil || got != 2*v {
 				t.Errorf("got %v, %v; want %v", got, err, 2*v)
 			}
 		})
@@ -164,7 +163,7 @@ func askAll(t *testing.T, w *world, r *repository.Repository, name string, n int
 	wg.Wait()
 }
 
-// TestNoMoreThanInstances counts executions under way.
+// TestNoMoreThanInstances checks that a model never has more concurrent executions than instances.
 func TestNoMoreThanInstances(t *testing.T) {
 	t.Parallel()
 	slots := make(chan struct{}, 1)
@@ -179,10 +178,10 @@ func TestNoMoreThanInstances(t *testing.T) {
 		return double(ctx, b)
 	}))
 	r := w.repo(t, folder(t, model("alone", "alone", "instance_group { count: 1 }")))
-	askAll(t, w, r, "alone", 50)
+	sendAll(t, w, r, "alone", 50)
 }
 
-// TestConcurrentUse asks, describes and counts at once.
+// TestConcurrentUse sends requests and reads metadata and statistics concurrently.
 func TestConcurrentUse(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, stepOf("slow", false, double))
@@ -194,11 +193,11 @@ func TestConcurrentUse(t *testing.T) {
 		wg.Go(func() {
 			for k := range 50 {
 				v := float32(c*100 + k)
-				if got, err := ask(t.Context(), r, w.request("ens", v)); err != nil || got != 8*v {
+				if got, err := send(t.Context(), r, w.request("ens", v)); err != nil || got != 8*v {
 					t.Errorf("got %v, %v; want %v", got, err, 8*v)
 				}
-				if _, err := ask(t.Context(), r, w.request("none", v)); err == nil {
-					t.Error("an unknown model answers")
+				if _, err := send(t.Context(), r, w.request("none", v)); err == nil {
+					t.Error("an unknown model returned a response")
 				}
 			}
 		})

@@ -6,7 +6,7 @@ import (
 	"github.com/tutti-server/tutti/core/infer"
 )
 
-// TestStates tries every change of state.
+// TestStates checks every transition between states.
 func TestStates(t *testing.T) {
 	t.Parallel()
 	states := []infer.State{infer.Unavailable, infer.Loading, infer.Ready, infer.Unloading}

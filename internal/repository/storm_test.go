@@ -22,7 +22,7 @@ func (w *world) explicit(t *testing.T, root string, models ...string) *repositor
 	return w.repo(t, root)
 }
 
-// traffic asks for v by several goroutines until stopped, and returns how often.
+// traffic sends v from several goroutines until stopped, and returns the number of requests.
 func traffic(t *testing.T, w *world, r *repository.Repository, factors map[string]float32) (stop func() int64) {
 	t.Helper()
 	var over atomic.Bool
@@ -32,8 +32,8 @@ func traffic(t *testing.T, w *world, r *repository.Repository, factors map[strin
 		for range 2 {
 			wg.Go(func() {
 				for v := float32(1); !over.Load(); v++ {
-					if got, err := ask(context.Background(), r, w.request(name, v)); err != nil || got != factor*v {
-						t.Errorf("model %s answers %v, %v; want %v", name, got, err, factor*v)
+					if got, err := send(context.Background(), r, w.request(name, v)); err != nil || got != factor*v {
+						t.Errorf("model %s returned %v, %v; want %v", name, got, err, factor*v)
 						return
 					}
 					n.Add(1)
@@ -48,8 +48,8 @@ func traffic(t *testing.T, w *world, r *repository.Repository, factors map[strin
 	}
 }
 
-// TestReloadStorm reloads what an ensemble is made of while it serves: no request
-// fails, no answer is wrong, and what is replaced is closed.
+// TestReloadStorm reloads the models of an ensemble while it serves. It checks that no request fails or has a wrong
+// output, and that replaced versions are closed.
 func TestReloadStorm(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, stepOf("queued", false, double))
@@ -65,7 +65,7 @@ func TestReloadStorm(t *testing.T) {
 	const reloads = 200
 	for i := range reloads {
 		name := []string{"part", "part", "step", "ens", "part"}[i%5]
-		renew(t, root, name)
+		touch(t, root, name)
 		if err := r.Load(t.Context(), name, infer.LoadOptions{}); err != nil {
 			t.Errorf("load %d of %s: %v", i, name, err)
 		}
@@ -96,8 +96,8 @@ func TestReloadStorm(t *testing.T) {
 	}
 }
 
-// TestUnloadUnderLoad loads and unloads while requests come: each is answered well or
-// told that the model is not there.
+// TestUnloadUnderLoad loads and unloads under requests. It checks that each either succeeds or reports that the
+// model is not loaded.
 func TestUnloadUnderLoad(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -108,21 +108,21 @@ func TestUnloadUnderLoad(t *testing.T) {
 	for _, name := range []string{"ens", "part", "ens", "part"} {
 		wg.Go(func() {
 			for !over.Load() {
-				got, err := ask(context.Background(), r, w.request(name, 3))
+				got, err := send(context.Background(), r, w.request(name, 3))
 				switch {
 				case err == nil && got == 6:
 					served.Add(1)
 				case status.CodeOf(err) == status.NotFound:
 					refused.Add(1)
 				default:
-					t.Errorf("model %s answers %v, %v", name, got, err)
+					t.Errorf("model %s returned %v, %v", name, got, err)
 				}
 			}
 		})
 	}
 	for range 50 {
 		for seen := served.Load(); served.Load() == seen; {
-			runtime.Gosched() // somebody is served between any two changes
+			runtime.Gosched() // let a request execute between two changes
 		}
 		if err := r.Unload(t.Context(), "ens", true); err != nil {
 			t.Error(err)
@@ -138,7 +138,7 @@ func TestUnloadUnderLoad(t *testing.T) {
 	wg.Wait()
 }
 
-// TestUnloadWaits unloads with a request under way, which is answered.
+// TestUnloadWaits checks that an active request completes after an unload.
 func TestUnloadWaits(t *testing.T) {
 	t.Parallel()
 	entered, leave := make(chan struct{}), make(chan struct{})
@@ -158,17 +158,17 @@ func TestUnloadWaits(t *testing.T) {
 	if d := cmp.Diff(want, r.Index(false)); d != "" {
 		t.Errorf("index (-want +got):\n%s", d)
 	}
-	if _, err := ask(t.Context(), r, w.request("gate", 1)); status.CodeOf(err) != status.NotFound {
-		t.Errorf("an unloaded model answers %v", err)
+	if _, err := send(t.Context(), r, w.request("gate", 1)); status.CodeOf(err) != status.NotFound {
+		t.Errorf("an unloaded model returned %v", err)
 	}
 	close(leave)
 	resp, err := call.Wait()
 	if err != nil {
-		t.Fatalf("the request under way: %v", err)
+		t.Fatalf("the active request: %v", err)
 	}
 	resp.Release()
 	wg.Wait()
-	settled(t, r, infer.Unavailable)
+	waitState(t, r, infer.Unavailable)
 	for i := range want {
 		want[i].State, want[i].Reason = infer.Unavailable, "unloaded"
 	}
@@ -177,7 +177,7 @@ func TestUnloadWaits(t *testing.T) {
 	}
 }
 
-// gate is a step that says when it is entered and waits to leave; later it just runs.
+// gate returns a step whose first execution closes entered and waits for leave. Later ones run at once.
 func gate(entered chan<- struct{}, leave <-chan struct{}) stepFunc {
 	var once sync.Once
 	return func(ctx context.Context, b *backends.Batch) error {
@@ -189,8 +189,8 @@ func gate(entered chan<- struct{}, leave <-chan struct{}) stepFunc {
 	}
 }
 
-// settled waits until every version is in the given state.
-func settled(t *testing.T, r *repository.Repository, state infer.State) {
+// waitState waits until every version is in the given state.
+func waitState(t *testing.T, r *repository.Repository, state infer.State) {
 	t.Helper()
 	for {
 		done := true
@@ -204,7 +204,7 @@ func settled(t *testing.T, r *repository.Repository, state infer.State) {
 	}
 }
 
-// TestConcurrentChanges loads and unloads the same and related models at once.
+// TestConcurrentChanges loads and unloads the same and related models concurrently.
 func TestConcurrentChanges(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -218,8 +218,8 @@ func TestConcurrentChanges(t *testing.T) {
 				if err := r.Load(t.Context(), name, infer.LoadOptions{}); err != nil {
 					t.Errorf("load %s: %v", name, err)
 				}
-				if got, err := ask(t.Context(), r, w.request(name, 1)); err == nil && got < 2 {
-					t.Errorf("model %s answers %v", name, got)
+				if got, err := send(t.Context(), r, w.request(name, 1)); err == nil && got < 2 {
+					t.Errorf("model %s returned %v", name, got)
 				}
 				if err := r.Unload(t.Context(), name, i%2 == 0); err != nil {
 					t.Errorf("unload %s: %v", name, err)
@@ -232,7 +232,7 @@ func TestConcurrentChanges(t *testing.T) {
 	if err := r.Load(t.Context(), "ens2", infer.LoadOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	if got, err := ask(t.Context(), r, w.request("ens2", 1)); err != nil || got != 8 {
+	if got, err := send(t.Context(), r, w.request("ens2", 1)); err != nil || got != 8 {
 		t.Errorf("after all changes: %v, %v", got, err)
 	}
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/tutti-server/tutti/internal/tracing"
 )
 
-// TestTrace traces every second request of one model, and no other's.
+// TestTrace checks that every second request of one model is traced, and no request of another.
 func TestTrace(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "trace")
@@ -24,7 +24,7 @@ func TestTrace(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, name := range []string{"plain", "ens", "ens", "plain", "ens", "ens", "plain"} {
-		if _, err := ask(t.Context(), r, w.request(name, 1)); err != nil {
+		if _, err := send(t.Context(), r, w.request(name, 1)); err != nil {
 			t.Fatal(err)
 		}
 	}

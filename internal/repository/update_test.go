@@ -19,18 +19,15 @@ import (
 	"github.com/tutti-server/tutti/scheduler/device"
 )
 
-// lives counts what happened to a model of the spy: how often it was loaded, and how many
-// instances were made and closed.
-type lives struct{ loads, made, closed int }
+// lifecycle counts the loads of a model of the spy and the instances that were created and closed.
+type lifecycle struct{ loads, made, closed int }
 
-func (s *spy) lives(model string) lives {
-	return lives{s.count("load " + model), s.count("instance " + model), s.count("close instance " + model)}
+func (s *spy) lifecycle(model string) lifecycle {
+	return lifecycle{s.count("load " + model), s.count("instance " + model), s.count("close instance " + model)}
 }
 
-// TestUpdate changes the configuration of a model that serves: where only its instances
-// differ, those that it has go on, and only what it lacks is made. A model that cannot have
-// its new instances stays what it was.
-//
+// TestUpdate changes the configuration of a serving model. It checks that a change of instances keeps the existing
+// ones and creates only missing ones, and that a model whose new instances fail stays unchanged.
 // shows: repository.instances
 func TestUpdate(t *testing.T) {
 	t.Parallel()
@@ -46,45 +43,45 @@ func TestUpdate(t *testing.T) {
 			r := w.repo(t, root)
 			for _, tc := range []struct {
 				name, config string
-				want         lives
+				want         lifecycle
 				why          string
-				later        bool // another version retires, which nobody waits for
+				later        bool // another version retires, for which the test does not wait
 			}{
-				{"more", "instance_group { count: 3 }", lives{1, 3, 0}, "", false},
-				{"fewer", "instance_group { count: 2 }", lives{1, 3, 1}, "", false},
-				{"called something else", "instance_group { name: 'x' } instance_group { name: 'y' }", lives{1, 3, 1}, "", false},
-				{"none of a group", "instance_group { count: 0 }", lives{1, 3, 2}, "", false},
-				{"limited", "instance_group { count: 2 " + limited("1") + " }", lives{1, 5, 3}, "", false},
+				{"more", "instance_group { count: 3 }", lifecycle{1, 3, 0}, "", false},
+				{"fewer", "instance_group { count: 2 }", lifecycle{1, 3, 1}, "", false},
+				{"called something else", "instance_group { name: 'x' } instance_group { name: 'y' }", lifecycle{1, 3, 1}, "", false},
+				{"none of a group", "instance_group { count: 0 }", lifecycle{1, 3, 2}, "", false},
+				{"limited", "instance_group { count: 2 " + limited("1") + " }", lifecycle{1, 5, 3}, "", false},
 				{
 					"limited to more than there is", "instance_group { count: 2 " + limited("3") + " }",
-					lives{1, 7, 5},
+					lifecycle{1, 7, 5},
 					`Resource count for "R" is limited to 2 which will prevent scheduling of one or more model instances, the minimum required count is 3`,
 					false,
 				},
-				{"limited to less", "instance_group { count: 2 " + limited("2") + " }", lives{1, 9, 7}, "", false},
-				{"passive ones", "instance_group { count: 1 " + limited("2") + " } instance_group { count: 2 passive: true }", lives{1, 11, 8}, "", false},
-				{"other versions", "version_policy { all {} } instance_group { passive: true } instance_group { " + limited("2") + " }", lives{1, 11, 9}, "", false},
-				{"nothing", "version_policy { all {} } instance_group { passive: true } instance_group { " + limited("2") + " }  ", lives{1, 11, 9}, "", false},
-				{"all passive", "instance_group { passive: true }", lives{1, 12, 11}, "", true},
-				{"an active one", "instance_group { count: 2 }", lives{1, 14, 12}, "", true},
-				{"a batcher", "dynamic_batching {} instance_group { count: 2 }", lives{2, 16, 14}, "", true},
-				{"more behind the batcher", "dynamic_batching {} instance_group { count: 4 }", lives{2, 18, 14}, "", false},
+				{"limited to less", "instance_group { count: 2 " + limited("2") + " }", lifecycle{1, 9, 7}, "", false},
+				{"passive ones", "instance_group { count: 1 " + limited("2") + " } instance_group { count: 2 passive: true }", lifecycle{1, 11, 8}, "", false},
+				{"other versions", "version_policy { all {} } instance_group { passive: true } instance_group { " + limited("2") + " }", lifecycle{1, 11, 9}, "", false},
+				{"nothing", "version_policy { all {} } instance_group { passive: true } instance_group { " + limited("2") + " }  ", lifecycle{1, 11, 9}, "", false},
+				{"all passive", "instance_group { passive: true }", lifecycle{1, 12, 11}, "", true},
+				{"an active one", "instance_group { count: 2 }", lifecycle{1, 14, 12}, "", true},
+				{"a batcher", "dynamic_batching {} instance_group { count: 2 }", lifecycle{2, 16, 14}, "", true},
+				{"more behind the batcher", "dynamic_batching {} instance_group { count: 4 }", lifecycle{2, 18, 14}, "", false},
 			} {
 				why := alter(t, r, root, way, base+tc.config)
 				if why != tc.why && (tc.why == "" || !strings.Contains(why, tc.why)) {
 					t.Errorf("%s: got %q, want %q", tc.name, why, tc.why)
 				}
-				for (tc.later || way == "poll") && w.spy.lives("m") != tc.want && t.Context().Err() == nil {
-					runtime.Gosched() // it does not wait for those that are removed
+				for (tc.later || way == "poll") && w.spy.lifecycle("m") != tc.want && t.Context().Err() == nil {
+					runtime.Gosched() // the load does not wait for removed instances
 				}
-				if got := w.spy.lives("m"); got != tc.want {
+				if got := w.spy.lifecycle("m"); got != tc.want {
 					t.Errorf("%s: got %+v, want %+v", tc.name, got, tc.want)
 				}
 				if tc.name == "all passive" {
 					continue
 				}
 				for name, want := range map[string]float32{"m": 8, "ens": 8} {
-					if got, err := ask(t.Context(), r, w.request(name, 4)); err != nil || got != want {
+					if got, err := send(t.Context(), r, w.request(name, 4)); err != nil || got != want {
 						t.Errorf("%s: %s answers %v, %v", tc.name, name, got, err)
 					}
 				}
@@ -92,15 +89,15 @@ func TestUpdate(t *testing.T) {
 			if err := r.Close(context.Background()); err != nil {
 				t.Error(err)
 			}
-			if got := w.spy.lives("m"); got.made != got.closed || w.spy.count("close model m") != got.loads {
+			if got := w.spy.lifecycle("m"); got.made != got.closed || w.spy.count("close model m") != got.loads {
 				t.Errorf("at the end %+v", got)
 			}
 		})
 	}
 }
 
-// alter gives model m another configuration and returns what its load fails with, or, when the folders are polled, what
-// the index says.
+// alter changes the configuration of model m. It returns the error of the load, or, with polling, the reason in the
+// index.
 func alter(t *testing.T, r *repository.Repository, root, way, text string) string {
 	t.Helper()
 	var o infer.LoadOptions
@@ -132,8 +129,8 @@ func alter(t *testing.T, r *repository.Repository, root, way, text string) strin
 	return ""
 }
 
-// TestUpdateFails has one of the new instances fail: the model goes on with what it has, and
-// the error says in what state. The third instance that is tried to be made can be.
+// TestUpdateFails checks that the model keeps its instances when a new one cannot be created, and that the error
+// names the state. The next load creates them.
 func TestUpdateFails(t *testing.T) {
 	t.Parallel()
 	for name, why := range map[string]string{
@@ -153,22 +150,22 @@ func TestUpdateFails(t *testing.T) {
 			}
 			write(t, root, name+"/config.pbtxt", `backend: "spy" max_batch_size: 8 instance_group { count: 3 }`)
 			load(t, r, name, "load failed for model '"+name+"': version 1 is at READY state: "+why+";\n")
-			indexed(t, r, "ens 1 READY\n"+name+" 1 READY "+why+"\n")
+			wantIndex(t, r, "ens 1 READY\n"+name+" 1 READY "+why+"\n")
 			shows(1)
 			load(t, r, name, "")
-			indexed(t, r, "ens 1 READY\n"+name+" 1 READY\n")
+			wantIndex(t, r, "ens 1 READY\n"+name+" 1 READY\n")
 			shows(3)
-			if got := w.spy.lives(name); got != (lives{1, 3, 0}) {
+			if got := w.spy.lifecycle(name); got != (lifecycle{1, 3, 0}) {
 				t.Errorf("got %+v", got)
 			}
-			gives(t, w, r, map[string]float32{"ens": 2, name: 2})
+			wantValues(t, w, r, map[string]float32{"ens": 2, name: 2})
 		})
 	}
 }
 
-// TestUpdateWhileHanging changes the instances of a model whose request does not end: others
-// come and execute; a load that removes the one in use waits for it, but no other load does,
-// and it is closed when its request has ended.
+// TestUpdateWhileHanging changes the instances of a model while a request hangs. It checks that new instances
+// execute, that only a load which removes the busy instance waits for it, and that the instance is closed when its
+// request ends.
 func TestUpdateWhileHanging(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -178,7 +175,7 @@ func TestUpdateWhileHanging(t *testing.T) {
 	var wg sync.WaitGroup
 	submit := func(v float32) (leave chan struct{}) {
 		wg.Go(func() {
-			if got, err := ask(context.Background(), r, w.request("m", v)); err != nil || got != 2*v {
+			if got, err := send(context.Background(), r, w.request("m", v)); err != nil || got != 2*v {
 				t.Errorf("got %v, %v", got, err)
 			}
 		})
@@ -187,15 +184,15 @@ func TestUpdateWhileHanging(t *testing.T) {
 	hangs := submit(1)
 	write(t, root, "m/config.pbtxt", `backend: "spy" max_batch_size: 8 instance_group { count: 2 }`)
 	load(t, r, "m", "")
-	close(submit(2)) // by the new one
+	close(submit(2)) // by the new instance
 	write(t, root, "m/config.pbtxt", `backend: "spy" max_batch_size: 8 instance_group { rate_limiter { priority: 2 } }`)
 	ctx, giveUp := context.WithCancel(t.Context())
 	loaded := make(chan error)
 	go func() { loaded <- r.Load(ctx, "m", infer.LoadOptions{}) }()
-	for w.spy.lives("m") != (lives{1, 3, 1}) {
+	for w.spy.lifecycle("m") != (lifecycle{1, 3, 1}) {
 		runtime.Gosched()
 	}
-	load(t, r, "other", "") // waits for nobody
+	load(t, r, "other", "") // does not wait
 	close(submit(3))
 	giveUp()
 	if err := <-loaded; err != nil {
@@ -203,18 +200,18 @@ func TestUpdateWhileHanging(t *testing.T) {
 	}
 	unload(t, r, "m", false)
 	if got := index(r, false); got != "m 1 UNLOADING\nother 1 READY\n" {
-		t.Errorf("unloaded while a request is under way: %s", got)
+		t.Errorf("unloaded during a request: %s", got)
 	}
 	close(hangs)
 	wg.Wait()
-	indexed(t, r, "m 1 UNAVAILABLE unloaded\nother 1 READY\n")
-	if got := w.spy.lives("m"); got != (lives{1, 3, 3}) || w.spy.count("close model m") != 1 {
+	wantIndex(t, r, "m 1 UNAVAILABLE unloaded\nother 1 READY\n")
+	if got := w.spy.lifecycle("m"); got != (lifecycle{1, 3, 3}) || w.spy.count("close model m") != 1 {
 		t.Errorf("got %+v", got)
 	}
 }
 
-// TestUpdateVersions has several versions: those whose files and configuration are what they
-// were go on when others come, change or go.
+// TestUpdateVersions checks that unchanged versions keep their instances when other versions are added, changed or
+// removed.
 func TestUpdateVersions(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -240,16 +237,16 @@ func TestUpdateVersions(t *testing.T) {
 	} {
 		write(t, root, tc.file, tc.text)
 		load(t, r, "m", "")
-		indexed(t, r, "ens 1 READY\n"+tc.index)
+		wantIndex(t, r, "ens 1 READY\n"+tc.index)
 		if n := w.spy.count("load m"); n != tc.loads {
 			t.Errorf("%s: %d versions were loaded, want %d", tc.file, n, tc.loads)
 		}
-		gives(t, w, r, map[string]float32{"ens": 2, "m": 2})
+		wantValues(t, w, r, map[string]float32{"ens": 2, "m": 2})
 	}
 }
 
-// TestUpdateSequences changes the instances of a model while sequences go on, in an ensemble
-// too: each keeps its state to its end, on the instance that it has.
+// TestUpdateSequences changes the instances of a model during sequences, also in an ensemble. It checks that each
+// sequence keeps its state and its instance to its end.
 func TestUpdateSequences(t *testing.T) {
 	t.Parallel()
 	for _, strategy := range []string{"direct {}", "oldest { max_candidate_sequences: 4 }"} {
@@ -285,8 +282,8 @@ func TestUpdateSequences(t *testing.T) {
 	}
 }
 
-// TestUpdateAtDevices moves instances between places: those at a place that stays go on,
-// unless instances come to a place where there were none.
+// TestUpdateAtDevices moves instances between places. It checks that instances at an unchanged place stay, unless
+// instances are added at a place that had none.
 func TestUpdateAtDevices(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -295,18 +292,18 @@ func TestUpdateAtDevices(t *testing.T) {
 	r := w.explicit(t, root, "m")
 	for _, tc := range []struct {
 		groups string
-		want   lives
+		want   lifecycle
 	}{
-		{"instance_group { kind: KIND_CPU count: 2 } instance_group { kind: KIND_GPU }", lives{1, 6, 2}},
-		{"instance_group { kind: KIND_GPU gpus: 0 count: 3 } instance_group { kind: KIND_GPU gpus: 2 } instance_group { kind: KIND_CPU }", lives{1, 8, 3}},
-		{"instance_group { kind: KIND_GPU gpus: 0 } instance_group { kind: KIND_CPU }", lives{1, 10, 8}},
-		{"instance_group { kind: KIND_CPU } instance_group { kind: KIND_GPU gpus: 0 }", lives{1, 10, 8}},
+		{"instance_group { kind: KIND_CPU count: 2 } instance_group { kind: KIND_GPU }", lifecycle{1, 6, 2}},
+		{"instance_group { kind: KIND_GPU gpus: 0 count: 3 } instance_group { kind: KIND_GPU gpus: 2 } instance_group { kind: KIND_CPU }", lifecycle{1, 8, 3}},
+		{"instance_group { kind: KIND_GPU gpus: 0 } instance_group { kind: KIND_CPU }", lifecycle{1, 10, 8}},
+		{"instance_group { kind: KIND_CPU } instance_group { kind: KIND_GPU gpus: 0 }", lifecycle{1, 10, 8}},
 	} {
 		write(t, root, "m/config.pbtxt", `backend: "spy" max_batch_size: 8 `+tc.groups)
 		load(t, r, "m", "")
-		for w.spy.lives("m") != tc.want && t.Context().Err() == nil {
+		for w.spy.lifecycle("m") != tc.want && t.Context().Err() == nil {
 			runtime.Gosched() // another version may retire
 		}
-		gives(t, w, r, map[string]float32{"m": 2})
+		wantValues(t, w, r, map[string]float32{"m": 2})
 	}
 }

@@ -177,7 +177,7 @@ step { model_name: "m" model_version: -1 input_map { key: "INPUT0" value: "B" } 
 func TestCaptureNests(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(8) {
-		rng := rand.New(rand.NewPCG(seed, 12)) // reproducible by seed
+		rng := rand.New(rand.NewPCG(seed, 12)) //nolint:gosec // reproducible by seed
 		b, f := newBench(t), newForest(rng, 1+rng.IntN(40))
 		x, c := f.build(t, b), newCaptureStore(t, inspect.CaptureRule{})
 		var wg sync.WaitGroup

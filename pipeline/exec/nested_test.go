@@ -212,7 +212,7 @@ func TestRandomNests(t *testing.T) {
 	for seed := range uint64(graphs) {
 		t.Run(fmt.Sprintf("seed=%d", seed), func(t *testing.T) {
 			t.Parallel()
-			rng := rand.New(rand.NewPCG(seed, 11)) // reproducible by seed
+			rng := rand.New(rand.NewPCG(seed, 11)) //nolint:gosec // reproducible by seed
 			b, f := newBench(t), newForest(rng, 1+rng.IntN(80))
 			x := f.build(t, b)
 			var wg sync.WaitGroup

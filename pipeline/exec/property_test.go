@@ -158,7 +158,7 @@ func TestRandomGraphs(t *testing.T) {
 	for seed := range uint64(graphs) {
 		t.Run(fmt.Sprintf("seed=%d", seed), func(t *testing.T) {
 			t.Parallel()
-			rng := rand.New(rand.NewPCG(seed, 1)) // reproducible by seed
+			rng := rand.New(rand.NewPCG(seed, 1)) //nolint:gosec // reproducible by seed
 			b, sig := newBench(t), sumSignature()
 			d := newDAG(rng, 1+rng.IntN(200), sig)
 			if seed%5 == 4 {

@@ -102,7 +102,7 @@ func TestSplitOfRuns(t *testing.T) {
 	for seed := range uint64(20) {
 		t.Run(fmt.Sprintf("seed=%d", seed), func(t *testing.T) {
 			t.Parallel()
-			rng := rand.New(rand.NewPCG(seed, 7)) // reproducible by seed
+			rng := rand.New(rand.NewPCG(seed, 7)) //nolint:gosec // reproducible by seed
 			b, sig := newBench(t), sumSignature()
 			d := newDAG(rng, 1+rng.IntN(40), sig)
 			if seed%5 == 4 {

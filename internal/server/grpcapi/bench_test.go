@@ -18,14 +18,14 @@ import (
 	"github.com/tutti-server/tutti/proto/inference"
 )
 
-// mirror answers with the inputs and costs next to nothing.
-type mirror struct{ infer.Catalog }
+// echo responds with the inputs at almost no cost.
+type echo struct{ infer.Catalog }
 
 var identity = &infer.Description{Model: "identity", Version: 1}
 
-func (mirror) Describe(string, int64) (*infer.Description, error) { return identity, nil }
+func (echo) Describe(string, int64) (*infer.Description, error) { return identity, nil }
 
-func (mirror) Submit(_ context.Context, req *infer.Request, sink infer.Sink) {
+func (echo) Submit(_ context.Context, req *infer.Request, sink infer.Sink) {
 	resp := infer.NewResponse()
 	resp.Model, resp.Version = req.Model, 1
 	for i := range req.Inputs {
@@ -36,12 +36,12 @@ func (mirror) Submit(_ context.Context, req *infer.Request, sink infer.Sink) {
 	sink.Close(nil)
 }
 
-func mirrorSettings() grpcapi.Settings {
-	m := mirror{servertest.NewEcho()}
+func echoSettings() grpcapi.Settings {
+	m := echo{servertest.NewEcho()}
 	return grpcapi.Settings{Infer: m, Catalog: m, Alloc: tensor.NewPool()}
 }
 
-// encoded is an FP32[n], raw or typed.
+// encoded returns an encoded request with an FP32[n] input, raw or typed.
 func encoded(tb testing.TB, n int, typed bool) []byte {
 	tb.Helper()
 	in := &inference.ModelInferRequest_InferInputTensor{Name: "INPUT0", Datatype: "FP32", Shape: []int64{1, int64(n)}}
@@ -58,19 +58,18 @@ func encoded(tb testing.TB, n int, typed bool) []byte {
 	return b
 }
 
-// TestAllocations keeps the garbage that a request makes within its budget. What grpc
-// itself allocates is not counted.
+// TestAllocations bounds the allocated bytes of a request, without those of grpc itself.
 func TestAllocations(t *testing.T) { //nolint:paralleltest // others would be counted
 	if raceEnabled {
 		t.Skip("pools drop at random under the race detector")
 	}
-	end := grpcapi.NewEndpoint(mirrorSettings())
+	end := grpcapi.NewEndpoint(echoSettings())
 	for _, tt := range []struct {
 		name   string
 		data   mem.BufferSlice
 		budget float64
 	}{
-		{"raw", grpcapi.Chunks(encoded(t, 16, false), 1<<20), 1}, // the list of the answer's pieces
+		{"raw", grpcapi.Chunks(encoded(t, 16, false), 1<<20), 1}, // the list of the response's buffers
 		{"typed", grpcapi.Chunks(encoded(t, 16, true), 1<<20), 1},
 		{"cut", grpcapi.Chunks(encoded(t, 16, false), 7), 1},
 		{"large", grpcapi.Chunks(encoded(t, 1<<16, false), 16<<10), 6}, // and the lease of its tensor
@@ -86,36 +85,36 @@ func TestAllocations(t *testing.T) { //nolint:paralleltest // others would be co
 				out.Free()
 			})
 			if got > tt.budget || size < 64 {
-				t.Errorf("%v allocations, budget %v; %d bytes answered", got, tt.budget, size)
+				t.Errorf("%v allocations, budget %v; %d bytes in the response", got, tt.budget, size)
 			}
 		})
 	}
 }
 
-// BenchmarkEchoFloor is the cost of grpc alone: it sends the bytes back.
+// BenchmarkEchoFloor measures grpc alone: the server sends the bytes back.
 func BenchmarkEchoFloor(b *testing.B) { floor(b, encoded(b, 16, false)) }
 
-// BenchmarkEchoFloorProto is that with the generated messages and grpc's own codec.
+// BenchmarkEchoFloorProto is BenchmarkEchoFloor with the generated messages and grpc's own codec.
 func BenchmarkEchoFloorProto(b *testing.B) {
 	s := grpc.NewServer()
 	inference.RegisterGRPCInferenceServiceServer(s, protoEcho{})
 	benchmark(b, s, s.Stop, encoded(b, 16, false))
 }
 
-// BenchmarkInferRaw is the same bytes as an inference request.
+// BenchmarkInferRaw sends the same bytes as an inference request.
 func BenchmarkInferRaw(b *testing.B) { inferring(b, encoded(b, 16, false)) }
 
-// BenchmarkInferTyped has the elements in a typed field.
+// BenchmarkInferTyped sends the elements in a typed field.
 func BenchmarkInferTyped(b *testing.B) { inferring(b, encoded(b, 16, true)) }
 
-// BenchmarkEchoFloorLarge and BenchmarkInferRawLarge are the pair for a 4 MiB tensor.
+// BenchmarkEchoFloorLarge and BenchmarkInferRawLarge measure a 4 MiB tensor.
 func BenchmarkEchoFloorLarge(b *testing.B) { floor(b, encoded(b, 1<<20, false)) }
 
 func BenchmarkInferRawLarge(b *testing.B) { inferring(b, encoded(b, 1<<20, false)) }
 
-// BenchmarkHandler is the handler's own cost, without grpc and sockets.
+// BenchmarkHandler measures the handler without grpc and sockets.
 func BenchmarkHandler(b *testing.B) {
-	end, data := grpcapi.NewEndpoint(mirrorSettings()), grpcapi.Chunks(encoded(b, 16, false), 1<<20)
+	end, data := grpcapi.NewEndpoint(echoSettings()), grpcapi.Chunks(encoded(b, 16, false), 1<<20)
 	b.ReportAllocs()
 	for b.Loop() {
 		out, err := end.Infer(b.Context(), data)
@@ -126,7 +125,7 @@ func BenchmarkHandler(b *testing.B) {
 	}
 }
 
-// protoEcho gives the contents back.
+// protoEcho returns the contents of the request.
 type protoEcho struct {
 	inference.UnimplementedGRPCInferenceServiceServer
 }
@@ -139,7 +138,7 @@ type server interface {
 	Serve(l net.Listener) error
 }
 
-// floor measures a server that sends back what it gets.
+// floor measures a server that sends the request's bytes back.
 func floor(b *testing.B, req []byte) {
 	b.Helper()
 	s := grpc.NewServer(grpc.ForceServerCodecV2(plain{}), grpc.MaxRecvMsgSize(1<<30), grpc.UnknownServiceHandler(
@@ -155,7 +154,7 @@ func floor(b *testing.B, req []byte) {
 
 func inferring(b *testing.B, req []byte) {
 	b.Helper()
-	s := grpcapi.New(mirrorSettings())
+	s := grpcapi.New(echoSettings())
 	benchmark(b, s, func() {
 		if err := s.Shutdown(context.WithoutCancel(b.Context())); err != nil {
 			b.Error(err)
@@ -163,8 +162,8 @@ func inferring(b *testing.B, req []byte) {
 	}, req)
 }
 
-// benchmark sends the same bytes over four connections. The client, in the same
-// process, costs the same whatever the server is.
+// benchmark sends the same bytes over four connections. The client runs in the same process and costs the same for
+// every server.
 func benchmark(b *testing.B, s server, stop func(), req []byte) {
 	b.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")

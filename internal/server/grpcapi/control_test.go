@@ -28,7 +28,7 @@ import (
 	"github.com/tutti-server/tutti/proto/inference"
 )
 
-// lifecycle notes what it is asked for.
+// lifecycle records the calls of a Lifecycle.
 type lifecycle struct {
 	loaded     infer.LoadOptions
 	dependents bool
@@ -54,7 +54,7 @@ func (l *lifecycle) Unload(_ context.Context, _ string, dependents bool) error {
 	return nil
 }
 
-// textProto reads a message as text.
+// textProto parses a message from text.
 func textProto[M proto.Message](t *testing.T, text string, m M) M {
 	t.Helper()
 	if err := prototext.Unmarshal([]byte(text), m); err != nil {
@@ -82,6 +82,7 @@ func wantError(t *testing.T, err error, code codes.Code, text string) {
 	}
 }
 
+// TestRepository checks the index, load and unload methods and their options.
 // shows: repository
 func TestRepository(t *testing.T) {
 	t.Parallel()
@@ -119,7 +120,7 @@ func TestRepository(t *testing.T) {
 	wantError(t, unload(`parameters { key: "unload_dependents" value { int64_param: 1 } }`), codes.InvalidArgument, "invalid value type for 'unload_dependents' parameter, expected bool_param.")
 }
 
-// TestNotBuilt has a server without services say so.
+// TestNotBuilt checks the errors of a server without optional services.
 func TestNotBuilt(t *testing.T) {
 	t.Parallel()
 	c, _, _, _ := serve(t)
@@ -166,7 +167,7 @@ func TestSharedMemory(t *testing.T) {
 	wantError(t, err, codes.InvalidArgument, "failed to register shared memory region 'g': invalid args, GPUs not supported")
 
 	const place = `parameters { key: "shared_memory_region" value { string_param: "r" } } parameters { key: "shared_memory_byte_size" value { int64_param: 4 } } `
-	// A is shared in and raw out, B raw in and shared out: contents go to B alone.
+	// Input A is in shared memory and output A is raw; B is the other way round.
 	resp, err := c.ModelInfer(ctx, message(t, `inputs { name: "A" datatype: "UINT8" shape: 4 `+place+`parameters { key: "shared_memory_offset" value { int64_param: 1 } } }
 		inputs { name: "B" datatype: "UINT8" shape: 2 } raw_input_contents: "xy"
 		outputs { name: "A" } outputs { name: "B" `+place+`parameters { key: "shared_memory_offset" value { int64_param: 8 } } }`))
@@ -200,8 +201,8 @@ func TestSharedMemory(t *testing.T) {
 	wantProto(t, regions, err, "")
 }
 
-// TestRegionInUse refuses to unregister the regions of a request while it runs, and not once its response is there.
-//
+// TestRegionInUse checks that the regions of a request cannot be unregistered while it executes, and can be once
+// its response has been sent.
 // shows: shm.use
 func TestRegionInUse(t *testing.T) {
 	t.Parallel()
@@ -235,13 +236,13 @@ func TestRegionInUse(t *testing.T) {
 			cancel()
 			<-e.Cancelled
 			if err := <-done; err == nil {
-				t.Errorf("%s: the request was answered", name)
+				t.Errorf("%s: the request succeeded", name)
 			}
 		}
 	}
 }
 
-// TestRegionFreeAfterResponse unregisters a region as soon as the response of its request is there.
+// TestRegionFreeAfterResponse checks that a region can be unregistered as soon as the client has the response.
 func TestRegionFreeAfterResponse(t *testing.T) {
 	t.Parallel()
 	f, err := os.CreateTemp("/dev/shm", "tutti_grpc_test_")
@@ -278,7 +279,7 @@ func inferOnce(ctx context.Context, c inference.GRPCInferenceServiceClient, req 
 	return err
 }
 
-// inferByStream has a stream answer one request.
+// inferByStream sends one request on a stream and returns the response.
 func inferByStream(ctx context.Context, c inference.GRPCInferenceServiceClient, req *inference.ModelInferRequest) error {
 	s, err := c.ModelStreamInfer(ctx)
 	if err != nil {

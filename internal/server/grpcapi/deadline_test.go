@@ -17,8 +17,7 @@ import (
 	"github.com/tutti-server/tutti/proto/inference"
 )
 
-// held answers requests as Echo does, but not before free is closed, however long
-// nobody waits for them any more.
+// held responds as Echo does, but only after free is closed, even when the caller no longer waits.
 type held struct {
 	*servertest.Echo
 	free chan struct{}
@@ -36,9 +35,9 @@ func (h *held) ModelReady(string, int64) error {
 	return nil
 }
 
-// TestDeadline has calls whose requests cannot be interrupted. The client's own words
-// for its deadline are others than the server's status, so that these say who was
-// first; on a slow machine that is not the server at each try.
+// TestDeadline checks the status of calls whose requests cannot be interrupted. grpc's client has another text for
+// its own deadline, so the text shows which side was first. On a slow machine the server is not first at every
+// attempt.
 func TestDeadline(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
@@ -80,7 +79,7 @@ func TestDeadline(t *testing.T) {
 			t.Parallel()
 			h := &held{servertest.NewEcho(), make(chan struct{})}
 			c, conn, _ := serveWith(t, grpcapi.Settings{Infer: h, Catalog: h})
-			t.Cleanup(func() { close(h.free) }) // before the server's end, which waits for the requests
+			t.Cleanup(func() { close(h.free) }) // before the server stops, which waits for the requests
 			text := ""
 			for range 50 {
 				ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
@@ -98,7 +97,7 @@ func TestDeadline(t *testing.T) {
 	}
 }
 
-// TestAwait has a method end after the deadline of its call, and before.
+// TestAwait checks methods that end before and after the deadline of their call.
 func TestAwait(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {

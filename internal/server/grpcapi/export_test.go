@@ -14,7 +14,7 @@ import (
 	"github.com/tutti-server/tutti/proto/inference"
 )
 
-// Chunks cuts b into buffers of n bytes, as the transport may deliver it.
+// Chunks cuts b into buffers of n bytes, as the transport may deliver them.
 func Chunks(b []byte, n int) mem.BufferSlice {
 	var list mem.BufferSlice
 	for len(b) > n {
@@ -30,7 +30,7 @@ type Endpoint struct{ svc *service }
 // NewEndpoint returns an Endpoint.
 func NewEndpoint(set Settings) *Endpoint { return &Endpoint{newService(set)} }
 
-// Infer answers an encoded request.
+// Infer handles an encoded request.
 func (e *Endpoint) Infer(ctx context.Context, data mem.BufferSlice) (mem.BufferSlice, error) {
 	m := newMessage()
 	defer m.release()
@@ -44,24 +44,24 @@ func (e *Endpoint) Infer(ctx context.Context, data mem.BufferSlice) (mem.BufferS
 	return codec{}.Marshal(r)
 }
 
-// Stream answers a stream without a socket.
+// Stream handles a stream without a socket.
 func (e *Endpoint) Stream(ss grpc.ServerStream) error {
 	defer e.svc.streams.Wait()
 	return modelStreamInfer(e.svc, ss)
 }
 
-// Await awaits f.
+// Await exports await.
 func Await[T any](ctx context.Context, f func(context.Context) (T, error), drop func(T)) (T, error) {
 	return await(ctx, newService(Settings{}), "test", f, drop)
 }
 
-// Unmarshal is the codec's.
+// Unmarshal decodes with the server's codec.
 func Unmarshal(data mem.BufferSlice, v any) error { return newCodec(nil).Unmarshal(data, v) }
 
-// Marshal is the codec's.
+// Marshal encodes with the server's codec.
 func Marshal(v any) (mem.BufferSlice, error) { return newCodec(nil).Marshal(v) }
 
-// Parse reads a request as the server does, and gives it as the generated type.
+// Parse parses a request as the server does and returns it as the generated type.
 func Parse(data mem.BufferSlice) (*inference.ModelInferRequest, error) {
 	m := newMessage()
 	defer m.release()
@@ -131,7 +131,7 @@ func parsedParams(list []param) map[string]*inference.InferParameter {
 	return all
 }
 
-// parsedContents reads every field as a tensor of its widest type.
+// parsedContents decodes every field as a tensor of its widest type.
 func parsedContents(b []byte) (*inference.InferTensorContents, error) {
 	c, err := countContents(b)
 	if err != nil {

@@ -21,13 +21,12 @@ import (
 	"github.com/tutti-server/tutti/proto/inference"
 )
 
-// field encodes a field of bytes.
+// field encodes a bytes field.
 func field(num protowire.Number, b ...[]byte) []byte {
 	return protowire.AppendBytes(protowire.AppendTag(nil, num, protowire.BytesType), bytes.Join(b, nil))
 }
 
-// TestManyParts has what would take a server hours that handles each part of a field
-// at the cost of all before it, and what would take it many times the message's memory.
+// TestManyParts checks that fields in very many parts are parsed in linear time and with little memory.
 func TestManyParts(t *testing.T) {
 	t.Parallel()
 	_, conn, _, _ := serve(t)
@@ -56,8 +55,8 @@ func TestManyParts(t *testing.T) {
 	}
 }
 
-// TestStreamLongError cuts a long text between two characters: a message that is
-// not UTF-8 would end the stream for its client.
+// TestStreamLongError checks that a long error text is cut between two characters: invalid UTF-8 would end the
+// stream for the client.
 func TestStreamLongError(t *testing.T) {
 	t.Parallel()
 	c, _, _ := openStream(t, t.Context())
@@ -69,15 +68,14 @@ func TestStreamLongError(t *testing.T) {
 	}
 }
 
-// flood is the server's end of a stream whose client sends all that it can and reads
-// nothing before it is told to.
+// flood is the server's end of a stream. Its client sends as much as it can and reads nothing until read is closed.
 type flood struct {
 	grpc.ServerStream
 	ctx      context.Context
 	msg      []byte
 	received atomic.Int64
 	read     chan struct{}
-	last     int64 // how many requests there are
+	last     int64 // number of requests
 }
 
 func (f *flood) Context() context.Context { return f.ctx }
@@ -97,8 +95,8 @@ func (f *flood) SendMsg(m any) error {
 	return err
 }
 
-// TestStreamFlood receives no more requests of a client that does not read, and all
-// of them once it does.
+// TestStreamFlood checks that the server stops receiving from a client that does not read, and receives all
+// requests once it does.
 func TestStreamFlood(t *testing.T) {
 	t.Parallel()
 	const size, last = 8 << 20, 40

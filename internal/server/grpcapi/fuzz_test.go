@@ -14,21 +14,21 @@ import (
 	"github.com/tutti-server/tutti/proto/inference"
 )
 
-// seeds are encoded requests, well formed and not.
+// seeds returns encoded requests, valid and invalid.
 func seeds(tb testing.TB) [][]byte {
 	tb.Helper()
 	list := [][]byte{
-		{0x3a, 0x05, 'a'},             // cut short
-		{0x0a, 0x02, 0xff, 0xfe},      // no UTF-8
+		{0x3a, 0x05, 'a'},             // truncated
+		{0x0a, 0x02, 0xff, 0xfe},      // invalid UTF-8
 		{0x43, 0x08, 0x01, 0x44},      // a group
 		{0x3a, 0x01, 'r', 0x43, 0x44}, // a group after contents
-		{0x44},                        // the end of none
+		{0x44},                        // the end of no group
 		{0x00, 0x01},                  // field 0
 		{0x2a, 0x04, 0x18, 0x01, 0x18, 0x02, 0x3a, 0x01, 'r'},                   // shape not packed
 		{0x2a, 0x06, 0x2a, 0x00, 0x2a, 0x02, 0x10, 0x05},                        // contents in two parts
-		{0x2a, 0x07, 0x2a, 0x05, 0x32, 0x03, 1, 2, 3},                           // a piece of a float
+		{0x2a, 0x07, 0x2a, 0x05, 0x32, 0x03, 1, 2, 3},                           // part of a float
 		{0x2a, 0x08, 0x2a, 0x06, 0x35, 1, 2, 3, 4, 0x30},                        // float not packed
-		{0x22, 0x06, 0x0a, 0x01, 'k', 0x12, 0x01, 0x08, 0x22, 0x00},             // parameter cut short
+		{0x22, 0x06, 0x0a, 0x01, 'k', 0x12, 0x01, 0x08, 0x22, 0x00},             // truncated parameter
 		{0xba, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x7f, 0x01, 'r'}, // tag too long
 	}
 	for _, text := range []string{
@@ -52,7 +52,7 @@ func seeds(tb testing.TB) [][]byte {
 	return list
 }
 
-// FuzzParse compares with the generated parser, however the message is cut into buffers.
+// FuzzParse compares the parser with the generated one, for any division of the message into buffers.
 func FuzzParse(f *testing.F) {
 	for _, b := range seeds(f) {
 		f.Add(b, uint8(1))
@@ -74,10 +74,10 @@ func FuzzParse(f *testing.F) {
 	})
 }
 
-// hasNaN tells whether a message differs from itself.
+// hasNaN reports whether a message contains a NaN: it then differs from itself.
 func hasNaN(m *inference.ModelInferRequest) bool { return !cmp.Equal(m, m, protocmp.Transform()) }
 
-// FuzzModelInfer looks for messages that crash, hang or keep memory.
+// FuzzModelInfer checks that no message crashes or hangs the server or leaks memory.
 func FuzzModelInfer(f *testing.F) {
 	for _, b := range seeds(f) {
 		f.Add(b, uint8(3))

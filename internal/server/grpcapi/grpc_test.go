@@ -24,7 +24,7 @@ import (
 	"github.com/tutti-server/tutti/proto/inference"
 )
 
-// serve starts a server over models that echo, whose memory must all be given back.
+// serve starts a server over echo models. All tensor memory must be released when the test ends.
 func serve(t *testing.T) (inference.GRPCInferenceServiceClient, *grpc.ClientConn, *servertest.Echo, *grpcapi.Server) {
 	t.Helper()
 	e := servertest.NewEcho()
@@ -32,7 +32,7 @@ func serve(t *testing.T) (inference.GRPCInferenceServiceClient, *grpc.ClientConn
 	return c, conn, e, s
 }
 
-// serveWith starts a server with these settings and the rest of its own.
+// serveWith starts a server with these settings; defaults fill the others.
 func serveWith(t *testing.T, set grpcapi.Settings, opts ...grpc.DialOption) (inference.GRPCInferenceServiceClient, *grpc.ClientConn, *grpcapi.Server) {
 	t.Helper()
 	set.Name, set.Version, set.Extensions = "tutti", "1.0.0", []string{"statistics"}
@@ -65,7 +65,7 @@ func serveWith(t *testing.T, set grpcapi.Settings, opts ...grpc.DialOption) (inf
 	return inference.NewGRPCInferenceServiceClient(conn), conn, s
 }
 
-// message reads a request as text.
+// message parses a request from text.
 func message(t *testing.T, text string) *inference.ModelInferRequest {
 	t.Helper()
 	m := new(inference.ModelInferRequest)
@@ -179,7 +179,7 @@ func TestModelInferParameters(t *testing.T) {
 		delete(req.Parameters, k)
 	}
 	if diff := cmp.Diff(req.Parameters, got.Parameters, protocmp.Transform()); diff != "" {
-		t.Errorf("answered (-want +got):\n%s", diff)
+		t.Errorf("response (-want +got):\n%s", diff)
 	}
 }
 
@@ -205,7 +205,7 @@ func TestModelInferErrors(t *testing.T) {
 		{"version negative", `model_version: "-1" ` + good, codes.InvalidArgument, "failed to get model version from specified version string '-1', version should be an integral value > 0"},
 		{"not ready", `model_name: "unready" ` + good, codes.Unavailable, "Request for unknown model: 'unready' version 1 is not at ready state"},
 		{"failure", `model_name: "fail" ` + good, codes.Internal, `in ensemble 'fail', it went "wrong"`},
-		{"no answer", `model_name: "silent" ` + good, codes.Internal, "received an unexpected null response"},
+		{"no response", `model_name: "silent" ` + good, codes.Internal, "received an unexpected null response"},
 		{"datatype", `inputs { name: "X" datatype: "UINT9" shape: 1 } raw_input_contents: "a"`, codes.InvalidArgument, "invalid datatype for input X"},
 		{"negative shape", `inputs { name: "X" datatype: "UINT8" shape: -1 } raw_input_contents: "a"`, codes.InvalidArgument, "invalid shape for input 'X': shape [-1] contains one or more invalid dimensions"},
 		{"too many elements", `inputs { name: "X" datatype: "UINT8" shape: 9223372036854775807 shape: 2 } raw_input_contents: "a"`, codes.InvalidArgument, "invalid shape for input 'X': shape [9223372036854775807,2] causes total element count to exceed maximum size of 9223372036854775807"},
@@ -265,7 +265,7 @@ func TestModelInferCancel(t *testing.T) {
 	<-e.Cancelled
 }
 
-// TestShutdownCancels ends a server whose request does not end by itself.
+// TestShutdownCancels checks that Shutdown cancels a request that does not end by itself.
 func TestShutdownCancels(t *testing.T) {
 	t.Parallel()
 	c, _, e, s := serve(t)
@@ -278,15 +278,15 @@ func TestShutdownCancels(t *testing.T) {
 	over, cancel := context.WithCancel(t.Context())
 	cancel()
 	if err := s.Shutdown(over); err == nil {
-		t.Error("Shutdown did not say that a request was under way")
+		t.Error("Shutdown did not say that a request was active")
 	}
 	<-e.Cancelled
 	if err := <-done; err == nil {
-		t.Error("the request was answered")
+		t.Error("the request succeeded")
 	}
 }
 
-func TestQuestions(t *testing.T) {
+func TestMetadataAndReadiness(t *testing.T) {
 	t.Parallel()
 	c, conn, e, _ := serve(t)
 	ctx := t.Context()
@@ -332,7 +332,7 @@ func TestQuestions(t *testing.T) {
 	same(ready, &inference.ServerReadyResponse{}, err)
 }
 
-func TestQuestionErrors(t *testing.T) {
+func TestMetadataErrors(t *testing.T) {
 	t.Parallel()
 	c, _, _, _ := serve(t)
 	ctx := t.Context()

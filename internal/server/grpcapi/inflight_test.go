@@ -24,7 +24,7 @@ import (
 	"github.com/tutti-server/tutti/proto/inference"
 )
 
-// counter returns a limit that nothing of is used when the test has ended.
+// counter returns a limit. Nothing of it may be in use when the test ends.
 func counter(t *testing.T, limit int64) *infer.InFlight {
 	t.Helper()
 	f := infer.NewInFlight(limit)
@@ -36,7 +36,7 @@ func counter(t *testing.T, limit int64) *infer.InFlight {
 	return f
 }
 
-// bytesRequest has n bytes.
+// bytesRequest returns a request with n bytes.
 func bytesRequest(model string, n int) *inference.ModelInferRequest {
 	return &inference.ModelInferRequest{
 		ModelName: model, Id: "me", RawInputContents: [][]byte{make([]byte, n)},
@@ -44,9 +44,8 @@ func bytesRequest(model string, n int) *inference.ModelInferRequest {
 	}
 }
 
-// TestInFlight has one request hold most of what there is, while others are refused,
-// until it is over.
-//
+// TestInFlight checks that requests are refused while another one uses most of the limit, and accepted after it has
+// ended.
 // shows: limits
 func TestInFlight(t *testing.T) {
 	t.Parallel()
@@ -101,7 +100,7 @@ func TestInFlight(t *testing.T) {
 	cancel()
 	<-held
 	<-e.Cancelled
-	for f.Bytes() >= most { // until the server has seen it
+	for f.Bytes() >= most { // until the server has processed the end
 		if _, err := c.ServerLive(t.Context(), nil); err != nil {
 			t.Fatal(err)
 		}
@@ -119,7 +118,7 @@ func TestInFlight(t *testing.T) {
 	drained(t, f)
 }
 
-// drained waits for what the transport still has to give back.
+// drained waits until the transport has released all its bytes.
 func drained(t *testing.T, f *infer.InFlight) {
 	t.Helper()
 	over := time.After(5 * time.Minute)
@@ -135,8 +134,8 @@ func drained(t *testing.T, f *infer.InFlight) {
 	}
 }
 
-// TestInFlightHalf has clients stop, or go, in the middle of a message: what they have
-// sent counts until then, and calls that bring more than there is room for end.
+// TestInFlightHalf checks clients that stop or disconnect in the middle of a message: the bytes sent so far count
+// until then, and a call that exceeds the limit ends.
 func TestInFlightHalf(t *testing.T) {
 	t.Parallel()
 	const limit = 4 << 20
@@ -148,7 +147,7 @@ func TestInFlightHalf(t *testing.T) {
 	for range 3 {
 		held = append(held, half(t, address, 1<<20))
 	}
-	for f.Bytes() < 5<<19 { // all but what came before the calls had begun
+	for f.Bytes() < 5<<19 { // all but the bytes received before the calls started
 		runtime.Gosched()
 	}
 	c := half(t, address, 3<<20)
@@ -164,8 +163,7 @@ func TestInFlightHalf(t *testing.T) {
 	drained(t, f)
 }
 
-// TestInFlightStalled has clients send no more, one in the middle of a message, and one
-// after it.
+// TestInFlightStalled checks clients that stop sending, one in the middle of a message and one after it.
 func TestInFlightStalled(t *testing.T) {
 	t.Parallel()
 	f := counter(t, 8<<20)
@@ -175,14 +173,14 @@ func TestInFlightStalled(t *testing.T) {
 		t.Fatal(err)
 	}
 	stalled := half(t, conn.Target(), 2<<20)
-	_, _ = io.Copy(io.Discard, stalled) // until the server ends it
+	_, _ = io.Copy(io.Discard, stalled) // until the server closes it
 	drained(t, f)
 	if s := conn.GetState(); s != connectivity.Ready {
 		t.Errorf("the connection that waits for nothing is %v", s)
 	}
 }
 
-// half begins a call with a message of 4 MB, of which it sends n bytes.
+// half starts a call with a message of 4 MB and sends n bytes of it.
 func half(t *testing.T, address string, n int) net.Conn {
 	t.Helper()
 	c, err := net.Dial("tcp", address)
@@ -206,14 +204,14 @@ func half(t *testing.T, address string, n int) net.Conn {
 	fr := http2.NewFramer(c, c)
 	_ = fr.WriteSettings()
 	_ = fr.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: headers.Bytes(), EndHeaders: true})
-	_ = fr.WriteData(1, false, []byte{0, 0, 63, 0, 0}) // 4 MB, nearly
-	// What the server lets a stream send comes with its answers.
+	_ = fr.WriteData(1, false, []byte{0, 0, 63, 0, 0}) // nearly 4 MB
+	// The server extends the stream's window with frames.
 	room := int64(65535 - 5)
 	for sent := 0; sent < n; {
 		for room < 16<<10 {
 			got, err := fr.ReadFrame()
 			if err != nil {
-				return c // it has been refused
+				return c // the call was refused
 			}
 			if w, ok := got.(*http2.WindowUpdateFrame); ok && w.StreamID == 1 {
 				room += int64(w.Increment)
@@ -227,7 +225,7 @@ func half(t *testing.T, address string, n int) net.Conn {
 	return c
 }
 
-// TestInFlightFull refuses calls before they are read.
+// TestInFlightFull checks that calls are refused before they are read.
 func TestInFlightFull(t *testing.T) {
 	t.Parallel()
 	f := infer.NewInFlight(1000)

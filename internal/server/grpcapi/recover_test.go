@@ -24,7 +24,7 @@ type broken struct {
 	lifecycle
 }
 
-// Submit panics before it hands the request on.
+// Submit panics before it passes the request on.
 func (b *broken) Submit(ctx context.Context, req *infer.Request, sink infer.Sink) {
 	if req.ID == "broken" {
 		panic("no such defect")
@@ -32,13 +32,12 @@ func (b *broken) Submit(ctx context.Context, req *infer.Request, sink infer.Sink
 	b.Echo.Submit(ctx, req, sink)
 }
 
-// Load panics as a defect in loading would.
+// Load panics.
 func (*broken) Load(_ context.Context, _ string, _ infer.LoadOptions) error {
 	panic("no such defect")
 }
 
-// TestPanics has methods panic: the call fails, the log names the method with its stack, and other calls are answered.
-//
+// TestPanics checks that a panic of a method fails only its call, and that the log has the method and the stack.
 // shows: recovery
 func TestPanics(t *testing.T) {
 	t.Parallel()
@@ -48,7 +47,7 @@ func TestPanics(t *testing.T) {
 		t.Fatal(err)
 	}
 	b := &broken{Echo: servertest.NewEcho()}
-	// A request that panics is not released, which a checked allocator would report.
+	// A request that panics is not released, so a checked allocator would report it.
 	c, _, _ := serveWith(t, grpcapi.Settings{Alloc: tensor.NewPool(), Infer: b, Catalog: b.Echo, Lifecycle: b, Log: journal})
 	const input = `inputs { name: "X" datatype: "FP32" shape: 1 contents { fp32_contents: 1 } }`
 	internal := func(err error, method string) {
@@ -64,7 +63,7 @@ func TestPanics(t *testing.T) {
 	internal(err, "ModelInfer")
 	_, err = c.RepositoryModelLoad(t.Context(), &inference.RepositoryModelLoadRequest{ModelName: "m"})
 	internal(err, "RepositoryModelLoad")
-	timed, cancel := context.WithTimeout(t.Context(), time.Hour) // these run in a goroutine of their own
+	timed, cancel := context.WithTimeout(t.Context(), time.Hour) // calls with a deadline run in a separate goroutine
 	defer cancel()
 	_, err = c.ModelInfer(timed, message(t, `model_name: "echo" id: "broken" `+input))
 	internal(err, "ModelInfer")

@@ -19,13 +19,13 @@ import (
 // full refuses every request.
 type full struct{}
 
-// Submit refuses.
+// Submit refuses the request.
 func (full) Submit(_ context.Context, req *infer.Request, sink infer.Sink) {
 	req.Release()
 	sink.Close(&status.Error{Code: status.Unavailable, Msg: "Exceeds maximum queue size", RetryAfter: 1500 * time.Millisecond})
 }
 
-// TestRetryAfter checks that the trailer says in whole seconds when to come again.
+// TestRetryAfter checks that the trailer has the retry delay in whole seconds.
 func TestRetryAfter(t *testing.T) {
 	t.Parallel()
 	c, _, _ := serveWith(t, grpcapi.Settings{Infer: full{}, Catalog: servertest.NewEcho()})

@@ -17,7 +17,7 @@ import (
 	"github.com/tutti-server/tutti/proto/inference"
 )
 
-// counting is a catalog with statistics in which every number is another one.
+// counting is a catalog whose statistics are all different numbers.
 type counting struct {
 	infer.Catalog
 	list []infer.Statistics
@@ -25,7 +25,7 @@ type counting struct {
 
 func (c counting) Statistics(string, int64) ([]infer.Statistics, error) { return c.list, nil }
 
-// number gives each number in v the next value.
+// number sets each number in v to the next value.
 func number(v reflect.Value, n *uint64) {
 	switch v.Kind() {
 	case reflect.Struct:
@@ -42,7 +42,7 @@ func number(v reflect.Value, n *uint64) {
 	}
 }
 
-// TestStatisticsAgree compares what both protocols say about a model, field by field.
+// TestStatisticsAgree compares the statistics of both protocols field by field.
 func TestStatisticsAgree(t *testing.T) {
 	t.Parallel()
 	e := servertest.NewEcho()
@@ -65,8 +65,7 @@ func TestStatisticsAgree(t *testing.T) {
 	}
 }
 
-// numbersAsText reads JSON with its numbers as strings, as which protobuf's JSON has
-// those of 64 bits.
+// numbersAsText parses JSON with its numbers as strings, since protobuf's JSON has 64-bit integers as strings.
 func numbersAsText(t *testing.T, b []byte) any {
 	t.Helper()
 	var v any

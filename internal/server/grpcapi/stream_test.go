@@ -22,11 +22,11 @@ type streamClient struct {
 	t *testing.T
 }
 
-// openStream opens a stream to models for streams.
+// openStream opens a stream to the models of servertest.Streams.
 func openStream(t *testing.T, ctx context.Context) (*streamClient, *servertest.Streams, *grpcapi.Server) { //nolint:revive // t first
 	t.Helper()
 	e := servertest.NewStreams()
-	c, _, s := serveWith(t, grpcapi.Settings{Infer: e, Catalog: e}) //nolint:contextcheck // its end is the test's
+	c, _, s := serveWith(t, grpcapi.Settings{Infer: e, Catalog: e}) //nolint:contextcheck // the test ends it
 	stream, err := c.ModelStreamInfer(ctx)
 	if err != nil {
 		t.Fatal(err)
@@ -45,7 +45,7 @@ func (c *streamClient) send(texts ...string) {
 
 const xAB = ` inputs { name: "X" datatype: "UINT8" shape: 2 } raw_input_contents: "ab"`
 
-// got is a streamed answer in short.
+// got is a summary of a streamed response.
 type got struct {
 	ID, Err, Data string
 	Final         bool
@@ -63,7 +63,7 @@ func (c *streamClient) recv() got {
 		g.Data += string(b)
 	}
 	if _, ok := r.GetParameters()["triton_final_response"]; !ok {
-		c.t.Error("an answer without triton_final_response")
+		c.t.Error("a response without triton_final_response")
 	}
 	return g
 }
@@ -91,9 +91,8 @@ func (c *streamClient) wantEnd(code codes.Code, text string) {
 	}
 }
 
-// TestStreamOrder has answers of plain models wait for those of earlier requests, and
-// those of decoupled models not.
-//
+// TestStreamOrder checks that responses of plain models wait for those of earlier requests, and that responses of
+// decoupled models do not.
 // shows: stream.order
 func TestStreamOrder(t *testing.T) {
 	t.Parallel()
@@ -111,18 +110,19 @@ func TestStreamOrder(t *testing.T) {
 	c.wantEnd(codes.OK, "")
 }
 
+// TestStreamFinal checks which responses are marked final, with and without empty final responses.
 // shows: stream.final
 func TestStreamFinal(t *testing.T) {
 	t.Parallel()
-	const asked = ` parameters { key: "triton_enable_empty_final_response" value { bool_param: true } }`
+	const wantEmpty = ` parameters { key: "triton_enable_empty_final_response" value { bool_param: true } }`
 	c, _, _ := openStream(t, t.Context())
-	c.send(`model_name: "marked" id: "1"` + xAB + asked)
+	c.send(`model_name: "marked" id: "1"` + xAB + wantEmpty)
 	c.want(got{ID: "1", Data: "a"}, got{ID: "1", Data: "b", Final: true})
-	c.send(`model_name: "broken" id: "2"` + xAB + asked)
+	c.send(`model_name: "broken" id: "2"` + xAB + wantEmpty)
 	c.want(got{ID: "2", Data: "a"}, got{ID: "2", Data: "b"}, got{ID: "2", Err: "no more", Final: true})
-	c.send(`id: "3"` + xAB + asked)
+	c.send(`id: "3"` + xAB + wantEmpty)
 	c.want(got{ID: "3", Data: "ab", Final: true})
-	c.send(`model_name: "repeat" id: "4"` + xAB + asked)
+	c.send(`model_name: "repeat" id: "4"` + xAB + wantEmpty)
 	c.want(got{ID: "4", Data: "a"}, got{ID: "4", Data: "b"})
 	last, err := c.Recv()
 	if err != nil {
@@ -138,16 +138,17 @@ func TestStreamFinal(t *testing.T) {
 	}
 }
 
-// TestStreamEarlyError has a decoupled model send an error before its responses: the client gets it first, and once.
+// TestStreamEarlyError checks that an error which a decoupled model sends before its responses arrives first, and
+// once.
 func TestStreamEarlyError(t *testing.T) {
 	t.Parallel()
-	const asked = ` parameters { key: "triton_enable_empty_final_response" value { bool_param: true } }`
+	const wantEmpty = ` parameters { key: "triton_enable_empty_final_response" value { bool_param: true } }`
 	c, e, _ := openStream(t, t.Context())
 	for _, tt := range []struct {
 		text string
 		last []got
 	}{
-		{asked, []got{{ID: "1", Final: true}}},
+		{wantEmpty, []got{{ID: "1", Final: true}}},
 		{"", nil},
 	} {
 		c.send(`model_name: "stumbling" id: "1"` + xAB + tt.text)
@@ -161,8 +162,7 @@ func TestStreamEarlyError(t *testing.T) {
 	c.wantEnd(codes.OK, "")
 }
 
-// TestStreamHalfClose delivers what is under way after the client's last request.
-//
+// TestStreamHalfClose checks that active requests get their responses after the client has closed its side.
 // shows: stream.half_close
 func TestStreamHalfClose(t *testing.T) {
 	t.Parallel()
@@ -186,8 +186,7 @@ func TestStreamErrors(t *testing.T) {
 	)
 }
 
-// TestStreamStatus closes the stream with the first error, after what came before it.
-//
+// TestStreamStatus checks that the first error closes the stream, after the responses before it.
 // shows: stream.grpc_errors
 func TestStreamStatus(t *testing.T) {
 	t.Parallel()
@@ -204,25 +203,25 @@ func TestStreamCancel(t *testing.T) {
 	c, e, _ := openStream(t, ctx)
 	c.send(`model_name: "held"`+xAB, `model_name: "held"`+xAB)
 	c.send(`model_name: "repeat"` + xAB)
-	c.want(got{Data: "a"}, got{Data: "b"}) // all three have been received
+	c.want(got{Data: "a"}, got{Data: "b"}) // all three requests have been received
 	cancel()
 	<-e.Cancelled
 	<-e.Cancelled
 }
 
-// TestStreamPace has a model that never ends wait for a client that does not read.
+// TestStreamPace checks that an endless model waits for a client that does not read.
 func TestStreamPace(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())
 	c, e, _ := openStream(t, ctx)
 	c.send(`model_name: "endless"` + xAB)
-	const most = 100_000 // what the connection and its windows hold, and a queue of bounded length
+	const most = 100_000 // bounds the responses in the connection, its windows and the queue
 	n := <-e.Full
 	for range n {
 		c.want(got{Data: "ab"})
 	}
 	if again := <-e.Full; again < n || again-n > most {
-		t.Errorf("%d answers before the first wait, %d before the second", n, again)
+		t.Errorf("%d responses before the first wait, %d before the second", n, again)
 	}
 	cancel()
 	for {
@@ -232,7 +231,7 @@ func TestStreamPace(t *testing.T) {
 	}
 }
 
-// TestStreamShutdown ends a stream that has nothing under way.
+// TestStreamShutdown checks that Shutdown ends a stream without active requests.
 func TestStreamShutdown(t *testing.T) {
 	t.Parallel()
 	c, _, s := openStream(t, t.Context())

@@ -10,7 +10,7 @@ import (
 	"github.com/tutti-server/tutti/internal/server/servertest"
 )
 
-// TestTrace has requests of both kinds traced from their first byte to their last.
+// TestTrace checks the timestamps of unary and streamed requests, from the first byte to the last.
 func TestTrace(t *testing.T) {
 	t.Parallel()
 	e := servertest.NewStreams()

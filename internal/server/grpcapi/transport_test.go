@@ -33,7 +33,8 @@ import (
 	"github.com/tutti-server/tutti/proto/inference"
 )
 
-// TestCompressionLevel is not parallel: the level is the whole process's.
+// TestCompressionLevel checks the configured compression level. It is not parallel: the level is global to the
+// process.
 func TestCompressionLevel(t *testing.T) { //nolint:paralleltest // see above
 	level, err := grpcapi.ParseCompression("high")
 	if err != nil {
@@ -45,23 +46,22 @@ func TestCompressionLevel(t *testing.T) { //nolint:paralleltest // see above
 	}
 }
 
-// answers notes how answers are compressed.
-type answers struct{ compression atomic.Value }
+// responses records how responses are compressed.
+type responses struct{ compression atomic.Value }
 
-func (*answers) TagRPC(ctx context.Context, _ *stats.RPCTagInfo) context.Context   { return ctx }
-func (*answers) TagConn(ctx context.Context, _ *stats.ConnTagInfo) context.Context { return ctx }
-func (*answers) HandleConn(context.Context, stats.ConnStats)                       {}
-func (a *answers) HandleRPC(_ context.Context, s stats.RPCStats) {
+func (*responses) TagRPC(ctx context.Context, _ *stats.RPCTagInfo) context.Context   { return ctx }
+func (*responses) TagConn(ctx context.Context, _ *stats.ConnTagInfo) context.Context { return ctx }
+func (*responses) HandleConn(context.Context, stats.ConnStats)                       {}
+func (a *responses) HandleRPC(_ context.Context, s stats.RPCStats) {
 	if h, ok := s.(*stats.InHeader); ok {
 		a.compression.Store(h.Compression)
 	}
 }
 
-// checkCompressed asks a server of its own for something and looks at how the answer
-// is compressed.
+// checkCompressed starts a server, sends it a request and checks the compression of the response.
 func checkCompressed(t *testing.T, set grpcapi.Settings, want string, opts ...grpc.DialOption) {
 	t.Helper()
-	var a answers
+	var a responses
 	e := servertest.NewEcho()
 	set.Infer, set.Catalog = e, e
 	c, _, _ := serveWith(t, set, append(opts, grpc.WithStatsHandler(&a))...)
@@ -74,11 +74,11 @@ func checkCompressed(t *testing.T, set grpcapi.Settings, want string, opts ...gr
 		t.Fatalf("%d bytes, %v", len(resp.GetRawOutputContents()), err)
 	}
 	if got := a.compression.Load(); got != want {
-		t.Errorf("the answer's compression is %q, want %q", got, want)
+		t.Errorf("the response's compression is %q, want %q", got, want)
 	}
 }
 
-// deflate is what a client must know to send deflate.
+// deflate is a client compressor for deflate.
 type deflate struct{}
 
 func (deflate) Type() string { return "deflate" }
@@ -97,8 +97,7 @@ func TestCompressedRequests(t *testing.T) {
 	checkCompressed(t, grpcapi.Settings{}, "identity", grpc.WithCompressor(deflate{})) //nolint:staticcheck // the other way is a table of the whole process
 }
 
-// TestDecompressedTooLarge refuses what grows beyond the limit.
-//
+// TestDecompressedTooLarge checks that a message which exceeds the limit when decompressed is refused.
 // shows: limits
 func TestDecompressedTooLarge(t *testing.T) {
 	t.Parallel()
@@ -125,7 +124,7 @@ func TestMessageTooLarge(t *testing.T) {
 	}
 }
 
-// plain sends bytes as they are.
+// plain is a codec that passes bytes unchanged.
 type plain struct{}
 
 func (plain) Name() string { return "proto" }
@@ -200,8 +199,8 @@ func TestForward(t *testing.T) {
 	wantError(t, err, codes.InvalidArgument, "Header 'timeout' is reserved for Triton usage and cannot be forwarded.")
 }
 
-// TestLarge has the memory of a large tensor back after the answer, and after one that
-// nobody read.
+// TestLarge checks that the memory of a large tensor is released after the response, and after one that the client
+// does not read.
 func TestLarge(t *testing.T) {
 	t.Parallel()
 	e, pool := servertest.NewEcho(), tensor.NewPool()
@@ -223,7 +222,7 @@ func TestLarge(t *testing.T) {
 		t.Fatal(err)
 	}
 	if !slices.EqualFunc(req.GetRawInputContents(), resp.GetRawOutputContents(), bytes.Equal) {
-		t.Error("the answer is not the request")
+		t.Error("the response differs from the request")
 	}
 	stream, err := c.ModelStreamInfer(t.Context())
 	if err != nil {
@@ -232,14 +231,14 @@ func TestLarge(t *testing.T) {
 	if err := stream.Send(req); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := stream.Header(); err != nil { // the answer has begun
+	if _, err := stream.Header(); err != nil { // the response has started
 		t.Fatal(err)
 	}
 	conn.Close()
 	if err := s.Shutdown(context.WithoutCancel(t.Context())); err != nil {
 		t.Fatal(err)
 	}
-	for pool.InUse() != 0 { // ends with the test's time
+	for pool.InUse() != 0 { // bounded by the test's timeout
 		runtime.GC()
 	}
 }

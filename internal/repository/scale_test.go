@@ -12,8 +12,8 @@ import (
 	"github.com/tutti-server/tutti/internal/repository"
 )
 
-// crowdOf is the repository that make bench-repo is about: identity models.
-func crowdOf(tb testing.TB, n int) string {
+// manyIdentities writes a repository of n identity models, as make bench-repo uses it.
+func manyIdentities(tb testing.TB, n int) string {
 	tb.Helper()
 	var b strings.Builder
 	for i := range n {
@@ -23,7 +23,7 @@ func crowdOf(tb testing.TB, n int) string {
 	return folder(tb, b.String())
 }
 
-// heap returns the live bytes.
+// heap returns the size of the live heap in bytes.
 func heap() uint64 {
 	runtime.GC()
 	runtime.GC()
@@ -32,10 +32,10 @@ func heap() uint64 {
 	return m.HeapAlloc
 }
 
-// TestIdleModelBudget bounds the live heap of a model that nobody asks.
+// TestIdleModelBudget bounds the live heap of a model without requests.
 func TestIdleModelBudget(t *testing.T) {
 	const n, limit = 1000, 40 << 10
-	root, w := crowdOf(t, n), newWorld(t)
+	root, w := manyIdentities(t, n), newWorld(t)
 	before := heap()
 	r := w.repo(t, root)
 	if each := (heap() - before) / n; each > limit {
@@ -44,23 +44,23 @@ func TestIdleModelBudget(t *testing.T) {
 	runtime.KeepAlive(r)
 }
 
-// TestTenThousandBudget has a repository of ten thousand models, one of them broken.
+// TestTenThousandBudget opens a repository of ten thousand models, one of them broken.
 func TestTenThousandBudget(t *testing.T) {
 	if testing.Short() {
 		t.Skip("part of make test-all")
 	}
 	w := newWorld(t)
-	r := w.repo(t, crowdOf(t, 10_000), folder(t, "-- broken/config.pbtxt --\nbackend: \"identity\" max_batch_size: x\n-- broken/1/ --\n"))
+	r := w.repo(t, manyIdentities(t, 10_000), folder(t, "-- broken/config.pbtxt --\nbackend: \"identity\" max_batch_size: x\n-- broken/1/ --\n"))
 	if len(r.Models()) != 10_001 || len(r.Failures()) != 1 {
 		t.Errorf("%d models, %d failures", len(r.Models()), len(r.Failures()))
 	}
 }
 
-// BenchmarkRepository is make bench-repo: loading 1,000 identity models, what one of
-// them takes while it is idle, looking at their unchanged folders, and finding one.
+// BenchmarkRepository is make bench-repo: loading 1,000 identity models, the memory of an idle one, polling their
+// unchanged folders, and finding one.
 func BenchmarkRepository(b *testing.B) {
 	const n = 1000
-	root := crowdOf(b, n)
+	root := manyIdentities(b, n)
 	b.Run("load", func(b *testing.B) {
 		for b.Loop() {
 			w := newWorld(b)

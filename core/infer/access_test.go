@@ -30,12 +30,12 @@ func TestRestrict(t *testing.T) {
 	})
 	for api, key := range map[infer.API]string{infer.APITrace: "a", infer.APILogging: "a", infer.APIHealth: "b"} {
 		if got := r.Of(api); got == nil || got.Key != key {
-			t.Errorf("%s asks for %v, want %s", api, got, key)
+			t.Errorf("%s requires %v, want %s", api, got, key)
 		}
 	}
 	for _, api := range []infer.API{infer.APIMetadata, infer.APINone, 99} {
 		if got := r.Of(api); got != nil {
-			t.Errorf("%s asks for %v", api, got)
+			t.Errorf("%s requires %v", api, got)
 		}
 	}
 	if one := r.Of(infer.APITrace); !one.Met("1") || one.Met("") || one.Met("11") {

@@ -1,6 +1,6 @@
 // Package recovery turns panics into errors. A defect costs the request or the model that met it, never the process.
 //
-// A goroutine that works on what a client or a folder holds defers Error, or returns through Group. Error must be
+// A goroutine that processes the input of a client or a folder must defer Error, or run in a Group. Error must be
 // deferred directly: a function that calls it cannot recover.
 //
 //	func (r *Repository) open(dir string) (m *model, err error) {

@@ -133,7 +133,7 @@ func TestBucket(t *testing.T) {
 	}
 	want := "fetching model 'm' from s3://one: reading object 'm/3/data' ended after 0 of 5 bytes: reset"
 	if got := failures(r)["m"]; got != "" {
-		t.Errorf("what serves is a failure: %s", got)
+		t.Errorf("a serving model is a failure: %s", got)
 	}
 	if i := slices.IndexFunc(r.Index(false), func(e infer.Entry) bool { return e.Name == "m" && e.Reason == want }); i < 0 {
 		t.Errorf("index %+v does not say %q", r.Index(false), want)

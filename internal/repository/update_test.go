@@ -82,7 +82,7 @@ func TestUpdate(t *testing.T) {
 				}
 				for name, want := range map[string]float32{"m": 8, "ens": 8} {
 					if got, err := send(t.Context(), r, w.request(name, 4)); err != nil || got != want {
-						t.Errorf("%s: %s answers %v, %v", tc.name, name, got, err)
+						t.Errorf("%s: %s returned %v, %v", tc.name, name, got, err)
 					}
 				}
 			}

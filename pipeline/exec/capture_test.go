@@ -36,7 +36,7 @@ func newCaptureStore(t *testing.T, rule inspect.CaptureRule) *captureStore {
 		t.Fatal(err)
 	}
 	if c.tracer.Capturing() {
-		t.Error("something is captured before anybody asked")
+		t.Error("captured before a recorder was attached")
 	}
 	v, err := c.store.StartCapture(rule)
 	if err != nil {
@@ -228,6 +228,6 @@ func compareCapture(t *testing.T, list *inspect.TensorList, want map[string]stri
 		return
 	}
 	if diff := cmp.Diff(want, got); diff != "" || len(list.List) != steps+1 {
-		t.Errorf("%d tensors of %d steps (-answer +kept):\n%s", len(list.List), steps, diff)
+		t.Errorf("%d tensors of %d steps (-response +captured):\n%s", len(list.List), steps, diff)
 	}
 }

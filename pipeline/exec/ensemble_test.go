@@ -345,13 +345,13 @@ func TestFirstFailureWins(t *testing.T) {
 		"bad": {sig: signature("bad", 1, 8), run: func(*backends.Batch) error { return status.Errorf(status.Unavailable, "first") }},
 		"slow": {sig: signature("slow", 1, 8), queued: true, run: func(*backends.Batch) error {
 			if a.closed.Load() {
-				t.Error("the request ended while a step was under way")
+				t.Error("the request ended while a step executed")
 			}
 			return errors.New("second")
 		}},
 		"fine": {sig: signature("fine", 1, 8), queued: true, run: func(batch *backends.Batch) error {
 			if a.closed.Load() {
-				t.Error("the request ended while a step was under way")
+				t.Error("the request ended while a step executed")
 			}
 			return share(batch)
 		}},
@@ -370,7 +370,7 @@ step { model_name: "after" model_version: -1 input_map { key: "INPUT0" value: "M
 		t.Errorf("got error %v (%v), want the first", a.err, status.CodeOf(a.err))
 	}
 	if a.resp != nil || after.Load() != 0 {
-		t.Errorf("an answer %v came, the step behind was executed %d times", a.resp, after.Load())
+		t.Errorf("response %v, the next step executed %d times", a.resp, after.Load())
 	}
 	if err := x.Drain(t.Context()); err != nil {
 		t.Error(err)
@@ -436,14 +436,14 @@ func TestDrain(t *testing.T) {
 	over, cancel := context.WithCancel(t.Context())
 	cancel()
 	if err := x.Drain(over); !errors.Is(err, context.Canceled) {
-		t.Errorf("drain with a request under way: %v", err)
+		t.Errorf("drain with an active request: %v", err)
 	}
 	close(leave)
 	if err := x.Drain(t.Context()); err != nil {
 		t.Error(err)
 	}
 	if !a.closed.Load() {
-		t.Error("drained before the request was answered")
+		t.Error("drained before the request ended")
 	}
 	<-a.done
 	a.resp.Release()

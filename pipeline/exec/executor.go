@@ -55,7 +55,7 @@ type Executor struct {
 	edgeList  []tracing.TensorEdge // made by edgesOnce
 }
 
-// schedule is what every run of a plan starts with.
+// schedule is the precomputed start of every run of a plan.
 type schedule struct {
 	shared  []plan.Slot // slots with several readers
 	joins   []int32     // nodes with several inputs

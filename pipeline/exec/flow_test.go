@@ -160,7 +160,7 @@ func (b *bench) models(rng *rand.Rand, fails bool) fakes {
 // interpreter computes the responses of a request sequentially.
 type interpreter struct {
 	b         *flowGraph
-	wanted    []bool // per tensor: an output that is asked for
+	wanted    []bool // per tensor: a requested output
 	need      []bool // per node
 	depth     int    // the level whose responses are sent
 	fails     bool

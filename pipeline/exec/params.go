@@ -6,7 +6,7 @@ import (
 	"github.com/tutti-server/tutti/core/infer"
 )
 
-// params are what steps returned besides tensors.
+// params are the parameters that steps returned with their tensors.
 type params struct {
 	// override replaces the request's Meta for the steps that follow; nil unless a step
 	// returned sequence parameters.

@@ -38,6 +38,6 @@ func TestReshape(t *testing.T) {
 		return nil
 	}))
 	if _, err := inferOne(t, wrong, bn.request(1, 2)); err == nil || !strings.Contains(err.Error(), "has shape [1,2] for a batch of 1") {
-		t.Errorf("a model that gives the request's shape is answered with %v", err)
+		t.Errorf("a model that returns the request's shape: error %v", err)
 	}
 }

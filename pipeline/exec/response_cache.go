@@ -219,7 +219,7 @@ func (r *ResponseCache) retry(a *cachedCall, err error) {
 			r.recycle(next)
 			continue
 		}
-		w.req.Async = true // the goroutine that completed the leader must not be kept
+		w.req.Async = true // do not block the goroutine that completed the leader
 		r.run(next, w, true, role == cache.Lead)
 	}
 }

@@ -68,7 +68,7 @@ func wait(t *testing.T, call *infer.Call, fails bool) {
 	}
 	if resp != nil {
 		if !resp.Final || resp.Model != "e" || len(resp.Outputs) != 1 {
-			t.Errorf("answer %+v", resp)
+			t.Errorf("response %+v", resp)
 		}
 		resp.Release()
 	}

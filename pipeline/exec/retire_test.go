@@ -33,7 +33,7 @@ func TestRetire(t *testing.T) {
 						return
 					}
 					if _, err := call.Wait(); err == nil {
-						t.Error("a request without its input is answered")
+						t.Error("a request without its input succeeds")
 					}
 				}
 			})

@@ -71,7 +71,7 @@ type progress struct {
 
 type failure struct{ err error }
 
-// timing is what statistics count about a run. Times are those of telemetry.Now.
+// timing has the times of a run for the statistics, as telemetry.Now returns them.
 type timing struct {
 	started, ended       int64
 	responded            bool         // a decoupled model has sent its first response

@@ -45,7 +45,7 @@ func TestSoakBudget(t *testing.T) {
 	var wg sync.WaitGroup
 	for c := range callers {
 		wg.Go(func() {
-			s := soaker{t: t, b: b, x: x, rng: rand.New(rand.NewPCG(uint64(c), 3)), answered: &answered, failed: &failed} //nolint:gosec // a test wants the same numbers again
+			s := soaker{t: t, b: b, x: x, rng: rand.New(rand.NewPCG(uint64(c), 3)), answered: &answered, failed: &failed} //nolint:gosec // reproducible by client
 			for range n / callers {
 				s.one()
 			}

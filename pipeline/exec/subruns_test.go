@@ -224,7 +224,7 @@ step { model_name: "next" model_version: -1 input_map { key: "INPUT0" value: "ON
 	<-second.done
 	<-fourth.done
 	if status.CodeOf(second.err) != status.Cancelled || first.closed.Load() || third.closed.Load() {
-		t.Errorf("%v, want a cancellation, and the others under way", second.err)
+		t.Errorf("%v, want a cancellation while the others are active", second.err)
 	}
 	if !errors.Is(fourth.err, status.ErrDeadline) {
 		t.Errorf("%v, want %v", fourth.err, status.ErrDeadline)
@@ -344,7 +344,7 @@ step { model_name: "next" model_version: -1 input_map { key: "INPUT0" value: "MI
 	}
 	want := infer.Sequence{ID: 7, Start: true, End: true}
 	if saw[0] != (infer.Sequence{ID: 3, Start: true}) || saw[1] != want || a.resp.Sequence != want || len(a.resp.Params) != 0 {
-		t.Errorf("the steps saw %v, the answer has %v and %v", saw, a.resp.Sequence, a.resp.Params)
+		t.Errorf("the steps saw %v, the response has %v and %v", saw, a.resp.Sequence, a.resp.Params)
 	}
 	a.resp.Release()
 }

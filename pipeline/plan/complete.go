@@ -25,7 +25,7 @@ func (l *level) complete() {
 	stepPorts := l.stepPorts()
 	for _, in := range l.cfg.Input {
 		if t := stepPorts[in.Name]; t != nil {
-			// An input of which nothing is said is as optional as its steps let it be.
+			// An input without a declaration is optional when all steps that read it allow that.
 			in.Optional = in.Optional || t.optional && in.DataType == modelconfig.DataType_TYPE_INVALID && len(in.Dims) == 0
 			fill(&in.DataType, &in.Dims, t)
 		}
@@ -80,7 +80,7 @@ func (l *level) maxBatch() int32 {
 	return int32(least)
 }
 
-// portInfo is what the steps say about a tensor.
+// portInfo is the type and shape that the steps declare for a tensor.
 type portInfo struct {
 	dtype tensor.DType
 	dims  tensor.Shape // as the ensemble would declare them
@@ -88,8 +88,8 @@ type portInfo struct {
 	optional bool
 }
 
-// stepPorts collects what the steps say, narrowing dims where several speak of a tensor; a
-// contradiction is left for the pass types to find.
+// stepPorts collects the declarations of the steps. It narrows the dims of a tensor that several
+// steps declare; the pass types reports contradictions.
 func (l *level) stepPorts() map[string]*portInfo {
 	all := map[string]*portInfo{}
 	hear := func(s *step, name string, p *config.Port, reads bool) {

@@ -151,7 +151,7 @@ func (l *level) meant(model string) string {
 }
 
 // model looks up one step's model. An unknown model stays a NotFound error; version
-// 0, which is what a step without model_version asks for, is never loaded.
+// 0, the version of a step without model_version, is never loaded.
 func (l *level) model(s *modelconfig.ModelEnsembling_Step) (Model, error) {
 	name, version := s.GetModelName(), s.GetModelVersion()
 	look := l.look

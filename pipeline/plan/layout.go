@@ -11,7 +11,7 @@ const (
 	margin    = 28
 	rowGap    = 26 // between the glyphs of a column
 	lineStep  = 40 // between two outputs of a glyph
-	curveSpan = 46 // what a line needs to bend
+	curveSpan = 46 // horizontal space of a curve
 	narrow    = 6.7
 	broad     = 8.6 // a bold letter
 )
@@ -22,8 +22,8 @@ type glyph struct {
 	kind           glyphKind
 	title, caption string
 	layer          int
-	x, y, w, h     float64 // y is that of the middle
-	outs           []int   // its lines, top to bottom
+	x, y, w, h     float64 // y is the vertical centre
+	outs           []int   // outgoing lines, top to bottom
 	ins            []*end
 	links          []link
 }
@@ -236,7 +236,7 @@ func stack(column []*glyph) {
 	}
 }
 
-// align moves a column's glyphs to the middle of what they are connected with, in
+// align moves a column's glyphs to the middle of their neighbours, in
 // that order, and apart again where they then overlap.
 func align(column []*glyph) {
 	want := make(map[*glyph]float64, len(column))

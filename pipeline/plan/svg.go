@@ -107,7 +107,7 @@ func (g *glyph) draw(b *bytes.Buffer) {
 	fmt.Fprintf(b, `<text class="title" x="%.1f" y="%.1f">%s</text>`+"\n", x, y, escape(g.title))
 }
 
-// escape makes s safe inside an element; what XML cannot hold becomes U+FFFD.
+// escape makes s safe inside an element; characters that XML cannot represent become U+FFFD.
 func escape(s string) string {
 	var b bytes.Buffer
 	// Writing to a buffer cannot fail.

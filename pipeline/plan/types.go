@@ -7,7 +7,7 @@ import (
 	"github.com/tutti-server/tutti/core/tensor"
 )
 
-// declaration is what one port says about a tensor.
+// declaration is the type and shape that one port declares for a tensor.
 type declaration struct {
 	model      string
 	dtype      tensor.DType
@@ -61,7 +61,7 @@ func (s *step) types(first map[string]*declaration) error {
 	return nil
 }
 
-// agree compares a port with the first one that spoke about the tensor. Shapes may
+// agree compares a port with the first declaration of the tensor. Shapes may
 // differ by a batch dimension that only one side counts as such.
 func (l *level) agree(first map[string]*declaration, field, name string, b *declaration) error {
 	a, known := first[name]

@@ -13,7 +13,7 @@ import (
 	"strings"
 )
 
-// built is what "make ui" makes of ui/.
+// built has the output of "make ui".
 //
 //go:embed dist
 var built embed.FS

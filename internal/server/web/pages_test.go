@@ -70,7 +70,7 @@ func TestPages(t *testing.T) {
 	for _, m := range list {
 		name, ok := strings.CutPrefix(m[1], "./")
 		if !ok {
-			t.Errorf("the page asks for '%s', expected a relative address", m[1])
+			t.Errorf("the page loads '%s', expected a relative address", m[1])
 			continue
 		}
 		r := get(s, http.MethodGet, "/ui/"+name)

@@ -111,7 +111,7 @@ func (b *Batch) SendParams(i int, out []tensor.Tensor, params infer.Params, fina
 	if b.Responses == nil {
 		tensor.ReleaseAll(out)
 		return status.Errorf(status.Unsupported,
-			"the model answers several times, expected 'model_transaction_policy { decoupled: true }' in its configuration")
+			"the model sends several responses, expected 'model_transaction_policy { decoupled: true }' in its configuration")
 	}
 	return b.Responses.Respond(i, out, params, final)
 }

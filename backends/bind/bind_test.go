@@ -100,7 +100,7 @@ func TestBind(t *testing.T) {
 				t.Errorf("dims (-want +got):\n%s", diff)
 			}
 			if want := "own " + b.Sig.Inputs[0].Name; b.In[0].Native != want {
-				t.Errorf("own = %q, want %q", b.In[0].Native, want)
+				t.Errorf("native = %q, want %q", b.In[0].Native, want)
 			}
 		})
 	}
@@ -177,7 +177,7 @@ func TestWhole(t *testing.T) {
 	var names []string
 	for _, p := range b.Sig.Inputs {
 		if names = append(names, p.Name); !p.Unbatched {
-			t.Errorf("input '%s' is not whole", p.Name)
+			t.Errorf("input '%s' is not over the whole batch", p.Name)
 		}
 	}
 	if diff := cmp.Diff([]string{"x", "n"}, names); diff != "" || !b.Sig.Outputs[0].Unbatched {

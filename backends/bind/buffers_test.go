@@ -45,7 +45,7 @@ func TestBuffersIsShared(t *testing.T) {
 		mu.Lock()
 		defer mu.Unlock()
 		if !held[h] {
-			t.Error("released what is not lent")
+			t.Error("released memory that is not lent")
 		}
 		delete(held, h)
 	})

@@ -52,8 +52,8 @@ func accelerators(cfg *modelconfig.ModelConfig) (host, device []provider, err er
 	return host, device, err
 }
 
-// asks reports whether the settings have a provider of a kind.
-func (s *settings) asks(kind providerKind) bool {
+// uses reports whether the settings contain a provider of the kind.
+func (s *settings) uses(kind providerKind) bool {
 	return slices.ContainsFunc(s.providers, func(p provider) bool { return p.kind == kind })
 }
 

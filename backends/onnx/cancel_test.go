@@ -15,7 +15,7 @@ import (
 type leaver struct {
 	context.Context
 	leave context.CancelFunc
-	asked atomic.Int32
+	calls atomic.Int32
 }
 
 func newLeaver(tb testing.TB) *leaver {
@@ -26,7 +26,7 @@ func newLeaver(tb testing.TB) *leaver {
 }
 
 func (l *leaver) Done() <-chan struct{} {
-	if l.asked.Add(1) == 2 {
+	if l.calls.Add(1) == 2 {
 		l.leave()
 	}
 	return l.Context.Done()

@@ -6,7 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define ORT_MIN_API 24  // interface version asked for; a runtime serves every older version
+#define ORT_MIN_API 24  // requested interface version; a runtime supports every older one
 
 typedef struct OrtStatus OrtStatus;                  // an error; NULL is success
 typedef struct OrtEnv OrtEnv;                        // the process-wide state

@@ -29,7 +29,7 @@ type session struct {
 
 // openSession loads the file at path and reads its inputs and outputs.
 func openSession(ctx context.Context, l *library, path string, o *settings) (*session, error) {
-	s := &session{lib: l.retain(), alone: o.asks(openVINO)}
+	s := &session{lib: l.retain(), alone: o.uses(openVINO)}
 	var err error
 	s.do(func() { err = s.load(ctx, path, o) })
 	if err == nil {

@@ -100,8 +100,8 @@ func (b *backend) Close() error {
 
 // guide is the documentation of the backend.
 var guide = backends.Guide{
-	Doc: "Serves what OpenVINO reads: its own IR, ONNX, PaddlePaddle, TensorFlow SavedModel folders, frozen graphs and TFLite. " +
-		"It computes in f32 unless told otherwise: the runtime's own choice is bf16 on some processors, which changes results.",
+	Doc: "Serves the formats of OpenVINO: its IR, ONNX, PaddlePaddle, TensorFlow SavedModel folders, frozen graphs and TFLite. " +
+		"It computes in f32 unless the configuration says otherwise: the runtime's own choice is bf16 on some processors, which changes results.",
 	Limits: "Optional and ragged inputs, custom operators by `model_operations`, and instances of `KIND_GPU` are refused; " +
 		"another device is named by TARGET_DEVICE. 4 bit and 8 bit floating types have no counterpart in the protocol. " +
 		"A run whose requests are all cancelled ends between two nodes of the graph.",

@@ -95,7 +95,7 @@ func check(e C.tov_error) error {
 
 // clean removes source locations of the runtime from an error text, and joins its lines.
 func clean(text string) string {
-	var kept []string
+	var lines []string
 	for line := range strings.Lines(text) {
 		line = strings.TrimSpace(line)
 		if line == "" || strings.HasPrefix(line, "Exception from src/") {
@@ -106,10 +106,10 @@ func clean(text string) string {
 				continue
 			}
 		}
-		kept = append(kept, line)
+		lines = append(lines, line)
 	}
-	if len(kept) == 0 {
+	if len(lines) == 0 {
 		return strings.Join(strings.Fields(text), " ")
 	}
-	return strings.Join(kept, " ")
+	return strings.Join(lines, " ")
 }

@@ -80,7 +80,7 @@ func (x *instance) inputs(b *backends.Batch) error {
 			}
 			continue
 		}
-		if t.DType != p.dtype || !accepts(p.dims, t.Shape.Dims()) || !whole(t) {
+		if t.DType != p.dtype || !accepts(p.dims, t.Shape.Dims()) || !sizeMatches(t) {
 			return status.Errorf(status.InvalidArg, "model '%s', input '%s': expected a %s tensor of shape %s, got a %s tensor of shape %s and %d bytes",
 				x.m.sig.Model, p.name, p.dtype, tensor.Of(p.dims...), t.DType, t.Shape, t.Len)
 		}
@@ -109,7 +109,7 @@ func accepts(want, dims []int64) bool {
 	return true
 }
 
-// whole reports whether the size of a tensor matches its shape, which PyTorch does not check.
-func whole(t *tensor.Tensor) bool {
+// sizeMatches reports whether the size of a tensor matches its shape, which PyTorch does not check.
+func sizeMatches(t *tensor.Tensor) bool {
 	return t.DType == tensor.Bytes || int64(t.Len) == t.Shape.Elements()*int64(t.DType.Size())
 }

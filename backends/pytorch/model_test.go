@@ -69,7 +69,7 @@ func TestExecute(t *testing.T) {
 			[]backendtest.Value{one(5), one(2), {}},
 			[]backendtest.Value{one(6)},
 		},
-		"views, shapes that a run tells, rank 0": {
+		"views, shapes known after a run, rank 0": {
 			"shapes.pt", `input { name: "x" data_type: TYPE_FP32 dims: [ 2, 3 ] }
 				output { name: "T__0" data_type: TYPE_FP32 dims: [ 3, 2 ] } output { name: "N__1" data_type: TYPE_INT64 dims: [ -1, 2 ] }
 				output { name: "S__2" data_type: TYPE_FP32 dims: 1 }`,
@@ -266,7 +266,7 @@ func TestWeights(t *testing.T) {
 				t.Fatal(err)
 			}
 			if diff := cmp.Diff([]backendtest.Value{fp32([]int64{1}, want)}, last); diff != "" {
-				t.Errorf("the second instance's answer (-want +got):\n%s", diff)
+				t.Errorf("the second instance's response (-want +got):\n%s", diff)
 			}
 		})
 	}

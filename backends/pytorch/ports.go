@@ -38,7 +38,7 @@ func portsOf(cfg *modelconfig.ModelConfig) (*ports, error) {
 	p := &ports{sig: &config.Signature{MaxBatch: int(cfg.GetMaxBatchSize())}}
 	if len(cfg.GetInput()) == 0 || len(cfg.GetOutput()) == 0 {
 		return nil, status.Errorf(status.InvalidArg,
-			"must specify at least one input and one output in its configuration: files of PyTorch's do not tell their types and shapes")
+			"must specify at least one input and one output in its configuration: PyTorch files do not contain their types and shapes")
 	}
 	for _, io := range cfg.GetInput() {
 		port := portOf(io)

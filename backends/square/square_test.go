@@ -179,7 +179,7 @@ func TestBatch(t *testing.T) {
 			}
 		}
 		if err := batch.Requests[3].Err; !errors.Is(err, status.ErrCancelled) {
-			t.Errorf("the request whose client has gone: %v", err)
+			t.Errorf("the request of the disconnected client: %v", err)
 		}
 	})
 }

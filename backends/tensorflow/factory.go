@@ -71,14 +71,14 @@ func (*backend) Close() error { return nil }
 
 // guide is the documentation of the backend.
 var guide = backends.Guide{
-	Doc: "Serves SavedModels (Keras models exported as such, too) and graphs. The platform names the format; without one the file " +
-		"that is there does. A graph's inputs and outputs have to be declared: it does not tell them apart from other tensors.",
+	Doc: "Serves SavedModels (Keras models exported as such, too) and graphs. The platform names the format; without one the existing " +
+		"file does. The configuration must declare a graph's inputs and outputs, because the graph does not mark them.",
 	Limits: "Sparse and ragged tensors, resources, variants, complex and quantised types, GPUs, custom operator libraries, execution " +
 		"accelerators and Keras files are refused by name at load. The C interface cannot stop a run: the batch of a request that is cancelled runs on.",
 	Params: []backends.Param{
 		{Key: keyIntra, Doc: "Threads within an operation; the first session's are those of the process"},
 		{Key: keyInter, Doc: "Threads over operations, likewise"},
-		{Key: keyPerSession, Doc: "Gives each session threads of its own"},
+		{Key: keyPerSession, Doc: "Gives each session its own threads"},
 		{Key: keyShare, Doc: "How many instances share a session with its weights; 1 by default, as in Triton"},
 		{Key: keyTag, Doc: "The tag of the graph in the SavedModel, `serve` by default"},
 		{Key: keySignature, Doc: "The signature, `serving_default` by default"},

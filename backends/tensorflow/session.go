@@ -183,7 +183,7 @@ func (s *session) graphPorts(settings *backends.Settings) (ins, outs []port, err
 	cfg := settings.Config
 	if len(cfg.GetInput()) == 0 || len(cfg.GetOutput()) == 0 {
 		return nil, nil, status.Errorf(status.InvalidArg,
-			"the configuration must declare inputs and outputs, which a GraphDef does not tell apart from other tensors")
+			"the configuration must declare inputs and outputs, because a GraphDef does not mark them among its tensors")
 	}
 	for _, io := range cfg.GetInput() {
 		if ins, err = s.addGraphPort(ins, io.GetName(), false); err != nil {

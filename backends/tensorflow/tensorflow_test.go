@@ -120,7 +120,7 @@ func instance(tb testing.TB, m backends.Model) backends.Instance {
 }
 
 // reference is a request with the response of TensorFlow's Python interface.
-type answer struct {
+type reference struct {
 	Name, Ensemble  string
 	Inputs, Outputs []struct {
 		Name, Datatype string
@@ -129,7 +129,7 @@ type answer struct {
 	}
 }
 
-func expected(tb testing.TB) (list []answer) {
+func expected(tb testing.TB) (list []reference) {
 	tb.Helper()
 	data, err := os.ReadFile(filepath.Join("..", "..", "examples", "backends", "tensorflow", "expected.json"))
 	if err != nil {
@@ -335,7 +335,7 @@ func TestKeeper(t *testing.T) {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(backendtest.Of(tensor.Int64, []int64{}, int64(1)), got[1]); diff != "" {
-		t.Errorf("another instance has variables of its own (-want +got):\n%s", diff)
+		t.Errorf("another instance has separate variables (-want +got):\n%s", diff)
 	}
 }
 
@@ -377,7 +377,7 @@ func TestRagged(t *testing.T) {
 			t.Fatal(err)
 		}
 		if sig := m.Signature(); !sig.Inputs[0].Unbatched || !sig.Outputs[0].Unbatched {
-			t.Errorf("%s: ports %+v, want whole ones", model, sig)
+			t.Errorf("%s: ports %+v, want complete ones", model, sig)
 		}
 		if got, err := run(t, m, instance(t, m), backendtest.Of(tensor.FP32, []int64{3}, float32(1), 2, 3)); err != nil || got[0].Dims == nil {
 			t.Errorf("%s: %v %v", model, got, err)

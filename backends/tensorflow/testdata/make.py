@@ -56,7 +56,7 @@ class Fixed(tf.Module):
 
 
 class Keeper(tf.Module):
-    """Keeps its input in a variable and answers with the one before; counts its runs."""
+    """Stores its input in a variable and returns the previous one; counts its runs."""
 
     def __init__(self):
         super().__init__()

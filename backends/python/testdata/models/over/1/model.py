@@ -1,4 +1,4 @@
-"""Keeps what it is told to of its inputs, and sees that nobody writes over it."""
+"""Retains or returns its inputs in the way that IN[0] selects, so a test can check that they are not overwritten."""
 
 import numpy as np
 import triton_python_backend_utils as pb_utils

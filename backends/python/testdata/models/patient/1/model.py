@@ -1,4 +1,4 @@
-"""With a negative IN waits until its request is cancelled; else tells how many were."""
+"""With a negative IN waits until its request is cancelled; otherwise returns the number of cancelled requests."""
 
 import time
 

@@ -60,7 +60,7 @@ examples: ## Fetch and convert the models of the examples
 demo: runtime examples ## Serve the examples and send each a request; ONCE=1 ends after the responses
 	bin/tutti demo $(if $(ONCE),--once) $(EXAMPLES)
 
-# Packages have the time that a machine with ten times the load takes: a test that hangs is told by its own means.
+# The timeouts allow for a machine under ten times the load. Each test has its own means to detect a hang.
 .PHONY: test
 test: ## Run the tests with every backend and Triton's clients, fetching what they need (1.5 GB; race detector on)
 	@$(prepared); $(call tool,gotestsum) --format pkgname --format-hide-empty-pkg --raw-command -- \

@@ -216,7 +216,7 @@ func writeMeasured(fresh map[string]measured) error {
 	if text, err = json.MarshalIndent(all, "", "  "); err != nil {
 		return err
 	}
-	return os.WriteFile(measuredFile, append(text, '\n'), 0o644) //nolint:gosec // committed files are for everybody
+	return os.WriteFile(measuredFile, append(text, '\n'), 0o644) //nolint:gosec // a committed file is readable by all users
 }
 
 func tenths(us float64) float64 {

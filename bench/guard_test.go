@@ -176,7 +176,7 @@ func guardRecord(t *testing.T, paths []guardPath) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(guardFile, append(text, '\n'), 0o644); err != nil { //nolint:gosec // it is read by everybody
+	if err := os.WriteFile(guardFile, append(text, '\n'), 0o644); err != nil { //nolint:gosec // a committed file is readable by all users
 		t.Fatal(err)
 	}
 	t.Logf("recorded:\n%s", text)

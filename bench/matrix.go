@@ -183,7 +183,7 @@ func (m *matrix) save() error {
 	if err != nil {
 		return err
 	}
-	return os.WriteFile(m.json, append(text, '\n'), 0o644) //nolint:gosec // figures are for everybody
+	return os.WriteFile(m.json, append(text, '\n'), 0o644) //nolint:gosec // the figures are readable by all users
 }
 
 // scenario measures one scenario. All its servers run at the same time.

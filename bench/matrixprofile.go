@@ -23,7 +23,7 @@ const (
 
 // profiled builds a server with a profiling endpoint, which the matrix then measures.
 func (m *matrix) profiled() error {
-	if err := os.MkdirAll(m.profile, 0o755); err != nil { //nolint:gosec // profiles are for everybody
+	if err := os.MkdirAll(m.profile, 0o755); err != nil { //nolint:gosec // the profiles are readable by all users
 		return err
 	}
 	root, err := os.Getwd()

@@ -195,7 +195,7 @@ func startEcho() (*process, error) {
 	return p, err
 }
 
-// echoService responds with the raw contents of a request, without a copy of its own.
+// echoService responds with the raw contents of a request, without another copy.
 type echoService struct {
 	inference.UnimplementedGRPCInferenceServiceServer
 }

@@ -2,8 +2,8 @@
 
 # pip_folder NAME PINS [OPTION ...] prints a folder of the cache with the packages of a hashed list of requirements, fetched
 # for the Python of PYTHON or python3, for PYTHONPATH; options are pip's. A function named finish, when the caller has one,
-# adds to the folder that it is given before that is placed. With LOOK=1 nothing is fetched. It ends the script with status 3
-# where it cannot be had.
+# adds files to the folder before it is moved to its final path. With LOOK=1 nothing is downloaded. It ends the script with status 3
+# if the packages are not available.
 pip_folder() {
 	local name="$1" pins="$2" python="${PYTHON:-python3}" kind sum target try work
 	shift 2

@@ -33,7 +33,7 @@ const fuzzSeeds = 40
 // have any value of its type. Each configuration goes to validate, to a server that starts, to a repository in poll
 // mode, and to a running server as the override of a load request. A configuration may be refused.
 func FuzzConfig(f *testing.F) {
-	random := rand.New(rand.NewPCG(1, 2)) //nolint:gosec // the seeds are to be the same every time
+	random := rand.New(rand.NewPCG(1, 2)) //nolint:gosec // the same seeds in every run
 	for range fuzzSeeds {
 		choices := make([]byte, 64)
 		for i := range choices {

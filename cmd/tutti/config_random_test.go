@@ -106,7 +106,7 @@ func (c *chooser) value(fd protoreflect.FieldDescriptor) protoreflect.Value {
 		values := fd.Enum().Values()
 		return protoreflect.ValueOfEnum(values.Get(c.below(values.Len())).Number())
 	case protoreflect.Int32Kind:
-		return protoreflect.ValueOfInt32(int32(number())) //nolint:gosec // what is left of it is a number, too
+		return protoreflect.ValueOfInt32(int32(number())) //nolint:gosec // any truncated number is a valid choice
 	case protoreflect.Int64Kind:
 		return protoreflect.ValueOfInt64(number())
 	case protoreflect.Uint32Kind:

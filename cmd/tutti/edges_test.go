@@ -12,7 +12,7 @@ import (
 	"github.com/tutti-server/tutti/client"
 )
 
-// edgeRepo writes models with extreme but valid configurations.
+// edgeRepo writes models with extreme but valid configurations. For example, an ensemble may be a chain of many steps of the same model.
 func edgeRepo(t *testing.T) string {
 	t.Helper()
 	root := t.TempDir()

@@ -16,18 +16,18 @@ import (
 	"github.com/tutti-server/tutti/internal/goldentest"
 )
 
-// TestMistakes has tutti validate look at a repository with one mistake each, as people make them. A file of
-// testdata/mistakes begins with a sentence about the mistake and with what is done to the repository of fruit.txtar:
+// TestMistakes checks the output of tutti validate for repositories with one common mistake each. A file of
+// testdata/mistakes starts with a sentence about the mistake, followed by the changes to the repository of fruit.txtar:
 //
 //	replace FILE `old` `new`
 //	rename FILE FILE
 //	remove FILE
 //	cut FILE N              keeps the first N bytes
-//	folder                  looks at that folder of the repository
+//	folder                  validates that folder of the repository
 //	empty                   starts without any model
 //	python                  needs a Python with numpy
 //
-// Further files are written into the repository; want is what validate prints.
+// Further files are added to the repository; want is the expected output.
 func TestMistakes(t *testing.T) {
 	t.Parallel()
 	requireRuntime(t)
@@ -98,7 +98,7 @@ func (m *mistake) write(files []txtar.File) {
 	}
 }
 
-// fields splits a line at blanks. Words in quotes may contain blanks.
+// fields splits a line at blanks. Words in quotes may contain blanks. For example, cut `a b` 3 has three fields.
 func fields(line string) []string {
 	var words []string
 	for line = strings.TrimSpace(line); line != ""; line = strings.TrimSpace(line) {

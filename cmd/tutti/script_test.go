@@ -25,13 +25,13 @@ func TestMain(m *testing.M) {
 	testscript.Main(m, map[string]func(){"tutti": main, "tritonserver": main})
 }
 
-// TestScript runs the program itself, as testdata/script tells.
+// TestScript runs the program with the scripts in testdata/script.
 //
 //	serve ARGS             starts tutti serve on free ports; HTTP, GRPC and METRICS are its addresses, HTTP_PORT ... their ports
-//	! serve ARGS           expects that it fails to start; its output is on stdout and stderr
-//	terminate              ends it by SIGTERM and expects exit status 0; its output is on stdout and stderr
-//	http METHOD URL [-H NAME:VALUE] [BODY | @FILE]    prints the answer's status and body, and what Retry-After says
-//	stop-during URL BODY   sends SIGTERM while the request's body is half sent, then the rest
+//	! serve ARGS           expects that the start fails; its output is on stdout and stderr
+//	terminate              ends the server by SIGTERM and expects exit status 0; its output is on stdout and stderr
+//	http METHOD URL [-H NAME:VALUE] [BODY | @FILE]    prints the status, the body and Retry-After of the response
+//	stop-during URL BODY   sends half of the body, then SIGTERM, then the rest
 //	fill FILE N            makes a file of N letters
 func TestScript(t *testing.T) {
 	t.Parallel()

@@ -71,7 +71,7 @@ func served(t *testing.T, send func(a addresses), args ...string) {
 // TestSpans checks the spans that a collector receives for an ensemble whose requests carry a trace context, over
 // HTTP and gRPC: Triton's spans, and the ones with detail=true.
 // shows: trace.spans
-func TestSpans(t *testing.T) { //nolint:tparallel // what was sent is read when its subtest has ended
+func TestSpans(t *testing.T) { //nolint:tparallel // the spans are read after the subtest that sends them
 	t.Parallel()
 	compute := []string{"compute COMPUTE_START COMPUTE_INPUT_END COMPUTE_OUTPUT_START COMPUTE_END"}
 	for detail, parts := range map[string][]string{

@@ -28,7 +28,7 @@ var modelFiles = []modelFile{
 // fault is one mistake in a model, and the texts that its error must contain.
 type fault struct {
 	file   func(path string) error
-	config [2]string // what is replaced in config.pbtxt, by what
+	config [2]string // a text in config.pbtxt and its replacement
 	says   []string
 }
 

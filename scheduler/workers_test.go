@@ -14,7 +14,7 @@ import (
 	"github.com/tutti-server/tutti/scheduler"
 )
 
-// helped is a scheduler of which only Help matters.
+// helped is a scheduler with Help only.
 type helped func()
 
 func (helped) Enqueue(scheduler.TaskList, *scheduler.RunLoop) {}
@@ -26,10 +26,11 @@ func (helped) InFlight() int64             { return 0 }
 func (helped) Drain(context.Context) error { return nil }
 func (helped) Close() error                { return nil }
 
-// kicked makes a scheduler that can be compared, as a function cannot.
+// kicked returns a scheduler that is comparable, which a function is not.
 func kicked(f helped) scheduler.Scheduler { return &f }
 
-// TestKicksBeyondTheLimit blocks the only worker and kicks on.
+// TestKicksBeyondTheLimit checks that every kick is executed when there are more than workers and the only worker
+// is blocked.
 func TestKicksBeyondTheLimit(t *testing.T) {
 	t.Parallel()
 	p := scheduler.NewWorkers()
@@ -65,7 +66,7 @@ func TestKicksBeyondTheLimit(t *testing.T) {
 	p.Close()
 }
 
-// TestWorkerStandsIn has the only worker wait for what another kick does.
+// TestWorkerStandsIn checks that a replacement runs when the only worker waits for another kick.
 func TestWorkerStandsIn(t *testing.T) {
 	t.Parallel()
 	p := scheduler.NewWorkers()
@@ -86,7 +87,7 @@ func TestWorkerStandsIn(t *testing.T) {
 	p.Close()
 }
 
-// TestWorkersGrow has as many workers wait for each other as are reserved.
+// TestWorkersGrow checks that as many workers run at the same time as are reserved: they wait for each other.
 func TestWorkersGrow(t *testing.T) {
 	t.Parallel()
 	p := scheduler.NewWorkers()
@@ -106,9 +107,8 @@ func TestWorkersGrow(t *testing.T) {
 	p.Close()
 }
 
-// TestCloseRunsWhatWaits checks that Close is not the end of kicks given before, and
-// is of those given after.
-func TestCloseRunsWhatWaits(t *testing.T) {
+// TestCloseRunsQueued checks that Close executes the kicks before it, and none after it.
+func TestCloseRunsQueued(t *testing.T) {
 	t.Parallel()
 	p := scheduler.NewWorkers()
 	p.Reserve(1)
@@ -144,24 +144,24 @@ func TestKickAfter(t *testing.T) {
 	p.Close()
 }
 
-// TestTurnHandsOver has two schedulers ready: the turn helps one and a worker the other.
-func TestTurnHandsOver(t *testing.T) {
+// TestRunLoopHandsOver checks that of two ready schedulers the run loop helps one and a worker the other.
+func TestRunLoopHandsOver(t *testing.T) {
 	t.Parallel()
 	p := scheduler.NewWorkers()
 	p.Reserve(1)
 	meet := make(chan struct{})
 	one, two := kicked(func() { meet <- struct{}{} }), kicked(func() { <-meet })
-	turn := scheduler.NewRunLoop(p)
-	turn.Ready(one)
-	turn.Ready(two)
-	turn.Ready(one) // does not count twice: nobody would be there to meet
-	turn.RunUntil(func() bool { return false })
+	loop := scheduler.NewRunLoop(p)
+	loop.Ready(one)
+	loop.Ready(two)
+	loop.Ready(one) // does not count twice: nobody would be there to meet
+	loop.RunUntil(func() bool { return false })
 	p.Close()
 }
 
-// TestRoomGivenBack takes the room away under running workers: they end when they
-// have nothing to do, and come again with the room.
-func TestRoomGivenBack(t *testing.T) {
+// TestReserveReleased checks that workers end when their reservation is removed and they are idle, and start again
+// with a new reservation.
+func TestReserveReleased(t *testing.T) {
 	t.Parallel()
 	p := scheduler.NewWorkers()
 	for range 20 {
@@ -171,14 +171,14 @@ func TestRoomGivenBack(t *testing.T) {
 		over.Add(3)
 		meet := func() {
 			met.Done()
-			met.Wait() // so there are two of them
+			met.Wait() // there are two of them
 			over.Done()
 		}
 		p.Go(kicked(meet))
 		p.Go(kicked(meet))
 		p.Reserve(-2)
 		p.Go(kicked(func() { over.Done() }))
-		p.Reserve(1) // for what nobody may have been left to do
+		p.Reserve(1) // for tasks that no worker executes
 		p.Go(kicked(func() {}))
 		over.Wait()
 		p.Reserve(-1)
@@ -186,7 +186,8 @@ func TestRoomGivenBack(t *testing.T) {
 	p.Close()
 }
 
-// TestWorkerPanics has what a worker helps panic: that is logged, and the worker goes on with what comes after it.
+// TestWorkerPanics checks that a panic in a worker's task is logged, and that the worker continues with the next
+// one.
 func TestWorkerPanics(t *testing.T) {
 	t.Parallel()
 	var lines bytes.Buffer

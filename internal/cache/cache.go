@@ -7,26 +7,27 @@ import (
 	"github.com/tutti-server/tutti/internal/telemetry"
 )
 
-// Cache keeps answers. Its methods are safe for concurrent use. None of them fails a
-// request: what goes wrong is a miss, or an answer that is not kept, and is counted.
+// Cache stores responses. Its methods are safe for concurrent use. None of them fails a request: an error counts as
+// a miss or as a response that is not stored.
+//
+// For example, Lookup with an unknown key leaves out unchanged and returns false; after Insert(key, out) the same
+// Lookup returns true, until the entry is evicted.
 type Cache interface {
-	// Lookup sets out, whose tensors are all absent, to the answer kept under key; the
-	// tensors move to the caller, and an output that was absent stays so. It reports
-	// whether there was one with as many outputs.
+	// Lookup sets out, whose tensors must be absent, to the response stored under key. The tensors move to the
+	// caller; an output that was absent stays absent. It returns false when there is no response with as many
+	// outputs.
 	Lookup(ctx context.Context, key *Key, out []tensor.Tensor) bool
-	// Insert keeps a copy of out, which it borrows, under key. It waits for nobody.
+	// Insert stores a copy of out, which it borrows, under key. It does not block.
 	Insert(key *Key, out []tensor.Tensor)
-	// Remote reports that Lookup may wait for another process, and that what is kept
-	// outlives this one.
+	// Remote reports that Lookup may wait for another process, and that entries outlive this process.
 	Remote() bool
-	// Counts returns what happened so far.
+	// Counts returns the counters of the cache.
 	Counts() telemetry.CacheCounts
-	// Close frees what is kept. Nobody calls another method afterwards.
+	// Close frees the entries. No other method may be called afterwards.
 	Close() error
 }
 
-// Cacheable reports whether all tensors of list are in memory that the host reads;
-// others are neither hashed nor kept.
+// Cacheable reports whether the host can read all tensors of list; others are neither hashed nor stored.
 func Cacheable(list []tensor.Tensor) bool {
 	for i := range list {
 		if list[i].Present() && list[i].Buf.Place().Kind == tensor.Device {

@@ -5,70 +5,68 @@ import (
 	"sync/atomic"
 )
 
-// Flights are the requests that are being computed now, by key. The first one leads
-// and is computed; those that ask for the same meanwhile follow it. The zero value is
-// ready to use. W is what waits.
+// Flights are the requests that are being computed now, by key. The first request of a key leads and is computed;
+// identical requests that arrive before it ends follow it. The zero value is ready to use. W is the type of a
+// waiting request. It is safe for concurrent use.
 //
-// A leader that succeeds answers its followers. What becomes of them when it fails is
-// the caller's business: a leader whose client has gone says nothing about the
-// others, so the next one leads; any other failure may be the leader's own (a full
-// queue, a time-out), so each follower is computed by itself, as without a cache.
+// The leader's response serves its followers. When the leader fails, the caller decides: after a leader whose
+// client disconnected, the next follower leads; any other failure may be the leader's alone (for example a full
+// queue, a timeout), so each follower is computed by itself, as without a cache.
 type Flights[W any] struct {
-	ended atomic.Uint64
-	mu    sync.Mutex
-	air   map[Key]*flight[W] // guarded by mu
-	spare []*flight[W]       // guarded by mu
+	ended    atomic.Uint64
+	mu       sync.Mutex
+	inFlight map[Key]*flight[W] // guarded by mu
+	spare    []*flight[W]       // guarded by mu
 }
 
 // flight is one key that is being computed.
 type flight[W any] struct {
-	// urgency is the leader's: whoever asks with another may not wait behind it.
+	// urgency is the leader's. A request with another urgency must not wait for it.
 	urgency Urgency
 	waiting []W
 }
 
-// Urgency is what decides how long a request may wait. A request follows only one of
-// the same urgency.
+// Urgency is how long a request may wait. A request follows only one of the same urgency.
 type Urgency struct {
 	Priority, Timeout uint64
 }
 
-// Role is what a request is to the others of its key.
+// Role is the part of a request among the requests of its key.
 type Role uint8
 
 // The roles.
 const (
-	// Lead: the request is to be computed, and End called when it is.
+	// Lead: the caller computes the request and then calls End.
 	Lead Role = iota
 	// Follow: the request is kept until End or Take returns it.
 	Follow
-	// Alone: the request is to be computed without telling anybody.
+	// Alone: the caller computes the request and must not call End.
 	Alone
 )
 
-// maxFollowers bounds how many wait for one leader.
+// maxFollowers bounds the followers of one leader.
 const maxFollowers = 1 << 16
 
-// Stamp returns a number that changes whenever a flight ends. Whoever read it before a
-// lookup that missed, leads, and finds it changed, looks again: the answer may have
-// come between.
+// Stamp returns a number that changes whenever a flight ends. A caller reads it before a lookup. If the lookup
+// misses, the request leads and the number has changed, the caller looks up again: the response may have been
+// stored in between.
 func (f *Flights[W]) Stamp() uint64 { return f.ended.Load() }
 
-// Join tells which role a request has.
+// Join returns the role of a request. With Follow, w moves to f.
 //
 // hot: one short lock.
 func (f *Flights[W]) Join(key *Key, u Urgency, w W) Role {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if x := f.air[*key]; x != nil {
+	if x := f.inFlight[*key]; x != nil {
 		if x.urgency != u || len(x.waiting) >= maxFollowers {
 			return Alone
 		}
 		x.waiting = append(x.waiting, w)
 		return Follow
 	}
-	if f.air == nil {
-		f.air = map[Key]*flight[W]{}
+	if f.inFlight == nil {
+		f.inFlight = map[Key]*flight[W]{}
 	}
 	var x *flight[W]
 	if n := len(f.spare); n > 0 {
@@ -77,23 +75,23 @@ func (f *Flights[W]) Join(key *Key, u Urgency, w W) Role {
 		x = new(flight[W])
 	}
 	x.urgency = u
-	f.air[*key] = x
+	f.inFlight[*key] = x
 	return Lead
 }
 
-// End says that the leader of key is done, and appends those that followed it to
-// scratch, in order of arrival.
+// End ends the flight of key and appends its followers to scratch, in order of arrival. The leader's caller calls
+// it once.
 //
 // hot: one short lock.
 func (f *Flights[W]) End(key *Key, scratch []W) []W {
 	f.ended.Add(1)
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	x := f.air[*key]
+	x := f.inFlight[*key]
 	if x == nil {
 		return scratch
 	}
-	delete(f.air, *key)
+	delete(f.inFlight, *key)
 	scratch = append(scratch, x.waiting...)
 	clear(x.waiting)
 	x.waiting = x.waiting[:0]
@@ -103,15 +101,15 @@ func (f *Flights[W]) End(key *Key, scratch []W) []W {
 	return scratch
 }
 
-// maxSpare is how many flights are kept for reuse.
+// maxSpare bounds the flights that are kept for reuse.
 const maxSpare = 256
 
-// Take appends to scratch the followers for which gone says so, and keeps the others.
-// left tells whether any is left.
+// Take removes the followers for which gone returns true and appends them to scratch. left reports whether others
+// remain.
 func (f *Flights[W]) Take(scratch []W, gone func(W) bool) (taken []W, left bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	for _, x := range f.air {
+	for _, x := range f.inFlight {
 		kept := x.waiting[:0]
 		for _, w := range x.waiting {
 			if gone(w) {

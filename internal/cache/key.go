@@ -11,21 +11,19 @@ import (
 	"github.com/tutti-server/tutti/internal/pool"
 )
 
-// Key names the answer to one request to one loaded version of a model. It is a
-// SHA-256 sum over an encoding that no two requests share: requests that a client
-// chooses cannot be made to collide, so an entry needs no copy of its request to
-// compare with.
+// Key identifies the response to one request to one loaded version of a model. It is a SHA-256 sum over an
+// unambiguous encoding. Clients cannot make requests collide, so an entry needs no copy of its request to compare
+// with.
 type Key [sha256.Size]byte
 
-// Hasher makes keys. Get one from a Hashers; it is for one goroutine at a time.
+// Hasher makes keys. Get one from a Hashers. It is not safe for concurrent use.
 type Hasher struct {
 	sum hash.Hash
-	buf []byte // what is not yet in sum
+	buf []byte // not yet in sum
 	key Key
 }
 
-// Hashers is a pool of Hasher whose keys all begin with one identity: that of a
-// loaded version.
+// Hashers is a pool of Hasher whose keys all begin with the identity of a loaded version.
 type Hashers struct {
 	identity Key
 	pool     pool.Of[Hasher]
@@ -38,7 +36,7 @@ func NewHashers(identity Key) *Hashers {
 	return h
 }
 
-// Get returns a hasher that has taken the identity and nothing else.
+// Get returns a hasher that has hashed the identity only.
 //
 // hot: no allocation in the steady state.
 func (p *Hashers) Get() *Hasher {
@@ -54,14 +52,14 @@ func (p *Hashers) Put(h *Hasher) { p.pool.Put(h) }
 // Uint adds a number.
 func (h *Hasher) Uint(n uint64) { h.buf = binary.LittleEndian.AppendUint64(h.buf, n) }
 
-// Text adds a text after its length.
+// Text adds a string after its length.
 func (h *Hasher) Text(s string) {
 	h.Uint(uint64(len(s)))
 	h.buf = append(h.buf, s...)
 }
 
-// Tensor adds a type, a shape and the bytes, or that the tensor is absent. The host
-// must reach its memory.
+// Tensor adds the type, shape and bytes of a tensor, or that it is absent. The host must be able to read its
+// memory.
 func (h *Hasher) Tensor(t *tensor.Tensor) {
 	if !t.Present() {
 		h.buf = append(h.buf, 0)
@@ -82,12 +80,11 @@ func (h *Hasher) Tensor(t *tensor.Tensor) {
 	_, _ = h.sum.Write(t.Bytes()) // a hash takes everything
 }
 
-// smallTensor is up to what size a tensor is hashed together with what stands beside it.
+// smallTensor is the largest size of a tensor that is buffered and hashed together with its neighbours.
 const smallTensor = 1 << 12
 
-// Meta adds what a model may learn of a request besides its inputs: its parameters
-// and its place in a sequence. The id, the priority and the time-out say when and for
-// whom, not what.
+// Meta adds the metadata that a model can read besides its inputs: the parameters and the sequence. The id, the
+// priority and the timeout do not change a response.
 func (h *Hasher) Meta(m *infer.Meta) {
 	h.Uint(m.Sequence.ID)
 	h.Text(m.Sequence.Name)
@@ -116,7 +113,7 @@ func (h *Hasher) flush() {
 	h.buf = h.buf[:0]
 }
 
-// Key returns the key of what was added since Get.
+// Key returns the key of everything added since Get.
 func (h *Hasher) Key() Key {
 	h.flush()
 	h.sum.Sum(h.key[:0])

@@ -8,7 +8,7 @@ import (
 	"github.com/tutti-server/tutti/internal/cache"
 )
 
-// TestKey has what may change an answer change the key, and nothing else.
+// TestKey checks that the key changes with everything that may change a response, and with nothing else.
 func TestKey(t *testing.T) {
 	t.Parallel()
 	alloc := tensor.NewChecked(t, nil)

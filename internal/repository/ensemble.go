@@ -165,7 +165,7 @@ func (c *change) compile(ctx context.Context, m *model, l *versionState) (v *ver
 		Tracer: c.r.s.Tracer, Log: c.r.s.Log,
 	}
 	v.exec = exec.New(settings)
-	if err := c.r.remember(m.folder, v); err != nil {
+	if err := c.r.addResponseCache(m.folder, v); err != nil {
 		return nil, errors.Join(err, v.close(ctx))
 	}
 	settings.Stats = &telemetry.Model{Name: m.name, Version: l.number}

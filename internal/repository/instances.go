@@ -16,7 +16,7 @@ import (
 	"github.com/tutti-server/tutti/scheduler/device"
 )
 
-// instanceSpec is one instance that a configuration asks for.
+// instanceSpec is one instance that a configuration demands for.
 type instanceSpec struct {
 	name   string
 	group  *modelconfig.ModelInstanceGroup
@@ -91,7 +91,7 @@ func countInstances(list []instanceSpec) int {
 	return n
 }
 
-// specsOf returns the instances that a folder asks for, for its open model. Without instance_group a concurrent
+// specsOf returns the instances that a folder demands for, for its open model. Without instance_group a concurrent
 // model has one per processor.
 func (r *Repository) specsOf(f *folder, m backends.Model) []instanceSpec {
 	specs := r.instanceSpecs(f.cfg)
@@ -252,31 +252,31 @@ func (r *Repository) limit(m backends.Model, list instances) error {
 	} else if _, concurrent := m.(backends.ConcurrentModel); concurrent {
 		threads = 0 // stateless and short
 	}
-	var asks []device.Ask
+	var demands []device.Demand
 	var behind []*instance
 	for i := range list {
 		if !list[i].group.GetPassive() {
-			asks, behind = append(asks, list[i].demand(threads)), append(behind, &list[i])
+			demands, behind = append(demands, list[i].demand(threads)), append(behind, &list[i])
 		}
 	}
-	group, err := r.arbiter.Register(asks)
+	group, err := r.arbiter.Register(demands)
 	if err != nil {
 		return err
 	}
 	for i, u := range behind {
-		u.limiter = group.Gates[i]
+		u.limiter = group.Limiters[i]
 	}
 	return nil
 }
 
 // demand returns the threads and resources that one execution takes.
-func (s *instanceSpec) demand(threads int) device.Ask {
-	ask := device.Ask{
+func (s *instanceSpec) demand(threads int) device.Demand {
+	d := device.Demand{
 		Device: int(s.place.ID), OnCPU: s.place.Kind != tensor.Device,
 		Threads: threads, Priority: s.group.GetRateLimiter().GetPriority(),
 	}
 	for _, r := range s.group.GetRateLimiter().GetResources() {
-		ask.Resources = append(ask.Resources, device.Resource{Name: r.GetName(), Shared: r.GetGlobal(), Count: int64(r.GetCount())})
+		d.Resources = append(d.Resources, device.Resource{Name: r.GetName(), Shared: r.GetGlobal(), Count: int64(r.GetCount())})
 	}
-	return ask
+	return d
 }

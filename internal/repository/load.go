@@ -34,8 +34,8 @@ type version struct {
 	description *infer.Description
 	stats       *telemetry.Model
 	exec        *exec.Executor
-	// recall is the response cache in front of exec, for an ensemble with response_cache; else nil.
-	recall *exec.ResponseCache
+	// responseCache is in front of exec, for an ensemble with response_cache; else nil.
+	responseCache *exec.ResponseCache
 	// identity is part of the keys of cached responses.
 	identity    cache.Key
 	state       *versionState

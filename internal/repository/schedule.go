@@ -19,7 +19,7 @@ import (
 // newScheduler makes the instances and the scheduler that a configuration asks for, with a response cache in front
 // if it asks for one.
 func (r *Repository) newScheduler(ctx context.Context, f *folder, v *version) (scheduler.Scheduler, error) {
-	keeps, err := r.keeps(v)
+	keeps, err := r.cachesResponses(v)
 	if err != nil {
 		return nil, err
 	}
@@ -102,10 +102,10 @@ func (r *Repository) queueFor(
 		site := spread.Site{At: g[0].executesAt()}
 		if batches {
 			site.To = dynamic.New(dynamic.Settings{
-				Runner: runner, Rules: *rules, Instances: g.backends(), Gates: g.limiters(), Shared: v.shared(), Workers: r.workers, Hold: r.s.DelayScheduler,
+				Runner: runner, Rules: *rules, Instances: g.backends(), Limiters: g.limiters(), Shared: v.shared(), Workers: r.workers, Hold: r.s.DelayScheduler,
 			})
 		} else {
-			site.To = direct.New(direct.Settings{Runner: runner, Instances: g.backends(), Gates: g.limiters(), Shared: v.shared(), Workers: r.workers})
+			site.To = direct.New(direct.Settings{Runner: runner, Instances: g.backends(), Limiters: g.limiters(), Shared: v.shared(), Workers: r.workers})
 		}
 		sites = append(sites, site)
 	}

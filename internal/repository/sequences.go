@@ -33,7 +33,7 @@ func (r *Repository) sequenceSettings(f *folder, v *version, stats *telemetry.Mo
 			Signature: v.full, Stats: stats, Alloc: r.s.Alloc, Log: r.s.Log, Mover: r.mover, Once: true, Iterative: rules.Iterative,
 			InPlace: sequence.InPlace(v.cfg, v.full), Native: native(v),
 		}),
-		Stats: stats, Alloc: r.s.Alloc, Instances: active.backends(), Gates: active.limiters(), Workers: r.workers, Log: r.s.Log,
+		Stats: stats, Alloc: r.s.Alloc, Instances: active.backends(), Limiters: active.limiters(), Workers: r.workers, Log: r.s.Log,
 		ReadFile: func(name string) ([]byte, error) { return readBelow(f.dir, filepath.Join(stateFolder, name)) },
 	}
 }

@@ -34,8 +34,8 @@ func (r *Repository) Submit(ctx context.Context, req *infer.Request, sink infer.
 				r.describe(req)
 			}
 		}
-		if v.recall != nil {
-			if v.recall.Offer(ctx, req, sink) {
+		if v.responseCache != nil {
+			if v.responseCache.Offer(ctx, req, sink) {
 				return
 			}
 		} else if v.exec.Offer(ctx, req, sink) {

@@ -18,7 +18,7 @@ import (
 	"github.com/tutti-server/tutti/scheduler/queue"
 )
 
-// model is a real model of the test: a function of a batch, which notes the sizes of its batches.
+// model is an instance: a function of a batch that records the sizes of its batches.
 type model struct {
 	run   func(b *backends.Batch) error
 	sizes []int
@@ -31,7 +31,7 @@ func (m *model) Execute(_ context.Context, b *backends.Batch) error {
 
 func (*model) Close() error { return nil }
 
-// whole takes all that waits and looks as the oldest does.
+// whole is a policy that takes all tasks of the oldest one's shape.
 type whole struct{ seen []scheduler.Executed }
 
 func (*whole) Decide(_ int64, v scheduler.View, scratch []int32) scheduler.Decision {
@@ -43,15 +43,15 @@ func (*whole) Decide(_ int64, v scheduler.View, scratch []int32) scheduler.Decis
 	return scheduler.Decision{Take: scratch}
 }
 
-// Observe keeps what was learned from.
+// Observe records the executions.
 func (p *whole) Observe(x scheduler.Executed) { p.seen = append(p.seen, x) }
 
-// answers keeps what became of every work.
-type answers struct{ works []*scheduler.Task }
+// responses records the completed tasks.
+type responses struct{ tasks []*scheduler.Task }
 
-func (a *answers) Complete(list scheduler.TaskList, _ *scheduler.RunLoop) {
+func (a *responses) Complete(list scheduler.TaskList, _ *scheduler.RunLoop) {
 	for w := list.Pop(); w != nil; w = list.Pop() {
-		a.works = append(a.works, w)
+		a.tasks = append(a.tasks, w)
 	}
 }
 
@@ -75,7 +75,7 @@ type desk struct {
 	turn   *scheduler.RunLoop
 	alloc  tensor.Allocator
 	policy *whole
-	done   answers
+	done   responses
 }
 
 func newDesk(t *testing.T, m *model, params map[string]string, inputs ...string) *desk {
@@ -101,8 +101,8 @@ func newDesk(t *testing.T, m *model, params map[string]string, inputs ...string)
 	return s
 }
 
-// work returns a request of one row with the given values by input.
-func (s *desk) work(t *testing.T, node int32, inputs ...[]int32) *scheduler.Task {
+// task returns a request of one row with the given values by input.
+func (s *desk) task(t *testing.T, node int32, inputs ...[]int32) *scheduler.Task {
 	t.Helper()
 	w := &scheduler.Task{
 		TaskRequest: scheduler.TaskRequest{To: &s.done, Node: node, Rows: 1, Meta: &infer.Meta{}, Ctx: t.Context()},
@@ -119,17 +119,17 @@ func (s *desk) work(t *testing.T, node int32, inputs ...[]int32) *scheduler.Task
 	return w
 }
 
-// ask enqueues the works together and returns what each put out, nil for a failure.
-func (s *desk) ask(works ...*scheduler.Task) [][]int32 {
-	s.done.works = nil
+// send enqueues the tasks together and returns the output of each, nil for a failure.
+func (s *desk) send(tasks ...*scheduler.Task) [][]int32 {
+	s.done.tasks = nil
 	var list scheduler.TaskList
-	for _, w := range works {
+	for _, w := range tasks {
 		list.Push(w)
 	}
-	got := make([][]int32, len(works))
+	got := make([][]int32, len(tasks))
 	s.Enqueue(list, s.turn)
-	s.turn.RunUntil(func() bool { return len(s.done.works) == len(works) })
-	for _, w := range s.done.works {
+	s.turn.RunUntil(func() bool { return len(s.done.tasks) == len(tasks) })
+	for _, w := range s.done.tasks {
 		if w.Err == nil {
 			got[w.Node] = append([]int32{}, tensor.Slice[int32](&w.Out[0])...)
 			w.Out[0].Release()
@@ -138,7 +138,7 @@ func (s *desk) ask(works ...*scheduler.Task) [][]int32 {
 	return got
 }
 
-// A request that the model cannot take must not fail those that share its batch.
+// TestFailureIsOfOneRequest checks that a request which the model rejects does not fail the requests of its batch.
 func TestFailureIsOfOneRequest(t *testing.T) {
 	t.Parallel()
 	for name, run := range map[string]func(b *backends.Batch) error{
@@ -153,7 +153,7 @@ func TestFailureIsOfOneRequest(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := newDesk(t, &model{run: run}, nil, "IN")
-			got := s.ask(s.work(t, 0, []int32{1, 2}), s.work(t, 1, []int32{-3, 4}), s.work(t, 2, []int32{5, 6}))
+			got := s.send(s.task(t, 0, []int32{1, 2}), s.task(t, 1, []int32{-3, 4}), s.task(t, 2, []int32{5, 6}))
 			if d := cmp.Diff([][]int32{{1, 2}, nil, {5, 6}}, got); d != "" {
 				t.Errorf("(-want +got):\n%s", d)
 			}
@@ -168,8 +168,8 @@ func TestFailureIsOfOneRequest(t *testing.T) {
 	}
 }
 
-// Padding evens out the lengths of different requests, not those within one: what
-// the model refuses alone, it refuses in company.
+// TestPaddingKeepsRelations checks that padding evens out the lengths of different requests, not those within one:
+// the model rejects the same requests alone and in a batch.
 func TestPaddingKeepsRelations(t *testing.T) {
 	t.Parallel()
 	s := newDesk(t, &model{run: func(b *backends.Batch) error {
@@ -178,41 +178,42 @@ func TestPaddingKeepsRelations(t *testing.T) {
 		}
 		return copyInput(b)
 	}}, map[string]string{"pad.IDS": "0", "pad.MASK": "0", "unpad.OUT": "IDS"}, "IDS", "MASK")
-	got := s.ask(
-		s.work(t, 0, []int32{1, 2, 3}, []int32{1, 1, 1}),
-		s.work(t, 1, []int32{1, 2, 3}, []int32{1}),
-		s.work(t, 2, []int32{1}, []int32{1, 1, 1}),
-		s.work(t, 3, []int32{}, []int32{}),
-		s.work(t, 4, []int32{4}, []int32{1}),
+	got := s.send(
+		s.task(t, 0, []int32{1, 2, 3}, []int32{1, 1, 1}),
+		s.task(t, 1, []int32{1, 2, 3}, []int32{1}),
+		s.task(t, 2, []int32{1}, []int32{1, 1, 1}),
+		s.task(t, 3, []int32{}, []int32{}),
+		s.task(t, 4, []int32{4}, []int32{1}),
 	)
 	if d := cmp.Diff([][]int32{{1, 2, 3}, nil, nil, nil, {4}}, got); d != "" {
 		t.Errorf("(-want +got):\n%s", d)
 	}
 	if s.model.sizes[0] != 2 {
-		t.Errorf("the first batch had %d works, want the 2 well-formed ones", s.model.sizes[0])
+		t.Errorf("the first batch had %d tasks, want the 2 well-formed ones", s.model.sizes[0])
 	}
 }
 
-// What a model gives up for want of a client counts as cancelled.
+// TestCancelledInTheModel checks that a request which the model abandons because its client disconnected counts as
+// cancelled.
 func TestCancelledInTheModel(t *testing.T) {
 	t.Parallel()
 	s := newDesk(t, &model{run: func(*backends.Batch) error { return context.Canceled }}, nil, "IN")
-	s.ask(s.work(t, 0, []int32{1}))
+	s.send(s.task(t, 0, []int32{1}))
 	if n, _ := s.stats.Failures[telemetry.Canceled].Load(); n != 1 {
 		t.Errorf("counted %d cancelled requests, want 1", n)
 	}
 }
 
-// TestFailuresTeachNothing: what failed may have ended early, alone or in company.
+// TestFailuresTeachNothing checks that policies do not observe failed executions, which may have ended early.
 func TestFailuresTeachNothing(t *testing.T) {
 	t.Parallel()
 	s := newDesk(t, &model{run: copyInput}, nil, "IN")
-	s.ask(s.work(t, 0, []int32{-1}))
-	s.ask(s.work(t, 0, []int32{-1}), s.work(t, 1, []int32{2}))
+	s.send(s.task(t, 0, []int32{-1}))
+	s.send(s.task(t, 0, []int32{-1}), s.task(t, 1, []int32{2}))
 	if len(s.policy.seen) != 0 {
 		t.Errorf("learned from failures: %v", s.policy.seen)
 	}
-	s.ask(s.work(t, 0, []int32{1}))
+	s.send(s.task(t, 0, []int32{1}))
 	if len(s.policy.seen) != 1 {
 		t.Errorf("learned from %d executions, want 1", len(s.policy.seen))
 	}

@@ -8,7 +8,8 @@ import (
 	"github.com/tutti-server/tutti/scheduler/schedtest"
 )
 
-// freely gives each request an output of its own form: by its first value v, v rows of INT32 [v, 2], or for 0 a scalar FP64.
+// freely returns an output of a different form for each request: by its first value v, v rows of INT32 [v, 2], or
+// for 0 a scalar FP64.
 func freely(b *backends.Batch) error {
 	for i := range b.Requests {
 		q := &b.Requests[i]
@@ -55,7 +56,7 @@ func TestFreeOutputs(t *testing.T) {
 	}
 }
 
-// TestFreeRaggedOutput checks a batch of one request that is formed all the same, for its input is ragged.
+// TestFreeRaggedOutput checks a batch of one request that is formed nevertheless, because its input is ragged.
 func TestFreeRaggedOutput(t *testing.T) {
 	t.Parallel()
 	sig := schedtest.Mirror(8, schedtest.Port("INPUT0", tensor.FP32, -1))
@@ -67,8 +68,8 @@ func TestFreeRaggedOutput(t *testing.T) {
 	j.Release()
 }
 
-// TestFreeOutputsOfBatch checks that outputs of several requests together must be as declared, for their rows say whose
-// they are, and that a size which contradicts a shape fails its request.
+// TestFreeOutputsOfBatch checks that outputs of several requests together must be as declared, because their rows
+// assign them to requests, and that a size which contradicts a shape fails its request.
 func TestFreeOutputsOfBatch(t *testing.T) {
 	t.Parallel()
 	sig := schedtest.Mirror(8, schedtest.Port("INPUT0", tensor.FP32, 1))

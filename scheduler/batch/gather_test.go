@@ -122,8 +122,8 @@ func TestGatherBytes(t *testing.T) {
 	}
 }
 
-// TestAbsentInputs checks that works which give different optional inputs do not
-// share a batch, even when the policy would have it, and lose nothing by it.
+// TestAbsentInputs checks that tasks with different optional inputs do not share a batch, even when the policy puts
+// them together, and that all succeed.
 func TestAbsentInputs(t *testing.T) {
 	t.Parallel()
 	second := schedtest.Port("INPUT1", tensor.FP32, 1)
@@ -150,8 +150,8 @@ func TestAbsentInputs(t *testing.T) {
 	}
 }
 
-// TestShapesNeverMix has a policy that takes any works together, as one would that
-// sees equal hashes of unequal shapes.
+// TestShapesNeverMix checks a policy that puts tasks of different shapes together, as one does when hashes of
+// unequal shapes are equal.
 func TestShapesNeverMix(t *testing.T) {
 	t.Parallel()
 	b := schedtest.NewBench(t, schedtest.Mirror(8, schedtest.Port("INPUT0", tensor.FP32, -1, -1)), nil)

@@ -12,7 +12,7 @@ import (
 	"github.com/tutti-server/tutti/scheduler/schedtest"
 )
 
-// world is a random model that gives its inputs back, whatever way each is joined.
+// world is a random model that returns its inputs, however each is joined.
 type world struct {
 	rng    *rand.Rand
 	sig    *config.Signature
@@ -72,7 +72,7 @@ func (w *world) tensor(b *schedtest.Bench, p *config.Port, rows, extent int64) t
 	return t
 }
 
-// given is what a work brought, kept to compare its outputs with.
+// given is a copy of a task's input, for comparison with its output.
 type given struct {
 	shape tensor.Shape
 	data  string
@@ -93,8 +93,7 @@ func (w *world) job(b *schedtest.Bench) (*schedtest.Job, []given) {
 	return b.Job(int(rows), in...), kept
 }
 
-// TestFormConserves gives random works to models that give them back, and compares:
-// no byte is lost and none is a neighbour's.
+// TestFormConserves checks that random tasks receive exactly their own bytes from models that return their inputs.
 func TestFormConserves(t *testing.T) {
 	t.Parallel()
 	seeds := uint64(600)

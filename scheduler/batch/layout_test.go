@@ -83,7 +83,7 @@ func TestComputedInputs(t *testing.T) {
 	}
 }
 
-// TestRaggedAlone checks that a batch of one is formed as any other.
+// TestRaggedAlone checks that a batch of one is formed like any other.
 func TestRaggedAlone(t *testing.T) {
 	t.Parallel()
 	b := schedtest.NewBench(t, raggedModel(modelconfig.BatchInput_BATCH_ELEMENT_COUNT, tensor.Int32, -1), nil)
@@ -99,8 +99,8 @@ func TestRaggedAlone(t *testing.T) {
 	j.Release()
 }
 
-// TestScatterOfOtherSize checks that an output which is not as large as the input it
-// is split by fails the batch.
+// TestScatterOfOtherSize checks that an output whose size differs from that of the input it is split by fails the
+// batch.
 func TestScatterOfOtherSize(t *testing.T) {
 	t.Parallel()
 	for _, size := range []int64{0, 4, 6} {
@@ -114,7 +114,7 @@ func TestScatterOfOtherSize(t *testing.T) {
 	}
 }
 
-// TestRaggedFailure checks that of a batch that fails every request is tried alone.
+// TestRaggedFailure checks that every request of a failed batch is tried alone.
 func TestRaggedFailure(t *testing.T) {
 	t.Parallel()
 	b := schedtest.NewBench(t, raggedModel(modelconfig.BatchInput_BATCH_ELEMENT_COUNT, tensor.Int32, -1), nil)
@@ -133,8 +133,8 @@ func TestRaggedFailure(t *testing.T) {
 	good.Release()
 }
 
-// TestShapeTensors checks that works share a batch when the values of a shape tensor
-// are equal, and that the model gets it once.
+// TestShapeTensors checks that tasks share a batch when the values of a shape tensor are equal, and that the model
+// receives it once.
 func TestShapeTensors(t *testing.T) {
 	t.Parallel()
 	sig := schedtest.Mirror(8, schedtest.Port("INPUT0", tensor.FP32, 1), schedtest.Port("INPUT1", tensor.Int64, 2))
@@ -160,7 +160,7 @@ func TestShapeTensors(t *testing.T) {
 	}
 }
 
-// TestOptionalGroups checks that works with different sets of inputs never join.
+// TestOptionalGroups checks that tasks with different sets of inputs never join.
 func TestOptionalGroups(t *testing.T) {
 	t.Parallel()
 	extra := schedtest.Port("INPUT1", tensor.FP32, 1)
@@ -194,8 +194,8 @@ func TestOptionalGroups(t *testing.T) {
 	}
 }
 
-// TestNoRows checks that a model which fails without rows is not asked twice for what
-// it cannot give, alone, among others, padded and ragged.
+// TestNoRows checks that a model which fails without rows is not executed without rows again: alone, among others,
+// padded and ragged.
 func TestNoRows(t *testing.T) {
 	t.Parallel()
 	fails := func(batch *backends.Batch) error {
@@ -226,7 +226,7 @@ func TestNoRows(t *testing.T) {
 			for i, j := range jobs {
 				extent := int64(1)
 				if !slices.ContainsFunc(tc.rows, func(n int64) bool { return n > 0 }) {
-					extent = 0 // nobody tells
+					extent = 0 // no request has the extent
 				}
 				schedtest.Numbers(t, j, 0, []int64{tc.rows[i], extent, 2}, make([]float32, 2*tc.rows[i])...)
 				j.Release()

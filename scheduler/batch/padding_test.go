@@ -41,7 +41,7 @@ func TestPadding(t *testing.T) {
 	}
 }
 
-// TestPaddingInside pads a dimension that others follow.
+// TestPaddingInside checks the padding of a dimension that others follow.
 func TestPaddingInside(t *testing.T) {
 	t.Parallel()
 	b := schedtest.NewBench(t, schedtest.Mirror(8, schedtest.Port("INPUT0", tensor.FP32, 2, -1, 2)), map[string]string{"pad.INPUT0": "0", "unpad.OUTPUT0": "INPUT0"})
@@ -63,7 +63,7 @@ func TestPaddingInside(t *testing.T) {
 	long.Release()
 }
 
-// TestUnpadLikeAbsent cuts an output like an optional input that no work gives.
+// TestUnpadLikeAbsent checks an output that is cut like an optional input which no task gives.
 func TestUnpadLikeAbsent(t *testing.T) {
 	t.Parallel()
 	sig := schedtest.Mirror(8, schedtest.Port("INPUT0", tensor.FP32, -1), schedtest.Port("INPUT1", tensor.FP32, -1))
@@ -81,7 +81,7 @@ func TestUnpadLikeAbsent(t *testing.T) {
 	}
 }
 
-// TestPadsEveryType compares the padding of each type with the value it stands for.
+// TestPadsEveryType checks the padding value of each type.
 func TestPadsEveryType(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {

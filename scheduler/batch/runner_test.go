@@ -11,7 +11,7 @@ import (
 	"github.com/tutti-server/tutti/scheduler/schedtest"
 )
 
-// put returns a model that puts out a tensor of any type, shape and size.
+// put returns a model that writes a tensor of any type, shape and size.
 func put(d tensor.DType, size int, dims ...int64) schedtest.Model {
 	return func(b *backends.Batch) error {
 		out, err := tensor.NewBytes(b.Allocator, tensor.Of(dims...), size)
@@ -25,8 +25,8 @@ func put(d tensor.DType, size int, dims ...int64) schedtest.Model {
 	}
 }
 
-// TestWrongOutputs checks that a model which breaks its own promise fails the batch,
-// whether of one work or of two, and says how.
+// TestWrongOutputs checks that a model whose outputs differ from its signature fails the batch, of one task or of
+// two, with a text that says how.
 func TestWrongOutputs(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {
@@ -69,7 +69,7 @@ func TestWrongOutputs(t *testing.T) {
 	}
 }
 
-// TestMissingOutput checks that an output the model leaves out is no failure.
+// TestMissingOutput checks that an absent output is no failure.
 func TestMissingOutput(t *testing.T) {
 	t.Parallel()
 	b := schedtest.NewBench(t, schedtest.Mirror(8, schedtest.Port("INPUT0", tensor.FP32, 1), schedtest.Port("INPUT1", tensor.FP32, 1)), nil)
@@ -90,8 +90,8 @@ func TestMissingOutput(t *testing.T) {
 	}
 }
 
-// TestFailOfRows checks that a failure of any row of a work fails that work, that
-// its first failure is kept and that rows beyond the batch fail nobody.
+// TestFailOfRows checks that a failure of any row of a task fails that task, that its first failure is kept and
+// that rows beyond the batch fail no task.
 func TestFailOfRows(t *testing.T) {
 	t.Parallel()
 	b := schedtest.NewBench(t, schedtest.Mirror(8, schedtest.Port("INPUT0", tensor.FP32, 1)), nil)
@@ -120,8 +120,8 @@ func TestFailOfRows(t *testing.T) {
 	}
 }
 
-// TestCancelledByModel checks that a model which stops because its client has gone
-// counts as cancelled, not as broken.
+// TestCancelledByModel checks that a model which stops because its client disconnected counts as cancelled, not as
+// failed.
 func TestCancelledByModel(t *testing.T) {
 	t.Parallel()
 	b := schedtest.NewBench(t, schedtest.Mirror(8, schedtest.Port("INPUT0", tensor.FP32, 1)), nil)

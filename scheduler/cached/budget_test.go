@@ -13,7 +13,7 @@ import (
 	"github.com/tutti-server/tutti/scheduler/schedtest"
 )
 
-// sink completes works by releasing them.
+// sink completes tasks by releasing them.
 type sink struct{}
 
 func (sink) Complete(list scheduler.TaskList, _ *scheduler.RunLoop) {
@@ -22,7 +22,7 @@ func (sink) Complete(list scheduler.TaskList, _ *scheduler.RunLoop) {
 	}
 }
 
-// round sends one work with the given input through a scheduler, again and again.
+// round returns a function that sends one task with the same input through a scheduler.
 func round(tb testing.TB, c func(b *schedtest.Bench) cache.Cache) (once, done func()) {
 	tb.Helper()
 	b := schedtest.NewBench(tb, schedtest.Signature(8), nil)
@@ -54,8 +54,8 @@ func kept(b *schedtest.Bench) cache.Cache {
 
 func lost(*schedtest.Bench) cache.Cache { return forgetful{} }
 
-// TestAllocBudget has neither a hit nor a miss allocate. It is not parallel, for the
-// runtime counts everybody's allocations.
+// TestAllocBudget checks that neither a hit nor a miss allocates. It is not parallel: other tests' allocations
+// would count.
 func TestAllocBudget(t *testing.T) {
 	for name, c := range map[string]func(*schedtest.Bench) cache.Cache{"hit": kept, "miss": lost} {
 		once, done := round(t, c)

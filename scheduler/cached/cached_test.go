@@ -22,7 +22,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// forgetful is a cache that keeps nothing.
+// forgetful is a cache that stores nothing.
 type forgetful struct{}
 
 func (forgetful) Lookup(context.Context, *cache.Key, []tensor.Tensor) bool { return false }
@@ -31,7 +31,7 @@ func (forgetful) Remote() bool                                             { ret
 func (forgetful) Counts() telemetry.CacheCounts                            { return telemetry.CacheCounts{} }
 func (forgetful) Close() error                                             { return nil }
 
-// afar is a local cache that says it is not.
+// afar is a local cache that reports to be remote.
 type afar struct{ *local.Cache }
 
 func (afar) Remote() bool { return true }
@@ -41,7 +41,7 @@ func before(b *schedtest.Bench, c cache.Cache, instances []backends.Instance) *c
 	return cached.New(cached.Settings{Inner: inner, Cache: c, Stats: b.Stats, Workers: b.Workers})
 }
 
-// TestContract has every scheduler's promises hold with a cache that never answers.
+// TestContract checks the contract of schedulers with a cache that never hits.
 func TestContract(t *testing.T) {
 	t.Parallel()
 	schedtest.Run(t, func(b *schedtest.Bench, instances []backends.Instance) scheduler.Scheduler {
@@ -58,7 +58,7 @@ type scene struct {
 	*schedtest.Bench
 	s     *cached.Scheduler
 	runs  atomic.Int32
-	enter chan struct{} // told when the model begins
+	enter chan struct{} // receives when the model begins
 	leave chan error    // its result
 }
 
@@ -88,13 +88,13 @@ func newScene(t *testing.T, remote bool) *scene {
 
 func (x *scene) job(v float32) *schedtest.Job { return x.Job(1, x.Floats([]int64{1, 1}, v)) }
 
-// submit brings a job on a goroutine of its own, which may be lent.
+// submit sends a job on its own goroutine.
 func (x *scene) submit(j *schedtest.Job) *schedtest.Job {
 	go x.Submit(x.s, j)
 	return j
 }
 
-// following waits until n works wait for another.
+// following waits until n tasks follow another one.
 func (x *scene) following(n int64) {
 	for x.Stats.Pending() < n {
 		<-tick()
@@ -146,7 +146,7 @@ func TestHit(t *testing.T) {
 	}
 }
 
-// TestFlight has identical works in flight run once.
+// TestFlight checks that identical tasks in flight execute once.
 func TestFlight(t *testing.T) {
 	t.Parallel()
 	x := newScene(t, false)
@@ -162,7 +162,7 @@ func TestFlight(t *testing.T) {
 	x.counts(t, 1, 5, 1)
 }
 
-// TestFlightFails has the followers of a work that failed computed by themselves.
+// TestFlightFails checks that each follower of a failed task is computed by itself.
 func TestFlightFails(t *testing.T) {
 	t.Parallel()
 	x := newScene(t, false)
@@ -178,11 +178,11 @@ func TestFlightFails(t *testing.T) {
 	x.counts(t, 3, 0, 2)
 }
 
-// TestFlightCancelled has the next work lead when the client of the first has gone.
+// TestFlightCancelled checks that the next task leads when the client of the leader disconnects.
 func TestFlightCancelled(t *testing.T) {
 	t.Parallel()
 	x := newScene(t, false)
-	busy := x.submit(x.job(9)) // the one instance
+	busy := x.submit(x.job(9)) // occupies the only instance
 	<-x.enter
 	ctx, cancel := context.WithCancel(t.Context())
 	lead := x.submit(x.job(1).For(ctx))
@@ -197,7 +197,7 @@ func TestFlightCancelled(t *testing.T) {
 	x.counts(t, 2, 1, 2)
 }
 
-// TestFollowerCancelled has a follower end when its client has gone, before its leader.
+// TestFollowerCancelled checks that a follower ends before its leader when its client disconnects.
 func TestFollowerCancelled(t *testing.T) {
 	t.Parallel()
 	x := newScene(t, false)
@@ -216,7 +216,7 @@ func TestFollowerCancelled(t *testing.T) {
 	}
 }
 
-// TestUrgency has a work of another time-out computed by itself.
+// TestUrgency checks that a task with another timeout is computed by itself.
 func TestUrgency(t *testing.T) {
 	t.Parallel()
 	x := newScene(t, false)

@@ -5,55 +5,54 @@ import (
 	"sync"
 )
 
-// Arbiter lets instances execute as far as there are resources for it. It is safe for
-// concurrent use.
+// Arbiter admits executions of instances as long as there are resources for them. It is safe for concurrent use.
 type Arbiter struct {
 	s Settings
 
-	mu    sync.Mutex
-	pools []pool     // guarded by mu
-	size  []int64    // of each pool, guarded by mu
-	free  []int64    // of each pool, guarded by mu
-	left  []int64    // scratch, guarded by mu
-	gates []*Limiter // of every instance, guarded by mu
-	line  line       // guarded by mu
-	clock int64      // the tag served last, guarded by mu
+	mu       sync.Mutex
+	pools    []pool     // guarded by mu
+	size     []int64    // of each pool, guarded by mu
+	free     []int64    // of each pool, guarded by mu
+	left     []int64    // scratch, guarded by mu
+	limiters []*Limiter // of every instance, guarded by mu
+	waiting  waitList   // guarded by mu
+	clock    int64      // the highest tag admitted, guarded by mu
 }
 
-// Settings are what an Arbiter is made with.
+// Settings are the parameters of New.
 type Settings struct {
-	// RateLimit has instances take the resources that their rate_limiter names.
+	// RateLimit makes instances acquire the resources of their rate_limiter.
 	RateLimit bool
-	// Limits say how much there is of each of those. Without any there is as much as
-	// the instance that needs most; with one, what is not listed is not there.
+	// Limits are the amounts of those resources. Without any, each resource has the amount that the largest demand
+	// needs; with at least one, a resource that is not listed has the amount 0.
 	Limits []Limit
-	// Executions bounds how many executions a device runs at a time, 0 for no bound.
+	// Executions bounds the executions of a device at a time, 0 for no bound.
 	Executions int
-	// Threads bounds how many threads executions on the CPU have together, 0 for no
-	// bound. One execution may have more when it is alone.
+	// Threads bounds the total threads of executions on the CPU, 0 for no bound. A single execution may have more
+	// when it is alone.
 	Threads int
-	// Log, when not nil, gets at level debug how much of each resource there is when that changes.
+	// Log receives the amounts of resources at level debug whenever they change. Optional.
 	Log *slog.Logger
 
 	_ struct{}
 }
 
-// EveryDevice is the Device of a Limit that each device has for itself.
+// EveryDevice is the Device of a Limit that applies to each device separately.
 const EveryDevice = -1
 
-// Limit is how much there is of a resource.
+// Limit is the amount of a resource.
 type Limit struct {
 	Name  string
 	Count int64
-	// Device is the number of the device that has it, or EveryDevice. For a resource
-	// that devices share, the largest of its limits counts, whatever device it names.
+	// Device is the number of the device, or EveryDevice. For a resource that devices share, the largest of its
+	// limits counts, whichever device it names.
 	Device int
 }
 
-// New returns an arbiter that knows no instance yet.
+// New returns an arbiter without instances.
 func New(s Settings) *Arbiter { return &Arbiter{s: s} }
 
-// Gate is the gate of one instance; see scheduler.Gate.
+// Limiter admits the executions of one instance; see scheduler.Limiter.
 type Limiter struct {
 	arbiter  *Arbiter
 	needs    []need
@@ -63,52 +62,51 @@ type Limiter struct {
 	tag    int64
 	in     bool
 	resume func()
-	after  *Limiter // the next of those let in together
+	after  *Limiter // the next one of those admitted together
 }
 
-// need is how much of a pool an execution takes.
+// need is the amount of a pool that an execution takes.
 type need struct {
 	resource int
 	count    int64
 }
 
-// Enter takes what the instance needs, or gets in line for it.
+// Acquire takes the resources that the instance needs, or adds it to the waiting instances.
 //
 // hot: one lock, no allocation once the line has had its longest length.
 func (g *Limiter) Acquire(resume func()) bool {
 	a := g.arbiter
 	a.mu.Lock()
 	g.resume = resume
-	let := a.queue(g)
+	let := a.enqueue(g)
 	in := g.in
 	a.mu.Unlock()
 	resumeAll(let, g)
 	return in
 }
 
-// queue puts g in line and returns who can go; called with the lock held.
-func (a *Arbiter) queue(g *Limiter) *Limiter {
+// enqueue adds g to the waiting instances and returns those that are admitted. Called with the lock held.
+func (a *Arbiter) enqueue(g *Limiter) *Limiter {
 	g.tag = max(g.tag, a.clock)
-	a.line.add(g)
+	a.waiting.add(g)
 	return a.serve()
 }
 
-// Reacquire is Leave and Enter at once: the instance is in line before what it gave back
-// goes to another.
+// Reacquire is Release and Acquire in one step: the instance waits again before its resources go to another one.
 //
 // hot: one lock, no allocation.
 func (g *Limiter) Reacquire() bool {
 	a := g.arbiter
 	a.mu.Lock()
 	a.release(g)
-	let := a.queue(g)
+	let := a.enqueue(g)
 	in := g.in
 	a.mu.Unlock()
 	resumeAll(let, g)
 	return in
 }
 
-// Leave gives back what the instance took, and lets in who can go now.
+// Release returns the instance's resources and admits the instances that can execute now.
 //
 // hot: one lock, no allocation.
 func (g *Limiter) Release() {
@@ -120,15 +118,14 @@ func (g *Limiter) Release() {
 	resumeAll(let, nil)
 }
 
-// Rank orders the instances of a model that are all free: the one with the lowest goes
-// first.
+// Rank orders the free instances of a model: the one with the lowest rank goes first.
 func (g *Limiter) Rank() int64 {
 	g.arbiter.mu.Lock()
 	defer g.arbiter.mu.Unlock()
 	return g.tag
 }
 
-// release gives back what g holds; called with the lock held.
+// release returns the resources of g. Called with the lock held.
 func (a *Arbiter) release(g *Limiter) {
 	if !g.in {
 		return
@@ -139,16 +136,16 @@ func (a *Arbiter) release(g *Limiter) {
 	}
 }
 
-// serve lets in whoever can go, and returns them chained; called with the lock held.
+// serve admits the instances that can execute and returns them as a chain. Called with the lock held.
 func (a *Arbiter) serve() *Limiter {
 	var let, last *Limiter
-	for len(a.line) > 0 {
-		i := a.line.next(a.free, a.left)
+	for len(a.waiting) > 0 {
+		i := a.waiting.next(a.free, a.left)
 		if i < 0 {
 			break
 		}
-		g := a.line[i]
-		a.line.remove(i)
+		g := a.waiting[i]
+		a.waiting.remove(i)
 		a.admit(g)
 		if g.after = nil; last == nil {
 			let = g
@@ -160,7 +157,7 @@ func (a *Arbiter) serve() *Limiter {
 	return let
 }
 
-// admit takes what g needs; called with the lock held.
+// admit takes the resources of g. Called with the lock held.
 func (a *Arbiter) admit(g *Limiter) {
 	g.in = true
 	for _, n := range g.needs {
@@ -170,9 +167,9 @@ func (a *Arbiter) admit(g *Limiter) {
 	g.tag += g.priority
 }
 
-// resumeAll tells a chain of gates that they are in, but for self, who sees so itself;
-// called without the lock. A gate that was told may be in another chain at once, so
-// that it is asked for the next before.
+// resumeAll calls resume of the admitted limiters of a chain, except self, whose caller sees the admission itself.
+// Called without the lock. A limiter may be in another chain as soon as resume is called, so its successor is read
+// before.
 func resumeAll(let, self *Limiter) {
 	for let != nil {
 		g := let
@@ -183,9 +180,9 @@ func resumeAll(let, self *Limiter) {
 	}
 }
 
-// InLine returns how many instances wait.
-func (a *Arbiter) InLine() int {
+// Waiting returns the number of waiting instances.
+func (a *Arbiter) Waiting() int {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return len(a.line)
+	return len(a.waiting)
 }

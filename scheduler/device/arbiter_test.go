@@ -11,10 +11,9 @@ import (
 	"github.com/tutti-server/tutti/scheduler/device"
 )
 
-// TestTogether has instances of random needs execute from goroutines of their own, and
-// checks that what they hold together is never more than there is and that each gets
-// its turns.
-func TestTogether(t *testing.T) {
+// TestConcurrentAcquire checks that instances of random needs never hold more together than exists, and that each
+// executes.
+func TestConcurrentAcquire(t *testing.T) {
 	t.Parallel()
 	const names, turns = "RST", 200
 	a := device.New(device.Settings{RateLimit: true, Limits: []device.Limit{
@@ -26,13 +25,13 @@ func TestTogether(t *testing.T) {
 	held := map[string]int64{} // guarded by mu
 	var wg sync.WaitGroup
 	for range 12 {
-		ask := device.Ask{Priority: uint32(r.IntN(4))}
+		ask := device.Demand{Priority: uint32(r.IntN(4))}
 		for _, name := range names {
 			if n := r.Int64N(most[string(name)] + 1); n > 0 {
 				ask.Resources = append(ask.Resources, device.Resource{Name: string(name), Count: n, Shared: name == 'T'})
 			}
 		}
-		g, err := a.Register([]device.Ask{ask})
+		g, err := a.Register([]device.Demand{ask})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -48,74 +47,75 @@ func TestTogether(t *testing.T) {
 		wg.Go(func() {
 			let := make(chan struct{}, 1)
 			for range turns {
-				if !g.Gates[0].Acquire(func() { let <- struct{}{} }) {
+				if !g.Limiters[0].Acquire(func() { let <- struct{}{} }) {
 					<-let
 				}
 				hold(1)
 				hold(-1)
-				g.Gates[0].Release()
+				g.Limiters[0].Release()
 			}
 			g.Close()
 		})
 	}
 	wg.Wait()
-	if n := a.InLine(); n != 0 {
+	if n := a.Waiting(); n != 0 {
 		t.Errorf("%d are left in line", n)
 	}
 }
 
-// TestClosedGate verifies that the gate of a model that went holds nobody up.
-func TestClosedGate(t *testing.T) {
+// TestClosedLimiter checks that the limiter of a removed model blocks no execution.
+func TestClosedLimiter(t *testing.T) {
 	t.Parallel()
 	a := device.New(device.Settings{RateLimit: true})
-	one := device.Ask{Resources: []device.Resource{{Name: "R", Count: 1}}}
-	g, err := a.Register([]device.Ask{one, one})
+	one := device.Demand{Resources: []device.Resource{{Name: "R", Count: 1}}}
+	g, err := a.Register([]device.Demand{one, one})
 	if err != nil {
 		t.Fatal(err)
 	}
-	in := g.Gates[0].Acquire(nil)
+	in := g.Limiters[0].Acquire(nil)
 	resumed := 0
-	if g.Gates[1].Acquire(func() { resumed++ }) {
+	if g.Limiters[1].Acquire(func() { resumed++ }) {
 		t.Error("two have what there is once")
 	}
-	g.Gates[0].Close()
-	g.Gates[0].Close()
-	if resumed != 1 || a.InLine() > 0 {
-		t.Errorf("the other one was let in %d times, %d wait", resumed, a.InLine())
+	g.Limiters[0].Close()
+	g.Limiters[0].Close()
+	if resumed != 1 || a.Waiting() > 0 {
+		t.Errorf("the other one was let in %d times, %d wait", resumed, a.Waiting())
 	}
 	g.Close()
-	g.Gates[0].Release()
-	if again := g.Gates[0].Acquire(nil); !in || !again {
+	g.Limiters[0].Release()
+	if again := g.Limiters[0].Acquire(nil); !in || !again {
 		t.Errorf("let in %t and, closed, %t", in, again)
 	}
-	g.Gates[0].Release()
+	g.Limiters[0].Release()
 	var none *device.Group
 	none.Close()
 	var nobody *device.Limiter
 	nobody.Close()
 }
 
-// TestNoAllocation is not parallel: other tests' allocations would be counted.
+// TestNoAllocation checks that the limiter allocates nothing. It is not parallel: other tests' allocations would
+// count.
 func TestNoAllocation(t *testing.T) {
 	a := device.New(device.Settings{RateLimit: true})
-	asks := []device.Ask{{Resources: []device.Resource{{Name: "R", Count: 1}}}, {Resources: []device.Resource{{Name: "R", Count: 1}}}}
+	asks := []device.Demand{{Resources: []device.Resource{{Name: "R", Count: 1}}}, {Resources: []device.Resource{{Name: "R", Count: 1}}}}
 	g, err := a.Register(asks)
 	if err != nil {
 		t.Fatal(err)
 	}
 	resume := func() {}
 	turn := func() {
-		g.Gates[0].Acquire(resume)
-		g.Gates[1].Acquire(resume)
-		g.Gates[0].Release()
-		g.Gates[1].Release()
+		g.Limiters[0].Acquire(resume)
+		g.Limiters[1].Acquire(resume)
+		g.Limiters[0].Release()
+		g.Limiters[1].Release()
 	}
 	if n := testing.AllocsPerRun(100, turn); n > 0 {
 		t.Errorf("%v allocations", n)
 	}
 }
 
-// TestLogsResources checks the lines about how much there is, which follow the instances.
+// TestLogsResources checks the log of the resource amounts, which change with the instances.
 func TestLogsResources(t *testing.T) {
 	t.Parallel()
 	var lines bytes.Buffer
@@ -129,7 +129,7 @@ func TestLogsResources(t *testing.T) {
 	}
 	a := device.New(device.Settings{RateLimit: true, Log: slog.New(slog.NewTextHandler(&lines, &slog.HandlerOptions{Level: slog.LevelDebug}))})
 	register := func(count int64) *device.Group {
-		g, err := a.Register([]device.Ask{{Resources: []device.Resource{{Name: "R", Count: count}, {Name: "S", Shared: true, Count: 1}}}})
+		g, err := a.Register([]device.Demand{{Resources: []device.Resource{{Name: "R", Count: count}, {Name: "S", Shared: true, Count: 1}}}})
 		if err != nil {
 			t.Fatal(err)
 		}

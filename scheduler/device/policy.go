@@ -20,21 +20,21 @@ const (
 	cpuCores = "cpu-cores"
 )
 
-// maxCore bounds the numbers of cores and nodes: what the kernel's masks hold.
+// maxCore is the highest number of a core or node that the kernel's masks hold.
 const maxCore = 1023
 
-// Policy is a host policy: the part of the machine that instances use. Its threads are
-// bound while they load, make or execute an instance, and only then.
+// Policy is a host policy: the cores and the memory node that instances use. Threads are bound while they load,
+// create or execute an instance, and only then.
 type Policy struct {
 	Name string
-	// Unread are settings that mean nothing here.
+	// Unread are the settings that Tutti does not support.
 	Unread []string
 	cores  *unix.CPUSet
 	node   *unix.CPUSet
 }
 
-// ParsePolicy reads the settings of --host-policy: numa-node, the node whose memory is
-// used, and cpu-cores, ranges such as 0-3,8-11 of the cores that may execute.
+// ParsePolicy parses the settings of --host-policy: numa-node, the node whose memory is used, and cpu-cores, the
+// ranges of cores that may execute, for example 0-3,8-11.
 func ParsePolicy(name string, settings map[string]string) (*Policy, error) {
 	p := &Policy{Name: name}
 	var err error
@@ -101,10 +101,10 @@ func coreNumber(what, text string) (int, error) {
 	return n, nil
 }
 
-// Binds reports whether the policy asks for anything; a nil one does not.
+// Binds reports whether the policy binds anything; a nil policy does not.
 func (p *Policy) Binds() bool { return p != nil && (p.cores != nil || p.node != nil) }
 
-// Probe tries the policy and returns why this machine does not allow it.
+// Probe applies the policy once and returns an error if the kernel does not allow it.
 func (p *Policy) Probe() error {
 	if !p.Binds() {
 		return nil
@@ -115,22 +115,22 @@ func (p *Policy) Probe() error {
 	return err
 }
 
-// Do calls f on a thread that is bound. Threads that f's libraries start are bound too,
-// for as long as they live. What cannot be bound is left as it is; Probe tells.
+// Do calls f on a bound thread. Threads that f's libraries start inherit the binding for as long as they live. Do
+// ignores errors of binding, which Probe reports.
 func (p *Policy) Do(f func() error) error {
 	if !p.Binds() {
 		return f()
 	}
 	var b binding
-	_ = b.enter(p) // Probe has told
+	_ = b.enter(p) // Probe reports the error
 	defer b.leave(p)
 	return f()
 }
 
-// binding is a goroutine on a thread that is bound.
+// binding is the saved state of a bound thread.
 type binding struct {
 	before unix.CPUSet
-	cores  bool // before is to be restored
+	cores  bool // before must be restored
 }
 
 // The modes of set_mempolicy.
@@ -139,8 +139,7 @@ const (
 	memoryBind    = unix.MPOL_BIND
 )
 
-// enter binds the goroutine to a thread and the thread to the policy's part of the
-// machine; leave is due whatever it returns.
+// enter locks the goroutine to a thread and binds the thread. leave must be called even after an error.
 func (b *binding) enter(p *Policy) error {
 	runtime.LockOSThread()
 	if p.cores != nil {
@@ -170,8 +169,8 @@ func (b *binding) leave(p *Policy) {
 	runtime.UnlockOSThread()
 }
 
-// Bind returns the instance with every execution bound, at the price of two to four
-// calls of the kernel; the instance itself when the policy asks for nothing.
+// Bind returns the instance with every execution bound, at a cost of two to four system calls per execution; the
+// instance itself when the policy binds nothing.
 func (p *Policy) Bind(inst backends.Instance) backends.Instance {
 	if !p.Binds() {
 		return inst
@@ -179,21 +178,21 @@ func (p *Policy) Bind(inst backends.Instance) backends.Instance {
 	return &bound{inst, p}
 }
 
-// bound is an instance that executes on a part of the machine.
+// bound is an instance whose executions are bound.
 type bound struct {
 	backends.Instance
 	policy *Policy
 }
 
-// Unwrap returns the instance itself.
+// Unwrap returns the wrapped instance.
 func (x *bound) Unwrap() backends.Instance { return x.Instance }
 
-// Execute executes on a thread that is bound.
+// Execute executes on a bound thread.
 //
 // hot: no allocation.
 func (x *bound) Execute(ctx context.Context, b *backends.Batch) error {
 	var where binding
-	_ = where.enter(x.policy) // Probe has told
+	_ = where.enter(x.policy) // Probe reports the error
 	defer where.leave(x.policy)
 	return x.Instance.Execute(ctx, b)
 }

@@ -35,7 +35,7 @@ func TestParsePolicy(t *testing.T) {
 	}
 }
 
-// where is an instance that notes the cores it may execute on.
+// where is an instance that records the cores it may execute on.
 type where struct{ cores unix.CPUSet }
 
 func (w *where) Execute(context.Context, *backends.Batch) error {
@@ -44,7 +44,7 @@ func (w *where) Execute(context.Context, *backends.Batch) error {
 
 func (*where) Close() error { return nil }
 
-// TestBind executes on one core, and then looks whether the thread is free again.
+// TestBind checks that an execution is bound to one core and that its thread is unbound afterwards.
 func TestBind(t *testing.T) {
 	t.Parallel()
 	runtime.LockOSThread()

@@ -8,24 +8,24 @@ import (
 	"github.com/tutti-server/tutti/core/status"
 )
 
-// Ask is what one instance needs for an execution.
-type Ask struct {
-	// Device is the number of its device. The CPU has 0, as in Triton, where what is
-	// kept per device is shared by the CPU and GPU 0.
+// Demand is what one execution of an instance needs.
+type Demand struct {
+	// Device is the number of the instance's device. The CPU has 0, as in Triton, where resources per device are
+	// shared by the CPU and GPU 0.
 	Device int
-	// OnCPU tells that it executes on the CPU, with that many threads.
+	// OnCPU reports that it executes on the CPU, with Threads threads.
 	OnCPU   bool
 	Threads int
-	// Resources are those of its rate_limiter; of two with one name the last counts.
+	// Resources are those of its rate_limiter; of two with the same name the last counts.
 	Resources []Resource
-	// Priority is that of its rate_limiter; 0 is 1.
+	// Priority is that of its rate_limiter; 0 stands for 1.
 	Priority uint32
 }
 
 // Resource is a part of an instance's rate_limiter.
 type Resource struct {
 	Name string
-	// Shared resources are one for all devices; any other is there on each.
+	// Shared resources exist once for all devices; others exist once per device.
 	Shared bool
 	Count  int64
 }
@@ -38,19 +38,19 @@ const (
 	threads
 )
 
-// pool is a resource somewhere.
+// pool identifies a counted resource.
 type pool struct {
 	kind   int
 	name   string
 	device int
 }
 
-// Register adds the instances of a model and returns a gate each, nil for one that
-// nothing limits. Close of a gate, or of the group, takes them out again. It fails, and changes nothing, when
-// one needs more than there is or uses a shared resource as one per device.
-func (a *Arbiter) Register(asks []Ask) (*Group, error) {
-	g := &Group{arbiter: a, Gates: make([]*Limiter, len(asks))}
-	let, err := a.add(g, asks)
+// Register adds the instances of a model and returns their limiters, nil for an instance that nothing limits. Close
+// of a Limiter, or of the Group, removes them. Register returns an error, and changes nothing, when an instance
+// needs more than exists or uses a shared resource as one per device.
+func (a *Arbiter) Register(demands []Demand) (*Group, error) {
+	g := &Group{arbiter: a, Limiters: make([]*Limiter, len(demands))}
+	let, err := a.add(g, demands)
 	if err != nil {
 		return nil, err
 	}
@@ -58,62 +58,60 @@ func (a *Arbiter) Register(asks []Ask) (*Group, error) {
 	return g, nil
 }
 
-// add makes the gates of g and returns who can go because there is more now.
-func (a *Arbiter) add(g *Group, asks []Ask) (*Limiter, error) {
+// add makes the limiters of g and returns the instances that can execute because there are more resources now.
+func (a *Arbiter) add(g *Group, demands []Demand) (*Limiter, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	before := len(a.gates)
-	for i := range asks {
-		g.Gates[i] = a.gate(&asks[i])
+	before := len(a.limiters)
+	for i := range demands {
+		g.Limiters[i] = a.newLimiter(&demands[i])
 	}
 	size, err := a.measure()
 	if err != nil {
-		clear(a.gates[before:])
-		a.gates = a.gates[:before]
+		clear(a.limiters[before:])
+		a.limiters = a.limiters[:before]
 		return nil, err
 	}
 	a.resize(size)
 	return a.serve(), nil
 }
 
-// Group is the gates of a model's instances.
+// Group has the limiters of a model's instances.
 type Group struct {
 	arbiter *Arbiter
-	// Gates are by instance; nil for one that nothing limits.
-	Gates []*Limiter
+	// Limiters are by instance; nil for one that nothing limits.
+	Limiters []*Limiter
 }
 
-// Close takes the instances out. What one still holds is free. Safe on nil and to call
-// twice.
+// Close removes the instances and releases what they hold. It may be called on nil and more than once.
 func (g *Group) Close() {
 	if g != nil {
-		g.arbiter.remove(g.Gates)
+		g.arbiter.remove(g.Limiters)
 	}
 }
 
-// Close takes the gate's instance out, as Group.Close does with all. Safe on nil and to
-// call twice.
+// Close removes the limiter's instance, as Group.Close does with all. It may be called on nil and more than once.
 func (g *Limiter) Close() {
 	if g != nil {
 		g.arbiter.remove([]*Limiter{g})
 	}
 }
 
-// remove takes instances out.
-func (a *Arbiter) remove(gates []*Limiter) {
+// remove removes instances and releases what they hold.
+func (a *Arbiter) remove(limiters []*Limiter) {
 	a.mu.Lock()
-	a.gates = slices.DeleteFunc(a.gates, func(x *Limiter) bool { return slices.Contains(gates, x) })
-	for _, x := range gates {
+	a.limiters = slices.DeleteFunc(a.limiters, func(x *Limiter) bool { return slices.Contains(limiters, x) })
+	for _, x := range limiters {
 		if x == nil {
 			continue
 		}
 		a.release(x)
-		x.needs = nil // whoever still comes is not held up
-		if i := a.line.index(x); i >= 0 {
-			a.line.remove(i)
+		x.needs = nil // a later Acquire is admitted at once
+		if i := a.waiting.index(x); i >= 0 {
+			a.waiting.remove(i)
 		}
 	}
-	if size, err := a.measure(); err == nil { // fewer instances never ask for more
+	if size, err := a.measure(); err == nil { // fewer instances never need more
 		a.resize(size)
 	}
 	let := a.serve()
@@ -121,12 +119,12 @@ func (a *Arbiter) remove(gates []*Limiter) {
 	resumeAll(let, nil)
 }
 
-// gate makes the gate of an instance, or nil; called with the lock held.
-func (a *Arbiter) gate(ask *Ask) *Limiter {
-	g := &Limiter{arbiter: a, priority: int64(max(ask.Priority, 1)), tag: a.clock}
+// newLimiter returns the limiter of an instance, or nil if nothing limits it. Called with the lock held.
+func (a *Arbiter) newLimiter(d *Demand) *Limiter {
+	g := &Limiter{arbiter: a, priority: int64(max(d.Priority, 1)), tag: a.clock}
 	if a.s.RateLimit {
-		for _, r := range ask.Resources {
-			p := pool{kind: perDevice, name: r.Name, device: ask.Device}
+		for _, r := range d.Resources {
+			p := pool{kind: perDevice, name: r.Name, device: d.Device}
 			if r.Shared {
 				p.kind, p.device = shared, 0
 			}
@@ -134,23 +132,23 @@ func (a *Arbiter) gate(ask *Ask) *Limiter {
 		}
 	}
 	if a.s.Executions > 0 {
-		p := pool{kind: executions, device: ask.Device}
-		if ask.OnCPU {
+		p := pool{kind: executions, device: d.Device}
+		if d.OnCPU {
 			p.device = -1
 		}
 		g.need(a.pool(p), 1)
 	}
-	if a.s.Threads > 0 && ask.OnCPU && ask.Threads > 0 {
-		g.need(a.pool(pool{kind: threads}), int64(min(ask.Threads, a.s.Threads)))
+	if a.s.Threads > 0 && d.OnCPU && d.Threads > 0 {
+		g.need(a.pool(pool{kind: threads}), int64(min(d.Threads, a.s.Threads)))
 	}
 	if !a.s.RateLimit && len(g.needs) == 0 {
 		return nil
 	}
-	a.gates = append(a.gates, g)
+	a.limiters = append(a.limiters, g)
 	return g
 }
 
-// need sets how much of a pool g takes.
+// need sets the amount of a pool that one execution takes.
 func (g *Limiter) need(p int, n int64) {
 	for i := range g.needs {
 		if g.needs[i].resource == p {
@@ -161,7 +159,7 @@ func (g *Limiter) need(p int, n int64) {
 	g.needs = append(g.needs, need{p, n})
 }
 
-// pool returns the position of a pool, which it adds when it is not there.
+// pool returns the position of a pool. It adds the pool if it is missing.
 func (a *Arbiter) pool(p pool) int {
 	i := slices.Index(a.pools, p)
 	if i < 0 {
@@ -172,10 +170,10 @@ func (a *Arbiter) pool(p pool) int {
 	return i
 }
 
-// measure returns how large the pools are with the instances that there are.
+// measure returns the sizes of the pools for the current instances.
 func (a *Arbiter) measure() ([]int64, error) {
 	size, used := make([]int64, len(a.pools)), make([]bool, len(a.pools))
-	for _, g := range a.gates {
+	for _, g := range a.limiters {
 		for _, n := range g.needs {
 			size[n.resource] = max(size[n.resource], n.count)
 			used[n.resource] = true
@@ -188,7 +186,7 @@ func (a *Arbiter) measure() ([]int64, error) {
 			size[i] = int64(a.s.Executions)
 		case p.kind == threads:
 			size[i] = int64(a.s.Threads)
-		case a.twice(p, used):
+		case a.usedPerDevice(p, used):
 			return nil, status.Errorf(status.InvalidArg,
 				"Resource \"%s\" is present as both global and device-specific resource in the model configuration.", p.name)
 		case len(a.s.Limits) > 0:
@@ -204,8 +202,8 @@ func (a *Arbiter) measure() ([]int64, error) {
 	return size, nil
 }
 
-// twice reports whether a shared resource is used per device as well.
-func (a *Arbiter) twice(p pool, used []bool) bool {
+// usedPerDevice reports whether a shared resource is also used per device.
+func (a *Arbiter) usedPerDevice(p pool, used []bool) bool {
 	if p.kind != shared {
 		return false
 	}
@@ -217,7 +215,7 @@ func (a *Arbiter) twice(p pool, used []bool) bool {
 	return false
 }
 
-// limit returns how much of a named resource the settings grant.
+// limit returns the amount of a named resource that the settings grant.
 func (a *Arbiter) limit(p pool) int64 {
 	there := int64(0)
 	for _, l := range a.s.Limits {
@@ -228,7 +226,7 @@ func (a *Arbiter) limit(p pool) int64 {
 	return there
 }
 
-// resize gives the pools another size; what is taken stays taken.
+// resize sets the sizes of the pools; acquired resources stay acquired.
 func (a *Arbiter) resize(size []int64) {
 	changed := !slices.Equal(a.size, size)
 	for i, n := range size {
@@ -238,12 +236,12 @@ func (a *Arbiter) resize(size []int64) {
 	if changed && a.s.Log != nil {
 		a.s.Log.Debug(a.resources()) //nolint:sloglint // the text is Triton's, which people look for
 	}
-	if len(a.gates) == 0 { // nobody refers to them
+	if len(a.limiters) == 0 { // no limiter refers to the pools
 		a.pools, a.size, a.free, a.left = a.pools[:0], a.size[:0], a.free[:0], a.left[:0]
 	}
 }
 
-// resources lists in Triton's words how much there is of each resource of a rate_limiter.
+// resources lists the amount of each rate_limiter resource in Triton's words.
 func (a *Arbiter) resources() string {
 	var b strings.Builder
 	b.WriteString("\nMax Resource Map===>\n")

@@ -13,17 +13,17 @@ import (
 	"github.com/tutti-server/tutti/scheduler/device"
 )
 
-// TestScripts plays each file of testdata. A file has the server's settings and the
-// instances, then what happens, and what is expected of each line after "->".
+// TestScripts checks the order of admissions with each script of testdata. A script has the server's settings, the
+// instances and the events; the expected result of each line follows "->".
 //
 //	limit R 4 [DEVICE]                        a --rate-limit-resource
 //	threads N, executions N                   other settings
 //	instance NAME [device=N] [priority=N] [threads=N] [R=N] [R=N*] ...   "*" is shared by all devices
-//	enter NAME                                in, or waits
-//	leave NAME                                who is let in by it, in order
-//	again NAME                                it has more to execute: who is let in by it, perhaps itself
-//	close NAME                                the model of the instance goes; who is let in by it
-//	busy NAME ... xN                          all have work for ever, one execution after the other: how often each was in
+//	enter NAME                                admitted, or waits
+//	leave NAME                                the instances that this admits, in order
+//	again NAME                                it has more to execute: the instances that this admits, perhaps itself
+//	close NAME                                the model of the instance is removed; the instances that this admits
+//	busy NAME ... xN                          all have requests all the time, one execution after the other: how often each was admitted
 func TestScripts(t *testing.T) {
 	t.Parallel()
 	goldentest.Archives(t, func(t *testing.T, a *txtar.Archive) {
@@ -34,12 +34,12 @@ func TestScripts(t *testing.T) {
 	})
 }
 
-// stage is a script that runs.
+// stage is a running script.
 type stage struct {
 	settings device.Settings
 	arbiter  *device.Arbiter
 	groups   map[string]*device.Group
-	let      []string // who was let in by the line at hand
+	let      []string // admitted by the current line
 }
 
 func play(t *testing.T, text string) string {
@@ -94,10 +94,10 @@ func (s *stage) do(t *testing.T, words []string) string {
 		}
 		return "waits"
 	case "leave":
-		s.groups[words[1]].Gates[0].Release()
+		s.groups[words[1]].Limiters[0].Release()
 		return strings.Join(s.let, " ")
 	case "again":
-		if s.groups[words[1]].Gates[0].Reacquire() {
+		if s.groups[words[1]].Limiters[0].Reacquire() {
 			s.let = append(s.let, words[1])
 		}
 		return strings.Join(s.let, " ")
@@ -118,7 +118,7 @@ func (s *stage) add(t *testing.T, name string, words []string) string {
 	if s.arbiter == nil {
 		s.arbiter = device.New(s.settings)
 	}
-	ask := device.Ask{OnCPU: true}
+	ask := device.Demand{OnCPU: true}
 	for _, w := range words {
 		key, value, _ := strings.Cut(w, "=")
 		shared := strings.HasSuffix(value, "*")
@@ -134,23 +134,23 @@ func (s *stage) add(t *testing.T, name string, words []string) string {
 			ask.Resources = append(ask.Resources, device.Resource{Name: key, Count: int64(n), Shared: shared})
 		}
 	}
-	g, err := s.arbiter.Register([]device.Ask{ask})
+	g, err := s.arbiter.Register([]device.Demand{ask})
 	if err != nil {
 		return err.Error()
 	}
 	s.groups[name] = g
-	if g.Gates[0] == nil {
+	if g.Limiters[0] == nil {
 		return "no gate"
 	}
 	return ""
 }
 
 func (s *stage) enter(name string) bool {
-	return s.groups[name].Gates[0].Acquire(func() { s.let = append(s.let, name) })
+	return s.groups[name].Limiters[0].Acquire(func() { s.let = append(s.let, name) })
 }
 
-// busy runs n executions of instances that always have work: each ends before the next
-// ends, in the order in which they were let in.
+// busy runs n executions of instances that always have requests: the executions end in the order of their
+// admissions.
 func (s *stage) busy(t *testing.T, names []string, n int) string {
 	t.Helper()
 	var in []string
@@ -169,13 +169,13 @@ func (s *stage) busy(t *testing.T, names []string, n int) string {
 		first := in[0]
 		in = in[1:]
 		count[first]++
-		if s.groups[first].Gates[0].Reacquire() {
+		if s.groups[first].Limiters[0].Reacquire() {
 			in = append(in, first)
 		}
 	}
 	for in = append(in, s.let...); len(in) > 0; in = append(in[1:], s.let...) {
 		s.let = nil
-		s.groups[in[0]].Gates[0].Release()
+		s.groups[in[0]].Limiters[0].Release()
 	}
 	var said []string
 	for _, name := range slices.Sorted(slices.Values(names)) {

@@ -19,7 +19,7 @@ type Settings struct {
 	// Instances move to the scheduler. NewInline uses one.
 	Instances []backends.Instance
 	// Gates are the limiters of the instances, nil for none. NewInline uses none.
-	Gates []scheduler.Limiter
+	Limiters []scheduler.Limiter
 	// Shared says that any number of goroutines may use an instance.
 	Shared  bool
 	Workers *scheduler.Workers
@@ -30,7 +30,7 @@ type Settings struct {
 // New returns a scheduler that executes requests one by one, as many at a time as there are instances.
 func New(s Settings) scheduler.Scheduler {
 	return queue.New(queue.Settings{
-		Runner: s.Runner, Policy: oldest{}, Instances: s.Instances, Limiters: s.Gates, Shared: s.Shared, Workers: s.Workers,
+		Runner: s.Runner, Policy: oldest{}, Instances: s.Instances, Limiters: s.Limiters, Shared: s.Shared, Workers: s.Workers,
 	})
 }
 

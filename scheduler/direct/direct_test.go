@@ -32,8 +32,8 @@ func TestContract(t *testing.T) {
 	}
 }
 
-// TestNeverBatches checks that works which came together are executed one by one,
-// and that those of an inline scheduler go on together.
+// TestNeverBatches checks that tasks which arrive together execute one by one, and that those of an inline
+// scheduler complete together.
 func TestNeverBatches(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {
@@ -66,8 +66,7 @@ func TestNeverBatches(t *testing.T) {
 	}
 }
 
-// TestInstancesRunAtOnce has every instance wait for the others: it ends only when
-// all execute at the same time.
+// TestInstancesRunAtOnce checks that all instances execute at the same time: each waits for the others.
 func TestInstancesRunAtOnce(t *testing.T) {
 	t.Parallel()
 	const n = 4

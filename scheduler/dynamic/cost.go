@@ -5,45 +5,45 @@ import (
 	"time"
 )
 
-// cost learns a model's execution time as
+// cost estimates a model's execution time as
 //
 //	fixed + perElement*elements + perPadding*padding
 //
-// by least squares over recent executions, older ones counting less and less. What
-// matters to the policy is how much padding one execution saved is worth: some models
-// compute padding like anything else, others skip most of it.
+// by least squares over recent executions, with weights that decrease with age. The policy needs it to decide how
+// much padding one saved execution is worth: some models compute padding like other elements, others skip most of
+// it. For example, with a fixed cost of 40 µs and 2 µs per padded element, saving an execution is worth 20 elements
+// of padding.
 //
-// Whatever else runs on the machine makes executions slower, never faster, so an
-// execution that took longer than expected counts less than one that did not
-// (asymmetric least squares, Newey and Powell 1987): what is learned is the cost of
-// the model rather than that of its neighbours.
+// Other load on the machine makes executions slower, never faster. An execution that was slower than expected
+// therefore has less weight than one that was not (asymmetric least squares, Newey and Powell 1987), so that the
+// estimate describes the model rather than its neighbours.
 type cost struct {
 	seen  float64
 	times int           // observations
 	m     [3][3]float64 // weighted sums of products of (1, elements, padding)
 	v     [3]float64    // weighted sums of products with the time
-	fit   [3]float64    // what is learned: fixed, per element, per padding; ns
+	fit   [3]float64    // the estimate: fixed, per element, per padding; ns
 }
 
 const (
-	// forget is the weight an observation keeps when the next one comes: some two
-	// hundred count.
+	// forget is the factor by which the weight of an observation decreases with each later one: about two hundred
+	// count.
 	forget = 0.995
-	// enough is the weight of observations before what was learned is used.
+	// enough is the total weight of observations from which on the estimate is used.
 	enough = 16
-	// defaultWorth is the padding, in elements, that saving an execution is taken to
-	// be worth until enough is known: what a small transformer showed on one core.
+	// defaultWorth is the padding, in elements, that a saved execution is worth until the estimate is used:
+	// measured with a small transformer on one core.
 	defaultWorth = 4
-	// mostWorth bounds what is learned.
+	// mostWorth bounds the estimated worth.
 	mostWorth = 1 << 20
-	// late is the weight of an execution that took longer than expected.
+	// late is the weight of an execution that was slower than expected.
 	late = 0.1
-	// distinct is how far, relative to their size, observations must differ in a
-	// variable before anything about it can be learned.
+	// distinct is how much observations must vary in a variable, relative to their size, before its cost is
+	// estimated.
 	distinct = 1e-3
 )
 
-// observe counts one execution of so many elements, and padding besides.
+// observe adds one execution with so many elements and so much padding.
 func (c *cost) observe(elements, padding float64, took time.Duration) {
 	x, t, weight := [3]float64{1, elements, padding}, float64(took), 1.0
 	if c.known() && t > c.fit[0]+c.fit[1]*elements+c.fit[2]*padding {
@@ -60,10 +60,10 @@ func (c *cost) observe(elements, padding float64, took time.Duration) {
 	c.learn()
 }
 
-// known reports whether something has been learned.
+// known reports whether there is an estimate.
 func (c *cost) known() bool { return c.fit[1] != 0 }
 
-// learn solves for the three costs, as far as the executions seen tell them apart.
+// learn solves for the three costs, as far as the observations distinguish them.
 func (c *cost) learn() {
 	n := c.m[0][0]
 	ee, pp, ep := c.moment(1, 1), c.moment(2, 2), c.moment(1, 2)
@@ -79,10 +79,10 @@ func (c *cost) learn() {
 	c.fit = [3]float64{(c.v[0] - perElement*c.m[0][1] - perPadding*c.m[0][2]) / n, perElement, perPadding}
 }
 
-// pays reports whether saving one execution outweighs so many elements of padding.
+// pays reports whether saving one execution costs more than so many elements of padding.
 func (c *cost) pays(padding int64) bool { return float64(padding) <= c.worth() }
 
-// worth returns how many elements of padding cost as much as an execution's fixed part.
+// worth returns the elements of padding that cost as much as the fixed part of an execution.
 func (c *cost) worth() float64 {
 	fixed, perPadding := c.fit[0], c.fit[2]
 	switch {
@@ -98,21 +98,20 @@ func (c *cost) worth() float64 {
 }
 
 const (
-	// overhead is what an execution costs besides the model's own time: forming the
-	// batch, gathering and scattering; ns.
+	// overhead is the cost of an execution outside the model: forming the batch, gathering and scattering; ns.
 	overhead = 2000
-	// little is the part of its throughput for which a batch need not grow.
+	// little is the share of throughput below which a larger batch is not worth waiting for.
 	little = 0.02
-	// explore is how often, in observations, a batch may grow beyond what pays, or what
-	// was learned once could never be unlearned.
+	// explore is how often, in observations, a batch may grow beyond the useful size. Without it, an estimate would
+	// never be corrected.
 	explore = 64
 )
 
-// fixed returns what an execution costs whatever its size, ns.
+// fixed returns the cost of an execution of any size, ns.
 func (c *cost) fixed() float64 { return max(c.fit[0], 0) + overhead }
 
-// useful returns the elements from which on a batch no longer pays to grow: all that
-// is left to gain then is the fixed part of its cost, which is little of the whole.
+// useful returns the elements from which on a larger batch gains little: the fixed cost is then a small part of the
+// whole.
 func (c *cost) useful() float64 {
 	if !c.known() || c.fit[1] <= 0 {
 		return math.MaxFloat64
@@ -120,11 +119,11 @@ func (c *cost) useful() float64 {
 	return c.fixed() / (little * c.fit[1])
 }
 
-// exploring reports whether the next batch may be larger than what pays.
+// exploring reports whether the next batch may be larger than useful.
 func (c *cost) exploring() bool { return c.times%explore == 0 }
 
-// splits reports whether to leave so many elements to other instances: computing them
-// here takes longer than what another execution costs.
+// splits reports whether to leave so many elements to other instances: computing them here takes longer than the
+// fixed cost of another execution.
 func (c *cost) splits(elements float64) bool {
 	return c.known() && c.fit[1]*elements > c.fixed()
 }

@@ -14,10 +14,9 @@ import (
 	"github.com/tutti-server/tutti/scheduler/queue"
 )
 
-// TestDecisions checks what holds for every decision on random queues: a batch has
-// the oldest work, only works like it, in order and within the limits; a policy that
-// takes nothing says how long to wait, and no longer than the delay; and what it
-// decides does not change what it decides next.
+// TestDecisions checks every decision on random queues: a batch has the oldest task, only tasks like it, in order
+// and within the limits; a policy that takes nothing returns how long to wait, at most the delay; and a decision
+// does not change the next one.
 func TestDecisions(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(3000) {

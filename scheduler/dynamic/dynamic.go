@@ -27,7 +27,7 @@ type Settings struct {
 	Runner    *batch.Runner
 	Rules     Rules
 	Instances []backends.Instance
-	Gates     []scheduler.Limiter // limiters of the instances, nil for none
+	Limiters  []scheduler.Limiter // limiters of the instances, nil for none
 	// Shared says that any number of goroutines may use an instance.
 	Shared  bool
 	Workers *scheduler.Workers
@@ -41,7 +41,7 @@ type Settings struct {
 // New returns a scheduler that batches by s.Rules.
 func New(s Settings) scheduler.Scheduler {
 	return queue.New(queue.Settings{
-		Runner: s.Runner, Policy: s.Rules.Policy(), Instances: s.Instances, Limiters: s.Gates, Shared: s.Shared, Workers: s.Workers,
+		Runner: s.Runner, Policy: s.Rules.Policy(), Instances: s.Instances, Limiters: s.Limiters, Shared: s.Shared, Workers: s.Workers,
 		Levels: s.Rules.Levels, Ordered: s.Rules.Ordered, Window: s.Rules.window(), Hold: s.Hold,
 	})
 }

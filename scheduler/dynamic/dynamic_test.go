@@ -40,7 +40,7 @@ func TestContract(t *testing.T) {
 	}
 }
 
-// TestPaddingIsMeasured checks that what padding adds is counted beside what requests gave.
+// TestPaddingIsMeasured checks that padding is counted separately from the elements of requests.
 func TestPaddingIsMeasured(t *testing.T) {
 	t.Parallel()
 	b := schedtest.NewBench(t, schedtest.Signature(8), map[string]string{"pad.INPUT0": "0"})

@@ -6,10 +6,9 @@ import (
 	"github.com/tutti-server/tutti/scheduler"
 )
 
-// equal batches works whose shapes agree. Where neither preferred sizes nor a delay
-// say what batches are wanted, it learns what executions cost: a batch stops growing
-// where that gains next to nothing, and leaves to other instances what they can do at
-// the same time for less than it would wait here.
+// equal batches tasks of equal shapes. Unless preferred sizes or a delay are configured, it estimates the cost of
+// executions: a batch stops growing where the gain is small, and it leaves to other instances the tasks that they
+// would complete earlier.
 type equal struct {
 	rules Rules
 	cost  cost
@@ -19,9 +18,9 @@ type equal struct {
 
 var _ scheduler.Learner = (*equal)(nil)
 
-// Decide grows a batch from the first work on. It goes at once when a preferred size
-// is reached (the largest within reach), when it can grow no more or when no delay is
-// set; else when the oldest of its works has waited long enough.
+// Decide forms a batch from the first task on. The batch executes at once when it has a preferred size (the largest
+// within reach), when it cannot grow or when no delay is set; otherwise when its oldest task has waited for the
+// delay.
 //
 // hot: asked for every batch.
 func (p *equal) Decide(now int64, v scheduler.View, scratch []int32) scheduler.Decision {
@@ -48,8 +47,7 @@ func (p *equal) Decide(now int64, v scheduler.View, scratch []int32) scheduler.D
 	return g.decide(now, &v)
 }
 
-// most returns how many rows to take so that free instances have their share, if
-// sharing pays.
+// most returns the rows to take so that free instances get their share, if sharing is worth it.
 func (p *equal) most(v *scheduler.View) int32 {
 	if v.Instances < 2 {
 		return p.rules.MaxBatch
@@ -62,11 +60,11 @@ func (p *equal) most(v *scheduler.View) int32 {
 	return p.rules.MaxBatch
 }
 
-// explores reports whether a batch of one may have one more to learn from.
+// explores reports whether a batch of one may take another task to correct the estimate.
 func explores(c *cost, g *growth) bool { return len(g.take) == 1 && c.exploring() }
 
-// Observe learns what an execution of that size costs. Of equal sizes in a row, which
-// tell the same, one in eight counts.
+// Observe adds an execution to the cost estimate. Of executions of equal size in a row, which add no information,
+// one in eight counts.
 func (p *equal) Observe(x scheduler.Executed) {
 	if !p.rules.learns() {
 		return
@@ -81,19 +79,19 @@ func (p *equal) Observe(x scheduler.Executed) {
 	p.cost.observe(float64(x.Elements), 0, x.Duration)
 }
 
-// growth is a batch that grows row by row.
+// growth is a batch that grows task by task.
 type growth struct {
 	rules  *Rules
 	take   []int32
 	rows   int32
-	full   bool  // a work was left out for want of room, or there is none left
-	best   int   // works at the largest preferred size so far, or before all of these were exceeded
-	oldest int64 // when the first of the works came
+	full   bool  // a task did not fit, or the batch has the largest size
+	best   int   // tasks at the largest preferred size so far, or before all preferred sizes were exceeded
+	oldest int64 // when the oldest of the tasks was enqueued
 }
 
-// add takes work i and reports whether the batch may grow further. The first work
-// is always taken. Where a work would exceed the largest preferred size before any such
-// size was reached, the batch without it is the one to run at once.
+// add adds task i and reports whether the batch may grow further. The first task is always added. If a task would
+// exceed the largest preferred size before any preferred size was reached, the batch without it is the one to
+// execute at once.
 func (g *growth) add(i int32, it *scheduler.Item) bool {
 	if len(g.take) > 0 && g.best == 0 && g.rows+it.Rows > g.rules.largestPreferred() {
 		g.best = len(g.take)
@@ -116,7 +114,7 @@ func (g *growth) add(i int32, it *scheduler.Item) bool {
 	return !g.full
 }
 
-// decide returns what of the works goes now; in a hurry it is all of them.
+// decide returns the tasks that execute now; with View.Flush all of them.
 func (g *growth) decide(now int64, v *scheduler.View) scheduler.Decision {
 	left := int64(g.rules.Delay) - (now - g.oldest)
 	expired := v.Flush || g.rules.Delay > 0 && left <= 0

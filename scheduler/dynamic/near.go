@@ -7,11 +7,10 @@ import (
 	"github.com/tutti-server/tutti/scheduler"
 )
 
-// near batches works of near lengths. It starts from the oldest work, which so never
-// starves, and adds the work whose length is nearest as long as that pays. Where
-// neither preferred sizes nor a delay say what batches are wanted, it takes no more
-// than its instance's share of all rows: one instance that takes everything leaves
-// the others with batches of one.
+// near batches tasks of similar lengths. It starts with the oldest task, which therefore never starves, and adds
+// the task with the nearest length as long as the padding is worth it. Unless preferred sizes or a delay are
+// configured, it takes at most its instance's share of all rows: an instance that takes everything leaves the
+// others with batches of one. For example, of the lengths 7, 8, 100 and 6 it batches 7, 8 and 6.
 type near struct {
 	rules Rules
 	cost  cost
@@ -19,7 +18,7 @@ type near struct {
 
 var _ scheduler.Learner = (*near)(nil)
 
-// Decide forms a batch around the oldest work.
+// Decide forms a batch around the oldest task.
 func (p *near) Decide(now int64, v scheduler.View, scratch []int32) scheduler.Decision {
 	first := &v.Items[0]
 	g := growth{rules: &p.rules, take: scratch}
@@ -51,19 +50,19 @@ func (p *near) Decide(now int64, v scheduler.View, scratch []int32) scheduler.De
 	return d
 }
 
-// share returns how many rows are an instance's part of those queued and executing.
+// share returns an instance's part of the queued and executing rows.
 func share(v *scheduler.View) int32 {
 	n := max(v.Instances, 1)
 	return (v.Executing + v.Queued + n - 1) / n
 }
 
-// Observe learns what an execution of that size costs.
+// Observe adds an execution to the cost estimate.
 func (p *near) Observe(x scheduler.Executed) {
 	p.cost.observe(float64(x.Unpadded), float64(x.Padding), x.Duration)
 }
 
-// nearest returns the position of the work nearest in length to first among those
-// that may join and are not taken, the oldest among equals, or -1.
+// nearest returns the position of the task with the length nearest to first among those with its shape that are not
+// taken. It returns the oldest among equals, or -1.
 func nearest(items []scheduler.Item, taken []int32, first *scheduler.Item) int32 {
 	best, distance := int32(-1), int32(0)
 	for i := range items {

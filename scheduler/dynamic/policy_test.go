@@ -15,13 +15,13 @@ import (
 	"github.com/tutti-server/tutti/scheduler/dynamic"
 )
 
-// TestScripts drives policies by scripts on a virtual clock: each file holds
-// commands and, behind a line of dashes, what they print.
+// TestScripts checks policies with scripts on a virtual clock: each file holds commands and, after a line of
+// dashes, their output.
 //
 //	rules max=8 preferred=4,8 delay=5ms padded elements=64 instances=2 executing=3
 //	enqueue id=a rows=2 length=7 shape=1
 //	learn elements=10 padding=2 took=2ms times=20
-//	step 3ms        moves the clock and lets a free instance ask
+//	step 3ms        moves the clock; then a free instance requests a batch
 //
 // shows: config.batching
 func TestScripts(t *testing.T) {
@@ -113,7 +113,7 @@ func (s *script) rules(args map[string]string) error {
 	return err
 }
 
-// ask lets one free instance ask once.
+// ask requests a batch for one free instance.
 func (s *script) ask(out *strings.Builder) {
 	if len(s.items) == 0 {
 		fmt.Fprintf(out, "%v idle\n", s.now)

@@ -52,7 +52,7 @@ func newSetup(rng *rand.Rand) setup {
 	return s
 }
 
-// levels returns random priority levels, some of which refuse requests.
+// levels returns random priority levels, some of which reject requests.
 func levels(rng *rand.Rand, ordered bool) queue.Levels {
 	l := queue.Levels{Count: 1 + rng.Uint64N(3), Default: 1, Policies: map[uint64]queue.Policy{}}
 	if ordered {
@@ -67,8 +67,8 @@ func levels(rng *rand.Rand, ordered bool) queue.Levels {
 	return l
 }
 
-// signature is that of a model which gives its inputs back: two of variable length,
-// an optional one of any shape, and texts.
+// signature returns the signature of a model that returns its inputs: two of variable length, an optional one of
+// any shape, and strings.
 func signature(maxBatch int32) *config.Signature {
 	s := &config.Signature{Model: "m", MaxBatch: int(maxBatch), Inputs: []config.Port{
 		{Name: "TOKENS", DType: tensor.Int64, Dims: tensor.Of(-1)},
@@ -80,13 +80,13 @@ func signature(maxBatch int32) *config.Signature {
 	return s
 }
 
-// order is one request and what it must get back.
+// order is one request and its expected response.
 type order struct {
 	job    *schedtest.Job
 	in     []tensor.Tensor
 	fails  bool
 	cancel bool
-	// refuses tells that a queue may have no room or time for it.
+	// refuses reports that a queue may reject it for its size or its timeout.
 	refuses bool
 }
 
@@ -127,8 +127,7 @@ func newOrder(rng *rand.Rand, b *schedtest.Bench, s *setup, id int64) *order {
 	return o
 }
 
-// model gives the inputs back, fails the rows whose text is "bad" and checks that
-// the batch keeps the rules.
+// model returns the inputs, fails the rows whose text is "bad" and checks that the batch keeps the rules.
 func (s *setup) model(t *testing.T) schedtest.Model {
 	t.Helper()
 	return func(b *backends.Batch) error {
@@ -150,7 +149,7 @@ func (s *setup) model(t *testing.T) schedtest.Model {
 	}
 }
 
-// check fails the test unless the request got its own tensors back, or its own error.
+// check fails the test unless the request received its own tensors, or its own error.
 func (o *order) check(t *testing.T) {
 	t.Helper()
 	j := o.job
@@ -180,8 +179,8 @@ func (o *order) check(t *testing.T) {
 	}
 }
 
-// inOrder fails the test if answers that must leave in order of arrival did not. Who
-// was refused at once never was in line.
+// inOrder fails the test if responses that must leave in order of arrival did not. Requests that were rejected at
+// once do not count.
 func inOrder(t *testing.T, b *schedtest.Bench, s *setup, jobs []*schedtest.Job) {
 	t.Helper()
 	if !s.rules.Ordered {
@@ -200,8 +199,8 @@ func inOrder(t *testing.T, b *schedtest.Bench, s *setup, jobs []*schedtest.Job) 
 	}
 }
 
-// TestRandomBatches sends random requests through random rules: whatever shares a
-// batch, each gets back the rows it gave.
+// TestRandomBatches checks that each request receives its own rows, whichever requests share its batch, with random
+// requests and rules.
 func TestRandomBatches(t *testing.T) {
 	t.Parallel()
 	seeds, each := uint64(80), 40
@@ -250,8 +249,7 @@ func TestRandomBatches(t *testing.T) {
 	}
 }
 
-// TestOrderIsKept checks that works of one shape are executed in order of arrival,
-// whatever the rules say about sizes.
+// TestOrderIsKept checks that tasks of one shape are executed in order of arrival, with any rules about sizes.
 func TestOrderIsKept(t *testing.T) {
 	t.Parallel()
 	seeds := uint64(100)

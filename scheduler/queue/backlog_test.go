@@ -14,7 +14,7 @@ import (
 	"github.com/tutti-server/tutti/scheduler"
 )
 
-// naive is the obvious queue: it sorts all tasks on every change.
+// naive is a reference queue: it sorts all tasks on every change.
 type naive struct {
 	levels Levels
 	works  []*naiveEntry // in order of service
@@ -57,7 +57,7 @@ func (q *naive) sort() {
 	})
 }
 
-// expire returns the works that are refused by now, in no order.
+// expire returns the tasks that are rejected by now, in no order.
 func (q *naive) expire(now int64) (gone []*scheduler.Task) {
 	var kept []*naiveEntry
 	for _, e := range q.works {
@@ -77,7 +77,7 @@ func (q *naive) expire(now int64) (gone []*scheduler.Task) {
 	return gone
 }
 
-// served returns the works in order of service, by group.
+// served returns the tasks in order of service, by group.
 func (q *naive) served() map[uint64][]*scheduler.Task {
 	all := map[uint64][]*scheduler.Task{}
 	for _, e := range q.works {
@@ -100,8 +100,8 @@ func (q *backlog) served() map[uint64][]*scheduler.Task {
 	return all
 }
 
-// agree fails the test unless both queues serve the same works in the same order. Of
-// delayed works, which become so in any order, only the set is compared.
+// agree fails the test unless both queues serve the same tasks in the same order. Of delayed tasks, which become so
+// in any order, only the set is compared.
 func agree(t *testing.T, q *backlog, want *naive) {
 	t.Helper()
 	if q.n != len(want.works) {
@@ -147,7 +147,7 @@ func agree(t *testing.T, q *backlog, want *naive) {
 
 func (q *naive) first() *scheduler.Task { return q.works[0].w }
 
-// randomLevels returns few levels or very many, of which some have policies.
+// randomLevels returns few or very many levels, some with policies.
 func randomLevels(rng *rand.Rand) Levels {
 	policy := func() Policy {
 		return Policy{
@@ -169,7 +169,7 @@ func randomLevels(rng *rand.Rand) Levels {
 	return l
 }
 
-// anyLevel returns a priority that is a level, or none of them.
+// anyLevel returns a priority that is a level, or not.
 func anyLevel(rng *rand.Rand) uint64 {
 	if rng.IntN(3) == 0 {
 		return math.MaxInt64 - rng.Uint64N(4)
@@ -187,8 +187,8 @@ func last(q *backlog, w *scheduler.Task) *entry {
 	return nil
 }
 
-// TestManyLevels has requests name every level of a queue that has more than memory has
-// bytes: only those that hold requests are kept.
+// TestManyLevels checks that a queue stores only the levels that hold requests, when requests name more levels than
+// memory has bytes.
 func TestManyLevels(t *testing.T) {
 	t.Parallel()
 	q := newBacklog(Levels{Count: math.MaxUint64, Default: 1 << 32}, "m")
@@ -222,8 +222,7 @@ func TestManyLevels(t *testing.T) {
 	}
 }
 
-// TestQueueProperty compares the queue with the naive one over random pushes, takes,
-// expiries and sweeps.
+// TestQueueProperty compares the queue with the naive one over random pushes, takes, expiries and sweeps.
 func TestQueueProperty(t *testing.T) {
 	t.Parallel()
 	seeds := uint64(60)
@@ -260,7 +259,7 @@ func TestQueueProperty(t *testing.T) {
 					}
 				}
 				q.sweep(now, &dropped)
-				// What is due within the clock's tick may be found a tick later.
+				// A task may be found due one clock tick late.
 				for i := 0; i < len(q.heap); i++ {
 					for g, w := q.heap[i], q.heap[i].after(nil); w != nil && g.pos == i; {
 						after := g.after(w)
@@ -309,8 +308,8 @@ func compareDropped(t *testing.T, dropped scheduler.TaskList, want []*scheduler.
 	}
 }
 
-// TestWheelProperty checks that works come out in time: never before they are due,
-// and not later than the tick that next names.
+// TestWheelProperty checks that tasks expire in time: never before they are due, and at the latest at the tick that
+// next returns.
 func TestWheelProperty(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(40) {
@@ -359,7 +358,7 @@ func TestWheelProperty(t *testing.T) {
 	}
 }
 
-// TestRefusals checks the texts of what a queue refuses.
+// TestRefusals checks the error texts of a queue.
 func TestRefusals(t *testing.T) {
 	t.Parallel()
 	q := newBacklog(Levels{Count: 2, Default: 2, Policies: map[uint64]Policy{1: {MaxSize: 1, Timeout: time.Second}, 2: {MaxSize: 2}}}, "m")
@@ -393,7 +392,7 @@ func TestListKeepsCount(t *testing.T) {
 		t.Error("an empty list is not empty")
 	}
 	works := make([]scheduler.Task, 3)
-	for round := range 2 { // the second one after it ran empty
+	for round := range 2 { // the second time after the queue was empty
 		for i := range works {
 			works[i].Rows = int32(i + 1)
 			l.Push(&works[i])
@@ -409,8 +408,8 @@ func TestListKeepsCount(t *testing.T) {
 	}
 }
 
-// TestFarDeadline has a work whose deadline is the last moment there is, as that of a
-// client that names the longest time-out, wait like any other.
+// TestFarDeadline checks that a task with the last possible deadline, from the longest timeout, waits like any
+// other.
 func TestFarDeadline(t *testing.T) {
 	t.Parallel()
 	q, dropped := newBacklog(Levels{}, "m"), scheduler.TaskList{}
@@ -426,7 +425,7 @@ func TestFarDeadline(t *testing.T) {
 	}
 }
 
-// TestArrivedBefore has the timeout of a work begin before it is queued.
+// TestArrivedBefore checks that the timeout of a task begins at its arrival, before it is queued.
 func TestArrivedBefore(t *testing.T) {
 	t.Parallel()
 	const now = int64(time.Minute)

@@ -13,10 +13,9 @@ import (
 	"github.com/tutti-server/tutti/scheduler/schedtest"
 )
 
-// TestCrowd checks that a work which comes after a batch of several does not take the
-// free instance for itself before others could ask, and that one whose kind came alone
-// for long, or at a model that does nothing, does.
-func TestCrowd(t *testing.T) {
+// TestCoalesce checks that a task which follows a batch of several waits for others before it takes the free
+// instance, and that a task which came alone for long, or at a model that does nothing, does not wait.
+func TestCoalesce(t *testing.T) {
 	t.Parallel()
 	const worth = 100 * time.Microsecond
 	for _, tc := range []struct {
@@ -55,12 +54,12 @@ func TestCrowd(t *testing.T) {
 				all = append(all, one...)
 			}
 			before := len(schedtest.Sizes(b))
-			turn, two := scheduler.NewRunLoop(b.Workers), jobs(2)
+			loop, two := scheduler.NewRunLoop(b.Workers), jobs(2)
 			for _, j := range two {
-				turn.Stage(s, &j.Task)
-				turn.Dispatch() // each by itself, as two clients do
+				loop.Stage(s, &j.Task)
+				loop.Dispatch() // each by itself, as two clients do
 			}
-			turn.RunUntil(func() bool { return false })
+			loop.RunUntil(func() bool { return false })
 			all = append(all, two...)
 			schedtest.Wait(all...)
 			if diff := cmp.Diff(tc.want, schedtest.Sizes(b)[before:]); tc.work > 0 && diff != "" {

@@ -18,8 +18,8 @@ func (single) Decide(_ int64, _ scheduler.View, scratch []int32) scheduler.Decis
 	return scheduler.Decision{Take: append(scratch, 0)}
 }
 
-// TestDetach has a model detach its batches: the only instance takes the next one while earlier ones go on, a queue limit
-// counts only what waits for the instance, and every work completes once.
+// TestDetach checks a model that detaches its batches: the only instance takes the next one while earlier ones
+// continue, a queue limit counts only the tasks that wait for the instance, and every task completes once.
 func TestDetach(t *testing.T) {
 	t.Parallel()
 	sig := schedtest.Mirror(0, schedtest.Port("INPUT0", tensor.FP32, 1))
@@ -49,7 +49,7 @@ func TestDetach(t *testing.T) {
 	}
 	for range 3 {
 		leave <- struct{}{}
-		<-entered // while those before it go on
+		<-entered // while earlier ones continue
 	}
 	leave <- struct{}{}
 	close(end)

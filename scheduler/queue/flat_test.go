@@ -10,8 +10,8 @@ import (
 	"github.com/tutti-server/tutti/scheduler"
 )
 
-// BenchmarkQueue measures adding and removing a task while so many others wait: the cost must not grow with their number.
-// The tasks have 8 shapes, 3 levels and a timeout.
+// BenchmarkQueue measures adding and removing a task while many others wait: the cost must not grow with their
+// number. The tasks have 8 shapes, 3 levels and a timeout.
 func BenchmarkQueue(b *testing.B) {
 	for _, waiting := range []int{1, 100, 10_000} {
 		b.Run(fmt.Sprintf("waiting=%d", waiting), func(b *testing.B) {

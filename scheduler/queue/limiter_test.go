@@ -14,11 +14,11 @@ import (
 	"github.com/tutti-server/tutti/scheduler/schedtest"
 )
 
-// limited is a model that notes how many of its kind execute at a time.
+// limited is a model that records how many of its batches execute at a time.
 type limited struct {
 	now, most *atomic.Int64
 	runs      atomic.Int64
-	wait      chan struct{} // unless nil, an execution takes one
+	wait      chan struct{} // unless nil, an execution receives from it
 }
 
 func (m *limited) Execute(_ context.Context, b *backends.Batch) error {
@@ -36,27 +36,27 @@ func (m *limited) Execute(_ context.Context, b *backends.Batch) error {
 
 func (*limited) Close() error { return nil }
 
-// gates registers n instances that each need one R of what the arbiter has.
-func gates(t *testing.T, a *device.Arbiter, n int, priority uint32) []scheduler.Limiter {
+// limiters registers n instances that each need one R of the arbiter.
+func limiters(t *testing.T, a *device.Arbiter, n int, priority uint32) []scheduler.Limiter {
 	t.Helper()
-	asks := make([]device.Ask, n)
+	asks := make([]device.Demand, n)
 	for i := range asks {
-		asks[i] = device.Ask{Priority: priority, Resources: []device.Resource{{Name: "R", Count: 1}}}
+		asks[i] = device.Demand{Priority: priority, Resources: []device.Resource{{Name: "R", Count: 1}}}
 	}
 	g, err := a.Register(asks)
 	if err != nil {
 		t.Fatal(err)
 	}
 	list := make([]scheduler.Limiter, n)
-	for i, x := range g.Gates {
+	for i, x := range g.Limiters {
 		list[i] = x
 	}
 	return list
 }
 
-// TestGates has several stations share two of a resource among their instances: no more
-// execute at a time, and every work is done.
-func TestGates(t *testing.T) {
+// TestLimiters checks that queues which share two of a resource execute at most two batches at a time, and that
+// every task completes.
+func TestLimiters(t *testing.T) {
 	t.Parallel()
 	const works = 200
 	b := schedtest.NewBench(t, schedtest.Signature(8), nil)
@@ -66,7 +66,7 @@ func TestGates(t *testing.T) {
 	for i := range 4 {
 		m := &limited{now: &now, most: &most}
 		all = append(all, queue.New(queue.Settings{
-			Runner: b.Runner, Policy: oldest{}, Instances: []backends.Instance{m, m, m}, Limiters: gates(t, a, 3, uint32(i)), Workers: b.Workers,
+			Runner: b.Runner, Policy: oldest{}, Instances: []backends.Instance{m, m, m}, Limiters: limiters(t, a, 3, uint32(i)), Workers: b.Workers,
 		}))
 	}
 	var wg sync.WaitGroup
@@ -97,9 +97,8 @@ func TestGates(t *testing.T) {
 	}
 }
 
-// TestGateGivenBack verifies that an instance which is let in when its works are
-// cancelled does not keep what it was given.
-func TestGateGivenBack(t *testing.T) {
+// TestLeaseReleased checks that an instance which is admitted after its tasks were cancelled releases its lease.
+func TestLeaseReleased(t *testing.T) {
 	t.Parallel()
 	b := schedtest.NewBench(t, schedtest.Signature(8), nil)
 	a := device.New(device.Settings{RateLimit: true})
@@ -107,7 +106,7 @@ func TestGateGivenBack(t *testing.T) {
 	busy := &limited{now: &now, most: &most, wait: make(chan struct{})}
 	make1 := func(m backends.Instance) scheduler.Scheduler {
 		return queue.New(queue.Settings{
-			Runner: b.Runner, Policy: oldest{}, Instances: []backends.Instance{m}, Limiters: gates(t, a, 1, 1), Workers: b.Workers,
+			Runner: b.Runner, Policy: oldest{}, Instances: []backends.Instance{m}, Limiters: limiters(t, a, 1, 1), Workers: b.Workers,
 		})
 	}
 	first, second := make1(busy), make1(&limited{now: &now, most: &most})
@@ -120,14 +119,14 @@ func TestGateGivenBack(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	gone := job().For(ctx)
 	b.Submit(second, gone)
-	if n := a.InLine(); n != 1 {
+	if n := a.Waiting(); n != 1 {
 		t.Errorf("%d wait for the resource, want 1", n)
 	}
 	cancel()
 	close(busy.wait)
 	schedtest.Wait(long, gone)
 	next := job()
-	b.Submit(first, next) // would wait for ever
+	b.Submit(first, next) // would block forever
 	schedtest.Wait(next)
 	for _, j := range []*schedtest.Job{long, next} {
 		schedtest.Numbers[float32](t, j, 0, []int64{1, 1}, 1)
@@ -138,13 +137,13 @@ func TestGateGivenBack(t *testing.T) {
 	}
 }
 
-// TestRanks verifies that of the free instances of a model the one goes that has
-// executed least, by priority.
+// TestRanks checks that of the free instances of a model the one executes that has executed least, weighted by
+// priority.
 func TestRanks(t *testing.T) {
 	t.Parallel()
 	b := schedtest.NewBench(t, schedtest.Signature(8), nil)
 	a := device.New(device.Settings{RateLimit: true})
-	g, err := a.Register([]device.Ask{{Priority: 1}, {Priority: 3}})
+	g, err := a.Register([]device.Demand{{Priority: 1}, {Priority: 3}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -152,7 +151,7 @@ func TestRanks(t *testing.T) {
 	m, n := &limited{now: &now, most: &most}, &limited{now: &now, most: &most}
 	s := queue.New(queue.Settings{
 		Runner: b.Runner, Policy: oldest{}, Instances: []backends.Instance{m, n},
-		Limiters: []scheduler.Limiter{g.Gates[0], g.Gates[1]}, Workers: b.Workers,
+		Limiters: []scheduler.Limiter{g.Limiters[0], g.Limiters[1]}, Workers: b.Workers,
 	})
 	for range 400 {
 		j := b.Job(1, b.Floats([]int64{1, 1}, 1))

@@ -28,8 +28,8 @@ func blocking(inner schedtest.Model) (m schedtest.Model, entered, leave chan str
 	}, entered, leave
 }
 
-// TestBatchesGrowWhileBusy checks that works which come while the only instance is
-// busy form one batch when it is free, and that the gauge counts them meanwhile.
+// TestBatchesGrowWhileBusy checks that tasks which arrive while the only instance is busy form one batch when it is
+// free, and that the gauge counts them until then.
 func TestBatchesGrowWhileBusy(t *testing.T) {
 	t.Parallel()
 	b := schedtest.NewBench(t, schedtest.Mirror(8, schedtest.Port("INPUT0", tensor.FP32, 1)), nil)
@@ -63,7 +63,7 @@ func TestBatchesGrowWhileBusy(t *testing.T) {
 	}
 }
 
-// TestCancelledInQueue cancels works that wait behind a busy instance.
+// TestCancelledInQueue checks that cancelled tasks behind a busy instance do not execute.
 func TestCancelledInQueue(t *testing.T) {
 	t.Parallel()
 	b := schedtest.NewBench(t, schedtest.Mirror(8, schedtest.Port("INPUT0", tensor.FP32, 1)), nil)
@@ -118,9 +118,9 @@ func (p *patient) Decide(_ int64, v scheduler.View, scratch []int32) scheduler.D
 	return schedtest.Everything{}.Decide(0, v, scratch)
 }
 
-// TestPolicyIsAskedAgain checks short waits, which a worker keeps, and long ones,
-// which a timer does.
-func TestPolicyIsAskedAgain(t *testing.T) {
+// TestPolicyDecidesAgain checks that the policy decides again after short waits, in which a worker sleeps, and long
+// ones, for which a timer is set.
+func TestPolicyDecidesAgain(t *testing.T) {
 	t.Parallel()
 	for _, wait := range []time.Duration{time.Microsecond, 3 * time.Millisecond} {
 		t.Run(wait.String(), func(t *testing.T) {
@@ -133,7 +133,7 @@ func TestPolicyIsAskedAgain(t *testing.T) {
 			for range 2 { // the second time the timer is there already
 				p.asked = 0
 				j := b.Job(1, b.Floats([]int64{1, 1}, 1))
-				b.Submit(s, j) // returns without an answer; nobody else comes to ask
+				b.Submit(s, j) // returns before the response; no later request triggers a decision
 				schedtest.Wait(j)
 				schedtest.Numbers[float32](t, j, 0, []int64{1, 1}, 1)
 				j.Release()
@@ -148,7 +148,7 @@ func TestPolicyIsAskedAgain(t *testing.T) {
 	}
 }
 
-// TestCompleteSplits checks that each Completer gets its own works, in order.
+// TestCompleteSplits checks that each Completer receives its own tasks, in order.
 func TestCompleteSplits(t *testing.T) {
 	t.Parallel()
 	b := schedtest.NewBench(t, schedtest.Mirror(8, schedtest.Port("INPUT0", tensor.FP32, 1)), nil)

@@ -12,7 +12,7 @@ import (
 	"github.com/tutti-server/tutti/scheduler/schedtest"
 )
 
-// apart is a decoupled model that detaches its batch, which then goes on until it may end.
+// apart is a decoupled model that detaches its batch, which continues until end is closed.
 type apart struct{ entered, leave, detached, end chan struct{} }
 
 func newApart() *apart {
@@ -29,8 +29,8 @@ func (a *apart) Execute(b *backends.Batch) error {
 	return nil
 }
 
-// TestRemoveDetached removes an instance whose batches go on without it, before and after
-// they were detached: it is gone when the last one has ended.
+// TestRemoveDetached checks that an instance whose batches were detached, before or after its removal, is released
+// when the last one has ended.
 func TestRemoveDetached(t *testing.T) {
 	t.Parallel()
 	sig := schedtest.Mirror(0, schedtest.Port("INPUT0", tensor.FP32, 1))
@@ -71,9 +71,9 @@ func TestRemoveDetached(t *testing.T) {
 	tensor.ReleaseAll(last.Out)
 }
 
-// TestRemoveGated removes instances behind gates: one that waits to be let in, and one that
-// executes. What they held or waited for is the others'.
-func TestRemoveGated(t *testing.T) {
+// TestRemoveLimited checks the removal of an instance that waits for its limiter, and of one that executes: other
+// instances receive the resources that they held or waited for.
+func TestRemoveLimited(t *testing.T) {
 	t.Parallel()
 	b := schedtest.NewBench(t, schedtest.Signature(8), nil)
 	a := device.New(device.Settings{RateLimit: true, Limits: []device.Limit{{Name: "R", Count: 1, Device: device.EveryDevice}}})
@@ -82,7 +82,7 @@ func TestRemoveGated(t *testing.T) {
 	x, y, z := instance(), instance(), instance()
 	x.wait = make(chan struct{})
 	y.wait = x.wait
-	behind := gates(t, a, 3, 1)
+	behind := limiters(t, a, 3, 1)
 	s := queue.New(queue.Settings{
 		Runner: b.Runner, Policy: oldest{}, Instances: []backends.Instance{x, y}, Limiters: behind[:2], Workers: b.Workers,
 	})
@@ -93,7 +93,7 @@ func TestRemoveGated(t *testing.T) {
 		jobs = append(jobs, j)
 		wg.Go(func() { b.Submit(s, j) })
 	}
-	for x.runs.Load()+y.runs.Load() == 0 || a.InLine() == 0 {
+	for x.runs.Load()+y.runs.Load() == 0 || a.Waiting() == 0 {
 		continue // one executes, the other waits for what it has
 	}
 	s.Add([]backends.Instance{z}, behind[2:])
@@ -115,8 +115,8 @@ func TestRemoveGated(t *testing.T) {
 		schedtest.Numbers[float32](t, j, 0, []int64{1, 1}, 1)
 		j.Release()
 	}
-	if n := x.runs.Load() + y.runs.Load(); n != 1 || z.runs.Load() != 3 || most.Load() > 1 || a.InLine() > 0 {
-		t.Errorf("the removed instances executed %d batches, the new one %d; %d at a time, %d in line", n, z.runs.Load(), most.Load(), a.InLine())
+	if n := x.runs.Load() + y.runs.Load(); n != 1 || z.runs.Load() != 3 || most.Load() > 1 || a.Waiting() > 0 {
+		t.Errorf("the removed instances executed %d batches, the new one %d; %d at a time, %d in line", n, z.runs.Load(), most.Load(), a.Waiting())
 	}
 	if err := s.Close(); err != nil {
 		t.Error(err)

@@ -19,15 +19,15 @@ func (later) Decide(int64, scheduler.View, []int32) scheduler.Decision {
 	return scheduler.Decision{Wait: time.Hour}
 }
 
-// oldest is a policy of one work at a time.
+// oldest is a policy that takes one task at a time.
 type oldest struct{}
 
 func (oldest) Decide(_ int64, _ scheduler.View, scratch []int32) scheduler.Decision {
 	return scheduler.Decision{Take: append(scratch, 0)}
 }
 
-// TestCancelledWhileQueued has clients leave while their works wait for a delay, or
-// for the only instance: they end all the same, and the others stay.
+// TestCancelledWhileQueued checks that the tasks of disconnected clients end while they wait for a delay, or for
+// the only instance, and that the others stay.
 func TestCancelledWhileQueued(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {

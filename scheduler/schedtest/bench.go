@@ -17,7 +17,7 @@ import (
 	"github.com/tutti-server/tutti/scheduler/batch"
 )
 
-// Model is a model as a function. It serves as one instance of itself.
+// Model is a model implemented by a function. It is also the only instance of itself.
 type Model func(b *backends.Batch) error
 
 var _ backends.Instance = Model(nil)
@@ -28,7 +28,7 @@ func (m Model) Execute(_ context.Context, b *backends.Batch) error { return m(b)
 // Close does nothing.
 func (Model) Close() error { return nil }
 
-// Share gives every input on as the output of the same position.
+// Share returns every input as the output of the same position, without a copy.
 func Share(b *backends.Batch) error {
 	for i := range b.Out {
 		b.SetOutput(i, b.In[i].Retain())
@@ -36,8 +36,7 @@ func Share(b *backends.Batch) error {
 	return nil
 }
 
-// Copy copies every input to the output of the same position, which so has memory of
-// its own.
+// Copy copies every input to newly allocated memory of the output of the same position.
 func Copy(b *backends.Batch) error {
 	for i := range b.Out {
 		in := &b.In[i]
@@ -55,7 +54,7 @@ func Copy(b *backends.Batch) error {
 	return nil
 }
 
-// Memory counts allocations and fails the test over memory that is left.
+// Memory counts allocations and fails the test if memory is not released.
 type Memory struct {
 	*tensor.Checked
 	allocs atomic.Int64
@@ -67,10 +66,10 @@ func (m *Memory) Alloc(n int) (*tensor.Buffer, error) {
 	return m.Checked.Alloc(n)
 }
 
-// Allocs returns how many buffers were allocated so far.
+// Allocs returns the number of allocations so far.
 func (m *Memory) Allocs() int64 { return m.allocs.Load() }
 
-// Bench is what a scheduler under test stands on. It takes the works' completions.
+// Bench has the dependencies of a scheduler under test. It receives the completed tasks.
 type Bench struct {
 	Sig     *config.Signature
 	Alloc   *Memory
@@ -85,8 +84,8 @@ type Bench struct {
 
 var _ scheduler.Completer = (*Bench)(nil)
 
-// NewBench returns a bench for a model of that signature; params are those of its
-// configuration, of which padding rules count.
+// NewBench returns a Bench for a model with that signature; params are the parameters of its configuration, of
+// which the padding rules are used.
 func NewBench(tb testing.TB, sig *config.Signature, params map[string]string) *Bench {
 	tb.Helper()
 	pad, err := batch.NewPadding(sig, params)
@@ -104,7 +103,7 @@ func NewBench(tb testing.TB, sig *config.Signature, params map[string]string) *B
 	return b
 }
 
-// Job is one work with a way to wait for it.
+// Job is one task that a test can wait for.
 type Job struct {
 	scheduler.Task
 	// Times counts completions.
@@ -112,7 +111,7 @@ type Job struct {
 	done  chan struct{}
 }
 
-// Job returns a work with the given inputs, which move to it.
+// Job returns a task with the given inputs, which move to it.
 func (b *Bench) Job(rows int, in ...tensor.Tensor) *Job {
 	j := &Job{done: make(chan struct{})}
 	j.Task = scheduler.Task{
@@ -122,14 +121,14 @@ func (b *Bench) Job(rows int, in ...tensor.Tensor) *Job {
 	return j
 }
 
-// For makes the job that of a client which waits as long as ctx, and returns it.
+// For sets the context of the job's client to ctx and returns the job.
 func (j *Job) For(ctx context.Context) *Job {
 	j.Ctx = ctx
 	return j
 }
 
-// Submit enqueues the jobs as one list, as a step that completed a batch does, and
-// lends the goroutine until they are done or nothing is left to do here.
+// Submit enqueues the jobs as one list, as a step that completed a batch does, and runs the run loop until they are
+// done or nothing is left to do here.
 func (b *Bench) Submit(s scheduler.Scheduler, jobs ...*Job) {
 	t := scheduler.NewRunLoop(b.Workers)
 	for _, j := range jobs {
@@ -169,7 +168,7 @@ func (b *Bench) Batches() [][]*Job {
 	return slices.Clone(b.batches)
 }
 
-// Wait returns when every job is done.
+// Wait waits until every job is done.
 func Wait(jobs ...*Job) {
 	for _, j := range jobs {
 		<-j.done

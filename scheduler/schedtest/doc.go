@@ -1,4 +1,3 @@
-// Package schedtest holds the contract suite that every scheduler passes (Run), and
-// what tests of schedulers are made of: a Bench with checked memory, works whose
-// completion can be waited for, and models that are functions.
+// Package schedtest holds the contract suite that every scheduler must pass (Run), and helpers for tests of
+// schedulers: a Bench with checked memory, jobs that a test can wait for, and models that are functions.
 package schedtest

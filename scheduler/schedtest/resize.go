@@ -12,8 +12,8 @@ import (
 	"github.com/tutti-server/tutti/scheduler"
 )
 
-// worn is an instance that must not execute once it is gone. It has a number of its own.
-type worn struct {
+// removable is an instance that must not execute after it was removed.
+type removable struct {
 	tb      testing.TB
 	run     Model
 	running atomic.Int32
@@ -22,7 +22,7 @@ type worn struct {
 }
 
 // Execute implements backends.Instance.
-func (w *worn) Execute(_ context.Context, b *backends.Batch) error {
+func (w *removable) Execute(_ context.Context, b *backends.Batch) error {
 	if w.running.Add(1) > 1 || w.gone.Load() {
 		w.tb.Error("an instance executes twice at a time, or after it was removed")
 	}
@@ -33,26 +33,26 @@ func (w *worn) Execute(_ context.Context, b *backends.Batch) error {
 }
 
 // Close implements backends.Instance.
-func (*worn) Close() error { return nil }
+func (*removable) Close() error { return nil }
 
-// leave is what Remove is given.
-func (w *worn) leave() {
+// leave is the callback of Remove.
+func (w *removable) leave() {
 	if w.running.Load() > 0 || w.gone.Swap(true) {
 		w.tb.Error("an instance is gone while it executes, or twice")
 	}
 }
 
 // worns returns n instances of a model.
-func worns(tb testing.TB, n int, run Model) (list []backends.Instance, own []*worn) {
+func removables(tb testing.TB, n int, run Model) (list []backends.Instance, own []*removable) {
 	tb.Helper()
 	for range n {
-		w := &worn{tb: tb, run: run}
+		w := &removable{tb: tb, run: run}
 		list, own = append(list, w), append(own, w)
 	}
 	return list, own
 }
 
-// resizable returns the scheduler under test, or skips the test.
+// resizable returns the scheduler under test, or skips the test if it is not Resizable.
 func resizable(t *testing.T, s scheduler.Scheduler) scheduler.Resizable {
 	t.Helper()
 	r, ok := s.(scheduler.Resizable)
@@ -62,11 +62,11 @@ func resizable(t *testing.T, s scheduler.Scheduler) scheduler.Resizable {
 	return r
 }
 
-// removed takes out an instance that is free, and one that executes.
+// removed checks the removal of a free instance and of one that executes.
 func removed(t *testing.T, makeScheduler Make) {
 	t.Helper()
 	entered, leave := make(chan struct{}, 1), make(chan struct{})
-	list, own := worns(t, 3, func(b *backends.Batch) error {
+	list, own := removables(t, 3, func(b *backends.Batch) error {
 		if first(b, 0) < 0 {
 			entered <- struct{}{}
 			<-leave
@@ -113,18 +113,18 @@ func removed(t *testing.T, makeScheduler Make) {
 	}
 }
 
-// added has more requests than an instance takes at a time, and another one come to help.
+// added checks that instances that are added take requests of a busy scheduler.
 func added(t *testing.T, makeScheduler Make) {
 	t.Helper()
 	entered, leave := make(chan struct{}), make(chan struct{})
 	var once sync.Once
-	old, _ := worns(t, 1, func(b *backends.Batch) error {
+	old, _ := removables(t, 1, func(b *backends.Batch) error {
 		once.Do(func() { close(entered) })
 		<-leave
 		return Copy(b)
 	})
 	helped := make(chan struct{}, 100)
-	more, _ := worns(t, 2, func(b *backends.Batch) error {
+	more, _ := removables(t, 2, func(b *backends.Batch) error {
 		helped <- struct{}{}
 		return Copy(b)
 	})
@@ -152,12 +152,12 @@ func added(t *testing.T, makeScheduler Make) {
 	b.settled(t, s, uint64(len(jobs)), 0, 0)
 }
 
-// resized adds and removes instances while clients send requests.
+// resized checks that every request is served while instances are added and removed.
 func resized(t *testing.T, makeScheduler Make) {
 	t.Helper()
 	const clients, changes = 4, 60
 	b := NewBench(t, Signature(maxBatch), nil)
-	list, own := worns(t, 2, Copy)
+	list, own := removables(t, 2, Copy)
 	s := resizable(t, makeScheduler(b, list))
 	var over atomic.Bool
 	var sent atomic.Uint64
@@ -176,10 +176,10 @@ func resized(t *testing.T, makeScheduler Make) {
 		})
 	}
 	rng := rand.New(rand.NewPCG(1, 2))
-	var out []*worn
+	var out []*removable
 	for range changes {
 		if len(own) < 2 || rng.IntN(2) == 0 && len(own) < 6 {
-			more, its := worns(t, 1+rng.IntN(2), Copy)
+			more, its := removables(t, 1+rng.IntN(2), Copy)
 			s.Add(more, nil)
 			own = append(own, its...)
 			continue
@@ -189,7 +189,7 @@ func resized(t *testing.T, makeScheduler Make) {
 		own = append(own[:i], own[i+1:]...)
 		s.Remove(w, w.leave)
 		out = append(out, w)
-		for now := sent.Load(); sent.Load() == now; { // somebody is served meanwhile
+		for now := sent.Load(); sent.Load() == now; { // a request is served meanwhile
 			runtime.Gosched()
 		}
 	}

@@ -20,16 +20,16 @@ import (
 // Make returns the scheduler under test over the given instances of one model.
 type Make func(b *Bench, instances []backends.Instance) scheduler.Scheduler
 
-// Run checks what every scheduler promises: each work completes once, with the
-// outputs of its own inputs or with an error; works keep their order; a failure
-// harms no other work; what is cancelled is not executed; Drain waits; Close closes
-// the instances; and no memory is left. The caller's TestMain looks for goroutines.
+// Run checks the contract of a scheduler: each task completes once, with the outputs of its own inputs or with an
+// error; tasks keep their order; a failure does not affect other tasks; cancelled tasks are not executed; Drain
+// waits; Close closes the instances; and all memory is released. The caller's TestMain checks for leaked
+// goroutines.
 func Run(t *testing.T, makeScheduler Make) {
 	t.Helper()
 	RunRows(t, makeScheduler, 3)
 }
 
-// RunRows checks the same with requests of no more than maxRows rows.
+// RunRows checks the same with requests of at most maxRows rows.
 func RunRows(t *testing.T, makeScheduler Make, maxRows int) {
 	t.Helper()
 	for _, c := range []struct {
@@ -60,7 +60,7 @@ func RunRows(t *testing.T, makeScheduler Make, maxRows int) {
 	}
 }
 
-// Signature returns that of a model of one FP32 [-1] input and output.
+// Signature returns the signature of a model with one FP32 [-1] input and output.
 func Signature(maxBatch int) *config.Signature {
 	port := func(name string) []config.Port {
 		return []config.Port{{Name: name, DType: tensor.FP32, Dims: tensor.Of(-1)}}
@@ -70,7 +70,7 @@ func Signature(maxBatch int) *config.Signature {
 
 const maxBatch = 8
 
-// start returns a bench and a scheduler over n instances of m.
+// start returns a Bench and a scheduler over n instances of m.
 func start(t *testing.T, makeScheduler Make, n int, m Model) (*Bench, scheduler.Scheduler) {
 	t.Helper()
 	b := NewBench(t, Signature(maxBatch), nil)
@@ -116,19 +116,19 @@ func (j *Job) refused(t *testing.T, code status.Code) {
 		t.Errorf("error %v, want code %v", j.Err, code)
 	}
 	if j.Out[0].Present() {
-		t.Error("a failed work has an output")
+		t.Error("a failed task has an output")
 		j.Release()
 	}
 }
 
-// settled fails the test unless the counters agree that so many works ended so.
+// settled fails the test unless no task is in flight and the counters have the given values.
 func (b *Bench) settled(t *testing.T, s scheduler.Scheduler, succeeded, failed, cancels uint64) {
 	t.Helper()
 	if err := s.Drain(t.Context()); err != nil {
 		t.Error(err)
 	}
 	if n := s.InFlight(); n != 0 {
-		t.Errorf("%d works are in flight", n)
+		t.Errorf("%d tasks are in flight", n)
 	}
 	if n := b.Stats.Pending(); n != 0 {
 		t.Errorf("pending gauge is %d", n)
@@ -281,7 +281,7 @@ func cancelled(t *testing.T, makeScheduler Make) {
 	})
 	gone, cancel := context.WithCancel(t.Context())
 	cancel()
-	const n = 400 // more than a policy looks at
+	const n = 400 // more than a policy considers
 	var jobs []*Job
 	for i := range n {
 		v := float32(i)
@@ -304,12 +304,12 @@ func cancelled(t *testing.T, makeScheduler Make) {
 		}
 	}
 	if n := wrong.Load(); n != 0 {
-		t.Errorf("%d cancelled works were executed", n)
+		t.Errorf("%d cancelled tasks were executed", n)
 	}
 	b.settled(t, s, n/4, 0, n-n/4)
 }
 
-// deadline has every second work come too late.
+// deadline checks that tasks whose deadline has passed fail and do not execute; every second task is such a task.
 func deadline(t *testing.T, makeScheduler Make) {
 	t.Helper()
 	var wrong atomic.Int32
@@ -345,7 +345,7 @@ func deadline(t *testing.T, makeScheduler Make) {
 		}
 	}
 	if n := wrong.Load(); n != 0 {
-		t.Errorf("%d works were executed after their deadline", n)
+		t.Errorf("%d tasks were executed after their deadline", n)
 	}
 	b.settled(t, s, n/2, 0, n/2)
 }
@@ -368,13 +368,13 @@ func drain(t *testing.T, makeScheduler Make) {
 	over, cancel := context.WithCancel(t.Context())
 	cancel()
 	if err := s.Drain(over); !errors.Is(err, context.Canceled) {
-		t.Errorf("drain while a work executes: %v, want that the context is over", err)
+		t.Errorf("drain while a task executes: %v, want that the context is over", err)
 	}
 	drained := make(chan error, 1)
 	wg.Go(func() { drained <- s.Drain(t.Context()) })
 	select {
 	case err := <-drained:
-		t.Errorf("drained while a work executes: %v", err)
+		t.Errorf("drained while a task executes: %v", err)
 		drained <- err
 	default:
 	}
@@ -387,7 +387,7 @@ func drain(t *testing.T, makeScheduler Make) {
 	j.expect(t, 1)
 }
 
-// closing counts how often it is closed.
+// closing counts the calls of Close.
 type closing struct {
 	Model
 	closed atomic.Int32
@@ -407,7 +407,7 @@ func closes(t *testing.T, makeScheduler Make) {
 	if err := s.Close(); !errors.Is(err, stuck.err) {
 		t.Errorf("got error %v, want the instance's", err)
 	}
-	_ = s.Close() // is safe to call twice
+	_ = s.Close() // may be called twice
 	if stuck.closed.Load() == 0 {
 		t.Error("the instance is not closed")
 	}

@@ -19,8 +19,8 @@ import (
 	"github.com/tutti-server/tutti/scheduler/sequence"
 )
 
-// rounds returns a function that runs one sequence of three requests in each of the
-// slots, together, from a pool whose memory is all back in the end.
+// rounds returns a function that runs one sequence of three requests in each of the slots, at the same time. It
+// checks that the pool's memory is released at the end.
 func rounds(tb testing.TB, strategy string, slots int) func() {
 	tb.Helper()
 	text := text(strategy, "")
@@ -60,7 +60,7 @@ func rounds(tb testing.TB, strategy string, slots int) func() {
 	return r.run
 }
 
-// add is a model of ports that adds up.
+// add is a model that adds up its inputs.
 func add(b *backends.Batch) error {
 	in, sum := tensor.Slice[int32](&b.In[1]), tensor.Slice[int32](&b.In[2])
 	for port := range b.Out {
@@ -88,7 +88,7 @@ type round struct {
 	sum   int32
 }
 
-// Complete adds up what comes back.
+// Complete adds up the responses.
 func (r *round) Complete(list scheduler.TaskList, _ *scheduler.RunLoop) {
 	for w := list.Pop(); w != nil; w = list.Pop() {
 		if w.Err != nil {
@@ -125,7 +125,7 @@ func (r *round) run() {
 	}
 }
 
-// BenchmarkSequences measures what a request of a sequence costs besides the model.
+// BenchmarkSequences measures the cost of a sequence's request outside the model.
 func BenchmarkSequences(b *testing.B) {
 	for name, tc := range map[string]struct {
 		strategy string

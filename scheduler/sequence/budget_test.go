@@ -4,7 +4,7 @@ package sequence_test
 
 import "testing"
 
-// TestAllocBudget is not parallel, for the runtime counts everybody's allocations.
+// TestAllocBudget checks the allocations of a request. It is not parallel: other tests' allocations would count.
 func TestAllocBudget(t *testing.T) {
 	for name, strategy := range map[string]string{"direct": "direct {}", "oldest": "oldest {}"} {
 		t.Run(name, func(t *testing.T) {

@@ -15,11 +15,10 @@ import (
 	"github.com/tutti-server/tutti/scheduler/schedtest"
 )
 
-// TestChaos sends what no client should: starts without ends, ends without starts, starts
-// again and again, requests that are cancelled or time out, ids that do not fit, with
-// priorities, to few and many slots behind gates. Every request is answered once, and
-// what is executed of a sequence is so in order: under one id there may be several at a
-// time, if one has ended that still has requests queued, but not of calm clients.
+// TestChaos checks that every request of misbehaving clients has one response and that sequences execute in order:
+// starts without ends, ends without starts, repeated starts, requests that are cancelled or time out, ids that the
+// model cannot receive, with priorities, few and many slots, and limiters. Several sequences of one id may be live
+// at a time, if one has ended but still has queued requests; not of calm clients.
 func TestChaos(t *testing.T) {
 	t.Parallel()
 	for name, strategy := range map[string]string{
@@ -30,7 +29,7 @@ func TestChaos(t *testing.T) {
 			t.Parallel()
 			arbiter := device.New(device.Settings{RateLimit: true})
 			cfg := "max_sequence_idle_microseconds: 500 " + strategy
-			b, s, seen := benchGated(t, text(cfg, ""), 4, append(gates(t, arbiter, 2), nil))
+			b, s, seen := benchLimited(t, text(cfg, ""), 4, append(limiters(t, arbiter, 2), nil))
 			var wg sync.WaitGroup
 			for c := range 4 {
 				wg.Go(func() { storm(t, b, s, uint64(c)) })
@@ -41,14 +40,14 @@ func TestChaos(t *testing.T) {
 					t.Errorf("sequence %d ran as %v", id, sent)
 				}
 			}
-			if err := s.Drain(t.Context()); err != nil || arbiter.InLine() != 0 {
-				t.Errorf("%v, %d in line", err, arbiter.InLine())
+			if err := s.Drain(t.Context()); err != nil || arbiter.Waiting() != 0 {
+				t.Errorf("%v, %d in line", err, arbiter.Waiting())
 			}
 		})
 	}
 }
 
-// calm is up to which id a client's sequences neither end nor are cancelled.
+// calm is the highest id whose sequences neither end nor are cancelled.
 const calm = 5
 
 // storm sends the requests of one client, in lists of any length.
@@ -100,8 +99,7 @@ func storm(t *testing.T, b *schedtest.Bench, s scheduler.Scheduler, client uint6
 	}
 }
 
-// TestStartStorm begins one sequence a thousand times without an end: each request
-// begins anew, in order.
+// TestStartStorm checks that each of a thousand START requests of one id begins a new sequence, in order.
 func TestStartStorm(t *testing.T) {
 	t.Parallel()
 	for _, strategy := range []string{"direct {}", "oldest {}"} {

@@ -9,12 +9,12 @@ import (
 	"github.com/tutti-server/tutti/scheduler"
 )
 
-// newSlot returns a slot with a work of all the model's ports.
+// newSlot returns a slot with a task of all ports of the model.
 func (s *Scheduler) newSlot() *slot {
 	sl := &slot{states: make([]tensor.Tensor, len(s.ports.states)), initial: s.ports.initial}
-	s.prepare(&sl.work)
-	sl.work.Run, sl.work.To = sl, answerer{s}
-	sl.answer = make([]tensor.Tensor, len(s.ports.out))
+	s.prepare(&sl.task)
+	sl.task.Run, sl.task.To = sl, responder{s}
+	sl.outputs = make([]tensor.Tensor, len(s.ports.out))
 	return sl
 }
 
@@ -24,13 +24,13 @@ func (s *Scheduler) prepare(w *scheduler.Task) {
 	w.Rows = 1
 }
 
-// fill makes the slot's work out of its request. The slot is the caller's alone.
+// fill sets the slot's task from its request. The caller must own the slot.
 func (s *Scheduler) fill(sl *slot) error {
-	w, outer, p := &sl.work, sl.outer, s.ports
+	w, outer, p := &sl.task, sl.outer, s.ports
 	w.Meta, w.Ctx, w.Err, w.Rescheduled, w.Enqueued = outer.Meta, outer.Ctx, nil, false, outer.Enqueued
 	w.Outputs = outer.Outputs
 	if at := sl.lane.at; at.Kind == tensor.Device && outer.Affinity != nil && outer.Want != scheduler.AtHost {
-		outer.Affinity.Bind(at) // where the sequence is, there its request's other steps go
+		outer.Affinity.Bind(at) // the request's other steps execute at the sequence's device
 	}
 	if sl.start {
 		if err := s.begin(sl); err != nil {
@@ -47,7 +47,7 @@ func (s *Scheduler) fill(sl *slot) error {
 		w.In[p.corrid] = sl.corrid.Retain()
 	}
 	end := outer.Meta.Sequence.End
-	if s.book.rules.Iterative {
+	if s.batcher.rules.Iterative {
 		sl.meta = *outer.Meta
 		sl.meta.Sequence = infer.Sequence{ID: sl.seq.id.number, Name: sl.seq.id.name, Start: sl.start, End: end}
 		w.Meta = &sl.meta
@@ -61,7 +61,7 @@ func (s *Scheduler) fill(sl *slot) error {
 		w.In[st.in] = sl.states[i].Retain()
 	}
 	for i, port := range p.in {
-		if s.book.rules.Iterative {
+		if s.batcher.rules.Iterative {
 			w.In[port] = outer.In[i].Retain()
 		} else {
 			w.In[port] = outer.In[i].Move()
@@ -70,7 +70,7 @@ func (s *Scheduler) fill(sl *slot) error {
 	return nil
 }
 
-// begin gives the slot the initial states.
+// begin sets the slot's states to the initial states.
 func (s *Scheduler) begin(sl *slot) error {
 	for i := range sl.states {
 		first := s.ports.initial[i].Retain()
@@ -95,22 +95,22 @@ func number(b bool) int {
 	return 0
 }
 
-// nobody is what a row that stands for nobody knows of its request.
-var nobody infer.Meta
+// placeholderMeta is the metadata of placeholder rows.
+var placeholderMeta infer.Meta
 
-// null returns the work of a row for nobody, in the shapes of like.
-func (s *Scheduler) null(l *lane, row int, like *scheduler.Task) (*scheduler.Task, error) {
-	for len(l.nulls) <= row {
+// placeholder returns the task of a placeholder row, with zeros in the shapes of like.
+func (s *Scheduler) placeholder(l *lane, row int, like *scheduler.Task) (*scheduler.Task, error) {
+	for len(l.placeholders) <= row {
 		w := &scheduler.Task{
-			TaskRequest: scheduler.TaskRequest{Placeholder: true, Meta: &nobody, Ctx: context.Background(), To: answerer{s}},
+			TaskRequest: scheduler.TaskRequest{Placeholder: true, Meta: &placeholderMeta, Ctx: context.Background(), To: responder{s}},
 		}
 		s.prepare(w)
-		l.nulls = append(l.nulls, w)
+		l.placeholders = append(l.placeholders, w)
 	}
 	if l.zeros == nil {
 		l.zeros = make([]tensor.Tensor, len(s.sig.Inputs))
 	}
-	w := l.nulls[row]
+	w := l.placeholders[row]
 	for i := range w.In {
 		if !like.In[i].Present() {
 			continue
@@ -135,8 +135,7 @@ func (s *Scheduler) null(l *lane, row int, like *scheduler.Task) (*scheduler.Tas
 	return w, nil
 }
 
-// fillAll makes the list of works that an instance executes; it has no request when
-// none could be filled.
+// fillAll returns the tasks that an instance executes; empty when no request could be filled.
 func (s *Scheduler) fillAll(l *lane) (list scheduler.TaskList) {
 	var like *scheduler.Task
 	for _, sl := range l.batch {
@@ -144,23 +143,23 @@ func (s *Scheduler) fillAll(l *lane) (list scheduler.TaskList) {
 			continue
 		}
 		if err := s.fill(sl); err != nil {
-			s.unfilled(sl, err)
+			s.failUnfilled(sl, err)
 		} else if like == nil {
-			like = &sl.work
+			like = &sl.task
 		}
 	}
 	if like == nil {
 		return list
 	}
 	for row, sl := range l.batch {
-		if sl != nil && sl.work.Err == nil {
-			list.Push(&sl.work)
+		if sl != nil && sl.task.Err == nil {
+			list.Push(&sl.task)
 			continue
 		}
-		if s.book.rules.Oldest {
+		if s.batcher.rules.Oldest {
 			continue
 		}
-		w, err := s.null(l, row, like)
+		w, err := s.placeholder(l, row, like)
 		if err != nil {
 			s.abandon(l, &list, err)
 			return list
@@ -170,35 +169,35 @@ func (s *Scheduler) fillAll(l *lane) (list scheduler.TaskList) {
 	return list
 }
 
-// abandon fails a batch that cannot be completed.
+// abandon fails all requests of a batch whose placeholder rows cannot be allocated.
 func (s *Scheduler) abandon(l *lane, list *scheduler.TaskList, err error) {
 	for list.Pop() != nil {
-		continue // the works are the slots' and the lane's
+		continue // the slots and the lane own the tasks
 	}
-	for _, w := range l.nulls {
+	for _, w := range l.placeholders {
 		tensor.ReleaseAll(w.In)
 	}
 	for _, sl := range l.batch {
-		if sl != nil && sl.work.Err == nil {
-			s.unfilled(sl, err)
+		if sl != nil && sl.task.Err == nil {
+			s.failUnfilled(sl, err)
 		}
 	}
 }
 
-// unfilled fails a request whose work cannot be made.
-func (s *Scheduler) unfilled(sl *slot, err error) {
-	w, now := &sl.work, telemetry.Now()
+// failUnfilled fails a request whose task cannot be filled.
+func (s *Scheduler) failUnfilled(sl *slot, err error) {
+	w, now := &sl.task, telemetry.Now()
 	tensor.ReleaseAll(w.In)
 	w.Err, w.Times = err, telemetry.Times{Start: now, InputEnd: now, InferEnd: now, End: now}
 	s.stats.Failed(telemetry.Backend, now-w.Enqueued)
 }
 
-// hand gives a finished slot's outputs to its request, and the states to the slot. It
-// reports whether the request is over.
-func (s *Scheduler) hand(sl *slot) bool {
-	w, outer := &sl.work, sl.outer
+// deliver moves a finished slot's outputs to its request and its states to the slot. It returns false for a request
+// that is to be executed once more.
+func (s *Scheduler) deliver(sl *slot) bool {
+	w, outer := &sl.task, sl.outer
 	if w.Err == nil {
-		w.Err = s.keep(sl, w.Out)
+		w.Err = s.keepStates(sl, w.Out)
 	}
 	if sl.again = w.Rescheduled && outer.Expired(w.Times.End) == nil; sl.again {
 		tensor.ReleaseAll(w.Out)

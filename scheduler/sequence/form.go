@@ -7,11 +7,11 @@ import (
 	"github.com/tutti-server/tutti/scheduler"
 )
 
-// window bounds how many ready sequences a decision looks at.
+// window bounds how many ready sequences a decision considers.
 const window = 128
 
-// holding reports whether the test hooks still hold batches back.
-func (b *book) holding() bool {
+// holding reports whether the test hooks still delay batches.
+func (b *batcher) holding() bool {
 	if !b.held {
 		return false
 	}
@@ -27,28 +27,27 @@ func (b *book) holding() bool {
 			slots += s.queue.Len() - 1
 		}
 	}
-	b.held = !b.hurry && (slots < b.rules.Queued || backlog < b.rules.Backlog)
+	b.held = !b.flush && (slots < b.rules.Queued || backlog < b.rules.Backlog)
 	return b.held
 }
 
-// startable reports whether an instance is free that has requests, and does not wait
-// to be let in.
-func (b *book) startable() bool {
+// startable reports whether a free instance has requests and does not wait for its limiter.
+func (b *batcher) startable() bool {
 	for _, l := range b.lanes {
-		if !l.busy && l.ready.n > 0 && !l.door.Waiting() {
+		if !l.busy && l.ready.n > 0 && !l.lease.Waiting() {
 			return !b.holding()
 		}
 	}
 	return false
 }
 
-// next forms a batch on an instance that is free and let in; nil: there is none, or not
-// before wait has passed, unless a request comes.
-func (b *book) next(now int64, dropped *scheduler.TaskList) (at *lane, wait time.Duration) {
+// next forms a batch on an instance that is free and admitted. It returns nil when there is none; wait, unless 0,
+// is when to try again if no request arrives.
+func (b *batcher) next(now int64, dropped *scheduler.TaskList) (at *lane, wait time.Duration) {
 	if b.holding() {
 		return nil, 0
 	}
-	defer b.giveBack()
+	defer b.releaseUnused()
 	for _, l := range b.lanes {
 		if l.busy {
 			continue
@@ -57,11 +56,11 @@ func (b *book) next(now int64, dropped *scheduler.TaskList) (at *lane, wait time
 		d, ok := b.decide(l, now)
 		switch {
 		case !ok:
-			l.door.Release(false) // let in for requests that have gone
+			l.lease.Release(false) // admitted for requests that have expired since
 			if d > 0 && (wait == 0 || d < wait) {
 				wait = d
 			}
-		case l.door.Acquire():
+		case l.lease.Acquire():
 			b.takeAll(l)
 			l.busy = true
 			return l, 0
@@ -70,19 +69,18 @@ func (b *book) next(now int64, dropped *scheduler.TaskList) (at *lane, wait time
 	return nil, wait
 }
 
-// giveBack has instances leave that were let in while there is nothing for them to
-// execute.
-func (b *book) giveBack() {
+// releaseUnused releases the leases of admitted instances that have nothing to execute.
+func (b *batcher) releaseUnused() {
 	for _, l := range b.lanes {
 		if !l.busy && l.ready.n == 0 {
-			l.door.Release(false)
+			l.lease.Release(false)
 		}
 	}
 }
 
-// decide sets the batch that an instance is to execute; not ok: it has none, or not
-// before wait has passed.
-func (b *book) decide(l *lane, now int64) (wait time.Duration, ok bool) {
+// decide sets the batch that an instance executes next. ok is false when there is none; wait, unless 0, is when to
+// decide again.
+func (b *batcher) decide(l *lane, now int64) (wait time.Duration, ok bool) {
 	switch {
 	case l.ready.n == 0:
 		return 0, false
@@ -93,8 +91,8 @@ func (b *book) decide(l *lane, now int64) (wait time.Duration, ok bool) {
 	}
 }
 
-// purge drops the requests of clients that have gone, where a decision will look.
-func (b *book) purge(l *lane, now int64, dropped *scheduler.TaskList) {
+// purge drops expired requests among those that a decision considers.
+func (b *batcher) purge(l *lane, now int64, dropped *scheduler.TaskList) {
 	look := window
 	if !b.rules.Oldest {
 		look = len(l.slots)
@@ -109,7 +107,7 @@ func (b *book) purge(l *lane, now int64, dropped *scheduler.TaskList) {
 			return
 		}
 		if s.head().Expired(now) != nil {
-			b.cut(s, now, dropped) // its slot's heir comes at the end
+			b.dropGone(s, now, dropped) // the slot's next sequence is appended
 			continue
 		}
 		live = s
@@ -118,7 +116,7 @@ func (b *book) purge(l *lane, now int64, dropped *scheduler.TaskList) {
 }
 
 // direct sets a batch whose rows are the slots.
-func (b *book) direct(l *lane, now int64) (wait time.Duration, ok bool) {
+func (b *batcher) direct(l *lane, now int64) (wait time.Duration, ok bool) {
 	if wait := b.utilize(l, now); wait > 0 {
 		return wait, false
 	}
@@ -130,7 +128,7 @@ func (b *book) direct(l *lane, now int64) (wait time.Duration, ok bool) {
 	}
 	l.batch = l.batch[:0]
 	for _, sl := range l.slots[:last+1] {
-		if s := sl.seq; s == nil || s.state != ready || s != first && !mates(first, s) {
+		if s := sl.seq; s == nil || s.state != ready || s != first && !canShareBatch(first, s) {
 			sl = nil
 		}
 		l.batch = append(l.batch, sl)
@@ -138,9 +136,9 @@ func (b *book) direct(l *lane, now int64) (wait time.Duration, ok bool) {
 	return 0, true
 }
 
-// utilize returns how long to wait for more of the slots.
-func (b *book) utilize(l *lane, now int64) time.Duration {
-	if b.hurry || b.rules.Delay == 0 || float32(l.ready.n)/float32(b.rules.Slots) >= b.rules.Utilization {
+// utilize returns how long to wait until more of the slots are ready.
+func (b *batcher) utilize(l *lane, now int64) time.Duration {
+	if b.flush || b.rules.Delay == 0 || float32(l.ready.n)/float32(b.rules.Slots) >= b.rules.Utilization {
 		return 0
 	}
 	since := now
@@ -150,12 +148,12 @@ func (b *book) utilize(l *lane, now int64) time.Duration {
 	return b.rules.Delay - time.Duration(now-since)
 }
 
-// oldest sets a batch as the policy says, of the sequences that became ready first.
-func (b *book) oldest(l *lane, now int64) (wait time.Duration, ok bool) {
-	closed := false // by a request that cannot join the first one's batch
+// oldest sets the batch that the policy forms from the sequences that became ready first.
+func (b *batcher) oldest(l *lane, now int64) (wait time.Duration, ok bool) {
+	closed := false // a request cannot join the first one's batch
 	b.items = b.items[:0]
 	for s := l.ready.head; s != nil && len(b.items) < window; s = s.next {
-		if b.rules.Ordered && s != l.ready.head && !mates(l.ready.head, s) {
+		if b.rules.Ordered && s != l.ready.head && !canShareBatch(l.ready.head, s) {
 			closed = true
 			break
 		}
@@ -163,7 +161,7 @@ func (b *book) oldest(l *lane, now int64) (wait time.Duration, ok bool) {
 		b.items = append(b.items, scheduler.Item{Shape: s.key, Rows: 1, Enqueued: s.head().Enqueued})
 	}
 	d := b.policy.Decide(now, scheduler.View{
-		Items: b.items, More: l.ready.n > len(b.items), Instances: 1, Flush: b.hurry, Closed: closed,
+		Items: b.items, More: l.ready.n > len(b.items), Instances: 1, Flush: b.flush, Closed: closed,
 	}, b.positions[:0])
 	b.positions = d.Take[:0]
 	if len(d.Take) == 0 {
@@ -175,15 +173,15 @@ func (b *book) oldest(l *lane, now int64) (wait time.Duration, ok bool) {
 		for ; i < at; i++ {
 			s = s.next
 		}
-		if len(l.batch) == 0 || mates(l.batch[0].seq, s) {
+		if len(l.batch) == 0 || canShareBatch(l.batch[0].seq, s) {
 			l.batch = append(l.batch, s.at)
 		}
 	}
 	return 0, true
 }
 
-// takeAll takes the next requests of the slots of a batch.
-func (b *book) takeAll(l *lane) {
+// takeAll moves the next requests of a batch's sequences to their slots.
+func (b *batcher) takeAll(l *lane) {
 	for _, sl := range l.batch {
 		if sl != nil {
 			b.take(l, sl.seq)
@@ -192,7 +190,7 @@ func (b *book) takeAll(l *lane) {
 }
 
 // take moves the next request of a ready sequence to its slot.
-func (b *book) take(l *lane, s *sequence) {
+func (b *batcher) take(l *lane, s *sequence) {
 	l.ready.remove(s)
 	s.state = running
 	sl := s.at
@@ -204,9 +202,8 @@ func (b *book) take(l *lane, s *sequence) {
 	b.queued--
 }
 
-// finish takes an executed batch back. The requests are with their clients already,
-// apart from those that are to run once more.
-func (b *book) finish(l *lane, now int64) {
+// finish takes back an executed batch. Its requests are complete, except those to be executed once more.
+func (b *batcher) finish(l *lane, now int64) {
 	for i, sl := range l.batch {
 		l.batch[i] = nil
 		if sl == nil {
@@ -218,37 +215,37 @@ func (b *book) finish(l *lane, now int64) {
 		} else {
 			sl.outer = nil
 		}
-		b.settle(sl.seq, now)
+		b.reclassify(sl.seq, now)
 	}
 	l.busy = false
-	l.door.Release(l.ready.n > 0)
+	l.lease.Release(l.ready.n > 0)
 	b.dismiss(l)
 }
 
-// mates reports whether the next requests of two sequences, and their states, have
-// shapes that can share a batch. A sequence that starts has its initial states, which
-// are like another's but where the extent is variable.
-func mates(a, b *sequence) bool {
+// canShareBatch reports whether the next requests of two sequences, and their states, have shapes that can share a
+// batch. For a sequence that starts, the initial states count; they differ from other states only where an extent
+// is variable.
+func canShareBatch(a, b *sequence) bool {
 	x, y := a.head(), b.head()
 	for i := range x.In {
-		if !alike(&x.In[i], &y.In[i]) {
+		if !sameShape(&x.In[i], &y.In[i]) {
 			return false
 		}
 	}
 	for i := range a.at.states {
-		if !alike(a.at.next(i), b.at.next(i)) {
+		if !sameShape(a.at.next(i), b.at.next(i)) {
 			return false
 		}
 	}
 	return true
 }
 
-// alike compares what must agree between rows: presence and dimensions.
-func alike(a, b *tensor.Tensor) bool {
+// sameShape reports whether presence and dimensions, which rows of a batch must share, agree.
+func sameShape(a, b *tensor.Tensor) bool {
 	return a.Present() == b.Present() && a.Shape.Equal(b.Shape)
 }
 
-// next returns a state as the slot's next request will get it.
+// next returns a state as the slot's next request will receive it.
 func (sl *slot) next(i int) *tensor.Tensor {
 	s := sl.seq
 	if w := s.head(); len(sl.initial) > 0 && sl.outer != w && (s.fresh || w.Meta.Sequence.Start) {
@@ -257,8 +254,8 @@ func (sl *slot) next(i int) *tensor.Tensor {
 	return &sl.states[i]
 }
 
-// shapeKey hashes the shapes of a request, so that a policy can tell apart those that
-// cannot share a batch (FNV-1a over words).
+// shapeKey hashes the shapes of a request, so that a policy distinguishes requests that cannot share a batch
+// (FNV-1a over 64-bit words).
 func shapeKey(w *scheduler.Task) uint64 {
 	const offset, prime = 14695981039346656037, 1099511628211
 	key := uint64(offset)

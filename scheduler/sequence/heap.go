@@ -1,20 +1,20 @@
 package sequence
 
-// item is what a heap holds: it tells its order and remembers its place.
+// item is an element of a heap: it has an order and stores its index.
 type item[T any] interface {
 	before(other T) bool
-	put(index int)
+	setIndex(index int)
 	index() int
 }
 
-// heap keeps its first element at position 0.
+// heap is a binary heap. Its first element in order is at index 0.
 type heap[T item[T]] struct{ list []T }
 
 func (h *heap[T]) len() int { return len(h.list) }
 
 func (h *heap[T]) push(x T) {
 	h.list = append(h.list, x)
-	x.put(len(h.list) - 1)
+	x.setIndex(len(h.list) - 1)
 	h.up(len(h.list) - 1)
 }
 
@@ -24,14 +24,14 @@ func (h *heap[T]) pop() T {
 	return x
 }
 
-// remove takes out an element wherever it is.
+// remove removes an element at any index.
 func (h *heap[T]) remove(x T) {
 	i, last := x.index(), len(h.list)-1
 	h.swap(i, last)
 	var none T
 	h.list[last] = none
 	h.list = h.list[:last]
-	x.put(-1)
+	x.setIndex(-1)
 	if i < last {
 		h.up(i)
 		h.down(i)
@@ -40,8 +40,8 @@ func (h *heap[T]) remove(x T) {
 
 func (h *heap[T]) swap(i, j int) {
 	h.list[i], h.list[j] = h.list[j], h.list[i]
-	h.list[i].put(i)
-	h.list[j].put(j)
+	h.list[i].setIndex(i)
+	h.list[j].setIndex(j)
 }
 
 func (h *heap[T]) up(i int) {

@@ -12,20 +12,19 @@ import (
 	"github.com/tutti-server/tutti/proto/modelconfig"
 )
 
-// ports says where the tensors of a model's work come from.
+// ports maps the tensors of requests, controls and states to the ports of a model.
 type ports struct {
 	model string
 	alloc tensor.Allocator
-	// in has the model's input of each input of a request, out the model's output of
-	// each output of an answer.
+	// in is the model's input for each public input, out the model's output for each public output.
 	in, out  []int
 	controls []control
-	corrid   int // the model's input that gets the correlation id, -1 for none
+	corrid   int // input for the correlation id, -1 for none
 	corridAs tensor.DType
 	states   []state
 	initial  []tensor.Tensor // of the states, by their order
-	row      []int64         // the batch dimension of one row, if there is one
-	one      tensor.Shape    // of a control
+	row      []int64         // the batch dimension of one row, nil for a model that does not batch
+	one      tensor.Shape    // shape of a control input
 }
 
 // control is an input that carries a signal.
@@ -38,9 +37,9 @@ type control struct {
 // state is an output that becomes the input of the sequence's next request.
 type state struct {
 	in, out int
-	// over lets the output use the input's memory, which so is the slot's alone.
+	// over lets the output use the input's memory, which therefore belongs to the slot alone.
 	over bool
-	// shown says that requests have the output, too.
+	// shown reports that the state is a public output too.
 	shown bool
 }
 
@@ -52,8 +51,8 @@ const (
 	kindCorrid = modelconfig.ModelSequenceBatching_Control_CONTROL_SEQUENCE_CORRID
 )
 
-// newPorts finds the ports that cfg names among the model's. read reads a file of the
-// model's folder.
+// newPorts resolves the ports that the configuration names. It returns an error for a port that the model does not
+// have.
 func newPorts(s *Settings) (*ports, error) {
 	p := &ports{model: s.Signature.Model, alloc: s.Alloc, corrid: -1}
 	if s.Signature.MaxBatch > 0 {
@@ -158,7 +157,7 @@ func (p *ports) addState(s *Settings, st *modelconfig.ModelSequenceBatching_Stat
 	return nil
 }
 
-// initialState returns zeros, or what the file holds.
+// initialState returns zeros, or the content of the file.
 func (p *ports) initialState(s *Settings, name string, d tensor.DType, dims []int64, file string) (tensor.Tensor, error) {
 	shape := tensor.Of(slices.Concat(p.row, dims)...)
 	n, size := shape.Elements(), int64(max(d.Size(), 1))
@@ -193,8 +192,8 @@ func (p *ports) initialState(s *Settings, name string, d tensor.DType, dims []in
 	return t, err
 }
 
-// InPlace returns batch.Settings.InPlace for the states of a configuration that use
-// one memory for input and output; nil when none does.
+// InPlace returns batch.Settings.InPlace for the states whose input and output use one buffer
+// (use_same_buffer_for_input_output); nil when no state does.
 func InPlace(cfg *modelconfig.ModelConfig, sig *config.Signature) []int32 {
 	var over []int32
 	for _, st := range cfg.GetSequenceBatching().GetState() {
@@ -211,13 +210,13 @@ func InPlace(cfg *modelconfig.ModelConfig, sig *config.Signature) []int32 {
 }
 
 const (
-	// maxState bounds the bytes of a state at first.
+	// maxState bounds the bytes of an initial state.
 	maxState = 1 << 30
-	// emptyText is the size of an empty string as tensors hold it.
+	// emptyText is the encoded size of an empty string.
 	emptyText = 4
 )
 
-// allocate returns an uncleared tensor; n is its size for BYTES.
+// allocate returns an uninitialized tensor; n is its size for BYTES.
 func allocate(a tensor.Allocator, d tensor.DType, s tensor.Shape, n int) (tensor.Tensor, error) {
 	if d == tensor.Bytes {
 		return tensor.NewBytes(a, s, n)
@@ -234,8 +233,9 @@ func zero(a tensor.Allocator, d tensor.DType, s tensor.Shape) (tensor.Tensor, er
 	return t, err
 }
 
-// fits reports whether the model's control can carry a correlation id.
-func (p *ports) fits(key id) error {
+// checkID returns an error for a correlation id that the model's control input cannot represent. For example, an
+// INT32 control cannot carry 3000000000 or "user-7".
+func (p *ports) checkID(key id) error {
 	if p.corrid < 0 || p.corridAs == tensor.Bytes {
 		return nil
 	}
@@ -247,7 +247,7 @@ func (p *ports) fits(key id) error {
 	return nil
 }
 
-// largest returns the largest correlation id that fits a type of numbers.
+// largest returns the largest correlation id that an integer type can represent.
 func largest(d tensor.DType) uint64 {
 	switch d {
 	case tensor.Int64:
@@ -261,7 +261,7 @@ func largest(d tensor.DType) uint64 {
 	}
 }
 
-// correlation returns an id as the model gets it.
+// correlation returns an id as the tensor of the control input.
 func (p *ports) correlation(key id) (tensor.Tensor, error) {
 	if p.corridAs == tensor.Bytes {
 		text := key.String()

@@ -12,12 +12,12 @@ import (
 
 var _ scheduler.Resizable = (*Scheduler)(nil)
 
-// Add puts more instances to work, which take sequences of the backlog at once.
-func (s *Scheduler) Add(instances []backends.Instance, gates []scheduler.Limiter) {
+// Add adds instances. They take sequences of the backlog at once.
+func (s *Scheduler) Add(instances []backends.Instance, limiters []scheduler.Limiter) {
 	s.mu.Lock()
-	s.join(instances, gates)
-	s.book.spread()
-	ready := s.book.startable()
+	s.join(instances, limiters)
+	s.batcher.spread()
+	ready := s.batcher.startable()
 	s.schedule(telemetry.Now())
 	s.mu.Unlock()
 	if ready {
@@ -25,30 +25,29 @@ func (s *Scheduler) Add(instances []backends.Instance, gates []scheduler.Limiter
 	}
 }
 
-// Remove takes an instance out when the sequences in its slots have ended: their
-// further requests run where their states are. Of one that stands for several, the one with the
-// fewest sequences goes.
+// Remove removes an instance when the sequences in its slots have ended; their further requests still execute where
+// their states are. If inst stands for several instances, the one with the fewest sequences is removed.
 func (s *Scheduler) Remove(inst backends.Instance, gone func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var l *lane
-	for _, x := range s.book.lanes {
+	for _, x := range s.batcher.lanes {
 		if batch.Same(x.inst, inst) && x.leaving == nil && (l == nil || x.taken() < l.taken()) {
 			l = x
 		}
 	}
-	s.book.remove(l, gone)
+	s.batcher.remove(l, gone)
 }
 
-// join gives each instance a lane. Called with the lock held, or before the scheduler is used.
-func (s *Scheduler) join(instances []backends.Instance, gates []scheduler.Limiter) {
+// join adds a lane for each instance. Called with the lock held, or before the scheduler is used.
+func (s *Scheduler) join(instances []backends.Instance, limiters []scheduler.Limiter) {
 	s.workers.Reserve(len(instances))
 	for i, inst := range instances {
-		l := s.book.add()
+		l := s.batcher.add()
 		l.inst = inst
-		if i < len(gates) && gates[i] != nil {
-			var e scheduler.Scheduler = entrance{s, l} // made once, so that being let in allocates nothing
-			l.door = scheduler.NewLease(gates[i], func() { s.workers.Go(e) })
+		if i < len(limiters) && limiters[i] != nil {
+			var e scheduler.Scheduler = admission{s, l} // made once, so that an admission allocates nothing
+			l.lease = scheduler.NewLease(limiters[i], func() { s.workers.Go(e) })
 		}
 		if st := backends.StreamOf(inst); st != nil {
 			l.at = st.Place()
@@ -56,8 +55,7 @@ func (s *Scheduler) join(instances []backends.Instance, gates []scheduler.Limite
 	}
 }
 
-// leave gives up a lane without sequences and tells the owner of its instance. Called with
-// the lock held.
+// leave releases a lane without sequences and calls its owner's callback. Called with the lock held.
 func (s *Scheduler) leave(l *lane) {
 	for _, sl := range l.slots {
 		sl.forget()
@@ -69,7 +67,7 @@ func (s *Scheduler) leave(l *lane) {
 }
 
 // add adds a lane.
-func (b *book) add() *lane {
+func (b *batcher) add() *lane {
 	l := &lane{number: b.counted}
 	b.counted++
 	b.lanes = append(b.lanes, l)
@@ -77,8 +75,8 @@ func (b *book) add() *lane {
 	return l
 }
 
-// spread gives sequences of the backlog the slots that there are.
-func (b *book) spread() {
+// spread moves sequences of the backlog to free slots.
+func (b *batcher) spread() {
 	for b.backlog.len() > 0 {
 		sl := b.vacant()
 		if sl == nil {
@@ -88,8 +86,8 @@ func (b *book) spread() {
 	}
 }
 
-// remove takes a lane out, now or when the sequences in its slots have ended.
-func (b *book) remove(l *lane, gone func()) {
+// remove removes a lane, now or when the sequences in its slots have ended.
+func (b *batcher) remove(l *lane, gone func()) {
 	l.leaving = gone
 	b.room -= b.rules.Slots - len(l.slots)
 	for _, sl := range l.slots {
@@ -100,17 +98,17 @@ func (b *book) remove(l *lane, gone func()) {
 	b.dismiss(l)
 }
 
-// dismiss takes a lane out that was removed, once nothing is left in it.
-func (b *book) dismiss(l *lane) {
+// dismiss removes a lane whose instance is leaving, once no sequence is left in it.
+func (b *batcher) dismiss(l *lane) {
 	if l.leaving == nil || l.busy || l.taken() > 0 {
 		return
 	}
-	l.door.Release(false)
-	b.lanes = slices.DeleteFunc(slices.Clone(b.lanes), func(x *lane) bool { return x == l }) // others may be looking at it
-	b.gone(l)
+	l.lease.Release(false)
+	b.lanes = slices.DeleteFunc(slices.Clone(b.lanes), func(x *lane) bool { return x == l }) // a copy, because a caller may iterate over it
+	b.removed(l)
 }
 
-// taken returns how many slots have a sequence.
+// taken returns the number of slots with a sequence.
 func (l *lane) taken() (n int) {
 	for _, sl := range l.slots {
 		n += number(sl.seq != nil)

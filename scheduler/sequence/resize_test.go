@@ -17,13 +17,13 @@ import (
 	"github.com/tutti-server/tutti/scheduler/schedtest"
 )
 
-// bound is an instance that tells when a sequence came from another one.
+// bound is an instance that fails the test when a sequence comes from another instance.
 type bound struct {
 	*adder
-	t     *testing.T
-	gate  *device.Limiter
-	where *sync.Map // the instance of each sequence, by its id
-	gone  atomic.Bool
+	t       *testing.T
+	limiter *device.Limiter
+	where   *sync.Map // the instance of each sequence, by its id
+	gone    atomic.Bool
 }
 
 // Execute implements backends.Instance.
@@ -49,14 +49,13 @@ func (x *bound) Execute(_ context.Context, b *backends.Batch) error {
 // Close implements backends.Instance.
 func (*bound) Close() error { return nil }
 
-// TestResize changes the instances of a model while sequences go on: each is at one
-// instance from its start to its end, with its states, and every removed instance is gone
-// once its sequences have ended.
+// TestResize checks that each sequence stays at one instance from its start to its end, with its states, while
+// instances are added and removed, and that every removed instance is released once its sequences have ended.
 func TestResize(t *testing.T) {
 	t.Parallel()
 	for name, strategy := range map[string]string{"direct": "direct {}", "oldest": "oldest { max_candidate_sequences: 2 }"} {
 		for _, limited := range []bool{false, true} {
-			t.Run(name+map[bool]string{true: ", gates"}[limited], func(t *testing.T) {
+			t.Run(name+map[bool]string{true: ", limiters"}[limited], func(t *testing.T) {
 				t.Parallel()
 				resizeStorm(t, strategy, limited)
 			})
@@ -72,14 +71,14 @@ func resizeStorm(t *testing.T, strategy string, limited bool) {
 	arbiter := device.New(device.Settings{RateLimit: limited})
 	a, where := &adder{order: map[uint64][]int32{}}, &sync.Map{}
 	fresh := func() *bound {
-		g, err := arbiter.Register([]device.Ask{{Resources: []device.Resource{{Name: "R", Count: 1}}}})
+		g, err := arbiter.Register([]device.Demand{{Resources: []device.Resource{{Name: "R", Count: 1}}}})
 		if err != nil {
 			t.Fatal(err)
 		}
-		return &bound{adder: a, t: t, gate: g.Gates[0], where: where}
+		return &bound{adder: a, t: t, limiter: g.Limiters[0], where: where}
 	}
 	now := []*bound{fresh()}
-	s, err := buildGated(b, cfg, full, public, b.Alloc, []backends.Instance{now[0]}, gatesOf(now[0]))
+	s, err := buildLimited(b, cfg, full, public, b.Alloc, []backends.Instance{now[0]}, limitersOf(now[0]))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -99,7 +98,7 @@ func resizeStorm(t *testing.T, strategy string, limited bool) {
 	for range 80 {
 		if len(now) == 1 || len(now) < 5 && rng.IntN(2) == 0 {
 			x := fresh()
-			s.Add([]backends.Instance{x}, gatesOf(x))
+			s.Add([]backends.Instance{x}, limitersOf(x))
 			now = append(now, x)
 			continue
 		}
@@ -111,7 +110,7 @@ func resizeStorm(t *testing.T, strategy string, limited bool) {
 		s.Remove(x, func() {
 			x.gone.Store(true)
 			go func() {
-				x.gate.Close()
+				x.limiter.Close()
 				gone.Done()
 			}()
 		})
@@ -122,16 +121,16 @@ func resizeStorm(t *testing.T, strategy string, limited bool) {
 	over.Store(true)
 	clients.Wait()
 	gone.Wait()
-	if err := errors.Join(s.Drain(t.Context()), s.Close()); err != nil || removed == 0 || arbiter.InLine() > 0 {
-		t.Errorf("%v; %d were removed, %d are in line", err, removed, arbiter.InLine())
+	if err := errors.Join(s.Drain(t.Context()), s.Close()); err != nil || removed == 0 || arbiter.Waiting() > 0 {
+		t.Errorf("%v; %d were removed, %d are in line", err, removed, arbiter.Waiting())
 	}
 	if n := b.Stats.Pending(); n != 0 || len(a.wrong) > 0 {
 		t.Errorf("pending gauge is %d, faults %v", n, a.wrong)
 	}
 }
 
-// TestCloseRemoved closes a scheduler with a sequence on an instance that was removed: the
-// instance is gone, and it is the owner's to close.
+// TestCloseRemoved checks that Close releases a removed instance that still has a sequence, and leaves closing it
+// to its owner.
 func TestCloseRemoved(t *testing.T) {
 	t.Parallel()
 	cfg := text("direct {} max_sequence_idle_microseconds: 3600000000", "")
@@ -156,12 +155,12 @@ func TestCloseRemoved(t *testing.T) {
 	}
 }
 
-// gatesOf returns the gate of an instance, none where nothing limits it.
-func gatesOf(x *bound) []scheduler.Limiter {
-	if x.gate == nil {
+// limitersOf returns the limiter of an instance, none when nothing limits it.
+func limitersOf(x *bound) []scheduler.Limiter {
+	if x.limiter == nil {
 		return nil
 	}
-	return []scheduler.Limiter{x.gate}
+	return []scheduler.Limiter{x.limiter}
 }
 
 // ask sends a sequence, request by request.

@@ -9,23 +9,22 @@ import (
 
 // Rules are the sequence batching rules of one model.
 type Rules struct {
-	// Oldest picks that strategy; otherwise it is direct.
+	// Oldest selects the oldest strategy; otherwise the strategy is direct.
 	Oldest bool
-	// Slots is how many sequences an instance takes at a time; at least 1.
+	// Slots is the number of sequences per instance, at least 1.
 	Slots int
-	// Delay is how long a direct batch may wait until Utilization of the slots are
-	// ready; it is 0 when there is nothing to wait for.
+	// Delay bounds how long a direct batch waits until Utilization of the slots are ready; 0 for no wait.
 	Delay       time.Duration
 	Utilization float32
-	// Ordered keeps batches of the oldest strategy from taking a request out of turn.
+	// Ordered keeps batches of the oldest strategy from executing a request before an earlier one.
 	Ordered bool
-	// Idle is how long a sequence may go without a request.
+	// Idle is the longest time that a sequence may be without a request.
 	Idle time.Duration
-	// Iterative lets requests come without a correlation id, each a sequence by itself.
+	// Iterative accepts requests without a correlation id. Each is a sequence with one request.
 	Iterative bool
-	// Queued and Backlog hold all batches back until so many requests wait in the slots,
-	// and so many in the backlog, for the first time; of the oldest strategy a slot's
-	// first request counts. 0 holds nothing back. They are for tests.
+	// Queued and Backlog delay all batches until so many requests wait in the slots, and so many in the backlog,
+	// for the first time; with the oldest strategy only the first request of a slot counts. 0 delays nothing. They
+	// are for tests.
 	Queued, Backlog int
 }
 
@@ -49,7 +48,7 @@ func RulesOf(cfg *modelconfig.ModelConfig) Rules {
 	return r
 }
 
-// micros bounds what a configuration says, so that times never overflow.
+// micros converts microseconds and bounds them, so that times never overflow.
 func micros(n uint64) time.Duration {
 	return time.Duration(min(n, uint64(math.MaxInt64/4/time.Microsecond))) * time.Microsecond
 }

@@ -17,35 +17,33 @@ import (
 	"github.com/tutti-server/tutti/scheduler/batch"
 )
 
-// Settings are what New is given.
+// Settings are the parameters of New.
 type Settings struct {
-	// Config is completed; its sequence_batching says which ports are controls and states.
+	// Config is the completed configuration; its sequence_batching names the control inputs and states.
 	Config *modelconfig.ModelConfig
-	// Signature has all ports of the model, Public those of a request.
+	// Signature has all ports of the model, Public the ports of a request.
 	Signature, Public *config.Signature
 	Rules             Rules
 	// Policy forms the batches of the oldest strategy; nil for direct.
 	Policy scheduler.Policy
-	// Runner executes works of Signature. It does so once (batch.Settings.Once),
-	// and is iterative if the rules are.
+	// Runner executes tasks of Signature, each once (batch.Settings.Once). It is iterative if the rules are.
 	Runner *batch.Runner
 	Stats  *telemetry.Model
-	// Alloc gives the memory of controls and initial states.
+	// Alloc allocates control inputs and initial states.
 	Alloc tensor.Allocator
 	// Instances move to the scheduler.
 	Instances []backends.Instance
-	// Gates are what the instances of the same positions pass before a batch; nil, or
-	// a nil one, lets them run as they come.
-	Gates   []scheduler.Limiter
-	Workers *scheduler.Workers
-	// ReadFile reads a file of the model's folder initial_state.
+	// Limiters admit the batches of the instances, by position. nil, or a nil element, sets no limit.
+	Limiters []scheduler.Limiter
+	Workers  *scheduler.Workers
+	// ReadFile reads a file of the model's initial_state folder.
 	ReadFile func(name string) ([]byte, error)
 	Log      *slog.Logger
 
 	_ struct{}
 }
 
-// Scheduler keeps the requests of sequences together.
+// Scheduler executes the requests of each sequence in order, on one instance. It is safe for concurrent use.
 type Scheduler struct {
 	sig     *config.Signature
 	runner  *batch.Runner
@@ -55,11 +53,11 @@ type Scheduler struct {
 	ports   *ports
 
 	mu      sync.Mutex
-	book    *book              // guarded by mu (its rules never change)
+	batcher *batcher           // guarded by mu; its rules never change
 	refused scheduler.TaskList // to be completed, guarded by mu
 	timer   *time.Timer        // guarded by mu
-	wakes   int64              // when the timer fires, MaxInt64: it does not; guarded by mu
-	armed   bool               // a worker waits for a batch's delay, guarded by mu
+	wakes   int64              // when the timer fires, MaxInt64 when it is not set; guarded by mu
+	armed   bool               // a worker waits until a batch's delay ends, guarded by mu
 	closed  bool               // guarded by mu
 
 	pending scheduler.Pending
@@ -67,9 +65,8 @@ type Scheduler struct {
 
 var _ scheduler.Scheduler = (*Scheduler)(nil)
 
-// New returns a scheduler with every instance free. It fails when the configuration
-// names ports that the model does not have, or an initial state that cannot be read;
-// the instances are the caller's then.
+// New returns a scheduler with every instance free. It returns an error when the configuration names ports that the
+// model does not have, or an initial state that cannot be read. On an error the instances stay with the caller.
 func New(s Settings) (*Scheduler, error) {
 	p, err := newPorts(&s)
 	if err != nil {
@@ -77,16 +74,16 @@ func New(s Settings) (*Scheduler, error) {
 	}
 	x := &Scheduler{
 		sig: s.Signature, runner: s.Runner, stats: s.Stats, workers: s.Workers, log: s.Log, ports: p,
-		book: newBook(s.Rules, 0), wakes: math.MaxInt64,
+		batcher: newBatcher(s.Rules, 0), wakes: math.MaxInt64,
 	}
-	x.book.model, x.book.batchy, x.book.policy = p.model, s.Signature.MaxBatch > 0, s.Policy
-	x.book.fits, x.book.fresh, x.book.gone = p.fits, x.newSlot, x.leave
-	x.join(s.Instances, s.Gates)
-	s.Workers.Reserve(1) // for one that waits for a delay to pass
+	x.batcher.model, x.batcher.batchy, x.batcher.policy = p.model, s.Signature.MaxBatch > 0, s.Policy
+	x.batcher.checkID, x.batcher.newSlot, x.batcher.removed = p.checkID, x.newSlot, x.leave
+	x.join(s.Instances, s.Limiters)
+	s.Workers.Reserve(1) // for the worker that waits until a delay ends
 	return x, nil
 }
 
-// Enqueue puts the works behind those of their sequences.
+// Enqueue appends the tasks to their sequences.
 //
 // hot: one lock per list, one map look-up per work.
 func (s *Scheduler) Enqueue(list scheduler.TaskList, t *scheduler.RunLoop) {
@@ -97,7 +94,7 @@ func (s *Scheduler) Enqueue(list scheduler.TaskList, t *scheduler.RunLoop) {
 	s.mu.Lock()
 	for w := list.Pop(); w != nil; w = list.Pop() {
 		w.Enqueued = now
-		conflict, err := s.book.admit(w, now)
+		conflict, err := s.batcher.admit(w, now)
 		if err != nil {
 			w.Err = err
 			s.refused.Push(w)
@@ -106,7 +103,7 @@ func (s *Scheduler) Enqueue(list scheduler.TaskList, t *scheduler.RunLoop) {
 			conflicts = append(conflicts, idOf(&w.Meta.Sequence))
 		}
 	}
-	ready := s.refused.Len() > 0 || s.book.startable()
+	ready := s.refused.Len() > 0 || s.batcher.startable()
 	s.schedule(now)
 	s.mu.Unlock()
 	if ready {
@@ -119,14 +116,14 @@ func (s *Scheduler) Enqueue(list scheduler.TaskList, t *scheduler.RunLoop) {
 	}
 }
 
-// Help executes one batch, if an instance is free and has one.
+// Help executes one batch, if a free instance has one.
 func (s *Scheduler) Help(t *scheduler.RunLoop) bool {
 	now := t.Now()
 	s.mu.Lock()
 	dropped := s.refused
 	s.refused = scheduler.TaskList{}
-	l, wait := s.book.next(now, &dropped)
-	more := l != nil && s.book.startable()
+	l, wait := s.batcher.next(now, &dropped)
+	more := l != nil && s.batcher.startable()
 	if l != nil {
 		l.look()
 	}
@@ -146,8 +143,8 @@ func (s *Scheduler) Help(t *scheduler.RunLoop) bool {
 	return true
 }
 
-// execute runs the batch of a lane and completes its requests, before the lane and
-// their sequences go on: so answers keep their order.
+// execute runs the batch of a lane and completes its requests. Only then the lane and the sequences continue, so
+// that responses keep their order.
 func (s *Scheduler) execute(l *lane, t *scheduler.RunLoop) {
 	started := 0
 	for _, sl := range l.batch {
@@ -163,7 +160,7 @@ func (s *Scheduler) execute(l *lane, t *scheduler.RunLoop) {
 	for _, sl := range l.batch {
 		switch {
 		case sl == nil:
-		case s.hand(sl):
+		case s.deliver(sl):
 			done.Push(sl.outer)
 		default:
 			again++
@@ -177,8 +174,8 @@ func (s *Scheduler) execute(l *lane, t *scheduler.RunLoop) {
 	s.mu.Lock()
 	l.endMoves()
 	l.watch()
-	s.book.finish(l, now)
-	ready := s.book.startable()
+	s.batcher.finish(l, now)
+	ready := s.batcher.startable()
 	s.schedule(now)
 	s.mu.Unlock()
 	if ready {
@@ -205,33 +202,33 @@ func (s *Scheduler) drop(list scheduler.TaskList, t *scheduler.RunLoop) bool {
 
 var _ scheduler.Flusher = (*Scheduler)(nil)
 
-// Hurry has batches go with the sequences that are ready.
+// Flush executes the ready sequences now, and from now on, instead of waiting for fuller batches.
 func (s *Scheduler) Flush() {
 	s.mu.Lock()
-	s.book.hurry = true
+	s.batcher.flush = true
 	s.mu.Unlock()
 	s.workers.Go(s)
 }
 
-// InFlight returns how many works are queued or executing.
+// InFlight returns the number of tasks that are queued or executing.
 func (s *Scheduler) InFlight() int64 { return s.pending.Now() }
 
-// Drain waits until nothing is queued or executing. Meanwhile sequences that have
-// nothing to do give way to those of the backlog.
+// Drain waits until nothing is queued or executing. While it waits, idle sequences release their slots to sequences
+// of the backlog.
 func (s *Scheduler) Drain(ctx context.Context) error {
-	s.hurry(1)
-	defer s.hurry(-1)
+	s.addDraining(1)
+	defer s.addDraining(-1)
 	return s.pending.Wait(ctx)
 }
 
-func (s *Scheduler) hurry(n int) {
+func (s *Scheduler) addDraining(n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.book.draining += n
+	s.batcher.draining += n
 	s.schedule(telemetry.Now())
 }
 
-// Close ends all sequences and closes the instances, but for those that were removed.
+// Close ends all sequences and closes the instances, except removed ones, which their owner closes.
 func (s *Scheduler) Close() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -244,7 +241,7 @@ func (s *Scheduler) Close() error {
 		s.timer.Stop()
 	}
 	var errs []error
-	for _, l := range s.book.lanes {
+	for _, l := range s.batcher.lanes {
 		if l.leaving == nil {
 			l.leaving = func() { errs = append(errs, l.inst.Close()) }
 		}

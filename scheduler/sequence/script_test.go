@@ -21,19 +21,19 @@ import (
 	"github.com/tutti-server/tutti/scheduler/dynamic"
 )
 
-// TestScripts drives books by scripts on a virtual clock: each file holds commands
-// and, behind a line of dashes, what they print.
+// TestScripts checks batchers with scripts on a virtual clock: each file holds commands and, after a line of
+// dashes, their output.
 //
 //	rules oldest slots=2 instances=1 max=8 preferred=2 delay=5ms utilization=0.5 idle=1s ordered iterative queued=2 backlog=1
 //	request a id=7 start end priority=1 timeout=5ms rows=1 shape=3
-//	cancel a         its client goes away
-//	step 3ms         moves the clock and lets every free instance begin
-//	finish 0         instance 0 is done; with again=a request a is to run once more
-//	reap, sweep      what the timer does
-//	add              another instance comes
-//	remove 0         instance 0 is removed
-//	drain            somebody waits for the end
-//	hurry            no batch waits for more
+//	cancel a         its client disconnects
+//	step 3ms         moves the clock and starts a batch on every free instance
+//	finish 0         instance 0 is done; with again=a request a is to be executed once more
+//	reap, sweep      the actions of the timer
+//	add              adds an instance
+//	remove 0         removes instance 0
+//	drain            Drain is called
+//	flush            no batch waits for more
 //
 // shows: config.sequences
 func TestScripts(t *testing.T) {
@@ -65,7 +65,7 @@ func runScript(t *testing.T, file string) {
 
 type script struct {
 	now    time.Duration
-	book   *book
+	book   *batcher
 	names  map[*scheduler.Task]string
 	cancel map[string]context.CancelFunc
 	out    strings.Builder
@@ -104,8 +104,8 @@ func (s *script) do(words []string) error {
 	case "sweep":
 		s.book.sweep(int64(s.now), &dropped)
 		s.print(&dropped)
-	case "hurry":
-		s.book.hurry = true
+	case "flush":
+		s.book.flush = true
 	case "drain":
 		s.book.draining++
 	default:
@@ -121,12 +121,12 @@ func (s *script) rules(args map[string]string) error {
 	delay, err := time.ParseDuration(cmp.Or(args["delay"], "0s"))
 	idle, err2 := time.ParseDuration(cmp.Or(args["idle"], "1s"))
 	utilization, _ := strconv.ParseFloat(args["utilization"], 32)
-	s.book = newBook(Rules{
+	s.book = newBatcher(Rules{
 		Oldest: oldest, Ordered: ordered, Iterative: iterative, Slots: int(num(args["slots"], 2)), Idle: idle,
 		Utilization: float32(utilization), Queued: int(num(args["queued"], 0)), Backlog: int(num(args["backlog"], 0)),
 	}, int(num(args["instances"], 1)))
 	s.book.model, s.book.batchy = "m", true
-	s.book.gone = func(l *lane) { fmt.Fprintf(&s.out, "%v instance %d is gone\n", s.now, l.number) }
+	s.book.removed = func(l *lane) { fmt.Fprintf(&s.out, "%v instance %d is gone\n", s.now, l.number) }
 	if oldest {
 		r := dynamic.Rules{MaxBatch: int32(num(args["max"], 8)), Delay: delay, MaxElements: 1 << 40}
 		if p := args["preferred"]; p != "" {
@@ -175,7 +175,7 @@ func (s *script) request(name string, args map[string]string) {
 	}
 }
 
-// begin has every free instance take a batch.
+// begin starts a batch on every free instance.
 func (s *script) begin(dropped *scheduler.TaskList) {
 	for {
 		l, wait := s.book.next(int64(s.now), dropped)
@@ -210,7 +210,7 @@ func (s *script) finish(l *lane, again string) {
 	s.book.finish(l, int64(s.now))
 }
 
-// print tells what was dropped and what the book holds.
+// print writes the dropped requests and the state of the batcher.
 func (s *script) print(dropped *scheduler.TaskList) {
 	for w := dropped.Pop(); w != nil; w = dropped.Pop() {
 		text := w.Err.Error()

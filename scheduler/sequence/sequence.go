@@ -9,7 +9,7 @@ import (
 	"github.com/tutti-server/tutti/scheduler"
 )
 
-// id is a correlation id, a number or a name.
+// id is a correlation id, a number or a string.
 type id struct {
 	number uint64
 	name   string
@@ -19,7 +19,7 @@ func idOf(s *infer.Sequence) id { return id{s.ID, s.Name} }
 
 func (i id) none() bool { return i == id{} }
 
-// String returns the id as a model with a STRING control gets it.
+// String returns the id in the form of a STRING control input.
 func (i id) String() string {
 	if i.name != "" {
 		return i.name
@@ -27,27 +27,26 @@ func (i id) String() string {
 	return strconv.FormatUint(i.number, 10)
 }
 
-// sequence is a sequence that is not over. It is in the backlog, ready (its next
-// request may run), running or idle.
+// sequence is a live sequence. It is in the backlog, ready (its next request may execute), running or idle.
 type sequence struct {
 	id    id
 	at    *slot              // nil in the backlog
 	queue scheduler.TaskList // its requests, oldest first
 	state stage
-	// fresh: its first request has not run. ended: nothing can follow what is queued.
+	// fresh reports that no request has executed yet; ended, that no request can follow the queued ones.
 	fresh, ended bool
 	key          uint64 // of the shapes of its next request
 
-	priority uint64 // of its first request
-	arrived  uint64 // its place among all sequences
-	expires  int64  // when the backlog gives it up; 0 never
-	place    int    // in the backlog
+	priority  uint64 // of its first request
+	arrived   uint64 // number of the sequence, in order of arrival
+	expires   int64  // when it is dropped from the backlog; 0 for never
+	heapIndex int    // in the backlog
 
 	idleSince  int64
 	prev, next *sequence // in a chain
 }
 
-// stage is where a sequence is.
+// stage is the state of a sequence.
 type stage uint8
 
 const (
@@ -57,8 +56,7 @@ const (
 	idle
 )
 
-// before puts the sequences of the backlog in order: by priority, of which 1 is the
-// highest and 0 is none, then as they came.
+// before orders the backlog: by priority, where 1 is the highest and 0 stands for none, then by arrival.
 func (s *sequence) before(o *sequence) bool {
 	if s.priority != o.priority {
 		return s.priority-1 < o.priority-1 // 0 wraps around: the lowest
@@ -66,18 +64,18 @@ func (s *sequence) before(o *sequence) bool {
 	return s.arrived < o.arrived
 }
 
-func (s *sequence) put(i int)  { s.place = i }
-func (s *sequence) index() int { return s.place }
+func (s *sequence) setIndex(i int) { s.heapIndex = i }
+func (s *sequence) index() int     { return s.heapIndex }
 
-// head returns the request that runs next.
+// head returns the request that executes next.
 func (s *sequence) head() *scheduler.Task {
 	if s.at != nil && s.at.outer != nil {
-		return s.at.outer // once more
+		return s.at.outer // executed once more
 	}
 	return s.queue.Head
 }
 
-// chain is a list of sequences in order.
+// chain is a doubly linked list of sequences.
 type chain struct {
 	head, tail *sequence
 	n          int
@@ -109,29 +107,28 @@ func (c *chain) remove(s *sequence) {
 	c.n--
 }
 
-// slot is the place of one sequence on an instance.
+// slot holds one sequence on an instance.
 type slot struct {
-	lane   *lane
-	number int
-	place  int // among the free slots
-	seq    *sequence
+	lane      *lane
+	number    int
+	heapIndex int // among the free slots
+	seq       *sequence
 
-	// While the sequence is running, or to be run once more: the request, and whether it
-	// has the START signal.
+	// The request that executes or is to be executed once more, and whether it has the START signal.
 	outer        *scheduler.Task
 	start, again bool
 
-	work   scheduler.Task // of all the model's ports
-	meta   infer.Meta     // of a request that runs several times
+	task   scheduler.Task // with all ports of the model
+	meta   infer.Meta     // of a request that executes several times
 	states []tensor.Tensor
-	// initial are the states of every sequence that starts, the ports'; borrowed.
+	// initial are the initial states of a sequence; borrowed from ports.
 	initial []tensor.Tensor
 	viewer  bool // among the lane's viewers
 	corrid  tensor.Tensor
-	answer  []tensor.Tensor // memory for a decoupled model's answers
+	outputs []tensor.Tensor // scratch for a response of a decoupled model
 }
 
-// before: the lowest slots are taken first, one on each instance.
+// before orders free slots: the lowest number first, one on each instance.
 func (s *slot) before(o *slot) bool {
 	if s.number != o.number {
 		return s.number < o.number
@@ -139,10 +136,10 @@ func (s *slot) before(o *slot) bool {
 	return s.lane.number < o.lane.number
 }
 
-func (s *slot) put(i int)  { s.place = i }
-func (s *slot) index() int { return s.place }
+func (s *slot) setIndex(i int) { s.heapIndex = i }
+func (s *slot) index() int     { return s.heapIndex }
 
-// forget gives up what the slot knows of its sequence.
+// forget releases the tensors of the slot's sequence.
 func (s *slot) forget() {
 	tensor.ReleaseAll(s.states)
 	s.corrid.Release()
@@ -152,21 +149,21 @@ func (s *slot) forget() {
 type lane struct {
 	number int
 	inst   backends.Instance
-	door   scheduler.Lease // what the instance passes before a batch
+	lease  scheduler.Lease // at the instance's limiter
 	at     tensor.Place    // of the instance
 	slots  []*slot
 	ready  chain
 	busy   bool
-	// leaving is set once the instance is removed: it tells the owner when no sequence is
-	// left. No other sequence comes.
+	// leaving is set when the instance is removed. It is called when the last sequence has ended. No new sequence
+	// is assigned.
 	leaving func()
-	// batch are the slots of the batch under way by row; nil is a row for nobody.
+	// batch are the slots of the executing batch by row; nil is a placeholder row.
 	batch []*slot
 
-	viewers []*slot // those whose states are views of a batch's
-	looked  int     // up to where they were looked at
+	viewers []*slot // slots whose states are views of a batch's memory
+	looked  int     // position of the next viewer to check
 	moves   []moving
 
-	nulls []*scheduler.Task // rows for nobody, by row
-	zeros []tensor.Tensor   // their inputs
+	placeholders []*scheduler.Task // tasks of placeholder rows, by row
+	zeros        []tensor.Tensor   // their inputs
 }

@@ -27,13 +27,13 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// build returns a scheduler by the rules of a configuration, over works of public's ports.
+// build returns a scheduler with the rules of a configuration, for tasks of public's ports.
 func build(b *schedtest.Bench, text string, full, public *config.Signature, alloc tensor.Allocator, instances []backends.Instance) (*sequence.Scheduler, error) {
-	return buildGated(b, text, full, public, alloc, instances, nil)
+	return buildLimited(b, text, full, public, alloc, instances, nil)
 }
 
-func buildGated(
-	b *schedtest.Bench, text string, full, public *config.Signature, alloc tensor.Allocator, instances []backends.Instance, gates []scheduler.Limiter,
+func buildLimited(
+	b *schedtest.Bench, text string, full, public *config.Signature, alloc tensor.Allocator, instances []backends.Instance, limiters []scheduler.Limiter,
 ) (*sequence.Scheduler, error) {
 	cfg := &modelconfig.ModelConfig{}
 	if err := prototext.Unmarshal([]byte(text), cfg); err != nil {
@@ -47,7 +47,7 @@ func buildGated(
 		Runner: batch.NewRunner(batch.Settings{
 			Signature: full, Stats: b.Stats, Alloc: b.Alloc, Log: slog.New(slog.DiscardHandler), Once: true, Iterative: rules.Iterative,
 		}),
-		Stats: b.Stats, Alloc: alloc, Instances: instances, Gates: gates, Workers: b.Workers,
+		Stats: b.Stats, Alloc: alloc, Instances: instances, Limiters: limiters, Workers: b.Workers,
 		ReadFile: func(name string) ([]byte, error) {
 			if name == "seven" {
 				return []byte{7, 0, 0, 0}, nil
@@ -58,7 +58,7 @@ func buildGated(
 	})
 }
 
-// TestContract runs the suite with requests that are sequences of their own.
+// TestContract checks the contract of schedulers with requests that are sequences of one request.
 func TestContract(t *testing.T) {
 	t.Parallel()
 	for name, text := range map[string]string{
@@ -78,7 +78,7 @@ func TestContract(t *testing.T) {
 	}
 }
 
-// signals are those that the tests' models get; %s is a strategy.
+// signals configures the control inputs of the tests' models; %s is a strategy.
 const signals = `sequence_batching {
   STRATEGY
   control_input { name: "START" control { kind: CONTROL_SEQUENCE_START int32_false_true: [ 0, 1 ] } }
@@ -92,7 +92,7 @@ func text(strategy, initial string) string {
 	return strings.NewReplacer("STRATEGY", strategy, "INITIAL", initial).Replace(signals)
 }
 
-// ports returns the signature of a model that adds IN up, and what requests see of it.
+// ports returns the signature of a model that adds IN up, and its public signature.
 func ports(tb testing.TB, maxBatch int, cfg string) (full, public *config.Signature) {
 	tb.Helper()
 	p := func(name string, d tensor.DType) config.Port {
@@ -115,10 +115,10 @@ func ports(tb testing.TB, maxBatch int, cfg string) (full, public *config.Signat
 	return full, public
 }
 
-// adder adds IN to the state, and puts the new state out twice. It fails on -1.
+// adder adds IN to the state, and writes the new state to two outputs. It fails on -1.
 type adder struct {
 	mu    sync.Mutex
-	order map[uint64][]int32 // what each sequence sent, as executed; guarded by mu
+	order map[uint64][]int32 // inputs of each sequence, as executed; guarded by mu
 	wrong []string           // guarded by mu
 }
 
@@ -155,23 +155,23 @@ func (a *adder) model(b *backends.Batch) error {
 	return nil
 }
 
-// bench makes an adder's scheduler.
+// bench returns the scheduler of an adder.
 func bench(t *testing.T, cfg string, maxBatch, instances int) (*schedtest.Bench, *sequence.Scheduler, *adder) {
 	t.Helper()
-	return benchGated(t, cfg, maxBatch, make([]scheduler.Limiter, instances))
+	return benchLimited(t, cfg, maxBatch, make([]scheduler.Limiter, instances))
 }
 
-// benchGated is bench with as many instances as gates.
-func benchGated(t *testing.T, cfg string, maxBatch int, gates []scheduler.Limiter) (*schedtest.Bench, *sequence.Scheduler, *adder) {
+// benchLimited is bench with as many instances as limiters.
+func benchLimited(t *testing.T, cfg string, maxBatch int, limiters []scheduler.Limiter) (*schedtest.Bench, *sequence.Scheduler, *adder) {
 	t.Helper()
 	full, public := ports(t, maxBatch, cfg)
 	b := schedtest.NewBench(t, public, nil)
 	a := &adder{order: map[uint64][]int32{}}
 	var list []backends.Instance
-	for range gates {
+	for range limiters {
 		list = append(list, schedtest.Model(a.model))
 	}
-	s, err := buildGated(b, cfg, full, public, b.Alloc, list, gates)
+	s, err := buildLimited(b, cfg, full, public, b.Alloc, list, limiters)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -211,8 +211,8 @@ func sum(t *testing.T, j *schedtest.Job, want int32) {
 	j.Release()
 }
 
-// TestSums runs interleaved sequences, more than there are slots, whose requests came
-// all at once, by every strategy.
+// TestSums checks the sums of interleaved sequences, more than there are slots, whose requests arrive at once, with
+// every strategy.
 func TestSums(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
@@ -246,7 +246,7 @@ func TestSums(t *testing.T) {
 	}
 }
 
-// TestStates covers what a state is at first, and after a request that failed.
+// TestStates checks the initial state and the state after a request that failed.
 func TestStates(t *testing.T) {
 	t.Parallel()
 	seven := `initial_state { name: "x" data_type: TYPE_INT32 dims: [ 1 ] data_file: "seven" }`
@@ -272,7 +272,7 @@ func TestStates(t *testing.T) {
 	sum(t, ask(begin, 2), 9)
 }
 
-// TestRefused covers what the scheduler does not take.
+// TestRefused checks the requests that the scheduler rejects.
 func TestRefused(t *testing.T) {
 	t.Parallel()
 	b, s, _ := bench(t, text("direct {}", ""), 2, 1)
@@ -290,7 +290,7 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// TestBadStates covers initial states that do not load.
+// TestBadStates checks that invalid initial states fail the load.
 func TestBadStates(t *testing.T) {
 	t.Parallel()
 	for want, initial := range map[string]string{
@@ -307,9 +307,9 @@ func TestBadStates(t *testing.T) {
 	}
 }
 
-// TestCrowd starts ten thousand sequences at once (in short, a thousand), of which every
-// third never ends, from several goroutines, and checks sums and order.
-func TestCrowd(t *testing.T) {
+// TestManySequences checks sums and order of ten thousand sequences at once (in short mode a thousand), of which
+// every third never ends, from several goroutines.
+func TestManySequences(t *testing.T) {
 	t.Parallel()
 	cfg := strings.Replace(text("oldest { max_candidate_sequences: 500 }", ""), "oldest", "max_sequence_idle_microseconds: 2000 oldest", 1)
 	b, s, a := bench(t, cfg, 32, 2)
@@ -343,7 +343,7 @@ func TestCrowd(t *testing.T) {
 	}
 }
 
-// TestReschedule has a model execute a request three times, with a state that counts.
+// TestReschedule checks a request that the model executes three times, with a state that counts.
 func TestReschedule(t *testing.T) {
 	t.Parallel()
 	cfg := strings.Replace(text("oldest {}", ""), "oldest", "iterative_sequence: true oldest", 1)

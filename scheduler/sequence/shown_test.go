@@ -9,9 +9,8 @@ import (
 	"github.com/tutti-server/tutti/scheduler/schedtest"
 )
 
-// TestShownState has a state that is listed among the model's outputs: a request has it
-// as well as the sequence, and what it has does not change with the next request, even
-// where that writes over the state.
+// TestShownState checks a state that is also a public output: the request receives it, and its copy does not change
+// with the next request, even where that overwrites the state.
 func TestShownState(t *testing.T) {
 	t.Parallel()
 	add := func(b *backends.Batch) error {

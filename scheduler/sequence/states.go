@@ -6,10 +6,10 @@ import (
 	"github.com/tutti-server/tutti/core/tensor"
 )
 
-// keep moves the states among a request's outputs to its slot; one that is left out
-// stays what it was. The request has those that it sees as well, with memory of their own
-// where the next request of the sequence writes over the state's.
-func (s *Scheduler) keep(sl *slot, out []tensor.Tensor) (err error) {
+// keepStates moves the states among a request's outputs to its slot. An absent output leaves the state unchanged.
+// States that are also public outputs are shared with the request, or copied where the next request of the sequence
+// overwrites the state's memory.
+func (s *Scheduler) keepStates(sl *slot, out []tensor.Tensor) (err error) {
 	for i, st := range s.ports.states {
 		t := &out[st.out]
 		if !t.Present() {
@@ -30,18 +30,17 @@ func (s *Scheduler) keep(sl *slot, out []tensor.Tensor) (err error) {
 	return nil
 }
 
-// A state that a batch put out is a view of the batch's memory, so that the next batch
-// of the same slots joins the states without a copy. Slots whose ways part would keep
-// each the memory of all. viewers are the slots of a lane that hold views; with every
-// batch the lane looks at some of them, and copies the states of those that keep much
-// for little.
+// A state that a batch wrote is a view of the batch's memory, so that the next batch of the same slots joins the states
+// without a copy. When the sequences of a batch separate, each view would keep the memory of all alive. viewers are the
+// slots of a lane that hold views. With every batch the lane checks some of them and copies the states of those that
+// keep much memory for little data.
 
 // moving is a state that is being copied.
 type moving struct {
 	at      *slot
 	arrived uint64 // of the sequence
 	state   int
-	old     tensor.Tensor // as the slot has it, held
+	old     tensor.Tensor // the slot's tensor, retained
 }
 
 // watch adds the slots of the lane's batch to its viewers. Called with the lock held.
@@ -54,8 +53,8 @@ func (l *lane) watch() {
 	}
 }
 
-// look finds states to copy, as many viewers looked at as may have come with two
-// batches. Called with the lock held, when the lane has a batch to execute.
+// look finds states to copy. It checks at most as many viewers as two batches can add. Called with the lock held,
+// when the lane has a batch to execute.
 func (l *lane) look() {
 	for range min(len(l.viewers), 2*len(l.batch)) {
 		if l.looked >= len(l.viewers) {
@@ -89,8 +88,8 @@ func (l *lane) move(sl *slot) {
 	}
 }
 
-// copyMoves makes the copies, and leaves them in the place of what they are of. One that
-// cannot be made is given up. Called without the lock.
+// copyMoves makes the copies and replaces the old tensors by them. A state whose copy fails stays a view. Called
+// without the lock.
 func (l *lane) copyMoves(a tensor.Allocator) {
 	for i := range l.moves {
 		m := &l.moves[i]
@@ -101,8 +100,8 @@ func (l *lane) copyMoves(a tensor.Allocator) {
 	}
 }
 
-// endMoves gives the copies to the slots that still have the sequence. It was not
-// executed meanwhile, for the lane was busy. Called with the lock held.
+// endMoves stores the copies in the slots that still have the same sequence. The lane was busy, so the sequence was
+// not executed in between. Called with the lock held.
 func (l *lane) endMoves() {
 	for i := range l.moves {
 		m := &l.moves[i]
@@ -126,8 +125,7 @@ func (sl *slot) views() bool {
 
 func isView(t *tensor.Tensor) bool { return t.Present() && t.Len < t.Buf.Len() }
 
-// wasteful reports whether less than half of the memory that a view keeps is held by it
-// and its like.
+// wasteful reports whether views like this one hold less than half of the memory that they keep alive.
 func (sl *slot) wasteful() bool {
 	for i := range sl.states {
 		if t := &sl.states[i]; isView(t) && 2*t.Buf.Held()*t.Len <= t.Buf.Len() {
@@ -137,7 +135,7 @@ func (sl *slot) wasteful() bool {
 	return false
 }
 
-// duplicate returns a copy with memory of its own.
+// duplicate returns a copy in newly allocated memory.
 func duplicate(a tensor.Allocator, t *tensor.Tensor) (tensor.Tensor, error) {
 	own, err := allocate(a, t.DType, t.Shape, t.Len)
 	if err == nil {
@@ -146,7 +144,7 @@ func duplicate(a tensor.Allocator, t *tensor.Tensor) (tensor.Tensor, error) {
 	return own, err
 }
 
-// duplicate is duplicate where the instance is: at a device by its stream.
+// duplicate copies t where the instance is: at a device on the instance's stream.
 func (l *lane) duplicate(a tensor.Allocator, t *tensor.Tensor) (tensor.Tensor, error) {
 	if t.Buf.Place().Kind != tensor.Device {
 		return duplicate(a, t)

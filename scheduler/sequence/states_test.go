@@ -26,17 +26,16 @@ import (
 	"github.com/tutti-server/tutti/scheduler/sequence"
 )
 
-// remembering is a model whose state is a port of any kind: input IN, state S and
-// output OUT.
+// remembering is a model with a state of any type: input IN, state S and output OUT.
 type remembering struct {
 	dtype    tensor.DType
 	dims     []int64
 	strategy string
-	state    string // the rest of its state
+	state    string // further settings of its state
 	files    map[string][]byte
 	model    schedtest.Model
 	answers  bool // it is decoupled
-	shown    bool // the state is among its outputs
+	shown    bool // the state is a public output
 }
 
 const rememberingConfig = `sequence_batching {
@@ -45,7 +44,7 @@ const rememberingConfig = `sequence_batching {
   state { input_name: "S" output_name: "S2" data_type: TYPE dims: DIMS REST }
 }`
 
-// make returns the model's scheduler, which ends with the test.
+// make returns the model's scheduler, which is closed at the end of the test.
 func (m *remembering) make(t *testing.T, maxBatch int) (*schedtest.Bench, *sequence.Scheduler) {
 	t.Helper()
 	cfg := &modelconfig.ModelConfig{MaxBatchSize: int32(maxBatch)}
@@ -107,7 +106,7 @@ func strs(x *tensor.Tensor) (list []string) {
 	return list
 }
 
-// join is a model that appends its texts to those of the state.
+// join is a model that appends its strings to those of the state.
 func join(b *backends.Batch) error {
 	in, old := strs(&b.In[0]), strs(&b.In[1])
 	var data []byte
@@ -124,8 +123,8 @@ func join(b *backends.Batch) error {
 	return nil
 }
 
-// TestTextStates runs sequences whose states are texts of any length, from a file and
-// from nothing, in batches.
+// TestTextStates checks sequences whose states are strings of any length, with an initial state from a file and
+// without one, in batches.
 func TestTextStates(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct{ strategy, state, first string }{
@@ -170,7 +169,7 @@ func TestTextStates(t *testing.T) {
 	}
 }
 
-// TestBadTextStates covers files that hold no texts.
+// TestBadTextStates checks that files without valid strings fail the load.
 func TestBadTextStates(t *testing.T) {
 	t.Parallel()
 	for name, data := range map[string][]byte{
@@ -202,7 +201,7 @@ func TestBadTextStates(t *testing.T) {
 	}
 }
 
-// grow is a model whose state is all of its numbers so far.
+// grow is a model whose state is the list of its inputs so far.
 func grow(b *backends.Batch) error {
 	rows, n := len(tensor.Slice[int32](&b.In[0])), b.In[1].Shape.Dim(1)
 	in, old := tensor.Slice[int32](&b.In[0]), tensor.Slice[int32](&b.In[1])
@@ -221,8 +220,8 @@ func grow(b *backends.Batch) error {
 	return nil
 }
 
-// TestGrowingStates runs sequences whose states have a variable extent, 1 at first, and
-// so share batches only with those of the same length.
+// TestGrowingStates checks that sequences whose states have a variable extent, 1 at first, share batches only with
+// states of the same length.
 func TestGrowingStates(t *testing.T) {
 	t.Parallel()
 	for _, strategy := range []string{"direct {}", "oldest {}"} {
@@ -256,9 +255,8 @@ func TestGrowingStates(t *testing.T) {
 	}
 }
 
-// TestInPlace verifies that a model may write the next state where the state is, that
-// every sequence begins with the initial state all the same, and that a state of
-// another type or shape is refused the place.
+// TestInPlace checks that a model may write the next state over the current one, that every sequence still begins
+// with the initial state, and that a state of another type or shape is not written in place.
 func TestInPlace(t *testing.T) {
 	t.Parallel()
 	var mu sync.Mutex
@@ -328,7 +326,7 @@ func TestInPlace(t *testing.T) {
 	}
 }
 
-// listener takes the answers of decoupled models.
+// listener receives the responses of decoupled models.
 type listener struct {
 	*schedtest.Bench
 	mu  sync.Mutex
@@ -347,8 +345,8 @@ func (l *listener) Respond(w *scheduler.Task, out []tensor.Tensor, _ infer.Param
 	return nil
 }
 
-// TestDecoupled runs sequences through a model that answers each request as often as it
-// says, with a state that goes along with the answers; a request without any leaves it.
+// TestDecoupled checks sequences of a model that sends as many responses to each request as its input says. The
+// state moves with the responses; a request without a response leaves it unchanged.
 func TestDecoupled(t *testing.T) {
 	t.Parallel()
 	for _, strategy := range []string{"direct {}", "oldest {}"} {
@@ -358,7 +356,7 @@ func TestDecoupled(t *testing.T) {
 				in, old, ready := tensor.Slice[int32](&b.In[0]), tensor.Slice[int32](&b.In[1]), b.In[2].Bytes()
 				for row, n := range in {
 					if ready[row] == 0 {
-						n = 1 // nobody hears it
+						n = 1 // no client receives it
 					}
 					for i := range n {
 						var out [2]tensor.Tensor

@@ -11,7 +11,7 @@ import (
 	"github.com/tutti-server/tutti/scheduler"
 )
 
-// errGone is the end of a request whose client has gone.
+// errGone is the error of a request whose client has disconnected.
 var errGone = status.ErrCancelled
 
 func reasonOf(err error) telemetry.Reason {
@@ -21,7 +21,7 @@ func reasonOf(err error) telemetry.Reason {
 	return telemetry.Rejected
 }
 
-// refusalOf says why a request that never executes failed.
+// refusalOf returns the counter for a request that failed without executing.
 func refusalOf(err error) telemetry.Refusal {
 	switch {
 	case err == status.ErrDeadline: //nolint:errorlint // never wrapped
@@ -33,16 +33,16 @@ func refusalOf(err error) telemetry.Refusal {
 }
 
 const (
-	// short is the longest wait for which a worker is kept; beyond it a runtime timer's
-	// lateness matters little.
+	// short is the longest wait for which a worker sleeps. For longer waits the lateness of a runtime timer matters
+	// little.
 	short = 2 * time.Millisecond
-	// sweepEvery is how long the requests of clients that have gone may stay queued.
+	// sweepEvery is how long requests of disconnected clients may stay queued.
 	sweepEvery = 100 * time.Millisecond
-	// soon keeps many near moments from firing the timer for each.
+	// soon is the shortest time until the timer fires, so that several close deadlines fire it once.
 	soon = time.Millisecond
 )
 
-// arm has a worker look again when a batch's delay has passed; called with the lock held.
+// arm schedules another attempt when a batch's delay has ended. Called with the lock held.
 func (s *Scheduler) arm(d time.Duration) {
 	if s.armed || s.closed {
 		return
@@ -52,24 +52,24 @@ func (s *Scheduler) arm(d time.Duration) {
 		return
 	}
 	s.armed = true
-	s.workers.GoAfter(alarm{s}, d)
+	s.workers.GoAfter(delayedBatch{s}, d)
 }
 
-// alarm is what the workers help after a delay.
-type alarm struct{ *Scheduler }
+// delayedBatch runs on a worker when a batch's delay has ended.
+type delayedBatch struct{ *Scheduler }
 
-// Help lets the scheduler be armed again, and helps it.
-func (a alarm) Help(t *scheduler.RunLoop) bool {
+// Help clears armed and helps the scheduler.
+func (a delayedBatch) Help(t *scheduler.RunLoop) bool {
 	a.mu.Lock()
 	a.armed = false
 	a.mu.Unlock()
 	return a.Scheduler.Help(t)
 }
 
-// schedule sets the timer to what is due next; called with the lock held.
+// schedule sets the timer to the next deadline. Called with the lock held.
 func (s *Scheduler) schedule(now int64) {
-	at := s.book.due(now)
-	if s.book.queued > 0 {
+	at := s.batcher.due(now)
+	if s.batcher.queued > 0 {
 		at = min(at, now+int64(sweepEvery))
 	}
 	if at != math.MaxInt64 {
@@ -77,7 +77,7 @@ func (s *Scheduler) schedule(now int64) {
 	}
 }
 
-// wakeBy sets the timer unless it fires before; called with the lock held.
+// wakeBy sets the timer unless it fires earlier. Called with the lock held.
 func (s *Scheduler) wakeBy(at int64) {
 	if at >= s.wakes || s.closed {
 		return
@@ -85,17 +85,17 @@ func (s *Scheduler) wakeBy(at int64) {
 	s.wakes = at
 	d := time.Duration(max(at-telemetry.Now(), 0))
 	if s.timer == nil {
-		s.timer = time.AfterFunc(d, func() { s.workers.Go(tick{s}) })
+		s.timer = time.AfterFunc(d, func() { s.workers.Go(timerFired{s}) })
 		return
 	}
 	s.timer.Reset(d)
 }
 
-// tick is what the workers help when the timer fires.
-type tick struct{ *Scheduler }
+// timerFired runs on a worker when the timer has fired.
+type timerFired struct{ *Scheduler }
 
-// Help ends what is over, and helps with what that made ready.
-func (k tick) Help(t *scheduler.RunLoop) bool {
+// Help ends expired sequences and requests, and executes batches that became possible.
+func (k timerFired) Help(t *scheduler.RunLoop) bool {
 	s, now := k.Scheduler, telemetry.Now()
 	t.Tick(now)
 	var dropped scheduler.TaskList
@@ -105,9 +105,9 @@ func (k tick) Help(t *scheduler.RunLoop) bool {
 		return false
 	}
 	s.wakes = math.MaxInt64
-	s.book.reap(now, &dropped)
-	s.book.sweep(now, &dropped)
-	ready := s.book.startable()
+	s.batcher.reap(now, &dropped)
+	s.batcher.sweep(now, &dropped)
+	ready := s.batcher.startable()
 	s.schedule(now)
 	s.mu.Unlock()
 	if ready {
@@ -116,36 +116,36 @@ func (k tick) Help(t *scheduler.RunLoop) bool {
 	return s.drop(dropped, t) || ready
 }
 
-// entrance is what the workers help when an instance is let in that had to wait.
-type entrance struct {
+// admission runs on a worker when the limiter admits an instance that had to wait.
+type admission struct {
 	*Scheduler
 	l *lane
 }
 
-// Help executes a batch with the instance, or has it leave.
-func (e entrance) Help(t *scheduler.RunLoop) bool {
+// Help executes a batch with the admitted instance, or releases its lease.
+func (e admission) Help(t *scheduler.RunLoop) bool {
 	e.mu.Lock()
-	e.l.door.Admitted()
+	e.l.lease.Admitted()
 	e.mu.Unlock()
 	return e.Scheduler.Help(t)
 }
 
-// answerer takes the answers of a decoupled model.
-type answerer struct{ s *Scheduler }
+// responder receives the responses of a decoupled model.
+type responder struct{ s *Scheduler }
 
-var _ scheduler.Responder = answerer{}
+var _ scheduler.Responder = responder{}
 
-// Complete is never called: an executed batch comes back from the runner.
-func (answerer) Complete(scheduler.TaskList, *scheduler.RunLoop) {}
+// Complete is never called: the runner returns an executed batch.
+func (responder) Complete(scheduler.TaskList, *scheduler.RunLoop) {}
 
-// Respond passes one answer on to the slot's request, without the states in it.
-func (a answerer) Respond(w *scheduler.Task, out []tensor.Tensor, params infer.Params, final bool) error {
+// Respond passes a response to the slot's request, without the states in it.
+func (a responder) Respond(w *scheduler.Task, out []tensor.Tensor, params infer.Params, final bool) error {
 	defer tensor.ReleaseAll(out)
 	sl, ok := w.Run.(*slot)
 	if !ok {
-		return nil // nobody's row
+		return nil // a placeholder row
 	}
-	if err := a.s.keep(sl, out); err != nil {
+	if err := a.s.keepStates(sl, out); err != nil {
 		return err
 	}
 	to, ok := sl.outer.To.(scheduler.Responder)
@@ -153,7 +153,7 @@ func (a answerer) Respond(w *scheduler.Task, out []tensor.Tensor, params infer.P
 		return status.Errorf(status.Unsupported, "model '%s' is decoupled, which is not supported here", a.s.sig.Model)
 	}
 	for i, port := range a.s.ports.out {
-		sl.answer[i] = out[port].Move()
+		sl.outputs[i] = out[port].Move()
 	}
-	return to.Respond(sl.outer, sl.answer, params, final)
+	return to.Respond(sl.outer, sl.outputs, params, final)
 }

@@ -9,8 +9,8 @@ import (
 	"github.com/tutti-server/tutti/internal/simdev"
 )
 
-// TestViews verifies that a state is copied when the rest of its batch's memory is kept
-// for nobody else, not before, and not for a sequence that has gone meanwhile.
+// TestViews checks that a state is copied when it alone keeps its batch's memory alive, not before, and not when
+// its sequence has ended in the meantime.
 func TestViews(t *testing.T) {
 	t.Parallel()
 	pool := tensor.NewPool()
@@ -65,7 +65,7 @@ func TestViews(t *testing.T) {
 	}
 }
 
-// placed is an instance at a device that does nothing.
+// placed is an instance at a device. It does nothing.
 type placed struct {
 	backends.Instance
 	at tensor.Stream
@@ -73,9 +73,8 @@ type placed struct {
 
 func (p placed) Stream() tensor.Stream { return p.at }
 
-// TestViewsAtDevice verifies that a state at a device is copied there, in the order of
-// the instance's stream: the simulated device complains of memory that is used too early
-// or freed too soon.
+// TestViewsAtDevice checks that a state at a device is copied there, in the order of the instance's stream: the
+// simulated device reports memory that is used too early or freed too soon.
 func TestViewsAtDevice(t *testing.T) {
 	t.Parallel()
 	m, err := simdev.New(2, simdev.Options{})

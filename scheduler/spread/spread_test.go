@@ -12,7 +12,7 @@ import (
 	"github.com/tutti-server/tutti/scheduler/spread"
 )
 
-// shelf is a scheduler that keeps what it gets.
+// shelf is a scheduler that counts its tasks and executes none.
 type shelf struct{ works, calls int }
 
 func (s *shelf) Enqueue(list scheduler.TaskList, _ *scheduler.RunLoop) {
@@ -87,13 +87,13 @@ func TestOneSite(t *testing.T) {
 // room is a shelf whose instances change.
 type room struct {
 	shelf
-	list  []backends.Instance
-	gates int
+	list     []backends.Instance
+	limiters int
 }
 
-func (r *room) Add(list []backends.Instance, gates []scheduler.Limiter) {
+func (r *room) Add(list []backends.Instance, limiters []scheduler.Limiter) {
 	r.list = append(r.list, list...)
-	r.gates += len(gates)
+	r.limiters += len(limiters)
 }
 
 func (r *room) Remove(inst backends.Instance, gone func()) {
@@ -111,7 +111,7 @@ func (p *placed) Stream() tensor.Stream                        { return p.stream
 // plain is an instance on the host.
 type plain struct{ placed }
 
-// TestResize verifies that instances come to, and leave, those of their place.
+// TestResize checks that instances are added to, and removed from, the scheduler of their place.
 func TestResize(t *testing.T) {
 	t.Parallel()
 	m, err := simdev.New(1, simdev.Options{Memory: 1 << 20})
@@ -130,8 +130,8 @@ func TestResize(t *testing.T) {
 	a, b := &plain{}, &placed{stream}
 	s.Add([]backends.Instance{a, b}, nil)
 	s.Add([]backends.Instance{b}, make([]scheduler.Limiter, 1))
-	if !slices.Equal(host.list, []backends.Instance{a}) || !slices.Equal(device.list, []backends.Instance{b, b}) || host.gates != 0 || device.gates != 1 {
-		t.Errorf("%d instances on the host, %d at the device, %d and %d gates", len(host.list), len(device.list), host.gates, device.gates)
+	if !slices.Equal(host.list, []backends.Instance{a}) || !slices.Equal(device.list, []backends.Instance{b, b}) || host.limiters != 0 || device.limiters != 1 {
+		t.Errorf("%d instances on the host, %d at the device, %d and %d limiters", len(host.list), len(device.list), host.limiters, device.limiters)
 	}
 	gone := 0
 	s.Remove(b, func() { gone++ })

@@ -1,9 +1,9 @@
-// Package local keeps answers in this process's memory.
+// Package local stores responses in this process's memory.
 //
-// An entry is one buffer off the Go heap that holds all tensors of the answer, and a
-// small header. A hit hands out references to it: nothing is copied, and the garbage
-// collector never sees the bytes. Inserting copies once, because a tensor may be a
-// view of a whole batch, or memory that a runtime wants back.
+// An entry is one buffer off the Go heap with all tensors of the response, and a small header. A hit returns
+// references to it: nothing is copied, and the garbage collector does not scan the bytes. Inserting copies once,
+// because a tensor may be a view of a whole batch, or memory that a runtime reuses. For example, a hit on a 600 kB
+// response takes a reference, not 600 kB.
 package local
 
 import (
@@ -23,25 +23,25 @@ import (
 	"github.com/tutti-server/tutti/internal/telemetry"
 )
 
-// Settings are what New is given.
+// Settings are the parameters of New.
 type Settings struct {
-	// Size bounds what is kept, in bytes: tensors and their headers.
+	// Size bounds the cache in bytes: tensors and their headers.
 	Size int64
-	// Alloc is where the tensors' memory comes from, on the host.
+	// Alloc allocates the tensors' memory, on the host.
 	Alloc tensor.Allocator
-	// Log gets a warning when a response is too large to be kept. Optional.
+	// Log receives a warning when a response is too large to be stored. Optional.
 	Log *slog.Logger
 
 	_ struct{}
 }
 
-// Cache keeps answers; the least recently used ones go when it is full.
+// Cache stores responses and evicts the least recently used ones when it is full. It is safe for concurrent use.
 type Cache struct {
 	alloc  tensor.Allocator
 	log    *slog.Logger
 	size   int64 // of a shard
 	shards []shard
-	warned atomic.Int64 // when the log was last told of a response that is too large
+	warned atomic.Int64 // time of the last warning about a response that is too large
 
 	lookups, hits, evictions, refused atomic.Uint64
 	lookupNs, insertNs                atomic.Uint64
@@ -49,7 +49,7 @@ type Cache struct {
 
 var _ cache.Cache = (*Cache)(nil)
 
-// shard is a part of the cache with a lock of its own.
+// shard is a part of the cache with its own lock.
 type shard struct {
 	mu      sync.Mutex
 	entries map[cache.Key]*entry // guarded by mu
@@ -63,22 +63,22 @@ type entry struct {
 	next, prev *entry
 	size       int64
 	buf        *tensor.Buffer
-	out        []tensor.Tensor // views of buf, without references of their own
+	out        []tensor.Tensor // views of buf that hold no references
 }
 
 const (
 	maxShards = 16
-	// shardSize is the least a shard has, so that it can keep large answers.
+	// shardSize is the minimum size of a shard, so that it can store large responses.
 	shardSize = 32 << 20
-	// maxVictims bounds how many entries one insertion drops: it runs while a request
-	// is being answered.
+	// maxVictims bounds the entries that one insertion evicts: it runs before the request's client gets its
+	// response.
 	maxVictims = 64
-	// overhead is what an entry costs besides its tensors, and headerSize each of them.
+	// overhead is the size of an entry besides its tensors, headerSize the overhead of each tensor.
 	overhead   = 256
 	headerSize = 144
 )
 
-// Parse reads what --cache-config says about this cache.
+// Parse parses the settings of --cache-config local.
 func Parse(config map[string]string) (size int64, err error) {
 	for key := range config {
 		if key != "size" {
@@ -115,7 +115,7 @@ func (c *Cache) shard(key *cache.Key) *shard {
 	return &c.shards[binary.LittleEndian.Uint64(key[:])%uint64(len(c.shards))]
 }
 
-// Remote reports false: a lookup waits for nobody.
+// Remote returns false: a lookup does not leave the process.
 func (*Cache) Remote() bool { return false }
 
 // Lookup implements cache.Cache.
@@ -123,7 +123,7 @@ func (*Cache) Remote() bool { return false }
 // hot: one short lock, no allocation.
 func (c *Cache) Lookup(_ context.Context, key *cache.Key, out []tensor.Tensor) bool {
 	began := telemetry.Now()
-	found := c.shard(key).take(key, out)
+	found := c.shard(key).lookup(key, out)
 	c.lookups.Add(1)
 	if found {
 		c.hits.Add(1)
@@ -132,8 +132,8 @@ func (c *Cache) Lookup(_ context.Context, key *cache.Key, out []tensor.Tensor) b
 	return found
 }
 
-// take sets out to the entry's tensors, with references of their own.
-func (s *shard) take(key *cache.Key, out []tensor.Tensor) bool {
+// lookup sets out to new references to the entry's tensors.
+func (s *shard) lookup(key *cache.Key, out []tensor.Tensor) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	e := s.entries[*key]
@@ -156,8 +156,8 @@ func (r *entry) push(e *entry) {
 
 func (r *entry) unlink() { r.prev.next, r.next.prev = r.next, r.prev }
 
-// Insert implements cache.Cache. An answer that is larger than a shard, or for which
-// room cannot be made by dropping a few others, is not kept.
+// Insert implements cache.Cache. It does not store a response that is larger than a shard, or that would evict more
+// than maxVictims others.
 func (c *Cache) Insert(key *cache.Key, out []tensor.Tensor) {
 	began := telemetry.Now()
 	if !c.insert(key, out) {
@@ -173,7 +173,7 @@ func (c *Cache) insert(key *cache.Key, out []tensor.Tensor) bool {
 	}
 	size := int64(overhead+headerSize*len(out)) + rounded(bytes)
 	if size > c.size {
-		c.tooLarge(key, size)
+		c.warnTooLarge(key, size)
 		return false
 	}
 	buf, err := c.alloc.Alloc(bytes)
@@ -188,11 +188,11 @@ func (c *Cache) insert(key *cache.Key, out []tensor.Tensor) bool {
 	return kept
 }
 
-// warnEvery is how often the log is told of responses that are too large.
+// warnEvery is the shortest time between two warnings about responses that are too large.
 const warnEvery = int64(time.Minute)
 
-// tooLarge warns that a response is never kept, once in a while.
-func (c *Cache) tooLarge(key *cache.Key, size int64) {
+// warnTooLarge logs that a response is too large to be stored, at most once per warnEvery.
+func (c *Cache) warnTooLarge(key *cache.Key, size int64) {
 	now, last := telemetry.Now(), c.warned.Load()
 	if last != 0 && now-last < warnEvery || !c.warned.CompareAndSwap(last, max(now, 1)) {
 		return
@@ -202,12 +202,12 @@ func (c *Cache) tooLarge(key *cache.Key, size int64) {
 		" --cache-config local,size=BYTES makes room (further ones are told at most once a minute)", key[:8], size, c.size))
 }
 
-// alignment is that of every tensor in an entry's buffer.
+// alignment is the alignment of every tensor in an entry's buffer.
 const alignment = 64
 
 func padded(n int) int { return (n + alignment - 1) &^ (alignment - 1) }
 
-// rounded is what n bytes cost in a pool of power-of-two classes.
+// rounded returns the size that n bytes take in a pool of power-of-two classes.
 func rounded(n int) int64 {
 	size := int64(alignment)
 	for size < int64(n) && size < 1<<20 {
@@ -232,11 +232,10 @@ func copied(buf *tensor.Buffer, out []tensor.Tensor) []tensor.Tensor {
 	return views
 }
 
-// victims is a chain of entries that were dropped.
+// victims is a chain of evicted entries.
 type victims struct{ head *entry }
 
-// release frees the memory of the entries, which no lock protects any more, and
-// returns how many there were.
+// release frees the memory of the entries and returns their number. Called without the lock.
 func (v victims) release() int {
 	n := 0
 	for e := v.head; e != nil; e = e.next {
@@ -246,12 +245,13 @@ func (v victims) release() int {
 	return n
 }
 
-// add links e, having dropped the least recently used entries until there is room.
+// add links e after it has evicted the least recently used entries until e fits. kept is false when e does not fit
+// or its key is already stored.
 func (s *shard) add(limit int64, e *entry) (dropped victims, kept bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.entries[e.key] != nil {
-		return dropped, false // somebody was faster
+		return dropped, false // another request stored it first
 	}
 	for n := 0; s.used+e.size > limit; n++ {
 		old := s.recent.prev
@@ -291,7 +291,7 @@ func (c *Cache) Counts() telemetry.CacheCounts {
 	return n
 }
 
-// Close drops every entry.
+// Close frees every entry.
 func (c *Cache) Close() error {
 	for i := range c.shards {
 		s := &c.shards[i]

@@ -38,7 +38,7 @@ func put(t *testing.T, c *local.Cache, a tensor.Allocator, n, size int) {
 	tensor.ReleaseAll(out)
 }
 
-// has looks n up and checks what comes.
+// has looks n up and checks the result.
 func has(t *testing.T, c *local.Cache, n, size int) bool {
 	t.Helper()
 	out := make([]tensor.Tensor, 2)
@@ -62,7 +62,7 @@ func TestLocal(t *testing.T) {
 	if !has(t, c, 0, 1024) { // now the most recently used
 		t.Error("an entry is gone before the cache is full")
 	}
-	put(t, c, a, 0, 1024) // kept already
+	put(t, c, a, 0, 1024) // already stored
 	for n := 4; n < 7; n++ {
 		put(t, c, a, n, 1024)
 	}
@@ -93,7 +93,7 @@ func TestLocal(t *testing.T) {
 	}
 }
 
-// TestLocalShared has many use a small cache at once; what is found is whole.
+// TestLocalShared checks that concurrent lookups in a small cache return complete responses.
 func TestLocalShared(t *testing.T) {
 	t.Parallel()
 	a := tensor.NewChecked(t, nil)
@@ -115,8 +115,8 @@ func TestLocalShared(t *testing.T) {
 	}
 }
 
-// TestTooLarge has a cache in which no response has room: requests are computed, and the
-// log tells why, not for each of them.
+// TestTooLarge checks that a response that is too large is not stored, and that the log says so once, not for each
+// response.
 func TestTooLarge(t *testing.T) {
 	t.Parallel()
 	a, said := tensor.NewChecked(t, nil), &bytes.Buffer{}

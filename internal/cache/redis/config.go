@@ -17,7 +17,7 @@ const (
 	passwordVariable = "TRITONCACHE_REDIS_PASSWORD" //nolint:gosec // the name of a variable
 )
 
-// Config is where the server is and how long it may take.
+// Config is the address of the server, its credentials and its timeouts.
 type Config struct {
 	// Address is host:port.
 	Address        string
@@ -25,7 +25,7 @@ type Config struct {
 	DB             int
 	// ConnectTimeout bounds making a connection, SocketTimeout a lookup.
 	ConnectTimeout, SocketTimeout time.Duration
-	// TTL is how long an answer is kept, 0 for as long as the server likes.
+	// TTL is the lifetime of an entry, 0 for the server's own eviction.
 	TTL time.Duration
 }
 
@@ -37,7 +37,7 @@ const (
 	maxDB          = 1 << 20
 )
 
-// settings are those of --cache-config redis, each with what takes it.
+// settings are those of --cache-config redis, each with its parser.
 var settings = map[string]func(c *Config, v string) error{
 	"host":     func(c *Config, v string) error { return c.host(v) },
 	"port":     func(c *Config, v string) error { return c.port(v) },
@@ -55,12 +55,12 @@ var settings = map[string]func(c *Config, v string) error{
 // Keys lists the names of the settings, sorted.
 func Keys() []string { return slices.Sorted(maps.Keys(settings)) }
 
-// Parse reads what --cache-config says about this cache: host and port, and perhaps
-// user, password, db, connect_timeout and socket_timeout in milliseconds and ttl in
-// seconds. environ holds variables as os.Environ returns them.
+// Parse parses the settings of --cache-config redis: host and port, and optionally user, password, db,
+// connect_timeout and socket_timeout in milliseconds, and ttl in seconds. For example, host=cache.local, port=6379
+// and ttl=60. environ holds variables as os.Environ returns them.
 func Parse(config map[string]string, environ []string) (Config, error) {
 	c := Config{ConnectTimeout: defaultConnect, SocketTimeout: defaultSocket}
-	for _, key := range slices.Sorted(maps.Keys(config)) { // host goes before port
+	for _, key := range slices.Sorted(maps.Keys(config)) { // host comes before port
 		set := settings[key]
 		if set == nil {
 			return c, fmt.Errorf("unknown setting '%s' of --cache-config redis, expected one of: %s", key, strings.Join(slices.Sorted(maps.Keys(settings)), ", "))

@@ -17,9 +17,9 @@ const (
 	maxRank = 255
 )
 
-var errEntry = errors.New("not an answer that this server keeps")
+var errEntry = errors.New("not an entry of a response cache")
 
-// encode returns the entry of out; false: it has more tensors or dimensions than one holds.
+// encode returns the entry of out. It returns false when out has more tensors or dimensions than an entry can hold.
 func encode(out []tensor.Tensor) ([]byte, bool) {
 	n := 2
 	for i := range out {
@@ -49,8 +49,8 @@ func encode(out []tensor.Tensor) ([]byte, bool) {
 	return b, true
 }
 
-// decode sets out to the tensors of an entry, in memory of a; after an error all are
-// absent. Whatever the bytes are, each tensor is what its type and shape say.
+// decode sets out to the tensors of an entry, in memory of a. After an error all are absent. It accepts any bytes:
+// each tensor that it returns agrees with its type and shape.
 func decode(a tensor.Allocator, b []byte, out []tensor.Tensor) error {
 	if len(b) < 2 || b[0] != magic || int(b[1]) != len(out) {
 		return errEntry
@@ -70,7 +70,7 @@ func decode(a tensor.Allocator, b []byte, out []tensor.Tensor) error {
 	return nil
 }
 
-// one decodes a tensor and returns what follows it.
+// one decodes a tensor and returns the bytes that follow it.
 func one(a tensor.Allocator, b []byte) (t tensor.Tensor, rest []byte, err error) {
 	if len(b) > 0 && b[0] == absent {
 		return t, b[1:], nil
@@ -101,7 +101,7 @@ func one(a tensor.Allocator, b []byte) (t tensor.Tensor, rest []byte, err error)
 	return t, b[n:], nil
 }
 
-// sound reports whether data is what a tensor of the type and shape has.
+// sound reports whether data is valid for the type and shape.
 func sound(d tensor.DType, s tensor.Shape, data []byte) bool {
 	n := s.Elements()
 	if n < 0 {

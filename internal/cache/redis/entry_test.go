@@ -6,7 +6,7 @@ import (
 	"github.com/tutti-server/tutti/core/tensor"
 )
 
-// FuzzDecode has any bytes be an error or sound tensors.
+// FuzzDecode checks that any bytes are an error or valid tensors.
 func FuzzDecode(f *testing.F) {
 	f.Add([]byte{magic, 1, absent}, 1)
 	f.Add([]byte{magic, 1, present, byte(tensor.Uint8), 1, 2, 0, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0, 'a', 'b'}, 1)

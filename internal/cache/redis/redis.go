@@ -16,22 +16,22 @@ import (
 	"github.com/tutti-server/tutti/internal/telemetry"
 )
 
-// Settings are what New is given.
+// Settings are the parameters of New.
 type Settings struct {
 	Config Config
-	// Alloc is where the tensors of answers get their memory, on the host.
+	// Alloc allocates the tensors of responses, on the host.
 	Alloc tensor.Allocator
 	Log   *slog.Logger
-	// ProbeEvery is how often a server that failed is tried again, 0 for a second.
+	// ProbeEvery is the interval of attempts to reconnect to a server that failed; 0 for a second.
 	ProbeEvery time.Duration
 
 	_ struct{}
 }
 
-// Cache keeps answers in a Redis server.
+// Cache stores responses in a Redis server. It is safe for concurrent use.
 type Cache struct {
 	s      Settings
-	client atomic.Pointer[rueidis.Client] // nil while the server does not answer
+	client atomic.Pointer[rueidis.Client] // nil while the server does not respond
 	jobs   chan job
 	failed chan struct{} // a lookup or an insertion failed
 	stop   context.CancelFunc
@@ -43,7 +43,7 @@ type Cache struct {
 
 var _ cache.Cache = (*Cache)(nil)
 
-// job is an answer on its way to the server.
+// job is a response to be sent to the server.
 type job struct {
 	key   string
 	entry []byte
@@ -54,15 +54,15 @@ var errLost = errors.New("the connection failed")
 const (
 	// prefix begins the keys of this program in the server.
 	prefix = "tutti:"
-	// queued bounds the answers that wait to be sent.
+	// queued bounds the responses that wait to be sent.
 	queued = 256
-	// maxEntry bounds an answer; Redis takes values up to 512 MiB.
+	// maxEntry bounds the size of a response; Redis takes values up to 512 MiB.
 	maxEntry   = 64 << 20
 	probeEvery = time.Second
 )
 
-// New returns a cache that begins to connect. A server that cannot be reached is told
-// in the log and tried again, and answers nothing meanwhile.
+// New returns a cache that connects in the background. A server that cannot be reached is logged and tried again;
+// meanwhile every lookup is a miss.
 func New(s Settings) *Cache {
 	if s.ProbeEvery == 0 {
 		s.ProbeEvery = probeEvery
@@ -74,17 +74,17 @@ func New(s Settings) *Cache {
 	return c
 }
 
-// Remote reports true: a lookup waits for another process.
+// Remote returns true: a lookup waits for another process.
 func (*Cache) Remote() bool { return true }
 
-// connect makes a client, and another one whenever the server failed.
+// connect makes a client, and a new one whenever the server failed, until ctx ends.
 func (c *Cache) connect(ctx context.Context) {
-	told := false
+	reported := false
 	for ctx.Err() == nil {
 		client, err := c.dial(ctx)
 		if err == nil {
 			c.s.Log.InfoContext(ctx, "response cache connected", slog.String("address", c.s.Config.Address))
-			told = false
+			reported = false
 			c.client.Store(&client)
 			select {
 			case <-c.failed:
@@ -94,15 +94,15 @@ func (c *Cache) connect(ctx context.Context) {
 			client.Close()
 			err = errLost
 		}
-		if !told && ctx.Err() == nil {
+		if !reported && ctx.Err() == nil {
 			c.s.Log.ErrorContext(ctx, "response cache does not answer, requests are computed", slog.String("address", c.s.Config.Address), slog.String("error", err.Error()))
-			told = true
+			reported = true
 		}
 		pause(ctx, c.s.ProbeEvery)
 	}
 }
 
-// pause waits for d or until ctx is over.
+// pause waits for d or until ctx ends.
 func pause(ctx context.Context, d time.Duration) {
 	t := time.NewTimer(d)
 	defer t.Stop()
@@ -112,7 +112,7 @@ func pause(ctx context.Context, d time.Duration) {
 	}
 }
 
-// dial returns a client whose server has answered.
+// dial returns a client whose server has responded to a ping.
 func (c *Cache) dial(ctx context.Context) (rueidis.Client, error) {
 	o := &c.s.Config
 	client, err := rueidis.NewClient(rueidis.ClientOption{
@@ -138,7 +138,7 @@ const (
 	bufferSize = 64 << 10
 )
 
-// Lookup implements cache.Cache. It waits for the socket time-out at most.
+// Lookup implements cache.Cache. It waits at most for the socket timeout.
 func (c *Cache) Lookup(ctx context.Context, key *cache.Key, out []tensor.Tensor) bool {
 	c.lookups.Add(1)
 	p := c.client.Load()
@@ -154,7 +154,7 @@ func (c *Cache) Lookup(ctx context.Context, key *cache.Key, out []tensor.Tensor)
 	case rueidis.IsRedisNil(err):
 		return false
 	case err != nil:
-		if ctx.Err() == nil { // else the client of the request has gone
+		if ctx.Err() == nil { // otherwise the request's client has disconnected
 			c.fault(ctx, err)
 		}
 		return false
@@ -169,8 +169,8 @@ func (c *Cache) Lookup(ctx context.Context, key *cache.Key, out []tensor.Tensor)
 
 func name(key *cache.Key) string { return prefix + string(key[:]) }
 
-// fault notes a failure. One that is the server's answer (an unexpected type, no memory
-// left) says that it is alive.
+// fault counts a failure. An error response of the server (an unexpected type, no memory left) shows that it is
+// alive; any other failure starts a reconnect.
 func (c *Cache) fault(ctx context.Context, err error) {
 	c.faults.Add(1)
 	if _, ok := rueidis.IsRedisErr(err); ok {
@@ -183,8 +183,8 @@ func (c *Cache) fault(ctx context.Context, err error) {
 	}
 }
 
-// Insert implements cache.Cache: the answer is copied and sent later, or not at all
-// when the server does not keep up.
+// Insert implements cache.Cache. The response is copied and sent later. It is dropped when the server does not keep
+// up.
 func (c *Cache) Insert(key *cache.Key, out []tensor.Tensor) {
 	n := 0
 	for i := range out {
@@ -202,7 +202,7 @@ func (c *Cache) Insert(key *cache.Key, out []tensor.Tensor) {
 	c.dropped.Add(1)
 }
 
-// send sends answers to the server.
+// send sends queued responses to the server.
 func (c *Cache) send(ctx context.Context) {
 	for {
 		select {
@@ -214,7 +214,7 @@ func (c *Cache) send(ctx context.Context) {
 	}
 }
 
-// sendTimeout bounds sending one answer, which may be large.
+// sendTimeout bounds the time to send one response, which may be large.
 const sendTimeout = 5 * time.Second
 
 func (c *Cache) put(ctx context.Context, j job) {
@@ -238,7 +238,7 @@ func (c *Cache) put(ctx context.Context, j job) {
 	c.insertNs.Add(uint64(max(0, telemetry.Now()-began)))
 }
 
-// Counts implements cache.Cache. How much the server keeps is its own business.
+// Counts implements cache.Cache. It does not report the entries of the server.
 func (c *Cache) Counts() telemetry.CacheCounts {
 	return telemetry.CacheCounts{
 		Lookups: c.lookups.Load(), Hits: c.hits.Load(), Dropped: c.dropped.Load(), Errors: c.faults.Load(),
@@ -246,7 +246,7 @@ func (c *Cache) Counts() telemetry.CacheCounts {
 	}
 }
 
-// Close ends the connection; what was not sent is lost.
+// Close closes the connection; responses that were not sent are lost.
 func (c *Cache) Close() error {
 	c.stop()
 	c.wg.Wait()

@@ -21,7 +21,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// freePort returns a port on which nobody listens.
+// freePort returns a port on which no server listens.
 func freePort(t *testing.T) int {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // closed at once
@@ -32,7 +32,7 @@ func freePort(t *testing.T) int {
 	return l.Addr().(*net.TCPAddr).Port //nolint:forcetypeassert // a TCP listener's
 }
 
-// server starts a Redis server, and returns its port and what ends it.
+// server starts a Redis server on port and returns a function that stops it.
 func server(t *testing.T, port int) (stop func()) {
 	t.Helper()
 	exe := preparedtest.Script(t, "redis", "prepare-redis")
@@ -85,7 +85,7 @@ func answer(t *testing.T, a tensor.Allocator) []tensor.Tensor {
 	return []tensor.Tensor{x, {}, y}
 }
 
-// until asks until it is so.
+// until repeats so until it returns true.
 func until(t *testing.T, what string, so func() bool) {
 	t.Helper()
 	limit := time.NewTimer(5 * time.Minute)
@@ -99,8 +99,8 @@ func until(t *testing.T, what string, so func() bool) {
 	}
 }
 
-// TestRedis keeps an answer in a server, loses the server and finds another one.
-//
+// TestRedis checks that a response is stored in a server, is lost with the server, and is stored again in another
+// one.
 // shows: cache.redis
 func TestRedis(t *testing.T) {
 	t.Parallel()
@@ -132,7 +132,7 @@ func TestRedis(t *testing.T) {
 	until(t, "no answer is kept after the server came back", kept)
 }
 
-// TestDead asks where nobody listens, and where nobody answers.
+// TestDead checks lookups where no server listens, and where a server does not respond.
 func TestDead(t *testing.T) {
 	t.Parallel()
 	a := tensor.NewChecked(t, nil)

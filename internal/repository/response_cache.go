@@ -13,9 +13,9 @@ import (
 	"github.com/tutti-server/tutti/pipeline/exec"
 )
 
-// keeps reports whether the answers of a version are kept. What the configuration says
-// of itself was checked before; here it is what the model and the steps say.
-func (r *Repository) keeps(v *version) (bool, error) {
+// cachesResponses reports whether the responses of a version are cached. The configuration alone was validated
+// before; this checks the model and the steps.
+func (r *Repository) cachesResponses(v *version) (bool, error) {
 	const text = "Response Cache does not currently support model %s with %s. Please disable the response cache."
 	if !v.cfg.GetResponseCache().GetEnable() {
 		return false, nil
@@ -35,19 +35,19 @@ func (r *Repository) keeps(v *version) (bool, error) {
 	return true, nil
 }
 
-// remember puts the response cache in front of an ensemble that asks for it.
-func (r *Repository) remember(f *folder, v *version) error {
+// addResponseCache puts the response cache in front of an ensemble whose configuration enables it.
+func (r *Repository) addResponseCache(f *folder, v *version) error {
 	v.identity = r.identity(f, v)
-	keeps, err := r.keeps(v)
+	keeps, err := r.cachesResponses(v)
 	v.stats.Configure(metricsOf(v, keeps))
 	if err != nil || !keeps {
 		return err
 	}
-	v.recall = exec.NewResponseCache(v.exec, r.s.Responses, v.identity)
+	v.responseCache = exec.NewResponseCache(v.exec, r.s.Responses, v.identity)
 	return nil
 }
 
-// metricsOf is what the configuration of a version says about its metrics.
+// metricsOf returns the metrics settings of a version's configuration.
 func metricsOf(v *version, keeps bool) *telemetry.Setup {
 	s := &telemetry.Setup{Tags: v.cfg.GetMetricTags(), Decoupled: v.sig.Decoupled, Cached: keeps}
 	for _, c := range v.cfg.GetModelMetrics().GetMetricControl() {
@@ -58,11 +58,10 @@ func metricsOf(v *version, keeps bool) *telemetry.Setup {
 	return s
 }
 
-// identity tells a loaded version from every other one that a cache may know. In a
-// cache of this process a number does, so that nothing that was loaded before answers.
-// A cache that outlives the process knows a version by its name, its configuration and
-// its files' names, sizes and times, so that servers of the same files share answers;
-// an ensemble by that of its steps besides.
+// identity returns a hash that distinguishes a loaded version from every other one in the cache. In a cache of this
+// process it includes the number of the load, so that entries of earlier loads never match. A cache that outlives
+// the process identifies a version by its name, its configuration and the names, sizes and times of its files, so
+// that servers with the same files share entries. For an ensemble it includes the identities of its steps.
 func (r *Repository) identity(f *folder, v *version) cache.Key {
 	h := sha256.New()
 	w := &walk{out: h}
@@ -72,7 +71,7 @@ func (r *Repository) identity(f *folder, v *version) cache.Key {
 	case r.s.Responses == nil:
 	case r.s.Responses.Remote():
 		text, err := proto.MarshalOptions{Deterministic: true}.Marshal(f.cfg)
-		if err != nil { // then no other version is this one
+		if err != nil { // then no other version has the same identity
 			text = binary.LittleEndian.AppendUint64(nil, r.loads.Add(1))
 		}
 		_, _ = h.Write(text)

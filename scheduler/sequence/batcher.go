@@ -8,45 +8,46 @@ import (
 	"github.com/tutti-server/tutti/scheduler"
 )
 
-// book knows all sequences of a model. The caller has a lock around it.
-type book struct {
-	rules  Rules
-	model  string
-	hurry  bool // no batch waits for more requests
-	batchy bool // the model has a batch dimension
-	policy scheduler.Policy
-	fits   func(id) error // whether the model can be told an id
-	fresh  func() *slot   // makes a slot without a place
-	gone   func(*lane)    // takes back a lane that was removed
+// batcher knows all sequences of a model and forms their batches. It is not safe for concurrent use: the caller's
+// lock guards it.
+type batcher struct {
+	rules   Rules
+	model   string
+	flush   bool // no batch waits for more requests
+	batchy  bool // the model has a batch dimension
+	policy  scheduler.Policy
+	checkID func(id) error // returns an error for an id that the model cannot receive
+	newSlot func() *slot   // returns a slot without a lane
+	removed func(*lane)    // called with a removed lane that has no sequence left
 
-	live    map[id]*sequence // those that further requests may belong to
+	live    map[id]*sequence // sequences that accept further requests
 	lanes   []*lane
-	counted int // lanes so far, for their numbers
-	room    int // slots that may yet be made
+	counted int // lanes added so far, for their numbers
+	room    int // slots that may still be made
 	free    heap[*slot]
 	backlog heap[*sequence]
 	idle    chain
-	// earliest is when the backlog gives a sequence up next, at the earliest.
+	// earliest is a lower bound of when the next sequence of the backlog expires.
 	earliest int64
 	spare    *sequence // for reuse
 
 	arrivals  uint64
-	assigned  uint64 // the last id given to an iterative request
-	queued    int    // requests waiting
-	draining  int    // callers that wait for the end
-	held      bool   // rules.Queued or rules.Backlog hold back
+	assigned  uint64 // the last id assigned to an iterative request
+	queued    int    // requests that wait
+	draining  int    // callers of Drain
+	held      bool   // rules.Queued or rules.Backlog delay batches
 	items     []scheduler.Item
 	positions []int32
 	sweepable []*sequence
 }
 
-// longestName bounds the bytes of a correlation id, as Triton does.
+// longestName bounds the bytes of a correlation id, as in Triton.
 const longestName = 128
 
-func newBook(r Rules, lanes int) *book {
-	b := &book{
+func newBatcher(r Rules, lanes int) *batcher {
+	b := &batcher{
 		rules: r, earliest: math.MaxInt64, live: map[id]*sequence{}, held: r.Queued > 0 || r.Backlog > 0,
-		fits: func(id) error { return nil }, fresh: func() *slot { return new(slot) }, gone: func(*lane) {},
+		checkID: func(id) error { return nil }, newSlot: func() *slot { return new(slot) }, removed: func(*lane) {},
 	}
 	for range lanes {
 		b.add()
@@ -54,9 +55,9 @@ func newBook(r Rules, lanes int) *book {
 	return b
 }
 
-// admit takes a request in. An error refuses it; conflict tells that it starts a
-// sequence whose predecessor of the same id did not end.
-func (b *book) admit(w *scheduler.Task, now int64) (conflict bool, err error) {
+// admit appends a request to its sequence, or returns an error. conflict reports that it starts a sequence while an
+// earlier one of the same id has not ended.
+func (b *batcher) admit(w *scheduler.Task, now int64) (conflict bool, err error) {
 	q := &w.Meta.Sequence
 	key, start, end := idOf(q), q.Start, q.End
 	switch {
@@ -79,7 +80,7 @@ func (b *book) admit(w *scheduler.Task, now int64) (conflict bool, err error) {
 		return false, status.Errorf(status.InvalidArg,
 			"inference request for sequence %s to model '%s' must specify the START flag on the first request of the sequence", key, b.model)
 	case s == nil:
-		if err := b.fits(key); err != nil {
+		if err := b.checkID(key); err != nil {
 			return false, err
 		}
 		s = b.open(key, w)
@@ -94,8 +95,8 @@ func (b *book) admit(w *scheduler.Task, now int64) (conflict bool, err error) {
 	return conflict, nil
 }
 
-// assign returns an id that no sequence has.
-func (b *book) assign() id {
+// assign returns an unused id.
+func (b *batcher) assign() id {
 	for {
 		b.assigned++
 		if key := (id{number: b.assigned}); !key.none() && b.live[key] == nil {
@@ -104,8 +105,8 @@ func (b *book) assign() id {
 	}
 }
 
-// open starts a sequence, in a slot when there is one.
-func (b *book) open(key id, first *scheduler.Task) *sequence {
+// open starts a sequence, in a free slot if there is one, else in the backlog.
+func (b *batcher) open(key id, first *scheduler.Task) *sequence {
 	s := b.spare
 	if s == nil {
 		s = new(sequence)
@@ -113,7 +114,7 @@ func (b *book) open(key id, first *scheduler.Task) *sequence {
 		b.spare = s.next
 	}
 	b.arrivals++
-	*s = sequence{id: key, fresh: true, priority: first.Meta.Priority, arrived: b.arrivals, place: -1}
+	*s = sequence{id: key, fresh: true, priority: first.Meta.Priority, arrived: b.arrivals, heapIndex: -1}
 	b.live[key] = s
 	if sl := b.vacantFor(first); sl != nil {
 		sl.seq, s.at, s.state = s, sl, idle
@@ -125,7 +126,7 @@ func (b *book) open(key id, first *scheduler.Task) *sequence {
 }
 
 // enqueue appends a request to its sequence.
-func (b *book) enqueue(s *sequence, w *scheduler.Task, now int64) {
+func (b *batcher) enqueue(s *sequence, w *scheduler.Task, now int64) {
 	s.queue.Push(w)
 	b.queued++
 	switch s.state {
@@ -137,27 +138,27 @@ func (b *book) enqueue(s *sequence, w *scheduler.Task, now int64) {
 		}
 	case idle:
 		b.idle.remove(s)
-		await(s)
+		markReady(s)
 	case ready, running:
 	}
 }
 
-// await makes a sequence in a slot ready.
-func await(s *sequence) {
+// markReady appends a sequence in a slot to its lane's ready sequences.
+func markReady(s *sequence) {
 	s.state, s.key = ready, shapeKey(s.head())
 	s.at.lane.ready.push(s)
 }
 
-// vacant returns a free slot, the lowest there is, or nil.
-func (b *book) vacant() *slot {
+// vacant returns the lowest free slot, or nil.
+func (b *batcher) vacant() *slot {
 	if b.free.len() > 0 {
 		return b.free.pop()
 	}
-	return b.make()
+	return b.makeSlot()
 }
 
-// make adds a slot to the instance with the fewest, nil when there are all.
-func (b *book) make() *slot {
+// makeSlot adds a slot to the instance with the fewest, or returns nil when every instance has all its slots.
+func (b *batcher) makeSlot() *slot {
 	if b.room == 0 {
 		return nil
 	}
@@ -167,16 +168,16 @@ func (b *book) make() *slot {
 			l = x
 		}
 	}
-	sl := b.fresh()
-	sl.lane, sl.number, sl.place = l, len(l.slots), -1
+	sl := b.newSlot()
+	sl.lane, sl.number, sl.heapIndex = l, len(l.slots), -1
 	l.slots = append(l.slots, sl)
 	b.room--
 	return sl
 }
 
-// vacantFor returns a free slot for the sequence of a first request: if it can be at the
-// device where the request's other steps are.
-func (b *book) vacantFor(first *scheduler.Task) *slot {
+// vacantFor returns a free slot for the sequence that a request starts, or nil. It prefers an instance at the
+// device that the request's other steps use.
+func (b *batcher) vacantFor(first *scheduler.Task) *slot {
 	at, bound := first.Bound()
 	if !bound || !slices.ContainsFunc(b.lanes, func(l *lane) bool { return l.at == at }) {
 		return b.vacant()
@@ -192,7 +193,7 @@ func (b *book) vacantFor(first *scheduler.Task) *slot {
 			b.free.remove(best)
 			return best
 		}
-		sl := b.make()
+		sl := b.makeSlot()
 		if sl == nil {
 			return b.vacant()
 		}
@@ -200,11 +201,11 @@ func (b *book) vacantFor(first *scheduler.Task) *slot {
 	}
 }
 
-// settle finds out what becomes of a sequence in a slot that is in no chain.
-func (b *book) settle(s *sequence, now int64) {
+// reclassify sets the stage of a sequence in a slot that is in no chain: ready, over or idle.
+func (b *batcher) reclassify(s *sequence, now int64) {
 	switch {
 	case s.head() != nil:
-		await(s)
+		markReady(s)
 	case s.ended:
 		b.release(s)
 	default:
@@ -213,8 +214,8 @@ func (b *book) settle(s *sequence, now int64) {
 	}
 }
 
-// release ends a sequence in a slot, which the backlog's first one takes over.
-func (b *book) release(s *sequence) {
+// release ends a sequence in a slot. The first sequence of the backlog takes the slot.
+func (b *batcher) release(s *sequence) {
 	sl := s.at
 	b.recycle(s)
 	sl.forget()
@@ -229,33 +230,32 @@ func (b *book) release(s *sequence) {
 	}
 }
 
-// inherit gives a slot to the backlog's first sequence.
-func (b *book) inherit(sl *slot) {
+// inherit moves the first sequence of the backlog to a slot.
+func (b *batcher) inherit(sl *slot) {
 	heir := b.backlog.pop()
 	sl.seq, heir.at, heir.expires = heir, sl, 0
-	await(heir)
+	markReady(heir)
 }
 
 // forget keeps further requests from joining a sequence.
-func (b *book) forget(s *sequence) {
+func (b *batcher) forget(s *sequence) {
 	if b.live[s.id] == s {
 		delete(b.live, s.id)
 	}
 }
 
-// recycle returns a sequence that is in no chain and holds no request.
-func (b *book) recycle(s *sequence) {
+// recycle stores a sequence for reuse. It must be in no chain and hold no request.
+func (b *batcher) recycle(s *sequence) {
 	b.forget(s)
 	*s = sequence{next: b.spare}
 	b.spare = s
 }
 
-// reap ends the sequences that got no request for too long, and gives up those of the
-// backlog whose time is over.
-func (b *book) reap(now int64, dropped *scheduler.TaskList) {
+// reap ends the sequences that were idle for too long and drops those of the backlog whose timeout has passed.
+func (b *batcher) reap(now int64, dropped *scheduler.TaskList) {
 	for s := b.idle.head; s != nil; s = b.idle.head {
-		hurry := b.draining > 0 && b.backlog.len() > 0
-		if !hurry && now-s.idleSince < int64(b.rules.Idle) {
+		draining := b.draining > 0 && b.backlog.len() > 0
+		if !draining && now-s.idleSince < int64(b.rules.Idle) {
 			break
 		}
 		b.idle.remove(s)
@@ -278,8 +278,8 @@ func (b *book) reap(now int64, dropped *scheduler.TaskList) {
 	clear(b.sweepable)
 }
 
-// reject drops a sequence of the backlog whose timeout is over.
-func (b *book) reject(s *sequence, now int64, dropped *scheduler.TaskList) {
+// reject drops a sequence of the backlog whose timeout has passed.
+func (b *batcher) reject(s *sequence, now int64, dropped *scheduler.TaskList) {
 	for w := s.queue.Pop(); w != nil; w = s.queue.Pop() {
 		if w.Err = w.Expired(now); w.Err == nil {
 			w.Err = status.Errorf(status.Unavailable, "timeout of the corresponding sequence has been expired")
@@ -291,8 +291,8 @@ func (b *book) reject(s *sequence, now int64, dropped *scheduler.TaskList) {
 	b.recycle(s)
 }
 
-// sweep drops the requests of clients that have gone.
-func (b *book) sweep(now int64, dropped *scheduler.TaskList) {
+// sweep drops the requests of disconnected clients.
+func (b *batcher) sweep(now int64, dropped *scheduler.TaskList) {
 	b.sweepable = append(b.sweepable[:0], b.backlog.list...)
 	for _, l := range b.lanes {
 		for s := l.ready.head; s != nil; s = s.next {
@@ -305,21 +305,21 @@ func (b *book) sweep(now int64, dropped *scheduler.TaskList) {
 		}
 	}
 	for _, s := range b.sweepable {
-		b.cut(s, now, dropped)
+		b.dropGone(s, now, dropped)
 	}
 	clear(b.sweepable)
-	b.giveBack()
+	b.releaseUnused()
 }
 
-// cut drops from a sequence the first queued request whose client waits no longer, and
-// what follows it up to the next START: the model must not miss a request of a sequence
-// without being told. A sequence in the backlog, of which the model has seen nothing, is
-// dropped as a whole. All of them end as cancelled, as Triton documents.
-func (b *book) cut(s *sequence, now int64, dropped *scheduler.TaskList) {
-	if !s.gone(now) {
+// dropGone drops the first queued request of a sequence whose client has disconnected or whose deadline has passed,
+// and the requests that follow it up to the next START: the model must not miss a request within a sequence. A
+// sequence in the backlog, of which the model has executed nothing, is dropped from its START on. All end as
+// cancelled, as Triton documents.
+func (b *batcher) dropGone(s *sequence, now int64, dropped *scheduler.TaskList) {
+	if !s.anyExpired(now) {
 		return
 	}
-	broken := s.over(now)
+	broken := s.headExpired(now)
 	if broken {
 		s.at.outer.Err = s.at.outer.Expired(now)
 		dropped.Push(s.at.outer)
@@ -347,11 +347,10 @@ func (b *book) cut(s *sequence, now int64, dropped *scheduler.TaskList) {
 		s.ended = true
 		b.forget(s)
 	}
-	b.replace(s, now)
+	b.reclassifyCut(s, now)
 }
 
-// goneBeforeStart reports whether a client has gone, of w and what follows it up to the
-// next START.
+// goneBeforeStart reports whether one of the requests from w up to the next START has expired.
 func goneBeforeStart(w *scheduler.Task, now int64) bool {
 	for ; w != nil && !w.Meta.Sequence.Start; w = w.Next() {
 		if w.Expired(now) != nil {
@@ -361,28 +360,27 @@ func goneBeforeStart(w *scheduler.Task, now int64) bool {
 	return false
 }
 
-// replace finds out what becomes of a sequence that lost requests.
-func (b *book) replace(s *sequence, now int64) {
+// reclassifyCut sets the stage of a sequence that lost requests.
+func (b *batcher) reclassifyCut(s *sequence, now int64) {
 	switch {
 	case s.state == running: // until its batch is done
 	case s.state == ready:
 		s.at.lane.ready.remove(s)
-		b.settle(s, now)
+		b.reclassify(s, now)
 	case s.queue.Len() == 0:
 		b.backlog.remove(s)
 		b.recycle(s)
 	}
 }
 
-// over reports whether the request that a sequence's slot is to go on with must not be
-// executed any more.
-func (s *sequence) over(now int64) bool {
+// headExpired reports whether the request that is to be executed once more has expired.
+func (s *sequence) headExpired(now int64) bool {
 	return s.state == ready && s.at.outer != nil && s.at.outer.Expired(now) != nil
 }
 
-// gone reports whether a client of a queued request has gone, or waits no longer.
-func (s *sequence) gone(now int64) bool {
-	if s.over(now) {
+// anyExpired reports whether a queued request has expired.
+func (s *sequence) anyExpired(now int64) bool {
+	if s.headExpired(now) {
 		return true
 	}
 	for w := s.queue.Head; w != nil; w = w.Next() {
@@ -393,8 +391,8 @@ func (s *sequence) gone(now int64) bool {
 	return false
 }
 
-// due returns when reap has something to do next, or MaxInt64.
-func (b *book) due(now int64) int64 {
+// due returns when reap must run next, or MaxInt64.
+func (b *batcher) due(now int64) int64 {
 	at := b.earliest
 	if s := b.idle.head; s != nil {
 		at = min(at, s.idleSince+int64(b.rules.Idle))

@@ -16,10 +16,10 @@ import (
 	"github.com/tutti-server/tutti/scheduler/sequence"
 )
 
-// limited is a model that notes how many of its kind execute at a time.
+// limited is a model that records how many of its batches execute at a time.
 type limited struct {
 	now, most, runs atomic.Int64
-	wait            chan struct{} // unless nil, an execution takes one
+	wait            chan struct{} // unless nil, an execution receives from it
 }
 
 func (m *limited) model(b *backends.Batch) error {
@@ -35,49 +35,49 @@ func (m *limited) model(b *backends.Batch) error {
 	return schedtest.Share(b)
 }
 
-// gates registers n instances that each need one R of what the arbiter has.
-func gates(t *testing.T, a *device.Arbiter, n int) []scheduler.Limiter {
+// limiters registers n instances that each need one R of the arbiter.
+func limiters(t *testing.T, a *device.Arbiter, n int) []scheduler.Limiter {
 	t.Helper()
-	asks := make([]device.Ask, n)
+	asks := make([]device.Demand, n)
 	for i := range asks {
-		asks[i] = device.Ask{Priority: 1, Resources: []device.Resource{{Name: "R", Count: 1}}}
+		asks[i] = device.Demand{Priority: 1, Resources: []device.Resource{{Name: "R", Count: 1}}}
 	}
 	g, err := a.Register(asks)
 	if err != nil {
 		t.Fatal(err)
 	}
 	list := make([]scheduler.Limiter, n)
-	for i, x := range g.Gates {
+	for i, x := range g.Limiters {
 		list[i] = x
 	}
 	return list
 }
 
-// behind returns a scheduler of iterative sequences whose instances, all m, are behind gates.
-func behind(t *testing.T, b *schedtest.Bench, strategy string, m *limited, gates ...scheduler.Limiter) *sequence.Scheduler {
+// behind returns a scheduler of iterative sequences whose instances, all m, have limiters.
+func behind(t *testing.T, b *schedtest.Bench, strategy string, m *limited, limiters ...scheduler.Limiter) *sequence.Scheduler {
 	t.Helper()
-	list := make([]backends.Instance, len(gates))
+	list := make([]backends.Instance, len(limiters))
 	for i := range list {
 		list[i] = schedtest.Model(m.model)
 	}
-	s, err := buildGated(b, `sequence_batching { `+strategy+` iterative_sequence: true }`, b.Sig, b.Sig, b.Alloc, list, gates)
+	s, err := buildLimited(b, `sequence_batching { `+strategy+` iterative_sequence: true }`, b.Sig, b.Sig, b.Alloc, list, limiters)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return s
 }
 
-// TestGates has schedulers share two of a resource among their instances: no more
-// execute at a time, and every request is answered.
-func TestGates(t *testing.T) {
+// TestLimiters checks that schedulers which share two of a resource execute at most two batches at a time, and that
+// every request has a response.
+func TestLimiters(t *testing.T) {
 	t.Parallel()
 	const each = 200
 	b := schedtest.NewBench(t, schedtest.Signature(8), nil)
 	a := device.New(device.Settings{RateLimit: true, Limits: []device.Limit{{Name: "R", Count: 2, Device: device.EveryDevice}}})
 	var m limited
 	all := []*sequence.Scheduler{
-		behind(t, b, "direct {}", &m, gates(t, a, 3)...), behind(t, b, "oldest {}", &m, gates(t, a, 2)...),
-		behind(t, b, "direct { minimum_slot_utilization: 1 max_queue_delay_microseconds: 100 }", &m, gates(t, a, 2)...),
+		behind(t, b, "direct {}", &m, limiters(t, a, 3)...), behind(t, b, "oldest {}", &m, limiters(t, a, 2)...),
+		behind(t, b, "direct { minimum_slot_utilization: 1 max_queue_delay_microseconds: 100 }", &m, limiters(t, a, 2)...),
 	}
 	var wg sync.WaitGroup
 	for _, s := range all {
@@ -106,14 +106,13 @@ func TestGates(t *testing.T) {
 	}
 }
 
-// TestGateGivenBack verifies that an instance which is let in when its requests are
-// cancelled does not keep what it was given.
-func TestGateGivenBack(t *testing.T) {
+// TestLeaseReleased checks that an instance which is admitted after its requests were cancelled releases its lease.
+func TestLeaseReleased(t *testing.T) {
 	t.Parallel()
 	b := schedtest.NewBench(t, schedtest.Signature(8), nil)
 	a := device.New(device.Settings{RateLimit: true})
 	busy, other := &limited{wait: make(chan struct{})}, new(limited)
-	first, second := behind(t, b, "direct {}", busy, gates(t, a, 1)...), behind(t, b, "direct {}", other, gates(t, a, 1)...)
+	first, second := behind(t, b, "direct {}", busy, limiters(t, a, 1)...), behind(t, b, "direct {}", other, limiters(t, a, 1)...)
 	job := func() *schedtest.Job { return b.Job(1, b.Floats([]int64{1, 1}, 1)) }
 	long := job()
 	go b.Submit(first, long)
@@ -123,14 +122,14 @@ func TestGateGivenBack(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	gone := job().For(ctx)
 	b.Submit(second, gone)
-	if n := a.InLine(); n != 1 {
+	if n := a.Waiting(); n != 1 {
 		t.Errorf("%d wait for the resource, want 1", n)
 	}
 	cancel()
 	close(busy.wait)
 	schedtest.Wait(long, gone)
 	next := job()
-	b.Submit(first, next) // would wait for ever
+	b.Submit(first, next) // would block forever
 	schedtest.Wait(next)
 	if gone.Err == nil || other.runs.Load() != 0 {
 		t.Error("a cancelled request was executed")
@@ -145,12 +144,12 @@ func TestGateGivenBack(t *testing.T) {
 	}
 }
 
-// TestGateKeepsOrder verifies that the requests of a sequence keep their order at a
-// gate that lets one of two instances in.
-func TestGateKeepsOrder(t *testing.T) {
+// TestLimiterKeepsOrder checks that the requests of a sequence keep their order when the limiter admits one of two
+// instances.
+func TestLimiterKeepsOrder(t *testing.T) {
 	t.Parallel()
 	a := device.New(device.Settings{RateLimit: true})
-	b, s, seen := benchGated(t, text("direct {}", ""), 2, gates(t, a, 2))
+	b, s, seen := benchLimited(t, text("direct {}", ""), 2, limiters(t, a, 2))
 	var jobs []*schedtest.Job
 	for k := range 50 {
 		for id := range uint64(4) {
@@ -170,7 +169,7 @@ func TestGateKeepsOrder(t *testing.T) {
 			}
 		}
 	}
-	if n := a.InLine(); n != 0 {
+	if n := a.Waiting(); n != 0 {
 		t.Errorf("%d still wait for the resource", n)
 	}
 }

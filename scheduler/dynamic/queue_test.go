@@ -23,25 +23,24 @@ import (
 	"github.com/tutti-server/tutti/scheduler/schedtest"
 )
 
-// TestStationScripts drives whole schedulers by scripts on a virtual clock: each file
-// holds commands and, behind a line of dashes, what happens.
+// TestQueueScripts checks whole schedulers with scripts on a virtual clock: each file holds commands and, after a
+// line of dashes, the events.
 //
-//	station max=4 preferred=2 delay=5ms default=2 instances=2 takes=10ms ordered hold=3
+//	queue max=4 preferred=2 delay=5ms default=2 instances=2 takes=10ms ordered hold=3
 //	level size=2 timeout=20ms override delay    adds a priority level, before the first request;
 //	                                            with rest=9 those up to level 9 that are not added
 //	enqueue id=a,b rows=2 shape=3 priority=1 timeout=5ms deadline=30ms client=x
 //	leave client=x                              ends the context of its requests
-//	hurry                                       what waits for more goes, now and later
+//	flush                                       delayed batches execute, now and later
 //	step 5ms                                    moves the clock
 //
-// A batch takes so long times the extent of its shape.
+// The duration of a batch is takes times the extent of its shape.
 //
-// Times are multiples of 5 ms: what expires may be found a millisecond late.
-//
+// Times are multiples of 5 ms: a deadline may be noticed a millisecond late.
 // shows: config.batching config.queue_policy
-func TestStationScripts(t *testing.T) {
+func TestQueueScripts(t *testing.T) {
 	t.Parallel()
-	goldentest.Each(t, "testdata/station/*.txt", func(t *testing.T, file string) {
+	goldentest.Each(t, "testdata/queue/*.txt", func(t *testing.T, file string) {
 		t.Helper()
 		text, err := os.ReadFile(file)
 		if err != nil {
@@ -51,14 +50,14 @@ func TestStationScripts(t *testing.T) {
 		var got string
 		synctest.Test(t, func(t *testing.T) {
 			<-time.After(time.Duration(1 - telemetry.Now())) // the bubble's clock begins before the program
-			got = runStations(t, commands)
+			got = runQueue(t, commands)
 		})
 		goldentest.Check(t, file, []byte(commands+divider+got))
 	})
 }
 
-// runStations runs a script and returns what happened.
-func runStations(t *testing.T, commands string) string {
+// runQueue runs a script and returns its events.
+func runQueue(t *testing.T, commands string) string {
 	t.Helper()
 	var out strings.Builder
 	var s *virtual
@@ -68,7 +67,7 @@ func runStations(t *testing.T, commands string) string {
 			continue
 		}
 		words := strings.Fields(line)
-		if words[0] == "station" {
+		if words[0] == "queue" {
 			s.finish(t, &out)
 			s = newVirtual(t, words[1:])
 			continue
@@ -157,7 +156,7 @@ func (s *virtual) do(words []string) error {
 		s.enqueue(args)
 	case "leave":
 		s.clients[args["client"]].leave()
-	case "hurry":
+	case "flush":
 		scheduler.Flush(s.sched)
 	case "step":
 		<-time.After(duration(words[1]))
@@ -182,7 +181,7 @@ func (s *virtual) level(p queue.Policy, args map[string]string) {
 	l.Policies[l.Count], l.Default = p, max(l.Default, 1)
 }
 
-// enqueue brings requests as one list, on a goroutine that lends itself.
+// enqueue sends requests as one list, on a goroutine with its own run loop.
 func (s *virtual) enqueue(args map[string]string) {
 	if s.sched == nil {
 		s.sched = dynamic.New(dynamic.Settings{
@@ -217,7 +216,7 @@ func (s *virtual) enqueue(args map[string]string) {
 	})
 }
 
-// execute is the model, which takes its time.
+// execute is the model. It sleeps for its duration.
 func (s *virtual) execute(b *backends.Batch) error {
 	words := []string{"run"}
 	for i := range b.Requests {
@@ -256,7 +255,7 @@ func (s *virtual) happens(words ...string) {
 	s.events = append(s.events, fmt.Sprintf("%5v %s\n", at, strings.Join(words, " ")))
 }
 
-// flush writes what happened; what did so at one time has no order.
+// flush writes the events, sorted among those of the same time.
 func (s *virtual) flush(out *strings.Builder) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -270,7 +269,7 @@ func (s *virtual) flush(out *strings.Builder) {
 	s.events = nil
 }
 
-// finish lets time pass until everything must have ended, and checks that it has.
+// finish advances the clock until everything must have ended, and checks that it has.
 func (s *virtual) finish(t *testing.T, out *strings.Builder) {
 	t.Helper()
 	if s == nil {

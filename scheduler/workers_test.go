@@ -154,7 +154,7 @@ func TestRunLoopHandsOver(t *testing.T) {
 	loop := scheduler.NewRunLoop(p)
 	loop.Ready(one)
 	loop.Ready(two)
-	loop.Ready(one) // does not count twice: nobody would be there to meet
+	loop.Ready(one) // does not count twice: a second call would have no partner
 	loop.RunUntil(func() bool { return false })
 	p.Close()
 }

@@ -15,7 +15,7 @@ import (
 // looks responses up and stores them, has identical requests that are in flight computed once, and
 // counts. It is safe for concurrent use.
 //
-// Lifecycle of a request: (1) Find. After a hit it is answered with the outputs; as a follower it
+// Lifecycle of a request: (1) Find. After a hit the caller responds with the outputs; as a follower it
 // belongs to the Front until Computed or Cancel returns it; (2) otherwise the caller computes it
 // and calls Computed, which returns its followers.
 //

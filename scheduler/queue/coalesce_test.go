@@ -20,7 +20,7 @@ func TestCoalesce(t *testing.T) {
 	const worth = 100 * time.Microsecond
 	for _, tc := range []struct {
 		name  string
-		first int // works of the first batch
+		first int // tasks of the first batch
 		alone int // batches of one that follow it
 		work  time.Duration
 		want  []int

@@ -8,8 +8,7 @@ import (
 	"github.com/tutti-server/tutti/internal/jsontext"
 )
 
-// encode appends the members of the trace file's array that the trace is: the
-// request's, then those of its steps.
+// encode appends the trace's members of the trace file's array: the request, then its steps.
 func (t *Trace) encode(b []byte) []byte {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -38,7 +37,7 @@ func (t *Trace) encode(b []byte) []byte {
 	return b
 }
 
-// entry is one line of a member: a moment, or the tensor that was seen then.
+// entry is one line of a member: a moment, a report or a tensor.
 type entry struct {
 	Moment
 	what   Activity
@@ -46,8 +45,7 @@ type entry struct {
 	name   string // of a report, empty for a point
 }
 
-// entries appends what the step has passed. One that failed may not have come further
-// than the queue, one whose answer was kept never came further.
+// entries appends the moments of a step. A failed or cached step has only its queue start.
 func (s *Step) entries(list []entry) []entry {
 	list = append(list, entry{Moment: Moment{QueueStart, s.Enqueued}})
 	if s.Failed || s.Cached {
@@ -59,8 +57,8 @@ func (s *Step) entries(list []entry) []entry {
 	return list
 }
 
-// tensors appends those of a step, or of the request for node -1, to what was passed;
-// s is what executed, if there is one step. It leaves out moments that nobody asked for.
+// tensors appends the tensors of a step, or of the request for node -1, to list. s is the executed step, if there
+// is exactly one. Moments are removed unless the level includes them.
 func (t *Trace) tensors(list []entry, node, wave int32, s *Step) []entry {
 	if t.set.level&timestamps == 0 {
 		list = list[:0]
@@ -85,8 +83,8 @@ func (t *Trace) tensors(list []entry, node, wave int32, s *Step) []entry {
 	return list
 }
 
-// appendMember appends a member that says whose trace it is and one per entry, in
-// order: what happened is not always recorded at once.
+// appendMember appends a member with its ids and one object per entry, sorted by time: events are not always
+// recorded in order.
 func (t *Trace) appendMember(b []byte, id, parent uint64, model string, version int64, entries []entry) []byte {
 	b = strconv.AppendUint(append(b, `{"id":`...), id, 10)
 	b = jsontext.AppendValid(append(b, `,"model_name":`...), model)

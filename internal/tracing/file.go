@@ -9,7 +9,7 @@ import (
 	"sync"
 )
 
-// file is the trace file and those beside it that have an index after its name. Each
+// file writes the trace file and its indexed files, whose names end with an index, for example "trace.json.0". Each
 // holds one JSON array.
 type file struct {
 	name string
@@ -35,7 +35,7 @@ func (f *file) writeIndexed(traces []byte) {
 	}
 }
 
-// write adds traces to the trace file, which the first ones begin anew.
+// write appends traces to the trace file. The first call truncates it.
 func (f *file) write(traces []byte) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -69,7 +69,7 @@ func (f *file) close() error {
 	return errors.Join(err, main.Close())
 }
 
-// failed reports that traces are lost; requests go on.
+// failed logs that traces are lost. Requests continue.
 func (f *file) failed(err error) {
 	f.log.Error("traces are lost", slog.String("error", err.Error()))
 }

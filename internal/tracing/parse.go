@@ -16,7 +16,7 @@ const (
 	keyFrequency = "log_frequency"
 )
 
-// level is what is traced, as bits; 0 is nothing.
+// level is a set of trace levels, as bits; 0 is OFF.
 type level uint8
 
 const (
@@ -56,7 +56,7 @@ const (
 	hasFrequency
 )
 
-// change returns v with the changes that have a value made, and which those are.
+// change returns v with the changes that have a value applied, and their keys.
 func (v values) change(changes map[string][]string) (values, keys, error) {
 	var made keys
 	if list := changes[keyLevel]; len(list) > 0 {
@@ -127,7 +127,7 @@ func parseNumber(key string, list []string, low, high int64) (int64, error) {
 	return n, nil
 }
 
-// isNumber tells whether s is an integer of any size.
+// isNumber reports whether s is an integer of any size.
 func isNumber(s string) bool {
 	if s != "" && (s[0] == '-' || s[0] == '+') {
 		s = s[1:]

@@ -1,7 +1,7 @@
 package tracing
 
-// Point is something that a request passes on its way. Their order is that in which
-// they are passed.
+// Point is an event in the life of a request, for example the start of its computation. The constants are in
+// chronological order.
 type Point uint8
 
 // The points, of which a trace file has the names. A request's queue time ends at
@@ -41,7 +41,7 @@ func (p Point) String() string {
 	return "UNKNOWN"
 }
 
-// First returns when the request passed a point for the first time, 0 when it did not.
+// First returns the time of the first moment at a point, 0 without one.
 func (r *Record) First(p Point) int64 {
 	for _, m := range r.Moments {
 		if m.Point == p {
@@ -51,7 +51,7 @@ func (r *Record) First(p Point) int64 {
 	return 0
 }
 
-// Last returns when the request passed a point for the last time, 0 when it did not.
+// Last returns the time of the last moment at a point, 0 without one.
 func (r *Record) Last(p Point) int64 {
 	at := int64(0)
 	for _, m := range r.Moments {
@@ -62,7 +62,7 @@ func (r *Record) Last(p Point) int64 {
 	return at
 }
 
-// Bounds returns when the first and the last of everything recorded happened.
+// Bounds returns the earliest and the latest recorded time.
 func (r *Record) Bounds() (start, end int64) {
 	start = r.BeganAt
 	end = start
@@ -78,7 +78,7 @@ func (r *Record) Bounds() (start, end int64) {
 // UnixMicro returns the wall-clock time of one of the record's times, in microseconds since 1970.
 func (r *Record) UnixMicro(ns int64) int64 { return (r.Began + ns - r.BeganAt) / 1000 }
 
-// CopyTo makes to the same, in the memory that it has.
+// CopyTo copies the record to *to and reuses the memory of to's lists.
 func (r *Record) CopyTo(to *Record) {
 	kept := *to
 	*to = *r

@@ -7,12 +7,12 @@ import (
 	"github.com/tutti-server/tutti/internal/telemetry"
 )
 
-// A quota bounds a rate: so many of each stretch of time. Where there are more, few of
-// them look at the clock.
+// quota limits a rate to a number per stretch of time. Above the limit it reads the clock only once in clockEveryN
+// calls.
 type quota struct {
-	each  int64 // per stretch, 0 for no bound
+	each  int64 // per stretch, 0 for no limit
 	left  atomic.Int64
-	until atomic.Int64 // the end of the stretch
+	until atomic.Int64 // end of the stretch
 }
 
 const (
@@ -50,15 +50,14 @@ func (q *quota) take() bool {
 	return true
 }
 
-// maxRetained bounds the requests whose clients ask for their traces to be stored: so many
-// at once, and as many in each second after. People send few, and nobody fills the store.
+// maxRetained limits the requests whose clients ask for their traces to be retained: the size of a burst, and the
+// rate per second. People send few; the limit protects the store.
 const maxRetained = 20
 
-// An allowance counts those requests. A quota would not do: it looks at the clock for one
-// in many.
+// allowance enforces maxRetained. A quota would be too coarse: above its limit it rarely reads the clock.
 type allowance struct{ due atomic.Int64 }
 
-// take reports whether it may happen at now once more.
+// take reports whether one more is allowed at time now.
 func (a *allowance) take(now int64) bool {
 	const second, each = int64(1_000_000_000), int64(1_000_000_000) / maxRetained
 	for {
@@ -73,12 +72,12 @@ func (a *allowance) take(now int64) bool {
 	}
 }
 
-// maxAsked bounds the model's name of a request that no model took.
+// maxRefusedText bounds the client's texts in the record of a refused request, in bytes.
 const maxAsked = 256
 
-// Refused has the sinks see a request that failed before a model had it, when o.Read
-// ended: what could not be decoded, or names no model. Version is 0 where none is known.
-// It has no RequestStart: it was received and no more.
+// RecordRefusal sends the sinks the record of a request that failed before a model accepted it, at the end of
+// o.Read. For example, its body could not be decoded, or it names an unknown model. Version is 0 if it is unknown.
+// The record has no RequestStart.
 func (t *Tracer) RecordRefusal(model string, version int64, id string, o *Origin, err error) {
 	if t == nil || o.Read.Ended == 0 || !t.all.Load() {
 		return
@@ -90,7 +89,7 @@ func (t *Tracer) RecordRefusal(model string, version int64, id string, o *Origin
 	x.End()
 }
 
-// asked is a text of the client's as a trace keeps it: neither long nor broken.
+// refusedText returns a client's text for a record: shortened, and valid UTF-8.
 func asked(s string) string {
 	if len(s) > maxAsked {
 		s = s[:maxAsked]
@@ -98,8 +97,8 @@ func asked(s string) string {
 	return strings.ToValidUTF8(s, "\ufffd")
 }
 
-// Missed has the sinks see a request that failed untraced, without its steps: it began
-// at started, a time of telemetry.Now.
+// RecordFailure sends the sinks the record of a failed request that was not sampled. It has no steps. Started is a
+// time of telemetry.Now.
 func (t *Tracer) RecordFailure(model string, version int64, id string, started int64, o *Origin, err error) {
 	if t == nil || !t.all.Load() {
 		return

@@ -5,27 +5,27 @@ import (
 	"sync/atomic"
 )
 
-// maxBuffered is how many bytes of traces wait in memory; more go to the trace file.
+// maxBuffered bounds the traces that are buffered, in bytes; at that size they are written to the trace file.
 const maxBuffered = 1 << 20
 
-// setting is the setting of a scope with the requests it has sampled. It is replaced
-// as a whole: a trace is written as was set when its request was sampled.
+// setting is the setting of a scope with the traces it has sampled. A setting is immutable and is replaced as a
+// whole: a trace is written by the setting that sampled it.
 type setting struct {
 	values
-	own    keys // what the scope sets itself
-	traces bool // there is something to trace, and it can be
-	// follows tells whether requests that follow a client's trace are always traced.
+	own    keys // keys that the scope sets itself
+	traces bool // it may trace a request
+	// follows reports whether requests with a client's trace context are always traced.
 	follows bool
-	file    *file // nil where traces do not go to a file
+	file    *file // nil where traces are not written to a file
 
-	seen atomic.Uint64 // requests
-	left atomic.Int32  // of values.count
+	seen atomic.Uint64 // number of requests
+	left atomic.Int32 // remaining part of values.count
 
 	mu        sync.Mutex
-	buf       []byte // guarded by mu; written traces, with commas between
-	buffered  uint32 // guarded by mu; how many
-	collected int32  // guarded by mu; how many ever
-	retired   bool   // guarded by mu; replaced, so nothing waits for more
+	buf       []byte // guarded by mu; encoded traces, separated by commas
+	buffered  uint32 // guarded by mu; number of traces in buf
+	collected int32 // guarded by mu; number of collected traces
+	retired   bool // guarded by mu; replaced: traces are written at once
 }
 
 func newSetting(t *Tracer, v values, own keys) *setting {
@@ -39,15 +39,14 @@ func newSetting(t *Tracer, v values, own keys) *setting {
 	return s
 }
 
-// current returns the values with the count as it is now.
+// current returns the values with the remaining count.
 func (s *setting) current() values {
 	v := s.values
 	v.count = s.left.Load()
 	return v
 }
 
-// sample decides about one more request: it is traced when it is the next of rate
-// requests and count allows.
+// sample reports whether one more request is traced: it is one in rate, and count is not used up.
 //
 // hot: no lock, no allocation.
 func (s *setting) sample() bool {
@@ -65,8 +64,8 @@ func (s *setting) sample() bool {
 	}
 }
 
-// collect takes one finished trace for the trace file. What waits goes to a file of its own when the log
-// frequency or the count is reached, and to the trace file when it grows too long.
+// collect takes one finished trace for the trace file. The buffered traces are written to an indexed file when the
+// log frequency or the count is reached, and to the trace file when they exceed maxBuffered.
 func (s *setting) collect(t *Trace) {
 	if s.file == nil {
 		return
@@ -87,7 +86,7 @@ func (s *setting) collect(t *Trace) {
 	}
 }
 
-// retire writes what waits; what is still to come will not wait.
+// retire writes the buffered traces; later ones are written at once.
 func (s *setting) retire() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -97,7 +96,7 @@ func (s *setting) retire() {
 	}
 }
 
-// flush writes what waits; mu is held.
+// flush writes the buffered traces. The caller holds mu.
 func (s *setting) flush(indexed bool) {
 	if indexed {
 		s.file.writeIndexed(s.buf)

@@ -6,9 +6,9 @@ package tracing
 // borrow their argument: a Sink that needs it later must copy it, for example with
 // Record.CopyTo. They must be safe for concurrent use.
 type Sink interface {
-	// Trace takes a finished trace, whose Record it borrows. Those that the trace
-	// settings did not choose (Chosen) come only when Options.All is set.
+	// Trace takes a finished trace, whose Record it borrows. Traces that the trace settings did not sample
+	// (Trace.Sampled) are sent only when Options.All is set.
 	Trace(t *Trace)
-	// Batch takes an executed batch of which a member is traced, before that one ends.
+	// Batch takes an executed batch that has a traced member, before that member ends.
 	Batch(b *Batch)
 }

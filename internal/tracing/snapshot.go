@@ -23,8 +23,8 @@ type Snapshot interface {
 	// Add announces a tensor, which it borrows. It returns the number for Put, and false when
 	// the content must not be put because it is redacted or too large.
 	Add(e *TensorEdge, t *tensor.Tensor) (n int, content bool)
-	// Put moves the content of tensor n, which is on the host or on its way there; an
-	// error is why there is none.
+	// Put moves the content of tensor n, which is on the host or being copied there. A non-nil err means that the
+	// content could not be copied.
 	Put(n int, t tensor.Tensor, err error)
 	// NextResponse returns the number of one more response of a decoupled model, from 1.
 	NextResponse() int32
@@ -32,34 +32,34 @@ type Snapshot interface {
 	Finish(r *Record)
 }
 
-// Edge is a tensor's place in a plan.
+// TensorEdge identifies a tensor in a plan.
 type TensorEdge struct {
-	// Step and Tensor name who made it: a step with its output, or the request with its
-	// input. Node is the step's number, -1 for the request and the answer.
+	// Step and Tensor name the producer: a step with its output, or RequestStep with an input. Node is the step's
+	// number, -1 for the request and the response.
 	Step, Tensor string
 	Node         int32
-	// Wave is 0, or counts the answers of decoupled steps that have led to it.
+	// SubRun is 0, or the number of responses of decoupled steps that led to it.
 	SubRun int32
-	// Names are all that the tensor is called, of the ensembles and of the inputs that
-	// read it; Models are all that make, read or contain it.
+	// Names are all names of the tensor: in the ensembles, and of the inputs that read it. Models are all models
+	// that produce, read or contain it.
 	Names, Models []string
-	// Readers are the inputs that it goes to, as step.input.
+	// Readers are the inputs that read it, as step.input.
 	Readers []string
 }
 
-// The steps of edges that no step has made.
+// The Step of a TensorEdge whose tensor belongs to the request or the response.
 const (
 	RequestStep  = "request"
 	ResponseStep = "answer"
 )
 
-// Capturing reports whether requests are to be shown to the camera.
+// Capturing reports whether requests must be passed to Capture.
 //
 // hot: a nil check, and one load when there is a camera.
 func (t *Tracer) Capturing() bool { return t != nil && t.camera != nil && t.camera.Active() }
 
-// Capture shows a request about to be served to the camera, and returns its trace: x,
-// or when that is nil and the camera wants the request, one that only sinks see.
+// Capture offers a request to the recorder before it is executed, and returns its trace: x, or, when x is nil and
+// the recorder selects the request, a trace that only sinks receive.
 func (t *Tracer) Capture(x *Trace, model string, version int64, request string, o *Origin) *Trace {
 	fresh := x == nil
 	if fresh {
@@ -80,7 +80,7 @@ func (t *Tracer) Capture(x *Trace, model string, version int64, request string, 
 	return x
 }
 
-// Film returns what keeps the request's tensors, nil when they are not kept.
+// Snapshot returns the snapshot of the request's tensors, nil when it has none.
 //
 // hot: nil checks.
 func (t *Trace) Snapshot() Snapshot {

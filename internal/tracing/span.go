@@ -2,11 +2,11 @@ package tracing
 
 import "github.com/tutti-server/tutti/internal/telemetry"
 
-// Span is when something began and ended of a request of which it is not known yet
-// whether it is traced, on the clock of telemetry.Now. It is zero when no request may be.
+// Interval is a time span measured before the request is sampled, on the clock of telemetry.Now. For example, the
+// time in which a front end reads the request. It is zero when no request may be traced.
 type Interval struct{ Began, Ended int64 }
 
-// Begin returns a span that begins now.
+// Begin returns an interval that begins now.
 //
 // hot: one atomic load when nothing is traced.
 func (t *Tracer) Begin() Interval {
@@ -16,15 +16,15 @@ func (t *Tracer) Begin() Interval {
 	return Interval{Began: telemetry.Now()}
 }
 
-// End ends the span now.
+// End ends the interval now.
 func (s *Interval) End() {
 	if s.Began != 0 {
 		s.Ended = telemetry.Now()
 	}
 }
 
-// Stamp records a span that has ended in a trace, as both its ends. It does so once:
-// what has several answers was still received only once.
+// Stamp records the ends of an ended interval in a trace and clears it. A request with several responses therefore
+// records its interval once.
 func (s *Interval) Stamp(t *Trace, start, end Point) {
 	if t == nil || s.Ended == 0 {
 		return
@@ -34,29 +34,28 @@ func (s *Interval) Stamp(t *Trace, start, end Point) {
 	*s = Interval{}
 }
 
-// Origin is how a request came, as the front end knows it.
+// Origin describes how a request arrived, as the front end knows it.
 type Origin struct {
-	// Read is when it was read; Start and Done are the points that its ends are.
+	// Read is the time in which it was read; Start and Done are the points of its ends.
 	Read        Interval
 	Start, Done Point
 	// ID, Parent and State are the caller's trace context; a zero ID for none.
 	ID     TraceID
 	Parent SpanID
 	State  string
-	// Retain tells that the caller asks for the trace to be stored.
+	// Retain reports whether the client asks for the trace to be retained.
 	Retain bool
-	// Caller is the number of the trace or step that calls from within this server, 0 for
-	// a client's request.
+	// Caller is the number of the calling trace or step in this server, 0 for a client's request.
 	Caller uint64
 }
 
-// Call makes the request part of the trace of the model that sends it: c is the context
-// of the calling step. A zero context leaves the request on its own.
+// SetCaller makes the request part of the trace of the model that sends it: c is the context of the calling step. A
+// zero context leaves the request in its own trace.
 func (o *Origin) SetCaller(c *Context) {
 	o.ID, o.Parent, o.State, o.Caller = c.ID, c.Span, c.State, c.Number
 }
 
-// From records how the request came, and has it follow the caller's trace.
+// SetOrigin records the request's origin and adopts the caller's trace context, if there is one.
 func (t *Trace) SetOrigin(o *Origin) {
 	if t == nil {
 		return

@@ -2,21 +2,21 @@ package tracing
 
 import "slices"
 
-// PartKind is what a part of a request's time went into.
+// PartKind classifies a part of a request's time.
 type PartKind uint8
 
 // The kinds of parts, in the order of a request's way.
 const (
 	PartReceive   PartKind = iota // socket and decode
-	PartScheduler                 // what the server itself takes
-	PartLimit                     // waiting for max_inflight_requests
-	PartQueue                     // waiting behind the batch that an instance was busy with
-	PartMates                     // waiting for others to join the batch
+	PartScheduler // the server's own work
+	PartLimit // waiting for max_inflight_requests
+	PartQueue // waiting while the instance executes the batch before
+	PartMates // waiting for other requests to fill the batch
 	PartCopies                    // gathering, scattering and moving tensors
-	PartPadding                   // the share of computing what was added to fill up
+	PartPadding // the share of computing added padding
 	PartCompute                   // the model
-	PartNative                    // a step of this process
-	PartCache                     // looking up an answer that was kept
+	PartNative // a step that runs in this process
+	PartCache // looking up the response cache
 	PartEncode                    // encode and socket
 	numParts
 )
@@ -33,20 +33,19 @@ func (k PartKind) String() string {
 	return "unknown"
 }
 
-// Part is a stretch of a request's time.
+// Part is an interval of a request's time.
 type Part struct {
 	Kind PartKind
-	// Step is the position in Steps, -1 for none; Batch the one that was waited for or
-	// executed.
+	// Step is the index in Record.Steps, -1 for none. Batch is the batch that was executed or waited for.
 	Step     int
 	Batch    uint64
 	From, To int64
 }
 
-// Split says what a request's time went into, along its critical path: from the end,
-// each step is looked at that was the last of those waited for. The parts follow each
-// other without gaps from the first to the last thing recorded, so they add up to the
-// request's time.
+// Split divides a request's time along its critical path. From the end backwards, each step is followed by the
+// dependency that finished last. The parts are contiguous from the first to the last recorded time, so that they
+// add up to the request's time. For example, a request may be 1 ms receive, 4 ms queue, 20 ms compute and 1 ms
+// encode.
 func Split(r *Record) []Part {
 	start, end := r.Bounds()
 	k := splitter{r: r, start: start, at: end}
@@ -71,8 +70,7 @@ func Split(r *Record) []Part {
 	return k.parts
 }
 
-// CriticalSteps returns the positions of the steps on the critical path, the last one
-// first.
+// CriticalSteps returns the indices of the steps on the critical path, the last step first.
 func CriticalSteps(r *Record) []int {
 	_, end := r.Bounds()
 	k := splitter{r: r, at: end}
@@ -84,14 +82,14 @@ func CriticalSteps(r *Record) []int {
 	return list
 }
 
-// splitter walks back through a record; what lies behind at is dealt with.
+// splitter walks a record backwards; the time after at is already divided.
 type splitter struct {
 	r         *Record
 	start, at int64
 	parts     []Part
 }
 
-// back deals with the time from ns on.
+// back assigns the time from ns to at to a part.
 func (k *splitter) back(kind PartKind, step int, batch uint64, ns int64) {
 	ns = max(ns, k.start)
 	if ns >= k.at {
@@ -105,7 +103,7 @@ func (k *splitter) back(kind PartKind, step int, batch uint64, ns int64) {
 	k.at = ns
 }
 
-// tail deals with what comes after the last answer was made.
+// tail assigns the time after the last response was complete.
 func (k *splitter) tail() {
 	made := k.r.Last(InferResponseComplete)
 	if made == 0 {
@@ -116,7 +114,7 @@ func (k *splitter) tail() {
 	}
 }
 
-// last returns the step that was the last to finish by now, -1 for none.
+// last returns the step that finished last, -1 for none.
 func (k *splitter) last() int {
 	best := -1
 	for i := range k.r.Steps {
@@ -127,8 +125,8 @@ func (k *splitter) last() int {
 	return best
 }
 
-// before returns the step that step i waited for, -1 for none. Of several executions
-// of it, that of the same wave counts, else the last that had begun.
+// before returns the step that step i depended on, -1 for none. Of several executions of that node it returns the
+// one of the same sub-run, else the latest one that had begun.
 func (k *splitter) before(i int) int {
 	s, best := &k.r.Steps[i], -1
 	if s.After < 0 || s.After == s.Node {
@@ -147,7 +145,7 @@ func (k *splitter) before(i int) int {
 	return best
 }
 
-// step deals with one step.
+// step assigns the time of one step.
 func (k *splitter) step(i int) {
 	s := &k.r.Steps[i]
 	k.back(PartScheduler, i, 0, s.Done)
@@ -162,7 +160,7 @@ func (k *splitter) step(i int) {
 	k.back(PartLimit, i, 0, s.Ready)
 }
 
-// execution deals with a step that was executed.
+// execution assigns the time of an executed step.
 func (k *splitter) execution(i int, s *Step) {
 	k.back(PartScheduler, i, 0, s.End)
 	k.back(PartCopies, i, 0, s.InferEnd)

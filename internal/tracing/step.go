@@ -5,76 +5,72 @@ import (
 	"github.com/tutti-server/tutti/core/tensor"
 )
 
-// Step is one node of a request's plan, from when its inputs were known until its
-// outputs were. Times are those of telemetry.Now; those of an execution are 0 when
-// there was none.
+// Step is one execution of a node of a request's plan. Times are those of telemetry.Now; the times of Execution are
+// 0 when the node was not executed.
 type Step struct {
 	Span SpanID
-	// Node is the step's position in the plan, After that of the step that was the last
-	// to finish of those it waited for, -1 for the request itself. Wave is 0, or counts
-	// the answers of decoupled steps that have led to it.
+	// Node is the node's position in the plan. After is the position of the dependency that finished last, -1 for
+	// the request itself. SubRun is 0, or the number of responses of decoupled steps that led to it.
 	Node, After, SubRun int32
 	Model               string
 	Version             int64
-	// Own marks the only step of a plain model's request.
+	// Single marks the only step of a plain model's request.
 	Single bool
-	// Cached marks a step whose outputs were found.
+	// Cached marks a step whose outputs came from the response cache.
 	Cached, Failed bool
 	Code           status.Code
 
-	// Ready is when all inputs were known, Enqueued when the model's queue had the
-	// work, Done when the plan went on.
+	// Ready is when all inputs were available, Enqueued when the model's queue accepted the task, Done when the
+	// plan continued.
 	Ready, Enqueued, Done int64
 	Execution
 
-	// Number counts as the Record's does; the only step of a plain model's has none.
+	// Number is the step's number in the sequence of Record.Number; 0 for the only step of a plain model.
 	Number uint64
 }
 
-// Execution is what a batch was for one of its members.
+// Execution describes an executed batch from the view of one member.
 type Execution struct {
-	// Start is when an instance took the batch, InputEnd when its inputs were together,
-	// InferEnd when the model was done, End when the outputs were handed on.
+	// Start is when an instance started the batch, InputEnd when its inputs were gathered, InferEnd when the model
+	// returned, End when the outputs were passed on.
 	Start, InputEnd, InferEnd, End int64
-	// Batch is the number of the executed batch, 0 when there was none, Instance that of
-	// the instance among the model's; Place is where it is.
+	// Batch is the number of the executed batch, 0 when there was none. Instance is the index of the instance among
+	// the model's, Place its memory place.
 	Batch    uint64
 	Instance int32
 	Place    tensor.Place
-	// Native marks a step of this process's own.
+	// Native marks a step that runs in this process.
 	Native bool
-	// Rows are the work's, BatchRows the batch's, of Members works.
+	// Rows are the task's rows, BatchRows the batch's, Members the tasks of the batch.
 	Rows, BatchRows, Members int32
-	// Elements are those of the batch along the padded dimension, Padding what was
-	// added to them.
+	// Elements counts the batch's elements along the padded dimension, Padding the added ones.
 	Elements, Padding int64
-	// Before is the batch that the instance was busy with before this one, until
-	// BeforeEnd.
+	// Before is the number of the batch that occupied the instance before this one, until BeforeEnd.
 	Before    uint64
 	BeforeEnd int64
-	// Held is when the policy first held works back for others to join, 0 when it did
-	// not; Newest is when the last member was queued.
+	// Held is when the batcher first delayed tasks to fill the batch, 0 when it did not. Newest is when the last
+	// member was queued.
 	Held, Newest int64
 }
 
-// EventKind is what an Event tells of.
+// EventKind is the kind of an Event.
 type EventKind uint8
 
 // The kinds of events.
 const (
 	// EventCopy is a copy of a tensor between places: Tensor, Bytes, From, To, Reason.
 	EventCopy EventKind = iota
-	// EventCacheHit and EventCacheMiss tell of a look into the response cache.
+	// EventCacheHit and EventCacheMiss are lookups in the response cache.
 	EventCacheHit
 	EventCacheMiss
-	// EventRefused is a work that no queue took: Reason.
+	// EventRefused is a task that no queue accepted: Reason.
 	EventRefused
-	// EventCancelled is a client that has gone, EventDeadline a deadline that passed.
+	// EventCancelled means that the client disconnected, EventDeadline that a deadline passed.
 	EventCancelled
 	EventDeadline
-	// EventWave is an answer of a decoupled step that the steps behind it take.
+	// EventSubRun is a response of a decoupled step that starts a sub-run.
 	EventSubRun
-	// EventReport is what a model reports while it executes: Reason is the name.
+	// EventReport is an event that a model reports while it executes: Reason is its name.
 	EventReport
 	numEvents
 )
@@ -89,7 +85,7 @@ func (k EventKind) String() string {
 	return "unknown"
 }
 
-// Event is something that happened to a request. What its kind does not name is zero.
+// Event is something that happened to a request. Fields that its kind does not use are zero.
 type Event struct {
 	Kind EventKind
 	At   int64
@@ -101,24 +97,23 @@ type Event struct {
 	Reason   string
 }
 
-// BatchMembers is how many members of a batch are known by their traces.
+// BatchMembers bounds the trace ids of members that a Batch holds.
 const BatchMembers = 16
 
-// Batch is one executed batch of which a member is traced.
+// Batch is one executed batch that has a traced member.
 type Batch struct {
 	Execution
 	Model   string
 	Version int64
-	// Traces are those of the first members, so many as Known says.
+	// Traces are the trace ids of the first members; Known is their number.
 	Traces [BatchMembers]TraceID
 	Known  int32
 	Failed bool
-	// Links are all members that are exported with their spans. Unlike the rest it may
-	// be kept.
+	// Links are the span contexts of all exported members. A Sink may retain this slice, unlike the rest.
 	Links []Context
 }
 
-// Join notes a member of the batch; nothing for nil.
+// Join adds a member to the batch. A nil t is ignored.
 func (b *Batch) Join(t *Trace) {
 	if t == nil {
 		return
@@ -132,12 +127,12 @@ func (b *Batch) Join(t *Trace) {
 	}
 }
 
-// Executed tells the sinks of a batch; b is borrowed.
+// Executed passes an executed batch to the sinks, which borrow it.
 func (t *Trace) Executed(b *Batch) {
 	for _, s := range t.tracer.sinks {
 		s.Batch(b)
 	}
 }
 
-// NextBatch returns the number of one more executed batch.
+// NextBatch returns a new batch number.
 func (t *Trace) NextBatch() uint64 { return t.tracer.batches.Add(1) }

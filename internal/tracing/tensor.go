@@ -11,7 +11,7 @@ import (
 	"github.com/tutti-server/tutti/internal/telemetry"
 )
 
-// Activity is where a tensor of a traced request is seen.
+// Activity is the point at which a tensor of a traced request was recorded.
 type Activity uint8
 
 // The activities, as trace files name them.
@@ -23,10 +23,10 @@ const (
 
 var activityNames = [...]string{"TENSOR_QUEUE_INPUT", "TENSOR_BACKEND_INPUT", "TENSOR_BACKEND_OUTPUT"}
 
-// String returns the name that trace files have.
+// String returns the activity's name in trace files.
 func (a Activity) String() string { return activityNames[a] }
 
-// seen is a tensor with where it was seen: at a step, or at the request for node -1.
+// seen is a recorded tensor of a step, or of the request for node -1.
 type seen struct {
 	output     bool
 	node, wave int32
@@ -34,14 +34,13 @@ type seen struct {
 	text       []byte // its JSON
 }
 
-// Tensors tells whether the trace takes tensors. Asked by who would have to bring them
-// to the host first.
+// Tensors reports whether the trace records tensors. Callers check it before they copy tensors to the host.
 func (t *Trace) Tensors() bool {
 	return t.Sampled() && t.set.level&tensors != 0 && t.set.file != nil
 }
 
-// Tensor records an input or output of a step, or of the request for node -1. x is
-// borrowed, and on the host. Nothing unless Tensors.
+// Tensor records an input or output of a step, or of the request for node -1. It borrows x, which must be in host
+// memory. It does nothing unless Tensors reports true.
 func (t *Trace) Tensor(output bool, node, wave int32, name string, x *tensor.Tensor) {
 	if !t.Tensors() {
 		return
@@ -54,8 +53,8 @@ func (t *Trace) Tensor(output bool, node, wave int32, name string, x *tensor.Ten
 	}
 }
 
-// appendTensor appends a tensor as a JSON object: its elements with commas between, in
-// a string, as is its shape. Half-precision ones have no elements there, as in Triton.
+// appendTensor appends a tensor as a JSON object. Its elements and its shape are strings, separated by commas; for
+// example "shape":"1,3". Half-precision tensors have no elements, as in Triton.
 func appendTensor(b []byte, name string, x *tensor.Tensor) []byte {
 	b = jsontext.AppendValid(append(b, `{"name":`...), name)
 	b = jsontext.AppendValid(append(b, `,"data":`...), string(appendElements(nil, x.DType, x.Bytes())))

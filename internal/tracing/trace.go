@@ -10,13 +10,13 @@ import (
 	"github.com/tutti-server/tutti/internal/telemetry"
 )
 
-// TraceID is a trace's id as W3C Trace Context has it; the zero one is none.
+// TraceID is a trace id of W3C Trace Context; the zero value means no trace.
 type TraceID [16]byte
 
 // String returns the id as 32 hexadecimal digits.
 func (id TraceID) String() string { return hex.EncodeToString(id[:]) }
 
-// ParseTraceID reads what String returns.
+// ParseTraceID parses the result of String.
 func ParseTraceID(s string) (id TraceID, ok bool) {
 	if len(s) != 2*len(id) {
 		return id, false
@@ -25,49 +25,47 @@ func ParseTraceID(s string) (id TraceID, ok bool) {
 	return id, err == nil
 }
 
-// SpanID is a span's id as W3C Trace Context has it; the zero one is none.
+// SpanID is a span id of W3C Trace Context; the zero value means no span.
 type SpanID [8]byte
 
 // String returns the id as 16 hexadecimal digits.
 func (id SpanID) String() string { return hex.EncodeToString(id[:]) }
 
-// Moment is when a request passed a point, a time of telemetry.Now.
+// Moment is the time at which a request passed a point, on the clock of telemetry.Now.
 type Moment struct {
 	Point Point
 	Ns    int64
 }
 
-// Param is a parameter of a request that its trace keeps.
+// Param is a recorded parameter of a request.
 type Param struct{ Key, Value string }
 
-// Record is what one request left behind. Times are those of telemetry.Now.
+// Record is the data of one traced request. Times are those of telemetry.Now.
 type Record struct {
-	// Number counts the traces and steps that the trace settings chose, 0 for others.
+	// Number counts the traces and steps that the trace settings sampled; 0 for others.
 	Number uint64
-	// ID names the trace, Span the request in it; Parent is the caller's span when the
-	// request came with one, and State its tracestate.
+	// ID is the trace's id and Span the request's span. Parent is the caller's span, if the request has one, and
+	// State its tracestate.
 	ID           TraceID
 	Span, Parent SpanID
 	State        string
-	// Caller is the number of the trace or step in this server whose model sent the
-	// request, 0 for a client's.
+	// Caller is the number of the trace or step in this server whose model sent the request, 0 for a client's
+	// request.
 	Caller uint64
-	// Began is the wall-clock time, in nanoseconds since the epoch, at which
-	// telemetry.Now was BeganAt.
+	// Began is the wall-clock time, in nanoseconds since 1970, at which telemetry.Now returned BeganAt.
 	Began, BeganAt int64
 
 	Model   string
 	Version int64
 	// Request is the client's id of the request.
 	Request string
-	// Ensemble tells that the steps are those of an ensemble; a plain model's request
-	// has one, which is the request itself.
+	// Ensemble reports whether the steps are those of an ensemble. A plain model's request has one step.
 	Ensemble bool
-	// Captured tells that the request's tensors are kept.
+	// Captured reports whether the request's tensors are captured.
 	Captured bool
-	// Retain tells that the client asked for the trace to be stored, within the bound of such.
+	// Retain reports whether the client asked for the trace to be retained, and the limit allowed it.
 	Retain bool
-	// Code and Error say how the request failed; Failed that it did.
+	// Failed reports whether the request failed; Code and Error are its status.
 	Failed bool
 	Code   status.Code
 	Error  string
@@ -87,15 +85,15 @@ const (
 	maxEntries    = 1 << 12
 )
 
-// Trace is a Record being made. All methods may be called on a nil Trace, which is
-// what a request that is not traced has, and by several goroutines.
+// Trace records one request. All methods may be called on a nil Trace, which is the trace of a request that is not
+// traced. They are safe for concurrent use.
 //
-// A trace has holders: who sampled it, and those it was shared with by Hold. When the
-// last one has ended it, it goes to the sinks and is used anew.
+// A trace is reference counted: the caller that sampled it is its first holder, and Hold adds one. Each holder
+// calls End once. The last End passes the trace to the sinks and recycles it.
 type Trace struct {
 	tracer *Tracer
-	set    *setting // that chose the request, nil when only the sinks see it
-	film   Snapshot // nil when the tensors are not kept
+	set    *setting // setting that sampled the request, nil when only sinks receive it
+	film   Snapshot // nil when the tensors are not captured
 
 	mu      sync.Mutex
 	rec     Record   // guarded by mu
@@ -123,7 +121,7 @@ func (t *Tracer) newTrace(s *setting, model string, version int64, id string) *T
 	return x
 }
 
-// draw makes random ids, which the standard asks not to be zero.
+// draw sets random ids. They are never zero, as the standard requires.
 func draw(id *TraceID, span *SpanID) {
 	putUint64(id[:8], rand.Uint64()|1)
 	putUint64(id[8:], rand.Uint64())
@@ -139,7 +137,7 @@ func putUint64(b []byte, v uint64) {
 // epoch returns the wall-clock time at which telemetry.Now was 0.
 func epoch() int64 { return time.Now().UnixNano() - telemetry.Now() }
 
-// Serve says what serves the request: who sampled it may not have known the version.
+// SetModel records the version that serves the request: the sampling caller may not have known it.
 func (t *Trace) SetModel(version int64, ensemble bool) {
 	if t == nil {
 		return
@@ -172,7 +170,7 @@ func (t *Trace) Mark(p Point) {
 	}
 }
 
-// Step records one step; s is copied, and its SpanID set.
+// Step records one step. It copies s and sets the copy's Span.
 //
 // hot: no allocation below inlineSteps steps.
 func (t *Trace) Step(s *Step) {
@@ -192,21 +190,20 @@ func (t *Trace) Step(s *Step) {
 	}
 }
 
-// step derives the id of a step's span from the request's, so that it is known before
-// the step has ended.
+// step derives a step's span id from the request's span id, so that it is known before the step ends.
 func (id SpanID) step(node, wave int32) SpanID {
 	id[0], id[1] = id[0]^byte(node>>8), id[1]^byte(node)
 	id[2], id[3] = id[2]^byte(wave>>8), id[3]^byte(wave)
 	return id.Part(1)
 }
 
-// Part derives the id of the n-th part of a span, below 256 and not 0.
+// Part derives the id of the n-th part of a span; n must not be 0.
 func (id SpanID) Part(n uint8) SpanID {
 	id[4] ^= n
 	return id
 }
 
-// Event records something that happened; e is copied.
+// Event records an event, which it copies.
 func (t *Trace) Event(e *Event) {
 	if t == nil {
 		return
@@ -218,7 +215,7 @@ func (t *Trace) Event(e *Event) {
 	}
 }
 
-// Param keeps a parameter of the request.
+// Param records a parameter of the request.
 func (t *Trace) Param(key, value string) {
 	if t == nil {
 		return
@@ -228,7 +225,7 @@ func (t *Trace) Param(key, value string) {
 	t.rec.Params = append(t.rec.Params, Param{key, value})
 }
 
-// Fail records how the request failed; nothing for nil.
+// Fail records the request's error. A nil err is ignored.
 func (t *Trace) Fail(err error) {
 	if t == nil || err == nil {
 		return
@@ -238,22 +235,21 @@ func (t *Trace) Fail(err error) {
 	t.rec.Failed, t.rec.Code, t.rec.Error = true, status.CodeOf(err), status.Text(err)
 }
 
-// ID returns the trace's id, none for a nil Trace.
+// ID returns the trace's id, zero for a nil Trace.
 func (t *Trace) ID() TraceID {
 	if t == nil {
 		return TraceID{}
 	}
-	return t.rec.ID // set before anybody else has t
+	return t.rec.ID // not guarded: set before t is shared
 }
 
-// Chosen tells whether the trace settings chose the request, so that it goes where
-// they say; others are seen by the sinks alone.
+// Sampled reports whether the trace settings sampled the request. Other traces go to the sinks only.
 func (t *Trace) Sampled() bool { return t != nil && t.set != nil }
 
-// Record returns what was recorded. It is for sinks, which borrow it.
+// Record returns the recorded data, which sinks borrow.
 func (t *Trace) Record() *Record { return &t.rec }
 
-// Hold returns t for one more holder, who ends it too.
+// Hold adds a holder, which must call End, and returns t.
 func (t *Trace) Hold() *Trace {
 	if t == nil {
 		return nil
@@ -264,7 +260,7 @@ func (t *Trace) Hold() *Trace {
 	return t
 }
 
-// End gives t up. Nothing may be done with it after by who did that.
+// End releases t. The caller must not use t afterwards.
 func (t *Trace) End() {
 	if t == nil {
 		return
@@ -278,7 +274,7 @@ func (t *Trace) End() {
 	}
 }
 
-// finish has the sinks look at the trace and gives it back.
+// finish passes the trace to the sinks and recycles it.
 func (t *Trace) finish() {
 	if t.set != nil {
 		t.set.collect(t)
@@ -292,7 +288,7 @@ func (t *Trace) finish() {
 	t.reset()
 }
 
-// reset makes the trace ready for the next request.
+// reset clears the trace and returns it to the pool.
 func (t *Trace) reset() {
 	r := &t.rec
 	*r = Record{Params: r.Params[:0]}

@@ -23,51 +23,50 @@ const (
 // Settings are the settings of a scope as they are on the wire.
 type Settings struct {
 	Mode string
-	// Level is OFF alone, or what is traced: TIMESTAMPS.
+	// Level is OFF alone, or the traced levels, for example TIMESTAMPS.
 	Level []string
-	// Rate is of how many requests one is traced, Count how many are still to be (-1:
-	// no end), LogFrequency how many traces go into one file (0: all into one).
+	// Rate: one in so many requests is traced. Count: how many more are traced, -1 for no limit. LogFrequency: how
+	// many traces an indexed file holds, 0 for all traces in one file.
 	Rate, Count, LogFrequency string
 	File                      string
-	// Exporter is where spans go in ModeOpenTelemetry, nil in the other one.
+	// Exporter configures the export of spans in ModeOpenTelemetry, nil in the other mode.
 	Exporter *Exporter
 }
 
-// Exporter says, as it was given, where spans go and in what portions.
+// Exporter is the configuration of the span exporter, as the user wrote it.
 type Exporter struct {
 	URL      string `json:"url"`
 	Protocol string `json:"protocol"`
 	Resource string `json:"resource"`
-	// QueueSize is how many spans wait at most, ScheduleDelay in milliseconds for how
-	// long, and BatchSize how many leave together.
+	// QueueSize bounds the waiting spans, ScheduleDelay how long they wait in milliseconds, and BatchSize how many
+	// are sent together.
 	QueueSize     string `json:"bsp_max_queue_size"`
 	ScheduleDelay string `json:"bsp_schedule_delay"`
 	BatchSize     string `json:"bsp_max_export_batch_size"`
-	// Detail is true when more spans are sent than Triton sends.
+	// Detail is "true" when more spans are sent than by Triton.
 	Detail string `json:"detail"`
 }
 
-// Options are the settings at the start. Empty ones have Triton's defaults: no level,
-// rate 1000, count -1, log frequency 0 and no file.
+// Options are the settings at the start. An empty value means Triton's default: no level, rate 1000, count -1, log
+// frequency 0 and no file.
 type Options struct {
 	Settings
-	// Sinks are shown every trace and batch. With All every request is traced for them,
-	// also those that the settings do not choose.
-	// AtMost, unless it is 0, bounds how many such requests are traced in a second;
-	// of others only a failure is recorded.
+	// Sinks receive every trace and batch. With All, every request is traced for them, also those that the settings
+	// do not sample. AtMost limits such requests per second, 0 for no limit; of the others only failures are
+	// recorded.
 	Sinks  []Sink
 	All    bool
 	AtMost int
-	// Camera chooses requests whose tensors are kept; nil for none.
+	// Recorder selects requests whose tensors are captured. Optional.
 	Recorder Recorder
-	// Params names the parameters of requests that traces keep.
+	// Params are the names of the request parameters that traces record.
 	Params []string
-	// Log gets what is wrong with the trace file; nil drops it.
+	// Log receives errors of the trace file. Optional.
 	Log *slog.Logger
 }
 
-// Tracer holds the settings of the server and of its models. A nil Tracer traces
-// nothing. It is safe for concurrent use.
+// Tracer holds the settings of the server and of its models. A nil Tracer traces nothing. It is safe for concurrent
+// use.
 type Tracer struct {
 	mode    string
 	export  *Exporter
@@ -86,19 +85,19 @@ type Tracer struct {
 	batches atomic.Uint64
 	now     atomic.Pointer[scopes]
 
-	mu sync.Mutex // held by who replaces now
+	mu sync.Mutex // serializes writers of now
 }
 
-// scopes are the settings in force; they do not change once stored.
+// scopes are the settings in force. They are immutable once stored.
 type scopes struct {
-	// on tells whether any of them may trace a request.
+	// on reports whether any of them may trace a request.
 	on     bool
 	global *setting
 	models map[string]*setting
 }
 
-// New returns a tracer with these start-up settings. Settings that Triton accepts but
-// that trace nothing, such as a level without a file, are accepted and logged.
+// New returns a tracer with these start-up settings. Settings that Triton accepts but that trace nothing, for
+// example a level without a file, are accepted and logged.
 func New(o Options) (*Tracer, error) {
 	t := &Tracer{mode: cmp.Or(o.Mode, ModeTriton), export: o.Exporter, log: o.Log, sinks: o.Sinks, camera: o.Recorder, params: o.Params, epoch: epoch()}
 	t.quota.open(o.AtMost)
@@ -132,7 +131,7 @@ func New(o Options) (*Tracer, error) {
 	return t, nil
 }
 
-// given is a start-up value as an update has it.
+// given returns a start-up value in the form of an update.
 func given(s string) []string {
 	if s == "" {
 		return nil
@@ -140,7 +139,7 @@ func given(s string) []string {
 	return []string{s}
 }
 
-// store puts settings into force.
+// store makes the settings current.
 func (t *Tracer) store(global *setting, models map[string]*setting) {
 	s := &scopes{on: global.traces || t.all.Load(), global: global, models: models}
 	for _, m := range models {
@@ -149,7 +148,7 @@ func (t *Tracer) store(global *setting, models map[string]*setting) {
 	t.now.Store(s)
 }
 
-// of returns the setting of a model's requests.
+// of returns the setting that applies to a model.
 func (s *scopes) of(model string) *setting {
 	if m := s.models[model]; m != nil {
 		return m
@@ -157,8 +156,8 @@ func (s *scopes) of(model string) *setting {
 	return s.global
 }
 
-// Settings returns what is in force for a model, or for all that have no settings of
-// their own when the name is empty.
+// Settings returns the settings of a model, or, for an empty name, those of all models without settings of their
+// own.
 func (t *Tracer) Settings(model string) Settings {
 	if t == nil {
 		return Settings{Mode: ModeTriton, Level: level(0).names(), Rate: "0", Count: "0", LogFrequency: "0"}
@@ -172,7 +171,7 @@ func (t *Tracer) Settings(model string) Settings {
 	}
 }
 
-// Forget drops the settings of a model that is gone.
+// Forget drops the settings of a removed model.
 func (t *Tracer) Forget(model string) {
 	if t == nil {
 		return
@@ -190,8 +189,8 @@ func (t *Tracer) Forget(model string) {
 	gone.retire()
 }
 
-// Close writes what is collected and ends the trace file. Traces that end later are
-// lost, and nothing is traced any more.
+// Close writes the collected traces and closes the trace file. Traces that end later are lost; no further request
+// is traced.
 func (t *Tracer) Close() error {
 	if t == nil {
 		return nil
@@ -209,23 +208,23 @@ func (t *Tracer) Close() error {
 	return t.file.close()
 }
 
-// On tells whether any request may be traced, for those who look at the clock for a
-// trace before they know whether there is one.
+// On reports whether any request may be traced. Callers check it before they read the clock for a request that is
+// not sampled yet.
 //
 // hot: one atomic load.
 func (t *Tracer) On() bool { return t != nil && t.now.Load().on }
 
-// Sample returns the trace of a request about to be served, or nil when it is not to
-// be traced. Who gets a trace ends it.
+// Sample returns the trace of a request that starts now, nil when it is not traced. The caller must call End on the
+// trace.
 //
 // hot: when nothing is traced, one atomic load.
 func (t *Tracer) Sample(model string, version int64, id string) *Trace {
 	return t.SampleFrom(model, version, id, &Origin{})
 }
 
-// SampleFrom is Sample for a request of which it is known how it came. In
-// ModeOpenTelemetry one that follows a client's trace is always chosen. One whose client
-// asks for its trace is traced for the sinks, within a bound, and its Record says so.
+// SampleFrom is Sample for a request with a known origin. In ModeOpenTelemetry a request with a client's trace
+// context is always sampled. A request whose client asks for its trace to be retained is traced for the sinks,
+// within maxRetained, and its Record has Retain set.
 //
 // hot: when nothing is traced, one atomic load.
 func (t *Tracer) SampleFrom(model string, version int64, id string, o *Origin) *Trace {
@@ -249,7 +248,7 @@ func (t *Tracer) SampleFrom(model string, version int64, id string, o *Origin) *
 	return x
 }
 
-// Params names the parameters of requests that traces keep.
+// Params returns the names of the request parameters that traces record.
 func (t *Tracer) Params() []string {
 	if t == nil {
 		return nil

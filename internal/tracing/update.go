@@ -7,13 +7,12 @@ import (
 	"github.com/tutti-server/tutti/core/status"
 )
 
-// Update changes the settings of a model, or those of all models that have none of
-// their own when the name is empty. A key whose list is empty goes back to the value
-// of the server, or to the start-up value. Keys that are not settings are left alone,
-// as in Triton. An update is made whole or, with an error, not at all.
+// Update changes the settings of a model, or, for an empty name, those of all models without settings of their own.
+// A key with an empty list is reset to the server's value, or to the start-up value. Unknown keys are ignored, as
+// in Triton. On an error nothing changes.
 //
-// A change starts the sampling anew, and what the old settings have collected is
-// written. The caller checks that the model exists.
+// A change restarts the sampling and writes the collected traces of the old settings. The caller must check that
+// the model exists.
 func (t *Tracer) Update(model string, changes map[string][]string) error {
 	if t == nil {
 		return status.Errorf(status.Unavailable, "the server does not support tracing")
@@ -43,7 +42,7 @@ func (t *Tracer) Update(model string, changes map[string][]string) error {
 	return nil
 }
 
-// updateGlobal also has the models follow in what they do not set themselves.
+// updateGlobal updates the global settings and the inherited values of the models.
 func (t *Tracer) updateGlobal(s *scopes, changes map[string][]string) error {
 	global, err := t.next(s.global, t.initial, changes)
 	if err != nil {
@@ -63,8 +62,7 @@ func (t *Tracer) updateGlobal(s *scopes, changes map[string][]string) error {
 	return nil
 }
 
-// next returns the setting that follows cur, nil for none, where fallback is what it
-// does not set itself.
+// next returns the setting that replaces cur, nil for none. Values that it does not set itself come from fallback.
 func (t *Tracer) next(cur *setting, fallback values, changes map[string][]string) (*setting, error) {
 	v, own := fallback, keys(0)
 	if cur != nil {
@@ -81,7 +79,7 @@ func (t *Tracer) next(cur *setting, fallback values, changes map[string][]string
 	return newSetting(t, v, own|made), nil
 }
 
-// cleared returns the keys that changes take back.
+// cleared returns the keys that changes reset.
 func cleared(changes map[string][]string) keys {
 	var k keys
 	for key, bit := range map[string]keys{keyLevel: hasLevel, keyRate: hasRate, keyCount: hasCount, keyFrequency: hasFrequency} {
@@ -109,8 +107,7 @@ func (v values) over(fallback values, own keys) values {
 	return fallback
 }
 
-// check refuses values that cannot be traced with. Anything goes while the level is
-// OFF.
+// check rejects values with which nothing could be traced. Any values are valid while the level is OFF.
 func (t *Tracer) check(v values) error {
 	const invalid = "Attempting to set invalid trace setting :"
 	switch {
@@ -118,7 +115,7 @@ func (t *Tracer) check(v values) error {
 		return nil
 	case t.mode == ModeOpenTelemetry && v.level&tensors != 0:
 		return status.Errorf(status.Unsupported, "trace level TENSORS is not supported in trace mode '%s', only OFF and TIMESTAMPS are", t.mode)
-	case t.mode == ModeOpenTelemetry: // with rate 0 only what follows a client's trace
+	case t.mode == ModeOpenTelemetry: // with rate 0 only requests with a client's trace context are traced
 		return nil
 	case v.rate == 0:
 		return status.Errorf(status.InvalidArg, invalid+"sample rate must be non-zero")

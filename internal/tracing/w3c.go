@@ -6,13 +6,13 @@ import (
 	"strings"
 )
 
-// Context says where a request belongs in a trace that several servers see, as W3C
-// Trace Context has it. A zero ID is none.
+// Context is a request's position in a distributed trace, as defined by W3C Trace Context. A zero ID means no
+// trace.
 type Context struct {
 	ID    TraceID
-	Span  SpanID // of whoever calls
-	State string // tracestate, not looked into
-	// Number is that of the calling trace or step in this server, 0 for a remote caller.
+	Span  SpanID // the caller's span
+	State string // tracestate, passed on unparsed
+	// Number is the number of the calling trace or step in this server, 0 for a remote caller.
 	Number uint64
 }
 
@@ -22,8 +22,8 @@ const (
 	maxState     = 512
 )
 
-// ParseContext reads the headers traceparent and tracestate. Without a valid
-// traceparent there is no context, which is not an error.
+// ParseContext parses the headers traceparent and tracestate. Without a valid traceparent it reports false, which
+// is not an error. For example, "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01" is a valid traceparent.
 func ParseContext(parent, state string) (Context, bool) {
 	var c Context
 	var version, flags [1]byte
@@ -42,7 +42,7 @@ func ParseContext(parent, state string) (Context, bool) {
 	return c, true
 }
 
-// lowerHex reads hexadecimal digits, of which the standard allows the small ones.
+// lowerHex decodes hexadecimal digits. The standard allows lower case only.
 func lowerHex(to []byte, s string) bool {
 	for i := range len(s) {
 		if s[i] >= 'A' && s[i] <= 'F' {
@@ -53,18 +53,18 @@ func lowerHex(to []byte, s string) bool {
 	return err == nil
 }
 
-// Parent returns the traceparent that makes requests to others part of the trace.
+// Parent returns the traceparent header of requests that belong to the trace.
 func (c *Context) Parent() string {
 	b := append(make([]byte, 0, contextBytes), "00-"...)
 	b = append(hex.AppendEncode(b, c.ID[:]), '-')
 	return string(append(hex.AppendEncode(b, c.Span[:]), "-01"...))
 }
 
-// RetainState is the member of a tracestate by which a client asks for the trace of its
-// request to be stored, whatever the sampling.
+// RetainState is the tracestate member by which a client asks for the trace of its request to be retained, whether
+// or not the request is sampled.
 const RetainState = "tutti=retain"
 
-// retains reports whether a tracestate, members apart by commas, asks for that.
+// retains reports whether a tracestate has the member RetainState.
 func retains(state string) bool {
 	for state != "" {
 		var member string
@@ -76,22 +76,22 @@ func retains(state string) bool {
 	return false
 }
 
-// NewContext returns the context of a new trace, of which the caller is the first span.
+// NewContext returns the context of a new trace whose first span is the caller.
 func NewContext(state string) Context {
 	c := Context{State: state}
 	draw(&c.ID, &c.Span)
 	return c
 }
 
-// Follow has the request belong to the trace that the client's headers name.
+// Follow adopts the trace context of the client's headers, if they are valid.
 func (o *Origin) Follow(parent, state string) {
 	if c, ok := ParseContext(parent, state); ok {
 		o.ID, o.Parent, o.State, o.Retain = c.ID, c.Span, c.State, retains(c.State)
 	}
 }
 
-// Context returns what makes the requests that a step sends elsewhere part of the
-// trace: none unless the trace settings chose the request.
+// Context returns the trace context of requests that a step sends, zero unless the trace settings sampled the
+// request.
 func (t *Trace) Context(node, wave int32) Context {
 	if !t.Sampled() {
 		return Context{}
@@ -102,7 +102,7 @@ func (t *Trace) Context(node, wave int32) Context {
 	return Context{ID: t.rec.ID, Span: span, State: t.rec.State, Number: t.calling(span)}
 }
 
-// calling returns the number of a step that calls other models. mu is held.
+// calling returns the number of a step that calls other models. The caller holds mu.
 func (t *Trace) calling(span SpanID) uint64 {
 	if !t.rec.Ensemble {
 		return t.rec.Number
@@ -112,8 +112,8 @@ func (t *Trace) calling(span SpanID) uint64 {
 	return n
 }
 
-// number returns the number of a step of an ensemble: the one that its calls already
-// have, or the next. mu is held.
+// number returns the number of an ensemble's step: the number that its calls already use, or a new one. The caller
+// holds mu.
 func (t *Trace) number(span SpanID) uint64 {
 	for i := range t.callers {
 		if t.callers[i].span == span {
@@ -129,8 +129,8 @@ type caller struct {
 	number uint64
 }
 
-// Carrier returns the context of a step for a model that makes spans of its own: JSON with the headers' names and values, as
-// Triton has it. It is empty unless the mode is "opentelemetry" and the settings chose the request.
+// Carrier returns the trace context of a step for a model that creates spans, as a JSON object of header names and
+// values as in Triton. It is empty unless the mode is "opentelemetry" and the settings sampled the request.
 func (t *Trace) Carrier(node, wave int32) string {
 	if !t.Sampled() || t.tracer.mode != ModeOpenTelemetry {
 		return ""
@@ -141,7 +141,7 @@ func (t *Trace) Carrier(node, wave int32) string {
 		State  string `json:"tracestate,omitempty"`
 	}{c.Parent(), c.State})
 	if err != nil {
-		return "" // text is always JSON
+		return "" // unreachable: strings always encode
 	}
 	return string(text)
 }

@@ -112,7 +112,7 @@ func stepText(p *tracing.Part, s *tracing.Step) string {
 			return "in the queue of " + s.Model
 		}
 		return fmt.Sprintf("in the queue of %s behind batch %d", s.Model, p.Batch)
-	case tracing.PartMates:
+	case tracing.PartBatching:
 		return "waiting for others to join the batch of " + s.Model
 	case tracing.PartCopies:
 		return "gathering, copying and scattering tensors of " + s.Model

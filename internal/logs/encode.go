@@ -26,11 +26,11 @@ type encoder struct {
 }
 
 // maxKept bounds the memory that an encoder keeps for its next line.
-const maxKept = 1 << 16
+const maxRetained = 1 << 16
 
 func (e *encoder) reset() {
 	b := e.b[:0]
-	if cap(b) > maxKept {
+	if cap(b) > maxRetained {
 		b = nil
 	}
 	*e = encoder{b: b, path: e.path[:0]}

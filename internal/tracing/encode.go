@@ -59,14 +59,14 @@ func (s *Step) entries(list []entry) []entry {
 
 // tensors appends the tensors of a step, or of the request for node -1, to list. s is the executed step, if there
 // is exactly one. Moments are removed unless the level includes them.
-func (t *Trace) tensors(list []entry, node, wave int32, s *Step) []entry {
+func (t *Trace) tensors(list []entry, node, subRun int32, s *Step) []entry {
 	if t.set.level&timestamps == 0 {
 		list = list[:0]
 	}
 	for i := range t.seen {
 		x := &t.seen[i]
 		switch {
-		case x.node != node || x.wave != wave:
+		case x.node != node || x.subRun != subRun:
 		case x.output:
 			list = append(list, entry{Moment: Moment{ComputeOutputStart, x.at}, what: TensorBackendOutput, tensor: x.text})
 		default:

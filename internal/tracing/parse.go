@@ -7,7 +7,7 @@ import (
 	"github.com/tutti-server/tutti/core/status"
 )
 
-// The keys of the settings on the wire.
+// The names of the settings in requests and responses.
 const (
 	keyFile      = "trace_file"
 	keyLevel     = "trace_level"

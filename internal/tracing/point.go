@@ -4,7 +4,7 @@ package tracing
 // chronological order.
 type Point uint8
 
-// The points, of which a trace file has the names. A request's queue time ends at
+// The points, named as in trace files. A request's queue time ends at
 // ComputeStart, and the model runs from ComputeInputEnd to ComputeOutputStart.
 const (
 	HTTPRecvStart Point = iota
@@ -80,9 +80,9 @@ func (r *Record) UnixMicro(ns int64) int64 { return (r.Began + ns - r.BeganAt) /
 
 // CopyTo copies the record to *to and reuses the memory of to's lists.
 func (r *Record) CopyTo(to *Record) {
-	kept := *to
+	old := *to
 	*to = *r
-	to.Moments, to.Steps, to.Events, to.Params = kept.Moments[:0], kept.Steps[:0], kept.Events[:0], kept.Params[:0]
+	to.Moments, to.Steps, to.Events, to.Params = old.Moments[:0], old.Steps[:0], old.Events[:0], old.Params[:0]
 	to.Moments = append(to.Moments, r.Moments...)
 	to.Steps = append(to.Steps, r.Steps...)
 	to.Events = append(to.Events, r.Events...)

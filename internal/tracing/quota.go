@@ -73,7 +73,7 @@ func (a *allowance) take(now int64) bool {
 }
 
 // maxRefusedText bounds the client's texts in the record of a refused request, in bytes.
-const maxAsked = 256
+const maxRefusedText = 256
 
 // RecordRefusal sends the sinks the record of a request that failed before a model accepted it, at the end of
 // o.Read. For example, its body could not be decoded, or it names an unknown model. Version is 0 if it is unknown.
@@ -82,7 +82,7 @@ func (t *Tracer) RecordRefusal(model string, version int64, id string, o *Origin
 	if t == nil || o.Read.Ended == 0 || !t.all.Load() {
 		return
 	}
-	x := t.newTrace(nil, asked(model), version, asked(id))
+	x := t.newTrace(nil, refusedText(model), version, refusedText(id))
 	x.rec.Began, x.rec.BeganAt = t.epoch+o.Read.Began, o.Read.Began
 	x.SetOrigin(o)
 	x.Fail(err)
@@ -90,9 +90,9 @@ func (t *Tracer) RecordRefusal(model string, version int64, id string, o *Origin
 }
 
 // refusedText returns a client's text for a record: shortened, and valid UTF-8.
-func asked(s string) string {
-	if len(s) > maxAsked {
-		s = s[:maxAsked]
+func refusedText(s string) string {
+	if len(s) > maxRefusedText {
+		s = s[:maxRefusedText]
 	}
 	return strings.ToValidUTF8(s, "\ufffd")
 }

@@ -19,13 +19,13 @@ type setting struct {
 	file    *file // nil where traces are not written to a file
 
 	seen atomic.Uint64 // number of requests
-	left atomic.Int32 // remaining part of values.count
+	left atomic.Int32  // remaining part of values.count
 
 	mu        sync.Mutex
 	buf       []byte // guarded by mu; encoded traces, separated by commas
 	buffered  uint32 // guarded by mu; number of traces in buf
-	collected int32 // guarded by mu; number of collected traces
-	retired   bool // guarded by mu; replaced: traces are written at once
+	collected int32  // guarded by mu; number of collected traces
+	retired   bool   // guarded by mu; replaced: traces are written at once
 }
 
 func newSetting(t *Tracer, v values, own keys) *setting {

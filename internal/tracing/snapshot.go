@@ -55,8 +55,8 @@ const (
 
 // Capturing reports whether requests must be passed to Capture.
 //
-// hot: a nil check, and one load when there is a camera.
-func (t *Tracer) Capturing() bool { return t != nil && t.camera != nil && t.camera.Active() }
+// hot: a nil check, and one load when there is a recorder.
+func (t *Tracer) Capturing() bool { return t != nil && t.recorder != nil && t.recorder.Active() }
 
 // Capture offers a request to the recorder before it is executed, and returns its trace: x, or, when x is nil and
 // the recorder selects the request, a trace that only sinks receive.
@@ -69,8 +69,8 @@ func (t *Tracer) Capture(x *Trace, model string, version int64, request string, 
 	if o.ID != (TraceID{}) {
 		id = o.ID
 	}
-	if f := t.camera.Select(model, request, id); f != nil {
-		x.film, x.rec.Captured = f, true
+	if f := t.recorder.Select(model, request, id); f != nil {
+		x.snapshot, x.rec.Captured = f, true
 		return x
 	}
 	if fresh {
@@ -87,5 +87,5 @@ func (t *Trace) Snapshot() Snapshot {
 	if t == nil {
 		return nil
 	}
-	return t.film
+	return t.snapshot
 }

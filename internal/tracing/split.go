@@ -8,15 +8,15 @@ type PartKind uint8
 // The kinds of parts, in the order of a request's way.
 const (
 	PartReceive   PartKind = iota // socket and decode
-	PartScheduler // the server's own work
-	PartLimit // waiting for max_inflight_requests
-	PartQueue // waiting while the instance executes the batch before
-	PartMates // waiting for other requests to fill the batch
+	PartScheduler                 // the server's own work
+	PartLimit                     // waiting for max_inflight_requests
+	PartQueue                     // waiting while the instance executes the batch before
+	PartBatching                  // waiting for other requests to fill the batch
 	PartCopies                    // gathering, scattering and moving tensors
-	PartPadding // the share of computing added padding
+	PartPadding                   // the share of computing added padding
 	PartCompute                   // the model
-	PartNative // a step that runs in this process
-	PartCache // looking up the response cache
+	PartNative                    // a step that runs in this process
+	PartCache                     // looking up the response cache
 	PartEncode                    // encode and socket
 	numParts
 )
@@ -169,18 +169,18 @@ func (k *splitter) execution(i int, s *Step) {
 		compute = PartNative
 	}
 	if s.Padding > 0 && s.Elements > 0 && k.at > s.InputEnd {
-		took := k.at - s.InputEnd
-		k.back(PartPadding, i, s.Batch, k.at-int64(float64(took)*float64(s.Padding)/float64(s.Elements)))
+		length := k.at - s.InputEnd
+		k.back(PartPadding, i, s.Batch, k.at-int64(float64(length)*float64(s.Padding)/float64(s.Elements)))
 	}
 	k.back(compute, i, s.Batch, s.InputEnd)
 	k.back(PartCopies, i, 0, s.Start)
 	waits := max(s.Enqueued, min(s.BeforeEnd, s.Start)) // until here behind the batch before
 	switch {
 	case s.Held != 0:
-		k.back(PartMates, i, 0, max(waits, s.Held))
+		k.back(PartBatching, i, 0, max(waits, s.Held))
 	case s.Newest > waits:
 		k.back(PartScheduler, i, 0, s.Newest)
-		k.back(PartMates, i, 0, waits)
+		k.back(PartBatching, i, 0, waits)
 	}
 	k.back(PartScheduler, i, 0, waits)
 	k.back(PartQueue, i, s.Before, s.Enqueued)

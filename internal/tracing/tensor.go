@@ -28,10 +28,10 @@ func (a Activity) String() string { return activityNames[a] }
 
 // seen is a recorded tensor of a step, or of the request for node -1.
 type seen struct {
-	output     bool
-	node, wave int32
-	at         int64
-	text       []byte // its JSON
+	output       bool
+	node, subRun int32
+	at           int64
+	text         []byte // its JSON
 }
 
 // Tensors reports whether the trace records tensors. Callers check it before they copy tensors to the host.
@@ -41,11 +41,11 @@ func (t *Trace) Tensors() bool {
 
 // Tensor records an input or output of a step, or of the request for node -1. It borrows x, which must be in host
 // memory. It does nothing unless Tensors reports true.
-func (t *Trace) Tensor(output bool, node, wave int32, name string, x *tensor.Tensor) {
+func (t *Trace) Tensor(output bool, node, subRun int32, name string, x *tensor.Tensor) {
 	if !t.Tensors() {
 		return
 	}
-	s := seen{output: output, node: node, wave: wave, at: telemetry.Now(), text: appendTensor(nil, name, x)}
+	s := seen{output: output, node: node, subRun: subRun, at: telemetry.Now(), text: appendTensor(nil, name, x)}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if len(t.seen) < maxEntries {

@@ -76,8 +76,7 @@ type Record struct {
 	Params  []Param
 }
 
-// What a trace has room for without allocating, and what bounds it: a decoupled model
-// may answer without end.
+// The room of a trace without allocating, and the bound of its lists: a decoupled model may respond without end.
 const (
 	inlineMoments = 12
 	inlineSteps   = 8
@@ -91,9 +90,9 @@ const (
 // A trace is reference counted: the caller that sampled it is its first holder, and Hold adds one. Each holder
 // calls End once. The last End passes the trace to the sinks and recycles it.
 type Trace struct {
-	tracer *Tracer
-	set    *setting // setting that sampled the request, nil when only sinks receive it
-	film   Snapshot // nil when the tensors are not captured
+	tracer   *Tracer
+	set      *setting // setting that sampled the request, nil when only sinks receive it
+	snapshot Snapshot // nil when the tensors are not captured
 
 	mu      sync.Mutex
 	rec     Record   // guarded by mu
@@ -149,7 +148,7 @@ func (t *Trace) SetModel(version int64, ensemble bool) {
 
 // Stamp records that the request passed a point at ns, a time of telemetry.Now.
 //
-// hot: no allocation unless there are many answers.
+// hot: no allocation below inlineMoments moments.
 func (t *Trace) Stamp(p Point, ns int64) {
 	if t == nil {
 		return
@@ -191,9 +190,9 @@ func (t *Trace) Step(s *Step) {
 }
 
 // step derives a step's span id from the request's span id, so that it is known before the step ends.
-func (id SpanID) step(node, wave int32) SpanID {
+func (id SpanID) step(node, subRun int32) SpanID {
 	id[0], id[1] = id[0]^byte(node>>8), id[1]^byte(node)
-	id[2], id[3] = id[2]^byte(wave>>8), id[3]^byte(wave)
+	id[2], id[3] = id[2]^byte(subRun>>8), id[3]^byte(subRun)
 	return id.Part(1)
 }
 
@@ -282,8 +281,8 @@ func (t *Trace) finish() {
 	for _, s := range t.tracer.sinks {
 		s.Trace(t)
 	}
-	if t.film != nil {
-		t.film.Finish(&t.rec)
+	if t.snapshot != nil {
+		t.snapshot.Finish(&t.rec)
 	}
 	t.reset()
 }
@@ -293,7 +292,7 @@ func (t *Trace) reset() {
 	r := &t.rec
 	*r = Record{Params: r.Params[:0]}
 	r.Moments, r.Steps, r.Events = t.moments[:0], t.steps[:0], t.events[:0]
-	t.set, t.film = nil, nil
+	t.set, t.snapshot = nil, nil
 	clear(t.seen)
 	t.seen, t.callers = t.seen[:0], t.callers[:0]
 	t.tracer.pool.Put(t)

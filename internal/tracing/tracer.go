@@ -14,7 +14,7 @@ import (
 	"github.com/tutti-server/tutti/internal/telemetry"
 )
 
-// The trace modes: into a file, or as spans that a sink exports.
+// The trace modes: a trace file, or spans that a sink exports.
 const (
 	ModeTriton        = "triton"
 	ModeOpenTelemetry = "opentelemetry"
@@ -68,22 +68,22 @@ type Options struct {
 // Tracer holds the settings of the server and of its models. A nil Tracer traces nothing. It is safe for concurrent
 // use.
 type Tracer struct {
-	mode    string
-	export  *Exporter
-	initial values
-	file    *file
-	log     *slog.Logger
-	sinks   []Sink
-	camera  Recorder
-	all     atomic.Bool
-	quota   quota
-	retain  allowance
-	params  []string
-	epoch   int64 // ns since 1970 at which telemetry.Now was 0
-	pool    pool.Of[Trace]
-	ids     atomic.Uint64
-	batches atomic.Uint64
-	now     atomic.Pointer[scopes]
+	mode     string
+	export   *Exporter
+	initial  values
+	file     *file
+	log      *slog.Logger
+	sinks    []Sink
+	recorder Recorder
+	all      atomic.Bool
+	quota    quota
+	retain   allowance
+	params   []string
+	epoch    int64 // ns since 1970 at which telemetry.Now was 0
+	pool     pool.Of[Trace]
+	ids      atomic.Uint64
+	batches  atomic.Uint64
+	now      atomic.Pointer[scopes]
 
 	mu sync.Mutex // serializes writers of now
 }
@@ -99,7 +99,7 @@ type scopes struct {
 // New returns a tracer with these start-up settings. Settings that Triton accepts but that trace nothing, for
 // example a level without a file, are accepted and logged.
 func New(o Options) (*Tracer, error) {
-	t := &Tracer{mode: cmp.Or(o.Mode, ModeTriton), export: o.Exporter, log: o.Log, sinks: o.Sinks, camera: o.Recorder, params: o.Params, epoch: epoch()}
+	t := &Tracer{mode: cmp.Or(o.Mode, ModeTriton), export: o.Exporter, log: o.Log, sinks: o.Sinks, recorder: o.Recorder, params: o.Params, epoch: epoch()}
 	t.quota.open(o.AtMost)
 	t.all.Store(o.All && len(o.Sinks) > 0)
 	t.pool.New = func() *Trace {

@@ -16,7 +16,7 @@ type Context struct {
 	Number uint64
 }
 
-// What a traceparent is made of, and the longest tracestate that is passed on.
+// The length of a traceparent of version 00, and the longest tracestate that is passed on.
 const (
 	contextBytes = 55
 	maxState     = 512
@@ -92,13 +92,13 @@ func (o *Origin) Follow(parent, state string) {
 
 // Context returns the trace context of requests that a step sends, zero unless the trace settings sampled the
 // request.
-func (t *Trace) Context(node, wave int32) Context {
+func (t *Trace) Context(node, subRun int32) Context {
 	if !t.Sampled() {
 		return Context{}
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	span := t.rec.Span.step(node, wave)
+	span := t.rec.Span.step(node, subRun)
 	return Context{ID: t.rec.ID, Span: span, State: t.rec.State, Number: t.calling(span)}
 }
 
@@ -131,11 +131,11 @@ type caller struct {
 
 // Carrier returns the trace context of a step for a model that creates spans, as a JSON object of header names and
 // values as in Triton. It is empty unless the mode is "opentelemetry" and the settings sampled the request.
-func (t *Trace) Carrier(node, wave int32) string {
+func (t *Trace) Carrier(node, subRun int32) string {
 	if !t.Sampled() || t.tracer.mode != ModeOpenTelemetry {
 		return ""
 	}
-	c := t.Context(node, wave)
+	c := t.Context(node, subRun)
 	text, err := json.Marshal(struct {
 		Parent string `json:"traceparent"`
 		State  string `json:"tracestate,omitempty"`

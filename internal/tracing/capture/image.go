@@ -11,30 +11,30 @@ import (
 	"github.com/tutti-server/tutti/internal/inspect"
 )
 
-// Bounds of pictures.
+// Limits of previewed images.
 const (
-	// maxSide is the longer side of what is shown.
+	// maxSide is the longer side of a thumbnail.
 	maxSide = 256
-	// minSide is the shortest side of what is taken for a picture at all.
+	// minSide is the shortest side of a tensor that is shown as an image.
 	minSide = 8
-	// maxPixels bounds what is decoded.
+	// maxPixels bounds the images that are decoded.
 	maxPixels = 16 << 20
 )
 
-// picture shows a tensor that is an image: UINT8 as rows, columns and channels, or the
-// file of one. It returns nil for what is none.
-func picture(x *frame) *inspect.PreviewView {
+// imagePreview returns the preview of a tensor that is an image, nil for any other: UINT8 rows, columns and
+// channels, or BYTES with an image file.
+func imagePreview(x *capturedTensor) *inspect.PreviewView {
 	switch x.dtype { //nolint:exhaustive // others are no images
 	case tensor.Bytes:
 		if elem, _, ok := tensor.NextBytes(x.data); ok {
-			return show(decoded(elem))
+			return thumbnail(decoded(elem))
 		}
 	case tensor.Uint8:
 		if img := pixels(x); img != nil {
-			return show(img)
+			return thumbnail(img)
 		}
 		if x.shape.Rank() <= 2 {
-			return show(decoded(x.data))
+			return thumbnail(decoded(x.data))
 		}
 	}
 	return nil
@@ -47,11 +47,11 @@ func decoded(b []byte) image.Image {
 	var err error
 	switch {
 	case bytes.HasPrefix(b, []byte("\xff\xd8\xff")):
-		if c, err = jpeg.DecodeConfig(bytes.NewReader(b)); err == nil && fair(c.Width, c.Height) {
+		if c, err = jpeg.DecodeConfig(bytes.NewReader(b)); err == nil && validSize(c.Width, c.Height) {
 			img, err = jpeg.Decode(bytes.NewReader(b))
 		}
 	case bytes.HasPrefix(b, []byte("\x89PNG\r\n\x1a\n")):
-		if c, err = png.DecodeConfig(bytes.NewReader(b)); err == nil && fair(c.Width, c.Height) {
+		if c, err = png.DecodeConfig(bytes.NewReader(b)); err == nil && validSize(c.Width, c.Height) {
 			img, err = png.Decode(bytes.NewReader(b))
 		}
 	}
@@ -61,26 +61,25 @@ func decoded(b []byte) image.Image {
 	return img
 }
 
-// fair reports whether a picture is neither empty nor too large.
-func fair(width, height int) bool {
+// validSize reports whether an image is neither empty nor too large.
+func validSize(width, height int) bool {
 	return width > 0 && height > 0 && width <= maxPixels && height <= maxPixels/width
 }
 
-// pixels returns the first image of a tensor [..., rows, columns, channels], nil when
-// the extents are none of an image.
-func pixels(x *frame) image.Image {
+// pixels returns the first image of a tensor [..., rows, columns, channels], nil when the shape is not an image's.
+func pixels(x *capturedTensor) image.Image {
 	d := x.shape.Dims()
 	if len(d) < 3 || len(d) > 4 {
 		return nil
 	}
 	h, w, c := d[len(d)-3], d[len(d)-2], d[len(d)-1]
-	if h < minSide || w < minSide || h > maxPixels || w > maxPixels || c != 1 && c != 3 && c != 4 || !fair(int(w), int(h)) || int64(len(x.data)) < h*w*c {
+	if h < minSide || w < minSide || h > maxPixels || w > maxPixels || c != 1 && c != 3 && c != 4 || !validSize(int(w), int(h)) || int64(len(x.data)) < h*w*c {
 		return nil
 	}
 	return &raster{w: int(w), h: int(h), c: int(c), pix: x.data}
 }
 
-// raster is the image of a tensor.
+// raster is the image of a UINT8 tensor.
 type raster struct {
 	w, h, c int
 	pix     []byte
@@ -106,8 +105,8 @@ func (r *raster) At(x, y int) color.Color {
 	return color.NRGBA{p[0], p[1], p[2], p[3]}
 }
 
-// show makes an image small enough to be looked at.
-func show(img image.Image) *inspect.PreviewView {
+// thumbnail returns the preview of an image, scaled down.
+func thumbnail(img image.Image) *inspect.PreviewView {
 	if img == nil {
 		return nil
 	}

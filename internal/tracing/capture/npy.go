@@ -12,23 +12,23 @@ import (
 	"github.com/tutti-server/tutti/core/tensor"
 )
 
-// array is what becomes one .npy file.
+// array is the content of one .npy file.
 type array struct {
 	name  string
-	descr string // NumPy's word for the type
+	descr string // NumPy's name of the type
 	shape []int64
 	data  []byte
 }
 
-// descrs are NumPy's words for the types that are kept as they are.
+// descrs are NumPy's names of the types that are stored unchanged.
 var descrs = [...]string{
 	tensor.Bool: "|b1", tensor.Uint8: "|u1", tensor.Uint16: "<u2", tensor.Uint32: "<u4", tensor.Uint64: "<u8",
 	tensor.Int8: "|i1", tensor.Int16: "<i2", tensor.Int32: "<i4", tensor.Int64: "<i8",
 	tensor.FP16: "<f2", tensor.FP32: "<f4", tensor.FP64: "<f8", tensor.BF16: "<u2",
 }
 
-// arrays returns what a tensor with content is in a file.
-func arrays(name string, x *frame) []array {
+// arrays returns the arrays of a tensor with content.
+func arrays(name string, x *capturedTensor) []array {
 	count := x.shape.Elements()
 	if x.dtype == tensor.Bytes {
 		if elems, ok := elements(x.data, count); ok {
@@ -40,7 +40,7 @@ func arrays(name string, x *frame) []array {
 	return []array{{name, "|u1", []int64{int64(len(x.data))}, x.data}}
 }
 
-// elements takes a BYTES tensor apart; ok is false when it has not just count of them.
+// elements splits a BYTES tensor; ok is false unless it has exactly count elements.
 func elements(b []byte, count int64) (list [][]byte, ok bool) {
 	for len(b) > 0 {
 		elem, rest, whole := tensor.NextBytes(b)
@@ -55,9 +55,9 @@ func elements(b []byte, count int64) (list [][]byte, ok bool) {
 // roomy is how much larger an array of fixed width may be than its texts.
 const roomy = 64 << 10
 
-// texts returns a BYTES tensor: NumPy drops zeros at the end of fixed-width bytes, and
-// one long text makes all of them long.
-func texts(name string, x *frame, elems [][]byte) []array {
+// texts returns the arrays of a BYTES tensor. Fixed-width bytes are not always possible: NumPy drops zeros at the
+// end, and one long text makes every element long.
+func texts(name string, x *capturedTensor, elems [][]byte) []array {
 	width, exact := 1, true
 	for _, e := range elems {
 		width = max(width, len(e))
@@ -86,7 +86,7 @@ func texts(name string, x *frame, elems [][]byte) []array {
 	}
 }
 
-// headerUnit is what the size of a header is a multiple of.
+// headerUnit is the alignment of a header's size.
 const headerUnit = 64
 
 // write writes a .npy file of version 1.0.
@@ -117,11 +117,11 @@ func (a array) write(w io.Writer) error {
 	return err
 }
 
-// aboutName is the array that lists all tensors.
+// aboutName is the name of the array that lists all tensors.
 const aboutName = "__capture__"
 
 // writeNPZ writes all tensors of a request.
-func (h *shot) writeNPZ(w io.Writer) error {
+func (h *snapshot) writeNPZ(w io.Writer) error {
 	about, err := json.Marshal(h.list(false))
 	if err != nil {
 		return err
@@ -138,10 +138,10 @@ func (h *shot) writeNPZ(w io.Writer) error {
 		return err
 	}
 	for i, name := range h.names() {
-		if !h.frames[i].kept {
+		if !h.tensors[i].hasContent {
 			continue
 		}
-		for _, a := range arrays(name, &h.frames[i]) {
+		for _, a := range arrays(name, &h.tensors[i]) {
 			if err := put(a); err != nil {
 				return err
 			}
@@ -150,7 +150,7 @@ func (h *shot) writeNPZ(w io.Writer) error {
 	return z.Close()
 }
 
-// fileName is a name as archives may have it: nothing in it leads out of a folder.
+// fileName returns a name that is safe in archives: it cannot leave its folder.
 func fileName(name string) string {
 	if !utf8.ValidString(name) {
 		name = strings.ToValidUTF8(name, "_")

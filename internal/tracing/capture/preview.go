@@ -14,32 +14,32 @@ import (
 
 // Bounds of a preview.
 const (
-	maxValues   = 64
-	maxText     = 1 << 10
-	maxTop      = 5
-	maxCounted  = 1 << 20
-	maxPictures = 16
+	maxValues  = 64
+	maxText    = 1 << 10
+	maxTop     = 5
+	maxCounted = 1 << 20
+	maxImages  = 16
 )
 
-// previewer makes the previews of a request, of which only some are pictures.
-type previewer struct{ pictures int }
+// previewer makes the previews of a request. It limits the number of images.
+type previewer struct{ images int }
 
-// preview shows the content of a tensor.
-func (p *previewer) preview(x *frame) *inspect.PreviewView {
-	if p.pictures > 0 {
-		if v := picture(x); v != nil {
-			p.pictures--
+// preview returns the preview of a tensor's content.
+func (p *previewer) preview(x *capturedTensor) *inspect.PreviewView {
+	if p.images > 0 {
+		if v := imagePreview(x); v != nil {
+			p.images--
 			return v
 		}
 	}
 	if x.dtype == tensor.Bytes {
-		return words(x)
+		return textPreview(x)
 	}
-	return numbers(x)
+	return numberPreview(x)
 }
 
-// words shows texts.
-func words(x *frame) *inspect.PreviewView {
+// textPreview returns the preview of a BYTES tensor.
+func textPreview(x *capturedTensor) *inspect.PreviewView {
 	v := &inspect.PreviewView{Kind: "text", Values: []string{}}
 	b, count := x.data, int64(0)
 	for len(b) > 0 {
@@ -48,7 +48,7 @@ func words(x *frame) *inspect.PreviewView {
 			break
 		}
 		if b = rest; count < maxValues {
-			v.Values = append(v.Values, textOf(elem))
+			v.Values = append(v.Values, printable(elem))
 		}
 		count++
 	}
@@ -56,8 +56,8 @@ func words(x *frame) *inspect.PreviewView {
 	return v
 }
 
-// textOf is an element that people can read: what is no text is quoted.
-func textOf(elem []byte) string {
+// printable returns an element as text. An element with control characters is quoted.
+func printable(elem []byte) string {
 	cut := elem[:min(len(elem), maxText)]
 	text := strings.ToValidUTF8(string(cut), "\uFFFD")
 	if strings.ContainsFunc(text, func(r rune) bool { return r < ' ' && r != '\n' && r != '\t' && r != '\r' }) {
@@ -69,8 +69,8 @@ func textOf(elem []byte) string {
 	return text
 }
 
-// numbers shows numbers: the first of them and what is known of all.
-func numbers(x *frame) *inspect.PreviewView {
+// numberPreview returns the preview of a numeric tensor: the first values, and statistics of all.
+func numberPreview(x *capturedTensor) *inspect.PreviewView {
 	v := &inspect.PreviewView{Kind: "numbers", Values: []string{}}
 	size := x.dtype.Size()
 	if size == 0 {
@@ -103,7 +103,7 @@ func numbers(x *frame) *inspect.PreviewView {
 }
 
 // top returns the largest of the first n numbers.
-func top(x *frame, n int64) (list []inspect.TopView) {
+func top(x *capturedTensor, n int64) (list []inspect.TopView) {
 	if n < 2 {
 		return nil
 	}
@@ -130,8 +130,8 @@ func top(x *frame, n int64) (list []inspect.TopView) {
 
 func short(f float64) string { return strconv.FormatFloat(f, 'g', 7, 64) }
 
-// valueOf returns number i; those of 64 bits may lose some.
-func valueOf(x *frame, i int) float64 {
+// valueOf returns number i; numbers of 64 bits may lose precision.
+func valueOf(x *capturedTensor, i int) float64 {
 	b := x.data[i*x.dtype.Size():]
 	switch x.dtype { //nolint:exhaustive // the others are whole
 	case tensor.FP16:
@@ -150,7 +150,7 @@ func valueOf(x *frame, i int) float64 {
 	return float64(n)
 }
 
-// whole returns a whole number, of which signed says how to read it.
+// whole returns an integer; signed reports whether n is a signed one.
 func whole(d tensor.DType, b []byte) (n uint64, signed bool) {
 	switch d { //nolint:exhaustive // the others are not whole
 	case tensor.Int8:
@@ -171,8 +171,8 @@ func whole(d tensor.DType, b []byte) (n uint64, signed bool) {
 	return uint64(b[0]), false
 }
 
-// valueText returns number i as people read it.
-func valueText(x *frame, i int) string {
+// valueText returns number i as text.
+func valueText(x *capturedTensor, i int) string {
 	b := x.data[i*x.dtype.Size():]
 	switch x.dtype { //nolint:exhaustive // the others are whole
 	case tensor.Bool:

@@ -17,7 +17,7 @@ const (
 	maxPattern     = 512
 )
 
-// complete fills a rule in, or says what is wrong with it.
+// complete fills in the defaults of a rule and validates it.
 func (s *Store) complete(r *inspect.CaptureRule) error {
 	for _, n := range []struct {
 		name       string
@@ -49,7 +49,7 @@ func (s *Store) complete(r *inspect.CaptureRule) error {
 	return nil
 }
 
-// session is a rule in force.
+// session is a started capture.
 type session struct {
 	id      uint64
 	rule    inspect.CaptureRule
@@ -58,26 +58,26 @@ type session struct {
 	matched atomic.Uint64
 
 	over bool // guarded by the store's mu
-	// How many requests were chosen, have ended since, had to make room, found none.
-	picked, taken, dropped, missed uint64 // guarded by the store's mu
+	// Numbers of requests: selected, finished, dropped for newer ones, and rejected for lack of memory.
+	selected, taken, dropped, missed uint64 // guarded by the store's mu
 }
 
-// fits reports whether the rule's patterns do.
-func (s *session) fits(model, request string, id tracing.TraceID) bool {
+// matches reports whether a request matches the rule's patterns.
+func (s *session) matches(model, request string, id tracing.TraceID) bool {
 	r := &s.rule
-	return fits(r.Model, model) && fits(r.Request, request) && (r.Trace == "" || like(r.Trace, id.String()))
+	return fits(r.Model, model) && fits(r.Request, request) && (r.Trace == "" || matchGlob(r.Trace, id.String()))
 }
 
-// turn counts a request that fits and reports whether it is one in so many.
-func (s *session) turn() bool {
+// due counts a matching request and reports whether it is one in Every.
+func (s *session) due() bool {
 	return (s.matched.Add(1)-1)%uint64(s.rule.Every) == 0 //nolint:gosec // at least 1
 }
 
-// redacts reports whether nobody is to see what is in a tensor.
+// redacts reports whether a tensor's content must not be recorded.
 func (s *session) redacts(e *tracing.TensorEdge) bool {
 	hit := func(patterns, names []string) bool {
 		for _, p := range patterns {
-			if slices.ContainsFunc(names, func(name string) bool { return like(p, name) }) {
+			if slices.ContainsFunc(names, func(name string) bool { return matchGlob(p, name) }) {
 				return true
 			}
 		}
@@ -86,11 +86,11 @@ func (s *session) redacts(e *tracing.TensorEdge) bool {
 	return hit(s.rule.RedactTensors, e.Names) || hit(s.rule.RedactTensors, []string{e.Tensor}) || hit(s.rule.RedactModels, e.Models)
 }
 
-func fits(pattern, text string) bool { return pattern == "" || like(pattern, text) }
+func fits(pattern, text string) bool { return pattern == "" || matchGlob(pattern, text) }
 
-// like reports whether text is what a pattern says: * is any text, ? any byte. It
-// goes back to the last star only, so its time is the product of the lengths at most.
-func like(pattern, text string) bool {
+// matchGlob reports whether text matches a pattern, in which * matches any text and ? any byte. It backtracks to
+// the last star only, so that its time is at most the product of the lengths.
+func matchGlob(pattern, text string) bool {
 	p, t, star, mark := 0, 0, -1, 0
 	for t < len(text) {
 		switch {

@@ -13,119 +13,119 @@ import (
 
 // Bounds of a request.
 const (
-	// filmCost and frameCost are what a request and a tensor take besides content.
-	filmCost  = 1 << 10
-	frameCost = 512
-	maxFrames = 4096
+	// snapshotCost and tensorCost are the memory of a request and of a tensor without its content.
+	snapshotCost = 1 << 10
+	tensorCost   = 512
+	maxTensors   = 4096
 )
 
-// film is a request that goes on.
-type film struct {
+// recording records the tensors of a request that has not finished.
+type recording struct {
 	s       *Store
 	session *session
 
-	mu      sync.Mutex
-	frames  []frame // guarded by mu
-	more    int     // tensors without a frame; guarded by mu
-	bytes   int64   // of contents; guarded by mu
-	cost    int64   // what is reserved; guarded by mu
-	answers int32   // guarded by mu
+	mu        sync.Mutex
+	tensors   []capturedTensor // guarded by mu
+	more      int              // tensors beyond maxTensors; guarded by mu
+	bytes     int64            // of contents; guarded by mu
+	cost      int64            // reserved bytes; guarded by mu
+	responses int32            // guarded by mu
 }
 
-var _ tracing.Snapshot = (*film)(nil)
+var _ tracing.Snapshot = (*recording)(nil)
 
-// frame is one tensor.
-type frame struct {
-	edge  tracing.TensorEdge
-	dtype tensor.DType
-	shape tensor.Shape
-	place tensor.Place
-	size  int64
-	data  []byte
-	kept  bool
-	why   string
-	// late is the content on its way to the host.
-	late tensor.Tensor
+// capturedTensor is one tensor of a request.
+type capturedTensor struct {
+	edge       tracing.TensorEdge
+	dtype      tensor.DType
+	shape      tensor.Shape
+	place      tensor.Place
+	size       int64
+	data       []byte
+	hasContent bool
+	reason     string
+	// pending is the content while it is copied to the host.
+	pending tensor.Tensor
 }
 
-// Admit implements tracing.Film.
-func (f *film) Add(e *tracing.TensorEdge, t *tensor.Tensor) (int, bool) {
+// Add implements tracing.Snapshot.
+func (f *recording) Add(e *tracing.TensorEdge, t *tensor.Tensor) (int, bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if len(f.frames) == maxFrames || !f.s.reserve(frameCost) {
+	if len(f.tensors) == maxTensors || !f.s.reserve(tensorCost) {
 		f.more++
 		return 0, false
 	}
-	f.cost += frameCost
-	x := frame{edge: *e, dtype: t.DType, shape: t.Shape, place: t.Buf.Place(), size: int64(t.Len)}
+	f.cost += tensorCost
+	x := capturedTensor{edge: *e, dtype: t.DType, shape: t.Shape, place: t.Buf.Place(), size: int64(t.Len)}
 	switch limit := f.session.rule.RequestBytes; {
 	case f.session.redacts(e):
-		x.why, x.size = "redacted", 0
+		x.reason, x.size = "redacted", 0
 	case f.bytes+x.size > limit:
-		x.why = fmt.Sprintf("over the limit of %d bytes a request", limit)
+		x.reason = fmt.Sprintf("over the limit of %d bytes a request", limit)
 	case !f.s.reserve(x.size):
-		x.why = fmt.Sprintf("over the limit of %d bytes of all captures", f.s.set.Bytes)
+		x.reason = fmt.Sprintf("over the limit of %d bytes of all captures", f.s.set.Bytes)
 	default:
-		x.kept = true
+		x.hasContent = true
 		f.bytes += x.size
 		f.cost += x.size
 	}
-	f.frames = append(f.frames, x)
-	return len(f.frames) - 1, x.kept
+	f.tensors = append(f.tensors, x)
+	return len(f.tensors) - 1, x.hasContent
 }
 
-// Put implements tracing.Film.
-func (f *film) Put(n int, t tensor.Tensor, err error) {
+// Put implements tracing.Snapshot.
+func (f *recording) Put(n int, t tensor.Tensor, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	x := &f.frames[n]
+	x := &f.tensors[n]
 	if err != nil {
-		x.kept, x.why = false, "not copied: "+err.Error()
+		x.hasContent, x.reason = false, "not copied: "+err.Error()
 		return
 	}
-	x.late = t
+	x.pending = t
 	if e := t.Buf.Ready(); e == nil || e.Done() {
-		x.arrive()
+		x.wait()
 	}
 }
 
-// arrive takes the content, once it is there.
-func (x *frame) arrive() {
-	if !x.late.Present() {
+// wait waits for the pending content, if there is any, and stores it.
+func (x *capturedTensor) wait() {
+	if !x.pending.Present() {
 		return
 	}
-	defer x.late.Release()
-	if e := x.late.Buf.Ready(); e != nil {
+	defer x.pending.Release()
+	if e := x.pending.Buf.Ready(); e != nil {
 		if err := e.Wait(); err != nil {
-			x.kept, x.why = false, "not copied: "+err.Error()
+			x.hasContent, x.reason = false, "not copied: "+err.Error()
 			return
 		}
 	}
-	x.data = bytes.Clone(x.late.Bytes())
+	x.data = bytes.Clone(x.pending.Bytes())
 }
 
-// Answer implements tracing.Film.
-func (f *film) NextResponse() int32 {
+// NextResponse implements tracing.Snapshot.
+func (f *recording) NextResponse() int32 {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.answers++
-	return f.answers
+	f.responses++
+	return f.responses
 }
 
-// End implements tracing.Film.
-func (f *film) Finish(r *tracing.Record) {
+// Finish implements tracing.Snapshot.
+func (f *recording) Finish(r *tracing.Record) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	for i := range f.frames {
-		f.frames[i].arrive()
+	for i := range f.tensors {
+		f.tensors[i].wait()
 	}
 	start, _ := r.Bounds()
-	f.s.develop(&shot{
-		session: f.session, cost: f.cost, frames: slices.Clip(f.frames), more: f.more,
+	f.s.add(&snapshot{
+		session: f.session, cost: f.cost, tensors: slices.Clip(f.tensors), more: f.more,
 		id: r.ID,
 		view: inspect.SnapshotView{
 			Trace: r.ID.String(), Span: r.Span.String(), Request: r.Request, Model: r.Model, Version: r.Version,
-			StartUs: r.UnixMicro(start), Status: inspect.StatusOf(r.Failed, r.Code), Tensors: len(f.frames), Bytes: f.bytes,
+			StartUs: r.UnixMicro(start), Status: inspect.StatusOf(r.Failed, r.Code), Tensors: len(f.tensors), Bytes: f.bytes,
 		},
 	})
 }

@@ -12,11 +12,11 @@ import (
 	"github.com/tutti-server/tutti/internal/tracing"
 )
 
-// Settings are what a Store is made from.
+// Settings configure a Store.
 type Settings struct {
-	// Bytes bounds all that is kept, RequestBytes the contents of a request.
+	// Bytes bounds the memory of all captures, RequestBytes the contents of one request.
 	Bytes, RequestBytes int64
-	// RedactTensors and RedactModels are patterns of what nobody is to see.
+	// RedactTensors and RedactModels are patterns of tensors whose contents must not be recorded.
 	RedactTensors, RedactModels []string
 	// Now is a clock in nanoseconds, nil for telemetry.Now.
 	Now func() int64
@@ -24,22 +24,22 @@ type Settings struct {
 	_ struct{}
 }
 
-// Bounds of what is remembered.
+// Limits of remembered captures.
 const (
 	maxActive = 16
 	maxEnded  = 64
 )
 
-// Store keeps tensors. It is a tracing.Camera and an inspect.Captures.
+// Store records tensors. It is a tracing.Recorder and an inspect.Captures, safe for concurrent use.
 type Store struct {
 	set    Settings
 	active atomic.Pointer[[]*session]
 
-	mu       sync.Mutex
-	used     int64      // guarded by mu
-	shots    []*shot    // oldest first; guarded by mu
-	sessions []*session // oldest first; guarded by mu
-	ids      uint64     // guarded by mu
+	mu        sync.Mutex
+	used      int64       // guarded by mu
+	snapshots []*snapshot // oldest first; guarded by mu
+	sessions  []*session  // oldest first; guarded by mu
+	ids       uint64      // guarded by mu
 }
 
 var (
@@ -47,17 +47,17 @@ var (
 	_ inspect.Captures = (*Store)(nil)
 )
 
-// shot is a request that has ended. It does not change any more.
-type shot struct {
+// snapshot holds the tensors of a finished request. It is immutable.
+type snapshot struct {
 	session *session
 	id      tracing.TraceID
 	cost    int64
-	frames  []frame
+	tensors []capturedTensor
 	more    int
 	view    inspect.SnapshotView
 }
 
-// New returns a store that keeps nothing yet.
+// New returns an empty store.
 func New(set Settings) *Store {
 	if set.Now == nil {
 		set.Now = telemetry.Now
@@ -68,64 +68,64 @@ func New(set Settings) *Store {
 	return s
 }
 
-// On implements tracing.Camera.
+// Active implements tracing.Recorder.
 //
 // hot: one load.
 func (s *Store) Active() bool { return len(*s.active.Load()) > 0 }
 
-// Pick implements tracing.Camera.
+// Select implements tracing.Recorder.
 func (s *Store) Select(model, request string, id tracing.TraceID) tracing.Snapshot {
 	for _, x := range *s.active.Load() {
 		if s.set.Now() >= x.ends {
 			s.end(x)
 			continue
 		}
-		if x.fits(model, request, id) && x.turn() && s.pick(x) {
-			return &film{s: s, session: x, cost: filmCost}
+		if x.matches(model, request, id) && x.due() && s.admit(x) {
+			return &recording{s: s, session: x, cost: snapshotCost}
 		}
 	}
 	return nil
 }
 
-// pick chooses a request if the rule asks for one more and there is the memory that it
-// needs at least. The last one ends the session.
-func (s *Store) pick(x *session) bool {
+// admit selects one more request for a session, unless the session is over or memory is short. It ends the session
+// when its count is reached.
+func (s *Store) admit(x *session) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
 	case x.over:
 		return false
-	case !s.take(filmCost):
+	case !s.allocate(snapshotCost):
 		x.missed++
 		return false
 	}
-	x.picked++
-	if x.picked == uint64(x.rule.Count) { //nolint:gosec // not negative
+	x.selected++
+	if x.selected == uint64(x.rule.Count) { //nolint:gosec // not negative
 		s.retire(x)
 	}
 	return true
 }
 
-// reserve takes memory and reports whether there was enough.
+// reserve allocates n bytes and reports whether there was enough memory.
 func (s *Store) reserve(n int64) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.take(n)
+	return s.allocate(n)
 }
 
-// take takes memory, from the oldest requests if it must; mu is held.
-func (s *Store) take(n int64) bool {
+// allocate is reserve with mu held. It drops the oldest snapshots if necessary.
+func (s *Store) allocate(n int64) bool {
 	if n > s.set.Bytes {
 		return false
 	}
 	dropped := 0
-	for s.used+n > s.set.Bytes && dropped < len(s.shots) {
-		old := s.shots[dropped]
+	for s.used+n > s.set.Bytes && dropped < len(s.snapshots) {
+		old := s.snapshots[dropped]
 		s.used -= old.cost
 		old.session.dropped++
 		dropped++
 	}
-	s.shots = slices.Delete(s.shots, 0, dropped)
+	s.snapshots = slices.Delete(s.snapshots, 0, dropped)
 	if s.used+n > s.set.Bytes {
 		return false
 	}
@@ -133,22 +133,22 @@ func (s *Store) take(n int64) bool {
 	return true
 }
 
-// develop takes a request that has ended; what it takes is reserved.
-func (s *Store) develop(x *shot) {
+// add stores a finished snapshot, whose memory is already reserved.
+func (s *Store) add(x *snapshot) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	x.session.taken++
-	s.shots = append(s.shots, x)
+	s.snapshots = append(s.snapshots, x)
 }
 
-// end has a session choose no more.
+// end stops a session from selecting requests.
 func (s *Store) end(x *session) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.retire(x)
 }
 
-// retire is end with mu held.
+// retire is end with mu held. It also forgets the oldest ended sessions beyond maxEnded.
 func (s *Store) retire(x *session) {
 	x.over = true
 	rest := slices.DeleteFunc(slices.Clone(*s.active.Load()), func(y *session) bool { return y == x })
@@ -191,7 +191,7 @@ func (s *Store) StartCapture(rule inspect.CaptureRule) (*inspect.CaptureView, er
 	defer s.mu.Unlock()
 	all := *s.active.Load()
 	if len(all) == maxActive {
-		return nil, status.Errorf(status.Unavailable, "%d captures go on, at most %d may", len(all), maxActive)
+		return nil, status.Errorf(status.Unavailable, "%d captures are active, at most %d may be", len(all), maxActive)
 	}
 	s.ids++
 	x.id = s.ids

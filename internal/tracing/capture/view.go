@@ -36,13 +36,13 @@ func (s *Store) FindCapture(id uint64) (*inspect.CaptureView, error) {
 	return s.view(x), nil
 }
 
-// view shows a session; mu is held.
+// view returns the view of a session. The caller holds mu.
 func (s *Store) view(x *session) *inspect.CaptureView {
 	v := &inspect.CaptureView{
 		ID: x.id, Rule: x.rule, Active: !x.over, EndsUs: x.endsUs, Snapshots: []inspect.SnapshotView{},
-		Matched: x.matched.Load(), Taken: x.taken, Pending: x.picked - x.taken, Dropped: x.dropped, Missed: x.missed,
+		Matched: x.matched.Load(), Taken: x.taken, Pending: x.selected - x.taken, Dropped: x.dropped, Missed: x.missed,
 	}
-	for _, h := range s.shots {
+	for _, h := range s.snapshots {
 		if h.session == x {
 			v.Snapshots = append(v.Snapshots, h.view)
 		}
@@ -50,8 +50,8 @@ func (s *Store) view(x *session) *inspect.CaptureView {
 	return v
 }
 
-// find returns the newest request of a trace, or the one whose span the id names too.
-func (s *Store) find(trace string) (*shot, error) {
+// find returns the newest snapshot of a trace. An id of the form TRACE-SPAN also selects the request.
+func (s *Store) find(trace string) (*snapshot, error) {
 	text, span, one := strings.Cut(trace, "-")
 	id, ok := tracing.ParseTraceID(text)
 	if !ok {
@@ -59,12 +59,12 @@ func (s *Store) find(trace string) (*shot, error) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, h := range slices.Backward(s.shots) {
+	for _, h := range slices.Backward(s.snapshots) {
 		if h.id == id && (!one || h.view.Span == span) {
 			return h, nil
 		}
 	}
-	return nil, status.Errorf(status.NotFound, "no tensors of trace '%s' are kept", trace)
+	return nil, status.Errorf(status.NotFound, "no tensors of trace '%s' are retained", trace)
 }
 
 // Tensors implements inspect.Captures.
@@ -76,18 +76,18 @@ func (s *Store) Tensors(trace string, previews bool) (*inspect.TensorList, error
 	return h.list(previews), nil
 }
 
-// list shows a request's tensors.
-func (h *shot) list(previews bool) *inspect.TensorList {
+// list returns the view of the tensors.
+func (h *snapshot) list(previews bool) *inspect.TensorList {
 	v := &inspect.TensorList{SnapshotView: h.view, List: []inspect.TensorView{}, More: h.more}
-	names, p := h.names(), previewer{pictures: maxPictures}
-	for i := range h.frames {
-		x := &h.frames[i]
+	names, p := h.names(), previewer{images: maxImages}
+	for i := range h.tensors {
+		x := &h.tensors[i]
 		t := inspect.TensorView{
 			N: i, Name: names[i], Step: x.edge.Step, Tensor: x.edge.Tensor, Node: x.edge.Node, SubRun: x.edge.SubRun,
 			Readers: append([]string{}, x.edge.Readers...), Type: x.dtype.String(), Shape: append([]int64{}, x.shape.Dims()...),
-			Bytes: x.size, Place: x.place.String(), HasContent: x.kept, Reason: x.why,
+			Bytes: x.size, Place: x.place.String(), HasContent: x.hasContent, Reason: x.reason,
 		}
-		if previews && x.kept {
+		if previews && x.hasContent {
 			t.Preview = p.preview(x)
 		}
 		v.List = append(v.List, t)
@@ -95,11 +95,12 @@ func (h *shot) list(previews bool) *inspect.TensorList {
 	return v
 }
 
-// names are those of a request's tensors, each another one.
-func (h *shot) names() []string {
-	list, seen := make([]string, len(h.frames)), make(map[string]bool, len(h.frames))
-	for i := range h.frames {
-		e := &h.frames[i].edge
+// names returns a unique file name for each tensor. For example, the second tensor named "detect.boxes" is
+// "detect.boxes~2".
+func (h *snapshot) names() []string {
+	list, seen := make([]string, len(h.tensors)), make(map[string]bool, len(h.tensors))
+	for i := range h.tensors {
+		e := &h.tensors[i].edge
 		name := fileName(e.Step + "." + e.Tensor)
 		if e.SubRun > 0 {
 			name += "@" + strconv.Itoa(int(e.SubRun))
@@ -119,12 +120,12 @@ func (s *Store) NPY(trace string, n int) (func(io.Writer) error, error) {
 	switch {
 	case err != nil:
 		return nil, err
-	case n < 0 || n >= len(h.frames):
-		return nil, status.Errorf(status.NotFound, "trace '%s' has no tensor %d, expected 0 to %d", trace, n, len(h.frames)-1)
-	case !h.frames[n].kept:
-		return nil, status.Errorf(status.Unavailable, "tensor %d of trace '%s' has no content: %s", n, trace, h.frames[n].why)
+	case n < 0 || n >= len(h.tensors):
+		return nil, status.Errorf(status.NotFound, "trace '%s' has no tensor %d, expected 0 to %d", trace, n, len(h.tensors)-1)
+	case !h.tensors[n].hasContent:
+		return nil, status.Errorf(status.Unavailable, "tensor %d of trace '%s' has no content: %s", n, trace, h.tensors[n].reason)
 	}
-	list := arrays("", &h.frames[n])
+	list := arrays("", &h.tensors[n])
 	if len(list) != 1 {
 		return nil, status.Errorf(status.Unsupported, "the texts of tensor %d do not fit one array, expected capture.npz", n)
 	}

@@ -6,16 +6,16 @@ import (
 	"github.com/tutti-server/tutti/internal/tracing"
 )
 
-// maxBatches is how many executed batches are known.
+// maxBatches is the number of executed batches that are retained.
 const maxBatches = 1 << 12
 
-// batches are the last executed batches, each at the place that its number says.
+// batches are the last executed batches. A batch is at the index of its number modulo maxBatches.
 type batches struct {
 	locks [16]sync.Mutex
-	list  []tracing.Batch // guarded by the locks, each for every 16th
+	list  []tracing.Batch // guarded by locks; each lock guards every 16th
 }
 
-// put takes a batch.
+// put stores a batch.
 func (b *batches) put(x *tracing.Batch) {
 	i := x.Batch % uint64(len(b.list))
 	l := &b.locks[i%uint64(len(b.locks))]
@@ -25,7 +25,7 @@ func (b *batches) put(x *tracing.Batch) {
 	b.list[i].Links = nil
 }
 
-// find returns the batch of a number, if it is still known.
+// find returns the batch of a number; ok is false if it was replaced.
 func (b *batches) find(id uint64) (x tracing.Batch, ok bool) {
 	i := id % uint64(len(b.list))
 	l := &b.locks[i%uint64(len(b.locks))]

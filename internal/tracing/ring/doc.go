@@ -1,11 +1,11 @@
-// Package ring is a store of recent traces in memory of a fixed size: four rings of whole
-// traces, of which the oldest make room for new ones. What is kept is decided when a
-// request has ended: all that failed, the slow ones, those whose clients asked for it, and
-// one in so many of the rest.
+// Package ring stores recent traces in memory of a fixed size: four rings of whole traces, in which new traces
+// replace the oldest. When a request has ended, its trace is retained if it failed, was slow, or was requested by
+// its client; one in so many of the others is sampled.
 //
-//   - store.go: Store, a tracing.Sink that decides and keeps
-//   - ring.go: one ring
-//   - learn.go: how long the requests of a model take
-//   - batches.go: the executed batches
-//   - search.go: looking traces up; Store is an inspect.Inspector
+// - store.go: Store, a tracing.Sink that selects and retains traces
+// - ring.go: one ring
+// - codec.go: a record as bytes
+// - learn.go: the durations of a model's requests
+// - batches.go: the executed batches
+// - search.go: queries; Store is an inspect.Inspector
 package ring

@@ -6,75 +6,74 @@ import (
 	"time"
 )
 
-// buckets is how many classes of durations there are: four per power of two.
+// buckets is the number of classes of durations: four per power of two.
 const buckets = 4 * 44
 
-// model is what is known about the requests and steps of a model. All is guarded by mu.
+// model holds the durations of a model's requests and steps. All is guarded by mu.
 type model struct {
 	mu      sync.Mutex
-	usual   int64 // an estimate of the 99th percentile of requests
+	p99     int64 // an estimate of the 99th percentile of requests
 	seen    uint32
 	minute  int64
-	slowest int64 // of the minute
+	slowest int64 // slowest of the minute
 	windows [windows]window
 }
 
-// windows is how many there are of windowNs each: the last minute and what is at hand.
+// A model has windows of windowNs each: the last minute and the current one.
 const (
 	windows  = 7
 	windowNs = int64(10 * time.Second)
 )
 
-// window counts the durations of a stretch of time by class.
+// window counts the durations of one interval by class.
 type window struct {
 	number  int64
 	classes [buckets]uint32
 }
 
-// learning is how many requests of a model are seen before any is slow by its usual
-// duration.
+// learning is the number of requests of a model before its 99th percentile is used.
 const learning = 200
 
-// slow notes the duration of one request and reports whether it is slow: the slowest of
-// its minute so far, or beyond the 99th percentile as it is known.
-func (m *model) slow(took, now int64) bool {
+// slow counts the duration of one request and reports whether it is slow: the slowest of its minute so far, or
+// above the estimated 99th percentile.
+func (m *model) slow(duration, now int64) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	beyond := m.seen > learning && took > m.usual
-	m.learn(took)
+	beyond := m.seen > learning && duration > m.p99
+	m.learn(duration)
 	minute := now / int64(time.Minute)
 	if minute != m.minute {
 		m.minute, m.slowest = minute, -1
 	}
-	if took <= m.slowest {
+	if duration <= m.slowest {
 		return beyond
 	}
-	m.slowest = took
+	m.slowest = duration
 	return true
 }
 
-// learn moves the estimate: up by much when one in a hundred should, down by little
-// otherwise, so that it rests where one in a hundred is beyond. Steps are a part of
-// the estimate, wide at first.
-func (m *model) learn(took int64) {
+// learn updates the estimate: up by a large step after a longer duration, down by a 99th of that step otherwise. It
+// is therefore stable where one in a hundred durations is longer. For example, an estimate of 100 ms moves up by 2
+// ms and down by 0.02 ms.
+func (m *model) learn(duration int64) {
 	if m.seen == 0 {
-		m.usual = took
+		m.p99 = duration
 	}
 	if m.seen <= learning {
 		m.seen++
-		m.usual = max(m.usual, took)
+		m.p99 = max(m.p99, duration)
 		return
 	}
-	step := max(m.usual/50, 1)
-	if took > m.usual {
-		m.usual += step
+	step := max(m.p99/50, 1)
+	if duration > m.p99 {
+		m.p99 += step
 	} else {
-		m.usual -= step / 99
+		m.p99 -= step / 99
 	}
 }
 
 // observe counts the duration of one request or step.
-func (m *model) observe(took, now int64) {
+func (m *model) observe(duration, now int64) {
 	number := now / windowNs
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -82,7 +81,7 @@ func (m *model) observe(took, now int64) {
 	if w.number != number {
 		*w = window{number: number}
 	}
-	w.classes[class(took)]++
+	w.classes[class(duration)]++
 }
 
 // class returns the class of a duration.
@@ -94,7 +93,7 @@ func class(ns int64) int {
 	return min((e-3)*4+int(uint64(ns)>>(e-3)&3), buckets-1)
 }
 
-// middle returns a duration in the middle of a class.
+// middle returns the middle of a class.
 func middle(c int) int64 {
 	e := c/4 + 3
 	low := int64(4+c%4) << (e - 3)
@@ -119,7 +118,7 @@ func (m *model) quantiles(now int64) (p50, p99 int64) {
 	return quantile(&classes, 0.5), quantile(&classes, 0.99)
 }
 
-// quantile returns a duration that the given share does not exceed, to an eighth.
+// quantile returns the duration that the given share does not exceed, with an error of at most an eighth.
 func quantile(classes *[buckets]uint64, share float64) int64 {
 	total := uint64(0)
 	for _, k := range classes {

@@ -10,31 +10,31 @@ import (
 	"github.com/tutti-server/tutti/internal/tracing"
 )
 
-// header is what stands before each kept trace.
+// header precedes each retained trace.
 type header struct {
-	size int    // of the bytes that follow
-	prev int    // where the trace before this one is
-	seq  uint64 // counts the kept traces of all rings
-	id   tracing.TraceID
-	took int64
-	at   int64 // when it began, in microseconds since 1970
+	size     int    // bytes of the record that follows
+	prev     int    // offset of the previous trace
+	seq      uint64 // counts the retained traces of all rings
+	id       tracing.TraceID
+	duration int64
+	at       int64 // when it began, in microseconds since 1970
 }
 
 const headerBytes = 4 + 4 + 8 + 16 + 8 + 8
 
-// ring keeps traces one behind the other in memory off the Go heap, which the collector
-// therefore does not count. A trace that does not fit before the end goes to the start.
+// ring stores traces one after another in memory outside of the Go heap, so that the garbage collector does not
+// account for it. A trace that does not fit before the end is stored at the start.
 type ring struct {
 	mu    sync.Mutex
 	mem   []byte // guarded by mu, nil when closed
 	end   int    // guarded by mu, where the next trace goes
 	last  int    // guarded by mu, the newest trace
 	first int    // guarded by mu, the oldest
-	limit int    // guarded by mu, where the traces before the turn to the start end; 0 without one
+	limit int    // guarded by mu, the end of the traces stored before the wrap; 0 without one
 	n     int    // guarded by mu
 }
 
-// open gets the memory, which takes room only as it is used.
+// open maps the memory. The system provides pages as they are used.
 func (g *ring) open(bytes int64) error {
 	mem, err := unix.Mmap(-1, 0, int(bytes), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_ANON|unix.MAP_PRIVATE)
 	if err != nil {
@@ -55,16 +55,16 @@ func (g *ring) close() error {
 	return unix.Munmap(mem)
 }
 
-// put keeps one trace and drops as many of the oldest as it needs room.
+// put stores one trace and drops as many of the oldest as necessary.
 func (g *ring) put(h *header, b []byte) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	need := headerBytes + len(b)
 	if need > len(g.mem)/4 {
-		return // it would stand for many others
+		return // it would replace many others
 	}
 	if g.end+need > len(g.mem) {
-		g.evict(g.end, len(g.mem)) // what is left of the round before, up to the end
+		g.evict(g.end, len(g.mem)) // the rest of the previous round
 		g.limit, g.end = g.end, 0
 	}
 	g.evict(g.end, g.end+need)
@@ -79,8 +79,8 @@ func (g *ring) put(h *header, b []byte) {
 	g.n++
 }
 
-// evict drops the oldest traces as long as they begin between from and to. Those of the
-// round before lie behind the end, those of this one before it.
+// evict drops the oldest traces while they begin between from and to. Traces of the previous round are behind the
+// end, those of the current round before it.
 func (g *ring) evict(from, to int) {
 	for g.n > 0 && g.first >= from && g.first < to {
 		g.n--
@@ -97,7 +97,7 @@ func (g *ring) write(at int, h *header) {
 	binary.LittleEndian.PutUint32(b[4:], uint32(h.prev))
 	binary.LittleEndian.PutUint64(b[8:], h.seq)
 	copy(b[16:32], h.id[:])
-	binary.LittleEndian.PutUint64(b[32:], uint64(h.took))
+	binary.LittleEndian.PutUint64(b[32:], uint64(h.duration))
 	binary.LittleEndian.PutUint64(b[40:], uint64(h.at))
 }
 
@@ -106,29 +106,29 @@ func (g *ring) read(at int) (h header) {
 	h.size, h.prev = int(binary.LittleEndian.Uint32(b)), int(binary.LittleEndian.Uint32(b[4:]))
 	h.seq = binary.LittleEndian.Uint64(b[8:])
 	copy(h.id[:], b[16:32])
-	h.took, h.at = int64(binary.LittleEndian.Uint64(b[32:])), int64(binary.LittleEndian.Uint64(b[40:]))
+	h.duration, h.at = int64(binary.LittleEndian.Uint64(b[32:])), int64(binary.LittleEndian.Uint64(b[40:]))
 	return h
 }
 
-// kept is a copy of one kept trace.
-type kept struct {
+// entry is a copy of a retained trace.
+type entry struct {
 	header
 	bytes []byte
 }
 
-// chunk is how many traces are looked at before those who keep traces may go on.
+// chunk is the number of traces that a search visits before it releases the lock.
 const chunk = 256
 
-// walk is a way through a ring from the newest trace to the oldest.
+// walk iterates a ring from the newest trace to the oldest.
 type walk struct {
 	g    *ring
 	next int
-	seq  uint64 // of the trace at next, which may be gone since; 0 before the first
+	seq  uint64 // number of the trace at next, which may be replaced since; 0 before the first
 	over bool
 }
 
-// more returns those of the next traces that want asks for, and nothing at the end.
-func (w *walk) more(want func(*header) bool, list []kept) []kept {
+// more appends the traces of the next chunk that want selects. It sets over at the end.
+func (w *walk) more(want func(*header) bool, list []entry) []entry {
 	g := w.g
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -148,7 +148,7 @@ func (w *walk) more(want func(*header) bool, list []kept) []kept {
 		h := g.read(w.next)
 		if want(&h) {
 			at := w.next + headerBytes
-			list = append(list, kept{h, append([]byte(nil), g.mem[at:at+h.size]...)})
+			list = append(list, entry{h, append([]byte(nil), g.mem[at:at+h.size]...)})
 		}
 		if h.seq == oldest {
 			w.over = true
@@ -160,7 +160,7 @@ func (w *walk) more(want func(*header) bool, list []kept) []kept {
 	return list
 }
 
-// stats returns how full the ring is, and when its oldest trace began.
+// stats returns the ring's size, used bytes and number of traces, and the begin of its oldest trace.
 func (g *ring) stats() (bytes, used int64, n int, oldest int64) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

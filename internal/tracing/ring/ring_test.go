@@ -35,7 +35,7 @@ func TestRing(t *testing.T) {
 func compare(t *testing.T, g *ring, all [][]byte) {
 	t.Helper()
 	w := walk{g: g}
-	var list []kept
+	var list []entry
 	for !w.over {
 		list = w.more(func(*header) bool { return true }, list)
 	}

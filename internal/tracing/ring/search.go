@@ -16,7 +16,7 @@ const (
 	maxLimit     = 1000
 )
 
-// found is a trace that a query asks for.
+// found is a trace that matches a query.
 type found struct {
 	seq     uint64
 	summary inspect.TraceSummary
@@ -63,9 +63,9 @@ func (g *ring) search(q *inspect.TraceQuery, name string, limit int) (list []fou
 	}
 	want := func(h *header) bool {
 		return (q.Cursor == 0 || h.seq < q.Cursor) && h.seq > q.After && (q.TraceID == "" || h.id == id) &&
-			h.took >= q.MinNs && (q.MaxNs == 0 || h.took <= q.MaxNs) && h.at >= q.FromUs && (q.ToUs == 0 || h.at <= q.ToUs)
+			h.duration >= q.MinNs && (q.MaxNs == 0 || h.duration <= q.MaxNs) && h.at >= q.FromUs && (q.ToUs == 0 || h.at <= q.ToUs)
 	}
-	var some []kept
+	var some []entry
 	for !w.over && len(list) < limit {
 		if w.seq != 0 && w.seq <= q.After {
 			break
@@ -84,7 +84,7 @@ func (g *ring) search(q *inspect.TraceQuery, name string, limit int) (list []fou
 	return list, nil
 }
 
-// matches reports whether a query asks for a record; what its header says is known to.
+// matches reports whether a record matches a query whose header already matched.
 func matches(q *inspect.TraceQuery, r *tracing.Record) bool {
 	if q.Request != "" && q.Request != r.Request || q.Model != "" && !involves(r, q.Model) {
 		return false
@@ -103,7 +103,7 @@ func matches(q *inspect.TraceQuery, r *tracing.Record) bool {
 	})
 }
 
-// involves reports whether a model was asked or had a step in it.
+// involves reports whether a model was requested or executed a step.
 func involves(r *tracing.Record, model string) bool {
 	return r.Model == model || slices.ContainsFunc(r.Steps, func(s tracing.Step) bool { return s.Model == model })
 }
@@ -136,7 +136,7 @@ func (s *Store) FindTrace(id string) (*inspect.TraceView, error) {
 	return nil, status.Errorf(status.NotFound, "trace '%s' is not stored", id)
 }
 
-// view is a record with the batches it was in.
+// view returns the view of a record with its batches.
 func (s *Store) view(r *tracing.Record, name string) *inspect.TraceView {
 	v := inspect.NewTraceView(r, name)
 	for i := range r.Steps {
@@ -165,7 +165,7 @@ func (s *Store) SetSampling(set inspect.Sampling) error {
 	return nil
 }
 
-// Stats returns how full the store is.
+// Stats returns the size and the use of the store.
 func (s *Store) Stats() *inspect.StoreView {
 	v := &inspect.StoreView{Bytes: s.bytes}
 	for i, name := range reasons {

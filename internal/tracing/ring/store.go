@@ -14,7 +14,7 @@ import (
 	"github.com/tutti-server/tutti/internal/tracing"
 )
 
-// The reasons for which a trace is kept, each a ring.
+// The reasons for retaining a trace. Each has a ring.
 const (
 	failed = iota
 	slow
@@ -25,8 +25,8 @@ const (
 
 var reasons = [dropped]string{"failed", "slow", "requested", "sampled"}
 
-// sixteenths is how much of the memory each ring has. What clients ask for has its own,
-// so that they drop nothing but what was asked for before.
+// sixteenths is each ring's part of the memory. Requested traces have a separate ring, so that they replace only
+// one another.
 var sixteenths = [dropped]int64{failed: 4, slow: 4, requested: 1, sampled: 7}
 
 // Bounds of the size of a store.
@@ -35,28 +35,28 @@ const (
 	MaxBytes = 4 << 30
 )
 
-// maxModels is how many models are learned about.
+// maxModels bounds the models whose durations are learned.
 const maxModels = 10_000
 
-// lull is how long nothing may be sampled while there are requests: then the next is,
-// whichever it is, so that a server with few requests shows some.
+// lull is the longest time without a sampled trace while there are requests: the next request is sampled then. Thus
+// a server with few requests has some traces.
 const lull = 100 * time.Millisecond
 
-// Store keeps finished traces. It is a tracing.Sink and an inspect.Inspector.
+// Store retains finished traces. It is a tracing.Sink and an inspect.Inspector, safe for concurrent use.
 type Store struct {
-	bytes    int64
-	epoch    int64 // ns since 1970 at which telemetry.Now was 0
-	sampling atomic.Pointer[inspect.Sampling]
-	rings    [dropped]ring
-	seq      atomic.Uint64
-	passed   atomic.Uint64 // requests that neither failed nor were slow
-	latest   atomic.Int64  // when one of them was sampled
-	batches  batches
-	buffers  pool.Of[[]byte]
-	kept     func(*tracing.Record, int64)
+	bytes      int64
+	epoch      int64 // ns since 1970 at which telemetry.Now was 0
+	sampling   atomic.Pointer[inspect.Sampling]
+	rings      [dropped]ring
+	seq        atomic.Uint64
+	passed     atomic.Uint64 // requests that neither failed nor were slow
+	latest     atomic.Int64  // when one of them was sampled
+	batches    batches
+	buffers    pool.Of[[]byte]
+	onRetained func(*tracing.Record, int64)
 
 	models atomic.Pointer[map[string]*model]
-	mu     sync.Mutex // held by who adds a model
+	mu     sync.Mutex // serializes writers of models
 }
 
 var (
@@ -64,7 +64,7 @@ var (
 	_ inspect.Inspector = (*Store)(nil)
 )
 
-// New returns a store of so many bytes. The memory is taken as it is used.
+// New returns a store of a size in bytes. The system provides its memory as it is used.
 func New(bytes int64, sampling inspect.Sampling) (*Store, error) {
 	if bytes < MinBytes || bytes > MaxBytes {
 		return nil, status.Errorf(status.InvalidArg, "invalid size of the trace store: %d bytes, expected %d to %d", bytes, MinBytes, MaxBytes)
@@ -81,7 +81,7 @@ func New(bytes int64, sampling inspect.Sampling) (*Store, error) {
 	return s, nil
 }
 
-// Close gives the memory back; nothing is kept or found any more.
+// Close releases the memory. No trace is retained or found afterwards.
 func (s *Store) Close() error {
 	var errs []error
 	for i := range s.rings {
@@ -92,35 +92,35 @@ func (s *Store) Close() error {
 
 // Trace implements tracing.Sink.
 //
-// hot: a trace that is not kept costs a lock per step and no allocation.
+// hot: a trace that is not retained costs a lock per step and no allocation.
 func (s *Store) Trace(t *tracing.Trace) {
 	r := t.Record()
 	start, end := r.Bounds()
 	s.count(r, end-start, end)
-	if why := s.judge(r, end-start, end); why < dropped {
-		s.keep(&s.rings[why], r, start, end)
-		if s.kept != nil {
-			s.kept(r, end-start)
+	if why := s.classify(r, end-start, end); why < dropped {
+		s.retain(&s.rings[why], r, start, end)
+		if s.onRetained != nil {
+			s.onRetained(r, end-start)
 		}
 	}
 }
 
-// OnKept has f called with each trace that is kept and how long its request took, in
-// nanoseconds. It is set before the first trace comes; the record is borrowed.
-func (s *Store) OnRetained(f func(r *tracing.Record, took int64)) { s.kept = f }
+// OnRetained sets a function that is called with each retained trace and its duration in nanoseconds. It must be
+// set before the first trace. The function borrows the record.
+func (s *Store) OnRetained(f func(r *tracing.Record, duration int64)) { s.onRetained = f }
 
 // Batch implements tracing.Sink.
 func (s *Store) Batch(b *tracing.Batch) { s.batches.put(b) }
 
-// judge decides what becomes of a trace. One whose tensors were kept is kept, too.
-func (s *Store) judge(r *tracing.Record, took, now int64) int {
+// classify returns the ring of a trace, or dropped. A trace whose tensors were captured is always retained.
+func (s *Store) classify(r *tracing.Record, duration, now int64) int {
 	set := s.sampling.Load()
 	switch {
 	case r.Failed:
 		if set.Failed {
 			return failed
 		}
-	case s.model(r.Model).slow(took, now) && set.Slow:
+	case s.model(r.Model).slow(duration, now) && set.Slow:
 		return slow
 	}
 	switch {
@@ -139,17 +139,17 @@ func (s *Store) judge(r *tracing.Record, took, now int64) int {
 	return dropped
 }
 
-// keep puts a trace into a ring.
-func (s *Store) keep(g *ring, r *tracing.Record, start, end int64) {
+// retain stores a trace in a ring.
+func (s *Store) retain(g *ring, r *tracing.Record, start, end int64) {
 	buf := s.buffers.Get()
 	*buf = appendRecord((*buf)[:0], r)
-	g.put(&header{seq: s.seq.Add(1), id: r.ID, took: end - start, at: r.UnixMicro(start)}, *buf)
+	g.put(&header{seq: s.seq.Add(1), id: r.ID, duration: end - start, at: r.UnixMicro(start)}, *buf)
 	s.buffers.Put(buf)
 }
 
-// count adds the durations of a request and its steps to those of their models. What no
-// model had says nothing of one, and may name any.
-func (s *Store) count(r *tracing.Record, took, now int64) {
+// count adds the durations of a request and its steps to those of their models. A request that no model accepted is
+// not counted: it may have any model name.
+func (s *Store) count(r *tracing.Record, duration, now int64) {
 	if r.Failed && r.First(tracing.RequestStart) == 0 {
 		return
 	}
@@ -158,10 +158,10 @@ func (s *Store) count(r *tracing.Record, took, now int64) {
 			s.model(x.Model).observe(x.Done-x.Enqueued, now)
 		}
 	}
-	s.model(r.Model).observe(took, now)
+	s.model(r.Model).observe(duration, now)
 }
 
-// model returns what is known of a model. Of too many the others share one.
+// model returns the durations of a model. Models beyond maxModels share one.
 //
 // hot: one map lookup.
 func (s *Store) model(name string) *model {

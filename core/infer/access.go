@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// API is a category of what the front ends serve that can be restricted as one.
+// API is a category of endpoints that can be restricted together.
 type API uint8
 
 // The categories, those that restrictions know. A front end has APINone for what
@@ -35,10 +35,10 @@ var apiNames = [APINone]string{
 	APILogging:         "logging",
 }
 
-// APINames returns the names by which users know the categories, in their order.
+// APINames returns the users' names of the categories, in order.
 func APINames() []string { return slices.Clone(apiNames[:]) }
 
-// String returns the name by which users know the category.
+// String returns the users' name of the category, for example "model-repository".
 func (a API) String() string {
 	if a < APINone {
 		return apiNames[a]
@@ -46,7 +46,7 @@ func (a API) String() string {
 	return "none"
 }
 
-// ParseAPI finds a category by its name.
+// ParseAPI returns the category with a name.
 func ParseAPI(name string) (API, bool) {
 	i := slices.Index(apiNames[:], name)
 	if i < 0 {
@@ -55,22 +55,22 @@ func ParseAPI(name string) (API, bool) {
 	return API(i), true
 }
 
-// Restriction opens some categories only to those who send a key with its value, over
-// HTTP as a header, over gRPC as metadata.
+// Restriction limits some categories to clients that send a key with its value, as an HTTP header or as gRPC
+// metadata.
 type Restriction struct {
 	APIs       []API
 	Key, Value string
 }
 
-// Met compares what was sent in constant time: the value is a secret.
+// Met reports whether got is the required value. It compares in constant time: the value is a secret.
 func (r *Restriction) Met(got string) bool {
 	return subtle.ConstantTimeCompare([]byte(got), []byte(r.Value)) == 1
 }
 
-// Restrictions has what each category asks for, nil for one that is open.
+// Restrictions has the restriction of each category, nil for an unrestricted one.
 type Restrictions [APINone]*Restriction
 
-// Restrict returns restrictions by category. A category is in one of them at most.
+// Restrict returns the restrictions by category. Each category must be in at most one of them.
 func Restrict(list []Restriction) (r Restrictions) {
 	for i := range list {
 		for _, a := range list[i].APIs {
@@ -82,7 +82,7 @@ func Restrict(list []Restriction) (r Restrictions) {
 	return r
 }
 
-// Of returns what a category asks for, nil for nothing.
+// Of returns the restriction of a category, nil for none.
 func (r *Restrictions) Of(a API) *Restriction {
 	if a < APINone {
 		return r[a]

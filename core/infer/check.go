@@ -10,8 +10,7 @@ import (
 	"github.com/tutti-server/tutti/core/tensor"
 )
 
-// IDPrefix returns what stands before the text of a refused request, so that a
-// client can tell which of its requests is meant.
+// IDPrefix returns the prefix of a refused request's error text, which identifies the request to its client.
 func IDPrefix(id string) string {
 	if id == "" {
 		id = "<id_unknown>"
@@ -19,7 +18,7 @@ func IDPrefix(id string) string {
 	return "[request id: " + id + "] "
 }
 
-// ParseVersion reads a model version as clients write it; empty is 0, any version.
+// ParseVersion parses a model version as clients write it. An empty string is 0, any version.
 func ParseVersion(s string) (int64, error) {
 	if s == "" {
 		return 0, nil
@@ -61,7 +60,7 @@ func ShapeSize(input string, d tensor.DType, s tensor.Shape) (int64, error) {
 	return n * size, nil
 }
 
-// maxTensorBytes bounds what a request may ask for, far beyond any memory.
+// maxTensorBytes bounds the size of a requested tensor, far beyond any memory.
 const maxTensorBytes = 1 << 46
 
 func shapeError(input string, s tensor.Shape) error {
@@ -72,11 +71,11 @@ func shapeError(input string, s tensor.Shape) error {
 		"invalid shape for input '%s': shape %s causes total element count to exceed maximum size of 9223372036854775807", input, s)
 }
 
-// WrongSize is the text about an input with another number of bytes than its type and shape say. It takes the names of
-// the input and the model, the size that was expected, and the one found.
+// WrongSize is the error text for an input whose size does not match its type and shape. Its arguments are the
+// input, the model, the expected and the actual size.
 const WrongSize = "input byte size mismatch for input '%s' for model '%s'. Expected %d, got %d"
 
-// SizeError says that an input has got bytes where its shape and type make want.
+// SizeError returns the error for an input with got bytes, whose shape and type require want.
 func (r *Request) SizeError(input string, want, got int64) error {
 	return status.Errorf(status.InvalidArg, "%s"+WrongSize, IDPrefix(r.ID), input, r.Model, want, got)
 }
@@ -101,8 +100,8 @@ func (r *Request) CheckInputs() error {
 	return nil
 }
 
-// CheckInput verifies that an input's memory is what its type and shape say: the
-// size in bytes, or for BYTES the elements and their lengths.
+// CheckInput verifies that an input's memory matches its type and shape: the size in bytes, or for BYTES the
+// elements and their lengths.
 //
 // hot: no allocation on success.
 func (r *Request) CheckInput(in *Named) error {
@@ -143,12 +142,11 @@ func (r *Request) bytesError(input string, err error) error {
 	}
 }
 
-// manyNames is the length from which looking for a repeated name pairwise would
-// let a hostile request cost quadratic time.
+// manyNames is the number of names from which duplicates are found by hashing: comparing pairs would let a hostile
+// request cost quadratic time.
 const manyNames = 32
 
-// CheckNames refuses an input or output named twice, and drops all but the first
-// parameter of one key.
+// CheckNames refuses a duplicate input or output, and drops all but the first parameter of each key.
 //
 // hot: no allocation up to 32 names of each sort.
 func (r *Request) CheckNames() error {
@@ -168,7 +166,7 @@ func inputName(n *Named) string   { return n.Name }
 func outputName(s *string) string { return *s }
 func paramKey(p *Param) string    { return p.Key }
 
-// repeated returns the index of the first element whose name an earlier one has, or -1.
+// repeated returns the index of the first element with the name of an earlier one, or -1.
 func repeated[T any](list []T, name func(*T) string) int {
 	if len(list) > manyNames {
 		return repeatedAmongMany(list, name)

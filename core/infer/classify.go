@@ -13,17 +13,16 @@ import (
 // maxClassified bounds the elements of one classified row, as in Triton.
 const maxClassified = 1_000_000
 
-// Classify answers an output as its n best classes: a new BYTES tensor whose elements
-// are "value:index", with ":label" where labels has one for the index. t is borrowed,
-// and its memory is the host's.
+// Classify returns the n best classes of an output as a new BYTES tensor. Its elements are "value:index", with the
+// suffix ":label" where labels has one for the index; for example "0.930000:281:tabby". It borrows t, which must be
+// in host memory.
 //
-// Elements of all dimensions but the batch are one row, and the result has the shape
-// [batch, min(n, elements)], without the batch for a tensor that has none. Values go
-// from the highest to the lowest, equal ones by index, NaN last. They are printed as
-// C does: integers as they are, others with six digits after the point.
+// All dimensions but the batch form one row. The result has the shape [batch, min(n, elements)], without the batch
+// for a tensor that has none. Values are sorted from the highest to the lowest, equal ones by index, NaN last. They
+// are formatted as in C: integers as %d, others with six digits after the point.
 //
-// FP16 and BF16 are classified too, which Triton refuses; BOOL and BYTES have no
-// order and are InvalidArg. A caller refuses n below 1, here it gives no classes.
+// FP16 and BF16 are supported, which Triton refuses. BOOL and BYTES have no order and are InvalidArg. The caller
+// must refuse n below 1; here it returns no classes.
 //
 // hot: no allocation in steady state but the result's.
 func Classify(a tensor.Allocator, t *tensor.Tensor, batched bool, n int, labels []string) (tensor.Tensor, error) {
@@ -63,7 +62,7 @@ func Classify(a tensor.Allocator, t *tensor.Tensor, batched bool, n int, labels 
 	return out, err
 }
 
-// classifier ranks a row's elements; its slices are kept for the next one.
+// classifier ranks a row's elements. It reuses its slices for the next row.
 type classifier struct {
 	ints   []int64
 	uints  []uint64
@@ -104,7 +103,7 @@ func (c *classifier) row(d tensor.DType, b []byte, n int, labels []string) {
 	}
 }
 
-// value appends element i of the decoded row in C's %d, %u or %f.
+// value appends element i of the decoded row, formatted as C's %d, %u or %f.
 func (c *classifier) value(dst []byte, d tensor.DType, i int32) []byte {
 	switch d {
 	case tensor.Uint8, tensor.Uint16, tensor.Uint32, tensor.Uint64:
@@ -116,8 +115,8 @@ func (c *classifier) value(dst []byte, d tensor.DType, i int32) []byte {
 	}
 }
 
-// few is up to how many classes the best are kept sorted while a row is read; for
-// more it is cheaper to sort the row.
+// few is the number of classes up to which the best ones are sorted while a row is read; for more it is cheaper to
+// sort the row.
 const few = 16
 
 // best returns the indices of the n highest values, highest first, in order's memory.

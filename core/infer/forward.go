@@ -2,9 +2,8 @@ package infer
 
 import "github.com/tutti-server/tutti/core/status"
 
-// Forward makes a parameter of a client's header that the server is to pass on, in
-// place of one of that name. The name is in lower case: HTTP/2 and gRPC know no other.
-// Names with a meaning of their own are an InvalidArg.
+// Forward adds a client's header that the server forwards as a parameter, and replaces a parameter of that name.
+// The name must be in lower case, as in HTTP/2 and gRPC. Reserved names are InvalidArg.
 func (r *Request) Forward(name, value string) error {
 	if ReservedParam(name) || reservedHeader(name) {
 		return status.Errorf(status.InvalidArg, "Header '%s' is reserved for Triton usage and cannot be forwarded.", name)
@@ -20,7 +19,7 @@ func (r *Request) Forward(name, value string) error {
 	return nil
 }
 
-// reservedHeader reports whether a parameter of this name means something to the server.
+// reservedHeader reports whether the server itself uses a parameter of this name.
 func reservedHeader(name string) bool {
 	switch name {
 	case "sequence_id", "sequence_start", "sequence_end", "priority", "timeout", "headers", "binary_data_output":

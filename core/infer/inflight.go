@@ -11,26 +11,28 @@ import (
 )
 
 var (
-	// ErrFull is wrapped by the refusal of a request for which there is no room now.
+	// ErrFull is wrapped by the refusal of a request that would exceed the limit now.
 	ErrFull = errors.New("no room for another request")
-	// ErrTooLarge is wrapped by that of a request for which there never is.
+	// ErrTooLarge is wrapped by the refusal of a request that alone exceeds the limit.
 	ErrTooLarge = errors.New("too large")
 )
 
-// inFlightRetry is when a refused request may find room: the requests that took it
-// are answered by then, or it is as good a guess as any.
+// inFlightRetry is the suggested delay before a refused request is sent again.
 const inFlightRetry = time.Second
 
-// InFlight counts the bytes of the requests that are being received, executed and
-// answered by all front ends together, and refuses requests beyond a limit. What
-// models need to execute is theirs, and not counted. A nil InFlight counts nothing.
+// InFlight counts the bytes of the requests that all front ends are receiving, executing or responding to, and
+// refuses requests beyond a limit. It does not count the memory that models allocate to execute. A nil InFlight
+// counts nothing. It is safe for concurrent use.
+//
+// For example, with a limit of 1 GiB and 900 MiB in flight, a request of 200 MiB is refused with ErrFull, and a
+// request of 2 GiB with ErrTooLarge.
 type InFlight struct {
 	limit   int64 // 0 for none
 	bytes   atomic.Int64
 	refused atomic.Uint64
 }
 
-// NewInFlight returns a count of nothing, with a limit in bytes; 0 for none.
+// NewInFlight returns an empty InFlight with a limit in bytes; 0 for none.
 func NewInFlight(limit int64) *InFlight { return &InFlight{limit: max(limit, 0)} }
 
 // Limit returns the limit in bytes, 0 for none.
@@ -41,13 +43,13 @@ func (f *InFlight) Limit() int64 {
 	return f.limit
 }
 
-// Bytes returns what is in flight now.
+// Bytes returns the bytes in flight.
 func (f *InFlight) Bytes() int64 { return f.bytes.Load() }
 
-// Refused returns how many requests were refused so far.
+// Refused returns the number of refused requests.
 func (f *InFlight) Refused() uint64 { return f.refused.Load() }
 
-// Admit refuses a request of a size yet unknown while there is no room at all.
+// Admit refuses a request of unknown size while the limit is reached.
 //
 // hot: no allocation unless it refuses.
 func (f *InFlight) Admit() error {
@@ -57,7 +59,7 @@ func (f *InFlight) Admit() error {
 	return f.refuse("no room for another request")
 }
 
-// Exceeded refuses what is about to be received while too much is in flight.
+// Exceeded refuses a request that is about to be received while the limit is exceeded.
 //
 // hot: no allocation unless it refuses.
 func (f *InFlight) Exceeded() error {
@@ -67,21 +69,21 @@ func (f *InFlight) Exceeded() error {
 	return f.refuse("no room for a request that has come")
 }
 
-// Add counts n bytes that nobody can refuse any more; they are given back by Give.
+// Add counts n bytes without a check. Release must subtract them.
 func (f *InFlight) Add(n int64) {
 	if f != nil {
 		f.bytes.Add(n)
 	}
 }
 
-// Give takes n bytes back that Add, or Take, has counted.
+// Release subtracts n bytes that were counted before.
 func (f *InFlight) Release(n int64) {
 	if f != nil {
 		f.bytes.Add(-n)
 	}
 }
 
-// take counts n bytes of a request that has had bytes before, unless that is too much.
+// take counts n more bytes of a request that already has had bytes, or refuses them.
 func (f *InFlight) take(had, n int64) error {
 	switch {
 	case f == nil:
@@ -91,7 +93,7 @@ func (f *InFlight) take(had, n int64) error {
 		return nil
 	case n > f.limit || had > f.limit-n:
 		return f.tooLarge(had, n)
-	case f.bytes.Load() > f.limit-n: // without a trace in the count, for the sake of others
+	case f.bytes.Load() > f.limit-n: // refused without changing the count, which others read
 		return f.refuse(noRoom(n))
 	case f.bytes.Add(n) > f.limit:
 		f.bytes.Add(-n)
@@ -117,18 +119,18 @@ func (f *InFlight) tooLarge(had, n int64) error {
 	return status.Errorf(status.InvalidArg, "request of %d bytes is %w: at most %d bytes may be in flight; use --max-inflight-bytes to change it", size, ErrTooLarge, f.limit)
 }
 
-// Charge is what one request takes of an InFlight. It is used by one goroutine at a
-// time; the zero Charge takes nothing.
+// Charge is the part of an InFlight that one request has. The zero Charge counts nothing. It is not safe for
+// concurrent use.
 type Charge struct {
 	of *InFlight
 	n  int64
 }
 
-// Charge returns one that has taken nothing yet.
+// Charge returns an empty charge.
 func (f *InFlight) Charge() Charge { return Charge{of: f} }
 
-// Take charges n more bytes, or refuses them: as Unavailable when others have the
-// room, as InvalidArg with ErrTooLarge when the request alone is too much.
+// Acquire charges n more bytes or refuses them: with Unavailable if other requests use the limit, with InvalidArg
+// and ErrTooLarge if the request alone exceeds it.
 //
 // hot: no allocation unless it refuses.
 func (c *Charge) Acquire(n int64) error {
@@ -142,7 +144,7 @@ func (c *Charge) Acquire(n int64) error {
 	return err
 }
 
-// Add charges n bytes of an answer, which is not refused: its work is done.
+// Add charges n bytes of a response. It never refuses them: the request is already executed.
 func (c *Charge) Add(n int64) {
 	if n > 0 {
 		c.of.Add(n)
@@ -150,20 +152,20 @@ func (c *Charge) Add(n int64) {
 	}
 }
 
-// Adopt takes over n bytes that Add of the InFlight has counted.
+// Adopt takes over n bytes that InFlight.Add has counted.
 func (c *Charge) Adopt(n int64) { c.n += n }
 
-// Bytes returns what is charged.
+// Bytes returns the charged bytes.
 func (c *Charge) Bytes() int64 { return c.n }
 
-// Give gives n of the bytes back.
+// Shrink releases n of the bytes.
 func (c *Charge) Shrink(n int64) {
 	n = min(n, c.n)
 	c.of.Release(n)
 	c.n -= n
 }
 
-// Release gives everything back; it may be called again.
+// Release releases all bytes. It may be called more than once.
 func (c *Charge) Release() {
 	if c.n > 0 {
 		c.of.Release(c.n)
@@ -171,7 +173,7 @@ func (c *Charge) Release() {
 	*c = Charge{}
 }
 
-// Move returns the charge and leaves c without any: it has a new holder.
+// Move returns the charge and leaves c empty.
 func (c *Charge) Move() Charge {
 	m := *c
 	*c = Charge{}

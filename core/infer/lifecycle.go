@@ -13,35 +13,32 @@ const (
 	Unloading   State = "UNLOADING"
 )
 
-// Entry is a line of the repository's index. Version, State and Reason are empty for
-// a model that was never loaded.
+// Entry is a row of the repository index. Version, State and Reason are empty for a model that was never loaded.
 type Entry struct {
 	Name    string
 	Version string
 	State   State
-	// Reason is why the version does not serve.
+	// Reason is why the version is not ready.
 	Reason string
 }
 
-// LoadOptions changes what is loaded; the zero value loads what the repository holds.
+// LoadOptions override the repository's content for one load; the zero value overrides nothing.
 type LoadOptions struct {
-	// Config, when not empty, is a JSON ModelConfig that stands for config.pbtxt.
+	// Config, if not empty, is a JSON ModelConfig that replaces config.pbtxt.
 	Config string
-	// Files, when there are any, are all that the model's folder holds, by path
-	// relative to it, as in "1/model.onnx". They need a Config.
+	// Files, if not empty, replace the model's folder. Keys are relative paths, for example "1/model.onnx". They
+	// require a Config.
 	Files map[string][]byte
 }
 
-// Lifecycle loads and unloads models while others serve.
+// Lifecycle loads and unloads models while others serve. Implementations must be safe for concurrent use.
 type Lifecycle interface {
-	// Index lists every known version, sorted by name and version; with ready only
-	// those that serve.
+	// Index returns every known version, sorted by name and version; with ready only those that are ready.
 	Index(ready bool) []Entry
-	// Load loads a model anew with what an ensemble is made of, and returns when it
-	// serves or cannot. The version that served before serves until then, and goes on
-	// when the new one fails.
+	// Load loads a model again, with the models that an ensemble uses, and returns when it is ready or has failed.
+	// The previous version serves until then, and continues to serve if the load fails.
 	Load(ctx context.Context, model string, o LoadOptions) error
-	// Unload has a model take no more requests; with dependents also what is only
-	// there as its part. It returns before the requests under way are answered.
+	// Unload stops a model from accepting requests; with dependents also models that are loaded only as its parts.
+	// It may return before the requests in flight are complete.
 	Unload(ctx context.Context, model string, dependents bool) error
 }

@@ -6,53 +6,54 @@ import (
 	"github.com/tutti-server/tutti/internal/tracing"
 )
 
-// Named is a tensor under its name.
+// Named is a tensor with its name.
 type Named struct {
 	Name   string
 	Tensor tensor.Tensor
 }
 
-// Meta is what every step of a request may know about it.
+// Meta is the part of a request that all steps can read.
 type Meta struct {
-	// ID is the client's request id, empty when it gave none.
+	// ID is the client's request id, or empty.
 	ID string
-	// Sequence is the request's place in a sequence, as the client sent it.
+	// Sequence is the request's position in a sequence, as the client sent it.
 	Sequence Sequence
-	// Priority is the client's priority, 0 when it gave none; 1 is the highest.
+	// Priority is the client's priority, 0 for none; 1 is the highest.
 	Priority uint64
-	// Timeout is the client's timeout in microseconds, 0 when it gave none.
+	// Timeout is the client's timeout in microseconds, 0 for none.
 	Timeout uint64
-	// Arrived is when Timeout begins, on the clock of telemetry.Now; 0 for when a queue takes the request.
+	// Arrived is the begin of Timeout, on the clock of telemetry.Now; 0 for the time at which a queue accepts the
+	// request.
 	Arrived int64
-	// Deadline is when the client no longer waits, on the clock of telemetry.Now; 0 when
-	// it waits for any time. It is set when the request starts.
+	// Deadline is when the client stops waiting, on the clock of telemetry.Now; 0 for none. It is set when the
+	// request starts.
 	Deadline int64
-	// Params are the client's further parameters, in its order.
+	// Params are the client's other parameters, in its order.
 	Params Params
 }
 
-// Sequence names a sequence of requests and marks its ends.
+// Sequence identifies a sequence of requests and marks its first and last one.
 type Sequence struct {
 	ID         uint64
 	Name       string // the correlation id when it is a string
 	Start, End bool
 }
 
-// Request asks one model for outputs. Get one from NewRequest; Release returns it.
+// Request is an inference request to one model. Get one from NewRequest; Release returns it for reuse.
 type Request struct {
 	Meta
 	Model string
-	// Version is the wanted version, 0 for the one the version policy prefers.
+	// Version is the requested version, 0 for the one that the version policy prefers.
 	Version int64
 	// Inputs own their tensors. Names are unique.
 	Inputs []Named
-	// Outputs are the wanted outputs' names, unique; empty for all.
+	// Outputs are the names of the requested outputs, unique; empty for all.
 	Outputs []string
-	// Trace is what is seen of the request, nil when it is not traced. Release ends it.
+	// Trace is the request's trace, nil when it is not traced. Release ends it.
 	Trace *tracing.Trace
-	// Origin is how the request came, for its trace.
+	// Origin describes how the request arrived, for its trace.
 	Origin tracing.Origin
-	// Async keeps Submit from lending the calling goroutine: it returns at once.
+	// Async forbids Submit to execute on the calling goroutine: Submit returns at once.
 	Async bool
 
 	checked bool // CheckInputs has succeeded
@@ -79,23 +80,21 @@ func (r *Request) Release() {
 // Input returns the named input, or nil.
 func (r *Request) Input(name string) *tensor.Tensor { return find(r.Inputs, name) }
 
-// Response is one answer. Get one from NewResponse; Release returns it.
+// Response is one response of a model. Get one from NewResponse; Release returns it for reuse.
 type Response struct {
 	ID      string
 	Model   string
 	Version int64
-	// Ensemble marks an ensemble's answer, in which Triton echoes the sequence parameters over HTTP.
+	// Ensemble marks a response of an ensemble, in which Triton echoes the sequence parameters over HTTP.
 	Ensemble bool
-	// Sequence is what an ensemble echoes: the request's, or what a step put in its place.
+	// Sequence is echoed by an ensemble: the request's, or the one that a step replaced it with.
 	Sequence Sequence
 	// Outputs own their tensors, in the model's order or the request's when it named them.
 	Outputs []Named
 	Params  Params
-	// Trace is the request's, for what a front end sees of the answer; nil when it is not
-	// traced. Release ends it.
+	// Trace is the request's trace, in which a front end records the response; nil when it is not traced. Release ends it.
 	Trace *tracing.Trace
-	// Final says that no further answer follows. A decoupled model may also end
-	// without one so marked.
+	// Final reports that no further response follows. A decoupled model may also end without a final response.
 	Final bool
 }
 

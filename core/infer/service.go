@@ -55,16 +55,16 @@ type Inferer interface {
 type Catalog interface {
 	// Ready reports whether every model that should serve does.
 	Ready() bool
-	// ModelReady returns nil when the version (0: any) serves, else why not.
+	// ModelReady returns nil if the version (0: any) is ready, else the reason.
 	ModelReady(model string, version int64) error
-	// Describe returns what a front end needs to decode requests and encode responses.
+	// Describe returns the description with which a front end decodes requests and encodes responses.
 	Describe(model string, version int64) (*Description, error)
 	Metadata(model string, version int64) (*Metadata, error)
 	// Config returns the completed configuration, which must not be modified.
 	Config(model string, version int64) (*modelconfig.ModelConfig, error)
-	// Statistics returns those of one version (0: all its versions) or, with an
-	// empty model, of every ready version, sorted by name and version. An unknown
-	// version is InvalidArg here, where the other methods say NotFound.
+	// Statistics returns the statistics of one version (0: all its versions) or, with an empty model, of every
+	// ready version, sorted by name and version. An unknown version is InvalidArg here, where the other methods
+	// return NotFound.
 	Statistics(model string, version int64) ([]Statistics, error)
 }
 
@@ -117,7 +117,7 @@ type TensorMetadata struct {
 	Shape    []int64 `json:"shape"`
 }
 
-// Duration is a count of events and the time they took together.
+// Duration counts events and sums their durations.
 type Duration struct {
 	Count uint64 `json:"count"`
 	Ns    uint64 `json:"ns"`

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Explain writes why a request took as long as it did, largest parts marked.
+// Explain writes the parts of a request's duration and marks the largest.
 func Explain(w io.Writer, v *TraceView) error {
 	head := fmt.Sprintf("trace %s: %s version %d, %s, %s", v.ID, v.Model, v.Version, v.Status, span(v.DurationNs))
 	if v.Request != "" {
@@ -33,7 +33,7 @@ func Explain(w io.Writer, v *TraceView) error {
 	return nil
 }
 
-// span prints nanoseconds with three digits or so.
+// span formats nanoseconds with about three digits.
 func span(ns int64) string {
 	d := time.Duration(ns)
 	switch {

@@ -2,7 +2,7 @@ package inspect
 
 import "github.com/tutti-server/tutti/internal/telemetry"
 
-// Overview shows what is served.
+// Overview describes the server and its models. Implementations must be safe for concurrent use.
 type Overview interface {
 	Server() *ServerView
 	Models() []ModelView
@@ -10,7 +10,7 @@ type Overview interface {
 	Graph(model string, version int64) (*GraphView, error)
 }
 
-// ServerView is the server as a whole.
+// ServerView describes the server.
 type ServerView struct {
 	Name       string     `json:"name"`
 	Version    string     `json:"version"`
@@ -22,12 +22,12 @@ type ServerView struct {
 	Memory     int64      `json:"memory_bytes"`
 	Tensors    int64      `json:"tensor_bytes"`
 	Store      *StoreView `json:"store"`
-	// GPUs are those of the machine, none where they are not measured.
+	// GPUs are the GPUs of the machine, none where they are not measured.
 	GPUs []GPUView `json:"gpus"`
 }
 
-// GPUView is what a GPU does, for whomever; what it does not tell is nil. Utilization is
-// the busy share, 0 to 1.
+// GPUView is a measurement of a GPU, of all its processes. A value that the GPU does not report is nil. Utilization
+// is the busy share, 0 to 1.
 type GPUView struct {
 	UUID        string   `json:"uuid"`
 	Utilization *float64 `json:"utilization"`
@@ -36,8 +36,8 @@ type GPUView struct {
 	Power       *float64 `json:"power_watts"`
 }
 
-// ModelView is one version of a model. The figures are of the last minute, those of the
-// durations of the traced requests of all its versions.
+// ModelView is one version of a model. Its figures are those of the last minute. Durations are those of the traced
+// requests of all its versions.
 type ModelView struct {
 	Name      string  `json:"name"`
 	Version   string  `json:"version"`
@@ -56,7 +56,7 @@ type ModelView struct {
 	Requests  uint64  `json:"requests"`
 	Failures  uint64  `json:"failures"`
 	Copied    uint64  `json:"copied_bytes"`
-	// Rates has the rate of each of the last 60 seconds, oldest first.
+	// Rates are the request rates of the last 60 seconds, oldest first.
 	Rates []float64 `json:"rates"`
 }
 
@@ -68,7 +68,7 @@ type GraphView struct {
 	Edges   []EdgeView `json:"edges"`
 }
 
-// NodeView is a step of a plan with what its model does just now.
+// NodeView is a node of a plan with the current figures of its model.
 type NodeView struct {
 	Node      int      `json:"node"`
 	Name      string   `json:"name"`
@@ -82,14 +82,13 @@ type NodeView struct {
 	Inflight  uint32   `json:"max_inflight"`
 	MaxBatch  int      `json:"max_batch"`
 	Instances int      `json:"instances"`
-	// InFlight is how many requests the model has now, queued or executing, of whomever.
+	// InFlight counts the model's requests that are queued or executing, from all callers.
 	InFlight int64 `json:"in_flight"`
-	// Live is the model's line of Models, nil before the first second.
+	// Live is the model's entry of Models, nil before the first second.
 	Live *ModelView `json:"live"`
 }
 
-// EdgeView is a tensor on its way from one step to another; From is -1 for the
-// request, To -1 for the answer.
+// EdgeView is a tensor between two nodes. From is -1 for the request, To is -1 for the response.
 type EdgeView struct {
 	From   int     `json:"from"`
 	To     int     `json:"to"`
@@ -97,19 +96,17 @@ type EdgeView struct {
 	Input  string  `json:"input"`
 	Type   string  `json:"datatype"`
 	Shape  []int64 `json:"shape"`
-	// Place is where it is copied to, empty when it stays where it is; Bytes and Copies
-	// count what was copied since the model was loaded.
+	// Place is the place to which it is copied, empty if it is not copied. Bytes and Copies count its copies since
+	// the model was loaded.
 	Place  string `json:"place,omitempty"`
 	Bytes  uint64 `json:"copied_bytes"`
 	Copies uint64 `json:"copies"`
-	// Carried is what passed, copied or not, by the kind of place where the tensor was
-	// put; a tensor with several readers passed on each of its edges. Plain models
-	// count none.
+	// Carried counts all tensors of the edge, copied or not, by the kind of place in which they were put. A tensor
+	// with several readers counts on each of its edges. Plain models count none.
 	Carried []CarriedView `json:"carried"`
 }
 
-// CarriedView is what an edge carried at a kind of place: bytes since the model was
-// loaded, and their rate in the last seconds.
+// CarriedView is an edge's traffic at a kind of place: bytes since the model was loaded, and their current rate.
 type CarriedView struct {
 	Place string  `json:"place"`
 	Bytes uint64  `json:"bytes"`
@@ -120,7 +117,7 @@ type CarriedView struct {
 type Counters struct {
 	Name    string
 	Version int64
-	// Waiting is how many requests wait for an instance now.
+	// Waiting is the number of requests that wait for an instance.
 	Waiting int64
 	// Requests counts those that succeeded and Failures those that did not. Rows counts
 	// the batch rows of Executions.

@@ -1,46 +1,46 @@
 package inspect
 
-// Inspector shows what a running server has seen. It is behind the dashboard.
+// Inspector finds traces of recent requests. Implementations must be safe for concurrent use.
 type Inspector interface {
-	// Traces returns the stored traces that a query asks for, newest first.
+	// Traces returns the stored traces that match a query, newest first.
 	Traces(q *TraceQuery) (*TraceList, error)
-	// FindTrace returns one stored trace by its id, 32 hexadecimal digits. Where a caller
-	// has made several requests of one trace, "-" and the span id tell them apart.
+	// FindTrace returns a stored trace by its id, 32 hexadecimal digits. If a caller has sent several requests of
+	// one trace, the suffix "-" and the span id select one.
 	FindTrace(id string) (*TraceView, error)
-	// FindBatch returns an executed batch that is still known.
+	// FindBatch returns an executed batch, if it is still stored.
 	FindBatch(id uint64) (*BatchView, error)
-	// Sampling returns which traces are stored; SetSampling changes that.
+	// Sampling returns the rules of retention; SetSampling replaces them.
 	Sampling() Sampling
 	SetSampling(s Sampling) error
 }
 
-// TraceQuery says which traces are wanted; zero fields ask for nothing.
+// TraceQuery selects traces; zero fields match everything. For example, Model "detector" and MinNs 5e7 select the
+// requests with that model that lasted 50 ms or more.
 type TraceQuery struct {
 	Request, TraceID, Model string
 	// Status is "ok", "failed" or the name of a code in lower_snake_case.
 	Status string
-	// Kept is "failed", "slow", "requested" or "sampled": why the trace is stored.
+	// Retained is the reason of retention: "failed", "slow", "requested" or "sampled".
 	Retained string
-	// MinNs and MaxNs bound the duration, FromUs and ToUs when the request began.
+	// MinNs and MaxNs bound the duration, FromUs and ToUs the begin of the request.
 	MinNs, MaxNs, FromUs, ToUs int64
-	// Param and Value are a parameter of the request.
+	// Param and Value are the name and value of a request parameter.
 	Param, Value string
-	// After asks for traces stored after those of an earlier list, its Newest.
+	// After selects traces stored after an earlier list: the Newest of that list.
 	After uint64
-	// Cursor continues a list; Limit bounds it, 0 for 50.
+	// Cursor continues a list: the Next of the page before. Limit bounds the page, 0 for 50.
 	Cursor uint64
 	Limit  int
 }
 
-// TraceList is a page of traces. Next continues it, 0 at the end; Newest counts the
-// traces ever stored.
+// TraceList is a page of traces. Next continues it, 0 at the end; Newest counts the traces stored so far.
 type TraceList struct {
 	Traces []TraceSummary `json:"traces"`
 	Next   uint64         `json:"next"`
 	Newest uint64         `json:"newest"`
 }
 
-// TraceSummary is a line about a trace.
+// TraceSummary is the entry of a trace in a list.
 type TraceSummary struct {
 	ID         string `json:"id"`
 	Span       string `json:"span_id"`
@@ -54,7 +54,7 @@ type TraceSummary struct {
 	Error      string `json:"error,omitempty"`
 	Retained   string `json:"retained"`
 	Steps      int    `json:"steps"`
-	// Captured tells that the request's tensors were kept; they may be gone by now.
+	// Captured reports whether the request's tensors were captured; they may have been dropped since.
 	Captured bool `json:"captured,omitempty"`
 }
 
@@ -76,13 +76,13 @@ type ParamView struct {
 	Value string `json:"value"`
 }
 
-// MomentView is when the request passed a point, named as in Triton's trace files.
+// MomentView is the time at which a request passed a point, named as in Triton's trace files.
 type MomentView struct {
 	Name string `json:"name"`
 	Ns   int64  `json:"ns"`
 }
 
-// StepView is one step of a request; what it did not reach is 0.
+// StepView is one step of a request. Times of phases that it did not reach are 0.
 type StepView struct {
 	Span       string `json:"span_id"`
 	Node       int32  `json:"node"`
@@ -112,7 +112,7 @@ type StepView struct {
 	Before     uint64 `json:"before"`
 }
 
-// EventView is something that happened to a request.
+// EventView is an event of a request.
 type EventView struct {
 	Kind   string `json:"kind"`
 	Ns     int64  `json:"ns"`
@@ -124,8 +124,7 @@ type EventView struct {
 	Reason string `json:"reason,omitempty"`
 }
 
-// PartView is a part of a request's time; the parts follow each other and add up to
-// all of it.
+// PartView is a part of a request's time. The parts are contiguous and add up to all of it.
 type PartView struct {
 	Kind    string `json:"kind"`
 	Node    int32  `json:"node"`
@@ -136,7 +135,7 @@ type PartView struct {
 	Text    string `json:"text"`
 }
 
-// BatchSummary is an executed batch with those of its members that are known.
+// BatchSummary is an executed batch with the trace ids of its known members.
 type BatchSummary struct {
 	ID      uint64   `json:"id"`
 	Model   string   `json:"model"`
@@ -162,17 +161,16 @@ type BatchView struct {
 	Failed      bool   `json:"failed"`
 }
 
-// Sampling says which finished requests are stored.
+// Sampling selects the finished requests whose traces are stored.
 type Sampling struct {
-	// Failed stores all that failed or were refused, Slow the slowest of each model and
-	// minute and those above its 99th percentile, Every one in so many of the rest, 0
-	// for none.
+	// Failed stores all failed and refused requests. Slow stores the slowest requests of each model and minute, and
+	// those above the 99th percentile. Every stores one in so many of the others, 0 for none.
 	Failed bool   `json:"failed"`
 	Slow   bool   `json:"slow"`
 	Every  uint32 `json:"every"`
 }
 
-// StoreView is how full the trace store is.
+// StoreView is the size and use of the trace store.
 type StoreView struct {
 	Bytes int64       `json:"bytes"`
 	Rings []RingStats `json:"rings"`

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// Block logs a text of several lines as it is, such as a table, at slog's info level
-// and below the head of a line of its own. In the format JSON it is one string.
+// Block logs a text of several lines unchanged, for example a table, at slog's info level. The first line is the
+// usual head. In the format JSON it is one string.
 func (l *Log) Block(text string) {
 	s := l.Settings()
 	if !s.Info {

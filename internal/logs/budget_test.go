@@ -10,7 +10,8 @@ import (
 	"github.com/tutti-server/tutti/internal/logs"
 )
 
-// TestDisabledAllocBudget is not parallel, for the runtime counts everybody's allocations.
+// TestDisabledAllocBudget checks that a disabled line does not allocate. It is not parallel: the runtime counts the
+// allocations of all goroutines.
 func TestDisabledAllocBudget(t *testing.T) {
 	l, err := logs.New(logs.Settings{Info: true}, io.Discard, io.Discard)
 	if err != nil {

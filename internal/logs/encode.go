@@ -17,15 +17,15 @@ import (
 type encoder struct {
 	b    []byte
 	json bool
-	// path are the groups that the next attribute is in, of which JSON has begun the
-	// objects of the first few: a group without attributes leaves no trace.
+	// path are the groups of the next attribute. JSON has opened the objects of the first ones only: a group
+	// without attributes is omitted.
 	path []string
 	open int
-	// empty tells that the innermost open object has no member yet.
+	// empty reports whether the innermost open object has no member yet.
 	empty bool
 }
 
-// maxKept bounds the memory that an encoder keeps for its next line.
+// maxRetained bounds the memory that an encoder retains for its next line.
 const maxRetained = 1 << 16
 
 func (e *encoder) reset() {
@@ -36,7 +36,7 @@ func (e *encoder) reset() {
 	*e = encoder{b: b, path: e.path[:0]}
 }
 
-// attr appends an attribute, or those of a group.
+// attr appends an attribute, or the attributes of a group.
 func (e *encoder) attr(a slog.Attr) {
 	a.Value = a.Value.Resolve()
 	if a.Equal(slog.Attr{}) {
@@ -56,7 +56,7 @@ func (e *encoder) attr(a slog.Attr) {
 	e.leave(outer)
 }
 
-// leave goes back to the first outer groups of the path.
+// leave closes all but the first outer groups of the path.
 func (e *encoder) leave(outer int) {
 	e.path = e.path[:outer]
 	for ; e.open > outer; e.open-- {
@@ -64,7 +64,7 @@ func (e *encoder) leave(outer int) {
 	}
 }
 
-// leaf appends an attribute whose value is no group.
+// leaf appends an attribute whose value is not a group.
 func (e *encoder) leaf(a slog.Attr) {
 	if e.json {
 		for ; e.open < len(e.path); e.open++ {
@@ -81,7 +81,7 @@ func (e *encoder) leaf(a slog.Attr) {
 	e.b = appendText(e.b, text(a.Value))
 }
 
-// name returns the line with the name of a JSON member added.
+// name appends the name of a JSON member and returns the line.
 func (e *encoder) name(key string) []byte {
 	b := e.b
 	if !e.empty {
@@ -90,7 +90,7 @@ func (e *encoder) name(key string) []byte {
 	return append(jsontext.AppendValid(b, key), ':')
 }
 
-// appendText appends s, in quotes unless it is one plain word.
+// appendText appends s, quoted unless it is one plain word.
 func appendText(b []byte, s string) []byte {
 	special := func(r rune) bool { return r <= ' ' || r == '"' || r == '=' || r == 0x7f || r == utf8.RuneError }
 	if s == "" || strings.ContainsFunc(s, special) {
@@ -99,7 +99,7 @@ func appendText(b []byte, s string) []byte {
 	return append(b, s...)
 }
 
-// text returns a value as key=value shows it.
+// text returns the form of a value in key=value.
 func text(v slog.Value) string {
 	switch v.Kind() {
 	case slog.KindTime:
@@ -111,8 +111,7 @@ func text(v slog.Value) string {
 	}
 }
 
-// anyText returns what a value says of itself. A value that panics, as a nil pointer
-// may, does not end the server.
+// anyText returns a value's text. It recovers from a panic of the value's methods, for example of a nil pointer.
 func anyText(v any) (s string) {
 	defer func() {
 		if p := recover(); p != nil {

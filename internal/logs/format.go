@@ -10,7 +10,7 @@ import (
 	"github.com/tutti-server/tutti/internal/jsontext"
 )
 
-// line encodes a record in the settings' format, with the newline at its end.
+// line encodes a record in the settings' format, with a final newline.
 func (e *encoder) line(s *Settings, pid int, w []with, r *slog.Record) {
 	switch s.Format {
 	case JSON:
@@ -58,7 +58,7 @@ func (e *encoder) head(pid int, r *slog.Record) {
 	e.leaf(slog.String(slog.MessageKey, r.Message))
 }
 
-// place appends the process and the place in the source to a line that is not JSON.
+// place appends the process id and the source location to a text line.
 func (e *encoder) place(pid int, r *slog.Record) {
 	file, number := source(r.PC)
 	e.b = strconv.AppendInt(append(e.b, ' '), int64(pid), 10)
@@ -74,7 +74,7 @@ func (e *encoder) message(raw bool, text string) {
 	}
 }
 
-// at is a record's time, in UTC as Triton writes it.
+// at returns a record's time in UTC, as Triton writes it.
 func at(r *slog.Record) time.Time {
 	if r.Time.IsZero() {
 		return time.Now().UTC()
@@ -82,7 +82,7 @@ func at(r *slog.Record) time.Time {
 	return r.Time.UTC()
 }
 
-// letter is how a line spells its level; Triton has none for verbose lines.
+// letter returns the letter of a level. Triton has none for verbose lines.
 func letter(level slog.Level) byte {
 	switch {
 	case level >= slog.LevelError:

@@ -8,14 +8,13 @@ import (
 	"github.com/tutti-server/tutti/internal/pool"
 )
 
-// handler is a Log with attributes of its own. They are kept as they came: which
-// format they are written in can change.
+// handler is a slog.Handler over a Log. It stores its attributes unencoded, because the format can change.
 type handler struct {
 	log  *Log
 	with []with
 }
 
-// with is a group that was opened, or attributes that were added in the last one.
+// with is an opened group, or attributes added to the innermost group.
 type with struct {
 	group string
 	attrs []slog.Attr
@@ -23,7 +22,7 @@ type with struct {
 
 var _ slog.Handler = (*handler)(nil)
 
-// Enabled tells whether lines of this level are logged now.
+// Enabled reports whether lines of this level are logged.
 //
 // hot: one atomic load.
 func (h *handler) Enabled(_ context.Context, level slog.Level) bool {
@@ -50,7 +49,7 @@ func (h *handler) WithAttrs(attrs []slog.Attr) slog.Handler {
 	return h.add(with{attrs: slices.Clone(attrs)})
 }
 
-// WithGroup returns a handler that puts what is added from now on into a group.
+// WithGroup returns a handler that puts later attributes into a group.
 func (h *handler) WithGroup(name string) slog.Handler {
 	if name == "" {
 		return h

@@ -13,7 +13,7 @@ import (
 
 // The formats of a line.
 const (
-	// Default is the one of glog: I1121 05:10:08.123456 1234 serve.go:12] "message".
+	// Default is glog's format: I1121 05:10:08.123456 1234 serve.go:12] "message".
 	Default = "default"
 	// ISO8601 begins with the time: 2026-11-21T05:10:08Z I 1234 serve.go:12] "message".
 	ISO8601 = "ISO8601"
@@ -21,35 +21,35 @@ const (
 	JSON = "json"
 )
 
-// Settings say what is logged, where and how.
+// Settings select the logged lines, their destination and their format.
 type Settings struct {
-	// File gets all lines, after those it has; empty: standard output and error.
+	// File receives all lines, appended; empty means standard output and error.
 	File string
-	// Info, Warning and Error are which of these are logged.
+	// Info, Warning and Error enable the lines of these levels.
 	Info, Warning, Error bool
-	// Verbose logs slog's debug level from 1 on, and four levels below it from 2 on.
+	// Verbose enables slog's debug level from 1 on, and the four levels below it from 2 on.
 	Verbose uint32
 	// Format is Default, ISO8601 or JSON; empty is Default.
 	Format string
-	// Raw leaves messages unquoted in the formats that are not JSON, so that a message
-	// of several lines stays one. Nobody should parse such a log.
+	// Raw leaves messages unquoted in the text formats, so that a message of several lines keeps its line breaks.
+	// Such a log should not be parsed.
 	Raw bool
 }
 
 // Update changes the settings that are not nil.
 type Update struct {
-	// File is always refused.
+	// File must be nil: the file cannot change.
 	File                 *string
 	Info, Warning, Error *bool
 	Verbose              *uint32
 	Format               *string
 }
 
-// Log writes lines. It is safe for concurrent use, and a line that cannot be written
-// is lost: a log whose reader is gone does not end a server.
+// Log writes lines. It is safe for concurrent use. A line that cannot be written is lost: for example, a closed
+// pipe does not stop the server.
 type Log struct {
 	settings atomic.Pointer[Settings]
-	update   sync.Mutex // held by who replaces settings
+	update   sync.Mutex // serializes writers of settings
 	pid      int
 
 	mu             sync.Mutex
@@ -78,7 +78,7 @@ func New(s Settings, stdout, stderr io.Writer) (*Log, error) {
 	return l, nil
 }
 
-// Formats lists the formats.
+// Formats returns the names of the formats.
 func Formats() []string { return []string{Default, ISO8601, JSON} }
 
 func checkFormat(name string) error {
@@ -122,7 +122,7 @@ func set[T any](to, from *T) {
 	}
 }
 
-// enabled tells whether s has a line of this level logged.
+// enabled reports whether lines of a level are logged.
 func (s *Settings) enabled(level slog.Level) bool {
 	switch {
 	case level >= slog.LevelError:
@@ -135,7 +135,7 @@ func (s *Settings) enabled(level slog.Level) bool {
 	return int64(slog.LevelInfo-level) <= int64(s.Verbose)*int64(slog.LevelInfo-slog.LevelDebug)
 }
 
-// write writes a whole line to where the level goes.
+// write writes a whole line to the destination of its level.
 func (l *Log) write(level slog.Level, line []byte) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -143,10 +143,10 @@ func (l *Log) write(level slog.Level, line []byte) {
 	if level >= slog.LevelWarn {
 		w = l.stderr
 	}
-	_, _ = w.Write(line) // there is nowhere left to report it
+	_, _ = w.Write(line) // the error cannot be reported elsewhere
 }
 
-// Close closes the log file. What is logged from then on is lost if there was one.
+// Close closes the log file. Later lines are lost if there was one.
 func (l *Log) Close() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -134,7 +134,7 @@ func TestValues(t *testing.T) {
 	}
 }
 
-// TestHandlerContract runs the standard library's checks of handlers on JSON lines.
+// TestHandlerContract runs the standard library's handler tests on JSON lines.
 func TestHandlerContract(t *testing.T) {
 	t.Parallel()
 	var out *bytes.Buffer
@@ -266,7 +266,7 @@ func TestFile(t *testing.T) {
 	}
 }
 
-// TestGoneReader logs to a pipe that nobody reads any more.
+// TestGoneReader checks that logging to a pipe without a reader does not fail.
 func TestGoneReader(t *testing.T) {
 	t.Parallel()
 	r, w := io.Pipe()

@@ -2,8 +2,8 @@ package telemetry
 
 import dto "github.com/prometheus/client_model/go"
 
-// arena holds what one family of a scrape is made of, to be used again for the next. A
-// nil arena makes everything anew, for those who keep it.
+// arena is the memory of one family of a scrape, reused for the next. A nil arena allocates everything, for callers
+// that retain the result.
 type arena struct {
 	classic bool // histograms have no native buckets
 	buckets slab[dto.Bucket]
@@ -15,7 +15,7 @@ type arena struct {
 	bins    []uint64
 }
 
-// metric is a metric with what it points to.
+// metric is a metric with the values that it points to.
 type metric struct {
 	dto.Metric
 	counter   dto.Counter
@@ -27,14 +27,14 @@ type metric struct {
 	zero      uint64
 }
 
-// slab hands parts of one array out.
+// slab allocates slices of one array.
 type slab[T any] struct {
 	all  []T
 	used int
 }
 
-// take returns n elements, which have whatever value they had last. What does not fit
-// has memory of its own, and the next family a larger array.
+// take returns n elements, which are not cleared. Elements that do not fit are allocated separately, and the array
+// is larger for the next family.
 func (s *slab[T]) take(n int) []T {
 	from := s.used
 	if s.used += n; s.used > len(s.all) {
@@ -59,7 +59,7 @@ func (a *arena) reset() {
 	}
 }
 
-// newTally returns an empty tally of a scale, good until the next.
+// newTally returns an empty tally of a scale, valid until the next call.
 func (a *arena) newTally(s *scale) *tally {
 	n := s.high - s.low + 1
 	if a == nil {
@@ -115,7 +115,7 @@ func (a *arena) newList(n int) []*dto.Metric {
 	return a.list[:0]
 }
 
-// keep notes the memory of a list for the next.
+// keep stores the memory of a list for the next family.
 func (a *arena) keep(list []*dto.Metric) []*dto.Metric {
 	if a != nil {
 		a.list = list

@@ -10,7 +10,8 @@ import (
 	"github.com/tutti-server/tutti/internal/telemetry"
 )
 
-// TestModelAllocBudget is not parallel, for the runtime counts everybody's allocations.
+// TestModelAllocBudget checks that counting does not allocate. It is not parallel: the runtime counts the
+// allocations of all goroutines.
 func TestModelAllocBudget(t *testing.T) {
 	m := &telemetry.Model{}
 	times := &telemetry.Times{Start: 1, InputEnd: 2, InferEnd: 4, End: 7}
@@ -33,7 +34,7 @@ func TestModelAllocBudget(t *testing.T) {
 	}
 }
 
-// TestScrapeAllocBudget scrapes 1,000 models whose histograms are all in use.
+// TestScrapeAllocBudget checks the allocations of scraping 1,000 models whose histograms are all used.
 func TestScrapeAllocBudget(t *testing.T) {
 	h, w := telemetry.Handler(crowd(), nil), &discard{header: http.Header{}}
 	req := httptest.NewRequestWithContext(t.Context(), "GET", "/metrics", nil)

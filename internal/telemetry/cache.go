@@ -1,16 +1,14 @@
 package telemetry
 
-// CacheCounts are what a response cache has done so far.
+// CacheCounts are the counters of a response cache.
 type CacheCounts struct {
-	// Sized tells that Util, the used share of the configured size, Entries and
-	// Evictions are known.
+	// Sized reports whether Util, the used share of the configured size, Entries and Evictions are known.
 	Sized              bool
 	Util               float64
 	Entries, Evictions uint64
-	// Lookups are answered by Hits.
+	// Hits counts the lookups that found a response.
 	Lookups, Hits uint64
-	// Dropped are the answers that were not kept, Errors the failures of a server
-	// that keeps answers.
+	// Dropped counts the responses that were not stored, Errors the failures of a remote cache.
 	Dropped, Errors    uint64
 	LookupNs, InsertNs uint64
 }

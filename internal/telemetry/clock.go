@@ -4,8 +4,8 @@ import "time"
 
 var start = time.Now()
 
-// Now returns a monotonic time in nanoseconds, good for differences within the process only.
+// Now returns a monotonic time in nanoseconds. Only differences within the process have a meaning.
 func Now() int64 { return int64(time.Since(start)) }
 
-// At returns what Now returns, or returned, at t.
+// At returns the value of Now at time t.
 func At(t time.Time) int64 { return int64(t.Sub(start)) }

@@ -15,7 +15,7 @@ type scraped struct {
 	a *arena
 }
 
-// with returns the model's labels and further ones, in pairs of name and value.
+// with returns the model's labels and further ones, given as pairs of name and value.
 func (s *scraped) with(pairs ...string) []*dto.LabelPair {
 	list := slices.Grow(slices.Clone(s.labels), len(pairs)/2)
 	for i := 0; i < len(pairs); i += 2 {
@@ -49,7 +49,7 @@ func paddingOf(s *scraped, list []*dto.Metric) []*dto.Metric {
 	return s.distribution(list, s.m.paddingTally(s.a), s.labels)
 }
 
-// phasesOf returns a histogram for each phase that took time.
+// phasesOf returns a histogram for each phase with a positive duration.
 func phasesOf(s *scraped, list []*dto.Metric) []*dto.Metric {
 	for p := range numPhases {
 		t := s.m.phase(s.a, p)
@@ -108,7 +108,7 @@ func refusalsOf(s *scraped, list []*dto.Metric) []*dto.Metric {
 	return list
 }
 
-// gpuMetrics returns a family's metrics of the GPUs that tell it.
+// gpuMetrics returns a family's metrics of the GPUs that report its value.
 func gpuMetrics(a *arena, f *family, gpus []GPU) (list []*dto.Metric) {
 	for i := range gpus {
 		n := f.gpu(&gpus[i])

@@ -26,19 +26,20 @@ const (
 
 var customKinds = [...]dto.MetricType{counter, gauge, histogram}
 
-// custom holds the families that models declare.
+// custom holds the metric families that models declare.
 type custom struct {
 	mu       sync.Mutex
 	families map[string]*CustomFamily // guarded by mu
 }
 
-// CustomFamily is a family of metrics that a model declares. Its name is exported as it is.
+// CustomFamily is a metric family that models declare, exported under its unchanged name. Declarations with the
+// same name and kind share it; each must be dropped.
 type CustomFamily struct {
 	of         *custom
 	name, help string
 	kind       CustomKind
 	metrics    map[string]*CustomMetric // by labels; guarded by of.mu
-	holders    int                      // guarded by of.mu
+	holders    int                      // number of declarations; guarded by of.mu
 }
 
 // CustomMetric is one metric of such a family.
@@ -46,7 +47,7 @@ type CustomMetric struct {
 	family  *CustomFamily
 	key     string
 	labels  []*dto.LabelPair
-	holders int // guarded by family.of.mu
+	holders int // number of references; guarded by family.of.mu
 	value   atomic.Uint64
 	buckets *customBuckets // of a histogram
 }
@@ -60,8 +61,9 @@ type customBuckets struct {
 	sum    float64  // guarded by mu
 }
 
-// Custom returns the family of a name, declared now or before by whoever has the same
-// kind in mind. It is exported while it has metrics, and Drop gives it up.
+// Custom declares a family or returns the existing one of that name, whose kind must be equal. It is exported while
+// it has metrics. For example, two versions of a model share the counter that both declare. The caller must call
+// Drop once.
 func (x *Metrics) Custom(name, help string, kind CustomKind) (*CustomFamily, error) {
 	if !validName(name, true) {
 		return nil, fmt.Errorf("unexpected name '%s' of a metric family: expected letters, digits, '_' and ':'", name)
@@ -97,7 +99,7 @@ func validName(name string, colon bool) bool {
 	return name != ""
 }
 
-// Drop gives a family up; the last to do so removes it.
+// Drop ends one declaration. The last one removes the family.
 func (f *CustomFamily) Drop() {
 	f.of.mu.Lock()
 	defer f.of.mu.Unlock()
@@ -106,8 +108,8 @@ func (f *CustomFamily) Drop() {
 	}
 }
 
-// Metric returns the metric of the given labels, new or not. buckets are the ascending
-// upper bounds of a histogram.
+// Metric returns the metric with the given labels and creates it if necessary. buckets are the ascending upper
+// bounds of a histogram.
 func (f *CustomFamily) Metric(labels map[string]string, buckets []float64) (*CustomMetric, error) {
 	key := strings.Builder{}
 	var pairs []*dto.LabelPair
@@ -146,7 +148,7 @@ func rising(buckets []float64) bool {
 	return true
 }
 
-// Drop gives a metric up; the last to do so removes it.
+// Drop releases one reference. The last one removes the metric.
 func (m *CustomMetric) Drop() {
 	m.family.of.mu.Lock()
 	defer m.family.of.mu.Unlock()
@@ -155,7 +157,7 @@ func (m *CustomMetric) Drop() {
 	}
 }
 
-// Add adds v to a counter, to which nothing negative may be added, or to a gauge.
+// Add adds v to a counter or a gauge. It fails for a counter if v is negative.
 func (m *CustomMetric) Add(v float64) error {
 	if m.buckets != nil {
 		return m.wrong("increment")

@@ -108,7 +108,7 @@ func TestCustomRefused(t *testing.T) {
 	}
 }
 
-// TestCustomBuckets has the buckets of histograms each above the one before.
+// TestCustomBuckets checks that the bounds of a histogram must ascend.
 func TestCustomBuckets(t *testing.T) {
 	t.Parallel()
 	f, err := telemetry.NewMetrics().Custom("custom_sizes", "", telemetry.CustomHistogram)

@@ -8,7 +8,7 @@ import (
 )
 
 // The buckets of distributions are those of Prometheus' native histograms of schema 2:
-// number k holds what is more than 2^((k-1)/4) and at most 2^(k/4).
+// bucket k holds the values above 2^((k-1)/4) up to 2^(k/4). For example, bucket 4 holds those above 1.68 up to 2.
 const (
 	nativeSchema = 2
 	perOctave    = 1 << nativeSchema
@@ -27,7 +27,7 @@ var quarters = [perOctave - 1]uint64{
 	math.Float64bits(math.Exp2(0.75)) & mantissaMask,
 }
 
-// bucketOf returns the number of the bucket of v, which is positive.
+// bucketOf returns the number of the bucket of v, which must be positive.
 //
 // hot: without a branch, for the values of a queue cannot be foreseen.
 func bucketOf(v float64) int {
@@ -38,21 +38,20 @@ func bucketOf(v float64) int {
 	return (int(bits>>mantissaBits)-exponentBias)*perOctave + int(more)
 }
 
-// scale is what distributions of one kind have in common.
+// scale is the bucket layout of a kind of distributions.
 type scale struct {
-	// low and high are the numbers of the lowest and the highest bucket; what is
-	// beyond either is counted in it.
+	// low and high are the numbers of the lowest and the highest bucket. Values beyond them count in these.
 	low, high int
-	// classic are the buckets' numbers that are upper bounds of classic buckets,
-	// ascending, below high; bounds are those as numbers.
+	// classic are the ascending numbers of the buckets whose upper bounds are classic bounds, below high; bounds
+	// are their values.
 	classic []int
 	bounds  []float64
-	// zero has what is 0 or less counted below a classic bound of its own.
+	// zero adds a classic bucket for values of 0 or less.
 	zero bool
 }
 
-// newScale returns the scale of powers of two with classic bounds at the given
-// exponents. It ends two octaves above the highest, so that what is more can be told.
+// newScale returns the scale of powers of two with classic bounds at the given exponents. It ends two octaves above
+// the highest, so that larger values are still distinguished.
 func newScale(zero bool, exponents ...int) *scale {
 	const below, above = 4, 2
 	s := &scale{low: (exponents[0] - below) * perOctave, high: (exponents[len(exponents)-1] + above) * perOctave, zero: zero}
@@ -76,17 +75,16 @@ var (
 	slackScale   = newScale(true, -10, -8, -6, -4, -3, -2, -1, 0, 1, 2, 4, 6, 8)
 )
 
-// at returns the place of a positive value's bucket, from 0.
+// at returns the index of a positive value's bucket, from 0.
 func (s *scale) at(v float64) int { return min(max(bucketOf(v), s.low), s.high) - s.low }
 
-// dist counts values by bucket. The zero value is ready to use; memory comes with the
-// first value.
+// dist counts values by bucket. The zero value is ready to use; the first value allocates its memory.
 type dist struct {
 	counts atomic.Pointer[buckets64]
 }
 
-// buckets64 are the counters of a distribution, as many as the largest scale has. They
-// are an array, for a slice would be one more place in memory on the way to them.
+// buckets64 are the counters of a distribution. They are an array of the largest scale's size: a slice would add a
+// memory access.
 type buckets64 [maxBuckets]atomic.Uint64
 
 const maxBuckets = 136
@@ -107,25 +105,25 @@ func (d *dist) begin() *buckets64 {
 	return d.counts.Load()
 }
 
-// used reports whether anything was counted.
+// used reports whether any value was counted.
 func (d *dist) used() bool { return d.counts.Load() != nil }
 
-// timed is a dist of nanoseconds with their sum, where its owner has that nowhere else.
+// timed is a dist of nanoseconds with their sum, for owners that do not store the sum elsewhere.
 type timed struct {
 	dist
 	ns atomic.Uint64
 }
 
-// tally is what a distribution held at one moment.
+// tally is a snapshot of a distribution.
 type tally struct {
 	scale  *scale
 	counts []uint64 // by bucket, from scale.low
-	zero   uint64   // what was 0 or less
+	zero   uint64   // number of values of 0 or less
 	all    uint64
 	sum    float64
 }
 
-// add counts what d holds in.
+// add adds the counts of d.
 func (t *tally) add(d *dist) {
 	p := d.counts.Load()
 	if p == nil {
@@ -138,7 +136,7 @@ func (t *tally) add(d *dist) {
 	}
 }
 
-// put counts n values v in.
+// put adds n values v.
 func (t *tally) put(v float64, n uint64) {
 	if t.all += n; v <= 0 {
 		t.zero += n
@@ -147,7 +145,7 @@ func (t *tally) put(v float64, n uint64) {
 	t.counts[t.scale.at(v)] += n
 }
 
-// fill has the values that are not in any bucket be zeros, so that there are n in all.
+// fill adds zeros until the tally has n values.
 func (t *tally) fill(n uint64) {
 	if n > t.all {
 		t.zero += n - t.all
@@ -155,8 +153,7 @@ func (t *tally) fill(n uint64) {
 	}
 }
 
-// histogram returns the tally as a classic histogram and, when what it is for can hold
-// them, with native buckets besides.
+// histogram returns the tally as a classic histogram, with native buckets if the arena allows them.
 func (t *tally) histogram(a *arena, labels []*dto.LabelPair, seen *exemplars) *dto.Metric {
 	n, m := len(t.scale.bounds), a.newMetric(labels)
 	h, native := &m.histogram, a == nil || !a.classic
@@ -190,7 +187,7 @@ var (
 	zeroThreshold = 0x1p-128
 )
 
-// native adds the sparse buckets.
+// native adds the sparse buckets of a native histogram.
 func (t *tally) native(h *dto.Histogram) {
 	last, end := int64(0), 0 // the count of the bucket before, and the number after it
 	for i, n := range t.counts {
@@ -205,12 +202,12 @@ func (t *tally) native(h *dto.Histogram) {
 		h.PositiveDelta = append(h.PositiveDelta, int64(n)-last)
 		last, end = int64(n), k+1
 	}
-	if len(h.GetPositiveSpan()) == 0 { // tells it from a classic one
+	if len(h.GetPositiveSpan()) == 0 { // an empty span marks a native histogram
 		addSpan(h, 0)
 	}
 }
 
-// addSpan adds an empty span, one that h had in its last life where there is one.
+// addSpan adds an empty span and reuses one of h's previous use if possible.
 func addSpan(h *dto.Histogram, offset int32) {
 	n := len(h.GetPositiveSpan())
 	if n < cap(h.GetPositiveSpan()) {

@@ -47,8 +47,7 @@ func find(t *testing.T, x *telemetry.Metrics, name, label string) *dto.Histogram
 	return nil
 }
 
-// TestNativeBuckets holds buckets and counts against those of client_golang's own
-// native histograms, at bounds and beside them.
+// TestNativeBuckets compares buckets and counts with client_golang's native histograms, at bounds and beside them.
 func TestNativeBuckets(t *testing.T) {
 	t.Parallel()
 	x, m := telemetry.NewMetrics(), &telemetry.Model{Name: "m", Version: 1}
@@ -96,7 +95,7 @@ func TestNativeBuckets(t *testing.T) {
 	}
 }
 
-// TestExtremes observes what is beyond every bucket.
+// TestExtremes checks values beyond every bucket.
 func TestExtremes(t *testing.T) {
 	t.Parallel()
 	x, m := telemetry.NewMetrics(), &telemetry.Model{Name: "m", Version: 1}
@@ -115,7 +114,7 @@ func TestExtremes(t *testing.T) {
 	}
 }
 
-// TestOpenMetrics reads the exemplar and the names of counters.
+// TestOpenMetrics checks the exemplar and the names of counters.
 func TestOpenMetrics(t *testing.T) {
 	t.Parallel()
 	for _, version := range []string{"0.0.1", "1.0.0"} {
@@ -141,7 +140,7 @@ func TestOpenMetrics(t *testing.T) {
 	}
 }
 
-// TestProtobuf reads the delimited format back.
+// TestProtobuf checks that the delimited format can be read back.
 func TestProtobuf(t *testing.T) {
 	t.Parallel()
 	req := httptest.NewRequestWithContext(t.Context(), "GET", "/metrics", nil)

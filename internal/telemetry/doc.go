@@ -1,4 +1,3 @@
-// Package telemetry holds what is counted about models: handles with atomic
-// counters, written on the request path, and the one declaration of every metric
-// made of them.
+// Package telemetry holds the counters of models, which are atomic and updated on the request path, and the
+// declaration of every metric that is made of them.
 package telemetry

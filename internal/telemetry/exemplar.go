@@ -10,19 +10,17 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 )
 
-// exemplars are the last values whose traces are kept, one for each classic bucket of
-// secondsScale and for what is beyond.
+// exemplars are the latest values with a retained trace: one for each classic bucket of secondsScale, and one for
+// larger values.
 type exemplars struct {
 	by []atomic.Pointer[dto.Exemplar]
 }
 
-// maxTraceID is how long the id of an exemplar may be: OpenMetrics allows 128
-// characters for its label and value together.
+// maxTraceID bounds the id of an exemplar: OpenMetrics allows 128 characters for its label and value together.
 const maxTraceID = 119
 
-// Exemplar has the latency of a request that took ns nanoseconds point at its trace. It
-// is for traces that are kept, once that is decided: each allocates. An id of no or of
-// more than 119 characters is ignored.
+// Exemplar links the latency of a request, in nanoseconds, to its trace. Call it only for retained traces: each
+// call allocates. An empty id and an id of more than 119 characters are ignored.
 func (m *Model) Exemplar(traceID string, ns int64) {
 	if traceID == "" || len(traceID) > maxTraceID {
 		return
@@ -39,7 +37,7 @@ func (m *Model) Exemplar(traceID string, ns int64) {
 	})
 }
 
-// addTo gives the buckets of h their exemplars.
+// addTo adds the exemplars to the buckets of h.
 func (e *exemplars) addTo(h *dto.Histogram, native bool) {
 	if e == nil {
 		return

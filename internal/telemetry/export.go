@@ -16,36 +16,33 @@ import (
 
 func sortedKeys(m map[int]*Phases) []int { return slices.Sorted(maps.Keys(m)) }
 
-// ExportOptions say what is exported.
+// ExportOptions select the exported metrics.
 type ExportOptions struct {
 	// Namespaces adds the label of a model's namespace.
 	Namespaces bool
-	// NoCounterLatencies leaves the sums of durations out; Summaries and Histograms
-	// add distributions.
+	// NoCounterLatencies omits the sums of durations; Summaries and Histograms add distributions.
 	NoCounterLatencies, Summaries, Histograms bool
-	// Quantiles are those of the summaries, nil for DefaultQuantiles.
+	// Quantiles are the quantiles of the summaries, nil for DefaultQuantiles.
 	Quantiles []Quantile
-	// NoPhases leaves the histograms of phases out.
+	// NoPhases omits the histograms of phases.
 	NoPhases bool
-	// CPU adds measurements of the machine, GPU those of its GPUs, made anew when the
-	// last ones are older than Interval.
+	// CPU adds measurements of the machine, GPU those of its GPUs. A measurement older than Interval is repeated.
 	CPU, GPU bool
 	Interval time.Duration
 }
 
-// Setup is what the configuration of a model says about its metrics.
+// Setup is the part of a model's configuration that concerns its metrics.
 type Setup struct {
-	// Tags are further labels, whose names get a leading underscore.
+	// Tags are further labels. Their names get a leading underscore, for example "_team".
 	Tags map[string]string
-	// FirstResponse are the upper bounds of the family of that name, ascending; empty
-	// for DefaultBuckets.
+	// FirstResponse are the ascending upper bounds of the family of that name; empty for DefaultBuckets.
 	FirstResponse []float64
-	// Decoupled models have that family, Cached ones those of the response cache.
+	// Decoupled models export that family, Cached ones those of the response cache.
 	Decoupled, Cached bool
 }
 
-// Metrics exports the counters of every registered model version. It is a
-// prometheus.Gatherer: nothing is counted twice, a scrape reads the models' own.
+// Metrics exports the counters of every registered model version. It is a prometheus.Gatherer: a scrape reads the
+// models' counters, so that nothing is counted twice. It is safe for concurrent use.
 type Metrics struct {
 	o ExportOptions
 
@@ -55,7 +52,7 @@ type Metrics struct {
 
 	mu       sync.Mutex
 	models   map[*Model]*series         // guarded by mu
-	named    sync.Map                   // *Model by modelName, apart from mu: requests look here while a scrape goes on
+	named    sync.Map                   // *Model by modelName, not guarded by mu: requests read it during a scrape
 	cache    func() CacheCounts         // guarded by mu
 	pinned   func() (total, used int64) // guarded by mu
 	meter    meter                      // guarded by mu
@@ -65,7 +62,7 @@ type Metrics struct {
 	gpus        []GPU        // guarded by mu
 	gpusAt      int64        // guarded by mu
 
-	// What a scrape at hand has read; guarded by mu.
+	// Values read for the current scrape; guarded by mu.
 	counts                  CacheCounts
 	pinnedTotal, pinnedUsed int64
 	cpu                     machine
@@ -78,7 +75,7 @@ type modelName struct {
 	version int64
 }
 
-// series is what the metrics of a model have in common.
+// series are the labels and settings shared by a model's metrics.
 type series struct {
 	setup  *Setup
 	labels []*dto.LabelPair             // sorted by name
@@ -104,7 +101,7 @@ func NewMetricsOf(o ExportOptions) *Metrics {
 	return x
 }
 
-// Fetched counts what came from a bucket for a model, and how long it took.
+// Fetched counts a model fetched from a bucket: its bytes and the duration.
 func (x *Metrics) Fetched(bytes, ns int64) {
 	x.fetchedBytes.Add(bytes)
 	x.fetchedNs.Add(ns)
@@ -113,7 +110,7 @@ func (x *Metrics) Fetched(bytes, ns int64) {
 // LoadFailed counts a model that could not be loaded.
 func (x *Metrics) LoadFailed() { x.failedLoads.Add(1) }
 
-// Cache has the counts of a response cache exported.
+// Cache adds the counters of a response cache to the exported metrics.
 func (x *Metrics) Cache(counts func() CacheCounts) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -122,29 +119,28 @@ func (x *Metrics) Cache(counts func() CacheCounts) {
 
 // InFlight counts the bytes of requests.
 type InFlight interface {
-	// Bytes are those in flight now, Limit how many there may be, 0 for any number, and
-	// Refused the requests that were refused for them.
+	// Bytes returns the bytes in flight, Limit their limit, 0 for none, and Refused the number of requests refused
+	// for it.
 	Bytes() int64
 	Limit() int64
 	Refused() uint64
 }
 
-// InFlight has the bytes of requests exported.
+// InFlight adds the bytes of requests to the exported metrics.
 func (x *Metrics) InFlight(f InFlight) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	x.inFlight = f
 }
 
-// Pinned has the size and use of the pool of pinned memory exported; they are 0
-// otherwise.
+// Pinned sets the function that returns the size and use of the pool of pinned memory. Without it both are 0.
 func (x *Metrics) Pinned(bytes func() (total, used int64)) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	x.pinned = bytes
 }
 
-// Add starts exporting m, as its Setup says now.
+// Add starts to export m with its current Setup.
 func (x *Metrics) Add(m *Model) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -161,7 +157,7 @@ func (x *Metrics) Add(m *Model) {
 	}
 }
 
-// Remove stops exporting m.
+// Remove stops the export of m.
 func (x *Metrics) Remove(m *Model) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -169,8 +165,8 @@ func (x *Metrics) Remove(m *Model) {
 	x.named.CompareAndDelete(modelName{m.Name, m.Version}, m)
 }
 
-// Exemplar is Model.Exemplar of the exported model of that name; of several in different
-// namespaces, the one that came last.
+// Exemplar calls Model.Exemplar of the exported model of that name. Of several in different namespaces it uses the
+// one added last.
 func (x *Metrics) Exemplar(model string, version int64, traceID string, ns int64) {
 	if m, ok := x.named.Load(modelName{model, version}); ok {
 		m.(*Model).Exemplar(traceID, ns) //nolint:errcheck,forcetypeassert // the map holds nothing else
@@ -180,7 +176,7 @@ func (x *Metrics) Exemplar(model string, version int64, traceID string, ns int64
 func (x *Metrics) newSeries(m *Model, setup *Setup) *series {
 	s := &series{setup: setup}
 	add := func(name, value string) {
-		value = valid(value) // a folder may have any name, a label may not
+		value = valid(value) // a folder's name may be an invalid label value
 		s.labels = append(s.labels, &dto.LabelPair{Name: &name, Value: &value})
 	}
 	add("model", m.Name)
@@ -208,8 +204,7 @@ func sortLabels(list []*dto.LabelPair) {
 	slices.SortFunc(list, func(a, b *dto.LabelPair) int { return cmp.Compare(a.GetName(), b.GetName()) })
 }
 
-// Gather implements prometheus.Gatherer. The families are sorted by name, the metrics
-// of one by model.
+// Gather implements prometheus.Gatherer. Families are sorted by name, the metrics of a family by model.
 func (x *Metrics) Gather() (list []*dto.MetricFamily, err error) {
 	x.each(nil, func(f *dto.MetricFamily) { list = append(list, f) })
 	sortFamilies(list)
@@ -220,9 +215,8 @@ func sortFamilies(list []*dto.MetricFamily) {
 	slices.SortFunc(list, func(a, b *dto.MetricFamily) int { return cmp.Compare(a.GetName(), b.GetName()) })
 }
 
-// each calls yield with every family that has metrics. With an arena they are without
-// native buckets, which formats of text do not have, and gone when yield returns. Those
-// that models declare come last.
+// each calls yield with every family that has metrics; families declared by models are last. With an arena they
+// have no native buckets, which text formats lack, and are valid only during yield.
 func (x *Metrics) each(a *arena, yield func(*dto.MetricFamily)) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -254,7 +248,7 @@ func (x *Metrics) each(a *arena, yield func(*dto.MetricFamily)) {
 	}
 }
 
-// measure reads what families of the server as a whole tell.
+// measure reads the values of the server's families.
 func (x *Metrics) measure() {
 	if x.cache != nil {
 		x.counts = x.cache()
@@ -270,7 +264,7 @@ func (x *Metrics) measure() {
 	}
 }
 
-// exports reports whether the options allow a family.
+// exports reports whether the options include a family.
 func (x *Metrics) exports(f *family) bool {
 	switch f.when {
 	case counterLatency:

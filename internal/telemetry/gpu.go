@@ -2,7 +2,7 @@ package telemetry
 
 import "slices"
 
-// GPU is what was measured of a GPU. A value that it does not tell is negative.
+// GPU is a measurement of a GPU. A value that the GPU does not report is negative.
 type GPU struct {
 	UUID string
 	// Utilization is the busy share, 0 to 1.
@@ -11,19 +11,19 @@ type GPU struct {
 	MemoryTotal, MemoryUsed float64
 	// PowerUsage and PowerLimit are in watts.
 	PowerUsage, PowerLimit float64
-	// Energy is that used since the server started, in joules.
+	// Energy is the energy used since the server started, in joules.
 	Energy float64
 }
 
-// GPUs has the measurements of GPUs exported, made anew when the last ones are older
-// than the interval of the options.
+// GPUs sets the function that measures the GPUs. A scrape calls it when the last measurement is older than the
+// interval of the options.
 func (x *Metrics) GPUs(measure func() []GPU) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	x.measureGPUs = measure
 }
 
-// Measured returns the GPUs as they are exported, none where they are not measured.
+// Measured returns the exported GPUs, none where they are not measured.
 func (x *Metrics) Measured() []GPU {
 	x.mu.Lock()
 	defer x.mu.Unlock()

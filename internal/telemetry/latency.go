@@ -9,7 +9,7 @@ import (
 	dto "github.com/prometheus/client_model/go"
 )
 
-// observed is a latency of a model whose distribution may be exported.
+// observed selects a latency of a model whose distribution may be exported.
 type observed uint8
 
 const (
@@ -25,10 +25,11 @@ const (
 	firstResponse
 )
 
-// Quantile is one that summaries estimate, and how far off the estimate may be.
+// Quantile is a quantile that summaries estimate, with the allowed error of its rank. For example, {0.99, 0.001} is
+// between the 98.9th and the 99.1st percentile.
 type Quantile struct{ Rank, Error float64 }
 
-// DefaultQuantiles returns Triton's.
+// DefaultQuantiles returns Triton's quantiles.
 func DefaultQuantiles() []Quantile {
 	return []Quantile{{0.5, 0.05}, {0.9, 0.01}, {0.95, 0.001}, {0.99, 0.001}, {0.999, 0.001}}
 }
@@ -71,14 +72,14 @@ func newLatencies(o *ExportOptions, s *Setup) *latencies {
 	return l
 }
 
-// observe notes one latency in nanoseconds.
+// observe adds one latency in nanoseconds.
 func (l *latencies) observe(which observed, ns int64) {
 	if s := l.summaries[which]; s != nil {
 		s.Observe(float64(max(ns, 0)) / nsPerUs)
 	}
 }
 
-// request notes the phases of one answered request.
+// request adds the phases of one successful request.
 func (l *latencies) request(total, queue, input, infer, output int64) {
 	l.observe(requestLatency, total)
 	l.observe(queueLatency, queue)

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// machine is what was measured of the machine.
+// machine is a measurement of the machine.
 type machine struct {
 	known             bool
 	busy, total, used float64
@@ -20,8 +20,7 @@ type meter struct {
 	last        machine
 }
 
-// read returns a measurement no older than interval. The busy share is that since the
-// one before.
+// read returns a measurement no older than interval. The busy share is measured since the previous one.
 func (m *meter) read(interval time.Duration) machine {
 	now := Now()
 	if m.last.known && now-m.at < int64(interval) {
@@ -45,8 +44,8 @@ func (m *meter) read(interval time.Duration) machine {
 	return m.last
 }
 
-// cpuTicks reads the first line of /proc/stat: the ticks of all processors, and those
-// that they were idle or waited for a disk.
+// cpuTicks parses the first line of /proc/stat: the ticks of all processors, and those in which they were idle or
+// waited for a disk.
 func cpuTicks(stat []byte) (all, idle uint64) {
 	line, _, _ := bytes.Cut(stat, []byte("\n"))
 	const idleField, waitField, guestField = 3, 4, 8
@@ -63,7 +62,7 @@ func cpuTicks(stat []byte) (all, idle uint64) {
 	return all, idle
 }
 
-// meminfo reads a line of /proc/meminfo, in bytes.
+// meminfo returns the value of a line of /proc/meminfo, in bytes.
 func meminfo(text []byte, key string) float64 {
 	for line := range bytes.Lines(text) {
 		if f := bytes.Fields(line); len(f) > 1 && string(f[0]) == key {

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// TestMain has the process started a day ago, so that its own clock and the calendar's differ by more than a rounding.
+// TestMain sets the process's start to a day ago, so that the monotonic and the wall clock differ clearly.
 func TestMain(m *testing.M) {
 	start = start.Add(-24 * time.Hour)
 	m.Run()

@@ -74,7 +74,7 @@ func TestMetricsRemove(t *testing.T) {
 	}
 }
 
-// TestMetricsLabels scrapes models of names that labels may not have as they are.
+// TestMetricsLabels checks models whose names are invalid label values.
 func TestMetricsLabels(t *testing.T) {
 	t.Parallel()
 	for name, label := range map[string]string{"a\"b\\c\nd": `a\"b\\c\nd`, "a\xffb": "a\uFFFDb", "": ""} {
@@ -86,7 +86,7 @@ func TestMetricsLabels(t *testing.T) {
 	}
 }
 
-// TestEnsembleFailures checks that a failed request to an ensemble counts as Triton has it.
+// TestEnsembleFailures checks that a failed ensemble request counts as in Triton.
 func TestEnsembleFailures(t *testing.T) {
 	t.Parallel()
 	x, m := telemetry.NewMetrics(), &telemetry.Model{Name: "e", Version: 1}
@@ -129,7 +129,7 @@ func TestCachedSummaries(t *testing.T) {
 	}
 }
 
-// everything returns an exporter of every family there is.
+// everything returns an exporter of all families.
 func everything(t *testing.T) *telemetry.Metrics {
 	t.Helper()
 	x := telemetry.NewMetricsOf(telemetry.ExportOptions{Summaries: true, Histograms: true, CPU: true, GPU: true})
@@ -177,8 +177,8 @@ func buffer(t *testing.T) *tensor.Buffer {
 	return b
 }
 
-// TestEverything looks for every label, value and quantile of an exporter with all
-// families on, in a text that the reference parser reads, and has ours pass its linter.
+// TestEverything checks every label, value and quantile of an exporter with all families, with the reference
+// parser, and checks the families beginning with ensemble_ with its linter.
 func TestEverything(t *testing.T) {
 	t.Parallel()
 	x := everything(t)
@@ -242,7 +242,7 @@ func (load) Bytes() int64    { return 7 }
 func (load) Limit() int64    { return 9 }
 func (load) Refused() uint64 { return 3 }
 
-// TestExportOptions leaves families out.
+// TestExportOptions checks the families that each option omits.
 func TestExportOptions(t *testing.T) {
 	t.Parallel()
 	x := telemetry.NewMetricsOf(telemetry.ExportOptions{NoCounterLatencies: true})
@@ -252,7 +252,7 @@ func TestExportOptions(t *testing.T) {
 	}
 }
 
-// TestReconfigured gives a model that goes on counting other labels.
+// TestReconfigured checks that a model with new labels continues its counts.
 func TestReconfigured(t *testing.T) {
 	t.Parallel()
 	x, m := telemetry.NewMetrics(), &telemetry.Model{Name: "m", Version: 1}
@@ -264,7 +264,7 @@ func TestReconfigured(t *testing.T) {
 	}
 }
 
-// TestMetricsPage writes the reference page from what the exporter declares.
+// TestMetricsPage compares the reference page with the declared families.
 func TestMetricsPage(t *testing.T) {
 	t.Parallel()
 	families, err := everything(t).Gather()
@@ -318,7 +318,7 @@ func TestMetricsPage(t *testing.T) {
 	goldentest.Check(t, "../../docs/metrics.md", []byte(b.String()))
 }
 
-// BenchmarkScrape scrapes 1,000 models.
+// BenchmarkScrape measures a scrape of 1,000 models.
 func BenchmarkScrape(b *testing.B) {
 	x := crowd()
 	h := telemetry.Handler(x, nil)
@@ -340,7 +340,7 @@ func BenchmarkScrape(b *testing.B) {
 	}
 }
 
-// crowd returns an exporter of 1,000 models that have all answered, batched and queued.
+// crowd returns an exporter of 1,000 models with successful, batched and queued requests.
 func crowd() *telemetry.Metrics {
 	x := telemetry.NewMetrics()
 	for i := range 1000 {

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Reason says why a request failed, as the reason label of nv_inference_request_failure.
+// Reason is why a request failed: the reason label of nv_inference_request_failure.
 type Reason uint8
 
 // The reasons, as Triton names them.
@@ -23,19 +23,19 @@ var reasonNames = [numReasons]string{"REJECTED", "CANCELED", "BACKEND", "OTHER"}
 // String returns the label's value.
 func (r Reason) String() string { return reasonNames[r] }
 
-// Times are the moments of one executed batch, on the clock of Now.
+// Times are the times of one executed batch, on the clock of Now.
 type Times struct {
-	// Start is when an instance took the batch, InputEnd when its inputs were
-	// gathered, InferEnd when the model was done, End when the outputs were handed on.
+	// Start is when an instance started the batch, InputEnd when its inputs were gathered, InferEnd when the model
+	// returned, End when the outputs were passed on.
 	Start, InputEnd, InferEnd, End int64
 }
 
-// Duration is a number of events and the nanoseconds they took together.
+// Duration counts events and sums their durations in nanoseconds.
 type Duration struct {
 	count, ns atomic.Uint64
 }
 
-// Add counts n events of ns nanoseconds in all; time that ran backwards counts as none.
+// Add counts n events with a total of ns nanoseconds. A negative duration counts as 0.
 func (d *Duration) Add(n uint64, ns int64) {
 	d.count.Add(n)
 	d.ns.Add(uint64(max(ns, 0)))
@@ -44,7 +44,7 @@ func (d *Duration) Add(n uint64, ns int64) {
 // Load returns the count and the nanoseconds.
 func (d *Duration) Load() (count, ns uint64) { return d.count.Load(), d.ns.Load() }
 
-// Phases are a number of executions and the nanoseconds they took by phase.
+// Phases counts executions and sums their durations by phase, in nanoseconds.
 type Phases struct {
 	count, input, infer, output atomic.Uint64
 }
@@ -65,24 +65,23 @@ func (p *Phases) addSums(s *Sums) {
 	addNs(&p.output, s.Output)
 }
 
-// addNs skips the write when there is nothing to add, as for batches of one, which
-// are neither gathered nor scattered. Time that ran backwards counts as none.
+// addNs adds a duration. It skips the write for 0, as in batches of one, which are neither gathered nor scattered.
+// A negative duration counts as 0.
 func addNs(sum *atomic.Uint64, ns int64) {
 	if ns > 0 {
 		sum.Add(uint64(ns))
 	}
 }
 
-// Totals are what Phases held at one moment.
+// Totals is a snapshot of Phases.
 type Totals struct {
 	// Count is the number of executions, or of requests.
 	Count uint64
-	// InputNs were spent gathering inputs, InferNs in the model, OutputNs handing
-	// outputs on.
+	// InputNs is the time of gathering inputs, InferNs of the model, OutputNs of passing outputs on.
 	InputNs, InferNs, OutputNs uint64
 }
 
-// addTo adds what p holds to t.
+// addTo adds the values of p to t.
 func (p *Phases) addTo(t *Totals) {
 	t.Count += p.count.Load()
 	t.InputNs += p.input.Load()
@@ -90,8 +89,7 @@ func (p *Phases) addTo(t *Totals) {
 	t.OutputNs += p.output.Load()
 }
 
-// batchSizes is how many batch sizes have counters of their own from the start;
-// larger ones are added when they first appear.
+// batchSizes is how many batch sizes have preallocated counters. Larger sizes are added when they first occur.
 const batchSizes = 64
 
 // Model holds the counters of one model version. Its methods are safe for
@@ -106,62 +104,60 @@ type Model struct {
 	// Moves counts the copies of tensors between places.
 	Moves Ledger
 
-	// compute counts the successful requests of batches of several, and their phases:
-	// each member of a batch counts the whole batch's time, as in Triton.
+	// compute counts the successful requests of batches with several members, and their phases. Each member counts
+	// the time of the whole batch, as in Triton.
 	compute Phases
-	// total is the ns of an ensemble's successful requests. Of other models it is that
-	// of hits of the cache alone: the rest is the sum of the queue and the phases.
+	// total is the duration of an ensemble's successful requests in ns. Of other models it is the duration of cache
+	// hits only: the rest is the sum of the queue and the phases.
 	total     atomic.Uint64
 	queue     atomic.Uint64             // ns of successful requests in the queue
 	latencies atomic.Pointer[latencies] // nil when no summary is exported
 	spread    spread
 	rows      atomic.Uint64
-	last      atomic.Int64 // ns on the clock of Now
+	last      atomic.Int64 // last success, on the clock of Now
 	pending   atomic.Int64
-	// elements and padding are those of padded batches: their own and what was added.
+	// elements and padding count the elements of padded batches and the added ones.
 	elements, padding atomic.Uint64
 
-	load    atomic.Int64 // ns that loading took, the last time
+	load    atomic.Int64 // ns of the last load
 	batches [batchSizes]atomic.Pointer[Phases]
-	// alone counts the batches that were one successful request, by their rows. They
-	// are the most where a nanosecond matters most, so they are counted once and added
-	// to both views when somebody looks.
+	// alone counts the batches of one successful request, by their rows. They are frequent and their cost matters
+	// most, so they are counted once; a scrape adds them to both views.
 	alone [batchSizes]atomic.Pointer[Phases]
 	large atomic.Pointer[map[int]*Phases]
 
 	hits, misses Duration
-	deepest      atomic.Int64 // the most that were pending at once
+	deepest      atomic.Int64 // maximum of pending
 	depth        depths
 	ensemble     atomic.Bool // requests are counted by SucceededSum
-	// slack are the seconds that were left to deadlines, slackNs their sum; late are
-	// the requests to which none was.
+	// slack is the distribution of the seconds left until deadlines and slackNs their sum; late counts the requests
+	// that exceeded theirs.
 	slack         dist
 	slackNs, late atomic.Uint64
-	// padShare are the shares of padding in batches, padPPM their sum; unpadded are
-	// the batches without any.
+	// padShare is the distribution of the share of padding in batches and padPPM its sum; unpadded counts the
+	// batches without padding.
 	padShare         dist
 	padPPM, unpadded atomic.Uint64
 	refused          [numRefusals]atomic.Uint64
-	graph            atomic.Pointer[graph]     // nil of a model that is no ensemble
-	exemplars        atomic.Pointer[exemplars] // nil without traces that are kept
+	graph            atomic.Pointer[graph]     // nil for a model that is not an ensemble
+	exemplars        atomic.Pointer[exemplars] // nil without retained traces
 
 	setup atomic.Pointer[Setup]
 }
 
-// Configure says what the model's configuration says about its metrics; the next
-// Metrics.Add heeds it.
+// Configure sets the model's Setup, which the next Metrics.Add uses.
 func (m *Model) Configure(s *Setup) { m.setup.Store(s) }
 
-// Responded notes that a request of a decoupled model has its first response.
+// Responded records the latency of the first response of a decoupled model's request.
 //
-// hot: one read when nobody asks.
+// hot: one atomic load when the latency is not exported.
 func (m *Model) Responded(ns int64) {
 	if l := m.latencies.Load(); l != nil && l.first != nil {
 		l.first.observe(ns)
 	}
 }
 
-// Queued adds n to the requests waiting for an instance.
+// Queued adds n to the requests that wait for an instance; n is negative when they leave the queue.
 //
 // hot: two atomic adds and one read when they come, one add when they go.
 func (m *Model) Queued(n int64) {
@@ -183,11 +179,11 @@ func (m *Model) deepen(n int64) {
 	}
 }
 
-// Deepest returns the most requests that ever waited for an instance at once.
+// Deepest returns the maximum number of requests that waited for an instance at the same time.
 func (m *Model) Deepest() int64 { return m.deepest.Load() }
 
-// Hit counts one request that the response cache answered: when it came and was
-// answered, and the nanoseconds that finding the answer took.
+// Hit counts a request with a cached response: when it arrived and was completed, and the nanoseconds of the
+// lookup.
 //
 // hot: atomic adds.
 func (m *Model) Hit(came, now, ns int64) {
@@ -201,8 +197,8 @@ func (m *Model) Hit(came, now, ns int64) {
 	}
 }
 
-// Missed counts one request that the response cache could not answer and that was
-// computed: the nanoseconds that looking for the answer and keeping it took.
+// Missed counts a computed request without a cached response: the nanoseconds of the lookup and of storing the
+// response.
 //
 // hot: atomic adds.
 func (m *Model) Missed(ns int64) {
@@ -212,13 +208,13 @@ func (m *Model) Missed(ns int64) {
 	}
 }
 
-// Hits returns the requests that the response cache answered.
+// Hits returns the number of requests with a cached response, and the time of their lookups.
 func (m *Model) Hits() (count, ns uint64) { return m.hits.Load() }
 
-// Misses returns the computed requests for which the response cache had been asked.
+// Misses returns the number of computed requests that were looked up in the response cache, and the time spent.
 func (m *Model) Misses() (count, ns uint64) { return m.misses.Load() }
 
-// Answered returns the number of successful requests, hits of the cache included.
+// Responses returns the number of successful requests, including cache hits.
 func (m *Model) Responses() uint64 {
 	hits, _ := m.hits.Load()
 	return m.Requests().Count + hits
@@ -227,7 +223,7 @@ func (m *Model) Responses() uint64 {
 // Pending returns how many requests wait for an instance.
 func (m *Model) Pending() int64 { return m.pending.Load() }
 
-// Alone counts a batch that was one request, which succeeded.
+// Alone counts a batch of one successful request.
 //
 // hot: atomic adds.
 func (m *Model) Alone(rows int, enqueued int64, t *Times) {
@@ -240,13 +236,12 @@ func (m *Model) Alone(rows int, enqueued int64, t *Times) {
 	m.waited(enqueued, t)
 }
 
-// Executed counts one executed batch of any other kind.
+// Executed counts any other executed batch.
 //
 // hot: atomic adds.
 func (m *Model) Executed(rows int, t *Times) { m.batch(rows).add(1, t) }
 
-// Succeeded counts one request: its rows, the times of its batch, and when it was
-// enqueued.
+// Succeeded counts one successful request: its rows, the times of its batch, and when it was enqueued.
 //
 // hot: atomic adds.
 func (m *Model) Succeeded(rows int, enqueued int64, t *Times) {
@@ -265,8 +260,8 @@ func (m *Model) waited(enqueued int64, t *Times) {
 	}
 }
 
-// seen notes when the last request succeeded, to the millisecond that is reported: a
-// store each time would cost more than most counters.
+// seen records when the last request succeeded, with a resolution of a millisecond: a store for each request would
+// cost more than most counters.
 func (m *Model) seen(now int64) {
 	if now-m.last.Load() >= int64(time.Millisecond) {
 		m.last.Store(now)
@@ -276,9 +271,8 @@ func (m *Model) seen(now int64) {
 // Failed counts one request that failed after ns nanoseconds.
 func (m *Model) Failed(why Reason, ns int64) { m.Failures[why].Add(1, ns) }
 
-// failures returns the failed requests as nv_inference_request_failure counts them: one
-// to an ensemble, which alone fails for other reasons, counts for itself and for the
-// step that failed, as Triton documents it.
+// failures returns the failed requests of nv_inference_request_failure. A failed ensemble request counts for itself
+// and for the failed step, as Triton documents; only an ensemble fails for other reasons.
 func (m *Model) failures(why Reason) uint64 {
 	n, _ := m.Failures[why].Load()
 	if why == Other {
@@ -287,8 +281,8 @@ func (m *Model) failures(why Reason) uint64 {
 	return n
 }
 
-// Padded counts one batch of rows of different lengths: the elements that the requests
-// gave, and those added to make the rows equally long.
+// Padded counts one batch of rows with different lengths: the elements of the requests, and those added to make the
+// rows equally long.
 //
 // hot: atomic adds.
 func (m *Model) Padded(elements, padding int64) {
@@ -311,8 +305,8 @@ type Sums struct {
 	Input, Infer, Output int64
 }
 
-// SucceededSum counts one ensemble request with the summed phases of its steps, as an
-// execution of its rows. It has no time in a queue, which is its steps' alone.
+// SucceededSum counts one ensemble request with the summed phases of its steps, as an execution of its rows. It has
+// no queue time: that belongs to its steps.
 //
 // hot: atomic adds.
 func (m *Model) SucceededSum(rows int, start, end int64, s *Sums) {
@@ -338,10 +332,10 @@ func (m *Model) SucceededSum(rows int, start, end int64, s *Sums) {
 	}
 }
 
-// Loaded notes that loading took ns nanoseconds.
+// Loaded records the duration of a load in nanoseconds.
 func (m *Model) Loaded(ns int64) { m.load.Store(ns) }
 
-// LoadNs returns the nanoseconds that loading took, the last time.
+// LoadNs returns the duration of the last load in nanoseconds.
 func (m *Model) LoadNs() int64 { return m.load.Load() }
 
 // Rows returns the number of batch rows inferred.
@@ -355,7 +349,7 @@ func (m *Model) Rows() uint64 {
 	return n
 }
 
-// Requests returns the successful requests that were computed, and their phases.
+// Requests returns the number and the phases of successful computed requests.
 func (m *Model) Requests() Totals {
 	var t Totals
 	m.compute.addTo(&t)
@@ -367,7 +361,7 @@ func (m *Model) Requests() Totals {
 	return t
 }
 
-// TotalNs returns the nanoseconds that successful requests took.
+// TotalNs returns the total duration of successful requests in nanoseconds.
 func (m *Model) TotalNs() uint64 {
 	if m.ensemble.Load() {
 		return m.total.Load()
@@ -404,7 +398,7 @@ func (m *Model) batch(rows int) *Phases {
 	return phases(&m.batches[rows])
 }
 
-// phases returns what p points to, made when it is first needed.
+// phases returns *p and allocates it on first use.
 func phases(p *atomic.Pointer[Phases]) *Phases {
 	if x := p.Load(); x != nil {
 		return x

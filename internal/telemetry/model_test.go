@@ -139,7 +139,7 @@ func TestFailures(t *testing.T) {
 	}
 }
 
-// TestBatchesStops ends the iteration among the small sizes and among the large ones.
+// TestBatchesStops checks that the iteration can stop at small and at large sizes.
 func TestBatchesStops(t *testing.T) {
 	t.Parallel()
 	m := &telemetry.Model{}
@@ -210,7 +210,7 @@ func TestModelConcurrent(t *testing.T) {
 	}
 }
 
-// TestNewBatchSizes has several goroutines count batch sizes that nobody has counted before.
+// TestNewBatchSizes checks that several goroutines can count new batch sizes concurrently.
 func TestNewBatchSizes(t *testing.T) {
 	t.Parallel()
 	const workers, sizes = 4, 20

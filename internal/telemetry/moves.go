@@ -7,22 +7,23 @@ import (
 	"github.com/tutti-server/tutti/core/tensor"
 )
 
-// MoveReason says why a tensor was copied to another place.
+// MoveReason is why a tensor was copied to another place. For example, an ONNX Runtime step on a GPU reads the
+// output of a Python step: ForDevice.
 type MoveReason uint8
 
 // The reasons.
 const (
-	// ForDevice: a step at a device reads what is on the host.
+	// ForDevice: a step on a device reads a tensor in host memory.
 	ForDevice MoveReason = iota
-	// ForHost: a step on the host reads what is at a device.
+	// ForHost: a step on the host reads a tensor in device memory.
 	ForHost
-	// ForPeer: a step at a device reads what is at another one.
+	// ForPeer: a step on a device reads a tensor of another device.
 	ForPeer
-	// ForResponse: the answer takes what is at a device.
+	// ForResponse: the response needs a tensor in device memory.
 	ForResponse
-	// ForBatch: tensors of a batch that only the host can join or cut.
+	// ForBatch: only the host can gather or scatter the tensors of a batch.
 	ForBatch
-	// ForCapture: what is at a device is kept for people to look at.
+	// ForCapture: a tensor in device memory is captured.
 	ForCapture
 	numMoveReasons
 )
@@ -32,18 +33,17 @@ var moveReasons = [numMoveReasons]string{"device_step", "host_step", "other_devi
 // String returns the label's value.
 func (r MoveReason) String() string { return moveReasons[r] }
 
-// Move is one kind of copy: a tensor of a model, from, to and why.
+// Move counts the copies of one tensor of a model between two places for one reason.
 type Move struct {
-	// Tensor is the input that was read, or the output that was answered.
+	// Tensor is the name of the input that was read, or of the output of the response.
 	Tensor   string
 	From, To tensor.Place
 	Reason   MoveReason
-	// Count and Bytes are what was copied so far.
+	// Count is the number of copies, Bytes their size.
 	Count, Bytes uint64
 }
 
-// Ledger counts the copies that a model's tensors made necessary. The zero value is
-// ready to use, and it is safe for concurrent use.
+// Ledger counts a model's copies between places. The zero value is ready to use, and it is safe for concurrent use.
 type Ledger struct {
 	mu    sync.Mutex
 	moves []Move // guarded by mu
@@ -65,7 +65,7 @@ func (l *Ledger) Count(name string, from, to tensor.Place, reason MoveReason, n 
 	l.moves = append(l.moves, Move{Tensor: name, From: from, To: to, Reason: reason, Count: 1, Bytes: uint64(n)})
 }
 
-// List returns what was copied, in the order of the first copies.
+// List returns the copies, in the order in which they first occurred.
 func (l *Ledger) List() []Move {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -2,7 +2,7 @@ package telemetry
 
 import "sync/atomic"
 
-// phase is a part of the time of a request.
+// phase is a part of a request's duration.
 type phase uint8
 
 const (
@@ -20,18 +20,17 @@ const nsPerSecond = 1e9
 
 func seconds(ns int64) float64 { return float64(ns) * (1 / nsPerSecond) }
 
-// spread are the distributions of the phases of requests. What took no time is in none:
-// those who export know how many there were.
+// spread holds the distributions of the phases of requests. A phase of 0 ns is not counted: the exporter knows the
+// number of requests.
 type spread struct {
-	// straight counts requests that the model executed at once, with nothing to gather
-	// or to hand on: infer and total are the same. They are the most where a nanosecond
-	// matters most, so they are counted once and added to both when somebody looks.
+	// straight counts requests that were executed at once, without gathering or waiting: infer and total are equal.
+	// Their cost matters most, so they are counted once; a scrape adds them to both.
 	straight dist
-	// by are of all others, by phase; they come with the first.
+	// by holds all other requests by phase; nil before the first one.
 	by atomic.Pointer[byPhase]
 }
 
-// straight reports whether the whole time of a work was its model's.
+// straight reports whether the model's execution was the whole duration of a task.
 func straight(enqueued int64, t *Times) bool {
 	return t.Start <= enqueued && t.InputEnd <= t.Start && t.End <= t.InferEnd
 }
@@ -64,7 +63,7 @@ func (b *byPhase) phase(p phase, ns int64) {
 	}
 }
 
-// phases returns the distributions by phase, made when they are first needed.
+// phases returns the distributions by phase and allocates them on first use.
 func (s *spread) phases() *byPhase {
 	if b := s.by.Load(); b != nil {
 		return b
@@ -111,14 +110,14 @@ func (m *Model) phase(a *arena, p phase) *tally {
 	return m.spread.tally(a, p, n, ns)
 }
 
-// depths is the distribution of how many wait, seen by those who come.
+// depths is the distribution of the queue's length at each arrival.
 type depths struct {
 	dist
 	sum atomic.Uint64
 }
 
-// Slack counts a request with a deadline: the nanoseconds that were left when it was
-// answered, none or less when it was late.
+// Slack counts a request with a deadline: the nanoseconds left when its response was complete, 0 or less if it was
+// late.
 //
 // hot: atomic adds.
 func (m *Model) Slack(ns int64) {
@@ -152,7 +151,7 @@ func (m *Model) depthTally(a *arena) *tally {
 	return t
 }
 
-// ppm is the unit in which shares are summed up.
+// ppm is the unit of summed shares.
 const ppm = 1_000_000
 
 func (m *Model) paddingTally(a *arena) *tally {

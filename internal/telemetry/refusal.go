@@ -1,21 +1,21 @@
 package telemetry
 
-// Refusal says why a request was not executed.
+// Refusal is why a request was not executed.
 type Refusal uint8
 
 // The refusals.
 const (
-	// QueueFull: the queue of its priority had no room.
+	// QueueFull: the queue of its priority was full.
 	QueueFull Refusal = iota
 	// QueueTimeout: it waited longer than its queue allows.
 	QueueTimeout
 	// DeadlinePassed: its deadline passed while it waited.
 	DeadlinePassed
-	// ClientGone: its client no longer waited.
+	// ClientGone: its client cancelled it or disconnected.
 	ClientGone
-	// NotServing: the model has no instance that could take it.
+	// NotServing: the model has no instance for it.
 	NotServing
-	// NoSequence: it could not be given, or keep, a place for its sequence.
+	// NoSequence: its sequence could not get, or lost, a slot.
 	NoSequence
 	numRefusals
 )

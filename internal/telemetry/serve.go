@@ -12,23 +12,22 @@ import (
 	"github.com/tutti-server/tutti/internal/pool"
 )
 
-// handler answers scrapes.
+// handler serves scrapes.
 type handler struct {
 	metrics *Metrics
 	process prometheus.Gatherer // nil for none
 	pages   pool.Of[page]
 }
 
-// page is the memory of an answer.
+// page is the memory of a response.
 type page struct {
 	writer
 	arena
 }
 
-// Handler answers scrapes with the metrics of x and those of process, which may be nil
-// and has none of the same names. The Accept header chooses the Prometheus text format,
-// OpenMetrics, which has exemplars, or the protobuf format, which has native histograms
-// besides. Answers are not compressed: that would cost more than all the rest.
+// Handler serves the metrics of x and of process, which may be nil and must not have families of the same names.
+// The Accept header selects the Prometheus text format, OpenMetrics, which has exemplars, or the protobuf format,
+// which also has native histograms. Responses are not compressed: that would cost more than all the rest.
 func Handler(x *Metrics, process prometheus.Gatherer) http.Handler {
 	return &handler{metrics: x, process: process}
 }
@@ -56,7 +55,7 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// text answers in one of the formats of text.
+// text responds in a text format.
 func (h *handler) text(w http.ResponseWriter, process []*dto.MetricFamily, open bool) {
 	p := h.pages.Get()
 	p.begin(open)
@@ -66,11 +65,11 @@ func (h *handler) text(w http.ResponseWriter, process []*dto.MetricFamily, open 
 		p.family(f)
 	}
 	p.end()
-	_, _ = w.Write(p.out) // a client that has gone wants no answer
+	_, _ = w.Write(p.out) // the client has disconnected
 	h.pages.Put(p)
 }
 
-// binary answers in the protobuf format, in which every family comes after its length.
+// binary responds in the protobuf format, in which the length precedes every family.
 func (h *handler) binary(w http.ResponseWriter, process []*dto.MetricFamily) {
 	p := h.pages.Get()
 	p.out, p.classic = p.out[:0], false
@@ -78,18 +77,18 @@ func (h *handler) binary(w http.ResponseWriter, process []*dto.MetricFamily) {
 	for _, f := range process {
 		p.delimited(f)
 	}
-	_, _ = w.Write(p.out) // a client that has gone wants no answer
+	_, _ = w.Write(p.out) // the client has disconnected
 	h.pages.Put(p)
 }
 
-// delimited appends a family. All of its strings are UTF-8, so that nothing can fail.
+// delimited appends a family after its length. All strings are UTF-8, so that encoding cannot fail.
 func (p *page) delimited(f *dto.MetricFamily) {
 	p.out = binary.AppendUvarint(p.out, uint64(proto.Size(f)))
 	p.out, _ = proto.MarshalOptions{UseCachedSize: true}.MarshalAppend(p.out, f)
 }
 
-// other answers in one of the formats that only people ask for. What fails is the
-// client's connection, after the status has been sent.
+// other responds in a format that only people request. An error concerns the client's connection, after the status
+// was sent.
 func (h *handler) other(w http.ResponseWriter, format expfmt.Format, process []*dto.MetricFamily) {
 	families, err := h.metrics.Gather()
 	e := expfmt.NewEncoder(w, format)

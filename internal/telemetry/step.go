@@ -10,19 +10,19 @@ import (
 // Step holds the counters of one step of an ensemble. Its methods are safe for
 // concurrent use and allocate nothing in the steady state.
 type Step struct {
-	// straight are the works that took no time but the model's, others all the rest.
+	// straight counts the tasks whose duration was the model's execution only, others all the rest.
 	straight timed
 	others   byPhase
-	name     string // of the node in the plan
-	// brief steps are of large graphs, in which a step costs less than to count all of
-	// its phases: they count the total alone.
+	name     string // node name in the plan
+	// brief steps count their total only. They belong to large graphs, whose steps cost less than counting all
+	// phases.
 	brief bool
 }
 
-// briefGraph is the size of the graphs whose steps are brief.
+// briefGraph is the number of steps from which a graph's steps are brief.
 const briefGraph = 64
 
-// Done counts one work of the step that succeeded: when it was enqueued, and its times.
+// Done counts one successful task of the step: when it was enqueued, and its times.
 //
 // hot: atomic adds.
 func (s *Step) Done(enqueued int64, t *Times) {
@@ -77,8 +77,8 @@ func (s *Step) phase(a *arena, p phase) *tally {
 	return t
 }
 
-// Edge counts the bytes of one tensor of an ensemble by the kind of place where its
-// producer, or the request, put it.
+// Edge counts the bytes of one tensor of an ensemble by the kind of place in which its producer, or the request,
+// put it.
 type Edge struct {
 	Tensor string
 	bytes  [tensor.Device + 1]atomic.Uint64
@@ -99,14 +99,14 @@ func (e *Edge) Bytes(at tensor.Kind) uint64 { return e.bytes[at].Load() }
 // PlaceName is the label's value of a kind of place.
 func PlaceName(at tensor.Kind) string { return placeNames[at] }
 
-// graph is what an ensemble counts by step and by tensor.
+// graph holds an ensemble's counters by step and by tensor.
 type graph struct {
 	steps []*Step
 	edges []*Edge
 }
 
-// Steps returns the counters of the named steps, made where there are none. It is for
-// the time of loading: steps stay as long as the model.
+// Steps returns the counters of the named steps and creates missing ones. It is called during loading: steps exist
+// as long as the model.
 func (m *Model) Steps(names []string) []*Step {
 	made := make([]Step, len(names)) // neighbours
 	for {
@@ -132,8 +132,7 @@ func (m *Model) Steps(names []string) []*Step {
 	}
 }
 
-// Edges returns the counters of the named tensors, made where there are none, as Steps
-// does.
+// Edges returns the counters of the named tensors and creates missing ones, as Steps does.
 func (m *Model) Edges(names []string) []*Edge {
 	made := make([]Edge, len(names))
 	for {

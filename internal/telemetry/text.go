@@ -8,13 +8,12 @@ import (
 	dto "github.com/prometheus/client_model/go"
 )
 
-// writer writes families as text: in the Prometheus format, or in that of OpenMetrics.
+// writer writes families in the Prometheus text format or in OpenMetrics.
 type writer struct {
 	out  []byte
 	open bool // OpenMetrics
 	head []byte
-	// bounds are those of the last histogram and their texts: the next one has the
-	// same, most often.
+	// bounds are the bounds of the last histogram and their texts: the next histogram usually has the same.
 	bounds []*float64
 	texts  []string
 }
@@ -22,7 +21,7 @@ type writer struct {
 // begin starts a page.
 func (w *writer) begin(open bool) {
 	if w.open != open {
-		w.bounds, w.texts = nil, nil // they are written differently
+		w.bounds, w.texts = nil, nil // the two formats write them differently
 	}
 	w.out, w.open = w.out[:0], open
 }
@@ -42,8 +41,8 @@ func (w *writer) add(list ...string) {
 
 const totalSuffix = "_total"
 
-// family writes one family. OpenMetrics wants the samples of counters to end in _total:
-// those whose names are others' are of unknown type there, so that the names stay.
+// family writes one family. OpenMetrics requires that samples of counters end in _total: a counter with another
+// name has the type unknown there, so that its name is unchanged.
 func (w *writer) family(f *dto.MetricFamily) {
 	name, title := f.GetName(), f.GetName()
 	kind := strings.ToLower(f.GetType().String())
@@ -79,7 +78,7 @@ func (w *writer) metric(name string, m *dto.Metric) {
 	}
 }
 
-// sample writes a line of the metric's own labels.
+// sample writes a line with the metric's labels.
 func (w *writer) sample(name, suffix string, m *dto.Metric, v float64) {
 	w.add(name, suffix)
 	if len(m.GetLabel()) > 0 {
@@ -103,7 +102,7 @@ func (w *writer) labels(m *dto.Metric) {
 	}
 }
 
-// start notes what the lines of a metric with one label more begin with.
+// start stores the beginning of the lines of a metric with one more label.
 func (w *writer) start(name, suffix string, m *dto.Metric, label string) {
 	from := len(w.out)
 	w.add(name, suffix, "{")
@@ -185,7 +184,7 @@ func (w *writer) summary(name string, m *dto.Metric) {
 	w.sample(name, "_count", m, float64(s.GetSampleCount()))
 }
 
-// bound writes the number of a bucket or quantile, which OpenMetrics wants with a point.
+// bound writes the value of a bucket or quantile, with a decimal point in OpenMetrics.
 func (w *writer) bound(v float64) {
 	from := len(w.out)
 	w.number(v)
@@ -199,7 +198,7 @@ func (w *writer) bound(v float64) {
 	}
 }
 
-// wholeLimit is below what whole numbers are written with an exponent.
+// wholeLimit is the value from which whole numbers are written with an exponent.
 const wholeLimit = 1e15
 
 func (w *writer) number(v float64) {
@@ -215,7 +214,7 @@ func (w *writer) number(v float64) {
 	}
 }
 
-// escape writes text; quotes are escaped in values, and in OpenMetrics everywhere.
+// escape writes text. Quotes are escaped in values, and in OpenMetrics everywhere.
 func (w *writer) escape(s string, quotes bool) {
 	if !strings.ContainsAny(s, "\\\n\"") {
 		w.add(s)

@@ -8,7 +8,8 @@ import (
 	"github.com/tutti-server/tutti/internal/tracing"
 )
 
-// TestSampleAllocBudget is not parallel, for the runtime counts everybody's allocations.
+// TestSampleAllocBudget checks that sampling does not allocate. It is not parallel: the runtime counts the
+// allocations of all goroutines.
 func TestSampleAllocBudget(t *testing.T) {
 	off, _ := open(t, tracing.Settings{Level: []string{"OFF"}})
 	rare, _ := open(t, tracing.Settings{Rate: "1000000"})

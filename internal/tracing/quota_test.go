@@ -26,8 +26,7 @@ func (c *counted) Trace(t *tracing.Trace) {
 
 func (*counted) Batch(*tracing.Batch) {}
 
-// TestQuota bounds what is traced for a sink alone, but not what the settings choose,
-// nor failures.
+// TestQuota checks that the quota limits requests traced only for sinks, but neither sampled requests nor failures.
 func TestQuota(t *testing.T) {
 	t.Parallel()
 	c := &counted{}
@@ -51,8 +50,7 @@ func TestQuota(t *testing.T) {
 	}
 }
 
-// TestRetained has clients ask for the traces of their requests: those are seen beyond
-// the quota, but nobody has all of a flood seen.
+// TestRetained checks that requested traces exceed the quota, up to maxRetained.
 func TestRetained(t *testing.T) {
 	t.Parallel()
 	c := &counted{}

@@ -21,7 +21,7 @@ func (k *kept) Trace(t *tracing.Trace) {
 
 func (*kept) Batch(*tracing.Batch) {}
 
-// TestRefused has what no model had seen by the sinks, with how it came.
+// TestRefused checks that sinks receive requests that no model accepted, with their origin.
 func TestRefused(t *testing.T) {
 	t.Parallel()
 	k := &kept{}

@@ -10,8 +10,8 @@ import (
 	"github.com/tutti-server/tutti/internal/tracing"
 )
 
-// TestSpan times a request before it is known to be traced, one that began before
-// tracing did, and one that never ended.
+// TestSpan checks intervals: of a request that is sampled later, one begun before tracing was on, and one that
+// never ended.
 func TestSpan(t *testing.T) {
 	t.Parallel()
 	tr, file := open(t, tracing.Settings{Level: []string{"OFF"}})

@@ -74,7 +74,7 @@ func whole(t *testing.T, r *tracing.Record) {
 	}
 }
 
-// TestSplitIsWhole splits records of any content, also such as no request leaves.
+// TestSplitIsWhole checks the parts of arbitrary records, including impossible ones.
 func TestSplitIsWhole(t *testing.T) {
 	t.Parallel()
 	rnd := rand.New(rand.NewPCG(1, 2))

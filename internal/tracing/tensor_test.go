@@ -20,8 +20,7 @@ func tensorOf(t *testing.T, d tensor.DType, shape []int64, data ...byte) *tensor
 	return &tensor.Tensor{DType: d, Shape: tensor.Of(shape...), Buf: buf, Len: len(data)}
 }
 
-// TestTensors has a tensor of each type in the trace file.
-//
+// TestTensors checks the trace file's form of a tensor of each type.
 // shows: trace.tensors
 func TestTensors(t *testing.T) {
 	t.Parallel()
@@ -76,7 +75,7 @@ func TestTensors(t *testing.T) {
 	}
 }
 
-// TestTensorsOfSteps has the tensors of an ensemble in the order in which they are seen.
+// TestTensorsOfSteps checks that an ensemble's tensors are in chronological order.
 func TestTensorsOfSteps(t *testing.T) {
 	t.Parallel()
 	tr, file := open(t, tracing.Settings{Level: []string{"TENSORS", "TIMESTAMPS"}})

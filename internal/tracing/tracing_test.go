@@ -163,7 +163,7 @@ func TestSampling(t *testing.T) {
 	}
 }
 
-// TestSettingsAndScopes goes through changes one after the other, each on top of those before.
+// TestSettingsAndScopes checks a sequence of updates, each based on the ones before.
 func TestSettingsAndScopes(t *testing.T) {
 	t.Parallel()
 	tr, file := open(t, tracing.Settings{Rate: "9", Count: "8", LogFrequency: "7"})
@@ -284,7 +284,7 @@ func TestNewRefuses(t *testing.T) {
 	must(t, tr.Close())
 }
 
-// TestReplacedSetting has a trace end after the setting that sampled it was replaced.
+// TestReplacedSetting checks a trace that ends after the setting that sampled it was replaced.
 func TestReplacedSetting(t *testing.T) {
 	t.Parallel()
 	tr, file := open(t, tracing.Settings{})
@@ -317,7 +317,7 @@ func TestNil(t *testing.T) {
 	}
 }
 
-// TestUnwritable loses traces and nothing else.
+// TestUnwritable checks that an unwritable trace file loses traces only.
 func TestUnwritable(t *testing.T) {
 	t.Parallel()
 	for _, frequency := range []string{"0", "1"} {
@@ -332,7 +332,7 @@ func TestUnwritable(t *testing.T) {
 	}
 }
 
-// TestMemoryIsBounded traces more than is kept in memory.
+// TestMemoryIsBounded checks that traces beyond maxBuffered are written to the file.
 func TestMemoryIsBounded(t *testing.T) {
 	t.Parallel()
 	tr, file := open(t, tracing.Settings{})

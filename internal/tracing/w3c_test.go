@@ -27,8 +27,7 @@ func TestParseContext(t *testing.T) {
 	}
 }
 
-// TestFollow has requests that follow a client's trace chosen, in the mode that
-// exports alone, also at rate 0.
+// TestFollow checks that in ModeOpenTelemetry requests with a client's trace context are sampled, also at rate 0.
 func TestFollow(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
@@ -49,7 +48,7 @@ func TestFollow(t *testing.T) {
 	}
 }
 
-// TestRetain has a client ask for the trace of its request.
+// TestRetain checks that a client's tracestate requests the retention of its trace.
 func TestRetain(t *testing.T) {
 	t.Parallel()
 	c := tracing.NewContext(tracing.RetainState)
@@ -82,7 +81,7 @@ func FuzzParseContext(f *testing.F) {
 	})
 }
 
-// TestCarrier gives models the context of their step, in the mode that exports alone, with or without a client's.
+// TestCarrier checks the context that models get in ModeOpenTelemetry, with and without a client's context.
 func TestCarrier(t *testing.T) {
 	t.Parallel()
 	for _, mode := range []string{tracing.ModeOpenTelemetry, tracing.ModeTriton} {

@@ -132,8 +132,7 @@ func TestBadRules(t *testing.T) {
 	}
 }
 
-// TestBound has many requests at once want more than there is, and looks that no more
-// is ever taken and that the newest are there.
+// TestBound checks that concurrent requests never exceed the memory of the store and that the newest are retained.
 func TestBound(t *testing.T) {
 	t.Parallel()
 	alloc := tensor.NewChecked(t, nil)
@@ -192,7 +191,7 @@ func TestBound(t *testing.T) {
 	f.Finish(&tracing.Record{ID: id(1)})
 }
 
-// TestRedaction looks for what nobody may see in everything that leaves.
+// TestRedaction checks that no output of the store has redacted content.
 func TestRedaction(t *testing.T) {
 	t.Parallel()
 	alloc := tensor.NewChecked(t, nil)
@@ -230,7 +229,7 @@ func TestRedaction(t *testing.T) {
 	}
 }
 
-// everything returns all that a store tells of a request.
+// everything returns all output of a store for a request.
 func everything(t *testing.T, s *capture.Store, trace string) []byte {
 	t.Helper()
 	var out bytes.Buffer
@@ -270,7 +269,7 @@ func (l *late) Done() bool {
 func (l *late) Wait() error              { <-l.over; return l.err }
 func (*late) WaitOn(tensor.Stream) error { return nil }
 
-// TestLate has contents be on their way to the host, one of which does not come.
+// TestLate checks contents that are still being copied to the host, one of which fails.
 func TestLate(t *testing.T) {
 	t.Parallel()
 	alloc := tensor.NewChecked(t, nil)

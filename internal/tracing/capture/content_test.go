@@ -168,7 +168,7 @@ func TestPreview(t *testing.T) {
 	}
 }
 
-// FuzzContent shows and writes tensors that are anything but what they say.
+// FuzzContent checks previews and files of tensors whose content does not match their type and shape.
 func FuzzContent(f *testing.F) {
 	f.Add(uint8(tensor.Bytes), int64(1), int64(2), int64(3), []byte("\x02\x00\x00\x00ab"))
 	f.Add(uint8(tensor.Uint8), int64(8), int64(8), int64(3), make([]byte, 200))

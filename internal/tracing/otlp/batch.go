@@ -10,7 +10,7 @@ import (
 	"github.com/tutti-server/tutti/internal/tracing"
 )
 
-// batch makes a span of an executed batch.
+// batch makes the span of an executed batch.
 func (e *Exporter) batch(ctx context.Context, b *tracing.Batch) {
 	at := e.batchContext(b.Batch)
 	e.ids = ids{tracing.TraceID(at.TraceID()), tracing.SpanID(at.SpanID())}
@@ -27,7 +27,7 @@ func (e *Exporter) batch(ctx context.Context, b *tracing.Batch) {
 	e.close(span, b.End)
 }
 
-// executionAttributes say what an execution was for a member, or for the batch.
+// executionAttributes returns the attributes of an execution, for the span of a member or of the batch.
 func executionAttributes(x *tracing.Execution) []attribute.KeyValue {
 	return []attribute.KeyValue{
 		attribute.Int64("tutti.batch", int64(x.Batch)), attribute.Int("tutti.batch.rows", int(x.BatchRows)), attribute.Int("tutti.batch.members", int(x.Members)),

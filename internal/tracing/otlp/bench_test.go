@@ -11,8 +11,8 @@ import (
 	"github.com/tutti-server/tutti/internal/tracing/otlp"
 )
 
-// BenchmarkRequest is what an ensemble's request of three steps costs whoever ends it,
-// and, since both run at once, those who make spans of it.
+// BenchmarkRequest measures the cost of a traced ensemble request of three steps, for End and the conversion to
+// spans, which run concurrently.
 func BenchmarkRequest(b *testing.B) {
 	h := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { _, _ = io.Copy(io.Discard, r.Body) }))
 	defer h.Close()

@@ -9,7 +9,7 @@ import (
 	"github.com/tutti-server/tutti/internal/tracing"
 )
 
-// stepAttributes say where in its ensemble a step is.
+// stepAttributes returns the position of a step in its ensemble.
 func stepAttributes(s *tracing.Step) []attribute.KeyValue {
 	list := []attribute.KeyValue{attribute.Int("tutti.node", int(s.Node)), attribute.Int("tutti.after", int(s.After))}
 	if s.SubRun != 0 {
@@ -26,21 +26,21 @@ func (e *Exporter) waits(ctx context.Context, s *tracing.Step) {
 	}
 }
 
-// phases makes the spans of what an execution's time went into.
+// phases makes the spans of an execution's phases.
 func (e *Exporter) phases(ctx context.Context, s *tracing.Step) {
 	e.whole(ctx, "input", s.Span.Part(partInput), s.Start, s.InputEnd)
 	e.whole(ctx, "infer", s.Span.Part(partInfer), s.InputEnd, s.InferEnd)
 	e.whole(ctx, "output", s.Span.Part(partOutput), s.InferEnd, s.End)
 }
 
-// whole makes a span that has nothing in it.
+// whole makes a span without children.
 func (e *Exporter) whole(ctx context.Context, name string, id tracing.SpanID, start, end int64) {
 	_, span := e.open(ctx, name, id, start)
 	e.close(span, end)
 }
 
-// events makes events of what happened to a node, -1 for the request itself. What models
-// report is not among it: see reports.
+// events adds the events of a node to its span, -1 for the request. Reports of models are not among them: see
+// reports.
 func (e *Exporter) events(span trace.Span, r *tracing.Record, node int32) {
 	if !e.detail {
 		return

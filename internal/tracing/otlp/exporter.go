@@ -21,17 +21,16 @@ import (
 )
 
 const (
-	// tracerName is Triton's.
+	// tracerName is Triton's instrumentation name.
 	tracerName = "triton-server"
-	// maxWaiting is how many traces and batches wait to become spans.
+	// maxWaiting bounds the traces and batches that wait for conversion.
 	maxWaiting = 1 << 10
-	// closeTimeout is how long what has not been sent may take at the end.
+	// closeTimeout bounds the time in which Close sends the waiting spans.
 	closeTimeout = 5 * time.Second
 )
 
-// Exporter is a tracing.Sink that sends the traces that the trace settings choose, and
-// with Settings.Detail the batches that these were in. Requests wait for nothing: who ends one copies its
-// trace into a queue, and what is too much for that is lost and counted.
+// Exporter is a tracing.Sink that sends the sampled traces and, with Settings.Detail, their batches. It never
+// blocks a request: Trace copies the record into a queue. A trace that finds the queue full is dropped and counted.
 type Exporter struct {
 	log      *slog.Logger
 	ids      ids
@@ -53,7 +52,7 @@ type Exporter struct {
 
 var _ tracing.Sink = (*Exporter)(nil)
 
-// item is a trace or a batch, copied.
+// item is a copied trace or batch.
 type item struct {
 	rec   tracing.Record
 	batch tracing.Batch
@@ -70,7 +69,7 @@ func New(ctx context.Context, s *Settings, log *slog.Logger) (*Exporter, error) 
 	for k, v := range s.Resource {
 		about = append(about, attribute.String(k, v))
 	}
-	// What the environment says comes first, and is so overridden.
+	// The environment is first: later options override it.
 	res, err := resource.New(ctx, resource.WithFromEnv(), resource.WithTelemetrySDK(), resource.WithAttributes(about...))
 	if err != nil {
 		return nil, status.Errorf(status.InvalidArg, "the resource of traces: %w", err)
@@ -80,7 +79,7 @@ func New(ctx context.Context, s *Settings, log *slog.Logger) (*Exporter, error) 
 		queue: make(chan *item, maxWaiting), done: make(chan struct{}),
 	}
 	limits := sdk.NewSpanLimits()
-	limits.EventCountLimit, limits.LinkCountLimit = -1, -1 // a trace is bounded itself
+	limits.EventCountLimit, limits.LinkCountLimit = -1, -1 // a trace is already bounded
 	e.provider = sdk.NewTracerProvider(
 		sdk.WithResource(res), sdk.WithIDGenerator(&e.ids), sdk.WithSampler(sdk.AlwaysSample()), sdk.WithRawSpanLimits(limits),
 		sdk.WithBatcher(&reporter{SpanExporter: client, log: log, sent: &e.sent},
@@ -128,7 +127,7 @@ func (e *Exporter) put(i *item) {
 	}
 }
 
-// run makes spans until the exporter is closed.
+// run converts items to spans until the exporter is closed.
 func (e *Exporter) run(ctx context.Context) {
 	defer close(e.done)
 	for i := range e.queue {
@@ -140,7 +139,7 @@ func (e *Exporter) run(ctx context.Context) {
 	}
 }
 
-// spans makes the spans of one item. A panic, which is logged, costs these.
+// spans makes the spans of one item. A panic is logged and loses these spans only.
 func (e *Exporter) spans(ctx context.Context, i *item) (err error) {
 	defer recovery.Error(&err, e.log, "exporting a trace")
 	if i.which {
@@ -151,8 +150,7 @@ func (e *Exporter) spans(ctx context.Context, i *item) (err error) {
 	return nil
 }
 
-// Close sends what waits, for a few seconds at most, whether or not ctx is over. Traces
-// that end later are lost.
+// Close sends the waiting spans, for at most closeTimeout, even if ctx is done. Traces that end later are lost.
 func (e *Exporter) Close(ctx context.Context) error {
 	if e == nil {
 		return nil
@@ -176,5 +174,5 @@ func (e *Exporter) Close(ctx context.Context) error {
 	return nil
 }
 
-// Lost returns how many traces and batches came when the queue was full.
+// Lost returns the number of traces and batches that were dropped because the queue was full.
 func (e *Exporter) Lost() int64 { return e.lost.Load() }

@@ -10,8 +10,8 @@ import (
 	"github.com/tutti-server/tutti/internal/tracing"
 )
 
-// ids gives the next span the ids that it was told: other servers, the store of traces
-// and the links between spans know them already. It is used by one goroutine.
+// ids is an SDK id generator that returns preset ids: other servers, the trace store and links between spans
+// already use them. It must be used by one goroutine.
 type ids struct {
 	trace tracing.TraceID
 	span  tracing.SpanID
@@ -27,8 +27,8 @@ func (g *ids) NewIDs(context.Context) (trace.TraceID, trace.SpanID) {
 // NewSpanID implements sdk.IDGenerator.
 func (g *ids) NewSpanID(context.Context, trace.TraceID) trace.SpanID { return trace.SpanID(g.span) }
 
-// batchContext returns the span of an executed batch, which is a trace of its own. Its
-// ids follow from the batch's number, so that members can link to it at any time.
+// batchContext returns the span context of an executed batch, which is a separate trace. Its ids are derived from
+// the batch's number, so that members can link to it at any time.
 func (e *Exporter) batchContext(number uint64) trace.SpanContext {
 	var t trace.TraceID
 	var s trace.SpanID

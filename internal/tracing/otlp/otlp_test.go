@@ -28,7 +28,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 const clientParent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 
-// start returns a tracer that exports by a protocol, and what ends both.
+// start returns a tracer that exports by a protocol, its log, and a function that closes both.
 func start(t *testing.T, rate string, pairs ...[2]string) (*tracing.Tracer, *bytes.Buffer, func()) {
 	t.Helper()
 	set, err := otlp.ParseSettings(pairs, func(string) string { return "" })
@@ -54,8 +54,8 @@ func start(t *testing.T, rate string, pairs ...[2]string) (*tracing.Tracer, *byt
 	}
 }
 
-// ensemble has a request of an ensemble of two steps traced, of which the first was
-// executed in a batch with another request and the second found in the cache.
+// ensemble traces a request of an ensemble of two steps. The first executed in a batch with another request, the
+// second was cached.
 func ensemble(tr *tracing.Tracer) {
 	now := telemetry.Now()
 	o := tracing.Origin{Start: tracing.HTTPRecvStart, Done: tracing.HTTPRecvEnd, Read: tr.Begin()}
@@ -85,7 +85,7 @@ func ensemble(tr *tracing.Tracer) {
 	mate.End()
 }
 
-// TestExport sends a request's spans by both protocols to a receiver and reads them.
+// TestExport checks the spans of a request by both protocols.
 func TestExport(t *testing.T) {
 	t.Parallel()
 	for _, protocol := range []string{otlp.ProtocolHTTP, otlp.ProtocolGRPC} {
@@ -160,8 +160,8 @@ func checkSpans(t *testing.T, r *otlptest.Receiver) {
 	t.Error("the batch is missing")
 }
 
-// TestCollectorGone has traces end while nobody takes them: it is logged once, and
-// requests and the end do not wait.
+// TestCollectorGone checks that without a collector the loss is logged once, and that neither requests nor Close
+// block.
 func TestCollectorGone(t *testing.T) {
 	t.Parallel()
 	refuses := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {

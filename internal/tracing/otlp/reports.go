@@ -17,16 +17,15 @@ const (
 	reportEnd   = "_END"
 )
 
-// reportSpan is an open span of a model's reports.
+// reportSpan is an open span that a model's report began.
 type reportSpan struct {
 	ctx  context.Context //nolint:containedctx // the parent of the spans inside
 	span trace.Span
 }
 
-// reports makes spans and events of what a step's model has reported. NAME_START opens
-// a span NAME inside the one opened last, NAME_END closes the one opened last, and each
-// report is an event of the span that is then the innermost. A span that is not closed
-// ends with the step.
+// reports makes the spans and events of the reports of a step's model. NAME_START opens a span NAME inside the last
+// opened one, NAME_END closes the last opened one, and each report is an event of the innermost open span. An
+// unclosed span ends with the step.
 func (e *Exporter) reports(ctx context.Context, span trace.Span, r *tracing.Record, s *tracing.Step) {
 	open := []reportSpan{{ctx, span}}
 	r.Reports(s, func(name string, at int64) {
@@ -47,7 +46,7 @@ func (e *Exporter) reports(ctx context.Context, span trace.Span, r *tracing.Reco
 	}
 }
 
-// randomSpan returns an id for a span that nothing else refers to.
+// randomSpan returns an id for a span that is not referenced elsewhere.
 func randomSpan() (id tracing.SpanID) {
 	binary.BigEndian.PutUint64(id[:], rand.Uint64()|1)
 	return id

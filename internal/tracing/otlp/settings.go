@@ -33,24 +33,22 @@ const (
 	maxNumber   = 1 << 30
 )
 
-// Settings say where spans go. See ParseSettings.
+// Settings configure an Exporter. See ParseSettings.
 type Settings struct {
-	// URL is that of the collector, Protocol one of the Protocol constants.
+	// URL is the collector's endpoint, Protocol one of the Protocol constants.
 	URL, Protocol string
 	// Resource describes the server; it has a service.name.
 	Resource map[string]string
-	// QueueSize is how many spans wait at most, Delay for how long, and BatchSize how
-	// many leave together.
+	// QueueSize bounds the waiting spans, Delay how long they wait, and BatchSize how many are sent together.
 	QueueSize, BatchSize int
 	Delay                time.Duration
-	// Detail adds spans, events and attributes to those that Triton sends.
+	// Detail adds spans, events and attributes that Triton does not send.
 	Detail bool
 }
 
-// ParseSettings reads the pairs that follow "opentelemetry," in --trace-config, in the
-// order given: url, protocol, resource (as key=value, repeated), bsp_max_queue_size,
-// bsp_schedule_delay (milliseconds), bsp_max_export_batch_size and detail. What is not given
-// there may be given in the environment, as OTEL_BSP_* and OTEL_SERVICE_NAME.
+// ParseSettings parses the pairs that follow "opentelemetry," in --trace-config, in order: url, protocol, resource
+// (as key=value, repeated), bsp_max_queue_size, bsp_schedule_delay (milliseconds), bsp_max_export_batch_size and
+// detail. Missing values come from the environment, for example OTEL_BSP_SCHEDULE_DELAY and OTEL_SERVICE_NAME.
 func ParseSettings(pairs [][2]string, getenv func(string) string) (*Settings, error) {
 	s := &Settings{Protocol: ProtocolHTTP, Resource: map[string]string{serviceName: defaultService}}
 	if name := getenv("OTEL_SERVICE_NAME"); name != "" {
@@ -109,7 +107,7 @@ func (s *Settings) set(key, value string, numbers map[string]int) error {
 	return nil
 }
 
-// number takes the numbers from what is given, the environment and the defaults.
+// number sets the numeric settings from the given values, the environment or the defaults.
 func (s *Settings) number(given map[string]int, getenv func(string) string) error {
 	of := func(key, env string, otherwise int) int {
 		if n := given[key]; n > 0 {
@@ -133,7 +131,7 @@ func invalid(key, value, expected string) error {
 	return status.Errorf(status.InvalidArg, "--trace-config opentelemetry,%s is '%s', expected %s", key, value, expected)
 }
 
-// Shown returns the settings as clients are told them.
+// Shown returns the settings in the form that clients read.
 func (s *Settings) Shown() *tracing.Exporter {
 	var resource []string
 	for _, k := range slices.Sorted(maps.Keys(s.Resource)) {

@@ -34,16 +34,16 @@ const (
 	partOutput
 )
 
-// wall returns the time of day of a time of telemetry.Now.
+// wall converts a time of telemetry.Now to wall-clock time.
 func (e *Exporter) wall(ns int64) time.Time { return time.Unix(0, e.epoch+ns) }
 
-// server is the kind of all spans that Triton has.
+// server is the kind of all spans, as in Triton.
 var server = trace.WithSpanKind(trace.SpanKindServer)
 
-// open begins a span below that of ctx with a known id.
+// open begins a span with the given id. Its parent is the span of ctx. The caller must end it.
 func (e *Exporter) open(ctx context.Context, name string, id tracing.SpanID, at int64, options ...trace.SpanStartOption) (context.Context, trace.Span) {
 	e.ids.span = id
-	return e.tracer.Start(ctx, name, append(options, trace.WithTimestamp(e.wall(at)))...) //nolint:spancheck // the caller ends it
+	return e.tracer.Start(ctx, name, append(options, trace.WithTimestamp(e.wall(at)))...) // the caller ends it
 }
 
 func (e *Exporter) close(span trace.Span, at int64) {
@@ -51,20 +51,20 @@ func (e *Exporter) close(span trace.Span, at int64) {
 	span.End(trace.WithTimestamp(e.wall(at)))
 }
 
-// stamp makes events of moments.
+// stamp adds moments to a span as events.
 func (e *Exporter) stamp(span trace.Span, moments []tracing.Moment) {
 	for _, m := range moments {
 		span.AddEvent(m.Point.String(), trace.WithTimestamp(e.wall(m.Ns)))
 	}
 }
 
-// request makes spans of a request.
+// request makes the spans of a request.
 func (e *Exporter) request(ctx context.Context, r *tracing.Record) {
 	e.ids.trace = r.ID
 	ctx = under(ctx, r)
 	start, end := r.Bounds()
 	outer, inner := divide(r.Moments)
-	if r.Caller != 0 && !e.detail { // its span is directly below the caller's
+	if r.Caller != 0 && !e.detail { // its span is a child of the caller's span
 		e.model(ctx, r, inner, end)
 		return
 	}
@@ -78,20 +78,19 @@ func (e *Exporter) request(ctx context.Context, r *tracing.Record) {
 	e.close(root, end)
 }
 
-// under returns a context in which spans are below the request's parent, if it has one.
+// under returns a context whose span is the request's parent, if it has one.
 func under(ctx context.Context, r *tracing.Record) context.Context {
 	if r.Parent == (tracing.SpanID{}) {
 		return ctx
 	}
 	state, err := trace.ParseTraceState(r.State)
 	if err != nil {
-		state = trace.TraceState{} // one that cannot be read is not passed on
+		state = trace.TraceState{} // an invalid tracestate is not passed on
 	}
 	return trace.ContextWithRemoteSpanContext(ctx, spanContext(trace.TraceID(r.ID), trace.SpanID(r.Parent), state, true))
 }
 
-// divide returns what the front end saw of a request and of its responses, and what the
-// model's span has.
+// divide splits the moments into those of the front end and those of the model's span.
 func divide(list []tracing.Moment) (outer, inner []tracing.Moment) {
 	for _, m := range list {
 		if m.Point >= tracing.RequestStart && m.Point <= tracing.RequestEnd && m.Point != tracing.InferResponseComplete {
@@ -109,7 +108,7 @@ func fail(span trace.Span, failed bool, text string) {
 	}
 }
 
-// model makes the span of the requested model, with those of its steps below it.
+// model makes the span of the requested model and its children, the spans of the steps.
 func (e *Exporter) model(ctx context.Context, r *tracing.Record, moments []tracing.Moment, end int64) {
 	start := r.BeganAt
 	if at := r.First(tracing.RequestStart); at != 0 {
@@ -120,7 +119,7 @@ func (e *Exporter) model(ctx context.Context, r *tracing.Record, moments []traci
 	}
 	id := r.Span.Part(partModel)
 	if len(r.Steps) > 0 && r.Steps[0].Single {
-		id = r.Steps[0].Span // which the model has told others
+		id = r.Steps[0].Span // the id that the model was given for its own spans
 	}
 	ctx, span := e.open(ctx, r.Model, id, start, server, trace.WithAttributes(aboutModel(r, r.Model, r.Version, r.Number, r.Caller)...))
 	e.stamp(span, withQueue(r, moments))
@@ -137,8 +136,7 @@ func (e *Exporter) model(ctx context.Context, r *tracing.Record, moments []traci
 	e.close(span, end)
 }
 
-// withQueue returns the moments of a model's span in order, with those at which a plain
-// model's request was queued.
+// withQueue returns the moments of a model's span in order, with the queue start of a plain model's request.
 func withQueue(r *tracing.Record, moments []tracing.Moment) []tracing.Moment {
 	for i := range r.Steps {
 		if r.Steps[i].Single {
@@ -160,7 +158,7 @@ func aboutModel(r *tracing.Record, name string, version int64, number, parent ui
 	return list
 }
 
-// step makes the span of a step of an ensemble.
+// step makes the span of an ensemble's step.
 func (e *Exporter) step(ctx context.Context, r *tracing.Record, s *tracing.Step) {
 	attrs := aboutModel(r, s.Model, s.Version, s.Number, r.Number)
 	if e.detail {
@@ -174,8 +172,7 @@ func (e *Exporter) step(ctx context.Context, r *tracing.Record, s *tracing.Step)
 	e.close(span, s.Done)
 }
 
-// inside makes what belongs to the span of an executed model: its events, what the model
-// has reported, and the execution.
+// inside adds the events, the reports and the execution to the span of an executed model.
 func (e *Exporter) inside(ctx context.Context, span trace.Span, r *tracing.Record, s *tracing.Step) {
 	e.events(span, r, s.Node)
 	e.reports(ctx, span, r, s)
@@ -202,7 +199,7 @@ func (e *Exporter) computeOptions(s *tracing.Step) []trace.SpanStartOption {
 	return []trace.SpanStartOption{server, trace.WithLinks(trace.Link{SpanContext: e.batchContext(s.Batch)}), trace.WithAttributes(attrs...)}
 }
 
-// computeMoments are what an instance passed, by Triton's names.
+// computeMoments returns the moments of an execution, named as in Triton.
 func computeMoments(x *tracing.Execution) []tracing.Moment {
 	return []tracing.Moment{
 		{Point: tracing.ComputeStart, Ns: x.Start},

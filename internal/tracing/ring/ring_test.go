@@ -6,8 +6,7 @@ import (
 	"testing"
 )
 
-// TestRing compares a ring with a list that keeps everything: what it holds is always
-// the newest of that, whole.
+// TestRing checks that a ring always holds the newest traces of a complete list, unchanged.
 func TestRing(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(20) {
@@ -53,7 +52,7 @@ func compare(t *testing.T, g *ring, all [][]byte) {
 	}
 }
 
-// TestLearn has the estimate come to the 99th percentile of what it sees.
+// TestLearn checks that the estimate converges to the 99th percentile.
 func TestLearn(t *testing.T) {
 	t.Parallel()
 	rnd := rand.New(rand.NewPCG(1, 2))

@@ -29,7 +29,7 @@ func open(tb testing.TB, bytes int64, s inspect.Sampling) (*ring.Store, *tracing
 	return store, tr
 }
 
-// request traces a request of an ensemble with n steps that takes took ns.
+// request traces a request of an ensemble with n steps that lasts took ns.
 func request(tr *tracing.Tracer, model, id string, n int, took int64, err error) tracing.TraceID {
 	x := tr.Sample(model, 1, id)
 	x.SetModel(3, true)
@@ -146,7 +146,7 @@ func TestFind(t *testing.T) {
 	}
 }
 
-// TestSampling changes what is kept.
+// TestSampling checks that new sampling rules apply at once.
 func TestSampling(t *testing.T) {
 	t.Parallel()
 	s, tr := open(t, 1<<20, inspect.Sampling{})
@@ -182,7 +182,7 @@ func TestSampling(t *testing.T) {
 	}
 }
 
-// TestBudget keeps 100,000 traces of five steps in 200 MB.
+// TestBudget checks that 200 MB hold 100,000 traces of five steps.
 func TestBudget(t *testing.T) {
 	t.Parallel()
 	s, tr := open(t, 200_000_000, inspect.Sampling{Every: 1})
@@ -196,7 +196,7 @@ func TestBudget(t *testing.T) {
 	t.Logf("%d bytes per trace", sampled.Used/int64(sampled.Traces))
 }
 
-// TestConcurrent searches while traces come.
+// TestConcurrent checks searches while traces are stored.
 func TestConcurrent(t *testing.T) {
 	t.Parallel()
 	s, tr := open(t, 1<<20, inspect.Sampling{Failed: true, Slow: true, Every: 1})

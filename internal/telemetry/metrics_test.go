@@ -273,9 +273,9 @@ func TestMetricsPage(t *testing.T) {
 	}
 	var b strings.Builder
 	b.WriteString("# Metrics\n\nWritten by `make golden` from the declaration in `internal/telemetry/metrics.go`.\n\n" +
-		"`GET /metrics` on the metrics port (8002) answers in the Prometheus text format. Ensembles are models here as their " +
-		"steps are. Counters start at 0 when a model is loaded. The Go runtime's `go_*` and the process's `process_*` metrics " +
-		"stand beside these.\n\n| metric | type | labels | exported | meaning |\n|---|---|---|---|---|\n")
+		"`GET /metrics` on the metrics port (8002) responds in the Prometheus text format. An ensemble has the metrics of a model, and so does " +
+		"each of its steps. Counters start at 0 when a model is loaded. The page also has the Go runtime's `go_*` and the process's `process_*` " +
+		"metrics.\n\n| metric | type | labels | exported | meaning |\n|---|---|---|---|---|\n")
 	for _, f := range families {
 		var labels []string
 		for _, l := range f.GetMetric()[0].GetLabel() {
@@ -285,32 +285,32 @@ func TestMetricsPage(t *testing.T) {
 		}
 		fmt.Fprintf(&b, "| `%s` | %s | %s | %s | %s |\n", f.GetName(), strings.ToLower(f.GetType().String()), strings.Join(labels, " "), telemetry.When(f.GetName()), f.GetHelp())
 	}
-	b.WriteString("\nWith `--model-namespacing=true` the metrics of models have the label `namespace` too, the model's repository. " +
-		"A model's `metric_tags` are labels with an underscore before the name. Its `model_metrics` set the buckets of " +
-		"`nv_inference_first_response_histogram_ms`, which are 100, 500, 2000 and 5000 otherwise. Summaries are of the last minute, " +
-		"with the quantiles of `--metrics-config summary_quantiles`.\n\n" +
-		"A request that waits for an identical one under way counts as pending, and as a hit of the cache when it is answered. An ensemble " +
-		"itself queues nothing: its requests are pending, and wait, at the model of the step that they wait for. Each is an execution of " +
-		"its rows, whose phases are the sums over its steps.\n\n" +
-		"Of moves `tensor` is the input that a step read or the output that was answered, and `reason` one of")
+	b.WriteString("\nWith `--model-namespacing=true` the metrics of models also have the label `namespace`, the model's repository. " +
+		"A model's `metric_tags` are labels whose names start with an underscore; for example, the tag `team` is the label `_team`. Its " +
+		"`model_metrics` set the buckets of `nv_inference_first_response_histogram_ms`; the default is 100, 500, 2000 and 5000. Summaries " +
+		"cover the last minute, with the quantiles of `--metrics-config summary_quantiles`.\n\n" +
+		"A request that waits for an identical request in flight counts as pending, and as a cache hit when it succeeds. An ensemble has no " +
+		"queue: its requests are pending at the model of the step that they wait for. Each ensemble request is one execution of its rows, " +
+		"whose phases are the sums over its steps.\n\n" +
+		"For moves, `tensor` is the input that a step read or the output of the response, and `reason` is one of")
 	for _, r := range []telemetry.MoveReason{telemetry.ForDevice, telemetry.ForHost, telemetry.ForPeer, telemetry.ForResponse, telemetry.ForBatch, telemetry.ForCapture} {
 		fmt.Fprintf(&b, " `%s`", r)
 	}
 	b.WriteString(".\n\n" +
-		"`nv_gpu_*` and `nv_energy_consumption` are of the GPUs that NVIDIA's library `libnvidia-ml.so.1` tells of; without it there are none. " +
+		"`nv_gpu_*` and `nv_energy_consumption` are measured by NVIDIA's library `libnvidia-ml.so.1`; without it there are none. " +
 		"The pool of pinned memory is empty without devices.\n\n" +
-		"Histograms beginning with `ensemble_` are classic ones in the formats of text, and native ones (schema 2) besides in the protobuf format. " +
-		"`phase` is one of `queue` `input` `infer` `output` `total`; a phase that never took time has no metric, and `--metrics-config phase_histograms=false` " +
-		"leaves them all out. Steps of graphs of more than 64 nodes have the phase `total` alone. " +
-		"In OpenMetrics, which a client asks for by its `Accept` header, `ensemble_latency_seconds` of the phase `total` has exemplars, whose " +
-		"`trace_id` is that of a kept trace; counters whose names do not end in `_total` are of unknown type there, so that all names stay. " +
-		"Answers are never compressed.\n\n" +
-		"`reason` of refusals is one of")
+		"Histograms whose names start with `ensemble_` are classic in the text formats; in the protobuf format they are also native (schema 2). " +
+		"`phase` is one of `queue` `input` `infer` `output` `total`; a phase whose duration was always 0 has no metric, and `--metrics-config phase_histograms=false` " +
+		"omits all of them. Steps of graphs of more than 64 nodes have the phase `total` only. " +
+		"In OpenMetrics, which a client requests by its `Accept` header, `ensemble_latency_seconds` of the phase `total` has exemplars, whose " +
+		"`trace_id` is that of a retained trace; counters whose names do not end in `_total` have the type unknown there, so that all names are unchanged. " +
+		"Responses are never compressed.\n\n" +
+		"The `reason` of refusals is one of")
 	for r := telemetry.QueueFull; r <= telemetry.NoSequence; r++ {
 		fmt.Fprintf(&b, " `%s`", r)
 	}
 	b.WriteString(".\n")
-	b.WriteString("\n`reason` of failures is one of")
+	b.WriteString("\nThe `reason` of failures is one of")
 	for r := range (&telemetry.Model{}).Failures {
 		fmt.Fprintf(&b, " `%s`", telemetry.Reason(r))
 	}

@@ -11,8 +11,8 @@ import (
 	"github.com/tutti-server/tutti/internal/tracing/ring"
 )
 
-// traceStore returns what keeps the traces of recent requests, nil for nothing: the
-// dashboard is the only place where they are seen. The latencies of m point at them.
+// traceStore returns the store of traces of recent requests, nil if it is disabled or there is no dashboard to show
+// them. Exemplars of the latencies of m refer to its traces.
 func traceStore(o *options.Options, m *telemetry.Metrics) (*ring.Store, error) {
 	if o.TraceStore.Bytes == 0 || !o.Dashboard.Enabled || !o.HTTP.Enabled {
 		return nil, nil //nolint:nilnil // there is none
@@ -24,8 +24,8 @@ func traceStore(o *options.Options, m *telemetry.Metrics) (*ring.Store, error) {
 	return store, err
 }
 
-// captureStore returns what keeps the tensors of chosen requests, nil for nothing.
-// Only who has the token chooses.
+// captureStore returns the store of captured tensors, nil if capturing is disabled. Only clients with the token may
+// start a capture.
 func captureStore(o *options.Options) *capture.Store {
 	c := &o.Capture
 	if c.Bytes == 0 || o.Dashboard.Token == "" || !o.Dashboard.Enabled || !o.HTTP.Enabled {
@@ -41,7 +41,7 @@ func closeStore(s *ring.Store) error {
 	return s.Close()
 }
 
-// dashboard makes what is served under /ui/.
+// dashboard returns the server of /ui/.
 func (s *Server) dashboard() (*web.Server, error) {
 	pages, err := web.Pages()
 	if err != nil {
@@ -62,7 +62,7 @@ func (s *Server) dashboard() (*web.Server, error) {
 	return s.ui, nil
 }
 
-// windowSettings are what the dashboard's figures are made of.
+// windowSettings returns the sources of the dashboard's figures.
 func (s *Server) windowSettings() overview.Settings {
 	set := overview.Settings{
 		Name: s.o.ID, Version: Version, Models: s.repo, Ready: s.Ready, GPUs: s.metrics.Measured, TensorBytes: s.alloc.InUse,
@@ -73,7 +73,7 @@ func (s *Server) windowSettings() overview.Settings {
 	return set
 }
 
-// closeDashboard ends what would go on by itself.
+// closeDashboard stops the dashboard's goroutines.
 func (s *Server) closeDashboard() {
 	if s.ui != nil {
 		s.ui.Close()

@@ -24,7 +24,7 @@ func (s *Server) drain(ctx context.Context) {
 	s.repo.Flush()
 	if s.http != nil {
 		limit, cancel := context.WithTimeout(ctx, min(s.o.ExitConnections, s.o.ExitTimeout/2))
-		http := s.http.service.(connectionDrainer) //nolint:errcheck,forcetypeassert // wire made it
+		http := s.http.service.(connectionDrainer) //nolint:errcheck,forcetypeassert // see wire
 		http.Leave()
 		d.wait(limit, http.Connections, "HTTP service connections")
 		cancel()
@@ -45,7 +45,7 @@ type connectionDrainer interface {
 // drainer waits, and logs every second what it waits for.
 type drainer struct {
 	log  infoLogger
-	left int // seconds, counted down in the log
+	left int // remaining seconds, for the log
 }
 
 type infoLogger interface{ Info(msg string, args ...any) }

@@ -9,8 +9,8 @@ import (
 	"github.com/tutti-server/tutti/internal/telemetry"
 )
 
-// measureGPUs has the GPUs of the machine exported where it has any and the options
-// say so; what it returns ends that.
+// measureGPUs exports the metrics of the machine's GPUs, if it has any and on is true, until the returned closer is
+// closed.
 func measureGPUs(ctx context.Context, on bool, metrics *telemetry.Metrics, logger *slog.Logger) io.Closer {
 	if !on {
 		return io.NopCloser(nil)

@@ -101,7 +101,7 @@ func open(ctx context.Context, o *options.Options, set *Settings, journal *logs.
 	return s, nil
 }
 
-// load opens what records requests, the response cache and the repository. If it fails, it closes what it opened.
+// load opens the recorders, the response cache and the repository. If it fails, it closes what it opened.
 func (s *Server) load(ctx context.Context, registry *backends.Registry, stderr io.Writer) (err error) {
 	o := &s.o
 	settings, notices := o.BackendConfig.Settings(registry)

@@ -9,14 +9,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// progressOn draws how far models that are fetched have come, a line per model, when
-// f is a terminal; else it returns nil, and the log tells.
+// progressOn returns a function that draws the progress of fetched models, a line per model, if w is a terminal.
+// Otherwise it returns nil, and the log has the progress.
 func progressOn(w io.Writer) func(model string, done, total int64) {
 	f, ok := w.(*os.File)
 	if !ok {
 		return nil
 	}
-	if _, err := unix.IoctlGetTermios(int(f.Fd()), unix.TCGETS); err != nil { //nolint:gosec // a descriptor is small
+	if _, err := unix.IoctlGetTermios(int(f.Fd()), unix.TCGETS); err != nil { //nolint:gosec // file descriptors are small
 		return nil
 	}
 	var mu sync.Mutex

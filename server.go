@@ -43,7 +43,7 @@ type Server struct {
 	lifecycle
 }
 
-// observation is what a server measures and records.
+// observation has the metrics, traces and dashboard of a server.
 type observation struct {
 	traces
 
@@ -68,7 +68,7 @@ type lifecycle struct {
 	leaving  atomic.Bool // not ready any more
 	stopping atomic.Bool // new inference requests are refused
 	once     sync.Once
-	err      error // of the first Close
+	err      error // the result of the first Close
 }
 
 // ModelStatus is the state of one version of a model.
@@ -197,7 +197,7 @@ func (s *Server) close(ctx context.Context) error {
 	return err
 }
 
-// openError adds Triton's words to an error of a start.
+// openError adds Triton's text to the error of a failed start.
 func openError(err error) error {
 	if e, ok := errors.AsType[*startError](err); ok {
 		return e

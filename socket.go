@@ -15,20 +15,19 @@ import (
 	"github.com/tutti-server/tutti/internal/options"
 )
 
-// socket is the address of a service, taken before the models are loaded: what else uses
-// it is found out at once, and not after minutes. Until it listens clients are refused,
-// as by a server that has not started.
+// socket is the bound address of a service. It is bound before the models are loaded, so that a conflict shows at
+// once and not after minutes. Clients are refused until it listens.
 type socket struct {
-	fd      int    // -1 when it was given up
-	address string // as it was asked for
-	service string // as Triton calls it
-	flag    string // which chooses another port
+	fd      int    // -1 after it was closed
+	address string // the configured address
+	service string // Triton's name of the service
+	flag    string // the flag of its port
 }
 
-// sockets are those of the enabled services; nil for others.
+// sockets are those of the enabled services; nil for disabled ones.
 type sockets struct{ grpc, http, metrics *socket }
 
-// startError says which service cannot start. It begins with Triton's words.
+// startError names the service that cannot start. Its text begins with Triton's.
 type startError struct {
 	*socket
 
@@ -65,7 +64,7 @@ func takePorts(ctx context.Context, o *options.Options) (s sockets, err error) {
 		*x.to = &socket{fd: -1, address: address, service: x.service, flag: x.flag}
 		err := (*x.to).bind(ctx, x.endpoint)
 		if err == nil && x.endpoint.Port != 0 && taken[address] {
-			err = unix.EADDRINUSE // by a service before, which does not listen yet either
+			err = unix.EADDRINUSE // taken by another service, which does not listen yet
 		}
 		if err != nil {
 			return sockets{}, errors.Join(&startError{*x.to, err}, s.close())
@@ -75,12 +74,12 @@ func takePorts(ctx context.Context, o *options.Options) (s sockets, err error) {
 	return s, nil
 }
 
-// close gives up the sockets that do not listen.
+// close closes the sockets that do not listen.
 func (s *sockets) close() error {
 	return errors.Join(s.grpc.close(), s.http.close(), s.metrics.close())
 }
 
-// bind takes the address of an endpoint. It does not listen.
+// bind binds the address of an endpoint without listening.
 func (s *socket) bind(ctx context.Context, e *options.Endpoint) error {
 	address, family, err := resolve(ctx, e.Address, e.Port)
 	if err != nil {
@@ -93,7 +92,7 @@ func (s *socket) bind(ctx context.Context, e *options.Endpoint) error {
 	if e.ReusePort {
 		set = append(set, [3]int{unix.SOL_SOCKET, unix.SO_REUSEPORT, 1})
 	}
-	if family == unix.AF_INET6 && e.Address == "" { // addresses of both kinds
+	if family == unix.AF_INET6 && e.Address == "" { // accept IPv4 and IPv6
 		set = append(set, [3]int{unix.IPPROTO_IPV6, unix.IPV6_V6ONLY, 0})
 	}
 	for _, x := range set {
@@ -107,8 +106,7 @@ func (s *socket) bind(ctx context.Context, e *options.Endpoint) error {
 	return nil
 }
 
-// resolve returns the address to bind to of a host, of which one of IPv4 is preferred;
-// the empty one stands for all addresses of this machine.
+// resolve returns the address of a host, IPv4 if it has one; an empty host stands for all addresses of the machine.
 func resolve(ctx context.Context, host string, port int) (address unix.Sockaddr, family int, err error) {
 	if host == "" {
 		if l, err := net.Listen("tcp6", "[::]:0"); err == nil { //nolint:noctx // it only tells whether there is IPv6
@@ -141,10 +139,10 @@ func inet6(ip netip.Addr, port int) (unix.Sockaddr, int, error) {
 	return a, unix.AF_INET6, nil
 }
 
-// backlog is how many connections may wait to be accepted; the kernel has a bound of its own below it.
+// backlog is the most connections that wait to be accepted; the kernel may have a lower limit.
 const backlog = 1<<16 - 1
 
-// listen begins to take connections; the socket is the listener's then.
+// listen starts to accept connections. The listener then owns the socket.
 func (s *socket) listen() (net.Listener, error) {
 	if err := unix.Listen(s.fd, backlog); err != nil {
 		return nil, &startError{s, os.NewSyscallError("listen", err)}
@@ -155,7 +153,7 @@ func (s *socket) listen() (net.Listener, error) {
 	return l, errors.Join(err, f.Close())
 }
 
-// close gives the address up unless a listener has it; it is safe on nil.
+// close closes the socket unless a listener owns it. s may be nil.
 func (s *socket) close() error {
 	if s == nil || s.fd < 0 {
 		return nil

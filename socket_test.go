@@ -1,4 +1,4 @@
-package tutti //nolint:testpackage // what a socket is before it listens is no one else's business
+package tutti //nolint:testpackage // a socket before it listens is not exported
 
 import (
 	"context"
@@ -12,7 +12,7 @@ import (
 	"github.com/tutti-server/tutti/internal/options"
 )
 
-// TestSocket takes ports before anything listens at them.
+// TestSocket checks that ports are taken before anything listens at them.
 func TestSocket(t *testing.T) {
 	t.Parallel()
 	for _, host := range []string{"127.0.0.1", "localhost", "0.0.0.0", ""} {
@@ -39,8 +39,9 @@ func TestSocket(t *testing.T) {
 	}
 }
 
-// TestSocketTaken has a port that others use, that this program uses twice, and that nobody
-// listens at yet. The address is its own: on another one a port given up is soon somebody else's.
+// TestSocketTaken checks the errors for a port of another program, a port that two services of this program share,
+// and a port that is bound but not listening. It uses a separate address, at which no other test takes a released
+// port.
 func TestSocketTaken(t *testing.T) {
 	t.Parallel()
 	l, err := net.Listen("tcp", "127.83.0.1:0") //nolint:noctx // a test's own socket

@@ -72,7 +72,7 @@ func internalNames(f *ast.File) (list []reference) {
 		ast.Inspect(n, func(n ast.Node) bool {
 			if field, ok := n.(*ast.Field); ok && len(field.Names) > 0 && !slices.ContainsFunc(field.Names, (*ast.Ident).IsExported) {
 				_, function := field.Type.(*ast.FuncType)
-				return function // a parameter's name says nothing, see walkFunc
+				return function // the names of parameters do not matter, see walkFunc
 			}
 			if sel, ok := n.(*ast.SelectorExpr); ok {
 				if x, ok := sel.X.(*ast.Ident); ok && imports[x.Name] != "" {

@@ -15,17 +15,17 @@ import (
 	"github.com/tutti-server/tutti/internal/tracing/ring"
 )
 
-// traces is what records requests, and what takes that.
+// traces has the recorders of requests and the stores of their records.
 type traces struct {
 	tracer *tracing.Tracer
-	// store is nil when no traces are stored, spans when none are exported.
+	// store is nil if no traces are stored, spans if none are exported.
 	store *ring.Store
 	spans *otlp.Exporter
-	// captures is nil when no tensors can be kept.
+	// captures is nil if capturing is disabled.
 	captures *capture.Store
 }
 
-// openTraces makes what the command line asks for.
+// openTraces opens the recorders that the options enable.
 func openTraces(ctx context.Context, o *options.Options, metrics *telemetry.Metrics, log *slog.Logger) (t traces, err error) {
 	c := &o.Trace
 	list := tracing.Options{Log: log, Params: o.TraceStore.Params, AtMost: o.TraceStore.AtMost, Settings: tracing.Settings{
@@ -60,7 +60,7 @@ func openTraces(ctx context.Context, o *options.Options, metrics *telemetry.Metr
 	return t, err
 }
 
-// close ends the trace file and sends what waits. The store goes on: see closeStore.
+// close closes the trace file and exports the remaining spans. It does not close the store: see closeStore.
 func (t *traces) close(ctx context.Context) error {
 	return errors.Join(t.tracer.Close(), t.spans.Close(ctx))
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/tutti-server/tutti/internal/server/httpapi"
 )
 
-// wire makes the services that the options enable.
+// wire builds the services that the options enable.
 func (s *Server) wire() error {
 	shown := &catalog{Catalog: s.repo, s: s}
 	if s.o.GRPC.Enabled {
@@ -84,13 +84,13 @@ func (s *Server) httpSettings(catalog *catalog) (httpapi.Settings, error) {
 	return set, err
 }
 
-// restricted names the categories as the front ends do.
+// restricted converts restrictions to those of the front ends.
 func restricted(list []options.Restriction) []infer.Restriction {
 	all := make([]infer.Restriction, len(list))
 	for i, r := range list {
 		all[i] = infer.Restriction{Key: r.Key, Value: r.Value}
 		for _, name := range r.APIs {
-			if api, ok := infer.ParseAPI(name); ok { // every name was checked
+			if api, ok := infer.ParseAPI(name); ok { // options checked every name
 				all[i].APIs = append(all[i].APIs, api)
 			}
 		}
@@ -98,7 +98,7 @@ func restricted(list []options.Restriction) []infer.Restriction {
 	return all
 }
 
-// loadTLS reads the files of a protocol's encrypted connections.
+// loadTLS reads the files for the encrypted connections of a protocol.
 func loadTLS(t *options.TLS, title string, log *slog.Logger, protocols ...string) (*tls.Config, error) {
 	files := certs.Files{Cert: t.ServerCert, Key: t.ServerKey}
 	if t.Mutual {

@@ -1,4 +1,4 @@
-// Package client asks KServe v2 servers, this project's or others, over HTTP or gRPC.
+// Package client is a client of KServe v2 servers, Tutti or others, over HTTP or gRPC.
 //
 //	c, err := client.Dial("http://127.0.0.1:8000")
 //	resp, err := c.Infer(ctx, &client.Request{Model: "ensemble", Inputs: []client.Tensor{client.Text("TEXT", []int64{1, 1}, "hello")}})
@@ -13,60 +13,59 @@ import (
 	"github.com/tutti-server/tutti/proto/modelconfig"
 )
 
-// Client asks one server. It is safe for concurrent use.
+// Client sends requests to one server. It is safe for concurrent use. A refusal by the server is an *Error.
 type Client interface {
-	// Infer sends one request and waits for its answer.
+	// Infer sends one request and returns its response.
 	Infer(ctx context.Context, req *Request) (*Response, error)
-	// Decoupled reports whether a model answers a request any number of times, for which
-	// it takes a Streamer.
+	// Decoupled reports whether a model may send any number of responses to a request. Such a model needs a
+	// Streamer.
 	Decoupled(ctx context.Context, model, version string) (bool, error)
-	// Ready reports whether the server says that it is.
+	// Ready reports whether the server is ready.
 	Ready(ctx context.Context) (bool, error)
 	// Metadata describes a model.
 	Metadata(ctx context.Context, model string) (*infer.Metadata, error)
 	// Config returns the completed configuration of a model.
 	Config(ctx context.Context, model string) (*modelconfig.ModelConfig, error)
-	// Statistics returns those of a model, or of all models when it is empty.
+	// Statistics returns the statistics of a model, or of all models if model is empty.
 	Statistics(ctx context.Context, model string) ([]infer.Statistics, error)
-	// Close ends the connections.
+	// Close closes the connections.
 	Close() error
 }
 
-// Streamer is a Client of a protocol in which a request may have any number of answers.
+// Streamer is a Client of a protocol in which a request may have any number of responses.
 type Streamer interface {
 	Client
-	// Stream sends one request and hands each answer over as it comes, until the last
-	// one, or until each returns an error.
+	// Stream sends one request and calls each with every response in order. It returns after the last response, or
+	// with the first error of each.
 	Stream(ctx context.Context, req *Request, each func(*Response) error) error
 }
 
-// Manager is a Client that also changes which models the server has.
+// Manager is a Client that also loads and unloads models.
 type Manager interface {
 	Client
 	// Index lists the models of the server's repositories.
 	Index(ctx context.Context) ([]infer.Entry, error)
-	// Load has the server load a model, which waits until it serves or cannot.
+	// Load loads a model, and returns when it is ready or has failed to load.
 	Load(ctx context.Context, model string) error
-	// Unload has the server unload a model, with dependents what is only there for it too.
+	// Unload unloads a model. With dependents, it also unloads the models that were loaded only for it.
 	Unload(ctx context.Context, model string, dependents bool) error
 }
 
-// Request asks a model for outputs.
+// Request is an inference request to a model.
 type Request struct {
 	Model string
-	// Version is the wanted version, empty for the one that the server prefers.
+	// Version is the requested version; empty for the server's choice.
 	Version string
-	// ID comes back in the answer.
+	// ID is returned in the response.
 	ID     string
 	Inputs []Tensor
-	// Outputs names those wanted; empty for all.
+	// Outputs names the requested outputs; empty for all.
 	Outputs []string
-	// TraceParent and TraceState are the W3C Trace Context that the request belongs to;
-	// empty for none.
+	// TraceParent and TraceState are the W3C Trace Context of the request; empty for none.
 	TraceParent, TraceState string
 }
 
-// Response is a model's answer.
+// Response is the response of a model.
 type Response struct {
 	Model, Version, ID string
 	Outputs            []Tensor
@@ -82,19 +81,19 @@ func (r *Response) Output(name string) *Tensor {
 	return nil
 }
 
-// Error is a server's refusal.
+// Error is the response of a server that refused a request.
 type Error struct {
 	// Status is the HTTP status ("400 Bad Request") or the gRPC code ("InvalidArgument").
 	Status string
-	// Text is the server's own.
+	// Text is the error text of the server.
 	Text string
 }
 
 // Error returns status and text.
 func (e *Error) Error() string { return e.Status + ": " + e.Text }
 
-// Dial returns a client of the server at a URL that ParseURL takes. It does not connect
-// yet.
+// Dial returns a client of the server at a URL that ParseURL accepts. It opens no connection: the first request
+// does.
 func Dial(server string) (Manager, error) { return DialWith(server, nil) }
 
 // DialWith is Dial with options, which may be nil.

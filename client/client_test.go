@@ -19,7 +19,7 @@ import (
 	"github.com/tutti-server/tutti/internal/server/servertest"
 )
 
-// clients starts an echo over both protocols and returns a client of each kind.
+// clients starts a server over both protocols and returns a client of each.
 func clients(t *testing.T) map[string]client.Client {
 	t.Helper()
 	echo, alloc := servertest.NewEcho(), tensor.NewPool()
@@ -130,7 +130,7 @@ func TestStream(t *testing.T) {
 	tests := []struct {
 		name, model string
 		in          []int32
-		want        int // answers taken
+		want        int // responses received
 		err         string
 	}{
 		{"several", "repeat", []int32{4, 5, 6}, 3, ""},
@@ -188,7 +188,7 @@ func TestAbout(t *testing.T) {
 	}
 }
 
-// TestStranger asks what is no server of this kind for its models.
+// TestStranger checks the error for a server that does not speak the v2 protocol.
 func TestStranger(t *testing.T) {
 	t.Parallel()
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "<html>") }))

@@ -18,7 +18,7 @@ import (
 	"github.com/tutti-server/tutti/proto/inference"
 )
 
-// GRPC asks a server over gRPC.
+// GRPC is a client over gRPC.
 type GRPC struct {
 	conn *grpc.ClientConn
 	stub inference.GRPCInferenceServiceClient
@@ -29,8 +29,8 @@ var (
 	_ Streamer = (*GRPC)(nil)
 )
 
-// NewGRPC returns a client of the server at HOST:PORT. It uses TLS when the options have
-// a configuration of it; they may be nil.
+// NewGRPC returns a client of the server at HOST:PORT. The options may be nil; with a TLS configuration it uses
+// TLS.
 func NewGRPC(address string, o *Options) (*GRPC, error) {
 	if o == nil {
 		o = &Options{}
@@ -47,18 +47,18 @@ func NewGRPC(address string, o *Options) (*GRPC, error) {
 	return &GRPC{conn: conn, stub: inference.NewGRPCInferenceServiceClient(conn)}, nil
 }
 
-// Close ends the connection.
+// Close closes the connection.
 func (c *GRPC) Close() error { return c.conn.Close() }
 
-// refused turns a status into an Error.
-func refused(err error) error {
+// rpcError converts a gRPC status to an Error.
+func rpcError(err error) error {
 	if s, ok := status.FromError(err); ok && err != nil {
 		return &Error{Status: s.Code().String(), Text: s.Message()}
 	}
 	return err
 }
 
-// message is a request as gRPC sends it.
+// message returns the gRPC message of a request.
 func message(req *Request) *inference.ModelInferRequest {
 	m := &inference.ModelInferRequest{ModelName: req.Model, ModelVersion: req.Version, Id: req.ID}
 	for i := range req.Inputs {
@@ -82,25 +82,25 @@ func traced(ctx context.Context, req *Request) context.Context {
 	return metadata.AppendToOutgoingContext(ctx, traceParent, req.TraceParent, traceState, req.TraceState)
 }
 
-// Infer sends one request and waits for its answer.
+// Infer sends one request and returns its response.
 func (c *GRPC) Infer(ctx context.Context, req *Request) (*Response, error) {
 	a, err := c.stub.ModelInfer(traced(ctx, req), message(req))
 	if err != nil {
-		return nil, refused(err)
+		return nil, rpcError(err)
 	}
-	return answer(a)
+	return decodeResponse(a)
 }
 
-// Stream sends one request and hands each answer over as it comes.
+// Stream sends one request and calls each with every response in order.
 func (c *GRPC) Stream(ctx context.Context, req *Request, each func(*Response) error) error {
-	ctx, cancel := context.WithCancel(ctx) // a stream that is left early ends too
+	ctx, cancel := context.WithCancel(ctx) // ends a stream that each leaves early
 	defer cancel()
 	s, err := c.stub.ModelStreamInfer(traced(ctx, req))
 	if err != nil {
-		return refused(err)
+		return rpcError(err)
 	}
 	if err := errors.Join(s.Send(message(req)), s.CloseSend()); err != nil && !errors.Is(err, io.EOF) {
-		return refused(err) // of an end, Recv knows the reason
+		return rpcError(err) // only Recv knows the reason of the end
 	}
 	for {
 		m, err := s.Recv()
@@ -108,11 +108,11 @@ func (c *GRPC) Stream(ctx context.Context, req *Request, each func(*Response) er
 		case errors.Is(err, io.EOF):
 			return nil
 		case err != nil:
-			return refused(err)
+			return rpcError(err)
 		case m.GetErrorMessage() != "":
 			return &Error{Status: "error", Text: m.GetErrorMessage()}
 		}
-		resp, err := answer(m.GetInferResponse())
+		resp, err := decodeResponse(m.GetInferResponse())
 		if err == nil {
 			err = each(resp)
 		}
@@ -122,13 +122,13 @@ func (c *GRPC) Stream(ctx context.Context, req *Request, each func(*Response) er
 	}
 }
 
-// Decoupled reports whether a model answers a request any number of times.
+// Decoupled reports whether a model may send any number of responses to a request.
 func (c *GRPC) Decoupled(ctx context.Context, model, version string) (bool, error) {
 	a, err := c.stub.ModelConfig(ctx, &inference.ModelConfigRequest{Name: model, Version: version})
-	return a.GetConfig().GetModelTransactionPolicy().GetDecoupled(), refused(err)
+	return a.GetConfig().GetModelTransactionPolicy().GetDecoupled(), rpcError(err)
 }
 
-func answer(a *inference.ModelInferResponse) (*Response, error) {
+func decodeResponse(a *inference.ModelInferResponse) (*Response, error) {
 	if len(a.GetRawOutputContents()) != len(a.GetOutputs()) {
 		return nil, fmt.Errorf("the answer has %d outputs and %d raw contents", len(a.GetOutputs()), len(a.GetRawOutputContents()))
 	}
@@ -141,17 +141,17 @@ func answer(a *inference.ModelInferResponse) (*Response, error) {
 	return resp, nil
 }
 
-// Ready reports whether the server says that it is.
+// Ready reports whether the server is ready.
 func (c *GRPC) Ready(ctx context.Context) (bool, error) {
 	a, err := c.stub.ServerReady(ctx, &inference.ServerReadyRequest{})
-	return a.GetReady(), refused(err)
+	return a.GetReady(), rpcError(err)
 }
 
 // Metadata describes a model.
 func (c *GRPC) Metadata(ctx context.Context, model string) (*infer.Metadata, error) {
 	a, err := c.stub.ModelMetadata(ctx, &inference.ModelMetadataRequest{Name: model})
 	if err != nil {
-		return nil, refused(err)
+		return nil, rpcError(err)
 	}
 	return &infer.Metadata{
 		Name: a.GetName(), Versions: a.GetVersions(), Platform: a.GetPlatform(),
@@ -167,11 +167,11 @@ func tensors(list []*inference.ModelMetadataResponse_TensorMetadata) []infer.Ten
 	return out
 }
 
-// Statistics returns those of a model, or of all models when it is empty.
+// Statistics returns the statistics of a model, or of all models if model is empty.
 func (c *GRPC) Statistics(ctx context.Context, model string) ([]infer.Statistics, error) {
 	a, err := c.stub.ModelStatistics(ctx, &inference.ModelStatisticsRequest{Name: model})
 	if err != nil {
-		return nil, refused(err)
+		return nil, rpcError(err)
 	}
 	list := make([]infer.Statistics, len(a.GetModelStats()))
 	for i, m := range a.GetModelStats() {

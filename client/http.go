@@ -16,7 +16,7 @@ import (
 	"github.com/tutti-server/tutti/core/tensor"
 )
 
-// headerLength tells where in a body the JSON ends and binary tensors begin.
+// headerLength is the header with the length of the JSON at the beginning of a body; binary tensors follow it.
 const headerLength = "Inference-Header-Content-Length"
 
 // The headers, or keys of metadata, of W3C Trace Context.
@@ -25,16 +25,16 @@ const (
 	traceState  = "tracestate"
 )
 
-// HTTPOptions change how an HTTP client asks.
+// HTTPOptions are the options of an HTTP client.
 type HTTPOptions struct {
 	Options
-	// JSON sends tensors as JSON and asks for such; else they travel in binary.
+	// JSON sends and requests tensors as JSON; otherwise they are binary.
 	JSON bool
 
 	_ struct{}
 }
 
-// HTTP asks a server over HTTP.
+// HTTP is a client over HTTP.
 type HTTP struct {
 	url  string
 	json bool
@@ -43,11 +43,10 @@ type HTTP struct {
 
 var _ Manager = (*HTTP)(nil)
 
-// idlePerHost is how many connections a client keeps for its next requests.
+// idlePerHost is the most idle connections that a client keeps open.
 const idlePerHost = 64
 
-// NewHTTP returns a client of the server at a URL like http://127.0.0.1:8000. The options
-// may be nil.
+// NewHTTP returns a client of the server at a URL. For example: http://127.0.0.1:8000. The options may be nil.
 func NewHTTP(server string, o *HTTPOptions) *HTTP {
 	if o == nil {
 		o = &HTTPOptions{}
@@ -82,7 +81,7 @@ type wantedParams struct {
 	Binary bool `json:"binary_data"`
 }
 
-// body returns a request's body and the length of its JSON part.
+// body returns the body of a request and the length of its JSON part.
 func (c *HTTP) body(req *Request) (body []byte, header int, err error) {
 	b := inferBody{ID: req.ID, Inputs: []any{}}
 	var tail []byte
@@ -101,7 +100,7 @@ func (c *HTTP) body(req *Request) (body []byte, header int, err error) {
 	}
 	for _, name := range req.Outputs {
 		out := wantedBody{Name: name}
-		if !c.json { // what the request says holds only for outputs that it does not name
+		if !c.json { // the request's parameter applies only to outputs that it does not name
 			out.Parameters = &wantedParams{Binary: true}
 		}
 		b.Outputs = append(b.Outputs, out)
@@ -110,7 +109,7 @@ func (c *HTTP) body(req *Request) (body []byte, header int, err error) {
 	return append(head, tail...), len(head), err
 }
 
-// Infer sends one request and waits for its answer.
+// Infer sends one request and returns its response.
 func (c *HTTP) Infer(ctx context.Context, req *Request) (*Response, error) {
 	body, header, err := c.body(req)
 	if err != nil {
@@ -131,10 +130,10 @@ func (c *HTTP) Infer(ctx context.Context, req *Request) (*Response, error) {
 	if err != nil {
 		return nil, err
 	}
-	return parseAnswer(answer, h.Get(headerLength))
+	return parseResponse(answer, h.Get(headerLength))
 }
 
-// modelPath is where a model is, or one version of it.
+// modelPath returns the path of a model, or of one of its versions.
 func modelPath(model, version string) string {
 	path := "/v2/models/" + url.PathEscape(model)
 	if version != "" {
@@ -143,7 +142,7 @@ func modelPath(model, version string) string {
 	return path
 }
 
-// do sends a request and returns the body of a 200 answer.
+// do sends a request and returns the body of a response with status 200.
 func (c *HTTP) do(hr *http.Request) ([]byte, http.Header, error) {
 	resp, err := c.http.Do(hr)
 	if err != nil {
@@ -152,13 +151,13 @@ func (c *HTTP) do(hr *http.Request) ([]byte, http.Header, error) {
 	body, err := io.ReadAll(resp.Body)
 	err = errors.Join(err, resp.Body.Close())
 	if err == nil && resp.StatusCode != http.StatusOK {
-		err = refusal(resp.Status, body)
+		err = responseError(resp.Status, body)
 	}
 	return body, resp.Header, err
 }
 
-// refusal is the error of an answer that is not 200.
-func refusal(httpStatus string, body []byte) error {
+// responseError returns the error of a response with another status than 200.
+func responseError(httpStatus string, body []byte) error {
 	var e struct {
 		Error *string `json:"error"`
 	}
@@ -168,9 +167,9 @@ func refusal(httpStatus string, body []byte) error {
 	return &Error{Status: httpStatus, Text: strings.TrimSpace(string(body))}
 }
 
-// parseAnswer reads the body of an answer, whose JSON ends where header says, or at
-// the end when it is empty.
-func parseAnswer(body []byte, header string) (*Response, error) {
+// parseResponse decodes the body of a response. header is the length of its JSON part; if it is empty, the body has
+// no binary part.
+func parseResponse(body []byte, header string) (*Response, error) {
 	head, tail := body, []byte(nil)
 	if header != "" {
 		n, err := strconv.ParseUint(header, 10, 31)
@@ -199,7 +198,7 @@ func parseAnswer(body []byte, header string) (*Response, error) {
 	return resp, nil
 }
 
-// tensor returns the tensor that w describes and what is left of the binary part.
+// tensor returns the tensor that w describes and the rest of the binary part.
 func (w *wire) tensor(tail []byte) (Tensor, []byte, error) {
 	t := Tensor{Name: w.Name, DType: tensor.ParseDType(w.Datatype), Shape: w.Shape}
 	if w.Parameters == nil || w.Parameters.BinarySize == nil {
@@ -213,7 +212,7 @@ func (w *wire) tensor(tail []byte) (Tensor, []byte, error) {
 	return t, tail[n:], nil
 }
 
-// get asks for path and reads the JSON answer into to, which may be nil.
+// get requests a path and decodes the JSON response into to, which may be nil.
 func (c *HTTP) get(ctx context.Context, path string, to any) error {
 	hr, err := http.NewRequestWithContext(ctx, http.MethodGet, c.url+path, nil)
 	if err != nil {
@@ -226,8 +225,8 @@ func (c *HTTP) get(ctx context.Context, path string, to any) error {
 	return decode(hr, body, to)
 }
 
-// decode reads the JSON answer to a request. What answers something else is probably
-// no server of this kind.
+// decode decodes the JSON response to a request. Another response probably comes from a server that does not speak
+// the v2 protocol.
 func decode(hr *http.Request, body []byte, to any) error {
 	if err := json.Unmarshal(body, to); err != nil {
 		return fmt.Errorf("the answer of %s is not the expected JSON: %w", hr.URL, err)
@@ -235,7 +234,7 @@ func decode(hr *http.Request, body []byte, to any) error {
 	return nil
 }
 
-// Ready reports whether the server says that it is.
+// Ready reports whether the server is ready.
 func (c *HTTP) Ready(ctx context.Context) (bool, error) {
 	err := c.get(ctx, "/v2/health/ready", nil)
 	if _, refused := errors.AsType[*Error](err); refused {
@@ -250,7 +249,7 @@ func (c *HTTP) Metadata(ctx context.Context, model string) (*infer.Metadata, err
 	return md, c.get(ctx, modelPath(model, ""), md)
 }
 
-// Decoupled reports whether a model answers a request any number of times.
+// Decoupled reports whether a model may send any number of responses to a request.
 func (c *HTTP) Decoupled(ctx context.Context, model, version string) (bool, error) {
 	var cfg struct {
 		Policy struct {
@@ -261,7 +260,7 @@ func (c *HTTP) Decoupled(ctx context.Context, model, version string) (bool, erro
 	return cfg.Policy.Decoupled, err
 }
 
-// Statistics returns those of a model, or of all models when it is empty.
+// Statistics returns the statistics of a model, or of all models if model is empty.
 func (c *HTTP) Statistics(ctx context.Context, model string) ([]infer.Statistics, error) {
 	path := "/v2/models/stats"
 	if model != "" {

@@ -8,7 +8,7 @@ import (
 	"github.com/tutti-server/tutti/core/tensor"
 )
 
-// wire is a tensor as JSON says it.
+// wire is the JSON form of a tensor.
 type wire struct {
 	Name       string          `json:"name"`
 	Datatype   string          `json:"datatype"`
@@ -21,7 +21,7 @@ type wireParams struct {
 	BinarySize *int `json:"binary_data_size,omitempty"`
 }
 
-// MarshalJSON writes the tensor with its elements, flat.
+// MarshalJSON encodes the tensor with its elements in a flat list.
 func (t *Tensor) MarshalJSON() ([]byte, error) {
 	data, err := t.elements()
 	if err != nil {
@@ -34,7 +34,7 @@ func (t *Tensor) MarshalJSON() ([]byte, error) {
 	return json.Marshal(wire{Name: t.Name, Datatype: t.DType.String(), Shape: t.Shape, Data: raw})
 }
 
-// UnmarshalJSON reads a tensor whose elements are flat in data.
+// UnmarshalJSON decodes a tensor whose elements are a flat list in data.
 func (t *Tensor) UnmarshalJSON(b []byte) error {
 	var w wire
 	if err := json.Unmarshal(b, &w); err != nil {
@@ -80,7 +80,7 @@ func (t *Tensor) elements() (any, error) {
 	}
 }
 
-// texts returns the elements when JSON can hold them.
+// texts returns the elements. It fails if one is no valid UTF-8, which JSON cannot hold.
 func (t *Tensor) texts() ([]string, error) {
 	list, err := t.Strings()
 	for _, s := range list {
@@ -91,7 +91,7 @@ func (t *Tensor) texts() ([]string, error) {
 	return list, err
 }
 
-// wide keeps encoding/json from writing bytes as base64.
+// wide converts bytes to numbers of 16 bits: encoding/json would write bytes as base64.
 func wide(bytes []uint8) []uint16 {
 	out := make([]uint16, len(bytes))
 	for i, b := range bytes {

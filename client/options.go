@@ -12,10 +12,10 @@ import (
 	"google.golang.org/grpc/metadata"
 )
 
-// Options say how a client connects, and what it sends with every request.
+// Options configure the connections of a client, and the headers of its requests.
 type Options struct {
-	// TLS configures the connections to https:// and grpcs:// URLs; nil trusts the
-	// authorities of the system and presents no certificate.
+	// TLS configures the connections to https:// and grpcs:// URLs. nil trusts the authorities of the system and
+	// presents no certificate.
 	TLS *tls.Config
 	// Header is sent with every request: as HTTP headers, or as gRPC metadata.
 	Header http.Header
@@ -23,7 +23,7 @@ type Options struct {
 	_ struct{}
 }
 
-// Schemes of the URLs of servers.
+// The schemes of the URLs of servers.
 const (
 	schemeHTTP  = "http"
 	schemeHTTPS = "https"
@@ -31,8 +31,8 @@ const (
 	schemeGRPCS = "grpcs"
 )
 
-// ParseURL reads the URL of a server: http://, https://, grpc:// or grpcs:// and
-// HOST:PORT. HOST:PORT alone is taken as http://HOST:PORT.
+// ParseURL parses the URL of a server: http://, https://, grpc:// or grpcs:// and HOST:PORT. It accepts HOST:PORT
+// alone as http://HOST:PORT.
 func ParseURL(server string) (*url.URL, error) {
 	if !strings.Contains(server, "://") {
 		server = schemeHTTP + "://" + server
@@ -50,7 +50,7 @@ func ParseURL(server string) (*url.URL, error) {
 	return nil, fmt.Errorf("'%s' is no address of a server, expected http://HOST:PORT or grpc://HOST:PORT (https:// or grpcs:// with TLS)", server)
 }
 
-// RoundTripper returns what sends HTTP requests as the options say; o may be nil.
+// RoundTripper returns a transport for HTTP requests with the options; o may be nil.
 func (o *Options) RoundTripper() http.RoundTripper {
 	t := &http.Transport{MaxIdleConnsPerHost: idlePerHost, DisableCompression: true, Proxy: http.ProxyFromEnvironment}
 	if o == nil {
@@ -63,7 +63,8 @@ func (o *Options) RoundTripper() http.RoundTripper {
 	return &withHeader{Transport: t, header: o.Header}
 }
 
-// withHeader adds headers to every request. That of the host goes where net/http takes it from.
+// withHeader adds headers to every request. It sets the field Host for the header of that name, as net/http
+// requires.
 type withHeader struct {
 	*http.Transport
 	header http.Header
@@ -82,14 +83,14 @@ func (w *withHeader) RoundTrip(r *http.Request) (*http.Response, error) {
 	return w.Transport.RoundTrip(r)
 }
 
-// dialOptions add the header to every call.
+// dialOptions returns options that add the header to every call.
 func (o *Options) dialOptions() []grpc.DialOption {
 	if len(o.Header) == 0 {
 		return nil
 	}
 	md := metadata.MD{}
 	for name, values := range o.Header {
-		md.Append(name, values...) // which makes the name lower case
+		md.Append(name, values...) // Append makes the name lower case
 	}
 	add := func(ctx context.Context) context.Context {
 		sent, _ := metadata.FromOutgoingContext(ctx)

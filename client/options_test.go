@@ -32,7 +32,7 @@ func TestParseURL(t *testing.T) {
 	}
 }
 
-// TestHeader sends more headers than the protocol's own, the host's among them.
+// TestHeader checks that requests have the headers of the options, including Host, besides those of the protocol.
 func TestHeader(t *testing.T) {
 	t.Parallel()
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -52,8 +52,8 @@ func TestHeader(t *testing.T) {
 	}
 }
 
-// TestProbe looks at what is spoken where a server listens, where something else does,
-// and where nothing does.
+// TestProbe checks the scheme that Probe finds at a server, at a listener that never responds, and at a closed
+// port.
 func TestProbe(t *testing.T) {
 	t.Parallel()
 	plain, encrypted := httptest.NewServer(http.NotFoundHandler()), httptest.NewTLSServer(http.NotFoundHandler())

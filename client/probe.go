@@ -11,17 +11,15 @@ import (
 	"time"
 )
 
-// probeTime bounds how long a port may take to show what it speaks.
+// probeTime is the time within which a port must show its protocol.
 const probeTime = 2 * time.Second
 
-// ErrCertificateRequired says that a server answers only clients that present a
-// certificate of an authority that it knows.
+// ErrCertificateRequired means that a server requires a client certificate of an authority that it trusts.
 var ErrCertificateRequired = errors.New("the server wants a certificate from its clients")
 
-// Probe connects to HOST:PORT and finds out what is spoken there: it returns "http",
-// "https", "grpc" or "grpcs", or "" for none of them. The error says why there is no
-// connection. It is for explaining a failed request, and sends nothing of it. identity
-// may hold the certificate that the server asks for; nil presents none.
+// Probe connects to HOST:PORT and detects its protocol: "http", "https", "grpc" or "grpcs", or "" for none of them.
+// It returns an error if it cannot connect. It serves to explain a failed request, of which it sends nothing.
+// identity may have the client certificate for the server; nil presents none.
 func Probe(ctx context.Context, address string, identity *tls.Config) (scheme string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, probeTime)
 	defer cancel()
@@ -38,26 +36,26 @@ func Probe(ctx context.Context, address string, identity *tls.Config) (scheme st
 		return schemeHTTP, nil
 	}
 	scheme, err = probeTLS(ctx, address, identity)
-	if scheme == "" && err == nil && plain { // it only refuses what it was asked
+	if scheme == "" && err == nil && plain { // it only refused the probe's request
 		scheme = schemeHTTP
 	}
 	return scheme, err
 }
 
-// probeTLS is Probe within TLS. Whose certificate the server has does not matter.
+// probeTLS is Probe within TLS. It accepts any certificate of the server.
 func probeTLS(ctx context.Context, address string, identity *tls.Config) (scheme string, err error) {
 	c := &tls.Config{MinVersion: tls.VersionTLS12}
 	if identity != nil {
 		c = identity.Clone()
 	}
-	c.InsecureSkipVerify = true // nothing is sent or believed
+	c.InsecureSkipVerify = true // nothing secret is sent, nothing received is trusted
 	for _, protocol := range []string{"h2", "http/1.1"} {
 		c.NextProtos = []string{protocol}
 		conn, err := (&tls.Dialer{Config: c}).DialContext(ctx, "tcp", address)
 		if err != nil { // a server of gRPC alone does not speak HTTP/1.1
 			continue
 		}
-		// A server that speaks HTTP/2 begins, after it has looked at the client's certificate.
+		// An HTTP/2 server sends the first bytes, after it has checked the client's certificate.
 		first, err := greet(ctx, conn, protocol != "h2")
 		switch {
 		case err != nil && strings.Contains(err.Error(), "certificate required"):
@@ -71,11 +69,12 @@ func probeTLS(ctx context.Context, address string, identity *tls.Config) (scheme
 	return scheme, nil
 }
 
-// greetBytes is how much of an answer tells what is spoken: HTTP/1.1 and a status, or the head of an HTTP/2 frame.
+// greetBytes is the number of bytes that identify the protocol: HTTP/1.1 and a status, or the header of an HTTP/2
+// frame.
 const greetBytes = 12
 
-// greet returns how a server begins, filled up with zeros, and closes the connection. It
-// may ask in HTTP/1.1 whether the server lives.
+// greet returns the first bytes that a server sends, padded with zeros, and closes the connection. With ask, it
+// sends an HTTP/1.1 request for the server's liveness first.
 func greet(ctx context.Context, conn net.Conn, ask bool) ([]byte, error) {
 	defer func() { _ = conn.Close() }()
 	if at, ok := ctx.Deadline(); ok {
@@ -91,7 +90,7 @@ func greet(ctx context.Context, conn net.Conn, ask bool) ([]byte, error) {
 	return b, err
 }
 
-// isHTTP2 reports whether bytes begin a connection of HTTP/2: with a SETTINGS frame of stream 0.
+// isHTTP2 reports whether bytes begin an HTTP/2 connection: with a SETTINGS frame of stream 0.
 func isHTTP2(b []byte) bool {
 	const settings = 4
 	return b[0] == 0 && b[3] == settings && bytes.Equal(b[5:9], make([]byte, 4))

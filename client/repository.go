@@ -13,7 +13,7 @@ import (
 	"github.com/tutti-server/tutti/proto/modelconfig"
 )
 
-// post sends a JSON body to a path and reads the JSON answer into to, which may be nil.
+// post sends a JSON body to a path and decodes the JSON response into to, which may be nil.
 func (c *HTTP) post(ctx context.Context, path string, body, to any) error {
 	text, err := json.Marshal(body)
 	if err != nil {
@@ -32,17 +32,17 @@ func (c *HTTP) post(ctx context.Context, path string, body, to any) error {
 
 // Index lists the models of the server's repositories.
 func (c *HTTP) Index(ctx context.Context) ([]infer.Entry, error) {
-	var list []infer.Entry // JSON's names are matched without regard to case
+	var list []infer.Entry // encoding/json ignores the case of names
 	err := c.post(ctx, "/v2/repository/index", map[string]bool{"ready": false}, &list)
 	return list, err
 }
 
-// Load has the server load a model, which waits until it serves or cannot.
+// Load loads a model, and returns when it is ready or has failed to load.
 func (c *HTTP) Load(ctx context.Context, model string) error {
 	return c.post(ctx, "/v2/repository/models/"+url.PathEscape(model)+"/load", struct{}{}, nil)
 }
 
-// Unload has the server unload a model, with dependents what is only there for it too.
+// Unload unloads a model. With dependents, it also unloads the models that were loaded only for it.
 func (c *HTTP) Unload(ctx context.Context, model string, dependents bool) error {
 	body := map[string]any{"parameters": map[string]bool{"unload_dependents": dependents}}
 	return c.post(ctx, "/v2/repository/models/"+url.PathEscape(model)+"/unload", body, nil)
@@ -61,7 +61,7 @@ func (c *HTTP) Config(ctx context.Context, model string) (*modelconfig.ModelConf
 func (c *GRPC) Index(ctx context.Context) ([]infer.Entry, error) {
 	a, err := c.stub.RepositoryIndex(ctx, &inference.RepositoryIndexRequest{})
 	if err != nil {
-		return nil, refused(err)
+		return nil, rpcError(err)
 	}
 	list := make([]infer.Entry, len(a.GetModels()))
 	for i, m := range a.GetModels() {
@@ -70,24 +70,24 @@ func (c *GRPC) Index(ctx context.Context) ([]infer.Entry, error) {
 	return list, nil
 }
 
-// Load has the server load a model, which waits until it serves or cannot.
+// Load loads a model, and returns when it is ready or has failed to load.
 func (c *GRPC) Load(ctx context.Context, model string) error {
 	_, err := c.stub.RepositoryModelLoad(ctx, &inference.RepositoryModelLoadRequest{ModelName: model})
-	return refused(err)
+	return rpcError(err)
 }
 
-// Unload has the server unload a model, with dependents what is only there for it too.
+// Unload unloads a model. With dependents, it also unloads the models that were loaded only for it.
 func (c *GRPC) Unload(ctx context.Context, model string, dependents bool) error {
 	_, err := c.stub.RepositoryModelUnload(ctx, &inference.RepositoryModelUnloadRequest{
 		ModelName: model, Parameters: map[string]*inference.ModelRepositoryParameter{
 			"unload_dependents": {ParameterChoice: &inference.ModelRepositoryParameter_BoolParam{BoolParam: dependents}},
 		},
 	})
-	return refused(err)
+	return rpcError(err)
 }
 
 // Config returns the completed configuration of a model.
 func (c *GRPC) Config(ctx context.Context, model string) (*modelconfig.ModelConfig, error) {
 	a, err := c.stub.ModelConfig(ctx, &inference.ModelConfigRequest{Name: model})
-	return a.GetConfig(), refused(err)
+	return a.GetConfig(), rpcError(err)
 }

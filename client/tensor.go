@@ -12,14 +12,14 @@ import (
 type Tensor struct {
 	Name  string
 	DType tensor.DType
-	// Shape has the batch dimension when the model batches.
+	// Shape includes the batch dimension if the model batches.
 	Shape []int64
-	// Data are the elements in row-major order, little-endian; each BYTES element
-	// has its length in four bytes before it.
+	// Data has the elements in row-major order, little-endian. Each element of BYTES follows its length in four
+	// bytes.
 	Data []byte
 }
 
-// Text returns a BYTES tensor of strings.
+// Text returns a tensor of type BYTES. For example: Text("TEXT", []int64{1, 2}, "hello", "world").
 func Text[T string | []byte](name string, shape []int64, values ...T) Tensor {
 	t := Tensor{Name: name, DType: tensor.Bytes, Shape: shape}
 	for _, v := range values {
@@ -28,15 +28,15 @@ func Text[T string | []byte](name string, shape []int64, values ...T) Tensor {
 	return t
 }
 
-// Number is an element type that has a Go type.
+// Number is an element type with a Go type of the same size.
 type Number interface {
 	int8 | int16 | int32 | int64 | uint8 | uint16 | uint32 | uint64 | float32 | float64 | bool
 }
 
-// Of returns a tensor of numbers.
+// Of returns a tensor of numbers. Its data type is that of T.
 func Of[T Number](name string, shape []int64, values ...T) Tensor {
 	t := Tensor{Name: name, DType: dtypeOf[T](), Shape: shape}
-	t.Data, _ = binary.Append(nil, binary.LittleEndian, values) // these types always have a size
+	t.Data, _ = binary.Append(nil, binary.LittleEndian, values) // these types have fixed sizes
 	return t
 }
 
@@ -70,7 +70,7 @@ func dtypeOf[T Number]() tensor.DType {
 
 var errNoTensor = errors.New("there is no such tensor")
 
-// Values returns t's elements as numbers of their own type.
+// Values returns the elements of a tensor whose data type is that of T.
 func Values[T Number](t *Tensor) ([]T, error) {
 	if t == nil {
 		return nil, errNoTensor
@@ -87,7 +87,7 @@ func Values[T Number](t *Tensor) ([]T, error) {
 	return out, err
 }
 
-// Strings returns t's elements, which are BYTES.
+// Strings returns the elements of a tensor of type BYTES.
 func (t *Tensor) Strings() ([]string, error) {
 	if t == nil {
 		return nil, errNoTensor

@@ -10,7 +10,7 @@ import (
 	"github.com/tutti-server/tutti/backends/tensorflow"
 )
 
-// nativeBackends returns the backends that call a native library, which takes cgo.
+// nativeBackends returns the backends that call native libraries, for which they need cgo.
 func nativeBackends() []backends.Factory {
 	return []backends.Factory{
 		onnx.NewFactory(),

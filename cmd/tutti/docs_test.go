@@ -68,7 +68,7 @@ func TestOptionsPage(t *testing.T) {
 	goldentest.Check(t, docsDir+"options.md", []byte("# Options of tutti serve\n\nWritten by `make golden` from `tutti serve --help`.\n\n"+
 		"The same in a file for `--config`:\n\n```yaml\nmodel-repository: [/models, /more]\nhttp-port: 9000\nbackend-config:\n"+
 		"  - onnxruntime,default-max-batch-size=8\n```\n\nand in the environment:\n\n```\nTUTTI_MODEL_REPOSITORY=/models,/more\n"+
-		"TUTTI_HTTP_PORT=9000\n```\n\nAn empty variable is as good as none. In the environment `TRITON_SERVER_ESCAPE_LOG_MESSAGES=0` "+
+		"TUTTI_HTTP_PORT=9000\n```\n\nAn empty variable is ignored. In the environment `TRITON_SERVER_ESCAPE_LOG_MESSAGES=0` "+
 		"leaves the messages of the log unquoted, as in Triton. A Kubernetes service named `tutti-http` gives its pods a `TUTTI_HTTP_PORT` "+
 		"that is no port: name it otherwise, or set `enableServiceLinks: false`.\n\n```\n"+help.String()+"```\n"))
 }

@@ -18,16 +18,16 @@ import (
 	"github.com/tutti-server/tutti/internal/inspect"
 )
 
-// Bounds of what the command takes from a server.
+// The largest file from a server, and the interval between two queries of the capture.
 const (
 	maxCapture  = 8 << 30
 	captureLook = 200 * time.Millisecond
 )
 
-// tokenVariable is where the server, too, looks for its token.
+// tokenVariable is the environment variable with the token, for the server too.
 const tokenVariable = "TUTTI_DASHBOARD_TOKEN"
 
-// captureSession is a capture that the command has started.
+// captureSession is a capture on a server that the command controls.
 type captureSession struct {
 	p     *program
 	api   *inspector
@@ -37,15 +37,15 @@ type captureSession struct {
 	saved map[string]bool
 }
 
-// capture has a running server keep the tensors of requests, and saves them.
+// capture starts a capture of request tensors on a running server and saves the files.
 func (p *program) capture(ctx context.Context, args []string) error {
 	s := &captureSession{p: p, saved: map[string]bool{}}
 	fs := p.flags("capture")
 	url, connect := urlFlag(fs, "its HTTP port"), &connection{}
 	connect.flags(fs)
-	fs.StringVar(&s.token, "token", "", "the server's --dashboard-token; by default "+tokenVariable)
-	tokenFile := fs.String("token-file", "", "`file` that holds the token")
-	fs.StringVar(&s.out, "out", ".", "folder for a TRACE-SPAN.npz per request")
+	fs.StringVar(&s.token, "token", "", "the server's --dashboard-token; by default of the environment variable "+tokenVariable)
+	tokenFile := fs.String("token-file", "", "`file` with the token")
+	fs.StringVar(&s.out, "out", ".", "folder of the files TRACE-SPAN.npz, one per request")
 	s.flags(fs)
 	rest, err := parse(fs, args)
 	switch {
@@ -60,7 +60,7 @@ func (p *program) capture(ctx context.Context, args []string) error {
 		}
 		s.token = strings.TrimSpace(string(b))
 	}
-	if s.token == "" { // not the default of the flag, which --help prints
+	if s.token == "" { // as a default of the flag, --help would print the token
 		s.token = os.Getenv(tokenVariable)
 	}
 	if s.token == "" {
@@ -76,16 +76,16 @@ func (p *program) capture(ctx context.Context, args []string) error {
 	return connect.explain(ctx, *url, s.run(ctx))
 }
 
-// flags are those that make the rule.
+// flags declares the flags of the capture rule.
 func (s *captureSession) flags(fs *flag.FlagSet) {
 	r := &s.rule
-	fs.StringVar(&r.Model, "model", "", "only requests of models that fit this `pattern`, in which * is any text and ? a character")
-	fs.StringVar(&r.Request, "request", "", "only requests whose id fits this `pattern`")
-	fs.StringVar(&r.Trace, "trace", "", "only requests whose trace id fits this `pattern`")
-	fs.Int64Var(&r.Every, "every", 1, "keep one of so many such requests")
-	fs.Int64Var(&r.Count, "count", 1, "end after so many requests, 0 for no such end")
-	fs.Int64Var(&r.Seconds, "seconds", 600, "end after so many seconds")
-	fs.Int64Var(&r.RequestBytes, "request-bytes", 0, "keep at most so many bytes of a request, 0 for the server's own bound")
+	fs.StringVar(&r.Model, "model", "", "only requests to models that match this `pattern`, in which * matches any text and ? a character")
+	fs.StringVar(&r.Request, "request", "", "only requests whose id matches this `pattern`")
+	fs.StringVar(&r.Trace, "trace", "", "only requests whose trace id matches this `pattern`")
+	fs.Int64Var(&r.Every, "every", 1, "capture one of this number of matching requests")
+	fs.Int64Var(&r.Count, "count", 1, "number of requests to capture, 0 for no limit")
+	fs.Int64Var(&r.Seconds, "seconds", 600, "stop after this number of seconds")
+	fs.Int64Var(&r.RequestBytes, "request-bytes", 0, "capture at most this number of bytes of a request, 0 for the server's limit")
 	several := func(name, help string, list *[]string) {
 		fs.Func(name, help, func(v string) error { *list = append(*list, v); return nil })
 	}
@@ -93,7 +93,7 @@ func (s *captureSession) flags(fs *flag.FlagSet) {
 	several("redact-model", "keep only shape and type of what such a model makes or reads; a `pattern`, may be repeated", &r.RedactModels)
 }
 
-// run captures until all that was asked for is saved.
+// run captures until the server ends the capture: at the number of requests or at the time limit.
 func (s *captureSession) run(ctx context.Context) (err error) {
 	body, err := json.Marshal(s.rule)
 	if err != nil {
@@ -105,7 +105,7 @@ func (s *captureSession) run(ctx context.Context) (err error) {
 	}
 	path := "captures/" + strconv.FormatUint(v.ID, 10)
 	defer func() {
-		if v.Active { // nobody is there to take what else it would keep
+		if v.Active { // nothing would fetch further requests
 			err = errors.Join(err, s.json(context.WithoutCancel(ctx), http.MethodDelete, path, nil, &v))
 		}
 	}()
@@ -136,7 +136,7 @@ func (s *captureSession) run(ctx context.Context) (err error) {
 	return nil
 }
 
-// save writes the requests that are new in v.
+// save writes the new requests of v.
 func (s *captureSession) save(ctx context.Context, v *inspect.CaptureView) error {
 	for i := range v.Snapshots {
 		h := &v.Snapshots[i]
@@ -160,9 +160,9 @@ func (s *captureSession) save(ctx context.Context, v *inspect.CaptureView) error
 	return nil
 }
 
-// fetch writes a file of the server; gone says that the server has dropped it.
+// fetch writes a file of the server. gone is true if the server has dropped the file.
 func (s *captureSession) fetch(ctx context.Context, path, name string) (gone bool, err error) {
-	resp, err := s.api.ask(ctx, http.MethodGet, path, nil)
+	resp, err := s.api.send(ctx, http.MethodGet, path, nil)
 	if err != nil {
 		return resp != nil && resp.StatusCode == http.StatusNotFound, err
 	}
@@ -178,9 +178,9 @@ func (s *captureSession) fetch(ctx context.Context, path, name string) (gone boo
 	return false, err
 }
 
-// json asks for something that has a JSON form.
+// json sends a request and decodes the JSON response.
 func (s *captureSession) json(ctx context.Context, method, path string, body []byte, into any) error {
-	resp, err := s.api.ask(ctx, method, path, body)
+	resp, err := s.api.send(ctx, method, path, body)
 	if err != nil {
 		return err
 	}

@@ -21,7 +21,7 @@ func commands() []command {
 		},
 		{
 			name: "validate", usage: "DIR ... [--format text|json|sarif] [--strict]", summary: "Check repositories and print every problem",
-			notes: "It reads every configuration, and loads the models whose runtimes are on this machine.",
+			notes: "The command reads every configuration and loads the models whose runtimes are on this machine.",
 			examples: []string{
 				"tutti validate models",
 				"tutti validate --strict --format sarif models > problems.sarif",
@@ -30,7 +30,7 @@ func commands() []command {
 		},
 		{
 			name: "config", usage: "MODEL_DIR [--format text|json]", summary: "Print the completed configuration of a model",
-			notes:    "It is what the configuration endpoint of a server returns: with the defaults and the values from the model's file.",
+			notes:    "The configuration is what a server's configuration endpoint returns: with defaults and the values from the model's file.",
 			examples: []string{"tutti config models/resnet", "tutti config --format json models/resnet"},
 			run:      (*program).config,
 		},
@@ -47,8 +47,8 @@ func commands() []command {
 		{
 			name: "infer", usage: "[--url URL] MODEL --input NAME=VALUE ...", summary: "Send a request to a server and print the response",
 			notes: `The response goes to stdout as JSON. Its duration, its trace id and the times of the steps go to stderr.
-The times of the steps are the difference of the server's statistics before and after the request:
-n/a if other requests came in between. --why explains the request in any case.`,
+The times of the steps are differences of the server's statistics, and n/a if other requests ran at the same time.
+--why explains the request in any case.`,
 			examples: []string{
 				"tutti infer chain --input X=[1,2,3]",
 				"tutti infer text --input 'TEXT=some words' --why",
@@ -63,7 +63,7 @@ n/a if other requests came in between. --why explains the request in any case.`,
 		},
 		{
 			name: "why", usage: "[--url URL] TRACE | REQUEST", summary: "Explain where the time of a request went",
-			notes:    "The server must have its dashboard and store the trace: by default it stores slow and failed requests and a sample.",
+			notes:    "The server must have its dashboard and have stored the trace: by default it stores slow and failed requests and a sample.",
 			examples: []string{"tutti why 4bf92f3577b34da6a3ce929d0e0e4736", "tutti why my-request-7"},
 			run:      (*program).why,
 		},
@@ -98,7 +98,7 @@ n/a if other requests came in between. --why explains the request in any case.`,
 		},
 		{
 			name: "doctor", usage: "[--format text|json] [--backend-config NAME,key=value ...] [NAME ...]", summary: "Check that this machine has what backends need",
-			notes:    "It opens each backend in a process. It fails if a backend that NAME names does not open.",
+			notes:    "Each backend opens in its own process. The command fails if a backend that NAME names does not open.",
 			examples: []string{"tutti doctor", "tutti doctor --format json onnxruntime"},
 			run:      (*program).doctor,
 		},

@@ -18,12 +18,12 @@ import (
 	"github.com/tutti-server/tutti/proto/modelconfig"
 )
 
-// config prints a model's configuration as the configuration endpoint would show it.
+// config prints a model's configuration as the configuration endpoint returns it.
 func (p *program) config(ctx context.Context, args []string) error {
 	set := p.flags("config")
 	settings := options.BackendConfig{}
-	format := set.String("format", lint.Text, "`format`: text for config.pbtxt's own, or json for the configuration endpoint's")
-	name := set.String("model-config-name", "", "`name`: take configs/NAME.pbtxt where the model has it")
+	format := set.String("format", lint.Text, "`format`: text as in config.pbtxt, or json as from the configuration endpoint")
+	name := set.String("model-config-name", "", "`name`: use configs/NAME.pbtxt if the model has it")
 	set.Var(settings, "backend-config", "`backend,key=value`: a setting of a backend; may be repeated")
 	rest, err := parse(set, args)
 	switch {
@@ -54,14 +54,14 @@ func (p *program) config(ctx context.Context, args []string) error {
 	return errors.Join(err, r.Close(ctx))
 }
 
-// isModel returns why a folder, of which the user wrote called, is none of a model.
+// isModel returns an error if a folder, which the user named called, is not the folder of a model.
 func isModel(dir, called, configName string) error {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
 		return fmt.Errorf("the folder '%s' cannot be read: %w", called, err)
 	}
 	if _, err := os.Stat(config.PathOf(dir, configName)); !errors.Is(err, fs.ErrNotExist) {
-		return nil // one that cannot be read says why later
+		return nil // reading it reports the error
 	}
 	for _, e := range entries {
 		if _, ok := config.VersionOf(e.Name()); ok {
@@ -71,8 +71,8 @@ func isModel(dir, called, configName string) error {
 	return fmt.Errorf("'%s' holds no model, expected a %s or a version folder in it", called, config.FileName)
 }
 
-// completed returns what the server would serve. Without the model's runtime it is
-// what the configuration tells by itself.
+// completed returns the configuration that a server would return. Without the model's runtime, it has only the
+// values that follow from the configuration.
 func (p *program) completed(r *repository.Repository, s config.Source) (*modelconfig.ModelConfig, error) {
 	cfg, err := r.Config(s.Name, 0)
 	if err == nil {

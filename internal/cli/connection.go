@@ -19,11 +19,10 @@ import (
 	"github.com/tutti-server/tutti/client"
 )
 
-// defaultURL is where a server listens that was started without flags about it.
+// defaultURL is the URL of a server with default options on this machine.
 const defaultURL = "http://127.0.0.1:8000"
 
-// connection is how a command reaches running servers: the flags that all of them share,
-// which have the names that curl and kubectl give them.
+// connection has the flags with which commands connect to servers. Their names are those of curl and kubectl.
 type connection struct {
 	cacert, cert, key string
 	insecure          bool
@@ -43,7 +42,7 @@ func urlFlag(fs *flag.FlagSet, help string) *string {
 	return fs.String("url", defaultURL, "`URL` of the server, "+help+"; HOST:PORT alone is taken as http://HOST:PORT")
 }
 
-// options returns what the flags say to a client.
+// options returns the client options of the flags.
 func (c *connection) options() (*client.Options, error) {
 	o := &client.Options{Header: http.Header{}}
 	for _, h := range c.headers {
@@ -61,9 +60,9 @@ func (c *connection) options() (*client.Options, error) {
 	return o, err
 }
 
-// tls reads the files that the flags name.
+// tls reads the files of the flags.
 func (c *connection) tls() (*tls.Config, error) {
-	set := &tls.Config{MinVersion: tls.VersionTLS12, InsecureSkipVerify: c.insecure} //nolint:gosec // the user asked for that
+	set := &tls.Config{MinVersion: tls.VersionTLS12, InsecureSkipVerify: c.insecure} //nolint:gosec // requested by --insecure
 	if c.cacert != "" {
 		pem, err := os.ReadFile(c.cacert)
 		if err != nil {
@@ -99,15 +98,15 @@ func (c *connection) dial(server string) (client.Manager, error) {
 	return m, nil
 }
 
-// api returns where the dashboard's API of the server at a URL is, which only the HTTP
-// port has, and what to ask it with.
+// api returns the URL of the dashboard's API of a server, and the HTTP client for it. Only the HTTP port has the
+// API.
 func (c *connection) api(server string) (base string, h *http.Client, err error) {
 	u, err := client.ParseURL(server)
 	if err != nil {
 		return "", nil, &usageError{err}
 	}
 	if isGRPC(u) {
-		return "", nil, usagef("'%s' is a gRPC port, but this is asked over HTTP: expected --url http://HOST:PORT", server)
+		return "", nil, usagef("'%s' is a gRPC port, but this command uses HTTP: expected --url http://HOST:PORT", server)
 	}
 	o, err := c.options()
 	if err != nil {
@@ -118,8 +117,7 @@ func (c *connection) api(server string) (base string, h *http.Client, err error)
 
 func isGRPC(u *url.URL) bool { return strings.HasPrefix(u.Scheme, "grpc") }
 
-// explain adds to an error of talking to a server what is probably wrong with the
-// address or the flags.
+// explain adds the probable mistake in the address or the flags to the error of a request.
 func (c *connection) explain(ctx context.Context, server string, err error) error {
 	u, bad := client.ParseURL(server)
 	if err == nil || bad != nil || ctx.Err() != nil {
@@ -133,15 +131,15 @@ func (c *connection) explain(ctx context.Context, server string, err error) erro
 		return fmt.Errorf("%w: pass --cert and --key", client.ErrCertificateRequired)
 	case strings.Contains(text, "x509: "):
 		return fmt.Errorf("%w; pass --cacert with the file of the authority that signed the server's certificate, or --insecure to use any", err)
-	case !unreached(err):
+	case !maybeMisdirected(err):
 		return err
 	}
 	return c.explainPort(ctx, u, err)
 }
 
-// unreached reports whether an error may come from what is spoken at the address, and is
-// not the answer of a server of this kind.
-func unreached(err error) bool {
+// maybeMisdirected reports whether the protocol at the address may have caused an error, so that it is not the response of
+// a v2 server.
+func maybeMisdirected(err error) bool {
 	if _, ok := errors.AsType[*url.Error](err); ok {
 		return true
 	}
@@ -149,11 +147,11 @@ func unreached(err error) bool {
 	if !ok {
 		return false
 	}
-	return refusal.Status == "Unavailable" || // what gRPC calls a connection that fails
+	return refusal.Status == "Unavailable" || // gRPC's status of a failed connection
 		strings.Contains(refusal.Text, "unexpected HTTP status code") || strings.Contains(refusal.Text, "HTTPS server")
 }
 
-// explainPort looks at what is spoken at the address.
+// explainPort probes the protocol at the address.
 func (c *connection) explainPort(ctx context.Context, u *url.URL, err error) error {
 	var identity *tls.Config
 	if o, bad := c.options(); bad == nil {
@@ -174,7 +172,7 @@ func (c *connection) explainPort(ctx context.Context, u *url.URL, err error) err
 	return misdirected(u, address, found)
 }
 
-// misdirected says what to use in place of a URL whose port speaks as found says.
+// misdirected returns an error with the URL to use instead of u; found is the scheme of the protocol at its port.
 func misdirected(u *url.URL, address, found string) error {
 	is := "a port with TLS"
 	switch {
@@ -188,7 +186,7 @@ func misdirected(u *url.URL, address, found string) error {
 	return fmt.Errorf("%s is %s: use %s://%s", address, is, found, u.Host)
 }
 
-// defaultPort is the port of a URL that names none.
+// defaultPort returns the port of a URL without one.
 func defaultPort(u *url.URL) string {
 	if u.Scheme == "http" {
 		return "80"
@@ -196,8 +194,8 @@ func defaultPort(u *url.URL) string {
 	return "443"
 }
 
-// isServer tells the address of a server from a repository: a URL with one of a server's
-// schemes, or HOST:PORT where there is no such folder.
+// isServer reports whether repo is the address of a server and not a repository: a URL with a scheme of servers, or
+// HOST:PORT if no such folder exists.
 func isServer(repo string) bool {
 	u, err := client.ParseURL(repo)
 	if err != nil {

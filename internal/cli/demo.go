@@ -23,7 +23,7 @@ import (
 // demo serves the examples below a folder, sends a request to each ensemble, checks the responses, and keeps serving.
 func (p *program) demo(ctx context.Context, args []string) error {
 	fs := p.flags("demo")
-	once := fs.Bool("once", false, "end after the responses")
+	once := fs.Bool("once", false, "exit after the responses")
 	verbose := fs.Bool("verbose", false, "print the server's log")
 	rest, err := parse(fs, args)
 	switch {
@@ -73,7 +73,7 @@ func (d *demonstration) args(ctx context.Context, verbose bool) []string {
 	return args
 }
 
-// find takes the repositories below dir whose models are all there.
+// find adds the repositories below dir that are complete.
 func (d *demonstration) find(dir string) error {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -106,7 +106,7 @@ func (d *demonstration) find(dir string) error {
 	return nil
 }
 
-// lacking says why models cannot be served here, if so: a file is not there, or not what the backend python runs.
+// lacking returns the reason that models cannot be served here, empty if they can: a missing file or runtime.
 func lacking(registry *backends.Registry, configs []string) string {
 	if missing := missingFile(registry, configs); missing != "" {
 		return missing + " is missing ('make examples' fetches and converts it)"
@@ -131,8 +131,8 @@ func lacking(registry *backends.Registry, configs []string) string {
 	return ""
 }
 
-// missingFile returns the first model file that is not there, of the models with the
-// given configurations; what else is wrong with a model shows when it is loaded.
+// missingFile returns the first missing model file of the models with the given configurations. Loading the models
+// shows other problems.
 func missingFile(registry *backends.Registry, configs []string) string {
 	for _, path := range configs {
 		cfg, err := config.Load(filepath.Dir(path))
@@ -168,10 +168,10 @@ func firstOfEach(list []Example) []Example {
 	return kept
 }
 
-// titleHTTP is the protocol over which an example's answer is shown in full.
+// titleHTTP is the protocol for which the response of an example is printed in full.
 const titleHTTP = "HTTP"
 
-// loopback is where a demonstration listens.
+// loopback is the address of the demonstration's server.
 const loopback = "127.0.0.1"
 
 // freePort returns port, or 0, which lets the system choose one, if port is in use.
@@ -217,18 +217,18 @@ func (d *demonstration) run(ctx context.Context, once bool) error {
 	return d.s.Wait(ctx)
 }
 
-// show sends one example over both protocols and prints what came of it.
+// show sends one example over both protocols and prints the responses.
 func (d *demonstration) show(ctx context.Context, e *Example) error {
 	d.say("== %s", e.Request.Model)
 	for i := range e.Request.Inputs {
-		d.say("   input   %s %s", e.Request.Inputs[i].Name, shorten(&e.Request.Inputs[i]))
+		d.say("   input   %s %s", e.Request.Inputs[i].Name, abbreviate(&e.Request.Inputs[i]))
 	}
 	for _, way := range [][2]string{{titleHTTP, "http://" + d.s.HTTPAddress()}, {"gRPC", "grpc://" + d.s.GRPCAddress()}} {
 		c, err := client.Dial(way[1])
 		if err != nil {
 			return err
 		}
-		// The first request of a model allocates; the second shows its usual times.
+		// The first request allocates memory; the second shows the usual times.
 		if _, err = c.Infer(ctx, &e.Request); err == nil {
 			err = d.showAnswer(ctx, c, e, way[0])
 		}
@@ -241,13 +241,13 @@ func (d *demonstration) show(ctx context.Context, e *Example) error {
 }
 
 func (d *demonstration) showAnswer(ctx context.Context, c client.Client, e *Example, title string) error {
-	t, err := ask(ctx, c, &e.Request)
+	t, err := timedInfer(ctx, c, &e.Request)
 	if err != nil {
 		return err
 	}
 	if title == titleHTTP {
 		for i := range t.resp.Outputs {
-			d.say("   answer  %s %s", t.resp.Outputs[i].Name, shorten(&t.resp.Outputs[i]))
+			d.say("   answer  %s %s", t.resp.Outputs[i].Name, abbreviate(&t.resp.Outputs[i]))
 		}
 	}
 	verdict := "as expected"
@@ -260,7 +260,7 @@ func (d *demonstration) showAnswer(ctx context.Context, c client.Client, e *Exam
 	return nil
 }
 
-// curl returns a command that asks the first example whose inputs JSON can hold.
+// curl returns a command that sends the first example whose inputs JSON can hold.
 func (d *demonstration) curl() string {
 	for _, e := range d.examples {
 		if body, err := jsonBody(&e.Request); err == nil {

@@ -18,25 +18,24 @@ import (
 	"github.com/tutti-server/tutti/internal/options"
 )
 
-// probeTime bounds the opening of one backend: a library of hundreds of megabytes
-// comes from a cold disk.
+// probeTime is the time limit for opening one backend: a cold disk may take long to read a library of hundreds of
+// megabytes.
 const probeTime = time.Minute
 
-// finding is what was found out about one thing.
+// finding is the result of one check.
 type finding struct {
 	Name string `json:"name"`
 	OK   bool   `json:"ok"`
-	// Text is what is there, or what is missing and how to get it.
+	// Text describes the component, or names what is missing and how to install it.
 	Text string `json:"text"`
 }
 
-// doctor opens each backend that needs something which is not part of this program,
-// in a process of its own, since a library that does not fit may end its process. It
-// fails when one that was named is not there.
+// doctor opens each backend that needs more than this program, in its own process: an unsuitable library may end
+// its process. It fails if a backend that the user named does not open.
 func (p *program) doctor(ctx context.Context, args []string) error {
 	fs := p.flags("doctor")
 	format := fs.String("format", "text", "`format`: text or json")
-	probe := fs.String("probe", "", "open one backend `NAME` in this process and say what it runs on")
+	probe := fs.String("probe", "", "open one backend `NAME` in this process and print its description")
 	settings := options.BackendConfig{}
 	fs.Var(settings, "backend-config", "`backend,key=value`: a setting of a backend; may be repeated")
 	names, err := parse(fs, args)
@@ -72,7 +71,7 @@ func (p *program) doctor(ctx context.Context, args []string) error {
 	return nil
 }
 
-// nativeBackends returns the backends to look at: all that may lack something, or those named.
+// nativeBackends returns the backends to check: the named ones, by default all that need more than this program.
 func nativeBackends(r *backends.Registry, names []string) ([]string, error) {
 	if len(names) > 0 {
 		for _, name := range names {
@@ -91,7 +90,7 @@ func nativeBackends(r *backends.Registry, names []string) ([]string, error) {
 	return list, nil
 }
 
-// probe opens a backend and prints what it says of itself.
+// probe opens a backend and prints its description.
 func (p *program) probe(r *backends.Registry, settings options.BackendConfig, name string) error {
 	f := r.ByName(name)
 	if f == nil {
@@ -126,7 +125,7 @@ func examineBackend(ctx context.Context, name string, args []string) finding {
 	ctx, cancel := context.WithTimeout(ctx, probeTime)
 	defer cancel()
 	words := []string{"doctor", "--probe", name}
-	for i, a := range args { // settings decide which library is opened
+	for i, a := range args { // settings select the library
 		switch {
 		case strings.HasPrefix(a, "--backend-config="), strings.HasPrefix(a, "-backend-config="):
 			words = append(words, a)

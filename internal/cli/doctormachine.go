@@ -11,14 +11,14 @@ import (
 	"syscall"
 )
 
-// sharedMemory is where POSIX shared memory lies, which clients and Python workers use.
+// sharedMemory is the folder of POSIX shared memory, which clients and Python workers use.
 const sharedMemory = "/dev/shm"
 
-// scarce is the size of shared memory below which a warning is due: containers are
-// given 64 MiB unless they ask for more, and a worker's first region takes that.
+// scarce is the size of shared memory below which doctor warns. For example, containers have 64 MiB by default,
+// which the first region of a worker uses up.
 const scarce = 256 << 20
 
-// machine looks at what backends and their clients build on.
+// machine checks what backends and their clients need of the machine.
 func machine(ctx context.Context) []finding {
 	list := []finding{
 		{"system", runtime.GOOS == "linux", fmt.Sprintf("%s/%s, %d processors for this program", runtime.GOOS, runtime.GOARCH, runtime.GOMAXPROCS(0))},
@@ -34,7 +34,7 @@ func shared() finding {
 	if err := syscall.Statfs(sharedMemory, &s); err != nil {
 		return finding{"shared memory", false, err.Error()}
 	}
-	total, free := s.Blocks*uint64(s.Bsize), s.Bavail*uint64(s.Bsize) //nolint:gosec // a block has a size
+	total, free := s.Blocks*uint64(s.Bsize), s.Bavail*uint64(s.Bsize) //nolint:gosec // block sizes are positive
 	text := fmt.Sprintf("%s: %d MiB, %d MiB free", sharedMemory, total>>20, free>>20)
 	if total < scarce {
 		return finding{"shared memory", false, text + ": start the container with --shm-size=1g"}
@@ -42,7 +42,7 @@ func shared() finding {
 	return finding{"shared memory", true, text}
 }
 
-// tool asks a program for its version.
+// tool runs a program to print its version.
 func tool(ctx context.Context, name, use, flag string) finding {
 	path, err := exec.LookPath(name)
 	if err != nil {
@@ -55,7 +55,7 @@ func tool(ctx context.Context, name, use, flag string) finding {
 	return finding{name, true, strings.TrimSpace(string(out)) + ", " + path}
 }
 
-// gpus counts the devices that NVIDIA's driver shows.
+// gpus counts the devices of NVIDIA's driver.
 func gpus() finding {
 	found, err := filepath.Glob("/dev/nvidia[0-9]*")
 	if err != nil || len(found) == 0 {

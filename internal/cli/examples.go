@@ -12,11 +12,10 @@ import (
 	"github.com/tutti-server/tutti/core/tensor"
 )
 
-// ExpectedFile is the file in a repository of examples that holds requests and
-// their answers.
+// ExpectedFile is the file in a repository of examples with requests and their expected responses.
 const ExpectedFile = "expected.json"
 
-// Example is a request with the answer that it must get.
+// Example is a request with its expected response.
 type Example struct {
 	Name    string
 	Request client.Request
@@ -29,7 +28,7 @@ type Example struct {
 	Cosine float64
 }
 
-// expectedFile is ExpectedFile as it is written.
+// expectedFile is the JSON form of ExpectedFile.
 type expectedFile struct {
 	Ensemble string `json:"ensemble"`
 	Requests []struct {
@@ -72,7 +71,7 @@ func ReadExamples(dir string) ([]Example, error) {
 	return list, nil
 }
 
-// readInput reads an input, which may be the bytes of a file.
+// readInput decodes an input. Its data may be the bytes of a file.
 func readInput(dir string, raw []byte) (client.Tensor, error) {
 	var t client.Tensor
 	if err := json.Unmarshal(raw, &t); err != nil {
@@ -91,7 +90,7 @@ func readInput(dir string, raw []byte) (client.Tensor, error) {
 	return client.Text(t.Name, t.Shape, data), nil
 }
 
-// Check compares an answer with the expected one.
+// Check compares a response with the expected one.
 func (e *Example) Check(resp *client.Response) error {
 	if len(resp.Outputs) != len(e.Outputs) {
 		return fmt.Errorf("example '%s': the answer has %d outputs, expected %d", e.Name, len(resp.Outputs), len(e.Outputs))
@@ -139,7 +138,7 @@ func (e *Example) checkOutput(got, want *client.Tensor) error {
 
 func sameBytes(got, want *client.Tensor) error {
 	if !slices.Equal(got.Data, want.Data) {
-		return fmt.Errorf("got %s, expected %s", shorten(got), shorten(want))
+		return fmt.Errorf("got %s, expected %s", abbreviate(got), abbreviate(want))
 	}
 	return nil
 }

@@ -21,11 +21,11 @@ type inferCall struct {
 	req    client.Request
 	inputs list
 	trace  tracing.Context
-	// why, unless nil, explains what the time of the request went into.
+	// why, unless nil, explains the time of the request.
 	why *inspector
 }
 
-// infer asks a running server and prints its answer, or all of them, and the time per step.
+// infer sends a request to a running server and prints each response and the time of each step.
 func (p *program) infer(ctx context.Context, args []string) error {
 	fs := p.flags("infer")
 	url, connect := urlFlag(fs, "http://, https://, grpc:// or grpcs://"), &connection{}
@@ -33,10 +33,10 @@ func (p *program) infer(ctx context.Context, args []string) error {
 	a := &inferCall{program: p, trace: tracing.NewContext(tracing.RetainState)}
 	var outputs list
 	fs.Var(&a.inputs, "input", "`NAME=VALUE`: VALUE is text, a number, a JSON array, or @FILE for the bytes of a file; may be repeated")
-	fs.Var(&outputs, "output", "`name` of an output to ask for; may be repeated; all when left out")
-	fs.StringVar(&a.req.Version, "version", "", "model `version`, the latest when left out")
+	fs.Var(&outputs, "output", "`name` of an output to request; may be repeated; by default all")
+	fs.StringVar(&a.req.Version, "version", "", "model `version`; by default the server chooses")
 	fs.StringVar(&a.req.ID, "id", "", "request `id`")
-	why := fs.Bool("why", false, "explain what the time went into, as tutti why does; over HTTP only")
+	why := fs.Bool("why", false, "explain the time of the request, as tutti why does; over HTTP only")
 	rest, err := parse(fs, args)
 	switch {
 	case err != nil:
@@ -69,7 +69,7 @@ func (a *inferCall) run(ctx context.Context) error {
 		}
 		a.req.Inputs = append(a.req.Inputs, t)
 	}
-	t, err := a.answer(ctx, a.c, &a.req)
+	t, err := a.request(ctx, a.c, &a.req)
 	if _, refused := errors.AsType[*client.Error](err); err != nil && !refused {
 		return err
 	}
@@ -86,16 +86,16 @@ func (a *inferCall) run(ctx context.Context) error {
 	return err
 }
 
-// answer prints the answer to a request, or each as it comes where there may be several.
-func (p *program) answer(ctx context.Context, c client.Client, req *client.Request) (*timing, error) {
+// request sends the request and prints the response, or the responses of a decoupled model as they come.
+func (p *program) request(ctx context.Context, c client.Client, req *client.Request) (*timing, error) {
 	several, err := c.Decoupled(ctx, req.Model, req.Version)
-	if _, refused := errors.AsType[*client.Error](err); err != nil && !refused { // not every server tells
+	if _, refused := errors.AsType[*client.Error](err); err != nil && !refused { // not every server has model metadata
 		return nil, err
 	}
 	if !several {
-		t, err := ask(ctx, c, req)
+		t, err := timedInfer(ctx, c, req)
 		if err == nil {
-			err = writeAnswer(p.stdout, t.resp)
+			err = writeResponse(p.stdout, t.resp)
 		}
 		return t, err
 	}
@@ -105,11 +105,11 @@ func (p *program) answer(ctx context.Context, c client.Client, req *client.Reque
 			"expected --url grpc://HOST:PORT, grpcs:// with TLS (over HTTP, POST to /v2/models/%[1]s/generate_stream)", req.Model)
 	}
 	return measure(ctx, c, req.Model, func() (*client.Response, error) {
-		return nil, s.Stream(ctx, req, func(resp *client.Response) error { return writeAnswer(p.stdout, resp) })
+		return nil, s.Stream(ctx, req, func(resp *client.Response) error { return writeResponse(p.stdout, resp) })
 	})
 }
 
-// jsonBody returns a request as JSON, without the elements' binary form.
+// jsonBody returns a request as JSON, without binary data.
 func jsonBody(req *client.Request) ([]byte, error) {
 	inputs := make([]*client.Tensor, len(req.Inputs))
 	for i := range req.Inputs {
@@ -118,9 +118,8 @@ func jsonBody(req *client.Request) ([]byte, error) {
 	return json.Marshal(map[string]any{"inputs": inputs})
 }
 
-// writeAnswer prints an answer as JSON with a line per output. Elements that JSON
-// cannot hold are left out.
-func writeAnswer(w io.Writer, resp *client.Response) error {
+// writeResponse prints a response as JSON with a line per output. It omits elements that JSON cannot hold.
+func writeResponse(w io.Writer, resp *client.Response) error {
 	head, err := json.Marshal(struct {
 		ID      string `json:"id,omitempty"`
 		Model   string `json:"model_name"`

@@ -15,7 +15,7 @@ import (
 	"github.com/tutti-server/tutti/core/tensor"
 )
 
-// parseInput makes the tensor of an argument NAME=VALUE as the model declares it.
+// parseInput converts an argument NAME=VALUE to a tensor of the model's declared type. For example: INPUT0=[1,2,3].
 func parseInput(arg string, md *coreinfer.Metadata) (client.Tensor, error) {
 	name, value, ok := strings.Cut(arg, "=")
 	if !ok {
@@ -58,7 +58,7 @@ func parseValue(in coreinfer.TensorMetadata, value string) (client.Tensor, error
 	}
 	for i, x := range leaves {
 		if !isElement(in.Datatype, x) {
-			found, _ := json.Marshal(x) //nolint:errchkjson // it came from JSON
+			found, _ := json.Marshal(x) //nolint:errchkjson // it was decoded from JSON
 			return client.Tensor{}, fmt.Errorf("element %d is %s, expected %s (%s)", i, found, elementOf(in.Datatype), in.Datatype)
 		}
 	}
@@ -72,7 +72,7 @@ func parseValue(in coreinfer.TensorMetadata, value string) (client.Tensor, error
 	return t, json.Unmarshal(whole, &t)
 }
 
-// fileInput makes one BYTES element, or the elements of another type, of a file.
+// fileInput reads a file as one element of BYTES, or as the elements of another type.
 func fileInput(in coreinfer.TensorMetadata, file string) (client.Tensor, error) {
 	data, err := os.ReadFile(file)
 	if err != nil {
@@ -88,8 +88,8 @@ func fileInput(in coreinfer.TensorMetadata, file string) (client.Tensor, error) 
 	return client.Tensor{Name: in.Name, DType: d, Shape: shapeOf(in.Shape, nil, len(data)/d.Size()), Data: data}, nil
 }
 
-// flatten takes the inner brackets out of a JSON array. nested is the extent of each
-// level, which is the same everywhere on a level.
+// flatten returns the elements of a nested JSON array. nested has the extent of each level; all arrays of a level
+// must have the same.
 func flatten(data []byte) (leaves []any, nested []int64, err error) {
 	var tree []any
 	d := json.NewDecoder(bytes.NewReader(data))
@@ -107,13 +107,13 @@ func flatten(data []byte) (leaves []any, nested []int64, err error) {
 	return leaves, nested, err
 }
 
-// atEnd reports whether nothing follows.
+// atEnd reports whether the input has ended.
 func atEnd(d *json.Decoder) bool {
 	_, err := d.Token()
 	return errors.Is(err, io.EOF)
 }
 
-// appendLeaves appends what is in the arrays below level, and the extents that are new to nested.
+// appendLeaves appends the elements below level, and to nested the extents of levels that are new.
 func appendLeaves(level []any, depth int, nested []int64, leaves *[]any) ([]int64, error) {
 	if depth == len(nested) {
 		nested = append(nested, int64(len(level)))
@@ -140,7 +140,7 @@ func appendLeaves(level []any, depth int, nested []int64, leaves *[]any) ([]int6
 	return nested, nil
 }
 
-// isElement reports whether a value from JSON is one of a type.
+// isElement reports whether a JSON value is an element of a data type.
 func isElement(datatype string, x any) bool {
 	d := tensor.ParseDType(datatype)
 	switch x := x.(type) {
@@ -165,7 +165,7 @@ func isElement(datatype string, x any) bool {
 	return false
 }
 
-// elementOf says what an element of a type is written as.
+// elementOf returns the JSON form of an element of a data type, for errors.
 func elementOf(datatype string) string {
 	d := tensor.ParseDType(datatype)
 	switch bits := d.Size() * 8; d {
@@ -183,9 +183,8 @@ func elementOf(datatype string) string {
 	return "nothing"
 }
 
-// shapeOf returns the shape of n elements: as they are nested when that has as many
-// dimensions as the input, else as declared, where the last variable dimension takes
-// what the others leave and they are 1.
+// shapeOf returns the shape of n elements: nested if it has as many dimensions as the input, otherwise the declared
+// shape, in which the last variable dimension has the remaining extent and other variable dimensions are 1.
 func shapeOf(declared, nested []int64, n int) []int64 {
 	if len(nested) == len(declared) {
 		return nested

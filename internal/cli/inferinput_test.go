@@ -9,7 +9,7 @@ import (
 	"github.com/tutti-server/tutti/core/infer"
 )
 
-// TestParseInput makes tensors of what a person types, and says what is wrong with the rest.
+// TestParseInput checks the tensors of arguments, and the errors of invalid ones.
 func TestParseInput(t *testing.T) {
 	t.Parallel()
 	md := &infer.Metadata{Name: "m", Inputs: []infer.TensorMetadata{

@@ -11,7 +11,7 @@ import (
 	"strings"
 )
 
-// starters are small repositories made of native steps, which serve at once.
+// starters are small repositories of native steps, which need no further files.
 //
 //go:embed starter
 var starters embed.FS
@@ -19,10 +19,10 @@ var starters embed.FS
 const (
 	starterRoot  = "starter"
 	starterUsual = "text"
-	pythonName   = "python" // the backend, and the starter for it
+	pythonName   = "python" // both the backend and its starter
 )
 
-// init writes a repository to start from.
+// init writes a small repository.
 func (p *program) init(_ context.Context, args []string) error {
 	fs := p.flags("init")
 	rest, err := parse(fs, args)
@@ -59,8 +59,8 @@ func starterKinds() ([]string, error) {
 	return kinds, err
 }
 
-// writeStarter copies a starter into dir, which must be empty or not there. It leaves no empty folder, which git would drop:
-// neither an ensemble nor a native step needs a version folder.
+// writeStarter copies a starter into dir, which must be empty or missing. It writes no empty folders, which git
+// would drop: neither an ensemble nor a native step needs a version folder.
 func writeStarter(dir, kind string) error {
 	if entries, err := os.ReadDir(dir); err == nil && len(entries) > 0 {
 		return fmt.Errorf("folder '%s' is not empty", dir)

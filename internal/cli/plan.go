@@ -9,10 +9,10 @@ import (
 	"github.com/tutti-server/tutti/internal/repository"
 )
 
-// plan prints what an ensemble is compiled to.
+// plan prints the execution plan of an ensemble.
 func (p *program) plan(ctx context.Context, args []string) error {
 	fs := p.flags("plan")
-	after := fs.String("after", "", "stop after this `pass` of the compiler and print what is known")
+	after := fs.String("after", "", "stop after this `pass` of the compiler and print the incomplete plan")
 	format := fs.String("format", "text", "`format`: text, dot for Graphviz, or svg")
 	settings := options.BackendConfig{}
 	fs.Var(settings, "backend-config", "`backend,key=value`: a setting of a backend; may be repeated")

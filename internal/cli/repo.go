@@ -14,13 +14,13 @@ import (
 	"github.com/tutti-server/tutti/internal/table"
 )
 
-// repo looks at repositories and running servers, and changes them. REPO is a folder,
-// the address of a bucket, or the URL of a server.
+// repo inspects and changes repositories and running servers. REPO is a folder, the address of a bucket, or the URL
+// of a server.
 func (p *program) repo(ctx context.Context, args []string) error {
 	fs := p.flags("repo")
 	c := &connection{}
 	c.flags(fs)
-	dependents := fs.Bool("dependents", false, "unload what is only there for the model, too")
+	dependents := fs.Bool("dependents", false, "also unload the models that were loaded only for it")
 	rest, err := parse(fs, args)
 	if err != nil {
 		return err
@@ -46,7 +46,7 @@ func (p *program) repo(ctx context.Context, args []string) error {
 	return misused("repo", "one of the forms that --help lists")
 }
 
-// control asks a server for a change.
+// control sends a request that loads or unloads a model.
 func (c *connection) control(ctx context.Context, server, model string, change func(client.Manager) error) error {
 	if !isServer(server) {
 		return usagef("'%s' is no server, expected http://HOST:PORT or grpc://HOST:PORT", server)
@@ -61,8 +61,7 @@ func (c *connection) control(ctx context.Context, server, model string, change f
 	return errors.Join(c.explain(ctx, server, change(m)), m.Close())
 }
 
-// modelSource is what the commands look at: a server, or a repository that is opened as a
-// server would.
+// modelSource is a server, or a repository that is opened as a server would open it.
 type modelSource interface {
 	index(ctx context.Context) ([]coreinfer.Entry, error)
 	// config returns a completed configuration.
@@ -70,8 +69,7 @@ type modelSource interface {
 	close(ctx context.Context) error
 }
 
-// openSource opens a server or a repository, of which it loads only what is named; nil
-// loads everything.
+// openSource opens a server or a repository. It loads only the models of only from a repository; nil loads all.
 func (p *program) openSource(ctx context.Context, c *connection, repo string, only []string) (modelSource, error) {
 	if isServer(repo) {
 		m, err := c.dial(repo)
@@ -123,7 +121,7 @@ func (s *localSource) config(_ context.Context, model string) ([]byte, error) {
 	return config.Text(cfg), nil
 }
 
-// repoList prints what is there; of a repository that is no server only the names.
+// repoList prints the models. Those of a folder or bucket have only names.
 func (p *program) repoList(ctx context.Context, c *connection, repo string) error {
 	s, err := p.openSource(ctx, c, repo, []string{})
 	if err != nil {

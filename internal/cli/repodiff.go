@@ -12,9 +12,8 @@ import (
 	"github.com/tutti-server/tutti/core/status"
 )
 
-// repoDiff prints how the models of one repository differ from those of another: the
-// versions that serve, and the completed configurations line by line. It fails when
-// they do.
+// repoDiff prints the differences between the models of two repositories: the ready versions, and the lines of the
+// completed configurations. It fails if there are differences.
 func (p *program) repoDiff(ctx context.Context, c *connection, one, two string, models []string) error {
 	var sources [2]modelSource
 	for i, repo := range []string{one, two} {
@@ -55,7 +54,7 @@ func (p *program) repoDiff(ctx context.Context, c *connection, one, two string, 
 	return err
 }
 
-// allOf returns nil, which stands for all models, for none.
+// allOf returns nil, which stands for all models, if models is empty.
 func allOf(models []string) []string {
 	if len(models) == 0 {
 		return nil
@@ -63,8 +62,8 @@ func allOf(models []string) []string {
 	return models
 }
 
-// describe returns the versions and configuration of every model, or of those named,
-// as lines. One that does not serve has the reason instead.
+// describe returns the versions and the configuration of each named model, or of all models, as lines. A model that
+// is not ready has the reason instead.
 func describe(ctx context.Context, s modelSource, models []string) (map[string][]string, error) {
 	list, err := s.index(ctx)
 	if err != nil {
@@ -94,8 +93,8 @@ func describe(ctx context.Context, s modelSource, models []string) (map[string][
 	return all, nil
 }
 
-// compareLines returns the lines that only a ("-") or only b ("+") has, by their
-// longest common subsequence.
+// compareLines returns the lines that only a ("-") or only b ("+") has, computed from their longest common
+// subsequence.
 func compareLines(a, b []string) []string {
 	common := make([][]int, len(a)+1)
 	for i := range common {

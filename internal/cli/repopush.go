@@ -16,10 +16,9 @@ import (
 	"github.com/tutti-server/tutti/internal/cloud"
 )
 
-// repoPush copies a model's folder into a repository. In a folder it appears or is
-// replaced in one step. A bucket has no such step: config.pbtxt is written last, and
-// what the model had besides is deleted after it; a server that polls waits until
-// nothing changes any more.
+// repoPush copies a model's folder into a repository. In a folder, the model appears or is replaced in one step. In
+// a bucket it is not: repoPush writes config.pbtxt last and then deletes the model's other objects. A polling
+// server waits until the objects stop changing.
 func (p *program) repoPush(ctx context.Context, dir, repo string) error {
 	dir = filepath.Clean(dir)
 	name, err := filepath.Abs(dir)
@@ -50,8 +49,8 @@ func (p *program) repoPush(ctx context.Context, dir, repo string) error {
 	return err
 }
 
-// modelFiles lists the files and empty folders below dir by relative path; a folder
-// ends in a slash. The configuration is last.
+// modelFiles lists the files and empty folders below dir by relative path. Folders end in a slash. The
+// configuration is last.
 func modelFiles(dir string) ([]string, error) {
 	var files []string
 	err := filepath.WalkDir(dir, func(at string, d fs.DirEntry, err error) error {
@@ -62,7 +61,7 @@ func modelFiles(dir string) ([]string, error) {
 		if err != nil || rel == "." {
 			return err
 		}
-		info, err := os.Stat(at) // a link counts as what it leads to
+		info, err := os.Stat(at) // follows links
 		switch {
 		case err != nil:
 			return err
@@ -91,8 +90,8 @@ func last(file string) int {
 	return 0
 }
 
-// pushFolder copies beside the model and renames: what was there goes first, and
-// comes back when that fails.
+// pushFolder copies the files beside the model and renames the copy. It moves the old model away before, and back
+// if that fails.
 func pushFolder(ctx context.Context, repo, name, dir string, files []string) error {
 	temp, err := os.MkdirTemp(repo, "."+name+"-")
 	if err != nil {
@@ -141,7 +140,7 @@ func copyFile(from, to string, folder bool) error {
 	return errors.Join(err, dst.Close())
 }
 
-// pushBucket writes the files and deletes what the model had besides.
+// pushBucket writes the files and deletes the model's other objects.
 func pushBucket(ctx context.Context, repo, name, dir string, files []string) error {
 	b, err := cloud.Open(ctx, repo, &cloud.Options{Env: os.Getenv})
 	if err != nil {

@@ -8,10 +8,10 @@ import (
 	"github.com/tutti-server/tutti/internal/table"
 )
 
-// runtime fetches a native library, or lists those that are known.
+// runtime fetches a native library, or lists the known ones.
 func (p *program) runtime(ctx context.Context, args []string) error {
 	fs := p.flags("runtime")
-	dir := fs.String("dir", runtimes.Folder, "`folder` that fetched libraries go to")
+	dir := fs.String("dir", runtimes.Folder, "`folder` of fetched libraries")
 	rest, err := parse(fs, args)
 	switch {
 	case err != nil:
@@ -32,7 +32,7 @@ func (p *program) runtime(ctx context.Context, args []string) error {
 	return misused("runtime", "fetch with a name, or list")
 }
 
-// prepare makes what the backend of a fetched library needs beside it.
+// prepare builds what the backend of a fetched library needs in addition.
 func (p *program) prepare(ctx context.Context, name, path string) error {
 	registry, err := p.components.Registry()
 	if err != nil {
@@ -44,8 +44,7 @@ func (p *program) prepare(ctx context.Context, name, path string) error {
 	return nil
 }
 
-// listRuntimes prints every runtime with the library that would be opened, or how to
-// get one.
+// listRuntimes prints every runtime with the path of its library, or with the command that fetches it.
 func (p *program) listRuntimes() error {
 	rows := [][]string{{"NAME", "LIBRARY", "STATUS", "PATH OR WHAT TO DO"}}
 	for _, r := range runtimes.List() {

@@ -12,12 +12,12 @@ import (
 	"github.com/tutti-server/tutti/core/infer"
 )
 
-// timing is a response with what the server's statistics say about it.
+// timing is a response with its times from the server's statistics.
 type timing struct {
 	resp *client.Response
-	took time.Duration // as the client saw it
-	// models are those whose statistics moved. They are this request's own only when
-	// alone is true: nobody else asked the model meanwhile.
+	took time.Duration // measured by the client
+	// models have the difference of their statistics. If alone is true, the differences come from this request
+	// only: no other request ran meanwhile.
 	models []modelTime
 	alone  bool
 }
@@ -30,13 +30,13 @@ type modelTime struct {
 	total          time.Duration
 }
 
-// ask sends one request and measures it.
-func ask(ctx context.Context, c client.Client, req *client.Request) (*timing, error) {
+// timedInfer sends one request and measures its times.
+func timedInfer(ctx context.Context, c client.Client, req *client.Request) (*timing, error) {
 	return measure(ctx, c, req.Model, func() (*client.Response, error) { return c.Infer(ctx, req) })
 }
 
-// measure reads the statistics before and after a request, so it works with every
-// server of the protocol that keeps them. Of one that refuses them there are no times of steps.
+// measure reads the statistics before and after a request, so that it works with every server that has statistics.
+// If a server refuses them, the result has no times of steps.
 func measure(ctx context.Context, c client.Client, model string, request func() (*client.Response, error)) (*timing, error) {
 	before, err := c.Statistics(ctx, "")
 	_, none := errors.AsType[*client.Error](err)
@@ -49,7 +49,7 @@ func measure(ctx context.Context, c client.Client, model string, request func() 
 	if err != nil || none {
 		return t, err
 	}
-	return t, t.settle(ctx, c, model, before)
+	return t, t.awaitCounted(ctx, c, model, before)
 }
 
 const (
@@ -57,9 +57,8 @@ const (
 	settleWait  = 2 * time.Millisecond
 )
 
-// settle reads the statistics until they show the request: a server may count it
-// after it has answered.
-func (t *timing) settle(ctx context.Context, c client.Client, model string, before []infer.Statistics) error {
+// awaitCounted reads the statistics until they include the request: a server may count it after it has responded.
+func (t *timing) awaitCounted(ctx context.Context, c client.Client, model string, before []infer.Statistics) error {
 	for range settleTries {
 		after, err := c.Statistics(ctx, "")
 		if err != nil {
@@ -85,7 +84,7 @@ func (t *timing) settle(ctx context.Context, c client.Client, model string, befo
 	return nil
 }
 
-// difference returns what happened between two readings, in the order of the later.
+// difference returns the difference between two readings of the statistics, in the order of the later.
 func difference(before, after []infer.Statistics) []modelTime {
 	old := map[[2]string]infer.InferenceStats{}
 	for i := range before {
@@ -111,8 +110,8 @@ func difference(before, after []infer.Statistics) []modelTime {
 
 func since(now, was infer.Duration) time.Duration { return time.Duration(now.Ns - was.Ns) } //nolint:gosec // a difference of counters
 
-// rows returns the table of the steps' times, the asked model last. order, when not
-// nil, says which other models there are, and in which order.
+// rows returns the table of the times of the steps; the requested model is last. order, unless nil, has the other
+// models in order.
 func (t *timing) rows(model string, order []string) [][]string {
 	if order == nil {
 		for i := range t.models {

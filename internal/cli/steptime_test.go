@@ -1,4 +1,4 @@
-package cli //nolint:testpackage // the table of times is no one else's business
+package cli //nolint:testpackage // the table of times is not exported
 
 import (
 	"context"
@@ -10,7 +10,7 @@ import (
 	"github.com/tutti-server/tutti/core/infer"
 )
 
-// counted is a server whose statistics are given, reading by reading.
+// counted is a server with predefined readings of its statistics.
 type counted struct {
 	client.Client
 	readings [][]infer.Statistics
@@ -20,7 +20,7 @@ func (*counted) Infer(context.Context, *client.Request) (*client.Response, error
 	return &client.Response{}, nil
 }
 
-// Statistics returns the next reading, the last one again and again.
+// Statistics returns the next reading, and repeats the last one.
 func (c *counted) Statistics(context.Context, string) ([]infer.Statistics, error) {
 	now := c.readings[0]
 	if len(c.readings) > 1 {
@@ -66,7 +66,7 @@ func TestTimePerStep(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			got, err := ask(t.Context(), &counted{readings: tt.readings}, &client.Request{Model: "sum"})
+			got, err := timedInfer(t.Context(), &counted{readings: tt.readings}, &client.Request{Model: "sum"})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -11,12 +11,12 @@ import (
 )
 
 const (
-	shortElements = 6  // of a tensor that shorten shows
-	shortRunes    = 60 // of a text that shorten shows
+	shortElements = 6  // the most elements of a shortened tensor
+	shortRunes    = 60 // the most characters of a shortened text
 )
 
-// shorten returns a tensor's type, shape and first elements.
-func shorten(t *client.Tensor) string {
+// abbreviate returns the type, the shape and the first elements of a tensor.
+func abbreviate(t *client.Tensor) string {
 	return fmt.Sprintf("%s %s %s", t.DType, brackets(t.Shape, len(t.Shape)), strings.ReplaceAll(shortData(t), "\n", `\n`))
 }
 
@@ -50,7 +50,7 @@ func shortData(t *client.Tensor) string {
 	}
 }
 
-// shortText quotes a text, or tells the size of what is none.
+// shortText quotes a text, or returns the size of binary data.
 func shortText(s string) string {
 	if !utf8.ValidString(s) {
 		return fmt.Sprintf("(%d bytes)", len(s))
@@ -61,7 +61,7 @@ func shortText(s string) string {
 	return strconv.Quote(s)
 }
 
-// brackets lists the first most elements.
+// brackets formats the first elements of a list, at most most.
 func brackets[T any](list []T, most int) string {
 	var b strings.Builder
 	b.WriteString("[")

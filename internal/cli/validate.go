@@ -13,7 +13,7 @@ import (
 	"github.com/tutti-server/tutti/internal/telemetry"
 )
 
-// load opens repositories for commands that look at models and serve none.
+// load opens repositories for commands that do not serve them.
 func (p *program) load(ctx context.Context, roots, only []string, settings options.BackendConfig) (*repository.Repository, error) {
 	return p.look(ctx, repository.Settings{Roots: roots, Only: only, GPUFallback: true}, settings)
 }
@@ -30,17 +30,16 @@ func (p *program) look(ctx context.Context, s repository.Settings, settings opti
 	return repository.Open(ctx, s)
 }
 
-// validate tells everything about the configurations of repositories, and loads their
-// models as far as their runtimes are here.
+// validate prints every problem of repositories. It loads the models whose runtimes are on this machine.
 func (p *program) validate(ctx context.Context, args []string) error {
 	fs := p.flags("validate")
 	settings := options.BackendConfig{}
 	format := fs.String("format", lint.Text, "`format`: text, json, or sarif for code scanners")
-	strict := fs.Bool("strict", false, "refuse what Triton would not accept, too")
-	name := fs.String("model-config-name", "", "`name`: take configs/NAME.pbtxt where a model has it")
+	strict := fs.Bool("strict", false, "also refuse what Triton would not accept")
+	name := fs.String("model-config-name", "", "`name`: use configs/NAME.pbtxt of models that have it")
 	strictEnsembles := fs.Bool("strict-ensemble-config", false, "read ensembles as Triton does: nothing is inferred")
-	strictParams := fs.Bool("strict-parameters", false, "refuse parameters that nobody reads")
-	fallback := fs.String("gpu-fallback", options.FallbackNone, "`where`: cpu takes models for GPUs on a machine without them as serve --gpu-fallback=cpu does")
+	strictParams := fs.Bool("strict-parameters", false, "refuse unknown parameters")
+	fallback := fs.String("gpu-fallback", options.FallbackNone, "`where`: cpu accepts models for missing GPUs, as serve --gpu-fallback=cpu does")
 	fs.Var(settings, "backend-config", "`backend,key=value`: a setting of a backend; may be repeated")
 	roots, err := parse(fs, args)
 	switch {
@@ -71,7 +70,7 @@ func (p *program) validate(ctx context.Context, args []string) error {
 	return nil
 }
 
-// report examines repositories.
+// report checks repositories.
 func (p *program) report(ctx context.Context, s lint.Settings, settings options.BackendConfig) (r *lint.Report, err error) {
 	if s.Backends, err = p.components.Registry(); err != nil {
 		return nil, err

@@ -15,10 +15,10 @@ import (
 	"github.com/tutti-server/tutti/internal/inspect"
 )
 
-// maxExplanation bounds what a server may answer.
+// maxExplanation is the largest response of a server in bytes.
 const maxExplanation = 16 << 20
 
-// why asks a running server what the time of a request went into.
+// why prints how the time of a request to a running server was spent.
 func (p *program) why(ctx context.Context, args []string) error {
 	fs := p.flags("why")
 	url, connect := urlFlag(fs, "its HTTP port"), &connection{}
@@ -37,13 +37,13 @@ func (p *program) why(ctx context.Context, args []string) error {
 	return connect.explain(ctx, *url, a.why(ctx, p.stdout, rest[0]))
 }
 
-// inspector asks for what the dashboard shows.
+// inspector sends requests to the dashboard's API.
 type inspector struct {
-	base string // of its API
+	base string // the URL of the API
 	http *http.Client
 }
 
-// inspector returns what asks the server at a URL.
+// inspector returns an inspector of the server at a URL.
 func (c *connection) inspector(server string) (*inspector, error) {
 	base, h, err := c.api(server)
 	return &inspector{base, h}, err
@@ -64,7 +64,7 @@ func (a *inspector) why(ctx context.Context, w io.Writer, id string) error {
 	return err
 }
 
-// How long a trace may take to be stored after its response has come.
+// The number of attempts to read a trace after its response, and the pause between them: storing it takes a while.
 const (
 	awaitTries = 50
 	awaitPause = 20 * time.Millisecond
@@ -90,7 +90,7 @@ func (a *inspector) await(ctx context.Context, w io.Writer, id string) error {
 	return fmt.Errorf("the server did not store trace %s: it does so for a few such requests in a second, when it has a --dashboard and --trace-store-bytes", id)
 }
 
-// refusedError is an answer of the API that is none.
+// refusedError is an error response of the API.
 type refusedError struct {
 	status int
 	text   string
@@ -114,9 +114,9 @@ func (a *inspector) traceOf(ctx context.Context, request string) (string, error)
 	return list.Traces[0].ID, nil
 }
 
-// get returns what is at a path of the API.
+// get returns the body of the response to a GET request for a path of the API.
 func (a *inspector) get(ctx context.Context, path string) ([]byte, error) {
-	resp, err := a.ask(ctx, http.MethodGet, path, nil)
+	resp, err := a.send(ctx, http.MethodGet, path, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -124,8 +124,8 @@ func (a *inspector) get(ctx context.Context, path string) ([]byte, error) {
 	return io.ReadAll(io.LimitReader(resp.Body, maxExplanation))
 }
 
-// ask sends a request; a failure has the server's text.
-func (a *inspector) ask(ctx context.Context, method, path string, body []byte) (*http.Response, error) {
+// send sends a request. Its error has the server's text.
+func (a *inspector) send(ctx context.Context, method, path string, body []byte) (*http.Response, error) {
 	req, err := http.NewRequestWithContext(ctx, method, a.base+path, bytes.NewReader(body))
 	if err != nil {
 		return nil, &usageError{err}

@@ -16,7 +16,7 @@ import (
 	"github.com/tutti-server/tutti/proto/modelconfig"
 )
 
-// examiner collects all there is to tell about repositories.
+// examiner collects the problems of repositories.
 type examiner struct {
 	Settings
 
@@ -44,8 +44,7 @@ func (e *examiner) run(names []string) {
 	e.sort()
 }
 
-// inOrder returns the models so that an ensemble comes after those that it is made of: what is wrong with these is known
-// when the ensemble is looked at.
+// inOrder sorts models so that an ensemble follows the models of its steps: its check depends on their problems.
 func (e *examiner) inOrder(names []string) []string {
 	var list []string
 	seen := map[string]bool{}
@@ -66,7 +65,7 @@ func (e *examiner) inOrder(names []string) []string {
 	return list
 }
 
-// read looks at what the folder of a model holds.
+// read checks the configuration and the folder of a model.
 func (e *examiner) read(name string) {
 	dir, twin := e.Repository.Folder(name)
 	if twin != "" {
@@ -101,7 +100,7 @@ func (e *examiner) read(name string) {
 	}
 }
 
-// folder looks at the names of version folders.
+// folder checks the names of version folders.
 func (e *examiner) folder(name, dir string, cfg *modelconfig.ModelConfig) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -133,8 +132,8 @@ func (e *examiner) folder(name, dir string, cfg *modelconfig.ModelConfig) {
 	}
 }
 
-// loaded tells how loading a model ended. A runtime that is not here is no fault of
-// the repository's; what such a model declares stands in for it in ensembles.
+// loaded adds the problems of loading a model. A missing runtime is only a warning; ensembles over such a model are
+// checked against its declared inputs and outputs.
 func (e *examiner) loaded(name string, failure error) {
 	dir, _ := e.Repository.Folder(name)
 	cfg := e.configs[name]
@@ -151,10 +150,10 @@ func (e *examiner) loaded(name string, failure error) {
 	}
 }
 
-// unserved warns that something was not looked at, because a model of the backend cannot run here.
+// unserved adds a warning that something was not checked because a model of the backend cannot run here.
 func (e *examiner) unserved(model, dir, backend, reason string) {
 	d := notice(config.NoRuntime, reason)
-	d.Fix = "" // the reason says what is missing where that cannot be fetched
+	d.Fix = "" // if it cannot be fetched, the reason names what is missing
 	for _, r := range runtimes.List() {
 		if r.Name == strings.Replace(backend, "torch_aoti", "pytorch", 1) {
 			d.Fix = "run 'tutti runtime fetch " + r.Name + "' to have the model's file checked too"
@@ -163,7 +162,7 @@ func (e *examiner) unserved(model, dir, backend, reason string) {
 	e.diagnose(d, model, dir)
 }
 
-// compile compiles an ensemble as far as its models are known.
+// compile compiles an ensemble if the inputs and outputs of its models are known.
 func (e *examiner) compile(cfg *modelconfig.ModelConfig, name, dir string) {
 	_, err := plan.Compile(cfg, 1, (*offline)(e))
 	var unready *unready
@@ -181,17 +180,17 @@ func (e *examiner) compile(cfg *modelconfig.ModelConfig, name, dir string) {
 	e.diagnose(d, name, dir)
 }
 
-// unready is the error of a step's model that has errors of its own, which are not repeated at the ensemble, or of which
-// only its runtime could tell the inputs and outputs.
+// unready is the error of an ensemble over a model with errors, which the ensemble does not repeat, or over a model
+// whose inputs and outputs only its missing runtime could provide.
 type unready struct {
 	model string
 	blind string // the backend whose runtime is missing
 }
 
-// Error is not shown.
+// Error is never shown.
 func (*unready) Error() string { return "it has errors of its own" }
 
-// split takes apart what was joined.
+// split returns the errors of errors.Join.
 func split(err error) []error {
 	if joined, ok := err.(interface{ Unwrap() []error }); ok {
 		return joined.Unwrap()
@@ -202,8 +201,8 @@ func split(err error) []error {
 	return []error{err}
 }
 
-// add enters an error; nil is none. One without a rule is a failure to load, or to
-// compile an ensemble.
+// add adds an error, which may be nil. An error without a rule is a failure to load a model, or to compile an
+// ensemble.
 func (e *examiner) add(err error, model, dir string) {
 	if err == nil {
 		return
@@ -211,7 +210,7 @@ func (e *examiner) add(err error, model, dir string) {
 	reason := err.Error()
 	d, ok := config.Diagnosed(err)
 	if !ok || d.Code == config.PythonModel {
-		reason = status.Line(reason) // a model's own has a stack trace
+		reason = status.Line(reason) // an error of the model may have a stack trace
 	}
 	if !ok {
 		code := config.NotLoaded
@@ -224,12 +223,12 @@ func (e *examiner) add(err error, model, dir string) {
 	e.diagnose(d, model, dir)
 }
 
-// note enters a warning or a notice.
+// note adds a warning or a notice.
 func (e *examiner) note(code config.Code, reason, model, dir string) {
 	e.diagnose(notice(code, reason), model, dir)
 }
 
-// notice is a diagnostic with the severity of its rule.
+// notice returns a diagnostic with the severity of its rule.
 func notice(code config.Code, reason string) config.Diagnostic {
 	d, _ := config.Diagnosed(config.Errorf(code, "", "%s", reason))
 	for _, r := range config.Rules() {
@@ -240,7 +239,7 @@ func notice(code config.Code, reason string) config.Diagnostic {
 	return d
 }
 
-// diagnose enters a diagnostic that was not entered before.
+// diagnose adds a diagnostic unless the model has one with the same reason.
 func (e *examiner) diagnose(d config.Diagnostic, model, dir string) {
 	d.Model = model
 	one := []config.Diagnostic{d}
@@ -255,19 +254,19 @@ func (e *examiner) diagnose(d config.Diagnostic, model, dir string) {
 	}
 }
 
-// faultless reports whether nothing keeps the model from being loaded so far.
+// faultless reports whether no error was found in the model so far.
 func (e *examiner) faultless(model string) bool {
 	return e.configs[model] != nil && !slices.ContainsFunc(e.list, func(d config.Diagnostic) bool {
 		return d.Model == model && d.Severity == config.Fault
 	})
 }
 
-// sort orders by model, then by place, keeping the order of discovery.
+// sort sorts by model, and keeps the order of discovery within a model.
 func (e *examiner) sort() {
 	slices.SortStableFunc(e.list, func(a, b config.Diagnostic) int { return strings.Compare(a.Model, b.Model) })
 }
 
-// offline answers the compiler from what is loaded, else from what is declared.
+// offline provides the compiler with loaded models, and otherwise with declared inputs and outputs.
 type offline examiner
 
 var (

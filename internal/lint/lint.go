@@ -1,6 +1,5 @@
-// Package lint tells every problem of model repositories at once: what is wrong with the configurations, the folders, the
-// ensembles that are compiled of them, and the models as far as their runtimes are here. A report is a text, JSON, or SARIF
-// for code scanners.
+// Package lint finds the problems of model repositories: in configurations, in folders, in the compiled ensembles,
+// and in model files if their runtimes are on this machine. A report is text, JSON, or SARIF for code scanners.
 package lint
 
 import (
@@ -15,31 +14,31 @@ import (
 	"github.com/tutti-server/tutti/proto/modelconfig"
 )
 
-// Settings is what to look at, and how.
+// Settings select the repositories and how to read them.
 type Settings struct {
-	// Repository was opened over Roots with ConfigName; its failures are told.
+	// Repository was opened over Roots with ConfigName; the report contains its failures.
 	Repository *repository.Repository
 	// Roots are the folders that hold models.
 	Roots []string
-	// Backends are those that models may name.
+	// Backends are the backends that models may name.
 	Backends *backends.Registry
-	// ConfigName, when not empty, picks configs/NAME.pbtxt of a model that has it.
+	// ConfigName, unless empty, selects configs/NAME.pbtxt in the folders of models that have this file.
 	ConfigName string
-	// Options is how configurations are read.
+	// Options are the options for reading configurations.
 	Options config.Options
 
 	_ struct{}
 }
 
-// Report is what there is to tell.
+// Report lists the problems of repositories.
 type Report struct {
-	// Models is how many there are.
+	// Models is the number of models.
 	Models int `json:"models"`
-	// Diagnostics are by model, never nil.
+	// Diagnostics are sorted by model. Never nil.
 	Diagnostics []config.Diagnostic `json:"diagnostics"`
 }
 
-// Examine looks at every model.
+// Examine checks every model.
 func Examine(s Settings) *Report {
 	e := &examiner{
 		Settings: s, configs: map[string]*modelconfig.ModelConfig{}, places: map[string]*config.Positions{}, list: []config.Diagnostic{},
@@ -56,7 +55,7 @@ const (
 	SARIF = "sarif"
 )
 
-// Write prints the report in one of the formats. version is the program's own.
+// Write writes the report in one of the formats. version is the program's version.
 func (r *Report) Write(w io.Writer, format, version string) error {
 	switch format {
 	case JSON:

@@ -11,7 +11,7 @@ import (
 	"github.com/tutti-server/tutti/internal/lint"
 )
 
-// TestWriteText counts what there is to tell.
+// TestWriteText checks the text report with and without problems.
 func TestWriteText(t *testing.T) {
 	t.Parallel()
 	one := config.Diagnostic{Code: config.NoModels, Severity: config.Fault, File: "m", Model: "a", Reason: "it is wrong"}
@@ -35,7 +35,7 @@ func TestWriteText(t *testing.T) {
 	}
 }
 
-// TestWriteSARIF looks for the place, the words and the level of each result.
+// TestWriteSARIF checks the position, the text and the level of each result.
 func TestWriteSARIF(t *testing.T) {
 	t.Parallel()
 	r := lint.Report{Models: 1, Diagnostics: []config.Diagnostic{

@@ -17,7 +17,7 @@ type (
 	sarifRun struct {
 		Tool    sarifTool     `json:"tool"`
 		Results []sarifResult `json:"results"`
-		// ColumnKind says that columns count characters.
+		// ColumnKind is the unit of columns: characters.
 		ColumnKind string `json:"columnKind"`
 	}
 	sarifTool struct {
@@ -67,10 +67,10 @@ type (
 	}
 )
 
-// sarifLevels are the format's words for the severities.
+// sarifLevels are SARIF's levels of the severities.
 var sarifLevels = map[config.Severity]string{config.Fault: "error", config.Warning: "warning", config.Notice: "note"}
 
-// newSARIF makes a log of one run of the program in this version.
+// newSARIF returns a log of one run of the program in this version.
 func newSARIF(list []config.Diagnostic, version string) sarifLog {
 	run := sarifRun{
 		Tool: sarifTool{sarifDriver{Name: "tutti", Version: version}}, Results: []sarifResult{}, ColumnKind: "unicodeCodePoints",
@@ -110,7 +110,7 @@ func sarifOf(d *config.Diagnostic, index map[config.Code]int) sarifResult {
 	}
 }
 
-// uri turns a path into a reference: a relative one stays relative to the checkout.
+// uri converts a path to a URI reference: a relative path stays relative to the checkout.
 func uri(path string) string {
 	if path == "" {
 		path = "."

@@ -11,19 +11,19 @@ import (
 	"github.com/tutti-server/tutti/core/config"
 )
 
-// keyComplete is the setting of all backends that --disable-auto-complete-config stands for.
+// keyComplete is the setting for all backends that --disable-auto-complete-config stands for.
 const keyComplete = "auto-complete-config"
 
-// BackendConfig holds settings by backend name; those of the empty name are every
-// backend's. As a flag it may be repeated.
+// BackendConfig holds the settings of backends by name; the empty name holds those for every backend. As a flag it
+// may be repeated.
 type BackendConfig map[string]map[string]string
 
 var _ flag.Value = BackendConfig{}
 
-// String returns nothing: there is no default to print.
+// String returns an empty text: there is no default to print.
 func (BackendConfig) String() string { return "" }
 
-// Set takes backend,key=value, and key=value or ,key=value for every backend.
+// Set adds a setting: backend,key=value, or for every backend key=value or ,key=value.
 func (c BackendConfig) Set(s string) error {
 	name, setting, ok := strings.Cut(s, ",")
 	if !ok || strings.Contains(name, "=") {
@@ -40,9 +40,9 @@ func (c BackendConfig) Set(s string) error {
 	return nil
 }
 
-// Settings gives every backend those settings of all backends that it reads and does
-// not have of its own. What nobody reads is noticed, not refused: it may be meant for a
-// backend that this program lacks.
+// Settings returns the settings of each backend: its own, and those for every backend that it reads and does not
+// override. A setting that no backend reads gives a notice, no error, since it may be meant for a backend that this
+// program was built without.
 func (c BackendConfig) Settings(r *backends.Registry) (map[string]map[string]string, []Notice) {
 	settings := map[string]map[string]string{}
 	for _, name := range r.Names() {
@@ -65,7 +65,7 @@ func (c BackendConfig) Settings(r *backends.Registry) (map[string]map[string]str
 	return settings, notices
 }
 
-// unread says why a setting changes nothing, or nothing when it does.
+// unread returns the reason that a setting has no effect, empty if it has one.
 func unread(r *backends.Registry, name, key string) string {
 	f := r.ByName(name)
 	switch {
@@ -82,7 +82,7 @@ func unread(r *backends.Registry, name, key string) string {
 	return ""
 }
 
-// allKeys lists the keys that some backend reads.
+// allKeys lists the keys that at least one backend reads.
 func allKeys(r *backends.Registry) []string {
 	var all []string
 	for _, name := range r.Names() {

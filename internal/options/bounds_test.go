@@ -7,7 +7,7 @@ import (
 	"github.com/tutti-server/tutti/internal/options"
 )
 
-// TestIntegerBounds gives each option its largest and smallest value, and the ones beyond.
+// TestIntegerBounds checks that each option accepts its largest and smallest value and refuses the values beyond.
 func TestIntegerBounds(t *testing.T) {
 	t.Parallel()
 	tests := []struct{ flag, least, below, most, above string }{

@@ -13,7 +13,7 @@ import (
 	"github.com/tutti-server/tutti/internal/cache/redis"
 )
 
-// The caches.
+// The names of the caches.
 const (
 	cacheLocal = "local"
 	cacheRedis = "redis"
@@ -23,12 +23,12 @@ func cacheFlags() []Flag {
 	return grouped(groupCache,
 		Flag{
 			Name: "cache-config", Arg: "cache,key=value", Many: true, set: cacheConfig,
-			Help: "Where answers of models with response_cache are kept: local,size=BYTES, or redis,host=HOST and redis,port=PORT, " +
+			Help: "Cache of the responses of models with response_cache: local,size=BYTES, or redis,host=HOST and redis,port=PORT, " +
 				"with user, password, db, connect_timeout and socket_timeout (ms), ttl (s)",
 		},
 		Flag{
 			Name: "response-cache-byte-size", Arg: argBytes, Instead: "--cache-config local,size=BYTES",
-			Help: "Size of the local cache of answers; 0 for none", set: cacheBytes,
+			Help: "Size of the local response cache; 0 for none", set: cacheBytes,
 		},
 	)
 }
@@ -62,8 +62,8 @@ func cacheBytes(o *Options, value string) error {
 	return cacheConfig(o, cacheLocal+",size="+strconv.FormatInt(n, 10))
 }
 
-// finishCache reads what was given for the one cache that there may be. A setting that it does not have is noticed, or
-// with StrictParameters refused.
+// finishCache reads the settings of the cache, of which there may be one. An unknown setting gives a notice, or
+// with StrictParameters an error.
 func (o *Options) finishCache(environ []string) (err error) {
 	c := &o.Cache
 	names := slices.Sorted(maps.Keys(c.Settings))
@@ -86,12 +86,12 @@ func (o *Options) finishCache(environ []string) (err error) {
 	}
 	c.Settings = nil
 	if err != nil {
-		return errors.New(strings.Join(append([]string{err.Error()}, unread...), "; ")) // the slip that is the reason, perhaps
+		return errors.New(strings.Join(append([]string{err.Error()}, unread...), "; ")) // perhaps a misspelled setting is the reason
 	}
 	return nil
 }
 
-// unreadCache takes away the settings that the cache does not read, and returns a sentence about each.
+// unreadCache removes the settings that the cache does not read, and returns a sentence about each.
 func (o *Options) unreadCache(settings map[string]string) (unread []string, err error) {
 	known := []string{"size"}
 	if o.Cache.Name == cacheRedis {

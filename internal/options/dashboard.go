@@ -9,30 +9,30 @@ import (
 	"strings"
 )
 
-// Dashboard is what the server shows of itself under /ui/, and to whom.
+// Dashboard configures the dashboard under /ui/.
 type Dashboard struct {
 	Enabled bool
-	// Token lets its sender change things; nobody does when it is empty.
+	// Token allows clients that send it to change things; the dashboard is read-only if it is empty.
 	Token string
 }
 
-// TraceStore is what is kept of recent requests.
+// TraceStore configures the store of traces of recent requests.
 type TraceStore struct {
 	// Bytes is the size of the store, 0 for none.
 	Bytes int64
-	// Every is of how many requests that are neither failed nor slow one is kept, 0 for
-	// none; AtMost is how many requests are looked at in a second.
+	// Every N stores one of N requests that neither fail nor are slow, 0 for none. AtMost is the most requests
+	// examined in a second.
 	Every, AtMost int
-	// Params names the parameters of requests that are kept.
+	// Params names the request parameters that are stored with a trace.
 	Params []string
 }
 
-// Capture is what may be kept of the tensors of requests.
+// Capture configures the capture of request tensors.
 type Capture struct {
-	// Bytes bounds all that is kept, 0 for nothing at all; RequestBytes the contents of
-	// one request.
+	// Bytes is the most memory for all captured requests, 0 to disable capturing; RequestBytes bounds the contents
+	// of one request.
 	Bytes, RequestBytes int64
-	// RedactTensors and RedactModels are patterns of what nobody is to see.
+	// RedactTensors and RedactModels are patterns of tensors and models whose contents are never captured.
 	RedactTensors, RedactModels []string
 }
 
@@ -58,50 +58,50 @@ func dashboardFlags() []Flag {
 			set: boolean(func(o *Options) *bool { return &o.Dashboard.Enabled }),
 		},
 		Flag{
-			Name: "dashboard-token", Arg: "text", Own: true, Help: "Token that lets the dashboard change things; it is read-only without one",
+			Name: "dashboard-token", Arg: "text", Own: true, Help: "Token with which clients of the dashboard may change things; without one the dashboard is read-only",
 			set: text(func(o *Options) *string { return &o.Dashboard.Token }),
 		},
-		Flag{Name: "dashboard-token-file", Arg: argFile, Own: true, Help: "File that holds the token, which no list of processes then shows", set: tokenFile},
+		Flag{Name: "dashboard-token-file", Arg: argFile, Own: true, Help: "File with the token, which then is not visible in lists of processes", set: tokenFile},
 		Flag{
 			Name: "trace-store-bytes", Arg: argBytes, Default: strconv.Itoa(defaultStoreBytes), Own: true, set: storeBytes,
-			Help: "Memory for the traces of recent requests, from 1048576 on, or 0 for none",
+			Help: "Memory for the traces of recent requests: at least 1048576, or 0 for none",
 		},
 		Flag{
 			Name: "trace-store-every", Arg: argNumber, Default: strconv.Itoa(defaultStoreEvery), Own: true,
-			Help: "Store one in so many requests that neither fail nor are slow, 0 for none of them",
+			Help: "Store one of this number of requests that neither fail nor are slow; 0 stores none of them",
 			set:  integer(func(o *Options) *int { return &o.TraceStore.Every }, 0, maxInt),
 		},
 		Flag{
 			Name: "trace-store-rate", Arg: argNumber, Default: strconv.Itoa(defaultStoreRate), Own: true,
-			Help: "Look at no more requests than these in a second, and only at the failed ones among the others, 0 for all",
+			Help: "Most requests to examine in a second; of further ones only failures are examined; 0 for no bound",
 			set:  integer(func(o *Options) *int { return &o.TraceStore.AtMost }, 0, maxInt),
 		},
 		Flag{
-			Name: "trace-param", Arg: "name", Many: true, Own: true, Help: "Parameter of requests that is stored with their traces",
+			Name: "trace-param", Arg: "name", Many: true, Own: true, Help: "Request parameter to store with traces",
 			set: texts(func(o *Options) *[]string { return &o.TraceStore.Params }),
 		},
 		Flag{
 			Name: "capture-bytes", Arg: argBytes, Default: strconv.Itoa(defaultCaptureBytes), Own: true,
-			Help: "Memory for the tensors of requests that who has the dashboard's token asks for; without a token, or with 0, none are kept",
+			Help: "Memory for captured tensors, which need the dashboard's token; without a token, or with 0, no tensors can be captured",
 			set:  captureBytes(func(o *Options) *int64 { return &o.Capture.Bytes }, 0),
 		},
 		Flag{
 			Name: "capture-request-bytes", Arg: argBytes, Default: strconv.Itoa(defaultCaptureRequest), Own: true,
-			Help: "Largest memory for the tensors of one request; what goes beyond is known by type and shape",
+			Help: "Most memory for the tensors of one request; of further tensors only type and shape are captured",
 			set:  captureBytes(func(o *Options) *int64 { return &o.Capture.RequestBytes }, 1),
 		},
 		Flag{
-			Name: "capture-redact-tensor", Arg: "pattern", Many: true, Own: true, Help: "Tensors by whose names only type and shape are kept; * is any text, ? a character",
+			Name: "capture-redact-tensor", Arg: "pattern", Many: true, Own: true, Help: "Names of tensors of which only type and shape are captured; * matches any text, ? a character",
 			set: texts(func(o *Options) *[]string { return &o.Capture.RedactTensors }),
 		},
 		Flag{
-			Name: "capture-redact-model", Arg: "pattern", Many: true, Own: true, Help: "Models and ensembles, of what they make or read only type and shape are kept",
+			Name: "capture-redact-model", Arg: "pattern", Many: true, Own: true, Help: "Models and ensembles of whose inputs and outputs only type and shape are captured; * and ? as above",
 			set: texts(func(o *Options) *[]string { return &o.Capture.RedactModels }),
 		},
 	)
 }
 
-// tokenFile takes the token from a file.
+// tokenFile reads the token from a file.
 func tokenFile(o *Options, value string) error {
 	b, err := os.ReadFile(value)
 	if err != nil {
@@ -113,7 +113,7 @@ func tokenFile(o *Options, value string) error {
 	return nil
 }
 
-// storeBytes takes the size of the store.
+// storeBytes sets the size of the store.
 func storeBytes(o *Options, value string) error {
 	n, err := parseInt(value, 0, maxStoreBytes)
 	if err == nil && n > 0 && n < minStoreBytes {
@@ -123,7 +123,7 @@ func storeBytes(o *Options, value string) error {
 	return err
 }
 
-// checkDashboard refuses a token that no header can carry.
+// checkDashboard refuses a token that a header cannot carry.
 func (o *Options) checkDashboard() error {
 	if slices.ContainsFunc([]byte(o.Dashboard.Token), func(c byte) bool { return c < 0x21 || c > 0x7e }) {
 		return errors.New("the dashboard's token has characters that a header cannot carry, expected printable ASCII without spaces")
@@ -131,7 +131,7 @@ func (o *Options) checkDashboard() error {
 	return nil
 }
 
-// captureBytes takes an amount of memory for tensors.
+// captureBytes returns the setter of an amount of memory for tensors.
 func captureBytes(field func(*Options) *int64, least int64) setter {
 	return func(o *Options, value string) (err error) {
 		*field(o), err = parseInt(value, least, maxCaptureBytes)

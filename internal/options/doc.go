@@ -1,9 +1,11 @@
-// Package options is everything a server can be told: the table of its flags, and the command line, the environment and
-// the file they come from. The commands of the root package turn Options into what the layers are made from.
+// Package options defines every option of the server: the table of flags, and how their values are read from the
+// command line, the environment and a YAML file. The root package builds a server from the resulting Options.
 //
-//   - options.go: Options, with the defaults
-//   - flag.go: Flag, a row of the table; flags_*.go: the rows by group; setter.go: what takes their values
-//   - source.go: Parse, and the sources by precedence; file.go: the YAML file among them
-//   - finish.go: what flags say together; backendconfig.go: the settings of backends
-//   - help.go: the table as a text for users
+// - options.go: Options and its defaults
+// - flag.go: Flag, a row of the table; flags_*.go: the rows by group; setter.go: the functions that check and store values
+// - source.go: Parse and the precedence of the sources; file.go: the YAML file
+// - finish.go: checks across flags; backendconfig.go: the settings of backends
+// - help.go: the text of --help
+//
+// For example, Parse([]string{"--http-port=80"}, []string{"TUTTI_GRPC_PORT=81"}) sets both ports.
 package options

@@ -10,12 +10,11 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// maxConfig bounds the file that --config names.
+// maxConfig is the largest size in bytes of the file of --config.
 const maxConfig = 1 << 20
 
-// readConfig reads options from a YAML file: a mapping whose keys are the names of
-// flags, and whose values are texts, numbers and booleans, or lists of these for flags
-// that may be given several times.
+// readConfig reads options from a YAML file: a mapping from names of flags to texts, numbers and booleans, or to
+// lists of them for flags that may be repeated. For example: "http-port: 80".
 func readConfig(flags []Flag, file string) (given, error) {
 	data, err := readBounded(file)
 	if err != nil {
@@ -25,7 +24,7 @@ func readConfig(flags []Flag, file string) (given, error) {
 	dec := yaml.NewDecoder(bytes.NewReader(data))
 	switch err := dec.Decode(&doc); {
 	case errors.Is(err, io.EOF):
-		return given{}, nil // there is nothing but comments
+		return given{}, nil // the file has only comments
 	case err != nil:
 		return nil, fmt.Errorf("config file '%s': %w", file, err)
 	}
@@ -36,7 +35,7 @@ func readConfig(flags []Flag, file string) (given, error) {
 	return r.given, r.mapping(doc.Content[0])
 }
 
-// readBounded reads a file of ordinary size; a pipe has no end to wait for.
+// readBounded reads a regular file of at most maxConfig bytes. It refuses a pipe, which may never end.
 func readBounded(file string) ([]byte, error) {
 	info, err := os.Stat(file)
 	switch {
@@ -54,7 +53,7 @@ type configReader struct {
 	flags []Flag
 	file  string
 	given given
-	// lines are where flags were given.
+	// lines has the line number of each flag in the file.
 	lines map[string]int
 }
 

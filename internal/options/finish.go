@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// finish checks what flags say together and fills in what follows from them.
+// finish checks the flags against each other and sets the fields that depend on several of them.
 func (o *Options) finish(environ []string) error {
 	if o.Metrics.Address == "" {
 		o.Metrics.Address = o.HTTP.Address
@@ -37,7 +37,7 @@ func (o *Options) finish(environ []string) error {
 	)
 }
 
-// delayScheduler reads how many requests the test hook has dynamic batchers wait for.
+// delayScheduler reads the test hook TRITONSERVER_DELAY_SCHEDULER, a number of requests.
 func delayScheduler(environ []string) (int, error) {
 	const name = "TRITONSERVER_DELAY_SCHEDULER"
 	for _, e := range environ {
@@ -54,7 +54,7 @@ func delayScheduler(environ []string) (int, error) {
 	return 0, nil
 }
 
-// first returns the first failure.
+// first returns the first error of the checks.
 func first(checks ...func() error) error {
 	for _, check := range checks {
 		if err := check(); err != nil {
@@ -64,8 +64,8 @@ func first(checks ...func() error) error {
 	return nil
 }
 
-// unescaped tells whether a variable is the one of Triton's that leaves messages
-// in the log as they are.
+// unescaped reports whether a variable is Triton's TRITON_SERVER_ESCAPE_LOG_MESSAGES with the value that leaves log
+// messages unescaped.
 func unescaped(variable string) bool {
 	name, value, _ := strings.Cut(variable, "=")
 	if name != "TRITON_SERVER_ESCAPE_LOG_MESSAGES" {
@@ -75,7 +75,7 @@ func unescaped(variable string) bool {
 	return err == nil && !on
 }
 
-// environNotices tells of the variables by which Triton's own tests hold it up.
+// environNotices returns a notice for each of the variables with which Triton's tests delay it.
 func environNotices(environ []string) []Notice {
 	var list []Notice
 	for _, name := range []string{
@@ -88,8 +88,7 @@ func environNotices(environ []string) []Notice {
 	return list
 }
 
-// vertexAsked refuses the environment in which Triton would serve Vertex AI and
-// nothing else.
+// vertexAsked refuses the environment in which Triton would serve only Vertex AI.
 func vertexAsked(environ []string) error {
 	if slices.Contains(environ, "AIP_MODE=PREDICTION") {
 		return errors.New("unsupported: environment variable AIP_MODE=PREDICTION, Vertex AI is not built")
@@ -97,7 +96,7 @@ func vertexAsked(environ []string) error {
 	return nil
 }
 
-// checkCompletion reads the one setting of all backends that is not theirs.
+// checkCompletion reads auto-complete-config, a setting for all backends that the server itself applies.
 func (o *Options) checkCompletion() error {
 	v, ok := o.BackendConfig[""][keyComplete]
 	if !ok {
@@ -134,8 +133,7 @@ func (t *TLS) finish(name string) error {
 	return nil
 }
 
-// checkPorts refuses ports that do not exist, and two protocols on one socket, of what
-// is served.
+// checkPorts refuses invalid ports of enabled protocols, and two protocols at one address.
 func (o *Options) checkPorts() error {
 	type place struct {
 		name, flag string

@@ -8,18 +8,18 @@ import (
 	"github.com/tutti-server/tutti/core/config"
 )
 
-// Class is what the server makes of a flag.
+// Class is how the server treats a flag.
 type Class uint8
 
 // The classes of flags.
 const (
-	// Honoured flags do what they say.
+	// Honoured flags do what their help says.
 	Honoured Class = iota
-	// WithoutEffect flags are accepted and checked and mean nothing here; a server that
-	// is given one says so when it starts.
+	// WithoutEffect flags are accepted and checked, but change nothing; the server logs a notice for each at its
+	// start.
 	WithoutEffect
-	// Refused flags ask for what is not built; giving one is an error, except with the
-	// value that switches it off.
+	// Refused flags belong to features that are not built. They are an error, except with the value that switches
+	// the feature off.
 	Refused
 )
 
@@ -28,45 +28,45 @@ func (c Class) String() string {
 	return [...]string{"honoured", "accepted without effect", "refused"}[c]
 }
 
-// Flag is an option of serve. It can be given on the command line as --NAME=VALUE or
-// --NAME VALUE, as an environment variable (Env), and as a key of the file that --config
-// names. What is given nearer, in this order, stands for what is given farther.
+// Flag is an option of serve. It may be given on the command line as --NAME=VALUE or --NAME VALUE, as an
+// environment variable (Env), and as a key of the file of --config. The command line takes precedence over the
+// environment, and the environment over the file. For example: --http-port=80, TUTTI_HTTP_PORT=80, "http-port: 80".
 type Flag struct {
 	Name string
-	// Arg names the value, as in "port"; empty for a flag that takes none.
+	// Arg names the value, as in "port"; empty for a flag without a value.
 	Arg string
-	// Default is the value that stands when none is given; empty when there is none.
+	// Default is the value of a flag that is not given; empty if there is none.
 	Default string
-	// Group is the heading in the help.
+	// Group is the heading of the flag in the help.
 	Group string
 	// Help is a sentence about it, without a full stop.
 	Help  string
 	Class Class
-	// Why is the reason why a flag has no effect or is refused.
+	// Why is the reason that a flag has no effect or is refused.
 	Why string
-	// Many flags may be given several times; each adds a value.
+	// Many flags may be repeated; each occurrence adds a value.
 	Many bool
 	// Own marks a flag that tritonserver lacks.
 	Own bool
-	// Instead, when not empty, marks a deprecated flag and names what stands for it.
+	// Instead, unless empty, marks a deprecated flag and names its replacement.
 	Instead string
 
-	// alias names the flag of which this one is another name.
+	// alias is the name of the flag of which this one is a synonym.
 	alias string
-	// set checks a value and puts it into o.
+	// set checks a value and stores it in o.
 	set func(o *Options, value string) error
 }
 
-// envPrefix begins the names of the environment variables.
+// envPrefix is the prefix of the environment variables.
 const envPrefix = "TUTTI_"
 
-// Env is the name of the flag's environment variable.
+// Env returns the name of the flag's environment variable. For example: TUTTI_HTTP_PORT for http-port.
 func (f *Flag) Env() string {
 	return envPrefix + strings.ToUpper(strings.ReplaceAll(f.Name, "-", "_"))
 }
 
-// split takes a list of values from one text, as an environment variable holds it: one
-// a line, or between commas where values have none of their own.
+// split splits the value of an environment variable into the values of a repeated flag: at line ends, or at commas
+// if the values of the flag contain none.
 func (f *Flag) split(text string) []string {
 	if !f.Many {
 		return []string{text}
@@ -122,7 +122,7 @@ func findFlag(list []Flag, name string) *Flag {
 	return nil
 }
 
-// byPrefix returns the flag that a command line means by a shortened name, as getopt_long does.
+// byPrefix returns the flag of an abbreviated name, as getopt_long does.
 func byPrefix(list []Flag, name string) (*Flag, error) {
 	if f := findFlag(list, name); f != nil {
 		return f, nil
@@ -153,8 +153,7 @@ func suggestion(prefix, name string) string {
 	return ", did you mean '" + prefix + name + "'?"
 }
 
-// nearest returns the name of the flag that is spelt most like name, or nothing when
-// none is.
+// nearest returns the name of the flag with the most similar spelling, empty if none is similar.
 func nearest(list []Flag, name string) string {
 	names := make([]string, len(list))
 	for i := range list {

@@ -10,13 +10,13 @@ import (
 	"github.com/tutti-server/tutti/core/infer"
 )
 
-// endpointFlags are those that every protocol has.
+// endpointFlags returns the flags that every protocol has.
 func endpointFlags(name, title, address string, number int, field func(*Options) *Endpoint) []Flag {
 	return []Flag{
 		{Name: "allow-" + name, Arg: argBool, Default: yes, Help: "Serve " + title, set: boolean(func(o *Options) *bool { return &field(o).Enabled })},
 		{Name: name + "-address", Arg: argAddress, Default: address, Help: "Address that " + title + " listens on", set: text(func(o *Options) *string { return &field(o).Address })},
 		{
-			Name: name + "-port", Arg: argPort, Default: strconv.Itoa(number), Help: "Port that " + title + " listens on; 0 takes a free one",
+			Name: name + "-port", Arg: argPort, Default: strconv.Itoa(number), Help: "Port that " + title + " listens on; 0 selects a free port",
 			set: portNumber(func(o *Options) *int { return &field(o).Port }),
 		},
 	}
@@ -24,21 +24,21 @@ func endpointFlags(name, title, address string, number int, field func(*Options)
 
 func reuseFlag(name, title string, field func(*Options) *Endpoint) Flag {
 	return Flag{
-		Name: "reuse-" + name + "-port", Arg: argBool, Default: no, Help: "Share the port of " + title + " with other servers of this machine",
+		Name: "reuse-" + name + "-port", Arg: argBool, Default: no, Help: "Share the port of " + title + " with other servers on this machine",
 		set: boolean(func(o *Options) *bool { return &field(o).ReusePort }),
 	}
 }
 
-// tlsFlags are those of encrypted connections; own tells that Triton lacks them.
+// tlsFlags returns the flags of encrypted connections. own marks flags that Triton lacks.
 func tlsFlags(name, title string, own bool, field func(*Options) *TLS) []Flag {
 	return []Flag{
-		{Name: name + "-use-ssl", Arg: argBool, Default: no, Own: own, Help: "Encrypt " + title + " by TLS", set: boolean(func(o *Options) *bool { return &field(o).Enabled })},
+		{Name: name + "-use-ssl", Arg: argBool, Default: no, Own: own, Help: "Encrypt " + title + " with TLS", set: boolean(func(o *Options) *bool { return &field(o).Enabled })},
 		{
-			Name: name + "-use-ssl-mutual", Arg: argBool, Default: no, Own: own, Help: "Encrypt " + title + " by TLS and ask clients for a certificate",
+			Name: name + "-use-ssl-mutual", Arg: argBool, Default: no, Own: own, Help: "Encrypt " + title + " with TLS and require client certificates",
 			set: boolean(func(o *Options) *bool { return &field(o).Mutual }),
 		},
 		{Name: name + "-server-cert", Arg: argFile, Own: own, Help: "PEM file of the server's certificate, read again when it changes", set: text(func(o *Options) *string { return &field(o).ServerCert })},
-		{Name: name + "-server-key", Arg: argFile, Own: own, Help: "PEM file of its key", set: text(func(o *Options) *string { return &field(o).ServerKey })},
+		{Name: name + "-server-key", Arg: argFile, Own: own, Help: "PEM file of the server's key", set: text(func(o *Options) *string { return &field(o).ServerKey })},
 		{Name: name + "-root-cert", Arg: argFile, Own: own, Help: "PEM file of the authority that signs clients' certificates", set: text(func(o *Options) *string { return &field(o).RootCert })},
 	}
 }
@@ -60,7 +60,7 @@ func httpFlags() []Flag {
 		},
 		Flag{
 			Name: "http-restricted-api", Arg: "api,...:key=value", Many: true,
-			Help: "Answer some of the API only to those who send the header KEY: VALUE; the parts are " + strings.Join(infer.APINames(), ", "),
+			Help: "Restrict parts of the API to clients that send the header KEY: VALUE; the parts are " + strings.Join(infer.APINames(), ", "),
 			set:  restriction(func(o *Options) *[]Restriction { return &o.HTTP.Restricted }, "http-restricted-api", "api"),
 		})
 	return grouped(groupHTTP, append(list, tlsFlags("http", "HTTP", true, func(o *Options) *TLS { return &o.HTTP.TLS })...)...)
@@ -92,7 +92,7 @@ func grpcFlags() []Flag {
 		},
 		Flag{
 			Name: "grpc-restricted-protocol", Arg: "protocol,...:key=value", Many: true,
-			Help: "Answer some of the protocol only to those who send the metadata triton-grpc-protocol-KEY: VALUE",
+			Help: "Restrict parts of the protocol to clients that send the metadata triton-grpc-protocol-KEY: VALUE",
 			set:  restriction(func(o *Options) *[]Restriction { return &o.GRPC.Restricted }, "grpc-restricted-protocol", "protocol"),
 		})
 	list = append(list, tlsFlags("grpc", "gRPC", false, func(o *Options) *TLS { return &o.GRPC.TLS })...)
@@ -102,7 +102,7 @@ func grpcFlags() []Flag {
 func connectionFlags() []Flag {
 	return []Flag{
 		{
-			Name: "grpc-infer-response-compression-level", Arg: "level", Default: "none", Help: "How much answers are compressed: none, low, medium or high",
+			Name: "grpc-infer-response-compression-level", Arg: "level", Default: "none", Help: "Compression of responses: none, low, medium or high",
 			set: choice(func(o *Options) *string { return &o.GRPC.Compression }, "grpc-infer-response-compression-level", "none", "low", "medium", "high"),
 		},
 		{
@@ -110,11 +110,11 @@ func connectionFlags() []Flag {
 			set: duration(func(o *Options) *time.Duration { return &o.GRPC.KeepaliveTime }, time.Millisecond, 1),
 		},
 		{
-			Name: "grpc-keepalive-timeout", Arg: argMillis, Default: "20000", Help: "Time that the answer to a ping may take",
+			Name: "grpc-keepalive-timeout", Arg: argMillis, Default: "20000", Help: "Longest wait for the response to a ping",
 			set: duration(func(o *Options) *time.Duration { return &o.GRPC.KeepaliveTimeout }, time.Millisecond, 1),
 		},
 		{
-			Name: "grpc-keepalive-permit-without-calls", Arg: argBool, Default: no, Help: "Let clients ping while no call is open",
+			Name: "grpc-keepalive-permit-without-calls", Arg: argBool, Default: no, Help: "Allow clients to ping while no call is open",
 			set: boolean(func(o *Options) *bool { return &o.GRPC.PermitWithoutCalls }),
 		},
 		{
@@ -122,11 +122,11 @@ func connectionFlags() []Flag {
 			set: duration(func(o *Options) *time.Duration { return &o.GRPC.MinPingInterval }, time.Millisecond, 0),
 		},
 		{
-			Name: "grpc-max-connection-age", Arg: argMillis, Help: "Time after which a connection is ended in good order; never when left out",
+			Name: "grpc-max-connection-age", Arg: argMillis, Help: "Time after which a connection is closed in order; never by default",
 			set: duration(func(o *Options) *time.Duration { return &o.GRPC.MaxAge }, time.Millisecond, 0),
 		},
 		{
-			Name: "grpc-max-connection-age-grace", Arg: argMillis, Help: "Time that calls have after that; for ever when left out",
+			Name: "grpc-max-connection-age-grace", Arg: argMillis, Help: "Time after that until open calls are cut off; never by default",
 			set: duration(func(o *Options) *time.Duration { return &o.GRPC.MaxAgeGrace }, time.Millisecond, 0),
 		},
 		{
@@ -138,20 +138,20 @@ func connectionFlags() []Flag {
 
 func memoryFlags() []Flag {
 	return grouped(groupMemory, Flag{
-		Name: "allow-client-shm", Arg: argBool, Default: no, Help: "Let clients register shared memory of this machine for their tensors",
+		Name: "allow-client-shm", Arg: argBool, Default: no, Help: "Allow clients to register shared memory of this machine for their tensors",
 		set: boolean(func(o *Options) *bool { return &o.ClientSHM }),
 	})
 }
 
-// deviceFlags are those that say how devices are used; without effect where no device is.
+// deviceFlags returns Triton's flags of GPUs, which have no effect here.
 func deviceFlags() []Flag {
 	const noDevice = "models run on the CPU only"
 	return inert(groupDevices,
 		Flag{Name: "pinned-memory-pool-byte-size", Arg: argBytes, Default: "268435456", Help: "Size of the pool of pinned memory", Why: noDevice, set: anyInteger},
 		Flag{Name: "cuda-memory-pool-byte-size", Arg: "device:bytes", Default: "", Many: true, Help: "Size of a GPU's memory pool", Why: noDevice, set: pairOf("cuda-memory-pool-byte-size")},
 		Flag{Name: "cuda-virtual-address-size", Arg: "device:bytes", Many: true, Help: "Size of a GPU's virtual address range", Why: noDevice, set: pairOf("cuda-virtual-address-size")},
-		Flag{Name: "min-supported-compute-capability", Arg: argNumber, Default: "6.0", Help: "Least compute capability of a GPU in use", Why: noDevice, set: anyFraction},
-		Flag{Name: "enable-peer-access", Arg: argBool, Default: yes, Help: "Let GPUs read each other's memory", Why: noDevice, set: anyBool},
-		Flag{Name: "model-load-gpu-limit", Arg: "device:fraction", Many: true, Help: "Share of a GPU's memory above which no model is loaded", Why: noDevice, set: fractionOf("model-load-gpu-limit")},
+		Flag{Name: "min-supported-compute-capability", Arg: argNumber, Default: "6.0", Help: "Lowest compute capability of GPUs that are used", Why: noDevice, set: anyFraction},
+		Flag{Name: "enable-peer-access", Arg: argBool, Default: yes, Help: "Allow GPUs to access each other's memory", Why: noDevice, set: anyBool},
+		Flag{Name: "model-load-gpu-limit", Arg: "device:fraction", Many: true, Help: "Used fraction of a GPU's memory above which no model is loaded", Why: noDevice, set: fractionOf("model-load-gpu-limit")},
 	)
 }

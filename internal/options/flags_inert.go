@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// inert puts flags below a heading whose values are checked and mean nothing here.
+// inert returns flags of a group that are checked and have no effect.
 func inert(group string, list ...Flag) []Flag {
 	for i := range list {
 		list[i].Class = WithoutEffect
@@ -17,7 +17,7 @@ func inert(group string, list ...Flag) []Flag {
 
 func inertFlags() []Flag {
 	const (
-		goroutines  = "every request has a goroutine of its own"
+		goroutines  = "every request has its own goroutine"
 		linked      = "backends are part of the program"
 		noAgent     = "no repository agent is built"
 		linkedCache = "caches are part of the program"
@@ -26,10 +26,10 @@ func inertFlags() []Flag {
 	return inert(groupInert,
 		Flag{Name: "http-thread-count", Arg: argNumber, Default: "8", Help: "Threads that serve HTTP", Why: goroutines, set: anyInteger},
 		Flag{Name: "grpc-infer-thread-count", Arg: argNumber, Default: "2", Help: "Threads that serve gRPC inference", Why: goroutines, set: inferThreads},
-		Flag{Name: "grpc-infer-allocation-pool-size", Arg: argNumber, Default: "8", Help: "Requests whose memory is kept for the next", Why: pooled, set: anyInteger},
-		Flag{Name: "grpc-max-response-pool-size", Arg: argNumber, Default: "2147483647", Help: "Responses whose memory is kept for the next", Why: pooled, set: anyInteger},
-		Flag{Name: "grpc-http2-max-pings-without-data", Arg: argNumber, Default: "2", Help: "Pings that are sent between two frames of data", Why: "the gRPC library pings by time alone", set: anyInteger},
-		Flag{Name: "grpc-http2-max-ping-strikes", Arg: argNumber, Default: "2", Help: "Early pings of a client before its connection is ended", Why: "the gRPC library always allows 2", set: anyInteger},
+		Flag{Name: "grpc-infer-allocation-pool-size", Arg: argNumber, Default: "8", Help: "Requests whose memory is kept for reuse", Why: pooled, set: anyInteger},
+		Flag{Name: "grpc-max-response-pool-size", Arg: argNumber, Default: "2147483647", Help: "Responses whose memory is kept for reuse", Why: pooled, set: anyInteger},
+		Flag{Name: "grpc-http2-max-pings-without-data", Arg: argNumber, Default: "2", Help: "Pings between two data frames", Why: "the gRPC library pings by time alone", set: anyInteger},
+		Flag{Name: "grpc-http2-max-ping-strikes", Arg: argNumber, Default: "2", Help: "Early pings of a client before its connection is closed", Why: "the gRPC library always allows 2", set: anyInteger},
 		Flag{Name: "buffer-manager-thread-count", Arg: argNumber, Default: "0", Help: "Threads that copy tensors", Why: "instances copy tensors themselves", set: anyInteger},
 		Flag{Name: "cache-directory", Arg: argFolder, Default: "/opt/tritonserver/caches", Help: "Folder of cache libraries", Why: linkedCache, set: anything},
 		Flag{Name: "backend-directory", Arg: argFolder, Default: "/opt/tritonserver/backends", Help: "Folder of backend libraries", Why: linked, set: anything},
@@ -47,7 +47,7 @@ func refusedFlags() []Flag {
 		Flag{Name: flagVertex, Arg: argBool, Default: no, Help: "Serve Vertex AI; only false is accepted", Why: vertex},
 		Flag{Name: "vertex-ai-port", Arg: argPort, Default: "8080", Help: "Port of Vertex AI", Why: vertex},
 		Flag{Name: "vertex-ai-thread-count", Arg: argNumber, Default: "8", Help: "Threads that serve Vertex AI", Why: vertex},
-		Flag{Name: "vertex-ai-default-model", Arg: "model", Help: "Model that Vertex AI asks", Why: vertex},
+		Flag{Name: "vertex-ai-default-model", Arg: "model", Help: "Model of Vertex AI's requests", Why: vertex},
 	)
 	for i := range list {
 		list[i].Class = Refused
@@ -56,8 +56,8 @@ func refusedFlags() []Flag {
 	return list
 }
 
-// refusal returns the setter of a flag for what is not built, which takes only the
-// value that switches it off.
+// refusal returns the setter of a flag of a feature that is not built. It accepts only the value that switches the
+// feature off.
 func refusal(flag, why string) setter {
 	return func(_ *Options, value string) error {
 		if strings.HasPrefix(flag, "allow-") {
@@ -96,7 +96,7 @@ func inferThreads(_ *Options, value string) error {
 	return err
 }
 
-// pair takes device:value apart.
+// pair checks a value of the form device:value.
 func pair(flag, value string, check setter) error {
 	device, v, ok := strings.Cut(value, ":")
 	if !ok {

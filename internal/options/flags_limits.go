@@ -19,38 +19,38 @@ func limitFlags() []Flag {
 	return grouped(groupLimits,
 		Flag{
 			Name: "rate-limit", Arg: "mode", Default: limitOff,
-			Help: "execution_count has instances take the resources of their rate_limiter before they execute, who has executed least first; off has them execute as they have work",
+			Help: "execution_count makes instances acquire the resources of their rate_limiter before they execute, those with the fewest executions first; off ignores rate_limiter",
 			set:  rateLimit,
 		},
 		Flag{
 			Name: "rate-limit-resource", Arg: "name:count[:device]", Many: true,
-			Help: "How much there is of a resource, on the device of that number or on each; without any, as much as the instance that needs most",
+			Help: "Available amount of a resource, on the device of that number or on each; by default as much as the instance that needs the most",
 			set:  limiterResource,
 		},
 		Flag{
 			Name: "cpu-threads", Arg: argNumber, Default: "0", Own: true,
-			Help: "Most threads of models that execute on the CPU at a time, together; one that has more runs alone; 0 for no bound",
+			Help: "Most threads of all models that execute on the CPU at a time; a model with more threads runs alone; 0 for no bound",
 			set:  integer(func(o *Options) *int { return &o.Limits.Threads }, 0, maxThreads),
 		},
 		Flag{
 			Name: "max-device-executions", Arg: argNumber, Default: "0", Own: true,
-			Help: "Most executions at a time on each device, and on the CPU; 0 for no bound",
+			Help: "Most concurrent executions on each device and on the CPU; 0 for no bound",
 			set:  integer(func(o *Options) *int { return &o.Limits.Executions }, 0, maxThreads),
 		},
 		Flag{
 			Name: "max-inflight-bytes", Arg: argBytes, Own: true,
-			Help: "Most bytes of requests being received, executed and answered over HTTP and gRPC together; what comes beyond is refused as unavailable; 0 for no bound; half of the memory of the machine, or of its control group, when left out",
+			Help: "Most bytes of HTTP and gRPC requests in flight together; further requests are refused as unavailable; 0 for no bound; by default half of the memory of the machine or its control group",
 			set:  inFlight,
 		},
 		Flag{
 			Name: "host-policy", Arg: "policy,key=value", Many: true,
-			Help: "Part of the machine that the instances of a policy use: cpu-cores=0-3,8-11 binds threads, numa-node=0 memory; policies are cpu, model, gpu_ID and those of host_policy",
+			Help: "Setting of a host policy: cpu-cores=0-3,8-11 binds the threads of its instances, numa-node=0 their memory; policies are cpu, model, gpu_ID and those of host_policy",
 			set:  hostPolicy,
 		},
 	)
 }
 
-// maxThreads is more than any machine has.
+// maxThreads exceeds the threads of any machine.
 const maxThreads = 1 << 16
 
 func inFlight(o *Options, value string) error {
@@ -66,7 +66,7 @@ func rateLimit(o *Options, value string) error {
 	return err
 }
 
-// limiterResource reads one limit. Counts are those of config.pbtxt, 32 bits.
+// limiterResource reads one limit. Counts have 32 bits, as in config.pbtxt.
 func limiterResource(o *Options, value string) error {
 	parts := strings.Split(value, ":")
 	if len(parts) < 2 || len(parts) > 3 || parts[0] == "" {
@@ -88,7 +88,7 @@ func limiterResource(o *Options, value string) error {
 	return nil
 }
 
-// hostPolicy adds a setting to a policy; the last of a key counts.
+// hostPolicy adds a setting to a policy; the last value of a key counts.
 func hostPolicy(o *Options, value string) error {
 	name, key, v, err := triple("host-policy", "<policy name>,<setting>=<value>", ",", value)
 	if err != nil {
@@ -109,7 +109,7 @@ func hostPolicy(o *Options, value string) error {
 	return nil
 }
 
-// limitNotices tells of limits that change nothing.
+// limitNotices returns notices of limits that have no effect.
 func (o *Options) limitNotices() []Notice {
 	if len(o.Limits.Resources) > 0 && !o.Limits.RateLimit {
 		return []Notice{{Option: "--rate-limit-resource", Text: "without effect: --rate-limit is off"}}

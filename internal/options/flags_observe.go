@@ -10,19 +10,19 @@ import (
 
 func logFlags() []Flag {
 	return grouped(groupLog,
-		Flag{Name: "log-verbose", Arg: "level", Default: "0", Help: "From 1 on, log every step of loading and every request", set: verbose},
-		Flag{Name: "log-info", Arg: argBool, Default: yes, Help: "Log what happens", set: boolean(func(o *Options) *bool { return &o.Log.Info })},
+		Flag{Name: "log-verbose", Arg: "level", Default: "0", Help: "1 or more logs every step of loading and every request", set: verbose},
+		Flag{Name: "log-info", Arg: argBool, Default: yes, Help: "Log information", set: boolean(func(o *Options) *bool { return &o.Log.Info })},
 		Flag{Name: "log-warning", Arg: argBool, Default: yes, Help: "Log warnings", set: boolean(func(o *Options) *bool { return &o.Log.Warning })},
 		Flag{Name: "log-error", Arg: argBool, Default: yes, Help: "Log errors", set: boolean(func(o *Options) *bool { return &o.Log.Error })},
 		Flag{
-			Name: "log-format", Arg: "format", Default: logs.Default, Help: "default is Triton's, ISO8601 has whole dates, json a JSON object a line",
+			Name: "log-format", Arg: "format", Default: logs.Default, Help: "default is Triton's format, ISO8601 has full dates, json has a JSON object per line",
 			set: exactly(func(o *Options) *string { return &o.Log.Format }, "log-format", logs.Formats()...),
 		},
-		Flag{Name: "log-file", Arg: argFile, Help: "File that takes the log instead of the standard streams", set: text(func(o *Options) *string { return &o.Log.File })},
+		Flag{Name: "log-file", Arg: argFile, Help: "File of the log, instead of the standard streams", set: text(func(o *Options) *string { return &o.Log.File })},
 	)
 }
 
-// verbose takes a level, or a bool for 1 and 0.
+// verbose reads a level, or a boolean for 1 and 0.
 func verbose(o *Options, value string) error {
 	switch strings.ToLower(value) {
 	case yes:
@@ -35,7 +35,7 @@ func verbose(o *Options, value string) error {
 	return err
 }
 
-// exactly returns the setter of one of some words as they are spelt.
+// exactly returns the setter of one of the words, with regard to case.
 func exactly(field func(*Options) *string, flag string, words ...string) setter {
 	return func(o *Options, value string) error {
 		if !slices.Contains(words, value) {
@@ -51,14 +51,14 @@ func traceFlags() []Flag {
 	return grouped(groupTrace,
 		Flag{
 			Name: "trace-config", Arg: "mode,key=value", Many: true,
-			Help: "Which requests are traced: level=OFF|TIMESTAMPS|TENSORS, rate=N, count=N, mode=triton|opentelemetry, triton,file=FILE, triton,log-frequency=N, opentelemetry,url=URL, opentelemetry,protocol=http/protobuf|grpc, opentelemetry,resource=KEY=VALUE, opentelemetry,bsp_max_queue_size=N, opentelemetry,bsp_schedule_delay=MS, opentelemetry,bsp_max_export_batch_size=N, opentelemetry,detail=true|false",
+			Help: "Settings of tracing: level=OFF|TIMESTAMPS|TENSORS, rate=N, count=N, mode=triton|opentelemetry, triton,file=FILE, triton,log-frequency=N, opentelemetry,url=URL, opentelemetry,protocol=http/protobuf|grpc, opentelemetry,resource=KEY=VALUE, opentelemetry,bsp_max_queue_size=N, opentelemetry,bsp_schedule_delay=MS, opentelemetry,bsp_max_export_batch_size=N, opentelemetry,detail=true|false",
 			set:  traceConfig,
 		},
 		Flag{Name: "trace-file", Arg: argFile, Instead: instead + "triton,file=FILE", Help: "File of the traces", set: text(func(o *Options) *string { return &o.Trace.File })},
 		Flag{Name: "trace-level", Arg: "level", Many: true, Instead: instead + "level=LEVEL", Help: "OFF, TIMESTAMPS or TENSORS", set: traceLevel},
-		Flag{Name: "trace-rate", Arg: argNumber, Default: "1000", Instead: instead + "rate=N", Help: "Trace one request in so many", set: traceRate},
-		Flag{Name: "trace-count", Arg: argNumber, Default: "-1", Instead: instead + "count=N", Help: "Trace so many requests, -1 for no end", set: traceCount},
-		Flag{Name: "trace-log-frequency", Arg: argNumber, Default: "0", Instead: instead + "triton,log-frequency=N", Help: "Begin a file after so many traces, 0 for one file", set: traceFrequency},
+		Flag{Name: "trace-rate", Arg: argNumber, Default: "1000", Instead: instead + "rate=N", Help: "Trace one of this number of requests", set: traceRate},
+		Flag{Name: "trace-count", Arg: argNumber, Default: "-1", Instead: instead + "count=N", Help: "Number of requests to trace, -1 for no end", set: traceCount},
+		Flag{Name: "trace-log-frequency", Arg: argNumber, Default: "0", Instead: instead + "triton,log-frequency=N", Help: "Number of traces in each file, 0 for a single file", set: traceFrequency},
 	)
 }
 
@@ -92,7 +92,7 @@ func traceLevel(o *Options, value string) error {
 	return nil
 }
 
-// traceConfig takes mode,key=value, or key=value for both modes.
+// traceConfig reads mode,key=value, or key=value for both modes.
 func traceConfig(o *Options, value string) error {
 	mode, setting, ok := strings.Cut(value, ",")
 	if !ok || strings.Contains(mode, "=") {

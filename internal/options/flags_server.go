@@ -29,23 +29,23 @@ const (
 func serverFlags() []Flag {
 	return grouped(groupServer,
 		Flag{Name: flagHelp, Help: "Print this text"},
-		Flag{Name: flagConfig, Arg: argFile, Own: true, Help: "YAML file whose keys are the names of options; a list stands for an option given several times"},
+		Flag{Name: flagConfig, Arg: argFile, Own: true, Help: "YAML file whose keys are names of options; a list repeats an option"},
 		Flag{Name: "id", Arg: "name", Default: tritonID, Help: "Name of the server in its metadata", set: text(func(o *Options) *string { return &o.ID })},
 		Flag{
-			Name: "exit-timeout-secs", Arg: argSeconds, Default: "30", Help: "Time that requests under way have at the end",
+			Name: "exit-timeout-secs", Arg: argSeconds, Default: "30", Help: "Time limit for stopping: requests in flight are cut off after it",
 			set: duration(func(o *Options) *time.Duration { return &o.ExitTimeout }, time.Second, 0),
 		},
 		Flag{
 			Name: "exit-connection-secs", Arg: argSeconds, Default: "5", Own: true,
-			Help: "Time that requests are served as before at the end while clients keep HTTP connections open, at most half of --exit-timeout-secs",
+			Help: "When stopping, time for which requests are still served while clients keep HTTP connections open, at most half of --exit-timeout-secs",
 			set:  duration(func(o *Options) *time.Duration { return &o.ExitConnections }, time.Second, 0),
 		},
 		Flag{
-			Name: "exit-on-error", Arg: argBool, Default: yes, Help: "End when a model cannot be loaded at start",
+			Name: "exit-on-error", Arg: argBool, Default: yes, Help: "Exit if a model cannot be loaded at the start",
 			set: boolean(func(o *Options) *bool { return &o.ExitOnError }),
 		},
 		Flag{
-			Name: "strict-readiness", Arg: argBool, Default: yes, Help: "Be ready only when every model is; when false, as soon as requests are answered",
+			Name: "strict-readiness", Arg: argBool, Default: yes, Help: "Be ready only if every model is ready; when false, as soon as the server accepts requests",
 			set: boolean(func(o *Options) *bool { return &o.StrictReadiness }),
 		},
 	)
@@ -58,19 +58,19 @@ func modelFlags() []Flag {
 		Flag{Name: "model-store", Arg: argFolder, Many: true, alias: flagRepository, Help: "Another name of --model-repository", set: repositories},
 		Flag{
 			Name: "model-control-mode", Arg: "mode", Default: ModeNone,
-			Help: "none loads every model at start, poll also follows what changes in the repositories, explicit loads those of --load-model and what clients ask for",
+			Help: "none loads every model at the start; poll also loads and unloads models as the repositories change; explicit loads the models of --load-model and those that clients request",
 			set:  choice(func(o *Options) *string { return &o.ControlMode }, "model-control-mode", ModeNone, ModePoll, ModeExplicit),
 		},
 		Flag{
-			Name: "repository-poll-secs", Arg: argSeconds, Default: "15", Help: "Time between two looks at the repositories in mode poll",
+			Name: "repository-poll-secs", Arg: argSeconds, Default: "15", Help: "Time between two scans of the repositories in mode poll",
 			set: duration(func(o *Options) *time.Duration { return &o.PollInterval }, time.Second, 0),
 		},
 		Flag{
-			Name: "load-model", Arg: "model", Many: true, Help: "Model to load at start in mode explicit; * stands for all",
+			Name: "load-model", Arg: "model", Many: true, Help: "Model to load at the start in mode explicit; * for all",
 			set: texts(func(o *Options) *[]string { return &o.LoadModels }),
 		},
 		Flag{
-			Name: "model-config-name", Arg: "name", Help: "Configure models by configs/NAME.pbtxt of their folder where there is one",
+			Name: "model-config-name", Arg: "name", Help: "Use configs/NAME.pbtxt in the folder of a model, if it exists, in place of config.pbtxt",
 			set: configName,
 		},
 		Flag{
@@ -78,44 +78,44 @@ func modelFlags() []Flag {
 			set: integer(func(o *Options) *int { return &o.LoadThreads }, 1, maxInt),
 		},
 		Flag{
-			Name: "model-load-retry-count", Arg: argNumber, Default: "0", Help: "Times that a load which failed is tried again",
+			Name: "model-load-retry-count", Arg: argNumber, Default: "0", Help: "Times that a failed load is repeated",
 			set: integer(func(o *Options) *int { return &o.LoadRetries }, 0, maxInt),
 		},
-		Flag{Name: flagNoComplete, Help: "Take every configuration as it is written, and complete none from the model", set: noComplete},
+		Flag{Name: flagNoComplete, Help: "Use every configuration as it is written; complete none from the model", set: noComplete},
 		Flag{
-			Name: "strict-ensemble-config", Arg: argBool, Default: no, Own: true, Help: "Read ensembles as Triton does, which infers nothing from their steps",
+			Name: "strict-ensemble-config", Arg: argBool, Default: no, Own: true, Help: "Read ensembles as Triton does, without inferring anything from their steps",
 			set: boolean(func(o *Options) *bool { return &o.StrictEnsembleConfig }),
 		},
 		Flag{
 			Name: "strict-parameters", Arg: argBool, Default: no, Own: true,
-			Help: "Refuse parameters of models, backends and caches that nobody reads, which otherwise are warned about",
+			Help: "Refuse unknown parameters of models, backends and caches, instead of logging warnings",
 			set:  boolean(func(o *Options) *bool { return &o.StrictParameters }),
 		},
 		Flag{
 			Name: "gpu-fallback", Arg: "where", Default: FallbackNone, Own: true,
-			Help: "cpu runs models on the CPU that ask for GPUs which are not there, with a warning for each; none refuses them",
+			Help: "cpu runs models for missing GPUs on the CPU, with a warning for each; none refuses them",
 			set:  choice(func(o *Options) *string { return &o.GPUFallback }, "gpu-fallback", FallbackNone, FallbackCPU),
 		},
-		Flag{Name: "strict-model-config", Arg: argBool, Default: no, Instead: "--" + flagNoComplete, Help: "When true, as --" + flagNoComplete, set: noComplete},
+		Flag{Name: "strict-model-config", Arg: argBool, Default: no, Instead: "--" + flagNoComplete, Help: "true is the same as --" + flagNoComplete, set: noComplete},
 		Flag{
-			Name: "model-cache-directory", Arg: argFolder, Own: true, Help: "Where models that are fetched from buckets are kept; by default in the user's cache",
+			Name: "model-cache-directory", Arg: argFolder, Own: true, Help: "Folder for models fetched from buckets; by default in the user's cache",
 			set: text(func(o *Options) *string { return &o.ModelCache }),
 		},
 		Flag{
-			Name: "model-namespacing", Arg: argBool, Default: no, Help: "Let several repositories hold models of one name; an ensemble looks for its models in its own repository first",
+			Name: "model-namespacing", Arg: argBool, Default: no, Help: "Allow several repositories to have models of one name; an ensemble searches its own repository first",
 			set: boolean(func(o *Options) *bool { return &o.Namespacing }),
 		},
 	)
 }
 
-// noComplete is set by any of its flags, whatever another one says.
+// noComplete disables auto-completion. A false value of one flag does not undo another flag.
 func noComplete(o *Options, value string) error {
 	off, err := parseBool(value)
 	o.DisableAutoComplete = o.DisableAutoComplete || off
 	return err
 }
 
-// configName keeps the name of a configuration inside its folder.
+// configName refuses names that lead out of the folder configs.
 func configName(o *Options, value string) error {
 	if value == "." || value == ".." || strings.ContainsAny(value, `/\\`) {
 		return fmt.Errorf("invalid argument for --model-config-name: '%s', expected a name without a folder", value)
@@ -127,16 +127,16 @@ func configName(o *Options, value string) error {
 func backendFlags() []Flag {
 	return grouped(groupBackends, Flag{
 		Name: "backend-config", Arg: "backend,key=value", Many: true,
-		Help: "Setting of a backend; of all when the backend's name is left out",
+		Help: "Setting of a backend; of every backend without a backend's name",
 		set:  func(o *Options, value string) error { return o.BackendConfig.Set(value) },
 	}, Flag{
 		Name: "strict-python-outputs", Arg: argBool, Default: no, Own: true,
-		Help: "Refuse responses of Python models whose data types, shapes or rows differ from the configuration; when false they are passed on with a warning",
+		Help: "Refuse responses of Python models whose data types, shapes or rows differ from the configuration; when false, they are used with a warning",
 		set:  strictPython,
 	})
 }
 
-// strictPython is the python backend's setting of the same meaning.
+// strictPython sets the setting of the python backend with the same meaning.
 func strictPython(o *Options, value string) error {
 	on, err := parseBool(value)
 	switch {
@@ -149,7 +149,7 @@ func strictPython(o *Options, value string) error {
 	return nil
 }
 
-// grouped puts flags below a heading.
+// grouped sets the group of flags.
 func grouped(group string, list ...Flag) []Flag {
 	for i := range list {
 		list[i].Group = group

@@ -11,15 +11,14 @@ const (
 	helpIndent = 40
 )
 
-// Help prints every option of serve below its heading. program is what to type before
-// them, as in "tutti serve".
+// Help prints every option of serve by group. program is the command before them. For example: "tutti serve".
 func Help(w io.Writer, program string) {
 	var b strings.Builder
 	fmt.Fprintf(&b, "Usage: %s --%s FOLDER [options]\n\n", program, flagRepository)
-	wrap(&b, 0, 0, "An option is written --name=VALUE or --name VALUE. It may also be an environment variable, as "+
-		envPrefix+"HTTP_PORT for --http-port, or a key of the YAML file that --config names. The command line stands before the "+
-		"environment, that before the file, and that before the default. Options marked * may be repeated: a list in the "+
-		"file, one a line in the environment, or between commas where the value itself has none.")
+	wrap(&b, 0, 0, "An option is written --name=VALUE or --name VALUE. It may also be an environment variable, for example "+
+		envPrefix+"HTTP_PORT for --http-port, or a key of the YAML file of --config. The command line takes precedence over the "+
+		"environment, and the environment over the file. Options marked * may be repeated: as a list in the "+
+		"file, and in the environment one per line, or separated by commas if their values contain none.")
 	list := Flags()
 	for _, g := range groups() {
 		fmt.Fprintf(&b, "\n%s:\n", g)
@@ -32,7 +31,7 @@ func Help(w io.Writer, program string) {
 	_, _ = io.WriteString(w, b.String())
 }
 
-// describe prints a flag, what it takes and what it does.
+// describe prints a flag with its argument and its help.
 func (f *Flag) describe(b *strings.Builder) {
 	head := "  --" + f.Name
 	if f.Arg != "" {
@@ -68,7 +67,7 @@ func (f *Flag) sentence() string {
 	return s + "."
 }
 
-// wrap prints words with indent before every line, of which used are there already.
+// wrap prints words in lines of helpWidth with an indent; used is the length of the text already on the first line.
 func wrap(b *strings.Builder, used, indent int, text string) {
 	b.WriteString(strings.Repeat(" ", max(0, indent-used)))
 	at := indent

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// backlogDelay reads how many requests without a slot the test hook has models of sequences wait for.
+// backlogDelay reads the test hook TRITONSERVER_BACKLOG_DELAY_SCHEDULER, a number of requests.
 func (o *Options) backlogDelay(environ []string) error {
 	const name = "TRITONSERVER_BACKLOG_DELAY_SCHEDULER"
 	for _, e := range environ {

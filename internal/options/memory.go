@@ -9,8 +9,8 @@ import (
 	"strings"
 )
 
-// InFlightBytes is how many bytes of requests may be in flight, 0 for any number:
-// what the option says, or else half of the memory there is.
+// InFlightBytes returns the most bytes of requests that may be in flight, 0 for no bound: the value of the option,
+// by default half of the memory of the machine or its control group.
 func (l *Limits) InFlightBytes() int64 {
 	if l.InFlight != nil {
 		return *l.InFlight
@@ -21,9 +21,8 @@ func (l *Limits) InFlightBytes() int64 {
 	return 0
 }
 
-// memory returns the bytes of memory that this process may use: those of the machine,
-// or of the least of its control groups, of either version. Without an answer it is
-// math.MaxInt64.
+// memory returns the bytes of memory that this process may use: those of the machine, or the smallest limit of its
+// control groups, of either version. It returns math.MaxInt64 if neither can be read.
 func memory(read func(string) ([]byte, error)) int64 {
 	least := int64(math.MaxInt64)
 	if text, err := read("/proc/meminfo"); err == nil {
@@ -42,7 +41,7 @@ func memory(read func(string) ([]byte, error)) int64 {
 	return least
 }
 
-// total returns what /proc/meminfo says the machine has.
+// total returns the memory of the machine from /proc/meminfo.
 func total(meminfo []byte) int64 {
 	for line := range bytes.Lines(meminfo) {
 		f := strings.Fields(string(line))
@@ -55,8 +54,8 @@ func total(meminfo []byte) int64 {
 	return math.MaxInt64
 }
 
-// groupFiles lists the files with the limits of the process's control groups, and of
-// those above them. In a container its own group is the root that it sees.
+// groupFiles lists the files with the limits of the process's control groups and of their ancestors. In a
+// container, the process's own group is the root of the file system that it sees.
 func groupFiles(read func(string) ([]byte, error)) (list []string) {
 	const v2, v1 = "/sys/fs/cgroup", "/sys/fs/cgroup/memory"
 	text, err := read("/proc/self/cgroup")
@@ -76,7 +75,7 @@ func groupFiles(read func(string) ([]byte, error)) (list []string) {
 	return list
 }
 
-// above lists a file of a group and of all groups above it.
+// above lists a file of a group and of all its ancestors.
 func above(root, group, file string) (list []string) {
 	for group = path.Join("/", group); ; group = path.Dir(group) {
 		list = append(list, path.Join(root, group, file))

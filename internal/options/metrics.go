@@ -10,7 +10,7 @@ import (
 	"github.com/tutti-server/tutti/internal/telemetry"
 )
 
-// Metrics is where metrics are served, and which.
+// Metrics configures the endpoint for metrics and the exported metrics.
 type Metrics struct {
 	Endpoint
 	Export telemetry.ExportOptions
@@ -21,7 +21,7 @@ const (
 	domainModel  = "model"
 	metricsForm  = "--metrics-config option format is '<setting>=<value>' or '<domain>,<setting>=<value>'. Got %s"
 	allSettings  = "counter_latencies, histogram_latencies, phase_histograms, summary_latencies, summary_quantiles"
-	// defaultInterval is how old a measurement of the machine may be.
+	// defaultInterval is the longest time for which a measurement of the machine is reused.
 	defaultInterval = 2 * time.Second
 )
 
@@ -40,14 +40,14 @@ func metricsFlags() []Flag {
 			set: boolean(func(o *Options) *bool { return &o.Metrics.Export.CPU }),
 		},
 		Flag{
-			Name: "allow-gpu-metrics", Arg: argBool, Default: yes, Help: "Export nv_gpu_* and nv_energy_consumption, where NVIDIA's driver tells them",
+			Name: "allow-gpu-metrics", Arg: argBool, Default: yes, Help: "Export nv_gpu_* and nv_energy_consumption, if NVIDIA's driver has them",
 			set: boolean(func(o *Options) *bool { return &o.Metrics.Export.GPU }),
 		},
-		Flag{Name: "metrics-interval-ms", Arg: argMillis, Default: "2000", Help: "Least time between two measurements of the machine and its GPUs", set: metricsInterval},
+		Flag{Name: "metrics-interval-ms", Arg: argMillis, Default: "2000", Help: "Shortest time between two measurements of the machine and its GPUs", set: metricsInterval},
 	)...)
 }
 
-// metricsConfig takes key=value or domain,key=value; quantiles have commas of their own.
+// metricsConfig reads key=value or domain,key=value. Only the first comma separates: quantiles contain commas.
 func metricsConfig(o *Options, value string) error {
 	before, v, ok := strings.Cut(value, "=")
 	domain, key, named := strings.Cut(before, ",")
@@ -80,7 +80,7 @@ func metricsConfig(o *Options, value string) error {
 	return fmt.Errorf("unknown setting '%s' of --metrics-config, expected one of: %s", key, allSettings)
 }
 
-// quantiles takes RANK:ERROR,RANK:ERROR.
+// quantiles reads RANK:ERROR,RANK:ERROR. For example: "0.5:0.05,0.99:0.001".
 func quantiles(o *Options, text string) error {
 	var list []telemetry.Quantile
 	for part := range strings.SplitSeq(text, ",") {
@@ -101,10 +101,10 @@ func quantiles(o *Options, text string) error {
 	return nil
 }
 
-// leading is the number that a text begins with, as C reads one.
+// leading matches the number at the beginning of a text, as C's strtod reads one.
 var leading = regexp.MustCompile(`^\s*[0-9]*\.?[0-9]*([eE][-+]?[0-9]+)?`)
 
-// fraction reads the number from 0 to 1 that s begins with; rest is what follows it.
+// fraction reads the number from 0 to 1 at the beginning of s; rest is the text after it.
 func fraction(s string) (v float64, rest string, err error) {
 	number := leading.FindString(s)
 	v, err = strconv.ParseFloat(strings.TrimSpace(number), 64)

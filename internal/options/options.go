@@ -12,8 +12,8 @@ import (
 	"github.com/tutti-server/tutti/scheduler/device"
 )
 
-// Options is what a server can be told. Parse makes it from a command line, the
-// environment and a file; each field is a flag of Flags.
+// Options are the options of a server. Parse reads them from a command line, the environment and a file; each field
+// is the value of a row of Flags.
 type Options struct {
 	// ID is the server's name in its metadata.
 	ID string
@@ -23,107 +23,107 @@ type Options struct {
 	ControlMode string
 	// LoadModels are the models to load in mode explicit; "*" alone stands for all.
 	LoadModels []string
-	// PollInterval is the time between two looks at the repositories in mode poll.
+	// PollInterval is the time between two scans of the repositories in mode poll.
 	PollInterval time.Duration
-	// ModelConfigName, when not empty, picks configs/NAME.pbtxt of a model that has it.
+	// ModelConfigName, unless empty, selects configs/NAME.pbtxt in the folders of models that have this file.
 	ModelConfigName string
-	// BacklogDelayScheduler is how many requests must be without a slot before a model's
-	// first batch: the test hook TRITONSERVER_BACKLOG_DELAY_SCHEDULER.
+	// BacklogDelayScheduler is the number of requests without a slot that must wait before a sequence model
+	// executes its first batch: the test hook TRITONSERVER_BACKLOG_DELAY_SCHEDULER.
 	BacklogDelayScheduler int
-	// LoadThreads is how many models load at a time, LoadRetries how often a load that
-	// failed is tried again.
+	// LoadThreads is the number of models that load at a time, LoadRetries how often a failed load is repeated.
 	LoadThreads, LoadRetries int
-	// ModelCache is the folder for models of buckets; empty for the usual one.
+	// ModelCache is the folder for models from buckets; empty for the default in the user's cache.
 	ModelCache string
-	// Namespacing lets several repositories hold models of one name.
+	// Namespacing allows several repositories to have models of one name.
 	Namespacing bool
-	// DisableAutoComplete takes every configuration as it is written.
+	// DisableAutoComplete uses every configuration as it is written.
 	DisableAutoComplete bool
-	// StrictEnsembleConfig asks ensembles to declare what their steps could tell.
+	// StrictEnsembleConfig requires ensembles to declare all inputs and outputs, also those that follow from their
+	// steps.
 	StrictEnsembleConfig bool
-	// StrictParameters refuses settings of models, backends and caches that nobody reads.
+	// StrictParameters refuses unknown settings of models, backends and caches.
 	StrictParameters bool
-	// GPUFallback is FallbackNone, or FallbackCPU to run on the CPU what asks for GPUs that are not there.
+	// GPUFallback is FallbackNone, or FallbackCPU to run models for missing GPUs on the CPU.
 	GPUFallback string
-	// ExitOnError ends a server that cannot load every model.
+	// ExitOnError ends a server if a model cannot be loaded at its start.
 	ExitOnError bool
-	// StrictReadiness makes the server ready only when every model is.
+	// StrictReadiness makes the server ready only if every model is ready.
 	StrictReadiness bool
-	// ExitTimeout bounds the orderly end, ExitConnections how long open HTTP connections are waited for at its beginning.
+	// ExitTimeout bounds the time of an orderly stop, ExitConnections its first part, in which the server waits for
+	// clients to close HTTP connections.
 	ExitTimeout     time.Duration
 	ExitConnections time.Duration
 	BackendConfig   BackendConfig
 	Limits          Limits
-	// HostPolicies are the settings of host policies by name; every one was parsed.
+	// HostPolicies are the settings of host policies by name. Their syntax was checked.
 	HostPolicies map[string]map[string]string
 	Cache        Cache
 	HTTP         HTTP
 	GRPC         GRPC
 	Metrics      Metrics
-	// ClientSHM lets clients register shared memory.
+	// ClientSHM allows clients to register shared memory.
 	ClientSHM bool
 	Log       logs.Settings
 	Trace     Trace
-	// Dashboard and TraceStore are what the server shows of itself.
+	// Dashboard and TraceStore configure the dashboard and the traces that it shows.
 	Dashboard  Dashboard
 	TraceStore TraceStore
 	Capture    Capture
-	// DelayScheduler is how many requests a dynamic batcher waits for before its first
-	// batch: the test hook TRITONSERVER_DELAY_SCHEDULER.
+	// DelayScheduler is the number of requests that must wait before a dynamic batcher executes its first batch:
+	// the test hook TRITONSERVER_DELAY_SCHEDULER.
 	DelayScheduler int
-	// Notices are what the server says about its options when it starts.
+	// Notices are logged when the server starts.
 	Notices []Notice
 }
 
-// Cache is where answers of models with response_cache are kept.
+// Cache configures the response cache, for models with response_cache.
 type Cache struct {
-	// Name is local or redis; empty for nowhere.
+	// Name is local or redis; empty for no cache.
 	Name string
 	// Local is the size of the local cache in bytes.
 	Local int64
 	Redis redis.Config
 
-	// Settings are those of each cache as they were given; nil once they are read.
+	// Settings are those of each cache as they were given; nil after they have been read.
 	Settings map[string]map[string]string
 }
 
-// Limits say what may execute at a time.
+// Limits bound concurrent executions and requests.
 type Limits struct {
-	// RateLimit has instances take the resources of their rate_limiter; Resources is how
-	// much there is, of which the instance that needs most has enough when empty.
+	// RateLimit makes instances acquire the resources of their rate_limiter before they execute. Resources are the
+	// available amounts; of others there is as much as the instance that needs the most.
 	RateLimit bool
 	Resources []device.Limit
-	// Executions bounds the executions of each device, Threads those of models on the
-	// CPU; 0 for no bound.
+	// Executions is the most concurrent executions of each device, Threads the most threads of concurrent
+	// executions on the CPU; 0 for no bound.
 	Executions, Threads int
-	// InFlight is the bytes of requests that may be in flight, 0 for any number; nil for
-	// half of the memory there is.
+	// InFlight is the most bytes of requests in flight, 0 for no bound; nil for half of the memory.
 	InFlight *int64
 }
 
-// Endpoint is where a protocol is served.
+// Endpoint is the address at which a protocol is served.
 type Endpoint struct {
 	Enabled bool
 	Address string
-	// Port 0 takes a free one.
+	// Port 0 selects a free port.
 	Port int
-	// ReusePort lets several servers share the port; the kernel spreads connections.
+	// ReusePort allows several servers to share the port; the kernel distributes connections.
 	ReusePort bool
 }
 
-// TLS are the files of encrypted connections, PEM each.
+// TLS names the PEM files of encrypted connections.
 type TLS struct {
 	Enabled bool
-	// Mutual asks the client for a certificate that RootCert has signed.
+	// Mutual requires clients to present a certificate that RootCert has signed.
 	Mutual                          bool
 	ServerCert, ServerKey, RootCert string
 }
 
-// HTTP is how HTTP is served.
+// HTTP configures the HTTP endpoint.
 type HTTP struct {
 	Endpoint
 	TLS TLS
-	// MaxInput bounds a request in bytes.
+	// MaxInput is the largest request in bytes.
 	MaxInput int64
 	// FastPath serves plain HTTP/1.1 requests without net/http, and reads and writes the connections of both protocols with
 	// direct system calls.
@@ -134,13 +134,14 @@ type HTTP struct {
 	Restricted     []Restriction
 }
 
-// ignoreCase begins the patterns of headers, whose names have no case; a pattern that begins with (?-i) takes it back.
+// ignoreCase is the prefix of patterns of headers, whose names ignore case. A pattern that begins with (?-i)
+// restores it.
 const ignoreCase = "(?i)"
 
-// Forward compiles ForwardPattern; it returns nil when that is empty.
+// Forward compiles ForwardPattern; it returns nil if the pattern is empty.
 func (h *HTTP) Forward() (*regexp.Regexp, error) { return forward(h.ForwardPattern) }
 
-// GRPC is how gRPC is served.
+// GRPC configures the gRPC endpoint.
 type GRPC struct {
 	Endpoint
 	TLS TLS
@@ -149,21 +150,21 @@ type GRPC struct {
 	Restricted     []Restriction
 	// Compression of responses is none, low, medium or high.
 	Compression string
-	// KeepaliveTime is when an idle connection is asked for a sign of life,
-	// KeepaliveTimeout how long the answer may take.
+	// KeepaliveTime is the time after which an idle connection is pinged, KeepaliveTimeout the longest wait for the
+	// response.
 	KeepaliveTime, KeepaliveTimeout time.Duration
-	// MinPingInterval is the shortest time between a client's pings; PermitWithoutCalls
-	// allows pings while no call is open.
+	// MinPingInterval is the shortest time between a client's pings; PermitWithoutCalls allows pings while no call
+	// is open.
 	MinPingInterval    time.Duration
 	PermitWithoutCalls bool
-	// MaxAge ends a connection after this time, MaxAgeGrace after that also cuts off
-	// its calls; 0 for never.
+	// MaxAge is the time after which a connection is closed in order; open calls are cut off MaxAgeGrace later. 0
+	// for never.
 	MaxAge, MaxAgeGrace time.Duration
-	// MaxMessage bounds a message in bytes, before and after decompression.
+	// MaxMessage is the largest message in bytes, before and after decompression.
 	MaxMessage int
 }
 
-// Forward compiles ForwardPattern; it returns nil when that is empty.
+// Forward compiles ForwardPattern; it returns nil if the pattern is empty.
 func (g *GRPC) Forward() (*regexp.Regexp, error) { return forward(g.ForwardPattern) }
 
 func forward(pattern string) (*regexp.Regexp, error) {
@@ -173,26 +174,27 @@ func forward(pattern string) (*regexp.Regexp, error) {
 	return regexp.Compile(ignoreCase + pattern)
 }
 
-// Restriction lets only those who send a header use some of the API.
+// Restriction limits parts of the API to clients that send a header. For example, the header "admin-key: secret"
+// for model-repository.
 type Restriction struct {
 	// APIs are the restricted categories, as in "model-repository".
 	APIs []string
-	// Key and Value are of the header that opens them.
+	// Key and Value are the header that clients must send.
 	Key, Value string
 }
 
-// Trace is which requests are traced, and where to.
+// Trace selects the requests that are traced, and where traces are written.
 type Trace struct {
 	// Mode is triton or opentelemetry.
 	Mode string
 	// Levels are OFF, TIMESTAMPS and TENSORS.
 	Levels []string
-	// Rate traces one request in so many, Count ends after so many (-1: never).
+	// Rate N traces one of N requests. Count is the number of traces after which tracing ends, -1 for no end.
 	Rate, Count int
-	// File is where traces go, LogFrequency after how many a new one is begun (0: one).
+	// File is the trace file. LogFrequency is the number of traces in each file, 0 for a single file.
 	File         string
 	LogFrequency int
-	// OpenTelemetry holds the settings of that mode, in the order given.
+	// OpenTelemetry holds the settings of that mode in the order given.
 	OpenTelemetry [][2]string
 }
 
@@ -215,7 +217,7 @@ const (
 	defaultMetricsPort = 8002
 	defaultAddress     = "0.0.0.0"
 	defaultExitTimeout = 30 * time.Second
-	// defaultExitConnections is shorter than Triton's, which waits all of the exit timeout for idle clients.
+	// defaultExitConnections is shorter than Triton's wait for idle clients, which is the whole exit timeout.
 	defaultExitConnections = 5 * time.Second
 	defaultPoll            = 15 * time.Second
 	defaultLoadThreads     = 4
@@ -228,10 +230,10 @@ const (
 	traceOff                        = "OFF"
 	traceForever                    = -1
 
-	maxInt = math.MaxInt32 // what Triton's numbers hold
+	maxInt = math.MaxInt32 // the range of Triton's numbers
 )
 
-// Default returns what stands when nothing is given, which lacks a repository only.
+// Default returns the default options. They have no repository, which is the only mandatory option.
 func Default() Options {
 	return Options{
 		ID:              tritonID,
@@ -265,7 +267,7 @@ func Default() Options {
 	}
 }
 
-// tritonID is the name by which clients know a server that was given none.
+// tritonID is the default name of a server in its metadata, as Triton's.
 const tritonID = "triton"
 
 // Models returns the models to load at start, nil for all of them.
@@ -276,5 +278,5 @@ func (o *Options) Models() []string {
 	return append([]string{}, o.LoadModels...)
 }
 
-// allModels is the --load-model that stands for every model.
+// allModels is the value of --load-model that stands for every model.
 const allModels = "*"

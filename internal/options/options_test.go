@@ -56,8 +56,8 @@ func TestFlagsAreTritons(t *testing.T) {
 	}
 }
 
-// TestFlagsAreWhole verifies that every flag says what it does, and that each default
-// is what stands when nothing is given.
+// TestFlagsAreWhole checks that every flag has a help text, and that its documented default is the value of
+// Default.
 func TestFlagsAreWhole(t *testing.T) {
 	t.Parallel()
 	for _, f := range options.Flags() {
@@ -379,8 +379,8 @@ func TestParseOptionsHelp(t *testing.T) {
 	}
 }
 
-// TestSources verifies that a flag stands before the environment, that before the file,
-// and that before the default.
+// TestSources checks that the command line takes precedence over the environment, the environment over the file,
+// and the file over the default.
 func TestSources(t *testing.T) {
 	t.Parallel()
 	file := writeFile(t, "# every kind of value\nid: file\nhttp-port: 1\ngrpc-port: 2\nmetrics-port: 3\nallow-http: false\n"+
@@ -481,7 +481,7 @@ func writeFile(tb testing.TB, text string) string {
 	return file
 }
 
-// TestForwardPatterns compiles the patterns of both protocols: case does not matter unless they say so.
+// TestForwardPatterns checks that the patterns of both protocols ignore case unless they begin with (?-i).
 func TestForwardPatterns(t *testing.T) {
 	t.Parallel()
 	for pattern, want := range map[string]bool{"MY_HEADER.*": true, "(?-i)MY_HEADER.*": false, "(?-i)my_.*": true, "": false} {

@@ -13,7 +13,7 @@ import (
 	"github.com/tutti-server/tutti/core/infer"
 )
 
-// setter checks a value and puts it into o. Its errors have Triton's words where it has some.
+// setter checks a value and stores it in o. Its errors have Triton's texts where Triton has the same check.
 type setter = func(o *Options, value string) error
 
 // text returns the setter of a text.
@@ -24,7 +24,7 @@ func text(field func(*Options) *string) setter {
 	}
 }
 
-// texts returns the setter of a list; a value that is there already adds nothing.
+// texts returns the setter of a list. It ignores a value that the list contains.
 func texts(field func(*Options) *[]string) setter {
 	return func(o *Options, value string) error {
 		if value == "" {
@@ -73,7 +73,7 @@ func parseInt(s string, least, most int64) (int64, error) {
 	return n, inRange(n, least, most)
 }
 
-// inRange returns an error in Triton's words when n is not from least to most.
+// inRange returns an error with Triton's text if n is not from least to most.
 func inRange(n, least, most int64) error {
 	if n < least || n > most {
 		return fmt.Errorf("Provided option value is out of bound. Got %d, expected %d to %d", n, least, most) //nolint:staticcheck // Triton's words
@@ -83,13 +83,13 @@ func inRange(n, least, most int64) error {
 
 const portMax = 65535
 
-// portNumber returns the setter of a port. Its range is checked by checkPorts: as in
-// Triton, the port of a protocol that is not served may be any number.
+// portNumber returns the setter of a port. checkPorts checks the range: as in Triton, the port of a disabled
+// protocol may be any number.
 func portNumber(field func(*Options) *int) setter {
 	return integer(field, math.MinInt32, math.MaxInt32)
 }
 
-// duration returns the setter of a whole number of units, from least on.
+// duration returns the setter of a whole number of units, at least least.
 func duration(field func(*Options) *time.Duration, unit time.Duration, least int64) setter {
 	return func(o *Options, value string) error {
 		n, err := parseInt(value, least, maxInt)
@@ -98,7 +98,7 @@ func duration(field func(*Options) *time.Duration, unit time.Duration, least int
 	}
 }
 
-// choice returns the setter of one of some words, in which case does not matter.
+// choice returns the setter of one of the words, without regard to case.
 func choice(field func(*Options) *string, flag string, words ...string) setter {
 	return func(o *Options, value string) error {
 		for _, w := range words {
@@ -111,7 +111,7 @@ func choice(field func(*Options) *string, flag string, words ...string) setter {
 	}
 }
 
-// pattern returns the setter of a regular expression that begins with prefix.
+// pattern returns the setter of a regular expression, which it compiles to check it.
 func pattern(field func(*Options) *string) setter {
 	return func(o *Options, value string) error {
 		if _, err := regexp.Compile(ignoreCase + value); err != nil {
@@ -122,7 +122,7 @@ func pattern(field func(*Options) *string) setter {
 	}
 }
 
-// triple takes a text like NAME,KEY=VALUE apart, whose first separator is given.
+// triple splits a text like NAME,KEY=VALUE at its first separator, which is first, and at "=".
 func triple(flag, form, first, s string) (name, key, value string, err error) {
 	name, setting, ok := strings.Cut(s, first)
 	key, value, ok2 := strings.Cut(setting, "=")
@@ -132,8 +132,7 @@ func triple(flag, form, first, s string) (name, key, value string, err error) {
 	return name, key, value, nil
 }
 
-// restriction returns the setter of a restricted part of an API; kind is what Triton
-// calls one.
+// restriction returns the setter of a restricted part of an API. kind is Triton's word for a part.
 func restriction(field func(*Options) *[]Restriction, flag, kind string) setter {
 	return func(o *Options, value string) error {
 		names, key, secret, err := triple(flag, "<config name>:<setting>=<value>", ":", value)

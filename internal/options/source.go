@@ -11,9 +11,8 @@ import (
 	"github.com/tutti-server/tutti/core/config"
 )
 
-// Parse reads what serve is told: its command line without the program's name,
-// the environment as os.Environ returns it, and the file that --config names. The error
-// of a command line that asks for help is flag.ErrHelp.
+// Parse reads the options of serve from the command line without the program's name, the environment as os.Environ
+// returns it, and the file of --config. It returns flag.ErrHelp if the command line asks for help.
 func Parse(args, environ []string) (*Options, error) {
 	flags := Flags()
 	line, err := fromLine(flags, args)
@@ -35,15 +34,15 @@ func Parse(args, environ []string) (*Options, error) {
 	return &o, o.finish(environ)
 }
 
-// value is one value of a flag and where it comes from.
+// value is one value of a flag with its source.
 type value struct {
 	flag *Flag
 	text string
-	// from is empty for the command line.
+	// from names the source in errors; empty for the command line.
 	from string
 }
 
-// bad is the error of a value that cannot be taken, in Triton's form.
+// bad returns the error of an invalid value, in Triton's form.
 func (v *value) bad(err error) error {
 	from := ""
 	if v.from != "" {
@@ -52,7 +51,7 @@ func (v *value) bad(err error) error {
 	return fmt.Errorf("Bad option: \"--%s\"%s.\n%w", v.flag.Name, from, err) //nolint:staticcheck // Triton's words
 }
 
-// given is what one source says, by the name of the flag, not of its alias.
+// given has the values of one source by the name of the flag; an alias counts as the flag that it stands for.
 type given map[string][]value
 
 func (g given) add(v value) {
@@ -63,8 +62,8 @@ func (g given) add(v value) {
 	g[name] = append(g[name], v)
 }
 
-// apply sets what the sources give, the nearest first; deprecated flags come before
-// those that stand for them.
+// apply sets the values of the sources, which are sorted by precedence, highest first. Deprecated flags come before
+// their replacements.
 func (o *Options) apply(flags []Flag, sources []given) error {
 	for _, deprecated := range []bool{true, false} {
 		for i := range flags {
@@ -108,14 +107,14 @@ func (o *Options) set(list []value) error {
 	return nil
 }
 
-// Notice is a sentence about an option that the server says once when it starts.
+// Notice is a sentence about an option that the server logs once, at its start.
 type Notice struct {
-	// Option is as its user wrote it, as in "--http-thread-count".
+	// Option is the option as the user wrote it. For example: "--http-thread-count".
 	Option string
 	Text   string
 }
 
-// noticeOf returns what to say about a flag that was given, or nil.
+// noticeOf returns the notice of a flag that was given, or nil.
 func noticeOf(f *Flag) *Notice {
 	var parts []string
 	if f.Instead != "" {
@@ -130,7 +129,7 @@ func noticeOf(f *Flag) *Notice {
 	return &Notice{Option: "--" + f.Name, Text: strings.Join(parts, "; ")}
 }
 
-// fromLine takes a command line apart as getopt_long does.
+// fromLine reads a command line as getopt_long does.
 func fromLine(flags []Flag, args []string) (given, error) {
 	g := given{}
 	for len(args) > 0 {
@@ -167,7 +166,7 @@ func fromLine(flags []Flag, args []string) (given, error) {
 	return g, nil
 }
 
-// unexpected is the error of an argument that is no option, or has one dash only.
+// unexpected returns the error of an argument that is no option, or that has a single dash.
 func unexpected(flags []Flag, arg string) error {
 	name, _, _ := strings.Cut(strings.TrimPrefix(arg, "-"), "=")
 	if f := findFlag(flags, name); f != nil && strings.HasPrefix(arg, "-") {
@@ -180,8 +179,8 @@ func unexpected(flags []Flag, arg string) error {
 	return fmt.Errorf("Unexpected argument: %s%s", arg, meant) //nolint:staticcheck // Triton's words
 }
 
-// fromEnvironment takes the flags' variables. An empty one is as good as none. One that
-// only looks like a flag's is noticed; others of the prefix are somebody else's.
+// fromEnvironment reads the variables of the flags. It ignores empty variables. A variable with a name similar to a
+// flag's gives a notice; other variables with the prefix are ignored, since they may belong to other programs.
 func fromEnvironment(flags []Flag, environ []string, notices *[]Notice) given {
 	g := given{}
 	for _, e := range environ {
@@ -204,7 +203,7 @@ func fromEnvironment(flags []Flag, environ []string, notices *[]Notice) given {
 	return g
 }
 
-// typo is the distance up to which a name is taken for a misspelt one.
+// typo is the largest edit distance at which a name counts as misspelled.
 const typo = 2
 
 func misspelt(flags []Flag, variable string) *Notice {
@@ -219,7 +218,7 @@ func misspelt(flags []Flag, variable string) *Notice {
 	return &Notice{Option: variable, Text: "no option has this environment variable" + suggestion("", meant)}
 }
 
-// configFile returns the file that the nearest source names, or nothing.
+// configFile returns the file of --config from the source with the highest precedence, empty for none.
 func configFile(sources []given) string {
 	if list := nearestSource(sources, flagConfig); len(list) > 0 {
 		return list[len(list)-1].text

@@ -1,4 +1,4 @@
-// Package table prints rows of text as columns.
+// Package table formats text in columns and lines of limited width.
 package table
 
 import (
@@ -21,7 +21,7 @@ func widths(rows [][]string) []int {
 	return list
 }
 
-// spaces fills a cell up to n characters.
+// spaces returns the padding of a cell to n characters.
 func spaces(cell string, n int) string {
 	return strings.Repeat(" ", max(0, n-utf8.RuneCountInString(cell)))
 }
@@ -85,8 +85,8 @@ func Left(w io.Writer, rows [][]string) {
 	_, _ = io.WriteString(w, b.String())
 }
 
-// Wrap breaks a text into lines of at most width characters at its spaces. A longer word, for example a path, has a line
-// for itself.
+// Wrap breaks a text at spaces into lines of at most width characters. A longer word, for example a path, has its
+// own line.
 func Wrap(text string, width int) []string {
 	var lines []string
 	for part := range strings.Lines(text) {

@@ -12,7 +12,7 @@ import (
 	"github.com/tutti-server/tutti/client"
 )
 
-// edgeRepo writes models with extreme but valid configurations. For example, an ensemble may be a chain of many steps of the same model.
+// edgeRepo writes models with extreme but valid configurations. For example, steps200 is an ensemble of 200 steps.
 func edgeRepo(t *testing.T) string {
 	t.Helper()
 	root := t.TempDir()

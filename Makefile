@@ -65,12 +65,14 @@ demo: runtime examples ## Serve the examples and send each a request; ONCE=1 end
 test: ## Run the tests with every backend and Triton's clients, fetching what they need (1.5 GB; race detector on)
 	@$(prepared); $(call tool,gotestsum) --format pkgname --format-hide-empty-pkg --raw-command -- \
 		bash -c 'rc=0; go test -json -short -race -timeout 90m ./... || rc=$$?; \
+		go -C bench test -json -short -race -timeout 30m ./... || rc=$$?; \
 		go test -json -short -vet=off -timeout 60m -run "$(BUDGETS)" ./... || rc=$$?; exit $$rc'
 
 .PHONY: test-all
 test-all: ## Run everything, long suites and ownership checks included
 	@$(call prepared,all); $(call tool,gotestsum) --format pkgname --format-hide-empty-pkg --raw-command -- \
 		bash -c 'rc=0; go test -json -race -timeout 6h ./... || rc=$$?; \
+		go -C bench test -json -race -timeout 2h ./... || rc=$$?; \
 		go test -json -vet=off -timeout 2h -run "$(BUDGETS)" ./... || rc=$$?; \
 		go test -json -short -tags invariants -timeout 2h ./... || rc=$$?; exit $$rc'
 	@if command -v npm >/dev/null; then $(MAKE) check-ui test-ui; \
@@ -135,7 +137,7 @@ test-ui: build runtime examples $(UI)/node_modules/.package-lock.json ## Look at
 .PHONY: lint
 lint: check-generate ## Check style, formatting and generated code
 	@lint=$(call tool,golangci-lint); echo "golangci-lint run ./..."; "$$lint" run ./...; \
-		cd tools; "$$lint" run --config ../.golangci.yml ./...
+		for module in tools bench; do (cd $$module; "$$lint" run --config ../.golangci.yml ./...); done
 
 .PHONY: fmt
 fmt: ## Format the Go code
@@ -181,51 +183,56 @@ bench: runtime examples bench-process ## Run the benchmarks (BENCH, PKG, COUNT);
 		$(call tool,benchstat) bin/bench/old.txt bin/bench/new.txt; \
 	fi
 
+# The benchmarks are a module of their own: users of the server do not build them.
+.PHONY: bin/tutti-bench
+bin/tutti-bench:
+	@go -C bench build -trimpath -o ../bin/tutti-bench .
+
 .PHONY: bench-process
-bench-process: runtime examples ## Compare the server with net/http and with Python, process against process
-	go run ./bench -rounds $(COUNT)
+bench-process: bin/tutti-bench runtime examples ## Compare the server with net/http and with Python, process against process
+	bin/tutti-bench -rounds $(COUNT)
 
 # Peers that cannot be had here are left out. MATRIX='-scenarios text -peers triton -concurrency 8,32' measures a part;
 # all of it takes an hour.
 MATRIX ?=
 .PHONY: bench-peers
 bench-peers: bench-process ## Compare ensembles with Triton and with Python's servers (MATRIX for the bench's flags)
-	go run ./bench -only matrix -rounds 3 -profile bin/profiles $(MATRIX)
+	bin/tutti-bench -only matrix -rounds 3 -profile bin/profiles $(MATRIX)
 
 .PHONY: bench-wire
-bench-wire: build ## Compare HTTP and gRPC with bare echo servers on the same libraries
-	go run ./bench -only wire -rounds $(COUNT)
+bench-wire: bin/tutti-bench build ## Compare HTTP and gRPC with bare echo servers on the same libraries
+	bin/tutti-bench -only wire -rounds $(COUNT)
 
 .PHONY: bench-steps
-bench-steps: ## Compare the native steps with the same work in Python, a thread each
-	go run ./bench -only steps -rounds $(COUNT)
+bench-steps: bin/tutti-bench ## Compare the native steps with the same work in Python, a thread each
+	bin/tutti-bench -only steps -rounds $(COUNT)
 
 .PHONY: bench-backends
-bench-backends: runtimes ## Compare a call of each backend with the same call of its framework in Python; fails when ours takes more
-	go run ./bench -only backends -rounds $(COUNT)
+bench-backends: bin/tutti-bench runtimes ## Compare a call of each backend with the same call of its framework in Python; fails when ours takes more
+	bin/tutti-bench -only backends -rounds $(COUNT)
 
 .PHONY: bench-sched
-bench-sched: ## Measure what schedulers and the executor add to the models' work; fails beyond a limit
-	go run ./bench -only sched -rounds $(COUNT)
+bench-sched: bin/tutti-bench ## Measure what schedulers and the executor add to the models' work; fails beyond a limit
+	bin/tutti-bench -only sched -rounds $(COUNT)
 
 .PHONY: bench-tax
-bench-tax: runtime ## Compare ensembles with their slowest step alone, and with their models called directly; fails beyond a limit
-	go run ./bench -only tax -rounds $(COUNT)
+bench-tax: bin/tutti-bench runtime ## Compare ensembles with their slowest step alone, and with their models called directly; fails beyond a limit
+	bin/tutti-bench -only tax -rounds $(COUNT)
 
 # Neither looks at wall time, so that it can run where other programs do.
 .PHONY: bench-guard
 bench-guard: ## Fail when a request allocates or computes more than recorded; UPDATE=1 records
-	go test -count=1 -timeout 60m -run '^TestGuard$$' ./bench -args -guard $(if $(UPDATE),-guard-update)
+	go -C bench test -count=1 -timeout 60m -run '^TestGuard$$' . -args -guard $(if $(UPDATE),-guard-update)
 
 # Compiling for a profile takes as long as compiling everything anew.
 .PHONY: bench-pgo
-bench-pgo: build runtime examples ## Tell what a build gains that a profile guides, and leave the profile in bin/tutti.pgo (10 minutes)
-	go run ./bench -only matrix -peers none -protocols json,binary,grpc -concurrency 8 -loops closed -rounds 1 -tax=false -profile bin/profiles
-	go run ./bench -only pgo -profile bin/profiles
+bench-pgo: bin/tutti-bench build runtime examples ## Tell what a build gains that a profile guides, and leave the profile in bin/tutti.pgo (10 minutes)
+	bin/tutti-bench -only matrix -peers none -protocols json,binary,grpc -concurrency 8 -loops closed -rounds 1 -tax=false -profile bin/profiles
+	bin/tutti-bench -only pgo -profile bin/profiles
 
 .PHONY: bench-repo
 bench-repo: ## Measure a repository of 1,000 models: loading, idle memory, polling, looking up
-	go test -run '^$$' -bench '^BenchmarkRepository$$' -benchtime 0.5s -count $(COUNT) ./repository
+	go test -run '^$$' -bench '^BenchmarkRepository$$' -benchtime 0.5s -count $(COUNT) ./internal/repository
 
 # A mutant that no test notices is a missing test, or code that nothing needs. THRESHOLD=80 is the least percentage noticed.
 BASE ?= main

@@ -33,8 +33,8 @@ var layers = [][]string{
 	{"backends/*", "steps/*", "scheduler/*", "cache/*", "runtimes/*", "pipeline/exec"},
 	{"repository", "repository/*"},
 	{"server/*", "pipeline/durable"},
-	{"client", "options", "lint", "bench/*"},
-	{".", "bench"},
+	{"client", "options", "lint"},
+	{"."},
 	{"cli"},
 	{"cmd"},
 	{"cmd/*"},
@@ -62,8 +62,6 @@ var denials = []denial{
 	{"cmd/*", "cli", "it runs commands by cmd"},
 	{"client", "backends/*", "only cmd lists backends"},
 	{"client", "steps/*", "only cmd lists steps"},
-	{"bench", "backends/*", "only cmd lists backends"},
-	{"bench", "steps/*", "only cmd lists steps"},
 }
 
 // ceilings limits packages that must see interfaces only: they may not import layers above the given one.

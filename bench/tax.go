@@ -48,7 +48,7 @@ func (b *bench) tax() error {
 	if err := b.table.Flush(); err != nil {
 		return err
 	}
-	cmd := exec.Command("go", "test", "-v", "-count=1", "-timeout", "10m", "-run", "^TestTax$", "./bench", "-args", "-tax", "-tax-rounds", strconv.Itoa(b.rounds))
+	cmd := exec.Command("go", "-C", "bench", "test", "-v", "-count=1", "-timeout", "10m", "-run", "^TestTax$", ".", "-args", "-tax", "-tax-rounds", strconv.Itoa(b.rounds))
 	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
 	err := cmd.Run()
 	if over {

@@ -82,9 +82,9 @@ func (r *ResponseCache) Offer(ctx context.Context, req *infer.Request, sink infe
 		return false
 	}
 	if w := (waiter{ctx, req, sink, telemetry.Now()}); req.Async && r.remote {
-		go r.lookUp(w) // the caller must not wait for another process
+		go r.lookUp(w) //nolint:contextcheck // w has the context; the caller must not wait for another process
 	} else {
-		r.lookUp(w)
+		r.lookUp(w) //nolint:contextcheck // w has the context
 	}
 	return true
 }

@@ -369,7 +369,7 @@ func (r *run) close(err error) {
 	if r.failure.Load() != nil {
 		r.failure.Store(nil)
 	}
-	r.params.reset()
+	r.reset()
 	if r.sub != nil {
 		r.sub.depth = 0
 	}

@@ -92,7 +92,7 @@ type portInfo struct {
 // steps declare; the pass types reports contradictions.
 func (l *level) stepPorts() map[string]*portInfo {
 	all := map[string]*portInfo{}
-	hear := func(s *step, name string, p *config.Port, reads bool) {
+	declare := func(s *step, name string, p *config.Port, reads bool) {
 		dims := l.dimsOf(s, p)
 		t := all[name]
 		if t == nil {
@@ -107,12 +107,12 @@ func (l *level) stepPorts() map[string]*portInfo {
 	for _, s := range l.steps {
 		for i := range s.sig.Inputs {
 			if name, mapped := s.cfg.GetInputMap()[s.sig.Inputs[i].Name]; mapped {
-				hear(s, name, &s.sig.Inputs[i], true)
+				declare(s, name, &s.sig.Inputs[i], true)
 			}
 		}
 		for i := range s.sig.Outputs {
 			if name, mapped := s.cfg.GetOutputMap()[s.sig.Outputs[i].Name]; mapped {
-				hear(s, name, &s.sig.Outputs[i], false)
+				declare(s, name, &s.sig.Outputs[i], false)
 			}
 		}
 	}

@@ -116,7 +116,7 @@ func (t *RunLoop) Seal() {
 // one. It wakes together with the others of its batch, before anything else executes.
 func (t *RunLoop) Respond(c *infer.Call, e infer.Ender) bool { return t.woken.Add(c, e) }
 
-// Dispatch enqueues what was staged.
+// Dispatch enqueues the staged tasks.
 func (t *RunLoop) Dispatch() {
 	t.woken.Wake()
 	for i := range t.staged {

@@ -132,7 +132,7 @@ type Policy interface {
 type Executed struct {
 	// Rows and Elements are the sums over the batch's tasks.
 	Rows, Elements int64
-	// Unpadded is the sum of each row's own length, Padding what was added to make all rows
+	// Unpadded is the sum of each row's own length, Padding the elements that were added to make all rows
 	// as long as the longest. For example, lengths 3 and 5: 8 and 2. Both are 0 where
 	// nothing is padded.
 	Unpadded, Padding int64

@@ -59,7 +59,7 @@ func TestConcurrentAcquire(t *testing.T) {
 	}
 	wg.Wait()
 	if n := a.Waiting(); n != 0 {
-		t.Errorf("%d are left in line", n)
+		t.Errorf("%d still wait", n)
 	}
 }
 
@@ -98,8 +98,8 @@ func TestClosedLimiter(t *testing.T) {
 // count.
 func TestNoAllocation(t *testing.T) {
 	a := device.New(device.Settings{RateLimit: true})
-	asks := []device.Demand{{Resources: []device.Resource{{Name: "R", Count: 1}}}, {Resources: []device.Resource{{Name: "R", Count: 1}}}}
-	g, err := a.Register(asks)
+	demands := []device.Demand{{Resources: []device.Resource{{Name: "R", Count: 1}}}, {Resources: []device.Resource{{Name: "R", Count: 1}}}}
+	g, err := a.Register(demands)
 	if err != nil {
 		t.Fatal(err)
 	}

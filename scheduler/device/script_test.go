@@ -140,7 +140,7 @@ func (s *stage) add(t *testing.T, name string, words []string) string {
 	}
 	s.groups[name] = g
 	if g.Limiters[0] == nil {
-		return "no gate"
+		return "no limiter"
 	}
 	return ""
 }

@@ -39,11 +39,11 @@ func (*limited) Close() error { return nil }
 // limiters registers n instances that each need one R of the arbiter.
 func limiters(t *testing.T, a *device.Arbiter, n int, priority uint32) []scheduler.Limiter {
 	t.Helper()
-	asks := make([]device.Demand, n)
-	for i := range asks {
-		asks[i] = device.Demand{Priority: priority, Resources: []device.Resource{{Name: "R", Count: 1}}}
+	demands := make([]device.Demand, n)
+	for i := range demands {
+		demands[i] = device.Demand{Priority: priority, Resources: []device.Resource{{Name: "R", Count: 1}}}
 	}
-	g, err := a.Register(asks)
+	g, err := a.Register(demands)
 	if err != nil {
 		t.Fatal(err)
 	}

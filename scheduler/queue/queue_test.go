@@ -108,11 +108,11 @@ func TestCancelledInQueue(t *testing.T) {
 // patient is a policy that waits once and then takes everything.
 type patient struct {
 	wait  time.Duration
-	asked int
+	calls int
 }
 
 func (p *patient) Decide(_ int64, v scheduler.View, scratch []int32) scheduler.Decision {
-	if p.asked++; p.asked == 1 {
+	if p.calls++; p.calls == 1 {
 		return scheduler.Decision{Wait: p.wait}
 	}
 	return schedtest.Everything{}.Decide(0, v, scratch)
@@ -131,7 +131,7 @@ func TestPolicyDecidesAgain(t *testing.T) {
 				Runner: b.Runner, Policy: p, Instances: []backends.Instance{schedtest.Model(schedtest.Share)}, Workers: b.Workers,
 			})
 			for range 2 { // the second time the timer is there already
-				p.asked = 0
+				p.calls = 0
 				j := b.Job(1, b.Floats([]int64{1, 1}, 1))
 				b.Submit(s, j) // returns before the response; no later request triggers a decision
 				schedtest.Wait(j)

@@ -38,11 +38,11 @@ func (m *limited) model(b *backends.Batch) error {
 // limiters registers n instances that each need one R of the arbiter.
 func limiters(t *testing.T, a *device.Arbiter, n int) []scheduler.Limiter {
 	t.Helper()
-	asks := make([]device.Demand, n)
-	for i := range asks {
-		asks[i] = device.Demand{Priority: 1, Resources: []device.Resource{{Name: "R", Count: 1}}}
+	demands := make([]device.Demand, n)
+	for i := range demands {
+		demands[i] = device.Demand{Priority: 1, Resources: []device.Resource{{Name: "R", Count: 1}}}
 	}
-	g, err := a.Register(asks)
+	g, err := a.Register(demands)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -23,8 +23,10 @@ const module = "github.com/tutti-server/tutti"
 // precedence. In layer 0 a package may also import those listed before it. For example, core/config may import
 // core/status. backends/bind and the packages beside it are shared by several backends: none imports another.
 var layers = [][]string{
-	{"steps/image/kernels", "steps/image/raster", "steps/image/opencv", "steps/image/jpeg", "steps/image/tiff", "steps/image/resize", "steps/image/decode",
-		"tokenizer/charclass", "tokenizer/onig", "tokenizer", "proto/modelconfig", "proto/inference", "pool", "core/status", "jsontext", "recovery", "core/tensor", "telemetry", "logs", "tracing", "shm", "server/certs", "server/sock", "server/http1", "table"},
+	{
+		"steps/image/kernels", "steps/image/raster", "steps/image/opencv", "steps/image/jpeg", "steps/image/tiff", "steps/image/resize", "steps/image/decode",
+		"tokenizer/charclass", "tokenizer/onig", "tokenizer", "proto/modelconfig", "proto/inference", "pool", "core/status", "jsontext", "recovery", "core/tensor", "telemetry", "logs", "tracing", "shm", "server/certs", "server/sock", "server/http1", "table",
+	},
 	{"core/config", "core/infer", "inspect", "simdev"},
 	{"backends", "cache", "tracing/*"},
 	{"steps", "scheduler", "scheduler/device", "pipeline", "pipeline/plan", "backends/bind", "backends/dylib", "backends/shmipc", "runtimes", "cloud"},

@@ -101,8 +101,8 @@ func Example() {
 
 	tensor.ReleaseAll(batch.In)
 	tensor.ReleaseAll(batch.Out)
-	for _, close := range []func() error{instance.Close, model.Close, backend.Close} {
-		if err := close(); err != nil {
+	for _, closer := range []func() error{instance.Close, model.Close, backend.Close} {
+		if err := closer(); err != nil {
 			panic(err)
 		}
 	}

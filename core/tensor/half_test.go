@@ -37,7 +37,7 @@ func TestFP16ConvertsEveryValueBothWays(t *testing.T) {
 	for i := range 1 << 16 {
 		h := uint16(i)
 		got, want := tensor.FP16ToFloat32(h), float32(binary16(h))
-		if math.Float32bits(got) != math.Float32bits(want) && !(got != got && want != want) { //nolint:gocritic // NaN
+		if math.Float32bits(got) != math.Float32bits(want) && !(got != got && want != want) { // NaN
 			t.Fatalf("%#04x became %v, want %v", h, got, want)
 		}
 		if back := tensor.Float32ToFP16(got); back != h {
@@ -55,7 +55,9 @@ func TestFloat32ToFP16RoundsToTheNearestAndTiesToEven(t *testing.T) {
 			f    float32
 			want uint16
 		}{
-			{math.Nextafter32(middle, 0), h}, {middle, even}, {math.Nextafter32(middle, 1e9), h + 1},
+			{math.Nextafter32(middle, 0), h},
+			{middle, even},
+			{math.Nextafter32(middle, 1e9), h + 1},
 			{-middle, even | 0x8000},
 		} {
 			if got := tensor.Float32ToFP16(c.f); got != c.want {
@@ -100,7 +102,7 @@ func TestBF16RoundsToTheNearestAndTiesToEven(t *testing.T) {
 	for i := range 1 << 16 {
 		h := uint16(i)
 		f := tensor.BF16ToFloat32(h)
-		if f == f && tensor.Float32ToBF16(f) != h { //nolint:gocritic // NaN
+		if f == f && tensor.Float32ToBF16(f) != h { // NaN
 			t.Fatalf("%#04x became %v, which became %#04x", h, f, tensor.Float32ToBF16(f))
 		}
 	}

@@ -1,6 +1,9 @@
 package cli
 
-import "context"
+import (
+	"context"
+	"slices"
+)
 
 // command is a row of commands.
 type command struct {
@@ -14,6 +17,11 @@ type command struct {
 
 // commands returns the commands in the order of `tutti help`.
 func commands() []command {
+	return slices.Concat(repositoryCommands(), requestCommands(), machineCommands())
+}
+
+// repositoryCommands are the commands that read model repositories.
+func repositoryCommands() []command {
 	return []command{
 		{
 			name: "serve", usage: "--model-repository DIR ...", summary: "Serve the models of one or more repositories",
@@ -44,6 +52,12 @@ func commands() []command {
 			examples: []string{"tutti plan models text", "tutti plan --format svg models text > text.svg", "tutti plan --after bind models text"},
 			run:      (*program).plan,
 		},
+	}
+}
+
+// requestCommands are the commands that send requests, or talk to servers and buckets.
+func requestCommands() []command {
+	return []command{
 		{
 			name: "infer", usage: "[--url URL] MODEL --input NAME=VALUE ...", summary: "Send a request to a server and print the response",
 			notes: `The response goes to stdout as JSON. Its duration, its trace id and the times of the steps go to stderr.
@@ -91,6 +105,12 @@ The times of the steps are differences of the server's statistics, and n/a if ot
 			},
 			run: (*program).repo,
 		},
+	}
+}
+
+// machineCommands are the commands about this machine and this program.
+func machineCommands() []command {
+	return []command{
 		{
 			name: "runtime", usage: "fetch [--dir DIR] NAME | list", summary: "Fetch the native libraries of backends",
 			examples: []string{"tutti runtime list", "tutti runtime fetch onnxruntime"},

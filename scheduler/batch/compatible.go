@@ -3,6 +3,7 @@ package batch
 import (
 	"bytes"
 	"cmp"
+
 	"github.com/tutti-server/tutti/scheduler"
 )
 

@@ -222,7 +222,7 @@ func (x *execution) Pause(w *scheduler.Task) {
 	}
 	q.mu.Lock()
 	if g, ok := x.inst.(*limited); ok && !x.detached {
-		g.Lease.Release(false)
+		g.Release(false)
 	}
 	if !q.lends() || q.timers.closed {
 		q.mu.Unlock()

@@ -130,7 +130,7 @@ func (q *Queue) releaseIdle() {
 // the lock held.
 func release(inst backends.Instance, more bool) {
 	if g, ok := inst.(*limited); ok {
-		g.Lease.Release(more)
+		g.Release(more)
 	}
 }
 

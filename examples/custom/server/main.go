@@ -4,10 +4,10 @@ package main
 import (
 	"os"
 
-	"github.com/tutti-server/tutti/cmd"
-
 	"example.com/custom/clip"
 	"example.com/custom/negate"
+
+	"github.com/tutti-server/tutti/cmd"
 )
 
 func main() {

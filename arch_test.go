@@ -29,7 +29,7 @@ var layers = [][]string{
 	},
 	{"core/config", "core/infer", "inspect", "simdev"},
 	{"backends", "cache", "tracing/*"},
-	{"steps", "scheduler", "scheduler/device", "pipeline", "pipeline/plan", "backends/bind", "backends/dylib", "backends/shmipc", "runtimes", "cloud"},
+	{"steps", "scheduler", "scheduler/device", "pipeline", "pipeline/plan", "backends/bind", "backends/dylib", "runtimes", "cloud"},
 	{"scheduler/batch"},
 	{"scheduler/queue"},
 	{"backends/*", "steps/*", "scheduler/*", "cache/*", "runtimes/*", "pipeline/exec"},

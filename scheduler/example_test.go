@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"os"
 
 	"github.com/tutti-server/tutti/backends"
 	"github.com/tutti-server/tutti/core/config"
@@ -19,7 +20,7 @@ import (
 type doubler struct{}
 
 func (doubler) Execute(_ context.Context, b *backends.Batch) error {
-	fmt.Println("batch of", b.Rows)
+	fmt.Fprintln(os.Stdout, "batch of", b.Rows)
 	numbers := tensor.Slice[int32](&b.In[0])
 	for i := range numbers {
 		numbers[i] *= 2
@@ -45,7 +46,7 @@ type printer struct{ done int }
 
 func (p *printer) Complete(list scheduler.TaskList, _ *scheduler.RunLoop) {
 	for w := list.Pop(); w != nil; w = list.Pop() {
-		fmt.Println(tensor.Slice[int32](&w.Out[0])[0], w.Err)
+		fmt.Fprintln(os.Stdout, tensor.Slice[int32](&w.Out[0])[0], w.Err)
 		tensor.ReleaseAll(w.Out)
 		p.done++
 	}
@@ -66,7 +67,7 @@ func Example() {
 	for i := range int32(6) {
 		in, err := tensor.New(memory, tensor.Int32, tensor.Of(1, 1))
 		if err != nil {
-			fmt.Println(err)
+			fmt.Fprintln(os.Stdout, err)
 			return
 		}
 		tensor.Slice[int32](&in)[0] = i
@@ -77,7 +78,7 @@ func Example() {
 	}
 	loop.Dispatch()
 	loop.RunUntil(func() bool { return out.done == 6 })
-	fmt.Println(q.Drain(context.Background()), q.Close())
+	fmt.Fprintln(os.Stdout, q.Drain(context.Background()), q.Close())
 	// Output:
 	// batch of 4
 	// 0 <nil>
@@ -95,9 +96,9 @@ func ExampleTaskList() {
 	list.Push(&scheduler.Task{TaskRequest: scheduler.TaskRequest{Rows: 1}})
 	list.Push(&scheduler.Task{TaskRequest: scheduler.TaskRequest{Rows: 3}})
 	list.Seal()
-	fmt.Println(list.Len(), list.Rows(), list.Sealed())
+	fmt.Fprintln(os.Stdout, list.Len(), list.Rows(), list.Sealed())
 	list.Pop()
-	fmt.Println(list.Len(), list.Rows(), list.Sealed())
+	fmt.Fprintln(os.Stdout, list.Len(), list.Rows(), list.Sealed())
 	// Output:
 	// 2 4 true
 	// 1 3 false

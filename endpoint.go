@@ -3,13 +3,19 @@ package tutti
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"net/http"
+	"net/netip"
+	"os"
+	"strconv"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
+	"golang.org/x/sys/unix"
 
+	"github.com/tutti-server/tutti/core/status"
 	"github.com/tutti-server/tutti/internal/options"
 	"github.com/tutti-server/tutti/internal/telemetry"
 )
@@ -102,3 +108,151 @@ func (e *metricsService) Serve(l net.Listener) error {
 }
 
 func (e *metricsService) Shutdown(ctx context.Context) error { return e.http.Shutdown(ctx) }
+
+// socket is the bound address of a service. It is bound before the models are loaded, so that a conflict shows at
+// once and not after minutes. Clients are refused until it listens.
+type socket struct {
+	fd      int    // -1 after it was closed
+	address string // the configured address
+	service string // Triton's name of the service
+	flag    string // the flag of its port
+}
+
+// sockets are those of the enabled services; nil for disabled ones.
+type sockets struct{ grpc, http, metrics *socket }
+
+// startError names the service that cannot start. Its text begins with Triton's.
+type startError struct {
+	*socket
+
+	err error
+}
+
+func (e *startError) Error() string {
+	if errors.Is(e.err, unix.EADDRINUSE) {
+		return fmt.Sprintf("failed to start %s service: %s - Socket '%s' already in use; use %s for another port, or end the program that has it",
+			e.service, status.Unavailable, e.address, e.flag)
+	}
+	return fmt.Sprintf("failed to start %s service: %s - unable to listen at '%s': %v; %s chooses another port",
+		e.service, status.Unavailable, e.address, e.err, e.flag)
+}
+
+func (e *startError) Unwrap() error { return e.err }
+
+// takePorts binds the sockets of the enabled services.
+func takePorts(ctx context.Context, o *options.Options) (s sockets, err error) {
+	taken := map[string]bool{}
+	for _, x := range []struct {
+		to            **socket
+		service, flag string
+		endpoint      *options.Endpoint
+	}{
+		{&s.grpc, "GRPC", "--grpc-port", &o.GRPC.Endpoint},
+		{&s.http, "HTTP", "--http-port", &o.HTTP.Endpoint},
+		{&s.metrics, "Metrics", "--metrics-port", &o.Metrics.Endpoint},
+	} {
+		if !x.endpoint.Enabled {
+			continue
+		}
+		address := net.JoinHostPort(x.endpoint.Address, strconv.Itoa(x.endpoint.Port))
+		*x.to = &socket{fd: -1, address: address, service: x.service, flag: x.flag}
+		err := (*x.to).bind(ctx, x.endpoint)
+		if err == nil && x.endpoint.Port != 0 && taken[address] {
+			err = unix.EADDRINUSE // taken by another service, which does not listen yet
+		}
+		if err != nil {
+			return sockets{}, errors.Join(&startError{*x.to, err}, s.close())
+		}
+		taken[address] = true
+	}
+	return s, nil
+}
+
+// close closes the sockets that do not listen.
+func (s *sockets) close() error {
+	return errors.Join(s.grpc.close(), s.http.close(), s.metrics.close())
+}
+
+// bind binds the address of an endpoint without listening.
+func (s *socket) bind(ctx context.Context, e *options.Endpoint) error {
+	address, family, err := resolve(ctx, e.Address, e.Port)
+	if err != nil {
+		return err
+	}
+	if s.fd, err = unix.Socket(family, unix.SOCK_STREAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0); err != nil {
+		return os.NewSyscallError("socket", err)
+	}
+	set := [][3]int{{unix.SOL_SOCKET, unix.SO_REUSEADDR, 1}}
+	if e.ReusePort {
+		set = append(set, [3]int{unix.SOL_SOCKET, unix.SO_REUSEPORT, 1})
+	}
+	if family == unix.AF_INET6 && e.Address == "" { // accept IPv4 and IPv6
+		set = append(set, [3]int{unix.IPPROTO_IPV6, unix.IPV6_V6ONLY, 0})
+	}
+	for _, x := range set {
+		if err := unix.SetsockoptInt(s.fd, x[0], x[1], x[2]); err != nil {
+			return errors.Join(os.NewSyscallError("setsockopt", err), s.close())
+		}
+	}
+	if err := unix.Bind(s.fd, address); err != nil {
+		return errors.Join(os.NewSyscallError("bind", err), s.close())
+	}
+	return nil
+}
+
+// resolve returns the address of a host, IPv4 if it has one; an empty host stands for all addresses of the machine.
+func resolve(ctx context.Context, host string, port int) (address unix.Sockaddr, family int, err error) {
+	if host == "" {
+		if l, err := net.Listen("tcp6", "[::]:0"); err == nil { //nolint:noctx // it only tells whether there is IPv6
+			_ = l.Close()
+			return &unix.SockaddrInet6{Port: port}, unix.AF_INET6, nil
+		}
+		return &unix.SockaddrInet4{Port: port}, unix.AF_INET, nil
+	}
+	list, err := net.DefaultResolver.LookupNetIP(ctx, "ip", host)
+	if err != nil {
+		return nil, 0, err
+	}
+	for _, ip := range list {
+		if ip = ip.Unmap(); ip.Is4() {
+			return &unix.SockaddrInet4{Port: port, Addr: ip.As4()}, unix.AF_INET, nil
+		}
+	}
+	return inet6(list[0], port)
+}
+
+func inet6(ip netip.Addr, port int) (unix.Sockaddr, int, error) {
+	a := &unix.SockaddrInet6{Port: port, Addr: ip.As16()}
+	if zone := ip.Zone(); zone != "" {
+		i, err := net.InterfaceByName(zone)
+		if err != nil {
+			return nil, 0, err
+		}
+		a.ZoneId = uint32(i.Index) //nolint:gosec // an index is small
+	}
+	return a, unix.AF_INET6, nil
+}
+
+// backlog is the most connections that wait to be accepted; the kernel may have a lower limit.
+const backlog = 1<<16 - 1
+
+// listen starts to accept connections. The listener then owns the socket.
+func (s *socket) listen() (net.Listener, error) {
+	if err := unix.Listen(s.fd, backlog); err != nil {
+		return nil, &startError{s, os.NewSyscallError("listen", err)}
+	}
+	f := os.NewFile(uintptr(s.fd), s.address) //nolint:gosec // a descriptor is not negative
+	s.fd = -1
+	l, err := net.FileListener(f)
+	return l, errors.Join(err, f.Close())
+}
+
+// close closes the socket unless a listener owns it. s may be nil.
+func (s *socket) close() error {
+	if s == nil || s.fd < 0 {
+		return nil
+	}
+	fd := s.fd
+	s.fd = -1
+	return os.NewSyscallError("close", unix.Close(fd))
+}

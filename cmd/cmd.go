@@ -15,7 +15,30 @@ import (
 	"syscall"
 
 	"github.com/tutti-server/tutti"
+	"github.com/tutti-server/tutti/backends"
+	"github.com/tutti-server/tutti/backends/identity"
+	"github.com/tutti-server/tutti/backends/native"
+	"github.com/tutti-server/tutti/backends/python"
+	"github.com/tutti-server/tutti/backends/query"
+	"github.com/tutti-server/tutti/backends/repeat"
+	"github.com/tutti-server/tutti/backends/sequence"
+	"github.com/tutti-server/tutti/backends/sim"
+	"github.com/tutti-server/tutti/backends/square"
 	"github.com/tutti-server/tutti/internal/cli"
+	"github.com/tutti-server/tutti/steps"
+	"github.com/tutti-server/tutti/steps/classify"
+	"github.com/tutti-server/tutti/steps/detect"
+	"github.com/tutti-server/tutti/steps/embed"
+	"github.com/tutti-server/tutti/steps/encode"
+	"github.com/tutti-server/tutti/steps/image"
+	"github.com/tutti-server/tutti/steps/image/draw"
+	"github.com/tutti-server/tutti/steps/jsonvalue"
+	"github.com/tutti-server/tutti/steps/normalize"
+	"github.com/tutti-server/tutti/steps/pool"
+	"github.com/tutti-server/tutti/steps/spans"
+	"github.com/tutti-server/tutti/steps/stringop"
+	"github.com/tutti-server/tutti/steps/tensorop"
+	"github.com/tutti-server/tutti/steps/tokenize"
 )
 
 // Main runs the command of os.Args with c and returns the exit status: 0, or 1 after an error, which it has printed. The
@@ -25,4 +48,48 @@ func Main(c tutti.Components) int {
 	defer stop()
 	context.AfterFunc(ctx, stop)
 	return cli.Main(ctx, os.Args, os.Stdout, os.Stderr, c)
+}
+
+// Builtin returns the steps and backends of the command tutti. Each call returns new ones.
+func Builtin() tutti.Components {
+	return tutti.Components{Steps: builtinSteps(), Backends: builtinBackends}
+}
+
+func builtinSteps() []steps.Factory {
+	return []steps.Factory{
+		classify.NewFactory(),
+		classify.NewScoresFactory(),
+		detect.NewFactory(),
+		embed.NewFactory(),
+		encode.NewFactory(),
+		image.NewFactory(),
+		image.NewResizeFactory(),
+		image.NewCropFactory(),
+		draw.NewFactory(),
+		jsonvalue.NewBuildFactory(),
+		jsonvalue.NewExtractFactory(),
+		normalize.NewFactory(),
+		pool.NewFactory(),
+		spans.NewAnswerFactory(),
+		spans.NewTokenFactory(),
+		stringop.NewFactory(),
+		tensorop.NewConstantFactory(),
+		tensorop.NewFactory(),
+		tokenize.NewFactory(),
+		tokenize.NewDetokenizeFactory(),
+	}
+}
+
+func builtinBackends(registry *steps.Registry) []backends.Factory {
+	list := []backends.Factory{
+		identity.NewFactory(),
+		native.NewFactory(registry),
+		python.NewFactory(),
+		query.NewFactory(),
+		repeat.NewFactory(),
+		sequence.NewFactory(),
+		square.NewFactory(),
+	}
+	list = append(list, nativeBackends()...)
+	return append(list, sim.NewFactory(list...))
 }

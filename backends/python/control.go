@@ -4,9 +4,15 @@ import (
 	"context"
 	"encoding/base64"
 	"encoding/json"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
 
 	"github.com/tutti-server/tutti/core/infer"
 	"github.com/tutti-server/tutti/core/status"
+	"github.com/tutti-server/tutti/internal/telemetry"
 )
 
 // modelMessage is the body of MODEL: loading, unloading or checking a model of the server.
@@ -94,4 +100,155 @@ func (s *side) replyReady(id uint32, o *modelMessage) error {
 	}
 	s.reply(id, flags, nil)
 	return errReplied
+}
+
+// customMetrics are the metrics that a process has declared. They are removed when it exits.
+type customMetrics struct {
+	mu       sync.Mutex
+	families map[int64]*metricFamily // guarded by mu
+}
+
+// metricFamily is a metric family as one object of the process declared it, with its metrics by label key.
+type metricFamily struct {
+	*telemetry.CustomFamily
+	metrics map[string]*telemetry.CustomMetric
+}
+
+// metricMessage is the body of METRIC.
+type metricMessage struct {
+	Do      string            `json:"do"`
+	ID      int64             `json:"id"`
+	Family  string            `json:"family"`
+	Kind    string            `json:"kind"`
+	Help    string            `json:"help"`
+	Labels  map[string]string `json:"labels"`
+	Buckets []float64         `json:"buckets"`
+	Value   float64           `json:"value"`
+}
+
+var metricKinds = map[string]telemetry.CustomKind{
+	"counter": telemetry.CustomCounter, "gauge": telemetry.CustomGauge, "histogram": telemetry.CustomHistogram,
+}
+
+// meter handles METRIC.
+func (s *side) handleMetric(p *packet) error {
+	var r metricMessage
+	if err := json.Unmarshal(p.body, &r); err != nil {
+		return status.Errorf(status.InvalidArg, "unexpected metric: %w", err)
+	}
+	if s.w.m.b.metrics == nil {
+		return status.Errorf(status.Unsupported, "no metrics are exported here")
+	}
+	x := &s.metrics
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if err := x.do(s.w.m.b.metrics, &r); err != nil {
+		return status.Errorf(status.InvalidArg, "%w", err)
+	}
+	if r.Do != "value" {
+		return nil
+	}
+	text, err := json.Marshal(map[string]float64{"value": r.Value})
+	if err != nil {
+		return status.Errorf(status.Internal, "metric family '%s': %w", r.Family, err)
+	}
+	_ = s.link.send(kindReply, flagFinal, p.id, append(newBody(nil), text...)) // the process may have exited
+	return errReplied
+}
+
+// do executes a message. The caller holds mu.
+func (x *customMetrics) do(all *telemetry.Metrics, r *metricMessage) error {
+	if r.Do == "family" {
+		return x.family(all, r)
+	}
+	f := x.families[r.ID]
+	switch {
+	case f == nil:
+		return status.Errorf(status.NotFound, "there is no metric family '%s'", r.Family)
+	case r.Do == "metric":
+		return f.metric(r)
+	case r.Do == "forget":
+		f.drop()
+		delete(x.families, r.ID)
+		return nil
+	}
+	m := f.metrics[r.key()]
+	if m == nil {
+		return status.Errorf(status.NotFound, "metric family '%s' has no such metric", r.Family)
+	}
+	return r.apply(m)
+}
+
+// apply executes an operation on a metric.
+func (r *metricMessage) apply(m *telemetry.CustomMetric) (err error) {
+	switch r.Do {
+	case "increment":
+		err = m.Add(r.Value)
+	case "set":
+		err = m.Set(r.Value)
+	case "observe":
+		err = m.Observe(r.Value)
+	case "value":
+		r.Value, err = m.Value()
+	default:
+		err = status.Errorf(status.InvalidArg, "unexpected order '%s'", r.Do)
+	}
+	return err
+}
+
+func (x *customMetrics) family(all *telemetry.Metrics, r *metricMessage) error {
+	kind, ok := metricKinds[r.Kind]
+	if !ok {
+		return status.Errorf(status.InvalidArg, "unexpected kind '%s' of metric family '%s', expected counter, gauge or histogram", r.Kind, r.Family)
+	}
+	if x.families[r.ID] != nil {
+		return status.Errorf(status.AlreadyExists, "metric family '%s' is declared twice", r.Family)
+	}
+	f, err := all.Custom(r.Family, r.Help, kind)
+	if err != nil {
+		return err
+	}
+	if x.families == nil {
+		x.families = map[int64]*metricFamily{}
+	}
+	x.families[r.ID] = &metricFamily{CustomFamily: f, metrics: map[string]*telemetry.CustomMetric{}}
+	return nil
+}
+
+func (f *metricFamily) metric(r *metricMessage) error {
+	m, err := f.Metric(r.Labels, r.Buckets)
+	if err != nil {
+		return err
+	}
+	if f.metrics[r.key()] != nil {
+		m.Drop() // the family already has a reference
+	}
+	f.metrics[r.key()] = m
+	return nil
+}
+
+func (f *metricFamily) drop() {
+	for _, m := range f.metrics {
+		m.Drop()
+	}
+	f.Drop()
+}
+
+// close removes all metrics.
+func (x *customMetrics) close() {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	for _, f := range x.families {
+		f.drop()
+	}
+	x.families = nil
+}
+
+// key returns the labels in canonical form.
+func (r *metricMessage) key() string {
+	var b strings.Builder
+	for _, name := range slices.Sorted(maps.Keys(r.Labels)) {
+		b.WriteString(strconv.Quote(name) + strconv.Quote(r.Labels[name]))
+	}
+	return b.String()
 }

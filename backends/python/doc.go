@@ -1,16 +1,12 @@
 // Package python is the python backend: it serves models written as model.py with Triton's triton_python_backend_utils.
 //
-//	factory.go      the factory, the backend and its settings; interpreter.go: which Python runs
-//	model.go        loading and auto_complete_config; environment.go: EXECUTION_ENV_PATH
-//	instance.go     the lifecycle of an instance; restart.go: new workers for dead ones
-//	execute.go      executing a batch; response.go: its responses; execution.go: executions that are in flight
-//	worker.go       a worker process; scripts.go: the Python files that it runs; stdio.go: what it prints
-//	forkserver.go   processes that fork workers; process.go: how processes start and exit
-//	link.go         packets over a socket; region.go: shared memory
-//	encode.go       requests as bytes; decode.go: bytes of a worker, checked
+//	factory.go      the factory, the backend, its settings, and which Python runs
+//	model.go        loading, auto_complete_config, and load errors; environment.go: EXECUTION_ENV_PATH
+//	instance.go     the lifecycle of an instance; execute.go: a batch and its outputs; execution.go: executions in flight
+//	worker.go       a worker process; process.go: how processes start, print and exit; forkserver.go: what forks workers
+//	link.go         packets over a socket; codec.go: their bodies; region.go: shared memory
 //	side.go         the side channel; bls.go: inference calls; deadlock.go: calls that can never complete;
-//	                control.go: loading of models; metrics.go: custom metrics; ready.go: is_ready; sendqueue.go: response order
-//	failurelog.go   logging of exceptions; diagnose.go: load errors with file, line and advice
+//	                control.go: loading of models, and custom metrics
 //
 // # Processes
 //

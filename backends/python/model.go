@@ -8,11 +8,13 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/tutti-server/tutti/backends"
 	"github.com/tutti-server/tutti/core/config"
@@ -270,4 +272,92 @@ func (m *model) unexpectedInput(i int, t *tensor.Tensor) error {
 	p := &m.sig.Inputs[i]
 	return status.Errorf(status.InvalidArg, "model '%s', input '%s': expected a %s tensor of shape %s, got a %s tensor of shape %s",
 		m.sig.Model, p.Name, p.DType, p.FullDims(m.sig.MaxBatch), t.DType, t.Shape)
+}
+
+// The rate limit of logged failures of a model: a burst, and the interval of further ones. Triton logs every failure; a model that
+// fails thousands of times per second would fill the disk.
+const (
+	failureBurst = 20
+	failureEvery = time.Second / 5
+)
+
+// failureLog limits the rate at which failures of a model are logged, and counts the others. It is safe for concurrent use.
+type failureLog struct {
+	mu      sync.Mutex
+	left    int       // failures that may be logged now; guarded by mu
+	counted time.Time // time of the last update of left, zero before the first; guarded by mu
+	hidden  int       // failures that were not logged since the last one that was; guarded by mu
+}
+
+// admit reports whether to log a failure, and how many before it were not logged.
+func (f *failureLog) admit(now time.Time) (ok bool, hidden int) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.counted.IsZero() {
+		f.left, f.counted = failureBurst, now
+	}
+	if n := int(now.Sub(f.counted) / failureEvery); n > 0 {
+		f.left = min(f.left+n, failureBurst)
+		f.counted = f.counted.Add(time.Duration(n) * failureEvery)
+	}
+	if f.left == 0 {
+		f.hidden++
+		return false, 0
+	}
+	f.left--
+	hidden, f.hidden = f.hidden, 0
+	return true, hidden
+}
+
+// failed logs an exception of the model in an instance.
+func (m *model) failed(instance, text string) {
+	ok, hidden := m.failures.admit(time.Now())
+	if !ok {
+		return
+	}
+	attrs := []any{slog.String("instance", instance), slog.String("error", text)}
+	if hidden > 0 {
+		attrs = append(attrs, slog.Int("not_logged", hidden))
+	}
+	m.log.Error("a python model failed", attrs...)
+}
+
+var (
+	noModule   = regexp.MustCompile(`No module named '([^'.]+)`)
+	syntaxLine = regexp.MustCompile(`SyntaxError: .*\(.*, line (\d+)\)`)
+	frameLine  = regexp.MustCompile(`(?m)^\s*(\S.*)\((\d+)\): `)
+)
+
+// diagnose adds the position in model.py and a fix to a load error. given is the path as the user configured it. Errors of other
+// files and of a missing interpreter stay as they are.
+func (m *model) diagnose(err error, given string) error {
+	if _, known := config.Diagnosed(err); known || status.CodeOf(err) == status.Unavailable || status.CodeOf(err) == status.Cancelled {
+		return err
+	}
+	text := err.Error()
+	err = config.At(config.Coded(config.PythonModel, "", err), given, m.lineOf(text))
+	switch found := noModule.FindStringSubmatch(text); {
+	case found != nil:
+		return config.WithFix(err, "run '"+m.python+" -m pip install "+found[1]+"', or give the model an environment that has it by the parameter EXECUTION_ENV_PATH")
+	case strings.Contains(text, "SyntaxError: "):
+		return config.WithFix(err, "correct the line")
+	case strings.Contains(text, "expected a class "), strings.Contains(text, "expected a method "):
+		return config.WithFix(err, "write class TritonPythonModel with a method execute(self, requests)")
+	}
+	return err
+}
+
+// lineOf returns the line of the model's file in a traceback, or 0.
+func (m *model) lineOf(text string) int {
+	digits := ""
+	if found := syntaxLine.FindStringSubmatch(text); found != nil {
+		digits = found[1]
+	}
+	for _, frame := range frameLine.FindAllStringSubmatch(text, -1) {
+		if digits == "" && frame[1] == m.file {
+			digits = frame[2]
+		}
+	}
+	line, _ := strconv.Atoi(digits) // 0 when there is none
+	return line
 }

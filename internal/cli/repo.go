@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"slices"
+	"strings"
 
 	"github.com/tutti-server/tutti/client"
 	"github.com/tutti-server/tutti/core/config"
-	coreinfer "github.com/tutti-server/tutti/core/infer"
+	"github.com/tutti-server/tutti/core/infer"
 	"github.com/tutti-server/tutti/core/status"
 	"github.com/tutti-server/tutti/internal/repository"
 	"github.com/tutti-server/tutti/internal/table"
@@ -63,7 +65,7 @@ func (c *connection) control(ctx context.Context, server, model string, change f
 
 // modelSource is a server, or a repository that is opened as a server would open it.
 type modelSource interface {
-	index(ctx context.Context) ([]coreinfer.Entry, error)
+	index(ctx context.Context) ([]infer.Entry, error)
 	// config returns a completed configuration.
 	config(ctx context.Context, model string) ([]byte, error)
 	close(ctx context.Context) error
@@ -90,7 +92,7 @@ type remoteSource struct {
 
 func (s *remoteSource) close(context.Context) error { return s.m.Close() }
 
-func (s *remoteSource) index(ctx context.Context) ([]coreinfer.Entry, error) {
+func (s *remoteSource) index(ctx context.Context) ([]infer.Entry, error) {
 	list, err := s.m.Index(ctx)
 	return list, s.connection.explain(ctx, s.url, err)
 }
@@ -105,8 +107,8 @@ func (s *remoteSource) config(ctx context.Context, model string) ([]byte, error)
 
 type localSource struct{ r *repository.Repository }
 
-func (s *localSource) index(context.Context) ([]coreinfer.Entry, error) { return s.r.Index(false), nil }
-func (s *localSource) close(ctx context.Context) error                  { return s.r.Close(ctx) }
+func (s *localSource) index(context.Context) ([]infer.Entry, error) { return s.r.Index(false), nil }
+func (s *localSource) close(ctx context.Context) error              { return s.r.Close(ctx) }
 
 func (s *localSource) config(_ context.Context, model string) ([]byte, error) {
 	cfg, err := s.r.Config(model, 0)
@@ -140,7 +142,7 @@ func (p *program) repoList(ctx context.Context, c *connection, repo string) erro
 }
 
 // entryRows returns the table of an index, with its heading.
-func entryRows(list []coreinfer.Entry) [][]string {
+func entryRows(list []infer.Entry) [][]string {
 	rows := [][]string{{"MODEL", "VERSION", "STATE", "REASON"}}
 	for _, e := range list {
 		rows = append(rows, []string{e.Name, e.Version, string(e.State), status.Line(e.Reason)})
@@ -158,11 +160,122 @@ func (p *program) repoShow(ctx context.Context, c *connection, repo, model strin
 	if err != nil {
 		return errors.Join(err, s.close(ctx))
 	}
-	list = slices.DeleteFunc(list, func(e coreinfer.Entry) bool { return e.Name != model })
+	list = slices.DeleteFunc(list, func(e infer.Entry) bool { return e.Name != model })
 	table.Left(p.stdout, entryRows(list))
 	text, err := s.config(ctx, model)
 	if err == nil {
 		_, err = fmt.Fprintf(p.stdout, "\n%s", text)
 	}
 	return errors.Join(err, s.close(ctx))
+}
+
+// repoDiff prints the differences between the models of two repositories: the ready versions, and the lines of the
+// completed configurations. It fails if there are differences.
+func (p *program) repoDiff(ctx context.Context, c *connection, one, two string, models []string) error {
+	var sources [2]modelSource
+	for i, repo := range []string{one, two} {
+		s, err := p.openSource(ctx, c, repo, allOf(models))
+		if err != nil {
+			return err
+		}
+		defer s.close(ctx)
+		sources[i] = s
+	}
+	var texts [2]map[string][]string
+	for i, s := range sources {
+		var err error
+		if texts[i], err = describe(ctx, s, models); err != nil {
+			return err
+		}
+	}
+	var names []string
+	for _, t := range texts {
+		for name := range t {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	differ := false
+	for _, name := range slices.Compact(names) {
+		lines := compareLines(texts[0][name], texts[1][name])
+		if len(lines) == 0 {
+			continue
+		}
+		differ = true
+		fmt.Fprintf(p.stdout, "--- %s: %s\n+++ %s: %s\n%s\n", one, name, two, name, strings.Join(lines, "\n"))
+	}
+	if differ {
+		return errReported
+	}
+	_, err := io.WriteString(p.stdout, "no difference\n")
+	return err
+}
+
+// allOf returns nil, which stands for all models, if models is empty.
+func allOf(models []string) []string {
+	if len(models) == 0 {
+		return nil
+	}
+	return models
+}
+
+// describe returns the versions and the configuration of each named model, or of all models, as lines. A model that
+// is not ready has the reason instead.
+func describe(ctx context.Context, s modelSource, models []string) (map[string][]string, error) {
+	list, err := s.index(ctx)
+	if err != nil {
+		return nil, err
+	}
+	all := map[string][]string{}
+	for _, e := range list {
+		if len(models) > 0 && !slices.Contains(models, e.Name) {
+			continue
+		}
+		if e.State == infer.Ready {
+			all[e.Name] = append(all[e.Name], "# version "+e.Version)
+		} else if all[e.Name] == nil {
+			all[e.Name] = []string{}
+		}
+	}
+	for name, lines := range all {
+		text, err := s.config(ctx, name)
+		if ctx.Err() != nil {
+			return nil, errors.Join(err, ctx.Err())
+		}
+		if err != nil {
+			text = []byte("# " + status.Line(err.Error()))
+		}
+		all[name] = append(lines, strings.Split(strings.TrimRight(string(text), "\n"), "\n")...)
+	}
+	return all, nil
+}
+
+// compareLines returns the lines that only a ("-") or only b ("+") has, computed from their longest common
+// subsequence.
+func compareLines(a, b []string) []string {
+	common := make([][]int, len(a)+1)
+	for i := range common {
+		common[i] = make([]int, len(b)+1)
+	}
+	for i := range slices.Backward(a) {
+		for j := len(b) - 1; j >= 0; j-- {
+			if common[i][j] = max(common[i+1][j], common[i][j+1]); a[i] == b[j] {
+				common[i][j] = common[i+1][j+1] + 1
+			}
+		}
+	}
+	var out []string
+	for i, j := 0, 0; i < len(a) || j < len(b); {
+		switch {
+		case i < len(a) && j < len(b) && a[i] == b[j]:
+			i, j = i+1, j+1
+		case j == len(b) || i < len(a) && common[i+1][j] >= common[i][j+1]:
+			out = append(out, "- "+a[i])
+			i++
+		default:
+			out = append(out, "+ "+b[j])
+			j++
+		}
+	}
+	return out
 }

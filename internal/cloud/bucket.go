@@ -1,14 +1,22 @@
+// Package cloud reads and writes objects in buckets: s3:// (Amazon and compatible servers), gs:// (Google) and as://
+// (Azure). Open turns an address into a Bucket. The package does not cache: the repository stores downloads on disk.
+//
+// Files: bucket.go is the contract, addresses and keys, s3.go, gcs.go and azure.go implement Bucket, copy.go downloads an
+// object with ranged reads that resume after a broken connection.
 package cloud
 
 import (
 	"context"
 	"crypto/md5" //nolint:gosec // it is what buckets tell of their objects
 	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
+	"os"
+	"regexp"
 	"strings"
 	"time"
 
@@ -158,6 +166,120 @@ func relativeKey(folder, key string) string {
 }
 
 // changed is the error for an object that changed since it was listed.
-func changed(o Object) error {
-	return fmt.Errorf("object '%s' changed while it was read", o.Key)
+func changed(o Object) error { return fmt.Errorf("object '%s' changed while it was read", o.Key) }
+
+// address is the parsed address of a repository in a bucket.
+type address struct {
+	text, scheme string
+	// endpoint is the URL of an S3 server other than Amazon's. Optional.
+	endpoint string
+	// account is the Azure storage account.
+	account string
+	bucket  string
+	folder  string // in the bucket, without leading and trailing slashes
+}
+
+var (
+	// s3Endpoint matches an address with the host and port of a server. For example,
+	// s3://localhost:9000/bucket/models.
+	s3Endpoint = regexp.MustCompile(`^s3://(http://|https://|)([0-9a-zA-Z\-.]+):([0-9]+)/(.*)$`)
+	azureForm  = regexp.MustCompile(`^as://([^/]+)/([^/?]+)(?:/([^?]*))?(\?.*)?$`)
+)
+
+// parse reads an address in one of Triton's forms.
+func parse(text string) (address, error) {
+	a := address{text: text}
+	a.scheme, _, _ = strings.Cut(text, "://")
+	rest := strings.TrimPrefix(text, a.scheme+"://")
+	switch a.scheme {
+	case "s3":
+		if m := s3Endpoint.FindStringSubmatch(text); m != nil {
+			protocol := m[1]
+			if protocol == "" {
+				protocol = "https://"
+			}
+			a.endpoint, rest = protocol+m[2]+":"+m[3], m[4]
+		}
+		a.bucket, a.folder, _ = strings.Cut(clean(rest), "/")
+	case "gs":
+		a.bucket, a.folder, _ = strings.Cut(clean(rest), "/")
+	case "as":
+		m := azureForm.FindStringSubmatch(text)
+		if m == nil {
+			return a, status.Errorf(status.InvalidArg, "'%s' is no address of a container, expected as://ACCOUNT/CONTAINER/PATH", text)
+		}
+		a.account, a.bucket, a.folder = m[1], m[2], clean(m[3])
+	default:
+		return a, status.Errorf(status.Unsupported, "unsupported: '%s' has an unknown scheme, expected s3://, gs:// or as://", text)
+	}
+	if a.bucket == "" {
+		return a, status.Errorf(status.InvalidArg, "'%s' names no bucket, expected %s://BUCKET/PATH", text, a.scheme)
+	}
+	return a, nil
+}
+
+// clean removes redundant slashes.
+func clean(path string) string {
+	parts := strings.FieldsFunc(path, func(r rune) bool { return r == '/' })
+	return strings.Join(parts, "/")
+}
+
+// credentialFile is the content of the file at TRITON_CLOUD_CREDENTIAL_PATH: credentials by address prefix. The
+// longest matching prefix counts; "" matches all.
+type credentialFile struct {
+	GS map[string]string   `json:"gs"`
+	S3 map[string]s3Keys   `json:"s3"`
+	AS map[string]azureKey `json:"as"`
+}
+
+type s3Keys struct {
+	Secret  string `json:"secret_key"`
+	ID      string `json:"key_id"`
+	Region  string `json:"region"`
+	Token   string `json:"session_token"`
+	Profile string `json:"profile"`
+}
+
+type azureKey struct {
+	Account string `json:"account_str"`
+	Key     string `json:"account_key"`
+}
+
+// maxCredentials bounds the size of the file in bytes.
+const maxCredentials = 1 << 20
+
+// readCredentials reads the credential file, if the environment names one. Its errors never contain content of the
+// file.
+func readCredentials(env func(string) string) (*credentialFile, error) {
+	path := env("TRITON_CLOUD_CREDENTIAL_PATH")
+	c := new(credentialFile)
+	if path == "" {
+		return c, nil
+	}
+	info, err := os.Stat(path)
+	switch {
+	case err != nil:
+		return nil, status.Errorf(status.InvalidArg, "TRITON_CLOUD_CREDENTIAL_PATH: %w", err)
+	case !info.Mode().IsRegular() || info.Size() > maxCredentials:
+		return nil, status.Errorf(status.InvalidArg, "TRITON_CLOUD_CREDENTIAL_PATH: '%s' is no file of credentials", path)
+	}
+	text, err := os.ReadFile(path)
+	if err == nil {
+		err = json.Unmarshal(text, c)
+	}
+	if err != nil {
+		return nil, status.Errorf(status.InvalidArg, "TRITON_CLOUD_CREDENTIAL_PATH: '%s' cannot be read: %w", path, err)
+	}
+	return c, nil
+}
+
+// longestPrefix returns the entry with the longest prefix of the address.
+func longestPrefix[T any](entries map[string]T, address string) (best T, found bool) {
+	at := -1
+	for prefix, v := range entries {
+		if len(prefix) > at && strings.HasPrefix(address, prefix) {
+			best, at = v, len(prefix)
+		}
+	}
+	return best, at >= 0
 }

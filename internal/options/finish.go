@@ -78,9 +78,7 @@ func unescaped(variable string) bool {
 // environNotices returns a notice for each of the variables with which Triton's tests delay it.
 func environNotices(environ []string) []Notice {
 	var list []Notice
-	for _, name := range []string{
-		"TRITONSERVER_SERVER_DELAY_GRPC_RESPONSE_SEC",
-	} {
+	for _, name := range []string{"TRITONSERVER_SERVER_DELAY_GRPC_RESPONSE_SEC"} {
 		if slices.ContainsFunc(environ, func(e string) bool { return strings.HasPrefix(e, name+"=") }) {
 			list = append(list, Notice{Option: name, Text: "without effect: nothing is held up for tests"})
 		}

@@ -61,9 +61,7 @@ type Flag struct {
 const envPrefix = "TUTTI_"
 
 // Env returns the name of the flag's environment variable. For example: TUTTI_HTTP_PORT for http-port.
-func (f *Flag) Env() string {
-	return envPrefix + strings.ToUpper(strings.ReplaceAll(f.Name, "-", "_"))
-}
+func (f *Flag) Env() string { return envPrefix + strings.ToUpper(strings.ReplaceAll(f.Name, "-", "_")) }
 
 // split splits the value of an environment variable into the values of a repeated flag: at line ends, or at commas
 // if the values of the flag contain none.

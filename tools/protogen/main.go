@@ -28,10 +28,7 @@ import (
 // plugin is a generator and the parameter handed to it.
 type plugin struct{ name, parameter string }
 
-var plugins = []plugin{
-	{"protoc-gen-go", "paths=source_relative"},
-	{"protoc-gen-go-grpc", "paths=source_relative"},
-}
+var plugins = []plugin{{"protoc-gen-go", "paths=source_relative"}, {"protoc-gen-go-grpc", "paths=source_relative"}}
 
 func main() {
 	root := flag.String("root", "../proto", "folder that imports are relative to")

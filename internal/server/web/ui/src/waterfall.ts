@@ -63,7 +63,7 @@ export function stepSegments(s: StepView): Segment[] {
     add(kind, s.input_end_ns, cut, s.native ? 'native step' : 'compute');
     add('padding', cut, s.infer_end_ns, 'computing the padding');
     add('copies', s.infer_end_ns, s.end_ns, 'output');
-    add('scheduler', s.end_ns, s.done_ns, 'hand on');
+    add('scheduler', s.end_ns, s.done_ns, 'pass on');
   }
   return list;
 }
@@ -88,7 +88,7 @@ export const kinds: Record<string, string> = {
   receive: 'Receive and decode',
   limit: 'In-flight limit',
   queue: 'Queue',
-  mates: 'Waiting for mates',
+  mates: 'Waiting for the batch',
   copies: 'Copies',
   padding: 'Padding',
   compute: 'Compute',

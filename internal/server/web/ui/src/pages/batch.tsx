@@ -36,7 +36,7 @@ export const Batch = ({ id }: { id: string }) => {
           {b.before > 0 && <Fact name="before it"><a href={link('batches', String(b.before))}>batch {b.before}</a> until {clock(b.before_end_us)}</Fact>}
         </dl>
       </Card>
-      <Card title="Its requests">
+      <Card title="Requests of the batch">
         <Members b={b} />
       </Card>
     </Page>

@@ -136,7 +136,7 @@ const Rates = () => {
   const at = Array.from({ length: 60 }, (_, i) => now - 59 + i);
   return (
     <Card title="Requests per second">
-      {busiest.length === 0 ? <Empty>Nothing was asked in the last minute.</Empty> : (
+      {busiest.length === 0 ? <Empty>No requests in the last minute.</Empty> : (
         <Chart at={at} write={count} label={`Requests per second of ${busiest.map((m) => m.name).join(', ')}`}
           series={busiest.map((m, i) => ({
             label: m.name, color: lineColors[i]!, values: [...Array<null>(Math.max(0, 60 - m.rates.length)).fill(null), ...m.rates.slice(-60)],

@@ -43,15 +43,15 @@ export const TraceBody = ({ t }: { t: TraceView }) => {
       </Card>
       {t.captured && <Tensors t={t} />}
       <div class="columns even">
-        <Mates t={t} />
+        <SameBatches t={t} />
         <Events t={t} />
       </div>
     </>
   );
 };
 
-const Mates = ({ t }: { t: TraceView }) => (
-  <Card title="Batch mates">
+const SameBatches = ({ t }: { t: TraceView }) => (
+  <Card title="Requests in the same batches">
     {t.batches.length === 0 ? <Empty>{t.spans.length ? 'The batches are not known any more.' : 'No batch was formed.'}</Empty> : (
       <div class="scroll"><table>
         <thead><tr><th>Batch</th><th>Model</th><th class="num">Rows</th><th>Requests</th></tr></thead>
@@ -68,7 +68,7 @@ const Events = ({ t }: { t: TraceView }) => (
   <Card title="Copies and events">
     {t.events.length === 0 ? <Empty>Nothing was copied between places.</Empty> : (
       <div class="scroll"><table>
-        <thead><tr><th class="num">At</th><th>What</th><th>Tensor</th><th class="num">Bytes</th><th>Way</th></tr></thead>
+        <thead><tr><th class="num">At</th><th>Event</th><th>Tensor</th><th class="num">Bytes</th><th>From → to</th></tr></thead>
         <tbody>{t.events.map((e, i) => (
           <tr key={i}><td class="num mono">{dur(e.ns)}</td><td class={e.kind === 'copy' ? 'wrong' : ''}>{e.kind.replaceAll('_', ' ')}</td><td>{e.tensor}</td>
             <td class="num">{e.bytes ? bytes(e.bytes) : ''}</td><td>{e.from && e.to ? `${e.from} → ${e.to}` : ''} <span class="dim">{e.reason}</span></td></tr>

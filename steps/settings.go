@@ -1,20 +1,24 @@
 package steps
 
 import (
+	"bytes"
 	"fmt"
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
+	"strings"
+	"unicode/utf8"
 
 	"github.com/tutti-server/tutti/backends"
 	"github.com/tutti-server/tutti/core/config"
 	"github.com/tutti-server/tutti/core/status"
+	"github.com/tutti-server/tutti/core/tensor"
 )
 
-// Find returns the path of the file that a parameter names. It searches the version folder, then
-// the model folder. The file must be regular, and may lie outside of these folders only by
-// way of a symbolic link in them.
+// Find returns the path of the file that a parameter names. It searches the version folder, then the model folder. The
+// file must be regular, and may lie outside of these folders only by way of a symbolic link in them.
 func (s *Settings) Find(name string) (string, error) {
 	if !filepath.IsLocal(name) {
 		return "", fmt.Errorf("file '%s' of model '%s' is outside the model folder", name, s.Model)
@@ -94,4 +98,103 @@ func InputError(b *backends.Batch, input string, row int, err error) error {
 		}
 	}
 	return status.Errorf(status.InvalidArg, "input '%s'%s: %w", input, place, err)
+}
+
+// Labels are the lines of a labels file, each encoded as a BYTES element. Line 0 is the label
+// of class 0. It is nil where no file is configured.
+type Labels [][]byte
+
+var noLabel = tensor.AppendBytes(nil, "")
+
+// of returns the label of a class, an empty one if class is negative.
+func (l Labels) of(class int) []byte {
+	if class < 0 {
+		return noLabel
+	}
+	return l[class]
+}
+
+// WriteLabels allocates output port with the labels of classes, which must be below len(l). A
+// negative class has an empty label. It does nothing if l is nil.
+func WriteLabels[T int32 | int64](b *backends.Batch, port int, shape tensor.Shape, l Labels, classes []T) error {
+	if l == nil {
+		return nil
+	}
+	n := 0
+	for _, class := range classes {
+		n += len(l.of(int(class)))
+	}
+	out, err := b.AllocBytes(port, shape, n)
+	if err != nil {
+		return err
+	}
+	dst := out.Bytes()
+	for _, class := range classes {
+		dst = dst[copy(dst, l.of(int(class))):]
+	}
+	return nil
+}
+
+// Labels reads the text file that parameter key names and returns its lines, each encoded as a
+// BYTES element. It returns nil if the parameter is empty. The text must be UTF-8.
+func (s *Settings) Labels(key string) (Labels, error) {
+	name := s.Params[key]
+	if name == "" {
+		return nil, nil
+	}
+	path, err := s.Find(name)
+	if err != nil {
+		return nil, err
+	}
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("cannot read the labels of model '%s': %w", s.Model, err)
+	}
+	lines := bytes.Split(bytes.TrimSuffix(text, []byte("\n")), []byte("\n"))
+	labels := make(Labels, len(lines))
+	for i, line := range lines {
+		if !utf8.Valid(line) {
+			return nil, fmt.Errorf("labels file '%s' of model '%s', line %d: expected UTF-8, found % x", name, s.Model, i+1, line)
+		}
+		labels[i] = tensor.AppendBytes(nil, bytes.TrimSuffix(line, []byte("\r")))
+	}
+	return labels, nil
+}
+
+// FloatPort returns an input that is FP32 unless config.pbtxt declares it FP16.
+func (s *Settings) FloatPort(name string, dims ...int64) config.Port {
+	p := config.Port{Name: name, DType: tensor.FP32, Dims: tensor.Of(dims...)}
+	declared := func(in config.Port) bool { return in.Name == name && in.DType == tensor.FP16 }
+	if slices.ContainsFunc(s.Inputs, declared) {
+		p.DType = tensor.FP16
+	}
+	return p
+}
+
+// Floats returns n elements of t from index first on. The type of t must be FP32 or FP16. FP32 elements are borrowed
+// from t. FP16 elements are converted into scratch, which is grown if needed; grown is the scratch for the next call.
+//
+// hot: no allocation once scratch has grown.
+func Floats(scratch []float32, t *tensor.Tensor, first, n int) (values, grown []float32) {
+	if t.DType != tensor.FP16 {
+		return tensor.Slice[float32](t)[first : first+n], scratch
+	}
+	scratch = slices.Grow(scratch[:0], n)[:n]
+	for i, h := range tensor.Slice[uint16](t)[first : first+n] {
+		scratch[i] = tensor.FP16ToFloat32(h)
+	}
+	return scratch, scratch
+}
+
+// ExampleConfig returns the Config of an Example: head, which may be empty, then the parameter "step", then others, each a key and a value.
+func ExampleConfig(head, step string, params ...string) string {
+	params = append([]string{Key, step}, params...)
+	lines := make([]string, 0, 1+len(params)/2)
+	if head != "" {
+		lines = append(lines, head)
+	}
+	for i := 0; i < len(params); i += 2 {
+		lines = append(lines, fmt.Sprintf("parameters { key: %q value { string_value: %q } }", params[i], params[i+1]))
+	}
+	return strings.Join(lines, "\n")
 }

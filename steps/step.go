@@ -1,3 +1,16 @@
+// Package steps is the contract of native steps: pre- and post-processing in Go that runs inside the server. A Factory
+// declares a step's parameters and signature and makes the Step; each child package implements one family of steps.
+//
+// A step runs as a model of the backend "native": it has a folder in the model repository,
+// versions, statistics and batching like any other model. Its config.pbtxt names it:
+//
+//	backend: "native"
+//	max_batch_size: 8
+//	parameters { key: "step" value { string_value: "decode_resize" } }
+//	parameters { key: "preset" value { string_value: "resnet50" } }
+//
+// To add a step, write a Step and a function that returns its Factory, test both with
+// steptest.Run, and add the factory to the components of the server (tutti.Components).
 package steps
 
 import (
@@ -40,10 +53,9 @@ import (
 type Step interface {
 	// Run allocates and fills every output of b, in the order of the factory's signature.
 	//
-	// Every input has been checked against the signature: type, rank, fixed dimensions
-	// and size agree. The inputs are borrowed until Run returns, and must not be modified.
-	// A row that cannot be processed must fail alone, with Batch.Fail; its elements of the
-	// outputs may then be anything but memory of other requests. An error returned
+	// Every input has been checked against the signature: type, rank, fixed dimensions and size agree. The inputs are
+	// borrowed until Run returns, and must not be modified. A row that cannot be processed must fail alone, with
+	// Batch.Fail; its elements of the outputs may then be anything but memory of other requests. An error returned
 	// fails every request of the batch. Run should return ctx.Err() soon after ctx is done.
 	//
 	// Run must be safe for concurrent use. It must not panic, whatever the inputs contain.
@@ -73,8 +85,7 @@ type Example struct {
 	Files map[string][]byte
 	// Request is the body of an infer request in JSON.
 	Request string
-	// Send, when there is no Request, names the one of Files whose bytes are sent as the
-	// only input.
+	// Send, when there is no Request, names the one of Files whose bytes are sent as the only input.
 	Send string
 }
 
@@ -95,11 +106,9 @@ type Factory struct {
 	// Presets replace the defaults of parameters, by the value of the parameter PresetKey.
 	// For example, preset "resnet50" of decode_resize sets width to 224.
 	Presets map[string]map[string]string
-	// Examples are shown on the reference page. A test sends each request and writes the
-	// response to the page.
+	// Examples are shown on the reference page. A test sends each request and writes the response to the page.
 	Examples []Example
-	// Inline marks a step that takes only microseconds. It runs on the goroutine that
-	// completed the previous step.
+	// Inline marks a step that takes only microseconds. It runs on the goroutine that completed the previous step.
 	Inline bool
 	// Signature returns the inputs and outputs, so that config.pbtxt may omit them. Dims
 	// have no batch dimension. The caller fills in Model, Version and MaxBatch.

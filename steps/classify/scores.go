@@ -20,12 +20,11 @@ const (
 
 // NewScoresFactory declares the step scores.
 //
-// Input scores is FP32 [-1], one per class. softmax, log_softmax and sigmoid give values FP32
-// [-1], one per class; sums are in float64 after the largest score is subtracted. arg_max gives
-// index INT64 [1] and value FP32 [1] of the first of the largest scores, and with labels_file
-// label BYTES [1]. Scores are divided by the temperature before softmax and log_softmax. NaN
-// stays NaN, counts as probability 0 for the others and is the largest score only if all are
-// NaN. If scores are +Inf, they share the whole probability.
+// Input scores is FP32 [-1], one per class. softmax, log_softmax and sigmoid give values FP32 [-1], one per class; sums
+// are in float64 after the largest score is subtracted. arg_max gives index INT64 [1] and value FP32 [1] of the first
+// of the largest scores, and with labels_file label BYTES [1]. Scores are divided by the temperature before softmax and
+// log_softmax. NaN stays NaN, counts as probability 0 for the others and is the largest score only if all are NaN. If
+// scores are +Inf, they share the whole probability.
 func NewScoresFactory() steps.Factory {
 	return steps.Factory{
 		Name: "scores",
@@ -65,8 +64,6 @@ type scores struct {
 	temperature float32
 	batched     bool
 }
-
-var _ steps.Step = (*scores)(nil)
 
 func newScores(s *steps.Settings) (steps.Step, error) {
 	t, err := s.Float("temperature")
@@ -123,8 +120,6 @@ func (s *scores) Run(_ context.Context, b *backends.Batch) error {
 type argMax struct {
 	top step // for its check and its labels
 }
-
-var _ steps.Step = (*argMax)(nil)
 
 func newArgMax(s *steps.Settings) (steps.Step, error) {
 	labels, err := readLabels(s, 1)

@@ -1,13 +1,220 @@
+// Package encode holds the step encode_image, which encodes image tensors as files.
 package encode
 
 import (
+	"bytes"
+	"context"
+	"fmt"
 	"image"
 	"image/jpeg"
 	"image/png"
 	"math"
 
 	"github.com/HugoSmits86/nativewebp"
+
+	"github.com/tutti-server/tutti/backends"
+	"github.com/tutti-server/tutti/core/config"
+	"github.com/tutti-server/tutti/core/status"
+	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/internal/pool"
+	"github.com/tutti-server/tutti/steps"
 )
+
+const (
+	inputName  = "image"
+	outputName = "file"
+)
+
+// NewFactory declares the step encode_image.
+//
+// Input image is UINT8 or FP32, [H,W,C] or [C,H,W], where C is 1 for gray, 3 for rgb and 4 for rgba. FP32 samples are
+// multiplied by scale, rounded to the nearest integer and clamped to 0 to 255. Output file is BYTES [1]: a JPEG with
+// 4:2:0 chroma, a PNG or a lossless WebP. A sample that is not finite fails its own request with an invalid-argument
+// error; an empty image or one beyond the limits fails the batch.
+func NewFactory() steps.Factory {
+	return steps.Factory{
+		Name: "encode_image",
+		Doc:  "Encodes an image tensor of any size as a JPEG, PNG or WebP file. WebP is always lossless.",
+		Params: []steps.Param{
+			{Key: "format", Doc: "Format of the file.", Default: "jpeg", Values: []string{"jpeg", "png", "webp"}},
+			{Key: "quality", Doc: "Quality of JPEG, from 1 to 100.", Default: "75"},
+			{Key: "color", Doc: "Colour space of the channels; JPEG does not support rgba.", Default: "rgb", Values: []string{"rgb", "gray", "rgba"}},
+			{Key: "layout", Doc: "Order of the input's dimensions.", Default: "nhwc", Values: []string{"nchw", "nhwc"}},
+			{Key: "dtype", Doc: "Type of the input.", Default: "uint8", Values: []string{"uint8", "fp32"}},
+			{Key: "scale", Doc: "Factor on FP32 samples, which are then rounded and clamped to 0 to 255.", Default: "255"},
+			{Key: "max_pixels", Doc: "Largest image accepted, width times height.", Default: "67108864"},
+		},
+		Examples: []steps.Example{{
+			Config:  steps.ExampleConfig("", "encode_image", "format", "png", "color", "gray"),
+			Request: `{"inputs":[{"name":"image","datatype":"UINT8","shape":[1,2,1],"data":[0,255]}],"outputs":[{"name":"file","parameters":{"binary_data":true}}]}`,
+		}},
+		Signature: signature,
+		New:       newStep,
+	}
+}
+
+func signature(s *steps.Settings) (*config.Signature, error) {
+	o, err := parse(s)
+	if err != nil {
+		return nil, err
+	}
+	dims := tensor.Of(-1, -1, int64(o.channels))
+	if o.planes {
+		dims = tensor.Of(int64(o.channels), -1, -1)
+	}
+	dtype := tensor.Uint8
+	if o.float {
+		dtype = tensor.FP32
+	}
+	return &config.Signature{
+		Inputs:  []config.Port{{Name: inputName, DType: dtype, Dims: dims}},
+		Outputs: []config.Port{{Name: outputName, DType: tensor.Bytes, Dims: tensor.Of(1)}},
+	}, nil
+}
+
+// options are the parameters, parsed.
+type options struct {
+	format    string
+	quality   int
+	channels  int
+	planes    bool // NCHW: channels first
+	float     bool
+	scale     float32
+	maxPixels int64
+}
+
+func parse(s *steps.Settings) (*options, error) {
+	o := &options{format: s.Params["format"], planes: s.Params["layout"] == "nchw", float: s.Params["dtype"] == "fp32"}
+	o.channels = map[string]int{"gray": 1, "rgb": 3, "rgba": 4}[s.Params["color"]]
+	if o.channels == 4 && o.format == "jpeg" {
+		return nil, fmt.Errorf("parameter 'color' of model '%s' is 'rgba', expected rgb or gray with format jpeg, which has no alpha", s.Model)
+	}
+	var err error
+	if o.quality, err = s.Int("quality", 1); err != nil {
+		return nil, err
+	}
+	if o.quality > 100 {
+		return nil, fmt.Errorf("parameter 'quality' of model '%s' is %d, expected at most 100", s.Model, o.quality)
+	}
+	if o.quality != 75 && o.format != "jpeg" {
+		return nil, fmt.Errorf("parameter 'quality' of model '%s' is %d, expected none with format %s, which is lossless", s.Model, o.quality, o.format)
+	}
+	scale, err := s.Float("scale")
+	if err != nil {
+		return nil, err
+	}
+	if scale != 255 && !o.float {
+		return nil, fmt.Errorf("parameter 'scale' of model '%s' is '%s', expected none with dtype uint8", s.Model, s.Params["scale"])
+	}
+	o.scale = float32(scale)
+	pixels, err := s.Int("max_pixels", 1)
+	o.maxPixels = int64(pixels)
+	return o, err
+}
+
+// maxSide returns the longest side that the format can hold, in pixels.
+func (o *options) maxSide() int64 {
+	switch o.format {
+	case "jpeg":
+		return 65535
+	case "webp":
+		return 16384
+	}
+	return 1<<31 - 1
+}
+
+// step is encode_image.
+type step struct {
+	options
+	batched bool
+	workers pool.Of[worker]
+}
+
+func newStep(s *steps.Settings) (steps.Step, error) {
+	o, err := parse(s)
+	if err != nil {
+		return nil, err
+	}
+	return &step{options: *o, batched: s.MaxBatch > 0}, nil
+}
+
+// Run encodes each row.
+func (s *step) Run(ctx context.Context, b *backends.Batch) error {
+	in := &b.In[0]
+	h, w, err := s.size(in.Shape)
+	if err != nil {
+		return err
+	}
+	wk := s.workers.Get()
+	defer s.workers.Put(wk)
+	wk.files = wk.files[:0]
+	n := h * w * s.channels
+	for row := range b.Rows {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		wk.out.Reset()
+		if err := s.one(wk, in, row*n, h, w); err != nil {
+			wk.out.Reset()
+			b.Fail(row, steps.InputError(b, inputName, row, err))
+		}
+		wk.files = tensor.AppendBytes(wk.files, wk.out.Bytes())
+	}
+	shape := tensor.Of(1)
+	if s.batched {
+		shape = shape.Prepend(int64(b.Rows))
+	}
+	out, err := b.AllocBytes(0, shape, len(wk.files))
+	if err != nil {
+		return err
+	}
+	copy(out.Bytes(), wk.files)
+	return nil
+}
+
+// size returns height and width, which all rows share. It returns an error for sizes that the
+// format or the limits do not allow.
+func (s *step) size(shape tensor.Shape) (h, w int, err error) {
+	at := shape.Rank() - 3
+	if s.planes {
+		at++
+	}
+	y, x := shape.Dim(at), shape.Dim(at+1)
+	most := s.maxSide()
+	switch {
+	case y == 0 || x == 0:
+		return 0, 0, status.Errorf(status.InvalidArg, "input '%s': expected an image, found %d x %d pixels", inputName, x, y)
+	case y > most || x > most:
+		return 0, 0, status.Errorf(status.InvalidArg, "input '%s': expected sides of at most %d pixels for %s, found %d x %d", inputName, most, s.format, x, y)
+	case y*x > s.maxPixels:
+		return 0, 0, status.Errorf(status.InvalidArg, "input '%s': expected at most %d pixels (max_pixels), found %d x %d = %d", inputName, s.maxPixels, x, y, x*y)
+	}
+	return int(y), int(x), nil
+}
+
+// one encodes the row whose samples start at element first.
+func (s *step) one(wk *worker, in *tensor.Tensor, first, h, w int) error {
+	n := h * w * s.channels
+	var samples []byte
+	if s.float {
+		wk.samples = sized(wk.samples, n)
+		if bad := quantise(wk.samples, tensor.Slice[float32](in)[first:][:n], s.scale); bad >= 0 {
+			return fmt.Errorf("expected finite numbers, found %v at element %d of the image", tensor.Slice[float32](in)[first+bad], bad)
+		}
+		samples = wk.samples
+	} else {
+		samples = in.Bytes()[first:][:n]
+	}
+	return wk.encode(&s.options, samples, h, w)
+}
+
+// worker is the scratch memory of one batch in progress.
+type worker struct {
+	out     bytes.Buffer
+	files   []byte
+	samples []byte
+	pix     []byte
+}
 
 // encode writes h x w pixels to wk.out as a file of the configured format. PNG and WebP
 // are lossless: a decoder returns the same samples, those under transparent pixels too.
@@ -46,8 +253,7 @@ func (wk *worker) image(o *options, samples []byte, h, w int) image.Image {
 	return &image.RGBA{Pix: pix, Stride: 4 * w, Rect: rect}
 }
 
-// interleave packs planes of n samples into pixels of four bytes. Three planes give
-// opaque pixels.
+// interleave packs planes of n samples into pixels of four bytes. Three planes give opaque pixels.
 func interleave(dst, src []byte, n int) {
 	for i := range n {
 		p := dst[4*i : 4*i+4 : 4*i+4]
@@ -66,9 +272,8 @@ func widen(dst, src []byte) {
 	}
 }
 
-// quantise multiplies by scale, rounds to the nearest integer (ties to even) and clamps to
-// 0 to 255. It returns the index of the first element that is not finite, or -1.
-// For example, 0.5 at scale 255 gives 128.
+// quantise multiplies by scale, rounds to the nearest integer (ties to even) and clamps to 0 to 255. It returns the
+// index of the first element that is not finite, or -1. For example, 0.5 at scale 255 gives 128.
 func quantise(dst []byte, src []float32, scale float32) int {
 	for i, v := range src {
 		if v-v != 0 { // NaN or an infinity

@@ -1,3 +1,5 @@
+// Package jsonvalue holds two steps: "json_extract" reads values from JSON documents into typed tensors, "json_build" writes tensors
+// as JSON objects.
 package jsonvalue
 
 import (
@@ -36,10 +38,8 @@ func NewBuildFactory() steps.Factory {
 			{Key: "nan", Doc: "How NaN and infinities are treated, which JSON does not have: the row fails, or they become null.", Default: "refuse", Values: []string{"refuse", "null"}},
 		},
 		Examples: []steps.Example{{
-			Config: `max_batch_size: 8
-input [ { name: "label" data_type: TYPE_STRING dims: [ 1 ] }, { name: "probabilities" data_type: TYPE_FP32 dims: [ -1 ] } ]
-parameters { key: "step" value { string_value: "json_build" } }
-parameters { key: "names" value { string_value: "{\"probabilities\": \"p\"}" } }`,
+			Config: steps.ExampleConfig(`max_batch_size: 8
+input [ { name: "label" data_type: TYPE_STRING dims: [ 1 ] }, { name: "probabilities" data_type: TYPE_FP32 dims: [ -1 ] } ]`, "json_build", "names", `{"probabilities": "p"}`),
 			Request: `{"inputs": [
     {"name": "label", "datatype": "BYTES", "shape": [1, 1], "data": ["fox"]},
     {"name": "probabilities", "datatype": "FP32", "shape": [1, 2], "data": [0.25, 0.75]}]}`,
@@ -81,8 +81,6 @@ type member struct {
 	arrays bool   // a single value is an array, too
 	null   bool   // NaN and infinities become null
 }
-
-var _ steps.Step = (*build)(nil)
 
 func newBuild(s *steps.Settings) (steps.Step, error) {
 	sig, err := buildSignature(s)

@@ -2,10 +2,13 @@ package jsonvalue
 
 import (
 	"context"
+	"encoding/binary"
 	"encoding/json"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
+	"strconv"
 
 	"github.com/tidwall/gjson"
 
@@ -33,10 +36,7 @@ func NewExtractFactory() steps.Factory {
 			{Key: "defaults", Doc: "A JSON object of values for outputs whose path leads to no value or to null.", Default: "{}"},
 		},
 		Examples: []steps.Example{{
-			Config: `output [ { name: "name" data_type: TYPE_STRING dims: [ 1 ] }, { name: "scores" data_type: TYPE_FP32 dims: [ 2 ] }, { name: "age" data_type: TYPE_INT32 dims: [ 1 ] } ]
-parameters { key: "step" value { string_value: "json_extract" } }
-parameters { key: "paths" value { string_value: "{\"scores\": \"results.#.score\", \"name\": \"user.name\"}" } }
-parameters { key: "defaults" value { string_value: "{\"age\": -1}" } }`,
+			Config: steps.ExampleConfig(`output [ { name: "name" data_type: TYPE_STRING dims: [ 1 ] }, { name: "scores" data_type: TYPE_FP32 dims: [ 2 ] }, { name: "age" data_type: TYPE_INT32 dims: [ 1 ] } ]`, "json_extract", "paths", `{"scores": "results.#.score", "name": "user.name"}`, "defaults", `{"age": -1}`),
 			Request: `{"inputs": [{"name": "JSON", "datatype": "BYTES", "shape": [1],
     "data": ["{\"user\": {\"name\": \"Ada\"}, \"results\": [{\"score\": 0.5}, {\"score\": 1}]}"]}]}`,
 		}},
@@ -87,8 +87,6 @@ type field struct {
 	count    int // of elements in a row; negative for any number
 	fallback gjson.Result
 }
-
-var _ steps.Step = (*extract)(nil)
 
 func newExtract(s *steps.Settings) (steps.Step, error) {
 	sig, err := extractSignature(s)
@@ -260,4 +258,61 @@ func (f *field) nothing(dst []byte) ([]byte, int) {
 
 func (f *field) errType(v gjson.Result, want string) error {
 	return status.Errorf(status.InvalidArg, "the value at '%s' is %.40s, expected %s for output '%s'", f.path, v.Raw, want, f.name)
+}
+
+// element appends one value in the field's type.
+func (f *field) element(dst []byte, v gjson.Result) ([]byte, error) {
+	switch f.dtype {
+	case tensor.Bytes:
+		if v.Type == gjson.String {
+			return tensor.AppendBytes(dst, v.Str), nil
+		}
+		return tensor.AppendBytes(dst, v.Raw), nil
+	case tensor.Bool:
+		switch v.Type {
+		case gjson.True:
+			return append(dst, 1), nil
+		case gjson.False:
+			return append(dst, 0), nil
+		default:
+			return dst, f.errType(v, "true or false")
+		}
+	case tensor.FP32, tensor.FP64:
+		return f.float(dst, v)
+	default:
+		return f.integer(dst, v)
+	}
+}
+
+func (f *field) float(dst []byte, v gjson.Result) ([]byte, error) {
+	bits := 8 * f.dtype.Size()
+	x, err := strconv.ParseFloat(v.Raw, bits)
+	if v.Type != gjson.Number || err != nil {
+		return dst, f.errType(v, "a number in the range of "+f.dtype.String())
+	}
+	if bits == 32 {
+		return binary.LittleEndian.AppendUint32(dst, math.Float32bits(float32(x))), nil
+	}
+	return binary.LittleEndian.AppendUint64(dst, math.Float64bits(x)), nil
+}
+
+// integer appends a number that JSON writes without a fraction or exponent: 3, but not 3.0 or 3e1.
+func (f *field) integer(dst []byte, v gjson.Result) ([]byte, error) {
+	size := f.dtype.Size()
+	var x uint64
+	var err error
+	switch f.dtype {
+	case tensor.Uint8, tensor.Uint16, tensor.Uint32, tensor.Uint64:
+		x, err = strconv.ParseUint(v.Raw, 10, 8*size)
+	default:
+		var n int64
+		n, err = strconv.ParseInt(v.Raw, 10, 8*size)
+		x = uint64(n)
+	}
+	if v.Type != gjson.Number || err != nil {
+		return dst, f.errType(v, "an integer in the range of "+f.dtype.String())
+	}
+	var b [8]byte
+	binary.LittleEndian.PutUint64(b[:], x)
+	return append(dst, b[:size]...), nil
 }

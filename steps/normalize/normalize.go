@@ -24,7 +24,7 @@ func NewFactory() steps.Factory {
 			"FP16 is read as such; the output is FP32.",
 		Inline: true,
 		Examples: []steps.Example{{
-			Config:  `parameters { key: "step" value { string_value: "normalize" } }`,
+			Config:  steps.ExampleConfig("", "normalize"),
 			Request: `{"inputs": [{"name": "embedding", "datatype": "FP32", "shape": [2], "data": [3, 4]}]}`,
 		}},
 		Signature: signature,
@@ -41,8 +41,6 @@ func signature(s *steps.Settings) (*config.Signature, error) {
 
 // step is the step "normalize".
 type step struct{ spare pool.Of[[]float32] }
-
-var _ steps.Step = (*step)(nil)
 
 // Run normalizes each row.
 //

@@ -1,6 +1,19 @@
+// Package spans holds the steps that turn scores per token into passages of the text: "token_spans" for token classifiers, such as
+// named entity recognition, and "answer_spans" for extractive question answering. For example, the labels B-PER and I-PER on the
+// tokens "An" and "##na" become the passage "Anna" with label PER, start 0 and end 4.
+//
+// The rules are those of Hugging Face's pipelines for the same tasks; testdata has the results of those as gold files.
+//
+//	token_factory.go, answer_factory.go  parameters and ports of the steps
+//	token_step.go, token_group.go        labels of tokens, words, and their grouping
+//	answer_step.go, answer_search.go     the most probable pairs of a start and an end
+//	input.go                             the inputs that both share: checks, and one row
+//	place.go                             offsets to bytes of the text, and back to positions
+//	output.go, json.go                   the passages as tensors or as JSON
 package spans
 
 import (
+	"slices"
 	"unicode/utf8"
 
 	"github.com/tutti-server/tutti/backends"
@@ -135,4 +148,71 @@ func (p *in) passage(t *tokens, start, end int, score float32) passage {
 		out.start, out.end = int32(t.character(start)), int32(t.character(end))
 	}
 	return out
+}
+
+// places translates between bytes and characters of a text.
+type places struct {
+	text []byte
+	// starts has the first byte of each character, and the text's length at the end; empty for ASCII.
+	starts []int32
+}
+
+// read sets the text, which must be valid UTF-8 and shorter than 2 GiB.
+func (p *places) read(text []byte) {
+	p.text, p.starts = text, p.starts[:0]
+	if ascii(text) {
+		return
+	}
+	for i, c := range text {
+		if utf8.RuneStart(c) {
+			p.starts = append(p.starts, int32(i))
+		}
+	}
+	p.starts = append(p.starts, int32(len(text)))
+}
+
+func ascii(text []byte) bool {
+	for _, c := range text {
+		if c >= utf8.RuneSelf {
+			return false
+		}
+	}
+	return true
+}
+
+// ofCharacter returns the first byte of character i; -1 when there is none.
+func (p *places) ofCharacter(i int64) int {
+	switch {
+	case i < 0:
+		return -1
+	case len(p.starts) == 0 && i <= int64(len(p.text)):
+		return int(i)
+	case i < int64(len(p.starts)):
+		return int(p.starts[i])
+	default:
+		return -1
+	}
+}
+
+// character returns the number of the character that contains byte i.
+func (p *places) character(i int) int {
+	if len(p.starts) == 0 {
+		return i
+	}
+	at, exact := slices.BinarySearch(p.starts, int32(i))
+	if !exact {
+		at--
+	}
+	return at
+}
+
+// whole extends a range of bytes to whole characters, which byte-level tokens may split. For example, bytes 1 to 2 of "é!" become 0 to 2.
+func (p *places) whole(start, end int) (from, to int) {
+	for start > 0 && start < len(p.text) && !utf8.RuneStart(p.text[start]) {
+		start--
+	}
+	for end < len(p.text) && !utf8.RuneStart(p.text[end]) {
+		end++
+	}
+	return start, end
 }

@@ -15,7 +15,6 @@ import (
 	"github.com/tutti-server/tutti/core/status"
 	"github.com/tutti-server/tutti/core/tensor"
 	"github.com/tutti-server/tutti/internal/pool"
-	"github.com/tutti-server/tutti/steps"
 )
 
 // The operations.
@@ -69,8 +68,6 @@ type scratch struct {
 
 	lower, upper cases.Caser
 }
-
-var _ steps.Step = (*step)(nil)
 
 // Run fills the output. An element that cannot be processed fails the request of its row and becomes an empty element.
 func (st *step) Run(_ context.Context, b *backends.Batch) error {

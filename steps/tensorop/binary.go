@@ -160,8 +160,7 @@ func (p *binary) run(b *backends.Batch, x *scratch) error {
 	}
 }
 
-// broadcast returns the shape that numpy broadcasts both to. The first batch dimensions
-// of both are the same.
+// broadcast returns the shape that numpy broadcasts both to. The first batch dimensions of both are the same.
 func broadcast(one, two *tensor.Shape, batch int) (tensor.Shape, error) {
 	if one.Rank() < two.Rank() {
 		one, two = two, one

@@ -92,8 +92,7 @@ func rowOf(t *tensor.Tensor, row, rows int) tensor.Tensor {
 	return p
 }
 
-// converted returns a copy of t with elements of another type, borrowed until the end of
-// the execution.
+// converted returns a copy of t with elements of another type, borrowed until the end of the execution.
 func (x *scratch) converted(b *backends.Batch, t *tensor.Tensor, as tensor.DType) (*tensor.Tensor, error) {
 	out, err := x.temp(b, as, &t.Shape)
 	if err == nil {
@@ -135,8 +134,7 @@ func convert(b *backends.Batch, x *scratch, out, in *tensor.Tensor, mode overflo
 	return true, nil
 }
 
-// castTo converts between types of numbers and BOOL. A BOOL byte that is not 0 or 1 is 1 in
-// types of one byte.
+// castTo converts between types of numbers and BOOL. A BOOL byte that is not 0 or 1 is 1 in types of one byte.
 func castTo(out, in *tensor.Tensor, mode overflow) bool {
 	if in.DType == tensor.Bool && out.DType.Size() == 1 || out.DType == tensor.Bool {
 		return numbers[in.DType].cast(out, in, toBool)
@@ -177,8 +175,7 @@ func (number[S]) cast(out, in *tensor.Tensor, mode overflow) bool {
 	}
 }
 
-// limits returns the least and the greatest number of an integer type. For example, -128
-// and 127 for int8.
+// limits returns the least and the greatest number of an integer type. For example, -128 and 127 for int8.
 func limits[T tensor.Number]() (low, high T) {
 	var zero T
 	bits := 8 * int(unsafe.Sizeof(zero))
@@ -226,9 +223,8 @@ func fit[D, S tensor.Number](dst []D, src []S, mode overflow) bool {
 	return fits || mode == saturate
 }
 
-// truncate converts floating-point numbers to integers towards zero. A number outside of
-// the type becomes the nearest, NaN becomes 0. It reports false for those unless mode is
-// saturate. For example, 300.7 as INT8 is 127.
+// truncate converts floating-point numbers to integers towards zero. A number outside of the type becomes the nearest,
+// NaN becomes 0. It reports false for those unless mode is saturate. For example, 300.7 as INT8 is 127.
 func truncate[D, S tensor.Number](dst []D, src []S, mode overflow) bool {
 	low, high := limits[D]()
 	// Numbers that truncate to low to high are greater than below and less than above.
@@ -254,4 +250,47 @@ func truncate[D, S tensor.Number](dst []D, src []S, mode overflow) bool {
 		}
 	}
 	return fits || mode == saturate
+}
+
+// narrowed rounds f to float32 "to odd": the last bit is 1 if bits are cut off. Rounding the result to
+// FP16 or BF16 then gives the same as rounding f.
+func narrowed(f float64) float32 {
+	n := float32(f)
+	wide, b := float64(n), math.Float32bits(n)
+	switch {
+	case wide == f || math.IsNaN(f):
+		return n
+	case math.Abs(wide) > math.Abs(f):
+		return math.Float32frombits((b - 1) | 1)
+	default:
+		return math.Float32frombits(b | 1)
+	}
+}
+
+// widen converts FP16 or BF16 elements to float32.
+func widen(dst []float32, src []uint16, d tensor.DType) {
+	dst = dst[:len(src)]
+	if d == tensor.BF16 {
+		for i, h := range src {
+			dst[i] = tensor.BF16ToFloat32(h)
+		}
+		return
+	}
+	for i, h := range src {
+		dst[i] = tensor.FP16ToFloat32(h)
+	}
+}
+
+// shorten rounds float32 elements to FP16 or BF16.
+func shorten(dst []uint16, src []float32, d tensor.DType) {
+	dst = dst[:len(src)]
+	if d == tensor.BF16 {
+		for i, f := range src {
+			dst[i] = tensor.Float32ToBF16(f)
+		}
+		return
+	}
+	for i, f := range src {
+		dst[i] = tensor.Float32ToFP16(f)
+	}
 }

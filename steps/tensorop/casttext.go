@@ -87,8 +87,7 @@ func floatBits(f float64, d tensor.DType) uint64 {
 	}
 }
 
-// format converts numbers to the shortest text that parses to the same number. For example,
-// FP32 0.1 is "0.1".
+// format converts numbers to the shortest text that parses to the same number. For example, FP32 0.1 is "0.1".
 func (*caster) format(b *backends.Batch, x *scratch) error {
 	in := &b.In[0]
 	out := x.text[:0]

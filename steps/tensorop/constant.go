@@ -27,10 +27,8 @@ func NewConstantFactory() steps.Factory {
 			{Key: "dtype", Doc: "Its type (FP32, INT64, BYTES, ...).", Default: "FP32"},
 		},
 		Examples: []steps.Example{{
-			Config: `max_batch_size: 8
-input [ { name: "TEXT" data_type: TYPE_STRING dims: [ 1 ] } ]
-parameters { key: "step" value { string_value: "constant" } }
-parameters { key: "value" value { string_value: "[0.5, 2]" } }`,
+			Config: steps.ExampleConfig(`max_batch_size: 8
+input [ { name: "TEXT" data_type: TYPE_STRING dims: [ 1 ] } ]`, "constant", "value", "[0.5, 2]"),
 			Request: `{"inputs": [{"name": "TEXT", "datatype": "BYTES", "shape": [2, 1], "data": ["a", "b"]}]}`,
 		}},
 		Inline:    true,
@@ -147,8 +145,6 @@ type constant struct {
 	batched bool
 	value   tensor.Tensor
 }
-
-var _ steps.Step = (*constant)(nil)
 
 func newConstant(s *steps.Settings) (steps.Step, error) {
 	value, err := readConstant(s)

@@ -1,8 +1,30 @@
+// Package tensorop holds the step "tensor", which computes with tensors of numbers and
+// moves the elements of tensors of any type, and the step "constant".
+//
+// The operations have numpy's names and meaning. An operation treats each row of a batch
+// separately: axes do not count the batch dimension. For example, axis 0 of an input
+// declared as dims [3, 5] is the axis of 3 elements, with or without max_batch_size.
+//
+// Where things are:
+//
+//	factory.go   the declarations; operations.go the table of operations
+//	spec.go      parameters and shapes, checked when the model is loaded
+//	step.go      one execution and its scratch memory
+//	typed.go     the choice of generic code by element type
+//	nest.go      loops over tensors with strides and broadcasting
+//	binary.go    arithmetic, comparison and logic; loop.go their inner loops
+//	unary.go     functions of one operand
+//	reduce.go    sum, mean, argmax and the like; reducers.go their inner loops
+//	cast.go      conversions; casttext.go between numbers and text
+//	text.go      how elements of BYTES tensors are moved
+//	join.go, pick.go, pad.go, shape.go, slice.go, copy.go   operations that move elements
+//	vector.go    FP32 with AVX2
 package tensorop
 
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/tutti-server/tutti/core/config"
@@ -12,12 +34,11 @@ import (
 
 // NewFactory returns the step "tensor".
 //
-// Inputs are those that config.pbtxt declares, by default INPUT of FP32 [-1]. They have up to
-// 8 dimensions, the batch dimension among them. The output OUTPUT, or the outputs of split,
-// follow from them. FP16 and BF16 are computed as FP32 and rounded. A number that an
-// operation cannot process (division of an integer by zero, an index outside, a cast that
-// does not fit) fails the request of its row. Shapes that do not fit together fail the load
-// where config.pbtxt has them, else the batch.
+// Inputs are those that config.pbtxt declares, by default INPUT of FP32 [-1]. They have up to 8 dimensions, the batch
+// dimension among them. The output OUTPUT, or the outputs of split, follow from them. FP16 and BF16 are computed as
+// FP32 and rounded. A number that an operation cannot process (division of an integer by zero, an index outside, a cast
+// that does not fit) fails the request of its row. Shapes that do not fit together fail the load where config.pbtxt has
+// them, else the batch.
 func NewFactory() steps.Factory {
 	return steps.Factory{
 		Name: "tensor",
@@ -55,28 +76,20 @@ func NewFactory() steps.Factory {
 func examples() []steps.Example {
 	return []steps.Example{
 		{
-			Config: `max_batch_size: 8
-input [ { name: "IMAGE" data_type: TYPE_UINT8 dims: [ 2, 2, 3 ] } ]
-parameters { key: "step" value { string_value: "tensor" } }
-parameters { key: "op" value { string_value: "transpose" } }
-parameters { key: "axes" value { string_value: "2, 0, 1" } }`,
+			Config: steps.ExampleConfig(`max_batch_size: 8
+input [ { name: "IMAGE" data_type: TYPE_UINT8 dims: [ 2, 2, 3 ] } ]`, "tensor", "op", "transpose", "axes", "2, 0, 1"),
 			Request: `{"inputs": [{"name": "IMAGE", "datatype": "UINT8", "shape": [1, 2, 2, 3], "data": [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12]}]}`,
 		},
 		{
-			Config: `max_batch_size: 8
+			Config: steps.ExampleConfig(`max_batch_size: 8
 input [ { name: "A" data_type: TYPE_FP32 dims: [ 2, 3 ] }, { name: "B" data_type: TYPE_FP32 dims: [ 3 ] } ]
-output [ { name: "SUM" data_type: TYPE_FP32 dims: [ 2, 3 ] } ]
-parameters { key: "step" value { string_value: "tensor" } }
-parameters { key: "op" value { string_value: "add" } }`,
+output [ { name: "SUM" data_type: TYPE_FP32 dims: [ 2, 3 ] } ]`, "tensor", "op", "add"),
 			Request: `{"inputs": [
     {"name": "A", "datatype": "FP32", "shape": [1, 2, 3], "data": [1, 2, 3, 4, 5, 6]},
     {"name": "B", "datatype": "FP32", "shape": [1, 3], "data": [0.5, 0, -0.5]}]}`,
 		},
 		{
-			Config: `input [ { name: "X" data_type: TYPE_INT32 dims: [ -1, 3 ] } ]
-parameters { key: "step" value { string_value: "tensor" } }
-parameters { key: "op" value { string_value: "mean" } }
-parameters { key: "axes" value { string_value: "0" } }`,
+			Config:  steps.ExampleConfig(`input [ { name: "X" data_type: TYPE_INT32 dims: [ -1, 3 ] } ]`, "tensor", "op", "mean", "axes", "0"),
 			Request: `{"inputs": [{"name": "X", "datatype": "INT32", "shape": [2, 3], "data": [1, 2, 3, 4, 5, 7]}]}`,
 		},
 	}
@@ -186,4 +199,163 @@ func (s *spec) check() error {
 		}
 	}
 	return nil
+}
+
+// operation is one value of parameter "op".
+type operation struct {
+	name string
+	// params are the parameters it reads, besides "op".
+	params []string
+	// least and most are the limits of the number of inputs.
+	least, most int
+	build       func(*spec) error
+}
+
+// spec is an operation while it is built: the configuration, then the outputs and the runner.
+type spec struct {
+	*operation
+	s     *steps.Settings
+	in    []config.Port
+	batch int // 1 where the model batches: the number of dimensions before those of a row
+
+	out []config.Port
+	run runner
+}
+
+func (s *spec) param(key string) string { return s.s.Params[key] }
+
+// errorf returns an error that names the operation and the model.
+func (s *spec) errorf(format string, args ...any) error {
+	return fmt.Errorf("operation '%s' of model '%s': %w", s.name, s.s.Model, fmt.Errorf(format, args...))
+}
+
+// errType reports that input i does not have the expected type.
+func (s *spec) errType(i int, expected string) error {
+	return s.errorf("input '%s' is %s, expected %s", s.in[i].Name, s.in[i].DType.ConfigName(), expected)
+}
+
+// output adds an output, with the name that config.pbtxt gives it.
+func (s *spec) output(d tensor.DType, dims tensor.Shape) {
+	p := config.Port{Name: "OUTPUT", DType: d, Dims: dims}
+	i := len(s.out)
+	if i < len(s.s.Outputs) {
+		p.Name = s.s.Outputs[i].Name
+	}
+	s.out = append(s.out, p)
+}
+
+// dtype reads parameter key as a type.
+func (s *spec) dtype(key string, byDefault tensor.DType) (tensor.DType, error) {
+	text := s.param(key)
+	if text == "" && byDefault != tensor.Invalid {
+		return byDefault, nil
+	}
+	name := strings.TrimPrefix(text, "TYPE_")
+	if name == "STRING" {
+		name = "BYTES"
+	}
+	if d := tensor.ParseDType(name); d != tensor.Invalid {
+		return d, nil
+	}
+	return 0, s.errorf("parameter '%s' is '%s', expected a type such as FP32 or INT64", key, text)
+}
+
+// rank returns the number of dimensions of a row of the first input.
+func (s *spec) rank() int { return s.in[0].Dims.Rank() }
+
+// axis reads parameter "axis" as one of rank axes; a negative one counts from the end.
+func (s *spec) axis(rank, byDefault int) (int, error) {
+	text := s.param("axis")
+	if text == "" {
+		text = strconv.Itoa(byDefault)
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil || n < -rank || n >= rank {
+		return 0, s.errorf("parameter 'axis' is '%s', expected an axis of %d dimensions", text, rank)
+	}
+	if n < 0 {
+		n += rank
+	}
+	return n, nil
+}
+
+// ints reads parameter key as integers separated by commas, for example "1, -1" or "[1, -1]".
+func (s *spec) ints(key string) ([]int, error) {
+	text := strings.TrimSpace(s.param(key))
+	if strings.HasPrefix(text, "[") && strings.HasSuffix(text, "]") {
+		text = strings.TrimSpace(text[1 : len(text)-1])
+	}
+	if text == "" {
+		return nil, nil
+	}
+	var out []int
+	for f := range strings.SplitSeq(text, ",") {
+		n, err := strconv.ParseInt(strings.TrimSpace(f), 10, 32)
+		if err != nil {
+			return nil, s.errorf("parameter '%s' is '%s', expected integers with commas between them", key, s.param(key))
+		}
+		out = append(out, int(n))
+	}
+	return out, nil
+}
+
+// axes reads parameter key as different axes; negative ones count from the end.
+func (s *spec) axes(key string, rank int) ([]int, error) {
+	list, err := s.ints(key)
+	if err != nil {
+		return nil, err
+	}
+	for i, n := range list {
+		if n < 0 {
+			n += rank
+		}
+		if n < 0 || n >= rank || slices.Contains(list[:i], n) {
+			return nil, s.errorf("parameter '%s' is '%s', expected different axes of %d dimensions", key, s.param(key), rank)
+		}
+		list[i] = n
+	}
+	return list, nil
+}
+
+// flag reads parameter key as true or false, the default.
+func (s *spec) flag(key string) (bool, error) {
+	switch s.param(key) {
+	case "true":
+		return true, nil
+	case "", "false":
+		return false, nil
+	default:
+		return false, s.errorf("parameter '%s' is '%s', expected true or false", key, s.param(key))
+	}
+}
+
+// same returns an error unless all inputs from i on have the same type.
+func (s *spec) same(i int) error {
+	for _, p := range s.in[i:] {
+		if p.DType != s.in[i].DType {
+			return s.errorf("input '%s' is %s, expected %s as input '%s'", p.Name, p.DType.ConfigName(), s.in[i].DType.ConfigName(), s.in[i].Name)
+		}
+	}
+	return nil
+}
+
+// joined returns the dims that numpy broadcasts a and b to, where -1 is any extent. For
+// example, [-1, 1] and [4] give [-1, 4].
+func (s *spec) joined(a, b tensor.Shape) (tensor.Shape, error) {
+	if a.Rank() < b.Rank() {
+		a, b = b, a
+	}
+	out := a
+	for i := 1; i <= b.Rank(); i++ {
+		m, n := a.Dim(a.Rank()-i), b.Dim(b.Rank()-i)
+		switch {
+		case n == 1 || m == n:
+		case m == 1 || m < 0:
+			out.SetDim(a.Rank()-i, n)
+		case n < 0:
+		default:
+			return out, s.errorf("dims %s and %s cannot be broadcast together", a, b)
+		}
+	}
+	return out, nil
 }

@@ -96,8 +96,7 @@ func (c *concat) move(m *moving) error {
 	return nil
 }
 
-// blocks makes a nest over dense blocks of n elements, whose starts are apart elements from
-// each other in operand k.
+// blocks makes a nest over dense blocks of n elements, whose starts are apart elements from each other in operand k.
 func blocks(w *nest, k, n, apart, elements int) {
 	*w = nest{rank: 2, n: 2, empty: elements == 0}
 	w.size[0], w.size[1] = elements/max(1, n), n

@@ -76,8 +76,7 @@ func tiled[T tensor.Number](t *[tile]T, src []T, period, most int) ([]T, int) {
 	return t[:most], most
 }
 
-// run computes the elements of out from index at on. It reports false where an element
-// is not defined (see intLoop).
+// run computes the elements of out from index at on. It reports false where an element is not defined (see intLoop).
 func run[T tensor.Number](c code, out *tensor.Tensor, at int, one, two []T) bool {
 	if c >= equal {
 		compareLoop(c, out.Bytes()[at:at+len(one)], one, two)

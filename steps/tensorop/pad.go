@@ -97,9 +97,8 @@ func bitsAt(t *tensor.Tensor) uint64 {
 	return bits
 }
 
-// origin returns the index of the input element for index at of an axis of d elements, or -1
-// for the value. at counts from the first input element. For example, -1 of mode reflect is
-// element 1.
+// origin returns the index of the input element for index at of an axis of d elements, or -1 for the value. at counts
+// from the first input element. For example, -1 of mode reflect is element 1.
 func (p *pad) origin(at, d int) int {
 	switch {
 	case at >= 0 && at < d:
@@ -158,8 +157,7 @@ func (word[T]) pad(m *moving, p *pad, out, in *tensor.Tensor, bits uint64) {
 	}
 }
 
-// line returns where the input's line for the current line of the output begins, in units,
-// or -1 for none.
+// line returns where the input's line for the current line of the output begins, in units, or -1 for none.
 func (p *pad) line(m *moving, in *tensor.Tensor) int {
 	from, at, w := 0, 0, &m.x.loop
 	for i := range p.last {

@@ -162,8 +162,7 @@ func (v *slice) move(m *moving) error {
 	return err
 }
 
-// visit sets the loops of w to the selected elements of a tensor of shape in, and returns the
-// shape of the output.
+// visit sets the loops of w to the selected elements of a tensor of shape in, and returns the shape of the output.
 func (v *slice) visit(w *nest, in *tensor.Shape) (tensor.Shape, error) {
 	w.start(in, 2)
 	w.dense(1)

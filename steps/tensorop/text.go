@@ -60,8 +60,7 @@ type moving struct {
 	extra *tensor.Tensor
 }
 
-// alloc allocates output i. Where the elements are texts it returns a tensor of references
-// instead. Both are borrowed.
+// alloc allocates output i. Where the elements are texts it returns a tensor of references instead. Both are borrowed.
 func (m *moving) alloc(i int, d tensor.DType, shape *tensor.Shape) (*tensor.Tensor, error) {
 	if !m.text {
 		return m.b.Alloc(i, d, *shape)
@@ -71,8 +70,7 @@ func (m *moving) alloc(i int, d tensor.DType, shape *tensor.Shape) (*tensor.Tens
 	return t, err
 }
 
-// moves executes a mover. The inputs before the first-th are not moved: they hold indices
-// or conditions.
+// moves executes a mover. The inputs before the first-th are not moved: they hold indices or conditions.
 func moves(b *backends.Batch, x *scratch, v mover, first int, extra *tensor.Tensor) error {
 	m := &x.moving
 	*m = moving{b: b, x: x, in: b.In, extra: extra, outs: m.outs[:0]}

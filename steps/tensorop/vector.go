@@ -6,9 +6,8 @@ import (
 	"github.com/tutti-server/tutti/core/tensor"
 )
 
-// lanes is the number of float32 elements of a vector. The functions below process a
-// prefix of their slices and return its length: full vectors of FP32, 0 for other types
-// and on processors without AVX2, FMA and BMI2.
+// lanes is the number of float32 elements of a vector. The functions below process a prefix of their slices and return
+// its length: full vectors of FP32, 0 for other types and on processors without AVX2, FMA and BMI2.
 const lanes = 8
 
 // whole returns how many of n elements fill whole vectors.

@@ -33,8 +33,7 @@ func lessEqualVector(dst *byte, a, b *float32, n int)
 //go:noescape
 func bytesVector(dst *float32, src *uint8, n int)
 
-// truncateVector reports whether all elements fit: the processor gives the least number
-// for those that do not.
+// truncateVector reports whether all elements fit: the processor gives the least number for those that do not.
 //
 //go:noescape
 func truncateVector(dst *int32, src *float32, n int) (fit bool)
@@ -44,8 +43,7 @@ func truncateVector(dst *int32, src *float32, n int) (fit bool)
 //go:noescape
 func clipVector(dst, src *float32, n int, low, high float32)
 
-// greatestVector writes the greatest of each lane, every eighth element, and reports whether
-// none is NaN.
+// greatestVector writes the greatest of each lane, every eighth element, and reports whether none is NaN.
 //
 //go:noescape
 func greatestVector(src *float32, n int, lanes *[8]float32) (numbers bool)

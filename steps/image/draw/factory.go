@@ -119,10 +119,7 @@ func signature(s *steps.Settings) (*config.Signature, error) {
 
 func examples() []steps.Example {
 	return []steps.Example{{
-		Config: `parameters { key: "step" value { string_value: "draw_boxes" } }
-parameters { key: "input" value { string_value: "pixels" } }
-parameters { key: "output" value { string_value: "pixels" } }
-parameters { key: "thickness" value { string_value: "1" } }`,
+		Config: steps.ExampleConfig("", "draw_boxes", "input", "pixels", "output", "pixels", "thickness", "1"),
 		Request: `{"inputs": [
     {"name": "IMAGE", "datatype": "UINT8", "shape": [3, 3, 3], "data": [0,0,0, 0,0,0, 0,0,0, 0,0,0, 0,0,0, 0,0,0, 0,0,0, 0,0,0, 0,0,0]},
     {"name": "boxes", "datatype": "FP32", "shape": [1, 4], "data": [1, 1, 9, 9]},

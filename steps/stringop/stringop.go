@@ -1,3 +1,8 @@
+// Package stringop holds the step "string", which works on BYTES tensors element by element or row by row: letter case, white
+// space, regular expressions, joining, splitting, templates and base64. For example, op "replace" with the pattern
+// "([0-9]+)-([0-9]+)" and "$2/$1" turns "05-01" into "01/05".
+//
+// Expressions are those of package regexp (RE2), so that no pattern takes more than linear time.
 package stringop
 
 import (
@@ -42,19 +47,12 @@ func NewFactory() steps.Factory {
 		},
 		Examples: []steps.Example{
 			{
-				Config: `parameters { key: "step" value { string_value: "string" } }
-parameters { key: "op" value { string_value: "replace" } }
-parameters { key: "pattern" value { string_value: "([0-9]+)-([0-9]+)-([0-9]+)" } }
-parameters { key: "with" value { string_value: "$3.$2.$1" } }`,
+				Config:  steps.ExampleConfig("", "string", "op", "replace", "pattern", "([0-9]+)-([0-9]+)-([0-9]+)", "with", "$3.$2.$1"),
 				Request: `{"inputs": [{"name": "INPUT", "datatype": "BYTES", "shape": [2], "data": ["2024-05-01", "soon"]}]}`,
 			},
 			{
-				Config: `max_batch_size: 8
-input [ { name: "QUESTION" data_type: TYPE_STRING dims: [ 1 ] }, { name: "HINTS" data_type: TYPE_STRING dims: [ -1 ] } ]
-parameters { key: "step" value { string_value: "string" } }
-parameters { key: "op" value { string_value: "template" } }
-parameters { key: "template" value { string_value: "{QUESTION} (think of {HINTS})" } }
-parameters { key: "separator" value { string_value: " and " } }`,
+				Config: steps.ExampleConfig(`max_batch_size: 8
+input [ { name: "QUESTION" data_type: TYPE_STRING dims: [ 1 ] }, { name: "HINTS" data_type: TYPE_STRING dims: [ -1 ] } ]`, "string", "op", "template", "template", "{QUESTION} (think of {HINTS})", "separator", " and "),
 				Request: `{"inputs": [
     {"name": "QUESTION", "datatype": "BYTES", "shape": [1, 1], "data": ["What flies?"]},
     {"name": "HINTS", "datatype": "BYTES", "shape": [1, 2], "data": ["birds", "kites"]}]}`,

@@ -1,3 +1,10 @@
+// Package tokenize holds the steps "tokenize" (text to token ids) and "detokenize" (token ids to text). The work is done by
+// the engine in internal/tokenizer; the steps read its file and options, spread the rows of a batch over processors and
+// write the outputs.
+//
+// For example, with a BERT vocabulary the text "Hello worlds!" becomes input_ids [101, 7592, 8484, 999, 102],
+// attention_mask [1, 1, 1, 1, 1] and token_type_ids [0, 0, 0, 0, 0]. A shorter text of the same batch gets padding ids with a
+// mask of 0.
 package tokenize
 
 import (
@@ -194,4 +201,44 @@ func (s *step) setTruncation(settings *steps.Settings) (err error) {
 	}
 	s.windows, err = settings.Int(paramWindows, 1)
 	return err
+}
+
+// exampleVocabulary is the vocab.txt of the examples.
+const exampleVocabulary = "[PAD]\n[UNK]\n[CLS]\n[SEP]\nhello\nworld\n##s\n!\nhow\nare\nyou\n"
+
+// tokenizeExamples returns the examples of the step "tokenize".
+func tokenizeExamples() []steps.Example {
+	files := map[string][]byte{"vocab.txt": []byte(exampleVocabulary)}
+	return []steps.Example{
+		{
+			Config:  steps.ExampleConfig("max_batch_size: 8", "tokenize", "tokenizer_file", "vocab.txt"),
+			Files:   files,
+			Request: `{"inputs": [{"name": "TEXT", "datatype": "BYTES", "shape": [2, 1], "data": ["Hello worlds!", "How are you"]}]}`,
+		},
+		{
+			Config: steps.ExampleConfig(`output { name: "input_ids" data_type: TYPE_INT64 dims: [ -1 ] }
+output { name: "offset_mapping" data_type: TYPE_INT64 dims: [ -1, 2 ] }
+output { name: "word_ids" data_type: TYPE_INT64 dims: [ -1 ] }
+output { name: "sequence_ids" data_type: TYPE_INT64 dims: [ -1 ] }
+output { name: "special_tokens_mask" data_type: TYPE_INT64 dims: [ -1 ] }`, "tokenize", "tokenizer_file", "vocab.txt"),
+			Files: files,
+			Request: `{"inputs": [{"name": "TEXT", "datatype": "BYTES", "shape": [1], "data": ["how"]}, ` +
+				`{"name": "TEXT_PAIR", "datatype": "BYTES", "shape": [1], "data": ["Héllo worlds"]}]}`,
+		},
+		{
+			Config: steps.ExampleConfig("max_batch_size: 8", "tokenize", "tokenizer_file", "vocab.txt", "max_length", "6", "truncate", "only_second", "stride", "1", "return_overflowing_tokens", "true"),
+			Files:  files,
+			Request: `{"inputs": [{"name": "TEXT", "datatype": "BYTES", "shape": [1, 1], "data": ["how"]}, ` +
+				`{"name": "TEXT_PAIR", "datatype": "BYTES", "shape": [1, 1], "data": ["Hello world how are you"]}]}`,
+		},
+	}
+}
+
+// detokenizeExamples returns the example of the step "detokenize".
+func detokenizeExamples() []steps.Example {
+	return []steps.Example{{
+		Config:  steps.ExampleConfig("", "detokenize", "tokenizer_file", "vocab.txt"),
+		Files:   map[string][]byte{"vocab.txt": []byte(exampleVocabulary)},
+		Request: `{"inputs": [{"name": "ids", "datatype": "INT64", "shape": [6], "data": [2, 4, 5, 6, 7, 3]}]}`,
+	}}
 }

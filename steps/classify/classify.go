@@ -1,0 +1,291 @@
+// Package classify holds the steps that process the scores of a classifier: top_k returns the best classes with their
+// probabilities and labels; scores converts the scores of all classes to probabilities or returns the best class.
+//
+// For example, top_k with k 2 on the scores 0.5, 2, 1 gives values 0.629, 0.231 and indices 1, 2.
+package classify
+
+import (
+	"context"
+	"fmt"
+	"math"
+
+	"github.com/tutti-server/tutti/backends"
+	"github.com/tutti-server/tutti/core/config"
+	"github.com/tutti-server/tutti/core/status"
+	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/steps"
+)
+
+const (
+	outValues = iota
+	outIndices
+	outLabels // the count, if there are no labels
+)
+
+// Values of parameters: auto follows another parameter, noThreshold is none.
+const (
+	auto        = "auto"
+	noThreshold = "none"
+)
+
+// inputName is the name of the input.
+const inputName = "scores"
+
+// NewFactory declares the step top_k.
+//
+// Input scores is FP32 [-1], one per class. Outputs are values FP32 [k] in descending order, indices INT32 [k], the
+// classes, and with labels_file labels BYTES [k]. Equal scores keep the order of their classes. With softmax the values
+// are probabilities over all classes, summed in float64 after the largest score is subtracted. With sigmoid each class
+// has an independent probability, as in multi-label models. NaN scores come last, stay NaN and count as probability 0
+// for the others. If scores are +Inf, they share the whole probability of a softmax.
+//
+// With a threshold, classes with a smaller value or NaN become value 0, index -1 and an empty
+// label, and there is one more output, count INT32 [1]: the number of the other classes.
+func NewFactory() steps.Factory {
+	return steps.Factory{
+		Name: "top_k",
+		Doc: "Returns the k best classes of a classifier with their probabilities, indices and labels. With a " +
+			"threshold, for models of several labels, classes below it have index -1, value 0 and an empty label.",
+		Params: []steps.Param{
+			{Key: "k", Doc: "Number of classes to return; a request with fewer classes is refused.", Default: "5"},
+			{Key: "softmax", Doc: "Converts the scores to probabilities.", Default: "true", Values: []string{"true", "false"}},
+			{Key: "activation", Doc: "Function that converts scores to values; auto follows the parameter softmax.", Default: auto, Values: []string{auto, opSoftmax, opSigmoid, opRaw}},
+			{Key: "threshold", Doc: "Smallest value of a class that is returned, or none; a number adds the output count.", Default: noThreshold},
+			{Key: "labels_file", Doc: "Text file with one label per line, in the version folder or the model folder.", Sample: "labels.txt"},
+		},
+		Examples:  topKExamples(),
+		Inline:    true,
+		Signature: signature,
+		New:       newStep,
+	}
+}
+
+func signature(s *steps.Settings) (*config.Signature, error) {
+	o, err := parse(s)
+	if err != nil {
+		return nil, err
+	}
+	k := tensor.Of(int64(o.k))
+	sig := &config.Signature{
+		Inputs: []config.Port{{Name: inputName, DType: tensor.FP32, Dims: tensor.Of(-1)}},
+		Outputs: []config.Port{
+			outValues:  {Name: "values", DType: tensor.FP32, Dims: k},
+			outIndices: {Name: "indices", DType: tensor.Int32, Dims: k},
+		},
+	}
+	if s.Params["labels_file"] != "" {
+		sig.Outputs = append(sig.Outputs, config.Port{Name: "labels", DType: tensor.Bytes, Dims: k})
+	}
+	if o.cut {
+		sig.Outputs = append(sig.Outputs, config.Port{Name: "count", DType: tensor.Int32, Dims: tensor.Of(1)})
+	}
+	return sig, nil
+}
+
+const threeLabels = "cat\ndog\nfox\n"
+
+func topKExamples() []steps.Example {
+	return []steps.Example{
+		{
+			Config:  steps.ExampleConfig("", "top_k", "k", "2", "labels_file", "labels.txt"),
+			Files:   map[string][]byte{"labels.txt": []byte(threeLabels)},
+			Request: `{"inputs": [{"name": "scores", "datatype": "FP32", "shape": [3], "data": [0.5, 2, 1]}]}`,
+		},
+		{
+			Config:  steps.ExampleConfig("max_batch_size: 8", "top_k", "k", "3", "activation", "sigmoid", "threshold", "0.5", "labels_file", "labels.txt"),
+			Files:   map[string][]byte{"labels.txt": []byte(threeLabels)},
+			Request: `{"inputs": [{"name": "scores", "datatype": "FP32", "shape": [1, 3], "data": [1.5, -2, 3]}]}`,
+		},
+	}
+}
+
+func scoresExamples() []steps.Example {
+	return []steps.Example{
+		{
+			Config:  steps.ExampleConfig("", "scores", "op", "softmax"),
+			Request: `{"inputs": [{"name": "scores", "datatype": "FP32", "shape": [3], "data": [0.5, 2, 1]}]}`,
+		},
+		{
+			Config:  steps.ExampleConfig("max_batch_size: 8", "scores", "op", "arg_max", "labels_file", "labels.txt"),
+			Files:   map[string][]byte{"labels.txt": []byte(threeLabels)},
+			Request: `{"inputs": [{"name": "scores", "datatype": "FP32", "shape": [2, 3], "data": [0.5, 2, 1, 7, 0, 7]}]}`,
+		},
+	}
+}
+
+// options are the parameters of top_k.
+type options struct {
+	k          int
+	activation string
+	threshold  float32
+	cut        bool // a threshold is set
+}
+
+// step is top_k.
+type step struct {
+	options
+	batched bool
+	labels  steps.Labels
+}
+
+func parse(s *steps.Settings) (options, error) {
+	o := options{activation: s.Params["activation"], cut: s.Params["threshold"] != noThreshold}
+	k, err := s.Int("k", 1)
+	if err != nil {
+		return o, err
+	}
+	if k > math.MaxInt32 {
+		return o, status.Errorf(status.InvalidArg, "parameter 'k' of model '%s' is %d, expected at most %d", s.Model, k, math.MaxInt32)
+	}
+	o.k = k
+	if o.cut {
+		v, err := s.Float("threshold")
+		if err != nil {
+			return o, err
+		}
+		o.threshold = float32(v)
+	}
+	if o.activation != auto {
+		return o, nil
+	}
+	soft, err := s.Bool("softmax")
+	if o.activation = opRaw; soft {
+		o.activation = opSoftmax
+	}
+	return o, err
+}
+
+func newStep(s *steps.Settings) (steps.Step, error) {
+	o, err := parse(s)
+	if err != nil {
+		return nil, err
+	}
+	labels, err := readLabels(s, o.k)
+	if err != nil {
+		return nil, err
+	}
+	out := &step{options: o, batched: s.MaxBatch > 0, labels: labels}
+	if n := declared(s); n >= 0 {
+		if err := out.check(n); err != nil {
+			return nil, fmt.Errorf("model '%s': %w", s.Model, err)
+		}
+	}
+	return out, nil
+}
+
+// declared returns the number of classes in config.pbtxt, -1 if it is variable.
+func declared(s *steps.Settings) int {
+	if len(s.Inputs) != 1 {
+		return -1
+	}
+	dims := s.Inputs[0].ModelDims()
+	if dims.Rank() != 1 {
+		return -1
+	}
+	return int(dims.Dim(0))
+}
+
+// Run ranks the classes of each row.
+//
+// hot: only the outputs are allocated.
+func (s *step) Run(_ context.Context, b *backends.Batch) error {
+	in := &b.In[0]
+	classes := int(in.Shape.Dim(in.Shape.Rank() - 1))
+	if err := s.check(classes); err != nil {
+		return err
+	}
+	shape := s.shape(b, s.k)
+	v, err := b.Alloc(outValues, tensor.FP32, shape)
+	if err != nil {
+		return err
+	}
+	x, err := b.Alloc(outIndices, tensor.Int32, shape)
+	if err != nil {
+		return err
+	}
+	scores, values, indices := tensor.Slice[float32](in), tensor.Slice[float32](v), tensor.Slice[int32](x)
+	var counts []int32
+	if s.cut {
+		if counts, err = s.counts(b); err != nil {
+			return err
+		}
+	}
+	for row := range b.Rows {
+		v, x := values[row*s.k:][:s.k], indices[row*s.k:][:s.k]
+		s.row(v, x, scores[row*classes:][:classes])
+		if s.cut {
+			counts[row] = cut(v, x, s.threshold)
+		}
+	}
+	return steps.WriteLabels(b, outLabels, shape, s.labels, indices)
+}
+
+// counts allocates the output count, the last one.
+func (s *step) counts(b *backends.Batch) ([]int32, error) {
+	port := outLabels
+	if s.labels != nil {
+		port++
+	}
+	t, err := b.Alloc(port, tensor.Int32, s.shape(b, 1))
+	if err != nil {
+		return nil, err
+	}
+	return tensor.Slice[int32](t), nil
+}
+
+func (s *step) shape(b *backends.Batch, n int) tensor.Shape {
+	if s.batched {
+		return tensor.Of(int64(b.Rows), int64(n))
+	}
+	return tensor.Of(int64(n))
+}
+
+// cut clears the classes below the threshold and returns the number of the others.
+func cut(values []float32, indices []int32, threshold float32) int32 {
+	n := len(values)
+	for n > 0 && !(values[n-1] >= threshold) { // NaN, too: they are last
+		n--
+		values[n], indices[n] = 0, -1
+	}
+	return int32(n)
+}
+
+// check returns an error for a number of classes that does not fit k or the labels.
+func (s *step) check(classes int) error {
+	switch {
+	case classes < s.k:
+		return status.Errorf(status.InvalidArg, "input '%s': expected at least k = %d classes, found %d", inputName, s.k, classes)
+	case classes > math.MaxInt32:
+		return status.Errorf(status.InvalidArg, "input '%s': expected at most %d classes, found %d", inputName, math.MaxInt32, classes)
+	case s.labels != nil && classes > len(s.labels):
+		return status.Errorf(status.InvalidArg, "input '%s': expected at most %d classes, one per line of labels_file, found %d",
+			inputName, len(s.labels), classes)
+	}
+	return nil
+}
+
+func (s *step) row(values []float32, indices []int32, scores []float32) {
+	best(indices, scores)
+	if s.activation == opSoftmax {
+		pick(values, indices, scores)
+		return
+	}
+	for i, class := range indices {
+		if values[i] = scores[class]; s.activation == opSigmoid {
+			values[i] = sigmoid(values[i])
+		}
+	}
+}
+
+// labelsKey is the parameter that names the file of labels.
+const labelsKey = "labels_file"
+
+// readLabels returns the labels of the configured file, nil if there is none. The file must have at least k lines.
+func readLabels(s *steps.Settings, k int) (steps.Labels, error) {
+	labels, err := s.Labels(labelsKey)
+	if err == nil && labels != nil && len(labels) < k {
+		err = config.WithFix(config.Errorf(config.StepParam, "parameters."+labelsKey, "labels file '%s' of model '%s': expected at least k = %d lines, found %d",
+			s.Params[labelsKey], s.Model, k, len(labels)), "write a label on a line for every class, or choose fewer by the parameter k")
+	}
+	return labels, err
+}

@@ -1,6 +1,5 @@
-// Package pipeline is the DAG. Package plan compiles an ensemble's configuration into slots
-// and nodes; package exec executes the result. docs/architecture.md follows a request and a
-// start through the functions of all packages.
+// Package pipeline is the DAG. Package plan compiles an ensemble's configuration into slots and nodes; package exec
+// executes the result. docs/architecture.md follows a request and a start through the functions of all packages.
 //
 // # Glossary
 //

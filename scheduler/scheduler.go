@@ -1,3 +1,23 @@
+// Package scheduler decides which tasks execute together on a model's instances, and when.
+//
+// This package is the contract: Task and TaskList, Completer, Scheduler, Policy, Limiter, and the
+// RunLoop and Workers that execute. Package batch executes one batch: it gathers the inputs,
+// calls the instance and scatters the outputs. Package queue holds tasks in front of the
+// instances. The other children are the schedulers that a configuration chooses from:
+//
+//	direct    one request at a time
+//	dynamic   dynamic_batching, with padding where the model has pad parameters
+//	sequence  sequence_batching, direct and oldest
+//	cached    response_cache, in front of one of the others
+//	spread    instances at several devices
+//	device    the rate limiter that instances of several models share
+//
+// # Which goroutine executes a batch
+//
+// No goroutine waits for tasks. The goroutine that enqueued a task executes the next batch of its RunLoop; a worker of
+// the shared pool gets what is ready beyond that. So an idle model responds without a switch between goroutines, and a
+// busy one keeps its instances busy while callers return to their clients. Where batches had several tasks lately, a
+// goroutine that would execute less than a full batch first yields to those that are about to send.
 package scheduler
 
 import (
@@ -5,6 +25,8 @@ import (
 	"time"
 
 	"github.com/tutti-server/tutti/backends"
+	"github.com/tutti-server/tutti/core/infer"
+	"github.com/tutti-server/tutti/core/tensor"
 )
 
 // Scheduler decides when and with which others the tasks of one model version execute.
@@ -25,8 +47,7 @@ type Scheduler interface {
 	// Enqueue moves the tasks to the scheduler. It must neither execute nor block. When a
 	// batch may be ready now, it calls t.Ready or t.Inline.
 	Enqueue(list TaskList, t *RunLoop)
-	// Help executes at most one batch on the calling goroutine. It returns false when
-	// nothing was ready.
+	// Help executes at most one batch on the calling goroutine. It returns false when nothing was ready.
 	Help(t *RunLoop) bool
 	// InFlight returns how many tasks are queued or executing.
 	InFlight() int64
@@ -65,10 +86,9 @@ type Resizable interface {
 	// Add adds instances, which move to the scheduler. limiters are those of the same
 	// positions; nil, or a nil element, for none.
 	Add(instances []backends.Instance, limiters []Limiter)
-	// Remove takes one instance out and moves it back to the caller with the call of gone:
-	// when its batch is done, and in a model of sequences when the last sequence in its
-	// slots has ended. At least one other instance must be left. gone is called once; it must
-	// neither block nor call the scheduler.
+	// Remove takes one instance out and moves it back to the caller with the call of gone: when its batch is done, and
+	// in a model of sequences when the last sequence in its slots has ended. At least one other instance must be left.
+	// gone is called once; it must neither block nor call the scheduler.
 	Remove(inst backends.Instance, gone func())
 }
 
@@ -90,8 +110,7 @@ type View struct {
 	Items []Item
 	// More reports that more tasks of the shape are queued than Items.
 	More bool
-	// Instances is the number of instances, Executing the number of rows that the busy ones
-	// hold.
+	// Instances is the number of instances, Executing the number of rows that the busy ones hold.
 	Instances, Executing int32
 	// Queued is how many rows are queued, of any shape.
 	Queued int32
@@ -104,16 +123,14 @@ type View struct {
 
 // Decision is what a Policy decides.
 type Decision struct {
-	// Take holds the positions of the items that form the batch, ascending. Empty means: not
-	// yet.
+	// Take holds the positions of the items that form the batch, ascending. Empty means: not yet.
 	Take []int32
 	// Wait is when to ask again unless another task arrives before. Used when Take is empty.
 	Wait time.Duration
 }
 
-// Policy forms batches. The queue calls it with its lock held, so one call at a time; it must
-// not block. It must be pure: equal views and times give equal decisions, but for what a
-// Learner has observed.
+// Policy forms batches. The queue calls it with its lock held, so one call at a time; it must not block. It must be
+// pure: equal views and times give equal decisions, but for what a Learner has observed.
 //
 // For example, a policy of at most four requests:
 //
@@ -132,9 +149,8 @@ type Policy interface {
 type Executed struct {
 	// Rows and Elements are the sums over the batch's tasks.
 	Rows, Elements int64
-	// Unpadded is the sum of each row's own length, Padding the elements that were added to make all rows
-	// as long as the longest. For example, lengths 3 and 5: 8 and 2. Both are 0 where
-	// nothing is padded.
+	// Unpadded is the sum of each row's own length, Padding the elements that were added to make all rows as long as
+	// the longest. For example, lengths 3 and 5: 8 and 2. Both are 0 where nothing is padded.
 	Unpadded, Padding int64
 	Duration          time.Duration
 }
@@ -144,4 +160,110 @@ type Learner interface {
 	Policy
 	// Observe is called after an execution that succeeded, under the same lock as Decide.
 	Observe(x Executed)
+}
+
+// Completer receives tasks that are done.
+//
+// Lifecycle: for every task, Enqueue comes first and Complete last, exactly once. Complete is
+// called on any goroutine and concurrently for different tasks. It must not block.
+//
+// For example, a completer that counts failures:
+//
+//	func (c *counter) Complete(list scheduler.TaskList, _ *scheduler.RunLoop) {
+//		for w := list.Pop(); w != nil; w = list.Pop() {
+//			if w.Err != nil {
+//				c.failed.Add(1)
+//			}
+//			tensor.ReleaseAll(w.Out)
+//		}
+//	}
+type Completer interface {
+	// Complete moves the tasks of one executed batch back, in row order. It may stage
+	// further tasks on t, which then execute on the same goroutine where possible.
+	Complete(list TaskList, t *RunLoop)
+}
+
+// Responder is a Completer for decoupled models, which send any number of responses for one task.
+//
+// Lifecycle: (1) Respond is called zero or more times, one call at a time for a task; (2) Complete is called once,
+// after the last Respond has returned. A response with final set is the last one, but Complete still follows.
+type Responder interface {
+	Completer
+	// Respond moves one response of w to its client while w goes on executing. out are the outputs in the order of the
+	// signature; params are borrowed. It blocks while the client is behind, and fails when the client has disconnected.
+	Respond(w *Task, out []tensor.Tensor, params infer.Params, final bool) error
+}
+
+// Failer is a Responder that can report a failure while the batch still executes.
+type Failer interface {
+	Responder
+	// Fail sends err to the client of w, which completes later with the same error; final
+	// says that no response follows.
+	Fail(w *Task, err error, final bool)
+}
+
+// Complete calls the Completer of each task, once per group of neighbours that have the same
+// one. Tasks of one Completer stay in one list, sealed if it was.
+func Complete(list TaskList, t *RunLoop) {
+	if list.Head == nil {
+		return
+	}
+	if list.sameCompleter() {
+		list.Head.To.Complete(list, t)
+		return
+	}
+	var part TaskList
+	for w := list.Pop(); w != nil; w = list.Pop() {
+		if part.Head != nil && part.Head.To != w.To {
+			part.Head.To.Complete(part, t)
+			part = TaskList{}
+		}
+		part.Push(w)
+	}
+	part.Head.To.Complete(part, t)
+}
+
+func (l *TaskList) sameCompleter() bool {
+	for w := l.Head.next; w != nil; w = w.next {
+		if w.To != l.Head.To {
+			return false
+		}
+	}
+	return true
+}
+
+// Host executes a task of a decoupled model and passes its responses on. A queue implements it.
+// All methods are safe for concurrent use.
+type Host interface {
+	// Respond passes a response of w to the Responder to, at once or, where responses leave
+	// in order of arrival, when it is w's turn.
+	Respond(to Responder, w *Task, out []tensor.Tensor, params infer.Params, final bool) error
+	// Fail passes a failure of w on where it does not overtake other responses.
+	Fail(to Failer, w *Task, err error, final bool)
+	// Detach frees the instance: the batch goes on without it. Further calls do nothing.
+	Detach()
+	// Yields, Pause and Resume implement those of Task.
+	Yields() bool
+	Pause(w *Task)
+	Resume(w *Task)
+}
+
+// Yields reports whether Pause gives up everything that other tasks could wait for: any number
+// of goroutines share the instance, and no other task's responses wait for those of w.
+func (w *Task) Yields() bool { return w.Host != nil && w.Host.Yields() }
+
+// Pause frees w's place at its instance while w waits for something outside, such as a client that reads slowly. Call
+// it while w executes. Until Resume another task may execute in its place. An instance with a limiter releases it and
+// goes on without acquiring it again, because what w waits for may need what the limiter guards.
+func (w *Task) Pause() {
+	if w.Host != nil {
+		w.Host.Pause(w)
+	}
+}
+
+// Resume ends Pause. It does not block.
+func (w *Task) Resume() {
+	if w.Host != nil {
+		w.Host.Resume(w)
+	}
 }

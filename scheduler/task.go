@@ -2,6 +2,7 @@ package scheduler
 
 import (
 	"context"
+	"sync/atomic"
 
 	"github.com/tutti-server/tutti/backends"
 	"github.com/tutti-server/tutti/core/infer"
@@ -11,8 +12,7 @@ import (
 	"github.com/tutti-server/tutti/internal/tracing"
 )
 
-// Task is one request at one node. It is embedded in the run that sends it, so that
-// enqueueing allocates nothing.
+// Task is one request at one node. It is embedded in the run that sends it, so that enqueueing allocates nothing.
 //
 // Ownership: the sender fills TaskRequest and calls Enqueue, which moves the task to the
 // scheduler. From then on only the scheduler may read or write it, until it calls
@@ -68,9 +68,8 @@ type TaskResult struct {
 	Times telemetry.Times
 	// Cached reports that the outputs come from a response cache.
 	Cached bool
-	// Rescheduled reports that the model asked to execute the task once more
-	// (backends.Batch.Reschedule): it has neither succeeded nor failed, and its inputs are
-	// released.
+	// Rescheduled reports that the model asked to execute the task once more (backends.Batch.Reschedule): it has
+	// neither succeeded nor failed, and its inputs are released.
 	Rescheduled bool
 }
 
@@ -78,8 +77,7 @@ type TaskResult struct {
 type TaskState struct {
 	// Enqueued is when the task was enqueued, on the clock of telemetry.Now.
 	Enqueued int64
-	// Held is when the policy first delayed the batch that the task is the first of, 0 when
-	// it did not.
+	// Held is when the policy first delayed the batch that the task is the first of, 0 when it did not.
 	Held int64
 	// Shape hashes what must agree in a batch, Length is the extent of the padded dimension
 	// and Elements the size of all inputs; batch.Runner.Measure sets them.
@@ -105,8 +103,7 @@ type Solo struct {
 // TaskTrace is what a traced task records besides its result.
 type TaskTrace struct {
 	Trace *tracing.Trace
-	// SubRun numbers the run of a decoupled step's response that the task belongs to; 0 is
-	// the request's first run.
+	// SubRun numbers the run of a decoupled step's response that the task belongs to; 0 is the request's first run.
 	SubRun int32
 	// After is the node whose output arrived last of those that the task waited for.
 	After int32
@@ -147,12 +144,11 @@ func (w *Task) Next() *Task { return w.next }
 // TaskList is a singly linked list of tasks. The zero value is empty. Copying it moves it:
 // only one copy may be used afterwards.
 //
-// A sealed list is a batch that stays together: its tasks were executed together, in this
-// order, and all go on to the same node. Where an instance is free and the policy would take
-// just these tasks, they execute as one batch again; their tensors are neighbours in memory,
-// which are joined without a copy. For example, four requests that the first model of a chain
-// batched reach the second as one sealed list of four. A queue may still split it or add to
-// it: Push and Pop unseal a list. The seal is a hint; gathering compares the tensors.
+// A sealed list is a batch that stays together: its tasks were executed together, in this order, and all go on to the
+// same node. Where an instance is free and the policy would take just these tasks, they execute as one batch again;
+// their tensors are neighbours in memory, which are joined without a copy. For example, four requests that the first
+// model of a chain batched reach the second as one sealed list of four. A queue may still split it or add to it: Push
+// and Pop unseal a list. The seal is a hint; gathering compares the tensors.
 type TaskList struct {
 	Head, tail *Task
 	n          int
@@ -212,4 +208,69 @@ func (l *TaskList) Stamp(now int64) {
 	for w := l.Head; w != nil; w = w.next {
 		w.Enqueued = now
 	}
+}
+
+// Want restricts the kind of place where a task may execute.
+type Want uint8
+
+// The wants.
+const (
+	Anywhere Want = iota
+	AtHost
+	AtDevice
+)
+
+// allows reports whether the place is of the wanted kind.
+func (v Want) allows(at tensor.Place) bool {
+	return v == Anywhere || (v == AtDevice) == (at.Kind == tensor.Device)
+}
+
+// Affinity keeps the steps of one request at one device: the first step that executes at a device binds the request to
+// it. For example, once a detector has run on GPU 1, the classifier behind it runs there, too, and the crops do not
+// travel. It is safe for concurrent use, but for Reset. The zero value is not bound.
+type Affinity struct {
+	device  atomic.Int32 // its number plus 1, 0 when not bound
+	allowed uint64       // devices that all steps at devices can use, by bit; 0 for any
+}
+
+// Reset unbinds. allowed has a bit for each device that may be bound to, 0 for any.
+func (a *Affinity) Reset(allowed uint64) {
+	a.device.Store(0)
+	a.allowed = allowed
+}
+
+// Bound returns the device; ok is false when there is none yet.
+func (a *Affinity) Bound() (at tensor.Place, ok bool) {
+	n := a.device.Load()
+	return tensor.Place{Kind: tensor.Device, ID: int16(n - 1)}, n > 0
+}
+
+// Bind binds to the device at a place unless there is one already, and returns the one that is bound.
+func (a *Affinity) Bind(at tensor.Place) tensor.Place {
+	a.device.CompareAndSwap(0, int32(at.ID)+1)
+	bound, _ := a.Bound()
+	return bound
+}
+
+// Allows reports whether all steps at devices can use this one.
+func (a *Affinity) Allows(at tensor.Place) bool {
+	return a.allowed == 0 || at.ID < 64 && a.allowed&(1<<uint(at.ID)) != 0
+}
+
+// Bound returns the device that the task's request is bound to; ok is false when there is none
+// or the task executes on the host.
+func (w *Task) Bound() (at tensor.Place, ok bool) {
+	if w.Affinity == nil || w.Want == AtHost {
+		return tensor.Place{}, false
+	}
+	return w.Affinity.Bound()
+}
+
+// Fits reports whether the task can execute at a place; with together set, whether all steps of
+// its request that execute at devices can.
+func (w *Task) Fits(at tensor.Place, together bool) bool {
+	if !w.Want.allows(at) {
+		return false
+	}
+	return !together || at.Kind != tensor.Device || w.Affinity == nil || w.Affinity.Allows(at)
 }

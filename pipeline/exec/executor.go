@@ -67,8 +67,7 @@ type schedule struct {
 	credits     []*credits // per node, nil without a limit; nil when no node has one
 }
 
-// counters are the statistics of an ensemble's steps and of its tensors, by slot; nil when it
-// is not counted.
+// counters are the statistics of an ensemble's steps and of its tensors, by slot; nil when it is not counted.
 type counters struct {
 	steps []*telemetry.Step
 	edges []*telemetry.Edge
@@ -102,8 +101,7 @@ type Settings struct {
 	Mover *batch.Mover
 	// Tracer receives failed requests that were not sampled. Optional.
 	Tracer *tracing.Tracer
-	// Log receives, at the debug level, the outputs that an ensemble's steps left out of a
-	// response. Optional.
+	// Log receives, at the debug level, the outputs that an ensemble's steps left out of a response. Optional.
 	Log *slog.Logger
 
 	_ struct{}
@@ -178,9 +176,8 @@ func outputNames(p *plan.Plan) [][]string {
 	return list
 }
 
-// Submit executes req, which moves to the executor with its tensors. Unless req is Async it
-// lends the calling goroutine to the tasks that it makes ready, and returns when the request
-// has ended or no task is left for this goroutine.
+// Submit executes req, which moves to the executor with its tensors. Unless req is Async it lends the calling goroutine
+// to the tasks that it makes ready, and returns when the request has ended or no task is left for this goroutine.
 //
 // hot: no allocation in the steady state.
 func (x *Executor) Submit(ctx context.Context, req *infer.Request, sink infer.Sink) {
@@ -188,10 +185,9 @@ func (x *Executor) Submit(ctx context.Context, req *infer.Request, sink infer.Si
 	x.submit(ctx, req, sink)
 }
 
-// Offer is Submit for an executor that may be retired concurrently. It returns false, and
-// leaves req and sink with the caller, after Retire. A request is counted before it checks
-// for retirement, and Retire must be called before Drain: when Drain sees no request, none
-// can follow.
+// Offer is Submit for an executor that may be retired concurrently. It returns false, and leaves req and sink with the
+// caller, after Retire. A request is counted before it checks for retirement, and Retire must be called before Drain:
+// when Drain sees no request, none can follow.
 //
 // hot: no allocation in the steady state.
 func (x *Executor) Offer(ctx context.Context, req *infer.Request, sink infer.Sink) bool {

@@ -2,6 +2,7 @@ package exec
 
 import (
 	"log/slog"
+	"sync/atomic"
 
 	"github.com/tutti-server/tutti/core/infer"
 	"github.com/tutti-server/tutti/core/status"
@@ -13,8 +14,7 @@ import (
 	"github.com/tutti-server/tutti/scheduler/batch"
 )
 
-// finish ends a run without active tasks. A client that waits in a Call sends the response
-// itself, by End.
+// finish ends a run without active tasks. A client that waits in a Call sends the response itself, by End.
 func (r *run) finish(loop *scheduler.RunLoop) {
 	if r.root != r {
 		r.finishSubRun(loop)
@@ -162,8 +162,7 @@ func (r *run) response() (*infer.Response, error) {
 	return resp, nil
 }
 
-// leftOut logs an output that is missing from an ensemble's response. Steps may leave outputs
-// out.
+// leftOut logs an output that is missing from an ensemble's response. Steps may leave outputs out.
 func (r *run) leftOut(output string) {
 	if r.x.plan.Ensemble && r.x.log != nil {
 		//nolint:sloglint // the line is Triton's, which people look for
@@ -172,9 +171,8 @@ func (r *run) leftOut(output string) {
 	}
 }
 
-// copyToHost copies the response's device tensors to host memory. It starts every copy before
-// it waits for the first. It may block; a replacement worker runs meanwhile. The request is
-// counted as complete when the last copy is done.
+// copyToHost copies the response's device tensors to host memory. It starts every copy before it waits for the first.
+// It may block; a replacement worker runs meanwhile. The request is counted as complete when the last copy is done.
 //
 // hot: one load while there is no device.
 func (r *run) copyToHost(resp *infer.Response) error {
@@ -204,4 +202,69 @@ func (r *run) copyToHost(resp *infer.Response) error {
 
 func (r *run) copyError(output string, err error) error {
 	return status.Errorf(status.Internal, "output '%s' of model '%s' cannot be copied to the host: %w", output, r.x.plan.Signature.Model, err)
+}
+
+// params are the parameters that steps returned with their tensors.
+type params struct {
+	// override replaces the request's Meta for the steps that follow; nil unless a step returned sequence parameters.
+	override       atomic.Pointer[infer.Meta]
+	responseParams infer.Params // of a plain model's response
+}
+
+func (p *params) reset() {
+	if p.override.Load() != nil {
+		p.override.Store(nil)
+	}
+	p.responseParams = nil
+}
+
+// meta returns the parameters that the steps which start now receive.
+func (r *run) meta() *infer.Meta {
+	if m := r.override.Load(); m != nil {
+		return m
+	}
+	return &r.req.Meta
+}
+
+// keepParams keeps the parameters of a step's response. Those of a plain model are sent to the client. In an ensemble
+// those of the sequence apply to the steps that follow and to the response.
+func (r *run) keepParams(params infer.Params) {
+	if !r.x.plan.Ensemble {
+		r.responseParams = params
+		return
+	}
+	r.resequence(params)
+}
+
+// resequence replaces the request's sequence parameters by those of a step's response. Steps
+// that have started keep theirs, so a Meta never changes.
+func (r *run) resequence(params infer.Params) {
+	m := *r.meta()
+	for i := range params {
+		switch p := &params[i]; p.Key {
+		case "sequence_id":
+			resequence(&m.Sequence, p)
+		case "sequence_start":
+			m.Sequence.Start = p.Bool
+		case "sequence_end":
+			m.Sequence.End = p.Bool
+		}
+	}
+	if m.Sequence != r.meta().Sequence {
+		r.override.Store(&m)
+	}
+}
+
+// resequence sets the id, which may be of any type that clients use for it.
+func resequence(s *infer.Sequence, p *infer.Param) {
+	s.ID, s.Name = 0, ""
+	switch p.Kind {
+	case infer.ParamInt:
+		s.ID = uint64(max(p.Int, 0)) //nolint:gosec // not negative
+	case infer.ParamUint:
+		s.ID = p.Uint
+	case infer.ParamString:
+		s.Name = p.String
+	case infer.ParamBool, infer.ParamDouble:
+	}
 }

@@ -36,8 +36,7 @@ type waiter struct {
 	arrived int64
 }
 
-// cachedCall is a request on its way through the executor, and the sink that receives its
-// response. It is pooled.
+// cachedCall is a request on its way through the executor, and the sink that receives its response. It is pooled.
 type cachedCall struct {
 	r        *ResponseCache
 	sink     infer.Sink

@@ -331,8 +331,7 @@ func addNonzero(sum *atomic.Int64, ns int64) {
 	}
 }
 
-// fail keeps the request's first failure. No further task starts; the request ends when the
-// active ones are done.
+// fail keeps the request's first failure. No further task starts; the request ends when the active ones are done.
 func (r *run) fail(n int32, err error) {
 	if r.root.failure.Load() == nil {
 		r.root.failure.CompareAndSwap(nil, &failure{r.x.wrap(r.ctx, n, err)})

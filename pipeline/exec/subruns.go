@@ -37,8 +37,7 @@ type child struct {
 	over   bool            // it has no active task; guarded by the root's mu
 }
 
-// children are the sub-runs of one run that have not sent their responses, in order. They are
-// guarded by the root's mu.
+// children are the sub-runs of one run that have not sent their responses, in order. They are guarded by the root's mu.
 type children struct {
 	first, last *run
 	live        int
@@ -108,8 +107,7 @@ func (r *run) stageProducer(loop *scheduler.RunLoop) int32 {
 	return r.stage(x.segment.Producer, r.origin(), loop)
 }
 
-// sharedWriters returns, per shared tensor of the next segment, the node of this one that
-// writes it, or -1.
+// sharedWriters returns, per shared tensor of the next segment, the node of this one that writes it, or -1.
 func (x *Executor) sharedWriters() []int32 {
 	list := make([]int32, len(x.next.segment.Shared))
 	for i := range list {
@@ -120,9 +118,8 @@ func (x *Executor) sharedWriters() []int32 {
 	return list
 }
 
-// startSubRun starts a sub-run with one response of the decoupled step, whose tensors move to
-// it. It waits until there is room, and fails when the request has ended. An empty last
-// response starts none.
+// startSubRun starts a sub-run with one response of the decoupled step, whose tensors move to it. It waits until there
+// is room, and fails when the request has ended. An empty last response starts none.
 func (r *run) startSubRun(task *scheduler.Task, out []tensor.Tensor, params infer.Params, final bool) error {
 	if err := r.makeRoom(task); err != nil {
 		tensor.ReleaseAll(out)
@@ -268,8 +265,7 @@ func (r *run) startSegment(loop *scheduler.RunLoop) {
 	r.taskDone(staged, loop)
 }
 
-// finishSubRun ends a sub-run without active tasks, and sends every response that is next in
-// order.
+// finishSubRun ends a sub-run without active tasks, and sends every response that is next in order.
 func (r *run) finishSubRun(loop *scheduler.RunLoop) {
 	root := r.root
 	if root.failure.Load() == nil && r.x.depth == root.sub.depth {
@@ -328,8 +324,7 @@ func (r *run) isLast() bool {
 	return true
 }
 
-// sendSubRun sends a sub-run's response and releases the sub-run. Afterwards the run that it
-// came from may be over.
+// sendSubRun sends a sub-run's response and releases the sub-run. Afterwards the run that it came from may be over.
 func (r *run) sendSubRun(loop *scheduler.RunLoop) {
 	up, resp := r.sub.parent, r.sub.resp
 	if resp != nil {

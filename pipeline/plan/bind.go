@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/tutti-server/tutti/core/config"
+	"github.com/tutti-server/tutti/core/tensor"
 )
 
 // bind gives every tensor a slot, and every port of every step the slot it is mapped to. An
@@ -121,8 +122,7 @@ func (c *compiler) bindOutputs(s *step) error {
 	return nil
 }
 
-// noPort returns the error of a map that names no port of the step's model: Triton's text and
-// the nearest name.
+// noPort returns the error of a map that names no port of the step's model: Triton's text and the nearest name.
 func (s *step) noPort(field, text, port, kind string, ports []config.Port) error {
 	names := make([]string, len(ports))
 	for i := range ports {
@@ -141,4 +141,193 @@ func unmapped(n int) []Slot {
 		slots[i] = None
 	}
 	return slots
+}
+
+// declaration is the type and shape that one port declares for a tensor.
+type declaration struct {
+	model      string
+	dtype      tensor.DType
+	dims, full tensor.Shape
+}
+
+func declarationOf(model string, maxBatch int, p *config.Port) *declaration {
+	return &declaration{model: model, dtype: p.DType, dims: p.Dims, full: p.FullDims(maxBatch)}
+}
+
+// types checks that all ports mapped to a tensor agree on its data type and shape.
+func (c *compiler) types() error {
+	for _, l := range c.levels {
+		first := map[string]*declaration{}
+		sig := l.sig.AtModel() // tensors have their reshaped dims inside of an ensemble
+		for i := range sig.Inputs {
+			first[sig.Inputs[i].Name] = declarationOf(l.name(), sig.MaxBatch, &sig.Inputs[i])
+		}
+		for i := range sig.Outputs {
+			p := &sig.Outputs[i]
+			if err := l.agree(first, fmt.Sprintf("output[%d]", i), p.Name, declarationOf(l.name(), sig.MaxBatch, p)); err != nil {
+				return err
+			}
+		}
+		for _, s := range l.steps {
+			if err := s.types(first); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (s *step) types(first map[string]*declaration) error {
+	for i := range s.sig.Inputs {
+		p := &s.sig.Inputs[i]
+		if t, mapped := s.cfg.GetInputMap()[p.Name]; mapped {
+			if err := s.level.agree(first, s.field()+".input_map", t, declarationOf(s.model, s.sig.MaxBatch, p)); err != nil {
+				return err
+			}
+		}
+	}
+	for i := range s.sig.Outputs {
+		p := &s.sig.Outputs[i]
+		if t, mapped := s.cfg.GetOutputMap()[p.Name]; mapped {
+			if err := s.level.agree(first, s.field()+".output_map", t, declarationOf(s.model, s.sig.MaxBatch, p)); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// agree compares a port with the first declaration of the tensor. Shapes may
+// differ by a batch dimension that only one side counts as such.
+func (l *level) agree(first map[string]*declaration, field, name string, b *declaration) error {
+	a, known := first[name]
+	if !known {
+		first[name] = b
+		return nil
+	}
+	if a.dtype != b.dtype {
+		return l.errorf(config.TypesDiffer, field, "ensemble tensor %s: inconsistent data type: %s is inferred from model %s while %s is inferred from model %s",
+			name, a.dtype.ConfigName(), a.model, b.dtype.ConfigName(), b.model)
+	}
+	_, same := config.Narrow(a.dims, b.dims)
+	_, sameFull := config.Narrow(a.full, b.full)
+	if !same && !sameFull {
+		return l.errorf(config.ShapesDiffer, field, "ensemble tensor %s: inconsistent shape: %s is inferred from model %s while %s is inferred from model %s",
+			name, a.full, a.model, b.full, b.model)
+	}
+	return nil
+}
+
+// batchDims decides, per input of a step, what happens to the batch dimension of the tensor that comes in. Ranks are
+// known: a port that batches has one more than it declares.
+func (c *compiler) batchDims() error {
+	for _, l := range c.levels {
+		for _, s := range l.steps {
+			if s.sig.MaxBatch > 0 && s.sig.MaxBatch < l.sig.MaxBatch {
+				return config.WithFix(l.fail(config.Errorf(config.BatchTooSmall, "max_batch_size",
+					"ensemble %s allows maximum batch size %d, but it contains model %s which only allows maximum batch size to be %d",
+					l.name(), l.sig.MaxBatch, s.model, s.sig.MaxBatch)), fmt.Sprintf(
+					"write max_batch_size: %d into the configuration of '%s' (a model that says nothing and can batch gets 4), or max_batch_size: %d here",
+					l.sig.MaxBatch, s.model, s.sig.MaxBatch))
+			}
+		}
+	}
+	root := c.levels[0]
+	written := c.written()
+	for _, s := range c.leaves {
+		s.rules = make([]BatchRule, len(s.in))
+		for i, slot := range s.in {
+			if slot == None || written[slot].rank < 0 {
+				continue
+			}
+			from := &written[slot]
+			f, ok := fit(from.rank, rank(s.sig, &s.sig.Inputs[i]))
+			if !ok {
+				return root.errorf(config.ShapesDiffer, "ensemble_scheduling", "ensemble tensor %s has %d dimensions, which no batch dimension makes fit input %s in model %s with %d",
+					c.names[slot], from.rank, s.sig.Inputs[i].Name, s.model, rank(s.sig, &s.sig.Inputs[i]))
+			}
+			s.rules[i] = f
+			s.runtime = from.to(s.runtime, i, len(s.in), s.sig)
+		}
+	}
+	sig := root.sig.AtModel()
+	for i, slot := range c.outputs {
+		out, from := &sig.Outputs[i], &written[slot]
+		f, ok := AsIs, true
+		if from.rank >= 0 {
+			f, ok = fit(from.rank, rank(sig, out))
+		}
+		if !ok {
+			return root.errorf(config.ShapesDiffer, "ensemble_scheduling", "ensemble tensor %s has %d dimensions, which no batch dimension makes fit output %s with %d",
+				c.names[slot], from.rank, out.Name, rank(sig, out))
+		}
+		c.outputRules = append(c.outputRules, f)
+		c.outputRuntime = from.to(c.outputRuntime, i, len(c.outputs), root.sig)
+	}
+	return nil
+}
+
+// producer describes the output that writes a tensor.
+type producer struct {
+	rank    int  // in full, -1 without a writer
+	free    bool // the writer's output is Free
+	batches bool // the writer batches
+}
+
+// to notes in list how port i of n reads the tensor; the list is made with the first Free one.
+func (w *producer) to(list []RuntimeRule, i, n int, reader *config.Signature) []RuntimeRule {
+	if !w.free {
+		return list
+	}
+	if list == nil {
+		list = make([]RuntimeRule, n)
+	}
+	switch batches := reader.MaxBatch > 0; {
+	case batches == w.batches:
+		list[i] = RuntimeAsIs
+	case batches:
+		list[i] = RuntimePrepend
+	default:
+		list[i] = RuntimeStrip
+	}
+	return list
+}
+
+// written returns how every slot is written.
+func (c *compiler) written() []producer {
+	list := make([]producer, len(c.names))
+	for i := range list {
+		list[i].rank = -1
+	}
+	root := c.levels[0]
+	sig := root.sig.AtModel()
+	for i := range sig.Inputs {
+		list[root.slots[sig.Inputs[i].Name]].rank = rank(sig, &sig.Inputs[i])
+	}
+	for _, s := range c.leaves {
+		for i, slot := range s.out {
+			if slot != None {
+				out := &s.sig.Outputs[i]
+				list[slot] = producer{rank: rank(s.sig, out), free: out.Free, batches: s.sig.MaxBatch > 0}
+			}
+		}
+	}
+	return list
+}
+
+func rank(sig *config.Signature, p *config.Port) int {
+	full := p.FullDims(sig.MaxBatch)
+	return full.Rank()
+}
+
+func fit(from, to int) (BatchRule, bool) {
+	switch from - to {
+	case 0:
+		return AsIs, true
+	case 1:
+		return Strip, true
+	case -1:
+		return Prepend, true
+	}
+	return AsIs, false
 }

@@ -11,8 +11,7 @@ import (
 	"github.com/tutti-server/tutti/proto/modelconfig"
 )
 
-// pass is one step of the compiler. It reads the results of earlier passes in the compiler and
-// adds its own.
+// pass is one step of the compiler. It reads the results of earlier passes in the compiler and adds its own.
 type pass struct {
 	name string
 	run  func(*compiler) error

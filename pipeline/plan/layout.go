@@ -16,8 +16,7 @@ const (
 	broad     = 8.6 // a bold letter
 )
 
-// glyph is a drawn thing: an input, step or output, or the point where a line passes
-// a column.
+// glyph is a drawn thing: an input, step or output, or the point where a line passes a column.
 type glyph struct {
 	kind           glyphKind
 	title, caption string
@@ -62,8 +61,7 @@ func (g *glyph) portY(i, n int) float64 {
 	return g.y - g.h/2 + g.h*(float64(i)+0.5)/float64(n)
 }
 
-// layout places everything: columns by the longest way from the inputs, rows so that
-// lines are short and cross little.
+// layout places everything: columns by the longest way from the inputs, rows so that lines are short and cross little.
 type layout struct {
 	glyphs  []*glyph
 	lines   []*line

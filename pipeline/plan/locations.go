@@ -12,8 +12,7 @@ import (
 type Location struct {
 	// OnDevice reports that the tensor is in the memory of a device.
 	OnDevice bool
-	// Devices holds a bit for each device that it may be; 0 on the host. For example, 0b101
-	// is device 0 or device 2.
+	// Devices holds a bit for each device that it may be; 0 on the host. For example, 0b101 is device 0 or device 2.
 	Devices uint64
 }
 
@@ -26,10 +25,9 @@ type Copy struct {
 	Reader InputRef
 }
 
-// place decides which steps run on a device. A model may have instances on the host and on
-// devices; place picks the side for which fewer tensors are copied. It then finds the
-// devices where all steps on devices can run, and lists the copies that remain. A tensor is
-// where its producer writes it; BYTES tensors are always on the host.
+// place decides which steps run on a device. A model may have instances on the host and on devices; place picks the
+// side for which fewer tensors are copied. It then finds the devices where all steps on devices can run, and lists the
+// copies that remain. A tensor is where its producer writes it; BYTES tensors are always on the host.
 func (c *compiler) place() error {
 	p := c.plan
 	if !slices.ContainsFunc(p.Nodes, func(n Node) bool { return len(n.Places) > 0 }) {

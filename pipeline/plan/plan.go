@@ -1,8 +1,7 @@
-// Package plan compiles an ensemble's configuration into a Plan. Names become slot numbers,
-// and every check that does not need a request is made once. At run time only arrays are
-// left.
+// Package plan compiles an ensemble's configuration into a Plan. Names become slot numbers, and every check that does
+// not need a request is made once. At run time only arrays are left.
 //
-// Compile runs a list of passes, one file each; Stages prints the state after any of them.
+// Compile runs a list of passes; Stages prints the state after any of them.
 // This is the only package that builds a graph of names.
 //
 // For example, an ensemble of two steps that passes x to step "a", and y from "a" to step
@@ -28,14 +27,11 @@ type Slot = int32
 // None is the slot of a port that is not mapped.
 const None Slot = -1
 
-// Plan is a compiled ensemble, or the one-node plan of a plain model. It is immutable and
-// safe for concurrent use.
+// Plan is a compiled ensemble, or the one-node plan of a plain model. It is immutable and safe for concurrent use.
 type Plan struct {
-	// Signature is the pipeline's own: the inputs a request must give and the outputs it may
-	// request.
+	// Signature is the pipeline's own: the inputs a request must give and the outputs it may request.
 	Signature *config.Signature
-	// Config is the ensemble's configuration, completed from its steps; nil for a plain
-	// model.
+	// Config is the ensemble's configuration, completed from its steps; nil for a plain model.
 	Config *modelconfig.ModelConfig
 	// Ensemble is false for the plan of a plain model.
 	Ensemble bool
@@ -49,14 +45,11 @@ type Plan struct {
 	Aliases [][]string
 	// Inputs and Outputs hold the slot of each port of the signature, in its order.
 	Inputs, Outputs []Slot
-	// OutputRules holds, per output, the change of the batch dimension; nil when no output
-	// has one.
+	// OutputRules holds, per output, the change of the batch dimension; nil when no output has one.
 	OutputRules []BatchRule
-	// OutputRuntime holds, per output, the rule for a tensor of undeclared shape; nil when
-	// every output is Declared.
+	// OutputRuntime holds, per output, the rule for a tensor of undeclared shape; nil when every output is Declared.
 	OutputRuntime []RuntimeRule
-	// Reshape reports that the ensemble reshapes an input or output: its steps see another
-	// shape than requests.
+	// Reshape reports that the ensemble reshapes an input or output: its steps see another shape than requests.
 	Reshape bool
 	// Consumers lists, per slot, the inputs that read it.
 	Consumers [][]InputRef
@@ -66,8 +59,7 @@ type Plan struct {
 	OutputNodes []NodeSet
 	// AllNodes is the union of OutputNodes.
 	AllNodes NodeSet
-	// Devices holds a bit for each device on which all device steps can run; 0 when there is
-	// none.
+	// Devices holds a bit for each device on which all device steps can run; 0 when there is none.
 	Devices uint64
 	// Copies are the copies between host and devices that a request needs.
 	Copies []Copy
@@ -95,8 +87,7 @@ type Node struct {
 	In, Out []Slot
 	// Rules holds, per input, the change of the batch dimension.
 	Rules []BatchRule
-	// Runtime holds, per input, the rule for a tensor of undeclared type and shape; nil when
-	// every input is Declared.
+	// Runtime holds, per input, the rule for a tensor of undeclared type and shape; nil when every input is Declared.
 	Runtime []RuntimeRule
 	// Reshape reports that a port of the signature has another shape at the model.
 	Reshape bool
@@ -108,16 +99,13 @@ type Node struct {
 	OnDevice bool
 	// Ensembles lists the ensembles that contain the step, outermost first, for error texts.
 	Ensembles []string
-	// Stream counts the decoupled steps before this one: it runs once for each of their
-	// responses.
+	// Stream counts the decoupled steps before this one: it runs once for each of their responses.
 	Stream int32
-	// MaxInflight bounds how many requests of this ensemble the step may have at a time; 0
-	// for no limit.
+	// MaxInflight bounds how many requests of this ensemble the step may have at a time; 0 for no limit.
 	MaxInflight uint32
 }
 
-// BatchRule is the change of a tensor's batch dimension between two steps of which only one
-// batches.
+// BatchRule is the change of a tensor's batch dimension between two steps of which only one batches.
 type BatchRule uint8
 
 // The batch-dimension rules.
@@ -127,10 +115,9 @@ const (
 	Prepend           // [d...] becomes [1, d...]
 )
 
-// RuntimeRule is how a port reads a tensor that may differ from its declaration
-// (config.Port.Free). Its data type and dims are compared at run time, before the batch
-// dimension is added or removed. The rules are those of Triton's ensemble scheduler
-// (ReshapeTensorDims).
+// RuntimeRule is how a port reads a tensor that may differ from its declaration (config.Port.Free). Its data type and
+// dims are compared at run time, before the batch dimension is added or removed. The rules are those of Triton's
+// ensemble scheduler (ReshapeTensorDims).
 type RuntimeRule uint8
 
 // The rules for tensors of undeclared shape.
@@ -162,9 +149,8 @@ func (b NodeSet) AddAll(o NodeSet) {
 
 // Lookup finds the models of an ensemble's steps.
 type Lookup interface {
-	// Model returns a model's signature and, when it is an ensemble, the configuration to
-	// inline. Version -1 is the latest. The error must name the model and say why it cannot
-	// be used.
+	// Model returns a model's signature and, when it is an ensemble, the configuration to inline. Version -1 is the
+	// latest. The error must name the model and say why it cannot be used.
 	Model(name string, version int64) (Model, error)
 }
 
@@ -206,12 +192,7 @@ func reshapes(sig *config.Signature) bool {
 // Single returns the one-node plan of a plain model.
 func Single(sig *config.Signature) *Plan {
 	in, out := len(sig.Inputs), len(sig.Outputs)
-	p := &Plan{
-		Signature: sig,
-		Slots:     in + out,
-		Consumers: make([][]InputRef, in+out),
-		AllNodes:  NodeSet{1},
-	}
+	p := &Plan{Signature: sig, Slots: in + out, Consumers: make([][]InputRef, in+out), AllNodes: NodeSet{1}}
 	node := Node{
 		Name: sig.Model, Model: sig.Model, Version: sig.Version, Signature: sig,
 		Need: int32(in), Rules: make([]BatchRule, in), Reshape: reshapes(sig),

@@ -1,8 +1,7 @@
 package plan
 
-// Segment is the piece of a plan between two decoupled steps. The first segment runs once
-// per request. Each other one runs once per response of the decoupled step that ends the
-// segment before it.
+// Segment is the piece of a plan between two decoupled steps. The first segment runs once per request. Each other one
+// runs once per response of the decoupled step that ends the segment before it.
 //
 // For example, in tokenize -> generate (decoupled) -> detokenize, the first segment is
 // tokenize and generate, the second is detokenize.
@@ -14,11 +13,9 @@ type Segment struct {
 	First int32
 	// Producer is the decoupled step whose responses start the next segment; -1 in the last.
 	Producer int32
-	// Ports holds the slot of each output of the previous segment's producer; None for an
-	// output without readers.
+	// Ports holds the slot of each output of the previous segment's producer; None for an output without readers.
 	Ports []Slot
-	// Shared are the tensors of the previous segment that every run of this one reads. The
-	// producer waits for them.
+	// Shared are the tensors of the previous segment that every run of this one reads. The producer waits for them.
 	Shared []SharedTensor
 }
 
@@ -27,9 +24,8 @@ type SharedTensor struct {
 	From, To Slot
 }
 
-// cut divides a plan at its decoupled steps. Every step that is left is needed by an output,
-// and the outputs are in one chain of streams. So each stream has at most one decoupled step,
-// and the segments form a chain.
+// cut divides a plan at its decoupled steps. Every step that is left is needed by an output, and the outputs are in one
+// chain of streams. So each stream has at most one decoupled step, and the segments form a chain.
 func (p *Plan) cut() {
 	depth := int32(0)
 	for i := range p.Nodes {
@@ -142,8 +138,7 @@ func (k *cutter) slot(sub *Plan, s Slot) Slot {
 	return k.local[s]
 }
 
-// enter binds the tensors of the previous segment, whose slot numbers are before, and makes
-// its producer wait for them.
+// enter binds the tensors of the previous segment, whose slot numbers are before, and makes its producer wait for them.
 func (k *cutter) enter(seg, outer *Segment, depth int32, before []Slot) {
 	producer := &outer.Plan.Nodes[outer.Producer]
 	for s := range Slot(len(k.level)) {
@@ -161,8 +156,7 @@ func (k *cutter) enter(seg, outer *Segment, depth int32, before []Slot) {
 	}
 }
 
-// node returns a node in the segment's numbers. The outputs of a decoupled node belong to
-// the next segment.
+// node returns a node in the segment's numbers. The outputs of a decoupled node belong to the next segment.
 func (k *cutter) node(sub *Plan, n *Node) Node {
 	c := *n
 	c.In, c.Out = unmapped(len(n.In)), unmapped(len(n.Out))

@@ -9,8 +9,7 @@ import (
 	"github.com/tutti-server/tutti/core/status"
 )
 
-// svgStyle gives the image its own background, so that it reads the same on a light and on a
-// dark page.
+// svgStyle gives the image its own background, so that it reads the same on a light and on a dark page.
 const svgStyle = `text{font-family:ui-sans-serif,system-ui,"Segoe UI",Helvetica,Arial,"DejaVu Sans",sans-serif;font-size:12px}
 .ground{fill:#f6f8fb;stroke:#d5dbe3}
 .title{font-size:13px;font-weight:600;fill:#172033;text-anchor:middle}
@@ -27,9 +26,8 @@ const svgStyle = `text{font-family:ui-sans-serif,system-ui,"Segoe UI",Helvetica,
 // passes, so the points may grow with the square of the steps.
 const maxDrawn = 512
 
-// SVG draws the plan from left to right: inputs, steps, outputs, and the tensors
-// between them with name, data type and shape. kind returns a model's kind in a word or two,
-// for example "onnx" or "tokenize"; it may be nil.
+// SVG draws the plan from left to right: inputs, steps, outputs, and the tensors between them with name, data type and
+// shape. kind returns a model's kind in a word or two, for example "onnx" or "tokenize"; it may be nil.
 func (p *Plan) SVG(w io.Writer, kind func(model string) string) error {
 	if len(p.Nodes) > maxDrawn {
 		return status.Errorf(status.Unsupported, "'%s' has %d steps, expected at most %d in a picture", p.Signature.Model, len(p.Nodes), maxDrawn)

@@ -13,9 +13,8 @@ import (
 	"github.com/tutti-server/tutti/core/tensor"
 )
 
-// Padding defines how rows of different lengths share a batch, by the parameters pad.INPUT (the value to
-// fill with) and unpad.OUTPUT (the input whose length the output is cut back to). For example,
-// pad.ids = "0" and unpad.logits = "ids".
+// Padding defines how rows of different lengths share a batch, by the parameters pad.INPUT (the value to fill with) and
+// unpad.OUTPUT (the input whose length the output is cut back to). For example, pad.ids = "0" and unpad.logits = "ids".
 type Padding struct {
 	inputs  []*padInput
 	outputs []*padOutput

@@ -1,11 +1,10 @@
 // Package batch executes one batch of tasks at one instance: it gathers the inputs of the tasks,
 // moves them to the instance's place, calls the instance, checks the outputs and scatters them.
 //
-// Rows that agree in shape are joined, padded ones up to the longest; rows that are neighbours in
-// memory are joined without a copy. For example, tasks with inputs of shapes [1,4] and [2,4] form a
-// batch of shape [3,4], and each gets views of its rows of the output. A model with ragged inputs,
-// computed inputs (batch_input) or scattered outputs (batch_output) has a layout, which forms every
-// batch of it, even a batch of one.
+// Rows that agree in shape are joined, padded ones up to the longest; rows that are neighbours in memory are joined
+// without a copy. For example, tasks with inputs of shapes [1,4] and [2,4] form a batch of shape [3,4], and each gets
+// views of its rows of the output. A model with ragged inputs, computed inputs (batch_input) or scattered outputs
+// (batch_output) has a layout, which forms every batch of it, even a batch of one.
 //
 // A batch without rows is sent to the model. When the model refuses it, the response has no rows.
 package batch
@@ -95,11 +94,10 @@ type joint struct {
 // Run executes the tasks as one batch. Afterwards each task has either its outputs or an error,
 // and its inputs are released; completing the tasks is up to the caller.
 //
-// When the model fails the batch as a whole, Run executes the tasks one by one, so that a request
-// that the model cannot take fails alone, and returns false. For example, of four requests one
-// has an image that cannot be decoded: three succeed. Side effects of the failed execution
-// happen twice then, as if the clients had retried. A model for which that is wrong must fail
-// single requests (Batch.Fail) or be decoupled; batches of decoupled models are not repeated.
+// When the model fails the batch as a whole, Run executes the tasks one by one, so that a request that the model cannot
+// take fails alone, and returns false. For example, of four requests one has an image that cannot be decoded: three
+// succeed. Side effects of the failed execution happen twice then, as if the clients had retried. A model for which
+// that is wrong must fail single requests (Batch.Fail) or be decoupled; batches of decoupled models are not repeated.
 //
 // hot: no allocation in the steady state.
 func (r *Runner) Run(inst backends.Instance, list *scheduler.TaskList, t *scheduler.RunLoop) bool {
@@ -215,8 +213,7 @@ func (r *Runner) runMany(inst backends.Instance, list *scheduler.TaskList, t *sc
 	return true
 }
 
-// runEach executes every task of a failed batch as a batch of one, but for those that have expired,
-// which it cancels.
+// runEach executes every task of a failed batch as a batch of one, but for those that have expired, which it cancels.
 func (r *Runner) runEach(inst backends.Instance, list *scheduler.TaskList, t *scheduler.RunLoop) {
 	var done scheduler.TaskList
 	for w := list.Pop(); w != nil; w = list.Pop() {
@@ -253,8 +250,7 @@ func fill(b *joint, list *scheduler.TaskList) {
 	}
 }
 
-// execute calls the instance. A panic becomes an error of the batch, so that no model ends the
-// server.
+// execute calls the instance. A panic becomes an error of the batch, so that no model ends the server.
 func (r *Runner) execute(ctx context.Context, inst backends.Instance, b *backends.Batch) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -315,8 +311,7 @@ func sized(t *tensor.Tensor) bool {
 	return n >= 0 && n <= int64(t.Len) && n*int64(t.DType.Size()) == int64(t.Len)
 }
 
-// finish ends one task of an executed batch and reports whether it succeeded; it counts failures.
-// err is the batch's.
+// finish ends one task of an executed batch and reports whether it succeeded; it counts failures. err is the batch's.
 func (r *Runner) finish(w *scheduler.Task, member *backends.Request, err error) bool {
 	tensor.ReleaseAll(w.In)
 	if w.Placeholder {
@@ -349,8 +344,7 @@ func errReschedule(model string) error {
 		"model '%s' reschedules a request, expected 'sequence_batching { iterative_sequence: true }' in its configuration", model)
 }
 
-// reason returns the counter of a failed task. A model may notice itself that its client has
-// disconnected.
+// reason returns the counter of a failed task. A model may notice itself that its client has disconnected.
 func reason(err error) telemetry.Reason {
 	if status.CodeOf(err) == status.Cancelled {
 		return telemetry.Canceled

@@ -12,8 +12,7 @@ import (
 	"github.com/tutti-server/tutti/scheduler"
 )
 
-// lastBatches remembers the last batch of each instance, for the traces of the next one. It is
-// safe for concurrent use.
+// lastBatches remembers the last batch of each instance, for the traces of the next one. It is safe for concurrent use.
 type lastBatches struct {
 	mu   sync.Mutex
 	list []lastBatch // by instance number, guarded by mu

@@ -1,3 +1,13 @@
+// Package cached puts a response cache in front of a model's scheduler. The lookup comes before the
+// queue: a hit never waits for an instance. Identical tasks in flight execute once, by the rules of
+// cache.Front; followers count as hits, and as queued while they wait.
+//
+// A cache in this process is read when a task is enqueued. A cache in another process is read by
+// workers, several lookups at a time, so tasks may overtake each other.
+//
+// Only tensors on the host are hashed and stored: a task with an input at a device, or of a step that
+// executes at one, skips the cache. For example, the classifier of an ensemble on GPU 0 skips it,
+// while the same classifier, requested directly, has its outputs copied to the host and stored.
 package cached
 
 import (
@@ -217,8 +227,7 @@ func (c *Scheduler) forward(w *scheduler.Task, x *call, rest *scheduler.TaskList
 	rest.Push(w)
 }
 
-// Complete implements scheduler.Completer for the inner scheduler: it stores responses and serves the
-// followers.
+// Complete implements scheduler.Completer for the inner scheduler: it stores responses and serves the followers.
 //
 // hot: no allocation in the steady state.
 func (c *Scheduler) Complete(list scheduler.TaskList, t *scheduler.RunLoop) {

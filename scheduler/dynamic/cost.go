@@ -9,10 +9,9 @@ import (
 //
 //	fixed + perElement*elements + perPadding*padding
 //
-// by least squares over recent executions, with weights that decrease with age. The policy needs it to decide how
-// much padding one saved execution is worth: some models compute padding like other elements, others skip most of
-// it. For example, with a fixed cost of 40 µs and 2 µs per padded element, saving an execution is worth 20 elements
-// of padding.
+// by least squares over recent executions, with weights that decrease with age. The policy needs it to decide how much
+// padding one saved execution is worth: some models compute padding like other elements, others skip most of it. For
+// example, with a fixed cost of 40 µs and 2 µs per padded element, saving an execution is worth 20 elements of padding.
 //
 // Other load on the machine makes executions slower, never faster. An execution that was slower than expected
 // therefore has less weight than one that was not (asymmetric least squares, Newey and Powell 1987), so that the
@@ -38,8 +37,7 @@ const (
 	mostWorth = 1 << 20
 	// late is the weight of an execution that was slower than expected.
 	late = 0.1
-	// distinct is how much observations must vary in a variable, relative to their size, before its cost is
-	// estimated.
+	// distinct is how much observations must vary in a variable, relative to their size, before its cost is estimated.
 	distinct = 1e-3
 )
 

@@ -1,11 +1,9 @@
-// Package dynamic schedules models with dynamic_batching: requests form a batch by the rules of
-// config.pbtxt.
+// Package dynamic schedules models with dynamic_batching: requests form a batch by the rules of config.pbtxt.
 //
-// Without padding, tasks with equal shapes join. With padding (parameters pad.INPUT), tasks of near
-// lengths join: a larger batch saves the fixed cost of an execution and costs padding. Both costs are
-// learned from executions, and so is the size beyond which a batch no longer pays, unless the
-// configuration sets preferred sizes or a delay. For example, lengths 10, 11 and 200 usually make
-// a batch of two and one of one.
+// Without padding, tasks with equal shapes join. With padding (parameters pad.INPUT), tasks of near lengths join: a
+// larger batch saves the fixed cost of an execution and costs padding. Both costs are learned from executions, and so
+// is the size beyond which a batch no longer pays, unless the configuration sets preferred sizes or a delay. For
+// example, lengths 10, 11 and 200 usually make a batch of two and one of one.
 package dynamic
 
 import (
@@ -56,8 +54,7 @@ type Rules struct {
 	Delay time.Duration
 	// Padded allows tasks of different lengths to join.
 	Padded bool
-	// MaxElements bounds rows times the longest length of a padded batch; a single task may exceed
-	// it.
+	// MaxElements bounds rows times the longest length of a padded batch; a single task may exceed it.
 	MaxElements int64
 	// Levels are the priority levels and what may wait in each.
 	Levels queue.Levels
@@ -76,8 +73,7 @@ func (r *Rules) largestPreferred() int32 {
 	return r.MaxBatch
 }
 
-// learns reports whether costs decide the size of batches: the configuration sets neither preferred sizes
-// nor a delay.
+// learns reports whether costs decide the size of batches: the configuration sets neither preferred sizes nor a delay.
 func (r *Rules) learns() bool {
 	return r.Delay == 0 && (len(r.Preferred) == 0 || len(r.Preferred) == 1 && r.Preferred[0] == r.MaxBatch)
 }

@@ -1,11 +1,13 @@
 package queue
 
 import (
+	"runtime"
 	"time"
 
 	"github.com/tutti-server/tutti/backends"
 	"github.com/tutti-server/tutti/core/infer"
 	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/internal/telemetry"
 	"github.com/tutti-server/tutti/scheduler"
 )
 
@@ -59,8 +61,7 @@ func (x *execution) run(t *scheduler.RunLoop) {
 	q.complete(tasks, t)
 }
 
-// end frees the instance of an execution, learns what it cost and reports whether tasks wait for
-// the instance.
+// end frees the instance of an execution, learns what it cost and reports whether tasks wait for the instance.
 func (q *Queue) end(x *execution, tasks *scheduler.TaskList, together bool) bool {
 	var cost scheduler.Executed
 	known := together && measure(&cost, tasks)
@@ -89,9 +90,8 @@ func (q *Queue) end(x *execution, tasks *scheduler.TaskList, together bool) bool
 	return more && len(q.free) > 0
 }
 
-// measure sets x to the cost of a batch that was executed as a whole. It returns false for one
-// that failed, because it may have ended early. x is where the result is read, because copying
-// what was just written stalls the processor.
+// measure sets x to the cost of a batch that was executed as a whole. It returns false for one that failed, because it
+// may have ended early. x is where the result is read, because copying what was just written stalls the processor.
 func measure(x *scheduler.Executed, tasks *scheduler.TaskList) (known bool) {
 	if tasks.Head == nil {
 		return false
@@ -115,10 +115,9 @@ func measure(x *scheduler.Executed, tasks *scheduler.TaskList) (known bool) {
 // worker wakes up, and the goroutine that needs its result may have to wake up again.
 const wakeup = 5000
 
-// handOff starts the tasks at a free instance, past the queue, and reports whether it did. The
-// tasks must be one task or one sealed batch. Nothing may be queued before them, no client may
-// have disconnected, a single task must not have likely companions (coalescer), and the policy
-// must form the very same batch. Otherwise the tasks are for the backlog.
+// handOff starts the tasks at a free instance, past the queue, and reports whether it did. The tasks must be one task
+// or one sealed batch. Nothing may be queued before them, no client may have disconnected, a single task must not have
+// likely companions (coalescer), and the policy must form the very same batch. Otherwise the tasks are for the backlog.
 //
 // hot: one lock and no allocation.
 func (q *Queue) handOff(list *scheduler.TaskList, t *scheduler.RunLoop) bool {
@@ -146,8 +145,7 @@ func (q *Queue) handOff(list *scheduler.TaskList, t *scheduler.RunLoop) bool {
 		q.order.join(list)
 	}
 	list.Head.Held = 0
-	// A decoupled model may wait for the goroutine that reads its responses, which must not be
-	// kept behind it.
+	// A decoupled model may wait for the goroutine that reads its responses, which must not be kept behind it.
 	brief := !q.runner.Signature().Decoupled && q.perTask > 0 && q.perTask*int64(n) < wakeup
 	if x := q.start(inst, *list); brief {
 		t.ReadyBrief(x)
@@ -157,8 +155,7 @@ func (q *Queue) handOff(list *scheduler.TaskList, t *scheduler.RunLoop) bool {
 	return true
 }
 
-// takesAll reports whether the policy would form one batch of all the tasks. Called with the lock
-// held.
+// takesAll reports whether the policy would form one batch of all the tasks. Called with the lock held.
 func (q *Queue) takesAll(list *scheduler.TaskList, now int64) bool {
 	d := &q.decision
 	d.items = d.items[:0]
@@ -177,16 +174,14 @@ func (x *execution) Respond(to scheduler.Responder, w *scheduler.Task, out []ten
 	return to.Respond(w, out, params, final)
 }
 
-// Fail implements scheduler.Host. Where responses leave in order, a failure leaves when the task
-// completes.
+// Fail implements scheduler.Host. Where responses leave in order, a failure leaves when the task completes.
 func (x *execution) Fail(to scheduler.Failer, w *scheduler.Task, err error, final bool) {
 	if x.order == nil {
 		to.Fail(w, err, final)
 	}
 }
 
-// Detach implements scheduler.Host: the batch keeps its worker, and another batch may take the
-// instance.
+// Detach implements scheduler.Host: the batch keeps its worker, and another batch may take the instance.
 func (x *execution) Detach() {
 	q := x.Queue
 	q.mu.Lock()
@@ -206,8 +201,7 @@ func (x *execution) Detach() {
 	}
 }
 
-// lends reports whether a paused task's place is free for another task. The limiters of a shared
-// instance never change.
+// lends reports whether a paused task's place is free for another task. The limiters of a shared instance never change.
 func (q *Queue) lends() bool { return q.shared && len(q.limited) == 0 }
 
 // Yields implements scheduler.Host.
@@ -237,8 +231,7 @@ func (x *execution) Pause(w *scheduler.Task) {
 	}
 }
 
-// Resume implements scheduler.Host. When no place is free, the next one that would be is this
-// task's.
+// Resume implements scheduler.Host. When no place is free, the next one that would be is this task's.
 func (x *execution) Resume(w *scheduler.Task) {
 	q := x.Queue
 	if q.order != nil && !q.order.isOpen(w) {
@@ -256,4 +249,69 @@ func (x *execution) Resume(w *scheduler.Task) {
 	}
 	q.mu.Unlock()
 	q.workers.Reserve(-1)
+}
+
+// coalescer decides whether to delay a partial batch for requests that are likely to come: clients whose responses left
+// together tend to send their next requests together. Goroutines that are ready to run but have no processor cannot
+// have sent yet, so a goroutine that would execute less than a full batch yields to them first. The instance stays free
+// meanwhile. Without the delay, callers that share too few processors would execute their requests one by one.
+//
+// For example, eight clients in a loop on two processors: after one batch of eight, the first of
+// them is back while seven wait for a processor. It yields, and the next batch has eight again.
+type coalescer struct {
+	// credit is how many batches of one may follow before no companion is likely; below zero it counts those that did.
+	credit int
+	// yielding reports that a goroutine yields and then forms a batch.
+	yielding bool
+}
+
+const (
+	// creditOfMany is the credit after a batch of several tasks.
+	creditOfMany = 16
+	// retryAfterAlone is after how many batches of one it tries again: that costs a single
+	// client a few nanoseconds a request.
+	retryAfterAlone = 64
+	// maxYield bounds how long a goroutine yields while each time more tasks come.
+	maxYield = 50 * time.Microsecond
+	// minCost is what a task must take of an instance, in ns: a model that does next to nothing
+	// is faster without a batch.
+	minCost = 250
+)
+
+// saw notes a batch of n tasks.
+func (c *coalescer) saw(n int) {
+	switch {
+	case n > 1:
+		c.credit = creditOfMany
+	case c.credit > -retryAfterAlone:
+		c.credit--
+	default:
+		c.credit = 1
+	}
+}
+
+// likely reports whether more tasks are likely to come that are worth a delay. Called with the lock held.
+func (q *Queue) likely() bool { return q.coalescer.credit > 0 && q.perTask > minCost }
+
+// full reports whether the queue has rows for a full batch.
+func (q *Queue) full() bool { return q.backlog.rows >= int32(q.runner.Signature().MaxBatch) }
+
+// yields reports whether to yield before a batch is formed. Called with the lock held.
+func (q *Queue) yields() bool {
+	return q.likely() && !q.coalescer.yielding && q.hold == 0 && len(q.free) > 0 && q.backlog.n > 0 && !q.full()
+}
+
+// yield lets other goroutines run as long as that brings more tasks. Called with the lock held,
+// which it releases meanwhile.
+func (q *Queue) yield(t *scheduler.RunLoop) {
+	q.coalescer.yielding = true
+	until := t.Now() + int64(maxYield)
+	for rows := int32(0); rows < q.backlog.rows && !q.full() && t.Now() < until; {
+		rows = q.backlog.rows
+		q.mu.Unlock()
+		runtime.Gosched()
+		q.mu.Lock()
+		t.Tick(telemetry.Now())
+	}
+	q.coalescer.yielding = false
 }

@@ -67,9 +67,8 @@ func (a admission) Help(t *scheduler.RunLoop) bool {
 	return a.Queue.Help(t)
 }
 
-// admit takes a free instance that may execute now, or returns nil; called with the lock held and
-// at least one instance free. An admitted one goes first; the others ask their limiters until one
-// admits, and are resumed later.
+// admit takes a free instance that may execute now, or returns nil; called with the lock held and at least one instance
+// free. An admitted one goes first; the others ask their limiters until one admits, and are resumed later.
 //
 // hot: without limiters it takes the last free instance.
 func (q *Queue) admit() backends.Instance {
@@ -91,8 +90,7 @@ func (q *Queue) admit() backends.Instance {
 	return nil
 }
 
-// rank moves the instance of the lowest rank to the end of the free ones; called with the lock
-// held.
+// rank moves the instance of the lowest rank to the end of the free ones; called with the lock held.
 func (q *Queue) rank() {
 	best, least := -1, int64(0)
 	for i := range q.free {
@@ -126,8 +124,7 @@ func (q *Queue) releaseIdle() {
 	}
 }
 
-// release ends an execution at the instance's limiter; more reports that tasks wait. Called with
-// the lock held.
+// release ends an execution at the instance's limiter; more reports that tasks wait. Called with the lock held.
 func release(inst backends.Instance, more bool) {
 	if g, ok := inst.(*limited); ok {
 		g.Release(more)
@@ -146,8 +143,7 @@ func (q *Queue) vacate(inst backends.Instance, more bool) {
 	q.free = append(q.free, inst)
 }
 
-// repay keeps an owed instance from becoming free, and reports whether it is owed. Called with the
-// lock held.
+// repay keeps an owed instance from becoming free, and reports whether it is owed. Called with the lock held.
 func (q *Queue) repay(inst backends.Instance) bool {
 	if q.shared { // all places are alike
 		q.owed--

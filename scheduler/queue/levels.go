@@ -79,8 +79,7 @@ type levels struct {
 	most    int // others to keep, empty ones included
 }
 
-// fewLevels is how many of the highest levels are found without a map, and how many others are kept for
-// tasks to come.
+// fewLevels is how many of the highest levels are found without a map, and how many others are kept for tasks to come.
 const fewLevels = 16
 
 func newLevels(l Levels, model string) levels {

@@ -83,8 +83,7 @@ func (o *order) end(list scheduler.TaskList, t *scheduler.RunLoop) bool {
 	return o.send(t)
 }
 
-// send completes tasks while the first one is done and has no early responses, and reports whether
-// it has.
+// send completes tasks while the first one is done and has no early responses, and reports whether it has.
 func (o *order) send(t *scheduler.RunLoop) bool {
 	for {
 		ready, kept := o.next()

@@ -1,9 +1,8 @@
 // Package queue holds tasks in front of the instances of one model.
 //
-// Instances pull: a batch is formed when an instance is free, so batches grow while all are busy.
-// A scheduler.Policy decides which tasks form it, Levels which tasks may wait and how long. One
-// task, or one sealed batch, that finds a free instance and an empty queue is handed to the instance
-// directly.
+// Instances pull: a batch is formed when an instance is free, so batches grow while all are busy. A scheduler.Policy
+// decides which tasks form it, Levels which tasks may wait and how long. One task, or one sealed batch, that finds a
+// free instance and an empty queue is handed to the instance directly.
 //
 // For example, a queue of at most 100 requests that each wait for at most a second:
 //
@@ -72,16 +71,14 @@ type Settings struct {
 	// Instances move to the queue, which closes them. One that occurs several times, of a
 	// concurrent model, counts as several.
 	Instances []backends.Instance
-	// Limiters are those of the instances at the same positions; nil, or a nil element, for
-	// none.
+	// Limiters are those of the instances at the same positions; nil, or a nil element, for none.
 	Limiters []scheduler.Limiter
 	// Shared says that any number of goroutines may use an instance, as of a concurrent model.
 	Shared  bool
 	Workers *scheduler.Workers
 	// Levels are the priority levels and limits; none by default.
 	Levels Levels
-	// Ordered has responses leave in the order in which the requests arrived
-	// (preserve_ordering).
+	// Ordered has responses leave in the order in which the requests arrived (preserve_ordering).
 	Ordered bool
 	// Window is how many tasks of one shape the policy sees, so that a decision costs the same
 	// however long the queue is; 0 for 128.
@@ -188,9 +185,8 @@ func (q *Queue) Help(t *scheduler.RunLoop) bool {
 	return true
 }
 
-// next takes a free instance and a batch for it; nil when there is no instance or no batch yet.
-// Expired tasks that it comes across move to dropped. more reports that another instance is free
-// while tasks are queued.
+// next takes a free instance and a batch for it; nil when there is no instance or no batch yet. Expired tasks that it
+// comes across move to dropped. more reports that another instance is free while tasks are queued.
 func (q *Queue) next(t *scheduler.RunLoop, dropped *scheduler.TaskList) (x *execution, more bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -233,9 +229,8 @@ func (q *Queue) next(t *scheduler.RunLoop, dropped *scheduler.TaskList) (x *exec
 	return q.start(inst, tasks), len(q.free) > 0 && q.backlog.n > 0
 }
 
-// form asks the policy for a batch of the shape to serve next. Tasks queued behind it that cannot
-// join close the batch: it does not wait for more. It returns positions in the view, for pull.
-// Called with the lock held.
+// form asks the policy for a batch of the shape to serve next. Tasks queued behind it that cannot join close the batch:
+// it does not wait for more. It returns positions in the view, for pull. Called with the lock held.
 func (q *Queue) form(now int64, dropped *scheduler.TaskList) (take []int32, wait time.Duration) {
 	for len(q.backlog.heap) > 0 {
 		g := q.backlog.heap[0]

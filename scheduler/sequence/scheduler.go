@@ -1,3 +1,35 @@
+// Package sequence schedules models with sequence_batching. The requests of one sequence share a correlation id,
+// from START to END. They execute in order, one at a time, on one instance and in one slot of it. For example, with
+// two slots the sequences 7 and 8 execute in the rows 0 and 1 of each batch, and sequence 9 waits in the backlog
+// until one of them ends.
+//
+// # Structure
+//
+// A batcher decides which sequence has which slot, which sequences wait in the backlog, and which requests form the
+// next batch. It receives the time as an argument and has no lock, timer or goroutine, so that scripts test it on a
+// virtual clock. Scheduler adds a lock, a timer and instances, and fills batches with control inputs (ports),
+// states and placeholder rows.
+//
+// A request has neither control inputs nor states. It carries the inputs of the model's public signature. Each slot
+// has a task with all ports of the model.
+//
+// # Strategies
+//
+// Direct: the slot is the row. A batch has the rows of all slots up to the last occupied one; a slot without a
+// request gets a row of zeros with READY false. Oldest: the requests of the slots are batched as in dynamic
+// batching, in the order in which they became ready.
+//
+// # Devices
+//
+// A sequence and its states stay where its instance is: a state that a batch wrote at a device is the input of the
+// next batch there. Control inputs, ids, initial states and placeholder rows are allocated on the host. The first
+// task that needs one at a device copies it there, for all later tasks.
+//
+// # End of a sequence
+//
+// A sequence ends with its END request; after max_sequence_idle_microseconds without a request; when a request is
+// cancelled before it executes, because the model would miss it; and in the backlog also with a request's timeout.
+// A request that fails in the model does not end its sequence: the state stays as it was before the request.
 package sequence
 
 import (
@@ -249,4 +281,50 @@ func (s *Scheduler) Close() error {
 	}
 	s.ports.release()
 	return errors.Join(errs...)
+}
+
+// Rules are the sequence batching rules of one model.
+type Rules struct {
+	// Oldest selects the oldest strategy; otherwise the strategy is direct.
+	Oldest bool
+	// Slots is the number of sequences per instance, at least 1.
+	Slots int
+	// Delay bounds how long a direct batch waits until Utilization of the slots are ready; 0 for no wait.
+	Delay       time.Duration
+	Utilization float32
+	// Ordered keeps batches of the oldest strategy from executing a request before an earlier one.
+	Ordered bool
+	// Idle is the longest time that a sequence may be without a request.
+	Idle time.Duration
+	// Iterative accepts requests without a correlation id. Each is a sequence with one request.
+	Iterative bool
+	// Queued and Backlog delay all batches until so many requests wait in the slots, and so many in the backlog,
+	// for the first time; with the oldest strategy only the first request of a slot counts. 0 delays nothing. They
+	// are for tests.
+	Queued, Backlog int
+}
+
+// RulesOf reads the rules of a completed configuration.
+func RulesOf(cfg *modelconfig.ModelConfig) Rules {
+	s, rows := cfg.GetSequenceBatching(), max(int(cfg.GetMaxBatchSize()), 1)
+	r := Rules{Slots: rows, Idle: micros(s.GetMaxSequenceIdleMicroseconds()), Iterative: s.GetIterativeSequence()}
+	if r.Idle == 0 {
+		r.Idle = time.Second
+	}
+	if o := s.GetOldest(); o != nil {
+		r.Oldest, r.Ordered = true, o.GetPreserveOrdering()
+		if n := o.GetMaxCandidateSequences(); n > 0 {
+			r.Slots = int(n)
+		}
+		return r
+	}
+	if u := s.GetDirect().GetMinimumSlotUtilization(); u > 0 {
+		r.Utilization, r.Delay = u, micros(s.GetDirect().GetMaxQueueDelayMicroseconds())
+	}
+	return r
+}
+
+// micros converts microseconds and bounds them, so that times never overflow.
+func micros(n uint64) time.Duration {
+	return time.Duration(min(n, uint64(math.MaxInt64/4/time.Microsecond))) * time.Microsecond
 }

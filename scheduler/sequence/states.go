@@ -1,10 +1,224 @@
 package sequence
 
 import (
+	"context"
+
 	"github.com/tutti-server/tutti/backends"
+	"github.com/tutti-server/tutti/core/infer"
 	"github.com/tutti-server/tutti/core/status"
 	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/internal/telemetry"
+	"github.com/tutti-server/tutti/scheduler"
 )
+
+// newSlot returns a slot with a task of all ports of the model.
+func (s *Scheduler) newSlot() *slot {
+	sl := &slot{states: make([]tensor.Tensor, len(s.ports.states)), initial: s.ports.initial}
+	s.prepare(&sl.task)
+	sl.task.Run, sl.task.To = sl, responder{s}
+	sl.outputs = make([]tensor.Tensor, len(s.ports.out))
+	return sl
+}
+
+func (s *Scheduler) prepare(w *scheduler.Task) {
+	w.In = make([]tensor.Tensor, len(s.sig.Inputs))
+	w.Out = make([]tensor.Tensor, len(s.sig.Outputs))
+	w.Rows = 1
+}
+
+// fill sets the slot's task from its request. The caller must own the slot.
+func (s *Scheduler) fill(sl *slot) error {
+	w, outer, p := &sl.task, sl.outer, s.ports
+	w.Meta, w.Ctx, w.Err, w.Rescheduled, w.Enqueued = outer.Meta, outer.Ctx, nil, false, outer.Enqueued
+	w.Outputs = outer.Outputs
+	if at := sl.lane.at; at.Kind == tensor.Device && outer.Affinity != nil && outer.Want != scheduler.AtHost {
+		outer.Affinity.Bind(at) // the request's other steps execute at the sequence's device
+	}
+	if sl.start {
+		if err := s.begin(sl); err != nil {
+			return err
+		}
+	}
+	if p.corrid >= 0 {
+		if !sl.corrid.Present() {
+			var err error
+			if sl.corrid, err = p.correlation(sl.seq.id); err != nil {
+				return err
+			}
+		}
+		w.In[p.corrid] = sl.corrid.Retain()
+	}
+	end := outer.Meta.Sequence.End
+	if s.batcher.rules.Iterative {
+		sl.meta = *outer.Meta
+		sl.meta.Sequence = infer.Sequence{ID: sl.seq.id.number, Name: sl.seq.id.name, Start: sl.start, End: end}
+		w.Meta = &sl.meta
+	}
+	for i := range p.controls {
+		c := &p.controls[i]
+		on := c.kind == kindReady || c.kind == kindStart && sl.start || c.kind == kindEnd && end
+		w.In[c.port] = c.value[number(on)].Retain()
+	}
+	for i, st := range p.states {
+		w.In[st.in] = sl.states[i].Retain()
+	}
+	for i, port := range p.in {
+		if s.batcher.rules.Iterative {
+			w.In[port] = outer.In[i].Retain()
+		} else {
+			w.In[port] = outer.In[i].Move()
+		}
+	}
+	return nil
+}
+
+// begin sets the slot's states to the initial states.
+func (s *Scheduler) begin(sl *slot) error {
+	for i := range sl.states {
+		first := s.ports.initial[i].Retain()
+		if s.ports.states[i].over {
+			own, err := duplicate(s.ports.alloc, &first)
+			first.Release()
+			if err != nil {
+				return err
+			}
+			first = own
+		}
+		sl.states[i].Release()
+		sl.states[i] = first
+	}
+	return nil
+}
+
+func number(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// placeholderMeta is the metadata of placeholder rows.
+var placeholderMeta infer.Meta
+
+// placeholder returns the task of a placeholder row, with zeros in the shapes of like.
+func (s *Scheduler) placeholder(l *lane, row int, like *scheduler.Task) (*scheduler.Task, error) {
+	for len(l.placeholders) <= row {
+		w := &scheduler.Task{
+			TaskRequest: scheduler.TaskRequest{Placeholder: true, Meta: &placeholderMeta, Ctx: context.Background(), To: responder{s}},
+		}
+		s.prepare(w)
+		l.placeholders = append(l.placeholders, w)
+	}
+	if l.zeros == nil {
+		l.zeros = make([]tensor.Tensor, len(s.sig.Inputs))
+	}
+	w := l.placeholders[row]
+	for i := range w.In {
+		if !like.In[i].Present() {
+			continue
+		}
+		z := &l.zeros[i]
+		if !z.Present() || !z.Shape.Equal(like.In[i].Shape) {
+			fresh, err := zero(s.ports.alloc, like.In[i].DType, like.In[i].Shape)
+			if err != nil {
+				tensor.ReleaseAll(w.In)
+				return nil, err
+			}
+			z.Release()
+			*z = fresh
+		}
+		w.In[i] = z.Retain()
+	}
+	for i := range s.ports.controls {
+		c := &s.ports.controls[i]
+		w.In[c.port].Release()
+		w.In[c.port] = c.value[0].Retain()
+	}
+	return w, nil
+}
+
+// fillAll returns the tasks that an instance executes; empty when no request could be filled.
+func (s *Scheduler) fillAll(l *lane) (list scheduler.TaskList) {
+	var like *scheduler.Task
+	for _, sl := range l.batch {
+		if sl == nil {
+			continue
+		}
+		if err := s.fill(sl); err != nil {
+			s.failUnfilled(sl, err)
+		} else if like == nil {
+			like = &sl.task
+		}
+	}
+	if like == nil {
+		return list
+	}
+	for row, sl := range l.batch {
+		if sl != nil && sl.task.Err == nil {
+			list.Push(&sl.task)
+			continue
+		}
+		if s.batcher.rules.Oldest {
+			continue
+		}
+		w, err := s.placeholder(l, row, like)
+		if err != nil {
+			s.abandon(l, &list, err)
+			return list
+		}
+		list.Push(w)
+	}
+	return list
+}
+
+// abandon fails all requests of a batch whose placeholder rows cannot be allocated.
+func (s *Scheduler) abandon(l *lane, list *scheduler.TaskList, err error) {
+	for list.Pop() != nil {
+		continue // the slots and the lane own the tasks
+	}
+	for _, w := range l.placeholders {
+		tensor.ReleaseAll(w.In)
+	}
+	for _, sl := range l.batch {
+		if sl != nil && sl.task.Err == nil {
+			s.failUnfilled(sl, err)
+		}
+	}
+}
+
+// failUnfilled fails a request whose task cannot be filled.
+func (s *Scheduler) failUnfilled(sl *slot, err error) {
+	w, now := &sl.task, telemetry.Now()
+	tensor.ReleaseAll(w.In)
+	w.Err, w.Times = err, telemetry.Times{Start: now, InputEnd: now, InferEnd: now, End: now}
+	s.stats.Failed(telemetry.Backend, now-w.Enqueued)
+}
+
+// deliver moves a finished slot's outputs to its request and its states to the slot. It returns false for a request
+// that is to be executed once more.
+func (s *Scheduler) deliver(sl *slot) bool {
+	w, outer := &sl.task, sl.outer
+	if w.Err == nil {
+		w.Err = s.keepStates(sl, w.Out)
+	}
+	if sl.again = w.Rescheduled && outer.Expired(w.Times.End) == nil; sl.again {
+		tensor.ReleaseAll(w.Out)
+		return false
+	}
+	if w.Rescheduled {
+		w.Err = errGone
+		s.stats.Failed(reasonOf(w.Err), w.Times.End-w.Enqueued)
+	}
+	outer.Err, outer.Times, outer.ResponseParams = w.Err, w.Times, w.ResponseParams
+	if w.Err == nil {
+		for i, port := range s.ports.out {
+			outer.Out[i] = w.Out[port].Move()
+		}
+	}
+	tensor.ReleaseAll(w.Out)
+	tensor.ReleaseAll(outer.In)
+	return true
+}
 
 // keepStates moves the states among a request's outputs to its slot. An absent output leaves the state unchanged.
 // States that are also public outputs are shared with the request, or copied where the next request of the sequence

@@ -1,7 +1,6 @@
-// Package spread schedules a model with instances at several places: it enqueues each task at the
-// scheduler of one place. The first step of a request that executes at a device binds the request to it,
-// so that its tensors do not travel. For example, with instances on GPU 0 and 1, a request
-// bound to GPU 1 goes there even when GPU 0 is idle.
+// Package spread schedules a model with instances at several places: it enqueues each task at the scheduler of one
+// place. The first step of a request that executes at a device binds the request to it, so that its tensors do not
+// travel. For example, with instances on GPU 0 and 1, a request bound to GPU 1 goes there even when GPU 0 is idle.
 package spread
 
 import (

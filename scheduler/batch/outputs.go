@@ -1,0 +1,361 @@
+package batch
+
+import (
+	"github.com/tutti-server/tutti/backends"
+	"github.com/tutti-server/tutti/core/infer"
+	"github.com/tutti-server/tutti/core/status"
+	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/scheduler"
+)
+
+// scatter sets the outputs of every task that did not fail to its rows: views of the batch's buffers,
+// copied only where padding must be cut out of several rows.
+func (r *Runner) scatter(b *backends.Batch, list *scheduler.TaskList) error {
+	for port := range b.Out {
+		out := &b.Out[port]
+		if !out.Present() {
+			continue
+		}
+		if list.Len() == 1 && r.sig.Outputs[port].Free {
+			list.Head.Out[port] = out.Move()
+			continue
+		}
+		var err error
+		if done, failed := r.scatterWhole(b, list, port); done || failed != nil {
+			if failed != nil {
+				return failed
+			}
+			continue
+		}
+		if out.DType == tensor.Bytes {
+			err = r.scatterBytes(b, list, port)
+		} else {
+			err = r.scatterFixed(b, list, port)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (r *Runner) scatterFixed(b *backends.Batch, list *scheduler.TaskList, port int) error {
+	out := &b.Out[port]
+	row := 0
+	if b.Rows > 0 {
+		row = out.Len / b.Rows
+	}
+	unpad := r.s.Padding.output(port)
+	i := 0
+	for w := list.Head; w != nil; w = w.Next() {
+		q := &b.Requests[i]
+		i++
+		if q.Err != nil {
+			continue
+		}
+		view := out.Retain()
+		view.Off += q.First * row
+		view.Len = q.Rows * row
+		view.Shape.SetDim(0, int64(q.Rows))
+		if unpad != nil && w.In[unpad.like].Present() {
+			if err := r.cut(b.Stream, &view, unpad.dim, w.In[unpad.like].Shape.Dim(unpad.likeDim)); err != nil {
+				view.Release()
+				return status.Errorf(status.Internal, "cannot unpad output '%s' of model '%s': %v", r.sig.Outputs[port].Name, r.sig.Model, err)
+			}
+		}
+		w.Out[port] = view
+	}
+	return nil
+}
+
+// cut shortens t to n along dimension dim. A single run becomes a prefix; several are copied.
+func (r *Runner) cut(s tensor.Stream, t *tensor.Tensor, dim int, n int64) error {
+	if n >= t.Shape.Dim(dim) {
+		return nil
+	}
+	outer, have := segments(t, dim)
+	shape := t.Shape
+	shape.SetDim(dim, n)
+	keep := elementBytes(t.DType, n*inner(&shape, dim))
+	if outer == 1 {
+		t.Shape, t.Len = shape, keep
+		return nil
+	}
+	if atDevice(t) {
+		return cutAt(s, t, shape, outer, have, keep)
+	}
+	short, err := tensor.New(r.s.Alloc, t.DType, shape)
+	if err != nil {
+		return err
+	}
+	src, dst := t.Bytes(), short.Bytes()
+	for range outer {
+		dst = dst[copy(dst, src[:keep]):]
+		src = src[have:]
+	}
+	t.Release()
+	*t = short
+	return nil
+}
+
+// scatterBytes scatters BYTES elements, whose sizes differ.
+func (r *Runner) scatterBytes(b *backends.Batch, list *scheduler.TaskList, port int) error {
+	out := &b.Out[port]
+	perRow := int64(0)
+	if b.Rows > 0 {
+		perRow = out.Shape.Elements() / int64(b.Rows)
+	}
+	rest, off := out.Bytes(), out.Off
+	i := 0
+	for w := list.Head; w != nil; w = w.Next() {
+		q := &b.Requests[i]
+		i++
+		before := len(rest)
+		for range perRow * int64(q.Rows) {
+			var ok bool
+			if _, rest, ok = tensor.NextBytes(rest); !ok {
+				return status.Errorf(status.Internal, "output '%s' of model '%s' holds fewer elements than its shape %s", r.sig.Outputs[port].Name, r.sig.Model, out.Shape)
+			}
+		}
+		n := before - len(rest)
+		if q.Err == nil {
+			view := out.Retain()
+			view.Off, view.Len = off, n
+			view.Shape.SetDim(0, int64(q.Rows))
+			w.Out[port] = view
+		}
+		off += n
+	}
+	return nil
+}
+
+// scatterWhole scatters an output that has no rows; done is false for any other.
+func (r *Runner) scatterWhole(b *backends.Batch, list *scheduler.TaskList, port int) (done bool, err error) {
+	switch {
+	case r.sig.Outputs[port].ShapeTensor:
+		i := 0
+		for w := list.Head; w != nil; w = w.Next() {
+			if b.Requests[i].Err == nil {
+				w.Out[port] = b.Out[port].Retain()
+			}
+			i++
+		}
+		return true, nil
+	case r.layout == nil || r.layout.source[port] < 0:
+		return false, nil
+	default:
+		return true, r.scatterElements(b, list, port)
+	}
+}
+
+// scatterElements sets the output of each task to the next elements, as many as the output's dims have
+// with the extents of the task's input in place of -1.
+func (r *Runner) scatterElements(b *backends.Batch, list *scheduler.TaskList, port int) error {
+	out, source := &b.Out[port], r.layout.source[port]
+	have, want := out.Shape.Elements(), int64(0)
+	for w := list.Head; w != nil; w = w.Next() {
+		shape := r.scatteredShape(port, &w.In[source])
+		n := shape.Elements()
+		if n < 0 || n > have-want {
+			want = have + 1
+			break
+		}
+		want += n
+	}
+	if want != have {
+		return status.Errorf(status.Internal, "output '%s' of model '%s' has %d elements, expected those of input '%s' of the batch",
+			r.sig.Outputs[port].Name, r.sig.Model, have, r.sig.Inputs[source].Name)
+	}
+	rest, i := out.Retain(), 0
+	defer rest.Release()
+	for w := list.Head; w != nil; w = w.Next() {
+		shape := r.scatteredShape(port, &w.In[source])
+		view, ok := cutElements(&rest, shape)
+		if !ok {
+			return status.Errorf(status.Internal, "output '%s' of model '%s' holds fewer elements than its shape %s", r.sig.Outputs[port].Name, r.sig.Model, out.Shape)
+		}
+		if b.Requests[i].Err == nil {
+			w.Out[port] = view.Retain()
+		}
+		i++
+	}
+	return nil
+}
+
+// cutElements removes the elements of a shape from the front of rest and returns them as a borrowed view.
+func cutElements(rest *tensor.Tensor, shape tensor.Shape) (tensor.Tensor, bool) {
+	n := int(shape.Elements()) * rest.DType.Size()
+	if rest.DType == tensor.Bytes {
+		left := rest.Bytes()
+		for range shape.Elements() {
+			var ok bool
+			if _, left, ok = tensor.NextBytes(left); !ok {
+				return tensor.Tensor{}, false
+			}
+		}
+		n = rest.Len - len(left)
+	}
+	view := *rest
+	view.Shape, view.Len = shape, n
+	rest.Off += n
+	rest.Len -= n
+	return view, true
+}
+
+// scatteredShape returns the shape of one task's part of an output: the output's dims, with the extents
+// of the input in place of -1.
+func (r *Runner) scatteredShape(port int, in *tensor.Tensor) tensor.Shape {
+	shape := r.sig.Outputs[port].FullDims(r.sig.MaxBatch)
+	for i, d := range shape.Dims() {
+		switch {
+		case d >= 0:
+		case in.Present() && i < in.Shape.Rank():
+			shape.SetDim(i, in.Shape.Dim(i))
+		default:
+			shape.SetDim(i, 0)
+		}
+	}
+	return shape
+}
+
+// takeRequestOutputs moves per-request outputs to their tasks. err is the batch's.
+func (r *Runner) takeRequestOutputs(b *backends.Batch, list *scheduler.TaskList, err error) {
+	i := 0
+	for w := list.Head; w != nil; w = w.Next() {
+		q := &b.Requests[i]
+		i++
+		if q.Out == nil {
+			continue
+		}
+		if err == nil && q.Err == nil {
+			q.Err = r.checkRequestOutputs(b, w, q)
+		}
+		if err == nil && q.Err == nil {
+			moveOutputs(w.Out, q.Out)
+		} else {
+			tensor.ReleaseAll(q.Out)
+		}
+		q.Out = nil
+	}
+}
+
+// checkRequestOutputs checks the per-request outputs of one task, and cuts padding out of them.
+func (r *Runner) checkRequestOutputs(b *backends.Batch, w *scheduler.Task, q *backends.Request) error {
+	if len(q.Out) != len(w.Out) {
+		return status.Errorf(status.Internal, "model '%s' gives a request %d outputs, expected %d", r.sig.Model, len(q.Out), len(w.Out))
+	}
+	if err := r.checkOutputs(q.Out, q.Rows, true); err != nil {
+		return err
+	}
+	for port := range q.Out {
+		unpad, t := r.s.Padding.output(port), &q.Out[port]
+		if unpad == nil || !t.Present() || t.DType == tensor.Bytes || !w.In[unpad.like].Present() || !r.sig.Outputs[port].Accepts(&t.Shape, r.sig.MaxBatch) {
+			continue
+		}
+		if err := r.cut(b.Stream, t, unpad.dim, w.In[unpad.like].Shape.Dim(unpad.likeDim)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// moveOutputs moves per-request outputs to out.
+func moveOutputs(out, own []tensor.Tensor) {
+	for i := range min(len(out), len(own)) {
+		out[i].Release()
+		out[i] = own[i].Move()
+	}
+}
+
+// responses passes the responses of a decoupled model on to the tasks of its batch.
+type responses struct {
+	runner *Runner
+	tasks  []*scheduler.Task
+	stream tensor.Stream // of the instance, nil on the host
+}
+
+var _ backends.ErrorResponder = (*responses)(nil)
+
+// Respond checks one response as the outputs of an execution are checked, and passes it on. A
+// response has as many rows as its request, apart from outputs that are Free.
+func (a *responses) Respond(i int, out []tensor.Tensor, params infer.Params, final bool) error {
+	err := a.check(i, out)
+	if err != nil {
+		tensor.ReleaseAll(out)
+		return err
+	}
+	w := a.tasks[i]
+	to := w.To.(scheduler.Responder) //nolint:errcheck,forcetypeassert // checked above
+	if w.Host != nil {
+		return w.Host.Respond(to, w, out, params, final)
+	}
+	return to.Respond(w, out, params, final)
+}
+
+func (a *responses) check(i int, out []tensor.Tensor) error {
+	sig := a.runner.sig
+	if i < 0 || i >= len(a.tasks) {
+		return status.Errorf(status.Internal, "model '%s' answers request %d of a batch of %d", sig.Model, i, len(a.tasks))
+	}
+	record(a.stream, nil, out)
+	if len(out) != len(sig.Outputs) {
+		return status.Errorf(status.Internal, "model '%s' answers with %d outputs, expected %d", sig.Model, len(out), len(sig.Outputs))
+	}
+	if err := a.runner.checkOutputs(out, int(a.tasks[i].Rows), true); err != nil {
+		return err
+	}
+	if _, ok := a.tasks[i].To.(scheduler.Responder); !ok {
+		return status.Errorf(status.Unsupported, "model '%s' is decoupled, which is not supported here", sig.Model)
+	}
+	return nil
+}
+
+// RespondError implements backends.ErrorResponder.
+func (a *responses) RespondError(i int, err error, final bool) {
+	w := a.tasks[i]
+	to, ok := w.To.(scheduler.Failer)
+	switch {
+	case !ok:
+	case w.Host != nil:
+		w.Host.Fail(to, w, err, final)
+	default:
+		to.Fail(w, err, final)
+	}
+}
+
+// Detach implements backends.Responses.
+func (a *responses) Detach() {
+	if host := a.tasks[0].Host; host != nil {
+		host.Detach()
+	}
+}
+
+// emptyOutputs sets the outputs of a batch without rows that its model refused with err: shapes without
+// rows, and 0 for variable dimensions. It returns err for a decoupled model or a disconnected client.
+func (r *Runner) emptyOutputs(b *backends.Batch, err error) error {
+	if r.sig.Decoupled || status.CodeOf(err) == status.Cancelled {
+		return err
+	}
+	for port := range b.Out {
+		p := &r.sig.Outputs[port]
+		shape := p.FullDims(r.sig.MaxBatch)
+		if p.Unbatched {
+			shape = tensor.Of(0)
+		}
+		for i, d := range shape.Dims() {
+			if d < 0 {
+				shape.SetDim(i, 0)
+			}
+		}
+		if p.ShapeTensor && shape.Elements() != 0 {
+			return err // only the model knows its values
+		}
+		out, failed := tensor.NewBytes(r.s.Alloc, shape, 0)
+		if failed != nil {
+			return failed
+		}
+		out.DType = p.DType
+		b.SetOutput(port, out)
+	}
+	return nil
+}

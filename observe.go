@@ -108,7 +108,7 @@ func (s *Server) dashboard() (*web.Server, error) {
 	}
 	s.window = overview.New(s.windowSettings())
 	set := web.Settings{
-		Overview: s.window, Lifecycle: s.repo, Token: s.o.Dashboard.Token, Restricted: restricted(s.o.HTTP.Restricted),
+		Overview: s.window, Lifecycle: s.repo, Token: s.o.Dashboard.Token, Restricted: s.o.HTTP.Restricted,
 		Pages: pages,
 	}
 	if s.store != nil {

@@ -4,7 +4,6 @@ import (
 	"crypto/tls"
 	"log/slog"
 
-	"github.com/tutti-server/tutti/core/infer"
 	"github.com/tutti-server/tutti/core/status"
 	"github.com/tutti-server/tutti/internal/options"
 	"github.com/tutti-server/tutti/internal/server/certs"
@@ -47,7 +46,7 @@ func (s *Server) grpcSettings(catalog *catalog) (grpcapi.Settings, error) {
 	o := &s.o.GRPC
 	set := grpcapi.Settings{
 		Infer: s.repo, Catalog: catalog, Alloc: s.alloc, Live: s.live, Name: s.o.ID, Version: Version, Extensions: httpapi.Extensions(),
-		Lifecycle: s.repo, Regions: s.regions, Tracer: s.tracer, Log: s.journal, Restricted: restricted(o.Restricted),
+		Lifecycle: s.repo, Regions: s.regions, Tracer: s.tracer, Log: s.journal, Restricted: o.Restricted,
 		MaxMessage: o.MaxMessage, InFlight: s.inFlight, NoFastPath: !s.o.HTTP.FastPath,
 		Keepalive: grpcapi.Keepalive{
 			Time: o.KeepaliveTime, Timeout: o.KeepaliveTimeout, PermitWithoutCalls: o.PermitWithoutCalls,
@@ -71,7 +70,7 @@ func (s *Server) httpSettings(catalog *catalog) (httpapi.Settings, error) {
 	o := &s.o.HTTP
 	set := httpapi.Settings{
 		Infer: s.repo, Catalog: catalog, Alloc: s.alloc, Log: s.log, Live: s.live, Name: s.o.ID, Version: Version, Extensions: httpapi.Extensions(),
-		Lifecycle: s.repo, Regions: s.regions, Tracer: s.tracer, Logs: s.journal, MaxInput: o.MaxInput, InFlight: s.inFlight, Restricted: restricted(o.Restricted),
+		Lifecycle: s.repo, Regions: s.regions, Tracer: s.tracer, Logs: s.journal, MaxInput: o.MaxInput, InFlight: s.inFlight, Restricted: o.Restricted,
 		NoFastPath: !o.FastPath,
 	}
 	var err error
@@ -82,20 +81,6 @@ func (s *Server) httpSettings(catalog *catalog) (httpapi.Settings, error) {
 		set.TLS, err = loadTLS(t, "HTTP", s.log, "h2", "http/1.1")
 	}
 	return set, err
-}
-
-// restricted converts restrictions to those of the front ends.
-func restricted(list []options.Restriction) []infer.Restriction {
-	all := make([]infer.Restriction, len(list))
-	for i, r := range list {
-		all[i] = infer.Restriction{Key: r.Key, Value: r.Value}
-		for _, name := range r.APIs {
-			if api, ok := infer.ParseAPI(name); ok { // options checked every name
-				all[i].APIs = append(all[i].APIs, api)
-			}
-		}
-	}
-	return all
 }
 
 // loadTLS reads the files for the encrypted connections of a protocol.

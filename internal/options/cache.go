@@ -19,21 +19,20 @@ const (
 	cacheRedis = "redis"
 )
 
-func cacheFlags() []Flag {
-	return grouped(groupCache,
+func (o *Options) cacheFlags() []Flag {
+	return grouped("Response cache",
 		Flag{
-			Name: "cache-config", Arg: "cache,key=value", Many: true, set: cacheConfig,
+			Name: "cache-config", Arg: "cache,key=value", Many: true, set: o.cacheConfig,
 			Help: "Cache of the responses of models with response_cache: local,size=BYTES, or redis,host=HOST and redis,port=PORT, " +
 				"with user, password, db, connect_timeout and socket_timeout (ms), ttl (s)",
 		},
 		Flag{
-			Name: "response-cache-byte-size", Arg: argBytes, Instead: "--cache-config local,size=BYTES",
-			Help: "Size of the local response cache; 0 for none", set: cacheBytes,
+			Name: "response-cache-byte-size", Arg: argBytes, Instead: "--cache-config local,size=BYTES", Help: "Size of the local response cache; 0 for none", set: o.cacheBytes,
 		},
 	)
 }
 
-func cacheConfig(o *Options, value string) error {
+func (o *Options) cacheConfig(value string) error {
 	if name, _, _ := strings.Cut(value, ","); name == value || name == "" {
 		return fmt.Errorf("No cache specified. --cache-config option format is <cache name>,<setting>=<value>. Got %s", value) //nolint:staticcheck // Triton's words
 	}
@@ -54,12 +53,12 @@ func cacheConfig(o *Options, value string) error {
 	return nil
 }
 
-func cacheBytes(o *Options, value string) error {
+func (o *Options) cacheBytes(value string) error {
 	n, err := parseInt(value, 0, 1<<62)
 	if err != nil || n == 0 {
 		return err
 	}
-	return cacheConfig(o, cacheLocal+",size="+strconv.FormatInt(n, 10))
+	return o.cacheConfig(cacheLocal + ",size=" + strconv.FormatInt(n, 10))
 }
 
 // finishCache reads the settings of the cache, of which there may be one. An unknown setting gives a notice, or
@@ -107,10 +106,7 @@ func (o *Options) unreadCache(settings map[string]string) (unread []string, err 
 		}
 		unread = append(unread, what)
 		delete(settings, key)
-		o.Notices = append(o.Notices, Notice{
-			Option: "--cache-config " + o.Cache.Name + "," + key,
-			Text:   "accepted without effect: the cache does not read this key" + expectedKeys(known) + "." + config.DidYouMean(key, known),
-		})
+		o.notice("--cache-config "+o.Cache.Name+","+key, "accepted without effect: the cache does not read this key"+expectedKeys(known)+"."+config.DidYouMean(key, known))
 	}
 	return unread, nil
 }

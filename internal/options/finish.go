@@ -3,6 +3,7 @@ package options
 import (
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -17,17 +18,28 @@ func (o *Options) finish(environ []string) error {
 		o.Trace.Levels = []string{traceOff}
 	}
 	o.Log.Raw = slices.ContainsFunc(environ, unescaped)
-	o.Notices = append(append(o.Notices, environNotices(environ)...), o.limitNotices()...)
+	const delayed = "TRITONSERVER_SERVER_DELAY_GRPC_RESPONSE_SEC"
+	if slices.ContainsFunc(environ, func(e string) bool { return strings.HasPrefix(e, delayed+"=") }) {
+		o.notice(delayed, "without effect: nothing is held up for tests")
+	}
+	if len(o.Limits.Resources) > 0 && !o.Limits.RateLimit {
+		o.notice("--rate-limit-resource", "without effect: --rate-limit is off")
+	}
 	if o.Trace.Mode != traceOpenTelemetry {
 		for _, s := range o.Trace.OpenTelemetry {
-			o.Notices = append(o.Notices, Notice{Option: "--trace-config opentelemetry," + s[0], Text: "accepted without effect: the mode is " + traceTriton})
+			o.notice("--trace-config opentelemetry,"+s[0], "accepted without effect: the mode is "+traceTriton)
 		}
 	}
 	return first(
-		func() error { return vertexAsked(environ) },
+		func() error {
+			if slices.Contains(environ, "AIP_MODE=PREDICTION") { // Triton would serve only Vertex AI
+				return errors.New("unsupported: environment variable AIP_MODE=PREDICTION, Vertex AI is not built")
+			}
+			return nil
+		},
 		func() error { return o.finishCache(environ) },
-		func() (err error) { o.DelayScheduler, err = delayScheduler(environ); return err },
-		func() error { return o.backlogDelay(environ) },
+		func() error { return hook(environ, "TRITONSERVER_DELAY_SCHEDULER", &o.DelayScheduler) },
+		func() error { return hook(environ, "TRITONSERVER_BACKLOG_DELAY_SCHEDULER", &o.BacklogDelayScheduler) },
 		o.checkCompletion,
 		o.checkModels,
 		func() error { return o.HTTP.TLS.finish("http") },
@@ -37,9 +49,8 @@ func (o *Options) finish(environ []string) error {
 	)
 }
 
-// delayScheduler reads the test hook TRITONSERVER_DELAY_SCHEDULER, a number of requests.
-func delayScheduler(environ []string) (int, error) {
-	const name = "TRITONSERVER_DELAY_SCHEDULER"
+// hook reads a test hook of the environment, a number of requests.
+func hook(environ []string, name string, to *int) error {
 	for _, e := range environ {
 		text, ok := strings.CutPrefix(e, name+"=")
 		if !ok || text == "" {
@@ -47,11 +58,11 @@ func delayScheduler(environ []string) (int, error) {
 		}
 		n, err := strconv.Atoi(text)
 		if err != nil || n < 0 {
-			return 0, fmt.Errorf("environment variable %s is '%s', expected a number of requests", name, text)
+			return fmt.Errorf("environment variable %s is '%s', expected a number of requests", name, text)
 		}
-		return n, nil
+		*to = n
 	}
-	return 0, nil
+	return nil
 }
 
 // first returns the first error of the checks.
@@ -73,25 +84,6 @@ func unescaped(variable string) bool {
 	}
 	on, err := parseBool(value)
 	return err == nil && !on
-}
-
-// environNotices returns a notice for each of the variables with which Triton's tests delay it.
-func environNotices(environ []string) []Notice {
-	var list []Notice
-	for _, name := range []string{"TRITONSERVER_SERVER_DELAY_GRPC_RESPONSE_SEC"} {
-		if slices.ContainsFunc(environ, func(e string) bool { return strings.HasPrefix(e, name+"=") }) {
-			list = append(list, Notice{Option: name, Text: "without effect: nothing is held up for tests"})
-		}
-	}
-	return list
-}
-
-// vertexAsked refuses the environment in which Triton would serve only Vertex AI.
-func vertexAsked(environ []string) error {
-	if slices.Contains(environ, "AIP_MODE=PREDICTION") {
-		return errors.New("unsupported: environment variable AIP_MODE=PREDICTION, Vertex AI is not built")
-	}
-	return nil
 }
 
 // checkCompletion reads auto-complete-config, a setting for all backends that the server itself applies.
@@ -144,7 +136,7 @@ func (o *Options) checkPorts() error {
 	}
 	list = slices.DeleteFunc(list, func(p place) bool { return !p.Enabled })
 	for i, a := range list {
-		if err := inRange(int64(a.Port), 0, portMax); err != nil {
+		if err := inRange(int64(a.Port), 0, math.MaxUint16); err != nil {
 			return fmt.Errorf("Bad option: \"--%s-port\".\n%w", a.flag, err) //nolint:staticcheck // Triton's words
 		}
 		for _, b := range list[i+1:] {
@@ -153,6 +145,14 @@ func (o *Options) checkPorts() error {
 					a.name, b.name, a.Address, a.Port)
 			}
 		}
+	}
+	return nil
+}
+
+// checkDashboard refuses a token that a header cannot carry.
+func (o *Options) checkDashboard() error {
+	if slices.ContainsFunc([]byte(o.Dashboard.Token), func(c byte) bool { return c < 0x21 || c > 0x7e }) {
+		return errors.New("the dashboard's token has characters that a header cannot carry, expected printable ASCII without spaces")
 	}
 	return nil
 }

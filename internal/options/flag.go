@@ -2,6 +2,7 @@ package options
 
 import (
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 
@@ -53,8 +54,8 @@ type Flag struct {
 
 	// alias is the name of the flag of which this one is a synonym.
 	alias string
-	// set checks a value and stores it in o.
-	set func(o *Options, value string) error
+	// set checks a value and stores it in the Options that the flag belongs to; nil for --help and --config.
+	set setter
 }
 
 // envPrefix is the prefix of the environment variables.
@@ -79,35 +80,13 @@ func (f *Flag) split(text string) []string {
 	return list
 }
 
-// The headings of the help, in its order.
-const (
-	groupServer   = "Server"
-	groupModels   = "Models"
-	groupLimits   = "Limits"
-	groupHTTP     = "HTTP"
-	groupGRPC     = "gRPC"
-	groupMetrics  = "Metrics"
-	groupLog      = "Log"
-	groupTrace    = "Trace"
-	groupCache    = "Response cache"
-	groupMemory   = "Shared memory"
-	groupDevices  = "Devices"
-	groupBackends = "Backends"
-	groupInert    = "Accepted without effect"
-	groupRefused  = "Refused: not built"
-)
-
-func groups() []string {
-	return []string{
-		groupServer, groupModels, groupLimits, groupHTTP, groupGRPC, groupMetrics, groupLog, groupTrace, groupDashboard, groupCache, groupMemory, groupDevices,
-		groupBackends, groupInert, groupRefused,
-	}
-}
-
 // Flags returns every option of serve, by group.
-func Flags() []Flag {
-	return slices.Concat(serverFlags(), modelFlags(), limitFlags(), httpFlags(), grpcFlags(), metricsFlags(), logFlags(), traceFlags(), dashboardFlags(),
-		cacheFlags(), memoryFlags(), deviceFlags(), backendFlags(), inertFlags(), refusedFlags())
+func Flags() []Flag { return new(Options).flags() }
+
+// flags returns every option of serve, by group. They set the fields of o.
+func (o *Options) flags() []Flag {
+	return slices.Concat(o.serverFlags(), o.modelFlags(), o.limitFlags(), o.httpFlags(), o.grpcFlags(), o.metricsFlags(), o.logFlags(), o.traceFlags(),
+		o.dashboardFlags(), o.cacheFlags(), o.memoryFlags(), deviceFlags(), o.backendFlags(), inertFlags(), refusedFlags())
 }
 
 // findFlag returns the named flag of list, or nil.
@@ -158,4 +137,83 @@ func nearest(list []Flag, name string) string {
 		names[i] = list[i].Name
 	}
 	return config.Nearest(name, names, len(name)/3+1)
+}
+
+const (
+	helpWidth  = 110
+	helpIndent = 40
+)
+
+// Help prints every option of serve by group. program is the command before them. For example: "tutti serve".
+func Help(w io.Writer, program string) {
+	var b strings.Builder
+	fmt.Fprintf(&b, "Usage: %s --%s FOLDER [options]\n\n", program, flagRepository)
+	wrap(&b, 0, 0, "An option is written --name=VALUE or --name VALUE. It may also be an environment variable, for example "+
+		envPrefix+"HTTP_PORT for --http-port, or a key of the YAML file of --config. The command line takes precedence over the "+
+		"environment, and the environment over the file. Options marked * may be repeated: as a list in the "+
+		"file, and in the environment one per line, or separated by commas if their values contain none.")
+	group := ""
+	for _, f := range Flags() {
+		if f.Group != group {
+			group = f.Group
+			fmt.Fprintf(&b, "\n%s:\n", group)
+		}
+		f.describe(&b)
+	}
+	_, _ = io.WriteString(w, b.String())
+}
+
+// describe prints a flag with its argument and its help.
+func (f *Flag) describe(b *strings.Builder) {
+	head := "  --" + f.Name
+	if f.Arg != "" {
+		head += " <" + f.Arg + ">"
+	}
+	if f.Many {
+		head += " *"
+	}
+	b.WriteString(head)
+	used := len(head)
+	if used >= helpIndent {
+		b.WriteString("\n")
+		used = 0
+	}
+	wrap(b, used, helpIndent, f.sentence())
+}
+
+func (f *Flag) sentence() string {
+	s := f.Help
+	if f.Default != "" {
+		s += " (default " + f.Default + ")"
+	}
+	switch f.Class {
+	case WithoutEffect:
+		s += "; no effect: " + f.Why
+	case Refused:
+		s += "; " + f.Why
+	case Honoured:
+	}
+	if f.Instead != "" {
+		s += "; deprecated, use " + f.Instead
+	}
+	return s + "."
+}
+
+// wrap prints words in lines of helpWidth with an indent; used is the length of the text already on the first line.
+func wrap(b *strings.Builder, used, indent int, text string) {
+	b.WriteString(strings.Repeat(" ", max(0, indent-used)))
+	at := indent
+	for i, word := range strings.Fields(text) {
+		switch {
+		case i > 0 && at+1+len(word) > helpWidth:
+			b.WriteString("\n" + strings.Repeat(" ", indent))
+			at = indent
+		case i > 0:
+			b.WriteString(" ")
+			at++
+		}
+		b.WriteString(word)
+		at += len(word)
+	}
+	b.WriteString("\n")
 }

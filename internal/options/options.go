@@ -1,13 +1,22 @@
+// Package options defines every option of the server: the table of flags, and how their values are read from the
+// command line, the environment and a YAML file. The root package builds a server from the resulting Options.
+//
+//   - options.go: Options and its defaults
+//   - flag.go: Flag, a row of the table, and the text of --help; flags*.go: the rows by group; setter.go: the functions that
+//     check and store values
+//   - source.go: Parse, the precedence of the sources, and the YAML file
+//   - finish.go: checks across flags; backendconfig.go, cache.go: the settings of backends and of the cache
+//
+// For example, Parse([]string{"--http-port=80"}, []string{"TUTTI_GRPC_PORT=81"}) sets both ports.
 package options
 
 import (
-	"math"
 	"regexp"
 	"time"
 
+	"github.com/tutti-server/tutti/core/infer"
 	"github.com/tutti-server/tutti/internal/cache/redis"
 	"github.com/tutti-server/tutti/internal/logs"
-	"github.com/tutti-server/tutti/internal/server/httpapi"
 	"github.com/tutti-server/tutti/internal/telemetry"
 	"github.com/tutti-server/tutti/scheduler/device"
 )
@@ -131,7 +140,7 @@ type HTTP struct {
 	// ForwardPattern picks the headers that become request parameters, as a regular
 	// expression in which case does not matter; empty for none.
 	ForwardPattern string
-	Restricted     []Restriction
+	Restricted     []infer.Restriction
 }
 
 // ignoreCase is the prefix of patterns of headers, whose names ignore case. A pattern that begins with (?-i)
@@ -147,7 +156,7 @@ type GRPC struct {
 	TLS TLS
 	// ForwardPattern picks the metadata that become request parameters, as that of HTTP does; empty for none.
 	ForwardPattern string
-	Restricted     []Restriction
+	Restricted     []infer.Restriction
 	// Compression of responses is none, low, medium or high.
 	Compression string
 	// KeepaliveTime is the time after which an idle connection is pinged, KeepaliveTimeout the longest wait for the
@@ -174,15 +183,6 @@ func forward(pattern string) (*regexp.Regexp, error) {
 	return regexp.Compile(ignoreCase + pattern)
 }
 
-// Restriction limits parts of the API to clients that send a header. For example, the header "admin-key: secret"
-// for model-repository.
-type Restriction struct {
-	// APIs are the restricted categories, as in "model-repository".
-	APIs []string
-	// Key and Value are the header that clients must send.
-	Key, Value string
-}
-
 // Trace selects the requests that are traced, and where traces are written.
 type Trace struct {
 	// Mode is triton or opentelemetry.
@@ -196,6 +196,39 @@ type Trace struct {
 	LogFrequency int
 	// OpenTelemetry holds the settings of that mode in the order given.
 	OpenTelemetry [][2]string
+}
+
+// Metrics configures the endpoint for metrics and the exported metrics.
+type Metrics struct {
+	Endpoint
+	Export telemetry.ExportOptions
+}
+
+// Dashboard configures the dashboard under /ui/.
+type Dashboard struct {
+	Enabled bool
+	// Token allows clients that send it to change things; the dashboard is read-only if it is empty.
+	Token string
+}
+
+// TraceStore configures the store of traces of recent requests.
+type TraceStore struct {
+	// Bytes is the size of the store, 0 for none.
+	Bytes int64
+	// Every N stores one of N requests that neither fail nor are slow, 0 for none. AtMost is the most requests
+	// examined in a second.
+	Every, AtMost int
+	// Params names the request parameters that are stored with a trace.
+	Params []string
+}
+
+// Capture configures the capture of request tensors.
+type Capture struct {
+	// Bytes is the most memory for all captured requests, 0 to disable capturing; RequestBytes bounds the contents
+	// of one request.
+	Bytes, RequestBytes int64
+	// RedactTensors and RedactModels are patterns of tensors and models whose contents are never captured.
+	RedactTensors, RedactModels []string
 }
 
 // The values of ControlMode.
@@ -212,63 +245,23 @@ const (
 )
 
 const (
-	defaultHTTPPort    = 8000
-	defaultGRPCPort    = 8001
-	defaultMetricsPort = 8002
-	defaultAddress     = "0.0.0.0"
-	defaultExitTimeout = 30 * time.Second
-	// defaultExitConnections is shorter than Triton's wait for idle clients, which is the whole exit timeout.
-	defaultExitConnections = 5 * time.Second
-	defaultPoll            = 15 * time.Second
-	defaultLoadThreads     = 4
-	defaultKeepalive       = 2 * time.Hour
-	defaultKeepTimeout     = 20 * time.Second
-	defaultMinPing         = 5 * time.Minute
-	defaultTraceRate       = 1000
-
 	traceTriton, traceOpenTelemetry = "triton", "opentelemetry"
 	traceOff                        = "OFF"
-	traceForever                    = -1
-
-	maxInt = math.MaxInt32 // the range of Triton's numbers
 )
 
 // Default returns the default options. They have no repository, which is the only mandatory option.
 func Default() Options {
-	return Options{
-		ID:              tritonID,
-		ControlMode:     ModeNone,
-		GPUFallback:     FallbackNone,
-		PollInterval:    defaultPoll,
-		LoadThreads:     defaultLoadThreads,
-		ExitOnError:     true,
-		StrictReadiness: true,
-		ExitTimeout:     defaultExitTimeout,
-		ExitConnections: defaultExitConnections,
-		BackendConfig:   BackendConfig{},
-		HTTP: HTTP{
-			Endpoint: Endpoint{Enabled: true, Address: defaultAddress, Port: defaultHTTPPort},
-			MaxInput: httpapi.DefaultMaxInput, FastPath: true,
-		},
-		GRPC: GRPC{
-			Endpoint:   Endpoint{Enabled: true, Address: defaultAddress, Port: defaultGRPCPort},
-			MaxMessage: math.MaxInt32, Compression: "none", KeepaliveTime: defaultKeepalive, KeepaliveTimeout: defaultKeepTimeout, MinPingInterval: defaultMinPing,
-		},
-		Metrics: Metrics{
-			Endpoint: Endpoint{Enabled: true, Port: defaultMetricsPort},
-			Export:   telemetry.ExportOptions{CPU: true, GPU: true, Interval: defaultInterval},
-		},
-		Log:   logs.Settings{Info: true, Warning: true, Error: true, Format: logs.Default},
-		Trace: Trace{Mode: traceTriton, Rate: defaultTraceRate, Count: traceForever},
-
-		Dashboard:  Dashboard{Enabled: true},
-		TraceStore: TraceStore{Bytes: defaultStoreBytes, Every: defaultStoreEvery, AtMost: defaultStoreRate},
-		Capture:    Capture{Bytes: defaultCaptureBytes, RequestBytes: defaultCaptureRequest},
+	o := Options{BackendConfig: BackendConfig{}, Trace: Trace{Mode: traceTriton}}
+	for _, f := range o.flags() {
+		if f.Default == "" || f.Class != Honoured {
+			continue
+		}
+		if err := f.set(f.Default); err != nil {
+			panic("default of --" + f.Name + ": " + err.Error())
+		}
 	}
+	return o
 }
-
-// tritonID is the default name of a server in its metadata, as Triton's.
-const tritonID = "triton"
 
 // Models returns the models to load at start, nil for all of them.
 func (o *Options) Models() []string {

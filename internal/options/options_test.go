@@ -13,6 +13,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/tutti-server/tutti/core/infer"
 	"github.com/tutti-server/tutti/internal/cache/redis"
 	"github.com/tutti-server/tutti/internal/logs"
 	"github.com/tutti-server/tutti/internal/options"
@@ -212,10 +213,10 @@ func TestParseOptions(t *testing.T) {
 		"restrictions": {
 			[]string{repository, "--http-restricted-api=health,trace:k=v=w", "--http-restricted-api=metadata:k2=v", "--grpc-restricted-protocol=health:a=b"},
 			func(o *options.Options) {
-				o.HTTP.Restricted = []options.Restriction{
-					{APIs: []string{"health", "trace"}, Key: "k", Value: "v=w"}, {APIs: []string{"metadata"}, Key: "k2", Value: "v"},
+				o.HTTP.Restricted = []infer.Restriction{
+					{APIs: []infer.API{infer.APIHealth, infer.APITrace}, Key: "k", Value: "v=w"}, {APIs: []infer.API{infer.APIMetadata}, Key: "k2", Value: "v"},
 				}
-				o.GRPC.Restricted = []options.Restriction{{APIs: []string{"health"}, Key: "a", Value: "b"}}
+				o.GRPC.Restricted = []infer.Restriction{{APIs: []infer.API{infer.APIHealth}, Key: "a", Value: "b"}}
 			},
 		},
 		"log": {

@@ -3,6 +3,7 @@ package options
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"regexp"
 	"slices"
@@ -13,35 +14,83 @@ import (
 	"github.com/tutti-server/tutti/core/infer"
 )
 
-// setter checks a value and stores it in o. Its errors have Triton's texts where Triton has the same check.
-type setter = func(o *Options, value string) error
+// setter checks a value and stores it. Its errors have Triton's texts where Triton has the same check.
+type setter = func(value string) error
 
-// text returns the setter of a text.
-func text(field func(*Options) *string) setter {
-	return func(o *Options, value string) error {
-		*field(o) = value
-		return nil
-	}
+// onOff returns the flag of a boolean.
+func onOff(name string, to *bool, byDefault, help string) Flag {
+	return Flag{Name: name, Arg: argBool, Default: byDefault, Help: help, set: boolean(to)}
 }
 
+// word returns the flag of a text.
+func word(name, arg string, to *string, byDefault, help string) Flag {
+	return Flag{Name: name, Arg: arg, Default: byDefault, Help: help, set: text(to)}
+}
+
+// words returns the flag of a list, which may be repeated.
+func words(name, arg string, to *[]string, help string) Flag {
+	return Flag{Name: name, Arg: arg, Many: true, Help: help, set: texts(to)}
+}
+
+// number returns the flag of an integer from least to most.
+func number[T int | int64](name, arg string, to *T, byDefault string, least, most int64, help string) Flag {
+	return Flag{Name: name, Arg: arg, Default: byDefault, Help: help, set: integer(to, least, most)}
+}
+
+// span returns the flag of a duration of at least least units. arg is argSeconds or argMillis.
+func span(name, arg string, to *time.Duration, byDefault string, least int64, help string) Flag {
+	unit := time.Second
+	if arg == argMillis {
+		unit = time.Millisecond
+	}
+	return Flag{Name: name, Arg: arg, Default: byDefault, Help: help, set: func(value string) error {
+		n, err := parseInt(value, least, maxInt)
+		*to = time.Duration(n) * unit
+		return err
+	}}
+}
+
+// oneOf returns the flag of one of the words, without regard to case. The first word is the default.
+func oneOf(name, arg string, to *string, help string, words ...string) Flag {
+	return Flag{Name: name, Arg: arg, Default: words[0], Help: help, set: func(value string) error {
+		for _, w := range words {
+			if strings.EqualFold(w, value) {
+				*to = w
+				return nil
+			}
+		}
+		return notOneOf(name, value, words)
+	}}
+}
+
+func notOneOf(flag, value string, words []string) error {
+	return fmt.Errorf("invalid argument for --%s: '%s', expected one of: %s", flag, value, strings.Join(words, ", "))
+}
+
+// own marks a flag that tritonserver lacks.
+func (f Flag) own() Flag { f.Own = true; return f }
+
+// deprecated marks a flag with the one to use instead.
+func (f Flag) deprecated(instead string) Flag { f.Instead = instead; return f }
+
+// text returns the setter of a text.
+func text(to *string) setter { return func(value string) error { *to = value; return nil } }
+
 // texts returns the setter of a list. It ignores a value that the list contains.
-func texts(field func(*Options) *[]string) setter {
-	return func(o *Options, value string) error {
+func texts(to *[]string) setter {
+	return func(value string) error {
 		if value == "" {
 			return errors.New("expected a value, got none")
 		}
-		if list := field(o); !slices.Contains(*list, value) {
-			*list = append(*list, value)
+		if !slices.Contains(*to, value) {
+			*to = append(*to, value)
 		}
 		return nil
 	}
 }
 
-func boolean(field func(*Options) *bool) setter {
-	return func(o *Options, value string) (err error) {
-		*field(o), err = parseBool(value)
-		return err
-	}
+func boolean(to *bool) setter {
+	return func(value string) (err error) { *to, err = parseBool(value); return err }
 }
 
 func parseBool(s string) (bool, error) {
@@ -54,10 +103,10 @@ func parseBool(s string) (bool, error) {
 	return false, fmt.Errorf("invalid value for bool option: %s", s)
 }
 
-func integer(field func(*Options) *int, least, most int) setter {
-	return func(o *Options, value string) error {
-		n, err := parseInt(value, int64(least), int64(most))
-		*field(o) = int(n)
+func integer[T int | int64](to *T, least, most int64) setter {
+	return func(value string) error {
+		n, err := parseInt(value, least, most)
+		*to = T(n)
 		return err
 	}
 }
@@ -81,45 +130,27 @@ func inRange(n, least, most int64) error {
 	return nil
 }
 
-const portMax = 65535
-
-// portNumber returns the setter of a port. checkPorts checks the range: as in Triton, the port of a disabled
-// protocol may be any number.
-func portNumber(field func(*Options) *int) setter {
-	return integer(field, math.MinInt32, math.MaxInt32)
-}
-
-// duration returns the setter of a whole number of units, at least least.
-func duration(field func(*Options) *time.Duration, unit time.Duration, least int64) setter {
-	return func(o *Options, value string) error {
-		n, err := parseInt(value, least, maxInt)
-		*field(o) = time.Duration(n) * unit
-		return err
-	}
-}
-
-// choice returns the setter of one of the words, without regard to case.
-func choice(field func(*Options) *string, flag string, words ...string) setter {
-	return func(o *Options, value string) error {
-		for _, w := range words {
-			if strings.EqualFold(w, value) {
-				*field(o) = w
-				return nil
-			}
-		}
-		return fmt.Errorf("invalid argument for --%s: '%s', expected one of: %s", flag, value, strings.Join(words, ", "))
-	}
-}
-
 // pattern returns the setter of a regular expression, which it compiles to check it.
-func pattern(field func(*Options) *string) setter {
-	return func(o *Options, value string) error {
+func pattern(to *string) setter {
+	return func(value string) error {
 		if _, err := regexp.Compile(ignoreCase + value); err != nil {
 			return fmt.Errorf("invalid header forward pattern: %w", err)
 		}
-		*field(o) = value
+		*to = value
 		return nil
 	}
+}
+
+// setKey stores the value of one of the settings of a flag. prefix precedes their keys in errors.
+func setKey(flag, prefix, key, value string, settings map[string]setter) error {
+	if set := settings[key]; set != nil {
+		return set(value)
+	}
+	known := slices.Sorted(maps.Keys(settings))
+	for i := range known {
+		known[i] = prefix + known[i]
+	}
+	return fmt.Errorf("unknown setting '%s' of --%s, expected one of: %s", prefix+key, flag, strings.Join(known, ", "))
 }
 
 // triple splits a text like NAME,KEY=VALUE at its first separator, which is first, and at "=".
@@ -132,24 +163,77 @@ func triple(flag, form, first, s string) (name, key, value string, err error) {
 	return name, key, value, nil
 }
 
-// restriction returns the setter of a restricted part of an API. kind is Triton's word for a part.
-func restriction(field func(*Options) *[]Restriction, flag, kind string) setter {
-	return func(o *Options, value string) error {
+// restriction returns the setter of a restricted part of an API. kind is Triton's word for a part. For example,
+// "health,trace:admin-key=secret" requires the header "admin-key: secret" of both.
+func restriction(to *[]infer.Restriction, flag, kind string) setter {
+	return func(value string) error {
 		names, key, secret, err := triple(flag, "<config name>:<setting>=<value>", ":", value)
 		if err != nil {
 			return err
 		}
-		list := field(o)
-		r := Restriction{APIs: strings.Split(names, ","), Key: key, Value: secret}
-		for i, api := range r.APIs {
+		r := infer.Restriction{Key: key, Value: secret}
+		for name := range strings.SplitSeq(names, ",") {
+			api, ok := infer.ParseAPI(name)
 			switch {
-			case !slices.Contains(infer.APINames(), api):
-				return fmt.Errorf("unknown restricted %s '%s', expected one of: %s", kind, api, strings.Join(infer.APINames(), ", "))
-			case slices.Contains(r.APIs[:i], api), slices.ContainsFunc(*list, func(r Restriction) bool { return slices.Contains(r.APIs, api) }):
-				return fmt.Errorf("restricted %s '%s' can not be specified in multiple config groups", kind, api)
+			case !ok:
+				return fmt.Errorf("unknown restricted %s '%s', expected one of: %s", kind, name, strings.Join(infer.APINames(), ", "))
+			case slices.ContainsFunc(append(*to, r), func(r infer.Restriction) bool { return slices.Contains(r.APIs, api) }):
+				return fmt.Errorf("restricted %s '%s' can not be specified in multiple config groups", kind, name)
+			}
+			r.APIs = append(r.APIs, api)
+		}
+		*to = append(*to, r)
+		return nil
+	}
+}
+
+func anything(string) error { return nil }
+
+func anyBool(value string) error {
+	_, err := parseBool(value)
+	return err
+}
+
+func anyInteger(value string) error {
+	_, err := parseInt(value, math.MinInt64, math.MaxInt64)
+	return err
+}
+
+func anyFraction(value string) error {
+	if _, err := strconv.ParseFloat(value, 64); err != nil {
+		return fmt.Errorf("Invalid option value. Got %s", value) //nolint:staticcheck // Triton's words
+	}
+	return nil
+}
+
+func inferThreads(value string) error {
+	n, err := parseInt(value, math.MinInt64, math.MaxInt64)
+	if err == nil && (n < 2 || n > 128) {
+		err = errors.New("invalid argument for --grpc_infer_thread_count. Must be in the range 2 to 128.") //nolint:revive,staticcheck // Triton's words
+	}
+	return err
+}
+
+// pairOf returns the setter of a value of the form device:value.
+func pairOf(flag string, check setter) setter {
+	return func(value string) error {
+		device, v, ok := strings.Cut(value, ":")
+		if !ok {
+			return fmt.Errorf("Cannot parse option arguments due to missing delimiter. --%s option format is '<device>:<value>'. Got %s", flag, value) //nolint:staticcheck // Triton's words
+		}
+		return errors.Join(anyInteger(device), check(v))
+	}
+}
+
+// refusal returns the setter of a flag of a feature that is not built. It accepts only the value that switches the
+// feature off.
+func refusal(flag, why string) setter {
+	return func(value string) error {
+		if strings.HasPrefix(flag, "allow-") {
+			if on, err := parseBool(value); err != nil || !on {
+				return err
 			}
 		}
-		*list = append(*list, r)
-		return nil
+		return fmt.Errorf("unsupported: --%s, %s", flag, why)
 	}
 }

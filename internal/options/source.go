@@ -1,12 +1,16 @@
 package options
 
 import (
+	"bytes"
 	"errors"
 	"flag"
 	"fmt"
+	"io"
 	"os"
 	"slices"
 	"strings"
+
+	"go.yaml.in/yaml/v3"
 
 	"github.com/tutti-server/tutti/core/config"
 )
@@ -14,15 +18,15 @@ import (
 // Parse reads the options of serve from the command line without the program's name, the environment as os.Environ
 // returns it, and the file of --config. It returns flag.ErrHelp if the command line asks for help.
 func Parse(args, environ []string) (*Options, error) {
-	flags := Flags()
+	o := Default()
+	flags := o.flags()
 	line, err := fromLine(flags, args)
 	if err != nil {
 		return nil, err
 	}
-	o := Default()
-	sources := []given{line, fromEnvironment(flags, environ, &o.Notices)}
-	if file := configFile(sources); file != "" {
-		fromFile, err := readConfig(flags, file)
+	sources := []given{line, o.fromEnvironment(flags, environ)}
+	if list := nearestSource(sources, flagConfig); len(list) > 0 {
+		fromFile, err := readConfig(flags, list[len(list)-1].text)
 		if err != nil {
 			return nil, err
 		}
@@ -97,12 +101,10 @@ func (o *Options) set(list []value) error {
 		if v.flag.set == nil {
 			continue // it says where options come from
 		}
-		if err := v.flag.set(o, v.text); err != nil {
+		if err := v.flag.set(v.text); err != nil {
 			return v.bad(err)
 		}
-		if n := noticeOf(v.flag); n != nil && !slices.Contains(o.Notices, *n) {
-			o.Notices = append(o.Notices, *n)
-		}
+		v.flag.note(o)
 	}
 	return nil
 }
@@ -114,8 +116,12 @@ type Notice struct {
 	Text   string
 }
 
-// noticeOf returns the notice of a flag that was given, or nil.
-func noticeOf(f *Flag) *Notice {
+func (o *Options) notice(option, text string) {
+	o.Notices = append(o.Notices, Notice{Option: option, Text: text})
+}
+
+// note adds the notice of a flag that was given, unless it has none.
+func (f *Flag) note(o *Options) {
 	var parts []string
 	if f.Instead != "" {
 		parts = append(parts, "deprecated, use "+f.Instead)
@@ -123,10 +129,10 @@ func noticeOf(f *Flag) *Notice {
 	if f.Class == WithoutEffect {
 		parts = append(parts, "accepted without effect: "+f.Why)
 	}
-	if parts == nil {
-		return nil
+	n := Notice{Option: "--" + f.Name, Text: strings.Join(parts, "; ")}
+	if parts != nil && !slices.Contains(o.Notices, n) {
+		o.Notices = append(o.Notices, n)
 	}
-	return &Notice{Option: "--" + f.Name, Text: strings.Join(parts, "; ")}
 }
 
 // fromLine reads a command line as getopt_long does.
@@ -181,7 +187,7 @@ func unexpected(flags []Flag, arg string) error {
 
 // fromEnvironment reads the variables of the flags. It ignores empty variables. A variable with a name similar to a
 // flag's gives a notice; other variables with the prefix are ignored, since they may belong to other programs.
-func fromEnvironment(flags []Flag, environ []string, notices *[]Notice) given {
+func (o *Options) fromEnvironment(flags []Flag, environ []string) given {
 	g := given{}
 	for _, e := range environ {
 		variable, text, _ := strings.Cut(e, "=")
@@ -191,8 +197,12 @@ func fromEnvironment(flags []Flag, environ []string, notices *[]Notice) given {
 		i := slices.IndexFunc(flags, func(f Flag) bool { return f.Env() == variable })
 		switch {
 		case i < 0:
-			if n := misspelt(flags, variable); n != nil {
-				*notices = append(*notices, *n)
+			names := make([]string, len(flags))
+			for i := range flags {
+				names[i] = flags[i].Env()
+			}
+			if meant := config.Nearest(variable, names, typo); meant != "" {
+				o.notice(variable, "no option has this environment variable"+suggestion("", meant))
 			}
 		case flags[i].Name != flagHelp:
 			for _, part := range flags[i].split(text) {
@@ -206,22 +216,105 @@ func fromEnvironment(flags []Flag, environ []string, notices *[]Notice) given {
 // typo is the largest edit distance at which a name counts as misspelled.
 const typo = 2
 
-func misspelt(flags []Flag, variable string) *Notice {
-	names := make([]string, len(flags))
-	for i := range flags {
-		names[i] = flags[i].Env()
+// maxConfig is the largest size in bytes of the file of --config.
+const maxConfig = 1 << 20
+
+// readConfig reads options from a YAML file: a mapping from names of flags to texts, numbers and booleans, or to
+// lists of them for flags that may be repeated. For example: "http-port: 80".
+func readConfig(flags []Flag, file string) (given, error) {
+	data, err := readBounded(file)
+	if err != nil {
+		return nil, fmt.Errorf("cannot read config file '%s': %w", file, err)
 	}
-	meant := config.Nearest(variable, names, typo)
-	if meant == "" {
-		return nil
+	var doc yaml.Node
+	dec := yaml.NewDecoder(bytes.NewReader(data))
+	switch err := dec.Decode(&doc); {
+	case errors.Is(err, io.EOF):
+		return given{}, nil // the file has only comments
+	case err != nil:
+		return nil, fmt.Errorf("config file '%s': %w", file, err)
 	}
-	return &Notice{Option: variable, Text: "no option has this environment variable" + suggestion("", meant)}
+	if err := dec.Decode(&yaml.Node{}); !errors.Is(err, io.EOF) {
+		return nil, fmt.Errorf("config file '%s' holds more than one document", file)
+	}
+	r := &configReader{flags: flags, file: file, given: given{}, lines: map[string]int{}}
+	return r.given, r.mapping(doc.Content[0])
 }
 
-// configFile returns the file of --config from the source with the highest precedence, empty for none.
-func configFile(sources []given) string {
-	if list := nearestSource(sources, flagConfig); len(list) > 0 {
-		return list[len(list)-1].text
+// readBounded reads a regular file of at most maxConfig bytes. It refuses a pipe, which may never end.
+func readBounded(file string) ([]byte, error) {
+	info, err := os.Stat(file)
+	switch {
+	case err != nil:
+		return nil, err
+	case !info.Mode().IsRegular():
+		return nil, fmt.Errorf("expected a file, found %s", info.Mode().Type())
+	case info.Size() > maxConfig:
+		return nil, fmt.Errorf("it has %d bytes, expected %d at most", info.Size(), maxConfig)
 	}
-	return ""
+	return os.ReadFile(file)
+}
+
+type configReader struct {
+	flags []Flag
+	file  string
+	given given
+	// lines has the line number of each flag in the file.
+	lines map[string]int
+}
+
+func (r *configReader) errorf(n *yaml.Node, format string, args ...any) error {
+	return fmt.Errorf("%s: %s", r.place(n), fmt.Sprintf(format, args...))
+}
+
+func (r *configReader) place(n *yaml.Node) string {
+	return fmt.Sprintf("config file '%s', line %d", r.file, n.Line)
+}
+
+func (r *configReader) mapping(n *yaml.Node) error {
+	if n.Kind == yaml.ScalarNode && n.Tag == "!!null" {
+		return nil
+	}
+	if n.Kind != yaml.MappingNode {
+		return r.errorf(n, "expected a mapping of option names to values")
+	}
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		if err := r.entry(n.Content[i], n.Content[i+1]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (r *configReader) entry(key, val *yaml.Node) error {
+	f := findFlag(r.flags, key.Value)
+	switch {
+	case key.Kind != yaml.ScalarNode || f == nil:
+		return r.errorf(key, "there is no option '%s'%s", key.Value, suggestion("", nearest(r.flags, key.Value)))
+	case f.Name == flagConfig || f.Name == flagHelp:
+		return r.errorf(key, "option '%s' belongs on the command line", f.Name)
+	case r.lines[f.Name] > 0:
+		return r.errorf(key, "option '%s' was given in line %d already", f.Name, r.lines[f.Name])
+	}
+	r.lines[f.Name] = key.Line
+	if val.Kind != yaml.SequenceNode {
+		return r.scalar(f, val)
+	}
+	if !f.Many {
+		return r.errorf(val, "option '%s' takes one value, found a list", f.Name)
+	}
+	for _, item := range val.Content {
+		if err := r.scalar(f, item); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (r *configReader) scalar(f *Flag, n *yaml.Node) error {
+	if n.Kind != yaml.ScalarNode || n.Tag == "!!null" {
+		return r.errorf(n, "option '%s' expects a text, a number or a boolean", f.Name)
+	}
+	r.given.add(value{flag: f, text: n.Value, from: r.place(n)})
+	return nil
 }

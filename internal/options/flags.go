@@ -1,0 +1,253 @@
+package options
+
+import (
+	"fmt"
+	"maps"
+	"math"
+	"strings"
+
+	"github.com/tutti-server/tutti/scheduler/device"
+)
+
+const (
+	argBool    = "bool"
+	argNumber  = "number"
+	argPort    = "port"
+	argAddress = "address"
+	argFile    = "file"
+	argFolder  = "folder"
+	argMillis  = "milliseconds"
+	argSeconds = "seconds"
+	argBytes   = "bytes"
+	argPattern = "pattern"
+
+	yes, no = "true", "false"
+
+	flagConfig, flagHelp = "config", "help"
+	flagRepository       = "model-repository"
+	flagNoComplete       = "disable-auto-complete-config"
+
+	maxInt = math.MaxInt32 // the range of Triton's numbers
+	// maxThreads exceeds the threads of any machine.
+	maxThreads = 1 << 16
+)
+
+func (o *Options) serverFlags() []Flag {
+	return grouped("Server",
+		Flag{Name: flagHelp, Help: "Print this text"},
+		Flag{Name: flagConfig, Arg: argFile, Own: true, Help: "YAML file whose keys are names of options; a list repeats an option"},
+		word("id", "name", &o.ID, "triton", "Name of the server in its metadata"),
+		span("exit-timeout-secs", argSeconds, &o.ExitTimeout, "30", 0, "Time limit for stopping: requests in flight are cut off after it"),
+		// The default is shorter than Triton's wait for idle clients, which is the whole exit timeout.
+		span("exit-connection-secs", argSeconds, &o.ExitConnections, "5", 0,
+			"When stopping, time for which requests are still served while clients keep HTTP connections open, at most half of --exit-timeout-secs").own(),
+		onOff("exit-on-error", &o.ExitOnError, yes, "Exit if a model cannot be loaded at the start"),
+		onOff("strict-readiness", &o.StrictReadiness, yes, "Be ready only if every model is ready; when false, as soon as the server accepts requests"),
+	)
+}
+
+func (o *Options) modelFlags() []Flag {
+	store := words("model-store", argFolder, &o.Repositories, "Another name of --model-repository")
+	store.alias = flagRepository
+	return grouped("Models",
+		words(flagRepository, argFolder, &o.Repositories, "Folder that holds models"),
+		store,
+		oneOf("model-control-mode", "mode", &o.ControlMode, "none loads every model at the start; poll also loads and unloads models as the repositories change; "+
+			"explicit loads the models of --load-model and those that clients request", ModeNone, ModePoll, ModeExplicit),
+		span("repository-poll-secs", argSeconds, &o.PollInterval, "15", 0, "Time between two scans of the repositories in mode poll"),
+		words("load-model", "model", &o.LoadModels, "Model to load at the start in mode explicit; * for all"),
+		Flag{Name: "model-config-name", Arg: "name", Help: "Use configs/NAME.pbtxt in the folder of a model, if it exists, in place of config.pbtxt", set: o.configName},
+		number("model-load-thread-count", argNumber, &o.LoadThreads, "4", 1, maxInt, "Models that load at a time"),
+		number("model-load-retry-count", argNumber, &o.LoadRetries, "0", 0, maxInt, "Times that a failed load is repeated"),
+		Flag{Name: flagNoComplete, Help: "Use every configuration as it is written; complete none from the model", set: o.noComplete},
+		onOff("strict-ensemble-config", &o.StrictEnsembleConfig, no, "Read ensembles as Triton does, without inferring anything from their steps").own(),
+		onOff("strict-parameters", &o.StrictParameters, no, "Refuse unknown parameters of models, backends and caches, instead of logging warnings").own(),
+		oneOf("gpu-fallback", "where", &o.GPUFallback, "cpu runs models for missing GPUs on the CPU, with a warning for each; none refuses them",
+			FallbackNone, FallbackCPU).own(),
+		Flag{Name: "strict-model-config", Arg: argBool, Default: no, Instead: "--" + flagNoComplete, Help: "true is the same as --" + flagNoComplete, set: o.noComplete},
+		word("model-cache-directory", argFolder, &o.ModelCache, "", "Folder for models fetched from buckets; by default in the user's cache").own(),
+		onOff("model-namespacing", &o.Namespacing, no, "Allow several repositories to have models of one name; an ensemble searches its own repository first"),
+	)
+}
+
+// noComplete disables auto-completion. A false value of one flag does not undo another flag.
+func (o *Options) noComplete(value string) error {
+	off, err := parseBool(value)
+	o.DisableAutoComplete = o.DisableAutoComplete || off
+	return err
+}
+
+// configName refuses names that lead out of the folder configs.
+func (o *Options) configName(value string) error {
+	if value == "." || value == ".." || strings.ContainsAny(value, `/\\`) {
+		return fmt.Errorf("invalid argument for --model-config-name: '%s', expected a name without a folder", value)
+	}
+	o.ModelConfigName = value
+	return nil
+}
+
+func (o *Options) limitFlags() []Flag {
+	var mode string
+	limit := oneOf("rate-limit", "mode", &mode, "execution_count makes instances acquire the resources of their rate_limiter before they execute, "+
+		"those with the fewest executions first; off ignores rate_limiter", "off", "execution_count")
+	choose := limit.set
+	limit.set = func(value string) error {
+		err := choose(value)
+		o.Limits.RateLimit = mode == "execution_count"
+		return err
+	}
+	return grouped("Limits",
+		limit,
+		Flag{
+			Name: "rate-limit-resource", Arg: "name:count[:device]", Many: true, set: o.limiterResource,
+			Help: "Available amount of a resource, on the device of that number or on each; by default as much as the instance that needs the most",
+		},
+		number("cpu-threads", argNumber, &o.Limits.Threads, "0", 0, maxThreads,
+			"Most threads of all models that execute on the CPU at a time; a model with more threads runs alone; 0 for no bound").own(),
+		number("max-device-executions", argNumber, &o.Limits.Executions, "0", 0, maxThreads,
+			"Most concurrent executions on each device and on the CPU; 0 for no bound").own(),
+		Flag{
+			Name: "max-inflight-bytes", Arg: argBytes, Own: true, set: o.inFlight,
+			Help: "Most bytes of HTTP and gRPC requests in flight together; further requests are refused as unavailable; 0 for no bound; by default half of the memory of the machine or its control group",
+		},
+		Flag{
+			Name: "host-policy", Arg: "policy,key=value", Many: true, set: o.hostPolicy,
+			Help: "Setting of a host policy: cpu-cores=0-3,8-11 binds the threads of its instances, numa-node=0 their memory; policies are cpu, model, gpu_ID and those of host_policy",
+		},
+	)
+}
+
+func (o *Options) inFlight(value string) error {
+	o.Limits.InFlight = new(int64)
+	return integer(o.Limits.InFlight, 0, math.MaxInt64)(value)
+}
+
+// limiterResource reads one limit. Counts have 32 bits, as in config.pbtxt.
+func (o *Options) limiterResource(value string) error {
+	parts := strings.Split(value, ":")
+	if len(parts) < 2 || len(parts) > 3 || parts[0] == "" {
+		return fmt.Errorf("--rate-limit-resource option format is '<resource_name>:<count>:<device>' or '<resource_name>:<count>'. Got %s", value)
+	}
+	l := device.Limit{Name: parts[0], Device: device.EveryDevice}
+	err := integer(&l.Count, 0, maxInt)(parts[1])
+	if err == nil && len(parts) > 2 {
+		err = integer(&l.Device, 0, maxInt)(parts[2])
+	}
+	o.Limits.Resources = append(o.Limits.Resources, l)
+	return err
+}
+
+// hostPolicy adds a setting to a policy; the last value of a key counts.
+func (o *Options) hostPolicy(value string) error {
+	name, key, v, err := triple("host-policy", "<policy name>,<setting>=<value>", ",", value)
+	if err != nil {
+		return err
+	}
+	settings := maps.Clone(o.HostPolicies[name])
+	if settings == nil {
+		settings = map[string]string{}
+	}
+	settings[key] = v
+	if o.HostPolicies == nil {
+		o.HostPolicies = map[string]map[string]string{}
+	}
+	o.HostPolicies[name] = settings
+	_, err = device.ParsePolicy(name, settings)
+	return err
+}
+
+func (o *Options) memoryFlags() []Flag {
+	return grouped("Shared memory", onOff("allow-client-shm", &o.ClientSHM, no, "Allow clients to register shared memory of this machine for their tensors"))
+}
+
+func (o *Options) backendFlags() []Flag {
+	return grouped("Backends", Flag{
+		Name: "backend-config", Arg: "backend,key=value", Many: true, Help: "Setting of a backend; of every backend without a backend's name", set: o.BackendConfig.Set,
+	}, Flag{
+		Name: "strict-python-outputs", Arg: argBool, Default: no, Own: true, set: o.strictPython,
+		Help: "Refuse responses of Python models whose data types, shapes or rows differ from the configuration; when false, they are used with a warning",
+	})
+}
+
+// strictPython sets the setting of the python backend with the same meaning.
+func (o *Options) strictPython(value string) error {
+	on, err := parseBool(value)
+	switch {
+	case err != nil:
+		return err
+	case on:
+		return o.BackendConfig.Set("python,strict-outputs=true")
+	}
+	delete(o.BackendConfig["python"], "strict-outputs")
+	return nil
+}
+
+// deviceFlags returns Triton's flags of GPUs, which have no effect here.
+func deviceFlags() []Flag {
+	const noDevice = "models run on the CPU only"
+	return inert("Devices",
+		Flag{Name: "pinned-memory-pool-byte-size", Arg: argBytes, Default: "268435456", Help: "Size of the pool of pinned memory", Why: noDevice, set: anyInteger},
+		Flag{Name: "cuda-memory-pool-byte-size", Arg: "device:bytes", Many: true, Help: "Size of a GPU's memory pool", Why: noDevice, set: pairOf("cuda-memory-pool-byte-size", anyInteger)},
+		Flag{Name: "cuda-virtual-address-size", Arg: "device:bytes", Many: true, Help: "Size of a GPU's virtual address range", Why: noDevice, set: pairOf("cuda-virtual-address-size", anyInteger)},
+		Flag{Name: "min-supported-compute-capability", Arg: argNumber, Default: "6.0", Help: "Lowest compute capability of GPUs that are used", Why: noDevice, set: anyFraction},
+		Flag{Name: "enable-peer-access", Arg: argBool, Default: yes, Help: "Allow GPUs to access each other's memory", Why: noDevice, set: anyBool},
+		Flag{Name: "model-load-gpu-limit", Arg: "device:fraction", Many: true, Help: "Used fraction of a GPU's memory above which no model is loaded", Why: noDevice, set: pairOf("model-load-gpu-limit", anyFraction)},
+	)
+}
+
+// inert returns flags of a group that are checked and have no effect.
+func inert(group string, list ...Flag) []Flag {
+	for i := range list {
+		list[i].Class = WithoutEffect
+	}
+	return grouped(group, list...)
+}
+
+func inertFlags() []Flag {
+	const (
+		goroutines  = "every request has its own goroutine"
+		linked      = "backends are part of the program"
+		noAgent     = "no repository agent is built"
+		linkedCache = "caches are part of the program"
+		pooled      = "memory is pooled by size, without a count"
+	)
+	return inert("Accepted without effect",
+		Flag{Name: "http-thread-count", Arg: argNumber, Default: "8", Help: "Threads that serve HTTP", Why: goroutines, set: anyInteger},
+		Flag{Name: "grpc-infer-thread-count", Arg: argNumber, Default: "2", Help: "Threads that serve gRPC inference", Why: goroutines, set: inferThreads},
+		Flag{Name: "grpc-infer-allocation-pool-size", Arg: argNumber, Default: "8", Help: "Requests whose memory is kept for reuse", Why: pooled, set: anyInteger},
+		Flag{Name: "grpc-max-response-pool-size", Arg: argNumber, Default: "2147483647", Help: "Responses whose memory is kept for reuse", Why: pooled, set: anyInteger},
+		Flag{Name: "grpc-http2-max-pings-without-data", Arg: argNumber, Default: "2", Help: "Pings between two data frames", Why: "the gRPC library pings by time alone", set: anyInteger},
+		Flag{Name: "grpc-http2-max-ping-strikes", Arg: argNumber, Default: "2", Help: "Early pings of a client before its connection is closed", Why: "the gRPC library always allows 2", set: anyInteger},
+		Flag{Name: "buffer-manager-thread-count", Arg: argNumber, Default: "0", Help: "Threads that copy tensors", Why: "instances copy tensors themselves", set: anyInteger},
+		Flag{Name: "cache-directory", Arg: argFolder, Default: "/opt/tritonserver/caches", Help: "Folder of cache libraries", Why: linkedCache, set: anything},
+		Flag{Name: "backend-directory", Arg: argFolder, Default: "/opt/tritonserver/backends", Help: "Folder of backend libraries", Why: linked, set: anything},
+		Flag{Name: "repoagent-directory", Arg: argFolder, Default: "/opt/tritonserver/repoagents", Help: "Folder of repository agents", Why: noAgent, set: anything},
+	)
+}
+
+func refusedFlags() []Flag {
+	const sageMaker, vertex = "SageMaker is not built", "Vertex AI is not built"
+	list := grouped("Refused: not built",
+		Flag{Name: "allow-sagemaker", Arg: argBool, Default: no, Help: "Serve SageMaker; only false is accepted", Why: sageMaker},
+		Flag{Name: "sagemaker-port", Arg: argPort, Default: "8080", Help: "Port of SageMaker", Why: sageMaker},
+		Flag{Name: "sagemaker-safe-port-range", Arg: "from-to", Help: "Ports that SageMaker may use", Why: sageMaker},
+		Flag{Name: "sagemaker-thread-count", Arg: argNumber, Default: "8", Help: "Threads that serve SageMaker", Why: sageMaker},
+		Flag{Name: "allow-vertex-ai", Arg: argBool, Default: no, Help: "Serve Vertex AI; only false is accepted", Why: vertex},
+		Flag{Name: "vertex-ai-port", Arg: argPort, Default: "8080", Help: "Port of Vertex AI", Why: vertex},
+		Flag{Name: "vertex-ai-thread-count", Arg: argNumber, Default: "8", Help: "Threads that serve Vertex AI", Why: vertex},
+		Flag{Name: "vertex-ai-default-model", Arg: "model", Help: "Model of Vertex AI's requests", Why: vertex},
+	)
+	for i := range list {
+		list[i].Class = Refused
+		list[i].set = refusal(list[i].Name, list[i].Why)
+	}
+	return list
+}
+
+// grouped sets the group of flags.
+func grouped(group string, list ...Flag) []Flag {
+	for i := range list {
+		list[i].Group = group
+	}
+	return list
+}

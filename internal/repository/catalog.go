@@ -214,8 +214,8 @@ func statistics(m *telemetry.Model) infer.Statistics {
 		},
 		Batches: []infer.BatchStats{},
 	}
-	s.Inference.CacheHit.Count, s.Inference.CacheHit.Ns = m.Hits()
-	s.Inference.CacheMiss.Count, s.Inference.CacheMiss.Ns = m.Misses()
+	s.Inference.CacheHit.Count, s.Inference.CacheHit.Ns = m.Hits.Load()
+	s.Inference.CacheMiss.Count, s.Inference.CacheMiss.Ns = m.Misses.Load()
 	for i := range m.Failures {
 		count, ns := m.Failures[i].Load()
 		s.Inference.Fail.Count += count

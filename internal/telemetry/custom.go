@@ -9,9 +9,9 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"sync/atomic"
 
 	dto "github.com/prometheus/client_model/go"
+	"github.com/prometheus/common/model"
 )
 
 // CustomKind is the kind of a family that a model declares.
@@ -48,24 +48,15 @@ type CustomMetric struct {
 	key     string
 	labels  []*dto.LabelPair
 	holders int // number of references; guarded by family.of.mu
-	value   atomic.Uint64
-	buckets *customBuckets // of a histogram
-}
-
-// customBuckets count observations by upper bound.
-type customBuckets struct {
-	mu     sync.Mutex
-	bounds []float64
-	counts []uint64 // guarded by mu
-	count  uint64   // guarded by mu
-	sum    float64  // guarded by mu
+	value   float
+	buckets *buckets // of a histogram
 }
 
 // Custom declares a family or returns the existing one of that name, whose kind must be equal. It is exported while
 // it has metrics. For example, two versions of a model share the counter that both declare. The caller must call
 // Drop once.
 func (x *Metrics) Custom(name, help string, kind CustomKind) (*CustomFamily, error) {
-	if !validName(name, true) {
+	if !model.LegacyValidation.IsValidMetricName(name) {
 		return nil, fmt.Errorf("unexpected name '%s' of a metric family: expected letters, digits, '_' and ':'", name)
 	}
 	if slices.ContainsFunc(families, func(f family) bool { return f.name == name }) {
@@ -76,10 +67,7 @@ func (x *Metrics) Custom(name, help string, kind CustomKind) (*CustomFamily, err
 	defer c.mu.Unlock()
 	f := c.families[name]
 	if f == nil {
-		f = &CustomFamily{of: c, name: name, help: strings.ToValidUTF8(help, "\uFFFD"), kind: kind, metrics: map[string]*CustomMetric{}}
-		if c.families == nil {
-			c.families = map[string]*CustomFamily{}
-		}
+		f = &CustomFamily{of: c, name: name, help: valid(help), kind: kind, metrics: map[string]*CustomMetric{}}
 		c.families[name] = f
 	}
 	if f.kind != kind {
@@ -87,16 +75,6 @@ func (x *Metrics) Custom(name, help string, kind CustomKind) (*CustomFamily, err
 	}
 	f.holders++
 	return f, nil
-}
-
-func validName(name string, colon bool) bool {
-	for i, c := range name {
-		letter := c == '_' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || colon && c == ':'
-		if !letter && (i == 0 || c < '0' || c > '9') {
-			return false
-		}
-	}
-	return name != ""
 }
 
 // Drop ends one declaration. The last one removes the family.
@@ -114,8 +92,8 @@ func (f *CustomFamily) Metric(labels map[string]string, buckets []float64) (*Cus
 	key := strings.Builder{}
 	var pairs []*dto.LabelPair
 	for _, name := range slices.Sorted(maps.Keys(labels)) {
-		value := strings.ToValidUTF8(labels[name], "\uFFFD")
-		if !validName(name, false) {
+		value := valid(labels[name])
+		if !model.LegacyValidation.IsValidLabelName(name) {
 			return nil, fmt.Errorf("unexpected label '%s' of metric family '%s': expected letters, digits and '_'", name, f.name)
 		}
 		key.WriteString(name + "=" + strconv.Quote(value) + ",")
@@ -130,7 +108,7 @@ func (f *CustomFamily) Metric(labels map[string]string, buckets []float64) (*Cus
 	if m == nil {
 		m = &CustomMetric{family: f, key: key.String(), labels: pairs}
 		if f.kind == CustomHistogram {
-			m.buckets = &customBuckets{bounds: slices.Clone(buckets), counts: make([]uint64, len(buckets))}
+			m.buckets = newBuckets(slices.Clone(buckets), 1)
 		}
 		f.metrics[m.key] = m
 	}
@@ -165,12 +143,8 @@ func (m *CustomMetric) Add(v float64) error {
 	if m.family.kind == CustomCounter && !(v >= 0) {
 		return fmt.Errorf("counter '%s' cannot be incremented by %v, expected at least 0", m.family.name, v)
 	}
-	for {
-		old := m.value.Load()
-		if m.value.CompareAndSwap(old, math.Float64bits(math.Float64frombits(old)+v)) {
-			return nil
-		}
-	}
+	m.value.add(v)
+	return nil
 }
 
 // Set sets a gauge.
@@ -178,7 +152,7 @@ func (m *CustomMetric) Set(v float64) error {
 	if m.family.kind != CustomGauge {
 		return m.wrong("set")
 	}
-	m.value.Store(math.Float64bits(v))
+	m.value.bits.Store(math.Float64bits(v))
 	return nil
 }
 
@@ -187,14 +161,7 @@ func (m *CustomMetric) Observe(v float64) error {
 	if m.buckets == nil {
 		return m.wrong("observe")
 	}
-	b := m.buckets
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.count++
-	b.sum += v
-	if i, _ := slices.BinarySearch(b.bounds, v); i < len(b.counts) {
-		b.counts[i]++
-	}
+	m.buckets.observe(v)
 	return nil
 }
 
@@ -203,7 +170,7 @@ func (m *CustomMetric) Value() (float64, error) {
 	if m.buckets != nil {
 		return 0, m.wrong("value")
 	}
-	return math.Float64frombits(m.value.Load()), nil
+	return m.value.load(), nil
 }
 
 func (m *CustomMetric) wrong(what string) error {
@@ -229,20 +196,9 @@ func (c *custom) gather() (list []*dto.MetricFamily) {
 }
 
 func (m *CustomMetric) write() *dto.Metric {
-	if m.buckets == nil {
-		var heap *arena
-		return heap.number(customKinds[m.family.kind], math.Float64frombits(m.value.Load()), m.labels)
+	if m.buckets != nil {
+		return m.buckets.write(m.labels)
 	}
-	b := m.buckets
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	count, sum := b.count, b.sum
-	h := &dto.Histogram{SampleCount: &count, SampleSum: &sum}
-	total := uint64(0)
-	for i := range b.bounds {
-		total += b.counts[i]
-		upTo := total
-		h.Bucket = append(h.Bucket, &dto.Bucket{UpperBound: &b.bounds[i], CumulativeCount: &upTo})
-	}
-	return &dto.Metric{Histogram: h, Label: m.labels}
+	var heap *arena
+	return heap.number(customKinds[m.family.kind], m.value.load(), m.labels)
 }

@@ -2,6 +2,7 @@ package telemetry
 
 import (
 	"math"
+	"slices"
 	"sync/atomic"
 
 	dto "github.com/prometheus/client_model/go"
@@ -95,23 +96,73 @@ const maxBuckets = 136
 func (d *dist) observe(s *scale, v float64) {
 	p := d.counts.Load()
 	if p == nil {
-		p = d.begin()
+		d.counts.CompareAndSwap(nil, new(buckets64))
+		p = d.counts.Load()
 	}
 	p[s.at(v)].Add(1)
-}
-
-func (d *dist) begin() *buckets64 {
-	d.counts.CompareAndSwap(nil, new(buckets64))
-	return d.counts.Load()
 }
 
 // used reports whether any value was counted.
 func (d *dist) used() bool { return d.counts.Load() != nil }
 
-// timed is a dist of nanoseconds with their sum, for owners that do not store the sum elsewhere.
-type timed struct {
+// count returns the number of values.
+func (d *dist) count() (n uint64) {
+	if p := d.counts.Load(); p != nil {
+		for i := range p {
+			n += p[i].Load()
+		}
+	}
+	return n
+}
+
+// summed is a dist with the sum of its values, in a unit of the owner.
+type summed struct {
 	dist
-	ns atomic.Uint64
+	sum atomic.Uint64
+}
+
+// add counts a positive value, which is n units.
+func (d *summed) add(s *scale, v float64, n int64) {
+	d.observe(s, v)
+	d.sum.Add(uint64(n))
+}
+
+// tally returns the distribution, nil when no value was counted. unit is the number of units in 1.
+func (d *summed) tally(a *arena, s *scale, unit float64) *tally {
+	if !d.used() {
+		return nil
+	}
+	t := a.newTally(s)
+	t.add(&d.dist)
+	t.sum = float64(d.sum.Load()) / unit
+	return t
+}
+
+// zeroed is a summed that also counts values of 0 or less.
+type zeroed struct {
+	summed
+	zeros atomic.Uint64
+}
+
+// addOrZero counts a value, which is n units.
+func (d *zeroed) addOrZero(s *scale, v float64, n int64) {
+	if v > 0 {
+		d.add(s, v, n)
+	} else {
+		d.zeros.Add(1)
+	}
+}
+
+// tally returns the distribution, nil when no value was counted.
+func (d *zeroed) tally(a *arena, s *scale, unit float64) *tally {
+	zeros, t := d.zeros.Load(), d.summed.tally(a, s, unit)
+	if t == nil && zeros > 0 {
+		t = a.newTally(s)
+	}
+	if t != nil {
+		t.put(0, zeros)
+	}
+	return t
 }
 
 // tally is a snapshot of a distribution.
@@ -158,8 +209,9 @@ func (t *tally) histogram(a *arena, labels []*dto.LabelPair, seen *exemplars) *d
 	n, m := len(t.scale.bounds), a.newMetric(labels)
 	h, native := &m.histogram, a == nil || !a.classic
 	m.sum, m.count, m.Histogram = t.sum, t.all, h
-	buckets, refs, cumulative := a.bucketsOf(n)
-	h.SampleCount, h.SampleSum, h.Bucket = &m.count, &m.sum, refs
+	m.buckets, m.cumulative = slices.Grow(m.buckets[:0], n)[:n], slices.Grow(m.cumulative[:0], n)[:n]
+	m.refs = slices.Grow(m.refs[:0], n+1)[:n]
+	h.SampleCount, h.SampleSum, h.Bucket = &m.count, &m.sum, m.refs
 	sum, next, at := t.zero, 0, 0
 	for i := range n {
 		if !t.scale.zero || i > 0 {
@@ -168,9 +220,9 @@ func (t *tally) histogram(a *arena, labels []*dto.LabelPair, seen *exemplars) *d
 			}
 			at++
 		}
-		cumulative[i] = sum
-		buckets[i].UpperBound, buckets[i].CumulativeCount, buckets[i].Exemplar = &t.scale.bounds[i], &cumulative[i], nil
-		h.Bucket[i] = &buckets[i]
+		b := &m.buckets[i]
+		m.cumulative[i], m.refs[i] = sum, b
+		b.UpperBound, b.CumulativeCount, b.Exemplar = &t.scale.bounds[i], &m.cumulative[i], nil
 	}
 	h.Exemplars, h.PositiveSpan, h.PositiveDelta, m.zero = h.Exemplars[:0], h.PositiveSpan[:0], h.PositiveDelta[:0], t.zero
 	seen.addTo(h, native)
@@ -210,13 +262,72 @@ func (t *tally) native(h *dto.Histogram) {
 // addSpan adds an empty span and reuses one of h's previous use if possible.
 func addSpan(h *dto.Histogram, offset int32) {
 	n := len(h.GetPositiveSpan())
-	if n < cap(h.GetPositiveSpan()) {
-		h.PositiveSpan = h.GetPositiveSpan()[:n+1]
-		if s := h.GetPositiveSpan()[n]; s != nil {
-			*s.Offset, *s.Length = offset, 0
-			return
-		}
-		h.PositiveSpan = h.GetPositiveSpan()[:n]
+	h.PositiveSpan = slices.Grow(h.PositiveSpan, 1)[:n+1]
+	if s := h.GetPositiveSpan()[n]; s != nil {
+		*s.Offset, *s.Length = offset, 0
+	} else {
+		h.PositiveSpan[n] = &dto.BucketSpan{Offset: &offset, Length: new(uint32)}
 	}
-	h.PositiveSpan = append(h.PositiveSpan, &dto.BucketSpan{Offset: &offset, Length: new(uint32)})
+}
+
+// arena is the memory of one family of a scrape, reused for the next. A nil arena allocates everything, for callers
+// that retain the result.
+type arena struct {
+	classic bool // histograms have no native buckets
+	metrics []*metric
+	used    int // number of the family's metrics
+	list    []*dto.Metric
+	tally   tally
+	bins    []uint64
+}
+
+// metric is a metric with the values that it points to.
+type metric struct {
+	dto.Metric
+	counter    dto.Counter
+	gauge      dto.Gauge
+	histogram  dto.Histogram
+	value, sum float64
+	count      uint64
+	zero       uint64
+	buckets    []dto.Bucket
+	refs       []*dto.Bucket
+	cumulative []uint64
+}
+
+// newTally returns an empty tally of a scale, valid until the next call.
+func (a *arena) newTally(s *scale) *tally {
+	n := s.high - s.low + 1
+	if a == nil {
+		return &tally{scale: s, counts: make([]uint64, n)}
+	}
+	a.bins = slices.Grow(a.bins[:0], n)
+	a.tally = tally{scale: s, counts: a.bins[:n]}
+	clear(a.tally.counts)
+	return &a.tally
+}
+
+func (a *arena) newMetric(labels []*dto.LabelPair) *metric {
+	if a == nil {
+		a = &arena{}
+	}
+	if a.used == len(a.metrics) {
+		a.metrics = append(a.metrics, new(metric))
+	}
+	m := a.metrics[a.used]
+	a.used++
+	m.Counter, m.Gauge, m.Histogram, m.Label = nil, nil, nil, labels
+	return m
+}
+
+// number returns a counter or a gauge.
+func (a *arena) number(kind dto.MetricType, v float64, labels []*dto.LabelPair) *dto.Metric {
+	m := a.newMetric(labels)
+	m.value = v
+	if kind == counter {
+		m.counter.Value, m.Counter = &m.value, &m.counter
+	} else {
+		m.gauge.Value, m.Gauge = &m.value, &m.gauge
+	}
+	return &m.Metric
 }

@@ -14,8 +14,6 @@ import (
 	dto "github.com/prometheus/client_model/go"
 )
 
-func sortedKeys(m map[int]*Phases) []int { return slices.Sorted(maps.Keys(m)) }
-
 // ExportOptions select the exported metrics.
 type ExportOptions struct {
 	// Namespaces adds the label of a model's namespace.
@@ -78,9 +76,8 @@ type modelName struct {
 // series are the labels and settings shared by a model's metrics.
 type series struct {
 	setup  *Setup
-	labels []*dto.LabelPair             // sorted by name
-	failed [numReasons][]*dto.LabelPair // with the reason
-	phases [numPhases][]*dto.LabelPair  // with the phase; nil before the first scrape that has it
+	labels []*dto.LabelPair               // sorted by name
+	more   map[[2]string][]*dto.LabelPair // with one more label of that name and value
 }
 
 // cached reports whether the model has a response cache.
@@ -94,7 +91,7 @@ func NewMetricsOf(o ExportOptions) *Metrics {
 	if o.Quantiles == nil {
 		o.Quantiles = DefaultQuantiles()
 	}
-	x := &Metrics{o: o, models: map[*Model]*series{}}
+	x := &Metrics{o: o, models: map[*Model]*series{}, custom: custom{families: map[string]*CustomFamily{}}}
 	if o.CPU {
 		x.meter.read(o.Interval)
 	}
@@ -110,11 +107,27 @@ func (x *Metrics) Fetched(bytes, ns int64) {
 // LoadFailed counts a model that could not be loaded.
 func (x *Metrics) LoadFailed() { x.failedLoads.Add(1) }
 
+// CacheCounts are the counters of a response cache.
+type CacheCounts struct {
+	// Sized reports whether Util, the used share of the configured size, Entries and Evictions are known.
+	Sized              bool
+	Util               float64
+	Entries, Evictions uint64
+	// Hits counts the lookups that found a response.
+	Lookups, Hits uint64
+	// Dropped counts the responses that were not stored, Errors the failures of a remote cache.
+	Dropped, Errors    uint64
+	LookupNs, InsertNs uint64
+}
+
 // Cache adds the counters of a response cache to the exported metrics.
-func (x *Metrics) Cache(counts func() CacheCounts) {
+func (x *Metrics) Cache(counts func() CacheCounts) { set(x, &x.cache, counts) }
+
+// set sets a source of the exported metrics.
+func set[T any](x *Metrics, to *T, source T) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	x.cache = counts
+	*to = source
 }
 
 // InFlight counts the bytes of requests.
@@ -127,18 +140,10 @@ type InFlight interface {
 }
 
 // InFlight adds the bytes of requests to the exported metrics.
-func (x *Metrics) InFlight(f InFlight) {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	x.inFlight = f
-}
+func (x *Metrics) InFlight(f InFlight) { set(x, &x.inFlight, f) }
 
 // Pinned sets the function that returns the size and use of the pool of pinned memory. Without it both are 0.
-func (x *Metrics) Pinned(bytes func() (total, used int64)) {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	x.pinned = bytes
-}
+func (x *Metrics) Pinned(bytes func() (total, used int64)) { set(x, &x.pinned, bytes) }
 
 // Add starts to export m with its current Setup.
 func (x *Metrics) Add(m *Model) {
@@ -174,7 +179,7 @@ func (x *Metrics) Exemplar(model string, version int64, traceID string, ns int64
 }
 
 func (x *Metrics) newSeries(m *Model, setup *Setup) *series {
-	s := &series{setup: setup}
+	s := &series{setup: setup, more: map[[2]string][]*dto.LabelPair{}}
 	add := func(name, value string) {
 		value = valid(value) // a folder's name may be an invalid label value
 		s.labels = append(s.labels, &dto.LabelPair{Name: &name, Value: &value})
@@ -190,11 +195,6 @@ func (x *Metrics) newSeries(m *Model, setup *Setup) *series {
 		}
 	}
 	sortLabels(s.labels)
-	for r := range numReasons {
-		name, value := "reason", r.String()
-		s.failed[r] = append(slices.Clone(s.labels), &dto.LabelPair{Name: &name, Value: &value})
-		sortLabels(s.failed[r])
-	}
 	return s
 }
 
@@ -224,24 +224,22 @@ func (x *Metrics) each(a *arena, yield func(*dto.MetricFamily)) {
 	models := slices.SortedFunc(maps.Keys(x.models), func(a, b *Model) int {
 		return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.Version, b.Version), cmp.Compare(a.Namespace, b.Namespace))
 	})
+	c := &scrape{x: x, a: a, models: models}
 	for i := range families {
 		f := &families[i]
-		if !x.exports(f) {
+		if f.when.server != nil && !f.when.server(x) {
 			continue
 		}
-		mf := &dto.MetricFamily{Name: &f.name, Help: &f.help, Type: &f.kind}
-		switch {
-		case f.server != nil:
-			mf.Metric = []*dto.Metric{a.number(f.kind, f.server(x), nil)}
-		case f.gpu != nil:
-			mf.Metric = gpuMetrics(a, f, x.gpus)
-		default:
-			mf.Metric = x.perModel(a, f, models)
+		c.f, c.list = f, nil
+		if a != nil {
+			c.list, a.used = a.list[:0], 0
 		}
-		if len(mf.GetMetric()) > 0 {
-			yield(mf)
+		if f.values(c); len(c.list) > 0 {
+			yield(&dto.MetricFamily{Name: &f.name, Help: &f.help, Type: &f.kind, Metric: c.list})
 		}
-		a.reset()
+		if a != nil {
+			a.list = c.list
+		}
 	}
 	for _, mf := range x.custom.gather() {
 		yield(mf)
@@ -262,102 +260,4 @@ func (x *Metrics) measure() {
 	if x.o.GPU {
 		x.readGPUs()
 	}
-}
-
-// exports reports whether the options include a family.
-func (x *Metrics) exports(f *family) bool {
-	switch f.when {
-	case counterLatency:
-		return !x.o.NoCounterLatencies
-	case perCacheLatency:
-		return x.cache != nil && !x.o.NoCounterLatencies
-	case summaryLatency, uncachedSummary:
-		return x.o.Summaries
-	case perCacheSummary:
-		return x.cache != nil && x.o.Summaries
-	case histogramLatency:
-		return x.o.Histograms
-	case withCache, perCache:
-		return x.cache != nil
-	case withSizedCache:
-		return x.cache != nil && x.counts.Sized
-	case withCPU:
-		return x.o.CPU && x.cpu.known
-	case withInFlight:
-		return x.inFlight != nil
-	case withPhases:
-		return !x.o.NoPhases
-	case withFetches:
-		return x.fetchedNs.Load() > 0
-	case always:
-	}
-	return true
-}
-
-// perModel returns a family's metrics of the given models.
-func (x *Metrics) perModel(a *arena, f *family, models []*Model) []*dto.Metric {
-	list := a.newList(len(models))
-	for _, m := range models {
-		s := x.models[m]
-		switch {
-		case f.reasons:
-			for r := range numReasons {
-				list = append(list, a.number(f.kind, float64(m.failures(r)), s.failed[r]))
-			}
-			continue
-		case f.moves != nil:
-			list = append(list, s.moves(a, f, m)...)
-			continue
-		case f.many != nil:
-			list = f.many(&scraped{s, m, a}, list)
-			continue
-		case f.when == wherePadded:
-			if given, _ := m.Padding(); given == 0 {
-				continue
-			}
-		case f.when >= perCache && f.when <= perCacheSummary && !s.cached():
-			continue
-		case f.when == uncachedSummary && s.cached():
-			continue
-		}
-		if v := one(a, f, m, s.labels); v != nil {
-			list = append(list, v)
-		}
-	}
-	return a.keep(list)
-}
-
-// moves returns a family's metrics of a model's copies between places.
-func (s *series) moves(a *arena, f *family, m *Model) (list []*dto.Metric) {
-	for _, v := range m.Moves.List() {
-		labels := slices.Clone(s.labels)
-		for _, l := range [][2]string{{"tensor", v.Tensor}, {"from", v.From.String()}, {"to", v.To.String()}, {"reason", v.Reason.String()}} {
-			text := valid(l[1])
-			labels = append(labels, &dto.LabelPair{Name: &l[0], Value: &text})
-		}
-		sortLabels(labels)
-		list = append(list, a.number(f.kind, float64(f.moves(&v)), labels))
-	}
-	return list
-}
-
-// one returns a family's metric of one model, nil when it has none.
-func one(a *arena, f *family, m *Model, labels []*dto.LabelPair) *dto.Metric {
-	switch l := m.latencies.Load(); {
-	case f.model != nil:
-		return a.number(f.kind, f.model(m), labels)
-	case l == nil:
-		return nil
-	case f.latency == firstResponse:
-		if l.first != nil {
-			return &dto.Metric{Label: labels, Histogram: l.first.write()}
-		}
-	case l.summaries[f.latency] != nil:
-		v := &dto.Metric{Label: labels}
-		if l.summaries[f.latency].Write(v) == nil {
-			v.Label = labels
-			return v
-		}
-	}
-	return nil
 }

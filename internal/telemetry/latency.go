@@ -1,20 +1,21 @@
 package telemetry
 
 import (
+	"math"
 	"slices"
 	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	dto "github.com/prometheus/client_model/go"
+	"google.golang.org/protobuf/types/known/timestamppb"
 )
 
-// observed selects a latency of a model whose distribution may be exported.
+// observed selects a latency of a model whose summary may be exported.
 type observed uint8
 
 const (
-	noLatency observed = iota
-	requestLatency
+	requestLatency observed = iota
 	queueLatency
 	inputLatency
 	inferLatency
@@ -22,7 +23,6 @@ const (
 	hitLatency
 	missLatency
 	numSummaries
-	firstResponse
 )
 
 // Quantile is a quantile that summaries estimate, with the allowed error of its rank. For example, {0.99, 0.001} is
@@ -46,8 +46,10 @@ const (
 // latencies are the distributions of a model; a nil member is not observed.
 type latencies struct {
 	summaries [numSummaries]prometheus.Summary
-	first     *buckets
+	first     *buckets // of ns
 }
+
+const nsPerMs = 1e6
 
 func newLatencies(o *ExportOptions, s *Setup) *latencies {
 	l := &latencies{}
@@ -56,7 +58,7 @@ func newLatencies(o *ExportOptions, s *Setup) *latencies {
 		for _, q := range o.Quantiles {
 			objectives[q.Rank] = q.Error
 		}
-		for i := requestLatency; i < numSummaries; i++ {
+		for i := range l.summaries {
 			l.summaries[i] = prometheus.NewSummary(prometheus.SummaryOpts{
 				Name: "latency", Help: "Latency", Objectives: objectives, MaxAge: summaryAge, AgeBuckets: summaryParts,
 			})
@@ -67,7 +69,7 @@ func newLatencies(o *ExportOptions, s *Setup) *latencies {
 		if len(bounds) == 0 {
 			bounds = DefaultBuckets()
 		}
-		l.first = &buckets{bounds: bounds, counts: make([]atomic.Uint64, len(bounds)+1)}
+		l.first = newBuckets(bounds, nsPerMs)
 	}
 	return l
 }
@@ -80,47 +82,93 @@ func (l *latencies) observe(which observed, ns int64) {
 }
 
 // request adds the phases of one successful request.
-func (l *latencies) request(total, queue, input, infer, output int64) {
-	l.observe(requestLatency, total)
-	l.observe(queueLatency, queue)
-	l.observe(inputLatency, input)
-	l.observe(inferLatency, infer)
-	l.observe(outputLatency, output)
+func (l *latencies) request(total, queue int64, s Sums) {
+	for which, ns := range [...]int64{requestLatency: total, queueLatency: queue, inputLatency: s.Input, inferLatency: s.Infer, outputLatency: s.Output} {
+		l.observe(observed(which), ns)
+	}
 }
 
-// buckets is a histogram.
+// buckets count values by upper bound.
 type buckets struct {
 	bounds []float64 // ascending
+	unit   float64   // observed values are bounds times unit
 	counts []atomic.Uint64
-	ns     atomic.Uint64
+	sum    float
 }
 
-const nsPerMs = 1e6
+func newBuckets(bounds []float64, unit float64) *buckets {
+	return &buckets{bounds: bounds, unit: unit, counts: make([]atomic.Uint64, len(bounds)+1)}
+}
 
-func (b *buckets) observe(ns int64) {
-	i, _ := slices.BinarySearch(b.bounds, float64(ns)/nsPerMs)
+func (b *buckets) observe(v float64) {
+	i, _ := slices.BinarySearch(b.bounds, v/b.unit)
 	b.counts[i].Add(1)
-	b.ns.Add(uint64(max(ns, 0)))
+	b.sum.add(v)
 }
 
-func (b *buckets) write() *dto.Histogram {
-	counts := make([]uint64, len(b.counts))
-	for i := range b.counts {
-		counts[i] = b.counts[i].Load()
+func (b *buckets) write(labels []*dto.LabelPair) *dto.Metric {
+	all, sum := uint64(0), b.sum.load()/b.unit
+	h := &dto.Histogram{SampleSum: &sum, SampleCount: &all}
+	for i := range b.bounds {
+		all += b.counts[i].Load()
+		upTo := all
+		h.Bucket = append(h.Bucket, &dto.Bucket{UpperBound: &b.bounds[i], CumulativeCount: &upTo})
 	}
-	return newHistogram(b.bounds, counts, float64(b.ns.Load())/nsPerMs)
+	all += b.counts[len(b.bounds)].Load()
+	return &dto.Metric{Histogram: h, Label: labels}
 }
 
-// newHistogram makes a histogram of the count below each bound, and above the last.
-func newHistogram(bounds []float64, counts []uint64, sum float64) *dto.Histogram {
-	h := &dto.Histogram{SampleSum: &sum}
-	all := uint64(0)
-	for i := range bounds {
-		all += counts[i]
-		so := all
-		h.Bucket = append(h.Bucket, &dto.Bucket{UpperBound: &bounds[i], CumulativeCount: &so})
+// float is an atomic number.
+type float struct{ bits atomic.Uint64 }
+
+func (f *float) load() float64 { return math.Float64frombits(f.bits.Load()) }
+
+func (f *float) add(v float64) {
+	for old := f.bits.Load(); !f.bits.CompareAndSwap(old, math.Float64bits(math.Float64frombits(old)+v)); old = f.bits.Load() {
 	}
-	all += counts[len(bounds)]
-	h.SampleCount = &all
-	return h
+}
+
+// exemplars are the latest values with a retained trace: one for each classic bucket of secondsScale, and one for
+// larger values.
+type exemplars []atomic.Pointer[dto.Exemplar]
+
+// maxTraceID bounds the id of an exemplar: OpenMetrics allows 128 characters for its label and value together.
+const maxTraceID = 119
+
+// Exemplar links the latency of a request, in nanoseconds, to its trace. Call it only for retained traces: each
+// call allocates. An empty id and an id of more than 119 characters are ignored.
+func (m *Model) Exemplar(traceID string, ns int64) {
+	if traceID == "" || len(traceID) > maxTraceID {
+		return
+	}
+	e := m.exemplars.Load()
+	if e == nil {
+		made := make(exemplars, len(secondsScale.bounds)+1)
+		m.exemplars.CompareAndSwap(nil, &made)
+		e = m.exemplars.Load()
+	}
+	v, name := seconds(ns), "trace_id"
+	i, _ := slices.BinarySearch(secondsScale.bounds, v)
+	(*e)[i].Store(&dto.Exemplar{Label: []*dto.LabelPair{{Name: &name, Value: &traceID}}, Value: &v, Timestamp: timestamppb.Now()})
+}
+
+// addTo adds the exemplars, nil for none, to the buckets of h.
+func (e *exemplars) addTo(h *dto.Histogram, native bool) {
+	if e == nil {
+		return
+	}
+	for i := range *e {
+		x := (*e)[i].Load()
+		if x == nil {
+			continue
+		}
+		if i == len(h.GetBucket()) {
+			inf := math.Inf(1)
+			h.Bucket = append(h.Bucket, &dto.Bucket{UpperBound: &inf, CumulativeCount: h.SampleCount})
+		}
+		h.Bucket[i].Exemplar = x
+		if native {
+			h.Exemplars = append(h.Exemplars, x)
+		}
+	}
 }

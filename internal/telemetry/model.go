@@ -1,10 +1,20 @@
+// Package telemetry counts what models do and exports the counts as Prometheus metrics.
 package telemetry
 
 import (
 	"maps"
+	"slices"
 	"sync/atomic"
 	"time"
 )
+
+var start = time.Now()
+
+// Now returns a monotonic time in nanoseconds. Only differences within the process have a meaning.
+func Now() int64 { return int64(time.Since(start)) }
+
+// At returns the value of Now at time t.
+func At(t time.Time) int64 { return int64(t.Sub(start)) }
 
 // Reason is why a request failed: the reason label of nv_inference_request_failure.
 type Reason uint8
@@ -31,9 +41,7 @@ type Times struct {
 }
 
 // Duration counts events and sums their durations in nanoseconds.
-type Duration struct {
-	count, ns atomic.Uint64
-}
+type Duration struct{ count, ns atomic.Uint64 }
 
 // Add counts n events with a total of ns nanoseconds. A negative duration counts as 0.
 func (d *Duration) Add(n uint64, ns int64) {
@@ -45,24 +53,21 @@ func (d *Duration) Add(n uint64, ns int64) {
 func (d *Duration) Load() (count, ns uint64) { return d.count.Load(), d.ns.Load() }
 
 // Phases counts executions and sums their durations by phase, in nanoseconds.
-type Phases struct {
-	count, input, infer, output atomic.Uint64
-}
+type Phases struct{ count, input, infer, output atomic.Uint64 }
 
-// add counts n executions with the given times.
-func (p *Phases) add(n uint64, t *Times) {
-	p.count.Add(n)
-	addNs(&p.input, t.InputEnd-t.Start)
-	addNs(&p.infer, t.InferEnd-t.InputEnd)
-	addNs(&p.output, t.End-t.InferEnd)
-}
+// Sums are the phases of all steps of one ensemble request.
+type Sums struct{ Input, Infer, Output int64 }
 
-// addSums counts one execution with the given sums.
-func (p *Phases) addSums(s *Sums) {
+// add counts one execution.
+func (p *Phases) add(s Sums) {
 	p.count.Add(1)
 	addNs(&p.input, s.Input)
 	addNs(&p.infer, s.Infer)
 	addNs(&p.output, s.Output)
+}
+
+func (t *Times) sums() Sums {
+	return Sums{t.InputEnd - t.Start, t.InferEnd - t.InputEnd, t.End - t.InferEnd}
 }
 
 // addNs adds a duration. It skips the write for 0, as in batches of one, which are neither gathered nor scattered.
@@ -81,19 +86,18 @@ type Totals struct {
 	InputNs, InferNs, OutputNs uint64
 }
 
-// addTo adds the values of p to t.
+// addTo adds the values of p, which may be nil, to t.
 func (p *Phases) addTo(t *Totals) {
-	t.Count += p.count.Load()
-	t.InputNs += p.input.Load()
-	t.InferNs += p.infer.Load()
-	t.OutputNs += p.output.Load()
+	if p != nil {
+		t.Count += p.count.Load()
+		t.InputNs += p.input.Load()
+		t.InferNs += p.infer.Load()
+		t.OutputNs += p.output.Load()
+	}
 }
 
-// batchSizes is how many batch sizes have preallocated counters. Larger sizes are added when they first occur.
-const batchSizes = 64
-
-// Model holds the counters of one model version. Its methods are safe for
-// concurrent use and allocate nothing once every batch size has been seen.
+// Model holds the counters of one model version. Its methods are safe for concurrent use and allocate nothing once
+// every batch size has been seen.
 type Model struct {
 	Name string
 	// Namespace is exported by Metrics with namespaces only.
@@ -101,48 +105,63 @@ type Model struct {
 	Version   int64
 
 	Failures [numReasons]Duration
+	// Hits counts the requests with a cached response and the time of their lookups, Misses the computed requests
+	// that were looked up in the response cache and the time spent.
+	Hits, Misses Duration
 	// Moves counts the copies of tensors between places.
 	Moves Ledger
 
-	// compute counts the successful requests of batches with several members, and their phases. Each member counts
-	// the time of the whole batch, as in Triton.
+	requests  requests
+	batches   batches
+	waiting   waiting
+	padded    padded
+	slack     zeroed // seconds left until deadlines; late requests have none
+	refused   [numRefusals]atomic.Uint64
+	load      atomic.Int64              // ns of the last load
+	latencies atomic.Pointer[latencies] // nil when no summary is exported
+	exemplars atomic.Pointer[exemplars] // nil without retained traces
+	steps     atomic.Pointer[[]*Step]   // of an ensemble
+	edges     atomic.Pointer[[]*Edge]   // of an ensemble
+	setup     atomic.Pointer[Setup]
+}
+
+// requests counts the successful requests of a model.
+type requests struct {
+	// compute counts those of batches with several members, and their phases. Each member counts the time of the
+	// whole batch, as in Triton.
 	compute Phases
 	// total is the duration of an ensemble's successful requests in ns. Of other models it is the duration of cache
 	// hits only: the rest is the sum of the queue and the phases.
-	total     atomic.Uint64
-	queue     atomic.Uint64             // ns of successful requests in the queue
-	latencies atomic.Pointer[latencies] // nil when no summary is exported
-	spread    spread
-	rows      atomic.Uint64
-	last      atomic.Int64 // last success, on the clock of Now
-	pending   atomic.Int64
-	// elements and padding count the elements of padded batches and the added ones.
-	elements, padding atomic.Uint64
+	total    atomic.Uint64
+	queue    atomic.Uint64 // ns in the queue
+	spread   spread
+	last     atomic.Int64 // last success, on the clock of Now
+	ensemble atomic.Bool  // they are counted by SucceededSum
+}
 
-	load    atomic.Int64 // ns of the last load
-	batches [batchSizes]atomic.Pointer[Phases]
-	// alone counts the batches of one successful request, by their rows. They are frequent and their cost matters
-	// most, so they are counted once; a scrape adds them to both views.
+// waiting counts the requests that wait for an instance.
+type waiting struct {
+	pending, deepest atomic.Int64 // deepest is the maximum of pending
+	depth            summed       // pending at each arrival
+}
+
+// padded counts batches of rows of different lengths.
+type padded struct {
+	elements, padding atomic.Uint64 // of the requests, and the added ones
+	share             zeroed        // of padding in each batch
+}
+
+// batchSizes is how many batch sizes have preallocated counters. Larger sizes are added when they first occur.
+const batchSizes = 64
+
+// batches counts executions by their rows.
+type batches struct {
+	several [batchSizes]atomic.Pointer[Phases]
+	// alone counts the batches of one successful request. They are frequent and their cost matters most, so they
+	// are counted once; a scrape adds them to both views.
 	alone [batchSizes]atomic.Pointer[Phases]
 	large atomic.Pointer[map[int]*Phases]
-
-	hits, misses Duration
-	deepest      atomic.Int64 // maximum of pending
-	depth        depths
-	ensemble     atomic.Bool // requests are counted by SucceededSum
-	// slack is the distribution of the seconds left until deadlines and slackNs their sum; late counts the requests
-	// that exceeded theirs.
-	slack         dist
-	slackNs, late atomic.Uint64
-	// padShare is the distribution of the share of padding in batches and padPPM its sum; unpadded counts the
-	// batches without padding.
-	padShare         dist
-	padPPM, unpadded atomic.Uint64
-	refused          [numRefusals]atomic.Uint64
-	graph            atomic.Pointer[graph]     // nil for a model that is not an ensemble
-	exemplars        atomic.Pointer[exemplars] // nil without retained traces
-
-	setup atomic.Pointer[Setup]
+	rows  atomic.Uint64 // of the others than alone
 }
 
 // Configure sets the model's Setup, which the next Metrics.Add uses.
@@ -153,7 +172,7 @@ func (m *Model) Configure(s *Setup) { m.setup.Store(s) }
 // hot: one atomic load when the latency is not exported.
 func (m *Model) Responded(ns int64) {
 	if l := m.latencies.Load(); l != nil && l.first != nil {
-		l.first.observe(ns)
+		l.first.observe(float64(max(ns, 0)))
 	}
 }
 
@@ -161,36 +180,25 @@ func (m *Model) Responded(ns int64) {
 //
 // hot: two atomic adds and one read when they come, one add when they go.
 func (m *Model) Queued(n int64) {
-	now := m.pending.Add(n)
-	if n <= 0 {
+	now := m.waiting.pending.Add(n)
+	if n <= 0 || now <= 0 {
 		return
 	}
-	if now > m.deepest.Load() {
-		m.deepen(now)
+	for old := m.waiting.deepest.Load(); now > old && !m.waiting.deepest.CompareAndSwap(old, now); {
+		old = m.waiting.deepest.Load()
 	}
-	if now > 0 {
-		m.depth.observe(depthScale, float64(now))
-		m.depth.sum.Add(uint64(now))
-	}
+	m.waiting.depth.add(depthScale, float64(now), now)
 }
-
-func (m *Model) deepen(n int64) {
-	for old := m.deepest.Load(); n > old && !m.deepest.CompareAndSwap(old, n); old = m.deepest.Load() {
-	}
-}
-
-// Deepest returns the maximum number of requests that waited for an instance at the same time.
-func (m *Model) Deepest() int64 { return m.deepest.Load() }
 
 // Hit counts a request with a cached response: when it arrived and was completed, and the nanoseconds of the
 // lookup.
 //
 // hot: atomic adds.
 func (m *Model) Hit(came, now, ns int64) {
-	m.hits.Add(1, ns)
-	addNs(&m.total, now-came)
-	m.spread.phases().phase(inTotal, now-came)
-	m.seen(now)
+	m.Hits.Add(1, ns)
+	addNs(&m.requests.total, now-came)
+	m.requests.spread.by.phase(inTotal, now-came, false)
+	m.requests.seen(now)
 	if l := m.latencies.Load(); l != nil {
 		l.observe(requestLatency, now-came)
 		l.observe(hitLatency, ns)
@@ -202,26 +210,17 @@ func (m *Model) Hit(came, now, ns int64) {
 //
 // hot: atomic adds.
 func (m *Model) Missed(ns int64) {
-	m.misses.Add(1, ns)
+	m.Misses.Add(1, ns)
 	if l := m.latencies.Load(); l != nil {
 		l.observe(missLatency, ns)
 	}
 }
 
-// Hits returns the number of requests with a cached response, and the time of their lookups.
-func (m *Model) Hits() (count, ns uint64) { return m.hits.Load() }
-
-// Misses returns the number of computed requests that were looked up in the response cache, and the time spent.
-func (m *Model) Misses() (count, ns uint64) { return m.misses.Load() }
-
 // Responses returns the number of successful requests, including cache hits.
-func (m *Model) Responses() uint64 {
-	hits, _ := m.hits.Load()
-	return m.Requests().Count + hits
-}
+func (m *Model) Responses() uint64 { return m.Requests().Count + m.Hits.count.Load() }
 
 // Pending returns how many requests wait for an instance.
-func (m *Model) Pending() int64 { return m.pending.Load() }
+func (m *Model) Pending() int64 { return m.waiting.pending.Load() }
 
 // Alone counts a batch of one successful request.
 //
@@ -232,39 +231,46 @@ func (m *Model) Alone(rows int, enqueued int64, t *Times) {
 		m.Succeeded(rows, enqueued, t)
 		return
 	}
-	phases(&m.alone[rows]).add(1, t)
+	phases(&m.batches.alone[rows]).add(t.sums())
 	m.waited(enqueued, t)
 }
 
 // Executed counts any other executed batch.
 //
 // hot: atomic adds.
-func (m *Model) Executed(rows int, t *Times) { m.batch(rows).add(1, t) }
+func (m *Model) Executed(rows int, t *Times) {
+	if rows < 0 || rows >= batchSizes {
+		m.batches.largeBatch(rows).add(t.sums())
+	} else {
+		phases(&m.batches.several[rows]).add(t.sums())
+	}
+}
 
 // Succeeded counts one successful request: its rows, the times of its batch, and when it was enqueued.
 //
 // hot: atomic adds.
 func (m *Model) Succeeded(rows int, enqueued int64, t *Times) {
-	m.rows.Add(uint64(rows))
-	m.compute.add(1, t)
+	m.batches.rows.Add(uint64(rows))
+	m.requests.compute.add(t.sums())
 	m.waited(enqueued, t)
 }
 
 // waited counts the time of one successful request.
 func (m *Model) waited(enqueued int64, t *Times) {
-	addNs(&m.queue, t.Start-enqueued)
-	m.spread.observe(enqueued, t)
-	m.seen(t.End)
+	r := &m.requests
+	addNs(&r.queue, t.Start-enqueued)
+	r.spread.observe(enqueued, t, false)
+	r.seen(t.End)
 	if l := m.latencies.Load(); l != nil {
-		l.request(t.End-enqueued, t.Start-enqueued, t.InputEnd-t.Start, t.InferEnd-t.InputEnd, t.End-t.InferEnd)
+		l.request(t.End-enqueued, t.Start-enqueued, t.sums())
 	}
 }
 
 // seen records when the last request succeeded, with a resolution of a millisecond: a store for each request would
 // cost more than most counters.
-func (m *Model) seen(now int64) {
-	if now-m.last.Load() >= int64(time.Millisecond) {
-		m.last.Store(now)
+func (r *requests) seen(now int64) {
+	if now-r.last.Load() >= int64(time.Millisecond) {
+		r.last.Store(now)
 	}
 }
 
@@ -274,7 +280,7 @@ func (m *Model) Failed(why Reason, ns int64) { m.Failures[why].Add(1, ns) }
 // failures returns the failed requests of nv_inference_request_failure. A failed ensemble request counts for itself
 // and for the failed step, as Triton documents; only an ensemble fails for other reasons.
 func (m *Model) failures(why Reason) uint64 {
-	n, _ := m.Failures[why].Load()
+	n := m.Failures[why].count.Load()
 	if why == Other {
 		n *= 2
 	}
@@ -286,23 +292,15 @@ func (m *Model) failures(why Reason) uint64 {
 //
 // hot: atomic adds.
 func (m *Model) Padded(elements, padding int64) {
-	m.elements.Add(uint64(elements))
-	if padding <= 0 {
-		m.unpadded.Add(1)
-		return
-	}
-	m.padding.Add(uint64(padding))
+	m.padded.elements.Add(uint64(elements))
+	addNs(&m.padded.padding, padding)
 	share := float64(padding) / float64(elements+padding)
-	m.padShare.observe(shareScale, share)
-	m.padPPM.Add(uint64(share * ppm))
+	m.padded.share.addOrZero(shareScale, share, int64(share*ppm))
 }
 
 // Padding returns the elements of padded batches, and those added to them.
-func (m *Model) Padding() (elements, padding uint64) { return m.elements.Load(), m.padding.Load() }
-
-// Sums are the phases of all steps of one ensemble request.
-type Sums struct {
-	Input, Infer, Output int64
+func (m *Model) Padding() (elements, padding uint64) {
+	return m.padded.elements.Load(), m.padded.padding.Load()
 }
 
 // SucceededSum counts one ensemble request with the summed phases of its steps, as an execution of its rows. It has
@@ -310,25 +308,25 @@ type Sums struct {
 //
 // hot: atomic adds.
 func (m *Model) SucceededSum(rows int, start, end int64, s *Sums) {
+	r := &m.requests
 	if rows >= 0 && rows < batchSizes {
-		phases(&m.alone[rows]).addSums(s)
+		phases(&m.batches.alone[rows]).add(*s)
 	} else {
-		m.rows.Add(uint64(rows))
-		m.compute.addSums(s)
-		m.largeBatch(rows).addSums(s)
+		m.batches.rows.Add(uint64(rows))
+		r.compute.add(*s)
+		m.batches.largeBatch(rows).add(*s)
 	}
-	if !m.ensemble.Load() {
-		m.ensemble.Store(true)
+	if !r.ensemble.Load() {
+		r.ensemble.Store(true)
 	}
-	addNs(&m.total, end-start)
-	by := m.spread.phases()
-	by.phase(inInput, s.Input)
-	by.phase(inInfer, s.Infer)
-	by.phase(inOutput, s.Output)
-	by.phase(inTotal, end-start)
-	m.seen(end)
+	addNs(&r.total, end-start)
+	r.spread.by.phase(inInput, s.Input, false)
+	r.spread.by.phase(inInfer, s.Infer, false)
+	r.spread.by.phase(inOutput, s.Output, false)
+	r.spread.by.phase(inTotal, end-start, false)
+	r.seen(end)
 	if l := m.latencies.Load(); l != nil {
-		l.request(end-start, 0, s.Input, s.Infer, s.Output)
+		l.request(end-start, 0, *s)
 	}
 }
 
@@ -340,9 +338,9 @@ func (m *Model) LoadNs() int64 { return m.load.Load() }
 
 // Rows returns the number of batch rows inferred.
 func (m *Model) Rows() uint64 {
-	n := m.rows.Load()
-	for rows := range m.alone {
-		if p := m.alone[rows].Load(); p != nil {
+	n := m.batches.rows.Load()
+	for rows := range m.batches.alone {
+		if p := m.batches.alone[rows].Load(); p != nil {
 			n += uint64(rows) * p.count.Load()
 		}
 	}
@@ -350,52 +348,40 @@ func (m *Model) Rows() uint64 {
 }
 
 // Requests returns the number and the phases of successful computed requests.
-func (m *Model) Requests() Totals {
-	var t Totals
-	m.compute.addTo(&t)
-	for rows := range m.alone {
-		if p := m.alone[rows].Load(); p != nil {
-			p.addTo(&t)
-		}
+func (m *Model) Requests() (t Totals) {
+	m.requests.compute.addTo(&t)
+	for rows := range m.batches.alone {
+		m.batches.alone[rows].Load().addTo(&t)
 	}
 	return t
 }
 
 // TotalNs returns the total duration of successful requests in nanoseconds.
 func (m *Model) TotalNs() uint64 {
-	if m.ensemble.Load() {
-		return m.total.Load()
+	if m.requests.ensemble.Load() {
+		return m.requests.total.Load()
 	}
 	r := m.Requests()
-	return m.total.Load() + m.queue.Load() + r.InputNs + r.InferNs + r.OutputNs
+	return m.requests.total.Load() + m.QueueNs() + r.InputNs + r.InferNs + r.OutputNs
 }
 
 // QueueNs returns the nanoseconds that successful requests waited for an instance.
-func (m *Model) QueueNs() uint64 { return m.queue.Load() }
+func (m *Model) QueueNs() uint64 { return m.requests.queue.Load() }
 
 // Executions returns the number of executed batches.
-func (m *Model) Executions() uint64 {
-	n := uint64(0)
+func (m *Model) Executions() (n uint64) {
 	m.Batches(func(_ int, t Totals) bool { n += t.Count; return true })
 	return n
 }
 
-// LastInference returns when the last request succeeded, in milliseconds since the
-// epoch, or 0.
+// LastInference returns when the last request succeeded, in milliseconds since the epoch, or 0.
 func (m *Model) LastInference() uint64 {
-	ns := m.last.Load()
+	ns := m.requests.last.Load()
 	if ns == 0 {
 		return 0
 	}
 	now := time.Now() // one reading of both clocks: however late this runs, they agree
 	return uint64(now.Add(time.Duration(ns) - now.Sub(start)).UnixMilli())
-}
-
-func (m *Model) batch(rows int) *Phases {
-	if rows < 0 || rows >= batchSizes {
-		return m.largeBatch(rows)
-	}
-	return phases(&m.batches[rows])
 }
 
 // phases returns *p and allocates it on first use.
@@ -408,9 +394,9 @@ func phases(p *atomic.Pointer[Phases]) *Phases {
 }
 
 // largeBatch copies the map on the first batch of a size, so that readers need no lock.
-func (m *Model) largeBatch(rows int) *Phases {
+func (b *batches) largeBatch(rows int) *Phases {
 	for {
-		old := m.large.Load()
+		old := b.large.Load()
 		if old != nil && (*old)[rows] != nil {
 			return (*old)[rows]
 		}
@@ -418,7 +404,7 @@ func (m *Model) largeBatch(rows int) *Phases {
 		if old != nil {
 			maps.Copy(grown, *old)
 		}
-		if m.large.CompareAndSwap(old, &grown) {
+		if b.large.CompareAndSwap(old, &grown) {
 			return grown[rows]
 		}
 	}
@@ -427,23 +413,19 @@ func (m *Model) largeBatch(rows int) *Phases {
 // Batches calls yield with the phases of every executed batch size, in ascending order.
 func (m *Model) Batches(yield func(rows int, t Totals) bool) {
 	for rows := range batchSizes {
-		several, alone := m.batches[rows].Load(), m.alone[rows].Load()
+		several, alone := m.batches.several[rows].Load(), m.batches.alone[rows].Load()
 		var t Totals
-		if several != nil {
-			several.addTo(&t)
-		}
-		if alone != nil {
-			alone.addTo(&t)
-		}
+		several.addTo(&t)
+		alone.addTo(&t)
 		if (several != nil || alone != nil) && !yield(rows, t) {
 			return
 		}
 	}
-	large := m.large.Load()
+	large := m.batches.large.Load()
 	if large == nil {
 		return
 	}
-	for _, rows := range sortedKeys(*large) {
+	for _, rows := range slices.Sorted(maps.Keys(*large)) {
 		var t Totals
 		if (*large)[rows].addTo(&t); !yield(rows, t) {
 			return

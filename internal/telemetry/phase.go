@@ -1,6 +1,11 @@
 package telemetry
 
-import "sync/atomic"
+import (
+	"slices"
+	"sync/atomic"
+
+	"github.com/tutti-server/tutti/core/tensor"
+)
 
 // phase is a part of a request's duration.
 type phase uint8
@@ -16,7 +21,11 @@ const (
 
 var phaseNames = [numPhases]string{"queue", "input", "infer", "output", "total"}
 
-const nsPerSecond = 1e9
+// The units of sums: a second in nanoseconds, and a share of 1 in millionths.
+const (
+	nsPerSecond = 1e9
+	ppm         = 1_000_000
+)
 
 func seconds(ns int64) float64 { return float64(ns) * (1 / nsPerSecond) }
 
@@ -25,65 +34,53 @@ func seconds(ns int64) float64 { return float64(ns) * (1 / nsPerSecond) }
 type spread struct {
 	// straight counts requests that were executed at once, without gathering or waiting: infer and total are equal.
 	// Their cost matters most, so they are counted once; a scrape adds them to both.
-	straight dist
-	// by holds all other requests by phase; nil before the first one.
-	by atomic.Pointer[byPhase]
-}
-
-// straight reports whether the model's execution was the whole duration of a task.
-func straight(enqueued int64, t *Times) bool {
-	return t.Start <= enqueued && t.InputEnd <= t.Start && t.End <= t.InferEnd
-}
-
-// observe counts one request.
-//
-// hot: one atomic add for a straight one, else one for each phase that took time.
-func (s *spread) observe(enqueued int64, t *Times) {
-	if straight(enqueued, t) {
-		if ns := t.InferEnd - t.Start; ns > 0 {
-			s.straight.observe(secondsScale, seconds(ns))
-		}
-		return
-	}
-	by := s.phases()
-	by.phase(inQueue, t.Start-enqueued)
-	by.phase(inInput, t.InputEnd-t.Start)
-	by.phase(inInfer, t.InferEnd-t.InputEnd)
-	by.phase(inOutput, t.End-t.InferEnd)
-	by.phase(inTotal, t.End-enqueued)
+	straight summed
+	by       byPhase // all other requests
 }
 
 // byPhase are distributions by phase.
-type byPhase [numPhases]timed
+type byPhase [numPhases]summed
 
-// phase counts one phase.
-func (b *byPhase) phase(p phase, ns int64) {
-	if ns > 0 {
-		b[p].observe(secondsScale, seconds(ns))
+// observe counts one request. sum adds to the sums, for owners that do not store them elsewhere.
+//
+// hot: one atomic add for a straight one, else one for each phase that took time.
+func (s *spread) observe(enqueued int64, t *Times, sum bool) {
+	if t.Start <= enqueued && t.InputEnd <= t.Start && t.End <= t.InferEnd { // the execution was the whole duration
+		if ns := t.InferEnd - t.Start; ns > 0 {
+			s.straight.observe(secondsScale, seconds(ns))
+			if sum {
+				s.straight.sum.Add(uint64(ns))
+			}
+		}
+		return
 	}
+	s.by.phase(inQueue, t.Start-enqueued, sum)
+	s.by.phase(inInput, t.InputEnd-t.Start, sum)
+	s.by.phase(inInfer, t.InferEnd-t.InputEnd, sum)
+	s.by.phase(inOutput, t.End-t.InferEnd, sum)
+	s.by.phase(inTotal, t.End-enqueued, sum)
 }
 
-// phases returns the distributions by phase and allocates them on first use.
-func (s *spread) phases() *byPhase {
-	if b := s.by.Load(); b != nil {
-		return b
+// phase counts one phase.
+func (b *byPhase) phase(p phase, ns int64, sum bool) {
+	if ns > 0 {
+		b[p].observe(secondsScale, seconds(ns))
+		if sum {
+			b[p].sum.Add(uint64(ns))
+		}
 	}
-	s.by.CompareAndSwap(nil, new(byPhase))
-	return s.by.Load()
 }
 
 // tally returns the distribution of a phase of n requests, nil when it has none.
 func (s *spread) tally(a *arena, p phase, n, ns uint64) *tally {
-	straight, by := s.straight.used() && (p == inInfer || p == inTotal), s.by.Load()
-	if !straight && (by == nil || !by[p].used()) {
+	straight := s.straight.used() && (p == inInfer || p == inTotal)
+	if !straight && !s.by[p].used() {
 		return nil
 	}
 	t := a.newTally(secondsScale)
-	if by != nil {
-		t.add(&by[p].dist)
-	}
+	t.add(&s.by[p].dist)
 	if straight {
-		t.add(&s.straight)
+		t.add(&s.straight.dist)
 	}
 	t.fill(n)
 	t.sum = float64(ns) / nsPerSecond
@@ -104,67 +101,16 @@ func (m *Model) phase(a *arena, p phase) *tally {
 	case inOutput:
 		ns = r.OutputNs
 	case inTotal, numPhases:
-		hits, _ := m.Hits()
-		n, ns = n+hits, m.TotalNs()
+		n, ns = m.Responses(), m.TotalNs()
 	}
-	return m.spread.tally(a, p, n, ns)
-}
-
-// depths is the distribution of the queue's length at each arrival.
-type depths struct {
-	dist
-	sum atomic.Uint64
+	return m.requests.spread.tally(a, p, n, ns)
 }
 
 // Slack counts a request with a deadline: the nanoseconds left when its response was complete, 0 or less if it was
 // late.
 //
 // hot: atomic adds.
-func (m *Model) Slack(ns int64) {
-	if ns <= 0 {
-		m.late.Add(1)
-		return
-	}
-	m.slack.observe(slackScale, seconds(ns))
-	m.slackNs.Add(uint64(ns))
-}
-
-func (m *Model) slackTally(a *arena) *tally {
-	late := m.late.Load()
-	if late == 0 && !m.slack.used() {
-		return nil
-	}
-	t := a.newTally(slackScale)
-	t.put(0, late)
-	t.add(&m.slack)
-	t.sum = float64(m.slackNs.Load()) / nsPerSecond
-	return t
-}
-
-func (m *Model) depthTally(a *arena) *tally {
-	if !m.depth.used() {
-		return nil
-	}
-	t := a.newTally(depthScale)
-	t.add(&m.depth.dist)
-	t.sum = float64(m.depth.sum.Load())
-	return t
-}
-
-// ppm is the unit of summed shares.
-const ppm = 1_000_000
-
-func (m *Model) paddingTally(a *arena) *tally {
-	none := m.unpadded.Load()
-	if none == 0 && !m.padShare.used() {
-		return nil
-	}
-	t := a.newTally(shareScale)
-	t.put(0, none)
-	t.add(&m.padShare)
-	t.sum = float64(m.padPPM.Load()) / ppm
-	return t
-}
+func (m *Model) Slack(ns int64) { m.slack.addOrZero(slackScale, seconds(ns), ns) }
 
 func (m *Model) batchTally(a *arena) *tally {
 	t := a.newTally(batchScale)
@@ -174,4 +120,108 @@ func (m *Model) batchTally(a *arena) *tally {
 		return true
 	})
 	return t
+}
+
+// Step holds the counters of one step of an ensemble. Its methods are safe for concurrent use and allocate nothing
+// in the steady state.
+type Step struct {
+	spread
+	name string // node name in the plan
+	// brief steps count their total only. They belong to large graphs, whose steps cost less than counting all
+	// phases.
+	brief bool
+}
+
+// briefGraph is the number of steps from which a graph's steps are brief.
+const briefGraph = 64
+
+// Done counts one successful task of the step: when it was enqueued, and its times.
+//
+// hot: atomic adds.
+func (s *Step) Done(enqueued int64, t *Times) {
+	if s.brief {
+		s.by.phase(inTotal, t.End-enqueued, true)
+	} else {
+		s.observe(enqueued, t, true)
+	}
+}
+
+// phase returns the distribution of a phase, nil when the step has none.
+func (s *Step) phase(a *arena, p phase) *tally {
+	n, ns := s.by[inTotal].count()+s.straight.count(), s.by[p].sum.Load()
+	if p == inInfer || p == inTotal {
+		ns += s.straight.sum.Load()
+	}
+	return s.tally(a, p, n, ns)
+}
+
+// Edge counts the bytes of one tensor of an ensemble by the kind of place in which its producer, or the request,
+// put it.
+type Edge struct {
+	Tensor string
+	bytes  [tensor.Device + 1]atomic.Uint64
+}
+
+// Carried counts one tensor.
+//
+// hot: one atomic add.
+func (e *Edge) Carried(t *tensor.Tensor) {
+	if t.Present() {
+		e.bytes[t.Buf.Place().Kind].Add(uint64(t.Len))
+	}
+}
+
+// Bytes returns the bytes counted at a kind of place.
+func (e *Edge) Bytes(at tensor.Kind) uint64 { return e.bytes[at].Load() }
+
+var placeNames = [...]string{tensor.Host: "host", tensor.Pinned: "pinned", tensor.Device: "device"}
+
+// PlaceName is the label's value of a kind of place.
+func PlaceName(at tensor.Kind) string { return placeNames[at] }
+
+// Steps returns the counters of the named steps and creates missing ones. It is called during loading: steps exist
+// as long as the model.
+func (m *Model) Steps(names []string) []*Step {
+	return grow(&m.steps, names, func(s *Step) *string { return &s.name }, func(s *Step) { s.brief = len(names) > briefGraph })
+}
+
+// Edges returns the counters of the named tensors and creates missing ones, as Steps does.
+func (m *Model) Edges(names []string) []*Edge {
+	return grow(&m.edges, names, func(e *Edge) *string { return &e.Tensor }, func(*Edge) {})
+}
+
+// grow returns the named elements of a list and appends missing ones, which are neighbours in memory.
+func grow[T any](p *atomic.Pointer[[]*T], names []string, name func(*T) *string, begin func(*T)) []*T {
+	made := make([]T, len(names))
+	for {
+		old := p.Load()
+		next, list, known := []*T(nil), make([]*T, len(names)), make(map[string]*T, len(names))
+		if old != nil {
+			next = slices.Clone(*old)
+		}
+		for _, x := range next {
+			known[*name(x)] = x
+		}
+		for i, n := range names {
+			if list[i] = known[n]; list[i] == nil {
+				list[i] = &made[i]
+				*name(list[i]) = n
+				begin(list[i])
+				next = append(next, list[i])
+			}
+		}
+		if p.CompareAndSwap(old, &next) {
+			return list
+		}
+	}
+}
+
+// Carried returns the counters of all tensors of an ensemble.
+func (m *Model) Carried() []*Edge { return all(&m.edges) }
+
+func all[T any](p *atomic.Pointer[[]*T]) []*T {
+	if list := p.Load(); list != nil {
+		return *list
+	}
+	return nil
 }

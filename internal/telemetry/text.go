@@ -1,12 +1,93 @@
 package telemetry
 
 import (
+	"bytes"
+	"encoding/binary"
 	"math"
+	"net/http"
 	"strconv"
 	"strings"
 
+	"github.com/prometheus/client_golang/prometheus"
 	dto "github.com/prometheus/client_model/go"
+	"github.com/prometheus/common/expfmt"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/tutti-server/tutti/internal/pool"
 )
+
+// handler serves scrapes.
+type handler struct {
+	metrics *Metrics
+	process prometheus.Gatherer // nil for none
+	pages   pool.Of[page]
+}
+
+// page is the memory of a response.
+type page struct {
+	writer
+	arena
+}
+
+// Handler serves the metrics of x and of process, which may be nil and must not have families of the same names.
+// The Accept header selects the Prometheus text format, OpenMetrics, which has exemplars, or the protobuf format,
+// which also has native histograms. Responses are not compressed: that would cost more than all the rest.
+func Handler(x *Metrics, process prometheus.Gatherer) http.Handler {
+	return &handler{metrics: x, process: process}
+}
+
+func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	format := expfmt.NegotiateAccept(r.Header, expfmt.DefaultOpenMetricsAcceptedFormats()...)
+	var process []*dto.MetricFamily
+	if h.process != nil {
+		var err error
+		if process, err = h.process.Gather(); err != nil {
+			http.Error(w, err.Error(), http.StatusInternalServerError)
+			return
+		}
+	}
+	w.Header().Set("Content-Type", string(format))
+	kind := format.FormatType()
+	p := h.pages.Get()
+	add := p.family
+	switch kind {
+	case expfmt.TypeTextPlain, expfmt.TypeOpenMetrics:
+	case expfmt.TypeProtoDelim:
+		add = p.delimited
+	default:
+		h.other(w, format, process)
+		return
+	}
+	p.begin(kind == expfmt.TypeOpenMetrics)
+	p.classic = kind != expfmt.TypeProtoDelim
+	h.metrics.each(&p.arena, add)
+	for _, f := range process {
+		add(f)
+	}
+	if p.open {
+		p.add("# EOF\n")
+	}
+	_, _ = w.Write(p.out) // the client has disconnected
+	h.pages.Put(p)
+}
+
+// delimited appends a family after its length. All strings are UTF-8, so that encoding cannot fail.
+func (p *page) delimited(f *dto.MetricFamily) {
+	p.out = binary.AppendUvarint(p.out, uint64(proto.Size(f)))
+	p.out, _ = proto.MarshalOptions{UseCachedSize: true}.MarshalAppend(p.out, f)
+}
+
+// other responds in a format that only people request. An error concerns the client's connection, after the status
+// was sent.
+func (h *handler) other(w http.ResponseWriter, format expfmt.Format, process []*dto.MetricFamily) {
+	families, err := h.metrics.Gather()
+	e := expfmt.NewEncoder(w, format)
+	for _, f := range append(families, process...) {
+		if err == nil {
+			err = e.Encode(f)
+		}
+	}
+}
 
 // writer writes families in the Prometheus text format or in OpenMetrics.
 type writer struct {
@@ -24,13 +105,6 @@ func (w *writer) begin(open bool) {
 		w.bounds, w.texts = nil, nil // the two formats write them differently
 	}
 	w.out, w.open = w.out[:0], open
-}
-
-// end ends a page.
-func (w *writer) end() {
-	if w.open {
-		w.add("# EOF\n")
-	}
 }
 
 func (w *writer) add(list ...string) {
@@ -83,7 +157,7 @@ func (w *writer) sample(name, suffix string, m *dto.Metric, v float64) {
 	w.add(name, suffix)
 	if len(m.GetLabel()) > 0 {
 		w.add("{")
-		w.labels(m)
+		w.labels(m.GetLabel())
 		w.add("}")
 	}
 	w.add(" ")
@@ -91,8 +165,8 @@ func (w *writer) sample(name, suffix string, m *dto.Metric, v float64) {
 	w.add("\n")
 }
 
-func (w *writer) labels(m *dto.Metric) {
-	for i, l := range m.GetLabel() {
+func (w *writer) labels(list []*dto.LabelPair) {
+	for i, l := range list {
 		if i > 0 {
 			w.add(",")
 		}
@@ -106,7 +180,7 @@ func (w *writer) labels(m *dto.Metric) {
 func (w *writer) start(name, suffix string, m *dto.Metric, label string) {
 	from := len(w.out)
 	w.add(name, suffix, "{")
-	w.labels(m)
+	w.labels(m.GetLabel())
 	if len(m.GetLabel()) > 0 {
 		w.add(",")
 	}
@@ -154,14 +228,7 @@ func (w *writer) bucket(bound string, n uint64, e *dto.Exemplar) {
 
 func (w *writer) exemplar(e *dto.Exemplar) {
 	w.add(" # {")
-	for i, l := range e.GetLabel() {
-		if i > 0 {
-			w.add(",")
-		}
-		w.add(l.GetName(), `="`)
-		w.escape(l.GetValue(), true)
-		w.add(`"`)
-	}
+	w.labels(e.GetLabel())
 	w.add("} ")
 	w.number(e.GetValue())
 	if at := e.GetTimestamp(); at != nil {
@@ -189,12 +256,9 @@ func (w *writer) bound(v float64) {
 	from := len(w.out)
 	w.number(v)
 	if w.open && v == math.Trunc(v) && !math.IsInf(v, 0) {
-		for _, c := range w.out[from:] {
-			if c == 'e' || c == '.' {
-				return
-			}
+		if !bytes.ContainsAny(w.out[from:], "e.") {
+			w.add(".0")
 		}
-		w.add(".0")
 	}
 }
 

@@ -76,8 +76,8 @@ func wait(t *testing.T, call *infer.Call, fails bool) {
 
 func (x *cachedEnsemble) counts(t *testing.T, runs int32, hits, misses uint64) {
 	t.Helper()
-	h, _ := x.stats.Hits()
-	m, _ := x.stats.Misses()
+	h, _ := x.stats.Hits.Load()
+	m, _ := x.stats.Misses.Load()
 	if got := x.runs.Load(); got != runs || h != hits || m != misses || x.stats.Pending() != 0 {
 		t.Errorf("%d executions, %d hits, %d misses, %d pending; want %d, %d, %d, 0", got, h, m, x.stats.Pending(), runs, hits, misses)
 	}

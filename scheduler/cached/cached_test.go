@@ -109,8 +109,8 @@ func tick() <-chan struct{} {
 
 func (x *scene) counts(t *testing.T, runs int32, hits, misses uint64) {
 	t.Helper()
-	h, _ := x.Stats.Hits()
-	m, _ := x.Stats.Misses()
+	h, _ := x.Stats.Hits.Load()
+	m, _ := x.Stats.Misses.Load()
 	if got := x.runs.Load(); got != runs || h != hits || m != misses {
 		t.Errorf("%d executions, %d hits, %d misses; want %d, %d, %d", got, h, m, runs, hits, misses)
 	}

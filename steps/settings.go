@@ -2,6 +2,7 @@ package steps
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"math"
 	"os"
@@ -197,4 +198,45 @@ func ExampleConfig(head, step string, params ...string) string {
 		lines = append(lines, fmt.Sprintf("parameters { key: %q value { string_value: %q } }", params[i], params[i+1]))
 	}
 	return strings.Join(lines, "\n")
+}
+
+// Reader reads numbers among the parameters. After the first error, which it keeps, the step must not be used.
+type Reader struct {
+	Settings *Settings
+	Err      error
+}
+
+// Int parses parameter key as an integer from lowest to highest.
+func (r *Reader) Int(key string, lowest, highest int) int {
+	n, err := r.Settings.Int(key, lowest)
+	if err == nil && n > highest {
+		err = fmt.Errorf("parameter '%s' of model '%s' is %d, expected at most %d", key, r.Settings.Model, n, highest)
+	}
+	r.Err = cmp.Or(r.Err, err)
+	return n
+}
+
+// Float parses parameter key as a finite number.
+func (r *Reader) Float(key string) float32 {
+	f, err := r.Settings.Float(key)
+	r.Err = cmp.Or(r.Err, err)
+	return float32(f)
+}
+
+// Shape returns the shape of an output: dims, after the number of rows of b in a model that batches.
+func Shape(b *backends.Batch, batched bool, dims ...int64) tensor.Shape {
+	s := tensor.Of(dims...)
+	if batched {
+		return s.Prepend(int64(b.Rows))
+	}
+	return s
+}
+
+// WriteBytes allocates output port and copies data to it, which are encoded BYTES elements.
+func WriteBytes(b *backends.Batch, port int, shape tensor.Shape, data []byte) error {
+	out, err := b.AllocBytes(port, shape, len(data))
+	if err == nil {
+		copy(out.Bytes(), data)
+	}
+	return err
 }

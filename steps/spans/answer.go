@@ -1,35 +1,16 @@
 package spans
 
 import (
-	"context"
-	"fmt"
+	"bytes"
+	"cmp"
+	"math"
+	"slices"
 	"strconv"
 
 	"github.com/tutti-server/tutti/backends"
 	"github.com/tutti-server/tutti/core/config"
 	"github.com/tutti-server/tutti/core/status"
-	"github.com/tutti-server/tutti/core/tensor"
-	"github.com/tutti-server/tutti/internal/pool"
 	"github.com/tutti-server/tutti/steps"
-)
-
-// The parameters of answer_spans.
-const (
-	paramTopK      = "top_k"
-	paramMaxTokens = "max_answer_tokens"
-	paramEmpty     = "no_answer"
-)
-
-// The inputs of answer_spans.
-const (
-	answerStart = iota
-	answerEnd
-	answerOffsets
-	answerSpecial
-	answerText
-	answerMask
-	answerWords
-	answerSequences
 )
 
 // maxTopK is the largest number of answers of a row.
@@ -53,10 +34,10 @@ func NewAnswerFactory() steps.Factory {
 			"the probability of the start times that of the end. With word_ids, answers are extended to whole words. " +
 			"Answers that differ in case only are one, with the sum of their scores. Text that is not UTF-8 fails its request.",
 		Params: append([]steps.Param{
-			{Key: paramTopK, Default: "1", Doc: "number of answers to return, at most " + strconv.Itoa(maxTopK)},
-			{Key: paramMaxTokens, Default: "15", Doc: "largest number of tokens in an answer"},
+			{Key: "top_k", Default: "1", Doc: "number of answers to return, at most " + strconv.Itoa(maxTopK)},
+			{Key: "max_answer_tokens", Default: "15", Doc: "largest number of tokens in an answer"},
 			{
-				Key: paramEmpty, Default: "false", Values: []string{"true", "false"},
+				Key: "no_answer", Default: "false", Values: []string{"true", "false"},
 				Doc: "whether the empty answer is a candidate, scored by the first token, for models trained with unanswerable questions",
 			},
 		}, commonParams()...),
@@ -80,43 +61,22 @@ func answerExample() steps.Example {
 }
 
 func answerSignature(s *steps.Settings) (*config.Signature, error) {
-	k, err := s.Int(paramTopK, 1)
-	if err != nil {
-		return nil, err
-	}
-	return &config.Signature{
-		Inputs: []config.Port{
-			answerStart:     s.FloatPort("start_logits", -1),
-			answerEnd:       s.FloatPort("end_logits", -1),
-			answerOffsets:   ints("offset_mapping", false, -1, 2),
-			answerSpecial:   ints("special_tokens_mask", false, -1),
-			answerText:      {Name: "TEXT", DType: tensor.Bytes, Dims: tensor.Of(1)},
-			answerMask:      ints("attention_mask", true, -1),
-			answerWords:     ints("word_ids", true, -1),
-			answerSequences: ints("sequence_ids", true, -1),
-		},
-		Outputs: outPorts(s, "answers", false, int64(k)),
-	}, nil
+	k, err := s.Int("top_k", 1)
+	in := append(inputs(s.FloatPort("start_logits", -1), s.FloatPort("end_logits", -1)), ints("sequence_ids", true, -1))
+	return &config.Signature{Inputs: in, Outputs: outPorts(s, "answers", false, int64(k))}, err
 }
 
-// answerStep is the step "answer_spans".
+// answerStep is the step answer_spans.
 type answerStep struct {
-	in              in
-	out             out
-	names           []string // of the inputs
 	topK, maxTokens int
 	empty           bool
-	scratch         pool.Of[answerRun]
 }
 
-// answerRun is the memory of one execution.
+// answerRun is the memory of a row of answerStep.
 type answerRun struct {
-	found                found
-	tokens               tokens
-	starts, ends         []float64 // probabilities
-	spareStart, spareEnd []float32
-	context              []bool // the tokens that an answer may contain
-	heap                 []candidate
+	p       [2][]float64 // of each token to be the start, and the end
+	context []bool       // the tokens that an answer may contain
+	best    []candidate  // best first
 }
 
 func newAnswerStep(s *steps.Settings) (steps.Step, error) {
@@ -124,91 +84,164 @@ func newAnswerStep(s *steps.Settings) (steps.Step, error) {
 	if err != nil {
 		return nil, err
 	}
-	step := &answerStep{in: newIn(s)}
-	if step.topK, err = s.Int(paramTopK, 1); err != nil {
-		return nil, err
-	}
-	if step.topK > maxTopK {
-		return nil, fmt.Errorf("parameter '%s' of model '%s' is %d, expected at most %d", paramTopK, s.Model, step.topK, maxTopK)
-	}
-	if step.maxTokens, err = s.Int(paramMaxTokens, 1); err != nil {
-		return nil, err
-	}
-	if step.empty, err = s.Bool(paramEmpty); err != nil {
-		return nil, err
-	}
-	step.in.offsets, step.in.special, step.in.text = answerOffsets, answerSpecial, answerText
-	step.in.mask, step.in.words, step.in.sequences = answerMask, answerWords, answerSequences
-	step.out = out{json: s.Params[paramOutput] == asJSON, batched: s.MaxBatch > 0, width: step.topK}
-	for i := range sig.Inputs {
-		step.names = append(step.names, sig.Inputs[i].Name)
-	}
-	return step, nil
+	p := steps.Reader{Settings: s}
+	f := &answerStep{p.Int("top_k", 1, maxTopK), p.Int("max_answer_tokens", 1, math.MaxInt), s.Params["no_answer"] == "true"}
+	return newStep(s, f, sig.Inputs, 2, out{width: f.topK}), p.Err
 }
 
-// Run finds the answers of each row.
-//
-// hot: no allocation once the pooled memory has grown.
-func (s *answerStep) Run(ctx context.Context, b *backends.Batch) error {
-	n, err := s.in.extent(b, s.names)
-	if err != nil {
-		return err
-	}
-	r := s.scratch.Get()
-	defer s.recycle(r)
-	r.found.reset()
-	texts := b.In[answerText].Bytes()
-	for row := range b.Rows {
-		if err := ctx.Err(); err != nil {
+func (s *answerStep) find(r *run, b *backends.Batch, row, n int) error {
+	r.markContext(n)
+	for i, name := range [...]string{"start_logits", "end_logits"} {
+		logits, spare := steps.Floats(r.spare[i], &b.In[i], row*n, n)
+		r.spare[i] = spare
+		var err error
+		if r.p[i], err = r.softmax(r.p[i], logits, name); err != nil {
 			return err
 		}
-		text, rest, ok := tensor.NextBytes(texts)
-		if !ok {
-			return status.Errorf(status.InvalidArg, "input 'TEXT' ends before row %d of %d", row, b.Rows)
-		}
-		texts = rest
-		start := len(r.found.list)
-		err := s.row(r, b, row, n, text)
-		if err != nil {
-			b.Fail(row, err)
-		}
-		r.found.endRow(start, err != nil)
 	}
-	return s.out.write(b, &r.found)
-}
-
-func (s *answerStep) recycle(r *answerRun) {
-	if cap(r.found.list) > keep || cap(r.starts) > keep || cap(r.tokens.starts) > keep || cap(r.found.bytes) > 16*keep {
-		return
-	}
-	r.found.forget()
-	r.tokens = tokens{places: places{starts: r.tokens.starts}}
-	s.scratch.Put(r)
-}
-
-func (s *answerStep) row(r *answerRun, b *backends.Batch, row, n int, text []byte) error {
-	if err := s.in.row(&r.tokens, b, row, n, text); err != nil {
-		return err
-	}
-	r.markContext(n)
-	var logits []float32
-	var err error
-	logits, r.spareStart = steps.Floats(r.spareStart, &b.In[answerStart], row*n, n)
-	if r.starts, err = r.softmax(r.starts, logits, s.names[answerStart]); err != nil {
-		return err
-	}
-	logits, r.spareEnd = steps.Floats(r.spareEnd, &b.In[answerEnd], row*n, n)
-	if r.ends, err = r.softmax(r.ends, logits, s.names[answerEnd]); err != nil {
-		return err
-	}
-	first := len(r.found.list)
+	first := len(r.list)
 	s.search(r, n)
-	if err := s.collect(r, first); err != nil {
+	if err := r.collect(first); err != nil {
 		return err
 	}
 	if s.empty && n > 0 {
-		r.found.list = append(r.found.list, passage{score: float32(r.starts[0] * r.ends[0])})
+		r.list = append(r.list, passage{score: float32(r.p[0][0] * r.p[1][0])})
 	}
-	r.found.list = r.found.list[:first+rank(r.found.list[first:], s.topK)]
+	found := r.list[first:]
+	slices.SortStableFunc(found, func(a, b passage) int { return cmp.Compare(b.score, a.score) })
+	r.list = r.list[:first+min(len(found), s.topK)]
 	return nil
+}
+
+// candidate is an answer from one token to another.
+type candidate struct {
+	score      float64
+	start, end int
+}
+
+// compare orders candidates by descending score; of equal ones the first and shorter is better.
+func (c candidate) compare(d candidate) int {
+	return cmp.Or(cmp.Compare(d.score, c.score), cmp.Compare(c.start, d.start), cmp.Compare(c.end, d.end))
+}
+
+// masked is the logit of tokens outside the context, as in Hugging Face's pipeline.
+const masked = -10000
+
+// markContext marks the tokens that an answer may contain: those of sequence 1 or, without sequences, those after the first special
+// token behind the question.
+func (r *run) markContext(n int) {
+	t := &r.tokens
+	r.context = slices.Grow(r.context[:0], n)[:n]
+	question, behind := false, false
+	for i := range n {
+		seen := t.seen(i)
+		if t.sequences != nil {
+			r.context[i] = seen && t.sequences[i] == 1
+			continue
+		}
+		question = question || seen
+		behind = behind || question && t.special[i] != 0
+		r.context[i] = seen && behind
+	}
+}
+
+// softmax turns logits into probabilities over the context, and over token 0 where that is special: models point there when there is
+// no answer.
+func (r *run) softmax(out []float64, logits []float32, name string) ([]float64, error) {
+	n := len(logits)
+	out = slices.Grow(out[:0], n)[:n]
+	highest := math.Inf(-1)
+	for i, v := range logits {
+		out[i] = masked
+		if r.context[i] || i == 0 && r.tokens.special[0] != 0 {
+			out[i] = float64(v)
+			if !(v <= math.MaxFloat32) {
+				return out, status.Errorf(status.InvalidArg, "input '%s': expected finite numbers, token %d is %v", name, i, v)
+			}
+		}
+		highest = max(highest, out[i])
+	}
+	sum := 0.0
+	for i, v := range out {
+		out[i] = 0
+		if v == highest { // infinities of the same sign weigh the same
+			out[i] = 1
+		} else {
+			out[i] = math.Exp(v - highest)
+		}
+		sum += out[i]
+	}
+	for i := range out {
+		out[i] /= sum
+	}
+	return out, nil
+}
+
+// search leaves the best candidates in r.best. There are more than top_k, since several may merge into one answer.
+func (s *answerStep) search(r *run, n int) {
+	limit := s.topK
+	if r.tokens.words != nil {
+		limit = 2*s.topK + 10
+	}
+	r.best = r.best[:0]
+	for start := 1; start < n; start++ {
+		if !r.context[start] || r.p[0][start] == 0 {
+			continue
+		}
+		for end := start; end < n && end-start < s.maxTokens; end++ {
+			if c := (candidate{r.p[0][start] * r.p[1][end], start, end}); r.context[end] && c.score != 0 {
+				r.offer(c, limit)
+			}
+		}
+	}
+}
+
+// offer inserts c when it is among the best limit candidates.
+func (r *run) offer(c candidate, limit int) {
+	if len(r.best) == limit {
+		if c.compare(r.best[limit-1]) > 0 {
+			return
+		}
+		r.best = r.best[:limit-1]
+	}
+	at, _ := slices.BinarySearchFunc(r.best, c, candidate.compare)
+	r.best = slices.Insert(r.best, at, c)
+}
+
+// collect turns the candidates into passages. Those whose texts differ in case only become one.
+func (r *run) collect(first int) error {
+	for i := range r.best {
+		start, end, err := r.extent(&r.best[i])
+		if err != nil {
+			return err
+		}
+		p := r.tokens.passage(start, end, float32(r.best[i].score))
+		same := slices.IndexFunc(r.list[first:], func(q passage) bool { return bytes.EqualFold(q.text, p.text) })
+		if same >= 0 {
+			r.list[first+same].score += p.score
+		} else {
+			r.list = append(r.list, p)
+		}
+	}
+	return nil
+}
+
+// extent returns the byte range of a candidate, extended to whole words where those are known.
+func (r *run) extent(c *candidate) (start, end int, err error) {
+	from, to := c.start, c.end
+	if words := r.tokens.words; words != nil && words[from] >= 0 && words[to] >= 0 {
+		for from > 0 && r.context[from-1] && words[from-1] == words[from] {
+			from--
+		}
+		for to+1 < len(words) && r.context[to+1] && words[to+1] == words[to] {
+			to++
+		}
+	}
+	if start, _, err = r.tokens.span(from); err != nil {
+		return 0, 0, err
+	}
+	if _, end, err = r.tokens.span(to); err != nil {
+		return 0, 0, err
+	}
+	return start, max(start, end), nil
 }

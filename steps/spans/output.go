@@ -38,7 +38,7 @@ const (
 
 // outPorts are the outputs of a step.
 func outPorts(s *steps.Settings, name string, labelled bool, width int64) []config.Port {
-	if s.Params[paramOutput] == asJSON {
+	if s.Params["output"] == asJSON {
 		return []config.Port{{Name: name, DType: tensor.Bytes, Dims: tensor.Of(1)}}
 	}
 	row := tensor.Of(width)
@@ -55,105 +55,66 @@ func outPorts(s *steps.Settings, name string, labelled bool, width int64) []conf
 	return ports
 }
 
-// found holds the passages of a batch.
-type found struct {
-	list  []passage
-	ends  []int // where each row ends in list
-	bytes []byte
-}
-
-func (f *found) reset() { f.list, f.ends, f.bytes = f.list[:0], f.ends[:0], f.bytes[:0] }
-
-// endRow ends a row that begins at start. A row that failed becomes empty.
-func (f *found) endRow(start int, failed bool) {
-	if failed {
-		f.list = f.list[:start]
+// rows iterates over the rows with their passages.
+func (r *run) rows(yield func(row int, list []passage) bool) {
+	start := 0
+	for row, end := range r.ends {
+		if !yield(row, r.list[start:end]) {
+			return
+		}
+		start = end
 	}
-	f.ends = append(f.ends, len(f.list))
 }
 
-// forget lets go of the inputs' memory.
-func (f *found) forget() { clear(f.list[:cap(f.list)]) }
-
-func (o *out) write(b *backends.Batch, f *found) error {
+// write writes the passages of r as JSON or as tensors.
+func (o *out) write(b *backends.Batch, r *run) error {
 	if o.json {
-		return o.writeJSON(b, f)
+		for _, list := range r.rows {
+			r.bytes = appendRow(r.bytes, list, o.labels)
+		}
+		return steps.WriteBytes(b, 0, steps.Shape(b, o.batched, 1), r.bytes)
 	}
 	width := o.width
 	if width == 0 {
-		start := 0
-		for _, end := range f.ends {
-			width, start = max(width, end-start), end
+		for _, list := range r.rows {
+			width = max(width, len(list))
 		}
 	}
-	if err := o.writeNumbers(b, f, width); err != nil {
+	if err := o.writeNumbers(b, r, width); err != nil {
 		return err
 	}
-	if err := o.writeTexts(b, f, outText, width); err != nil || len(o.labels) == 0 {
+	if err := o.writeTexts(b, r, outText, width); err != nil || len(o.labels) == 0 {
 		return err
 	}
-	return o.writeTexts(b, f, outLabel, width)
-}
-
-// shape is that of an output of so many elements a row.
-func (o *out) shape(b *backends.Batch, width int) tensor.Shape {
-	if o.batched {
-		return tensor.Of(int64(b.Rows), int64(width))
-	}
-	return tensor.Of(int64(width))
-}
-
-func (o *out) writeJSON(b *backends.Batch, f *found) error {
-	start := 0
-	for _, end := range f.ends {
-		f.bytes = appendRow(f.bytes, f.list[start:end], o.labels)
-		start = end
-	}
-	return o.copyBytes(b, f, 0, 1)
-}
-
-func (o *out) copyBytes(b *backends.Batch, f *found, port, width int) error {
-	t, err := b.AllocBytes(port, o.shape(b, width), len(f.bytes))
-	if err != nil {
-		return err
-	}
-	copy(t.Bytes(), f.bytes)
-	return nil
+	return o.writeTexts(b, r, outLabel, width)
 }
 
 // writeTexts writes the passages' texts or labels, rows filled up with empty ones.
-func (o *out) writeTexts(b *backends.Batch, f *found, port, width int) error {
-	start := 0
-	f.bytes = f.bytes[:0]
-	for _, end := range f.ends {
-		for i := range f.list[start:end] {
-			p := &f.list[start+i]
+func (o *out) writeTexts(b *backends.Batch, r *run, port, width int) error {
+	r.bytes = r.bytes[:0]
+	for _, list := range r.rows {
+		for i := range list {
+			text := list[i].text
 			if port == outLabel {
-				f.bytes = tensor.AppendBytes(f.bytes, o.labels[p.label].name)
-			} else {
-				f.bytes = tensor.AppendBytes(f.bytes, p.text)
+				text = o.labels[list[i].label].name
 			}
+			r.bytes = tensor.AppendBytes(r.bytes, text)
 		}
-		for range width - (end - start) {
-			f.bytes = tensor.AppendBytes(f.bytes, "")
+		for range width - len(list) {
+			r.bytes = tensor.AppendBytes(r.bytes, "")
 		}
-		start = end
 	}
-	return o.copyBytes(b, f, port, width)
+	return steps.WriteBytes(b, port, steps.Shape(b, o.batched, int64(width)), r.bytes)
 }
 
 // writeNumbers writes counts, starts, ends and scores, rows filled up with 0.
-func (o *out) writeNumbers(b *backends.Batch, f *found, width int) error {
-	count, err := b.Alloc(outCount, tensor.Int32, o.shape(b, 1))
+func (o *out) writeNumbers(b *backends.Batch, r *run, width int) error {
+	count, err := b.Alloc(outCount, tensor.Int32, steps.Shape(b, o.batched, 1))
 	if err != nil {
 		return err
 	}
-	shape := o.shape(b, width)
-	for port, d := range [...]tensor.DType{outStart: tensor.Int32, outEnd: tensor.Int32, outScore: tensor.FP32} {
-		if port < outStart {
-			continue
-		}
-		t, err := b.Alloc(port, d, shape)
+	for i, d := range [...]tensor.DType{tensor.Int32, tensor.Int32, tensor.FP32} {
+		t, err := b.Alloc(outStart+i, d, steps.Shape(b, o.batched, int64(width)))
 		if err != nil {
 			return err
 		}
@@ -161,51 +122,37 @@ func (o *out) writeNumbers(b *backends.Batch, f *found, width int) error {
 	}
 	counts, scores := tensor.Slice[int32](count), tensor.Slice[float32](&b.Out[outScore])
 	starts, ends := tensor.Slice[int32](&b.Out[outStart]), tensor.Slice[int32](&b.Out[outEnd])
-	first := 0
-	for row, end := range f.ends {
-		counts[row] = int32(end - first)
-		for i, p := range f.list[first:end] {
+	for row, list := range r.rows {
+		counts[row] = int32(len(list))
+		for i := range list {
 			at := row*width + i
-			starts[at], ends[at], scores[at] = p.start, p.end, p.score
+			starts[at], ends[at], scores[at] = list[i].start, list[i].end, list[i].score
 		}
-		first = end
 	}
 	return nil
 }
 
-// appendPassage appends p as a JSON object; label, already quoted, is left out where it is empty.
-func appendPassage(dst []byte, p *passage, label []byte) []byte {
-	dst = append(dst, '{')
-	if len(label) > 0 {
-		dst = append(append(append(dst, `"label":`...), label...), ',')
-	}
-	dst = append(dst, `"score":`...)
-	dst = strconv.AppendFloat(dst, float64(p.score), 'g', -1, 32)
-	dst = append(dst, `,"text":`...)
-	dst = jsontext.Append(dst, p.text)
-	dst = append(dst, `,"start":`...)
-	dst = strconv.AppendInt(dst, int64(p.start), 10)
-	dst = append(dst, `,"end":`...)
-	dst = strconv.AppendInt(dst, int64(p.end), 10)
-	return append(dst, '}')
-}
-
-// appendRow appends a BYTES element that is the JSON array of a row's passages.
+// appendRow appends a BYTES element that is the JSON array of a row's passages, without labels where there are none.
 func appendRow(dst []byte, row []passage, labels []label) []byte {
 	head := len(dst)
 	dst = append(tensor.AppendBytes(dst, ""), '[')
+	start := len(dst) - 1
 	for i := range row {
+		p := &row[i]
 		if i > 0 {
 			dst = append(dst, ',')
 		}
-		var quoted []byte
+		dst = append(dst, '{')
 		if len(labels) > 0 {
-			quoted = labels[row[i].label].quoted
+			dst = append(append(append(dst, `"label":`...), labels[p.label].quoted...), ',')
 		}
-		dst = appendPassage(dst, &row[i], quoted)
+		dst = strconv.AppendFloat(append(dst, `"score":`...), float64(p.score), 'g', -1, 32)
+		dst = jsontext.Append(append(dst, `,"text":`...), p.text)
+		dst = strconv.AppendInt(append(dst, `,"start":`...), int64(p.start), 10)
+		dst = strconv.AppendInt(append(dst, `,"end":`...), int64(p.end), 10)
+		dst = append(dst, '}')
 	}
 	dst = append(dst, ']')
-	start := head + tensor.EncodedLen(0)
 	binary.LittleEndian.PutUint32(dst[head:], uint32(len(dst)-start))
 	return dst
 }

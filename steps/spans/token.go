@@ -1,43 +1,24 @@
 package spans
 
 import (
-	"context"
+	"math"
 	"slices"
+	"strings"
 
 	"github.com/tutti-server/tutti/backends"
 	"github.com/tutti-server/tutti/core/config"
 	"github.com/tutti-server/tutti/core/status"
 	"github.com/tutti-server/tutti/core/tensor"
-	"github.com/tutti-server/tutti/internal/pool"
+	"github.com/tutti-server/tutti/internal/jsontext"
 	"github.com/tutti-server/tutti/steps"
 )
 
-// The parameters of token_spans.
 const (
-	paramLabels   = "labels_file"
-	paramStrategy = "aggregation"
-	paramScheme   = "scheme"
-	paramIgnore   = "ignore"
-	paramMinScore = "min_score"
-
 	strategyNone    = "none"
 	strategySimple  = "simple"
-	strategyFirst   = "first"
 	strategyAverage = "average"
 	strategyMax     = "max"
-
-	schemeBIO   = "bio"
-	schemeBILOU = "bilou"
-)
-
-// The inputs of token_spans.
-const (
-	tokenLogits = iota
-	tokenOffsets
-	tokenSpecial
-	tokenText
-	tokenMask
-	tokenWords
+	schemeBILOU     = "bilou"
 )
 
 // NewTokenFactory returns the step "token_spans".
@@ -59,17 +40,17 @@ func NewTokenFactory() steps.Factory {
 			"probability, or that of the token with the highest score. Words are those of word_ids or, without it, end at " +
 			"spaces. A joined passage has the mean of its parts' scores. Text that is not UTF-8 fails its request.",
 		Params: append([]steps.Param{
-			{Key: paramLabels, Required: true, Sample: "labels.txt", Doc: "text file with one label per line, in the version folder or the model folder"},
+			{Key: "labels_file", Required: true, Sample: "labels.txt", Doc: "text file with one label per line, in the version folder or the model folder"},
 			{
-				Key: paramStrategy, Default: strategySimple, Doc: "how tokens become passages",
-				Values: []string{strategyNone, strategySimple, strategyFirst, strategyAverage, strategyMax},
+				Key: "aggregation", Default: strategySimple, Doc: "how tokens become passages",
+				Values: []string{strategyNone, strategySimple, "first", strategyAverage, strategyMax},
 			},
 			{
-				Key: paramScheme, Default: schemeBIO, Values: []string{schemeBIO, schemeBILOU},
+				Key: "scheme", Default: "bio", Values: []string{"bio", schemeBILOU},
 				Doc: "prefixes of labels: B and I, or also L or E for the last token and U or S for a single one",
 			},
-			{Key: paramIgnore, Default: "O", Doc: "labels without passages, separated by commas"},
-			{Key: paramMinScore, Default: "0", Doc: "smallest score of a passage in the output"},
+			{Key: "ignore", Default: "O", Doc: "labels without passages, separated by commas"},
+			{Key: "min_score", Default: "0", Doc: "smallest score of a passage in the output"},
 		}, commonParams()...),
 		Examples:  []steps.Example{tokenExample()},
 		Inline:    true,
@@ -93,36 +74,21 @@ func tokenExample() steps.Example {
 }
 
 func tokenSignature(s *steps.Settings) (*config.Signature, error) {
-	return &config.Signature{
-		Inputs: []config.Port{
-			tokenLogits:  s.FloatPort("logits", -1, -1),
-			tokenOffsets: ints("offset_mapping", false, -1, 2),
-			tokenSpecial: ints("special_tokens_mask", false, -1),
-			tokenText:    {Name: "TEXT", DType: tensor.Bytes, Dims: tensor.Of(1)},
-			tokenMask:    ints("attention_mask", true, -1),
-			tokenWords:   ints("word_ids", true, -1),
-		},
-		Outputs: outPorts(s, "spans", true, -1),
-	}, nil
+	return &config.Signature{Inputs: tokenInputs(s), Outputs: outPorts(s, "spans", true, -1)}, nil
 }
 
-// tokenStep is the step "token_spans".
+func tokenInputs(s *steps.Settings) []config.Port { return inputs(s.FloatPort("logits", -1, -1)) }
+
+// tokenStep is the step token_spans.
 type tokenStep struct {
-	in       in
-	out      out
-	names    []string // of the inputs
 	labels   []label
 	strategy string
 	minScore float32
-	scratch  pool.Of[tokenRun]
 }
 
-// tokenRun is the memory of one execution.
+// tokenRun is the memory of a row of tokenStep.
 type tokenRun struct {
-	found  found
-	tokens tokens
 	logits []float32
-	spare  []float32
 	sums   []float64 // of a word's probabilities, per class
 	group  group
 }
@@ -132,78 +98,15 @@ func newTokenStep(s *steps.Settings) (steps.Step, error) {
 	if err != nil {
 		return nil, err
 	}
-	lowest, err := s.Float(paramMinScore)
-	if err != nil {
-		return nil, err
-	}
-	sig, err := tokenSignature(s)
-	if err != nil {
-		return nil, err
-	}
-	step := &tokenStep{in: newIn(s), labels: labels, strategy: s.Params[paramStrategy], minScore: float32(lowest)}
-	step.in.offsets, step.in.special, step.in.text = tokenOffsets, tokenSpecial, tokenText
-	step.in.mask, step.in.words = tokenMask, tokenWords
-	step.out = out{json: s.Params[paramOutput] == asJSON, batched: s.MaxBatch > 0, labels: labels}
-	for i := range sig.Inputs {
-		step.names = append(step.names, sig.Inputs[i].Name)
-	}
-	return step, nil
+	p := steps.Reader{Settings: s}
+	f := &tokenStep{labels, s.Params["aggregation"], p.Float("min_score")}
+	return newStep(s, f, tokenInputs(s), 1, out{labels: labels}), p.Err
 }
 
-// Run finds the passages of each row.
-//
-// hot: no allocation once the pooled memory has grown.
-func (s *tokenStep) Run(ctx context.Context, b *backends.Batch) error {
-	n, err := s.in.extent(b, s.names)
-	if err != nil {
-		return err
-	}
-	shape := &b.In[tokenLogits].Shape
-	if got := shape.Dim(shape.Rank() - 1); got != int64(len(s.labels)) {
-		return status.Errorf(status.InvalidArg, "input 'logits': expected %d classes, one per line of labels_file, found %d", len(s.labels), got)
-	}
-	r := s.scratch.Get()
-	r.sums = slices.Grow(r.sums[:0], len(s.labels))[:len(s.labels)]
-	defer s.recycle(r)
-	r.found.reset()
-	texts := b.In[tokenText].Bytes()
-	for row := range b.Rows {
-		if err := ctx.Err(); err != nil {
-			return err
-		}
-		text, rest, ok := tensor.NextBytes(texts)
-		if !ok {
-			return status.Errorf(status.InvalidArg, "input 'TEXT' ends before row %d of %d", row, b.Rows)
-		}
-		texts = rest
-		start := len(r.found.list)
-		err := s.row(r, b, row, n, text)
-		if err != nil {
-			b.Fail(row, err)
-		}
-		r.found.endRow(start, err != nil)
-	}
-	return s.out.write(b, &r.found)
-}
-
-// keep is the largest number of passages or logits whose memory goes back to the pool.
-const keep = 1 << 18
-
-func (s *tokenStep) recycle(r *tokenRun) {
-	if cap(r.found.list) > keep || cap(r.spare) > keep || cap(r.tokens.starts) > keep || cap(r.found.bytes) > 16*keep {
-		return
-	}
-	r.found.forget()
-	r.tokens, r.logits = tokens{places: places{starts: r.tokens.starts}}, nil
-	s.scratch.Put(r)
-}
-
-func (s *tokenStep) row(r *tokenRun, b *backends.Batch, row, n int, text []byte) error {
-	if err := s.in.row(&r.tokens, b, row, n, text); err != nil {
-		return err
-	}
+func (s *tokenStep) find(r *run, b *backends.Batch, row, n int) error {
 	size := n * len(s.labels)
-	r.logits, r.spare = steps.Floats(r.spare, &b.In[tokenLogits], row*size, size)
+	r.logits, r.spare[0] = steps.Floats(r.spare[0], &b.In[0], row*size, size)
+	r.sums = slices.Grow(r.sums[:0], len(s.labels))[:len(s.labels)]
 	r.group = group{}
 	for i := 0; i < n; {
 		if !r.tokens.seen(i) {
@@ -219,4 +122,199 @@ func (s *tokenStep) row(r *tokenRun, b *backends.Batch, row, n int, text []byte)
 	}
 	s.flush(r)
 	return nil
+}
+
+// label is a class of tokens.
+type label struct {
+	name, quoted []byte // as passages have it, and the same as a JSON string
+	tag          string // of passages that may be one
+	begins, ends bool   // whether a passage begins or ends with such a token
+	ignored      bool
+}
+
+// readLabels reads the labels file: one label per line, the class's number is the line's.
+func readLabels(s *steps.Settings) ([]label, error) {
+	lines, err := s.Labels("labels_file")
+	if err == nil && lines == nil {
+		_, err = s.Find("") // the parameter is required
+	}
+	if err != nil {
+		return nil, err
+	}
+	ignore := strings.Split(s.Params["ignore"], ",")
+	var out []label
+	for _, line := range lines {
+		l := newLabel(string(line[tensor.EncodedLen(0):]), s.Params["scheme"], s.Params["aggregation"] == strategyNone)
+		l.ignored = s.Params["ignore"] != "" && slices.Contains(ignore, string(l.name))
+		out = append(out, l)
+	}
+	return out, nil
+}
+
+// newLabel reads a label such as B-PER. With whole, the name includes the prefix, which says which part of a passage a token is: BIO has
+// its first and the others, BILOU (or BIOES) its last and passages of one token, too.
+func newLabel(text, scheme string, whole bool) label {
+	name, l := text, label{tag: text}
+	if prefix, tag, ok := strings.Cut(text, "-"); ok {
+		if !whole {
+			name = tag
+		}
+		parts := "BI"
+		if scheme == schemeBILOU {
+			parts = "BILEUS"
+		}
+		if len(prefix) == 1 && strings.Contains(parts, prefix) {
+			l.tag, l.begins, l.ends = tag, strings.Contains("BUS", prefix), strings.Contains("LEUS", prefix)
+		}
+	}
+	l.name, l.quoted = []byte(name), jsontext.Append(nil, []byte(name))
+	return l
+}
+
+// word is a token, or the tokens of a word, with one label by the strategy.
+type word struct {
+	start, end int // bytes of the text
+	label      int32
+	score      float32
+}
+
+// group is the passage that is being built.
+type group struct {
+	words       int
+	start, end  int
+	first, last int32 // labels
+	sum         float64
+}
+
+// best returns the most probable class of token i (the first of equal ones) and the sum of exp(logit - highest) over all classes, so
+// that its probability is 1/sum.
+func (s *tokenStep) best(r *run, i int) (top int32, sum float64, err error) {
+	logits := r.logits[i*len(s.labels) : (i+1)*len(s.labels)]
+	highest := float32(math.Inf(-1))
+	for class, v := range logits {
+		if v != v {
+			highest = v
+			break
+		}
+		if v > highest {
+			top, highest = int32(class), v
+		}
+	}
+	if !(math.Abs(float64(highest)) <= math.MaxFloat32) {
+		return 0, 0, status.Errorf(status.InvalidArg, "input 'logits': expected finite numbers, the highest of token %d is %v", i, highest)
+	}
+	for _, v := range logits {
+		sum += math.Exp(float64(v) - float64(highest))
+	}
+	return top, sum, nil
+}
+
+// word reads the token at i or, for a strategy on words, the tokens of the word that begins there, up to token n. next is the token
+// after it.
+func (s *tokenStep) word(r *run, i, n int) (w word, next int, err error) {
+	top, sum, err := s.best(r, i)
+	if err != nil {
+		return w, 0, err
+	}
+	if w.start, w.end, err = r.tokens.span(i); err != nil {
+		return w, 0, err
+	}
+	w.label, w.score = top, float32(1/sum)
+	if s.strategy == strategyNone || s.strategy == strategySimple {
+		return w, i + 1, nil
+	}
+	if s.strategy == strategyAverage {
+		clear(r.sums)
+		s.add(r, i, top, sum)
+	}
+	count, last := 1, i
+	for next = i + 1; next < n; next++ {
+		if !r.tokens.seen(next) {
+			continue
+		}
+		start, end, err := r.tokens.span(next)
+		if err != nil {
+			return w, 0, err
+		}
+		if !r.tokens.continues(last, next, start) {
+			break
+		}
+		if top, sum, err = s.best(r, next); err != nil {
+			return w, 0, err
+		}
+		w.end, last = end, next
+		count++
+		switch s.strategy {
+		case strategyMax:
+			if score := float32(1 / sum); score > w.score {
+				w.label, w.score = top, score
+			}
+		case strategyAverage:
+			s.add(r, next, top, sum)
+		}
+	}
+	if s.strategy == strategyAverage {
+		w.label, w.score = likeliest(r.sums, count)
+	}
+	w.end = max(w.start, w.end)
+	return w, next, nil
+}
+
+// add adds token i's probabilities to the word's.
+func (s *tokenStep) add(r *run, i int, top int32, sum float64) {
+	logits := r.logits[i*len(s.labels) : (i+1)*len(s.labels)]
+	highest := float64(logits[top])
+	for class, v := range logits {
+		r.sums[class] += math.Exp(float64(v)-highest) / sum
+	}
+}
+
+// likeliest returns the class with the highest sum, and its mean over count tokens.
+func likeliest(sums []float64, count int) (class int32, mean float32) {
+	for i, v := range sums {
+		if v > sums[class] {
+			class = int32(i)
+		}
+	}
+	return class, float32(sums[class] / float64(count))
+}
+
+// continues reports whether token i, whose text begins at start, belongs to the same word as token last.
+func (t *tokens) continues(last, i, start int) bool {
+	if t.words != nil {
+		return t.words[i] >= 0 && t.words[i] == t.words[last]
+	}
+	return start > 0 && t.text[start-1] != ' ' && (start == len(t.text) || t.text[start] != ' ')
+}
+
+// join adds w to the current passage, or starts another one.
+func (s *tokenStep) join(r *run, w *word) {
+	g, l := &r.group, &s.labels[w.label]
+	joins := s.strategy != strategyNone && g.words > 0 && !l.begins
+	if joins {
+		before := &s.labels[g.last]
+		joins = !before.ends && before.tag == l.tag
+	}
+	if !joins {
+		s.flush(r)
+		*g = group{start: w.start, first: w.label}
+	}
+	g.words++
+	g.end, g.last = w.end, w.label
+	g.sum += float64(w.score)
+}
+
+// flush ends the current passage.
+func (s *tokenStep) flush(r *run) {
+	g := &r.group
+	if g.words == 0 {
+		return
+	}
+	score := float32(g.sum / float64(g.words))
+	if !s.labels[g.first].ignored && score >= s.minScore {
+		p := r.tokens.passage(g.start, max(g.start, g.end), score)
+		p.label = g.first
+		r.list = append(r.list, p)
+	}
+	g.words = 0
 }

@@ -121,7 +121,14 @@ type candidate struct {
 
 // compare orders candidates by descending score; of equal ones the first and shorter is better.
 func (c candidate) compare(d candidate) int {
-	return cmp.Or(cmp.Compare(d.score, c.score), cmp.Compare(c.start, d.start), cmp.Compare(c.end, d.end))
+	switch {
+	case c.score > d.score:
+		return -1
+	case c.score < d.score:
+		return 1
+	default:
+		return cmp.Or(c.start-d.start, c.end-d.end)
+	}
 }
 
 // masked is the logit of tokens outside the context, as in Hugging Face's pipeline.
@@ -199,7 +206,7 @@ func (s *answerStep) search(r *run, n int) {
 // offer inserts c when it is among the best limit candidates.
 func (r *run) offer(c candidate, limit int) {
 	if len(r.best) == limit {
-		if c.compare(r.best[limit-1]) > 0 {
+		if worst := &r.best[limit-1]; c.score < worst.score || c.compare(*worst) > 0 {
 			return
 		}
 		r.best = r.best[:limit-1]

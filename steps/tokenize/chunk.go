@@ -51,9 +51,8 @@ type chunk struct {
 	enc      tokenizer.Encoding
 	from, to int
 	columns  [columns][]int32 // the values of the rows, one row after the other
-	ends     []int            // the number of tokens up to the end of each row, or window
+	ends     []int            // the number of tokens up to the end of each window, which is a row where there are no more
 	rows     []int32          // the row of each window
-	longest  int
 	failed   []failure
 	chars    [2][]int32 // the code point number of each byte of the row's texts
 }
@@ -68,7 +67,7 @@ func (p *chunk) reset(from int) {
 	for i := range p.columns {
 		p.columns[i] = p.columns[i][:0]
 	}
-	p.from, p.to, p.ends, p.rows, p.longest, p.failed = from, from, p.ends[:0], p.rows[:0], 0, p.failed[:0]
+	p.from, p.to, p.ends, p.rows, p.failed = from, from, p.ends[:0], p.rows[:0], p.failed[:0]
 }
 
 // encodeChunk encodes the rows of p. A row that cannot be encoded stays empty.
@@ -81,9 +80,9 @@ func (s *step) encodeChunk(ctx context.Context, j *job, p *chunk) {
 		}
 		if err := s.encode(p, row, j.texts[row], pair, len(j.pairs) > 0); err != nil {
 			p.failed = append(p.failed, failure{row, err})
-		}
-		if s.windows == 0 {
-			p.ends = append(p.ends, len(p.columns[columnIDs]))
+			if s.windows == 0 {
+				p.endWindow(row)
+			}
 		}
 	}
 }
@@ -93,7 +92,7 @@ func (s *step) encode(p *chunk, row int, text, pair []byte, paired bool) error {
 	for port, t := range [...][]byte{portText: text, portPair: pair} {
 		if len(t) > s.maxBytes {
 			return status.Errorf(status.InvalidArg, "input '%s' has a text of %d bytes, expected at most %d (parameter '%s')",
-				inputName(port), len(t), s.maxBytes, paramMaxBytes)
+				inputNames[port], len(t), s.maxBytes, "max_bytes")
 		}
 	}
 	var err error
@@ -110,20 +109,15 @@ func (s *step) encode(p *chunk, row int, text, pair []byte, paired bool) error {
 		return status.Errorf(status.InvalidArg, "input 'TEXT' has %d tokens, expected at most %d", n, s.limit)
 	}
 	chars := s.countChars(p, text, pair)
-	s.addRow(p, &p.enc, chars)
-	if s.windows > 0 {
-		p.endWindow(row)
-		for _, w := range p.enc.Overflow {
-			s.addRow(p, w, chars)
-			p.endWindow(row)
-		}
+	s.addRow(p, row, &p.enc, chars)
+	for _, w := range p.enc.Overflow {
+		s.addRow(p, row, w, chars)
 	}
 	return nil
 }
 
 // addRow appends the values of one row, or window.
-func (s *step) addRow(p *chunk, e *tokenizer.Encoding, chars [2][]int32) {
-	p.longest = max(p.longest, e.Len())
+func (s *step) addRow(p *chunk, row int, e *tokenizer.Encoding, chars [2][]int32) {
 	p.add(columnIDs, e.IDs)
 	p.add(columnMask, e.Attention)
 	p.add(columnTypes, e.TypeIDs)
@@ -133,6 +127,7 @@ func (s *step) addRow(p *chunk, e *tokenizer.Encoding, chars [2][]int32) {
 		p.add(columnSequences, e.Sequences)
 		s.addOffsets(p, e, chars)
 	}
+	p.endWindow(row)
 }
 
 // endWindow ends a window of a row.

@@ -13,19 +13,6 @@ import (
 	"github.com/tutti-server/tutti/steps"
 )
 
-// The parameters of the step "detokenize" beside those of "tokenize".
-const (
-	paramSkip  = "skip_special_tokens"
-	paramPadID = "pad_id"
-	paramDType = "dtype"
-)
-
-// The ports of the step, in the signature's order.
-const (
-	portDecodeIDs = iota
-	portDecodeMask
-)
-
 // NewDetokenizeFactory returns the step "detokenize".
 func NewDetokenizeFactory() steps.Factory {
 	return steps.Factory{
@@ -34,9 +21,9 @@ func NewDetokenizeFactory() steps.Factory {
 			"tokenizer.json or a file of another format. Ids whose attention mask is 0 and those of the padding are skipped. A row with an id that " +
 			"is not in the vocabulary fails its request.",
 		Params: append(formatParams(), []steps.Param{
-			{Key: paramSkip, Default: "true", Values: []string{"true", "false"}, Doc: "whether special tokens are skipped"},
-			{Key: paramPadID, Default: "none", Doc: "padding id, skipped at every position, for example -1; none for none"},
-			{Key: paramDType, Default: "int64", Values: []string{"int64", "int32"}, Doc: "type of the ids"},
+			{Key: "skip_special_tokens", Default: "true", Values: []string{"true", "false"}, Doc: "whether special tokens are skipped"},
+			{Key: "pad_id", Default: "none", Doc: "padding id, skipped at every position, for example -1; none for none"},
+			{Key: "dtype", Default: "int64", Values: []string{"int64", "int32"}, Doc: "type of the ids"},
 		}...),
 		Inline:    true,
 		Examples:  detokenizeExamples(),
@@ -47,30 +34,29 @@ func NewDetokenizeFactory() steps.Factory {
 
 func detokenizeSignature(s *steps.Settings) (*config.Signature, error) {
 	ids := tensor.Int64
-	if s.Params[paramDType] == "int32" {
+	if s.Params["dtype"] == "int32" {
 		ids = tensor.Int32
 	}
 	return &config.Signature{
 		Inputs: []config.Port{
-			portDecodeIDs:  {Name: "ids", DType: ids, Dims: tensor.Of(-1)},
-			portDecodeMask: {Name: "attention_mask", DType: tensor.Int64, Dims: tensor.Of(-1), Optional: true},
+			{Name: "ids", DType: ids, Dims: tensor.Of(-1)},
+			{Name: "attention_mask", DType: tensor.Int64, Dims: tensor.Of(-1), Optional: true},
 		},
 		Outputs: []config.Port{{Name: "TEXT", DType: tensor.Bytes, Dims: tensor.Of(1)}},
 	}, nil
 }
 
 func newDetokenizeStep(s *steps.Settings) (steps.Step, error) {
-	out := &detokenizeStep{batched: s.MaxBatch > 0, narrow: s.Params[paramDType] == "int32"}
+	out := &detokenizeStep{
+		batched: s.MaxBatch > 0, narrow: s.Params["dtype"] == "int32", skipSpecial: s.Params["skip_special_tokens"] == "true",
+	}
 	var err error
 	if out.tok, err = load(s); err != nil {
 		return nil, err
 	}
-	if out.skipSpecial, err = s.Bool(paramSkip); err != nil {
-		return nil, err
-	}
-	if text := s.Params[paramPadID]; text != "none" {
+	if text := s.Params["pad_id"]; text != "none" {
 		if out.padID, err = strconv.ParseInt(text, 10, 64); err != nil {
-			return nil, status.Errorf(status.InvalidArg, "parameter '%s' of model '%s' is '%s', expected an integer or none", paramPadID, s.Model, text)
+			return nil, status.Errorf(status.InvalidArg, "parameter 'pad_id' of model '%s' is '%s', expected an integer or none", s.Model, text)
 		}
 		out.padded = true
 	}
@@ -104,16 +90,7 @@ func (s *detokenizeStep) Run(ctx context.Context, b *backends.Batch) error {
 	if err := s.decodeAll(ctx, t, b); err != nil {
 		return err
 	}
-	shape := tensor.Of(1)
-	if s.batched {
-		shape = tensor.Of(int64(b.Rows), 1)
-	}
-	out, err := b.AllocBytes(0, shape, len(t.out))
-	if err != nil {
-		return err
-	}
-	copy(out.Bytes(), t.out)
-	return nil
+	return steps.WriteBytes(b, 0, steps.Shape(b, s.batched, 1), t.out)
 }
 
 // recycle returns memory of a usual size to the pool.
@@ -125,10 +102,10 @@ func (s *detokenizeStep) recycle(t *texts) {
 
 // decodeAll decodes every row. A row that cannot be decoded fails its request and becomes an empty text.
 func (s *detokenizeStep) decodeAll(ctx context.Context, t *texts, b *backends.Batch) error {
-	in := &b.In[portDecodeIDs]
+	in := &b.In[0]
 	n := int(in.Shape.Dim(in.Shape.Rank() - 1))
 	var mask []int64
-	if m := &b.In[portDecodeMask]; m.Present() {
+	if m := &b.In[1]; m.Present() {
 		if found := int(m.Shape.Dim(m.Shape.Rank() - 1)); found != n {
 			return status.Errorf(status.InvalidArg, "input 'attention_mask' has %d values for %d ids", found, n)
 		}
@@ -138,12 +115,11 @@ func (s *detokenizeStep) decodeAll(ctx context.Context, t *texts, b *backends.Ba
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		t.ids = s.row(t.ids[:0], in, row*n, n)
-		if mask != nil {
-			t.ids = masked(t.ids, mask[row*n:][:n])
-		}
-		if s.padded {
-			t.ids = without(t.ids, s.padID)
+		t.ids = t.ids[:0]
+		for i := row * n; i < (row+1)*n; i++ {
+			if id := s.id(in, i); (mask == nil || mask[i] != 0) && !(s.padded && id == s.padID) {
+				t.ids = append(t.ids, id)
+			}
 		}
 		t.d.Text = t.d.Text[:0]
 		if err := s.tok.Decode(&t.d, t.ids, s.skipSpecial); err != nil {
@@ -154,35 +130,9 @@ func (s *detokenizeStep) decodeAll(ctx context.Context, t *texts, b *backends.Ba
 	return nil
 }
 
-// row appends n ids from first on.
-func (s *detokenizeStep) row(dst []int64, in *tensor.Tensor, first, n int) []int64 {
-	if !s.narrow {
-		return append(dst, tensor.Slice[int64](in)[first:][:n]...)
+func (s *detokenizeStep) id(in *tensor.Tensor, i int) int64 {
+	if s.narrow {
+		return int64(tensor.Slice[int32](in)[i])
 	}
-	for _, id := range tensor.Slice[int32](in)[first:][:n] {
-		dst = append(dst, int64(id))
-	}
-	return dst
-}
-
-// masked returns the ids whose mask is not 0.
-func masked(ids, mask []int64) []int64 {
-	out := ids[:0]
-	for i, id := range ids {
-		if mask[i] != 0 {
-			out = append(out, id)
-		}
-	}
-	return out
-}
-
-// without returns the ids other than pad.
-func without(ids []int64, pad int64) []int64 {
-	out := ids[:0]
-	for _, id := range ids {
-		if id != pad {
-			out = append(out, id)
-		}
-	}
-	return out
+	return tensor.Slice[int64](in)[i]
 }

@@ -10,17 +10,6 @@ import (
 	"github.com/tutti-server/tutti/steps"
 )
 
-// The parameters for reading tokenizer_file.
-const (
-	paramFormat  = "format"
-	paramMerges  = "merges_file"
-	paramLower   = "lower_case"
-	paramPattern = "pattern"
-	paramSpecial = "special_tokens"
-	paramBOS     = "add_bos"
-	paramEOS     = "add_eos"
-)
-
 // The values of format.
 const (
 	formatAuto          = "auto"
@@ -36,37 +25,34 @@ const (
 func formatParams() []steps.Param {
 	yes := []string{"true", "false"}
 	return []steps.Param{
-		{Key: paramFile, Default: "tokenizer.json", Doc: "tokenizer file, in the version folder or the model folder"},
+		{Key: "tokenizer_file", Default: "tokenizer.json", Doc: "tokenizer file, in the version folder or the model folder"},
 		{
-			Key: paramFormat, Default: formatAuto,
+			Key: "format", Default: formatAuto,
 			Values: []string{formatAuto, formatJSON, formatWordPiece, formatByteLevelBPE, formatSentencePiece, formatTiktoken, formatTekken},
 			Doc: "format of the file; auto chooses by its name: .txt is a BERT vocab.txt, vocab.json one with merges_file, " +
 				".model of sentencepiece, .tiktoken ranks, tekken.json (or any name with tekken that ends so) of Mistral's models, " +
 				"and others a Hugging Face tokenizer.json",
 		},
-		{Key: paramMerges, Default: "merges.txt", Doc: "merges of format vocab_json"},
-		{Key: paramLower, Default: "true", Values: yes, Doc: "whether format vocab_txt puts text in lower case without accents"},
+		{Key: "merges_file", Default: "merges.txt", Doc: "merges of format vocab_json"},
+		{Key: "lower_case", Default: "true", Values: yes, Doc: "whether format vocab_txt puts text in lower case without accents"},
 		{
-			Key: paramPattern, Default: "cl100k", Values: tokenizer.PatternNames(),
+			Key: "pattern", Default: "cl100k", Values: tokenizer.PatternNames(),
 			Doc: "encoding whose pattern cuts text into words in format tiktoken; cl100k also serves Llama 3, and qwen Qwen's models",
 		},
-		{Key: paramSpecial, Default: noSpecial, Doc: "special tokens of format tiktoken, as TEXT=ID with spaces between them; none for none"},
-		{Key: paramBOS, Default: "false", Values: yes, Doc: "whether format sentencepiece or tekken puts its begin mark before each text"},
-		{Key: paramEOS, Default: "false", Values: yes, Doc: "whether format sentencepiece or tekken puts its end mark behind each text"},
+		{Key: "special_tokens", Default: "none", Doc: "special tokens of format tiktoken, as TEXT=ID with spaces between them; none for none"},
+		{Key: "add_bos", Default: "false", Values: yes, Doc: "whether format sentencepiece or tekken puts its begin mark before each text"},
+		{Key: "add_eos", Default: "false", Values: yes, Doc: "whether format sentencepiece or tekken puts its end mark behind each text"},
 	}
 }
 
-// noSpecial is the value of special_tokens for none.
-const noSpecial = "none"
-
 // load builds the tokenizer that the parameters describe.
 func load(s *steps.Settings) (*tokenizer.Tokenizer, error) {
-	name := s.Params[paramFile]
+	name := s.Params["tokenizer_file"]
 	data, err := readFile(s, name)
 	if err != nil {
 		return nil, err
 	}
-	format := s.Params[paramFormat]
+	format := s.Params["format"]
 	if format == formatAuto || format == "" {
 		format = formatOf(name)
 	}
@@ -83,38 +69,25 @@ func load(s *steps.Settings) (*tokenizer.Tokenizer, error) {
 func define(s *steps.Settings, format string, data []byte) (*tokenizer.Definition, error) {
 	switch format {
 	case formatWordPiece:
-		lower, err := s.Bool(paramLower)
-		if err != nil {
-			return nil, err
-		}
-		return tokenizer.DefineWordPiece(data, lower)
+		return tokenizer.DefineWordPiece(data, s.Params["lower_case"] == "true")
 	case formatByteLevelBPE:
-		merges, err := readFile(s, s.Params[paramMerges])
+		merges, err := readFile(s, s.Params["merges_file"])
 		if err != nil {
 			return nil, err
 		}
 		return tokenizer.DefineByteLevelBPE(data, merges)
-	case formatSentencePiece, formatTekken:
-		bos, err := s.Bool(paramBOS)
-		if err != nil {
-			return nil, err
-		}
-		eos, err := s.Bool(paramEOS)
-		if err != nil {
-			return nil, err
-		}
-		if format == formatTekken {
-			return tokenizer.DefineTekken(data, bos, eos)
-		}
-		return tokenizer.DefineSentencePiece(data, bos, eos)
+	case formatSentencePiece:
+		return tokenizer.DefineSentencePiece(data, s.Params["add_bos"] == "true", s.Params["add_eos"] == "true")
+	case formatTekken:
+		return tokenizer.DefineTekken(data, s.Params["add_bos"] == "true", s.Params["add_eos"] == "true")
 	case formatTiktoken:
-		special := s.Params[paramSpecial]
-		if special == noSpecial {
+		special := s.Params["special_tokens"]
+		if special == "none" {
 			special = ""
 		}
-		return tokenizer.DefineTiktoken(data, s.Params[paramPattern], special)
+		return tokenizer.DefineTiktoken(data, s.Params["pattern"], special)
 	default:
-		return nil, status.Errorf(status.InvalidArg, "parameter '%s' of model '%s' is '%s', expected a format", paramFormat, s.Model, format)
+		return nil, status.Errorf(status.InvalidArg, "parameter '%s' of model '%s' is '%s', expected a format", "format", s.Model, format)
 	}
 }
 

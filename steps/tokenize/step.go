@@ -53,9 +53,7 @@ func (s *step) Run(ctx context.Context, b *backends.Batch) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	longest := 0
 	for _, p := range chunks {
-		longest = max(longest, p.longest)
 		for _, f := range p.failed {
 			b.Fail(f.row, f.err)
 		}
@@ -63,12 +61,7 @@ func (s *step) Run(ctx context.Context, b *backends.Batch) error {
 	if s.windows > 0 {
 		return s.writeWindows(b, chunks)
 	}
-	for port := range s.columns {
-		if err := s.write(b, chunks, port, longest); err != nil {
-			return err
-		}
-	}
-	return nil
+	return s.write(b, b.Out, windows{chunks: chunks}, b.Rows, 0)
 }
 
 // read finds the texts of the rows.
@@ -83,7 +76,7 @@ func (j *job) read(b *backends.Batch) error {
 		for row := range b.Rows {
 			text, after, ok := tensor.NextBytes(rest)
 			if !ok {
-				return status.Errorf(status.InvalidArg, "input '%s' ends before row %d of %d", inputName(port), row, b.Rows)
+				return status.Errorf(status.InvalidArg, "input '%s' ends before row %d of %d", inputNames[port], row, b.Rows)
 			}
 			*list, rest, j.bytes = append(*list, text), after, j.bytes+len(text)
 		}
@@ -155,33 +148,6 @@ func (s *step) recycle(j *job) {
 	s.scratch.Put(j)
 }
 
-// write allocates an output and fills it from its column.
-func (s *step) write(b *backends.Batch, chunks []*chunk, port, longest int) error {
-	column := s.columns[port]
-	width, shape := columnWidth(column), tensor.Of(int64(longest))
-	if width > 1 {
-		shape = tensor.Of(int64(longest), int64(width))
-	}
-	if s.batched {
-		shape = shape.Prepend(int64(b.Rows))
-	}
-	t, err := b.Alloc(port, tensor.Int64, shape)
-	if err != nil {
-		return err
-	}
-	out, fill := tensor.Slice[int64](t), s.padValue(column)
-	for _, p := range chunks {
-		start := 0
-		for _, end := range p.ends {
-			row := out[:longest*width]
-			out = out[longest*width:]
-			writeRow(row, p.columns[column][start*width:end*width], fill, s.tok.PadsLeft())
-			start = end
-		}
-	}
-	return nil
-}
-
 // writeRow writes the values of a row and its padding.
 func writeRow(row []int64, values []int32, fill int64, left bool) {
 	more := row[len(values):]
@@ -200,8 +166,8 @@ func writeRow(row []int64, values []int32, fill int64, left bool) {
 type windows struct {
 	chunks []*chunk
 	chunk  int
-	next   int // In the chunk.
-	start  int // The values of the chunk before the next window.
+	next   int // in the chunk
+	start  int // the values of the chunk before the next window
 }
 
 // row returns the row of the batch that the next window belongs to; ok is false after the last one.
@@ -244,48 +210,54 @@ func (s *step) writeWindows(b *backends.Batch, chunks []*chunk) error {
 	at := windows{chunks: chunks}
 	for i := range b.Requests {
 		q := &b.Requests[i]
-		end := at
-		count, longest := end.extent(q.First + q.Rows)
 		if q.Err == nil {
-			out, err := s.windowOutputs(b.Allocator, at, count, longest, q.First)
-			if err != nil {
-				return err
+			if !s.batched { // there is one request, and the outputs have no rows
+				return s.write(b, b.Out, at, q.Rows, 0)
 			}
-			if !s.batched { // There is one request, and the outputs have no rows.
-				for port := range out {
-					b.SetOutput(port, out[port])
-				}
-				return nil
+			out := make([]tensor.Tensor, len(s.columns))
+			if err := s.write(b, out, at, q.First+q.Rows, q.First); err != nil {
+				tensor.ReleaseAll(out)
+				return err
 			}
 			q.Out = out
 		}
-		at = end
+		at.extent(q.First + q.Rows)
 	}
 	return nil
 }
 
-// windowOutputs allocates and fills the outputs of the next count windows. Samples are numbered from row first.
-func (s *step) windowOutputs(a tensor.Allocator, at windows, count, longest, first int) ([]tensor.Tensor, error) {
-	out := make([]tensor.Tensor, len(s.columns))
+// write allocates and fills the outputs of the windows of the rows from first to below end. The first window is next in at.
+func (s *step) write(b *backends.Batch, out []tensor.Tensor, at windows, end, first int) error {
+	rest := at
+	count, longest := rest.extent(end)
 	for port, column := range s.columns {
-		shape := tensor.Of(int64(count), int64(longest))
-		switch {
-		case column == columnSamples:
-			shape = tensor.Of(int64(count), 1)
-		case columnWidth(column) > 1:
-			shape = tensor.Of(int64(count), int64(longest), int64(columnWidth(column)))
+		t, err := tensor.New(b.Allocator, tensor.Int64, s.shape(column, count, longest))
+		if err != nil {
+			return err
 		}
-		var err error
-		if out[port], err = tensor.New(a, tensor.Int64, shape); err != nil {
-			tensor.ReleaseAll(out)
-			return nil, err
-		}
-		s.fillWindows(tensor.Slice[int64](&out[port]), at, column, count, longest, first)
+		out[port].Release()
+		out[port] = t
+		s.fill(tensor.Slice[int64](&t), at, column, count, longest, first)
 	}
-	return out, nil
+	return nil
 }
 
-func (s *step) fillWindows(dst []int64, at windows, column, count, longest, first int) {
+// shape returns the shape of count windows in a column.
+func (s *step) shape(column, count, longest int) tensor.Shape {
+	shape := tensor.Of(int64(longest))
+	switch {
+	case column == columnSamples:
+		shape = tensor.Of(1)
+	case columnWidth(column) > 1:
+		shape = tensor.Of(int64(longest), int64(columnWidth(column)))
+	}
+	if s.batched || s.windows > 0 {
+		return shape.Prepend(int64(count))
+	}
+	return shape
+}
+
+func (s *step) fill(dst []int64, at windows, column, count, longest, first int) {
 	fill, width := s.padValue(column), longest*columnWidth(column)
 	for i := range count {
 		row, _ := at.row()

@@ -9,6 +9,7 @@ package tokenize
 
 import (
 	"fmt"
+	"math"
 	"runtime"
 
 	"golang.org/x/sync/semaphore"
@@ -19,31 +20,14 @@ import (
 	"github.com/tutti-server/tutti/steps"
 )
 
-// The parameters of the step.
-const (
-	paramFile      = "tokenizer_file"
-	paramMaxLength = "max_length"
-	paramTruncate  = "truncate"
-	paramMaxBytes  = "max_bytes"
-	paramOffsets   = "offsets"
-	paramOverflow  = "return_overflowing_tokens"
-	paramStride    = "stride"
-	paramWindows   = "max_windows"
-)
-
 // The ports of the step, in the signature's order.
 const (
 	portText = iota
 	portPair
 )
 
-// inputName is the name of an input.
-func inputName(port int) string {
-	if port == portPair {
-		return "TEXT_PAIR"
-	}
-	return "TEXT"
-}
+// inputNames are the names of the inputs.
+var inputNames = [...]string{portText: "TEXT", portPair: "TEXT_PAIR"}
 
 // baseOutputs are the outputs that always exist, by column.
 var baseOutputs = []string{columnIDs: "input_ids", columnMask: "attention_mask", columnTypes: "token_type_ids"}
@@ -69,20 +53,20 @@ func NewFactory() steps.Factory {
 			"a row for each window, padded to the longest of the request, and overflow_to_sample_mapping has the number of the text of each row. " +
 			"In an ensemble the next step's request has those rows, which its max_batch_size bounds. With max_batch_size 0 the windows are the first dimension.",
 		Params: append(formatParams(), []steps.Param{
-			{Key: paramMaxLength, Default: "0", Doc: "largest number of tokens in a row, special ones included; 0 uses the file's truncation"},
+			{Key: "max_length", Default: "0", Doc: "largest number of tokens in a row, special ones included; 0 uses the file's truncation"},
 			{
-				Key: paramTruncate, Default: "true", Values: []string{"true", "false", "longest_first", "only_first", "only_second"},
+				Key: "truncate", Default: "true", Values: []string{"true", "false", "longest_first", "only_first", "only_second"},
 				Doc: "whether a longer row is truncated (by the file's strategy or the one named) or fails its request",
 			},
 			{
-				Key: paramOverflow, Default: "false", Values: []string{"true", "false"},
+				Key: "return_overflowing_tokens", Default: "false", Values: []string{"true", "false"},
 				Doc: "whether the tokens that truncation removes follow in further rows, the windows of a text, as with this option of transformers",
 			},
-			{Key: paramStride, Default: "file", Doc: "number of tokens that a window repeats from the one before; file uses the file's truncation"},
-			{Key: paramWindows, Default: "1024", Doc: "largest number of windows of one text; a text with more fails its request"},
-			{Key: paramMaxBytes, Default: "1048576", Doc: "largest size of one text in bytes; a longer one fails its request"},
+			{Key: "stride", Default: "file", Doc: "number of tokens that a window repeats from the one before; file uses the file's truncation"},
+			{Key: "max_windows", Default: "1024", Doc: "largest number of windows of one text; a text with more fails its request"},
+			{Key: "max_bytes", Default: "1048576", Doc: "largest size of one text in bytes; a longer one fails its request"},
 			{
-				Key: paramOffsets, Default: "characters", Values: []string{"characters", "bytes"},
+				Key: "offsets", Default: "characters", Values: []string{"characters", "bytes"},
 				Doc: "the unit of offset_mapping: Unicode code points, or bytes of UTF-8",
 			},
 		}...),
@@ -135,12 +119,12 @@ func outputPort(s *steps.Settings, name string, column int) config.Port {
 }
 
 // hasWindows reports whether a text can become several rows.
-func hasWindows(s *steps.Settings) bool { return s.Params[paramOverflow] == "true" }
+func hasWindows(s *steps.Settings) bool { return s.Params["return_overflowing_tokens"] == "true" }
 
 func newStep(s *steps.Settings) (steps.Step, error) {
 	most := runtime.GOMAXPROCS(0)
 	out := &step{
-		batched: s.MaxBatch > 0, columns: []int{columnIDs, columnMask, columnTypes}, inBytes: s.Params[paramOffsets] == "bytes",
+		batched: s.MaxBatch > 0, columns: []int{columnIDs, columnMask, columnTypes}, inBytes: s.Params["offsets"] == "bytes",
 		most: most, helpers: semaphore.NewWeighted(int64(most)),
 	}
 	if hasWindows(s) {
@@ -156,50 +140,45 @@ func newStep(s *steps.Settings) (steps.Step, error) {
 	if out.tok, err = load(s); err != nil {
 		return nil, err
 	}
-	if out.maxBytes, err = s.Int(paramMaxBytes, 1); err != nil {
-		return nil, err
+	p := steps.Reader{Settings: s}
+	out.maxBytes = min(p.Int("max_bytes", 1, math.MaxInt), tokenizer.MaxText)
+	if n := p.Int("max_length", 0, math.MaxInt); p.Err == nil && n > 0 {
+		out.tok, p.Err = out.tok.WithMaxLength(n)
 	}
-	out.maxBytes = min(out.maxBytes, tokenizer.MaxText)
-	maxLength, err := s.Int(paramMaxLength, 0)
-	if err != nil {
-		return nil, err
-	}
-	if maxLength > 0 {
-		if out.tok, err = out.tok.WithMaxLength(maxLength); err != nil {
-			return nil, err
-		}
+	if p.Err != nil {
+		return nil, p.Err
 	}
 	return out, out.setTruncation(s)
 }
 
 // setTruncation reads the parameters for rows that are too long.
 func (s *step) setTruncation(settings *steps.Settings) (err error) {
-	switch how := settings.Params[paramTruncate]; how {
+	switch how := settings.Params["truncate"]; how {
 	case "true":
 	case "false":
 		s.limit = s.tok.MaxLength()
 		s.tok = s.tok.WithoutTruncation()
 	default:
 		if s.tok, err = s.tok.WithStrategy(how); err != nil {
-			return fmt.Errorf("parameter '%s' of model '%s': %w", paramTruncate, settings.Model, err)
+			return fmt.Errorf("parameter '%s' of model '%s': %w", "truncate", settings.Model, err)
 		}
 	}
-	if settings.Params[paramStride] != "file" {
-		stride, err := settings.Int(paramStride, 0)
+	if settings.Params["stride"] != "file" {
+		stride, err := settings.Int("stride", 0)
 		if err != nil {
 			return err
 		}
 		if s.tok, err = s.tok.WithStride(stride); err != nil {
-			return fmt.Errorf("parameter '%s' of model '%s': %w", paramStride, settings.Model, err)
+			return fmt.Errorf("parameter '%s' of model '%s': %w", "stride", settings.Model, err)
 		}
 	}
 	if !hasWindows(settings) {
 		return nil
 	}
 	if s.tok.MaxLength() == 0 {
-		return fmt.Errorf("parameter '%s' of model '%s' is 'true', expected 'false' without truncation to a max_length", paramOverflow, settings.Model)
+		return fmt.Errorf("parameter '%s' of model '%s' is 'true', expected 'false' without truncation to a max_length", "return_overflowing_tokens", settings.Model)
 	}
-	s.windows, err = settings.Int(paramWindows, 1)
+	s.windows, err = settings.Int("max_windows", 1)
 	return err
 }
 

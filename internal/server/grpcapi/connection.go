@@ -21,7 +21,8 @@ import (
 // rejected.
 type connection struct {
 	net.Conn
-	f *infer.InFlight
+	credentials.AuthInfo // gives calls access to their connection
+	f                    *infer.InFlight
 
 	mu        sync.Mutex
 	pending   int64 // bytes that are not charged to a message yet; guarded by mu
@@ -113,8 +114,12 @@ func (l *connection) Close() error {
 	return l.Conn.Close()
 }
 
-// addWaiting changes the number of calls that wait for messages. Without any, the pending bytes are forgotten.
+// addWaiting changes the number of calls that wait for messages, which are counted. Without any, the pending bytes are
+// forgotten.
 func (l *connection) addWaiting(calls int) {
+	if l == nil {
+		return
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.receiving += calls; l.receiving <= 0 {
@@ -128,20 +133,6 @@ func (l *connection) setPending(pending int64) {
 	if l.charged > pending {
 		l.f.Release(l.charged - pending)
 		l.charged = pending
-	}
-}
-
-// begin starts counting for a call that waits for messages.
-func (l *connection) begin() {
-	if l != nil {
-		l.addWaiting(1)
-	}
-}
-
-// end reverts begin.
-func (l *connection) end() {
-	if l != nil {
-		l.addWaiting(-1)
 	}
 }
 
@@ -169,17 +160,10 @@ func connectionOf(ctx context.Context, f *infer.InFlight) *connection {
 		return nil
 	}
 	if p, ok := peer.FromContext(ctx); ok {
-		if info, ok := p.AuthInfo.(connectionInfo); ok {
-			return info.line
-		}
+		l, _ := p.AuthInfo.(*connection)
+		return l
 	}
 	return nil
-}
-
-// connectionInfo gives a call access to its connection.
-type connectionInfo struct {
-	credentials.AuthInfo
-	line *connection
 }
 
 // countingCredentials wraps every connection, inside its encryption, in a connection.
@@ -209,8 +193,8 @@ func (c countingCredentials) ServerHandshake(raw net.Conn) (net.Conn, credential
 	if err != nil {
 		return conn, info, err
 	}
-	l := &connection{Conn: conn, f: c.f, stall: c.stall}
-	return l, connectionInfo{info, l}, nil
+	l := &connection{Conn: conn, AuthInfo: info, f: c.f, stall: c.stall}
+	return l, l, nil
 }
 
 // Clone copies the credentials, as grpc requires.

@@ -3,6 +3,7 @@ package grpcapi
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"time"
 
 	"google.golang.org/grpc"
@@ -10,6 +11,7 @@ import (
 	grpcstatus "google.golang.org/grpc/status"
 
 	"github.com/tutti-server/tutti/core/status"
+	"github.com/tutti-server/tutti/internal/recovery"
 )
 
 // headStart is how long before its deadline a call ends at most. At the deadline the transport resets the stream,
@@ -43,12 +45,16 @@ func await[T any](ctx context.Context, s *service, method string, f func(context
 	defer cancel()
 	done := make(chan outcome[T])
 	s.streams.Go(func() {
-		v, err := recoverPanic(ctx, s, method, f)
+		var o outcome[T]
+		func() {
+			defer s.recovered(method, &o.err)
+			o.value, o.err = f(ctx)
+		}()
 		select {
-		case done <- outcome[T]{v, err}:
+		case done <- o:
 		case <-ctx.Done():
-			if err == nil {
-				drop(v)
+			if o.err == nil {
+				drop(o.value)
 			}
 		}
 	})
@@ -63,12 +69,6 @@ func await[T any](ctx context.Context, s *service, method string, f func(context
 	return none, ctx.Err()
 }
 
-// recoverPanic runs f and converts a panic into an error.
-func recoverPanic[T any](ctx context.Context, s *service, method string, f func(context.Context) (T, error)) (v T, err error) {
-	defer s.recovered(method, &err)
-	return f(ctx)
-}
-
 // endInTime is the interceptor that ends methods without tensors before their deadline.
 func (s *service) endInTime(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
 	v, err := await(ctx, s, info.FullMethod, func(ctx context.Context) (any, error) { return handler(ctx, req) }, func(any) {})
@@ -81,4 +81,32 @@ func (s *service) endInTime(ctx context.Context, req any, info *grpc.UnaryServer
 // deadlinePassed reports whether err is the client's deadline.
 func deadlinePassed(err error) bool {
 	return errors.Is(err, context.DeadlineExceeded) || errors.Is(err, status.ErrDeadline)
+}
+
+// recoveryOptions are the interceptors that turn a panic into the call's error and end calls before their deadline.
+// ModelInfer runs without interceptors and defers recovered.
+func (s *service) recoveryOptions() []grpc.ServerOption {
+	return []grpc.ServerOption{grpc.ChainUnaryInterceptor(s.recoverUnary, s.endInTime), grpc.StreamInterceptor(s.recoverStream)}
+}
+
+func (s *service) recoverUnary(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (resp any, err error) {
+	defer s.recovered(info.FullMethod, &err)
+	return handler(ctx, req)
+}
+
+func (s *service) recoverStream(srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) (err error) {
+	defer s.recovered(info.FullMethod, &err)
+	return handler(srv, ss)
+}
+
+// recovered must be deferred: it turns a panic into the error of the call.
+func (s *service) recovered(method string, err *error) {
+	if p := recover(); p != nil {
+		s.panicked.Store(true)
+		var log *slog.Logger
+		if s.set.Log != nil {
+			log = s.set.Log.Logger()
+		}
+		*err = wireError(recovery.Report(p, log, method, slog.String("method", method)))
+	}
 }

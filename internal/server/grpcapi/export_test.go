@@ -138,7 +138,7 @@ func parsedContents(b []byte) (*inference.InferTensorContents, error) {
 		return nil, err
 	}
 	elements := func(num int) []byte {
-		t := tensor.Tensor{DType: carrier[num], Len: c.n[num] * carrier[num].Size()}
+		t := tensor.Tensor{DType: contentFields[num].dtype, Len: c.n[num] * contentFields[num].dtype.Size()}
 		if num == 8 {
 			t.Len = c.bytes
 		}

@@ -24,18 +24,9 @@ const (
 // serviceDesc is the generated service description, with own handlers for the two methods that carry tensors.
 func serviceDesc() *grpc.ServiceDesc {
 	d := inference.GRPCInferenceService_ServiceDesc
-	d.Methods = slices.Clone(d.Methods)
-	for i := range d.Methods {
-		if d.Methods[i].MethodName == methodInfer {
-			d.Methods[i].Handler = modelInfer
-		}
-	}
-	d.Streams = slices.Clone(d.Streams)
-	for i := range d.Streams {
-		if d.Streams[i].StreamName == methodStream {
-			d.Streams[i].Handler = modelStreamInfer
-		}
-	}
+	d.Methods, d.Streams = slices.Clone(d.Methods), slices.Clone(d.Streams)
+	d.Methods[slices.IndexFunc(d.Methods, func(m grpc.MethodDesc) bool { return m.MethodName == methodInfer })].Handler = modelInfer
+	d.Streams[slices.IndexFunc(d.Streams, func(s grpc.StreamDesc) bool { return s.StreamName == methodStream })].Handler = modelStreamInfer
 	return &d
 }
 
@@ -85,8 +76,8 @@ func (s *service) receive(ctx context.Context, m *message, receive func(any) err
 	err := f.Admit()
 	if err == nil {
 		l := connectionOf(ctx, f)
-		l.begin()
-		defer l.end()
+		l.addWaiting(1)
+		defer l.addWaiting(-1)
 		if err := receive(m); err != nil {
 			return err
 		}
@@ -107,9 +98,7 @@ func retryAfter(ctx context.Context, err error) {
 	}
 }
 
-var errLeaving error = &status.Error{
-	Code: status.Unavailable, Msg: "GRPC server is shutting down and has stopped accepting new requests.",
-}
+var errLeaving = status.Errorf(status.Unavailable, "GRPC server is shutting down and has stopped accepting new requests.")
 
 func (s *service) infer(ctx context.Context, m *message, came tracing.Interval) (*response, error) {
 	if s.shuttingDown() {
@@ -119,27 +108,23 @@ func (s *service) infer(ctx context.Context, m *message, came tracing.Interval) 
 	if err := d.decode(ctx, true); err != nil {
 		return nil, err
 	}
-	r := newResponse()
-	if err := s.submit(ctx, &d, r); err != nil {
+	r, call := newResponse(), infer.NewCall()
+	s.set.Infer.Submit(ctx, d.req, call)
+	resp, err := call.Wait()
+	switch r.resp = resp; {
+	case err == nil && resp == nil:
+		err = errNoResponse
+	case err == nil:
+		r.shared, err = applyOptions(resp, m.wants, d.about, s.set.Alloc, r.shared)
+	}
+	if err != nil {
 		r.release()
 		return nil, err
 	}
 	return r, nil
 }
 
-// submit executes the request into r.
-func (s *service) submit(ctx context.Context, d *decoder, r *response) (err error) {
-	call := infer.NewCall()
-	s.set.Infer.Submit(ctx, d.req, call)
-	r.resp, err = call.Wait()
-	if err == nil && r.resp == nil {
-		err = status.Errorf(status.Internal, "received an unexpected null response")
-	}
-	if err == nil {
-		r.shared, err = applyOptions(r.resp, d.msg.wants, d.about, s.set.Alloc, r.shared)
-	}
-	return err
-}
+var errNoResponse = status.Errorf(status.Internal, "received an unexpected null response")
 
 // compress selects a compressed response if the server is configured so and the client accepts it, whether or not
 // the request was compressed.
@@ -154,10 +139,4 @@ func (s *service) compress(ctx context.Context) {
 	}
 	// It fails only for a name that the client does not accept, or after the response.
 	_ = grpc.SetSendCompressor(ctx, name)
-}
-
-// incoming returns the client's metadata.
-func incoming(ctx context.Context) metadata.MD {
-	md, _ := metadata.FromIncomingContext(ctx)
-	return md
 }

@@ -3,17 +3,28 @@ package grpcapi
 import (
 	"compress/gzip"
 	"compress/zlib"
+	"context"
 	"fmt"
 	"io"
 	"math"
+	"path"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/encoding"
 	grpcgzip "google.golang.org/grpc/encoding/gzip"
+	"google.golang.org/grpc/encoding/proto"
 	"google.golang.org/grpc/keepalive"
+	"google.golang.org/grpc/mem"
+	grpcstatus "google.golang.org/grpc/status"
+	"google.golang.org/grpc/tap"
+
+	"github.com/tutti-server/tutti/core/infer"
 )
 
 // Keepalive configures pings and the lifetime of connections.
@@ -46,10 +57,8 @@ const (
 
 // ParseCompression parses a level: none, low, medium or high.
 func ParseCompression(s string) (Compression, error) {
-	for c, name := range []string{"none", "low", "medium", "high"} {
-		if s == name {
-			return Compression(c), nil
-		}
+	if c := slices.Index([]string{"none", "low", "medium", "high"}, s); c >= 0 {
+		return Compression(c), nil
 	}
 	return 0, fmt.Errorf("invalid compression level '%s', expected none, low, medium or high", s)
 }
@@ -62,9 +71,8 @@ const maxHeaders = 64 << 10
 
 // options converts the settings into grpc's options. Only the size of a message limits the size of tensors.
 func options(set *Settings) []grpc.ServerOption {
-	k := &set.Keepalive
-	most := set.MaxMessage
-	if most <= 0 || most > math.MaxInt32 {
+	k, most := &set.Keepalive, min(set.MaxMessage, math.MaxInt32)
+	if most <= 0 {
 		most = math.MaxInt32
 	}
 	if limit := set.InFlight.Limit(); limit > 0 {
@@ -103,15 +111,11 @@ var gzipLevel sync.Mutex
 
 // apply sets the level of grpc's gzip. It is global to the process: the last server counts.
 func (c Compression) apply() {
-	level, ok := map[Compression]int{
-		CompressLow: gzip.BestSpeed, CompressMedium: gzip.DefaultCompression, CompressHigh: gzip.BestCompression,
-	}[c]
-	if !ok {
-		return
+	if c != CompressNone {
+		gzipLevel.Lock()
+		defer gzipLevel.Unlock()
+		_ = grpcgzip.SetLevel([...]int{CompressLow: gzip.BestSpeed, CompressMedium: gzip.DefaultCompression, CompressHigh: gzip.BestCompression}[c])
 	}
-	gzipLevel.Lock()
-	defer gzipLevel.Unlock()
-	_ = grpcgzip.SetLevel(level) // all of these are valid
 }
 
 // inflater decompresses deflate messages, in the zlib format that clients use.
@@ -150,4 +154,65 @@ func readPieces(r io.Reader) ([]byte, error) {
 			piece = make([]byte, 0, min(2*cap(piece), 16<<20))
 		}
 	}
+}
+
+// headerPrefix precedes the key in the metadata.
+const headerPrefix = "triton-grpc-protocol-"
+
+// methodAPIs has the category of each method.
+var methodAPIs = map[string]infer.API{
+	"ServerLive": infer.APIHealth, "ServerReady": infer.APIHealth, "ModelReady": infer.APIHealth,
+	"Check": infer.APIHealth, "Watch": infer.APIHealth, "ServerMetadata": infer.APIMetadata, "ModelMetadata": infer.APIMetadata,
+	methodInfer: infer.APIInference, methodStream: infer.APIInference,
+	"ModelConfig": infer.APIModelConfig, "ModelStatistics": infer.APIStatistics,
+	"RepositoryIndex": infer.APIModelRepository, "RepositoryModelLoad": infer.APIModelRepository, "RepositoryModelUnload": infer.APIModelRepository,
+	"SystemSharedMemoryStatus": infer.APISharedMemory, "CudaSharedMemoryStatus": infer.APISharedMemory,
+	"SystemSharedMemoryRegister": infer.APISharedMemory, "CudaSharedMemoryRegister": infer.APISharedMemory,
+	"SystemSharedMemoryUnregister": infer.APISharedMemory, "CudaSharedMemoryUnregister": infer.APISharedMemory,
+	"TraceSetting": infer.APITrace, "LogSettings": infer.APILogging,
+}
+
+// restrict rejects calls of restricted methods before a byte of them is read.
+func restrict(list []infer.Restriction) tap.ServerInHandle {
+	list = slices.Clone(list)
+	for i := range list {
+		list[i].Key = strings.ToLower(list[i].Key) // as metadata keys arrive
+	}
+	limited := infer.Restrict(list)
+	return func(ctx context.Context, call *tap.Info) (context.Context, error) {
+		api, known := methodAPIs[path.Base(call.FullMethodName)]
+		r := limited.Of(api)
+		if !known || r == nil || slices.ContainsFunc(call.Header[headerPrefix+r.Key], r.Met) {
+			return ctx, nil
+		}
+		return nil, grpcstatus.Error(codes.Unavailable, "This protocol is restricted, expecting header '"+headerPrefix+r.Key+"'")
+	}
+}
+
+// codec is grpc's proto codec, except for messages with tensors: requests stay in the transport's buffers for
+// decoder, and responses pass the memory of their tensors on.
+type codec struct {
+	encoding.CodecV2
+	inFlight *infer.InFlight
+}
+
+var _ encoding.CodecV2 = codec{}
+
+func newCodec(f *infer.InFlight) codec { return codec{encoding.GetCodecV2(proto.Name), f} }
+
+// Unmarshal retains data if v is an inference request.
+func (c codec) Unmarshal(data mem.BufferSlice, v any) error {
+	if m, ok := v.(*message); ok {
+		m.keep(data)
+		return nil
+	}
+	return c.CodecV2.Unmarshal(data, v)
+}
+
+// Marshal encodes and releases an inference response.
+func (c codec) Marshal(v any) (mem.BufferSlice, error) {
+	if r, ok := v.(*response); ok {
+		return r.marshal(c.inFlight), nil
+	}
+	return c.CodecV2.Marshal(v)
 }

@@ -2,10 +2,13 @@ package grpcapi
 
 import (
 	"bytes"
+	"math"
 	"slices"
 
 	"github.com/tutti-server/tutti/core/infer"
 	"github.com/tutti-server/tutti/core/status"
+	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/internal/shm"
 )
 
 // emptyFinal is the only reserved parameter that clients may set. It matters in streams only.
@@ -109,5 +112,146 @@ func (d *decoder) otherParam(p *param) error {
 		to.String = string(p.text)
 	case infer.ParamBool:
 	}
+	return nil
+}
+
+// region is a part of a client's shared memory.
+type region struct {
+	name         string
+	offset, size uint64
+}
+
+// region reads the parameters of a tensor in shared memory.
+func (d *decoder) region(tensor string, t *tensorFields) (r region, shared bool, err error) {
+	if len(t.params) == 0 {
+		return r, false, nil
+	}
+	if p := t.find("shared_memory_region"); p != nil {
+		if !p.set || p.kind != infer.ParamString {
+			return r, false, wrongRegion("shared_memory_region", tensor, "string_param")
+		}
+		r.name, shared = d.svc.names.get(p.text), true
+	}
+	if r.offset, err = regionNumber(t, "shared_memory_offset", tensor, shared); err != nil {
+		return r, false, err
+	}
+	r.size, err = regionNumber(t, "shared_memory_byte_size", tensor, shared)
+	return r, shared, err
+}
+
+func regionNumber(t *tensorFields, key, tensor string, shared bool) (uint64, error) {
+	p := t.find(key)
+	switch {
+	case p == nil:
+		return 0, nil
+	case !shared:
+		return 0, status.Errorf(status.InvalidArg,
+			"'%s' can not be specified without 'shared_memory_region' parameter for tensor '%s'", key, tensor)
+	case !p.set || p.kind != infer.ParamInt:
+		return 0, wrongRegion(key, tensor, "int64_param")
+	}
+	return uint64(p.int), nil
+}
+
+func wrongRegion(key, tensor, want string) error {
+	return status.Errorf(status.InvalidArg, "invalid value type for '%s' parameter for tensor '%s', expected %s.", key, tensor, want)
+}
+
+// sharedInput copies an input out of the client's memory, which the client may change at any time. The region stays
+// in use until the response is complete.
+func (d *decoder) sharedInput(to *infer.Named, in *tensorFields, r *region) error {
+	if in.typed {
+		return status.Errorf(status.InvalidArg, "unexpected 'content' provided when using shared memory for input tensor '%s' for model '%s'",
+			to.Name, d.req.Model)
+	}
+	w, err := d.svc.set.Regions.Open(r.name, r.offset, r.size)
+	if err != nil {
+		return err
+	}
+	d.msg.windows = append(d.msg.windows, w)
+	if size, err := infer.ShapeSize(to.Name, to.Tensor.DType, to.Tensor.Shape); err != nil || (size >= 0 && uint64(size) != r.size) {
+		return firstError(err, d.req.SizeError(to.Name, size, int64(min(r.size, math.MaxInt64))))
+	}
+	if err := d.fill(&to.Tensor, int(r.size), 0); err != nil {
+		return err
+	}
+	return w.Read(to.Tensor.Bytes())
+}
+
+// outputOptions are what a client asks for beyond an output.
+type outputOptions struct {
+	name    string
+	classes int // number of classes to return; 0: the tensor
+	region
+	window *shm.Window // the client's memory to write to, or nil
+}
+
+// closeWindows closes windows and returns the empty list for reuse.
+func closeWindows(list []*shm.Window) []*shm.Window {
+	for _, w := range list {
+		w.Close()
+	}
+	return reuse(list)
+}
+
+func closeOptions(list []outputOptions) {
+	for i := range list {
+		if w := list[i].window; w != nil {
+			list[i].window = nil
+			w.Close()
+		}
+	}
+}
+
+// sharedOutput is an output in the client's memory. The response has its size only.
+type sharedOutput struct {
+	output int
+	region
+}
+
+// applyOptions classifies outputs and writes them into the client's memory as requested, and appends the latter to
+// list.
+func applyOptions(resp *infer.Response, wants []outputOptions, about *infer.Description, a tensor.Allocator, list []sharedOutput) ([]sharedOutput, error) {
+	for i := range wants {
+		w := &wants[i]
+		for j := range resp.Outputs {
+			out := &resp.Outputs[j]
+			if out.Name != w.name {
+				continue
+			}
+			if w.classes > 0 {
+				if err := classify(out, w, about, a); err != nil {
+					return list, err
+				}
+				continue
+			}
+			n := out.Tensor.Len
+			if uint64(n) > w.size {
+				return list, status.Errorf(status.Internal,
+					"shared memory size specified with the request for output '%s' (%d bytes) should be at least %d bytes to hold the results",
+					w.name, w.size, n)
+			}
+			if err := w.window.Write(out.Tensor.Bytes()); err != nil {
+				return list, err
+			}
+			s := sharedOutput{output: j, region: w.region}
+			s.size = uint64(n)
+			list = append(list, s)
+		}
+	}
+	return list, nil
+}
+
+func classify(out *infer.Named, w *outputOptions, about *infer.Description, a tensor.Allocator) error {
+	var labels []string
+	if p := about.Output(w.name); p != nil {
+		labels = p.Labels
+	}
+	t, err := infer.Classify(a, &out.Tensor, about.MaxBatch > 0, w.classes, labels)
+	if err != nil {
+		return err
+	}
+	out.Tensor.Release()
+	out.Tensor = t
 	return nil
 }

@@ -29,9 +29,7 @@ type decoder struct {
 }
 
 // errDecoupled rejects unary calls of a decoupled model.
-var errDecoupled error = &status.Error{
-	Code: status.Unsupported, Msg: "ModelInfer RPC doesn't support models with decoupled transaction policy",
-}
+var errDecoupled = status.Errorf(status.Unsupported, "ModelInfer RPC doesn't support models with decoupled transaction policy")
 
 // admit charges the message. If it is rejected, only its id is read.
 func (d *decoder) admit(l *connection) error {
@@ -212,12 +210,12 @@ func (d *decoder) typedInput(to *infer.Named, in *tensorFields) error {
 	if err != nil {
 		return err
 	}
-	used := fieldOf(t.DType)
+	used := fieldOf[t.DType]
 	for num, n := range c.n {
 		if n > 0 && num != int(used) {
 			return status.Errorf(status.InvalidArg,
 				"unexpected explicit tensor data for input tensor '%s' for model '%s' of type '%s', expected datatype '%s'",
-				to.Name, d.req.Model, carrier[num], t.DType)
+				to.Name, d.req.Model, contentFields[num].dtype, t.DType)
 		}
 	}
 	if used == 0 && t.Shape.Elements() != 0 {
@@ -288,7 +286,8 @@ func (d *decoder) forward(ctx context.Context) error {
 	if pattern == nil {
 		return nil
 	}
-	for key, values := range incoming(ctx) {
+	md, _ := metadata.FromIncomingContext(ctx)
+	for key, values := range md {
 		if strings.HasPrefix(key, ":") || key == "content-type" || len(values) == 0 || !pattern.MatchString(key) {
 			continue
 		}

@@ -11,6 +11,7 @@ import (
 	"github.com/tutti-server/tutti/core/infer"
 	"github.com/tutti-server/tutti/core/tensor"
 	"github.com/tutti-server/tutti/internal/pool"
+	"github.com/tutti-server/tutti/internal/tracing"
 )
 
 // response is a ModelInferResponse, alone or in a ModelStreamInferResponse. marshal consumes it.
@@ -197,15 +198,27 @@ func (e *encoder) sequence(s *infer.Sequence) {
 	e.param(&infer.Param{Key: "sequence_end", Kind: infer.ParamBool, Bool: s.End})
 }
 
+// begin begins a nested message and returns its position for end.
+func (e *encoder) begin(num protowire.Number) int {
+	e.tag(num, protowire.BytesType)
+	return len(e.b)
+}
+
+// end inserts the length of the message that began at a position. Nested messages are small, so that this costs less
+// than to compute their lengths before.
+func (e *encoder) end(at int) {
+	n := len(e.b) - at
+	e.varint(uint64(n))
+	copy(e.b[len(e.b)-n:], e.b[at:at+n])
+	protowire.AppendVarint(e.b[:at], uint64(n))
+}
+
 // param appends an entry of the parameter map.
 func (e *encoder) param(p *infer.Param) {
-	value := paramSize(p)
-	e.tag(4, protowire.BytesType)
-	e.varint(uint64(1 + protowire.SizeBytes(len(p.Key)) + 1 + protowire.SizeBytes(value)))
+	entry := e.begin(4)
 	e.tag(1, protowire.BytesType)
 	e.b = protowire.AppendString(e.b, p.Key)
-	e.tag(2, protowire.BytesType)
-	e.varint(uint64(value))
+	value := e.begin(2)
 	switch p.Kind {
 	case infer.ParamBool:
 		e.tag(1, protowire.VarintType)
@@ -223,77 +236,39 @@ func (e *encoder) param(p *infer.Param) {
 		e.tag(3, protowire.BytesType)
 		e.b = protowire.AppendString(e.b, p.String)
 	}
-}
-
-// paramSize returns the encoded size of an InferParameter.
-func paramSize(p *infer.Param) int {
-	switch p.Kind {
-	case infer.ParamBool:
-		return 2
-	case infer.ParamInt:
-		return 1 + protowire.SizeVarint(uint64(p.Int))
-	case infer.ParamUint:
-		return 1 + protowire.SizeVarint(p.Uint)
-	case infer.ParamDouble:
-		return 9
-	default:
-		return 1 + protowire.SizeBytes(len(p.String))
-	}
+	e.end(value)
+	e.end(entry)
 }
 
 // output appends the description of output i.
 func (e *encoder) output(i int) {
 	out := &e.resp.resp.Outputs[i]
-	dtype, dims, size := out.Tensor.DType.String(), out.Tensor.Shape.Dims(), 0
-	for _, d := range dims {
-		size += protowire.SizeVarint(uint64(d))
-	}
-	n := textSize(out.Name) + textSize(dtype)
-	if size > 0 {
-		n += 1 + protowire.SizeBytes(size)
-	}
-	place := e.region(i)
-	for j := range place {
-		n += 1 + protowire.SizeBytes(2+protowire.SizeBytes(len(place[j].Key))+protowire.SizeBytes(paramSize(&place[j])))
-	}
-	e.tag(5, protowire.BytesType)
-	e.varint(uint64(n))
+	output := e.begin(5)
 	e.text(1, out.Name)
-	e.text(2, dtype)
-	if size > 0 {
-		e.tag(3, protowire.BytesType)
-		e.varint(uint64(size))
+	e.text(2, out.Tensor.DType.String())
+	if dims := out.Tensor.Shape.Dims(); len(dims) > 0 {
+		list := e.begin(3)
 		for _, d := range dims {
 			e.varint(uint64(d))
 		}
+		e.end(list)
 	}
-	for j := range place {
-		e.param(&place[j])
-	}
-}
-
-func textSize(s string) int {
-	if s == "" {
-		return 0
-	}
-	return 1 + protowire.SizeBytes(len(s))
-}
-
-// region returns the shared memory parameters of output i, or nil.
-func (e *encoder) region(i int) []infer.Param {
-	for j := range e.resp.shared {
-		s := &e.resp.shared[j]
-		if s.output != i {
-			continue
-		}
-		list := []infer.Param{
-			{Key: "shared_memory_region", Kind: infer.ParamString, String: s.name},
-			{Key: "shared_memory_byte_size", Kind: infer.ParamInt, Int: int64(s.size)},
-		}
+	if s := e.shared(i); s != nil {
+		e.param(&infer.Param{Key: "shared_memory_region", Kind: infer.ParamString, String: s.name})
+		e.param(&infer.Param{Key: "shared_memory_byte_size", Kind: infer.ParamInt, Int: int64(s.size)})
 		if s.offset > 0 {
-			list = append(list, infer.Param{Key: "shared_memory_offset", Kind: infer.ParamInt, Int: int64(s.offset)})
+			e.param(&infer.Param{Key: "shared_memory_offset", Kind: infer.ParamInt, Int: int64(s.offset)})
 		}
-		return list
+	}
+	e.end(output)
+}
+
+// shared returns output i in the client's memory, or nil if it is not there.
+func (e *encoder) shared(i int) *sharedOutput {
+	for j := range e.resp.shared {
+		if s := &e.resp.shared[j]; s.output == i {
+			return s
+		}
 	}
 	return nil
 }
@@ -305,7 +280,7 @@ func (e *encoder) contents(large []cut) (size int, cuts []cut) {
 	for i := range e.resp.resp.Outputs {
 		t := &e.resp.resp.Outputs[i].Tensor
 		n := t.Len
-		if e.inClientMemory(i) {
+		if e.shared(i) != nil {
 			n = 0
 		}
 		e.tag(6, protowire.BytesType)
@@ -320,15 +295,6 @@ func (e *encoder) contents(large []cut) (size int, cuts []cut) {
 		}
 	}
 	return len(e.b) - prefix + extra, large
-}
-
-func (e *encoder) inClientMemory(i int) bool {
-	for j := range e.resp.shared {
-		if e.resp.shared[j].output == i {
-			return true
-		}
-	}
-	return false
 }
 
 // streamPrefix wraps a response of this size in a ModelStreamInferResponse, using the room of prefix, and returns
@@ -369,8 +335,7 @@ func (l sentMemory) end() {
 // unwritten buffers without returning them; then a cleanup releases the memory when the sentTensor is garbage
 // collected.
 func handOver(t *tensor.Tensor, f *infer.InFlight) mem.Buffer {
-	l := &sentTensor{data: t.Bytes()}
-	l.lent = sentMemory{inFlight: f, size: int64(t.Len)}
+	l := &sentTensor{data: t.Bytes(), lent: sentMemory{inFlight: f, size: int64(t.Len)}}
 	f.Add(l.lent.size)
 	l.lent.buffer = t.Move().Buf
 	l.lost = runtime.AddCleanup(l, sentMemory.end, l.lent)
@@ -390,4 +355,28 @@ func (l *sentTensor) Put(*[]byte) {
 	l.lent, l.data = sentMemory{}, nil
 	runtime.KeepAlive(l)
 	ended.end()
+}
+
+// sendTrace is the pool of a traced response's buffer. The transport returns the buffer when it is written.
+type sendTrace struct {
+	mem.BufferPool
+	trace *tracing.Trace
+	lost  runtime.Cleanup // ends the trace if the transport drops the response
+}
+
+// traced returns a pool that records when its buffer was sent.
+func traced(pool mem.BufferPool, t *tracing.Trace) mem.BufferPool {
+	t.Mark(tracing.GRPCSendStart)
+	s := &sendTrace{BufferPool: pool, trace: t.Hold()}
+	s.lost = runtime.AddCleanup(s, (*tracing.Trace).End, s.trace)
+	return s
+}
+
+// Put returns the buffer.
+func (s *sendTrace) Put(b *[]byte) {
+	s.lost.Stop()
+	s.trace.Mark(tracing.GRPCSendEnd)
+	s.trace.End()
+	s.BufferPool.Put(b)
+	runtime.KeepAlive(s)
 }

@@ -1,3 +1,15 @@
+// Package grpcapi serves the KServe v2 protocol and Triton's extensions over gRPC.
+//
+// A method decodes a message, calls an interface of core/infer or a service, and encodes
+// the result. It knows no models. A request stays in the transport's buffers until each
+// tensor is copied, once, into its own memory. Large tensors of a response are passed to the
+// transport without a copy.
+//
+//   - server.go: Settings, New, Serve, Shutdown; options.go: grpc's options, the codec, restricted methods
+//   - describe.go: queries about the server and its models; control.go: administration
+//   - infer.go: ModelInfer; stream.go, streamcall.go: ModelStreamInfer; deadline.go: deadlines and panics of calls
+//   - wire.go, message.go: reading protobuf; connection.go: bytes in flight of incomplete messages
+//   - request.go, params.go: from message to request; response.go: from response to message
 package grpcapi
 
 import (

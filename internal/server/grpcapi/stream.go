@@ -8,6 +8,7 @@ import (
 	"sync"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/metadata"
 	grpcstatus "google.golang.org/grpc/status"
 
 	"github.com/tutti-server/tutti/core/status"
@@ -55,7 +56,7 @@ func modelStreamInfer(srv any, ss grpc.ServerStream) error {
 	st := &stream{svc: s, wake: make(chan struct{}, 1)}
 	st.ctx, st.cancel = beforeDeadline(ss.Context())
 	st.conn = connectionOf(ss.Context(), s.set.InFlight)
-	st.plain = slices.Contains(incoming(ss.Context())["triton_grpc_error"], "true")
+	st.plain = slices.Contains(metadata.ValueFromIncomingContext(ss.Context(), "triton_grpc_error"), "true")
 	s.compress(ss.Context())
 	s.streams.Add(1)
 	go st.receive(ss)
@@ -192,8 +193,8 @@ func (st *stream) close() {
 // receive submits the client's requests until there are no more.
 func (st *stream) receive(ss grpc.ServerStream) {
 	defer st.svc.streams.Done()
-	st.conn.begin()
-	defer st.conn.end()
+	st.conn.addWaiting(1)
+	defer st.conn.addWaiting(-1)
 	for {
 		if err := st.receiveOne(ss); err != nil {
 			st.endReceive(err)

@@ -6,7 +6,6 @@ import (
 	grpcstatus "google.golang.org/grpc/status"
 
 	"github.com/tutti-server/tutti/core/infer"
-	"github.com/tutti-server/tutti/core/status"
 	"github.com/tutti-server/tutti/internal/pool"
 	"github.com/tutti-server/tutti/internal/shm"
 )
@@ -104,7 +103,7 @@ func (c *streamCall) Close(err error) {
 		err = nil
 	}
 	if err == nil && c.ordered && r == nil {
-		err = status.Errorf(status.Internal, "received an unexpected null response")
+		err = errNoResponse
 	}
 	switch {
 	case err != nil:

@@ -1,11 +1,16 @@
 package grpcapi
 
 import (
+	"encoding/binary"
 	"errors"
+	"math"
+	"slices"
 	"unicode/utf8"
 
 	"google.golang.org/grpc/mem"
 	"google.golang.org/protobuf/encoding/protowire"
+
+	"github.com/tutti-server/tutti/core/tensor"
 )
 
 // errWire is returned for bytes that are not a valid message. It has no detail: clients cannot act on it, and a
@@ -57,23 +62,21 @@ func (c *cursor) varint() (uint64, error) {
 		c.advance(n)
 		return v, nil
 	}
-	var whole [10]byte
-	for i := range whole {
-		if c.done() {
-			return 0, errWire
-		}
-		b := c.cur[0]
-		c.advance(1)
-		whole[i] = b
-		if b < 0x80 {
-			v, n := protowire.ConsumeVarint(whole[:i+1])
-			if n < 0 {
-				return 0, errWire
-			}
-			return v, nil
-		}
+	v, err := binary.ReadUvarint(c)
+	if err != nil {
+		return 0, errWire
 	}
-	return 0, errWire
+	return v, nil
+}
+
+// ReadByte reads the next byte.
+func (c *cursor) ReadByte() (byte, error) {
+	if c.done() {
+		return 0, errWire
+	}
+	b := c.cur[0]
+	c.advance(1)
+	return b, nil
 }
 
 func (c *cursor) advance(n int) {
@@ -181,14 +184,9 @@ func (c *cursor) join() {
 	if c.chunk+1 >= len(c.data) {
 		return
 	}
-	rest := append([]byte(nil), c.cur...)
-	for _, b := range c.data[c.chunk+1:] {
-		rest = append(rest, b.ReadOnlyData()...)
-	}
+	rest := slices.Concat(c.cur, c.data[c.chunk+1:].Materialize())
 	// Spans found so far keep their buffers; the rest is appended.
-	data := append(mem.BufferSlice(nil), c.data...)
-	data = append(data, mem.SliceBuffer(rest))
-	c.data, c.chunk, c.cur = data, len(data)-1, rest
+	c.chunk, c.data, c.cur = len(c.data), append(slices.Clip(c.data), mem.SliceBuffer(rest)), rest
 	c.next()
 }
 
@@ -222,36 +220,30 @@ func (f *fields) is(num protowire.Number, typ protowire.Type) bool {
 	return f.num == num && f.typ == typ
 }
 
-func (f *fields) take(n int) bool {
+// take moves behind a value of n bytes; protowire returns a negative n, and the zero value, for a malformed one.
+func (f *fields) take(n int) {
 	if n < 0 {
 		f.err = errWire
-		return false
+		return
 	}
 	f.rest = f.rest[n:]
-	return true
 }
 
 func (f *fields) varint() uint64 {
 	v, n := protowire.ConsumeVarint(f.rest)
-	if !f.take(n) {
-		return 0
-	}
+	f.take(n)
 	return v
 }
 
 func (f *fields) fixed64() uint64 {
 	v, n := protowire.ConsumeFixed64(f.rest)
-	if !f.take(n) {
-		return 0
-	}
+	f.take(n)
 	return v
 }
 
 func (f *fields) bytes() []byte {
 	v, n := protowire.ConsumeBytes(f.rest)
-	if !f.take(n) {
-		return nil
-	}
+	f.take(n)
 	return v
 }
 
@@ -265,3 +257,125 @@ func (f *fields) text() []byte {
 }
 
 func (f *fields) skip() { f.take(protowire.ConsumeFieldValue(f.num, f.typ, f.rest)) }
+
+// contentFields describes the fields of InferTensorContents, by number.
+var contentFields = [...]struct {
+	dtype tensor.DType   // the widest of its types
+	typ   protowire.Type // of one element outside a packed list
+	size  int            // bytes of an element on the wire, if that is fixed
+}{
+	1: {tensor.Bool, protowire.VarintType, 0},
+	2: {tensor.Int32, protowire.VarintType, 0},
+	3: {tensor.Int64, protowire.VarintType, 0},
+	4: {tensor.Uint32, protowire.VarintType, 0},
+	5: {tensor.Uint64, protowire.VarintType, 0},
+	6: {tensor.FP32, protowire.Fixed32Type, 4},
+	7: {tensor.FP64, protowire.Fixed64Type, 8},
+	8: {tensor.Bytes, protowire.BytesType, 0},
+}
+
+// fieldOf has the field number for each type's elements, or 0 if there is none.
+var fieldOf = [tensor.BF16 + 1]protowire.Number{
+	tensor.Bool: 1, tensor.Int8: 2, tensor.Int16: 2, tensor.Int32: 2, tensor.Int64: 3, tensor.Uint8: 4, tensor.Uint16: 4,
+	tensor.Uint32: 4, tensor.Uint64: 5, tensor.FP32: 6, tensor.FP64: 7, tensor.Bytes: 8,
+}
+
+// counts has the number of elements in each field of typed contents, and the size of BYTES elements with their
+// lengths.
+type counts struct {
+	n     [len(contentFields)]int
+	bytes int
+}
+
+// countContents validates and counts InferTensorContents.
+//
+// hot: no allocation.
+func countContents(b []byte) (c counts, err error) {
+	f := fields{rest: b}
+	for f.next() {
+		switch {
+		case f.num < 1 || int(f.num) >= len(contentFields):
+			f.skip()
+		case f.typ == protowire.BytesType && f.num == 8:
+			c.n[8]++
+			c.bytes += tensor.EncodedLen(len(f.bytes()))
+		case f.typ == protowire.BytesType:
+			c.packed(&f)
+		case f.typ == contentFields[f.num].typ:
+			c.n[f.num]++
+			f.skip()
+		default:
+			f.skip()
+		}
+	}
+	return c, f.err
+}
+
+func (c *counts) packed(f *fields) {
+	num, list := f.num, fields{rest: f.bytes()}
+	if size := contentFields[num].size; size > 0 {
+		if len(list.rest)%size != 0 {
+			f.err = errWire
+		}
+		c.n[num] += len(list.rest) / size
+		return
+	}
+	for len(list.rest) > 0 && list.err == nil {
+		list.varint()
+		c.n[num]++
+	}
+	f.err = firstError(f.err, list.err)
+}
+
+// fillContents writes the elements of t's field into t, which must have room for exactly them. countContents must
+// have validated b.
+//
+// hot: no allocation.
+func fillContents(b []byte, t *tensor.Tensor) {
+	num, dst, size := fieldOf[t.DType], t.Bytes(), t.DType.Size()
+	one := contentFields[num]
+	f := fields{rest: b}
+	for f.next() {
+		switch {
+		case f.num != num:
+			f.skip()
+		case num == 8 && f.typ == one.typ:
+			e := f.bytes()
+			binary.LittleEndian.PutUint32(dst, uint32(len(e)))
+			dst = dst[4+copy(dst[4:], e):]
+		case f.typ == protowire.BytesType && one.size > 0:
+			dst = dst[copy(dst, f.bytes()):]
+		case f.typ == protowire.BytesType:
+			list := fields{rest: f.bytes()}
+			for len(list.rest) > 0 {
+				dst = appendElement(dst, t.DType, size, list.varint())
+			}
+		case f.typ == one.typ && one.size > 0:
+			dst = dst[copy(dst, f.rest[:one.size]):]
+			f.take(one.size)
+		case f.typ == one.typ:
+			dst = appendElement(dst, t.DType, size, f.varint())
+		default:
+			f.skip()
+		}
+	}
+}
+
+// appendElement writes one element and returns the memory after it. A number that is too large keeps its low bytes,
+// as in Triton.
+func appendElement(dst []byte, d tensor.DType, size int, v uint64) []byte {
+	switch size {
+	case 1:
+		if d == tensor.Bool {
+			v = min(v, 1)
+		}
+		dst[0] = byte(v)
+	case 2:
+		binary.LittleEndian.PutUint16(dst, uint16(v&math.MaxUint16))
+	case 4:
+		binary.LittleEndian.PutUint32(dst, uint32(v&math.MaxUint32))
+	default:
+		binary.LittleEndian.PutUint64(dst, v)
+	}
+	return dst[size:]
+}

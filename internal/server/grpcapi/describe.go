@@ -1,0 +1,176 @@
+package grpcapi
+
+import (
+	"context"
+	"encoding/json"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/health/grpc_health_v1"
+
+	"github.com/tutti-server/tutti/core/infer"
+	"github.com/tutti-server/tutti/core/status"
+	"github.com/tutti-server/tutti/proto/inference"
+)
+
+// The interceptor endInTime converts the errors of the methods without tensors with wireError.
+
+func (s *service) live() bool  { return !s.shuttingDown() && (s.set.Live == nil || s.set.Live()) }
+func (s *service) ready() bool { return s.live() && s.set.Catalog.Ready() }
+
+// ServerLive reports whether the server is live.
+func (s *service) ServerLive(context.Context, *inference.ServerLiveRequest) (*inference.ServerLiveResponse, error) {
+	return &inference.ServerLiveResponse{Live: s.live()}, nil
+}
+
+// ServerReady reports whether every model that should serve is ready.
+func (s *service) ServerReady(context.Context, *inference.ServerReadyRequest) (*inference.ServerReadyResponse, error) {
+	return &inference.ServerReadyResponse{Ready: s.ready()}, nil
+}
+
+// ModelReady reports whether a version serves. An unknown version is not ready, without an error: clients poll
+// until it is.
+func (s *service) ModelReady(_ context.Context, req *inference.ModelReadyRequest) (*inference.ModelReadyResponse, error) {
+	version, err := modelVersion(req.GetName(), req.GetVersion(), "ModelReady")
+	return &inference.ModelReadyResponse{Ready: err == nil && s.set.Catalog.ModelReady(req.GetName(), version) == nil}, err
+}
+
+// modelVersion parses the version of a request that must name a model.
+func modelVersion(name, version, method string) (int64, error) {
+	if name == "" {
+		return 0, status.Errorf(status.InvalidArg, "Missing model name in %s request", method)
+	}
+	return infer.ParseVersion(version)
+}
+
+// ServerMetadata returns the server's name, version and extensions.
+func (s *service) ServerMetadata(context.Context, *inference.ServerMetadataRequest) (*inference.ServerMetadataResponse, error) {
+	return &inference.ServerMetadataResponse{Name: s.set.Name, Version: s.set.Version, Extensions: s.set.Extensions}, nil
+}
+
+// ModelMetadata describes a model's inputs and outputs.
+func (s *service) ModelMetadata(_ context.Context, req *inference.ModelMetadataRequest) (*inference.ModelMetadataResponse, error) {
+	version, err := modelVersion(req.GetName(), req.GetVersion(), "ModelMetadata")
+	if err != nil {
+		return nil, err
+	}
+	m, err := s.set.Catalog.Metadata(req.GetName(), version)
+	if err != nil {
+		return nil, err
+	}
+	resp := &inference.ModelMetadataResponse{}
+	return resp, convert(m, resp)
+}
+
+// ModelConfig returns a model's completed configuration.
+func (s *service) ModelConfig(_ context.Context, req *inference.ModelConfigRequest) (*inference.ModelConfigResponse, error) {
+	version, err := modelVersion(req.GetName(), req.GetVersion(), "ModelConfig")
+	if err != nil {
+		return nil, err
+	}
+	cfg, err := s.set.Catalog.Config(req.GetName(), version)
+	return &inference.ModelConfigResponse{Config: cfg}, err
+}
+
+// ModelStatistics returns the statistics of one version, of a model's versions, or of all models if the request
+// names none.
+func (s *service) ModelStatistics(_ context.Context, req *inference.ModelStatisticsRequest) (*inference.ModelStatisticsResponse, error) {
+	version, err := infer.ParseVersion(req.GetVersion())
+	if err != nil {
+		return nil, err
+	}
+	list, err := s.set.Catalog.Statistics(req.GetName(), version)
+	if err != nil {
+		return nil, err
+	}
+	resp := &inference.ModelStatisticsResponse{}
+	return resp, convert(list, &resp.ModelStats)
+}
+
+// convert copies a description of core/infer into its message. Both have the protocol's names in JSON.
+func convert(from, to any) error {
+	b, err := json.Marshal(from)
+	return firstError(err, json.Unmarshal(b, to))
+}
+
+// health implements the standard gRPC health protocol. The name of the service is ignored.
+type health struct {
+	grpc_health_v1.UnimplementedHealthServer
+	svc *service
+}
+
+func (h *health) state() grpc_health_v1.HealthCheckResponse_ServingStatus {
+	if h.svc.ready() {
+		return grpc_health_v1.HealthCheckResponse_SERVING
+	}
+	return grpc_health_v1.HealthCheckResponse_NOT_SERVING
+}
+
+// Check returns SERVING if ServerReady does.
+func (h *health) Check(context.Context, *grpc_health_v1.HealthCheckRequest) (*grpc_health_v1.HealthCheckResponse, error) {
+	return &grpc_health_v1.HealthCheckResponse{Status: h.state()}, nil
+}
+
+// List returns the result of Check for every named service.
+func (h *health) List(context.Context, *grpc_health_v1.HealthListRequest) (*grpc_health_v1.HealthListResponse, error) {
+	return &grpc_health_v1.HealthListResponse{Statuses: map[string]*grpc_health_v1.HealthCheckResponse{
+		"": {Status: h.state()}, inference.GRPCInferenceService_ServiceDesc.ServiceName: {Status: h.state()},
+	}}, nil
+}
+
+// recheckInterval is the time between two looks at a state whose change nothing announced.
+const recheckInterval = time.Second
+
+// Watch sends the state and each change of it, until the server shuts down.
+func (h *health) Watch(_ *grpc_health_v1.HealthCheckRequest, stream grpc.ServerStreamingServer[grpc_health_v1.HealthCheckResponse]) error {
+	timer := time.NewTicker(recheckInterval)
+	defer timer.Stop()
+	ctx, cancel := beforeDeadline(stream.Context())
+	defer cancel()
+	told := grpc_health_v1.HealthCheckResponse_UNKNOWN
+	for {
+		changed := h.svc.watchers.changed()
+		if now := h.state(); now != told {
+			told = now
+			if err := stream.Send(&grpc_health_v1.HealthCheckResponse{Status: now}); err != nil {
+				return err
+			}
+		}
+		if h.svc.shuttingDown() {
+			return wireError(errLeaving)
+		}
+		select {
+		case <-changed:
+		case <-timer.C:
+		case <-h.svc.exit:
+		case <-ctx.Done():
+			return wireError(ctx.Err())
+		}
+	}
+}
+
+// watchers wakes all Watch calls when the state may have changed.
+type watchers struct {
+	mu   sync.Mutex
+	next chan struct{} // closed by wake; guarded by mu, nil without watchers
+}
+
+// changed returns a channel that is closed at the next change.
+func (w *watchers) changed() <-chan struct{} {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.next == nil {
+		w.next = make(chan struct{})
+	}
+	return w.next
+}
+
+func (w *watchers) wake() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.next != nil {
+		close(w.next)
+		w.next = nil
+	}
+}

@@ -15,11 +15,11 @@ const (
 
 // Entry is a row of the repository index. Version, State and Reason are empty for a model that was never loaded.
 type Entry struct {
-	Name    string
-	Version string
-	State   State
+	Name    string `json:"name"`
+	Version string `json:"version,omitempty"`
+	State   State  `json:"state,omitempty"`
 	// Reason is why the version is not ready.
-	Reason string
+	Reason string `json:"reason,omitempty"`
 }
 
 // LoadOptions override the repository's content for one load; the zero value overrides nothing.

@@ -1,10 +1,14 @@
 package httpapi
 
-import "strings"
+import (
+	"strings"
+
+	"github.com/tutti-server/tutti/internal/server/httpapi/transport"
+)
 
 // Routes lists the paths of all endpoints, with and without the optional part.
 func Routes() (paths []string) {
-	for _, r := range new(Server).routes() {
+	for _, r := range routes(transport.NewShared(Settings{})) {
 		head, rest, optional := strings.Cut(r.path, "[")
 		part, tail, _ := strings.Cut(rest, "]")
 		paths = append(paths, head+tail)

@@ -6,17 +6,16 @@ import (
 
 	"github.com/tutti-server/tutti/core/infer"
 	"github.com/tutti-server/tutti/internal/server/httpapi/admin"
+	"github.com/tutti-server/tutti/internal/server/httpapi/inference"
 	"github.com/tutti-server/tutti/internal/server/httpapi/transport"
+	"github.com/tutti-server/tutti/internal/server/httpapi/trtis"
+	"github.com/tutti-server/tutti/internal/shm"
 )
-
-// handler serves the requests of a route.
-type handler func(w http.ResponseWriter, r *http.Request, p transport.Path)
 
 // route is a row of the table. Its path may have {model}, {version} (digits) and {name}, and one optional part in brackets.
 type route struct {
-	methods string
-	path    string
-	serve   handler
+	methods, path string
+	serve         transport.Handler
 }
 
 const (
@@ -26,8 +25,8 @@ const (
 )
 
 // routes lists every endpoint. Of two that match a path, the first serves it.
-func (s *Server) routes() []route {
-	i, a, t, json := s.inference, s.admin, s.trtis, admin.JSON
+func routes(s *transport.Shared) []route {
+	i, a, t, json := inference.New(s), admin.New(s), trtis.New(s), admin.JSON
 	return []route{
 		{post, "/v2/models/{model}[/versions/{version}]/infer", i.Infer},
 		{get, "/v2", json(a.ServerMetadata)},
@@ -46,12 +45,12 @@ func (s *Server) routes() []route {
 		{post, "/v2/repository[/{name}]/index", json(a.RepositoryIndex)},
 		{post, "/v2/repository[/{name}]/models/{model}/load", json(a.LoadModel)},
 		{post, "/v2/repository[/{name}]/models/{model}/unload", json(a.UnloadModel)},
-		{get, "/v2/systemsharedmemory[/region/{name}]/status", json(a.SystemStatus)},
-		{post, "/v2/systemsharedmemory[/region/{name}]/register", json(a.SystemRegister)},
-		{post, "/v2/systemsharedmemory[/region/{name}]/unregister", json(a.SystemUnregister)},
-		{get, "/v2/cudasharedmemory[/region/{name}]/status", json(a.CUDAStatus)},
-		{post, "/v2/cudasharedmemory[/region/{name}]/register", json(a.CUDARegister)},
-		{post, "/v2/cudasharedmemory[/region/{name}]/unregister", json(a.CUDAUnregister)},
+		{get, "/v2/systemsharedmemory[/region/{name}]/status", a.RegionStatus(shm.System)},
+		{post, "/v2/systemsharedmemory[/region/{name}]/register", a.RegionRegister(shm.System)},
+		{post, "/v2/systemsharedmemory[/region/{name}]/unregister", a.RegionUnregister(shm.System)},
+		{get, "/v2/cudasharedmemory[/region/{name}]/status", a.RegionStatus(shm.CUDA)},
+		{post, "/v2/cudasharedmemory[/region/{name}]/register", a.RegionRegister(shm.CUDA)},
+		{post, "/v2/cudasharedmemory[/region/{name}]/unregister", a.RegionUnregister(shm.CUDA)},
 		{get, "/api/health/live", t.Live},
 		{get, "/api/health/ready", t.Ready},
 		{get, "/api/status[/{model}]", t.Status},
@@ -63,9 +62,8 @@ const maxSegments = 8
 
 // pattern is one path of a route, split into segments.
 type pattern struct {
+	route
 	segments []string
-	methods  string
-	serve    handler
 	api      infer.API
 	infers   bool // an infer request, whose handler sets its own deadlines for the body
 	// errorType is the Content-Type of errors and of empty responses; nil for none.
@@ -89,10 +87,8 @@ func compile(list []route) *table {
 }
 
 func (t *table) add(r route, path string) {
-	segments := strings.Split(path[1:], "/")
-	t[len(segments)] = append(t[len(segments)], pattern{
-		segments, r.methods, r.serve, apiOf(path), strings.HasSuffix(path, "/infer"), errorTypeOf(path),
-	})
+	p := pattern{r, strings.Split(path[1:], "/"), apiOf(path), strings.HasSuffix(path, "/infer"), errorTypeOf(path)}
+	t[len(p.segments)] = append(t[len(p.segments)], p)
 }
 
 // errorTypeOf returns the errorType of a path. Triton's HTTP library labels as text what its handlers leave without a type: health,
@@ -149,8 +145,7 @@ func (p *pattern) match(segments []string, to *transport.Path) bool {
 		case "{model}":
 			to.Model = got
 		case "{version}":
-			to.Version = got
-			if !digits(got) {
+			if to.Version = got; strings.Trim(got, "0123456789") != "" {
 				return false
 			}
 		case "{name}":
@@ -167,16 +162,34 @@ func (p *pattern) match(segments []string, to *transport.Path) bool {
 	return true
 }
 
-func digits(s string) bool {
-	for i := range len(s) {
-		if s[i] < '0' || s[i] > '9' {
-			return false
-		}
-	}
-	return true
-}
-
 // allows reports whether the route accepts a method.
 func (p *pattern) allows(method string) bool {
 	return p.methods == method || p.methods == getPost && (method == get || method == post)
+}
+
+// apiOf returns the part of the API that a path belongs to. A new route of a group is thus restricted with its group.
+func apiOf(path string) infer.API {
+	last := path[strings.LastIndexByte(path, '/')+1:]
+	switch {
+	case strings.HasPrefix(path, "/v2/repository"):
+		return infer.APIModelRepository
+	case strings.HasPrefix(path, "/v2/systemsharedmemory"), strings.HasPrefix(path, "/v2/cudasharedmemory"):
+		return infer.APISharedMemory
+	case strings.HasSuffix(path, "/trace/setting"):
+		return infer.APITrace
+	}
+	switch last {
+	case "infer", "generate", "generate_stream":
+		return infer.APIInference
+	case "live", "ready":
+		return infer.APIHealth
+	case "config":
+		return infer.APIModelConfig
+	case "stats":
+		return infer.APIStatistics
+	case "logging":
+		return infer.APILogging
+	default:
+		return infer.APIMetadata
+	}
 }

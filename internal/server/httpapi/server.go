@@ -1,78 +1,37 @@
+// Package httpapi serves the KServe v2 protocol and Triton's extensions of it over HTTP.
+//
+// This package has the server and the table of routes. Its rooms, each of which imports only those before it:
+//
+//   - jsonwire: JSON as RapidJSON reads and prints it
+//   - transport: request bodies from the connection, errors and responses to it
+//   - tensorjson: tensor elements in JSON
+//   - inference, admin, trtis: the handlers; none imports another
+//
+// A request passes routes.go, which finds its handler; restrict.go, which checks that it may use it; and the handler. For example,
+// POST /v2/models/m/infer is inference.Service.Infer: transport.Body reads and bounds the body, jsonwire parses its JSON,
+// tensorjson fills the input tensors, infer.Inferer executes, and the response is encoded into one buffer.
 package httpapi
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"log/slog"
 	"net"
 	"net/http"
-	"regexp"
 	"strings"
 	"sync/atomic"
 	"time"
 
-	"github.com/tutti-server/tutti/core/infer"
-	"github.com/tutti-server/tutti/core/tensor"
-	"github.com/tutti-server/tutti/internal/logs"
+	"github.com/tutti-server/tutti/internal/recovery"
 	"github.com/tutti-server/tutti/internal/server/http1"
-	"github.com/tutti-server/tutti/internal/server/httpapi/admin"
-	"github.com/tutti-server/tutti/internal/server/httpapi/inference"
 	"github.com/tutti-server/tutti/internal/server/httpapi/transport"
-	"github.com/tutti-server/tutti/internal/server/httpapi/trtis"
-	"github.com/tutti-server/tutti/internal/shm"
-	"github.com/tutti-server/tutti/internal/tracing"
 )
 
-// Defaults of Settings.
-const (
-	// DefaultMaxInput is the most bytes of a request.
-	DefaultMaxInput = 64 << 20
-	// DefaultMaxHeader is the most bytes of a request's header.
-	DefaultMaxHeader = 64 << 10
-	// DefaultStallTimeout is how long a client may send or read nothing.
-	DefaultStallTimeout = time.Minute
-)
+// DefaultMaxInput is the most bytes of a request, unless the settings have another limit.
+const DefaultMaxInput = transport.DefaultMaxInput
 
 // Settings is what a Server is made from.
-type Settings struct {
-	Infer   infer.Inferer
-	Catalog infer.Catalog
-	// Alloc provides the memory of input tensors.
-	Alloc tensor.Allocator
-	Log   *slog.Logger
-	// Name, Version and Extensions are the server metadata.
-	Name, Version string
-	Extensions    []string
-	// Live reports whether the server is live; nil for always.
-	Live func() bool
-	// Lifecycle, Tracer and Logs serve the repository, trace and log endpoints. With nil these respond "not supported".
-	Lifecycle infer.Lifecycle
-	Tracer    *tracing.Tracer
-	Logs      *logs.Log
-	// MaxInput is the most bytes of a request, before and after decompression; 0 for DefaultMaxInput.
-	MaxInput int64
-	// MaxHeader is the most bytes of a request's header; 0 for DefaultMaxHeader.
-	MaxHeader int
-	// InFlight counts the bytes of all requests and rejects those beyond its limit; nil does neither.
-	InFlight *infer.InFlight
-	// StallTimeout is how long a client may send nothing of an announced body, or read nothing of a large response; 0 for
-	// DefaultStallTimeout, negative for no limit.
-	StallTimeout time.Duration
-	// Regions are the clients' shared memory; nil disables it.
-	Regions *shm.Registry
-	// TLS encrypts every connection, see certs.Load; nil for plain text.
-	TLS *tls.Config
-	// Forward selects the headers of inference requests that become parameters, by a match anywhere in the name. Triton's
-	// patterns ignore case: compile them with (?i). Nil for none.
-	Forward *regexp.Regexp
-	// UI serves everything under /ui/; nil for 404. It must not modify the header of its requests (see package http1).
-	UI http.Handler
-	// Restricted lists the parts of the API that need a header, each part at most once.
-	Restricted []infer.Restriction
-	// NoFastPath serves every connection with net/http, also those that package http1 could serve.
-	NoFastPath bool
-}
+type Settings = transport.Settings
 
 // Server serves the v2 protocol over HTTP. It is safe for concurrent use.
 //
@@ -83,18 +42,11 @@ type Settings struct {
 //  3. Leave, optionally: health reports that the server exits, requests are still served.
 //  4. Shutdown, which ends every Serve. It may be called several times.
 type Server struct {
-	set     Settings
-	limits  transport.Limits
-	limited infer.Restrictions
-	table   *table
-	http    http.Server
-	plain   *http1.Server // serves plain connections, and shuts http down
-	others  atomic.Int64  // connections of net/http
-	exiting atomic.Bool
-
-	inference *inference.Service
-	admin     *admin.Service
-	trtis     *trtis.Service
+	shared *transport.Shared
+	table  *table
+	http   http.Server
+	plain  *http1.Server // serves plain connections, and shuts http down
+	others atomic.Int64  // connections of net/http
 }
 
 var _ http.Handler = (*Server)(nil)
@@ -111,38 +63,8 @@ const (
 
 // New returns a server that does not listen yet.
 func New(set Settings) *Server {
-	if set.Regions == nil {
-		set.Regions = shm.NewRegistry(false)
-	}
-	if set.MaxInput <= 0 {
-		set.MaxInput = DefaultMaxInput
-	}
-	if set.MaxHeader <= 0 {
-		set.MaxHeader = DefaultMaxHeader
-	}
-	if set.StallTimeout == 0 {
-		set.StallTimeout = DefaultStallTimeout
-	}
-	if set.Live == nil {
-		set.Live = func() bool { return true }
-	}
-	s := &Server{
-		set: set, limited: infer.Restrict(set.Restricted),
-		limits: transport.Limits{MaxInput: set.MaxInput, Stall: max(set.StallTimeout, 0), InFlight: set.InFlight},
-	}
-	s.inference = inference.New(inference.Settings{
-		Inferer: set.Infer, Catalog: set.Catalog, Alloc: set.Alloc, Regions: set.Regions, Forward: set.Forward, Tracer: set.Tracer,
-		Limits: &s.limits,
-	})
-	s.admin = admin.New(admin.Settings{
-		Catalog: set.Catalog, Regions: set.Regions, Lifecycle: set.Lifecycle, Tracer: set.Tracer, Logs: set.Logs,
-		Name: set.Name, Version: set.Version, Extensions: set.Extensions, Live: set.Live, Exiting: s.exiting.Load, Limits: &s.limits,
-	})
-	s.trtis = trtis.New(trtis.Settings{
-		Catalog: set.Catalog, Lifecycle: set.Lifecycle, Name: set.Name, Version: set.Version,
-		Live: set.Live, Exiting: s.exiting.Load, Admits: s.admits,
-	})
-	s.table = compile(s.routes())
+	s := &Server{shared: transport.NewShared(set)}
+	s.table = compile(routes(s.shared))
 	s.configureHTTP()
 	s.plain = http1.New(&s.http)
 	return s
@@ -162,10 +84,10 @@ func (s *Server) configureHTTP() {
 	h := &s.http
 	h.Handler = s
 	h.ReadHeaderTimeout = headerTimeout
-	h.ReadTimeout = s.limits.Stall // for the whole request; extended while a body arrives
+	h.ReadTimeout = s.shared.StallTimeout // for the whole request; extended while a body arrives
 	h.IdleTimeout = idleTimeout
-	h.MaxHeaderBytes = s.set.MaxHeader
-	h.TLSConfig = s.set.TLS
+	h.MaxHeaderBytes = s.shared.MaxHeader
+	h.TLSConfig = s.shared.TLS
 	h.ConnState = s.connState
 	h.DisableGeneralOptionsHandler = true // OPTIONS * is not part of the API
 	h.Protocols = new(http.Protocols)
@@ -173,14 +95,10 @@ func (s *Server) configureHTTP() {
 	h.Protocols.SetHTTP2(true)
 	h.Protocols.SetUnencryptedHTTP2(true)
 	h.HTTP2 = &http.HTTP2Config{
-		MaxReceiveBufferPerConnection: 2 * http2Window,
-		MaxReceiveBufferPerStream:     http2Window,
+		MaxReceiveBufferPerConnection: 2 * http2Window, MaxReceiveBufferPerStream: http2Window, WriteByteTimeout: s.shared.StallTimeout,
 	}
-	if s.limits.Stall > 0 {
-		h.HTTP2.WriteByteTimeout = s.limits.Stall
-	}
-	if s.set.Log != nil {
-		h.ErrorLog = slog.NewLogLogger(s.set.Log.Handler(), slog.LevelWarn)
+	if s.shared.Log != nil {
+		h.ErrorLog = slog.NewLogLogger(s.shared.Log.Handler(), slog.LevelWarn)
 	}
 }
 
@@ -190,7 +108,7 @@ func (s *Server) Serve(l net.Listener) error {
 	switch {
 	case s.http.TLSConfig != nil:
 		err = s.http.ServeTLS(l, "", "")
-	case s.set.NoFastPath:
+	case s.shared.NoFastPath:
 		err = s.http.Serve(l)
 	default:
 		err = s.plain.Serve(l)
@@ -217,7 +135,7 @@ func (s *Server) Connections() int { return s.plain.Connections() + int(s.others
 
 // Leave makes clients look for another server: health reports that this one exits, and each response closes its connection.
 // Requests are served as before.
-func (s *Server) Leave() { s.exiting.Store(true) }
+func (s *Server) Leave() { s.shared.Exiting.Store(true) }
 
 // Shutdown stops accepting and waits for the requests in progress. When ctx ends first it closes their connections.
 func (s *Server) Shutdown(ctx context.Context) error {
@@ -237,11 +155,11 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if len(r.TransferEncoding) > 0 {
 		r.Body = transport.CountChunks(r.Body)
 	}
-	if s.exiting.Load() {
+	if s.shared.Exiting.Load() {
 		w.Header()["Connection"] = transport.Close
 	}
-	if s.set.UI != nil && isUI(r.URL.Path) {
-		s.set.UI.ServeHTTP(w, r)
+	if s.shared.UI != nil && isUI(r.URL.Path) {
+		s.shared.UI.ServeHTTP(w, r)
 		return
 	}
 	var path transport.Path
@@ -249,8 +167,8 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case p == nil:
 		s.reject(w, r, http.StatusNotFound, "Not Found")
-	case !s.admits(p.api, r.Header):
-		s.reject(w, r, http.StatusForbidden, "This API is restricted, expecting header '"+s.limited.Of(p.api).Key+"'")
+	case !s.shared.Admits(p.api, r.Header):
+		s.reject(w, r, http.StatusForbidden, "This API is restricted, expecting header '"+s.shared.Restrictions.Of(p.api).Key+"'")
 	case !p.allows(r.Method):
 		w.Header()["Content-Type"] = p.errorType
 		s.reject(w, r, http.StatusMethodNotAllowed, "Method Not Allowed")
@@ -261,10 +179,10 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			w.Header()["Content-Type"] = p.errorType
 		}
 		if r.ContentLength != 0 {
-			r.Body = s.limits.StallBody(w, r)
+			r.Body = s.shared.StallBody(w, r)
 		}
 		p.serve(w, r, path)
-		s.limits.Drain(w, r, nil)
+		s.shared.Drain(w, r, nil)
 	}
 }
 
@@ -276,6 +194,31 @@ func isUI(path string) bool {
 
 // reject responds to a request that reaches no handler.
 func (s *Server) reject(w http.ResponseWriter, r *http.Request, code int, text string) {
-	s.limits.Drain(w, r, nil)
+	s.shared.Drain(w, r, nil)
 	transport.WriteErrorText(w, code, text)
+}
+
+// beginner is an http.ResponseWriter that knows whether its response has begun. Package http1 has one.
+type beginner interface {
+	// Begun reports whether the status is set.
+	Begun() bool
+}
+
+// recovered, when deferred, logs a panic of a handler and responds with 500. If the response may have begun it closes the
+// connection instead, so that no client takes a part of a response for all of it.
+func (s *Server) recovered(w http.ResponseWriter, r *http.Request) {
+	p := recover()
+	if p == nil {
+		return
+	}
+	if err, ok := p.(error); ok && errors.Is(err, http.ErrAbortHandler) {
+		panic(p) // the handler wants the connection closed
+	}
+	err := recovery.Report(p, s.shared.Log, r.Method+" "+r.URL.Path, slog.String("method", r.Method), slog.String("path", r.URL.Path))
+	if b, ok := w.(beginner); !ok || b.Begun() {
+		panic(http.ErrAbortHandler)
+	}
+	clear(w.Header())
+	w.Header().Set("Connection", "close") // the rest of the request is unread
+	transport.WriteErrorText(w, http.StatusInternalServerError, err.Error())
 }

@@ -1,9 +1,7 @@
 // Package admin serves the endpoints of the HTTP API that describe a running server or change it.
 //
-//   - describe.go: health, metadata, configurations, statistics
-//   - repository.go: index, load and unload of models; shm.go: shared memory regions
-//   - settings.go: trace and log settings
-//   - control.go: the JSON bodies of these requests
+//   - service.go: Service, and how requests are read and responses written; health, metadata, configurations, statistics
+//   - control.go: index, load and unload of models, shared memory regions, trace and log settings
 //
 // Most handlers return the value or error to respond with, which JSON writes. They use encoding/json: such requests are rare, and
 // struct types fix the form of the responses.
@@ -12,38 +10,21 @@ package admin
 import (
 	"net/http"
 
+	"github.com/tutti-server/tutti/core/config"
 	"github.com/tutti-server/tutti/core/infer"
-	"github.com/tutti-server/tutti/internal/logs"
+	"github.com/tutti-server/tutti/core/status"
+	"github.com/tutti-server/tutti/internal/server/httpapi/jsonwire"
 	"github.com/tutti-server/tutti/internal/server/httpapi/transport"
-	"github.com/tutti-server/tutti/internal/shm"
-	"github.com/tutti-server/tutti/internal/tracing"
 )
 
-// Settings is what a Service is made from.
-type Settings struct {
-	Catalog infer.Catalog
-	// Regions are the clients' shared memory. It must not be nil.
-	Regions *shm.Registry
-	// Lifecycle, Tracer and Logs serve the repository, trace and log endpoints; without them these respond "not supported".
-	Lifecycle infer.Lifecycle
-	Tracer    *tracing.Tracer
-	Logs      *logs.Log
-	// Name, Version and Extensions are the server metadata.
-	Name, Version string
-	Extensions    []string
-	// Live and Exiting report the state of the server.
-	Live, Exiting func() bool
-	Limits        *transport.Limits
-}
-
 // Service serves administration requests. Its methods are handlers and safe for concurrent use.
-type Service struct{ set Settings }
+type Service struct{ *transport.Shared }
 
 // New returns a Service.
-func New(set Settings) *Service { return &Service{set} }
+func New(s *transport.Shared) *Service { return &Service{s} }
 
 // JSON returns a handler that writes what serve returns: an error, a value as JSON, or 200 without a body for nil.
-func JSON(serve func(http.ResponseWriter, *http.Request, transport.Path) (any, error)) func(http.ResponseWriter, *http.Request, transport.Path) {
+func JSON(serve func(http.ResponseWriter, *http.Request, transport.Path) (any, error)) transport.Handler {
 	return func(w http.ResponseWriter, r *http.Request, p transport.Path) {
 		switch v, err := serve(w, r, p); {
 		case err != nil:
@@ -57,9 +38,143 @@ func JSON(serve func(http.ResponseWriter, *http.Request, transport.Path) (any, e
 }
 
 // list returns s, or an empty list for nil, which JSON would print as null.
-func list[T any](s []T) []T {
-	if s == nil {
-		return []T{}
+func list[T any](s []T) []T { return append([]T{}, s...) }
+
+// readMembers reads a body that is one JSON object and calls member with the name of each of its members; member must read or
+// skip the value. With optional an empty body is valid and has no members.
+func (s *Service) readMembers(w http.ResponseWriter, r *http.Request, optional bool, member func(p *jsonwire.Parser, name string) error) error {
+	var in transport.Body
+	var p jsonwire.Parser
+	in.Begin(s.Shared)
+	defer in.Release()
+	err := transport.RequireIdentity(r)
+	if err == nil {
+		var doc []byte
+		if doc, err = in.ReadDocument(w, r, &p, nil, optional); err == nil && len(doc) > 0 {
+			err = p.Object(func(name []byte) error { return member(&p, string(name)) })
+		}
 	}
-	return s
+	if err != nil {
+		s.Drain(w, r, err)
+	}
+	return err
+}
+
+// Live responds 200 while the server is live.
+func (s *Service) Live(w http.ResponseWriter, _ *http.Request, _ transport.Path) {
+	s.health(w, s.Settings.Live())
+}
+
+// Ready responds 200 while the server is live and every model that should be ready is.
+func (s *Service) Ready(w http.ResponseWriter, _ *http.Request, _ transport.Path) {
+	s.health(w, s.Settings.Live() && s.Catalog.Ready())
+}
+
+func (s *Service) health(w http.ResponseWriter, ok bool) {
+	switch {
+	case s.Exiting.Load():
+		transport.WriteErrorText(w, http.StatusServiceUnavailable, "Server exiting")
+	case ok:
+		w.WriteHeader(http.StatusOK)
+	default:
+		w.WriteHeader(http.StatusBadRequest)
+	}
+}
+
+// ServerMetadata responds with the server's name, version and extensions.
+func (s *Service) ServerMetadata(http.ResponseWriter, *http.Request, transport.Path) (any, error) {
+	return struct {
+		Name       string   `json:"name"`
+		Version    string   `json:"version"`
+		Extensions []string `json:"extensions"`
+	}{s.Name, s.Version, list(s.Extensions)}, nil
+}
+
+// ModelReady responds 200 for a model that is ready and 400 for any other.
+func (s *Service) ModelReady(w http.ResponseWriter, _ *http.Request, p transport.Path) {
+	version, err := infer.ParseVersion(p.Version)
+	if err != nil {
+		transport.WriteError(w, err)
+		return
+	}
+	if err := s.Catalog.ModelReady(p.Model, version); err != nil {
+		transport.WriteErrorText(w, http.StatusBadRequest, "Model version not ready: "+status.Text(err))
+		return
+	}
+	w.WriteHeader(http.StatusOK)
+}
+
+// ModelMetadata responds with a model's inputs and outputs.
+func (s *Service) ModelMetadata(_ http.ResponseWriter, _ *http.Request, p transport.Path) (any, error) {
+	version, err := infer.ParseVersion(p.Version)
+	if err != nil {
+		return nil, err
+	}
+	m, err := s.Catalog.Metadata(p.Model, version)
+	if err != nil {
+		return nil, err
+	}
+	shown := *m
+	shown.Versions, shown.Inputs, shown.Outputs = list(m.Versions), withShapes(m.Inputs), withShapes(m.Outputs)
+	return shown, nil
+}
+
+// withShapes returns a copy of tensors whose shapes are lists in JSON, not null.
+func withShapes(tensors []infer.TensorMetadata) []infer.TensorMetadata {
+	shown := list(tensors)
+	for i := range shown {
+		shown[i].Shape = list(shown[i].Shape)
+	}
+	return shown
+}
+
+// ModelConfig responds with a model's configuration, and 404 for an unknown model, as only this endpoint of Triton does.
+func (s *Service) ModelConfig(w http.ResponseWriter, _ *http.Request, p transport.Path) {
+	version, err := infer.ParseVersion(p.Version)
+	if err != nil {
+		transport.WriteError(w, err)
+		return
+	}
+	cfg, err := s.Catalog.Config(p.Model, version)
+	if err != nil && status.CodeOf(err) == status.InvalidArg {
+		transport.WriteErrorText(w, http.StatusNotFound, err.Error())
+		return
+	}
+	var body []byte
+	if err == nil {
+		body, err = config.JSON(cfg)
+	}
+	if err != nil {
+		transport.WriteError(w, err)
+		return
+	}
+	transport.WriteBody(w, body)
+}
+
+// modelStats is the statistics of a model version, with the members in the protocol's order.
+type modelStats struct {
+	infer.Statistics
+	// Response has members for decoupled models only.
+	Response map[string]struct{} `json:"response_stats"`
+	Batches  []infer.BatchStats  `json:"batch_stats"` // replaces the embedded one, which JSON would print before Response
+	Memory   []struct{}          `json:"memory_usage"`
+}
+
+// Statistics responds with the statistics of one version, of all versions of a model, or of all models.
+func (s *Service) Statistics(_ http.ResponseWriter, _ *http.Request, p transport.Path) (any, error) {
+	version, err := infer.ParseVersion(p.Version)
+	if err != nil {
+		return nil, err
+	}
+	all, err := s.Catalog.Statistics(p.Model, version)
+	if err != nil {
+		return nil, err
+	}
+	shown := make([]modelStats, len(all))
+	for i := range all {
+		shown[i] = modelStats{all[i], map[string]struct{}{}, list(all[i].Batches), []struct{}{}}
+	}
+	return struct {
+		Models []modelStats `json:"model_stats"`
+	}{shown}, nil
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/tutti-server/tutti/core/infer"
 	"github.com/tutti-server/tutti/core/status"
 	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/internal/server/httpapi/jsonwire"
 	"github.com/tutti-server/tutti/internal/server/httpapi/transport"
 )
 
@@ -193,4 +194,177 @@ func (in *input) deduceShape(elements int64) error {
 		in.shape.SetDim(axis, elements/max(rest, 1))
 	}
 	return nil
+}
+
+// parse reads the request's JSON. A document with both an error in its meaning and one in its syntax is rejected for its syntax,
+// as by Triton, which parses the whole document first.
+func (x *exchange) parse(doc []byte) error {
+	x.p.Begin(doc)
+	err := x.readRequest()
+	if err == nil {
+		return nil
+	}
+	if syntax := x.p.Validate(doc); syntax != nil {
+		return syntax
+	}
+	return err
+}
+
+func (x *exchange) readRequest() error {
+	if err := x.p.Start(); err != nil {
+		return err
+	}
+	if x.p.Peek() != '{' {
+		return jsonwire.Missing("inputs")
+	}
+	var seen field
+	if err := x.p.Members(func(name []byte) error { return x.readMember(name, &seen) }); err != nil {
+		return err
+	}
+	if err := x.p.End(); err != nil {
+		return err
+	}
+	if !seen.has(hasInputs) {
+		return jsonwire.Missing("inputs")
+	}
+	return nil
+}
+
+func (x *exchange) readMember(name []byte, seen *field) error {
+	switch {
+	case string(name) == "inputs" && seen.first(hasInputs):
+		return x.readList("inputs", x.readInput)
+	case string(name) == "outputs" && seen.first(hasOutputs):
+		return x.readList("outputs", x.readOutput)
+	case string(name) == "id" && seen.first(hasID):
+		id, err := x.p.Text("id")
+		x.req.ID = string(id)
+		return err
+	case string(name) == "parameters" && seen.first(hasParameters):
+		return x.readParameters()
+	}
+	return x.p.Skip()
+}
+
+// readList reads an array, each element with read.
+func (x *exchange) readList(name string, read func() error) error {
+	if x.p.Peek() != '[' {
+		return jsonwire.Unable(name, jsonwire.NotArray)
+	}
+	return x.p.Elements(read)
+}
+
+// The parameters of a request that the server itself interprets.
+const (
+	paramID field = 1 << iota
+	paramStart
+	paramEnd
+	paramPriority
+	paramTimeout
+	paramBinary
+)
+
+// readParameters reads the request's parameters.
+func (x *exchange) readParameters() error {
+	if x.p.Peek() != '{' {
+		return status.Errorf(status.Internal, "failed to get request params.: %s", jsonwire.NoMembers)
+	}
+	var seen field
+	return x.p.Members(func(name []byte) error { return x.readParameter(name, &seen) })
+}
+
+func (x *exchange) readParameter(name []byte, seen *field) (err error) {
+	m := &x.req.Meta
+	switch {
+	case string(name) == "sequence_id" && seen.first(paramID):
+		return x.readSequenceID()
+	case string(name) == "sequence_start" && seen.first(paramStart):
+		m.Sequence.Start, err = x.p.Bool("sequence_start")
+	case string(name) == "sequence_end" && seen.first(paramEnd):
+		m.Sequence.End, err = x.p.Bool("sequence_end")
+	case string(name) == "priority" && seen.first(paramPriority):
+		m.Priority, err = x.p.Unsigned("priority")
+	case string(name) == "timeout" && seen.first(paramTimeout):
+		m.Timeout, err = x.p.Unsigned("timeout")
+	case string(name) == "binary_data_output" && seen.first(paramBinary):
+		x.wanted.binary, err = x.p.Bool("binary_data_output")
+	default:
+		return x.readModelParameter(x.names.of(name))
+	}
+	return err
+}
+
+// readSequenceID reads a sequence's id, a number or a string.
+func (x *exchange) readSequenceID() error {
+	s := &x.req.Sequence
+	if x.p.Peek() == '"' {
+		name, err := x.p.Str()
+		s.Name = string(name)
+		return err
+	}
+	n, err := x.p.Number()
+	u, ok := n.Unsigned()
+	if err != nil || !ok {
+		return jsonwire.Unable("sequence_id", jsonwire.NotString)
+	}
+	s.ID = u
+	return nil
+}
+
+// readModelParameter reads a parameter for the model.
+func (x *exchange) readModelParameter(name string) error {
+	switch name {
+	case "sequence_id", "sequence_start", "sequence_end", "priority", "timeout", "binary_data_output":
+		return x.p.Skip() // repeated: the first counts
+	}
+	if infer.ReservedParam(name) {
+		return status.Errorf(status.InvalidArg,
+			"parameter keys starting with 'triton_' are reserved for Triton usage and should not be specified.")
+	}
+	return x.readCustomParameter(name)
+}
+
+// readCustomParameter reads a value of any scalar type and adds it to the request's parameters.
+func (x *exchange) readCustomParameter(name string) error {
+	param := infer.Param{Key: name}
+	if err := x.readParamValue(&param); err != nil {
+		return err
+	}
+	x.req.Params = append(x.req.Params, param)
+	return nil
+}
+
+func (x *exchange) readParamValue(to *infer.Param) (err error) {
+	switch x.p.Peek() {
+	case '"':
+		var s []byte
+		s, err = x.p.Str()
+		to.Kind, to.String = infer.ParamString, string(s)
+	case 't', 'f':
+		to.Kind = infer.ParamBool
+		to.Bool, err = x.p.Bool(to.Key)
+	case '{', '[', 'n':
+		err = status.Errorf(status.InvalidArg,
+			"parameter '%s' has invalid type. It should be either 'int', 'bool', or 'string'.", to.Key)
+	default:
+		var n jsonwire.Number
+		n, err = x.p.Number()
+		setNumber(to, &n)
+	}
+	return err
+}
+
+// setNumber sets the first of int64, uint64 and double that holds n.
+func setNumber(to *infer.Param, n *jsonwire.Number) {
+	var ok bool
+	if to.Int, ok = n.Signed(); ok {
+		to.Kind = infer.ParamInt
+		return
+	}
+	to.Int = 0
+	if to.Uint, ok = n.Unsigned(); ok {
+		to.Kind = infer.ParamUint
+		return
+	}
+	to.Uint, to.Kind, to.Double = 0, infer.ParamDouble, n.Float()
 }

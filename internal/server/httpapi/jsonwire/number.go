@@ -1,6 +1,7 @@
 package jsonwire
 
 import (
+	"bytes"
 	"math"
 	"strconv"
 	"unsafe"
@@ -178,4 +179,35 @@ func (n *Number) Signed() (i int64, ok bool) {
 // Unsigned returns the number as a uint64; ok is false when it is not one.
 func (n *Number) Unsigned() (u uint64, ok bool) {
 	return n.abs, n.integer && (!n.neg || n.abs == 0)
+}
+
+// AppendFloat appends v with the fewest digits that identify it, in RapidJSON's form: always with a decimal point unless there
+// is an exponent, which stands outside 1e-6 to 1e21 only. For example, 1 is 1.0 and 1e-7 is 1e-7.
+func AppendFloat(b []byte, v float64) []byte {
+	switch {
+	case math.IsNaN(v):
+		return append(b, "NaN"...)
+	case math.IsInf(v, 1):
+		return append(b, "Infinity"...)
+	case math.IsInf(v, -1):
+		return append(b, "-Infinity"...)
+	}
+	if math.Signbit(v) {
+		b, v = append(b, '-'), -v
+	}
+	if i := uint64(v); v < 1<<53 && float64(i) == v {
+		return append(strconv.AppendUint(b, i, 10), ".0"...)
+	}
+	if 1e-6 <= v && v < 1e21 {
+		b = strconv.AppendFloat(b, v, 'f', -1, 64)
+		if v >= 1<<53 {
+			b = append(b, ".0"...)
+		}
+		return b
+	}
+	// strconv writes an exponent with a sign and at least two digits.
+	var buf [32]byte
+	digits, exponent, _ := bytes.Cut(strconv.AppendFloat(buf[:0], v, 'e', -1, 64), []byte("e"))
+	n, _ := strconv.Atoi(string(exponent))
+	return strconv.AppendInt(append(append(b, digits...), 'e'), int64(n), 10)
 }

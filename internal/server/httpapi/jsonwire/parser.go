@@ -1,3 +1,11 @@
+// Package jsonwire reads and writes JSON as Triton's HTTP API does, that is, as RapidJSON does: with its leniencies (NaN,
+// Infinity, a NUL byte as the end), its error texts and offsets, and its form of numbers.
+//
+//   - parser.go: Parser, which walks a document in place
+//   - values.go: its strings, nested arrays, and values with Triton's errors for a wrong type
+//   - number.go: its numbers, and how they are printed; strings are printed by package jsontext
+//
+// Decision record 021 has the reasons for a parser of this project.
 package jsonwire
 
 import (
@@ -91,9 +99,6 @@ func (p *Parser) Reset(m Mark) { p.pos, p.depth = m.pos, m.depth }
 
 // Rest returns the number of bytes from the cursor to the end of the document.
 func (p *Parser) Rest() int { return len(p.buf) - p.pos }
-
-// EmptyError returns the error of an empty document.
-func (p *Parser) EmptyError() error { return p.fail(msgEmpty, 0) }
 
 // fail returns a syntax error at an offset.
 func (*Parser) fail(msg string, at int) error {

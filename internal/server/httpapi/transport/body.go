@@ -8,6 +8,7 @@ import (
 
 	"github.com/tutti-server/tutti/core/infer"
 	"github.com/tutti-server/tutti/core/status"
+	"github.com/tutti-server/tutti/internal/server/httpapi/jsonwire"
 )
 
 // JSONLength is the header with the length of the JSON part of a body.
@@ -16,7 +17,7 @@ const JSONLength = "Inference-Header-Content-Length"
 // firstRead bounds the memory that an announced length costs before its bytes arrive.
 const firstRead = 64 << 10
 
-// Body reads the body of one request after another, within Limits. It is not safe for concurrent use.
+// Body reads the body of one request after another, within the limits of the settings. It is not safe for concurrent use.
 //
 // Lifecycle:
 //
@@ -28,7 +29,7 @@ type Body struct {
 	// Charge holds the request's bytes in flight. The owner may add more, such as those of its tensors.
 	Charge infer.Charge
 
-	limits *Limits
+	shared *Shared
 	src    stallReader
 	r      io.Reader // &src, or zip
 	zip    *inflater // nil for a body that is not compressed
@@ -40,11 +41,11 @@ type Body struct {
 }
 
 // Begin prepares b for the next request.
-func (b *Body) Begin(l *Limits) { b.limits, b.Charge = l, l.InFlight.Charge() }
+func (b *Body) Begin(s *Shared) { b.shared, b.Charge = s, s.InFlight.Charge() }
 
 // Open begins to read r's body. It fails if the announced length is too large or no room is left in flight.
 func (b *Body) Open(w http.ResponseWriter, r *http.Request, compressed bool) error {
-	b.src.begin(w, r, b.limits.Stall)
+	b.src.begin(w, r, b.shared.StallTimeout)
 	b.r, b.left, b.raw = &b.src, r.ContentLength, WithoutJSON(r.Header)
 	switch {
 	case b.Oversized():
@@ -56,7 +57,7 @@ func (b *Body) Open(w http.ResponseWriter, r *http.Request, compressed bool) err
 		return b.Charge.Acquire(b.left)
 	}
 	b.metered = true
-	return b.limits.InFlight.Admit()
+	return b.shared.InFlight.Admit()
 }
 
 // Release ends the request's use of b.
@@ -69,13 +70,13 @@ func (b *Body) Release() {
 }
 
 // Oversized reports whether the announced length exceeds the limit.
-func (b *Body) Oversized() bool { return b.left > b.limits.MaxInput }
+func (b *Body) Oversized() bool { return b.left > b.shared.MaxInput }
 
 // Compressed reports whether the body is decompressed as it is read.
 func (b *Body) Compressed() bool { return b.zip != nil }
 
 // Max returns the most bytes that the body may have.
-func (b *Body) Max() int64 { return b.limits.MaxInput }
+func (b *Body) Max() int64 { return b.shared.MaxInput }
 
 // Left returns the number of unread bytes, -1 when it is unknown.
 func (b *Body) Left() int64 { return b.left }
@@ -99,7 +100,7 @@ func (b *Body) ReadFull(dst []byte) (n int, err error) {
 
 // CheckSize verifies that n further bytes are within the limit, and charges them.
 func (b *Body) CheckSize(n int64) error {
-	if b.read+n > b.limits.MaxInput || b.read+n < 0 {
+	if b.read+n > b.shared.MaxInput || b.read+n < 0 {
 		return b.TooLarge(b.read + n)
 	}
 	return b.take(n)
@@ -146,7 +147,7 @@ func grow(b []byte, n int64) []byte {
 
 // ReadHead appends the first n bytes of the body, which are its JSON.
 func (b *Body) ReadHead(dst []byte, n int64) ([]byte, error) {
-	if n > b.limits.MaxInput {
+	if n > b.shared.MaxInput {
 		return dst, b.TooLarge(n)
 	}
 	start := len(dst)
@@ -161,10 +162,10 @@ func (b *Body) ReadHead(dst []byte, n int64) ([]byte, error) {
 func (b *Body) ReadRest(dst []byte) ([]byte, error) {
 	n := b.left
 	if n < 0 {
-		n = b.limits.MaxInput + 1
+		n = b.shared.MaxInput + 1
 	}
 	dst, err := b.upTo(dst, n)
-	if size := int64(len(dst)); err == nil && size > b.limits.MaxInput {
+	if size := int64(len(dst)); err == nil && size > b.shared.MaxInput {
 		err = b.TooLarge(size)
 	}
 	return dst, err
@@ -197,13 +198,13 @@ func (b *Body) TooLarge(size int64) error {
 	switch {
 	case b.Compressed():
 		return status.Errorf(status.InvalidArg, "Decompressed data size exceeds the maximum allowed value of %d bytes. "+
-			"Use --http-max-input-size to increase the limit.", b.limits.MaxInput)
+			"Use --http-max-input-size to increase the limit.", b.shared.MaxInput)
 	case b.raw:
 		return status.Errorf(status.InvalidArg, "Raw input has a byte_size (%d bytes) that exceeds the maximum allowed value "+
-			"of %d bytes. Use --http-max-input-size to increase the limit.", size, b.limits.MaxInput)
+			"of %d bytes. Use --http-max-input-size to increase the limit.", size, b.shared.MaxInput)
 	}
 	return status.Errorf(status.InvalidArg, "request JSON size of %d bytes exceeds the maximum allowed input size of %d bytes. "+
-		"Use --http-max-input-size to increase the limit.", size, b.limits.MaxInput)
+		"Use --http-max-input-size to increase the limit.", size, b.shared.MaxInput)
 }
 
 // NoLength is the result of JSONSize for a request without the header.
@@ -237,4 +238,25 @@ func WithoutJSON(h http.Header) bool {
 
 func outOfRange(total int64, got string) error {
 	return status.Errorf(status.InvalidArg, "inference header size should be in range (0, %d), got: %s", max(total, 0), got)
+}
+
+// ReadDocument reads a body that is one JSON document into buf, checks its syntax as a whole, and begins it in p. With optional
+// the body may be empty. It returns the grown buf.
+func (b *Body) ReadDocument(w http.ResponseWriter, r *http.Request, p *jsonwire.Parser, buf []byte, optional bool) ([]byte, error) {
+	err := b.Open(w, r, false)
+	if err == nil {
+		buf, err = b.ReadJSON(buf[:0])
+	}
+	if err != nil || optional && len(buf) == 0 {
+		return buf, err
+	}
+	return buf, p.Document(buf)
+}
+
+// RequireIdentity returns an error for a body in any Content-Encoding. Only infer requests may have one.
+func RequireIdentity(r *http.Request) error {
+	if v := r.Header.Get("Content-Encoding"); v != "" && v != "identity" {
+		return status.Errorf(status.InvalidArg, "Unsupported content-encoding, only 'identity' is supported.")
+	}
+	return nil
 }

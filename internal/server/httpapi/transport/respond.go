@@ -2,11 +2,16 @@ package transport
 
 import (
 	"bytes"
+	"compress/gzip"
+	"compress/zlib"
 	"encoding/json"
 	"errors"
+	"io"
+	"math"
 	"net/http"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/tutti-server/tutti/core/infer"
@@ -77,4 +82,216 @@ func WriteBody(w http.ResponseWriter, b []byte) {
 // NotSupported returns the error of an endpoint for which this server was built without the component it needs.
 func NotSupported(what string) error {
 	return status.Errorf(status.Unsupported, "the %s endpoint is not supported by this server", what)
+}
+
+// Reject responds with err and reads the rest of the request. When err is about the bytes in flight, the response is sent
+// first: the client may have much left to send, and can stop.
+func (s *Shared) Reject(w http.ResponseWriter, r *http.Request, err error) {
+	if !overloaded(err) || r.ProtoMajor != 1 || len(r.Header["Expect"]) > 0 {
+		s.Drain(w, r, err)
+		WriteError(w, err)
+		return
+	}
+	c := http.NewResponseController(w)
+	early := c.EnableFullDuplex() == nil
+	if !early {
+		s.Drain(w, r, err)
+	}
+	WriteError(w, err)
+	if early && c.Flush() == nil {
+		s.Drain(w, r, err)
+	}
+}
+
+// overloaded reports whether err is about the bytes in flight.
+func overloaded(err error) bool {
+	return errors.Is(err, infer.ErrFull) || errors.Is(err, infer.ErrTooLarge)
+}
+
+// Drain reads the rest of a request, so that the connection can serve the next one; net/http itself gives up after 256 KiB. err
+// is the error of the request, nil for none: after some the connection closes instead.
+func (s *Shared) Drain(w http.ResponseWriter, r *http.Request, err error) {
+	_, stalled := errors.AsType[stalledError](err)
+	switch {
+	case r.ProtoMajor != 1 || r.Body == nil || r.Body == http.NoBody:
+		return
+	case errors.Is(err, errChunks) || stalled:
+		w.Header().Set("Connection", "close")
+		return
+	case len(r.Header["Expect"]) > 0 || r.ContentLength > 2*s.MaxInput:
+		return // reading would send "100 Continue" to a client that waits for it
+	}
+	// A failure, such as the read timeout, shows again when net/http reads on.
+	_, _ = io.CopyN(io.Discard, r.Body, 2*s.MaxInput)
+}
+
+// Coding is the compression of a response.
+type Coding uint8
+
+// The codings of responses.
+const (
+	Identity Coding = iota
+	Deflate
+	Gzip
+	numCodings
+)
+
+// The header values are shared by all responses.
+var (
+	codingNames = [numCodings][]string{{"identity"}, {"deflate"}, {"gzip"}}
+	vary        = []string{"Accept-Encoding"}
+)
+
+// Negotiate returns the coding that the request's Accept-Encoding weighs highest, of equals the first in the list, and sets
+// Content-Encoding and Vary of the response. A star stands for every coding that is not named, Identity first. If nothing
+// is acceptable or readable the response is not compressed. For example, "gzip;q=0.5, deflate" selects Deflate.
+//
+// hot: no allocation.
+func Negotiate(request, response http.Header) Coding {
+	if len(request["Accept-Encoding"]) == 0 {
+		return Identity
+	}
+	c := accepted(request)
+	response["Vary"] = vary
+	if c != Identity {
+		response["Content-Encoding"] = codingNames[c]
+	}
+	return c
+}
+
+func accepted(h http.Header) Coding {
+	var best, star float64
+	var choice Coding
+	var named [numCodings]bool
+	for _, line := range h["Accept-Encoding"] {
+		for more := true; more; {
+			var part string
+			part, line, more = strings.Cut(line, ",")
+			name, weight, ok := weighted(part)
+			if !ok {
+				continue
+			}
+			c := codingOf(name)
+			switch {
+			case name == "*":
+				star = weight
+			case c < numCodings:
+				if named[c] = true; weight > best {
+					best, choice = weight, c
+				}
+			}
+		}
+	}
+	if star > best {
+		for _, c := range [...]Coding{Identity, Gzip, Deflate} {
+			if !named[c] {
+				return c
+			}
+		}
+	}
+	return choice
+}
+
+// weighted parses "name;q=weight". The weight is 1 by default.
+func weighted(part string) (name string, weight float64, ok bool) {
+	name, rest, more := strings.Cut(part, ";")
+	name, weight = strings.TrimSpace(name), 1
+	for more {
+		var param string
+		param, rest, more = strings.Cut(rest, ";")
+		key, value, _ := strings.Cut(param, "=")
+		if key = strings.TrimSpace(key); key != "q" && key != "Q" {
+			continue
+		}
+		q, err := strconv.ParseFloat(strings.TrimSpace(value), 64)
+		if err != nil || math.IsNaN(q) {
+			return name, 0, false
+		}
+		weight = q
+	}
+	return name, weight, name != ""
+}
+
+func codingOf(name string) Coding {
+	for c := range numCodings {
+		if strings.EqualFold(name, codingNames[c][0]) {
+			return c
+		}
+	}
+	return numCodings
+}
+
+// compressLevel is the fastest level. Other levels take several times as long and hardly make tensors smaller.
+const compressLevel = 1
+
+// compressor is a writer that compresses.
+type compressor interface {
+	io.WriteCloser
+	Reset(w io.Writer)
+}
+
+// compressors holds the unused compressors by coding. Each has hundreds of KiB of buffers.
+var compressors = [numCodings]sync.Pool{
+	Deflate: {New: func() any { return levelled(zlib.NewWriterLevel(io.Discard, compressLevel)) }},
+	Gzip:    {New: func() any { return levelled(gzip.NewWriterLevel(io.Discard, compressLevel)) }},
+}
+
+// levelled drops the error of an invalid level.
+func levelled[T compressor](w T, _ error) compressor { return w }
+
+// Compress calls write with a writer that compresses to w.
+func Compress(w io.Writer, c Coding, write func(io.Writer) error) error {
+	z := compressors[c].Get().(compressor) //nolint:errcheck,forcetypeassert // the pools hold nothing else
+	z.Reset(w)
+	err := write(z)
+	if err == nil {
+		err = z.Close()
+	}
+	z.Reset(io.Discard)
+	compressors[c].Put(z)
+	return err
+}
+
+const (
+	// SlowWrite is the size from which a response may stay in memory because its client does not read it.
+	SlowWrite = 256 << 10
+	// slowPart is how much of a response the client must read within the stall time.
+	slowPart = 1 << 20
+)
+
+// Writer writes a response of any size for as long as the client reads it. End must follow the last Write.
+type Writer struct {
+	w     http.ResponseWriter
+	stall time.Duration
+}
+
+// Writer returns a Writer to w.
+func (s *Shared) Writer(w http.ResponseWriter) Writer { return Writer{w, s.StallTimeout} }
+
+// Write writes b in parts, each of which has the whole stall time.
+func (p *Writer) Write(b []byte) (n int, err error) {
+	for len(b) > 0 && err == nil {
+		part := b[:min(len(b), slowPart)]
+		p.deadline(p.stall)
+		var wrote int
+		wrote, err = p.w.Write(part)
+		n += wrote
+		b = b[len(part):]
+	}
+	return n, err
+}
+
+// End removes the deadline, so that the connection can serve the next request.
+func (p *Writer) End() { p.deadline(0) }
+
+func (p *Writer) deadline(d time.Duration) {
+	if p.stall == 0 {
+		return
+	}
+	var t time.Time
+	if d > 0 {
+		t = time.Now().Add(d)
+	}
+	// A writer without deadlines, as in tests, has no connection.
+	_ = http.NewResponseController(p.w).SetWriteDeadline(t)
 }

@@ -10,11 +10,14 @@ package trtis
 
 import (
 	"cmp"
+	"fmt"
 	"net/http"
 	"slices"
 	"strconv"
 	"sync/atomic"
 	"time"
+
+	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"github.com/tutti-server/tutti/core/infer"
 	"github.com/tutti-server/tutti/core/status"
@@ -23,80 +26,48 @@ import (
 
 const statusHeader = "NV-Status"
 
-// Settings is what a Service is made from.
-type Settings struct {
-	Catalog infer.Catalog
-	// Lifecycle lists the models; nil for the ready ones of Catalog.
-	Lifecycle infer.Lifecycle
-	// Name and Version are the server's.
-	Name, Version string
-	// Live and Exiting report the state of the server.
-	Live, Exiting func() bool
-	// Admits reports whether a request with a header may use a part of the API.
-	Admits func(api infer.API, h http.Header) bool
-}
-
 // Service serves the old API. Its methods are handlers and safe for concurrent use.
 type Service struct {
-	set      Settings
+	*transport.Shared
 	start    time.Time
 	requests atomic.Uint64
 }
 
 // New returns a Service. The server's uptime counts from now.
-func New(set Settings) *Service { return &Service{set: set, start: time.Now()} }
+func New(s *transport.Shared) *Service { return &Service{Shared: s, start: time.Now()} }
 
 // Live responds 200 while the server is live.
 func (s *Service) Live(w http.ResponseWriter, _ *http.Request, _ transport.Path) {
-	s.health(w, s.set.Live())
+	s.health(w, s.Settings.Live())
 }
 
 // Ready responds 200 while the server is live and every model that should be ready is.
 func (s *Service) Ready(w http.ResponseWriter, _ *http.Request, _ transport.Path) {
-	s.health(w, s.set.Live() && s.set.Catalog.Ready())
+	s.health(w, s.Settings.Live() && s.Catalog.Ready())
 }
 
 func (s *Service) health(w http.ResponseWriter, ok bool) {
 	s.setStatus(w, nil)
-	if !ok || s.set.Exiting() {
+	if !ok || s.Exiting.Load() {
 		w.WriteHeader(http.StatusBadRequest)
 		return
 	}
 	w.WriteHeader(http.StatusOK)
 }
 
-// setStatus sets the header with the outcome of the request.
-func (s *Service) setStatus(w http.ResponseWriter, err error) {
-	b := append([]byte("code: "), codeName(err)...)
-	if err != nil {
-		b = appendQuoted(append(b, " msg: "...), status.Text(err))
-	}
-	b = appendQuoted(append(b, " server_id: "...), s.set.Name)
-	b = strconv.AppendUint(append(b, " request_id: "...), s.requests.Add(1), 10)
-	w.Header()[statusHeader] = []string{string(b)}
+// codeNames has the names of error codes in the RequestStatusCode enumeration. Other codes are UNKNOWN.
+var codeNames = map[status.Code]string{
+	status.Internal: "INTERNAL", status.NotFound: "NOT_FOUND", status.InvalidArg: "INVALID_ARG", status.Unavailable: "UNAVAILABLE",
+	status.Unsupported: "UNSUPPORTED", status.AlreadyExists: "ALREADY_EXISTS",
 }
 
-// codeName returns the name of an error's code in the RequestStatusCode enumeration.
-func codeName(err error) string {
-	if err == nil {
-		return "SUCCESS"
+// setStatus sets the header with the outcome of the request.
+func (s *Service) setStatus(w http.ResponseWriter, err error) {
+	code := "SUCCESS"
+	if err != nil {
+		code = cmp.Or(codeNames[status.CodeOf(err)], "UNKNOWN") + " msg: " + quote(status.Text(err))
 	}
-	switch status.CodeOf(err) {
-	case status.Internal:
-		return "INTERNAL"
-	case status.NotFound:
-		return "NOT_FOUND"
-	case status.InvalidArg:
-		return "INVALID_ARG"
-	case status.Unavailable:
-		return "UNAVAILABLE"
-	case status.Unsupported:
-		return "UNSUPPORTED"
-	case status.AlreadyExists:
-		return "ALREADY_EXISTS"
-	default:
-		return "UNKNOWN"
-	}
+	w.Header()[statusHeader] = []string{fmt.Sprintf("code: %s server_id: %s request_id: %d", code, quote(s.Name), s.requests.Add(1))}
 }
 
 // Status responds with the state of the server and of one model or all.
@@ -119,42 +90,35 @@ func (s *Service) status(r *http.Request, model string) ([]byte, error) {
 	if model != "" && len(entries) == 0 {
 		return nil, status.Errorf(status.InvalidArg, "no status available for unknown model '%s'", model)
 	}
-	p := &statusPrinter{
-		config: s.set.Admits(infer.APIModelConfig, r.Header),
-		stats:  s.set.Admits(infer.APIStatistics, r.Header),
-	}
-	p.text("id", s.set.Name)
-	p.text("version", s.set.Version)
+	p := &printer{config: s.Admits(infer.APIModelConfig, r.Header), stats: s.Admits(infer.APIStatistics, r.Header)}
+	p.text("id", s.Name)
+	p.text("version", s.Version)
 	p.number("uptime_ns", uint64(time.Since(s.start)))
-	s.printModels(p, entries)
-	p.word("ready_state", s.state())
-	return p.b, nil
-}
-
-// statusPrinter prints a ServerStatus. config and stats report whether the request may see these parts, which other, perhaps
-// restricted endpoints show as well.
-type statusPrinter struct {
-	textPrinter
-	config, stats bool
-}
-
-func (s *Service) state() string {
-	switch {
-	case s.set.Exiting():
-		return "SERVER_EXITING"
-	case s.set.Catalog.Ready():
-		return "SERVER_READY"
-	default:
-		return "SERVER_INITIALIZING"
+	for len(entries) > 0 {
+		n := slices.IndexFunc(entries, func(e infer.Entry) bool { return e.Name != entries[0].Name })
+		if n < 0 {
+			n = len(entries)
+		}
+		p.entry("model_status", quote(entries[0].Name), func() { s.printModel(p, entries[:n]) })
+		entries = entries[n:]
 	}
+	state := "SERVER_INITIALIZING"
+	switch {
+	case s.Exiting.Load():
+		state = "SERVER_EXITING"
+	case s.Catalog.Ready():
+		state = "SERVER_READY"
+	}
+	p.line("ready_state: ", state)
+	return p.b, nil
 }
 
 // entries lists the versions of one model or all, sorted by model and version. Without a Lifecycle it lists ready versions only.
 func (s *Service) entries(model string) []infer.Entry {
 	var entries []infer.Entry
-	if s.set.Lifecycle != nil {
-		entries = s.set.Lifecycle.Index(false)
-	} else if all, err := s.set.Catalog.Statistics("", 0); err == nil {
+	if s.Lifecycle != nil {
+		entries = s.Lifecycle.Index(false)
+	} else if all, err := s.Catalog.Statistics("", 0); err == nil {
 		for i := range all {
 			entries = append(entries, infer.Entry{Name: all[i].Name, Version: all[i].Version, State: infer.Ready})
 		}
@@ -171,56 +135,176 @@ func versionNumber(e infer.Entry) int64 {
 	return v
 }
 
-func (s *Service) printModels(p *statusPrinter, entries []infer.Entry) {
-	for len(entries) > 0 {
-		n := 1
-		for n < len(entries) && entries[n].Name == entries[0].Name {
-			n++
-		}
-		p.beginEntry("model_status", string(appendQuoted(nil, entries[0].Name)))
-		s.printModel(p, entries[:n])
-		p.endEntry()
-		entries = entries[n:]
-	}
-}
-
 // printModel prints the configuration of the newest ready version, and the state of each version.
-func (s *Service) printModel(p *statusPrinter, versions []infer.Entry) {
+func (s *Service) printModel(p *printer, versions []infer.Entry) {
 	for _, v := range slices.Backward(versions) {
 		if v.State != infer.Ready || !p.config {
 			continue
 		}
-		if cfg, err := s.set.Catalog.Config(v.Name, versionNumber(v)); err == nil {
+		if cfg, err := s.Catalog.Config(v.Name, versionNumber(v)); err == nil {
 			p.message("config", cfg.ProtoReflect())
 			break
 		}
 	}
 	for _, v := range versions {
-		if v.Version == "" {
-			continue
+		if v.Version != "" {
+			p.entry("version_status", v.Version, func() { s.printVersion(p, v) })
 		}
-		p.beginEntry("version_status", v.Version)
-		s.printVersion(p, v)
-		p.endEntry()
 	}
 }
 
-func (s *Service) printVersion(p *statusPrinter, v infer.Entry) {
-	state := string(v.State)
-	if state == "" {
-		state = "UNKNOWN"
-	}
-	p.word("ready_state", "MODEL_"+state)
+func (s *Service) printVersion(p *printer, v infer.Entry) {
+	p.line("ready_state: MODEL_", cmp.Or(string(v.State), "UNKNOWN"))
 	if v.State == infer.Ready && p.stats {
-		if all, err := s.set.Catalog.Statistics(v.Name, versionNumber(v)); err == nil && len(all) == 1 {
+		if all, err := s.Catalog.Statistics(v.Name, versionNumber(v)); err == nil && len(all) == 1 {
 			p.number("model_execution_count", all[0].ExecutionCount)
 			p.number("model_inference_count", all[0].InferenceCount)
 			p.number("last_inference_timestamp_milliseconds", all[0].LastInference)
 		}
 	}
 	if v.Reason != "" {
-		p.begin("ready_state_reason")
-		p.text("message", v.Reason)
-		p.end()
+		p.block("ready_state_reason", func() { p.text("message", v.Reason) })
 	}
+}
+
+// printer prints protobuf text as DebugString of the C++ library does: two spaces per level, one field per line, no zero
+// values. The Go library varies its white space on purpose, which would break scripts that search for a line.
+type printer struct {
+	b     []byte
+	depth int
+	// config and stats report whether the request may see these parts, which other, perhaps restricted endpoints show as well.
+	config, stats bool
+}
+
+func (p *printer) line(parts ...string) {
+	for range p.depth {
+		p.b = append(p.b, ' ', ' ')
+	}
+	for _, part := range parts {
+		p.b = append(p.b, part...)
+	}
+	p.b = append(p.b, '\n')
+}
+
+// block prints a message with the fields that content prints.
+func (p *printer) block(field string, content func()) {
+	p.line(field, " {")
+	p.depth++
+	content()
+	p.depth--
+	p.line("}")
+}
+
+// entry prints an entry of a map whose value is a message. key must be in printed form.
+func (p *printer) entry(field, key string, content func()) {
+	p.block(field, func() {
+		p.line("key: ", key)
+		p.block("value", content)
+	})
+}
+
+func (p *printer) text(field, value string) {
+	if value != "" {
+		p.line(field, ": ", quote(value))
+	}
+}
+
+func (p *printer) number(field string, value uint64) {
+	if value != 0 {
+		p.line(field, ": ", strconv.FormatUint(value, 10))
+	}
+}
+
+func (p *printer) message(field string, m protoreflect.Message) {
+	var set []protoreflect.FieldDescriptor
+	m.Range(func(f protoreflect.FieldDescriptor, _ protoreflect.Value) bool {
+		set = append(set, f)
+		return true
+	})
+	slices.SortFunc(set, func(a, b protoreflect.FieldDescriptor) int { return cmp.Compare(a.Number(), b.Number()) })
+	p.block(field, func() {
+		for _, f := range set {
+			p.value(f, m.Get(f))
+		}
+	})
+}
+
+func (p *printer) value(f protoreflect.FieldDescriptor, v protoreflect.Value) {
+	name := string(f.Name())
+	switch {
+	case f.IsMap():
+		var keys []protoreflect.MapKey
+		v.Map().Range(func(k protoreflect.MapKey, _ protoreflect.Value) bool {
+			keys = append(keys, k)
+			return true
+		})
+		slices.SortFunc(keys, compareKeys)
+		for _, k := range keys {
+			p.block(name, func() {
+				p.single("key", f.MapKey(), k.Value())
+				p.single("value", f.MapValue(), v.Map().Get(k))
+			})
+		}
+	case f.IsList():
+		for i := range v.List().Len() {
+			p.single(name, f, v.List().Get(i))
+		}
+	default:
+		p.single(name, f, v)
+	}
+}
+
+// compareKeys compares numbers by value and other keys by their text.
+func compareKeys(a, b protoreflect.MapKey) int {
+	x, errX := strconv.ParseUint(a.String(), 10, 64)
+	y, errY := strconv.ParseUint(b.String(), 10, 64)
+	if errX != nil || errY != nil {
+		x, y = 0, 0
+	}
+	return cmp.Or(cmp.Compare(x, y), cmp.Compare(a.String(), b.String()))
+}
+
+func (p *printer) single(name string, f protoreflect.FieldDescriptor, v protoreflect.Value) {
+	if f.Message() != nil {
+		p.message(name, v.Message())
+		return
+	}
+	text := v.String()
+	switch f.Kind() {
+	case protoreflect.StringKind:
+		text = quote(text)
+	case protoreflect.BytesKind:
+		text = quote(string(v.Bytes()))
+	case protoreflect.EnumKind: // an unknown value prints its number
+		if e := f.Enum().Values().ByNumber(v.Enum()); e != nil {
+			text = string(e.Name())
+		}
+	case protoreflect.FloatKind:
+		text = strconv.FormatFloat(v.Float(), 'g', -1, 32)
+	case protoreflect.DoubleKind:
+		text = strconv.FormatFloat(v.Float(), 'g', -1, 64)
+	}
+	p.line(name, ": ", text)
+}
+
+// quote returns s as a string of protobuf text, with octal escapes: "é" is "\303\251".
+func quote(s string) string {
+	b := []byte{'"'}
+	for i := range len(s) {
+		switch c := s[i]; {
+		case c == '\n':
+			b = append(b, '\\', 'n')
+		case c == '\r':
+			b = append(b, '\\', 'r')
+		case c == '\t':
+			b = append(b, '\\', 't')
+		case c == '"' || c == '\'' || c == '\\':
+			b = append(b, '\\', c)
+		case c < ' ' || c > '~':
+			b = append(b, '\\', '0'+c>>6, '0'+c>>3&7, '0'+c&7)
+		default:
+			b = append(b, c)
+		}
+	}
+	return string(append(b, '"'))
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/tutti-server/tutti/core/tensor"
 	"github.com/tutti-server/tutti/internal/server/httpapi/jsonwire"
 	"github.com/tutti-server/tutti/internal/server/httpapi/tensorjson"
+	"github.com/tutti-server/tutti/internal/shm"
 )
 
 // readInput reads one element of inputs.
@@ -184,5 +185,157 @@ func (x *exchange) fillInput(in *input, size int64, exact bool) (err error) {
 		in.tensor.Release()
 		return err
 	}
+	return nil
+}
+
+// readOutput reads one element of outputs.
+func (x *exchange) readOutput() error {
+	if x.p.Peek() != '{' {
+		return jsonwire.Missing("name")
+	}
+	var out output
+	var have field
+	if err := x.p.Members(func(name []byte) error { return x.readOutputMember(&out, &have, name) }); err != nil {
+		return err
+	}
+	return x.completeOutput(out, have)
+}
+
+func (x *exchange) readOutputMember(out *output, have *field, name []byte) error {
+	switch {
+	case string(name) == "name" && have.first(hasName):
+		text, err := x.p.Text("name")
+		out.name = x.names.of(text)
+		return err
+	case string(name) == "parameters" && have.first(hasParameters) && x.p.Peek() == '{':
+		return x.p.Members(func(name []byte) error { return x.readOutputParameter(out, have, name) })
+	}
+	return x.p.Skip()
+}
+
+func (x *exchange) readOutputParameter(out *output, have *field, name []byte) (err error) {
+	switch {
+	case string(name) == "binary_data" && have.first(hasBinary):
+		out.binary, err = x.p.Bool("binary_data")
+		return err
+	case string(name) == "classification" && have.first(hasClasses):
+		n, err := x.p.Number()
+		u, ok := n.Unsigned()
+		if err != nil || !ok {
+			return status.Errorf(status.Internal, "Unable to set 'classification': %s", jsonwire.NotUnsigned)
+		}
+		out.classes = u
+		return nil
+	}
+	return x.readRegionParameter(name, &out.region, have)
+}
+
+// completeOutput checks an output's members together, and opens its region.
+func (x *exchange) completeOutput(out output, have field) (err error) {
+	switch {
+	case have.has(hasRegion) && have.has(hasClasses):
+		return status.Errorf(status.InvalidArg, "Output can't set both 'shared_memory_region' and 'classification'")
+	case have.has(hasRegion) && out.binary:
+		return status.Errorf(status.InvalidArg, "Output can't set both 'shared_memory_region' and 'binary_data'")
+	case !have.has(hasName):
+		return jsonwire.Missing("name")
+	case have.has(hasRegion):
+		if out.window, err = x.openRegion(&out.region); err != nil {
+			return err
+		}
+	}
+	x.wanted.outputs = append(x.wanted.outputs, out)
+	x.req.Outputs = append(x.req.Outputs, out.name)
+	return nil
+}
+
+// readRegionParameter reads a parameter of an input or output that describes its shared memory, and skips any other.
+func (x *exchange) readRegionParameter(name []byte, to *region, have *field) (err error) {
+	switch {
+	case string(name) == "shared_memory_region" && have.first(hasRegion):
+		text, err := x.p.Text("shared_memory_region")
+		to.name = x.names.of(text)
+		return err
+	case string(name) == "shared_memory_offset" && have.first(hasOffset):
+		to.offset, err = x.p.Unsigned("shared_memory_offset")
+		return err
+	case string(name) == "shared_memory_byte_size" && have.first(hasByteSize):
+		to.size, err = x.p.Unsigned("shared_memory_byte_size")
+		return err
+	}
+	return x.p.Skip()
+}
+
+// openRegion opens a window of a region, which stays in use until closeWindows.
+func (x *exchange) openRegion(r *region) (*shm.Window, error) {
+	w, err := x.srv.Regions.Open(r.name, r.offset, r.size)
+	if err == nil {
+		x.wanted.windows = append(x.wanted.windows, w)
+	}
+	return w, err
+}
+
+// readShared copies an input out of shared memory, so that the client cannot change it after the checks.
+func (x *exchange) readShared(in *input, to *infer.Named) error {
+	w, err := x.openRegion(&in.region)
+	if err != nil {
+		return err
+	}
+	want, err := infer.ShapeSize(in.name, in.dtype, in.shape)
+	if err != nil {
+		return err
+	}
+	size := int64(min(w.Size(), math.MaxInt64))
+	if want >= 0 && want != size {
+		return x.req.SizeError(in.name, want, size)
+	}
+	if to.Tensor, err = x.alloc(in, int(size)); err != nil {
+		return err
+	}
+	return w.Read(to.Tensor.Bytes())
+}
+
+// placeOutputs replaces outputs by their classes and writes outputs to shared memory, as requested.
+func (x *exchange) placeOutputs(resp *infer.Response) error {
+	for i := range x.wanted.outputs {
+		o := &x.wanted.outputs[i]
+		if o.window == nil && o.classes == 0 {
+			continue
+		}
+		out := resp.Output(o.name)
+		if out == nil {
+			continue
+		}
+		if o.classes > 0 {
+			if err := x.classify(resp, o); err != nil {
+				return err
+			}
+			continue
+		}
+		if size := uint64(out.Len); size > o.window.Size() {
+			return status.Errorf(status.Internal,
+				"shared memory size specified with the request for output '%s' (%d bytes) should be at least %d bytes to hold the results",
+				o.name, o.window.Size(), size)
+		}
+		if err := o.window.Write(out.Bytes()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// classify replaces an output by its best classes.
+func (x *exchange) classify(resp *infer.Response, o *output) error {
+	var labels []string
+	if port := x.desc.Output(o.name); port != nil {
+		labels = port.Labels
+	}
+	out := resp.Output(o.name)
+	top, err := infer.Classify(x.srv.Alloc, out, x.desc.MaxBatch > 0, int(min(o.classes, math.MaxInt32)), labels)
+	if err != nil {
+		return err
+	}
+	out.Release()
+	*out = top
 	return nil
 }

@@ -1,0 +1,114 @@
+// Package transport receives request bodies and sends responses for the rooms of the HTTP API.
+//
+//   - shared.go: Shared, the settings and state that all rooms share
+//   - body.go: Body, which bounds and charges what is read; below it reader.go, which gives up on clients that send nothing,
+//     counts chunks and decompresses
+//   - respond.go: errors and JSON, what happens to the rest of a rejected request, the compression that the client accepts,
+//     writing to clients that read slowly
+package transport
+
+import (
+	"crypto/tls"
+	"log/slog"
+	"net/http"
+	"regexp"
+	"sync/atomic"
+	"time"
+
+	"github.com/tutti-server/tutti/core/infer"
+	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/internal/logs"
+	"github.com/tutti-server/tutti/internal/shm"
+	"github.com/tutti-server/tutti/internal/tracing"
+)
+
+// DefaultMaxInput is the most bytes of a request by default.
+const DefaultMaxInput = 64 << 20
+
+// Settings is what a server is made from.
+type Settings struct {
+	Infer   infer.Inferer
+	Catalog infer.Catalog
+	// Alloc provides the memory of input tensors.
+	Alloc tensor.Allocator
+	Log   *slog.Logger
+	// Name, Version and Extensions are the server metadata.
+	Name, Version string
+	Extensions    []string
+	// Live reports whether the server is live; nil for always.
+	Live func() bool
+	// Lifecycle, Tracer and Logs serve the repository, trace and log endpoints. With nil these respond "not supported".
+	Lifecycle infer.Lifecycle
+	Tracer    *tracing.Tracer
+	Logs      *logs.Log
+	// MaxInput is the most bytes of a request, before and after decompression; 0 for DefaultMaxInput.
+	MaxInput int64
+	// MaxHeader is the most bytes of a request's header; 0 for 64 KiB.
+	MaxHeader int
+	// InFlight counts the bytes of all requests and rejects those beyond its limit; nil does neither.
+	InFlight *infer.InFlight
+	// StallTimeout is how long a client may send nothing of an announced body, or read nothing of a large response; 0 for
+	// one minute, negative for no limit.
+	StallTimeout time.Duration
+	// Regions are the clients' shared memory; nil disables it.
+	Regions *shm.Registry
+	// TLS encrypts every connection, see certs.Load; nil for plain text.
+	TLS *tls.Config
+	// Forward selects the headers of inference requests that become parameters, by a match anywhere in the name. Triton's
+	// patterns ignore case: compile them with (?i). Nil for none.
+	Forward *regexp.Regexp
+	// UI serves everything under /ui/; nil for 404. It must not modify the header of its requests (see package http1).
+	UI http.Handler
+	// Restricted lists the parts of the API that need a header, each part at most once.
+	Restricted []infer.Restriction
+	// NoFastPath serves every connection with net/http, also those that package http1 could serve.
+	NoFastPath bool
+}
+
+// Shared is the settings and the state that the rooms share. It is safe for concurrent use.
+type Shared struct {
+	Settings
+	// Exiting is set while the server serves its last requests.
+	Exiting atomic.Bool
+	// Restrictions are the restricted parts of the API.
+	Restrictions infer.Restrictions
+}
+
+// NewShared returns a Shared with defaults for the settings that are zero.
+func NewShared(set Settings) *Shared {
+	if set.Regions == nil {
+		set.Regions = shm.NewRegistry(false)
+	}
+	if set.MaxInput <= 0 {
+		set.MaxInput = DefaultMaxInput
+	}
+	if set.MaxHeader <= 0 {
+		set.MaxHeader = 64 << 10
+	}
+	if set.StallTimeout == 0 {
+		set.StallTimeout = time.Minute
+	}
+	set.StallTimeout = max(set.StallTimeout, 0)
+	if set.Live == nil {
+		set.Live = func() bool { return true }
+	}
+	return &Shared{Settings: set, Restrictions: infer.Restrict(set.Restricted)}
+}
+
+// Admits reports whether a request with this header may use a part of the API.
+//
+// hot: no allocation.
+func (s *Shared) Admits(a infer.API, h http.Header) bool {
+	want := s.Restrictions.Of(a)
+	return want == nil || want.Met(h.Get(want.Key))
+}
+
+// Path holds the variable parts of a request's path.
+type Path struct {
+	Model   string
+	Version string
+	Name    string // of a repository or a shared memory region
+}
+
+// Handler serves the requests of a route.
+type Handler func(w http.ResponseWriter, r *http.Request, p Path)

@@ -230,12 +230,12 @@ func readNumbers[T number](r reader) error {
 		if err != nil {
 			return err
 		}
-		ok, fits := true, true
+		var ok, fits bool
 		switch {
 		case one/2 != 0:
 			f := n.Float()
 			dst[i] = T(f)
-			fits = !r.exact || !math.IsInf(float64(dst[i]), 0) || math.IsInf(f, 0)
+			ok, fits = true, !r.exact || !math.IsInf(float64(dst[i]), 0) || math.IsInf(f, 0)
 		case zero-1 < 0:
 			var v int64
 			v, ok = n.Signed()

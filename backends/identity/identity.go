@@ -32,16 +32,12 @@ func NewFactory() backends.Factory {
 		Name:   "identity",
 		Guide:  backends.Guide{Doc: "Copies each input `INPUTn` to the output `OUTPUTn`. Other parameters are those of Triton's test model: delays, zeros for absent inputs."},
 		Params: []string{keyZeros, keyCreation, keyTracing, keyExecute, keyMultiplier, keySpans, keyFrequency},
-		New:    func(backends.Options) (backends.Backend, error) { return backend{}, nil },
+		New:    func(backends.Options) (backends.Backend, error) { return backends.Loader(load), nil },
 	}
 }
 
-type backend struct{}
-
-var _ backends.Backend = backend{}
-
-// Load checks that the configuration declares matching pairs.
-func (backend) Load(ctx context.Context, s backends.Settings) (backends.Model, error) {
+// load checks that the configuration declares matching pairs.
+func load(ctx context.Context, s backends.Settings) (backends.Model, error) {
 	cfg := s.Config
 	params, err := parse(s.Model, cfg.GetParameters())
 	if err != nil {
@@ -49,7 +45,7 @@ func (backend) Load(ctx context.Context, s backends.Settings) (backends.Model, e
 	}
 	sig := config.ModelOf(config.SignatureOf(cfg))
 	sig.Model, sig.Version = s.Model, s.Version
-	m := &model{sig: sig, zeros: params.zeros}
+	m := &model{Ports: backends.Ports{Sig: sig}, zeros: params.zeros}
 	if err := m.pair(config.SignatureOf(cfg).AtModel()); err != nil {
 		return nil, err
 	}
@@ -59,18 +55,15 @@ func (backend) Load(ctx context.Context, s backends.Settings) (backends.Model, e
 		}
 	}
 	if params.execute > 0 || params.tracing {
-		return plain{&slow{model: m, params: params}}, nil
+		return &slow{Ports: m.Ports, model: m, params: params}, nil
 	}
 	return m, nil
 }
 
-// Close does nothing: there is no runtime.
-func (backend) Close() error { return nil }
-
 // pair finds the input of each output. requests is the signature of a single request: ragged inputs have their
 // configured dims there.
 func (m *model) pair(requests *config.Signature) error {
-	sig, name := m.sig, m.sig.Model
+	sig, name := m.Sig, m.Sig.Model
 	for i := range sig.Inputs {
 		if err := expect(name, sig.Inputs[i].Name, "INPUT", "OUTPUT", sig.Output); err != nil {
 			return err
@@ -117,9 +110,9 @@ func describe(p *config.Port) string {
 // checkSplit rejects a model that mixes per-request outputs with outputs over the whole batch.
 func (m *model) checkSplit(requests *config.Signature) error {
 	for i, in := range m.source {
-		if m.split && (m.sig.Outputs[i].Unbatched || in >= len(requests.Inputs)) {
+		if m.split && (m.Sig.Outputs[i].Unbatched || in >= len(requests.Inputs)) {
 			return status.Errorf(status.InvalidArg, "model '%s': output '%s' is over the whole batch, expected none or all outputs of ragged and computed inputs to be so",
-				m.sig.Model, m.sig.Outputs[i].Name)
+				m.Sig.Model, m.Sig.Outputs[i].Name)
 		}
 	}
 	return nil
@@ -137,9 +130,9 @@ func expect(model, name, prefix, partner string, find func(string) int) error {
 	return nil
 }
 
-// model is a loaded configuration. It has no state, so all callers share one instance.
+// model is a loaded configuration. It has no state, so it is its own instance, which all callers share.
 type model struct {
-	sig    *config.Signature
+	backends.Ports
 	source []int // the input index of each output
 	zeros  bool  // omitted optional inputs yield zeros
 	// split is set when an output has the batch dimension that its ragged or computed input lacks: each request
@@ -147,39 +140,24 @@ type model struct {
 	split bool
 }
 
-var _ backends.ConcurrentModel = (*model)(nil)
-
-// Signature returns the ports as configured.
-func (m *model) Signature() *config.Signature { return m.sig }
-
 // Inline reports true: an execution takes well under a microsecond.
 func (*model) Inline() bool { return true }
 
-// NewInstance returns an instance. The place does not matter: the instance shares memory and never reads or writes
-// it.
+// NewInstance returns m. The place does not matter: an instance shares memory and never reads or writes it.
 func (m *model) NewInstance(context.Context, tensor.Place) (backends.Instance, error) {
-	return instance{m}, nil
+	return m, nil
 }
-
-// Close does nothing: there is nothing to free.
-func (*model) Close() error { return nil }
-
-type instance struct{ *model }
-
-var _ backends.Instance = instance{}
 
 // Execute makes each output share its input's memory. This is safe because a tensor with two references is
 // immutable.
 //
 // hot: no allocation unless an input is ragged or absent.
-//
-// hot: no allocation unless an input is ragged or absent.
-func (i instance) Execute(_ context.Context, b *backends.Batch) error {
-	if i.split {
-		return i.executeEach(b)
+func (m *model) Execute(_ context.Context, b *backends.Batch) error {
+	if m.split {
+		return m.executeEach(b)
 	}
-	for port := range i.source {
-		if err := i.copy(b, b.In, b.Out, port, b.Rows); err != nil {
+	for port := range m.source {
+		if err := m.copy(b, b.In, b.Out, port, b.Rows); err != nil {
 			return err
 		}
 	}
@@ -187,12 +165,12 @@ func (i instance) Execute(_ context.Context, b *backends.Batch) error {
 }
 
 // executeEach sets per-request outputs from the inputs of each request, as they were before batching.
-func (i instance) executeEach(b *backends.Batch) error {
+func (m *model) executeEach(b *backends.Batch) error {
 	for k := range b.Requests {
 		q := &b.Requests[k]
-		q.Out = make([]tensor.Tensor, len(i.source))
-		for port := range i.source {
-			if err := i.copy(b, q.In, q.Out, port, q.Rows); err != nil {
+		q.Out = make([]tensor.Tensor, len(m.source))
+		for port := range m.source {
+			if err := m.copy(b, q.In, q.Out, port, q.Rows); err != nil {
 				return err
 			}
 		}
@@ -204,7 +182,7 @@ func (i instance) executeEach(b *backends.Batch) error {
 func (m *model) copy(b *backends.Batch, in, out []tensor.Tensor, port, rows int) (err error) {
 	from := &in[m.source[port]]
 	out[port].Release()
-	if !from.Present() && m.zeros && m.sig.Inputs[m.source[port]].Optional {
+	if !from.Present() && m.zeros && m.Sig.Inputs[m.source[port]].Optional {
 		out[port], err = m.zero(b, port, rows)
 		return err
 	}
@@ -214,9 +192,9 @@ func (m *model) copy(b *backends.Batch, in, out []tensor.Tensor, port, rows int)
 
 // zero returns an output of zeros with size 1 for each variable dimension.
 func (m *model) zero(b *backends.Batch, port, rows int) (tensor.Tensor, error) {
-	p := &m.sig.Outputs[port]
+	p := &m.Sig.Outputs[port]
 	var dims []int64
-	if m.sig.MaxBatch > 0 && !p.Unbatched {
+	if m.Sig.MaxBatch > 0 && !p.Unbatched {
 		dims = append(dims, int64(rows))
 	}
 	for _, d := range p.Dims.Dims() {
@@ -241,6 +219,3 @@ func (m *model) zero(b *backends.Batch, port, rows int) (tensor.Tensor, error) {
 
 // bytesHeader is the size of the length prefix of each string.
 const bytesHeader = 4
-
-// Close does nothing.
-func (instance) Close() error { return nil }

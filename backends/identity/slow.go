@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/tutti-server/tutti/backends"
-	"github.com/tutti-server/tutti/core/config"
 	"github.com/tutti-server/tutti/core/status"
 	"github.com/tutti-server/tutti/core/tensor"
 	"github.com/tutti-server/tutti/proto/modelconfig"
@@ -18,33 +17,23 @@ import (
 // slow is a model whose executions are delayed. It is not concurrent: at most one request for each instance waits
 // at a time.
 type slow struct {
-	*model
+	backends.Ports
+	model  *model
 	params params
 	made   atomic.Int64
 }
 
-// plain hides that the wrapped model is concurrent.
-type plain struct{ m *slow }
-
-var _ backends.Model = plain{}
-
-// Signature returns the ports as configured.
-func (p plain) Signature() *config.Signature { return p.m.sig }
-
 // Threads returns 0: an execution waits and does not compute.
-func (plain) Threads() int { return 0 }
+func (*slow) Threads() int { return 0 }
 
 // NewInstance returns the next instance, with the delay of its number.
-func (p plain) NewInstance(context.Context, tensor.Place) (backends.Instance, error) {
-	return &sleeper{instance{p.m.model}, &p.m.params, p.m.params.delayOf(int(p.m.made.Add(1) - 1))}, nil
+func (s *slow) NewInstance(context.Context, tensor.Place) (backends.Instance, error) {
+	return &sleeper{s.model, &s.params, s.params.delayOf(int(s.made.Add(1) - 1))}, nil
 }
-
-// Close does nothing: there is nothing to free.
-func (plain) Close() error { return nil }
 
 // sleeper is an instance that waits before it responds.
 type sleeper struct {
-	instance
+	*model
 	params *params
 	delay  time.Duration
 }
@@ -59,7 +48,7 @@ func (s *sleeper) Execute(ctx context.Context, b *backends.Batch) error {
 			return err
 		}
 	}
-	return s.instance.Execute(ctx, b)
+	return s.model.Execute(ctx, b)
 }
 
 // pause waits for d. It returns ErrCancelled when the batch is cancelled or the clients of all requests disconnect.

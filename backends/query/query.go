@@ -34,18 +34,14 @@ func NewFactory() backends.Factory {
 		Name:   "query",
 		Guide:  backends.Guide{Doc: "Returns the place that was chosen for the memory of each output. For tests of clients."},
 		Params: []string{failKey},
-		New:    func(backends.Options) (backends.Backend, error) { return backend{}, nil },
+		New:    func(backends.Options) (backends.Backend, error) { return backends.Loader(load), nil },
 	}
 }
 
-type backend struct{}
-
-var _ backends.Backend = backend{}
-
-// Load checks the outputs and the parameters.
-func (backend) Load(_ context.Context, s backends.Settings) (backends.Model, error) {
+// load checks the outputs and the parameters.
+func load(_ context.Context, s backends.Settings) (backends.Model, error) {
 	cfg := s.Config
-	m := &model{sig: &config.Signature{Model: s.Model, Version: s.Version}}
+	m := &model{Ports: backends.Ports{Sig: &config.Signature{Model: s.Model, Version: s.Version}}}
 	if n := cfg.GetMaxBatchSize(); n != 0 {
 		return nil, status.Errorf(status.InvalidArg, "model '%s': backend 'query' does not batch, expected max_batch_size 0, found %d", s.Model, n)
 	}
@@ -53,7 +49,7 @@ func (backend) Load(_ context.Context, s backends.Settings) (backends.Model, err
 		return nil, err
 	}
 	for _, in := range cfg.GetInput() {
-		m.sig.Inputs = append(m.sig.Inputs, config.Port{
+		m.Sig.Inputs = append(m.Sig.Inputs, config.Port{
 			Name: in.GetName(), DType: tensor.DType(in.GetDataType()), Dims: tensor.Of(in.GetDims()...), Optional: in.GetOptional(),
 		})
 	}
@@ -62,28 +58,20 @@ func (backend) Load(_ context.Context, s backends.Settings) (backends.Model, err
 			return nil, status.Errorf(status.InvalidArg, "model '%s': output '%s' is %s %s, expected TYPE_UINT8 [-1] by backend 'query'",
 				s.Model, out.GetName(), out.GetDataType(), tensor.Of(dims...))
 		}
-		m.sig.Outputs = append(m.sig.Outputs, config.Port{Name: out.GetName(), DType: tensor.Uint8, Dims: tensor.Of(-1)})
+		m.Sig.Outputs = append(m.Sig.Outputs, config.Port{Name: out.GetName(), DType: tensor.Uint8, Dims: tensor.Of(-1)})
 	}
-	if len(m.sig.Inputs) == 0 || len(m.sig.Outputs) == 0 {
+	if len(m.Sig.Inputs) == 0 || len(m.Sig.Outputs) == 0 {
 		return nil, status.Errorf(status.InvalidArg, "model '%s': backend 'query' expects inputs and outputs in its configuration, found %d and %d",
-			s.Model, len(m.sig.Inputs), len(m.sig.Outputs))
+			s.Model, len(m.Sig.Inputs), len(m.Sig.Outputs))
 	}
 	return m, nil
 }
 
-// Close does nothing: there is no runtime.
-func (backend) Close() error { return nil }
-
 // model is a loaded configuration. It is also its only instance because it has no state.
 type model struct {
-	sig  *config.Signature
+	backends.Ports
 	fail bool
 }
-
-var (
-	_ backends.ConcurrentModel = (*model)(nil)
-	_ backends.Instance        = (*model)(nil)
-)
 
 func (m *model) parse(params map[string]*modelconfig.ModelParameter) error {
 	p, given := params[failKey]
@@ -93,13 +81,10 @@ func (m *model) parse(params map[string]*modelconfig.ModelParameter) error {
 	}
 	var err error
 	if m.fail, err = strconv.ParseBool(p.GetStringValue()); err != nil {
-		return status.Errorf(status.InvalidArg, "model '%s': parameter '%s' is '%s', expected true or false", m.sig.Model, failKey, p.GetStringValue())
+		return status.Errorf(status.InvalidArg, "model '%s': parameter '%s' is '%s', expected true or false", m.Sig.Model, failKey, p.GetStringValue())
 	}
 	return nil
 }
-
-// Signature returns the ports as configured.
-func (m *model) Signature() *config.Signature { return m.sig }
 
 // Inline reports true: an execution takes a microsecond.
 func (*model) Inline() bool { return true }
@@ -107,7 +92,7 @@ func (*model) Inline() bool { return true }
 // NewInstance returns the only instance, which writes outputs from the host. It rejects devices.
 func (m *model) NewInstance(_ context.Context, at tensor.Place) (backends.Instance, error) {
 	if at.Kind == tensor.Device {
-		return nil, status.Errorf(status.Unsupported, "model '%s': backend 'query' on %s is not supported", m.sig.Model, at)
+		return nil, status.Errorf(status.Unsupported, "model '%s': backend 'query' on %s is not supported", m.Sig.Model, at)
 	}
 	return m, nil
 }
@@ -115,15 +100,15 @@ func (m *model) NewInstance(_ context.Context, at tensor.Place) (backends.Instan
 // Execute sets each output to its text.
 func (m *model) Execute(_ context.Context, b *backends.Batch) error {
 	at := b.Allocator.Place()
-	texts := make([]string, len(m.sig.Outputs))
+	texts := make([]string, len(m.Sig.Outputs))
 	for i := range texts {
-		texts[i] = m.sig.Outputs[i].Name + " " + kind(at.Kind) + " " + strconv.Itoa(int(at.ID))
+		texts[i] = m.Sig.Outputs[i].Name + " " + kind(at.Kind) + " " + strconv.Itoa(int(at.ID))
 	}
 	if m.fail {
 		return status.Errorf(status.Unavailable, "%s", strings.Join(texts, " "))
 	}
 	if at.Kind == tensor.Device {
-		return status.Errorf(status.Unsupported, "model '%s': backend 'query' cannot write to %s", m.sig.Model, at)
+		return status.Errorf(status.Unsupported, "model '%s': backend 'query' cannot write to %s", m.Sig.Model, at)
 	}
 	for i, text := range texts {
 		out, err := b.Alloc(i, tensor.Uint8, tensor.Of(int64(len(text))))
@@ -146,6 +131,3 @@ func kind(k tensor.Kind) string {
 		return "GPU"
 	}
 }
-
-// Close does nothing: there is nothing to free.
-func (*model) Close() error { return nil }

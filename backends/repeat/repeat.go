@@ -29,16 +29,12 @@ func NewFactory() backends.Factory {
 		Name:   "repeat",
 		Guide:  backends.Guide{Doc: "A decoupled model that sends one response for each element of its input, each after a delay. If it is not decoupled, the input has one element. For tests of clients."},
 		Params: []string{},
-		New:    func(backends.Options) (backends.Backend, error) { return backend{}, nil },
+		New:    func(backends.Options) (backends.Backend, error) { return backends.Loader(load), nil },
 	}
 }
 
-type backend struct{}
-
-var _ backends.Backend = backend{}
-
-// Load checks that the model does not batch.
-func (backend) Load(_ context.Context, s backends.Settings) (backends.Model, error) {
+// load checks that the model does not batch.
+func load(_ context.Context, s backends.Settings) (backends.Model, error) {
 	if s.Config.GetMaxBatchSize() != 0 {
 		return nil, status.Errorf(status.InvalidArg, "model '%s': backend 'repeat' does not batch, expected max_batch_size 0, found %d",
 			s.Model, s.Config.GetMaxBatchSize())
@@ -46,46 +42,32 @@ func (backend) Load(_ context.Context, s backends.Settings) (backends.Model, err
 	port := func(name string, d tensor.DType, dim int64) config.Port {
 		return config.Port{Name: name, DType: d, Dims: tensor.Of(dim)}
 	}
-	return model{&config.Signature{
+	return model{backends.Ports{Sig: &config.Signature{
 		Model: s.Model, Version: s.Version, Decoupled: s.Config.GetModelTransactionPolicy().GetDecoupled(),
 		Inputs:  []config.Port{port("IN", tensor.Int32, -1), port("DELAY", tensor.Uint32, -1), port("WAIT", tensor.Uint32, 1)},
 		Outputs: []config.Port{port("OUT", tensor.Int32, 1), port("IDX", tensor.Uint32, 1)},
-	}}, nil
+	}}}, nil
 }
 
-// Close does nothing: there is no runtime.
-func (backend) Close() error { return nil }
-
-type model struct{ sig *config.Signature }
-
-var _ backends.ThreadedModel = model{}
-
-// Signature returns the same ports for every model; only Decoupled differs.
-func (m model) Signature() *config.Signature { return m.sig }
+// model is a loaded configuration, and its own instance.
+type model struct{ backends.Ports }
 
 // Threads returns 0: an execution waits and does not compute.
 func (model) Threads() int { return 0 }
 
-// NewInstance returns an instance. It holds no state of requests.
+// NewInstance returns m, which holds no state of requests.
 func (m model) NewInstance(context.Context, tensor.Place) (backends.Instance, error) {
-	return &instance{m}, nil
+	return m, nil
 }
 
-// Close does nothing.
-func (model) Close() error { return nil }
-
-type instance struct{ model }
-
-var _ backends.Instance = (*instance)(nil)
-
 // Execute sends one response for each element of IN.
-func (x *instance) Execute(ctx context.Context, b *backends.Batch) error {
+func (m model) Execute(ctx context.Context, b *backends.Batch) error {
 	shape, delays := &b.In[0].Shape, &b.In[1].Shape
 	if !shape.Equal(*delays) {
 		return status.Errorf(status.InvalidArg, "expected IN and DELAY shape to match, got %s and %s", shape, delays)
 	}
 	in, delay := tensor.Slice[int32](&b.In[0]), tensor.Slice[uint32](&b.In[1])
-	if !x.sig.Decoupled && len(in) != 1 {
+	if !m.Sig.Decoupled && len(in) != 1 {
 		return status.Errorf(status.Internal, "expected a single response, got %d", len(in))
 	}
 	c := clock{b: b, release: time.Now().Add(milliseconds(tensor.Slice[uint32](&b.In[2])[0]))}
@@ -156,6 +138,3 @@ func respond(b *backends.Batch, value int32, index uint32) error {
 	}
 	return b.Send(0, []tensor.Tensor{out, idx}, false)
 }
-
-// Close does nothing.
-func (*instance) Close() error { return nil }

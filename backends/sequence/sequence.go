@@ -31,22 +31,18 @@ func NewFactory() backends.Factory {
 		Name:   "sequence",
 		Guide:  backends.Guide{Doc: "Adds up the inputs of a sequence, with the controls of sequence batching. For tests of clients."},
 		Params: []string{"countdown"},
-		New:    func(backends.Options) (backends.Backend, error) { return backend{}, nil },
+		New:    func(backends.Options) (backends.Backend, error) { return backends.Loader(load), nil },
 	}
 }
 
-type backend struct{}
-
-var _ backends.Backend = backend{}
-
-// Load checks the controls.
-func (backend) Load(_ context.Context, s backends.Settings) (backends.Model, error) {
+// load checks the controls.
+func load(_ context.Context, s backends.Settings) (backends.Model, error) {
 	batching := s.Config.GetSequenceBatching()
-	m := &model{start: -1, ready: -1, end: -1, corrid: -1, state: -1, sig: &config.Signature{
+	m := &model{start: -1, ready: -1, end: -1, corrid: -1, state: -1, Ports: backends.Ports{Sig: &config.Signature{
 		Model: s.Model, Version: s.Version, MaxBatch: int(s.Config.GetMaxBatchSize()),
 		Decoupled: s.Config.GetModelTransactionPolicy().GetDecoupled(),
 		Inputs:    []config.Port{port("INPUT", tensor.Int32)}, Outputs: []config.Port{port("OUTPUT", tensor.Int32)},
-	}}
+	}}}
 	for _, in := range batching.GetControlInput() {
 		for _, c := range in.GetControl() {
 			if err := m.addControl(in.GetName(), c); err != nil {
@@ -71,27 +67,22 @@ func (backend) Load(_ context.Context, s backends.Settings) (backends.Model, err
 	return m, nil
 }
 
-// Close does nothing: there is no runtime.
-func (backend) Close() error { return nil }
-
 func port(name string, d tensor.DType) config.Port {
 	return config.Port{Name: name, DType: d, Dims: tensor.Of(1)}
 }
 
 // model is a loaded configuration.
 type model struct {
-	sig *config.Signature
+	backends.Ports
 	// The indexes of the control inputs, -1 if absent.
 	start, ready, end, corrid int
 	state                     int  // index of the state's input, -1 if absent; its output is the second
 	countdown                 bool // INPUT is the number of executions of a request
 }
 
-var _ backends.Model = (*model)(nil)
-
 // addControl adds one control input.
 func (m *model) addControl(name string, c *modelconfig.ModelSequenceBatching_Control) error {
-	at, d := len(m.sig.Inputs), tensor.Int32
+	at, d := len(m.Sig.Inputs), tensor.Int32
 	switch c.GetKind() {
 	case modelconfig.ModelSequenceBatching_Control_CONTROL_SEQUENCE_START:
 		m.start = at
@@ -104,9 +95,9 @@ func (m *model) addControl(name string, c *modelconfig.ModelSequenceBatching_Con
 	}
 	if v := c.GetInt32FalseTrue(); m.corrid != at && (len(v) != 2 || v[0] != 0 || v[1] != 1) {
 		return status.Errorf(status.InvalidArg, "model '%s': backend 'sequence' expects int32_false_true: [ 0, 1 ] for %s, found %v",
-			m.sig.Model, c.GetKind(), v)
+			m.Sig.Model, c.GetKind(), v)
 	}
-	m.sig.Inputs = append(m.sig.Inputs, port(name, d))
+	m.Sig.Inputs = append(m.Sig.Inputs, port(name, d))
 	return nil
 }
 
@@ -115,11 +106,11 @@ func (m *model) addState(states []*modelconfig.ModelSequenceBatching_State) erro
 	for _, st := range states {
 		if len(states) > 1 || st.GetDataType() != modelconfig.DataType_TYPE_INT32 || !slices.Equal(st.GetDims(), []int64{1}) {
 			return status.Errorf(status.InvalidArg, "model '%s': backend 'sequence' expects one state of TYPE_INT32 with dims [ 1 ], found %d, of which '%s' is %s with dims %v",
-				m.sig.Model, len(states), st.GetInputName(), st.GetDataType(), st.GetDims())
+				m.Sig.Model, len(states), st.GetInputName(), st.GetDataType(), st.GetDims())
 		}
-		m.state = len(m.sig.Inputs)
-		m.sig.Inputs = append(m.sig.Inputs, port(st.GetInputName(), tensor.Int32))
-		m.sig.Outputs = append(m.sig.Outputs, port(st.GetOutputName(), tensor.Int32))
+		m.state = len(m.Sig.Inputs)
+		m.Sig.Inputs = append(m.Sig.Inputs, port(st.GetInputName(), tensor.Int32))
+		m.Sig.Outputs = append(m.Sig.Outputs, port(st.GetOutputName(), tensor.Int32))
 	}
 	return nil
 }
@@ -131,26 +122,20 @@ func (m *model) parseCountdown(cfg *modelconfig.ModelConfig) error {
 		return nil
 	case "true":
 	default:
-		return status.Errorf(status.InvalidArg, "model '%s': parameter 'countdown' is '%s', expected true or false", m.sig.Model, v)
+		return status.Errorf(status.InvalidArg, "model '%s': parameter 'countdown' is '%s', expected true or false", m.Sig.Model, v)
 	}
 	if !cfg.GetSequenceBatching().GetIterativeSequence() {
 		return status.Errorf(status.InvalidArg,
-			"model '%s': backend 'sequence' with parameter 'countdown' expects 'sequence_batching { iterative_sequence: true }'", m.sig.Model)
+			"model '%s': backend 'sequence' with parameter 'countdown' expects 'sequence_batching { iterative_sequence: true }'", m.Sig.Model)
 	}
 	m.countdown = true
 	return nil
 }
 
-// Signature returns INPUT and OUTPUT with the controls and the state.
-func (m *model) Signature() *config.Signature { return m.sig }
-
 // NewInstance returns an instance that holds its sums separately from other instances.
 func (m *model) NewInstance(context.Context, tensor.Place) (backends.Instance, error) {
 	return &instance{model: m, byID: map[string]int32{}}, nil
 }
-
-// Close does nothing.
-func (*model) Close() error { return nil }
 
 // instance holds the sums of its sequences, unless the configuration declares a state for them.
 type instance struct {
@@ -195,7 +180,7 @@ func (x *instance) next(b *backends.Batch, row int, in, old int32) int32 {
 		old = in
 	}
 	if old <= 0 {
-		b.Fail(row, status.Errorf(status.InvalidArg, "input 'INPUT' of model '%s' is %d, expected how often to execute the request, at least 1", x.sig.Model, in))
+		b.Fail(row, status.Errorf(status.InvalidArg, "input 'INPUT' of model '%s' is %d, expected how often to execute the request, at least 1", x.Sig.Model, in))
 		return 0
 	}
 	if old > 1 {
@@ -261,7 +246,7 @@ type results struct {
 
 func (x *instance) outputs(b *backends.Batch) (r results, err error) {
 	r.model = x.model
-	if x.sig.Decoupled {
+	if x.Sig.Decoupled {
 		return r, nil
 	}
 	out, err := b.Alloc(0, tensor.Int32, b.In[0].Shape)
@@ -281,7 +266,7 @@ func (x *instance) outputs(b *backends.Batch) (r results, err error) {
 // set stores the sum of a row in the outputs, or sends it. It sends nothing for a row that is not ready or has
 // failed.
 func (r *results) set(b *backends.Batch, row int, sum int32, ready bool) error {
-	if !r.sig.Decoupled {
+	if !r.Sig.Decoupled {
 		if r.out[row] = sum; r.state != nil {
 			r.state[row] = sum
 		}
@@ -290,7 +275,7 @@ func (r *results) set(b *backends.Batch, row int, sum int32, ready bool) error {
 	if !ready || !succeeded(&b.Requests[row]) {
 		return nil
 	}
-	response := make([]tensor.Tensor, len(r.sig.Outputs))
+	response := make([]tensor.Tensor, len(r.Sig.Outputs))
 	shape := b.In[0].Shape
 	shape.SetDim(0, 1)
 	for i := range response {
@@ -315,6 +300,3 @@ func send(b *backends.Batch, row int, response []tensor.Tensor) {
 		b.Fail(row, err)
 	}
 }
-
-// Close does nothing.
-func (*instance) Close() error { return nil }

@@ -18,8 +18,6 @@ type instance struct {
 	host   tensor.Allocator
 }
 
-var _ backends.DeviceInstance = (*instance)(nil)
-
 // Wrap returns an instance that runs inner at a device. It takes over inner. name is used in errors; host allocates the memory of the
 // simulated kernels.
 func Wrap(inner backends.Instance, d *simdev.Device, name string, host tensor.Allocator) (backends.DeviceInstance, error) {

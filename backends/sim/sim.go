@@ -23,7 +23,6 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/tutti-server/tutti/backends"
-	"github.com/tutti-server/tutti/core/config"
 	"github.com/tutti-server/tutti/core/status"
 	"github.com/tutti-server/tutti/core/tensor"
 	"github.com/tutti-server/tutti/internal/simdev"
@@ -57,42 +56,6 @@ func NewFactory(inner ...backends.Factory) backends.Factory {
 	}
 }
 
-// Around wraps a backend so that all its models run at the devices of m, regardless of their configuration. For tests.
-func Around(f backends.Factory, m *simdev.Machine) backends.Factory {
-	open := f.New
-	f.New = func(o backends.Options) (backends.Backend, error) {
-		of, err := open(o)
-		if err != nil {
-			return nil, err
-		}
-		for _, d := range m.Devices() {
-			if o.Places.Device(d.Place()) == nil {
-				if err := o.Places.Add(d); err != nil {
-					return nil, errors.Join(err, of.Close())
-				}
-			}
-		}
-		return around{Backend: of, machine: m}, nil
-	}
-	return f
-}
-
-// around is a backend at devices that the caller closes.
-type around struct {
-	backends.Backend
-	machine *simdev.Machine
-}
-
-// Load loads a model at the devices.
-func (a around) Load(ctx context.Context, s backends.Settings) (backends.Model, error) {
-	s.Config = onHost(s.Config)
-	m, err := a.Backend.Load(ctx, s)
-	if err != nil {
-		return nil, err
-	}
-	return &model{inner: m, devices: a.machine.Devices(), name: s.Model, host: s.Alloc}, nil
-}
-
 // backend has the devices, and the opened backends of its models.
 type backend struct {
 	options backends.Options
@@ -102,8 +65,6 @@ type backend struct {
 	mu     sync.Mutex
 	opened map[string]backends.Backend // guarded by mu
 }
-
-var _ backends.Backend = (*backend)(nil)
 
 func newBackend(inner []backends.Factory, o backends.Options) (backends.Backend, error) {
 	b := &backend{options: o, inner: inner, opened: map[string]backends.Backend{}}
@@ -162,15 +123,14 @@ func (b *backend) Load(ctx context.Context, s backends.Settings) (backends.Model
 	if err != nil {
 		return nil, err
 	}
-	cfg := onHost(s.Config)
-	cfg.Backend = name
-	delete(cfg.GetParameters(), backendParam)
-	s.Config = cfg
+	s.Config = onHost(s.Config)
+	s.Config.Backend = name
+	delete(s.Config.GetParameters(), backendParam)
 	m, err := of.Load(ctx, s)
 	if err != nil {
 		return nil, err
 	}
-	return &model{inner: m, devices: b.machine.Devices(), name: s.Model, host: s.Alloc}, nil
+	return &model{Model: m, devices: b.machine.Devices(), name: s.Model, host: s.Alloc}, nil
 }
 
 // onHost returns the configuration for the executing backend, with its instances on the host.
@@ -195,10 +155,9 @@ func (b *backend) open(model, name string) (backends.Backend, error) {
 	if of := b.opened[name]; of != nil {
 		return of, nil
 	}
-	of, err := b.inner[i].New(backends.Options{
-		Log: b.options.Log, Config: b.options.Others[name], Others: b.options.Others, Places: b.options.Places,
-		Infer: b.options.Infer, Control: b.options.Control, Catalog: b.options.Catalog, Metrics: b.options.Metrics,
-	})
+	o := b.options
+	o.Config = o.Others[name]
+	of, err := b.inner[i].New(o)
 	if err == nil {
 		b.opened[name] = of
 	}
@@ -236,19 +195,11 @@ func (b *backend) Close() error {
 
 // model is a model of another backend at the devices.
 type model struct {
-	inner   backends.Model
+	backends.Model
 	devices []*simdev.Device
 	name    string
 	host    tensor.Allocator
 }
-
-var _ backends.DeviceModel = (*model)(nil)
-
-// Signature implements backends.Model.
-func (m *model) Signature() *config.Signature { return m.inner.Signature() }
-
-// Close closes the model.
-func (m *model) Close() error { return m.inner.Close() }
 
 // Places returns the simulated devices.
 func (m *model) Places() []tensor.Place {
@@ -261,11 +212,11 @@ func (m *model) Places() []tensor.Place {
 
 // NewInstance returns an instance at one of the devices, with its own stream.
 func (m *model) NewInstance(ctx context.Context, at tensor.Place) (backends.Instance, error) {
-	i := slices.IndexFunc(m.devices, func(d *simdev.Device) bool { return d.Place() == at })
+	i := slices.Index(m.Places(), at)
 	if i < 0 {
 		return nil, status.Errorf(status.Unsupported, "model '%s' of backend '%s' runs at %v only, not on %s", m.name, Name, m.Places(), at)
 	}
-	inst, err := m.inner.NewInstance(ctx, tensor.Place{})
+	inst, err := m.Model.NewInstance(ctx, tensor.Place{})
 	if err != nil {
 		return nil, err
 	}

@@ -30,16 +30,12 @@ func NewFactory() backends.Factory {
 		Name:   "square",
 		Guide:  backends.Guide{Doc: "A decoupled model that sends n responses for the input n, with delays and failures by NVIDIA's parameters. For tests of clients."},
 		Params: []string{keyInfer, keyOutput, keyCancel, keyFail, keyEmpty},
-		New:    func(backends.Options) (backends.Backend, error) { return backend{}, nil },
+		New:    func(backends.Options) (backends.Backend, error) { return backends.Loader(load), nil },
 	}
 }
 
-type backend struct{}
-
-var _ backends.Backend = backend{}
-
-// Load reads the parameters.
-func (backend) Load(_ context.Context, s backends.Settings) (backends.Model, error) {
+// load reads the parameters.
+func load(_ context.Context, s backends.Settings) (backends.Model, error) {
 	p, err := parse(&s)
 	if err != nil {
 		return nil, err
@@ -47,42 +43,25 @@ func (backend) Load(_ context.Context, s backends.Settings) (backends.Model, err
 	port := func(name string) []config.Port {
 		return []config.Port{{Name: name, DType: tensor.Int32, Dims: tensor.Of(1)}}
 	}
-	return &model{p, &config.Signature{
+	return &model{backends.Ports{Sig: &config.Signature{
 		Model: s.Model, Version: s.Version, MaxBatch: int(max(s.Config.GetMaxBatchSize(), 0)),
 		Decoupled: s.Config.GetModelTransactionPolicy().GetDecoupled(), Inputs: port("IN"), Outputs: port("OUT"),
-	}}, nil
+	}}, p}, nil
 }
 
-// Close does nothing: there is no runtime.
-func (backend) Close() error { return nil }
-
+// model is a loaded configuration, and its own instance.
 type model struct {
+	backends.Ports
 	params params
-	sig    *config.Signature
 }
-
-var _ backends.ThreadedModel = (*model)(nil)
-
-// Signature returns the same ports for every model; only MaxBatch and Decoupled differ.
-func (m *model) Signature() *config.Signature { return m.sig }
 
 // Threads returns 0: an execution waits and hardly computes.
 func (*model) Threads() int { return 0 }
 
-// NewInstance returns an instance. It holds no state of requests.
+// NewInstance returns m, which holds no state of requests.
 func (m *model) NewInstance(context.Context, tensor.Place) (backends.Instance, error) {
-	return &instance{m}, nil
+	return m, nil
 }
-
-// Close does nothing.
-func (*model) Close() error { return nil }
-
-type instance struct{ *model }
-
-var _ backends.Instance = (*instance)(nil)
-
-// Close does nothing.
-func (*instance) Close() error { return nil }
 
 // The parameters of config.pbtxt, with the names of NVIDIA's backend.
 const (
@@ -134,10 +113,10 @@ func number(s *backends.Settings, key string) (int64, error) {
 }
 
 // Execute sends to each request the number of responses that its input asks for.
-func (x *instance) Execute(ctx context.Context, b *backends.Batch) error {
+func (m *model) Execute(ctx context.Context, b *backends.Batch) error {
 	counts := tensor.Slice[int32](&b.In[0])
-	if !x.sig.Decoupled {
-		return x.respondOnce(b, counts)
+	if !m.Sig.Decoupled {
+		return m.respondOnce(b, counts)
 	}
 	b.Detach()
 	list := make([]request, 0, len(b.Requests))
@@ -152,13 +131,13 @@ func (x *instance) Execute(ctx context.Context, b *backends.Batch) error {
 		}
 	}
 	for len(list) > 0 {
-		list = x.round(ctx, b, list)
+		list = m.round(ctx, b, list)
 	}
 	return nil
 }
 
 // respondOnce sets the single response of each request of a model that is not decoupled.
-func (*instance) respondOnce(b *backends.Batch, counts []int32) error {
+func (*model) respondOnce(b *backends.Batch, counts []int32) error {
 	for i := range b.Requests {
 		if n := counts[b.Requests[i].First]; n != 1 && b.Requests[i].Err == nil {
 			b.Requests[i].Err = status.Errorf(status.Internal, "expected a single response, got %d", max(n, 0))
@@ -179,18 +158,18 @@ type request struct {
 
 // round sends the next response of each request and returns the requests that have more. One delay covers the
 // responses of all requests.
-func (x *instance) round(ctx context.Context, b *backends.Batch, list []request) []request {
+func (m *model) round(ctx context.Context, b *backends.Batch, list []request) []request {
 	next := list[:0]
-	sleep(ctx, b.Requests, x.params.infer)
+	sleep(ctx, b.Requests, m.params.infer)
 	waited := false
 	for _, r := range list {
 		q := &b.Requests[r.i]
-		if q.Err = x.fails(ctx, q, r); q.Err == nil && r.e < r.n-x.params.empty {
+		if q.Err = m.fails(ctx, q, r); q.Err == nil && r.e < r.n-m.params.empty {
 			if !waited {
 				waited = true
-				sleep(ctx, b.Requests, x.params.output)
+				sleep(ctx, b.Requests, m.params.output)
 			}
-			q.Err = x.send(b, r)
+			q.Err = m.send(b, r)
 		}
 		if r.e++; q.Err == nil && r.e < r.n {
 			next = append(next, r)
@@ -200,8 +179,8 @@ func (x *instance) round(ctx context.Context, b *backends.Batch, list []request)
 }
 
 // fails returns the error that ends a request before its next response, or nil.
-func (x *instance) fails(ctx context.Context, q *backends.Request, r request) error {
-	p := &x.params
+func (m *model) fails(ctx context.Context, q *backends.Request, r request) error {
+	p := &m.params
 	switch {
 	case ctx.Err() != nil, q.Ctx != nil && q.Ctx.Err() != nil:
 		sleep(context.WithoutCancel(ctx), nil, p.cancel)
@@ -213,9 +192,9 @@ func (x *instance) fails(ctx context.Context, q *backends.Request, r request) er
 }
 
 // send sends the next response of a request.
-func (x *instance) send(b *backends.Batch, r request) error {
+func (m *model) send(b *backends.Batch, r request) error {
 	shape := tensor.Of(1)
-	if x.sig.MaxBatch > 0 {
+	if m.Sig.MaxBatch > 0 {
 		shape = tensor.Of(1, 1)
 	}
 	out, err := tensor.New(b.Allocator, tensor.Int32, shape)

@@ -10,6 +10,7 @@ import (
 	"github.com/tutti-server/tutti"
 	"github.com/tutti-server/tutti/backends"
 	"github.com/tutti-server/tutti/backends/sim"
+	"github.com/tutti-server/tutti/backends/sim/simtest"
 	"github.com/tutti-server/tutti/client"
 	"github.com/tutti-server/tutti/internal/cli"
 	"github.com/tutti-server/tutti/internal/simdev"
@@ -56,7 +57,7 @@ func TestExamplesAtDevices(t *testing.T) {
 		list := host(registry)
 		for i := range list {
 			if list[i].Name != sim.Name {
-				list[i] = sim.Around(list[i], m)
+				list[i] = simtest.Around(list[i], m)
 			}
 		}
 		return list

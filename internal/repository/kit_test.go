@@ -21,6 +21,7 @@ import (
 	"github.com/tutti-server/tutti/backends/native"
 	"github.com/tutti-server/tutti/backends/sequence"
 	"github.com/tutti-server/tutti/backends/sim"
+	"github.com/tutti-server/tutti/backends/sim/simtest"
 	"github.com/tutti-server/tutti/core/config"
 	"github.com/tutti-server/tutti/core/infer"
 	"github.com/tutti-server/tutti/core/tensor"
@@ -311,7 +312,7 @@ func (w *world) open(ctx context.Context, roots ...string) (*repository.Reposito
 	list = append(list, sim.NewFactory(list[:2]...))
 	for i := range list {
 		if w.machine != nil && list[i].Name != sim.Name {
-			list[i] = sim.Around(list[i], w.machine)
+			list[i] = simtest.Around(list[i], w.machine)
 		}
 	}
 	registry, err := backends.NewRegistry(list...)

@@ -1,0 +1,92 @@
+// Package simtest runs the models of tests at simulated devices.
+package simtest
+
+import (
+	"context"
+	"errors"
+	"slices"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/tutti-server/tutti/backends"
+	"github.com/tutti-server/tutti/backends/sim"
+	"github.com/tutti-server/tutti/core/status"
+	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/internal/simdev"
+	"github.com/tutti-server/tutti/proto/modelconfig"
+)
+
+// Around wraps a backend so that all its models run at the devices of m, regardless of their configuration. The caller closes m.
+func Around(f backends.Factory, m *simdev.Machine) backends.Factory {
+	open := f.New
+	f.New = func(o backends.Options) (backends.Backend, error) {
+		of, err := open(o)
+		if err != nil {
+			return nil, err
+		}
+		for _, d := range m.Devices() {
+			if o.Places.Device(d.Place()) == nil {
+				if err := o.Places.Add(d); err != nil {
+					return nil, errors.Join(err, of.Close())
+				}
+			}
+		}
+		return around{Backend: of, machine: m}, nil
+	}
+	return f
+}
+
+// around is a backend at the devices of a machine.
+type around struct {
+	backends.Backend
+	machine *simdev.Machine
+}
+
+// Load loads a model at the devices.
+func (a around) Load(ctx context.Context, s backends.Settings) (backends.Model, error) {
+	s.Config = proto.CloneOf(s.Config)
+	for _, g := range s.Config.GetInstanceGroup() {
+		if g.GetKind() == modelconfig.ModelInstanceGroup_KIND_GPU {
+			g.Kind, g.Gpus = modelconfig.ModelInstanceGroup_KIND_CPU, nil
+		}
+	}
+	m, err := a.Backend.Load(ctx, s)
+	if err != nil {
+		return nil, err
+	}
+	return &model{Model: m, devices: a.machine.Devices(), name: s.Model, host: s.Alloc}, nil
+}
+
+// model is a model at the devices.
+type model struct {
+	backends.Model
+	devices []*simdev.Device
+	name    string
+	host    tensor.Allocator
+}
+
+// Places returns the simulated devices.
+func (m *model) Places() []tensor.Place {
+	var list []tensor.Place
+	for _, d := range m.devices {
+		list = append(list, d.Place())
+	}
+	return list
+}
+
+// NewInstance returns an instance at one of the devices, with its own stream.
+func (m *model) NewInstance(ctx context.Context, at tensor.Place) (backends.Instance, error) {
+	i := slices.Index(m.Places(), at)
+	if i < 0 {
+		return nil, status.Errorf(status.Unsupported, "model '%s' is not at %s", m.name, at)
+	}
+	inst, err := m.Model.NewInstance(ctx, tensor.Place{})
+	if err != nil {
+		return nil, err
+	}
+	placed, err := sim.Wrap(inst, m.devices[i], "model '"+m.name+"'", m.host)
+	if err != nil {
+		return nil, errors.Join(err, inst.Close())
+	}
+	return placed, nil
+}

@@ -46,8 +46,14 @@ var (
 func (o *openCalls) add(s *side, id uint32) {
 	c := &openCall{arrived: telemetry.Now()}
 	c.ctx, c.cancel = context.WithCancelCause(context.WithValue(s.ctx, openCallKey{}, c))
-	if parent := s.w.running.context(); parent != nil {
-		stop := context.AfterFunc(parent, func() { c.cancel(outer(parent)) })
+	if parent, _ := s.w.running.caller(); parent != nil {
+		stop := context.AfterFunc(parent, func() {
+			if errors.Is(parent.Err(), context.DeadlineExceeded) {
+				c.cancel(errLate)
+			} else {
+				c.cancel(errOuter)
+			}
+		})
 		inner := c.cancel
 		c.cancel = func(why error) {
 			stop()
@@ -60,14 +66,6 @@ func (o *openCalls) add(s *side, id uint32) {
 		o.calls = map[uint32]*openCall{}
 	}
 	o.calls[id] = c
-}
-
-// outer returns the cause for the calls of a cancelled request.
-func outer(parent context.Context) error {
-	if errors.Is(parent.Err(), context.DeadlineExceeded) {
-		return errLate
-	}
-	return errOuter
 }
 
 func (o *openCalls) find(id uint32) *openCall {
@@ -127,7 +125,7 @@ func (s *side) infer(p *packet) error {
 	if req.Timeout > 0 && len(w.m.b.steps(req.Model)) == 0 { // a timeout of an ensemble starts in the queues of its steps
 		req.Arrived += call.arrived
 	}
-	c := w.running.trace()
+	_, c := w.running.caller()
 	req.Origin.SetCaller(&c)
 	target := req.Model
 	if w.running.busy() && !w.m.sig.Decoupled {
@@ -306,9 +304,7 @@ func appendResponse(b []byte, r *infer.Response) []byte {
 		extra = appendText(extra, r.Outputs[i].Name)
 		at += partBytes + 8*r.Outputs[i].Tensor.Shape.Rank()
 	}
-	for len(extra)%8 != 0 {
-		extra = append(extra, 0)
-	}
+	extra = padded(extra, 0)
 	at += len(extra)
 	b = append(b, stateOK, 0)
 	b = binary.LittleEndian.AppendUint16(b, uint16(n))

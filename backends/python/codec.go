@@ -68,10 +68,16 @@ func appendExtra(b []byte, at int, q *backends.Request) []byte {
 		b = appendText(b, name)
 	}
 	b = appendText(b, trace)
+	b = padded(b, from)
+	binary.LittleEndian.PutUint32(b[at+32:], uint32(len(b)-from))
+	return b
+}
+
+// padded appends zeros until a multiple of 8 bytes follows from.
+func padded(b []byte, from int) []byte {
 	for (len(b)-from)%8 != 0 {
 		b = append(b, 0)
 	}
-	binary.LittleEndian.PutUint32(b[at+32:], uint32(len(b)-from))
 	return b
 }
 
@@ -186,33 +192,18 @@ func (r *reader) take(n int) []byte {
 	return r.b[r.at-n : r.at]
 }
 
-func (r *reader) u8() uint8 {
-	if b := r.take(1); b != nil {
-		return b[0]
+// number is take for at most 8 bytes: past the end they are zero.
+func (r *reader) number(n int) []byte {
+	if b := r.take(n); b != nil {
+		return b
 	}
-	return 0
+	return make([]byte, 8)
 }
 
-func (r *reader) u16() uint16 {
-	if b := r.take(2); b != nil {
-		return binary.LittleEndian.Uint16(b)
-	}
-	return 0
-}
-
-func (r *reader) u32() uint32 {
-	if b := r.take(4); b != nil {
-		return binary.LittleEndian.Uint32(b)
-	}
-	return 0
-}
-
-func (r *reader) u64() uint64 {
-	if b := r.take(8); b != nil {
-		return binary.LittleEndian.Uint64(b)
-	}
-	return 0
-}
+func (r *reader) u8() uint8   { return r.number(1)[0] }
+func (r *reader) u16() uint16 { return binary.LittleEndian.Uint16(r.number(2)) }
+func (r *reader) u32() uint32 { return binary.LittleEndian.Uint32(r.number(4)) }
+func (r *reader) u64() uint64 { return binary.LittleEndian.Uint64(r.number(8)) }
 
 func (r *reader) text() string { return string(r.take(int(r.u32()))) }
 

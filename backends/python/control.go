@@ -55,7 +55,7 @@ func (w *worker) callContext() context.Context {
 	if outer := w.command.Load(); outer != nil {
 		return valuesContext{w.ctx, *outer}
 	}
-	if outer := w.running.context(); outer != nil {
+	if outer, _ := w.running.caller(); outer != nil {
 		return valuesContext{w.ctx, outer}
 	}
 	return w.ctx

@@ -28,9 +28,7 @@ func (l *executions) add(e *execution) {
 func (l *executions) remove(e *execution) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if i := slices.Index(l.list, e); i >= 0 {
-		l.list = slices.Delete(l.list, i, i+1)
-	}
+	l.list = slices.DeleteFunc(l.list, func(x *execution) bool { return x == e })
 }
 
 // find returns the execution with the id of its EXECUTE packet, or nil when it has ended.
@@ -45,24 +43,22 @@ func (l *executions) find(id uint32) *execution {
 	return nil
 }
 
-// context returns the context of the only request in flight, or nil when there are none or several.
-func (l *executions) context() context.Context {
+// caller returns the context and the trace of the only request in flight, for calls that the model makes. The context is nil when
+// there are none or several.
+func (l *executions) caller() (ctx context.Context, trace tracing.Context) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if len(l.list) != 1 {
-		return nil
+		return nil, trace
 	}
-	return l.list[0].context()
-}
-
-// trace returns the trace context of the only request in flight, for calls that the model makes.
-func (l *executions) trace() tracing.Context {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if len(l.list) != 1 {
-		return tracing.Context{}
+	e := l.list[0]
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.batch == nil || len(e.batch.Requests) != 1 {
+		return nil, trace
 	}
-	return l.list[0].trace()
+	q := &e.batch.Requests[0]
+	return q.Ctx, q.Trace.Context(q.Step, q.SubRun)
 }
 
 func (l *executions) busy() bool {
@@ -97,29 +93,8 @@ func (e *execution) begin(id uint32, b *backends.Batch, decoupled bool) {
 	default:
 	}
 	e.id, e.batch, e.decoupled, e.left = id, b, decoupled, len(b.Requests)
-	e.over = e.over[:0]
-	for range b.Requests {
-		e.over = append(e.over, false)
-	}
-}
-
-func (e *execution) context() context.Context {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.batch == nil || len(e.batch.Requests) != 1 {
-		return nil
-	}
-	return e.batch.Requests[0].Ctx
-}
-
-func (e *execution) trace() tracing.Context {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.batch == nil || len(e.batch.Requests) != 1 {
-		return tracing.Context{}
-	}
-	q := &e.batch.Requests[0]
-	return q.Trace.Context(q.Step, q.SubRun)
+	e.over = slices.Grow(e.over[:0], len(b.Requests))[:len(b.Requests)]
+	clear(e.over)
 }
 
 // settled marks the final response of request i.

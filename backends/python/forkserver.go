@@ -11,7 +11,6 @@ import (
 	"path/filepath"
 	"sync"
 	"syscall"
-	"time"
 
 	"github.com/tutti-server/tutti/core/status"
 )
@@ -79,7 +78,7 @@ func startForkServer(ctx context.Context, python, script string, env []string) (
 	stop()
 	if err != nil || s.info.Fault != "" {
 		_ = l.close()
-		s.waitExit()
+		s.proc.waitExit(s.proc.kill)
 		return nil, errors.Join(errNoForkServer, err)
 	}
 	go s.read()
@@ -99,23 +98,11 @@ func (s *forkServer) receiveHello() error {
 	return json.Unmarshal(p.body, &s.info)
 }
 
-// waitExit waits until the process exits, and kills it after exitTime.
-func (s *forkServer) waitExit() {
-	t := time.NewTimer(exitTime)
-	defer t.Stop()
-	select {
-	case <-s.proc.ended:
-	case <-t.C:
-		s.proc.kill()
-		<-s.proc.ended
-	}
-}
-
 // close stops the fork server. Its workers keep running.
 func (s *forkServer) close() {
 	_ = s.link.close()
 	<-s.gone
-	s.waitExit()
+	s.proc.waitExit(s.proc.kill)
 }
 
 // read handles packets until the fork server exits.
@@ -294,12 +281,11 @@ func (b *backend) acquireForkServers(key interpreterKey, env []string) *forkServ
 func (b *backend) releaseForkServers(key interpreterKey) {
 	b.mu.Lock()
 	s := b.forkServers[key]
-	last := false
-	if s != nil {
+	last := s != nil && s.users == 1
+	if last {
+		delete(b.forkServers, key)
+	} else if s != nil {
 		s.users--
-		if last = s.users == 0; last {
-			delete(b.forkServers, key)
-		}
 	}
 	b.mu.Unlock()
 	if last {

@@ -245,20 +245,18 @@ func newBody(b []byte) []byte { return append(b[:0], make([]byte, headBytes)...)
 //
 // hot: no allocation unless the body is large.
 func (l *link) send(kind, flags uint16, id uint32, b []byte) error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
 	size := len(b) - headBytes
-	putHead(b, kind, flags, id, size)
 	if size <= maxBody {
-		return l.sendLocked(b, nil)
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		return l.sendLocked(kind, flags, id, size, b, nil)
 	}
 	fd, mem, err := newFile(size)
 	if err != nil {
 		return err
 	}
 	copy(mem, b[headBytes:])
-	putHead(b, kind, flags|flagInFile, id, size)
-	err = l.sendLocked(b[:headBytes], []int{fd})
+	err = l.sendBody(kind, flags, id, size, fd)
 	return errors.Join(err, unix.Munmap(mem), unix.Close(fd))
 }
 
@@ -266,20 +264,22 @@ func (l *link) send(kind, flags uint16, id uint32, b []byte) error {
 func (l *link) sendFiles(kind uint16, id uint32, b []byte, fds []int) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	putHead(b, kind, 0, id, len(b)-headBytes)
-	return l.sendLocked(b, fds)
+	return l.sendLocked(kind, 0, id, len(b)-headBytes, b, fds)
 }
 
 // sendBody sends a packet whose body of size bytes is in a file, which is borrowed.
 func (l *link) sendBody(kind, flags uint16, id uint32, size, fd int) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	var b [headBytes]byte
-	putHead(b[:], kind, flags|flagInFile, id, size)
-	return l.sendLocked(b[:], []int{fd})
+	return l.sendLocked(kind, flags|flagInFile, id, size, make([]byte, headBytes), []int{fd})
 }
 
-func (l *link) sendLocked(b []byte, fds []int) error {
+// sendLocked writes the head of a packet to b and sends b with files.
+func (l *link) sendLocked(kind, flags uint16, id uint32, size int, b []byte, fds []int) error {
+	binary.LittleEndian.PutUint16(b, kind)
+	binary.LittleEndian.PutUint16(b[2:], flags)
+	binary.LittleEndian.PutUint32(b[4:], id)
+	binary.LittleEndian.PutUint64(b[8:], uint64(size))
 	l.out, l.files = b, fds
 	err := l.raw.Write(l.write)
 	if err == nil {
@@ -287,13 +287,6 @@ func (l *link) sendLocked(b []byte, fds []int) error {
 	}
 	l.out, l.files = nil, nil
 	return err
-}
-
-func putHead(b []byte, kind, flags uint16, id uint32, size int) {
-	binary.LittleEndian.PutUint16(b, kind)
-	binary.LittleEndian.PutUint16(b[2:], flags)
-	binary.LittleEndian.PutUint32(b[4:], id)
-	binary.LittleEndian.PutUint64(b[8:], uint64(size))
 }
 
 // unlimited removes the deadline of receive.

@@ -6,6 +6,7 @@ import (
 	"embed"
 	"errors"
 	"io"
+	"io/fs"
 	"log/slog"
 	"os"
 	"os/exec"
@@ -88,6 +89,18 @@ func (p *process) closePipes() {
 // kill kills the process group.
 func (p *process) kill() { _ = syscall.Kill(-p.pid, syscall.SIGKILL) } // it may have exited already
 
+// waitExit waits until the process exits, and kills it after exitTime.
+func (p *process) waitExit(kill func()) {
+	t := time.NewTimer(exitTime)
+	defer t.Stop()
+	select {
+	case <-p.ended:
+	case <-t.C:
+		kill()
+		<-p.ended
+	}
+}
+
 // stateText describes an exit status as package os does, for example "exit status 1".
 func stateText(s syscall.WaitStatus) string {
 	if !s.Signaled() {
@@ -150,24 +163,14 @@ func writeScripts(dir string) (*scriptFolder, error) {
 	if f.lock, err = lockFolder(path); err != nil {
 		return nil, errors.Join(err, os.Remove(path))
 	}
-	entries, err := scripts.ReadDir("worker")
-	for _, e := range entries {
-		if err == nil {
-			err = writeScript(path, e.Name())
-		}
+	from, err := fs.Sub(scripts, "worker")
+	if err == nil {
+		err = os.CopyFS(path, from)
 	}
 	if err != nil {
 		return nil, errors.Join(err, f.remove())
 	}
 	return f, nil
-}
-
-func writeScript(dir, name string) error {
-	text, err := scripts.ReadFile("worker/" + name)
-	if err != nil {
-		return err
-	}
-	return os.WriteFile(filepath.Join(dir, name), text, 0o600)
 }
 
 func (f *scriptFolder) remove() error {
@@ -222,8 +225,6 @@ type output struct {
 	line []byte   // guarded by mu
 	last []string // guarded by mu
 }
-
-var _ io.Writer = (*output)(nil)
 
 // Write implements io.Writer.
 func (o *output) Write(p []byte) (int, error) {

@@ -62,15 +62,12 @@ func mapFile(fd, size int) ([]byte, error) {
 
 // region is memory shared by the worker and the server. An output region is a tensor.Buffer while tensors are in it.
 type region struct {
-	buf  tensor.Buffer
-	id   uint32
-	fd   int
-	mem  []byte
-	of   *regions
-	next *region
+	buf tensor.Buffer
+	id  uint32
+	fd  int
+	mem []byte
+	of  *regions
 }
-
-var _ tensor.Owner = (*region)(nil)
 
 // Free implements tensor.Owner: it makes the region available again.
 func (r *region) Free(*tensor.Buffer) { r.of.put(r) }
@@ -112,16 +109,11 @@ type regions struct {
 	body          []byte
 	nextID        uint32
 
-	mu      sync.Mutex
-	free    *region  // guarded by mu
-	waiting int      // guarded by mu
-	out     int      // number of output regions, in use or free; guarded by mu
-	drops   []uint32 // guarded by mu
-	closed  bool     // guarded by mu
-}
-
-func newRegions(commands *link, first, growth int) *regions {
-	return &regions{commands: commands, first: first, growth: growth}
+	mu     sync.Mutex
+	free   []*region // the last one was used last; guarded by mu
+	out    int       // number of output regions, in use or free; guarded by mu
+	drops  []uint32  // guarded by mu
+	closed bool      // guarded by mu
 }
 
 // inputs returns the input region with at least n bytes.
@@ -130,26 +122,27 @@ func (g *regions) inputs(n int) (*region, error) {
 		return g.in, nil
 	}
 	g.dropInputs()
+	g.mu.Lock()
 	if g.in = g.spare(n); g.in != nil {
-		return g.in, nil
+		g.out--
 	}
-	r, err := g.add(useInputs, n)
-	g.in = r
-	return r, err
+	g.mu.Unlock()
+	var err error
+	if g.in == nil {
+		g.in, err = g.add(useInputs, n)
+	}
+	return g.in, err
 }
 
 // spare returns the free region that was used last, or nil when it has less than n bytes: its pages are likely in the
-// processor's cache.
+// processor's cache. The caller holds mu.
 func (g *regions) spare(n int) *region {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	r := g.free
-	if r == nil || len(r.mem) < n {
+	last := len(g.free) - 1
+	if last < 0 || len(g.free[last].mem) < n {
 		return nil
 	}
-	g.free, r.next = r.next, nil
-	g.waiting--
-	g.out--
+	r := g.free[last]
+	g.free = g.free[:last]
 	return r
 }
 
@@ -167,7 +160,9 @@ func (g *regions) swap(r *region) *region {
 // dropInputs drops the input region: the worker still uses it, or it is too small.
 func (g *regions) dropInputs() {
 	if g.in != nil {
-		g.drop(g.in.id)
+		g.mu.Lock()
+		g.drops = append(g.drops, g.in.id)
+		g.mu.Unlock()
 		g.in.close()
 		g.in = nil
 	}
@@ -176,11 +171,7 @@ func (g *regions) dropInputs() {
 // outputs returns a free region.
 func (g *regions) outputs() (*region, error) {
 	g.mu.Lock()
-	r := g.free
-	if r != nil {
-		g.free, r.next = r.next, nil
-		g.waiting--
-	}
+	r := g.spare(0)
 	if r == nil {
 		g.out++
 	}
@@ -195,16 +186,15 @@ func (g *regions) outputs() (*region, error) {
 func (g *regions) crowded() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return g.out-g.waiting >= maxRegions
+	return g.out-len(g.free) >= maxRegions
 }
 
 // put frees a region.
 func (g *regions) put(r *region) {
 	g.mu.Lock()
-	keep := !g.closed && g.waiting < keptRegions
+	keep := !g.closed && len(g.free) < keptRegions
 	if keep {
-		r.next, g.free = g.free, r
-		g.waiting++
+		g.free = append(g.free, r)
 	} else {
 		g.out--
 		if !g.closed {
@@ -215,12 +205,6 @@ func (g *regions) put(r *region) {
 	if !keep {
 		r.close()
 	}
-}
-
-func (g *regions) drop(id uint32) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.drops = append(g.drops, id)
 }
 
 // add creates a region of at least n bytes and sends it to the worker.
@@ -268,9 +252,7 @@ func (g *regions) close() {
 	free := g.free
 	g.free = nil
 	g.mu.Unlock()
-	for free != nil {
-		r := free
-		free = r.next
+	for _, r := range free {
 		r.close()
 	}
 	if g.in != nil {
@@ -304,14 +286,13 @@ func (m *memory) tensor(p *part) (tensor.Tensor, error) {
 }
 
 // mapping is the mapped body of a packet as a buffer.
-type mapping struct{ mem []byte }
+type mapping []byte
 
 // newMapping returns a buffer over the packet's mapping and takes it over.
 func newMapping(p *packet) *tensor.Buffer {
-	m := &mapping{p.body}
 	p.mapped = false
-	return tensor.NewBuffer(m, tensor.Place{}, unsafe.Pointer(unsafe.SliceData(m.mem)), len(m.mem))
+	return tensor.NewBuffer(mapping(p.body), tensor.Place{}, unsafe.Pointer(unsafe.SliceData(p.body)), len(p.body))
 }
 
 // Free implements tensor.Owner.
-func (m *mapping) Free(*tensor.Buffer) { _ = unix.Munmap(m.mem) }
+func (m mapping) Free(*tensor.Buffer) { _ = unix.Munmap(m) }

@@ -73,13 +73,6 @@ func joined(f *os.File) (*link, error) {
 	return openLink(f)
 }
 
-// leave removes the side channel of a forked process.
-func (w *worker) leave(s *side) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	delete(w.joined, s)
-}
-
 // hangUpSides shuts down all side channels. Packets that have arrived are still handled.
 func (w *worker) hangUpSides() {
 	w.mu.Lock()
@@ -103,7 +96,9 @@ func (s *side) serve() {
 	}
 	s.metrics.close()
 	if !s.own {
-		s.w.leave(s)
+		s.w.mu.Lock()
+		delete(s.w.joined, s)
+		s.w.mu.Unlock()
 		_ = s.link.close()
 		return
 	}
@@ -120,19 +115,14 @@ func (s *side) handlePacket(p *packet) (err error) {
 	switch p.kind {
 	case kindLog:
 		s.w.logText(p.body)
-		return nil
 	case kindCancelled:
 		s.replyCancelled(p)
-		return nil
 	case kindAbandon:
 		s.open.abandon(p.id)
-		return nil
 	case kindCancel:
 		s.open.requestCancel(p.id)
-		return nil
 	case kindDone, kindFailed:
 		s.w.ready.complete(p)
-		return nil
 	case kindJoin:
 		if p.file == nil {
 			return errPacket("a socket with it", 0)
@@ -140,22 +130,28 @@ func (s *side) handlePacket(p *packet) (err error) {
 		f := p.file
 		p.file = nil
 		return s.w.join(f)
+	default:
+		s.handleCopy(p)
 	}
+	return nil
+}
+
+// handleCopy handles a packet whose handling may block.
+func (s *side) handleCopy(p *packet) {
 	own := *p
 	if p.mapped {
 		p.mapped = false
 	} else {
 		own.body = append([]byte(nil), p.body...)
 	}
-	switch p.kind {
-	case kindSend:
+	if p.kind == kindSend {
 		s.send(&own)
-		return nil
-	case kindCall:
+		return
+	}
+	if p.kind == kindCall {
 		s.open.add(s, own.id)
 	}
 	s.w.sides.Go(func() { s.execute(&own) })
-	return nil
 }
 
 // recovers turns a panic into the error of one packet.
@@ -208,9 +204,7 @@ func appendError(b []byte, err error) []byte {
 	at := len(b)
 	b = appendText(b, status.Text(err))
 	b = append(b, 0, 0)
-	for (len(b)-at)%8 != 0 {
-		b = append(b, 0)
-	}
+	b = padded(b, at)
 	binary.LittleEndian.PutUint32(b[at-4:], uint32(len(b)-at))
 	return b
 }

@@ -95,7 +95,7 @@ func (w *worker) spawn(ctx context.Context) error {
 		return errors.Join(err, commands.close(), commandsEnd.Close())
 	}
 	w.commands, w.side = commands, w.newSide(side, true)
-	w.regions = newRegions(commands, w.m.b.set.first, w.m.b.set.growth)
+	w.regions = &regions{commands: commands, first: w.m.b.set.first, growth: w.m.b.set.growth}
 	w.proc, err = w.launch(ctx, commandsEnd, sideEnd)
 	err = errors.Join(err, commandsEnd.Close(), sideEnd.Close())
 	if err != nil {
@@ -194,7 +194,7 @@ func (w *worker) close() {
 	}
 	w.cancel()
 	w.commands.hangUp()
-	w.waitExit("it did not exit")
+	w.proc.waitExit(func() { w.kill("it did not exit") })
 	w.sides.Wait()
 	_ = w.commands.close()
 	_ = w.side.link.close()
@@ -202,23 +202,12 @@ func (w *worker) close() {
 	w.pkt.free()
 }
 
-func (w *worker) waitExit(why string) {
-	t := time.NewTimer(exitTime)
-	defer t.Stop()
-	select {
-	case <-w.proc.ended:
-	case <-t.C:
-		w.kill(why)
-		<-w.proc.ended
-	}
-}
-
 // gone converts an error of the worker's socket to one that says why the worker exited, with Triton's text and code.
 func (w *worker) gone(err error) error {
 	if !errors.Is(err, io.EOF) && !errors.Is(err, syscall.EPIPE) && !errors.Is(err, syscall.ECONNRESET) && !errors.Is(err, os.ErrClosed) {
 		w.kill(err.Error())
 	}
-	w.waitExit("it closed its socket and did not exit")
+	w.proc.waitExit(func() { w.kill("it closed its socket and did not exit") })
 	return status.Errorf(status.Internal, "%s the python worker of model '%s' ('%s') exited: %s", unhealthy(w.name()), w.m.sig.Model, w.m.file, w.end())
 }
 

@@ -24,14 +24,10 @@ type Device struct {
 	space   *space                    // guarded by mu
 	live    map[*tensor.Buffer]*block // guarded by mu
 	streams map[*Stream]struct{}      // guarded by mu
-	paused  bool                      // guarded by mu
-	resumed sync.Cond
-	stats   Stats // guarded by mu
-	inUse   int64 // guarded by mu
-	closed  bool  // guarded by mu
+	stats   Stats                     // guarded by mu
+	inUse   int64                     // guarded by mu
+	closed  bool                      // guarded by mu
 }
-
-var _ tensor.Accelerator = (*Device)(nil)
 
 // block is one allocation.
 type block struct {
@@ -47,6 +43,8 @@ type Stats struct {
 	// Up counts copies from the host, Down to the host, Within inside the device, and Peer from another device.
 	Up, Down, Within, Peer Traffic
 	Kernels, Allocs, Frees int64
+	// Busy is the simulated time of all operations.
+	Busy time.Duration
 }
 
 func newDevice(m *Machine, id int16, o Options) (*Device, error) {
@@ -54,11 +52,8 @@ func newDevice(m *Machine, id int16, o Options) (*Device, error) {
 	if err != nil {
 		return nil, err
 	}
-	d := &Device{
-		machine: m, place: tensor.Place{Kind: tensor.Device, ID: id}, options: o, space: s,
-		live: map[*tensor.Buffer]*block{}, streams: map[*Stream]struct{}{},
-	}
-	d.resumed.L = &d.mu
+	place := tensor.Place{Kind: tensor.Device, ID: id}
+	d := &Device{machine: m, place: place, options: o, space: s, live: map[*tensor.Buffer]*block{}, streams: map[*Stream]struct{}{}}
 	d.releases = d.start("release")
 	return d, nil
 }
@@ -78,40 +73,6 @@ func (d *Device) InUse() int64 {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.inUse
-}
-
-// Elapsed returns the simulated busy time of the busiest open stream.
-func (d *Device) Elapsed() time.Duration {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	longest := time.Duration(0)
-	for s := range d.streams {
-		longest = max(longest, s.elapsed())
-	}
-	return longest
-}
-
-// Pause stops every stream before its next operation, so that a test can check the state in between.
-func (d *Device) Pause() {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.paused = true
-}
-
-// Resume ends a pause.
-func (d *Device) Resume() {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.paused = false
-	d.resumed.Broadcast()
-}
-
-func (d *Device) holdWhilePaused() {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	for d.paused {
-		d.resumed.Wait()
-	}
 }
 
 // Alloc returns a buffer of n bytes that any stream may use at once.

@@ -40,9 +40,6 @@ type Options struct {
 	Real bool
 }
 
-// defaultMemory is the memory of a device in bytes when Options.Memory is 0.
-const defaultMemory = 1 << 30
-
 // Machine is a set of simulated devices. It is safe for concurrent use until Close.
 type Machine struct {
 	devices []*Device
@@ -61,7 +58,7 @@ func New(n int, o Options) (*Machine, error) {
 		return nil, fmt.Errorf("expected 1 to 64 simulated devices, found %d", n)
 	}
 	if o.Memory == 0 {
-		o.Memory = defaultMemory
+		o.Memory = 1 << 30
 	}
 	m := &Machine{}
 	for i := range n {
@@ -80,12 +77,9 @@ func (m *Machine) Devices() []*Device { return m.devices }
 // Place returns the place of device i.
 func Place(i int) tensor.Place { return tensor.Place{Kind: tensor.Device, ID: int16(i)} }
 
-// maxFaults bounds the recorded violations.
-const maxFaults = 100
-
-// fault records a violation; the caller holds the lock.
+// fault records a violation, of which there is a bound; the caller holds the lock.
 func (m *Machine) fault(err error) {
-	if len(m.faults) < maxFaults {
+	if len(m.faults) < 100 {
 		m.faults = append(m.faults, err)
 	}
 }
@@ -215,18 +209,13 @@ func (h *history) note(a access, write bool) {
 
 // over returns an error when some access of h may still run at now.
 func (h *history) over(b *tensor.Buffer, now clock) error {
-	check := func(a *access) error {
-		if a == nil || now.at(a.id) >= a.n {
-			return nil
-		}
-		return fmt.Errorf("%s of %d bytes at %s: the release is not ordered after %s; expected UsedUntil with an event after it", b.Place(), b.Len(), addr(b), a)
+	list := h.reads
+	if h.wrote != nil {
+		list = append([]access{*h.wrote}, list...)
 	}
-	if err := check(h.wrote); err != nil {
-		return err
-	}
-	for i := range h.reads {
-		if err := check(&h.reads[i]); err != nil {
-			return err
+	for i := range list {
+		if a := &list[i]; now.at(a.id) < a.n {
+			return fmt.Errorf("%s of %d bytes at %s: the release is not ordered after %s; expected UsedUntil with an event after it", b.Place(), b.Len(), addr(b), a)
 		}
 	}
 	return nil

@@ -2,6 +2,7 @@ package simdev
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/tutti-server/tutti/core/tensor"
@@ -101,13 +102,8 @@ func (s *Stream) Launch(name string, reads, writes []*tensor.Buffer, f func(m Me
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	n := s.tick("kernel " + name)
-	for _, b := range reads {
-		if err := m.touch(b, n, s.clock, false); err != nil {
-			return err
-		}
-	}
-	for _, b := range writes {
-		if err := m.touch(b, n, s.clock, true); err != nil {
+	for i, b := range slices.Concat(reads, writes) {
+		if err := m.touch(b, n, s.clock, i >= len(reads)); err != nil {
 			return err
 		}
 	}

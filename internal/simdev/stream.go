@@ -1,10 +1,8 @@
 package simdev
 
 import (
-	"errors"
 	"fmt"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/tutti-server/tutti/core/tensor"
@@ -18,7 +16,6 @@ type Stream struct {
 	id     int
 	clock  clock // operations that the next one follows, guarded by the machine's lock
 	ended  sync.WaitGroup
-	busy   atomic.Int64 // ns of all operations so far
 
 	mu     sync.Mutex
 	change sync.Cond
@@ -28,8 +25,6 @@ type Stream struct {
 	err    error       // of the first failed operation; later ones are skipped; guarded by mu
 	closed bool        // guarded by mu
 }
-
-var _ tensor.Stream = (*Stream)(nil)
 
 // operation is one entry of a stream's queue: a function to run, or an event to wait for.
 type operation struct {
@@ -94,13 +89,11 @@ func (s *Stream) push(o operation) {
 	s.change.Broadcast()
 }
 
-var errClosed = errors.New("the stream is closed")
-
 func (s *Stream) open() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
-		return fmt.Errorf("%s: stream '%s': %w", s.device.place, s.name, errClosed)
+		return fmt.Errorf("%s: stream '%s': the stream is closed", s.device.place, s.name)
 	}
 	return s.err
 }
@@ -137,14 +130,13 @@ func (m *Machine) releaseHeld(w *operation) {
 }
 
 func (s *Stream) execute(w *operation) {
-	s.device.holdWhilePaused()
 	s.mu.Lock()
 	failed := s.err
 	s.mu.Unlock()
 	if failed != nil {
 		return
 	}
-	s.busy.Add(int64(w.cost))
+	s.device.count(func(st *Stats) { st.Busy += w.cost })
 	if s.device.options.Real && w.cost > 0 {
 		<-time.After(w.cost)
 	}
@@ -170,8 +162,6 @@ func (s *Stream) next() (operation, bool) {
 	s.queue = s.queue[1:]
 	return w, true
 }
-
-func (s *Stream) elapsed() time.Duration { return time.Duration(s.busy.Load()) }
 
 // Close waits for all operations and stops the goroutine. It returns the error of the first failed operation. It
 // may be called twice.
@@ -220,8 +210,6 @@ type event struct {
 	n      uint64
 	clock  clock
 }
-
-var _ tensor.Event = (*event)(nil)
 
 // Done reports whether the stream has reached the event. If so, the operations before it are ordered before all
 // later ones of the host.

@@ -152,8 +152,8 @@ func (s *schedBench) inline(sig *config.Signature) scheduler.Scheduler {
 
 func (s *schedBench) batching(sig *config.Signature, m noop) scheduler.Scheduler {
 	return dynamic.New(dynamic.Settings{
-		Runner: s.runner(sig), Rules: dynamic.Rules{MaxBatch: 8}, Instances: []backends.Instance{m}, Workers: s.workers,
-	})
+		Runner: s.runner(sig), Instances: []backends.Instance{m}, Workers: s.workers,
+	}, dynamic.Rules{MaxBatch: 8})
 }
 
 // executor returns an executor of g with a new scheduler for each step.

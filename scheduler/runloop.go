@@ -20,20 +20,15 @@ type RunLoop struct {
 	workers *Workers
 	ready   []Scheduler
 	brief   int // the first so many of ready are brief
-	inline  []inlineTasks
-	staged  []stage
+	inline  []stage[Inliner]
+	staged  []stage[Scheduler]
 	next    int // where in staged the next task is likely to go
 	now     int64
 	woken   infer.WakeList // callers to wake for their responses
 }
 
-type inlineTasks struct {
-	on   Inliner
-	list TaskList
-}
-
-type stage struct {
-	to   Scheduler
+type stage[S any] struct {
+	to   S
 	list TaskList
 }
 
@@ -79,7 +74,7 @@ func (t *RunLoop) ReadyBrief(s Scheduler) {
 
 // Inline adds tasks to execute before anything else.
 func (t *RunLoop) Inline(s Inliner, list TaskList) {
-	t.inline = append(t.inline, inlineTasks{s, list})
+	t.inline = append(t.inline, stage[Inliner]{s, list})
 }
 
 // Stage collects tasks for s, so that those that one batch makes ready at one node stay
@@ -88,22 +83,18 @@ func (t *RunLoop) Stage(s Scheduler, w *Task) { t.stageFor(s).list.Push(w) }
 
 // stageFor returns where tasks for s collect. The tasks of one batch make the same nodes ready
 // in the same order, so the place behind the last one used is tried first.
-func (t *RunLoop) stageFor(s Scheduler) *stage {
+func (t *RunLoop) stageFor(s Scheduler) *stage[Scheduler] {
 	if t.next >= len(t.staged) {
 		t.next = 0
 	}
-	at := -1
-	if t.next < len(t.staged) && t.staged[t.next].to == s {
-		at = t.next
-	}
-	for i := max(0, len(t.staged)-near); at < 0 && i < len(t.staged); i++ {
-		if t.staged[i].to == s {
-			at = i
+	at := t.next
+	if at == len(t.staged) || t.staged[at].to != s {
+		for at = max(0, len(t.staged)-near); at < len(t.staged) && t.staged[at].to != s; at++ {
+			continue
 		}
 	}
-	if at < 0 {
-		at = len(t.staged)
-		t.staged = append(t.staged, stage{to: s})
+	if at == len(t.staged) {
+		t.staged = append(t.staged, stage[Scheduler]{to: s})
 	}
 	t.next = at + 1
 	return &t.staged[at]
@@ -125,7 +116,7 @@ func (t *RunLoop) Dispatch() {
 	t.woken.Wake()
 	for i := range t.staged {
 		st := t.staged[i]
-		t.staged[i] = stage{}
+		t.staged[i] = stage[Scheduler]{}
 		st.to.Enqueue(st.list, t)
 	}
 	t.staged, t.next = t.staged[:0], 0
@@ -139,7 +130,8 @@ func (t *RunLoop) RunUntil(done func() bool) {
 			break
 		}
 	}
-	t.handOver()
+	t.giveAway(0, len(t.ready))
+	t.brief = 0
 }
 
 // Finish executes inline tasks only; the workers execute the rest. It is for a caller that must not be kept.
@@ -147,7 +139,8 @@ func (t *RunLoop) Finish() {
 	for len(t.inline) > 0 {
 		t.step()
 	}
-	t.handOver()
+	t.giveAway(0, len(t.ready))
+	t.brief = 0
 }
 
 // run executes until nothing is ready.
@@ -158,19 +151,24 @@ func (t *RunLoop) run() {
 	}
 }
 
-// step executes one batch. The workers get the other ready schedulers.
+// step executes one batch. The workers get the other ready schedulers, so that they run at the same time.
 func (t *RunLoop) step() bool {
 	t.woken.Wake()
 	if n := len(t.inline); n > 0 {
 		w := t.inline[n-1]
-		t.inline[n-1] = inlineTasks{}
+		t.inline[n-1] = stage[Inliner]{}
 		t.inline = t.inline[:n-1]
-		w.on.RunInline(w.list, t)
+		w.to.RunInline(w.list, t)
 		return true
 	}
 	for len(t.ready) > 0 {
-		t.share()
 		n := len(t.ready) - 1
+		if t.brief == 0 { // the workers get all but the last one, else all but the brief ones
+			t.giveAway(0, n)
+		} else {
+			t.giveAway(t.brief, n+1)
+		}
+		n = len(t.ready) - 1
 		s := t.ready[n]
 		t.ready[n] = nil
 		t.ready = t.ready[:n]
@@ -182,34 +180,13 @@ func (t *RunLoop) step() bool {
 	return false
 }
 
-// share gives ready schedulers to the workers, so that they run at the same time: all but the
-// brief ones, or where there are none all but the last.
-func (t *RunLoop) share() {
+// giveAway gives the ready schedulers from one position to another to the workers.
+func (t *RunLoop) giveAway(from, to int) {
 	t.woken.Wake()
-	if last := len(t.ready) - 1; t.brief == 0 && last > 0 {
-		s := t.ready[last]
-		t.ready = t.ready[:last]
-		t.giveAway(0)
-		t.ready = append(t.ready, s)
-		return
+	for _, s := range t.ready[from:to] {
+		t.workers.Go(s)
 	}
-	t.giveAway(max(t.brief, 1))
-}
-
-// handOver gives all ready schedulers to the workers.
-func (t *RunLoop) handOver() {
-	t.woken.Wake()
-	t.giveAway(0)
-	t.brief = 0
-}
-
-// giveAway gives ready schedulers to the workers, from position from on.
-func (t *RunLoop) giveAway(from int) {
-	for i := from; i < len(t.ready); i++ {
-		t.workers.Go(t.ready[i])
-		t.ready[i] = nil
-	}
-	t.ready = t.ready[:from]
+	t.ready = slices.Delete(t.ready, from, to)
 }
 
 // Workers is a pool of goroutines that execute what callers do not. Workers start when they are first needed, park when
@@ -265,7 +242,7 @@ func (p *Workers) Reserve(n int) {
 // first removes and returns the first waiting job; mu is held.
 func (p *Workers) first() job {
 	k := p.waiting[0]
-	p.waiting = append(p.waiting[:0], p.waiting[1:]...)
+	p.waiting = slices.Delete(p.waiting, 0, 1)
 	return k
 }
 
@@ -312,30 +289,25 @@ func (p *Workers) run(w *worker) {
 	}
 }
 
-// help executes what s has ready, and what becomes ready through that.
+// help executes what s has ready, and what becomes ready through that. A panic that it recovers from drops what the
+// worker had collected.
 func (p *Workers) help(w *worker, s Scheduler) {
 	if p.log != nil {
-		defer p.recovered(w)
+		defer func() {
+			if v := recover(); v != nil {
+				_ = recovery.Report(v, p.log, "a worker of the scheduler")
+				w.loop = NewRunLoop(p)
+			}
+		}()
 	}
 	w.loop.Ready(s)
 	w.loop.run()
 }
 
-// recovered, when deferred, logs a panic and drops what the worker had collected.
-func (p *Workers) recovered(w *worker) {
-	if v := recover(); v != nil {
-		_ = recovery.Report(v, p.log, "a worker of the scheduler")
-		w.loop = NewRunLoop(p)
-	}
-}
-
 // sleep waits for d. The runtime's preemption signals do not cut it short.
 func sleep(d time.Duration) {
-	if d <= 0 {
-		return
-	}
 	left := unix.NsecToTimespec(int64(d))
-	for errors.Is(unix.Nanosleep(&left, &left), unix.EINTR) {
+	for d > 0 && errors.Is(unix.Nanosleep(&left, &left), unix.EINTR) {
 	}
 }
 

@@ -208,7 +208,11 @@ func Complete(list TaskList, t *RunLoop) {
 	if list.Head == nil {
 		return
 	}
-	if list.sameCompleter() {
+	same := list.Head
+	for same != nil && same.To == list.Head.To {
+		same = same.next
+	}
+	if same == nil {
 		list.Head.To.Complete(list, t)
 		return
 	}
@@ -221,15 +225,6 @@ func Complete(list TaskList, t *RunLoop) {
 		part.Push(w)
 	}
 	part.Head.To.Complete(part, t)
-}
-
-func (l *TaskList) sameCompleter() bool {
-	for w := l.Head.next; w != nil; w = w.next {
-		if w.To != l.Head.To {
-			return false
-		}
-	}
-	return true
 }
 
 // Host executes a task of a decoupled model and passes its responses on. A queue implements it.
@@ -266,4 +261,27 @@ func (w *Task) Resume() {
 	if w.Host != nil {
 		w.Host.Resume(w)
 	}
+}
+
+// Limiter admits the executions of one instance, for example the rate limiter, or a bound on how many batches a device
+// executes at a time. Each instance has one, or nil, which costs nothing.
+//
+// Lifecycle of an execution: Acquire; if it returned false, the call of resume; the batch;
+// Release. Acquire must not be called again before Release.
+type Limiter interface {
+	// Acquire asks for one execution and does not block. True: the instance may execute. False: it may once resume is
+	// called, which happens exactly once; Release must follow even if there is nothing left to execute. resume is the
+	// same function in each call. It must not block and may be called before Acquire returns.
+	Acquire(resume func()) bool
+	// Release ends the execution.
+	Release()
+}
+
+// Ranked is a Limiter that shares executions out between the instances of a model.
+type Ranked interface {
+	Limiter
+	// Rank orders the free instances: the one with the lowest rank goes first.
+	Rank() int64
+	// Reacquire is Release and Acquire in one step, for an instance that has more to execute.
+	Reacquire() bool
 }

@@ -220,11 +220,6 @@ const (
 	AtDevice
 )
 
-// allows reports whether the place is of the wanted kind.
-func (v Want) allows(at tensor.Place) bool {
-	return v == Anywhere || (v == AtDevice) == (at.Kind == tensor.Device)
-}
-
 // Affinity keeps the steps of one request at one device: the first step that executes at a device binds the request to
 // it. For example, once a detector has run on GPU 1, the classifier behind it runs there, too, and the crops do not
 // travel. It is safe for concurrent use, but for Reset. The zero value is not bound.
@@ -266,11 +261,12 @@ func (w *Task) Bound() (at tensor.Place, ok bool) {
 	return w.Affinity.Bound()
 }
 
-// Fits reports whether the task can execute at a place; with together set, whether all steps of
-// its request that execute at devices can.
+// Fits reports whether the task can execute at a place; with together set, whether all steps of its request that
+// execute at devices can.
 func (w *Task) Fits(at tensor.Place, together bool) bool {
-	if !w.Want.allows(at) {
+	device := at.Kind == tensor.Device
+	if w.Want != Anywhere && (w.Want == AtDevice) != device {
 		return false
 	}
-	return !together || at.Kind != tensor.Device || w.Affinity == nil || w.Affinity.Allows(at)
+	return !together || !device || w.Affinity == nil || w.Affinity.Allows(at)
 }

@@ -62,7 +62,7 @@ func (r *Repository) newDryRun(f *folder, v *version, inst backends.Instance, to
 	case together > 1:
 		rules := fixedRules(together)
 		rules.Padded = v.padding != nil
-		x.queue = dynamic.New(dynamic.Settings{Runner: runner, Rules: rules, Instances: own.backends(), Workers: r.workers})
+		x.queue = dynamic.New(dynamic.Settings{Runner: runner, Instances: own.backends(), Workers: r.workers}, rules)
 	default:
 		x.queue = direct.NewInline(direct.Settings{Runner: runner, Instances: own.backends()})
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/tutti-server/tutti/internal/recovery"
 	"github.com/tutti-server/tutti/proto/modelconfig"
 	"github.com/tutti-server/tutti/scheduler"
+	"github.com/tutti-server/tutti/scheduler/batch"
 	"github.com/tutti-server/tutti/scheduler/device"
 )
 
@@ -183,10 +184,7 @@ func (list instances) byPlace() []instances {
 
 // executesAt returns the place where the instance executes.
 func (u *instance) executesAt() tensor.Place {
-	if s := backends.StreamOf(u.inst); s != nil {
-		return s.Place()
-	}
-	return tensor.Place{}
+	return batch.PlaceOf(u.inst)
 }
 
 // newInstances makes the instances for specs. present are instances that exist already. A concurrent model gets one

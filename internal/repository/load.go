@@ -17,6 +17,7 @@ import (
 	"github.com/tutti-server/tutti/core/status"
 	"github.com/tutti-server/tutti/core/tensor"
 	"github.com/tutti-server/tutti/internal/cache"
+	"github.com/tutti-server/tutti/internal/pending"
 	"github.com/tutti-server/tutti/internal/telemetry"
 	"github.com/tutti-server/tutti/pipeline/exec"
 	"github.com/tutti-server/tutti/pipeline/plan"
@@ -54,14 +55,14 @@ type version struct {
 	instances instances
 	// removing counts removed instances that are not closed yet. removed are instances that are closed with the
 	// version.
-	removing scheduler.Pending
+	removing pending.Count
 	removed  []backends.Instance
 	// shownConfig is cfg with the present instance groups.
 	shownConfig atomic.Pointer[modelconfig.ModelConfig]
 	// uses are the versions that an ensemble calls. users counts the ensembles that call this version: it must
 	// outlive them.
 	uses  []*version
-	users scheduler.Pending
+	users pending.Count
 }
 
 // loadVersion opens one version of a model that is not an ensemble. stats counts its requests.

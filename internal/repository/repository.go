@@ -18,6 +18,7 @@ import (
 	"github.com/tutti-server/tutti/core/tensor"
 	"github.com/tutti-server/tutti/internal/cache"
 	"github.com/tutti-server/tutti/internal/cloud"
+	"github.com/tutti-server/tutti/internal/pending"
 	"github.com/tutti-server/tutti/internal/recovery"
 	"github.com/tutti-server/tutti/internal/telemetry"
 	"github.com/tutti-server/tutti/internal/tracing"
@@ -122,9 +123,9 @@ type Repository struct {
 	mover    *batch.Mover
 	arbiter  *device.Arbiter
 	catalog  atomic.Pointer[snapshot]
-	openErr  error             // why the repository could not be opened; set before anything is served
-	retiring scheduler.Pending // versions that wait for their last requests
-	loads    atomic.Uint64     // counts loaded versions, for the keys of cached responses
+	openErr  error         // why the repository could not be opened; set before anything is served
+	retiring pending.Count // versions that wait for their last requests
+	loads    atomic.Uint64 // counts loaded versions, for the keys of cached responses
 
 	// changes is held by the change in progress.
 	changes changeLock

@@ -97,19 +97,19 @@ func (r *Repository) queueFor(
 	case inline:
 		return direct.NewInline(direct.Settings{Runner: runner, Instances: active.backends()[:1]}), nil
 	}
-	var sites []spread.Site
+	var targets []spread.Placed
 	for _, g := range active.byPlace() {
-		site := spread.Site{At: g[0].executesAt()}
+		target := spread.Placed{At: g[0].executesAt()}
+		settings := direct.Settings{Runner: runner, Instances: g.backends(), Limiters: g.limiters(), Shared: v.shared(), Workers: r.workers}
 		if batches {
-			site.To = dynamic.New(dynamic.Settings{
-				Runner: runner, Rules: *rules, Instances: g.backends(), Limiters: g.limiters(), Shared: v.shared(), Workers: r.workers, Hold: r.s.DelayScheduler,
-			})
+			settings.Hold = r.s.DelayScheduler
+			target.To = dynamic.New(settings, *rules)
 		} else {
-			site.To = direct.New(direct.Settings{Runner: runner, Instances: g.backends(), Limiters: g.limiters(), Shared: v.shared(), Workers: r.workers})
+			target.To = direct.New(settings)
 		}
-		sites = append(sites, site)
+		targets = append(targets, target)
 	}
-	return spread.New(sites), nil
+	return spread.New(targets), nil
 }
 
 // shared reports whether one instance of the model serves any number of goroutines.

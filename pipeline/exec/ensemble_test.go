@@ -101,7 +101,7 @@ func (b *bench) scheduler(m fake, at bool) scheduler.Scheduler {
 	}
 	switch {
 	case m.queued && !m.alone:
-		return dynamic.New(dynamic.Settings{Runner: b.runner(m.sig), Rules: dynamic.Rules{MaxBatch: 8}, Instances: instances, Workers: b.workers})
+		return dynamic.New(dynamic.Settings{Runner: b.runner(m.sig), Instances: instances, Workers: b.workers}, dynamic.Rules{MaxBatch: 8})
 	case m.queued || at:
 		return direct.New(direct.Settings{Runner: b.runner(m.sig), Instances: instances, Workers: b.workers})
 	default:

@@ -130,7 +130,7 @@ func (b *bench) batching(sig *config.Signature, rules dynamic.Rules, f ...backen
 	if placed := b.onDevice(f...); placed != nil {
 		f = placed
 	}
-	return dynamic.New(dynamic.Settings{Runner: b.runner(sig), Rules: rules, Instances: f, Workers: b.workers})
+	return dynamic.New(dynamic.Settings{Runner: b.runner(sig), Instances: f, Workers: b.workers}, rules)
 }
 
 func (b *bench) executor(p *plan.Plan, targets ...scheduler.Scheduler) *exec.Executor {

@@ -26,6 +26,7 @@ import (
 	"github.com/tutti-server/tutti/core/infer"
 	"github.com/tutti-server/tutti/core/status"
 	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/internal/pending"
 	"github.com/tutti-server/tutti/internal/pool"
 	"github.com/tutti-server/tutti/internal/telemetry"
 	"github.com/tutti-server/tutti/internal/tracing"
@@ -45,7 +46,7 @@ type Executor struct {
 	log     *slog.Logger // may be nil
 	workers *scheduler.Workers
 	runs    pool.Of[run]
-	pending scheduler.Pending
+	pending pending.Count
 	retired atomic.Bool
 	schedule
 	counters

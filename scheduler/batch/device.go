@@ -67,21 +67,23 @@ func (m *Mover) ToHost(t *tensor.Tensor, n Note) error {
 
 // Arrived blocks until the host may read t.
 func Arrived(t *tensor.Tensor) error {
-	if !t.Present() || t.Buf.Place().Kind == tensor.Device {
-		return nil
-	}
-	if e := t.Buf.Ready(); e != nil {
+	if e := toCome(t); e != nil {
 		return e.Wait()
 	}
 	return nil
 }
 
+// toCome returns the event after which the host may read t, nil if it may now or t is at a device.
+func toCome(t *tensor.Tensor) tensor.Event {
+	if !t.Present() || t.Buf.Place().Kind == tensor.Device {
+		return nil
+	}
+	return t.Buf.Ready()
+}
+
 // Late reports whether Arrived would block.
 func Late(t *tensor.Tensor) bool {
-	if !t.Present() || t.Buf.Place().Kind == tensor.Device {
-		return false
-	}
-	e := t.Buf.Ready()
+	e := toCome(t)
 	return e != nil && !e.Done()
 }
 
@@ -100,19 +102,11 @@ func (*Mover) ToDevice(t *tensor.Tensor, s tensor.Stream, n Note) error {
 	return move(t, s, s, n)
 }
 
-// await submits to s a wait until b is ready.
-func await(b *tensor.Buffer, s tensor.Stream) error {
-	if e := b.Ready(); e != nil {
-		return e.WaitOn(s)
-	}
-	return nil
-}
-
 // move replaces t with a copy that is allocated from pool and made by s. Other holders of the tensor share the copy.
 func move(t *tensor.Tensor, s tensor.Stream, pool tensor.Allocator, n Note) error {
 	src := t.Buf
 	to, err := src.CopyFor(t.Off, t.Len, pool.Place(), func() (*tensor.Buffer, error) {
-		if err := awaitAny(src, s); err != nil {
+		if err := await(src, s); err != nil {
 			return nil, err
 		}
 		b, err := pool.Alloc(t.Len)
@@ -124,8 +118,7 @@ func move(t *tensor.Tensor, s tensor.Stream, pool tensor.Allocator, n Note) erro
 			return nil, err
 		}
 		b.SetReady(s.Record())
-		n.Ledger.Count(n.Tensor, src.Place(), b.Place(), n.Reason, t.Len)
-		n.trace(src.Place(), b.Place(), t.Len)
+		n.count(src.Place(), b.Place(), t.Len)
 		return b, nil
 	})
 	if err != nil {
@@ -142,8 +135,8 @@ func move(t *tensor.Tensor, s tensor.Stream, pool tensor.Allocator, n Note) erro
 	return nil
 }
 
-// awaitAny submits to s a wait for src. For a copy to the host from another kind of device the host waits itself.
-func awaitAny(src *tensor.Buffer, s tensor.Stream) error {
+// await submits to s a wait for src. For a copy to the host from another kind of device the host waits itself.
+func await(src *tensor.Buffer, s tensor.Stream) error {
 	e := src.Ready()
 	if e == nil {
 		return nil
@@ -188,27 +181,29 @@ func (m *Mover) Close() error {
 	return errors.Join(errs...)
 }
 
-// streamOf returns the stream of an instance at a device, nil for one on the host.
-//
-// hot: one load while there is no device.
-func (r *Runner) streamOf(inst backends.Instance) tensor.Stream {
-	if r.s.Mover.Idle() {
-		return nil
+// PlaceOf returns where an instance executes.
+func PlaceOf(inst backends.Instance) tensor.Place {
+	if s := backends.StreamOf(inst); s != nil {
+		return s.Place()
 	}
-	return backends.StreamOf(inst)
+	return tensor.Place{}
 }
 
-// allocateAt sets the stream and the allocators of the batch, those of the host without a stream.
-func (r *Runner) allocateAt(s tensor.Stream, b *backends.Batch) {
-	b.Stream = s
-	b.Allocator, b.HostAllocator = r.s.Alloc, r.s.Alloc
-	if s != nil {
-		b.Allocator = s
+// setPlace sets the stream of the batch and its allocators: those of the instance's device, or of the host.
+//
+// hot: one load while there is no device.
+func (r *Runner) setPlace(b *backends.Batch, inst backends.Instance) {
+	b.Stream, b.Allocator, b.HostAllocator = nil, r.s.Alloc, r.s.Alloc
+	if r.s.Mover.Idle() {
+		return
+	}
+	if s := backends.StreamOf(inst); s != nil {
+		b.Stream, b.Allocator = s, s
 	}
 }
 
 // moveInputs moves inputs to the place of the instance with stream s. It waits only for those on the host.
-func (r *Runner) moveInputs(s tensor.Stream, in []tensor.Tensor, works *scheduler.Task) error {
+func (r *Runner) moveInputs(s tensor.Stream, in []tensor.Tensor, tasks *scheduler.Task) error {
 	if r.s.Mover.Idle() {
 		return nil
 	}
@@ -216,9 +211,9 @@ func (r *Runner) moveInputs(s tensor.Stream, in []tensor.Tensor, works *schedule
 		t := &in[i]
 		var err error
 		if s != nil && t.DType != tensor.Bytes {
-			err = r.s.Mover.ToDevice(t, s, r.noteBatch(i, telemetry.ForDevice, works))
+			err = r.s.Mover.ToDevice(t, s, r.noteBatch(i, telemetry.ForDevice, tasks))
 		} else {
-			err = r.s.Mover.ToHost(t, r.noteBatch(i, telemetry.ForHost, works))
+			err = r.s.Mover.ToHost(t, r.noteBatch(i, telemetry.ForHost, tasks))
 		}
 		if err != nil {
 			return err
@@ -241,30 +236,31 @@ func arrived(s tensor.Stream, in []tensor.Tensor) error {
 }
 
 // note returns the Note of an input of the tasks.
-func (r *Runner) note(port int, why telemetry.MoveReason, works *scheduler.Task) Note {
-	return Note{Ledger: &r.s.Stats.Moves, Tensor: r.sig.Inputs[port].Name, Reason: why, Tasks: works}
+func (r *Runner) note(port int, why telemetry.MoveReason, tasks *scheduler.Task) Note {
+	return Note{Ledger: &r.s.Stats.Moves, Tensor: r.sig.Inputs[port].Name, Reason: why, Tasks: tasks}
 }
 
 // noteBatch returns the Note of an input of the batch, which may be a computed one.
-func (r *Runner) noteBatch(i int, why telemetry.MoveReason, works *scheduler.Task) Note {
-	if r.layout != nil {
-		if c := r.layout.inputs[i].computed; c != nil {
-			return Note{Ledger: &r.s.Stats.Moves, Tensor: c.Name, Reason: why, Tasks: works}
-		}
-		i = r.layout.inputs[i].from
+func (r *Runner) noteBatch(i int, why telemetry.MoveReason, tasks *scheduler.Task) Note {
+	if r.layout == nil {
+		return r.note(i, why, tasks)
 	}
-	return r.note(i, why, works)
+	n := r.note(r.layout.inputs[i].from, why, tasks)
+	if c := r.layout.inputs[i].computed; c != nil {
+		n.Tensor = c.Name
+	}
+	return n
 }
 
-// assemble forms the inputs of the batch from those of its tasks, at the place of the instance with stream s.
-func (r *Runner) assemble(s tensor.Stream, b *backends.Batch, list *scheduler.TaskList) error {
-	if err := r.bring(s, b, list); err != nil {
+// assemble forms the inputs of the batch from those of its tasks, at the place of the instance.
+func (r *Runner) assemble(b *backends.Batch, list *scheduler.TaskList) error {
+	if err := r.bring(b.Stream, b, list); err != nil {
 		return err
 	}
 	if err := r.gather(b, list); err != nil {
 		return err
 	}
-	return r.moveInputs(s, b.In, list.Head)
+	return r.moveInputs(b.Stream, b.In, list.Head)
 }
 
 // bring prepares the tasks for gather: it joins rows at the device of stream s, and copies inputs that
@@ -316,17 +312,7 @@ func (r *Runner) gatherAt(s tensor.Stream, list *scheduler.TaskList, port int) (
 		return whole, err
 	}
 	pad := r.s.Padding.input(port)
-	first := &list.Head.In[port]
-	shape := first.Shape
-	shape.SetDim(0, int64(list.Rows()))
-	if pad != nil {
-		longest := int64(0)
-		for w := list.Head; w != nil; w = w.Next() {
-			longest = max(longest, w.In[port].Shape.Dim(pad.dim))
-		}
-		shape.SetDim(pad.dim, longest)
-	}
-	out, err := tensor.New(s, first.DType, shape)
+	out, err := tensor.New(s, list.Head.In[port].DType, joinedShape(list, port, int(list.Rows()), pad))
 	if err != nil {
 		return out, err
 	}
@@ -345,20 +331,17 @@ func (r *Runner) gatherAt(s tensor.Stream, list *scheduler.TaskList, port int) (
 // put copies one task's tensor into the batch's at off, and returns the bytes that it fills. A tensor
 // with other readers at the device is copied there once for all.
 func (r *Runner) put(s tensor.Stream, out *tensor.Tensor, off int, w *scheduler.Task, port int, pad *padInput) (int, error) {
-	t := &w.In[port]
+	t, n := &w.In[port], r.note(port, telemetry.ForDevice, w)
+	n.One = true
 	if from := t.Buf.Place(); from != s.Place() && t.Buf.Held() == 1 {
-		why := telemetry.ForDevice
 		if from.Kind == tensor.Device {
-			why = telemetry.ForPeer
+			n.Reason = telemetry.ForPeer
 		}
-		if err := awaitAny(t.Buf, s); err != nil {
+		if err := await(t.Buf, s); err != nil {
 			return 0, err
 		}
-		n := r.note(port, why, w)
-		n.One = true
-		n.Ledger.Count(n.Tensor, from, s.Place(), why, t.Len)
-		n.trace(from, s.Place(), t.Len)
-	} else if err := r.s.Mover.ToDevice(t, s, Note{Ledger: &r.s.Stats.Moves, Tensor: r.sig.Inputs[port].Name, Reason: telemetry.ForDevice, Tasks: w, One: true}); err != nil {
+		n.count(from, s.Place(), t.Len)
+	} else if err := r.s.Mover.ToDevice(t, s, n); err != nil {
 		return 0, err
 	}
 	if pad == nil {
@@ -378,14 +361,11 @@ func (r *Runner) put(s tensor.Stream, out *tensor.Tensor, off int, w *scheduler.
 	return outer * size, nil
 }
 
-// record records the end of a batch in stream s: its outputs are ready then, and its inputs unused.
+// record records the end of a batch in stream s, nil on the host: its outputs are ready then, and its inputs unused.
 func record(s tensor.Stream, in, out []tensor.Tensor) {
-	if s != nil {
-		recordAll(s, in, out)
+	if s == nil {
+		return
 	}
-}
-
-func recordAll(s tensor.Stream, in, out []tensor.Tensor) {
 	end := s.Record()
 	for i := range out {
 		if atDevice(&out[i]) && out[i].Buf.Ready() == nil {
@@ -401,22 +381,4 @@ func recordAll(s tensor.Stream, in, out []tensor.Tensor) {
 
 func atDevice(t *tensor.Tensor) bool {
 	return t.Present() && t.Buf.Place().Kind == tensor.Device
-}
-
-// cutAt is cut for several runs at a device.
-func cutAt(s tensor.Stream, t *tensor.Tensor, shape tensor.Shape, outer, have, keep int) error {
-	short, err := tensor.New(s, t.DType, shape)
-	if err != nil {
-		return err
-	}
-	for i := range outer {
-		if err := s.Copy(short.Buf, i*keep, t.Buf, t.Off+i*have, keep); err != nil {
-			short.Release()
-			return err
-		}
-	}
-	short.Buf.SetReady(s.Record())
-	t.Release()
-	*t = short
-	return nil
 }

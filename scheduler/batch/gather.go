@@ -35,15 +35,27 @@ func (r *Runner) gatherRows(b *backends.Batch, list *scheduler.TaskList, port in
 	if joined, ok := join(list, port); ok {
 		return joined, nil
 	}
-	p := r.s.Padding.input(port)
-	switch {
-	case p != nil:
-		return r.gatherPadded(b, list, port, p)
-	case first.DType == tensor.Bytes:
-		return r.gatherBytes(b, list, port)
-	default:
-		return r.gatherFixed(b, list, port)
+	pad := r.s.Padding.input(port)
+	shape := joinedShape(list, port, b.Rows, pad)
+	if pad != nil {
+		return r.gatherPadded(list, port, shape, pad)
 	}
+	return r.concatenate(list, port, shape)
+}
+
+// joinedShape returns the shape of the joined rows, padded ones up to the longest.
+func joinedShape(list *scheduler.TaskList, port, rows int, pad *padInput) tensor.Shape {
+	shape := list.Head.In[port].Shape
+	shape.SetDim(0, int64(rows))
+	if pad == nil {
+		return shape
+	}
+	longest := int64(0)
+	for w := list.Head; w != nil; w = w.Next() {
+		longest = max(longest, w.In[port].Shape.Dim(pad.dim))
+	}
+	shape.SetDim(pad.dim, longest)
+	return shape
 }
 
 // join returns one view over all tasks' tensors when they are neighbours in one buffer with equal row
@@ -79,23 +91,8 @@ func sameRow(a, b *tensor.Shape) bool {
 	return true
 }
 
-func (r *Runner) gatherFixed(b *backends.Batch, list *scheduler.TaskList, port int) (tensor.Tensor, error) {
-	shape := list.Head.In[port].Shape
-	shape.SetDim(0, int64(b.Rows))
-	out, err := tensor.New(r.s.Alloc, list.Head.In[port].DType, shape)
-	if err != nil {
-		return out, err
-	}
-	dst := out.Bytes()
-	for w := list.Head; w != nil; w = w.Next() {
-		dst = dst[copy(dst, w.In[port].Bytes()):]
-	}
-	return out, nil
-}
-
-func (r *Runner) gatherBytes(b *backends.Batch, list *scheduler.TaskList, port int) (tensor.Tensor, error) {
-	shape := list.Head.In[port].Shape
-	shape.SetDim(0, int64(b.Rows))
+// concatenate returns the elements of all tasks in order, as a tensor of the given shape.
+func (r *Runner) concatenate(list *scheduler.TaskList, port int, shape tensor.Shape) (tensor.Tensor, error) {
 	n := 0
 	for w := list.Head; w != nil; w = w.Next() {
 		n += w.In[port].Len
@@ -104,6 +101,7 @@ func (r *Runner) gatherBytes(b *backends.Batch, list *scheduler.TaskList, port i
 	if err != nil {
 		return out, err
 	}
+	out.DType = list.Head.In[port].DType
 	dst := out.Bytes()
 	for w := list.Head; w != nil; w = w.Next() {
 		dst = dst[copy(dst, w.In[port].Bytes()):]
@@ -111,31 +109,21 @@ func (r *Runner) gatherBytes(b *backends.Batch, list *scheduler.TaskList, port i
 	return out, nil
 }
 
-// gatherPadded pads every row to the longest along the padded dimension. For example, rows [1,2] and
-// [3] with padding 0 become [1,2] and [3,0].
-func (r *Runner) gatherPadded(b *backends.Batch, list *scheduler.TaskList, port int, p *padInput) (tensor.Tensor, error) {
-	shape := list.Head.In[port].Shape
-	longest := int64(0)
-	for w := list.Head; w != nil; w = w.Next() {
-		longest = max(longest, w.In[port].Shape.Dim(p.dim))
-	}
-	shape.SetDim(0, int64(b.Rows))
-	shape.SetDim(p.dim, longest)
+// gatherPadded pads every row to the longest along the padded dimension. For example, rows [1,2] and [3] with padding 0
+// become [1,2] and [3,0].
+func (r *Runner) gatherPadded(list *scheduler.TaskList, port int, shape tensor.Shape, p *padInput) (tensor.Tensor, error) {
 	out, err := tensor.New(r.s.Alloc, list.Head.In[port].DType, shape)
 	if err != nil {
 		return out, err
 	}
+	_, size := segments(&out, p.dim)
 	dst := out.Bytes()
 	for w := list.Head; w != nil; w = w.Next() {
-		t := &w.In[port]
-		outer, seg := segments(t, p.dim)
-		pad := elementBytes(t.DType, longest*inner(&t.Shape, p.dim)) - seg
-		src := t.Bytes()
+		outer, seg := segments(&w.In[port], p.dim)
+		src := w.In[port].Bytes()
 		for range outer {
-			dst = dst[copy(dst, src[:seg]):]
-			src = src[seg:]
-			p.fill(dst[:pad])
-			dst = dst[pad:]
+			p.fill(dst[copy(dst, src[:seg]):size])
+			src, dst = src[seg:], dst[size:]
 		}
 	}
 	return out, nil
@@ -147,7 +135,7 @@ func segments(t *tensor.Tensor, dim int) (outer, size int) {
 	for i := range dim {
 		outer *= int(t.Shape.Dim(i))
 	}
-	return outer, elementBytes(t.DType, t.Shape.Dim(dim)*inner(&t.Shape, dim))
+	return outer, int(t.Shape.Dim(dim)*inner(&t.Shape, dim)) * t.DType.Size()
 }
 
 // inner returns the elements of one index of dimension dim.
@@ -185,7 +173,9 @@ func (r *Runner) measure(w *scheduler.Task) (key uint64, length int32, elements 
 		}
 		pad, whole := r.s.Padding.input(port), r.sig.Inputs[port].ShapeTensor
 		if whole {
-			key = hashBytes(key, t.Bytes())
+			for _, b := range t.Bytes() { // the few values of a shape tensor
+				key = (key ^ uint64(b)) * prime
+			}
 		}
 		for i, d := range t.Shape.Dims() {
 			n *= d
@@ -202,15 +192,6 @@ func (r *Runner) measure(w *scheduler.Task) (key uint64, length int32, elements 
 		elements += n
 	}
 	return key, length, elements
-}
-
-// hashBytes continues the hash over the few values of a shape tensor.
-func hashBytes(key uint64, values []byte) uint64 {
-	const prime = 1099511628211
-	for _, b := range values {
-		key = (key ^ uint64(b)) * prime
-	}
-	return key
 }
 
 // relation returns how a padded length compares with the first one of its task, which it sets, and whether it is 0.

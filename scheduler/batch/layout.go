@@ -3,6 +3,7 @@ package batch
 import (
 	"encoding/binary"
 	"math"
+	"slices"
 
 	"github.com/tutti-server/tutti/backends"
 	"github.com/tutti-server/tutti/core/config"
@@ -34,7 +35,7 @@ func newLayout(sig *config.Signature) *layout {
 	if plain {
 		return nil
 	}
-	f := &layout{inputs: make([]layoutInput, len(sig.Inputs)+len(sig.Computed)), source: make([]int, len(sig.Outputs))}
+	f := &layout{inputs: make([]layoutInput, len(sig.Inputs)+len(sig.Computed)), source: slices.Repeat([]int{-1}, len(sig.Outputs))}
 	for i := range sig.Computed {
 		c := &sig.Computed[i]
 		f.inputs[c.At].computed = c
@@ -45,9 +46,6 @@ func newLayout(sig *config.Signature) *layout {
 			f.inputs[i].from = next
 			next++
 		}
-	}
-	for i := range f.source {
-		f.source[i] = -1
 	}
 	for _, x := range sig.Scattered {
 		f.source[x.Output] = x.Source
@@ -96,16 +94,7 @@ func (r *Runner) gatherRagged(list *scheduler.TaskList, port int) (tensor.Tensor
 		whole.Shape, whole.Len = tensor.Of(elements), n
 		return whole, nil
 	}
-	out, err := tensor.NewBytes(r.s.Alloc, tensor.Of(elements), n)
-	if err != nil {
-		return out, err
-	}
-	out.DType = first.DType
-	dst := out.Bytes()
-	for w := list.Head; w != nil; w = w.Next() {
-		dst = dst[copy(dst, w.In[port].Bytes()):]
-	}
-	return out, nil
+	return r.concatenate(list, port, tensor.Of(elements))
 }
 
 // maxComputed bounds a computed input: a request without elements may claim any number of rows where its
@@ -140,36 +129,29 @@ func (r *Runner) compute(list *scheduler.TaskList, c *config.Computed) (tensor.T
 	return out, nil
 }
 
+// computedShape returns the shape of a computed input. A list of row shapes has a row for each one.
 func computedShape(list *scheduler.TaskList, c *config.Computed) tensor.Shape {
-	n := int64(0)
-	switch c.Kind {
-	case modelconfig.BatchInput_BATCH_ACCUMULATED_ELEMENT_COUNT_WITH_ZERO:
-		n = int64(list.Len()) + 1
-	case modelconfig.BatchInput_BATCH_MAX_ELEMENT_COUNT_AS_SHAPE:
-		for w := list.Head; w != nil; w = w.Next() {
-			n = max(n, elementsOf(&w.In[c.Source]))
-		}
-	case modelconfig.BatchInput_BATCH_ITEM_SHAPE, modelconfig.BatchInput_BATCH_ITEM_SHAPE_FLATTEN:
-		return itemShape(list, c)
-	default:
-		n = int64(list.Len())
-	}
-	return tensor.Of(n)
-}
-
-// itemShape returns the shape of a list of row shapes.
-func itemShape(list *scheduler.TaskList, c *config.Computed) tensor.Shape {
-	rows, rank := int64(0), int64(0)
+	most, rows, rank := int64(0), int64(0), int64(0)
 	for w := list.Head; w != nil; w = w.Next() {
-		if t := &w.In[c.Source]; t.Present() && t.Shape.Rank() > 0 {
+		t := &w.In[c.Source]
+		most = max(most, elementsOf(t))
+		if t.Present() && t.Shape.Rank() > 0 {
 			rows += t.Shape.Dim(0)
 			rank = int64(t.Shape.Rank() - 1)
 		}
 	}
-	if c.Kind == modelconfig.BatchInput_BATCH_ITEM_SHAPE {
+	switch c.Kind {
+	case modelconfig.BatchInput_BATCH_ACCUMULATED_ELEMENT_COUNT_WITH_ZERO:
+		return tensor.Of(int64(list.Len()) + 1)
+	case modelconfig.BatchInput_BATCH_MAX_ELEMENT_COUNT_AS_SHAPE:
+		return tensor.Of(most)
+	case modelconfig.BatchInput_BATCH_ITEM_SHAPE:
 		return tensor.Of(rows, rank)
+	case modelconfig.BatchInput_BATCH_ITEM_SHAPE_FLATTEN:
+		return tensor.Of(rows * rank)
+	default:
+		return tensor.Of(int64(list.Len()))
 	}
-	return tensor.Of(rows * rank)
 }
 
 // elementsOf returns the number of elements, 0 for an absent input.
@@ -207,11 +189,11 @@ func (v *values) counts(list *scheduler.TaskList, c *config.Computed) {
 	}
 	sum := int64(0)
 	for w := list.Head; w != nil; w = w.Next() {
-		if !sums {
-			sum = 0
+		n := elementsOf(&w.In[c.Source])
+		if sum += n; sums {
+			n = sum
 		}
-		sum += elementsOf(&w.In[c.Source])
-		v.put(sum)
+		v.put(n)
 	}
 }
 

@@ -8,28 +8,28 @@ import (
 	"github.com/tutti-server/tutti/scheduler"
 )
 
-// scatter sets the outputs of every task that did not fail to its rows: views of the batch's buffers,
-// copied only where padding must be cut out of several rows.
-func (r *Runner) scatter(b *backends.Batch, list *scheduler.TaskList) error {
+// scatter sets the outputs of every task that did not fail to its rows: views of the batch's buffers, copied only where
+// padding must be cut out of several rows.
+func (r *Runner) scatter(b *backends.Batch, list *scheduler.TaskList) (err error) {
 	for port := range b.Out {
-		out := &b.Out[port]
-		if !out.Present() {
-			continue
-		}
-		if list.Len() == 1 && r.sig.Outputs[port].Free {
+		out, p := &b.Out[port], &r.sig.Outputs[port]
+		switch {
+		case !out.Present():
+		case list.Len() == 1 && p.Free:
 			list.Head.Out[port] = out.Move()
-			continue
-		}
-		var err error
-		if done, failed := r.scatterWhole(b, list, port); done || failed != nil {
-			if failed != nil {
-				return failed
+		case p.ShapeTensor:
+			i := 0
+			for w := list.Head; w != nil; w = w.Next() {
+				if b.Requests[i].Err == nil {
+					w.Out[port] = out.Retain()
+				}
+				i++
 			}
-			continue
-		}
-		if out.DType == tensor.Bytes {
+		case r.layout != nil && r.layout.source[port] >= 0:
+			err = r.scatterElements(b, list, port, r.layout.source[port])
+		case out.DType == tensor.Bytes:
 			err = r.scatterBytes(b, list, port)
-		} else {
+		default:
 			err = r.scatterFixed(b, list, port)
 		}
 		if err != nil {
@@ -76,22 +76,29 @@ func (r *Runner) cut(s tensor.Stream, t *tensor.Tensor, dim int, n int64) error 
 	outer, have := segments(t, dim)
 	shape := t.Shape
 	shape.SetDim(dim, n)
-	keep := elementBytes(t.DType, n*inner(&shape, dim))
+	keep := int(n*inner(&shape, dim)) * t.DType.Size()
 	if outer == 1 {
 		t.Shape, t.Len = shape, keep
 		return nil
 	}
-	if atDevice(t) {
-		return cutAt(s, t, shape, outer, have, keep)
+	alloc, device := r.s.Alloc, atDevice(t)
+	if device {
+		alloc = s
 	}
-	short, err := tensor.New(r.s.Alloc, t.DType, shape)
+	short, err := tensor.New(alloc, t.DType, shape)
 	if err != nil {
 		return err
 	}
-	src, dst := t.Bytes(), short.Bytes()
-	for range outer {
-		dst = dst[copy(dst, src[:keep]):]
-		src = src[have:]
+	for i := range outer {
+		if !device {
+			copy(short.Bytes()[i*keep:], t.Bytes()[i*have:i*have+keep])
+		} else if err := s.Copy(short.Buf, i*keep, t.Buf, t.Off+i*have, keep); err != nil {
+			short.Release()
+			return err
+		}
+	}
+	if device {
+		short.Buf.SetReady(s.Record())
 	}
 	t.Release()
 	*t = short
@@ -100,58 +107,31 @@ func (r *Runner) cut(s tensor.Stream, t *tensor.Tensor, dim int, n int64) error 
 
 // scatterBytes scatters BYTES elements, whose sizes differ.
 func (r *Runner) scatterBytes(b *backends.Batch, list *scheduler.TaskList, port int) error {
-	out := &b.Out[port]
-	perRow := int64(0)
-	if b.Rows > 0 {
-		perRow = out.Shape.Elements() / int64(b.Rows)
-	}
-	rest, off := out.Bytes(), out.Off
-	i := 0
+	rest, i := b.Out[port], 0
 	for w := list.Head; w != nil; w = w.Next() {
 		q := &b.Requests[i]
 		i++
-		before := len(rest)
-		for range perRow * int64(q.Rows) {
-			var ok bool
-			if _, rest, ok = tensor.NextBytes(rest); !ok {
-				return status.Errorf(status.Internal, "output '%s' of model '%s' holds fewer elements than its shape %s", r.sig.Outputs[port].Name, r.sig.Model, out.Shape)
-			}
+		shape := b.Out[port].Shape
+		shape.SetDim(0, int64(q.Rows))
+		view, ok := cutElements(&rest, shape)
+		if !ok {
+			return r.errElements(&b.Out[port], port)
 		}
-		n := before - len(rest)
 		if q.Err == nil {
-			view := out.Retain()
-			view.Off, view.Len = off, n
-			view.Shape.SetDim(0, int64(q.Rows))
-			w.Out[port] = view
+			w.Out[port] = view.Retain()
 		}
-		off += n
 	}
 	return nil
 }
 
-// scatterWhole scatters an output that has no rows; done is false for any other.
-func (r *Runner) scatterWhole(b *backends.Batch, list *scheduler.TaskList, port int) (done bool, err error) {
-	switch {
-	case r.sig.Outputs[port].ShapeTensor:
-		i := 0
-		for w := list.Head; w != nil; w = w.Next() {
-			if b.Requests[i].Err == nil {
-				w.Out[port] = b.Out[port].Retain()
-			}
-			i++
-		}
-		return true, nil
-	case r.layout == nil || r.layout.source[port] < 0:
-		return false, nil
-	default:
-		return true, r.scatterElements(b, list, port)
-	}
+func (r *Runner) errElements(out *tensor.Tensor, port int) error {
+	return status.Errorf(status.Internal, "output '%s' of model '%s' holds fewer elements than its shape %s", r.sig.Outputs[port].Name, r.sig.Model, out.Shape)
 }
 
 // scatterElements sets the output of each task to the next elements, as many as the output's dims have
 // with the extents of the task's input in place of -1.
-func (r *Runner) scatterElements(b *backends.Batch, list *scheduler.TaskList, port int) error {
-	out, source := &b.Out[port], r.layout.source[port]
+func (r *Runner) scatterElements(b *backends.Batch, list *scheduler.TaskList, port, source int) error {
+	out := &b.Out[port]
 	have, want := out.Shape.Elements(), int64(0)
 	for w := list.Head; w != nil; w = w.Next() {
 		shape := r.scatteredShape(port, &w.In[source])
@@ -166,13 +146,12 @@ func (r *Runner) scatterElements(b *backends.Batch, list *scheduler.TaskList, po
 		return status.Errorf(status.Internal, "output '%s' of model '%s' has %d elements, expected those of input '%s' of the batch",
 			r.sig.Outputs[port].Name, r.sig.Model, have, r.sig.Inputs[source].Name)
 	}
-	rest, i := out.Retain(), 0
-	defer rest.Release()
+	rest, i := *out, 0
 	for w := list.Head; w != nil; w = w.Next() {
 		shape := r.scatteredShape(port, &w.In[source])
 		view, ok := cutElements(&rest, shape)
 		if !ok {
-			return status.Errorf(status.Internal, "output '%s' of model '%s' holds fewer elements than its shape %s", r.sig.Outputs[port].Name, r.sig.Model, out.Shape)
+			return r.errElements(out, port)
 		}
 		if b.Requests[i].Err == nil {
 			w.Out[port] = view.Retain()
@@ -224,17 +203,12 @@ func (r *Runner) takeRequestOutputs(b *backends.Batch, list *scheduler.TaskList,
 	for w := list.Head; w != nil; w = w.Next() {
 		q := &b.Requests[i]
 		i++
-		if q.Out == nil {
-			continue
+		if q.Out != nil && err == nil && q.Err == nil {
+			if q.Err = r.checkRequestOutputs(b, w, q); q.Err == nil {
+				moveOutputs(w.Out, q.Out)
+			}
 		}
-		if err == nil && q.Err == nil {
-			q.Err = r.checkRequestOutputs(b, w, q)
-		}
-		if err == nil && q.Err == nil {
-			moveOutputs(w.Out, q.Out)
-		} else {
-			tensor.ReleaseAll(q.Out)
-		}
+		tensor.ReleaseAll(q.Out)
 		q.Out = nil
 	}
 }
@@ -274,40 +248,38 @@ type responses struct {
 	stream tensor.Stream // of the instance, nil on the host
 }
 
-var _ backends.ErrorResponder = (*responses)(nil)
-
-// Respond checks one response as the outputs of an execution are checked, and passes it on. A
-// response has as many rows as its request, apart from outputs that are Free.
+// Respond checks one response as the outputs of an execution are checked, and passes it on. A response has as many rows
+// as its request, apart from outputs that are Free.
 func (a *responses) Respond(i int, out []tensor.Tensor, params infer.Params, final bool) error {
-	err := a.check(i, out)
+	to, err := a.check(i, out)
 	if err != nil {
 		tensor.ReleaseAll(out)
 		return err
 	}
 	w := a.tasks[i]
-	to := w.To.(scheduler.Responder) //nolint:errcheck,forcetypeassert // checked above
 	if w.Host != nil {
 		return w.Host.Respond(to, w, out, params, final)
 	}
 	return to.Respond(w, out, params, final)
 }
 
-func (a *responses) check(i int, out []tensor.Tensor) error {
+func (a *responses) check(i int, out []tensor.Tensor) (scheduler.Responder, error) {
 	sig := a.runner.sig
 	if i < 0 || i >= len(a.tasks) {
-		return status.Errorf(status.Internal, "model '%s' answers request %d of a batch of %d", sig.Model, i, len(a.tasks))
+		return nil, status.Errorf(status.Internal, "model '%s' answers request %d of a batch of %d", sig.Model, i, len(a.tasks))
 	}
 	record(a.stream, nil, out)
 	if len(out) != len(sig.Outputs) {
-		return status.Errorf(status.Internal, "model '%s' answers with %d outputs, expected %d", sig.Model, len(out), len(sig.Outputs))
+		return nil, status.Errorf(status.Internal, "model '%s' answers with %d outputs, expected %d", sig.Model, len(out), len(sig.Outputs))
 	}
 	if err := a.runner.checkOutputs(out, int(a.tasks[i].Rows), true); err != nil {
-		return err
+		return nil, err
 	}
-	if _, ok := a.tasks[i].To.(scheduler.Responder); !ok {
-		return status.Errorf(status.Unsupported, "model '%s' is decoupled, which is not supported here", sig.Model)
+	to, ok := a.tasks[i].To.(scheduler.Responder)
+	if !ok {
+		return nil, status.Errorf(status.Unsupported, "model '%s' is decoupled, which is not supported here", sig.Model)
 	}
-	return nil
+	return to, nil
 }
 
 // RespondError implements backends.ErrorResponder.

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"strconv"
@@ -32,10 +33,7 @@ type padOutput struct {
 	like, likeDim int // the input, and its padded dimension
 }
 
-const (
-	padPrefix   = "pad."
-	unpadPrefix = "unpad."
-)
+const padPrefix, unpadPrefix = "pad.", "unpad."
 
 // IsPaddingParam reports whether NewPadding reads the parameter of this name.
 func IsPaddingParam(key string) bool {
@@ -48,19 +46,15 @@ func NewPadding(sig *config.Signature, params map[string]string) (*Padding, erro
 	sig = sig.AtModel()
 	p := &Padding{inputs: make([]*padInput, len(sig.Inputs)), outputs: make([]*padOutput, len(sig.Outputs))}
 	found := false
-	for key, value := range params {
+	for _, key := range slices.Sorted(maps.Keys(params)) { // pad before unpad
+		var err error
 		if name, ok := strings.CutPrefix(key, padPrefix); ok {
-			if err := p.addInput(sig, key, name, value); err != nil {
-				return nil, err
-			}
-			found = true
+			found, err = true, p.addInput(sig, key, name, params[key])
+		} else if name, ok := strings.CutPrefix(key, unpadPrefix); ok {
+			err = p.addOutput(sig, key, name, params[key])
 		}
-	}
-	for key, value := range params {
-		if name, ok := strings.CutPrefix(key, unpadPrefix); ok {
-			if err := p.addOutput(sig, key, name, value); err != nil {
-				return nil, err
-			}
+		if err != nil {
+			return nil, err
 		}
 	}
 	if !found {
@@ -138,38 +132,30 @@ func (p *padInput) fill(dst []byte) {
 	}
 }
 
-var errNumber = errors.New("expected a number")
-
 // encode returns one element of type d, nil when it is all zero bytes.
 func encode(d tensor.DType, value string) ([]byte, error) {
 	var bits uint64
+	var err error
 	switch d {
-	case tensor.FP32:
-		f, err := strconv.ParseFloat(value, 32)
-		if err != nil {
-			return nil, errNumber
+	case tensor.FP32, tensor.FP64:
+		var f float64
+		if f, err = strconv.ParseFloat(value, d.Size()*8); err != nil {
+			return nil, errors.New("expected a number")
 		}
-		bits = uint64(math.Float32bits(float32(f)))
-	case tensor.FP64:
-		f, err := strconv.ParseFloat(value, 64)
-		if err != nil {
-			return nil, errNumber
+		if bits = math.Float64bits(f); d == tensor.FP32 {
+			bits = uint64(math.Float32bits(float32(f)))
 		}
-		bits = math.Float64bits(f)
 	case tensor.Int8, tensor.Int16, tensor.Int32, tensor.Int64:
-		n, err := strconv.ParseInt(value, 10, d.Size()*8)
-		if err != nil {
-			return nil, fmt.Errorf("expected an integer of type %s", d)
-		}
+		var n int64
+		n, err = strconv.ParseInt(value, 10, d.Size()*8)
 		bits = uint64(n)
 	case tensor.Bool, tensor.Uint8, tensor.Uint16, tensor.Uint32, tensor.Uint64:
-		n, err := strconv.ParseUint(value, 10, d.Size()*8)
-		if err != nil {
-			return nil, fmt.Errorf("expected an integer of type %s", d)
-		}
-		bits = n
+		bits, err = strconv.ParseUint(value, 10, d.Size()*8)
 	default:
 		return nil, fmt.Errorf("inputs of type %s cannot be padded", d)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("expected an integer of type %s", d)
 	}
 	if bits == 0 {
 		return nil, nil

@@ -140,21 +140,20 @@ func (r *Runner) runOne(inst backends.Instance, w *scheduler.Task, t *scheduler.
 	b, req := &w.Solo.Batch, &w.Solo.Request[0]
 	*req = member(w, 0)
 	b.Requests, b.Rows, b.In, b.Out, b.InPlace = w.Solo.Request[:], int(w.Rows), w.In, w.Out, r.s.InPlace
-	s := r.streamOf(inst)
-	r.allocateAt(s, b)
+	r.setPlace(b, inst)
 	if r.sig.Decoupled {
-		b.Responses = &responses{runner: r, tasks: []*scheduler.Task{w}, stream: s}
+		b.Responses = &responses{runner: r, tasks: []*scheduler.Task{w}, stream: b.Stream}
 	}
 	w.Times.Start = t.Now()
 	w.Times.InputEnd = w.Times.Start
-	err := r.moveInputs(s, b.In, w)
+	err := r.moveInputs(b.Stream, b.In, w)
 	if err == nil {
 		err = r.execute(w.Ctx, inst, b)
 	}
 	if req.Out != nil {
 		moveOutputs(w.Out, req.Out)
 	}
-	record(s, b.In, b.Out)
+	record(b.Stream, b.In, b.Out)
 	w.Times.InferEnd = telemetry.Now()
 	w.Times.End = w.Times.InferEnd
 	t.Tick(w.Times.End)
@@ -172,19 +171,24 @@ func (r *Runner) runMany(inst backends.Instance, list *scheduler.TaskList, t *sc
 	defer r.recycle(pooled)
 	b := &pooled.Batch
 	times := telemetry.Times{Start: t.Now()}
-	s := r.streamOf(inst)
-	r.allocateAt(s, b)
-	pooled.responses.stream = s
-	fill(pooled, list)
+	r.setPlace(b, inst)
+	pooled.responses.stream, b.Rows = b.Stream, 0
+	for w := list.Head; w != nil; w = w.Next() {
+		if b.Responses != nil {
+			pooled.responses.tasks = append(pooled.responses.tasks, w)
+		}
+		b.Requests = append(b.Requests, member(w, b.Rows))
+		b.Rows += int(w.Rows)
+	}
 	ctx := context.Background()
 	if list.Len() == 1 {
 		ctx = list.Head.Ctx
 	}
-	err := r.assemble(s, b, list)
+	err := r.assemble(b, list)
 	times.InputEnd = telemetry.Now()
 	if err == nil {
 		err = r.execute(ctx, inst, b)
-		record(s, b.In, b.Out)
+		record(b.Stream, b.In, b.Out)
 		if err != nil && list.Len() > 1 && !r.sig.Decoupled && !r.s.Once {
 			t.Tick(0) // the failed execution took time
 			r.runEach(inst, list, t)
@@ -236,18 +240,6 @@ func member(w *scheduler.Task, first int) backends.Request {
 		q.Trace, q.SubRun = w.Traced.Trace, w.Traced.SubRun
 	}
 	return q
-}
-
-// fill sets the members of the batch.
-func fill(b *joint, list *scheduler.TaskList) {
-	b.Rows = 0
-	for w := list.Head; w != nil; w = w.Next() {
-		if b.Responses != nil {
-			b.responses.tasks = append(b.responses.tasks, w)
-		}
-		b.Requests = append(b.Requests, member(w, b.Rows))
-		b.Rows += int(w.Rows)
-	}
 }
 
 // execute calls the instance. A panic becomes an error of the batch, so that no model ends the server.
@@ -325,7 +317,8 @@ func (r *Runner) finish(w *scheduler.Task, member *backends.Request, err error) 
 		if r.s.Iterative {
 			return false
 		}
-		w.Rescheduled, w.Err = false, errReschedule(r.sig.Model)
+		w.Rescheduled, w.Err = false, status.Errorf(status.Unsupported,
+			"model '%s' reschedules a request, expected 'sequence_batching { iterative_sequence: true }' in its configuration", r.sig.Model)
 	}
 	if w.Err == nil {
 		w.ResponseParams = member.ResponseParams
@@ -335,21 +328,12 @@ func (r *Runner) finish(w *scheduler.Task, member *backends.Request, err error) 
 		return true
 	}
 	tensor.ReleaseAll(w.Out)
-	r.s.Stats.Failed(reason(w.Err), w.Times.End-w.Enqueued)
-	return false
-}
-
-func errReschedule(model string) error {
-	return status.Errorf(status.Unsupported,
-		"model '%s' reschedules a request, expected 'sequence_batching { iterative_sequence: true }' in its configuration", model)
-}
-
-// reason returns the counter of a failed task. A model may notice itself that its client has disconnected.
-func reason(err error) telemetry.Reason {
-	if status.CodeOf(err) == status.Cancelled {
-		return telemetry.Canceled
+	reason := telemetry.Backend
+	if status.CodeOf(w.Err) == status.Cancelled { // the model itself may notice that its client has disconnected
+		reason = telemetry.Canceled
 	}
-	return telemetry.Backend
+	r.s.Stats.Failed(reason, w.Times.End-w.Enqueued)
+	return false
 }
 
 // RefusalOf returns the counter of a task that scheduler.Task.Expired fails with err.
@@ -403,9 +387,6 @@ func (r *Runner) recycle(b *joint) {
 	b.Stream, b.responses.stream = nil, nil
 	r.batches.Put(b)
 }
-
-// elementBytes returns the size of n elements of d, for fixed-size types.
-func elementBytes(d tensor.DType, n int64) int { return int(n) * d.Size() }
 
 // errGather returns why an input cannot be joined.
 func errGather(sig *config.Signature, port int, why string) error {

@@ -82,7 +82,7 @@ func traced(list *scheduler.TaskList) *scheduler.Task {
 // observe executes a batch with a traced member and records the execution.
 func (r *Runner) observe(first *scheduler.Task, inst backends.Instance, list *scheduler.TaskList, t *scheduler.RunLoop) bool {
 	x := tracing.Execution{
-		Batch: first.Traced.Trace.NextBatch(), Members: int32(list.Len()), BatchRows: list.Rows(), Place: placeOf(inst), Held: list.Head.Held, Native: r.s.Native,
+		Batch: first.Traced.Trace.NextBatch(), Members: int32(list.Len()), BatchRows: list.Rows(), Place: PlaceOf(inst), Held: list.Head.Held, Native: r.s.Native,
 	}
 	at, last := r.last.of(inst)
 	x.Instance, x.Before, x.BeforeEnd = at, last.batch, last.end
@@ -124,16 +124,9 @@ func (r *Runner) report(first *scheduler.Task, list *scheduler.TaskList, x *trac
 	r.reports.Put(b)
 }
 
-// placeOf returns where an instance executes.
-func placeOf(inst backends.Instance) tensor.Place {
-	if s := backends.StreamOf(inst); s != nil {
-		return s.Place()
-	}
-	return tensor.Place{}
-}
-
-// trace records a copy in the traces of the tasks that it is made for.
-func (n *Note) trace(from, to tensor.Place, bytes int) {
+// count counts a copy, and records it in the traces of the tasks that it is made for.
+func (n *Note) count(from, to tensor.Place, bytes int) {
+	n.Ledger.Count(n.Tensor, from, to, n.Reason, bytes)
 	if n.Tasks == nil && n.Trace == nil {
 		return
 	}

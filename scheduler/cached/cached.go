@@ -20,6 +20,7 @@ import (
 	"github.com/tutti-server/tutti/core/status"
 	"github.com/tutti-server/tutti/core/tensor"
 	"github.com/tutti-server/tutti/internal/cache"
+	"github.com/tutti-server/tutti/internal/pending"
 	"github.com/tutti-server/tutti/internal/telemetry"
 	"github.com/tutti-server/tutti/internal/tracing"
 	"github.com/tutti-server/tutti/scheduler"
@@ -53,7 +54,7 @@ type Scheduler struct {
 	front   *cache.Front[*scheduler.Task]
 	remote  bool
 	calls   sync.Pool
-	pending scheduler.Pending // tasks not yet completed
+	pending pending.Count // tasks not yet completed
 
 	mu     sync.Mutex
 	queue  scheduler.TaskList // tasks to look up in a remote cache, guarded by mu

@@ -47,7 +47,7 @@ func TestContract(t *testing.T) {
 	schedtest.Run(t, func(b *schedtest.Bench, instances []backends.Instance) scheduler.Scheduler {
 		rules := dynamic.Rules{MaxBatch: 8}
 		return cached.New(cached.Settings{
-			Inner: dynamic.New(dynamic.Settings{Runner: b.Runner, Rules: rules, Instances: instances, Workers: b.Workers}),
+			Inner: dynamic.New(dynamic.Settings{Runner: b.Runner, Instances: instances, Workers: b.Workers}, rules),
 			Cache: forgetful{}, Stats: b.Stats, Workers: b.Workers,
 		})
 	})

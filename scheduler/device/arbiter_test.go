@@ -94,8 +94,7 @@ func TestClosedLimiter(t *testing.T) {
 	nobody.Close()
 }
 
-// TestNoAllocation checks that the limiter allocates nothing. It is not parallel: other tests' allocations would
-// count.
+// TestNoAllocation checks that the limiter allocates nothing. It is not parallel: other tests' allocations would count.
 func TestNoAllocation(t *testing.T) {
 	a := device.New(device.Settings{RateLimit: true})
 	demands := []device.Demand{{Resources: []device.Resource{{Name: "R", Count: 1}}}, {Resources: []device.Resource{{Name: "R", Count: 1}}}}

@@ -149,8 +149,7 @@ func (s *stage) enter(name string) bool {
 	return s.groups[name].Limiters[0].Acquire(func() { s.let = append(s.let, name) })
 }
 
-// busy runs n executions of instances that always have requests: the executions end in the order of their
-// admissions.
+// busy runs n executions of instances that always have requests: the executions end in the order of their admissions.
 func (s *stage) busy(t *testing.T, names []string, n int) string {
 	t.Helper()
 	var in []string

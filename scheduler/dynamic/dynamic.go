@@ -13,35 +13,18 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/tutti-server/tutti/backends"
 	"github.com/tutti-server/tutti/proto/modelconfig"
 	"github.com/tutti-server/tutti/scheduler"
-	"github.com/tutti-server/tutti/scheduler/batch"
 	"github.com/tutti-server/tutti/scheduler/queue"
 )
 
-// Settings are the parameters of New.
-type Settings struct {
-	Runner    *batch.Runner
-	Rules     Rules
-	Instances []backends.Instance
-	Limiters  []scheduler.Limiter // limiters of the instances, nil for none
-	// Shared says that any number of goroutines may use an instance.
-	Shared  bool
-	Workers *scheduler.Workers
-	// Hold keeps the first batch from forming until so many requests wait: Triton's
-	// test hook TRITONSERVER_DELAY_SCHEDULER.
-	Hold int
+// Settings are those of the queue. New sets the policy, the levels, the order and the window by the rules.
+type Settings = queue.Settings
 
-	_ struct{}
-}
-
-// New returns a scheduler that batches by s.Rules.
-func New(s Settings) scheduler.Scheduler {
-	return queue.New(queue.Settings{
-		Runner: s.Runner, Policy: s.Rules.Policy(), Instances: s.Instances, Limiters: s.Limiters, Shared: s.Shared, Workers: s.Workers,
-		Levels: s.Rules.Levels, Ordered: s.Rules.Ordered, Window: s.Rules.window(), Hold: s.Hold,
-	})
+// New returns a scheduler that batches by the rules.
+func New(s Settings, rules Rules) scheduler.Scheduler {
+	s.Policy, s.Levels, s.Ordered, s.Window = rules.Policy(), rules.Levels, rules.Ordered, rules.window()
+	return queue.New(s)
 }
 
 // Rules are the batching rules of one model.

@@ -17,7 +17,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func maker(r dynamic.Rules) schedtest.Make {
 	return func(b *schedtest.Bench, instances []backends.Instance) scheduler.Scheduler {
-		return dynamic.New(dynamic.Settings{Runner: b.Runner, Rules: r, Instances: instances, Workers: b.Workers})
+		return dynamic.New(dynamic.Settings{Runner: b.Runner, Instances: instances, Workers: b.Workers}, r)
 	}
 }
 

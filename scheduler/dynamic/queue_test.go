@@ -36,8 +36,7 @@ import (
 //
 // The duration of a batch is takes times the extent of its shape.
 //
-// Times are multiples of 5 ms: a deadline may be noticed a millisecond late.
-// shows: config.batching config.queue_policy
+// Times are multiples of 5 ms: a deadline may be noticed a millisecond late. shows: config.batching config.queue_policy
 func TestQueueScripts(t *testing.T) {
 	t.Parallel()
 	goldentest.Each(t, "testdata/queue/*.txt", func(t *testing.T, file string) {
@@ -185,9 +184,9 @@ func (s *virtual) level(p queue.Policy, args map[string]string) {
 func (s *virtual) enqueue(args map[string]string) {
 	if s.sched == nil {
 		s.sched = dynamic.New(dynamic.Settings{
-			Runner: s.Runner, Rules: s.rules, Workers: s.Workers, Hold: s.hold,
+			Runner: s.Runner, Workers: s.Workers, Hold: s.hold,
 			Instances: slices.Repeat([]backends.Instance{schedtest.Model(s.execute)}, s.instances),
-		})
+		}, s.rules)
 	}
 	ctx := context.Background()
 	if name := args["client"]; name != "" {

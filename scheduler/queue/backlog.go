@@ -1,6 +1,9 @@
 package queue
 
 import (
+	"maps"
+	"slices"
+
 	"github.com/tutti-server/tutti/internal/telemetry"
 	"github.com/tutti-server/tutti/scheduler"
 	"github.com/tutti-server/tutti/scheduler/batch"
@@ -107,11 +110,7 @@ func (q *backlog) group(key uint64) *group {
 		return g
 	}
 	if len(q.groups) >= q.most {
-		for k, g := range q.groups {
-			if len(g.lanes) == 0 {
-				delete(q.groups, k)
-			}
-		}
+		maps.DeleteFunc(q.groups, func(_ uint64, g *group) bool { return len(g.lanes) == 0 })
 		q.most = max(fewGroups, 2*len(q.groups))
 	}
 	g := &group{key: key, pos: nowhere}
@@ -216,11 +215,6 @@ func (q *backlog) sweep(now int64, dropped *scheduler.TaskList) {
 	}
 }
 
-// errFull returns why a task is refused whose level is full, where a task takes perTask ns.
-func (q *backlog) errFull(w *scheduler.Task, perTask int64) error {
-	return q.levels.errFull(q.levels.at(w.Meta.Priority), perTask)
-}
-
 // entry is a task in a backlog.
 type entry struct {
 	task       *scheduler.Task
@@ -266,9 +260,7 @@ func (g *group) find(rank uint64) int {
 func (g *group) push(e *entry) {
 	i := g.find(e.rank)
 	if i == len(g.lanes) || g.lanes[i].rank != e.rank {
-		g.lanes = append(g.lanes, lane{})
-		copy(g.lanes[i+1:], g.lanes[i:])
-		g.lanes[i] = lane{rank: e.rank}
+		g.lanes = slices.Insert(g.lanes, i, lane{rank: e.rank})
 	}
 	l := &g.lanes[i]
 	e.group, e.prev, e.next = g, l.tail, nil
@@ -296,10 +288,7 @@ func (g *group) remove(e *entry) (first bool) {
 		e.next.prev = e.prev
 	}
 	if l.head == nil {
-		last := len(g.lanes) - 1
-		copy(g.lanes[i:], g.lanes[i+1:])
-		g.lanes[last] = lane{}
-		g.lanes = g.lanes[:last]
+		g.lanes = slices.Delete(g.lanes, i, i+1)
 	}
 	e.group, e.prev, e.next = nil, nil, nil
 	return first

@@ -41,8 +41,12 @@ func (q *naive) push(w *scheduler.Task, now int64) bool {
 		return false
 	}
 	e := &naiveEntry{w: w, level: level}
-	if t := p.timeout(w.Meta.Timeout); t > 0 {
-		e.expires = now + int64(t)
+	wait := p.Timeout
+	if own := time.Duration(w.Meta.Timeout) * time.Microsecond; p.Override && own > 0 && own < wait {
+		wait = own
+	}
+	if wait > 0 {
+		e.expires = now + int64(wait)
 	}
 	q.moves++
 	e.arrival = q.moves
@@ -369,7 +373,7 @@ func TestRefusals(t *testing.T) {
 		if took := q.push(w, 1); took != (i < 3) {
 			t.Errorf("work %d taken in: %v", i, took)
 		} else if !took {
-			err := q.errFull(w, int64(3*time.Second))
+			err := q.levels.errFull(w.Meta.Priority, int64(3*time.Second))
 			if want := "Exceeds maximum queue size: 1 requests wait for priority level 1 of model 'm', at most 1 may"; err.Error() != want {
 				t.Errorf("got %q, want %q", err, want)
 			}
@@ -408,8 +412,7 @@ func TestListKeepsCount(t *testing.T) {
 	}
 }
 
-// TestFarDeadline checks that a task with the last possible deadline, from the longest timeout, waits like any
-// other.
+// TestFarDeadline checks that a task with the last possible deadline, from the longest timeout, waits like any other.
 func TestFarDeadline(t *testing.T) {
 	t.Parallel()
 	q, dropped := newBacklog(Levels{}, "m"), scheduler.TaskList{}

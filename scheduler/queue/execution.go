@@ -25,8 +25,6 @@ type execution struct {
 	next     *execution
 }
 
-var _ scheduler.Host = (*execution)(nil)
-
 // start returns an execution of the tasks. Called with the lock held.
 func (q *Queue) start(inst backends.Instance, tasks scheduler.TaskList) *execution {
 	x := q.spare
@@ -185,27 +183,32 @@ func (x *execution) Fail(to scheduler.Failer, w *scheduler.Task, err error, fina
 func (x *execution) Detach() {
 	q := x.Queue
 	q.mu.Lock()
-	if q.shared || q.timers.closed || x.detached {
-		q.mu.Unlock()
-		return
+	detach, more := !q.shared && !q.timers.closed && !x.detached, q.backlog.n > 0
+	if detach {
+		x.detached = true
+		q.rows -= x.rows
+		q.detach(x.inst)
+		q.vacate(x.inst, more)
 	}
-	x.detached = true
-	q.rows -= x.rows
-	more := q.backlog.n > 0
-	q.detach(x.inst)
-	q.vacate(x.inst, more)
 	q.mu.Unlock()
-	q.workers.Reserve(1)
-	if more {
-		q.workers.Go(q)
+	q.replace(detach, more)
+}
+
+// replace provides another worker for a task that gave up its instance, and has it execute when more are queued.
+func (q *Queue) replace(gaveUp, more bool) {
+	if gaveUp {
+		q.workers.Reserve(1)
+		if more {
+			q.workers.Go(q)
+		}
 	}
 }
 
 // lends reports whether a paused task's place is free for another task. The limiters of a shared instance never change.
-func (q *Queue) lends() bool { return q.shared && len(q.limited) == 0 }
+func (q *Queue) lends() bool { return q.shared && len(q.limited) == 0 && !q.timers.closed }
 
 // Yields implements scheduler.Host.
-func (x *execution) Yields() bool { return x.lends() && x.order == nil }
+func (x *execution) Yields() bool { return x.shared && len(x.limited) == 0 && x.order == nil }
 
 // Pause implements scheduler.Host. Early responses are sent by another goroutine than that of the
 // batch, which has no place to free.
@@ -215,20 +218,15 @@ func (x *execution) Pause(w *scheduler.Task) {
 		return
 	}
 	q.mu.Lock()
-	if g, ok := x.inst.(*limited); ok && !x.detached {
-		g.Release(false)
+	if !x.detached {
+		release(x.inst, false)
 	}
-	if !q.lends() || q.timers.closed {
-		q.mu.Unlock()
-		return
+	lends, more := q.lends(), q.backlog.n > 0
+	if lends {
+		q.free = append(q.free, x.inst)
 	}
-	q.free = append(q.free, x.inst)
-	more := q.backlog.n > 0
 	q.mu.Unlock()
-	q.workers.Reserve(1)
-	if more {
-		q.workers.Go(q)
-	}
+	q.replace(lends, more)
 }
 
 // Resume implements scheduler.Host. When no place is free, the next one that would be is this task's.
@@ -238,8 +236,8 @@ func (x *execution) Resume(w *scheduler.Task) {
 		return
 	}
 	q.mu.Lock()
-	if !q.lends() || q.timers.closed {
-		q.mu.Unlock()
+	defer q.mu.Unlock()
+	if !q.lends() {
 		return
 	}
 	if n := len(q.free); n > 0 {
@@ -247,7 +245,6 @@ func (x *execution) Resume(w *scheduler.Task) {
 	} else {
 		q.owed++
 	}
-	q.mu.Unlock()
 	q.workers.Reserve(-1)
 }
 

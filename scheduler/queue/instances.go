@@ -2,6 +2,7 @@ package queue
 
 import (
 	"slices"
+	"sync"
 
 	"github.com/tutti-server/tutti/backends"
 	"github.com/tutti-server/tutti/scheduler"
@@ -23,7 +24,7 @@ type instances struct {
 // limited is an instance with a limiter.
 type limited struct {
 	backends.Instance
-	scheduler.Lease // guarded by the queue's lock
+	Lease // guarded by the queue's lock
 }
 
 // Unwrap returns the instance itself.
@@ -45,26 +46,11 @@ func (q *Queue) limit(list []backends.Instance, limiters []scheduler.Limiter) []
 			continue
 		}
 		g := &limited{Instance: list[i]}
-		var a scheduler.Scheduler = admission{q, g} // made once, so that resuming allocates nothing
-		g.Lease = scheduler.NewLease(l, func() { q.workers.Go(a) })
+		g.Open(l, q, &q.mu, q.workers)
 		list[i] = g
 		q.limited = append(q.limited, g)
 	}
 	return list
-}
-
-// admission is what a worker helps when a limiter resumes an instance.
-type admission struct {
-	*Queue
-	g *limited
-}
-
-// Help executes a batch with the instance, or releases its limiter when there is none.
-func (a admission) Help(t *scheduler.RunLoop) bool {
-	a.mu.Lock()
-	a.g.Admitted()
-	a.mu.Unlock()
-	return a.Queue.Help(t)
 }
 
 // admit takes a free instance that may execute now, or returns nil; called with the lock held and at least one instance
@@ -244,4 +230,91 @@ func (q *Queue) left(inst backends.Instance, gone func()) {
 	q.workers.Reserve(-1)
 	q.runner.Forget(inst)
 	gone()
+}
+
+// Lease is the state of an instance at its limiter. A zero Lease has no limiter and always
+// admits. It is not safe for concurrent use: its owner's lock guards it.
+type Lease struct {
+	limiter scheduler.Limiter
+	ranked  scheduler.Ranked // limiter, when it is one
+	resume  func()
+	state   leaseState
+}
+
+type leaseState uint8
+
+const (
+	released leaseState = iota
+	waiting             // asked, and not admitted yet
+	held
+)
+
+// Open connects the lease of an instance of s with its limiter. When the limiter admits an instance that it had
+// refused, a worker helps s. mu guards the lease, which must not move any more.
+func (l *Lease) Open(limiter scheduler.Limiter, s scheduler.Scheduler, mu *sync.Mutex, workers *scheduler.Workers) {
+	l.limiter = limiter
+	l.ranked, _ = limiter.(scheduler.Ranked)
+	var a scheduler.Scheduler = admission{s, mu, l} // made once, so that resuming allocates nothing
+	l.resume = func() { workers.Go(a) }
+}
+
+// admission is what a worker helps when a limiter resumes an instance.
+type admission struct {
+	scheduler.Scheduler
+	mu    *sync.Mutex
+	lease *Lease
+}
+
+// Help executes a batch with the instance, or releases its limiter when there is none.
+func (a admission) Help(t *scheduler.RunLoop) bool {
+	a.mu.Lock()
+	a.lease.state = held
+	a.mu.Unlock()
+	return a.Scheduler.Help(t)
+}
+
+// Acquire reports whether the instance may execute; if not, it asks once.
+//
+// hot: no allocation.
+func (l *Lease) Acquire() bool {
+	if l.limiter == nil {
+		return true
+	}
+	if l.state == released {
+		l.state = waiting
+		if l.limiter.Acquire(l.resume) {
+			l.state = held
+		}
+	}
+	return l.state == held
+}
+
+// Waiting reports whether the instance has asked and is not admitted yet.
+func (l *Lease) Waiting() bool { return l.state == waiting }
+
+// Held reports whether the limiter has admitted the instance.
+func (l *Lease) Held() bool { return l.state == held }
+
+// Rank returns the rank of an instance that would have to ask its limiter; ok is false for any other.
+func (l *Lease) Rank() (rank int64, ok bool) {
+	if l.ranked == nil || l.state != released {
+		return 0, false
+	}
+	return l.ranked.Rank(), true
+}
+
+// Release ends an execution; more reports that the instance has more to execute. It does
+// nothing unless the lease is held.
+func (l *Lease) Release(more bool) {
+	switch {
+	case l.state != held:
+	case more && l.ranked != nil:
+		l.state = waiting
+		if l.ranked.Reacquire() {
+			l.state = held
+		}
+	default:
+		l.state = released
+		l.limiter.Release()
+	}
 }

@@ -2,6 +2,7 @@ package queue
 
 import (
 	"fmt"
+	"maps"
 	"math"
 	"time"
 
@@ -86,40 +87,29 @@ func newLevels(l Levels, model string) levels {
 	return levels{prefers: l, model: model, others: map[uint64]*level{}, most: fewLevels}
 }
 
-// at returns the level of a request's priority.
+// at returns the level of a request's priority, a new one unless it was used lately.
 //
 // hot: one array access where there are few levels.
 func (x *levels) at(priority uint64) *level {
 	number := x.prefers.of(priority)
-	if number >= fewLevels {
-		return x.other(number)
+	if number < fewLevels && x.first[number] != nil {
+		return x.first[number]
 	}
-	if x.first[number] == nil {
-		x.first[number] = x.make(number)
+	l := x.others[number]
+	if l != nil {
+		return l
 	}
-	return x.first[number]
-}
-
-// other returns one of the lower levels, a new one unless it was used lately.
-func (x *levels) other(number uint64) *level {
-	if l := x.others[number]; l != nil {
+	l = &level{Policy: x.prefers.policy(number), number: number}
+	if number < fewLevels {
+		x.first[number] = l
 		return l
 	}
 	if len(x.others) >= x.most {
-		for k, l := range x.others {
-			if l.n == 0 {
-				delete(x.others, k)
-			}
-		}
+		maps.DeleteFunc(x.others, func(_ uint64, l *level) bool { return l.n == 0 })
 		x.most = max(fewLevels, 2*len(x.others))
 	}
-	l := x.make(number)
 	x.others[number] = l
 	return l
-}
-
-func (x *levels) make(number uint64) *level {
-	return &level{Policy: x.prefers.policy(number), number: number}
 }
 
 // name returns the name of a level for error messages.
@@ -138,37 +128,29 @@ func (x *levels) errLate(l *level) error {
 	return l.late
 }
 
-// errFull returns the error of a task whose level is full, where a task takes perTask ns: the time that
-// it would wait becomes Retry-After.
-func (x *levels) errFull(l *level, perTask int64) error {
+// errFull returns the error of a task whose level is full, where a task takes perTask ns: the time that it would wait
+// becomes Retry-After, in whole seconds from 1 to 60.
+func (x *levels) errFull(priority uint64, perTask int64) error {
+	l := x.at(priority)
 	if l.full == "" {
 		l.full = fmt.Sprintf("Exceeds maximum queue size: %d requests wait for %s, at most %d may", l.MaxSize, x.name(l), l.MaxSize)
 	}
-	return &status.Error{Code: status.Unavailable, Msg: l.full, RetryAfter: retryAfter(int64(l.n) * perTask)}
-}
-
-// timeout returns how long a request may wait that asks for so many microseconds; 0 for any time.
-func (p *Policy) timeout(micros uint64) time.Duration {
-	if p.Override && micros > 0 && micros < uint64(p.Timeout/time.Microsecond) {
-		return time.Duration(micros) * time.Microsecond
-	}
-	return p.Timeout
+	wait := time.Duration(int64(l.n)*perTask + int64(time.Second) - 1).Truncate(time.Second)
+	return &status.Error{Code: status.Unavailable, Msg: l.full, RetryAfter: min(max(wait, time.Second), time.Minute)}
 }
 
 // expires returns when the timeout of a request ends that is queued at now, 0 for never.
 func (p *Policy) expires(m *infer.Meta, now int64) int64 {
+	timeout := p.Timeout
+	if p.Override && m.Timeout > 0 && m.Timeout < uint64(p.Timeout/time.Microsecond) {
+		timeout = time.Duration(m.Timeout) * time.Microsecond
+	}
 	from := now
 	if m.Arrived > 0 {
 		from = m.Arrived
 	}
-	if t := p.timeout(m.Timeout); t > 0 && int64(t) < math.MaxInt64-from {
-		return from + int64(t)
+	if timeout > 0 && int64(timeout) < math.MaxInt64-from {
+		return from + int64(timeout)
 	}
 	return 0
-}
-
-// retryAfter rounds up to whole seconds, from 1 to 60.
-func retryAfter(ns int64) time.Duration {
-	const most = 60
-	return min(max(time.Duration(ns+int64(time.Second)-1).Truncate(time.Second), time.Second), most*time.Second)
 }

@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/tutti-server/tutti/backends"
+	"github.com/tutti-server/tutti/internal/pending"
 	"github.com/tutti-server/tutti/internal/telemetry"
 	"github.com/tutti-server/tutti/scheduler"
 	"github.com/tutti-server/tutti/scheduler/batch"
@@ -33,7 +34,7 @@ type Queue struct {
 	window  int    // tasks that the policy sees
 	order   *order // nil when responses leave as they are ready
 	shared  bool   // any number of goroutines may use an instance
-	pending scheduler.Pending
+	pending pending.Count
 
 	mu sync.Mutex
 	state
@@ -58,11 +59,6 @@ type decision struct {
 	seen  []*entry // of items
 	take  []int32
 }
-
-var (
-	_ scheduler.Resizable = (*Queue)(nil)
-	_ scheduler.Flusher   = (*Queue)(nil)
-)
 
 // Settings are the parameters of New.
 type Settings struct {
@@ -136,7 +132,7 @@ func (q *Queue) Enqueue(list scheduler.TaskList, t *scheduler.RunLoop) {
 			queued.Push(w)
 			continue
 		}
-		w.Err, w.Refusal = q.backlog.errFull(w, q.perTask/int64(len(q.all))), telemetry.QueueFull
+		w.Err, w.Refusal = q.backlog.levels.errFull(w.Meta.Priority, q.perTask/int64(len(q.all))), telemetry.QueueFull
 		refused.Push(w)
 	}
 	if q.order != nil {
@@ -326,7 +322,12 @@ func (q *Queue) Close() error {
 	if q.timers.closed {
 		return nil
 	}
-	q.timers.close()
+	q.timers.closed = true
+	for _, t := range []*time.Timer{q.timers.policy, q.timers.sweeper} {
+		if t != nil {
+			t.Stop()
+		}
+	}
 	q.workers.Reserve(-len(q.all) - 1)
 	var errs []error
 	for _, inst := range q.all {

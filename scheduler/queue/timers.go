@@ -18,15 +18,6 @@ type timers struct {
 	closed  bool
 }
 
-func (a *timers) close() {
-	a.closed = true
-	for _, t := range []*time.Timer{a.policy, a.sweeper} {
-		if t != nil {
-			t.Stop()
-		}
-	}
-}
-
 const (
 	// short is the longest wait for which a worker sleeps; a runtime timer's lateness matters little beyond it.
 	short   = 2 * time.Millisecond

@@ -43,6 +43,7 @@ import (
 	"github.com/tutti-server/tutti/backends"
 	"github.com/tutti-server/tutti/core/config"
 	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/internal/pending"
 	"github.com/tutti-server/tutti/internal/telemetry"
 	"github.com/tutti-server/tutti/proto/modelconfig"
 	"github.com/tutti-server/tutti/scheduler"
@@ -92,7 +93,7 @@ type Scheduler struct {
 	armed   bool               // a worker waits until a batch's delay ends, guarded by mu
 	closed  bool               // guarded by mu
 
-	pending scheduler.Pending
+	pending pending.Count
 }
 
 var _ scheduler.Scheduler = (*Scheduler)(nil)

@@ -7,6 +7,7 @@ import (
 	"github.com/tutti-server/tutti/core/infer"
 	"github.com/tutti-server/tutti/core/tensor"
 	"github.com/tutti-server/tutti/scheduler"
+	"github.com/tutti-server/tutti/scheduler/queue"
 )
 
 // id is a correlation id, a number or a string.
@@ -149,8 +150,8 @@ func (s *slot) forget() {
 type lane struct {
 	number int
 	inst   backends.Instance
-	lease  scheduler.Lease // at the instance's limiter
-	at     tensor.Place    // of the instance
+	lease  queue.Lease  // at the instance's limiter
+	at     tensor.Place // of the instance
 	slots  []*slot
 	ready  chain
 	busy   bool

@@ -119,20 +119,6 @@ func (k timerFired) Help(t *scheduler.RunLoop) bool {
 	return s.drop(dropped, t) || ready
 }
 
-// admission runs on a worker when the limiter admits an instance that had to wait.
-type admission struct {
-	*Scheduler
-	l *lane
-}
-
-// Help executes a batch with the admitted instance, or releases its lease.
-func (e admission) Help(t *scheduler.RunLoop) bool {
-	e.mu.Lock()
-	e.l.lease.Admitted()
-	e.mu.Unlock()
-	return e.Scheduler.Help(t)
-}
-
 // responder receives the responses of a decoupled model.
 type responder struct{ s *Scheduler }
 
@@ -195,13 +181,9 @@ func (s *Scheduler) join(instances []backends.Instance, limiters []scheduler.Lim
 	s.workers.Reserve(len(instances))
 	for i, inst := range instances {
 		l := s.batcher.add()
-		l.inst = inst
+		l.inst, l.at = inst, batch.PlaceOf(inst)
 		if i < len(limiters) && limiters[i] != nil {
-			var e scheduler.Scheduler = admission{s, l} // made once, so that an admission allocates nothing
-			l.lease = scheduler.NewLease(limiters[i], func() { s.workers.Go(e) })
-		}
-		if st := backends.StreamOf(inst); st != nil {
-			l.at = st.Place()
+			l.lease.Open(limiters[i], s, &s.mu, s.workers)
 		}
 	}
 }

@@ -11,25 +11,24 @@ import (
 	"github.com/tutti-server/tutti/backends"
 	"github.com/tutti-server/tutti/core/tensor"
 	"github.com/tutti-server/tutti/scheduler"
+	"github.com/tutti-server/tutti/scheduler/batch"
 )
 
-// Site is the scheduler of a model's instances at one place.
-type Site struct {
+// Placed is the scheduler of a model's instances at one place.
+type Placed struct {
 	At tensor.Place
 	To scheduler.Scheduler
 }
 
 // Spread implements scheduler.Scheduler.
-type Spread struct{ sites []Site }
+type Spread struct{ targets []Placed }
 
-var _ scheduler.Resizable = (*Spread)(nil)
-
-// New returns a scheduler over sites, which move to it. With one site it returns that site's scheduler.
-func New(sites []Site) scheduler.Scheduler {
-	if len(sites) == 1 {
-		return sites[0].To
+// New returns a scheduler over targets, which move to it. With one target it returns that target's scheduler.
+func New(targets []Placed) scheduler.Scheduler {
+	if len(targets) == 1 {
+		return targets[0].To
 	}
-	return &Spread{sites: sites}
+	return &Spread{targets: targets}
 }
 
 // Enqueue enqueues each task at the device of its request. A request that is not bound goes to the place
@@ -42,18 +41,18 @@ func (s *Spread) Enqueue(list scheduler.TaskList, t *scheduler.RunLoop) {
 	for w := list.Pop(); w != nil; w = list.Pop() {
 		i := s.pick(w)
 		if i != to && part.Len() > 0 {
-			s.sites[to].To.Enqueue(part, t)
+			s.targets[to].To.Enqueue(part, t)
 			part = scheduler.TaskList{}
 		}
 		to = i
 		part.Push(w)
 	}
 	if part.Len() > 0 {
-		s.sites[to].To.Enqueue(part, t)
+		s.targets[to].To.Enqueue(part, t)
 	}
 }
 
-// pick returns the site of a task and binds its request when the site is a device.
+// pick returns the target of a task and binds its request when it is a device.
 func (s *Spread) pick(w *scheduler.Task) int {
 	if at, bound := w.Bound(); bound {
 		if i := s.find(at); i >= 0 {
@@ -62,69 +61,60 @@ func (s *Spread) pick(w *scheduler.Task) int {
 		return s.least(w, false) // the model has no instance there
 	}
 	i := s.least(w, true)
-	if s.sites[i].At.Kind != tensor.Device || w.Affinity == nil {
+	if s.targets[i].At.Kind != tensor.Device || w.Affinity == nil {
 		return i
 	}
-	if j := s.find(w.Affinity.Bind(s.sites[i].At)); j >= 0 {
+	if j := s.find(w.Affinity.Bind(s.targets[i].At)); j >= 0 {
 		return j
 	}
 	return i
 }
 
 func (s *Spread) find(at tensor.Place) int {
-	return slices.IndexFunc(s.sites, func(x Site) bool { return x.At == at })
+	return slices.IndexFunc(s.targets, func(x Placed) bool { return x.At == at })
 }
 
-// least returns the site with the fewest tasks, of the kind that w wants and, when together is set, among
+// least returns the target with the fewest tasks, of the kind that w wants and, when together is set, among
 // the devices where all steps of its request can execute.
 func (s *Spread) least(w *scheduler.Task, together bool) int {
 	best, fewest := -1, int64(0)
-	for i := range s.sites {
-		site := &s.sites[i]
-		if !w.Fits(site.At, together) {
+	for i := range s.targets {
+		at := &s.targets[i]
+		if !w.Fits(at.At, together) {
 			continue
 		}
-		n := site.To.InFlight()
+		n := at.To.InFlight()
 		if best < 0 || n < fewest {
 			best, fewest = i, n
 		}
 	}
-	switch {
-	case best >= 0:
-		return best
-	case together:
+	if best < 0 && together {
 		return s.least(w, false)
 	}
-	return 0
+	return max(best, 0)
 }
 
-// Help helps the sites' schedulers, which call RunLoop.Ready themselves.
+// Help helps the targets' schedulers, which call RunLoop.Ready themselves.
 func (s *Spread) Help(t *scheduler.RunLoop) bool {
-	for i := range s.sites {
-		if s.sites[i].To.Help(t) {
+	for i := range s.targets {
+		if s.targets[i].To.Help(t) {
 			return true
 		}
 	}
 	return false
 }
 
-var _ scheduler.Flusher = (*Spread)(nil)
-
-// Flush flushes every site.
+// Flush flushes every target.
 func (s *Spread) Flush() {
-	for i := range s.sites {
-		scheduler.Flush(s.sites[i].To)
+	for i := range s.targets {
+		scheduler.Flush(s.targets[i].To)
 	}
 }
 
-// Add implements scheduler.Resizable. Each place must have a site already, with a Resizable scheduler.
-func (s *Spread) Add(instances []backends.Instance, gates []scheduler.Limiter) {
+// Add implements scheduler.Resizable. Each place must have a target already, with a Resizable scheduler.
+func (s *Spread) Add(instances []backends.Instance, limiters []scheduler.Limiter) {
 	for i, inst := range instances {
-		var gate []scheduler.Limiter
-		if gates != nil {
-			gate = gates[i : i+1]
-		}
-		s.of(inst).Add(instances[i:i+1], gate)
+		s.of(inst).Add(instances[i:i+1], limiters[min(i, len(limiters)):min(i+1, len(limiters))])
 	}
 }
 
@@ -133,35 +123,31 @@ func (s *Spread) Remove(inst backends.Instance, gone func()) { s.of(inst).Remove
 
 // of returns the scheduler of an instance's place.
 func (s *Spread) of(inst backends.Instance) scheduler.Resizable {
-	at := tensor.Place{}
-	if stream := backends.StreamOf(inst); stream != nil {
-		at = stream.Place()
-	}
-	return s.sites[s.find(at)].To.(scheduler.Resizable) //nolint:errcheck,forcetypeassert // the contract of Add
+	return s.targets[s.find(batch.PlaceOf(inst))].To.(scheduler.Resizable) //nolint:errcheck,forcetypeassert // the contract of Add
 }
 
 // InFlight returns how many tasks are queued or executing at all places.
 func (s *Spread) InFlight() (n int64) {
-	for i := range s.sites {
-		n += s.sites[i].To.InFlight()
+	for i := range s.targets {
+		n += s.targets[i].To.InFlight()
 	}
 	return n
 }
 
-// Drain waits for every site.
+// Drain waits for every target.
 func (s *Spread) Drain(ctx context.Context) error {
 	var errs []error
-	for i := range s.sites {
-		errs = append(errs, s.sites[i].To.Drain(ctx))
+	for _, x := range s.targets {
+		errs = append(errs, x.To.Drain(ctx))
 	}
 	return errors.Join(errs...)
 }
 
-// Close closes every site's scheduler.
+// Close closes every target's scheduler.
 func (s *Spread) Close() error {
 	var errs []error
-	for i := range s.sites {
-		errs = append(errs, s.sites[i].To.Close())
+	for i := range s.targets {
+		errs = append(errs, s.targets[i].To.Close())
 	}
 	return errors.Join(errs...)
 }

@@ -48,10 +48,10 @@ func TestEnqueue(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
 			var shelves [3]*shelf
-			var sites []spread.Site
+			var sites []spread.Placed
 			for i, at := range []tensor.Place{{}, simdev.Place(0), simdev.Place(1)} {
 				shelves[i] = &shelf{works: tc.load[i]}
-				sites = append(sites, spread.Site{At: at, To: shelves[i]})
+				sites = append(sites, spread.Placed{At: at, To: shelves[i]})
 			}
 			var affinity scheduler.Affinity
 			affinity.Reset(tc.allowed)
@@ -79,7 +79,7 @@ func TestEnqueue(t *testing.T) {
 func TestOneSite(t *testing.T) {
 	t.Parallel()
 	s := &shelf{}
-	if got := spread.New([]spread.Site{{To: s}}); got != scheduler.Scheduler(s) {
+	if got := spread.New([]spread.Placed{{To: s}}); got != scheduler.Scheduler(s) {
 		t.Error("one site has something in front of it")
 	}
 }
@@ -123,7 +123,7 @@ func TestResize(t *testing.T) {
 		t.Fatal(err)
 	}
 	host, device := &room{}, &room{}
-	s, ok := spread.New([]spread.Site{{To: host}, {At: simdev.Place(0), To: device}}).(scheduler.Resizable)
+	s, ok := spread.New([]spread.Placed{{To: host}, {At: simdev.Place(0), To: device}}).(scheduler.Resizable)
 	if !ok {
 		t.Fatal("its instances cannot change")
 	}

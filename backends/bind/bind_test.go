@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/tutti-server/tutti/backends"
 	"github.com/tutti-server/tutti/backends/bind"
 	"github.com/tutti-server/tutti/core/config"
 	"github.com/tutti-server/tutti/core/status"
@@ -232,12 +233,12 @@ func TestDefaultMaxBatch(t *testing.T) {
 		if v == "" {
 			values = nil
 		}
-		got, err := bind.DefaultMaxBatch("b", values)
+		_, got, err := bind.Library("b", &backends.Options{Config: values}, func(string, string) (string, error) { return "", nil })
 		if err != nil {
 			got = -1
 		}
 		if got != want {
-			t.Errorf("DefaultMaxBatch(%q) = %d, %v, want %d", v, got, err, want)
+			t.Errorf("default-max-batch-size %q gives %d, %v, want %d", v, got, err, want)
 		}
 	}
 }

@@ -8,70 +8,63 @@ import (
 
 	"github.com/tutti-server/tutti/core/config"
 	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/proto/modelconfig"
 )
 
-// match finds the port of the file for io, and checks its type and shape. field is the path of io in the configuration, for errors.
-func (b *Binding[R]) match(field string, io declared, output bool) (config.Port, Bound[R], error) {
-	name, want := io.GetName(), tensor.DType(io.GetDataType())
-	p, err := b.find(field, name, want, output)
-	if err != nil {
-		return config.Port{}, Bound[R]{}, err
-	}
+// declared is an input or output of config.pbtxt.
+type declared interface {
+	GetName() string
+	GetDataType() modelconfig.DataType
+	GetDims() []int64
+	GetReshape() *modelconfig.ModelTensorReshape
+}
+
+// match checks the shape of io against the file's port p. It returns the dims at the model, and the reshape of Bound.
+func (b *Binding[R]) match(field string, p *Port[R], io declared, output bool) (tensor.Shape, Extents, error) {
 	dims := io.GetDims()
 	if r := io.GetReshape(); r != nil {
 		dims = r.GetShape() // the backend sees the model's shape
 	}
 	api := b.batched(dims)
 	model := api
-	if b.scalar(&p, api) {
+	if b.scalar(p, api) {
 		model = api[:len(p.Shape)]
 	}
-	if err := b.compare(field, &p, model, output); err != nil {
-		return config.Port{}, Bound[R]{}, err
-	}
-	bound := Bound[R]{Port: p}
+	var reshape Extents
 	if len(api) != len(model) {
-		bound.Reshape = follow(api, model, output)
+		reshape = follow(api, model, output)
 	}
-	return config.Port{Name: name, DType: want, Dims: tensor.Of(dims...)}, bound, nil
+	return tensor.Of(dims...), reshape, b.compare(field, p, model, output)
 }
 
 // find returns the file's port with that name, and checks its type.
-func (b *Binding[R]) find(field, name string, want tensor.DType, output bool) (Port[R], error) {
-	p, ok := b.named(name, output)
+func (b *Binding[R]) find(field, name string, want tensor.DType, output bool) (p Port[R], err error) {
+	ports := b.model.Ins
+	if output {
+		ports = b.model.Outs
+	}
+	ok := false
+	if i := slices.IndexFunc(ports, func(p Port[R]) bool { return p.Name == name }); i >= 0 {
+		p, ok = ports[i], true
+	} else if b.model.FindAlias != nil {
+		p, ok = b.model.FindAlias(name, output)
+	}
+	kind := Side(output)
 	if !ok {
-		kind, allowed := Side(output), names(b.ports(output))
+		allowed := names(ports)
 		near := config.DidYouMean(name, strings.Split(allowed, ", "))
 		if near != "" {
 			near = "." + near
 		}
-		return Port[R]{}, config.WithFix(config.Errorf(config.Mismatch, field+".name", "unable to load model '%s', unexpected inference %s '%s', allowed %ss are: %s%s",
+		return p, config.WithFix(config.Errorf(config.Mismatch, field+".name", "unable to load model '%s', unexpected inference %s '%s', allowed %ss are: %s%s",
 			b.Sig.Model, kind, name, kind, allowed, near), "use a name of the model's file")
 	}
 	if want != p.DType {
-		return Port[R]{}, config.WithFix(config.Errorf(config.Mismatch, field+".data_type",
+		return p, config.WithFix(config.Errorf(config.Mismatch, field+".data_type",
 			"unable to load model '%s', configuration expects datatype %s for %s '%s', model provides %s",
-			b.Sig.Model, want.ConfigName(), Side(output), name, p.DType.ConfigName()), "write data_type: "+p.DType.ConfigName())
+			b.Sig.Model, want.ConfigName(), kind, name, p.DType.ConfigName()), "write data_type: "+p.DType.ConfigName())
 	}
 	return p, nil
-}
-
-func (b *Binding[R]) named(name string, output bool) (Port[R], bool) {
-	ports := b.ports(output)
-	if i := slices.IndexFunc(ports, func(p Port[R]) bool { return p.Name == name }); i >= 0 {
-		return ports[i], true
-	}
-	if b.model.FindAlias == nil {
-		return Port[R]{}, false
-	}
-	return b.model.FindAlias(name, output)
-}
-
-func (b *Binding[R]) ports(output bool) []Port[R] {
-	if output {
-		return b.model.Outs
-	}
-	return b.model.Ins
 }
 
 // scalar reports whether the file has no dimensions besides the batch and the configuration has only ones, because dims cannot
@@ -94,12 +87,16 @@ func (b *Binding[R]) compare(field string, p *Port[R], dims []int64, output bool
 			"least 1 dimension and the first dimension must be -1; but shape expected by the model is %s", b.Sig.Model, p.Name, tensor.Of(p.Shape...)),
 			"write max_batch_size: 0 and the whole shape as dims, or export the model with a variable first dimension")
 	}
-	ok := len(dims) == len(p.Shape)
-	for i := 0; ok && i < len(dims); i++ {
-		ok = batch && i == 0 || b.agree(p.Shape[i], dims[i], output)
-	}
-	if ok {
-		return nil
+	differs := ""
+	if len(dims) == len(p.Shape) {
+		i := len(b.batched(nil)) // the batch dimension agrees
+		for i < len(dims) && b.agree(p.Shape[i], dims[i], output) {
+			i++
+		}
+		if i == len(dims) {
+			return nil
+		}
+		differs = fmt.Sprintf(": dimension %d is %d in the model and %d in the configuration", i+1, p.Shape[i], dims[i])
 	}
 	how := "shape "
 	if batch {
@@ -107,20 +104,7 @@ func (b *Binding[R]) compare(field string, p *Port[R], dims []int64, output bool
 	}
 	return config.WithFix(config.Errorf(config.Mismatch, field+".dims",
 		"model '%s', tensor '%s': the model expects %d dimensions (shape %s) but the model configuration specifies %d dimensions (%s%s)%s",
-		b.Sig.Model, p.Name, len(p.Shape), tensor.Of(p.Shape...), len(dims), how, tensor.Of(dims...), b.differs(p.Shape, dims, output)), b.dimsFix(p.Shape))
-}
-
-// differs describes the first dimension that differs, or returns "" when the ranks differ.
-func (b *Binding[R]) differs(file, dims []int64, output bool) string {
-	if len(file) != len(dims) {
-		return ""
-	}
-	for i := range dims {
-		if (b.Sig.MaxBatch <= 0 || i > 0) && !b.agree(file[i], dims[i], output) {
-			return fmt.Sprintf(": dimension %d is %d in the model and %d in the configuration", i+1, file[i], dims[i])
-		}
-	}
-	return ""
+		b.Sig.Model, p.Name, len(p.Shape), tensor.Of(p.Shape...), len(dims), how, tensor.Of(dims...), differs), b.dimsFix(p.Shape))
 }
 
 // dimsFix returns the advice which dims to configure for a shape of the file.
@@ -158,4 +142,55 @@ func names[R any](ports []Port[R]) string {
 	}
 	slices.Sort(list)
 	return strings.Join(list, ", ")
+}
+
+// Extent is one dimension of a derived shape: dimension Axis of shape number From, or the constant N when Axis is negative.
+type Extent struct {
+	N    int64
+	From int
+	Axis int
+}
+
+// Extents derive a shape from one other shape, so that every From is 0. Nil is the identity. For example, {{Axis: 0}, {N: 1, Axis:
+// -1}} maps [5] to [5,1].
+type Extents []Extent
+
+// Apply writes the shape derived from dims to dst and returns its rank. It returns false when dst is too short or dims lacks a
+// dimension.
+func (r Extents) Apply(dst, dims []int64) (int, bool) {
+	if r == nil {
+		return copy(dst, dims), len(dims) <= len(dst)
+	}
+	if len(r) > len(dst) {
+		return 0, false
+	}
+	for k, e := range r {
+		switch {
+		case e.Axis < 0:
+			dst[k] = e.N
+		case e.Axis >= len(dims):
+			return 0, false
+		default:
+			dst[k] = dims[e.Axis]
+		}
+	}
+	return len(r), true
+}
+
+// follow returns the Reshape of a port whose shapes api and model differ in trailing ones: from api to model for an input, from
+// model to api for an output.
+func follow(api, model []int64, output bool) Extents {
+	from, to := api, model
+	if output {
+		from, to = model, api
+	}
+	out := make(Extents, 0, len(to))
+	for k, d := range to {
+		e := Extent{N: d, Axis: -1}
+		if d == -1 && k < len(from) {
+			e = Extent{Axis: k}
+		}
+		out = append(out, e)
+	}
+	return out
 }

@@ -1,8 +1,10 @@
 package bind_test
 
 import (
+	"context"
 	"errors"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/tutti-server/tutti/backends"
@@ -39,29 +41,72 @@ func TestParseThreads(t *testing.T) {
 	}
 }
 
-func TestEachParam(t *testing.T) {
+func TestSet(t *testing.T) {
 	t.Parallel()
-	cfg := &modelconfig.ModelConfig{Parameters: map[string]*modelconfig.ModelParameter{"b": {StringValue: "2"}, "a": {StringValue: "1"}, "c": nil}}
+	value := func(v string) *modelconfig.ModelParameter { return &modelconfig.ModelParameter{StringValue: v} }
+	cfg := &modelconfig.ModelConfig{Parameters: map[string]*modelconfig.ModelParameter{
+		"bool": value("YES"), "int": value("3"), "none": value("0"), "other": value("2"), "own": value("1"), "string": value("text"), "zero": nil,
+	}}
+	w := &bind.Words{True: []string{"yes"}}
 	var got []string
 	stop := errors.New("stop")
-	err := bind.EachParam(cfg, func(key, value string) error {
-		got = append(got, key+value)
-		if key == "b" {
-			return stop
-		}
-		return nil
+	on, n, none, text := false, 1, 5, ""
+	err := w.Set(cfg, bind.Targets{
+		"bool": &on, "int": &n, "none": &none, "string": &text,
+		"own": func(key, value string) error { got = append(got, key+value); return nil },
+		"": func(key, value string) error {
+			got = append(got, key+value)
+			if key == "zero" {
+				return stop
+			}
+			return nil
+		},
 	})
-	if !errors.Is(err, stop) || !slices.Equal(got, []string{"a1", "b2"}) {
-		t.Errorf("parameters %v, %v", got, err)
+	if !errors.Is(err, stop) || !on || n != 3 || none != 5 || text != "text" || !slices.Equal(got, []string{"other2", "own1", "zero"}) {
+		t.Errorf("set %t %d %d %q, called for %v, %v", on, n, none, text, got, err)
+	}
+	if err := w.Set(cfg, bind.Targets{"bool": &on, "string": &n}); err == nil || !strings.Contains(err.Error(), "expected a number of threads") {
+		t.Errorf("a text as number: %v", err)
+	}
+	if err := w.Set(cfg, bind.Targets{"string": &text}); err != nil {
+		t.Errorf("other parameters without a target: %v", err)
 	}
 }
 
 func TestTypes(t *testing.T) {
 	t.Parallel()
-	types := bind.Types{{Name: "undefined"}, {Name: "float", DType: tensor.FP32}}
-	for n, want := range map[int]bind.Type{-1: {Name: "number -1"}, 0: {Name: "undefined"}, 1: {Name: "float", DType: tensor.FP32}, 2: {Name: "number 2"}} {
-		if got := (bind.Type{Name: types.Name(n), DType: types.DType(n)}); got != want {
-			t.Errorf("type %d = %v, want %v", n, got, want)
+	types := bind.Types{"undefined", "float"}
+	for n, want := range map[int]string{-1: "number -1", 0: "undefined", 1: "float", 2: "number 2"} {
+		if got := types.Name(n); got != want {
+			t.Errorf("type %d = %s, want %s", n, got, want)
+		}
+		if got := types.DType(n); (got == tensor.FP32) != (n == 1) || (got == tensor.Invalid) != (n != 1) {
+			t.Errorf("data type %d = %s", n, got)
+		}
+	}
+}
+
+// TestWatch checks that a run is stopped when its batch or all its requests are cancelled, and no other.
+func TestWatch(t *testing.T) {
+	t.Parallel()
+	gone, leave := context.WithCancel(t.Context())
+	leave()
+	both, one := []backends.Request{{Ctx: gone}, {Ctx: gone}}, []backends.Request{{Ctx: gone}, {}}
+	stopped := make(chan struct{}, 100)
+	w := bind.Watch{Stop: func() { stopped <- struct{}{} }}
+	for _, reqs := range [][]backends.Request{both, one, nil} {
+		ctx := t.Context()
+		if len(reqs) == 0 {
+			ctx = gone
+		}
+		w.Begin(ctx, &backends.Batch{Requests: reqs})
+		if reqs == nil || reqs[1].Ctx != nil {
+			<-stopped
+			if !w.End() {
+				t.Errorf("%d requests: the run was stopped, and is not reported", len(reqs))
+			}
+		} else if w.End() {
+			t.Error("a run whose client stays was stopped")
 		}
 	}
 }

@@ -1,3 +1,5 @@
+//go:build cgo
+
 package onnx
 
 import (
@@ -119,19 +121,5 @@ func TestCancelLoad(t *testing.T) {
 	set := defaultSettings(1)
 	if s, err := openSession(ctx, l, "testdata/mlp.onnx", &set); !errors.Is(err, status.ErrCancelled) {
 		t.Errorf("openSession = %v, %v, want a cancellation", s, err)
-	}
-}
-
-// TestWatchOnce checks that the timer ignores a run that it has already watched and that is about to end.
-func TestWatchOnce(t *testing.T) {
-	t.Parallel()
-	w := &watch{}
-	w.begin(nil)
-	w.state.Store(oneRun | phaseBits)
-	w.armed.Store(true)
-	w.seen = oneRun | phaseBits
-	w.tick() // must not wait for the run
-	if w.armed.Load() {
-		t.Error("the timer goes on beside an instance that does nothing")
 	}
 }

@@ -3,7 +3,6 @@ package onnx
 /*
 #cgo noescape tt_run
 #cgo nocallback tt_run
-#include <stdlib.h>
 #include "shim.h"
 */
 import "C"
@@ -27,7 +26,7 @@ type instance struct {
 	call    *C.tt_call
 	in, out []C.tt_value  // the call's, in C memory
 	buffers *bind.Buffers // of outputs, each of which holds the runtime
-	watch   watch
+	watch   bind.Watch
 	at      tensor.Place
 	stream  tensor.Stream // nil on the host
 }
@@ -36,46 +35,41 @@ var _ backends.Instance = (*instance)(nil)
 
 func newInstance(m *model, s *session) (*instance, error) {
 	if s.s == nil {
-		return nil, status.Errorf(status.Unavailable, "model '%s' is closed", m.binding.Sig.Model)
+		return nil, status.Errorf(status.Unavailable, "model '%s' is closed", m.Sig.Model)
 	}
-	x := &instance{m: m, lib: s.lib.retain(), buffers: newBuffers(s.lib)}
-	made := new(*C.tt_call)
-	err := x.lib.check(C.tt_call_new(s.lib.rt, s.s, C.size_t(len(m.binding.In)), C.size_t(len(m.binding.Out)), made))
-	if x.call = *made; x.call == nil || err != nil {
-		C.tt_call_free(x.call)
-		x.lib.release()
-		return nil, status.Errorf(status.Internal, "no memory for an instance of model '%s'", m.binding.Sig.Model)
+	l, made := s.lib.retain(), new(*C.tt_call)
+	err := l.check(C.tt_call_new(l.rt, s.s, C.size_t(len(m.In)), C.size_t(len(m.Out)), made))
+	call := *made
+	if call == nil || err != nil {
+		C.tt_call_free(call)
+		l.release()
+		return nil, status.Errorf(status.Internal, "no memory for an instance of model '%s'", m.Sig.Model)
 	}
-	x.watch.begin(x.call)
-	x.in = unsafe.Slice(x.call.in, len(m.binding.In))
-	x.out = unsafe.Slice(x.call.out, len(m.binding.Out))
-	for i, p := range m.binding.In {
-		x.name(false, i, p.Name)
+	x := &instance{m: m, lib: l, call: call, in: unsafe.Slice(call.in, len(m.In)), out: unsafe.Slice(call.out, len(m.Out))}
+	x.watch.Stop = func() { C.tt_stop_run(call) }
+	x.buffers = bind.NewBuffers(func(handle unsafe.Pointer) {
+		C.tt_release(l.rt, (*C.OrtValue)(handle))
+		l.release()
+	})
+	for i := range m.In {
+		C.tt_call_name(call, 0, C.size_t(i), cstr(m.In[i].Name))
 	}
-	for i, p := range m.binding.Out {
-		x.name(true, i, p.Name)
+	for i := range m.Out {
+		C.tt_call_name(call, 1, C.size_t(i), cstr(m.Out[i].Name))
 	}
-	if err = x.option("memory.enable_memory_arena_shrinkage", m.shrink); err != nil {
-		_ = x.Close()
-		return nil, status.Prefixf(err, "model '%s': ", m.binding.Sig.Model)
+	if m.shrink != "" {
+		if err = l.check(C.tt_call_option(call, cstr("memory.enable_memory_arena_shrinkage"), cstr(m.shrink))); err != nil {
+			_ = x.Close()
+			return nil, status.Prefixf(err, "model '%s': ", m.Sig.Model)
+		}
 	}
 	return x, nil
 }
 
-func (x *instance) name(output bool, i int, name string) {
-	c := C.CString(name)
-	defer C.free(unsafe.Pointer(c))
-	C.tt_call_name(x.call, flag(output), C.size_t(i), c)
-}
-
-func (x *instance) option(key, value string) error {
-	if value == "" {
-		return nil
-	}
-	k, v := C.CString(key), C.CString(value)
-	defer C.free(unsafe.Pointer(k))
-	defer C.free(unsafe.Pointer(v))
-	return x.lib.check(C.tt_call_option(x.call, k, v))
+// bindRuns makes executions use an OrtIoBinding, whose outputs the runtime allocates at a CUDA device, or on the host when device
+// is negative.
+func (x *instance) bindRuns(device int) error {
+	return x.lib.check(C.tt_call_bind(x.call, C.int(device)))
 }
 
 // Close frees the call. Outputs of earlier executions stay valid.
@@ -94,14 +88,13 @@ func (x *instance) Close() error {
 //
 // hot: no allocation in the steady state.
 func (x *instance) Execute(ctx context.Context, b *backends.Batch) error {
-	if err := x.m.binding.CheckExecute(ctx, x.call != nil, b); err != nil {
+	if err := x.m.CheckExecute(ctx, x.call != nil, b); err != nil {
 		return err
 	}
 	if err := x.inputs(b); err != nil {
 		return err
 	}
-	guess := !x.m.unsure.Load()
-	guessed, err := x.outputs(b, guess)
+	guessed, err := x.outputs(b, !x.m.unsure.Load())
 	if err != nil {
 		return err
 	}
@@ -116,37 +109,39 @@ func (x *instance) Execute(ctx context.Context, b *backends.Batch) error {
 
 // run runs the model once. It stops when all requests are cancelled.
 func (x *instance) run(ctx context.Context, b *backends.Batch) error {
-	if err := x.inputsReady(); err != nil {
-		return status.Prefixf(err, "model '%s': ", x.m.binding.Sig.Model)
+	if x.stream != nil { // the runtime uses its own stream, and is done when a run returns
+		if e := x.stream.Record(); e != nil {
+			if err := e.Wait(); err != nil {
+				return status.Prefixf(err, "model '%s': ", x.m.Sig.Model)
+			}
+		}
 	}
-	watched := x.watch.over(ctx, b)
+	x.watch.Begin(ctx, b)
 	st := C.tt_run(x.call)
-	stopped := watched && x.watch.end()
+	stopped := x.watch.End()
+	if stopped {
+		C.tt_resume(x.call)
+	}
 	switch {
 	case st == nil:
 		return nil
 	case stopped:
 		C.tt_forget(x.lib.rt, st)
 		return status.ErrCancelled
-	default:
-		return status.Errorf(status.Internal, "model '%s': %w", x.m.binding.Sig.Model, x.lib.check(st))
 	}
+	return x.m.Errorf(status.Internal, "%w", x.lib.check(st))
 }
 
 // retry runs again without memory for the outputs. If that succeeds, the symbolic names of dimensions were wrong, and later
 // executions do not rely on them.
 func (x *instance) retry(ctx context.Context, b *backends.Batch, first error) error {
-	for i := range b.Out {
-		b.Out[i].Release()
-	}
+	tensor.ReleaseAll(b.Out)
 	if _, err := x.outputs(b, false); err != nil {
 		return err
 	}
-	err := x.run(ctx, b)
-	if errors.Is(err, status.ErrCancelled) {
+	if err := x.run(ctx, b); errors.Is(err, status.ErrCancelled) {
 		return err
-	}
-	if err != nil {
+	} else if err != nil {
 		return first
 	}
 	x.m.unsure.Store(true)
@@ -156,43 +151,33 @@ func (x *instance) retry(ctx context.Context, b *backends.Batch, first error) er
 // inputs sets the inputs of the call.
 func (x *instance) inputs(b *backends.Batch) error {
 	for i := range b.In {
-		t, v, p := &b.In[i], &x.in[i], &x.m.binding.In[i]
+		t, v, p := &b.In[i], &x.in[i], &x.m.In[i]
 		v.use = 0
 		if !t.Present() {
 			continue
 		}
-		if t.DType != p.DType || t.Shape.Rank() > C.TT_MAX_RANK {
-			return x.m.binding.UnexpectedInput(i, t)
+		n, ok := p.Reshape.Apply((*[bind.MaxRank]int64)(unsafe.Pointer(&v.dims))[:], t.Shape.Dims())
+		if !ok || t.DType != p.DType || t.Shape.Rank() > bind.MaxRank {
+			return x.m.UnexpectedInput(i, t)
 		}
-		v.use = 1
-		v.data, v.bytes = t.Pointer(), C.size_t(t.Len)
-		v._type, v.device = p.Native.ort, flag(t.Buf.Place().Kind == tensor.Device)
-		if !resize(v, t.Shape.Dims(), p.Reshape) {
-			return x.m.binding.UnexpectedInput(i, t)
-		}
+		v.use, v.data, v.bytes = 1, t.Pointer(), C.size_t(t.Len)
+		v._type, v.rank, v.device = p.Native.ort, C.int(n), flag(t.Buf.Place().Kind == tensor.Device)
 	}
 	return nil
-}
-
-// resize sets the shape of v to dims, mapped by r. It returns false when the rank is too large.
-func resize(v *C.tt_value, dims []int64, r bind.Extents) bool {
-	n, ok := r.Apply((*[C.TT_MAX_RANK]int64)(unsafe.Pointer(&v.dims))[:], dims)
-	v.rank = C.int(n)
-	return ok
 }
 
 // outputs sets the memory of the outputs. With guess it allocates those with a known shape; guessed reports whether there are any.
 func (x *instance) outputs(b *backends.Batch, guess bool) (guessed bool, err error) {
 	for i := range x.out {
-		v, p := &x.out[i], &x.m.binding.Out[i]
+		v, p := &x.out[i], &x.m.Out[i]
 		v.use, v.given, v._type = 1, 0, p.Native.ort
 		v.device = flag(x.stream != nil && p.DType != tensor.Bytes)
 		if !guess || p.Native.known == nil || !x.follow(v, p.Native.known) {
 			continue
 		}
-		t, err := b.Alloc(i, p.DType, shapeOf(v))
+		t, err := b.Alloc(i, p.DType, bind.ShapeAt(unsafe.Pointer(&v.dims), int(v.rank)))
 		if err != nil {
-			return false, x.m.binding.OutputError(i, err)
+			return false, x.m.OutputError(i, err)
 		}
 		v.given, v.data, v.bytes = 1, t.Pointer(), C.size_t(t.Len)
 		guessed = true
@@ -215,4 +200,69 @@ func (x *instance) follow(v *C.tt_value, shape []bind.Extent) bool {
 		v.dims[k] = src.dims[e.Axis]
 	}
 	return true
+}
+
+// take sets the outputs of a successful run in the batch.
+func (x *instance) take(b *backends.Batch) (err error) {
+	for i := range x.out {
+		v := &x.out[i]
+		if v.given == 0 && err == nil {
+			err = x.wrap(b, i)
+		}
+		if v.value != nil { // after an error
+			C.tt_release(x.lib.rt, v.value)
+			v.value = nil
+		}
+		if err == nil {
+			err = x.m.ReshapeOutput(i, &b.Out[i])
+		}
+	}
+	return err
+}
+
+// wrap sets output i to the tensor that the runtime allocated. Strings are copied, and so is an input that the model passes
+// through: it is the caller's memory, which is not valid after the execution.
+func (x *instance) wrap(b *backends.Batch, i int) error {
+	v, p := &x.out[i], &x.m.Out[i]
+	number := int(v._type)
+	if v.value == nil {
+		number = -1
+	}
+	if err := x.m.CheckOutput(i, ortTypes, int(p.Native.ort), number, int(v.rank)); err != nil {
+		return err
+	}
+	shape := bind.ShapeAt(unsafe.Pointer(&v.dims), int(v.rank))
+	if p.DType == tensor.Bytes {
+		return x.strings(b, i, shape)
+	}
+	n := int(shape.Elements()) * p.DType.Size()
+	for k := range x.in {
+		if in := &x.in[k]; in.use == 0 || !bind.Within(v.data, in.data, int(in.bytes)) {
+			continue
+		}
+		if x.stream == nil {
+			return bind.CopyOutput(b, i, p.DType, shape, v.data, n)
+		}
+		t := b.In[k].Retain()
+		t.Shape = shape
+		b.SetOutput(i, t)
+		return nil
+	}
+	x.lib.retain()
+	b.SetOutput(i, x.buffers.Wrap(unsafe.Pointer(v.value), v.data, n, x.at, p.DType, shape))
+	v.value = nil
+	return nil
+}
+
+// strings copies the strings of output i to memory of the batch.
+func (x *instance) strings(b *backends.Batch, i int, shape tensor.Shape) error {
+	n := int(shape.Elements())
+	t, err := b.AllocBytes(i, shape, int(x.out[i].bytes)+tensor.EncodedLen(0)*n)
+	if err != nil {
+		return x.m.OutputError(i, err)
+	}
+	if st := C.tt_take_strings(x.call, C.size_t(i), C.size_t(n), (*C.char)(t.Pointer())); st != nil {
+		return x.m.Errorf(status.Internal, "%w", x.lib.check(st))
+	}
+	return nil
 }

@@ -1,6 +1,11 @@
+//go:build cgo
+
 package onnx
 
 import (
+	"cmp"
+	"maps"
+	"math"
 	"runtime"
 	"slices"
 	"strconv"
@@ -10,6 +15,46 @@ import (
 	"github.com/tutti-server/tutti/core/status"
 	"github.com/tutti-server/tutti/proto/modelconfig"
 )
+
+// Keys of --backend-config=onnxruntime,KEY=VALUE.
+const (
+	keyShared = "enable-global-threadpool"
+	keyIntra  = "intra_op_thread_count"
+	keyInter  = "inter_op_thread_count"
+	keyMemory = "memory-limit"
+)
+
+// start has the settings of the OrtEnv. The first backend of a process determines them.
+type start struct {
+	shared       bool // sessions share global thread pools
+	intra, inter int  // threads of the pools, 0 for the number of cores
+	memory       int
+}
+
+// startSettings parses the settings of the process. With enable-global-threadpool all models share two thread pools, of
+// intra_op_thread_count and inter_op_thread_count threads. Without it these are the defaults of each model. memory-limit is the
+// most host memory of all models together, in bytes.
+func startSettings(values map[string]string) (s start, err error) {
+	if v, ok := values[keyShared]; ok {
+		if s.shared, err = boolean.Parse(keyShared, v); err != nil {
+			return s, err
+		}
+	}
+	for _, n := range []struct {
+		key  string
+		most int
+		to   *int
+	}{{keyIntra, bind.MaxThreads, &s.intra}, {keyInter, bind.MaxThreads, &s.inter}, {keyMemory, math.MaxInt, &s.memory}} {
+		v, ok := values[n.key]
+		if !ok {
+			continue
+		}
+		if *n.to, err = strconv.Atoi(v); err != nil || *n.to < 0 || *n.to > n.most {
+			return s, status.Errorf(status.InvalidArg, "unexpected value '%s' of onnxruntime setting '%s': expected an integer of at least 0", v, n.key)
+		}
+	}
+	return s, nil
+}
 
 // settings are the parameters of config.pbtxt for one model.
 type settings struct {
@@ -27,19 +72,39 @@ type settings struct {
 	cuda         [][2]string // settings of the CUDA provider, for instances on a GPU
 }
 
-// spinless disables spinning of idle threads, which would take the cores from other steps of an ensemble.
-var spinless = [][2]string{{"session.intra_op.allow_spinning", "0"}, {"session.inter_op.allow_spinning", "0"}}
-
-// defaultSettings returns the defaults. The instances of a model together use each core once.
+// defaultSettings returns the defaults. The instances of a model together use each core once. Idle threads do not spin, which would
+// take the cores from other steps of an ensemble.
 func defaultSettings(instances int) settings {
 	return settings{
-		intraThreads: max(1, runtime.GOMAXPROCS(0)/max(1, instances)),
-		interThreads: 1,
-		graphLevel:   99,
-		arena:        true,
-		pattern:      true,
-		entries:      slices.Clone(spinless),
+		intraThreads: max(1, runtime.GOMAXPROCS(0)/max(1, instances)), interThreads: 1, graphLevel: 99, arena: true, pattern: true,
+		entries: [][2]string{{"session.intra_op.allow_spinning", "0"}, {"session.inter_op.allow_spinning", "0"}},
 	}
+}
+
+// modelSettings parses the settings of a model's configuration.
+func modelSettings(cfg *modelconfig.ModelConfig, instances int, st start) (settings, error) {
+	s := defaultSettings(instances)
+	s.shared, s.intraThreads, s.interThreads = st.shared, cmp.Or(st.intra, s.intraThreads), cmp.Or(st.inter, s.interThreads)
+	if st.memory > 0 {
+		s.entry("session.use_env_allocators", "1")
+	}
+	switch cfg.GetOptimization().GetGraph().GetLevel() {
+	case -1:
+		s.graphLevel = 1
+	case 1:
+		s.graphLevel = 2
+	case 2:
+		s.graphLevel = 0
+	}
+	to := s.targets()
+	to[""] = func(key, value string) error {
+		if strings.HasPrefix(key, "session.") || strings.HasPrefix(key, "optimization.") {
+			s.entry(key, value)
+		}
+		return nil
+	}
+	err := boolean.Set(cfg, to)
+	return s, err
 }
 
 // threads returns the number of threads of one execution.
@@ -50,92 +115,53 @@ func (s *settings) threads() int {
 	return s.intraThreads
 }
 
-// graphLevels are the values of GraphOptimizationLevel: none, basic, extended, layout, all.
-var graphLevels = []string{"0", "1", "2", "3", "99"}
+// boolean has the values of Triton's onnxruntime backend for boolean parameters.
+var boolean = bind.Words{True: []string{"1", "true"}, False: []string{"0", "false"}, Expected: "0, 1, true or false"}
 
-// graphLevel converts optimization.graph.level of Triton to the runtime's number.
-func graphLevel(level int32) int {
-	switch level {
-	case -1:
-		return 1
-	case 1:
-		return 2
-	case 2:
-		return 0
-	default:
-		return 99
-	}
-}
-
-// params are the parameters that parse reads.
-var params = []string{
-	"arena_extend_strategy", "cudnn_conv_algo_search", "cudnn_conv_use_max_workspace", "do_copy_in_default_stream", "enable_cuda_graph",
-	"enable_mem_arena", "enable_mem_pattern", "execution_mode", "gpu_mem_limit", "graph_optimization_level", "inter_op_thread_count",
-	"intra_op_thread_count", "memory.enable_memory_arena_shrinkage", "optimization.*", "session.*", "use_tf32",
-}
-
-// parse applies one parameter. It ignores parameters that are not in params.
-func (s *settings) parse(key, value string) (err error) {
-	switch key {
-	case "intra_op_thread_count":
-		s.intraThreads, err = count(key, value, s.intraThreads)
-	case "inter_op_thread_count":
-		s.interThreads, err = count(key, value, s.interThreads)
-	case "execution_mode":
-		s.parallel, err = boolean.Parse(key, value)
-	case "enable_mem_arena":
-		s.arena, err = boolean.Parse(key, value)
-	case "enable_mem_pattern":
-		s.pattern, err = boolean.Parse(key, value)
-	case "graph_optimization_level":
-		err = s.parseGraphLevel(value)
-	case "memory.enable_memory_arena_shrinkage":
-		s.shrink = value
-	case "cudnn_conv_algo_search":
-		return s.cudaChoice(key, value, "EXHAUSTIVE", "HEURISTIC", "DEFAULT")
-	case "arena_extend_strategy":
-		return s.cudaChoice(key, value, "kNextPowerOfTwo", "kSameAsRequested")
-	case "gpu_mem_limit":
-		if _, err := strconv.ParseUint(value, 10, 64); err != nil {
-			return status.Errorf(status.InvalidArg, "unexpected value '%s' of parameter '%s': expected a number of bytes", value, key)
-		}
-		s.cuda = append(s.cuda, [2]string{key, value})
-	case "use_tf32", "do_copy_in_default_stream", "cudnn_conv_use_max_workspace", "enable_cuda_graph":
+// targets returns what the parameters of config.pbtxt set.
+func (s *settings) targets() bind.Targets {
+	cuda := func(key, value string) error {
 		on, err := boolean.Parse(key, value)
-		s.cuda = append(s.cuda, [2]string{key, digit(on)})
+		s.cuda = append(s.cuda, [2]string{key, strconv.Itoa(int(flag(on)))})
 		return err
-	default:
-		if strings.HasPrefix(key, "session.") || strings.HasPrefix(key, "optimization.") {
-			s.entry(key, value)
-		}
 	}
-	return err
-}
-
-func digit(on bool) string {
-	if on {
-		return "1"
+	return bind.Targets{
+		"intra_op_thread_count": &s.intraThreads, "inter_op_thread_count": &s.interThreads, "execution_mode": &s.parallel,
+		"enable_mem_arena": &s.arena, "enable_mem_pattern": &s.pattern, "memory.enable_memory_arena_shrinkage": &s.shrink,
+		"graph_optimization_level": s.parseGraphLevel, "session.*": nil, "optimization.*": nil,
+		"cudnn_conv_algo_search": s.cudaChoice("EXHAUSTIVE", "HEURISTIC", "DEFAULT"),
+		"arena_extend_strategy":  s.cudaChoice("kNextPowerOfTwo", "kSameAsRequested"),
+		"use_tf32":               cuda, "do_copy_in_default_stream": cuda, "cudnn_conv_use_max_workspace": cuda, "enable_cuda_graph": cuda,
+		"gpu_mem_limit": func(key, value string) error {
+			if _, err := strconv.ParseUint(value, 10, 64); err != nil {
+				return status.Errorf(status.InvalidArg, "unexpected value '%s' of parameter '%s': expected a number of bytes", value, key)
+			}
+			s.cuda = append(s.cuda, [2]string{key, value})
+			return nil
+		},
 	}
-	return "0"
 }
 
 // cudaChoice parses a setting of the CUDA provider, given as a number (as in Triton) or a name.
-func (s *settings) cudaChoice(key, value string, names ...string) error {
-	if n, err := strconv.Atoi(value); err == nil && n >= 0 && n < len(names) {
-		value = names[n]
+func (s *settings) cudaChoice(names ...string) func(key, value string) error {
+	return func(key, value string) error {
+		if n, err := strconv.Atoi(value); err == nil && n >= 0 && n < len(names) {
+			value = names[n]
+		}
+		if !slices.Contains(names, value) {
+			return status.Errorf(status.InvalidArg, "unexpected value '%s' of parameter '%s': expected 0 to %d, or one of %s",
+				value, key, len(names)-1, strings.Join(names, ", "))
+		}
+		s.cuda = append(s.cuda, [2]string{key, value})
+		return nil
 	}
-	if !slices.Contains(names, value) {
-		return status.Errorf(status.InvalidArg, "unexpected value '%s' of parameter '%s': expected 0 to %d, or one of %s",
-			value, key, len(names)-1, strings.Join(names, ", "))
-	}
-	s.cuda = append(s.cuda, [2]string{key, value})
-	return nil
 }
 
-func (s *settings) parseGraphLevel(value string) error {
-	if !slices.Contains(graphLevels, value) {
-		return status.Errorf(status.InvalidArg, "unexpected value '%s' of parameter 'graph_optimization_level': expected one of %s",
-			value, strings.Join(graphLevels, ", "))
+// parseGraphLevel parses a value of GraphOptimizationLevel: none, basic, extended, layout, all.
+func (s *settings) parseGraphLevel(key, value string) error {
+	levels := []string{"0", "1", "2", "3", "99"}
+	if !slices.Contains(levels, value) {
+		return status.Errorf(status.InvalidArg, "unexpected value '%s' of parameter '%s': expected one of %s", value, key, strings.Join(levels, ", "))
 	}
 	s.graphLevel, _ = strconv.Atoi(value)
 	return nil
@@ -143,38 +169,109 @@ func (s *settings) parseGraphLevel(value string) error {
 
 // entry sets a session config entry. It replaces an entry with the same key.
 func (s *settings) entry(key, value string) {
-	i := slices.IndexFunc(s.entries, func(e [2]string) bool { return e[0] == key })
-	if i < 0 {
-		s.entries = append(s.entries, [2]string{key, value})
-		return
-	}
-	s.entries[i][1] = value
+	s.entries = slices.DeleteFunc(s.entries, func(e [2]string) bool { return e[0] == key })
+	s.entries = append(s.entries, [2]string{key, value})
 }
 
-// boolean has the values of Triton's onnxruntime backend for boolean parameters.
-var boolean = bind.Words{True: []string{"1", "true"}, False: []string{"0", "false"}, Expected: "0, 1, true or false"}
+// providerKind selects the function that adds a provider. The values are those of tt_provider.
+type providerKind int
 
-// count parses a number of threads; 0 keeps the default, as in Triton.
-func count(key, value string, byDefault int) (int, error) {
-	n, err := bind.ParseThreads(key, value)
-	if n == 0 {
-		n = byDefault
-	}
-	return n, err
+const (
+	named providerKind = iota
+	cuda
+	tensorRT
+	openVINO
+)
+
+// provider is an execution provider with its settings.
+type provider struct {
+	accelerator string // the name in config.pbtxt
+	name        string // the runtime's name
+	wheel       string // the PyPI package whose library has it
+	kind        providerKind
+	pairs       [][2]string
 }
 
-// modelSettings parses the settings of a model's configuration.
-func modelSettings(cfg *modelconfig.ModelConfig, instances int, st start) (settings, error) {
-	s := defaultSettings(instances)
-	if s.shared = st.shared; st.intra > 0 {
-		s.intraThreads = st.intra
+// hostProviders and deviceProviders are the supported execution_accelerators.
+var (
+	hostProviders = []provider{
+		{accelerator: "openvino", name: "OpenVINOExecutionProvider", wheel: "onnxruntime-openvino", kind: openVINO},
+		{accelerator: "xnnpack", name: "XnnpackExecutionProvider", wheel: "a build of ONNX Runtime with --use_xnnpack"},
 	}
-	if st.inter > 0 {
-		s.interThreads = st.inter
+	deviceProviders = []provider{
+		{accelerator: "tensorrt", name: "TensorrtExecutionProvider", wheel: "onnxruntime-gpu", kind: tensorRT},
+		cudaProvider,
 	}
-	if st.memory > 0 {
-		s.entry("session.use_env_allocators", "1")
+	cudaProvider = provider{accelerator: "cuda", name: "CUDAExecutionProvider", wheel: "onnxruntime-gpu", kind: cuda}
+)
+
+// accelerators returns the configured providers for the host and for devices.
+func accelerators(cfg *modelconfig.ModelConfig) (host, device []provider, err error) {
+	acc := cfg.GetOptimization().GetExecutionAccelerators()
+	if host, err = wanted(acc.GetCpuExecutionAccelerator(), hostProviders); err != nil {
+		return nil, nil, err
 	}
-	s.graphLevel = graphLevel(cfg.GetOptimization().GetGraph().GetLevel())
-	return s, bind.EachParam(cfg, s.parse)
+	device, err = wanted(acc.GetGpuExecutionAccelerator(), deviceProviders)
+	return host, device, err
+}
+
+func wanted(list []*modelconfig.ModelOptimizationPolicy_ExecutionAccelerators_Accelerator, known []provider) (all []provider, err error) {
+	for _, a := range list {
+		i := slices.IndexFunc(known, func(p provider) bool { return p.accelerator == a.GetName() })
+		if i < 0 {
+			return nil, status.Errorf(status.InvalidArg, "unknown Execution Accelerator '%s' is requested, expected one of %s, %s",
+				a.GetName(), known[0].accelerator, known[1].accelerator)
+		}
+		p := known[i]
+		for _, key := range slices.Sorted(maps.Keys(a.GetParameters())) {
+			if err := p.set(key, a.GetParameters()[key]); err != nil {
+				return nil, err
+			}
+		}
+		all = append(all, p)
+	}
+	return all, nil
+}
+
+// set applies a parameter of the accelerator. For TensorRT, Triton's names and those of the runtime (trt_*) are accepted.
+func (p *provider) set(key, value string) error {
+	switch {
+	case p.kind != tensorRT || strings.HasPrefix(key, "trt_"):
+	case key == "precision_mode" && value == "FP32", key == "max_cached_engines": // the runtime no longer has the second one
+		return nil
+	case key == "precision_mode" && value != "FP16" && value != "INT8":
+		return status.Errorf(status.InvalidArg, "unsupported precision mode '%s' is requested, expected FP32, FP16 or INT8", value)
+	case key == "precision_mode":
+		key, value = "trt_"+strings.ToLower(value)+"_enable", "1"
+	case key == "max_workspace_size_bytes":
+		key = "trt_max_workspace_size"
+	case key == "int8_calibration_table_name", key == "int8_use_native_calibration_table":
+		key = "trt_" + key
+	default:
+		return status.Errorf(status.InvalidArg, "unknown parameter '%s' is provided for TensorRT Execution Accelerator", key)
+	}
+	p.pairs = append(p.pairs, [2]string{key, value})
+	return nil
+}
+
+// onDevice returns the settings of a session on a GPU: the configured providers, followed by CUDA for all other operators.
+func (s settings) onDevice(id int, device []provider) settings {
+	s.providers = nil
+	last := cudaProvider
+	for _, p := range device {
+		if p.kind == cuda {
+			last = p
+			continue
+		}
+		s.providers = append(s.providers, p.at(id))
+	}
+	last.pairs = slices.Concat(s.cuda, last.pairs)
+	s.providers = append(s.providers, last.at(id))
+	return s
+}
+
+// at returns the provider with a device id.
+func (p provider) at(id int) provider {
+	p.pairs = append(slices.Clone(p.pairs), [2]string{"device_id", strconv.Itoa(id)})
+	return p
 }

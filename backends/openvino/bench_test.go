@@ -1,3 +1,5 @@
+//go:build cgo
+
 package openvino
 
 import (
@@ -30,19 +32,12 @@ func loadExample(tb testing.TB) (*instance, func()) {
 }
 
 func TestExecuteAllocatesNothing(t *testing.T) {
-	x, run := loadExample(t)
+	_, run := loadExample(t)
 	for range 20 {
 		run()
 	}
-	if x.m.slow.Load() {
-		t.Skip("the machine is so busy that executions are watched")
-	}
-	least := testing.AllocsPerRun(1, run)
-	for range 50 { // the minimum, because an execution that the machine delays makes the next one watched
-		least = min(least, testing.AllocsPerRun(10, run))
-	}
-	if least != 0 {
-		t.Errorf("%v allocations per batch, want none", least)
+	if n := testing.AllocsPerRun(100, run); n != 0 {
+		t.Errorf("%v allocations per batch, want none", n)
 	}
 }
 

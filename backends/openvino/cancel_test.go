@@ -1,3 +1,5 @@
+//go:build cgo
+
 package openvino
 
 import (
@@ -65,7 +67,7 @@ func TestCancel(t *testing.T) {
 	x := newTest(t, "testdata", `default_model_filename: "chain.xml"
 		input { name: "x" data_type: TYPE_FP32 dims: [-1, -1] } output { name: "y" data_type: TYPE_FP32 dims: [-1, -1] }`)
 	b := newBatch(t, 1, zeros(t, tensor.FP32, 1024, 1024))
-	if err := x.inputs(b); err != nil {
+	if err := x.input(0, &b.In[0]); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := x.outputs(b, true); err != nil {
@@ -73,7 +75,7 @@ func TestCancel(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := x.run(ctx); status.CodeOf(err) != status.Cancelled {
+	if err := x.run(ctx, b); status.CodeOf(err) != status.Cancelled {
 		t.Errorf("run with a context that is over = %v", err)
 	}
 	small := newBatch(t, 1, zeros(t, tensor.FP32, 2, 2))

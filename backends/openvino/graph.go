@@ -1,18 +1,19 @@
 package openvino
 
 /*
-#include <stdlib.h>
 #include "shim.h"
 */
 import "C"
 
 import (
+	"maps"
+	"runtime"
+	"slices"
 	"strconv"
 	"unsafe"
 
 	"github.com/tutti-server/tutti/backends/bind"
 	"github.com/tutti-server/tutti/core/status"
-	"github.com/tutti-server/tutti/core/tensor"
 )
 
 // graph is a model that was read from a file and is not compiled yet.
@@ -26,9 +27,6 @@ type graph struct {
 // port is an input or output of the model file.
 type port = bind.Port[native]
 
-// boundPort is a port of the file that is bound to a port of the signature.
-type boundPort = bind.Bound[native]
-
 // binding has the bound ports of a model.
 type binding = bind.Binding[native]
 
@@ -40,8 +38,6 @@ type native struct {
 	alias bool
 	// handle is the port of the compiled model.
 	handle *C.ov_port
-	// ones is the number of trailing dimensions of size 1 that only the signature has, because its dims cannot be empty.
-	ones int
 	// known is true for an output whose shape is that of the file, with the batch as first dimension.
 	known bool
 	// lent is true for an output that must stay in memory of the infer request: strings, which cannot be resized, and inputs that
@@ -51,14 +47,11 @@ type native struct {
 
 // readGraph reads the model file at path.
 func readGraph(c *core, path string) (*graph, error) {
-	g := &graph{lib: c.lib, core: c}
-	p := C.CString(path)
-	defer C.free(unsafe.Pointer(p))
 	model := new(*C.ov_model)
-	if err := check(C.tov_read(c.lib.f, c.c, p, model)); err != nil {
+	if err := check(C.tov_read(c.lib.f, c.c, cstr(path), model)); err != nil {
 		return nil, err
 	}
-	g.model = *model
+	g := &graph{lib: c.lib, core: c, model: *model}
 	if err := g.declare(); err != nil {
 		g.close()
 		return nil, err
@@ -75,40 +68,32 @@ func (g *graph) declare() (err error) {
 }
 
 // close frees the graph. Compiled models stay valid.
-func (g *graph) close() {
-	if g.model != nil {
-		C.tov_model_free(g.lib.f, g.model)
-		g.model = nil
-	}
-}
+func (g *graph) close() { C.tov_model_free(g.lib.f, g.model) }
 
 func (g *graph) declared(output bool) ([]port, error) {
 	n := new(C.size_t)
 	if err := check(C.tov_count(g.lib.f, g.model, flag(output), n)); err != nil {
 		return nil, err
 	}
-	ports := make([]port, 0, *n)
-	for i := range int(*n) {
+	ports := make([]port, *n)
+	for i := range ports {
 		d := new(C.tov_port)
-		if err := check(C.tov_declared(g.lib.f, g.model, flag(output), C.size_t(i), d)); err != nil {
-			return nil, err
+		err := check(C.tov_declared(g.lib.f, g.model, flag(output), C.size_t(i), d))
+		if err == nil { // a port without a name gets one by its position, for example "input_0"
+			ports[i], err = described(d, output, bind.Side(output)+"_"+strconv.Itoa(i))
 		}
-		p, err := described(d, output, bind.Side(output)+"_"+strconv.Itoa(i))
 		if err != nil {
 			return nil, err
 		}
-		p.Native.index = i
-		ports = append(ports, p)
+		ports[i].Native.index = i
 	}
 	return ports, nil
 }
 
 // named returns the port with a name. A port may have several names.
 func (g *graph) named(name string, output bool) (port, bool) {
-	c := C.CString(name)
-	defer C.free(unsafe.Pointer(c))
 	d := new(C.tov_port)
-	if err := check(C.tov_alias(g.lib.f, g.model, flag(output), c, d)); err != nil {
+	if err := check(C.tov_alias(g.lib.f, g.model, flag(output), cstr(name), d)); err != nil {
 		return port{}, false
 	}
 	p, err := described(d, output, name)
@@ -116,23 +101,18 @@ func (g *graph) named(name string, output bool) (port, bool) {
 	return p, err == nil
 }
 
-// described converts a declaration. A port without a name gets one by its position, for example "input_0".
-func described(d *C.tov_port, output bool, position string) (port, error) {
-	p := port{Name: position, DType: elementTypes.DType(int(d._type)), AnyRank: d.rank < 0, Native: native{ov: d._type}}
+// described converts a declaration.
+func described(d *C.tov_port, output bool, name string) (port, error) {
 	if d.name != nil {
-		p.Name = owned(d.name)
+		name = owned(d.name)
 	}
-	if p.DType == tensor.Invalid {
-		return p, status.Errorf(status.Unsupported, "unsupported datatype %s of %s '%s'", elementTypes.Name(int(d._type)), bind.Side(output), p.Name)
-	}
-	if d.rank > C.TOV_MAX_RANK {
-		return p, status.Errorf(status.Unsupported, "unsupported shape of %s '%s': expected at most %d dimensions, found %d",
-			bind.Side(output), p.Name, C.TOV_MAX_RANK, d.rank)
-	}
-	for k := range max(0, int(d.rank)) {
-		p.Shape = append(p.Shape, int64(d.dims[k]))
-	}
-	return p, nil
+	return bind.NewPort(elementTypes, name, output, int(d._type), int(d.rank), unsafe.Pointer(&d.dims), native{ov: d._type})
+}
+
+// elementTypes are the values of ov_element_type_e.
+var elementTypes = bind.Types{
+	"dynamic", "boolean", "bf16", "f16", "f32", "f64", "i4", "i8", "i16", "i32", "i64", "u1", "u2", "u3", "u4", "u6", "u8", "u16", "u32", "u64",
+	"nf4", "f8e4m3", "f8e5m2", "string", "f4e2m1", "f8e8m0",
 }
 
 // reshape changes the shapes of the inputs.
@@ -144,8 +124,7 @@ func (g *graph) reshape(shapes [][]int64) error {
 			dims = append(dims, C.int64_t(d))
 		}
 	}
-	ranks, dims = append(ranks, 0), append(dims, 0) // a non-empty slice has an address
-	if err := check(C.tov_reshape(g.lib.f, g.model, C.size_t(len(shapes)), &ranks[0], &dims[0])); err != nil {
+	if err := check(C.tov_reshape(g.lib.f, g.model, C.size_t(len(shapes)), unsafe.SliceData(ranks), unsafe.SliceData(dims))); err != nil {
 		return err
 	}
 	return g.declare()
@@ -153,16 +132,19 @@ func (g *graph) reshape(shapes [][]int64) error {
 
 // compile compiles the graph for a device.
 func (g *graph) compile(o *settings) (*compiled, error) {
-	device := C.CString(o.device)
-	defer C.free(unsafe.Pointer(device))
-	keys, values, free := o.marshal()
-	defer free()
+	var pin runtime.Pinner
+	defer pin.Unpin()
+	keys := slices.Sorted(maps.Keys(o.properties))
+	values := make([]string, len(keys))
+	for i, key := range keys {
+		values[i] = o.properties[key]
+	}
 	c := new(*C.ov_compiled_model)
-	err := check(C.tov_compile(g.lib.f, g.core.c, g.model, device, C.size_t(len(o.properties)), keys, values, c))
-	if err != nil {
+	if err := check(C.tov_compile(g.lib.f, g.core.c, g.model, cstr(o.device), C.size_t(len(keys)),
+		(**C.char)(bind.CStrings(&pin, keys)), (**C.char)(bind.CStrings(&pin, values)), c)); err != nil {
 		return nil, status.Prefixf(err, "compiling for %s: ", o.device)
 	}
-	return &compiled{lib: g.lib.retain(), c: *c}, nil
+	return &compiled{lib: g.lib, c: *c}, nil
 }
 
 // compiled is a compiled model. It is safe for concurrent use.
@@ -176,8 +158,7 @@ type compiled struct {
 func (c *compiled) find(p *port, output bool) error {
 	var name *C.char
 	if p.Native.alias {
-		name = C.CString(p.Name)
-		defer C.free(unsafe.Pointer(name))
+		name = cstr(p.Name)
 	}
 	found := new(*C.ov_port)
 	if err := check(C.tov_find(c.lib.f, c.c, flag(output), C.size_t(p.Native.index), name, found)); err != nil {
@@ -188,29 +169,20 @@ func (c *compiled) find(p *port, output bool) error {
 	return nil
 }
 
-// property returns the value of a property, or "".
-func (c *compiled) property(key string) string {
-	k := C.CString(key)
-	defer C.free(unsafe.Pointer(k))
-	return owned(C.tov_property(c.lib.f, c.c, k))
+// property returns the value of a property that is a number, or 0.
+func (c *compiled) property(key string) int {
+	n, _ := strconv.Atoi(owned(C.tov_property(c.lib.f, c.c, cstr(key))))
+	return n
 }
 
 // close unloads the model. Outputs of earlier executions stay valid.
 func (c *compiled) close() {
-	if c.c == nil {
+	if c == nil || c.c == nil {
 		return
 	}
 	for _, p := range c.ports {
 		C.tov_port_free(c.lib.f, p)
 	}
 	C.tov_compiled_free(c.lib.f, c.c)
-	c.lib.release()
 	c.c, c.ports = nil, nil
-}
-
-func flag(b bool) C.int {
-	if b {
-		return 1
-	}
-	return 0
 }

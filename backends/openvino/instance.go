@@ -1,7 +1,8 @@
 package openvino
 
 /*
-#include <stdlib.h>
+#cgo noescape tov_run
+#cgo nocallback tov_run
 #include "shim.h"
 */
 import "C"
@@ -24,7 +25,8 @@ type instance struct {
 	call    *C.tov_call
 	in, out []C.tov_value // the call's, in C memory
 	scratch []scratch     // for each input: memory for strings and padding
-	buffers *bind.Buffers // of outputs, each of which holds the library
+	buffers *bind.Buffers
+	watch   bind.Watch
 }
 
 var _ backends.Instance = (*instance)(nil)
@@ -32,21 +34,25 @@ var _ backends.Instance = (*instance)(nil)
 func newInstance(m *model) (*instance, error) {
 	c := m.compiled
 	if c.c == nil {
-		return nil, status.Errorf(status.Unavailable, "model '%s' is closed", m.binding.Sig.Model)
+		return nil, status.Errorf(status.Unavailable, "model '%s' is closed", m.Sig.Model)
 	}
-	ins, outs := m.binding.In, m.binding.Out
-	call := new(*C.tov_call)
-	if err := check(C.tov_call_new(c.lib.f, c.c, C.size_t(len(ins)), C.size_t(len(outs)), call)); err != nil {
-		return nil, status.Prefixf(err, "model '%s': ", m.binding.Sig.Model)
+	made := new(*C.tov_call)
+	if err := check(C.tov_call_new(c.lib.f, c.c, C.size_t(len(m.In)), C.size_t(len(m.Out)), made)); err != nil {
+		return nil, status.Prefixf(err, "model '%s': ", m.Sig.Model)
 	}
-	x := &instance{m: m, lib: c.lib.retain(), buffers: newBuffers(c.lib), call: *call, scratch: make([]scratch, len(ins))}
-	x.in = unsafe.Slice(x.call.in, len(ins))
-	x.out = unsafe.Slice(x.call.out, len(outs))
-	for i := range ins {
-		x.in[i].port, x.in[i]._type = ins[i].Native.handle, ins[i].Native.ov
+	call, f := *made, c.lib.f
+	x := &instance{
+		m: m, lib: c.lib, call: call, scratch: make([]scratch, len(m.In)),
+		in: unsafe.Slice(call.in, len(m.In)), out: unsafe.Slice(call.out, len(m.Out)),
+		buffers: bind.NewBuffers(func(handle unsafe.Pointer) { C.tov_release(f, (*C.ov_tensor)(handle)) }),
 	}
-	for i := range outs {
-		x.out[i].port, x.out[i]._type, x.out[i].lent = outs[i].Native.handle, outs[i].Native.ov, flag(outs[i].Native.lent)
+	x.watch.Stop = func() { C.tov_cancel(call) } // a request that has not started yet ignores it
+	for i := range x.in {
+		x.in[i].port, x.in[i]._type = m.In[i].Native.handle, m.In[i].Native.ov
+	}
+	for i := range x.out {
+		own := &m.Out[i].Native
+		x.out[i].port, x.out[i]._type, x.out[i].lent = own.handle, own.ov, flag(own.lent)
 	}
 	return x, nil
 }
@@ -61,7 +67,6 @@ func (x *instance) Close() error {
 		x.scratch[i].free()
 	}
 	x.call, x.in, x.out = nil, nil, nil
-	x.lib.release()
 	return nil
 }
 
@@ -70,17 +75,19 @@ func (x *instance) Close() error {
 //
 // hot: no allocation in the steady state.
 func (x *instance) Execute(ctx context.Context, b *backends.Batch) error {
-	if err := x.m.binding.CheckExecute(ctx, x.call != nil, b); err != nil {
+	if err := x.m.CheckExecute(ctx, x.call != nil, b); err != nil {
 		return err
 	}
-	if err := x.inputs(b); err != nil {
-		return err
+	for i := range b.In {
+		if err := x.input(i, &b.In[i]); err != nil {
+			return err
+		}
 	}
 	guessed, err := x.outputs(b, !x.m.unsure.Load())
 	if err != nil {
 		return err
 	}
-	err = x.run(ctx)
+	err = x.run(ctx, b)
 	if err == nil && !x.moved() {
 		return x.take(b)
 	}
@@ -90,15 +97,28 @@ func (x *instance) Execute(ctx context.Context, b *backends.Batch) error {
 	return x.retry(ctx, b, err)
 }
 
+// run runs the model once. When all requests are cancelled it stops between two nodes of the graph.
+func (x *instance) run(ctx context.Context, b *backends.Batch) error {
+	x.watch.Begin(ctx, b)
+	e := C.tov_run(x.call)
+	stopped := x.watch.End()
+	if e.text == nil {
+		return nil
+	}
+	err := check(e)
+	if stopped {
+		return status.ErrCancelled
+	}
+	return status.Errorf(status.CodeOf(err), "model '%s': %w", x.m.Sig.Model, err)
+}
+
 // retry runs again without memory for the outputs. If that succeeds, the first dimension of an output is not the batch.
 func (x *instance) retry(ctx context.Context, b *backends.Batch, first error) error {
-	for i := range b.Out {
-		b.Out[i].Release()
-	}
+	tensor.ReleaseAll(b.Out)
 	if _, err := x.outputs(b, false); err != nil {
 		return err
 	}
-	if err := x.run(ctx); err != nil {
+	if err := x.run(ctx, b); err != nil {
 		if first == nil || status.CodeOf(err) == status.Cancelled {
 			return err
 		}
@@ -118,55 +138,44 @@ func (x *instance) moved() bool {
 	return false
 }
 
-// inputs sets the inputs of the call.
-func (x *instance) inputs(b *backends.Batch) error {
-	for i := range b.In {
-		if err := x.input(i, &b.In[i]); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
+// input sets input i of the call. A batch that is smaller than the model's fixed size is padded.
 func (x *instance) input(i int, t *tensor.Tensor) error {
-	v, p := &x.in[i], &x.m.binding.In[i]
+	v, p := &x.in[i], &x.m.In[i]
 	if !t.Present() {
-		return status.Errorf(status.InvalidArg, "model '%s', input '%s': expected a %s tensor, got none", x.m.binding.Sig.Model, p.Name, p.DType)
+		return x.m.InputErrorf(i, status.InvalidArg, "expected a %s tensor, got none", p.DType)
 	}
-	dims := t.Shape.Dims()
-	n := len(dims) - p.Native.ones
-	if t.DType != p.DType || !x.fits(p, dims) {
-		return x.m.binding.UnexpectedInput(i, t)
+	dims := (*[bind.MaxRank]int64)(unsafe.Pointer(&v.dims))[:]
+	n, ok := p.Reshape.Apply(dims, t.Shape.Dims())
+	if !ok || t.DType != p.DType || !x.fits(p, dims[:n]) {
+		return x.m.UnexpectedInput(i, t)
 	}
 	v.rank = C.int(n)
-	for k, d := range dims[:n] {
-		v.dims[k] = C.int64_t(d)
-	}
-	missing, err := x.missing(dims)
-	if err != nil {
-		return err
-	}
-	if missing > 0 {
-		v.dims[0] = C.int64_t(x.m.fixed)
+	missing := int64(0) // rows of a batch of the model's fixed size
+	if fixed := x.m.fixed; fixed != 0 && n > 0 && dims[0] != fixed {
+		if !x.m.pad || dims[0] > fixed {
+			return x.m.Errorf(status.InvalidArg, "expected a batch of exactly %d rows, got %d (parameter %s YES makes a smaller one up)", fixed, dims[0], keyPad)
+		}
+		missing, dims[0] = fixed-dims[0], fixed
 	}
 	if p.DType == tensor.Bytes {
 		return x.strings(i, t, missing)
 	}
-	if int64(t.Len) != t.Shape.Elements()*int64(p.DType.Size()) {
-		return status.Errorf(status.InvalidArg, "model '%s', input '%s': expected %d bytes for a %s tensor of shape %s, got %d",
-			x.m.binding.Sig.Model, p.Name, t.Shape.Elements()*int64(p.DType.Size()), p.DType, t.Shape, t.Len)
+	if want := t.Shape.Elements() * int64(p.DType.Size()); int64(t.Len) != want {
+		return x.m.InputErrorf(i, status.InvalidArg, "expected %d bytes for a %s tensor of shape %s, got %d", want, p.DType, t.Shape, t.Len)
 	}
 	v.data = t.Pointer()
 	if missing > 0 {
-		v.data = x.scratch[i].padded(t.Bytes(), t.Len/max(1, int(dims[0]))*int(x.m.fixed))
+		v.data = x.scratch[i].padded(t.Bytes(), t.Len/max(1, int(dims[0]-missing))*int(dims[0]))
 	}
 	return nil
 }
 
 // fits reports whether the model accepts these dimensions, apart from the batch.
-func (x *instance) fits(p *boundPort, dims []int64) bool {
-	n := len(dims) - p.Native.ones
-	if n < 0 || n > C.TOV_MAX_RANK || !p.AnyRank && n != len(p.Shape) {
+func (x *instance) fits(p *bind.Bound[native], dims []int64) bool {
+	if p.AnyRank {
+		return true
+	}
+	if len(dims) != len(p.Shape) {
 		return false
 	}
 	for k, d := range p.Shape {
@@ -174,48 +183,76 @@ func (x *instance) fits(p *boundPort, dims []int64) bool {
 			return false
 		}
 	}
-	for _, d := range dims[n:] {
-		if d != 1 {
-			return false
-		}
-	}
 	return true
 }
 
 // outputs sets the memory of the outputs. With guess it allocates those with a known shape; guessed reports whether there are any.
+// The others get an initial shape.
 func (x *instance) outputs(b *backends.Batch, guess bool) (guessed bool, err error) {
-	padded := x.m.fixed > int64(b.Rows)
+	guess = guess && x.m.fixed <= int64(b.Rows)
 	for i := range x.out {
-		v, p := &x.out[i], &x.m.binding.Out[i]
-		v.given = 0
-		known := guess && p.Native.known && !padded
-		x.shape(v, p, b.Rows, known)
-		if !known {
+		v, p := &x.out[i], &x.m.Out[i]
+		v.given, v.rank = 0, C.int(len(p.Shape))
+		if p.AnyRank {
+			v.rank, v.dims[0] = 1, 0
+		}
+		for k, d := range p.Shape {
+			v.dims[k] = C.int64_t(max(d, 0))
+		}
+		if !guess || !p.Native.known {
 			continue
 		}
-		t, err := b.Alloc(i, p.DType, shapeOf(v))
-		if err != nil {
-			return false, x.m.binding.OutputError(i, err)
+		if x.m.Sig.MaxBatch > 0 {
+			v.dims[0] = C.int64_t(b.Rows)
 		}
-		v.given, v.data = 1, t.Pointer()
-		guessed = true
+		t, err := b.Alloc(i, p.DType, bind.ShapeAt(unsafe.Pointer(&v.dims), int(v.rank)))
+		if err != nil {
+			return false, x.m.OutputError(i, err)
+		}
+		v.given, v.data, guessed = 1, t.Pointer(), true
 	}
 	return guessed, nil
 }
 
-// shape sets the shape of an output, or an initial one when it is not known.
-func (x *instance) shape(v *C.tov_value, p *boundPort, rows int, known bool) {
-	v.rank = C.int(len(p.Shape))
-	if p.AnyRank {
-		v.rank, v.dims[0] = 1, 0
-	}
-	for k, d := range p.Shape {
-		if d == -1 {
-			d = 0
+// take sets the outputs of a successful run in the batch.
+func (x *instance) take(b *backends.Batch) (err error) {
+	for i := range x.out {
+		v := &x.out[i]
+		if v.given == 0 && err == nil {
+			err = x.output(b, i)
 		}
-		v.dims[k] = C.int64_t(d)
+		if v.tensor != nil { // copied, or after an error
+			C.tov_release(x.lib.f, v.tensor)
+			v.tensor = nil
+		}
+		if err == nil {
+			err = x.m.ReshapeOutput(i, &b.Out[i])
+		}
 	}
-	if known && x.m.binding.Sig.MaxBatch > 0 {
-		v.dims[0] = C.int64_t(rows)
+	return err
+}
+
+// output sets output i to the result of the run.
+func (x *instance) output(b *backends.Batch, i int) error {
+	v, p := &x.out[i], &x.m.Out[i]
+	if v.rank > bind.MaxRank {
+		return x.m.OutputErrorf(i, status.Internal, "expected at most %d dimensions, got %d", bind.MaxRank, v.rank)
 	}
+	shape := bind.ShapeAt(unsafe.Pointer(&v.dims), int(v.rank))
+	elements := shape.Elements()
+	if fixed := x.m.fixed; fixed > int64(b.Rows) && shape.Rank() > 0 && shape.Dim(0) == fixed {
+		shape.SetDim(0, int64(b.Rows))
+		v.dims[0] = C.int64_t(b.Rows)
+		v.elements = C.size_t(shape.Elements())
+	}
+	if p.DType == tensor.Bytes {
+		return x.stringsOut(b, i, shape, int(elements))
+	}
+	n := int(shape.Elements()) * p.DType.Size()
+	if p.Native.lent || shape.Elements() != elements {
+		return bind.CopyOutput(b, i, p.DType, shape, v.data, n)
+	}
+	b.SetOutput(i, x.buffers.Wrap(unsafe.Pointer(v.tensor), v.data, n, tensor.Place{}, p.DType, shape))
+	v.tensor = nil
+	return nil
 }

@@ -8,21 +8,20 @@ package openvino
 import "C"
 
 import (
+	"runtime"
 	"strings"
-	"sync/atomic"
 	"unsafe"
 
 	"github.com/tutti-server/tutti/backends/dylib"
 	"github.com/tutti-server/tutti/core/status"
 )
 
-// library is one opened OpenVINO: its functions. The backend, each model and each output whose memory the runtime owns
-// hold a reference, so an output may outlive its model.
+// library is one opened OpenVINO: its functions. It is never closed, because outputs in memory of the runtime may outlive the
+// backend.
 type library struct {
 	f       *C.ov_functions
 	path    string
 	version string
-	refs    atomic.Int64
 }
 
 // openLibrary loads the runtime at path.
@@ -44,22 +43,59 @@ func openLibrary(path string) (*library, error) {
 		C.tov_bind(f, i, address)
 	}
 	version, _, _ := strings.Cut(owned(C.tov_version(f)), "-") // a build's name starts with its release
-	l := &library{f: f, path: path, version: version}
-	l.refs.Store(1)
-	return l, nil
+	return &library{f: f, path: path, version: version}, nil
 }
 
-func (l *library) retain() *library {
-	l.refs.Add(1)
-	return l
+// core is an ov_core, which reads and compiles models with the plugins of the devices.
+//
+// It is created and freed in a separate thread. The CPU plugin replaces the signal stack of the thread that loads it, and frees that
+// stack in the thread that unloads it; a thread of the Go runtime would crash at its next signal.
+type core struct {
+	lib  *library
+	c    *C.ov_core
+	over chan struct{} // closed to free the core
+	gone chan struct{} // closed when the core is freed
 }
 
-// release drops a reference. The last one frees the function table; the shared library stays open.
-func (l *library) release() {
-	if l.refs.Add(-1) == 0 {
-		C.free(unsafe.Pointer(l.f))
-		l.f = nil
+// openCore creates a core. extension is the path of a library of operators, or empty.
+func openCore(l *library, extension string) (*core, error) {
+	c := &core{lib: l, over: make(chan struct{}), gone: make(chan struct{})}
+	started := make(chan error)
+	go c.live(extension, started)
+	if err := <-started; err != nil {
+		<-c.gone
+		return nil, err
 	}
+	return c, nil
+}
+
+// live is the core's thread. It exits with the goroutine, because it is never unlocked.
+func (c *core) live(extension string, started chan<- error) {
+	runtime.LockOSThread()
+	defer close(c.gone)
+	made := new(*C.ov_core)
+	if err := check(C.tov_core(c.lib.f, made)); err != nil {
+		started <- err
+		return
+	}
+	c.c = *made
+	defer C.tov_core_free(c.lib.f, c.c)
+	C.tov_load_plugin(c.lib.f, c.c, cstr("CPU")) // compiling reports a missing plugin
+	var err error
+	if extension != "" {
+		if err = check(C.tov_extend(c.lib.f, c.c, cstr(extension))); err != nil {
+			err = status.Prefixf(err, "extension '%s': ", extension)
+		}
+	}
+	if started <- err; err == nil {
+		<-c.over
+	}
+}
+
+// close frees the core. The models that it compiled must have been closed.
+func (c *core) close() {
+	close(c.over)
+	<-c.gone
 }
 
 // owned returns the C string at p and frees it.
@@ -68,29 +104,31 @@ func owned(p *C.char) string {
 	return C.GoString(p)
 }
 
-// Status codes of the runtime that map to a status code. All others are internal errors.
-const (
-	ovNotImplemented    = -2
-	ovParameterMismatch = -4
-	ovCancelled         = -13
-)
+// cstr returns s with a zero byte, as an argument of one call of C code that does not keep it.
+func cstr(s string) *C.char { return (*C.char)(unsafe.Pointer(unsafe.StringData(s + "\x00"))) }
+
+func flag(b bool) C.int {
+	if b {
+		return 1
+	}
+	return 0
+}
 
 // check converts a status of the runtime to an error, or nil.
 func check(e C.tov_error) error {
 	if e.text == nil {
 		return nil
 	}
-	text := clean(owned(e.text))
+	text, class := clean(owned(e.text)), status.Internal
 	switch e.code {
-	case ovCancelled:
+	case -13: // cancelled
 		return status.ErrCancelled
-	case ovNotImplemented:
-		return status.Errorf(status.Unsupported, "openvino error %d: %s", int(e.code), text)
-	case ovParameterMismatch:
-		return status.Errorf(status.InvalidArg, "openvino error %d: %s", int(e.code), text)
-	default:
-		return status.Errorf(status.Internal, "openvino error %d: %s", int(e.code), text)
+	case -2: // not implemented
+		class = status.Unsupported
+	case -4: // parameter mismatch
+		class = status.InvalidArg
 	}
+	return status.Errorf(class, "openvino error %d: %s", int(e.code), text)
 }
 
 // clean removes source locations of the runtime from an error text, and joins its lines.
@@ -98,18 +136,14 @@ func clean(text string) string {
 	var lines []string
 	for line := range strings.Lines(text) {
 		line = strings.TrimSpace(line)
-		if line == "" || strings.HasPrefix(line, "Exception from src/") {
+		if line == "" || strings.HasPrefix(line, "Exception from src/") ||
+			strings.HasPrefix(line, "Check '") && strings.Contains(line, "' failed at ") && strings.HasSuffix(line, ":") {
 			continue
-		}
-		if rest, ok := strings.CutPrefix(line, "Check '"); ok {
-			if _, after, found := strings.Cut(rest, "' failed at "); found && strings.HasSuffix(after, ":") {
-				continue
-			}
 		}
 		lines = append(lines, line)
 	}
 	if len(lines) == 0 {
-		return strings.Join(strings.Fields(text), " ")
+		lines = strings.Fields(text)
 	}
 	return strings.Join(lines, " ")
 }

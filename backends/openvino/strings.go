@@ -39,16 +39,24 @@ func (s *scratch) room(text, list int) {
 	}
 }
 
+// padded copies rows to memory of the given size and clears the rest.
+func (s *scratch) padded(rows []byte, size int) unsafe.Pointer {
+	s.room(max(size, 1), 0)
+	to := unsafe.Slice((*byte)(s.text), size)
+	clear(to[copy(to, rows):])
+	return s.text
+}
+
 // strings copies the elements of an input to zero-terminated strings, which the runtime needs. missing rows become empty strings.
 func (x *instance) strings(i int, t *tensor.Tensor, missing int64) error {
-	v, p, s := &x.in[i], &x.m.binding.In[i], &x.scratch[i]
+	v, s := &x.in[i], &x.scratch[i]
 	n, total := int(t.Shape.Elements()), 1
 	for _, d := range v.dims[:v.rank] {
 		total *= int(d)
 	}
 	rest := t.Bytes()
 	if n < 0 || n > len(rest)/tensor.EncodedLen(0) { // checked before memory is allocated
-		return x.unusable(p, len(rest)/tensor.EncodedLen(0), false)
+		return x.unusable(i, len(rest)/tensor.EncodedLen(0), false)
 	}
 	s.room(len(rest)+1, total+1) // a zero takes less than the length, and one more is for missing rows
 	text := unsafe.Slice((*byte)(s.text), len(rest)+1)
@@ -57,7 +65,7 @@ func (x *instance) strings(i int, t *tensor.Tensor, missing int64) error {
 	for k := range n {
 		elem, next, ok := tensor.NextBytes(rest)
 		if !ok || bytes.IndexByte(elem, 0) >= 0 {
-			return x.unusable(p, k, ok)
+			return x.unusable(i, k, ok)
 		}
 		list[k] = uintptr(unsafe.Pointer(&text[at]))
 		at += copy(text[at:], elem)
@@ -65,7 +73,7 @@ func (x *instance) strings(i int, t *tensor.Tensor, missing int64) error {
 		at++
 	}
 	if len(rest) > 0 {
-		return x.unusable(p, n, false)
+		return x.unusable(i, n, false)
 	}
 	text[len(text)-1] = 0
 	for k := n; k < total && missing > 0; k++ {
@@ -75,23 +83,22 @@ func (x *instance) strings(i int, t *tensor.Tensor, missing int64) error {
 	return nil
 }
 
-func (x *instance) unusable(p *boundPort, k int, whole bool) error {
+func (x *instance) unusable(i, k int, whole bool) error {
 	if !whole {
-		return status.Errorf(status.InvalidArg, "model '%s', input '%s': the BYTES tensor is cut or too long at element %d", x.m.binding.Sig.Model, p.Name, k)
+		return x.m.InputErrorf(i, status.InvalidArg, "the BYTES tensor is cut or too long at element %d", k)
 	}
-	return status.Errorf(status.InvalidArg, "model '%s', input '%s': element %d has a zero byte, which OpenVINO does not take in a string",
-		x.m.binding.Sig.Model, p.Name, k)
+	return x.m.InputErrorf(i, status.InvalidArg, "element %d has a zero byte, which OpenVINO does not take in a string", k)
 }
 
 // stringsOut copies the elements of an output. made is the number of elements that the runtime created.
 func (x *instance) stringsOut(b *backends.Batch, i int, shape tensor.Shape, made int) error {
-	v, p := &x.out[i], &x.m.binding.Out[i]
+	v := &x.out[i]
 	wanted := v.elements
 	v.elements = C.size_t(made)
 	n := C.tov_strings_len(x.lib.f, v, wanted)
 	v.elements = wanted
 	if n < 0 {
-		return status.Errorf(status.Internal, "model '%s', output '%s': strings of OpenVINO %s cannot be read", x.m.binding.Sig.Model, p.Name, x.lib.version)
+		return x.m.OutputErrorf(i, status.Internal, "strings of OpenVINO %s cannot be read", x.lib.version)
 	}
 	t, err := b.AllocBytes(i, shape, int(n))
 	if err != nil || n == 0 {

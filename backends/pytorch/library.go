@@ -9,14 +9,19 @@ import "C"
 
 import (
 	"bytes"
+	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
+	"runtime"
+	"slices"
 	"strings"
 	"unsafe"
 
+	"github.com/tutti-server/tutti/backends/bind"
 	"github.com/tutti-server/tutti/backends/dylib"
 	"github.com/tutti-server/tutti/core/status"
+	"github.com/tutti-server/tutti/core/tensor"
 	"github.com/tutti-server/tutti/internal/runtimes"
 )
 
@@ -52,12 +57,8 @@ func openLibrary(explicit, device string) (*library, error) {
 		return nil, status.Errorf(status.Unavailable, "unable to open PyTorch: %w", err)
 	}
 	l := &library{path: path}
-	for i := C.size_t(0); ; i++ {
-		name := C.ttpt_name(i)
-		if name == nil {
-			break
-		}
-		address, err := so.Symbol(C.GoString(name))
+	for i := C.size_t(0); C.ttpt_name(i) != nil; i++ {
+		address, err := so.Symbol(C.GoString(C.ttpt_name(i)))
 		if err != nil {
 			return nil, status.Errorf(status.Unavailable, "'%s' is not this program's shim: %w", shim, err)
 		}
@@ -82,8 +83,10 @@ func checkShim(shim string) error {
 // errorBuffer is a buffer for an error text.
 type errorBuffer [C.TT_TORCH_TEXT]C.char
 
-// text returns PyTorch's error text, shortened.
-func (w *errorBuffer) text() string { return shorten(C.GoString(&w[0])) }
+// err returns PyTorch's error.
+func (w *errorBuffer) err() error {
+	return status.Errorf(status.Internal, "PyTorch: %s", shorten(C.GoString(&w[0])))
+}
 
 // shorten shortens an error text for logs and responses: at most 600 bytes in one line, and of a TorchScript
 // traceback only the exception at its end.
@@ -107,89 +110,86 @@ func shorten(text string) string {
 // exceptionLine matches the start of the exception at the end of a traceback.
 var exceptionLine = regexp.MustCompile(`(?m)^[\w.]*(Error|Exception)\b: `)
 
-// loadOptions configure the load of a model file.
-type loadOptions struct {
-	path, device string
-	aoti         bool
-	runners      int
-	set          *settings
-}
-
-// load loads a model file.
-func (l *library) load(o *loadOptions) (*C.tt_torch_model, error) {
-	path, device := C.CString(o.path), C.CString(o.device)
-	defer C.free(unsafe.Pointer(path))
-	defer C.free(unsafe.Pointer(device))
-	c := (*C.tt_torch_options)(C.calloc(1, C.sizeof_tt_torch_options))
-	defer C.free(unsafe.Pointer(c))
-	c.path, c.device = path, device
-	c.aoti, c.inference = flag(o.aoti), flag(o.set.inference)
-	c.plain, c.clean = flag(!o.set.optimised), flag(o.set.cleaning)
-	c.runners = C.int32_t(o.runners)
+// load loads a model file for a device. Of a package, as many runs may overlap as there are runners.
+func (l *library) load(path, device string, runners int, set *settings) (*C.tt_torch_model, error) {
+	var pin runtime.Pinner
+	defer pin.Unpin()
+	names := unsafe.Slice((**C.char)(bind.CStrings(&pin, []string{path, device})), 2)
 	var why errorBuffer
-	m := C.ttpt_load(&l.api, c, &why[0])
+	m := C.ttpt_load(&l.api, &C.tt_torch_options{
+		path: names[0], device: names[1], runners: C.int32_t(runners), aoti: flag(isPackage(path)),
+		inference: flag(set.inference), plain: flag(set.plain), clean: flag(set.cleaning),
+	}, &why[0])
 	if m == nil {
-		return nil, status.Errorf(status.Internal, "PyTorch: %s", why.text())
+		return nil, why.err()
 	}
 	return m, nil
 }
 
 // setup applies the settings that hold for the whole process.
 func (l *library) setup(s *settings) error {
-	p := C.tt_torch_process{
+	var why errorBuffer
+	if C.ttpt_setup(&l.api, &C.tt_torch_process{
 		intra_threads: C.int32_t(s.intra), inter_threads: C.int32_t(s.inter),
 		fuser: C.int32_t(s.fuser), executor: C.int32_t(s.executor), profiling: C.int32_t(s.profiling),
-	}
-	var why errorBuffer
-	if C.ttpt_setup(&l.api, &p, &why[0]) != 0 {
-		return status.Errorf(status.InvalidArg, "PyTorch refuses a setting of the process: %s", why.text())
+	}, &why[0]) != 0 {
+		return status.Errorf(status.InvalidArg, "PyTorch refuses a setting of the process: %s", shorten(C.GoString(&why[0])))
 	}
 	return nil
 }
-
-// threads returns the number of threads that one operator uses.
-func (l *library) threads() int { return int(C.ttpt_threads(&l.api)) }
 
 // describe returns the parameters and the result of the model's forward.
 func (l *library) describe(m *C.tt_torch_model) (*forward, error) {
 	var why errorBuffer
 	text := C.ttpt_describe(&l.api, m, &why[0])
 	if text == nil {
-		return nil, status.Errorf(status.Internal, "PyTorch: %s", why.text())
+		return nil, why.err()
 	}
 	defer C.free(unsafe.Pointer(text))
 	return parseForward(C.GoString(text))
 }
 
-// bind passes the plan to the shim: the position or key of each input and output.
-func (l *library) bind(m *C.tt_torch_model, p *plan) error {
-	text := C.CString(strings.Join(append(append([]string(nil), p.in.names...), p.out.names...), "\x00") + "\x00")
-	defer C.free(unsafe.Pointer(text))
+// bind tells the shim the position or key of each input and output.
+func (l *library) bind(m *C.tt_torch_model, in, out *order) error {
+	names := strings.Join(slices.Concat(in.names, out.names), "\x00") + "\x00\x00"
+	positions := func(at []int64) *C.int64_t { return (*C.int64_t)(unsafe.Pointer(unsafe.SliceData(at))) }
 	var why errorBuffer
-	failed := C.ttpt_bind(&l.api, m, C.int(p.in.how), C.size_t(len(p.in.names)), positions(p.in.at),
-		C.int(p.out.how), C.size_t(len(p.out.names)), positions(p.out.at), text, &why[0])
-	if failed != 0 {
-		return status.Errorf(status.Internal, "PyTorch: %s", why.text())
+	if C.ttpt_bind(&l.api, m, C.int(in.how), C.size_t(len(in.names)), positions(in.at), C.int(out.how), C.size_t(len(out.names)), positions(out.at),
+		(*C.char)(unsafe.Pointer(unsafe.StringData(names))), &why[0]) != 0 {
+		return why.err()
 	}
 	return nil
-}
-
-func positions(at []int64) *C.int64_t { return (*C.int64_t)(unsafe.Pointer(unsafe.SliceData(at))) }
-
-// clone returns a copy of a model with its own weights.
-func (l *library) clone(m *C.tt_torch_model) (*C.tt_torch_model, error) {
-	var why errorBuffer
-	n := C.ttpt_clone(&l.api, m, &why[0])
-	if n == nil {
-		return nil, status.Errorf(status.Internal, "PyTorch: %s", why.text())
-	}
-	return n, nil
 }
 
 func (l *library) unload(m *C.tt_torch_model) {
 	if m != nil {
 		C.ttpt_unload(&l.api, m)
 	}
+}
+
+// scalars are the supported element types by value of PyTorch's ScalarType. That of List[str] is the shim's.
+var scalars = map[C.int32_t]tensor.DType{
+	0: tensor.Uint8, 1: tensor.Int8, 2: tensor.Int16, 3: tensor.Int32, 4: tensor.Int64,
+	5: tensor.FP16, 6: tensor.FP32, 7: tensor.FP64, 11: tensor.Bool, 15: tensor.BF16,
+	27: tensor.Uint16, 28: tensor.Uint32, 29: tensor.Uint64, 1000: tensor.Bytes,
+}
+
+// scalarOf returns the ScalarType of a data type.
+func scalarOf(d tensor.DType) (C.int32_t, bool) {
+	for n, have := range scalars {
+		if have == d {
+			return n, true
+		}
+	}
+	return 0, false
+}
+
+// scalarName returns the name of an element type for errors.
+func scalarName(n C.int32_t) string {
+	if d, ok := scalars[n]; ok {
+		return d.ConfigName()
+	}
+	return fmt.Sprintf("PyTorch's element type %d", n)
 }
 
 func flag(b bool) C.int32_t {

@@ -1,3 +1,5 @@
+//go:build cgo
+
 package pytorch
 
 import (
@@ -67,13 +69,12 @@ type order struct {
 	strict bool
 }
 
-// plan maps the inputs and outputs of a model.
-type plan struct{ in, out order }
-
-// tensorName is a tensor that the configuration declares.
-type tensorName struct {
-	name string
-	text bool // of type TYPE_STRING
+func newOrder(declared []boundPort) order {
+	o := order{at: make([]int64, len(declared)), names: make([]string, len(declared))}
+	for i := range declared {
+		o.names[i] = declared[i].Name
+	}
+	return o
 }
 
 // leaf is one tensor or list of strings among forward's parameters.
@@ -109,23 +110,20 @@ func (f *forward) leaves() (list []leaf, open bool, err error) {
 	return list, false, nil
 }
 
-// dictionary reports whether forward has a dictionary as its only parameter.
-func (f *forward) dictionary() bool { return len(f.params) == 1 && f.params[0].kind == "dict" }
-
 // inputs maps the declared inputs. In order of preference it matches by dictionary key, by argument name, by the
 // index in NAME__INDEX, and by the order in the configuration. For example, "INPUT__1" is the second tensor. A rule
 // applies only if all names fit it.
-func (f *forward) inputs(declared []tensorName) (order, error) {
-	o := order{at: make([]int64, len(declared)), names: namesOf(declared)}
+func (f *forward) inputs(declared []boundPort) (order, error) {
+	o := newOrder(declared)
 	if f.unknown {
 		return o, o.byIndex(len(declared))
 	}
-	if f.dictionary() {
+	if len(f.params) == 1 && f.params[0].kind == "dict" {
 		o.how = byKey
 		for i, d := range declared {
 			o.at[i] = int64(i)
-			if d.text {
-				return o, status.Errorf(status.InvalidArg, "input '%s' is declared as TYPE_STRING, forward takes %s", d.name, f.params[0].typeText)
+			if d.DType == tensor.Bytes {
+				return o, status.Errorf(status.InvalidArg, "input '%s' is declared as TYPE_STRING, forward takes %s", d.Name, f.params[0].typeText)
 			}
 		}
 		return o, nil
@@ -137,12 +135,8 @@ func (f *forward) inputs(declared []tensorName) (order, error) {
 	if n := len(list); len(declared) > n && !open {
 		return o, status.Errorf(status.InvalidArg, "configuration expects %d inputs, model provides %d", len(declared), n)
 	}
-	room := len(list)
-	if open {
-		room = max(room, len(declared))
-	}
-	if !o.byArgument(list) {
-		if err := o.byIndex(room); err != nil {
+	if !o.byArgument(list) { // there is room for more than the list when it is open
+		if err := o.byIndex(max(len(list), len(declared))); err != nil {
 			return o, status.Prefixf(err, "input ")
 		}
 	}
@@ -168,7 +162,10 @@ func (o *order) byIndex(room int) error {
 	for i, name := range o.names {
 		n, ok := indexOf(name)
 		if !ok {
-			o.byDeclaration()
+			o.strict = true
+			for i := range o.at {
+				o.at[i] = int64(i)
+			}
 			return nil
 		}
 		o.at[i] = n
@@ -183,14 +180,6 @@ func (o *order) byIndex(room int) error {
 	return nil
 }
 
-// byDeclaration maps tensors by the order in the configuration.
-func (o *order) byDeclaration() {
-	o.strict = true
-	for i := range o.at {
-		o.at[i] = int64(i)
-	}
-}
-
 // indexOf returns the index in a name of the form NAME__INDEX.
 func indexOf(name string) (int64, bool) {
 	at := strings.LastIndex(name, "__")
@@ -202,17 +191,18 @@ func indexOf(name string) (int64, bool) {
 }
 
 // fits checks that strings map to parameters of strings, and that every required argument has an input.
-func (o *order) fits(declared []tensorName, list []leaf) error {
+func (o *order) fits(declared []boundPort, list []leaf) error {
 	given := make([]bool, len(list))
 	for i, d := range declared {
-		l := &list[min(int(o.at[i]), len(list)-1)]
-		given[min(int(o.at[i]), len(list)-1)] = true
-		if text := l.param.kind == "strings"; text != d.text {
+		at := min(int(o.at[i]), len(list)-1)
+		l := &list[at]
+		given[at] = true
+		if text := d.DType == tensor.Bytes; text != (l.param.kind == "strings") {
 			have := "a tensor"
-			if d.text {
+			if text {
 				have = "TYPE_STRING"
 			}
-			return status.Errorf(status.InvalidArg, "input '%s' is declared as %s, argument '%s' of forward is of type %s", d.name, have, l.param.name, l.param.typeText)
+			return status.Errorf(status.InvalidArg, "input '%s' is declared as %s, argument '%s' of forward is of type %s", d.Name, have, l.param.name, l.param.typeText)
 		}
 	}
 	for i, l := range list {
@@ -225,8 +215,8 @@ func (o *order) fits(declared []tensorName, list []leaf) error {
 
 // outputs maps the declared outputs: by dictionary key, by the index in NAME__INDEX, or by the order in the
 // configuration.
-func (f *forward) outputs(declared []tensorName) (order, error) {
-	o := order{at: make([]int64, len(declared)), names: namesOf(declared)}
+func (f *forward) outputs(declared []boundPort) (order, error) {
+	o := newOrder(declared)
 	if !f.unknown && f.result.kind == "dict" {
 		o.how = byKey
 		return o, nil
@@ -243,34 +233,9 @@ func (f *forward) outputs(declared []tensorName) (order, error) {
 		return o, status.Prefixf(err, "output ")
 	}
 	for _, d := range declared {
-		if one := f.result.kind; d.text && (one == "tensor" || one == "tuple" || one == "list") {
-			return o, status.Errorf(status.InvalidArg, "output '%s' is declared as TYPE_STRING, forward makes %s", d.name, f.result.typeText)
+		if one := f.result.kind; d.DType == tensor.Bytes && (one == "tensor" || one == "tuple" || one == "list") {
+			return o, status.Errorf(status.InvalidArg, "output '%s' is declared as TYPE_STRING, forward makes %s", d.Name, f.result.typeText)
 		}
 	}
 	return o, nil
-}
-
-func namesOf(declared []tensorName) []string {
-	names := make([]string, len(declared))
-	for i, d := range declared {
-		names[i] = d.name
-	}
-	return names
-}
-
-// planOf maps the declared inputs and outputs to forward.
-func planOf(f *forward, ins, outs []boundPort) (*plan, error) {
-	named := func(ports []boundPort) []tensorName {
-		list := make([]tensorName, len(ports))
-		for i, p := range ports {
-			list[i] = tensorName{p.name, p.dtype == tensor.Bytes}
-		}
-		return list
-	}
-	in, err := f.inputs(named(ins))
-	if err != nil {
-		return nil, err
-	}
-	out, err := f.outputs(named(outs))
-	return &plan{in, out}, err
 }

@@ -11,11 +11,13 @@ import "C"
 import (
 	"context"
 	"math/bits"
+	"slices"
 	"unsafe"
 
 	"github.com/tutti-server/tutti/backends"
 	"github.com/tutti-server/tutti/backends/bind"
 	"github.com/tutti-server/tutti/core/status"
+	"github.com/tutti-server/tutti/core/tensor"
 )
 
 // instance executes batches with a reusable ttf_call in C memory, so that an execution does not allocate and C code never holds a Go
@@ -33,31 +35,32 @@ type instance struct {
 var _ backends.Instance = (*instance)(nil)
 
 func newInstance(m *model, ses *session) (*instance, error) {
-	x := &instance{m: m, lib: m.how.lib, ses: ses, buffers: newBuffers(m.how.lib)}
-	x.call = C.ttf_call_new(ses.c, C.size_t(len(m.binding.In)), C.size_t(len(m.binding.Out)))
-	if x.call == nil {
-		return nil, status.Errorf(status.Internal, "no memory for an instance of model '%s'", m.binding.Sig.Model)
+	f := m.how.lib.f
+	call := C.ttf_call_new(ses.c, C.size_t(len(m.In)), C.size_t(len(m.Out)))
+	if call == nil {
+		return nil, status.Errorf(status.Internal, "no memory for an instance of model '%s'", m.Sig.Model)
 	}
-	x.in = unsafe.Slice(x.call.in, len(m.binding.In))
-	x.out = unsafe.Slice(x.call.out, len(m.binding.Out))
-	err := x.place(x.in, m.binding.In, false)
+	x := &instance{
+		m: m, lib: m.how.lib, ses: ses, call: call, in: unsafe.Slice(call.in, len(m.In)), out: unsafe.Slice(call.out, len(m.Out)),
+		buffers: bind.NewBuffers(func(handle unsafe.Pointer) { C.ttf_release(f, (*C.TF_Tensor)(handle)) }),
+	}
+	err := x.place(x.in, m.In, false)
 	if err == nil {
-		err = x.place(x.out, m.binding.Out, true)
+		err = x.place(x.out, m.Out, true)
 	}
 	if err != nil {
-		C.ttf_call_free(x.call)
+		C.ttf_call_free(call)
 		return nil, err
 	}
 	return x, nil
 }
 
 // place looks up the ports in the instance's session.
-func (x *instance) place(values []C.ttf_value, ports []boundPort, output bool) error {
+func (x *instance) place(values []C.ttf_value, ports []bind.Bound[native], output bool) error {
 	for i := range ports {
 		found, ok := x.ses.find(ports[i].Native.at)
 		if !ok {
-			return status.Errorf(status.InvalidArg, "model '%s', %s '%s': the graph has no tensor '%s', which the signature names",
-				x.m.binding.Sig.Model, bind.Side(output), ports[i].Name, ports[i].Native.at)
+			return x.m.Errorf(status.InvalidArg, "%s '%s': the graph has no tensor '%s', which the signature names", bind.Side(output), ports[i].Name, ports[i].Native.at)
 		}
 		values[i].at = found.at
 	}
@@ -81,35 +84,32 @@ func (x *instance) Close() error {
 //
 // hot: no allocation in the steady state.
 func (x *instance) Execute(ctx context.Context, b *backends.Batch) error {
-	if err := x.m.binding.CheckExecute(ctx, x.call != nil, b); err != nil {
+	if err := x.m.CheckExecute(ctx, x.call != nil, b); err != nil {
 		return err
 	}
-	x.reclaim()
+	if len(x.retained) > 0 {
+		if x.retained = releaseReturned(x.retained); len(x.retained) > 0 {
+			x.m.copies.Store(true) // the model stores its inputs
+		}
+	}
 	if err := x.inputs(b); err != nil {
 		return err
 	}
 	var err error
-	if code := C.ttf_run(x.call); code != 0 {
-		err = x.failure(b, code)
-	} else {
+	switch code := C.ttf_run(x.call); code {
+	case 0:
 		err = x.take(b)
+	case C.TTF_UNFIT:
+		err = x.m.UnexpectedInput(int(x.call.bad), &b.In[x.call.bad])
+	case C.TTF_NO_MEMORY:
+		err = x.m.InputErrorf(int(x.call.bad), status.Internal, "no memory for a copy")
+	default:
+		err = status.Prefixf(failure(code, C.ttf_call_text(x.call)), "model '%s': ", x.m.Sig.Model)
 	}
 	if lost := x.retain(b); err == nil {
 		err = lost
 	}
 	return err
-}
-
-func (x *instance) failure(b *backends.Batch, code C.int) error {
-	switch code {
-	case C.TTF_UNFIT:
-		i := int(x.call.bad)
-		return x.m.binding.UnexpectedInput(i, &b.In[i])
-	case C.TTF_NO_MEMORY:
-		return status.Errorf(status.Internal, "model '%s', input '%s': no memory for a copy", x.m.binding.Sig.Model, x.m.binding.In[x.call.bad].Name)
-	default:
-		return status.Prefixf(failure(code, C.ttf_call_text(x.call)), "model '%s': ", x.m.binding.Sig.Model)
-	}
 }
 
 // inputs sets the inputs of the call.
@@ -119,17 +119,19 @@ func (x *instance) inputs(b *backends.Batch) error {
 		own = 1
 	}
 	for i := range b.In {
-		t, v, p := &b.In[i], &x.in[i], &x.m.binding.In[i]
+		t, v, p := &b.In[i], &x.in[i], &x.m.In[i]
 		v.use, v.copy = 0, own
 		if !t.Present() {
 			continue
 		}
-		if t.DType != p.DType || t.Shape.Rank() > C.TTF_MAX_RANK || !resize(v, t.Shape.Dims(), p.Reshape) {
-			return x.m.binding.UnexpectedInput(i, t)
+		rank, ok := p.Reshape.Apply((*[bind.MaxRank]int64)(unsafe.Pointer(&v.dims))[:], t.Shape.Dims())
+		if !ok || t.DType != p.DType || t.Shape.Rank() > bind.MaxRank {
+			return x.m.UnexpectedInput(i, t)
 		}
+		v.rank = C.int(rank)
 		n := elements(v)
 		if size := t.DType.Size(); n < 0 || size > 0 && (n > t.Len || n*size != t.Len) {
-			return x.m.binding.UnexpectedInput(i, t)
+			return x.m.UnexpectedInput(i, t)
 		}
 		v.use, v.data, v.bytes, v.count, v._type = 1, t.Pointer(), C.size_t(t.Len), C.size_t(n), C.int(p.Native.tf)
 	}
@@ -139,9 +141,10 @@ func (x *instance) inputs(b *backends.Batch) error {
 // elements returns how many elements v's shape has, -1 where it is none or the runtime, which ends the process on
 // overflow even where a later extent is 0, could not count them.
 func elements(v *C.ttf_value) int {
+	const most = 1 << 46
 	n, empty := uint64(1), false
 	for _, d := range v.dims[:v.rank] {
-		if d < 0 || d > maxElements {
+		if d < 0 || d > most {
 			return -1
 		}
 		if d == 0 {
@@ -149,22 +152,96 @@ func elements(v *C.ttf_value) int {
 			continue
 		}
 		hi, lo := bits.Mul64(n, uint64(d))
-		if n = lo; hi != 0 || lo > maxElements {
+		if n = lo; hi != 0 || lo > most {
 			return -1
 		}
 	}
 	if empty {
 		return 0
 	}
-	return int(n) //nolint:gosec // at most maxElements
+	return int(n) //nolint:gosec // at most 1<<46
 }
 
-// maxElements bounds a tensor.
-const maxElements = 1 << 46
+// take sets the outputs of a successful run in the batch.
+func (x *instance) take(b *backends.Batch) (err error) {
+	for i := range x.out {
+		v := &x.out[i]
+		if err == nil {
+			err = x.output(b, i)
+		}
+		if v.tensor != nil { // copied, or after an error
+			C.ttf_release(x.lib.f, v.tensor)
+			v.tensor = nil
+		}
+		if err == nil {
+			err = x.m.ReshapeOutput(i, &b.Out[i])
+		}
+	}
+	return err
+}
 
-// resize sets v's shape to dims, or to what r makes of them.
-func resize(v *C.ttf_value, dims []int64, r bind.Extents) bool {
-	n, ok := r.Apply((*[C.TTF_MAX_RANK]int64)(unsafe.Pointer(&v.dims))[:], dims)
-	v.rank = C.int(n)
-	return ok
+// output sets output i to the tensor of the runtime, or to a copy.
+func (x *instance) output(b *backends.Batch, i int) error {
+	v, p := &x.out[i], &x.m.Out[i]
+	if v.tensor == nil {
+		return x.m.OutputErrorf(i, status.Internal, "the runtime gave none")
+	}
+	if err := x.m.CheckOutput(i, tfTypes, p.Native.tf, int(v._type), int(v.rank)); err != nil {
+		return err
+	}
+	shape := bind.ShapeAt(unsafe.Pointer(&v.dims), int(v.rank))
+	if p.DType == tensor.Bytes {
+		t, err := b.AllocBytes(i, shape, int(v.bytes))
+		if err != nil {
+			return x.m.OutputError(i, err)
+		}
+		if t.Len > 0 {
+			C.ttf_strings(x.lib.f, v, t.Pointer())
+		}
+		return nil
+	}
+	if v.sole == 0 || v.bytes == 0 {
+		if err := bind.CopyOutput(b, i, p.DType, shape, v.data, int(v.bytes)); err != nil {
+			return x.m.OutputError(i, err)
+		}
+		return nil
+	}
+	b.SetOutput(i, x.buffers.Wrap(unsafe.Pointer(v.tensor), v.data, int(v.bytes), tensor.Place{}, p.DType, shape))
+	v.tensor = nil
+	return nil
+}
+
+// retained is an input that the runtime still uses after its run, for example in a variable or a queue. It holds a reference to the
+// tensor until the runtime releases the memory.
+type retained struct {
+	loan *C.ttf_loan
+	t    tensor.Tensor
+}
+
+// releaseReturned releases the inputs that the runtime has released, and returns the others.
+func releaseReturned(list []retained) []retained {
+	return slices.DeleteFunc(list, func(k retained) bool {
+		if C.ttf_lent(k.loan) != 0 {
+			return false
+		}
+		C.free(unsafe.Pointer(k.loan))
+		k.t.Release()
+		return true
+	})
+}
+
+// retain keeps references to those inputs of a finished run that the runtime still uses.
+func (x *instance) retain(b *backends.Batch) error {
+	for i := range x.in {
+		v := &x.in[i]
+		if v.use == 0 || C.ttf_lent(v.loan) == 0 {
+			continue
+		}
+		x.retained = append(x.retained, retained{v.loan, b.In[i].Retain()})
+		if v.loan = C.ttf_loan_new(); v.loan == nil {
+			_ = x.Close()
+			return status.Errorf(status.Internal, "no memory for an instance of model '%s'", x.m.Sig.Model)
+		}
+	}
+	return nil
 }

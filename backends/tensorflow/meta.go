@@ -1,3 +1,5 @@
+//go:build cgo
+
 package tensorflow
 
 import (
@@ -28,131 +30,84 @@ type tensorInfo struct {
 	anyRank bool
 }
 
-var errTruncated = errors.New("the model's signatures cannot be read: they are cut off or damaged")
+// field is a field of a protobuf message: v is the value of a varint field; b that of a message, string or bytes field.
+type field struct {
+	v uint64
+	b []byte
+}
 
-// fields calls use with each field of a protobuf message. v is the value of a varint field; b that of a message,
-// string or bytes field.
-func fields(msg []byte, use func(n protowire.Number, v uint64, b []byte) error) error {
+// message has the fields of a protobuf message by number, in their order.
+type message map[protowire.Number][]field
+
+// last returns the field with a number, or a zero value.
+func (m message) last(n protowire.Number) field {
+	if list := m[n]; len(list) > 0 {
+		return list[len(list)-1]
+	}
+	return field{}
+}
+
+// reader reads messages. It keeps the first error.
+type reader struct{ err error }
+
+func (r *reader) message(msg []byte) message {
+	m := message{}
 	for len(msg) > 0 {
-		n, kind, size := protowire.ConsumeTag(msg)
-		if size < 0 {
-			return errTruncated
+		n, kind, tag := protowire.ConsumeTag(msg)
+		size := protowire.ConsumeFieldValue(n, kind, msg[max(tag, 0):])
+		if tag < 0 || size < 0 {
+			r.err = errors.New("the model's signatures cannot be read: they are cut off or damaged")
+			break
 		}
-		msg = msg[size:]
-		var v uint64
-		var b []byte
+		var f field
 		switch kind {
 		case protowire.VarintType:
-			v, size = protowire.ConsumeVarint(msg)
+			f.v, _ = protowire.ConsumeVarint(msg[tag:])
 		case protowire.BytesType:
-			b, size = protowire.ConsumeBytes(msg)
-		default:
-			size = protowire.ConsumeFieldValue(n, kind, msg)
+			f.b, _ = protowire.ConsumeBytes(msg[tag:])
 		}
-		if size < 0 {
-			return errTruncated
-		}
-		msg = msg[size:]
-		if err := use(n, v, b); err != nil {
-			return err
-		}
+		m[n] = append(m[n], f)
+		msg = msg[tag+size:]
 	}
-	return nil
+	return m
 }
 
 // entry returns the key and value of an entry of a protobuf map.
-func entry(msg []byte) (key string, value []byte, err error) {
-	err = fields(msg, func(n protowire.Number, _ uint64, b []byte) error {
-		switch n {
-		case 1:
-			key = string(b)
-		case 2:
-			value = b
-		}
-		return nil
-	})
-	return key, value, err
+func (r *reader) entry(f field) (key string, value message) {
+	m := r.message(f.b)
+	return string(m.last(1).b), r.message(m.last(2).b)
 }
 
 // signatures parses the signatures of a MetaGraphDef, by name.
 func signatures(meta []byte) (map[string]signatureDef, error) {
-	const signatureField = 5
+	r := &reader{}
 	all := map[string]signatureDef{}
-	err := fields(meta, func(n protowire.Number, _ uint64, b []byte) error {
-		if n != signatureField {
-			return nil
-		}
-		name, value, err := entry(b)
-		if err != nil {
-			return err
-		}
-		all[name], err = readSignature(value)
-		return err
-	})
-	return all, err
+	for _, f := range r.message(meta)[5] {
+		name, sides := r.entry(f)
+		all[name] = signatureDef{ins: r.tensorInfos(sides[1]), outs: r.tensorInfos(sides[2])}
+	}
+	return all, r.err
 }
 
-func readSignature(msg []byte) (signatureDef, error) {
-	s := signatureDef{ins: map[string]tensorInfo{}, outs: map[string]tensorInfo{}}
-	err := fields(msg, func(n protowire.Number, _ uint64, b []byte) error {
-		ports := s.ins
-		switch n {
-		case 1:
-		case 2:
-			ports = s.outs
-		default:
-			return nil
-		}
-		name, value, err := entry(b)
-		if err != nil {
-			return err
-		}
-		ports[name], err = readTensorInfo(value)
-		return err
-	})
-	return s, err
-}
-
-func readTensorInfo(msg []byte) (tensorInfo, error) {
-	t := tensorInfo{kind: "a tensor without a name", anyRank: true}
-	err := fields(msg, func(n protowire.Number, v uint64, b []byte) (err error) {
-		switch n {
-		case 1:
-			t.at = string(b)
-		case 2:
-			t.dtype = int(int32(v)) //nolint:gosec // an enumeration's number is of 32 bits
-		case 3:
-			t.shape, t.anyRank, err = readShape(b)
-		case 4:
-			t.kind = "a sparse tensor"
-		case 5:
+func (r *reader) tensorInfos(list []field) map[string]tensorInfo {
+	all := map[string]tensorInfo{}
+	for _, f := range list {
+		name, m := r.entry(f)
+		t := tensorInfo{kind: "a tensor without a name", at: string(m.last(1).b), dtype: int(int32(m.last(2).v)), anyRank: len(m[3]) == 0} //nolint:gosec // an enumeration's number is of 32 bits
+		switch {
+		case len(m[5]) > 0:
 			t.kind = "a composite tensor, such as a ragged one"
+		case len(m[4]) > 0:
+			t.kind = "a sparse tensor"
 		}
-		return err
-	})
-	return t, err
-}
-
-func readShape(msg []byte) (dims []int64, anyRank bool, err error) {
-	err = fields(msg, func(n protowire.Number, v uint64, b []byte) error {
-		switch n {
-		case 2:
-			extent := int64(0)
-			if err := fields(b, func(n protowire.Number, v uint64, _ []byte) error {
-				if n == 1 {
-					extent = max(int64(v), -1) //nolint:gosec // two's complement on the wire
-				}
-				return nil
-			}); err != nil {
-				return err
-			}
-			dims = append(dims, extent)
-		case 3:
-			anyRank = v != 0
+		shape := r.message(m.last(3).b)
+		for _, d := range shape[2] {
+			t.shape = append(t.shape, max(int64(r.message(d.b).last(1).v), -1)) //nolint:gosec // two's complement on the wire
 		}
-		return nil
-	})
-	return dims, anyRank, err
+		t.anyRank = t.anyRank || shape.last(3).v != 0
+		all[name] = t
+	}
+	return all
 }
 
 // Names of signatures: the default, and two that are not for serving.

@@ -1,3 +1,5 @@
+//go:build cgo
+
 package tensorflow
 
 import (
@@ -7,7 +9,6 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	"google.golang.org/protobuf/encoding/protowire"
 
 	"github.com/tutti-server/tutti/core/status"
 )
@@ -19,14 +20,10 @@ func metaGraph(tb testing.TB, model string) []byte {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	var meta []byte
-	if err := fields(data, func(n protowire.Number, _ uint64, b []byte) error {
-		if n == 2 {
-			meta = b
-		}
-		return nil
-	}); err != nil {
-		tb.Fatal(err)
+	r := &reader{}
+	meta := r.message(data).last(2).b
+	if r.err != nil {
+		tb.Fatal(r.err)
 	}
 	return meta
 }

@@ -1,3 +1,5 @@
+//go:build cgo
+
 package tensorflow
 
 import (
@@ -8,16 +10,18 @@ import (
 
 	"github.com/tutti-server/tutti/backends"
 	"github.com/tutti-server/tutti/backends/bind"
-	"github.com/tutti-server/tutti/core/config"
 	"github.com/tutti-server/tutti/core/status"
 	"github.com/tutti-server/tutti/core/tensor"
 )
 
+// binding has the bound ports of a model.
+type binding = bind.Binding[native]
+
 // model is a loaded model.
 type model struct {
-	how     loaded
-	binding *bind.Binding[native]
-	log     *slog.Logger
+	*binding
+	how loaded
+	log *slog.Logger
 	// copies is set when the runtime has retained an input after its run. From then on inputs are copied.
 	copies atomic.Bool
 
@@ -47,7 +51,7 @@ func (m *model) load(s *backends.Settings, maxBatch int) (err error) {
 	m.sessions = append(m.sessions, ses)
 	var ins, outs []port
 	if m.how.files.graph {
-		ins, outs, err = ses.graphPorts(s)
+		ins, outs, err = ses.graphPorts(s.Config)
 	} else {
 		ins, outs, err = ses.signaturePorts(m.how.set.signature)
 	}
@@ -57,19 +61,16 @@ func (m *model) load(s *backends.Settings, maxBatch int) (err error) {
 	if m.binding, err = bound(s.Config, ins, outs, maxBatch); err != nil {
 		return status.Errorf(status.CodeOf(err), "%w (in '%s')", err, m.how.files.path)
 	}
-	m.binding.Sig.Model, m.binding.Sig.Version = s.Model, s.Version
+	m.Sig.Model, m.Sig.Version = s.Model, s.Version
 	return nil
 }
 
 // Threads implements backends.ThreadedModel.
 func (m *model) Threads() int { return m.how.set.threads() }
 
-// Signature implements backends.Model.
-func (m *model) Signature() *config.Signature { return m.binding.Sig }
-
 // NewInstance returns an executor on the host.
 func (m *model) NewInstance(_ context.Context, at tensor.Place) (backends.Instance, error) {
-	if err := bind.CheckHost("tensorflow", m.binding.Sig.Model, at); err != nil {
+	if err := bind.CheckHost("tensorflow", m.Sig.Model, at); err != nil {
 		return nil, err
 	}
 	ses, err := m.session()
@@ -88,7 +89,7 @@ func (m *model) session() (*session, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.closed {
-		return nil, status.Errorf(status.Unavailable, "model '%s' is closed", m.binding.Sig.Model)
+		return nil, status.Errorf(status.Unavailable, "model '%s' is closed", m.Sig.Model)
 	}
 	for _, s := range m.sessions {
 		if s.users < m.how.set.share {
@@ -98,7 +99,7 @@ func (m *model) session() (*session, error) {
 	}
 	s, err := m.how.open()
 	if err != nil {
-		return nil, status.Prefixf(err, "unable to load model '%s' from '%s' for another instance: ", m.binding.Sig.Model, m.how.files.path)
+		return nil, status.Prefixf(err, "unable to load model '%s' from '%s' for another instance: ", m.Sig.Model, m.how.files.path)
 	}
 	s.users++
 	m.sessions = append(m.sessions, s)

@@ -1,3 +1,5 @@
+//go:build cgo
+
 package tensorflow
 
 import (
@@ -66,7 +68,7 @@ func TestLoans(t *testing.T) {
 func execute(t *testing.T, x backends.Instance, alloc tensor.Allocator) {
 	t.Helper()
 	inst := x.(*instance)
-	dims := make([]int64, len(inst.m.binding.In[0].Shape))
+	dims := make([]int64, len(inst.m.In[0].Shape))
 	for i := range dims {
 		dims[i] = 2
 	}

@@ -1,6 +1,7 @@
 package tensorflow
 
 /*
+#cgo CFLAGS: -O2
 #include <stdlib.h>
 #include "shim.h"
 */
@@ -9,17 +10,81 @@ import "C"
 import (
 	"maps"
 	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"unsafe"
 
-	"github.com/tutti-server/tutti/backends"
 	"github.com/tutti-server/tutti/backends/bind"
+	"github.com/tutti-server/tutti/backends/dylib"
 	"github.com/tutti-server/tutti/core/config"
 	"github.com/tutti-server/tutti/core/status"
-	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/proto/modelconfig"
 )
+
+// library is an opened TensorFlow. It is never closed: objects that the runtime retains may call its functions at any time.
+type library struct {
+	f       *C.TF_Functions
+	path    string
+	version string
+}
+
+const (
+	// framework is a library that the main one needs. The loader does not search beside the main library, so it is opened first.
+	framework = "libtensorflow_framework.so.2"
+	logLevel  = "TF_CPP_MIN_LOG_LEVEL"
+	errorsToo = "2" // log levels: 0 information, 1 warnings, 2 errors, 3 what ends the process
+)
+
+// opening serialises opening a library, which changes the environment.
+var opening sync.Mutex
+
+// openLibrary loads the runtime at path, with the framework library beside it.
+func openLibrary(path string) (*library, error) {
+	opening.Lock()
+	defer opening.Unlock()
+	if os.Getenv(logLevel) == "" {
+		if err := os.Setenv(logLevel, errorsToo); err != nil {
+			return nil, status.Errorf(status.Internal, "unable to set the log level of TensorFlow: %w", err)
+		}
+	}
+	var err error
+	if beside := filepath.Join(filepath.Dir(path), framework); bind.IsFile(beside) {
+		_, err = dylib.Open(beside, nil)
+	}
+	var so *dylib.Library
+	if err == nil {
+		so, err = dylib.Open(path, nil)
+	}
+	if err != nil {
+		return nil, status.Errorf(status.Unavailable, "unable to open TensorFlow: %w", err)
+	}
+	l := &library{f: (*C.TF_Functions)(C.calloc(1, C.sizeof_TF_Functions)), path: path}
+	for i := C.int(0); C.ttf_function(i) != nil; i++ {
+		address, err := so.Symbol(C.GoString(C.ttf_function(i)))
+		if err != nil {
+			return nil, status.Errorf(status.Unavailable, "'%s' is not a TensorFlow 2 library: %w", path, err)
+		}
+		C.ttf_set_function(l.f, i, address)
+	}
+	l.version = C.GoString(C.ttf_version(l.f))
+	return l, nil
+}
+
+// failure converts an error code of the runtime and its text to an error. INVALID_ARGUMENT is an internal error, too: it refers to
+// arguments of the model's operations.
+func failure(code C.int, text *C.char) error {
+	class := status.Internal
+	switch code {
+	case 5:
+		class = status.NotFound
+	case 12: // unimplemented
+		class = status.Unsupported
+	}
+	return status.Errorf(class, "tensorflow error %d: %s", code, C.GoString(text))
+}
 
 // session is one loaded copy of a model. Runs may be concurrent; close must come after them.
 type session struct {
@@ -41,13 +106,14 @@ func (l *loaded) open() (*session, error) {
 	if s.c == nil {
 		return nil, status.Errorf(status.Internal, "no memory for a session")
 	}
-	load := l.savedModel
-	if l.files.graph {
-		load = l.graph
-	}
-	err := load(s)
+	err := l.load(s)
 	for i := 0; err == nil && i < len(l.init); i++ {
-		err = s.runInit(l.init[i])
+		code := C.ttf_init(s.c, cstr(l.init[i]))
+		if code == C.TTF_UNFIT {
+			err = status.Errorf(status.InvalidArg, "the graph has no operation '%s', which the file of parameter '%s' names", l.init[i], keyInitOps)
+		} else if err = s.check(code); err != nil {
+			err = status.Prefixf(err, "operation '%s': ", l.init[i])
+		}
 	}
 	if err != nil {
 		s.close()
@@ -56,14 +122,11 @@ func (l *loaded) open() (*session, error) {
 	return s, nil
 }
 
-func (l *loaded) savedModel(s *session) error {
-	path, tag, cfg := C.CString(l.files.path), C.CString(l.set.tag), l.set.proto()
-	defer C.free(unsafe.Pointer(path))
-	defer C.free(unsafe.Pointer(tag))
-	return s.check(C.ttf_load_saved(s.c, path, tag, unsafe.Pointer(&cfg[0]), C.size_t(len(cfg))))
-}
-
-func (l *loaded) graph(s *session) error {
+func (l *loaded) load(s *session) error {
+	cfg := l.set.proto()
+	if !l.files.graph {
+		return s.check(C.ttf_load_saved(s.c, cstr(l.files.path), cstr(l.set.tag), unsafe.Pointer(&cfg[0]), C.size_t(len(cfg))))
+	}
 	data, err := os.ReadFile(l.files.path)
 	if err != nil {
 		return status.Errorf(status.NotFound, "%w", err)
@@ -71,23 +134,7 @@ func (l *loaded) graph(s *session) error {
 	if len(data) == 0 {
 		return status.Errorf(status.InvalidArg, "there is nothing in the file")
 	}
-	cfg := l.set.proto()
 	return s.check(C.ttf_load_graph(s.c, unsafe.Pointer(&data[0]), C.size_t(len(data)), unsafe.Pointer(&cfg[0]), C.size_t(len(cfg))))
-}
-
-// runInit runs an initialization operation of the graph.
-func (s *session) runInit(operation string) error {
-	name := C.CString(operation)
-	defer C.free(unsafe.Pointer(name))
-	switch code := C.ttf_init(s.c, name); code {
-	case C.TTF_UNFIT:
-		return status.Errorf(status.InvalidArg, "the graph has no operation '%s', which the file of parameter '%s' names", operation, keyInitOps)
-	default:
-		if err := s.check(code); err != nil {
-			return status.Prefixf(err, "operation '%s': ", operation)
-		}
-		return nil
-	}
 }
 
 func (s *session) check(code C.int) error {
@@ -119,11 +166,18 @@ func operation(at string) (name string, index int) {
 // find looks up an operation's output by tensor name, and reports whether the graph has it.
 func (s *session) find(at string) (C.ttf_port, bool) {
 	name, index := operation(at)
-	cname := C.CString(name)
-	defer C.free(unsafe.Pointer(cname))
 	p := new(C.ttf_port)
-	ok := index >= 0 && index < 1<<20 && C.ttf_find(s.c, cname, C.int(index), p) == 0
+	ok := index >= 0 && index < 1<<20 && C.ttf_find(s.c, cstr(name), C.int(index), p) == 0
 	return *p, ok
+}
+
+// port is an input or output of the model.
+type port = bind.Port[native]
+
+// native is the backend's own data about a port.
+type native struct {
+	tf int    // element type, by number of the runtime
+	at string // operation and index of its output, for example "dense/BiasAdd:0"
 }
 
 // signaturePorts returns the ports of a signature of a SavedModel, sorted by name.
@@ -153,8 +207,12 @@ func portsOf(list map[string]tensorInfo, output bool) ([]port, error) {
 		if info.at == "" {
 			return nil, status.Errorf(status.Unsupported, "unsupported type of %s '%s': expected a tensor, found %s", bind.Side(output), name, info.kind)
 		}
-		p := port{Name: name, Shape: info.shape, AnyRank: info.anyRank, Native: native{tf: info.dtype, at: info.at}}
-		if err := setType(&p, output); err != nil {
+		rank := len(info.shape)
+		if info.anyRank {
+			rank = -1
+		}
+		p, err := newPort(name, output, info.dtype, rank, unsafe.Pointer(unsafe.SliceData(info.shape)), info.at)
+		if err != nil {
 			return nil, err
 		}
 		ports = append(ports, p)
@@ -162,59 +220,76 @@ func portsOf(list map[string]tensorInfo, output bool) ([]port, error) {
 	return ports, nil
 }
 
-// setType sets the port's element type from TensorFlow's number. It rejects types and ranks that are not supported.
-func setType(p *port, output bool) error {
-	if p.Native.tf > reference {
-		p.Native.tf -= reference
+// newPort is bind.NewPort. References to variables, as graphs of TensorFlow 1 have, have a type of their own; a run returns the value.
+func newPort(name string, output bool, number, rank int, dims unsafe.Pointer, at string) (port, error) {
+	const reference = 100
+	if number > reference {
+		number -= reference
 	}
-	if p.DType = tfTypes.DType(p.Native.tf); p.DType == tensor.Invalid {
-		return status.Errorf(status.Unsupported, "unsupported datatype %s of %s '%s'", tfTypes.Name(p.Native.tf), bind.Side(output), p.Name)
-	}
-	if len(p.Shape) > C.TTF_MAX_RANK {
-		return status.Errorf(status.Unsupported, "unsupported shape of %s '%s': expected at most %d dimensions, found %d",
-			bind.Side(output), p.Name, C.TTF_MAX_RANK, len(p.Shape))
-	}
-	return nil
+	return bind.NewPort(tfTypes, name, output, number, rank, dims, native{tf: number, at: at})
+}
+
+// tfTypes are the values of TF_DataType.
+var tfTypes = bind.Types{
+	"invalid", "float", "double", "int32", "uint8", "int16", "int8", "string", "complex64", "int64", "bool", "qint8", "quint8", "qint32",
+	"bfloat16", "qint16", "quint16", "uint16", "complex128", "half", "resource", "variant", "uint32", "uint64", "float8_e5m2",
+	"float8_e4m3fn", "float8_e4m3fnuz", "float8_e4m3b11fnuz", "float8_e5m2fnuz", "int4", "uint4", "int2", "uint2",
 }
 
 // graphPorts returns the ports of a graph by the names in the configuration, because a GraphDef does not mark inputs and
 // outputs.
-func (s *session) graphPorts(settings *backends.Settings) (ins, outs []port, err error) {
-	cfg := settings.Config
-	if len(cfg.GetInput()) == 0 || len(cfg.GetOutput()) == 0 {
+func (s *session) graphPorts(cfg *modelconfig.ModelConfig) (ins, outs []port, err error) {
+	declared := config.SignatureOf(cfg)
+	if len(declared.Inputs) == 0 || len(declared.Outputs) == 0 {
 		return nil, nil, status.Errorf(status.InvalidArg,
 			"the configuration must declare inputs and outputs, because a GraphDef does not mark them among its tensors")
 	}
-	for _, io := range cfg.GetInput() {
-		if ins, err = s.addGraphPort(ins, io.GetName(), false); err != nil {
-			return nil, nil, err
+	add := func(list *[]port, name string, output bool) {
+		if err != nil {
+			return
 		}
-	}
-	for _, c := range config.SignatureOf(cfg).Computed {
-		if ins, err = s.addGraphPort(ins, c.Name, false); err != nil {
-			return nil, nil, err
+		found, ok := s.find(name)
+		if !ok {
+			err = status.Errorf(status.InvalidArg, "unexpected inference %s '%s', the graph has no tensor of that name", bind.Side(output), name)
+			return
 		}
+		var p port
+		p, err = newPort(name, output, int(found._type), int(found.rank), unsafe.Pointer(&found.dims), name)
+		*list = append(*list, p)
 	}
-	for _, io := range cfg.GetOutput() {
-		if outs, err = s.addGraphPort(outs, io.GetName(), true); err != nil {
-			return nil, nil, err
-		}
+	for _, in := range declared.Inputs {
+		add(&ins, in.Name, false)
 	}
-	return ins, outs, nil
+	for _, c := range declared.Computed {
+		add(&ins, c.Name, false)
+	}
+	for _, out := range declared.Outputs {
+		add(&outs, out.Name, true)
+	}
+	return ins, outs, err
 }
 
-func (s *session) addGraphPort(list []port, name string, output bool) ([]port, error) {
-	found, ok := s.find(name)
-	if !ok {
-		return nil, status.Errorf(status.InvalidArg, "unexpected inference %s '%s', the graph has no tensor of that name", bind.Side(output), name)
+// bound binds the configuration to the model.
+func bound(cfg *modelconfig.ModelConfig, ins, outs []port, byDefault int) (*binding, error) {
+	// The output shapes of graphs are often not reliable.
+	m := &bind.Model[native]{Ins: ins, Outs: outs, WholeBatch: true, LooseOutputs: true}
+	maxBatch, err := m.MaxBatch(cfg, byDefault)
+	if err != nil {
+		return nil, err
 	}
-	p := port{Name: name, AnyRank: found.rank < 0, Native: native{tf: int(found._type), at: name}}
-	if found.rank > C.TTF_MAX_RANK {
-		p.Shape = make([]int64, found.rank)
+	var missing []port // that the configuration leaves out
+	if len(cfg.GetInput()) == 0 {
+		missing = append(missing, m.RequestInputs(cfg)...)
 	}
-	for k := 0; k < int(found.rank) && found.rank <= C.TTF_MAX_RANK; k++ {
-		p.Shape = append(p.Shape, max(int64(found.dims[k]), -1))
+	if len(cfg.GetOutput()) == 0 {
+		missing = append(missing, outs...)
 	}
-	err := setType(&p, output)
-	return append(list, p), err
+	if i := slices.IndexFunc(missing, func(p port) bool { return p.AnyRank }); i >= 0 {
+		return nil, status.Errorf(status.InvalidArg, "autofill failed for model '%s': the configuration must declare tensor '%s', whose shape the model does not say",
+			cfg.GetName(), missing[i].Name)
+	}
+	return bind.Bind(cfg, m, maxBatch)
 }
+
+// cstr returns s with a zero byte, as an argument of one call of C code that does not keep it.
+func cstr(s string) *C.char { return (*C.char)(unsafe.Pointer(unsafe.StringData(s + "\x00"))) }

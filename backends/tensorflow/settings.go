@@ -1,6 +1,9 @@
+//go:build cgo
+
 package tensorflow
 
 import (
+	"cmp"
 	"math"
 	"runtime"
 	"slices"
@@ -37,55 +40,36 @@ type settings struct {
 
 // threads returns the number of threads of one execution.
 func (s *settings) threads() int {
-	if s.intraThreads > 0 {
-		return s.intraThreads
-	}
-	return runtime.GOMAXPROCS(0)
-}
-
-// parse applies one parameter. It ignores unknown ones.
-func (s *settings) parse(key, value string) (err error) {
-	switch key {
-	case keyIntra:
-		s.intraThreads, err = bind.ParseInt(key, value, 0, bind.MaxThreads, "a number")
-	case keyInter:
-		s.interThreads, err = bind.ParseInt(key, value, 0, bind.MaxThreads, "a number")
-	case keyShare:
-		s.share, err = bind.ParseInt(key, value, 1, math.MaxInt32, "a number")
-	case keyPerSession:
-		s.perSession, err = boolean.Parse(key, value)
-	case keyTag:
-		s.tag = value
-	case keySignature:
-		s.signature = value
-	case keyInitOps:
-		s.initOps = value
-	}
-	return err
+	return cmp.Or(s.intraThreads, runtime.GOMAXPROCS(0))
 }
 
 // boolean has the values of Triton's tensorflow backend for boolean parameters.
 var boolean = bind.Words{True: []string{"1", "true", "on", "yes"}, False: []string{"0", "false", "off", "no"}, Expected: "0, 1, true, false, on or off"}
 
-// modelSettings parses the settings of a model's configuration.
+// modelSettings parses the settings of a model's configuration. It refuses features that the backend would otherwise ignore.
 func modelSettings(cfg *modelconfig.ModelConfig) (settings, error) {
 	s := settings{tag: "serve", share: 1, jit: int(cfg.GetOptimization().GetGraph().GetLevel())}
-	if err := bind.EachParam(cfg, s.parse); err != nil {
+	number := func(to *int, least, most int) func(key, value string) error {
+		return func(key, value string) (err error) {
+			*to, err = bind.ParseInt(key, value, least, most, "a number")
+			return err
+		}
+	}
+	if err := boolean.Set(cfg, bind.Targets{
+		keyIntra: number(&s.intraThreads, 0, bind.MaxThreads), keyInter: number(&s.interThreads, 0, bind.MaxThreads),
+		keyShare: number(&s.share, 1, math.MaxInt32), keyPerSession: &s.perSession,
+		keyTag: &s.tag, keySignature: &s.signature, keyInitOps: &s.initOps,
+	}); err != nil {
 		return s, err
 	}
-	return s, unsupported(cfg)
-}
-
-// unsupported refuses features that the backend would otherwise ignore.
-func unsupported(cfg *modelconfig.ModelConfig) error {
 	if ops := cfg.GetModelOperations().GetOpLibraryFilename(); len(ops) > 0 {
-		return status.Errorf(status.Unsupported, "custom operator library '%s' is not supported", ops[0])
+		return s, status.Errorf(status.Unsupported, "custom operator library '%s' is not supported", ops[0])
 	}
 	acc := cfg.GetOptimization().GetExecutionAccelerators()
 	for _, a := range slices.Concat(acc.GetCpuExecutionAccelerator(), acc.GetGpuExecutionAccelerator()) {
-		return status.Errorf(status.Unsupported, "execution accelerator '%s' is not supported", a.GetName())
+		return s, status.Errorf(status.Unsupported, "execution accelerator '%s' is not supported", a.GetName())
 	}
-	return nil
+	return s, nil
 }
 
 // proto returns the encoded ConfigProto of the session.
@@ -101,11 +85,7 @@ func (s *settings) proto() []byte {
 		return protowire.AppendBytes(protowire.AppendTag(b, field, protowire.BytesType), m)
 	}
 	out := number(nil, intraField, s.threads())
-	inter := s.interThreads
-	if inter == 0 {
-		inter = runtime.GOMAXPROCS(0)
-	}
-	out = number(out, interField, inter)
+	out = number(out, interField, cmp.Or(s.interThreads, runtime.GOMAXPROCS(0)))
 	out = number(out, softField, 1) // allow_soft_placement: operations without a device kernel run on the CPU
 	if s.perSession {
 		out = number(out, perSessionField, 1)

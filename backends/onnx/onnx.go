@@ -1,8 +1,31 @@
+//go:build cgo
+
+// Package onnx is the onnxruntime backend: it serves ONNX models through the C API of ONNX Runtime, which it opens at run time.
+//
+//	onnx.go            the factory and the backend
+//	settings.go        settings of the process, parameters of config.pbtxt, execution providers
+//	session.go         the opened library and its errors; a loaded model file with its settings in C
+//	model.go           the configuration against the file; output shapes that are known before a run; instances at GPUs
+//	instance.go        executions; outputs in memory of the runtime
+//	ort.h              the used part of the C API, by position in the function table
+//	shim.h, shim.c     C functions over the table: the environment, declarations
+//	options.c, call.c  creating a session; one execution
+//	strings.c, bound.c string tensors; executions through an OrtIoBinding, for devices
+//
+// Memory: the runtime reads inputs where they are. An output whose shape is known from the inputs is written to memory of the
+// batch; any other output stays in memory of the runtime, wrapped as a tensor. Neither is copied. Strings are copied in both
+// directions, because the runtime allocates each one separately. All instances of a model at one place share a session, so the
+// weights exist once.
+//
+// On the host, tensors are passed with each run. An OrtIoBinding, which device memory needs, would cost half a microsecond more
+// there, because every tensor is new in each run.
+//
+// Instances of KIND_GPU use the CUDA provider if the library has it. Sequences, maps, sparse and complex tensors are refused at
+// load, with their names. Without cgo the package is empty.
 package onnx
 
 import (
 	"context"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -14,10 +37,8 @@ import (
 	"github.com/tutti-server/tutti/internal/runtimes"
 )
 
-const (
-	// modelFile is the name of the model file, or of a folder with a file of that name and its external data.
-	modelFile = "model.onnx"
-)
+// modelFile is the name of the model file, or of a folder with a file of that name and its external data.
+const modelFile = "model.onnx"
 
 // NewFactory returns the onnxruntime backend. Its settings are those of startSettings, library-path and default-max-batch-size
 // (see bind.Library).
@@ -27,7 +48,7 @@ func NewFactory() backends.Factory {
 		Platforms:   []string{"onnxruntime_onnx"},
 		DefaultFile: modelFile,
 		ConfigKeys:  []string{bind.KeyMaxBatch, keyShared, keyInter, keyIntra, bind.KeyLibrary, keyMemory},
-		Params:      params,
+		Params:      (&settings{}).targets().Keys(),
 		Native:      true,
 		Guide:       guide,
 		New:         open,
@@ -48,21 +69,19 @@ var _ backends.Describer = (*backend)(nil)
 func (b *backend) Describe() string { return "ONNX Runtime " + b.lib.version + ", " + b.lib.path }
 
 func open(o backends.Options) (backends.Backend, error) {
-	b := &backend{places: o.Places}
-	var err error
-	if b.start, err = startSettings(o.Config); err != nil {
+	st, err := startSettings(o.Config)
+	if err != nil {
 		return nil, err
 	}
 	path, maxBatch, err := bind.Library("onnxruntime", &o, runtimes.Find)
 	if err != nil {
 		return nil, err
 	}
-	b.maxBatch = maxBatch
-	b.lib, err = openLibrary(path, b.start)
+	lib, err := openLibrary(path, st)
 	if err != nil {
 		return nil, err
 	}
-	return b, nil
+	return &backend{lib: lib, start: st, maxBatch: maxBatch, places: o.Places}, nil
 }
 
 // Load loads a model file, with one session for each place of its instances.
@@ -74,25 +93,26 @@ func (b *backend) Load(ctx context.Context, s backends.Settings) (backends.Model
 	if err != nil {
 		return nil, err
 	}
-	sessions, set, err := b.sessions(ctx, &s, path)
-	if err != nil {
+	m := &model{places: b.places}
+	if err := b.sessions(ctx, m, &s, path); err != nil {
+		_ = m.Close()
 		return nil, status.Prefixf(err, "unable to load model '%s' from '%s': ", s.Model, path)
 	}
-	m := &model{sessions: sessions, shrink: set.shrink, threads: set.threads(), places: b.places}
-	if m.binding, err = bound(s.Config, sessions[0].session, b.maxBatch); err != nil {
+	if m.binding, err = bound(s.Config, m.sessions[0].session, b.maxBatch); err != nil {
 		_ = m.Close()
 		return nil, status.Errorf(status.CodeOf(err), "%w (in '%s')", err, path)
 	}
-	m.binding.Sig.Model, m.binding.Sig.Version = s.Model, s.Version
+	m.Sig.Model, m.Sig.Version = s.Model, s.Version
 	return m.placed(), nil
 }
 
 // sessions opens a session for every place of the configured instances.
-func (b *backend) sessions(ctx context.Context, s *backends.Settings, path string) ([]placedSession, settings, error) {
+func (b *backend) sessions(ctx context.Context, m *model, s *backends.Settings, path string) error {
 	set, err := modelSettings(s.Config, s.Instances, b.start)
 	if err != nil {
-		return nil, set, err
+		return err
 	}
+	m.shrink, m.threads = set.shrink, set.threads()
 	host, device, err := accelerators(s.Config)
 	if err == nil {
 		err = b.lib.missing(host) // device providers are checked below, if an instance needs them
@@ -100,28 +120,23 @@ func (b *backend) sessions(ctx context.Context, s *backends.Settings, path strin
 	if err == nil {
 		set.libraries, err = libraries(s)
 	}
-	if err != nil {
-		return nil, set, err
-	}
 	set.providers = host
-	var all []placedSession
 	for _, at := range placesOf(s.Config) {
 		one := set
-		if at.Kind == tensor.Device {
+		if at.Kind == tensor.Device && err == nil {
 			one = set.onDevice(int(at.ID), device)
 			err = b.lib.missing(one.providers)
 		}
-		var ses *session
-		if err == nil {
-			ses, err = openSession(ctx, b.lib, path, &one)
-		}
 		if err != nil {
-			closeSessions(all)
-			return nil, set, err
+			return err
 		}
-		all = append(all, placedSession{ses, at})
+		ses, err := openSession(ctx, b.lib, path, &one)
+		if err != nil {
+			return err
+		}
+		m.sessions = append(m.sessions, placedSession{ses, at})
 	}
-	return all, set, nil
+	return nil
 }
 
 // Close releases the library. It is closed after the last output in its memory was released.
@@ -135,17 +150,13 @@ func (b *backend) Close() error {
 
 // libraries returns the paths of the custom operator libraries of a configuration: absolute, or relative to the version folder or
 // the model folder.
-func libraries(s *backends.Settings) ([]string, error) {
-	var found []string
+func libraries(s *backends.Settings) (found []string, err error) {
 	for _, name := range s.Config.GetModelOperations().GetOpLibraryFilename() {
 		places := []string{filepath.Join(s.Dir, name), filepath.Join(s.ModelDir, name)}
 		if filepath.IsAbs(name) {
 			places = []string{name}
 		}
-		i := slices.IndexFunc(places, func(p string) bool {
-			info, err := os.Stat(p)
-			return err == nil && info.Mode().IsRegular()
-		})
+		i := slices.IndexFunc(places, bind.IsFile)
 		if i < 0 {
 			return nil, status.Errorf(status.NotFound, "operator library '%s': expected a file at '%s'", name, strings.Join(places, "' or '"))
 		}

@@ -1,0 +1,237 @@
+//go:build cgo
+
+// Package openvino is the OpenVINO backend: it serves the model files that OpenVINO reads (its own IR, ONNX, PaddlePaddle, TFLite,
+// TensorFlow SavedModels and frozen graphs) through the C API, which it opens at run time.
+//
+//	openvino.go    the factory and the backend, parameters of config.pbtxt
+//	library.go     the opened library and its errors; the ov_core, in its own thread
+//	graph.go       a model file and the compiled model
+//	model.go       a model: the configuration against the file, changing the shapes of the file
+//	instance.go    executions: outputs in memory of the runtime, fixed batch sizes; strings.go: BYTES
+//	ov.h           the used part of the C API, by function name
+//	shim.h, shim.c C functions over it: reading, declarations, compiling; call.c: one execution
+//
+// Memory: the runtime reads inputs where they are. An output whose shape is known from the batch is written to memory of the batch;
+// any other output stays in memory of the runtime, wrapped as a tensor. Neither is copied, apart from strings and padded batches.
+// The instances of a model share its weights; each has its own infer request.
+//
+// An execution whose requests are all cancelled stops between two nodes of the graph. Without cgo the package is empty.
+package openvino
+
+import (
+	"cmp"
+	"context"
+	"maps"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/tutti-server/tutti/backends"
+	"github.com/tutti-server/tutti/backends/bind"
+	"github.com/tutti-server/tutti/core/status"
+	"github.com/tutti-server/tutti/internal/runtimes"
+)
+
+// modelFile is the name of the model file, or of a folder with a file of that name and its weights.
+const modelFile = "model.xml"
+
+// NewFactory returns the openvino backend. Its settings are library-path and default-max-batch-size (see bind.Library).
+func NewFactory() backends.Factory {
+	return backends.Factory{
+		Name:        "openvino",
+		DefaultFile: modelFile,
+		ConfigKeys:  []string{bind.KeyMaxBatch, bind.KeyLibrary},
+		Params:      slices.Concat(handed, []string{keyDevice, keyExtension, keyFixed, keyPad, keyReshape, keyReshape + "S", keyBF16}),
+		Native:      true,
+		Guide:       guide,
+		New:         open,
+	}
+}
+
+// backend is the open backend.
+type backend struct {
+	lib      *library
+	core     *core
+	maxBatch int
+}
+
+var _ backends.Describer = (*backend)(nil)
+
+// Describe implements backends.Describer.
+func (b *backend) Describe() string { return "OpenVINO " + b.lib.version + ", " + b.lib.path }
+
+func open(o backends.Options) (backends.Backend, error) {
+	path, maxBatch, err := bind.Library("openvino", &o, runtimes.Find)
+	if err != nil {
+		return nil, err
+	}
+	lib, err := openLibrary(path)
+	if err != nil {
+		return nil, err
+	}
+	c, err := openCore(lib, "")
+	if err != nil {
+		return nil, status.Errorf(status.Unavailable, "unable to start OpenVINO '%s': %w", path, err)
+	}
+	return &backend{lib, c, maxBatch}, nil
+}
+
+// Load reads and compiles a model file. The instances of the model share the compiled model.
+func (b *backend) Load(ctx context.Context, s backends.Settings) (backends.Model, error) {
+	if ctx.Err() != nil {
+		return nil, status.ErrCancelled
+	}
+	set, err := modelSettings(&s)
+	if err != nil {
+		return nil, status.Prefixf(err, "unable to load model '%s': ", s.Model)
+	}
+	path, err := bind.ModelFile(&s, modelFile, func(folder string) bool { return bind.IsFile(filepath.Join(folder, "saved_model.pb")) })
+	if err != nil {
+		return nil, err
+	}
+	m := &model{pad: set.pad}
+	from := b.core
+	if set.extension != "" { // a separate core: the operators are not for other models
+		if m.own, err = openCore(b.lib, set.extension); err != nil {
+			return nil, status.Prefixf(err, "unable to load model '%s': ", s.Model)
+		}
+		from = m.own
+	}
+	if err := m.load(&s, from, path, &set, b.maxBatch); err != nil {
+		_ = m.Close()
+		return nil, err
+	}
+	return m, nil
+}
+
+// Close frees the core. The library stays open.
+func (b *backend) Close() error {
+	if b.core != nil {
+		b.core.close()
+		b.core = nil
+	}
+	return nil
+}
+
+// guide is the documentation of the backend.
+var guide = backends.Guide{
+	Doc: "Serves the formats of OpenVINO: its IR, ONNX, PaddlePaddle, TensorFlow SavedModel folders, frozen graphs and TFLite. " +
+		"It computes in f32 unless the configuration says otherwise: the runtime's own choice is bf16 on some processors, which changes results.",
+	Limits: "Optional and ragged inputs, custom operators by `model_operations`, and instances of `KIND_GPU` are refused; " +
+		"another device is named by TARGET_DEVICE. 4 bit and 8 bit floating types have no counterpart in the protocol. " +
+		"A run whose requests are all cancelled ends between two nodes of the graph.",
+	Params: []backends.Param{
+		{Key: keyDevice, Doc: "The device that the model is compiled for, CPU by default"},
+		{Key: keyExtension, Doc: "A library of custom operators, beside config.pbtxt unless absolute"},
+		{Key: keyFixed, Doc: "Keeps the fixed batch size of the file, instead of making it variable"},
+		{Key: keyPad, Doc: "Pads smaller batches to that size"},
+		{Key: keyReshape, Doc: "Gives the inputs the shapes of config.pbtxt"},
+		{Key: keyBF16, Doc: "Computes in bf16"},
+		{Key: strings.Join(handed, ", "), Doc: "Passed to the runtime unchanged; CACHE_DIR is beside config.pbtxt unless absolute"},
+	},
+}
+
+// Parameters of config.pbtxt with a meaning for the backend.
+const (
+	keyDevice    = "TARGET_DEVICE"
+	keyExtension = "CPU_EXTENSION_PATH"
+	keyFixed     = "SKIP_OV_DYNAMIC_BATCHSIZE"
+	keyPad       = "ENABLE_BATCH_PADDING"
+	keyReshape   = "RESHAPE_IO_LAYOUT"
+	keyBF16      = "HINT_BF16"
+	keyThreads   = "INFERENCE_NUM_THREADS"
+	keyStreams   = "NUM_STREAMS"
+	keyHint      = "PERFORMANCE_HINT"
+	keyPrecision = "INFERENCE_PRECISION_HINT"
+	keyCache     = "CACHE_DIR"
+	keyPinning   = "ENABLE_CPU_PINNING"
+)
+
+// handed are the parameters that are passed to the runtime unchanged.
+var handed = []string{
+	keyCache, "CACHE_MODE", "COMPILATION_NUM_THREADS", "CPU_DENORMALS_OPTIMIZATION", "CPU_SPARSE_WEIGHTS_DECOMPRESSION_RATE",
+	"DEVICE_ID", "DYNAMIC_QUANTIZATION_GROUP_SIZE", keyPinning, "ENABLE_CPU_RESERVATION", "ENABLE_HYPER_THREADING",
+	"ENABLE_MMAP", "EXECUTION_MODE_HINT", keyThreads, keyPrecision, "KV_CACHE_PRECISION", "MODEL_DISTRIBUTION_POLICY",
+	"MODEL_PRIORITY", keyStreams, keyHint, "PERFORMANCE_HINT_NUM_REQUESTS", "SCHEDULING_CORE_TYPE",
+}
+
+// boolean has the values of Triton's openvino backend for boolean parameters.
+var boolean = bind.Words{True: []string{"yes", "1", "true"}, False: []string{"no", "0", "false"}, Expected: "YES or NO"}
+
+// settings are the parameters of config.pbtxt for one model.
+type settings struct {
+	device     string
+	extension  string
+	fixed      bool // keep the batch size of the file
+	pad        bool // pad smaller batches to it
+	reshape    bool // reshape inputs to the shapes of config.pbtxt
+	properties map[string]string
+}
+
+// modelSettings parses the settings of a model's configuration.
+//
+// The default precision is f32, because the runtime's default is bf16 on some processors, which changes results. By default the
+// instances together use each core once, and threads are not pinned to cores, because other models use the cores too.
+func modelSettings(s *backends.Settings) (settings, error) {
+	o := settings{device: "CPU", properties: map[string]string{keyPrecision: "f32"}}
+	beside := func(path string) string {
+		if path == "" || filepath.IsAbs(path) {
+			return path
+		}
+		return filepath.Join(s.ModelDir, path)
+	}
+	required := func(key, value string) error {
+		if value == "" {
+			return status.Errorf(status.InvalidArg, "parameter '%s' has no string_value", key)
+		}
+		return nil
+	}
+	for _, key := range slices.Sorted(maps.Keys(s.Config.GetParameters())) {
+		if strings.IndexByte(s.Param(key), 0) >= 0 {
+			return o, status.Errorf(status.InvalidArg, "parameter '%s' has a value with a zero byte", key)
+		}
+	}
+	to := bind.Targets{
+		keyFixed: &o.fixed, keyPad: &o.pad, keyReshape: &o.reshape, keyReshape + "S": &o.reshape,
+		keyExtension: func(_, value string) error { o.extension = beside(value); return nil },
+		keyDevice:    func(key, value string) error { o.device = value; return required(key, value) },
+		keyBF16: func(key, value string) error {
+			on, err := boolean.Parse(key, value)
+			if on {
+				o.properties[keyPrecision] = "bf16"
+			}
+			return err
+		},
+	}
+	for _, key := range handed {
+		to[key] = func(key, value string) error { o.properties[key] = value; return required(key, value) }
+	}
+	to[keyCache] = func(key, value string) error { o.properties[key] = beside(value); return required(key, value) }
+	to[keyThreads] = func(key, value string) error {
+		o.properties[key] = value
+		_, err := bind.ParseThreads(key, value)
+		return err
+	}
+	if err := boolean.Set(s.Config, to); err != nil {
+		return o, err
+	}
+	if o.device == "CPU" {
+		o.share(max(1, s.Instances))
+	}
+	for _, a := range s.Config.GetOptimization().GetExecutionAccelerators().GetCpuExecutionAccelerator() {
+		return o, status.Errorf(status.Unsupported, "execution accelerator '%s' is not supported", a.GetName())
+	}
+	return o, nil
+}
+
+// share sets the defaults that divide the cores among the instances.
+func (o *settings) share(instances int) {
+	p := o.properties
+	p[keyPinning] = cmp.Or(p[keyPinning], "NO")
+	if p[keyHint] == "" {
+		p[keyStreams] = cmp.Or(p[keyStreams], strconv.Itoa(instances))
+		p[keyThreads] = cmp.Or(p[keyThreads], strconv.Itoa(max(instances, runtime.GOMAXPROCS(0))))
+	}
+}

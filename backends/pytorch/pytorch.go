@@ -1,0 +1,232 @@
+//go:build cgo
+
+// Package pytorch has the backends pytorch and torch_aoti: they serve TorchScript models and AOTInductor packages through the C++
+// library of PyTorch, which is opened at run time.
+//
+//	pytorch.go     the factories and the backend, parameters of config.pbtxt, the content of model files
+//	matching.go    which tensor is which argument or result of forward
+//	library.go     the opened shim and its errors
+//	model.go       a model and its signature, which the configuration must declare: the files have no shapes
+//	instance.go    executions, outputs in memory of PyTorch
+//	shim/          libtutti_torch.so, C functions over the C++ library; build.go: Prepare compiles it beside that library
+//	call.h, call.c calls of the shim's functions by address
+//
+// Memory: inputs are read where they are. A model whose forward writes to an input, which is detected at load, gets copies. Outputs
+// stay in memory of PyTorch, wrapped as tensors; an output that is not contiguous, or an input that is passed through, is copied.
+//
+// Thread counts, the fuser and the executor are settings of the process: those of the model that was loaded last apply to all. A run
+// cannot be interrupted; cancellation is checked before it starts. Without cgo the package is empty.
+package pytorch
+
+import (
+	"archive/zip"
+	"context"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/tutti-server/tutti/backends"
+	"github.com/tutti-server/tutti/backends/bind"
+	"github.com/tutti-server/tutti/core/config"
+	"github.com/tutti-server/tutti/core/status"
+)
+
+const (
+	scriptFile  = "model.pt"
+	packageFile = "model.pt2"
+	keyDevice   = "device"
+)
+
+// NewFactory returns the pytorch backend, which serves TorchScript files and, with the extension .pt2, AOTInductor packages. Its
+// settings are library-path, the path of libtorch_cpu.so with the shim beside it, and device, PyTorch's name of the device on which
+// models run. The default is "cpu".
+func NewFactory() backends.Factory {
+	return factory("pytorch", scriptFile, "pytorch_libtorch")
+}
+
+// NewPackageFactory returns the torch_aoti backend: the same backend with AOTInductor packages as the default.
+func NewPackageFactory() backends.Factory { return factory("torch_aoti", packageFile) }
+
+func factory(name, file string, platforms ...string) backends.Factory {
+	return backends.Factory{
+		Name:        name,
+		Platforms:   platforms,
+		DefaultFile: file,
+		ConfigKeys:  []string{keyDevice, bind.KeyLibrary},
+		Params:      defaultSettings().targets().Keys(),
+		Native:      true,
+		Guide:       guide,
+		Prepare:     Prepare,
+		New: func(o backends.Options) (backends.Backend, error) {
+			return open(o, file)
+		},
+	}
+}
+
+// backend is the open backend.
+type backend struct {
+	lib    *library
+	device string
+	file   string
+}
+
+var _ backends.Describer = (*backend)(nil)
+
+func open(o backends.Options, file string) (backends.Backend, error) {
+	device := "cpu"
+	if v, ok := o.Config[keyDevice]; ok {
+		device = v
+	}
+	if device != "cpu" && !strings.HasPrefix(device, "cuda") {
+		return nil, status.Errorf(status.InvalidArg, "unexpected value '%s' of pytorch setting 'device': expected cpu, cuda or cuda:N", device)
+	}
+	lib, err := openLibrary(o.Config[bind.KeyLibrary], device)
+	if err != nil {
+		return nil, err
+	}
+	return &backend{lib, device, file}, nil
+}
+
+// Describe implements backends.Describer.
+func (b *backend) Describe() string { return "LibTorch " + b.lib.version + ", " + b.lib.path }
+
+// Close does nothing: PyTorch cannot be unloaded.
+func (*backend) Close() error { return nil }
+
+// Load loads a model file and matches the declared tensors with the arguments and results of forward.
+func (b *backend) Load(ctx context.Context, s backends.Settings) (backends.Model, error) {
+	if ctx.Err() != nil {
+		return nil, status.ErrCancelled
+	}
+	m := &model{lib: b.lib, set: defaultSettings()}
+	if err := m.load(b, &s, s.File(b.file)); err != nil {
+		_ = m.Close()
+		return nil, status.Prefixf(err, "unable to load model '%s': ", s.Model)
+	}
+	return m, nil
+}
+
+// guide is the documentation of the backend.
+var guide = backends.Guide{
+	Doc: "Serves TorchScript models (`model.pt`) and packages that AOTInductor compiled (`model.pt2`). Files have no shapes, so " +
+		"the configuration must declare inputs and outputs. `tutti runtime fetch` also compiles a small library against PyTorch's headers, which needs a C++ compiler.",
+	Limits: "Exported programs that are not compiled are refused at load. Numbers of threads, the fuser and " +
+		"the executor are settings of the process: those of the model that was loaded last apply to all. A run cannot be interrupted.",
+	Params: []backends.Param{
+		{Key: "INFERENCE_MODE", Doc: "Runs under InferenceMode, without the bookkeeping of training"},
+		{Key: "DISABLE_OPTIMIZED_EXECUTION", Doc: "Runs graphs without optimisation"},
+		{Key: "ENABLE_WEIGHT_SHARING", Doc: "Instances share one copy of the model"},
+		{Key: "ENABLE_CACHE_CLEANING", Doc: "Releases cached device memory after each run"},
+		{Key: "ENABLE_TENSOR_FUSER, ENABLE_JIT_EXECUTOR, ENABLE_JIT_PROFILING", Doc: "Switches of PyTorch's compiler"},
+		{Key: "INTRA_OP_THREAD_COUNT, INTER_OP_THREAD_COUNT", Doc: "Threads within an operator and over operators"},
+	},
+}
+
+// settings are the parameters of config.pbtxt for one model.
+type settings struct {
+	inference bool // run under InferenceMode
+	plain     bool // the graph executor does not optimise
+	shared    bool // the instances share the weights
+	cleaning  bool // empty the device's cache after each run
+	// Settings of the process. Switches that are not given are -1, and numbers of threads 0.
+	intra, inter               int
+	fuser, executor, profiling int
+}
+
+// defaultSettings returns the settings of a configuration without parameters.
+func defaultSettings() *settings {
+	return &settings{inference: true, shared: true, fuser: -1, executor: -1, profiling: -1}
+}
+
+// boolean has the values of Triton's pytorch backend for boolean parameters.
+var boolean = bind.Words{True: []string{"1", "true"}, False: []string{"0", "false"}, Expected: "true or false"}
+
+// targets returns what the parameters set.
+func (s *settings) targets() bind.Targets {
+	process := func(to *int) func(key, value string) error {
+		return func(key, value string) error {
+			on, err := boolean.Parse(key, value)
+			*to = int(flag(on))
+			return err
+		}
+	}
+	return bind.Targets{
+		"INFERENCE_MODE": &s.inference, "DISABLE_OPTIMIZED_EXECUTION": &s.plain, "ENABLE_WEIGHT_SHARING": &s.shared, "ENABLE_CACHE_CLEANING": &s.cleaning,
+		"ENABLE_TENSOR_FUSER": process(&s.fuser), "ENABLE_JIT_EXECUTOR": process(&s.executor), "ENABLE_JIT_PROFILING": process(&s.profiling),
+		"INTRA_OP_THREAD_COUNT": &s.intra, "INTER_OP_THREAD_COUNT": &s.inter,
+	}
+}
+
+// isPackage reports whether a model file is an AOTInductor package, by its extension.
+func isPackage(path string) bool { return filepath.Ext(path) == ".pt2" }
+
+// checkFile reports a wrong model file before PyTorch reads it, with a clearer error than PyTorch's. Both formats
+// are zip archives: TorchScript contains code, a package contains a compiled library.
+func checkFile(path string) error {
+	info, err := os.Stat(path)
+	if err != nil {
+		return config.MissingFile(status.Errorf(status.NotFound, "unable to find '%s'", path), path)
+	}
+	if !info.Mode().IsRegular() { // opening a pipe would wait for its writer for ever
+		return status.Errorf(status.InvalidArg, "expected a file at '%s', found %s", path, info.Mode())
+	}
+	archive, err := zip.OpenReader(path)
+	if err != nil {
+		return status.Errorf(status.InvalidArg, "expected a %s at '%s', found %s: %w", kindOf(path), path, found(path), err)
+	}
+	defer archive.Close()
+	if isPackage(path) {
+		return checkPackage(path, archive)
+	}
+	for _, f := range archive.File {
+		if strings.HasSuffix(f.Name, "/constants.pkl") {
+			return nil
+		}
+	}
+	return status.Errorf(status.InvalidArg,
+		"expected a TorchScript file at '%s', found an archive without code, such as torch.save writes: save it with torch.jit.save", path)
+}
+
+func checkPackage(path string, archive *zip.ReadCloser) error {
+	exported := false
+	for _, f := range archive.File {
+		if strings.HasSuffix(f.Name, ".so") && strings.Contains(f.Name, "aotinductor/") {
+			return nil
+		}
+		exported = exported || strings.Contains(f.Name, "/models/") || strings.HasSuffix(f.Name, "serialized_exported_program.json")
+	}
+	if exported {
+		return status.Errorf(status.Unsupported,
+			"unsupported: '%s' holds an exported program, expected a compiled one: compile it with torch._inductor.aoti_compile_and_package", path)
+	}
+	return status.Errorf(status.InvalidArg, "expected a package of AOTInductor's at '%s', found an archive without a compiled model", path)
+}
+
+func kindOf(path string) string {
+	if isPackage(path) {
+		return "package of AOTInductor's"
+	}
+	return "TorchScript file"
+}
+
+// found describes a file by its first bytes, for an error.
+func found(path string) string {
+	f, err := os.Open(path)
+	if err != nil {
+		return "an unreadable file"
+	}
+	defer f.Close()
+	head := make([]byte, 4)
+	n, err := io.ReadFull(f, head)
+	switch {
+	case n == 0:
+		return "an empty file"
+	case err == nil && string(head) == "PK\x03\x04":
+		return "a damaged or truncated archive"
+	case head[0] == 0x80:
+		return "a pickle, such as old versions of torch.save write"
+	default:
+		return "a file of another kind"
+	}
+}

@@ -10,7 +10,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
+	"strings"
 	"time"
+
+	"google.golang.org/grpc/codes"
 )
 
 // Code classifies a failure.
@@ -29,23 +33,44 @@ const (
 	numCodes
 )
 
-var codeNames = [numCodes]string{
-	Unknown:       "Unknown",
-	Internal:      "Internal",
-	NotFound:      "Not found",
-	InvalidArg:    "Invalid argument",
-	Unavailable:   "Unavailable",
-	Unsupported:   "Unsupported",
-	AlreadyExists: "Already exists",
-	Cancelled:     "Cancelled",
+// forms are the names and the statuses of the codes.
+var forms = [numCodes]struct {
+	name string
+	http int
+	grpc codes.Code
+}{
+	Unknown:       {"Unknown", http.StatusBadRequest, codes.Unknown},
+	Internal:      {"Internal", http.StatusInternalServerError, codes.Internal},
+	NotFound:      {"Not found", http.StatusNotFound, codes.NotFound},
+	InvalidArg:    {"Invalid argument", http.StatusBadRequest, codes.InvalidArgument},
+	Unavailable:   {"Unavailable", http.StatusServiceUnavailable, codes.Unavailable},
+	Unsupported:   {"Unsupported", http.StatusNotImplemented, codes.Unimplemented},
+	AlreadyExists: {"Already exists", http.StatusBadRequest, codes.AlreadyExists},
+	Cancelled:     {"Cancelled", http.StatusBadRequest, codes.Canceled},
 }
 
 // String returns the name Triton prints for the code.
 func (c Code) String() string {
 	if c < numCodes {
-		return codeNames[c]
+		return forms[c].name
 	}
-	return codeNames[Unknown]
+	return forms[Unknown].name
+}
+
+// HTTP returns the HTTP status for errors of code c, for example 400 for InvalidArg.
+func (c Code) HTTP() int {
+	if c < numCodes {
+		return forms[c].http
+	}
+	return http.StatusInternalServerError
+}
+
+// GRPC returns the gRPC status code for errors of code c.
+func (c Code) GRPC() codes.Code {
+	if c < numCodes {
+		return forms[c].grpc
+	}
+	return codes.Internal
 }
 
 // Error is a coded failure. Clients read its text as it is.
@@ -112,3 +137,26 @@ var ErrCancelled error = &Error{Code: Cancelled}
 
 // ErrDeadline ends a request whose deadline passed before it was executed.
 var ErrDeadline error = &Error{Code: Cancelled, Msg: "request deadline expired before the request was executed"}
+
+// Line returns a text on one line, for logs and tables: its lines are trimmed and joined
+// by "; ", or by a space behind a colon.
+//
+//	"ValueError: no table\n\nAt:\n  model.py(4): initialize\n" -> "ValueError: no table; At: model.py(4): initialize"
+func Line(text string) string {
+	if !strings.Contains(text, "\n") {
+		return text
+	}
+	joined := ""
+	for line := range strings.Lines(text) {
+		switch line = strings.TrimSpace(line); {
+		case line == "":
+		case joined == "":
+			joined = line
+		case strings.HasSuffix(joined, ":"):
+			joined += " " + line
+		default:
+			joined += "; " + line
+		}
+	}
+	return joined
+}

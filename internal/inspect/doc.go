@@ -4,7 +4,6 @@
 //
 // - overview.go: Overview, the server, its models and their plans
 // - trace.go: Inspector, the traces of recent requests
-// - record.go: views of trace records
+// - record.go: views of trace records, also as text
 // - capture.go: Captures, the tensors of selected requests
-// - explain.go: a trace as text
 package inspect

@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
+	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
 	"time"
@@ -12,6 +14,91 @@ import (
 
 	"github.com/tutti-server/tutti/internal/jsontext"
 )
+
+// line encodes a record in the settings' format, with a final newline.
+func (e *encoder) line(s *Settings, pid int, w []with, r *slog.Record) {
+	switch s.Format {
+	case JSON:
+		e.json = true
+		e.head(pid, r)
+	case ISO8601:
+		e.b = append(at(r).AppendFormat(e.b, "2006-01-02T15:04:05Z"), ' ', letter(r.Level))
+		e.place(s.Raw, pid, r)
+	default:
+		e.b = at(r).AppendFormat(append(e.b, letter(r.Level)), "0102 15:04:05.000000")
+		e.place(s.Raw, pid, r)
+	}
+	for i := range w {
+		if w[i].group != "" {
+			e.path = append(e.path, w[i].group)
+		}
+		for _, a := range w[i].attrs {
+			e.attr(a)
+		}
+	}
+	r.Attrs(func(a slog.Attr) bool { e.attr(a); return true })
+	e.leave(0)
+	if e.json {
+		e.b = append(e.b, '}')
+	}
+	e.b = append(e.b, '\n')
+}
+
+// head begins a JSON line.
+func (e *encoder) head(pid int, r *slog.Record) {
+	e.b, e.empty = append(e.b, '{'), true
+	if !r.Time.IsZero() {
+		e.leaf(slog.Time(slog.TimeKey, r.Time))
+	}
+	e.leaf(slog.String(slog.LevelKey, r.Level.String()))
+	if r.PC != 0 {
+		file, number := source(r.PC)
+		e.leaf(slog.String(slog.SourceKey, file+":"+strconv.Itoa(number)))
+	}
+	e.leaf(slog.Int("pid", pid))
+	e.leaf(slog.String(slog.MessageKey, r.Message))
+}
+
+// place appends the process id, the source location and the message to a text line.
+func (e *encoder) place(raw bool, pid int, r *slog.Record) {
+	file, number := source(r.PC)
+	e.b = strconv.AppendInt(append(e.b, ' '), int64(pid), 10)
+	e.b = append(append(append(e.b, ' '), file...), ':')
+	e.b = append(strconv.AppendInt(e.b, int64(number), 10), ']', ' ')
+	if raw {
+		e.b = append(e.b, r.Message...)
+	} else {
+		e.b = jsontext.AppendValid(e.b, r.Message)
+	}
+}
+
+// at returns a record's time in UTC, as Triton writes it.
+func at(r *slog.Record) time.Time {
+	if r.Time.IsZero() {
+		return time.Now().UTC()
+	}
+	return r.Time.UTC()
+}
+
+// letter returns the letter of a level. Triton has none for verbose lines.
+func letter(level slog.Level) byte {
+	switch {
+	case level >= slog.LevelError:
+		return 'E'
+	case level >= slog.LevelWarn:
+		return 'W'
+	}
+	return 'I'
+}
+
+// source returns the file, without its folder, and the line of a program counter.
+func source(pc uintptr) (file string, line int) {
+	if pc == 0 {
+		return "unknown", 0
+	}
+	f, _ := runtime.CallersFrames([]uintptr{pc}).Next()
+	return filepath.Base(f.File), f.Line
+}
 
 // encoder writes one line.
 type encoder struct {

@@ -1,14 +1,18 @@
 package logs
 
 import (
+	"context"
 	"io"
 	"log/slog"
 	"os"
+	"runtime"
 	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/tutti-server/tutti/core/status"
+	"github.com/tutti-server/tutti/internal/pool"
 )
 
 // The formats of a line.
@@ -135,15 +139,19 @@ func (s *Settings) enabled(level slog.Level) bool {
 	return int64(slog.LevelInfo-level) <= int64(s.Verbose)*int64(slog.LevelInfo-slog.LevelDebug)
 }
 
-// write writes a whole line to the destination of its level.
-func (l *Log) write(level slog.Level, line []byte) {
+// line writes a record to the destination of its level.
+func (l *Log) line(s *Settings, w []with, r *slog.Record) {
+	e := lines.Get()
+	e.reset()
+	e.line(s, l.pid, w, r)
 	l.mu.Lock()
-	defer l.mu.Unlock()
-	w := l.stdout
-	if level >= slog.LevelWarn {
-		w = l.stderr
+	to := l.stdout
+	if r.Level >= slog.LevelWarn {
+		to = l.stderr
 	}
-	_, _ = w.Write(line) // the error cannot be reported elsewhere
+	_, _ = to.Write(e.b) // the error cannot be reported elsewhere
+	l.mu.Unlock()
+	lines.Put(e)
 }
 
 // Close closes the log file. Later lines are lost if there was one.
@@ -156,4 +164,65 @@ func (l *Log) Close() error {
 	}
 	l.file, l.stdout, l.stderr = nil, io.Discard, io.Discard
 	return f.Close()
+}
+
+// handler is a slog.Handler over a Log. It stores its attributes unencoded, because the format can change.
+type handler struct {
+	log  *Log
+	with []with
+}
+
+// with is an opened group, or attributes added to the innermost group.
+type with struct {
+	group string
+	attrs []slog.Attr
+}
+
+var _ slog.Handler = (*handler)(nil)
+
+// Enabled reports whether lines of this level are logged.
+//
+// hot: one atomic load.
+func (h *handler) Enabled(_ context.Context, level slog.Level) bool {
+	return h.log.settings.Load().enabled(level)
+}
+
+var lines pool.Of[encoder]
+
+// Handle writes r as one line. It never fails.
+func (h *handler) Handle(_ context.Context, r slog.Record) error {
+	h.log.line(h.log.settings.Load(), h.with, &r)
+	return nil
+}
+
+// WithAttrs returns a handler that adds attrs to every line.
+func (h *handler) WithAttrs(attrs []slog.Attr) slog.Handler {
+	if len(attrs) == 0 {
+		return h
+	}
+	return &handler{log: h.log, with: append(slices.Clip(h.with), with{attrs: slices.Clone(attrs)})}
+}
+
+// WithGroup returns a handler that puts later attributes into a group.
+func (h *handler) WithGroup(name string) slog.Handler {
+	if name == "" {
+		return h
+	}
+	return &handler{log: h.log, with: append(slices.Clip(h.with), with{group: name})}
+}
+
+// Block logs a text of several lines unchanged, for example a table, at slog's info level. The first line is the
+// usual head. In the format JSON it is one string.
+func (l *Log) Block(text string) {
+	s := l.Settings()
+	if !s.Info {
+		return
+	}
+	if s.Format != JSON {
+		s.Raw, text = true, "\n"+text
+	}
+	var pc [1]uintptr
+	runtime.Callers(2, pc[:])
+	r := slog.NewRecord(time.Now(), slog.LevelInfo, text, pc[0])
+	l.line(&s, nil, &r)
 }

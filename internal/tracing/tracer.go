@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"log/slog"
 	"maps"
-	"slices"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -114,9 +113,10 @@ func New(o Options) (*Tracer, error) {
 		return nil, status.Errorf(status.InvalidArg,
 			"invalid value for trace mode option: %s, expected '%s' or '%s'", o.Mode, ModeTriton, ModeOpenTelemetry)
 	}
-	v, _, err := values{rate: 1000, count: -1}.change(map[string][]string{
-		keyLevel: o.Level, keyRate: given(o.Rate), keyCount: given(o.Count), keyFrequency: given(o.LogFrequency),
-	})
+	v := values{keyRate: 1000, keyCount: -1}
+	err := v.change(map[string][]string{
+		keys[keyLevel].name: o.Level, keys[keyRate].name: given(o.Rate), keys[keyCount].name: given(o.Count), keys[keyFrequency].name: given(o.LogFrequency),
+	}, &[numKeys]bool{})
 	if err != nil {
 		return nil, err
 	}
@@ -127,7 +127,7 @@ func New(o Options) (*Tracer, error) {
 		}
 		t.log.Warn("requests are not traced", slog.String("reason", err.Error()))
 	}
-	t.store(newSetting(t, v, 0), map[string]*setting{})
+	t.store(newSetting(t, v, [numKeys]bool{}), map[string]*setting{})
 	return t, nil
 }
 
@@ -160,14 +160,14 @@ func (s *scopes) of(model string) *setting {
 // own.
 func (t *Tracer) Settings(model string) Settings {
 	if t == nil {
-		return Settings{Mode: ModeTriton, Level: level(0).names(), Rate: "0", Count: "0", LogFrequency: "0"}
+		return Settings{Mode: ModeTriton, Level: new(values).levels(), Rate: "0", Count: "0", LogFrequency: "0"}
 	}
 	s := t.now.Load().of(model)
 	return Settings{
-		Mode: t.mode, Level: s.level.names(), File: t.file.name, Exporter: t.export,
-		Rate:         strconv.FormatUint(uint64(s.rate), 10),
-		Count:        strconv.FormatInt(int64(s.left.Load()), 10),
-		LogFrequency: strconv.FormatUint(uint64(s.frequency), 10),
+		Mode: t.mode, Level: s.levels(), File: t.file.name, Exporter: t.export,
+		Rate:         strconv.FormatInt(s.values[keyRate], 10),
+		Count:        strconv.FormatInt(s.left.Load(), 10),
+		LogFrequency: strconv.FormatInt(s.values[keyFrequency], 10),
 	}
 }
 
@@ -199,12 +199,10 @@ func (t *Tracer) Close() error {
 	defer t.mu.Unlock()
 	s := t.now.Load()
 	t.all.Store(false)
-	off := newSetting(t, values{rate: t.initial.rate, count: t.initial.count}, 0)
-	t.store(off, map[string]*setting{})
-	for _, name := range slices.Sorted(maps.Keys(s.models)) {
-		s.models[name].retire()
-	}
-	s.global.retire()
+	off := t.initial
+	off[keyLevel], off[keyFrequency] = 0, 0
+	t.store(newSetting(t, off, [numKeys]bool{}), map[string]*setting{})
+	s.retire()
 	return t.file.close()
 }
 

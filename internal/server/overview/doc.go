@@ -3,5 +3,4 @@
 //
 //   - overview.go: Window, which samples the counters of all models once a second
 //   - flows.go: the bytes of an ensemble's edges in the last seconds
-//   - process.go: the processor time and the memory of this process
 package overview

@@ -14,6 +14,26 @@ import (
 	"github.com/tutti-server/tutti/internal/inspect"
 )
 
+// endpoint handles one kind of request. Its result is a *file, a plain text, or a value that is encoded as JSON.
+type endpoint func(r *http.Request) (any, error)
+
+// plain is a text response.
+type plain string
+
+// file is a response that the browser saves as a file.
+type file struct {
+	kind, name string
+	write      func(io.Writer) error
+}
+
+func (f *file) send(w http.ResponseWriter) {
+	w.Header().Set("Content-Type", f.kind)
+	w.Header().Set("Content-Disposition", `attachment; filename="`+f.name+`"`)
+	if f.write(w) != nil {
+		panic(http.ErrAbortHandler) // aborts the connection, so that the client does not save a partial file
+	}
+}
+
 // session is the response about the caller's rights: whether the server has a token, and whether the request sent
 // it.
 type session struct {
@@ -21,18 +41,62 @@ type session struct {
 	Admitted bool `json:"admitted"`
 }
 
-func (s *Server) session(r *http.Request) (any, error) {
-	return session{s.set.Token != "", s.admitted(r)}, nil
-}
-
-func (s *Server) server(*http.Request) (any, error) { return s.set.Overview.Server(), nil }
-
 // modelList is the response about models.
 type modelList struct {
 	Models []inspect.ModelView `json:"models"`
 }
 
-func (s *Server) models(*http.Request) (any, error) { return modelList{s.set.Overview.Models()}, nil }
+// What the server says about parts that it does not have.
+var (
+	errNoTraces   = status.Errorf(status.Unavailable, "no traces are stored, expected --trace-store-bytes")
+	errNoCaptures = status.Errorf(status.Unavailable, "no tensors are kept, expected --dashboard-token and --capture-bytes")
+	errNoLoader   = status.Errorf(status.Unsupported, "models are not loaded here")
+)
+
+// with returns an endpoint over a part of the server, which fails with missing when the part is nil.
+func with[T any](part T, missing error, f func(T, *http.Request) (any, error)) endpoint {
+	if any(part) == nil {
+		return func(*http.Request) (any, error) { return nil, missing }
+	}
+	return func(r *http.Request) (any, error) { return f(part, r) }
+}
+
+// route adds the endpoint of a method and a path below api/. a is the category that restrictions may protect; a
+// secret one needs the token.
+func (s *Server) route(pattern string, a infer.API, secret bool, f endpoint) {
+	method, path, _ := strings.Cut(pattern, " ")
+	s.routes.HandleFunc(method+" "+Mount+"api/"+path, s.handler(a, secret, f))
+}
+
+// addRoutes adds all endpoints. Tensor contents need the token.
+func (s *Server) addRoutes() {
+	traces := func(pattern string, secret bool, f func(inspect.Inspector, *http.Request) (any, error)) {
+		s.route(pattern, infer.APITrace, secret, with(s.set.Inspector, errNoTraces, f))
+	}
+	captures := func(pattern string, secret bool, f func(inspect.Captures, *http.Request) (any, error)) {
+		s.route(pattern, infer.APITrace, secret, with(s.set.Captures, errNoCaptures, f))
+	}
+	s.route("GET server", infer.APIMetadata, false, func(*http.Request) (any, error) { return s.set.Overview.Server(), nil })
+	s.route("GET session", infer.APINone, false, func(r *http.Request) (any, error) { return session{s.set.Token != "", s.admitted(r)}, nil })
+	s.route("GET models", infer.APIStatistics, false, func(*http.Request) (any, error) { return modelList{s.set.Overview.Models()}, nil })
+	s.route("GET graph/{model}", infer.APIModelConfig, false, s.graph)
+	traces("GET traces", false, listTraces)
+	traces("GET traces/{id}", false, trace)
+	traces("GET batches/{id}", false, batch)
+	traces("GET sampling", false, func(i inspect.Inspector, _ *http.Request) (any, error) { return i.Sampling(), nil })
+	traces("PUT sampling", true, setSampling)
+	captures("GET captures", false, func(c inspect.Captures, _ *http.Request) (any, error) { return c.Captures(), nil })
+	captures("POST captures", true, startCapture)
+	captures("GET captures/{id}", false, capture)
+	captures("DELETE captures/{id}", true, stopCapture)
+	captures("GET traces/{id}/tensors", false, func(c inspect.Captures, r *http.Request) (any, error) {
+		return c.Tensors(r.PathValue("id"), s.admitted(r))
+	})
+	captures("GET traces/{id}/tensors/{file}", true, tensorFile)
+	captures("GET traces/{id}/capture.npz", true, captureFile)
+	s.route("POST models/{model}/load", infer.APIModelRepository, true, with(s.set.Lifecycle, errNoLoader, load))
+	s.route("POST models/{model}/unload", infer.APIModelRepository, true, with(s.set.Lifecycle, errNoLoader, unload))
+}
 
 func (s *Server) graph(r *http.Request) (any, error) {
 	version, err := infer.ParseVersion(r.URL.Query().Get("version"))
@@ -42,19 +106,7 @@ func (s *Server) graph(r *http.Request) (any, error) {
 	return s.set.Overview.Graph(r.PathValue("model"), version)
 }
 
-// store returns the trace store. It fails with Unavailable when the server stores no traces.
-func (s *Server) store() (inspect.Inspector, error) {
-	if s.set.Inspector == nil {
-		return nil, status.Errorf(status.Unavailable, "no traces are stored, expected --trace-store-bytes")
-	}
-	return s.set.Inspector, nil
-}
-
-func (s *Server) traces(r *http.Request) (any, error) {
-	store, err := s.store()
-	if err != nil {
-		return nil, err
-	}
+func listTraces(store inspect.Inspector, r *http.Request) (any, error) {
 	q, err := parseQuery(r.URL.Query())
 	if err != nil {
 		return nil, err
@@ -94,11 +146,7 @@ func parseQuery(v url.Values) (*inspect.TraceQuery, error) {
 	return q, nil
 }
 
-func (s *Server) trace(r *http.Request) (any, error) {
-	store, err := s.store()
-	if err != nil {
-		return nil, err
-	}
+func trace(store inspect.Inspector, r *http.Request) (any, error) {
 	v, err := store.FindTrace(r.PathValue("id"))
 	switch as := r.URL.Query().Get("as"); {
 	case err != nil:
@@ -113,71 +161,94 @@ func (s *Server) trace(r *http.Request) (any, error) {
 	return v, nil
 }
 
-func (s *Server) batch(r *http.Request) (any, error) {
-	store, err := s.store()
-	if err != nil {
-		return nil, err
-	}
+// numberOf returns the number that a path has as its id.
+func numberOf(r *http.Request, what string) (uint64, error) {
 	id, err := strconv.ParseUint(r.PathValue("id"), 10, 64)
 	if err != nil {
-		return nil, status.Errorf(status.InvalidArg, "invalid batch '%s', expected a number", r.PathValue("id"))
+		return 0, status.Errorf(status.InvalidArg, "invalid %s '%s', expected a number", what, r.PathValue("id"))
+	}
+	return id, nil
+}
+
+// decode reads the body, which may have no unknown fields. Fields that it omits keep their values.
+func decode(r *http.Request, to any, what string) error {
+	d := json.NewDecoder(r.Body)
+	d.DisallowUnknownFields()
+	if err := d.Decode(to); err != nil {
+		return status.Errorf(status.InvalidArg, "invalid "+what+": %w", err)
+	}
+	return nil
+}
+
+func batch(store inspect.Inspector, r *http.Request) (any, error) {
+	id, err := numberOf(r, "batch")
+	if err != nil {
+		return nil, err
 	}
 	return store.FindBatch(id)
 }
 
-func (s *Server) sampling(*http.Request) (any, error) {
-	store, err := s.store()
+func setSampling(store inspect.Inspector, r *http.Request) (any, error) {
+	set := store.Sampling()
+	if err := decode(r, &set, "sampling"); err != nil {
+		return nil, err
+	}
+	err := store.SetSampling(set)
+	return store.Sampling(), err
+}
+
+func startCapture(c inspect.Captures, r *http.Request) (any, error) {
+	var rule inspect.CaptureRule
+	if err := decode(r, &rule, "capture"); err != nil {
+		return nil, err
+	}
+	return c.StartCapture(rule)
+}
+
+func capture(c inspect.Captures, r *http.Request) (any, error) {
+	id, err := numberOf(r, "capture")
 	if err != nil {
 		return nil, err
 	}
-	return store.Sampling(), nil
+	return c.FindCapture(id)
 }
 
-func (s *Server) setSampling(r *http.Request) (any, error) {
-	store, err := s.store()
+func stopCapture(c inspect.Captures, r *http.Request) (any, error) {
+	id, err := numberOf(r, "capture")
+	if err == nil {
+		err = c.StopCapture(id)
+	}
 	if err != nil {
 		return nil, err
 	}
-	set := store.Sampling() // fields that the body omits keep their values
-	d := json.NewDecoder(r.Body)
-	d.DisallowUnknownFields()
-	if err := d.Decode(&set); err != nil {
-		return nil, status.Errorf(status.InvalidArg, "invalid sampling: %w", err)
-	}
-	if err := store.SetSampling(set); err != nil {
-		return nil, err
-	}
-	return store.Sampling(), nil
+	return c.FindCapture(id)
 }
 
-// lifecycle returns the model loader. It fails with Unsupported when the dashboard may not load models.
-func (s *Server) lifecycle() (infer.Lifecycle, error) {
-	if s.set.Lifecycle == nil {
-		return nil, status.Errorf(status.Unsupported, "models are not loaded here")
+func tensorFile(c inspect.Captures, r *http.Request) (any, error) {
+	text, ok := strings.CutSuffix(r.PathValue("file"), ".npy")
+	n, err := strconv.Atoi(text)
+	if err != nil || !ok {
+		return nil, status.Errorf(status.NotFound, "there is no tensor '%s', expected N.npy", r.PathValue("file"))
 	}
-	return s.set.Lifecycle, nil
+	write, err := c.NPY(r.PathValue("id"), n)
+	return &file{"application/octet-stream", text + ".npy", write}, err
 }
 
-func (s *Server) load(r *http.Request) (any, error) {
-	l, err := s.lifecycle()
-	if err != nil {
-		return nil, err
-	}
+func captureFile(c inspect.Captures, r *http.Request) (any, error) {
+	write, err := c.NPZ(r.PathValue("id"))
+	return &file{"application/zip", r.PathValue("id") + ".npz", write}, err
+}
+
+func load(l infer.Lifecycle, r *http.Request) (any, error) {
 	var with struct {
 		Config string `json:"config"`
 	}
-	d := json.NewDecoder(r.Body)
-	d.DisallowUnknownFields()
-	if err := d.Decode(&with); err != nil && !errors.Is(err, io.EOF) {
-		return nil, status.Errorf(status.InvalidArg, "invalid options of loading: %w", err)
+	if err := decode(r, &with, "options of loading"); err != nil && !errors.Is(err, io.EOF) {
+		return nil, err
 	}
 	return struct{}{}, l.Load(r.Context(), r.PathValue("model"), infer.LoadOptions{Config: with.Config})
 }
 
-func (s *Server) unload(r *http.Request) (any, error) {
-	l, err := s.lifecycle()
-	if err != nil {
-		return nil, err
-	}
+func unload(l infer.Lifecycle, r *http.Request) (any, error) {
 	return struct{}{}, l.Unload(r.Context(), r.PathValue("model"), false)
 }

@@ -3,6 +3,7 @@ package web
 import (
 	"encoding/json"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/tutti-server/tutti/core/infer"
@@ -38,7 +39,9 @@ func (s *Server) events(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "text/event-stream")
 	w.WriteHeader(http.StatusOK)
 	if s.set.Inspector != nil {
-		f.newest = newestOf(s.set.Inspector)
+		if list, err := s.set.Inspector.Traces(&inspect.TraceQuery{Limit: 1}); err == nil {
+			f.newest = list.Newest
+		}
 	}
 	tick := time.NewTicker(updateInterval)
 	defer tick.Stop()
@@ -51,15 +54,6 @@ func (s *Server) events(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 	}
-}
-
-// newestOf returns the number of traces stored so far.
-func newestOf(i inspect.Inspector) uint64 {
-	list, err := i.Traces(&inspect.TraceQuery{Limit: 1})
-	if err != nil {
-		return 0
-	}
-	return list.Newest
 }
 
 // feed is a stream of server-sent events to one client.
@@ -79,21 +73,14 @@ func (s *Server) update(f *feed, r *http.Request) bool {
 		f.send("models", s.set.Overview.Models())
 	}
 	if s.set.Inspector != nil && s.admit(r, infer.APITrace, false) == nil {
-		f.sendTraces(s.set.Inspector)
+		if list, err := s.set.Inspector.Traces(&inspect.TraceQuery{After: f.newest, Limit: maxTraceEvents}); err == nil {
+			f.newest = list.Newest
+			for i := range slices.Backward(list.Traces) { // oldest first
+				f.send("trace", &list.Traces[i])
+			}
+		}
 	}
 	return !f.broken && f.c.Flush() == nil
-}
-
-// sendTraces sends the traces stored since the previous call, oldest first.
-func (f *feed) sendTraces(i inspect.Inspector) {
-	list, err := i.Traces(&inspect.TraceQuery{After: f.newest, Limit: maxTraceEvents})
-	if err != nil {
-		return
-	}
-	f.newest = list.Newest
-	for n := len(list.Traces) - 1; n >= 0; n-- {
-		f.send("trace", &list.Traces[n])
-	}
 }
 
 // send writes one event. After a failed write it does nothing.

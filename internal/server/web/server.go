@@ -55,39 +55,20 @@ const maxBody = 64 << 10
 func New(set Settings) *Server {
 	s := &Server{set: set, limited: infer.Restrict(set.Restricted), routes: http.NewServeMux()}
 	s.closing, s.stop = context.WithCancel(context.Background())
-	read := func(path string, a infer.API, f endpoint) {
-		s.routes.HandleFunc("GET "+Mount+"api/"+path, s.handler(a, false, f))
-	}
-	read("server", infer.APIMetadata, s.server)
-	read("session", infer.APINone, s.session)
-	read("models", infer.APIStatistics, s.models)
-	read("graph/{model}", infer.APIModelConfig, s.graph)
-	read("traces", infer.APITrace, s.traces)
-	read("traces/{id}", infer.APITrace, s.trace)
-	read("batches/{id}", infer.APITrace, s.batch)
-	read("sampling", infer.APITrace, s.sampling)
-	s.captureRoutes()
-	s.routes.HandleFunc("PUT "+Mount+"api/sampling", s.handler(infer.APITrace, true, s.setSampling))
-	s.routes.HandleFunc("POST "+Mount+"api/models/{model}/load", s.handler(infer.APIModelRepository, true, s.load))
-	s.routes.HandleFunc("POST "+Mount+"api/models/{model}/unload", s.handler(infer.APIModelRepository, true, s.unload))
+	s.addRoutes()
 	s.routes.HandleFunc("GET "+Mount+"api/events", s.events)
 	s.routes.HandleFunc(Mount+"api/", func(w http.ResponseWriter, _ *http.Request) {
 		writeError(w, status.Errorf(status.NotFound, "there is no such address"))
 	})
-	// A relative address keeps a path prefix before the mount point.
-	s.routes.Handle("GET "+strings.TrimSuffix(Mount, "/"), redirect(strings.TrimPrefix(Mount, "/")))
+	// A relative address keeps a path prefix before the mount point; http.Redirect would make it absolute.
+	s.routes.HandleFunc("GET "+strings.TrimSuffix(Mount, "/"), func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Location", strings.TrimPrefix(Mount, "/"))
+		w.WriteHeader(http.StatusTemporaryRedirect)
+	})
 	if set.Pages != nil {
 		s.routes.Handle(Mount, set.Pages)
 	}
 	return s
-}
-
-// redirect sends a client to another address. It keeps the address relative; http.Redirect would make it absolute.
-func redirect(to string) http.HandlerFunc {
-	return func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Location", to)
-		w.WriteHeader(http.StatusTemporaryRedirect)
-	}
 }
 
 // Close ends the event streams. It may be called twice.
@@ -101,12 +82,6 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.Set("Cache-Control", "no-store")
 	s.routes.ServeHTTP(w, r)
 }
-
-// endpoint handles one kind of request. Its result is a *file, a plain text, or a value that is encoded as JSON.
-type endpoint func(r *http.Request) (any, error)
-
-// plain is a text response.
-type plain string
 
 // handler checks the caller's rights, calls f and writes the response. a is the category that restrictions may
 // protect; with changes, the request needs the token.
@@ -122,16 +97,15 @@ func (s *Server) handler(a infer.API, changes bool, f endpoint) http.HandlerFunc
 			writeError(w, err)
 			return
 		}
-		if f, ok := v.(*file); ok {
-			f.send(w)
-			return
-		}
-		if text, ok := v.(plain); ok {
+		switch v := v.(type) {
+		case *file:
+			v.send(w)
+		case plain:
 			w.Header().Set("Content-Type", "text/plain; charset=utf-8")
-			_, _ = w.Write([]byte(text)) // an error means that the client has disconnected
-			return
+			_, _ = w.Write([]byte(v)) // an error means that the client has disconnected
+		default:
+			writeJSON(w, http.StatusOK, v)
 		}
-		writeJSON(w, http.StatusOK, v)
 	}
 }
 

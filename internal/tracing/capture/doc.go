@@ -6,12 +6,10 @@
 // ensemble, nested ones included, or as an input that reads it), or that a redacted model produces or reads. A
 // tensor that a step computes from a redacted one is another tensor: it needs its own rule.
 //
-// - store.go: Store, its memory and its captures
-// - rule.go: the selection of requests
-// - snapshot.go: recording the tensors of one request
-// - view.go: the views that the dashboard and the CLI read
+// - store.go: Store, its memory, its captures and the selection of requests
+// - snapshot.go: recording the tensors of one request, and the views that the dashboard and the CLI read
 // - npy.go: tensors as NumPy files
-// - preview.go, image.go: previews of contents
+// - preview.go: previews of contents
 //
 // # Files
 //

@@ -1,8 +1,14 @@
 package capture
 
 import (
+	"bytes"
 	"cmp"
 	"encoding/binary"
+	"fmt"
+	"image"
+	"image/color"
+	_ "image/jpeg" // for image.Decode
+	"image/png"
 	"math"
 	"slices"
 	"strconv"
@@ -10,6 +16,7 @@ import (
 
 	"github.com/tutti-server/tutti/core/tensor"
 	"github.com/tutti-server/tutti/internal/inspect"
+	"github.com/tutti-server/tutti/internal/tracing"
 )
 
 // Bounds of a preview.
@@ -94,7 +101,7 @@ func numberPreview(x *capturedTensor) *inspect.PreviewView {
 	}
 	v.Odd = int64(seen - finite)
 	if finite > 0 {
-		v.Min, v.Max, v.Mean = short(low), short(high), short(sum/float64(finite))
+		v.Min, v.Max, v.Mean = fmt.Sprintf("%.7g", low), fmt.Sprintf("%.7g", high), fmt.Sprintf("%.7g", sum/float64(finite))
 	}
 	if rank := x.shape.Rank(); rank > 0 && x.dtype.Size() > 1 {
 		v.Top = top(x, min(int64(seen), x.shape.Dim(rank-1)))
@@ -128,8 +135,6 @@ func top(x *capturedTensor, n int64) (list []inspect.TopView) {
 	return list
 }
 
-func short(f float64) string { return strconv.FormatFloat(f, 'g', 7, 64) }
-
 // valueOf returns number i; numbers of 64 bits may lose precision.
 func valueOf(x *capturedTensor, i int) float64 {
 	b := x.data[i*x.dtype.Size():]
@@ -143,48 +148,130 @@ func valueOf(x *capturedTensor, i int) float64 {
 	case tensor.FP64:
 		return math.Float64frombits(binary.LittleEndian.Uint64(b))
 	}
-	n, signed := whole(x.dtype, b)
+	n, signed := tracing.Integer(x.dtype, b)
 	if signed {
 		return float64(int64(n)) //nolint:gosec // it was one
 	}
 	return float64(n)
 }
 
-// whole returns an integer; signed reports whether n is a signed one.
-func whole(d tensor.DType, b []byte) (n uint64, signed bool) {
-	switch d { //nolint:exhaustive // the others are not whole
-	case tensor.Int8:
-		return uint64(int64(int8(b[0]))), true //nolint:gosec // the bits stay
-	case tensor.Int16:
-		return uint64(int64(int16(binary.LittleEndian.Uint16(b)))), true //nolint:gosec // the bits stay
-	case tensor.Int32:
-		return uint64(int64(int32(binary.LittleEndian.Uint32(b)))), true //nolint:gosec // the bits stay
-	case tensor.Int64:
-		return binary.LittleEndian.Uint64(b), true
-	case tensor.Uint16:
-		return uint64(binary.LittleEndian.Uint16(b)), false
-	case tensor.Uint32:
-		return uint64(binary.LittleEndian.Uint32(b)), false
-	case tensor.Uint64:
-		return binary.LittleEndian.Uint64(b), false
-	}
-	return uint64(b[0]), false
-}
-
 // valueText returns number i as text.
 func valueText(x *capturedTensor, i int) string {
 	b := x.data[i*x.dtype.Size():]
-	switch x.dtype { //nolint:exhaustive // the others are whole
+	switch x.dtype { //nolint:exhaustive // the others are as in trace files
 	case tensor.Bool:
 		return strconv.FormatBool(b[0] != 0)
-	case tensor.FP16, tensor.BF16, tensor.FP32:
+	case tensor.FP16, tensor.BF16:
 		return strconv.FormatFloat(valueOf(x, i), 'g', -1, 32)
-	case tensor.FP64:
-		return strconv.FormatFloat(valueOf(x, i), 'g', -1, 64)
 	}
-	n, signed := whole(x.dtype, b)
-	if signed {
-		return strconv.FormatInt(int64(n), 10) //nolint:gosec // it was one
+	return string(tracing.AppendElement(nil, x.dtype, b))
+}
+
+// Limits of previewed images.
+const (
+	// maxSide is the longer side of a thumbnail.
+	maxSide = 256
+	// minSide is the shortest side of a tensor that is shown as an image.
+	minSide = 8
+	// maxPixels bounds the images that are decoded.
+	maxPixels = 16 << 20
+)
+
+// imagePreview returns the preview of a tensor that is an image, nil for any other: UINT8 rows, columns and
+// channels, or BYTES with an image file.
+func imagePreview(x *capturedTensor) *inspect.PreviewView {
+	switch x.dtype { //nolint:exhaustive // others are no images
+	case tensor.Bytes:
+		if elem, _, ok := tensor.NextBytes(x.data); ok {
+			return thumbnail(decoded(elem))
+		}
+	case tensor.Uint8:
+		if img := pixels(x); img != nil {
+			return thumbnail(img)
+		}
+		if x.shape.Rank() <= 2 {
+			return thumbnail(decoded(x.data))
+		}
 	}
-	return strconv.FormatUint(n, 10)
+	return nil
+}
+
+// decoded returns the image of a JPEG or PNG file, nil for anything else and for one that is too large.
+func decoded(b []byte) image.Image {
+	c, format, err := image.DecodeConfig(bytes.NewReader(b))
+	if err != nil || format != "jpeg" && format != "png" || !validSize(c.Width, c.Height) {
+		return nil
+	}
+	img, _, err := image.Decode(bytes.NewReader(b))
+	if err != nil {
+		return nil
+	}
+	return img
+}
+
+// validSize reports whether an image is neither empty nor too large.
+func validSize(width, height int) bool {
+	return width > 0 && height > 0 && width <= maxPixels && height <= maxPixels/width
+}
+
+// pixels returns the first image of a tensor [..., rows, columns, channels], nil when the shape is not an image's.
+func pixels(x *capturedTensor) image.Image {
+	d := x.shape.Dims()
+	if len(d) < 3 || len(d) > 4 {
+		return nil
+	}
+	h, w, c := d[len(d)-3], d[len(d)-2], d[len(d)-1]
+	if h < minSide || w < minSide || h > maxPixels || w > maxPixels || c != 1 && c != 3 && c != 4 || !validSize(int(w), int(h)) || int64(len(x.data)) < h*w*c {
+		return nil
+	}
+	return &raster{w: int(w), h: int(h), c: int(c), pix: x.data}
+}
+
+// raster is the image of a UINT8 tensor.
+type raster struct {
+	w, h, c int
+	pix     []byte
+}
+
+var _ image.Image = (*raster)(nil)
+
+// ColorModel implements image.Image.
+func (*raster) ColorModel() color.Model { return color.NRGBAModel }
+
+// Bounds implements image.Image.
+func (r *raster) Bounds() image.Rectangle { return image.Rect(0, 0, r.w, r.h) }
+
+// At implements image.Image.
+func (r *raster) At(x, y int) color.Color {
+	p := r.pix[(y*r.w+x)*r.c:]
+	switch r.c {
+	case 1:
+		return color.Gray{Y: p[0]}
+	case 3:
+		return color.NRGBA{p[0], p[1], p[2], 0xff}
+	}
+	return color.NRGBA{p[0], p[1], p[2], p[3]}
+}
+
+// thumbnail returns the preview of an image, scaled down.
+func thumbnail(img image.Image) *inspect.PreviewView {
+	if img == nil {
+		return nil
+	}
+	b := img.Bounds()
+	w, h := b.Dx(), b.Dy()
+	longer := max(w, h)
+	side := min(longer, maxSide)
+	small := image.NewNRGBA(image.Rect(0, 0, max(1, w*side/longer), max(1, h*side/longer)))
+	sw, sh := small.Rect.Dx(), small.Rect.Dy()
+	for y := range sh {
+		for x := range sw {
+			small.Set(x, y, img.At(b.Min.X+(2*x+1)*w/(2*sw), b.Min.Y+(2*y+1)*h/(2*sh)))
+		}
+	}
+	var out bytes.Buffer
+	if png.Encode(&out, small) != nil {
+		return nil
+	}
+	return &inspect.PreviewView{Kind: "image", PNG: out.Bytes(), Width: w, Height: h}
 }

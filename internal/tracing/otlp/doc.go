@@ -3,13 +3,9 @@
 // OpenTelemetry SDK, which also puts them into portions and sends them.
 //
 //   - settings.go: Settings, read from what follows "opentelemetry," in --trace-config
-//   - exporter.go: Exporter, a tracing.Sink with a queue and one goroutine behind it
-//   - client.go: how spans leave, over HTTP or gRPC
-//   - spans.go: a request as spans
-//   - reports.go: what models report while they execute, as spans and events
-//   - detail.go: the spans, events and attributes that Triton does not have
-//   - batch.go: an executed batch as a span
-//   - ids.go: span ids that are known beforehand
+//   - exporter.go: Exporter, a tracing.Sink with a queue and one goroutine behind it, and its client
+//   - spans.go: a request and an executed batch as spans
+//   - detail.go: the spans, events and attributes that Triton does not have, and the reports of models
 //
 // A request is these spans:
 //

@@ -3,11 +3,13 @@ package otlp
 import (
 	"cmp"
 	"context"
+	"encoding/binary"
 	"slices"
 	"time"
 
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
+	sdk "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/tutti-server/tutti/internal/tracing"
@@ -207,4 +209,62 @@ func computeMoments(x *tracing.Execution) []tracing.Moment {
 		{Point: tracing.ComputeOutputStart, Ns: x.InferEnd},
 		{Point: tracing.ComputeEnd, Ns: x.End},
 	}
+}
+
+// batch makes the span of an executed batch.
+func (e *Exporter) batch(ctx context.Context, b *tracing.Batch) {
+	at := e.batchContext(b.Batch)
+	e.ids = ids{tracing.TraceID(at.TraceID()), tracing.SpanID(at.SpanID())}
+	links := make([]trace.Link, len(b.Links))
+	for i := range b.Links {
+		links[i].SpanContext = spanContext(trace.TraceID(b.Links[i].ID), trace.SpanID(b.Links[i].Span), trace.TraceState{}, false)
+	}
+	attrs := append(executionAttributes(&b.Execution), attribute.String(attrModel, b.Model), attribute.Int64(attrVersion, b.Version))
+	_, span := e.tracer.Start(ctx, "batch", trace.WithNewRoot(), trace.WithTimestamp(e.wall(b.Start)), trace.WithLinks(links...), trace.WithAttributes(attrs...))
+	e.stamp(span, computeMoments(&b.Execution))
+	if b.Failed {
+		span.SetStatus(codes.Error, "")
+	}
+	e.close(span, b.End)
+}
+
+// executionAttributes returns the attributes of an execution, for the span of a member or of the batch.
+func executionAttributes(x *tracing.Execution) []attribute.KeyValue {
+	return []attribute.KeyValue{
+		attribute.Int64("tutti.batch", int64(x.Batch)), attribute.Int("tutti.batch.rows", int(x.BatchRows)), attribute.Int("tutti.batch.members", int(x.Members)),
+		attribute.Int64("tutti.batch.elements", x.Elements), attribute.Int64("tutti.batch.padding", x.Padding), attribute.Int64("tutti.batch.before", int64(x.Before)),
+		attribute.Int("tutti.instance", int(x.Instance)), attribute.String("tutti.place", x.Place.String()),
+	}
+}
+
+// ids is an SDK id generator that returns preset ids: other servers, the trace store and links between spans
+// already use them. It must be used by one goroutine.
+type ids struct {
+	trace tracing.TraceID
+	span  tracing.SpanID
+}
+
+var _ sdk.IDGenerator = (*ids)(nil)
+
+// NewIDs implements sdk.IDGenerator.
+func (g *ids) NewIDs(context.Context) (trace.TraceID, trace.SpanID) {
+	return trace.TraceID(g.trace), trace.SpanID(g.span)
+}
+
+// NewSpanID implements sdk.IDGenerator.
+func (g *ids) NewSpanID(context.Context, trace.TraceID) trace.SpanID { return trace.SpanID(g.span) }
+
+// batchContext returns the span context of an executed batch, which is a separate trace. Its ids are derived from
+// the batch's number, so that members can link to it at any time.
+func (e *Exporter) batchContext(number uint64) trace.SpanContext {
+	var t trace.TraceID
+	var s trace.SpanID
+	binary.BigEndian.PutUint64(t[:8], e.seed)
+	binary.BigEndian.PutUint64(t[8:], number)
+	binary.BigEndian.PutUint64(s[:], e.seed^number<<1) // the seed is odd
+	return spanContext(t, s, trace.TraceState{}, false)
+}
+
+func spanContext(t trace.TraceID, s trace.SpanID, state trace.TraceState, remote bool) trace.SpanContext {
+	return trace.NewSpanContext(trace.SpanContextConfig{TraceID: t, SpanID: s, TraceFlags: trace.FlagsSampled, TraceState: state, Remote: remote})
 }

@@ -3,9 +3,8 @@
 // its client; one in so many of the others is sampled.
 //
 // - store.go: Store, a tracing.Sink that selects and retains traces
-// - ring.go: one ring
+// - ring.go: one ring, and the executed batches
 // - codec.go: a record as bytes
 // - learn.go: the durations of a model's requests
-// - batches.go: the executed batches
 // - search.go: queries; Store is an inspect.Inspector
 package ring

@@ -1,6 +1,9 @@
 package tokenizer
 
 import (
+	"fmt"
+	"maps"
+	"slices"
 	"unicode"
 	"unicode/utf8"
 )
@@ -118,4 +121,49 @@ func endsWithWord(b []byte) bool {
 func isWord(r rune) bool {
 	return unicode.In(r, unicode.Letter, unicode.Nl, unicode.Other_Alphabetic, unicode.Mark, unicode.Nd, unicode.Pc,
 		unicode.Join_Control)
+}
+
+// loadAdded sorts the added tokens into those found in the source and those found after normalization. As in the reference, ids in
+// the file are ignored: a token of the vocabulary has its id there, others are numbered from its end on.
+func (t *Tokenizer) loadAdded(d *Definition) error {
+	var plain, normalized []AddedToken
+	var plainContents, normalizedContents []string
+	t.added, t.special = map[int32]string{}, map[string]bool{}
+	known, next := map[string]AddedToken{}, int32(t.model.size())
+	for _, a := range d.AddedTokens {
+		if a.Content == "" || len(a.Content) > maxEntry || a.ID < 0 {
+			return fmt.Errorf("added token '%.40s' with id %d: expected 1 to %d bytes and an id of at least 0", a.Content, a.ID, maxEntry)
+		}
+		was, again := known[a.Content]
+		switch id, ok := t.model.id(a.Content); {
+		case again:
+			a.ID = was.ID
+		case ok:
+			a.ID = id
+		default:
+			a.ID = next
+			next++
+		}
+		known[a.Content] = a
+		if a.Special {
+			t.special[a.Content] = true
+		}
+	}
+	for _, content := range slices.Sorted(maps.Keys(known)) {
+		a := known[content]
+		t.added[a.ID] = content
+		if !a.Normalized {
+			plain, plainContents = append(plain, a), append(plainContents, content)
+			continue
+		}
+		var x text
+		t.normalizer.normalize(&x, []byte(content), 0)
+		if len(x.buf) == 0 {
+			return fmt.Errorf("added token '%s' is empty when normalized", content)
+		}
+		t.added[a.ID] = string(x.buf)
+		normalized, normalizedContents = append(normalized, a), append(normalizedContents, string(x.buf))
+	}
+	t.before, t.after = newAddedTokens(plain, plainContents), newAddedTokens(normalized, normalizedContents)
+	return nil
 }

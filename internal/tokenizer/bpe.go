@@ -9,8 +9,8 @@ import (
 // the pair with the lowest rank becomes one symbol. For example, with merges "l o" and "lo w" the word "low" goes from l, o, w over
 // lo, w to low.
 type bpe struct {
-	vocab    map[string]int32
-	names    []string
+	vocabulary
+
 	merges   *pairTable
 	symbols  symbolTable
 	whole    map[string]int32 // ignore_merges: words that are tokens; nil when off
@@ -40,29 +40,13 @@ func (c candidate) before(o candidate) bool {
 	return c.rank < o.rank || c.rank == o.rank && c.pos < o.pos
 }
 
-func (m *bpe) id(token string) (int32, bool) {
-	id, ok := m.vocab[token]
-	return id, ok
-}
-
-func (m *bpe) token(id int32) (string, bool) { return nameOf(m.names, id) }
-
-func (m *bpe) size() int { return len(m.vocab) }
-
-func (m *bpe) tokenize(t *text, dst []token) []token {
-	for _, w := range t.words {
-		if w.id != noID {
-			dst = t.added(dst, w)
-			continue
-		}
-		if m.seam == nil {
-			dst = m.word(t, w.at, dst)
-			continue
-		}
-		for at := w.at; at.Start < at.End; at.Start, at.End = at.End, w.at.End {
-			at.End = at.Start + m.nextSeam(t.buf[at.Start:at.End])
-			dst = m.word(t, at, dst)
-		}
+func (m *bpe) tokenize(t *text, w Span, dst []token) []token {
+	if m.seam == nil {
+		return m.word(t, w, dst)
+	}
+	for at := w; at.Start < at.End; at.Start, at.End = at.End, w.End {
+		at.End = at.Start + m.nextSeam(t.buf[at.Start:at.End])
+		dst = m.word(t, at, dst)
 	}
 	return dst
 }

@@ -3,6 +3,10 @@ package tokenizer
 import (
 	"errors"
 	"fmt"
+	"slices"
+	"unicode/utf8"
+
+	"golang.org/x/text/encoding/unicode"
 )
 
 // Decoding is the result of Decode and its memory. The zero value is ready; used again, it reuses the memory. It serves one
@@ -112,4 +116,52 @@ func (d *detokenizer) join(dst []byte, p *pieces) []byte {
 		dst = append(dst, p.at(i)...)
 	}
 	return dst
+}
+
+// byteLevelDecoder turns ByteLevel's characters into the bytes that they stand for. A piece with any other character stays as it is.
+// Bytes of the result that are not UTF-8 become U+FFFD.
+type byteLevelDecoder struct{}
+
+func (byteLevelDecoder) decode(dst, src *pieces) {
+	from := 0
+	for i := range src.ends {
+		if p := src.at(i); string(p) == boundary {
+			dst.buf = madeValid(dst.buf, from)
+			from = len(dst.buf)
+		} else {
+			dst.buf = appendByteLevel(dst.buf, p)
+		}
+	}
+	dst.buf = madeValid(dst.buf, from)
+	dst.end()
+}
+
+func appendByteLevel(dst, piece []byte) []byte {
+	start := len(dst)
+	for at := 0; at < len(piece); {
+		r, n := utf8.DecodeRune(piece[at:])
+		b := byteOf(r)
+		if b < 0 {
+			return append(dst[:start], piece...)
+		}
+		dst = append(dst, byte(b))
+		at += n
+	}
+	return dst
+}
+
+// validated replaces each truncated character and each byte that is never valid by U+FFFD (Unicode's "maximal subparts"; Go's
+// conversion replaces every byte).
+var validated = unicode.UTF8.NewDecoder()
+
+// madeValid replaces the bytes of buf that are not UTF-8, from the given position on.
+func madeValid(buf []byte, from int) []byte {
+	if utf8.Valid(buf[from:]) {
+		return buf
+	}
+	n, most := len(buf), 3*(len(buf)-from)
+	buf = slices.Grow(buf, most)
+	// the room is always enough, so that there is no error
+	size, _, _ := validated.Transformer.Transform(buf[n:n+most], buf[from:n], true)
+	return append(buf[:from], buf[n:n+size]...)
 }

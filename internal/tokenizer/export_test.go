@@ -8,7 +8,9 @@ func (c *Cutter) Cut(dst []byte, t *Tokenizer, src []byte) []byte {
 	c.x.reset(0)
 	t.normalizer.normalize(&c.x, src, 0)
 	c.x.words = append(c.x.words[:0], word{Span{0, int32(len(c.x.buf))}, noID})
-	t.preTokenizer.split(&c.x)
+	for _, p := range t.preTokenizers {
+		p.split(&c.x)
+	}
 	for _, w := range c.x.words {
 		dst = append(append(dst, c.x.buf[w.at.Start:w.at.End]...), '\n')
 	}

@@ -4,8 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"maps"
-	"slices"
+	"math"
 )
 
 // Definition is a tokenizer.json, section by section. The readers of other formats return one, too.
@@ -43,8 +42,7 @@ func New(d *Definition) (*Tokenizer, error) {
 	}
 	t := &Tokenizer{}
 	for _, load := range []func(*Definition) error{
-		t.loadNormalizer, t.loadPreTokenizer, t.loadModel, t.loadAdded, t.loadTemplate, t.loadTruncation, t.loadPadding,
-		t.loadDecoder,
+		t.loadNormalizer, t.loadPreTokenizer, t.loadModel, t.loadAdded, t.loadTemplate, t.loadTruncation, t.loadPadding, t.loadDecoder,
 	} {
 		if err := load(d); err != nil {
 			return nil, err
@@ -56,26 +54,111 @@ func New(d *Definition) (*Tokenizer, error) {
 	return t, nil
 }
 
-// kind returns the type of a component, empty for an absent one.
-func kind(raw json.RawMessage, section string) (string, error) {
-	if absent(raw) {
-		return "", nil
+// section is a section of the file that holds a component, or several in a Sequence.
+type section struct {
+	name, list    string // of the section, and of the field with the components of a Sequence
+	deepest, most int    // nesting of sequences, and number of components
+	tooMany       error
+}
+
+// component is one stage of a section: its type and all of its JSON.
+type component struct {
+	kind string
+	raw  json.RawMessage
+}
+
+// maxDepth is the deepest nesting of sequences, maxDecoders the largest number of decoders in a file, nested ones included.
+const maxDepth, maxDecoders = 20, 64
+
+func newSection(name, list string) *section {
+	return &section{name, list, maxDepth, math.MaxInt, unsupported(name + " sequences so deep")}
+}
+
+var (
+	normalizerSection    = newSection("normalizer", "normalizers")
+	preTokenizerSection  = newSection("pre_tokenizer", "pretokenizers")
+	postProcessorSection = newSection("post_processor", "processors")
+	decoderSection       = &section{
+		"decoder", "decoders", maxDecoders - 1, maxDecoders - 1, fmt.Errorf("tokenizer decoder has more than %d parts", maxDecoders),
 	}
+)
+
+// components returns the components of a section in order, none for an absent one. A nested one that is null has no type.
+func (s *section) components(raw json.RawMessage) ([]component, error) {
+	if absent(raw) {
+		return nil, nil
+	}
+	return s.flatten(nil, raw, 0)
+}
+
+func (s *section) flatten(dst []component, raw json.RawMessage, depth int) ([]component, error) {
 	var c struct {
 		Type string `json:"type"`
 	}
 	if err := json.Unmarshal(raw, &c); err != nil {
-		return "", fmt.Errorf("tokenizer %s: %w", section, err)
+		return nil, fmt.Errorf("tokenizer %s: %w", s.name, err)
 	}
-	if c.Type == "" {
-		return "", fmt.Errorf("tokenizer %s has no type", section)
+	switch {
+	case c.Type == "" && !absent(raw):
+		return nil, fmt.Errorf("tokenizer %s has no type", s.name)
+	case depth > s.deepest || len(dst) > s.most:
+		return nil, s.tooMany
+	case c.Type != "Sequence":
+		return append(dst, component{c.Type, raw}), nil
 	}
-	return c.Type, nil
+	var fields map[string]json.RawMessage
+	err := json.Unmarshal(raw, &fields)
+	for name := range fields {
+		if name != "type" && name != s.list {
+			err = fmt.Errorf("json: unknown field %q", name)
+		}
+	}
+	var list []json.RawMessage
+	if err == nil && fields[s.list] != nil {
+		err = json.Unmarshal(fields[s.list], &list)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("tokenizer component 'Sequence': %w", err)
+	}
+	for _, r := range list {
+		if dst, err = s.flatten(dst, r, depth+1); err != nil {
+			return nil, err
+		}
+	}
+	return dst, nil
 }
 
-func absent(raw json.RawMessage) bool {
-	return len(raw) == 0 || string(raw) == "null"
+// makers maps the types of components to functions that build them from their JSON.
+type makers[T any] map[string]func(c component) (T, error)
+
+func (m makers[T]) build(c component) (out T, err error) {
+	if build, ok := m[c.kind]; ok {
+		return build(c)
+	}
+	return out, unsupported(c.kind)
 }
+
+// with returns the maker of a component with options O.
+func with[O, T any](build func(o *O) (T, error)) func(component) (T, error) {
+	return func(c component) (out T, err error) {
+		o := new(O)
+		if err = strict(c.raw, c.kind, o); err != nil {
+			return out, err
+		}
+		return build(o)
+	}
+}
+
+// plain returns the maker of a component without options.
+func plain[T any](build func() T) func(component) (T, error) {
+	return with(func(*struct {
+		Type string `json:"type"`
+	}) (T, error) {
+		return build(), nil
+	})
+}
+
+func absent(raw json.RawMessage) bool { return len(raw) == 0 || string(raw) == "null" }
 
 // unsupported returns the error for a component, section or option that this engine does not have.
 func unsupported(name string) error {
@@ -88,93 +171,6 @@ func strict(raw json.RawMessage, name string, into any) error {
 	d.DisallowUnknownFields()
 	if err := d.Decode(into); err != nil {
 		return fmt.Errorf("tokenizer component '%s': %w", name, err)
-	}
-	return nil
-}
-
-// sequenceOf decodes a Sequence, whose components are in the given field.
-func sequenceOf(raw json.RawMessage, field string) ([]json.RawMessage, error) {
-	var c map[string]json.RawMessage
-	if err := json.Unmarshal(raw, &c); err != nil {
-		return nil, fmt.Errorf("tokenizer component 'Sequence': %w", err)
-	}
-	for name := range c {
-		if name != "type" && name != field {
-			return nil, fmt.Errorf("tokenizer component 'Sequence': json: unknown field %q", name)
-		}
-	}
-	var list []json.RawMessage
-	if raw := c[field]; raw != nil {
-		if err := json.Unmarshal(raw, &list); err != nil {
-			return nil, fmt.Errorf("tokenizer component 'Sequence': %w", err)
-		}
-	}
-	return list, nil
-}
-
-// maxEntry is the longest vocabulary entry in bytes. It bounds the work per byte of text.
-const maxEntry = 1 << 12
-
-func checkVocab(vocab map[string]int32) error {
-	for k, id := range vocab {
-		if id < 0 || id > maxID {
-			return fmt.Errorf("vocabulary entry '%s' has id %d, expected 0 to %d", k, id, maxID)
-		}
-		if len(k) > maxEntry {
-			return fmt.Errorf("vocabulary entry of id %d has %d bytes, expected at most %d", id, len(k), maxEntry)
-		}
-	}
-	return nil
-}
-
-// loadAdded sorts the added tokens into those found in the source and those found after normalization. As in the reference, ids in
-// the file are ignored: a token of the vocabulary has its id there, others are numbered from its end on.
-func (t *Tokenizer) loadAdded(d *Definition) error {
-	var plain, normalized []AddedToken
-	var plainContents, normalizedContents []string
-	t.added, t.special = map[int32]string{}, map[string]bool{}
-	known, next := map[string]AddedToken{}, int32(t.model.size())
-	for _, a := range d.AddedTokens {
-		if err := checkAdded(a); err != nil {
-			return err
-		}
-		was, again := known[a.Content]
-		switch id, ok := t.model.id(a.Content); {
-		case again:
-			a.ID = was.ID
-		case ok:
-			a.ID = id
-		default:
-			a.ID = next
-			next++
-		}
-		known[a.Content] = a
-		if a.Special {
-			t.special[a.Content] = true
-		}
-	}
-	for _, content := range slices.Sorted(maps.Keys(known)) {
-		a := known[content]
-		t.added[a.ID] = content
-		if !a.Normalized {
-			plain, plainContents = append(plain, a), append(plainContents, content)
-			continue
-		}
-		var x text
-		t.normalizer.normalize(&x, []byte(content), 0)
-		if len(x.buf) == 0 {
-			return fmt.Errorf("added token '%s' is empty when normalized", content)
-		}
-		t.added[a.ID] = string(x.buf)
-		normalized, normalizedContents = append(normalized, a), append(normalizedContents, string(x.buf))
-	}
-	t.before, t.after = newAddedTokens(plain, plainContents), newAddedTokens(normalized, normalizedContents)
-	return nil
-}
-
-func checkAdded(a AddedToken) error {
-	if a.Content == "" || len(a.Content) > maxEntry || a.ID < 0 {
-		return fmt.Errorf("added token '%.40s' with id %d: expected 1 to %d bytes and an id of at least 0", a.Content, a.ID, maxEntry)
 	}
 	return nil
 }

@@ -14,33 +14,25 @@ type mergeList [][2]string
 // UnmarshalJSON reads the list.
 func (l *mergeList) UnmarshalJSON(data []byte) error {
 	var pairs [][2]string
-	if !bytes.HasPrefix(bytes.TrimLeft(bytes.TrimLeft(data, " \n\r\t")[1:], " \n\r\t"), []byte{'"'}) {
-		var lists [][]string
-		if err := json.Unmarshal(data, &lists); err != nil {
+	var lists [][]string
+	if bytes.HasPrefix(bytes.TrimLeft(bytes.TrimLeft(data, " \n\r\t")[1:], " \n\r\t"), []byte{'"'}) {
+		var lines []string
+		if err := json.Unmarshal(data, &lines); err != nil {
 			return err
 		}
-		for _, p := range lists {
-			if len(p) != 2 {
-				return errMerges
+		for _, line := range lines {
+			if !strings.HasPrefix(line, "#version") {
+				lists = append(lists, strings.Split(line, " "))
 			}
-			pairs = append(pairs, [2]string{p[0], p[1]})
 		}
-		*l = pairs
-		return nil
-	}
-	var lines []string
-	if err := json.Unmarshal(data, &lines); err != nil {
+	} else if err := json.Unmarshal(data, &lists); err != nil {
 		return err
 	}
-	for _, line := range lines {
-		if strings.HasPrefix(line, "#version") {
-			continue
-		}
-		a, b, ok := strings.Cut(line, " ")
-		if !ok || strings.Contains(b, " ") {
+	for _, p := range lists {
+		if len(p) != 2 {
 			return errMerges
 		}
-		pairs = append(pairs, [2]string{a, b})
+		pairs = append(pairs, [2]string(p))
 	}
 	*l = pairs
 	return nil
@@ -72,23 +64,8 @@ func (t *Tokenizer) loadModel(d *Definition) error {
 		return errors.New("tokenizer file has no model")
 	}
 	name, err := modelKind(d.Model)
-	if err != nil {
-		return err
-	}
-	switch name {
-	case "WordPiece":
-		t.model, err = loadWordPiece(d.Model)
-	case "BPE":
-		t.model, err = t.loadBPE(d.Model)
-	case "Unigram":
-		var c unigramSection
-		if err = strict(d.Model, name, &c); err == nil {
-			t.model, err = newUnigram(&c)
-		}
-	case "WordLevel":
-		t.model, err = loadWordLevel(d.Model)
-	default:
-		return unsupported(name)
+	if err == nil {
+		t.model, err = t.models().build(component{name, d.Model})
 	}
 	return err
 }
@@ -118,72 +95,168 @@ func modelKind(raw json.RawMessage) (string, error) {
 	}
 }
 
-func loadWordPiece(raw json.RawMessage) (model, error) {
-	c := struct {
-		Type     string           `json:"type"`
-		Unknown  string           `json:"unk_token"`
-		Prefix   string           `json:"continuing_subword_prefix"`
-		MaxChars int              `json:"max_input_chars_per_word"`
-		Vocab    map[string]int32 `json:"vocab"`
-	}{}
-	if err := strict(raw, "WordPiece", &c); err != nil {
-		return nil, err
+func (t *Tokenizer) models() makers[model] {
+	return makers[model]{
+		"WordPiece": with(func(o *struct {
+			Type     string           `json:"type"`
+			Unknown  string           `json:"unk_token"`
+			Prefix   string           `json:"continuing_subword_prefix"`
+			MaxChars int              `json:"max_input_chars_per_word"`
+			Vocab    map[string]int32 `json:"vocab"`
+		}) (model, error) {
+			v, err := newVocabulary(o.Vocab)
+			if err != nil {
+				return nil, err
+			}
+			return newWordPiece(v, o.Unknown, o.Prefix, o.MaxChars)
+		}),
+		"WordLevel": with(func(o *struct {
+			Type    string           `json:"type"`
+			Unknown string           `json:"unk_token"`
+			Vocab   map[string]int32 `json:"vocab"`
+		}) (model, error) {
+			v, err := newVocabulary(o.Vocab)
+			return &wordLevel{v, v.idOr(o.Unknown, noID)}, err
+		}),
+		"Unigram": with(func(o *unigramSection) (model, error) { return newUnigram(o) }),
+		"BPE": with(func(o *bpeSection) (model, error) {
+			if o.Dropout != nil && *o.Dropout != 0 {
+				return nil, unsupported("BPE with dropout")
+			}
+			raw := false
+			if n := len(t.preTokenizers); n > 0 {
+				if last, ok := t.preTokenizers[n-1].(*byteLevel); ok {
+					raw = o.canReadBytes()
+					last.raw = raw
+				}
+			}
+			return newBPE(o, raw)
+		}),
 	}
-	if err := checkVocab(c.Vocab); err != nil {
-		return nil, err
-	}
-	return newWordPiece(c.Vocab, c.Unknown, c.Prefix, c.MaxChars)
 }
 
-func loadWordLevel(raw json.RawMessage) (model, error) {
-	c := struct {
-		Type    string           `json:"type"`
-		Unknown string           `json:"unk_token"`
-		Vocab   map[string]int32 `json:"vocab"`
-	}{}
-	if err := strict(raw, "WordLevel", &c); err != nil {
+// bpeSection is a model of type BPE. Merges are pairs, or strings with a space between the two.
+type bpeSection struct {
+	Type     string           `json:"type"`
+	Dropout  *float64         `json:"dropout"`
+	Unknown  *string          `json:"unk_token"`
+	Prefix   *string          `json:"continuing_subword_prefix"`
+	Suffix   *string          `json:"end_of_word_suffix"`
+	Fuse     bool             `json:"fuse_unk"`
+	Fallback bool             `json:"byte_fallback"`
+	Ignore   bool             `json:"ignore_merges"`
+	Vocab    map[string]int32 `json:"vocab"`
+	Merges   mergeList        `json:"merges"`
+}
+
+var errMerges = errors.New("merges have an element that is neither a pair nor two words")
+
+// newBPE builds the model. With raw, words reach it as bytes instead of ByteLevel's characters.
+func newBPE(c *bpeSection, raw bool) (*bpe, error) {
+	v, err := newVocabulary(c.Vocab)
+	if err != nil {
 		return nil, err
 	}
-	if err := checkVocab(c.Vocab); err != nil {
-		return nil, err
+	m := &bpe{vocabulary: v, unknown: noID, fuse: c.Fuse, cache: newWordCache(), merges: newPairTable(len(c.Merges))}
+	if c.Unknown != nil {
+		m.unknown = v.idOr(*c.Unknown, noID)
+		m.strict = m.unknown == noID
 	}
-	m := &wordLevel{vocab: c.Vocab, names: names(c.Vocab), unknown: noID}
-	if id, ok := c.Vocab[c.Unknown]; ok {
-		m.unknown = id
+	for rank, p := range c.Merges {
+		if err := m.addMerge(c, int32(rank), p); err != nil {
+			return nil, err
+		}
 	}
+	if c.Fallback {
+		m.fallback = v.byteTokens()
+	}
+	if c.Ignore {
+		m.whole = c.Vocab
+	}
+	if raw {
+		m.readBytes()
+		return m, nil
+	}
+	m.symbols = newSymbolTable(c.Vocab, or(c.Prefix, ""), or(c.Suffix, ""))
+	m.findSeam(c)
 	return m, nil
 }
 
-func (t *Tokenizer) loadBPE(raw json.RawMessage) (model, error) {
-	var c bpeSection
-	if err := strict(raw, "BPE", &c); err != nil {
-		return nil, err
+func (m *bpe) addMerge(c *bpeSection, rank int32, p [2]string) error {
+	joined := p[0] + p[1][min(len(or(c.Prefix, "")), len(p[1])):]
+	a, okA := c.Vocab[p[0]]
+	b, okB := c.Vocab[p[1]]
+	id, ok := c.Vocab[joined]
+	if !okA || !okB || !ok {
+		return fmt.Errorf("merge %d of '%s' and '%s' to '%s' has a token out of the vocabulary", rank, p[0], p[1], joined)
 	}
-	if c.Dropout != nil && *c.Dropout != 0 {
-		return nil, unsupported("BPE with dropout")
-	}
-	if err := checkVocab(c.Vocab); err != nil {
-		return nil, err
-	}
-	last := lastByteLevel(t.preTokenizer)
-	if last != nil {
-		last.raw = c.canReadBytes()
-	}
-	return newBPE(&c, last != nil && last.raw)
+	m.merges.put(a, b, candidate{rank: rank, id: id})
+	return nil
 }
 
-// lastByteLevel returns the last pre-tokenizer if it is ByteLevel, or nil.
-func lastByteLevel(p preTokenizer) *byteLevel {
-	for {
-		s, ok := p.(sequence)
-		if !ok {
-			break
+// rankBy replaces the ranks of merges by those of the tokens that they make, as tiktoken and sentencepiece rank them. Of equal ranks
+// the leftmost pair merges first.
+func (m *bpe) rankBy(rank func(id int32) int32) {
+	for i, key := range m.merges.keys {
+		if key != noPair {
+			m.merges.merged[i].rank = rank(m.merges.merged[i].id)
 		}
-		if len(s) == 0 {
-			return nil
-		}
-		p = s[len(s)-1]
 	}
-	b, _ := p.(*byteLevel)
-	return b
+}
+
+// canReadBytes reports whether the model can read bytes instead of ByteLevel's characters.
+func (c *bpeSection) canReadBytes() bool {
+	if or(c.Prefix, "") != "" || or(c.Suffix, "") != "" || c.Fallback {
+		return false
+	}
+	for _, r := range byteChars {
+		if _, ok := c.Vocab[string(r)]; !ok {
+			return false
+		}
+	}
+	return true
+}
+
+// readBytes rewrites the tables for bytes instead of ByteLevel's characters.
+func (m *bpe) readBytes() {
+	m.symbols.raw = true
+	for b, r := range byteChars {
+		m.symbols.bytes[b] = m.ids[string(r)]
+	}
+	if m.whole == nil {
+		return
+	}
+	m.whole = make(map[string]int32, len(m.ids))
+	for k, id := range m.ids {
+		if raw, ok := rawBytes(k); ok {
+			m.whole[raw] = id
+		}
+	}
+}
+
+// rawBytes returns the bytes that a token of ByteLevel stands for.
+func rawBytes(token string) (string, bool) {
+	out := make([]byte, 0, len(token))
+	for _, r := range token {
+		b := byteOf(r)
+		if b < 0 {
+			return "", false
+		}
+		out = append(out, byte(b))
+	}
+	return string(out), true
+}
+
+// findSeam sets m.seam when no merge joins a code point to a mark after it. Text can then be cut there, so that the cache sees words.
+func (m *bpe) findSeam(c *bpeSection) {
+	if _, ok := c.Vocab[spaceMark]; !ok || c.Ignore || or(c.Prefix, "") != "" || or(c.Suffix, "") != "" {
+		return
+	}
+	for _, p := range c.Merges {
+		joined := strings.TrimLeft(p[0]+p[1], spaceMark)
+		if strings.Contains(joined, spaceMark) {
+			return
+		}
+	}
+	m.seam = []byte(spaceMark)
 }

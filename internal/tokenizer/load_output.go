@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"unicode/utf8"
 )
 
 // Padding is the file's padding. Strategy is "BatchLongest" or {"Fixed": n}.
@@ -72,8 +73,14 @@ func (t *Tokenizer) loadTruncation(f *Definition) error {
 
 // loadTemplate reads the post-processors: at most one that adds tokens, and any number that trim offsets.
 func (t *Tokenizer) loadTemplate(d *Definition) error {
-	if err := t.loadProcessor(d.PostProcessor, 0); err != nil {
+	list, err := postProcessorSection.components(d.PostProcessor)
+	if err != nil {
 		return err
+	}
+	for _, c := range list {
+		if err := t.loadProcessor(c); err != nil {
+			return err
+		}
 	}
 	if t.template == nil {
 		t.template = newTemplate([]templatePart{{sequence: 0}}, []templatePart{{sequence: 0}, {sequence: 1, typeID: 1}})
@@ -81,111 +88,73 @@ func (t *Tokenizer) loadTemplate(d *Definition) error {
 	return nil
 }
 
-func (t *Tokenizer) loadProcessor(raw json.RawMessage, depth int) error {
-	if absent(raw) {
-		return nil
-	}
-	name, err := kind(raw, "post_processor")
-	if err != nil {
-		return err
-	}
-	switch name {
+// loadProcessor reads a post-processor. One that is null has no type.
+func (t *Tokenizer) loadProcessor(c component) error {
+	switch c.kind {
 	case "TemplateProcessing", "BertProcessing", "RobertaProcessing":
 		if t.template != nil {
 			return unsupported("post_processor Sequence with two that add tokens")
 		}
 	}
-	switch {
-	case depth > maxDepth:
-		return unsupported("post_processor sequences so deep")
-	case name == "TemplateProcessing":
-		return t.loadTemplateProcessing(raw)
-	case name == "BertProcessing":
-		return t.loadBertProcessing(raw)
-	case name == "RobertaProcessing":
-		return t.loadRobertaProcessing(raw)
-	case name == "ByteLevel":
-		return t.loadByteLevelProcessing(raw)
-	case name == "Sequence":
-		return t.loadProcessors(raw, depth)
-	default:
-		return unsupported(name)
-	}
-}
-
-func (t *Tokenizer) loadProcessors(raw json.RawMessage, depth int) error {
-	list, err := sequenceOf(raw, "processors")
-	if err != nil {
-		return err
-	}
-	for _, r := range list {
-		if err := t.loadProcessor(r, depth+1); err != nil {
+	switch c.kind {
+	case "":
+		return nil
+	case "TemplateProcessing":
+		return t.loadTemplateProcessing(c.raw)
+	case "BertProcessing":
+		var o markOptions
+		if err := strict(c.raw, c.kind, &o); err != nil {
 			return err
 		}
+		return t.loadMarks(c.kind, &o, false)
+	case "RobertaProcessing":
+		var o struct {
+			markOptions
+
+			Trim   bool `json:"trim_offsets"`
+			Prefix bool `json:"add_prefix_space"`
+		}
+		if err := strict(c.raw, c.kind, &o); err != nil {
+			return err
+		}
+		if o.Trim {
+			t.addTrim(o.Prefix)
+		}
+		return t.loadMarks(c.kind, &o.markOptions, true)
+	case "ByteLevel":
+		var o byteLevelOptions
+		err := strict(c.raw, c.kind, &o)
+		if o.Trim && err == nil {
+			t.addTrim(o.Prefix)
+		}
+		return err
+	default:
+		return unsupported(c.kind)
 	}
-	return nil
 }
 
-func (t *Tokenizer) loadByteLevelProcessing(raw json.RawMessage) error {
-	c := struct {
-		Type   string `json:"type"`
-		Prefix bool   `json:"add_prefix_space"`
-		Trim   bool   `json:"trim_offsets"`
-		Regex  bool   `json:"use_regex"`
-	}{}
-	if err := strict(raw, "ByteLevel", &c); err != nil {
-		return err
-	}
-	if c.Trim {
-		t.addTrim(c.Prefix)
-	}
-	return nil
+// markOptions are the special tokens of BertProcessing and RobertaProcessing, each as [text, id].
+type markOptions struct {
+	Type string             `json:"type"`
+	Sep  [2]json.RawMessage `json:"sep"`
+	Cls  [2]json.RawMessage `json:"cls"`
 }
 
-// loadRobertaProcessing builds the templates "<s> A </s>" and "<s> A </s></s> B </s>", all of type 0.
-func (t *Tokenizer) loadRobertaProcessing(raw json.RawMessage) error {
-	var c struct {
-		Type   string             `json:"type"`
-		Sep    [2]json.RawMessage `json:"sep"`
-		Cls    [2]json.RawMessage `json:"cls"`
-		Trim   bool               `json:"trim_offsets"`
-		Prefix bool               `json:"add_prefix_space"`
-	}
-	if err := strict(raw, "RobertaProcessing", &c); err != nil {
-		return err
-	}
+// loadMarks builds the templates "[CLS] A [SEP]" and "[CLS] A [SEP] B [SEP]" or, flat, "<s> A </s>" and
+// "<s> A </s></s> B </s>", all of type 0.
+func (t *Tokenizer) loadMarks(name string, o *markOptions, flat bool) error {
 	var sep, cls int32
-	if json.Unmarshal(c.Sep[1], &sep) != nil || json.Unmarshal(c.Cls[1], &cls) != nil {
-		return errors.New("tokenizer component 'RobertaProcessing' needs sep and cls as [text, id]")
-	}
-	if c.Trim {
-		t.addTrim(c.Prefix)
-	}
-	mark := func(id int32) templatePart { return templatePart{specialPart, []int32{id}, 0} }
-	single := []templatePart{mark(cls), {sequence: 0}, mark(sep)}
-	t.template = newTemplate(single, append(single[:3:3], mark(sep), templatePart{sequence: 1}, mark(sep)))
-	t.template.shift, t.template.flat = [2]int{1, 1}, true
-	return nil
-}
-
-// loadBertProcessing builds the templates "[CLS] A [SEP]" and "[CLS] A [SEP] B [SEP]".
-func (t *Tokenizer) loadBertProcessing(raw json.RawMessage) error {
-	var c struct {
-		Type string             `json:"type"`
-		Sep  [2]json.RawMessage `json:"sep"`
-		Cls  [2]json.RawMessage `json:"cls"`
-	}
-	if err := strict(raw, "BertProcessing", &c); err != nil {
-		return err
-	}
-	var sep, cls int32
-	if json.Unmarshal(c.Sep[1], &sep) != nil || json.Unmarshal(c.Cls[1], &cls) != nil {
-		return errors.New("tokenizer component 'BertProcessing' needs sep and cls as [text, id]")
+	if json.Unmarshal(o.Sep[1], &sep) != nil || json.Unmarshal(o.Cls[1], &cls) != nil {
+		return fmt.Errorf("tokenizer component '%s' needs sep and cls as [text, id]", name)
 	}
 	mark := func(id, typeID int32) templatePart { return templatePart{specialPart, []int32{id}, typeID} }
-	single := []templatePart{mark(cls, 0), {sequence: 0}, mark(sep, 0)}
-	t.template = newTemplate(single, append(single[:3:3], templatePart{sequence: 1, typeID: 1}, mark(sep, 1)))
-	t.template.shift = [2]int{1, 0}
+	single, second := []templatePart{mark(cls, 0), {sequence: 0}, mark(sep, 0)}, int32(1)
+	pair := single[:3:3]
+	if flat {
+		pair, second = append(pair, mark(sep, 0)), 0
+	}
+	t.template = newTemplate(single, append(pair, templatePart{sequence: 1, typeID: second}, mark(sep, second)))
+	t.template.shift, t.template.flat = [2]int{1, int(1 - second)}, flat
 	return nil
 }
 
@@ -237,4 +206,90 @@ func (t *Tokenizer) loadTemplateProcessing(raw json.RawMessage) error {
 	}
 	t.template = newTemplate(single, pair)
 	return nil
+}
+
+func (t *Tokenizer) loadDecoder(d *Definition) error {
+	t.detokenizer.spaced = absent(d.Decoder)
+	list, err := decoderSection.components(d.Decoder)
+	if err != nil {
+		return err
+	}
+	for _, c := range list {
+		made, err := decoders.build(c)
+		if err != nil {
+			return err
+		}
+		t.detokenizer.chain = append(t.detokenizer.chain, made)
+	}
+	return nil
+}
+
+// decoders do not read the options that concern encoding.
+var decoders = makers[decoder]{
+	"ByteLevel":    func(component) (decoder, error) { return byteLevelDecoder{}, nil },
+	"Fuse":         func(component) (decoder, error) { return fuseDecoder{}, nil },
+	"ByteFallback": func(component) (decoder, error) { return byteDecoder{}, nil },
+	"WordPiece": with(func(o *struct {
+		Type    string `json:"type"`
+		Prefix  string `json:"prefix"`
+		Cleanup bool   `json:"cleanup"`
+	}) (decoder, error) {
+		return &wordPieceDecoder{[]byte(o.Prefix), o.Cleanup}, nil
+	}),
+	"Metaspace": with(func(o *metaspaceOptions) (decoder, error) {
+		scheme := or(o.Scheme, "always")
+		if utf8.RuneCountInString(o.Replacement) != 1 {
+			return nil, fmt.Errorf("tokenizer component 'Metaspace' has replacement '%s', expected one character", o.Replacement)
+		}
+		if scheme != "always" && scheme != "first" && scheme != "never" {
+			return nil, fmt.Errorf("tokenizer component 'Metaspace' has prepend_scheme '%s', expected always, first or never", scheme)
+		}
+		return &metaspaceDecoder{[]byte(o.Replacement), scheme != "never" && or(o.Prefix, true)}, nil
+	}),
+	"BPEDecoder": with(func(o *struct {
+		Type   string `json:"type"`
+		Suffix string `json:"suffix"`
+	}) (decoder, error) {
+		if o.Suffix == "" {
+			return nil, errors.New("tokenizer component 'BPEDecoder' has an empty suffix")
+		}
+		return &suffixDecoder{o.Suffix}, nil
+	}),
+	"CTC": with(func(o *struct {
+		Type      string `json:"type"`
+		Pad       string `json:"pad_token"`
+		Delimiter string `json:"word_delimiter_token"`
+		Cleanup   bool   `json:"cleanup"`
+	}) (decoder, error) {
+		if o.Pad == "" || o.Delimiter == "" {
+			return nil, errors.New("tokenizer component 'CTC' has an empty pad_token or word_delimiter_token")
+		}
+		return &ctcDecoder{o.Pad, o.Delimiter, o.Cleanup}, nil
+	}),
+	"Strip": with(func(o *struct {
+		Type    string `json:"type"`
+		Content string `json:"content"`
+		Start   int    `json:"start"`
+		Stop    int    `json:"stop"`
+	}) (decoder, error) {
+		if utf8.RuneCountInString(o.Content) != 1 || o.Start < 0 || o.Stop < 0 {
+			return nil, fmt.Errorf("tokenizer component 'Strip' has content '%s', start %d and stop %d, expected one character and at least 0",
+				o.Content, o.Start, o.Stop)
+		}
+		return &stripDecoder{[]byte(o.Content), o.Start, o.Stop}, nil
+	}),
+	"Replace": with(func(o *struct {
+		Type    string       `json:"type"`
+		Pattern patternField `json:"pattern"`
+		Content string       `json:"content"`
+	}) (decoder, error) {
+		switch p := o.Pattern; {
+		case p.String != nil && *p.String != "":
+			return &replaceDecoder{*p.String, o.Content}, nil
+		case p.Regex != nil:
+			return nil, unsupported("Replace with a regular expression in the decoder")
+		default:
+			return nil, errors.New("tokenizer component 'Replace' has no pattern")
+		}
+	}),
 }

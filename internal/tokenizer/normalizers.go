@@ -185,20 +185,25 @@ func makeByteChars() (out [256]rune) {
 	return out
 }
 
-// byteOfChar returns the byte that a character of ByteLevel stands for.
-func byteOfChar(r rune) (byte, bool) {
-	switch {
-	case r < 0, r > 256+67:
-		return 0, false
-	case r < 256:
-		return byte(r), byteChars[r] == r
+// bytesOfChars is the inverse of byteChars, -1 for characters that stand for no byte.
+var bytesOfChars = makeBytesOfChars()
+
+func makeBytesOfChars() (out [0x144]int16) {
+	for i := range out {
+		out[i] = -1
 	}
-	for b, c := range byteChars {
-		if c == r {
-			return byte(b), true
-		}
+	for b, r := range byteChars {
+		out[r] = int16(b)
 	}
-	return 0, false
+	return out
+}
+
+// byteOf returns the byte that a character of ByteLevel stands for, negative for none.
+func byteOf(r rune) int16 {
+	if int(r) >= len(bytesOfChars) {
+		return -1
+	}
+	return bytesOfChars[r]
 }
 
 // byteLevelPass writes the bytes of the text as ByteLevel's characters.

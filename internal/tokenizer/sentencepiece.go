@@ -222,20 +222,13 @@ func (m *sentenceModel) finish(t *Tokenizer, norm *sentenceNormalizer) {
 	case *bpe:
 		ranks := m.ranks()
 		model.rankBy(func(id int32) int32 { return ranks[id] })
+		if m.byteFallback {
+			model.fallback = &fallback
+		}
 	case *unigram:
 		model.sentence = m.sentenceScores(len(symbols) > 0)
-	}
-	if m.byteFallback {
-		t.fallBack(&fallback)
-	}
-}
-
-// fallBack sets the tokens of bytes.
-func (t *Tokenizer) fallBack(tokens *[256]int32) {
-	switch model := t.model.(type) {
-	case *unigram:
-		model.fallback = tokens
-	case *bpe:
-		model.fallback = tokens
+		if m.byteFallback {
+			model.fallback = &fallback
+		}
 	}
 }

@@ -75,6 +75,7 @@ func (t *text) source(s Span) Span {
 
 // added appends the token of an added token in the text.
 func (t *text) added(dst []token, w word) []token {
+	t.score = symbolScore(t.score, int(w.at.End-w.at.Start))
 	lead, trail := int16(0), int16(0)
 	if t.track {
 		lead, trail = spacesOf(t.buf[w.at.Start:w.at.End])
@@ -176,8 +177,8 @@ type preTokenizer interface{ split(t *text) }
 // model turns words into tokens. Implementations never change after loading and are safe for concurrent use; memory of one
 // text is in t.
 type model interface {
-	// tokenize appends the tokens of t.words to dst, with spans in the source. It sets t.bad where a word has none.
-	tokenize(t *text, dst []token) []token
+	// tokenize appends the tokens of one word to dst, with spans in the source. It sets t.bad where the word has none.
+	tokenize(t *text, w Span, dst []token) []token
 	// id looks up a token of the vocabulary.
 	id(token string) (int32, bool)
 	// token returns the entry of an id, as the file writes it.

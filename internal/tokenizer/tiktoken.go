@@ -22,10 +22,7 @@ var tiktokenNames = map[string]string{
 
 // tiktokenPatterns has the regular expressions that cut text into words.
 var tiktokenPatterns = map[string]string{
-	"qwen": `(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+`,
-	"gpt2": `'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+`,
-	"cl100k": `(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|` +
-		`\s*[\r\n]+|\s+(?!\S)|\s+`,
+	"qwen": qwenText, "gpt2": gpt2Text, "cl100k": llamaText,
 	"o200k": `[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?|` +
 		`[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?|` +
 		`\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+`,
@@ -143,35 +140,23 @@ func rankModel(ranks map[string]int32) (json.RawMessage, error) {
 		_, ok := ranks[s]
 		return ok
 	}
-	vocab, merges, chars := make(map[string]int, len(ranks)), [][2]string{}, newByteAlphabet()
+	vocab, merges := make(map[string]int, len(ranks)), [][2]string{}
 	for _, token := range tokens {
-		vocab[chars.text(token)] = int(ranks[token])
+		vocab[charsOf(token)] = int(ranks[token])
 		from := len(merges)
 		merges = appendCuts(merges, token, false, known)
 		for i, pair := range merges[from:] {
-			merges[from+i] = [2]string{chars.text(pair[0]), chars.text(pair[1])}
+			merges[from+i] = [2]string{charsOf(pair[0]), charsOf(pair[1])}
 		}
 	}
 	return bpeModel(vocab, merges, map[string]any{"ignore_merges": true})
 }
 
-// byteAlphabet writes bytes as the characters of ByteLevel.
-type byteAlphabet [256]rune
-
-func newByteAlphabet() *byteAlphabet {
-	a := &byteAlphabet{}
-	for char, b := range newByteLevelDecoder().bytes {
-		if b >= 0 {
-			a[b] = rune(char)
-		}
-	}
-	return a
-}
-
-func (a *byteAlphabet) text(s string) string {
+// charsOf writes bytes as the characters of ByteLevel.
+func charsOf(s string) string {
 	out := make([]byte, 0, 2*len(s))
 	for i := range len(s) {
-		out = utf8.AppendRune(out, a[s[i]])
+		out = utf8.AppendRune(out, byteChars[s[i]])
 	}
 	return string(out)
 }

@@ -18,7 +18,7 @@ const MaxText = 1 << 28
 type Tokenizer struct {
 	before, after *addedTokens // found in the source, and in the normalized text
 	normalizer    normalizer
-	preTokenizer  preTokenizer
+	preTokenizers []preTokenizer
 	model         model
 	template      *template
 	trims         []trim
@@ -195,21 +195,23 @@ func (t *Tokenizer) normalized(e *Encoding, seq []token) []token {
 			x.words = append(x.words, word{p.at, p.id})
 		}
 	}
-	t.preTokenizer.split(x)
-	if !e.TrackOffsets {
-		return t.model.tokenize(x, seq)
+	for _, p := range t.preTokenizers {
+		p.split(x)
 	}
-	words := x.words
-	for i := range words {
-		x.words = words[i : i+1]
+	for _, w := range x.words {
 		from := len(seq)
-		seq = t.model.tokenize(x, seq)
-		for k := range seq[from:] {
-			seq[from+k].word = x.count
+		if w.id == noID {
+			seq = t.model.tokenize(x, w.at, seq)
+		} else {
+			seq = x.added(seq, w)
 		}
-		x.count++
+		if e.TrackOffsets {
+			for k := range seq[from:] {
+				seq[from+k].word = x.count
+			}
+			x.count++
+		}
 	}
-	x.words = words
 	return seq
 }
 

@@ -1,7 +1,6 @@
 package tokenizer
 
 import (
-	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -10,8 +9,8 @@ import (
 // unigram is the unigram language model (Kudo 2018): it cuts a word into the entries with the highest sum of scores, found by the
 // Viterbi algorithm.
 type unigram struct {
-	vocab    map[string]int32
-	pieces   []string
+	vocabulary // names has the empty entry, too
+
 	scores   []float64
 	trie     *trie
 	unknown  int32 // noID without one
@@ -42,14 +41,15 @@ type unigramSection struct {
 }
 
 func newUnigram(c *unigramSection) (*unigram, error) {
-	m := &unigram{unknown: noID, vocab: make(map[string]int32, len(c.Vocab)), cache: newWordCache()}
+	m := &unigram{unknown: noID, cache: newWordCache()}
+	m.ids = make(map[string]int32, len(c.Vocab))
 	lowest := math.Inf(1)
 	for i, p := range c.Vocab {
 		if math.IsNaN(p.score) || math.IsInf(p.score, 0) {
 			return nil, fmt.Errorf("vocabulary entry '%s' has score %v, expected a number", p.text, p.score)
 		}
-		m.pieces, m.scores = append(m.pieces, p.text), append(m.scores, p.score)
-		m.vocab[p.text] = int32(i)
+		m.names, m.scores = append(m.names, p.text), append(m.scores, p.score)
+		m.ids[p.text] = int32(i)
 		lowest = min(lowest, p.score)
 	}
 	if c.Unknown != nil {
@@ -58,64 +58,40 @@ func newUnigram(c *unigramSection) (*unigram, error) {
 		}
 		m.unknown = *c.Unknown
 	}
-	delete(m.vocab, "")
-	if err := checkVocab(m.vocab); err != nil {
+	delete(m.ids, "")
+	if _, err := newVocabulary(m.ids); err != nil {
 		return nil, err
 	}
-	m.trie, m.penalty = newTrie(m.vocab), lowest-unknownPenalty
+	m.trie, m.penalty = newTrie(m.ids), lowest-unknownPenalty
 	if c.Fallback {
-		m.fallback = new([256]int32)
-		for b := range m.fallback {
-			m.fallback[b] = noID
-			if id, ok := m.vocab[fmt.Sprintf("<0x%02X>", b)]; ok {
-				m.fallback[b] = id
-			}
-		}
+		m.fallback = m.byteTokens()
 	}
 	return m, nil
 }
 
-func (m *unigram) id(token string) (int32, bool) {
-	id, ok := m.vocab[token]
-	return id, ok
-}
-
 func (m *unigram) token(id int32) (string, bool) {
-	if uint32(id) >= uint32(len(m.pieces)) {
+	if uint32(id) >= uint32(len(m.names)) {
 		return "", false
 	}
-	return m.pieces[id], true
+	return m.names[id], true
 }
 
-func (m *unigram) size() int { return len(m.pieces) }
+func (m *unigram) size() int { return len(m.names) }
 
-// errUnknown is the error for a text with a part that the vocabulary lacks when there is no unknown token.
-var errUnknown = errors.New("the text has a part that is not in the vocabulary, which has no unknown token")
-
-func (m *unigram) tokenize(t *text, dst []token) []token {
-	for _, w := range t.words {
-		b := t.buf[w.at.Start:w.at.End]
-		if w.id != noID {
-			t.score = symbolScore(t.score, len(b))
-			dst = t.added(dst, w)
-			continue
-		}
-		if len(b) > maxCachedWord || m.sentence != nil && m.sentence.carried {
-			dst = t.tokens(dst, w.at.Start, m.encode(t, b))
-			continue
-		}
-		known, slot := m.cache.find(b)
-		if known != nil {
-			dst = t.tokens(dst, w.at.Start, known.tokens)
-			continue
-		}
-		out := m.encode(t, b)
-		if slot != nil && len(out) <= maxCachedTokens && t.bad == nil {
-			remember(slot, b, out)
-		}
-		dst = t.tokens(dst, w.at.Start, out)
+func (m *unigram) tokenize(t *text, w Span, dst []token) []token {
+	b := t.buf[w.Start:w.End]
+	if len(b) > maxCachedWord || m.sentence != nil && m.sentence.carried {
+		return t.tokens(dst, w.Start, m.encode(t, b))
 	}
-	return dst
+	known, slot := m.cache.find(b)
+	if known != nil {
+		return t.tokens(dst, w.Start, known.tokens)
+	}
+	out := m.encode(t, b)
+	if slot != nil && len(out) <= maxCachedTokens && t.bad == nil {
+		remember(slot, b, out)
+	}
+	return t.tokens(dst, w.Start, out)
 }
 
 // encode returns the tokens of a word, in scratch memory.
@@ -139,9 +115,7 @@ func (m *unigram) encode(t *text, b []byte) []cachedToken {
 		}
 		end = start
 	}
-	for i, k := 0, len(out)-1; i < k; i, k = i+1, k-1 {
-		out[i], out[k] = out[k], out[i]
-	}
+	slices.Reverse(out)
 	t.bpe.out = out
 	return out
 }
@@ -187,7 +161,7 @@ func (m *unigram) search(t *text, b []byte) {
 // or the unknown token.
 func (m *unigram) unknowns(t *text, out []cachedToken, b []byte) []cachedToken {
 	size := int32(len(b))
-	if id, ok := m.vocab[string(b)]; ok {
+	if id, ok := m.ids[string(b)]; ok {
 		return append(out, cachedToken{id, size, size})
 	}
 	if m.fallback != nil && m.hasBytes(b) {
@@ -210,38 +184,4 @@ func (m *unigram) hasBytes(b []byte) bool {
 		}
 	}
 	return true
-}
-
-// wordLevel is WordLevel: each word is an entry of the vocabulary or unknown.
-type wordLevel struct {
-	vocab   map[string]int32
-	names   []string
-	unknown int32
-}
-
-func (m *wordLevel) id(token string) (int32, bool) {
-	id, ok := m.vocab[token]
-	return id, ok
-}
-
-func (m *wordLevel) token(id int32) (string, bool) { return nameOf(m.names, id) }
-
-func (m *wordLevel) size() int { return len(m.vocab) }
-
-func (m *wordLevel) tokenize(t *text, dst []token) []token {
-	for _, w := range t.words {
-		if w.id != noID {
-			dst = t.added(dst, w)
-			continue
-		}
-		id, ok := m.vocab[string(t.buf[w.at.Start:w.at.End])]
-		if !ok {
-			id = m.unknown
-		}
-		if id == noID {
-			t.bad, id = errUnknown, 0
-		}
-		dst = append(dst, token{id: id, span: t.source(w.at), lead: byID})
-	}
-	return dst
 }

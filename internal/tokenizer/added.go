@@ -157,7 +157,7 @@ func (t *Tokenizer) loadAdded(d *Definition) error {
 			continue
 		}
 		var x text
-		t.normalizer.normalize(&x, []byte(content), 0)
+		t.normalize(&x, []byte(content), 0)
 		if len(x.buf) == 0 {
 			return fmt.Errorf("added token '%s' is empty when normalized", content)
 		}

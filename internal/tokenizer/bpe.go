@@ -2,6 +2,7 @@ package tokenizer
 
 import (
 	"bytes"
+	"hash/maphash"
 	"sync/atomic"
 )
 
@@ -153,26 +154,16 @@ func (m *bpe) start(s *bpeScratch, b []byte) {
 // byteTokens adds the byte tokens of a code point with its prefix and suffix, if all of them exist.
 func (m *bpe) byteTokens(s *bpeScratch, b []byte, i, n int32) bool {
 	before, after := m.symbols.around(i, int(i+n) == len(b))
-	for _, part := range [...]string{before, after} {
+	parts, start := [...]string{before, string(b[i : i+n]), after}, len(s.symbols)
+	for _, part := range parts {
 		for k := range len(part) {
-			if m.fallback[part[k]] == noID {
+			id := m.fallback[part[k]]
+			if id == noID {
+				s.symbols = s.symbols[:start]
 				return false
 			}
+			s.add(id, 1)
 		}
-	}
-	for _, c := range b[i : i+n] {
-		if m.fallback[c] == noID {
-			return false
-		}
-	}
-	for k := range len(before) {
-		s.add(m.fallback[before[k]], 1)
-	}
-	for _, c := range b[i : i+n] {
-		s.add(m.fallback[c], 1)
-	}
-	for k := range len(after) {
-		s.add(m.fallback[after[k]], 1)
 	}
 	return true
 }
@@ -280,4 +271,52 @@ func (s *bpeScratch) pop() candidate {
 		h[i], h[low] = h[low], h[i]
 		i = low
 	}
+}
+
+// cachedToken is a token of a word: its id, its length in bytes, and the distance to the start of the next one.
+type cachedToken struct{ id, size, step int32 }
+
+// cachedWord never changes.
+type cachedWord struct {
+	text   string
+	tokens []cachedToken
+}
+
+// wordCache maps words to their tokens. It fills up once and never evicts, so that it needs no lock and stops allocating. It holds at
+// most cacheSlots words of maxCachedWord bytes.
+type wordCache struct {
+	seed  maphash.Seed
+	slots []atomic.Pointer[cachedWord]
+}
+
+const (
+	cacheSlots      = 1 << 15
+	cacheProbes     = 4
+	maxCachedWord   = 64 // the longest word in bytes that is cached
+	maxCachedTokens = 24
+)
+
+func newWordCache() *wordCache {
+	return &wordCache{maphash.MakeSeed(), make([]atomic.Pointer[cachedWord], cacheSlots)}
+}
+
+// find returns the cached word, or the slot to store it in. Both are nil when the word's slots are full.
+func (c *wordCache) find(b []byte) (*cachedWord, *atomic.Pointer[cachedWord]) {
+	h := maphash.Bytes(c.seed, b)
+	for i := range uint64(cacheProbes) {
+		slot := &c.slots[(h+i)%cacheSlots]
+		w := slot.Load()
+		if w == nil {
+			return nil, slot
+		}
+		if w.text == string(b) {
+			return w, nil
+		}
+	}
+	return nil, nil
+}
+
+// remember stores the tokens of a word in its slot.
+func remember(slot *atomic.Pointer[cachedWord], b []byte, tokens []cachedToken) {
+	slot.CompareAndSwap(nil, &cachedWord{string(b), append([]cachedToken(nil), tokens...)})
 }

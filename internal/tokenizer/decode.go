@@ -92,7 +92,7 @@ func (t *Tokenizer) appendToken(p *pieces, id int64, at int, skipSpecial bool) e
 	case skipSpecial && short < t.reserved:
 		p.add(boundary)
 		return nil
-	case skipSpecial && t.isSpecial(text):
+	case skipSpecial && t.special[text]:
 		return nil
 	case len(p.buf)+len(text) > MaxText:
 		return errText

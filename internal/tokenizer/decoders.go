@@ -31,17 +31,8 @@ func (d *wordPieceDecoder) decode(dst, src *pieces) {
 
 // untidy lists the replacements of a clean-up, in order: the spaces that tokenization put before English punctuation.
 var untidy = [...]struct{ from, to string }{
-	{" .", "."},
-	{" ?", "?"},
-	{" !", "!"},
-	{" ,", ","},
-	{" ' ", "'"},
-	{" n't", "n't"},
-	{" 'm", "'m"},
-	{" do not", " don't"},
-	{" 's", "'s"},
-	{" 've", "'ve"},
-	{" 're", "'re"},
+	{" .", "."}, {" ?", "?"}, {" !", "!"}, {" ,", ","}, {" ' ", "'"}, {" n't", "n't"}, {" 'm", "'m"}, {" do not", " don't"}, {" 's", "'s"},
+	{" 've", "'ve"}, {" 're", "'re"},
 }
 
 // cleanUp applies the replacements to buf from start on. No replacement is longer than the text it replaces.
@@ -50,7 +41,7 @@ func cleanUp(buf []byte, start int) []byte {
 		return buf
 	}
 	for i := range untidy {
-		buf = replaceFrom(buf, start, untidy[i].from, untidy[i].to)
+		buf = appendReplaced(buf[:start], buf[start:], untidy[i].from, untidy[i].to)
 	}
 	return buf
 }
@@ -75,21 +66,6 @@ func isUntidy(b []byte) bool {
 		}
 		b = b[1:]
 	}
-}
-
-// replaceFrom replaces in place; to is not longer than from.
-func replaceFrom(buf []byte, start int, from, to string) []byte {
-	out := start
-	for at := start; at < len(buf); {
-		if buf[at] == from[0] && hasPrefix(buf[at:], from) {
-			out += copy(buf[out:], to)
-			at += len(from)
-			continue
-		}
-		buf[out] = buf[at]
-		out, at = out+1, at+1
-	}
-	return buf[:out]
 }
 
 func hasPrefix(b []byte, prefix string) bool {
@@ -135,7 +111,7 @@ func (d *suffixDecoder) decode(dst, src *pieces) {
 	}
 }
 
-// appendReplaced appends src with every from, which is not empty, replaced.
+// appendReplaced appends src with every from, which is not empty, replaced. src may follow dst where to is not longer than from.
 func appendReplaced(dst, src []byte, from, to string) []byte {
 	for at := 0; at < len(src); {
 		if src[at] == from[0] && hasPrefix(src[at:], from) {
@@ -164,7 +140,7 @@ func (d *ctcDecoder) decode(dst, src *pieces) {
 		dst.buf = appendReplaced(dst.buf, src.at(i), d.pad, "")
 		if d.cleanup {
 			dst.buf = cleanUp(dst.buf, start)
-			dst.buf = replaceFrom(dst.buf, start, d.delimiter, " ")
+			dst.buf = appendReplaced(dst.buf[:start], dst.buf[start:], d.delimiter, " ")
 		}
 		if len(dst.buf) > start {
 			dst.end()

@@ -13,28 +13,24 @@ func (t *Tokenizer) loadNormalizer(d *Definition) error {
 	if err != nil {
 		return err
 	}
-	c := &chain{first: verbatim{}}
-	for _, one := range list {
-		if one.kind == "BertNormalizer" {
-			err = c.loadBert(one)
+	t.normalizer = verbatim{}
+	for _, c := range list {
+		if c.kind == "BertNormalizer" {
+			err = t.loadBert(c)
 		} else {
 			var p pass
-			p, err = passes.build(one)
-			c.passes = append(c.passes, p)
+			p, err = passes.build(c)
+			t.passes = append(t.passes, p)
 		}
 		if err != nil {
 			return err
 		}
 	}
-	t.normalizer = c
-	if len(c.passes) == 0 {
-		t.normalizer = c.first
-	}
 	return nil
 }
 
 // loadBert uses the one-pass normalizer at the start of a sequence, and separate passes later on.
-func (c *chain) loadBert(one component) error {
+func (t *Tokenizer) loadBert(c component) error {
 	var o struct {
 		Type  string `json:"type"`
 		Clean bool   `json:"clean_text"`
@@ -42,28 +38,28 @@ func (c *chain) loadBert(one component) error {
 		Strip *bool  `json:"strip_accents"`
 		Lower bool   `json:"lowercase"`
 	}
-	if err := strict(one.raw, one.kind, &o); err != nil {
+	if err := strict(c.raw, c.kind, &o); err != nil {
 		return err
 	}
 	strip := o.Lower // as the reference when the option is null
 	if o.Strip != nil {
 		strip = *o.Strip
 	}
-	if _, plain := c.first.(verbatim); plain && len(c.passes) == 0 {
-		c.first = newBertNormalizer(o.Clean, o.CJK, strip, o.Lower)
+	if t.normalizer == (verbatim{}) && len(t.passes) == 0 {
+		t.normalizer = newBertNormalizer(o.Clean, o.CJK, strip, o.Lower)
 		return nil
 	}
 	if o.Clean {
-		c.passes = append(c.passes, mapping(cleanText))
+		t.passes = append(t.passes, mapping(cleanText))
 	}
 	if o.CJK {
-		c.passes = append(c.passes, ideographs{})
+		t.passes = append(t.passes, ideographs{})
 	}
 	if strip {
-		c.passes = append(c.passes, newForm(false, false), mapping(dropNonSpacing))
+		t.passes = append(t.passes, newForm(false, false), mapping(dropNonSpacing))
 	}
 	if o.Lower {
-		c.passes = append(c.passes, lowercase{})
+		t.passes = append(t.passes, lowercase{})
 	}
 	return nil
 }
@@ -152,7 +148,7 @@ func (t *Tokenizer) loadPreTokenizer(d *Definition) error {
 			return err
 		}
 		// alone and without a normalizer, the start of the text is known without tracking
-		if m, ok := t.preTokenizers[i].(*metaspace); ok && m.first && (len(list) > 1 || t.normalizer != (verbatim{})) {
+		if m, ok := t.preTokenizers[i].(*metaspace); ok && m.first && (len(list) > 1 || len(t.passes) > 0 || t.normalizer != (verbatim{})) {
 			t.mustTrack = true
 		}
 	}

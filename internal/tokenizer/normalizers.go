@@ -3,7 +3,6 @@ package tokenizer
 import (
 	"bytes"
 	"unicode"
-	"unicode/utf8"
 )
 
 // mapping is a pass that replaces each code point by another, or removes it (drop).
@@ -17,13 +16,7 @@ func (m mapping) apply(t *text) {
 	for i := int32(0); int(i) < len(t.buf); {
 		r, n := decodeRune(t.buf[i:])
 		if out := m(r); out != drop {
-			before := len(t.alt)
-			t.alt = utf8.AppendRune(t.alt, out)
-			if t.track {
-				for range len(t.alt) - before {
-					t.altFrom = append(t.altFrom, t.from[i])
-				}
-			}
+			t.putFrom(out, t.at(i))
 		}
 		i += n
 	}
@@ -218,12 +211,6 @@ func (byteLevelPass) apply(t *text) {
 // putBytes writes the bytes of a range of buf as ByteLevel's characters to the rewritten text.
 func (t *text) putBytes(s Span) {
 	for i := s.Start; i < s.End; i++ {
-		before := len(t.alt)
-		t.alt = utf8.AppendRune(t.alt, byteChars[t.buf[i]])
-		if t.track {
-			for range len(t.alt) - before {
-				t.altFrom = append(t.altFrom, t.from[i])
-			}
-		}
+		t.putFrom(byteChars[t.buf[i]], t.at(i))
 	}
 }

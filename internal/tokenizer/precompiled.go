@@ -1,8 +1,10 @@
 package tokenizer
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
+	"slices"
 	"unicode/utf8"
 )
 
@@ -101,8 +103,8 @@ func (h *held) flush(t *text) {
 }
 
 func (p *precompiled) apply(t *text) {
-	if !p.touches(t.buf) {
-		return
+	if !slices.ContainsFunc(t.buf, func(c byte) bool { return p.maps[c] }) {
+		return // as in most texts, no byte begins an entry
 	}
 	var h held
 	t.startEdit()
@@ -128,16 +130,6 @@ func (p *precompiled) apply(t *text) {
 	}
 	h.flush(t)
 	t.swap()
-}
-
-// touches reports whether any byte of b begins an entry. In most texts none does.
-func (p *precompiled) touches(b []byte) bool {
-	for _, c := range b {
-		if p.maps[c] {
-			return true
-		}
-	}
-	return false
 }
 
 // replace writes s instead of old. Further code points count as inserted; missing ones as removed by the last code point that was
@@ -190,7 +182,7 @@ func joined(b []byte, n int, r rune) int {
 		switch {
 		case next >= 0x300 && classes().joining.Has(next):
 		case picture && r == 0x200D && classes().pictograph.Has(next):
-		case r >= jamoL && r < jamoV && next >= jamoL && next < hangulEnd && isHangulNext(next):
+		case r >= jamoL && r < jamoV && next >= jamoL && next < hangulEnd && (next < jamoT || next >= hangulBase):
 		default:
 			return n
 		}
@@ -200,15 +192,119 @@ func joined(b []byte, n int, r rune) int {
 	return n
 }
 
-// isHangulNext reports whether r joins a leading consonant.
-func isHangulNext(r rune) bool {
-	return r < jamoT || r >= hangulBase
-}
-
 // isControl reports whether r stands alone as a grapheme cluster.
 func isControl(r rune) bool {
 	return r < 0x20 || r >= 0x7F && r < 0xA0 || r == 0xAD || r == 0x61C || r == 0x180E || r >= 0x200B && r <= 0x200F &&
 		r != 0x200C && r != 0x200D || r >= 0x2028 && r <= 0x202E || r >= 0x2060 && r <= 0x206F || r == 0xFEFF ||
 		r >= 0xFFF0 && r <= 0xFFFB || r >= 0x13430 && r <= 0x1343F || r >= 0x1BCA0 && r <= 0x1BCA3 ||
 		r >= 0x1D173 && r <= 0x1D17A || r >= 0xE0000 && r <= 0xE0FFF && (r < 0xE0020 || r > 0xE007F) && (r < 0xE0100 || r > 0xE01EF)
+}
+
+// sentenceNormalizer is the normalizer of the sentencepiece library. At each position it applies the longest entry of the character
+// map; it joins runs of spaces, removes those at the ends, puts a space in front, and writes spaces as a mark. For example,
+// " Hello  world" becomes "▁Hello▁world". The whole text is one piece.
+type sentenceNormalizer struct {
+	charsmap      *precompiled // nil for none
+	symbols       *trie        // the user's symbols, which are not normalized; nil for none
+	dummy, remove bool
+	space         []byte
+}
+
+func (s *sentenceNormalizer) normalize(t *text, src []byte, base int) {
+	at := 0
+	if s.remove {
+		for at < len(src) {
+			out, n := s.prefix(src[at:])
+			if string(out) != " " {
+				break
+			}
+			at += n
+		}
+	}
+	if at == len(src) {
+		return
+	}
+	if s.dummy {
+		t.write(s.space, Span{int32(base + at), int32(base + at)})
+	}
+	spaced := s.remove
+	for at < len(src) {
+		out, n := s.prefix(src[at:])
+		for spaced && len(out) > 0 && out[0] == ' ' {
+			out = out[1:]
+		}
+		if len(out) > 0 {
+			s.escape(t, out, Span{int32(base + at), int32(base + at + n)})
+			spaced = s.remove && out[len(out)-1] == ' '
+		}
+		at += n
+	}
+	for s.remove && bytes.HasSuffix(t.buf, s.space) {
+		t.buf = t.buf[:len(t.buf)-len(s.space)]
+		if t.track {
+			t.from = t.from[:len(t.buf)]
+		}
+	}
+}
+
+// prefix returns the normalized form of the first n bytes of b.
+func (s *sentenceNormalizer) prefix(b []byte) (out []byte, n int) {
+	if s.symbols != nil {
+		if _, n := s.symbols.longest(rootNode, b); n > 0 {
+			return b[:n], n
+		}
+	}
+	if s.charsmap != nil {
+		if out, n := s.charsmap.longest(b); n > 0 {
+			return out, n
+		}
+	}
+	n = runeLen(b[0])
+	return b[:n], n
+}
+
+// escape writes out with spaces as marks.
+func (s *sentenceNormalizer) escape(t *text, out []byte, from Span) {
+	for i, c := range out {
+		if c == ' ' {
+			t.write(s.space, from)
+			continue
+		}
+		t.write(out[i:i+1], from)
+	}
+}
+
+// write appends out, each byte with the source range.
+func (t *text) write(out []byte, from Span) {
+	t.buf = append(t.buf, out...)
+	if !t.track {
+		return
+	}
+	for range out {
+		t.from = append(t.from, from)
+	}
+}
+
+// longest returns the replacement of the longest entry that b begins with, and the entry's length, 0 for none.
+func (p *precompiled) longest(b []byte) (text []byte, size int) {
+	at := offsetOf(p.units[0])
+	for i, c := range b {
+		next, leaf, ok := p.step(at, c)
+		if !ok {
+			break
+		}
+		if at = next; !leaf || uint64(at) >= uint64(len(p.units)) {
+			continue
+		}
+		start := p.units[at] & (1<<31 - 1)
+		if uint64(start) > uint64(len(p.texts)) {
+			break
+		}
+		end := bytes.IndexByte(p.texts[start:], 0)
+		if end < 0 {
+			break
+		}
+		text, size = p.texts[start:int(start)+end], i+1
+	}
+	return text, size
 }

@@ -133,7 +133,7 @@ func (p gpt2Pattern) matches(dst []match, _ *text, b []byte) []match {
 	for i := int32(0); int(i) < len(b); {
 		start := i
 		if b[i] == '\'' {
-			if n := contraction(b[i:]); n > 0 {
+			if n := contraction(b[i:], 0); n > 0 {
 				i += n
 				dst = append(dst, match{start, i, true})
 				continue
@@ -154,16 +154,22 @@ func (p gpt2Pattern) matches(dst []match, _ *text, b []byte) []match {
 	return dst
 }
 
-// contraction returns the length of the English contraction at the start of b, or 0.
-func contraction(b []byte) int32 {
+// contraction returns the length of the English contraction at the start of b, or 0. With a fold of 0x20, letters have either case,
+// and one of them is the long s (U+017F).
+func contraction(b []byte, fold byte) int32 {
 	if len(b) < 2 {
 		return 0
 	}
-	switch b[1] {
+	x := b[1] | fold
+	switch x {
 	case 's', 't', 'm', 'd':
 		return 2
 	}
-	if len(b) > 2 && (b[1] == 'r' && b[2] == 'e' || b[1] == 'v' && b[2] == 'e' || b[1] == 'l' && b[2] == 'l') {
+	if len(b) < 3 {
+		return 0
+	}
+	y := b[2] | fold
+	if x == 'r' && y == 'e' || x == 'v' && y == 'e' || x == 'l' && y == 'l' || fold != 0 && b[1] == 0xC5 && b[2] == 0xBF {
 		return 3
 	}
 	return 0
@@ -256,7 +262,7 @@ func (p llamaPattern) matches(dst []match, _ *text, b []byte) []match {
 func (p llamaPattern) next(b []byte, i int32) int32 {
 	r, n := decodeRune(b[i:])
 	if r == '\'' {
-		if size := anyCaseContraction(b[i:]); size > 0 {
+		if size := contraction(b[i:], 0x20); size > 0 {
 			return i + size
 		}
 	}
@@ -321,26 +327,4 @@ func (p llamaPattern) space(b []byte, start int32) int32 {
 		return line
 	}
 	return p.letters.spaces(b, start)
-}
-
-// anyCaseContraction is contraction for letters of either case, with the long s (U+017F).
-func anyCaseContraction(b []byte) int32 {
-	if len(b) < 2 {
-		return 0
-	}
-	switch b[1] | 0x20 {
-	case 's', 't', 'm', 'd':
-		return 2
-	}
-	if len(b) < 3 {
-		return 0
-	}
-	if b[1] == 0xC5 && b[2] == 0xBF {
-		return 3
-	}
-	switch x, y := b[1]|0x20, b[2]|0x20; {
-	case x == 'r' && y == 'e', x == 'v' && y == 'e', x == 'l' && y == 'l':
-		return 3
-	}
-	return 0
 }

@@ -3,11 +3,14 @@ package tokenizer
 import (
 	"cmp"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"math"
 	"slices"
 	"unicode/utf8"
+
+	"google.golang.org/protobuf/encoding/protowire"
 )
 
 // spaceMark is the character that sentencepiece writes for a space.
@@ -23,9 +26,9 @@ func DefineSentencePiece(data []byte, bos, eos bool) (*Definition, error) {
 	if err := m.check(); err != nil {
 		return nil, err
 	}
-	norm := &sentenceNormalizer{dummy: m.dummyPrefix, remove: m.removeSpaces, space: " "}
+	norm := &sentenceNormalizer{dummy: m.dummyPrefix, remove: m.removeSpaces, space: []byte(" ")}
 	if m.escapeSpaces {
-		norm.space = spaceMark
+		norm.space = []byte(spaceMark)
 	}
 	if len(m.charsmap) > 0 {
 		if norm.charsmap, err = newPrecompiled(m.charsmap); err != nil {
@@ -231,4 +234,140 @@ func (m *sentenceModel) finish(t *Tokenizer, norm *sentenceNormalizer) {
 			model.fallback = &fallback
 		}
 	}
+}
+
+// The types of a sentencepiece model's pieces.
+const (
+	pieceNormal = iota + 1
+	pieceUnknown
+	pieceControl
+	pieceUserDefined
+	pieceUnused
+	pieceByte
+)
+
+// The types of sentencepiece models.
+const (
+	sentenceUnigram = 1
+	sentenceBPE     = 2
+)
+
+// sentencePiece is one entry of a model's vocabulary.
+type sentencePiece struct {
+	text  string
+	score float32
+	kind  uint64
+}
+
+// sentenceModel holds the fields of a sentencepiece .model file that encoding and decoding need.
+type sentenceModel struct {
+	pieces         []sentencePiece
+	kind           uint64
+	byteFallback   bool
+	spaceAsSuffix  bool
+	unknownSurface string
+	charsmap       []byte
+	dummyPrefix    bool
+	removeSpaces   bool
+	escapeSpaces   bool
+	denormalizes   bool
+}
+
+// parseSentenceModel reads the protocol buffer (sentencepiece_model.proto, ModelProto).
+func parseSentenceModel(data []byte) (*sentenceModel, error) {
+	m := &sentenceModel{kind: sentenceUnigram, unknownSurface: " \u2047 ", dummyPrefix: true, removeSpaces: true, escapeSpaces: true}
+	err := eachField(data, func(n protowire.Number, _ uint64, b []byte) error {
+		switch n {
+		case 1:
+			m.pieces = append(m.pieces, sentencePiece{kind: pieceNormal})
+			return eachField(b, m.pieces[len(m.pieces)-1].set)
+		case 2, 3, 5: // TrainerSpec, NormalizerSpec and the NormalizerSpec of decoding
+			return eachField(b, func(field protowire.Number, v uint64, b []byte) error {
+				m.set(fieldPath{n, field}, v, b)
+				return nil
+			})
+		default:
+			return nil
+		}
+	})
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("sentencepiece model: %w", err)
+	case len(m.pieces) == 0 || len(m.pieces) > maxID:
+		return nil, fmt.Errorf("sentencepiece model has %d pieces, expected 1 to %d", len(m.pieces), maxID)
+	}
+	return m, nil
+}
+
+func (p *sentencePiece) set(n protowire.Number, v uint64, b []byte) error {
+	switch n {
+	case 1:
+		p.text = string(b)
+	case 2:
+		p.score = math.Float32frombits(uint32(v))
+	case 3:
+		p.kind = v
+	}
+	return nil
+}
+
+// fieldPath is the number of a message inside the model, and that of a field of it.
+type fieldPath [2]protowire.Number
+
+func (m *sentenceModel) set(f fieldPath, v uint64, b []byte) {
+	switch f {
+	case fieldPath{2, 3}:
+		m.kind = v
+	case fieldPath{2, 24}:
+		m.spaceAsSuffix = v != 0
+	case fieldPath{2, 35}:
+		m.byteFallback = v != 0
+	case fieldPath{2, 44}:
+		m.unknownSurface = string(b)
+	case fieldPath{3, 2}:
+		m.charsmap = b
+	case fieldPath{3, 3}:
+		m.dummyPrefix = v != 0
+	case fieldPath{3, 4}:
+		m.removeSpaces = v != 0
+	case fieldPath{3, 5}:
+		m.escapeSpaces = v != 0
+	case fieldPath{5, 2}:
+		m.denormalizes = m.denormalizes || len(b) > 0
+	}
+}
+
+var errWire = errors.New("not a valid protocol buffer")
+
+// eachField calls do with the number and the value of each field: v for numbers, b for texts and messages.
+func eachField(data []byte, do func(n protowire.Number, v uint64, b []byte) error) error {
+	for len(data) > 0 {
+		number, kind, n := protowire.ConsumeTag(data)
+		if n < 0 {
+			return errWire
+		}
+		data = data[n:]
+		var v uint64
+		var b []byte
+		switch kind {
+		case protowire.VarintType:
+			v, n = protowire.ConsumeVarint(data)
+		case protowire.Fixed32Type:
+			var w uint32
+			w, n = protowire.ConsumeFixed32(data)
+			v = uint64(w)
+		case protowire.BytesType:
+			b, n = protowire.ConsumeBytes(data)
+		default:
+			n = protowire.ConsumeFieldValue(number, kind, data)
+		}
+		if n < 0 {
+			return errWire
+		}
+		if err := do(number, v, b); err != nil {
+			return err
+		}
+		data = data[n:]
+	}
+	return nil
 }

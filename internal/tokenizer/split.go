@@ -100,6 +100,18 @@ func mergeNext(m []match) []match {
 	return m[out:]
 }
 
+// appendGap appends the text between the last match and the next one.
+func appendGap(dst []match, next int32) []match {
+	last := int32(0)
+	if len(dst) > 0 {
+		last = dst[len(dst)-1].end
+	}
+	if last < next {
+		dst = append(dst, match{last, next, false})
+	}
+	return dst
+}
+
 // classPattern matches single code points of class 1.
 type classPattern struct{ *classifier }
 
@@ -113,44 +125,30 @@ func newClassPattern(of func(rune) bool) classPattern {
 }
 
 func (p classPattern) matches(dst []match, _ *text, b []byte) []match {
-	last := int32(0)
 	for i := int32(0); int(i) < len(b); {
 		class, n := p.next(b[i:])
 		if class == 1 {
-			if last < i {
-				dst = append(dst, match{last, i, false})
-			}
-			dst = append(dst, match{i, i + n, true})
-			last = i + n
+			dst = append(appendGap(dst, i), match{i, i + n, true})
 		}
 		i += n
 	}
-	if int(last) < len(b) {
-		dst = append(dst, match{last, int32(len(b)), false})
-	}
-	return dst
+	return appendGap(dst, int32(len(b)))
 }
 
 // literal matches a string. The empty one matches nothing.
 type literal []byte
 
 func (p literal) matches(dst []match, _ *text, b []byte) []match {
-	last := 0
-	for len(p) > 0 {
+	for last := 0; len(p) > 0; {
 		i := bytes.Index(b[last:], p)
 		if i < 0 {
 			break
 		}
-		if i > 0 {
-			dst = append(dst, match{int32(last), int32(last + i), false})
-		}
+		start := int32(last + i)
 		last += i + len(p)
-		dst = append(dst, match{int32(last - len(p)), int32(last), true})
+		dst = append(appendGap(dst, start), match{start, int32(last), true})
 	}
-	if last < len(b) {
-		dst = append(dst, match{int32(last), int32(len(b)), false})
-	}
-	return dst
+	return appendGap(dst, int32(len(b)))
 }
 
 // expression matches a regular expression.
@@ -169,17 +167,10 @@ func (p expression) matches(dst []match, t *text, b []byte) []match {
 	if t.found, err = p.compiled.Matches(&t.regex, b, t.found[:0]); err != nil {
 		t.bad = err
 	}
-	last := int32(0)
 	for _, m := range t.found {
-		if last != m[0] {
-			dst = append(dst, match{last, m[0], false})
-		}
-		dst, last = append(dst, match{m[0], m[1], true}), m[1]
+		dst = append(appendGap(dst, m[0]), match{m[0], m[1], true})
 	}
-	if int(last) != len(b) {
-		dst = append(dst, match{last, int32(len(b)), false})
-	}
-	return dst
+	return appendGap(dst, int32(len(b)))
 }
 
 // wordPattern matches runs of word characters, and runs of other characters than those and white space, as Whitespace does.
@@ -222,17 +213,8 @@ func (p wordPattern) matches(dst []match, _ *text, b []byte) []match {
 // scriptOf returns the number of a code point's script, 0 for none.
 func scriptOf(r rune) int32 {
 	list := classes().scripts
-	i, ok := slices.BinarySearchFunc(list, r, func(e scriptRange, r rune) int {
-		switch {
-		case r < e.Lo:
-			return 1
-		case r > e.Hi:
-			return -1
-		default:
-			return 0
-		}
-	})
-	if !ok {
+	i, _ := slices.BinarySearchFunc(list, r, func(e scriptRange, r rune) int { return int(e.Hi - r) })
+	if i == len(list) || r < list[i].Lo {
 		return 0
 	}
 	return list[i].script

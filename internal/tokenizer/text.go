@@ -42,7 +42,7 @@ type text struct {
 	altFrom  []Span
 	altWords []word
 	matches  []match
-	edit     edit
+	pos      int32  // in buf, while a stage rewrites it code point by code point
 	marks    []mark // combining marks that wait for their order
 	order    []Span // scratch for the marks' source ranges
 	runes    []rune // scratch for decompositions
@@ -134,30 +134,30 @@ func (t *text) begins(s Span) bool {
 	return t.at(s.Start).Start == 0
 }
 
-// edit is the position in buf while a stage rewrites it code point by code point. Each code point that is written has a change, as in
-// the reference's transform: 0 replaces one code point, above 0 is inserted, and -n replaces one and removes n more. Its source range
-// follows from that.
-type edit struct{ pos int32 }
+// startEdit starts to rewrite buf code point by code point.
+func (t *text) startEdit() { t.alt, t.altFrom, t.pos = t.alt[:0], t.altFrom[:0], 0 }
 
-func (t *text) startEdit() {
-	t.alt, t.altFrom, t.edit = t.alt[:0], t.altFrom[:0], edit{}
+// put writes a code point with a change as in the reference's transform: 0 replaces one code point, above 0 is inserted, and -n
+// replaces one and removes n more. Its source range follows from that.
+func (t *text) put(r rune, change int) {
+	src := t.at(t.pos)
+	if change > 0 {
+		src = t.at(t.pos - 1)
+	}
+	t.putFrom(r, src)
+	for ; t.track && change <= 0 && int(t.pos) < len(t.buf); change++ {
+		t.pos += int32(runeLen(t.buf[t.pos]))
+	}
 }
 
-func (t *text) put(r rune, change int) {
+// putFrom writes a code point with its source range to the rewritten text.
+func (t *text) putFrom(r rune, src Span) {
 	before := len(t.alt)
 	t.alt = utf8.AppendRune(t.alt, r)
-	if !t.track {
-		return
-	}
-	src := t.at(t.edit.pos)
-	if change > 0 {
-		src = t.at(t.edit.pos - 1)
-	}
-	for range len(t.alt) - before {
-		t.altFrom = append(t.altFrom, src)
-	}
-	for ; change <= 0 && int(t.edit.pos) < len(t.buf); change++ {
-		t.edit.pos += int32(runeLen(t.buf[t.edit.pos]))
+	if t.track {
+		for range len(t.alt) - before {
+			t.altFrom = append(t.altFrom, src)
+		}
 	}
 }
 
@@ -202,19 +202,6 @@ func (verbatim) normalize(t *text, src []byte, base int) {
 			t.from = append(t.from, s)
 		}
 		i += n
-	}
-}
-
-// chain is a normalizer followed by passes over its result.
-type chain struct {
-	first  normalizer
-	passes []pass
-}
-
-func (c *chain) normalize(t *text, src []byte, base int) {
-	c.first.normalize(t, src, base)
-	for _, p := range c.passes {
-		p.apply(t)
 	}
 }
 

@@ -1,3 +1,37 @@
+// Package tokenizer turns text into the token ids that a language model reads, and ids back into text. It reads the Hugging
+// Face tokenizer.json format and four others, and gives the results of the libraries that define them.
+//
+// A text passes a pipeline of five stages. For example, "Héllo tokenizers!" with the WordPiece tokenizer of BERT:
+//
+//	added tokens    find [MASK] and the like in the source       "Héllo tokenizers!"
+//	normalizer      clean, decompose, strip accents, lower case  "hello tokenizers!"
+//	pre-tokenizer   cut into words                               "hello", "tokenizers", "!"
+//	model           cut words into entries of the vocabulary     hello, token, ##izer, ##s, !
+//	post-processor  truncate, add special tokens, pad            101 7592 19204 17629 2015 999 102
+//
+// Stages of each kind, and where their algorithms come from:
+//
+//   - Normalizers: BertNormalizer in one pass (bert.go); Unicode normalization forms (unicode_forms.go, UAX #15); the compiled
+//     character maps of sentencepiece (precompiled.go, a double-array trie of darts-clone); others (normalizers.go).
+//   - Pre-tokenizers: BertPreTokenizer, Metaspace, ByteLevel (bert.go, pretokenizers.go) and Split by a regular expression (split.go).
+//     Package onig matches the expressions; those of GPT-2, Llama 3 and Qwen are matched by hand (pretokenizers.go).
+//   - Models: WordPiece, the longest match from the left (models.go); BPE, byte pair encoding of Sennrich et al. 2016
+//     (bpe*.go); Unigram of Kudo 2018, by the Viterbi algorithm (unigram.go); WordLevel. Vocabularies are double-array tries
+//     (trie.go, Aoe 1989).
+//   - Post-processors: templates of special tokens (template.go), truncation into windows and padding (encoding.go),
+//     offsets without white space (template.go).
+//   - Decoders turn tokens into text (decode*.go).
+//
+// load*.go read a tokenizer.json. A component or option that this package does not know is an error with its name, never a
+// different result. The readers of other formats (vocab_files.go, sentencepiece.go, tiktoken.go) make the same [Definition].
+//
+// The results equal those of PyPI tokenizers 0.23.3, sentencepiece 0.2.3, tiktoken 0.14.0 and mistral-common 1.13.1. Files in
+// testdata hold their answers and the scripts that wrote them. The Unicode classes are those of the libraries (package
+// charclass): they differ from Go's, and from stage to stage.
+//
+// Time is linear in the length of the text for every input. A [Tokenizer] is safe for concurrent use; an [Encoding] and a
+// [Decoding] serve one goroutine at a time and allocate nothing once their memory and the cache of words (bpe.go, bounded)
+// have grown.
 package tokenizer
 
 import (
@@ -18,6 +52,7 @@ const MaxText = 1 << 28
 type Tokenizer struct {
 	before, after *addedTokens // found in the source, and in the normalized text
 	normalizer    normalizer
+	passes        []pass // over the result of normalizer
 	preTokenizers []preTokenizer
 	model         model
 	template      *template
@@ -61,9 +96,6 @@ func (t *Tokenizer) token(id int32) (string, bool) {
 	}
 	return t.model.token(id)
 }
-
-// isSpecial reports whether a token's text is that of a special added token.
-func (t *Tokenizer) isSpecial(token string) bool { return t.special[token] }
 
 // PadID returns the id that pads shorter rows: that of the padding section, that of "[PAD]", or 0.
 func (t *Tokenizer) PadID() int32 { return t.padID }
@@ -157,7 +189,7 @@ func (t *Tokenizer) sequence(e *Encoding, which int, src []byte) error {
 			continue
 		}
 		e.text.reset(int(p.at.Start))
-		t.normalizer.normalize(&e.text, src[p.at.Start:p.at.End], int(p.at.Start))
+		t.normalize(&e.text, src[p.at.Start:p.at.End], int(p.at.Start))
 		seq = t.normalized(e, seq)
 		if e.text.bad != nil {
 			return e.text.bad
@@ -166,6 +198,14 @@ func (t *Tokenizer) sequence(e *Encoding, which int, src []byte) error {
 	e.sources[which] = src
 	e.seqs[which] = seq
 	return nil
+}
+
+// normalize appends the normalized form of src to x.
+func (t *Tokenizer) normalize(x *text, src []byte, base int) {
+	t.normalizer.normalize(x, src, base)
+	for _, p := range t.passes {
+		p.apply(x)
+	}
 }
 
 // whole returns the token of an added token found in the source.
@@ -264,7 +304,8 @@ func (t *Tokenizer) overflow(e *Encoding, kept [2]Span, pair bool, length int) {
 	if !e.KeepOverflow {
 		return
 	}
-	first, second := rest(e.windows[0]), rest(e.windows[1])
+	first, second := e.windows[0], e.windows[1]
+	first, second = first[min(1, len(first)):], second[min(1, len(second)):]
 	for i := -1; i < len(first); i++ {
 		for k := -1; k < len(second); k++ {
 			if i < 0 && k < 0 {
@@ -283,14 +324,6 @@ func (t *Tokenizer) overflow(e *Encoding, kept [2]Span, pair bool, length int) {
 		}
 	}
 	e.moveMain(len(second))
-}
-
-// rest returns all but the first window.
-func rest(w []Span) []Span {
-	if len(w) == 0 {
-		return nil
-	}
-	return w[1:]
 }
 
 // firstInvalid returns the position of the first byte that is not UTF-8.

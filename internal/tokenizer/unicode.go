@@ -75,16 +75,8 @@ func lowerRune(r rune) rune {
 
 // lowerRanges map capitals that are younger than Go's tables to small letters at a fixed distance.
 var lowerRanges = []lowerRange{
-	{0x1c89, 0x1c89, 1},
-	{0xa7cb, 0xa7cb, -42343},
-	{0xa7cc, 0xa7cc, 1},
-	{0xa7ce, 0xa7ce, 1},
-	{0xa7d2, 0xa7d2, 1},
-	{0xa7d4, 0xa7d4, 1},
-	{0xa7da, 0xa7da, 1},
-	{0xa7dc, 0xa7dc, -42561},
-	{0x10d50, 0x10d65, 32},
-	{0x16ea0, 0x16eb8, 27},
+	{0x1c89, 0x1c89, 1}, {0xa7cb, 0xa7cb, -42343}, {0xa7cc, 0xa7cc, 1}, {0xa7ce, 0xa7ce, 1}, {0xa7d2, 0xa7d2, 1}, {0xa7d4, 0xa7d4, 1},
+	{0xa7da, 0xa7da, 1}, {0xa7dc, 0xa7dc, -42561}, {0x10d50, 0x10d65, 32}, {0x16ea0, 0x16eb8, 27},
 }
 
 // upperDottedI is the only code point whose lower-case mapping has two code points.
@@ -111,9 +103,14 @@ func decompose(dst []rune, r rune) []rune {
 		}
 		return dst
 	}
+	return appendForm(dst, norm.NFD, r, r == composedInReference)
+}
+
+// appendForm appends the decomposition of r, or r itself.
+func appendForm(dst []rune, f norm.Form, r rune, stays bool) []rune {
 	var enc [utf8.UTFMax]byte
-	d := norm.NFD.Properties(enc[:utf8.EncodeRune(enc[:], r)]).Decomposition()
-	if len(d) == 0 || r == composedInReference {
+	d := f.Properties(enc[:utf8.EncodeRune(enc[:], r)]).Decomposition()
+	if len(d) == 0 || stays {
 		return append(dst, r)
 	}
 	for len(d) > 0 {

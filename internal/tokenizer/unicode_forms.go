@@ -40,26 +40,14 @@ func (f *form) isPlain(r rune) bool {
 	}
 	var buf [32]rune
 	d := f.decompose(buf[:0], r)
-	if len(d) == 1 && d[0] == r {
-		return true
-	}
-	return false
+	return len(d) == 1 && d[0] == r
 }
 
 func (f *form) decompose(dst []rune, r rune) []rune {
 	if !f.compat || r >= hangulBase && r < hangulEnd || r < utf8.RuneSelf {
 		return decompose(dst, r)
 	}
-	var enc [utf8.UTFMax]byte
-	d := norm.NFKD.Properties(enc[:utf8.EncodeRune(enc[:], r)]).Decomposition()
-	if len(d) == 0 || classes().undecomposed.Has(r) {
-		return append(dst, r)
-	}
-	for len(d) > 0 {
-		c, n := utf8.DecodeRune(d)
-		dst, d = append(dst, c), d[n:]
-	}
-	return dst
+	return appendForm(dst, norm.NFKD, r, classes().undecomposed.Has(r))
 }
 
 // part is one code point of a decomposition, with its change as in edit.
@@ -142,9 +130,7 @@ func (f *form) finish(t *text, parts []part) {
 		t.recompose(parts)
 		return
 	}
-	for _, p := range parts {
-		t.put(p.r, p.change)
-	}
+	t.putAll(parts...)
 }
 
 // recompose writes parts with starters and marks composed. Its order is that of the reference's loop: waiting marks are written when
@@ -170,18 +156,19 @@ func (t *text) recompose(parts []part) {
 			waiting, last = append(waiting, p), int(p.class)
 			continue
 		}
-		t.putAll(composee, waiting)
+		t.putAll(composee)
+		t.putAll(waiting...)
 		composee, waiting, last = p, waiting[:0], -1
 	}
 	if composee.r >= 0 {
-		t.putAll(composee, waiting)
+		t.putAll(composee)
+		t.putAll(waiting...)
 	}
 	t.form.waiting = waiting
 }
 
-func (t *text) putAll(first part, rest []part) {
-	t.put(first.r, first.change)
-	for _, p := range rest {
+func (t *text) putAll(parts ...part) {
+	for _, p := range parts {
 		t.put(p.r, p.change)
 	}
 }

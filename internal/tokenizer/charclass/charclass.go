@@ -23,17 +23,8 @@ type Ranges []Range
 
 // Has reports whether r is in the class.
 func (rs Ranges) Has(r rune) bool {
-	_, ok := slices.BinarySearchFunc(rs, r, func(e Range, r rune) int {
-		switch {
-		case r < e.Lo:
-			return 1
-		case r > e.Hi:
-			return -1
-		default:
-			return 0
-		}
-	})
-	return ok
+	i, _ := slices.BinarySearchFunc(rs, r, func(e Range, r rune) int { return int(e.Hi - r) })
+	return i < len(rs) && r >= rs[i].Lo
 }
 
 //go:embed classes.txt

@@ -1,9 +1,16 @@
+// Package onig matches the regular expressions of tokenizer files as Oniguruma does, the engine of the reference
+// library: alternatives and repeats by preference, look-arounds, atomic groups and Oniguruma's Unicode classes, without
+// captures.
+//
+// For example, `\s+(?!\S)|\s+` finds " " and " " in "a  b": the first alternative leaves one space for the next word.
+//
+// Compile parses a pattern (parse.go, sets.go) into a program for a small machine (compile.go). Matches runs it by backtracking
+// (match.go). After many steps it remembers the branches that failed, so that time stays linear in the length of the text. A
+// construct that the package does not support, such as a back reference, is an error with its name and position. The classes are
+// those of package charclass. Decision 019 says why this is not a library.
 package onig
 
-import (
-	"fmt"
-	"slices"
-)
+import "fmt"
 
 // The instructions of a compiled pattern. pc is the index of the instruction.
 const (
@@ -61,71 +68,38 @@ func Compile(s string) (*Pattern, error) {
 		return nil, fmt.Errorf("pattern '%s', %w", s, err)
 	}
 	r.emit(opMatch, 0)
-	if first, ok := firstOf(n); ok {
+	if first, empty := firstOf(n); !empty {
 		set := newRuneSet(union(first))
 		r.first = &set
 	}
 	return r, nil
 }
 
-// firstOf returns the code points that a match of n can begin with, and false when it may be empty.
-func firstOf(n *node) (ranges, bool) {
+// firstOf returns the code points that a match of n can begin with, and whether it may be empty.
+func firstOf(n *node) (set ranges, empty bool) {
 	switch n.kind {
 	case nodeSet:
-		return n.set, true
+		return n.set, false
 	case nodeCat:
 		for _, k := range n.kids {
-			if k.kind == nodeLook || k.kind == nodeAssert {
-				continue
-			}
-			if optional := k.kind == nodeRepeat && k.low == 0; !optional {
-				set, ok := firstOf(k)
-				if !ok {
-					return nil, false
-				}
-				return prefixed(n.kids, k, set)
+			more, empty := firstOf(k)
+			if set = append(set[:len(set):len(set)], more...); !empty {
+				return set, false
 			}
 		}
-		return nil, false
+		return set, true
 	case nodeAlt:
-		var all ranges
 		for _, k := range n.kids {
-			set, ok := firstOf(k)
-			if !ok {
-				return nil, false
-			}
-			all = append(all, set...)
+			more, none := firstOf(k)
+			set, empty = append(set[:len(set):len(set)], more...), empty || none
 		}
-		return all, true
-	case nodeRepeat:
-		if n.low == 0 {
-			return nil, false
-		}
-		return firstOf(n.kids[0])
-	case nodeAtomic:
-		return firstOf(n.kids[0])
+		return set, empty
+	case nodeRepeat, nodeAtomic:
+		set, empty = firstOf(n.kids[0])
+		return set, empty || n.kind == nodeRepeat && n.low == 0
 	default:
-		return nil, false
+		return nil, true
 	}
-}
-
-// prefixed adds the code points that the optional parts before k can begin with.
-func prefixed(kids []*node, k *node, set ranges) (ranges, bool) {
-	out := append(ranges(nil), set...)
-	for _, o := range kids {
-		if o == k {
-			break
-		}
-		if o.kind != nodeRepeat {
-			continue
-		}
-		more, ok := firstOf(o.kids[0])
-		if !ok {
-			return nil, false
-		}
-		out = append(out, more...)
-	}
-	return out, true
 }
 
 func (r *Pattern) emit(op, arg int32) int32 {
@@ -178,13 +152,8 @@ func (r *Pattern) compile(n *node, outer bool) error {
 
 func (r *Pattern) compileAlt(n *node, outer bool) error {
 	var jumps []int32
-	for i, k := range n.kids {
-		if i == len(n.kids)-1 {
-			if err := r.compile(k, outer); err != nil {
-				return err
-			}
-			break
-		}
+	last := len(n.kids) - 1
+	for _, k := range n.kids[:last] {
 		at := r.branch(false, outer)
 		if err := r.compile(k, outer); err != nil {
 			return err
@@ -192,15 +161,16 @@ func (r *Pattern) compileAlt(n *node, outer bool) error {
 		jumps = append(jumps, r.emit(opJump, 0))
 		r.program[at].arg = r.here()
 	}
+	err := r.compile(n.kids[last], outer)
 	for _, j := range jumps {
 		r.program[j].arg = r.here()
 	}
-	return nil
+	return err
 }
 
 func (r *Pattern) compileRepeat(n *node, outer bool) error {
 	kid := n.kids[0]
-	if n.high < 0 && canBeEmpty(kid) {
+	if least, _ := sizes(kid); n.high < 0 && least == 0 {
 		return fmt.Errorf("byte %d: an unbounded repeat of a part that can be empty is not supported", n.at)
 	}
 	for range n.low {
@@ -236,8 +206,8 @@ func (r *Pattern) compileInner(n *node) error {
 	if n.kind == nodeLook {
 		op = opLook
 		if n.behind {
-			var ok bool
-			if size, ok = fixedSize(n.kids[0]); !ok {
+			most := 0
+			if size, most = sizes(n.kids[0]); size != most {
 				return fmt.Errorf("byte %d: a look-behind of varying length is not supported", n.at)
 			}
 			op = opBehind
@@ -256,55 +226,29 @@ func (r *Pattern) compileInner(n *node) error {
 	return nil
 }
 
-func canBeEmpty(n *node) bool {
+// sizes returns the least and the most code points of n's matches, where the most is varying unless it is the least.
+func sizes(n *node) (least, most int) {
+	const varying = 1 << 30
 	switch n.kind {
 	case nodeSet:
-		return false
-	case nodeCat:
-		for _, k := range n.kids {
-			if !canBeEmpty(k) {
-				return false
-			}
-		}
-		return true
-	case nodeAlt:
-		return slices.ContainsFunc(n.kids, canBeEmpty)
-	case nodeRepeat:
-		return n.low == 0 || canBeEmpty(n.kids[0])
-	case nodeAtomic:
-		return canBeEmpty(n.kids[0])
-	default:
-		return true
-	}
-}
-
-// fixedSize returns the length of n's matches in code points, and false where they differ.
-func fixedSize(n *node) (int, bool) {
-	switch n.kind {
-	case nodeSet:
-		return 1, true
+		return 1, 1
 	case nodeCat, nodeAtomic:
-		sum := 0
 		for _, k := range n.kids {
-			size, ok := fixedSize(k)
-			if !ok {
-				return 0, false
-			}
-			sum += size
+			low, high := sizes(k)
+			least, most = least+low, most+high
 		}
-		return sum, true
 	case nodeAlt:
-		size, ok := fixedSize(n.kids[0])
+		least, most = sizes(n.kids[0])
 		for _, k := range n.kids[1:] {
-			if other, same := fixedSize(k); !same || other != size {
-				return 0, false
-			}
+			low, high := sizes(k)
+			least, most = min(least, low), max(most, high)
 		}
-		return size, ok
 	case nodeRepeat:
-		size, ok := fixedSize(n.kids[0])
-		return size * n.low, ok && n.low == n.high
-	default:
-		return 0, true
+		least, most = sizes(n.kids[0])
+		least, most = least*n.low, most*n.low
+		if n.low != n.high {
+			most = varying
+		}
 	}
+	return least, most
 }

@@ -134,8 +134,8 @@ func (p *parser) concatenation() (*node, error) {
 	return cat, nil
 }
 
-func (p *parser) literal(r rune) *node {
-	set := of(r, r)
+// one returns the node of a set, with the other cases of its code points where the options say so.
+func (p *parser) one(set ranges) *node {
 	if p.fold {
 		set = folded(set)
 	}
@@ -148,10 +148,10 @@ func (p *parser) atom() (*node, error) {
 		return p.group()
 	case '[':
 		set, err := p.class()
-		if err == nil && p.fold {
-			set = folded(set)
+		if err != nil {
+			return nil, err
 		}
-		return &node{kind: nodeSet, set: set}, err
+		return p.one(set), nil
 	case '.':
 		set := complement(of('\n', '\n'))
 		if p.dotAll {
@@ -167,7 +167,7 @@ func (p *parser) atom() (*node, error) {
 	case '\\':
 		return p.escape()
 	default:
-		return p.literal(r), nil
+		return p.one(of(r, r)), nil
 	}
 }
 
@@ -319,29 +319,20 @@ func (p *parser) escape() (*node, error) {
 		return nil, err
 	}
 	if single >= 0 {
-		return p.literal(single), nil
+		set = of(single, single)
 	}
-	if p.fold {
-		set = folded(set)
-	}
-	return &node{kind: nodeSet, set: set}, nil
+	return p.one(set), nil
 }
 
 // escaped reads an escape for a set, or for a single code point. The code point is negative for a set.
 func (p *parser) escaped() (set ranges, single rune, err error) {
 	switch r := p.next(); r {
-	case 's':
-		return named("space"), -1, nil
-	case 'S':
-		return complement(named("space")), -1, nil
-	case 'd':
-		return named("Nd"), -1, nil
-	case 'D':
-		return complement(named("Nd")), -1, nil
-	case 'w':
-		return named("word"), -1, nil
-	case 'W':
-		return complement(named("word")), -1, nil
+	case 's', 'S', 'd', 'D', 'w', 'W':
+		set = named(map[rune]string{'s': "space", 'd': "Nd", 'w': "word"}[unicode.ToLower(r)])
+		if unicode.IsUpper(r) {
+			set = complement(set)
+		}
+		return set, -1, nil
 	case 'h':
 		return slices.Concat(of('0', '9'), of('A', 'F'), of('a', 'f')), -1, nil
 	case 'p', 'P':

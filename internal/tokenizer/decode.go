@@ -162,6 +162,6 @@ func madeValid(buf []byte, from int) []byte {
 	n, most := len(buf), 3*(len(buf)-from)
 	buf = slices.Grow(buf, most)
 	// the room is always enough, so that there is no error
-	size, _, _ := validated.Transformer.Transform(buf[n:n+most], buf[from:n], true)
+	size, _, _ := validated.Transform(buf[n:n+most], buf[from:n], true)
 	return append(buf[:from], buf[n:n+size]...)
 }

@@ -7,22 +7,22 @@ import (
 
 // wordPieceDecoder puts spaces between words and removes the prefix of pieces inside words.
 type wordPieceDecoder struct {
-	prefix  []byte
-	cleanup bool
+	Prefix  string `json:"prefix"`
+	Cleanup bool   `json:"cleanup"`
 }
 
 func (d *wordPieceDecoder) decode(dst, src *pieces) {
 	for i := range src.ends {
 		piece, start := src.at(i), len(dst.buf)
-		if rest, inner := bytes.CutPrefix(piece, d.prefix); i > 0 && inner {
-			dst.buf = append(dst.buf, rest...)
+		if i > 0 && hasPrefix(piece, d.Prefix) {
+			dst.buf = append(dst.buf, piece[len(d.Prefix):]...)
 		} else {
 			if i > 0 {
 				dst.buf = append(dst.buf, ' ')
 			}
 			dst.buf = append(dst.buf, piece...)
 		}
-		if d.cleanup {
+		if d.Cleanup {
 			dst.buf = cleanUp(dst.buf, start)
 		}
 		dst.end()
@@ -31,8 +31,17 @@ func (d *wordPieceDecoder) decode(dst, src *pieces) {
 
 // untidy lists the replacements of a clean-up, in order: the spaces that tokenization put before English punctuation.
 var untidy = [...]struct{ from, to string }{
-	{" .", "."}, {" ?", "?"}, {" !", "!"}, {" ,", ","}, {" ' ", "'"}, {" n't", "n't"}, {" 'm", "'m"}, {" do not", " don't"}, {" 's", "'s"},
-	{" 've", "'ve"}, {" 're", "'re"},
+	{" .", "."},
+	{" ?", "?"},
+	{" !", "!"},
+	{" ,", ","},
+	{" ' ", "'"},
+	{" n't", "n't"},
+	{" 'm", "'m"},
+	{" do not", " don't"},
+	{" 's", "'s"},
+	{" 've", "'ve"},
+	{" 're", "'re"},
 }
 
 // cleanUp applies the replacements to buf from start on. No replacement is longer than the text it replaces.
@@ -98,7 +107,9 @@ func (d *metaspaceDecoder) decode(dst, src *pieces) {
 }
 
 // suffixDecoder replaces the end-of-word mark by a space, and removes that of the last piece.
-type suffixDecoder struct{ suffix string }
+type suffixDecoder struct {
+	Suffix string `json:"suffix"`
+}
 
 func (d *suffixDecoder) decode(dst, src *pieces) {
 	for i := range src.ends {
@@ -106,7 +117,7 @@ func (d *suffixDecoder) decode(dst, src *pieces) {
 		if i == len(src.ends)-1 {
 			with = ""
 		}
-		dst.buf = appendReplaced(dst.buf, src.at(i), d.suffix, with)
+		dst.buf = appendReplaced(dst.buf, src.at(i), d.Suffix, with)
 		dst.end()
 	}
 }
@@ -127,8 +138,9 @@ func appendReplaced(dst, src []byte, from, to string) []byte {
 
 // ctcDecoder joins equal neighbours and removes the padding token.
 type ctcDecoder struct {
-	pad, delimiter string
-	cleanup        bool
+	Pad       string `json:"pad_token"`
+	Delimiter string `json:"word_delimiter_token"`
+	Cleanup   bool   `json:"cleanup"`
 }
 
 func (d *ctcDecoder) decode(dst, src *pieces) {
@@ -137,10 +149,10 @@ func (d *ctcDecoder) decode(dst, src *pieces) {
 			continue
 		}
 		start := len(dst.buf)
-		dst.buf = appendReplaced(dst.buf, src.at(i), d.pad, "")
-		if d.cleanup {
+		dst.buf = appendReplaced(dst.buf, src.at(i), d.Pad, "")
+		if d.Cleanup {
 			dst.buf = cleanUp(dst.buf, start)
-			dst.buf = appendReplaced(dst.buf[:start], dst.buf[start:], d.delimiter, " ")
+			dst.buf = appendReplaced(dst.buf[:start], dst.buf[start:], d.Delimiter, " ")
 		}
 		if len(dst.buf) > start {
 			dst.end()
@@ -158,18 +170,19 @@ func (fuseDecoder) decode(dst, src *pieces) {
 
 // stripDecoder removes up to start and stop repetitions of a character at the ends of each piece.
 type stripDecoder struct {
-	content     []byte
-	start, stop int
+	Content string `json:"content"`
+	Start   int    `json:"start"`
+	Stop    int    `json:"stop"`
 }
 
 func (d *stripDecoder) decode(dst, src *pieces) {
 	for i := range src.ends {
 		piece := src.at(i)
-		for n := 0; n < d.start && bytes.HasPrefix(piece, d.content); n++ {
-			piece = piece[len(d.content):]
+		for n := 0; n < d.Start && hasPrefix(piece, d.Content); n++ {
+			piece = piece[len(d.Content):]
 		}
-		for n := 0; n < d.stop && bytes.HasSuffix(piece, d.content); n++ {
-			piece = piece[:len(piece)-len(d.content)]
+		for n := 0; n < d.Stop && bytes.HasSuffix(piece, []byte(d.Content)); n++ {
+			piece = piece[:len(piece)-len(d.Content)]
 		}
 		dst.buf = append(dst.buf, piece...)
 		dst.end()

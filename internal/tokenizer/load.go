@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"math"
+	"strings"
 )
 
 // Definition is a tokenizer.json, section by section. The readers of other formats return one, too.
@@ -61,10 +63,10 @@ type section struct {
 	tooMany       error
 }
 
-// component is one stage of a section: its type and all of its JSON.
+// component is one stage of a section: its type and its options.
 type component struct {
-	kind string
-	raw  json.RawMessage
+	kind    string
+	options json.RawMessage
 }
 
 // maxDepth is the deepest nesting of sequences, maxDecoders the largest number of decoders in a file, nested ones included.
@@ -103,13 +105,16 @@ func (s *section) flatten(dst []component, raw json.RawMessage, depth int) ([]co
 		return nil, fmt.Errorf("tokenizer %s has no type", s.name)
 	case depth > s.deepest || len(dst) > s.most:
 		return nil, s.tooMany
-	case c.Type != "Sequence":
-		return append(dst, component{c.Type, raw}), nil
 	}
 	var fields map[string]json.RawMessage
 	err := json.Unmarshal(raw, &fields)
+	maps.DeleteFunc(fields, func(name string, _ json.RawMessage) bool { return strings.EqualFold(name, "type") })
+	if c.Type != "Sequence" {
+		options, _ := json.Marshal(fields) // as it was read
+		return append(dst, component{c.Type, options}), err
+	}
 	for name := range fields {
-		if name != "type" && name != s.list {
+		if name != s.list {
 			err = fmt.Errorf("json: unknown field %q", name)
 		}
 	}
@@ -142,7 +147,7 @@ func (m makers[T]) build(c component) (out T, err error) {
 func with[O, T any](build func(o *O) (T, error)) func(component) (T, error) {
 	return func(c component) (out T, err error) {
 		o := new(O)
-		if err = strict(c.raw, c.kind, o); err != nil {
+		if err = strict(c.options, c.kind, o); err != nil {
 			return out, err
 		}
 		return build(o)
@@ -151,11 +156,7 @@ func with[O, T any](build func(o *O) (T, error)) func(component) (T, error) {
 
 // plain returns the maker of a component without options.
 func plain[T any](build func() T) func(component) (T, error) {
-	return with(func(*struct {
-		Type string `json:"type"`
-	}) (T, error) {
-		return build(), nil
-	})
+	return with(func(*struct{}) (T, error) { return build(), nil })
 }
 
 func absent(raw json.RawMessage) bool { return len(raw) == 0 || string(raw) == "null" }

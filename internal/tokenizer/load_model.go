@@ -103,7 +103,8 @@ func (t *Tokenizer) models() makers[model] {
 			Prefix   string           `json:"continuing_subword_prefix"`
 			MaxChars int              `json:"max_input_chars_per_word"`
 			Vocab    map[string]int32 `json:"vocab"`
-		}) (model, error) {
+		},
+		) (model, error) {
 			v, err := newVocabulary(o.Vocab)
 			if err != nil {
 				return nil, err
@@ -114,7 +115,8 @@ func (t *Tokenizer) models() makers[model] {
 			Type    string           `json:"type"`
 			Unknown string           `json:"unk_token"`
 			Vocab   map[string]int32 `json:"vocab"`
-		}) (model, error) {
+		},
+		) (model, error) {
 			v, err := newVocabulary(o.Vocab)
 			return &wordLevel{v, v.idOr(o.Unknown, noID)}, err
 		}),

@@ -100,10 +100,10 @@ func (t *Tokenizer) loadProcessor(c component) error {
 	case "":
 		return nil
 	case "TemplateProcessing":
-		return t.loadTemplateProcessing(c.raw)
+		return t.loadTemplateProcessing(c.options)
 	case "BertProcessing":
 		var o markOptions
-		if err := strict(c.raw, c.kind, &o); err != nil {
+		if err := strict(c.options, c.kind, &o); err != nil {
 			return err
 		}
 		return t.loadMarks(c.kind, &o, false)
@@ -114,7 +114,7 @@ func (t *Tokenizer) loadProcessor(c component) error {
 			Trim   bool `json:"trim_offsets"`
 			Prefix bool `json:"add_prefix_space"`
 		}
-		if err := strict(c.raw, c.kind, &o); err != nil {
+		if err := strict(c.options, c.kind, &o); err != nil {
 			return err
 		}
 		if o.Trim {
@@ -123,7 +123,7 @@ func (t *Tokenizer) loadProcessor(c component) error {
 		return t.loadMarks(c.kind, &o.markOptions, true)
 	case "ByteLevel":
 		var o byteLevelOptions
-		err := strict(c.raw, c.kind, &o)
+		err := strict(c.options, c.kind, &o)
 		if o.Trim && err == nil {
 			t.addTrim(o.Prefix)
 		}
@@ -135,9 +135,8 @@ func (t *Tokenizer) loadProcessor(c component) error {
 
 // markOptions are the special tokens of BertProcessing and RobertaProcessing, each as [text, id].
 type markOptions struct {
-	Type string             `json:"type"`
-	Sep  [2]json.RawMessage `json:"sep"`
-	Cls  [2]json.RawMessage `json:"cls"`
+	Sep [2]json.RawMessage `json:"sep"`
+	Cls [2]json.RawMessage `json:"cls"`
 }
 
 // loadMarks builds the templates "[CLS] A [SEP]" and "[CLS] A [SEP] B [SEP]" or, flat, "<s> A </s>" and
@@ -168,7 +167,6 @@ type templatePiece struct {
 
 func (t *Tokenizer) loadTemplateProcessing(raw json.RawMessage) error {
 	var c struct {
-		Type    string          `json:"type"`
 		Single  []templatePiece `json:"single"`
 		Pair    []templatePiece `json:"pair"`
 		Special map[string]struct {
@@ -229,13 +227,7 @@ var decoders = makers[decoder]{
 	"ByteLevel":    func(component) (decoder, error) { return byteLevelDecoder{}, nil },
 	"Fuse":         func(component) (decoder, error) { return fuseDecoder{}, nil },
 	"ByteFallback": func(component) (decoder, error) { return byteDecoder{}, nil },
-	"WordPiece": with(func(o *struct {
-		Type    string `json:"type"`
-		Prefix  string `json:"prefix"`
-		Cleanup bool   `json:"cleanup"`
-	}) (decoder, error) {
-		return &wordPieceDecoder{[]byte(o.Prefix), o.Cleanup}, nil
-	}),
+	"WordPiece":    with(func(o *wordPieceDecoder) (decoder, error) { return o, nil }),
 	"Metaspace": with(func(o *metaspaceOptions) (decoder, error) {
 		scheme := or(o.Scheme, "always")
 		if utf8.RuneCountInString(o.Replacement) != 1 {
@@ -246,43 +238,26 @@ var decoders = makers[decoder]{
 		}
 		return &metaspaceDecoder{[]byte(o.Replacement), scheme != "never" && or(o.Prefix, true)}, nil
 	}),
-	"BPEDecoder": with(func(o *struct {
-		Type   string `json:"type"`
-		Suffix string `json:"suffix"`
-	}) (decoder, error) {
+	"BPEDecoder": with(func(o *suffixDecoder) (decoder, error) {
 		if o.Suffix == "" {
 			return nil, errors.New("tokenizer component 'BPEDecoder' has an empty suffix")
 		}
-		return &suffixDecoder{o.Suffix}, nil
+		return o, nil
 	}),
-	"CTC": with(func(o *struct {
-		Type      string `json:"type"`
-		Pad       string `json:"pad_token"`
-		Delimiter string `json:"word_delimiter_token"`
-		Cleanup   bool   `json:"cleanup"`
-	}) (decoder, error) {
+	"CTC": with(func(o *ctcDecoder) (decoder, error) {
 		if o.Pad == "" || o.Delimiter == "" {
 			return nil, errors.New("tokenizer component 'CTC' has an empty pad_token or word_delimiter_token")
 		}
-		return &ctcDecoder{o.Pad, o.Delimiter, o.Cleanup}, nil
+		return o, nil
 	}),
-	"Strip": with(func(o *struct {
-		Type    string `json:"type"`
-		Content string `json:"content"`
-		Start   int    `json:"start"`
-		Stop    int    `json:"stop"`
-	}) (decoder, error) {
+	"Strip": with(func(o *stripDecoder) (decoder, error) {
 		if utf8.RuneCountInString(o.Content) != 1 || o.Start < 0 || o.Stop < 0 {
 			return nil, fmt.Errorf("tokenizer component 'Strip' has content '%s', start %d and stop %d, expected one character and at least 0",
 				o.Content, o.Start, o.Stop)
 		}
-		return &stripDecoder{[]byte(o.Content), o.Start, o.Stop}, nil
+		return o, nil
 	}),
-	"Replace": with(func(o *struct {
-		Type    string       `json:"type"`
-		Pattern patternField `json:"pattern"`
-		Content string       `json:"content"`
-	}) (decoder, error) {
+	"Replace": with(func(o *replaceOptions) (decoder, error) {
 		switch p := o.Pattern; {
 		case p.String != nil && *p.String != "":
 			return &replaceDecoder{*p.String, o.Content}, nil

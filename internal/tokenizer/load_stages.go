@@ -32,13 +32,12 @@ func (t *Tokenizer) loadNormalizer(d *Definition) error {
 // loadBert uses the one-pass normalizer at the start of a sequence, and separate passes later on.
 func (t *Tokenizer) loadBert(c component) error {
 	var o struct {
-		Type  string `json:"type"`
-		Clean bool   `json:"clean_text"`
-		CJK   bool   `json:"handle_chinese_chars"`
-		Strip *bool  `json:"strip_accents"`
-		Lower bool   `json:"lowercase"`
+		Clean bool  `json:"clean_text"`
+		CJK   bool  `json:"handle_chinese_chars"`
+		Strip *bool `json:"strip_accents"`
+		Lower bool  `json:"lowercase"`
 	}
-	if err := strict(c.raw, c.kind, &o); err != nil {
+	if err := strict(c.options, c.kind, &o); err != nil {
 		return err
 	}
 	strip := o.Lower // as the reference when the option is null
@@ -74,31 +73,16 @@ var passes = makers[pass]{
 	"StripAccents": plain(func() pass { return mapping(stripAccents) }),
 	"Nmt":          plain(func() pass { return mapping(nmt) }),
 	"ByteLevel":    plain(func() pass { return byteLevelPass{} }),
-	"Strip": with(func(o *struct {
-		Type  string `json:"type"`
-		Left  bool   `json:"strip_left"`
-		Right bool   `json:"strip_right"`
-	}) (pass, error) {
-		return strip{o.Left, o.Right}, nil
-	}),
-	"Prepend": with(func(o *struct {
-		Type    string `json:"type"`
-		Prepend string `json:"prepend"`
-	}) (pass, error) {
-		return prepend(o.Prepend), nil
-	}),
-	"Replace": with(func(o *struct {
-		Type    string       `json:"type"`
-		Pattern patternField `json:"pattern"`
-		Content string       `json:"content"`
-	}) (pass, error) {
+	"Strip":        with(func(o *strip) (pass, error) { return o, nil }),
+	"Prepend":      with(func(o *prepend) (pass, error) { return o, nil }),
+	"Replace": with(func(o *replaceOptions) (pass, error) {
 		p, err := o.Pattern.compile("Replace")
 		return &replace{p, o.Content}, err
 	}),
 	"Precompiled": with(func(o *struct {
-		Type string `json:"type"`
-		Map  string `json:"precompiled_charsmap"`
-	}) (out pass, err error) {
+		Map string `json:"precompiled_charsmap"`
+	},
+	) (out pass, err error) {
 		data, err := base64.StdEncoding.DecodeString(o.Map)
 		if err == nil {
 			out, err = newPrecompiled(data)
@@ -108,6 +92,12 @@ var passes = makers[pass]{
 		}
 		return out, nil
 	}),
+}
+
+// replaceOptions are those of the normalizer and of the decoder.
+type replaceOptions struct {
+	Pattern patternField `json:"pattern"`
+	Content string       `json:"content"`
 }
 
 // patternField is {"String": s} or {"Regex": s}.
@@ -157,7 +147,6 @@ func (t *Tokenizer) loadPreTokenizer(d *Definition) error {
 
 // metaspaceOptions are those of the pre-tokenizer and of the decoder.
 type metaspaceOptions struct {
-	Type        string  `json:"type"`
 	Replacement string  `json:"replacement"`
 	Prefix      *bool   `json:"add_prefix_space"` // of files without prepend_scheme
 	Scheme      *string `json:"prepend_scheme"`
@@ -167,15 +156,13 @@ type metaspaceOptions struct {
 
 // byteLevelOptions are those of the pre-tokenizer and of the post-processor.
 type byteLevelOptions struct {
-	Type   string `json:"type"`
-	Prefix bool   `json:"add_prefix_space"`
-	Trim   bool   `json:"trim_offsets"`
-	Regex  *bool  `json:"use_regex"`
+	Prefix bool  `json:"add_prefix_space"`
+	Trim   bool  `json:"trim_offsets"`
+	Regex  *bool `json:"use_regex"`
 }
 
 // classOptions are those of the pre-tokenizers that depend on single code points.
 type classOptions struct {
-	Type       string  `json:"type"`
 	Behavior   *string `json:"behavior"`
 	Individual bool    `json:"individual_digits"`
 	Delimiter  string  `json:"delimiter"`
@@ -198,11 +185,11 @@ var preTokenizers = makers[preTokenizer]{
 		return p, nil
 	}),
 	"Split": with(func(o *struct {
-		Type     string       `json:"type"`
 		Pattern  patternField `json:"pattern"`
 		Behavior string       `json:"behavior"`
 		Invert   bool         `json:"invert"`
-	}) (preTokenizer, error) {
+	},
+	) (preTokenizer, error) {
 		if err := knownBehavior(o.Behavior); err != nil {
 			return nil, err
 		}

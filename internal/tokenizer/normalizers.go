@@ -111,14 +111,17 @@ func nmt(r rune) rune {
 }
 
 // strip is Strip: it removes white space at the ends.
-type strip struct{ left, right bool }
+type strip struct {
+	Left  bool `json:"strip_left"`
+	Right bool `json:"strip_right"`
+}
 
-func (s strip) apply(t *text) {
+func (s *strip) apply(t *text) {
 	start, end := 0, len(t.buf)
-	if s.left {
+	if s.Left {
 		start = spaceEnd(t.buf, 0)
 	}
-	if s.right {
+	if s.Right {
 		end = spaceStart(t.buf, start, end)
 	}
 	t.buf = append(t.buf[:0], t.buf[start:end]...)
@@ -128,14 +131,16 @@ func (s strip) apply(t *text) {
 }
 
 // prepend is Prepend.
-type prepend string
+type prepend struct {
+	Prepend string `json:"prepend"`
+}
 
-func (p prepend) apply(t *text) {
-	if len(t.buf) == 0 || p == "" {
+func (p *prepend) apply(t *text) {
+	if len(t.buf) == 0 || p.Prepend == "" {
 		return
 	}
 	t.alt, t.altFrom = t.alt[:0], t.altFrom[:0]
-	t.insert(string(p), t.at(0))
+	t.insert(p.Prepend, t.at(0))
 	t.keep(Span{0, int32(len(t.buf))})
 	t.swap()
 }

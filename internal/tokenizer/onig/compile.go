@@ -10,7 +10,10 @@
 // those of package charclass. Decision 019 says why this is not a library.
 package onig
 
-import "fmt"
+import (
+	"fmt"
+	"slices"
+)
 
 // The instructions of a compiled pattern. pc is the index of the instruction.
 const (
@@ -83,7 +86,7 @@ func firstOf(n *node) (set ranges, empty bool) {
 	case nodeCat:
 		for _, k := range n.kids {
 			more, empty := firstOf(k)
-			if set = append(set[:len(set):len(set)], more...); !empty {
+			if set = slices.Concat(set, more); !empty {
 				return set, false
 			}
 		}
@@ -91,7 +94,7 @@ func firstOf(n *node) (set ranges, empty bool) {
 	case nodeAlt:
 		for _, k := range n.kids {
 			more, none := firstOf(k)
-			set, empty = append(set[:len(set):len(set)], more...), empty || none
+			set, empty = slices.Concat(set, more), empty || none
 		}
 		return set, empty
 	case nodeRepeat, nodeAtomic:
@@ -206,7 +209,7 @@ func (r *Pattern) compileInner(n *node) error {
 	if n.kind == nodeLook {
 		op = opLook
 		if n.behind {
-			most := 0
+			var most int
 			if size, most = sizes(n.kids[0]); size != most {
 				return fmt.Errorf("byte %d: a look-behind of varying length is not supported", n.at)
 			}

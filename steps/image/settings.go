@@ -2,7 +2,10 @@ package image
 
 import (
 	"fmt"
+	"math"
 	"slices"
+	"strconv"
+	"strings"
 
 	"github.com/tutti-server/tutti/core/tensor"
 	"github.com/tutti-server/tutti/steps"
@@ -127,4 +130,173 @@ func (o *options) shape() tensor.Shape {
 		return tensor.Of(c, h, w)
 	}
 	return tensor.Of(h, w, c)
+}
+
+// parseNumbers reads scale, mean, std and fill, and fills the tables of the layout.
+func (o *options) parseNumbers(s *steps.Settings) error {
+	fill, err := o.list(s, "fill")
+	if err != nil {
+		return err
+	}
+	for c, v := range fill {
+		if v < 0 || v > 255 || v != math.Trunc(v) {
+			return wrong(s, "fill", "integers from 0 to 255")
+		}
+		o.layout.blank[c] = byte(v)
+	}
+	if o.layout.dtype == tensor.Uint8 {
+		o.layout.prepare(nil)
+		return refuseNumbers(s)
+	}
+	a, err := o.arithmetic(s)
+	if err != nil {
+		return err
+	}
+	o.layout.prepare(&a)
+	return nil
+}
+
+func (o *options) arithmetic(s *steps.Settings) (a arithmetic, err error) {
+	a.each = s.Params["rounding"] == "each"
+	if a.scale, err = fraction(s.Params["scale"]); err != nil {
+		return a, wrong(s, "scale", "a number or a fraction such as 1/255")
+	}
+	if a.mean, err = o.list(s, "mean"); err != nil {
+		return a, err
+	}
+	if a.std, err = o.list(s, "std"); err != nil {
+		return a, err
+	}
+	for _, v := range a.std {
+		if v == 0 || a.each && float32(v) == 0 {
+			return a, wrong(s, "std", "numbers other than 0")
+		}
+	}
+	return a, nil
+}
+
+// refuseNumbers returns an error for a normalisation with UINT8, which could not hold it.
+func refuseNumbers(s *steps.Settings) error {
+	for _, p := range outputParams() {
+		switch v := s.Params[p.Key]; p.Key {
+		case "scale", "mean", "std":
+			if v != p.Default {
+				return fmt.Errorf("parameter '%s' of model '%s' is '%s', expected none with dtype uint8, which is not normalised",
+					p.Key, s.Model, v)
+			}
+		}
+	}
+	return nil
+}
+
+// list reads one number for all channels, or one for each channel.
+func (o *options) list(s *steps.Settings, key string) ([3]float64, error) {
+	var out [3]float64
+	fields := strings.Split(s.Params[key], ",")
+	n := o.space.Channels()
+	if len(fields) != 1 && len(fields) != n {
+		return out, wrong(s, key, fmt.Sprintf("1 or %d numbers separated by commas", n))
+	}
+	for i := range out {
+		v, err := fraction(fields[min(i, len(fields)-1)])
+		if err != nil {
+			return out, wrong(s, key, "numbers separated by commas")
+		}
+		out[i] = v
+	}
+	return out, nil
+}
+
+// parseCrop reads left, top, right and bottom; a width of 0 is none.
+func parseCrop(s *steps.Settings) (resize.Rect, error) {
+	text, ok := s.Params["crop"]
+	if !ok || text == "none" {
+		return resize.Rect{}, nil
+	}
+	var v [4]int
+	fields := strings.Split(text, ",")
+	for i, field := range fields {
+		n, err := strconv.Atoi(strings.TrimSpace(field))
+		if err != nil || len(fields) != len(v) || n < 0 || n > decode.MaxSide {
+			return resize.Rect{}, wrong(s, "crop", "none or left, top, right and bottom in pixels, separated by commas")
+		}
+		v[i] = n
+	}
+	if len(fields) != len(v) || v[2] <= v[0] || v[3] <= v[1] {
+		return resize.Rect{}, wrong(s, "crop", "left, top, right and bottom of a box that is not empty")
+	}
+	return resize.Rect{X: v[0], Y: v[1], W: v[2] - v[0], H: v[3] - v[1]}, nil
+}
+
+// wrong returns the error of a parameter's value.
+func wrong(s *steps.Settings, key, expected string) error {
+	return fmt.Errorf("parameter '%s' of model '%s' is '%s', expected %s", key, s.Model, s.Params[key], expected)
+}
+
+// fraction parses a finite number or a quotient of two, for example "1/255".
+func fraction(text string) (float64, error) {
+	num, den, found := strings.Cut(text, "/")
+	v, err := strconv.ParseFloat(strings.TrimSpace(num), 64)
+	if found && err == nil {
+		var d float64
+		d, err = strconv.ParseFloat(strings.TrimSpace(den), 64)
+		v /= d
+	}
+	if err == nil && (math.IsNaN(v) || math.IsInf(v, 0)) {
+		err = strconv.ErrRange
+	}
+	return v, err
+}
+
+// decodingParams declares the parameters of decoding.
+func decodingParams() []steps.Param {
+	return []steps.Param{
+		{Key: "max_pixels", Doc: "Largest image accepted, width times height, checked before it is decoded. " +
+			"A pixel takes up to 11 bytes while its image is decoded, 15 in a progressive JPEG. " +
+			"Images are decoded at the same time as long as they have no more pixels together, or 4194304 per core if that is more.", Default: "67108864"},
+		{Key: "max_bytes", Doc: "Largest file accepted.", Default: "67108864"},
+		{Key: "orientation", Doc: "Whether an image is turned as its EXIF orientation says, or left as it is stored.", Default: "exif", Values: []string{"exif", "ignore"}},
+		{Key: "alpha", Doc: "Treatment of transparency: drop it and keep the stored colours, or composite the image over the background.", Default: "drop", Values: []string{"drop", "composite"}},
+		{Key: "background", Doc: "Colour under transparent pixels with alpha composite: red, green and blue from 0 to 255.", Default: "255,255,255"},
+		{
+			Key: "jpeg_decoder", Doc: "Has no effect: every value selects the built-in JPEG decoder. Accepted so that configurations written for older versions still load.",
+			Default: "auto", Values: []string{"auto", "turbojpeg", "go"},
+		},
+		{Key: "jpeg_scale", Doc: "With auto, a JPEG file is decoded at 1/2, 1/4 or 1/8 of its size where that is not smaller than the output. " +
+			"This is several times faster and gives slightly different pixels (those of Pillow's draft mode).", Default: "full", Values: []string{"full", "auto"}},
+	}
+}
+
+// parseDecoding reads the parameters of decodingParams.
+func parseDecoding(s *steps.Settings) (decode.Options, error) {
+	pixels, err := s.Int("max_pixels", 1)
+	if err != nil {
+		return decode.Options{}, err
+	}
+	size, err := s.Int("max_bytes", 1)
+	if err != nil {
+		return decode.Options{}, err
+	}
+	d := decode.Options{
+		MaxBytes: int64(size), MaxPixels: int64(pixels),
+		Turn: s.Params["orientation"] == "exif", Blend: s.Params["alpha"] == "composite", Reduce: s.Params["jpeg_scale"] == "auto",
+	}
+	d.Background, err = parseColor(s, "background")
+	return d, err
+}
+
+// parseColor reads red, green and blue, from 0 to 255.
+func parseColor(s *steps.Settings, key string) (c [3]byte, err error) {
+	parts := strings.Split(s.Params[key], ",")
+	if len(parts) != len(c) {
+		return c, wrong(s, key, "three numbers from 0 to 255, separated by commas")
+	}
+	for i, p := range parts {
+		v, err := strconv.ParseUint(strings.TrimSpace(p), 10, 8)
+		if err != nil {
+			return c, wrong(s, key, "three numbers from 0 to 255, separated by commas")
+		}
+		c[i] = byte(v)
+	}
+	return c, nil
 }

@@ -3,6 +3,7 @@ package tiff
 import (
 	"bytes"
 	"compress/zlib"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -210,3 +211,142 @@ func (h *Header) segment(i, height int) ([]byte, error) {
 	}
 	return file[at:end], nil
 }
+
+// packBits reads PackBits data: a count n from 0 to 127 is followed by n+1 bytes, a count from -127 to -1 by a byte that
+// is repeated 1-n times.
+type packBits struct {
+	data     []byte
+	literal  int // bytes left of the run
+	repeats  int
+	value    byte
+	reversed bool // the bits of every byte are reversed, counts too
+}
+
+var _ io.Reader = (*packBits)(nil)
+
+// Read implements io.Reader.
+func (p *packBits) Read(dst []byte) (int, error) {
+	n := 0
+	for n < len(dst) {
+		switch {
+		case p.literal > 0:
+			if len(p.data) == 0 {
+				return n, io.ErrUnexpectedEOF
+			}
+			k := copy(dst[n:], p.data[:min(p.literal, len(p.data))])
+			if p.reversed {
+				reverse(dst[n : n+k])
+			}
+			p.data, p.literal, n = p.data[k:], p.literal-k, n+k
+		case p.repeats > 0:
+			k := min(p.repeats, len(dst)-n)
+			for i := range k {
+				dst[n+i] = p.value
+			}
+			p.repeats, n = p.repeats-k, n+k
+		default:
+			if !p.run() {
+				return n, io.ErrUnexpectedEOF
+			}
+		}
+	}
+	return n, nil
+}
+
+// run starts the next run. It reports false at the end.
+func (p *packBits) run() bool {
+	if len(p.data) == 0 {
+		return false
+	}
+	count := p.byte()
+	switch n := int(int8(count)); {
+	case n >= 0:
+		p.literal = n + 1
+	case n == -128: // no operation
+	case len(p.data) == 0:
+		return false
+	default:
+		p.repeats, p.value = 1-n, p.byte()
+	}
+	return true
+}
+
+// byte returns the next byte.
+func (p *packBits) byte() byte {
+	b := p.data[0]
+	p.data = p.data[1:]
+	if p.reversed {
+		b = bits.Reverse8(b)
+	}
+	return b
+}
+
+func reverse(p []byte) {
+	for i, v := range p {
+		p[i] = bits.Reverse8(v)
+	}
+}
+
+// The supported predictors.
+const (
+	predictNone  = 1
+	predictLeft  = 2 // a sample is stored as the difference from the one to its left
+	predictFloat = 3 // likewise for the bytes of floating point samples, the highest bytes of a row first
+)
+
+// readPredictor returns an error for unsupported predictors. They apply to LZW and Deflate only.
+func (h *Header) readPredictor() error {
+	h.predictor = predictNone
+	if h.compression != compressLZW && h.compression != compressDeflate {
+		return nil
+	}
+	h.predictor = h.order.number(tagPredictor, predictNone)
+	switch {
+	case h.predictor == predictNone:
+	case h.predictor == predictLeft && h.bits >= 8:
+	case h.predictor == predictFloat && h.float:
+	default:
+		return fmt.Errorf("unsupported TIFF predictor %d of samples of %d bits", h.predictor, h.bits)
+	}
+	return nil
+}
+
+// undo converts differences of a row of one plane to samples. tmp is as long as the row.
+func (h *Header) undo(row, tmp []byte) {
+	n := h.planeSamples()
+	switch {
+	case h.predictor == predictFloat:
+		h.undoFloat(row, tmp, n)
+	case h.predictor == predictNone:
+	case h.bits == 8:
+		for i := n; i < len(row); i++ {
+			row[i] += row[i-n]
+		}
+	case h.bits == 16:
+		order := h.order.order
+		for i := 2 * n; i+2 <= len(row); i += 2 {
+			order.PutUint16(row[i:], order.Uint16(row[i:])+order.Uint16(row[i-2*n:]))
+		}
+	default:
+		order := h.order.order
+		for i := 4 * n; i+4 <= len(row); i += 4 {
+			order.PutUint32(row[i:], order.Uint32(row[i:])+order.Uint32(row[i-4*n:]))
+		}
+	}
+}
+
+// undoFloat is undo for floating point. The samples keep the byte order of the file.
+func (h *Header) undoFloat(row, tmp []byte, n int) {
+	copy(tmp, row)
+	for i := n; i < len(tmp); i++ {
+		tmp[i] += tmp[i-n]
+	}
+	count := len(row) / 4
+	for i := range count {
+		v := uint32(tmp[i])<<24 | uint32(tmp[count+i])<<16 | uint32(tmp[2*count+i])<<8 | uint32(tmp[3*count+i])
+		h.order.order.PutUint32(row[4*i:], v)
+	}
+}
+
+// littleEndian reports the byte order of the samples.
+func (h *Header) littleEndian() bool { return h.order.order == binary.ByteOrder(binary.LittleEndian) }

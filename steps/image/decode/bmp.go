@@ -22,6 +22,9 @@ type bmp struct {
 	pixels        []byte
 }
 
+// errPixels is the error of a file whose pixels end early.
+var errPixels = errors.New("truncated")
+
 const (
 	bmpPlain  = 0
 	bmpRLE8   = 1
@@ -137,8 +140,7 @@ func (b *bmp) readPalette(rest []byte, colours uint32) error {
 	if colours == 0 || colours > 1<<b.depth {
 		colours = 1 << b.depth
 	}
-	n := min(int(colours), len(rest)/b.entry)
-	b.palette = rest[:n*b.entry]
+	b.palette = rest[:min(int(colours), len(rest)/b.entry)*b.entry]
 	return nil
 }
 
@@ -162,7 +164,7 @@ func decodeBMP(p *raster.Packed, data []byte, scratch *[]byte) error {
 	for i := range b.height {
 		at := i * b.stride()
 		if at+(b.width*b.depth+7)/8 > len(b.pixels) {
-			return errors.New("truncated")
+			return errPixels
 		}
 		b.line(p, b.row(i), b.pixels[at:], &fields)
 	}
@@ -207,11 +209,10 @@ func (b *bmp) line(p *raster.Packed, y int, src []byte, f *[4]field) {
 
 // color writes a colour of the palette. An index beyond it is black.
 func (b *bmp) color(dst []byte, index int) {
+	clear(dst)
 	if e := b.entry * index; e+3 <= len(b.palette) {
 		dst[0], dst[1], dst[2] = b.palette[e+2], b.palette[e+1], b.palette[e]
-		return
 	}
-	dst[0], dst[1], dst[2] = 0, 0, 0
 }
 
 // field is the position of a colour in a pixel.
@@ -253,29 +254,29 @@ func (b *bmp) runs(p *raster.Packed, scratch *[]byte) error {
 	x, y, src := 0, 0, b.pixels
 	for y < b.height {
 		if len(src) < 2 {
-			return errors.New("truncated")
+			return errPixels
 		}
-		n, v := int(src[0]), src[1]
+		pair, n, v := src[:2], int(src[0]), src[1]
 		src = src[2:]
 		switch {
 		case n > 0:
-			x = b.repeat(index, x, y, n, v)
+			x = b.put(index, x, y, n, pair[1:], true)
 		case v == 0:
 			x, y = 0, y+1
 		case v == 1:
 			y = b.height
 		case v == 2:
 			if len(src) < 2 {
-				return errors.New("truncated")
+				return errPixels
 			}
 			x, y = min(x+int(src[0]), b.width), y+int(src[1])
 			src = src[2:]
 		default:
 			used := (int(v)*b.depth + 7) / 8
 			if padded := used + used&1; len(src) < padded {
-				return errors.New("truncated")
+				return errPixels
 			}
-			x = b.literal(index, x, y, int(v), src)
+			x = b.put(index, x, y, int(v), src, false)
 			src = src[used+used&1:]
 		}
 	}
@@ -288,27 +289,18 @@ func (b *bmp) runs(p *raster.Packed, scratch *[]byte) error {
 	return nil
 }
 
-// repeat writes n pixels of one value, or at 4 bits of two values that alternate. It returns
-// the next column.
-func (b *bmp) repeat(index []byte, x, y, n int, v byte) int {
+// put writes n pixels that are stored one by one or, with repeat, one value or at 4 bits two that alternate. It returns the
+// next column.
+func (b *bmp) put(index []byte, x, y, n int, src []byte, repeat bool) int {
 	line := index[y*b.width:][:b.width]
 	for i := range min(n, b.width-x) {
-		line[x+i] = v
-		if b.depth == 4 {
-			line[x+i] = v >> (4 * (1 - i&1)) & 15
+		at := i * b.depth / 8
+		if repeat {
+			at = 0
 		}
-	}
-	return min(x+n, b.width)
-}
-
-// literal writes n pixels that are stored one by one. It returns the next column.
-func (b *bmp) literal(index []byte, x, y, n int, src []byte) int {
-	line := index[y*b.width:][:b.width]
-	for i := range min(n, b.width-x) {
+		line[x+i] = src[at]
 		if b.depth == 4 {
-			line[x+i] = src[i/2] >> (4 * (1 - i&1)) & 15
-		} else {
-			line[x+i] = src[i]
+			line[x+i] = src[at] >> (4 * (1 - i&1)) & 15
 		}
 	}
 	return min(x+n, b.width)

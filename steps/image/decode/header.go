@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/tutti-server/tutti/steps/image/jpeg"
 	"github.com/tutti-server/tutti/steps/image/tiff"
 )
 
@@ -148,24 +149,14 @@ func pngHeader(data []byte) (Header, error) {
 	}
 	out := Header{format: formatPNG, width: int(w), height: int(h), least: end, orientation: pngOrientation(data)}
 	if w <= MaxSide && h <= MaxSide { // deflate packs at most 1032 bytes into one
-		bits := int64(data[24]) * int64(pngChannels(data[25]))
+		bits := int64(data[24]) * max(pngChannels[data[25]], 1)
 		out.least += int64(h) * ((int64(w)*bits + 7) / 8) / 1032
 	}
 	return out, nil
 }
 
-// pngChannels returns the samples per pixel of a PNG colour type.
-func pngChannels(colorType byte) int {
-	switch colorType {
-	case 2:
-		return 3
-	case 4:
-		return 2
-	case 6:
-		return 4
-	}
-	return 1
-}
+// pngChannels has the samples per pixel of the PNG colour types that have more than one.
+var pngChannels = map[byte]int64{2: 3, 4: 2, 6: 4}
 
 // pngOrientation reads the orientation from the eXIf chunk, 0 if there is none.
 func pngOrientation(data []byte) uint8 {
@@ -223,16 +214,12 @@ func (d *Decoder) decodeTIFF(data []byte) error {
 	return d.tiff.Decode(&h, d.whole.Pix, d.whole.Alpha, &d.jpeg)
 }
 
-// maxScans is the most scans of a JPEG. Encoders write about a dozen at most. A hostile file
-// repeats nearly empty scans, each of which takes the time of the whole image.
-const maxScans = 100
-
 // jpegHeader reads the segments up to the frame header. Like the decoder it skips bytes
 // between segments.
 func jpegHeader(data []byte) (Header, error) {
 	orientation := uint8(0)
 	for i := 2; ; {
-		marker, next := jpegMarker(data, i)
+		marker, next := jpeg.NextMarker(data, i)
 		if next > len(data)-2 {
 			return Header{}, errTruncated
 		}
@@ -255,35 +242,12 @@ func jpegHeader(data []byte) (Header, error) {
 	}
 }
 
-// jpegMarker returns the next marker that has a length, from i on, and the index of that
-// length.
-func jpegMarker(data []byte, i int) (marker byte, next int) {
-	for i < len(data) {
-		skip := bytes.IndexByte(data[i:], 0xff)
-		if skip < 0 {
-			break
-		}
-		for i += skip; i < len(data) && data[i] == 0xff; i++ { // fill bytes may precede a marker
-		}
-		if i == len(data) {
-			break
-		}
-		m := data[i]
-		i++
-		if m <= 1 || m >= 0xd0 && m <= 0xd7 { // stuffing and restarts have no length
-			continue
-		}
-		return m, i
-	}
-	return 0, len(data)
-}
-
 // countScans counts the scans from i to the end of the image, up to one too many. Bytes
 // after the end of the image do not count: phones append videos there.
 func countScans(data []byte, i int) int {
 	scans := 0
-	for scans <= maxScans {
-		marker, next := jpegMarker(data, i)
+	for scans <= jpeg.MaxScans {
+		marker, next := jpeg.NextMarker(data, i)
 		if marker == 0xd9 || next > len(data)-2 {
 			break
 		}
@@ -307,8 +271,8 @@ func jpegFrame(data []byte, i, n int, marker byte) (Header, error) {
 	if w == 0 || h == 0 {
 		return Header{}, fmt.Errorf("impossible size %d x %d", w, h)
 	}
-	if countScans(data, i+n) > maxScans {
-		return Header{}, fmt.Errorf("expected at most %d scans, found more", maxScans)
+	if countScans(data, i+n) > jpeg.MaxScans {
+		return Header{}, fmt.Errorf("expected at most %d scans, found more", jpeg.MaxScans)
 	}
 	// A block of 8 x 8 samples takes at least two bits (one for its DC coefficient, one for
 	// its end), in a progressive scan one. Chroma can take nearly nothing.

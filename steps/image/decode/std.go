@@ -43,6 +43,13 @@ func (s *stored) Gray() bool {
 // default is for types that they may return in the future. Of samples of 16 bits it returns
 // the high byte.
 func (s *stored) Row(dst []byte, y int) {
+	if src, n, multiplied := s.rgba(y); n > 0 {
+		raster.Pick(dst[:3*s.w], src, n, n/4, n/2)
+		if multiplied {
+			unmultiply(dst[:3*s.w], src, n)
+		}
+		return
+	}
 	x0, y0 := s.img.Bounds().Min.X, s.img.Bounds().Min.Y+y
 	switch m := s.img.(type) {
 	case *image.Gray:
@@ -51,16 +58,6 @@ func (s *stored) Row(dst []byte, y int) {
 		for i, src := 0, m.Pix[m.PixOffset(x0, y0):]; i < s.w; i++ {
 			dst[i] = src[2*i]
 		}
-	case *image.RGBA:
-		raster.Pick(dst[:3*s.w], m.Pix[m.PixOffset(x0, y0):], 4, 1, 2)
-		unmultiply(dst[:3*s.w], m.Pix[m.PixOffset(x0, y0):], 4)
-	case *image.NRGBA:
-		raster.Pick(dst[:3*s.w], m.Pix[m.PixOffset(x0, y0):], 4, 1, 2)
-	case *image.RGBA64:
-		raster.Pick(dst[:3*s.w], m.Pix[m.PixOffset(x0, y0):], 8, 2, 4)
-		unmultiply(dst[:3*s.w], m.Pix[m.PixOffset(x0, y0):], 8)
-	case *image.NRGBA64:
-		raster.Pick(dst[:3*s.w], m.Pix[m.PixOffset(x0, y0):], 8, 2, 4)
 	case *image.Paletted:
 		for i, v := range m.Pix[m.PixOffset(x0, y0):][:s.w] {
 			copy(dst[3*i:3*i+3], s.palette[v][:3])
@@ -75,6 +72,23 @@ func (s *stored) Row(dst []byte, y int) {
 			copy(dst[3*x:3*x+3], p[:3])
 		}
 	}
+}
+
+// rgba returns row y of a type with four samples per pixel, the bytes of a pixel, 0 for other types, and whether alpha was
+// multiplied in.
+func (s *stored) rgba(y int) (src []byte, n int, multiplied bool) {
+	x0, y0 := s.img.Bounds().Min.X, s.img.Bounds().Min.Y+y
+	switch m := s.img.(type) {
+	case *image.RGBA:
+		return m.Pix[m.PixOffset(x0, y0):], 4, true
+	case *image.NRGBA:
+		return m.Pix[m.PixOffset(x0, y0):], 4, false
+	case *image.RGBA64:
+		return m.Pix[m.PixOffset(x0, y0):], 8, true
+	case *image.NRGBA64:
+		return m.Pix[m.PixOffset(x0, y0):], 8, false
+	}
+	return nil, 0, false
 }
 
 // unmultiply divides the samples by the alpha that they were multiplied by. Alpha is the last
@@ -93,16 +107,14 @@ func unmultiply(dst, src []byte, n int) {
 
 // AlphaRow implements raster.Transparent.
 func (s *stored) AlphaRow(dst []byte, y int) {
+	if src, n, _ := s.rgba(y); n > 0 {
+		for i := range dst {
+			dst[i] = src[i*n+n*3/4]
+		}
+		return
+	}
 	x0, y0 := s.img.Bounds().Min.X, s.img.Bounds().Min.Y+y
 	switch m := s.img.(type) {
-	case *image.NRGBA:
-		every(dst, m.Pix[m.PixOffset(x0, y0)+3:], 4)
-	case *image.RGBA:
-		every(dst, m.Pix[m.PixOffset(x0, y0)+3:], 4)
-	case *image.NRGBA64:
-		every(dst, m.Pix[m.PixOffset(x0, y0)+6:], 8)
-	case *image.RGBA64:
-		every(dst, m.Pix[m.PixOffset(x0, y0)+6:], 8)
 	case *image.Paletted:
 		for i, v := range m.Pix[m.PixOffset(x0, y0):][:s.w] {
 			dst[i] = s.palette[v][3]
@@ -113,13 +125,6 @@ func (s *stored) AlphaRow(dst []byte, y int) {
 		for x := range s.w {
 			dst[x] = nrgba(m.At(x0+x, y0))[3]
 		}
-	}
-}
-
-// every copies the first of every n bytes.
-func every(dst, src []byte, n int) {
-	for i := range dst {
-		dst[i] = src[i*n]
 	}
 }
 

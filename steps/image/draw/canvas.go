@@ -11,6 +11,7 @@ import (
 	"golang.org/x/image/math/fixed"
 
 	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/steps/image/raster"
 )
 
 // color is red, green and blue.
@@ -38,11 +39,7 @@ type canvas struct {
 
 // size sets the size. The pixels are unspecified.
 func (c *canvas) size(w, h int) {
-	if n := 4 * w * h; cap(c.img.Pix) < n {
-		c.img.Pix = make([]byte, n)
-	} else {
-		c.img.Pix = c.img.Pix[:n]
-	}
+	c.img.Pix = raster.Sized(c.img.Pix, 4*w*h)
 	c.img.Stride, c.img.Rect = 4*w, image.Rect(0, 0, w, h)
 }
 
@@ -52,14 +49,6 @@ func (c *canvas) row(y int, rgb []byte) {
 	for len(dst) >= 4 && len(rgb) >= 3 {
 		dst[0], dst[1], dst[2], dst[3] = rgb[0], rgb[1], rgb[2], 255
 		dst, rgb = dst[4:], rgb[3:]
-	}
-}
-
-// narrow copies pixels of four samples to pixels of three.
-func narrow(dst, src []byte) {
-	for len(dst) >= 3 && len(src) >= 4 {
-		dst[0], dst[1], dst[2] = src[0], src[1], src[2]
-		dst, src = dst[3:], src[4:]
 	}
 }
 

@@ -17,6 +17,7 @@ import (
 	"github.com/tutti-server/tutti/internal/pool"
 	"github.com/tutti-server/tutti/steps"
 	"github.com/tutti-server/tutti/steps/image"
+	"github.com/tutti-server/tutti/steps/image/raster"
 )
 
 const (
@@ -299,7 +300,7 @@ func (s *step) store(w *worker, out []byte, row int) error {
 		return jpeg.Encode(&w.out, &w.img, &jpeg.Options{Quality: s.quality})
 	}
 	n := len(w.img.Pix) / 4 * 3
-	narrow(out[row*n:][:n], w.img.Pix)
+	raster.Pick(out[row*n:][:n], w.img.Pix, 4, 1, 2)
 	return nil
 }
 

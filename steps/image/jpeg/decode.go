@@ -4,8 +4,7 @@
 // an eighth of the size. It reads baseline, extended sequential and progressive files of 8
 // bits with Huffman coding, in grey, YCbCr, RGB, CMYK and YCCK.
 //
-// The code that parses the file is Go. Rows of coefficients and of samples go through package
-// kernels, which uses AVX2 where the processor has it.
+// Rows of coefficients and of samples go through package kernels, which uses AVX2 where the processor has it.
 //
 // Damaged data is refused, where libjpeg guesses and warns: an image that is half grey is worse
 // than an error.
@@ -13,29 +12,20 @@
 // A JPEG codes each component (Y, Cb, Cr) as blocks of 8 x 8 samples. Blocks of all components
 // that cover the same pixels are a unit (the MCU of the standard, ITU-T T.81). A scan codes
 // some components, in a progressive file with some of the bits only.
-//
-// Where things are:
-//
-//	decode.go       segments: from the file to the frame, its tables and its scans
-//	frame.go        the frame header, sizes of planes and their memory
-//	bits.go         bits of entropy-coded data
-//	huffman.go      code tables
-//	scan.go         scans: order of blocks, restarts
-//	sequential.go   the blocks of a sequential scan
-//	progressive.go  the four kinds of progressive block
-//	upsample.go     planes to full size, row by row
-//	color.go        the colour spaces to RGB
 package jpeg
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
+
+	"github.com/tutti-server/tutti/steps/image/raster"
 )
 
-// maxScans is the most scans of a file. Encoders write about a dozen at most. A hostile file repeats
+// MaxScans is the most scans of a file. Encoders write about a dozen at most. A hostile file repeats
 // nearly empty scans, each of which takes the time of the whole image.
-const maxScans = 100
+const MaxScans = 100
 
 // Decoder decodes one file at a time and keeps its memory for the next one. The zero value is ready
 // for use. It is not safe for concurrent use.
@@ -83,7 +73,7 @@ func (d *Decoder) Decode(data []byte, scale int) error {
 		return errors.New("no start marker")
 	}
 	for at := 2; ; {
-		marker, next := nextMarker(data, at)
+		marker, next := NextMarker(data, at)
 		if marker == 0xd9 {
 			break
 		}
@@ -125,11 +115,16 @@ func (d *Decoder) end() {
 	d.bits.data = nil
 }
 
-// nextMarker returns the next marker from i on and the index after it. Bytes before the marker are
-// skipped, as libjpeg does. The marker is 0 at the end of the data.
-func nextMarker(data []byte, i int) (marker byte, next int) {
+// NextMarker returns the next marker with a length, or that of the end, from i on, and the index after it. Bytes before
+// the marker are skipped, as libjpeg does. The marker is 0 at the end of the data.
+func NextMarker(data []byte, i int) (marker byte, next int) {
 	for ; i+1 < len(data); i++ {
-		if m := data[i+1]; data[i] == 0xff && m != 0 && m != 0xff && (m < 0xd0 || m > 0xd7) && m != 0x01 {
+		skip := bytes.IndexByte(data[i:len(data)-1], 0xff)
+		if skip < 0 {
+			break
+		}
+		i += skip
+		if m := data[i+1]; m > 1 && m != 0xff && (m < 0xd0 || m > 0xd7) { // not stuffing, fill bytes and restarts
 			return m, i + 2
 		}
 	}
@@ -340,23 +335,16 @@ func (d *Decoder) layOut() error {
 		c.w, c.hi = ceil(f.width*inH, 8*f.maxH), ceil(f.height*inV, 8*f.maxV)
 		c.blocks, c.rows = f.unitsX*c.h, f.unitsY*c.v
 		c.stride = c.blocks * c.size
-		c.plane = sized(&d.planes[i], c.stride*c.rows*c.size)
+		d.planes[i] = raster.Sized(d.planes[i], c.stride*c.rows*c.size)
+		c.plane = d.planes[i]
 		if f.progressive {
-			c.coefs = sized(&d.coefs[i], 64*c.blocks*c.rows)
-			clear(c.coefs)
-			c.sets = sized(&d.sets[i], c.blocks*c.rows)
-			clear(c.sets)
+			d.coefs[i], d.sets[i] = raster.Sized(d.coefs[i], 64*c.blocks*c.rows), raster.Sized(d.sets[i], c.blocks*c.rows)
+			clear(d.coefs[i])
+			clear(d.sets[i])
 		} else {
-			c.coefs = sized(&d.coefs[i], 64*c.blocks*c.v)
+			d.coefs[i] = raster.Sized(d.coefs[i], 64*c.blocks*c.v)
 		}
+		c.coefs, c.sets = d.coefs[i], d.sets[i]
 	}
 	return nil
-}
-
-// sized returns n elements of kept memory, grown if needed. The contents are unspecified.
-func sized[T any](kept *[]T, n int) []T {
-	if cap(*kept) < n {
-		*kept = make([]T, n)
-	}
-	return (*kept)[:n]
 }

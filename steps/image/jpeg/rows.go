@@ -1,6 +1,9 @@
 package jpeg
 
-import "github.com/tutti-server/tutti/steps/image/kernels"
+import (
+	"github.com/tutti-server/tutti/steps/image/kernels"
+	"github.com/tutti-server/tutti/steps/image/raster"
+)
 
 // Size returns the size of the decoded image.
 func (d *Decoder) Size() (width, height int) { return d.outW, d.outH }
@@ -11,29 +14,25 @@ func (d *Decoder) Gray() bool { return d.n == 1 }
 // Components returns the number of components.
 func (d *Decoder) Components() int { return d.n }
 
-// Component returns row y of a component at full size, before colour conversion. It is valid until
-// the next call for that component.
-func (d *Decoder) Component(i, y int) []byte { return d.plane(i, y) }
-
 // Row writes row y, from the top, into dst: one byte per pixel if Gray, else three bytes of RGB.
 // CMYK and YCCK are converted as Pillow's convert("RGB") does.
 func (d *Decoder) Row(dst []byte, y int) {
 	switch {
 	case d.n == 1:
-		copy(dst, d.plane(0, y))
+		copy(dst, d.Component(0, y))
 	case d.n == 3 && d.isRGB():
-		merge(dst, d.plane(0, y), d.plane(1, y), d.plane(2, y))
+		merge(dst, d.Component(0, y), d.Component(1, y), d.Component(2, y))
 	case d.n == 3:
-		kernels.Color(dst, d.plane(0, y), d.plane(1, y), d.plane(2, y))
+		kernels.Color(dst, d.Component(0, y), d.Component(1, y), d.Component(2, y))
 	case d.adobe >= 0 && d.adobe != 0: // YCCK, inverted: the conversion gives 255 minus the ink
-		kernels.Color(dst, d.plane(0, y), d.plane(1, y), d.plane(2, y))
+		kernels.Color(dst, d.Component(0, y), d.Component(1, y), d.Component(2, y))
 		for i, v := range dst[:3*d.outW] {
 			dst[i] = 255 - v
 		}
-		blacken(dst, d.plane(3, y))
+		blacken(dst, d.Component(3, y))
 	default:
-		merge(dst, d.plane(0, y), d.plane(1, y), d.plane(2, y))
-		blacken(dst, d.plane(3, y))
+		merge(dst, d.Component(0, y), d.Component(1, y), d.Component(2, y))
+		blacken(dst, d.Component(3, y))
 	}
 }
 
@@ -69,34 +68,35 @@ func blacken(dst, black []byte) {
 	}
 }
 
-// plane returns row y of a component at full width. Halved components get libjpeg's triangle filter,
+// Component returns row y of a component at full size, before colour conversion. It is valid until the next call for
+// that component.
+//
+// Halved components get libjpeg's triangle filter,
 // which weighs the nearer sample 3 to 1, unless the image is decoded at an eighth or is a few
 // samples wide. Other ratios repeat samples. Rows have room for a whole pair after an odd width.
-func (d *Decoder) plane(i, y int) []byte {
+func (d *Decoder) Component(i, y int) []byte {
 	c := &d.comps[i]
-	fancy := d.scale < 8
-	switch {
-	case c.hx == 1 && c.vx == 1:
+	if c.hx == 1 && c.vx == 1 {
 		return c.line(y)[:d.outW]
-	case c.hx == 2 && c.vx == 1 && fancy && c.w > 2:
-		dst := sized(&d.rows[i], 2*c.w)
-		kernels.Widen(dst, c.line(y))
-		return dst[:d.outW]
-	case c.hx == 1 && c.vx == 2 && fancy:
-		dst := sized(&d.rows[i], c.w)
-		near, far := c.around(y)
-		kernels.Lengthen(dst, near, far, 1+y&1)
-		return dst[:d.outW]
-	case c.hx == 2 && c.vx == 2 && fancy && c.w > 2:
-		dst := sized(&d.rows[i], 2*c.w)
-		near, far := c.around(y)
-		kernels.Stretch(dst, near, far)
-		return dst[:d.outW]
-	default:
-		dst := sized(&d.rows[i], d.outW)
-		repeat(dst, c.line(y/c.vx), c.hx)
-		return dst
 	}
+	d.rows[i] = raster.Sized(d.rows[i], max(c.hx*c.w, d.outW))
+	dst, fancy := d.rows[i], d.scale < 8
+	switch {
+	case c.hx == 2 && c.vx == 1 && fancy && c.w > 2:
+		kernels.Widen(dst[:2*c.w], c.line(y))
+	case c.hx == 1 && c.vx == 2 && fancy:
+		near, far := c.around(y)
+		kernels.Lengthen(dst[:c.w], near, far, 1+y&1)
+	case c.hx == 2 && c.vx == 2 && fancy && c.w > 2:
+		near, far := c.around(y)
+		kernels.Stretch(dst[:2*c.w], near, far)
+	default:
+		line := c.line(y / c.vx)
+		for x := range d.outW {
+			dst[x] = line[x/c.hx]
+		}
+	}
+	return dst[:d.outW]
 }
 
 // line returns row y of the stored samples.
@@ -108,11 +108,4 @@ func (c *component) around(y int) (near, far []byte) {
 	near = c.line(y / 2)
 	far = c.line(min(max(y/2-1+y&1*2, 0), c.hi-1))
 	return near, far[:len(near)]
-}
-
-// repeat writes every sample of src n times.
-func repeat(dst, src []byte, n int) {
-	for i := range dst {
-		dst[i] = src[i/n]
-	}
 }

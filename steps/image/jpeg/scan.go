@@ -39,7 +39,7 @@ func (d *Decoder) readScan(seg []byte, at int) error {
 	if d.n == 0 {
 		return errors.New("no frame header before the image data")
 	}
-	if d.scans++; d.scans > maxScans {
+	if d.scans++; d.scans > MaxScans {
 		return errors.New("more than 100 scans")
 	}
 	if err := d.parseScan(seg); err != nil {

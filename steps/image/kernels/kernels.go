@@ -3,18 +3,9 @@
 // are C with intrinsics, called for a row at a time. Elsewhere, and without cgo, they are Go.
 // Both give the same bits. Go checks all sizes before it calls C, and no bytes of a file are
 // parsed here.
-//
-// Where things are:
-//
-//	inverse.go      the inverse transform
-//	reduced.go      the transforms to fewer samples
-//	chroma.go       rows of chroma at full size
-//	color.go        YCbCr to RGB
-//	taps.go         weights of a resize along the rows
-//	lerp.go         the resize with two weights, as OpenCV rounds it
-//	native.go       the exported functions with avx2_amd64.c
-//	portable.go     the exported functions without it
 package kernels
+
+import "slices"
 
 // Precision is the number of fraction bits of a weight, Pillow's PRECISION_BITS.
 const Precision = 22
@@ -38,16 +29,10 @@ func (t *Taps) Reset(width, outputs, most int) bool {
 	if 4*t.groups > width {
 		return false
 	}
-	t.at, t.weights = sized(t.at, outputs), sized(t.weights, 32*t.groups*outputs)
+	n := 32 * t.groups * outputs
+	t.at, t.weights = slices.Grow(t.at[:0], outputs)[:outputs], slices.Grow(t.weights[:0], n)[:n]
 	clear(t.weights)
 	return true
-}
-
-func sized[T any](s []T, n int) []T {
-	if cap(s) < n {
-		return make([]T, n)
-	}
-	return s[:n]
 }
 
 // Set sets the weights of output i, for the pixels from first on.

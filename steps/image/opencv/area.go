@@ -8,7 +8,7 @@ import (
 
 // boxes is Area with integer factors: the sum of the samples of a box, divided by their number.
 type boxes struct {
-	sums []int32
+	sums []uint32
 }
 
 func (b *boxes) run(j *Job, line []byte) {
@@ -17,30 +17,10 @@ func (b *boxes) run(j *Job, line []byte) {
 	for i := range j.Y.N {
 		clear(b.sums)
 		for y := range ny {
-			b.add(j.From.Line((j.Y.From+i)*ny + y)[j.X.From*nx*j.Channels:], nx, j.Channels)
+			raster.AddBoxes(b.sums, j.From.Line((j.Y.From+i)*ny + y)[j.X.From*nx*j.Channels:], nx, j.Channels)
 		}
 		b.divide(line, nx, ny)
 		j.To.Put(i, line)
-	}
-}
-
-// add adds a row.
-func (b *boxes) add(src []byte, n, ch int) {
-	if ch == 1 {
-		for i := range b.sums {
-			for _, v := range src[i*n:][:n] {
-				b.sums[i] += int32(v)
-			}
-		}
-		return
-	}
-	for i := 0; i < len(b.sums); i += 3 {
-		s := b.sums[i:][:3]
-		for p := src[i*n:][:3*n]; len(p) >= 3; p = p[3:] {
-			s[0] += int32(p[0])
-			s[1] += int32(p[1])
-			s[2] += int32(p[2])
-		}
 	}
 }
 

@@ -13,15 +13,6 @@
 //     float32 products. Where a side grows it is Linear with other weights.
 //   - Cubic computes eight samples at a time in float32, and the rest of a row in integers. The two round
 //     differently at ties, so the value of a sample depends on its position in the row.
-//
-// Where things are:
-//
-//	resizer.go  Job, Resizer and the choice of the method
-//	nearest.go  copied samples
-//	taps.go     the weights of linear, cubic and lanczos4
-//	linear.go   two passes of two weights
-//	wide.go     two passes of four or eight weights
-//	area.go     means
 package opencv
 
 import (

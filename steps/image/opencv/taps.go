@@ -255,29 +255,11 @@ func (p *wide) along(dst []int32, src []byte, x *taps) {
 		}
 		w := x.weights[n*i:][:n]
 		if ch == 1 {
-			dst[i] = dot1(in, w)
+			dst[i] = raster.Dot1(in, w)
 		} else {
-			dst[3*i], dst[3*i+1], dst[3*i+2] = dot3(in, w)
+			dst[3*i], dst[3*i+1], dst[3*i+2] = raster.Dot3(in, w)
 		}
 	}
-}
-
-func dot1(in []byte, w []int16) (s int32) {
-	in = in[:len(w)]
-	for k, v := range w {
-		s += int32(in[k]) * int32(v)
-	}
-	return s
-}
-
-func dot3(in []byte, w []int16) (s0, s1, s2 int32) {
-	for _, v := range w {
-		s0 += int32(in[0]) * int32(v)
-		s1 += int32(in[1]) * int32(v)
-		s2 += int32(in[2]) * int32(v)
-		in = in[3:]
-	}
-	return s0, s1, s2
 }
 
 // downFloat is the second pass of four weights in float32. Conversions forbid fused multiply-add.

@@ -350,3 +350,54 @@ func (b *Blended) Row(dst []byte, y int) {
 		}
 	}
 }
+
+// AddBoxes adds each n pixels of a row to sums, of 1 or 3 samples per pixel; the last box may be smaller.
+func AddBoxes(sums []uint32, line []byte, n, channels int) {
+	if channels == 1 {
+		for i := range sums {
+			for _, v := range line[i*n : min((i+1)*n, len(line))] {
+				sums[i] += uint32(v)
+			}
+		}
+		return
+	}
+	for i := 0; i+3 <= len(sums); i += 3 {
+		s := sums[i : i+3 : i+3]
+		for p := line[i*n : min((i+3)*n, len(line))]; len(p) >= 3; p = p[3:] {
+			s[0] += uint32(p[0])
+			s[1] += uint32(p[1])
+			s[2] += uint32(p[2])
+		}
+	}
+}
+
+// Dot1 returns the weighted sum of samples.
+func Dot1[W int16 | int32](p []byte, w []W) (s int32) {
+	p = p[:len(w)]
+	for j, k := range w {
+		s += int32(p[j]) * int32(k)
+	}
+	return s
+}
+
+// Dot3 is Dot1 for three samples per pixel.
+func Dot3[W int16 | int32](p []byte, w []W) (s0, s1, s2 int32) {
+	for len(w) >= 4 && len(p) >= 12 {
+		q, k := (*[12]byte)(p), (*[4]W)(w)
+		k0, k1, k2, k3 := int32(k[0]), int32(k[1]), int32(k[2]), int32(k[3])
+		s0 += int32(q[0])*k0 + int32(q[3])*k1 + int32(q[6])*k2 + int32(q[9])*k3
+		s1 += int32(q[1])*k0 + int32(q[4])*k1 + int32(q[7])*k2 + int32(q[10])*k3
+		s2 += int32(q[2])*k0 + int32(q[5])*k1 + int32(q[8])*k2 + int32(q[11])*k3
+		p, w = p[12:], w[4:]
+	}
+	for _, k := range w {
+		if len(p) < 3 {
+			break
+		}
+		s0 += int32(p[0]) * int32(k)
+		s1 += int32(p[1]) * int32(k)
+		s2 += int32(p[2]) * int32(k)
+		p = p[3:]
+	}
+	return s0, s1, s2
+}

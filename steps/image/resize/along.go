@@ -1,5 +1,7 @@
 package resize
 
+import "github.com/tutti-server/tutti/steps/image/raster"
+
 // along resamples two rows, in halves, along the row.
 func (r *Resizer) along(dst, src []uint64) {
 	if r.ch == 1 {
@@ -57,47 +59,17 @@ func (r *Resizer) direct(dst []uint64, a, b []byte) {
 	if r.ch == 1 {
 		for i := range dst {
 			w, at := r.x.taps(i), int(r.x.first[i])-base
-			dst[i] = uint64(round(dot1(a[at:], w))) | uint64(round(dot1(b[at:], w)))<<32
+			dst[i] = uint64(round(half+raster.Dot1(a[at:], w))) | uint64(round(half+raster.Dot1(b[at:], w)))<<32
 		}
 		return
 	}
 	for i := 0; len(dst) >= 3; i++ {
 		w, at := r.x.taps(i), 3*(int(r.x.first[i])-base)
-		x0, x1, x2 := dot3(a[at:], w)
-		y0, y1, y2 := dot3(b[at:], w)
-		dst[0] = uint64(round(x0)) | uint64(round(y0))<<32
-		dst[1] = uint64(round(x1)) | uint64(round(y1))<<32
-		dst[2] = uint64(round(x2)) | uint64(round(y2))<<32
+		x0, x1, x2 := raster.Dot3(a[at:], w)
+		y0, y1, y2 := raster.Dot3(b[at:], w)
+		dst[0] = uint64(round(half+x0)) | uint64(round(half+y0))<<32
+		dst[1] = uint64(round(half+x1)) | uint64(round(half+y1))<<32
+		dst[2] = uint64(round(half+x2)) | uint64(round(half+y2))<<32
 		dst = dst[3:]
 	}
-}
-
-func dot1(p []byte, w []int32) int32 {
-	s := int32(half)
-	p = p[:len(w)]
-	for j, k := range w {
-		s += int32(p[j]) * k
-	}
-	return s
-}
-
-func dot3(p []byte, w []int32) (s0, s1, s2 int32) {
-	s0, s1, s2 = half, half, half
-	for len(w) >= 4 && len(p) >= 12 {
-		q, k := (*[12]byte)(p), (*[4]int32)(w)
-		s0 += int32(q[0])*k[0] + int32(q[3])*k[1] + int32(q[6])*k[2] + int32(q[9])*k[3]
-		s1 += int32(q[1])*k[0] + int32(q[4])*k[1] + int32(q[7])*k[2] + int32(q[10])*k[3]
-		s2 += int32(q[2])*k[0] + int32(q[5])*k[1] + int32(q[8])*k[2] + int32(q[11])*k[3]
-		p, w = p[12:], w[4:]
-	}
-	for _, k := range w {
-		if len(p) < 3 {
-			break
-		}
-		s0 += int32(p[0]) * k
-		s1 += int32(p[1]) * k
-		s2 += int32(p[2]) * k
-		p = p[3:]
-	}
-	return s0, s1, s2
 }

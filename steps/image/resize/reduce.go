@@ -60,36 +60,11 @@ func (r *reduced) Row(dst []byte, y int) {
 	rows := min(r.fy, r.part.H-top)
 	for i := range rows {
 		line := r.src.Peek(r.line, r.part.Y+top+i)[r.part.X*ch:][:r.part.W*ch]
-		if ch == 1 {
-			sum1(r.sums, line, r.fx)
-		} else {
-			sum3(r.sums, line, r.fx)
-		}
+		raster.AddBoxes(r.sums, line, r.fx, ch)
 	}
 	whole := r.part.W / r.fx * ch
 	mean(dst[:whole], r.sums, r.fx*rows)
 	mean(dst[whole:r.w*ch], r.sums[whole:], r.part.W%r.fx*rows)
-}
-
-// sum1 adds each n samples of a row to sums; the last ones may be fewer.
-func sum1(sums []uint32, line []byte, n int) {
-	for i := range sums {
-		for _, v := range line[i*n : min((i+1)*n, len(line))] {
-			sums[i] += uint32(v)
-		}
-	}
-}
-
-// sum3 is sum1 for three samples per pixel.
-func sum3(sums []uint32, line []byte, n int) {
-	for i := 0; i+3 <= len(sums); i += 3 {
-		s := sums[i : i+3 : i+3]
-		for p := line[i*n : min((i+3)*n, len(line))]; len(p) >= 3; p = p[3:] {
-			s[0] += uint32(p[0])
-			s[1] += uint32(p[1])
-			s[2] += uint32(p[2])
-		}
-	}
 }
 
 // mean divides sums of n samples as Pillow does: it multiplies by a factor of 32 bits that was

@@ -1,6 +1,7 @@
 package tiff
 
 import (
+	"encoding/binary"
 	"errors"
 	"math"
 )
@@ -53,11 +54,7 @@ func (c *converter) row(pix, alpha, samples []byte) {
 	switch c.h.colors {
 	case whiteIsZero, blackIsZero:
 		colors = 1
-		if c.h.Gray {
-			c.gray(pix, samples, n)
-		} else {
-			c.grayToRGB(pix, samples, n)
-		}
+		c.gray(pix, samples, n)
 	case palette:
 		colors = 1
 		for i := range len(pix) / 3 {
@@ -81,12 +78,12 @@ func (c *converter) row(pix, alpha, samples []byte) {
 }
 
 func (c *converter) gray(pix, samples []byte, n int) {
-	for i := range pix {
-		pix[i] = c.levels[samples[i*n]]
+	if c.h.Gray {
+		for i := range pix {
+			pix[i] = c.levels[samples[i*n]]
+		}
+		return
 	}
-}
-
-func (c *converter) grayToRGB(pix, samples []byte, n int) {
 	for i := range len(pix) / 3 {
 		v, p := c.levels[samples[i*n]], pix[3*i:3*i+3:3*i+3]
 		p[0], p[1], p[2] = v, v, v
@@ -142,7 +139,7 @@ func (h *Header) narrow(dst, row []byte, step int) {
 		}
 	case 16:
 		high := 0
-		if h.littleEndian() {
+		if h.order.order == binary.ByteOrder(binary.LittleEndian) {
 			high = 1
 		}
 		for i := range n {

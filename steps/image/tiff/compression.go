@@ -3,7 +3,6 @@ package tiff
 import (
 	"bytes"
 	"compress/zlib"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -124,7 +123,15 @@ func (r *rows) open(h *Header, i, height int) error {
 	r.data.Reset(raw)
 	switch h.compression {
 	case compressGroup3, compressGroup4:
-		return r.openFax(h, height)
+		order, format := ccitt.MSB, ccitt.Group3
+		if h.reversed {
+			order = ccitt.LSB
+		}
+		if h.compression == compressGroup4 {
+			format = ccitt.Group4
+		}
+		invert := &ccitt.Options{Invert: true} // white is 0, as in libtiff
+		r.reader = ccitt.NewReader(&r.data, order, format, h.segWidth, height, invert)
 	case compressLZW:
 		r.reader = lzw.NewReader(&r.data, lzw.MSB, 8)
 	case compressDeflate:
@@ -133,19 +140,6 @@ func (r *rows) open(h *Header, i, height int) error {
 		r.packed = packBits{data: raw, reversed: h.reversed}
 		r.reader = &r.packed
 	}
-	return nil
-}
-
-// openFax opens CCITT data. Invert makes white 0, as in libtiff.
-func (r *rows) openFax(h *Header, height int) error {
-	order, format := ccitt.MSB, ccitt.Group3
-	if h.reversed {
-		order = ccitt.LSB
-	}
-	if h.compression == compressGroup4 {
-		format = ccitt.Group4
-	}
-	r.reader = ccitt.NewReader(&r.data, order, format, h.segWidth, height, &ccitt.Options{Invert: true})
 	return nil
 }
 
@@ -174,9 +168,8 @@ func (r *rows) next() ([]byte, error) {
 	if !r.reversed {
 		return row, nil
 	}
-	for i, v := range row {
-		r.line[i] = bits.Reverse8(v)
-	}
+	copy(r.line, row)
+	reverse(r.line)
 	return r.line, nil
 }
 
@@ -347,6 +340,3 @@ func (h *Header) undoFloat(row, tmp []byte, n int) {
 		h.order.order.PutUint32(row[4*i:], v)
 	}
 }
-
-// littleEndian reports the byte order of the samples.
-func (h *Header) littleEndian() bool { return h.order.order == binary.ByteOrder(binary.LittleEndian) }

@@ -10,18 +10,6 @@
 // samples as little-endian, and ignores the alpha of compressed gray planes.
 //
 // Rows are decompressed one at a time. Beside the result, memory is allocated for a row of a strip or tile, and for a JPEG.
-//
-// Where things are:
-//
-//	directory.go    tags and their values
-//	header.go       the header and the features that are refused
-//	decode.go       strips and tiles
-//	compression.go  their rows
-//	packbits.go     PackBits
-//	jpeg.go         strips and tiles that are JPEG files
-//	predictor.go    differences between samples
-//	samples.go      samples to 8 bits
-//	color.go        the colours to gray or RGB
 package tiff
 
 import (

@@ -1,7 +1,6 @@
 package detect
 
 import (
-	"fmt"
 	"math"
 
 	"github.com/tutti-server/tutti/backends"
@@ -213,11 +212,10 @@ func (s *step) raw(w *worker, b *backends.Batch, row int) error {
 	for i := range s.levels {
 		l, p := &s.levels[i], s.row(b, i, row)
 		anchors, n := p.dims[0], p.dims[3]
-		name := s.names[i]
 		if anchors != len(l.anchors)/2 {
-			return status.Errorf(status.InvalidArg, "input '%s': expected %d anchors, found %d", name, len(l.anchors)/2, anchors)
+			return status.Errorf(status.InvalidArg, "input '%s': expected %d anchors, found %d", l.name, len(l.anchors)/2, anchors)
 		}
-		if _, err := s.classes(name, n, 5); err != nil {
+		if _, err := s.classes(l.name, n, 5); err != nil {
 			return err
 		}
 		for a := range anchors {
@@ -251,13 +249,4 @@ func (s *step) cell(w *worker, l *level, from []float32, anchor, x, y, order int
 	}
 	s.sigmoids(w, from[5:])
 	s.scored(w, box[:], object, w.best, order)
-}
-
-// levelNames returns the names of the inputs of the levels.
-func levelNames(n int) []string {
-	out := make([]string, n)
-	for i := range out {
-		out[i] = fmt.Sprint("level_", i)
-	}
-	return out
 }

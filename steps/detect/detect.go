@@ -6,24 +6,11 @@
 // centre, size and 80 class scores. The step returns those above score_threshold after
 // suppression, as left, top, right and bottom in pixels of the original image.
 //
-// Where things are:
-//
-//	factory.go     the declaration; examples.go the examples of the reference page
-//	options.go     the parameters, parsed and checked when the model is loaded
-//	step.go        one batch
-//	place.go       from the model's coordinates to the image's
-//	candidates.go  the boxes above the threshold
-//	decode.go      boxes and scores of each format; raw.go the undecoded heads of YOLO v5
-//	suppress.go    non-maximum suppression
-//	output.go      the output tensors
-//
 // A NaN score is ignored. A box is dropped if a coordinate or its best score is NaN or infinite.
 // A box whose right edge is left of its left edge has no area and overlaps nothing.
 package detect
 
 import (
-	"fmt"
-
 	"github.com/tutti-server/tutti/core/config"
 	"github.com/tutti-server/tutti/core/tensor"
 	"github.com/tutti-server/tutti/steps"
@@ -139,8 +126,8 @@ func (o *options) inputs() []config.Port {
 		add("logits", -1, -1)
 		add("boxes", -1, 4)
 	case formatV5Raw:
-		for i := range o.levels {
-			add(fmt.Sprint("level_", i), -1, -1, -1, -1)
+		for _, l := range o.levels {
+			add(l.name, -1, -1, -1, -1)
 		}
 	default:
 		add("predictions", -1, -1)

@@ -42,42 +42,53 @@ const (
 
 // level is one head of YOLO v5.
 type level struct {
+	name    string // of its input
 	stride  float32
 	anchors []float32 // width and height of each, in pixels
 }
 
 func parse(s *steps.Settings) (*options, error) {
-	p := s.Params
-	o := &options{format: p["format"], nms: p["nms"], activation: p["activation"], rows: p["output"] == "rows"}
-	if err := o.numbers(s); err != nil {
-		return nil, err
+	p, r := s.Params, steps.Reader{Settings: s}
+	detr := p["format"] == formatDETR
+	o := &options{
+		format: p["format"], nms: p["nms"], activation: p["activation"], rows: p["output"] == "rows",
+		boxes:      map[string]boxFormat{"xyxy": xyxy, "xywh": xywh, "cxcywh": cxcywh}[p["box_format"]],
+		normalized: p["coordinates"] == "normalized" || p["coordinates"] == auto && detr,
+		width:      r.Int("width", 0, mostBoxes), height: r.Int("height", 0, mostBoxes),
+		maxCandidates: r.Int("max_candidates", 1, mostBoxes), maxDetections: r.Int("max_detections", 1, mostBoxes),
+		score: r.Float("score_threshold"), iou: r.Float("iou_threshold"), sigma: r.Float("sigma"), soft: r.Float("soft_threshold"),
+		geometry: p["geometry"] == "true", multi: p["multi_label"] == "true", agnostic: p["class_agnostic"] == "true",
 	}
-	if err := o.flags(s); err != nil {
-		return nil, err
-	}
-	detr := o.format == formatDETR
-	o.boxes = map[string]boxFormat{"xyxy": xyxy, "xywh": xywh, "cxcywh": cxcywh}[p["box_format"]]
-	if o.format != formatBoxes {
-		if o.boxes != xyxy {
-			return nil, fmt.Errorf("parameter 'box_format' of model '%s' has no meaning with format '%s'", s.Model, o.format)
+	o.logit = lowestLogit(float64(o.score))
+	fits := o.format == formatBoxes
+	switch {
+	case r.Err != nil:
+		return nil, r.Err
+	case !(o.sigma > 0):
+		return nil, fmt.Errorf("parameter 'sigma' of model '%s' is '%s', expected a number above 0", s.Model, p["sigma"])
+	case o.width == 0 != (o.height == 0):
+		return nil, fmt.Errorf("parameters 'width' and 'height' of model '%s' are %d and %d, expected both or none", s.Model, o.width, o.height)
+	case o.normalized && o.geometry && o.width == 0:
+		return nil, fmt.Errorf("model '%s' needs parameters 'width' and 'height' for boxes that are parts of the model's input", s.Model)
+	case !fits && o.boxes != xyxy:
+		return nil, fmt.Errorf("parameter 'box_format' of model '%s' has no meaning with format '%s'", s.Model, o.format)
+	case !fits && !detr && o.activation != auto:
+		return nil, fmt.Errorf("parameter 'activation' of model '%s' has no meaning with format '%s'", s.Model, o.format)
+	case o.format == formatV5Raw && o.normalized:
+		return nil, fmt.Errorf("parameter 'coordinates' of model '%s' is 'normalized', expected pixels with format '%s'", s.Model, o.format)
+	case o.format == formatV5Raw:
+		if err := o.heads(s); err != nil {
+			return nil, err
 		}
+	}
+	if !fits {
 		o.boxes = cxcywh
 	}
-	o.normalized = p["coordinates"] == "normalized" || p["coordinates"] == auto && detr
 	if o.nms == auto {
 		o.nms = either(detr, "none", "hard")
 	}
-	switch {
-	case o.activation == auto:
+	if o.activation == auto {
 		o.activation = either(detr, "softmax", "none")
-	case o.format != formatBoxes && !detr:
-		return nil, fmt.Errorf("parameter 'activation' of model '%s' has no meaning with format '%s'", s.Model, o.format)
-	}
-	if o.format == formatV5Raw {
-		if o.normalized {
-			return nil, fmt.Errorf("parameter 'coordinates' of model '%s' is 'normalized', expected pixels with format '%s'", s.Model, o.format)
-		}
-		return o, o.heads(s)
 	}
 	return o, nil
 }
@@ -87,36 +98,6 @@ func either(yes bool, a, b string) string {
 		return a
 	}
 	return b
-}
-
-// numbers reads the numeric parameters.
-func (o *options) numbers(s *steps.Settings) error {
-	for key, n := range map[string]*int{"width": &o.width, "height": &o.height, "max_candidates": &o.maxCandidates, "max_detections": &o.maxDetections} {
-		lowest := 0
-		if strings.HasPrefix(key, "max_") {
-			lowest = 1
-		}
-		v, err := s.Int(key, lowest)
-		if err != nil {
-			return err
-		}
-		if v > mostBoxes {
-			return fmt.Errorf("parameter '%s' of model '%s' is %d, expected at most %d", key, s.Model, v, mostBoxes)
-		}
-		*n = v
-	}
-	for key, f := range map[string]*float32{"score_threshold": &o.score, "iou_threshold": &o.iou, "sigma": &o.sigma, "soft_threshold": &o.soft} {
-		v, err := s.Float(key)
-		if err != nil {
-			return err
-		}
-		*f = float32(v)
-	}
-	if !(o.sigma > 0) {
-		return fmt.Errorf("parameter 'sigma' of model '%s' is '%s', expected a number above 0", s.Model, s.Params["sigma"])
-	}
-	o.logit = lowestLogit(float64(o.score))
-	return nil
 }
 
 // mostBoxes is the largest number of boxes, and of pixels of a side.
@@ -132,23 +113,6 @@ func lowestLogit(p float64) float32 {
 	}
 	l := math.Log(p / (1 - p))
 	return float32(l - 1e-3 - 1e-6*math.Abs(l))
-}
-
-func (o *options) flags(s *steps.Settings) error {
-	for key, b := range map[string]*bool{"geometry": &o.geometry, "multi_label": &o.multi, "class_agnostic": &o.agnostic} {
-		v, err := s.Bool(key)
-		if err != nil {
-			return err
-		}
-		*b = v
-	}
-	switch normalized := s.Params["coordinates"] == "normalized" || s.Params["coordinates"] == auto && o.format == formatDETR; {
-	case o.width == 0 != (o.height == 0):
-		return fmt.Errorf("parameters 'width' and 'height' of model '%s' are %d and %d, expected both or none", s.Model, o.width, o.height)
-	case normalized && o.geometry && o.width == 0:
-		return fmt.Errorf("model '%s' needs parameters 'width' and 'height' for boxes that are parts of the model's input", s.Model)
-	}
-	return nil
 }
 
 // heads reads anchors and strides.
@@ -169,7 +133,7 @@ func (o *options) heads(s *steps.Settings) error {
 		if len(anchors)%2 != 0 {
 			return fmt.Errorf("parameter 'anchors' of model '%s', level %d: expected pairs, found %d numbers", s.Model, i, len(anchors))
 		}
-		o.levels = append(o.levels, level{strides[i], anchors})
+		o.levels = append(o.levels, level{fmt.Sprint("level_", i), strides[i], anchors})
 	}
 	return nil
 }

@@ -16,7 +16,6 @@ type step struct {
 	options
 	batched bool
 	labels  steps.Labels
-	names   []string // of the inputs of the levels
 	workers pool.Of[worker]
 }
 
@@ -29,7 +28,7 @@ func newStep(s *steps.Settings) (steps.Step, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &step{options: *o, batched: s.MaxBatch > 0, labels: labels, names: levelNames(len(o.levels))}, nil
+	return &step{options: *o, batched: s.MaxBatch > 0, labels: labels}, nil
 }
 
 // Run finds the boxes of each row.
@@ -121,31 +120,18 @@ func (p *place) move(b *[4]float32) (out [4]float32, ok bool) {
 	return [4]float32{float32(x0), float32(y0), float32(x1), float32(y1)}, x0 < x1 && y0 < y1
 }
 
-// places returns the number of boxes per row of the outputs.
-func (s *step) places(w *worker) int {
-	if !s.rows {
-		return s.maxDetections
-	}
-	most, start := 0, 0
-	for _, end := range w.ends {
-		most, start = max(most, end-start), end
-	}
-	return most
-}
-
-// shape adds the batch dimension to dims.
-func (s *step) shape(b *backends.Batch, dims tensor.Shape) tensor.Shape {
-	if s.batched {
-		return dims.Prepend(int64(b.Rows))
-	}
-	return dims
-}
-
 // write fills the outputs.
 func (s *step) write(b *backends.Batch, w *worker) error {
-	n := s.places(w)
-	each := s.shape(b, tensor.Of(int64(n)))
-	boxes, err := b.Alloc(outBoxes, tensor.FP32, s.shape(b, tensor.Of(int64(n), 4)))
+	n := s.maxDetections
+	if s.rows {
+		n = 0
+		start := 0
+		for _, end := range w.ends {
+			n, start = max(n, end-start), end
+		}
+	}
+	each := steps.Shape(b, s.batched, int64(n))
+	boxes, err := b.Alloc(outBoxes, tensor.FP32, steps.Shape(b, s.batched, int64(n), 4))
 	if err != nil {
 		return err
 	}
@@ -157,7 +143,7 @@ func (s *step) write(b *backends.Batch, w *worker) error {
 	if err != nil {
 		return err
 	}
-	count, err := b.Alloc(outCount, tensor.Int32, s.shape(b, tensor.Of(1)))
+	count, err := b.Alloc(outCount, tensor.Int32, steps.Shape(b, s.batched, 1))
 	if err != nil {
 		return err
 	}

@@ -115,12 +115,12 @@ func (s *detokenizeStep) decodeAll(ctx context.Context, t *texts, b *backends.Ba
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		t.ids = t.ids[:0]
-		for i := row * n; i < (row+1)*n; i++ {
-			if id := s.id(in, i); (mask == nil || mask[i] != 0) && !(s.padded && id == s.padID) {
-				t.ids = append(t.ids, id)
-			}
+		if s.narrow {
+			t.ids = appendKept(s, t.ids[:0], tensor.Slice[int32](in)[row*n:][:n], mask)
+		} else {
+			t.ids = appendKept(s, t.ids[:0], tensor.Slice[int64](in)[row*n:][:n], mask)
 		}
+		mask = mask[min(n, len(mask)):]
 		t.d.Text = t.d.Text[:0]
 		if err := s.tok.Decode(&t.d, t.ids, s.skipSpecial); err != nil {
 			b.Fail(row, status.Errorf(status.InvalidArg, "input 'ids': %v", err))
@@ -130,9 +130,12 @@ func (s *detokenizeStep) decodeAll(ctx context.Context, t *texts, b *backends.Ba
 	return nil
 }
 
-func (s *detokenizeStep) id(in *tensor.Tensor, i int) int64 {
-	if s.narrow {
-		return int64(tensor.Slice[int32](in)[i])
+// appendKept appends the ids that are neither masked nor padding. Without a mask, mask is empty.
+func appendKept[T int32 | int64](s *detokenizeStep, dst []int64, ids []T, mask []int64) []int64 {
+	for i, id := range ids {
+		if (len(mask) == 0 || mask[i] != 0) && !(s.padded && int64(id) == s.padID) {
+			dst = append(dst, int64(id))
+		}
 	}
-	return tensor.Slice[int64](in)[i]
+	return dst
 }

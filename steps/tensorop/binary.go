@@ -3,7 +3,6 @@ package tensorop
 import (
 	"bytes"
 	"slices"
-	"strconv"
 
 	"github.com/tutti-server/tutti/backends"
 	"github.com/tutti-server/tutti/core/tensor"
@@ -53,14 +52,14 @@ type binary struct {
 
 // makeBinary makes arithmetic, a comparison, or an operation of BOOL. Comparisons take
 // numbers, BOOL as 0 and 1, and texts by their bytes.
-func makeBinary(s *spec) error {
+func makeBinary(s *spec) {
 	c, d := code(slices.Index(binaryNames[:], s.name)), s.in[0].DType
 	p := &binary{code: c, batch: s.batch, as: d, out: d}
 	switch {
 	case c >= and && d != tensor.Bool:
-		return s.errType(0, "TYPE_BOOL")
+		s.refuseType(0, "TYPE_BOOL")
 	case c < equal && (d == tensor.Bool || d == tensor.Bytes):
-		return s.errType(0, "numbers")
+		s.refuseType(0, "numbers")
 	case isHalf(d):
 		p.as = tensor.FP32
 	case c == divide && d != tensor.FP32:
@@ -69,51 +68,35 @@ func makeBinary(s *spec) error {
 	if c >= equal {
 		p.out = tensor.Bool
 	}
-	shape, err := p.setOperands(s)
-	if err != nil {
-		return err
-	}
-	s.output(p.out, shape)
+	s.output(p.out, p.setOperands(s))
 	s.run = p
-	return nil
 }
 
 // setOperands reads the second operand and returns the dims of the output.
-func (p *binary) setOperands(s *spec) (tensor.Shape, error) {
-	shape := s.in[0].Dims
-	var err error
+func (p *binary) setOperands(s *spec) tensor.Shape {
 	switch {
 	case len(s.in) == 2 && s.param("value") != "":
-		err = s.errorf("parameter 'value' is set, but input '%s' is the second operand", s.in[1].Name)
+		s.refuse("parameter 'value' is set, but input '%s' is the second operand", s.in[1].Name)
 	case len(s.in) == 2:
-		if err = s.same(0); err == nil {
-			shape, err = s.joined(shape, s.in[1].Dims)
-		}
+		s.same(0)
+		return s.joined(s.in[0].Dims, s.in[1].Dims)
 	case s.param("value") == "":
-		err = s.errorf("there is one operand: declare a second input or set parameter 'value'")
-	default:
-		if p.value, err = s.scalar("value", s.in[0].DType); err == nil {
-			p.swap, err = s.flag("swap")
-		}
+		s.refuse("there is one operand: declare a second input or set parameter 'value'")
 	}
-	return shape, err
+	p.value, p.swap = s.scalar("value", s.in[0].DType), s.flag("swap")
+	return s.in[0].Dims
 }
 
 // scalar reads parameter key as one element of a type.
-func (s *spec) scalar(key string, d tensor.DType) (tensor.Tensor, error) {
+func (s *spec) scalar(key string, d tensor.DType) tensor.Tensor {
 	text := s.param(key)
-	t, err := fixed(d, tensor.Of(), tensor.EncodedLen(len(text)))
-	if err != nil {
-		return t, err
-	}
+	t := s.fixed(d, tensor.Of(), tensor.EncodedLen(len(text)))
 	if d == tensor.Bytes {
 		copy(t.Bytes(), tensor.AppendBytes(nil, text))
-		return t, nil
+	} else if err := setText(&t, 0, []byte(text)); err != nil {
+		s.refuse("parameter '%s' is %q, expected a number of type %s", key, text, d)
 	}
-	if err := setText(&t, 0, []byte(text)); err != nil {
-		return t, s.errorf("parameter '%s' is %s, expected a number of type %s", key, strconv.Quote(text), d)
-	}
-	return t, nil
+	return t
 }
 
 // operands returns the operands in their order, and the shape that both are broadcast to.

@@ -29,18 +29,14 @@ type caster struct {
 	mode  overflow
 }
 
-func makeCast(s *spec) error {
-	to, err := s.dtype("dtype", tensor.Invalid)
-	if err != nil {
-		return err
-	}
+func makeCast(s *spec) {
+	to := s.dtype("dtype", tensor.Invalid)
 	mode, ok := overflows[s.param("overflow")]
 	if !ok {
-		return s.errorf("parameter 'overflow' is '%s', expected one of wrap, saturate, refuse", s.param("overflow"))
+		s.refuse("parameter 'overflow' is '%s', expected one of wrap, saturate, refuse", s.param("overflow"))
 	}
 	s.output(to, s.in[0].Dims)
 	s.run = &caster{s.batch, to, mode}
-	return nil
 }
 
 func (c *caster) run(b *backends.Batch, x *scratch) error {

@@ -57,37 +57,38 @@ func constantSignature(s *steps.Settings) (*config.Signature, error) {
 }
 
 // readConstant parses the parameters value and dtype.
-func readConstant(s *steps.Settings) (tensor.Tensor, error) {
+func readConstant(s *steps.Settings) (value tensor.Tensor, err error) {
 	of := &spec{operation: &operation{name: "constant"}, s: s}
-	d, err := of.dtype("dtype", tensor.Invalid)
-	if err != nil {
-		return tensor.Tensor{}, err
-	}
+	err = of.try(func(of *spec) {
+		d := of.dtype("dtype", tensor.Invalid)
+		shape, texts, err := parseConstant(s)
+		if err != nil {
+			panic(specError{fmt.Errorf("parameter 'value' of model '%s' %w", s.Model, err)})
+		}
+		value = of.constant(d, shape, texts)
+	})
+	return value, err
+}
+
+// parseConstant parses parameter value: its shape, and its elements as texts.
+func parseConstant(s *steps.Settings) (tensor.Shape, []string, error) {
 	decoder := json.NewDecoder(strings.NewReader(s.Params["value"]))
 	decoder.UseNumber()
 	var tree any
 	if err := decoder.Decode(&tree); err != nil || decoder.More() {
-		return tensor.Tensor{}, fmt.Errorf("parameter 'value' of model '%s' is '%.60s', expected JSON", s.Model, s.Params["value"])
+		return tensor.Shape{}, nil, fmt.Errorf("is '%.60s', expected JSON", s.Params["value"])
 	}
 	var dims []int64
-	for at := tree; ; {
-		list, ok := at.([]any)
-		if !ok {
-			break
-		}
+	for list, ok := tree.([]any); ok; list, ok = list[0].([]any) {
 		if dims = append(dims, int64(len(list))); len(list) == 0 {
 			break
 		}
-		at = list[0]
 	}
 	if len(dims) >= maxRank {
-		return tensor.Tensor{}, fmt.Errorf("parameter 'value' of model '%s' has %d dimensions, expected fewer than %d", s.Model, len(dims), maxRank)
+		return tensor.Shape{}, nil, fmt.Errorf("has %d dimensions, expected fewer than %d", len(dims), maxRank)
 	}
 	texts, err := leaves(nil, tree, dims)
-	if err != nil {
-		return tensor.Tensor{}, fmt.Errorf("parameter 'value' of model '%s' %w", s.Model, err)
-	}
-	return of.constant(d, tensor.Of(dims...), texts)
+	return tensor.Of(dims...), texts, err
 }
 
 // leaves appends the elements of a JSON value as texts, row by row.
@@ -116,28 +117,24 @@ func leaves(dst []string, tree any, dims []int64) ([]string, error) {
 }
 
 // constant returns a tensor of elements that are given as texts.
-func (s *spec) constant(d tensor.DType, shape tensor.Shape, texts []string) (tensor.Tensor, error) {
+func (s *spec) constant(d tensor.DType, shape tensor.Shape, texts []string) tensor.Tensor {
+	var data []byte
 	if d == tensor.Bytes {
-		var data []byte
 		for _, text := range texts {
 			data = tensor.AppendBytes(data, text)
 		}
-		t, err := fixed(d, shape, len(data))
-		if err == nil {
-			copy(t.Bytes(), data)
-		}
-		return t, err
 	}
-	t, err := fixed(d, shape, 0)
-	if err != nil {
-		return t, err
-	}
+	t := s.fixed(d, shape, len(data))
+	copy(t.Bytes(), data)
 	for i, text := range texts {
+		if d == tensor.Bytes {
+			break
+		}
 		if err := setText(&t, i, []byte(text)); err != nil {
-			return t, s.errorf("an element is '%s', expected one of type %s", text, d)
+			s.refuse("an element is '%s', expected one of type %s", text, d)
 		}
 	}
-	return t, nil
+	return t
 }
 
 // constant is the step "constant".

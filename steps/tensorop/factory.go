@@ -4,24 +4,10 @@
 // The operations have numpy's names and meaning. An operation treats each row of a batch
 // separately: axes do not count the batch dimension. For example, axis 0 of an input
 // declared as dims [3, 5] is the axis of 3 elements, with or without max_batch_size.
-//
-// Where things are:
-//
-//	factory.go   the declarations; operations.go the table of operations
-//	spec.go      parameters and shapes, checked when the model is loaded
-//	step.go      one execution and its scratch memory
-//	typed.go     the choice of generic code by element type
-//	nest.go      loops over tensors with strides and broadcasting
-//	binary.go    arithmetic, comparison and logic; loop.go their inner loops
-//	unary.go     functions of one operand
-//	reduce.go    sum, mean, argmax and the like; reducers.go their inner loops
-//	cast.go      conversions; casttext.go between numbers and text
-//	text.go      how elements of BYTES tensors are moved
-//	join.go, pick.go, pad.go, shape.go, slice.go, copy.go   operations that move elements
-//	vector.go    FP32 with AVX2
 package tensorop
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
@@ -160,45 +146,47 @@ func build(s *steps.Settings) (*spec, error) {
 	if len(made.in) == 0 {
 		made.in = []config.Port{{Name: "INPUT", DType: tensor.FP32, Dims: tensor.Of(-1)}}
 	}
-	if err := made.check(); err != nil {
+	if err := made.try((*spec).make); err != nil {
 		return nil, err
-	}
-	if err := made.build(made); err != nil {
-		return nil, err
-	}
-	if len(s.Outputs) > len(made.out) {
-		return nil, made.errorf("%d outputs are declared, expected %d", len(s.Outputs), len(made.out))
-	}
-	for i := range made.out {
-		if p := &made.out[i]; p.Dims.Rank()+made.batch > maxRank {
-			return nil, made.errorf("output '%s' has %d dimensions, expected at most %d with that of the batch", p.Name, p.Dims.Rank()+made.batch, maxRank)
-		}
 	}
 	return made, nil
 }
 
+// make builds the operation and checks its outputs.
+func (s *spec) make() {
+	s.check()
+	s.build(s)
+	if len(s.s.Outputs) > len(s.out) {
+		s.refuse("%d outputs are declared, expected %d", len(s.s.Outputs), len(s.out))
+	}
+	for i := range s.out {
+		if p := &s.out[i]; p.Dims.Rank()+s.batch > maxRank {
+			s.refuse("output '%s' has %d dimensions, expected at most %d with that of the batch", p.Name, p.Dims.Rank()+s.batch, maxRank)
+		}
+	}
+}
+
 // check refuses inputs that no operation accepts, and parameters that this one does not have.
-func (s *spec) check() error {
+func (s *spec) check() {
 	if n := len(s.in); n < s.least || n > s.most {
-		return s.errorf("%d inputs are declared, expected %d to %d", n, s.least, s.most)
+		s.refuse("%d inputs are declared, expected %d to %d", n, s.least, s.most)
 	}
 	for i := range s.in {
 		p := &s.in[i]
 		switch {
 		case p.Optional:
-			return s.errorf("input '%s' is optional, but all are needed", p.Name)
+			s.refuse("input '%s' is optional, but all are needed", p.Name)
 		case p.DType == tensor.Invalid:
-			return s.errorf("input '%s' has no type", p.Name)
+			s.refuse("input '%s' has no type", p.Name)
 		case p.Dims.Rank()+s.batch > maxRank:
-			return s.errorf("input '%s' has %d dimensions, expected at most %d with that of the batch", p.Name, p.Dims.Rank()+s.batch, maxRank)
+			s.refuse("input '%s' has %d dimensions, expected at most %d with that of the batch", p.Name, p.Dims.Rank()+s.batch, maxRank)
 		}
 	}
 	for key, v := range s.s.Params {
 		if v != "" && key != "op" && !slices.Contains(s.params, key) {
-			return s.errorf("parameter '%s' is none of this operation, expected one of: %s", key, strings.Join(s.params, ", "))
+			s.refuse("parameter '%s' is none of this operation, expected one of: %s", key, strings.Join(s.params, ", "))
 		}
 	}
-	return nil
 }
 
 // operation is one value of parameter "op".
@@ -208,7 +196,7 @@ type operation struct {
 	params []string
 	// least and most are the limits of the number of inputs.
 	least, most int
-	build       func(*spec) error
+	build       func(*spec)
 }
 
 // spec is an operation while it is built: the configuration, then the outputs and the runner.
@@ -224,14 +212,33 @@ type spec struct {
 
 func (s *spec) param(key string) string { return s.s.Params[key] }
 
-// errorf returns an error that names the operation and the model.
-func (s *spec) errorf(format string, args ...any) error {
-	return fmt.Errorf("operation '%s' of model '%s': %w", s.name, s.s.Model, fmt.Errorf(format, args...))
+// specError is the error of a spec. The spec's methods panic with it and try recovers it, so that operations are made without a check
+// after every parameter.
+type specError struct{ error }
+
+// try calls build and returns what it refuses.
+func (s *spec) try(build func(*spec)) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			refused, ok := p.(specError)
+			if !ok {
+				panic(p)
+			}
+			err = refused.error
+		}
+	}()
+	build(s)
+	return nil
 }
 
-// errType reports that input i does not have the expected type.
-func (s *spec) errType(i int, expected string) error {
-	return s.errorf("input '%s' is %s, expected %s", s.in[i].Name, s.in[i].DType.ConfigName(), expected)
+// refuse ends try with an error that names the operation and the model.
+func (s *spec) refuse(format string, args ...any) {
+	panic(specError{fmt.Errorf("operation '%s' of model '%s': %w", s.name, s.s.Model, fmt.Errorf(format, args...))})
+}
+
+// refuseType reports that input i does not have the expected type.
+func (s *spec) refuseType(i int, expected string) {
+	s.refuse("input '%s' is %s, expected %s", s.in[i].Name, s.in[i].DType.ConfigName(), expected)
 }
 
 // output adds an output, with the name that config.pbtxt gives it.
@@ -245,103 +252,93 @@ func (s *spec) output(d tensor.DType, dims tensor.Shape) {
 }
 
 // dtype reads parameter key as a type.
-func (s *spec) dtype(key string, byDefault tensor.DType) (tensor.DType, error) {
+func (s *spec) dtype(key string, byDefault tensor.DType) tensor.DType {
 	text := s.param(key)
 	if text == "" && byDefault != tensor.Invalid {
-		return byDefault, nil
+		return byDefault
 	}
 	name := strings.TrimPrefix(text, "TYPE_")
 	if name == "STRING" {
 		name = "BYTES"
 	}
-	if d := tensor.ParseDType(name); d != tensor.Invalid {
-		return d, nil
+	d := tensor.ParseDType(name)
+	if d == tensor.Invalid {
+		s.refuse("parameter '%s' is '%s', expected a type such as FP32 or INT64", key, text)
 	}
-	return 0, s.errorf("parameter '%s' is '%s', expected a type such as FP32 or INT64", key, text)
+	return d
 }
 
 // rank returns the number of dimensions of a row of the first input.
 func (s *spec) rank() int { return s.in[0].Dims.Rank() }
 
 // axis reads parameter "axis" as one of rank axes; a negative one counts from the end.
-func (s *spec) axis(rank, byDefault int) (int, error) {
-	text := s.param("axis")
-	if text == "" {
-		text = strconv.Itoa(byDefault)
-	}
+func (s *spec) axis(rank, byDefault int) int {
+	text := cmp.Or(s.param("axis"), strconv.Itoa(byDefault))
 	n, err := strconv.Atoi(text)
 	if err != nil || n < -rank || n >= rank {
-		return 0, s.errorf("parameter 'axis' is '%s', expected an axis of %d dimensions", text, rank)
+		s.refuse("parameter 'axis' is '%s', expected an axis of %d dimensions", text, rank)
 	}
 	if n < 0 {
 		n += rank
 	}
-	return n, nil
+	return n
 }
 
 // ints reads parameter key as integers separated by commas, for example "1, -1" or "[1, -1]".
-func (s *spec) ints(key string) ([]int, error) {
+func (s *spec) ints(key string) []int {
 	text := strings.TrimSpace(s.param(key))
 	if strings.HasPrefix(text, "[") && strings.HasSuffix(text, "]") {
 		text = strings.TrimSpace(text[1 : len(text)-1])
 	}
 	if text == "" {
-		return nil, nil
+		return nil
 	}
 	var out []int
 	for f := range strings.SplitSeq(text, ",") {
 		n, err := strconv.ParseInt(strings.TrimSpace(f), 10, 32)
 		if err != nil {
-			return nil, s.errorf("parameter '%s' is '%s', expected integers with commas between them", key, s.param(key))
+			s.refuse("parameter '%s' is '%s', expected integers with commas between them", key, s.param(key))
 		}
 		out = append(out, int(n))
 	}
-	return out, nil
+	return out
 }
 
-// axes reads parameter key as different axes; negative ones count from the end.
-func (s *spec) axes(key string, rank int) ([]int, error) {
-	list, err := s.ints(key)
-	if err != nil {
-		return nil, err
-	}
+// axes reads parameter "axes" as different axes; negative ones count from the end.
+func (s *spec) axes() []int {
+	list, rank := s.ints("axes"), s.rank()
 	for i, n := range list {
 		if n < 0 {
 			n += rank
 		}
 		if n < 0 || n >= rank || slices.Contains(list[:i], n) {
-			return nil, s.errorf("parameter '%s' is '%s', expected different axes of %d dimensions", key, s.param(key), rank)
+			s.refuse("parameter 'axes' is '%s', expected different axes of %d dimensions", s.param("axes"), rank)
 		}
 		list[i] = n
 	}
-	return list, nil
+	return list
 }
 
 // flag reads parameter key as true or false, the default.
-func (s *spec) flag(key string) (bool, error) {
-	switch s.param(key) {
-	case "true":
-		return true, nil
-	case "", "false":
-		return false, nil
-	default:
-		return false, s.errorf("parameter '%s' is '%s', expected true or false", key, s.param(key))
+func (s *spec) flag(key string) bool {
+	text := cmp.Or(s.param(key), "false")
+	if text != "true" && text != "false" {
+		s.refuse("parameter '%s' is '%s', expected true or false", key, text)
 	}
+	return text == "true"
 }
 
-// same returns an error unless all inputs from i on have the same type.
-func (s *spec) same(i int) error {
+// same refuses inputs from i on that have different types.
+func (s *spec) same(i int) {
 	for _, p := range s.in[i:] {
 		if p.DType != s.in[i].DType {
-			return s.errorf("input '%s' is %s, expected %s as input '%s'", p.Name, p.DType.ConfigName(), s.in[i].DType.ConfigName(), s.in[i].Name)
+			s.refuse("input '%s' is %s, expected %s as input '%s'", p.Name, p.DType.ConfigName(), s.in[i].DType.ConfigName(), s.in[i].Name)
 		}
 	}
-	return nil
 }
 
-// joined returns the dims that numpy broadcasts a and b to, where -1 is any extent. For
-// example, [-1, 1] and [4] give [-1, 4].
-func (s *spec) joined(a, b tensor.Shape) (tensor.Shape, error) {
+// joined returns the dims that numpy broadcasts a and b to, where -1 is any extent. For example, [-1, 1] and [4] give [-1, 4].
+func (s *spec) joined(a, b tensor.Shape) tensor.Shape {
 	if a.Rank() < b.Rank() {
 		a, b = b, a
 	}
@@ -352,10 +349,9 @@ func (s *spec) joined(a, b tensor.Shape) (tensor.Shape, error) {
 		case n == 1 || m == n:
 		case m == 1 || m < 0:
 			out.SetDim(a.Rank()-i, n)
-		case n < 0:
-		default:
-			return out, s.errorf("dims %s and %s cannot be broadcast together", a, b)
+		case n >= 0:
+			s.refuse("dims %s and %s cannot be broadcast together", a, b)
 		}
 	}
-	return out, nil
+	return out
 }

@@ -4,7 +4,6 @@ import (
 	"slices"
 	"strconv"
 
-	"github.com/tutti-server/tutti/backends"
 	"github.com/tutti-server/tutti/core/config"
 	"github.com/tutti-server/tutti/core/status"
 	"github.com/tutti-server/tutti/core/tensor"
@@ -16,18 +15,13 @@ type concat struct {
 	stack       bool
 }
 
-func makeConcat(s *spec) error {
-	if err := s.same(0); err != nil {
-		return err
-	}
-	axis, err := s.axis(s.rank(), 0)
-	if err != nil {
-		return err
-	}
+func makeConcat(s *spec) {
+	s.same(0)
+	axis := s.axis(s.rank(), 0)
 	out := s.in[0].Dims
 	for _, p := range s.in[1:] {
 		if out.Rank() != p.Dims.Rank() {
-			return s.errorf("input '%s' has dims %s, expected as many as %s", p.Name, p.Dims, out)
+			s.refuse("input '%s' has dims %s, expected as many as %s", p.Name, p.Dims, out)
 		}
 		for i, d := range p.Dims.Dims() {
 			have := out.Dim(i)
@@ -39,36 +33,27 @@ func makeConcat(s *spec) error {
 			case have < 0:
 				out.SetDim(i, d)
 			case d >= 0 && d != have:
-				return s.errorf("input '%s' has dims %s, which differ from %s outside of axis %d", p.Name, p.Dims, out, axis)
+				s.refuse("input '%s' has dims %s, which differ from %s outside of axis %d", p.Name, p.Dims, out, axis)
 			}
 		}
 	}
 	s.output(s.in[0].DType, out)
-	s.run = &concat{batch: s.batch, axis: s.batch + axis}
-	return nil
+	s.moves(&concat{batch: s.batch, axis: s.batch + axis}, 0, nil)
 }
 
-func makeStack(s *spec) error {
-	if err := s.same(0); err != nil {
-		return err
-	}
-	axis, err := s.axis(s.rank()+1, 0)
-	if err != nil {
-		return err
-	}
+func makeStack(s *spec) {
+	s.same(0)
+	axis := s.axis(s.rank()+1, 0)
 	dims := s.in[0].Dims
 	for _, p := range s.in[1:] {
 		if !p.Dims.Matches(dims) && !dims.Matches(p.Dims) {
-			return s.errorf("input '%s' has dims %s, expected %s", p.Name, p.Dims, dims)
+			s.refuse("input '%s' has dims %s, expected %s", p.Name, p.Dims, dims)
 		}
 	}
 	out := slices.Insert(slices.Clone(dims.Dims()), axis, int64(len(s.in)))
 	s.output(s.in[0].DType, tensor.Of(out...))
-	s.run = &concat{batch: s.batch, axis: s.batch + axis, stack: true}
-	return nil
+	s.moves(&concat{batch: s.batch, axis: s.batch + axis, stack: true}, 0, nil)
 }
-
-func (c *concat) run(b *backends.Batch, x *scratch) error { return moves(b, x, c, 0, nil) }
 
 func (c *concat) move(m *moving) error {
 	shape, err := c.shape(m.in)
@@ -137,19 +122,14 @@ type split struct {
 	parts int
 }
 
-func makeSplit(s *spec) error {
-	axis, err := s.axis(s.rank(), 0)
-	if err != nil {
-		return err
-	}
+func makeSplit(s *spec) {
+	axis := s.axis(s.rank(), 0)
 	v := &split{batch: s.batch, axis: s.batch + axis}
-	if v.sizes, err = s.ints("sizes"); err != nil {
-		return err
-	}
+	v.sizes = s.ints("sizes")
 	d, sum := s.in[0].Dims.Dim(axis), 0
 	for _, n := range v.sizes {
 		if sum += n; n < 0 {
-			return s.errorf("parameter 'sizes' is '%s', expected extents", s.param("sizes"))
+			s.refuse("parameter 'sizes' is '%s', expected extents", s.param("sizes"))
 		}
 	}
 	if len(v.sizes) == 1 {
@@ -157,9 +137,9 @@ func makeSplit(s *spec) error {
 	}
 	switch {
 	case len(v.sizes) == 0 || len(v.sizes) == 1 && (v.parts == 0 || v.parts > 1<<10 || d > 0 && int(d)%v.parts != 0):
-		return s.errorf("parameter 'sizes' is '%s', expected the extents of the outputs or a number of outputs that divides %d", s.param("sizes"), d)
+		s.refuse("parameter 'sizes' is '%s', expected the extents of the outputs or a number of outputs that divides %d", s.param("sizes"), d)
 	case d >= 0 && sum != int(d):
-		return s.errorf("parameter 'sizes' is '%s', expected a sum of %d", s.param("sizes"), d)
+		s.refuse("parameter 'sizes' is '%s', expected a sum of %d", s.param("sizes"), d)
 	}
 	for i := range max(v.parts, len(v.sizes)) {
 		dims := s.in[0].Dims
@@ -174,11 +154,8 @@ func makeSplit(s *spec) error {
 			s.out[i] = config.Port{Name: "OUTPUT" + strconv.Itoa(i), DType: s.in[0].DType, Dims: dims}
 		}
 	}
-	s.run = v
-	return nil
+	s.moves(v, 0, nil)
 }
-
-func (v *split) run(b *backends.Batch, x *scratch) error { return moves(b, x, v, 0, nil) }
 
 func (v *split) move(m *moving) error {
 	in := &m.in[0]

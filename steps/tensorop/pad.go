@@ -3,7 +3,6 @@ package tensorop
 import (
 	"slices"
 
-	"github.com/tutti-server/tutti/backends"
 	"github.com/tutti-server/tutti/core/status"
 	"github.com/tutti-server/tutti/core/tensor"
 )
@@ -17,28 +16,22 @@ type pad struct {
 	last          int    // the last axis that is padded, counted with the batch dimension
 }
 
-func makePad(s *spec) error {
-	list, err := s.ints("pads")
-	if err != nil {
-		return err
-	}
+func makePad(s *spec) {
+	list := s.ints("pads")
 	if len(list) != 2*s.rank() {
-		return s.errorf("parameter 'pads' is '%s', expected %d extents: before and after each axis", s.param("pads"), 2*s.rank())
+		s.refuse("parameter 'pads' is '%s', expected %d extents: before and after each axis", s.param("pads"), 2*s.rank())
 	}
 	p := &pad{mode: s.param("mode"), source: 1 << sourceShift}
 	if p.mode == "" {
 		p.mode = "constant"
 	}
 	if !slices.Contains([]string{"constant", "edge", "reflect"}, p.mode) {
-		return s.errorf("parameter 'mode' is '%s', expected one of constant, edge, reflect", p.mode)
+		s.refuse("parameter 'mode' is '%s', expected one of constant, edge, reflect", p.mode)
 	}
 	if s.param("value") == "" && s.in[0].DType != tensor.Bytes {
-		p.value, err = fixed(s.in[0].DType, tensor.Of(), 0)
+		p.value = s.fixed(s.in[0].DType, tensor.Of(), 0)
 	} else {
-		p.value, err = s.scalar("value", s.in[0].DType)
-	}
-	if err != nil {
-		return err
+		p.value = s.scalar("value", s.in[0].DType)
 	}
 	dims := s.in[0].Dims
 	for i := range s.rank() {
@@ -47,18 +40,15 @@ func makePad(s *spec) error {
 			p.last = i + s.batch
 		}
 		if list[2*i] < 0 || list[2*i+1] < 0 {
-			return s.errorf("parameter 'pads' is '%s', expected no extents below 0", s.param("pads"))
+			s.refuse("parameter 'pads' is '%s', expected no extents below 0", s.param("pads"))
 		}
 		if d := dims.Dim(i); d >= 0 {
 			dims.SetDim(i, d+int64(list[2*i]+list[2*i+1]))
 		}
 	}
 	s.output(s.in[0].DType, dims)
-	s.run = p
-	return nil
+	s.moves(p, 0, &p.value)
 }
-
-func (p *pad) run(b *backends.Batch, x *scratch) error { return moves(b, x, p, 0, &p.value) }
 
 func (p *pad) move(m *moving) error {
 	in := &m.in[0]

@@ -14,35 +14,27 @@ type gather struct {
 	fixed       tensor.Tensor // the indices of parameter "indices"
 }
 
-func makeGather(s *spec) error {
-	axis, err := s.axis(s.rank(), 0)
-	if err != nil {
-		return err
-	}
+func makeGather(s *spec) {
+	axis := s.axis(s.rank(), 0)
 	g := &gather{batch: s.batch, axis: s.batch + axis}
-	list, err := s.ints("indices")
-	if err != nil {
-		return err
-	}
+	list := s.ints("indices")
 	index := tensor.Of(int64(len(list)))
 	switch {
 	case len(s.in) == 2 && len(list) > 0:
-		return s.errorf("parameter 'indices' is set, but input '%s' has the indices", s.in[1].Name)
+		s.refuse("parameter 'indices' is set, but input '%s' has the indices", s.in[1].Name)
 	case len(s.in) == 2:
 		if d := s.in[1].DType; d != tensor.Int32 && d != tensor.Int64 {
-			return s.errType(1, "TYPE_INT32 or TYPE_INT64")
+			s.refuseType(1, "TYPE_INT32 or TYPE_INT64")
 		}
 		index = s.in[1].Dims
 	case len(list) == 0:
-		return s.errorf("there are no indices: declare a second input or set parameter 'indices'")
+		s.refuse("there are no indices: declare a second input or set parameter 'indices'")
 	default:
-		if g.fixed, err = fixed(tensor.Int64, index, 0); err != nil {
-			return err
-		}
+		g.fixed = s.fixed(tensor.Int64, index, 0)
 		d := int(s.in[0].Dims.Dim(axis))
 		for i, n := range list {
 			if d >= 0 && (n < -d || n >= d) {
-				return s.errorf("index %d is outside of axis %d, which has %d", n, axis, d)
+				s.refuse("index %d is outside of axis %d, which has %d", n, axis, d)
 			}
 			tensor.Slice[int64](&g.fixed)[i] = int64(n)
 		}
@@ -50,11 +42,8 @@ func makeGather(s *spec) error {
 	from := s.in[0].Dims.Dims()
 	out := slices.Concat(from[:axis], index.Dims(), from[axis+1:])
 	s.output(s.in[0].DType, tensor.Of(out...))
-	s.run = g
-	return nil
+	s.moves(g, 0, nil)
 }
-
-func (g *gather) run(b *backends.Batch, x *scratch) error { return moves(b, x, g, 0, nil) }
 
 func (g *gather) move(m *moving) error {
 	in, index, skip := &m.in[0], &g.fixed, 0
@@ -160,26 +149,14 @@ func (word[T]) take(t *taking, out, in *tensor.Tensor) {
 // where selects elements of its second input where the first is true, else of the third.
 type where struct{ batch int }
 
-func makeWhere(s *spec) error {
+func makeWhere(s *spec) {
 	if d := s.in[0].DType; d != tensor.Bool {
-		return s.errType(0, "TYPE_BOOL")
+		s.refuseType(0, "TYPE_BOOL")
 	}
-	if err := s.same(1); err != nil {
-		return err
-	}
-	dims, err := s.joined(s.in[1].Dims, s.in[2].Dims)
-	if err == nil {
-		dims, err = s.joined(dims, s.in[0].Dims)
-	}
-	if err != nil {
-		return err
-	}
-	s.output(s.in[1].DType, dims)
-	s.run = &where{s.batch}
-	return nil
+	s.same(1)
+	s.output(s.in[1].DType, s.joined(s.joined(s.in[1].Dims, s.in[2].Dims), s.in[0].Dims))
+	s.moves(&where{s.batch}, 1, nil)
 }
-
-func (v *where) run(b *backends.Batch, x *scratch) error { return moves(b, x, v, 1, nil) }
 
 func (v *where) move(m *moving) error {
 	shape, err := broadcast(&m.in[1].Shape, &m.in[2].Shape, v.batch)
@@ -243,31 +220,22 @@ type oneHot struct {
 	one          tensor.Tensor
 }
 
-func makeOneHot(s *spec) error {
+func makeOneHot(s *spec) {
 	if d := s.in[0].DType; d != tensor.Int32 && d != tensor.Int64 {
-		return s.errType(0, "TYPE_INT32 or TYPE_INT64")
+		s.refuseType(0, "TYPE_INT32 or TYPE_INT64")
 	}
-	d, err := s.dtype("dtype", tensor.FP32)
-	if err != nil {
-		return err
-	}
+	d := s.dtype("dtype", tensor.FP32)
 	depth, err := s.s.Int("depth", 1)
 	if err != nil {
-		return err
+		panic(specError{err})
 	}
 	if d == tensor.Bytes {
-		return s.errorf("parameter 'dtype' is %s, expected numbers or BOOL", d)
+		s.refuse("parameter 'dtype' is %s, expected numbers or BOOL", d)
 	}
 	o := &oneHot{batch: s.batch, depth: depth, dtype: d}
-	if o.one, err = fixed(d, tensor.Of(), 0); err != nil {
-		return err
-	}
-	if err := setText(&o.one, 0, []byte("1")); err != nil {
-		return err
-	}
+	o.one = s.constant(d, tensor.Of(), []string{"1"})
 	s.output(d, tensor.Of(append(slices.Clone(s.in[0].Dims.Dims()), int64(depth))...))
 	s.run = o
-	return nil
 }
 
 func (o *oneHot) run(b *backends.Batch, x *scratch) error {

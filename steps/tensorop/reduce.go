@@ -26,19 +26,11 @@ type reduce struct {
 	as, out  tensor.DType  // of the computation and of the output
 }
 
-func makeReduce(s *spec) error {
+func makeReduce(s *spec) {
 	r := &reduce{name: s.name, batch: s.batch, position: s.name == "argmax" || s.name == "argmin"}
-	if err := r.setTypes(s); err != nil {
-		return err
-	}
-	var err error
-	if r.keep, err = s.flag("keep_dims"); err != nil {
-		return err
-	}
-	axes, err := r.axes(s)
-	if err != nil {
-		return err
-	}
+	r.setTypes(s)
+	r.keep = s.flag("keep_dims")
+	axes := r.axes(s)
 	slices.Sort(axes)
 	r.adjacent = true
 	for i, a := range axes {
@@ -55,32 +47,30 @@ func makeReduce(s *spec) error {
 	}
 	s.output(r.out, r.shape(&s.in[0].Dims, 0))
 	s.run = r
-	return nil
 }
 
 // axes reads which axes are reduced: one for argmax and argmin, else all by default.
-func (r *reduce) axes(s *spec) ([]int, error) {
+func (r *reduce) axes(s *spec) []int {
 	if r.position {
-		axis, err := s.axis(s.rank(), -1)
-		return []int{axis}, err
+		return []int{s.axis(s.rank(), -1)}
 	}
-	axes, err := s.axes("axes", s.rank())
-	if err == nil && len(axes) == 0 {
+	axes := s.axes()
+	if len(axes) == 0 {
 		for i := range s.rank() {
 			axes = append(axes, i)
 		}
 	}
-	return axes, err
+	return axes
 }
 
 // setTypes chooses the types of the computation and of the output.
-func (r *reduce) setTypes(s *spec) error {
+func (r *reduce) setTypes(s *spec) {
 	d := s.in[0].DType
 	sums := r.name == "sum" || r.name == "prod"
 	r.as, r.out = d, d
 	switch {
 	case d == tensor.Bytes:
-		return s.errType(0, "numbers")
+		s.refuseType(0, "numbers")
 	case isHalf(d):
 		r.as = tensor.FP32
 	case d == tensor.FP32 || d == tensor.FP64:
@@ -94,7 +84,6 @@ func (r *reduce) setTypes(s *spec) error {
 	if r.position {
 		r.out = tensor.Int64
 	}
-	return nil
 }
 
 // shape returns the dims of the output; batch of in's dimensions come before those of a row.

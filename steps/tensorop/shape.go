@@ -14,24 +14,21 @@ type reshape struct {
 	rest  int          // the index of that one, or -1
 }
 
-func makeReshape(s *spec) error {
-	list, err := s.ints("dims")
-	if err != nil {
-		return err
-	}
+func makeReshape(s *spec) {
+	list := s.ints("dims")
 	r := &reshape{batch: s.batch, rest: slices.Index(list, -1)}
 	wide := make([]int64, len(list))
 	known := int64(1)
 	for i, d := range list {
 		if d < -1 || d == -1 && i != r.rest {
-			return s.errorf("parameter 'dims' is '%s', expected extents, of which one at most is -1", s.param("dims"))
+			s.refuse("parameter 'dims' is '%s', expected extents, of which one at most is -1", s.param("dims"))
 		}
 		if wide[i] = int64(d); d >= 0 {
 			known *= wide[i]
 		}
 	}
 	if len(list) > maxRank {
-		return s.errorf("parameter 'dims' is '%s', expected at most %d", s.param("dims"), maxRank)
+		s.refuse("parameter 'dims' is '%s', expected at most %d", s.param("dims"), maxRank)
 	}
 	r.dims = tensor.Of(wide...)
 	out := r.dims
@@ -40,12 +37,11 @@ func makeReshape(s *spec) error {
 			out.SetDim(r.rest, n/known)
 		}
 		if out.Elements() != n {
-			return s.errorf("dims %s have %d elements, which %s do not hold", s.in[0].Dims, n, r.dims)
+			s.refuse("dims %s have %d elements, which %s do not hold", s.in[0].Dims, n, r.dims)
 		}
 	}
 	s.output(s.in[0].DType, out)
 	s.run = r
-	return nil
 }
 
 func (r *reshape) run(b *backends.Batch, _ *scratch) error {
@@ -78,18 +74,16 @@ type transpose struct {
 	axes  []int // the batch dimension among them
 }
 
-func makeTranspose(s *spec) error {
+func makeTranspose(s *spec) {
 	rank := s.rank()
-	axes, err := s.axes("axes", rank)
+	axes := s.axes()
 	switch {
-	case err != nil:
-		return err
 	case len(axes) == 0:
 		for i := range rank {
 			axes = append(axes, rank-1-i)
 		}
 	case len(axes) != rank:
-		return s.errorf("parameter 'axes' is '%s', expected all %d axes", s.param("axes"), rank)
+		s.refuse("parameter 'axes' is '%s', expected all %d axes", s.param("axes"), rank)
 	}
 	dims := s.in[0].Dims
 	t := &transpose{batch: s.batch, axes: make([]int, s.batch+rank)}
@@ -98,11 +92,8 @@ func makeTranspose(s *spec) error {
 		t.axes[s.batch+i] = s.batch + a
 	}
 	s.output(s.in[0].DType, dims)
-	s.run = t
-	return nil
+	s.moves(t, 0, nil)
 }
-
-func (t *transpose) run(b *backends.Batch, x *scratch) error { return moves(b, x, t, 0, nil) }
 
 func (t *transpose) move(m *moving) error {
 	in := &m.in[0]

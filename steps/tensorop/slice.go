@@ -5,7 +5,6 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/tutti-server/tutti/backends"
 	"github.com/tutti-server/tutti/core/status"
 	"github.com/tutti-server/tutti/core/tensor"
 )
@@ -24,18 +23,15 @@ type slice struct {
 	spans []span
 }
 
-func makeSlice(s *spec) error {
-	spans, err := s.spans()
-	if err != nil {
-		return err
-	}
+func makeSlice(s *spec) {
+	spans := s.spans()
 	var out []int64
 	for i, p := range spans {
 		n, d := int64(-1), s.in[0].Dims.Dim(i)
 		if d >= 0 {
 			_, count, ok := p.bounds(int(d))
 			if !ok {
-				return s.errorf("index %d is outside of axis %d, which has %d", *p.first, i, d)
+				s.refuse("index %d is outside of axis %d, which has %d", *p.first, i, d)
 			}
 			n = int64(count)
 		}
@@ -44,15 +40,14 @@ func makeSlice(s *spec) error {
 		}
 	}
 	s.output(s.in[0].DType, tensor.Of(out...))
-	s.run = &slice{batch: s.batch, spans: spans}
-	return nil
+	s.moves(&slice{batch: s.batch, spans: spans}, 0, nil)
 }
 
 // spans reads parameter "slice" as a span for each axis of the first input.
-func (s *spec) spans() ([]span, error) {
+func (s *spec) spans() []span {
 	text, rank := s.param("slice"), s.rank()
 	if text == "" {
-		return nil, s.errorf("parameter 'slice' is needed, such as '0:2, ..., -1'")
+		s.refuse("parameter 'slice' is needed, such as '0:2, ..., -1'")
 	}
 	var spans []span
 	ellipsis := -1
@@ -60,7 +55,7 @@ func (s *spec) spans() ([]span, error) {
 		p, ok := parseSpan(strings.TrimSpace(part))
 		switch {
 		case !ok || p.ellipsis && ellipsis >= 0:
-			return nil, s.errorf("parameter 'slice' is '%s', expected start:stop:step, an index or one '...' for each axis", text)
+			s.refuse("parameter 'slice' is '%s', expected start:stop:step, an index or one '...' for each axis", text)
 		case p.ellipsis:
 			ellipsis = i
 		default:
@@ -68,12 +63,12 @@ func (s *spec) spans() ([]span, error) {
 		}
 	}
 	if len(spans) > rank {
-		return nil, s.errorf("parameter 'slice' is '%s', expected at most %d axes", text, rank)
+		s.refuse("parameter 'slice' is '%s', expected at most %d axes", text, rank)
 	}
 	if ellipsis < 0 {
 		ellipsis = len(spans)
 	}
-	return slices.Insert(spans, ellipsis, slices.Repeat([]span{{step: 1}}, rank-len(spans))...), nil
+	return slices.Insert(spans, ellipsis, slices.Repeat([]span{{step: 1}}, rank-len(spans))...)
 }
 
 // parseSpan parses one element of parameter "slice". It reports false if the syntax is wrong.
@@ -139,8 +134,6 @@ func within(at, d, low, high int) int {
 	}
 	return max(low, min(at, high))
 }
-
-func (v *slice) run(b *backends.Batch, x *scratch) error { return moves(b, x, v, 0, nil) }
 
 func (v *slice) move(m *moving) error {
 	in, w := &m.in[0], &m.x.loop

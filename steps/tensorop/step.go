@@ -114,11 +114,17 @@ func (heap) Place() tensor.Place { return tensor.Place{} }
 func (heap) Free(*tensor.Buffer) {}
 
 // fixed returns a tensor that lives as long as the step. size is that of BYTES elements.
-func fixed(d tensor.DType, shape tensor.Shape, size int) (tensor.Tensor, error) {
+func (s *spec) fixed(d tensor.DType, shape tensor.Shape, size int) tensor.Tensor {
+	t, err := tensor.Tensor{}, error(nil)
 	if d == tensor.Bytes {
-		return tensor.NewBytes(heap{}, shape, size)
+		t, err = tensor.NewBytes(heap{}, shape, size)
+	} else {
+		t, err = tensor.New(heap{}, d, shape)
 	}
-	return tensor.New(heap{}, d, shape)
+	if err != nil {
+		panic(specError{err})
+	}
+	return t
 }
 
 // arithmetic is the numeric code of one element type.

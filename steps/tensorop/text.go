@@ -70,17 +70,25 @@ func (m *moving) alloc(i int, d tensor.DType, shape *tensor.Shape) (*tensor.Tens
 	return t, err
 }
 
-// moves executes a mover. The inputs before the first-th are not moved: they hold indices or conditions.
-func moves(b *backends.Batch, x *scratch, v mover, first int, extra *tensor.Tensor) error {
+// movement is the runner of a mover. The inputs before first are not moved: they hold indices or conditions.
+type movement struct {
+	mover
+	first int
+	extra *tensor.Tensor
+}
+
+func (s *spec) moves(v mover, first int, extra *tensor.Tensor) { s.run = &movement{v, first, extra} }
+
+func (v *movement) run(b *backends.Batch, x *scratch) error {
 	m := &x.moving
-	*m = moving{b: b, x: x, in: b.In, extra: extra, outs: m.outs[:0]}
-	if b.In[first].DType != tensor.Bytes {
+	*m = moving{b: b, x: x, in: b.In, extra: v.extra, outs: m.outs[:0]}
+	if b.In[v.first].DType != tensor.Bytes {
 		return v.move(m)
 	}
 	m.text = true
 	x.in = append(x.in[:0], b.In...)
 	m.in = x.in
-	for i := first; i < len(b.In); i++ {
+	for i := v.first; i < len(b.In); i++ {
 		if b.In[i].DType != tensor.Bytes {
 			continue
 		}

@@ -22,54 +22,47 @@ type unary struct {
 	low, high tensor.Tensor
 }
 
-func makeUnary(s *spec) error {
+func makeUnary(s *spec) {
 	d := s.in[0].DType
 	signed := slices.Contains(signedTypes, d)
 	switch {
 	case s.name == "logical_not":
 		if d != tensor.Bool {
-			return s.errType(0, "TYPE_BOOL")
+			s.refuseType(0, "TYPE_BOOL")
 		}
 	case s.name == "absolute" || s.name == "negative":
 		if !signed {
-			return s.errType(0, "signed numbers")
+			s.refuseType(0, "signed numbers")
 		}
 	case !signed || d >= tensor.Int8 && d <= tensor.Int64:
-		return s.errType(0, "floating-point numbers: cast it before")
+		s.refuseType(0, "floating-point numbers: cast it before")
 	}
 	s.output(d, s.in[0].Dims)
 	s.run = &unary{name: s.name}
-	return nil
 }
 
-func makeClip(s *spec) error {
+func makeClip(s *spec) {
 	d := s.in[0].DType
 	if d == tensor.Bool || d == tensor.Bytes {
-		return s.errType(0, "numbers")
+		s.refuseType(0, "numbers")
 	}
 	if s.param("low") == "" && s.param("high") == "" {
-		return s.errorf("parameter 'low' or 'high' is needed")
+		s.refuse("parameter 'low' or 'high' is needed")
 	}
 	u := &unary{name: s.name}
 	for key, bound := range map[string]*tensor.Tensor{"low": &u.low, "high": &u.high} {
 		if s.param(key) == "" {
 			continue
 		}
-		narrow, err := s.scalar(key, d)
-		if err != nil {
-			return err
-		}
+		narrow := s.scalar(key, d)
 		*bound = narrow
 		if isHalf(d) { // the rounded number, as the elements are
-			if *bound, err = fixed(tensor.FP32, tensor.Of(), 0); err != nil {
-				return err
-			}
+			*bound = s.fixed(tensor.FP32, tensor.Of(), 0)
 			widen(tensor.Slice[float32](bound), tensor.Slice[uint16](&narrow), d)
 		}
 	}
 	s.output(d, s.in[0].Dims)
 	s.run = u
-	return nil
 }
 
 func (u *unary) run(b *backends.Batch, x *scratch) error {

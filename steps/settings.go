@@ -232,9 +232,15 @@ func Shape(b *backends.Batch, batched bool, dims ...int64) tensor.Shape {
 	return s
 }
 
-// WriteBytes allocates output port and copies data to it, which are encoded BYTES elements.
-func WriteBytes(b *backends.Batch, port int, shape tensor.Shape, data []byte) error {
-	out, err := b.AllocBytes(port, shape, len(data))
+// Write allocates output port and copies data to it: elements of type d, encoded where that is BYTES.
+func Write(b *backends.Batch, port int, d tensor.DType, shape tensor.Shape, data []byte) error {
+	var out *tensor.Tensor
+	var err error
+	if d == tensor.Bytes {
+		out, err = b.AllocBytes(port, shape, len(data))
+	} else {
+		out, err = b.Alloc(port, d, shape)
+	}
 	if err == nil {
 		copy(out.Bytes(), data)
 	}

@@ -3,9 +3,11 @@
 package embed
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math"
+	"slices"
 
 	"github.com/tutti-server/tutti/backends"
 	"github.com/tutti-server/tutti/core/config"
@@ -87,14 +89,14 @@ type step struct {
 	k       int
 	cosine  bool
 	batched bool
-	ids     [][]byte // Encoded BYTES elements.
+	ids     steps.Labels
 	workers pool.Of[worker]
 }
 
 // worker is the memory of one batch.
 type worker struct {
-	best  []hit     // k for each row.
-	units []float32 // The embeddings at length 1, for the cosine.
+	best  []hit     // k for each row
+	units []float32 // the embeddings at length 1, for the cosine
 }
 
 // hit is a vector with its score.
@@ -134,18 +136,10 @@ func newStep(s *steps.Settings) (steps.Step, error) {
 			}
 		}
 	}
-	if out.cosine {
-		out.normalize()
+	for at := 0; out.cosine && at < len(out.data); at += out.width {
+		unit(out.data[at:][:out.width], out.data[at:][:out.width])
 	}
 	return out, nil
-}
-
-// normalize divides the vectors by their norms.
-func (s *step) normalize() {
-	for i := range s.rows {
-		v := s.data[i*s.width:][:s.width]
-		unit(v, v)
-	}
 }
 
 // unit writes v scaled to length 1 to out. A vector of zeros stays.
@@ -180,8 +174,7 @@ func (s *step) Run(ctx context.Context, b *backends.Batch) error {
 	}
 	w := s.workers.Get()
 	defer s.workers.Put(w)
-	queries := tensor.Slice[float32](in)
-	queries = s.prepare(w, b, queries)
+	queries := s.prepare(w, b, tensor.Slice[float32](in))
 	if err := s.search(ctx, w, queries, b.Rows); err != nil {
 		return err
 	}
@@ -191,40 +184,24 @@ func (s *step) Run(ctx context.Context, b *backends.Batch) error {
 // prepare empties the scratch, fails the requests of embeddings that are not finite,
 // and returns the vectors to compare.
 func (s *step) prepare(w *worker, b *backends.Batch, queries []float32) []float32 {
-	if n := b.Rows * s.k; cap(w.best) < n {
-		w.best = make([]hit, n)
-	}
-	w.best = w.best[:b.Rows*s.k]
+	w.best = slices.Grow(w.best[:0], b.Rows*s.k)[:b.Rows*s.k]
 	for i := range w.best {
 		w.best[i] = hit{float32(math.Inf(-1)), noRow}
 	}
 	for row := range b.Rows {
-		if i := odd(queries[row*s.width:][:s.width]); i >= 0 {
-			b.Fail(row, status.Errorf(status.InvalidArg, "input '%s': expected finite numbers, found %v at %d",
-				inputName, queries[row*s.width+i], i))
+		v := queries[row*s.width:][:s.width]
+		if i := slices.IndexFunc(v, func(x float32) bool { return x-x != 0 }); i >= 0 {
+			b.Fail(row, status.Errorf(status.InvalidArg, "input '%s': expected finite numbers, found %v at %d", inputName, v[i], i))
 		}
 	}
 	if !s.cosine {
 		return queries
 	}
-	if cap(w.units) < len(queries) {
-		w.units = make([]float32, len(queries))
-	}
-	w.units = w.units[:len(queries)]
+	w.units = slices.Grow(w.units[:0], len(queries))[:len(queries)]
 	for at := 0; at < len(queries); at += s.width {
 		unit(w.units[at:][:s.width], queries[at:][:s.width])
 	}
 	return w.units
-}
-
-// odd returns the position of the first number that is not finite, -1 when there is none.
-func odd(v []float32) int {
-	for i, x := range v {
-		if x-x != 0 {
-			return i
-		}
-	}
-	return -1
 }
 
 // noRow is the row of a hit without a vector: products beyond FP32 are never hits.
@@ -252,7 +229,7 @@ func (s *step) search(ctx context.Context, w *worker, queries []float32, rows in
 		}
 	}
 	for row := range rows {
-		sorted(w.best[row*s.k:][:s.k])
+		slices.SortFunc(w.best[row*s.k:][:s.k], func(a, b hit) int { return cmp.Or(cmp.Compare(b.score, a.score), cmp.Compare(a.row, b.row)) })
 	}
 	return nil
 }
@@ -277,19 +254,8 @@ func sink(best []hit, i int) {
 	}
 }
 
-// sorted turns a heap into a list, best first.
-func sorted(best []hit) {
-	for n := len(best) - 1; n > 0; n-- {
-		best[0], best[n] = best[n], best[0]
-		sink(best[:n], 0)
-	}
-}
-
 func (s *step) write(b *backends.Batch, w *worker) error {
-	shape := tensor.Of(int64(s.k))
-	if s.batched {
-		shape = shape.Prepend(int64(b.Rows))
-	}
+	shape := steps.Shape(b, s.batched, int64(s.k))
 	scores, err := b.Alloc(outScores, tensor.FP32, shape)
 	if err != nil {
 		return err
@@ -299,41 +265,13 @@ func (s *step) write(b *backends.Batch, w *worker) error {
 		return err
 	}
 	toScores, toIndices := tensor.Slice[float32](scores), tensor.Slice[int64](indices)
-	size := 0
-	for i := range w.best {
-		h := &w.best[i]
+	for i, h := range w.best {
 		if toScores[i], toIndices[i] = h.score, int64(h.row); s.cosine {
 			toScores[i] = min(max(h.score, -1), 1)
 		}
 		if h.row == noRow {
 			toIndices[i] = -1
 		}
-		size += len(s.id(h.row))
 	}
-	if s.ids == nil {
-		return nil
-	}
-	ids, err := b.AllocBytes(outIDs, shape, size)
-	if err != nil {
-		return err
-	}
-	dst := ids.Bytes()
-	for i := range w.best {
-		dst = dst[copy(dst, s.id(w.best[i].row)):]
-	}
-	return nil
-}
-
-// noID is an empty BYTES element.
-var noID = tensor.AppendBytes(nil, "")
-
-// id returns the id of a row, encoded.
-func (s *step) id(row int32) []byte {
-	switch {
-	case s.ids == nil:
-		return nil
-	case row == noRow:
-		return noID
-	}
-	return s.ids[row]
+	return steps.WriteLabels(b, outIDs, shape, s.ids, toIndices)
 }

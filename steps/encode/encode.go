@@ -9,6 +9,7 @@ import (
 	"image/jpeg"
 	"image/png"
 	"math"
+	"slices"
 
 	"github.com/HugoSmits86/nativewebp"
 
@@ -89,27 +90,17 @@ func parse(s *steps.Settings) (*options, error) {
 	if o.channels == 4 && o.format == "jpeg" {
 		return nil, fmt.Errorf("parameter 'color' of model '%s' is 'rgba', expected rgb or gray with format jpeg, which has no alpha", s.Model)
 	}
-	var err error
-	if o.quality, err = s.Int("quality", 1); err != nil {
-		return nil, err
-	}
-	if o.quality > 100 {
-		return nil, fmt.Errorf("parameter 'quality' of model '%s' is %d, expected at most 100", s.Model, o.quality)
-	}
-	if o.quality != 75 && o.format != "jpeg" {
+	p := steps.Reader{Settings: s}
+	o.quality, o.scale, o.maxPixels = p.Int("quality", 1, 100), p.Float("scale"), int64(p.Int("max_pixels", 1, math.MaxInt))
+	switch {
+	case p.Err != nil:
+		return nil, p.Err
+	case o.quality != 75 && o.format != "jpeg":
 		return nil, fmt.Errorf("parameter 'quality' of model '%s' is %d, expected none with format %s, which is lossless", s.Model, o.quality, o.format)
-	}
-	scale, err := s.Float("scale")
-	if err != nil {
-		return nil, err
-	}
-	if scale != 255 && !o.float {
+	case o.scale != 255 && !o.float:
 		return nil, fmt.Errorf("parameter 'scale' of model '%s' is '%s', expected none with dtype uint8", s.Model, s.Params["scale"])
 	}
-	o.scale = float32(scale)
-	pixels, err := s.Int("max_pixels", 1)
-	o.maxPixels = int64(pixels)
-	return o, err
+	return o, nil
 }
 
 // maxSide returns the longest side that the format can hold, in pixels.
@@ -160,16 +151,7 @@ func (s *step) Run(ctx context.Context, b *backends.Batch) error {
 		}
 		wk.files = tensor.AppendBytes(wk.files, wk.out.Bytes())
 	}
-	shape := tensor.Of(1)
-	if s.batched {
-		shape = shape.Prepend(int64(b.Rows))
-	}
-	out, err := b.AllocBytes(0, shape, len(wk.files))
-	if err != nil {
-		return err
-	}
-	copy(out.Bytes(), wk.files)
-	return nil
+	return steps.Write(b, 0, tensor.Bytes, steps.Shape(b, s.batched, 1), wk.files)
 }
 
 // size returns height and width, which all rows share. It returns an error for sizes that the
@@ -197,7 +179,7 @@ func (s *step) one(wk *worker, in *tensor.Tensor, first, h, w int) error {
 	n := h * w * s.channels
 	var samples []byte
 	if s.float {
-		wk.samples = sized(wk.samples, n)
+		wk.samples = slices.Grow(wk.samples[:0], n)[:n]
 		if bad := quantise(wk.samples, tensor.Slice[float32](in)[first:][:n], s.scale); bad >= 0 {
 			return fmt.Errorf("expected finite numbers, found %v at element %d of the image", tensor.Slice[float32](in)[first+bad], bad)
 		}
@@ -239,7 +221,7 @@ func (wk *worker) image(o *options, samples []byte, h, w int) image.Image {
 	}
 	pix := samples
 	if o.planes || o.channels == 3 {
-		wk.pix = sized(wk.pix, 4*w*h)
+		wk.pix = slices.Grow(wk.pix[:0], 4*w*h)[:4*w*h]
 		pix = wk.pix
 		if o.planes {
 			interleave(pix, samples, w*h)
@@ -282,12 +264,4 @@ func quantise(dst []byte, src []float32, scale float32) int {
 		dst[i] = byte(min(max(math.RoundToEven(float64(v*scale)), 0), 255))
 	}
 	return -1
-}
-
-// sized returns s with n elements, grown if needed. The contents are unspecified.
-func sized(s []byte, n int) []byte {
-	if cap(s) < n {
-		return make([]byte, n)
-	}
-	return s[:n]
 }

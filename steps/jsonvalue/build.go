@@ -136,10 +136,6 @@ func (st *build) Run(_ context.Context, b *backends.Batch) error {
 			st.pool.Put(scratch)
 		}
 	}()
-	rows, shape := 1, tensor.Of(1)
-	if st.batched {
-		rows, shape = b.Rows, tensor.Of(int64(b.Rows), 1)
-	}
 	var readers []reader
 	for i := range b.In {
 		if b.In[i].Present() {
@@ -147,16 +143,11 @@ func (st *build) Run(_ context.Context, b *backends.Batch) error {
 		}
 	}
 	out := (*scratch)[:0]
-	for row := range rows {
+	for row := range b.Rows {
 		out = appendObject(out, readers, b, row)
 	}
 	*scratch = out
-	t, err := b.AllocBytes(0, shape, len(out))
-	if err != nil {
-		return err
-	}
-	copy(t.Bytes(), out)
-	return nil
+	return steps.Write(b, 0, tensor.Bytes, steps.Shape(b, st.batched, 1), out)
 }
 
 // appendObject appends the object of a row as a BYTES element: its length, then its text.

@@ -155,7 +155,11 @@ func (x *extract) Run(_ context.Context, b *backends.Batch) error {
 		}
 	}
 	for i := range x.out {
-		if err := x.put(b, i, rows, out[i].count, out[i].data); err != nil {
+		shape := tensor.Of(int64(out[i].count))
+		if x.batched {
+			shape = tensor.Of(int64(rows), int64(x.out[i].count))
+		}
+		if err := steps.Write(b, i, x.out[i].dtype, shape, out[i].data); err != nil {
 			return err
 		}
 	}
@@ -178,25 +182,6 @@ func (c *column) read(f *field, doc []byte, valid bool) error {
 		data, n = f.nothing(c.data)
 	}
 	c.data, c.count = data, c.count+n
-	return err
-}
-
-// put allocates output i and copies the values to it.
-func (x *extract) put(b *backends.Batch, i, rows, made int, data []byte) error {
-	shape := tensor.Of(int64(made))
-	if x.batched {
-		shape = tensor.Of(int64(rows), int64(x.out[i].count))
-	}
-	var t *tensor.Tensor
-	var err error
-	if x.out[i].dtype == tensor.Bytes {
-		t, err = b.AllocBytes(i, shape, len(data))
-	} else {
-		t, err = b.Alloc(i, x.out[i].dtype, shape)
-	}
-	if err == nil {
-		copy(t.Bytes(), data)
-	}
 	return err
 }
 

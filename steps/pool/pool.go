@@ -86,14 +86,10 @@ func signature(s *steps.Settings) (*config.Signature, error) {
 }
 
 func newStep(s *steps.Settings) (steps.Step, error) {
-	normalize, err := s.Bool("normalize")
-	if err != nil {
-		return nil, err
-	}
 	combine := map[string]func(out []float32, r *row){
 		modeMean: mean, modeSqrt: meanSqrt, modeWeighted: weightedMean, modeCLS: first, modeMax: highest, modeLast: last,
 	}
-	return &step{combine: combine[s.Params["mode"]], batched: s.MaxBatch > 0, normalize: normalize}, nil
+	return &step{combine: combine[s.Params["mode"]], batched: s.MaxBatch > 0, normalize: s.Params["normalize"] == "true"}, nil
 }
 
 // step is the step "pool".
@@ -122,11 +118,7 @@ func (s *step) Run(_ context.Context, b *backends.Batch) error {
 	}
 	shape := &b.In[portHidden].Shape
 	width, tokens := int(shape.Dim(shape.Rank()-1)), int(shape.Dim(shape.Rank()-2))
-	outShape := tensor.Of(int64(width))
-	if s.batched {
-		outShape = outShape.Prepend(int64(b.Rows))
-	}
-	t, err := b.Alloc(0, tensor.FP32, outShape)
+	t, err := b.Alloc(0, tensor.FP32, steps.Shape(b, s.batched, int64(width)))
 	if err != nil {
 		return err
 	}

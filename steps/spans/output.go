@@ -72,7 +72,7 @@ func (o *out) write(b *backends.Batch, r *run) error {
 		for _, list := range r.rows {
 			r.bytes = appendRow(r.bytes, list, o.labels)
 		}
-		return steps.WriteBytes(b, 0, steps.Shape(b, o.batched, 1), r.bytes)
+		return steps.Write(b, 0, tensor.Bytes, steps.Shape(b, o.batched, 1), r.bytes)
 	}
 	width := o.width
 	if width == 0 {
@@ -104,7 +104,7 @@ func (o *out) writeTexts(b *backends.Batch, r *run, port, width int) error {
 			r.bytes = tensor.AppendBytes(r.bytes, "")
 		}
 	}
-	return steps.WriteBytes(b, port, steps.Shape(b, o.batched, int64(width)), r.bytes)
+	return steps.Write(b, port, tensor.Bytes, steps.Shape(b, o.batched, int64(width)), r.bytes)
 }
 
 // writeNumbers writes counts, starts, ends and scores, rows filled up with 0.

@@ -15,28 +15,13 @@ import (
 	"github.com/tutti-server/tutti/core/status"
 	"github.com/tutti-server/tutti/core/tensor"
 	"github.com/tutti-server/tutti/internal/pool"
+	"github.com/tutti-server/tutti/steps"
 )
 
-// The operations.
-const (
-	opLower    = "lower"
-	opUpper    = "upper"
-	opTitle    = "title"
-	opStrip    = "strip"
-	opReplace  = "replace"
-	opMatch    = "match"
-	opExtract  = "extract"
-	opLength   = "length"
-	opConcat   = "concat"
-	opJoin     = "join"
-	opSplit    = "split"
-	opTemplate = "template"
-	opEncode   = "base64_encode"
-	opDecode   = "base64_decode"
-)
-
+// ops are the operations.
 var ops = []string{
-	opLower, opUpper, opTitle, opStrip, opReplace, opMatch, opExtract, opLength, opConcat, opJoin, opSplit, opTemplate, opEncode, opDecode,
+	"lower", "upper", "title", "strip", "replace", "match", "extract", "length", "concat", "join", "split", "template",
+	"base64_encode", "base64_decode",
 }
 
 var codings = map[string]*base64.Encoding{
@@ -78,13 +63,13 @@ func (st *step) Run(_ context.Context, b *backends.Batch) error {
 	}
 	rows, perRow := st.extent(&b.In[0])
 	switch st.op {
-	case opMatch, opLength:
+	case "match", "length":
 		return st.numbers(b, x, rows, perRow)
-	case opConcat:
+	case "concat":
 		return st.concat(b, x, rows)
-	case opJoin, opTemplate:
+	case "join", "template":
 		return st.fill(b, x, rows)
-	case opSplit:
+	case "split":
 		return st.split(b, x, rows, perRow)
 	default:
 		return st.each(b, x, rows, perRow)
@@ -127,10 +112,10 @@ func (st *step) next(b *backends.Batch, x *scratch, input, row int) ([]byte, err
 		return nil, status.Errorf(status.Internal, "input %d ends inside an element", input)
 	}
 	x.rest[input] = rest
-	if st.invalid == keepInvalid || st.op == opEncode || utf8.Valid(elem) {
+	if st.invalid == "keep" || st.op == "base64_encode" || utf8.Valid(elem) {
 		return elem, nil
 	}
-	if st.invalid == refuseInvalid {
+	if st.invalid == "refuse" {
 		b.Fail(row, status.Errorf(status.InvalidArg, "an element of row %d is not UTF-8: %.40q", row, elem))
 		return nil, nil
 	}
@@ -148,16 +133,6 @@ func replaced(dst, text []byte) []byte {
 	return dst
 }
 
-// done allocates the output and copies x.out to it.
-func done(b *backends.Batch, x *scratch, shape tensor.Shape) error {
-	t, err := b.AllocBytes(0, shape, len(x.out))
-	if err != nil {
-		return err
-	}
-	copy(t.Bytes(), x.out)
-	return nil
-}
-
 // each makes one element of every element.
 func (st *step) each(b *backends.Batch, x *scratch, rows, perRow int) error {
 	for row := range rows {
@@ -169,41 +144,33 @@ func (st *step) each(b *backends.Batch, x *scratch, rows, perRow int) error {
 			x.out = tensor.AppendBytes(x.out, st.change(b, x, row, text))
 		}
 	}
-	return done(b, x, b.In[0].Shape)
+	return steps.Write(b, 0, tensor.Bytes, b.In[0].Shape, x.out)
 }
 
 // change applies the operation to one element. The result lies in the scratch or in text, and is valid until the next call.
 func (st *step) change(b *backends.Batch, x *scratch, row int, text []byte) []byte {
 	x.elem = x.elem[:0]
 	switch st.op {
-	case opLower:
-		if isASCII(text) {
-			x.elem = flipped(x.elem, text, 'A')
-			break
-		}
-		x.elem = cased(x.elem, text, x.lower)
-	case opUpper:
-		if isASCII(text) {
-			x.elem = flipped(x.elem, text, 'a')
-			break
-		}
-		x.elem = cased(x.elem, text, x.upper)
-	case opTitle:
+	case "lower":
+		x.elem = cased(x.elem, text, 'A', x.lower)
+	case "upper":
+		x.elem = cased(x.elem, text, 'a', x.upper)
+	case "title":
 		x.elem = titled(x.elem, text)
-	case opStrip:
+	case "strip":
 		if st.chars == "" {
 			return bytes.TrimSpace(text)
 		}
 		return bytes.Trim(text, st.chars)
-	case opReplace:
+	case "replace":
 		return st.pattern.ReplaceAll(text, st.with)
-	case opExtract:
+	case "extract":
 		if m := st.pattern.FindSubmatchIndex(text); m != nil && m[2*st.group] >= 0 {
 			return text[m[2*st.group]:m[2*st.group+1]]
 		}
-	case opEncode:
+	case "base64_encode":
 		x.elem = st.coding.AppendEncode(x.elem, text)
-	case opDecode:
+	case "base64_decode":
 		var err error
 		if x.elem, err = st.coding.AppendDecode(x.elem, text); err != nil {
 			b.Fail(row, status.Errorf(status.InvalidArg, "an element of row %d is not base64: %w", row, err))
@@ -216,7 +183,7 @@ func (st *step) change(b *backends.Batch, x *scratch, row int, text []byte) []by
 // numbers makes one number of every element: whether the pattern matches, or the length.
 func (st *step) numbers(b *backends.Batch, x *scratch, rows, perRow int) error {
 	d := tensor.Int32
-	if st.op == opMatch {
+	if st.op == "match" {
 		d = tensor.Bool
 	}
 	out, err := b.Alloc(0, d, b.In[0].Shape)
@@ -260,7 +227,7 @@ func (st *step) concat(b *backends.Batch, x *scratch, rows int) error {
 			}
 		}
 	}
-	return done(b, x, b.In[widest].Shape)
+	return steps.Write(b, 0, tensor.Bytes, b.In[widest].Shape, x.out)
 }
 
 // concatAt appends the output's next element. more says that the row has further ones, for which an input of one element a row
@@ -288,7 +255,7 @@ func (st *step) concatAt(b *backends.Batch, x *scratch, row int, more bool) erro
 // fill makes one element of every row: the template with its inputs in place, or all elements joined.
 func (st *step) fill(b *backends.Batch, x *scratch, rows int) error {
 	parts := st.parts
-	if st.op == opJoin {
+	if st.op == "join" {
 		parts = joinAll
 	}
 	for row := range rows {
@@ -303,11 +270,7 @@ func (st *step) fill(b *backends.Batch, x *scratch, rows int) error {
 		}
 		x.out = tensor.AppendBytes(x.out, x.elem)
 	}
-	shape := tensor.Of(1)
-	if st.batched {
-		shape = tensor.Of(int64(rows), 1)
-	}
-	return done(b, x, shape)
+	return steps.Write(b, 0, tensor.Bytes, steps.Shape(b, st.batched, 1), x.out)
 }
 
 // appendRow appends the elements that a row has in an input, with the separator between them.
@@ -343,11 +306,10 @@ func (st *step) split(b *backends.Batch, x *scratch, rows, perRow int) error {
 		}
 		made += st.appendFields(x, text)
 	}
-	shape := tensor.Of(int64(made))
-	if st.batched {
-		shape = tensor.Of(int64(rows), int64(st.fields))
+	if st.fields > 0 {
+		made = st.fields
 	}
-	return done(b, x, shape)
+	return steps.Write(b, 0, tensor.Bytes, steps.Shape(b, st.batched, int64(made)), x.out)
 }
 
 // appendFields appends the fields of a text as elements: st.fields of them where that is not 0. It returns their number.

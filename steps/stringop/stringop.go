@@ -15,13 +15,6 @@ import (
 	"github.com/tutti-server/tutti/steps"
 )
 
-// The values of "invalid".
-const (
-	replaceInvalid = "replace"
-	refuseInvalid  = "refuse"
-	keepInvalid    = "keep"
-)
-
 // NewFactory returns the step "string".
 //
 // Inputs are BYTES of any dims; without a declaration there is one, INPUT of dims [-1]. The output is OUTPUT unless config.pbtxt
@@ -43,7 +36,7 @@ func NewFactory() steps.Factory {
 			{Key: "fields", Doc: "How many elements split gives for a row: further ones are dropped, missing ones empty. 0 gives all, without a batch dimension only.", Default: "0"},
 			{Key: "template", Doc: "The text of template: {NAME} stands for the elements of that input, with the separator between them; {{ and }} are braces."},
 			{Key: "alphabet", Doc: "The characters of base64.", Default: "std", Values: []string{"std", "url", "raw_std", "raw_url"}},
-			{Key: "invalid", Doc: "How bytes that are not UTF-8 are treated: replaced by U+FFFD, the request refused, or kept.", Default: replaceInvalid, Values: []string{replaceInvalid, refuseInvalid, keepInvalid}},
+			{Key: "invalid", Doc: "How bytes that are not UTF-8 are treated: replaced by U+FFFD, the request refused, or kept.", Default: "replace", Values: []string{"replace", "refuse", "keep"}},
 		},
 		Examples: []steps.Example{
 			{
@@ -64,7 +57,7 @@ input [ { name: "QUESTION" data_type: TYPE_STRING dims: [ 1 ] }, { name: "HINTS"
 }
 
 // several lists the operations that take any number of inputs.
-var several = []string{opConcat, opTemplate}
+var several = []string{"concat", "template"}
 
 func signature(s *steps.Settings) (*config.Signature, error) {
 	op := s.Params["op"]
@@ -91,13 +84,13 @@ func signature(s *steps.Settings) (*config.Signature, error) {
 		out.Name = s.Outputs[0].Name
 	}
 	switch op {
-	case opMatch:
+	case "match":
 		out.DType = tensor.Bool
-	case opLength:
+	case "length":
 		out.DType = tensor.Int32
-	case opJoin, opTemplate:
+	case "join", "template":
 		out.Dims = tensor.Of(1)
-	case opSplit:
+	case "split":
 		n, err := s.Int("fields", 0)
 		if err != nil {
 			return nil, err
@@ -117,15 +110,15 @@ func newStep(s *steps.Settings) (steps.Step, error) {
 	st := &step{op: s.Params["op"], batched: s.MaxBatch > 0, separator: []byte(s.Params["separator"]), with: []byte(s.Params["with"]), invalid: s.Params["invalid"], chars: s.Params["chars"]}
 	st.pool.New = newScratch
 	switch st.op {
-	case opReplace, opMatch, opExtract:
+	case "replace", "match", "extract":
 		err = st.compile(s)
-	case opSplit:
+	case "split":
 		if st.fields, err = s.Int("fields", 0); err == nil && st.fields == 0 && st.batched {
 			err = fmt.Errorf("parameter 'fields' of model '%s' is 0, expected the number of elements that every row of a batch is split into", s.Model)
 		}
-	case opTemplate:
+	case "template":
 		st.parts, err = parseTemplate(s.Params["template"], sig.Inputs)
-	case opEncode, opDecode:
+	case "base64_encode", "base64_decode":
 		st.coding = codings[s.Params["alphabet"]]
 	}
 	if err != nil {
@@ -144,7 +137,7 @@ func (st *step) compile(s *steps.Settings) error {
 	if st.pattern, err = regexp.Compile(p); err != nil {
 		return fmt.Errorf("parameter 'pattern' of model '%s' is '%s': %w", s.Model, p, err)
 	}
-	if st.op != opExtract {
+	if st.op != "extract" {
 		return nil
 	}
 	if st.group = st.pattern.SubexpIndex(s.Params["group"]); st.group >= 0 {

@@ -1,6 +1,7 @@
 package stringop
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -13,34 +14,25 @@ import (
 	"github.com/tutti-server/tutti/core/config"
 )
 
-func isASCII(text []byte) bool {
-	for _, c := range text {
-		if c >= utf8.RuneSelf {
-			return false
+// cased appends text in the case of c, or unchanged where the mapping fails. In ASCII those are the letters of the other case than first,
+// an 'A' or 'a'.
+func cased(dst, text []byte, first byte, c cases.Caser) []byte {
+	start := len(dst)
+	for _, l := range text {
+		if l >= utf8.RuneSelf {
+			c.Reset()
+			out, _, err := transform.Append(c, dst[:start], text)
+			if err != nil {
+				return append(dst[:start], text...)
+			}
+			return out
 		}
-	}
-	return true
-}
-
-// flipped appends text with ASCII letters in the other case: capitals where first is 'A', small ones where it is 'a'.
-func flipped(dst, text []byte, first byte) []byte {
-	for _, c := range text {
-		if c-first < 26 {
-			c ^= 'a' - 'A'
+		if l-first < 26 {
+			l ^= 'a' - 'A'
 		}
-		dst = append(dst, c)
+		dst = append(dst, l)
 	}
 	return dst
-}
-
-// cased appends text in the case of c, or unchanged where the mapping fails.
-func cased(dst, text []byte, c cases.Caser) []byte {
-	c.Reset()
-	out, _, err := transform.Append(c, dst, text)
-	if err != nil {
-		return append(dst, text...)
-	}
-	return out
 }
 
 // titled appends text with the first cased code point of each run in title case and the others in lower case, as Python's
@@ -77,7 +69,7 @@ var joinAll = []part{{input: 0}}
 // parseTemplate splits a template at its placeholders. Every input must occur.
 func parseTemplate(text string, inputs []config.Port) ([]part, error) {
 	if text == "" {
-		return nil, fmt.Errorf("operation '%s' needs parameter 'template'", opTemplate)
+		return nil, errors.New("operation 'template' needs parameter 'template'")
 	}
 	var parts []part
 	last := make([]int, len(inputs))

@@ -90,7 +90,7 @@ func (s *detokenizeStep) Run(ctx context.Context, b *backends.Batch) error {
 	if err := s.decodeAll(ctx, t, b); err != nil {
 		return err
 	}
-	return steps.WriteBytes(b, 0, steps.Shape(b, s.batched, 1), t.out)
+	return steps.Write(b, 0, tensor.Bytes, steps.Shape(b, s.batched, 1), t.out)
 }
 
 // recycle returns memory of a usual size to the pool.

@@ -164,7 +164,7 @@ func newLabel(text, scheme string, whole bool) label {
 			parts = "BILEUS"
 		}
 		if len(prefix) == 1 && strings.Contains(parts, prefix) {
-			l.tag, l.begins, l.ends = tag, strings.Contains("BUS", prefix), strings.Contains("LEUS", prefix)
+			l.tag, l.begins, l.ends = tag, strings.ContainsAny(prefix, "BUS"), strings.ContainsAny(prefix, "LEUS")
 		}
 	}
 	l.name, l.quoted = []byte(name), jsontext.Append(nil, []byte(name))

@@ -114,8 +114,9 @@ func (heap) Place() tensor.Place { return tensor.Place{} }
 func (heap) Free(*tensor.Buffer) {}
 
 // fixed returns a tensor that lives as long as the step. size is that of BYTES elements.
-func (s *spec) fixed(d tensor.DType, shape tensor.Shape, size int) tensor.Tensor {
-	t, err := tensor.Tensor{}, error(nil)
+func (*spec) fixed(d tensor.DType, shape tensor.Shape, size int) tensor.Tensor {
+	var t tensor.Tensor
+	var err error
 	if d == tensor.Bytes {
 		t, err = tensor.NewBytes(heap{}, shape, size)
 	} else {

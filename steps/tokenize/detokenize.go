@@ -133,7 +133,7 @@ func (s *detokenizeStep) decodeAll(ctx context.Context, t *texts, b *backends.Ba
 // appendKept appends the ids that are neither masked nor padding. Without a mask, mask is empty.
 func appendKept[T int32 | int64](s *detokenizeStep, dst []int64, ids []T, mask []int64) []int64 {
 	for i, id := range ids {
-		if (len(mask) == 0 || mask[i] != 0) && !(s.padded && int64(id) == s.padID) {
+		if (len(mask) == 0 || mask[i] != 0) && (!s.padded || int64(id) != s.padID) {
 			dst = append(dst, int64(id))
 		}
 	}

@@ -50,7 +50,10 @@ func errOpen(key string) error {
 func openFile(name, key string) (*file, error) {
 	path := folder + strings.TrimLeft(key, "/")
 	const flags = syscall.O_RDWR | syscall.O_CLOEXEC | syscall.O_NOFOLLOW | syscall.O_NONBLOCK
-	fd, err := retry(func() (int, error) { return syscall.Open(path, flags, 0) })
+	fd, err := syscall.Open(path, flags, 0)
+	for errors.Is(err, syscall.EINTR) {
+		fd, err = syscall.Open(path, flags, 0)
+	}
 	if err != nil {
 		return nil, errOpen(key)
 	}
@@ -106,14 +109,4 @@ func (f *file) transfer(call func(fd int, p []byte, off int64) (int, error), p [
 		p, off = p[n:], off+int64(n)
 	}
 	return nil
-}
-
-// retry repeats a call that a signal interrupted.
-func retry(call func() (int, error)) (int, error) {
-	for {
-		n, err := call()
-		if !errors.Is(err, syscall.EINTR) {
-			return n, err
-		}
-	}
 }

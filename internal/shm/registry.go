@@ -1,12 +1,26 @@
+// Package shm keeps the shared-memory regions that clients register. A request can name a part of a region instead
+// of carrying the bytes of a tensor. For example, a client registers "input0" with the key "/input_data" once, and
+// then sends only the region's name, an offset and a size.
+//
+// A region is a POSIX shared-memory object that the client created and may change, shorten or delete at any time.
+// The server therefore never maps it: touching a page that the client has truncated would kill the process. Every
+// access is a pread or pwrite on the region's descriptor, and fails with an error when the memory is gone.
+//
+//   - registry.go: registering, listing and unregistering regions; the part of a region that a request uses
+//   - file.go: the POSIX objects behind system regions
 package shm
 
 import (
 	"cmp"
+	"errors"
+	"io"
+	"math"
 	"slices"
 	"strings"
 	"sync"
 
 	"github.com/tutti-server/tutti/core/status"
+	"github.com/tutti-server/tutti/internal/pool"
 )
 
 // Kind is the kind of a region's memory.
@@ -85,29 +99,18 @@ func (r *Registry) RegisterSystem(name, key string, offset, size uint64) error {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if err := r.checkNew(name); err != nil {
-		return err
+	switch {
+	case r.regions[name] != nil:
+		return status.Errorf(status.AlreadyExists, "shared memory region '%s' already in manager", name)
+	case len(r.regions) >= maxRegions:
+		return status.Errorf(status.Unavailable,
+			"failed to register shared memory region '%s': %d regions are registered, which is the limit", name, maxRegions)
 	}
 	f, err := r.open(name, key, offset, size)
 	if err != nil {
 		return err
 	}
-	r.regions[name] = &region{
-		Region: Region{Kind: System, Name: name, Key: key, Offset: offset, Size: size},
-		file:   f,
-	}
-	return nil
-}
-
-// checkNew returns an error when no region of this name can be added; mu is held.
-func (r *Registry) checkNew(name string) error {
-	if r.regions[name] != nil {
-		return status.Errorf(status.AlreadyExists, "shared memory region '%s' already in manager", name)
-	}
-	if len(r.regions) >= maxRegions {
-		return status.Errorf(status.Unavailable,
-			"failed to register shared memory region '%s': %d regions are registered, which is the limit", name, maxRegions)
-	}
+	r.regions[name] = &region{Region: Region{Kind: System, Name: name, Key: key, Offset: offset, Size: size}, file: f}
 	return nil
 }
 
@@ -150,40 +153,25 @@ func (r *Registry) Unregister(kind Kind, name string) error {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if name == "" {
-		return r.unregisterAll(kind)
-	}
-	g := r.regions[name]
-	if g == nil || g.Kind != kind || r.forget(g) {
-		return nil
-	}
-	return status.Errorf(status.Internal, "Cannot unregister shared memory region '%s', it is currently in use.", name)
-}
-
-// unregisterAll removes all regions of a kind without open windows and returns an error that names the others; mu
-// is held.
-func (r *Registry) unregisterAll(kind Kind) error {
 	var used []string
 	for _, g := range r.regions {
-		if g.Kind == kind && !r.forget(g) {
+		switch {
+		case g.Kind != kind || name != "" && g.Name != name:
+		case g.windows > 0:
 			used = append(used, g.Name)
+		default:
+			delete(r.regions, g.Name)
+			g.file.release()
 		}
 	}
-	if used == nil {
+	switch {
+	case used == nil:
 		return nil
+	case name != "":
+		return status.Errorf(status.Internal, "Cannot unregister shared memory region '%s', it is currently in use.", name)
 	}
 	slices.Sort(used)
 	return status.Errorf(status.Internal, "Failed to unregister the following %s shared memory regions: %s ,", kind, strings.Join(used, " ,"))
-}
-
-// forget removes g unless it has open windows, and reports whether it did; mu is held.
-func (r *Registry) forget(g *region) bool {
-	if g.windows > 0 {
-		return false
-	}
-	delete(r.regions, g.Name)
-	g.file.release()
-	return true
 }
 
 // Status returns the region of this kind and name, or all of the kind, sorted by name, when the name is empty.
@@ -191,35 +179,110 @@ func (r *Registry) Status(kind Kind, name string) ([]Region, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if name == "" {
-		return r.list(kind), nil
+		all := []Region{}
+		for _, g := range r.regions {
+			if g.Kind == kind {
+				all = append(all, g.Region)
+			}
+		}
+		slices.SortFunc(all, func(a, b Region) int { return cmp.Compare(a.Name, b.Name) })
+		return all, nil
 	}
+	switch g := r.regions[name]; {
+	case g == nil:
+		return nil, status.Errorf(status.NotFound, "Unable to find %s shared memory region: '%s'", kind, name)
+	case g.Kind == kind:
+		return []Region{g.Region}, nil
+	case kind == CUDA:
+		return nil, status.Errorf(status.NotFound, "The region named '%s' is registered as system shared memory, not CUDA shared memory", name)
+	default:
+		return nil, status.Errorf(status.NotFound, "The region named '%s' is registered as CUDA shared memory, not system shared memory", name)
+	}
+}
+
+// Window is the part of a region that one request uses. The region cannot be unregistered until the window is
+// closed.
+type Window struct {
+	registry  *Registry
+	region    *region
+	off, size uint64 // off counts from the region's start
+}
+
+var windows pool.Of[Window]
+
+// Open returns size bytes at offset in the named region. The caller must close it.
+//
+// hot: no allocation in steady state.
+func (r *Registry) Open(name string, offset, size uint64) (*Window, error) {
+	if err := r.Check(); err != nil {
+		return nil, err
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	g := r.regions[name]
 	if g == nil {
-		return nil, status.Errorf(status.NotFound, "Unable to find %s shared memory region: '%s'", kind, name)
+		return nil, status.Errorf(status.NotFound, "Unable to find shared memory region: '%s'", name)
 	}
-	if g.Kind != kind {
-		return nil, wrongKind(g)
+	if err := g.check(offset, size); err != nil {
+		return nil, err
 	}
-	return []Region{g.Region}, nil
+	g.windows++
+	w := windows.Get()
+	*w = Window{registry: r, region: g, off: offset, size: size}
+	return w, nil
 }
 
-// wrongKind returns the error for a region that exists with the other kind.
-func wrongKind(g *region) error {
-	is, not := "system", "CUDA"
-	if g.Kind == CUDA {
-		is, not = not, is
+// check returns an error when size bytes at offset are not inside the region.
+func (g *region) check(offset, size uint64) error {
+	switch {
+	case offset >= g.Size:
+		return status.Errorf(status.InvalidArg, "Invalid offset for shared memory region: '%s'", g.Name)
+	case size > math.MaxUint64-offset:
+		return status.Errorf(status.InvalidArg,
+			"Integer overflow detected: byte_size (%d) + offset (%d) exceeds maximum value (%d) for region '%s'",
+			size, offset, uint64(math.MaxUint64), g.Name)
+	case size > g.Size-offset:
+		return status.Errorf(status.InvalidArg, "Invalid offset + byte size for shared memory region: '%s'", g.Name)
 	}
-	return status.Errorf(status.NotFound,
-		"The region named '%s' is registered as %s shared memory, not %s shared memory", g.Name, is, not)
+	return nil
 }
 
-func (r *Registry) list(kind Kind) []Region {
-	all := []Region{}
-	for _, g := range r.regions {
-		if g.Kind == kind {
-			all = append(all, g.Region)
-		}
+// Size returns the window's length in bytes.
+func (w *Window) Size() uint64 { return w.size }
+
+// Read fills dst from the window's start. It fails when the window is smaller than dst, or when the client has
+// truncated the memory behind it; dst is then undefined.
+func (w *Window) Read(dst []byte) error { return w.access("read", dst, w.region.file.readAt) }
+
+// Write copies src to the window's start. It fails when the window is smaller than src, or when the client has
+// truncated the memory behind it; Write never extends it.
+func (w *Window) Write(src []byte) error { return w.access("write", src, w.region.file.writeAt) }
+
+func (w *Window) access(verb string, p []byte, transfer func(p []byte, off int64) error) error {
+	g := w.region
+	if uint64(len(p)) > w.size {
+		return status.Errorf(status.InvalidArg,
+			"%d bytes at offset 0 of shared memory region '%s' are out of the %d bytes that the request names", len(p), g.Name, w.size)
 	}
-	slices.SortFunc(all, func(a, b Region) int { return cmp.Compare(a.Name, b.Name) })
-	return all
+	err := transfer(p, int64(g.Offset+w.off)) // RegisterSystem has checked the range
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, io.ErrUnexpectedEOF):
+		return status.Errorf(status.InvalidArg,
+			"unable to %s %d bytes of shared memory region '%s': the memory of key '%s' has become smaller than the registered offset %d and byte size %d",
+			verb, len(p), g.Name, g.Key, g.Offset, g.Size)
+	default:
+		return status.Errorf(status.Internal, "unable to %s %d bytes of shared memory region '%s': %w", verb, len(p), g.Name, err)
+	}
+}
+
+// Close releases the window. It must be the last call.
+func (w *Window) Close() {
+	r, g := w.registry, w.region
+	*w = Window{}
+	windows.Put(w)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	g.windows--
 }

@@ -59,22 +59,16 @@ func TestReadWrite(t *testing.T) {
 	defer w.Close()
 	got := make([]byte, 4)
 	must(t, w.Read(got))
-	if string(got) != "3456" || w.Size() != 4 || w.Name() != "a" {
-		t.Errorf("window %q of %d bytes holds %q", w.Name(), w.Size(), got)
-	}
-	must(t, w.ReadAt(got[:2], 2))
-	if string(got[:2]) != "56" {
-		t.Errorf("at 2: %q", got[:2])
+	if string(got) != "3456" || w.Size() != 4 {
+		t.Errorf("a window of %d bytes holds %q", w.Size(), got)
 	}
 	must(t, w.Write([]byte("ab")))
-	must(t, w.WriteAt([]byte("z"), 3))
-	if b, _ := os.ReadFile(path); string(b) != "012ab5z789" {
+	if b, _ := os.ReadFile(path); string(b) != "012ab56789" {
 		t.Errorf("the object holds %q", b)
 	}
 	const text = " of shared memory region 'a' are out of the 4 bytes that the request names"
 	wantError(t, w.Read(make([]byte, 5)), status.InvalidArg, "5 bytes at offset 0"+text)
-	wantError(t, w.WriteAt([]byte("x"), 4), status.InvalidArg, "1 bytes at offset 4"+text)
-	wantError(t, w.ReadAt(nil, math.MaxUint64), status.InvalidArg, "0 bytes at offset 18446744073709551615"+text)
+	wantError(t, w.Write(make([]byte, 6)), status.InvalidArg, "6 bytes at offset 0"+text)
 }
 
 // TestRegisterRefuses pins the errors of invalid registrations.

@@ -2,6 +2,7 @@ package client
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -16,6 +17,7 @@ import (
 	"github.com/tutti-server/tutti/core/infer"
 	"github.com/tutti-server/tutti/core/tensor"
 	"github.com/tutti-server/tutti/proto/inference"
+	"github.com/tutti-server/tutti/proto/modelconfig"
 )
 
 // GRPC is a client over gRPC.
@@ -153,18 +155,8 @@ func (c *GRPC) Metadata(ctx context.Context, model string) (*infer.Metadata, err
 	if err != nil {
 		return nil, rpcError(err)
 	}
-	return &infer.Metadata{
-		Name: a.GetName(), Versions: a.GetVersions(), Platform: a.GetPlatform(),
-		Inputs: tensors(a.GetInputs()), Outputs: tensors(a.GetOutputs()),
-	}, nil
-}
-
-func tensors(list []*inference.ModelMetadataResponse_TensorMetadata) []infer.TensorMetadata {
-	out := make([]infer.TensorMetadata, len(list))
-	for i, t := range list {
-		out[i] = infer.TensorMetadata{Name: t.GetName(), Datatype: t.GetDatatype(), Shape: t.GetShape()}
-	}
-	return out
+	md := &infer.Metadata{Inputs: []infer.TensorMetadata{}, Outputs: []infer.TensorMetadata{}}
+	return md, convert(a, md)
 }
 
 // Statistics returns the statistics of a model, or of all models if model is empty.
@@ -173,38 +165,49 @@ func (c *GRPC) Statistics(ctx context.Context, model string) ([]infer.Statistics
 	if err != nil {
 		return nil, rpcError(err)
 	}
-	list := make([]infer.Statistics, len(a.GetModelStats()))
-	for i, m := range a.GetModelStats() {
-		list[i] = statistics(m)
-	}
-	return list, nil
+	list := []infer.Statistics{}
+	err = convert(a.GetModelStats(), &list)
+	return list, err
 }
 
-func statistics(m *inference.ModelStatistics) infer.Statistics {
-	s := m.GetInferenceStats()
-	return infer.Statistics{
-		Name: m.GetName(), Version: m.GetVersion(), LastInference: m.GetLastInference(),
-		InferenceCount: m.GetInferenceCount(), ExecutionCount: m.GetExecutionCount(),
-		Inference: infer.InferenceStats{
-			Success: duration(s.GetSuccess()), Fail: duration(s.GetFail()), Queue: duration(s.GetQueue()),
-			ComputeInput: duration(s.GetComputeInput()), ComputeInfer: duration(s.GetComputeInfer()), ComputeOutput: duration(s.GetComputeOutput()),
-			CacheHit: duration(s.GetCacheHit()), CacheMiss: duration(s.GetCacheMiss()),
+// convert copies a message to a description of core/infer. Both have the protocol's names in JSON.
+func convert(from, to any) error {
+	b, err := json.Marshal(from)
+	if err != nil {
+		return err
+	}
+	return json.Unmarshal(b, to)
+}
+
+// Index lists the models of the server's repositories.
+func (c *GRPC) Index(ctx context.Context) ([]infer.Entry, error) {
+	a, err := c.stub.RepositoryIndex(ctx, &inference.RepositoryIndexRequest{})
+	if err != nil {
+		return nil, rpcError(err)
+	}
+	var list []infer.Entry
+	err = convert(a.GetModels(), &list)
+	return list, err
+}
+
+// Load loads a model, and returns when it is ready or has failed to load.
+func (c *GRPC) Load(ctx context.Context, model string) error {
+	_, err := c.stub.RepositoryModelLoad(ctx, &inference.RepositoryModelLoadRequest{ModelName: model})
+	return rpcError(err)
+}
+
+// Unload unloads a model. With dependents, it also unloads the models that were loaded only for it.
+func (c *GRPC) Unload(ctx context.Context, model string, dependents bool) error {
+	_, err := c.stub.RepositoryModelUnload(ctx, &inference.RepositoryModelUnloadRequest{
+		ModelName: model, Parameters: map[string]*inference.ModelRepositoryParameter{
+			"unload_dependents": {ParameterChoice: &inference.ModelRepositoryParameter_BoolParam{BoolParam: dependents}},
 		},
-		Batches: batches(m.GetBatchStats()),
-	}
+	})
+	return rpcError(err)
 }
 
-func batches(list []*inference.InferBatchStatistics) []infer.BatchStats {
-	out := make([]infer.BatchStats, len(list))
-	for i, b := range list {
-		out[i] = infer.BatchStats{
-			BatchSize: b.GetBatchSize(), ComputeInput: duration(b.GetComputeInput()),
-			ComputeInfer: duration(b.GetComputeInfer()), ComputeOutput: duration(b.GetComputeOutput()),
-		}
-	}
-	return out
-}
-
-func duration(d *inference.StatisticDuration) infer.Duration {
-	return infer.Duration{Count: d.GetCount(), Ns: d.GetNs()}
+// Config returns the completed configuration of a model.
+func (c *GRPC) Config(ctx context.Context, model string) (*modelconfig.ModelConfig, error) {
+	a, err := c.stub.ModelConfig(ctx, &inference.ModelConfigRequest{Name: model})
+	return a.GetConfig(), rpcError(err)
 }

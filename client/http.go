@@ -12,8 +12,10 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/tutti-server/tutti/core/config"
 	"github.com/tutti-server/tutti/core/infer"
 	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/proto/modelconfig"
 )
 
 // headerLength is the header with the length of the JSON at the beginning of a body; binary tensors follow it.
@@ -63,22 +65,14 @@ func (c *HTTP) Close() error {
 // inferBody is the JSON part of a request.
 type inferBody struct {
 	ID         string       `json:"id,omitempty"`
-	Parameters *inferParams `json:"parameters,omitempty"`
+	Parameters *wireParams  `json:"parameters,omitempty"`
 	Inputs     []any        `json:"inputs"`
 	Outputs    []wantedBody `json:"outputs,omitempty"`
 }
 
-type inferParams struct {
-	Binary bool `json:"binary_data_output"`
-}
-
 type wantedBody struct {
-	Name       string        `json:"name"`
-	Parameters *wantedParams `json:"parameters,omitempty"`
-}
-
-type wantedParams struct {
-	Binary bool `json:"binary_data"`
+	Name       string      `json:"name"`
+	Parameters *wireParams `json:"parameters,omitempty"`
 }
 
 // body returns the body of a request and the length of its JSON part.
@@ -86,7 +80,7 @@ func (c *HTTP) body(req *Request) (body []byte, header int, err error) {
 	b := inferBody{ID: req.ID, Inputs: []any{}}
 	var tail []byte
 	if !c.json {
-		b.Parameters = &inferParams{Binary: true}
+		b.Parameters = &wireParams{BinaryOutput: true}
 	}
 	for i := range req.Inputs {
 		in := &req.Inputs[i]
@@ -95,13 +89,13 @@ func (c *HTTP) body(req *Request) (body []byte, header int, err error) {
 			continue
 		}
 		size := len(in.Data)
-		b.Inputs = append(b.Inputs, wire{Name: in.Name, Datatype: in.DType.String(), Shape: in.Shape, Parameters: &wireParams{&size}})
+		b.Inputs = append(b.Inputs, wire{Name: in.Name, Datatype: in.DType.String(), Shape: in.Shape, Parameters: &wireParams{BinarySize: &size}})
 		tail = append(tail, in.Data...)
 	}
 	for _, name := range req.Outputs {
 		out := wantedBody{Name: name}
 		if !c.json { // the request's parameter applies only to outputs that it does not name
-			out.Parameters = &wantedParams{Binary: true}
+			out.Parameters = &wireParams{Binary: true}
 		}
 		b.Outputs = append(b.Outputs, out)
 	}
@@ -214,21 +208,28 @@ func (w *wire) tensor(tail []byte) (Tensor, []byte, error) {
 
 // get requests a path and decodes the JSON response into to, which may be nil.
 func (c *HTTP) get(ctx context.Context, path string, to any) error {
-	hr, err := http.NewRequestWithContext(ctx, http.MethodGet, c.url+path, nil)
+	return c.call(ctx, http.MethodGet, path, nil, to)
+}
+
+// post sends a JSON body to a path and decodes the JSON response into to, which may be nil.
+func (c *HTTP) post(ctx context.Context, path string, body, to any) error {
+	text, err := json.Marshal(body)
 	if err != nil {
 		return err
 	}
-	body, _, err := c.do(hr)
+	return c.call(ctx, http.MethodPost, path, bytes.NewReader(text), to)
+}
+
+func (c *HTTP) call(ctx context.Context, method, path string, body io.Reader, to any) error {
+	hr, err := http.NewRequestWithContext(ctx, method, c.url+path, body)
+	if err != nil {
+		return err
+	}
+	answer, _, err := c.do(hr)
 	if err != nil || to == nil {
 		return err
 	}
-	return decode(hr, body, to)
-}
-
-// decode decodes the JSON response to a request. Another response probably comes from a server that does not speak
-// the v2 protocol.
-func decode(hr *http.Request, body []byte, to any) error {
-	if err := json.Unmarshal(body, to); err != nil {
+	if err := json.Unmarshal(answer, to); err != nil { // probably a server that does not speak the v2 protocol
 		return fmt.Errorf("the answer of %s is not the expected JSON: %w", hr.URL, err)
 	}
 	return nil
@@ -271,4 +272,31 @@ func (c *HTTP) Statistics(ctx context.Context, model string) ([]infer.Statistics
 	}
 	err := c.get(ctx, path, &a)
 	return a.Models, err
+}
+
+// Index lists the models of the server's repositories.
+func (c *HTTP) Index(ctx context.Context) ([]infer.Entry, error) {
+	var list []infer.Entry
+	err := c.post(ctx, "/v2/repository/index", map[string]bool{"ready": false}, &list)
+	return list, err
+}
+
+// Load loads a model, and returns when it is ready or has failed to load.
+func (c *HTTP) Load(ctx context.Context, model string) error {
+	return c.post(ctx, "/v2/repository/models/"+url.PathEscape(model)+"/load", struct{}{}, nil)
+}
+
+// Unload unloads a model. With dependents, it also unloads the models that were loaded only for it.
+func (c *HTTP) Unload(ctx context.Context, model string, dependents bool) error {
+	body := map[string]any{"parameters": map[string]bool{"unload_dependents": dependents}}
+	return c.post(ctx, "/v2/repository/models/"+url.PathEscape(model)+"/unload", body, nil)
+}
+
+// Config returns the completed configuration of a model.
+func (c *HTTP) Config(ctx context.Context, model string) (*modelconfig.ModelConfig, error) {
+	var text json.RawMessage
+	if err := c.get(ctx, modelPath(model, "")+"/config", &text); err != nil {
+		return nil, err
+	}
+	return config.ParseJSON(string(text))
 }

@@ -2,8 +2,12 @@ package client
 
 import (
 	"encoding/binary"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"reflect"
+	"slices"
+	"unicode/utf8"
 
 	"github.com/tutti-server/tutti/core/tensor"
 )
@@ -40,32 +44,17 @@ func Of[T Number](name string, shape []int64, values ...T) Tensor {
 	return t
 }
 
+// goTypes has the Go type of each data type of numbers.
+var goTypes = [tensor.BF16 + 1]reflect.Type{
+	tensor.Bool: reflect.TypeFor[bool](),
+	tensor.Int8: reflect.TypeFor[int8](), tensor.Int16: reflect.TypeFor[int16](), tensor.Int32: reflect.TypeFor[int32](),
+	tensor.Int64: reflect.TypeFor[int64](), tensor.Uint8: reflect.TypeFor[uint8](), tensor.Uint16: reflect.TypeFor[uint16](),
+	tensor.Uint32: reflect.TypeFor[uint32](), tensor.Uint64: reflect.TypeFor[uint64](),
+	tensor.FP32: reflect.TypeFor[float32](), tensor.FP64: reflect.TypeFor[float64](),
+}
+
 func dtypeOf[T Number]() tensor.DType {
-	var zero T
-	switch any(zero).(type) {
-	case bool:
-		return tensor.Bool
-	case int8:
-		return tensor.Int8
-	case int16:
-		return tensor.Int16
-	case int32:
-		return tensor.Int32
-	case int64:
-		return tensor.Int64
-	case uint8:
-		return tensor.Uint8
-	case uint16:
-		return tensor.Uint16
-	case uint32:
-		return tensor.Uint32
-	case uint64:
-		return tensor.Uint64
-	case float32:
-		return tensor.FP32
-	default:
-		return tensor.FP64
-	}
+	return tensor.DType(slices.Index(goTypes[:], reflect.TypeFor[T]()))
 }
 
 var errNoTensor = errors.New("there is no such tensor")
@@ -78,11 +67,18 @@ func Values[T Number](t *Tensor) ([]T, error) {
 	if want := dtypeOf[T](); t.DType != want {
 		return nil, fmt.Errorf("tensor '%s' is %s, expected %s", t.Name, t.DType, want)
 	}
+	list, err := t.numbers()
+	out, _ := list.([]T)
+	return out, err
+}
+
+// numbers returns the elements of a tensor of numbers as a slice of its Go type.
+func (t *Tensor) numbers() (any, error) {
 	size := t.DType.Size()
 	if len(t.Data)%size != 0 {
 		return nil, fmt.Errorf("tensor '%s' has %d bytes, expected a multiple of %d", t.Name, len(t.Data), size)
 	}
-	out := make([]T, len(t.Data)/size)
+	out := reflect.MakeSlice(reflect.SliceOf(goTypes[t.DType]), len(t.Data)/size, len(t.Data)/size).Interface()
 	_, err := binary.Decode(t.Data, binary.LittleEndian, out)
 	return out, err
 }
@@ -104,4 +100,107 @@ func (t *Tensor) Strings() ([]string, error) {
 		out, rest = append(out, string(elem)), next
 	}
 	return out, nil
+}
+
+// wire is the JSON form of a tensor.
+type wire struct {
+	Name       string          `json:"name"`
+	Datatype   string          `json:"datatype"`
+	Shape      []int64         `json:"shape"`
+	Parameters *wireParams     `json:"parameters,omitempty"`
+	Data       json.RawMessage `json:"data,omitempty"`
+}
+
+// wireParams is the parameters of a request, of an input or output, and of a requested output.
+type wireParams struct {
+	BinaryOutput bool `json:"binary_data_output,omitempty"`
+	Binary       bool `json:"binary_data,omitempty"`
+	BinarySize   *int `json:"binary_data_size,omitempty"`
+}
+
+// MarshalJSON encodes the tensor with its elements in a flat list.
+func (t *Tensor) MarshalJSON() ([]byte, error) {
+	data, err := t.elements()
+	if err != nil {
+		return nil, err
+	}
+	raw, err := json.Marshal(data)
+	if err != nil {
+		return nil, err
+	}
+	return json.Marshal(wire{Name: t.Name, Datatype: t.DType.String(), Shape: t.Shape, Data: raw})
+}
+
+// UnmarshalJSON decodes a tensor whose elements are a flat list in data.
+func (t *Tensor) UnmarshalJSON(b []byte) error {
+	var w wire
+	if err := json.Unmarshal(b, &w); err != nil {
+		return err
+	}
+	*t = Tensor{Name: w.Name, DType: tensor.ParseDType(w.Datatype), Shape: w.Shape}
+	if w.Data == nil {
+		return nil
+	}
+	return t.parse(w.Data)
+}
+
+// elements returns the tensor's elements as a slice for encoding/json.
+func (t *Tensor) elements() (any, error) {
+	switch {
+	case t.DType == tensor.Bytes:
+		return t.texts()
+	case t.DType == tensor.Uint8: // encoding/json would write bytes as base64
+		out := make([]uint16, len(t.Data))
+		for i, b := range t.Data {
+			out[i] = uint16(b)
+		}
+		return out, nil
+	case goTypes[t.DType] == nil:
+		return nil, fmt.Errorf("tensor '%s' of %s cannot be written as JSON", t.Name, t.DType)
+	}
+	return t.numbers()
+}
+
+// texts returns the elements. It fails if one is no valid UTF-8, which JSON cannot hold.
+func (t *Tensor) texts() ([]string, error) {
+	list, err := t.Strings()
+	for _, s := range list {
+		if !utf8.ValidString(s) {
+			return nil, fmt.Errorf("tensor '%s' has an element that is not UTF-8 and cannot be written as JSON", t.Name)
+		}
+	}
+	return list, err
+}
+
+// parse sets Data from elements in JSON.
+func (t *Tensor) parse(data []byte) error {
+	element := goTypes[t.DType]
+	switch t.DType {
+	case tensor.Bytes:
+		element = reflect.TypeFor[string]()
+	case tensor.Uint8: // encoding/json would read base64
+		element = reflect.TypeFor[uint16]()
+	}
+	if element == nil {
+		return fmt.Errorf("tensor '%s' of %s cannot be read from JSON", t.Name, t.DType)
+	}
+	to := reflect.New(reflect.SliceOf(element))
+	if err := json.Unmarshal(data, to.Interface()); err != nil {
+		return fmt.Errorf("tensor '%s': %w", t.Name, err)
+	}
+	list := to.Elem().Interface()
+	switch t.DType {
+	case tensor.Bytes:
+		t.Data = Text("", nil, list.([]string)...).Data //nolint:errcheck,forcetypeassert // made above
+	case tensor.Uint8:
+		for _, v := range list.([]uint16) { //nolint:errcheck,forcetypeassert // made above
+			if v > 0xff {
+				return fmt.Errorf("tensor '%s' of %s has element %d", t.Name, t.DType, v)
+			}
+			t.Data = append(t.Data, uint8(v))
+		}
+	default:
+		t.Data, _ = binary.Append(nil, binary.LittleEndian, list) // these types have fixed sizes
+	}
+	return nil
 }

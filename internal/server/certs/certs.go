@@ -37,11 +37,8 @@ func Load(f Files, log *slog.Logger, protocols ...string) (*tls.Config, error) {
 	k.current.Store(cfg)
 	// Servers that inspect the configuration find the settings of all connections here, too.
 	return &tls.Config{
-		MinVersion: tls.VersionTLS12,
-		NextProtos: protocols,
-		GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) {
-			return k.latest(), nil
-		},
+		MinVersion: tls.VersionTLS12, NextProtos: protocols,
+		GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) { return k.latest(), nil },
 	}, nil
 }
 
@@ -103,11 +100,7 @@ func (k *keys) load() (*tls.Config, error) {
 	if err != nil {
 		return nil, status.Errorf(status.InvalidArg, "unable to load TLS certificate '%s' with key '%s': %w", f.Cert, f.Key, err)
 	}
-	cfg := &tls.Config{
-		MinVersion:   tls.VersionTLS12,
-		NextProtos:   k.protocols,
-		Certificates: []tls.Certificate{cert},
-	}
+	cfg := &tls.Config{MinVersion: tls.VersionTLS12, NextProtos: k.protocols, Certificates: []tls.Certificate{cert}}
 	if f.ClientCA == "" {
 		return cfg, nil
 	}

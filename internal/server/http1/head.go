@@ -197,21 +197,13 @@ var (
 	// hosts has the bytes of a host name or address with a port.
 	hosts = setOf(alphanumeric + "-._:[]")
 	// printable has the bytes of a field value that every HTTP implementation reads alike.
-	printable = printables()
+	printable = setOf(" !\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~\t" + alphanumeric)
 )
 
 func setOf(s string) (in set) {
 	for i := range len(s) {
 		in[s[i]] = true
 	}
-	return in
-}
-
-func printables() (in set) {
-	for c := ' '; c <= '~'; c++ {
-		in[c] = true
-	}
-	in['\t'] = true
 	return in
 }
 

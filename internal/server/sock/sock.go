@@ -35,7 +35,8 @@ type direction struct {
 	p    []byte                // guarded by mu, with n and err: the call's buffer
 	n    int                   // bytes that the call has copied
 	err  error                 // of the call
-	call func(fd uintptr) bool // read or write; bound once, since binding it allocates
+	trap uintptr               // the system call
+	call func(fd uintptr) bool // do; bound once, since binding it allocates
 }
 
 // New returns a connection that replaces c, which it owns from now on.
@@ -44,24 +45,14 @@ func New(c *net.TCPConn) (*Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Conn{TCPConn: c}
-	s.in.raw, s.out.raw = raw, raw
-	s.in.call, s.out.call = s.in.read, s.out.write
+	s := &Conn{TCPConn: c, in: direction{raw: raw, trap: syscall.SYS_READ}, out: direction{raw: raw, trap: syscall.SYS_WRITE}}
+	s.in.call, s.out.call = s.in.do, s.out.do
 	return s, nil
 }
 
-func (d *direction) read(fd uintptr) bool {
-	n, _, e := syscall.RawSyscall(syscall.SYS_READ, fd, uintptr(unsafe.Pointer(unsafe.SliceData(d.p))), uintptr(len(d.p)))
-	return d.done(n, e)
-}
-
-func (d *direction) write(fd uintptr) bool {
-	n, _, e := syscall.RawSyscall(syscall.SYS_WRITE, fd, uintptr(unsafe.Pointer(unsafe.SliceData(d.p))), uintptr(len(d.p)))
-	return d.done(n, e)
-}
-
-// done stores the result of a call. It reports false when the call must be repeated once the socket is ready.
-func (d *direction) done(n uintptr, e syscall.Errno) bool {
+// do makes the call and stores its result. It reports false when the call must be repeated once the socket is ready.
+func (d *direction) do(fd uintptr) bool {
+	n, _, e := syscall.RawSyscall(d.trap, fd, uintptr(unsafe.Pointer(unsafe.SliceData(d.p))), uintptr(len(d.p)))
 	switch e {
 	case 0:
 		d.n, d.err = int(n), nil

@@ -12,7 +12,7 @@ import (
 	"github.com/tutti-server/tutti/scheduler"
 )
 
-// sweepEvery is how long a request of a disconnected client may wait unnoticed, for a credit
+// sweepInterval is how long a request of a disconnected client may wait unnoticed, for a credit
 // or for the response to another request.
 const sweepInterval = 100 * time.Millisecond
 
@@ -188,19 +188,15 @@ func (r *run) leads() bool {
 	return true
 }
 
-// crowded reports whether the maximum of sub-runs is active.
+// full reports whether the maximum of sub-runs is active.
 func (r *run) full() bool {
 	r.root.sub.mu.Lock()
 	defer r.root.sub.mu.Unlock()
-	return r.sub.live >= r.x.ahead()
-}
-
-// ahead returns how many sub-runs of the decoupled step may be active.
-func (x *Executor) ahead() int {
-	if n := x.plan.Nodes[x.segment.Producer].MaxInflight; n > 0 && n < ahead {
-		return int(n)
+	most := ahead
+	if n := r.x.plan.Nodes[r.x.segment.Producer].MaxInflight; n > 0 && n < ahead {
+		most = int(n)
 	}
-	return ahead
+	return r.sub.live >= most
 }
 
 // pace waits until the client can take another response.

@@ -85,11 +85,6 @@ type division struct {
 	writers []int32   // per shared tensor of the next segment: the node that writes it, or -1
 }
 
-var (
-	_ infer.Inferer       = (*Executor)(nil)
-	_ scheduler.Responder = (*Executor)(nil)
-)
-
 // Settings configure an Executor.
 type Settings struct {
 	Plan *plan.Plan
@@ -143,6 +138,7 @@ func newExecutor(s *Settings, p *plan.Plan, targets []scheduler.Scheduler, d div
 		case need > 1:
 			x.joins = append(x.joins, int32(i))
 		}
+		x.results = append(x.results, x.facets(int32(i)))
 	}
 	if p.Ensemble && s.Stats != nil {
 		names := make([]string, len(p.Nodes))
@@ -153,9 +149,6 @@ func newExecutor(s *Settings, p *plan.Plan, targets []scheduler.Scheduler, d div
 	}
 	x.outputNames = outputNames(p)
 	x.credits = newCredits(x, s.Workers)
-	for i := range p.Nodes {
-		x.results = append(x.results, x.facets(int32(i)))
-	}
 	x.runs.New = func() *run { return newRun(x, s.Workers) }
 	return x
 }
@@ -163,13 +156,9 @@ func newExecutor(s *Settings, p *plan.Plan, targets []scheduler.Scheduler, d div
 // outputNames returns, per node, the names of the outputs that are mapped; nil when all are.
 func outputNames(p *plan.Plan) [][]string {
 	list := make([][]string, len(p.Nodes))
-	for i := range p.Nodes {
-		n := &p.Nodes[i]
-		if !slices.Contains(n.Out, plan.None) {
-			continue
-		}
+	for i, n := range p.Nodes {
 		for port, s := range n.Out {
-			if s != plan.None {
+			if s != plan.None && slices.Contains(n.Out, plan.None) {
 				list[i] = append(list[i], n.Signature.Outputs[port].Name)
 			}
 		}
@@ -213,7 +202,8 @@ func (x *Executor) submit(ctx context.Context, req *infer.Request, sink infer.Si
 		r.traceStart()
 	}
 	if err := r.bind(); err != nil {
-		r.reject(err)
+		r.release()
+		r.close(err)
 		return
 	}
 	if f := req.Trace.Snapshot(); f != nil {

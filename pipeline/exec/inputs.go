@@ -1,8 +1,8 @@
 package exec
 
 import (
+	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/tutti-server/tutti/core/config"
@@ -20,6 +20,9 @@ func (r *run) bind() error {
 	if err := r.selectOutputs(); err != nil {
 		return err
 	}
+	if r.sub != nil {
+		r.sub.depth = r.x.lastSegment(r.outputs)
+	}
 	if err := r.req.CheckInputs(); err != nil {
 		return r.prefixed(err)
 	}
@@ -30,7 +33,7 @@ func (r *run) bind() error {
 		if t == nil && port.Optional {
 			continue
 		}
-		if t == nil || !fitting(sig, port, t, &rows) {
+		if t == nil || t.DType != port.DType || checkShape(sig, port, &t.Shape, &rows) != nil {
 			return r.refusal()
 		}
 		given++
@@ -51,11 +54,6 @@ func (r *run) bind() error {
 	return nil
 }
 
-// fitting reports whether an input has its port's type and shape.
-func fitting(sig *config.Signature, port *config.Port, t *tensor.Tensor, rows *int64) bool {
-	return checkType(sig, port, t) == nil && checkShape(sig, port, &t.Shape, rows) == nil
-}
-
 // selectOutputs sets the requested outputs and the nodes that they need.
 func (r *run) selectOutputs() error {
 	p := r.x.plan
@@ -63,33 +61,21 @@ func (r *run) selectOutputs() error {
 		for i := range p.Outputs {
 			r.outputs = append(r.outputs, int32(i))
 		}
-		r.wanted = p.AllNodes
-		r.respondAt()
+		r.selectNodes()
 		return nil
 	}
-	clear(r.subset)
 	for _, name := range r.req.Outputs {
 		o := p.Signature.Output(name)
 		if o < 0 {
 			return status.Errorf(status.InvalidArg, "unexpected inference output '%s' for model '%s'", name, p.Signature.Model)
 		}
 		if slices.Contains(r.outputs, int32(o)) {
-			return r.invalid("output '%s' already exists in request", name)
+			return r.prefixed(status.Errorf(status.InvalidArg, "output '%s' already exists in request", name))
 		}
 		r.outputs = append(r.outputs, int32(o))
-		r.subset.AddAll(p.OutputNodes[o])
 	}
-	r.wanted = r.subset
-	r.respondAt()
-	r.skipUnneeded()
+	r.selectNodes()
 	return nil
-}
-
-// respondAt notes the segment that responds, in a divided plan.
-func (r *run) respondAt() {
-	if r.sub != nil {
-		r.sub.depth = r.x.lastSegment(r.outputs)
-	}
 }
 
 // prefixed returns err with the request's ID before its text, once.
@@ -99,17 +85,6 @@ func (r *run) prefixed(err error) error {
 		return err
 	}
 	return status.Prefixf(err, "%s", prefix)
-}
-
-func (r *run) invalid(format string, args ...any) error {
-	return status.Prefixf(status.Errorf(status.InvalidArg, format, args...), "%s", infer.IDPrefix(r.req.ID))
-}
-
-func checkType(sig *config.Signature, port *config.Port, t *tensor.Tensor) error {
-	if t.DType == port.DType {
-		return nil
-	}
-	return errDType(sig, port, t)
 }
 
 func errDType(sig *config.Signature, port *config.Port, t *tensor.Tensor) error {
@@ -174,7 +149,15 @@ func (r *run) refusal() error {
 		err = status.Errorf(status.InvalidArg, batchTooLarge, sig.MaxBatch, sig.Model)
 	}
 	if err == nil {
-		err = r.backwards(func(port *config.Port, t *tensor.Tensor) error { return r.checkTensor(port, t) })
+		err = r.backwards(func(port *config.Port, t *tensor.Tensor) error {
+			switch {
+			case t.DType != port.DType:
+				return errDType(sig, port, t)
+			case !port.Accepts(&t.Shape, sig.MaxBatch):
+				return wrongShape(sig, port, &t.Shape)
+			}
+			return nil
+		})
 	}
 	if err == nil {
 		err = status.Errorf(status.InvalidArg, "duplicate inference input for model '%s'", sig.Model)
@@ -194,7 +177,7 @@ func (r *run) checkNames() error {
 		}
 	}
 	if len(lacking) > 0 {
-		return r.invalid("%s", missing(sig, r.req, lacking, optional))
+		return r.prefixed(status.Errorf(status.InvalidArg, "%s", missing(sig, r.req, lacking, optional)))
 	}
 	return nil
 }
@@ -211,18 +194,6 @@ func (r *run) backwards(check func(*config.Port, *tensor.Tensor) error) error {
 		if err := check(&p.Signature.Inputs[port], t); err != nil {
 			return err
 		}
-	}
-	return nil
-}
-
-// checkTensor verifies an input's type and shape.
-func (r *run) checkTensor(port *config.Port, t *tensor.Tensor) error {
-	sig := r.x.plan.Signature
-	if err := checkType(sig, port, t); err != nil {
-		return err
-	}
-	if !port.Accepts(&t.Shape, sig.MaxBatch) {
-		return wrongShape(sig, port, &t.Shape)
 	}
 	return nil
 }
@@ -247,12 +218,12 @@ func missing(sig *config.Signature, req *infer.Request, lacking []string, option
 		got[i] = req.Inputs[i].Name
 	}
 	all := len(sig.Inputs)
-	count := strconv.Itoa(all) + " inputs"
+	count := fmt.Sprintf("%d inputs", all)
 	if optional > 0 {
-		count = "number of inputs between " + strconv.Itoa(all-optional) + " and " + strconv.Itoa(all)
+		count = fmt.Sprintf("number of inputs between %d and %d", all-optional, all)
 	}
-	return "expected " + count + " but got " + strconv.Itoa(len(got)) + " inputs for model '" + sig.Model + "'. Got input(s) [" +
-		quoted(got) + "], but missing required input(s) [" + quoted(lacking) + "]. Please provide all required input(s)."
+	return fmt.Sprintf("expected %s but got %d inputs for model '%s'. Got input(s) [%s], but missing required input(s) [%s]. Please provide all required input(s).",
+		count, len(got), sig.Model, quoted(got), quoted(lacking))
 }
 
 func quoted(names []string) string {
@@ -305,8 +276,10 @@ func (r *run) fill(task *scheduler.Task, n *plan.Node) error {
 	if n.Signature.MaxBatch > 0 && rows >= 0 {
 		task.Rows = int32(rows)
 	}
-	if n.Reshape {
-		toModel(task.In, n.Signature.Inputs)
+	for i := range task.In {
+		if shape := n.Signature.Inputs[i].Reshape; n.Reshape && shape != nil && task.In[i].Present() {
+			shape.ToModel(&task.In[i].Shape)
+		}
 	}
 	return nil
 }
@@ -326,8 +299,8 @@ func fit(t *tensor.Tensor, f plan.BatchRule) bool {
 	return true
 }
 
-// takeFree checks the data type of an input of undeclared type, and applies the runtime rule
-// to its shape. The caller must check the shape.
+// takeFree checks the data type of an input of undeclared type, and applies the runtime rule to its shape. The caller
+// must check the shape.
 func takeFree(f plan.RuntimeRule, sig *config.Signature, port *config.Port, t *tensor.Tensor) error {
 	if t.DType != port.DType {
 		return errDType(sig, port, t)
@@ -349,17 +322,6 @@ func fitFree(t *tensor.Tensor, f plan.RuntimeRule, dims *tensor.Shape) {
 			t.Shape = t.Shape.Tail()
 		}
 	case plan.RuntimeAsIs, plan.Declared:
-	}
-}
-
-// toModel sets the shapes of a node's checked inputs to those that its model declares.
-//
-// hot: no allocation.
-func toModel(in []tensor.Tensor, ports []config.Port) {
-	for i := range in {
-		if r := ports[i].Reshape; r != nil && in[i].Present() {
-			r.ToModel(&in[i].Shape)
-		}
 	}
 }
 

@@ -58,14 +58,6 @@ func (r *run) count(now int64, err error) {
 	}
 }
 
-func (r *run) newResponse() *infer.Response {
-	resp := newResponse(r.x.plan, r.req.ID)
-	if resp.Ensemble {
-		resp.Sequence = r.meta().Sequence
-	}
-	return resp
-}
-
 // sendResponse moves a response to the client.
 func (r *run) sendResponse(resp *infer.Response, final bool) {
 	resp.Final = final
@@ -95,7 +87,7 @@ func (r *run) send(task *scheduler.Task, out []tensor.Tensor, params infer.Param
 	if f := r.req.Trace.Snapshot(); f != nil {
 		r.captureResponse(f, out)
 	}
-	resp := r.newResponse()
+	resp := newResponse(r.x.plan, r.req.ID, r.meta().Sequence)
 	resp.Params = append(resp.Params, params...)
 	for _, o := range r.outputs {
 		if out[o].Present() {
@@ -128,14 +120,18 @@ func (r *run) respond() error {
 // response returns the response with the requested outputs, taken from their slots.
 func (r *run) response() (*infer.Response, error) {
 	p := r.x.plan
-	resp := r.newResponse()
+	resp := newResponse(r.x.plan, r.req.ID, r.meta().Sequence)
 	resp.Params = append(resp.Params, r.responseParams...)
 	for _, o := range r.outputs {
 		port := &p.Signature.Outputs[o]
 		name, dims := port.Name, &port.Dims
 		t := r.read(p.Outputs[o])
 		if !t.Present() {
-			r.leftOut(name)
+			if p.Ensemble && r.x.log != nil { // steps may leave outputs out
+				//nolint:sloglint // the line is Triton's, which people look for
+				r.x.log.DebugContext(r.ctx, "Composing models did not output tensor "+name,
+					slog.String("ensemble", p.Signature.Model), slog.String("request", r.req.ID))
+			}
 			continue
 		}
 		if port.Reshape != nil {
@@ -160,15 +156,6 @@ func (r *run) response() (*infer.Response, error) {
 		return nil, err
 	}
 	return resp, nil
-}
-
-// leftOut logs an output that is missing from an ensemble's response. Steps may leave outputs out.
-func (r *run) leftOut(output string) {
-	if r.x.plan.Ensemble && r.x.log != nil {
-		//nolint:sloglint // the line is Triton's, which people look for
-		r.x.log.DebugContext(r.ctx, "Composing models did not output tensor "+output,
-			slog.String("ensemble", r.x.plan.Signature.Model), slog.String("request", r.req.ID))
-	}
 }
 
 // copyToHost copies the response's device tensors to host memory. It starts every copy before it waits for the first.
@@ -226,16 +213,6 @@ func (r *run) meta() *infer.Meta {
 	return &r.req.Meta
 }
 
-// keepParams keeps the parameters of a step's response. Those of a plain model are sent to the client. In an ensemble
-// those of the sequence apply to the steps that follow and to the response.
-func (r *run) keepParams(params infer.Params) {
-	if !r.x.plan.Ensemble {
-		r.responseParams = params
-		return
-	}
-	r.resequence(params)
-}
-
 // resequence replaces the request's sequence parameters by those of a step's response. Steps
 // that have started keep theirs, so a Meta never changes.
 func (r *run) resequence(params infer.Params) {
@@ -243,7 +220,16 @@ func (r *run) resequence(params infer.Params) {
 	for i := range params {
 		switch p := &params[i]; p.Key {
 		case "sequence_id":
-			resequence(&m.Sequence, p)
+			m.Sequence.ID, m.Sequence.Name = 0, ""
+			switch p.Kind { // clients use any of these types for it
+			case infer.ParamInt:
+				m.Sequence.ID = uint64(max(p.Int, 0)) //nolint:gosec // not negative
+			case infer.ParamUint:
+				m.Sequence.ID = p.Uint
+			case infer.ParamString:
+				m.Sequence.Name = p.String
+			case infer.ParamBool, infer.ParamDouble:
+			}
 		case "sequence_start":
 			m.Sequence.Start = p.Bool
 		case "sequence_end":
@@ -252,19 +238,5 @@ func (r *run) resequence(params infer.Params) {
 	}
 	if m.Sequence != r.meta().Sequence {
 		r.override.Store(&m)
-	}
-}
-
-// resequence sets the id, which may be of any type that clients use for it.
-func resequence(s *infer.Sequence, p *infer.Param) {
-	s.ID, s.Name = 0, ""
-	switch p.Kind {
-	case infer.ParamInt:
-		s.ID = uint64(max(p.Int, 0)) //nolint:gosec // not negative
-	case infer.ParamUint:
-		s.ID = p.Uint
-	case infer.ParamString:
-		s.Name = p.String
-	case infer.ParamBool, infer.ParamDouble:
 	}
 }

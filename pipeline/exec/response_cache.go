@@ -51,8 +51,6 @@ type cachedCall struct {
 	waiting  []waiter
 }
 
-var _ infer.Sink = (*cachedCall)(nil)
-
 // NewResponseCache returns an executor that looks in c first; identity distinguishes the loaded
 // version from every other one. The ensemble must not be decoupled.
 func NewResponseCache(x *Executor, c cache.Cache, identity cache.Key) *ResponseCache {
@@ -226,8 +224,7 @@ func (r *ResponseCache) retry(a *cachedCall, err error) {
 // respond ends a request with the outputs of a.
 func (r *ResponseCache) respond(a *cachedCall, w waiter, took int64) {
 	p := r.x.plan
-	resp := newResponse(p, w.req.ID)
-	resp.Sequence = w.req.Sequence
+	resp := newResponse(p, w.req.ID, w.req.Sequence)
 	for i, o := range a.wanted {
 		if a.out[i].Present() {
 			resp.Outputs = append(resp.Outputs, infer.Named{Name: p.Signature.Outputs[o].Name, Tensor: a.out[i].Retain()})
@@ -266,9 +263,12 @@ func (r *ResponseCache) recycle(a *cachedCall) {
 	r.calls.Put(a)
 }
 
-// newResponse returns a response of p without outputs.
-func newResponse(p *plan.Plan, id string) *infer.Response {
+// newResponse returns a response of p without outputs. That of an ensemble has the sequence parameters.
+func newResponse(p *plan.Plan, id string, sequence infer.Sequence) *infer.Response {
 	resp := infer.NewResponse()
 	resp.ID, resp.Model, resp.Version, resp.Ensemble = id, p.Signature.Model, p.Signature.Version, p.Ensemble
+	if p.Ensemble {
+		resp.Sequence = sequence
+	}
 	return resp
 }

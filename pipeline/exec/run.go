@@ -90,30 +90,28 @@ func newRun(x *Executor, workers *scheduler.Workers) *run {
 	r.selection = selection{outputs: make([]int32, 0, len(p.Outputs)), subset: plan.NewNodeSet(len(p.Nodes))}
 	r.root = r
 	if x.segment != nil {
-		r.sub = newSubRun(x)
+		r.sub = &subRun{}
+	}
+	if x.next != nil {
+		r.sub.room = make(chan struct{}, 1)
 	}
 	for i := range r.tasks {
-		n := &p.Nodes[i]
+		n, want := &p.Nodes[i], scheduler.Anywhere
+		switch {
+		case n.OnDevice:
+			want = scheduler.AtDevice
+		case len(n.Places) > 0:
+			want = scheduler.AtHost
+		}
 		r.tasks[i] = scheduler.Task{
 			TaskRequest: scheduler.TaskRequest{
-				To: x, Run: r, Node: int32(i), Step: x.first + int32(i), Affinity: &r.affinity, Want: taskWant(n),
+				To: x, Run: r, Node: int32(i), Step: x.first + int32(i), Affinity: &r.affinity, Want: want,
 				In: make([]tensor.Tensor, len(n.In)),
 			},
 			TaskResult: scheduler.TaskResult{Out: make([]tensor.Tensor, len(n.Out))},
 		}
 	}
 	return r
-}
-
-// taskWant returns where a step's tasks may execute. A plain model's execute anywhere.
-func taskWant(n *plan.Node) scheduler.Want {
-	switch {
-	case len(n.Places) == 0:
-		return scheduler.Anywhere
-	case n.OnDevice:
-		return scheduler.AtDevice
-	}
-	return scheduler.AtHost
 }
 
 // begin takes a request and sets every counter.
@@ -135,24 +133,19 @@ func (r *run) begin(ctx context.Context, req *infer.Request, sink infer.Sink) {
 	if _, bound := r.affinity.Bound(); bound || p.Devices != 0 {
 		r.affinity.Reset(p.Devices)
 	}
-	r.traceable()
 	r.recount()
 }
 
-// traceable allocates the trace records of the tasks, once the run is traced.
-func (r *run) traceable() {
-	if r.req.Trace != nil && r.traced == nil {
-		r.traced = make([]scheduler.TaskTrace, len(r.tasks))
-	}
-}
-
-// recount sets the counters of readers and of missing inputs.
+// recount sets the counters of readers and of missing inputs, and provides records for the tasks of a traced run.
 func (r *run) recount() {
 	for _, s := range r.x.shared {
 		r.readers[s].Store(r.x.plan.Readers[s])
 	}
 	for _, n := range r.x.joins {
 		r.need[n].Store(r.x.plan.Nodes[n].Need)
+	}
+	if r.req.Trace != nil && r.traced == nil {
+		r.traced = make([]scheduler.TaskTrace, len(r.tasks))
 	}
 }
 
@@ -246,7 +239,19 @@ func (r *run) complete(task *scheduler.Task, loop *scheduler.RunLoop) {
 	if task.Err != nil {
 		r.fail(task.Node, task.Err)
 	} else {
-		r.applyFacets(task, loop)
+		if len(task.ResponseParams) > 0 {
+			if r.x.plan.Ensemble {
+				r.resequence(task.ResponseParams)
+			} else {
+				r.responseParams = task.ResponseParams
+			}
+		}
+		for _, f := range r.x.results[task.Node] {
+			f(r, task, loop)
+		}
+		if f := task.Trace().Snapshot(); f != nil {
+			r.captureOutputs(f, task)
+		}
 		staged = r.store(task, loop)
 	}
 	r.taskDone(staged, loop)
@@ -267,19 +272,6 @@ func (x *Executor) facets(i int32) (list []facet) {
 		list = append(list, (*run).reshapeOutputs)
 	}
 	return list
-}
-
-// applyFacets applies the parameters of a result, and the facets of its node.
-func (r *run) applyFacets(task *scheduler.Task, loop *scheduler.RunLoop) {
-	if len(task.ResponseParams) > 0 {
-		r.keepParams(task.ResponseParams)
-	}
-	for _, f := range r.x.results[task.Node] {
-		f(r, task, loop)
-	}
-	if f := task.Trace().Snapshot(); f != nil {
-		r.captureOutputs(f, task)
-	}
 }
 
 // store moves the outputs of a task into their slots and stages the nodes that become ready.
@@ -320,14 +312,14 @@ func (r *run) countTask(task *scheduler.Task, _ *scheduler.RunLoop) {
 
 // add counts the phases of one step. A batch of one spends no time in most of them.
 func (t *timing) add(input, infer, output int64) {
-	addNonzero(&t.input, input)
-	addNonzero(&t.infer, infer)
-	addNonzero(&t.output, output)
-}
-
-func addNonzero(sum *atomic.Int64, ns int64) {
-	if ns != 0 {
-		sum.Add(ns)
+	if input != 0 {
+		t.input.Add(input)
+	}
+	if infer != 0 {
+		t.infer.Add(infer)
+	}
+	if output != 0 {
+		t.output.Add(output)
 	}
 }
 
@@ -348,12 +340,6 @@ func (r *run) taskDone(staged int32, loop *scheduler.RunLoop) {
 
 // isDone reports whether the request has ended.
 func (r *run) isDone() bool { return r.done.Load() }
-
-// reject ends a request that never started.
-func (r *run) reject(err error) {
-	r.release()
-	r.close(err)
-}
 
 // close releases everything that the run holds and closes the sink. The request's memory is
 // free before its client learns that it has ended.

@@ -7,6 +7,8 @@ import (
 
 	"github.com/tutti-server/tutti/core/infer"
 	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/internal/telemetry"
+	"github.com/tutti-server/tutti/internal/tracing"
 	"github.com/tutti-server/tutti/pipeline/plan"
 	"github.com/tutti-server/tutti/scheduler"
 )
@@ -48,14 +50,6 @@ type children struct {
 type sendOrder struct {
 	mu      sync.Mutex
 	sending bool // guarded by mu
-}
-
-func newSubRun(x *Executor) *subRun {
-	s := &subRun{}
-	if x.next != nil {
-		s.room = make(chan struct{}, 1)
-	}
-	return s
 }
 
 // subNumber returns the number of the sub-run, 0 for a request's first run.
@@ -168,10 +162,14 @@ func (r *run) nextSubRun(out []tensor.Tensor, params infer.Params) *run {
 	c.root, c.ctx, c.req = r.root, r.ctx, r.req
 	c.sub.child = child{parent: r, number: r.root.sub.started.Add(1)}
 	if r.req.Trace != nil {
-		c.traceable()
-		c.traceSubRun()
+		r.req.Trace.Event(&tracing.Event{Kind: tracing.EventSubRun, At: telemetry.Now(), Node: c.origin()})
 	}
-	c.shareAffinity()
+	for i := range c.tasks { // its steps are bound to the device of the request
+		if x.mover.Idle() {
+			break
+		}
+		c.tasks[i].Affinity = &r.root.affinity
+	}
 	c.active.Store(1)
 	c.recount()
 	c.override.Store(r.override.Load())
@@ -209,18 +207,6 @@ func (r *run) nextSubRun(out []tensor.Tensor, params infer.Params) *run {
 	return c
 }
 
-// shareAffinity binds the steps of a sub-run to the device of its request.
-//
-// hot: one load while there is no device.
-func (r *run) shareAffinity() {
-	if r.x.mover.Idle() {
-		return
-	}
-	for i := range r.tasks {
-		r.tasks[i].Affinity = &r.root.affinity
-	}
-}
-
 // origin returns the step whose response started the sub-run, -1 for a request's first run.
 func (r *run) origin() int32 {
 	if r.sub == nil || r.sub.parent == nil {
@@ -230,7 +216,7 @@ func (r *run) origin() int32 {
 	return up.first + up.segment.Producer
 }
 
-// selectNodes notes which of the segment's nodes the requested outputs need.
+// selectNodes notes which nodes of the plan or segment the requested outputs need.
 func (r *run) selectNodes() {
 	p := r.x.plan
 	if len(r.req.Outputs) == 0 {

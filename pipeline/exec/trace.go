@@ -113,13 +113,6 @@ func fate(err error) tracing.EventKind {
 	return tracing.EventRefused
 }
 
-// traceSubRun records that a response of a decoupled step has started a sub-run.
-func (r *run) traceSubRun() {
-	if r.req.Trace != nil {
-		r.req.Trace.Event(&tracing.Event{Kind: tracing.EventSubRun, At: telemetry.Now(), Node: r.origin()})
-	}
-}
-
 // traceEnd records how a traced request ended, or that another one failed.
 func (r *run) traceEnd(err error) {
 	if r.req.Trace == nil {

@@ -18,10 +18,11 @@ func (c *compiler) bind() error {
 			return err
 		}
 		for _, s := range l.steps {
-			if err := c.bindInputs(s); err != nil {
+			var err error
+			if s.in, err = c.bindPorts(s, s.cfg.GetInputMap(), s.sig.Inputs, "input", "ensemble tensor %s is mapping to non-existing input %s in model %s"); err != nil {
 				return err
 			}
-			if err := c.bindOutputs(s); err != nil {
+			if s.out, err = c.bindPorts(s, s.cfg.GetOutputMap(), s.sig.Outputs, "output", "ensemble tensor %s is mapped from non-existing output %s in model %s"); err != nil {
 				return err
 			}
 		}
@@ -89,37 +90,25 @@ func (c *compiler) tensor(l *level, name string) Slot {
 	return s
 }
 
-func (c *compiler) bindInputs(s *step) error {
-	m := s.cfg.GetInputMap()
-	s.in = unmapped(len(s.sig.Inputs))
-	for _, port := range slices.Sorted(maps.Keys(m)) {
-		i := s.sig.Input(port)
+// bindPorts returns the slots of the ports of one side of a step, by the map m from ports to tensors. text is Triton's
+// about a port that does not exist.
+func (c *compiler) bindPorts(s *step, m map[string]string, ports []config.Port, kind, text string) ([]Slot, error) {
+	slots := unmapped(len(ports))
+	for _, name := range slices.Sorted(maps.Keys(m)) {
+		i := slices.IndexFunc(ports, func(p config.Port) bool { return p.Name == name })
 		if i < 0 {
-			return s.noPort(".input_map."+port, fmt.Sprintf("ensemble tensor %s is mapping to non-existing input %s in model %s", m[port], port, s.model), port, "input", s.sig.Inputs)
+			return nil, s.noPort("."+kind+"_map."+name, fmt.Sprintf(text, m[name], name, s.model), name, kind, ports)
 		}
-		s.in[i] = c.tensor(s.level, m[port])
+		slots[i] = c.tensor(s.level, m[name])
 	}
-	for i := range s.sig.Inputs {
-		p := &s.sig.Inputs[i]
-		if _, mapped := m[p.Name]; !mapped && !p.Optional {
-			return config.WithFix(s.level.errorf(config.InputUnmapped, s.field()+".input_map", "input %s in model %s is not mapped to any ensemble tensors", p.Name, s.model),
+	for i := range ports {
+		p := &ports[i]
+		if _, mapped := m[p.Name]; !mapped && !p.Optional && kind == "input" {
+			return nil, config.WithFix(s.level.errorf(config.InputUnmapped, s.field()+".input_map", "input %s in model %s is not mapped to any ensemble tensors", p.Name, s.model),
 				`add input_map { key: "`+p.Name+`" value: "TENSOR" } to the step`)
 		}
 	}
-	return nil
-}
-
-func (c *compiler) bindOutputs(s *step) error {
-	m := s.cfg.GetOutputMap()
-	s.out = unmapped(len(s.sig.Outputs))
-	for _, port := range slices.Sorted(maps.Keys(m)) {
-		i := s.sig.Output(port)
-		if i < 0 {
-			return s.noPort(".output_map."+port, fmt.Sprintf("ensemble tensor %s is mapped from non-existing output %s in model %s", m[port], port, s.model), port, "output", s.sig.Outputs)
-		}
-		s.out[i] = c.tensor(s.level, m[port])
-	}
-	return nil
+	return slots, nil
 }
 
 // noPort returns the error of a map that names no port of the step's model: Triton's text and the nearest name.
@@ -135,13 +124,7 @@ func (s *step) noPort(field, text, port, kind string, ports []config.Port) error
 		fmt.Sprintf("use a name from the model's own configuration: its %ss are %s", kind, strings.Join(names, ", ")))
 }
 
-func unmapped(n int) []Slot {
-	slots := make([]Slot, n)
-	for i := range slots {
-		slots[i] = None
-	}
-	return slots
-}
+func unmapped(n int) []Slot { return slices.Repeat([]Slot{None}, n) }
 
 // declaration is the type and shape that one port declares for a tensor.
 type declaration struct {
@@ -169,7 +152,10 @@ func (c *compiler) types() error {
 			}
 		}
 		for _, s := range l.steps {
-			if err := s.types(first); err != nil {
+			if err := s.types(first, ".input_map", s.cfg.GetInputMap(), s.sig.Inputs); err != nil {
+				return err
+			}
+			if err := s.types(first, ".output_map", s.cfg.GetOutputMap(), s.sig.Outputs); err != nil {
 				return err
 			}
 		}
@@ -177,19 +163,11 @@ func (c *compiler) types() error {
 	return nil
 }
 
-func (s *step) types(first map[string]*declaration) error {
-	for i := range s.sig.Inputs {
-		p := &s.sig.Inputs[i]
-		if t, mapped := s.cfg.GetInputMap()[p.Name]; mapped {
-			if err := s.level.agree(first, s.field()+".input_map", t, declarationOf(s.model, s.sig.MaxBatch, p)); err != nil {
-				return err
-			}
-		}
-	}
-	for i := range s.sig.Outputs {
-		p := &s.sig.Outputs[i]
-		if t, mapped := s.cfg.GetOutputMap()[p.Name]; mapped {
-			if err := s.level.agree(first, s.field()+".output_map", t, declarationOf(s.model, s.sig.MaxBatch, p)); err != nil {
+// types checks the ports of one side of a step, by its map from ports to tensors.
+func (s *step) types(first map[string]*declaration, field string, m map[string]string, ports []config.Port) error {
+	for i := range ports {
+		if t, mapped := m[ports[i].Name]; mapped {
+			if err := s.level.agree(first, s.field()+field, t, declarationOf(s.model, s.sig.MaxBatch, &ports[i])); err != nil {
 				return err
 			}
 		}

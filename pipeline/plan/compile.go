@@ -11,25 +11,18 @@ import (
 	"github.com/tutti-server/tutti/proto/modelconfig"
 )
 
-// pass is one step of the compiler. It reads the results of earlier passes in the compiler and adds its own.
-type pass struct {
-	name string
-	run  func(*compiler) error
-}
+// passes are the names of the steps of the compiler, in order.
+var passes = []string{"expand", "bind", "types", "batchdims", "cycles", "streams", "prune", "order", "place"}
 
-// passes returns the passes in order.
-func passes() []pass {
-	return []pass{
-		{"expand", (*compiler).expand},
-		{"bind", (*compiler).bind},
-		{"types", (*compiler).types},
-		{"batchdims", (*compiler).batchDims},
-		{"cycles", (*compiler).cycles},
-		{"streams", (*compiler).streams},
-		{"prune", (*compiler).prune},
-		{"order", (*compiler).order},
-		{"place", (*compiler).place},
+// run runs the passes up to and including the one named after. A pass reads the results of earlier passes in the
+// compiler and adds its own.
+func (c *compiler) run(after string) error {
+	for i, pass := range []func() error{c.expand, c.bind, c.types, c.batchDims, c.cycles, c.streams, c.prune, c.order, c.place} {
+		if err := pass(); err != nil || passes[i] == after {
+			return err
+		}
 	}
+	return nil
 }
 
 // Compile compiles an ensemble's normalised configuration into a plan. It looks up the models
@@ -37,10 +30,8 @@ func passes() []pass {
 // and the model at fault, in Triton's text where Triton has one.
 func Compile(cfg *modelconfig.ModelConfig, version int64, look Lookup) (*Plan, error) {
 	c := &compiler{root: cfg, version: version, look: look}
-	for _, p := range passes() {
-		if err := p.run(c); err != nil {
-			return nil, err
-		}
+	if err := c.run(""); err != nil {
+		return nil, err
 	}
 	return c.plan, nil
 }
@@ -124,20 +115,20 @@ func (l *level) prefix() string {
 	return l.within.name + "/"
 }
 
-// path lists the ensembles that l is in and l itself, outermost first.
-func (l *level) path() []string {
-	if l.parent == nil {
-		return []string{l.name()}
+// around lists the levels that l is in and l itself, outermost first.
+func (l *level) around() []*level {
+	if l == nil {
+		return nil
 	}
-	return append(l.parent.path(), l.name())
+	return append(l.parent.around(), l)
 }
 
-// ids is path with the IDs of the models.
-func (l *level) ids() []string {
-	if l.parent == nil {
-		return []string{l.id}
+// path lists the names of the ensembles that l is in and of l itself, outermost first.
+func (l *level) path() (names []string) {
+	for _, x := range l.around() {
+		names = append(names, x.name())
 	}
-	return append(l.parent.ids(), l.id)
+	return names
 }
 
 // fail wraps an error about l into one about the compiled ensemble.
@@ -177,20 +168,11 @@ func (c *compiler) slot(s Slot) Slot {
 // after "bind" it prints the slots.
 func Stages(cfg *modelconfig.ModelConfig, look Lookup, after string) (string, error) {
 	c := &compiler{root: cfg, version: 1, look: look}
-	var known []string
-	for _, p := range passes() {
-		known = append(known, p.name)
+	if !slices.Contains(passes, after) {
+		return "", status.Errorf(status.InvalidArg, "there is no pass '%s', expected one of %s", after, strings.Join(passes, ", "))
 	}
-	if !strings.Contains(" "+strings.Join(known, " ")+" ", " "+after+" ") {
-		return "", status.Errorf(status.InvalidArg, "there is no pass '%s', expected one of %s", after, strings.Join(known, ", "))
-	}
-	for _, p := range passes() {
-		if err := p.run(c); err != nil {
-			return "", err
-		}
-		if p.name == after {
-			break
-		}
+	if err := c.run(after); err != nil {
+		return "", err
 	}
 	if c.plan != nil {
 		return c.plan.Text(), nil

@@ -104,7 +104,7 @@ func (c *compiler) step(l *level, cfg *modelconfig.ModelEnsembling_Step, name st
 // ring returns the way from an ensemble, in which l is, back to it, as Triton writes it and as it is; empty when l is in
 // no such ensemble.
 func (l *level) ring(id, model string) string {
-	at := slices.Index(l.ids(), id)
+	at := slices.IndexFunc(l.around(), func(x *level) bool { return x.id == id })
 	if at < 0 {
 		return ""
 	}
@@ -132,23 +132,17 @@ func (l *level) models(steps []*modelconfig.ModelEnsembling_Step) ([]Model, erro
 	}
 	if len(missing) > 0 {
 		slices.Sort(missing)
+		hint := ""
+		if namer, ok := l.look.(Namer); ok {
+			names := slices.DeleteFunc(namer.Names(), func(name string) bool { return name == l.name() || name == missing[0] })
+			if near := config.DidYouMean(missing[0], names); near != "" {
+				hint = "." + near
+			}
+		}
 		return models, config.Errorf(config.NoSuchModel, l.fieldOf(missing[0])+".model_name", "ensemble %s contains models that are not available or ambiguous: %s%s",
-			l.name(), strings.Join(slices.Compact(missing), ", "), l.meant(missing[0]))
+			l.name(), strings.Join(slices.Compact(missing), ", "), hint)
 	}
 	return models, first
-}
-
-// meant returns a sentence with the model that a name most likely stands for, or nothing.
-func (l *level) meant(model string) string {
-	namer, ok := l.look.(Namer)
-	if !ok {
-		return ""
-	}
-	names := slices.DeleteFunc(namer.Names(), func(name string) bool { return name == l.name() || name == model })
-	if near := config.DidYouMean(model, names); near != "" {
-		return "." + near
-	}
-	return ""
 }
 
 // model looks up one step's model. An unknown model stays a NotFound error; version
@@ -216,7 +210,9 @@ func (l *level) complete() {
 		return
 	}
 	l.cfg = proto.CloneOf(l.cfg)
-	if l.cfg.MaxBatchSize == 0 && l.dimless() {
+	declared := slices.ContainsFunc(l.cfg.Input, func(in *modelconfig.ModelInput) bool { return len(in.Dims) > 0 }) ||
+		slices.ContainsFunc(l.cfg.Output, func(out *modelconfig.ModelOutput) bool { return len(out.Dims) > 0 })
+	if l.cfg.MaxBatchSize == 0 && !declared { // 0 counts as absent
 		l.cfg.MaxBatchSize = l.maxBatch()
 	}
 	stepPorts := l.stepPorts()
@@ -245,21 +241,6 @@ func (l *level) decouple() {
 	l.cfg = proto.CloneOf(l.cfg)
 	l.cfg.ModelTransactionPolicy = &modelconfig.ModelTransactionPolicy{Decoupled: decoupled}
 	l.sig = config.SignatureOf(l.cfg)
-}
-
-// dimless reports whether the ensemble declares no dims, so that a max_batch_size of 0 counts as absent.
-func (l *level) dimless() bool {
-	for _, in := range l.cfg.GetInput() {
-		if len(in.GetDims()) > 0 {
-			return false
-		}
-	}
-	for _, out := range l.cfg.GetOutput() {
-		if len(out.GetDims()) > 0 {
-			return false
-		}
-	}
-	return true
 }
 
 // maxBatch is the largest batch that every step takes, 0 when one does not batch.

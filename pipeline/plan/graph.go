@@ -198,21 +198,11 @@ func (c *compiler) after(cycle []int) []bool {
 func (c *compiler) common(cycle []int) *level {
 	l := c.leaves[cycle[0]].level
 	for _, i := range cycle[1:] {
-		for !c.leaves[i].level.inside(l) {
+		for !slices.Contains(c.leaves[i].level.around(), l) {
 			l = l.parent
 		}
 	}
 	return l
-}
-
-// inside reports whether l is outer or in it.
-func (l *level) inside(outer *level) bool {
-	for ; l != nil; l = l.parent {
-		if l == outer {
-			return true
-		}
-	}
-	return false
 }
 
 // A stream is everything that depends on the responses of one decoupled step; stream 0 depends

@@ -71,6 +71,11 @@ type layout struct {
 	w, h    float64
 }
 
+func (l *layout) add(g glyph) *glyph {
+	l.glyphs = append(l.glyphs, &g)
+	return &g
+}
+
 func newLayout(p *Plan, kind func(model string) string) *layout {
 	l := &layout{bySlot: make([]int, p.Slots)}
 	for i, slot := range p.Inputs {
@@ -79,7 +84,7 @@ func newLayout(p *Plan, kind func(model string) string) *layout {
 		if port.Optional {
 			caption = "optional input"
 		}
-		g := l.add(&glyph{kind: inputGlyph, title: port.Name, caption: caption})
+		g := l.add(glyph{kind: inputGlyph, title: port.Name, caption: caption})
 		l.out(g, slot, "", p.lineType(slot, portType(p.Signature, port)))
 	}
 	last := 0
@@ -88,7 +93,7 @@ func newLayout(p *Plan, kind func(model string) string) *layout {
 	}
 	for i, slot := range p.Outputs {
 		port := &p.Signature.Outputs[i]
-		g := l.add(&glyph{kind: outputGlyph, title: port.Name, caption: "output", layer: last + 1})
+		g := l.add(glyph{kind: outputGlyph, title: port.Name, caption: "output", layer: last + 1})
 		l.connect(slot, g)
 		if from := l.lines[l.bySlot[slot]]; from.name == port.Name && len(from.to) == 1 {
 			from.name = "" // the output says it
@@ -99,19 +104,14 @@ func newLayout(p *Plan, kind func(model string) string) *layout {
 	return l
 }
 
-func (l *layout) add(g *glyph) *glyph {
-	l.glyphs = append(l.glyphs, g)
-	return g
-}
-
 // node adds step i and returns its layer.
 func (l *layout) node(p *Plan, i int, kind func(string) string) int {
 	n := &p.Nodes[i]
-	g := l.add(&glyph{kind: stepGlyph, title: n.Name, layer: 1})
+	g := l.add(glyph{kind: stepGlyph, title: n.Name, layer: 1})
 	if kind != nil {
 		g.caption = kind(n.Model)
 	}
-	if at := n.deviceText(); at != "" {
+	if at := n.location().devices(); at != "" {
 		g.caption = strings.TrimPrefix(g.caption+", "+at, ", ")
 	}
 	for _, slot := range n.In {
@@ -130,14 +130,12 @@ func (l *layout) node(p *Plan, i int, kind func(string) string) int {
 
 // lineType returns the text below a tensor's name.
 func (p *Plan) lineType(s Slot, kind string) string {
-	var b strings.Builder
-	b.WriteString(kind)
 	for _, m := range p.Copies {
 		if m.Slot == s {
-			b.WriteString(", " + p.copied(s, m.To))
+			kind += p.copied(", ", s, m.To)
 		}
 	}
-	return b.String()
+	return kind
 }
 
 func (l *layout) out(g *glyph, slot Slot, name, kind string) {
@@ -167,7 +165,7 @@ func (l *layout) passes() {
 			}
 		}
 		if far != nil {
-			g := l.add(&glyph{kind: passGlyph, layer: li.from.layer + 1, outs: []int{len(l.lines)}})
+			g := l.add(glyph{kind: passGlyph, layer: li.from.layer + 1, outs: []int{len(l.lines)}})
 			l.lines = append(l.lines, &line{from: g, to: far})
 			e := &end{to: g}
 			g.ins = []*end{e}

@@ -36,22 +36,25 @@ func (c *compiler) place() error {
 	for i := range p.Nodes {
 		p.Nodes[i].OnDevice = p.runsOnDevice(i)
 	}
-	p.Devices = p.devices()
+	if p.placed() {
+		p.Devices = ^uint64(0)
+		for i := range p.Nodes {
+			if n := &p.Nodes[i]; n.OnDevice {
+				p.Devices &= n.location().Devices
+			}
+		}
+	}
 	for s, uses := range p.Consumers {
 		p.addCopies(Slot(s), uses)
 	}
 	for i := range p.Segments {
-		p.Segments[i].place(p)
+		t := &p.Segments[i] // its steps have the locations that the whole plan has for them
+		t.Plan.Devices = p.Devices
+		for n := range t.Plan.Nodes {
+			t.Plan.Nodes[n].OnDevice = p.Nodes[t.First+int32(n)].OnDevice
+		}
 	}
 	return nil
-}
-
-// place gives the segment's steps the locations that the whole plan has for them.
-func (t *Segment) place(p *Plan) {
-	t.Plan.Devices = p.Devices
-	for i := range t.Plan.Nodes {
-		t.Plan.Nodes[i].OnDevice = p.Nodes[t.First+int32(i)].OnDevice
-	}
 }
 
 // sides reports whether a model has instances on the host and on devices.
@@ -132,23 +135,6 @@ func (a Location) serves(b Location) bool {
 	return a.OnDevice == b.OnDevice && (a.Devices == b.Devices || a.Devices&b.Devices != 0)
 }
 
-// devices returns the devices on which every step that runs on a device can run.
-func (p *Plan) devices() uint64 {
-	all, some := ^uint64(0), false
-	for i := range p.Nodes {
-		n := &p.Nodes[i]
-		if !n.OnDevice {
-			continue
-		}
-		some = true
-		all &= n.location().Devices
-	}
-	if !some {
-		return 0
-	}
-	return all
-}
-
 // addCopies adds the copies of one slot, one for each other location that reads it.
 func (p *Plan) addCopies(s Slot, uses []InputRef) {
 	from := p.origin(s)
@@ -173,9 +159,6 @@ func (p *Plan) addCopies(s Slot, uses []InputRef) {
 func (p *Plan) placed() bool {
 	return slices.ContainsFunc(p.Nodes, func(n Node) bool { return n.OnDevice })
 }
-
-// deviceText names the devices that a step may run on; it is empty for the host.
-func (n *Node) deviceText() string { return n.location().devices() }
 
 // devices names the devices of a location. For example, "device:0 or device:2".
 func (a Location) devices() string {
@@ -213,27 +196,22 @@ func (p *Plan) copiesText(b *strings.Builder) {
 		b.WriteString("the steps at devices have no device in common\n")
 	}
 	for _, m := range p.Copies {
-		fmt.Fprintf(b, "move %s from %s to %s for %s\n", p.Names[m.Slot], p.locationText(m.From), p.locationText(m.To), p.reader(m))
+		reader := "the answer"
+		if m.Reader.Node >= 0 {
+			reader = fmt.Sprintf("step %d input %s", m.Reader.Node, p.Nodes[m.Reader.Node].Signature.Inputs[m.Reader.Port].Name)
+		}
+		fmt.Fprintf(b, "move %s from %s to %s for %s\n", p.Names[m.Slot], p.locationText(m.From), p.locationText(m.To), reader)
 	}
 	if len(p.Copies) == 0 {
 		b.WriteString("no moves\n")
 	}
 }
 
-// reader names the input, or the response, that needs a copy.
-func (p *Plan) reader(m Copy) string {
-	if m.Reader.Node < 0 {
-		return "the answer"
-	}
-	n := &p.Nodes[m.Reader.Node]
-	return fmt.Sprintf("step %d input %s", m.Reader.Node, n.Signature.Inputs[m.Reader.Port].Name)
-}
-
-// copied is the remark on a tensor that is copied to the location where it is read.
-func (p *Plan) copied(s Slot, at Location) string {
+// copied is the remark on a tensor that is copied to the location where it is read, after a separator.
+func (p *Plan) copied(separator string, s Slot, at Location) string {
 	for _, m := range p.Copies {
 		if m.Slot == s && !m.From.serves(at) && m.To.serves(at) {
-			return "copied to the " + at.String()
+			return separator + "copied to the " + at.String()
 		}
 	}
 	return ""

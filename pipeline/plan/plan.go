@@ -198,7 +198,6 @@ func Single(sig *config.Signature) *Plan {
 		Need: int32(in), Rules: make([]BatchRule, in), Reshape: reshapes(sig),
 	}
 	for i := range in {
-		p.Consumers[i] = []InputRef{{Node: 0, Port: int32(i)}}
 		p.Inputs = append(p.Inputs, Slot(i))
 		p.Names = append(p.Names, sig.Inputs[i].Name)
 	}
@@ -209,9 +208,6 @@ func Single(sig *config.Signature) *Plan {
 	}
 	node.In, node.Out = p.Inputs, p.Outputs
 	p.Nodes = []Node{node}
-	p.Readers = make([]int32, p.Slots)
-	for i := range p.Readers {
-		p.Readers[i] = 1
-	}
+	p.link()
 	return p
 }

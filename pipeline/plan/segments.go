@@ -37,7 +37,27 @@ func (p *Plan) cut() {
 		return
 	}
 	k := &cutter{whole: p, level: make([]int32, p.Slots), uses: make([]int32, p.Slots)}
-	k.levels()
+	for i := range p.Nodes {
+		n := &p.Nodes[i]
+		for _, s := range n.In {
+			if s != None {
+				k.uses[s] = max(k.uses[s], n.Stream)
+			}
+		}
+		for _, s := range n.Out {
+			if s != None {
+				k.level[s] = n.Stream
+				if n.Signature.Decoupled {
+					k.level[s]++
+				}
+			}
+		}
+	}
+	for _, s := range p.Outputs {
+		if s != None {
+			k.uses[s] = int32(len(p.Nodes)) // the last segment
+		}
+	}
 	for d := range depth + 1 {
 		k.segment(d)
 	}
@@ -48,33 +68,7 @@ type cutter struct {
 	whole *Plan
 	// level is, per slot, the segment that writes it; uses the last segment that reads it.
 	level, uses []int32
-	local       []Slot // per slot of the whole plan: its number in the current segment
-}
-
-func (k *cutter) levels() {
-	p := k.whole
-	for i := range p.Nodes {
-		n := &p.Nodes[i]
-		for _, s := range n.In {
-			if s != None {
-				k.uses[s] = max(k.uses[s], n.Stream)
-			}
-		}
-		at := n.Stream
-		if n.Signature.Decoupled {
-			at++
-		}
-		for _, s := range n.Out {
-			if s != None {
-				k.level[s] = at
-			}
-		}
-	}
-	for _, s := range p.Outputs {
-		if s != None {
-			k.uses[s] = int32(len(p.Nodes)) // the last segment
-		}
-	}
+	numbering   // of the current segment
 }
 
 // segment appends the segment of the given depth.
@@ -82,12 +76,10 @@ func (k *cutter) segment(depth int32) {
 	p := k.whole
 	sub := &Plan{Signature: p.Signature, Ensemble: true, Reshape: p.Reshape, OutputRules: p.OutputRules, OutputRuntime: p.OutputRuntime}
 	seg := Segment{Plan: sub, Producer: -1, First: int32(len(p.Nodes))}
-	before := k.local
-	k.local = unmapped(p.Slots)
+	before := k.number
+	k.numbering = numbering{plan: sub, number: unmapped(p.Slots), names: p.Names, aliases: p.Aliases}
 	if depth == 0 {
-		for _, s := range p.Inputs {
-			sub.Inputs = append(sub.Inputs, k.slot(sub, s))
-		}
+		sub.Inputs = k.slots(p.Inputs)
 	} else {
 		k.enter(&seg, &p.Segments[depth-1], depth, before)
 	}
@@ -97,7 +89,11 @@ func (k *cutter) segment(depth int32) {
 			if n.Signature.Decoupled {
 				seg.Producer = int32(len(sub.Nodes))
 			}
-			sub.Nodes = append(sub.Nodes, k.node(sub, n))
+			c := *n
+			if c.In, c.Out = k.slots(n.In), unmapped(len(n.Out)); !n.Signature.Decoupled { // else they are of the next segment
+				c.Out = k.slots(n.Out)
+			}
+			sub.Nodes = append(sub.Nodes, c)
 		}
 	}
 	sub.AllNodes = NewNodeSet(len(sub.Nodes))
@@ -107,7 +103,7 @@ func (k *cutter) segment(depth int32) {
 	for i, s := range p.Outputs {
 		out := None
 		if s != None {
-			out = k.local[s]
+			out = k.number[s]
 		}
 		sub.Outputs = append(sub.Outputs, out)
 		mine := NewNodeSet(len(sub.Nodes))
@@ -122,22 +118,6 @@ func (k *cutter) segment(depth int32) {
 	p.Segments = append(p.Segments, seg)
 }
 
-// slot returns the segment's number of a slot of the whole plan.
-func (k *cutter) slot(sub *Plan, s Slot) Slot {
-	if s == None {
-		return None
-	}
-	if k.local[s] == None {
-		k.local[s] = Slot(sub.Slots)
-		sub.Slots++
-		sub.Names = append(sub.Names, k.whole.Names[s])
-		if k.whole.Aliases != nil {
-			sub.Aliases = append(sub.Aliases, k.whole.Aliases[s])
-		}
-	}
-	return k.local[s]
-}
-
 // enter binds the tensors of the previous segment, whose slot numbers are before, and makes its producer wait for them.
 func (k *cutter) enter(seg, outer *Segment, depth int32, before []Slot) {
 	producer := &outer.Plan.Nodes[outer.Producer]
@@ -146,29 +126,12 @@ func (k *cutter) enter(seg, outer *Segment, depth int32, before []Slot) {
 			continue
 		}
 		from := before[s]
-		seg.Shared = append(seg.Shared, SharedTensor{From: from, To: k.slot(seg.Plan, s)})
+		seg.Shared = append(seg.Shared, SharedTensor{From: from, To: k.slot(s)})
 		outer.Plan.Consumers[from] = append(outer.Plan.Consumers[from], InputRef{Node: outer.Producer, Port: None})
 		outer.Plan.Readers[from]++
 		producer.Need++
 	}
-	for _, s := range k.whole.Nodes[outer.First+outer.Producer].Out {
-		seg.Ports = append(seg.Ports, k.slot(seg.Plan, s))
-	}
-}
-
-// node returns a node in the segment's numbers. The outputs of a decoupled node belong to the next segment.
-func (k *cutter) node(sub *Plan, n *Node) Node {
-	c := *n
-	c.In, c.Out = unmapped(len(n.In)), unmapped(len(n.Out))
-	for i, s := range n.In {
-		c.In[i] = k.slot(sub, s)
-	}
-	if !n.Signature.Decoupled {
-		for i, s := range n.Out {
-			c.Out[i] = k.slot(sub, s)
-		}
-	}
-	return c
+	seg.Ports = k.slots(k.whole.Nodes[outer.First+outer.Producer].Out)
 }
 
 // link lists the readers of every slot.

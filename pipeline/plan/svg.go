@@ -56,7 +56,11 @@ func (l *layout) drawLine(b *bytes.Buffer, li *line) {
 	x, y := g.x+g.w, g.portY(li.port, len(g.outs))
 	bend := x + l.labels[g.layer]
 	if g.kind == inputGlyph { // inputs differ in width; lines bend together
-		bend = l.columnRight(g.layer) + l.labels[g.layer]
+		bend = 0
+		for _, other := range l.columns[g.layer] {
+			bend = max(bend, other.x+other.w)
+		}
+		bend += l.labels[g.layer]
 	}
 	for _, e := range li.to {
 		ex, ey := e.to.x, e.to.portY(e.port, len(e.to.ins))
@@ -77,14 +81,6 @@ func (l *layout) drawLine(b *bytes.Buffer, li *line) {
 	if li.kind != "" {
 		fmt.Fprintf(b, `<text class="kind" x="%.1f" y="%.1f">%s</text>`+"\n", x+8, y+14, escape(li.kind))
 	}
-}
-
-func (l *layout) columnRight(c int) float64 {
-	right := 0.0
-	for _, g := range l.columns[c] {
-		right = max(right, g.x+g.w)
-	}
-	return right
 }
 
 func (g *glyph) draw(b *bytes.Buffer) {

@@ -51,7 +51,7 @@ func (p *Plan) Text() string {
 func (p *Plan) nodeText(b *strings.Builder, i int) {
 	n := &p.Nodes[i]
 	fmt.Fprintf(b, "step %d %s: model %s version %d", i, n.Name, n.Model, n.Version)
-	if at := n.deviceText(); at != "" {
+	if at := n.location().devices(); at != "" {
 		b.WriteString(" at " + at)
 	}
 	if n.Stream > 0 {
@@ -63,21 +63,28 @@ func (p *Plan) nodeText(b *strings.Builder, i int) {
 	}
 	b.WriteString("\n")
 	for port, slot := range n.In {
-		in := &n.Signature.Inputs[port]
-		if slot == None {
-			fmt.Fprintf(b, "  %s not mapped\n", in.Name)
-			continue
-		}
-		fmt.Fprintf(b, "  %s <- %s %s%s%s%s\n", in.Name, p.Names[slot], portType(n.Signature, in), optionalMark(in), ruleMark(n.Rules[port]), modelMark(n.Signature, in))
+		portText(b, "  ", "<-", p.name(slot), n.Signature, &n.Signature.Inputs[port], n.Rules[port])
 	}
 	for port, slot := range n.Out {
-		out := &n.Signature.Outputs[port]
-		if slot == None {
-			fmt.Fprintf(b, "  %s not mapped\n", out.Name)
-			continue
-		}
-		fmt.Fprintf(b, "  %s -> %s %s%s\n", out.Name, p.Names[slot], portType(n.Signature, out), modelMark(n.Signature, out))
+		portText(b, "  ", "->", p.name(slot), n.Signature, &n.Signature.Outputs[port], AsIs)
 	}
+}
+
+// name returns the name of a slot's tensor, nothing for None.
+func (p *Plan) name(s Slot) string {
+	if s == None {
+		return ""
+	}
+	return p.Names[s]
+}
+
+// portText prints a line about a port of a step. tensor is empty when the port is not mapped.
+func portText(b *strings.Builder, indent, arrow, tensor string, sig *config.Signature, port *config.Port, rule BatchRule) {
+	if tensor == "" {
+		fmt.Fprintf(b, "%s%s not mapped\n", indent, port.Name)
+		return
+	}
+	fmt.Fprintf(b, "%s%s %s %s %s%s%s%s\n", indent, port.Name, arrow, tensor, portType(sig, port), optionalMark(port), ruleMark(rule), modelMark(sig, port))
 }
 
 // portType is a port's data type and the shape a request carries.
@@ -167,33 +174,23 @@ func (c *compiler) stepText(b *strings.Builder, s *step) {
 	b.WriteString("\n")
 	for i := range s.sig.Inputs {
 		in := &s.sig.Inputs[i]
-		t, mapped := s.cfg.GetInputMap()[in.Name]
-		if !mapped {
-			fmt.Fprintf(b, "    %s not mapped\n", in.Name)
-			continue
-		}
-		fmt.Fprintf(b, "    %s <- %s%s %s%s", in.Name, t, c.slotText(s.in, i), portType(s.sig, in), optionalMark(in))
-		b.WriteString(ruleMark(ruleAt(s.rules, i)) + modelMark(s.sig, in) + "\n")
+		portText(b, "    ", "<-", c.tensorText(s.cfg.GetInputMap()[in.Name], s.in, i), s.sig, in, ruleAt(s.rules, i))
 	}
 	for i := range s.sig.Outputs {
 		out := &s.sig.Outputs[i]
-		if t, mapped := s.cfg.GetOutputMap()[out.Name]; mapped {
-			fmt.Fprintf(b, "    %s -> %s%s %s%s\n", out.Name, t, c.slotText(s.out, i), portType(s.sig, out), modelMark(s.sig, out))
-		} else {
-			fmt.Fprintf(b, "    %s not mapped\n", out.Name)
-		}
+		portText(b, "    ", "->", c.tensorText(s.cfg.GetOutputMap()[out.Name], s.out, i), s.sig, out, AsIs)
 	}
 }
 
-// slotText is the slot of port i once bind has run.
-func (c *compiler) slotText(slots []Slot, i int) string {
-	if i >= len(slots) {
-		return ""
+// tensorText is the name of the tensor that port i is mapped to, with its slot once bind has run; nothing for none.
+func (c *compiler) tensorText(name string, slots []Slot, i int) string {
+	if name == "" || i >= len(slots) {
+		return name
 	}
 	if s := c.slot(slots[i]); s != None {
-		return fmt.Sprintf(" (slot %d)", s)
+		return fmt.Sprintf("%s (slot %d)", name, s)
 	}
-	return " (nothing)"
+	return name + " (nothing)"
 }
 
 // DOT writes the plan in Graphviz' language.
@@ -250,7 +247,7 @@ func (p *Plan) drawing(g graph.Graph[string, string]) error {
 		n := &p.Nodes[i]
 		name := fmt.Sprintf("step %d", i)
 		label := quoteDOT(n.Name)
-		if at := n.deviceText(); at != "" {
+		if at := n.location().devices(); at != "" {
 			label += `\n` + at
 		}
 		if err := vertex(g, name, label, "box"); err != nil {
@@ -258,7 +255,7 @@ func (p *Plan) drawing(g graph.Graph[string, string]) error {
 		}
 		for port, slot := range n.In {
 			if slot != None {
-				connect(slot, name, quoteDOT(p.Names[slot])+`\n`+portType(n.Signature, &n.Signature.Inputs[port])+p.copiedDOT(slot, n.location()))
+				connect(slot, name, quoteDOT(p.Names[slot])+`\n`+portType(n.Signature, &n.Signature.Inputs[port])+p.copied(`\n`, slot, n.location()))
 			}
 		}
 		for _, slot := range n.Out {
@@ -272,7 +269,7 @@ func (p *Plan) drawing(g graph.Graph[string, string]) error {
 		if err := vertex(g, name, quoteDOT(p.Signature.Outputs[i].Name), "ellipse"); err != nil {
 			return err
 		}
-		connect(slot, name, quoteDOT(p.Names[slot])+`\n`+portType(p.Signature, &p.Signature.Outputs[i])+p.copiedDOT(slot, Location{}))
+		connect(slot, name, quoteDOT(p.Names[slot])+`\n`+portType(p.Signature, &p.Signature.Outputs[i])+p.copied(`\n`, slot, Location{}))
 	}
 	for _, way := range ends {
 		if err := g.AddEdge(way[0], way[1], graph.EdgeAttribute("label", strings.Join(labels[way], `\n`))); err != nil {
@@ -280,14 +277,6 @@ func (p *Plan) drawing(g graph.Graph[string, string]) error {
 		}
 	}
 	return nil
-}
-
-// copiedDOT is a line more for the label of a tensor that is copied.
-func (p *Plan) copiedDOT(s Slot, at Location) string {
-	if text := p.copied(s, at); text != "" {
-		return `\n` + text
-	}
-	return ""
 }
 
 func vertex(g graph.Graph[string, string], id, label, shape string) error {

@@ -17,7 +17,9 @@
 package device
 
 import (
+	"cmp"
 	"log/slog"
+	"slices"
 	"sync"
 )
 
@@ -89,50 +91,53 @@ type need struct {
 
 // Acquire takes the resources that the instance needs, or adds it to the waiting instances.
 //
-// hot: one lock, no allocation once the line has had its longest length.
+// hot: one lock, no allocation once the list has had its longest length.
 func (g *Limiter) Acquire(resume func()) bool {
-	a := g.arbiter
+	return g.arbiter.update(g, func() {
+		g.resume = resume
+		g.wait()
+	})
+}
+
+// update changes the state of the arbiter and resumes the instances that can execute then, except self, whose caller
+// gets the result: whether it may execute. A limiter may be in another chain as soon as resume is called, so its
+// successor is read before.
+func (a *Arbiter) update(self *Limiter, change func()) (in bool) {
 	a.mu.Lock()
-	g.resume = resume
-	let := a.enqueue(g)
-	in := g.in
+	change()
+	let := a.serve()
+	in = self != nil && self.in
 	a.mu.Unlock()
-	resumeAll(let, g)
+	for let != nil {
+		g := let
+		let, g.after = g.after, nil
+		if g != self {
+			g.resume()
+		}
+	}
 	return in
 }
 
-// enqueue adds g to the waiting instances and returns those that are admitted. Called with the lock held.
-func (a *Arbiter) enqueue(g *Limiter) *Limiter {
-	g.tag = max(g.tag, a.clock)
-	a.waiting.add(g)
-	return a.serve()
+// wait adds g to the waiting instances. Called with the lock held.
+func (g *Limiter) wait() {
+	g.tag = max(g.tag, g.arbiter.clock)
+	g.arbiter.waiting.add(g)
 }
 
 // Reacquire is Release and Acquire in one step: the instance waits again before its resources go to another one.
 //
 // hot: one lock, no allocation.
 func (g *Limiter) Reacquire() bool {
-	a := g.arbiter
-	a.mu.Lock()
-	a.release(g)
-	let := a.enqueue(g)
-	in := g.in
-	a.mu.Unlock()
-	resumeAll(let, g)
-	return in
+	return g.arbiter.update(g, func() {
+		g.arbiter.release(g)
+		g.wait()
+	})
 }
 
 // Release returns the instance's resources and admits the instances that can execute now.
 //
 // hot: one lock, no allocation.
-func (g *Limiter) Release() {
-	a := g.arbiter
-	a.mu.Lock()
-	a.release(g)
-	let := a.serve()
-	a.mu.Unlock()
-	resumeAll(let, nil)
-}
+func (g *Limiter) Release() { g.arbiter.update(nil, func() { g.arbiter.release(g) }) }
 
 // Rank orders the free instances of a model: the one with the lowest rank goes first.
 func (g *Limiter) Rank() int64 {
@@ -161,8 +166,13 @@ func (a *Arbiter) serve() *Limiter {
 			break
 		}
 		g := a.waiting[i]
-		a.waiting.remove(i)
-		a.admit(g)
+		a.waiting = slices.Delete(a.waiting, i, i+1)
+		g.in = true
+		for _, n := range g.needs {
+			a.free[n.resource] -= n.count
+		}
+		a.clock = max(a.clock, g.tag)
+		g.tag += g.priority
 		if g.after = nil; last == nil {
 			let = g
 		} else {
@@ -171,29 +181,6 @@ func (a *Arbiter) serve() *Limiter {
 		last = g
 	}
 	return let
-}
-
-// admit takes the resources of g. Called with the lock held.
-func (a *Arbiter) admit(g *Limiter) {
-	g.in = true
-	for _, n := range g.needs {
-		a.free[n.resource] -= n.count
-	}
-	a.clock = max(a.clock, g.tag)
-	g.tag += g.priority
-}
-
-// resumeAll calls resume of the admitted limiters of a chain, except self, whose caller sees the admission itself.
-// Called without the lock. A limiter may be in another chain as soon as resume is called, so its successor is read
-// before.
-func resumeAll(let, self *Limiter) {
-	for let != nil {
-		g := let
-		let, g.after = g.after, nil
-		if g != self {
-			g.resume()
-		}
-	}
 }
 
 // Waiting returns the number of waiting instances.
@@ -207,44 +194,18 @@ func (a *Arbiter) Waiting() int {
 // priority value, then the order of arrival.
 type waitList []*Limiter
 
-// before reports whether g goes before h, whichever arrived first.
+// before reports whether g, which arrived later, goes before h: by the tag after its next execution, then by priority.
 func (g *Limiter) before(h *Limiter) bool {
-	if a, b := g.end(), h.end(); a != b {
-		return a < b
-	}
-	return g.priority < h.priority
+	return cmp.Or(cmp.Compare(g.tag+g.priority, h.tag+h.priority), cmp.Compare(g.priority, h.priority)) < 0
 }
-
-// end is the tag of the instance after its next execution.
-func (g *Limiter) end() int64 { return g.tag + g.priority }
 
 // add inserts g in order.
 func (l *waitList) add(g *Limiter) {
-	*l = append(*l, g)
-	list := *l
-	i := len(list) - 1
-	for ; i > 0 && g.before(list[i-1]); i-- {
-		list[i] = list[i-1]
+	i := len(*l)
+	for i > 0 && g.before((*l)[i-1]) {
+		i--
 	}
-	list[i] = g
-}
-
-// remove removes the i-th instance.
-func (l *waitList) remove(i int) {
-	list := *l
-	copy(list[i:], list[i+1:])
-	list[len(list)-1] = nil
-	*l = list[:len(list)-1]
-}
-
-// index returns the position of g, or -1.
-func (l waitList) index(g *Limiter) int {
-	for i := range l {
-		if l[i] == g {
-			return i
-		}
-	}
-	return -1
+	*l = slices.Insert(*l, i, g)
 }
 
 // next returns the position of the first instance whose needs are met by free, or -1. The needs of an earlier
@@ -255,7 +216,7 @@ func (l waitList) index(g *Limiter) int {
 func (l waitList) next(free, left []int64) int {
 	copy(left, free)
 	for i, g := range l {
-		if g.fits(left) {
+		if !slices.ContainsFunc(g.needs, func(n need) bool { return left[n.resource] < n.count }) {
 			return i
 		}
 		for _, n := range g.needs {
@@ -263,14 +224,4 @@ func (l waitList) next(free, left []int64) int {
 		}
 	}
 	return -1
-}
-
-// fits reports whether left covers all that g needs.
-func (g *Limiter) fits(left []int64) bool {
-	for _, n := range g.needs {
-		if left[n.resource] < n.count {
-			return false
-		}
-	}
-	return true
 }

@@ -14,12 +14,6 @@ import (
 	"github.com/tutti-server/tutti/backends"
 )
 
-// The settings of a host policy.
-const (
-	numaNode = "numa-node"
-	cpuCores = "cpu-cores"
-)
-
 // maxCore is the highest number of a core or node that the kernel's masks hold.
 const maxCore = 1023
 
@@ -40,9 +34,13 @@ func ParsePolicy(name string, settings map[string]string) (*Policy, error) {
 	var err error
 	for _, key := range slices.Sorted(maps.Keys(settings)) {
 		switch key {
-		case numaNode:
-			p.node, err = parseNode(settings[key])
-		case cpuCores:
+		case "numa-node":
+			var n int
+			if n, err = coreNumber("Parsing 'numa-node' value", settings[key]); err == nil {
+				p.node = new(unix.CPUSet)
+				p.node.Set(n)
+			}
+		case "cpu-cores":
 			p.cores, err = parseCores(settings[key])
 		default:
 			p.Unread = append(p.Unread, key)
@@ -52,16 +50,6 @@ func ParsePolicy(name string, settings map[string]string) (*Policy, error) {
 		}
 	}
 	return p, nil
-}
-
-func parseNode(text string) (*unix.CPUSet, error) {
-	n, err := coreNumber("Parsing 'numa-node' value", text)
-	if err != nil {
-		return nil, err
-	}
-	set := new(unix.CPUSet)
-	set.Set(n)
-	return set, nil
 }
 
 func parseCores(text string) (*unix.CPUSet, error) {
@@ -133,12 +121,6 @@ type binding struct {
 	cores  bool // before must be restored
 }
 
-// The modes of set_mempolicy.
-const (
-	memoryDefault = unix.MPOL_DEFAULT
-	memoryBind    = unix.MPOL_BIND
-)
-
 // enter locks the goroutine to a thread and binds the thread. leave must be called even after an error.
 func (b *binding) enter(p *Policy) error {
 	runtime.LockOSThread()
@@ -152,7 +134,7 @@ func (b *binding) enter(p *Policy) error {
 		b.cores = true
 	}
 	if p.node != nil {
-		if err := unix.SetMemPolicy(memoryBind, p.node); err != nil {
+		if err := unix.SetMemPolicy(unix.MPOL_BIND, p.node); err != nil {
 			return fmt.Errorf("unable to set NUMA memory policy: %w", err)
 		}
 	}
@@ -164,7 +146,7 @@ func (b *binding) leave(p *Policy) {
 		_ = unix.SchedSetaffinity(0, &b.before) // it was allowed before
 	}
 	if p.node != nil {
-		_ = unix.SetMemPolicy(memoryDefault, nil) // always allowed, or never set
+		_ = unix.SetMemPolicy(unix.MPOL_DEFAULT, nil) // always allowed, or never set
 	}
 	runtime.UnlockOSThread()
 }

@@ -48,32 +48,23 @@ type pool struct {
 // Register adds the instances of a model and returns their limiters, nil for an instance that nothing limits. Close
 // of a Limiter, or of the Group, removes them. Register returns an error, and changes nothing, when an instance
 // needs more than exists or uses a shared resource as one per device.
-func (a *Arbiter) Register(demands []Demand) (*Group, error) {
-	g := &Group{arbiter: a, Limiters: make([]*Limiter, len(demands))}
-	let, err := a.add(g, demands)
-	if err != nil {
-		return nil, err
-	}
-	resumeAll(let, nil)
-	return g, nil
-}
-
-// add makes the limiters of g and returns the instances that can execute because there are more resources now.
-func (a *Arbiter) add(g *Group, demands []Demand) (*Limiter, error) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	before := len(a.limiters)
-	for i := range demands {
-		g.Limiters[i] = a.newLimiter(&demands[i])
-	}
-	size, err := a.measure()
-	if err != nil {
-		clear(a.limiters[before:])
-		a.limiters = a.limiters[:before]
-		return nil, err
-	}
-	a.resize(size)
-	return a.serve(), nil
+func (a *Arbiter) Register(demands []Demand) (g *Group, err error) {
+	g = &Group{arbiter: a}
+	a.update(nil, func() {
+		before := len(a.limiters)
+		for i := range demands {
+			g.Limiters = append(g.Limiters, a.newLimiter(&demands[i]))
+		}
+		size, failed := a.measure()
+		if failed != nil {
+			clear(a.limiters[before:])
+			a.limiters = a.limiters[:before]
+			g, err = nil, failed
+			return
+		}
+		a.resize(size)
+	})
+	return g, err
 }
 
 // Group has the limiters of a model's instances.
@@ -99,24 +90,20 @@ func (g *Limiter) Close() {
 
 // remove removes instances and releases what they hold.
 func (a *Arbiter) remove(limiters []*Limiter) {
-	a.mu.Lock()
-	a.limiters = slices.DeleteFunc(a.limiters, func(x *Limiter) bool { return slices.Contains(limiters, x) })
-	for _, x := range limiters {
-		if x == nil {
-			continue
+	a.update(nil, func() {
+		gone := func(x *Limiter) bool { return slices.Contains(limiters, x) }
+		a.limiters = slices.DeleteFunc(a.limiters, gone)
+		a.waiting = slices.DeleteFunc(a.waiting, gone)
+		for _, x := range limiters {
+			if x != nil {
+				a.release(x)
+				x.needs = nil // a later Acquire is admitted at once
+			}
 		}
-		a.release(x)
-		x.needs = nil // a later Acquire is admitted at once
-		if i := a.waiting.index(x); i >= 0 {
-			a.waiting.remove(i)
+		if size, err := a.measure(); err == nil { // fewer instances never need more
+			a.resize(size)
 		}
-	}
-	if size, err := a.measure(); err == nil { // fewer instances never need more
-		a.resize(size)
-	}
-	let := a.serve()
-	a.mu.Unlock()
-	resumeAll(let, nil)
+	})
 }
 
 // newLimiter returns the limiter of an instance, or nil if nothing limits it. Called with the lock held.
@@ -150,11 +137,9 @@ func (a *Arbiter) newLimiter(d *Demand) *Limiter {
 
 // need sets the amount of a pool that one execution takes.
 func (g *Limiter) need(p int, n int64) {
-	for i := range g.needs {
-		if g.needs[i].resource == p {
-			g.needs[i].count = n
-			return
-		}
+	if i := slices.IndexFunc(g.needs, func(x need) bool { return x.resource == p }); i >= 0 {
+		g.needs[i].count = n
+		return
 	}
 	g.needs = append(g.needs, need{p, n})
 }

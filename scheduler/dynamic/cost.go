@@ -64,8 +64,9 @@ func (c *cost) known() bool { return c.fit[1] != 0 }
 // learn solves for the three costs, as far as the observations distinguish them.
 func (c *cost) learn() {
 	n := c.m[0][0]
-	ee, pp, ep := c.moment(1, 1), c.moment(2, 2), c.moment(1, 2)
-	et, pt := c.withTime(1), c.withTime(2)
+	covariance := func(sum float64, i int, of float64) float64 { return sum/n - c.m[0][i]*of/(n*n) }
+	ee, pp, ep := covariance(c.m[1][1], 1, c.m[0][1]), covariance(c.m[2][2], 2, c.m[0][2]), covariance(c.m[1][2], 1, c.m[0][2])
+	et, pt := covariance(c.v[1], 1, c.v[0]), covariance(c.v[2], 2, c.v[0])
 	if c.seen < enough || ee <= distinct*c.m[1][1]/n {
 		return
 	}
@@ -76,9 +77,6 @@ func (c *cost) learn() {
 	}
 	c.fit = [3]float64{(c.v[0] - perElement*c.m[0][1] - perPadding*c.m[0][2]) / n, perElement, perPadding}
 }
-
-// pays reports whether saving one execution costs more than so many elements of padding.
-func (c *cost) pays(padding int64) bool { return float64(padding) <= c.worth() }
 
 // worth returns the elements of padding that cost as much as the fixed part of an execution.
 func (c *cost) worth() float64 {
@@ -117,23 +115,8 @@ func (c *cost) useful() float64 {
 	return c.fixed() / (little * c.fit[1])
 }
 
-// exploring reports whether the next batch may be larger than useful.
-func (c *cost) exploring() bool { return c.times%explore == 0 }
-
 // splits reports whether to leave so many elements to other instances: computing them here takes longer than the
 // fixed cost of another execution.
 func (c *cost) splits(elements float64) bool {
 	return c.known() && c.fit[1]*elements > c.fixed()
-}
-
-// moment returns the covariance of variables i and j.
-func (c *cost) moment(i, j int) float64 {
-	n := c.m[0][0]
-	return c.m[i][j]/n - c.m[0][i]*c.m[0][j]/(n*n)
-}
-
-// withTime returns the covariance of variable i and the time.
-func (c *cost) withTime(i int) float64 {
-	n := c.m[0][0]
-	return c.v[i]/n - c.m[0][i]*c.v[0]/(n*n)
 }

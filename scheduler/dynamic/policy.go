@@ -18,8 +18,6 @@ type equal struct {
 	same  int   // executions of that size in a row
 }
 
-var _ scheduler.Learner = (*equal)(nil)
-
 // Decide forms a batch from the first task on. The batch executes at once when it has a preferred size (the largest
 // within reach), when it cannot grow or when no delay is set; otherwise when its oldest task has waited for the delay.
 //
@@ -62,7 +60,7 @@ func (p *equal) most(v *scheduler.View) int32 {
 }
 
 // explores reports whether a batch of one may take another task to correct the estimate.
-func explores(c *cost, g *growth) bool { return len(g.take) == 1 && c.exploring() }
+func explores(c *cost, g *growth) bool { return len(g.take) == 1 && c.times%explore == 0 }
 
 // Observe adds an execution to the cost estimate. Of executions of equal size in a row, which add no information,
 // one in eight counts.
@@ -106,10 +104,8 @@ func (g *growth) add(i int32, it *scheduler.Item) bool {
 	}
 	g.take = append(g.take, i)
 	g.rows += it.Rows
-	for _, p := range g.rules.Preferred {
-		if p == g.rows {
-			g.best = len(g.take)
-		}
+	if slices.Contains(g.rules.Preferred, g.rows) {
+		g.best = len(g.take)
 	}
 	g.full = g.rows >= g.rules.MaxBatch
 	return !g.full
@@ -138,8 +134,6 @@ type near struct {
 	cost  cost
 }
 
-var _ scheduler.Learner = (*near)(nil)
-
 // Decide forms a batch around the oldest task.
 func (p *near) Decide(now int64, v scheduler.View, scratch []int32) scheduler.Decision {
 	first := &v.Items[0]
@@ -161,7 +155,7 @@ func (p *near) Decide(now int64, v scheduler.View, scratch []int32) scheduler.De
 		}
 		grown := max(longest, it.Length)
 		padding := int64(g.rows)*int64(grown-longest) + int64(it.Rows)*int64(grown-it.Length)
-		if int64(g.rows+it.Rows)*int64(grown) > p.rules.MaxElements || !p.cost.pays(padding) {
+		if int64(g.rows+it.Rows)*int64(grown) > p.rules.MaxElements || float64(padding) > p.cost.worth() {
 			break
 		}
 		g.add(i, it)

@@ -16,17 +16,17 @@ type batcher struct {
 	flush   bool // no batch waits for more requests
 	batchy  bool // the model has a batch dimension
 	policy  scheduler.Policy
-	checkID func(id) error // returns an error for an id that the model cannot receive
-	newSlot func() *slot   // returns a slot without a lane
-	removed func(*lane)    // called with a removed lane that has no sequence left
+	checkID func(id) error  // returns an error for an id that the model cannot receive
+	newSlot func() *slot    // returns a slot without an instance
+	removed func(*instance) // called with a removed instance that has no sequence left
 
-	live    map[id]*sequence // sequences that accept further requests
-	lanes   []*lane
-	counted int // lanes added so far, for their numbers
-	room    int // slots that may still be made
-	free    heap[*slot]
-	backlog heap[*sequence]
-	idle    chain
+	live      map[id]*sequence // sequences that accept further requests
+	instances []*instance
+	counted   int // instances added so far, for their numbers
+	room      int // slots that may still be made
+	free      heap[*slot]
+	backlog   heap[*sequence]
+	idle      chain
 	// earliest is a lower bound of when the next sequence of the backlog expires.
 	earliest int64
 	spare    *sequence // for reuse
@@ -44,12 +44,12 @@ type batcher struct {
 // longestName bounds the bytes of a correlation id, as in Triton.
 const longestName = 128
 
-func newBatcher(r Rules, lanes int) *batcher {
+func newBatcher(r Rules, instances int) *batcher {
 	b := &batcher{
 		rules: r, earliest: math.MaxInt64, live: map[id]*sequence{}, held: r.Queued > 0 || r.Backlog > 0,
-		checkID: func(id) error { return nil }, newSlot: func() *slot { return new(slot) }, removed: func(*lane) {},
+		checkID: func(id) error { return nil }, newSlot: func() *slot { return new(slot) }, removed: func(*instance) {},
 	}
-	for range lanes {
+	for range instances {
 		b.add()
 	}
 	return b
@@ -143,18 +143,10 @@ func (b *batcher) enqueue(s *sequence, w *scheduler.Task, now int64) {
 	}
 }
 
-// markReady appends a sequence in a slot to its lane's ready sequences.
+// markReady appends a sequence in a slot to its instance's ready sequences.
 func markReady(s *sequence) {
 	s.state, s.key = ready, shapeKey(s.head())
-	s.at.lane.ready.push(s)
-}
-
-// vacant returns the lowest free slot, or nil.
-func (b *batcher) vacant() *slot {
-	if b.free.len() > 0 {
-		return b.free.pop()
-	}
-	return b.makeSlot()
+	s.at.instance.ready.push(s)
 }
 
 // makeSlot adds a slot to the instance with the fewest, or returns nil when every instance has all its slots.
@@ -162,30 +154,38 @@ func (b *batcher) makeSlot() *slot {
 	if b.room == 0 {
 		return nil
 	}
-	var l *lane
-	for _, x := range b.lanes {
+	var l *instance
+	for _, x := range b.instances {
 		if x.leaving == nil && (l == nil || len(x.slots) < len(l.slots)) {
 			l = x
 		}
 	}
 	sl := b.newSlot()
-	sl.lane, sl.number, sl.heapIndex = l, len(l.slots), -1
+	sl.instance, sl.number, sl.heapIndex = l, len(l.slots), -1
 	l.slots = append(l.slots, sl)
 	b.room--
 	return sl
+}
+
+// vacant returns the lowest free slot, or nil.
+func (b *batcher) vacant() *slot {
+	if len(b.free.list) > 0 {
+		return b.free.pop()
+	}
+	return b.makeSlot()
 }
 
 // vacantFor returns a free slot for the sequence that a request starts, or nil. It prefers an instance at the
 // device that the request's other steps use.
 func (b *batcher) vacantFor(first *scheduler.Task) *slot {
 	at, bound := first.Bound()
-	if !bound || !slices.ContainsFunc(b.lanes, func(l *lane) bool { return l.at == at }) {
+	if !bound || !slices.ContainsFunc(b.instances, func(l *instance) bool { return l.at == at }) {
 		return b.vacant()
 	}
 	for {
 		var best *slot
 		for _, sl := range b.free.list {
-			if sl.lane.at == at && (best == nil || sl.before(best)) {
+			if sl.instance.at == at && (best == nil || sl.before(best)) {
 				best = sl
 			}
 		}
@@ -221,9 +221,9 @@ func (b *batcher) release(s *sequence) {
 	sl.forget()
 	sl.seq, sl.outer, sl.again = nil, nil, false
 	switch {
-	case sl.lane.leaving != nil:
-		b.dismiss(sl.lane)
-	case b.backlog.len() == 0:
+	case sl.instance.leaving != nil:
+		b.dismiss(sl.instance)
+	case len(b.backlog.list) == 0:
 		b.free.push(sl)
 	default:
 		b.inherit(sl)
@@ -254,7 +254,7 @@ func (b *batcher) recycle(s *sequence) {
 // reap ends the sequences that were idle for too long and drops those of the backlog whose timeout has passed.
 func (b *batcher) reap(now int64, dropped *scheduler.TaskList) {
 	for s := b.idle.head; s != nil; s = b.idle.head {
-		draining := b.draining > 0 && b.backlog.len() > 0
+		draining := b.draining > 0 && len(b.backlog.list) > 0
 		if !draining && now-s.idleSince < int64(b.rules.Idle) {
 			break
 		}
@@ -294,7 +294,7 @@ func (b *batcher) reject(s *sequence, now int64, dropped *scheduler.TaskList) {
 // sweep drops the requests of disconnected clients.
 func (b *batcher) sweep(now int64, dropped *scheduler.TaskList) {
 	b.sweepable = append(b.sweepable[:0], b.backlog.list...)
-	for _, l := range b.lanes {
+	for _, l := range b.instances {
 		for s := l.ready.head; s != nil; s = s.next {
 			b.sweepable = append(b.sweepable, s)
 		}
@@ -329,7 +329,10 @@ func (b *batcher) dropGone(s *sequence, now int64, dropped *scheduler.TaskList) 
 	var kept scheduler.TaskList
 	for w := s.queue.Pop(); w != nil; w = s.queue.Pop() {
 		if w.Meta.Sequence.Start {
-			broken = s.state == backlogged && goneBeforeStart(s.queue.Head, now)
+			broken = false
+			for x := s.queue.Head; s.state == backlogged && x != nil && !x.Meta.Sequence.Start; x = x.Next() {
+				broken = broken || x.Expired(now) != nil // one of the requests up to the next START
+			}
 		}
 		err := w.Expired(now)
 		if broken = broken || err != nil; !broken {
@@ -347,25 +350,10 @@ func (b *batcher) dropGone(s *sequence, now int64, dropped *scheduler.TaskList) 
 		s.ended = true
 		b.forget(s)
 	}
-	b.reclassifyCut(s, now)
-}
-
-// goneBeforeStart reports whether one of the requests from w up to the next START has expired.
-func goneBeforeStart(w *scheduler.Task, now int64) bool {
-	for ; w != nil && !w.Meta.Sequence.Start; w = w.Next() {
-		if w.Expired(now) != nil {
-			return true
-		}
-	}
-	return false
-}
-
-// reclassifyCut sets the stage of a sequence that lost requests.
-func (b *batcher) reclassifyCut(s *sequence, now int64) {
 	switch {
 	case s.state == running: // until its batch is done
 	case s.state == ready:
-		s.at.lane.ready.remove(s)
+		s.at.instance.ready.remove(s)
 		b.reclassify(s, now)
 	case s.queue.Len() == 0:
 		b.backlog.remove(s)
@@ -396,7 +384,7 @@ func (b *batcher) due(now int64) int64 {
 	at := b.earliest
 	if s := b.idle.head; s != nil {
 		at = min(at, s.idleSince+int64(b.rules.Idle))
-		if b.draining > 0 && b.backlog.len() > 0 {
+		if b.draining > 0 && len(b.backlog.list) > 0 {
 			at = now
 		}
 	}

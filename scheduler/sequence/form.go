@@ -19,7 +19,7 @@ func (b *batcher) holding() bool {
 	for _, s := range b.backlog.list {
 		backlog += s.queue.Len()
 	}
-	for _, l := range b.lanes {
+	for _, l := range b.instances {
 		if slots += l.ready.n; b.rules.Oldest {
 			continue // a batcher gets one request of a sequence at a time
 		}
@@ -33,7 +33,7 @@ func (b *batcher) holding() bool {
 
 // startable reports whether a free instance has requests and does not wait for its limiter.
 func (b *batcher) startable() bool {
-	for _, l := range b.lanes {
+	for _, l := range b.instances {
 		if !l.busy && l.ready.n > 0 && !l.lease.Waiting() {
 			return !b.holding()
 		}
@@ -43,17 +43,22 @@ func (b *batcher) startable() bool {
 
 // next forms a batch on an instance that is free and admitted. It returns nil when there is none; wait, unless 0,
 // is when to try again if no request arrives.
-func (b *batcher) next(now int64, dropped *scheduler.TaskList) (at *lane, wait time.Duration) {
+func (b *batcher) next(now int64, dropped *scheduler.TaskList) (at *instance, wait time.Duration) {
 	if b.holding() {
 		return nil, 0
 	}
 	defer b.releaseUnused()
-	for _, l := range b.lanes {
+	for _, l := range b.instances {
 		if l.busy {
 			continue
 		}
 		b.purge(l, now, dropped)
-		d, ok := b.decide(l, now)
+		d, ok := time.Duration(0), l.ready.n > 0
+		if ok && b.rules.Oldest {
+			d, ok = b.oldest(l, now)
+		} else if ok {
+			d, ok = b.direct(l, now)
+		}
 		switch {
 		case !ok:
 			l.lease.Release(false) // admitted for requests that have expired since
@@ -71,28 +76,15 @@ func (b *batcher) next(now int64, dropped *scheduler.TaskList) (at *lane, wait t
 
 // releaseUnused releases the leases of admitted instances that have nothing to execute.
 func (b *batcher) releaseUnused() {
-	for _, l := range b.lanes {
+	for _, l := range b.instances {
 		if !l.busy && l.ready.n == 0 {
 			l.lease.Release(false)
 		}
 	}
 }
 
-// decide sets the batch that an instance executes next. ok is false when there is none; wait, unless 0, is when to
-// decide again.
-func (b *batcher) decide(l *lane, now int64) (wait time.Duration, ok bool) {
-	switch {
-	case l.ready.n == 0:
-		return 0, false
-	case b.rules.Oldest:
-		return b.oldest(l, now)
-	default:
-		return b.direct(l, now)
-	}
-}
-
 // purge drops expired requests among those that a decision considers.
-func (b *batcher) purge(l *lane, now int64, dropped *scheduler.TaskList) {
+func (b *batcher) purge(l *instance, now int64, dropped *scheduler.TaskList) {
 	look := window
 	if !b.rules.Oldest {
 		look = len(l.slots)
@@ -116,7 +108,7 @@ func (b *batcher) purge(l *lane, now int64, dropped *scheduler.TaskList) {
 }
 
 // direct sets a batch whose rows are the slots.
-func (b *batcher) direct(l *lane, now int64) (wait time.Duration, ok bool) {
+func (b *batcher) direct(l *instance, now int64) (wait time.Duration, ok bool) {
 	if wait := b.utilize(l, now); wait > 0 {
 		return wait, false
 	}
@@ -137,7 +129,7 @@ func (b *batcher) direct(l *lane, now int64) (wait time.Duration, ok bool) {
 }
 
 // utilize returns how long to wait until more of the slots are ready.
-func (b *batcher) utilize(l *lane, now int64) time.Duration {
+func (b *batcher) utilize(l *instance, now int64) time.Duration {
 	if b.flush || b.rules.Delay == 0 || float32(l.ready.n)/float32(b.rules.Slots) >= b.rules.Utilization {
 		return 0
 	}
@@ -149,7 +141,7 @@ func (b *batcher) utilize(l *lane, now int64) time.Duration {
 }
 
 // oldest sets the batch that the policy forms from the sequences that became ready first.
-func (b *batcher) oldest(l *lane, now int64) (wait time.Duration, ok bool) {
+func (b *batcher) oldest(l *instance, now int64) (wait time.Duration, ok bool) {
 	closed := false // a request cannot join the first one's batch
 	b.items = b.items[:0]
 	for s := l.ready.head; s != nil && len(b.items) < window; s = s.next {
@@ -181,29 +173,25 @@ func (b *batcher) oldest(l *lane, now int64) (wait time.Duration, ok bool) {
 }
 
 // takeAll moves the next requests of a batch's sequences to their slots.
-func (b *batcher) takeAll(l *lane) {
+func (b *batcher) takeAll(l *instance) {
 	for _, sl := range l.batch {
-		if sl != nil {
-			b.take(l, sl.seq)
+		if sl == nil {
+			continue
 		}
+		s := sl.seq
+		l.ready.remove(s)
+		s.state = running
+		if sl.outer == nil {
+			sl.outer = s.queue.Pop()
+			sl.start = s.fresh || sl.outer.Meta.Sequence.Start
+			s.fresh = false
+		}
+		b.queued--
 	}
-}
-
-// take moves the next request of a ready sequence to its slot.
-func (b *batcher) take(l *lane, s *sequence) {
-	l.ready.remove(s)
-	s.state = running
-	sl := s.at
-	if sl.outer == nil {
-		sl.outer = s.queue.Pop()
-		sl.start = s.fresh || sl.outer.Meta.Sequence.Start
-		s.fresh = false
-	}
-	b.queued--
 }
 
 // finish takes back an executed batch. Its requests are complete, except those to be executed once more.
-func (b *batcher) finish(l *lane, now int64) {
+func (b *batcher) finish(l *instance, now int64) {
 	for i, sl := range l.batch {
 		l.batch[i] = nil
 		if sl == nil {
@@ -227,22 +215,18 @@ func (b *batcher) finish(l *lane, now int64) {
 // is variable.
 func canShareBatch(a, b *sequence) bool {
 	x, y := a.head(), b.head()
+	same := func(p, q *tensor.Tensor) bool { return p.Present() == q.Present() && p.Shape.Equal(q.Shape) }
 	for i := range x.In {
-		if !sameShape(&x.In[i], &y.In[i]) {
+		if !same(&x.In[i], &y.In[i]) {
 			return false
 		}
 	}
 	for i := range a.at.states {
-		if !sameShape(a.at.next(i), b.at.next(i)) {
+		if !same(a.at.next(i), b.at.next(i)) {
 			return false
 		}
 	}
 	return true
-}
-
-// sameShape reports whether presence and dimensions, which rows of a batch must share, agree.
-func sameShape(a, b *tensor.Tensor) bool {
-	return a.Present() == b.Present() && a.Shape.Equal(b.Shape)
 }
 
 // next returns a state as the slot's next request will receive it.

@@ -239,26 +239,20 @@ func (p *ports) checkID(key id) error {
 	if p.corrid < 0 || p.corridAs == tensor.Bytes {
 		return nil
 	}
-	limit := largest(p.corridAs)
+	limit := uint64(math.MaxUint64)
+	switch p.corridAs {
+	case tensor.Int64:
+		limit = math.MaxInt64
+	case tensor.Uint32:
+		limit = math.MaxUint32
+	case tensor.Int32:
+		limit = math.MaxInt32
+	}
 	if key.name != "" || key.number > limit {
 		return status.Errorf(status.InvalidArg, "inference request to model '%s' has correlation ID '%s', expected a number up to %d: control %s is %s",
 			p.model, key, limit, kindCorrid, p.corridAs.ConfigName())
 	}
 	return nil
-}
-
-// largest returns the largest correlation id that an integer type can represent.
-func largest(d tensor.DType) uint64 {
-	switch d {
-	case tensor.Int64:
-		return math.MaxInt64
-	case tensor.Uint32:
-		return math.MaxUint32
-	case tensor.Int32:
-		return math.MaxInt32
-	default:
-		return math.MaxUint64
-	}
 }
 
 // correlation returns an id as the tensor of the control input.

@@ -42,6 +42,7 @@ import (
 
 	"github.com/tutti-server/tutti/backends"
 	"github.com/tutti-server/tutti/core/config"
+	"github.com/tutti-server/tutti/core/status"
 	"github.com/tutti-server/tutti/core/tensor"
 	"github.com/tutti-server/tutti/internal/pending"
 	"github.com/tutti-server/tutti/internal/telemetry"
@@ -95,8 +96,6 @@ type Scheduler struct {
 
 	pending pending.Count
 }
-
-var _ scheduler.Scheduler = (*Scheduler)(nil)
 
 // New returns a scheduler with every instance free. It returns an error when the configuration names ports that the
 // model does not have, or an initial state that cannot be read. On an error the instances stay with the caller.
@@ -159,8 +158,7 @@ func (s *Scheduler) Help(t *scheduler.RunLoop) bool {
 	more := l != nil && s.batcher.startable()
 	if l != nil {
 		l.look()
-	}
-	if l == nil && wait > 0 {
+	} else if wait > 0 {
 		s.arm(wait)
 	}
 	s.schedule(now)
@@ -176,9 +174,9 @@ func (s *Scheduler) Help(t *scheduler.RunLoop) bool {
 	return true
 }
 
-// execute runs the batch of a lane and completes its requests. Only then the lane and the sequences continue, so
+// execute runs the batch of an instance and completes its requests. Only then the instance and the sequences continue, so
 // that responses keep their order.
-func (s *Scheduler) execute(l *lane, t *scheduler.RunLoop) {
+func (s *Scheduler) execute(l *instance, t *scheduler.RunLoop) {
 	started := 0
 	for _, sl := range l.batch {
 		started += number(sl != nil)
@@ -225,15 +223,17 @@ func (s *Scheduler) drop(list scheduler.TaskList, t *scheduler.RunLoop) bool {
 	}
 	for w := list.Head; w != nil; w = w.Next() {
 		tensor.ReleaseAll(w.In)
-		s.stats.Refused(refusalOf(w.Err), t.Now()-w.Enqueued)
+		refusal := telemetry.NoSequence
+		if status.CodeOf(w.Err) == status.Cancelled || w.Err == status.ErrDeadline { //nolint:errorlint // never wrapped
+			refusal = batch.RefusalOf(w.Err)
+		}
+		s.stats.Refused(refusal, t.Now()-w.Enqueued)
 	}
 	s.stats.Queued(-int64(n))
 	scheduler.Complete(list, t)
 	s.pending.Add(-n)
 	return true
 }
-
-var _ scheduler.Flusher = (*Scheduler)(nil)
 
 // Flush executes the ready sequences now, and from now on, instead of waiting for fuller batches.
 func (s *Scheduler) Flush() {
@@ -274,7 +274,7 @@ func (s *Scheduler) Close() error {
 		s.timer.Stop()
 	}
 	var errs []error
-	for _, l := range s.batcher.lanes {
+	for _, l := range s.batcher.instances {
 		if l.leaving == nil {
 			l.leaving = func() { errs = append(errs, l.inst.Close()) }
 		}

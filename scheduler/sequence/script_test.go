@@ -92,12 +92,12 @@ func (s *script) do(words []string) error {
 		s.print(&dropped)
 		return err
 	case "finish":
-		s.finish(s.lane(words[1]), args["again"])
+		s.finish(s.instance(words[1]), args["again"])
 	case "add":
 		s.book.add()
 		s.book.spread()
 	case "remove":
-		s.book.remove(s.lane(words[1]), func() {})
+		s.book.remove(s.instance(words[1]), func() {})
 	case "reap":
 		s.book.reap(int64(s.now), &dropped)
 		s.print(&dropped)
@@ -126,7 +126,7 @@ func (s *script) rules(args map[string]string) error {
 		Utilization: float32(utilization), Queued: int(num(args["queued"], 0)), Backlog: int(num(args["backlog"], 0)),
 	}, int(num(args["instances"], 1)))
 	s.book.model, s.book.batchy = "m", true
-	s.book.removed = func(l *lane) { fmt.Fprintf(&s.out, "%v instance %d is gone\n", s.now, l.number) }
+	s.book.removed = func(l *instance) { fmt.Fprintf(&s.out, "%v instance %d is gone\n", s.now, l.number) }
 	if oldest {
 		r := dynamic.Rules{MaxBatch: int32(num(args["max"], 8)), Delay: delay, MaxElements: 1 << 40}
 		if p := args["preferred"]; p != "" {
@@ -139,10 +139,10 @@ func (s *script) rules(args map[string]string) error {
 	return errors.Join(err, err2)
 }
 
-// lane returns the instance of a number.
-func (s *script) lane(number string) *lane {
-	i := slices.IndexFunc(s.book.lanes, func(l *lane) bool { return l.number == int(num(number, 0)) })
-	return s.book.lanes[i]
+// instance returns the instance of a number.
+func (s *script) instance(number string) *instance {
+	i := slices.IndexFunc(s.book.instances, func(l *instance) bool { return l.number == int(num(number, 0)) })
+	return s.book.instances[i]
 }
 
 func (s *script) request(name string, args map[string]string) {
@@ -201,7 +201,7 @@ func (s *script) begin(dropped *scheduler.TaskList) {
 	}
 }
 
-func (s *script) finish(l *lane, again string) {
+func (s *script) finish(l *instance, again string) {
 	for _, sl := range l.batch {
 		if sl != nil {
 			sl.again = again != "" && s.names[sl.outer] == again
@@ -216,7 +216,7 @@ func (s *script) print(dropped *scheduler.TaskList) {
 		text := w.Err.Error()
 		fmt.Fprintf(&s.out, "%v %s dropped: %s\n", s.now, s.names[w], cmp.Or(text, "cancelled"))
 	}
-	fmt.Fprintf(&s.out, "%v live %d idle %d backlog %d queued %d\n", s.now, len(s.book.live), s.book.idle.n, s.book.backlog.len(), s.book.queued)
+	fmt.Fprintf(&s.out, "%v live %d idle %d backlog %d queued %d\n", s.now, len(s.book.live), s.book.idle.n, len(s.book.backlog.list), s.book.queued)
 	for key := range slices.Values(slices.Collect(maps.Keys(s.book.live))) {
 		if s.book.live[key].id != key {
 			s.out.WriteString("a sequence is filed under another's id\n")

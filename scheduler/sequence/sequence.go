@@ -65,8 +65,7 @@ func (s *sequence) before(o *sequence) bool {
 	return s.arrived < o.arrived
 }
 
-func (s *sequence) setIndex(i int) { s.heapIndex = i }
-func (s *sequence) index() int     { return s.heapIndex }
+func (s *sequence) index() *int { return &s.heapIndex }
 
 // head returns the request that executes next.
 func (s *sequence) head() *scheduler.Task {
@@ -110,7 +109,7 @@ func (c *chain) remove(s *sequence) {
 
 // slot holds one sequence on an instance.
 type slot struct {
-	lane      *lane
+	instance  *instance
 	number    int
 	heapIndex int // among the free slots
 	seq       *sequence
@@ -123,10 +122,10 @@ type slot struct {
 	meta   infer.Meta     // of a request that executes several times
 	states []tensor.Tensor
 	// initial are the initial states of a sequence; borrowed from ports.
-	initial []tensor.Tensor
-	viewer  bool // among the lane's viewers
-	corrid  tensor.Tensor
-	outputs []tensor.Tensor // scratch for a response of a decoupled model
+	initial  []tensor.Tensor
+	hasViews bool // listed in the instance's withViews
+	corrid   tensor.Tensor
+	outputs  []tensor.Tensor // scratch for a response of a decoupled model
 }
 
 // before orders free slots: the lowest number first, one on each instance.
@@ -134,11 +133,10 @@ func (s *slot) before(o *slot) bool {
 	if s.number != o.number {
 		return s.number < o.number
 	}
-	return s.lane.number < o.lane.number
+	return s.instance.number < o.instance.number
 }
 
-func (s *slot) setIndex(i int) { s.heapIndex = i }
-func (s *slot) index() int     { return s.heapIndex }
+func (s *slot) index() *int { return &s.heapIndex }
 
 // forget releases the tensors of the slot's sequence.
 func (s *slot) forget() {
@@ -146,8 +144,8 @@ func (s *slot) forget() {
 	s.corrid.Release()
 }
 
-// lane is an instance with its slots.
-type lane struct {
+// instance is a backends.Instance with its slots.
+type instance struct {
 	number int
 	inst   backends.Instance
 	lease  queue.Lease  // at the instance's limiter
@@ -161,9 +159,9 @@ type lane struct {
 	// batch are the slots of the executing batch by row; nil is a placeholder row.
 	batch []*slot
 
-	viewers []*slot // slots whose states are views of a batch's memory
-	looked  int     // position of the next viewer to check
-	moves   []moving
+	withViews []*slot // slots whose states are views of a batch's memory
+	looked    int     // position of the next hasViews to check
+	moves     []moving
 
 	placeholders []*scheduler.Task // tasks of placeholder rows, by row
 	zeros        []tensor.Tensor   // their inputs
@@ -172,18 +170,15 @@ type lane struct {
 // item is an element of a heap: it has an order and stores its index.
 type item[T any] interface {
 	before(other T) bool
-	setIndex(index int)
-	index() int
+	index() *int
 }
 
 // heap is a binary heap. Its first element in order is at index 0.
 type heap[T item[T]] struct{ list []T }
 
-func (h *heap[T]) len() int { return len(h.list) }
-
 func (h *heap[T]) push(x T) {
 	h.list = append(h.list, x)
-	x.setIndex(len(h.list) - 1)
+	*x.index() = len(h.list) - 1
 	h.up(len(h.list) - 1)
 }
 
@@ -195,12 +190,12 @@ func (h *heap[T]) pop() T {
 
 // remove removes an element at any index.
 func (h *heap[T]) remove(x T) {
-	i, last := x.index(), len(h.list)-1
+	i, last := *x.index(), len(h.list)-1
 	h.swap(i, last)
 	var none T
 	h.list[last] = none
 	h.list = h.list[:last]
-	x.setIndex(-1)
+	*x.index() = -1
 	if i < last {
 		h.up(i)
 		h.down(i)
@@ -209,34 +204,24 @@ func (h *heap[T]) remove(x T) {
 
 func (h *heap[T]) swap(i, j int) {
 	h.list[i], h.list[j] = h.list[j], h.list[i]
-	h.list[i].setIndex(i)
-	h.list[j].setIndex(j)
+	*h.list[i].index(), *h.list[j].index() = i, j
 }
 
 func (h *heap[T]) up(i int) {
-	for i > 0 {
-		parent := (i - 1) / 2
-		if !h.list[i].before(h.list[parent]) {
-			return
-		}
+	for parent := (i - 1) / 2; i > 0 && h.list[i].before(h.list[parent]); parent = (i - 1) / 2 {
 		h.swap(i, parent)
 		i = parent
 	}
 }
 
 func (h *heap[T]) down(i int) {
-	for {
-		child := 2*i + 1
-		if child >= len(h.list) {
-			return
+	for first := -1; first != i; {
+		first = i
+		for child := 2*first + 1; child <= 2*first+2 && child < len(h.list); child++ {
+			if h.list[child].before(h.list[i]) {
+				i = child
+			}
 		}
-		if other := child + 1; other < len(h.list) && h.list[other].before(h.list[child]) {
-			child = other
-		}
-		if !h.list[child].before(h.list[i]) {
-			return
-		}
-		h.swap(i, child)
-		i = child
+		h.swap(i, first)
 	}
 }

@@ -2,6 +2,7 @@ package sequence
 
 import (
 	"context"
+	"slices"
 
 	"github.com/tutti-server/tutti/backends"
 	"github.com/tutti-server/tutti/core/infer"
@@ -31,12 +32,20 @@ func (s *Scheduler) fill(sl *slot) error {
 	w, outer, p := &sl.task, sl.outer, s.ports
 	w.Meta, w.Ctx, w.Err, w.Rescheduled, w.Enqueued = outer.Meta, outer.Ctx, nil, false, outer.Enqueued
 	w.Outputs = outer.Outputs
-	if at := sl.lane.at; at.Kind == tensor.Device && outer.Affinity != nil && outer.Want != scheduler.AtHost {
+	if at := sl.instance.at; at.Kind == tensor.Device && outer.Affinity != nil && outer.Want != scheduler.AtHost {
 		outer.Affinity.Bind(at) // the request's other steps execute at the sequence's device
 	}
 	if sl.start {
-		if err := s.begin(sl); err != nil {
-			return err
+		for i := range sl.states { // the initial states
+			first, err := s.ports.initial[i].Retain(), error(nil)
+			if s.ports.states[i].over {
+				first.Release()
+				if first, err = duplicate(s.ports.alloc, &s.ports.initial[i]); err != nil {
+					return err
+				}
+			}
+			sl.states[i].Release()
+			sl.states[i] = first
 		}
 	}
 	if p.corrid >= 0 {
@@ -72,24 +81,6 @@ func (s *Scheduler) fill(sl *slot) error {
 	return nil
 }
 
-// begin sets the slot's states to the initial states.
-func (s *Scheduler) begin(sl *slot) error {
-	for i := range sl.states {
-		first := s.ports.initial[i].Retain()
-		if s.ports.states[i].over {
-			own, err := duplicate(s.ports.alloc, &first)
-			first.Release()
-			if err != nil {
-				return err
-			}
-			first = own
-		}
-		sl.states[i].Release()
-		sl.states[i] = first
-	}
-	return nil
-}
-
 func number(b bool) int {
 	if b {
 		return 1
@@ -101,7 +92,7 @@ func number(b bool) int {
 var placeholderMeta infer.Meta
 
 // placeholder returns the task of a placeholder row, with zeros in the shapes of like.
-func (s *Scheduler) placeholder(l *lane, row int, like *scheduler.Task) (*scheduler.Task, error) {
+func (s *Scheduler) placeholder(l *instance, row int, like *scheduler.Task) (*scheduler.Task, error) {
 	for len(l.placeholders) <= row {
 		w := &scheduler.Task{
 			TaskRequest: scheduler.TaskRequest{Placeholder: true, Meta: &placeholderMeta, Ctx: context.Background(), To: responder{s}},
@@ -138,7 +129,7 @@ func (s *Scheduler) placeholder(l *lane, row int, like *scheduler.Task) (*schedu
 }
 
 // fillAll returns the tasks that an instance executes; empty when no request could be filled.
-func (s *Scheduler) fillAll(l *lane) (list scheduler.TaskList) {
+func (s *Scheduler) fillAll(l *instance) (list scheduler.TaskList) {
 	var like *scheduler.Task
 	for _, sl := range l.batch {
 		if sl == nil {
@@ -172,9 +163,9 @@ func (s *Scheduler) fillAll(l *lane) (list scheduler.TaskList) {
 }
 
 // abandon fails all requests of a batch whose placeholder rows cannot be allocated.
-func (s *Scheduler) abandon(l *lane, list *scheduler.TaskList, err error) {
+func (s *Scheduler) abandon(l *instance, list *scheduler.TaskList, err error) {
 	for list.Pop() != nil {
-		continue // the slots and the lane own the tasks
+		continue // the slots and the instance own the tasks
 	}
 	for _, w := range l.placeholders {
 		tensor.ReleaseAll(w.In)
@@ -206,8 +197,8 @@ func (s *Scheduler) deliver(sl *slot) bool {
 		return false
 	}
 	if w.Rescheduled {
-		w.Err = errGone
-		s.stats.Failed(reasonOf(w.Err), w.Times.End-w.Enqueued)
+		w.Err = status.ErrCancelled
+		s.stats.Failed(telemetry.Canceled, w.Times.End-w.Enqueued)
 	}
 	outer.Err, outer.Times, outer.ResponseParams = w.Err, w.Times, w.ResponseParams
 	if w.Err == nil {
@@ -245,8 +236,8 @@ func (s *Scheduler) keepStates(sl *slot, out []tensor.Tensor) (err error) {
 }
 
 // A state that a batch wrote is a view of the batch's memory, so that the next batch of the same slots joins the states
-// without a copy. When the sequences of a batch separate, each view would keep the memory of all alive. viewers are the
-// slots of a lane that hold views. With every batch the lane checks some of them and copies the states of those that
+// without a copy. When the sequences of a batch separate, each view would keep the memory of all alive. withViews are the
+// slots of an instance that hold views. With every batch the instance checks some of them and copies the states of those that
 // keep much memory for little data.
 
 // moving is a state that is being copied.
@@ -257,54 +248,50 @@ type moving struct {
 	old     tensor.Tensor // the slot's tensor, retained
 }
 
-// watch adds the slots of the lane's batch to its viewers. Called with the lock held.
-func (l *lane) watch() {
+// watch adds the slots of the instance's batch to withViews. Called with the lock held.
+func (l *instance) watch() {
 	for _, sl := range l.batch {
-		if sl != nil && !sl.viewer && sl.views() {
-			sl.viewer = true
-			l.viewers = append(l.viewers, sl)
+		if sl != nil && !sl.hasViews && sl.views() {
+			sl.hasViews = true
+			l.withViews = append(l.withViews, sl)
 		}
 	}
 }
 
-// look finds states to copy. It checks at most as many viewers as two batches can add. Called with the lock held,
-// when the lane has a batch to execute.
-func (l *lane) look() {
-	for range min(len(l.viewers), 2*len(l.batch)) {
-		if l.looked >= len(l.viewers) {
+// look finds states to copy. It checks at most as many withViews as two batches can add. Called with the lock held,
+// when the instance has a batch to execute.
+func (l *instance) look() {
+	for range min(len(l.withViews), 2*len(l.batch)) {
+		if l.looked >= len(l.withViews) {
 			l.looked = 0
 		}
-		sl, last := l.viewers[l.looked], len(l.viewers)-1
+		sl, last := l.withViews[l.looked], len(l.withViews)-1
 		switch {
 		case sl.seq != nil && sl.seq.state == running:
 			l.looked++
 			continue
 		case sl.seq == nil || !sl.views():
 		case sl.wasteful():
-			l.move(sl)
+			for i := range sl.states {
+				if t := &sl.states[i]; isView(t) {
+					l.moves = append(l.moves, moving{at: sl, arrived: sl.seq.arrived, state: i, old: t.Retain()})
+				}
+			}
 		default:
 			l.looked++
 			continue
 		}
-		sl.viewer = false
-		l.viewers[l.looked], l.viewers[last] = l.viewers[last], nil
-		if l.viewers = l.viewers[:last]; last == 0 {
+		sl.hasViews = false
+		l.withViews[l.looked], l.withViews[last] = l.withViews[last], nil
+		if l.withViews = l.withViews[:last]; last == 0 {
 			return
-		}
-	}
-}
-
-func (l *lane) move(sl *slot) {
-	for i := range sl.states {
-		if t := &sl.states[i]; isView(t) {
-			l.moves = append(l.moves, moving{at: sl, arrived: sl.seq.arrived, state: i, old: t.Retain()})
 		}
 	}
 }
 
 // copyMoves makes the copies and replaces the old tensors by them. A state whose copy fails stays a view. Called
 // without the lock.
-func (l *lane) copyMoves(a tensor.Allocator) {
+func (l *instance) copyMoves(a tensor.Allocator) {
 	for i := range l.moves {
 		m := &l.moves[i]
 		if own, err := l.duplicate(a, &m.old); err == nil {
@@ -314,9 +301,9 @@ func (l *lane) copyMoves(a tensor.Allocator) {
 	}
 }
 
-// endMoves stores the copies in the slots that still have the same sequence. The lane was busy, so the sequence was
+// endMoves stores the copies in the slots that still have the same sequence. The instance was busy, so the sequence was
 // not executed in between. Called with the lock held.
-func (l *lane) endMoves() {
+func (l *instance) endMoves() {
 	for i := range l.moves {
 		m := &l.moves[i]
 		if seq := m.at.seq; seq != nil && seq.arrived == m.arrived {
@@ -329,12 +316,7 @@ func (l *lane) endMoves() {
 
 // views reports whether any of the slot's states is a part of something larger.
 func (sl *slot) views() bool {
-	for i := range sl.states {
-		if isView(&sl.states[i]) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(sl.states, func(t tensor.Tensor) bool { return isView(&t) })
 }
 
 func isView(t *tensor.Tensor) bool { return t.Present() && t.Len < t.Buf.Len() }
@@ -359,7 +341,7 @@ func duplicate(a tensor.Allocator, t *tensor.Tensor) (tensor.Tensor, error) {
 }
 
 // duplicate copies t where the instance is: at a device on the instance's stream.
-func (l *lane) duplicate(a tensor.Allocator, t *tensor.Tensor) (tensor.Tensor, error) {
+func (l *instance) duplicate(a tensor.Allocator, t *tensor.Tensor) (tensor.Tensor, error) {
 	if t.Buf.Place().Kind != tensor.Device {
 		return duplicate(a, t)
 	}

@@ -14,27 +14,6 @@ import (
 	"github.com/tutti-server/tutti/scheduler/batch"
 )
 
-// errGone is the error of a request whose client has disconnected.
-var errGone = status.ErrCancelled
-
-func reasonOf(err error) telemetry.Reason {
-	if status.CodeOf(err) == status.Cancelled {
-		return telemetry.Canceled
-	}
-	return telemetry.Rejected
-}
-
-// refusalOf returns the counter for a request that failed without executing.
-func refusalOf(err error) telemetry.Refusal {
-	switch {
-	case err == status.ErrDeadline: //nolint:errorlint // never wrapped
-		return telemetry.DeadlinePassed
-	case status.CodeOf(err) == status.Cancelled:
-		return telemetry.ClientGone
-	}
-	return telemetry.NoSequence
-}
-
 const (
 	// short is the longest wait for which a worker sleeps. For longer waits the lateness of a runtime timer matters
 	// little.
@@ -122,8 +101,6 @@ func (k timerFired) Help(t *scheduler.RunLoop) bool {
 // responder receives the responses of a decoupled model.
 type responder struct{ s *Scheduler }
 
-var _ scheduler.Responder = responder{}
-
 // Complete is never called: the runner returns an executed batch.
 func (responder) Complete(scheduler.TaskList, *scheduler.RunLoop) {}
 
@@ -147,8 +124,6 @@ func (a responder) Respond(w *scheduler.Task, out []tensor.Tensor, params infer.
 	return to.Respond(sl.outer, sl.outputs, params, final)
 }
 
-var _ scheduler.Resizable = (*Scheduler)(nil)
-
 // Add adds instances. They take sequences of the backlog at once.
 func (s *Scheduler) Add(instances []backends.Instance, limiters []scheduler.Limiter) {
 	s.mu.Lock()
@@ -167,8 +142,8 @@ func (s *Scheduler) Add(instances []backends.Instance, limiters []scheduler.Limi
 func (s *Scheduler) Remove(inst backends.Instance, gone func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	var l *lane
-	for _, x := range s.batcher.lanes {
+	var l *instance
+	for _, x := range s.batcher.instances {
 		if batch.Same(x.inst, inst) && x.leaving == nil && (l == nil || x.taken() < l.taken()) {
 			l = x
 		}
@@ -176,7 +151,7 @@ func (s *Scheduler) Remove(inst backends.Instance, gone func()) {
 	s.batcher.remove(l, gone)
 }
 
-// join adds a lane for each instance. Called with the lock held, or before the scheduler is used.
+// join adds instances. Called with the lock held, or before the scheduler is used.
 func (s *Scheduler) join(instances []backends.Instance, limiters []scheduler.Limiter) {
 	s.workers.Reserve(len(instances))
 	for i, inst := range instances {
@@ -188,8 +163,8 @@ func (s *Scheduler) join(instances []backends.Instance, limiters []scheduler.Lim
 	}
 }
 
-// leave releases a lane without sequences and calls its owner's callback. Called with the lock held.
-func (s *Scheduler) leave(l *lane) {
+// leave releases an instance without sequences and calls its owner's callback. Called with the lock held.
+func (s *Scheduler) leave(l *instance) {
 	for _, sl := range l.slots {
 		sl.forget()
 	}
@@ -199,18 +174,18 @@ func (s *Scheduler) leave(l *lane) {
 	l.leaving()
 }
 
-// add adds a lane.
-func (b *batcher) add() *lane {
-	l := &lane{number: b.counted}
+// add adds an instance.
+func (b *batcher) add() *instance {
+	l := &instance{number: b.counted}
 	b.counted++
-	b.lanes = append(b.lanes, l)
+	b.instances = append(b.instances, l)
 	b.room += b.rules.Slots
 	return l
 }
 
 // spread moves sequences of the backlog to free slots.
 func (b *batcher) spread() {
-	for b.backlog.len() > 0 {
+	for len(b.backlog.list) > 0 {
 		sl := b.vacant()
 		if sl == nil {
 			return
@@ -219,8 +194,8 @@ func (b *batcher) spread() {
 	}
 }
 
-// remove removes a lane, now or when the sequences in its slots have ended.
-func (b *batcher) remove(l *lane, gone func()) {
+// remove removes an instance, now or when the sequences in its slots have ended.
+func (b *batcher) remove(l *instance, gone func()) {
 	l.leaving = gone
 	b.room -= b.rules.Slots - len(l.slots)
 	for _, sl := range l.slots {
@@ -231,20 +206,22 @@ func (b *batcher) remove(l *lane, gone func()) {
 	b.dismiss(l)
 }
 
-// dismiss removes a lane whose instance is leaving, once no sequence is left in it.
-func (b *batcher) dismiss(l *lane) {
+// dismiss removes an instance that is leaving, once no sequence is left in it.
+func (b *batcher) dismiss(l *instance) {
 	if l.leaving == nil || l.busy || l.taken() > 0 {
 		return
 	}
 	l.lease.Release(false)
-	b.lanes = slices.DeleteFunc(slices.Clone(b.lanes), func(x *lane) bool { return x == l }) // a copy, because a caller may iterate over it
+	b.instances = slices.DeleteFunc(slices.Clone(b.instances), func(x *instance) bool { return x == l }) // a copy, because a caller may iterate over it
 	b.removed(l)
 }
 
 // taken returns the number of slots with a sequence.
-func (l *lane) taken() (n int) {
+func (l *instance) taken() (n int) {
 	for _, sl := range l.slots {
-		n += number(sl.seq != nil)
+		if sl.seq != nil {
+			n++
+		}
 	}
 	return n
 }

@@ -18,13 +18,13 @@ func TestViews(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l := &lane{}
+	l := &instance{}
 	for i := range 4 {
 		view := whole.Retain()
 		view.Off, view.Len = i*4096, 4096
 		view.Shape.SetDim(0, 1)
 		tensor.Slice[int32](&view)[7] = int32(i)
-		sl := &slot{lane: l, number: i, states: []tensor.Tensor{view}}
+		sl := &slot{instance: l, number: i, states: []tensor.Tensor{view}}
 		sl.seq = &sequence{at: sl, state: idle, arrived: uint64(i + 1)}
 		l.slots, l.batch = append(l.slots, sl), append(l.batch, sl)
 	}
@@ -54,8 +54,8 @@ func TestViews(t *testing.T) {
 	if !isView(&l.slots[3].states[0]) {
 		t.Error("a sequence got another's state")
 	}
-	if len(l.viewers) != 0 {
-		t.Errorf("%d slots are still looked at", len(l.viewers))
+	if len(l.withViews) != 0 {
+		t.Errorf("%d slots are still looked at", len(l.withViews))
 	}
 	for _, sl := range l.slots {
 		sl.forget()
@@ -107,8 +107,8 @@ func TestViewsAtDevice(t *testing.T) {
 	view := whole.Move()
 	view.Off, view.Len = 4096, 4096
 	view.Shape.SetDim(0, 1)
-	l := &lane{inst: placed{at: streams[1]}}
-	sl := &slot{lane: l, states: []tensor.Tensor{view}}
+	l := &instance{inst: placed{at: streams[1]}}
+	sl := &slot{instance: l, states: []tensor.Tensor{view}}
 	sl.seq = &sequence{at: sl, state: idle, arrived: 1}
 	move := func() {
 		l.batch = append(l.batch[:0], sl)

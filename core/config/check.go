@@ -4,7 +4,9 @@ import (
 	"fmt"
 	"maps"
 	"path/filepath"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/tutti-server/tutti/proto/modelconfig"
@@ -67,9 +69,8 @@ func inspect(cfg *modelconfig.ModelConfig, o *Options) []Diagnostic {
 	return l.list
 }
 
-// CheckComplete returns the problems of a configuration that will not be completed further: every input and output
-// must have a type and dims. Triton requires this of every ensemble, and of every model when auto-complete is
-// disabled.
+// CheckComplete returns the problems of a configuration that will not be completed further: every input and output must
+// have a type and dims. Triton requires this of every ensemble, and of every model when auto-complete is disabled.
 func CheckComplete(cfg *modelconfig.ModelConfig) []Diagnostic {
 	l := &problems{cfg: cfg, complete: true}
 	for i, in := range cfg.GetInput() {
@@ -214,3 +215,73 @@ func (l *problems) extensions() {
 
 // sortedKeys returns the keys of m, sorted.
 func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
+
+// firstResponse is the only metric family whose buckets a model may choose.
+const firstResponse = "nv_inference_first_response_histogram_ms"
+
+// labelName matches a tag's key: the label is the key after an underscore.
+var labelName = regexp.MustCompile(`^[a-zA-Z0-9_]+$`)
+
+// metrics rejects metric settings that Prometheus could not represent.
+func (l *problems) metrics() {
+	name := l.cfg.GetName()
+	for _, tag := range slices.Sorted(maps.Keys(l.cfg.GetMetricTags())) {
+		if !labelName.MatchString(tag) || tag[0] == '_' {
+			l.add(Metrics, "metric_tags."+tag, "metric tag '%s' of model %s is no name of a label, expected letters, digits and underscores, no underscore first", tag, name)
+		}
+	}
+	for i, c := range l.cfg.GetModelMetrics().GetMetricControl() {
+		field := "model_metrics.metric_control[" + strconv.Itoa(i) + "]"
+		if f := c.GetMetricIdentifier().GetFamily(); f != firstResponse {
+			l.add(Metrics, field+".metric_identifier.family", "metric family '%s' of model %s cannot be changed, expected '%s'", f, name, firstResponse)
+		}
+		list := c.GetHistogramOptions().GetBuckets()
+		for j := range list {
+			if list[j] != list[j] || j > 0 && !(list[j] > list[j-1]) { // a NaN is none
+				l.add(Metrics, field+".histogram_options.buckets", "histogram buckets of model %s must ascend, got %v", name, list)
+				break
+			}
+		}
+	}
+}
+
+// generalParams are the parameters that any model may have: padding, batch size, and the path of a batching
+// library, which is refused.
+var generalParams = []string{"pad.*", "unpad.*", "max_batch_elements", batchStrategy}
+
+// parameters reports each parameter that nothing reads: most likely a typing error. Triton ignores it.
+// Options.StrictParams makes it a fault.
+func (l *problems) parameters(o *Options) {
+	if o == nil || o.Params == nil {
+		return
+	}
+	var own, known []string
+	reader := "an ensemble"
+	if !IsEnsemble(l.cfg) {
+		if own = o.Params(l.cfg.GetBackend()); own == nil {
+			return
+		}
+		known, reader = slices.Concat(own, generalParams), "backend '"+l.cfg.GetBackend()+"'"
+	}
+	for _, key := range sortedKeys(l.cfg.GetParameters()) {
+		if readsParam(known, key) {
+			continue
+		}
+		l.add(UnknownParam, "parameters."+key, "parameter '%s' of model '%s' has no effect: %s does not read it.%s",
+			key, l.cfg.GetName(), reader, DidYouMean(key, known))
+		if len(own) > 0 {
+			l.fix("remove it, or correct its name: " + reader + " reads " + strings.Join(own, ", "))
+		}
+		if o.StrictParams && !l.full {
+			l.list[len(l.list)-1].Severity = Fault
+		}
+	}
+}
+
+// readsParam reports whether a name matches the known ones.
+func readsParam(known []string, name string) bool {
+	return slices.ContainsFunc(known, func(k string) bool {
+		prefix, open := strings.CutSuffix(k, "*")
+		return k == name || open && strings.HasPrefix(name, prefix)
+	})
+}

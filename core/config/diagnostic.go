@@ -190,3 +190,225 @@ func Strict(list []Diagnostic) []Diagnostic {
 func HasFault(list []Diagnostic) bool {
 	return slices.ContainsFunc(list, func(d Diagnostic) bool { return d.Severity == Fault })
 }
+
+// Rule describes one code.
+type Rule struct {
+	Code     Code
+	Severity Severity
+	// Doc says in one sentence what the rule finds.
+	Doc string
+	// Fix is the advice, if one text fits every case.
+	Fix string
+	// Extension marks what this server accepts and Triton rejects.
+	Extension bool
+	// Unsupported marks something valid that is not implemented.
+	Unsupported bool
+}
+
+// The codes. TUT1: the text; TUT2: one model; TUT3: ensembles; TUT4: what is not
+// honoured; TUT5: the repository; TUT6: what only this server accepts.
+const (
+	BadText       Code = "TUT1001"
+	UnknownField  Code = "TUT1002"
+	UnknownEnum   Code = "TUT1003"
+	WrongType     Code = "TUT1004"
+	OutOfRange    Code = "TUT1005"
+	Repeated      Code = "TUT1006"
+	TooLarge      Code = "TUT1007"
+	Unreadable    Code = "TUT1008"
+	BadOverride   Code = "TUT1009"
+	NoFile        Code = "TUT1010"
+	NoName        Code = "TUT2001"
+	OtherFolder   Code = "TUT2002"
+	NoBackend     Code = "TUT2003"
+	BadPlatform   Code = "TUT2004"
+	BadPair       Code = "TUT2005"
+	BadMaxBatch   Code = "TUT2006"
+	PreferredSize Code = "TUT2007"
+	Priorities    Code = "TUT2008"
+	Ordering      Code = "TUT2009"
+	InstanceGroup Code = "TUT2010"
+	PortName      Code = "TUT2011"
+	PortType      Code = "TUT2012"
+	PortDims      Code = "TUT2013"
+	PortFormat    Code = "TUT2014"
+	ShapeTensor   Code = "TUT2015"
+	PortTwice     Code = "TUT2016"
+	FileOutside   Code = "TUT2017"
+	Sequence      Code = "TUT2018"
+	Warmup        Code = "TUT2019"
+	CacheClash    Code = "TUT2020"
+	TensorNaming  Code = "TUT2021"
+	Reshape       Code = "TUT2022"
+	BatchTensor   Code = "TUT2023"
+	Versions      Code = "TUT2024"
+	MixedNaming   Code = "TUT2025"
+	QueuePolicy   Code = "TUT2026"
+	Metrics       Code = "TUT2027"
+	UnknownParam  Code = "TUT2028"
+	StepParam     Code = "TUT2029"
+
+	EnsembleFlow  Code = "TUT3001"
+	EnsembleField Code = "TUT3002"
+	EnsembleStep  Code = "TUT3003"
+	TensorTwice   Code = "TUT3004"
+	InputUnused   Code = "TUT3005"
+	OutputUnused  Code = "TUT3006"
+	NotWritten    Code = "TUT3007"
+	TensorUnused  Code = "TUT3008"
+	InputWritten  Code = "TUT3009"
+	TypesDiffer   Code = "TUT3010"
+	ShapesDiffer  Code = "TUT3011"
+	NoSuchPort    Code = "TUT3012"
+	InputUnmapped Code = "TUT3013"
+	BatchTooSmall Code = "TUT3014"
+	BadDependency Code = "TUT3015"
+	NoSuchModel   Code = "TUT3016"
+	Circle        Code = "TUT3017"
+	NotCompiled   Code = "TUT3018"
+	MixedStreams  Code = "TUT3019"
+
+	NotHonoured   Code = "TUT4001"
+	Hint          Code = "TUT4002"
+	SharedLibrary Code = "TUT4003"
+	NotBuiltIn    Code = "TUT4004"
+	NoGPU         Code = "TUT4005"
+	OnCPU         Code = "TUT4006"
+
+	NotLoaded   Code = "TUT5001"
+	NoRuntime   Code = "TUT5002"
+	NoVersion   Code = "TUT5003"
+	FolderName  Code = "TUT5004"
+	LabelFile   Code = "TUT5005"
+	NoModels    Code = "TUT5006"
+	Duplicate   Code = "TUT5007"
+	ModelFile   Code = "TUT5008"
+	Mismatch    Code = "TUT5009"
+	PythonModel Code = "TUT5010"
+
+	PythonPlatform      Code = "TUT6001"
+	NoModelVersion      Code = "TUT6002"
+	InferredPort        Code = "TUT6003"
+	VersionlessEnsemble Code = "TUT6004"
+	OwnBackend          Code = "TUT6005"
+	PaddingParam        Code = "TUT6006"
+	InferredTensor      Code = "TUT6007"
+)
+
+// Rules returns every rule, sorted by code.
+func Rules() []Rule {
+	list := slices.Concat(textRules, modelRules, ensembleRules, honourRules, repositoryRules, extensionRules)
+	slices.SortFunc(list, func(a, b Rule) int { return strings.Compare(string(a.Code), string(b.Code)) })
+	return list
+}
+
+// rule returns the rule of a code, or nil.
+func rule(code Code) *Rule {
+	for _, list := range [][]Rule{textRules, modelRules, ensembleRules, honourRules, repositoryRules, extensionRules} {
+		for i := range list {
+			if list[i].Code == code {
+				return &list[i]
+			}
+		}
+	}
+	return nil
+}
+
+var textRules = []Rule{
+	{Code: BadText, Severity: Fault, Doc: "The text is no protobuf text format.", Fix: "correct the text at this place"},
+	{Code: UnknownField, Severity: Fault, Doc: "A field is not one of the message it stands in.", Fix: "remove the field, or correct its name"},
+	{Code: UnknownEnum, Severity: Fault, Doc: "A value is not one of the field's enumeration.", Fix: "write one of the enumeration's names, without quotes"},
+	{Code: WrongType, Severity: Fault, Doc: "A value has another type than the field.", Fix: "write a value of the field's type"},
+	{Code: OutOfRange, Severity: Fault, Doc: "A number does not fit the field.", Fix: "write a number that fits the field"},
+	{Code: Repeated, Severity: Fault, Doc: "A field that is there once is written twice.", Fix: "keep one of the two"},
+	{Code: TooLarge, Severity: Fault, Doc: "The configuration is larger than any real one.", Fix: "check that this is a configuration"},
+	{Code: Unreadable, Severity: Fault, Doc: "The configuration cannot be read.", Fix: "make it a file that the server may read"},
+	{Code: BadOverride, Severity: Fault, Doc: "The JSON of a load request is no configuration.", Fix: "correct the JSON at this place"},
+	{Code: NoFile, Severity: Fault, Doc: "There is no configuration, and the model's files do not tell the backend.", Fix: "write a config.pbtxt that names the backend"},
+}
+
+var modelRules = []Rule{
+	{Code: NoName, Severity: Fault, Doc: "A configuration has no name.", Fix: "set name to the name of the model's folder, or leave it out"},
+	{Code: OtherFolder, Severity: Fault, Doc: "The name is not that of the model's folder.", Fix: "rename the folder, or remove the name"},
+	{Code: NoBackend, Severity: Fault, Doc: "Neither backend nor platform is set and the files do not tell.", Fix: `set backend, for example backend: "onnxruntime"`},
+	{Code: BadPlatform, Severity: Fault, Doc: "The platform is unknown.", Fix: "set backend instead of platform"},
+	{Code: BadPair, Severity: Fault, Doc: "Platform and backend name different backends.", Fix: "remove platform"},
+	{Code: BadMaxBatch, Severity: Fault, Doc: "The batch size is negative.", Fix: "write 0 for a model without a batch dimension"},
+	{Code: PreferredSize, Severity: Fault, Doc: "A preferred batch size is not between 1 and the batch size.", Fix: "keep every preferred size within 1 and max_batch_size"},
+	{Code: Priorities, Severity: Fault, Doc: "A priority is not one of the levels.", Fix: "keep every priority within 1 and priority_levels"},
+	{Code: Ordering, Severity: Fault, Doc: "preserve_ordering contradicts priorities or delaying.", Fix: "remove preserve_ordering, or what it contradicts"},
+	{Code: InstanceGroup, Severity: Fault, Doc: "An instance group contradicts itself.", Fix: "correct the instance group"},
+	{Code: PortName, Severity: Fault, Doc: "An input or output has no name.", Fix: "set its name"},
+	{Code: PortType, Severity: Fault, Doc: "An input or output has no data type and the model cannot tell it.", Fix: "set data_type, for example TYPE_FP32"},
+	{Code: PortDims, Severity: Fault, Doc: "An input or output has no dims, or one below 1 that is not -1.", Fix: "list every dimension after the batch dimension, -1 for a variable one; [ 1 ] for a single value"},
+	{Code: PortFormat, Severity: Fault, Doc: "An image format is set on a tensor without 3 dimensions.", Fix: "give the input 3 dims, or remove format"},
+	{Code: ShapeTensor, Severity: Fault, Doc: "A shape tensor is set for another backend than TensorRT.", Fix: "remove is_shape_tensor"},
+	{Code: PortTwice, Severity: Fault, Doc: "Two inputs or two outputs have one name.", Fix: "remove or rename one of them"},
+	{Code: FileOutside, Severity: Fault, Doc: "A file name leads out of the model's folder.", Fix: "put the file into the model's folder and name it relative to it"},
+	{Code: Sequence, Severity: Fault, Doc: "Sequence batching contradicts itself.", Fix: "correct sequence_batching"},
+	{Code: Warmup, Severity: Fault, Doc: "A warm-up request cannot be made.", Fix: "give every warm-up input a type, fixed dims and its data"},
+	{Code: CacheClash, Severity: Fault, Doc: "The response cache is on for a model that it cannot serve.", Fix: "remove response_cache"},
+	{Code: TensorNaming, Severity: Fault, Doc: "A tensor's name does not follow the backend's convention.", Fix: "name tensors NAME__INDEX for PyTorch, INPUT_0 and OUTPUT_0 for OneFlow"},
+	{Code: Reshape, Severity: Fault, Doc: "A reshape changes the number of elements.", Fix: "make both shapes hold the same number of elements, with equally many -1"},
+	{Code: BatchTensor, Severity: Fault, Doc: "A batch input or output is incomplete.", Fix: "set target_name, data_type and one source_input of the model"},
+	{Code: Versions, Severity: Fault, Doc: "The version policy picks no version.", Fix: "ask for at least one version"},
+	{Code: Metrics, Severity: Fault, Doc: "No metric can be made as the configuration says.", Fix: "correct metric_tags or model_metrics"},
+	{Code: MixedNaming, Severity: Notice, Doc: "Names follow more than one convention, so that inputs are passed in the order of their declaration."},
+	{Code: QueuePolicy, Severity: Fault, Doc: "A queue policy has an action that is none.", Fix: "write timeout_action: REJECT or timeout_action: DELAY"},
+	{Code: UnknownParam, Severity: Warning, Doc: "A parameter is set that nobody reads; an error with --strict-parameters.", Fix: "remove it"},
+	{Code: StepParam, Severity: Fault, Doc: "A native step cannot be made as its parameters say.", Fix: "correct the parameter: docs/steps.md lists those of every step"},
+}
+
+var ensembleRules = []Rule{
+	{Code: EnsembleFlow, Severity: Fault, Doc: "Platform and ensemble_scheduling do not belong together.", Fix: `use platform: "ensemble", ensemble_scheduling and no backend together`},
+	{Code: EnsembleField, Severity: Fault, Doc: "A field is set that an ensemble cannot have.", Fix: "move the field to the models of the steps"},
+	{Code: EnsembleStep, Severity: Fault, Doc: "There is no step, or one lacks a part.", Fix: "give every step model_name, input_map and output_map"},
+	{Code: TensorTwice, Severity: Fault, Doc: "A tensor is written twice.", Fix: "give each output a tensor of its own"},
+	{Code: InputUnused, Severity: Fault, Doc: "An input of the ensemble feeds no step.", Fix: "map it to a step's input, or remove it"},
+	{Code: OutputUnused, Severity: Fault, Doc: "An output of the ensemble appears in no step.", Fix: "map a step's output to it, or remove it"},
+	{Code: NotWritten, Severity: Fault, Doc: "An output's data does not arrive.", Fix: "connect every tensor it depends on"},
+	{Code: TensorUnused, Severity: Fault, Doc: "A tensor leads nowhere, or comes from nowhere.", Fix: "remove it from the step's map, or connect it"},
+	{Code: InputWritten, Severity: Fault, Doc: "A step writes an input of the ensemble.", Fix: "give the step's output another tensor name"},
+	{Code: TypesDiffer, Severity: Fault, Doc: "The ports of one tensor have different data types.", Fix: "connect ports of one type"},
+	{Code: ShapesDiffer, Severity: Fault, Doc: "The ports of one tensor have different shapes.", Fix: "connect ports of one shape, -1 fits any extent"},
+	{Code: NoSuchPort, Severity: Fault, Doc: "A step maps an input or output that its model does not have.", Fix: "use a name from the model's own configuration"},
+	{Code: InputUnmapped, Severity: Fault, Doc: "A required input of a step's model gets no tensor.", Fix: "add it to the step's input_map"},
+	{Code: BatchTooSmall, Severity: Fault, Doc: "A step's model takes smaller batches than the ensemble.", Fix: "lower the ensemble's max_batch_size, or raise the model's"},
+	{Code: BadDependency, Severity: Fault, Doc: "A step's model cannot be used.", Fix: "correct that model first"},
+	{Code: NoSuchModel, Severity: Fault, Doc: "A step names a model that is not there.", Fix: "correct model_name, or add the model to the repository"},
+	{Code: Circle, Severity: Fault, Doc: "Ensembles or tensors depend on themselves.", Fix: "remove one connection of the circle"},
+	{Code: NotCompiled, Severity: Fault, Doc: "An ensemble cannot be compiled for a reason that has no code of its own."},
+	{Code: MixedStreams, Severity: Fault, Doc: "Answers of decoupled steps that do not follow from each other would have to be paired.", Fix: "give each decoupled step an ensemble of its own"},
+}
+
+var honourRules = []Rule{
+	{Code: NotHonoured, Severity: Fault, Unsupported: true, Doc: "A field would change results and is not built.", Fix: "remove the field"},
+	{Code: Hint, Severity: Notice, Doc: "A field only hints at speed, or depends on one that is not set, and has no effect here."},
+	{Code: SharedLibrary, Severity: Fault, Unsupported: true, Doc: "A shared library made for Triton is named.", Fix: "use what is built in; libraries made for Triton's interfaces are not loaded"},
+	{Code: NotBuiltIn, Severity: Fault, Doc: "The backend is not built in.", Fix: "use one of the backends that are built in"},
+	{Code: NoGPU, Severity: Fault, Unsupported: true, Doc: "What runs on GPUs only is asked for, and there are none.", Fix: "remove the accelerator, or " + runOnCPU},
+	{Code: OnCPU, Severity: Warning, Doc: "What asks for GPUs that are not there runs on the CPU, by --gpu-fallback=cpu.", Fix: "set kind: KIND_CPU to have the same everywhere"},
+}
+
+var repositoryRules = []Rule{
+	{Code: NotLoaded, Severity: Fault, Doc: "The model cannot be loaded, for a reason that has no code of its own."},
+	{Code: NoRuntime, Severity: Warning, Doc: "The runtime of the backend is not here, so that the model's file was not looked at.", Fix: "run 'tutti runtime fetch' with its name to have the model's file checked too"},
+	{Code: NoVersion, Severity: Fault, Doc: "The model has no version folder.", Fix: "put the model's files into a folder named 1"},
+	{Code: FolderName, Severity: Notice, Doc: "A folder's name is no version and is ignored.", Fix: "name version folders by a positive number without leading zeros"},
+	{Code: LabelFile, Severity: Fault, Doc: "A label file cannot be read.", Fix: "put the file into the model's folder, one label a line"},
+	{Code: NoModels, Severity: Fault, Doc: "A repository holds no model.", Fix: "give the folder that holds the models' folders"},
+	{Code: Duplicate, Severity: Fault, Doc: "Two repositories hold a model of one name.", Fix: "rename one of the two"},
+	{Code: ModelFile, Severity: Fault, Doc: "The model's file is missing, or cannot be read.", Fix: "put the model's file into the version folder"},
+	{Code: Mismatch, Severity: Fault, Doc: "The configuration and the model's file contradict each other.", Fix: "declare what the file has, or nothing"},
+	{Code: PythonModel, Severity: Fault, Doc: "model.py cannot be imported, or its model not be made."},
+}
+
+var extensionRules = []Rule{
+	{Code: PythonPlatform, Severity: Notice, Extension: true, Doc: `platform: "python" stands for backend: "python".`, Fix: `write backend: "python"`},
+	{Code: NoModelVersion, Severity: Notice, Extension: true, Doc: "A step without model_version takes the latest version.", Fix: "write model_version: -1"},
+	{Code: InferredPort, Severity: Notice, Extension: true, Doc: "An ensemble's input or output is taken from its steps.", Fix: "declare it"},
+	{Code: VersionlessEnsemble, Severity: Notice, Extension: true, Doc: "An ensemble has no version folder and is version 1.", Fix: "make an empty folder named 1"},
+	{Code: OwnBackend, Severity: Notice, Extension: true, Doc: "The backend exists in this server only."},
+	{Code: PaddingParam, Severity: Notice, Extension: true, Doc: "A parameter pads inputs, which Triton ignores."},
+	{Code: InferredTensor, Severity: Notice, Extension: true, Doc: "A declared tensor's type or dims are taken from the model.", Fix: "declare data_type and dims"},
+}

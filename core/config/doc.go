@@ -1,6 +1,5 @@
-// Package config reads config.pbtxt: it parses the text, fills in defaults, checks
-// what one configuration can be checked for on its own, and brings it together with
-// the signature of the model it describes.
+// Package config reads config.pbtxt: it parses the text, fills in defaults, checks what one configuration can be
+// checked for on its own, and brings it together with the signature of the model it describes.
 //
 // The way of a configuration:
 //

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"bufio"
 	"cmp"
 	"errors"
 	"fmt"
@@ -234,4 +235,146 @@ func IgnoredVersionFolder(model, folder string) Diagnostic {
 func VersionOf(name string) (int64, bool) {
 	n, err := strconv.ParseInt(name, 10, 64)
 	return n, err == nil && n > 0 && strconv.FormatInt(n, 10) == name
+}
+
+// fileKinds maps the suffixes of model files to backends.
+var fileKinds = map[string]string{
+	".onnx": onnxRuntime, ".plan": "tensorrt", ".savedmodel": "tensorflow", ".graphdef": "tensorflow", ".pb": "tensorflow",
+	".pt": "pytorch", ".pt2": "torch_aoti", ".xml": "openvino", ".py": pythonBackend,
+}
+
+// maxNamed is the number of files that an error names at most.
+const maxNamed = 5
+
+// MissingFile turns err, a missing model file at path, into a fault of default_model_filename that names the files
+// that the folder has.
+func MissingFile(err error, path string) error {
+	dir, name := filepath.Split(path)
+	names := fileNames(dir)
+	if info, failed := os.Stat(dir); failed != nil || !info.IsDir() || slices.Contains(names, name) {
+		return Coded(ModelFile, "default_model_filename", err)
+	}
+	held := "the folder is empty"
+	fix := "put the model's file there, as '" + name + "'"
+	if len(names) > 0 {
+		held = "the folder holds " + quotedNames(names)
+	}
+	if other := sameKind(names, name); other != "" {
+		fix = fmt.Sprintf("rename '%s' to '%s', or set default_model_filename: %q", other, name, other)
+	}
+	return At(WithFix(Coded(ModelFile, "default_model_filename", &folderError{err, held}), fix), filepath.Clean(dir), 0)
+}
+
+// folderError adds the content of a folder to an error.
+type folderError struct {
+	err  error
+	held string
+}
+
+func (h *folderError) Error() string { return h.err.Error() + ", " + h.held }
+func (h *folderError) Unwrap() error { return h.err }
+
+// fileNames lists the files and folders of dir that are not hidden, sorted.
+func fileNames(dir string) []string {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return nil
+	}
+	var names []string
+	for _, e := range entries {
+		if !strings.HasPrefix(e.Name(), ".") {
+			names = append(names, e.Name())
+		}
+	}
+	return names
+}
+
+// sameKind returns the only name with the same suffix as the given one, or "".
+func sameKind(names []string, as string) string {
+	like := slices.DeleteFunc(slices.Clone(names), func(name string) bool { return filepath.Ext(name) != filepath.Ext(as) })
+	if len(like) != 1 {
+		return ""
+	}
+	return like[0]
+}
+
+// quotedNames quotes the first names of a list.
+func quotedNames(names []string) string {
+	more := ""
+	if len(names) > maxNamed {
+		names, more = names[:maxNamed], " and more"
+	}
+	return "'" + strings.Join(names, "', '") + "'" + more
+}
+
+// noBackendFile adds the content of the highest version folder to the fault of a model without a backend.
+func noBackendFile(d *Diagnostic, dir string) {
+	version := highestVersion(dir)
+	if version == "" {
+		return
+	}
+	d.File = version
+	for _, name := range fileNames(version) {
+		backend := fileKinds[filepath.Ext(name)]
+		usual := slices.IndexFunc(defaultFiles, func(f defaultFile) bool { return f.backend == backend })
+		if usual < 0 || backend == "" {
+			continue
+		}
+		d.Reason += fmt.Sprintf(" Folder '%s' holds '%s'.", filepath.Base(version), name)
+		d.Fix = fmt.Sprintf("rename it to %s, or set backend: %q and default_model_filename: %q", defaultFiles[usual].file, backend, name)
+		return
+	}
+	d.Reason += fmt.Sprintf(" Folder '%s' holds no model's file.", filepath.Base(version))
+	d.Fix = `put the model's file there, such as model.onnx or model.py, or set backend, for example backend: "onnxruntime"`
+}
+
+// maxLabels bounds the lines of a label file. The largest public class lists have 21,843.
+const maxLabels = 1 << 20
+
+// ReadLabels reads the label files that cfg names for outputs, in the model's folder dir, into sig. A label file
+// has one label per line.
+func ReadLabels(cfg *modelconfig.ModelConfig, dir string, sig *Signature) error {
+	for _, out := range cfg.GetOutput() {
+		at := sig.Output(out.GetName())
+		if out.GetLabelFilename() == "" || at < 0 {
+			continue
+		}
+		labels, err := readLabels(dir, out.GetLabelFilename())
+		if err != nil {
+			return Errorf(LabelFile, "output", "label file '%s' for output '%s' in model '%s' cannot be read: %w",
+				out.GetLabelFilename(), out.GetName(), cfg.GetName(), err)
+		}
+		sig.Outputs[at].Labels = labels
+	}
+	return nil
+}
+
+// readLabels reads a file of the folder dir. The name must not lead out of the folder. A symbolic link may, as in
+// Triton.
+func readLabels(dir, name string) ([]string, error) {
+	if !filepath.IsLocal(name) {
+		return nil, errors.New("it is outside the model's folder")
+	}
+	path := filepath.Join(dir, name)
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, err
+	}
+	if !info.Mode().IsRegular() {
+		return nil, fmt.Errorf("expected a file, found %s", info.Mode())
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	var labels []string
+	lines := bufio.NewScanner(f)
+	for lines.Scan() {
+		if len(labels) == maxLabels {
+			return nil, status.Errorf(status.InvalidArg, "more than %d lines", maxLabels)
+		}
+		labels = append(labels, strings.TrimRight(lines.Text(), " \t\r"))
+	}
+	return labels, lines.Err()
 }

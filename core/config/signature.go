@@ -1,6 +1,11 @@
 package config
 
 import (
+	"slices"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/tutti-server/tutti/core/status"
 	"github.com/tutti-server/tutti/core/tensor"
 	"github.com/tutti-server/tutti/proto/modelconfig"
 )
@@ -108,4 +113,279 @@ func indexOf(ports []Port, name string) int {
 		}
 	}
 	return -1
+}
+
+// Reshaping converts between a tensor's shape in requests and its shape at the model. Both have the same elements;
+// variable extents correspond in order. It is immutable.
+type Reshaping struct {
+	// Dims are the model's dims, without the batch dimension.
+	Dims tensor.Shape
+
+	model, api tensor.Shape // with the batch dimension, if any
+	pairs      []pair       // variable extents, including the batch dimension
+}
+
+// pair is one variable extent: its position on either side.
+type pair struct{ api, model int }
+
+// NewReshaping returns the reshape between the dims of requests and of the model. It reports false if their
+// elements or variable extents differ. batches adds a batch dimension to both.
+func NewReshaping(api, model tensor.Shape, batches bool) (r *Reshaping, ok bool) {
+	from, to := chunks(api.Dims()), chunks(model.Dims())
+	if len(from) != len(to) {
+		return nil, false
+	}
+	for i := range from {
+		if from[i] != to[i] || from[i] < 0 {
+			return nil, false
+		}
+	}
+	r = &Reshaping{Dims: model, model: model, api: api}
+	if batches {
+		r.model, r.api = model.Prepend(-1), api.Prepend(-1)
+	}
+	next := 0
+	for i, d := range r.model.Dims() {
+		if d != -1 {
+			continue
+		}
+		for r.api.Dim(next) != -1 {
+			next++
+		}
+		r.pairs = append(r.pairs, pair{next, i})
+		next++
+	}
+	return r, true
+}
+
+// chunks returns the number of elements between each two variable extents; -1 if it overflows. For example,
+// [2,4,-1,6] gives 8 and 6.
+func chunks(dims []int64) []int64 {
+	list := []int64{1}
+	for _, d := range dims {
+		last := &list[len(list)-1]
+		switch {
+		case d == -1:
+			list = append(list, 1)
+		case d < 0 || *last < 0 || d > 0 && *last > maxElements/d:
+			*last = -1
+		default:
+			*last *= d
+		}
+	}
+	return list
+}
+
+// ToModel converts a request's shape into the model's.
+//
+// hot: no allocation up to eight dimensions.
+func (r *Reshaping) ToModel(s *tensor.Shape) {
+	out := r.model
+	for _, p := range r.pairs {
+		out.SetDim(p.model, s.Dim(p.api))
+	}
+	*s = out
+}
+
+// OfModel reports whether s matches the model's declared shape.
+func (r *Reshaping) OfModel(s *tensor.Shape) bool { return s.Matches(r.model) }
+
+// ToRequest converts a model's shape into the request's.
+//
+// hot: no allocation up to eight dimensions.
+func (r *Reshaping) ToRequest(s *tensor.Shape) {
+	out := r.api
+	for _, p := range r.pairs {
+		out.SetDim(p.api, s.Dim(p.model))
+	}
+	*s = out
+}
+
+// narrow returns the reshape to model, r's shape with some variable extents fixed, and the dims of requests.
+func (r *Reshaping) narrow(model tensor.Shape, batches bool) (*Reshaping, tensor.Shape) {
+	api := r.api
+	if batches {
+		api = api.Tail()
+	}
+	for _, p := range r.pairs {
+		at, from := p.model, p.api
+		if batches {
+			at, from = at-1, from-1
+		}
+		if at >= 0 {
+			api.SetDim(from, model.Dim(at))
+		}
+	}
+	narrowed, ok := NewReshaping(api, model, batches)
+	if !ok {
+		return r, api // unreachable: both sides have the same extents
+	}
+	return narrowed, api
+}
+
+// ModelDims returns the dims at the model: after the reshape, if any.
+func (p *Port) ModelDims() tensor.Shape {
+	if p.Reshape != nil {
+		return p.Reshape.Dims
+	}
+	return p.Dims
+}
+
+// AtModel returns the signature with the model's dims in place of the requests'. Computed inputs are not included.
+func (s *Signature) AtModel() *Signature {
+	m := *s
+	m.Inputs, m.Outputs = atModel(s.Inputs), atModel(s.Outputs)
+	return &m
+}
+
+func atModel(ports []Port) []Port {
+	list := append([]Port(nil), ports...)
+	for i := range list {
+		list[i].Dims, list[i].Reshape = list[i].ModelDims(), nil
+	}
+	return list
+}
+
+// ModelOf returns the model's own side of a signature: its inputs with the computed ones last, and its outputs.
+func ModelOf(sig *Signature) *Signature {
+	m := sig.AtModel()
+	for i := range m.Inputs {
+		m.Inputs[i].makeUnbatched()
+	}
+	for i := range m.Outputs {
+		m.Outputs[i].makeUnbatched()
+	}
+	for i := range m.Computed {
+		c := &m.Computed[i]
+		m.Inputs = append(m.Inputs, Port{Name: c.Name, DType: c.DType, Dims: c.Dims(), Unbatched: true})
+	}
+	m.Computed, m.Scattered = nil, nil
+	return m
+}
+
+// makeUnbatched sets the single variable dim that an unbatched port has at the model.
+func (p *Port) makeUnbatched() {
+	if p.Unbatched {
+		p.Dims = tensor.Of(-1)
+	}
+}
+
+// WithSequence returns cfg with the inputs and outputs that sequence batching adds to a model: control inputs (dims
+// [1]), and the inputs and outputs of states. An empty list stays empty, because the model provides its ports.
+// Without sequence batching it returns cfg.
+func WithSequence(cfg *modelconfig.ModelConfig) *modelconfig.ModelConfig {
+	return addSequence(cfg, len(cfg.GetInput()) > 0, len(cfg.GetOutput()) > 0)
+}
+
+// DeclareSequence is WithSequence for a model that provides no ports itself: it also adds to an empty list.
+func DeclareSequence(cfg *modelconfig.ModelConfig) *modelconfig.ModelConfig {
+	return addSequence(cfg, true, true)
+}
+
+func addSequence(cfg *modelconfig.ModelConfig, inputs, outputs bool) *modelconfig.ModelConfig {
+	s := cfg.GetSequenceBatching()
+	if len(s.GetControlInput()) == 0 && len(s.GetState()) == 0 {
+		return cfg
+	}
+	full := proto.CloneOf(cfg)
+	if inputs {
+		for _, in := range s.GetControlInput() {
+			for _, c := range in.GetControl() {
+				addInput(full, in.GetName(), controlType(c), []int64{1})
+			}
+		}
+		for _, st := range s.GetState() {
+			addInput(full, st.GetInputName(), st.GetDataType(), st.GetDims())
+		}
+	}
+	if outputs {
+		for _, st := range s.GetState() {
+			listed := func(o *modelconfig.ModelOutput) bool { return o.GetName() == st.GetOutputName() }
+			if !slices.ContainsFunc(full.Output, listed) {
+				full.Output = append(full.Output, &modelconfig.ModelOutput{
+					Name: st.GetOutputName(), DataType: st.GetDataType(), Dims: slices.Clone(st.GetDims()),
+				})
+			}
+		}
+	}
+	return full
+}
+
+func addInput(cfg *modelconfig.ModelConfig, name string, d modelconfig.DataType, dims []int64) {
+	if !slices.ContainsFunc(cfg.Input, func(in *modelconfig.ModelInput) bool { return in.GetName() == name }) {
+		cfg.Input = append(cfg.Input, &modelconfig.ModelInput{Name: name, DataType: d, Dims: slices.Clone(dims)})
+	}
+}
+
+// controlType returns the data type of a control tensor.
+func controlType(c *modelconfig.ModelSequenceBatching_Control) modelconfig.DataType {
+	switch {
+	case c.GetKind() == modelconfig.ModelSequenceBatching_Control_CONTROL_SEQUENCE_CORRID:
+		return c.GetDataType()
+	case len(c.GetInt32FalseTrue()) > 0:
+		return modelconfig.DataType_TYPE_INT32
+	case len(c.GetFp32FalseTrue()) > 0:
+		return modelconfig.DataType_TYPE_FP32
+	default:
+		return modelconfig.DataType_TYPE_BOOL
+	}
+}
+
+// HideSequence returns sig as requests see it: without control inputs and without the inputs and outputs of states,
+// except outputs that cfg lists. Each of them must be in sig with the configured type, and a control must have one
+// element. Without sequence batching it returns sig.
+func HideSequence(cfg *modelconfig.ModelConfig, sig *Signature) (*Signature, error) {
+	s := cfg.GetSequenceBatching()
+	hidden, gone := map[string]bool{}, map[string]bool{}
+	for _, in := range s.GetControlInput() {
+		hidden[in.GetName()] = true
+		for _, c := range in.GetControl() {
+			at := sig.Input(in.GetName())
+			if err := hide(sig, sig.Inputs, at, "control", "input", in.GetName(), controlType(c)); err != nil {
+				return nil, err
+			}
+			one := tensor.Of(1)
+			if sig.MaxBatch > 0 {
+				one = one.Prepend(1)
+			}
+			if p := &sig.Inputs[at]; !p.Accepts(&one, sig.MaxBatch) {
+				return nil, status.Errorf(status.InvalidArg, "unable to load model '%s', sequence control tensor '%s' has dims %s, expected [1]",
+					sig.Model, p.Name, p.Dims)
+			}
+		}
+	}
+	for _, st := range s.GetState() {
+		listed := func(o *modelconfig.ModelOutput) bool { return o.GetName() == st.GetOutputName() }
+		hidden[st.GetInputName()], gone[st.GetOutputName()] = true, !slices.ContainsFunc(cfg.GetOutput(), listed)
+		if err := hide(sig, sig.Inputs, sig.Input(st.GetInputName()), "state", "input", st.GetInputName(), st.GetDataType()); err != nil {
+			return nil, err
+		}
+		if err := hide(sig, sig.Outputs, sig.Output(st.GetOutputName()), "state", "output", st.GetOutputName(), st.GetDataType()); err != nil {
+			return nil, err
+		}
+	}
+	if len(hidden) == 0 {
+		return sig, nil
+	}
+	public := *sig
+	public.Inputs = slices.DeleteFunc(slices.Clone(sig.Inputs), func(p Port) bool { return hidden[p.Name] })
+	public.Outputs = slices.DeleteFunc(slices.Clone(sig.Outputs), func(p Port) bool { return gone[p.Name] })
+	return &public, nil
+}
+
+// hide checks one port that requests do not see.
+func hide(sig *Signature, ports []Port, at int, what, kind, name string, d modelconfig.DataType) error {
+	if at < 0 {
+		return MissingSequenceTensor(sig.Model, what, kind, name)
+	}
+	if want := tensor.DType(d); ports[at].DType != want { //nolint:gosec // the numbers are the same
+		return status.Errorf(status.InvalidArg, "unable to load model '%s', sequence %s tensor '%s' is configured as %s, but the model's %s is %s",
+			sig.Model, what, name, want.ConfigName(), kind, ports[at].DType.ConfigName())
+	}
+	return nil
+}
+
+// MissingSequenceTensor is the error for a model without a control or state that its configuration names.
+func MissingSequenceTensor(model, what, kind, name string) error {
+	return status.Errorf(status.InvalidArg, "unable to load model '%s', sequence %s tensor '%s' is no %s of the model", model, what, name, kind)
 }

@@ -8,8 +8,7 @@ import (
 // API is a category of endpoints that can be restricted together.
 type API uint8
 
-// The categories, those that restrictions know. A front end has APINone for what
-// belongs to none.
+// The categories, those that restrictions know. A front end has APINone for what belongs to none.
 const (
 	APIHealth API = iota
 	APIMetadata
@@ -55,8 +54,7 @@ func ParseAPI(name string) (API, bool) {
 	return API(i), true
 }
 
-// Restriction limits some categories to clients that send a key with its value, as an HTTP header or as gRPC
-// metadata.
+// Restriction limits some categories to clients that send a key with its value, as an HTTP header or as gRPC metadata.
 type Restriction struct {
 	APIs       []API
 	Key, Value string

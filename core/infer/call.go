@@ -96,9 +96,8 @@ type WakeList struct {
 	head, tail *Call
 }
 
-// Add lets the waiter of c make its own response when it is woken, and reports whether c has
-// a waiter. The executing goroutine is spared that work, and the request's memory stays in
-// the cache of the processor on which its client runs.
+// Add lets the waiter of c make its own response when it is woken, and reports whether c has a waiter. The executing
+// goroutine is spared that work, and the request's memory stays in the cache of the processor on which its client runs.
 func (l *WakeList) Add(c *Call, e Ender) bool {
 	if c.state.Load() != callAwaited {
 		return false
@@ -113,10 +112,9 @@ func (l *WakeList) Add(c *Call, e Ender) bool {
 	return true
 }
 
-// Wake wakes all waiters. It wakes two directly, of which the first wakes the others: these
-// become runnable on the waiter's processor, and other processors need not steal them from
-// the executing one. The second one is woken directly because Go's scheduler does not steal
-// the goroutine that was made runnable last for a while.
+// Wake wakes all waiters. It wakes two directly, of which the first wakes the others: these become runnable on the
+// waiter's processor, and other processors need not steal them from the executing one. The second one is woken directly
+// because Go's scheduler does not steal the goroutine that was made runnable last for a while.
 func (l *WakeList) Wake() {
 	if l.head != nil {
 		l.wake()

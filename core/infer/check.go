@@ -80,11 +80,10 @@ func (r *Request) SizeError(input string, want, got int64) error {
 	return status.Errorf(status.InvalidArg, "%s"+WrongSize, IDPrefix(r.ID), input, r.Model, want, got)
 }
 
-// CheckInputs verifies that the memory of every input has the size, or the BYTES elements,
-// that its type and shape require. It is the only such check: front ends call it once a
-// request is decoded, and an executor for the requests of other callers. A second call
-// returns at once. Of several wrong inputs it names the last, as Triton does. Inputs must not
-// change afterwards.
+// CheckInputs verifies that the memory of every input has the size, or the BYTES elements, that its type and shape
+// require. It is the only such check: front ends call it once a request is decoded, and an executor for the requests of
+// other callers. A second call returns at once. Of several wrong inputs it names the last, as Triton does. Inputs must
+// not change afterwards.
 //
 // hot: no allocation on success.
 func (r *Request) CheckInputs() error {

@@ -1,11 +1,5 @@
 // Package infer defines requests and responses, and the interfaces through which front ends submit them: Inferer,
-// Sink, Catalog and Lifecycle.
-//
-// - request.go, params.go: Request, Response and their parameters
-// - service.go: Inferer, Sink, Pacer and Catalog; lifecycle.go: Lifecycle
-// - call.go: Call, the Sink of a request with one response
-// - inflight.go: InFlight, the limit of bytes in flight
-// - check.go: the validation that all front ends share; forward.go: headers as parameters
-// - access.go: restrictions of categories of endpoints
-// - classify.go, numbers.go: an output as its best classes
+// Sink, Catalog and Lifecycle (service.go). It also holds what all front ends share: the validation of requests
+// (check.go), Call for requests with one response, the limit of bytes in flight (InFlight), restrictions of endpoints
+// (access.go) and the best classes of an output (Classify).
 package infer

@@ -1,6 +1,7 @@
 package infer
 
 import (
+	"github.com/tutti-server/tutti/core/status"
 	"github.com/tutti-server/tutti/core/tensor"
 	"github.com/tutti-server/tutti/internal/pool"
 	"github.com/tutti-server/tutti/internal/tracing"
@@ -133,4 +134,56 @@ func find(list []Named, name string) *tensor.Tensor {
 		}
 	}
 	return nil
+}
+
+// ParamKind is the type of a parameter's value.
+type ParamKind uint8
+
+// The types a parameter can have on the wire.
+const (
+	ParamBool ParamKind = iota
+	ParamInt
+	ParamUint
+	ParamDouble
+	ParamString
+)
+
+// Param is one request or response parameter; the field its Kind names holds the value.
+type Param struct {
+	Key    string
+	Kind   ParamKind
+	Bool   bool
+	Int    int64
+	Uint   uint64
+	Double float64
+	String string
+}
+
+// Params is an ordered list of parameters with unique keys.
+type Params []Param
+
+// Forward adds a client's header that the server forwards as a parameter, and replaces a parameter of that name.
+// The name must be in lower case, as in HTTP/2 and gRPC. Reserved names are InvalidArg.
+func (r *Request) Forward(name, value string) error {
+	if ReservedParam(name) || reservedHeader(name) {
+		return status.Errorf(status.InvalidArg, "Header '%s' is reserved for Triton usage and cannot be forwarded.", name)
+	}
+	p := Param{Key: name, Kind: ParamString, String: value}
+	for i := range r.Params {
+		if r.Params[i].Key == name {
+			r.Params[i] = p
+			return nil
+		}
+	}
+	r.Params = append(r.Params, p)
+	return nil
+}
+
+// reservedHeader reports whether the server itself uses a parameter of this name.
+func reservedHeader(name string) bool {
+	switch name {
+	case "sequence_id", "sequence_start", "sequence_end", "priority", "timeout", "headers", "binary_data_output":
+		return true
+	}
+	return false
 }

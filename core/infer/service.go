@@ -24,8 +24,7 @@ type Sink interface {
 	Close(err error)
 }
 
-// Pacer is a Sink with flow control: its client may read responses more slowly than a
-// decoupled model sends them.
+// Pacer is a Sink with flow control: its client may read responses more slowly than a decoupled model sends them.
 type Pacer interface {
 	Sink
 	// Pace waits until the client has read enough responses for one more, or returns ctx's
@@ -44,10 +43,9 @@ type Failer interface {
 
 // Inferer executes requests. Implementations must be safe for concurrent use.
 type Inferer interface {
-	// Submit moves req to the service, which releases it on every path: the caller must not
-	// use it afterwards. Every failure is reported by sink.Close. Submit may execute the
-	// request on the calling goroutine, unless req.Async is set; it returns at the latest
-	// when the sink is closed. A cancelled ctx ends the request, still by sink.Close.
+	// Submit moves req to the service, which releases it on every path: the caller must not use it afterwards. Every
+	// failure is reported by sink.Close. Submit may execute the request on the calling goroutine, unless req.Async is
+	// set; it returns at the latest when the sink is closed. A cancelled ctx ends the request, still by sink.Close.
 	Submit(ctx context.Context, req *Request, sink Sink)
 }
 
@@ -68,8 +66,7 @@ type Catalog interface {
 	Statistics(model string, version int64) ([]Statistics, error)
 }
 
-// Description is a loaded version as the front ends see it. It is shared and must not be
-// modified.
+// Description is a loaded version as the front ends see it. It is shared and must not be modified.
 type Description struct {
 	Model   string
 	Version int64
@@ -109,8 +106,7 @@ type Metadata struct {
 	Outputs  []TensorMetadata `json:"outputs"`
 }
 
-// TensorMetadata describes an input or output to a client; Shape has the batch
-// dimension and -1 for a variable extent.
+// TensorMetadata describes an input or output to a client; Shape has the batch dimension and -1 for a variable extent.
 type TensorMetadata struct {
 	Name     string  `json:"name"`
 	Datatype string  `json:"datatype"`
@@ -154,4 +150,45 @@ type BatchStats struct {
 	ComputeInput  Duration `json:"compute_input"`
 	ComputeInfer  Duration `json:"compute_infer"`
 	ComputeOutput Duration `json:"compute_output"`
+}
+
+// State is the state of a model version, as the protocol spells it.
+type State string
+
+// The states of a version. One that was never loaded has none.
+const (
+	Unavailable State = "UNAVAILABLE"
+	Loading     State = "LOADING"
+	Ready       State = "READY"
+	Unloading   State = "UNLOADING"
+)
+
+// Entry is a row of the repository index. Version, State and Reason are empty for a model that was never loaded.
+type Entry struct {
+	Name    string `json:"name"`
+	Version string `json:"version,omitempty"`
+	State   State  `json:"state,omitempty"`
+	// Reason is why the version is not ready.
+	Reason string `json:"reason,omitempty"`
+}
+
+// LoadOptions override the repository's content for one load; the zero value overrides nothing.
+type LoadOptions struct {
+	// Config, if not empty, is a JSON ModelConfig that replaces config.pbtxt.
+	Config string
+	// Files, if not empty, replace the model's folder. Keys are relative paths, for example "1/model.onnx". They
+	// require a Config.
+	Files map[string][]byte
+}
+
+// Lifecycle loads and unloads models while others serve. Implementations must be safe for concurrent use.
+type Lifecycle interface {
+	// Index returns every known version, sorted by name and version; with ready only those that are ready.
+	Index(ready bool) []Entry
+	// Load loads a model again, with the models that an ensemble uses, and returns when it is ready or has failed.
+	// The previous version serves until then, and continues to serve if the load fails.
+	Load(ctx context.Context, model string, o LoadOptions) error
+	// Unload stops a model from accepting requests; with dependents also models that are loaded only as its parts.
+	// It may return before the requests in flight are complete.
+	Unload(ctx context.Context, model string, dependents bool) error
 }

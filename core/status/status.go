@@ -1,9 +1,8 @@
 // Package status holds the coded errors every layer speaks.
 //
-// The code of an error says what a caller may do about the failure; the text says what failed.
-// Codes are those of Triton's server API, and both front ends map them to the HTTP and gRPC
-// statuses that its clients expect. Programs must act on codes, never on texts. For example,
-// Unavailable may be retried, InvalidArg may not.
+// The code of an error says what a caller may do about the failure; the text says what failed. Codes are those of
+// Triton's server API, and both front ends map them to the HTTP and gRPC statuses that its clients expect. Programs
+// must act on codes, never on texts. For example, Unavailable may be retried, InvalidArg may not.
 package status
 
 import (
@@ -114,8 +113,7 @@ func Prefixf(err error, format string, args ...any) error {
 	return &Error{Code: CodeOf(err), Msg: fmt.Sprintf(format, args...) + err.Error(), Err: err, RetryAfter: RetryAfter(err)}
 }
 
-// RetryAfter returns the delay after which a request that failed with err may succeed; 0 when
-// unknown.
+// RetryAfter returns the delay after which a request that failed with err may succeed; 0 when unknown.
 func RetryAfter(err error) time.Duration {
 	if e, ok := errors.AsType[*Error](err); ok {
 		return e.RetryAfter

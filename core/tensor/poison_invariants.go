@@ -2,8 +2,7 @@
 
 package tensor
 
-// poison overwrites released memory, so that a use after the last release shows in the
-// numbers.
+// poison overwrites released memory, so that a use after the last release shows in the numbers.
 func poison(b *Buffer) {
 	if b.place.Kind == Device {
 		return

@@ -21,11 +21,10 @@ const (
 	hugeFrom     = 4 << 20   // bytes from which a mapping asks for huge pages
 )
 
-// Pool allocates host memory outside the Go heap. Sizes up to 1 MiB come from
-// power-of-two classes carved out of 1 MiB slabs, which stay mapped; larger ones
-// are separate mappings. Up to 256 MiB of them are kept for reuse, because mapping and
-// faulting pages costs more than most uses of them; from 64 MiB on the system may take
-// their pages back when it needs memory.
+// Pool allocates host memory outside the Go heap. Sizes up to 1 MiB come from power-of-two classes carved out of 1 MiB
+// slabs, which stay mapped; larger ones are separate mappings. Up to 256 MiB of them are kept for reuse, because
+// mapping and faulting pages costs more than most uses of them; from 64 MiB on the system may take their pages back
+// when it needs memory.
 type Pool struct {
 	place   Place
 	inUse   atomic.Int64

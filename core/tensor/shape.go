@@ -9,10 +9,9 @@ import (
 // inlineRank is how many dimensions a Shape holds without allocating.
 const inlineRank = 8
 
-// Shape is a list of dimensions, outermost first. It is a value: copying one
-// copies the dimensions, and up to eight of them allocate nothing. In a
-// declaration -1 is any extent; in a tensor every extent is at least 0. For example, Of(-1, 16)
-// declares batches of 16 elements each.
+// Shape is a list of dimensions, outermost first. It is a value: copying one copies the dimensions, and up to eight of
+// them allocate nothing. In a declaration -1 is any extent; in a tensor every extent is at least 0. For example, Of(-1,
+// 16) declares batches of 16 elements each.
 type Shape struct {
 	rank  int
 	dims  [inlineRank]int64

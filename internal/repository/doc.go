@@ -1,14 +1,12 @@
-// Package repository loads and serves the models of one or more model repositories.
-// It finds models in folders and buckets, loads their versions, compiles ensembles, and
-// passes each request to the executor of the version that it names. It implements
-// infer.Inferer, infer.Catalog and infer.Lifecycle.
+// Package repository loads and serves the models of one or more model repositories. It finds models in folders and
+// buckets, loads their versions, compiles ensembles, and passes each request to the executor of the version that it
+// names. It implements infer.Inferer, infer.Catalog and infer.Lifecycle.
 //
 // # Snapshots
 //
-// Requests read a snapshot: an immutable table of every known model. Reading takes no
-// lock. Load, Unload, Poll and the start of the server are changes. A change opens models
-// and compiles ensembles beside the snapshot that serves, and then publishes a new snapshot
-// in one step, or none. For example, a Load of an ensemble whose second model is broken
+// Requests read a snapshot: an immutable table of every known model. Reading takes no lock. Load, Unload, Poll and the
+// start of the server are changes. A change opens models and compiles ensembles beside the snapshot that serves, and
+// then publishes a new snapshot in one step, or none. For example, a Load of an ensemble whose second model is broken
 // leaves the old ensemble serving. Changes run one after the other.
 //
 // A version that is not in the new snapshot retires: it accepts no more requests, and is
@@ -25,22 +23,16 @@
 //
 // # Before a version serves
 //
-// The checksum agent verifies the model's files. Every instance executes the warm-up
-// requests of the configuration, and the first one the golden requests of the model's
-// folder. A root in a bucket is compared by its listing; the objects of a model are
-// downloaded when the model is opened.
+// The checksum agent verifies the model's files. Every instance executes the warm-up requests of the configuration, and
+// the first one the golden requests of the model's folder. A root in a bucket is compared by its listing; the objects
+// of a model are downloaded when the model is opened.
 //
 // # Files
 //
-//   - source.go, namespace.go, fingerprint.go find models in folders; bucket.go, fetch.go,
-//     progress.go and prune.go in buckets; override.go in a load request; empty.go explains
-//     roots without models.
-//   - load.go opens a version, ensemble.go compiles one; instances.go and schedule.go make its
-//     instances and its scheduler; update.go resizes a version that stays; reuse.go makes a
-//     version of a model that is open already.
-//   - dryrun.go, warmup.go, golden.go, goldendata.go, goldencompare.go and agent.go are the
-//     checks before a version serves.
-//   - state.go has the states of a version, snapshot.go the table that serves, change.go and
-//     nested.go the change, repository.go Open and Close, lifecycle.go and poll.go Load, Unload
-//     and Poll, submit.go and catalog.go the requests of the front ends.
+//   - source.go and namespace.go find models in folders; bucket.go and fetch.go in buckets; lifecycle.go is Load,
+//     Unload and the overrides of a load request; poll.go is Poll, with the fingerprints of folders.
+//   - load.go opens a version, ensemble.go compiles one; instances.go and schedule.go make its instances and its
+//     scheduler; update.go changes the instances of a version or of an open model.
+//   - dryrun.go and golden.go are the checks before a version serves.
+//   - snapshot.go is the table that serves, change.go and nested.go the change, catalog.go what front ends ask.
 package repository

@@ -3,15 +3,25 @@ package repository
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
+	"maps"
 	"math"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/tutti-server/tutti/backends"
 	"github.com/tutti-server/tutti/core/infer"
+	"github.com/tutti-server/tutti/core/status"
+	"github.com/tutti-server/tutti/core/tensor"
 	"github.com/tutti-server/tutti/internal/telemetry"
 	"github.com/tutti-server/tutti/pipeline/exec"
 	"github.com/tutti-server/tutti/pipeline/plan"
+	"github.com/tutti-server/tutti/proto/modelconfig"
 	"github.com/tutti-server/tutti/scheduler"
 	"github.com/tutti-server/tutti/scheduler/batch"
 	"github.com/tutti-server/tutti/scheduler/direct"
@@ -160,4 +170,213 @@ func (r *Repository) prepare(ctx context.Context, f *folder, v *version, active 
 		r.s.Log.DebugContext(ctx, "model warmed up", slog.String("model", f.name), slog.Int64("version", v.sig.Version), slog.Int("samples", len(samples)))
 	}
 	return r.withDryRun(ctx, f, v, active[0].inst, 1, func(x *dryRun) error { return r.checkGoldens(ctx, f, v.sig, x) })
+}
+
+// The folder of a model that holds the data of warm-up requests, and the bounds of one request.
+const (
+	warmupFolder  = "warmup"
+	maxWarmup     = 1 << 30 // bytes of one input of one request
+	maxWarmupRuns = 1 << 16
+)
+
+// sample is one entry of model_warmup, ready to send.
+type sample struct {
+	name         string
+	model        string
+	runs         int
+	requestCount int // requests per run
+	inputs       []sampleInput
+	alloc        tensor.Allocator
+	// batchSize is the number of requests that execute as one batch.
+	batchSize int
+}
+
+type sampleInput struct {
+	name  string
+	dtype tensor.DType
+	shape tensor.Shape
+	data  []byte
+}
+
+// warmups reads the model_warmup of a configuration. As in Triton, a sample with batch_size 0 is left out. Inputs
+// that clients cannot send, such as sequence controls and states, are left out too: Triton takes them from the
+// sample, here each request is a sequence with START and END.
+func (r *Repository) warmups(f *folder, v *version) ([]*sample, error) {
+	var list []*sample
+	for _, w := range f.cfg.GetModelWarmup() {
+		if w.GetBatchSize() == 0 {
+			continue
+		}
+		s := &sample{
+			name: w.GetName(), model: f.name, alloc: r.s.Alloc,
+			runs: max(1, int(min(w.GetCount(), maxWarmupRuns))), requestCount: int(w.GetBatchSize()), batchSize: 1,
+		}
+		if v.sig.MaxBatch > 0 {
+			s.batchSize = s.requestCount
+		}
+		for _, name := range slices.Sorted(maps.Keys(w.GetInputs())) {
+			if v.sig.Input(name) < 0 && v.full.Input(name) >= 0 {
+				continue
+			}
+			in, err := readSample(f.dir, name, w.GetInputs()[name], v.sig.MaxBatch > 0)
+			if err != nil {
+				return nil, err
+			}
+			s.inputs = append(s.inputs, in)
+		}
+		list = append(list, s)
+	}
+	return list, nil
+}
+
+// readSample makes the data of one input; one row of it for a model that batches.
+func readSample(dir, name string, in *modelconfig.ModelWarmup_Input, row bool) (sampleInput, error) {
+	s := sampleInput{name: name, dtype: tensor.DType(in.GetDataType()), shape: tensor.Of(in.GetDims()...)} //nolint:gosec // the numbers are the same
+	size := s.dtype.Size()
+	if s.dtype == tensor.Bytes {
+		size = len(noText)
+	}
+	n := s.shape.Elements()
+	if n < 0 || n > maxWarmup || n*int64(size) > maxWarmup {
+		return s, status.Errorf(status.InvalidArg, "warmup setting expects at most %d bytes for input '%s', found shape %s of %s", maxWarmup, name, s.shape, s.dtype)
+	}
+	var err error
+	if s.data, err = s.read(dir, in, int(n)*size); err == nil && row {
+		s.shape = s.shape.Prepend(1)
+	}
+	return s, err
+}
+
+// read returns the data: size bytes, or any number for BYTES.
+func (s *sampleInput) read(dir string, in *modelconfig.ModelWarmup_Input, size int) ([]byte, error) {
+	switch in.GetInputDataType().(type) {
+	case *modelconfig.ModelWarmup_Input_ZeroData:
+		return make([]byte, size), nil
+	case *modelconfig.ModelWarmup_Input_RandomData:
+		return random(s.dtype, size), nil
+	case *modelconfig.ModelWarmup_Input_InputDataFile:
+	default:
+		return nil, status.Errorf(status.InvalidArg, "warmup setting expects input '%s' to have input_data_type set", s.name)
+	}
+	file := in.GetInputDataFile()
+	data, err := readBelow(dir, filepath.Join(warmupFolder, file))
+	switch {
+	case err != nil:
+		return nil, status.Errorf(status.InvalidArg, "failed to open text file for read %s: %w", filepath.Join(warmupFolder, file), err)
+	case s.dtype == tensor.Bytes:
+		return data, tensor.CheckBytes(data, s.shape.Elements())
+	case len(data) < size:
+		return nil, status.Errorf(status.InvalidArg, "warmup setting expects %d bytes, but the data provided from %s only has %d bytes", size, file, len(data))
+	}
+	return data[:size], nil
+}
+
+// noText is an empty string as a BYTES element.
+const noText = "\x00\x00\x00\x00"
+
+// random returns n random bytes of a type. BYTES elements are empty, BOOL elements 0 or 1.
+func random(d tensor.DType, n int) []byte {
+	data := make([]byte, n)
+	if d == tensor.Bytes {
+		return data
+	}
+	for i := range data {
+		data[i] = byte(rand.Uint32()) //nolint:gosec // nothing depends on it being hard to guess
+		if d == tensor.Bool {
+			data[i] &= 1
+		}
+	}
+	return data
+}
+
+// readBelow reads a file in a model's folder. A path or link that leads outside is an error.
+func readBelow(dir, name string) ([]byte, error) {
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return nil, err
+	}
+	defer root.Close()
+	info, err := root.Stat(name)
+	switch {
+	case err != nil:
+		return nil, err
+	case !info.Mode().IsRegular():
+		return nil, fmt.Errorf("expected a file, found %s", info.Mode())
+	case info.Size() > maxWarmup:
+		return nil, fmt.Errorf("%d bytes, expected at most %d", info.Size(), maxWarmup)
+	}
+	return root.ReadFile(name)
+}
+
+// warmUp executes a sample on an instance, as often as it says, until it fails.
+func (r *Repository) warmUp(ctx context.Context, x *dryRun, s *sample, instance string) error {
+	for i := range s.runs {
+		//nolint:sloglint // the line is Triton's, which people look for
+		r.s.Log.DebugContext(ctx, fmt.Sprintf("model '%s' instance %s is running warmup sample '%s' for iteration %d", s.model, instance, s.name, i+1))
+		list, err := s.requests()
+		if err != nil {
+			return status.Errorf(status.InvalidArg, "failed to run warmup sample '%s': %w; ", s.name, err)
+		}
+		if failed := x.sendAll(ctx, list); len(failed) > 0 {
+			return status.Errorf(status.InvalidArg, "failed to run warmup sample '%s': %s", s.name, joinErrors(failed))
+		}
+	}
+	return nil
+}
+
+// joinErrors joins the distinct error texts.
+func joinErrors(failed []error) string {
+	var said []string
+	for _, err := range failed {
+		if text := err.Error() + "; "; !slices.Contains(said, text) {
+			said = append(said, text)
+		}
+	}
+	return strings.Join(said, "")
+}
+
+// requests returns the requests of one run.
+func (s *sample) requests() ([]*infer.Request, error) {
+	list := make([]*infer.Request, s.requestCount)
+	for i := range list {
+		var err error
+		if list[i], err = s.request(); err != nil {
+			for _, req := range list[:i] {
+				req.Release()
+			}
+			return nil, err
+		}
+	}
+	return list, nil
+}
+
+// request returns one request with the sample's data.
+func (s *sample) request() (*infer.Request, error) {
+	req := infer.NewRequest()
+	req.Model = s.model
+	for i := range s.inputs {
+		in := &s.inputs[i]
+		t, err := in.tensor(s.alloc)
+		if err != nil {
+			req.Release()
+			return nil, err
+		}
+		req.Inputs = append(req.Inputs, infer.Named{Name: in.name, Tensor: t})
+	}
+	return req, nil
+}
+
+// tensor returns a copy of the input's data.
+func (s *sampleInput) tensor(a tensor.Allocator) (tensor.Tensor, error) {
+	var t tensor.Tensor
+	var err error
+	if s.dtype == tensor.Bytes {
+		t, err = tensor.NewBytes(a, s.shape, len(s.data))
+	} else {
+		t, err = tensor.New(a, s.dtype, s.shape)
+	}
+	if err == nil {
+		copy(t.Bytes(), s.data)
+	}
+	return t, err
 }

@@ -67,8 +67,7 @@ func atDevices(specs []instanceSpec, places []tensor.Place) []instanceSpec {
 	return list
 }
 
-// policyOf returns the name of a group's host policy. The default is the one of its kind, for example "gpu_0" or
-// "cpu".
+// policyOf returns the name of a group's host policy. The default is the one of its kind, for example "gpu_0" or "cpu".
 func policyOf(g *modelconfig.ModelInstanceGroup, at tensor.Place) string {
 	switch {
 	case g.GetHostPolicy() != "":

@@ -59,9 +59,8 @@ func trimRoot(root string) string {
 	return root
 }
 
-// resolve returns the key of the model that a step of the ensemble home refers to. It looks in the step's namespace
-// if it names one, else in the ensemble's own, else in all others. It returns "" if no model or more than one
-// matches.
+// resolve returns the key of the model that a step of the ensemble home refers to. It looks in the step's namespace if
+// it names one, else in the ensemble's own, else in all others. It returns "" if no model or more than one matches.
 func (s *source) resolve(home string, st *modelconfig.ModelEnsembling_Step, there func(key string) bool) string {
 	name, space := st.GetModelName(), st.GetModelNamespace()
 	switch {

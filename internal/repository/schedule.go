@@ -2,16 +2,30 @@ package repository
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/binary"
 	"errors"
 	"fmt"
+	"log/slog"
+	"math"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"google.golang.org/protobuf/proto"
 
 	"github.com/tutti-server/tutti/backends"
 	"github.com/tutti-server/tutti/core/status"
+	"github.com/tutti-server/tutti/internal/cache"
+	"github.com/tutti-server/tutti/internal/telemetry"
+	"github.com/tutti-server/tutti/pipeline/exec"
+	"github.com/tutti-server/tutti/proto/modelconfig"
 	"github.com/tutti-server/tutti/scheduler"
 	"github.com/tutti-server/tutti/scheduler/batch"
 	"github.com/tutti-server/tutti/scheduler/cached"
 	"github.com/tutti-server/tutti/scheduler/direct"
 	"github.com/tutti-server/tutti/scheduler/dynamic"
+	"github.com/tutti-server/tutti/scheduler/sequence"
 	"github.com/tutti-server/tutti/scheduler/spread"
 	"github.com/tutti-server/tutti/steps"
 )
@@ -123,4 +137,114 @@ func (v *version) shared() bool {
 func (r *Repository) inline(v *version, batches bool) bool {
 	c, ok := v.model.(backends.ConcurrentModel)
 	return ok && c.Inline() && !batches && !v.sig.Decoupled && v.cfg.GetSequenceBatching() == nil && len(v.instances.active()) > 0 && !r.limited(v.specs)
+}
+
+// stateFolder is a model's folder with the data of initial states.
+const stateFolder = "initial_state"
+
+// newSequences returns the scheduler of a sequence model.
+func (r *Repository) newSequences(f *folder, v *version, active instances) (*sequence.Scheduler, error) {
+	s := r.sequenceSettings(f, v, v.stats, active)
+	s.Rules.Queued, s.Rules.Backlog = r.s.DelayScheduler, r.s.BacklogDelayScheduler
+	return sequence.New(s)
+}
+
+// sequenceSettings returns the settings of a sequence scheduler. stats counts its requests.
+func (r *Repository) sequenceSettings(f *folder, v *version, stats *telemetry.Model, active instances) sequence.Settings {
+	rules := sequence.RulesOf(v.cfg)
+	return sequence.Settings{
+		Config: v.cfg, Signature: v.full, Public: v.sig, Rules: rules, Policy: oldestPolicy(v.cfg),
+		Runner: batch.NewRunner(batch.Settings{
+			Signature: v.full, Stats: stats, Alloc: r.s.Alloc, Log: r.s.Log, Mover: r.mover, Once: true, Iterative: rules.Iterative,
+			InPlace: sequence.InPlace(v.cfg, v.full), Native: native(v),
+		}),
+		Stats: stats, Alloc: r.s.Alloc, Instances: active.backends(), Limiters: active.limiters(), Workers: r.workers, Log: r.s.Log,
+		ReadFile: func(name string) ([]byte, error) { return readBelow(f.dir, filepath.Join(stateFolder, name)) },
+	}
+}
+
+// oldestPolicy returns the policy of the "oldest" strategy. Nil for "direct".
+func oldestPolicy(cfg *modelconfig.ModelConfig) scheduler.Policy {
+	o := cfg.GetSequenceBatching().GetOldest()
+	if o == nil {
+		return nil
+	}
+	rules := dynamic.Rules{
+		MaxBatch: max(cfg.GetMaxBatchSize(), 1), MaxElements: math.MaxInt64, Preferred: slices.Clone(o.GetPreferredBatchSize()),
+		Delay: time.Duration(min(o.GetMaxQueueDelayMicroseconds(), uint64(math.MaxInt64/time.Microsecond))) * time.Microsecond,
+	}
+	slices.Sort(rules.Preferred)
+	return rules.Policy()
+}
+
+// cachesResponses reports whether the responses of a version are cached. The configuration alone was validated
+// before; this checks the model and the steps.
+func (r *Repository) cachesResponses(v *version) (bool, error) {
+	const text = "Response Cache does not currently support model %s with %s. Please disable the response cache."
+	if !v.cfg.GetResponseCache().GetEnable() {
+		return false, nil
+	}
+	if v.sig.Decoupled {
+		return false, status.Errorf(status.InvalidArg, text, v.sig.Model, "'decoupled' transaction policy")
+	}
+	for _, used := range v.uses {
+		if used.cfg.GetSequenceBatching() != nil {
+			return false, status.Errorf(status.InvalidArg, text, v.sig.Model, "sequence batching scheduler")
+		}
+	}
+	if r.s.Responses == nil {
+		r.s.Log.Warn("response cache is enabled for a model, but there is none: see --cache-config", slog.String("model", v.sig.Model))
+		return false, nil
+	}
+	return true, nil
+}
+
+// addResponseCache puts the response cache in front of an ensemble whose configuration enables it.
+func (r *Repository) addResponseCache(f *folder, v *version) error {
+	v.identity = r.identity(f, v)
+	keeps, err := r.cachesResponses(v)
+	v.stats.Configure(metricsOf(v, keeps))
+	if err != nil || !keeps {
+		return err
+	}
+	v.responseCache = exec.NewResponseCache(v.exec, r.s.Responses, v.identity)
+	return nil
+}
+
+// metricsOf returns the metrics settings of a version's configuration.
+func metricsOf(v *version, keeps bool) *telemetry.Setup {
+	s := &telemetry.Setup{Tags: v.cfg.GetMetricTags(), Decoupled: v.sig.Decoupled, Cached: keeps}
+	for _, c := range v.cfg.GetModelMetrics().GetMetricControl() {
+		if c.GetMetricIdentifier().GetFamily() == telemetry.FirstResponse {
+			s.FirstResponse = c.GetHistogramOptions().GetBuckets()
+		}
+	}
+	return s
+}
+
+// identity returns a hash that distinguishes a loaded version from every other one in the cache. In a cache of this
+// process it includes the number of the load, so that entries of earlier loads never match. A cache that outlives
+// the process identifies a version by its name, its configuration and the names, sizes and times of its files, so
+// that servers with the same files share entries. For an ensemble it includes the identities of its steps.
+func (r *Repository) identity(f *folder, v *version) cache.Key {
+	h := sha256.New()
+	w := &walk{out: h}
+	w.name(f.key)
+	_, _ = h.Write(binary.LittleEndian.AppendUint64(nil, uint64(v.sig.Version))) // a hash takes everything
+	switch {
+	case r.s.Responses == nil:
+	case r.s.Responses.Remote():
+		text, err := proto.MarshalOptions{Deterministic: true}.Marshal(f.cfg)
+		if err != nil { // then no other version has the same identity
+			text = binary.LittleEndian.AppendUint64(nil, r.loads.Add(1))
+		}
+		_, _ = h.Write(text)
+		w.folder(f.dir, 0)
+		for _, used := range v.uses {
+			_, _ = h.Write(used.identity[:])
+		}
+	default:
+		_, _ = h.Write(binary.LittleEndian.AppendUint64(nil, r.loads.Add(1)))
+	}
+	return cache.Key(h.Sum(nil))
 }

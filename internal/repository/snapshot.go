@@ -1,16 +1,20 @@
 package repository
 
 import (
+	"cmp"
+	"context"
 	"maps"
 	"slices"
+	"strconv"
+	"sync/atomic"
 
 	"github.com/tutti-server/tutti/core/config"
+	"github.com/tutti-server/tutti/core/infer"
 	"github.com/tutti-server/tutti/core/status"
 	"github.com/tutti-server/tutti/core/tensor"
 )
 
-// snapshot is an immutable table of every known model. Requests read it without a lock; a change publishes a new
-// one.
+// snapshot is an immutable table of every known model. Requests read it without a lock; a change publishes a new one.
 type snapshot struct {
 	models map[string]*model // by key
 	keys   []string          // of models, sorted
@@ -131,4 +135,126 @@ func (s *snapshot) find(name string, number int64) (*version, error) {
 // hot: no lock, one map lookup.
 func (r *Repository) find(name string, number int64) (*version, error) {
 	return r.catalog.Load().find(name, number)
+}
+
+// unloaded is Triton's reason for an unloaded version.
+const unloaded = "unloaded"
+
+// versionState is the state of one version of a model. Index reads it while it changes.
+type versionState struct {
+	number  int64
+	current atomic.Pointer[condition]
+}
+
+type condition struct {
+	state  infer.State
+	reason string
+}
+
+// newVersionState returns the state UNAVAILABLE.
+func newVersionState(number int64) *versionState {
+	l := &versionState{number: number}
+	l.current.Store(&condition{state: infer.Unavailable})
+	return l
+}
+
+// transitions lists the states that may follow each state. A state that follows itself gets another reason.
+var transitions = map[infer.State][]infer.State{
+	infer.Unavailable: {infer.Unavailable, infer.Loading},
+	infer.Loading:     {infer.Ready, infer.Unavailable},
+	infer.Ready:       {infer.Ready, infer.Unloading},
+	infer.Unloading:   {infer.Unavailable},
+}
+
+// set changes the state. It reports false if the transition is not allowed.
+func (l *versionState) set(state infer.State, reason string) bool {
+	for {
+		old := l.current.Load()
+		if !slices.Contains(transitions[old.state], state) {
+			return false
+		}
+		if l.current.CompareAndSwap(old, &condition{state, reason}) {
+			return true
+		}
+	}
+}
+
+// is reports whether the version is in the given state.
+func (l *versionState) is(state infer.State) bool { return l.current.Load().state == state }
+
+// mergeStates returns the states of both lists, ascending by number. For a number in both, the state of first counts.
+func mergeStates(first, second []*versionState) []*versionState {
+	all := slices.Clone(first)
+	for _, l := range second {
+		if !slices.ContainsFunc(first, func(x *versionState) bool { return x.number == l.number }) {
+			all = append(all, l)
+		}
+	}
+	slices.SortFunc(all, func(a, b *versionState) int { return cmp.Compare(a.number, b.number) })
+	return all
+}
+
+var _ infer.Inferer = (*Repository)(nil)
+
+// Submit passes req to the executor of its model and version. If that version retires in between, Submit looks it
+// up again, at most once per change.
+//
+// hot: no lock, one map lookup.
+func (r *Repository) Submit(ctx context.Context, req *infer.Request, sink infer.Sink) {
+	for {
+		v, err := r.find(req.Model, req.Version)
+		if err != nil {
+			if req.Trace == nil {
+				r.s.Tracer.RecordRefusal(req.Model, 0, req.ID, &req.Origin, err)
+			}
+			req.Trace.Fail(err)
+			req.Release()
+			sink.Close(err)
+			return
+		}
+		if req.Trace == nil {
+			req.Trace = r.s.Tracer.SampleFrom(req.Model, v.sig.Version, req.ID, &req.Origin)
+			if r.s.Tracer.Capturing() {
+				req.Trace = r.s.Tracer.Capture(req.Trace, req.Model, v.sig.Version, req.ID, &req.Origin)
+			}
+			if req.Trace != nil {
+				r.describe(req)
+			}
+		}
+		if v.responseCache != nil {
+			if v.responseCache.Offer(ctx, req, sink) {
+				return
+			}
+		} else if v.exec.Offer(ctx, req, sink) {
+			return
+		}
+	}
+}
+
+// describe records the request's origin and the selected parameters in its trace.
+func (r *Repository) describe(req *infer.Request) {
+	req.Trace.SetOrigin(&req.Origin)
+	for _, key := range r.s.Tracer.Params() {
+		for i := range req.Params {
+			if p := &req.Params[i]; p.Key == key {
+				req.Trace.Param(key, paramText(p))
+			}
+		}
+	}
+}
+
+// paramText formats a parameter's value.
+func paramText(p *infer.Param) string {
+	switch p.Kind {
+	case infer.ParamBool:
+		return strconv.FormatBool(p.Bool)
+	case infer.ParamInt:
+		return strconv.FormatInt(p.Int, 10)
+	case infer.ParamUint:
+		return strconv.FormatUint(p.Uint, 10)
+	case infer.ParamDouble:
+		return strconv.FormatFloat(p.Double, 'g', -1, 64)
+	case infer.ParamString:
+	}
+	return p.String
 }

@@ -17,9 +17,7 @@ func SignatureOf(cfg *modelconfig.ModelConfig) *Signature {
 }
 
 func signatureOf(cfg *modelconfig.ModelConfig, maxBatch int) *Signature {
-	sig := &Signature{
-		Model: cfg.GetName(), MaxBatch: maxBatch, Decoupled: cfg.GetModelTransactionPolicy().GetDecoupled(),
-	}
+	sig := &Signature{Model: cfg.GetName(), MaxBatch: maxBatch, Decoupled: cfg.GetModelTransactionPolicy().GetDecoupled()}
 	for _, in := range cfg.GetInput() {
 		p := declared(in, maxBatch)
 		p.Optional, p.Unbatched = in.GetOptional(), in.GetAllowRaggedBatch()
@@ -104,7 +102,7 @@ func fillGaps(d *modelconfig.DataType, dims *[]int64, p *Port) {
 	}
 }
 
-func dimsOf(p *Port) []int64 { return append([]int64(nil), p.Dims.Dims()...) }
+func dimsOf(p *Port) []int64 { return slices.Clone(p.Dims.Dims()) }
 
 // Agree merges a configuration with the signature of its model. Every declared input and output must exist in sig,
 // with the same data type and with dims that fit, where -1 on either side fits any extent. For example, [-1,16] and
@@ -138,15 +136,11 @@ func Agree(cfg *modelconfig.ModelConfig, sig *Signature) (*Signature, error) {
 type agreement struct{ want, have *Signature }
 
 func (a *agreement) ports(kind string, want, have []Port) ([]Port, error) {
-	both := append([]Port(nil), have...)
-	if len(want) == 0 {
-		return both, nil
-	}
+	both := slices.Clone(have)
 	for i := range want {
 		at := indexOf(both, want[i].Name)
 		if at < 0 {
-			return nil, status.Errorf(status.InvalidArg, "unable to load model '%s', unexpected inference %s '%s', allowed %ss are: %s",
-				a.want.Model, kind, want[i].Name, kind, portNames(have))
+			return nil, a.unexpected(kind, want[i].Name, have)
 		}
 		if err := a.port(kind, &want[i], &both[at]); err != nil {
 			return nil, err
@@ -155,15 +149,30 @@ func (a *agreement) ports(kind string, want, have []Port) ([]Port, error) {
 	return both, nil
 }
 
+// refuse returns an error about the model.
+func (a *agreement) refuse(c status.Code, format string, args ...any) error {
+	return status.Prefixf(status.Errorf(c, format, args...), "unable to load model '%s', ", a.want.Model)
+}
+
+func (a *agreement) unexpected(kind, name string, have []Port) error {
+	names := make([]string, len(have))
+	for i := range have {
+		names[i] = have[i].Name
+	}
+	return a.refuse(status.InvalidArg, "unexpected inference %s '%s', allowed %ss are: %s", kind, name, kind, strings.Join(names, ", "))
+}
+
+func (a *agreement) wrongType(kind, name string, want, have tensor.DType) error {
+	return a.refuse(status.InvalidArg, "unexpected datatype %s for inference %s '%s', expecting %s", want.ConfigName(), kind, name, have.ConfigName())
+}
+
 // port checks want against p and stores the merged port in p.
 func (a *agreement) port(kind string, want, p *Port) error {
 	if want.DType != tensor.Invalid && want.DType != p.DType {
-		return status.Errorf(status.InvalidArg, "unable to load model '%s', unexpected datatype %s for inference %s '%s', expecting %s",
-			a.want.Model, want.DType.ConfigName(), kind, p.Name, p.DType.ConfigName())
+		return a.wrongType(kind, p.Name, want.DType, p.DType)
 	}
 	if want.Optional && !p.Optional {
-		return status.Errorf(status.InvalidArg, "unable to load model '%s', input '%s' is configured as optional, but the model requires it",
-			a.want.Model, p.Name)
+		return a.refuse(status.InvalidArg, "input '%s' is configured as optional, but the model requires it", p.Name)
 	}
 	if want.Unbatched || p.Unbatched {
 		return a.unbatched(kind, want, p)
@@ -183,13 +192,9 @@ func (a *agreement) port(kind string, want, p *Port) error {
 }
 
 func (a *agreement) shapeError(want, p *Port) error {
-	found := want.ModelDims()
+	found, expects, note := want.ModelDims(), p.FullDims(a.want.MaxBatch), ""
 	if a.want.MaxBatch > 0 {
 		found = found.Prepend(-1)
-	}
-	expects := p.FullDims(a.want.MaxBatch)
-	note := ""
-	if a.want.MaxBatch > 0 {
 		note = "an initial batch dimension because max_batch_size > 0 followed by the explicit tensor shape, making complete "
 	}
 	return status.Errorf(status.InvalidArg,
@@ -214,19 +219,11 @@ func Narrow(a, b tensor.Shape) (tensor.Shape, bool) {
 	return a, true
 }
 
-func portNames(ports []Port) string {
-	names := make([]string, len(ports))
-	for i := range ports {
-		names[i] = ports[i].Name
-	}
-	return strings.Join(names, ", ")
-}
-
 // batchIO adds batch_input and batch_output to the signature, as far as it has the ports that they name.
 func (s *Signature) batchIO(cfg *modelconfig.ModelConfig) {
 	s.Computed, s.Scattered = nil, nil
 	for _, in := range cfg.GetBatchInput() {
-		source := s.Input(first(in.GetSourceInput()))
+		source := s.source(in.GetSourceInput())
 		for _, name := range in.GetTargetName() {
 			s.Computed = append(s.Computed, Computed{
 				Name: name, DType: tensor.DType(in.GetDataType()), Kind: in.GetKind(), Source: source, At: -1,
@@ -234,7 +231,7 @@ func (s *Signature) batchIO(cfg *modelconfig.ModelConfig) {
 		}
 	}
 	for _, out := range cfg.GetBatchOutput() {
-		source := s.Input(first(out.GetSourceInput()))
+		source := s.source(out.GetSourceInput())
 		for _, name := range out.GetTargetName() {
 			if at := s.Output(name); at >= 0 {
 				s.Outputs[at].Unbatched = true
@@ -244,11 +241,12 @@ func (s *Signature) batchIO(cfg *modelconfig.ModelConfig) {
 	}
 }
 
-func first(names []string) string {
+// source returns the index of the one source input, or -1.
+func (s *Signature) source(names []string) int {
 	if len(names) == 0 {
-		return ""
+		return -1
 	}
-	return names[0]
+	return s.Input(names[0])
 }
 
 // Dims returns the dims of a computed input, which has no batch dimension.
@@ -288,12 +286,10 @@ func (s *Signature) checkScattered(x Scattered) error {
 	}
 	in := &s.Inputs[x.Source]
 	dims, from := out.ModelDims(), in.ModelDims()
-	for i, d := range dims.Dims() {
-		if d == -1 && i >= from.Rank() {
-			return status.Errorf(status.InvalidArg,
-				"unable to load model '%s', batch output '%s' has variable dimension %d, which its source input '%s' with dims %s does not have",
-				s.Model, out.Name, i, in.Name, from)
-		}
+	if i := slices.Index(dims.Dims()[min(from.Rank(), dims.Rank()):], -1); i >= 0 {
+		return status.Errorf(status.InvalidArg,
+			"unable to load model '%s', batch output '%s' has variable dimension %d, which its source input '%s' with dims %s does not have",
+			s.Model, out.Name, from.Rank()+i, in.Name, from)
 	}
 	if s.Decoupled {
 		return status.Errorf(status.Unsupported, "unable to load model '%s', batch output '%s' of a decoupled model is not supported", s.Model, out.Name)
@@ -308,13 +304,11 @@ func (a *agreement) computed(have []Port) ([]Port, error) {
 		c := &a.want.Computed[i]
 		at := indexOf(given, c.Name)
 		if at < 0 {
-			return nil, status.Errorf(status.InvalidArg, "unable to load model '%s', unexpected inference input '%s', allowed inputs are: %s",
-				a.want.Model, c.Name, portNames(have))
+			return nil, a.unexpected("input", c.Name, have)
 		}
 		p := &given[at]
 		if p.DType != c.DType {
-			return nil, status.Errorf(status.InvalidArg, "unable to load model '%s', unexpected datatype %s for inference input '%s', expecting %s",
-				a.want.Model, c.DType.ConfigName(), c.Name, p.DType.ConfigName())
+			return nil, a.wrongType("input", c.Name, c.DType, p.DType)
 		}
 		if !p.Unbatched {
 			return nil, a.notUnbatched("batch_input", "input", c.Name)
@@ -334,9 +328,9 @@ func (a *agreement) unbatched(kind string, want, p *Port) error {
 	case !p.Unbatched:
 		return a.notUnbatched(field, kind, want.Name)
 	case !want.Unbatched:
-		return status.Errorf(status.InvalidArg, "unable to load model '%s', %s '%s' expects %s", a.want.Model, kind, want.Name, field)
+		return a.refuse(status.InvalidArg, "%s '%s' expects %s", kind, want.Name, field)
 	case want.Dims.Rank() == 0:
-		return status.Errorf(status.InvalidArg, "unable to load model '%s', %s '%s' with %s must specify 'dims'", a.want.Model, kind, want.Name, field)
+		return a.refuse(status.InvalidArg, "%s '%s' with %s must specify 'dims'", kind, want.Name, field)
 	}
 	p.Dims, p.Reshape, p.Optional = want.Dims, want.Reshape, want.Optional
 	return nil
@@ -344,5 +338,5 @@ func (a *agreement) unbatched(kind string, want, p *Port) error {
 
 // notUnbatched rejects batch_input and batch_output for a backend that does not support them.
 func (a *agreement) notUnbatched(field, kind, name string) error {
-	return status.Errorf(status.Unsupported, "unable to load model '%s', %s of %s '%s' is not supported by its backend", a.want.Model, field, kind, name)
+	return a.refuse(status.Unsupported, "%s of %s '%s' is not supported by its backend", field, kind, name)
 }

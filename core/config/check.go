@@ -52,11 +52,9 @@ func inspect(cfg *modelconfig.ModelConfig, o *Options) []Diagnostic {
 		l.instances()
 		l.warmups()
 	}
-	for i, in := range cfg.GetInput() {
-		l.input(i, in)
-	}
-	for i, out := range cfg.GetOutput() {
-		l.output(i, out)
+	for _, p := range portsOf(cfg) {
+		l.port(p)
+		l.portExtras(p)
 	}
 	l.names()
 	l.batchTensors()
@@ -73,11 +71,8 @@ func inspect(cfg *modelconfig.ModelConfig, o *Options) []Diagnostic {
 // have a type and dims. Triton requires this of every ensemble, and of every model when auto-complete is disabled.
 func CheckComplete(cfg *modelconfig.ModelConfig) []Diagnostic {
 	l := &problems{cfg: cfg, complete: true}
-	for i, in := range cfg.GetInput() {
-		l.port(fmt.Sprintf("input[%d]", i), "input", in)
-	}
-	for i, out := range cfg.GetOutput() {
-		l.port(fmt.Sprintf("output[%d]", i), "output", out)
+	for _, p := range portsOf(cfg) {
+		l.port(p)
 	}
 	return l.list
 }
@@ -108,6 +103,13 @@ func (l *problems) add(code Code, field, format string, args ...any) {
 	}
 }
 
+// addIf adds a diagnostic if something is wrong.
+func (l *problems) addIf(wrong bool, code Code, field, format string, args ...any) {
+	if wrong {
+		l.add(code, field, format, args...)
+	}
+}
+
 // fix replaces the advice of the last diagnostic.
 func (l *problems) fix(text string) {
 	if !l.full {
@@ -117,24 +119,21 @@ func (l *problems) fix(text string) {
 
 // file rejects model file names that lead out of the version folder.
 func (l *problems) file() {
-	if f := l.cfg.GetDefaultModelFilename(); f != "" && !filepath.IsLocal(f) {
-		l.add(FileOutside, "default_model_filename",
-			"default_model_filename '%s' of model '%s' is outside the version folder", f, l.cfg.GetName())
+	check := func(field, file string) {
+		l.addIf(!filepath.IsLocal(file), FileOutside, field, "%s '%s' of model '%s' is outside the version folder", field, file, l.cfg.GetName())
+	}
+	if f := l.cfg.GetDefaultModelFilename(); f != "" {
+		check("default_model_filename", f)
 	}
 	names := l.cfg.GetCcModelFilenames()
 	for _, key := range sortedKeys(names) {
-		if f := names[key]; !filepath.IsLocal(f) {
-			l.add(FileOutside, "cc_model_filenames",
-				"cc_model_filenames '%s' of model '%s' is outside the version folder", f, l.cfg.GetName())
-		}
+		check("cc_model_filenames", names[key])
 	}
 }
 
 func (l *problems) backend() {
 	name, platform, backend := l.cfg.GetName(), l.cfg.GetPlatform(), l.cfg.GetBackend()
-	if name == "" {
-		l.add(NoName, "name", "model configuration must specify 'name'")
-	}
+	l.addIf(name == "", NoName, "name", "model configuration must specify 'name'")
 	switch {
 	case platform == EnsemblePlatform && backend != "":
 		l.add(EnsembleFlow, "backend", "Ensemble model '%s' must have platform type 'ensemble' and empty backend type", name)
@@ -160,56 +159,35 @@ func samePlatform(platform, backend string) bool {
 	if known, ok := platforms[platform]; ok {
 		return known == backend
 	}
-	for _, known := range platforms {
-		if known == backend {
-			return platform == backend
-		}
-	}
-	return true
+	return platform == backend || !slices.Contains(slices.Collect(maps.Values(platforms)), backend)
 }
 
 // versions rejects a version policy that selects nothing.
 func (l *problems) versions() {
-	p := l.cfg.GetVersionPolicy()
-	if s := p.GetSpecific(); s != nil {
-		if len(s.GetVersions()) == 0 {
-			l.add(Versions, "version_policy.specific", "version_policy 'specific' of model '%s' must list at least one version", l.cfg.GetName())
-		}
-		for _, v := range s.GetVersions() {
-			if v < 1 {
-				l.add(Versions, "version_policy.specific", "version_policy 'specific' of model '%s' lists version %d, expected at least 1", l.cfg.GetName(), v)
-				break
-			}
-		}
+	const field = "version_policy.specific"
+	s := l.cfg.GetVersionPolicy().GetSpecific()
+	l.addIf(s != nil && len(s.GetVersions()) == 0, Versions, field,
+		"version_policy 'specific' of model '%s' must list at least one version", l.cfg.GetName())
+	if i := slices.IndexFunc(s.GetVersions(), func(v int64) bool { return v < 1 }); i >= 0 {
+		l.add(Versions, field, "version_policy 'specific' of model '%s' lists version %d, expected at least 1", l.cfg.GetName(), s.GetVersions()[i])
 	}
 }
 
 // cache rejects the response cache where equal requests may have different responses.
 func (l *problems) cache() {
-	name := l.cfg.GetName()
-	if !l.cfg.GetResponseCache().GetEnable() {
-		return
-	}
-	if l.cfg.GetModelTransactionPolicy().GetDecoupled() {
-		l.add(CacheClash, "response_cache", "Response Cache does not currently support model %s with 'decoupled' transaction policy. "+
-			"Please disable the response cache.", name)
-	}
-	if l.cfg.GetSequenceBatching() != nil {
-		l.add(CacheClash, "response_cache", "Response Cache does not currently support model %s with sequence batching scheduler. "+
-			"Please disable the response cache.", name)
-	}
+	const field, text = "response_cache", "Response Cache does not currently support model %s with %s. Please disable the response cache."
+	on := l.cfg.GetResponseCache().GetEnable()
+	l.addIf(on && l.cfg.GetModelTransactionPolicy().GetDecoupled(), CacheClash, field, text, l.cfg.GetName(), "'decoupled' transaction policy")
+	l.addIf(on && l.cfg.GetSequenceBatching() != nil, CacheClash, field, text, l.cfg.GetName(), "sequence batching scheduler")
 }
 
 // extensions adds a notice for each extension that Triton would reject.
 func (l *problems) extensions() {
-	name := l.cfg.GetName()
-	if b := l.cfg.GetBackend(); b == nativeBackend {
-		l.add(OwnBackend, "backend", "model '%s' uses backend '%s', which Triton does not have", name, b)
-	}
+	name, b := l.cfg.GetName(), l.cfg.GetBackend()
+	l.addIf(b == nativeBackend, OwnBackend, "backend", "model '%s' uses backend '%s', which Triton does not have", name, b)
 	for _, key := range sortedKeys(l.cfg.GetParameters()) {
-		if strings.HasPrefix(key, "pad.") || strings.HasPrefix(key, "unpad.") {
-			l.add(PaddingParam, "parameters", "model '%s' sets parameter '%s', which Triton ignores", name, key)
-		}
+		l.addIf(strings.HasPrefix(key, "pad.") || strings.HasPrefix(key, "unpad."), PaddingParam, "parameters",
+			"model '%s' sets parameter '%s', which Triton ignores", name, key)
 	}
 }
 
@@ -225,16 +203,15 @@ var labelName = regexp.MustCompile(`^[a-zA-Z0-9_]+$`)
 // metrics rejects metric settings that Prometheus could not represent.
 func (l *problems) metrics() {
 	name := l.cfg.GetName()
-	for _, tag := range slices.Sorted(maps.Keys(l.cfg.GetMetricTags())) {
-		if !labelName.MatchString(tag) || tag[0] == '_' {
-			l.add(Metrics, "metric_tags."+tag, "metric tag '%s' of model %s is no name of a label, expected letters, digits and underscores, no underscore first", tag, name)
-		}
+	for _, tag := range sortedKeys(l.cfg.GetMetricTags()) {
+		l.addIf(!labelName.MatchString(tag) || tag[0] == '_', Metrics, "metric_tags."+tag,
+			"metric tag '%s' of model %s is no name of a label, expected letters, digits and underscores, no underscore first", tag, name)
 	}
 	for i, c := range l.cfg.GetModelMetrics().GetMetricControl() {
 		field := "model_metrics.metric_control[" + strconv.Itoa(i) + "]"
-		if f := c.GetMetricIdentifier().GetFamily(); f != firstResponse {
-			l.add(Metrics, field+".metric_identifier.family", "metric family '%s' of model %s cannot be changed, expected '%s'", f, name, firstResponse)
-		}
+		family := c.GetMetricIdentifier().GetFamily()
+		l.addIf(family != firstResponse, Metrics, field+".metric_identifier.family",
+			"metric family '%s' of model %s cannot be changed, expected '%s'", family, name, firstResponse)
 		list := c.GetHistogramOptions().GetBuckets()
 		for j := range list {
 			if list[j] != list[j] || j > 0 && !(list[j] > list[j-1]) { // a NaN is none

@@ -296,25 +296,18 @@ const (
 )
 
 // Rules returns every rule, sorted by code.
-func Rules() []Rule {
-	list := slices.Concat(textRules, modelRules, ensembleRules, honourRules, repositoryRules, extensionRules)
-	slices.SortFunc(list, func(a, b Rule) int { return strings.Compare(string(a.Code), string(b.Code)) })
-	return list
-}
+func Rules() []Rule { return slices.Clone(rules) }
 
 // rule returns the rule of a code, or nil.
 func rule(code Code) *Rule {
-	for _, list := range [][]Rule{textRules, modelRules, ensembleRules, honourRules, repositoryRules, extensionRules} {
-		for i := range list {
-			if list[i].Code == code {
-				return &list[i]
-			}
-		}
+	if i := slices.IndexFunc(rules, func(r Rule) bool { return r.Code == code }); i >= 0 {
+		return &rules[i]
 	}
 	return nil
 }
 
-var textRules = []Rule{
+// rules are sorted by code.
+var rules = []Rule{
 	{Code: BadText, Severity: Fault, Doc: "The text is no protobuf text format.", Fix: "correct the text at this place"},
 	{Code: UnknownField, Severity: Fault, Doc: "A field is not one of the message it stands in.", Fix: "remove the field, or correct its name"},
 	{Code: UnknownEnum, Severity: Fault, Doc: "A value is not one of the field's enumeration.", Fix: "write one of the enumeration's names, without quotes"},
@@ -325,9 +318,6 @@ var textRules = []Rule{
 	{Code: Unreadable, Severity: Fault, Doc: "The configuration cannot be read.", Fix: "make it a file that the server may read"},
 	{Code: BadOverride, Severity: Fault, Doc: "The JSON of a load request is no configuration.", Fix: "correct the JSON at this place"},
 	{Code: NoFile, Severity: Fault, Doc: "There is no configuration, and the model's files do not tell the backend.", Fix: "write a config.pbtxt that names the backend"},
-}
-
-var modelRules = []Rule{
 	{Code: NoName, Severity: Fault, Doc: "A configuration has no name.", Fix: "set name to the name of the model's folder, or leave it out"},
 	{Code: OtherFolder, Severity: Fault, Doc: "The name is not that of the model's folder.", Fix: "rename the folder, or remove the name"},
 	{Code: NoBackend, Severity: Fault, Doc: "Neither backend nor platform is set and the files do not tell.", Fix: `set backend, for example backend: "onnxruntime"`},
@@ -352,14 +342,11 @@ var modelRules = []Rule{
 	{Code: Reshape, Severity: Fault, Doc: "A reshape changes the number of elements.", Fix: "make both shapes hold the same number of elements, with equally many -1"},
 	{Code: BatchTensor, Severity: Fault, Doc: "A batch input or output is incomplete.", Fix: "set target_name, data_type and one source_input of the model"},
 	{Code: Versions, Severity: Fault, Doc: "The version policy picks no version.", Fix: "ask for at least one version"},
-	{Code: Metrics, Severity: Fault, Doc: "No metric can be made as the configuration says.", Fix: "correct metric_tags or model_metrics"},
 	{Code: MixedNaming, Severity: Notice, Doc: "Names follow more than one convention, so that inputs are passed in the order of their declaration."},
 	{Code: QueuePolicy, Severity: Fault, Doc: "A queue policy has an action that is none.", Fix: "write timeout_action: REJECT or timeout_action: DELAY"},
+	{Code: Metrics, Severity: Fault, Doc: "No metric can be made as the configuration says.", Fix: "correct metric_tags or model_metrics"},
 	{Code: UnknownParam, Severity: Warning, Doc: "A parameter is set that nobody reads; an error with --strict-parameters.", Fix: "remove it"},
 	{Code: StepParam, Severity: Fault, Doc: "A native step cannot be made as its parameters say.", Fix: "correct the parameter: docs/steps.md lists those of every step"},
-}
-
-var ensembleRules = []Rule{
 	{Code: EnsembleFlow, Severity: Fault, Doc: "Platform and ensemble_scheduling do not belong together.", Fix: `use platform: "ensemble", ensemble_scheduling and no backend together`},
 	{Code: EnsembleField, Severity: Fault, Doc: "A field is set that an ensemble cannot have.", Fix: "move the field to the models of the steps"},
 	{Code: EnsembleStep, Severity: Fault, Doc: "There is no step, or one lacks a part.", Fix: "give every step model_name, input_map and output_map"},
@@ -379,18 +366,12 @@ var ensembleRules = []Rule{
 	{Code: Circle, Severity: Fault, Doc: "Ensembles or tensors depend on themselves.", Fix: "remove one connection of the circle"},
 	{Code: NotCompiled, Severity: Fault, Doc: "An ensemble cannot be compiled for a reason that has no code of its own."},
 	{Code: MixedStreams, Severity: Fault, Doc: "Answers of decoupled steps that do not follow from each other would have to be paired.", Fix: "give each decoupled step an ensemble of its own"},
-}
-
-var honourRules = []Rule{
 	{Code: NotHonoured, Severity: Fault, Unsupported: true, Doc: "A field would change results and is not built.", Fix: "remove the field"},
 	{Code: Hint, Severity: Notice, Doc: "A field only hints at speed, or depends on one that is not set, and has no effect here."},
 	{Code: SharedLibrary, Severity: Fault, Unsupported: true, Doc: "A shared library made for Triton is named.", Fix: "use what is built in; libraries made for Triton's interfaces are not loaded"},
 	{Code: NotBuiltIn, Severity: Fault, Doc: "The backend is not built in.", Fix: "use one of the backends that are built in"},
 	{Code: NoGPU, Severity: Fault, Unsupported: true, Doc: "What runs on GPUs only is asked for, and there are none.", Fix: "remove the accelerator, or " + runOnCPU},
 	{Code: OnCPU, Severity: Warning, Doc: "What asks for GPUs that are not there runs on the CPU, by --gpu-fallback=cpu.", Fix: "set kind: KIND_CPU to have the same everywhere"},
-}
-
-var repositoryRules = []Rule{
 	{Code: NotLoaded, Severity: Fault, Doc: "The model cannot be loaded, for a reason that has no code of its own."},
 	{Code: NoRuntime, Severity: Warning, Doc: "The runtime of the backend is not here, so that the model's file was not looked at.", Fix: "run 'tutti runtime fetch' with its name to have the model's file checked too"},
 	{Code: NoVersion, Severity: Fault, Doc: "The model has no version folder.", Fix: "put the model's files into a folder named 1"},
@@ -401,9 +382,6 @@ var repositoryRules = []Rule{
 	{Code: ModelFile, Severity: Fault, Doc: "The model's file is missing, or cannot be read.", Fix: "put the model's file into the version folder"},
 	{Code: Mismatch, Severity: Fault, Doc: "The configuration and the model's file contradict each other.", Fix: "declare what the file has, or nothing"},
 	{Code: PythonModel, Severity: Fault, Doc: "model.py cannot be imported, or its model not be made."},
-}
-
-var extensionRules = []Rule{
 	{Code: PythonPlatform, Severity: Notice, Extension: true, Doc: `platform: "python" stands for backend: "python".`, Fix: `write backend: "python"`},
 	{Code: NoModelVersion, Severity: Notice, Extension: true, Doc: "A step without model_version takes the latest version.", Fix: "write model_version: -1"},
 	{Code: InferredPort, Severity: Notice, Extension: true, Doc: "An ensemble's input or output is taken from its steps.", Fix: "declare it"},

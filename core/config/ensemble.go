@@ -13,15 +13,9 @@ import (
 // other in a cycle count as connected: the plan compiler reports the cycle.
 func (l *problems) ensemble() {
 	name := l.cfg.GetName()
-	if len(l.cfg.GetInstanceGroup()) > 0 {
-		l.add(EnsembleField, "instance_group", "instance group should not be specified for ensemble '%s'", name)
-	}
-	if l.cfg.GetOptimization() != nil {
-		l.add(EnsembleField, "optimization", "optimization should not be specified for ensemble '%s'", name)
-	}
-	if len(l.cfg.GetModelWarmup()) > 0 {
-		l.add(EnsembleField, "model_warmup", "model_warmup can not be specified for ensemble '%s'", name)
-	}
+	l.addIf(len(l.cfg.GetInstanceGroup()) > 0, EnsembleField, "instance_group", "instance group should not be specified for ensemble '%s'", name)
+	l.addIf(l.cfg.GetOptimization() != nil, EnsembleField, "optimization", "optimization should not be specified for ensemble '%s'", name)
+	l.addIf(len(l.cfg.GetModelWarmup()) > 0, EnsembleField, "model_warmup", "model_warmup can not be specified for ensemble '%s'", name)
 	steps := l.cfg.GetEnsembleScheduling().GetStep()
 	if len(steps) == 0 {
 		l.add(EnsembleStep, "ensemble_scheduling", "must specify 'step' for ensemble '%s'", name)
@@ -37,18 +31,10 @@ func (l *problems) ensemble() {
 }
 
 func (l *problems) step(i int, s *modelconfig.ModelEnsembling_Step) {
-	for _, f := range []struct {
-		field   string
-		missing bool
-	}{
-		{"model_name", s.GetModelName() == ""},
-		{"input_map", len(s.GetInputMap()) == 0},
-		{"output_map", len(s.GetOutputMap()) == 0},
-	} {
-		if f.missing {
-			l.add(EnsembleStep, stepField(i), "must specify '%s' in step %d of ensemble '%s'", f.field, i, l.cfg.GetName())
-		}
-	}
+	const text = "must specify '%s' in step %d of ensemble '%s'"
+	l.addIf(s.GetModelName() == "", EnsembleStep, stepField(i), text, "model_name", i, l.cfg.GetName())
+	l.addIf(len(s.GetInputMap()) == 0, EnsembleStep, stepField(i), text, "input_map", i, l.cfg.GetName())
+	l.addIf(len(s.GetOutputMap()) == 0, EnsembleStep, stepField(i), text, "output_map", i, l.cfg.GetName())
 }
 
 // flow is an ensemble's data flow by tensor name.
@@ -69,7 +55,9 @@ func (l *problems) dataFlow() {
 		l.link(f, i, s)
 	}
 	linked := len(l.list) == before
-	f.findUnfed()
+	for _, t := range f.unwritten() {
+		f.spread(f.unfed, t)
+	}
 	for i, in := range l.cfg.GetInput() {
 		if _, written := f.writer[in.GetName()]; !written && len(f.readers[in.GetName()]) == 0 {
 			l.unusedInput(f, i, in.GetName())
@@ -81,9 +69,8 @@ func (l *problems) dataFlow() {
 		l.outputFed(f, fmt.Sprintf("output[%d]", i), out.GetName())
 	}
 	for _, t := range f.tensors() {
-		if !outputs[t] && !f.reported[t] && (f.unfed[t] || len(f.readers[t]) == 0) {
-			l.add(TensorUnused, f.where[t], "ensemble tensor '%s' is unused in ensemble '%s'", t, l.cfg.GetName())
-		}
+		l.addIf(!outputs[t] && !f.reported[t] && (f.unfed[t] || len(f.readers[t]) == 0), TensorUnused, f.where[t],
+			"ensemble tensor '%s' is unused in ensemble '%s'", t, l.cfg.GetName())
 	}
 	if linked && len(l.list) > before {
 		l.cycle(f)
@@ -92,7 +79,7 @@ func (l *problems) dataFlow() {
 
 func newFlow(cfg *modelconfig.ModelConfig) *flow {
 	f := &flow{
-		steps: cfg.GetEnsembleScheduling().GetStep(), inputs: map[string]bool{},
+		steps: cfg.GetEnsembleScheduling().GetStep(), inputs: map[string]bool{}, unfed: map[string]bool{},
 		writer: map[string]int{}, readers: map[string][]int{}, where: map[string]string{}, reported: map[string]bool{},
 	}
 	for _, in := range cfg.GetInput() {
@@ -112,37 +99,22 @@ func stepField(i int) string { return fmt.Sprintf("ensemble_scheduling.step[%d]"
 
 // link adds step i to the flow.
 func (l *problems) link(f *flow, i int, s *modelconfig.ModelEnsembling_Step) {
-	for _, port := range slices.Sorted(maps.Keys(s.GetOutputMap())) {
+	for _, port := range sortedKeys(s.GetOutputMap()) {
 		t := s.GetOutputMap()[port]
-		if _, twice := f.writer[t]; twice {
-			l.add(TensorTwice, stepField(i)+".output_map", "ensemble tensor '%s' can appear in an output map only once for ensemble '%s' step %d", t, l.cfg.GetName(), i)
-		}
-		if f.inputs[t] {
-			l.add(InputWritten, stepField(i)+".output_map", "ensemble tensor '%s' is an input of ensemble '%s', but step %d writes it", t, l.cfg.GetName(), i)
-		}
+		_, twice := f.writer[t]
+		l.addIf(twice, TensorTwice, stepField(i)+".output_map",
+			"ensemble tensor '%s' can appear in an output map only once for ensemble '%s' step %d", t, l.cfg.GetName(), i)
+		l.addIf(f.inputs[t], InputWritten, stepField(i)+".output_map",
+			"ensemble tensor '%s' is an input of ensemble '%s', but step %d writes it", t, l.cfg.GetName(), i)
 		f.writer[t] = i
 		f.firstUse(t, stepField(i)+".output_map."+port)
 	}
-	for _, port := range slices.Sorted(maps.Keys(s.GetInputMap())) {
+	for _, port := range sortedKeys(s.GetInputMap()) {
 		t := s.GetInputMap()[port]
 		f.readers[t] = append(f.readers[t], i)
 		f.firstUse(t, stepField(i)+".input_map."+port)
 	}
 }
-
-// findUnfed finds the tensors that nothing writes and all that depend on them.
-func (f *flow) findUnfed() {
-	loose := map[string]bool{}
-	for _, t := range f.tensors() {
-		if _, written := f.writer[t]; !written && !f.inputs[t] {
-			f.spread(loose, t)
-		}
-	}
-	f.unfed = loose
-}
-
-// report marks a tensor and all that depend on it as reported.
-func (f *flow) report(t string) { f.spread(f.reported, t) }
 
 // spread adds a tensor and all that depend on it to a set.
 func (f *flow) spread(set map[string]bool, t string) {
@@ -161,14 +133,14 @@ func (f *flow) spread(set map[string]bool, t string) {
 
 // tensors returns every tensor that the steps name, sorted.
 func (f *flow) tensors() []string {
-	all := make(map[string]bool, len(f.writer)+len(f.readers))
-	for t := range f.writer {
-		all[t] = true
-	}
-	for t := range f.readers {
-		all[t] = true
-	}
-	return slices.Sorted(maps.Keys(all))
+	return union(f.writer, f.readers)
+}
+
+// union returns the keys of both maps, sorted.
+func union[A, B any](a map[string]A, b map[string]B) []string {
+	keys := slices.AppendSeq(slices.Collect(maps.Keys(a)), maps.Keys(b))
+	slices.Sort(keys)
+	return slices.Compact(keys)
 }
 
 // outputFed reports an output that gets no data. Like Triton it names the tensor at the root.
@@ -190,7 +162,7 @@ func (l *problems) outputFed(f *flow, field, out string) {
 		return // reported with the suggestion
 	}
 	near := f.suggestion(root, f.unread)
-	f.report(root)
+	f.spread(f.reported, root)
 	if root != out || near != "" {
 		field = f.where[root] // where it is read
 	}
@@ -235,11 +207,11 @@ func CompleteFlow(cfg *modelconfig.ModelConfig) []Diagnostic {
 
 func (l *problems) completePorts(f *flow) {
 	cfg := l.cfg
-	for i, in := range cfg.GetInput() {
-		l.gapNotice(f, fmt.Sprintf("input[%d]", i), "input", in)
-	}
-	for i, out := range cfg.GetOutput() {
-		l.gapNotice(f, fmt.Sprintf("output[%d]", i), "output", out)
+	for _, p := range portsOf(cfg) { // those whose type or dims the steps provide
+		_, written := f.writer[p.GetName()]
+		used, gaps := written || len(f.readers[p.GetName()]) > 0, p.GetDataType() == modelconfig.DataType_TYPE_INVALID || len(p.GetDims()) == 0
+		l.addIf(used && gaps, InferredPort, p.field,
+			"%s '%s' of ensemble '%s' has no data_type or dims, which are taken from its steps", p.kind, p.GetName(), cfg.GetName())
 	}
 	if len(cfg.GetInput()) == 0 {
 		for _, t := range sortedKeys(f.readers) {
@@ -261,15 +233,6 @@ func (l *problems) completePorts(f *flow) {
 
 func (l *problems) undeclared(field, kind, tensor string) {
 	l.add(InferredPort, field, "%s '%s' of ensemble '%s' is not declared and is taken from its steps", kind, tensor, l.cfg.GetName())
-}
-
-// gapNotice adds a notice for a declared port whose type or dims the steps provide.
-func (l *problems) gapNotice(f *flow, field, kind string, p port) {
-	_, written := f.writer[p.GetName()]
-	used := written || len(f.readers[p.GetName()]) > 0
-	if used && (p.GetDataType() == modelconfig.DataType_TYPE_INVALID || len(p.GetDims()) == 0) {
-		l.add(InferredPort, field, "%s '%s' of ensemble '%s' has no data_type or dims, which are taken from its steps", kind, p.GetName(), l.cfg.GetName())
-	}
 }
 
 // unusedInput reports an input of the ensemble that no step reads, with the tensor that was probably meant.
@@ -300,24 +263,12 @@ func (f *flow) suggestion(name string, candidates func() []string) string {
 // unread returns the tensors that a step writes and nothing reads, and the ensemble's inputs that nothing reads,
 // sorted.
 func (f *flow) unread() []string {
-	var list []string
-	for t := range f.writer {
-		if len(f.readers[t]) == 0 {
-			list = append(list, t)
-		}
-	}
-	for t := range f.inputs {
-		if len(f.readers[t]) == 0 {
-			list = append(list, t)
-		}
-	}
-	slices.Sort(list)
-	return slices.Compact(list)
+	return slices.DeleteFunc(union(f.writer, f.inputs), func(t string) bool { return len(f.readers[t]) > 0 })
 }
 
 // unwritten returns the tensors that steps read and nothing writes, sorted.
 func (f *flow) unwritten() []string {
-	return slices.DeleteFunc(slices.Sorted(maps.Keys(f.readers)), func(t string) bool {
+	return slices.DeleteFunc(sortedKeys(f.readers), func(t string) bool {
 		_, written := f.writer[t]
 		return written || f.inputs[t]
 	})
@@ -329,14 +280,12 @@ func (f *flow) root(i int, out string) string {
 	for again := true; again; {
 		again = false
 		ins := f.steps[i].GetInputMap()
-		for _, port := range slices.Sorted(maps.Keys(ins)) {
-			t := ins[port]
-			if !f.unfed[t] || seen[t] {
-				continue
+		for _, port := range sortedKeys(ins) {
+			if t := ins[port]; f.unfed[t] && !seen[t] {
+				root, seen[t] = t, true
+				i, again = f.writer[t]
+				break
 			}
-			root, seen[t] = t, true
-			i, again = f.writer[t]
-			break
 		}
 	}
 	return root
@@ -370,7 +319,7 @@ func (f *flow) cycle() []int {
 		state[i] = open
 		path = append(path, i)
 		outs := f.steps[i].GetOutputMap()
-		for _, port := range slices.Sorted(maps.Keys(outs)) {
+		for _, port := range sortedKeys(outs) {
 			for _, next := range f.readers[outs[port]] {
 				switch state[next] {
 				case open:

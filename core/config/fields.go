@@ -53,32 +53,25 @@ func Fields() []Field { return slices.Clone(fieldTable) }
 
 // FieldOf returns the treatment of the field at a path. It reports false if there is none.
 func FieldOf(path string) (Field, bool) {
-	best := -1
-	for i := range fieldTable {
-		f := &fieldTable[i]
-		if f.Path == path || len(path) > len(f.Path) && path[:len(f.Path)] == f.Path && path[len(f.Path)] == '.' {
-			if best < 0 || len(f.Path) > len(fieldTable[best].Path) {
-				best = i
-			}
+	for ; path != ""; path = path[:max(0, strings.LastIndexByte(path, '.'))] {
+		if i := slices.IndexFunc(fieldTable, func(f Field) bool { return f.Path == path }); i >= 0 {
+			return fieldTable[i], true
 		}
 	}
-	if best < 0 {
-		return Field{}, false
-	}
-	return fieldTable[best], true
+	return Field{}, false
 }
 
-// eachField visits the fields below a message, outer ones first. visit reports whether to descend.
-func eachField(desc protoreflect.MessageDescriptor, prefix string, visit func(path string, fd protoreflect.FieldDescriptor) bool) {
+// eachField visits the fields of a message and all below, outer ones first.
+func eachField(desc protoreflect.MessageDescriptor, visit func(protoreflect.FieldDescriptor)) {
 	for i := range desc.Fields().Len() {
 		fd := desc.Fields().Get(i)
-		path := prefix + fd.TextName()
+		visit(fd)
 		below := fd.Message()
 		if fd.IsMap() {
 			below = fd.MapValue().Message()
 		}
-		if visit(path, fd) && below != nil {
-			eachField(below, path+".", visit)
+		if below != nil {
+			eachField(below, visit)
 		}
 	}
 }
@@ -244,51 +237,44 @@ var fieldTable = []Field{
 
 // unsupported rejects every field that is set and not honoured, and every library.
 func (l *problems) unsupported() {
-	said := map[string]bool{}
-	visitSet(l.cfg.ProtoReflect(), "", "", func(plain, at string, fd protoreflect.FieldDescriptor, v protoreflect.Value) bool {
-		f, ok := FieldOf(plain)
-		switch {
-		case !ok || f.Class != Refused || !f.concerns(plain, v) || slices.Contains(f.By, l.cfg.GetBackend()):
-			return true
-		case !said[f.Path]:
-			said[f.Path] = true
-			l.refuse(&f, at, fd)
+	l.eachOf(Refused, func(f *Field, at string, fd protoreflect.FieldDescriptor) {
+		if slices.Contains(f.By, l.cfg.GetBackend()) {
+			return
 		}
-		return false
+		named := f.Path
+		if fd.Enum() != nil {
+			named += ": " + f.Only
+		}
+		l.add(NotHonoured, at, "model '%s' sets '%s', which this server does not support", l.cfg.GetName(), named)
+		l.fix("remove the field. " + f.Doc)
 	})
 	l.libraries()
-}
-
-func (l *problems) refuse(f *Field, at string, fd protoreflect.FieldDescriptor) {
-	named := f.Path
-	if fd.Enum() != nil {
-		named += ": " + f.Only
-	}
-	l.add(NotHonoured, at, "model '%s' sets '%s', which this server does not support", l.cfg.GetName(), named)
-	l.fix("remove the field. " + f.Doc)
 }
 
 // Hints returns a notice for every field in the file, before Normalise, that only affects speed.
 func Hints(cfg *modelconfig.ModelConfig) []Diagnostic {
 	l := &problems{cfg: cfg}
-	said := map[string]bool{}
-	visitSet(cfg.ProtoReflect(), "", "", func(plain, at string, _ protoreflect.FieldDescriptor, v protoreflect.Value) bool {
-		f, ok := FieldOf(plain)
-		if !ok || f.Class != Hinted || !f.concerns(plain, v) {
-			return true
-		}
-		if !said[f.Path] {
-			said[f.Path] = true
-			l.add(Hint, at, "model '%s' sets '%s', which has no effect here: %s", cfg.GetName(), f.Path, clause(f.Doc))
-		}
-		return false
+	l.eachOf(Hinted, func(f *Field, at string, _ protoreflect.FieldDescriptor) {
+		reason := strings.ToLower(f.Doc[:1]) + strings.TrimSuffix(f.Doc[1:], ".")
+		l.add(Hint, at, "model '%s' sets '%s', which has no effect here: %s", cfg.GetName(), f.Path, reason)
 	})
 	return l.list
 }
 
-// clause turns a sentence into a clause of another sentence.
-func clause(sentence string) string {
-	return strings.ToLower(sentence[:1]) + strings.TrimSuffix(sentence[1:], ".")
+// eachOf visits the set fields of a class, each once, where it is set first.
+func (l *problems) eachOf(class Class, visit func(f *Field, at string, fd protoreflect.FieldDescriptor)) {
+	said := map[string]bool{}
+	visitSet(l.cfg.ProtoReflect(), "", "", func(plain, at string, fd protoreflect.FieldDescriptor, v protoreflect.Value) bool {
+		f, ok := FieldOf(plain)
+		if !ok || f.Class != class || !f.concerns(plain, v) {
+			return true
+		}
+		if !said[f.Path] {
+			said[f.Path] = true
+			visit(&f, at, fd)
+		}
+		return false
+	})
 }
 
 // tritonLibrary matches the file name of a Triton backend, cache, agent or batching strategy.
@@ -330,14 +316,14 @@ func (l *problems) libraries() {
 // runtime accepts the library that Triton would load for the built-in backend, and rejects others with Triton's text.
 func (l *problems) runtime() {
 	name, r := l.cfg.GetName(), l.cfg.GetRuntime()
-	switch {
-	case r == "", r == "libtriton_"+l.cfg.GetBackend()+".so":
+	if r == "" || r == "libtriton_"+l.cfg.GetBackend()+".so" {
 		return
-	case !filepath.IsLocal(r):
-		l.add(SharedLibrary, "runtime", "backend library name '%s' escapes backend directory, for model '%s', check model config runtime field", r, name)
-	default:
-		l.add(SharedLibrary, "runtime", "unable to find backend library '%s' for model '%s', this server loads no libraries made for Triton", r, name)
 	}
+	text := "unable to find backend library '%s' for model '%s', this server loads no libraries made for Triton"
+	if !filepath.IsLocal(r) {
+		text = "backend library name '%s' escapes backend directory, for model '%s', check model config runtime field"
+	}
+	l.add(SharedLibrary, "runtime", text, r, name)
 	l.fix("remove the field: backend '" + l.cfg.GetBackend() + "' needs no library")
 }
 

@@ -5,7 +5,6 @@ import (
 	"cmp"
 	"fmt"
 	"math"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -29,10 +28,10 @@ var unlessZero = map[protoreflect.FullName]bool{"inference.ModelEnsembling.max_i
 // JSON returns cfg in the form of the configuration endpoint: proto field names in declaration order; scalars,
 // lists and maps always, messages only if set.
 func JSON(cfg *modelconfig.ModelConfig) ([]byte, error) {
-	return appendMessage(nil, cfg.ProtoReflect())
+	return appendMessage(nil, cfg.ProtoReflect()), nil
 }
 
-func appendMessage(b []byte, m protoreflect.Message) ([]byte, error) {
+func appendMessage(b []byte, m protoreflect.Message) []byte {
 	b = append(b, '{')
 	fields := m.Descriptor().Fields()
 	first := true
@@ -45,63 +44,41 @@ func appendMessage(b []byte, m protoreflect.Message) ([]byte, error) {
 			b = append(b, ',')
 		}
 		first = false
-		b = append(b, '"')
-		b = append(b, fd.Name()...)
-		b = append(b, '"', ':')
-		var err error
-		if b, err = appendField(b, fd, m.Get(fd)); err != nil {
-			return nil, err
+		b = append(append(append(b, '"'), fd.Name()...), '"', ':')
+		switch v := m.Get(fd); {
+		case fd.IsMap():
+			b = appendMap(b, fd.MapValue(), v.Map())
+		case fd.IsList():
+			b = appendList(b, fd, v.List())
+		default:
+			b = appendValue(b, fd, v)
 		}
 	}
-	return append(b, '}'), nil
+	return append(b, '}')
 }
 
-func appendField(b []byte, fd protoreflect.FieldDescriptor, v protoreflect.Value) ([]byte, error) {
-	switch {
-	case fd.IsMap():
-		return appendMap(b, fd.MapValue(), v.Map())
-	case fd.IsList():
-		return appendList(b, fd, v.List())
-	default:
-		return appendValue(b, fd, v)
-	}
-}
-
-func appendList(b []byte, fd protoreflect.FieldDescriptor, l protoreflect.List) ([]byte, error) {
+func appendList(b []byte, fd protoreflect.FieldDescriptor, l protoreflect.List) []byte {
 	b = append(b, '[')
-	var err error
 	for i := range l.Len() {
 		if i > 0 {
 			b = append(b, ',')
 		}
-		if b, err = appendValue(b, fd, l.Get(i)); err != nil {
-			return nil, err
-		}
+		b = appendValue(b, fd, l.Get(i))
 	}
-	return append(b, ']'), nil
+	return append(b, ']')
 }
 
 // appendMap writes a map sorted by key, so that equal configurations have equal texts.
-func appendMap(b []byte, fd protoreflect.FieldDescriptor, m protoreflect.Map) ([]byte, error) {
-	var keys []protoreflect.MapKey
-	m.Range(func(k protoreflect.MapKey, _ protoreflect.Value) bool {
-		keys = append(keys, k)
-		return true
-	})
-	slices.SortFunc(keys, compareKeys)
+func appendMap(b []byte, fd protoreflect.FieldDescriptor, m protoreflect.Map) []byte {
 	b = append(b, '{')
-	var err error
-	for i, k := range keys {
+	for i, k := range sortedMapKeys(m) {
 		if i > 0 {
 			b = append(b, ',')
 		}
-		b = jsontext.AppendValid(b, k.String())
-		b = append(b, ':')
-		if b, err = appendValue(b, fd, m.Get(k)); err != nil {
-			return nil, err
-		}
+		b = append(jsontext.AppendValid(b, k.String()), ':')
+		b = appendValue(b, fd, m.Get(k))
 	}
-	return append(b, '}'), nil
+	return append(b, '}')
 }
 
 // compareKeys orders numbers by value and strings by bytes.
@@ -112,59 +89,51 @@ func compareKeys(x, y protoreflect.MapKey) int {
 	return cmp.Compare(x.String(), y.String())
 }
 
-func appendValue(b []byte, fd protoreflect.FieldDescriptor, v protoreflect.Value) ([]byte, error) {
+func appendValue(b []byte, fd protoreflect.FieldDescriptor, v protoreflect.Value) []byte {
 	switch fd.Kind() {
 	case protoreflect.MessageKind:
 		return appendMessage(b, v.Message())
 	case protoreflect.EnumKind:
 		if e := fd.Enum().Values().ByNumber(v.Enum()); e != nil {
-			return jsontext.AppendValid(b, string(e.Name())), nil
+			return jsontext.AppendValid(b, string(e.Name()))
 		}
-		return strconv.AppendInt(b, int64(v.Enum()), 10), nil
+		return strconv.AppendInt(b, int64(v.Enum()), 10)
 	case protoreflect.StringKind:
-		return jsontext.AppendValid(b, v.String()), nil
-	case protoreflect.BoolKind:
-		return strconv.AppendBool(b, v.Bool()), nil
+		return jsontext.AppendValid(b, v.String())
 	case protoreflect.FloatKind:
 		return appendFloat(b, v.Float(), 32)
 	case protoreflect.DoubleKind:
 		return appendFloat(b, v.Float(), 64)
-	case protoreflect.Int32Kind:
-		return strconv.AppendInt(b, v.Int(), 10), nil
 	case protoreflect.Int64Kind:
 		if quotedFields[fd.FullName()] {
-			return jsontext.AppendValid(b, strconv.FormatInt(v.Int(), 10)), nil
+			return jsontext.AppendValid(b, v.String())
 		}
-		return strconv.AppendInt(b, v.Int(), 10), nil
-	case protoreflect.Uint32Kind, protoreflect.Uint64Kind:
-		return strconv.AppendUint(b, v.Uint(), 10), nil
-	default:
-		return nil, fmt.Errorf("field %s has kind %s, which no configuration has", fd.FullName(), fd.Kind())
 	}
+	return append(b, v.String()...) // true, false and other numbers
 }
 
 // appendFloat writes NaN and infinities as strings, as protobuf's JSON does.
-func appendFloat(b []byte, f float64, bits int) ([]byte, error) {
+func appendFloat(b []byte, f float64, bits int) []byte {
 	switch {
 	case math.IsNaN(f):
-		return jsontext.AppendValid(b, "NaN"), nil
+		return jsontext.AppendValid(b, "NaN")
 	case math.IsInf(f, 1):
-		return jsontext.AppendValid(b, "Infinity"), nil
+		return jsontext.AppendValid(b, "Infinity")
 	case math.IsInf(f, -1):
-		return jsontext.AppendValid(b, "-Infinity"), nil
+		return jsontext.AppendValid(b, "-Infinity")
 	}
-	return strconv.AppendFloat(b, f, 'g', -1, bits), nil
+	return strconv.AppendFloat(b, f, 'g', -1, bits)
 }
 
 // Text returns cfg in protobuf text format: set fields in declaration order, maps sorted by key, so that equal
 // configurations have equal texts.
 func Text(cfg *modelconfig.ModelConfig) []byte {
 	var b bytes.Buffer
-	writeMessage(&b, cfg.ProtoReflect(), 0)
+	writeMessage(&b, cfg.ProtoReflect(), "")
 	return b.Bytes()
 }
 
-func writeMessage(b *bytes.Buffer, m protoreflect.Message, depth int) {
+func writeMessage(b *bytes.Buffer, m protoreflect.Message, indent string) {
 	fields := m.Descriptor().Fields()
 	for i := range fields.Len() {
 		fd := fields.Get(i)
@@ -174,61 +143,36 @@ func writeMessage(b *bytes.Buffer, m protoreflect.Message, depth int) {
 		switch v := m.Get(fd); {
 		case fd.IsMap():
 			for _, k := range sortedMapKeys(v.Map()) {
-				openMessage(b, fd, depth)
-				writeScalar(b, fd.MapKey(), k.Value(), depth+1)
-				writeOne(b, fd.MapValue(), v.Map().Get(k), depth+1)
-				closeMessage(b, depth)
+				b.WriteString(indent + fd.TextName() + " {\n")
+				writeOne(b, fd.MapKey(), k.Value(), indent+"  ")
+				writeOne(b, fd.MapValue(), v.Map().Get(k), indent+"  ")
+				b.WriteString(indent + "}\n")
 			}
 		case fd.IsList() && fd.Message() == nil:
-			writeList(b, fd, v.List(), depth)
+			list := make([]string, v.List().Len())
+			for i := range list {
+				list[i] = scalarText(fd, v.List().Get(i))
+			}
+			b.WriteString(indent + fd.TextName() + ": [ " + strings.Join(list, ", ") + " ]\n")
 		case fd.IsList():
 			for i := range v.List().Len() {
-				writeOne(b, fd, v.List().Get(i), depth)
+				writeOne(b, fd, v.List().Get(i), indent)
 			}
 		default:
-			writeOne(b, fd, v, depth)
+			writeOne(b, fd, v, indent)
 		}
 	}
 }
 
-func writeOne(b *bytes.Buffer, fd protoreflect.FieldDescriptor, v protoreflect.Value, depth int) {
+func writeOne(b *bytes.Buffer, fd protoreflect.FieldDescriptor, v protoreflect.Value, indent string) {
 	if fd.Message() == nil {
-		writeScalar(b, fd, v, depth)
+		b.WriteString(indent + fd.TextName() + ": " + scalarText(fd, v) + "\n")
 		return
 	}
-	openMessage(b, fd, depth)
-	writeMessage(b, v.Message(), depth+1)
-	closeMessage(b, depth)
+	b.WriteString(indent + fd.TextName() + " {\n")
+	writeMessage(b, v.Message(), indent+"  ")
+	b.WriteString(indent + "}\n")
 }
-
-func writeList(b *bytes.Buffer, fd protoreflect.FieldDescriptor, l protoreflect.List, depth int) {
-	indent(b, depth)
-	b.WriteString(fd.TextName() + ": [ ")
-	for i := range l.Len() {
-		if i > 0 {
-			b.WriteString(", ")
-		}
-		b.WriteString(scalarText(fd, l.Get(i)))
-	}
-	b.WriteString(" ]\n")
-}
-
-func writeScalar(b *bytes.Buffer, fd protoreflect.FieldDescriptor, v protoreflect.Value, depth int) {
-	indent(b, depth)
-	b.WriteString(fd.TextName() + ": " + scalarText(fd, v) + "\n")
-}
-
-func openMessage(b *bytes.Buffer, fd protoreflect.FieldDescriptor, depth int) {
-	indent(b, depth)
-	b.WriteString(fd.TextName() + " {\n")
-}
-
-func closeMessage(b *bytes.Buffer, depth int) {
-	indent(b, depth)
-	b.WriteString("}\n")
-}
-
-func indent(b *bytes.Buffer, depth int) { b.WriteString(strings.Repeat("  ", depth)) }
 
 func scalarText(fd protoreflect.FieldDescriptor, v protoreflect.Value) string {
 	switch fd.Kind() {
@@ -256,8 +200,7 @@ func quoteText(s string) string {
 		case c == '\n':
 			b.WriteString(`\n`)
 		case c < ' ' || c == 0x7f:
-			octal := strconv.FormatInt(int64(c), 8)
-			b.WriteString(`\` + strings.Repeat("0", 3-len(octal)) + octal)
+			fmt.Fprintf(&b, `\%03o`, c)
 		default:
 			b.WriteByte(c)
 		}

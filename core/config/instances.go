@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/tutti-server/tutti/core/tensor"
@@ -13,13 +12,10 @@ import (
 
 // gpus returns the numbers of the available GPUs.
 func (o *Options) gpus() []int32 {
-	if o == nil {
-		return nil
-	}
 	var list []int32
-	for _, p := range o.Devices {
-		if p.Kind == tensor.Device {
-			list = append(list, int32(p.ID))
+	for i := 0; o != nil && i < len(o.Devices); i++ {
+		if o.Devices[i].Kind == tensor.Device {
+			list = append(list, int32(o.Devices[i].ID))
 		}
 	}
 	return list
@@ -47,9 +43,7 @@ func (l *problems) instances() {
 	if l.cfg.GetPlatform() == EnsemblePlatform {
 		return // reported already: its scheduling is missing
 	}
-	if len(l.cfg.GetInstanceGroup()) == 0 {
-		l.add(InstanceGroup, "instance_group", "must specify one or more 'instance group's for %s", name)
-	}
+	l.addIf(len(l.cfg.GetInstanceGroup()) == 0, InstanceGroup, "instance_group", "must specify one or more 'instance group's for %s", name)
 	for i, g := range l.cfg.GetInstanceGroup() {
 		field := fmt.Sprintf("instance_group[%d]", i)
 		switch {
@@ -59,9 +53,8 @@ func (l *problems) instances() {
 			l.add(InstanceGroup, field+".count", "instance group %s of model %s has 'count' %d, expected at most %d",
 				g.GetName(), name, g.GetCount(), maxInstances)
 		}
-		if modelconfig.ModelInstanceGroup_Kind_name[int32(g.GetKind())] == "" {
-			l.add(InstanceGroup, field+".kind", "instance group %s of model %s has kind %d, which is none", g.GetName(), name, g.GetKind())
-		}
+		l.addIf(modelconfig.ModelInstanceGroup_Kind_name[int32(g.GetKind())] == "", InstanceGroup, field+".kind",
+			"instance group %s of model %s has kind %d, which is none", g.GetName(), name, g.GetKind())
 		l.devices(field, g)
 		l.resources(field, g)
 	}
@@ -72,10 +65,8 @@ func (l *problems) devices(field string, g *modelconfig.ModelInstanceGroup) {
 	name := l.cfg.GetName()
 	switch {
 	case g.GetKind() != modelconfig.ModelInstanceGroup_KIND_GPU:
-		if len(g.GetGpus()) > 0 {
-			l.add(InstanceGroup, field+".gpus", "instance group %s of model %s has kind %s but specifies one or more GPUs",
-				g.GetName(), name, g.GetKind())
-		}
+		l.addIf(len(g.GetGpus()) > 0, InstanceGroup, field+".gpus",
+			"instance group %s of model %s has kind %s but specifies one or more GPUs", g.GetName(), name, g.GetKind())
 		return
 	case len(g.GetGpus()) == 0 && len(l.gpus) == 0:
 		l.add(InstanceGroup, field+".kind", "instance group %s of model %s has kind KIND_GPU but no GPUs are available, %s", g.GetName(), name, runOnCPU)
@@ -87,29 +78,21 @@ func (l *problems) devices(field string, g *modelconfig.ModelInstanceGroup) {
 		return
 	}
 	for _, id := range g.GetGpus() {
-		if !slices.Contains(l.gpus, id) {
-			l.add(InstanceGroup, field+".gpus", "instance group %s of model %s specifies invalid or unsupported gpu id %d. "+
-				"GPUs with at least the minimum required CUDA compute compatibility of 6.000000 are: %s; %s",
-				g.GetName(), name, id, cmp.Or(numbers(l.gpus), "none"), runOnCPU)
-		}
+		l.addIf(!slices.Contains(l.gpus, id), InstanceGroup, field+".gpus", "instance group %s of model %s specifies invalid or unsupported gpu id %d. "+
+			"GPUs with at least the minimum required CUDA compute compatibility of 6.000000 are: %s; %s",
+			g.GetName(), name, id, cmp.Or(numbers(l.gpus), "none"), runOnCPU)
 	}
 }
 
 func numbers(list []int32) string {
-	var words []string
-	for _, n := range list {
-		words = append(words, strconv.Itoa(int(n)))
-	}
-	return strings.Join(words, ", ")
+	return strings.ReplaceAll(strings.Trim(fmt.Sprint(list), "[]"), " ", ", ")
 }
 
 // resources rejects rate limiter resources without a name or count.
 func (l *problems) resources(field string, g *modelconfig.ModelInstanceGroup) {
 	for i, r := range g.GetRateLimiter().GetResources() {
-		if r.GetName() == "" {
-			l.add(InstanceGroup, fmt.Sprintf("%s.rate_limiter.resources[%d]", field, i),
-				"instance group %s of model %s has a rate limiter resource without a 'name'", g.GetName(), l.cfg.GetName())
-		}
+		l.addIf(r.GetName() == "", InstanceGroup, fmt.Sprintf("%s.rate_limiter.resources[%d]", field, i),
+			"instance group %s of model %s has a rate limiter resource without a 'name'", g.GetName(), l.cfg.GetName())
 	}
 }
 
@@ -130,81 +113,48 @@ func withoutGPUs(cfg *modelconfig.ModelConfig, o *Options) []Diagnostic {
 	return nil
 }
 
-// gpuRequests collects what a configuration asks of unavailable GPUs.
-type gpuRequests struct {
-	cfg  *modelconfig.ModelConfig
-	gpus []int32 // available
-
-	texts []string // one per request
-	field string   // of the first request
-}
-
 // fallBack moves instances from unavailable GPUs to the CPU, and removes GPU accelerators if no instance is left on
 // a GPU. It returns one warning for the model.
 func fallBack(cfg *modelconfig.ModelConfig, gpus []int32) []Diagnostic {
-	r := &gpuRequests{cfg: cfg, gpus: gpus}
+	var fields, texts []string // of what is asked of unavailable GPUs
+	add := func(field, format string, args ...any) {
+		fields, texts = append(fields, field), append(texts, fmt.Sprintf(format, args...))
+	}
 	for i, g := range cfg.GetInstanceGroup() {
-		r.group(i, g)
-	}
-	if !r.atGPU() {
-		r.accelerators()
-	}
-	if len(r.texts) == 0 {
-		return nil
-	}
-	l := &problems{cfg: cfg}
-	l.add(OnCPU, r.field, "model '%s' runs on the CPU, because there are no such GPUs: %s", cfg.GetName(), strings.Join(r.texts, ", "))
-	return l.list
-}
-
-// add records one request and its field.
-func (r *gpuRequests) add(field, format string, args ...any) {
-	r.texts = append(r.texts, fmt.Sprintf(format, args...))
-	if r.field == "" {
-		r.field = field
-	}
-}
-
-// group removes unavailable GPUs from a group, and moves it to the CPU if none is left.
-func (r *gpuRequests) group(i int, g *modelconfig.ModelInstanceGroup) {
-	if g.GetKind() != modelconfig.ModelInstanceGroup_KIND_GPU {
-		return
-	}
-	field := fmt.Sprintf("instance_group[%d]", i)
-	var absent []int32
-	for _, id := range g.GetGpus() {
-		if !slices.Contains(r.gpus, id) {
-			absent = append(absent, id)
+		if g.GetKind() != modelconfig.ModelInstanceGroup_KIND_GPU {
+			continue
+		}
+		field := fmt.Sprintf("instance_group[%d]", i)
+		present := func(id int32) bool { return slices.Contains(gpus, id) }
+		absent := slices.DeleteFunc(slices.Clone(g.GetGpus()), present)
+		switch {
+		case len(absent) > 0:
+			add(field+".gpus", "%s wants GPU %s", field, numbers(absent))
+		case len(gpus) == 0:
+			add(field+".kind", "%s has KIND_GPU", field)
+		}
+		g.Gpus = slices.DeleteFunc(g.Gpus, func(id int32) bool { return !present(id) })
+		if len(g.Gpus) == 0 && (len(absent) > 0 || len(gpus) == 0) {
+			g.Kind, g.Gpus, g.SecondaryDevices = modelconfig.ModelInstanceGroup_KIND_CPU, nil, nil
 		}
 	}
-	switch {
-	case len(absent) > 0:
-		r.add(field+".gpus", "%s wants GPU %s", field, numbers(absent))
-	case len(r.gpus) == 0:
-		r.add(field+".kind", "%s has KIND_GPU", field)
-	}
-	g.Gpus = slices.DeleteFunc(g.Gpus, func(id int32) bool { return slices.Contains(absent, id) })
-	if len(g.Gpus) == 0 && (len(absent) > 0 || len(r.gpus) == 0) {
-		g.Kind, g.Gpus, g.SecondaryDevices = modelconfig.ModelInstanceGroup_KIND_CPU, nil, nil
-	}
-}
-
-// atGPU reports whether an instance is on a GPU.
-func (r *gpuRequests) atGPU() bool {
-	return slices.ContainsFunc(r.cfg.GetInstanceGroup(), func(g *modelconfig.ModelInstanceGroup) bool {
+	atGPU := func(g *modelconfig.ModelInstanceGroup) bool {
 		return g.GetKind() == modelconfig.ModelInstanceGroup_KIND_GPU ||
-			g.GetKind() == modelconfig.ModelInstanceGroup_KIND_AUTO && available(g.GetGpus(), r.gpus)
-	})
-}
-
-// accelerators removes the GPU accelerators.
-func (r *gpuRequests) accelerators() {
-	for i, a := range gpuAccelerators(r.cfg) {
-		r.add(fmt.Sprintf("%s[%d]", gpuAcceleratorField, i), "accelerator '%s' is for GPUs", a.GetName())
+			g.GetKind() == modelconfig.ModelInstanceGroup_KIND_AUTO && available(g.GetGpus(), gpus)
 	}
-	if acc := r.cfg.GetOptimization().GetExecutionAccelerators(); acc != nil {
-		acc.GpuExecutionAccelerator = nil
+	if !slices.ContainsFunc(cfg.GetInstanceGroup(), atGPU) {
+		for i, a := range gpuAccelerators(cfg) {
+			add(fmt.Sprintf("%s[%d]", gpuAcceleratorField, i), "accelerator '%s' is for GPUs", a.GetName())
+		}
+		if acc := cfg.GetOptimization().GetExecutionAccelerators(); acc != nil {
+			acc.GpuExecutionAccelerator = nil
+		}
 	}
+	l := &problems{cfg: cfg}
+	if len(texts) > 0 {
+		l.add(OnCPU, fields[0], "model '%s' runs on the CPU, because there are no such GPUs: %s", cfg.GetName(), strings.Join(texts, ", "))
+	}
+	return l.list
 }
 
 const gpuAcceleratorField = "optimization.execution_accelerators.gpu_execution_accelerator"

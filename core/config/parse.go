@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -82,8 +83,7 @@ func Parse(path string, text []byte) (*modelconfig.ModelConfig, error) {
 	}
 	cfg := new(modelconfig.ModelConfig)
 	if err := prototext.Unmarshal(normaliseSpaces(text), cfg); err != nil {
-		d := parserFault(path, text, err)
-		return nil, d.Err()
+		return nil, parserFault(path, text, err)
 	}
 	return cfg, nil
 }
@@ -114,23 +114,29 @@ func tooLarge(path string, size int64) error {
 	return d.Err()
 }
 
-// readCapped reads up to one byte more than allowed, so that Parse can reject the rest.
-func readCapped(path string) ([]byte, error) {
+// openRegular opens a file. Opening a pipe would wait for its writer.
+func openRegular(path string) (*os.File, fs.FileInfo, error) {
 	info, err := os.Stat(path)
-	switch {
-	case err != nil:
-		return nil, err
-	case !info.Mode().IsRegular():
-		// Opening a pipe would wait for its writer.
-		return nil, fmt.Errorf("expected a file, found %s", info.Mode())
-	case info.Size() > MaxFileSize:
-		return nil, tooLarge(path, info.Size())
+	if err != nil {
+		return nil, nil, err
+	}
+	if !info.Mode().IsRegular() {
+		return nil, nil, fmt.Errorf("expected a file, found %s", info.Mode())
 	}
 	f, err := os.Open(path)
+	return f, info, err
+}
+
+// readCapped reads up to one byte more than allowed, so that Parse can reject the rest.
+func readCapped(path string) ([]byte, error) {
+	f, info, err := openRegular(path)
 	if err != nil {
 		return nil, err
 	}
 	defer f.Close()
+	if info.Size() > MaxFileSize {
+		return nil, tooLarge(path, info.Size())
+	}
 	text, err := io.ReadAll(io.LimitReader(f, MaxFileSize+1))
 	if err != nil {
 		return nil, fmt.Errorf("reading %s: %w", path, err)
@@ -172,27 +178,20 @@ func ParseJSON(text string) (*modelconfig.ModelConfig, error) {
 // jsonHint suggests a field or value. The parser does not say which message an unknown name was in, so all names of
 // the schema are candidates.
 func jsonHint(msg string) string {
-	names, hint := map[string]bool{}, ""
-	root := (*modelconfig.ModelConfig)(nil).ProtoReflect().Descriptor()
+	var names []string
+	hint := ""
 	if m := jsonUnknown.FindStringSubmatch(msg); m != nil {
-		hint = DidYouMean(m[1], fieldNames(root))
-		if hint == "" {
-			eachField(root, "", func(_ string, fd protoreflect.FieldDescriptor) bool {
-				names[fd.TextName()] = true
-				return true
-			})
-			hint = DidYouMean(m[1], sortedKeys(names))
+		if hint = DidYouMean(m[1], fieldNames(root)); hint == "" {
+			eachField(root, func(fd protoreflect.FieldDescriptor) { names = append(names, fd.TextName()) })
+			hint = DidYouMean(m[1], slices.Sorted(slices.Values(names)))
 		}
 	} else if m := jsonEnum.FindStringSubmatch(msg); m != nil {
-		eachField(root, "", func(_ string, fd protoreflect.FieldDescriptor) bool {
+		eachField(root, func(fd protoreflect.FieldDescriptor) {
 			if fd.Enum() != nil && (fd.TextName() == m[1] || fd.JSONName() == m[1]) {
-				for i := range fd.Enum().Values().Len() {
-					names[string(fd.Enum().Values().Get(i).Name())] = true
-				}
+				names = append(names, enumNames(fd.Enum())...)
 			}
-			return true
 		})
-		hint = DidYouMean(m[2], sortedKeys(names))
+		hint = DidYouMean(m[2], slices.Sorted(slices.Values(names)))
 	}
 	if hint == "" {
 		return ""
@@ -291,7 +290,7 @@ const maxFrames = 64
 
 // run scans the text before end.
 func (s *scanner) run(end int) {
-	s.frames = []frame{{desc: (*modelconfig.ModelConfig)(nil).ProtoReflect().Descriptor(), count: map[string]int{}}}
+	s.frames = []frame{{desc: root, count: map[string]int{}}}
 	for i := 0; i < end; {
 		rest := s.text[i:end]
 		n := 1
@@ -364,13 +363,16 @@ func (s *scanner) push(f *frame, at int) {
 	if !f.list {
 		at = f.offset
 	}
-	path := f.path + f.field
-	if fd := f.descriptor(); fd != nil && fd.Cardinality() == protoreflect.Repeated {
-		path += "[" + strconv.Itoa(f.count[f.field]) + "]"
-		f.count[f.field]++
-		s.record(path, at)
+	next := frame{path: f.path + f.field, begins: at, count: map[string]int{}}
+	if fd := f.descriptor(); fd != nil {
+		if next.desc = fd.Message(); fd.Cardinality() == protoreflect.Repeated {
+			next.path += "[" + strconv.Itoa(f.count[f.field]) + "]"
+			f.count[f.field]++
+			s.record(next.path, at)
+		}
 	}
-	s.frames = append(s.frames, frame{desc: child(f), path: path + ".", begins: at, count: map[string]int{}})
+	next.path += "."
+	s.frames = append(s.frames, next)
 }
 
 func (s *scanner) record(path string, at int) {
@@ -385,13 +387,6 @@ func (f *frame) descriptor() protoreflect.FieldDescriptor {
 		return nil
 	}
 	return f.desc.Fields().ByTextName(f.field)
-}
-
-func child(f *frame) protoreflect.MessageDescriptor {
-	if fd := f.descriptor(); fd != nil {
-		return fd.Message()
-	}
-	return nil
 }
 
 func isName(c byte) bool {

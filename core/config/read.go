@@ -72,15 +72,9 @@ func strictFaults(cfg *modelconfig.ModelConfig, o *Options, said []Diagnostic) [
 	case o == nil, IsEnsemble(cfg) && !o.StrictEnsembleConfig, !IsEnsemble(cfg) && !o.NoAutoComplete:
 		return nil
 	}
-	type breach struct {
-		code  Code
-		field string
-	}
-	known := map[breach]bool{}
-	for i := range said {
-		known[breach{said[i].Code, said[i].Field}] = true
-	}
-	return slices.DeleteFunc(CheckComplete(cfg), func(d Diagnostic) bool { return known[breach{d.Code, d.Field}] })
+	return slices.DeleteFunc(CheckComplete(cfg), func(d Diagnostic) bool {
+		return slices.ContainsFunc(said, func(s Diagnostic) bool { return s.Code == d.Code && s.Field == d.Field })
+	})
 }
 
 func diagnosticOf(err error, model string) Diagnostic {
@@ -134,10 +128,7 @@ func Deduce(cfg *modelconfig.ModelConfig, dir, name string) {
 			}
 			file = f
 		}
-		if version == "" {
-			break
-		}
-		if _, err := os.Stat(filepath.Join(version, file)); err == nil {
+		if _, err := os.Stat(filepath.Join(version, file)); err == nil && version != "" {
 			cfg.Backend, cfg.Platform = d.backend, d.platform
 			return
 		}
@@ -167,14 +158,10 @@ func noBackend(cfg *modelconfig.ModelConfig, dir string, list []Diagnostic) []Di
 
 // highestVersion returns the version folder with the highest number, or "".
 func highestVersion(dir string) string {
-	entries, err := os.ReadDir(dir)
-	if err != nil {
-		return ""
-	}
 	best := int64(0)
-	for _, e := range entries {
-		if n, ok := VersionOf(e.Name()); ok && n > best {
-			best = n
+	for _, name := range fileNames(dir) {
+		if n, ok := VersionOf(name); ok {
+			best = max(best, n)
 		}
 	}
 	if best == 0 {
@@ -209,19 +196,9 @@ func NoVersionFolder(model string, ignored []string) error {
 	if len(ignored) == 0 {
 		return Errorf(NoVersion, "", text, model)
 	}
-	return WithFix(Errorf(NoVersion, "", text+", folder '%s' is no version", model, ignored[0]), "rename folder '"+ignored[0]+"' to "+suggestedVersion(ignored[0]))
-}
-
-// suggestedVersion returns the number that a folder's name most likely stands for.
-func suggestedVersion(folder string) string {
-	number := strings.TrimLeft(folder, "vV-+0")
-	for i := range len(number) {
-		if number[i] < '0' || number[i] > '9' {
-			number = number[:i]
-			break
-		}
-	}
-	return cmp.Or(number, "1")
+	number := strings.TrimLeft(ignored[0], "vV-+0") // that the name most likely stands for
+	number = cmp.Or(strings.TrimSuffix(number, strings.TrimLeft(number, "0123456789")), "1")
+	return WithFix(Errorf(NoVersion, "", text+", folder '%s' is no version", model, ignored[0]), "rename folder '"+ignored[0]+"' to "+number)
 }
 
 // IgnoredVersionFolder is the notice for a folder that is ignored.
@@ -355,15 +332,7 @@ func readLabels(dir, name string) ([]string, error) {
 	if !filepath.IsLocal(name) {
 		return nil, errors.New("it is outside the model's folder")
 	}
-	path := filepath.Join(dir, name)
-	info, err := os.Stat(path)
-	if err != nil {
-		return nil, err
-	}
-	if !info.Mode().IsRegular() {
-		return nil, fmt.Errorf("expected a file, found %s", info.Mode())
-	}
-	f, err := os.Open(path)
+	f, _, err := openRegular(filepath.Join(dir, name))
 	if err != nil {
 		return nil, err
 	}

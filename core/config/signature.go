@@ -108,7 +108,7 @@ func (s *Signature) Output(name string) int { return indexOf(s.Outputs, name) }
 // indexOf scans linearly: below about twenty names that is faster than a map.
 func indexOf(ports []Port, name string) int {
 	for i := range ports {
-		if ports[i].Name == name {
+		if ports[i].Name == name { // without copying ports, as slices.IndexFunc does
 			return i
 		}
 	}
@@ -131,14 +131,8 @@ type pair struct{ api, model int }
 // NewReshaping returns the reshape between the dims of requests and of the model. It reports false if their
 // elements or variable extents differ. batches adds a batch dimension to both.
 func NewReshaping(api, model tensor.Shape, batches bool) (r *Reshaping, ok bool) {
-	from, to := chunks(api.Dims()), chunks(model.Dims())
-	if len(from) != len(to) {
+	if from := chunks(api.Dims()); !slices.Equal(from, chunks(model.Dims())) || slices.Contains(from, -1) {
 		return nil, false
-	}
-	for i := range from {
-		if from[i] != to[i] || from[i] < 0 {
-			return nil, false
-		}
 	}
 	r = &Reshaping{Dims: model, model: model, api: api}
 	if batches {
@@ -146,14 +140,11 @@ func NewReshaping(api, model tensor.Shape, batches bool) (r *Reshaping, ok bool)
 	}
 	next := 0
 	for i, d := range r.model.Dims() {
-		if d != -1 {
-			continue
-		}
-		for r.api.Dim(next) != -1 {
+		if d == -1 {
+			next += slices.Index(r.api.Dims()[next:], -1)
+			r.pairs = append(r.pairs, pair{next, i})
 			next++
 		}
-		r.pairs = append(r.pairs, pair{next, i})
-		next++
 	}
 	return r, true
 }
@@ -218,7 +209,7 @@ func (r *Reshaping) narrow(model tensor.Shape, batches bool) (*Reshaping, tensor
 	}
 	narrowed, ok := NewReshaping(api, model, batches)
 	if !ok {
-		return r, api // unreachable: both sides have the same extents
+		return r, api // too many elements: both sides have the same extents
 	}
 	return narrowed, api
 }
@@ -239,7 +230,7 @@ func (s *Signature) AtModel() *Signature {
 }
 
 func atModel(ports []Port) []Port {
-	list := append([]Port(nil), ports...)
+	list := slices.Clone(ports)
 	for i := range list {
 		list[i].Dims, list[i].Reshape = list[i].ModelDims(), nil
 	}
@@ -249,11 +240,12 @@ func atModel(ports []Port) []Port {
 // ModelOf returns the model's own side of a signature: its inputs with the computed ones last, and its outputs.
 func ModelOf(sig *Signature) *Signature {
 	m := sig.AtModel()
-	for i := range m.Inputs {
-		m.Inputs[i].makeUnbatched()
-	}
-	for i := range m.Outputs {
-		m.Outputs[i].makeUnbatched()
+	for _, ports := range [][]Port{m.Inputs, m.Outputs} {
+		for i := range ports {
+			if ports[i].Unbatched {
+				ports[i].Dims = tensor.Of(-1) // the single variable dim that it has at the model
+			}
+		}
 	}
 	for i := range m.Computed {
 		c := &m.Computed[i]
@@ -261,13 +253,6 @@ func ModelOf(sig *Signature) *Signature {
 	}
 	m.Computed, m.Scattered = nil, nil
 	return m
-}
-
-// makeUnbatched sets the single variable dim that an unbatched port has at the model.
-func (p *Port) makeUnbatched() {
-	if p.Unbatched {
-		p.Dims = tensor.Of(-1)
-	}
 }
 
 // WithSequence returns cfg with the inputs and outputs that sequence batching adds to a model: control inputs (dims
@@ -300,8 +285,7 @@ func addSequence(cfg *modelconfig.ModelConfig, inputs, outputs bool) *modelconfi
 	}
 	if outputs {
 		for _, st := range s.GetState() {
-			listed := func(o *modelconfig.ModelOutput) bool { return o.GetName() == st.GetOutputName() }
-			if !slices.ContainsFunc(full.Output, listed) {
+			if !listsOutput(full, st.GetOutputName()) {
 				full.Output = append(full.Output, &modelconfig.ModelOutput{
 					Name: st.GetOutputName(), DataType: st.GetDataType(), Dims: slices.Clone(st.GetDims()),
 				})
@@ -315,6 +299,10 @@ func addInput(cfg *modelconfig.ModelConfig, name string, d modelconfig.DataType,
 	if !slices.ContainsFunc(cfg.Input, func(in *modelconfig.ModelInput) bool { return in.GetName() == name }) {
 		cfg.Input = append(cfg.Input, &modelconfig.ModelInput{Name: name, DataType: d, Dims: slices.Clone(dims)})
 	}
+}
+
+func listsOutput(cfg *modelconfig.ModelConfig, name string) bool {
+	return slices.ContainsFunc(cfg.GetOutput(), func(out *modelconfig.ModelOutput) bool { return out.GetName() == name })
 }
 
 // controlType returns the data type of a control tensor.
@@ -355,8 +343,7 @@ func HideSequence(cfg *modelconfig.ModelConfig, sig *Signature) (*Signature, err
 		}
 	}
 	for _, st := range s.GetState() {
-		listed := func(o *modelconfig.ModelOutput) bool { return o.GetName() == st.GetOutputName() }
-		hidden[st.GetInputName()], gone[st.GetOutputName()] = true, !slices.ContainsFunc(cfg.GetOutput(), listed)
+		hidden[st.GetInputName()], gone[st.GetOutputName()] = true, !listsOutput(cfg, st.GetOutputName())
 		if err := hide(sig, sig.Inputs, sig.Input(st.GetInputName()), "state", "input", st.GetInputName(), st.GetDataType()); err != nil {
 			return nil, err
 		}

@@ -26,6 +26,9 @@ var (
 
 const parserHead = "Error parsing text-format inference.ModelConfig: "
 
+// root describes a whole configuration.
+var root = (*modelconfig.ModelConfig)(nil).ProtoReflect().Descriptor()
+
 // visible replaces runes that a log or terminal cannot show.
 func visible(r rune) rune {
 	if unicode.IsControl(r) && r != '\n' && r != '\t' {
@@ -37,7 +40,7 @@ func visible(r rune) rune {
 // parserFault converts an error of Go's text parser into the text and position of the C++ parser's, because tools
 // that read Triton's log match them. The C++ parser reports the token after a name; the diagnostic's own position
 // is the start of the fault.
-func parserFault(path string, text []byte, err error) Diagnostic {
+func parserFault(path string, text []byte, err error) error {
 	// Go's protobuf writes a random kind of space after its prefix, to prevent matching on the text.
 	msg := strings.Trim(strings.TrimPrefix(err.Error(), "proto:"), " \t\r\n\u00a0")
 	msg = strings.Map(visible, msg)
@@ -45,14 +48,16 @@ func parserFault(path string, text []byte, err error) Diagnostic {
 	if m := parserError.FindStringSubmatch(msg); m != nil {
 		f.at, f.words = offsetOf(text, m[1], m[2]), m[3]
 	}
-	f.locate()
+	s := &scanner{text: text}
+	s.run(f.at)
+	f.scope, f.open, f.shown = *s.top(), s.frames, f.at
 	f.translate()
 	shown, own := positionOf(text, f.shown), positionOf(text, f.at)
 	d := newDiagnostic(f.code, "", fmt.Sprintf("failed to read text proto from %s: %s%d:%d: %s%s",
 		path, parserHead, shown.line, shown.column, f.words, f.hint))
 	d.File, d.Line, d.Column = path, own.line, own.column
 	d.Fix = cmp.Or(f.fix, d.Fix)
-	return d
+	return d.Err()
 }
 
 // textFault is a parse error during the conversion.
@@ -68,13 +73,6 @@ type textFault struct {
 	fix   string // replaces the rule's fix
 }
 
-// locate finds the message and the field of the fault.
-func (f *textFault) locate() {
-	s := &scanner{text: f.text}
-	s.run(f.at)
-	f.scope, f.open, f.shown = *s.top(), s.frames, f.at
-}
-
 func (f *textFault) translate() {
 	if m := wrongField.FindStringSubmatch(f.words); m != nil {
 		f.unknownField(m[1])
@@ -88,8 +86,13 @@ func (f *textFault) translate() {
 	} else {
 		f.foreign()
 	}
-	f.words = cut(f.words)
+	if len(f.words) > maxWords {
+		f.words = strings.ToValidUTF8(f.words[:maxWords], "") + "..."
+	}
 }
+
+// maxWords bounds the text of a fault to a readable length.
+const maxWords = 512
 
 // foreign recognises other formats, for example JSON or YAML.
 func (f *textFault) foreign() {
@@ -110,16 +113,6 @@ func (f *textFault) foreign() {
 	}
 }
 
-// cut shortens the text of a fault to a readable length.
-func cut(words string) string {
-	if len(words) <= maxWords {
-		return words
-	}
-	return strings.ToValidUTF8(words[:maxWords], "") + "..."
-}
-
-const maxWords = 512
-
 // nextToken returns the offset of the token after the name at the fault.
 func (f *textFault) nextToken() int {
 	at := f.at
@@ -128,11 +121,8 @@ func (f *textFault) nextToken() int {
 	}
 	at += skip(f.text[at:], isName)
 	for at < len(f.text) && strings.IndexByte(" \t\r\n#", f.text[at]) >= 0 {
-		if f.text[at] == '#' {
-			at += skip(f.text[at:], func(c byte) bool { return c != '\n' })
-			continue
-		}
-		at++
+		comment := f.text[at] == '#'
+		at += skip(f.text[at:], func(c byte) bool { return comment && c != '\n' })
 	}
 	return at
 }
@@ -140,7 +130,7 @@ func (f *textFault) nextToken() int {
 func (f *textFault) unknownField(name string) {
 	desc := f.scope.desc
 	if desc == nil {
-		desc = (*modelconfig.ModelConfig)(nil).ProtoReflect().Descriptor()
+		desc = root
 	}
 	f.code, f.shown = UnknownField, f.nextToken()
 	f.words = fmt.Sprintf("Message type %q has no field named %q.", desc.FullName(), name)
@@ -196,7 +186,7 @@ func (f *textFault) value(kind, value string) {
 		f.hint = DidYouMean(value, []string{"true", "false"})
 	case kind == "float" || kind == "double":
 		f.words = "Expected double, got: " + value
-	case fd != nil && unsigned(fd.Kind()) && strings.HasPrefix(value, "-"):
+	case fd != nil && (fd.Kind() == protoreflect.Uint32Kind || fd.Kind() == protoreflect.Uint64Kind) && strings.HasPrefix(value, "-"):
 		f.words = "Expected integer, got: -"
 	case digits.MatchString(value):
 		f.code, f.words = OutOfRange, "Integer out of range ("+value+")"
@@ -205,23 +195,20 @@ func (f *textFault) value(kind, value string) {
 	}
 }
 
-func unsigned(k protoreflect.Kind) bool {
-	return k == protoreflect.Uint32Kind || k == protoreflect.Uint64Kind
-}
-
 func (f *textFault) enumHint(fd protoreflect.FieldDescriptor, value string) {
-	if fd == nil || fd.Enum() == nil {
-		return
+	if fd != nil && fd.Enum() != nil {
+		f.hint = DidYouMean(value, enumNames(fd.Enum()))
 	}
-	var names []string
-	for i := range fd.Enum().Values().Len() {
-		names = append(names, string(fd.Enum().Values().Get(i).Name()))
-	}
-	f.hint = DidYouMean(value, names)
 }
 
-func fieldNames(desc protoreflect.MessageDescriptor) []string {
-	var names []string
+func enumNames(desc protoreflect.EnumDescriptor) (names []string) {
+	for i := range desc.Values().Len() {
+		names = append(names, string(desc.Values().Get(i).Name()))
+	}
+	return names
+}
+
+func fieldNames(desc protoreflect.MessageDescriptor) (names []string) {
 	for i := range desc.Fields().Len() {
 		names = append(names, desc.Fields().Get(i).TextName())
 	}

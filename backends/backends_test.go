@@ -10,6 +10,7 @@ import (
 
 	"github.com/tutti-server/tutti/backends"
 	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/core/tensor/tensortest"
 	"github.com/tutti-server/tutti/proto/modelconfig"
 )
 
@@ -108,7 +109,7 @@ func TestFail(t *testing.T) {
 
 func TestOutputs(t *testing.T) {
 	t.Parallel()
-	a := tensor.NewChecked(t, nil)
+	a := tensortest.NewChecked(t, nil)
 	b := &backends.Batch{Out: make([]tensor.Tensor, 2), Allocator: a}
 	x, err := b.Alloc(0, tensor.FP32, tensor.Of(2, 3))
 	if err != nil || x != &b.Out[0] || x.Len != 24 || x.Shape.String() != "[2,3]" || b.Out[1].Present() {

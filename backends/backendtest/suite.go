@@ -9,6 +9,7 @@ import (
 	"github.com/tutti-server/tutti/core/infer"
 	"github.com/tutti-server/tutti/core/status"
 	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/core/tensor/tensortest"
 )
 
 // Fixture is a model, and a batch with its expected outputs.
@@ -67,7 +68,7 @@ func Run(t *testing.T, factory backends.Factory, options backends.Options, fixtu
 type bench struct {
 	fixture  Fixture
 	settings backends.Settings
-	alloc    *tensor.Checked
+	alloc    *tensortest.Checked
 	backend  backends.Backend
 	model    backends.Model
 	open     []backends.Instance
@@ -79,7 +80,7 @@ func newBench(t *testing.T, factory backends.Factory, options backends.Options, 
 	if err != nil {
 		t.Fatalf("New: %v", err)
 	}
-	b := &bench{fixture: f, settings: f.Settings, backend: backend, alloc: tensor.NewChecked(t, nil)}
+	b := &bench{fixture: f, settings: f.Settings, backend: backend, alloc: tensortest.NewChecked(t, nil)}
 	b.settings.Alloc, b.settings.Log = b.alloc, options.Log
 	if b.settings.Instances == 0 {
 		b.settings.Instances = 1

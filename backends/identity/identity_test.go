@@ -10,6 +10,7 @@ import (
 	"github.com/tutti-server/tutti/backends/identity"
 	"github.com/tutti-server/tutti/core/status"
 	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/core/tensor/tensortest"
 	"github.com/tutti-server/tutti/proto/modelconfig"
 )
 
@@ -54,7 +55,7 @@ func TestExecute(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	alloc := tensor.NewChecked(t, nil)
+	alloc := tensortest.NewChecked(t, nil)
 	x, err := tensor.New(alloc, tensor.FP32, tensor.Of(1, 3, 2))
 	if err != nil {
 		t.Fatal(err)

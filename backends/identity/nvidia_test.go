@@ -10,6 +10,7 @@ import (
 
 	"github.com/tutti-server/tutti/backends"
 	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/core/tensor/tensortest"
 	"github.com/tutti-server/tutti/internal/tracing"
 )
 
@@ -43,7 +44,7 @@ input { name: "INPUT1" data_type: TYPE_FP32 dims: [ 2 ] optional: true } output 
 	if err != nil {
 		t.Fatal(err)
 	}
-	alloc := tensor.NewChecked(t, nil)
+	alloc := tensortest.NewChecked(t, nil)
 	own := func(length int64) []tensor.Tensor {
 		x, err := tensor.New(alloc, tensor.FP32, tensor.Of(1, length))
 		if err != nil {

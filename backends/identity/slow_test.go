@@ -10,6 +10,7 @@ import (
 	"github.com/tutti-server/tutti/backends"
 	"github.com/tutti-server/tutti/core/status"
 	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/core/tensor/tensortest"
 )
 
 const one = `input { name: "INPUT0" data_type: TYPE_FP32 dims: [ 1 ] } output { name: "OUTPUT0" data_type: TYPE_FP32 dims: [ 1 ] }`
@@ -79,7 +80,7 @@ func TestZeros(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	alloc := tensor.NewChecked(t, nil)
+	alloc := tensortest.NewChecked(t, nil)
 	b := &backends.Batch{Rows: 2, In: make([]tensor.Tensor, 3), Out: make([]tensor.Tensor, 3), Allocator: alloc}
 	if err := i.Execute(t.Context(), b); err != nil {
 		t.Fatal(err)

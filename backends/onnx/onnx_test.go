@@ -17,6 +17,7 @@ import (
 	"github.com/tutti-server/tutti/backends/onnx"
 	"github.com/tutti-server/tutti/core/status"
 	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/core/tensor/tensortest"
 	"github.com/tutti-server/tutti/proto/modelconfig"
 )
 
@@ -137,7 +138,7 @@ func TestContract(t *testing.T) {
 // run executes one batch of tensors without a batch dimension.
 func run(t *testing.T, m backends.Model, in ...backendtest.Value) ([]backendtest.Value, error) {
 	t.Helper()
-	a := tensor.NewChecked(t, nil)
+	a := tensortest.NewChecked(t, nil)
 	x, err := m.NewInstance(t.Context(), tensor.Place{})
 	if err != nil {
 		t.Fatal(err)

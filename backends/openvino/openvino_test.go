@@ -16,6 +16,7 @@ import (
 	"github.com/tutti-server/tutti/backends/openvino"
 	"github.com/tutti-server/tutti/core/status"
 	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/core/tensor/tensortest"
 	"github.com/tutti-server/tutti/proto/modelconfig"
 )
 
@@ -122,7 +123,7 @@ func TestContract(t *testing.T) {
 // run executes one batch.
 func run(t *testing.T, m backends.Model, rows int, in ...backendtest.Value) ([]backendtest.Value, error) {
 	t.Helper()
-	a := tensor.NewChecked(t, nil)
+	a := tensortest.NewChecked(t, nil)
 	x, err := m.NewInstance(t.Context(), tensor.Place{})
 	if err != nil {
 		t.Fatal(err)

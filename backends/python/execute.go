@@ -303,7 +303,7 @@ func (m *model) accept(port *config.Port, p *part, mem *memory, rows int) error 
 		return m.unexpected(port, p, rows)
 	}
 	if p.dtype != port.DType || !m.fits(port, &p.shape, rows) {
-		if !port.Free {
+		if !port.Unchecked {
 			return m.unexpected(port, p, rows)
 		}
 		if once := &m.warned[p.index]; !once.Load() {

@@ -123,7 +123,7 @@ func (m *model) signature(name string) *config.Signature {
 	for i := range sig.Outputs {
 		out := &sig.Outputs[i]
 		out.Unbatched = false // each request has its own response, so nothing is split
-		out.Free = !m.b.set.strict && !m.isState(out.Name)
+		out.Unchecked = !m.b.set.strict && !m.isState(out.Name)
 	}
 	m.warned = make([]atomic.Bool, len(sig.Outputs))
 	return sig

@@ -16,6 +16,7 @@ import (
 	"github.com/tutti-server/tutti/backends/pytorch"
 	"github.com/tutti-server/tutti/core/status"
 	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/core/tensor/tensortest"
 	"github.com/tutti-server/tutti/proto/modelconfig"
 )
 
@@ -86,7 +87,7 @@ func run(tb testing.TB, m backends.Model, in ...backendtest.Value) ([]backendtes
 
 func execute(ctx context.Context, tb testing.TB, x backends.Instance, m backends.Model, in ...backendtest.Value) ([]backendtest.Value, error) {
 	tb.Helper()
-	pool := tensor.NewChecked(tb, nil)
+	pool := tensortest.NewChecked(tb, nil)
 	b := &backends.Batch{Requests: make([]backends.Request, 1), Rows: 1, Out: make([]tensor.Tensor, len(m.Signature().Outputs)), Allocator: pool}
 	for _, v := range in {
 		if v.DType == tensor.Invalid {

@@ -11,6 +11,7 @@ import (
 	"github.com/tutti-server/tutti/backends/query"
 	"github.com/tutti-server/tutti/core/status"
 	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/core/tensor/tensortest"
 	"github.com/tutti-server/tutti/proto/modelconfig"
 )
 
@@ -54,7 +55,7 @@ func TestContract(t *testing.T) {
 
 // elsewhere is an allocator that reports the given place.
 type elsewhere struct {
-	*tensor.Checked
+	*tensortest.Checked
 	place tensor.Place
 }
 
@@ -79,7 +80,7 @@ func TestPlaces(t *testing.T) {
 		{tensor.Place{Kind: tensor.Pinned}, "OUTPUT0 CPU_PINNED 0 OUTPUT1 CPU_PINNED 0"},
 		{tensor.Place{Kind: tensor.Device, ID: 3}, "OUTPUT0 GPU 3 OUTPUT1 GPU 3"},
 	} {
-		b := &backends.Batch{Rows: 1, In: make([]tensor.Tensor, 1), Out: make([]tensor.Tensor, 2), Allocator: elsewhere{tensor.NewChecked(t, nil), tc.place}}
+		b := &backends.Batch{Rows: 1, In: make([]tensor.Tensor, 1), Out: make([]tensor.Tensor, 2), Allocator: elsewhere{tensortest.NewChecked(t, nil), tc.place}}
 		if err := i.Execute(t.Context(), b); err == nil || err.Error() != tc.want {
 			t.Errorf("at %s: %v, want %s", tc.place, err, tc.want)
 		}
@@ -97,7 +98,7 @@ func TestVariable(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b := &backends.Batch{Rows: 1, In: make([]tensor.Tensor, 1), Out: make([]tensor.Tensor, 2), Allocator: tensor.NewChecked(t, nil)}
+	b := &backends.Batch{Rows: 1, In: make([]tensor.Tensor, 1), Out: make([]tensor.Tensor, 2), Allocator: tensortest.NewChecked(t, nil)}
 	const want = "OUTPUT0 CPU 0 OUTPUT1 CPU 0"
 	if err := i.Execute(t.Context(), b); err == nil || err.Error() != want {
 		t.Errorf("got %v, want %s", err, want)

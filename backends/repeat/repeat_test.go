@@ -15,6 +15,7 @@ import (
 	"github.com/tutti-server/tutti/core/infer"
 	"github.com/tutti-server/tutti/core/status"
 	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/core/tensor/tensortest"
 	"github.com/tutti-server/tutti/proto/modelconfig"
 )
 
@@ -112,7 +113,7 @@ func TestResponses(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			alloc := tensor.NewChecked(t, nil)
+			alloc := tensortest.NewChecked(t, nil)
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
 			a := &recorder{leave: tt.leave, stop: cancel}
@@ -147,7 +148,7 @@ func execute(t *testing.T, decoupled bool, a *recorder, in []backendtest.Value) 
 	if err != nil {
 		t.Fatal(err)
 	}
-	alloc := tensor.NewChecked(t, nil)
+	alloc := tensortest.NewChecked(t, nil)
 	batch := &backends.Batch{Requests: make([]backends.Request, 1), Rows: 1, Out: make([]tensor.Tensor, 2), Allocator: alloc, Responses: a}
 	for _, v := range in {
 		batch.In = append(batch.In, v.Tensor(t, alloc))

@@ -10,6 +10,7 @@ import (
 	"github.com/tutti-server/tutti/backends/backendtest"
 	"github.com/tutti-server/tutti/backends/sequence"
 	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/core/tensor/tensortest"
 	"github.com/tutti-server/tutti/proto/modelconfig"
 )
 
@@ -75,7 +76,7 @@ func TestSums(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			alloc := tensor.NewChecked(t, nil)
+			alloc := tensortest.NewChecked(t, nil)
 			for i, in := range [][]backendtest.Value{{ints(1, 2), ints(1, 1), ints(1, 1), ints(0, 0)}, {ints(3, 4), ints(0, 0), ints(1, 1), ints(0, 0)}, {ints(1, 7), ints(0, 0), ints(1, 1), ints(0, 1)}} {
 				if tc.ids != nil {
 					in = append(in, backendtest.Strings([]int64{2, 1}, tc.ids[i]...))

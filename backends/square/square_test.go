@@ -14,6 +14,7 @@ import (
 	"github.com/tutti-server/tutti/core/infer"
 	"github.com/tutti-server/tutti/core/status"
 	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/core/tensor/tensortest"
 	"github.com/tutti-server/tutti/proto/modelconfig"
 )
 
@@ -106,7 +107,7 @@ func TestCounts(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, n := range []int32{-2147483648, -1, 0, 1, 6} {
-		alloc := tensor.NewChecked(t, nil)
+		alloc := tensortest.NewChecked(t, nil)
 		var got count
 		batch := &backends.Batch{Requests: make([]backends.Request, 1), Rows: 1, Out: make([]tensor.Tensor, 1), Allocator: alloc, Responses: &got}
 		batch.In = []tensor.Tensor{backendtest.Of(tensor.Int32, []int64{1}, n).Tensor(t, alloc)}
@@ -155,7 +156,7 @@ func TestBatch(t *testing.T) {
 		}
 		gone, leave := context.WithCancel(t.Context())
 		leave()
-		alloc := tensor.NewChecked(t, nil)
+		alloc := tensortest.NewChecked(t, nil)
 		var got order
 		batch := &backends.Batch{Rows: 4, Out: make([]tensor.Tensor, 1), Allocator: alloc, Responses: &got}
 		for i := range 4 {

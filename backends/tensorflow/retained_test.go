@@ -10,6 +10,7 @@ import (
 	"github.com/tutti-server/tutti/backends"
 	"github.com/tutti-server/tutti/backends/bind"
 	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/core/tensor/tensortest"
 	"github.com/tutti-server/tutti/internal/preparedtest"
 	"github.com/tutti-server/tutti/proto/modelconfig"
 )
@@ -39,7 +40,7 @@ func TestLoans(t *testing.T) {
 		t.Run(file, func(t *testing.T) {
 			t.Parallel()
 			m := openModel(t, file)
-			alloc := tensor.NewChecked(t, nil)
+			alloc := tensortest.NewChecked(t, nil)
 			var all sync.WaitGroup
 			for range 2 {
 				x, err := m.NewInstance(t.Context(), tensor.Place{})

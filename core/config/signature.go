@@ -27,10 +27,10 @@ type Port struct {
 	// ShapeTensor marks a tensor of extents. It has no batch dimension, and only requests with equal values share a
 	// batch.
 	ShapeTensor bool
-	// Free marks an output that is passed on as the model returns it: data type, shape and number of rows may
+	// Unchecked marks an output that is passed on as the model returns it: data type, shape and number of rows may
 	// differ from the declaration, per request. A model returns such outputs separately for each request of a batch
 	// (backends.Request.Out).
-	Free bool
+	Unchecked bool
 	// Labels has the class names of an output by index. Nil: none.
 	Labels []string
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/tutti-server/tutti/core/infer"
 	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/core/tensor/tensortest"
 )
 
 func TestParseVersion(t *testing.T) {
@@ -128,7 +129,7 @@ func TestCheckInput(t *testing.T) {
 			r := infer.NewRequest()
 			defer r.Release()
 			r.ID, r.Model = "9", "m"
-			b, err := tensor.NewChecked(t, nil).Alloc(len(tt.data))
+			b, err := tensortest.NewChecked(t, nil).Alloc(len(tt.data))
 			if err != nil {
 				t.Fatal(err)
 			}

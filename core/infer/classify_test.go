@@ -11,6 +11,7 @@ import (
 	"github.com/tutti-server/tutti/core/infer"
 	"github.com/tutti-server/tutti/core/status"
 	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/core/tensor/tensortest"
 )
 
 // numbers returns a tensor with the given bytes.
@@ -93,7 +94,7 @@ func TestClassify(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			a := tensor.NewChecked(t, tensor.NewPool())
+			a := tensortest.NewChecked(t, tensor.NewPool())
 			x := numbers(t, a, tt.dtype, packed(t, tt.values), tt.dims...)
 			defer x.Release()
 			got, err := infer.Classify(a, &x, tt.batch, tt.n, tt.labels)
@@ -114,7 +115,7 @@ func TestClassify(t *testing.T) {
 // TestClassifyMany compares the two algorithms for the highest values: partial selection and sorting.
 func TestClassifyMany(t *testing.T) {
 	t.Parallel()
-	a := tensor.NewChecked(t, tensor.NewPool())
+	a := tensortest.NewChecked(t, tensor.NewPool())
 	values := make([]float32, 997)
 	for i := range values {
 		values[i] = float32(i * 7919 % 101)
@@ -158,7 +159,7 @@ func TestClassifyRefuses(t *testing.T) {
 		{tensor.Int8, []int64{3, 4}, true, status.Internal, "cannot classify an output of shape [3,4]: it has 64 bytes"},
 		{tensor.Int8, []int64{65}, false, status.Internal, "cannot classify an output of shape [65]: it has 64 bytes"},
 	}
-	a := tensor.NewChecked(t, tensor.NewPool())
+	a := tensortest.NewChecked(t, tensor.NewPool())
 	for _, tt := range tests {
 		x := numbers(t, a, tensor.Int8, make([]byte, 64), 64)
 		x.DType, x.Shape = tt.dtype, tensor.Of(tt.dims...)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/tutti-server/tutti/core/infer"
 	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/core/tensor/tensortest"
 )
 
 // rounds is the number of reuses of a pooled value. With the race detector, pools drop some values.
@@ -42,7 +43,7 @@ func fill(tb testing.TB, r *infer.Request, a tensor.Allocator) {
 
 func TestRequestReuse(t *testing.T) {
 	t.Parallel()
-	a := tensor.NewChecked(t, nil)
+	a := tensortest.NewChecked(t, nil)
 	for range rounds {
 		r := infer.NewRequest()
 		want := &infer.Request{
@@ -71,7 +72,7 @@ func TestRequestReuse(t *testing.T) {
 
 func TestResponseReuse(t *testing.T) {
 	t.Parallel()
-	a := tensor.NewChecked(t, nil)
+	a := tensortest.NewChecked(t, nil)
 	for range rounds {
 		r := infer.NewResponse()
 		got := *r
@@ -114,7 +115,7 @@ func TestCall(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			a := tensor.NewChecked(t, nil)
+			a := tensortest.NewChecked(t, nil)
 			for i := range 10 * rounds {
 				c := infer.NewCall()
 				run := func() {

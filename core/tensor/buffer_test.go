@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/core/tensor/tensortest"
 )
 
 // owner records freed buffers.
@@ -112,7 +113,7 @@ func TestCheckedReports(t *testing.T) {
 	t.Parallel()
 	var r recorder
 	p := tensor.NewPool()
-	c := tensor.NewChecked(&r, p)
+	c := tensortest.NewChecked(&r, p)
 	kept, given := alloc(t, c, 7), alloc(t, c, 8)
 	if c.Held() != 2 || c.Place() != p.Place() {
 		t.Errorf("%d buffers held at %s, want 2 at %s", c.Held(), c.Place(), p.Place())

@@ -17,7 +17,7 @@ func TestChecked(t *testing.T) {
 	t.Parallel()
 	tensortest.Run(t, func(tb testing.TB) tensor.Allocator {
 		tb.Helper()
-		return tensor.NewChecked(tb, nil)
+		return tensortest.NewChecked(tb, nil)
 	})
 }
 

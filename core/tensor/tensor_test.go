@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/core/tensor/tensortest"
 	"github.com/tutti-server/tutti/proto/modelconfig"
 )
 
@@ -67,7 +68,7 @@ func TestNew(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			x, err := tensor.New(tensor.NewChecked(t, nil), tt.dtype, tensor.Of(tt.dims...))
+			x, err := tensor.New(tensortest.NewChecked(t, nil), tt.dtype, tensor.Of(tt.dims...))
 			if err != nil || tt.err != "" {
 				if err == nil || err.Error() != tt.err || x.Present() {
 					t.Errorf("error %v, want %q", err, tt.err)
@@ -87,7 +88,7 @@ func TestNew(t *testing.T) {
 
 func TestTensorReferences(t *testing.T) {
 	t.Parallel()
-	c := tensor.NewChecked(t, nil)
+	c := tensortest.NewChecked(t, nil)
 	x, err := tensor.NewBytes(c, tensor.Of(1), 9)
 	if err != nil {
 		t.Fatal(err)
@@ -117,7 +118,7 @@ func TestTensorReferences(t *testing.T) {
 
 func TestSlice(t *testing.T) {
 	t.Parallel()
-	x, err := tensor.New(tensor.NewChecked(t, nil), tensor.Int32, tensor.Of(4))
+	x, err := tensor.New(tensortest.NewChecked(t, nil), tensor.Int32, tensor.Of(4))
 	if err != nil {
 		t.Fatal(err)
 	}

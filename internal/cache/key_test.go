@@ -5,13 +5,14 @@ import (
 
 	"github.com/tutti-server/tutti/core/infer"
 	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/core/tensor/tensortest"
 	"github.com/tutti-server/tutti/internal/cache"
 )
 
 // TestKey checks that the key changes with everything that may change a response, and with nothing else.
 func TestKey(t *testing.T) {
 	t.Parallel()
-	alloc := tensor.NewChecked(t, nil)
+	alloc := tensortest.NewChecked(t, nil)
 	text := func(s string, dims ...int64) tensor.Tensor {
 		x, err := tensor.NewBytes(alloc, tensor.Of(dims...), len(s))
 		if err != nil {

@@ -25,6 +25,7 @@ import (
 	"github.com/tutti-server/tutti/core/config"
 	"github.com/tutti-server/tutti/core/infer"
 	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/core/tensor/tensortest"
 	"github.com/tutti-server/tutti/internal/repository"
 	"github.com/tutti-server/tutti/internal/simdev"
 	"github.com/tutti-server/tutti/internal/telemetry"
@@ -269,7 +270,7 @@ func (i *spiedInstance) Close() error {
 
 // world has the settings and fakes with which a test opens repositories.
 type world struct {
-	alloc   *tensor.Checked
+	alloc   *tensortest.Checked
 	metrics *telemetry.Metrics
 	spy     *spy
 	steps   []steps.Factory
@@ -282,7 +283,7 @@ type world struct {
 func newWorld(tb testing.TB, more ...steps.Factory) *world {
 	tb.Helper()
 	return &world{
-		alloc: tensor.NewChecked(tb, nil), log: slog.DiscardHandler, metrics: telemetry.NewMetrics(), spy: &spy{},
+		alloc: tensortest.NewChecked(tb, nil), log: slog.DiscardHandler, metrics: telemetry.NewMetrics(), spy: &spy{},
 		steps: append(more, stepOf("double", true, double)),
 	}
 }

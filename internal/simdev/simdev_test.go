@@ -75,7 +75,7 @@ func TestAllocators(t *testing.T) {
 		t.Parallel()
 		tensortest.Run(t, func(tb testing.TB) tensor.Allocator {
 			tb.Helper()
-			return tensor.NewChecked(tb, stream(tb, machine(tb, 1, simdev.Options{}, "").Devices()[0], "s"))
+			return tensortest.NewChecked(tb, stream(tb, machine(tb, 1, simdev.Options{}, "").Devices()[0], "s"))
 		})
 	})
 }
@@ -121,7 +121,7 @@ func TestAsynchronous(t *testing.T) {
 	t.Parallel()
 	d := machine(t, 1, simdev.Options{}, "").Devices()[0]
 	s := stream(t, d, "s")
-	host := tensor.NewChecked(t, nil)
+	host := tensortest.NewChecked(t, nil)
 	src, dst := alloc(t, host, 8), alloc(t, host, 8)
 	copy(src.Bytes(), "abcdefgh")
 	copy(dst.Bytes(), "--------")

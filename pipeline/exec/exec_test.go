@@ -15,6 +15,7 @@ import (
 	"github.com/tutti-server/tutti/core/config"
 	"github.com/tutti-server/tutti/core/infer"
 	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/core/tensor/tensortest"
 	"github.com/tutti-server/tutti/pipeline/exec"
 	"github.com/tutti-server/tutti/pipeline/plan"
 	"github.com/tutti-server/tutti/scheduler"
@@ -108,7 +109,7 @@ func newBench(tb testing.TB) *bench {
 // newHostBench returns a bench whose models are on the host in every mode.
 func newHostBench(tb testing.TB) *bench {
 	tb.Helper()
-	b := &bench{workers: scheduler.NewWorkers(), alloc: tensor.NewChecked(tb, nil)}
+	b := &bench{workers: scheduler.NewWorkers(), alloc: tensortest.NewChecked(tb, nil)}
 	tb.Cleanup(b.workers.Close)
 	return b
 }

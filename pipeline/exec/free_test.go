@@ -49,7 +49,7 @@ func crops(b *backends.Batch) error {
 // cropper returns an ensemble of crops and a batching model that records its batches.
 func cropper(b *bench, second *batchRecorder) *exec.Executor {
 	free, sig := signature("m", 1, 4), signature("m", 1, 8)
-	free.Outputs[0].Free = true
+	free.Outputs[0].Unchecked = true
 	p := chain(2, sig)
 	p.Nodes[0].Signature = free
 	p.Nodes[1].Runtime = []plan.RuntimeRule{plan.RuntimeAsIs}
@@ -162,7 +162,7 @@ func TestFreeOutputOfEnsemble(t *testing.T) {
 	t.Parallel()
 	b := newHostBench(t)
 	free := signature("m", 1, 8)
-	free.Outputs[0].Free = true
+	free.Outputs[0].Unchecked = true
 	p := chain(1, free)
 	p.OutputRuntime = []plan.RuntimeRule{plan.RuntimeAsIs}
 	x := b.executor(p, b.batching(free, dynamic.Rules{MaxBatch: 8}, model(crops)))

@@ -336,7 +336,7 @@ func (r *run) reshapeOutputs(task *scheduler.Task, _ *scheduler.RunLoop) {
 // hot: no allocation.
 func toRequest(out []tensor.Tensor, ports []config.Port) {
 	for i := range out {
-		if r := ports[i].Reshape; r != nil && out[i].Present() && (!ports[i].Free || r.OfModel(&out[i].Shape)) {
+		if r := ports[i].Reshape; r != nil && out[i].Present() && (!ports[i].Unchecked || r.OfModel(&out[i].Shape)) {
 			r.ToRequest(&out[i].Shape)
 		}
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/tutti-server/tutti/core/infer"
 	"github.com/tutti-server/tutti/core/status"
 	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/core/tensor/tensortest"
 	"github.com/tutti-server/tutti/pipeline/exec"
 	"github.com/tutti-server/tutti/scheduler"
 	"github.com/tutti-server/tutti/scheduler/dynamic"
@@ -29,7 +30,7 @@ func TestSoakBudget(t *testing.T) {
 		n /= 50
 	}
 	workers := scheduler.NewWorkers()
-	checked := tensor.NewChecked(t, nil)
+	checked := tensortest.NewChecked(t, nil)
 	b := &bench{workers: workers, alloc: checked}
 	if mode != "" {
 		b.device = newTestDevice(t, b, mode == "mixed")

@@ -286,7 +286,7 @@ func (c *compiler) written() []producer {
 		for i, slot := range s.out {
 			if slot != None {
 				out := &s.sig.Outputs[i]
-				list[slot] = producer{rank: rank(s.sig, out), free: out.Free, batches: s.sig.MaxBatch > 0}
+				list[slot] = producer{rank: rank(s.sig, out), free: out.Unchecked, batches: s.sig.MaxBatch > 0}
 			}
 		}
 	}

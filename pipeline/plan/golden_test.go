@@ -37,7 +37,7 @@ func (r repository) Model(name string, version int64) (plan.Model, error) {
 	sig := config.SignatureOf(cfg)
 	sig.Version = 1
 	for i := range sig.Outputs {
-		_, sig.Outputs[i].Free = cfg.Parameters["free"]
+		_, sig.Outputs[i].Unchecked = cfg.Parameters["free"]
 	}
 	if cfg.Parameters["version"].GetStringValue() == "3" {
 		sig.Version = 3

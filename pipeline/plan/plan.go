@@ -115,7 +115,7 @@ const (
 	Prepend           // [d...] becomes [1, d...]
 )
 
-// RuntimeRule is how a port reads a tensor that may differ from its declaration (config.Port.Free). Its data type and
+// RuntimeRule is how a port reads a tensor that may differ from its declaration (config.Port.Unchecked). Its data type and
 // dims are compared at run time, before the batch dimension is added or removed. The rules are those of Triton's
 // ensemble scheduler (ReshapeTensorDims).
 type RuntimeRule uint8

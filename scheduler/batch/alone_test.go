@@ -12,6 +12,7 @@ import (
 	"github.com/tutti-server/tutti/core/config"
 	"github.com/tutti-server/tutti/core/infer"
 	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/core/tensor/tensortest"
 	"github.com/tutti-server/tutti/internal/telemetry"
 	"github.com/tutti-server/tutti/scheduler"
 	"github.com/tutti-server/tutti/scheduler/batch"
@@ -91,7 +92,7 @@ func newDesk(t *testing.T, m *model, params map[string]string, inputs ...string)
 	}
 	workers := scheduler.NewWorkers()
 	t.Cleanup(workers.Close)
-	s := &desk{model: m, stats: &telemetry.Model{Name: "m"}, alloc: tensor.NewChecked(t, nil), turn: scheduler.NewRunLoop(workers), policy: &whole{}}
+	s := &desk{model: m, stats: &telemetry.Model{Name: "m"}, alloc: tensortest.NewChecked(t, nil), turn: scheduler.NewRunLoop(workers), policy: &whole{}}
 	s.Queue = queue.New(queue.Settings{
 		Runner: batch.NewRunner(batch.Settings{
 			Signature: sig, Stats: s.stats, Alloc: s.alloc, Padding: padding, Log: slog.New(slog.DiscardHandler),

@@ -37,7 +37,7 @@ func freely(b *backends.Batch) error {
 func TestFreeOutputs(t *testing.T) {
 	t.Parallel()
 	sig := schedtest.Mirror(8, schedtest.Port("INPUT0", tensor.FP32, 1))
-	sig.Outputs[0].Free = true
+	sig.Outputs[0].Unchecked = true
 	b := schedtest.NewBench(t, sig, nil)
 	for _, values := range [][]float32{{3, 0, 1}, {3}, {0}} {
 		var jobs []*schedtest.Job
@@ -60,7 +60,7 @@ func TestFreeOutputs(t *testing.T) {
 func TestFreeRaggedOutput(t *testing.T) {
 	t.Parallel()
 	sig := schedtest.Mirror(8, schedtest.Port("INPUT0", tensor.FP32, -1))
-	sig.Inputs[0].Unbatched, sig.Outputs[0].Free, sig.Outputs[0].Unbatched = true, true, false
+	sig.Inputs[0].Unbatched, sig.Outputs[0].Unchecked, sig.Outputs[0].Unbatched = true, true, false
 	b := schedtest.NewBench(t, sig, nil)
 	j := b.Job(1, b.Floats([]int64{1, 1}, 3))
 	schedtest.Do(b, freely, j)
@@ -73,7 +73,7 @@ func TestFreeRaggedOutput(t *testing.T) {
 func TestFreeOutputsOfBatch(t *testing.T) {
 	t.Parallel()
 	sig := schedtest.Mirror(8, schedtest.Port("INPUT0", tensor.FP32, 1))
-	sig.Outputs[0].Free = true
+	sig.Outputs[0].Unchecked = true
 	for want, m := range map[string]schedtest.Model{
 		"output 'OUTPUT0' of model 'm' has data-type 'INT32', expected 'FP32'": func(b *backends.Batch) error {
 			_, err := b.Alloc(0, tensor.Int32, tensor.Of(int64(b.Rows), 1))

@@ -15,7 +15,7 @@ func (r *Runner) scatter(b *backends.Batch, list *scheduler.TaskList) (err error
 		out, p := &b.Out[port], &r.sig.Outputs[port]
 		switch {
 		case !out.Present():
-		case list.Len() == 1 && p.Free:
+		case list.Len() == 1 && p.Unchecked:
 			list.Head.Out[port] = out.Move()
 		case p.ShapeTensor:
 			i := 0

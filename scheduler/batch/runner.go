@@ -272,7 +272,7 @@ func (r *Runner) checkOutputs(out []tensor.Tensor, rows int, alone bool) error {
 			continue
 		}
 		p := &r.sig.Outputs[i]
-		if !p.Free || !alone {
+		if !p.Unchecked || !alone {
 			if err := r.checkDeclared(p, o, rows); err != nil {
 				return err
 			}

@@ -12,6 +12,7 @@ import (
 	"github.com/tutti-server/tutti/core/config"
 	"github.com/tutti-server/tutti/core/infer"
 	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/core/tensor/tensortest"
 	"github.com/tutti-server/tutti/internal/telemetry"
 	"github.com/tutti-server/tutti/scheduler"
 	"github.com/tutti-server/tutti/scheduler/batch"
@@ -56,7 +57,7 @@ func Copy(b *backends.Batch) error {
 
 // Memory counts allocations and fails the test if memory is not released.
 type Memory struct {
-	*tensor.Checked
+	*tensortest.Checked
 	allocs atomic.Int64
 }
 
@@ -93,7 +94,7 @@ func NewBench(tb testing.TB, sig *config.Signature, params map[string]string) *B
 		tb.Fatal(err)
 	}
 	b := &Bench{
-		Sig: sig, Alloc: &Memory{Checked: tensor.NewChecked(tb, nil)},
+		Sig: sig, Alloc: &Memory{Checked: tensortest.NewChecked(tb, nil)},
 		Stats: &telemetry.Model{Name: sig.Model}, Workers: scheduler.NewWorkers(), tb: tb,
 	}
 	tb.Cleanup(b.Workers.Close)

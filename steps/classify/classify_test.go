@@ -13,6 +13,7 @@ import (
 	"github.com/tutti-server/tutti/backends"
 	"github.com/tutti-server/tutti/core/status"
 	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/core/tensor/tensortest"
 	"github.com/tutti-server/tutti/steps"
 	"github.com/tutti-server/tutti/steps/classify"
 	"github.com/tutti-server/tutti/steps/steptest"
@@ -38,7 +39,7 @@ func settings(t *testing.T, labels string, params map[string]string) (*steps.Set
 // batch returns rows of scores, one request per row.
 func batch(t *testing.T, outputs int, rows ...[]float32) *backends.Batch {
 	t.Helper()
-	alloc := tensor.NewChecked(t, nil)
+	alloc := tensortest.NewChecked(t, nil)
 	in, err := tensor.New(alloc, tensor.FP32, tensor.Of(int64(len(rows)), int64(len(rows[0]))))
 	if err != nil {
 		t.Fatal(err)

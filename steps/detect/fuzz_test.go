@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/core/tensor/tensortest"
 )
 
 // FuzzDetect checks that for any numbers the boxes are finite, inside the image and in the order of
@@ -31,7 +32,7 @@ func FuzzDetect(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		b := batch(t, tensor.NewChecked(t, nil), inputs)
+		b := batch(t, tensortest.NewChecked(t, nil), inputs)
 		if err := step.Run(t.Context(), b); err != nil || b.Requests[0].Err != nil {
 			t.Fatal(err, b.Requests[0].Err)
 		}

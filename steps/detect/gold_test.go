@@ -14,6 +14,7 @@ import (
 
 	"github.com/tutti-server/tutti/backends"
 	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/core/tensor/tensortest"
 	"github.com/tutti-server/tutti/steps"
 	"github.com/tutti-server/tutti/steps/detect"
 )
@@ -103,7 +104,7 @@ func TestGold(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				b := batch(t, tensor.NewChecked(t, nil), g.Inputs)
+				b := batch(t, tensortest.NewChecked(t, nil), g.Inputs)
 				if err := step.Run(t.Context(), b); err != nil {
 					t.Fatal(err)
 				}

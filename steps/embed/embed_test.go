@@ -16,6 +16,7 @@ import (
 	"github.com/tutti-server/tutti/backends"
 	"github.com/tutti-server/tutti/core/config"
 	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/core/tensor/tensortest"
 	"github.com/tutti-server/tutti/steps"
 	"github.com/tutti-server/tutti/steps/embed"
 	"github.com/tutti-server/tutti/steps/steptest"
@@ -98,7 +99,7 @@ func TestGold(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				b := batch(t, tensor.NewChecked(t, nil), g.Width, g.Queries)
+				b := batch(t, tensortest.NewChecked(t, nil), g.Width, g.Queries)
 				if err := step.Run(t.Context(), b); err != nil || b.Requests[0].Err != nil {
 					t.Fatal(err, b.Requests[0].Err)
 				}
@@ -204,7 +205,7 @@ func FuzzMatrix(f *testing.F) {
 		if err != nil {
 			return
 		}
-		b := batch(t, tensor.NewChecked(t, nil), 2, make([]byte, 8))
+		b := batch(t, tensortest.NewChecked(t, nil), 2, make([]byte, 8))
 		if err := step.Run(t.Context(), b); err == nil && tensor.Slice[int64](&b.Out[1])[0] != 0 {
 			t.Fatal("zeros are nearest to the first vector")
 		}

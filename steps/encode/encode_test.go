@@ -16,6 +16,7 @@ import (
 
 	"github.com/tutti-server/tutti/backends"
 	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/core/tensor/tensortest"
 	"github.com/tutti-server/tutti/steps"
 	"github.com/tutti-server/tutti/steps/encode"
 )
@@ -43,7 +44,7 @@ func encoded(tb testing.TB, params map[string]string, dtype tensor.DType, shape 
 	if err != nil {
 		tb.Fatal(err)
 	}
-	a := tensor.NewChecked(tb, nil)
+	a := tensortest.NewChecked(tb, nil)
 	in, err := tensor.New(a, dtype, shape)
 	if err != nil {
 		tb.Fatal(err)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/tutti-server/tutti/backends"
 	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/core/tensor/tensortest"
 	"github.com/tutti-server/tutti/steps"
 )
 
@@ -58,7 +59,7 @@ func smallBatch(t *testing.T) *backends.Batch {
 	if err := png.Encode(&file, image.NewGray(image.Rect(0, 0, 2, 2))); err != nil {
 		t.Fatal(err)
 	}
-	alloc := tensor.NewChecked(t, nil)
+	alloc := tensortest.NewChecked(t, nil)
 	in, err := tensor.NewBytes(alloc, tensor.Of(1, 1), tensor.EncodedLen(file.Len()))
 	if err != nil {
 		t.Fatal(err)

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/core/tensor/tensortest"
 	"github.com/tutti-server/tutti/steps/image"
 	"github.com/tutti-server/tutti/steps/steptest"
 )
@@ -123,7 +123,7 @@ func TestTooManyBoxes(t *testing.T) {
 	t.Parallel()
 	f := image.NewCropFactory()
 	step := makeStep(t, &f, map[string]string{"width": "1", "height": "1", "input": "pixels", "max_boxes": "1"})
-	b := pixelBatch(t, tensor.NewChecked(t, nil), []int64{1, 1, 3}, []byte{1, 2, 3}, [][]float32{{0, 0, 1, 1}, {0, 0, 1, 1}})
+	b := pixelBatch(t, tensortest.NewChecked(t, nil), []int64{1, 1, 3}, []byte{1, 2, 3}, [][]float32{{0, 0, 1, 1}, {0, 0, 1, 1}})
 	defer releaseAll(b)
 	if err := step.Run(t.Context(), b); err == nil || !strings.Contains(err.Error(), "expected at most 1 boxes (max_boxes), found 2") {
 		t.Errorf("got %v", err)

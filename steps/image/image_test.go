@@ -16,6 +16,7 @@ import (
 
 	"github.com/tutti-server/tutti/backends"
 	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/core/tensor/tensortest"
 	"github.com/tutti-server/tutti/steps"
 	"github.com/tutti-server/tutti/steps/image"
 )
@@ -71,7 +72,7 @@ func pixels(tb testing.TB, file []byte, w, h int, params map[string]string) ([]b
 	tb.Helper()
 	all := map[string]string{"dtype": "uint8", "layout": "nhwc"}
 	maps.Copy(all, params)
-	b := newBatch(tb, tensor.NewChecked(tb, nil), file)
+	b := newBatch(tb, tensortest.NewChecked(tb, nil), file)
 	defer release(b)
 	if err := mustStep(tb, w, h, all).Run(tb.Context(), b); err != nil {
 		return nil, err
@@ -202,7 +203,7 @@ func TestLayout(t *testing.T) {
 			if err != nil || !sig.Outputs[0].Dims.Equal(tc.shape.Tail()) {
 				t.Errorf("signature %+v, %v", sig, err)
 			}
-			b := newBatch(t, tensor.NewChecked(t, nil), file.Bytes())
+			b := newBatch(t, tensortest.NewChecked(t, nil), file.Bytes())
 			defer release(b)
 			if err := step.Run(t.Context(), b); err != nil || b.Requests[0].Err != nil {
 				t.Fatal(err, b.Requests[0].Err)
@@ -229,7 +230,7 @@ func TestUnbatched(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b := newBatch(t, tensor.NewChecked(t, nil), readFile(t, "testdata/in/rgb.png"))
+	b := newBatch(t, tensortest.NewChecked(t, nil), readFile(t, "testdata/in/rgb.png"))
 	defer release(b)
 	if err := step.Run(t.Context(), b); err != nil {
 		t.Fatal(err)

@@ -10,7 +10,7 @@ import (
 	"testing"
 
 	"github.com/tutti-server/tutti/core/status"
-	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/core/tensor/tensortest"
 	"github.com/tutti-server/tutti/steps/image"
 )
 
@@ -72,7 +72,7 @@ func TestBadFile(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
-			b := newBatch(t, tensor.NewChecked(t, nil), jpg, tc.file, png)
+			b := newBatch(t, tensortest.NewChecked(t, nil), jpg, tc.file, png)
 			defer release(b)
 			if err := mustStep(t, 4, 4, tc.params).Run(t.Context(), b); err != nil {
 				t.Fatal(err)
@@ -109,7 +109,7 @@ func TestAppended(t *testing.T) {
 func TestRowNamed(t *testing.T) {
 	t.Parallel()
 	png := readFile(t, "testdata/in/rgb.png")
-	b := newBatch(t, tensor.NewChecked(t, nil), png, png, nil)
+	b := newBatch(t, tensortest.NewChecked(t, nil), png, png, nil)
 	defer release(b)
 	b.Requests = b.Requests[:2]
 	b.Requests[1].Rows = 2
@@ -125,7 +125,7 @@ func TestBatchErrors(t *testing.T) {
 	t.Parallel()
 	step := mustStep(t, 4, 4, nil)
 	png := readFile(t, "testdata/in/rgb.png")
-	b := newBatch(t, tensor.NewChecked(t, nil), png)
+	b := newBatch(t, tensortest.NewChecked(t, nil), png)
 	defer release(b)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()

@@ -17,6 +17,7 @@ import (
 
 	"github.com/tutti-server/tutti/backends"
 	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/core/tensor/tensortest"
 	"github.com/tutti-server/tutti/steps"
 	"github.com/tutti-server/tutti/steps/image"
 )
@@ -133,7 +134,7 @@ func TestResizeGold(t *testing.T) {
 				c.Params["input"] = "pixels"
 			}
 			p := images[c.Of]
-			b := pixelBatch(t, tensor.NewChecked(t, nil), p.Shape, p.data, c.Boxes)
+			b := pixelBatch(t, tensortest.NewChecked(t, nil), p.Shape, p.data, c.Boxes)
 			defer releaseAll(b)
 			if err := makeStep(t, f, c.Params).Run(t.Context(), b); err != nil || b.Requests[0].Err != nil {
 				t.Fatal(err, b.Requests[0].Err)

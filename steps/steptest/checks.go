@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/core/tensor/tensortest"
 )
 
 // check compares the result of a request with the expected one.
@@ -38,7 +39,7 @@ func (r *runner) check(t *testing.T, q *Request, got result) {
 func (r *runner) alone(t *testing.T) {
 	for i := range r.c.Requests {
 		t.Run(fmt.Sprint("request ", i), func(t *testing.T) {
-			a := tensor.NewChecked(t, nil)
+			a := tensortest.NewChecked(t, nil)
 			results, err := r.batch(t.Context(), t, a, r.c.Requests[i:i+1])
 			if err != nil {
 				t.Fatal(err)
@@ -55,7 +56,7 @@ func (r *runner) together(t *testing.T) {
 	if len(group) < 2 {
 		t.Skip("the case has no two requests that fit into one batch")
 	}
-	results, err := r.batch(t.Context(), t, tensor.NewChecked(t, nil), group)
+	results, err := r.batch(t.Context(), t, tensortest.NewChecked(t, nil), group)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -115,7 +116,7 @@ func fits(a, b []Value) bool {
 }
 
 func (r *runner) concurrent(t *testing.T) {
-	a := tensor.NewChecked(t, nil)
+	a := tensortest.NewChecked(t, nil)
 	var group sync.WaitGroup
 	for g := range 4 {
 		group.Go(func() {
@@ -138,7 +139,7 @@ func (r *runner) cancelled(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	for i := range r.c.Requests {
-		_, err := r.batch(ctx, t, tensor.NewChecked(t, nil), r.c.Requests[i:i+1])
+		_, err := r.batch(ctx, t, tensortest.NewChecked(t, nil), r.c.Requests[i:i+1])
 		if err != nil && !errors.Is(err, context.Canceled) {
 			t.Errorf("a cancelled batch failed with %v, expected nothing or the context's error", err)
 		}
@@ -166,7 +167,7 @@ func (p *limited) Alloc(n int) (*tensor.Buffer, error) {
 func (r *runner) noMemory(t *testing.T) {
 	for left := range r.sig.Outputs {
 		for i := range r.c.Requests {
-			a := &limited{Allocator: tensor.NewChecked(t, nil), left: left}
+			a := &limited{Allocator: tensortest.NewChecked(t, nil), left: left}
 			_, err := r.batch(t.Context(), t, a, r.c.Requests[i:i+1])
 			if a.refused && !errors.Is(err, errNoMemory) && r.c.Requests[i].WantErr == "" {
 				t.Errorf("with memory for %d outputs the step returned %v, expected %v", left, err, errNoMemory)
@@ -186,7 +187,7 @@ func (r *runner) randomData(t *testing.T) {
 				q.Inputs[j].Data = scramble(rng, q.Inputs[j])
 			}
 			// any result but a panic or a leak is accepted
-			_, err := r.batch(t.Context(), t, tensor.NewChecked(t, nil), []Request{q})
+			_, err := r.batch(t.Context(), t, tensortest.NewChecked(t, nil), []Request{q})
 			if err != nil {
 				t.Logf("batch failed: %v", err)
 			}
@@ -228,7 +229,7 @@ func (r *runner) empty(t *testing.T) {
 			q.Inputs = append(q.Inputs, v)
 		}
 		if changed {
-			if _, err := r.batch(t.Context(), t, tensor.NewChecked(t, nil), []Request{q}); err != nil {
+			if _, err := r.batch(t.Context(), t, tensortest.NewChecked(t, nil), []Request{q}); err != nil {
 				t.Logf("axis %d empty: %v", axis, err)
 			}
 		}

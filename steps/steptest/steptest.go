@@ -144,7 +144,7 @@ func checkOutputs(t *testing.T, r *runner, out []tensor.Tensor, rows int, alone 
 		if out[i].DType != p.DType || !out[i].Shape.Matches(want) {
 			t.Errorf("output '%s' is %s %s, declared %s %s", p.Name, out[i].DType, out[i].Shape, p.DType, want)
 		}
-		free := alone && p.Free
+		free := alone && p.Unchecked
 		if r.c.MaxBatch > 0 && !free && out[i].Shape.Rank() > 0 && out[i].Shape.Dim(0) != int64(rows) {
 			t.Errorf("output '%s' has %d rows, expected %d", p.Name, out[i].Shape.Dim(0), rows)
 		}

@@ -14,6 +14,7 @@ import (
 	"github.com/tutti-server/tutti/backends"
 	"github.com/tutti-server/tutti/core/config"
 	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/core/tensor/tensortest"
 	"github.com/tutti-server/tutti/steps"
 	"github.com/tutti-server/tutti/steps/tensorop"
 )
@@ -94,7 +95,7 @@ func makeStep(params map[string]string, maxBatch int, in []config.Port) (steps.S
 
 func runGold(t *testing.T, c *goldCase, open bool) ([]goldTensor, error) {
 	t.Helper()
-	pool := tensor.NewChecked(t, nil)
+	pool := tensortest.NewChecked(t, nil)
 	maxBatch := 0
 	if c.Batch {
 		maxBatch = 8

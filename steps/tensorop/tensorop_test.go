@@ -9,6 +9,7 @@ import (
 	"github.com/tutti-server/tutti/backends"
 	"github.com/tutti-server/tutti/core/config"
 	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/core/tensor/tensortest"
 	"github.com/tutti-server/tutti/steps"
 	"github.com/tutti-server/tutti/steps/steptest"
 	"github.com/tutti-server/tutti/steps/tensorop"
@@ -286,7 +287,7 @@ func fuzzOne(t *testing.T, p map[string]string, kind uint8, shapes [][]byte, dat
 
 func fuzzRun(t *testing.T, p map[string]string, d tensor.DType, n, maxBatch int, shapes [][]byte, data []byte) {
 	t.Helper()
-	pool := tensor.NewChecked(t, nil)
+	pool := tensortest.NewChecked(t, nil)
 	b := &backends.Batch{Rows: max(1, maxBatch), Allocator: pool, Requests: []backends.Request{{Rows: max(1, maxBatch)}}}
 	defer func() { tensor.ReleaseAll(b.In); tensor.ReleaseAll(b.Out) }()
 	var ports []config.Port

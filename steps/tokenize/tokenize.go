@@ -111,7 +111,7 @@ func outputPort(s *steps.Settings, name string, column int) config.Port {
 	}
 	p := config.Port{Name: name, DType: tensor.Int64, Dims: dims}
 	if hasWindows(s) {
-		if p.Free = s.MaxBatch > 0; !p.Free {
+		if p.Unchecked = s.MaxBatch > 0; !p.Unchecked {
 			p.Dims = dims.Prepend(-1)
 		}
 	}

@@ -99,7 +99,7 @@ func (g *windowsGold) compare(t *testing.T, entries [][]string) {
 func (g *windowsGold) compareOutputs(t *testing.T, ports []config.Port, out []tensor.Tensor) {
 	t.Helper()
 	for port, name := range windowNames() {
-		if ports[port].Name != name || !ports[port].Free {
+		if ports[port].Name != name || !ports[port].Unchecked {
 			t.Errorf("output %d is %+v, expected '%s', which is free", port, ports[port], name)
 		}
 		values := tensor.Slice[int64](&out[port])

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/core/tensor/tensortest"
 	"github.com/tutti-server/tutti/internal/cache"
 	"github.com/tutti-server/tutti/internal/cache/local"
 )
@@ -54,7 +55,7 @@ func has(t *testing.T, c *local.Cache, n, size int) bool {
 
 func TestLocal(t *testing.T) {
 	t.Parallel()
-	a := tensor.NewChecked(t, nil)
+	a := tensortest.NewChecked(t, nil)
 	c := local.New(local.Settings{Size: 8 << 10, Alloc: a})
 	for n := range 4 {
 		put(t, c, a, n, 1024)
@@ -96,7 +97,7 @@ func TestLocal(t *testing.T) {
 // TestLocalShared checks that concurrent lookups in a small cache return complete responses.
 func TestLocalShared(t *testing.T) {
 	t.Parallel()
-	a := tensor.NewChecked(t, nil)
+	a := tensortest.NewChecked(t, nil)
 	c := local.New(local.Settings{Size: 16 << 10, Alloc: a})
 	var wg sync.WaitGroup
 	for g := range 4 {
@@ -119,7 +120,7 @@ func TestLocalShared(t *testing.T) {
 // response.
 func TestTooLarge(t *testing.T) {
 	t.Parallel()
-	a, said := tensor.NewChecked(t, nil), &bytes.Buffer{}
+	a, said := tensortest.NewChecked(t, nil), &bytes.Buffer{}
 	c := local.New(local.Settings{Size: 200, Alloc: a, Log: slog.New(slog.NewTextHandler(said, nil))})
 	for n := range 3 {
 		if put(t, c, a, n, 1); has(t, c, n, 1) {

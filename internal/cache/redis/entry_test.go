@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/core/tensor/tensortest"
 )
 
 // FuzzDecode checks that any bytes are an error or valid tensors.
@@ -16,7 +17,7 @@ func FuzzDecode(f *testing.F) {
 			return
 		}
 		out := make([]tensor.Tensor, n)
-		if err := decode(tensor.NewChecked(t, nil), b, out); err != nil {
+		if err := decode(tensortest.NewChecked(t, nil), b, out); err != nil {
 			return
 		}
 		if again, ok := encode(out); !ok || string(again) != string(b) {

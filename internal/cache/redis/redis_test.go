@@ -14,6 +14,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/core/tensor/tensortest"
 	"github.com/tutti-server/tutti/internal/cache"
 	"github.com/tutti-server/tutti/internal/cache/redis"
 	"github.com/tutti-server/tutti/internal/preparedtest"
@@ -104,7 +105,7 @@ func until(t *testing.T, what string, so func() bool) {
 // shows: cache.redis
 func TestRedis(t *testing.T) {
 	t.Parallel()
-	a, port, key := tensor.NewChecked(t, nil), freePort(t), &cache.Key{7, '\n', 0}
+	a, port, key := tensortest.NewChecked(t, nil), freePort(t), &cache.Key{7, '\n', 0}
 	stop := server(t, port)
 	c := open(t, a, port, nil)
 	want := answer(t, a)
@@ -135,7 +136,7 @@ func TestRedis(t *testing.T) {
 // TestDead checks lookups where no server listens, and where a server does not respond.
 func TestDead(t *testing.T) {
 	t.Parallel()
-	a := tensor.NewChecked(t, nil)
+	a := tensortest.NewChecked(t, nil)
 	silent, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // closed at the end
 	if err != nil {
 		t.Fatal(err)

@@ -8,7 +8,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/testing/protocmp"
 
-	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/core/tensor/tensortest"
 	"github.com/tutti-server/tutti/internal/server/grpcapi"
 	"github.com/tutti-server/tutti/internal/server/servertest"
 	"github.com/tutti-server/tutti/proto/inference"
@@ -88,7 +88,7 @@ func FuzzModelInfer(f *testing.F) {
 			return
 		}
 		e := servertest.NewEcho()
-		end := grpcapi.NewEndpoint(grpcapi.Settings{Infer: e, Catalog: e, Alloc: tensor.NewChecked(t, nil)})
+		end := grpcapi.NewEndpoint(grpcapi.Settings{Infer: e, Catalog: e, Alloc: tensortest.NewChecked(t, nil)})
 		out, err := end.Infer(t.Context(), grpcapi.Chunks(b, int(n)+1))
 		if err != nil {
 			return

@@ -18,7 +18,7 @@ import (
 	"google.golang.org/protobuf/testing/protocmp"
 
 	"github.com/tutti-server/tutti/core/infer"
-	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/core/tensor/tensortest"
 	"github.com/tutti-server/tutti/internal/server/grpcapi"
 	"github.com/tutti-server/tutti/internal/server/servertest"
 	"github.com/tutti-server/tutti/proto/inference"
@@ -37,7 +37,7 @@ func serveWith(t *testing.T, set grpcapi.Settings, opts ...grpc.DialOption) (inf
 	t.Helper()
 	set.Name, set.Version, set.Extensions = "tutti", "1.0.0", []string{"statistics"}
 	if set.Alloc == nil {
-		set.Alloc = tensor.NewChecked(t, nil)
+		set.Alloc = tensortest.NewChecked(t, nil)
 	}
 	s := grpcapi.New(set)
 	l, err := net.Listen("tcp", "127.0.0.1:0")

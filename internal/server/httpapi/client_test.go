@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/core/tensor/tensortest"
 	"github.com/tutti-server/tutti/internal/server/httpapi"
 	"github.com/tutti-server/tutti/internal/server/servertest"
 )
@@ -24,7 +24,7 @@ var client = &http.Client{Transport: &http.Transport{DisableCompression: true, M
 func listen(t *testing.T, change ...func(*httpapi.Settings)) (address string, e *servertest.Echo) {
 	t.Helper()
 	e = servertest.NewEcho()
-	set := httpapi.Settings{Infer: e, Catalog: e, Alloc: tensor.NewChecked(t, nil), Log: slog.New(slog.DiscardHandler)}
+	set := httpapi.Settings{Infer: e, Catalog: e, Alloc: tensortest.NewChecked(t, nil), Log: slog.New(slog.DiscardHandler)}
 	for _, c := range change {
 		c(&set)
 	}

@@ -12,7 +12,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/core/tensor/tensortest"
 	"github.com/tutti-server/tutti/internal/server/httpapi"
 	"github.com/tutti-server/tutti/internal/server/servertest"
 )
@@ -32,7 +32,7 @@ func post(t *testing.T, h http.Handler, model, body, jsonLength string) *httptes
 func handler(tb testing.TB) http.Handler {
 	tb.Helper()
 	e := servertest.NewEcho()
-	return httpapi.New(httpapi.Settings{Infer: e, Catalog: e, Alloc: tensor.NewChecked(tb, nil), MaxInput: 1 << 20})
+	return httpapi.New(httpapi.Settings{Infer: e, Catalog: e, Alloc: tensortest.NewChecked(tb, nil), MaxInput: 1 << 20})
 }
 
 // FuzzJSON compares acceptance and values with encoding/json. Valid JSON may be rejected for its meaning only, and invalid JSON

@@ -11,7 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/tutti-server/tutti/core/infer"
-	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/core/tensor/tensortest"
 	"github.com/tutti-server/tutti/internal/server/httpapi"
 	"github.com/tutti-server/tutti/internal/server/servertest"
 )
@@ -198,7 +198,7 @@ func (c *slowClient) Write(b []byte) (int, error) {
 func TestGenerateStreamBackPressure(t *testing.T) {
 	t.Parallel()
 	e := servertest.NewEcho()
-	s := httpapi.New(httpapi.Settings{Infer: e, Catalog: e, Alloc: tensor.NewChecked(t, nil)})
+	s := httpapi.New(httpapi.Settings{Infer: e, Catalog: e, Alloc: tensortest.NewChecked(t, nil)})
 	ctx, cancel := context.WithCancel(t.Context())
 	r := httptest.NewRequestWithContext(ctx, "POST", "/v2/models/endless/generate_stream", strings.NewReader(`{"IN":[]}`))
 	c := &slowClient{httptest.NewRecorder(), make(chan struct{})}

@@ -17,6 +17,7 @@ import (
 
 	"github.com/tutti-server/tutti/core/infer"
 	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/core/tensor/tensortest"
 	"github.com/tutti-server/tutti/internal/server/httpapi"
 	"github.com/tutti-server/tutti/internal/server/servertest"
 )
@@ -28,7 +29,7 @@ func serve(t *testing.T, change ...func(*httpapi.Settings)) (*httptest.Server, *
 	t.Helper()
 	e := servertest.NewEcho()
 	set := httpapi.Settings{
-		Infer: e, Catalog: e, Alloc: tensor.NewChecked(t, nil),
+		Infer: e, Catalog: e, Alloc: tensortest.NewChecked(t, nil),
 		Name: "tutti", Version: "1.0.0", Extensions: []string{"binary_tensor_data", "parameters"},
 	}
 	for _, c := range change {

@@ -10,7 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/tutti-server/tutti/core/infer"
-	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/core/tensor/tensortest"
 	"github.com/tutti-server/tutti/internal/server/httpapi"
 	"github.com/tutti-server/tutti/internal/server/servertest"
 )
@@ -21,7 +21,7 @@ func TestHandlersKeepHeader(t *testing.T) {
 	t.Parallel()
 	e := servertest.NewEcho()
 	s := httpapi.New(httpapi.Settings{
-		Infer: e, Catalog: e, Alloc: tensor.NewChecked(t, nil), Lifecycle: servertest.NewLifecycle("echo"),
+		Infer: e, Catalog: e, Alloc: tensortest.NewChecked(t, nil), Lifecycle: servertest.NewLifecycle("echo"),
 		Forward: regexp.MustCompile("(?i)x-"), Restricted: []infer.Restriction{{Key: "X-Key", Value: "v", APIs: []infer.API{infer.APIStatistics}}},
 	})
 	names := strings.NewReplacer("{model}", "echo", "{version}", "1", "{name}", "n")

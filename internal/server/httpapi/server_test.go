@@ -15,7 +15,7 @@ import (
 	"google.golang.org/protobuf/encoding/prototext"
 
 	"github.com/tutti-server/tutti/core/infer"
-	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/core/tensor/tensortest"
 	"github.com/tutti-server/tutti/internal/server/httpapi"
 	"github.com/tutti-server/tutti/internal/server/servertest"
 	"github.com/tutti-server/tutti/proto/modelconfig"
@@ -163,7 +163,7 @@ func TestShutdown(t *testing.T) {
 	t.Parallel()
 	e := servertest.NewEcho()
 	s := httpapi.New(httpapi.Settings{
-		Infer: e, Catalog: e, Alloc: tensor.NewChecked(t, nil),
+		Infer: e, Catalog: e, Alloc: tensortest.NewChecked(t, nil),
 		Log: slog.New(slog.DiscardHandler),
 	})
 	l, err := net.Listen("tcp", "127.0.0.1:0")

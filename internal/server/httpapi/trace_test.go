@@ -8,7 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/core/tensor/tensortest"
 	"github.com/tutti-server/tutti/internal/server/httpapi"
 	"github.com/tutti-server/tutti/internal/server/servertest"
 )
@@ -18,7 +18,7 @@ func TestTrace(t *testing.T) {
 	t.Parallel()
 	e := servertest.NewEcho()
 	traced := servertest.NewTraced(t, e)
-	s := httpapi.New(httpapi.Settings{Infer: traced, Catalog: e, Alloc: tensor.NewChecked(t, nil), Tracer: traced.Tracer})
+	s := httpapi.New(httpapi.Settings{Infer: traced, Catalog: e, Alloc: tensortest.NewChecked(t, nil), Tracer: traced.Tracer})
 	x := `"inputs":[{"name":"X","shape":[1],"datatype":"INT32","data":[5]}]}`
 	for _, r := range []struct{ path, body string }{
 		{"echo/infer", `{"id":"one",` + x},

@@ -6,6 +6,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/core/tensor/tensortest"
 	"github.com/tutti-server/tutti/internal/inspect"
 	"github.com/tutti-server/tutti/internal/telemetry"
 )
@@ -13,7 +14,7 @@ import (
 // TestFlow checks the rates of edges over the last samples.
 func TestFlow(t *testing.T) {
 	t.Parallel()
-	alloc := tensor.NewChecked(t, nil)
+	alloc := tensortest.NewChecked(t, nil)
 	buf, err := alloc.Alloc(100)
 	if err != nil {
 		t.Fatal(err)

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/core/tensor/tensortest"
 	"github.com/tutti-server/tutti/internal/inspect"
 	"github.com/tutti-server/tutti/internal/tracing"
 	"github.com/tutti-server/tutti/internal/tracing/capture"
@@ -135,7 +136,7 @@ func TestBadRules(t *testing.T) {
 // TestBound checks that concurrent requests never exceed the memory of the store and that the newest are retained.
 func TestBound(t *testing.T) {
 	t.Parallel()
-	alloc := tensor.NewChecked(t, nil)
+	alloc := tensortest.NewChecked(t, nil)
 	const bound = 64 << 10
 	s := capture.New(capture.Settings{Bytes: bound, RequestBytes: 8 << 10})
 	start(t, s, inspect.CaptureRule{})
@@ -194,7 +195,7 @@ func TestBound(t *testing.T) {
 // TestRedaction checks that no output of the store has redacted content.
 func TestRedaction(t *testing.T) {
 	t.Parallel()
-	alloc := tensor.NewChecked(t, nil)
+	alloc := tensortest.NewChecked(t, nil)
 	s := capture.New(capture.Settings{Bytes: 1 << 20, RequestBytes: 1 << 20, RedactTensors: []string{"pass*"}, RedactModels: []string{"vault"}})
 	start(t, s, inspect.CaptureRule{RedactTensors: []string{"pin"}})
 	const secret = "the-secret-9731"
@@ -272,7 +273,7 @@ func (*late) WaitOn(tensor.Stream) error { return nil }
 // TestLate checks contents that are still being copied to the host, one of which fails.
 func TestLate(t *testing.T) {
 	t.Parallel()
-	alloc := tensor.NewChecked(t, nil)
+	alloc := tensortest.NewChecked(t, nil)
 	s := capture.New(capture.Settings{Bytes: 1 << 20, RequestBytes: 1 << 20})
 	start(t, s, inspect.CaptureRule{})
 	f := s.Select("m", "", id(1))

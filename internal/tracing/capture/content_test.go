@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/core/tensor/tensortest"
 	"github.com/tutti-server/tutti/internal/inspect"
 	"github.com/tutti-server/tutti/internal/tracing"
 	"github.com/tutti-server/tutti/internal/tracing/capture"
@@ -36,7 +37,7 @@ func keep(tb testing.TB, list ...tensor.Tensor) (*capture.Store, string) {
 
 func TestNPY(t *testing.T) {
 	t.Parallel()
-	alloc := tensor.NewChecked(t, nil)
+	alloc := tensortest.NewChecked(t, nil)
 	for _, c := range []struct {
 		t            tensor.Tensor
 		header, data string
@@ -73,7 +74,7 @@ func TestNPY(t *testing.T) {
 
 func TestNPZ(t *testing.T) {
 	t.Parallel()
-	alloc := tensor.NewChecked(t, nil)
+	alloc := tensortest.NewChecked(t, nil)
 	long := strings.Repeat("x", 100_000)
 	s, trace := keep(t, raw(t, alloc, tensor.Uint8, tensor.Of(1), []byte("a")), bytesOf(t, alloc, "ends with\x00"), bytesOf(t, alloc, long, "a", "b", "c"))
 	if _, err := s.NPY(trace, 1); err == nil {
@@ -108,7 +109,7 @@ func TestNPZ(t *testing.T) {
 
 func TestPreview(t *testing.T) {
 	t.Parallel()
-	alloc := tensor.NewChecked(t, nil)
+	alloc := tensortest.NewChecked(t, nil)
 	floats := func(list ...float32) (b []byte) {
 		for _, f := range list {
 			b = binary.LittleEndian.AppendUint32(b, math.Float32bits(f))

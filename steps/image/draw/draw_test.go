@@ -12,6 +12,7 @@ import (
 
 	"github.com/tutti-server/tutti/backends"
 	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/core/tensor/tensortest"
 	"github.com/tutti-server/tutti/steps"
 	"github.com/tutti-server/tutti/steps/image/draw"
 	"github.com/tutti-server/tutti/steps/steptest"
@@ -66,7 +67,7 @@ func batch(tb testing.TB, alloc tensor.Allocator, w, h int, boxes, scores []floa
 func TestImage(t *testing.T) {
 	t.Parallel()
 	step := newStep(t, map[string]string{"input": "pixels", "output": "pixels"})
-	b := batch(t, tensor.NewChecked(t, nil), 30, 18, []float32{-3, 13, 12.4, 17}, []float32{0.5}, []int32{0})
+	b := batch(t, tensortest.NewChecked(t, nil), 30, 18, []float32{-3, 13, 12.4, 17}, []float32{0.5}, []int32{0})
 	if err := step.Run(t.Context(), b); err != nil {
 		t.Fatal(err)
 	}
@@ -143,9 +144,9 @@ func TestRefuses(t *testing.T) {
 	t.Parallel()
 	step := newStep(t, map[string]string{"input": "pixels", "max_boxes": "1", "max_pixels": "100"})
 	for want, b := range map[string]*backends.Batch{
-		"expected at most 1 (max_boxes), found 2": batch(t, tensor.NewChecked(t, nil), 1, 1, make([]float32, 8), make([]float32, 2), make([]int32, 2)),
-		"(max_pixels), found 11 x 10":             batch(t, tensor.NewChecked(t, nil), 11, 10, make([]float32, 4), make([]float32, 1), make([]int32, 1)),
-		"(max_pixels), found 0 x 10":              batch(t, tensor.NewChecked(t, nil), 0, 10, make([]float32, 4), make([]float32, 1), make([]int32, 1)),
+		"expected at most 1 (max_boxes), found 2": batch(t, tensortest.NewChecked(t, nil), 1, 1, make([]float32, 8), make([]float32, 2), make([]int32, 2)),
+		"(max_pixels), found 11 x 10":             batch(t, tensortest.NewChecked(t, nil), 11, 10, make([]float32, 4), make([]float32, 1), make([]int32, 1)),
+		"(max_pixels), found 0 x 10":              batch(t, tensortest.NewChecked(t, nil), 0, 10, make([]float32, 4), make([]float32, 1), make([]int32, 1)),
 	} {
 		if err := step.Run(t.Context(), b); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("got %v, want %q", err, want)
@@ -163,7 +164,7 @@ func FuzzDraw(f *testing.F) {
 			return
 		}
 		step := newStep(t, map[string]string{"input": "pixels", "thickness": strconv.Itoa(int(thick)), "text_scale": strconv.Itoa(int(thick % 5))})
-		b := batch(t, tensor.NewChecked(t, nil), int(w), int(h), []float32{x0, y0, x1, y1}, []float32{score}, []int32{class})
+		b := batch(t, tensortest.NewChecked(t, nil), int(w), int(h), []float32{x0, y0, x1, y1}, []float32{score}, []int32{class})
 		if err := step.Run(t.Context(), b); err != nil || b.Requests[0].Err != nil {
 			t.Fatal(err, b.Requests[0].Err)
 		}

@@ -154,15 +154,14 @@ func (m *bucketRoot) neverListed() bool {
 	return m.models == nil
 }
 
-// location returns the location of a model. An unknown model has no objects.
-func (m *bucketRoot) location(name string) location {
+// objects returns the objects of a model; nil for an unknown one.
+func (m *bucketRoot) objects(name string) []cloud.Object {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	p := location{name: name, dir: m.address + "/" + name, bucket: m}
 	if list := m.models[name]; holdsObjects(name, list) {
-		p.objects = list
+		return list
 	}
-	return p
+	return nil
 }
 
 // names returns the names of the models, sorted.

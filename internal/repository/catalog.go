@@ -2,6 +2,7 @@ package repository
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 
@@ -20,30 +21,13 @@ var _ infer.Catalog = (*Repository)(nil)
 // Ready reports whether every model that should serve is loaded and, where it has a readiness check of its own,
 // ready. Unloaded models, and ensembles that use them, do not count.
 func (r *Repository) Ready() bool {
-	if !r.loaded() {
+	if r.openErr != nil || slices.ContainsFunc(r.source.buckets, (*bucketRoot).neverListed) {
 		return false
 	}
-	for _, m := range r.catalog.Load().models {
-		for _, v := range m.versions {
-			if r.readiness(v) != nil {
-				return false
-			}
-		}
-	}
-	return true
-}
-
-// loaded reports whether every model that should serve was loaded.
-func (r *Repository) loaded() bool {
-	if r.openErr != nil {
-		return false
-	}
-	for _, m := range r.catalog.Load().models {
-		if !m.ready() {
-			return false
-		}
-	}
-	return !slices.ContainsFunc(r.source.buckets, (*bucketRoot).neverListed)
+	models := slices.Collect(maps.Values(r.catalog.Load().models))
+	return !slices.ContainsFunc(models, func(m *model) bool { return !m.ready() }) && !slices.ContainsFunc(models, func(m *model) bool {
+		return slices.ContainsFunc(m.versions, func(v *version) bool { return r.readiness(v) != nil })
+	})
 }
 
 // ModelReady returns nil if the version serves, else the reason.

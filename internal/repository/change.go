@@ -24,10 +24,10 @@ import (
 type change struct {
 	r        *Repository
 	base     *snapshot
-	next     map[string]*model // to be published, by key
-	loading  map[string]*model // those of next that are loaded in this change
-	unloaded []string          // keys of models that stop serving
-	notes    []keptNote
+	next     map[string]*model        // to be published, by key
+	loading  map[string]*model        // those of next that are loaded in this change
+	unloaded []string                 // keys of models that stop serving
+	notes    map[*versionState]string // why serving versions were not replaced
 
 	renewed      []string                   // keys of ensembles compiled in this round
 	opened       []*version                 // versions of models that are not ensembles
@@ -40,15 +40,12 @@ type change struct {
 	inner nesting
 }
 
-// keptNote is the reason why serving versions were not replaced.
-type keptNote struct {
-	states []*versionState
-	reason string
-}
-
 func (r *Repository) change() *change {
 	base := r.catalog.Load()
-	return &change{r: r, base: base, next: maps.Clone(base.models), loading: map[string]*model{}, staying: map[*versionState]*version{}, failed: map[*versionState]error{}}
+	return &change{
+		r: r, base: base, next: maps.Clone(base.models), loading: map[string]*model{}, notes: map[*versionState]string{},
+		staying: map[*versionState]*version{}, failed: map[*versionState]error{},
+	}
 }
 
 // begin adds a model to be loaded from f.
@@ -125,16 +122,12 @@ func (c *change) announce(ctx context.Context) {
 		show := &model{key: key, name: m.name, folder: m.folder, wanted: true, states: m.states}
 		if old := c.base.models[key]; old != nil {
 			*show = *old
-			show.states = mergeStates(readyStates(old.states), mergeStates(m.states, old.states))
+			notReady := func(l *versionState) bool { return !l.is(infer.Ready) }
+			show.states = mergeStates(slices.DeleteFunc(slices.Clone(old.states), notReady), mergeStates(m.states, old.states))
 		}
 		shown[key] = show
 	}
 	c.r.publish(ctx, shown)
-}
-
-// readyStates returns the states that are READY.
-func readyStates(lives []*versionState) []*versionState {
-	return slices.DeleteFunc(slices.Clone(lives), func(l *versionState) bool { return !l.is(infer.Ready) })
 }
 
 // load opens the versions of every loading model except ensembles, several concurrently.
@@ -142,7 +135,7 @@ func (c *change) load(ctx context.Context) {
 	c.announce(ctx)
 	inner := c.allowNested(ctx)
 	var g errgroup.Group
-	g.SetLimit(max(1, c.r.loadThreads()))
+	g.SetLimit(c.r.s.LoadThreads)
 	all := map[*model][]outcome{}
 	for _, m := range c.loading {
 		if m.err != nil || m.ensemble() {
@@ -198,7 +191,7 @@ func (c *change) record(m *model, list []outcome) {
 		if x.u != nil {
 			c.updates = append(c.updates, x.u)
 			if x.v.places != nil {
-				m.moved[x.v] = placesOf(x.u.instances.specs())
+				m.moved[x.v] = x.u.instances.places()
 			}
 		} else if x.v != nil && c.staying[m.states[i]] == nil {
 			c.opened = append(c.opened, x.v)
@@ -237,10 +230,8 @@ func (c *change) attempt(ctx context.Context, m *model, number int64) (v *versio
 // loses no request that the old one still completes.
 func (c *change) stats(m *model, number int64) *telemetry.Model {
 	if old := c.base.models[m.key]; old != nil {
-		for _, v := range old.versions {
-			if v.sig.Version == number {
-				return v.stats
-			}
+		if v := old.version(number); v != nil {
+			return v.stats
 		}
 	}
 	return &telemetry.Model{Name: m.name, Namespace: spaceOf(m.key), Version: number}
@@ -254,10 +245,12 @@ func (c *change) compileOrRevert(ctx context.Context) {
 			c.keepServing(key, m.err)
 		}
 	}
-	for {
-		broken := c.compileAll(ctx)
-		if !c.revert(broken) {
-			return
+	for kept := true; kept; {
+		kept = false
+		for _, m := range c.compileAll(ctx) { // models that broke serving ensembles are dropped
+			for _, key := range c.closure(m.key) {
+				kept = c.keepServing(key, m.err) || kept
+			}
 		}
 	}
 }
@@ -276,21 +269,12 @@ func (c *change) keepServing(key string, why error) bool {
 	}
 	c.next[key] = &kept
 	delete(c.loading, key)
-	c.notes = append(c.notes, keptNote{old.states, why.Error()})
+	for _, l := range old.states {
+		c.notes[l] = why.Error()
+	}
 	c.r.s.Metrics.LoadFailed()
 	c.r.s.Log.Error("model stays as it is", slog.String("model", m.name), slog.String("reason", why.Error()))
 	return true
-}
-
-// revert drops the models that broke serving ensembles, and reports whether there were any.
-func (c *change) revert(broken []*model) bool {
-	kept := false
-	for _, m := range broken {
-		for _, key := range c.closure(m.key) {
-			kept = c.keepServing(key, m.err) || kept
-		}
-	}
-	return kept
 }
 
 // closure returns the key of an ensemble and of all models it consists of, before and after the change.
@@ -377,11 +361,9 @@ func (c *change) cancel(ctx context.Context) { c.end(ctx, c.base.models) }
 
 // end publishes models and closes versions and instances that are not used.
 func (c *change) end(ctx context.Context, models map[string]*model) {
-	for _, n := range c.notes {
-		for _, l := range n.states {
-			if l.is(infer.Ready) {
-				l.set(infer.Ready, n.reason)
-			}
+	for l, reason := range c.notes {
+		if l.is(infer.Ready) {
+			l.set(infer.Ready, reason)
 		}
 	}
 	c.r.publish(ctx, models)

@@ -14,6 +14,7 @@ import (
 	"github.com/tutti-server/tutti/internal/telemetry"
 	"github.com/tutti-server/tutti/pipeline/exec"
 	"github.com/tutti-server/tutti/pipeline/plan"
+	"github.com/tutti-server/tutti/proto/modelconfig"
 	"github.com/tutti-server/tutti/scheduler"
 )
 
@@ -122,12 +123,9 @@ func (c *change) affectsEnsembles(m *model) bool {
 }
 
 func (m *model) usesAny(names map[string]bool) bool {
-	for _, st := range m.folder.cfg.GetEnsembleScheduling().GetStep() {
-		if names[st.GetModelName()] {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(m.folder.cfg.GetEnsembleScheduling().GetStep(), func(st *modelconfig.ModelEnsembling_Step) bool {
+		return names[st.GetModelName()]
+	})
 }
 
 // compile makes a version of an ensemble whose models are open.

@@ -44,13 +44,8 @@ type tolerance struct {
 // defaultTolerance covers the differences between kernels of different processors.
 var defaultTolerance = tolerance{Absolute: 1e-5, Relative: 1e-4} //nolint:gochecknoglobals // a constant
 
-// sender sends one request and returns its response.
-type sender interface {
-	send(ctx context.Context, req *infer.Request) (*infer.Response, error)
-}
-
 // checkGoldens sends the golden requests of a version. The error names the first file with an unexpected response.
-func (r *Repository) checkGoldens(ctx context.Context, f *folder, sig *config.Signature, x sender) error {
+func (r *Repository) checkGoldens(ctx context.Context, f *folder, sig *config.Signature, x *dryRun) error {
 	dir := filepath.Join(f.dir, goldenFolder)
 	entries, err := os.ReadDir(dir)
 	switch {
@@ -75,7 +70,7 @@ func (r *Repository) checkGoldens(ctx context.Context, f *folder, sig *config.Si
 	return nil
 }
 
-func (r *Repository) checkGolden(ctx context.Context, f *folder, name string, x sender) error {
+func (r *Repository) checkGolden(ctx context.Context, f *folder, name string, x *dryRun) error {
 	text, err := readBelow(f.dir, filepath.Join(goldenFolder, name))
 	if err != nil {
 		return err

@@ -17,18 +17,22 @@ import (
 	"github.com/tutti-server/tutti/scheduler/device"
 )
 
-// instanceSpec is one instance that a configuration demands for.
-type instanceSpec struct {
-	name   string
-	group  *modelconfig.ModelInstanceGroup
-	place  tensor.Place
-	policy *device.Policy
+// instance is one instance of a version.
+type instance struct {
+	name    string
+	group   *modelconfig.ModelInstanceGroup
+	place   tensor.Place
+	policy  *device.Policy
+	inst    backends.Instance // nil: not made yet; a concurrent model has one that is shared by several
+	limiter *device.Limiter   // nil: unlimited
 }
 
-// instanceSpecs expands the instance groups of a normalised configuration. For example, a KIND_GPU group with count
+// instances are all or some instances of a version.
+type instances []instance
+
+// wantedInstances expands the instance groups of a normalised configuration. For example, a KIND_GPU group with count
 // 2 and gpus [0, 1] gives four.
-func (r *Repository) instanceSpecs(cfg *modelconfig.ModelConfig) []instanceSpec {
-	var list []instanceSpec
+func (r *Repository) wantedInstances(cfg *modelconfig.ModelConfig) (list instances) {
 	for _, g := range cfg.GetInstanceGroup() {
 		places := []tensor.Place{{}}
 		if g.GetKind() == modelconfig.ModelInstanceGroup_KIND_GPU {
@@ -43,28 +47,26 @@ func (r *Repository) instanceSpecs(cfg *modelconfig.ModelConfig) []instanceSpec 
 				if g.GetCount() > 1 {
 					name += "_" + strconv.Itoa(i)
 				}
-				list = append(list, instanceSpec{name: name, group: g, place: at, policy: r.s.HostPolicies[policyOf(g, at)]})
+				list = append(list, instance{name: name, group: g, place: at, policy: r.s.HostPolicies[policyOf(g, at)]})
 			}
 		}
 	}
 	return list
 }
 
-// atDevices places the specs without a device at each of the model's devices. Such a model runs nowhere else.
-func atDevices(specs []instanceSpec, places []tensor.Place) []instanceSpec {
-	var list []instanceSpec
-	for i := range specs {
-		if specs[i].place.Kind == tensor.Device {
-			list = append(list, specs[i])
+// atDevices places the instances without a device at each of the model's devices. Such a model runs nowhere else.
+func (list instances) atDevices(places []tensor.Place) (placed instances) {
+	for _, u := range list {
+		if u.place.Kind == tensor.Device {
+			placed = append(placed, u)
 			continue
 		}
 		for _, at := range places {
-			s := specs[i]
-			s.place = at
-			list = append(list, s)
+			u.place = at
+			placed = append(placed, u)
 		}
 	}
-	return list
+	return placed
 }
 
 // policyOf returns the name of a group's host policy. The default is the one of its kind, for example "gpu_0" or "cpu".
@@ -80,49 +82,28 @@ func policyOf(g *modelconfig.ModelInstanceGroup, at tensor.Place) string {
 	return "cpu"
 }
 
-// countInstances returns the number of instances that accept requests.
-func countInstances(list []instanceSpec) int {
-	n := 0
-	for i := range list {
-		if !list[i].group.GetPassive() {
-			n++
-		}
-	}
-	return n
-}
-
-// specsOf returns the instances that a folder demands for, for its open model. Without instance_group a concurrent
+// wantedBy returns the instances that a folder demands for, for its open model. Without instance_group a concurrent
 // model has one per processor.
-func (r *Repository) specsOf(f *folder, m backends.Model) []instanceSpec {
-	specs := r.instanceSpecs(f.cfg)
+func (r *Repository) wantedBy(f *folder, m backends.Model) instances {
+	list := r.wantedInstances(f.cfg)
 	if p, ok := m.(backends.DeviceModel); ok {
-		specs = atDevices(specs, p.Places())
+		list = list.atDevices(p.Places())
 	}
 	if _, concurrent := m.(backends.ConcurrentModel); concurrent && f.defaultCount {
-		specs = slices.Repeat(specs[:1], runtime.GOMAXPROCS(0))
+		list = slices.Repeat(list[:1], runtime.GOMAXPROCS(0))
 	}
-	return specs
+	return list
 }
 
-// placesOf returns the places of the instances that accept requests.
-func placesOf(specs []instanceSpec) (places []tensor.Place) {
-	for i := range specs {
-		if at := specs[i].place; !specs[i].group.GetPassive() && !slices.Contains(places, at) {
-			places = append(places, at)
+// places returns the places of the instances that accept requests.
+func (list instances) places() (places []tensor.Place) {
+	for _, u := range list.active() {
+		if !slices.Contains(places, u.place) {
+			places = append(places, u.place)
 		}
 	}
 	return places
 }
-
-// instance is an instance of a version. A concurrent model has one backends.Instance that is shared by several.
-type instance struct {
-	instanceSpec
-	inst    backends.Instance // one that stands for several is in several units
-	limiter *device.Limiter   // nil: unlimited
-}
-
-// instances are all or some instances of a version.
-type instances []instance
 
 // active returns the instances that accept requests.
 func (list instances) active() (active instances) {
@@ -145,17 +126,17 @@ func (list instances) backends() []backends.Instance {
 
 // limiters returns the limiters of the instances. Nil if none is limited.
 func (list instances) limiters() []scheduler.Limiter {
-	var gates []scheduler.Limiter
+	var limiters []scheduler.Limiter
 	for i := range list {
 		if list[i].limiter == nil {
 			continue
 		}
-		if gates == nil {
-			gates = make([]scheduler.Limiter, len(list))
+		if limiters == nil {
+			limiters = make([]scheduler.Limiter, len(list))
 		}
-		gates[i] = list[i].limiter
+		limiters[i] = list[i].limiter
 	}
-	return gates
+	return limiters
 }
 
 // close releases the limiters and closes the instances.
@@ -186,15 +167,14 @@ func (u *instance) executesAt() tensor.Place {
 	return batch.PlaceOf(u.inst)
 }
 
-// newInstances makes the instances for specs. present are instances that exist already. A concurrent model gets one
+// newInstances makes the wanted instances. present are instances that exist already. A concurrent model gets one
 // backend instance per place, shared by all.
-func (r *Repository) newInstances(ctx context.Context, m backends.Model, specs []instanceSpec, present instances) (instances, error) {
+func (r *Repository) newInstances(ctx context.Context, m backends.Model, wanted, present instances) (instances, error) {
 	_, concurrent := m.(backends.ConcurrentModel)
 	var made instances
-	for i := range specs {
-		u := instance{instanceSpec: specs[i]}
+	for _, u := range wanted {
 		if concurrent {
-			u.inst = slices.Concat(present, made).sameInstance(&u.instanceSpec)
+			u.inst = slices.Concat(present, made).sameInstance(&u)
 		}
 		if u.inst == nil {
 			if err := r.makeInstance(ctx, m, &u); err != nil {
@@ -206,8 +186,8 @@ func (r *Repository) newInstances(ctx context.Context, m backends.Model, specs [
 	return made, nil
 }
 
-// sameInstance returns the backend instance in the list that a spec can share, or nil.
-func (list instances) sameInstance(s *instanceSpec) backends.Instance {
+// sameInstance returns the backend instance in the list that s can share, or nil.
+func (list instances) sameInstance(s *instance) backends.Instance {
 	for i := range list {
 		if u := &list[i]; u.group.GetPassive() == s.group.GetPassive() && u.place == s.place && u.policy == s.policy {
 			return u.inst
@@ -229,16 +209,8 @@ func (r *Repository) makeInstance(ctx context.Context, m backends.Model, u *inst
 }
 
 // limited reports whether the rate limiter counts resources of the instances.
-func (r *Repository) limited(specs []instanceSpec) bool {
-	if !r.s.Limits.RateLimit {
-		return false
-	}
-	for i := range specs {
-		if len(specs[i].group.GetRateLimiter().GetResources()) > 0 {
-			return true
-		}
-	}
-	return false
+func (r *Repository) limited(list instances) bool {
+	return r.s.Limits.RateLimit && slices.ContainsFunc(list, func(u instance) bool { return len(u.group.GetRateLimiter().GetResources()) > 0 })
 }
 
 // limit registers the active instances with the arbiter and stores their limiters.
@@ -250,29 +222,30 @@ func (r *Repository) limit(m backends.Model, list instances) error {
 		threads = 0 // stateless and short
 	}
 	var demands []device.Demand
-	var behind []*instance
-	for i := range list {
-		if !list[i].group.GetPassive() {
-			demands, behind = append(demands, list[i].demand(threads)), append(behind, &list[i])
-		}
+	for _, u := range list.active() {
+		demands = append(demands, u.demand(threads))
 	}
 	group, err := r.arbiter.Register(demands)
 	if err != nil {
 		return err
 	}
-	for i, u := range behind {
-		u.limiter = group.Limiters[i]
+	next := 0
+	for i := range list {
+		if !list[i].group.GetPassive() {
+			list[i].limiter = group.Limiters[next]
+			next++
+		}
 	}
 	return nil
 }
 
 // demand returns the threads and resources that one execution takes.
-func (s *instanceSpec) demand(threads int) device.Demand {
+func (u *instance) demand(threads int) device.Demand {
 	d := device.Demand{
-		Device: int(s.place.ID), OnCPU: s.place.Kind != tensor.Device,
-		Threads: threads, Priority: s.group.GetRateLimiter().GetPriority(),
+		Device: int(u.place.ID), OnCPU: u.place.Kind != tensor.Device,
+		Threads: threads, Priority: u.group.GetRateLimiter().GetPriority(),
 	}
-	for _, r := range s.group.GetRateLimiter().GetResources() {
+	for _, r := range u.group.GetRateLimiter().GetResources() {
 		d.Resources = append(d.Resources, device.Resource{Name: r.GetName(), Shared: r.GetGlobal(), Count: int64(r.GetCount())})
 	}
 	return d

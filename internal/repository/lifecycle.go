@@ -243,13 +243,13 @@ func (c *change) named(name string) []string {
 
 // unload marks a model as unloaded.
 func (c *change) unload(key string) {
-	m := c.next[key].asUnloaded()
+	m := c.next[key]
 	for _, l := range m.states {
 		if l.is(infer.Unavailable) {
 			l.set(infer.Unavailable, unloaded)
 		}
 	}
-	c.next[key] = m
+	c.next[key] = &model{key: m.key, name: m.name, folder: m.folder, states: m.states, fingerprint: m.fingerprint} // its versions retire
 	c.unloaded = append(c.unloaded, key)
 }
 
@@ -371,7 +371,7 @@ func (s *source) fetch(ctx context.Context, name string, o infer.LoadOptions) ([
 	case len(all) == 0 && len(o.Files) == 0:
 		return nil, s.unknown(name)
 	case o.Config == "":
-		return s.openEach(ctx, all), nil
+		return s.openAll(ctx, all, 1), nil
 	case len(all) > 1:
 		return nil, (&model{name: name, sharedBy: len(all)}).ambiguous()
 	}

@@ -58,11 +58,8 @@ type version struct {
 	// places are those of the instances at load. Nil: the host.
 	places []tensor.Place
 	// holders counts the versions that share model.
-	holders *atomic.Int32
-	// specs are the instances in the configuration at load, instances the present ones. Both are guarded by
-	// Repository.changes.
-	specs     []instanceSpec
-	instances instances
+	holders   *atomic.Int32
+	instances instances // guarded by Repository.changes
 	// removing counts removed instances that are not closed yet. removed are instances that are closed with the
 	// version.
 	removing pending.Count
@@ -81,18 +78,18 @@ func (r *Repository) loadVersion(ctx context.Context, f *folder, number int64, s
 	if err != nil {
 		return nil, err
 	}
-	specs := r.instanceSpecs(f.cfg)
+	wanted := r.wantedInstances(f.cfg)
 	settings := backends.Settings{
 		Model: f.name, Version: number,
 		ModelDir: f.dir, Dir: filepath.Join(f.dir, strconv.FormatInt(number, 10)),
-		Config: config.WithSequence(f.cfg), Instances: max(1, countInstances(specs)), Strict: r.s.StrictConfig, Alloc: r.s.Alloc,
+		Config: config.WithSequence(f.cfg), Instances: max(1, len(wanted.active())), Strict: r.s.StrictConfig, Alloc: r.s.Alloc,
 		Log: r.s.Log.With(slog.String("model", f.name), slog.Int64("version", number)),
 	}
 	if err := runAgents(f.dir, f.cfg); err != nil {
 		return nil, err
 	}
 	var model backends.Model
-	err = specs[0].policy.Do(func() (err error) {
+	err = wanted[0].policy.Do(func() (err error) {
 		model, err = b.Load(ctx, settings)
 		return err
 	})
@@ -130,11 +127,11 @@ func (r *Repository) assemble(ctx context.Context, f *folder, model backends.Mod
 	}
 	v := &version{
 		cfg: config.Complete(f.cfg, sig), sig: sig, full: full, description: newDescription(sig), model: model,
-		stats: stats, overrideDir: f.overrideDir, specs: r.specsOf(f, model),
+		stats: stats, overrideDir: f.overrideDir, instances: r.wantedBy(f, model),
 	}
 	v.shownConfig.Store(v.cfg)
 	if _, ok := model.(backends.DeviceModel); ok {
-		v.places = placesOf(v.specs)
+		v.places = v.instances.places()
 	}
 	if v.queue, err = r.newScheduler(ctx, f, v); err != nil {
 		return nil, err
@@ -194,14 +191,6 @@ func (r *Repository) backend(cfg *modelconfig.ModelConfig) (backends.Backend, *b
 	}
 	r.opened[f.Name] = b
 	return b, f, nil
-}
-
-// loadThreads returns the number of versions that load concurrently.
-func (r *Repository) loadThreads() int {
-	if r.s.LoadThreads > 0 {
-		return r.s.LoadThreads
-	}
-	return loadThreads
 }
 
 // closeInstances closes the instances that the version's scheduler did not close.

@@ -1,7 +1,6 @@
 package repository
 
 import (
-	"context"
 	"maps"
 	"slices"
 	"strings"
@@ -28,6 +27,14 @@ func (s *source) keyOf(space, name string) string {
 func nameOf(key string) string {
 	name, _, _ := strings.Cut(key, separator)
 	return name
+}
+
+// namesOf returns the names in sorted keys, each once.
+func namesOf(keys []string) (names []string) {
+	for _, key := range keys {
+		names = append(names, nameOf(key))
+	}
+	return slices.Compact(names)
 }
 
 // spaceOf returns the namespace in a key; empty without namespacing.
@@ -163,13 +170,7 @@ var (
 )
 
 // Names implements plan.Namer.
-func (l lookup) Names() []string {
-	var names []string
-	for _, key := range slices.Sorted(maps.Keys(l.models)) {
-		names = append(names, nameOf(key))
-	}
-	return slices.Compact(names)
-}
+func (l lookup) Names() []string { return namesOf(slices.Sorted(maps.Keys(l.models))) }
 
 // In implements plan.Spaces.
 func (l lookup) In(namespace string) plan.Lookup {
@@ -227,19 +228,9 @@ func (s *source) findAll(name string) []location {
 		}
 	}
 	for _, m := range s.buckets {
-		if p := m.location(name); p.objects != nil {
-			p.key = s.keyOf(m.address, name)
+		if p := s.locationAt(m, name); p.objects != nil {
 			add(p)
 		}
 	}
 	return all
-}
-
-// openEach opens models one after the other.
-func (s *source) openEach(ctx context.Context, places []location) []*folder {
-	list := make([]*folder, len(places))
-	for i, p := range places {
-		list[i] = s.open(ctx, p)
-	}
-	return list
 }

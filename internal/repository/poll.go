@@ -60,7 +60,7 @@ func (r *Repository) Poll(ctx context.Context) (err error) {
 		return err
 	}
 	c := r.change()
-	for _, f := range r.source.openAll(ctx, changed, r.loadThreads()) {
+	for _, f := range r.source.openAll(ctx, changed, r.s.LoadThreads) {
 		c.begin(ctx, f, true)
 	}
 	for _, key := range c.base.keys {
@@ -120,18 +120,7 @@ func (r *Repository) prefetchChanged(ctx context.Context) error {
 // known returns the keys of the models in s and in the folders, sorted.
 func (r *Repository) known(s *snapshot) []string {
 	keys := slices.Clone(s.keys)
-	for _, root := range r.source.roots {
-		for name := range r.source.list(root) {
-			if key := r.source.keyOf(trimRoot(root), name); s.models[key] == nil {
-				keys = append(keys, key)
-			}
-		}
-	}
-	for _, m := range r.source.buckets {
-		for _, name := range m.names() {
-			keys = append(keys, r.source.keyOf(m.address, name))
-		}
-	}
+	_ = r.source.each(func(p location) { keys = append(keys, p.key) }) // a root that cannot be read has none
 	slices.Sort(keys)
 	return slices.Compact(keys)
 }

@@ -1,6 +1,7 @@
 package repository
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -157,6 +158,7 @@ func (s *Settings) backendDevices() []tensor.Place {
 func Open(ctx context.Context, s Settings) (*Repository, error) {
 	s.Devices = append(slices.Clone(s.Devices), s.backendDevices()...)
 	s.Limits.Log = s.Log
+	s.LoadThreads = cmp.Or(max(s.LoadThreads, 0), loadThreads)
 	r := &Repository{
 		s: s, source: source{
 			roots: slices.DeleteFunc(slices.Clone(s.Roots), cloud.Is), spaces: s.namespaces(), configName: s.ConfigName,
@@ -206,7 +208,7 @@ func (r *Repository) start(ctx context.Context) error {
 	}
 	c := r.change()
 	if r.s.Only == nil {
-		for _, f := range r.source.openAll(ctx, places, r.loadThreads()) {
+		for _, f := range r.source.openAll(ctx, places, r.s.LoadThreads) {
 			c.begin(ctx, f, true)
 		}
 	}
@@ -367,12 +369,7 @@ func (r *Repository) Check(name string) []error {
 
 // Models returns the names of all models that are or were loaded, sorted.
 func (r *Repository) Models() []string {
-	keys := r.catalog.Load().keys
-	var names []string
-	for _, key := range keys {
-		names = append(names, nameOf(key))
-	}
-	return slices.Compact(names)
+	return namesOf(r.catalog.Load().keys)
 }
 
 // Flush executes queued requests now instead of waiting for fuller batches, from now on. The server calls it when

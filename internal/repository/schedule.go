@@ -78,7 +78,7 @@ func (r *Repository) newQueue(ctx context.Context, f *folder, v *version) (sched
 	if v.sig.MaxBatch <= 0 && rules.Free() {
 		batches = false // one request at a time: there is nothing to batch
 	}
-	if v.instances, err = r.newInstances(ctx, v.model, v.specs, nil); err != nil {
+	if v.instances, err = r.newInstances(ctx, v.model, v.instances, nil); err != nil {
 		return nil, err
 	}
 	v.padding = padding
@@ -136,7 +136,7 @@ func (v *version) shared() bool {
 // requests must be batched.
 func (r *Repository) inline(v *version, batches bool) bool {
 	c, ok := v.model.(backends.ConcurrentModel)
-	return ok && c.Inline() && !batches && !v.sig.Decoupled && v.cfg.GetSequenceBatching() == nil && len(v.instances.active()) > 0 && !r.limited(v.specs)
+	return ok && c.Inline() && !batches && !v.sig.Decoupled && v.cfg.GetSequenceBatching() == nil && len(v.instances.active()) > 0 && !r.limited(v.instances)
 }
 
 // stateFolder is a model's folder with the data of initial states.

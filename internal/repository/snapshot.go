@@ -92,21 +92,6 @@ func (m *model) overrideDir() *overrideDir {
 	return m.folder.overrideDir
 }
 
-// stateOf returns the state of a version, or nil.
-func (m *model) stateOf(number int64) *versionState {
-	for _, l := range m.states {
-		if l.number == number {
-			return l
-		}
-	}
-	return nil
-}
-
-// asUnloaded returns the model after it is unloaded. Its versions retire.
-func (m *model) asUnloaded() *model {
-	return &model{key: m.key, name: m.name, folder: m.folder, states: m.states, fingerprint: m.fingerprint}
-}
-
 // find returns the version that a request names. Its errors are Triton's.
 //
 // hot: one map lookup.
@@ -124,7 +109,7 @@ func (s *snapshot) find(name string, number int64) (*version, error) {
 	if number <= 0 {
 		return nil, status.Errorf(status.NotFound, "Request for unknown model: '%s' has no available versions", name)
 	}
-	if m.stateOf(number) != nil {
+	if slices.ContainsFunc(m.states, func(l *versionState) bool { return l.number == number }) {
 		return nil, status.Errorf(status.Unavailable, "Request for unknown model: '%s' version %d is not at ready state", name, number)
 	}
 	return nil, status.Errorf(status.NotFound, "Request for unknown model: '%s' version %d is not found", name, number)

@@ -1,6 +1,7 @@
 package repository
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -72,26 +73,36 @@ func (s *source) locations() ([]location, error) {
 		at[p.key] = len(all)
 		all = append(all, p)
 	}
+	if err := s.each(add); err != nil {
+		return nil, fmt.Errorf("cannot read model repository: %w", err)
+	}
+	slices.SortFunc(all, func(a, b location) int { return strings.Compare(a.key, b.key) })
+	return all, nil
+}
+
+// each visits the models of all roots. It returns the error of the first folder that cannot be read.
+func (s *source) each(visit func(location)) error {
+	var first error
 	for _, root := range s.roots {
 		entries, err := os.ReadDir(root)
-		if err != nil {
-			return nil, fmt.Errorf("cannot read model repository: %w", err)
-		}
-		for _, e := range entries {
+		first = cmp.Or(first, err)
+		for _, e := range entries { // those before an error count
 			if s.holdsModel(root, e.Name()) {
-				add(s.locationIn(root, e.Name()))
+				visit(s.locationIn(root, e.Name()))
 			}
 		}
 	}
 	for _, m := range s.buckets {
 		for _, name := range m.names() {
-			p := m.location(name)
-			p.key = s.keyOf(m.address, name)
-			add(p)
+			visit(s.locationAt(m, name))
 		}
 	}
-	slices.SortFunc(all, func(a, b location) int { return strings.Compare(a.key, b.key) })
-	return all, nil
+	return first
+}
+
+// locationAt returns the location of a model in a bucket. An unknown model has no objects.
+func (s *source) locationAt(m *bucketRoot, name string) location {
+	return location{key: s.keyOf(m.address, name), name: name, dir: m.address + "/" + name, bucket: m, objects: m.objects(name)}
 }
 
 // locationIn returns the location of a model in a root folder.
@@ -99,16 +110,10 @@ func (s *source) locationIn(root, name string) location {
 	return location{key: s.keyOf(trimRoot(root), name), name: name, dir: filepath.Join(root, name)}
 }
 
-// list yields the names of the models in a root. A root that cannot be read has none.
-func (s *source) list(root string) func(func(string) bool) {
-	return func(yield func(string) bool) {
-		entries, _ := os.ReadDir(root) // entries before an error count
-		for _, e := range entries {
-			if s.holdsModel(root, e.Name()) && !yield(e.Name()) {
-				return
-			}
-		}
-	}
+// holdsModels reports whether a folder holds a model.
+func (s *source) holdsModels(root string) bool {
+	entries, _ := os.ReadDir(root) // entries before an error count
+	return slices.ContainsFunc(entries, func(e os.DirEntry) bool { return s.holdsModel(root, e.Name()) })
 }
 
 // holdsModel reports whether a folder in a root is a model: not hidden, with a configuration or a version folder. A
@@ -121,16 +126,11 @@ func (s *source) holdsModel(root, name string) bool {
 	if info, err := os.Stat(dir); err != nil || !info.IsDir() {
 		return false
 	}
-	if _, err := os.Stat(s.configFile(dir)); !errors.Is(err, fs.ErrNotExist) {
+	if _, err := os.Stat(config.PathOf(dir, s.configName)); !errors.Is(err, fs.ErrNotExist) {
 		return true
 	}
 	found, _, err := versionFolders(dir)
 	return err == nil && len(found) > 0
-}
-
-// configFile returns the path of the selected configuration, else of config.pbtxt.
-func (s *source) configFile(dir string) string {
-	return config.PathOf(dir, s.configName)
 }
 
 // open reads a model's configuration. Errors and panics are stored in the folder.
@@ -255,12 +255,7 @@ func versionFolders(dir string) (found []int64, ignored []string, err error) {
 func (r *Repository) EmptyRoots() []string {
 	var list []string
 	for _, root := range r.source.roots {
-		found := false
-		for range r.source.list(root) {
-			found = true
-			break
-		}
-		if !found {
+		if !r.source.holdsModels(root) {
 			list = append(list, "no model is in "+root+r.source.hint(root))
 		}
 	}
@@ -278,8 +273,7 @@ func (s *source) hint(root string) string {
 	}
 	entries, _ := os.ReadDir(root) // an unreadable root was reported before
 	for _, e := range entries {
-		inner := filepath.Join(root, e.Name())
-		for range s.list(inner) {
+		if inner := filepath.Join(root, e.Name()); s.holdsModels(inner) {
 			return ", but models are in " + inner
 		}
 	}

@@ -42,9 +42,9 @@ func (c *change) staysOpen(f *folder, number int64) *version {
 	if v == nil {
 		return nil
 	}
-	specs := c.r.specsOf(f, v.model)
-	_, missing, gone := v.instances.match(specs)
-	if len(missing)+len(gone) == 0 || v.resizes(specs) {
+	wanted := c.r.wantedBy(f, v.model)
+	_, missing, gone := v.instances.match(wanted)
+	if len(missing)+len(gone) == 0 || v.resizes(wanted) {
 		return v
 	}
 	return nil
@@ -53,38 +53,22 @@ func (c *change) staysOpen(f *folder, number int64) *version {
 // resizes reports whether the version's scheduler can continue with other instances. The instances of a concurrent
 // model have no state, so they can be made again. Only sequence models gain from keeping the scheduler when places
 // change.
-func (v *version) resizes(specs []instanceSpec) bool {
-	if _, ok := v.inner.(scheduler.Resizable); !ok || countInstances(specs) == 0 {
+func (v *version) resizes(wanted instances) bool {
+	if _, ok := v.inner.(scheduler.Resizable); !ok || len(wanted.active()) == 0 {
 		return false
 	}
-	if v.cfg.GetSequenceBatching() != nil {
-		return true
-	}
-	return !v.shared() && samePlaces(placesOf(v.instances.specs()), placesOf(specs))
+	return v.cfg.GetSequenceBatching() != nil || !v.shared() && samePlaces(v.instances.places(), wanted.places())
 }
 
-// samePlaces reports whether two lists hold the same places, in any order.
+// samePlaces reports whether two lists without duplicates hold the same places, in any order.
 func samePlaces(a, b []tensor.Place) bool {
-	within := func(list []tensor.Place) func(tensor.Place) bool {
-		return func(p tensor.Place) bool { return !slices.Contains(list, p) }
-	}
-	return !slices.ContainsFunc(a, within(b)) && !slices.ContainsFunc(b, within(a))
+	return len(a) == len(b) && !slices.ContainsFunc(a, func(p tensor.Place) bool { return !slices.Contains(b, p) })
 }
 
-// specs returns the specs of the instances.
-func (list instances) specs() []instanceSpec {
-	specs := make([]instanceSpec, len(list))
-	for i := range list {
-		specs[i] = list[i].instanceSpec
-	}
-	return specs
-}
-
-// match compares instances with the specs that a configuration asks for: kept instances, specs without an instance,
-// and surplus instances.
-func (list instances) match(specs []instanceSpec) (kept instances, missing []instanceSpec, gone instances) {
+// match compares instances with those that a configuration asks for: kept, missing and surplus instances.
+func (list instances) match(wanted instances) (kept, missing, gone instances) {
 	gone = slices.Clone(list)
-	for _, s := range specs {
+	for _, s := range wanted {
 		i := slices.IndexFunc(gone, func(u instance) bool { return u.equivalent(&s) })
 		if i < 0 {
 			missing = append(missing, s)
@@ -96,9 +80,9 @@ func (list instances) match(specs []instanceSpec) (kept instances, missing []ins
 	return kept, missing, gone
 }
 
-// equivalent reports whether two specs ask for the same kind of instance, ignoring name and count.
-func (s *instanceSpec) equivalent(o *instanceSpec) bool {
-	return s.place == o.place && proto.Equal(unnamed(s.group), unnamed(o.group))
+// equivalent reports whether two instances are of the same kind, ignoring name and count.
+func (u *instance) equivalent(o *instance) bool {
+	return u.place == o.place && proto.Equal(unnamed(u.group), unnamed(o.group))
 }
 
 // unnamed returns a group without name, count and list of GPUs.
@@ -112,7 +96,7 @@ func unnamed(g *modelconfig.ModelInstanceGroup) *modelconfig.ModelInstanceGroup 
 func (c *change) update(ctx context.Context, m *model, v *version) (u *update, err error) {
 	defer recovery.Error(&err, c.r.s.Log, "updating the instances of model '"+m.name+"'", slog.String("model", m.name), slog.Int64("version", v.sig.Version))
 	f := m.folder.completedBy(v.model)
-	kept, missing, gone := v.instances.match(c.r.specsOf(m.folder, v.model))
+	kept, missing, gone := v.instances.match(c.r.wantedBy(m.folder, v.model))
 	u = &update{m: m, v: v, config: config.Complete(f.cfg, v.sig), gone: gone}
 	if u.added, err = c.r.newInstances(ctx, v.model, missing, kept); err != nil {
 		return nil, err
@@ -267,10 +251,8 @@ func (c *change) served(f *folder, number int64) *version {
 	if was == nil || was.folder.cfg == nil || was.ensemble() {
 		return nil
 	}
-	for _, v := range was.versions {
-		if v.sig.Version == number && v.sameModel(was.folder, f) {
-			return v
-		}
+	if v := was.version(number); v != nil && v.sameModel(was.folder, f) {
+		return v
 	}
 	return nil
 }

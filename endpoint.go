@@ -83,8 +83,6 @@ func (e *endpoint) stop(ctx context.Context) error {
 // metricsService serves the metrics to Prometheus.
 type metricsService struct{ http http.Server }
 
-var _ service = (*metricsService)(nil)
-
 const (
 	metricsPath   = "/metrics"
 	scrapeTimeout = 10 * time.Second

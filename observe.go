@@ -106,30 +106,20 @@ func (s *Server) dashboard() (*web.Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	s.window = overview.New(s.windowSettings())
-	set := web.Settings{
-		Overview: s.window, Lifecycle: s.repo, Token: s.o.Dashboard.Token, Restricted: s.o.HTTP.Restricted,
-		Pages: pages,
+	figures := overview.Settings{
+		Name: s.o.ID, Version: Version, Models: s.repo, Ready: s.Ready, GPUs: s.metrics.Measured, TensorBytes: s.alloc.InUse,
 	}
+	set := web.Settings{Lifecycle: s.repo, Token: s.o.Dashboard.Token, Restricted: s.o.HTTP.Restricted, Pages: pages}
 	if s.store != nil {
-		set.Inspector = s.store
+		figures.Traces, set.Inspector = s.store, s.store
 	}
 	if s.captures != nil {
 		set.Captures = s.captures
 	}
+	s.window = overview.New(figures)
+	set.Overview = s.window
 	s.ui = web.New(set)
 	return s.ui, nil
-}
-
-// windowSettings returns the sources of the dashboard's figures.
-func (s *Server) windowSettings() overview.Settings {
-	set := overview.Settings{
-		Name: s.o.ID, Version: Version, Models: s.repo, Ready: s.Ready, GPUs: s.metrics.Measured, TensorBytes: s.alloc.InUse,
-	}
-	if s.store != nil {
-		set.Traces = s.store
-	}
-	return set
 }
 
 // closeDashboard stops the dashboard's goroutines.

@@ -239,11 +239,9 @@ type connectionDrainer interface {
 
 // drainer waits, and logs every second what it waits for.
 type drainer struct {
-	log  infoLogger
+	log  *slog.Logger
 	left int // remaining seconds, for the log
 }
-
-type infoLogger interface{ Info(msg string, args ...any) }
 
 // wait returns when count is 0, or ctx is done.
 func (d *drainer) wait(ctx context.Context, count func() int, what string) {
@@ -255,7 +253,7 @@ func (d *drainer) wait(ctx context.Context, count func() int, what string) {
 			return
 		}
 		if now := time.Now(); now.Sub(logged) >= time.Second {
-			d.log.Info(fmt.Sprintf("Timeout %d: Found %d %s", d.left, n, what))
+			d.log.InfoContext(ctx, fmt.Sprintf("Timeout %d: Found %d %s", d.left, n, what)) //nolint:sloglint // tools look for this line of Triton's
 			d.left, logged = max(d.left-1, 0), now
 		}
 		select {
@@ -279,17 +277,12 @@ func (c *catalog) Ready() bool { return c.s.Ready() }
 // Describe fails for every model once the server stops: the services call it before they decode a request.
 func (c *catalog) Describe(model string, version int64) (*infer.Description, error) {
 	d, err := c.Catalog.Describe(model, version)
-	if err == nil && c.s.stopping.Load() {
-		return nil, c.refusal(model, version)
+	if err != nil || !c.s.stopping.Load() {
+		return d, err
 	}
-	return d, err
-}
-
-// refusal returns the error of a request to a server that stops, in Triton's words.
-func (c *catalog) refusal(model string, version int64) error {
-	err := status.Errorf(status.Unavailable, "%sServer is stopping, scheduler for model has stopped accepting new inference requests", infer.IDPrefix(""))
+	err = status.Errorf(status.Unavailable, "%sServer is stopping, scheduler for model has stopped accepting new inference requests", infer.IDPrefix(""))
 	if cfg, failed := c.Config(model, version); failed == nil && cfg.GetEnsembleScheduling() != nil {
 		err = status.Prefixf(err, "in ensemble '%s', ", model)
 	}
-	return err
+	return nil, err // in Triton's words
 }

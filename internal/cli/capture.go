@@ -180,12 +180,7 @@ func (s *captureSession) fetch(ctx context.Context, path, name string) (gone boo
 
 // json sends a request and decodes the JSON response.
 func (s *captureSession) json(ctx context.Context, method, path string, body []byte, into any) error {
-	resp, err := s.api.send(ctx, method, path, body)
-	if err != nil {
-		return err
-	}
-	defer resp.Body.Close()
-	b, err := io.ReadAll(io.LimitReader(resp.Body, maxExplanation))
+	b, err := s.api.body(ctx, method, path, body)
 	if err == nil {
 		err = json.Unmarshal(b, into)
 	}

@@ -67,18 +67,15 @@ func (p *program) main(ctx context.Context, args []string) error {
 		help(p.stderr)
 		return errReported
 	}
-	switch args[1] {
-	case "help", "--help", "-help", "-h":
+	if slices.Contains([]string{"help", "--help", "-help", "-h"}, args[1]) {
 		if len(args) == 2 {
 			help(p.stdout)
 			return nil
 		}
 		args = []string{args[0], args[2], "--help"}
 	}
-	for _, c := range commands() {
-		if c.name == args[1] {
-			return c.run(p, ctx, args[2:])
-		}
+	if c := find(args[1]); c.run != nil {
+		return c.run(p, ctx, args[2:])
 	}
 	return usagef("there is no command '%s'", args[1])
 }
@@ -165,6 +162,15 @@ func parse(fs *flag.FlagSet, args []string) ([]string, error) {
 	}
 }
 
+// arguments is parse for a command with least to most arguments besides flags; expected names them in the error.
+func arguments(fs *flag.FlagSet, args []string, least, most int, expected string) ([]string, error) {
+	rest, err := parse(fs, args)
+	if err == nil && (len(rest) < least || len(rest) > most) {
+		err = misused(strings.TrimPrefix(fs.Name(), "tutti "), expected)
+	}
+	return rest, err
+}
+
 // list is a flag that may be repeated.
 type list []string
 
@@ -198,17 +204,13 @@ func commands() []command {
 func repositoryCommands() []command {
 	return []command{
 		{
-			name: "serve", usage: "--model-repository DIR ...", summary: "Serve the models of one or more repositories",
-			run: (*program).serve,
+			name: "serve", usage: "--model-repository DIR ...", summary: "Serve the models of one or more repositories", run: (*program).serve,
 		},
 		{
 			name: "validate", usage: "DIR ... [--format text|json|sarif] [--strict]", summary: "Check repositories and print every problem",
-			notes: "The command reads every configuration and loads the models whose runtimes are on this machine.",
-			examples: []string{
-				"tutti validate models",
-				"tutti validate --strict --format sarif models > problems.sarif",
-			},
-			run: (*program).validate,
+			notes:    "The command reads every configuration and loads the models whose runtimes are on this machine.",
+			examples: []string{"tutti validate models", "tutti validate --strict --format sarif models > problems.sarif"},
+			run:      (*program).validate,
 		},
 		{
 			name: "config", usage: "MODEL_DIR [--format text|json]", summary: "Print the completed configuration of a model",

@@ -25,12 +25,10 @@ func (p *program) config(ctx context.Context, args []string) error {
 	format := set.String("format", lint.Text, "`format`: text as in config.pbtxt, or json as from the configuration endpoint")
 	name := set.String("model-config-name", "", "`name`: use configs/NAME.pbtxt if the model has it")
 	set.Var(settings, "backend-config", "`backend,key=value`: a setting of a backend; may be repeated")
-	rest, err := parse(set, args)
+	rest, err := arguments(set, args, 1, 1, "the folder of a model")
 	switch {
 	case err != nil:
 		return err
-	case len(rest) != 1:
-		return misused("config", "the folder of a model")
 	case *format != lint.Text && *format != lint.JSON:
 		return usagef("unknown format '%s', expected text or json", *format)
 	}
@@ -78,12 +76,7 @@ func (p *program) completed(r *repository.Repository, s config.Source) (*modelco
 	if err == nil {
 		return cfg, nil
 	}
-	for _, f := range r.Failures() {
-		if f.Model == s.Name {
-			err = f.Err
-		}
-	}
-	if status.CodeOf(err) != status.Unavailable {
+	if err = failureOf(r, s.Name, err); status.CodeOf(err) != status.Unavailable {
 		return nil, err
 	}
 	fmt.Fprintf(p.stderr, "not completed from the model's file: %v\n", err)

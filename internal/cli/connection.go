@@ -52,11 +52,10 @@ func (c *connection) options() (*client.Options, error) {
 		}
 		o.Header.Add(name, strings.TrimSpace(value))
 	}
-	if c.cacert == "" && c.cert == "" && c.key == "" && !c.insecure {
-		return o, nil
-	}
 	var err error
-	o.TLS, err = c.tls()
+	if c.cacert != "" || c.cert != "" || c.key != "" || c.insecure {
+		o.TLS, err = c.tls()
+	}
 	return o, err
 }
 
@@ -157,7 +156,11 @@ func (c *connection) explainPort(ctx context.Context, u *url.URL, err error) err
 	if o, bad := c.options(); bad == nil {
 		identity = o.TLS
 	}
-	address := net.JoinHostPort(u.Hostname(), cmp.Or(u.Port(), defaultPort(u)))
+	port := "443"
+	if u.Scheme == "http" {
+		port = "80"
+	}
+	address := net.JoinHostPort(u.Hostname(), cmp.Or(u.Port(), port))
 	found, failed := client.Probe(ctx, address, identity)
 	switch {
 	case errors.Is(failed, syscall.ECONNREFUSED):
@@ -184,14 +187,6 @@ func misdirected(u *url.URL, address, found string) error {
 		is = "a port without TLS"
 	}
 	return fmt.Errorf("%s is %s: use %s://%s", address, is, found, u.Host)
-}
-
-// defaultPort returns the port of a URL without one.
-func defaultPort(u *url.URL) string {
-	if u.Scheme == "http" {
-		return "80"
-	}
-	return "443"
 }
 
 // isServer reports whether repo is the address of a server and not a repository: a URL with a scheme of servers, or

@@ -25,12 +25,9 @@ func (p *program) demo(ctx context.Context, args []string) error {
 	fs := p.flags("demo")
 	once := fs.Bool("once", false, "exit after the responses")
 	verbose := fs.Bool("verbose", false, "print the server's log")
-	rest, err := parse(fs, args)
-	switch {
-	case err != nil:
+	rest, err := arguments(fs, args, 1, 1, "one folder of model repositories")
+	if err != nil {
 		return err
-	case len(rest) != 1:
-		return misused("demo", "one folder of model repositories")
 	}
 	d := &demonstration{program: p}
 	if err := d.find(rest[0]); err != nil {

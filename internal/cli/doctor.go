@@ -186,13 +186,13 @@ const scarce = 256 << 20
 
 // machine checks what backends and their clients need of the machine.
 func machine(ctx context.Context) []finding {
-	list := []finding{
+	return []finding{
 		{"system", runtime.GOOS == "linux", fmt.Sprintf("%s/%s, %d processors for this program", runtime.GOOS, runtime.GOARCH, runtime.GOMAXPROCS(0))},
 		shared(),
 		tool(ctx, "python3", "for the python backend and for fetching libraries", "--version"),
 		tool(ctx, "g++", "for the pytorch backend's shim", "-dumpfullversion"),
+		gpus(),
 	}
-	return append(list, gpus())
 }
 
 func shared() finding {

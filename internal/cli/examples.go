@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"math"
@@ -20,28 +21,15 @@ const ExpectedFile = "expected.json"
 
 // Example is a request with its expected response.
 type Example struct {
-	Name    string
-	Request client.Request
+	Name    string         `json:"name"`
+	Request client.Request `json:"-"`
 	// Outputs are the answer's, all of them.
-	Outputs []client.Tensor
+	Outputs []client.Tensor `json:"outputs"`
 	// Atol is the largest absolute difference of an FP32 element.
-	Atol float64
+	Atol float64 `json:"atol"`
 	// Cosine is the smallest cosine similarity of a row of an FP32 output with its
 	// expectation; 0 when it is not asked for.
-	Cosine float64
-}
-
-// expectedFile is the JSON form of ExpectedFile.
-type expectedFile struct {
-	Ensemble string `json:"ensemble"`
-	Requests []struct {
-		Name     string            `json:"name"`
-		Ensemble string            `json:"ensemble"`
-		Inputs   []json.RawMessage `json:"inputs"`
-		Outputs  []client.Tensor   `json:"outputs"`
-		Atol     float64           `json:"atol"`
-		Cosine   float64           `json:"cosine"`
-	} `json:"requests"`
+	Cosine float64 `json:"cosine"`
 }
 
 // ReadExamples reads the examples of a repository.
@@ -51,17 +39,21 @@ func ReadExamples(dir string) ([]Example, error) {
 	if err != nil {
 		return nil, err
 	}
-	var f expectedFile
+	var f struct {
+		Ensemble string `json:"ensemble"`
+		Requests []struct {
+			Example
+			Ensemble string            `json:"ensemble"`
+			Inputs   []json.RawMessage `json:"inputs"`
+		} `json:"requests"`
+	}
 	if err := json.Unmarshal(data, &f); err != nil {
 		return nil, fmt.Errorf("cannot read '%s': %w", path, err)
 	}
 	list := make([]Example, len(f.Requests))
 	for i, r := range f.Requests {
-		model := r.Ensemble
-		if model == "" {
-			model = f.Ensemble
-		}
-		e := Example{Name: r.Name, Outputs: r.Outputs, Atol: r.Atol, Cosine: r.Cosine, Request: client.Request{Model: model, ID: r.Name}}
+		e := r.Example
+		e.Request = client.Request{Model: cmp.Or(r.Ensemble, f.Ensemble), ID: r.Name}
 		for _, raw := range r.Inputs {
 			in, err := readInput(dir, raw)
 			if err != nil {
@@ -117,9 +109,15 @@ func (e *Example) checkOutput(got, want *client.Tensor) error {
 		return fmt.Errorf("got %s, expected %s", got.DType, want.DType)
 	case !slices.Equal(got.Shape, want.Shape):
 		return fmt.Errorf("got shape %v, expected %v", got.Shape, want.Shape)
-	case want.DType != tensor.FP32:
-		return sameBytes(got, want)
+	case want.DType == tensor.FP32:
+		return e.checkFloats(got, want)
+	case !slices.Equal(got.Data, want.Data):
+		return fmt.Errorf("got %s, expected %s", abbreviate(got), abbreviate(want))
 	}
+	return nil
+}
+
+func (e *Example) checkFloats(got, want *client.Tensor) error {
 	g, err := client.Values[float32](got)
 	if err != nil {
 		return err
@@ -137,13 +135,6 @@ func (e *Example) checkOutput(got, want *client.Tensor) error {
 		}
 	}
 	return e.checkCosine(g, w, want.Shape)
-}
-
-func sameBytes(got, want *client.Tensor) error {
-	if !slices.Equal(got.Data, want.Data) {
-		return fmt.Errorf("got %s, expected %s", abbreviate(got), abbreviate(want))
-	}
-	return nil
 }
 
 // checkCosine compares the directions of rows.

@@ -41,12 +41,9 @@ func (p *program) infer(ctx context.Context, args []string) error {
 	fs.StringVar(&a.req.Version, "version", "", "model `version`; by default the server chooses")
 	fs.StringVar(&a.req.ID, "id", "", "request `id`")
 	why := fs.Bool("why", false, "explain the time of the request, as tutti why does; over HTTP only")
-	rest, err := parse(fs, args)
-	switch {
-	case err != nil:
+	rest, err := arguments(fs, args, 1, 1, "the name of one model")
+	if err != nil {
 		return err
-	case len(rest) != 1:
-		return misused("infer", "the name of one model")
 	}
 	a.req.Model, a.req.Outputs = rest[0], outputs
 	a.req.TraceParent, a.req.TraceState = a.trace.Parent(), a.trace.State
@@ -179,12 +176,13 @@ func parseValue(in coreinfer.TensorMetadata, value string) (client.Tensor, error
 	}
 	text := in.Datatype == tensor.Bytes.String()
 	data := []byte(value)
+	form, is := elementOf(in.Datatype)
 	switch {
 	case text && (!strings.HasPrefix(value, "[") || !json.Valid(data)):
 		return client.Text(in.Name, shapeOf(in.Shape, nil, 1), value), nil
 	case !strings.HasPrefix(value, "["):
 		if data = []byte("[" + value + "]"); !json.Valid(data) {
-			return client.Tensor{}, fmt.Errorf("'%s' is no value of %s, expected %s, a JSON array of such, or @FILE", value, in.Datatype, elementOf(in.Datatype))
+			return client.Tensor{}, fmt.Errorf("'%s' is no value of %s, expected %s, a JSON array of such, or @FILE", value, in.Datatype, form)
 		}
 	}
 	leaves, nested, err := flatten(data)
@@ -192,14 +190,12 @@ func parseValue(in coreinfer.TensorMetadata, value string) (client.Tensor, error
 		return client.Tensor{}, err
 	}
 	for i, x := range leaves {
-		if !isElement(in.Datatype, x) {
+		if !is(x) {
 			found, _ := json.Marshal(x) //nolint:errchkjson // it was decoded from JSON
-			return client.Tensor{}, fmt.Errorf("element %d is %s, expected %s (%s)", i, found, elementOf(in.Datatype), in.Datatype)
+			return client.Tensor{}, fmt.Errorf("element %d is %s, expected %s (%s)", i, found, form, in.Datatype)
 		}
 	}
-	whole, err := json.Marshal(map[string]any{
-		"name": in.Name, "datatype": in.Datatype, "shape": shapeOf(in.Shape, nested, len(leaves)), "data": leaves,
-	})
+	whole, err := json.Marshal(map[string]any{"name": in.Name, "datatype": in.Datatype, "shape": shapeOf(in.Shape, nested, len(leaves)), "data": leaves})
 	if err != nil {
 		return client.Tensor{}, err
 	}
@@ -234,18 +230,13 @@ func flatten(data []byte) (leaves []any, nested []int64, err error) {
 		return nil, nil, errors.New("the value is no JSON array: it ends before its last ']'")
 	case err != nil:
 		return nil, nil, fmt.Errorf("the value is no JSON array: %w", err)
-	case !atEnd(d):
+	}
+	if _, err := d.Token(); !errors.Is(err, io.EOF) {
 		return nil, nil, errors.New("the value is no JSON array: something follows its last ']'")
 	}
 	leaves = []any{}
 	nested, err = appendLeaves(tree, 0, nil, &leaves)
 	return leaves, nested, err
-}
-
-// atEnd reports whether the input has ended.
-func atEnd(d *json.Decoder) bool {
-	_, err := d.Token()
-	return errors.Is(err, io.EOF)
 }
 
 // appendLeaves appends the elements below level, and to nested the extents of levels that are new.
@@ -275,47 +266,31 @@ func appendLeaves(level []any, depth int, nested []int64, leaves *[]any) ([]int6
 	return nested, nil
 }
 
-// isElement reports whether a JSON value is an element of a data type.
-func isElement(datatype string, x any) bool {
+// elementOf returns the JSON form of an element of a data type, for errors, and a function that checks an element.
+func elementOf(datatype string) (form string, is func(x any) bool) {
 	d := tensor.ParseDType(datatype)
-	switch x := x.(type) {
-	case string:
-		return d == tensor.Bytes
-	case bool:
-		return d == tensor.Bool
-	case json.Number:
-		var err error
-		switch bits := d.Size() * 8; d {
-		case tensor.Int8, tensor.Int16, tensor.Int32, tensor.Int64:
-			_, err = strconv.ParseInt(x.String(), 10, bits)
-		case tensor.Uint8, tensor.Uint16, tensor.Uint32, tensor.Uint64:
-			_, err = strconv.ParseUint(x.String(), 10, bits)
-		case tensor.FP32, tensor.FP64:
-			_, err = strconv.ParseFloat(x.String(), bits)
-		default:
-			return false
+	bits := d.Size() * 8
+	number := func(parse func(s string) error) func(x any) bool {
+		return func(x any) bool {
+			n, ok := x.(json.Number)
+			return ok && parse(n.String()) == nil
 		}
-		return err == nil
 	}
-	return false
-}
-
-// elementOf returns the JSON form of an element of a data type, for errors.
-func elementOf(datatype string) string {
-	d := tensor.ParseDType(datatype)
-	switch bits := d.Size() * 8; d {
+	switch d {
 	case tensor.Int8, tensor.Int16, tensor.Int32, tensor.Int64:
-		return fmt.Sprintf("a whole number from %d to %d", int64(-1)<<(bits-1), int64(1)<<(bits-1)-1)
+		form = fmt.Sprintf("a whole number from %d to %d", int64(-1)<<(bits-1), int64(1)<<(bits-1)-1)
+		return form, number(func(s string) error { _, err := strconv.ParseInt(s, 10, bits); return err })
 	case tensor.Uint8, tensor.Uint16, tensor.Uint32, tensor.Uint64:
-		return fmt.Sprintf("a whole number from 0 to %d", ^uint64(0)>>(64-bits))
+		form = fmt.Sprintf("a whole number from 0 to %d", ^uint64(0)>>(64-bits))
+		return form, number(func(s string) error { _, err := strconv.ParseUint(s, 10, bits); return err })
 	case tensor.FP32, tensor.FP64:
-		return "a number"
+		return "a number", number(func(s string) error { _, err := strconv.ParseFloat(s, bits); return err })
 	case tensor.Bool:
-		return "true or false"
+		return "true or false", func(x any) bool { _, ok := x.(bool); return ok }
 	case tensor.Bytes:
-		return "a text in quotes"
+		return "a text in quotes", func(x any) bool { _, ok := x.(string); return ok }
 	}
-	return "nothing"
+	return "nothing", func(any) bool { return false }
 }
 
 // shapeOf returns the shape of n elements: nested if it has as many dimensions as the input, otherwise the declared

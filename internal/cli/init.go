@@ -25,22 +25,27 @@ const (
 // init writes a small repository.
 func (p *program) init(_ context.Context, args []string) error {
 	fs := p.flags("init")
-	rest, err := parse(fs, args)
-	switch {
-	case err != nil:
+	const expected = "a folder and what to start with"
+	rest, err := arguments(fs, args, 1, 2, expected)
+	if err != nil {
 		return err
-	case len(rest) < 1 || len(rest) > 2 || rest[0] == "":
-		return misused("init", "a folder and what to start with")
+	}
+	if rest[0] == "" {
+		return misused("init", expected)
 	}
 	kind := starterUsual
 	if len(rest) == 2 {
 		kind = rest[1]
 	}
-	kinds, err := starterKinds()
-	switch {
-	case err != nil:
+	entries, err := starters.ReadDir(starterRoot)
+	if err != nil {
 		return err
-	case !slices.Contains(kinds, kind):
+	}
+	var kinds []string
+	for _, e := range entries {
+		kinds = append(kinds, e.Name())
+	}
+	if !slices.Contains(kinds, kind) {
 		return usagef("unknown kind '%s', expected one of %s", kind, strings.Join(kinds, ", "))
 	}
 	if err := writeStarter(rest[0], kind); err != nil {
@@ -48,15 +53,6 @@ func (p *program) init(_ context.Context, args []string) error {
 	}
 	_, err = fmt.Fprintf(p.stdout, "Wrote %s. Check it and serve it:\n  tutti validate %s\n  tutti serve --model-repository %s\n", rest[0], rest[0], rest[0])
 	return err
-}
-
-func starterKinds() ([]string, error) {
-	entries, err := starters.ReadDir(starterRoot)
-	var kinds []string
-	for _, e := range entries {
-		kinds = append(kinds, e.Name())
-	}
-	return kinds, err
 }
 
 // writeStarter copies a starter into dir, which must be empty or missing. It writes no empty folders, which git
@@ -71,17 +67,16 @@ func writeStarter(dir, kind string) error {
 	}
 	return fs.WalkDir(from, ".", func(path string, e fs.DirEntry, err error) error {
 		to := filepath.Join(dir, filepath.FromSlash(path))
-		switch {
-		case err != nil:
+		if err != nil {
 			return err
-		case !e.IsDir():
-			data, err := fs.ReadFile(from, path)
-			if err != nil {
-				return err
-			}
-			return os.WriteFile(to, data, 0o644) //nolint:gosec // a repository is for everybody
-		default:
+		}
+		if e.IsDir() {
 			return os.MkdirAll(to, 0o755) //nolint:gosec // a repository is for everybody
 		}
+		data, err := fs.ReadFile(from, path)
+		if err != nil {
+			return err
+		}
+		return os.WriteFile(to, data, 0o644) //nolint:gosec // a repository is for everybody
 	})
 }

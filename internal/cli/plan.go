@@ -16,14 +16,11 @@ func (p *program) plan(ctx context.Context, args []string) error {
 	format := fs.String("format", "text", "`format`: text, dot for Graphviz, or svg")
 	settings := options.BackendConfig{}
 	fs.Var(settings, "backend-config", "`backend,key=value`: a setting of a backend; may be repeated")
-	rest, err := parse(fs, args)
-	switch {
-	case err != nil:
+	rest, err := arguments(fs, args, 2, 2, "a repository and a model")
+	if err != nil {
 		return err
-	case len(rest) != 2:
-		return misused("plan", "a repository and a model")
 	}
-	r, err := p.load(ctx, rest[:1], rest[1:], settings)
+	r, err := p.look(ctx, repository.Settings{Roots: rest[:1], Only: rest[1:], GPUFallback: true}, settings)
 	if err != nil {
 		return err
 	}
@@ -41,12 +38,7 @@ func printPlan(w io.Writer, r *repository.Repository, name, after, format string
 	}
 	compiled, err := r.Plan(name, 0)
 	if err != nil {
-		for _, f := range r.Failures() {
-			if f.Model == name {
-				return f.Err
-			}
-		}
-		return err
+		return failureOf(r, name, err)
 	}
 	switch format {
 	case "text":

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"strings"
 
@@ -37,7 +38,7 @@ func (p *program) repo(ctx context.Context, args []string) error {
 	case verb == "show" && len(rest) == 2:
 		return p.repoShow(ctx, c, rest[0], rest[1])
 	case verb == "diff" && len(rest) >= 2:
-		return p.repoDiff(ctx, c, rest[0], rest[1], rest[2:])
+		return p.repoDiff(ctx, c, rest[0], rest[1], append([]string(nil), rest[2:]...)) // nil for all models
 	case verb == "push" && len(rest) == 2:
 		return p.repoPush(ctx, rest[0], rest[1])
 	case verb == "load" && len(rest) == 2:
@@ -113,12 +114,7 @@ func (s *localSource) close(ctx context.Context) error              { return s.r
 func (s *localSource) config(_ context.Context, model string) ([]byte, error) {
 	cfg, err := s.r.Config(model, 0)
 	if err != nil {
-		for _, f := range s.r.Failures() {
-			if f.Model == model {
-				return nil, f.Err
-			}
-		}
-		return nil, err
+		return nil, failureOf(s.r, model, err)
 	}
 	return config.Text(cfg), nil
 }
@@ -174,7 +170,7 @@ func (p *program) repoShow(ctx context.Context, c *connection, repo, model strin
 func (p *program) repoDiff(ctx context.Context, c *connection, one, two string, models []string) error {
 	var sources [2]modelSource
 	for i, repo := range []string{one, two} {
-		s, err := p.openSource(ctx, c, repo, allOf(models))
+		s, err := p.openSource(ctx, c, repo, models)
 		if err != nil {
 			return err
 		}
@@ -182,21 +178,16 @@ func (p *program) repoDiff(ctx context.Context, c *connection, one, two string, 
 		sources[i] = s
 	}
 	var texts [2]map[string][]string
+	both := map[string][]string{}
 	for i, s := range sources {
 		var err error
 		if texts[i], err = describe(ctx, s, models); err != nil {
 			return err
 		}
+		maps.Copy(both, texts[i])
 	}
-	var names []string
-	for _, t := range texts {
-		for name := range t {
-			names = append(names, name)
-		}
-	}
-	slices.Sort(names)
 	differ := false
-	for _, name := range slices.Compact(names) {
+	for _, name := range slices.Sorted(maps.Keys(both)) {
 		lines := compareLines(texts[0][name], texts[1][name])
 		if len(lines) == 0 {
 			continue
@@ -209,14 +200,6 @@ func (p *program) repoDiff(ctx context.Context, c *connection, one, two string, 
 	}
 	_, err := io.WriteString(p.stdout, "no difference\n")
 	return err
-}
-
-// allOf returns nil, which stands for all models, if models is empty.
-func allOf(models []string) []string {
-	if len(models) == 0 {
-		return nil
-	}
-	return models
 }
 
 // describe returns the versions and the configuration of each named model, or of all models, as lines. A model that

@@ -79,15 +79,10 @@ func modelFiles(dir string) ([]string, error) {
 		files = append(files, filepath.ToSlash(rel))
 		return nil
 	})
-	slices.SortStableFunc(files, func(a, b string) int { return last(a) - last(b) })
-	return files, err
-}
-
-func last(file string) int {
-	if file == config.FileName {
-		return 1
+	if i := slices.Index(files, config.FileName); i >= 0 {
+		files = append(slices.Delete(files, i, i+1), config.FileName)
 	}
-	return 0
+	return files, err
 }
 
 // pushFolder copies the files beside the model and renames the copy. It moves the old model away before, and back
@@ -153,7 +148,7 @@ func pushBucket(ctx context.Context, repo, name, dir string, files []string) err
 	for _, f := range files {
 		key := path.Join(name, f)
 		if f[len(f)-1] == '/' {
-			err = b.Write(ctx, key+"/", emptyObject(), 0)
+			err = b.Write(ctx, key+"/", strings.NewReader(""), 0)
 		} else {
 			err = cloud.CopyBack(ctx, b, key, filepath.Join(dir, f))
 		}
@@ -170,5 +165,3 @@ func pushBucket(ctx context.Context, repo, name, dir string, files []string) err
 	}
 	return nil
 }
-
-func emptyObject() io.ReadSeeker { return strings.NewReader("") }

@@ -13,12 +13,7 @@ import (
 	"github.com/tutti-server/tutti/internal/telemetry"
 )
 
-// load opens repositories for commands that do not serve them.
-func (p *program) load(ctx context.Context, roots, only []string, settings options.BackendConfig) (*repository.Repository, error) {
-	return p.look(ctx, repository.Settings{Roots: roots, Only: only, GPUFallback: true}, settings)
-}
-
-// look is load with further settings.
+// look opens repositories for commands that do not serve them.
 func (p *program) look(ctx context.Context, s repository.Settings, settings options.BackendConfig) (*repository.Repository, error) {
 	registry, err := p.components.Registry()
 	if err != nil {
@@ -28,6 +23,16 @@ func (p *program) look(ctx context.Context, s repository.Settings, settings opti
 	s.BackendConfig, _ = settings.Settings(registry)
 	s.Alloc, s.Metrics, s.Log = tensor.NewPool(), telemetry.NewMetrics(), slog.New(slog.DiscardHandler)
 	return repository.Open(ctx, s)
+}
+
+// failureOf returns the reason that a model was not loaded, by default err.
+func failureOf(r *repository.Repository, model string, err error) error {
+	for _, f := range r.Failures() {
+		if f.Model == model {
+			return f.Err
+		}
+	}
+	return err
 }
 
 // validate prints every problem of repositories. It loads the models whose runtimes are on this machine.

@@ -23,12 +23,9 @@ func (p *program) why(ctx context.Context, args []string) error {
 	fs := p.flags("why")
 	url, connect := urlFlag(fs, "its HTTP port"), &connection{}
 	connect.flags(fs)
-	rest, err := parse(fs, args)
-	switch {
-	case err != nil:
+	rest, err := arguments(fs, args, 1, 1, "one trace id, or the id of a request")
+	if err != nil {
 		return err
-	case len(rest) != 1:
-		return misused("why", "one trace id, or the id of a request")
 	}
 	a, err := connect.inspector(*url)
 	if err != nil {
@@ -116,7 +113,12 @@ func (a *inspector) traceOf(ctx context.Context, request string) (string, error)
 
 // get returns the body of the response to a GET request for a path of the API.
 func (a *inspector) get(ctx context.Context, path string) ([]byte, error) {
-	resp, err := a.send(ctx, http.MethodGet, path, nil)
+	return a.body(ctx, http.MethodGet, path, nil)
+}
+
+// body sends a request and returns the body of the response.
+func (a *inspector) body(ctx context.Context, method, path string, body []byte) ([]byte, error) {
+	resp, err := a.send(ctx, method, path, body)
 	if err != nil {
 		return nil, err
 	}

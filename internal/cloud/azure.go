@@ -1,6 +1,7 @@
 package cloud
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -21,23 +22,16 @@ type bucketAzure struct {
 	client *container.Client
 }
 
-var _ Bucket = (*bucketAzure)(nil)
-
 // openAzure uses the account's key from the credential file or AZURE_STORAGE_KEY, else the identity that
 // AZURE_STORAGE_AUTH_TYPE selects, else anonymous access. AZURE_STORAGE_SERVICE_ENDPOINT names another server, with
 // the account in its path.
 func openAzure(a address, file *credentialFile, o *Options) (Bucket, error) {
-	server := "https://" + a.account + ".blob.core.windows.net"
-	if other := o.Env("AZURE_STORAGE_SERVICE_ENDPOINT"); other != "" {
-		server = strings.TrimSuffix(other, "/")
-	}
+	server := cmp.Or(strings.TrimSuffix(o.Env("AZURE_STORAGE_SERVICE_ENDPOINT"), "/"), "https://"+a.account+".blob.core.windows.net")
 	key := azureKey{Account: o.Env("AZURE_STORAGE_ACCOUNT"), Key: o.Env("AZURE_STORAGE_KEY")}
 	if found, ok := longestPrefix(file.AS, a.text); ok {
 		key = found
 	}
-	if key.Account == "" {
-		key.Account = a.account
-	}
+	key.Account = cmp.Or(key.Account, a.account)
 	options := &container.ClientOptions{ClientOptions: azcore.ClientOptions{Transport: newClient()}}
 	client, err := azureClient(server+"/"+a.bucket, key, o, options)
 	if err != nil {
@@ -95,10 +89,12 @@ func (b *bucketAzure) List(ctx context.Context, prefix string) ([]Object, error)
 		}
 		for _, item := range page.Segment.BlobItems {
 			p := item.Properties
-			if item.Name == nil || p == nil || p.ContentLength == nil || p.ETag == nil || relativeKey(b.folder, *item.Name) == "" {
+			if item.Name == nil || p == nil || p.ContentLength == nil || p.ETag == nil {
 				continue
 			}
-			list = append(list, Object{Key: relativeKey(b.folder, *item.Name), Size: *p.ContentLength, Tag: string(*p.ETag), MD5: p.ContentMD5})
+			if key := relativeKey(b.folder, *item.Name); key != "" {
+				list = append(list, Object{Key: key, Size: *p.ContentLength, Tag: string(*p.ETag), MD5: p.ContentMD5})
+			}
 		}
 		if len(list) > maxObjects {
 			return nil, tooMany(b.text)

@@ -6,6 +6,7 @@
 package cloud
 
 import (
+	"cmp"
 	"context"
 	"crypto/md5" //nolint:gosec // it is what buckets tell of their objects
 	"encoding/hex"
@@ -155,14 +156,10 @@ func join(folder, key string) string {
 
 // relativeKey returns a key relative to the folder, or "" if it is not in it.
 func relativeKey(folder, key string) string {
-	if folder == "" {
-		return key
+	if rest, ok := strings.CutPrefix(key, join(folder, "")); ok {
+		return rest
 	}
-	rest, ok := strings.CutPrefix(key, folder+"/")
-	if !ok {
-		return ""
-	}
-	return rest
+	return ""
 }
 
 // changed is the error for an object that changed since it was listed.
@@ -194,11 +191,7 @@ func parse(text string) (address, error) {
 	switch a.scheme {
 	case "s3":
 		if m := s3Endpoint.FindStringSubmatch(text); m != nil {
-			protocol := m[1]
-			if protocol == "" {
-				protocol = "https://"
-			}
-			a.endpoint, rest = protocol+m[2]+":"+m[3], m[4]
+			a.endpoint, rest = cmp.Or(m[1], "https://")+m[2]+":"+m[3], m[4]
 		}
 		a.bucket, a.folder, _ = strings.Cut(clean(rest), "/")
 	case "gs":
@@ -220,8 +213,7 @@ func parse(text string) (address, error) {
 
 // clean removes redundant slashes.
 func clean(path string) string {
-	parts := strings.FieldsFunc(path, func(r rune) bool { return r == '/' })
-	return strings.Join(parts, "/")
+	return strings.Join(strings.FieldsFunc(path, func(r rune) bool { return r == '/' }), "/")
 }
 
 // credentialFile is the content of the file at TRITON_CLOUD_CREDENTIAL_PATH: credentials by address prefix. The

@@ -39,7 +39,8 @@ func Copy(ctx context.Context, b Bucket, o Object, file, partial string, wrote f
 		return err
 	}
 	if err := verify(o, f); err != nil {
-		return first(err, os.Remove(partial)) // the next attempt starts from zero
+		_ = os.Remove(partial) // the next attempt starts from zero
+		return err
 	}
 	if err := f.Chmod(0o444); err != nil {
 		return err
@@ -52,16 +53,14 @@ func Copy(ctx context.Context, b Bucket, o Object, file, partial string, wrote f
 func fill(ctx context.Context, b Bucket, o *Object, f *os.File, have int64, wrote func(int64, bool)) error {
 	for failures := 0; have < o.Size; {
 		n, err := readFrom(ctx, b, o, f, have, wrote)
-		have += n
-		switch {
-		case have >= o.Size:
-		case ctx.Err() != nil:
-			return status.ErrCancelled
-		case err == nil:
-			err = io.ErrUnexpectedEOF
-		}
-		if have >= o.Size {
+		if have += n; have >= o.Size {
 			break
+		}
+		if ctx.Err() != nil {
+			return status.ErrCancelled
+		}
+		if err == nil {
+			err = io.ErrUnexpectedEOF
 		}
 		if n >= pace {
 			failures = 0
@@ -163,9 +162,6 @@ func CopyBack(ctx context.Context, b Bucket, key, file string) error {
 	}
 	return b.Write(ctx, key, f, info.Size())
 }
-
-// first returns err and drops the error of a cleanup.
-func first(err, _ error) error { return err }
 
 // ignoreMissing returns nil for a missing object.
 func ignoreMissing(err error) error {

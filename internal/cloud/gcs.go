@@ -24,8 +24,6 @@ type bucketGCS struct {
 	server string
 }
 
-var _ Bucket = (*bucketGCS)(nil)
-
 const (
 	gcsServer = "https://storage.googleapis.com"
 	gcsScope  = "https://www.googleapis.com/auth/devstorage.read_write"

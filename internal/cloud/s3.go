@@ -1,6 +1,7 @@
 package cloud
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -21,8 +22,6 @@ type bucketS3 struct {
 	client *s3.Client
 }
 
-var _ Bucket = (*bucketS3)(nil)
-
 // openS3 uses keys from the credential file, else the default chain of AWS: the environment, the shared files with
 // AWS_PROFILE, the machine. Another server than Amazon's is accessed anonymously if there are no keys.
 func openS3(ctx context.Context, a address, file *credentialFile, o *Options) (Bucket, error) {
@@ -34,20 +33,14 @@ func openS3(ctx context.Context, a address, file *credentialFile, o *Options) (B
 	if keys.ID != "" {
 		options = append(options, config.WithCredentialsProvider(credentials.NewStaticCredentialsProvider(keys.ID, keys.Secret, keys.Token)))
 	}
-	region := keys.Region
-	if region == "" {
-		region = o.Env("AWS_DEFAULT_REGION") // the library reads AWS_REGION itself
-	}
-	if region != "" {
+	if region := cmp.Or(keys.Region, o.Env("AWS_DEFAULT_REGION")); region != "" { // the library reads AWS_REGION itself
 		options = append(options, config.WithRegion(region))
 	}
 	settings, err := config.LoadDefaultConfig(ctx, options...)
 	if err != nil {
 		return nil, failed(a.text, "opening", 0, err)
 	}
-	if settings.Region == "" {
-		settings.Region = "us-east-1" // a region is required; Amazon redirects to the right one
-	}
+	settings.Region = cmp.Or(settings.Region, "us-east-1") // a region is required; Amazon redirects to the right one
 	anonymous := a.endpoint != "" && keys.ID == "" && keys.Profile == "" && o.Env("AWS_ACCESS_KEY_ID") == "" && o.Env("AWS_PROFILE") == ""
 	client := s3.NewFromConfig(settings, func(so *s3.Options) {
 		if a.endpoint != "" {
@@ -63,26 +56,21 @@ func openS3(ctx context.Context, a address, file *credentialFile, o *Options) (B
 	return &bucketS3{address: a, client: client}, nil
 }
 
-// fail maps a library error to its HTTP status.
+// fail maps a library error to its HTTP status, without the library's description of its layers.
 func (b *bucketS3) fail(what string, err error) error {
 	var answer interface{ HTTPStatusCode() int }
 	code := 0
 	if errors.As(err, &answer) {
 		code = answer.HTTPStatusCode()
 	}
-	return failed(b.text, what, code, innermost(err))
-}
-
-// innermost returns the root cause without the library's description of its layers.
-func innermost(err error) error {
-	if api, ok := errors.AsType[interface {
-		error
+	var api interface {
 		ErrorCode() string
 		ErrorMessage() string
-	}](err); ok {
-		return fmt.Errorf("%s %s", api.ErrorCode(), api.ErrorMessage())
 	}
-	return err
+	if errors.As(err, &api) {
+		err = fmt.Errorf("%s %s", api.ErrorCode(), api.ErrorMessage())
+	}
+	return failed(b.text, what, code, err)
 }
 
 // List implements Bucket.

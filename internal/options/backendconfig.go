@@ -1,7 +1,6 @@
 package options
 
 import (
-	"flag"
 	"fmt"
 	"maps"
 	"slices"
@@ -18,8 +17,6 @@ const keyComplete = "auto-complete-config"
 // may be repeated.
 type BackendConfig map[string]map[string]string
 
-var _ flag.Value = BackendConfig{}
-
 // String returns an empty text: there is no default to print.
 func (BackendConfig) String() string { return "" }
 
@@ -33,10 +30,7 @@ func (c BackendConfig) Set(s string) error {
 	if !ok || key == "" || value == "" {
 		return fmt.Errorf("--backend-config option format is '<backend name>,<setting>=<value>'. Got %s", s)
 	}
-	if c[name] == nil {
-		c[name] = map[string]string{}
-	}
-	c[name][key] = value
+	put((*map[string]map[string]string)(&c), name, key, value)
 	return nil
 }
 
@@ -71,30 +65,27 @@ func unread(r *backends.Registry, name, key string) string {
 	switch {
 	case name == "" && key == keyComplete:
 	case name == "":
-		if !slices.ContainsFunc(r.Names(), func(n string) bool { return slices.Contains(r.ByName(n).ConfigKeys, key) }) {
-			return "accepted without effect: no backend reads this key." + config.DidYouMean(key, allKeys(r))
+		var all []string
+		for _, name := range r.Names() {
+			all = append(all, r.ByName(name).ConfigKeys...)
+		}
+		slices.Sort(all)
+		if !slices.Contains(all, key) {
+			return "accepted without effect: no backend reads this key." + config.DidYouMean(key, slices.Compact(all))
 		}
 	case f == nil:
 		return "accepted without effect: there is no such backend, expected one of " + strings.Join(r.Names(), ", ") + "." + config.DidYouMean(name, r.Names())
 	case !slices.Contains(f.ConfigKeys, key):
-		return "accepted without effect: the backend does not read this key" + expectedKeys(f.ConfigKeys) + "." + config.DidYouMean(key, f.ConfigKeys)
+		return notRead("backend", key, f.ConfigKeys)
 	}
 	return ""
 }
 
-// allKeys lists the keys that at least one backend reads.
-func allKeys(r *backends.Registry) []string {
-	var all []string
-	for _, name := range r.Names() {
-		all = append(all, r.ByName(name).ConfigKeys...)
+// notRead is the text of a setting that nothing reads.
+func notRead(who, key string, keys []string) string {
+	text := "accepted without effect: the " + who + " does not read this key"
+	if len(keys) > 0 {
+		text += ", expected one of " + strings.Join(keys, ", ")
 	}
-	slices.Sort(all)
-	return slices.Compact(all)
-}
-
-func expectedKeys(keys []string) string {
-	if len(keys) == 0 {
-		return ""
-	}
-	return ", expected one of " + strings.Join(keys, ", ")
+	return text + "." + config.DidYouMean(key, keys)
 }

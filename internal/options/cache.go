@@ -43,13 +43,7 @@ func (o *Options) cacheConfig(value string) error {
 	if name != cacheLocal && name != cacheRedis {
 		return fmt.Errorf("unsupported: --cache-config %s, libtritoncache_%s.so is not loaded, expected one of: %s, %s", name, name, cacheLocal, cacheRedis)
 	}
-	if o.Cache.Settings == nil {
-		o.Cache.Settings = map[string]map[string]string{}
-	}
-	if o.Cache.Settings[name] == nil {
-		o.Cache.Settings[name] = map[string]string{}
-	}
-	o.Cache.Settings[name][key] = v
+	put(&o.Cache.Settings, name, key, v)
 	return nil
 }
 
@@ -106,7 +100,7 @@ func (o *Options) unreadCache(settings map[string]string) (unread []string, err 
 		}
 		unread = append(unread, what)
 		delete(settings, key)
-		o.notice("--cache-config "+o.Cache.Name+","+key, "accepted without effect: the cache does not read this key"+expectedKeys(known)+"."+config.DidYouMean(key, known))
+		o.notice("--cache-config "+o.Cache.Name+","+key, notRead("cache", key, known))
 	}
 	return unread, nil
 }

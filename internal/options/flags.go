@@ -2,7 +2,6 @@ package options
 
 import (
 	"fmt"
-	"maps"
 	"math"
 	"strings"
 
@@ -143,16 +142,8 @@ func (o *Options) hostPolicy(value string) error {
 	if err != nil {
 		return err
 	}
-	settings := maps.Clone(o.HostPolicies[name])
-	if settings == nil {
-		settings = map[string]string{}
-	}
-	settings[key] = v
-	if o.HostPolicies == nil {
-		o.HostPolicies = map[string]map[string]string{}
-	}
-	o.HostPolicies[name] = settings
-	_, err = device.ParsePolicy(name, settings)
+	put(&o.HostPolicies, name, key, v)
+	_, err = device.ParsePolicy(name, o.HostPolicies[name])
 	return err
 }
 

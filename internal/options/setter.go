@@ -153,6 +153,17 @@ func setKey(flag, prefix, key, value string, settings map[string]setter) error {
 	return fmt.Errorf("unknown setting '%s' of --%s, expected one of: %s", prefix+key, flag, strings.Join(known, ", "))
 }
 
+// put sets a value of a map of maps.
+func put(all *map[string]map[string]string, name, key, value string) {
+	if *all == nil {
+		*all = map[string]map[string]string{}
+	}
+	if (*all)[name] == nil {
+		(*all)[name] = map[string]string{}
+	}
+	(*all)[name][key] = value
+}
+
 // triple splits a text like NAME,KEY=VALUE at its first separator, which is first, and at "=".
 func triple(flag, form, first, s string) (name, key, value string, err error) {
 	name, setting, ok := strings.Cut(s, first)

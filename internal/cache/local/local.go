@@ -47,8 +47,6 @@ type Cache struct {
 	lookupNs, insertNs                atomic.Uint64
 }
 
-var _ cache.Cache = (*Cache)(nil)
-
 // shard is a part of the cache with its own lock.
 type shard struct {
 	mu      sync.Mutex
@@ -78,13 +76,8 @@ const (
 	headerSize = 144
 )
 
-// Parse parses the settings of --cache-config local.
+// Parse parses the settings of --cache-config local, of which there is one: size.
 func Parse(config map[string]string) (size int64, err error) {
-	for key := range config {
-		if key != "size" {
-			return 0, fmt.Errorf("unknown setting '%s' of --cache-config local, expected size", key)
-		}
-	}
 	text, ok := config["size"]
 	if !ok {
 		return 0, errors.New("--cache-config local has no size, expected local,size=BYTES")
@@ -184,7 +177,10 @@ func (c *Cache) insert(key *cache.Key, out []tensor.Tensor) bool {
 	if !kept {
 		buf.Release()
 	}
-	c.evictions.Add(uint64(victims.release()))
+	for e := victims; e != nil; e = e.next {
+		e.buf.Release()
+		c.evictions.Add(1)
+	}
 	return kept
 }
 
@@ -232,45 +228,28 @@ func copied(buf *tensor.Buffer, out []tensor.Tensor) []tensor.Tensor {
 	return views
 }
 
-// victims is a chain of evicted entries.
-type victims struct{ head *entry }
-
-// release frees the memory of the entries and returns their number. Called without the lock.
-func (v victims) release() int {
-	n := 0
-	for e := v.head; e != nil; e = e.next {
-		e.buf.Release()
-		n++
-	}
-	return n
-}
-
 // add links e after it has evicted the least recently used entries until e fits. kept is false when e does not fit
-// or its key is already stored.
-func (s *shard) add(limit int64, e *entry) (dropped victims, kept bool) {
+// or its key is already stored. victims is a chain of the evicted ones, whose memory the caller frees.
+func (s *shard) add(limit int64, e *entry) (victims *entry, kept bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.entries[e.key] != nil {
-		return dropped, false // another request stored it first
+		return victims, false // another request stored it first
 	}
 	for n := 0; s.used+e.size > limit; n++ {
 		old := s.recent.prev
 		if n == maxVictims || old == &s.recent {
-			return dropped, false
+			return victims, false
 		}
-		s.remove(old)
-		old.next, dropped.head = dropped.head, old
+		old.unlink()
+		delete(s.entries, old.key)
+		s.used -= old.size
+		old.next, victims = victims, old
 	}
 	s.entries[e.key] = e
 	s.used += e.size
 	s.recent.push(e)
-	return dropped, true
-}
-
-func (s *shard) remove(e *entry) {
-	e.unlink()
-	delete(s.entries, e.key)
-	s.used -= e.size
+	return victims, true
 }
 
 // Counts implements cache.Cache.

@@ -56,18 +56,17 @@ func decode(a tensor.Allocator, b []byte, out []tensor.Tensor) error {
 		return errEntry
 	}
 	b = b[2:]
-	for i := range out {
-		var err error
-		if out[i], b, err = one(a, b); err != nil {
-			tensor.ReleaseAll(out)
-			return err
-		}
+	var err error
+	for i := 0; i < len(out) && err == nil; i++ {
+		out[i], b, err = one(a, b)
 	}
-	if len(b) > 0 {
+	if err == nil && len(b) > 0 {
+		err = errEntry
+	}
+	if err != nil {
 		tensor.ReleaseAll(out)
-		return errEntry
 	}
-	return nil
+	return err
 }
 
 // one decodes a tensor and returns the bytes that follow it.

@@ -52,8 +52,6 @@ type Cache struct {
 	lookupNs, insertNs             atomic.Uint64
 }
 
-var _ cache.Cache = (*Cache)(nil)
-
 // job is a response to be sent to the server.
 type job struct {
 	key   string
@@ -292,14 +290,11 @@ const (
 
 // settings are those of --cache-config redis, each with its parser.
 var settings = map[string]func(c *Config, v string) error{
-	"host":     func(c *Config, v string) error { return c.host(v) },
-	"port":     func(c *Config, v string) error { return c.port(v) },
-	"user":     func(c *Config, v string) error { c.User = v; return nil },
-	"password": func(c *Config, v string) error { c.Password = v; return nil },
-	"db": func(c *Config, v string) (err error) {
-		c.DB, err = number(v, 0, maxDB)
-		return err
-	},
+	"host":            (*Config).host,
+	"port":            (*Config).port,
+	"user":            func(c *Config, v string) error { c.User = v; return nil },
+	"password":        func(c *Config, v string) error { c.Password = v; return nil },
+	"db":              func(c *Config, v string) (err error) { c.DB, err = number(v, 0, maxDB); return err },
 	"connect_timeout": func(c *Config, v string) error { return duration(&c.ConnectTimeout, v, time.Millisecond, 1) },
 	"socket_timeout":  func(c *Config, v string) error { return duration(&c.SocketTimeout, v, time.Millisecond, 1) },
 	"ttl":             func(c *Config, v string) error { return duration(&c.TTL, v, time.Second, 0) },
@@ -310,15 +305,11 @@ func Keys() []string { return slices.Sorted(maps.Keys(settings)) }
 
 // Parse parses the settings of --cache-config redis: host and port, and optionally user, password, db,
 // connect_timeout and socket_timeout in milliseconds, and ttl in seconds. For example, host=cache.local, port=6379
-// and ttl=60. environ holds variables as os.Environ returns them.
+// and ttl=60. Every key must be one of Keys. environ holds variables as os.Environ returns them.
 func Parse(config map[string]string, environ []string) (Config, error) {
 	c := Config{ConnectTimeout: defaultConnect, SocketTimeout: defaultSocket}
 	for _, key := range slices.Sorted(maps.Keys(config)) { // host comes before port
-		set := settings[key]
-		if set == nil {
-			return c, fmt.Errorf("unknown setting '%s' of --cache-config redis, expected one of: %s", key, strings.Join(slices.Sorted(maps.Keys(settings)), ", "))
-		}
-		if err := set(&c, config[key]); err != nil {
+		if err := settings[key](&c, config[key]); err != nil {
 			return c, fmt.Errorf("--cache-config redis,%s=%s: %w", key, config[key], err)
 		}
 	}

@@ -242,8 +242,6 @@ type callSink struct {
 	over  chan struct{}
 }
 
-var _ infer.Sink = (*callSink)(nil)
-
 // Send implements infer.Sink.
 func (k *callSink) Send(r *infer.Response) {
 	flags := uint16(0)
@@ -258,22 +256,16 @@ func (k *callSink) Send(r *infer.Response) {
 
 // Close implements infer.Sink.
 func (k *callSink) Close(err error) {
-	switch {
-	case err != nil:
-		k.s.reply(k.id, flagFinal, k.why(err))
-	case !k.final:
+	if err != nil {
+		if cause := context.Cause(k.call.ctx); cause != nil && status.CodeOf(err) == status.Cancelled {
+			err = status.Errorf(status.Cancelled, "the call of model '%s' was cancelled: %w", k.model, cause)
+		}
+		k.s.reply(k.id, flagFinal, err)
+	} else if !k.final {
 		b := append(newBody(nil), stateNone, 0, 0, 0, 0, 0, 0, 0)
 		_ = k.s.link.send(kindReply, flagFinal, k.id, b) // the process may have exited
 	}
 	close(k.over)
-}
-
-// why returns the error of a call. That of a cancelled call has the cause.
-func (k *callSink) why(err error) error {
-	if cause := context.Cause(k.call.ctx); cause != nil && status.CodeOf(err) == status.Cancelled {
-		return status.Errorf(status.Cancelled, "the call of model '%s' was cancelled: %w", k.model, cause)
-	}
-	return err
 }
 
 // sendResponse sends a response, in a file when it is large.

@@ -27,26 +27,22 @@ type modelMessage struct {
 
 // handleModel handles MODEL.
 func (s *side) handleModel(p *packet) error {
-	w := s.w
+	b := s.w.m.b
 	var o modelMessage
 	if err := json.Unmarshal(p.body, &o); err != nil {
 		return status.Errorf(status.InvalidArg, "unexpected order: %w", err)
 	}
-	if o.Do == "ready" {
+	switch {
+	case o.Do == "ready":
 		return s.replyReady(p.id, &o)
-	}
-	if w.m.b.control == nil {
+	case b.control == nil:
 		return status.Errorf(status.Unsupported, "no models can be loaded here")
+	case o.Do == "load":
+		return s.w.load(s.w.callContext(), &o)
+	case o.Do == "unload":
+		return b.control.Unload(s.w.callContext(), o.Model, o.Dependents)
 	}
-	ctx := w.callContext()
-	switch o.Do {
-	case "load":
-		return w.load(ctx, &o)
-	case "unload":
-		return w.m.b.control.Unload(ctx, o.Model, o.Dependents)
-	default:
-		return status.Errorf(status.InvalidArg, "unexpected order '%s'", o.Do)
-	}
+	return status.Errorf(status.InvalidArg, "unexpected order '%s'", o.Do)
 }
 
 // callContext returns a context that lives as long as the worker, with the values of the current command or request. From these

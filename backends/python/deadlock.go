@@ -85,41 +85,28 @@ func (e *callers) done(w *worker, target string) {
 	}
 }
 
-// stuck reports whether every instance of a model waits for a stuck model. A model in seen counts as stuck: it is part of a
-// cycle.
+// stuck reports whether every instance of a model waits for a stuck model, or an ensemble has a stuck step. A model in seen counts
+// as stuck: it is part of a cycle.
 func (b *callGraph) stuck(name string, seen map[string]bool) bool {
+	if seen[name] {
+		return true
+	}
+	seen[name] = true
+	defer delete(seen, name)
+	isStuck := func(target string) bool { return b.stuck(target, seen) }
 	e := b.models[name]
 	if e == nil {
-		return b.stuckStep(name, seen)
+		return slices.ContainsFunc(b.ensembles[name], isStuck)
 	}
 	if len(e.waits) < e.instances {
 		return false
 	}
-	if seen[name] {
-		return true
-	}
-	seen[name] = true
-	defer delete(seen, name)
 	for _, waits := range e.waits {
-		held := false
-		for target := range waits {
-			held = held || b.stuck(target, seen)
-		}
-		if !held {
+		if !slices.ContainsFunc(slices.Collect(maps.Keys(waits)), isStuck) {
 			return false
 		}
 	}
 	return true
-}
-
-// stuckStep reports whether a model is an ensemble with a stuck step.
-func (b *callGraph) stuckStep(name string, seen map[string]bool) bool {
-	if seen[name] {
-		return true
-	}
-	seen[name] = true
-	defer delete(seen, name)
-	return slices.ContainsFunc(b.ensembles[name], func(step string) bool { return b.stuck(step, seen) })
 }
 
 // expand adds the steps of an ensemble, recursively, to a map.

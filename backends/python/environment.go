@@ -5,6 +5,7 @@ import (
 	"compress/gzip"
 	"context"
 	"crypto/sha256"
+	"encoding/binary"
 	"encoding/hex"
 	"errors"
 	"io"
@@ -112,7 +113,7 @@ func unpacked(ctx context.Context, path string, st fs.FileInfo) (string, error) 
 	if err != nil {
 		return "", err
 	}
-	sum := sha256.Sum256([]byte(strings.Join([]string{abs, st.ModTime().UTC().String(), hex.EncodeToString(appendSize(nil, st.Size()))}, "\n")))
+	sum := sha256.Sum256([]byte(strings.Join([]string{abs, st.ModTime().UTC().String(), hex.EncodeToString(binary.LittleEndian.AppendUint64(nil, uint64(st.Size())))}, "\n")))
 	home := filepath.Join(cache, "tutti", "python")
 	dir := filepath.Join(home, hex.EncodeToString(sum[:12]))
 	if _, err := os.Stat(dir); err == nil {
@@ -135,14 +136,6 @@ func unpacked(ctx context.Context, path string, st fs.FileInfo) (string, error) 
 		}
 	}
 	return dir, nil
-}
-
-func appendSize(b []byte, n int64) []byte {
-	for range 8 {
-		b = append(b, byte(n))
-		n >>= 8
-	}
-	return b
 }
 
 // unpack extracts a tar.gz into a folder. Entries cannot escape from it.

@@ -22,8 +22,10 @@ func (x *instance) begin(b *backends.Batch) error {
 			x.m.sig.Model, len(x.m.sig.Inputs), len(x.m.sig.Outputs), len(b.In), len(b.Out))
 	}
 	for i := range b.In {
-		if t := &b.In[i]; t.Present() && !x.takes(i, t) {
-			return x.m.unexpectedInput(i, t)
+		// A ragged input has the shapes of its requests.
+		if t, p := &b.In[i], &x.m.sig.Inputs[i]; t.Present() && (t.DType != p.DType || !p.Unbatched && !p.Accepts(&t.Shape, x.m.sig.MaxBatch)) {
+			return status.Errorf(status.InvalidArg, "model '%s', input '%s': expected a %s tensor of shape %s, got a %s tensor of shape %s",
+				x.m.sig.Model, p.Name, p.DType, p.FullDims(x.m.sig.MaxBatch), t.DType, t.Shape)
 		}
 	}
 	if !x.ragged(b) {
@@ -52,12 +54,6 @@ func (x *instance) begin(b *backends.Batch) error {
 		x.appendRequest(b, i, present)
 	}
 	return nil
-}
-
-// takes reports whether an input has the declared type and shape. A ragged input has the shapes of its requests.
-func (x *instance) takes(i int, t *tensor.Tensor) bool {
-	p := &x.m.sig.Inputs[i]
-	return t.DType == p.DType && (p.Unbatched || p.Accepts(&t.Shape, x.m.sig.MaxBatch))
 }
 
 // ragged reports whether the requests' own ragged inputs add up to those of the batch.
@@ -146,7 +142,7 @@ func (x *instance) run(b *backends.Batch, e *execution) error {
 		w.regions.dropInputs() // the traceback may refer to them
 		err := failure(p)
 		x.m.failed(x.name, status.Text(err))
-		return executionError(x.name, err)
+		return status.Prefixf(err, "Failed to process the request(s) for model '%s', message: ", x.name) // in Triton's words
 	}
 	if p.flags&flagRetained != 0 {
 		w.regions.dropInputs()

@@ -112,8 +112,6 @@ type backend struct {
 	probeErr  error
 }
 
-var _ backends.Describer = (*backend)(nil)
-
 func open(o backends.Options) (backends.Backend, error) {
 	set, err := readSettings(o.Config)
 	if err != nil {

@@ -30,18 +30,10 @@ const forkServerArgument = "forkserver"
 // errNoForkServer means that workers must be spawned: this interpreter cannot fork them.
 var errNoForkServer = errors.New("workers of this interpreter cannot be forked")
 
-// forkServerInfo is the body of HELLO, the first packet of a fork server.
-type forkServerInfo struct {
-	Python string `json:"python"`
-	Numpy  string `json:"numpy"`
-	Fault  string `json:"fault"`
-}
-
 // forkServer is a process that has imported the modules of every worker, and forks workers. Workers outlive it.
 type forkServer struct {
 	proc *process
 	link *link
-	info forkServerInfo
 	gone chan struct{} // closed when no further packet is read
 
 	mu     sync.Mutex
@@ -74,9 +66,9 @@ func startForkServer(ctx context.Context, python, script string, env []string) (
 	}
 	s := &forkServer{proc: proc, link: l, gone: make(chan struct{}), forks: map[uint32]*forked{}}
 	stop := context.AfterFunc(ctx, proc.kill)
-	err = s.receiveHello()
+	fault, err := s.receiveHello()
 	stop()
-	if err != nil || s.info.Fault != "" {
+	if err != nil || fault != "" {
 		_ = l.close()
 		s.proc.waitExit(s.proc.kill)
 		return nil, errors.Join(errNoForkServer, err)
@@ -85,17 +77,19 @@ func startForkServer(ctx context.Context, python, script string, env []string) (
 	return s, nil
 }
 
-// receiveHello reads the first packet.
-func (s *forkServer) receiveHello() error {
+// receiveHello reads the first packet. It returns the reason why forking is unsupported, or "".
+func (s *forkServer) receiveHello() (fault string, err error) {
 	var p packet
 	if err := s.link.receive(&p); err != nil {
-		return err
+		return "", err
 	}
 	defer p.free()
 	if p.kind != kindHello {
-		return status.Errorf(status.Internal, "unexpected packet of kind %d from a fork server of python workers", p.kind)
+		return "", status.Errorf(status.Internal, "unexpected packet of kind %d from a fork server of python workers", p.kind)
 	}
-	return json.Unmarshal(p.body, &s.info)
+	var hello struct{ Fault string }
+	err = json.Unmarshal(p.body, &hello)
+	return hello.Fault, err
 }
 
 // close stops the fork server. Its workers keep running.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -36,8 +37,6 @@ type instance struct {
 	mem      memory
 }
 
-var _ backends.Instance = (*instance)(nil)
-
 // start starts a worker and initializes the model in it. The caller holds mu, or is the only user.
 func (x *instance) start(ctx context.Context) error {
 	w := x.m.takeSpare()
@@ -67,7 +66,9 @@ func (x *instance) Close() error {
 		return nil
 	}
 	x.closed = true
-	x.m.forget(x)
+	x.m.mu.Lock()
+	x.m.live = slices.DeleteFunc(x.m.live, func(y *instance) bool { return x == y })
+	x.m.mu.Unlock()
 	w := x.w
 	x.w = nil
 	x.alive.Store(nil)

@@ -73,7 +73,10 @@ func (b *backend) Load(ctx context.Context, s backends.Settings) (_ backends.Mod
 	if strings.ContainsAny(s.Model, unsafeNames) {
 		return nil, status.Errorf(status.InvalidArg, "%s: Invalid stub name: contains invalid characters: expected none of %s", m.failedLoad(), unsafeNames)
 	}
-	if err := m.absolute(); err != nil {
+	var ofDir, ofFile error
+	m.dir, ofDir = filepath.Abs(m.dir) // for workers
+	m.file, ofFile = filepath.Abs(m.file)
+	if err := errors.Join(ofDir, ofFile); err != nil {
 		return nil, status.Errorf(status.Internal, "%s: %w", m.failedLoad(), err)
 	}
 	if st, err := os.Stat(m.file); err != nil || !st.Mode().IsRegular() {
@@ -83,11 +86,12 @@ func (b *backend) Load(ctx context.Context, s backends.Settings) (_ backends.Mod
 		return nil, status.Prefixf(err, "%s: ", m.failedLoad())
 	}
 	w, err := startWorker(ctx, m)
-	if err != nil {
-		return nil, m.diagnose(status.Prefixf(err, "%s from '%s': ", m.failedLoad(), m.file), s.File(modelFile))
+	if err == nil {
+		if err = m.complete(ctx, w, !s.Strict); err != nil {
+			w.close()
+		}
 	}
-	if err := m.complete(ctx, w, !s.Strict); err != nil {
-		w.close()
+	if err != nil {
 		return nil, m.diagnose(status.Prefixf(err, "%s from '%s': ", m.failedLoad(), m.file), s.File(modelFile))
 	}
 	text, err := config.JSON(m.cfg)
@@ -106,14 +110,6 @@ const unsafeNames = ";|&$`<>()[]{}\\\"'*?~#!"
 // failedLoad begins the error of a model that cannot be loaded, as in Triton.
 func (m *model) failedLoad() string {
 	return fmt.Sprintf("failed to load '%s' version %d", m.sig.Model, m.version)
-}
-
-// absolute makes the paths absolute, for workers.
-func (m *model) absolute() error {
-	var ofDir, ofFile error
-	m.dir, ofDir = filepath.Abs(m.dir)
-	m.file, ofFile = filepath.Abs(m.file)
-	return errors.Join(ofDir, ofFile)
 }
 
 func (m *model) signature(name string) *config.Signature {
@@ -199,13 +195,6 @@ func (m *model) NewInstance(ctx context.Context, at tensor.Place) (backends.Inst
 // instanceName returns the name of instance n, as in Triton.
 func (m *model) instanceName(n int) string { return m.sig.Model + "_0_" + strconv.Itoa(n) }
 
-// forget removes a closed instance.
-func (m *model) forget(x *instance) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.live = slices.DeleteFunc(m.live, func(y *instance) bool { return x == y })
-}
-
 // Ready implements backends.ReadinessChecker: every instance must have a live worker, and is_ready must return True.
 func (m *model) Ready() error {
 	m.mu.Lock()
@@ -261,17 +250,6 @@ func (m *model) Close() error {
 	}
 	m.releaseForkServers()
 	return nil
-}
-
-// raised returns the error of a failed execution, worded as in Triton.
-func executionError(instance string, err error) error {
-	return status.Prefixf(err, "Failed to process the request(s) for model '%s', message: ", instance)
-}
-
-func (m *model) unexpectedInput(i int, t *tensor.Tensor) error {
-	p := &m.sig.Inputs[i]
-	return status.Errorf(status.InvalidArg, "model '%s', input '%s': expected a %s tensor of shape %s, got a %s tensor of shape %s",
-		m.sig.Model, p.Name, p.DType, p.FullDims(m.sig.MaxBatch), t.DType, t.Shape)
 }
 
 // The rate limit of logged failures of a model: a burst, and the interval of further ones. Triton logs every failure; a model that

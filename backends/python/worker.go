@@ -18,16 +18,17 @@ import (
 	"github.com/tutti-server/tutti/core/status"
 )
 
-// exitTime is how long a process may take to exit after its sockets were closed.
-const exitTime = 2 * time.Second
-
-// processPrefix precedes the model's name in the name of a worker process.
-const processPrefix = "py:"
+const (
+	// exitTime is how long a process may take to exit after its sockets were closed.
+	exitTime = 2 * time.Second
+	// processPrefix precedes the model's name in the name of a worker process.
+	processPrefix = "py:"
+)
 
 // worker is a process that runs model.py. One goroutine at a time may send commands; everything else is safe for concurrent use.
 type worker struct {
 	m        *model
-	about    started
+	about    struct{ Complete, Ready bool } // the result of START
 	proc     *process
 	commands *link
 	side     *side
@@ -51,14 +52,6 @@ type worker struct {
 	seq  uint32
 	pkt  packet
 	body []byte
-}
-
-// started is the result of START.
-type started struct {
-	Python   string `json:"python"`
-	Numpy    string `json:"numpy"`
-	Complete bool   `json:"complete"`
-	Ready    bool   `json:"ready"`
 }
 
 // startWorker starts a worker and imports model.py in it.

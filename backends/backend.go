@@ -1,10 +1,35 @@
+// Package backends is the contract between the scheduler and the runtimes that execute models. It corresponds to Triton's
+// backend API: a Factory opens a Backend, a Backend loads Models, a Model creates Instances, and an Instance executes
+// Batches. Each child package implements the contract for one runtime. A backend does not know about queues, other models
+// or network protocols.
+//
+// # Lifecycle
+//
+//  1. Factory.New opens the backend when the first model that needs it is loaded.
+//  2. Backend.Load opens one version of one model. Several goroutines may call it at once.
+//  3. Model.Signature describes the inputs and outputs; the server checks it once, against the configuration.
+//  4. Model.NewInstance is called once for each instance of the configuration's instance_group.
+//  5. Instance.Execute runs batches, for as long as the model is loaded.
+//  6. Instance.Close, then Model.Close, then Backend.Close. Each closes after all that it created has been closed.
+//
+// A failed phase returns an error and leaves nothing open: for example, when NewInstance fails, the server closes the
+// instances that exist and then the model.
+//
+// # Memory
+//
+// An input is borrowed: it is valid until Execute returns, and other requests may share it, so an instance must not write to
+// it. An output moves to the batch. It may be memory of Batch.Alloc, memory of the runtime wrapped as a tensor, or an input
+// that is passed through by Retain.
 package backends
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"path/filepath"
+	"slices"
 
 	"github.com/tutti-server/tutti/core/config"
 	"github.com/tutti-server/tutti/core/infer"
@@ -41,6 +66,61 @@ type Factory struct {
 	// that are still valid. progress may be nil. Optional.
 	Prepare func(ctx context.Context, library string, progress io.Writer) error
 }
+
+// Guide is the user documentation of a backend. Together with the rest of its Factory it becomes a section of
+// docs/backends.md.
+type Guide struct {
+	// Doc describes the models of the backend, in sentences.
+	Doc string
+	// Limits describes unsupported features, in sentences. It is empty for a backend without model files.
+	Limits string
+	// Params documents the parameters of config.pbtxt that the backend reads.
+	Params []Param
+}
+
+// Param documents one parameter of config.pbtxt, or several similar ones: Key then has their names, separated by commas.
+type Param struct{ Key, Doc string }
+
+// Registry finds factories by backend name or platform. It is immutable and safe for concurrent use.
+type Registry struct {
+	byName     map[string]*Factory
+	byPlatform map[string]*Factory
+}
+
+// NewRegistry returns a registry of the given factories. A name or platform that is listed twice is an error.
+func NewRegistry(factories ...Factory) (*Registry, error) {
+	r := &Registry{byName: map[string]*Factory{}, byPlatform: map[string]*Factory{}}
+	for _, f := range factories {
+		if r.byName[f.Name] != nil {
+			return nil, fmt.Errorf("backend '%s' is listed twice", f.Name)
+		}
+		r.byName[f.Name] = &f
+		for _, p := range f.Platforms {
+			if r.byPlatform[p] != nil {
+				return nil, fmt.Errorf("platform '%s' is listed twice", p)
+			}
+			r.byPlatform[p] = &f
+		}
+	}
+	return r, nil
+}
+
+// ByName returns the factory of a backend name, or nil.
+func (r *Registry) ByName(name string) *Factory { return r.byName[name] }
+
+// Params returns Factory.Params of the backend with that name, or nil.
+func (r *Registry) Params(name string) []string {
+	if f := r.byName[name]; f != nil {
+		return f.Params
+	}
+	return nil
+}
+
+// Names returns the names of all backends, sorted.
+func (r *Registry) Names() []string { return slices.Sorted(maps.Keys(r.byName)) }
+
+// ByPlatform returns the factory of a platform name, or nil.
+func (r *Registry) ByPlatform(platform string) *Factory { return r.byPlatform[platform] }
 
 // Options are the arguments of Factory.New.
 type Options struct {

@@ -7,7 +7,7 @@ package dylib
 #include <dlfcn.h>
 #include <stdlib.h>
 
-static void *tt_dlopen(const char *path, int global, char **why) {
+static void *tt_dlopen(const char *path, _Bool global, char **why) {
 	void *h = dlopen(path, RTLD_NOW | RTLD_NODELETE | (global ? RTLD_GLOBAL : RTLD_LOCAL));
 	if (h == NULL) *why = dlerror();
 	return h;
@@ -30,21 +30,16 @@ import (
 	"unsafe"
 )
 
-// Options change how a library is opened.
-type Options struct {
-	// Global makes the symbols visible to libraries that are opened later (RTLD_GLOBAL), which plugins need.
-	Global bool
-}
-
 // Library is an open shared library. It is safe for concurrent use.
 type Library struct {
 	handle unsafe.Pointer
 	path   string
 }
 
-// Open opens the library at path; the system loader searches for a bare file name, for example "libm.so.6". Options may be nil. The
-// error has the loader's text, which names a missing dependency.
-func Open(path string, o *Options) (*Library, error) {
+// Open opens the library at path; the system loader searches for a bare file name, for example "libm.so.6". global makes the symbols
+// visible to libraries that are opened later (RTLD_GLOBAL), which plugins need. The error has the loader's text, which names a missing
+// dependency.
+func Open(path string, global bool) (*Library, error) {
 	if path == "" || strings.IndexByte(path, 0) >= 0 {
 		return nil, fmt.Errorf("unusable library path %q", path)
 	}
@@ -53,20 +48,13 @@ func Open(path string, o *Options) (*Library, error) {
 	defer runtime.UnlockOSThread()
 	cpath := C.CString(path)
 	defer C.free(unsafe.Pointer(cpath))
-	global := C.int(0)
-	if o != nil && o.Global {
-		global = 1
-	}
 	why := new(*C.char)
-	h := C.tt_dlopen(cpath, global, why)
+	h := C.tt_dlopen(cpath, C._Bool(global), why)
 	if h == nil {
 		return nil, errors.New(loaderText(*why, "cannot open "+path))
 	}
 	return &Library{handle: h, path: path}, nil
 }
-
-// Path returns the path that Open was given.
-func (l *Library) Path() string { return l.path }
 
 // Symbol returns the address of an exported function or variable.
 func (l *Library) Symbol(name string) (unsafe.Pointer, error) {

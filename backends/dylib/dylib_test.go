@@ -13,7 +13,7 @@ import (
 
 func TestOpenSystemLibrary(t *testing.T) {
 	t.Parallel()
-	lib, err := dylib.Open("libm.so.6", nil)
+	lib, err := dylib.Open("libm.so.6", false)
 	if err != nil {
 		t.Skipf("no libm.so.6 on this system: %v", err)
 	}
@@ -39,7 +39,7 @@ func TestOpenRefuses(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			lib, err := dylib.Open(path, nil)
+			lib, err := dylib.Open(path, false)
 			if err == nil || lib != nil {
 				t.Fatalf("Open(%q) = %v, %v, want an error", path, lib, err)
 			}

@@ -40,7 +40,7 @@ var environments sync.Mutex
 
 // openLibrary opens the library at path and creates its environment. The caller holds the only reference.
 func openLibrary(path string, s start) (*library, error) {
-	so, err := dylib.Open(path, nil)
+	so, err := dylib.Open(path, false)
 	if err != nil {
 		return nil, status.Errorf(status.Unavailable, "unable to open ONNX Runtime: %w", err)
 	}

@@ -26,7 +26,7 @@ type library struct {
 
 // openLibrary loads the runtime at path.
 func openLibrary(path string) (*library, error) {
-	so, err := dylib.Open(path, nil)
+	so, err := dylib.Open(path, false)
 	if err != nil {
 		return nil, status.Errorf(status.Unavailable, "unable to open OpenVINO: %w", err)
 	}

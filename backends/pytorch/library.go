@@ -48,11 +48,11 @@ func openLibrary(explicit, device string) (*library, error) {
 	}
 	if strings.HasPrefix(device, "cuda") {
 		// The CUDA library registers PyTorch's GPU operators when it is loaded; nothing links against it.
-		if _, err := dylib.Open(filepath.Join(filepath.Dir(path), "libtorch_cuda.so"), &dylib.Options{Global: true}); err != nil {
+		if _, err := dylib.Open(filepath.Join(filepath.Dir(path), "libtorch_cuda.so"), true); err != nil {
 			return nil, status.Errorf(status.Unavailable, "unable to open PyTorch for device '%s': %w", device, err)
 		}
 	}
-	so, err := dylib.Open(shim, nil)
+	so, err := dylib.Open(shim, false)
 	if err != nil {
 		return nil, status.Errorf(status.Unavailable, "unable to open PyTorch: %w", err)
 	}

@@ -52,11 +52,11 @@ func openLibrary(path string) (*library, error) {
 	}
 	var err error
 	if beside := filepath.Join(filepath.Dir(path), framework); bind.IsFile(beside) {
-		_, err = dylib.Open(beside, nil)
+		_, err = dylib.Open(beside, false)
 	}
 	var so *dylib.Library
 	if err == nil {
-		so, err = dylib.Open(path, nil)
+		so, err = dylib.Open(path, false)
 	}
 	if err != nil {
 		return nil, status.Errorf(status.Unavailable, "unable to open TensorFlow: %w", err)

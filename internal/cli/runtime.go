@@ -19,7 +19,7 @@ func (p *program) runtime(ctx context.Context, args []string) error {
 	case len(rest) == 1 && rest[0] == "list":
 		return p.listRuntimes()
 	case len(rest) == 2 && rest[0] == "fetch":
-		path, err := runtimes.Fetch(ctx, rest[1], *dir, p.stderr)
+		path, err := (&runtimes.Fetcher{Progress: p.stderr}).Fetch(ctx, rest[1], *dir)
 		if err == nil {
 			err = p.prepare(ctx, rest[1], path)
 		}

@@ -1,3 +1,9 @@
+// Package runtimes finds and downloads the native libraries that backends open at run time.
+//
+// A Runtime value describes one library: its pinned releases, the package client of each, and the hashes of
+// the archive and of the file in it. Fetch installs the library in a folder of the project and in the user's cache, so
+// that a second checkout copies it. For example, "tutti runtime fetch onnxruntime". Find returns the file that a backend
+// opens.
 package runtimes
 
 import (
@@ -84,4 +90,147 @@ func (m *Member) folder() bool { return strings.HasSuffix(m.Path, "/") }
 // List returns the known runtimes.
 func List() []Runtime {
 	return []Runtime{onnxRuntime(), openVINO(), torch(), tensorFlow(), python()}
+}
+
+func onnxRuntime() Runtime {
+	wheel := func(arch, platform, archive string, size int64, library string, bytes int64) Release {
+		const file = "libonnxruntime.so.1.31.1"
+		return Release{Version: "1.31.1", OS: "linux", Arch: arch, Library: file, Archives: []Archive{{
+			Client: "pip", Package: "onnxruntime==1.31.1", Platform: platform, Sum: archive, Size: size,
+			Members: []Member{{Path: "onnxruntime/capi/" + file, File: file, Sum: library, Bytes: bytes}},
+		}}}
+	}
+	return Runtime{
+		Name: "onnxruntime", Title: "ONNX Runtime", Sonames: []string{"libonnxruntime.so", "libonnxruntime.so.1"},
+		Releases: []Release{
+			wheel("amd64", "manylinux_2_28_x86_64", "5752bd508126ae7c49894d3b9d2e83f0c3d487319246d04c444b393308d7ad7f", 23753652,
+				"fc44112fbe06d7d689c57e11d3862031f64711007e4ee020f8eed5185fd2c1d3", 29352200),
+			{Version: "1.30.0", OS: "linux", Arch: "amd64", Library: "libonnxruntime.so.1.30.0", Archives: []Archive{{
+				Client: "npm", Package: "onnxruntime-node@1.30.0",
+				Sum: "6e3390d6b783e7be946fad629292799da28d0b42f84856e50d2c1b0383291e75", Size: 113507888,
+				Members: []Member{{
+					Path: "package/bin/napi-v6/linux/x64/libonnxruntime.so.1", File: "libonnxruntime.so.1.30.0",
+					Sum: "ffb75a925ba05e47b235bb66e3e3911714a80b328a9c9425539feb204aa32a23", Bytes: 45828512,
+				}},
+			}}},
+			wheel("arm64", "manylinux_2_28_aarch64", "da05378364c44d4407e463982d2bf8d5e4cfea873283757e48beeb41df97b7f3", 21413526,
+				"8aa3b76b28c778a2b1dd660d34161adb1d508c9ccd04ff9dc80e26eca5df8467", 25265040),
+		},
+	}
+}
+
+// openVINO has its plugins and model readers in one folder: the library looks for them there.
+func openVINO() Runtime {
+	return Runtime{
+		Name: "openvino", Title: "OpenVINO", Sonames: []string{"libopenvino_c.so"},
+		Releases: []Release{{Version: "2026.4.1", OS: "linux", Arch: "amd64", Library: "libopenvino_c.so.2641", Archives: []Archive{{
+			Client: "pip", Package: "openvino==2026.4.1", Platform: "manylinux_2_28_x86_64",
+			Sum: "2d22b1da03f7caf74df30e9f6417d0ab2f637e4a38e08e1dcd294d2c37407aaf", Size: 59130756,
+			Members: []Member{{Path: "openvino/libs/", File: "."}},
+		}}}},
+	}
+}
+
+// torch is PyTorch's C++ library with the headers that the shim is compiled with. The CPU library needs two CUDA
+// libraries, which work without a GPU, beside it.
+func torch() Runtime {
+	return Runtime{
+		Name: "pytorch", Title: "LibTorch", Sonames: []string{"libtorch_cpu.so"},
+		Releases: []Release{{Version: "2.13.0", OS: "linux", Arch: "amd64", Library: "lib/libtorch_cpu.so", Archives: []Archive{
+			{
+				Client: "pip", Package: "torch==2.13.0", Platform: "manylinux_2_28_x86_64",
+				Sum: "60fcdcb2f3876e21146cb4524ef06397d727ca9ad5f020818547e25075fe3cb7", Size: 526574961,
+				Members: []Member{
+					{Path: "torch/lib/libtorch_cpu.so", File: "lib/libtorch_cpu.so", Sum: "096eed6e217377ccda4d50693b680e2771709c01f58fe52717835b017fed9c58", Bytes: 438418417},
+					{Path: "torch/lib/libc10.so", File: "lib/libc10.so", Sum: "b83ea50e9171c7e3455c19f9ff2c7d21d457a7b8231e9c4ea1b6e032ae1156d5", Bytes: 1623185},
+					{Path: "torch/lib/libgomp.so.1", File: "lib/libgomp.so.1", Sum: "e28fb2896a3d612b46a27d7f8ef840d34c9efbc29b70a044c42095fb94856890", Bytes: 254009},
+					{Path: "torch/include/", File: "include"},
+				},
+			},
+			{
+				Client: "pip", Package: "nvidia-cuda-runtime==13.0.96", Platform: "manylinux2014_x86_64",
+				Sum: "7f82250d7782aa23b6cfe765ecc7db554bd3c2870c43f3d1821f1d18aebf0548", Size: 2243632,
+				Members: []Member{{Path: "nvidia/cu13/lib/libcudart.so.13", File: "lib/libcudart.so.13", Sum: "96c42e418cec19054186b9429c321603cc190bf26a18104e19408117a2a817b0", Bytes: 704288}},
+			},
+			{
+				Client: "pip", Package: "nvidia-cuda-cupti==13.0.85", Platform: "manylinux_2_25_x86_64",
+				Sum: "4eb01c08e859bf924d222250d2e8f8b8ff6d3db4721288cf35d14252a4d933c8", Size: 10715597,
+				Members: []Member{{Path: "nvidia/cu13/lib/libcupti.so.13", File: "lib/libcupti.so.13", Sum: "e2f9ed861fe27c492b8bb52b5e3220ef5120f3edcda36312e96b7fd8a186be3e", Bytes: 4152208}},
+			},
+		}}},
+	}
+}
+
+func tensorFlow() Runtime {
+	return Runtime{
+		Name: "tensorflow", Title: "TensorFlow", Sonames: []string{"libtensorflow_cc.so.2", "libtensorflow.so.2"},
+		Releases: []Release{{Version: "2.21.0", OS: "linux", Arch: "amd64", Library: "libtensorflow_cc.so.2", Archives: []Archive{{
+			Client: "pip", Package: "tensorflow-cpu==2.21.0", Platform: "manylinux_2_27_x86_64",
+			Sum: "2b847d217b02ee7731ed91431daf3250daa0196c3c94614d23be27232e6e5b6c", Size: 273829956,
+			Members: []Member{
+				{Path: "tensorflow/libtensorflow_cc.so.2", File: "libtensorflow_cc.so.2", Sum: "6505a4b9657e62100c6bdacb683957a395cb047725042945aaa50e40a71e429e", Bytes: 788086608},
+				{Path: "tensorflow/libtensorflow_framework.so.2", File: "libtensorflow_framework.so.2", Sum: "f060b323b26ef80add21b9df9428de3aeaf2843d772c5bb098745f7abff3709b", Bytes: 65222328},
+			},
+		}}}},
+	}
+}
+
+// python is a virtual environment with numpy and pip on the machine's interpreter. It is created here because
+// Debian packages the module venv separately.
+func python() Runtime {
+	return Runtime{
+		Name: "python", Title: "Python with numpy", Variable: "TUTTI_PYTHON", Setting: "python-runtime",
+		Releases: slices.Concat(pythonReleases("amd64", "x86_64", []numpyWheel{
+			{"3.14", "2.4.6", "manylinux_2_28", "a2c306dea656c12c68f51f4cea133cbe78ca7435eb28c735eac1d3ebe73be6e8", 16638245},
+			{"3.13", "2.4.6", "manylinux_2_28", "a7830bab239b79cda9c08c2da014761cafb48da6150e1da17ac06283f43b6089", 16633220},
+			{"3.12", "2.4.6", "manylinux_2_28", "90f9849678c75fe7afa2d348ac842c168b0a4d3d61919687216dfc547976d853", 16645538},
+			{"3.11", "2.4.6", "manylinux_2_28", "89cd468399cfd2504718f0ba50e410dca55a170b61a02ad92bb18c8a65186e93", 16918164},
+			{"3.10", "2.2.6", "manylinux_2_17", "fc7b73d02efb0e18c000e9ad8b83480dfcd5dfd11065997ed4c6747470ae8915", 16801050},
+			{"3.9", "2.0.2", "manylinux_2_17", "f26b258c385842546006213344c50655ff1555a9338e2e5e02a0756dc3e803dd", 19526099},
+		}), pythonReleases("arm64", "aarch64", []numpyWheel{
+			{"3.14", "2.4.6", "manylinux_2_28", "40fdc1ae7125e518ea98e53e69a4ebc27e1fd50510c47b7ea130cf21e5e1d42b", 15685197},
+			{"3.13", "2.4.6", "manylinux_2_28", "72fbe16c6fac95aedf5937fa873445cec2110be35d8a4e9433d7501fd98dae6b", 15669392},
+			{"3.12", "2.4.6", "manylinux_2_28", "5f9fb9157b4ce2971008323afe46053787b526ef624fea915b261468a8421a0f", 15671012},
+			{"3.11", "2.4.6", "manylinux_2_28", "0ab0a9c4ffb1a6d95ef519fe4247dba8eb6b18ad93999f76b7f657039acabd47", 15966692},
+			{"3.10", "2.2.6", "manylinux_2_17", "efd28d4e9cd7d7a8d39074a4d44c63eda73401580c5c76acda2ce969e0a38e83", 14297320},
+			{"3.9", "2.0.2", "manylinux_2_17", "1e795a8be3ddbac43274f18588329c72939870a16cae810c2b73461c40718ab1", 13912596},
+		})),
+	}
+}
+
+// numpyWheel is a numpy wheel for one version of Python.
+type numpyWheel struct {
+	python, version, platform, sum string
+	size                           int64
+}
+
+// pythonReleases returns environments with these wheels. arch is Go's name of the architecture, machine the
+// wheels'.
+func pythonReleases(arch, machine string, wheels []numpyWheel) []Release {
+	var list []Release
+	for i := range wheels {
+		w := &wheels[i]
+		numpy := Archive{
+			Client: "pip", Package: "numpy==" + w.version, Platform: w.platform + "_" + machine, Python: w.python, Sum: w.sum, Size: w.size,
+		}
+		pip, version := resumingPip, "26.3"
+		if w.python == "3.9" { // the last pip for Python 3.9
+			pip = Archive{Client: "pip", Package: "pip==25.3", Sum: "9655943313a94722b7774661c21049070f6bbb0a1516bf02f7c8d5d9201514cd", Size: 1778622}
+			version = "25.3"
+		}
+		site := "lib/python" + w.python + "/site-packages/"
+		folders := func(names ...string) (list []Member) { // of a wheel, unpacked into site-packages
+			for _, name := range names {
+				list = append(list, Member{Path: name + "/", File: site + name})
+			}
+			return list
+		}
+		numpy.Members = folders("numpy", "numpy.libs", "numpy-"+w.version+".dist-info")
+		pip.Members = folders("pip", "pip-"+version+".dist-info")
+		list = append(list, Release{
+			Version: w.python + "-numpy-" + w.version, OS: "linux", Arch: arch, Python: w.python, Library: "bin/python",
+			Archives: []Archive{numpy, pip},
+		})
+	}
+	return list
 }

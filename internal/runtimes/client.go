@@ -13,6 +13,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/tutti-server/tutti/core/status"
 )
 
 // client is the command line of a package client.
@@ -30,13 +32,7 @@ var clientPackages = map[string]string{"pip": "python3-pip", "npm": "npm"}
 // findClient returns the first working way to start a client.
 func findClient(ctx context.Context, name string) (client, error) {
 	for _, c := range clients[name] {
-		if _, err := exec.LookPath(c[0]); err != nil {
-			continue
-		}
-		probe, cancel := context.WithTimeout(ctx, time.Minute)
-		err := exec.CommandContext(probe, c[0], append(c[1:], "--version")...).Run()
-		cancel()
-		if err == nil {
+		if c.version(ctx) != "" {
 			return c, nil
 		}
 	}
@@ -44,6 +40,17 @@ func findClient(ctx context.Context, name string) (client, error) {
 		return nil, fmt.Errorf("%s is not installed (Debian: apt-get install %s)", name, pkg)
 	}
 	return nil, fmt.Errorf("%s is not installed", name)
+}
+
+// version returns what the client prints about its version, or "" when it does not work.
+func (c client) version(ctx context.Context) string {
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	out, err := exec.CommandContext(ctx, c[0], append(c[1:], "--version")...).Output()
+	if err != nil {
+		return ""
+	}
+	return string(out)
 }
 
 // arguments returns the arguments that download an archive into dir. pip gets the platform and a Python version, so
@@ -69,7 +76,7 @@ func (f *Fetcher) download(ctx context.Context, c client, a *Archive, tmp string
 	cmd := exec.CommandContext(ctx, c[0], c.arguments(a, dir)...)
 	cmd.Env = append(os.Environ(), f.Env...)
 	cmd.WaitDelay = 5 * time.Second
-	var words tail
+	var words bytes.Buffer
 	cmd.Stderr = &words
 	if f.Progress != nil {
 		// A terminal is passed on unchanged, so that the client draws its progress bar.
@@ -80,7 +87,10 @@ func (f *Fetcher) download(ctx context.Context, c client, a *Archive, tmp string
 		cmd.Stdout, cmd.Stderr = shown, io.MultiWriter(shown, &words)
 	}
 	if err := cmd.Run(); err != nil {
-		return "", fmt.Errorf("%s: %w: %s", strings.Join(c, " "), err, words.String())
+		const most = 2048 // of the end of the client's errors, joined to one line
+		text := words.String()
+		text = text[max(0, len(text)-most):]
+		return "", fmt.Errorf("%s: %w: %s", strings.Join(c, " "), err, strings.Join(strings.Fields(text), " "))
 	}
 	files, err := os.ReadDir(dir)
 	if err != nil {
@@ -105,19 +115,130 @@ func (s *lockedWriter) Write(p []byte) (int, error) {
 	return s.w.Write(p)
 }
 
-// tail keeps the end of a command's output.
-type tail struct{ buf []byte }
-
-const tailSize = 2048
-
-// Write keeps the last bytes.
-func (t *tail) Write(p []byte) (int, error) {
-	t.buf = append(t.buf, p...)
-	if n := len(t.buf) - tailSize; n > 0 {
-		t.buf = append(t.buf[:0], t.buf[n:]...)
-	}
-	return len(p), nil
+// resumingPip is a release of pip that resumes. It runs from its wheel if the installed pip is older.
+var resumingPip = Archive{
+	Client: "pip", Package: "pip==26.3",
+	Sum: "f3b60b20ffaadd4415ed7957212a38ac63fa4c5fa375bd0f4a797777940fad13", Size: 1950951,
 }
 
-// String returns the last lines joined to one.
-func (t *tail) String() string { return string(bytes.Join(bytes.Fields(t.buf), []byte(" "))) }
+// client returns the command line of an archive's package client.
+func (f *Fetcher) client(ctx context.Context, a *Archive, cache string) (client, error) {
+	c, err := findClient(ctx, a.Client)
+	if err != nil || a.Client != "pip" || a.Size < cmp.Or(f.Large, 100<<20) {
+		return c, err
+	}
+	if c.resumes(ctx) {
+		return c, nil
+	}
+	newer, err := f.newerPip(ctx, c, cache)
+	if err != nil {
+		f.printf("a broken transfer will start again: pip is too old to resume, and a newer one was not to be had: %v", err)
+		return c, nil
+	}
+	return newer, nil
+}
+
+// newerPip returns a pip that resumes, from the cache or downloaded by the installed one.
+func (f *Fetcher) newerPip(ctx context.Context, c client, cache string) (client, error) {
+	wheel := filepath.Join(cache, "pip-26.3-py3-none-any.whl")
+	if checkFile(wheel, resumingPip.Sum, resumingPip.Size) != nil {
+		tmp, err := os.MkdirTemp(cache, ".fetch-")
+		if err != nil {
+			return nil, err
+		}
+		defer os.RemoveAll(tmp)
+		path, err := f.download(ctx, c, &resumingPip, tmp)
+		if err != nil {
+			return nil, err
+		}
+		if err := checkFile(path, resumingPip.Sum, resumingPip.Size); err != nil {
+			return nil, err
+		}
+		if err := os.Rename(path, wheel); err != nil {
+			return nil, err
+		}
+	}
+	newer := client{"python3", filepath.Join(wheel, "pip")}
+	if strings.HasPrefix(filepath.Base(c[0]), "python") {
+		newer[0] = c[0]
+	}
+	if !newer.resumes(ctx) {
+		return nil, fmt.Errorf("%s does not run it", newer[0])
+	}
+	return newer, nil
+}
+
+// resumes reports whether pip is 25.3 or newer, which resumes broken transfers by default.
+func (c client) resumes(ctx context.Context) bool {
+	var major, minor int
+	_, err := fmt.Sscanf(c.version(ctx), "pip %d.%d", &major, &minor)
+	return err == nil && (major > 25 || major == 25 && minor >= 3)
+}
+
+// interpreter is a Python of the machine, outside any environment.
+type interpreter struct {
+	path    string
+	version string // major and minor. For example, 3.11
+}
+
+// pythonCommands are the names of interpreters, best first.
+var pythonCommands = []string{"python3", "python", "python3.14", "python3.13", "python3.12", "python3.11", "python3.10", "python3.9"}
+
+// describePython prints what interpreterOf parses. In an environment it names the base interpreter.
+const describePython = `import os, sys
+kind = sys.implementation.name + sys.abiflags
+print(kind, "%d.%d" % sys.version_info[:2], os.path.realpath(getattr(sys, "_base_executable", None) or sys.executable))`
+
+// interpreterOf describes the interpreter that a command runs. It reports false unless that is a plain CPython.
+func interpreterOf(ctx context.Context, command string) (found interpreter, ok bool) {
+	out, err := exec.CommandContext(ctx, command, "-c", describePython).Output()
+	if err != nil {
+		return interpreter{}, false
+	}
+	fields := strings.SplitN(strings.TrimSpace(string(out)), " ", 3)
+	if len(fields) != 3 || fields[0] != "cpython" {
+		return interpreter{}, false
+	}
+	return interpreter{path: fields[2], version: fields[1]}, true
+}
+
+// forInterpreter keeps the releases for the first interpreter of this machine that any release supports.
+func (r *Runtime) forInterpreter(ctx context.Context, releases []Release) ([]Release, error) {
+	var seen []string
+	for _, command := range pythonCommands {
+		base, ok := interpreterOf(ctx, command)
+		if !ok {
+			continue
+		}
+		fit := slices.DeleteFunc(slices.Clone(releases), func(p Release) bool { return p.Python != base.version })
+		for i := range fit {
+			fit[i].base = base
+		}
+		if len(fit) > 0 {
+			return fit, nil
+		}
+		seen = append(seen, base.path+" of version "+base.version)
+	}
+	if len(seen) == 0 {
+		return nil, status.Errorf(status.Unavailable,
+			"%s is made on the machine's Python, and there is none: install python3 with pip (Debian: apt-get install python3 python3-pip), or set %s to a Python with numpy",
+			r.Title, r.Env())
+	}
+	return nil, status.Errorf(status.Unsupported, "no pinned packages for the Pythons found (%s), expected one of 3.9 to 3.14: set %s to a Python with numpy",
+		strings.Join(seen, ", "), r.Env())
+}
+
+// environment turns dir into a virtual environment on base. It contains no path of its own, so it may be moved.
+func (base interpreter) environment(dir string) error {
+	bin := filepath.Join(dir, "bin")
+	if err := os.MkdirAll(bin, 0o755); err != nil {
+		return err
+	}
+	for name, target := range map[string]string{"python3": base.path, "python": "python3"} {
+		if err := os.Symlink(target, filepath.Join(bin, name)); err != nil {
+			return err
+		}
+	}
+	text := "home = " + filepath.Dir(base.path) + "\ninclude-system-site-packages = false\nversion = " + base.version + "\n"
+	return os.WriteFile(filepath.Join(dir, "pyvenv.cfg"), []byte(text), 0o644) //nolint:gosec // users of the machine may read it
+}

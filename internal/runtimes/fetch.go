@@ -3,6 +3,8 @@ package runtimes
 import (
 	"cmp"
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -10,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"time"
 
 	"github.com/tutti-server/tutti/core/status"
@@ -35,12 +38,7 @@ type Fetcher struct {
 }
 
 // Fetch installs the named runtime under dir and returns the library's path. A verified installation is kept: then
-// the call only costs hashing one file. progress may be nil.
-func Fetch(ctx context.Context, name, dir string, progress io.Writer) (string, error) {
-	return (&Fetcher{Progress: progress}).Fetch(ctx, name, dir)
-}
-
-// Fetch installs the named runtime under dir and returns the library's path.
+// the call only costs hashing one file.
 func (f *Fetcher) Fetch(ctx context.Context, name, dir string) (string, error) {
 	list := f.Catalog
 	if list == nil {
@@ -60,9 +58,11 @@ func (f *Fetcher) Fetch(ctx context.Context, name, dir string) (string, error) {
 			return "", err
 		}
 	}
-	cache, err := f.cache()
-	if err != nil {
-		return "", err
+	cache := f.Cache
+	if cache == "" {
+		if cache, err = cacheFolder(); err != nil {
+			return "", status.Errorf(status.Unavailable, "no cache folder: %w", err)
+		}
 	}
 	if dir, err = filepath.Abs(dir); err != nil {
 		return "", err
@@ -87,17 +87,6 @@ func (f *Fetcher) Fetch(ctx context.Context, name, dir string) (string, error) {
 		}
 	}
 	return "", status.Errorf(status.Unavailable, "unable to fetch %s: %w", r.Title, errors.Join(failures...))
-}
-
-func (f *Fetcher) cache() (string, error) {
-	if f.Cache != "" {
-		return f.Cache, nil
-	}
-	dir, err := cacheFolder()
-	if err != nil {
-		return "", status.Errorf(status.Unavailable, "no cache folder: %w", err)
-	}
-	return dir, nil
 }
 
 func (f *Fetcher) printf(format string, args ...any) {
@@ -133,7 +122,7 @@ func (f *Fetcher) release(ctx context.Context, r *Runtime, p *Release, cache str
 			return err
 		}
 	}
-	if err := p.seal(staged); err != nil {
+	if err := os.WriteFile(filepath.Join(staged, sealFile), []byte(p.sealText()), 0o600); err != nil {
 		return err
 	}
 	return moveFolder(staged, filepath.Join(cache, r.folderName(p)))
@@ -192,7 +181,8 @@ func (f *Fetcher) install(r *Runtime, p *Release, root, dir string) (string, err
 	}
 	defer os.RemoveAll(tmp)
 	staged := filepath.Join(tmp, "release")
-	if err := copyTree(from, staged); err != nil {
+	// Hard links would be cheaper, but damage to one copy would damage the cache.
+	if err := os.CopyFS(staged, os.DirFS(from)); err != nil {
 		return "", err
 	}
 	if err := p.complete(staged); err != nil {
@@ -214,46 +204,74 @@ func moveFolder(from, to string) error {
 	return errors.Join(os.Rename(from, to), os.RemoveAll(old))
 }
 
-// copyTree copies a release's files and symbolic links. Hard links would be cheaper, but damage to one copy would
-// damage the cache.
-func copyTree(from, to string) error {
-	return filepath.WalkDir(from, func(path string, d fs.DirEntry, err error) error {
-		if err != nil {
-			return err
-		}
-		rel, err := filepath.Rel(from, path)
-		if err != nil {
-			return err
-		}
-		target := filepath.Join(to, rel)
-		switch {
-		case d.IsDir():
-			return os.MkdirAll(target, 0o755)
-		case d.Type() == fs.ModeSymlink:
-			return copyLink(path, target)
-		}
-		return copyFile(path, target)
-	})
+// sealFile marks a complete release in its folder. It holds the archives' hashes, so that the folder of another
+// release is not mistaken for this one.
+const sealFile = ".complete"
+
+func (p *Release) sealText() string {
+	text := ""
+	for i := range p.Archives {
+		text += p.Archives[i].Sum + "\n"
+	}
+	return text
 }
 
-func copyLink(from, to string) error {
-	target, err := os.Readlink(from)
-	if err != nil {
-		return err
+// complete checks that dir holds the whole release: pinned files by their hashes, folders by the seal that was
+// written after the archive was verified.
+func (p *Release) complete(dir string) error {
+	folders := false
+	for i := range p.Archives {
+		members := p.Archives[i].Members
+		if err := checkMembers(members, dir); err != nil {
+			return err
+		}
+		folders = folders || slices.ContainsFunc(members, func(m Member) bool { return m.folder() })
 	}
-	return os.Symlink(target, to)
+	if !folders {
+		return nil
+	}
+	if library := filepath.Join(dir, filepath.FromSlash(p.Library)); p.Python != "" && !isFile(library) {
+		return fmt.Errorf("'%s' is missing, or the Python that it leads to", library)
+	}
+	seal, err := os.ReadFile(filepath.Join(dir, sealFile))
+	if err == nil && string(seal) != p.sealText() {
+		err = status.Errorf(status.Internal, "'%s' holds another release than %s", dir, p.Version)
+	}
+	return err
 }
 
-func copyFile(from, to string) error {
-	in, err := os.Open(from)
+// checkMembers verifies the pinned files of a release's folder.
+func checkMembers(members []Member, dir string) error {
+	for i := range members {
+		if m := &members[i]; !m.folder() {
+			if err := checkFile(filepath.Join(dir, filepath.FromSlash(m.File)), m.Sum, m.Bytes); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// checkFile compares a file with its pinned size and SHA-256.
+func checkFile(path, sum string, size int64) error {
+	file, err := os.Open(path)
 	if err != nil {
 		return err
 	}
-	defer in.Close()
-	out, err := os.OpenFile(to, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o755)
+	defer file.Close()
+	info, err := file.Stat()
 	if err != nil {
 		return err
 	}
-	_, err = io.Copy(out, in)
-	return errors.Join(err, out.Close())
+	if info.Size() != size {
+		return fmt.Errorf("size of %s: expected %d bytes, found %d", filepath.Base(path), size, info.Size())
+	}
+	h := sha256.New()
+	if _, err := io.Copy(h, file); err != nil {
+		return err
+	}
+	if got := hex.EncodeToString(h.Sum(nil)); got != sum {
+		return fmt.Errorf("SHA-256 of %s: expected %s, found %s", filepath.Base(path), sum, got)
+	}
+	return nil
 }

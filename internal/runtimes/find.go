@@ -23,17 +23,22 @@ func Find(name, explicit string) (string, error) {
 		return "", err
 	}
 	for _, given := range [][2]string{{"library path", explicit}, {r.Env(), os.Getenv(r.Env())}} {
-		if given[1] == "" {
-			continue
+		if given[1] != "" {
+			return existing(r, given[0], given[1])
 		}
-		return existing(r, given[0], given[1])
 	}
-	for _, dir := range folders() {
+	folders := fetchFolders()
+	if dir, err := cacheFolder(); err == nil {
+		folders = append(folders, dir)
+	}
+	for _, dir := range folders {
 		if path, ok := r.fetchedIn(dir); ok {
 			return filepath.Abs(path)
 		}
 	}
-	for _, dir := range systemFolders() {
+	system := append(filepath.SplitList(os.Getenv("LD_LIBRARY_PATH")),
+		"/usr/local/lib", "/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/usr/lib64", "/usr/lib", "/lib")
+	for _, dir := range system {
 		for _, so := range r.Sonames {
 			if path := filepath.Join(dir, so); isFile(path) {
 				return path, nil
@@ -85,15 +90,13 @@ func (r *Runtime) fetchedIn(dir string) (string, bool) {
 
 // libraryIn returns the library directly in dir, or installed by Fetch under it.
 func (r *Runtime) libraryIn(dir string) (string, bool) {
+	var files []string
 	for _, p := range r.releases() {
-		for _, file := range []string{filepath.FromSlash(p.Library), filepath.Base(filepath.FromSlash(p.Library))} {
-			if path := filepath.Join(dir, file); isFile(path) {
-				return path, true
-			}
-		}
+		library := filepath.FromSlash(p.Library)
+		files = append(files, library, filepath.Base(library))
 	}
-	for _, so := range r.Sonames {
-		if path := filepath.Join(dir, so); isFile(path) {
+	for _, file := range append(files, r.Sonames...) {
+		if path := filepath.Join(dir, file); isFile(path) {
 			return path, true
 		}
 	}
@@ -132,26 +135,10 @@ func fetchFolders() []string {
 	return append(dirs, Folder)
 }
 
-func folders() []string {
-	dirs := fetchFolders()
-	if dir, err := cacheFolder(); err == nil {
-		dirs = append(dirs, dir)
-	}
-	return dirs
-}
-
-func systemFolders() []string {
-	return append(filepath.SplitList(os.Getenv("LD_LIBRARY_PATH")),
-		"/usr/local/lib", "/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/usr/lib64", "/usr/lib", "/lib")
-}
-
 // cacheFolder is the folder shared by all checkouts: tutti in XDG_CACHE_HOME or ~/.cache.
 func cacheFolder() (string, error) {
 	dir, err := os.UserCacheDir()
-	if err != nil {
-		return "", err
-	}
-	return filepath.Join(dir, "tutti"), nil
+	return filepath.Join(dir, "tutti"), err
 }
 
 func isFile(path string) bool {

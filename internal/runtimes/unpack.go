@@ -12,9 +12,6 @@ import (
 	"strings"
 )
 
-// maxFolderFile bounds a file of a folder member. Its size is not pinned separately.
-const maxFolderFile = 4 << 30
-
 // unpack writes members of a wheel or tgz archive below dir. Every member must exist.
 func unpack(archive string, members []Member, dir string) error {
 	found := make([]bool, len(members))
@@ -33,7 +30,11 @@ func unpack(archive string, members []Member, dir string) error {
 			if err != nil {
 				return err
 			}
-			return errors.Join(write(filepath.Join(dir, file), in, members[i].limit()), in.Close())
+			limit := members[i].Bytes
+			if members[i].folder() {
+				limit = 4 << 30 // the sizes of its files are not pinned
+			}
+			return errors.Join(write(filepath.Join(dir, file), in, limit), in.Close())
 		}
 		return nil
 	})
@@ -59,13 +60,6 @@ func (m *Member) target(name string) (string, bool) {
 		return "", false
 	}
 	return filepath.Join(filepath.FromSlash(m.File), filepath.FromSlash(rest)), true
-}
-
-func (m *Member) limit() int64 {
-	if m.folder() {
-		return maxFolderFile
-	}
-	return m.Bytes
 }
 
 // visit is called with each file of an archive.

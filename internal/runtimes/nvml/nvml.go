@@ -40,16 +40,31 @@ const (
 	unknown   = -1
 )
 
-// symbols are the functions of the library.
-type symbols struct {
-	initialize, shutdown, count, handle, uuid, rates, memory, usage, limit, energy unsafe.Pointer
+// Functions of the library.
+const (
+	initialize = iota
+	shutdown
+	count
+	handle
+	uuid
+	rates
+	memory
+	usage
+	limit
+	energy
+)
+
+var names = [...]string{
+	"nvmlInit_v2", "nvmlShutdown", "nvmlDeviceGetCount_v2", "nvmlDeviceGetHandleByIndex_v2", "nvmlDeviceGetUUID", "nvmlDeviceGetUtilizationRates",
+	"nvmlDeviceGetMemoryInfo", "nvmlDeviceGetPowerUsage", "nvmlDeviceGetEnforcedPowerLimit", "nvmlDeviceGetTotalEnergyConsumption",
 }
 
 // Meter measures the GPUs. It is safe for concurrent use.
 type Meter struct {
-	mu      sync.Mutex
-	symbols symbols
-	gpus    []gpu // guarded by mu; nil after Close
+	symbols [len(names)]unsafe.Pointer
+
+	mu   sync.Mutex
+	gpus []gpu // guarded by mu; nil after Close
 }
 
 // gpu is one GPU and its energy counter, in millijoules, when the Meter was opened.
@@ -62,62 +77,40 @@ type gpu struct {
 // Open opens the library at path, or by its Name, and finds the GPUs. The error names the missing library or
 // function, or the driver's error.
 func Open(path string) (*Meter, error) {
-	lib, err := dylib.Open(path, nil)
+	lib, err := dylib.Open(path, false)
 	if err != nil {
 		return nil, err
 	}
 	m := &Meter{}
-	if err := m.symbols.find(lib); err != nil {
-		return nil, err
+	for i, name := range names {
+		if m.symbols[i], err = lib.Symbol(name); err != nil {
+			return nil, err
+		}
 	}
-	if rc := C.tt_call(m.symbols.initialize); rc != 0 {
+	if rc := C.tt_call(m.symbols[initialize]); rc != 0 {
 		return nil, fmt.Errorf("nvmlInit_v2 of %s returned %d, expected 0", path, int(rc))
 	}
 	if err := m.list(); err != nil {
-		C.tt_call(m.symbols.shutdown)
+		C.tt_call(m.symbols[shutdown])
 		return nil, err
 	}
 	return m, nil
 }
 
-func (s *symbols) find(lib *dylib.Library) error {
-	for _, f := range []struct {
-		name string
-		at   *unsafe.Pointer
-	}{
-		{"nvmlInit_v2", &s.initialize},
-		{"nvmlShutdown", &s.shutdown},
-		{"nvmlDeviceGetCount_v2", &s.count},
-		{"nvmlDeviceGetHandleByIndex_v2", &s.handle},
-		{"nvmlDeviceGetUUID", &s.uuid},
-		{"nvmlDeviceGetUtilizationRates", &s.rates},
-		{"nvmlDeviceGetMemoryInfo", &s.memory},
-		{"nvmlDeviceGetPowerUsage", &s.usage},
-		{"nvmlDeviceGetEnforcedPowerLimit", &s.limit},
-		{"nvmlDeviceGetTotalEnergyConsumption", &s.energy},
-	} {
-		var err error
-		if *f.at, err = lib.Symbol(f.name); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 // list finds the GPUs. A GPU with an error is left out.
 func (m *Meter) list() error {
 	n := new(C.uint)
-	if rc := C.tt_count(m.symbols.count, n); rc != 0 || *n > maxGPUs {
+	if rc := C.tt_count(m.symbols[count], n); rc != 0 || *n > maxGPUs {
 		return fmt.Errorf("nvmlDeviceGetCount_v2 returned %d and %d GPUs, expected 0 and at most %d", int(rc), uint(*n), maxGPUs)
 	}
 	m.gpus = []gpu{}
 	for i := range *n {
 		device, text, before := new(C.tt_device), new([uuidBytes]C.char), new(C.ulonglong)
-		if C.tt_handle(m.symbols.handle, i, device) != 0 || C.tt_text(m.symbols.uuid, *device, &text[0], uuidBytes) != 0 {
+		if C.tt_handle(m.symbols[handle], i, device) != 0 || C.tt_text(m.symbols[uuid], *device, &text[0], uuidBytes) != 0 {
 			continue
 		}
 		text[uuidBytes-1] = 0
-		C.tt_long(m.symbols.energy, *device, before)
+		C.tt_long(m.symbols[energy], *device, before)
 		m.gpus = append(m.gpus, gpu{*device, C.GoString(&text[0]), *before})
 	}
 	return nil
@@ -137,17 +130,17 @@ func (m *Meter) Read() []telemetry.GPU {
 func (m *Meter) read(g *gpu) telemetry.GPU {
 	x := telemetry.GPU{
 		UUID: g.uuid, Utilization: unknown, MemoryTotal: unknown, MemoryUsed: unknown,
-		PowerUsage: m.watts(m.symbols.usage, g), PowerLimit: m.watts(m.symbols.limit, g), Energy: unknown,
+		PowerUsage: m.watts(m.symbols[usage], g), PowerLimit: m.watts(m.symbols[limit], g), Energy: unknown,
 	}
-	rates, memory, energy := new(C.tt_utilization), new(C.tt_memory), new(C.ulonglong)
-	if C.tt_rates(m.symbols.rates, g.device, rates) == 0 {
-		x.Utilization = float64(rates.gpu) * percent
+	percents, bytes, millijoules := new(C.tt_utilization), new(C.tt_memory), new(C.ulonglong)
+	if C.tt_rates(m.symbols[rates], g.device, percents) == 0 {
+		x.Utilization = float64(percents.gpu) * percent
 	}
-	if C.tt_bytes(m.symbols.memory, g.device, memory) == 0 {
-		x.MemoryTotal, x.MemoryUsed = float64(memory.total), float64(memory.used)
+	if C.tt_bytes(m.symbols[memory], g.device, bytes) == 0 {
+		x.MemoryTotal, x.MemoryUsed = float64(bytes.total), float64(bytes.used)
 	}
-	if C.tt_long(m.symbols.energy, g.device, energy) == 0 && *energy >= g.before {
-		x.Energy = float64(*energy-g.before) * milli
+	if C.tt_long(m.symbols[energy], g.device, millijoules) == 0 && *millijoules >= g.before {
+		x.Energy = float64(*millijoules-g.before) * milli
 	}
 	return x
 }
@@ -169,7 +162,7 @@ func (m *Meter) Close() error {
 		return nil
 	}
 	m.gpus = nil
-	if rc := C.tt_call(m.symbols.shutdown); rc != 0 {
+	if rc := C.tt_call(m.symbols[shutdown]); rc != 0 {
 		return fmt.Errorf("nvmlShutdown returned %d, expected 0", int(rc))
 	}
 	return nil

@@ -73,13 +73,6 @@ func (l *connection) count(n int64) bool {
 	return l.pending > framingSlack
 }
 
-// large reports whether the pending bytes exceed framingSlack.
-func (l *connection) large() bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.pending > framingSlack
-}
-
 // read reads under the stall deadline if a large message is incomplete.
 func (l *connection) read(p []byte) (int, error) {
 	for {
@@ -87,7 +80,7 @@ func (l *connection) read(p []byte) (int, error) {
 			l.extendDeadline()
 		}
 		n, err := l.Conn.Read(p)
-		if n > 0 || l.deadlineSet.IsZero() || !errors.Is(err, os.ErrDeadlineExceeded) || l.large() {
+		if n > 0 || l.deadlineSet.IsZero() || !errors.Is(err, os.ErrDeadlineExceeded) || l.count(0) {
 			return n, err
 		}
 		// The message was complete: nothing is waited for any more.

@@ -78,7 +78,7 @@ func Parse(data mem.BufferSlice) (*inference.ModelInferRequest, error) {
 		req.RawInputContents = append(req.RawInputContents, b)
 	}
 	for _, b := range m.inputs {
-		t, err := m.input(b)
+		t, err := m.tensorOf(b, true)
 		if err != nil {
 			return nil, err
 		}
@@ -93,7 +93,7 @@ func Parse(data mem.BufferSlice) (*inference.ModelInferRequest, error) {
 		req.Inputs = append(req.Inputs, in)
 	}
 	for _, b := range m.outputs {
-		t, err := m.output(b)
+		t, err := m.tensorOf(b, false)
 		if err != nil {
 			return nil, err
 		}
@@ -115,15 +115,15 @@ func parsedParams(list []param) map[string]*inference.InferParameter {
 		if !p.set {
 			continue
 		}
-		switch p.kind {
+		switch p.Kind {
 		case infer.ParamBool:
-			v.ParameterChoice = &inference.InferParameter_BoolParam{BoolParam: p.bool}
+			v.ParameterChoice = &inference.InferParameter_BoolParam{BoolParam: p.Bool}
 		case infer.ParamInt:
-			v.ParameterChoice = &inference.InferParameter_Int64Param{Int64Param: p.int}
+			v.ParameterChoice = &inference.InferParameter_Int64Param{Int64Param: p.Int}
 		case infer.ParamUint:
-			v.ParameterChoice = &inference.InferParameter_Uint64Param{Uint64Param: p.uint}
+			v.ParameterChoice = &inference.InferParameter_Uint64Param{Uint64Param: p.Uint}
 		case infer.ParamDouble:
-			v.ParameterChoice = &inference.InferParameter_DoubleParam{DoubleParam: p.double}
+			v.ParameterChoice = &inference.InferParameter_DoubleParam{DoubleParam: p.Double}
 		case infer.ParamString:
 			v.ParameterChoice = &inference.InferParameter_StringParam{StringParam: string(p.text)}
 		}

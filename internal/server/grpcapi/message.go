@@ -180,14 +180,9 @@ func tooMany(what string, n int) error {
 
 // param is an entry of a parameter map. It refers to the message's bytes.
 type param struct {
-	key    []byte
-	kind   infer.ParamKind
-	set    bool // has a value
-	bool   bool
-	int    int64
-	uint   uint64
-	double float64
-	text   []byte
+	infer.Param        // without Key and String
+	key, text   []byte // text is the value of a string
+	set         bool   // has a value
 }
 
 // appendParam appends the map entry b to list.
@@ -212,23 +207,22 @@ func appendParam(list []param, b []byte) ([]param, error) {
 func (p *param) value(b []byte) error {
 	f := fields{rest: b}
 	for f.next() {
-		var kind infer.ParamKind
 		switch {
 		case f.is(1, protowire.VarintType):
-			kind, p.bool = infer.ParamBool, f.varint() != 0
+			p.Param = infer.Param{Kind: infer.ParamBool, Bool: f.varint() != 0}
 		case f.is(2, protowire.VarintType):
-			kind, p.int = infer.ParamInt, int64(f.varint())
+			p.Param = infer.Param{Kind: infer.ParamInt, Int: int64(f.varint())}
 		case f.is(3, protowire.BytesType):
-			kind, p.text = infer.ParamString, f.text()
+			p.Param, p.text = infer.Param{Kind: infer.ParamString}, f.text()
 		case f.is(4, protowire.Fixed64Type):
-			kind, p.double = infer.ParamDouble, math.Float64frombits(f.fixed64())
+			p.Param = infer.Param{Kind: infer.ParamDouble, Double: math.Float64frombits(f.fixed64())}
 		case f.is(5, protowire.VarintType):
-			kind, p.uint = infer.ParamUint, f.varint()
+			p.Param = infer.Param{Kind: infer.ParamUint, Uint: f.varint()}
 		default:
 			f.skip()
 			continue
 		}
-		p.kind, p.set = kind, true
+		p.set = true
 	}
 	return f.err
 }
@@ -247,8 +241,8 @@ func (t *tensorFields) reset() {
 	*t = tensorFields{dims: reuse(t.dims), params: reuse(t.params)}
 }
 
-// input decodes an InferInputTensor. The result is valid until the next call.
-func (m *message) input(b []byte) (*tensorFields, error) {
+// tensorOf decodes an InferInputTensor or an InferRequestedOutputTensor. The result is valid until the next call.
+func (m *message) tensorOf(b []byte, input bool) (*tensorFields, error) {
 	t := &m.tensor
 	t.reset()
 	f := fields{rest: b}
@@ -256,35 +250,19 @@ func (m *message) input(b []byte) (*tensorFields, error) {
 		switch {
 		case f.is(1, protowire.BytesType):
 			t.name = f.text()
-		case f.is(2, protowire.BytesType):
+		case input && f.is(2, protowire.BytesType):
 			t.dtype = f.text()
-		case f.is(3, protowire.BytesType):
+		case input && f.is(3, protowire.BytesType):
 			t.packedDims(&f)
-		case f.is(3, protowire.VarintType):
+		case input && f.is(3, protowire.VarintType):
 			t.dims = append(t.dims, int64(f.varint()))
 			f.err = firstError(f.err, tooMany("dimensions", len(t.dims)))
-		case f.is(4, protowire.BytesType):
-			t.param(&f)
-		case f.is(5, protowire.BytesType):
+		case input && f.is(5, protowire.BytesType):
 			t.addContents(f.bytes())
-		default:
-			f.skip()
-		}
-	}
-	return t, f.err
-}
-
-// output decodes an InferRequestedOutputTensor. The result is valid until the next tensor is decoded.
-func (m *message) output(b []byte) (*tensorFields, error) {
-	t := &m.tensor
-	t.reset()
-	f := fields{rest: b}
-	for f.next() {
-		switch {
-		case f.is(1, protowire.BytesType):
-			t.name = f.text()
-		case f.is(2, protowire.BytesType):
-			t.param(&f)
+		case f.is(4, protowire.BytesType) && input, f.is(2, protowire.BytesType):
+			if b := f.bytes(); f.err == nil {
+				t.params, f.err = appendParam(t.params, b)
+			}
 		default:
 			f.skip()
 		}
@@ -299,13 +277,6 @@ func (t *tensorFields) packedDims(f *fields) {
 		list.err = firstError(list.err, tooMany("dimensions", len(t.dims)))
 	}
 	f.err = firstError(f.err, list.err)
-}
-
-func (t *tensorFields) param(f *fields) {
-	b := f.bytes()
-	if f.err == nil {
-		t.params, f.err = appendParam(t.params, b)
-	}
 }
 
 // addContents merges contents in several parts: by protobuf's rules the concatenated encodings are the encoding of

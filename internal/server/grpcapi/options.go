@@ -133,27 +133,7 @@ func (i inflater) Do(r io.Reader) ([]byte, error) {
 		return nil, err
 	}
 	defer z.Close()
-	return readPieces(io.LimitReader(z, int64(i.max)+1))
-}
-
-// readPieces is io.ReadAll without copying what it has read: io.ReadAll allocates several times the size of a large
-// message.
-func readPieces(r io.Reader) ([]byte, error) {
-	var list [][]byte
-	piece := make([]byte, 0, 4<<10)
-	for {
-		n, err := r.Read(piece[len(piece):cap(piece)])
-		piece = piece[:len(piece)+n]
-		switch {
-		case err == io.EOF:
-			return slices.Concat(append(list, piece)...), nil
-		case err != nil:
-			return nil, err
-		case len(piece) == cap(piece):
-			list = append(list, piece)
-			piece = make([]byte, 0, min(2*cap(piece), 16<<20))
-		}
-	}
+	return io.ReadAll(io.LimitReader(z, int64(i.max)+1))
 }
 
 // headerPrefix precedes the key in the metadata.

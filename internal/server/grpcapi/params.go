@@ -57,9 +57,9 @@ func (d *decoder) param(p *param) (err error) {
 
 func (d *decoder) sequenceID(p *param) error {
 	switch {
-	case p.set && p.kind == infer.ParamInt:
-		d.req.Sequence.ID = uint64(p.int)
-	case p.set && p.kind == infer.ParamString:
+	case p.set && p.Kind == infer.ParamInt:
+		d.req.Sequence.ID = uint64(p.Int)
+	case p.set && p.Kind == infer.ParamString:
 		d.req.Sequence.Name = string(p.text)
 	default:
 		return wrongType("sequence_id", "int64_param or string_param")
@@ -68,20 +68,20 @@ func (d *decoder) sequenceID(p *param) error {
 }
 
 func (p *param) boolean(key string) (bool, error) {
-	if !p.set || p.kind != infer.ParamBool {
+	if !p.set || p.Kind != infer.ParamBool {
 		return false, wrongType(key, "bool_param")
 	}
-	return p.bool, nil
+	return p.Bool, nil
 }
 
 func (p *param) unsigned(key, want string) (uint64, error) {
 	switch {
-	case p.set && p.kind == infer.ParamInt && p.int < 0:
-		return 0, status.Errorf(status.InvalidArg, "invalid value for '%s' parameter, expected >= 0, got %d", key, p.int)
-	case p.set && p.kind == infer.ParamInt:
-		return uint64(p.int), nil
-	case p.set && p.kind == infer.ParamUint:
-		return p.uint, nil
+	case p.set && p.Kind == infer.ParamInt && p.Int < 0:
+		return 0, status.Errorf(status.InvalidArg, "invalid value for '%s' parameter, expected >= 0, got %d", key, p.Int)
+	case p.set && p.Kind == infer.ParamInt:
+		return uint64(p.Int), nil
+	case p.set && p.Kind == infer.ParamUint:
+		return p.Uint, nil
 	default:
 		return 0, wrongType(key, want)
 	}
@@ -97,21 +97,12 @@ func (d *decoder) otherParam(p *param) error {
 	if !p.set {
 		return wrongType(key, "bool_param, int64_param, uint64_param, double_param or string_param")
 	}
-	d.req.Params = append(d.req.Params, infer.Param{
-		Key: key, Kind: p.kind, Bool: p.bool && p.kind == infer.ParamBool,
-	})
-	to := &d.req.Params[len(d.req.Params)-1]
-	switch p.kind {
-	case infer.ParamInt:
-		to.Int = p.int
-	case infer.ParamUint:
-		to.Uint = p.uint
-	case infer.ParamDouble:
-		to.Double = p.double
-	case infer.ParamString:
+	to := p.Param
+	to.Key = key
+	if p.Kind == infer.ParamString {
 		to.String = string(p.text)
-	case infer.ParamBool:
 	}
+	d.req.Params = append(d.req.Params, to)
 	return nil
 }
 
@@ -127,7 +118,7 @@ func (d *decoder) region(tensor string, t *tensorFields) (r region, shared bool,
 		return r, false, nil
 	}
 	if p := t.find("shared_memory_region"); p != nil {
-		if !p.set || p.kind != infer.ParamString {
+		if !p.set || p.Kind != infer.ParamString {
 			return r, false, wrongRegion("shared_memory_region", tensor, "string_param")
 		}
 		r.name, shared = d.svc.names.get(p.text), true
@@ -147,10 +138,10 @@ func regionNumber(t *tensorFields, key, tensor string, shared bool) (uint64, err
 	case !shared:
 		return 0, status.Errorf(status.InvalidArg,
 			"'%s' can not be specified without 'shared_memory_region' parameter for tensor '%s'", key, tensor)
-	case !p.set || p.kind != infer.ParamInt:
+	case !p.set || p.Kind != infer.ParamInt:
 		return 0, wrongRegion(key, tensor, "int64_param")
 	}
-	return uint64(p.int), nil
+	return uint64(p.Int), nil
 }
 
 func wrongRegion(key, tensor, want string) error {

@@ -142,7 +142,7 @@ func (d *decoder) content(ctx context.Context) error {
 
 // input copies one input, raw, typed or from shared memory, into its own memory.
 func (d *decoder) input(b []byte) error {
-	in, err := d.msg.input(b)
+	in, err := d.msg.tensorOf(b, true)
 	if err != nil {
 		return err
 	}
@@ -238,7 +238,7 @@ func (d *decoder) typedInput(to *infer.Named, in *tensorFields) error {
 
 // output adds a requested output and its options.
 func (d *decoder) output(b []byte) error {
-	out, err := d.msg.output(b)
+	out, err := d.msg.tensorOf(b, false)
 	if err != nil {
 		return err
 	}
@@ -272,12 +272,12 @@ func classification(out *tensorFields) (int, error) {
 	switch {
 	case p == nil:
 		return 0, nil
-	case !p.set || p.kind != infer.ParamInt:
+	case !p.set || p.Kind != infer.ParamInt:
 		return 0, status.Errorf(status.InvalidArg, "invalid value type for 'classification' parameter, expected int64_param")
-	case p.int <= 0:
+	case p.Int <= 0:
 		return 0, status.Errorf(status.InvalidArg, "invalid value for 'classification' parameter, expected >= 0")
 	}
-	return int(min(p.int, math.MaxInt32)), nil
+	return int(min(p.Int, math.MaxInt32)), nil
 }
 
 // forward turns selected metadata into parameters.

@@ -206,7 +206,7 @@ func (st *stream) receive(ss grpc.ServerStream) {
 // receiveOne receives and submits one request. Its error, or panic, ends the stream.
 func (st *stream) receiveOne(ss grpc.ServerStream) (err error) {
 	defer st.svc.recovered(methodStream, &err)
-	st.limitPending()
+	_ = st.waitForRoom(st.ctx, (*stream).crowded) // an ended stream shows in RecvMsg
 	m, came := newMessage(), st.svc.set.Tracer.Begin()
 	if err = ss.RecvMsg(m); err == nil {
 		err = st.request(m, came)
@@ -305,10 +305,18 @@ func (st *stream) finish(c *streamCall, r *response) {
 	}
 }
 
-// pace waits until the client has read enough of the queue.
-func (st *stream) pace(ctx context.Context) error {
+// unread reports whether a decoupled model must wait for the client to read. mu must be held.
+func (st *stream) unread() bool { return st.count >= paceCount || st.size >= paceSize }
+
+// crowded reports whether too much is in flight or unread to receive more requests. mu must be held.
+func (st *stream) crowded() bool {
+	return st.open+st.count >= maxPendingCount || st.inFlightBytes+st.heldBytes+st.size >= maxPendingSize
+}
+
+// waitForRoom waits while full is true and the stream is open.
+func (st *stream) waitForRoom(ctx context.Context, full func(*stream) bool) error {
 	for {
-		room, err := st.paceWait()
+		room, err := st.roomOf(full)
 		if room == nil {
 			return err
 		}
@@ -322,51 +330,17 @@ func (st *stream) pace(ctx context.Context) error {
 	}
 }
 
-// mustPace reports whether pace would wait.
-func (st *stream) mustPace() bool {
+// roomOf returns a channel that signalRoom closes, or nil if full is false or, with an error, nothing more is sent.
+func (st *stream) roomOf(full func(*stream) bool) (<-chan struct{}, error) {
 	st.mu.Lock()
 	defer st.mu.Unlock()
-	return !st.closed && (st.count >= paceCount || st.size >= paceSize)
-}
-
-// paceWait returns what pace must wait for; nil: nothing.
-func (st *stream) paceWait() (<-chan struct{}, error) {
-	st.mu.Lock()
-	defer st.mu.Unlock()
-	if st.closed {
+	switch {
+	case st.closed:
 		return nil, status.ErrCancelled
-	}
-	if st.count < paceCount && st.size < paceSize {
+	case !full(st):
 		return nil, nil
-	}
-	return st.wait(), nil
-}
-
-// limitPending waits while too much is in flight or unread.
-func (st *stream) limitPending() {
-	for room := st.pendingWait(); room != nil; room = st.pendingWait() {
-		select {
-		case <-room:
-		case <-st.ctx.Done():
-			return
-		}
-	}
-}
-
-// pendingWait returns what limitPending must wait for; nil: nothing.
-func (st *stream) pendingWait() <-chan struct{} {
-	st.mu.Lock()
-	defer st.mu.Unlock()
-	if st.closed || st.open+st.count < maxPendingCount && st.inFlightBytes+st.heldBytes+st.size < maxPendingSize {
-		return nil
-	}
-	return st.wait()
-}
-
-// wait returns a channel that signalRoom closes. mu must be held.
-func (st *stream) wait() <-chan struct{} {
-	if st.room == nil {
+	case st.room == nil:
 		st.room = make(chan struct{})
 	}
-	return st.room
+	return st.room, nil
 }

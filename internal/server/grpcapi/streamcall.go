@@ -144,7 +144,11 @@ func (c *streamCall) failure(err error) *response {
 }
 
 // Pace makes a decoupled model wait while the client does not read.
-func (c *streamCall) Pace(ctx context.Context) error { return c.st.pace(ctx) }
+func (c *streamCall) Pace(ctx context.Context) error { return c.st.waitForRoom(ctx, (*stream).unread) }
 
 // Full reports whether the client must read before there is room.
-func (c *streamCall) Full() bool { return c.st.mustPace() }
+func (c *streamCall) Full() bool {
+	c.st.mu.Lock()
+	defer c.st.mu.Unlock()
+	return !c.st.closed && c.st.unread()
+}

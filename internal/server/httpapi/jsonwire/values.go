@@ -1,6 +1,7 @@
 package jsonwire
 
 import (
+	"encoding/hex"
 	"unicode/utf16"
 	"unicode/utf8"
 
@@ -252,20 +253,10 @@ func (p *Parser) hex4() (rune, bool) {
 	if len(p.buf)-p.pos < 4 {
 		return 0, false
 	}
-	var r rune
-	for _, c := range p.buf[p.pos : p.pos+4] {
-		switch {
-		case '0' <= c && c <= '9':
-			c -= '0'
-		case 'a' <= c && c <= 'f':
-			c -= 'a' - 10
-		case 'A' <= c && c <= 'F':
-			c -= 'A' - 10
-		default:
-			return 0, false
-		}
-		r = r<<4 | rune(c)
+	var b [2]byte
+	if _, err := hex.Decode(b[:], p.buf[p.pos:p.pos+4]); err != nil {
+		return 0, false
 	}
 	p.pos += 4
-	return r, true
+	return rune(b[0])<<8 | rune(b[1]), true
 }

@@ -4,6 +4,8 @@ import (
 	"crypto/tls"
 	"log/slog"
 
+	"google.golang.org/grpc/keepalive"
+
 	"github.com/tutti-server/tutti/core/status"
 	"github.com/tutti-server/tutti/internal/options"
 	"github.com/tutti-server/tutti/internal/server/certs"
@@ -48,10 +50,13 @@ func (s *Server) grpcSettings(catalog *catalog) (grpcapi.Settings, error) {
 		Infer: s.repo, Catalog: catalog, Alloc: s.alloc, Live: s.live, Name: s.o.ID, Version: Version, Extensions: httpapi.Extensions(),
 		Lifecycle: s.repo, Regions: s.regions, Tracer: s.tracer, Log: s.journal, Restricted: o.Restricted,
 		MaxMessage: o.MaxMessage, InFlight: s.inFlight, NoFastPath: !s.o.HTTP.FastPath,
-		Keepalive: grpcapi.Keepalive{
-			Time: o.KeepaliveTime, Timeout: o.KeepaliveTimeout, PermitWithoutCalls: o.PermitWithoutCalls,
-			MinPingInterval: o.MinPingInterval, AnyPings: o.MinPingInterval == 0, MaxAge: o.MaxAge, MaxAgeGrace: o.MaxAgeGrace,
+		Keepalive: keepalive.ServerParameters{
+			Time: o.KeepaliveTime, Timeout: o.KeepaliveTimeout, MaxConnectionAge: o.MaxAge, MaxConnectionAgeGrace: o.MaxAgeGrace,
 		},
+		Pings: keepalive.EnforcementPolicy{MinTime: o.MinPingInterval, PermitWithoutStream: o.PermitWithoutCalls},
+	}
+	if o.MinPingInterval == 0 { // any number of pings
+		set.Pings = keepalive.EnforcementPolicy{MinTime: 1, PermitWithoutStream: true}
 	}
 	var err error
 	if set.Compression, err = grpcapi.ParseCompression(o.Compression); err != nil {

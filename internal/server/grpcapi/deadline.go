@@ -69,32 +69,27 @@ func await[T any](ctx context.Context, s *service, method string, f func(context
 	return none, ctx.Err()
 }
 
-// endInTime is the interceptor that ends methods without tensors before their deadline.
-func (s *service) endInTime(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
-	v, err := await(ctx, s, info.FullMethod, func(ctx context.Context) (any, error) { return handler(ctx, req) }, func(any) {})
-	if err != nil {
-		return nil, wireError(err)
-	}
-	return v, nil
-}
-
 // deadlinePassed reports whether err is the client's deadline.
 func deadlinePassed(err error) bool {
 	return errors.Is(err, context.DeadlineExceeded) || errors.Is(err, status.ErrDeadline)
 }
 
-// recoveryOptions are the interceptors that turn a panic into the call's error and end calls before their deadline.
-// ModelInfer runs without interceptors and defers recovered.
-func (s *service) recoveryOptions() []grpc.ServerOption {
-	return []grpc.ServerOption{grpc.ChainUnaryInterceptor(s.recoverUnary, s.endInTime), grpc.StreamInterceptor(s.recoverStream)}
+// interceptors turn a panic into the call's error. That of unary calls also ends them before their deadline, and converts
+// their errors. ModelInfer runs without interceptors.
+func (s *service) interceptors() []grpc.ServerOption {
+	return []grpc.ServerOption{grpc.UnaryInterceptor(s.interceptUnary), grpc.StreamInterceptor(s.interceptStream)}
 }
 
-func (s *service) recoverUnary(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (resp any, err error) {
+func (s *service) interceptUnary(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (resp any, err error) {
 	defer s.recovered(info.FullMethod, &err)
-	return handler(ctx, req)
+	resp, err = await(ctx, s, info.FullMethod, func(ctx context.Context) (any, error) { return handler(ctx, req) }, func(any) {})
+	if err != nil {
+		return nil, wireError(err)
+	}
+	return resp, nil
 }
 
-func (s *service) recoverStream(srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) (err error) {
+func (s *service) interceptStream(srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) (err error) {
 	defer s.recovered(info.FullMethod, &err)
 	return handler(srv, ss)
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/tutti-server/tutti/proto/inference"
 )
 
-// The interceptor endInTime converts the errors of the methods without tensors with wireError.
+// The interceptor converts the errors of the methods without tensors with wireError.
 
 func (s *service) live() bool  { return !s.shuttingDown() && (s.set.Live == nil || s.set.Live()) }
 func (s *service) ready() bool { return s.live() && s.set.Catalog.Ready() }
@@ -32,16 +32,22 @@ func (s *service) ServerReady(context.Context, *inference.ServerReadyRequest) (*
 // ModelReady reports whether a version serves. An unknown version is not ready, without an error: clients poll
 // until it is.
 func (s *service) ModelReady(_ context.Context, req *inference.ModelReadyRequest) (*inference.ModelReadyResponse, error) {
-	version, err := modelVersion(req.GetName(), req.GetVersion(), "ModelReady")
-	return &inference.ModelReadyResponse{Ready: err == nil && s.set.Catalog.ModelReady(req.GetName(), version) == nil}, err
+	ready, err := query("ModelReady", req.GetName(), req.GetVersion(), func(name string, version int64) (bool, error) {
+		return s.set.Catalog.ModelReady(name, version) == nil, nil
+	})
+	return &inference.ModelReadyResponse{Ready: ready}, err
 }
 
-// modelVersion parses the version of a request that must name a model.
-func modelVersion(name, version, method string) (int64, error) {
+// query calls of with the version of a request that must name a model.
+func query[T any](method, name, version string, of func(name string, version int64) (T, error)) (v T, err error) {
 	if name == "" {
-		return 0, status.Errorf(status.InvalidArg, "Missing model name in %s request", method)
+		return v, status.Errorf(status.InvalidArg, "Missing model name in %s request", method)
 	}
-	return infer.ParseVersion(version)
+	number, err := infer.ParseVersion(version)
+	if err == nil {
+		v, err = of(name, number)
+	}
+	return v, err
 }
 
 // ServerMetadata returns the server's name, version and extensions.
@@ -51,11 +57,7 @@ func (s *service) ServerMetadata(context.Context, *inference.ServerMetadataReque
 
 // ModelMetadata describes a model's inputs and outputs.
 func (s *service) ModelMetadata(_ context.Context, req *inference.ModelMetadataRequest) (*inference.ModelMetadataResponse, error) {
-	version, err := modelVersion(req.GetName(), req.GetVersion(), "ModelMetadata")
-	if err != nil {
-		return nil, err
-	}
-	m, err := s.set.Catalog.Metadata(req.GetName(), version)
+	m, err := query("ModelMetadata", req.GetName(), req.GetVersion(), s.set.Catalog.Metadata)
 	if err != nil {
 		return nil, err
 	}
@@ -65,11 +67,7 @@ func (s *service) ModelMetadata(_ context.Context, req *inference.ModelMetadataR
 
 // ModelConfig returns a model's completed configuration.
 func (s *service) ModelConfig(_ context.Context, req *inference.ModelConfigRequest) (*inference.ModelConfigResponse, error) {
-	version, err := modelVersion(req.GetName(), req.GetVersion(), "ModelConfig")
-	if err != nil {
-		return nil, err
-	}
-	cfg, err := s.set.Catalog.Config(req.GetName(), version)
+	cfg, err := query("ModelConfig", req.GetName(), req.GetVersion(), s.set.Catalog.Config)
 	return &inference.ModelConfigResponse{Config: cfg}, err
 }
 

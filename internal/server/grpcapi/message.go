@@ -1,10 +1,8 @@
 package grpcapi
 
 import (
-	"hash/maphash"
 	"math"
 	"slices"
-	"sync/atomic"
 	"unicode/utf8"
 
 	"google.golang.org/grpc/mem"
@@ -90,17 +88,6 @@ func reuse[T any](list []T) []T {
 	return list[:0]
 }
 
-// The numbers of ModelInferRequest's fields.
-const (
-	fieldModel   = 1
-	fieldVersion = 2
-	fieldID      = 3
-	fieldParams  = 4
-	fieldInput   = 5
-	fieldOutput  = 6
-	fieldRaw     = 7
-)
-
 // maxElements bounds each list of a request: a field of two bytes must not cost the server a hundred.
 const maxElements = 1 << 16
 
@@ -115,7 +102,7 @@ func (m *message) scan() error {
 		if err != nil {
 			return err
 		}
-		if typ != protowire.BytesType || num > fieldRaw {
+		if typ != protowire.BytesType || num > 7 {
 			err = c.skip(num, typ)
 		} else {
 			err = m.field(num)
@@ -129,7 +116,7 @@ func (m *message) scan() error {
 
 // field reads one length-delimited field.
 func (m *message) field(num protowire.Number) error {
-	if num == fieldRaw {
+	if num == 7 {
 		s, err := m.cursor.span()
 		m.raw = append(m.raw, s)
 		return firstError(err, tooMany("raw_input_contents", len(m.raw)))
@@ -139,18 +126,18 @@ func (m *message) field(num protowire.Number) error {
 		return err
 	}
 	switch num {
-	case fieldModel:
+	case 1:
 		m.model, err = b, text(b)
-	case fieldVersion:
+	case 2:
 		m.version, err = b, text(b)
-	case fieldID:
+	case 3:
 		m.id, err = b, text(b)
-	case fieldParams:
+	case 4:
 		m.params, err = appendParam(m.params, b)
-	case fieldInput:
+	case 5:
 		m.inputs = append(m.inputs, b)
 		err = tooMany("inputs", len(m.inputs))
-	case fieldOutput:
+	case 6:
 		m.outputs = append(m.outputs, b)
 		err = tooMany("outputs", len(m.outputs))
 	}
@@ -300,32 +287,4 @@ func (t *tensorFields) find(key string) *param {
 		}
 	}
 	return nil
-}
-
-// nameCache converts bytes into strings without allocating for names that were seen recently.
-type nameCache struct {
-	seed  maphash.Seed
-	table [256]atomic.Pointer[string]
-}
-
-// maxName bounds the cached names.
-const maxName = 256
-
-// get returns b as a string.
-//
-// hot: no allocation for a name seen lately.
-func (n *nameCache) get(b []byte) string {
-	if len(b) == 0 {
-		return ""
-	}
-	if len(b) > maxName {
-		return string(b)
-	}
-	slot := &n.table[maphash.Bytes(n.seed, b)%uint64(len(n.table))]
-	if known := slot.Load(); known != nil && *known == string(b) {
-		return *known
-	}
-	s := string(b)
-	slot.Store(&s)
-	return s
 }

@@ -11,7 +11,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -19,30 +18,12 @@ import (
 	"google.golang.org/grpc/encoding"
 	grpcgzip "google.golang.org/grpc/encoding/gzip"
 	"google.golang.org/grpc/encoding/proto"
-	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/mem"
 	grpcstatus "google.golang.org/grpc/status"
 	"google.golang.org/grpc/tap"
 
 	"github.com/tutti-server/tutti/core/infer"
 )
-
-// Keepalive configures pings and the lifetime of connections.
-type Keepalive struct {
-	// Time is the idle time after which a client is pinged, Timeout how long it may take to respond. 0: two hours
-	// and 20 s.
-	Time, Timeout time.Duration
-	// PermitWithoutCalls lets clients ping without a call in flight.
-	PermitWithoutCalls bool
-	// MinPingInterval is the shortest time between pings of a client during a call; 0: 5 minutes. The third early
-	// ping in a row closes the connection.
-	MinPingInterval time.Duration
-	// AnyPings accepts any number of pings.
-	AnyPings bool
-	// MaxAge is the lifetime of a connection, with a random deviation of 10 %, and MaxAgeGrace how long its calls
-	// may continue afterwards. 0: unlimited.
-	MaxAge, MaxAgeGrace time.Duration
-}
 
 // Compression is the level of response compression.
 type Compression uint8
@@ -71,26 +52,20 @@ const maxHeaders = 64 << 10
 
 // options converts the settings into grpc's options. Only the size of a message limits the size of tensors.
 func options(set *Settings) []grpc.ServerOption {
-	k, most := &set.Keepalive, min(set.MaxMessage, math.MaxInt32)
+	most := min(set.MaxMessage, math.MaxInt32)
 	if most <= 0 {
 		most = math.MaxInt32
 	}
 	if limit := set.InFlight.Limit(); limit > 0 {
 		most = int(min(int64(most), limit))
 	}
-	enforce := keepalive.EnforcementPolicy{MinTime: k.MinPingInterval, PermitWithoutStream: k.PermitWithoutCalls}
-	if k.AnyPings {
-		enforce = keepalive.EnforcementPolicy{MinTime: 1, PermitWithoutStream: true}
-	}
 	list := []grpc.ServerOption{
 		grpc.ForceServerCodecV2(newCodec(set.InFlight)),
 		grpc.MaxRecvMsgSize(most),
 		grpc.MaxSendMsgSize(math.MaxInt32),
 		grpc.MaxHeaderListSize(maxHeaders),
-		grpc.KeepaliveParams(keepalive.ServerParameters{
-			Time: k.Time, Timeout: k.Timeout, MaxConnectionAge: k.MaxAge, MaxConnectionAgeGrace: k.MaxAgeGrace,
-		}),
-		grpc.KeepaliveEnforcementPolicy(enforce),
+		grpc.KeepaliveParams(set.Keepalive),
+		grpc.KeepaliveEnforcementPolicy(set.Pings),
 		grpc.RPCDecompressor(inflater{max: most}), //nolint:staticcheck // the other way is a table of the whole process
 	}
 	if len(set.Restricted) > 0 {

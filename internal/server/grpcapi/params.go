@@ -89,7 +89,7 @@ func (p *param) unsigned(key, want string) (uint64, error) {
 
 // otherParam reads a parameter for the model.
 func (d *decoder) otherParam(p *param) error {
-	key := d.svc.names.get(p.key)
+	key := d.svc.names.Get(p.key)
 	if infer.ReservedParam(key) {
 		return status.Errorf(status.InvalidArg, "parameter keys starting with 'triton_' are reserved for Triton usage. "+
 			"Only the following keys starting with 'triton_' are allowed: %s", emptyFinal)
@@ -121,7 +121,7 @@ func (d *decoder) region(tensor string, t *tensorFields) (r region, shared bool,
 		if !p.set || p.Kind != infer.ParamString {
 			return r, false, wrongRegion("shared_memory_region", tensor, "string_param")
 		}
-		r.name, shared = d.svc.names.get(p.text), true
+		r.name, shared = d.svc.names.Get(p.text), true
 	}
 	if r.offset, err = regionNumber(t, "shared_memory_offset", tensor, shared); err != nil {
 		return r, false, err

@@ -109,8 +109,8 @@ func malformed(err error) error {
 func (d *decoder) model() (err error) {
 	m := d.msg
 	d.id = string(m.id)
-	d.req.ID, d.req.Model = d.id, d.svc.names.get(m.model)
-	if d.req.Version, err = infer.ParseVersion(d.svc.names.get(m.version)); err != nil {
+	d.req.ID, d.req.Model = d.id, d.svc.names.Get(m.model)
+	if d.req.Version, err = infer.ParseVersion(d.svc.names.Get(m.version)); err != nil {
 		return err
 	}
 	d.about, err = d.svc.set.Catalog.Describe(d.req.Model, d.req.Version)
@@ -146,7 +146,7 @@ func (d *decoder) input(b []byte) error {
 	if err != nil {
 		return err
 	}
-	name := d.svc.names.get(in.name)
+	name := d.svc.names.Get(in.name)
 	d.req.Inputs = append(d.req.Inputs, infer.Named{Name: name, Tensor: tensor.Tensor{
 		DType: tensor.ParseDType(string(in.dtype)), Shape: tensor.Of(in.dims...),
 	}})
@@ -242,7 +242,7 @@ func (d *decoder) output(b []byte) error {
 	if err != nil {
 		return err
 	}
-	w := outputOptions{name: d.svc.names.get(out.name)}
+	w := outputOptions{name: d.svc.names.Get(out.name)}
 	if w.classes, err = classification(out); err != nil {
 		return err
 	}

@@ -16,7 +16,6 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
-	"hash/maphash"
 	"net"
 	"regexp"
 	"strings"
@@ -27,6 +26,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/reflection"
 	grpcstatus "google.golang.org/grpc/status"
 
@@ -34,6 +34,7 @@ import (
 	"github.com/tutti-server/tutti/core/status"
 	"github.com/tutti-server/tutti/core/tensor"
 	"github.com/tutti-server/tutti/internal/logs"
+	"github.com/tutti-server/tutti/internal/pool"
 	"github.com/tutti-server/tutti/internal/server/sock"
 	"github.com/tutti-server/tutti/internal/shm"
 	"github.com/tutti-server/tutti/internal/tracing"
@@ -69,7 +70,10 @@ type Settings struct {
 	// StallTimeout is how long a client may pause within a message of which InFlight holds more than 1 MiB, before
 	// its connection is closed. 0: one minute.
 	StallTimeout time.Duration
-	Keepalive    Keepalive
+	// Keepalive configures pings to clients and the lifetime of connections, Pings the pings of clients. The third early
+	// ping in a row closes the connection.
+	Keepalive keepalive.ServerParameters
+	Pings     keepalive.EnforcementPolicy
 	// Compression is the level for responses to clients that accept it.
 	Compression Compression
 	// TLS encrypts every connection; see certs.Load. Nil: none.
@@ -94,7 +98,7 @@ type Server struct {
 type service struct {
 	inference.UnimplementedGRPCInferenceServiceServer
 	set   Settings
-	names nameCache
+	names pool.Names
 	// exit is closed at shutdown.
 	exit     chan struct{}
 	exitOnce sync.Once
@@ -112,15 +116,13 @@ func newService(set Settings) *service {
 	if set.Regions == nil {
 		set.Regions = shm.NewRegistry(false)
 	}
-	s := &service{set: set, exit: make(chan struct{})}
-	s.names.seed = maphash.MakeSeed()
-	return s
+	return &service{set: set, exit: make(chan struct{})}
 }
 
 // New returns a server that does not listen yet.
 func New(set Settings) *Server {
 	svc := newService(set)
-	s := &Server{grpc: grpc.NewServer(append(options(&set), svc.recoveryOptions()...)...), svc: svc}
+	s := &Server{grpc: grpc.NewServer(append(options(&set), svc.interceptors()...)...), svc: svc}
 	s.grpc.RegisterService(serviceDesc(), svc)
 	grpc_health_v1.RegisterHealthServer(s.grpc, &health{svc: svc})
 	reflection.Register(s.grpc)

@@ -15,6 +15,7 @@ import (
 // route is a row of the table. Its path may have {model}, {version} (digits) and {name}, and one optional part in brackets.
 type route struct {
 	methods, path string
+	api           infer.API // the part of the API, which may be restricted
 	serve         transport.Handler
 }
 
@@ -28,32 +29,32 @@ const (
 func routes(s *transport.Shared) []route {
 	i, a, t, json := inference.New(s), admin.New(s), trtis.New(s), admin.JSON
 	return []route{
-		{post, "/v2/models/{model}[/versions/{version}]/infer", i.Infer},
-		{get, "/v2", json(a.ServerMetadata)},
-		{get, "/v2/health/live", a.Live},
-		{get, "/v2/health/ready", a.Ready},
-		{get, "/v2/models/stats", json(a.Statistics)},
-		{get, "/v2/models/{model}[/versions/{version}]", json(a.ModelMetadata)},
-		{get, "/v2/models/{model}[/versions/{version}]/ready", a.ModelReady},
-		{get, "/v2/models/{model}[/versions/{version}]/config", a.ModelConfig},
-		{get, "/v2/models/{model}[/versions/{version}]/stats", json(a.Statistics)},
-		{post, "/v2/models/{model}[/versions/{version}]/generate", i.Generate},
-		{post, "/v2/models/{model}[/versions/{version}]/generate_stream", i.GenerateStream},
-		{getPost, "/v2/models/{model}/trace/setting", json(a.TraceSetting)},
-		{getPost, "/v2/trace/setting", json(a.TraceSetting)},
-		{getPost, "/v2/logging", json(a.Logging)},
-		{post, "/v2/repository[/{name}]/index", json(a.RepositoryIndex)},
-		{post, "/v2/repository[/{name}]/models/{model}/load", json(a.LoadModel)},
-		{post, "/v2/repository[/{name}]/models/{model}/unload", json(a.UnloadModel)},
-		{get, "/v2/systemsharedmemory[/region/{name}]/status", a.RegionStatus(shm.System)},
-		{post, "/v2/systemsharedmemory[/region/{name}]/register", a.RegionRegister(shm.System)},
-		{post, "/v2/systemsharedmemory[/region/{name}]/unregister", a.RegionUnregister(shm.System)},
-		{get, "/v2/cudasharedmemory[/region/{name}]/status", a.RegionStatus(shm.CUDA)},
-		{post, "/v2/cudasharedmemory[/region/{name}]/register", a.RegionRegister(shm.CUDA)},
-		{post, "/v2/cudasharedmemory[/region/{name}]/unregister", a.RegionUnregister(shm.CUDA)},
-		{get, "/api/health/live", t.Live},
-		{get, "/api/health/ready", t.Ready},
-		{get, "/api/status[/{model}]", t.Status},
+		{post, "/v2/models/{model}[/versions/{version}]/infer", infer.APIInference, i.Infer},
+		{get, "/v2", infer.APIMetadata, json(a.ServerMetadata)},
+		{get, "/v2/health/live", infer.APIHealth, a.Live},
+		{get, "/v2/health/ready", infer.APIHealth, a.Ready},
+		{get, "/v2/models/stats", infer.APIStatistics, json(a.Statistics)},
+		{get, "/v2/models/{model}[/versions/{version}]", infer.APIMetadata, json(a.ModelMetadata)},
+		{get, "/v2/models/{model}[/versions/{version}]/ready", infer.APIHealth, a.ModelReady},
+		{get, "/v2/models/{model}[/versions/{version}]/config", infer.APIModelConfig, a.ModelConfig},
+		{get, "/v2/models/{model}[/versions/{version}]/stats", infer.APIStatistics, json(a.Statistics)},
+		{post, "/v2/models/{model}[/versions/{version}]/generate", infer.APIInference, i.Generate},
+		{post, "/v2/models/{model}[/versions/{version}]/generate_stream", infer.APIInference, i.GenerateStream},
+		{getPost, "/v2/models/{model}/trace/setting", infer.APITrace, json(a.TraceSetting)},
+		{getPost, "/v2/trace/setting", infer.APITrace, json(a.TraceSetting)},
+		{getPost, "/v2/logging", infer.APILogging, json(a.Logging)},
+		{post, "/v2/repository[/{name}]/index", infer.APIModelRepository, json(a.RepositoryIndex)},
+		{post, "/v2/repository[/{name}]/models/{model}/load", infer.APIModelRepository, json(a.LoadModel)},
+		{post, "/v2/repository[/{name}]/models/{model}/unload", infer.APIModelRepository, json(a.UnloadModel)},
+		{get, "/v2/systemsharedmemory[/region/{name}]/status", infer.APISharedMemory, a.RegionStatus(shm.System)},
+		{post, "/v2/systemsharedmemory[/region/{name}]/register", infer.APISharedMemory, a.RegionRegister(shm.System)},
+		{post, "/v2/systemsharedmemory[/region/{name}]/unregister", infer.APISharedMemory, a.RegionUnregister(shm.System)},
+		{get, "/v2/cudasharedmemory[/region/{name}]/status", infer.APISharedMemory, a.RegionStatus(shm.CUDA)},
+		{post, "/v2/cudasharedmemory[/region/{name}]/register", infer.APISharedMemory, a.RegionRegister(shm.CUDA)},
+		{post, "/v2/cudasharedmemory[/region/{name}]/unregister", infer.APISharedMemory, a.RegionUnregister(shm.CUDA)},
+		{get, "/api/health/live", infer.APIHealth, t.Live},
+		{get, "/api/health/ready", infer.APIHealth, t.Ready},
+		{get, "/api/status[/{model}]", infer.APIMetadata, t.Status},
 	}
 }
 
@@ -64,7 +65,6 @@ const maxSegments = 8
 type pattern struct {
 	route
 	segments []string
-	api      infer.API
 	infers   bool // an infer request, whose handler sets its own deadlines for the body
 	// errorType is the Content-Type of errors and of empty responses; nil for none.
 	errorType []string
@@ -87,17 +87,17 @@ func compile(list []route) *table {
 }
 
 func (t *table) add(r route, path string) {
-	p := pattern{r, strings.Split(path[1:], "/"), apiOf(path), strings.HasSuffix(path, "/infer"), errorTypeOf(path)}
+	p := pattern{r, strings.Split(path[1:], "/"), strings.HasSuffix(path, "/infer"), errorTypeOf(r.api, path)}
 	t[len(p.segments)] = append(t[len(p.segments)], p)
 }
 
 // errorTypeOf returns the errorType of a path. Triton's HTTP library labels as text what its handlers leave without a type: health,
 // and errors of an infer request before its body is read.
-func errorTypeOf(path string) []string {
+func errorTypeOf(api infer.API, path string) []string {
 	switch {
 	case strings.HasPrefix(path, "/api/"):
 		return nil
-	case apiOf(path) == infer.APIHealth, strings.HasSuffix(path, "/infer"):
+	case api == infer.APIHealth, strings.HasSuffix(path, "/infer"):
 		return transport.TextType
 	default:
 		return transport.JSONType
@@ -165,31 +165,4 @@ func (p *pattern) match(segments []string, to *transport.Path) bool {
 // allows reports whether the route accepts a method.
 func (p *pattern) allows(method string) bool {
 	return p.methods == method || p.methods == getPost && (method == get || method == post)
-}
-
-// apiOf returns the part of the API that a path belongs to. A new route of a group is thus restricted with its group.
-func apiOf(path string) infer.API {
-	last := path[strings.LastIndexByte(path, '/')+1:]
-	switch {
-	case strings.HasPrefix(path, "/v2/repository"):
-		return infer.APIModelRepository
-	case strings.HasPrefix(path, "/v2/systemsharedmemory"), strings.HasPrefix(path, "/v2/cudasharedmemory"):
-		return infer.APISharedMemory
-	case strings.HasSuffix(path, "/trace/setting"):
-		return infer.APITrace
-	}
-	switch last {
-	case "infer", "generate", "generate_stream":
-		return infer.APIInference
-	case "live", "ready":
-		return infer.APIHealth
-	case "config":
-		return infer.APIModelConfig
-	case "stats":
-		return infer.APIStatistics
-	case "logging":
-		return infer.APILogging
-	default:
-		return infer.APIMetadata
-	}
 }

@@ -198,14 +198,8 @@ func (s *Server) reject(w http.ResponseWriter, r *http.Request, code int, text s
 	transport.WriteErrorText(w, code, text)
 }
 
-// beginner is an http.ResponseWriter that knows whether its response has begun. Package http1 has one.
-type beginner interface {
-	// Begun reports whether the status is set.
-	Begun() bool
-}
-
 // recovered, when deferred, logs a panic of a handler and responds with 500. If the response may have begun it closes the
-// connection instead, so that no client takes a part of a response for all of it.
+// connection instead, so that no client takes a part of a response for all of it. The writer of package http1 knows.
 func (s *Server) recovered(w http.ResponseWriter, r *http.Request) {
 	p := recover()
 	if p == nil {
@@ -215,7 +209,7 @@ func (s *Server) recovered(w http.ResponseWriter, r *http.Request) {
 		panic(p) // the handler wants the connection closed
 	}
 	err := recovery.Report(p, s.shared.Log, r.Method+" "+r.URL.Path, slog.String("method", r.Method), slog.String("path", r.URL.Path))
-	if b, ok := w.(beginner); !ok || b.Begun() {
+	if b, ok := w.(interface{ Begun() bool }); !ok || b.Begun() {
 		panic(http.ErrAbortHandler)
 	}
 	clear(w.Header())

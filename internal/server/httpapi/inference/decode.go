@@ -289,7 +289,7 @@ func (x *exchange) readParameter(name []byte, seen *field) (err error) {
 	case string(name) == "binary_data_output" && seen.first(paramBinary):
 		x.wanted.binary, err = x.p.Bool("binary_data_output")
 	default:
-		return x.readModelParameter(x.names.of(name))
+		return x.readModelParameter(x.srv.names.Get(name))
 	}
 	return err
 }

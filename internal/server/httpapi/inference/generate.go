@@ -214,7 +214,7 @@ func (x *exchange) decodeGenerate(w http.ResponseWriter, r *http.Request) (err e
 }
 
 func (x *exchange) readGenerateMembers(nested bool) error {
-	return x.p.Object(func(name []byte) error { return x.readGenerateMember(x.names.of(name), nested) })
+	return x.p.Object(func(name []byte) error { return x.readGenerateMember(x.srv.names.Get(name), nested) })
 }
 
 func (x *exchange) readGenerateMember(name string, nested bool) error {

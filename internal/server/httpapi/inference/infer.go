@@ -29,10 +29,13 @@ import (
 )
 
 // Service serves inference requests. Its methods are handlers and safe for concurrent use.
-type Service struct{ *transport.Shared }
+type Service struct {
+	*transport.Shared
+	names pool.Names
+}
 
 // New returns a Service.
-func New(s *transport.Shared) *Service { return &Service{s} }
+func New(s *transport.Shared) *Service { return &Service{Shared: s} }
 
 // scratchLimit bounds each buffer that a pooled exchange keeps between requests. It fits the buffer of a body of 1 MiB of
 // unknown length, which has grown by doubling.
@@ -65,9 +68,8 @@ type wanted struct {
 
 // scratch is the memory that an exchange reuses.
 type scratch struct {
-	body    []byte // the request's JSON
-	out     []byte // the response's JSON
-	names   interned
+	body    []byte   // the request's JSON
+	out     []byte   // the response's JSON
 	members []member // of a generate response
 }
 
@@ -172,26 +174,6 @@ func trim(b []byte) []byte {
 		return nil
 	}
 	return b[:0]
-}
-
-// interned holds recent names as strings, so that equal names of the next request cost no allocation.
-type interned [32]string
-
-// of returns b as a string.
-//
-// hot: no allocation for a recent name.
-func (n *interned) of(b []byte) string {
-	if len(b) == 0 {
-		return ""
-	}
-	if len(b) > 64 {
-		return string(b)
-	}
-	slot := &n[(uint(len(b))*7+uint(b[0])+uint(b[len(b)-1])*5)%uint(len(n))]
-	if *slot != string(b) {
-		*slot = string(b)
-	}
-	return *slot
 }
 
 // Infer serves an infer request.

@@ -28,11 +28,11 @@ func (x *exchange) readInputMember(in *input, name []byte) error {
 	switch {
 	case string(name) == "name" && in.have.first(hasName):
 		text, err := x.p.Text("name")
-		in.name = x.names.of(text)
+		in.name = x.srv.names.Get(text)
 		return err
 	case string(name) == "datatype" && in.have.first(hasDatatype):
 		text, err := x.p.Text("datatype")
-		in.dtype = parseDType(text)
+		in.dtype = tensor.ParseDType(string(text))
 		return err
 	case string(name) == "shape" && in.have.first(hasShape):
 		return x.readShape(in)
@@ -49,18 +49,6 @@ func (x *exchange) readInputMember(in *input, name []byte) error {
 		in.data = x.p.Mark()
 	}
 	return x.p.Skip()
-}
-
-// parseDType returns the type with a name of the protocol, such as "FP32", and Invalid for any other.
-//
-// hot: no allocation.
-func parseDType(name []byte) tensor.DType {
-	for d := tensor.Bool; d <= tensor.BF16; d++ {
-		if string(name) == d.String() {
-			return d
-		}
-	}
-	return tensor.Invalid
 }
 
 // readShape reads an input's dimensions. One beyond an int64 becomes negative, which a later check rejects.
@@ -205,7 +193,7 @@ func (x *exchange) readOutputMember(out *output, have *field, name []byte) error
 	switch {
 	case string(name) == "name" && have.first(hasName):
 		text, err := x.p.Text("name")
-		out.name = x.names.of(text)
+		out.name = x.srv.names.Get(text)
 		return err
 	case string(name) == "parameters" && have.first(hasParameters) && x.p.Peek() == '{':
 		return x.p.Members(func(name []byte) error { return x.readOutputParameter(out, have, name) })
@@ -254,7 +242,7 @@ func (x *exchange) readRegionParameter(name []byte, to *region, have *field) (er
 	switch {
 	case string(name) == "shared_memory_region" && have.first(hasRegion):
 		text, err := x.p.Text("shared_memory_region")
-		to.name = x.names.of(text)
+		to.name = x.srv.names.Get(text)
 		return err
 	case string(name) == "shared_memory_offset" && have.first(hasOffset):
 		to.offset, err = x.p.Unsigned("shared_memory_offset")

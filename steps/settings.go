@@ -187,6 +187,21 @@ func Floats(scratch []float32, t *tensor.Tensor, first, n int) (values, grown []
 	return scratch, scratch
 }
 
+// CheckWidth calls check with the extent that config.pbtxt declares for the only dimension of the only input, where it is fixed.
+func (s *Settings) CheckWidth(check func(int) error) error {
+	if len(s.Inputs) != 1 {
+		return nil
+	}
+	dims := s.Inputs[0].ModelDims()
+	if dims.Rank() != 1 || dims.Dim(0) < 0 {
+		return nil
+	}
+	if err := check(int(dims.Dim(0))); err != nil {
+		return fmt.Errorf("model '%s': %w", s.Model, err)
+	}
+	return nil
+}
+
 // ExampleConfig returns the Config of an Example: head, which may be empty, then the parameter "step", then others, each a key and a value.
 func ExampleConfig(head, step string, params ...string) string {
 	params = append([]string{Key, step}, params...)

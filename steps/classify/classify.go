@@ -6,7 +6,6 @@ package classify
 
 import (
 	"context"
-	"fmt"
 	"math"
 
 	"github.com/tutti-server/tutti/backends"
@@ -19,13 +18,7 @@ import (
 const (
 	outValues = iota
 	outIndices
-	outLabels // the count, if there are no labels
-)
-
-// Values of parameters: auto follows another parameter, noThreshold is none.
-const (
-	auto        = "auto"
-	noThreshold = "none"
+	outLabels
 )
 
 // inputName is the name of the input.
@@ -49,8 +42,8 @@ func NewFactory() steps.Factory {
 		Params: []steps.Param{
 			{Key: "k", Doc: "Number of classes to return; a request with fewer classes is refused.", Default: "5"},
 			{Key: "softmax", Doc: "Converts the scores to probabilities.", Default: "true", Values: []string{"true", "false"}},
-			{Key: "activation", Doc: "Function that converts scores to values; auto follows the parameter softmax.", Default: auto, Values: []string{auto, opSoftmax, opSigmoid, opRaw}},
-			{Key: "threshold", Doc: "Smallest value of a class that is returned, or none; a number adds the output count.", Default: noThreshold},
+			{Key: "activation", Doc: "Function that converts scores to values; auto follows the parameter softmax.", Default: "auto", Values: []string{"auto", opSoftmax, opSigmoid, opRaw}},
+			{Key: "threshold", Doc: "Smallest value of a class that is returned, or none; a number adds the output count.", Default: "none"},
 			{Key: "labels_file", Doc: "Text file with one label per line, in the version folder or the model folder.", Sample: "labels.txt"},
 		},
 		Examples:  topKExamples(),
@@ -129,7 +122,7 @@ type step struct {
 }
 
 func parse(s *steps.Settings) (options, error) {
-	o := options{activation: s.Params["activation"], cut: s.Params["threshold"] != noThreshold}
+	o := options{activation: s.Params["activation"], cut: s.Params["threshold"] != "none"}
 	k, err := s.Int("k", 1)
 	if err != nil {
 		return o, err
@@ -138,21 +131,16 @@ func parse(s *steps.Settings) (options, error) {
 		return o, status.Errorf(status.InvalidArg, "parameter 'k' of model '%s' is %d, expected at most %d", s.Model, k, math.MaxInt32)
 	}
 	o.k = k
+	p := steps.Reader{Settings: s}
 	if o.cut {
-		v, err := s.Float("threshold")
-		if err != nil {
-			return o, err
+		o.threshold = p.Float("threshold")
+	}
+	if o.activation == "auto" {
+		if o.activation = opRaw; s.Params["softmax"] == "true" {
+			o.activation = opSoftmax
 		}
-		o.threshold = float32(v)
 	}
-	if o.activation != auto {
-		return o, nil
-	}
-	soft, err := s.Bool("softmax")
-	if o.activation = opRaw; soft {
-		o.activation = opSoftmax
-	}
-	return o, err
+	return o, p.Err
 }
 
 func newStep(s *steps.Settings) (steps.Step, error) {
@@ -165,24 +153,7 @@ func newStep(s *steps.Settings) (steps.Step, error) {
 		return nil, err
 	}
 	out := &step{options: o, batched: s.MaxBatch > 0, labels: labels}
-	if n := declared(s); n >= 0 {
-		if err := out.check(n); err != nil {
-			return nil, fmt.Errorf("model '%s': %w", s.Model, err)
-		}
-	}
-	return out, nil
-}
-
-// declared returns the number of classes in config.pbtxt, -1 if it is variable.
-func declared(s *steps.Settings) int {
-	if len(s.Inputs) != 1 {
-		return -1
-	}
-	dims := s.Inputs[0].ModelDims()
-	if dims.Rank() != 1 {
-		return -1
-	}
-	return int(dims.Dim(0))
+	return out, s.CheckWidth(out.check)
 }
 
 // Run ranks the classes of each row.
@@ -194,7 +165,7 @@ func (s *step) Run(_ context.Context, b *backends.Batch) error {
 	if err := s.check(classes); err != nil {
 		return err
 	}
-	shape := s.shape(b, s.k)
+	shape := steps.Shape(b, s.batched, int64(s.k))
 	v, err := b.Alloc(outValues, tensor.FP32, shape)
 	if err != nil {
 		return err
@@ -206,9 +177,11 @@ func (s *step) Run(_ context.Context, b *backends.Batch) error {
 	scores, values, indices := tensor.Slice[float32](in), tensor.Slice[float32](v), tensor.Slice[int32](x)
 	var counts []int32
 	if s.cut {
-		if counts, err = s.counts(b); err != nil {
+		t, err := b.Alloc(len(b.Out)-1, tensor.Int32, steps.Shape(b, s.batched, 1))
+		if err != nil {
 			return err
 		}
+		counts = tensor.Slice[int32](t)
 	}
 	for row := range b.Rows {
 		v, x := values[row*s.k:][:s.k], indices[row*s.k:][:s.k]
@@ -218,26 +191,6 @@ func (s *step) Run(_ context.Context, b *backends.Batch) error {
 		}
 	}
 	return steps.WriteLabels(b, outLabels, shape, s.labels, indices)
-}
-
-// counts allocates the output count, the last one.
-func (s *step) counts(b *backends.Batch) ([]int32, error) {
-	port := outLabels
-	if s.labels != nil {
-		port++
-	}
-	t, err := b.Alloc(port, tensor.Int32, s.shape(b, 1))
-	if err != nil {
-		return nil, err
-	}
-	return tensor.Slice[int32](t), nil
-}
-
-func (s *step) shape(b *backends.Batch, n int) tensor.Shape {
-	if s.batched {
-		return tensor.Of(int64(b.Rows), int64(n))
-	}
-	return tensor.Of(int64(n))
 }
 
 // cut clears the classes below the threshold and returns the number of the others.
@@ -277,15 +230,12 @@ func (s *step) row(values []float32, indices []int32, scores []float32) {
 	}
 }
 
-// labelsKey is the parameter that names the file of labels.
-const labelsKey = "labels_file"
-
 // readLabels returns the labels of the configured file, nil if there is none. The file must have at least k lines.
 func readLabels(s *steps.Settings, k int) (steps.Labels, error) {
-	labels, err := s.Labels(labelsKey)
+	labels, err := s.Labels("labels_file")
 	if err == nil && labels != nil && len(labels) < k {
-		err = config.WithFix(config.Errorf(config.StepParam, "parameters."+labelsKey, "labels file '%s' of model '%s': expected at least k = %d lines, found %d",
-			s.Params[labelsKey], s.Model, k, len(labels)), "write a label on a line for every class, or choose fewer by the parameter k")
+		err = config.WithFix(config.Errorf(config.StepParam, "parameters.labels_file", "labels file '%s' of model '%s': expected at least k = %d lines, found %d",
+			s.Params["labels_file"], s.Model, k, len(labels)), "write a label on a line for every class, or choose fewer by the parameter k")
 	}
 	return labels, err
 }

@@ -62,7 +62,6 @@ func scoresSignature(s *steps.Settings) (*config.Signature, error) {
 type scores struct {
 	run         func(values, scores []float32)
 	temperature float32
-	batched     bool
 }
 
 func newScores(s *steps.Settings) (steps.Step, error) {
@@ -83,14 +82,8 @@ func newScores(s *steps.Settings) (steps.Step, error) {
 	if s.Params["labels_file"] != "" {
 		return nil, fmt.Errorf("parameter 'labels_file' of model '%s' has no meaning with op '%s'", s.Model, op)
 	}
-	out := &scores{temperature: float32(t), batched: s.MaxBatch > 0, run: softmax}
-	switch op {
-	case opLogSoftmax:
-		out.run = logSoftmax
-	case opSigmoid:
-		out.run = sigmoids
-	}
-	return out, nil
+	run := map[string]func(values, scores []float32){opSoftmax: softmax, opLogSoftmax: logSoftmax, opSigmoid: sigmoids}[op]
+	return &scores{run, float32(t)}, nil
 }
 
 // Run converts each row.
@@ -127,12 +120,7 @@ func newArgMax(s *steps.Settings) (steps.Step, error) {
 		return nil, err
 	}
 	out := &argMax{step{options: options{k: 1}, batched: s.MaxBatch > 0, labels: labels}}
-	if n := declared(s); n >= 0 {
-		if err := out.top.check(n); err != nil {
-			return nil, fmt.Errorf("model '%s': %w", s.Model, err)
-		}
-	}
-	return out, nil
+	return out, s.CheckWidth(out.top.check)
 }
 
 // Run finds the best class of each row.
@@ -147,7 +135,7 @@ func (s *argMax) Run(_ context.Context, b *backends.Batch) error {
 	if err := s.top.check(classes); err != nil {
 		return err
 	}
-	shape := s.top.shape(b, 1)
+	shape := steps.Shape(b, s.top.batched, 1)
 	x, err := b.Alloc(outIndex, tensor.Int64, shape)
 	if err != nil {
 		return err

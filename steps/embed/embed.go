@@ -128,13 +128,8 @@ func newStep(s *steps.Settings) (steps.Step, error) {
 		return nil, fmt.Errorf("ids file '%s' of model '%s': expected %d lines, one for each row of matrix_file, found %d", s.Params[idsKey], s.Model, m.rows, len(ids))
 	}
 	out := &step{matrix: *m, k: k, cosine: s.Params["metric"] == cosine, batched: s.MaxBatch > 0, ids: ids}
-	if len(s.Inputs) == 1 {
-		dims := s.Inputs[0].ModelDims()
-		if dims.Rank() == 1 && dims.Dim(0) >= 0 {
-			if err := out.check(int(dims.Dim(0))); err != nil {
-				return nil, fmt.Errorf("model '%s': %w", s.Model, err)
-			}
-		}
+	if err := s.CheckWidth(out.check); err != nil {
+		return nil, err
 	}
 	for at := 0; out.cosine && at < len(out.data); at += out.width {
 		unit(out.data[at:][:out.width], out.data[at:][:out.width])
@@ -234,15 +229,12 @@ func (s *step) search(ctx context.Context, w *worker, queries []float32, rows in
 	return nil
 }
 
-// worse reports whether a is dropped before b.
-func worse(a, b hit) bool { return a.score < b.score || a.score == b.score && a.row > b.row }
-
 // sink moves element i of the heap down. The worst element is first.
 func sink(best []hit, i int) {
 	for {
 		least := i
 		for c := 2*i + 1; c <= 2*i+2 && c < len(best); c++ {
-			if worse(best[c], best[least]) {
+			if a, b := best[c], best[least]; a.score < b.score || a.score == b.score && a.row > b.row {
 				least = c
 			}
 		}

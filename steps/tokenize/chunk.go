@@ -51,7 +51,7 @@ type chunk struct {
 	enc      tokenizer.Encoding
 	from, to int
 	columns  [columns][]int32 // the values of the rows, one row after the other
-	ends     []int            // the number of tokens up to the end of each window, which is a row where there are no more
+	ends     []int            // 0, then the number of tokens up to the end of each window, which is a row where there are no more
 	rows     []int32          // the row of each window
 	failed   []failure
 	chars    [2][]int32 // the code point number of each byte of the row's texts
@@ -67,7 +67,7 @@ func (p *chunk) reset(from int) {
 	for i := range p.columns {
 		p.columns[i] = p.columns[i][:0]
 	}
-	p.from, p.to, p.ends, p.rows, p.failed = from, from, p.ends[:0], p.rows[:0], p.failed[:0]
+	p.from, p.to, p.ends, p.rows, p.failed = from, from, append(p.ends[:0], 0), p.rows[:0], p.failed[:0]
 }
 
 // encodeChunk encodes the rows of p. A row that cannot be encoded stays empty.

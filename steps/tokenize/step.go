@@ -2,6 +2,7 @@ package tokenize
 
 import (
 	"context"
+	"iter"
 
 	"golang.org/x/sync/semaphore"
 
@@ -61,7 +62,7 @@ func (s *step) Run(ctx context.Context, b *backends.Batch) error {
 	if s.windows > 0 {
 		return s.writeWindows(b, chunks)
 	}
-	return s.write(b, b.Out, windows{chunks: chunks}, b.Rows, 0)
+	return s.write(b, b.Out, chunks, 0, b.Rows)
 }
 
 // read finds the texts of the rows.
@@ -162,74 +163,44 @@ func writeRow(row []int64, values []int32, fill int64, left bool) {
 	}
 }
 
-// windows iterates over the windows of all rows of a batch, chunk by chunk.
-type windows struct {
-	chunks []*chunk
-	chunk  int
-	next   int // in the chunk
-	start  int // the values of the chunk before the next window
-}
-
-// row returns the row of the batch that the next window belongs to; ok is false after the last one.
-func (w *windows) row() (row int, ok bool) {
-	for w.chunk < len(w.chunks) {
-		if p := w.chunks[w.chunk]; w.next < len(p.rows) {
-			return int(p.rows[w.next]), true
+// windows iterates over the windows of the rows from first to below end: their chunks and numbers in them.
+func windows(chunks []*chunk, first, end int) iter.Seq2[*chunk, int] {
+	return func(yield func(*chunk, int) bool) {
+		for _, p := range chunks {
+			for i, row := range p.rows {
+				if int(row) >= first && int(row) < end && !yield(p, i) {
+					return
+				}
+			}
 		}
-		w.chunk, w.next, w.start = w.chunk+1, 0, 0
-	}
-	return 0, false
-}
-
-// tokens returns the number of tokens in the next window.
-func (w *windows) tokens() int { return w.chunks[w.chunk].ends[w.next] - w.start }
-
-// values returns the values of the next window in a column.
-func (w *windows) values(column int) []int32 {
-	p, width := w.chunks[w.chunk], columnWidth(column)
-	return p.columns[column][w.start*width : p.ends[w.next]*width]
-}
-
-// step skips the next window.
-func (w *windows) step() { w.start, w.next = w.chunks[w.chunk].ends[w.next], w.next+1 }
-
-// extent skips the windows of rows below to. It returns their number and the tokens of the longest.
-func (w *windows) extent(to int) (count, longest int) {
-	for {
-		row, ok := w.row()
-		if !ok || row >= to {
-			return count, longest
-		}
-		count, longest = count+1, max(longest, w.tokens())
-		w.step()
 	}
 }
 
 // writeWindows allocates the outputs of each request: a row per window, so that a request can have more rows than texts.
 func (s *step) writeWindows(b *backends.Batch, chunks []*chunk) error {
-	at := windows{chunks: chunks}
 	for i := range b.Requests {
 		q := &b.Requests[i]
 		if q.Err == nil {
 			if !s.batched { // there is one request, and the outputs have no rows
-				return s.write(b, b.Out, at, q.Rows, 0)
+				return s.write(b, b.Out, chunks, 0, q.Rows)
 			}
 			out := make([]tensor.Tensor, len(s.columns))
-			if err := s.write(b, out, at, q.First+q.Rows, q.First); err != nil {
+			if err := s.write(b, out, chunks, q.First, q.First+q.Rows); err != nil {
 				tensor.ReleaseAll(out)
 				return err
 			}
 			q.Out = out
 		}
-		at.extent(q.First + q.Rows)
 	}
 	return nil
 }
 
-// write allocates and fills the outputs of the windows of the rows from first to below end. The first window is next in at.
-func (s *step) write(b *backends.Batch, out []tensor.Tensor, at windows, end, first int) error {
-	rest := at
-	count, longest := rest.extent(end)
+// write allocates and fills the outputs of the windows of the rows from first to below end.
+func (s *step) write(b *backends.Batch, out []tensor.Tensor, chunks []*chunk, first, end int) error {
+	count, longest := 0, 0
+	for p, i := range windows(chunks, first, end) {
+		count, longest = count+1, max(longest, p.ends[i+1]-p.ends[i])
+	}
 	for port, column := range s.columns {
 		t, err := tensor.New(b.Allocator, tensor.Int64, s.shape(column, count, longest))
 		if err != nil {
@@ -237,7 +208,15 @@ func (s *step) write(b *backends.Batch, out []tensor.Tensor, at windows, end, fi
 		}
 		out[port].Release()
 		out[port] = t
-		s.fill(tensor.Slice[int64](&t), at, column, count, longest, first)
+		dst, fill, width := tensor.Slice[int64](&t), s.padValue(column), columnWidth(column)
+		for p, i := range windows(chunks, first, end) {
+			if column == columnSamples {
+				dst[0], dst = int64(int(p.rows[i])-first), dst[1:]
+				continue
+			}
+			writeRow(dst[:longest*width], p.columns[column][p.ends[i]*width:p.ends[i+1]*width], fill, s.tok.PadsLeft())
+			dst = dst[longest*width:]
+		}
 	}
 	return nil
 }
@@ -255,17 +234,4 @@ func (s *step) shape(column, count, longest int) tensor.Shape {
 		return shape.Prepend(int64(count))
 	}
 	return shape
-}
-
-func (s *step) fill(dst []int64, at windows, column, count, longest, first int) {
-	fill, width := s.padValue(column), longest*columnWidth(column)
-	for i := range count {
-		row, _ := at.row()
-		if column == columnSamples {
-			dst[i] = int64(row - first)
-		} else {
-			writeRow(dst[i*width:][:width], at.values(column), fill, s.tok.PadsLeft())
-		}
-		at.step()
-	}
 }

@@ -153,11 +153,7 @@ func newConstant(s *steps.Settings) (steps.Step, error) {
 
 // Run repeats the value for each row.
 func (c *constant) Run(_ context.Context, b *backends.Batch) error {
-	shape, rows := c.value.Shape, 1
-	if c.batched {
-		rows = b.Rows
-		shape = shape.Prepend(int64(rows))
-	}
+	rows, shape := b.Rows, steps.Shape(b, c.batched, c.value.Shape.Dims()...)
 	data := c.value.Bytes()
 	var out *tensor.Tensor
 	var err error

@@ -140,7 +140,7 @@ func spread(w *nest, dst *tensor.Tensor, at int, src *tensor.Tensor) {
 		return
 	}
 	w.at[0] += at
-	copierOf(dst.DType).spread(w, dst, src)
+	copiers[dst.DType.Size()].spread(w, dst, src)
 }
 
 func (word[T]) spread(w *nest, dstTensor, srcTensor *tensor.Tensor) {

@@ -78,7 +78,7 @@ func (g *gather) move(m *moving) error {
 	if !g.fixed.Present() {
 		t.each /= rows
 	}
-	copierOf(in.DType).take(&t, out, in)
+	copiers[in.DType.Size()].take(&t, out, in)
 	return nil
 }
 
@@ -179,7 +179,7 @@ func (v *where) move(m *moving) error {
 	if w.empty {
 		return nil
 	}
-	copierOf(out.DType).choose(w, out, m.in)
+	copiers[out.DType.Size()].choose(w, out, m.in)
 	return nil
 }
 

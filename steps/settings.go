@@ -247,6 +247,22 @@ func Shape(b *backends.Batch, batched bool, dims ...int64) tensor.Shape {
 	return s
 }
 
+// Outputs keeps the first error of Alloc, after which the outputs must not be used.
+type Outputs struct {
+	Batch *backends.Batch
+	Err   error
+}
+
+// Alloc allocates output port of type d, which has elements T, and returns its elements. They are not cleared.
+func Alloc[T tensor.Number](o *Outputs, port int, d tensor.DType, shape tensor.Shape) []T {
+	t, err := o.Batch.Alloc(port, d, shape)
+	if err != nil {
+		o.Err = cmp.Or(o.Err, err)
+		return nil
+	}
+	return tensor.Slice[T](t)
+}
+
 // Write allocates output port and copies data to it: elements of type d, encoded where that is BYTES.
 func Write(b *backends.Batch, port int, d tensor.DType, shape tensor.Shape, data []byte) error {
 	var out *tensor.Tensor

@@ -165,24 +165,17 @@ func (s *step) Run(_ context.Context, b *backends.Batch) error {
 	if err := s.check(classes); err != nil {
 		return err
 	}
-	shape := steps.Shape(b, s.batched, int64(s.k))
-	v, err := b.Alloc(outValues, tensor.FP32, shape)
-	if err != nil {
-		return err
-	}
-	x, err := b.Alloc(outIndices, tensor.Int32, shape)
-	if err != nil {
-		return err
-	}
-	scores, values, indices := tensor.Slice[float32](in), tensor.Slice[float32](v), tensor.Slice[int32](x)
+	shape, o := steps.Shape(b, s.batched, int64(s.k)), steps.Outputs{Batch: b}
+	values := steps.Alloc[float32](&o, outValues, tensor.FP32, shape)
+	indices := steps.Alloc[int32](&o, outIndices, tensor.Int32, shape)
 	var counts []int32
-	if s.cut {
-		t, err := b.Alloc(len(b.Out)-1, tensor.Int32, steps.Shape(b, s.batched, 1))
-		if err != nil {
-			return err
-		}
-		counts = tensor.Slice[int32](t)
+	if s.cut { // the last output
+		counts = steps.Alloc[int32](&o, len(b.Out)-1, tensor.Int32, steps.Shape(b, s.batched, 1))
 	}
+	if o.Err != nil {
+		return o.Err
+	}
+	scores := tensor.Slice[float32](in)
 	for row := range b.Rows {
 		v, x := values[row*s.k:][:s.k], indices[row*s.k:][:s.k]
 		s.row(v, x, scores[row*classes:][:classes])

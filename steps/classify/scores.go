@@ -135,16 +135,13 @@ func (s *argMax) Run(_ context.Context, b *backends.Batch) error {
 	if err := s.top.check(classes); err != nil {
 		return err
 	}
-	shape := steps.Shape(b, s.top.batched, 1)
-	x, err := b.Alloc(outIndex, tensor.Int64, shape)
-	if err != nil {
-		return err
+	shape, o := steps.Shape(b, s.top.batched, 1), steps.Outputs{Batch: b}
+	indices := steps.Alloc[int64](&o, outIndex, tensor.Int64, shape)
+	values := steps.Alloc[float32](&o, outValue, tensor.FP32, shape)
+	if o.Err != nil {
+		return o.Err
 	}
-	v, err := b.Alloc(outValue, tensor.FP32, shape)
-	if err != nil {
-		return err
-	}
-	from, indices, values := tensor.Slice[float32](in), tensor.Slice[int64](x), tensor.Slice[float32](v)
+	from := tensor.Slice[float32](in)
 	for row := range b.Rows {
 		from := from[row*classes:][:classes]
 		at := first(from)
@@ -169,4 +166,223 @@ func first(scores []float32) int {
 		}
 	}
 	return at
+}
+
+// The operations.
+const (
+	opSoftmax    = "softmax"
+	opLogSoftmax = "log_softmax"
+	opSigmoid    = "sigmoid"
+	opArgMax     = "arg_max"
+	opRaw        = "raw"
+)
+
+// Constants of the exponential: e^x is 2^(n/32) * e^r, where n is an integer and r at most ln(2)/64
+// in size, so that four terms of the series have an error of 1e-9 (P. T. P. Tang, "Table-driven
+// implementation of the exponential function in IEEE floating-point arithmetic", 1989).
+const (
+	splits  = 32
+	perUnit = splits / math.Ln2
+	// Ln2/splits in two parts: the first has so few bits that n times it is exact.
+	unitHigh = 0x1.62e42fefap-6
+	unitLow  = math.Ln2/splits - unitHigh
+	// shifter, when added to a small number, leaves its integer part in the lowest bits.
+	shifter = 3 << 51
+	// lowest is the smallest exponent of powers; that of FP32 is -104.
+	lowest = -700
+)
+
+// powers has 2^(i/splits).
+var powers = func() (p [splits]float64) {
+	for i := range p {
+		p[i] = math.Exp2(float64(i) / splits)
+	}
+	return p
+}()
+
+// power returns e^x for x from lowest to -lowest. It is small enough to be inlined.
+func power(x float64) float64 {
+	shifted := x*perUnit + shifter
+	n := shifted - shifter
+	r := x - n*unitHigh - n*unitLow
+	bits := int64(math.Float64bits(shifted)) << 13 >> 13 // the integer n, with its sign
+	v := powers[bits&(splits-1)] * (1 + r*(1+r*(1.0/2+r*(1.0/6))))
+	return math.Float64frombits(math.Float64bits(v) + uint64(bits>>5<<52))
+}
+
+// exp returns e^x for x of at most 0, and 0 for NaN.
+func exp(x float64) float64 {
+	if !(x >= lowest) {
+		return 0
+	}
+	return power(x)
+}
+
+// sigmoid returns 1/(1+e^-v), and NaN for NaN.
+func sigmoid(v float32) float32 {
+	switch {
+	case v < lowest:
+		return 0
+	case v <= -lowest:
+		return float32(1 / (1 + power(-float64(v))))
+	case v > 0:
+		return 1
+	}
+	return v
+}
+
+// highest returns the largest score that is not NaN, -Inf if there is none.
+func highest(scores []float32) float32 {
+	top := float32(math.Inf(-1))
+	for _, v := range scores {
+		if v > top {
+			top = v
+		}
+	}
+	return top
+}
+
+// total returns the sum of all weights. NaN counts as 0.
+func total(scores []float32, top float64) float64 {
+	sum := 0.0
+	if math.IsInf(top, 0) {
+		for _, v := range scores {
+			if float64(v) == top {
+				sum++
+			}
+		}
+		return sum
+	}
+	for _, v := range scores {
+		sum += exp(float64(v) - top)
+	}
+	return sum
+}
+
+// weight returns e^(v-top). Infinities of the same sign as top have weight 1, NaN has weight NaN.
+func weight(v float32, top float64) float64 {
+	switch x := float64(v); {
+	case x == top:
+		return 1
+	case v != v:
+		return x
+	case math.IsInf(top, 0):
+		return 0
+	default:
+		return exp(x - top)
+	}
+}
+
+// pick writes the probabilities of the classes idx, the best ones, to values.
+func pick(values []float32, idx []int32, scores []float32) {
+	top := float64(scores[idx[0]]) // NaN only if every score is
+	sum := total(scores, top)
+	for i, class := range idx {
+		values[i] = float32(weight(scores[class], top) / sum)
+	}
+}
+
+// softmax writes the probability of every class.
+func softmax(values, scores []float32) {
+	top := float64(highest(scores))
+	if math.IsInf(top, 0) {
+		sum := total(scores, top)
+		for i, v := range scores {
+			values[i] = float32(weight(v, top) / sum)
+		}
+		return
+	}
+	sum := 0.0
+	values = values[:len(scores)]
+	for i, v := range scores {
+		e := 0.0
+		if x := float64(v) - top; x >= lowest {
+			e = power(x)
+		}
+		sum += e
+		values[i] = float32(e)
+	}
+	scale := float32(1 / sum)
+	for i, v := range scores {
+		if values[i] *= scale; v != v {
+			values[i] = v
+		}
+	}
+}
+
+// logSoftmax writes the logarithm of the probability of every class.
+func logSoftmax(values, scores []float32) {
+	top := float64(highest(scores))
+	log := math.Log(total(scores, top))
+	for i, v := range scores {
+		x := float64(v) - top
+		if float64(v) == top {
+			x = 0
+		}
+		values[i] = float32(x - log)
+	}
+}
+
+// sigmoids writes the independent probability of every class.
+func sigmoids(values, scores []float32) {
+	for i, v := range scores {
+		values[i] = sigmoid(v)
+	}
+}
+
+// ranks reports whether class a comes before class b: by descending score, then by index, NaN last.
+func ranks(scores []float32, a, b int32) bool {
+	x, y := scores[a], scores[b]
+	switch {
+	case x > y:
+		return true
+	case x < y:
+		return false
+	case x == y:
+		return a < b
+	}
+	xNaN, yNaN := math.IsNaN(float64(x)), math.IsNaN(float64(y))
+	if xNaN != yNaN {
+		return yNaN
+	}
+	return a < b
+}
+
+// best writes the best classes to idx, in order. There must be at least len(idx) scores. A heap with the
+// worst selected class on top bounds the time to n log k for every order of the scores.
+func best(idx []int32, scores []float32) {
+	k := len(idx)
+	for i := range idx {
+		idx[i] = int32(i)
+	}
+	for i := k/2 - 1; i >= 0; i-- {
+		sink(idx, scores, i)
+	}
+	for i := k; i < len(scores); i++ {
+		if ranks(scores, int32(i), idx[0]) {
+			idx[0] = int32(i)
+			sink(idx, scores, 0)
+		}
+	}
+	for n := k - 1; n > 0; n-- {
+		idx[0], idx[n] = idx[n], idx[0]
+		sink(idx[:n], scores, 0)
+	}
+}
+
+// sink moves element i of the heap down until no element below it is worse.
+func sink(idx []int32, scores []float32, i int) {
+	for {
+		worst := i
+		for child := 2*i + 1; child <= 2*i+2 && child < len(idx); child++ {
+			if ranks(scores, idx[worst], idx[child]) {
+				worst = child
+			}
+		}
+		if worst == i {
+			return
+		}
+		idx[i], idx[worst] = idx[worst], idx[i]
+		i = worst
+	}
 }

@@ -2,6 +2,7 @@ package detect
 
 import (
 	"math"
+	"slices"
 
 	"github.com/tutti-server/tutti/backends"
 	"github.com/tutti-server/tutti/core/status"
@@ -154,7 +155,7 @@ func (s *step) v8(w *worker, p part) error {
 
 // top finds the best class of each of n columns, if its score is above lowest.
 func (w *worker) top(scores []float32, n, classes int, lowest float32) {
-	w.best, w.class = sized(w.best, n), sized(w.class, n)
+	w.best, w.class = slices.Grow(w.best[:0], n)[:n], slices.Grow(w.class[:0], n)[:n]
 	for i := range w.best {
 		w.best[i] = lowest
 	}
@@ -167,17 +168,9 @@ func (w *worker) top(scores []float32, n, classes int, lowest float32) {
 	}
 }
 
-// sized returns s with n elements, grown if needed. The contents are unspecified.
-func sized[T any](s []T, n int) []T {
-	if cap(s) < n {
-		return make([]T, n)
-	}
-	return s[:n]
-}
-
 // softmax writes the probabilities of scores to w.best.
 func (w *worker) softmax(scores []float32) {
-	w.best = sized(w.best, len(scores))
+	w.best = slices.Grow(w.best[:0], len(scores))[:len(scores)]
 	top := float32(math.Inf(-1))
 	for _, v := range scores {
 		top = max(top, v)
@@ -195,7 +188,7 @@ func (w *worker) softmax(scores []float32) {
 
 // sigmoids writes the probabilities of scores to w.best, -Inf for those below the threshold.
 func (s *step) sigmoids(w *worker, scores []float32) {
-	w.best = sized(w.best, len(scores))
+	w.best = slices.Grow(w.best[:0], len(scores))[:len(scores)]
 	for i, v := range scores {
 		if w.best[i] = float32(math.Inf(-1)); v >= s.logit {
 			w.best[i] = sigmoid(v)

@@ -262,42 +262,34 @@ func (f *field) element(dst []byte, v gjson.Result) ([]byte, error) {
 		default:
 			return dst, f.errType(v, "true or false")
 		}
-	case tensor.FP32, tensor.FP64:
-		return f.float(dst, v)
 	default:
-		return f.integer(dst, v)
+		return f.number(dst, v)
 	}
 }
 
-func (f *field) float(dst []byte, v gjson.Result) ([]byte, error) {
-	bits := 8 * f.dtype.Size()
-	x, err := strconv.ParseFloat(v.Raw, bits)
-	if v.Type != gjson.Number || err != nil {
-		return dst, f.errType(v, "a number in the range of "+f.dtype.String())
-	}
-	if bits == 32 {
-		return binary.LittleEndian.AppendUint32(dst, math.Float32bits(float32(x))), nil
-	}
-	return binary.LittleEndian.AppendUint64(dst, math.Float64bits(x)), nil
-}
-
-// integer appends a number that JSON writes without a fraction or exponent: 3, but not 3.0 or 3e1.
-func (f *field) integer(dst []byte, v gjson.Result) ([]byte, error) {
-	size := f.dtype.Size()
-	var x uint64
+// number appends a number. JSON writes an integer without a fraction or exponent: 3, but not 3.0 or 3e1.
+func (f *field) number(dst []byte, v gjson.Result) ([]byte, error) {
+	size, want := f.dtype.Size(), "an integer in the range of "
+	var bits uint64
 	var err error
 	switch f.dtype {
+	case tensor.FP32, tensor.FP64:
+		var x float64
+		x, err = strconv.ParseFloat(v.Raw, 8*size)
+		if bits, want = math.Float64bits(x), "a number in the range of "; size == 4 {
+			bits = uint64(math.Float32bits(float32(x)))
+		}
 	case tensor.Uint8, tensor.Uint16, tensor.Uint32, tensor.Uint64:
-		x, err = strconv.ParseUint(v.Raw, 10, 8*size)
+		bits, err = strconv.ParseUint(v.Raw, 10, 8*size)
 	default:
 		var n int64
 		n, err = strconv.ParseInt(v.Raw, 10, 8*size)
-		x = uint64(n)
+		bits = uint64(n)
 	}
 	if v.Type != gjson.Number || err != nil {
-		return dst, f.errType(v, "an integer in the range of "+f.dtype.String())
+		return dst, f.errType(v, want+f.dtype.String())
 	}
 	var b [8]byte
-	binary.LittleEndian.PutUint64(b[:], x)
+	binary.LittleEndian.PutUint64(b[:], bits)
 	return append(dst, b[:size]...), nil
 }

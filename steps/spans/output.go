@@ -109,19 +109,17 @@ func (o *out) writeTexts(b *backends.Batch, r *run, port, width int) error {
 
 // writeNumbers writes counts, starts, ends and scores, rows filled up with 0.
 func (o *out) writeNumbers(b *backends.Batch, r *run, width int) error {
-	count, err := b.Alloc(outCount, tensor.Int32, steps.Shape(b, o.batched, 1))
-	if err != nil {
-		return err
+	shape, out := steps.Shape(b, o.batched, int64(width)), steps.Outputs{Batch: b}
+	counts := steps.Alloc[int32](&out, outCount, tensor.Int32, steps.Shape(b, o.batched, 1))
+	starts := steps.Alloc[int32](&out, outStart, tensor.Int32, shape)
+	ends := steps.Alloc[int32](&out, outEnd, tensor.Int32, shape)
+	scores := steps.Alloc[float32](&out, outScore, tensor.FP32, shape)
+	if out.Err != nil {
+		return out.Err
 	}
-	for i, d := range [...]tensor.DType{tensor.Int32, tensor.Int32, tensor.FP32} {
-		t, err := b.Alloc(outStart+i, d, steps.Shape(b, o.batched, int64(width)))
-		if err != nil {
-			return err
-		}
-		clear(t.Bytes())
-	}
-	counts, scores := tensor.Slice[int32](count), tensor.Slice[float32](&b.Out[outScore])
-	starts, ends := tensor.Slice[int32](&b.Out[outStart]), tensor.Slice[int32](&b.Out[outEnd])
+	clear(starts)
+	clear(ends)
+	clear(scores)
 	for row, list := range r.rows {
 		counts[row] = int32(len(list))
 		for i := range list {

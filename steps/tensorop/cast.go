@@ -149,28 +149,15 @@ func (number[S]) cast(out, in *tensor.Tensor, mode overflow) bool {
 		}
 		return true
 	}
-	switch out.DType {
-	case tensor.Int8:
-		return cast(tensor.Slice[int8](out), src, mode)
-	case tensor.Int16:
-		return cast(tensor.Slice[int16](out), src, mode)
-	case tensor.Int32:
-		return cast(tensor.Slice[int32](out), src, mode)
-	case tensor.Int64:
-		return cast(tensor.Slice[int64](out), src, mode)
-	case tensor.Uint8:
-		return cast(tensor.Slice[uint8](out), src, mode)
-	case tensor.Uint16:
-		return cast(tensor.Slice[uint16](out), src, mode)
-	case tensor.Uint32:
-		return cast(tensor.Slice[uint32](out), src, mode)
-	case tensor.Uint64:
-		return cast(tensor.Slice[uint64](out), src, mode)
-	case tensor.FP32:
-		return cast(tensor.Slice[float32](out), src, mode)
-	default:
-		return cast(tensor.Slice[float64](out), src, mode)
-	}
+	return [...]func(*tensor.Tensor, []S, overflow) bool{
+		tensor.Int8: castInto[int8, S], tensor.Int16: castInto[int16, S], tensor.Int32: castInto[int32, S], tensor.Int64: castInto[int64, S],
+		tensor.Uint8: castInto[uint8, S], tensor.Uint16: castInto[uint16, S], tensor.Uint32: castInto[uint32, S], tensor.Uint64: castInto[uint64, S],
+		tensor.FP32: castInto[float32, S], tensor.FP64: castInto[float64, S],
+	}[out.DType](out, src, mode)
+}
+
+func castInto[D, S tensor.Number](out *tensor.Tensor, src []S, mode overflow) bool {
+	return cast(tensor.Slice[D](out), src, mode)
 }
 
 // limits returns the least and the greatest number of an integer type. For example, -128 and 127 for int8.

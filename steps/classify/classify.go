@@ -21,9 +21,6 @@ const (
 	outLabels
 )
 
-// inputName is the name of the input.
-const inputName = "scores"
-
 // NewFactory declares the step top_k.
 //
 // Input scores is FP32 [-1], one per class. Outputs are values FP32 [k] in descending order, indices INT32 [k], the
@@ -60,7 +57,7 @@ func signature(s *steps.Settings) (*config.Signature, error) {
 	}
 	k := tensor.Of(int64(o.k))
 	sig := &config.Signature{
-		Inputs: []config.Port{{Name: inputName, DType: tensor.FP32, Dims: tensor.Of(-1)}},
+		Inputs: []config.Port{{Name: "scores", DType: tensor.FP32, Dims: tensor.Of(-1)}},
 		Outputs: []config.Port{
 			outValues:  {Name: "values", DType: tensor.FP32, Dims: k},
 			outIndices: {Name: "indices", DType: tensor.Int32, Dims: k},
@@ -200,12 +197,11 @@ func cut(values []float32, indices []int32, threshold float32) int32 {
 func (s *step) check(classes int) error {
 	switch {
 	case classes < s.k:
-		return status.Errorf(status.InvalidArg, "input '%s': expected at least k = %d classes, found %d", inputName, s.k, classes)
+		return status.Errorf(status.InvalidArg, "input 'scores': expected at least k = %d classes, found %d", s.k, classes)
 	case classes > math.MaxInt32:
-		return status.Errorf(status.InvalidArg, "input '%s': expected at most %d classes, found %d", inputName, math.MaxInt32, classes)
+		return status.Errorf(status.InvalidArg, "input 'scores': expected at most %d classes, found %d", math.MaxInt32, classes)
 	case s.labels != nil && classes > len(s.labels):
-		return status.Errorf(status.InvalidArg, "input '%s': expected at most %d classes, one per line of labels_file, found %d",
-			inputName, len(s.labels), classes)
+		return status.Errorf(status.InvalidArg, "input 'scores': expected at most %d classes, one per line of labels_file, found %d", len(s.labels), classes)
 	}
 	return nil
 }

@@ -43,7 +43,7 @@ func NewScoresFactory() steps.Factory {
 }
 
 func scoresSignature(s *steps.Settings) (*config.Signature, error) {
-	sig := &config.Signature{Inputs: []config.Port{{Name: inputName, DType: tensor.FP32, Dims: tensor.Of(-1)}}}
+	sig := &config.Signature{Inputs: []config.Port{{Name: "scores", DType: tensor.FP32, Dims: tensor.Of(-1)}}}
 	if s.Params["op"] != opArgMax {
 		sig.Outputs = []config.Port{{Name: "values", DType: tensor.FP32, Dims: tensor.Of(-1)}}
 		return sig, nil
@@ -130,7 +130,7 @@ func (s *argMax) Run(_ context.Context, b *backends.Batch) error {
 	in := &b.In[0]
 	classes := int(in.Shape.Dim(in.Shape.Rank() - 1))
 	if classes == 0 {
-		return status.Errorf(status.InvalidArg, "input '%s': expected at least 1 class, found 0", inputName)
+		return status.Errorf(status.InvalidArg, "input 'scores': expected at least 1 class, found 0")
 	}
 	if err := s.top.check(classes); err != nil {
 		return err

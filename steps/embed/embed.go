@@ -29,12 +29,6 @@ const (
 	outIDs
 )
 
-const (
-	inputName = "embedding"
-	idsKey    = "ids_file"
-	cosine    = "cosine"
-)
-
 // NewFactory returns the step "nearest".
 //
 // Input embedding is FP32 [D]. Outputs are scores FP32 [k], descending; indices INT64 [k], rows of the matrix; and with ids_file ids
@@ -50,8 +44,8 @@ func NewFactory() steps.Factory {
 		Params: []steps.Param{
 			{Key: "matrix_file", Doc: "NPY file of FP32 or FP64 numbers, one vector per row, in the version folder or the model folder.", Required: true, Sample: "vectors.npy"},
 			{Key: "k", Doc: "Number of vectors to return.", Default: "5"},
-			{Key: "metric", Doc: "The score: the cosine of the angle, or the inner product (dot).", Default: cosine, Values: []string{cosine, "dot"}},
-			{Key: idsKey, Doc: "Text file with one line per vector; adds the output ids.", Sample: "ids.txt"},
+			{Key: "metric", Doc: "The score: the cosine of the angle, or the inner product (dot).", Default: "cosine", Values: []string{"cosine", "dot"}},
+			{Key: "ids_file", Doc: "Text file with one line per vector; adds the output ids.", Sample: "ids.txt"},
 		},
 		Examples:  examples(),
 		Signature: signature,
@@ -66,13 +60,13 @@ func signature(s *steps.Settings) (*config.Signature, error) {
 	}
 	k := tensor.Of(int64(n))
 	sig := &config.Signature{
-		Inputs: []config.Port{{Name: inputName, DType: tensor.FP32, Dims: tensor.Of(-1)}},
+		Inputs: []config.Port{{Name: "embedding", DType: tensor.FP32, Dims: tensor.Of(-1)}},
 		Outputs: []config.Port{
 			outScores:  {Name: "scores", DType: tensor.FP32, Dims: k},
 			outIndices: {Name: "indices", DType: tensor.Int64, Dims: k},
 		},
 	}
-	if s.Params[idsKey] != "" {
+	if s.Params["ids_file"] != "" {
 		sig.Outputs = append(sig.Outputs, config.Port{Name: "ids", DType: tensor.Bytes, Dims: k})
 	}
 	return sig, nil
@@ -124,16 +118,16 @@ func newStep(s *steps.Settings) (steps.Step, error) {
 	if err != nil {
 		return nil, fmt.Errorf("matrix file '%s' of model '%s': %w", s.Params["matrix_file"], s.Model, err)
 	}
-	ids, err := s.Labels(idsKey)
+	ids, err := s.Labels("ids_file")
 	switch {
 	case err != nil:
 		return nil, err
 	case k > m.rows:
 		return nil, fmt.Errorf("parameter 'k' of model '%s' is %d, expected at most %d, the rows of matrix_file", s.Model, k, m.rows)
 	case ids != nil && len(ids) != m.rows:
-		return nil, fmt.Errorf("ids file '%s' of model '%s': expected %d lines, one for each row of matrix_file, found %d", s.Params[idsKey], s.Model, m.rows, len(ids))
+		return nil, fmt.Errorf("ids file '%s' of model '%s': expected %d lines, one for each row of matrix_file, found %d", s.Params["ids_file"], s.Model, m.rows, len(ids))
 	}
-	out := &step{matrix: *m, k: k, cosine: s.Params["metric"] == cosine, batched: s.MaxBatch > 0, ids: ids}
+	out := &step{matrix: *m, k: k, cosine: s.Params["metric"] == "cosine", batched: s.MaxBatch > 0, ids: ids}
 	if err := s.CheckWidth(out.check); err != nil {
 		return nil, err
 	}
@@ -160,7 +154,7 @@ func unit(out, v []float32) {
 
 func (s *step) check(width int) error {
 	if width != s.width {
-		return status.Errorf(status.InvalidArg, "input '%s': expected %d numbers, as the rows of matrix_file have, found %d", inputName, s.width, width)
+		return status.Errorf(status.InvalidArg, "input 'embedding': expected %d numbers, as the rows of matrix_file have, found %d", s.width, width)
 	}
 	return nil
 }
@@ -192,7 +186,7 @@ func (s *step) prepare(w *worker, b *backends.Batch, queries []float32) []float3
 	for row := range b.Rows {
 		v := queries[row*s.width:][:s.width]
 		if i := slices.IndexFunc(v, func(x float32) bool { return x-x != 0 }); i >= 0 {
-			b.Fail(row, status.Errorf(status.InvalidArg, "input '%s': expected finite numbers, found %v at %d", inputName, v[i], i))
+			b.Fail(row, status.Errorf(status.InvalidArg, "input 'embedding': expected finite numbers, found %v at %d", v[i], i))
 		}
 	}
 	if !s.cosine {

@@ -21,11 +21,6 @@ import (
 	"github.com/tutti-server/tutti/steps"
 )
 
-const (
-	inputName  = "image"
-	outputName = "file"
-)
-
 // NewFactory declares the step encode_image.
 //
 // Input image is UINT8 or FP32, [H,W,C] or [C,H,W], where C is 1 for gray, 3 for rgb and 4 for rgba. FP32 samples are
@@ -68,8 +63,8 @@ func signature(s *steps.Settings) (*config.Signature, error) {
 		dtype = tensor.FP32
 	}
 	return &config.Signature{
-		Inputs:  []config.Port{{Name: inputName, DType: dtype, Dims: dims}},
-		Outputs: []config.Port{{Name: outputName, DType: tensor.Bytes, Dims: tensor.Of(1)}},
+		Inputs:  []config.Port{{Name: "image", DType: dtype, Dims: dims}},
+		Outputs: []config.Port{{Name: "file", DType: tensor.Bytes, Dims: tensor.Of(1)}},
 	}, nil
 }
 
@@ -147,7 +142,7 @@ func (s *step) Run(ctx context.Context, b *backends.Batch) error {
 		wk.out.Reset()
 		if err := s.one(wk, in, row*n, h, w); err != nil {
 			wk.out.Reset()
-			b.Fail(row, steps.InputError(b, inputName, row, err))
+			b.Fail(row, steps.InputError(b, "image", row, err))
 		}
 		wk.files = tensor.AppendBytes(wk.files, wk.out.Bytes())
 	}
@@ -165,11 +160,11 @@ func (s *step) size(shape tensor.Shape) (h, w int, err error) {
 	most := s.maxSide()
 	switch {
 	case y == 0 || x == 0:
-		return 0, 0, status.Errorf(status.InvalidArg, "input '%s': expected an image, found %d x %d pixels", inputName, x, y)
+		return 0, 0, status.Errorf(status.InvalidArg, "input 'image': expected an image, found %d x %d pixels", x, y)
 	case y > most || x > most:
-		return 0, 0, status.Errorf(status.InvalidArg, "input '%s': expected sides of at most %d pixels for %s, found %d x %d", inputName, most, s.format, x, y)
+		return 0, 0, status.Errorf(status.InvalidArg, "input 'image': expected sides of at most %d pixels for %s, found %d x %d", most, s.format, x, y)
 	case y*x > s.maxPixels:
-		return 0, 0, status.Errorf(status.InvalidArg, "input '%s': expected at most %d pixels (max_pixels), found %d x %d = %d", inputName, s.maxPixels, x, y, x*y)
+		return 0, 0, status.Errorf(status.InvalidArg, "input 'image': expected at most %d pixels (max_pixels), found %d x %d = %d", s.maxPixels, x, y, x*y)
 	}
 	return int(y), int(x), nil
 }

@@ -15,16 +15,6 @@ import (
 	"github.com/tutti-server/tutti/steps"
 )
 
-// The modes.
-const (
-	modeMean     = "mean"
-	modeSqrt     = "mean_sqrt_len"
-	modeWeighted = "weighted_mean"
-	modeCLS      = "cls"
-	modeMax      = "max"
-	modeLast     = "last"
-)
-
 const (
 	portHidden = iota
 	portMask
@@ -46,8 +36,8 @@ func NewFactory() steps.Factory {
 			"Inputs that config.pbtxt declares FP16 are read as such; sums and the output are FP32.",
 		Params: []steps.Param{
 			{
-				Key: "mode", Default: modeMean, Doc: "how the tokens' vectors are combined",
-				Values: []string{modeMean, modeCLS, modeMax, modeLast, modeWeighted, modeSqrt},
+				Key: "mode", Default: "mean", Doc: "how the tokens' vectors are combined",
+				Values: []string{"mean", "cls", "max", "last", "weighted_mean", "mean_sqrt_len"},
 			},
 			{Key: "normalize", Default: "false", Values: []string{"true", "false"}, Doc: "whether the result is divided by its L2 norm"},
 		},
@@ -77,7 +67,7 @@ func signature(s *steps.Settings) (*config.Signature, error) {
 		},
 		Outputs: []config.Port{{Name: "embedding", DType: tensor.FP32, Dims: tensor.Of(-1)}},
 	}
-	if s.Params["mode"] == modeWeighted {
+	if s.Params["mode"] == "weighted_mean" {
 		weights := s.FloatPort("weights", -1)
 		weights.Optional = true
 		sig.Inputs = append(sig.Inputs, weights)
@@ -87,7 +77,7 @@ func signature(s *steps.Settings) (*config.Signature, error) {
 
 func newStep(s *steps.Settings) (steps.Step, error) {
 	combine := map[string]func(out []float32, r *row){
-		modeMean: mean, modeSqrt: meanSqrt, modeWeighted: weightedMean, modeCLS: first, modeMax: highest, modeLast: last,
+		"mean": mean, "mean_sqrt_len": meanSqrt, "weighted_mean": weightedMean, "cls": first, "max": highest, "last": last,
 	}
 	return &step{combine: combine[s.Params["mode"]], batched: s.MaxBatch > 0, normalize: s.Params["normalize"] == "true"}, nil
 }

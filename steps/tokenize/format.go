@@ -10,25 +10,14 @@ import (
 	"github.com/tutti-server/tutti/steps"
 )
 
-// The values of format.
-const (
-	formatAuto          = "auto"
-	formatJSON          = "tokenizer_json"
-	formatWordPiece     = "vocab_txt"
-	formatByteLevelBPE  = "vocab_json"
-	formatSentencePiece = "sentencepiece"
-	formatTiktoken      = "tiktoken"
-	formatTekken        = "tekken"
-)
-
 // formatParams are the parameters of load.
 func formatParams() []steps.Param {
 	yes := []string{"true", "false"}
 	return []steps.Param{
 		{Key: "tokenizer_file", Default: "tokenizer.json", Doc: "tokenizer file, in the version folder or the model folder"},
 		{
-			Key: "format", Default: formatAuto,
-			Values: []string{formatAuto, formatJSON, formatWordPiece, formatByteLevelBPE, formatSentencePiece, formatTiktoken, formatTekken},
+			Key: "format", Default: "auto",
+			Values: []string{"auto", "tokenizer_json", "vocab_txt", "vocab_json", "sentencepiece", "tiktoken", "tekken"},
 			Doc: "format of the file; auto chooses by its name: .txt is a BERT vocab.txt, vocab.json one with merges_file, " +
 				".model of sentencepiece, .tiktoken ranks, tekken.json (or any name with tekken that ends so) of Mistral's models, " +
 				"and others a Hugging Face tokenizer.json",
@@ -53,42 +42,38 @@ func load(s *steps.Settings) (*tokenizer.Tokenizer, error) {
 		return nil, err
 	}
 	format := s.Params["format"]
-	if format == formatAuto || format == "" {
+	if format == "auto" || format == "" {
 		format = formatOf(name)
 	}
-	if format == formatJSON {
-		return tokenizer.Parse(data)
-	}
-	d, err := define(s, format, data)
-	if err != nil {
-		return nil, err
-	}
-	return tokenizer.New(d)
-}
-
-func define(s *steps.Settings, format string, data []byte) (*tokenizer.Definition, error) {
+	var d *tokenizer.Definition
+	bos, eos := s.Params["add_bos"] == "true", s.Params["add_eos"] == "true"
 	switch format {
-	case formatWordPiece:
-		return tokenizer.DefineWordPiece(data, s.Params["lower_case"] == "true")
-	case formatByteLevelBPE:
-		merges, err := readFile(s, s.Params["merges_file"])
-		if err != nil {
-			return nil, err
+	case "tokenizer_json":
+		return tokenizer.Parse(data)
+	case "vocab_txt":
+		d, err = tokenizer.DefineWordPiece(data, s.Params["lower_case"] == "true")
+	case "vocab_json":
+		var merges []byte
+		if merges, err = readFile(s, s.Params["merges_file"]); err == nil {
+			d, err = tokenizer.DefineByteLevelBPE(data, merges)
 		}
-		return tokenizer.DefineByteLevelBPE(data, merges)
-	case formatSentencePiece:
-		return tokenizer.DefineSentencePiece(data, s.Params["add_bos"] == "true", s.Params["add_eos"] == "true")
-	case formatTekken:
-		return tokenizer.DefineTekken(data, s.Params["add_bos"] == "true", s.Params["add_eos"] == "true")
-	case formatTiktoken:
+	case "sentencepiece":
+		d, err = tokenizer.DefineSentencePiece(data, bos, eos)
+	case "tekken":
+		d, err = tokenizer.DefineTekken(data, bos, eos)
+	case "tiktoken":
 		special := s.Params["special_tokens"]
 		if special == "none" {
 			special = ""
 		}
-		return tokenizer.DefineTiktoken(data, s.Params["pattern"], special)
+		d, err = tokenizer.DefineTiktoken(data, s.Params["pattern"], special)
 	default:
-		return nil, status.Errorf(status.InvalidArg, "parameter '%s' of model '%s' is '%s', expected a format", "format", s.Model, format)
+		err = status.Errorf(status.InvalidArg, "parameter 'format' of model '%s' is '%s', expected a format", s.Model, format)
 	}
+	if err != nil {
+		return nil, err
+	}
+	return tokenizer.New(d)
 }
 
 // formatOf chooses the format by a file's name.
@@ -96,17 +81,17 @@ func formatOf(name string) string {
 	base := strings.ToLower(filepath.Base(name))
 	switch {
 	case base == "vocab.json":
-		return formatByteLevelBPE
+		return "vocab_json"
 	case strings.HasSuffix(base, ".txt"):
-		return formatWordPiece
+		return "vocab_txt"
 	case strings.HasSuffix(base, ".model"):
-		return formatSentencePiece
+		return "sentencepiece"
 	case strings.HasSuffix(base, ".tiktoken"):
-		return formatTiktoken
+		return "tiktoken"
 	case strings.Contains(base, "tekken") && strings.HasSuffix(base, ".json"):
-		return formatTekken
+		return "tekken"
 	default:
-		return formatJSON
+		return "tokenizer_json"
 	}
 }
 

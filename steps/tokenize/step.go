@@ -203,7 +203,11 @@ func (s *step) write(b *backends.Batch, out []tensor.Tensor, chunks []*chunk, fi
 		count, longest = count+1, max(longest, p.ends[i+1]-p.ends[i])
 	}
 	for port, column := range s.columns {
-		t, err := tensor.New(b.Allocator, tensor.Int64, s.shape(column, count, longest))
+		shape := columnDims(column, longest)
+		if s.batched || s.windows > 0 {
+			shape = shape.Prepend(int64(count))
+		}
+		t, err := tensor.New(b.Allocator, tensor.Int64, shape)
 		if err != nil {
 			return err
 		}
@@ -220,21 +224,6 @@ func (s *step) write(b *backends.Batch, out []tensor.Tensor, chunks []*chunk, fi
 		}
 	}
 	return nil
-}
-
-// shape returns the shape of count windows in a column.
-func (s *step) shape(column, count, longest int) tensor.Shape {
-	shape := tensor.Of(int64(longest))
-	switch {
-	case column == columnSamples:
-		shape = tensor.Of(1)
-	case columnWidth(column) > 1:
-		shape = tensor.Of(int64(longest), int64(columnWidth(column)))
-	}
-	if s.batched || s.windows > 0 {
-		return shape.Prepend(int64(count))
-	}
-	return shape
 }
 
 // The columns: the values of a row in each output.
@@ -257,6 +246,18 @@ func columnWidth(column int) int {
 		return 2
 	}
 	return 1
+}
+
+// columnDims returns the dims of a window of so many tokens in a column.
+func columnDims(column, tokens int) tensor.Shape {
+	switch column {
+	case columnSamples:
+		return tensor.Of(1)
+	case columnOffsets:
+		return tensor.Of(int64(tokens), 2)
+	default:
+		return tensor.Of(int64(tokens))
+	}
 }
 
 // padValue returns the value that pads rows to the longest.

@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"math"
 	"runtime"
+	"slices"
 
 	"golang.org/x/sync/semaphore"
 
@@ -29,16 +30,26 @@ const (
 // inputNames are the names of the inputs.
 var inputNames = [...]string{portText: "TEXT", portPair: "TEXT_PAIR"}
 
-// baseOutputs are the outputs that always exist, by column.
-var baseOutputs = []string{columnIDs: "input_ids", columnMask: "attention_mask", columnTypes: "token_type_ids"}
-
-// moreOutputs are the columns of the outputs that exist when config.pbtxt declares them.
-var moreOutputs = map[string]int{
-	"special_tokens_mask": columnSpecial, "offset_mapping": columnOffsets, "word_ids": columnWords, "sequence_ids": columnSequences,
+// outputNames are the names of the outputs, by column.
+var outputNames = []string{
+	columnIDs: "input_ids", columnMask: "attention_mask", columnTypes: "token_type_ids",
+	columnSpecial: "special_tokens_mask", columnOffsets: "offset_mapping", columnWords: "word_ids", columnSequences: "sequence_ids",
+	columnSamples: "overflow_to_sample_mapping",
 }
 
-// samplesOutput is the output with the row of its request that each window belongs to.
-const samplesOutput = "overflow_to_sample_mapping"
+// outputColumns returns the columns of the outputs: three that always exist, samples with windows, and others that config.pbtxt declares.
+func outputColumns(s *steps.Settings) []int {
+	out := []int{columnIDs, columnMask, columnTypes}
+	if hasWindows(s) {
+		out = append(out, columnSamples)
+	}
+	for _, p := range s.Outputs {
+		if column := slices.Index(outputNames, p.Name); column > columnTypes && column != columnSamples {
+			out = append(out, column)
+		}
+	}
+	return out
+}
 
 // NewFactory returns the step "tokenize".
 func NewFactory() steps.Factory {
@@ -85,34 +96,19 @@ func signature(s *steps.Settings) (*config.Signature, error) {
 			portPair: {Name: "TEXT_PAIR", DType: tensor.Bytes, Dims: text, Optional: true},
 		},
 	}
-	for column, name := range baseOutputs {
-		out.Outputs = append(out.Outputs, outputPort(s, name, column))
-	}
-	if hasWindows(s) {
-		out.Outputs = append(out.Outputs, outputPort(s, samplesOutput, columnSamples))
-	}
-	for _, p := range s.Outputs {
-		if column, ok := moreOutputs[p.Name]; ok {
-			out.Outputs = append(out.Outputs, outputPort(s, p.Name, column))
-		}
+	for _, column := range outputColumns(s) {
+		out.Outputs = append(out.Outputs, outputPort(s, column))
 	}
 	return out, nil
 }
 
 // outputPort returns the port of an output. With windows the number of rows differs from that of the inputs; without a batch dimension
 // the windows are the first dimension.
-func outputPort(s *steps.Settings, name string, column int) config.Port {
-	dims := tensor.Of(-1)
-	switch {
-	case column == columnSamples:
-		dims = tensor.Of(1)
-	case columnWidth(column) > 1:
-		dims = tensor.Of(-1, int64(columnWidth(column)))
-	}
-	p := config.Port{Name: name, DType: tensor.Int64, Dims: dims}
+func outputPort(s *steps.Settings, column int) config.Port {
+	p := config.Port{Name: outputNames[column], DType: tensor.Int64, Dims: columnDims(column, -1)}
 	if hasWindows(s) {
 		if p.Unchecked = s.MaxBatch > 0; !p.Unchecked {
-			p.Dims = dims.Prepend(-1)
+			p.Dims = p.Dims.Prepend(-1)
 		}
 	}
 	return p
@@ -124,16 +120,12 @@ func hasWindows(s *steps.Settings) bool { return s.Params["return_overflowing_to
 func newStep(s *steps.Settings) (steps.Step, error) {
 	most := runtime.GOMAXPROCS(0)
 	out := &step{
-		batched: s.MaxBatch > 0, columns: []int{columnIDs, columnMask, columnTypes}, inBytes: s.Params["offsets"] == "bytes",
+		batched: s.MaxBatch > 0, columns: outputColumns(s), inBytes: s.Params["offsets"] == "bytes",
 		most: most, helpers: semaphore.NewWeighted(int64(most)),
 	}
-	if hasWindows(s) {
-		out.columns = append(out.columns, columnSamples)
-	}
-	for _, p := range s.Outputs {
-		if column, ok := moreOutputs[p.Name]; ok {
-			out.columns, out.more = append(out.columns, column), true
-			out.tracked = out.tracked || column != columnSpecial
+	for _, column := range out.columns {
+		if column > columnTypes && column != columnSamples {
+			out.more, out.tracked = true, out.tracked || column != columnSpecial
 		}
 	}
 	var err error

@@ -3,6 +3,7 @@
 package jsonvalue
 
 import (
+	"cmp"
 	"context"
 	"encoding/binary"
 	"encoding/json"
@@ -88,10 +89,8 @@ func newBuild(s *steps.Settings) (steps.Step, error) {
 		return nil, err
 	}
 	names, raw := map[string]string{}, []string(nil)
-	if err := parseParam(s, "names", "a JSON object of strings", &names); err != nil {
-		return nil, err
-	}
-	if err := parseParam(s, "raw", "a JSON array of strings", &raw); err != nil {
+	err = cmp.Or(parseParam(s, "names", "a JSON object of strings", &names), parseParam(s, "raw", "a JSON array of strings", &raw))
+	if err != nil {
 		return nil, err
 	}
 	st := &build{batched: s.MaxBatch > 0}

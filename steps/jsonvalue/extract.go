@@ -1,6 +1,7 @@
 package jsonvalue
 
 import (
+	"cmp"
 	"context"
 	"encoding/binary"
 	"encoding/json"
@@ -94,10 +95,8 @@ func newExtract(s *steps.Settings) (steps.Step, error) {
 		return nil, err
 	}
 	paths, defaults := map[string]string{}, map[string]json.RawMessage{}
-	if err := parseParam(s, "paths", "a JSON object of strings", &paths); err != nil {
-		return nil, err
-	}
-	if err := parseParam(s, "defaults", "a JSON object", &defaults); err != nil {
+	err = cmp.Or(parseParam(s, "paths", "a JSON object of strings", &paths), parseParam(s, "defaults", "a JSON object", &defaults))
+	if err != nil {
 		return nil, err
 	}
 	x := &extract{batched: s.MaxBatch > 0}
@@ -114,10 +113,7 @@ func newExtract(s *steps.Settings) (steps.Step, error) {
 		}
 		x.out = append(x.out, f)
 	}
-	if err := onlyOutputs(s, "paths", paths, sig.Outputs); err != nil {
-		return nil, err
-	}
-	return x, onlyOutputs(s, "defaults", defaults, sig.Outputs)
+	return x, cmp.Or(onlyOutputs(s, "paths", paths, sig.Outputs), onlyOutputs(s, "defaults", defaults, sig.Outputs))
 }
 
 // onlyOutputs refuses a parameter that names something else than an output.
@@ -132,13 +128,9 @@ func onlyOutputs[V any](s *steps.Settings, key string, values map[string]V, outp
 
 // Run reads the document of each row.
 func (x *extract) Run(_ context.Context, b *backends.Batch) error {
-	rows := 1
-	if x.batched {
-		rows = int(b.In[0].Shape.Dim(0))
-	}
 	out := make([]column, len(x.out))
 	rest := b.In[0].Bytes()
-	for row := range rows {
+	for row := range b.Rows {
 		doc, after, ok := tensor.NextBytes(rest)
 		if !ok {
 			return status.Errorf(status.Internal, "input 'JSON' ends inside an element")
@@ -155,11 +147,11 @@ func (x *extract) Run(_ context.Context, b *backends.Batch) error {
 		}
 	}
 	for i := range x.out {
-		shape := tensor.Of(int64(out[i].count))
+		n := out[i].count
 		if x.batched {
-			shape = tensor.Of(int64(rows), int64(x.out[i].count))
+			n = x.out[i].count
 		}
-		if err := steps.Write(b, i, x.out[i].dtype, shape, out[i].data); err != nil {
+		if err := steps.Write(b, i, x.out[i].dtype, steps.Shape(b, x.batched, int64(n)), out[i].data); err != nil {
 			return err
 		}
 	}
@@ -172,40 +164,37 @@ type column struct {
 	count int
 }
 
-// read appends the values of a document, or zero values where the document is not valid or lacks them.
-func (c *column) read(f *field, doc []byte, valid bool) error {
-	data, n, err := c.data, 0, error(nil)
+// read appends the values at the path of f, or zero values where the document is not valid or lacks them.
+func (c *column) read(f *field, doc []byte, valid bool) (err error) {
 	if valid {
-		data, n, err = f.read(c.data, doc)
-	}
-	if !valid || err != nil {
-		data, n = f.nothing(c.data)
-	}
-	c.data, c.count = data, c.count+n
-	return err
-}
-
-// read appends the values at the path and returns their number.
-func (f *field) read(dst, doc []byte) ([]byte, int, error) {
-	v := gjson.GetBytes(doc, f.path)
-	if v.Type == gjson.Null {
-		if v = f.fallback; !v.Exists() {
-			return dst, 0, status.Errorf(status.InvalidArg, "the document has nothing at '%s', expected output '%s' of type %s", f.path, f.name, f.dtype)
+		v := gjson.GetBytes(doc, f.path)
+		if v.Type == gjson.Null {
+			v = f.fallback
+		}
+		var data []byte
+		if !v.Exists() {
+			err = status.Errorf(status.InvalidArg, "the document has nothing at '%s', expected output '%s' of type %s", f.path, f.name, f.dtype)
+		} else if data, err = f.append(c.data, v); err == nil {
+			c.data = data
+			switch {
+			case f.count >= 0:
+				c.count += f.count
+			case v.IsArray():
+				c.count += len(v.Array())
+			default:
+				c.count++
+			}
+			return nil
 		}
 	}
-	dst, err := f.append(dst, v)
-	return dst, f.length(v), err
-}
-
-// length returns the number of elements in v.
-func (f *field) length(v gjson.Result) int {
-	if f.count >= 0 {
-		return f.count
+	for range max(f.count, 0) {
+		if c.count++; f.dtype == tensor.Bytes {
+			c.data = tensor.AppendBytes(c.data, "")
+		} else {
+			c.data = append(c.data, make([]byte, f.dtype.Size())...)
+		}
 	}
-	if v.IsArray() {
-		return len(v.Array())
-	}
-	return 1
+	return err
 }
 
 // append appends the elements of v.
@@ -227,18 +216,6 @@ func (f *field) append(dst []byte, v gjson.Result) ([]byte, error) {
 		err = status.Errorf(status.InvalidArg, "the array at '%s' has %d elements, expected %d for output '%s'", f.path, n, f.count, f.name)
 	}
 	return dst, err
-}
-
-// nothing appends zero values for a row that failed.
-func (f *field) nothing(dst []byte) ([]byte, int) {
-	for range max(f.count, 0) {
-		if f.dtype == tensor.Bytes {
-			dst = tensor.AppendBytes(dst, "")
-		} else {
-			dst = append(dst, make([]byte, f.dtype.Size())...)
-		}
-	}
-	return dst, max(f.count, 0)
 }
 
 func (f *field) errType(v gjson.Result, want string) error {

@@ -63,8 +63,7 @@ func (t *RunLoop) Ready(s Scheduler) {
 	}
 }
 
-// ReadyBrief notes that s has one batch ready that executes faster than a worker wakes up. It
-// is not handed to the workers.
+// ReadyBrief notes that s has one batch ready that executes faster than a worker wakes up: none gets it.
 func (t *RunLoop) ReadyBrief(s Scheduler) {
 	t.ready = append(t.ready, s)
 	last := len(t.ready) - 1
@@ -77,8 +76,7 @@ func (t *RunLoop) Inline(s Inliner, list TaskList) {
 	t.inline = append(t.inline, stage[Inliner]{s, list})
 }
 
-// Stage collects tasks for s, so that those that one batch makes ready at one node stay
-// together. Dispatch enqueues them.
+// Stage collects tasks for s, so that those that one batch makes ready stay together. Dispatch enqueues them.
 func (t *RunLoop) Stage(s Scheduler, w *Task) { t.stageFor(s).list.Push(w) }
 
 // stageFor returns where tasks for s collect. The tasks of one batch make the same nodes ready
@@ -289,8 +287,7 @@ func (p *Workers) run(w *worker) {
 	}
 }
 
-// help executes what s has ready, and what becomes ready through that. A panic that it recovers from drops what the
-// worker had collected.
+// help executes what s has ready, and what becomes ready through that. A recovered panic drops the rest of it.
 func (p *Workers) help(w *worker, s Scheduler) {
 	if p.log != nil {
 		defer func() {

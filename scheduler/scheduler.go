@@ -44,15 +44,13 @@ import (
 //	t.Dispatch()           // s.Enqueue(list, t)
 //	t.RunUntil(done)       // s.Help(t) until done() or nothing is ready
 type Scheduler interface {
-	// Enqueue moves the tasks to the scheduler. It must neither execute nor block. When a
-	// batch may be ready now, it calls t.Ready or t.Inline.
+	// Enqueue moves the tasks to the scheduler. It must not execute or block; it calls t.Ready or t.Inline.
 	Enqueue(list TaskList, t *RunLoop)
 	// Help executes at most one batch on the calling goroutine. It returns false when nothing was ready.
 	Help(t *RunLoop) bool
 	// InFlight returns how many tasks are queued or executing.
 	InFlight() int64
-	// Drain blocks until no task is queued or executing, or returns ctx's error. Tasks that
-	// are enqueued meanwhile are waited for, too.
+	// Drain blocks until no task is queued or executing, new ones included, or returns ctx's error.
 	Drain(ctx context.Context) error
 	// Close closes the instances.
 	Close() error
@@ -72,8 +70,7 @@ func Flush(s Scheduler) {
 	}
 }
 
-// Resizable is a Scheduler whose instances may change while it serves. Add and Remove may be
-// called concurrently with everything but Close.
+// Resizable is a Scheduler whose instances may change while it serves, concurrently with everything but Close.
 //
 // For example, to replace an instance without refusing a request:
 //
@@ -83,8 +80,7 @@ func Flush(s Scheduler) {
 //	err := old.Close()
 type Resizable interface {
 	Scheduler
-	// Add adds instances, which move to the scheduler. limiters are those of the same
-	// positions; nil, or a nil element, for none.
+	// Add adds instances, which move to the scheduler. limiters are by position; nil, or a nil element, for none.
 	Add(instances []backends.Instance, limiters []Limiter)
 	// Remove takes one instance out and moves it back to the caller with the call of gone: when its batch is done, and
 	// in a model of sequences when the last sequence in its slots has ended. At least one other instance must be left.
@@ -116,8 +112,7 @@ type View struct {
 	Queued int32
 	// Flush forbids to wait for more tasks.
 	Flush bool
-	// Closed reports that a task which cannot join those of Items is queued behind them:
-	// their batch must not wait for more.
+	// Closed reports that a task that cannot join those of Items is queued behind them: their batch must not wait.
 	Closed bool
 }
 
@@ -197,8 +192,7 @@ type Responder interface {
 // Failer is a Responder that can report a failure while the batch still executes.
 type Failer interface {
 	Responder
-	// Fail sends err to the client of w, which completes later with the same error; final
-	// says that no response follows.
+	// Fail sends err to the client of w, which completes later with err; final says that no response follows.
 	Fail(w *Task, err error, final bool)
 }
 
@@ -227,11 +221,9 @@ func Complete(list TaskList, t *RunLoop) {
 	part.Head.To.Complete(part, t)
 }
 
-// Host executes a task of a decoupled model and passes its responses on. A queue implements it.
-// All methods are safe for concurrent use.
+// Host executes a task of a decoupled model and passes its responses on. It is safe for concurrent use.
 type Host interface {
-	// Respond passes a response of w to the Responder to, at once or, where responses leave
-	// in order of arrival, when it is w's turn.
+	// Respond passes a response of w to the Responder, at once or, where responses keep their order, on its turn.
 	Respond(to Responder, w *Task, out []tensor.Tensor, params infer.Params, final bool) error
 	// Fail passes a failure of w on where it does not overtake other responses.
 	Fail(to Failer, w *Task, err error, final bool)

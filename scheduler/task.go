@@ -37,28 +37,24 @@ type TaskRequest struct {
 	Step int32
 	// Rows is the size of the batch dimension, 1 when the model does not batch.
 	Rows int32
-	// Want restricts where the task may execute, and Affinity binds the steps of its request
-	// to one device; nil when each may execute anywhere.
+	// Want restricts where the task executes; Affinity binds its request's steps to one device, unless nil.
 	Want     Want
 	Affinity *Affinity
 
 	Meta *infer.Meta
 	// Ctx ends when the client disconnects.
 	Ctx context.Context //nolint:containedctx // a task is a request in flight
-	// In are the inputs in the order of the model's signature. They move with the task. An
-	// optional input that the request does not give is absent.
+	// In are the inputs in the order of the model's signature; they move with the task. Optional ones may be absent.
 	In []tensor.Tensor
 	// Outputs are the names of the outputs that will be read, empty for all; borrowed.
 	Outputs []string
-	// Placeholder marks a row that fills a gap in a batch. It is executed, but it is no
-	// request: it is not counted and has no response.
+	// Placeholder marks a row that fills a gap in a batch: it executes, but it is not counted and has no response.
 	Placeholder bool
 }
 
 // TaskResult is what a completed task returns. The scheduler sets it.
 type TaskResult struct {
-	// Out are the outputs in the order of the model's signature. The sender provides the
-	// slice; the tensors move to it with the completion.
+	// Out are the outputs in the signature's order. The sender provides the slice; tensors move with the completion.
 	Out []tensor.Tensor
 	// Err is why the task failed; the tensors of Out are absent then.
 	Err error
@@ -141,8 +137,7 @@ func (w *Task) Expired(now int64) error {
 // Next returns the task that follows in its list.
 func (w *Task) Next() *Task { return w.next }
 
-// TaskList is a singly linked list of tasks. The zero value is empty. Copying it moves it:
-// only one copy may be used afterwards.
+// TaskList is a linked list of tasks. The zero value is empty. Copying moves it: only one copy may be used afterwards.
 //
 // A sealed list is a batch that stays together: its tasks were executed together, in this order, and all go on to the
 // same node. Where an instance is free and the policy would take just these tasks, they execute as one batch again;
@@ -161,8 +156,7 @@ func (l *TaskList) Len() int { return l.n }
 // Sealed reports whether the tasks are a batch that stays together.
 func (l *TaskList) Sealed() bool { return l.sealed }
 
-// Seal marks the tasks, executed together and in row order, as a batch that stays together.
-// A list of one task is not sealed.
+// Seal marks the tasks, executed together in row order, as a batch that stays together, unless it is a single one.
 func (l *TaskList) Seal() { l.sealed = l.n > 1 }
 
 // Unseal undoes Seal.
@@ -252,8 +246,7 @@ func (a *Affinity) Allows(at tensor.Place) bool {
 	return a.allowed == 0 || at.ID < 64 && a.allowed&(1<<uint(at.ID)) != 0
 }
 
-// Bound returns the device that the task's request is bound to; ok is false when there is none
-// or the task executes on the host.
+// Bound returns the device that the task's request is bound to; ok is false without one, or on the host.
 func (w *Task) Bound() (at tensor.Place, ok bool) {
 	if w.Affinity == nil || w.Want == AtHost {
 		return tensor.Place{}, false
@@ -261,8 +254,7 @@ func (w *Task) Bound() (at tensor.Place, ok bool) {
 	return w.Affinity.Bound()
 }
 
-// Fits reports whether the task can execute at a place; with together set, whether all steps of its request that
-// execute at devices can.
+// Fits reports whether the task can execute at a place; with together set, also all its request's device steps.
 func (w *Task) Fits(at tensor.Place, together bool) bool {
 	device := at.Kind == tensor.Device
 	if w.Want != Anywhere && (w.Want == AtDevice) != device {

@@ -12,8 +12,7 @@ import (
 	"github.com/tutti-server/tutti/scheduler"
 )
 
-// sweepInterval is how long a request of a disconnected client may wait unnoticed, for a credit
-// or for the response to another request.
+// sweepInterval is how long a request of a disconnected client may wait unnoticed for a credit.
 const sweepInterval = 100 * time.Millisecond
 
 // credits bounds how many requests a step has at a time (max_inflight_requests). A task without a credit waits here in
@@ -143,8 +142,7 @@ func gone(ctx context.Context) error {
 	return status.ErrCancelled
 }
 
-// ahead is how many sub-runs a decoupled step may be ahead of the client and of the following
-// steps, unless the configuration sets a lower number.
+// ahead is how many sub-runs a decoupled step may be ahead of its client, unless the configuration sets less.
 const ahead = 128
 
 // makeRoom waits until another sub-run may start. The waiting step must hold nothing that a

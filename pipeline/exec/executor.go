@@ -35,8 +35,7 @@ import (
 	"github.com/tutti-server/tutti/scheduler/batch"
 )
 
-// Executor executes one plan. It implements infer.Inferer for requests that name its model
-// and version, and is safe for concurrent use.
+// Executor executes one plan: an infer.Inferer for requests of its model and version. It is safe for concurrent use.
 type Executor struct {
 	plan    *plan.Plan
 	targets []scheduler.Scheduler // one per node
@@ -52,8 +51,7 @@ type Executor struct {
 	counters
 	division
 
-	edgesOnce sync.Once
-	edgeList  []tracing.TensorEdge // made by edgesOnce
+	captureEdges func() []tracing.TensorEdge // tensorEdges, called once
 }
 
 // schedule is the precomputed start of every run of a plan.
@@ -61,8 +59,8 @@ type schedule struct {
 	shared  []plan.Slot // slots with several readers
 	joins   []int32     // nodes with several inputs
 	sources []int32     // nodes without inputs
-	// outputNames are, per node, the outputs that the plan reads; nil for all. A plain
-	// model's are those of the request.
+	entries []plan.Slot // slots whose tensors are known at the start
+	// outputNames are, per node, the outputs that the plan reads; nil for all. A plain model's are the request's.
 	outputNames [][]string
 	results     [][]facet  // per node
 	credits     []*credits // per node, nil without a limit; nil when no node has one
@@ -74,8 +72,7 @@ type counters struct {
 	edges []*telemetry.Edge
 }
 
-// division is the position of an executor in a divided plan, which has an executor for each
-// segment. It is zero for other plans.
+// division is the position of an executor in a divided plan, which has one for each segment. It is zero otherwise.
 type division struct {
 	whole   *plan.Plan // of the first segment's executor: the plan that was compiled
 	segment *plan.Segment
@@ -147,6 +144,14 @@ func newExecutor(s *Settings, p *plan.Plan, targets []scheduler.Scheduler, d div
 		}
 		x.steps, x.edges = s.Stats.Steps(names), s.Stats.Edges(p.Names)
 	}
+	x.entries = slices.Clone(p.Inputs)
+	if d.segment != nil {
+		for _, in := range d.segment.Shared {
+			x.entries = append(x.entries, in.To)
+		}
+		x.entries = append(x.entries, slices.DeleteFunc(slices.Clone(d.segment.Ports), func(s plan.Slot) bool { return s == plan.None })...)
+	}
+	x.captureEdges = sync.OnceValue(x.tensorEdges)
 	x.outputNames = outputNames(p)
 	x.credits = newCredits(x, s.Workers)
 	x.runs.New = func() *run { return newRun(x, s.Workers) }
@@ -209,7 +214,7 @@ func (x *Executor) submit(ctx context.Context, req *infer.Request, sink infer.Si
 	if f := req.Trace.Snapshot(); f != nil {
 		r.captureInputs(f)
 	}
-	r.start()
+	r.start(r.loop)
 	r.loop.Dispatch()
 	if async {
 		r.loop.Finish()

@@ -94,8 +94,7 @@ func errDType(sig *config.Signature, port *config.Port, t *tensor.Tensor) error 
 
 const batchTooLarge = "inference request batch-size must be <= %d for '%s'"
 
-// checkShape verifies a shape, batch dimension included, against a port. rows is the
-// batch size seen so far, -1 before the first input.
+// checkShape verifies a shape against a port. rows is the batch size seen so far, -1 before the first input.
 func checkShape(sig *config.Signature, port *config.Port, s *tensor.Shape, rows *int64) error {
 	if err := checkRows(sig, port, s, rows); err != nil {
 		return err
@@ -299,8 +298,7 @@ func fit(t *tensor.Tensor, f plan.BatchRule) bool {
 	return true
 }
 
-// takeFree checks the data type of an input of undeclared type, and applies the runtime rule to its shape. The caller
-// must check the shape.
+// takeFree checks the type of an input of undeclared type, and applies the runtime rule to its unchecked shape.
 func takeFree(f plan.RuntimeRule, sig *config.Signature, port *config.Port, t *tensor.Tensor) error {
 	if t.DType != port.DType {
 		return errDType(sig, port, t)

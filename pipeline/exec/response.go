@@ -102,8 +102,7 @@ func (r *run) send(task *scheduler.Task, out []tensor.Tensor, params infer.Param
 	return nil
 }
 
-// respond sends the requested outputs, without those that their steps left out. A decoupled
-// model without outputs has sent its responses before.
+// respond sends the requested outputs that exist. A decoupled model without outputs has sent its responses before.
 func (r *run) respond() error {
 	resp, err := r.response()
 	switch {

@@ -111,8 +111,7 @@ func (r *ResponseCache) lookUp(w waiter) {
 	}
 }
 
-// begin sets the requested outputs and the key. It returns false for a request that cannot be
-// looked up, or is invalid, which the executor reports.
+// begin sets the requested outputs and the key; false for a request that is invalid or cannot be looked up.
 func (r *ResponseCache) begin(a *cachedCall, req *infer.Request) bool {
 	sig := r.x.plan.Signature
 	h := r.front.Get()
@@ -171,8 +170,7 @@ func (a *cachedCall) Send(resp *infer.Response) {
 	a.sink.Send(resp)
 }
 
-// Close implements infer.Sink. It stores the response before the client learns that its request is
-// done, and serves the followers afterwards.
+// Close implements infer.Sink. It stores the response before the client learns of it, and then serves the followers.
 func (a *cachedCall) Close(err error) {
 	r := a.r
 	ok := err == nil && a.complete && cache.Cacheable(a.out)
@@ -199,8 +197,7 @@ func (r *ResponseCache) share(a *cachedCall) {
 	}
 }
 
-// retry executes the followers of a failed request. When only its client had disconnected, one
-// follower becomes the leader of the others.
+// retry executes the followers of a failed request. If only its client disconnected, one of them becomes the leader.
 func (r *ResponseCache) retry(a *cachedCall, err error) {
 	for _, w := range a.waiting {
 		if w.ctx.Err() != nil {

@@ -149,19 +149,19 @@ func (r *run) recount() {
 	}
 }
 
-// start stages the nodes that need no input, and delivers the request's inputs.
-func (r *run) start() {
-	p, staged := r.x.plan, int32(0)
+// start stages the nodes that need no input, and delivers the inputs of the request or of the sub-run.
+func (r *run) start(loop *scheduler.RunLoop) {
+	origin, staged := r.origin(), int32(0)
 	for _, n := range r.x.sources {
 		if r.wanted.Contains(n) {
-			staged += r.stage(n, -1, r.loop)
+			staged += r.stage(n, origin, loop)
 		}
 	}
-	for _, s := range p.Inputs {
-		staged += r.deliver(s, -1, r.loop)
+	for _, s := range r.x.entries {
+		staged += r.deliver(s, origin, loop)
 	}
-	staged += r.stageProducer(r.loop)
-	r.taskDone(staged, r.loop)
+	staged += r.stageProducer(loop)
+	r.taskDone(staged, loop)
 }
 
 // deliver counts a slot's tensor, or its absence, as known at each of its readers, and
@@ -200,8 +200,7 @@ func (r *run) stage(n, after int32, loop *scheduler.RunLoop) int32 {
 		r.traceReady(task, after, loop.Now())
 	}
 	if x.credits != nil && x.credits[n] != nil {
-		// Without a credit the task waits. The goroutine that releases one may stage the
-		// task, and count it out, before this one returns.
+		// Without a credit the task waits; who releases one may stage and count it out before this one returns.
 		r.active.Add(1)
 		if x.credits[n].acquire(task) {
 			loop.Stage(x.targets[n], task)
@@ -226,8 +225,7 @@ func (r *run) read(s plan.Slot) tensor.Tensor {
 	return t
 }
 
-// complete stores the result of an executed task and stages the nodes that become ready.
-// Afterwards the run may be gone.
+// complete stores the result of an executed task and stages the nodes that become ready. Then the run may be gone.
 func (r *run) complete(task *scheduler.Task, loop *scheduler.RunLoop) {
 	staged := int32(0)
 	if task.Traced != nil {
@@ -341,8 +339,7 @@ func (r *run) taskDone(staged int32, loop *scheduler.RunLoop) {
 // isDone reports whether the request has ended.
 func (r *run) isDone() bool { return r.done.Load() }
 
-// close releases everything that the run holds and closes the sink. The request's memory is
-// free before its client learns that it has ended.
+// close releases everything that the run holds, and closes the sink afterwards.
 func (r *run) close(err error) {
 	sink, x := r.sink, r.x
 	tensor.ReleaseAll(r.slots)

@@ -60,8 +60,7 @@ func (r *run) subNumber() int32 {
 	return r.sub.number
 }
 
-// lastSegment returns the depth of the segment that responds to a request for the given
-// outputs: the last one that writes any of them.
+// lastSegment returns the depth of the last segment that writes any of the outputs: it responds.
 func (x *Executor) lastSegment(outputs []int32) int32 {
 	depth := int32(0)
 	for _, o := range outputs {
@@ -74,8 +73,7 @@ func (x *Executor) lastSegment(outputs []int32) int32 {
 	return depth
 }
 
-// skipUnneeded counts the shared tensors that the requested outputs do not need as arrived,
-// so that the decoupled step does not wait for them.
+// skipUnneeded counts shared tensors that no requested output needs as arrived: the decoupled step must not wait.
 func (r *run) skipUnneeded() {
 	if r.x.next == nil {
 		return
@@ -125,7 +123,7 @@ func (r *run) startSubRun(task *scheduler.Task, out []tensor.Tensor, params infe
 	c := r.nextSubRun(out, params)
 	c.holders.Store(2)
 	c.loop.Tick(0)
-	c.startSegment(c.loop)
+	c.start(c.loop)
 	c.loop.Dispatch()
 	c.loop.Finish()
 	c.release()
@@ -138,7 +136,7 @@ func (r *run) endSubRuns(task *scheduler.Task, loop *scheduler.RunLoop) {
 	if anyPresent(task.Out) {
 		c := r.nextSubRun(task.Out, task.ResponseParams)
 		c.holders.Store(1)
-		c.startSegment(loop)
+		c.start(loop)
 	}
 	for i := range r.x.next.segment.Shared {
 		kept := r.read(r.x.next.segment.Shared[i].From)
@@ -229,26 +227,6 @@ func (r *run) selectNodes() {
 	}
 	r.wanted = r.subset
 	r.skipUnneeded()
-}
-
-// startSegment stages the nodes of a sub-run that are ready.
-func (r *run) startSegment(loop *scheduler.RunLoop) {
-	staged := int32(0)
-	for _, n := range r.x.sources {
-		if r.wanted.Contains(n) {
-			staged += r.stage(n, r.origin(), loop)
-		}
-	}
-	for i := range r.x.segment.Shared {
-		staged += r.deliver(r.x.segment.Shared[i].To, r.origin(), loop)
-	}
-	for _, s := range r.x.segment.Ports {
-		if s != plan.None {
-			staged += r.deliver(s, r.origin(), loop)
-		}
-	}
-	staged += r.stageProducer(loop)
-	r.taskDone(staged, loop)
 }
 
 // finishSubRun ends a sub-run without active tasks, and sends every response that is next in order.

@@ -46,8 +46,7 @@ func (r *run) tracePorts(output bool, task *scheduler.Task, list []tensor.Tensor
 	}
 }
 
-// traceTensor records a tensor. It copies one on a device to the host and waits for it, since
-// traces with tensors are not made for speed.
+// traceTensor records a tensor. It copies one on a device to the host and waits: such traces are not made for speed.
 func (r *run) traceTensor(output bool, node, subRun int32, name string, x *tensor.Tensor) {
 	if !x.Present() {
 		return
@@ -126,20 +125,15 @@ func (r *run) traceEnd(err error) {
 	r.req.Trace.Stamp(tracing.RequestEnd, telemetry.Now())
 }
 
-// The recorder of a captured request receives the request's tensors and those of every step,
-// each once, under the name of the step that wrote it.
+// The recorder of a captured request receives the tensors of the request and of every step, each once, by its writer.
 
-// captureEdges describes the tensor of every slot to a recorder, by slot. It is made when the
-// first request is captured.
-func (x *Executor) captureEdges() []tracing.TensorEdge {
-	x.edgesOnce.Do(func() {
-		list := make([]tracing.TensorEdge, x.plan.Slots)
-		for s := range list {
-			list[s] = x.edge(plan.Slot(s))
-		}
-		x.edgeList = list
-	})
-	return x.edgeList
+// tensorEdges describes the tensor of every slot to a recorder, by slot. It is called when the first request is captured.
+func (x *Executor) tensorEdges() []tracing.TensorEdge {
+	list := make([]tracing.TensorEdge, x.plan.Slots)
+	for s := range list {
+		list[s] = x.edge(plan.Slot(s))
+	}
+	return list
 }
 
 // edge describes the tensor of a slot, with its readers in later segments.
@@ -170,7 +164,12 @@ func (x *Executor) edge(s plan.Slot) tracing.TensorEdge {
 			}
 		}
 	}
-	x.addOutputs(&e, s)
+	for i, out := range p.Outputs {
+		if out == s {
+			name := p.Signature.Outputs[i].Name
+			e.Readers, e.Names = append(e.Readers, tracing.ResponseStep+"."+name), append(e.Names, name)
+		}
+	}
 	x.addShared(&e, s)
 	return e
 }
@@ -185,16 +184,6 @@ func setProducer(e *tracing.TensorEdge, n *plan.Node, number int32, port int) {
 // addModels adds a step's model and the ensembles that contain it.
 func addModels(e *tracing.TensorEdge, n *plan.Node) {
 	e.Models = append(append(e.Models, n.Model), n.Ensembles...)
-}
-
-// addOutputs adds the outputs of the response that a slot is.
-func (x *Executor) addOutputs(e *tracing.TensorEdge, s plan.Slot) {
-	for i, out := range x.plan.Outputs {
-		if out == s {
-			name := x.plan.Signature.Outputs[i].Name
-			e.Readers, e.Names = append(e.Readers, tracing.ResponseStep+"."+name), append(e.Names, name)
-		}
-	}
 }
 
 // addShared adds the readers of a shared tensor in the next segment.

@@ -5,8 +5,7 @@ import (
 	"slices"
 )
 
-// assembly builds the plan, in which slots are numbered anew in the order of use:
-// the ensemble's inputs, then each step's outputs.
+// assembly builds the plan, whose slots are numbered in the order of use: the ensemble's inputs, then steps' outputs.
 type assembly struct {
 	c *compiler
 	numbering

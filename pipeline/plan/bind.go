@@ -175,8 +175,7 @@ func (s *step) types(first map[string]*declaration, field string, m map[string]s
 	return nil
 }
 
-// agree compares a port with the first declaration of the tensor. Shapes may
-// differ by a batch dimension that only one side counts as such.
+// agree compares a port with the tensor's first declaration. Shapes may differ by a batch dimension of one side.
 func (l *level) agree(first map[string]*declaration, field, name string, b *declaration) error {
 	a, known := first[name]
 	if !known {

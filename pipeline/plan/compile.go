@@ -14,8 +14,7 @@ import (
 // passes are the names of the steps of the compiler, in order.
 var passes = []string{"expand", "bind", "types", "batchdims", "cycles", "streams", "prune", "order", "place"}
 
-// run runs the passes up to and including the one named after. A pass reads the results of earlier passes in the
-// compiler and adds its own.
+// run runs the passes up to the one named after. A pass reads what earlier ones have left in the compiler.
 func (c *compiler) run(after string) error {
 	for i, pass := range []func() error{c.expand, c.bind, c.types, c.batchDims, c.cycles, c.streams, c.prune, c.order, c.place} {
 		if err := pass(); err != nil || passes[i] == after {
@@ -164,8 +163,7 @@ func (c *compiler) slot(s Slot) Slot {
 	return s
 }
 
-// Stages compiles up to and including the pass named after, and prints the state. For example,
-// after "bind" it prints the slots.
+// Stages compiles up to and including the pass named after, and prints the state: after "bind", for example, the slots.
 func Stages(cfg *modelconfig.ModelConfig, look Lookup, after string) (string, error) {
 	c := &compiler{root: cfg, version: 1, look: look}
 	if !slices.Contains(passes, after) {

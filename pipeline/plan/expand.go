@@ -101,8 +101,7 @@ func (c *compiler) step(l *level, cfg *modelconfig.ModelEnsembling_Step, name st
 	return nil
 }
 
-// ring returns the way from an ensemble, in which l is, back to it, as Triton writes it and as it is; empty when l is in
-// no such ensemble.
+// ring returns the way from an ensemble around l back to it, in Triton's short form and in full; empty without one.
 func (l *level) ring(id, model string) string {
 	at := slices.IndexFunc(l.around(), func(x *level) bool { return x.id == id })
 	if at < 0 {
@@ -184,8 +183,7 @@ func (l *level) model(s *modelconfig.ModelEnsembling_Step) (Model, error) {
 	return m, nil
 }
 
-// stepNames names the steps of l: the model's name, with the step's position when
-// the ensemble uses the model twice, and the prefix of l.
+// stepNames names the steps of l: prefix and model, with the step's position when the ensemble uses the model twice.
 func stepNames(l *level, steps []*modelconfig.ModelEnsembling_Step) []string {
 	times := make(map[string]int, len(steps))
 	for _, s := range steps {
@@ -231,8 +229,7 @@ func (l *level) complete() {
 	l.sig = config.SignatureOf(l.cfg)
 }
 
-// decouple sets whether the ensemble is decoupled: it is when one of its steps is. As in Triton
-// this overrides the configuration.
+// decouple sets whether the ensemble is decoupled: when one of its steps is, whatever the configuration, as in Triton.
 func (l *level) decouple() {
 	decoupled := slices.ContainsFunc(l.steps, func(s *step) bool { return s.sig.Decoupled })
 	if p := l.cfg.GetModelTransactionPolicy(); p != nil && p.GetDecoupled() == decoupled {

@@ -1,7 +1,6 @@
 package plan
 
 import (
-	"container/heap"
 	"errors"
 	"maps"
 	"slices"
@@ -16,10 +15,7 @@ import (
 
 // cycles refuses steps that depend on each other, and names them. For example, "a -> b -> a".
 func (c *compiler) cycles() error {
-	c.writer = make([]int32, len(c.names))
-	for i := range c.writer {
-		c.writer[i] = -1
-	}
+	c.writer = unmapped(len(c.names))
 	for i, s := range c.leaves {
 		for _, slot := range s.out {
 			if slot != None {
@@ -27,31 +23,29 @@ func (c *compiler) cycles() error {
 			}
 		}
 	}
+	var edges map[int]map[int]graph.Edge[int]
+	var components [][]int
 	g, err := c.graph()
-	if err != nil {
-		return status.Errorf(status.Internal, "the graph of ensemble '%s' cannot be built: %w", c.root.GetName(), err)
+	if err == nil {
+		edges, err = g.AdjacencyMap()
 	}
-	components, err := graph.StronglyConnectedComponents(g)
+	if err == nil {
+		components, err = graph.StronglyConnectedComponents(g)
+	}
 	if err != nil {
 		return status.Errorf(status.Internal, "the graph of ensemble '%s' cannot be searched: %w", c.root.GetName(), err)
 	}
 	var ring []int
 	for _, members := range components {
 		first := slices.Min(members)
-		if _, err := g.Edge(first, first); len(members) == 1 && err != nil {
-			continue
-		}
+		_, itself := edges[first][first]
 		// The component that holds the earliest step is named, whatever the order of the search.
-		if ring == nil || first < slices.Min(ring) {
+		if (len(members) > 1 || itself) && (ring == nil || first < slices.Min(ring)) {
 			ring = members
 		}
 	}
 	if ring == nil {
 		return nil
-	}
-	edges, err := g.AdjacencyMap()
-	if err != nil {
-		return status.Errorf(status.Internal, "the graph of ensemble '%s' cannot be read: %w", c.root.GetName(), err)
 	}
 	return c.cycleError(shortest(edges, ring))
 }
@@ -110,16 +104,12 @@ func (c *compiler) graph() (graph.Graph[int, int], error) {
 // shortest returns the leaves of a shortest cycle through the earliest step of ring.
 func shortest(edges map[int]map[int]graph.Edge[int], ring []int) []int {
 	start := slices.Min(ring)
-	member := make(map[int]bool, len(ring))
-	for _, at := range ring {
-		member[at] = true
-	}
 	from := map[int]int{}
 	queue := []int{start}
 	for ; len(queue) > 0; queue = queue[1:] {
 		at := queue[0]
 		for _, next := range slices.Sorted(maps.Keys(edges[at])) {
-			if _, seen := from[next]; !seen && member[next] {
+			if _, seen := from[next]; !seen && slices.Contains(ring, next) {
 				from[next] = at
 				queue = append(queue, next)
 			}
@@ -215,8 +205,7 @@ type stream struct {
 	depth  int32 // how many streams are around it
 }
 
-// streams finds the stream of every step and tensor. It refuses a step that would have to pair
-// the responses of two independent decoupled steps.
+// streams finds the stream of every step and tensor. It refuses to pair the responses of independent decoupled steps.
 func (c *compiler) streams() error {
 	c.flows = []stream{{}}
 	c.origin = make([]int32, len(c.names))
@@ -353,7 +342,12 @@ func renumber(b NodeSet, number []int32, n int) NodeSet {
 func (c *compiler) order() error {
 	waits := make([]int, len(c.leaves))
 	next := make([][]int32, len(c.leaves))
-	var ready positions
+	var ready []int64 // sorted: steps of outer streams, for which inner ones may wait, then as they are configured
+	enter := func(leaf int32) {
+		position := int64(c.flows[c.leaves[leaf].stream].depth)<<32 | int64(leaf)
+		at, _ := slices.BinarySearch(ready, position)
+		ready = slices.Insert(ready, at, position)
+	}
 	for i, s := range c.leaves {
 		for _, slot := range s.in {
 			if slot != None && c.writer[slot] >= 0 {
@@ -362,23 +356,19 @@ func (c *compiler) order() error {
 			}
 		}
 		if waits[i] == 0 {
-			ready = append(ready, c.position(int32(i)))
+			enter(int32(i))
 		}
 	}
-	heap.Init(&ready)
 	number := make([]int32, len(c.leaves))
 	var sorted []*step
 	for len(ready) > 0 {
-		p, ok := heap.Pop(&ready).(int64)
-		if !ok {
-			break
-		}
-		i := int32(p) //nolint:gosec // the lower half is the position
+		i := int32(ready[0]) //nolint:gosec // the lower half is the leaf
+		ready = ready[1:]
 		number[i] = int32(len(sorted))
 		sorted = append(sorted, c.leaves[i])
 		for _, n := range next[i] {
 			if waits[n]--; waits[n] == 0 {
-				heap.Push(&ready, c.position(n))
+				enter(n)
 			}
 		}
 	}
@@ -391,27 +381,4 @@ func (c *compiler) order() error {
 	}
 	c.plan = c.assemble()
 	return nil
-}
-
-// position orders the steps: those of outer streams before those of inner ones, which
-// may wait for them, then as they are configured.
-func (c *compiler) position(leaf int32) int64 {
-	return int64(c.flows[c.leaves[leaf].stream].depth)<<32 | int64(leaf)
-}
-
-// positions is a heap of step positions.
-type positions []int64
-
-func (p positions) Len() int           { return len(p) }
-func (p positions) Less(i, j int) bool { return p[i] < p[j] }
-func (p positions) Swap(i, j int)      { p[i], p[j] = p[j], p[i] }
-
-// Push is heap.Interface's.
-func (p *positions) Push(x any) { *p = append(*p, x.(int64)) } //nolint:errcheck,forcetypeassert // only order pushes
-
-// Pop is heap.Interface's.
-func (p *positions) Pop() any {
-	last := (*p)[len(*p)-1]
-	*p = (*p)[:len(*p)-1]
-	return last
 }

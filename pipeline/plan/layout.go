@@ -232,8 +232,7 @@ func stack(column []*glyph) {
 	}
 }
 
-// align moves a column's glyphs to the middle of their neighbours, in
-// that order, and apart again where they then overlap.
+// align moves a column's glyphs to the middle of their neighbours, in that order, and apart where they then overlap.
 func align(column []*glyph) {
 	want := make(map[*glyph]float64, len(column))
 	for _, g := range column {
@@ -274,8 +273,7 @@ func (g *glyph) pull() float64 {
 	return sum / float64(len(g.links))
 }
 
-// frame sets the columns' places and the size of the whole, and sorts the lines that
-// arrive at a glyph by where they come from.
+// frame sets the columns' places and the size of the whole, and sorts the lines at a glyph by where they come from.
 func (l *layout) frame() {
 	top, bottom, x := 0.0, 0.0, float64(margin)
 	for c, column := range l.columns {

@@ -16,8 +16,7 @@ type Location struct {
 	Devices uint64
 }
 
-// Copy is a copy of a tensor to the location where steps read it, or to the host for the
-// response. Readers at one location share it.
+// Copy is a copy of a tensor to where steps read it, or to the host for the response. Readers there share it.
 type Copy struct {
 	Slot     Slot
 	From, To Location
@@ -34,7 +33,8 @@ func (c *compiler) place() error {
 		return nil
 	}
 	for i := range p.Nodes {
-		p.Nodes[i].OnDevice = p.runsOnDevice(i)
+		host, device := p.Nodes[i].sides()
+		p.Nodes[i].OnDevice = device && (!host || p.copiesFor(i, true) <= p.copiesFor(i, false))
 	}
 	if p.placed() {
 		p.Devices = ^uint64(0)
@@ -67,15 +67,6 @@ func (n *Node) sides() (host, device bool) {
 		device = device || at.Kind == tensor.Device
 	}
 	return host, device
-}
-
-// runsOnDevice decides where node i runs. The nodes before it must be decided.
-func (p *Plan) runsOnDevice(i int) bool {
-	host, device := p.Nodes[i].sides()
-	if host && device {
-		return p.copiesFor(i, true) <= p.copiesFor(i, false)
-	}
-	return device
 }
 
 // copiesFor counts the tensors of node i that must be copied if it runs on a device, or on

@@ -1,8 +1,7 @@
 // Package plan compiles an ensemble's configuration into a Plan. Names become slot numbers, and every check that does
 // not need a request is made once. At run time only arrays are left.
 //
-// Compile runs a list of passes; Stages prints the state after any of them.
-// This is the only package that builds a graph of names.
+// Compile runs a list of passes; Stages prints the state after any. Only this package builds a graph of names.
 //
 // For example, an ensemble of two steps that passes x to step "a", and y from "a" to step
 // "b", whose output is z, compiles to two nodes and three slots:
@@ -40,8 +39,7 @@ type Plan struct {
 	// Slots counts the ensemble tensors; Names holds their names, for error texts.
 	Slots int
 	Names []string
-	// Aliases holds, per slot, the other names of its tensor: those that nested ensembles
-	// use, without prefix. It is nil for a plain model.
+	// Aliases holds, per slot, its names in nested ensembles, without prefix. It is nil for a plain model.
 	Aliases [][]string
 	// Inputs and Outputs hold the slot of each port of the signature, in its order.
 	Inputs, Outputs []Slot
@@ -74,8 +72,7 @@ type InputRef struct {
 
 // Node is one step of a plan.
 type Node struct {
-	// Name is unique in the plan: the model's name, prefixed with the nested ensemble's, and
-	// with the step's position when a model occurs twice.
+	// Name is unique: the model's, with the nested ensemble's as a prefix, and the position if a model occurs twice.
 	Name  string
 	Model string
 	// ID distinguishes models of the same name, as the Lookup returned it.

@@ -3,8 +3,7 @@ package plan
 // Segment is the piece of a plan between two decoupled steps. The first segment runs once per request. Each other one
 // runs once per response of the decoupled step that ends the segment before it.
 //
-// For example, in tokenize -> generate (decoupled) -> detokenize, the first segment is
-// tokenize and generate, the second is detokenize.
+// For example, of tokenize -> generate (decoupled) -> detokenize the second segment is detokenize.
 type Segment struct {
 	// Plan has the segment's steps, with their own numbers for nodes and slots. An output of
 	// a later segment has no slot; one of an earlier segment is a shared tensor.

@@ -22,8 +22,7 @@ const svgStyle = `text{font-family:ui-sans-serif,system-ui,"Segoe UI",Helvetica,
 .kind{font-size:11px;fill:#5b6780}
 `
 
-// maxDrawn bounds the steps of a drawing: a line takes a point in every column it
-// passes, so the points may grow with the square of the steps.
+// maxDrawn bounds the steps of a drawing: a line has a point in every column, so they may grow with the square.
 const maxDrawn = 512
 
 // SVG draws the plan from left to right: inputs, steps, outputs, and the tensors between them with name, data type and

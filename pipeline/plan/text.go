@@ -206,8 +206,7 @@ func (p *Plan) DOT(w io.Writer) error {
 	return sortStatements(w, b.String())
 }
 
-// sortStatements writes the drawing with its statements, a line each, in one order:
-// the library has the random order of a map.
+// sortStatements writes the drawing with its statements, a line each, in one order: the library has that of a map.
 func sortStatements(w io.Writer, text string) error {
 	var head, body []string
 	for line := range strings.Lines(text) {

@@ -49,8 +49,7 @@ type Note struct {
 	Trace *tracing.Trace
 }
 
-// ToHost starts to copy t to the host if it is at a device. Arrived waits for the copy. Other readers
-// on the host share it.
+// ToHost starts to copy t to the host if it is at a device; Arrived waits. Other readers on the host share the copy.
 func (m *Mover) ToHost(t *tensor.Tensor, n Note) error {
 	if !t.Present() || t.Buf.Place().Kind != tensor.Device {
 		return nil
@@ -87,8 +86,7 @@ func Late(t *tensor.Tensor) bool {
 	return e != nil && !e.Done()
 }
 
-// ToDevice submits to s a copy of t to its device, or a wait for t if it is there. What is submitted
-// to s afterwards may read t. It does not block.
+// ToDevice submits to s a copy of t to its device, or a wait for t if it is there, for what is submitted afterwards.
 func (*Mover) ToDevice(t *tensor.Tensor, s tensor.Stream, n Note) error {
 	if !t.Present() {
 		return nil
@@ -252,19 +250,7 @@ func (r *Runner) noteBatch(i int, why telemetry.MoveReason, tasks *scheduler.Tas
 	return n
 }
 
-// assemble forms the inputs of the batch from those of its tasks, at the place of the instance.
-func (r *Runner) assemble(b *backends.Batch, list *scheduler.TaskList) error {
-	if err := r.bring(b.Stream, b, list); err != nil {
-		return err
-	}
-	if err := r.gather(b, list); err != nil {
-		return err
-	}
-	return r.moveInputs(b.Stream, b.In, list.Head)
-}
-
-// bring prepares the tasks for gather: it joins rows at the device of stream s, and copies inputs that
-// only the host can join to the host.
+// bring joins rows at the device of stream s, and copies inputs that only the host can join to the host.
 func (r *Runner) bring(s tensor.Stream, b *backends.Batch, list *scheduler.TaskList) error {
 	if r.s.Mover.Idle() {
 		return nil

@@ -3,27 +3,34 @@ package batch
 import (
 	"bytes"
 	"cmp"
+	"slices"
 
 	"github.com/tutti-server/tutti/backends"
 	"github.com/tutti-server/tutti/core/tensor"
 	"github.com/tutti-server/tutti/scheduler"
 )
 
-// gather sets the inputs of the batch to the joined rows of all tasks. Rows that are neighbours in one
-// buffer are not copied.
+// gather forms the inputs of the batch from those of its tasks, at the place of the instance. Rows that are neighbours
+// in one buffer are not copied.
 func (r *Runner) gather(b *backends.Batch, list *scheduler.TaskList) (err error) {
+	if err := r.bring(b.Stream, b, list); err != nil {
+		return err
+	}
 	if r.layout != nil {
-		return r.gatherLayout(b, list)
+		err = r.gatherLayout(b, list)
 	}
 	for port := range b.In {
-		if b.In[port].Present() {
-			continue // joined at a device
+		if r.layout != nil || b.In[port].Present() {
+			continue // joined already
 		}
 		if b.In[port], err = r.gatherRows(b, list, port); err != nil {
 			return errGather(r.sig, port, err.Error())
 		}
 	}
-	return nil
+	if err != nil {
+		return err
+	}
+	return r.moveInputs(b.Stream, b.In, list.Head)
 }
 
 // gatherRows returns the joined rows of one input, absent when the tasks do not give it.
@@ -58,8 +65,7 @@ func joinedShape(list *scheduler.TaskList, port, rows int, pad *padInput) tensor
 	return shape
 }
 
-// join returns one view over all tasks' tensors when they are neighbours in one buffer with equal row
-// shapes, as the rows of a sealed list are.
+// join returns one view over all tasks' tensors when they are neighbours in one buffer with equal row shapes.
 func join(list *scheduler.TaskList, port int) (tensor.Tensor, bool) {
 	first := &list.Head.In[port]
 	rows, n := int64(0), 0
@@ -79,16 +85,8 @@ func join(list *scheduler.TaskList, port int) (tensor.Tensor, bool) {
 
 // sameRow compares shapes without their batch dimension.
 func sameRow(a, b *tensor.Shape) bool {
-	if a.Rank() != b.Rank() {
-		return false
-	}
-	bd := b.Dims()
-	for i, d := range a.Dims() {
-		if i > 0 && d != bd[i] {
-			return false
-		}
-	}
-	return true
+	x, y := a.Dims(), b.Dims()
+	return len(x) == len(y) && (len(x) == 0 || slices.Equal(x[1:], y[1:]))
 }
 
 // concatenate returns the elements of all tasks in order, as a tensor of the given shape.
@@ -109,8 +107,7 @@ func (r *Runner) concatenate(list *scheduler.TaskList, port int, shape tensor.Sh
 	return out, nil
 }
 
-// gatherPadded pads every row to the longest along the padded dimension. For example, rows [1,2] and [3] with padding 0
-// become [1,2] and [3,0].
+// gatherPadded pads every row to the longest. For example, rows [1,2] and [3] with padding 0 become [1,2] and [3,0].
 func (r *Runner) gatherPadded(list *scheduler.TaskList, port int, shape tensor.Shape, p *padInput) (tensor.Tensor, error) {
 	out, err := tensor.New(r.s.Alloc, list.Head.In[port].DType, shape)
 	if err != nil {

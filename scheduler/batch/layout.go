@@ -97,8 +97,7 @@ func (r *Runner) gatherRagged(list *scheduler.TaskList, port int) (tensor.Tensor
 	return r.concatenate(list, port, tensor.Of(elements))
 }
 
-// maxComputed bounds a computed input: a request without elements may claim any number of rows where its
-// model has no batch dimension.
+// maxComputed bounds a computed input: without elements and batch dimension, a request may claim any number of rows.
 const maxComputed = 1 << 28
 
 // compute returns an input computed from the shapes of another one: an entry per request, or per row for item shapes.
@@ -180,8 +179,7 @@ func (v *values) put(n int64) {
 	v.dst = v.dst[4:]
 }
 
-// counts writes the number of elements of each request, or the running sums. For example, requests of
-// 2 and 3 elements: 2 3, or 2 5.
+// counts writes the elements of each request, or the running sums: 2 3 or 2 5, for example.
 func (v *values) counts(list *scheduler.TaskList, c *config.Computed) {
 	sums := c.Kind != modelconfig.BatchInput_BATCH_ELEMENT_COUNT
 	if c.Kind == modelconfig.BatchInput_BATCH_ACCUMULATED_ELEMENT_COUNT_WITH_ZERO {

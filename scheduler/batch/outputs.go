@@ -181,8 +181,7 @@ func cutElements(rest *tensor.Tensor, shape tensor.Shape) (tensor.Tensor, bool) 
 	return view, true
 }
 
-// scatteredShape returns the shape of one task's part of an output: the output's dims, with the extents
-// of the input in place of -1.
+// scatteredShape returns the shape of one task's part of an output: its dims, with the input's extents in place of -1.
 func (r *Runner) scatteredShape(port int, in *tensor.Tensor) tensor.Shape {
 	shape := r.sig.Outputs[port].FullDims(r.sig.MaxBatch)
 	for i, d := range shape.Dims() {

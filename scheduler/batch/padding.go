@@ -40,8 +40,7 @@ func IsPaddingParam(key string) bool {
 	return strings.HasPrefix(key, padPrefix) || strings.HasPrefix(key, unpadPrefix)
 }
 
-// NewPadding reads the padding rules among a model's parameters; nil without any. A rule for an unknown
-// or unsuitable port is an error.
+// NewPadding reads the padding rules among a model's parameters; nil without any. Unsuitable ports are an error.
 func NewPadding(sig *config.Signature, params map[string]string) (*Padding, error) {
 	sig = sig.AtModel()
 	p := &Padding{inputs: make([]*padInput, len(sig.Inputs)), outputs: make([]*padOutput, len(sig.Outputs))}

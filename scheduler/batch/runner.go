@@ -47,8 +47,7 @@ type Settings struct {
 	Log     *slog.Logger
 	// Mover is nil where there are no devices.
 	Mover *Mover
-	// Once forbids to execute the tasks of a failed batch one by one: its rows are slots of
-	// sequences, or the model remembers what it has seen.
+	// Once forbids to execute the tasks of a failed batch one by one: the model remembers what it has seen.
 	Once bool
 	// Iterative allows the model to reschedule requests.
 	Iterative bool
@@ -134,8 +133,7 @@ func (r *Runner) RunSealed(inst backends.Instance, list *scheduler.TaskList, t *
 	return true
 }
 
-// runOne executes one task. The batch lies in the task and shares its inputs and outputs:
-// nothing is gathered or scattered.
+// runOne executes one task. The batch lies in the task and shares its tensors: nothing is gathered or scattered.
 func (r *Runner) runOne(inst backends.Instance, w *scheduler.Task, t *scheduler.RunLoop) {
 	b, req := &w.Solo.Batch, &w.Solo.Request[0]
 	*req = member(w, 0)
@@ -184,7 +182,7 @@ func (r *Runner) runMany(inst backends.Instance, list *scheduler.TaskList, t *sc
 	if list.Len() == 1 {
 		ctx = list.Head.Ctx
 	}
-	err := r.assemble(b, list)
+	err := r.gather(b, list)
 	times.InputEnd = telemetry.Now()
 	if err == nil {
 		err = r.execute(ctx, inst, b)
@@ -296,8 +294,7 @@ func (r *Runner) checkDeclared(p *config.Port, o *tensor.Tensor, rows int) error
 	return nil
 }
 
-// sized reports whether t has as many bytes as its shape needs. The comparisons are ordered so
-// that the product cannot overflow.
+// sized reports whether t has as many bytes as its shape needs. The order of comparisons avoids an overflow.
 func sized(t *tensor.Tensor) bool {
 	n := t.Shape.Elements()
 	return n >= 0 && n <= int64(t.Len) && n*int64(t.DType.Size()) == int64(t.Len)
@@ -356,8 +353,7 @@ func (r *Runner) Cancel(list *scheduler.TaskList, now int64) {
 	r.Drop(list, now)
 }
 
-// Drop releases the inputs of tasks that have Err and Refusal and do not execute, and counts
-// them. Completing them is up to the caller.
+// Drop releases the inputs of tasks that have Err and Refusal, and counts them. The caller completes them.
 func (r *Runner) Drop(list *scheduler.TaskList, now int64) {
 	for w := list.Head; w != nil; w = w.Next() {
 		tensor.ReleaseAll(w.In)

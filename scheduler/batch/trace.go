@@ -42,13 +42,6 @@ func (s *lastBatches) find(id uintptr) int {
 	return slices.IndexFunc(s.list, func(x lastBatch) bool { return x.inst == id })
 }
 
-// set notes the last batch of an instance.
-func (s *lastBatches) set(number int32, batch uint64, end int64) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.list[number].batch, s.list[number].end = batch, end
-}
-
 // Forget frees the number that traces use for an instance that is removed.
 func (r *Runner) Forget(inst backends.Instance) {
 	r.last.mu.Lock()
@@ -58,8 +51,7 @@ func (r *Runner) Forget(inst backends.Instance) {
 	}
 }
 
-// identity distinguishes instances that are not comparable, such as functions, by the data word
-// of their interface value.
+// identity distinguishes instances that are not comparable, such as functions, by their interface's data word.
 func identity(inst backends.Instance) uintptr {
 	return (*[2]uintptr)(unsafe.Pointer(&inst))[1]
 }
@@ -103,7 +95,9 @@ func (r *Runner) observe(first *scheduler.Task, inst backends.Instance, list *sc
 	t.Tick(0) // tasks may have been queued since the clock was read
 	whole := r.run(inst, list, t)
 	end := t.Now()
-	r.last.set(at, x.Batch, end)
+	r.last.mu.Lock()
+	r.last.list[at].batch, r.last.list[at].end = x.Batch, end
+	r.last.mu.Unlock()
 	if whole {
 		r.report(first, list, &x)
 	}

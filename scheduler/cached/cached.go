@@ -21,6 +21,7 @@ import (
 	"github.com/tutti-server/tutti/core/tensor"
 	"github.com/tutti-server/tutti/internal/cache"
 	"github.com/tutti-server/tutti/internal/pending"
+	"github.com/tutti-server/tutti/internal/pool"
 	"github.com/tutti-server/tutti/internal/telemetry"
 	"github.com/tutti-server/tutti/internal/tracing"
 	"github.com/tutti-server/tutti/scheduler"
@@ -53,19 +54,13 @@ type Scheduler struct {
 	sig     *config.Signature
 	front   *cache.Front[*scheduler.Task]
 	remote  bool
-	calls   sync.Pool
+	calls   pool.Of[call]
 	pending pending.Count // tasks not yet completed
 
 	mu     sync.Mutex
 	queue  scheduler.TaskList // tasks to look up in a remote cache, guarded by mu
 	closed bool               // guarded by mu
 }
-
-var (
-	_ scheduler.Scheduler = (*Scheduler)(nil)
-	_ scheduler.Inliner   = (*Scheduler)(nil)
-	_ scheduler.Completer = (*Scheduler)(nil)
-)
 
 // call is a task that the inner scheduler computes: its completer, and how its response is stored.
 type call struct {
@@ -95,17 +90,10 @@ func New(s Settings) *Scheduler {
 			w.Trace().Event(&tracing.Event{Kind: tracing.EventCacheMiss, At: now, Node: w.Step})
 		},
 	})
-	c.calls.New = func() any { return new(call) }
-	c.workers.Reserve(c.reserve())
-	return c
-}
-
-// reserve returns how many workers are kept for lookups.
-func (c *Scheduler) reserve() int {
 	if c.remote {
-		return lookups
+		c.workers.Reserve(lookups)
 	}
-	return 0
+	return c
 }
 
 // Enqueue implements scheduler.Scheduler: the tasks are looked up next.
@@ -168,7 +156,7 @@ func (c *Scheduler) finish(done, rest scheduler.TaskList, t *scheduler.RunLoop) 
 
 // lookUp looks up one task, which then is in found, in rest, or follows another.
 func (c *Scheduler) lookUp(w *scheduler.Task, found, rest *scheduler.TaskList, t *scheduler.RunLoop) {
-	x := c.calls.Get().(*call) //nolint:errcheck,forcetypeassert // the pool holds nothing else
+	x := c.calls.Get()
 	// The inner scheduler cancels tasks of disconnected clients.
 	if w.Want == scheduler.AtDevice || !cache.Cacheable(w.In) || w.Ctx.Err() != nil {
 		x.keep, x.leads, x.took = false, false, 0
@@ -182,7 +170,7 @@ func (c *Scheduler) lookUp(w *scheduler.Task, found, rest *scheduler.TaskList, t
 	x.keep, x.leads, x.took = true, at.Role == cache.Lead, at.Took
 	switch {
 	case at.Hit:
-		c.answer(w, at.Now, x.took)
+		c.respond(w, at.Now, x.took)
 		found.Push(w)
 		if x.leads {
 			x.waiting = c.front.End(&x.key, x.waiting[:0])
@@ -212,8 +200,8 @@ func (c *Scheduler) key(w *scheduler.Task) cache.Key {
 	return h.Key()
 }
 
-// answer ends a task whose outputs are in the cache.
-func (c *Scheduler) answer(w *scheduler.Task, now, took int64) {
+// respond ends a task whose outputs are in the cache.
+func (c *Scheduler) respond(w *scheduler.Task, now, took int64) {
 	tensor.ReleaseAll(w.In)
 	w.Err, w.Cached = nil, true
 	w.Times = telemetry.Times{Start: now, InputEnd: now, InferEnd: now, End: now}
@@ -236,26 +224,20 @@ func (c *Scheduler) Complete(list scheduler.TaskList, t *scheduler.RunLoop) {
 	for w := list.Pop(); w != nil; w = list.Pop() {
 		x := w.Run.(*call) //nolint:errcheck,forcetypeassert // set by forward
 		w.To, w.Run = x.to, x.run
-		c.settle(w, x, &done, &rest)
+		done.Push(w)
+		began := telemetry.Now()
+		ok := w.Err == nil && x.keep && len(w.ResponseParams) == 0 && c.copyToHost(w) && cache.Cacheable(w.Out)
+		x.waiting = c.front.Computed(&x.key, w.Out, cache.Computed{
+			Store: ok, Succeeded: w.Err == nil && x.keep, Leads: x.leads, Began: began, Took: x.took,
+		}, x.waiting[:0])
+		if now := telemetry.Now(); ok {
+			c.share(w, x.waiting, now, &done)
+		} else {
+			c.retry(x, w.Err, now, &done, &rest)
+		}
 		c.recycle(x)
 	}
 	c.finish(done, rest, t)
-}
-
-// settle ends one computed task and its followers.
-func (c *Scheduler) settle(w *scheduler.Task, x *call, done, rest *scheduler.TaskList) {
-	done.Push(w)
-	began := telemetry.Now()
-	ok := w.Err == nil && x.keep && len(w.ResponseParams) == 0 && c.copyToHost(w) && cache.Cacheable(w.Out)
-	x.waiting = c.front.Computed(&x.key, w.Out, cache.Computed{
-		Store: ok, Succeeded: w.Err == nil && x.keep, Leads: x.leads, Began: began, Took: x.took,
-	}, x.waiting[:0])
-	now := telemetry.Now()
-	if ok {
-		c.share(w, x.waiting, now, done)
-	} else {
-		c.retry(x, w.Err, now, done, rest)
-	}
 }
 
 // copyToHost copies the outputs of a task that is a whole request to the host, where its client needs
@@ -291,7 +273,7 @@ func (c *Scheduler) share(w *scheduler.Task, waiting []*scheduler.Task, now int6
 		for i := range w.Out {
 			f.Out[i] = w.Out[i].Retain()
 		}
-		c.answer(f, now, 0)
+		c.respond(f, now, 0)
 	}
 }
 
@@ -304,7 +286,7 @@ func (c *Scheduler) retry(x *call, err error, now int64, done, rest *scheduler.T
 			continue
 		}
 		if role := c.front.Retry(&x.key, f, err); role != cache.Follow {
-			next := c.calls.Get().(*call) //nolint:errcheck,forcetypeassert // the pool holds nothing else
+			next := c.calls.Get()
 			next.key, next.keep, next.leads, next.took = x.key, true, role == cache.Lead, 0
 			c.forward(f, next, rest)
 		}
@@ -334,8 +316,6 @@ func (c *Scheduler) cancelAll(list []*scheduler.Task) {
 	t.Finish()
 }
 
-var _ scheduler.Flusher = (*Scheduler)(nil)
-
 // Flush flushes the inner scheduler.
 func (c *Scheduler) Flush() { scheduler.Flush(c.inner) }
 
@@ -354,8 +334,8 @@ func (c *Scheduler) Close() error {
 	c.closed = true
 	c.mu.Unlock()
 	c.front.Close()
-	if first {
-		c.workers.Reserve(-c.reserve())
+	if first && c.remote {
+		c.workers.Reserve(-lookups)
 	}
 	return c.inner.Close()
 }

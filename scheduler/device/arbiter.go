@@ -12,8 +12,7 @@
 // - Resources that the first waiting instance lacks are reserved for it: others pass it only with resources that it does not need.
 // - An instance that was idle, or is new, joins at the tag that is served now. It does not catch up for the time in which it had no request.
 //
-// The arbiter has no goroutine and no clock. When nothing is limited, no instance has a Limiter, and executing
-// costs nothing more.
+// The arbiter has no goroutine and no clock. When nothing is limited, no instance has a Limiter.
 package device
 
 import (
@@ -46,8 +45,7 @@ type Settings struct {
 	Limits []Limit
 	// Executions bounds the executions of a device at a time, 0 for no bound.
 	Executions int
-	// Threads bounds the total threads of executions on the CPU, 0 for no bound. A single execution may have more
-	// when it is alone.
+	// Threads bounds the threads of executions on the CPU, 0 for no bound. A single execution may have more.
 	Threads int
 	// Log receives the amounts of resources at level debug whenever they change. Optional.
 	Log *slog.Logger

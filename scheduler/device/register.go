@@ -10,8 +10,7 @@ import (
 
 // Demand is what one execution of an instance needs.
 type Demand struct {
-	// Device is the number of the instance's device. The CPU has 0, as in Triton, where resources per device are
-	// shared by the CPU and GPU 0.
+	// Device is the number of the instance's device. The CPU has 0, as in Triton, and shares the resources of GPU 0.
 	Device int
 	// OnCPU reports that it executes on the CPU, with Threads threads.
 	OnCPU   bool

@@ -53,8 +53,7 @@ func (i *Inline) Enqueue(list scheduler.TaskList, t *scheduler.RunLoop) {
 	t.Inline(i, list)
 }
 
-// RunInline executes the tasks and completes them together. A sealed list that the model can take
-// executes as one batch, others task by task.
+// RunInline executes the tasks, a sealed list that the model can take as one batch, and completes them together.
 func (i *Inline) RunInline(list scheduler.TaskList, t *scheduler.RunLoop) {
 	n := list.Len()
 	if i.inst == nil {

@@ -25,8 +25,7 @@ type cost struct {
 }
 
 const (
-	// forget is the factor by which the weight of an observation decreases with each later one: about two hundred
-	// count.
+	// forget is the factor by which the weight of an observation decreases with each later one: about 200 count.
 	forget = 0.995
 	// enough is the total weight of observations from which on the estimate is used.
 	enough = 16
@@ -98,16 +97,14 @@ const (
 	overhead = 2000
 	// little is the share of throughput below which a larger batch is not worth waiting for.
 	little = 0.02
-	// explore is how often, in observations, a batch may grow beyond the useful size. Without it, an estimate would
-	// never be corrected.
+	// explore is how often, in observations, a batch may exceed the useful size, so that the estimate is corrected.
 	explore = 64
 )
 
 // fixed returns the cost of an execution of any size, ns.
 func (c *cost) fixed() float64 { return max(c.fit[0], 0) + overhead }
 
-// useful returns the elements from which on a larger batch gains little: the fixed cost is then a small part of the
-// whole.
+// useful returns the elements from which on a larger batch gains little: the fixed cost is then a small part.
 func (c *cost) useful() float64 {
 	if !c.known() || c.fit[1] <= 0 {
 		return math.MaxFloat64
@@ -115,8 +112,7 @@ func (c *cost) useful() float64 {
 	return c.fixed() / (little * c.fit[1])
 }
 
-// splits reports whether to leave so many elements to other instances: computing them here takes longer than the
-// fixed cost of another execution.
+// splits reports whether so many elements take longer here than the fixed cost of another execution.
 func (c *cost) splits(elements float64) bool {
 	return c.known() && c.fit[1]*elements > c.fixed()
 }

@@ -62,8 +62,7 @@ func (p *equal) most(v *scheduler.View) int32 {
 // explores reports whether a batch of one may take another task to correct the estimate.
 func explores(c *cost, g *growth) bool { return len(g.take) == 1 && c.times%explore == 0 }
 
-// Observe adds an execution to the cost estimate. Of executions of equal size in a row, which add no information,
-// one in eight counts.
+// Observe adds an execution to the cost estimate. Of executions of equal size in a row, one in eight counts.
 func (p *equal) Observe(x scheduler.Executed) {
 	if !p.rules.learns() {
 		return

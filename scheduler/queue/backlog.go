@@ -35,7 +35,7 @@ const (
 )
 
 func newBacklog(l Levels, model string) backlog {
-	return backlog{levels: newLevels(l, model), groups: map[uint64]*group{}, most: fewGroups}
+	return backlog{levels: levels{prefers: l, model: model, others: map[uint64]*level{}, most: fewLevels}, groups: map[uint64]*group{}, most: fewGroups}
 }
 
 // push adds a task; false when its level is full.

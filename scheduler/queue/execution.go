@@ -2,6 +2,7 @@ package queue
 
 import (
 	"runtime"
+	"slices"
 	"time"
 
 	"github.com/tutti-server/tutti/backends"
@@ -9,13 +10,13 @@ import (
 	"github.com/tutti-server/tutti/core/tensor"
 	"github.com/tutti-server/tutti/internal/telemetry"
 	"github.com/tutti-server/tutti/scheduler"
+	"github.com/tutti-server/tutti/scheduler/batch"
 )
 
 // execution is one batch at one instance, from when both are known until the instance is free
 // again. It is pooled by its queue, so that starting one allocates nothing.
 //
-// For a RunLoop it is a scheduler whose Help executes the batch (the direct hand-off); for the
-// tasks of a decoupled model it is their Host.
+// For a RunLoop it is a scheduler whose Help executes the batch; for the tasks of a decoupled model it is their Host.
 type execution struct {
 	*Queue
 	tasks    scheduler.TaskList
@@ -69,10 +70,21 @@ func (q *Queue) end(x *execution, tasks *scheduler.TaskList, together bool) bool
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	more := q.backlog.n > 0
-	q.coalescer.saw(tasks.Len())
+	switch c := &q.coalescer; {
+	case tasks.Len() > 1:
+		c.credit = creditOfMany
+	case c.credit > -retryAfterAlone:
+		c.credit--
+	default:
+		c.credit = 1
+	}
 	if x.detached {
 		q.workers.Reserve(-1)
-		q.reattached(x.inst)
+		at := slices.IndexFunc(q.detached, func(inst backends.Instance) bool { return batch.Same(inst, x.inst) })
+		q.detached = slices.Delete(q.detached, at, at+1)
+		if i := q.leaver(x.inst); i >= 0 {
+			q.used(i, x.inst)
+		}
 	} else {
 		q.rows -= x.rows
 		q.vacate(x.inst, more)
@@ -187,7 +199,10 @@ func (x *execution) Detach() {
 	if detach {
 		x.detached = true
 		q.rows -= x.rows
-		q.detach(x.inst)
+		q.detached = append(q.detached, x.inst)
+		if i := q.leaver(x.inst); i >= 0 {
+			q.leaving[i].uses++
+		}
 		q.vacate(x.inst, more)
 	}
 	q.mu.Unlock()
@@ -210,8 +225,7 @@ func (q *Queue) lends() bool { return q.shared && len(q.limited) == 0 && !q.time
 // Yields implements scheduler.Host.
 func (x *execution) Yields() bool { return x.shared && len(x.limited) == 0 && x.order == nil }
 
-// Pause implements scheduler.Host. Early responses are sent by another goroutine than that of the
-// batch, which has no place to free.
+// Pause implements scheduler.Host. The goroutine that sends early responses has no place to free.
 func (x *execution) Pause(w *scheduler.Task) {
 	q := x.Queue
 	if q.order != nil && !q.order.isOpen(w) {
@@ -265,27 +279,13 @@ type coalescer struct {
 const (
 	// creditOfMany is the credit after a batch of several tasks.
 	creditOfMany = 16
-	// retryAfterAlone is after how many batches of one it tries again: that costs a single
-	// client a few nanoseconds a request.
+	// retryAfterAlone is after how many batches of one it tries again, which costs a single client a few ns a request.
 	retryAfterAlone = 64
 	// maxYield bounds how long a goroutine yields while each time more tasks come.
 	maxYield = 50 * time.Microsecond
-	// minCost is what a task must take of an instance, in ns: a model that does next to nothing
-	// is faster without a batch.
+	// minCost is what a task must take of an instance, in ns: below it a model is faster without a batch.
 	minCost = 250
 )
-
-// saw notes a batch of n tasks.
-func (c *coalescer) saw(n int) {
-	switch {
-	case n > 1:
-		c.credit = creditOfMany
-	case c.credit > -retryAfterAlone:
-		c.credit--
-	default:
-		c.credit = 1
-	}
-}
 
 // likely reports whether more tasks are likely to come that are worth a delay. Called with the lock held.
 func (q *Queue) likely() bool { return q.coalescer.credit > 0 && q.perTask > minCost }
@@ -293,13 +293,7 @@ func (q *Queue) likely() bool { return q.coalescer.credit > 0 && q.perTask > min
 // full reports whether the queue has rows for a full batch.
 func (q *Queue) full() bool { return q.backlog.rows >= int32(q.runner.Signature().MaxBatch) }
 
-// yields reports whether to yield before a batch is formed. Called with the lock held.
-func (q *Queue) yields() bool {
-	return q.likely() && !q.coalescer.yielding && q.hold == 0 && len(q.free) > 0 && q.backlog.n > 0 && !q.full()
-}
-
-// yield lets other goroutines run as long as that brings more tasks. Called with the lock held,
-// which it releases meanwhile.
+// yield lets other goroutines run as long as that brings more tasks. The lock is held before and after.
 func (q *Queue) yield(t *scheduler.RunLoop) {
 	q.coalescer.yielding = true
 	until := t.Now() + int64(maxYield)

@@ -67,18 +67,7 @@ func (q *Queue) admit() backends.Instance {
 			return q.grab(i)
 		}
 	}
-	q.rank()
-	for i := last; i >= 0; i-- {
-		if g, ok := q.free[i].(*limited); !ok || g.Acquire() {
-			return q.grab(i)
-		}
-	}
-	return nil
-}
-
-// rank moves the instance of the lowest rank to the end of the free ones; called with the lock held.
-func (q *Queue) rank() {
-	best, least := -1, int64(0)
+	best, least := -1, int64(0) // the instance of the lowest rank is asked first
 	for i := range q.free {
 		if g, ok := q.free[i].(*limited); ok {
 			if r, ranked := g.Rank(); ranked && (best < 0 || r < least) {
@@ -86,9 +75,15 @@ func (q *Queue) rank() {
 			}
 		}
 	}
-	if last := len(q.free) - 1; best >= 0 {
+	if best >= 0 {
 		q.free[best], q.free[last] = q.free[last], q.free[best]
 	}
+	for i := last; i >= 0; i-- {
+		if g, ok := q.free[i].(*limited); !ok || g.Acquire() {
+			return q.grab(i)
+		}
+	}
+	return nil
 }
 
 // grab takes the i-th free instance; called with the lock held.
@@ -99,8 +94,7 @@ func (q *Queue) grab(i int) backends.Instance {
 	return inst
 }
 
-// releaseIdle releases the limiters of instances that were admitted while there is nothing to
-// execute; called with the lock held.
+// releaseIdle releases the limiters of admitted instances while there is nothing to execute; the lock is held.
 func (q *Queue) releaseIdle() {
 	if len(q.limited) == 0 {
 		return
@@ -173,40 +167,19 @@ func (q *Queue) Remove(inst backends.Instance, gone func()) {
 	i := slices.IndexFunc(q.all, is)
 	q.all = slices.Concat(q.all[:i], q.all[i+1:])
 	q.limited = slices.DeleteFunc(q.limited, func(g *limited) bool { return is(g) })
-	l := leaving{inst: inst, gone: gone}
+	l := leaving{inst: inst, gone: gone, uses: 1}
 	for _, x := range q.detached {
 		if is(x) {
 			l.uses++
 		}
 	}
 	if i := slices.IndexFunc(q.free, is); i >= 0 {
-		inst = q.grab(i)
-	} else {
-		l.uses++
-		q.owed++
-	}
-	if l.uses == 0 {
-		q.left(inst, gone)
+		q.leaving = append(q.leaving, l)
+		q.used(len(q.leaving)-1, q.grab(i))
 		return
 	}
+	q.owed++
 	q.leaving = append(q.leaving, l)
-}
-
-// detach notes that a batch goes on without its instance. Called with the lock held.
-func (q *Queue) detach(inst backends.Instance) {
-	q.detached = append(q.detached, inst)
-	if i := q.leaver(inst); i >= 0 {
-		q.leaving[i].uses++
-	}
-}
-
-// reattached ends detach. Called with the lock held.
-func (q *Queue) reattached(inst backends.Instance) {
-	i := slices.IndexFunc(q.detached, func(x backends.Instance) bool { return batch.Same(x, inst) })
-	q.detached = slices.Delete(q.detached, i, i+1)
-	if i := q.leaver(inst); i >= 0 {
-		q.used(i, inst)
-	}
 }
 
 // leaver returns the position of an instance in leaving, or -1. Called with the lock held.
@@ -216,17 +189,11 @@ func (q *Queue) leaver(inst backends.Instance) int {
 
 // used ends one use of a leaving instance, which is gone after the last. Called with the lock held.
 func (q *Queue) used(i int, inst backends.Instance) {
-	l := &q.leaving[i]
-	if l.uses--; l.uses > 0 {
+	if q.leaving[i].uses--; q.leaving[i].uses > 0 {
 		return
 	}
-	gone := l.gone
+	gone := q.leaving[i].gone
 	q.leaving = slices.Delete(q.leaving, i, i+1)
-	q.left(inst, gone)
-}
-
-// left gives up the worker of an instance that is out, and calls gone.
-func (q *Queue) left(inst backends.Instance, gone func()) {
 	q.workers.Reserve(-1)
 	q.runner.Forget(inst)
 	gone()
@@ -303,8 +270,7 @@ func (l *Lease) Rank() (rank int64, ok bool) {
 	return l.ranked.Rank(), true
 }
 
-// Release ends an execution; more reports that the instance has more to execute. It does
-// nothing unless the lease is held.
+// Release ends a held lease's execution; more reports that the instance has more to execute.
 func (l *Lease) Release(more bool) {
 	switch {
 	case l.state != held:

@@ -18,8 +18,7 @@ type Policy struct {
 	Timeout time.Duration
 	// Override allows requests to set a shorter timeout. Without a Timeout no request can.
 	Override bool
-	// Delay serves a request past its timeout after the others of its level and of higher ones;
-	// without it such a request is refused.
+	// Delay serves a request past its timeout after the others of its level; without it, it is refused.
 	Delay bool
 }
 
@@ -82,10 +81,6 @@ type levels struct {
 
 // fewLevels is how many of the highest levels are found without a map, and how many others are kept for tasks to come.
 const fewLevels = 16
-
-func newLevels(l Levels, model string) levels {
-	return levels{prefers: l, model: model, others: map[uint64]*level{}, most: fewLevels}
-}
 
 // at returns the level of a request's priority, a new one unless it was used lately.
 //

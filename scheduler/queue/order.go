@@ -50,20 +50,15 @@ func (o *order) join(list *scheduler.TaskList) {
 	defer o.mu.Unlock()
 	for w := list.Head; w != nil; w = w.Next() {
 		if o.tail-o.head == uint64(len(o.ring)) {
-			o.grow()
+			old := o.ring
+			o.ring = make([]ticket, max(16, 2*len(old)))
+			for seq := o.head; seq != o.tail; seq++ {
+				*o.at(seq) = old[seq&uint64(len(old)-1)]
+			}
 		}
 		w.Seq = o.tail
 		*o.at(o.tail) = ticket{task: w, open: o.head == o.tail && !o.sending}
 		o.tail++
-	}
-}
-
-// grow doubles the ring; called with the lock held.
-func (o *order) grow() {
-	old := o.ring
-	o.ring = make([]ticket, max(16, 2*len(old)))
-	for seq := o.head; seq != o.tail; seq++ {
-		*o.at(seq) = old[seq&uint64(len(old)-1)]
 	}
 }
 
@@ -123,24 +118,19 @@ type early struct{ *Queue }
 func (e early) Help(t *scheduler.RunLoop) bool {
 	for again := true; again; again = e.order.send(t) {
 		t.Finish() // no task may wait for a client
-		e.order.sendEarly()
+		e.order.mu.Lock()
+		k := e.order.at(e.order.head) // it may still execute
+		w, kept := k.task, k.early
+		k.early = nil
+		e.order.mu.Unlock()
+		for _, a := range kept {
+			// A client that has disconnected fails the model's next response, too.
+			_ = a.to.Respond(w, a.out, a.params, a.final)
+		}
 		t.Tick(0)
 	}
 	e.workers.Reserve(-1)
 	return true
-}
-
-// sendEarly sends the early responses of the first task, which may still execute.
-func (o *order) sendEarly() {
-	o.mu.Lock()
-	k := o.at(o.head)
-	w, kept := k.task, k.early
-	k.early = nil
-	o.mu.Unlock()
-	for _, a := range kept {
-		// A client that has disconnected fails the model's next response, too.
-		_ = a.to.Respond(w, a.out, a.params, a.final)
-	}
 }
 
 // isOpen reports whether the responses of w leave at once. Once they do, they do until w completes.

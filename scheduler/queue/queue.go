@@ -64,8 +64,7 @@ type decision struct {
 type Settings struct {
 	Runner *batch.Runner
 	Policy scheduler.Policy
-	// Instances move to the queue, which closes them. One that occurs several times, of a
-	// concurrent model, counts as several.
+	// Instances move to the queue, which closes them. One of a concurrent model may occur several times.
 	Instances []backends.Instance
 	// Limiters are those of the instances at the same positions; nil, or a nil element, for none.
 	Limiters []scheduler.Limiter
@@ -76,11 +75,9 @@ type Settings struct {
 	Levels Levels
 	// Ordered has responses leave in the order in which the requests arrived (preserve_ordering).
 	Ordered bool
-	// Window is how many tasks of one shape the policy sees, so that a decision costs the same
-	// however long the queue is; 0 for 128.
+	// Window is how many tasks of one shape the policy sees, which bounds the cost of a decision; 0 for 128.
 	Window int
-	// Hold keeps the first batch from forming until so many tasks wait, for tests of clients
-	// (TRITONSERVER_DELAY_SCHEDULER).
+	// Hold keeps the first batch from forming until so many tasks wait (TRITONSERVER_DELAY_SCHEDULER, for tests).
 	Hold int
 
 	_ struct{}
@@ -186,7 +183,7 @@ func (q *Queue) Help(t *scheduler.RunLoop) bool {
 func (q *Queue) next(t *scheduler.RunLoop, dropped *scheduler.TaskList) (x *execution, more bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if q.yields() {
+	if q.likely() && !q.coalescer.yielding && q.hold == 0 && len(q.free) > 0 && q.backlog.n > 0 && !q.full() {
 		q.yield(t)
 	}
 	now := t.Now()
@@ -265,8 +262,7 @@ func item(w *scheduler.Task) scheduler.Item {
 	return scheduler.Item{Shape: w.Shape, Length: w.Length, Rows: w.Rows, Elements: w.Elements, Enqueued: w.Enqueued}
 }
 
-// pull takes the tasks at the given ascending positions of the view, apart from those that cannot
-// share a batch with the first of them.
+// pull takes the tasks at the given ascending positions of the view that can share a batch with the first of them.
 func (q *Queue) pull(positions []int32) (list scheduler.TaskList) {
 	first := q.decision.seen[positions[0]].task
 	for _, i := range positions {

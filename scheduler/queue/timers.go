@@ -62,8 +62,7 @@ const (
 	sweepPerTask = 40 * time.Microsecond
 )
 
-// sweepLater has a worker check the queue when the next task is due, or for disconnected clients;
-// called with the lock held.
+// sweepLater has a worker check the queue when a task is due, or for disconnected clients; the lock is held.
 func (q *Queue) sweepLater(now int64) {
 	a := &q.timers
 	if a.full == 0 {

@@ -8,8 +8,7 @@ import (
 	"github.com/tutti-server/tutti/scheduler"
 )
 
-// batcher knows all sequences of a model and forms their batches. It is not safe for concurrent use: the caller's
-// lock guards it.
+// batcher knows all sequences of a model and forms their batches. The caller's lock guards it.
 type batcher struct {
 	rules   Rules
 	model   string

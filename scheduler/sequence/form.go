@@ -238,8 +238,7 @@ func (sl *slot) next(i int) *tensor.Tensor {
 	return &sl.states[i]
 }
 
-// shapeKey hashes the shapes of a request, so that a policy distinguishes requests that cannot share a batch
-// (FNV-1a over 64-bit words).
+// shapeKey hashes the shapes of a request (FNV-1a over words): equal for requests that can share a batch.
 func shapeKey(w *scheduler.Task) uint64 {
 	const offset, prime = 14695981039346656037, 1099511628211
 	key := uint64(offset)

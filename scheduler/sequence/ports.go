@@ -51,8 +51,7 @@ const (
 	kindCorrid = modelconfig.ModelSequenceBatching_Control_CONTROL_SEQUENCE_CORRID
 )
 
-// newPorts resolves the ports that the configuration names. It returns an error for a port that the model does not
-// have.
+// newPorts resolves the ports that the configuration names. A port that the model does not have is an error.
 func newPorts(s *Settings) (*ports, error) {
 	p := &ports{model: s.Signature.Model, alloc: s.Alloc, corrid: -1}
 	if s.Signature.MaxBatch > 0 {

@@ -246,8 +246,7 @@ func (s *Scheduler) Flush() {
 // InFlight returns the number of tasks that are queued or executing.
 func (s *Scheduler) InFlight() int64 { return s.pending.Now() }
 
-// Drain waits until nothing is queued or executing. While it waits, idle sequences release their slots to sequences
-// of the backlog.
+// Drain waits until nothing is queued or executing. Meanwhile idle sequences release their slots to the backlog.
 func (s *Scheduler) Drain(ctx context.Context) error {
 	s.addDraining(1)
 	defer s.addDraining(-1)

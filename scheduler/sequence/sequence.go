@@ -153,8 +153,7 @@ type instance struct {
 	slots  []*slot
 	ready  chain
 	busy   bool
-	// leaving is set when the instance is removed. It is called when the last sequence has ended. No new sequence
-	// is assigned.
+	// leaving is set when the instance is removed, which gets no new sequence, and called when the last one has ended.
 	leaving func()
 	// batch are the slots of the executing batch by row; nil is a placeholder row.
 	batch []*slot

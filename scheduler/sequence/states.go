@@ -289,8 +289,7 @@ func (l *instance) look() {
 	}
 }
 
-// copyMoves makes the copies and replaces the old tensors by them. A state whose copy fails stays a view. Called
-// without the lock.
+// copyMoves replaces the old tensors by copies. A state whose copy fails stays a view. Called without the lock.
 func (l *instance) copyMoves(a tensor.Allocator) {
 	for i := range l.moves {
 		m := &l.moves[i]

@@ -15,8 +15,7 @@ import (
 )
 
 const (
-	// short is the longest wait for which a worker sleeps. For longer waits the lateness of a runtime timer matters
-	// little.
+	// short is the longest wait for which a worker sleeps; beyond it a runtime timer's lateness matters little.
 	short = 2 * time.Millisecond
 	// sweepEvery is how long requests of disconnected clients may stay queued.
 	sweepEvery = 100 * time.Millisecond

@@ -79,8 +79,7 @@ func (t *RunLoop) Inline(s Inliner, list TaskList) {
 // Stage collects tasks for s, so that those that one batch makes ready stay together. Dispatch enqueues them.
 func (t *RunLoop) Stage(s Scheduler, w *Task) { t.stageFor(s).list.Push(w) }
 
-// stageFor returns where tasks for s collect. The tasks of one batch make the same nodes ready
-// in the same order, so the place behind the last one used is tried first.
+// stageFor returns where tasks for s collect. Batches repeat the order of nodes, so the next place is tried first.
 func (t *RunLoop) stageFor(s Scheduler) *stage[Scheduler] {
 	if t.next >= len(t.staged) {
 		t.next = 0
@@ -105,8 +104,7 @@ func (t *RunLoop) Seal() {
 	}
 }
 
-// Respond has the goroutine that waits for c take its response, and reports whether there is
-// one. It wakes together with the others of its batch, before anything else executes.
+// Respond has the goroutine that waits for c take its response, with the others of its batch; false without one.
 func (t *RunLoop) Respond(c *infer.Call, e infer.Ender) bool { return t.woken.Add(c, e) }
 
 // Dispatch enqueues the staged tasks.
@@ -120,8 +118,7 @@ func (t *RunLoop) Dispatch() {
 	t.staged, t.next = t.staged[:0], 0
 }
 
-// RunUntil executes what is ready until nothing is or until done reports true, which usually
-// means that the caller's request has its response. The workers execute the rest.
+// RunUntil executes what is ready until nothing is or done reports true. The workers execute the rest.
 func (t *RunLoop) RunUntil(done func() bool) {
 	for t.step() {
 		if len(t.inline) == 0 && done() {

@@ -58,8 +58,7 @@ type Scheduler interface {
 
 // Flusher is a Scheduler whose batches may wait for more tasks.
 type Flusher interface {
-	// Flush executes queued tasks now and later ones at once, instead of waiting for fuller
-	// batches. It is called when the model is about to be unloaded.
+	// Flush executes queued tasks now and later ones at once, because the model is about to be unloaded.
 	Flush()
 }
 
@@ -173,8 +172,7 @@ type Learner interface {
 //		}
 //	}
 type Completer interface {
-	// Complete moves the tasks of one executed batch back, in row order. It may stage
-	// further tasks on t, which then execute on the same goroutine where possible.
+	// Complete moves the tasks of one executed batch back, in row order. It may stage further tasks on t.
 	Complete(list TaskList, t *RunLoop)
 }
 
@@ -196,8 +194,7 @@ type Failer interface {
 	Fail(w *Task, err error, final bool)
 }
 
-// Complete calls the Completer of each task, once per group of neighbours that have the same
-// one. Tasks of one Completer stay in one list, sealed if it was.
+// Complete calls the Completer of each group of neighbours that share one. A list of one Completer stays sealed.
 func Complete(list TaskList, t *RunLoop) {
 	if list.Head == nil {
 		return
@@ -235,8 +232,7 @@ type Host interface {
 	Resume(w *Task)
 }
 
-// Yields reports whether Pause gives up everything that other tasks could wait for: any number
-// of goroutines share the instance, and no other task's responses wait for those of w.
+// Yields reports whether Pause gives up everything that other tasks could wait for: the instance and their order.
 func (w *Task) Yields() bool { return w.Host != nil && w.Host.Yields() }
 
 // Pause frees w's place at its instance while w waits for something outside, such as a client that reads slowly. Call

@@ -64,8 +64,7 @@ type TaskResult struct {
 	Times telemetry.Times
 	// Cached reports that the outputs come from a response cache.
 	Cached bool
-	// Rescheduled reports that the model asked to execute the task once more (backends.Batch.Reschedule): it has
-	// neither succeeded nor failed, and its inputs are released.
+	// Rescheduled reports that the model asked to execute the task once more; its inputs are released.
 	Rescheduled bool
 }
 
@@ -75,8 +74,7 @@ type TaskState struct {
 	Enqueued int64
 	// Held is when the policy first delayed the batch that the task is the first of, 0 when it did not.
 	Held int64
-	// Shape hashes what must agree in a batch, Length is the extent of the padded dimension
-	// and Elements the size of all inputs; batch.Runner.Measure sets them.
+	// Shape hashes what must agree in a batch, Length is the padded extent; batch.Runner.Measure sets all three.
 	Shape    uint64
 	Length   int32
 	Elements int64
@@ -158,9 +156,6 @@ func (l *TaskList) Sealed() bool { return l.sealed }
 
 // Seal marks the tasks, executed together in row order, as a batch that stays together, unless it is a single one.
 func (l *TaskList) Seal() { l.sealed = l.n > 1 }
-
-// Unseal undoes Seal.
-func (l *TaskList) Unseal() { l.sealed = false }
 
 // Rows returns the rows of all tasks.
 func (l *TaskList) Rows() int32 {

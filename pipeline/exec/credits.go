@@ -57,12 +57,18 @@ func (c *credits) acquire(task *scheduler.Task) bool {
 	return false
 }
 
-// release returns a credit and stages the next task with it.
+// release returns a credit: the next task is staged with it, and without one it is free.
 func (c *credits) release(loop *scheduler.RunLoop) {
-	if c == nil {
-		return
-	}
-	for w := c.nextTask(); w != nil; w = c.nextTask() {
+	for c != nil {
+		c.mu.Lock()
+		w := c.waiting.Pop()
+		if w == nil {
+			c.free++
+		}
+		c.mu.Unlock()
+		if w == nil {
+			return
+		}
 		r := w.Run.(*run) //nolint:errcheck,forcetypeassert // set by newRun
 		if r.ctx.Err() == nil && r.root.failure.Load() == nil {
 			loop.Stage(c.x.targets[c.node], w)
@@ -70,17 +76,6 @@ func (c *credits) release(loop *scheduler.RunLoop) {
 		}
 		r.cancelTask(w, loop)
 	}
-}
-
-// nextTask returns the first waiting task, which gets the released credit. Without one the credit is free.
-func (c *credits) nextTask() *scheduler.Task {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	w := c.waiting.Pop()
-	if w == nil {
-		c.free++
-	}
-	return w
 }
 
 // sweepLater starts the timer that looks for cancelled tasks; mu is held.
@@ -98,19 +93,8 @@ func (c *credits) sweepLater() {
 
 // sweep ends the waiting tasks of clients that have disconnected.
 func (c *credits) sweep() {
-	t := scheduler.NewRunLoop(c.workers)
-	for dead := c.takeCancelled(); dead.Len() > 0; {
-		w := dead.Pop()
-		w.Run.(*run).cancelTask(w, t) //nolint:errcheck,forcetypeassert // set by newRun
-	}
-	t.Dispatch()
-	t.Finish()
-}
-
-// takeCancelled removes those tasks from the queue.
-func (c *credits) takeCancelled() (dead scheduler.TaskList) {
+	var dead scheduler.TaskList
 	c.mu.Lock()
-	defer c.mu.Unlock()
 	c.sweeping = false
 	for range c.waiting.Len() {
 		w := c.waiting.Pop()
@@ -124,7 +108,13 @@ func (c *credits) takeCancelled() (dead scheduler.TaskList) {
 	if c.waiting.Len() > 0 {
 		c.sweepLater()
 	}
-	return dead
+	c.mu.Unlock()
+	t := scheduler.NewRunLoop(c.workers)
+	for w := dead.Pop(); w != nil; w = dead.Pop() {
+		w.Run.(*run).cancelTask(w, t) //nolint:errcheck,forcetypeassert // set by newRun
+	}
+	t.Dispatch()
+	t.Finish()
 }
 
 // cancelTask ends a task that never got its credit.

@@ -212,7 +212,9 @@ func (x *Executor) submit(ctx context.Context, req *infer.Request, sink infer.Si
 		return
 	}
 	if f := req.Trace.Snapshot(); f != nil {
-		r.captureInputs(f)
+		for _, s := range x.plan.Inputs {
+			r.capture(f, x.captureEdges()[s], 0, &r.slots[s])
+		}
 	}
 	r.start(r.loop)
 	r.loop.Dispatch()
@@ -224,8 +226,7 @@ func (x *Executor) submit(ctx context.Context, req *infer.Request, sink infer.Si
 	r.release()
 }
 
-// Respond takes one response of a decoupled model: it sends it to the client when the plan
-// has only this node, and starts a sub-run of the next segment otherwise.
+// Respond takes one response of a decoupled model: it goes to the client of a plain model, else it starts a sub-run.
 func (x *Executor) Respond(task *scheduler.Task, out []tensor.Tensor, params infer.Params, final bool) error {
 	r := task.Run.(*run) //nolint:errcheck,forcetypeassert // set by newRun
 	if x.next != nil {
@@ -234,8 +235,7 @@ func (x *Executor) Respond(task *scheduler.Task, out []tensor.Tensor, params inf
 	return r.send(task, out, params, final)
 }
 
-// Fail reports a failure of one response to the client at once, where the plan has one step. A
-// request of several steps fails when its last task is done.
+// Fail reports a failure of one response at once, for a plain model. Other requests fail when their last task is done.
 func (x *Executor) Fail(task *scheduler.Task, err error, final bool) {
 	r := task.Run.(*run) //nolint:errcheck,forcetypeassert // set by newRun
 	if f, ok := r.sink.(infer.Failer); ok && x.next == nil && r.root == r && !x.plan.Ensemble {
@@ -273,8 +273,7 @@ func (x *Executor) Plan() *plan.Plan {
 	return x.plan
 }
 
-// wrap prefixes a failure of node n with the ensembles that contain it, outermost first. A
-// cancelled request has no text, unless its model cancelled it with one.
+// wrap prefixes a failure of node n with its ensembles, outermost first. A cancelled request has its model's text only.
 func (x *Executor) wrap(ctx context.Context, n int32, err error) error {
 	if status.CodeOf(err) == status.Cancelled && (ctx.Err() != nil || errors.Is(err, status.ErrDeadline) || status.Text(err) == "") {
 		if errors.Is(err, status.ErrDeadline) {

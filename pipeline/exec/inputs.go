@@ -14,7 +14,6 @@ import (
 )
 
 // bind checks the request against the plan's signature and moves its inputs into their slots.
-// For example, input "x" of an ensemble moves to slot 0.
 func (r *run) bind() error {
 	p, sig := r.x.plan, r.x.plan.Signature
 	if err := r.selectOutputs(); err != nil {
@@ -166,19 +165,36 @@ func (r *run) refusal() error {
 
 // checkNames refuses inputs that the model does not have, and a request without those that it needs.
 func (r *run) checkNames() error {
-	sig := r.x.plan.Signature
-	lacking, optional := lackingInputs(sig, r.req)
-	if len(r.req.Inputs) >= len(sig.Inputs)-optional {
+	sig, optional, all := r.x.plan.Signature, 0, len(r.x.plan.Signature.Inputs)
+	var lacking, got []string
+	for i := range sig.Inputs {
+		switch port := &sig.Inputs[i]; {
+		case port.Optional:
+			optional++
+		case r.req.Input(port.Name) == nil:
+			lacking = append(lacking, "'"+port.Name+"'")
+		}
+	}
+	if len(r.req.Inputs) >= all-optional {
 		for _, in := range slices.Backward(r.req.Inputs) {
 			if sig.Input(in.Name) < 0 {
 				return status.Errorf(status.InvalidArg, "unexpected inference input '%s' for model '%s'", in.Name, sig.Model)
 			}
 		}
 	}
-	if len(lacking) > 0 {
-		return r.prefixed(status.Errorf(status.InvalidArg, "%s", missing(sig, r.req, lacking, optional)))
+	if len(lacking) == 0 {
+		return nil
 	}
-	return nil
+	for i := range r.req.Inputs {
+		got = append(got, "'"+r.req.Inputs[i].Name+"'")
+	}
+	count := fmt.Sprintf("%d inputs", all)
+	if optional > 0 {
+		count = fmt.Sprintf("number of inputs between %d and %d", all-optional, all)
+	}
+	return r.prefixed(status.Errorf(status.InvalidArg,
+		"expected %s but got %d inputs for model '%s'. Got input(s) [%s], but missing required input(s) [%s]. Please provide all required input(s).",
+		count, len(got), sig.Model, strings.Join(got, ","), strings.Join(lacking, ",")))
 }
 
 // backwards returns the first error of check for the inputs from the last one given.
@@ -195,41 +211,6 @@ func (r *run) backwards(check func(*config.Port, *tensor.Tensor) error) error {
 		}
 	}
 	return nil
-}
-
-// lackingInputs returns the required inputs that were not given, and how many inputs are optional.
-func lackingInputs(sig *config.Signature, req *infer.Request) (lacking []string, optional int) {
-	for i := range sig.Inputs {
-		switch port := &sig.Inputs[i]; {
-		case port.Optional:
-			optional++
-		case req.Input(port.Name) == nil:
-			lacking = append(lacking, port.Name)
-		}
-	}
-	return lacking, optional
-}
-
-// missing words the error about inputs that were not given.
-func missing(sig *config.Signature, req *infer.Request, lacking []string, optional int) string {
-	got := make([]string, len(req.Inputs))
-	for i := range req.Inputs {
-		got[i] = req.Inputs[i].Name
-	}
-	all := len(sig.Inputs)
-	count := fmt.Sprintf("%d inputs", all)
-	if optional > 0 {
-		count = fmt.Sprintf("number of inputs between %d and %d", all-optional, all)
-	}
-	return fmt.Sprintf("expected %s but got %d inputs for model '%s'. Got input(s) [%s], but missing required input(s) [%s]. Please provide all required input(s).",
-		count, len(got), sig.Model, quoted(got), quoted(lacking))
-}
-
-func quoted(names []string) string {
-	if len(names) == 0 {
-		return ""
-	}
-	return "'" + strings.Join(names, "','") + "'"
 }
 
 // fill moves a node's inputs from their slots into its task, in the shapes of its model.

@@ -36,26 +36,21 @@ func (r *run) End() {
 	if err == nil && (r.sub == nil || r.sub.depth == 0) {
 		err = r.respond()
 	}
-	if r.x.plan.Ensemble {
-		r.count(r.ended, err)
-	}
-	r.close(err)
-}
-
-func (r *run) count(now int64, err error) {
-	switch {
+	switch took := r.ended - r.started; {
+	case !r.x.plan.Ensemble:
 	case err == nil:
 		if d := r.meta().Deadline; d > 0 {
-			r.x.stats.Slack(d - now)
+			r.x.stats.Slack(d - r.ended)
 		}
-		r.x.stats.SucceededSum(int(r.rows), r.started, now, &telemetry.Sums{
+		r.x.stats.SucceededSum(int(r.rows), r.started, r.ended, &telemetry.Sums{
 			Input: r.input.Load(), Infer: r.infer.Load(), Output: r.output.Load(),
 		})
 	case status.CodeOf(err) == status.Cancelled:
-		r.x.stats.Failed(telemetry.Canceled, now-r.started)
+		r.x.stats.Failed(telemetry.Canceled, took)
 	default:
-		r.x.stats.Failed(telemetry.Other, now-r.started)
+		r.x.stats.Failed(telemetry.Other, took)
 	}
+	r.close(err)
 }
 
 // sendResponse moves a response to the client.
@@ -197,13 +192,6 @@ type params struct {
 	responseParams infer.Params // of a plain model's response
 }
 
-func (p *params) reset() {
-	if p.override.Load() != nil {
-		p.override.Store(nil)
-	}
-	p.responseParams = nil
-}
-
 // meta returns the parameters that the steps which start now receive.
 func (r *run) meta() *infer.Meta {
 	if m := r.override.Load(); m != nil {
@@ -212,8 +200,7 @@ func (r *run) meta() *infer.Meta {
 	return &r.req.Meta
 }
 
-// resequence replaces the request's sequence parameters by those of a step's response. Steps
-// that have started keep theirs, so a Meta never changes.
+// resequence replaces the request's sequence parameters. Steps that have started keep theirs: a Meta never changes.
 func (r *run) resequence(params infer.Params) {
 	m := *r.meta()
 	for i := range params {

@@ -51,8 +51,7 @@ type cachedCall struct {
 	waiting  []waiter
 }
 
-// NewResponseCache returns an executor that looks in c first; identity distinguishes the loaded
-// version from every other one. The ensemble must not be decoupled.
+// NewResponseCache returns an executor that looks in c first; identity is its version's. It must not be decoupled.
 func NewResponseCache(x *Executor, c cache.Cache, identity cache.Key) *ResponseCache {
 	r := &ResponseCache{x: x, stats: x.stats, remote: c.Remote()}
 	r.front = cache.NewFront(cache.FrontSettings[waiter]{
@@ -102,7 +101,7 @@ func (r *ResponseCache) lookUp(w waiter) {
 			a.waiting = r.front.End(&a.key, a.waiting[:0])
 		}
 		r.respond(a, w, a.took)
-		r.share(a)
+		r.serve(a, true, nil)
 		r.recycle(a)
 	case at.Role == cache.Follow:
 		r.recycle(a)
@@ -178,30 +177,20 @@ func (a *cachedCall) Close(err error) {
 		Store: ok, Succeeded: err == nil && a.store, Leads: a.leads, Began: telemetry.Now(), Took: a.took,
 	}, a.waiting[:0])
 	a.sink.Close(err)
-	if ok {
-		r.share(a)
-	} else {
-		r.retry(a, err)
-	}
+	r.serve(a, ok, err)
 	r.recycle(a)
 }
 
-// share responds to the followers of a request with its outputs.
-func (r *ResponseCache) share(a *cachedCall) {
+// serve ends the followers of a request: with its outputs when ok is set. Else they are executed. If only the client of
+// the failed request disconnected, one of them becomes the leader.
+func (r *ResponseCache) serve(a *cachedCall, ok bool, err error) {
 	for _, w := range a.waiting {
-		if w.ctx.Err() != nil {
+		switch {
+		case w.ctx.Err() != nil:
 			r.cancel(w)
 			continue
-		}
-		r.respond(a, w, 0)
-	}
-}
-
-// retry executes the followers of a failed request. If only its client disconnected, one of them becomes the leader.
-func (r *ResponseCache) retry(a *cachedCall, err error) {
-	for _, w := range a.waiting {
-		if w.ctx.Err() != nil {
-			r.cancel(w)
+		case ok:
+			r.respond(a, w, 0)
 			continue
 		}
 		next := r.calls.Get()

@@ -164,8 +164,7 @@ func (r *run) start(loop *scheduler.RunLoop) {
 	r.taskDone(staged, loop)
 }
 
-// deliver counts a slot's tensor, or its absence, as known at each of its readers, and
-// returns how many nodes that staged. A node with one input is ready at once.
+// deliver counts a slot's tensor, or its absence, as known at each of its readers, and returns how many that staged.
 func (r *run) deliver(s plan.Slot, after int32, loop *scheduler.RunLoop) int32 {
 	staged := int32(0)
 	for _, u := range r.x.plan.Consumers[s] {
@@ -328,8 +327,7 @@ func (r *run) fail(n int32, err error) {
 	}
 }
 
-// taskDone counts one task (or the set-up) out and those that it staged in. The last one
-// finishes the run. In a chain each task replaces the one before, and nothing is counted.
+// taskDone counts one task (or the set-up) out and those that it staged in. The last one finishes the run.
 func (r *run) taskDone(staged int32, loop *scheduler.RunLoop) {
 	if staged != 1 && r.active.Add(staged-1) == 0 {
 		r.finish(loop)
@@ -351,7 +349,10 @@ func (r *run) close(err error) {
 	if r.failure.Load() != nil {
 		r.failure.Store(nil)
 	}
-	r.reset()
+	if r.override.Load() != nil {
+		r.override.Store(nil)
+	}
+	r.responseParams = nil
 	if r.sub != nil {
 		r.sub.depth = 0
 	}

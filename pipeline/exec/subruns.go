@@ -130,8 +130,7 @@ func (r *run) startSubRun(task *scheduler.Task, out []tensor.Tensor, params infe
 	return nil
 }
 
-// endSubRuns ends a decoupled step. A step that returned outputs as an ordinary model does
-// starts its only sub-run with them. The shared tensors are released.
+// endSubRuns ends a decoupled step: outputs as of an ordinary model start its only sub-run. It releases shared tensors.
 func (r *run) endSubRuns(task *scheduler.Task, loop *scheduler.RunLoop) {
 	if anyPresent(task.Out) {
 		c := r.nextSubRun(task.Out, task.ResponseParams)
@@ -257,8 +256,7 @@ func (r *run) finishSubRun(loop *scheduler.RunLoop) {
 	root.release()
 }
 
-// pop removes and returns the first child that is over, once all before it are: a child's own
-// children come before it. It returns nil when there is none.
+// pop removes and returns the first child that is over, after all before it and its own children; nil without one.
 func (f *children) pop() *run {
 	c := f.first
 	if c == nil {

@@ -53,12 +53,12 @@ func (r *run) traceTensor(output bool, node, subRun int32, name string, x *tenso
 	}
 	t := x.Retain()
 	defer t.Release()
-	err := batch.Arrived(&t)
+	err := error(nil)
 	if t.Buf.Place().Kind == tensor.Device {
 		err = r.x.mover.ToHost(&t, batch.Note{Ledger: &telemetry.Ledger{}, Tensor: name})
-		if err == nil {
-			err = batch.Arrived(&t)
-		}
+	}
+	if err == nil {
+		err = batch.Arrived(&t)
 	}
 	if err == nil {
 		r.req.Trace.Tensor(output, node, subRun, name, &t)
@@ -92,24 +92,19 @@ func (r *run) traceTask(task *scheduler.Task, now int64) {
 	switch {
 	case task.Err != nil:
 		s.Code = status.CodeOf(task.Err)
-		if s.Batch == 0 {
-			task.Traced.Trace.Event(&tracing.Event{Kind: fate(task.Err), At: now, Node: s.Node, Reason: status.Text(task.Err)})
+		if s.Batch == 0 { // it was not executed
+			kind := tracing.EventRefused
+			if errors.Is(task.Err, status.ErrDeadline) {
+				kind = tracing.EventDeadline
+			} else if s.Code == status.Cancelled {
+				kind = tracing.EventCancelled
+			}
+			task.Traced.Trace.Event(&tracing.Event{Kind: kind, At: now, Node: s.Node, Reason: status.Text(task.Err)})
 		}
 	case task.Cached:
 		task.Traced.Trace.Event(&tracing.Event{Kind: tracing.EventCacheHit, At: now, Node: s.Node})
 	}
 	task.Traced.Trace.Step(&s)
-}
-
-// fate returns how a task ended that was not executed.
-func fate(err error) tracing.EventKind {
-	switch {
-	case errors.Is(err, status.ErrDeadline):
-		return tracing.EventDeadline
-	case status.CodeOf(err) == status.Cancelled:
-		return tracing.EventCancelled
-	}
-	return tracing.EventRefused
 }
 
 // traceEnd records how a traced request ended, or that another one failed.
@@ -201,14 +196,6 @@ func (x *Executor) addShared(e *tracing.TensorEdge, s plan.Slot) {
 				}
 			}
 		}
-	}
-}
-
-// captureInputs records the tensors of a request.
-func (r *run) captureInputs(f tracing.Snapshot) {
-	edges := r.x.captureEdges()
-	for _, s := range r.x.plan.Inputs {
-		r.capture(f, edges[s], 0, &r.slots[s])
 	}
 }
 

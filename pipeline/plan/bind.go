@@ -10,8 +10,7 @@ import (
 	"github.com/tutti-server/tutti/core/tensor"
 )
 
-// bind gives every tensor a slot, and every port of every step the slot it is mapped to. An
-// input or output of a nested ensemble has the slot of the outer tensor.
+// bind gives every tensor a slot, and every port its tensor's. Nested ensembles use the slots of outer tensors.
 func (c *compiler) bind() error {
 	for _, l := range c.levels {
 		if err := c.enter(l); err != nil {
@@ -48,11 +47,18 @@ func (c *compiler) enter(l *level) error {
 		return nil
 	}
 	for i := range l.sig.Inputs {
-		l.slots[l.sig.Inputs[i].Name] = at(l.within.in, l.within.sig.Input(l.sig.Inputs[i].Name))
+		name := l.sig.Inputs[i].Name
+		l.slots[name] = None
+		if at := l.within.sig.Input(name); at >= 0 {
+			l.slots[name] = l.within.in[at]
+		}
 	}
 	for i := range l.sig.Outputs {
 		name := l.sig.Outputs[i].Name
-		outer := at(l.within.out, l.within.sig.Output(name))
+		outer := None
+		if at := l.within.sig.Output(name); at >= 0 {
+			outer = l.within.out[at]
+		}
 		inner, passed := l.slots[name]
 		switch {
 		case outer == None: // not mapped outside
@@ -70,14 +76,6 @@ func (c *compiler) enter(l *level) error {
 	return nil
 }
 
-// at returns slots[i], or None when there is no such port.
-func at(slots []Slot, i int) Slot {
-	if i < 0 {
-		return None
-	}
-	return slots[i]
-}
-
 // tensor returns the slot of a tensor of l, a new one the first time.
 func (c *compiler) tensor(l *level, name string) Slot {
 	s, ok := l.slots[name]
@@ -90,14 +88,22 @@ func (c *compiler) tensor(l *level, name string) Slot {
 	return s
 }
 
-// bindPorts returns the slots of the ports of one side of a step, by the map m from ports to tensors. text is Triton's
-// about a port that does not exist.
+// bindPorts returns the slots of one side of a step by the map m. text is Triton's about a port that does not exist.
 func (c *compiler) bindPorts(s *step, m map[string]string, ports []config.Port, kind, text string) ([]Slot, error) {
 	slots := unmapped(len(ports))
 	for _, name := range slices.Sorted(maps.Keys(m)) {
 		i := slices.IndexFunc(ports, func(p config.Port) bool { return p.Name == name })
 		if i < 0 {
-			return nil, s.noPort("."+kind+"_map."+name, fmt.Sprintf(text, m[name], name, s.model), name, kind, ports)
+			var names []string
+			for _, p := range ports {
+				names = append(names, p.Name)
+			}
+			why := fmt.Sprintf(text, m[name], name, s.model)
+			if near := config.DidYouMean(name, names); near != "" {
+				why += "." + near
+			}
+			return nil, config.WithFix(s.level.errorf(config.NoSuchPort, s.field()+"."+kind+"_map."+name, "%s", why),
+				fmt.Sprintf("use a name from the model's own configuration: its %ss are %s", kind, strings.Join(names, ", ")))
 		}
 		slots[i] = c.tensor(s.level, m[name])
 	}
@@ -109,19 +115,6 @@ func (c *compiler) bindPorts(s *step, m map[string]string, ports []config.Port, 
 		}
 	}
 	return slots, nil
-}
-
-// noPort returns the error of a map that names no port of the step's model: Triton's text and the nearest name.
-func (s *step) noPort(field, text, port, kind string, ports []config.Port) error {
-	names := make([]string, len(ports))
-	for i := range ports {
-		names[i] = ports[i].Name
-	}
-	if near := config.DidYouMean(port, names); near != "" {
-		text += "." + near
-	}
-	return config.WithFix(s.level.errorf(config.NoSuchPort, s.field()+field, "%s", text),
-		fmt.Sprintf("use a name from the model's own configuration: its %ss are %s", kind, strings.Join(names, ", ")))
 }
 
 func unmapped(n int) []Slot { return slices.Repeat([]Slot{None}, n) }
@@ -195,8 +188,7 @@ func (l *level) agree(first map[string]*declaration, field, name string, b *decl
 	return nil
 }
 
-// batchDims decides, per input of a step, what happens to the batch dimension of the tensor that comes in. Ranks are
-// known: a port that batches has one more than it declares.
+// batchDims decides per input of a step what happens to the batch dimension of the tensor that comes in.
 func (c *compiler) batchDims() error {
 	for _, l := range c.levels {
 		for _, s := range l.steps {

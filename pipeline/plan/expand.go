@@ -13,8 +13,7 @@ import (
 	"github.com/tutti-server/tutti/proto/modelconfig"
 )
 
-// maxSteps bounds the expanded steps of an ensemble. For example, ten ensembles that each
-// contain the next one twice are a thousand steps, and thirty would exhaust the memory.
+// maxSteps bounds the expanded steps: ten ensembles that each contain the next one twice are a thousand steps.
 const maxSteps = 1 << 14
 
 // maxDepth bounds how deep ensembles nest.
@@ -144,8 +143,7 @@ func (l *level) models(steps []*modelconfig.ModelEnsembling_Step) ([]Model, erro
 	return models, first
 }
 
-// model looks up one step's model. An unknown model stays a NotFound error; version
-// 0, the version of a step without model_version, is never loaded.
+// model looks up one step's model. An unknown model is a NotFound error; version 0 is never loaded.
 func (l *level) model(s *modelconfig.ModelEnsembling_Step) (Model, error) {
 	name, version := s.GetModelName(), s.GetModelVersion()
 	look := l.look
@@ -208,12 +206,22 @@ func (l *level) complete() {
 		return
 	}
 	l.cfg = proto.CloneOf(l.cfg)
-	declared := slices.ContainsFunc(l.cfg.Input, func(in *modelconfig.ModelInput) bool { return len(in.Dims) > 0 }) ||
-		slices.ContainsFunc(l.cfg.Output, func(out *modelconfig.ModelOutput) bool { return len(out.Dims) > 0 })
-	if l.cfg.MaxBatchSize == 0 && !declared { // 0 counts as absent
-		l.cfg.MaxBatchSize = l.maxBatch()
+	absent := l.cfg.MaxBatchSize == 0 && !slices.ContainsFunc(l.cfg.Input, func(in *modelconfig.ModelInput) bool { return len(in.Dims) > 0 }) &&
+		!slices.ContainsFunc(l.cfg.Output, func(out *modelconfig.ModelOutput) bool { return len(out.Dims) > 0 })
+	for i, s := range l.steps { // 0 counts as absent: it becomes the largest batch that every step takes
+		if n := int32(s.sig.MaxBatch); absent && (i == 0 || n < l.cfg.MaxBatchSize) {
+			l.cfg.MaxBatchSize = n
+		}
 	}
 	stepPorts := l.stepPorts()
+	fill := func(d *modelconfig.DataType, dims *[]int64, t *portInfo) {
+		if *d == modelconfig.DataType_TYPE_INVALID {
+			*d = modelconfig.DataType(t.dtype)
+		}
+		if len(*dims) == 0 {
+			*dims = slices.Clone(t.dims.Dims())
+		}
+	}
 	for _, in := range l.cfg.Input {
 		if t := stepPorts[in.Name]; t != nil {
 			// An input without a declaration is optional when all steps that read it allow that.
@@ -240,20 +248,6 @@ func (l *level) decouple() {
 	l.sig = config.SignatureOf(l.cfg)
 }
 
-// maxBatch is the largest batch that every step takes, 0 when one does not batch.
-func (l *level) maxBatch() int32 {
-	least := 0
-	for _, s := range l.steps {
-		if s.sig.MaxBatch == 0 {
-			return 0
-		}
-		if least == 0 || s.sig.MaxBatch < least {
-			least = s.sig.MaxBatch
-		}
-	}
-	return int32(least)
-}
-
 // portInfo is the type and shape that the steps declare for a tensor.
 type portInfo struct {
 	dtype tensor.DType
@@ -262,8 +256,7 @@ type portInfo struct {
 	optional bool
 }
 
-// stepPorts collects the declarations of the steps. It narrows the dims of a tensor that several
-// steps declare; the pass types reports contradictions.
+// stepPorts collects the declarations of the steps and narrows their dims; the pass types reports contradictions.
 func (l *level) stepPorts() map[string]*portInfo {
 	all := map[string]*portInfo{}
 	declare := func(s *step, name string, p *config.Port, reads bool) {
@@ -302,15 +295,5 @@ func (l *level) dimsOf(s *step, p *config.Port) tensor.Shape {
 		return tensor.Of(p.Dims.Dims()[1:]...)
 	default:
 		return p.Dims
-	}
-}
-
-// fill sets a missing data type or missing dims from t.
-func fill(d *modelconfig.DataType, dims *[]int64, t *portInfo) {
-	if *d == modelconfig.DataType_TYPE_INVALID {
-		*d = modelconfig.DataType(t.dtype)
-	}
-	if len(*dims) == 0 {
-		*dims = append([]int64(nil), t.dims.Dims()...)
 	}
 }

@@ -279,8 +279,7 @@ func (c *compiler) innermost(a, b int32) (int32, bool) {
 	return a, at == b
 }
 
-// prune finds the steps that each output needs, so that a request runs only those. It removes
-// steps that no output needs, for example those of a nested ensemble.
+// prune finds the steps that each output needs, so that a request runs only those, and removes those of none.
 func (c *compiler) prune() error {
 	for _, slot := range c.outputs {
 		c.needs = append(c.needs, c.upstream(slot))

@@ -130,12 +130,13 @@ func (l *layout) node(p *Plan, i int, kind func(string) string) int {
 
 // lineType returns the text below a tensor's name.
 func (p *Plan) lineType(s Slot, kind string) string {
+	list := []string{kind}
 	for _, m := range p.Copies {
 		if m.Slot == s {
-			kind += p.copied(", ", s, m.To)
+			list = append(list, p.copied("", s, m.To))
 		}
 	}
-	return kind
+	return strings.Join(list, ", ")
 }
 
 func (l *layout) out(g *glyph, slot Slot, name, kind string) {

@@ -69,8 +69,7 @@ func (n *Node) sides() (host, device bool) {
 	return host, device
 }
 
-// copiesFor counts the tensors of node i that must be copied if it runs on a device, or on
-// the host. Of the steps that read its outputs only those with one choice count.
+// copiesFor counts the tensors of node i to copy if it runs there. Of its readers those with one choice count.
 func (p *Plan) copiesFor(i int, onDevice bool) int {
 	n, count := &p.Nodes[i], 0
 	for port, s := range n.In {
@@ -120,8 +119,7 @@ func (n *Node) location() Location {
 	return l
 }
 
-// serves reports whether a tensor at a can be read at b without a copy. The steps of a
-// request run on one device where they can, so a device that both allow is the same one.
+// serves reports whether a tensor at a can be read at b without a copy, as steps of a request share a device.
 func (a Location) serves(b Location) bool {
 	return a.OnDevice == b.OnDevice && (a.Devices == b.Devices || a.Devices&b.Devices != 0)
 }

@@ -94,16 +94,17 @@ func portType(sig *config.Signature, p *config.Port) string {
 
 // modelMark describes a tensor at the model where it differs.
 func modelMark(sig *config.Signature, p *config.Port) string {
-	switch {
-	case p.Unbatched:
+	if p.Unbatched {
 		return " (at the model: elements of the whole batch)"
-	case p.Reshape != nil && sig.MaxBatch > 0:
-		return " (at the model: " + p.Reshape.Dims.Prepend(-1).String() + ")"
-	case p.Reshape != nil:
-		return " (at the model: " + p.Reshape.Dims.String() + ")"
-	default:
+	}
+	if p.Reshape == nil {
 		return ""
 	}
+	dims := p.Reshape.Dims
+	if sig.MaxBatch > 0 {
+		dims = dims.Prepend(-1)
+	}
+	return " (at the model: " + dims.String() + ")"
 }
 
 func optionalMark(p *config.Port) string {

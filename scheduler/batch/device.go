@@ -314,8 +314,7 @@ func (r *Runner) gatherAt(s tensor.Stream, list *scheduler.TaskList, port int) (
 	return out, nil
 }
 
-// put copies one task's tensor into the batch's at off, and returns the bytes that it fills. A tensor
-// with other readers at the device is copied there once for all.
+// put copies one task's tensor into the batch's at off, and returns its bytes; one with other readers, once for all.
 func (r *Runner) put(s tensor.Stream, out *tensor.Tensor, off int, w *scheduler.Task, port int, pad *padInput) (int, error) {
 	t, n := &w.In[port], r.note(port, telemetry.ForDevice, w)
 	n.One = true

@@ -10,8 +10,7 @@ import (
 	"github.com/tutti-server/tutti/scheduler"
 )
 
-// gather forms the inputs of the batch from those of its tasks, at the place of the instance. Rows that are neighbours
-// in one buffer are not copied.
+// gather forms the inputs of the batch at the place of the instance. Neighbours in one buffer are not copied.
 func (r *Runner) gather(b *backends.Batch, list *scheduler.TaskList) (err error) {
 	if err := r.bring(b.Stream, b, list); err != nil {
 		return err
@@ -149,13 +148,8 @@ func inner(s *tensor.Shape, dim int) int64 {
 // batch dimension and padded ones, and how the padded ones compare. A queue compares tasks with
 // equal hashes in full (Compatible), so that a collision costs a smaller batch and nothing else.
 func (r *Runner) Measure(w *scheduler.Task) {
-	w.Shape, w.Length, w.Elements = r.measure(w)
-}
-
-func (r *Runner) measure(w *scheduler.Task) (key uint64, length int32, elements int64) {
 	const offset, prime = 14695981039346656037, 1099511628211
-	key = offset
-	first := int64(-1)
+	key, length, elements, first := uint64(offset), int32(0), int64(0), int64(-1)
 	for port := range w.In {
 		t := &w.In[port]
 		if !t.Present() {
@@ -188,7 +182,7 @@ func (r *Runner) measure(w *scheduler.Task) (key uint64, length int32, elements 
 		key = (key ^ 1<<62) * prime
 		elements += n
 	}
-	return key, length, elements
+	w.Shape, w.Length, w.Elements = key, length, elements
 }
 
 // relation returns how a padded length compares with the first one of its task, which it sets, and whether it is 0.

@@ -8,8 +8,7 @@ import (
 	"github.com/tutti-server/tutti/scheduler"
 )
 
-// scatter sets the outputs of every task that did not fail to its rows: views of the batch's buffers, copied only where
-// padding must be cut out of several rows.
+// scatter sets the outputs of every task that did not fail to views of its rows, copied only to cut padding out.
 func (r *Runner) scatter(b *backends.Batch, list *scheduler.TaskList) (err error) {
 	for port := range b.Out {
 		out, p := &b.Out[port], &r.sig.Outputs[port]
@@ -128,8 +127,7 @@ func (r *Runner) errElements(out *tensor.Tensor, port int) error {
 	return status.Errorf(status.Internal, "output '%s' of model '%s' holds fewer elements than its shape %s", r.sig.Outputs[port].Name, r.sig.Model, out.Shape)
 }
 
-// scatterElements sets the output of each task to the next elements, as many as the output's dims have
-// with the extents of the task's input in place of -1.
+// scatterElements sets the output of each task to the next elements, as many as its scatteredShape has.
 func (r *Runner) scatterElements(b *backends.Batch, list *scheduler.TaskList, port, source int) error {
 	out := &b.Out[port]
 	have, want := out.Shape.Elements(), int64(0)

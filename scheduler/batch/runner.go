@@ -250,8 +250,7 @@ func (r *Runner) execute(ctx context.Context, inst backends.Instance, b *backend
 	return inst.Execute(ctx, b)
 }
 
-// checkBatch verifies the outputs of the batch, whose rows are about to be scattered. err is the
-// model's. A batch without rows that the model refused succeeds with empty outputs.
+// checkBatch verifies the outputs of the batch; err is the model's. A refused batch without rows gets empty outputs.
 func (r *Runner) checkBatch(b *backends.Batch, err error) error {
 	if err == nil {
 		err = r.checkOutputs(b.Out, b.Rows, len(b.Requests) == 1)

@@ -98,17 +98,11 @@ func (r *Runner) observe(first *scheduler.Task, inst backends.Instance, list *sc
 	r.last.mu.Lock()
 	r.last.list[at].batch, r.last.list[at].end = x.Batch, end
 	r.last.mu.Unlock()
-	if whole {
-		r.report(first, list, &x)
+	if !whole {
+		return false
 	}
-	return whole
-}
-
-// report sends a batch that was executed as one to the sinks of traces.
-func (r *Runner) report(first *scheduler.Task, list *scheduler.TaskList, x *tracing.Execution) {
-	b := r.reports.Get()
-	b.Execution, b.Model, b.Version, b.Known, b.Failed, b.Links = *x, r.sig.Model, r.sig.Version, 0, false, nil
-	times := &list.Head.Times
+	b, times := r.reports.Get(), &list.Head.Times // for the sinks of traces
+	b.Execution, b.Model, b.Version, b.Known, b.Failed, b.Links = x, r.sig.Model, r.sig.Version, 0, false, nil
 	b.Start, b.InputEnd, b.InferEnd, b.End = times.Start, times.InputEnd, times.InferEnd, times.End
 	for w := list.Head; w != nil; w = w.Next() {
 		b.Failed = b.Failed || w.Err != nil
@@ -116,6 +110,7 @@ func (r *Runner) report(first *scheduler.Task, list *scheduler.TaskList, x *trac
 	}
 	first.Traced.Trace.Executed(b)
 	r.reports.Put(b)
+	return true
 }
 
 // count counts a copy, and records it in the traces of the tasks that it is made for.

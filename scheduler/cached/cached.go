@@ -174,7 +174,7 @@ func (c *Scheduler) lookUp(w *scheduler.Task, found, rest *scheduler.TaskList, t
 		found.Push(w)
 		if x.leads {
 			x.waiting = c.front.End(&x.key, x.waiting[:0])
-			c.share(w, x.waiting, at.Now, found)
+			c.serve(w, x, true, at.Now, found, rest)
 		}
 		c.recycle(x)
 	case at.Role == cache.Follow: // it belongs to the leader now
@@ -211,8 +211,7 @@ func (c *Scheduler) respond(w *scheduler.Task, now, took int64) {
 
 // forward adds a task to rest, with c as its completer.
 func (c *Scheduler) forward(w *scheduler.Task, x *call, rest *scheduler.TaskList) {
-	x.to, x.run = w.To, w.Run
-	w.To, w.Run = c, x
+	x.to, x.run, w.To, w.Run = w.To, w.Run, c, x
 	rest.Push(w)
 }
 
@@ -230,11 +229,7 @@ func (c *Scheduler) Complete(list scheduler.TaskList, t *scheduler.RunLoop) {
 		x.waiting = c.front.Computed(&x.key, w.Out, cache.Computed{
 			Store: ok, Succeeded: w.Err == nil && x.keep, Leads: x.leads, Began: began, Took: x.took,
 		}, x.waiting[:0])
-		if now := telemetry.Now(); ok {
-			c.share(w, x.waiting, now, &done)
-		} else {
-			c.retry(x, w.Err, now, &done, &rest)
-		}
+		c.serve(w, x, ok, telemetry.Now(), &done, &rest)
 		c.recycle(x)
 	}
 	c.finish(done, rest, t)
@@ -262,33 +257,25 @@ func (c *Scheduler) copyToHost(w *scheduler.Task) bool {
 	return true
 }
 
-// share ends the followers of a task with its outputs.
-func (c *Scheduler) share(w *scheduler.Task, waiting []*scheduler.Task, now int64, done *scheduler.TaskList) {
-	for _, f := range waiting {
-		done.Push(f)
-		if f.Ctx.Err() != nil {
-			c.cancel(f, now)
-			continue
-		}
-		for i := range w.Out {
-			f.Out[i] = w.Out[i].Retain()
-		}
-		c.respond(f, now, 0)
-	}
-}
-
-// retry computes the followers of a task that failed.
-func (c *Scheduler) retry(x *call, err error, now int64, done, rest *scheduler.TaskList) {
+// serve ends the followers of a task: with its outputs when ok is set. Else they are computed.
+func (c *Scheduler) serve(w *scheduler.Task, x *call, ok bool, now int64, done, rest *scheduler.TaskList) {
 	for _, f := range x.waiting {
-		if f.Ctx.Err() != nil {
+		switch {
+		case f.Ctx.Err() != nil:
 			c.cancel(f, now)
 			done.Push(f)
-			continue
-		}
-		if role := c.front.Retry(&x.key, f, err); role != cache.Follow {
-			next := c.calls.Get()
-			next.key, next.keep, next.leads, next.took = x.key, true, role == cache.Lead, 0
-			c.forward(f, next, rest)
+		case ok:
+			for i := range w.Out {
+				f.Out[i] = w.Out[i].Retain()
+			}
+			c.respond(f, now, 0)
+			done.Push(f)
+		default:
+			if role := c.front.Retry(&x.key, f, w.Err); role != cache.Follow {
+				next := c.calls.Get()
+				next.key, next.keep, next.leads, next.took = x.key, true, role == cache.Lead, 0
+				c.forward(f, next, rest)
+			}
 		}
 	}
 }

@@ -60,8 +60,7 @@ const EveryDevice = -1
 type Limit struct {
 	Name  string
 	Count int64
-	// Device is the number of the device, or EveryDevice. For a resource that devices share, the largest of its
-	// limits counts, whichever device it names.
+	// Device is the number of the device, or EveryDevice. Of a shared resource the largest limit counts.
 	Device int
 }
 
@@ -188,8 +187,7 @@ func (a *Arbiter) Waiting() int {
 	return len(a.waiting)
 }
 
-// waitList has the waiting instances in order: the lowest tag after the next execution first, then the lowest
-// priority value, then the order of arrival.
+// waitList has the waiting instances by the tag after the next execution, then by priority, then by arrival.
 type waitList []*Limiter
 
 // before reports whether g, which arrived later, goes before h: by the tag after its next execution, then by priority.

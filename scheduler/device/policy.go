@@ -27,8 +27,7 @@ type Policy struct {
 	node   *unix.CPUSet
 }
 
-// ParsePolicy parses the settings of --host-policy: numa-node, the node whose memory is used, and cpu-cores, the
-// ranges of cores that may execute, for example 0-3,8-11.
+// ParsePolicy parses the settings of --host-policy: numa-node and cpu-cores, ranges of cores such as 0-3,8-11.
 func ParsePolicy(name string, settings map[string]string) (*Policy, error) {
 	p := &Policy{Name: name}
 	var err error
@@ -103,8 +102,7 @@ func (p *Policy) Probe() error {
 	return err
 }
 
-// Do calls f on a bound thread. Threads that f's libraries start inherit the binding for as long as they live. Do
-// ignores errors of binding, which Probe reports.
+// Do calls f on a bound thread, which f's own threads inherit. Errors of binding are Probe's to report.
 func (p *Policy) Do(f func() error) error {
 	if !p.Binds() {
 		return f()
@@ -151,8 +149,7 @@ func (b *binding) leave(p *Policy) {
 	runtime.UnlockOSThread()
 }
 
-// Bind returns the instance with every execution bound, at a cost of two to four system calls per execution; the
-// instance itself when the policy binds nothing.
+// Bind returns the instance with every execution bound, at two to four system calls, or the instance itself.
 func (p *Policy) Bind(inst backends.Instance) backends.Instance {
 	if !p.Binds() {
 		return inst
@@ -173,8 +170,5 @@ func (x *bound) Unwrap() backends.Instance { return x.Instance }
 //
 // hot: no allocation.
 func (x *bound) Execute(ctx context.Context, b *backends.Batch) error {
-	var where binding
-	_ = where.enter(x.policy) // Probe reports the error
-	defer where.leave(x.policy)
-	return x.Instance.Execute(ctx, b)
+	return x.policy.Do(func() error { return x.Instance.Execute(ctx, b) })
 }

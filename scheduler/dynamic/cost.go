@@ -29,8 +29,7 @@ const (
 	forget = 0.995
 	// enough is the total weight of observations from which on the estimate is used.
 	enough = 16
-	// defaultWorth is the padding, in elements, that a saved execution is worth until the estimate is used:
-	// measured with a small transformer on one core.
+	// defaultWorth is the padding, in elements, that a saved execution is worth until the estimate is used (measured).
 	defaultWorth = 4
 	// mostWorth bounds the estimated worth.
 	mostWorth = 1 << 20

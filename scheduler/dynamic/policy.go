@@ -176,8 +176,7 @@ func (p *near) Observe(x scheduler.Executed) {
 	p.cost.observe(float64(x.Unpadded), float64(x.Padding), x.Duration)
 }
 
-// nearest returns the position of the task with the length nearest to first among those with its shape that are not
-// taken. It returns the oldest among equals, or -1.
+// nearest returns the oldest task not taken with first's shape and the nearest length, by position, or -1.
 func nearest(items []scheduler.Item, taken []int32, first *scheduler.Item) int32 {
 	best, distance := int32(-1), int32(0)
 	for i := range items {

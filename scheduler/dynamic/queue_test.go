@@ -36,7 +36,8 @@ import (
 //
 // The duration of a batch is takes times the extent of its shape.
 //
-// Times are multiples of 5 ms: a deadline may be noticed a millisecond late. shows: config.batching config.queue_policy
+// Times are multiples of 5 ms: a deadline may be noticed a millisecond late.
+// shows: config.batching config.queue_policy
 func TestQueueScripts(t *testing.T) {
 	t.Parallel()
 	goldentest.Each(t, "testdata/queue/*.txt", func(t *testing.T, file string) {

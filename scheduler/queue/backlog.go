@@ -151,8 +151,7 @@ func (q *backlog) remove(e *entry) *scheduler.Task {
 	return w
 }
 
-// check reports whether e stays where it is. A task that must not execute any more moves to
-// dropped, with its error; one whose level delays late tasks goes behind the others.
+// check reports whether e stays in place. One that must not execute goes to dropped; one that is late may be delayed.
 func (q *backlog) check(e *entry, now int64, dropped *scheduler.TaskList) bool {
 	err := e.task.Expired(now)
 	refusal := batch.RefusalOf(err)
@@ -320,8 +319,7 @@ func (g *group) before(h *group) bool {
 	return a.head.arrival < b.head.arrival
 }
 
-// groups is a binary heap of the groups that hold tasks, the one to serve next in front. It is
-// not container/heap, whose interface calls would cost more than the comparisons.
+// groups is a binary heap, next group first. The interface calls of container/heap cost more than the comparisons.
 type groups []*group
 
 func (h groups) swap(i, j int) {

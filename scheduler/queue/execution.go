@@ -121,8 +121,7 @@ func measure(x *scheduler.Executed, tasks *scheduler.TaskList) (known bool) {
 	return true
 }
 
-// wakeup is what it costs, in ns, to have a worker on another processor execute a batch: the
-// worker wakes up, and the goroutine that needs its result may have to wake up again.
+// wakeup is what it costs, in ns, to have a worker on another processor execute a batch, and to wake up again.
 const wakeup = 5000
 
 // handOff starts the tasks at a free instance, past the queue, and reports whether it did. The tasks must be one task

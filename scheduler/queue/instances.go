@@ -199,8 +199,7 @@ func (q *Queue) used(i int, inst backends.Instance) {
 	gone()
 }
 
-// Lease is the state of an instance at its limiter. A zero Lease has no limiter and always
-// admits. It is not safe for concurrent use: its owner's lock guards it.
+// Lease is the state of an instance at its limiter. A zero Lease always admits. The owner's lock guards it.
 type Lease struct {
 	limiter scheduler.Limiter
 	ranked  scheduler.Ranked // limiter, when it is one

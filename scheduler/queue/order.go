@@ -62,8 +62,7 @@ func (o *order) join(list *scheduler.TaskList) {
 	}
 }
 
-// end marks tasks as done and completes those whose turn it is. True: the first task left has
-// early responses, and the caller must start a worker that sends them.
+// end marks tasks as done and completes those whose turn it is. True: the caller must start a worker for early ones.
 func (o *order) end(list scheduler.TaskList, t *scheduler.RunLoop) bool {
 	o.mu.Lock()
 	for w := list.Pop(); w != nil; w = list.Pop() {
@@ -89,8 +88,7 @@ func (o *order) send(t *scheduler.RunLoop) bool {
 	}
 }
 
-// next removes the tasks whose turn it is. Where there is none, the responses of the first task
-// leave at once from now on, unless early ones are kept.
+// next removes the tasks whose turn it is. Without one, the first task's responses leave at once from now on.
 func (o *order) next() (ready scheduler.TaskList, kept bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()

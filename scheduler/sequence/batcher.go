@@ -54,8 +54,7 @@ func newBatcher(r Rules, instances int) *batcher {
 	return b
 }
 
-// admit appends a request to its sequence, or returns an error. conflict reports that it starts a sequence while an
-// earlier one of the same id has not ended.
+// admit appends a request to its sequence. conflict reports that it starts one while another of its id lives.
 func (b *batcher) admit(w *scheduler.Task, now int64) (conflict bool, err error) {
 	q := &w.Meta.Sequence
 	key, start, end := idOf(q), q.Start, q.End
@@ -174,8 +173,7 @@ func (b *batcher) vacant() *slot {
 	return b.makeSlot()
 }
 
-// vacantFor returns a free slot for the sequence that a request starts, or nil. It prefers an instance at the
-// device that the request's other steps use.
+// vacantFor returns a free slot for a new sequence, or nil. It prefers an instance at the request's device.
 func (b *batcher) vacantFor(first *scheduler.Task) *slot {
 	at, bound := first.Bound()
 	if !bound || !slices.ContainsFunc(b.instances, func(l *instance) bool { return l.at == at }) {

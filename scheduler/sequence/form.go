@@ -41,8 +41,7 @@ func (b *batcher) startable() bool {
 	return false
 }
 
-// next forms a batch on an instance that is free and admitted. It returns nil when there is none; wait, unless 0,
-// is when to try again if no request arrives.
+// next forms a batch on a free and admitted instance, nil without one; wait, unless 0, is when to try again.
 func (b *batcher) next(now int64, dropped *scheduler.TaskList) (at *instance, wait time.Duration) {
 	if b.holding() {
 		return nil, 0

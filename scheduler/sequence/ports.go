@@ -191,8 +191,7 @@ func (p *ports) initialState(s *Settings, name string, d tensor.DType, dims []in
 	return t, err
 }
 
-// InPlace returns batch.Settings.InPlace for the states whose input and output use one buffer
-// (use_same_buffer_for_input_output); nil when no state does.
+// InPlace returns batch.Settings.InPlace for the states with use_same_buffer_for_input_output; nil without any.
 func InPlace(cfg *modelconfig.ModelConfig, sig *config.Signature) []int32 {
 	var over []int32
 	for _, st := range cfg.GetSequenceBatching().GetState() {
@@ -232,8 +231,7 @@ func zero(a tensor.Allocator, d tensor.DType, s tensor.Shape) (tensor.Tensor, er
 	return t, err
 }
 
-// checkID returns an error for a correlation id that the model's control input cannot represent. For example, an
-// INT32 control cannot carry 3000000000 or "user-7".
+// checkID returns an error for an id that the control input cannot carry: 3000000000 or "user-7" in an INT32.
 func (p *ports) checkID(key id) error {
 	if p.corrid < 0 || p.corridAs == tensor.Bytes {
 		return nil

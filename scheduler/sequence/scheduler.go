@@ -174,8 +174,7 @@ func (s *Scheduler) Help(t *scheduler.RunLoop) bool {
 	return true
 }
 
-// execute runs the batch of an instance and completes its requests. Only then the instance and the sequences continue, so
-// that responses keep their order.
+// execute runs the batch of an instance and completes its requests, before the instance and sequences go on.
 func (s *Scheduler) execute(l *instance, t *scheduler.RunLoop) {
 	started := 0
 	for _, sl := range l.batch {

@@ -37,12 +37,14 @@ func (s *Scheduler) fill(sl *slot) error {
 	}
 	if sl.start {
 		for i := range sl.states { // the initial states
-			first, err := s.ports.initial[i].Retain(), error(nil)
+			first := s.ports.initial[i].Retain()
 			if s.ports.states[i].over {
+				own, err := duplicate(s.ports.alloc, &first)
 				first.Release()
-				if first, err = duplicate(s.ports.alloc, &s.ports.initial[i]); err != nil {
+				if err != nil {
 					return err
 				}
+				first = own
 			}
 			sl.states[i].Release()
 			sl.states[i] = first
@@ -185,8 +187,7 @@ func (s *Scheduler) failUnfilled(sl *slot, err error) {
 	s.stats.Failed(telemetry.Backend, now-w.Enqueued)
 }
 
-// deliver moves a finished slot's outputs to its request and its states to the slot. It returns false for a request
-// that is to be executed once more.
+// deliver moves a slot's outputs to its request and its states to the slot; false for one to execute once more.
 func (s *Scheduler) deliver(sl *slot) bool {
 	w, outer := &sl.task, sl.outer
 	if w.Err == nil {
@@ -258,8 +259,7 @@ func (l *instance) watch() {
 	}
 }
 
-// look finds states to copy. It checks at most as many withViews as two batches can add. Called with the lock held,
-// when the instance has a batch to execute.
+// look finds states to copy among as many withViews as two batches can add. The lock is held.
 func (l *instance) look() {
 	for range min(len(l.withViews), 2*len(l.batch)) {
 		if l.looked >= len(l.withViews) {
@@ -300,8 +300,7 @@ func (l *instance) copyMoves(a tensor.Allocator) {
 	}
 }
 
-// endMoves stores the copies in the slots that still have the same sequence. The instance was busy, so the sequence was
-// not executed in between. Called with the lock held.
+// endMoves stores the copies in the slots that still have the same sequence. Called with the lock held.
 func (l *instance) endMoves() {
 	for i := range l.moves {
 		m := &l.moves[i]

@@ -74,8 +74,7 @@ func (s *Spread) find(at tensor.Place) int {
 	return slices.IndexFunc(s.targets, func(x Placed) bool { return x.At == at })
 }
 
-// least returns the target with the fewest tasks, of the kind that w wants and, when together is set, among
-// the devices where all steps of its request can execute.
+// least returns the target with the fewest tasks that w fits; with together set, that all its device steps fit.
 func (s *Spread) least(w *scheduler.Task, together bool) int {
 	best, fewest := -1, int64(0)
 	for i := range s.targets {

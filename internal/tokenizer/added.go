@@ -1,6 +1,7 @@
 package tokenizer
 
 import (
+	"bytes"
 	"fmt"
 	"maps"
 	"slices"
@@ -62,11 +63,13 @@ func (a *addedTokens) cut(dst []piece, b []byte) []piece {
 		}
 		tok, start, end := &a.tokens[index], i, i+size
 		i = end
-		if tok.SingleWord && (endsWithWord(b[:start]) || startsWithWord(b[end:])) {
+		before, _ := utf8.DecodeLastRune(b[:start])
+		after, _ := utf8.DecodeRune(b[end:])
+		if tok.SingleWord && (isWord(before) || isWord(after)) {
 			continue
 		}
 		if tok.LStrip {
-			start = min(max(spaceStart(b, done, start), done), end)
+			start = max(spaceStart(b, min(done, start), start), min(done, end))
 		}
 		if tok.RStrip {
 			end = spaceEnd(b, end)
@@ -85,36 +88,12 @@ func (a *addedTokens) cut(dst []piece, b []byte) []piece {
 
 // spaceStart returns the start of the white space before end, at least lowest.
 func spaceStart(b []byte, lowest, end int) int {
-	for end > lowest {
-		r, n := utf8.DecodeLastRune(b[:end])
-		if !unicode.Is(unicode.White_Space, r) {
-			break
-		}
-		end -= n
-	}
-	return end
+	return lowest + len(bytes.TrimRightFunc(b[lowest:end], unicode.IsSpace))
 }
 
 // spaceEnd returns the end of the white space from start on.
 func spaceEnd(b []byte, start int) int {
-	for start < len(b) {
-		r, n := utf8.DecodeRune(b[start:])
-		if !unicode.Is(unicode.White_Space, r) {
-			break
-		}
-		start += n
-	}
-	return start
-}
-
-func startsWithWord(b []byte) bool {
-	r, n := utf8.DecodeRune(b)
-	return n > 0 && isWord(r)
-}
-
-func endsWithWord(b []byte) bool {
-	r, n := utf8.DecodeLastRune(b)
-	return n > 0 && isWord(r)
+	return len(b) - len(bytes.TrimLeftFunc(b[start:], unicode.IsSpace))
 }
 
 // isWord reports whether \w matches r (UTS #18): letters, marks, decimal digits, connectors, joiners.

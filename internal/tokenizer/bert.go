@@ -49,7 +49,7 @@ func (n *bertNormalizer) classify(r rune) int32 {
 		switch {
 		case classes().control.Has(r):
 			return dropControl
-		case unicode.Is(unicode.White_Space, r):
+		case unicode.IsSpace(r):
 			return (' ' - r) << kindBits
 		}
 	}
@@ -317,7 +317,7 @@ func newBertPreTokenizer() *bertPreTokenizer { return &bertPreTokenizer{*newClas
 
 func wordClass(r rune) int32 {
 	switch {
-	case unicode.Is(unicode.White_Space, r):
+	case unicode.IsSpace(r):
 		return separator
 	case classes().punctuation.Has(r):
 		return ownWord

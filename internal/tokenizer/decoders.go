@@ -2,6 +2,7 @@ package tokenizer
 
 import (
 	"bytes"
+	"strconv"
 	"unicode/utf8"
 )
 
@@ -239,21 +240,6 @@ func fallbackByte(piece []byte) (byte, bool) {
 	if len(piece) != 6 || string(piece[:3]) != "<0x" || piece[5] != '>' {
 		return 0, false
 	}
-	low, ok := hexDigit(piece[4])
-	if piece[3] == '+' {
-		return low, ok
-	}
-	high, okHigh := hexDigit(piece[3])
-	return high<<4 | low, ok && okHigh
-}
-
-func hexDigit(c byte) (byte, bool) {
-	switch {
-	case c >= '0' && c <= '9':
-		return c - '0', true
-	case c|0x20 >= 'a' && c|0x20 <= 'f':
-		return c | 0x20 - 'a' + 10, true
-	default:
-		return 0, false
-	}
+	v, err := strconv.ParseInt(string(piece[3:5]), 16, 16)
+	return byte(v), err == nil && piece[3] != '-'
 }

@@ -40,11 +40,7 @@ func (t *Tokenizer) loadPadding(f *Definition) error {
 	if p.fixed > maxPadding || p.multiple < 0 || p.multiple > maxPadding || p.id < 0 {
 		return fmt.Errorf("tokenizer padding to %d, a multiple of %d, with id %d: expected 0 to %d", p.fixed, p.multiple, p.id, maxPadding)
 	}
-	switch c.Direction {
-	case right:
-	case left:
-		p.left = true
-	default:
+	if p.left = c.Direction == left; !p.left && c.Direction != right {
 		return fmt.Errorf("tokenizer padding direction '%s' is not supported", c.Direction)
 	}
 	t.padding, t.padID = p, p.id
@@ -83,7 +79,7 @@ func (t *Tokenizer) loadTemplate(d *Definition) error {
 		}
 	}
 	if t.template == nil {
-		t.template = newTemplate([]templatePart{{sequence: 0}}, []templatePart{{sequence: 0}, {sequence: 1, typeID: 1}})
+		t.template = &template{single: []templatePart{{sequence: 0}}, pair: []templatePart{{sequence: 0}, {sequence: 1, typeID: 1}}}
 	}
 	return nil
 }
@@ -152,8 +148,8 @@ func (t *Tokenizer) loadMarks(name string, o *markOptions, flat bool) error {
 	if flat {
 		pair, second = append(pair, mark(sep, 0)), 0
 	}
-	t.template = newTemplate(single, append(pair, templatePart{sequence: 1, typeID: second}, mark(sep, second)))
-	t.template.shift, t.template.flat = [2]int{1, int(1 - second)}, flat
+	pair = append(pair, templatePart{sequence: 1, typeID: second}, mark(sep, second))
+	t.template = &template{single, pair, [2]int{1, int(1 - second)}, flat}
 	return nil
 }
 
@@ -176,33 +172,24 @@ func (t *Tokenizer) loadTemplateProcessing(raw json.RawMessage) error {
 	if err := json.Unmarshal(raw, &c); err != nil {
 		return fmt.Errorf("tokenizer component 'TemplateProcessing': %w", err)
 	}
-	parts := func(list []templatePiece, highest int) ([]templatePart, error) {
-		var out []templatePart
+	var out [2][]templatePart
+	for i, list := range [][]templatePiece{c.Single, c.Pair} {
 		for _, p := range list {
 			switch {
 			case p.SpecialToken != nil && c.Special[p.SpecialToken.ID].IDs != nil:
-				out = append(out, templatePart{specialPart, c.Special[p.SpecialToken.ID].IDs, p.SpecialToken.TypeID})
+				out[i] = append(out[i], templatePart{specialPart, c.Special[p.SpecialToken.ID].IDs, p.SpecialToken.TypeID})
 			case p.SpecialToken != nil:
-				return nil, fmt.Errorf("tokenizer template names special token '%s', which it does not declare", p.SpecialToken.ID)
+				return fmt.Errorf("tokenizer template names special token '%s', which it does not declare", p.SpecialToken.ID)
 			case p.Sequence != nil && p.Sequence.ID == "A":
-				out = append(out, templatePart{sequence: 0, typeID: p.Sequence.TypeID})
-			case p.Sequence != nil && p.Sequence.ID == "B" && highest > 0:
-				out = append(out, templatePart{sequence: 1, typeID: p.Sequence.TypeID})
+				out[i] = append(out[i], templatePart{sequence: 0, typeID: p.Sequence.TypeID})
+			case p.Sequence != nil && p.Sequence.ID == "B" && i > 0:
+				out[i] = append(out[i], templatePart{sequence: 1, typeID: p.Sequence.TypeID})
 			default:
-				return nil, errors.New("tokenizer template has a part that is neither a special token nor a sequence of its input")
+				return errors.New("tokenizer template has a part that is neither a special token nor a sequence of its input")
 			}
 		}
-		return out, nil
 	}
-	single, err := parts(c.Single, 0)
-	if err != nil {
-		return err
-	}
-	pair, err := parts(c.Pair, 1)
-	if err != nil {
-		return err
-	}
-	t.template = newTemplate(single, pair)
+	t.template = &template{single: out[0], pair: out[1]}
 	return nil
 }
 

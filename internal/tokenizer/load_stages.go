@@ -173,7 +173,7 @@ var preTokenizers = makers[preTokenizer]{
 	"BertPreTokenizer": plain(func() preTokenizer { return newBertPreTokenizer() }),
 	"Whitespace":       plain(func() preTokenizer { return &split{newWordPattern(), removed, true} }),
 	"WhitespaceSplit": plain(func() preTokenizer {
-		return &split{newClassPattern(func(r rune) bool { return unicode.Is(unicode.White_Space, r) }), removed, false}
+		return &split{newClassPattern(unicode.IsSpace), removed, false}
 	}),
 	"UnicodeScripts": plain(func() preTokenizer { return &split{scriptPattern{newClassifier(scriptOf)}, isolated, false} }),
 	"Metaspace":      with(newMetaspace),

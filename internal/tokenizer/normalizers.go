@@ -90,7 +90,7 @@ func cleanText(r rune) rune {
 	switch {
 	case classes().control.Has(r):
 		return drop
-	case unicode.Is(unicode.White_Space, r):
+	case unicode.IsSpace(r):
 		return ' '
 	default:
 		return r

@@ -107,14 +107,19 @@ func (m *sentenceModel) section() (json.RawMessage, error) {
 	return json.Marshal(map[string]any{"type": "Unigram", "unk_id": m.unknown(), "vocab": vocab, "byte_fallback": m.byteFallback})
 }
 
-// ranks returns the order of the pieces by score, equal for equal scores.
-func (m *sentenceModel) ranks() []int32 {
+// byScore returns the indices of the pieces, best first.
+func (m *sentenceModel) byScore() []int {
 	order := make([]int, len(m.pieces))
 	for i := range order {
 		order[i] = i
 	}
 	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(m.pieces[b].score, m.pieces[a].score) })
-	out := make([]int32, len(m.pieces))
+	return order
+}
+
+// ranks returns the order of the pieces by score, equal for equal scores.
+func (m *sentenceModel) ranks() []int32 {
+	out, order := make([]int32, len(m.pieces)), m.byScore()
 	for rank, i := range order {
 		if out[i] = int32(rank); rank > 0 && m.pieces[i].score == m.pieces[order[rank-1]].score {
 			out[i] = out[order[rank-1]]
@@ -126,21 +131,19 @@ func (m *sentenceModel) ranks() []int32 {
 // bpeSection derives merges from the pieces: every way to cut one into two others, best piece first. For example, piece "low" gives
 // "l ow" and "lo w" where those are pieces.
 func (m *sentenceModel) bpeSection() (json.RawMessage, error) {
-	vocab, order := map[string]int{}, []int(nil)
-	for i, p := range m.pieces {
+	vocab := map[string]int{}
+	for i := range m.pieces {
 		vocab[m.name(i)] = i
-		if p.kind == pieceNormal {
-			order = append(order, i)
-		}
 	}
-	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(m.pieces[b].score, m.pieces[a].score) })
 	normal := func(s string) bool {
 		i, ok := vocab[s]
 		return ok && m.pieces[i].kind == pieceNormal
 	}
 	merges := [][2]string{}
-	for _, i := range order {
-		merges = appendCuts(merges, m.pieces[i].text, true, normal)
+	for _, i := range m.byScore() {
+		if m.pieces[i].kind == pieceNormal {
+			merges = appendCuts(merges, m.pieces[i].text, true, normal)
+		}
 	}
 	return bpeModel(vocab, merges, map[string]any{"unk_token": m.name(m.unknown()), "fuse_unk": true, "byte_fallback": m.byteFallback})
 }

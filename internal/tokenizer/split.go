@@ -186,7 +186,7 @@ func newWordPattern() wordPattern { return wordPattern{newClassifier(wordClassOf
 
 func wordClassOf(r rune) int32 {
 	switch {
-	case unicode.Is(unicode.White_Space, r):
+	case unicode.IsSpace(r):
 		return classSpace
 	case classes().word.Has(r):
 		return classWord

@@ -1,6 +1,7 @@
 package tokenizer
 
 import (
+	"bytes"
 	"unicode"
 	"unicode/utf8"
 )
@@ -17,40 +18,30 @@ const specialPart = -1
 // template is a post-processor that adds special tokens: the parts of the encoding of a single text and of a pair. For example, BERT's
 // pair is [CLS], sequence 0, [SEP], sequence 1, [SEP].
 type template struct {
-	single, pair           []templatePart
-	addedSingle, addedPair int
-	shift                  [2]int // the start of each text in its encoding, for trims after the template
-	flat                   bool   // overflow is of type 0 as well
+	single, pair []templatePart
+	shift        [2]int // the start of each text in its encoding, for trims after the template
+	flat         bool   // overflow is of type 0 as well
 }
 
-func newTemplate(single, pair []templatePart) *template {
-	return &template{single: single, pair: pair, addedSingle: countAdded(single), addedPair: countAdded(pair)}
+func (t *template) parts(pair bool) []templatePart {
+	if pair {
+		return t.pair
+	}
+	return t.single
 }
 
-func countAdded(parts []templatePart) int {
-	n := 0
-	for _, p := range parts {
+// added returns the number of special tokens that the template adds.
+func (t *template) added(pair bool) (n int) {
+	for _, p := range t.parts(pair) {
 		n += len(p.ids)
 	}
 	return n
 }
 
-// added returns the number of special tokens that the template adds.
-func (t *template) added(pair bool) int {
-	if pair {
-		return t.addedPair
-	}
-	return t.addedSingle
-}
-
 // fill writes the ranges at of from's sequences and the special tokens to e. Windows after the first (not main) have the number of
 // the sequence as type id.
 func (t *template) fill(tok *Tokenizer, e, from *Encoding, at [2]Span, main [2]bool, pair bool) {
-	parts := t.single
-	if pair {
-		parts = t.pair
-	}
-	for _, p := range parts {
+	for _, p := range t.parts(pair) {
 		for _, id := range p.ids {
 			e.add(id, p.typeID, 1)
 		}
@@ -105,22 +96,9 @@ func (t *Tokenizer) addTrim(prefix bool) {
 
 // spacesOf counts the white space at the ends of a token, as bytes or as ByteLevel writes spaces.
 func spacesOf(b []byte) (lead, trail int16) {
-	space := func(r rune) bool { return r == byteChars[' '] || unicode.Is(unicode.White_Space, r) }
-	for i := 0; i < len(b) && lead < 1<<14; lead++ {
-		r, n := utf8.DecodeRune(b[i:])
-		if !space(r) {
-			break
-		}
-		i += n
-	}
-	for i := len(b); i > 0 && trail < 1<<14; trail++ {
-		r, n := utf8.DecodeLastRune(b[:i])
-		if !space(r) {
-			break
-		}
-		i -= n
-	}
-	return lead, trail
+	space := func(r rune) bool { return r == byteChars[' '] || unicode.IsSpace(r) }
+	count := func(b []byte) int16 { return int16(min(utf8.RuneCount(b), 1<<14)) }
+	return count(b[:len(b)-len(bytes.TrimLeftFunc(b, space))]), count(b[len(bytes.TrimRightFunc(b, space)):])
 }
 
 // trimmed returns the span of token i of a sequence without its white space. The counts are code points of the token, applied to the

@@ -122,13 +122,13 @@ func (t *Tokenizer) MaxLength() int {
 // WithMaxLength returns a tokenizer that truncates to n tokens, special ones included, with the file's strategy and
 // direction, or longest first from the right where the file has no truncation.
 func (t *Tokenizer) WithMaxLength(n int) (*Tokenizer, error) {
-	c, cut := *t, Truncation{Strategy: longestFirst, Direction: right}
+	cut := Truncation{Strategy: longestFirst, Direction: right}
 	if t.truncation != nil {
 		cut = *t.truncation
 	}
 	cut.MaxLength = n
-	c.truncation = &cut
-	return &c, c.checkTruncation()
+	c := t.with(&cut)
+	return c, c.checkTruncation()
 }
 
 // WithStrategy returns a tokenizer that truncates with another strategy: longest_first, only_first or only_second.
@@ -137,9 +137,9 @@ func (t *Tokenizer) WithStrategy(name string) (*Tokenizer, error) {
 	if t.truncation == nil || strategy == "" {
 		return nil, fmt.Errorf("truncation by '%s' is not known, or there is no max_length", name)
 	}
-	c, cut := *t, *t.truncation
-	cut.Strategy, c.truncation = strategy, &cut
-	return &c, nil
+	cut := *t.truncation
+	cut.Strategy = strategy
+	return t.with(&cut), nil
 }
 
 // WithStride returns a tokenizer whose windows repeat the last n tokens of the window before.
@@ -147,18 +147,20 @@ func (t *Tokenizer) WithStride(n int) (*Tokenizer, error) {
 	if t.truncation == nil {
 		return nil, errors.New("a stride needs truncation to a max_length")
 	}
-	c, cut := *t, *t.truncation
-	cut.Stride, c.truncation = n, &cut
+	cut := *t.truncation
+	cut.Stride = n
 	if room := cut.MaxLength - t.template.added(false); n >= room {
 		return nil, fmt.Errorf("stride %d is not less than the %d tokens that max_length %d leaves for a text", n, room, cut.MaxLength)
 	}
-	return &c, nil
+	return t.with(&cut), nil
 }
 
 // WithoutTruncation returns a tokenizer that does not truncate.
-func (t *Tokenizer) WithoutTruncation() *Tokenizer {
+func (t *Tokenizer) WithoutTruncation() *Tokenizer { return t.with(nil) }
+
+func (t *Tokenizer) with(cut *Truncation) *Tokenizer {
 	c := *t
-	c.truncation = nil
+	c.truncation = cut
 	return &c
 }
 
@@ -178,7 +180,11 @@ func (t *Tokenizer) sequence(e *Encoding, which int, src []byte) error {
 		return fmt.Errorf("text has %d bytes, expected at most %d", len(src), MaxText)
 	}
 	if !utf8.Valid(src) {
-		return fmt.Errorf("%w: byte %d", errNotUTF8, firstInvalid(src))
+		at := 0
+		for r, n := utf8.DecodeRune(src); r != utf8.RuneError || n != 1; r, n = utf8.DecodeRune(src[at:]) {
+			at += n
+		}
+		return fmt.Errorf("%w: byte %d", errNotUTF8, at)
 	}
 	e.text.track, e.text.count = e.TrackOffsets || t.mustTrack, 0
 	seq := e.seqs[which][:0]
@@ -324,16 +330,4 @@ func (t *Tokenizer) overflow(e *Encoding, kept [2]Span, pair bool, length int) {
 		}
 	}
 	e.moveMain(len(second))
-}
-
-// firstInvalid returns the position of the first byte that is not UTF-8.
-func firstInvalid(b []byte) int {
-	for i := 0; i < len(b); {
-		r, n := utf8.DecodeRune(b[i:])
-		if r == utf8.RuneError && n == 1 {
-			return i
-		}
-		i += n
-	}
-	return len(b)
 }

@@ -1,6 +1,9 @@
 package tokenizer
 
-import "slices"
+import (
+	"maps"
+	"slices"
+)
 
 // cell is one node of a double-array trie: its child for byte b, if any, is cell base+b, and names it as parent.
 type cell struct{ base, parent, id int32 }
@@ -17,11 +20,7 @@ const (
 
 // newTrie builds the trie of a vocabulary.
 func newTrie(vocab map[string]int32) *trie {
-	keys := make([]string, 0, len(vocab))
-	for k := range vocab {
-		keys = append(keys, k)
-	}
-	slices.Sort(keys)
+	keys := slices.Sorted(maps.Keys(vocab))
 	b := trieBuilder{vocab: vocab}
 	b.grow(512)
 	b.cells[rootNode].parent = rootNode
@@ -30,20 +29,15 @@ func newTrie(vocab map[string]int32) *trie {
 	return &trie{cells: b.cells}
 }
 
-// step returns the child of node for byte b, or noNode.
-func (t *trie) step(node int32, b byte) int32 {
-	next := t.cells[node].base + int32(b)
-	if uint32(next) >= uint32(len(t.cells)) || t.cells[next].parent != node || next == rootNode {
-		return noNode
-	}
-	return next
-}
-
 // walk returns the node that s leads to from the root, or noNode.
 func (t *trie) walk(s string) int32 {
 	node := int32(rootNode)
-	for i := 0; i < len(s) && node != noNode; i++ {
-		node = t.step(node, s[i])
+	for i := range len(s) {
+		next := t.cells[node].base + int32(s[i])
+		if uint32(next) >= uint32(len(t.cells)) || t.cells[next].parent != node || next == rootNode {
+			return noNode
+		}
+		node = next
 	}
 	return node
 }
@@ -135,13 +129,10 @@ func (b *trieBuilder) place(labels []byte) int32 {
 
 // empty returns the first empty cell from at on, with room for all siblings of a child placed there.
 func (b *trieBuilder) empty(at int32) int32 {
-	for {
-		b.grow(int(at) + 512)
-		if b.cells[at].parent == noNode {
-			return at
-		}
-		at++
+	for b.grow(int(at) + 512); b.cells[at].parent != noNode; at++ {
+		b.grow(int(at) + 513)
 	}
+	return at
 }
 
 func (b *trieBuilder) fits(base int32, labels []byte) bool {

@@ -23,8 +23,7 @@
 //	resize     resampling by Pillow's filters, or by package opencv
 //	jpeg, tiff decoders; kernels has the inner loops of JPEG and resize, in Go and AVX2
 //
-// From a file to an FP32 tensor, for example of a JPEG of 640 x 480 with fit
-// short_side and 224 x 224:
+// From a file to an FP32 tensor, for example of a JPEG of 640 x 480 with fit short_side and 224 x 224:
 //
 //  1. decode.Options.Check reads the size, 640 x 480, and compares it with the limits.
 //  2. framing.frame places the image: resized to 298 x 224, with 37 columns cropped on each side.

@@ -17,15 +17,13 @@ const (
 
 // NewFactory declares the step decode_resize.
 //
-// Input IMAGE is BYTES [1]: a JPEG, PNG, GIF, WebP, BMP or TIFF file. Output image is FP32, FP16 or
-// UINT8, [C,H,W] or [H,W,C], where C is 1 for gray and 3 otherwise, H and W as configured.
-// Resizes have the bits of Pillow 13 or OpenCV on the same pixels. A normalised sample is
-// (x*scale - mean) / std of the 8-bit sample x, computed in float64 and rounded once, or in
-// FP32 as PyTorch does (parameter rounding).
+// Input IMAGE is BYTES [1]: a JPEG, PNG, GIF, WebP, BMP or TIFF file. Output image is FP32, FP16 or UINT8, [C,H,W] or
+// [H,W,C], where C is 1 for gray and 3 otherwise, H and W as configured. Resizes have the bits of Pillow 13 or OpenCV
+// on the same pixels. A normalised sample is (x*scale - mean) / std of the 8-bit sample x, computed in float64 and
+// rounded once, or in FP32 as PyTorch does (parameter rounding).
 //
-// The optional output geometry g is FP32 [6]: a point (x, y) of the source, in pixels from the
-// upper left corner, is at (x*g[0] + g[2], y*g[1] + g[3]) of the output; g[4] and g[5] are the
-// width and height of the source.
+// The optional output geometry g is FP32 [6]: a point (x, y) of the source, in pixels from the upper left corner, is at
+// (x*g[0] + g[2], y*g[1] + g[3]) of the output; g[4] and g[5] are the width and height of the source.
 //
 // A file that cannot be decoded fails its own request with an invalid-argument error that
 // names the input, the expected formats and what was found.
@@ -47,9 +45,8 @@ func NewFactory() steps.Factory {
 	}
 }
 
-// NewResizeFactory declares the step resize: decode_resize for images that are already decoded.
-// Input IMAGE is UINT8 [H,W,C] with C = 1 (grey), 3 (RGB) or 4 (RGB and alpha, which is
-// dropped).
+// NewResizeFactory declares the step resize: decode_resize for images that are already decoded. Input IMAGE is UINT8
+// [H,W,C] with C = 1 (grey), 3 (RGB) or 4 (RGB and alpha, which is dropped).
 func NewResizeFactory() steps.Factory {
 	return steps.Factory{
 		Name: "resize",
@@ -65,11 +62,10 @@ func NewResizeFactory() steps.Factory {
 
 // NewCropFactory declares the step crop_resize.
 //
-// Inputs are IMAGE, as in decode_resize or, with input pixels, in resize, and BOXES, FP32
-// [N,4]: left, top, right and bottom in pixels of the image. Output image is [N,C,H,W] or
-// [N,H,W,C]: the content of each box, resized as by decode_resize. The edges of a box are
-// rounded outwards to whole pixels and cut off at the edges of the image. A box that is empty,
-// outside the image or NaN gives pixels of the sample fill.
+// Inputs are IMAGE, as in decode_resize or, with input pixels, in resize, and BOXES, FP32 [N,4]: left, top, right and
+// bottom in pixels of the image. Output image is [N,C,H,W] or [N,H,W,C]: the content of each box, resized as by
+// decode_resize. The edges of a box are rounded outwards to whole pixels and cut off at the edges of the image. A box
+// that is empty, outside the image or NaN gives pixels of the sample fill.
 func NewCropFactory() steps.Factory {
 	return steps.Factory{
 		Name: "crop_resize",

@@ -21,9 +21,8 @@ const (
 // fitNames is indexed by fit.
 var fitNames = []string{"exact", "short_side", "letterbox", "none"}
 
-// frame places a part of the source in the output: the part is resized to w x h pixels, and the
-// upper left one is pixel (x, y) of the output. It may reach beyond the output, or leave
-// some of the output to be filled.
+// frame places a part of the source in the output: the part is resized to w x h pixels, and the upper left one is pixel
+// (x, y) of the output. It may reach beyond the output, or leave some of the output to be filled.
 type frame struct {
 	part       resize.Rect
 	x, y, w, h int
@@ -96,9 +95,8 @@ func (r *frame) geometry(w, h int) [geometrySize]float32 {
 	}
 }
 
-// clip rounds a box outwards to whole pixels and cuts it off at an image of w x h. It reports
-// false for a box that is empty, outside or NaN. For example, -0.5, 0, 1.2, 1 gives x 0 and
-// width 2.
+// clip rounds a box outwards to whole pixels and cuts it off at an image of w x h. It reports false for a box that is
+// empty, outside or NaN. For example, -0.5, 0, 1.2, 1 gives x 0 and width 2.
 func clip(x0, y0, x1, y1 float32, w, h int) (resize.Rect, bool) {
 	left, top := math.Max(math.Floor(float64(x0)), 0), math.Max(math.Floor(float64(y0)), 0)
 	right, bottom := math.Min(math.Ceil(float64(x1)), float64(w)), math.Min(math.Ceil(float64(y1)), float64(h))
@@ -114,13 +112,12 @@ type layout struct {
 	width, height, ch int
 	planes            bool // NCHW: channels first
 	dtype             tensor.DType
-	// order is which sample of a pixel each channel of the output is.
-	order [3]int
-	// lut maps a sample to the bits of the output, by channel: of a float32, of a half, or
-	// the sample itself.
+	order             [3]int // which sample of a pixel each channel of the output is
+	// lut maps a sample to the bits of the output, by channel: of a float32, of a half, or the sample itself.
 	lut [3][256]uint32
-	// blank are the samples of pixels that the image does not cover.
-	blank [3]byte
+	// blank are the samples of pixels that the image does not cover, by channel of the output, and blankRow is a packed row.
+	blank    [3]byte
+	blankRow []byte
 }
 
 // arithmetic is the normalisation (v*scale - mean) / std.
@@ -143,6 +140,10 @@ func (a *arithmetic) of(v, c int) float32 {
 
 // prepare fills the tables. a is not used for UINT8.
 func (l *layout) prepare(a *arithmetic) {
+	l.blankRow = make([]byte, l.width*l.ch)
+	for i := range l.blankRow {
+		l.blankRow[i-i%l.ch+l.order[i%l.ch]] = l.blank[i%l.ch]
+	}
 	for c := range l.lut {
 		for v := range l.lut[c] {
 			switch l.dtype {
@@ -185,8 +186,7 @@ func (l *layout) asIs() bool {
 	return l.size() == 1 && !l.planes && (l.ch == 1 || l.order == [3]int{0, 1, 2})
 }
 
-// channel stores n samples of one channel: every ch-th sample of src as every step-th element
-// of dst.
+// channel stores n samples of one channel: every ch-th sample of src as every step-th element of dst.
 func (l *layout) channel(dst, src []byte, step, n int, lut *[256]uint32) {
 	switch l.dtype {
 	case tensor.FP32:
@@ -208,8 +208,7 @@ func (l *layout) channel(dst, src []byte, step, n int, lut *[256]uint32) {
 	}
 }
 
-// plane3 is channel for FP32 planes of images with three channels, which most vision models
-// take.
+// plane3 is channel for FP32 planes of images with three channels, which most vision models take.
 func plane3(dst, src []byte, lut *[256]uint32) {
 	for len(dst) >= 16 && len(src) >= 12 {
 		d, s := (*[16]byte)(dst), (*[12]byte)(src)
@@ -226,25 +225,8 @@ func plane3(dst, src []byte, lut *[256]uint32) {
 
 // clear sets every pixel to blank.
 func (l *layout) clear(dst []byte) {
-	pixels := l.width * l.height
-	for c := range l.ch {
-		to, step := c, l.ch
-		if l.planes {
-			to, step = c*pixels, 1
-		}
-		v := l.lut[c][l.blank[c]]
-		size := l.size()
-		out := dst[to*size:]
-		for i := range pixels {
-			switch p := out[i*step*size:]; l.dtype {
-			case tensor.FP32:
-				binary.LittleEndian.PutUint32(p, v)
-			case tensor.FP16:
-				binary.LittleEndian.PutUint16(p, uint16(v))
-			default:
-				p[0] = byte(v)
-			}
-		}
+	for y := range l.height {
+		l.row(dst, l.blankRow, 0, y)
 	}
 }
 

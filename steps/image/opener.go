@@ -38,9 +38,8 @@ func newPixels(o *decode.Options) *semaphore.Weighted {
 	return semaphore.NewWeighted(max(o.MaxPixels, int64(runtime.GOMAXPROCS(0))*maxPixelsPerCore))
 }
 
-// Open decodes one file. It calls size with width and height, and then row for each row from
-// the top, with three samples per pixel, borrowed. It waits while too many pixels are in
-// progress, until ctx is done.
+// Open decodes one file. It calls size with width and height, and then row for each row from the top, with three
+// samples per pixel, borrowed. It waits while too many pixels are in progress, until ctx is done.
 func (o *Opener) Open(ctx context.Context, data []byte, size func(w, h int), row func(y int, rgb []byte)) error {
 	h, err := o.decoding.Check(data)
 	if err != nil {

@@ -59,9 +59,8 @@ const (
 	imageNetStd  = "0.229,0.224,0.225"
 )
 
-// presets are the preprocessing of well-known models, as defaults of the other parameters.
-// Those of torchvision work on Pillow images. Those of Keras are load_img, which samples the
-// nearest pixel by default, and preprocess_input.
+// presets are the preprocessing of well-known models, as defaults of the other parameters. Those of torchvision work on
+// Pillow images. Those of Keras are load_img, which samples the nearest pixel by default, and preprocess_input.
 var presets = map[string]map[string]string{
 	// torchvision ResNet50_Weights.IMAGENET1K_V1; most of its other classifiers, too.
 	"resnet50": torchvision("256", "bilinear", imageNetMean, imageNetStd),

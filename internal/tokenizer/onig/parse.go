@@ -275,33 +275,27 @@ func (p *parser) repeats(n *node) (*node, error) {
 
 // interval reads "{n}", "{n,}", "{n,m}" or "{,m}"; anything else in braces is text.
 func (p *parser) interval() (low, high int, ok bool) {
-	if p.rest[0] != '{' {
-		return 0, 0, false
-	}
 	body, rest, found := strings.Cut(p.rest[1:], "}")
-	if !found {
-		return 0, 0, false
-	}
 	first, second, comma := strings.Cut(body, ",")
-	low, high = 0, -1
-	var err error
-	if first != "" {
-		if low, err = strconv.Atoi(first); err != nil || low < 0 {
-			return 0, 0, false
-		}
-	}
-	if !comma {
-		high = low
-	} else if second != "" {
-		if high, err = strconv.Atoi(second); err != nil || high < 0 {
-			return 0, 0, false
-		}
-	}
-	if first == "" && second == "" {
+	if p.rest[0] != '{' || !found || first == "" && second == "" {
 		return 0, 0, false
 	}
-	p.rest = rest
-	return low, high, true
+	ok = true
+	count := func(s string, absent int) int {
+		if s == "" {
+			return absent
+		}
+		n, err := strconv.Atoi(s)
+		ok = ok && err == nil && n >= 0
+		return n
+	}
+	if low, high = count(first, 0), count(second, -1); !comma {
+		high = low
+	}
+	if ok {
+		p.rest = rest
+	}
+	return low, high, ok
 }
 
 // escape reads what follows a backslash outside a class.

@@ -88,8 +88,7 @@ func readBMP(data []byte) (b bmp, err error) {
 	return b, nil
 }
 
-// readMasks reads the bits that each colour has in pixels of 16 and 32 bits. It returns the
-// bytes after the masks.
+// readMasks reads the bits that each colour has in pixels of 16 and 32 bits. It returns the bytes after the masks.
 func (b *bmp) readMasks(after, info []byte) ([]byte, error) {
 	switch b.compression {
 	case bmpPlain:
@@ -232,8 +231,7 @@ func (b *bmp) fields() [4]field {
 	return out
 }
 
-// of returns the colour of a pixel, scaled to 8 bits and rounded down. For example, 31 of 5
-// bits is 255.
+// of returns the colour of a pixel, scaled to 8 bits and rounded down. For example, 31 of 5 bits is 255.
 func (f field) of(v uint32) byte {
 	if f.most == 0 {
 		return 0

@@ -1,9 +1,8 @@
 // Package decode reads image files: JPEG, PNG, GIF (the first frame), WebP, BMP and TIFF. The
 // samples are those of Pillow 13's convert("RGB").
 //
-// The bytes are hostile until proven otherwise. Options.Check reads the header only and
-// refuses a file by its length, its claimed size and by how many bytes that size needs at
-// least; Decoder.Decode then decodes what was checked.
+// The bytes are hostile until proven otherwise. Options.Check reads the header only and refuses a file by its length,
+// its claimed size and by how many bytes that size needs at least; Decoder.Decode then decodes what was checked.
 package decode
 
 import (
@@ -33,8 +32,7 @@ type Options struct {
 // longer sides, but the weight tables of a resize would be as long as the side.
 const MaxSide = 65535
 
-// Check reads the header of a file. It returns an error if the format is unknown or the
-// file exceeds a limit.
+// Check reads the header of a file. It returns an error if the format is unknown or the file exceeds a limit.
 func (o *Options) Check(data []byte) (Header, error) {
 	if int64(len(data)) > o.MaxBytes {
 		return Header{}, fmt.Errorf("expected at most %d bytes (max_bytes), found %d", o.MaxBytes, len(data))
@@ -64,9 +62,8 @@ func (o *Options) Check(data []byte) (Header, error) {
 	return h, nil
 }
 
-// scale returns n where a JPEG may be decoded at 1/n of its size, because the image is still
-// at least width by height. Sizes of 0 ask for the full size. For example, a file of
-// 1920 x 1080 for an output of 224 x 224 is decoded at 1/4.
+// scale returns n where a JPEG may be decoded at 1/n of its size, because the image is still at least width by height.
+// Sizes of 0 ask for the full size. For example, a file of 1920 x 1080 for an output of 224 x 224 is decoded at 1/4.
 func (o *Options) scale(h Header, width, height int) int {
 	if !o.Reduce || width <= 0 || height <= 0 {
 		return 1
@@ -128,8 +125,7 @@ func (d *Decoder) Forget() {
 	d.gif.forget()
 }
 
-// errDecoder replaces a panic of a decoder: hostile bytes must never stop the server, even
-// where a library has a bug.
+// errDecoder replaces a panic of a decoder: hostile bytes must never stop the server, even where a library has a bug.
 var errDecoder = errors.New("the decoder failed on malformed data")
 
 // open decodes without turning and blending.

@@ -10,9 +10,8 @@ import (
 	"github.com/tutti-server/tutti/steps/image/raster"
 )
 
-// gif reads the container of a GIF file up to its first frame; compress/lzw unpacks the pixels.
-// image/gif is not used: it drops the colour of the transparent index, which Pillow keeps,
-// and refuses files that Pillow reads.
+// gif reads the container of a GIF file up to its first frame; compress/lzw unpacks the pixels. image/gif is not used:
+// it drops the colour of the transparent index, which Pillow keeps, and refuses files that Pillow reads.
 type gif struct {
 	width, height int
 	palette       []byte
@@ -137,6 +136,8 @@ func (g *gif) indices() ([]byte, error) {
 // subBlocks is a reader of the bytes in a run of sub-blocks: a length of 1 to 255 and as many
 // bytes each, ended by a length of 0.
 type subBlocks struct {
+	io.Reader // nil: package lzw reads bytes only
+
 	data []byte
 	left int
 }
@@ -159,18 +160,6 @@ func (s *subBlocks) ReadByte() (byte, error) {
 	return v, nil
 }
 
-// Read implements io.Reader. Package lzw does not call it.
-func (s *subBlocks) Read(p []byte) (int, error) {
-	for i := range p {
-		v, err := s.ReadByte()
-		if err != nil {
-			return i, err
-		}
-		p[i] = v
-	}
-	return len(p), nil
-}
-
 // decode draws the first frame on its canvas, as Pillow does: pixels outside of the frame have
 // the transparent colour, or colour 0 if there is none.
 func (g *gif) decode(p *raster.Packed, data []byte) error {
@@ -186,10 +175,8 @@ func (g *gif) decode(p *raster.Packed, data []byte) error {
 	if g.transparent >= 0 {
 		p.AddAlpha()
 	}
-	for y := range g.height {
-		for x := range g.width {
-			g.put(p, y*g.width+x, max(g.transparent, 0))
-		}
+	for at := range g.width * g.height {
+		g.put(p, at, max(g.transparent, 0))
 	}
 	for i := range g.frame.h {
 		y := g.line(i)

@@ -23,8 +23,7 @@ const (
 	formatTIFF
 )
 
-// formats is indexed by format. A file has the format of which one of the prefixes matches; "?"
-// matches any byte.
+// formats is indexed by format. A file has the format of which one of the prefixes matches; "?" matches any byte.
 var formats = [...]struct {
 	name     string
 	prefixes []string
@@ -214,8 +213,7 @@ func (d *Decoder) decodeTIFF(data []byte) error {
 	return d.tiff.Decode(&h, d.whole.Pix, d.whole.Alpha, &d.jpeg)
 }
 
-// jpegHeader reads the segments up to the frame header. Like the decoder it skips bytes
-// between segments.
+// jpegHeader reads the segments up to the frame header. Like the decoder it skips bytes between segments.
 func jpegHeader(data []byte) (Header, error) {
 	orientation := uint8(0)
 	for i := 2; ; {

@@ -39,9 +39,8 @@ func (s *stored) Gray() bool {
 	return false
 }
 
-// Row implements raster.Image. Every type that the decoders return today has a case; the
-// default is for types that they may return in the future. Of samples of 16 bits it returns
-// the high byte.
+// Row implements raster.Image. Every type that the decoders return today has a case; the default is for types that they
+// may return in the future. Of samples of 16 bits it returns the high byte.
 func (s *stored) Row(dst []byte, y int) {
 	if src, n, multiplied := s.rgba(y); n > 0 {
 		raster.Pick(dst[:3*s.w], src, n, n/4, n/2)

@@ -36,9 +36,8 @@ func (c *webpRows) row(dst []byte, m *image.YCbCr, y int) {
 
 func shift6(v int32) byte { return byte(min(max(v>>6, 0), 255)) }
 
-// spread interpolates a row of chroma at full width from the nearer and the farther of the
-// two rows of half the width around it. The order of the sums is libwebp's, because the
-// rounding depends on it.
+// spread interpolates a row of chroma at full width from the nearer and the farther of the two rows of half the width
+// around it. The order of the sums is libwebp's, because the rounding depends on it.
 func spread(dst, near, far []byte) {
 	dst[0] = byte((3*uint32(near[0]) + uint32(far[0]) + 2) >> 2)
 	for i := 1; i < len(near); i++ {
@@ -71,8 +70,7 @@ func chunks(body []byte, use func(id string, data []byte) bool) {
 	}
 }
 
-// webpHeader reads the size from the first chunk: the canvas of an extended file (VP8X), or
-// the image.
+// webpHeader reads the size from the first chunk: the canvas of an extended file (VP8X), or the image.
 func webpHeader(data []byte) (Header, error) {
 	if len(data) < 30 {
 		return Header{}, errTruncated

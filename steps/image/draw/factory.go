@@ -36,12 +36,11 @@ const (
 
 // NewFactory declares the step draw_boxes.
 //
-// Inputs are IMAGE, an image file (BYTES [1]) or UINT8 [H,W,3]; and, as the step detect
-// gives them, boxes FP32 [N,4] (left, top, right and bottom in pixels of the image), scores
-// FP32 [N] and classes INT32 [N], where a negative class marks an unused box. Output image is
-// a PNG or JPEG file, BYTES [1], or UINT8 [H,W,3]. Boxes with a number that is not finite are
-// not drawn, and lines outside the image are cut off. The letters are those of
-// golang.org/x/image's basicfont, 7 x 13 pixels times text_scale.
+// Inputs are IMAGE, an image file (BYTES [1]) or UINT8 [H,W,3]; and, as the step detect gives them, boxes FP32 [N,4]
+// (left, top, right and bottom in pixels of the image), scores FP32 [N] and classes INT32 [N], where a negative class
+// marks an unused box. Output image is a PNG or JPEG file, BYTES [1], or UINT8 [H,W,3]. Boxes with a number that is not
+// finite are not drawn, and lines outside the image are cut off. The letters are those of golang.org/x/image's
+// basicfont, 7 x 13 pixels times text_scale.
 func NewFactory() steps.Factory {
 	return steps.Factory{
 		Name: "draw_boxes",

@@ -1,13 +1,11 @@
-// Package jpeg decodes JPEG files to exactly the samples of libjpeg-turbo: its accurate integer
-// inverse transform (jidctint), its triangle filter for chroma ("fancy upsampling"), its
-// colour conversion, and its reduced transforms (jidctred) for images of a half, a quarter or
-// an eighth of the size. It reads baseline, extended sequential and progressive files of 8
-// bits with Huffman coding, in grey, YCbCr, RGB, CMYK and YCCK.
+// Package jpeg decodes JPEG files to exactly the samples of libjpeg-turbo: its accurate integer inverse transform
+// (jidctint), its triangle filter for chroma ("fancy upsampling"), its colour conversion, and its reduced transforms
+// (jidctred) for images of a half, a quarter or an eighth of the size. It reads baseline, extended sequential and
+// progressive files of 8 bits with Huffman coding, in grey, YCbCr, RGB, CMYK and YCCK.
 //
 // Rows of coefficients and of samples go through package kernels, which uses AVX2 where the processor has it.
 //
-// Damaged data is refused, where libjpeg guesses and warns: an image that is half grey is worse
-// than an error.
+// Damaged data is refused, where libjpeg guesses and warns: an image that is half grey is worse than an error.
 //
 // A JPEG codes each component (Y, Cb, Cr) as blocks of 8 x 8 samples. Blocks of all components
 // that cover the same pixels are a unit (the MCU of the standard, ITU-T T.81). A scan codes
@@ -60,9 +58,8 @@ var (
 	errSegment   = errors.New("damaged segment")
 )
 
-// Decode decodes a file at 1/scale of its size, where scale is 1, 2, 4 or 8 and sizes are rounded
-// up. data is borrowed until Decode returns. Memory of up to 4 bytes per pixel is allocated,
-// 12 for a progressive file.
+// Decode decodes a file at 1/scale of its size, where scale is 1, 2, 4 or 8 and sizes are rounded up. data is borrowed
+// until Decode returns. Memory of up to 4 bytes per pixel is allocated, 12 for a progressive file.
 func (d *Decoder) Decode(data []byte, scale int) error {
 	if scale != 1 && scale != 2 && scale != 4 && scale != 8 {
 		return fmt.Errorf("impossible scale 1/%d, expected 1/1, 1/2, 1/4 or 1/8", scale)

@@ -55,8 +55,7 @@ func (b *reader) more() bool {
 	return true
 }
 
-// unstuff adds the bytes up to the next 0xff to the window, and that byte if it does not begin
-// a marker.
+// unstuff adds the bytes up to the next 0xff to the window, and that byte if it does not begin a marker.
 func (b *reader) unstuff() {
 	rest := b.data[b.src:]
 	part := rest[:min(len(rest), window-b.end)]
@@ -97,8 +96,7 @@ func (b *reader) take(n int) int32 {
 	return v
 }
 
-// extend converts n bits to the signed value they code (EXTEND of T.81). For example, the 3 bits
-// 010 are -5.
+// extend converts n bits to the signed value they code (EXTEND of T.81). For example, the 3 bits 010 are -5.
 func extend(v int32, n int) int32 {
 	return v + ((v-1<<(n-1))>>31)&(-1<<n+1)
 }
@@ -131,9 +129,8 @@ type table struct {
 	symbols [256]byte
 }
 
-// entry has a value in the upper 16 bits, below it the number of coefficients to skip, and in the
-// lowest byte the length of code and value in bits, 0 if they do not fit. The end of the
-// block is a skip of 64.
+// entry has a value in the upper 16 bits, below it the number of coefficients to skip, and in the lowest byte the
+// length of code and value in bits, 0 if they do not fit. The end of the block is a skip of 64.
 type entry uint32
 
 const endOfBlock = 64
@@ -221,8 +218,7 @@ func (b *reader) symbol(t *table) (sym int, ok bool) {
 	return sym, n <= 16
 }
 
-// long returns the symbol at the top of acc and the length of its code. A length above 16 means that
-// no code matches.
+// long returns the symbol at the top of acc and the length of its code. A length above 16 means that no code matches.
 func (t *table) long(acc uint64) (sym, n int) {
 	top := int32(acc >> 48)
 	for n = 1; top >= t.limit[n]; n++ {

@@ -6,8 +6,12 @@ import "math/bits"
 func (d *Decoder) refine(c *component, coefs *[64]int16, set *uint64) error {
 	ok := true
 	switch s := &d.scan; {
-	case s.first == 0 && s.high == 0:
-		ok = d.firstDC(c, coefs)
+	case s.first == 0 && s.high == 0: // the high bits of the DC coefficient
+		n := 0
+		if n, ok = d.bits.symbol(c.dc); ok {
+			c.predict += d.bits.signed(n)
+			coefs[0] = int16(c.predict << s.low)
+		}
 	case s.first == 0:
 		coefs[0] |= int16(d.bits.take(1) << s.low)
 	case s.high == 0:
@@ -19,17 +23,6 @@ func (d *Decoder) refine(c *component, coefs *[64]int16, set *uint64) error {
 		return errCode
 	}
 	return nil
-}
-
-// firstDC reads the high bits of the DC coefficient.
-func (d *Decoder) firstDC(c *component, coefs *[64]int16) bool {
-	n, ok := d.bits.symbol(c.dc)
-	if !ok {
-		return false
-	}
-	c.predict += d.bits.signed(n)
-	coefs[0] = int16(c.predict << d.scan.low)
-	return true
 }
 
 // firstAC reads the high bits of a band of coefficients. set has a bit for each

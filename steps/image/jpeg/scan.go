@@ -239,9 +239,8 @@ func (d *Decoder) nextRestart(expected byte) error {
 	return nil
 }
 
-// steps is a quantisation table in the order of the file, with the natural position of each
-// coefficient: factor<<8 | position. A damaged block that has more than 64 coefficients overwrites
-// the last.
+// steps is a quantisation table in the order of the file, with the natural position of each coefficient: factor<<8 |
+// position. A damaged block that has more than 64 coefficients overwrites the last.
 type steps [128]uint32
 
 // sequential reads the coefficients of a block, dequantised, in natural order.

@@ -1,8 +1,7 @@
 package kernels
 
-// Factors of the transform in 13-bit fixed point. The algorithm is that of Loeffler, Ligtenberg and
-// Moschytz (1989) with 11 multiplications, in the order and with the rounding of libjpeg's
-// jidctint.c.
+// Factors of the transform in 13-bit fixed point. The algorithm is that of Loeffler, Ligtenberg and Moschytz (1989)
+// with 11 multiplications, in the order and with the rounding of libjpeg's jidctint.c.
 const (
 	constBits = 13
 	passBits  = 2

@@ -1,8 +1,7 @@
-// Package kernels holds the inner loops of image decoding and resizing: the inverse transform of
-// JPEG, its chroma and colours, and the weighted sums of a resize. On amd64 with AVX2 they
-// are C with intrinsics, called for a row at a time. Elsewhere, and without cgo, they are Go.
-// Both give the same bits. Go checks all sizes before it calls C, and no bytes of a file are
-// parsed here.
+// Package kernels holds the inner loops of image decoding and resizing: the inverse transform of JPEG, its chroma and
+// colours, and the weighted sums of a resize. On amd64 with AVX2 they are C with intrinsics, called for a row at a
+// time. Elsewhere, and without cgo, they are Go. Both give the same bits. Go checks all sizes before it calls C, and no
+// bytes of a file are parsed here.
 package kernels
 
 import "slices"
@@ -142,8 +141,7 @@ func stretch(dst, near, far []byte) {
 	dst[2*n-1] = byte((4*next + 7) >> 4)
 }
 
-// color converts YCbCr to RGB with the fixed-point factors and rounding of libjpeg (ITU-R BT.601, full
-// range).
+// color converts YCbCr to RGB with the fixed-point factors and rounding of libjpeg (ITU-R BT.601, full range).
 func color(dst, luma, cb, cr []byte) {
 	cb, cr = cb[:len(luma)], cr[:len(luma)]
 	for i, v := range luma {

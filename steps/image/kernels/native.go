@@ -143,9 +143,8 @@ func Round(dst []byte, sum []int32) {
 	C.tk_round(u8(dst[:n]), (*C.int32_t)(&sum[0]), C.intptr_t(n))
 }
 
-// Lerp resamples a row of three samples per pixel with two weights of 11 bits each: output i is the
-// sum of pixels at[i] and at[i]+1, with 7 fraction bits. The destination must have room for one
-// element more than the result.
+// Lerp resamples a row of three samples per pixel with two weights of 11 bits each: output i is the sum of pixels at[i]
+// and at[i]+1, with 7 fraction bits. The destination must have room for one element more than the result.
 func Lerp(dst []int16, src []byte, at []int32, weights []int16) {
 	n := len(at)
 	for n > 0 && 3*int(at[n-1])+8 > len(src) { // a vector loads 8 bytes

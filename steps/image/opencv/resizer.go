@@ -73,64 +73,28 @@ type Resizer struct {
 	line   []byte // a row of the result
 }
 
-// method is the code of a sampling.
-type method uint8
-
-const (
-	byPlaces method = iota
-	byLinear
-	byWide
-	byBoxes
-	byMeans
-)
-
-// Run executes a job. Sizes must be at least 1.
+// Run executes a job. Sizes must be at least 1. It chooses the code by the special cases of OpenCV.
 func (r *Resizer) Run(j *Job) {
 	r.line = raster.Sized(r.line, j.X.N*j.Channels)
-	switch j.method() {
-	case byPlaces:
-		r.places.run(j, r.line)
-	case byLinear:
-		kind := linearTaps
-		if j.Sampling == Area {
-			kind = areaTaps
-		}
-		r.x.set(kind, j.X, j.Channels)
-		r.y.set(kind, j.Y, 0)
-		r.linear.run(j, &r.x, &r.y, r.line)
-	case byWide:
-		kind := cubicTaps
-		if j.Sampling == Lanczos4 {
-			kind = lanczosTaps
-		}
-		r.x.set(kind, j.X, j.Channels)
-		r.y.set(kind, j.Y, 0)
-		r.wide.run(j, &r.x, &r.y, r.line)
-	case byBoxes:
-		r.boxes.run(j, r.line)
-	case byMeans:
-		r.means.run(j, r.line)
-	}
-}
-
-// method chooses the code by the special cases of OpenCV.
-func (j *Job) method() method {
-	if j.Sampling == Nearest || j.X.In == j.X.Out && j.Y.In == j.Y.Out {
-		return byPlaces
-	}
 	sx, sy := j.X.scale(), j.Y.scale()
 	nx, ny := whole(sx), whole(sy)
-	fast := nx > 0 && ny > 0
-	area := j.Sampling == Area || j.Sampling == Linear && fast && nx == 2 && ny == 2
+	area := (j.Sampling == Area || j.Sampling == Linear && nx == 2 && ny == 2) && sx >= 1 && sy >= 1
 	switch {
-	case area && sx >= 1 && sy >= 1 && fast:
-		return byBoxes
-	case area && sx >= 1 && sy >= 1:
-		return byMeans
-	case j.Sampling == Linear || j.Sampling == Area:
-		return byLinear
+	case j.Sampling == Nearest || j.X.In == j.X.Out && j.Y.In == j.Y.Out:
+		r.places.run(j, r.line)
+	case area && nx > 0 && ny > 0:
+		r.boxes.run(j, r.line)
+	case area:
+		r.means.run(j, r.line)
+	default:
+		r.x.set(j.Sampling, j.X, j.Channels)
+		r.y.set(j.Sampling, j.Y, 0)
+		if r.x.n == 2 {
+			r.linear.run(j, &r.x, &r.y, r.line)
+		} else {
+			r.wide.run(j, &r.x, &r.y, r.line)
+		}
 	}
-	return byWide
 }
 
 // epsilon is DBL_EPSILON of C.

@@ -7,36 +7,13 @@ import (
 	"github.com/tutti-server/tutti/steps/image/raster"
 )
 
-// tapKind is a kind of weights.
-type tapKind uint8
-
-const (
-	noTaps tapKind = iota
-	linearTaps
-	areaTaps // linear, for Area where a side grows
-	cubicTaps
-	lanczosTaps
-)
-
-// count returns the number of weights of an output.
-func (k tapKind) count() int {
-	switch k {
-	case cubicTaps:
-		return 4
-	case lanczosTaps:
-		return 8
-	case noTaps, linearTaps, areaTaps:
-	}
-	return 2
-}
-
 // one is the sum of the weights of an output: 1 with 11 fraction bits.
 const one = 1 << 11
 
 // taps holds the weights of one axis. Output i is the sum of the inputs from at[i] on, times its weights. Inputs beyond
 // an edge are the input at the edge.
 type taps struct {
-	kind     tapKind
+	kind     Sampling // Area is Linear with other weights
 	span     Span
 	channels int // 0 for the axis down the columns
 	n        int // weights of an output
@@ -47,11 +24,12 @@ type taps struct {
 }
 
 // set computes the weights, unless the last image had the same span.
-func (t *taps) set(kind tapKind, s Span, channels int) {
+func (t *taps) set(kind Sampling, s Span, channels int) {
 	if t.kind == kind && t.span == s && t.channels == channels {
 		return
 	}
-	t.kind, t.span, t.channels, t.n = kind, s, channels, kind.count()
+	t.kind, t.span, t.channels = kind, s, channels
+	t.n = [...]int{Linear: 2, Area: 2, Cubic: 4, Lanczos4: 8}[kind]
 	t.at, t.weights = raster.Sized(t.at, s.N), raster.Sized(t.weights, s.N*t.n)
 	scale := s.scale()
 	for i := range s.N {
@@ -70,7 +48,7 @@ func (t *taps) set(kind tapKind, s Span, channels int) {
 
 // locate returns the input at or before the centre of output i, and the distance from it to the centre.
 func (t *taps) locate(i int, scale float64) (at int, x float32) {
-	if t.kind == areaTaps {
+	if t.kind == Area {
 		at = int(math.Floor(float64(i) * scale))
 		x = float32(float64(i+1) - float64(float64(at+1)*(float64(t.span.Out)/float64(t.span.In))))
 		if x <= 0 {
@@ -98,11 +76,11 @@ func (t *taps) locate(i int, scale float64) (at int, x float32) {
 func (t *taps) weigh(dst []int16, x float32) {
 	var w [8]float32
 	switch t.kind {
-	case cubicTaps:
+	case Cubic:
 		cubic(w[:], x)
-	case lanczosTaps:
+	case Lanczos4:
 		lanczos4(w[:], x)
-	case noTaps, linearTaps, areaTaps:
+	default:
 		w[0], w[1] = 1-x, x
 	}
 	for i := range dst {

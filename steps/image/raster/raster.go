@@ -4,12 +4,10 @@ package raster
 
 import "slices"
 
-// Image is a decoded image. Pixels have one sample (grey) or three (red, green, blue), row
-// after row from the top.
+// Image is a decoded image. Pixels have one sample (grey) or three (red, green, blue), row after row from the top.
 //
-// An Image is valid until its owner, a decoder or a caller's scratch memory, is used for
-// the next one. It is not safe for concurrent use: reading a row may use scratch memory.
-// Rows may be read in any order and more than once.
+// An Image is valid until its owner, a decoder or a caller's scratch memory, is used for the next one. It is not safe
+// for concurrent use: reading a row may use scratch memory. Rows may be read in any order and more than once.
 //
 // For example, a grey image of 3 x 2 pixels:
 //
@@ -84,8 +82,7 @@ func (p *Packed) AlphaRow(dst []byte, y int) { copy(dst, p.Alpha[y*p.w:][:p.w]) 
 // Opaque implements Transparent.
 func (p *Packed) Opaque() bool { return p.Alpha == nil }
 
-// Turn sets p to the image src, turned as an EXIF orientation of 2 to 8 says. line is
-// scratch memory.
+// Turn sets p to the image src, turned as an EXIF orientation of 2 to 8 says. line is scratch memory.
 func (p *Packed) Turn(src Image, orientation uint8, line *[]byte) {
 	w, h := src.Size()
 	if orientation >= 5 {
@@ -177,8 +174,7 @@ func Pick(dst, src []byte, n, g, b int) {
 // Space is a colour space.
 type Space uint8
 
-// The colour spaces. BGR has the samples of RGB; their order is applied when the output is
-// written.
+// The colour spaces. BGR has the samples of RGB; their order is applied when the output is written.
 const (
 	RGB Space = iota
 	BGR
@@ -310,8 +306,7 @@ func toYCC(p []byte) {
 	}
 }
 
-// Transparent is an Image with an alpha channel. AlphaRow may be called only where Opaque is
-// false.
+// Transparent is an Image with an alpha channel. AlphaRow may be called only where Opaque is false.
 type Transparent interface {
 	Image
 	// AlphaRow writes the alpha of row y, one sample per pixel.

@@ -57,9 +57,8 @@ func (a *axis) set(s span) {
 	}
 }
 
-// pick selects the input in which the centre of each output lies. The position is summed up as
-// Pillow does, because the rounding shows on long axes. Beyond a million outputs, which no
-// image has, it is multiplied.
+// pick selects the input in which the centre of each output lies. The position is summed up as Pillow does, because the
+// rounding shows on long axes. Beyond a million outputs, which no image has, it is multiplied.
 func (a *axis) pick() {
 	a.size = 1
 	a.weights = raster.Sized(a.weights, a.N)
@@ -217,8 +216,7 @@ func box(x float64) float64 {
 // triangle is Pillow's BILINEAR.
 func triangle(x float64) float64 { return max(1-math.Abs(x), 0) }
 
-// window is Pillow's HAMMING: the middle lobe of the sinc in a Hamming window, whose two
-// constants are float32.
+// window is Pillow's HAMMING: the middle lobe of the sinc in a Hamming window, whose two constants are float32.
 func window(x float64) float64 {
 	const a, b = float64(float32(0.54)), float64(float32(0.46))
 	if x = math.Abs(x); x >= 1 {

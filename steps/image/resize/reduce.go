@@ -2,9 +2,8 @@ package resize
 
 import "github.com/tutti-server/tutti/steps/image/raster"
 
-// reduced is a part of an image at a fraction of its size: each pixel is the mean of a box of
-// fx x fy pixels, as by Pillow's Image.reduce. Boxes at the right and lower edges may be
-// smaller.
+// reduced is a part of an image at a fraction of its size: each pixel is the mean of a box of fx x fy pixels, as by
+// Pillow's Image.reduce. Boxes at the right and lower edges may be smaller.
 type reduced struct {
 	src    raster.Rows
 	part   Rect
@@ -67,8 +66,7 @@ func (r *reduced) Row(dst []byte, y int) {
 	mean(dst[whole:r.w*ch], r.sums[whole:], r.part.W%r.fx*rows)
 }
 
-// mean divides sums of n samples as Pillow does: it multiplies by a factor of 32 bits that was
-// rounded to a float32.
+// mean divides sums of n samples as Pillow does: it multiplies by a factor of 32 bits that was rounded to a float32.
 func mean(dst []byte, sums []uint32, n int) {
 	if len(dst) == 0 {
 		return

@@ -40,10 +40,9 @@ type Job struct {
 //
 // It is not safe for concurrent use.
 //
-// The filters of Pillow take two passes, each rounded to 8 bits. The pass down the columns
-// is inverted: each source row is added to the output rows that need it, of which only a few
-// are open at a time. So no image between the passes is kept, and a complete row goes straight
-// to the Sink.
+// The filters of Pillow take two passes, each rounded to 8 bits. The pass down the columns is inverted: each source row
+// is added to the output rows that need it, of which only a few are open at a time. So no image between the passes is
+// kept, and a complete row goes straight to the Sink.
 type Resizer struct {
 	Src raster.Rows
 	// Portable selects the loops in Go on every processor. Tests compare them with AVX2.

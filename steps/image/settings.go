@@ -76,13 +76,14 @@ func (o *options) parseSize(s *steps.Settings) (err error) {
 	if o.height, err = s.Int("height", 1); err != nil {
 		return err
 	}
+	expected := ""
 	if o.width > maxOutput || o.height > maxOutput || o.width*o.height > maxOutput {
-		return fmt.Errorf("parameters 'width' and 'height' of model '%s' ask for %d x %d pixels, expected at most %d together",
-			s.Model, o.width, o.height, maxOutput)
+		expected = fmt.Sprintf("at most %d together", maxOutput)
+	} else if o.width > decode.MaxSide || o.height > decode.MaxSide {
+		expected = fmt.Sprintf("sides of at most %d", decode.MaxSide)
 	}
-	if o.width > decode.MaxSide || o.height > decode.MaxSide {
-		return fmt.Errorf("parameters 'width' and 'height' of model '%s' ask for %d x %d pixels, expected sides of at most %d",
-			s.Model, o.width, o.height, decode.MaxSide)
+	if expected != "" {
+		return fmt.Errorf("parameters 'width' and 'height' of model '%s' ask for %d x %d pixels, expected %s", s.Model, o.width, o.height, expected)
 	}
 	if o.short, err = s.Int("short_side", 0); err != nil {
 		return err
@@ -288,12 +289,9 @@ func parseDecoding(s *steps.Settings) (decode.Options, error) {
 // parseColor reads red, green and blue, from 0 to 255.
 func parseColor(s *steps.Settings, key string) (c [3]byte, err error) {
 	parts := strings.Split(s.Params[key], ",")
-	if len(parts) != len(c) {
-		return c, wrong(s, key, "three numbers from 0 to 255, separated by commas")
-	}
-	for i, p := range parts {
-		v, err := strconv.ParseUint(strings.TrimSpace(p), 10, 8)
-		if err != nil {
+	for i := range c {
+		v, err := strconv.ParseUint(strings.TrimSpace(parts[min(i, len(parts)-1)]), 10, 8)
+		if err != nil || len(parts) != len(c) {
 			return c, wrong(s, key, "three numbers from 0 to 255, separated by commas")
 		}
 		c[i] = byte(v)

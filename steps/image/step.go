@@ -53,11 +53,7 @@ func newStep(k kind) func(*steps.Settings) (steps.Step, error) {
 		if err != nil {
 			return nil, err
 		}
-		return &step{
-			options: *o,
-			batched: s.MaxBatch > 0,
-			pixels:  newPixels(&o.decoding),
-		}, nil
+		return &step{options: *o, batched: s.MaxBatch > 0, pixels: newPixels(&o.decoding)}, nil
 	}
 }
 
@@ -70,17 +66,20 @@ func (s *step) Run(ctx context.Context, b *backends.Batch) error {
 	if err != nil {
 		return err
 	}
-	in := inputs{rest: b.In[0].Bytes(), rows: b.Rows}
+	rest, size := b.In[0].Bytes(), 0
 	if !s.files {
-		in.size = setShape(&w.given, b.In[0].Shape)
+		size = setShape(&w.given, b.In[0].Shape)
 	}
 	for row := range b.Rows {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		data, err := in.next(row, s.files)
-		if err != nil {
-			return err
+		data, ok := rest[:size], true
+		if rest = rest[size:]; s.files {
+			data, rest, ok = tensor.NextBytes(rest)
+		}
+		if !ok {
+			return status.Errorf(status.InvalidArg, "input '%s': expected %d files, found %d", inputName, b.Rows, row)
 		}
 		if err := s.one(ctx, w, data, o.row(row)); err != nil {
 			if ctx.Err() != nil {
@@ -91,25 +90,6 @@ func (s *step) Run(ctx context.Context, b *backends.Batch) error {
 		}
 	}
 	return nil
-}
-
-// inputs returns the images of a batch one after the other.
-type inputs struct {
-	rest []byte
-	rows int
-	size int // bytes of an image that is not a file
-}
-
-func (in *inputs) next(row int, files bool) ([]byte, error) {
-	if !files {
-		return in.rest[row*in.size:][:in.size], nil
-	}
-	data, rest, ok := tensor.NextBytes(in.rest)
-	if !ok {
-		return nil, status.Errorf(status.InvalidArg, "input '%s': expected %d files, found %d", inputName, in.rows, row)
-	}
-	in.rest = rest
-	return data, nil
 }
 
 // errEmptyCrop reports that the parameter crop leaves nothing of an image.
@@ -289,11 +269,7 @@ func (s *step) full(shape tensor.Shape, rows int) tensor.Shape {
 
 // countBoxes returns how many boxes each image has.
 func (s *step) countBoxes(b *backends.Batch) (int, error) {
-	at := 0
-	if s.batched {
-		at = 1
-	}
-	n := b.In[1].Shape.Dim(at)
+	n := b.In[1].Shape.Dim(b.In[1].Shape.Rank() - 2)
 	if n > int64(s.boxes) {
 		return 0, status.Errorf(status.InvalidArg, "input '%s': expected at most %d boxes (max_boxes), found %d", boxesName, s.boxes, n)
 	}

@@ -170,9 +170,7 @@ func newStep(s *steps.Settings) (steps.Step, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &step{
-		options: *o, batched: s.MaxBatch > 0, labels: labels, opener: opener,
-	}, nil
+	return &step{options: *o, batched: s.MaxBatch > 0, labels: labels, opener: opener}, nil
 }
 
 // found has the boxes of one row.

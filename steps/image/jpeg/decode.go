@@ -64,8 +64,12 @@ func (d *Decoder) Decode(data []byte, scale int) error {
 	if scale != 1 && scale != 2 && scale != 4 && scale != 8 {
 		return fmt.Errorf("impossible scale 1/%d, expected 1/1, 1/2, 1/4 or 1/8", scale)
 	}
-	d.start(data, scale)
-	defer d.end()
+	d.frame, d.data, d.scale = frame{}, data, scale
+	d.hasQuant, d.restart, d.scans, d.jfif, d.adobe = [4]bool{}, 0, 0, false, -1
+	for i := range 4 {
+		d.dc[i].ok, d.ac[i].ok = false, false
+	}
+	defer func() { d.data, d.bits.data = nil, nil }() // they are the caller's
 	if len(data) < 2 || data[0] != 0xff || data[1] != 0xd8 {
 		return errors.New("no start marker")
 	}
@@ -93,23 +97,6 @@ func (d *Decoder) Decode(data []byte, scale int) error {
 		}
 	}
 	return d.complete()
-}
-
-// start resets the state of the last file.
-func (d *Decoder) start(data []byte, scale int) {
-	d.frame = frame{}
-	d.data, d.scale = data, scale
-	d.hasQuant = [4]bool{}
-	for i := range 4 {
-		d.dc[i].ok, d.ac[i].ok = false, false
-	}
-	d.restart, d.scans, d.jfif, d.adobe = 0, 0, false, -1
-}
-
-// end drops the reference to the caller's bytes.
-func (d *Decoder) end() {
-	d.data = nil
-	d.bits.data = nil
 }
 
 // NextMarker returns the next marker with a length, or that of the end, from i on, and the index after it. Bytes before

@@ -147,12 +147,11 @@ func (p *Pixels) Gray() bool { return p.Channels == 1 }
 
 // Row implements Image.
 func (p *Pixels) Row(dst []byte, y int) {
-	src := p.Pix[y*p.W*p.Channels:][:p.W*p.Channels]
 	if p.Channels == 4 {
-		Pick(dst[:3*p.W], src, 4, 1, 2)
+		Pick(dst[:3*p.W], p.Pix[y*p.W*4:][:p.W*4], 4, 1, 2)
 		return
 	}
-	copy(dst, src)
+	copy(dst, p.Line(y))
 }
 
 // Line implements Lines.

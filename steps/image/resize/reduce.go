@@ -37,13 +37,6 @@ func (r *reduced) reduce(src *raster.Rows, p Rect, x, y *span, gap float64) bool
 // fold returns the size of the boxes on an axis, so that gap times the output remains.
 func fold(s *span, gap float64) int { return max(int(float64(s.In)/float64(s.Out)/gap), 1) }
 
-// restore returns the source and drops the reference to it.
-func (r *reduced) restore() raster.Rows {
-	src := r.src
-	r.src = raster.Rows{}
-	return src
-}
-
 // Size implements raster.Image.
 func (r *reduced) Size() (width, height int) { return r.w, r.h }
 

@@ -78,7 +78,7 @@ func (r *Resizer) Run(j *Job) {
 	case j.Gap > 0 && r.reduced.reduce(&r.Src, j.Part, &x, &y, j.Gap):
 		r.Src.Set(&r.reduced, r.Src.Space())
 		r.passes(Rect{0, 0, x.In, y.In}, x, y, j.To)
-		r.Src = r.reduced.restore()
+		r.Src, r.reduced.src = r.reduced.src, raster.Rows{}
 	default:
 		r.passes(j.Part, x, y, j.To)
 	}

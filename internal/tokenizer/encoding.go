@@ -9,26 +9,17 @@ import (
 // TrackOffsets is set. The zero value is ready to use. Lifecycle: set the options, pass it to Encode, read the slices; pass it to
 // Encode again, which reuses its memory and overwrites the slices. It serves one goroutine at a time.
 type Encoding struct {
-	// IDs are the tokens' numbers in the vocabulary.
-	IDs []int32
-	// TypeIDs are the segment ids of the template, for example 0 for the first text and 1 for the second.
-	TypeIDs []int32
-	// Attention is 1 for tokens and 0 for padding.
-	Attention []int32
-	// Special is 1 for special tokens of the template and for padding, 0 for tokens of the text.
-	Special []int32
-	// Offsets are byte ranges of the tokens in their text, {0, 0} for special ones.
-	Offsets []Span
-	// Words are the numbers of the pre-tokenizer's words, from 0 in each text; None for special tokens.
-	Words []int32
-	// Sequences are 0 for tokens of the first text and 1 for those of the second; None for special tokens.
-	Sequences []int32
-	// TrackOffsets fills Offsets, Words and Sequences, at some cost.
-	TrackOffsets bool
-	// KeepOverflow fills Overflow.
-	KeepOverflow bool
-	// MaxWindows is the largest number of encodings that truncation may cut a text into, Overflow included; 0 is no limit.
-	MaxWindows int
+	IDs       []int32 // numbers of the tokens in the vocabulary
+	TypeIDs   []int32 // segment ids of the template, for example 0 for the first text and 1 for the second
+	Attention []int32 // 1 for tokens and 0 for padding
+	Special   []int32 // 1 for special tokens of the template and for padding, 0 for tokens of the text
+	Offsets   []Span  // byte ranges of the tokens in their text, {0, 0} for special ones
+	Words     []int32 // numbers of the pre-tokenizer's words, from 0 in each text; None for special tokens
+	Sequences []int32 // 0 for tokens of the first text and 1 for those of the second; None for special tokens
+
+	TrackOffsets bool // fills Offsets, Words and Sequences, at some cost
+	KeepOverflow bool // fills Overflow
+	MaxWindows   int  // most encodings that truncation may cut a text into, Overflow included; 0 is no limit
 	// Overflow has the tokens that truncation removed, as encodings that overlap by the stride, in the reference's order. It is
 	// valid until the Encoding is used again.
 	Overflow []*Encoding

@@ -191,8 +191,7 @@ func (m *unigram) hasBytes(b []byte) bool {
 type sentenceScores struct {
 	pieces  []float32
 	penalty float32 // Of an unknown code point.
-	// carried continues the sum across the user's symbols, which cut a text into parts.
-	carried bool
+	carried bool    // carried continues the sum across the user's symbols, which cut a text into parts
 }
 
 // maxScore is the absolute sum beyond which the library starts from 0 again.

@@ -13,14 +13,13 @@ const one = 1 << 11
 // taps holds the weights of one axis. Output i is the sum of the inputs from at[i] on, times its weights. Inputs beyond
 // an edge are the input at the edge.
 type taps struct {
-	kind     Sampling // Area is Linear with other weights
-	span     Span
-	channels int // 0 for the axis down the columns
-	n        int // weights of an output
-	at       []int32
-	weights  []int16
-	// low and high delimit the outputs that need no input beyond an edge.
-	low, high int
+	kind      Sampling // Area is Linear with other weights
+	span      Span
+	channels  int // 0 for the axis down the columns
+	n         int // weights of an output
+	at        []int32
+	weights   []int16
+	low, high int // low and high delimit the outputs that need no input beyond an edge
 }
 
 // set computes the weights, unless the last image had the same span.

@@ -32,9 +32,8 @@ func Sized[T any](s []T, n int) []T { return slices.Grow(s[:0], n)[:n] }
 
 // Packed is an Image that is in memory as a whole. The zero value is ready for Reset.
 type Packed struct {
-	Pix []byte
-	// Alpha has one sample per pixel, 0 for transparent; nil where all pixels are opaque.
-	Alpha []byte
+	Pix   []byte
+	Alpha []byte // Alpha has one sample per pixel, 0 for transparent; nil where all pixels are opaque
 	w, h  int
 	gray  bool
 	spare []byte // the memory of Alpha, for the next image

@@ -23,14 +23,11 @@ type Sink = opencv.Sink
 // Job describes one resize: Part of the source is resampled to X.Out x Y.Out pixels.
 type Job struct {
 	Filter Filter
-	// Sharp does not widen the filters of Pillow when the image shrinks: no antialiasing.
-	Sharp bool
-	// Gap is Pillow's reducing_gap, at least 1; 0 for none.
-	Gap  float64
-	Part Rect
-	// X.In and Y.In are the size of Part.
-	X, Y Span
-	To   Sink
+	Sharp  bool    // Sharp does not widen the filters of Pillow when the image shrinks: no antialiasing
+	Gap    float64 // Gap is Pillow's reducing_gap, at least 1; 0 for none
+	Part   Rect
+	X, Y   Span // X.In and Y.In are the size of Part
+	To     Sink
 }
 
 // Resizer resamples one image at a time and keeps its memory for the next one.
@@ -48,12 +45,11 @@ type Resizer struct {
 	// Portable selects the loops in Go on every processor. Tests compare them with AVX2.
 	Portable bool
 
-	x, y axis
-	ch   int
-	// downFirst runs the pass down the columns before the pass along the rows.
-	downFirst bool
-	top       int // the source row that is the first of the part
-	from, to  int // the samples of a source row that outputs need
+	x, y      axis
+	ch        int
+	downFirst bool // downFirst runs the pass down the columns before the pass along the rows
+	top       int  // the source row that is the first of the part
+	from, to  int  // the samples of a source row that outputs need
 
 	a, b []byte   // two source rows
 	pair []uint64 // the same two rows as low and high halves, so that one multiplication serves both

@@ -55,10 +55,8 @@ type Header struct {
 	Width, Height int
 	// Gray is set if a pixel has one sample; otherwise it has three. Alpha is set if it has alpha, too.
 	Gray, Alpha bool
-	// Area is the number of pixels to decode: tiles may reach beyond the image.
-	Area int64
-	// Least is the smallest number of bytes that can hold that many pixels.
-	Least int64
+	Area        int64 // Area is the number of pixels to decode: tiles may reach beyond the image
+	Least       int64 // Least is the smallest number of bytes that can hold that many pixels
 
 	order       Directory
 	colors      uint32 // photometric interpretation

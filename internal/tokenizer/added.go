@@ -20,12 +20,6 @@ type AddedToken struct {
 	Special    bool   `json:"special"`
 }
 
-// piece is a range of a text: the added token id, or text to tokenize where id is noID.
-type piece struct {
-	id int32
-	at Span
-}
-
 // addedTokens finds the added tokens of one kind (those before or those after normalization) in a text.
 type addedTokens struct {
 	tokens []AddedToken
@@ -47,9 +41,9 @@ func newAddedTokens(tokens []AddedToken, contents []string) *addedTokens {
 	return a
 }
 
-// cut appends the pieces of b. At each position the longest token wins. Time is linear in the text, with the length of the longest
+// cut appends the added tokens in b, and the ranges between them as text. At each position the longest token wins. Time is linear in the text, with the length of the longest
 // token as a factor.
-func (a *addedTokens) cut(dst []piece, b []byte) []piece {
+func (a *addedTokens) cut(dst []word, b []byte) []word {
 	done := 0 // end of the last piece
 	for i := 0; a != nil && i < len(b); {
 		if !a.starts[b[i]] {
@@ -75,13 +69,13 @@ func (a *addedTokens) cut(dst []piece, b []byte) []piece {
 			end = spaceEnd(b, end)
 		}
 		if done < start {
-			dst = append(dst, piece{noID, Span{int32(done), int32(start)}})
+			dst = append(dst, word{Span{int32(done), int32(start)}, noID})
 		}
-		dst = append(dst, piece{tok.ID, Span{int32(start), int32(end)}})
+		dst = append(dst, word{Span{int32(start), int32(end)}, tok.ID})
 		done = end
 	}
 	if done < len(b) {
-		dst = append(dst, piece{noID, Span{int32(done), int32(len(b))}})
+		dst = append(dst, word{Span{int32(done), int32(len(b))}, noID})
 	}
 	return dst
 }

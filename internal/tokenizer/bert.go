@@ -62,10 +62,14 @@ func (n *bertNormalizer) classify(r rune) int32 {
 		if r >= hangulBase && r < hangulEnd {
 			return hangul
 		}
-		if e := combiningEntry(d[0]); len(d) == 1 && e > 0 && (d[0] == r || e&markGone != 0) {
-			return e<<kindBits | combining
-		}
-		if combiningClass(d[0]) != 0 || !accentsOnly(d[1:]) {
+		stays := func(r rune) bool { return combiningClass(r) == 0 || !classes().mark.Has(r) }
+		class := int32(combiningClass(d[0]))
+		switch {
+		case len(d) == 1 && !stays(d[0]):
+			return (class|markGone)<<kindBits | combining
+		case len(d) == 1 && class > 0 && d[0] == r:
+			return class<<kindBits | combining
+		case class != 0 || slices.ContainsFunc(d[1:], stays):
 			return composed
 		}
 		if out = d[0]; classes().mark.Has(out) {
@@ -78,25 +82,6 @@ func (n *bertNormalizer) classify(r rune) int32 {
 		out = lowerRune(out)
 	}
 	return (out-r)<<kindBits | kind
-}
-
-// accentsOnly reports whether all of d are combining marks that stripping removes.
-func accentsOnly(d []rune) bool {
-	for _, r := range d {
-		if combiningClass(r) == 0 || !classes().mark.Has(r) {
-			return false
-		}
-	}
-	return true
-}
-
-// combiningEntry returns the class of a mark, with markGone where stripping removes it, and 0 for a starter.
-func combiningEntry(r rune) int32 {
-	e := int32(combiningClass(r))
-	if e != 0 && classes().mark.Has(r) {
-		e |= markGone
-	}
-	return e
 }
 
 // entry returns the table entry of r, computed for rare code points.
@@ -241,7 +226,11 @@ func (n *bertNormalizer) flush(t *text) {
 		return
 	}
 	if kept := slices.ContainsFunc(t.marks, func(m mark) bool { return !m.gone }); !kept {
-		t.prev = lastSource(t.marks, t.prev)
+		for _, m := range t.marks {
+			if !m.inserted {
+				t.prev = m.src
+			}
+		}
 		t.marks = t.marks[:0]
 		return
 	}
@@ -278,16 +267,6 @@ func (n *bertNormalizer) finish(t *text, r rune, src Span) {
 	if r == upperDottedI {
 		t.emit(dotAbove, src)
 	}
-}
-
-// lastSource returns the source range of the last mark that was not inserted, or prev.
-func lastSource(marks []mark, prev Span) Span {
-	for _, m := range slices.Backward(marks) {
-		if !m.inserted {
-			return m.src
-		}
-	}
-	return prev
 }
 
 // sortByClass sorts by combining class, stably. Runs are short in all usual text; for those insertion sort is fastest.

@@ -25,8 +25,7 @@ type Encoding struct {
 	Overflow []*Encoding
 
 	text    text
-	pieces  []piece
-	inner   []piece
+	pieces  []word
 	seqs    [2][]token
 	sources [2][]byte
 	windows [2][]Span // the parts that truncation cuts the sequences into; empty without truncation

@@ -4,6 +4,7 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
+	"slices"
 	"unicode"
 	"unicode/utf8"
 )
@@ -249,8 +250,7 @@ func newMetaspace(o *metaspaceOptions) (preTokenizer, error) {
 }
 
 func knownBehavior(b string) error {
-	switch b {
-	case removed, isolated, mergedWithPrevious, mergedWithNext, contiguous:
+	if slices.Contains([]string{removed, isolated, mergedWithPrevious, mergedWithNext, contiguous}, b) {
 		return nil
 	}
 	return unsupported("split behavior " + b)

@@ -12,7 +12,7 @@ type mapping func(r rune) rune
 const drop = -1
 
 func (m mapping) apply(t *text) {
-	t.alt, t.altFrom = t.alt[:0], t.altFrom[:0]
+	t.rewrite()
 	for i := int32(0); int(i) < len(t.buf); {
 		r, n := decodeRune(t.buf[i:])
 		if out := m(r); out != drop {
@@ -35,7 +35,7 @@ func (lowercase) apply(t *text) {
 		}
 		return
 	}
-	t.startEdit()
+	t.rewrite()
 	for i := int32(0); int(i) < len(t.buf); {
 		r, n := decodeRune(t.buf[i:])
 		t.put(lowerRune(r), 0)
@@ -54,7 +54,7 @@ func (ideographs) apply(t *text) {
 	if IsASCII(t.buf) {
 		return
 	}
-	t.startEdit()
+	t.rewrite()
 	for i := int32(0); int(i) < len(t.buf); {
 		r, n := decodeRune(t.buf[i:])
 		i += n
@@ -139,7 +139,7 @@ func (p *prepend) apply(t *text) {
 	if len(t.buf) == 0 || p.Prepend == "" {
 		return
 	}
-	t.alt, t.altFrom = t.alt[:0], t.altFrom[:0]
+	t.rewrite()
 	t.insert(p.Prepend, t.at(0))
 	t.keep(Span{0, int32(len(t.buf))})
 	t.swap()
@@ -156,7 +156,7 @@ func (p *replace) apply(t *text) {
 		return
 	}
 	t.matches = p.pattern.matches(t.matches[:0], t, t.buf)
-	t.alt, t.altFrom = t.alt[:0], t.altFrom[:0]
+	t.rewrite()
 	for _, m := range t.matches {
 		if m.hit {
 			t.insert(p.content, t.at(m.end-1))
@@ -208,7 +208,7 @@ func byteOf(r rune) int16 {
 type byteLevelPass struct{}
 
 func (byteLevelPass) apply(t *text) {
-	t.alt, t.altFrom = t.alt[:0], t.altFrom[:0]
+	t.rewrite()
 	t.putBytes(Span{0, int32(len(t.buf))})
 	t.swap()
 }

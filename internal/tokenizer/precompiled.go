@@ -107,7 +107,7 @@ func (p *precompiled) apply(t *text) {
 		return // as in most texts, no byte begins an entry
 	}
 	var h held
-	t.startEdit()
+	t.rewrite()
 	for i := 0; i < len(t.buf); {
 		n := grapheme(t.buf[i:])
 		if n <= longestGrapheme {

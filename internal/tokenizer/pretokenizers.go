@@ -2,6 +2,7 @@ package tokenizer
 
 import (
 	"bytes"
+	"slices"
 	"unicode/utf8"
 )
 
@@ -14,7 +15,7 @@ type metaspace struct {
 }
 
 func (m *metaspace) split(t *text) {
-	t.startWords()
+	t.rewrite()
 	for _, w := range t.words {
 		start := int32(len(t.alt))
 		if w.id != noID {
@@ -80,7 +81,7 @@ type byteLevel struct {
 }
 
 func (p *byteLevel) split(t *text) {
-	if p.prefix && needsPrefix(t) {
+	if p.prefix && slices.ContainsFunc(t.words, func(w word) bool { return w.id == noID && t.buf[w.at.Start] != ' ' }) {
 		addPrefix(t)
 	}
 	if p.pattern != nil {
@@ -89,7 +90,7 @@ func (p *byteLevel) split(t *text) {
 	if p.raw {
 		return
 	}
-	t.startWords()
+	t.rewrite()
 	for _, w := range t.words {
 		start := int32(len(t.alt))
 		if w.id == noID {
@@ -102,19 +103,9 @@ func (p *byteLevel) split(t *text) {
 	t.endWords()
 }
 
-// needsPrefix reports whether a word begins without a space.
-func needsPrefix(t *text) bool {
-	for _, w := range t.words {
-		if w.id == noID && t.buf[w.at.Start] != ' ' {
-			return true
-		}
-	}
-	return false
-}
-
-// addPrefix puts a space before those words.
+// addPrefix puts a space before words that begin without one.
 func addPrefix(t *text) {
-	t.startWords()
+	t.rewrite()
 	for _, w := range t.words {
 		start := int32(len(t.alt))
 		if w.id == noID && t.buf[w.at.Start] != ' ' {

@@ -83,9 +83,9 @@ func (t *text) added(dst []token, w word) []token {
 	return append(dst, token{id: w.id, span: t.source(w.at), lead: lead, trail: trail})
 }
 
-// startWords starts to rewrite buf word by word.
-func (t *text) startWords() {
-	t.alt, t.altFrom, t.altWords = t.alt[:0], t.altFrom[:0], t.altWords[:0]
+// rewrite starts to rewrite buf, at once or word by word.
+func (t *text) rewrite() {
+	t.alt, t.altFrom, t.altWords, t.pos = t.alt[:0], t.altFrom[:0], t.altWords[:0], 0
 }
 
 // endWords replaces buf and the words by the rewritten ones.
@@ -133,9 +133,6 @@ func (t *text) begins(s Span) bool {
 	}
 	return t.at(s.Start).Start == 0
 }
-
-// startEdit starts to rewrite buf code point by code point.
-func (t *text) startEdit() { t.alt, t.altFrom, t.pos = t.alt[:0], t.altFrom[:0], 0 }
 
 // put writes a code point with a change as in the reference's transform: 0 replaces one code point, above 0 is inserted, and -n
 // replaces one and removes n more. Its source range follows from that.

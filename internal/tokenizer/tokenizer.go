@@ -215,7 +215,7 @@ func (t *Tokenizer) normalize(x *text, src []byte, base int) {
 }
 
 // whole returns the token of an added token found in the source.
-func (t *Tokenizer) whole(e *Encoding, p piece, content []byte) token {
+func (t *Tokenizer) whole(e *Encoding, p word, content []byte) token {
 	if !e.text.track {
 		return token{id: p.id}
 	}
@@ -230,17 +230,7 @@ func (t *Tokenizer) whole(e *Encoding, p piece, content []byte) token {
 // normalized appends the tokens of one normalized piece.
 func (t *Tokenizer) normalized(e *Encoding, seq []token) []token {
 	x := &e.text
-	x.words = x.words[:0]
-	if t.after == nil {
-		if len(x.buf) > 0 {
-			x.words = append(x.words, word{Span{0, int32(len(x.buf))}, noID})
-		}
-	} else {
-		e.inner = t.after.cut(e.inner[:0], x.buf)
-		for _, p := range e.inner {
-			x.words = append(x.words, word{p.at, p.id})
-		}
-	}
+	x.words = t.after.cut(x.words[:0], x.buf)
 	for _, p := range t.preTokenizers {
 		p.split(x)
 	}

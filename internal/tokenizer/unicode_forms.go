@@ -64,7 +64,7 @@ func (f *form) apply(t *text) {
 	if f.unchanged(t.buf) {
 		return
 	}
-	t.startEdit()
+	t.rewrite()
 	parts := t.form.parts[:0]
 	for i := int32(0); int(i) < len(t.buf); {
 		r, n := decodeRune(t.buf[i:])

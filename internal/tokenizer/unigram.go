@@ -164,7 +164,7 @@ func (m *unigram) unknowns(t *text, out []cachedToken, b []byte) []cachedToken {
 	if id, ok := m.ids[string(b)]; ok {
 		return append(out, cachedToken{id, size, size})
 	}
-	if m.fallback != nil && m.hasBytes(b) {
+	if m.fallback != nil && !slices.ContainsFunc(b, func(c byte) bool { return m.fallback[c] == noID }) {
 		step := size // each of them spans the run
 		for _, v := range slices.Backward(b) {
 			out, step = append(out, cachedToken{m.fallback[v], size, step}), 0
@@ -175,15 +175,6 @@ func (m *unigram) unknowns(t *text, out []cachedToken, b []byte) []cachedToken {
 		t.bad = errUnknown
 	}
 	return append(out, cachedToken{max(m.unknown, 0), size, size})
-}
-
-func (m *unigram) hasBytes(b []byte) bool {
-	for _, c := range b {
-		if m.fallback[c] == noID {
-			return false
-		}
-	}
-	return true
 }
 
 // sentenceScores are the scores of a sentencepiece model of type unigram. The library sums them in single precision over the whole

@@ -7,7 +7,7 @@ func (d *Decoder) refine(c *component, coefs *[64]int16, set *uint64) error {
 	ok := true
 	switch s := &d.scan; {
 	case s.first == 0 && s.high == 0: // the high bits of the DC coefficient
-		n := 0
+		var n int
 		if n, ok = d.bits.symbol(c.dc); ok {
 			c.predict += d.bits.signed(n)
 			coefs[0] = int16(c.predict << s.low)

@@ -44,14 +44,9 @@ const modelFile = "model.onnx"
 // (see bind.Library).
 func NewFactory() backends.Factory {
 	return backends.Factory{
-		Name:        "onnxruntime",
-		Platforms:   []string{"onnxruntime_onnx"},
-		DefaultFile: modelFile,
-		ConfigKeys:  []string{bind.KeyMaxBatch, keyShared, keyInter, keyIntra, bind.KeyLibrary, keyMemory},
-		Params:      (&settings{}).targets().Keys(),
-		Native:      true,
-		Guide:       guide,
-		New:         open,
+		Name: "onnxruntime", Platforms: []string{"onnxruntime_onnx"}, DefaultFile: modelFile, Native: true, Guide: guide, New: open,
+		ConfigKeys: []string{bind.KeyMaxBatch, keyShared, keyInter, keyIntra, bind.KeyLibrary, keyMemory},
+		Params:     (&settings{}).targets().Keys(),
 	}
 }
 

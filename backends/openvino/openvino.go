@@ -40,13 +40,8 @@ const modelFile = "model.xml"
 // NewFactory returns the openvino backend. Its settings are library-path and default-max-batch-size (see bind.Library).
 func NewFactory() backends.Factory {
 	return backends.Factory{
-		Name:        "openvino",
-		DefaultFile: modelFile,
-		ConfigKeys:  []string{bind.KeyMaxBatch, bind.KeyLibrary},
-		Params:      slices.Concat(handed, []string{keyDevice, keyExtension, keyFixed, keyPad, keyReshape, keyReshape + "S", keyBF16}),
-		Native:      true,
-		Guide:       guide,
-		New:         open,
+		Name: "openvino", DefaultFile: modelFile, ConfigKeys: []string{bind.KeyMaxBatch, bind.KeyLibrary}, Native: true, Guide: guide, New: open,
+		Params: slices.Concat(handed, []string{keyDevice, keyExtension, keyFixed, keyPad, keyReshape, keyReshape + "S", keyBF16}),
 	}
 }
 

@@ -50,17 +50,9 @@ func NewPackageFactory() backends.Factory { return factory("torch_aoti", package
 
 func factory(name, file string, platforms ...string) backends.Factory {
 	return backends.Factory{
-		Name:        name,
-		Platforms:   platforms,
-		DefaultFile: file,
-		ConfigKeys:  []string{keyDevice, bind.KeyLibrary},
-		Params:      defaultSettings().targets().Keys(),
-		Native:      true,
-		Guide:       guide,
-		Prepare:     Prepare,
-		New: func(o backends.Options) (backends.Backend, error) {
-			return open(o, file)
-		},
+		Name: name, Platforms: platforms, DefaultFile: file, Native: true, Guide: guide, Prepare: Prepare,
+		ConfigKeys: []string{keyDevice, bind.KeyLibrary}, Params: defaultSettings().targets().Keys(),
+		New: func(o backends.Options) (backends.Backend, error) { return open(o, file) },
 	}
 }
 
@@ -173,7 +165,11 @@ func checkFile(path string) error {
 	}
 	archive, err := zip.OpenReader(path)
 	if err != nil {
-		return status.Errorf(status.InvalidArg, "expected a %s at '%s', found %s: %w", kindOf(path), path, found(path), err)
+		kind := "TorchScript file"
+		if isPackage(path) {
+			kind = "package of AOTInductor's"
+		}
+		return status.Errorf(status.InvalidArg, "expected a %s at '%s', found %s: %w", kind, path, found(path), err)
 	}
 	defer archive.Close()
 	if isPackage(path) {
@@ -201,13 +197,6 @@ func checkPackage(path string, archive *zip.ReadCloser) error {
 			"unsupported: '%s' holds an exported program, expected a compiled one: compile it with torch._inductor.aoti_compile_and_package", path)
 	}
 	return status.Errorf(status.InvalidArg, "expected a package of AOTInductor's at '%s', found an archive without a compiled model", path)
-}
-
-func kindOf(path string) string {
-	if isPackage(path) {
-		return "package of AOTInductor's"
-	}
-	return "TorchScript file"
 }
 
 // found describes a file by its first bytes, for an error.

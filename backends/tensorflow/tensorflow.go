@@ -46,14 +46,8 @@ import (
 // NewFactory returns the tensorflow backend. Its settings are library-path and default-max-batch-size (see bind.Library).
 func NewFactory() backends.Factory {
 	return backends.Factory{
-		Name:        "tensorflow",
-		Platforms:   []string{savedModelPlatform, graphPlatform},
-		DefaultFile: savedModelFolder,
-		ConfigKeys:  []string{bind.KeyMaxBatch, bind.KeyLibrary},
-		Params:      keys,
-		Native:      true,
-		Guide:       guide,
-		New:         open,
+		Name: "tensorflow", Platforms: []string{savedModelPlatform, graphPlatform}, DefaultFile: savedModelFolder,
+		ConfigKeys: []string{bind.KeyMaxBatch, bind.KeyLibrary}, Params: keys, Native: true, Guide: guide, New: open,
 	}
 }
 

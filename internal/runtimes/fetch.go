@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/tutti-server/tutti/core/status"
@@ -209,11 +210,11 @@ func moveFolder(from, to string) error {
 const sealFile = ".complete"
 
 func (p *Release) sealText() string {
-	text := ""
+	var text strings.Builder
 	for i := range p.Archives {
-		text += p.Archives[i].Sum + "\n"
+		text.WriteString(p.Archives[i].Sum + "\n")
 	}
-	return text
+	return text.String()
 }
 
 // complete checks that dir holds the whole release: pinned files by their hashes, folders by the seal that was

@@ -128,7 +128,7 @@ func (s *Server) load(ctx context.Context, registry *backends.Registry, stderr i
 	s.gpus = measureGPUs(ctx, export.GPU, s.metrics, s.log)
 	s.metrics.InFlight(s.inFlight)
 	s.repo, err = repository.Open(ctx, repository.Settings{
-		Roots: o.Repositories, Tolerant: !o.ExitOnError, Mode: controlMode(o), Only: o.Models(), PollInterval: o.PollInterval,
+		Roots: o.Repositories, Tolerant: !o.ExitOnError, Mode: controlModes[o.ControlMode], Only: o.Models(), PollInterval: o.PollInterval,
 		ConfigName: o.ModelConfigName, LoadThreads: o.LoadThreads, LoadRetries: o.LoadRetries,
 		StrictConfig: o.DisableAutoComplete, StrictEnsembleConfig: o.StrictEnsembleConfig, StrictParams: o.StrictParameters,
 		GPUFallback: o.GPUFallback == options.FallbackCPU, Namespacing: o.Namespacing, Cache: o.ModelCache,
@@ -166,16 +166,8 @@ func hostPolicies(o *options.Options) (map[string]*device.Policy, []options.Noti
 	return policies, list, nil
 }
 
-// controlMode converts --model-control-mode.
-func controlMode(o *options.Options) repository.Mode {
-	switch o.ControlMode {
-	case options.ModePoll:
-		return repository.Polled
-	case options.ModeExplicit:
-		return repository.Explicit
-	}
-	return repository.Fixed
-}
+// controlModes are those of --model-control-mode that load or unload models later.
+var controlModes = map[string]repository.Mode{options.ModePoll: repository.Polled, options.ModeExplicit: repository.Explicit}
 
 // responseCache returns the cache of --cache-config, nil for none.
 func responseCache(o *options.Cache, alloc tensor.Allocator, log *slog.Logger) cache.Cache {

@@ -191,7 +191,7 @@ func (m *model) copy(b *backends.Batch, in, out []tensor.Tensor, port, rows int)
 }
 
 // zero returns an output of zeros with size 1 for each variable dimension.
-func (m *model) zero(b *backends.Batch, port, rows int) (tensor.Tensor, error) {
+func (m *model) zero(b *backends.Batch, port, rows int) (out tensor.Tensor, err error) {
 	p := &m.Sig.Outputs[port]
 	var dims []int64
 	if m.Sig.MaxBatch > 0 && !p.Unbatched {
@@ -204,10 +204,8 @@ func (m *model) zero(b *backends.Batch, port, rows int) (tensor.Tensor, error) {
 		dims = append(dims, d)
 	}
 	shape := tensor.Of(dims...)
-	var out tensor.Tensor
-	var err error
 	if p.DType == tensor.Bytes {
-		out, err = tensor.NewBytes(b.Allocator, shape, int(shape.Elements())*bytesHeader)
+		out, err = tensor.NewBytes(b.Allocator, shape, int(shape.Elements())*4) // the lengths
 	} else {
 		out, err = tensor.New(b.Allocator, p.DType, shape)
 	}
@@ -216,6 +214,3 @@ func (m *model) zero(b *backends.Batch, port, rows int) (tensor.Tensor, error) {
 	}
 	return out, err
 }
-
-// bytesHeader is the size of the length prefix of each string.
-const bytesHeader = 4

@@ -177,11 +177,10 @@ const (
 // Each span takes a tenth of a second.
 func (p *params) report(ctx context.Context, reqs []backends.Request) error {
 	for i := range reqs {
-		if !reqs[i].Trace.Sampled() {
-			continue
-		}
-		if err := p.reportOne(ctx, &reqs[i], reqs); err != nil {
-			return err
+		if q := &reqs[i]; q.Trace.Sampled() {
+			if err := p.reportOne(ctx, q, reqs); err != nil {
+				return err
+			}
 		}
 	}
 	return nil

@@ -298,7 +298,8 @@ func (m *model) accept(port *config.Port, p *part, mem *memory, rows int) error 
 	if !p.valid(len(mem.mem)) {
 		return m.unexpected(port, p, rows)
 	}
-	if p.dtype != port.DType || !m.fits(port, &p.shape, rows) {
+	rowed := m.sig.MaxBatch > 0 && !port.ShapeTensor
+	if p.dtype != port.DType || !port.Accepts(&p.shape, m.sig.MaxBatch) || rowed && p.shape.Dim(0) != int64(rows) {
 		if !port.Unchecked {
 			return m.unexpected(port, p, rows)
 		}
@@ -358,11 +359,6 @@ func quotedNames(ports []config.Port) string {
 		list[i] = "'" + ports[i].Name + "'"
 	}
 	return strings.Join(list, ", ")
-}
-
-func (m *model) fits(port *config.Port, s *tensor.Shape, rows int) bool {
-	rowed := m.sig.MaxBatch > 0 && !port.ShapeTensor
-	return port.Accepts(s, m.sig.MaxBatch) && (!rowed || s.Dim(0) == int64(rows))
 }
 
 func (m *model) unexpected(port *config.Port, p *part, rows int) error {

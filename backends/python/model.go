@@ -118,18 +118,14 @@ func (m *model) signature(name string) *config.Signature {
 	sig.Computed, sig.Scattered = nil, nil
 	for i := range sig.Outputs {
 		out := &sig.Outputs[i]
-		out.Unbatched = false // each request has its own response, so nothing is split
-		out.Unchecked = !m.b.set.strict && !m.isState(out.Name)
+		out.Unbatched = false           // each request has its own response, so nothing is split
+		out.Unchecked = !m.b.set.strict // a sequence state must match its declaration, because the server keeps it
+		for _, st := range m.cfg.GetSequenceBatching().GetState() {
+			out.Unchecked = out.Unchecked && st.GetOutputName() != out.Name
+		}
 	}
 	m.warned = make([]atomic.Bool, len(sig.Outputs))
 	return sig
-}
-
-// isState reports whether an output is a sequence state. A state must match its declaration, because the server keeps it.
-func (m *model) isState(name string) bool {
-	return slices.ContainsFunc(m.cfg.GetSequenceBatching().GetState(), func(st *modelconfig.ModelSequenceBatching_State) bool {
-		return st.GetOutputName() == name
-	})
 }
 
 // complete calls auto_complete_config when the model has it.

@@ -42,7 +42,8 @@ func startProcess(cmd *exec.Cmd) (*process, error) {
 	}
 	p := &process{pid: cmd.Process.Pid, ended: make(chan struct{})}
 	go func() {
-		waitEnd(p.pid)
+		// The child stays a zombie, so that its process id is not reused yet.
+		uninterrupted(func() error { return unix.Waitid(unix.P_PID, p.pid, nil, unix.WEXITED|unix.WNOWAIT, nil) })
 		p.kill()       // the rest of its process group
 		_ = cmd.Wait() // ProcessState has the exit status
 		p.how = cmd.ProcessState.String()
@@ -51,12 +52,9 @@ func startProcess(cmd *exec.Cmd) (*process, error) {
 	return p, nil
 }
 
-// waitEnd waits until a child exits and leaves it a zombie, so that its process id is not reused yet.
-func waitEnd(pid int) {
-	for {
-		if err := unix.Waitid(unix.P_PID, pid, nil, unix.WEXITED|unix.WNOWAIT, nil); !errors.Is(err, unix.EINTR) {
-			return
-		}
+// uninterrupted repeats a system call that signals interrupt.
+func uninterrupted(call func() error) {
+	for errors.Is(call(), unix.EINTR) {
 	}
 }
 
@@ -117,7 +115,10 @@ func stateText(s syscall.WaitStatus) string {
 // which inherits orphans, for example in a container.
 func waitOrphan(pid int) string {
 	if fd, err := unix.PidfdOpen(pid, 0); err == nil { // an error means that it has exited
-		waitReadable(fd)
+		uninterrupted(func() error {
+			_, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, -1) //nolint:gosec // a descriptor fits
+			return err
+		})
 		_ = unix.Close(fd)
 	}
 	var s unix.WaitStatus
@@ -125,15 +126,6 @@ func waitOrphan(pid int) string {
 		return stateText(syscall.WaitStatus(s))
 	}
 	return "its exit status is unknown"
-}
-
-func waitReadable(fd int) {
-	for {
-		_, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, -1) //nolint:gosec // a descriptor fits
-		if !errors.Is(err, unix.EINTR) {
-			return
-		}
-	}
 }
 
 //go:embed worker/*.py

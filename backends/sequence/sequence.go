@@ -287,16 +287,11 @@ func (r *results) set(b *backends.Batch, row int, sum int32, ready bool) error {
 		tensor.Slice[int32](&t)[0] = sum
 		response[i] = t
 	}
-	send(b, row, response)
+	if err := b.Send(row, response, !b.Requests[row].Rescheduled); err != nil {
+		b.Fail(row, err) // only that row
+	}
 	return nil
 }
 
 // succeeded reports whether a request has not failed so far.
 func succeeded(q *backends.Request) bool { return q.Err == nil }
-
-// send sends the response of a row. If the response cannot be sent, only that row fails.
-func send(b *backends.Batch, row int, response []tensor.Tensor) {
-	if err := b.Send(row, response, !b.Requests[row].Rescheduled); err != nil {
-		b.Fail(row, err)
-	}
-}

@@ -145,8 +145,6 @@ type responses struct {
 	from *instance
 }
 
-var _ backends.ErrorResponder = (*responses)(nil)
-
 // Respond implements backends.Responses.
 func (a *responses) Respond(req int, out []tensor.Tensor, params infer.Params, final bool) error {
 	defer tensor.ReleaseAll(out)

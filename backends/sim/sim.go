@@ -29,11 +29,12 @@ import (
 	"github.com/tutti-server/tutti/proto/modelconfig"
 )
 
-// Name is the value of the field backend in config.pbtxt.
-const Name = "sim"
-
-// backendParam is the parameter that names the executing backend.
-const backendParam = "sim.backend"
+const (
+	// Name is the value of the field backend in config.pbtxt.
+	Name = "sim"
+	// backendParam is the parameter that names the executing backend.
+	backendParam = "sim.backend"
+)
 
 // NewFactory returns the backend sim over the given backends.
 func NewFactory(inner ...backends.Factory) backends.Factory {
@@ -42,14 +43,10 @@ func NewFactory(inner ...backends.Factory) backends.Factory {
 		Guide:      backends.Guide{Doc: "Runs the model of another backend, which the parameter `sim.backend` names, at simulated devices, to see how tensors travel."},
 		ConfigKeys: []string{"bandwidth_mb", "devices", "latency_us", "memory_mb", "real"},
 		New:        func(o backends.Options) (backends.Backend, error) { return newBackend(inner, o) },
-		Devices: func(values map[string]string) []tensor.Place {
+		Devices: func(values map[string]string) (list []tensor.Place) {
 			n, _, err := parse(values)
-			if err != nil {
-				return nil // opening the backend reports the error
-			}
-			list := make([]tensor.Place, n)
-			for i := range list {
-				list[i] = simdev.Place(i)
+			for i := 0; err == nil && i < n; i++ { // opening the backend reports the error
+				list = append(list, simdev.Place(i))
 			}
 			return list
 		},
@@ -123,7 +120,12 @@ func (b *backend) Load(ctx context.Context, s backends.Settings) (backends.Model
 	if err != nil {
 		return nil, err
 	}
-	s.Config = onHost(s.Config)
+	s.Config = proto.CloneOf(s.Config)
+	for _, g := range s.Config.GetInstanceGroup() { // the executing backend's instances are on the host
+		if g.GetKind() == modelconfig.ModelInstanceGroup_KIND_GPU {
+			g.Kind, g.Gpus = modelconfig.ModelInstanceGroup_KIND_CPU, nil
+		}
+	}
 	s.Config.Backend = name
 	delete(s.Config.GetParameters(), backendParam)
 	m, err := of.Load(ctx, s)
@@ -133,22 +135,15 @@ func (b *backend) Load(ctx context.Context, s backends.Settings) (backends.Model
 	return &model{Model: m, devices: b.machine.Devices(), name: s.Model, host: s.Alloc}, nil
 }
 
-// onHost returns the configuration for the executing backend, with its instances on the host.
-func onHost(cfg *modelconfig.ModelConfig) *modelconfig.ModelConfig {
-	cfg = proto.CloneOf(cfg)
-	for _, g := range cfg.GetInstanceGroup() {
-		if g.GetKind() == modelconfig.ModelInstanceGroup_KIND_GPU {
-			g.Kind, g.Gpus = modelconfig.ModelInstanceGroup_KIND_CPU, nil
-		}
-	}
-	return cfg
-}
-
 // open returns the backend with the given name and opens it on first use.
 func (b *backend) open(model, name string) (backends.Backend, error) {
-	i := slices.IndexFunc(b.inner, func(f backends.Factory) bool { return f.Name == name })
+	names := make([]string, len(b.inner))
+	for i := range names {
+		names[i] = b.inner[i].Name
+	}
+	i := slices.Index(names, name)
 	if i < 0 {
-		return nil, status.Errorf(status.InvalidArg, "model '%s': parameter '%s' is '%s', expected a backend: %s", model, backendParam, name, b.names())
+		return nil, status.Errorf(status.InvalidArg, "model '%s': parameter '%s' is '%s', expected a backend: %s", model, backendParam, name, names)
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -162,14 +157,6 @@ func (b *backend) open(model, name string) (backends.Backend, error) {
 		b.opened[name] = of
 	}
 	return of, err
-}
-
-func (b *backend) names() []string {
-	var list []string
-	for _, f := range b.inner {
-		list = append(list, f.Name)
-	}
-	return list
 }
 
 // Close closes the backends and the devices.

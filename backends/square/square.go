@@ -29,7 +29,7 @@ func NewFactory() backends.Factory {
 	return backends.Factory{
 		Name:   "square",
 		Guide:  backends.Guide{Doc: "A decoupled model that sends n responses for the input n, with delays and failures by NVIDIA's parameters. For tests of clients."},
-		Params: []string{keyInfer, keyOutput, keyCancel, keyFail, keyEmpty},
+		Params: keys,
 		New:    func(backends.Options) (backends.Backend, error) { return backends.Loader(load), nil },
 	}
 }
@@ -63,14 +63,8 @@ func (m *model) NewInstance(context.Context, tensor.Place) (backends.Instance, e
 	return m, nil
 }
 
-// The parameters of config.pbtxt, with the names of NVIDIA's backend.
-const (
-	keyInfer  = "CUSTOM_INFER_DELAY_NS"
-	keyOutput = "CUSTOM_OUTPUT_DELAY_NS"
-	keyCancel = "CUSTOM_CANCEL_DELAY_NS"
-	keyFail   = "CUSTOM_FAIL_COUNT"
-	keyEmpty  = "CUSTOM_EMPTY_COUNT"
-)
+// keys are the parameters of config.pbtxt, with the names of NVIDIA's backend.
+var keys = []string{"CUSTOM_INFER_DELAY_NS", "CUSTOM_OUTPUT_DELAY_NS", "CUSTOM_CANCEL_DELAY_NS", "CUSTOM_FAIL_COUNT", "CUSTOM_EMPTY_COUNT"}
 
 // params are the parameters of a model.
 type params struct {
@@ -79,21 +73,13 @@ type params struct {
 }
 
 func parse(s *backends.Settings) (p params, err error) {
-	for _, d := range []struct {
-		key string
-		to  *time.Duration
-	}{{keyInfer, &p.infer}, {keyOutput, &p.output}, {keyCancel, &p.cancel}} {
-		n, err := number(s, d.key)
-		if err != nil {
+	to := []*int64{(*int64)(&p.infer), (*int64)(&p.output), (*int64)(&p.cancel), &p.fail, &p.empty}
+	for i, key := range keys {
+		if *to[i], err = number(s, key); err != nil {
 			return p, err
 		}
-		*d.to = time.Duration(n)
 	}
-	if p.fail, err = number(s, keyFail); err != nil {
-		return p, err
-	}
-	p.empty, err = number(s, keyEmpty)
-	return p, err
+	return p, nil
 }
 
 // maxNumber bounds a parameter: as nanoseconds it is 13 days and cannot overflow.

@@ -41,7 +41,10 @@ var errReported = errors.New("failed")
 // Main runs the command that args name, where args[0] is the name of the program. It returns the exit status: 0, or 1
 // after an error, which it has printed. It ends in order when ctx is done.
 func Main(ctx context.Context, args []string, stdout, stderr io.Writer, c tutti.Components) int {
-	p := &program{name: serverName(args), components: c, stdout: stdout, stderr: stderr}
+	p := &program{name: programName(args), components: c, stdout: stdout, stderr: stderr}
+	if p.name != tritonName {
+		p.name += " serve"
+	}
 	err := p.main(ctx, args)
 	var usage *usageError
 	var option *tutti.OptionError
@@ -78,14 +81,6 @@ func (p *program) main(ctx context.Context, args []string) error {
 		return c.run(p, ctx, args[2:])
 	}
 	return usagef("there is no command '%s'", args[1])
-}
-
-// serverName is the command line that serves.
-func serverName(args []string) string {
-	if programName(args) == tritonName {
-		return tritonName
-	}
-	return programName(args) + " serve"
 }
 
 func programName(args []string) string {

@@ -97,7 +97,6 @@ func (p *program) printConfig(cfg *modelconfig.ModelConfig, format string) error
 	if err := json.Indent(&b, raw, "", "  "); err != nil {
 		return err
 	}
-	b.WriteByte('\n')
-	_, err = b.WriteTo(p.stdout)
+	_, err = fmt.Fprintln(p.stdout, b.String())
 	return err
 }

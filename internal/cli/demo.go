@@ -95,7 +95,12 @@ func (d *demonstration) find(dir string) error {
 			return err
 		}
 		d.roots = append(d.roots, root)
-		d.examples = append(d.examples, firstOfEach(list)...)
+		had := len(d.examples)
+		for _, e := range list { // one of each ensemble
+			if !slices.ContainsFunc(d.examples[had:], func(k Example) bool { return k.Request.Model == e.Request.Model }) {
+				d.examples = append(d.examples, e)
+			}
+		}
 	}
 	if len(d.roots) == 0 {
 		return fmt.Errorf("no complete model repository is below '%s'", dir)
@@ -154,22 +159,12 @@ func missingFile(registry *backends.Registry, configs []string) string {
 	return ""
 }
 
-// firstOfEach keeps one example of each ensemble.
-func firstOfEach(list []Example) []Example {
-	var kept []Example
-	for _, e := range list {
-		if !slices.ContainsFunc(kept, func(k Example) bool { return k.Request.Model == e.Request.Model }) {
-			kept = append(kept, e)
-		}
-	}
-	return kept
-}
-
-// titleHTTP is the protocol for which the response of an example is printed in full.
-const titleHTTP = "HTTP"
-
-// loopback is the address of the demonstration's server.
-const loopback = "127.0.0.1"
+const (
+	// titleHTTP is the protocol for which the response of an example is printed in full.
+	titleHTTP = "HTTP"
+	// loopback is the address of the demonstration's server.
+	loopback = "127.0.0.1"
+)
 
 // freePort returns port, or 0, which lets the system choose one, if port is in use.
 func (d *demonstration) freePort(ctx context.Context, port int) int {

@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -76,21 +77,15 @@ func (p *program) doctor(ctx context.Context, args []string) error {
 
 // nativeBackends returns the backends to check: the named ones, by default all that need more than this program.
 func nativeBackends(r *backends.Registry, names []string) ([]string, error) {
-	if len(names) > 0 {
-		for _, name := range names {
-			if r.ByName(name) == nil {
-				return nil, status.Errorf(status.InvalidArg, "unknown backend '%s', expected one of %s", name, strings.Join(r.Names(), ", "))
-			}
-		}
-		return names, nil
-	}
-	var list []string
-	for _, name := range r.Names() {
-		if r.ByName(name).Native {
-			list = append(list, name)
+	for _, name := range names {
+		if r.ByName(name) == nil {
+			return nil, status.Errorf(status.InvalidArg, "unknown backend '%s', expected one of %s", name, strings.Join(r.Names(), ", "))
 		}
 	}
-	return list, nil
+	if len(names) == 0 {
+		names = slices.DeleteFunc(r.Names(), func(name string) bool { return !r.ByName(name).Native })
+	}
+	return names, nil
 }
 
 // probe opens a backend and prints its description.

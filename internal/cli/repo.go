@@ -15,6 +15,7 @@ import (
 	"github.com/tutti-server/tutti/core/status"
 	"github.com/tutti-server/tutti/internal/repository"
 	"github.com/tutti-server/tutti/internal/table"
+	"github.com/tutti-server/tutti/proto/modelconfig"
 )
 
 // repo inspects and changes repositories and running servers. REPO is a folder, the address of a bucket, or the URL
@@ -65,58 +66,43 @@ func (c *connection) control(ctx context.Context, server, model string, change f
 }
 
 // modelSource is a server, or a repository that is opened as a server would open it.
-type modelSource interface {
-	index(ctx context.Context) ([]infer.Entry, error)
+type modelSource struct {
+	r     *repository.Repository // nil for a server
+	index func() ([]infer.Entry, error)
 	// config returns a completed configuration.
-	config(ctx context.Context, model string) ([]byte, error)
-	close(ctx context.Context) error
+	config func(model string) (*modelconfig.ModelConfig, error)
+	close  func() error
 }
 
 // openSource opens a server or a repository. It loads only the models of only from a repository; nil loads all.
-func (p *program) openSource(ctx context.Context, c *connection, repo string, only []string) (modelSource, error) {
+func (p *program) openSource(ctx context.Context, c *connection, repo string, only []string) (*modelSource, error) {
 	if isServer(repo) {
 		m, err := c.dial(repo)
-		return &remoteSource{m: m, connection: c, url: repo}, err
+		if err != nil {
+			return nil, err
+		}
+		return &modelSource{close: m.Close, index: func() ([]infer.Entry, error) {
+			list, err := m.Index(ctx)
+			return list, c.explain(ctx, repo, err)
+		}, config: func(model string) (*modelconfig.ModelConfig, error) {
+			cfg, err := m.Config(ctx, model)
+			return cfg, c.explain(ctx, repo, err)
+		}}, nil
 	}
 	r, err := p.look(ctx, repository.Settings{Roots: []string{repo}, Only: only, Mode: repository.Explicit}, nil)
 	if err != nil {
 		return nil, err
 	}
-	return &localSource{r}, nil
-}
-
-type remoteSource struct {
-	m          client.Manager
-	connection *connection
-	url        string
-}
-
-func (s *remoteSource) close(context.Context) error { return s.m.Close() }
-
-func (s *remoteSource) index(ctx context.Context) ([]infer.Entry, error) {
-	list, err := s.m.Index(ctx)
-	return list, s.connection.explain(ctx, s.url, err)
-}
-
-func (s *remoteSource) config(ctx context.Context, model string) ([]byte, error) {
-	cfg, err := s.m.Config(ctx, model)
-	if err != nil {
-		return nil, s.connection.explain(ctx, s.url, err)
-	}
-	return config.Text(cfg), nil
-}
-
-type localSource struct{ r *repository.Repository }
-
-func (s *localSource) index(context.Context) ([]infer.Entry, error) { return s.r.Index(false), nil }
-func (s *localSource) close(ctx context.Context) error              { return s.r.Close(ctx) }
-
-func (s *localSource) config(_ context.Context, model string) ([]byte, error) {
-	cfg, err := s.r.Config(model, 0)
-	if err != nil {
-		return nil, failureOf(s.r, model, err)
-	}
-	return config.Text(cfg), nil
+	return &modelSource{
+		r: r, close: func() error { return r.Close(ctx) }, index: func() ([]infer.Entry, error) { return r.Index(false), nil },
+		config: func(model string) (*modelconfig.ModelConfig, error) {
+			cfg, err := r.Config(model, 0)
+			if err != nil {
+				err = failureOf(r, model, err)
+			}
+			return cfg, err
+		},
+	}, nil
 }
 
 // repoList prints the models. Those of a folder or bucket have only names.
@@ -125,16 +111,16 @@ func (p *program) repoList(ctx context.Context, c *connection, repo string) erro
 	if err != nil {
 		return err
 	}
-	list, err := s.index(ctx)
+	list, err := s.index()
 	if err == nil {
 		table.Left(p.stdout, entryRows(list))
 	}
-	if l, ok := s.(*localSource); ok && err == nil {
-		for _, f := range l.r.Failures() {
+	if s.r != nil && err == nil {
+		for _, f := range s.r.Failures() {
 			err = errors.Join(err, f.Err)
 		}
 	}
-	return errors.Join(err, s.close(ctx))
+	return errors.Join(err, s.close())
 }
 
 // entryRows returns the table of an index, with its heading.
@@ -152,29 +138,29 @@ func (p *program) repoShow(ctx context.Context, c *connection, repo, model strin
 	if err != nil {
 		return err
 	}
-	list, err := s.index(ctx)
+	list, err := s.index()
 	if err != nil {
-		return errors.Join(err, s.close(ctx))
+		return errors.Join(err, s.close())
 	}
 	list = slices.DeleteFunc(list, func(e infer.Entry) bool { return e.Name != model })
 	table.Left(p.stdout, entryRows(list))
-	text, err := s.config(ctx, model)
+	cfg, err := s.config(model)
 	if err == nil {
-		_, err = fmt.Fprintf(p.stdout, "\n%s", text)
+		_, err = fmt.Fprintf(p.stdout, "\n%s", config.Text(cfg))
 	}
-	return errors.Join(err, s.close(ctx))
+	return errors.Join(err, s.close())
 }
 
 // repoDiff prints the differences between the models of two repositories: the ready versions, and the lines of the
 // completed configurations. It fails if there are differences.
 func (p *program) repoDiff(ctx context.Context, c *connection, one, two string, models []string) error {
-	var sources [2]modelSource
+	var sources [2]*modelSource
 	for i, repo := range []string{one, two} {
 		s, err := p.openSource(ctx, c, repo, models)
 		if err != nil {
 			return err
 		}
-		defer s.close(ctx)
+		defer func() { _ = s.close() }()
 		sources[i] = s
 	}
 	var texts [2]map[string][]string
@@ -204,8 +190,8 @@ func (p *program) repoDiff(ctx context.Context, c *connection, one, two string, 
 
 // describe returns the versions and the configuration of each named model, or of all models, as lines. A model that
 // is not ready has the reason instead.
-func describe(ctx context.Context, s modelSource, models []string) (map[string][]string, error) {
-	list, err := s.index(ctx)
+func describe(ctx context.Context, s *modelSource, models []string) (map[string][]string, error) {
+	list, err := s.index()
 	if err != nil {
 		return nil, err
 	}
@@ -221,10 +207,11 @@ func describe(ctx context.Context, s modelSource, models []string) (map[string][
 		}
 	}
 	for name, lines := range all {
-		text, err := s.config(ctx, name)
+		cfg, err := s.config(name)
 		if ctx.Err() != nil {
 			return nil, errors.Join(err, ctx.Err())
 		}
+		text := config.Text(cfg)
 		if err != nil {
 			text = []byte("# " + status.Line(err.Error()))
 		}

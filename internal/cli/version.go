@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"runtime/debug"
+	"slices"
 
 	"github.com/tutti-server/tutti"
 )
@@ -20,13 +21,5 @@ func (p *program) version(_ context.Context, _ []string) error {
 // withoutCgo reports whether this program was built with CGO_ENABLED=0.
 func withoutCgo() bool {
 	info, ok := debug.ReadBuildInfo()
-	if !ok {
-		return false
-	}
-	for _, s := range info.Settings {
-		if s.Key == "CGO_ENABLED" {
-			return s.Value == "0"
-		}
-	}
-	return false
+	return ok && slices.Contains(info.Settings, debug.BuildSetting{Key: "CGO_ENABLED", Value: "0"})
 }

@@ -8,8 +8,6 @@ package cloud
 import (
 	"cmp"
 	"context"
-	"crypto/md5" //nolint:gosec // it is what buckets tell of their objects
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -129,16 +127,6 @@ func failed(address, what string, code int, err error) error {
 func firstLine(text string) string {
 	line, _, _ := strings.Cut(strings.TrimSpace(text), "\n")
 	return line
-}
-
-// etagMD5 returns the MD5 in an S3 ETag. It returns nil for another kind of ETag: that of a multipart or encrypted
-// object.
-func etagMD5(tag string) []byte {
-	sum, err := hex.DecodeString(tag)
-	if err != nil || len(sum) != md5.Size {
-		return nil
-	}
-	return sum
 }
 
 // tooMany is the error for an unbounded listing.

@@ -1,6 +1,7 @@
 package cloud
 
 import (
+	"cmp"
 	"context"
 	"encoding/base64"
 	"encoding/json"
@@ -88,16 +89,9 @@ func (b *bucketGCS) do(ctx context.Context, what, method, path string, header ht
 	}
 	defer resp.Body.Close()
 	text, _ := io.ReadAll(io.LimitReader(resp.Body, 4096)) // best effort
-	return nil, failed(b.text, what, resp.StatusCode, errors.New(gcsText(text)))
-}
-
-// gcsText returns the message in an error's body.
-func gcsText(body []byte) string {
 	var e struct{ Error struct{ Message string } }
-	if json.Unmarshal(body, &e) == nil && e.Error.Message != "" {
-		return e.Error.Message
-	}
-	return string(body)
+	_ = json.Unmarshal(text, &e) // another text has no message
+	return nil, failed(b.text, what, resp.StatusCode, errors.New(cmp.Or(e.Error.Message, string(text))))
 }
 
 // object returns the path of an object.

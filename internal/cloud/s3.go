@@ -3,6 +3,8 @@ package cloud
 import (
 	"cmp"
 	"context"
+	"crypto/md5" //nolint:gosec // it is what buckets tell of their objects
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -88,7 +90,11 @@ func (b *bucketS3) List(ctx context.Context, prefix string) ([]Object, error) {
 				continue
 			}
 			tag := strings.Trim(aws.ToString(o.ETag), `"`)
-			list = append(list, Object{Key: key, Size: aws.ToInt64(o.Size), Tag: tag, MD5: etagMD5(tag)})
+			sum, err := hex.DecodeString(tag) // the ETag of a multipart or encrypted object is no MD5
+			if err != nil || len(sum) != md5.Size {
+				sum = nil
+			}
+			list = append(list, Object{Key: key, Size: aws.ToInt64(o.Size), Tag: tag, MD5: sum})
 		}
 		if len(list) > maxObjects {
 			return nil, tooMany(b.text)

@@ -17,7 +17,11 @@ func (o *Options) finish(environ []string) error {
 	if slices.Contains(o.Trace.Levels, traceOff) {
 		o.Trace.Levels = []string{traceOff}
 	}
-	o.Log.Raw = slices.ContainsFunc(environ, unescaped)
+	o.Log.Raw = slices.ContainsFunc(environ, func(e string) bool { // log messages are not escaped
+		value, ok := strings.CutPrefix(e, "TRITON_SERVER_ESCAPE_LOG_MESSAGES=")
+		on, err := parseBool(value)
+		return ok && err == nil && !on
+	})
 	const delayed = "TRITONSERVER_SERVER_DELAY_GRPC_RESPONSE_SEC"
 	if slices.ContainsFunc(environ, func(e string) bool { return strings.HasPrefix(e, delayed+"=") }) {
 		o.notice(delayed, "without effect: nothing is held up for tests")
@@ -73,17 +77,6 @@ func first(checks ...func() error) error {
 		}
 	}
 	return nil
-}
-
-// unescaped reports whether a variable is Triton's TRITON_SERVER_ESCAPE_LOG_MESSAGES with the value that leaves log
-// messages unescaped.
-func unescaped(variable string) bool {
-	name, value, _ := strings.Cut(variable, "=")
-	if name != "TRITON_SERVER_ESCAPE_LOG_MESSAGES" {
-		return false
-	}
-	on, err := parseBool(value)
-	return err == nil && !on
 }
 
 // checkCompletion reads auto-complete-config, a setting for all backends that the server itself applies.

@@ -86,7 +86,8 @@ func Flags() []Flag { return new(Options).flags() }
 // flags returns every option of serve, by group. They set the fields of o.
 func (o *Options) flags() []Flag {
 	return slices.Concat(o.serverFlags(), o.modelFlags(), o.limitFlags(), o.httpFlags(), o.grpcFlags(), o.metricsFlags(), o.logFlags(), o.traceFlags(),
-		o.dashboardFlags(), o.cacheFlags(), o.memoryFlags(), deviceFlags(), o.backendFlags(), inertFlags(), refusedFlags())
+		o.dashboardFlags(), o.cacheFlags(), grouped("Shared memory",
+			onOff("allow-client-shm", &o.ClientSHM, no, "Allow clients to register shared memory of this machine for their tensors")), deviceFlags(), o.backendFlags(), inertFlags(), refusedFlags())
 }
 
 // findFlag returns the named flag of list, or nil.

@@ -147,10 +147,6 @@ func (o *Options) hostPolicy(value string) error {
 	return err
 }
 
-func (o *Options) memoryFlags() []Flag {
-	return grouped("Shared memory", onOff("allow-client-shm", &o.ClientSHM, no, "Allow clients to register shared memory of this machine for their tensors"))
-}
-
 func (o *Options) backendFlags() []Flag {
 	return grouped("Backends", Flag{
 		Name: "backend-config", Arg: "backend,key=value", Many: true, Help: "Setting of a backend; of every backend without a backend's name", set: o.BackendConfig.Set,

@@ -46,15 +46,6 @@ type value struct {
 	from string
 }
 
-// bad returns the error of an invalid value, in Triton's form.
-func (v *value) bad(err error) error {
-	from := ""
-	if v.from != "" {
-		from = " (" + v.from + ")"
-	}
-	return fmt.Errorf("Bad option: \"--%s\"%s.\n%w", v.flag.Name, from, err) //nolint:staticcheck // Triton's words
-}
-
 // given has the values of one source by the name of the flag; an alias counts as the flag that it stands for.
 type given map[string][]value
 
@@ -102,7 +93,11 @@ func (o *Options) set(list []value) error {
 			continue // it says where options come from
 		}
 		if err := v.flag.set(v.text); err != nil {
-			return v.bad(err)
+			from := ""
+			if v.from != "" {
+				from = " (" + v.from + ")"
+			}
+			return fmt.Errorf("Bad option: \"--%s\"%s.\n%w", v.flag.Name, from, err) //nolint:staticcheck // Triton's words
 		}
 		v.flag.note(o)
 	}

@@ -117,12 +117,6 @@ func (m *Machine) newID() int {
 	return m.streams - 1
 }
 
-func (m *Machine) recycleID(id int) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.spare = append(m.spare, id)
-}
-
 // clock is a vector clock: per stream, the number of its operations that are complete or ordered before. For
 // example, [3 0 1] follows the first three operations of stream 0 and the first of stream 2.
 type clock []uint64

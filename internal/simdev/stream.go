@@ -178,7 +178,10 @@ func (s *Stream) Close() error {
 	s.device.mu.Lock()
 	delete(s.device.streams, s)
 	s.device.mu.Unlock()
-	s.device.machine.recycleID(s.id)
+	m := s.device.machine
+	m.mu.Lock()
+	m.spare = append(m.spare, s.id)
+	m.mu.Unlock()
 	return s.err
 }
 

@@ -10,7 +10,27 @@
 package tutti
 
 import (
+	"context"
+	"errors"
+	"flag"
+	"io"
+	"log/slog"
+	"maps"
+	"slices"
+
 	"github.com/tutti-server/tutti/backends"
+	"github.com/tutti-server/tutti/core/infer"
+	"github.com/tutti-server/tutti/core/status"
+	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/internal/cache"
+	"github.com/tutti-server/tutti/internal/cache/local"
+	"github.com/tutti-server/tutti/internal/cache/redis"
+	"github.com/tutti-server/tutti/internal/logs"
+	"github.com/tutti-server/tutti/internal/options"
+	"github.com/tutti-server/tutti/internal/repository"
+	"github.com/tutti-server/tutti/internal/shm"
+	"github.com/tutti-server/tutti/internal/telemetry"
+	"github.com/tutti-server/tutti/scheduler/device"
 	"github.com/tutti-server/tutti/steps"
 )
 
@@ -46,4 +66,168 @@ func (c *Components) Registry() (*backends.Registry, error) {
 		return &backends.Registry{}, err
 	}
 	return backends.NewRegistry(c.Backends(known)...)
+}
+
+// Settings are the settings of Open.
+type Settings struct {
+	// Args are the options of `tutti serve`. For example: {"--model-repository=models", "--http-port=9000"}.
+	Args []string
+	// Env holds options as NAME=VALUE, such as TUTTI_HTTP_PORT=9000; usually os.Environ(). Args override it.
+	Env []string
+	// Components are the steps and backends of the server.
+	Components Components
+	// Stdout and Stderr receive the log, as --log-file and the log levels say; nil discards it.
+	Stdout, Stderr io.Writer
+
+	_ struct{}
+}
+
+// OptionError is the error of an option in Settings that is unknown or has an invalid value.
+type OptionError struct{ Err error }
+
+func (e *OptionError) Error() string { return e.Err.Error() }
+
+// Unwrap returns Err.
+func (e *OptionError) Unwrap() error { return e.Err }
+
+// Open opens a server: it reads the options, binds the ports and loads the models. It fails with an OptionError for an
+// invalid option, with flag.ErrHelp if Args ask for help, and if a model cannot be loaded, unless Args contain
+// --exit-on-error=false. The caller must close the server. See Server for its phases.
+func Open(ctx context.Context, set Settings) (*Server, error) {
+	o, err := options.Parse(set.Args, set.Env)
+	switch {
+	case errors.Is(err, flag.ErrHelp):
+		return nil, err
+	case err != nil:
+		return nil, &OptionError{err}
+	}
+	if set.Stdout == nil {
+		set.Stdout = io.Discard
+	}
+	if set.Stderr == nil {
+		set.Stderr = io.Discard
+	}
+	journal, err := logs.New(o.Log, set.Stdout, set.Stderr)
+	if err != nil {
+		return nil, openError(err)
+	}
+	s, err := open(ctx, o, &set, journal)
+	if err != nil {
+		return nil, errors.Join(openError(err), journal.Close())
+	}
+	journal.Block(modelTable(s.Models(), statusWidth(set.Stderr)))
+	if o.ExitOnError && len(s.repo.Failures()) > 0 {
+		return nil, errors.Join(openError(status.Errorf(status.Internal, "failed to load all models")), s.Close(ctx))
+	}
+	return s, nil
+}
+
+// open binds the ports and loads the models.
+func open(ctx context.Context, o *options.Options, set *Settings, journal *logs.Log) (s *Server, err error) {
+	if len(o.Repositories) == 0 {
+		return nil, status.Errorf(status.InvalidArg, "--model-repository must be specified")
+	}
+	registry, err := set.Components.Registry()
+	if err != nil {
+		return nil, err
+	}
+	s = &Server{o: *o, journal: journal, log: journal.Logger(), alloc: tensor.NewPool(), regions: shm.NewRegistry(o.ClientSHM)}
+	s.inFlight = infer.NewInFlight(o.Limits.InFlightBytes())
+	if s.sockets, err = takePorts(ctx, o); err != nil {
+		return nil, err
+	}
+	if err = s.load(ctx, registry, set.Stderr); err != nil {
+		return nil, errors.Join(err, s.sockets.close())
+	}
+	if err := s.wire(); err != nil {
+		return nil, errors.Join(err, s.close(context.WithoutCancel(ctx)), s.sockets.close())
+	}
+	return s, nil
+}
+
+// load opens the recorders, the response cache and the repository. If it fails, it closes what it opened.
+func (s *Server) load(ctx context.Context, registry *backends.Registry, stderr io.Writer) (err error) {
+	o := &s.o
+	settings, notices := o.BackendConfig.Settings(registry)
+	policies, unbound, err := hostPolicies(o)
+	if err != nil {
+		return err
+	}
+	if o.StrictParameters && len(notices) > 0 {
+		return status.Errorf(status.InvalidArg, "%s: %s", notices[0].Option, notices[0].Text)
+	}
+	for _, n := range slices.Concat(o.Notices, notices, unbound) {
+		s.log.WarnContext(ctx, "about an option", slog.String("option", n.Option), slog.String("notice", n.Text))
+	}
+	export := o.Metrics.Export
+	export.Namespaces = o.Namespacing
+	s.metrics = telemetry.NewMetricsOf(export)
+	if s.traces, err = openTraces(ctx, o, s.metrics, s.log); err != nil {
+		return err
+	}
+	s.responses = responseCache(&o.Cache, s.alloc, s.log) //nolint:contextcheck // its connection outlives the start
+	if s.responses != nil {
+		s.metrics.Cache(s.responses.Counts)
+	}
+	s.gpus = measureGPUs(ctx, export.GPU, s.metrics, s.log)
+	s.metrics.InFlight(s.inFlight)
+	s.repo, err = repository.Open(ctx, repository.Settings{
+		Roots: o.Repositories, Tolerant: !o.ExitOnError, Mode: controlModes[o.ControlMode], Only: o.Models(), PollInterval: o.PollInterval,
+		ConfigName: o.ModelConfigName, LoadThreads: o.LoadThreads, LoadRetries: o.LoadRetries,
+		StrictConfig: o.DisableAutoComplete, StrictEnsembleConfig: o.StrictEnsembleConfig, StrictParams: o.StrictParameters,
+		GPUFallback: o.GPUFallback == options.FallbackCPU, Namespacing: o.Namespacing, Cache: o.ModelCache,
+		Limits:       device.Settings{RateLimit: o.Limits.RateLimit, Limits: o.Limits.Resources, Executions: o.Limits.Executions, Threads: o.Limits.Threads},
+		HostPolicies: policies, DelayScheduler: o.DelayScheduler, BacklogDelayScheduler: o.BacklogDelayScheduler,
+		Backends: registry, BackendConfig: settings, Alloc: s.alloc, Responses: s.responses, Metrics: s.metrics, Log: s.log,
+		Tracer: s.tracer, Progress: progressOn(stderr),
+	})
+	if err != nil {
+		return errors.Join(err, s.traces.close(ctx), closeStore(s.store), closeCache(s.responses), s.gpus.Close())
+	}
+	for _, text := range s.repo.EmptyRoots() {
+		s.log.WarnContext(ctx, text) //nolint:sloglint // the text names the folder
+	}
+	return nil
+}
+
+// hostPolicies parses the host policies. Its notices name the settings that this machine cannot apply.
+func hostPolicies(o *options.Options) (map[string]*device.Policy, []options.Notice, error) {
+	policies := map[string]*device.Policy{}
+	var list []options.Notice
+	for _, name := range slices.Sorted(maps.Keys(o.HostPolicies)) {
+		p, err := device.ParsePolicy(name, o.HostPolicies[name])
+		if err != nil {
+			return nil, nil, err
+		}
+		policies[name] = p
+		for _, key := range p.Unread {
+			list = append(list, options.Notice{Option: "--host-policy " + name + "," + key, Text: "accepted without effect: nothing reads this key, expected cpu-cores or numa-node"})
+		}
+		if err := p.Probe(); err != nil {
+			list = append(list, options.Notice{Option: "--host-policy " + name, Text: "not bound: " + err.Error()})
+		}
+	}
+	return policies, list, nil
+}
+
+// controlModes are those of --model-control-mode that load or unload models later.
+var controlModes = map[string]repository.Mode{options.ModePoll: repository.Polled, options.ModeExplicit: repository.Explicit}
+
+// responseCache returns the cache of --cache-config, nil for none.
+func responseCache(o *options.Cache, alloc tensor.Allocator, log *slog.Logger) cache.Cache {
+	switch {
+	case o.Local > 0:
+		return local.New(local.Settings{Size: o.Local, Alloc: alloc, Log: log})
+	case o.Redis.Address != "":
+		return redis.New(redis.Settings{Config: o.Redis, Alloc: alloc, Log: log})
+	}
+	return nil
+}
+
+// closeCache closes a cache, which may be nil.
+func closeCache(c cache.Cache) error {
+	if c == nil {
+		return nil
+	}
+	return c.Close()
 }

@@ -53,14 +53,13 @@ func (s *sleeper) Execute(ctx context.Context, b *backends.Batch) error {
 
 // pause waits for d. It returns ErrCancelled when the batch is cancelled or the clients of all requests disconnect.
 func pause(ctx context.Context, d time.Duration, reqs []backends.Request) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
+	over := time.After(d)
 	for i := range reqs {
 		if reqs[i].Ctx == nil {
 			continue
 		}
 		select {
-		case <-timer.C:
+		case <-over:
 			return nil
 		case <-ctx.Done():
 			return status.ErrCancelled
@@ -71,7 +70,7 @@ func pause(ctx context.Context, d time.Duration, reqs []backends.Request) error 
 		}
 	}
 	select {
-	case <-timer.C:
+	case <-over:
 		return nil
 	case <-ctx.Done():
 		return status.ErrCancelled

@@ -89,11 +89,9 @@ func (p *process) kill() { _ = syscall.Kill(-p.pid, syscall.SIGKILL) } // it may
 
 // waitExit waits until the process exits, and kills it after exitTime.
 func (p *process) waitExit(kill func()) {
-	t := time.NewTimer(exitTime)
-	defer t.Stop()
 	select {
 	case <-p.ended:
-	case <-t.C:
+	case <-time.After(exitTime):
 		kill()
 		<-p.ended
 	}

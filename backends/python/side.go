@@ -250,14 +250,12 @@ func (w *worker) isReady() error {
 	if err != nil {
 		return w.gone(err)
 	}
-	t := time.NewTimer(readyTime)
-	defer t.Stop()
 	select {
 	case <-c.done:
 		return c.err
 	case <-w.ctx.Done():
 		return w.gone(io.EOF)
-	case <-t.C:
+	case <-time.After(readyTime):
 		return status.Errorf(status.Unavailable, "Timed out waiting for user-defined is_ready() response")
 	}
 }

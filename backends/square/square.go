@@ -200,10 +200,8 @@ func sleep(ctx context.Context, reqs []backends.Request, d time.Duration) {
 	if len(reqs) == 1 && reqs[0].Ctx != nil {
 		gone = reqs[0].Ctx.Done()
 	}
-	t := time.NewTimer(d)
-	defer t.Stop()
 	select {
-	case <-t.C:
+	case <-time.After(d):
 	case <-gone:
 	}
 }

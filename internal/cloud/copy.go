@@ -68,23 +68,13 @@ func fill(ctx context.Context, b Bucket, o *Object, f *os.File, have int64, wrot
 		if failures++; failures >= maxFailures || status.CodeOf(err) == status.NotFound {
 			return fmt.Errorf("reading object '%s' ended after %d of %d bytes: %w", o.Key, have, o.Size, err)
 		}
-		if err := pause(ctx, failures); err != nil {
-			return err
+		select {
+		case <-time.After(100 * time.Millisecond << failures):
+		case <-ctx.Done():
+			return status.ErrCancelled
 		}
 	}
 	return f.Truncate(o.Size)
-}
-
-// pause waits longer after each failure.
-func pause(ctx context.Context, failures int) error {
-	t := time.NewTimer(100 * time.Millisecond << failures)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-ctx.Done():
-		return status.ErrCancelled
-	}
 }
 
 // A connection counts as broken when fewer than pace bytes came for as long as idle:

@@ -107,17 +107,10 @@ func (c *Cache) connect(ctx context.Context) {
 			c.s.Log.ErrorContext(ctx, "response cache does not answer, requests are computed", slog.String("address", c.s.Config.Address), slog.String("error", err.Error()))
 			reported = true
 		}
-		pause(ctx, c.s.ProbeEvery)
-	}
-}
-
-// pause waits for d or until ctx ends.
-func pause(ctx context.Context, d time.Duration) {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-	case <-ctx.Done():
+		select {
+		case <-time.After(c.s.ProbeEvery):
+		case <-ctx.Done():
+		}
 	}
 }
 

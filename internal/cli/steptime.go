@@ -26,10 +26,9 @@ type timing struct {
 
 // modelTime is the time of the requests to one model.
 type modelTime struct {
-	model, version string
-	requests       uint64
-	queue, compute time.Duration
-	total          time.Duration
+	model                 string
+	requests              uint64
+	queue, compute, total time.Duration
 }
 
 // timedInfer sends one request and measures its times.
@@ -99,7 +98,7 @@ func difference(before, after []infer.Statistics) []modelTime {
 			continue
 		}
 		list = append(list, modelTime{
-			model: after[i].Name, version: after[i].Version,
+			model:    after[i].Name,
 			requests: now.Success.Count - was.Success.Count,
 			total:    since(now.Success, was.Success),
 			queue:    since(now.Queue, was.Queue),

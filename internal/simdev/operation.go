@@ -24,10 +24,11 @@ func (s *Stream) Copy(dst *tensor.Buffer, dstOff int, src *tensor.Buffer, srcOff
 		return nil
 	}
 	what := "copy from " + src.Place().String() + " to " + dst.Place().String()
-	to, from, id, err := s.begin(what, dst, src)
+	id, err := s.enter(what, []*tensor.Buffer{src}, []*tensor.Buffer{dst})
 	if err != nil {
 		return err
 	}
+	to, from := s.device.machine.bytes(dst), s.device.machine.bytes(src)
 	s.device.count(func(st *Stats) { st.traffic(src.Place(), dst.Place(), n) })
 	s.push(operation{id: id, cost: s.device.cost(n), hold: []*tensor.Buffer{dst.Retain(), src.Retain()}, run: func() error {
 		copy(to[dstOff:dstOff+n], from[srcOff:srcOff+n])
@@ -68,11 +69,11 @@ func (s *Stream) Fill(dst *tensor.Buffer, off, n int, elem []byte) error {
 	if n == 0 {
 		return nil
 	}
-	to, _, id, err := s.begin("fill", dst, nil)
+	id, err := s.enter("fill", nil, []*tensor.Buffer{dst})
 	if err != nil {
 		return err
 	}
-	elem = append([]byte(nil), elem...)
+	to, elem := s.device.machine.bytes(dst), slices.Clone(elem)
 	s.push(operation{id: id, cost: s.device.cost(n), hold: []*tensor.Buffer{dst.Retain()}, run: func() error {
 		part := to[off : off+n]
 		if len(elem) == 0 {
@@ -95,42 +96,29 @@ func (m Memory) Bytes(b *tensor.Buffer) []byte { return m.machine.bytes(b) }
 // Launch enqueues kernel f, which may read the buffers of reads and write those of writes. Unlike Copy, it holds no
 // references: the caller must call UsedUntil and SetReady.
 func (s *Stream) Launch(name string, reads, writes []*tensor.Buffer, f func(m Memory) error) error {
-	if err := s.open(); err != nil {
+	if _, err := s.enter("kernel "+name, reads, writes); err != nil {
 		return err
 	}
-	m := s.device.machine
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	n := s.tick("kernel " + name)
-	for i, b := range slices.Concat(reads, writes) {
-		if err := m.touch(b, n, s.clock, i >= len(reads)); err != nil {
-			return err
-		}
-	}
 	s.device.count(func(st *Stats) { st.Kernels++ })
-	s.push(operation{cost: s.device.options.Latency, run: func() error { return f(Memory{m}) }})
+	s.push(operation{cost: s.device.options.Latency, run: func() error { return f(Memory{s.device.machine}) }})
 	return nil
 }
 
-// begin checks a copy or fill and returns the memory of both sides.
-func (s *Stream) begin(what string, dst, src *tensor.Buffer) (to, from []byte, a access, err error) {
+// enter checks and records the accesses of an operation.
+func (s *Stream) enter(what string, reads, writes []*tensor.Buffer) (a access, err error) {
 	if err := s.open(); err != nil {
-		return nil, nil, a, err
+		return a, err
 	}
 	m := s.device.machine
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	a = s.tick(what)
-	if src != nil {
-		if err := m.touch(src, a, s.clock, false); err != nil {
-			return nil, nil, a, err
+	for i, b := range slices.Concat(reads, writes) {
+		if err := m.touch(b, a, s.clock, i >= len(reads)); err != nil {
+			return a, err
 		}
-		from = m.bytes(src)
 	}
-	if err := m.touch(dst, a, s.clock, true); err != nil {
-		return nil, nil, a, err
-	}
-	return m.bytes(dst), from, a, nil
+	return a, nil
 }
 
 // touch checks and records one access to a buffer; the caller holds the lock.

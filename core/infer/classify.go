@@ -64,6 +64,20 @@ func Classify(a tensor.Allocator, t *tensor.Tensor, batched bool, n int, labels 
 	return out, err
 }
 
+// Classify replaces the named output by its n best classes, with the labels of the model.
+func (d *Description) Classify(a tensor.Allocator, output string, t *tensor.Tensor, n int) error {
+	var labels []string
+	if port := d.Output(output); port != nil {
+		labels = port.Labels
+	}
+	top, err := Classify(a, t, d.MaxBatch > 0, n, labels)
+	if err == nil {
+		t.Release()
+		*t = top
+	}
+	return err
+}
+
 // classifier ranks a row's elements. It reuses its slices for the next row.
 type classifier struct {
 	ints   []int64

@@ -67,9 +67,6 @@ func openFile(name, key string) (*file, error) {
 	return f, nil
 }
 
-// same reports whether both are the same object. A client may have created another object with the same key since.
-func (f *file) same(g *file) bool { return f.dev == g.dev && f.ino == g.ino }
-
 // release drops one reference. The last one closes the descriptor.
 func (f *file) release() {
 	if f.refs--; f.refs == 0 {

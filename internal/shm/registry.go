@@ -126,7 +126,7 @@ func (r *Registry) open(name, key string, offset, size uint64) (*file, error) {
 		return nil, status.Errorf(status.InvalidArg, "failed to register shared memory region '%s': invalid args", name)
 	}
 	for _, other := range r.regions {
-		if other.file.same(f) {
+		if g := other.file; g.dev == f.dev && g.ino == f.ino { // another object may have the key since
 			f.release()
 			other.file.refs++
 			return other.file, nil
@@ -257,6 +257,16 @@ func (w *Window) Read(dst []byte) error { return w.access("read", dst, w.region.
 // Write copies src to the window's start. It fails when the window is smaller than src, or when the client has
 // truncated the memory behind it; Write never extends it.
 func (w *Window) Write(src []byte) error { return w.access("write", src, w.region.file.writeAt) }
+
+// WriteOutput is Write of the bytes of an output, with Triton's error for a window that is too small.
+func (w *Window) WriteOutput(output string, b []byte) error {
+	if n := uint64(len(b)); n > w.size {
+		return status.Errorf(status.Internal,
+			"shared memory size specified with the request for output '%s' (%d bytes) should be at least %d bytes to hold the results",
+			output, w.size, n)
+	}
+	return w.Write(b)
+}
 
 func (w *Window) access(verb string, p []byte, transfer func(p []byte, off int64) error) error {
 	g := w.region

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/encoding/gzip"
 	"google.golang.org/grpc/metadata"
 
 	"github.com/tutti-server/tutti/core/infer"
@@ -130,9 +131,9 @@ var errNoResponse = status.Errorf(status.Internal, "received an unexpected null 
 // the request was compressed.
 func (s *service) compress(ctx context.Context) {
 	name := "identity"
-	if s.set.Compression != CompressNone {
-		if names, err := grpc.ClientSupportedCompressors(ctx); err == nil && slices.Contains(names, gzipName) {
-			name = gzipName
+	if s.set.Compression != 0 {
+		if names, err := grpc.ClientSupportedCompressors(ctx); err == nil && slices.Contains(names, gzip.Name) {
+			name = gzip.Name
 		}
 	} else if c, ok := grpc.ServerTransportStreamFromContext(ctx).(interface{ RecvCompress() string }); !ok || c.RecvCompress() == "" {
 		return // uncompressed is the default

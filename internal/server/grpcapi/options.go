@@ -25,27 +25,21 @@ import (
 	"github.com/tutti-server/tutti/core/infer"
 )
 
-// Compression is the level of response compression.
-type Compression uint8
+// Compression is the level of response compression, one of package gzip; 0 for none.
+type Compression int
 
-// The levels of compression.
-const (
-	CompressNone Compression = iota
-	CompressLow
-	CompressMedium
-	CompressHigh
-)
+var compressions = map[string]Compression{
+	"none": gzip.NoCompression, "low": gzip.BestSpeed, "medium": gzip.DefaultCompression, "high": gzip.BestCompression,
+}
 
 // ParseCompression parses a level: none, low, medium or high.
 func ParseCompression(s string) (Compression, error) {
-	if c := slices.Index([]string{"none", "low", "medium", "high"}, s); c >= 0 {
-		return Compression(c), nil
+	c, ok := compressions[s]
+	if !ok {
+		return 0, fmt.Errorf("invalid compression level '%s', expected none, low, medium or high", s)
 	}
-	return 0, fmt.Errorf("invalid compression level '%s', expected none, low, medium or high", s)
+	return c, nil
 }
-
-// gzipName is grpc's name for gzip. Importing the package registers it.
-const gzipName = grpcgzip.Name
 
 // maxHeaders bounds a call's metadata in bytes, far above what clients send.
 const maxHeaders = 64 << 10
@@ -86,10 +80,10 @@ var gzipLevel sync.Mutex
 
 // apply sets the level of grpc's gzip. It is global to the process: the last server counts.
 func (c Compression) apply() {
-	if c != CompressNone {
+	if c != gzip.NoCompression {
 		gzipLevel.Lock()
 		defer gzipLevel.Unlock()
-		_ = grpcgzip.SetLevel([...]int{CompressLow: gzip.BestSpeed, CompressMedium: gzip.DefaultCompression, CompressHigh: gzip.BestCompression}[c])
+		_ = grpcgzip.SetLevel(int(c)) // all of these are valid
 	}
 }
 

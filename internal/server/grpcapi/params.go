@@ -211,38 +211,18 @@ func applyOptions(resp *infer.Response, wants []outputOptions, about *infer.Desc
 				continue
 			}
 			if w.classes > 0 {
-				if err := classify(out, w, about, a); err != nil {
+				if err := about.Classify(a, w.name, &out.Tensor, w.classes); err != nil {
 					return list, err
 				}
 				continue
 			}
-			n := out.Tensor.Len
-			if uint64(n) > w.size {
-				return list, status.Errorf(status.Internal,
-					"shared memory size specified with the request for output '%s' (%d bytes) should be at least %d bytes to hold the results",
-					w.name, w.size, n)
-			}
-			if err := w.window.Write(out.Tensor.Bytes()); err != nil {
+			if err := w.window.WriteOutput(w.name, out.Tensor.Bytes()); err != nil {
 				return list, err
 			}
 			s := sharedOutput{output: j, region: w.region}
-			s.size = uint64(n)
+			s.size = uint64(out.Tensor.Len)
 			list = append(list, s)
 		}
 	}
 	return list, nil
-}
-
-func classify(out *infer.Named, w *outputOptions, about *infer.Description, a tensor.Allocator) error {
-	var labels []string
-	if p := about.Output(w.name); p != nil {
-		labels = p.Labels
-	}
-	t, err := infer.Classify(a, &out.Tensor, about.MaxBatch > 0, w.classes, labels)
-	if err != nil {
-		return err
-	}
-	out.Tensor.Release()
-	out.Tensor = t
-	return nil
 }

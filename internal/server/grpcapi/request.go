@@ -54,11 +54,14 @@ func (d *decoder) decode(ctx context.Context, unary bool) error {
 	d.received.End()
 	d.req.Origin = tracing.Origin{Read: d.received, Start: tracing.GRPCWaitReadStart, Done: tracing.GRPCWaitReadEnd}
 	d.readTraceContext(ctx)
-	if err != nil {
-		d.refuse(err)
-		return malformed(err)
+	if err == nil {
+		return nil
 	}
-	return nil
+	d.refuse(err)
+	if err == errWire { //nolint:errorlint // never wrapped
+		err = grpcstatus.Error(codes.Internal, "grpc: failed to unmarshal the received message: proto: "+errWire.Error()) // as grpc does
+	}
+	return err
 }
 
 // refuse discards the request and records it in a trace.
@@ -85,39 +88,6 @@ func (d *decoder) read(ctx context.Context, unary bool) error {
 	if unary && d.about.Decoupled {
 		return errDecoupled
 	}
-	return d.content(ctx)
-}
-
-// readTraceContext reads the trace that the request belongs to.
-func (d *decoder) readTraceContext(ctx context.Context) {
-	if !d.svc.set.Tracer.On() {
-		return
-	}
-	if parent := metadata.ValueFromIncomingContext(ctx, "traceparent"); len(parent) == 1 {
-		d.req.Origin.Follow(parent[0], strings.Join(metadata.ValueFromIncomingContext(ctx, "tracestate"), ","))
-	}
-}
-
-// malformed maps a decoding error to the status that grpc uses.
-func malformed(err error) error {
-	if err == errWire { //nolint:errorlint // never wrapped
-		return grpcstatus.Error(codes.Internal, "grpc: failed to unmarshal the received message: proto: "+errWire.Error())
-	}
-	return err
-}
-
-func (d *decoder) model() (err error) {
-	m := d.msg
-	d.id = string(m.id)
-	d.req.ID, d.req.Model = d.id, d.svc.names.Get(m.model)
-	if d.req.Version, err = infer.ParseVersion(d.svc.names.Get(m.version)); err != nil {
-		return err
-	}
-	d.about, err = d.svc.set.Catalog.Describe(d.req.Model, d.req.Version)
-	return err
-}
-
-func (d *decoder) content(ctx context.Context) error {
 	if err := d.requestParams(); err != nil {
 		return err
 	}
@@ -138,6 +108,27 @@ func (d *decoder) content(ctx context.Context) error {
 		return err
 	}
 	return d.req.CheckInputs()
+}
+
+// readTraceContext reads the trace that the request belongs to.
+func (d *decoder) readTraceContext(ctx context.Context) {
+	if !d.svc.set.Tracer.On() {
+		return
+	}
+	if parent := metadata.ValueFromIncomingContext(ctx, "traceparent"); len(parent) == 1 {
+		d.req.Origin.Follow(parent[0], strings.Join(metadata.ValueFromIncomingContext(ctx, "tracestate"), ","))
+	}
+}
+
+func (d *decoder) model() (err error) {
+	m := d.msg
+	d.id = string(m.id)
+	d.req.ID, d.req.Model = d.id, d.svc.names.Get(m.model)
+	if d.req.Version, err = infer.ParseVersion(d.svc.names.Get(m.version)); err != nil {
+		return err
+	}
+	d.about, err = d.svc.set.Catalog.Describe(d.req.Model, d.req.Version)
+	return err
 }
 
 // input copies one input, raw, typed or from shared memory, into its own memory.

@@ -300,7 +300,19 @@ func countContents(b []byte) (c counts, err error) {
 			c.n[8]++
 			c.bytes += tensor.EncodedLen(len(f.bytes()))
 		case f.typ == protowire.BytesType:
-			c.packed(&f)
+			list := fields{rest: f.bytes()}
+			if size := contentFields[f.num].size; size > 0 {
+				if len(list.rest)%size != 0 {
+					f.err = errWire
+				}
+				c.n[f.num] += len(list.rest) / size
+				continue
+			}
+			for len(list.rest) > 0 && list.err == nil {
+				list.varint()
+				c.n[f.num]++
+			}
+			f.err = firstError(f.err, list.err)
 		case f.typ == contentFields[f.num].typ:
 			c.n[f.num]++
 			f.skip()
@@ -309,22 +321,6 @@ func countContents(b []byte) (c counts, err error) {
 		}
 	}
 	return c, f.err
-}
-
-func (c *counts) packed(f *fields) {
-	num, list := f.num, fields{rest: f.bytes()}
-	if size := contentFields[num].size; size > 0 {
-		if len(list.rest)%size != 0 {
-			f.err = errWire
-		}
-		c.n[num] += len(list.rest) / size
-		return
-	}
-	for len(list.rest) > 0 && list.err == nil {
-		list.varint()
-		c.n[num]++
-	}
-	f.err = firstError(f.err, list.err)
 }
 
 // fillContents writes the elements of t's field into t, which must have room for exactly them. countContents must

@@ -330,16 +330,15 @@ func readLogSetting(p *jsonwire.Parser, u *logs.Update, name string) error {
 	if is, err := p.Null(); is || err != nil {
 		return err
 	}
+	switches := map[string]**bool{"log_info": &u.Info, "log_warning": &u.Warning, "log_error": &u.Error}
 	switch name {
 	case "log_file":
 		u.File = new(string)
 		return p.Skip()
-	case "log_info":
-		return readSwitch(p, &u.Info, name)
-	case "log_warning":
-		return readSwitch(p, &u.Warning, name)
-	case "log_error":
-		return readSwitch(p, &u.Error, name)
+	case "log_info", "log_warning", "log_error":
+		on, err := p.Bool(name)
+		*switches[name] = &on
+		return err
 	case "log_verbose_level":
 		n, err := p.Unsigned(name)
 		if err == nil && n > math.MaxUint32 {
@@ -356,10 +355,4 @@ func readLogSetting(p *jsonwire.Parser, u *logs.Update, name string) error {
 	default:
 		return p.Skip()
 	}
-}
-
-func readSwitch(p *jsonwire.Parser, to **bool, name string) error {
-	on, err := p.Bool(name)
-	*to = &on
-	return err
 }

@@ -178,24 +178,26 @@ func appendParams(b []byte, resp *infer.Response) []byte {
 	}
 	b = append(b, `,"parameters":{`...)
 	if resp.Ensemble {
-		b = appendSequenceID(append(b, `"sequence_id":`...), &resp.Sequence)
-		b = strconv.AppendBool(append(b, `,"sequence_start":`...), resp.Sequence.Start)
-		b = strconv.AppendBool(append(b, `,"sequence_end":`...), resp.Sequence.End)
+		for _, p := range sequenceParams(&resp.Sequence) {
+			b = append(appendParam(b, &p), ',')
+		}
 	}
 	for i := range resp.Params {
-		if i > 0 || resp.Ensemble {
-			b = append(b, ',')
-		}
-		b = appendParam(b, &resp.Params[i])
+		b = append(appendParam(b, &resp.Params[i]), ',')
 	}
-	return append(b, '}')
+	b[len(b)-1] = '}'
+	return b
 }
 
-func appendSequenceID(b []byte, s *infer.Sequence) []byte {
+// sequenceParams returns the parameters of a sequence.
+func sequenceParams(s *infer.Sequence) [3]infer.Param {
+	id := infer.Param{Key: "sequence_id", Kind: infer.ParamUint, Uint: s.ID}
 	if s.Name != "" {
-		return jsontext.Append(b, s.Name)
+		id = infer.Param{Key: "sequence_id", Kind: infer.ParamString, String: s.Name}
 	}
-	return strconv.AppendUint(b, s.ID, 10)
+	return [...]infer.Param{
+		id, {Key: "sequence_start", Kind: infer.ParamBool, Bool: s.Start}, {Key: "sequence_end", Kind: infer.ParamBool, Bool: s.End},
+	}
 }
 
 func appendParam(b []byte, p *infer.Param) []byte {
@@ -214,11 +216,10 @@ func appendParam(b []byte, p *infer.Param) []byte {
 	}
 }
 
-// member is a member of a generate response: a parameter, an output, or one whose value only its name decides.
+// member is a member of a generate response: a parameter, or an output with the name in Key.
 type member struct {
-	name  string
-	param *infer.Param
-	out   *infer.Named
+	infer.Param
+	out *infer.Named
 }
 
 // appendResponse appends a response as one flat JSON object with sorted members, as Triton does. An output of one element is a
@@ -226,17 +227,18 @@ type member struct {
 func (x *exchange) appendResponse(b []byte, resp *infer.Response) ([]byte, error) {
 	members := x.sortedMembers(resp)
 	b = append(b, '{')
-	comma, err := false, error(nil)
+	var err error
 	for i := range members {
 		m := &members[i]
-		if i > 0 && members[i-1].name == m.name {
+		if i > 0 && members[i-1].Key == m.Key {
 			continue // the server's member comes before the model's
 		}
-		if comma {
+		if i > 0 {
 			b = append(b, ',')
 		}
-		comma = true
-		if b, err = m.append(b, resp); err != nil {
+		if m.out == nil {
+			b = appendParam(b, &m.Param)
+		} else if b, err = appendValue(append(jsontext.Append(b, m.Key), ':'), m.out); err != nil {
 			break
 		}
 	}
@@ -247,46 +249,26 @@ func (x *exchange) appendResponse(b []byte, resp *infer.Response) ([]byte, error
 // sortedMembers returns the members of the response. Of equal names the server's comes first.
 func (x *exchange) sortedMembers(resp *infer.Response) []member {
 	list := x.members[:0]
+	add := func(p infer.Param) { list = append(list, member{Param: p}) }
 	if resp.ID != "" {
-		list = append(list, member{name: "id"})
+		add(infer.Param{Key: "id", Kind: infer.ParamString, String: resp.ID})
 	}
-	list = append(list, member{name: "model_name"}, member{name: "model_version"})
+	add(infer.Param{Key: "model_name", Kind: infer.ParamString, String: resp.Model})
+	add(infer.Param{Key: "model_version", Kind: infer.ParamString, String: strconv.FormatInt(resp.Version, 10)})
 	if resp.Ensemble {
-		list = append(list, member{name: "sequence_end"}, member{name: "sequence_id"}, member{name: "sequence_start"})
+		for _, p := range sequenceParams(&resp.Sequence) {
+			add(p)
+		}
 	}
 	for i := range resp.Params {
-		list = append(list, member{name: resp.Params[i].Key, param: &resp.Params[i]})
+		add(resp.Params[i])
 	}
 	for i := range resp.Outputs {
-		list = append(list, member{name: resp.Outputs[i].Name, out: &resp.Outputs[i]})
+		list = append(list, member{infer.Param{Key: resp.Outputs[i].Name}, &resp.Outputs[i]})
 	}
-	slices.SortStableFunc(list, func(a, b member) int { return strings.Compare(a.name, b.name) })
+	slices.SortStableFunc(list, func(a, b member) int { return strings.Compare(a.Key, b.Key) })
 	x.members = list
 	return list
-}
-
-func (m *member) append(b []byte, resp *infer.Response) ([]byte, error) {
-	if m.param != nil {
-		return appendParam(b, m.param), nil
-	}
-	b = append(jsontext.Append(b, m.name), ':')
-	if m.out != nil {
-		return appendValue(b, m.out)
-	}
-	switch m.name {
-	case "id":
-		return jsontext.Append(b, resp.ID), nil
-	case "model_name":
-		return jsontext.Append(b, resp.Model), nil
-	case "model_version":
-		return append(strconv.AppendInt(append(b, '"'), resp.Version, 10), '"'), nil
-	case "sequence_id":
-		return appendSequenceID(b, &resp.Sequence), nil
-	case "sequence_start":
-		return strconv.AppendBool(b, resp.Sequence.Start), nil
-	default:
-		return strconv.AppendBool(b, resp.Sequence.End), nil
-	}
 }
 
 // appendValue appends an output as a scalar or a flat array.

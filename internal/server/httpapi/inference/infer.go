@@ -54,7 +54,10 @@ type exchange struct {
 
 	inputs []input
 	wanted wanted
-	scratch
+
+	body    []byte   // the request's JSON, memory that is reused like the next two
+	out     []byte   // the response's JSON
+	members []member // of a generate response
 }
 
 // wanted is what a request says about its outputs.
@@ -64,13 +67,6 @@ type wanted struct {
 	// windows are the open windows of inputs and outputs in shared memory. They are closed just before the response is sent, so
 	// that a client which has the response can unregister its regions.
 	windows []*shm.Window
-}
-
-// scratch is the memory that an exchange reuses.
-type scratch struct {
-	body    []byte   // the request's JSON
-	out     []byte   // the response's JSON
-	members []member // of a generate response
 }
 
 // input is an input as the JSON describes it. Its tensor moves to the request once the input is complete.

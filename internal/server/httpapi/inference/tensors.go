@@ -290,40 +290,17 @@ func (x *exchange) placeOutputs(resp *infer.Response) error {
 		if o.window == nil && o.classes == 0 {
 			continue
 		}
-		out := resp.Output(o.name)
-		if out == nil {
-			continue
+		out, err := resp.Output(o.name), error(nil)
+		switch {
+		case out == nil:
+		case o.classes > 0:
+			err = x.desc.Classify(x.srv.Alloc, o.name, out, int(min(o.classes, math.MaxInt32)))
+		default:
+			err = o.window.WriteOutput(o.name, out.Bytes())
 		}
-		if o.classes > 0 {
-			if err := x.classify(resp, o); err != nil {
-				return err
-			}
-			continue
-		}
-		if size := uint64(out.Len); size > o.window.Size() {
-			return status.Errorf(status.Internal,
-				"shared memory size specified with the request for output '%s' (%d bytes) should be at least %d bytes to hold the results",
-				o.name, o.window.Size(), size)
-		}
-		if err := o.window.Write(out.Bytes()); err != nil {
+		if err != nil {
 			return err
 		}
 	}
-	return nil
-}
-
-// classify replaces an output by its best classes.
-func (x *exchange) classify(resp *infer.Response, o *output) error {
-	var labels []string
-	if port := x.desc.Output(o.name); port != nil {
-		labels = port.Labels
-	}
-	out := resp.Output(o.name)
-	top, err := infer.Classify(x.srv.Alloc, out, x.desc.MaxBatch > 0, int(min(o.classes, math.MaxInt32)), labels)
-	if err != nil {
-		return err
-	}
-	out.Release()
-	*out = top
 	return nil
 }

@@ -87,25 +87,15 @@ func NotSupported(what string) error {
 // Reject responds with err and reads the rest of the request. When err is about the bytes in flight, the response is sent
 // first: the client may have much left to send, and can stop.
 func (s *Shared) Reject(w http.ResponseWriter, r *http.Request, err error) {
-	if !overloaded(err) || r.ProtoMajor != 1 || len(r.Header["Expect"]) > 0 {
-		s.Drain(w, r, err)
-		WriteError(w, err)
-		return
-	}
+	early := (errors.Is(err, infer.ErrFull) || errors.Is(err, infer.ErrTooLarge)) && r.ProtoMajor == 1 && len(r.Header["Expect"]) == 0
 	c := http.NewResponseController(w)
-	early := c.EnableFullDuplex() == nil
-	if !early {
+	if early = early && c.EnableFullDuplex() == nil; !early {
 		s.Drain(w, r, err)
 	}
 	WriteError(w, err)
 	if early && c.Flush() == nil {
 		s.Drain(w, r, err)
 	}
-}
-
-// overloaded reports whether err is about the bytes in flight.
-func overloaded(err error) bool {
-	return errors.Is(err, infer.ErrFull) || errors.Is(err, infer.ErrTooLarge)
 }
 
 // Drain reads the rest of a request, so that the connection can serve the next one; net/http itself gives up after 256 KiB. err

@@ -62,12 +62,9 @@ func (s *service) changeModel(method, repository string, change func() error) er
 	return change()
 }
 
-// filePrefix precedes the path in the name of a file parameter.
-const filePrefix = "file:"
-
 func loadOptions(params map[string]*inference.ModelRepositoryParameter) (o infer.LoadOptions, err error) {
 	for key, p := range params {
-		path, file := strings.CutPrefix(key, filePrefix)
+		path, file := strings.CutPrefix(key, "file:") // as in "file:1/model.onnx"
 		switch {
 		case key == "config":
 			v, ok := p.GetParameterChoice().(*inference.ModelRepositoryParameter_StringParam)

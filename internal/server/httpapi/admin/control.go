@@ -15,9 +15,6 @@ import (
 	"github.com/tutti-server/tutti/internal/tracing"
 )
 
-// filePrefix begins the names of load parameters that hold files, as in "file:1/model.onnx".
-const filePrefix = "file:"
-
 // RepositoryIndex lists the models of all repositories. As in Triton, the repository in the path does not matter.
 func (s *Service) RepositoryIndex(w http.ResponseWriter, r *http.Request, _ transport.Path) (any, error) {
 	if s.Lifecycle == nil {
@@ -86,7 +83,7 @@ func (s *Service) changeModel(w http.ResponseWriter, r *http.Request, p transpor
 
 // readLoadParameter reads a model configuration or one of the model's files, in base64.
 func readLoadParameter(p *jsonwire.Parser, o *infer.LoadOptions, name string) error {
-	path, isFile := strings.CutPrefix(name, filePrefix)
+	path, isFile := strings.CutPrefix(name, "file:") // as in "file:1/model.onnx"
 	text, err := p.Text(name)
 	switch {
 	case err != nil:

@@ -69,7 +69,7 @@ func (s *Service) generate(w http.ResponseWriter, r *http.Request, p transport.P
 		s.Reject(w, r, err)
 		return
 	}
-	q := newResponseQueue()
+	q := queues.Get()
 	defer q.release()
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()

@@ -31,8 +31,6 @@ var queues = pool.Of[responseQueue]{New: func() *responseQueue {
 	return &responseQueue{filled: make(chan struct{}, 1), freed: make(chan struct{}, 1)}
 }}
 
-func newResponseQueue() *responseQueue { return queues.Get() }
-
 // release returns q to the pool. It must be closed and empty.
 func (q *responseQueue) release() {
 	q.mu.Lock()

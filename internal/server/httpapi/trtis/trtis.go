@@ -24,8 +24,6 @@ import (
 	"github.com/tutti-server/tutti/internal/server/httpapi/transport"
 )
 
-const statusHeader = "NV-Status"
-
 // Service serves the old API. Its methods are handlers and safe for concurrent use.
 type Service struct {
 	*transport.Shared
@@ -67,7 +65,7 @@ func (s *Service) setStatus(w http.ResponseWriter, err error) {
 	if err != nil {
 		code = cmp.Or(codeNames[status.CodeOf(err)], "UNKNOWN") + " msg: " + quote(status.Text(err))
 	}
-	w.Header()[statusHeader] = []string{fmt.Sprintf("code: %s server_id: %s request_id: %d", code, quote(s.Name), s.requests.Add(1))}
+	w.Header()["NV-Status"] = []string{fmt.Sprintf("code: %s server_id: %s request_id: %d", code, quote(s.Name), s.requests.Add(1))}
 }
 
 // Status responds with the state of the server and of one model or all.

@@ -1,4 +1,4 @@
-// Package pool is sync.Pool with a type: it reuses values that are costly to allocate.
+// Package pool is sync.Pool with a type: it reuses values that are costly to allocate. Names does so for strings.
 package pool
 
 import (

@@ -28,3 +28,17 @@ func TestNewMakesTheValuesOfAnEmptyPool(t *testing.T) {
 		t.Errorf("Get of an empty pool without New returned %d, want 0", got)
 	}
 }
+
+func TestNamesKeepsRecentStrings(t *testing.T) {
+	var names pool.Names
+	long := bytes.Repeat([]byte("n"), 1000)
+	for _, b := range [][]byte{nil, []byte("INPUT0"), []byte("INPUT1"), long, []byte("INPUT0")} {
+		if got := names.Get(b); got != string(b) {
+			t.Errorf("Get(%q) returned %q", b, got)
+		}
+	}
+	name := []byte("INPUT0")
+	if n := testing.AllocsPerRun(100, func() { names.Get(name) }); n > 0 {
+		t.Errorf("Get of a recent name allocated %v times", n)
+	}
+}

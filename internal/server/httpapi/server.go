@@ -7,7 +7,7 @@
 //   - tensorjson: tensor elements in JSON
 //   - inference, admin, trtis: the handlers; none imports another
 //
-// A request passes routes.go, which finds its handler; restrict.go, which checks that it may use it; and the handler. For example,
+// A request passes server.go, which finds its row in the table of routes.go and checks that it may use it, and the handler. For example,
 // POST /v2/models/m/infer is inference.Service.Infer: transport.Body reads and bounds the body, jsonwire parses its JSON,
 // tensorjson fills the input tensors, infer.Inferer executes, and the response is encoded into one buffer.
 package httpapi

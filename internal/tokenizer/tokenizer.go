@@ -18,8 +18,8 @@
 //   - Models: WordPiece, the longest match from the left (models.go); BPE, byte pair encoding of Sennrich et al. 2016
 //     (bpe*.go); Unigram of Kudo 2018, by the Viterbi algorithm (unigram.go); WordLevel. Vocabularies are double-array tries
 //     (trie.go, Aoe 1989).
-//   - Post-processors: templates of special tokens (template.go), truncation into windows and padding (encoding.go),
-//     offsets without white space (template.go).
+//   - Post-processors: templates of special tokens, truncation into windows, padding, and offsets without white
+//     space (encoding.go).
 //   - Decoders turn tokens into text (decode*.go).
 //
 // load*.go read a tokenizer.json. A component or option that this package does not know is an error with its name, never a
@@ -319,5 +319,8 @@ func (t *Tokenizer) overflow(e *Encoding, kept [2]Span, pair bool, length int) {
 			t.pad(dst, length)
 		}
 	}
-	e.moveMain(len(second))
+	if n := len(second); n > 0 && n < len(e.Overflow) {
+		rotate(e.Overflow, n) // those with the first window of the first text go behind the others
+	}
+	copy(e.spare, e.Overflow)
 }

@@ -68,7 +68,9 @@ func (s *step) Run(ctx context.Context, b *backends.Batch) error {
 	}
 	rest, size := b.In[0].Bytes(), 0
 	if !s.files {
-		size = setShape(&w.given, b.In[0].Shape)
+		shape, at, p := b.In[0].Shape, b.In[0].Shape.Rank()-3, &w.given
+		p.H, p.W, p.Channels = int(shape.Dim(at)), int(shape.Dim(at+1)), int(shape.Dim(at+2))
+		size = p.H * p.W * p.Channels
 	}
 	for row := range b.Rows {
 		if err := ctx.Err(); err != nil {
@@ -162,14 +164,6 @@ func (s *step) load(ctx context.Context, w *worker, data []byte) error {
 	}
 	w.resizer.Src.Set(img, s.space)
 	return nil
-}
-
-// setShape takes the size of the images from a tensor [H,W,C], or [B,H,W,C] with batches. It
-// returns the bytes of an image.
-func setShape(p *raster.Pixels, shape tensor.Shape) int {
-	at := shape.Rank() - 3
-	p.H, p.W, p.Channels = int(shape.Dim(at)), int(shape.Dim(at+1)), int(shape.Dim(at+2))
-	return p.H * p.W * p.Channels
 }
 
 // checkPixels returns an error for a tensor that is not an image or exceeds the limits.

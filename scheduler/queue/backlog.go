@@ -1,9 +1,6 @@
 package queue
 
 import (
-	"maps"
-	"slices"
-
 	"github.com/tutti-server/tutti/internal/telemetry"
 	"github.com/tutti-server/tutti/scheduler"
 	"github.com/tutti-server/tutti/scheduler/batch"
@@ -110,7 +107,11 @@ func (q *backlog) group(key uint64) *group {
 		return g
 	}
 	if len(q.groups) >= q.most {
-		maps.DeleteFunc(q.groups, func(_ uint64, g *group) bool { return len(g.lanes) == 0 })
+		for k, g := range q.groups {
+			if len(g.lanes) == 0 {
+				delete(q.groups, k)
+			}
+		}
 		q.most = max(fewGroups, 2*len(q.groups))
 	}
 	g := &group{key: key, pos: nowhere}
@@ -259,7 +260,9 @@ func (g *group) find(rank uint64) int {
 func (g *group) push(e *entry) {
 	i := g.find(e.rank)
 	if i == len(g.lanes) || g.lanes[i].rank != e.rank {
-		g.lanes = slices.Insert(g.lanes, i, lane{rank: e.rank})
+		g.lanes = append(g.lanes, lane{}) // slices.Insert and slices.Delete take longer
+		copy(g.lanes[i+1:], g.lanes[i:])
+		g.lanes[i] = lane{rank: e.rank}
 	}
 	l := &g.lanes[i]
 	e.group, e.prev, e.next = g, l.tail, nil
@@ -287,7 +290,10 @@ func (g *group) remove(e *entry) (first bool) {
 		e.next.prev = e.prev
 	}
 	if l.head == nil {
-		g.lanes = slices.Delete(g.lanes, i, i+1)
+		last := len(g.lanes) - 1
+		copy(g.lanes[i:], g.lanes[i+1:])
+		g.lanes[last] = lane{}
+		g.lanes = g.lanes[:last]
 	}
 	e.group, e.prev, e.next = nil, nil, nil
 	return first

@@ -90,6 +90,11 @@ func (x *levels) at(priority uint64) *level {
 	if number < fewLevels && x.first[number] != nil {
 		return x.first[number]
 	}
+	return x.other(number)
+}
+
+// other returns a level that is not among the first, or is used for the first time.
+func (x *levels) other(number uint64) *level {
 	l := x.others[number]
 	if l != nil {
 		return l

@@ -1,12 +1,15 @@
 package steps_test
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/tutti-server/tutti/core/config"
+	"github.com/tutti-server/tutti/core/tensor"
 	"github.com/tutti-server/tutti/steps"
 )
 
@@ -184,6 +187,43 @@ func TestValues(t *testing.T) {
 			} else if errText(err) != wrong(value, kind) {
 				t.Errorf("%q as %s: %v, error %v", value, kind, got, err)
 			}
+		}
+	}
+}
+
+func TestReader(t *testing.T) {
+	t.Parallel()
+	s := &steps.Settings{Model: "m", Params: map[string]string{"k": "7", "f": "0.5", "none": "x"}}
+	r := steps.Reader{Settings: s}
+	if n, f := r.Int("k", 1, 7), r.Float("f"); n != 7 || f != 0.5 || r.Err != nil {
+		t.Errorf("got %d, %v, %v", n, f, r.Err)
+	}
+	r.Int("k", 1, 6)
+	r.Float("none")
+	if want := "parameter 'k' of model 'm' is 7, expected at most 6"; errText(r.Err) != want {
+		t.Errorf("got error %v, expected the first: %s", r.Err, want)
+	}
+}
+
+func TestExampleConfig(t *testing.T) {
+	t.Parallel()
+	want := "max_batch_size: 8\nparameters { key: \"step\" value { string_value: \"s\" } }\n" +
+		`parameters { key: "p" value { string_value: "{\"a\": 1}" } }`
+	if got := steps.ExampleConfig("max_batch_size: 8", "s", "p", `{"a": 1}`); got != want {
+		t.Errorf("got\n%s\nexpected\n%s", got, want)
+	}
+}
+
+func TestCheckWidth(t *testing.T) {
+	t.Parallel()
+	check := func(n int) error { return fmt.Errorf("found %d", n) }
+	for _, test := range []struct {
+		dims []int64
+		want string
+	}{{[]int64{3}, "model 'm': found 3"}, {[]int64{-1}, ""}, {[]int64{3, 3}, ""}} {
+		s := &steps.Settings{Model: "m", Inputs: []config.Port{{Name: "x", DType: tensor.FP32, Dims: tensor.Of(test.dims...)}}}
+		if got := errText(s.CheckWidth(check)); got != test.want {
+			t.Errorf("dims %v: got %q, expected %q", test.dims, got, test.want)
 		}
 	}
 }

@@ -43,7 +43,18 @@ func NewFactory() steps.Factory {
 			{Key: "threshold", Doc: "Smallest value of a class that is returned, or none; a number adds the output count.", Default: "none"},
 			{Key: "labels_file", Doc: "Text file with one label per line, in the version folder or the model folder.", Sample: "labels.txt"},
 		},
-		Examples:  topKExamples(),
+		Examples: []steps.Example{
+			{
+				Config:  steps.ExampleConfig("", "top_k", "k", "2", "labels_file", "labels.txt"),
+				Files:   map[string][]byte{"labels.txt": []byte(threeLabels)},
+				Request: `{"inputs": [{"name": "scores", "datatype": "FP32", "shape": [3], "data": [0.5, 2, 1]}]}`,
+			},
+			{
+				Config:  steps.ExampleConfig("max_batch_size: 8", "top_k", "k", "3", "activation", "sigmoid", "threshold", "0.5", "labels_file", "labels.txt"),
+				Files:   map[string][]byte{"labels.txt": []byte(threeLabels)},
+				Request: `{"inputs": [{"name": "scores", "datatype": "FP32", "shape": [1, 3], "data": [1.5, -2, 3]}]}`,
+			},
+		},
 		Inline:    true,
 		Signature: signature,
 		New:       newStep,
@@ -74,36 +85,6 @@ func signature(s *steps.Settings) (*config.Signature, error) {
 
 const threeLabels = "cat\ndog\nfox\n"
 
-func topKExamples() []steps.Example {
-	return []steps.Example{
-		{
-			Config:  steps.ExampleConfig("", "top_k", "k", "2", "labels_file", "labels.txt"),
-			Files:   map[string][]byte{"labels.txt": []byte(threeLabels)},
-			Request: `{"inputs": [{"name": "scores", "datatype": "FP32", "shape": [3], "data": [0.5, 2, 1]}]}`,
-		},
-		{
-			Config:  steps.ExampleConfig("max_batch_size: 8", "top_k", "k", "3", "activation", "sigmoid", "threshold", "0.5", "labels_file", "labels.txt"),
-			Files:   map[string][]byte{"labels.txt": []byte(threeLabels)},
-			Request: `{"inputs": [{"name": "scores", "datatype": "FP32", "shape": [1, 3], "data": [1.5, -2, 3]}]}`,
-		},
-	}
-}
-
-func scoresExamples() []steps.Example {
-	return []steps.Example{
-		{
-			Config:  steps.ExampleConfig("", "scores", "op", "softmax"),
-			Request: `{"inputs": [{"name": "scores", "datatype": "FP32", "shape": [3], "data": [0.5, 2, 1]}]}`,
-		},
-		{
-			Config:  steps.ExampleConfig("max_batch_size: 8", "scores", "op", "arg_max", "labels_file", "labels.txt"),
-			Files:   map[string][]byte{"labels.txt": []byte(threeLabels)},
-			Request: `{"inputs": [{"name": "scores", "datatype": "FP32", "shape": [2, 3], "data": [0.5, 2, 1, 7, 0, 7]}]}`,
-		},
-	}
-}
-
-// options are the parameters of top_k.
 type options struct {
 	k          int
 	activation string
@@ -111,7 +92,6 @@ type options struct {
 	cut        bool // a threshold is set
 }
 
-// step is top_k.
 type step struct {
 	options
 	batched bool

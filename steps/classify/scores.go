@@ -35,7 +35,17 @@ func NewScoresFactory() steps.Factory {
 			{Key: "temperature", Doc: "Divisor of the scores before softmax and log_softmax.", Default: "1"},
 			{Key: "labels_file", Doc: "For arg_max: text file with one label per line, in the version folder or the model folder.", Sample: "labels.txt"},
 		},
-		Examples:  scoresExamples(),
+		Examples: []steps.Example{
+			{
+				Config:  steps.ExampleConfig("", "scores", "op", "softmax"),
+				Request: `{"inputs": [{"name": "scores", "datatype": "FP32", "shape": [3], "data": [0.5, 2, 1]}]}`,
+			},
+			{
+				Config:  steps.ExampleConfig("max_batch_size: 8", "scores", "op", "arg_max", "labels_file", "labels.txt"),
+				Files:   map[string][]byte{"labels.txt": []byte(threeLabels)},
+				Request: `{"inputs": [{"name": "scores", "datatype": "FP32", "shape": [2, 3], "data": [0.5, 2, 1, 7, 0, 7]}]}`,
+			},
+		},
 		Inline:    true,
 		Signature: scoresSignature,
 		New:       newScores,
@@ -77,7 +87,12 @@ func newScores(s *steps.Settings) (steps.Step, error) {
 		return nil, fmt.Errorf("parameter 'temperature' of model '%s' has no meaning with op '%s'", s.Model, op)
 	}
 	if op == opArgMax {
-		return newArgMax(s)
+		labels, err := readLabels(s, 1)
+		if err != nil {
+			return nil, err
+		}
+		out := &argMax{step{options: options{k: 1}, batched: s.MaxBatch > 0, labels: labels}}
+		return out, s.CheckWidth(out.top.check)
 	}
 	if s.Params["labels_file"] != "" {
 		return nil, fmt.Errorf("parameter 'labels_file' of model '%s' has no meaning with op '%s'", s.Model, op)
@@ -112,15 +127,6 @@ func (s *scores) Run(_ context.Context, b *backends.Batch) error {
 // argMax is the step scores with op arg_max.
 type argMax struct {
 	top step // for its check and its labels
-}
-
-func newArgMax(s *steps.Settings) (steps.Step, error) {
-	labels, err := readLabels(s, 1)
-	if err != nil {
-		return nil, err
-	}
-	out := &argMax{step{options: options{k: 1}, batched: s.MaxBatch > 0, labels: labels}}
-	return out, s.CheckWidth(out.top.check)
 }
 
 // Run finds the best class of each row.
@@ -168,7 +174,6 @@ func first(scores []float32) int {
 	return at
 }
 
-// The operations.
 const (
 	opSoftmax    = "softmax"
 	opLogSoftmax = "log_softmax"
@@ -323,7 +328,6 @@ func logSoftmax(values, scores []float32) {
 	}
 }
 
-// sigmoids writes the independent probability of every class.
 func sigmoids(values, scores []float32) {
 	for i, v := range scores {
 		values[i] = sigmoid(v)

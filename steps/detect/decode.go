@@ -15,7 +15,6 @@ type part struct {
 	data []float32
 }
 
-// row returns one row of an input.
 func (s *step) row(b *backends.Batch, port, row int) part {
 	in := &b.In[port]
 	shape := in.Shape
@@ -224,7 +223,6 @@ func (s *step) raw(w *worker, b *backends.Batch, row int) error {
 	return nil
 }
 
-// cell decodes one box.
 func (s *step) cell(w *worker, l *level, from []float32, anchor, x, y, order int) {
 	if !(from[4] >= s.logit) {
 		return

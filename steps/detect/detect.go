@@ -29,7 +29,6 @@ const (
 	outLabels
 )
 
-// The formats.
 const (
 	formatBoxes  = "boxes"
 	formatV5     = "yolov5"
@@ -88,7 +87,21 @@ func NewFactory() steps.Factory {
 			{Key: "output", Doc: "Whether outputs have max_detections elements (padded) or as many as the row of the batch with the most boxes (rows).", Default: "padded", Values: []string{"padded", "rows"}},
 			{Key: "labels_file", Doc: "Text file with one label per line, in the version folder or the model folder; adds the output labels.", Sample: "labels.txt"},
 		},
-		Examples:  examples(),
+		Examples: []steps.Example{
+			{
+				Config: steps.ExampleConfig("", "detect", "max_detections", "3", "labels_file", "labels.txt"),
+				Files:  map[string][]byte{"labels.txt": []byte("cat\ndog\n")},
+				Request: `{"inputs": [
+    {"name": "boxes", "datatype": "FP32", "shape": [3, 4], "data": [0,0,10,10, 1,0,11,10, 20,5,30,25]},
+    {"name": "scores", "datatype": "FP32", "shape": [3, 2], "data": [0.9,0.1, 0.8,0, 0.2,0.6]}]}`,
+			},
+			{
+				Config: steps.ExampleConfig("max_batch_size: 8", "detect", "format", "yolov8", "geometry", "true", "output", "rows"),
+				Request: `{"inputs": [
+    {"name": "predictions", "datatype": "FP32", "shape": [1, 6, 2], "data": [32,16, 24,40, 20,12, 16,8, 0.7,0.1, 0,0.2]},
+    {"name": "geometry", "datatype": "FP32", "shape": [1, 6], "data": [0.5,0.5, 0,8, 128,96]}]}`,
+			},
+		},
 		Signature: signature,
 		New:       newStep,
 	}
@@ -143,28 +156,9 @@ func (o *options) inputs() []config.Port {
 	return in
 }
 
-func examples() []steps.Example {
-	return []steps.Example{
-		{
-			Config: steps.ExampleConfig("", "detect", "max_detections", "3", "labels_file", "labels.txt"),
-			Files:  map[string][]byte{"labels.txt": []byte("cat\ndog\n")},
-			Request: `{"inputs": [
-    {"name": "boxes", "datatype": "FP32", "shape": [3, 4], "data": [0,0,10,10, 1,0,11,10, 20,5,30,25]},
-    {"name": "scores", "datatype": "FP32", "shape": [3, 2], "data": [0.9,0.1, 0.8,0, 0.2,0.6]}]}`,
-		},
-		{
-			Config: steps.ExampleConfig("max_batch_size: 8", "detect", "format", "yolov8", "geometry", "true", "output", "rows"),
-			Request: `{"inputs": [
-    {"name": "predictions", "datatype": "FP32", "shape": [1, 6, 2], "data": [32,16, 24,40, 20,12, 16,8, 0.7,0.1, 0,0.2]},
-    {"name": "geometry", "datatype": "FP32", "shape": [1, 6], "data": [0.5,0.5, 0,8, 128,96]}]}`,
-		},
-	}
-}
-
 // auto is the value of a parameter that depends on the format.
 const auto = "auto"
 
-// options are the step's parameters.
 type options struct {
 	format                       string
 	boxes                        boxFormat
@@ -267,7 +261,6 @@ func lowestLogit(p float64) float32 {
 	return float32(l - 1e-3 - 1e-6*math.Abs(l))
 }
 
-// heads reads anchors and strides.
 func (o *options) heads(s *steps.Settings) error {
 	strides, err := list(s, "strides", s.Params["strides"])
 	if err != nil {

@@ -13,7 +13,6 @@ import (
 	"github.com/tutti-server/tutti/steps"
 )
 
-// step is detect.
 type step struct {
 	options
 	batched bool
@@ -54,7 +53,6 @@ func (s *step) Run(ctx context.Context, b *backends.Batch) error {
 	return s.write(b, w)
 }
 
-// one finds the boxes of one row.
 func (s *step) one(w *worker, b *backends.Batch, row int) error {
 	var geometry []float32
 	if s.geometry {
@@ -122,7 +120,6 @@ func (p *place) move(b *[4]float32) (out [4]float32, ok bool) {
 	return [4]float32{float32(x0), float32(y0), float32(x1), float32(y1)}, x0 < x1 && y0 < y1
 }
 
-// write fills the outputs.
 func (s *step) write(b *backends.Batch, w *worker) error {
 	n := s.maxDetections
 	if s.rows {
@@ -149,7 +146,6 @@ func (s *step) write(b *backends.Batch, w *worker) error {
 	return steps.WriteLabels(b, outLabels, each, s.labels, classes)
 }
 
-// fill writes the boxes of one row, and class -1 after them.
 func fill(boxes, scores []float32, classes []int32, found []candidate) {
 	for i := range found {
 		c := &found[i]

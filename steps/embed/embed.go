@@ -47,7 +47,14 @@ func NewFactory() steps.Factory {
 			{Key: "metric", Doc: "The score: the cosine of the angle, or the inner product (dot).", Default: "cosine", Values: []string{"cosine", "dot"}},
 			{Key: "ids_file", Doc: "Text file with one line per vector; adds the output ids.", Sample: "ids.txt"},
 		},
-		Examples:  examples(),
+		Examples: []steps.Example{{
+			Config: steps.ExampleConfig("max_batch_size: 8", "nearest", "matrix_file", "vectors.npy", "k", "2", "ids_file", "ids.txt"),
+			Files: map[string][]byte{
+				"vectors.npy": encode([][]float32{{1, 0}, {0, 2}, {3, 3}}),
+				"ids.txt":     []byte("east\nnorth\nnorth-east\n"),
+			},
+			Request: `{"inputs": [{"name": "embedding", "datatype": "FP32", "shape": [1, 2], "data": [2, 1]}]}`,
+		}},
 		Signature: signature,
 		New:       newStep,
 	}
@@ -72,18 +79,6 @@ func signature(s *steps.Settings) (*config.Signature, error) {
 	return sig, nil
 }
 
-func examples() []steps.Example {
-	return []steps.Example{{
-		Config: steps.ExampleConfig("max_batch_size: 8", "nearest", "matrix_file", "vectors.npy", "k", "2", "ids_file", "ids.txt"),
-		Files: map[string][]byte{
-			"vectors.npy": encode([][]float32{{1, 0}, {0, 2}, {3, 3}}),
-			"ids.txt":     []byte("east\nnorth\nnorth-east\n"),
-		},
-		Request: `{"inputs": [{"name": "embedding", "datatype": "FP32", "shape": [1, 2], "data": [2, 1]}]}`,
-	}}
-}
-
-// step is the step "nearest".
 type step struct {
 	matrix
 	k       int
@@ -99,7 +94,6 @@ type worker struct {
 	units []float32 // the embeddings at length 1, for the cosine
 }
 
-// hit is a vector with its score.
 type hit struct {
 	score float32
 	row   int32
@@ -342,7 +336,6 @@ func split(data []byte) (header, rest []byte, err error) {
 	return data[start:][:n], data[start+int(n):], nil
 }
 
-// encode writes rows as an NPY file.
 func encode(rows [][]float32) []byte {
 	text := fmt.Sprintf("{'descr': '<f4', 'fortran_order': False, 'shape': (%d, %d), }\n", len(rows), len(rows[0]))
 	out := append([]byte(magic), 1, 0)

@@ -68,7 +68,6 @@ func signature(s *steps.Settings) (*config.Signature, error) {
 	}, nil
 }
 
-// options are the parameters, parsed.
 type options struct {
 	format    string
 	quality   int
@@ -98,18 +97,9 @@ func parse(s *steps.Settings) (*options, error) {
 	return o, nil
 }
 
-// maxSide returns the longest side that the format can hold, in pixels.
-func (o *options) maxSide() int64 {
-	switch o.format {
-	case "jpeg":
-		return 65535
-	case "webp":
-		return 16384
-	}
-	return 1<<31 - 1
-}
+// maxSides are the longest sides that the formats can hold, in pixels.
+var maxSides = map[string]int64{"jpeg": 65535, "webp": 16384, "png": 1<<31 - 1}
 
-// step is encode_image.
 type step struct {
 	options
 	batched bool
@@ -157,7 +147,7 @@ func (s *step) size(shape tensor.Shape) (h, w int, err error) {
 		at++
 	}
 	y, x := shape.Dim(at), shape.Dim(at+1)
-	most := s.maxSide()
+	most := maxSides[s.format]
 	switch {
 	case y == 0 || x == 0:
 		return 0, 0, status.Errorf(status.InvalidArg, "input 'image': expected an image, found %d x %d pixels", x, y)
@@ -172,17 +162,15 @@ func (s *step) size(shape tensor.Shape) (h, w int, err error) {
 // one encodes the row whose samples start at element first.
 func (s *step) one(wk *worker, in *tensor.Tensor, first, h, w int) error {
 	n := h * w * s.channels
-	var samples []byte
-	if s.float {
-		wk.samples = slices.Grow(wk.samples[:0], n)[:n]
-		if bad := quantise(wk.samples, tensor.Slice[float32](in)[first:][:n], s.scale); bad >= 0 {
-			return fmt.Errorf("expected finite numbers, found %v at element %d of the image", tensor.Slice[float32](in)[first+bad], bad)
-		}
-		samples = wk.samples
-	} else {
-		samples = in.Bytes()[first:][:n]
+	if !s.float {
+		return wk.encode(&s.options, in.Bytes()[first:][:n], h, w)
 	}
-	return wk.encode(&s.options, samples, h, w)
+	samples := tensor.Slice[float32](in)[first:][:n]
+	wk.samples = slices.Grow(wk.samples[:0], n)[:n]
+	if bad := quantise(wk.samples, samples, s.scale); bad >= 0 {
+		return fmt.Errorf("expected finite numbers, found %v at element %d of the image", samples[bad], bad)
+	}
+	return wk.encode(&s.options, wk.samples, h, w)
 }
 
 // worker is the scratch memory of one batch in progress.

@@ -68,7 +68,6 @@ func buildSignature(s *steps.Settings) (*config.Signature, error) {
 	return &config.Signature{Inputs: in, Outputs: []config.Port{out}}, nil
 }
 
-// build is the step "json_build".
 type build struct {
 	batched bool
 	inputs  []member
@@ -116,7 +115,6 @@ func newBuild(s *steps.Settings) (steps.Step, error) {
 	return st, nil
 }
 
-// parseParam reads a parameter whose value is JSON.
 func parseParam(s *steps.Settings, key, want string, into any) error {
 	if err := json.Unmarshal([]byte(s.Params[key]), into); err != nil {
 		return fmt.Errorf("parameter '%s' of model '%s' is '%s', expected %s: %w", key, s.Model, s.Params[key], want, err)

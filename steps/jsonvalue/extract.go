@@ -74,7 +74,6 @@ func known(p *config.Port, kind, model string) error {
 	}
 }
 
-// extract is the step "json_extract".
 type extract struct {
 	batched bool
 	out     []field

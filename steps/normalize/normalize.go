@@ -39,7 +39,6 @@ func signature(s *steps.Settings) (*config.Signature, error) {
 	}, nil
 }
 
-// step is the step "normalize".
 type step struct{ spare pool.Of[[]float32] }
 
 // Run normalizes each row.

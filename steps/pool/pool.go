@@ -82,7 +82,6 @@ func newStep(s *steps.Settings) (steps.Step, error) {
 	return &step{combine: combine[s.Params["mode"]], batched: s.MaxBatch > 0, normalize: s.Params["normalize"] == "true"}, nil
 }
 
-// step is the step "pool".
 type step struct {
 	combine   func(out []float32, r *row)
 	batched   bool
@@ -138,23 +137,17 @@ func weighted(b *backends.Batch) bool { return len(b.In) > portWeights && b.In[p
 func check(b *backends.Batch) error {
 	dims := b.In[portHidden].Shape.Dims()
 	want := tensor.Of(dims[:len(dims)-1]...)
-	if got := b.In[portMask].Shape; !got.Equal(want) {
-		return mismatch("attention_mask", want, got)
-	}
-	if weighted(b) && !b.In[portWeights].Shape.Equal(want) {
-		return mismatch("weights", want, b.In[portWeights].Shape)
+	for i, name := range [...]string{portMask: "attention_mask", portWeights: "weights"} {
+		if i < len(b.In) && i != portHidden && b.In[i].Present() && !b.In[i].Shape.Equal(want) {
+			return status.Errorf(status.InvalidArg, "unexpected shape for input '%s', expected %s as 'last_hidden_state' has, got %s", name, want, b.In[i].Shape)
+		}
 	}
 	return nil
-}
-
-func mismatch(name string, want, got tensor.Shape) error {
-	return status.Errorf(status.InvalidArg, "unexpected shape for input '%s', expected %s as 'last_hidden_state' has, got %s", name, want, got)
 }
 
 // smallest is the least divisor, that of PyTorch's normalize.
 const smallest = 1e-12
 
-// toUnit divides v by its L2 norm.
 func toUnit(v []float32) {
 	sum := 0.0
 	for _, x := range v {

@@ -41,22 +41,18 @@ func NewAnswerFactory() steps.Factory {
 				Doc: "whether the empty answer is a candidate, scored by the first token, for models trained with unanswerable questions",
 			},
 		}, commonParams()...),
-		Examples:  []steps.Example{answerExample()},
-		Inline:    true,
-		Signature: answerSignature,
-		New:       newAnswerStep,
-	}
-}
-
-func answerExample() steps.Example {
-	return steps.Example{
-		Config: steps.ExampleConfig("", "answer_spans", "top_k", "2"),
-		Request: `{"inputs": [
+		Examples: []steps.Example{{
+			Config: steps.ExampleConfig("", "answer_spans", "top_k", "2"),
+			Request: `{"inputs": [
     {"name": "start_logits", "datatype": "FP32", "shape": [8], "data": [0, 9, 0, 4, 1, 0, 3, 0]},
     {"name": "end_logits", "datatype": "FP32", "shape": [8], "data": [0, 0, 0, 0, 5, 0, 2, 9]},
     {"name": "offset_mapping", "datatype": "INT64", "shape": [8, 2], "data": [0, 0, 0, 3, 0, 0, 0, 3, 4, 8, 9, 14, 15, 19, 0, 0]},
     {"name": "special_tokens_mask", "datatype": "INT64", "shape": [8], "data": [1, 0, 1, 0, 0, 0, 0, 1]},
     {"name": "TEXT", "datatype": "BYTES", "shape": [1], "data": ["Ada Byron wrote code"]}]}`,
+		}},
+		Inline:    true,
+		Signature: answerSignature,
+		New:       newAnswerStep,
 	}
 }
 
@@ -66,7 +62,6 @@ func answerSignature(s *steps.Settings) (*config.Signature, error) {
 	return &config.Signature{Inputs: in, Outputs: outPorts(s, "answers", false, int64(k))}, err
 }
 
-// answerStep is the step answer_spans.
 type answerStep struct {
 	topK, maxTokens int
 	empty           bool

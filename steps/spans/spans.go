@@ -53,7 +53,6 @@ func inputs(logits ...config.Port) []config.Port {
 		ints("word_ids", true, -1))
 }
 
-// ints is an INT64 port.
 func ints(name string, optional bool, dims ...int64) config.Port {
 	return config.Port{Name: name, DType: tensor.Int64, Dims: tensor.Of(dims...), Optional: optional}
 }

@@ -52,24 +52,20 @@ func NewTokenFactory() steps.Factory {
 			{Key: "ignore", Default: "O", Doc: "labels without passages, separated by commas"},
 			{Key: "min_score", Default: "0", Doc: "smallest score of a passage in the output"},
 		}, commonParams()...),
-		Examples:  []steps.Example{tokenExample()},
-		Inline:    true,
-		Signature: tokenSignature,
-		New:       newTokenStep,
-	}
-}
-
-func tokenExample() steps.Example {
-	return steps.Example{
-		Config: steps.ExampleConfig("", "token_spans", "labels_file", "labels.txt", "aggregation", "first"),
-		Files:  map[string][]byte{"labels.txt": []byte("O\nB-PER\nI-PER\nB-LOC\nI-LOC\n")},
-		Request: `{"inputs": [
+		Examples: []steps.Example{{
+			Config: steps.ExampleConfig("", "token_spans", "labels_file", "labels.txt", "aggregation", "first"),
+			Files:  map[string][]byte{"labels.txt": []byte("O\nB-PER\nI-PER\nB-LOC\nI-LOC\n")},
+			Request: `{"inputs": [
     {"name": "logits", "datatype": "FP32", "shape": [6, 5], "data": [
         9, 0, 0, 0, 0,  0, 7, 0, 0, 0,  0, 0, 1, 4, 0,  6, 0, 0, 0, 0,  0, 0, 0, 5, 0,  9, 0, 0, 0, 0]},
     {"name": "offset_mapping", "datatype": "INT64", "shape": [6, 2], "data": [0, 0, 0, 2, 2, 4, 5, 7, 8, 14, 0, 0]},
     {"name": "special_tokens_mask", "datatype": "INT64", "shape": [6], "data": [1, 0, 0, 0, 0, 1]},
     {"name": "word_ids", "datatype": "INT64", "shape": [6], "data": [-1, 0, 0, 1, 2, -1]},
     {"name": "TEXT", "datatype": "BYTES", "shape": [1], "data": ["Anna in Zürich"]}]}`,
+		}},
+		Inline:    true,
+		Signature: tokenSignature,
+		New:       newTokenStep,
 	}
 }
 
@@ -79,7 +75,6 @@ func tokenSignature(s *steps.Settings) (*config.Signature, error) {
 
 func tokenInputs(s *steps.Settings) []config.Port { return inputs(s.FloatPort("logits", -1, -1)) }
 
-// tokenStep is the step token_spans.
 type tokenStep struct {
 	labels   []label
 	strategy string

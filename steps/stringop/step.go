@@ -18,7 +18,6 @@ import (
 	"github.com/tutti-server/tutti/steps"
 )
 
-// ops are the operations.
 var ops = []string{
 	"lower", "upper", "title", "strip", "replace", "match", "extract", "length", "concat", "join", "split", "template",
 	"base64_encode", "base64_decode",

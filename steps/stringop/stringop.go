@@ -63,9 +63,6 @@ input [ { name: "QUESTION" data_type: TYPE_STRING dims: [ 1 ] }, { name: "HINTS"
 	}
 }
 
-// several lists the operations that take any number of inputs.
-var several = []string{"concat", "template"}
-
 func signature(s *steps.Settings) (*config.Signature, error) {
 	op := s.Params["op"]
 	in := slices.Clone(s.Inputs)
@@ -80,7 +77,7 @@ func signature(s *steps.Settings) (*config.Signature, error) {
 			return nil, fmt.Errorf("input '%s' of model '%s' is %s, but step 'string' takes TYPE_STRING", in[i].Name, s.Model, in[i].DType.ConfigName())
 		}
 	}
-	if len(in) > 1 && !slices.Contains(several, op) {
+	if len(in) > 1 && op != "concat" && op != "template" {
 		return nil, fmt.Errorf("model '%s' declares %d inputs, but operation '%s' of step 'string' takes 1", s.Model, len(in), op)
 	}
 	if len(s.Outputs) > 1 {

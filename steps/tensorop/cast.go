@@ -24,7 +24,6 @@ const (
 
 var overflows = map[string]overflow{"": wrap, "wrap": wrap, "saturate": saturate, "refuse": refuse}
 
-// caster is the operation cast.
 type caster struct {
 	batch int
 	to    tensor.DType
@@ -336,7 +335,6 @@ func putBits(elem []byte, bits uint64) {
 	}
 }
 
-// bitsOf reads an element.
 func bitsOf(elem []byte) (bits uint64) {
 	for i, v := range elem {
 		bits |= uint64(v) << (8 * i)

@@ -56,7 +56,6 @@ func constantSignature(s *steps.Settings) (*config.Signature, error) {
 	return &config.Signature{Inputs: in, Outputs: []config.Port{out}}, nil
 }
 
-// readConstant parses the parameters value and dtype.
 func readConstant(s *steps.Settings) (value tensor.Tensor, err error) {
 	of := &spec{operation: &operation{name: "constant"}, s: s}
 	err = of.try(func(of *spec) {
@@ -137,7 +136,6 @@ func (s *spec) constant(d tensor.DType, shape tensor.Shape, texts []string) tens
 	return t
 }
 
-// constant is the step "constant".
 type constant struct {
 	batched bool
 	value   tensor.Tensor

@@ -299,8 +299,28 @@ func (number[T]) unary(u *unary, out, in *tensor.Tensor) {
 		for i, v := range src {
 			dst[i] = max(v, -v)
 		}
+	case "sqrt":
+		for i, v := range src {
+			dst[i] = T(math.Sqrt(float64(v)))
+		}
+	case "exp":
+		exponentials(dst, src)
+	case "log":
+		for i, v := range src {
+			dst[i] = T(math.Log(float64(v)))
+		}
+	case "floor":
+		for i, v := range src {
+			dst[i] = T(math.Floor(float64(v)))
+		}
+	case "ceil":
+		for i, v := range src {
+			dst[i] = T(math.Ceil(float64(v)))
+		}
 	default:
-		applyFloat(u.name, dst, src)
+		for i, v := range src {
+			dst[i] = T(math.RoundToEven(float64(v)))
+		}
 	}
 }
 
@@ -329,33 +349,6 @@ func clip[T tensor.Number](u *unary, dst, src []T) {
 				v = high
 			}
 			dst[i] = v
-		}
-	}
-}
-
-func applyFloat[T tensor.Number](name string, dst, src []T) {
-	switch name {
-	case "sqrt":
-		for i, v := range src {
-			dst[i] = T(math.Sqrt(float64(v)))
-		}
-	case "exp":
-		exponentials(dst, src)
-	case "log":
-		for i, v := range src {
-			dst[i] = T(math.Log(float64(v)))
-		}
-	case "floor":
-		for i, v := range src {
-			dst[i] = T(math.Floor(float64(v)))
-		}
-	case "ceil":
-		for i, v := range src {
-			dst[i] = T(math.Ceil(float64(v)))
-		}
-	default:
-		for i, v := range src {
-			dst[i] = T(math.RoundToEven(float64(v)))
 		}
 	}
 }

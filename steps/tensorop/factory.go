@@ -52,32 +52,28 @@ func NewFactory() steps.Factory {
 			{Key: "high", Doc: "clip: the greatest number."},
 			{Key: "depth", Doc: "one_hot: the extent of the new last axis."},
 		},
-		Examples:  examples(),
+		Examples: []steps.Example{
+			{
+				Config: steps.ExampleConfig(`max_batch_size: 8
+input [ { name: "IMAGE" data_type: TYPE_UINT8 dims: [ 2, 2, 3 ] } ]`, "tensor", "op", "transpose", "axes", "2, 0, 1"),
+				Request: `{"inputs": [{"name": "IMAGE", "datatype": "UINT8", "shape": [1, 2, 2, 3], "data": [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12]}]}`,
+			},
+			{
+				Config: steps.ExampleConfig(`max_batch_size: 8
+input [ { name: "A" data_type: TYPE_FP32 dims: [ 2, 3 ] }, { name: "B" data_type: TYPE_FP32 dims: [ 3 ] } ]
+output [ { name: "SUM" data_type: TYPE_FP32 dims: [ 2, 3 ] } ]`, "tensor", "op", "add"),
+				Request: `{"inputs": [
+    {"name": "A", "datatype": "FP32", "shape": [1, 2, 3], "data": [1, 2, 3, 4, 5, 6]},
+    {"name": "B", "datatype": "FP32", "shape": [1, 3], "data": [0.5, 0, -0.5]}]}`,
+			},
+			{
+				Config:  steps.ExampleConfig(`input [ { name: "X" data_type: TYPE_INT32 dims: [ -1, 3 ] } ]`, "tensor", "op", "mean", "axes", "0"),
+				Request: `{"inputs": [{"name": "X", "datatype": "INT32", "shape": [2, 3], "data": [1, 2, 3, 4, 5, 7]}]}`,
+			},
+		},
 		Inline:    false,
 		Signature: signature,
 		New:       newStep,
-	}
-}
-
-func examples() []steps.Example {
-	return []steps.Example{
-		{
-			Config: steps.ExampleConfig(`max_batch_size: 8
-input [ { name: "IMAGE" data_type: TYPE_UINT8 dims: [ 2, 2, 3 ] } ]`, "tensor", "op", "transpose", "axes", "2, 0, 1"),
-			Request: `{"inputs": [{"name": "IMAGE", "datatype": "UINT8", "shape": [1, 2, 2, 3], "data": [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12]}]}`,
-		},
-		{
-			Config: steps.ExampleConfig(`max_batch_size: 8
-input [ { name: "A" data_type: TYPE_FP32 dims: [ 2, 3 ] }, { name: "B" data_type: TYPE_FP32 dims: [ 3 ] } ]
-output [ { name: "SUM" data_type: TYPE_FP32 dims: [ 2, 3 ] } ]`, "tensor", "op", "add"),
-			Request: `{"inputs": [
-    {"name": "A", "datatype": "FP32", "shape": [1, 2, 3], "data": [1, 2, 3, 4, 5, 6]},
-    {"name": "B", "datatype": "FP32", "shape": [1, 3], "data": [0.5, 0, -0.5]}]}`,
-		},
-		{
-			Config:  steps.ExampleConfig(`input [ { name: "X" data_type: TYPE_INT32 dims: [ -1, 3 ] } ]`, "tensor", "op", "mean", "axes", "0"),
-			Request: `{"inputs": [{"name": "X", "datatype": "INT32", "shape": [2, 3], "data": [1, 2, 3, 4, 5, 7]}]}`,
-		},
 	}
 }
 
@@ -251,7 +247,6 @@ func (s *spec) output(d tensor.DType, dims tensor.Shape) {
 	s.out = append(s.out, p)
 }
 
-// dtype reads parameter key as a type.
 func (s *spec) dtype(key string, byDefault tensor.DType) tensor.DType {
 	text := s.param(key)
 	if text == "" && byDefault != tensor.Invalid {

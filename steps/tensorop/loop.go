@@ -96,7 +96,6 @@ func run[T tensor.Number](c code, out *tensor.Tensor, at int, one, two []T) bool
 	return true
 }
 
-// plainLoop has the operations that are the same for integers and floating point.
 func plainLoop[T tensor.Number](c code, dst, one, two []T) {
 	one, two = one[:len(dst)], two[:len(dst)]
 	switch c {

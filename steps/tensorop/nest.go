@@ -106,7 +106,6 @@ func (w *nest) joins(outer, inner int) bool {
 	return true
 }
 
-// inner returns the size of the innermost loop.
 func (w *nest) inner() int { return w.size[w.rank-1] }
 
 // step returns the stride of operand k in the innermost loop.

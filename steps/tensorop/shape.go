@@ -304,5 +304,4 @@ func (v *slice) visit(w *nest, in *tensor.Shape) (tensor.Shape, error) {
 	return firstDims(&shape, to), nil
 }
 
-// firstDims returns the first n dimensions.
 func firstDims(shape *tensor.Shape, n int) tensor.Shape { return tensor.Of(shape.Dims()[:n]...) }

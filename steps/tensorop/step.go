@@ -11,12 +11,10 @@ import (
 	"github.com/tutti-server/tutti/steps"
 )
 
-// runner executes an operation on a batch.
 type runner interface {
 	run(b *backends.Batch, x *scratch) error
 }
 
-// step is the step "tensor".
 type step struct {
 	runner runner
 	pool   pool.Of[scratch]
@@ -137,7 +135,6 @@ type arithmetic interface {
 	cast(out, in *tensor.Tensor, mode overflow) bool
 }
 
-// number implements arithmetic for elements of type T.
 type number[T tensor.Number] struct{}
 
 // numbers is indexed by type. BOOL is computed as bytes. FP16 and BF16 have no entry: they are converted to FP32 first.

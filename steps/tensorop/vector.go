@@ -80,7 +80,6 @@ func castVector[D, S tensor.Number](dst []D, src []S) int {
 	return 0
 }
 
-// clipFast limits elements to low and high.
 func clipFast[T tensor.Number](dst, src []T, low, high T) int {
 	from, ok := any(src).([]float32)
 	n := whole(len(src))

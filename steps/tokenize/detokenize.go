@@ -25,8 +25,12 @@ func NewDetokenizeFactory() steps.Factory {
 			{Key: "pad_id", Default: "none", Doc: "padding id, skipped at every position, for example -1; none for none"},
 			{Key: "dtype", Default: "int64", Values: []string{"int64", "int32"}, Doc: "type of the ids"},
 		}...),
-		Inline:    true,
-		Examples:  detokenizeExamples(),
+		Inline: true,
+		Examples: []steps.Example{{
+			Config:  steps.ExampleConfig("", "detokenize", "tokenizer_file", "vocab.txt"),
+			Files:   map[string][]byte{"vocab.txt": []byte(exampleVocabulary)},
+			Request: `{"inputs": [{"name": "ids", "datatype": "INT64", "shape": [6], "data": [2, 4, 5, 6, 7, 3]}]}`,
+		}},
 		Signature: detokenizeSignature,
 		New:       newDetokenizeStep,
 	}

@@ -21,16 +21,13 @@ import (
 	"github.com/tutti-server/tutti/steps"
 )
 
-// The ports of the step, in the signature's order.
 const (
 	portText = iota
 	portPair
 )
 
-// inputNames are the names of the inputs.
 var inputNames = [...]string{portText: "TEXT", portPair: "TEXT_PAIR"}
 
-// outputNames are the names of the outputs, by column.
 var outputNames = []string{
 	columnIDs: "input_ids", columnMask: "attention_mask", columnTypes: "token_type_ids",
 	columnSpecial: "special_tokens_mask", columnOffsets: "offset_mapping", columnWords: "word_ids", columnSequences: "sequence_ids",
@@ -203,13 +200,4 @@ output { name: "special_tokens_mask" data_type: TYPE_INT64 dims: [ -1 ] }`, "tok
 				`{"name": "TEXT_PAIR", "datatype": "BYTES", "shape": [1, 1], "data": ["Hello world how are you"]}]}`,
 		},
 	}
-}
-
-// detokenizeExamples returns the example of the step "detokenize".
-func detokenizeExamples() []steps.Example {
-	return []steps.Example{{
-		Config:  steps.ExampleConfig("", "detokenize", "tokenizer_file", "vocab.txt"),
-		Files:   map[string][]byte{"vocab.txt": []byte(exampleVocabulary)},
-		Request: `{"inputs": [{"name": "ids", "datatype": "INT64", "shape": [6], "data": [2, 4, 5, 6, 7, 3]}]}`,
-	}}
 }

@@ -20,8 +20,7 @@ func StatusOf(failed bool, c status.Code) string {
 	return strings.ReplaceAll(strings.ToLower(c.String()), " ", "_")
 }
 
-// NewTraceSummary returns the summary of a record. Retained is the reason for which the
-// record was stored.
+// NewTraceSummary returns the summary of a record. Retained is the reason for which the record was stored.
 func NewTraceSummary(r *tracing.Record, retained string) TraceSummary {
 	start, end := r.Bounds()
 	return TraceSummary{
@@ -31,8 +30,7 @@ func NewTraceSummary(r *tracing.Record, retained string) TraceSummary {
 	}
 }
 
-// NewTraceView returns the view of a record. Its Batches are empty: a record refers to its
-// batches by number only.
+// NewTraceView returns the view of a record. Its Batches are empty: a record refers to its batches by number only.
 func NewTraceView(r *tracing.Record, retained string) *TraceView {
 	start, _ := r.Bounds()
 	v := &TraceView{

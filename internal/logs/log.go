@@ -61,8 +61,7 @@ type Log struct {
 	file           *os.File  // guarded by mu
 }
 
-// New returns a log that writes to its file or, without one, warnings and errors to
-// stderr and the rest to stdout.
+// New returns a log that writes to its file or, without one, warnings and errors to stderr and the rest to stdout.
 func New(s Settings, stdout, stderr io.Writer) (*Log, error) {
 	if s.Format == "" {
 		s.Format = Default
@@ -177,8 +176,6 @@ type with struct {
 	group string
 	attrs []slog.Attr
 }
-
-var _ slog.Handler = (*handler)(nil)
 
 // Enabled reports whether lines of this level are logged.
 //

@@ -10,7 +10,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	dto "github.com/prometheus/client_model/go"
 )
 
@@ -65,8 +64,6 @@ type Metrics struct {
 	pinnedTotal, pinnedUsed int64
 	cpu                     machine
 }
-
-var _ prometheus.Gatherer = (*Metrics)(nil)
 
 type modelName struct {
 	name    string

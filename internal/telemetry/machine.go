@@ -1,11 +1,10 @@
 package telemetry
 
 import (
-	"bytes"
-	"os"
 	"slices"
-	"strconv"
 	"time"
+
+	"github.com/prometheus/procfs"
 )
 
 // machine is a measurement of the machine.
@@ -16,8 +15,8 @@ type machine struct {
 
 // meter measures the machine.
 type meter struct {
-	at          int64 // on the clock of Now
-	spent, idle uint64
+	at          int64   // on the clock of Now
+	spent, idle float64 // seconds of all processors, and those in which they were idle or waited for a disk
 	last        machine
 }
 
@@ -27,53 +26,28 @@ func (m *meter) read(interval time.Duration) machine {
 	if m.last.known && now-m.at < int64(interval) {
 		return m.last
 	}
-	stat, err := os.ReadFile("/proc/stat")
+	fs, err := procfs.NewDefaultFS()
 	if err != nil {
 		return m.last
 	}
-	memory, err := os.ReadFile("/proc/meminfo")
+	stat, err := fs.Stat()
 	if err != nil {
 		return m.last
 	}
-	spent, idle := cpuTicks(stat)
-	if d := spent - m.spent; m.last.known && spent > m.spent && idle >= m.idle {
-		m.last.busy = 1 - min(1, float64(idle-m.idle)/float64(d))
+	memory, err := fs.Meminfo()
+	if err != nil || memory.MemTotalBytes == nil || memory.MemAvailableBytes == nil {
+		return m.last
+	}
+	c := &stat.CPUTotal
+	idle := c.Idle + c.Iowait
+	spent := idle + c.User + c.Nice + c.System + c.IRQ + c.SoftIRQ + c.Steal // a guest's time is in the user's
+	if m.last.known && spent > m.spent && idle >= m.idle {
+		m.last.busy = 1 - min(1, (idle-m.idle)/(spent-m.spent))
 	}
 	m.spent, m.idle, m.at = spent, idle, now
-	total, available := meminfo(memory, "MemTotal:"), meminfo(memory, "MemAvailable:")
+	total, available := float64(*memory.MemTotalBytes), float64(*memory.MemAvailableBytes)
 	m.last.known, m.last.total, m.last.used = total > 0, total, max(0, total-available)
 	return m.last
-}
-
-// cpuTicks parses the first line of /proc/stat: the ticks of all processors, and those in which they were idle or
-// waited for a disk.
-func cpuTicks(stat []byte) (all, idle uint64) {
-	line, _, _ := bytes.Cut(stat, []byte("\n"))
-	const idleField, waitField, guestField = 3, 4, 8
-	for i, field := range bytes.Fields(line) {
-		n, err := strconv.ParseUint(string(field), 10, 64)
-		if err != nil || i-1 >= guestField { // a guest's ticks are in the user's already
-			continue
-		}
-		all += n
-		if i-1 == idleField || i-1 == waitField {
-			idle += n
-		}
-	}
-	return all, idle
-}
-
-// meminfo returns the value of a line of /proc/meminfo, in bytes.
-func meminfo(text []byte, key string) float64 {
-	for line := range bytes.Lines(text) {
-		if f := bytes.Fields(line); len(f) > 1 && string(f[0]) == key {
-			kib, err := strconv.ParseUint(string(f[1]), 10, 64)
-			if err == nil {
-				return float64(kib) * 1024
-			}
-		}
-	}
-	return 0
 }
 
 // GPU is a measurement of a GPU. A value that the GPU does not report is negative.

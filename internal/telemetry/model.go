@@ -16,6 +16,9 @@ func Now() int64 { return int64(time.Since(start)) }
 // At returns the value of Now at time t.
 func At(t time.Time) int64 { return int64(t.Sub(start)) }
 
+// Epoch returns the wall-clock time, in nanoseconds since 1970, at which Now was 0.
+func Epoch() int64 { return time.Now().UnixNano() - Now() }
+
 // Reason is why a request failed: the reason label of nv_inference_request_failure.
 type Reason uint8
 
@@ -190,8 +193,7 @@ func (m *Model) Queued(n int64) {
 	m.waiting.depth.add(depthScale, float64(now), now)
 }
 
-// Hit counts a request with a cached response: when it arrived and was completed, and the nanoseconds of the
-// lookup.
+// Hit counts a request with a cached response: when it arrived and was completed, and the nanoseconds of the lookup.
 //
 // hot: atomic adds.
 func (m *Model) Hit(came, now, ns int64) {

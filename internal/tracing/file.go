@@ -95,7 +95,7 @@ func (t *Trace) encode(b []byte) []byte {
 	for i := range r.Steps {
 		if r.Steps[i].Single {
 			own = &r.Steps[i]
-			entries = r.reported(own.entries(entries), own)
+			entries = own.entries(r, entries)
 		}
 	}
 	b = t.appendMember(b, r.Number, 0, r.Model, r.Version, t.tensors(entries, -1, 0, own))
@@ -104,8 +104,7 @@ func (t *Trace) encode(b []byte) []byte {
 		if s.Single {
 			continue
 		}
-		entries = append(s.entries(append(entries[:0], entry{Moment: Moment{RequestStart, s.Enqueued}})), entry{Moment: Moment{RequestEnd, s.Done}})
-		entries = r.reported(entries, s)
+		entries = append(s.entries(r, append(entries[:0], entry{Moment: Moment{RequestStart, s.Enqueued}})), entry{Moment: Moment{RequestEnd, s.Done}})
 		b = t.appendMember(append(b, ','), s.Number, r.Number, s.Model, s.Version, t.tensors(entries, s.Node, s.SubRun, s))
 	}
 	return b
@@ -119,15 +118,15 @@ type entry struct {
 	name   string // of a report, empty for a point
 }
 
-// entries appends the moments of a step. A failed or cached step has only its queue start.
-func (s *Step) entries(list []entry) []entry {
+// entries appends the moments of a step and the reports of its model. A failed or cached step has only its queue start.
+func (s *Step) entries(r *Record, list []entry) []entry {
 	list = append(list, entry{Moment: Moment{QueueStart, s.Enqueued}})
-	if s.Failed || s.Cached {
-		return list
+	if !s.Failed && !s.Cached {
+		for _, m := range s.Moments() {
+			list = append(list, entry{Moment: m})
+		}
 	}
-	for _, m := range [...]Moment{{ComputeStart, s.Start}, {ComputeInputEnd, s.InputEnd}, {ComputeOutputStart, s.InferEnd}, {ComputeEnd, s.End}} {
-		list = append(list, entry{Moment: m})
-	}
+	r.Reports(s, func(name string, at int64) { list = append(list, entry{Moment: Moment{ComputeStart, at}, name: name}) })
 	return list
 }
 
@@ -170,7 +169,7 @@ func (t *Trace) appendMember(b []byte, id, parent uint64, model string, version 
 		b = strconv.AppendUint(append(b, `,"parent_id":`...), parent, 10)
 	}
 	b = append(b, '}')
-	slices.SortStableFunc(entries, func(a, b entry) int { return cmp.Or(cmp.Compare(a.Ns, b.Ns), cmp.Compare(a.Point, b.Point)) })
+	slices.SortStableFunc(entries, func(a, b entry) int { return a.Compare(b.Moment) })
 	for i := range entries {
 		m := &entries[i]
 		b = strconv.AppendUint(append(b, `,{"id":`...), id, 10)

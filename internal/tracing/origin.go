@@ -74,8 +74,7 @@ func (t *Trace) SetOrigin(o *Origin) {
 	}
 }
 
-// Context is a request's position in a distributed trace, as defined by W3C Trace Context. A zero ID means no
-// trace.
+// Context is a request's position in a distributed trace, as defined by W3C Trace Context. A zero ID means no trace.
 type Context struct {
 	ID    TraceID
 	Span  SpanID // the caller's span
@@ -158,8 +157,7 @@ func (o *Origin) Follow(parent, state string) {
 	}
 }
 
-// Context returns the trace context of requests that a step sends, zero unless the trace settings sampled the
-// request.
+// Context returns the trace context of requests that a step sends, zero unless the trace settings sampled the request.
 func (t *Trace) Context(node, subRun int32) Context {
 	if !t.Sampled() {
 		return Context{}

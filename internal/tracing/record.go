@@ -142,25 +142,24 @@ type Execution struct {
 	Held, Newest int64
 }
 
+// Moments returns the moments of the execution.
+func (x *Execution) Moments() [4]Moment {
+	return [4]Moment{{ComputeStart, x.Start}, {ComputeInputEnd, x.InputEnd}, {ComputeOutputStart, x.InferEnd}, {ComputeEnd, x.End}}
+}
+
 // EventKind is the kind of an Event.
 type EventKind uint8
 
 // The kinds of events.
 const (
-	// EventCopy is a copy of a tensor between places: Tensor, Bytes, From, To, Reason.
-	EventCopy EventKind = iota
-	// EventCacheHit and EventCacheMiss are lookups in the response cache.
-	EventCacheHit
-	EventCacheMiss
-	// EventRefused is a task that no queue accepted: Reason.
-	EventRefused
-	// EventCancelled means that the client disconnected, EventDeadline that a deadline passed.
-	EventCancelled
-	EventDeadline
-	// EventSubRun is a response of a decoupled step that starts a sub-run.
-	EventSubRun
-	// EventReport is an event that a model reports while it executes: Reason is its name.
-	EventReport
+	EventCopy      EventKind = iota // of a tensor between places: Tensor, Bytes, From, To, Reason
+	EventCacheHit                   // in the response cache
+	EventCacheMiss                  // in the response cache
+	EventRefused                    // no queue accepted a task: Reason
+	EventCancelled                  // the client disconnected
+	EventDeadline                   // a deadline passed
+	EventSubRun                     // a response of a decoupled step starts a sub-run
+	EventReport                     // a model reports an event while it executes: Reason is its name
 	numEvents
 )
 

@@ -4,9 +4,8 @@ import "github.com/tutti-server/tutti/core/tensor"
 
 // Sink receives finished traces and executed batches. Sinks are given to New.
 //
-// Both methods are called on the goroutine that ends a request, so they must not block. They
-// borrow their argument: a Sink that needs it later must copy it, for example with
-// Record.CopyTo. They must be safe for concurrent use.
+// Both methods are called on the goroutine that ends a request, so they must not block. They borrow their argument: a
+// Sink that needs it later must copy it, for example with Record.CopyTo. They must be safe for concurrent use.
 type Sink interface {
 	// Trace takes a finished trace, whose Record it borrows. Traces that the trace settings did not sample
 	// (Trace.Sampled) are sent only when Options.All is set.
@@ -15,9 +14,8 @@ type Sink interface {
 	Batch(b *Batch)
 }
 
-// Recorder selects the requests whose tensors are recorded. It is given to New. Safe for
-// concurrent use. For example, the store of package capture selects one in a hundred requests
-// of a model while a capture is active.
+// Recorder selects the requests whose tensors are recorded. It is given to New. Safe for concurrent use. For example,
+// the store of package capture selects one in a hundred requests of a model while a capture is active.
 type Recorder interface {
 	// Active reports whether any request may be selected. It is called for every request.
 	Active() bool

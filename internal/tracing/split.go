@@ -43,9 +43,8 @@ type Part struct {
 }
 
 // Split divides a request's time along its critical path. From the end backwards, each step is followed by the
-// dependency that finished last. The parts are contiguous from the first to the last recorded time, so that they
-// add up to the request's time. For example, a request may be 1 ms receive, 4 ms queue, 20 ms compute and 1 ms
-// encode.
+// dependency that finished last. The parts are contiguous from the first to the last recorded time, so that they add up
+// to the request's time. For example, a request may be 1 ms receive, 4 ms queue, 20 ms compute and 1 ms encode.
 func Split(r *Record) []Part {
 	start, end := r.Bounds()
 	k := splitter{r: r, start: start, at: end}

@@ -1,10 +1,11 @@
 package tracing
 
 import (
+	"cmp"
+	"encoding/binary"
 	"encoding/hex"
 	"math/rand/v2"
 	"sync"
-	"time"
 
 	"github.com/tutti-server/tutti/core/status"
 	"github.com/tutti-server/tutti/internal/telemetry"
@@ -37,6 +38,11 @@ type Moment struct {
 	Ns    int64
 }
 
+// Compare orders moments by time, at the same time by point.
+func (m Moment) Compare(o Moment) int {
+	return cmp.Or(cmp.Compare(m.Ns, o.Ns), cmp.Compare(m.Point, o.Point))
+}
+
 // Param is a recorded parameter of a request.
 type Param struct{ Key, Value string }
 
@@ -49,8 +55,7 @@ type Record struct {
 	ID           TraceID
 	Span, Parent SpanID
 	State        string
-	// Caller is the number of the trace or step in this server whose model sent the request, 0 for a client's
-	// request.
+	// Caller is the number of the trace or step in this server whose model sent the request, 0 for a client's request.
 	Caller uint64
 	// Began is the wall-clock time, in nanoseconds since 1970, at which telemetry.Now returned BeganAt.
 	Began, BeganAt int64
@@ -122,19 +127,10 @@ func (t *Tracer) newTrace(s *setting, model string, version int64, id string) *T
 
 // draw sets random ids. They are never zero, as the standard requires.
 func draw(id *TraceID, span *SpanID) {
-	putUint64(id[:8], rand.Uint64()|1)
-	putUint64(id[8:], rand.Uint64())
-	putUint64(span[:], rand.Uint64()|1)
+	binary.BigEndian.PutUint64(id[:8], rand.Uint64()|1)
+	binary.BigEndian.PutUint64(id[8:], rand.Uint64())
+	binary.BigEndian.PutUint64(span[:], rand.Uint64()|1)
 }
-
-func putUint64(b []byte, v uint64) {
-	for i := range 8 {
-		b[i] = byte(v >> (56 - 8*i))
-	}
-}
-
-// epoch returns the wall-clock time at which telemetry.Now was 0.
-func epoch() int64 { return time.Now().UnixNano() - telemetry.Now() }
 
 // SetModel records the version that serves the request: the sampling caller may not have known it.
 func (t *Trace) SetModel(version int64, ensemble bool) {
@@ -316,12 +312,4 @@ func (r *Record) Reports(s *Step, f func(name string, at int64)) {
 			f(e.Reason, e.At)
 		}
 	}
-}
-
-// reported appends the reports of a step's model.
-func (r *Record) reported(list []entry, s *Step) []entry {
-	r.Reports(s, func(name string, at int64) {
-		list = append(list, entry{Moment: Moment{ComputeStart, at}, name: name})
-	})
-	return list
 }

@@ -50,9 +50,8 @@ type Exporter struct {
 // frequency 0 and no file.
 type Options struct {
 	Settings
-	// Sinks receive every trace and batch. With All, every request is traced for them, also those that the settings
-	// do not sample. AtMost limits such requests per second, 0 for no limit; of the others only failures are
-	// recorded.
+	// Sinks receive every trace and batch. With All, every request is traced for them, also those that the settings do
+	// not sample. AtMost limits such requests per second, 0 for no limit; of the others only failures are recorded.
 	Sinks  []Sink
 	All    bool
 	AtMost int
@@ -98,7 +97,7 @@ type scopes struct {
 // New returns a tracer with these start-up settings. Settings that Triton accepts but that trace nothing, for
 // example a level without a file, are accepted and logged.
 func New(o Options) (*Tracer, error) {
-	t := &Tracer{mode: cmp.Or(o.Mode, ModeTriton), export: o.Exporter, log: o.Log, sinks: o.Sinks, recorder: o.Recorder, params: o.Params, epoch: epoch()}
+	t := &Tracer{mode: cmp.Or(o.Mode, ModeTriton), export: o.Exporter, log: o.Log, sinks: o.Sinks, recorder: o.Recorder, params: o.Params, epoch: telemetry.Epoch()}
 	t.quota.open(o.AtMost)
 	t.all.Store(o.All && len(o.Sinks) > 0)
 	t.pool.New = func() *Trace {
@@ -156,8 +155,7 @@ func (s *scopes) of(model string) *setting {
 	return s.global
 }
 
-// Settings returns the settings of a model, or, for an empty name, those of all models without settings of their
-// own.
+// Settings returns the settings of a model, or, for an empty name, those of all models without settings of their own.
 func (t *Tracer) Settings(model string) Settings {
 	if t == nil {
 		return Settings{Mode: ModeTriton, Level: new(values).levels(), Rate: "0", Count: "0", LogFrequency: "0"}

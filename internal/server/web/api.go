@@ -34,8 +34,7 @@ func (f *file) send(w http.ResponseWriter) {
 	}
 }
 
-// session is the response about the caller's rights: whether the server has a token, and whether the request sent
-// it.
+// session is the response about the caller's rights: whether the server has a token, and whether the request sent it.
 type session struct {
 	Token    bool `json:"token"`
 	Admitted bool `json:"admitted"`

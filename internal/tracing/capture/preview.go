@@ -233,8 +233,6 @@ type raster struct {
 	pix     []byte
 }
 
-var _ image.Image = (*raster)(nil)
-
 // ColorModel implements image.Image.
 func (*raster) ColorModel() color.Model { return color.NRGBAModel }
 

@@ -36,8 +36,6 @@ type recording struct {
 	responses int32            // guarded by mu
 }
 
-var _ tracing.Snapshot = (*recording)(nil)
-
 // capturedTensor is one tensor of a request.
 type capturedTensor struct {
 	edge       tracing.TensorEdge

@@ -42,11 +42,6 @@ type Store struct {
 	ids       uint64      // guarded by mu
 }
 
-var (
-	_ tracing.Recorder = (*Store)(nil)
-	_ inspect.Captures = (*Store)(nil)
-)
-
 // snapshot holds the tensors of a finished request. It is immutable.
 type snapshot struct {
 	session *session

@@ -12,38 +12,13 @@ import (
 	"github.com/tutti-server/tutti/internal/tracing"
 )
 
-// stepAttributes returns the position of a step in its ensemble.
-func stepAttributes(s *tracing.Step) []attribute.KeyValue {
-	list := []attribute.KeyValue{attribute.Int("tutti.node", int(s.Node)), attribute.Int("tutti.after", int(s.After))}
-	if s.SubRun != 0 {
-		list = append(list, attribute.Int("tutti.wave", int(s.SubRun)))
-	}
-	return list
-}
-
-// waits makes the spans of a step's time before its execution.
-func (e *Exporter) waits(ctx context.Context, s *tracing.Step) {
-	e.whole(ctx, "queue", s.Span.Part(partQueue), s.Enqueued, s.Start)
-	if s.Held != 0 && s.Held < s.Start {
-		e.whole(ctx, "batch", s.Span.Part(partBatch), max(s.Held, s.Enqueued), s.Start)
-	}
-}
-
-// phases makes the spans of an execution's phases.
-func (e *Exporter) phases(ctx context.Context, s *tracing.Step) {
-	e.whole(ctx, "input", s.Span.Part(partInput), s.Start, s.InputEnd)
-	e.whole(ctx, "infer", s.Span.Part(partInfer), s.InputEnd, s.InferEnd)
-	e.whole(ctx, "output", s.Span.Part(partOutput), s.InferEnd, s.End)
-}
-
 // whole makes a span without children.
 func (e *Exporter) whole(ctx context.Context, name string, id tracing.SpanID, start, end int64) {
 	_, span := e.open(ctx, name, id, start)
 	e.close(span, end)
 }
 
-// events adds the events of a node to its span, -1 for the request. Reports of models are not among them: see
-// reports.
+// events adds the events of a node to its span, -1 for the request. Reports of models are not among them: see reports.
 func (e *Exporter) events(span trace.Span, r *tracing.Record, node int32) {
 	if !e.detail {
 		return
@@ -85,7 +60,9 @@ func (e *Exporter) reports(ctx context.Context, span trace.Span, r *tracing.Reco
 	r.Reports(s, func(name string, at int64) {
 		if short := strings.TrimSuffix(name, reportStart); short != name && short != "" {
 			var next reportSpan
-			next.ctx, next.span = e.open(open[len(open)-1].ctx, short, randomSpan(), at, server)
+			var id tracing.SpanID // not referenced elsewhere
+			binary.BigEndian.PutUint64(id[:], rand.Uint64()|1)
+			next.ctx, next.span = e.open(open[len(open)-1].ctx, short, id, at, server)
 			open = append(open, next)
 		}
 		last := len(open) - 1
@@ -98,10 +75,4 @@ func (e *Exporter) reports(ctx context.Context, span trace.Span, r *tracing.Reco
 	for last := len(open) - 1; last > 0; last-- {
 		e.close(open[last].span, s.Done)
 	}
-}
-
-// randomSpan returns an id for a span that is not referenced elsewhere.
-func randomSpan() (id tracing.SpanID) {
-	binary.BigEndian.PutUint64(id[:], rand.Uint64()|1)
-	return id
 }

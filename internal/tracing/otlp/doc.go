@@ -28,6 +28,5 @@
 //	  infer               the model
 //	  output              handing the outputs on
 //
-// A batch is then a trace of its own, with one span of that name that links to the
-// requests it was executed for.
+// A batch is then a trace of its own, with one span of that name that links to the requests it was executed for.
 package otlp

@@ -52,8 +52,6 @@ type Exporter struct {
 	made   int64        // spans, counted by run
 }
 
-var _ tracing.Sink = (*Exporter)(nil)
-
 // item is a copied trace or batch.
 type item struct {
 	rec   tracing.Record
@@ -77,7 +75,7 @@ func New(ctx context.Context, s *Settings, log *slog.Logger) (*Exporter, error) 
 		return nil, status.Errorf(status.InvalidArg, "the resource of traces: %w", err)
 	}
 	e := &Exporter{
-		log: log, seed: rand.Uint64() | 1, detail: s.Detail, epoch: time.Now().UnixNano() - telemetry.Now(),
+		log: log, seed: rand.Uint64() | 1, detail: s.Detail, epoch: telemetry.Epoch(),
 		queue: make(chan *item, maxWaiting), done: make(chan struct{}),
 	}
 	limits := sdk.NewSpanLimits()

@@ -19,8 +19,7 @@ const (
 	ProtocolGRPC = "grpc"
 )
 
-// What holds when nothing else is given. The port and path are those that collectors
-// listen at.
+// What holds when nothing else is given. The port and path are those that collectors listen at.
 const (
 	defaultHTTP    = "http://localhost:4318/v1/traces"
 	defaultGRPC    = "http://localhost:4317"

@@ -1,7 +1,6 @@
 package otlp
 
 import (
-	"cmp"
 	"context"
 	"encoding/binary"
 	"slices"
@@ -9,7 +8,6 @@ import (
 
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
-	sdk "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/tutti-server/tutti/internal/tracing"
@@ -124,7 +122,13 @@ func (e *Exporter) model(ctx context.Context, r *tracing.Record, moments []traci
 		id = r.Steps[0].Span // the id that the model was given for its own spans
 	}
 	ctx, span := e.open(ctx, r.Model, id, start, server, trace.WithAttributes(aboutModel(r, r.Model, r.Version, r.Number, r.Caller)...))
-	e.stamp(span, withQueue(r, moments))
+	for i := range r.Steps { // the queue start of a plain model's request
+		if r.Steps[i].Single {
+			moments = append(moments, tracing.Moment{Point: tracing.QueueStart, Ns: r.Steps[i].Enqueued})
+		}
+	}
+	slices.SortStableFunc(moments, tracing.Moment.Compare)
+	e.stamp(span, moments)
 	e.events(span, r, -1)
 	for i := range r.Steps {
 		s := &r.Steps[i]
@@ -136,17 +140,6 @@ func (e *Exporter) model(ctx context.Context, r *tracing.Record, moments []traci
 	}
 	fail(span, r.Failed, r.Error)
 	e.close(span, end)
-}
-
-// withQueue returns the moments of a model's span in order, with the queue start of a plain model's request.
-func withQueue(r *tracing.Record, moments []tracing.Moment) []tracing.Moment {
-	for i := range r.Steps {
-		if r.Steps[i].Single {
-			moments = append(moments, tracing.Moment{Point: tracing.QueueStart, Ns: r.Steps[i].Enqueued})
-		}
-	}
-	slices.SortStableFunc(moments, func(a, b tracing.Moment) int { return cmp.Or(cmp.Compare(a.Ns, b.Ns), cmp.Compare(a.Point, b.Point)) })
-	return moments
 }
 
 func aboutModel(r *tracing.Record, name string, version int64, number, parent uint64) []attribute.KeyValue {
@@ -164,7 +157,10 @@ func aboutModel(r *tracing.Record, name string, version int64, number, parent ui
 func (e *Exporter) step(ctx context.Context, r *tracing.Record, s *tracing.Step) {
 	attrs := aboutModel(r, s.Model, s.Version, s.Number, r.Number)
 	if e.detail {
-		attrs = append(attrs, stepAttributes(s)...)
+		attrs = append(attrs, attribute.Int("tutti.node", int(s.Node)), attribute.Int("tutti.after", int(s.After)))
+		if s.SubRun != 0 {
+			attrs = append(attrs, attribute.Int("tutti.wave", int(s.SubRun)))
+		}
 	}
 	ctx, span := e.open(ctx, s.Model, s.Span, s.Ready, server, trace.WithAttributes(attrs...))
 	e.stamp(span, []tracing.Moment{{Point: tracing.RequestStart, Ns: s.Enqueued}, {Point: tracing.QueueStart, Ns: s.Enqueued}})
@@ -181,34 +177,25 @@ func (e *Exporter) inside(ctx context.Context, span trace.Span, r *tracing.Recor
 	if s.Batch == 0 || s.Start == 0 {
 		return // it was not executed
 	}
+	options := []trace.SpanStartOption{server}
 	if e.detail {
-		e.waits(ctx, s)
+		e.whole(ctx, "queue", s.Span.Part(partQueue), s.Enqueued, s.Start)
+		if s.Held != 0 && s.Held < s.Start {
+			e.whole(ctx, "batch", s.Span.Part(partBatch), max(s.Held, s.Enqueued), s.Start)
+		}
+		attrs := append(executionAttributes(&s.Execution), attribute.Int("tutti.rows", int(s.Rows)))
+		options = append(options, trace.WithLinks(trace.Link{SpanContext: e.batchContext(s.Batch)}), trace.WithAttributes(attrs...))
 	}
-	ctx, compute := e.open(ctx, "compute", s.Span.Part(partCompute), s.Start, e.computeOptions(s)...)
-	e.stamp(compute, computeMoments(&s.Execution))
+	ctx, compute := e.open(ctx, "compute", s.Span.Part(partCompute), s.Start, options...)
+	moments := s.Moments()
+	e.stamp(compute, moments[:])
 	if e.detail {
-		e.phases(ctx, s)
+		e.whole(ctx, "input", s.Span.Part(partInput), s.Start, s.InputEnd)
+		e.whole(ctx, "infer", s.Span.Part(partInfer), s.InputEnd, s.InferEnd)
+		e.whole(ctx, "output", s.Span.Part(partOutput), s.InferEnd, s.End)
 	}
 	fail(compute, s.Failed, s.Code.String())
 	e.close(compute, s.End)
-}
-
-func (e *Exporter) computeOptions(s *tracing.Step) []trace.SpanStartOption {
-	if !e.detail {
-		return []trace.SpanStartOption{server}
-	}
-	attrs := append(executionAttributes(&s.Execution), attribute.Int("tutti.rows", int(s.Rows)))
-	return []trace.SpanStartOption{server, trace.WithLinks(trace.Link{SpanContext: e.batchContext(s.Batch)}), trace.WithAttributes(attrs...)}
-}
-
-// computeMoments returns the moments of an execution, named as in Triton.
-func computeMoments(x *tracing.Execution) []tracing.Moment {
-	return []tracing.Moment{
-		{Point: tracing.ComputeStart, Ns: x.Start},
-		{Point: tracing.ComputeInputEnd, Ns: x.InputEnd},
-		{Point: tracing.ComputeOutputStart, Ns: x.InferEnd},
-		{Point: tracing.ComputeEnd, Ns: x.End},
-	}
 }
 
 // batch makes the span of an executed batch.
@@ -221,7 +208,8 @@ func (e *Exporter) batch(ctx context.Context, b *tracing.Batch) {
 	}
 	attrs := append(executionAttributes(&b.Execution), attribute.String(attrModel, b.Model), attribute.Int64(attrVersion, b.Version))
 	_, span := e.tracer.Start(ctx, "batch", trace.WithNewRoot(), trace.WithTimestamp(e.wall(b.Start)), trace.WithLinks(links...), trace.WithAttributes(attrs...))
-	e.stamp(span, computeMoments(&b.Execution))
+	moments := b.Moments()
+	e.stamp(span, moments[:])
 	if b.Failed {
 		span.SetStatus(codes.Error, "")
 	}
@@ -243,8 +231,6 @@ type ids struct {
 	trace tracing.TraceID
 	span  tracing.SpanID
 }
-
-var _ sdk.IDGenerator = (*ids)(nil)
 
 // NewIDs implements sdk.IDGenerator.
 func (g *ids) NewIDs(context.Context) (trace.TraceID, trace.SpanID) {

@@ -12,10 +12,9 @@ import (
 // maxText bounds each text of a stored record: an error may repeat what a client sent.
 const maxText = 1 << 10
 
-// codec encodes or decodes a record. Each method handles both directions, so that the
-// format stands in one place: it appends the value to b, or, when decode is set, reads the
-// value from the front of b. Integers are varints, and times are relative to the record's
-// begin. Encoding does not modify the record and does not allocate while b has room.
+// codec encodes or decodes a record. Each method handles both directions, so that the format stands in one place: it
+// appends the value to b, or, when decode is set, reads the value from the front of b. Integers are varints, and times
+// are relative to the record's begin. Encoding does not modify the record and does not allocate while b has room.
 type codec struct {
 	b      []byte
 	decode bool

@@ -35,14 +35,11 @@ func NewTraceView(r *tracing.Record, retained string) *TraceView {
 	start, _ := r.Bounds()
 	v := &TraceView{
 		TraceSummary: NewTraceSummary(r, retained),
-		Params:       []ParamView{}, Moments: []MomentView{}, Spans: []StepView{}, Events: []EventView{},
+		Params:       append([]tracing.Param{}, r.Params...), Moments: []MomentView{}, Spans: []StepView{}, Events: []EventView{},
 		Split: newPartViews(r, start), Batches: []BatchSummary{},
 	}
 	if r.Parent != (tracing.SpanID{}) {
 		v.Parent = r.Parent.String()
-	}
-	for _, p := range r.Params {
-		v.Params = append(v.Params, ParamView{Key: p.Key, Value: p.Value})
 	}
 	for _, m := range r.Moments {
 		v.Moments = append(v.Moments, MomentView{Name: m.Point.String(), Ns: m.Ns - start})
@@ -54,7 +51,12 @@ func NewTraceView(r *tracing.Record, retained string) *TraceView {
 		v.Spans = append(v.Spans, s)
 	}
 	for i := range r.Events {
-		v.Events = append(v.Events, newEventView(&r.Events[i], start))
+		e := &r.Events[i]
+		x := EventView{Kind: e.Kind.String(), Ns: e.At - start, Node: e.Node, Tensor: e.Tensor, Bytes: e.Bytes, Reason: e.Reason}
+		if e.Kind == tracing.EventCopy {
+			x.From, x.To = e.From.String(), e.To.String()
+		}
+		v.Events = append(v.Events, x)
 	}
 	return v
 }
@@ -73,14 +75,6 @@ func newStepView(s *tracing.Step, start int64) StepView {
 	return v
 }
 
-func newEventView(e *tracing.Event, start int64) EventView {
-	v := EventView{Kind: e.Kind.String(), Ns: e.At - start, Node: e.Node, Tensor: e.Tensor, Bytes: e.Bytes, Reason: e.Reason}
-	if e.Kind == tracing.EventCopy {
-		v.From, v.To = e.From.String(), e.To.String()
-	}
-	return v
-}
-
 func newPartViews(r *tracing.Record, start int64) []PartView {
 	list := []PartView{}
 	for _, p := range tracing.Split(r) {
@@ -88,21 +82,16 @@ func newPartViews(r *tracing.Record, start int64) []PartView {
 		if p.Step >= 0 {
 			s := &r.Steps[p.Step]
 			v.Node, v.Model, v.Text = s.Node, s.Model, stepText(&p, s)
-		} else if text := requestTexts[p.Kind]; text != "" {
-			v.Text = text
+		} else if p.Kind == tracing.PartReceive {
+			v.Text = "reading and decoding the request"
+		} else if p.Kind == tracing.PartEncode {
+			v.Text = "encoding and sending the response"
 		}
 		list = append(list, v)
 	}
 	return list
 }
 
-// requestTexts describe the parts that belong to no step.
-var requestTexts = map[tracing.PartKind]string{
-	tracing.PartReceive: "reading and decoding the request",
-	tracing.PartEncode:  "encoding and sending the response",
-}
-
-// stepText describes a part that belongs to step s.
 func stepText(p *tracing.Part, s *tracing.Step) string {
 	switch p.Kind { //nolint:exhaustive // the others have no step
 	case tracing.PartLimit:
@@ -172,7 +161,6 @@ func Explain(w io.Writer, v *TraceView) error {
 	return nil
 }
 
-// span formats nanoseconds with about three digits.
 func span(ns int64) string {
 	d := time.Duration(ns)
 	switch {

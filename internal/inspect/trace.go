@@ -1,5 +1,7 @@
 package inspect
 
+import "github.com/tutti-server/tutti/internal/tracing"
+
 // Inspector finds traces of recent requests. Implementations must be safe for concurrent use.
 type Inspector interface {
 	// Traces returns the stored traces that match a query, newest first.
@@ -61,19 +63,13 @@ type TraceSummary struct {
 // TraceView is a whole trace. Offsets are nanoseconds since its start.
 type TraceView struct {
 	TraceSummary
-	Parent  string         `json:"parent_span_id,omitempty"`
-	Params  []ParamView    `json:"params"`
-	Moments []MomentView   `json:"moments"`
-	Spans   []StepView     `json:"spans"`
-	Events  []EventView    `json:"events"`
-	Split   []PartView     `json:"split"`
-	Batches []BatchSummary `json:"batches"`
-}
-
-// ParamView is a parameter of a request.
-type ParamView struct {
-	Key   string `json:"key"`
-	Value string `json:"value"`
+	Parent  string          `json:"parent_span_id,omitempty"`
+	Params  []tracing.Param `json:"params"`
+	Moments []MomentView    `json:"moments"`
+	Spans   []StepView      `json:"spans"`
+	Events  []EventView     `json:"events"`
+	Split   []PartView      `json:"split"`
+	Batches []BatchSummary  `json:"batches"`
 }
 
 // MomentView is the time at which a request passed a point, named as in Triton's trace files.

@@ -44,7 +44,6 @@ func (e *encoder) line(s *Settings, pid int, w []with, r *slog.Record) {
 	e.b = append(e.b, '\n')
 }
 
-// head begins a JSON line.
 func (e *encoder) head(pid int, r *slog.Record) {
 	e.b, e.empty = append(e.b, '{'), true
 	if !r.Time.IsZero() {
@@ -123,7 +122,6 @@ func (e *encoder) reset() {
 	*e = encoder{b: b, path: e.path[:0]}
 }
 
-// attr appends an attribute, or the attributes of a group.
 func (e *encoder) attr(a slog.Attr) {
 	a.Value = a.Value.Resolve()
 	if a.Equal(slog.Attr{}) {
@@ -168,7 +166,6 @@ func (e *encoder) leaf(a slog.Attr) {
 	e.b = appendText(e.b, text(a.Value))
 }
 
-// name appends the name of a JSON member and returns the line.
 func (e *encoder) name(key string) []byte {
 	b := e.b
 	if !e.empty {
@@ -213,7 +210,6 @@ func anyText(v any) (s string) {
 	return fmt.Sprintf("%+v", v)
 }
 
-// appendJSON appends a value as JSON.
 func appendJSON(b []byte, v slog.Value) []byte {
 	switch v.Kind() {
 	case slog.KindBool, slog.KindInt64, slog.KindUint64:

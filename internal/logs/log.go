@@ -125,7 +125,6 @@ func set[T any](to, from *T) {
 	}
 }
 
-// enabled reports whether lines of a level are logged.
 func (s *Settings) enabled(level slog.Level) bool {
 	switch {
 	case level >= slog.LevelError:

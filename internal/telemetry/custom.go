@@ -116,7 +116,6 @@ func (f *CustomFamily) Metric(labels map[string]string, buckets []float64) (*Cus
 	return m, nil
 }
 
-// rising reports whether every number is greater than the one before it.
 func rising(buckets []float64) bool {
 	for i, b := range buckets {
 		if math.IsNaN(b) || i > 0 && b <= buckets[i-1] {

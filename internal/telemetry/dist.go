@@ -76,7 +76,6 @@ var (
 	slackScale   = newScale(true, -10, -8, -6, -4, -3, -2, -1, 0, 1, 2, 4, 6, 8)
 )
 
-// at returns the index of a positive value's bucket, from 0.
 func (s *scale) at(v float64) int { return min(max(bucketOf(v), s.low), s.high) - s.low }
 
 // dist counts values by bucket. The zero value is ready to use; the first value allocates its memory.
@@ -102,10 +101,8 @@ func (d *dist) observe(s *scale, v float64) {
 	p[s.at(v)].Add(1)
 }
 
-// used reports whether any value was counted.
 func (d *dist) used() bool { return d.counts.Load() != nil }
 
-// count returns the number of values.
 func (d *dist) count() (n uint64) {
 	if p := d.counts.Load(); p != nil {
 		for i := range p {
@@ -187,7 +184,6 @@ func (t *tally) add(d *dist) {
 	}
 }
 
-// put adds n values v.
 func (t *tally) put(v float64, n uint64) {
 	if t.all += n; v <= 0 {
 		t.zero += n
@@ -196,7 +192,6 @@ func (t *tally) put(v float64, n uint64) {
 	t.counts[t.scale.at(v)] += n
 }
 
-// fill adds zeros until the tally has n values.
 func (t *tally) fill(n uint64) {
 	if n > t.all {
 		t.zero += n - t.all
@@ -320,7 +315,6 @@ func (a *arena) newMetric(labels []*dto.LabelPair) *metric {
 	return m
 }
 
-// number returns a counter or a gauge.
 func (a *arena) number(kind dto.MetricType, v float64, labels []*dto.LabelPair) *dto.Metric {
 	m := a.newMetric(labels)
 	m.value = v

@@ -77,7 +77,6 @@ type series struct {
 	more   map[[2]string][]*dto.LabelPair // with one more label of that name and value
 }
 
-// cached reports whether the model has a response cache.
 func (s *series) cached() bool { return s.setup != nil && s.setup.Cached }
 
 // NewMetrics returns an exporter of Triton's default families, without models.
@@ -243,7 +242,6 @@ func (x *Metrics) each(a *arena, yield func(*dto.MetricFamily)) {
 	}
 }
 
-// measure reads the values of the server's families.
 func (x *Metrics) measure() {
 	if x.cache != nil {
 		x.counts = x.cache()

@@ -81,7 +81,6 @@ func (l *latencies) observe(which observed, ns int64) {
 	}
 }
 
-// request adds the phases of one successful request.
 func (l *latencies) request(total, queue int64, s Sums) {
 	for which, ns := range [...]int64{requestLatency: total, queueLatency: queue, inputLatency: s.Input, inferLatency: s.Infer, outputLatency: s.Output} {
 		l.observe(observed(which), ns)

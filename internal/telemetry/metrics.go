@@ -163,7 +163,6 @@ type scrape struct {
 	list   []*dto.Metric // of f
 }
 
-// number appends a counter or a gauge, as the family is.
 func (c *scrape) number(v float64, labels []*dto.LabelPair) {
 	c.list = append(c.list, c.a.number(c.f.kind, v, labels))
 }
@@ -255,7 +254,6 @@ func failuresOf(c *scrape, s *series, m *Model) {
 	}
 }
 
-// refusalsOf appends the refusals that have happened by reason.
 func refusalsOf(c *scrape, s *series, m *Model) {
 	for r := range numRefusals {
 		if n := m.refused[r].Load(); n > 0 {
@@ -277,7 +275,6 @@ func phasesOf(c *scrape, s *series, m *Model) {
 	}
 }
 
-// stepPhasesOf appends the same for each step of an ensemble.
 func stepPhasesOf(c *scrape, s *series, m *Model) {
 	for _, step := range all(&m.steps) {
 		for p := range numPhases {
@@ -288,7 +285,6 @@ func stepPhasesOf(c *scrape, s *series, m *Model) {
 	}
 }
 
-// edgesOf appends the bytes of an ensemble's tensors by place.
 func edgesOf(c *scrape, s *series, m *Model) {
 	for _, e := range m.Carried() {
 		for at, name := range placeNames {
@@ -299,7 +295,6 @@ func edgesOf(c *scrape, s *series, m *Model) {
 	}
 }
 
-// perMove returns a value of a model's copies between places.
 func perMove(value func(*Move) uint64) func(*scrape) {
 	return each(func(c *scrape, s *series, m *Model) {
 		for _, v := range m.Moves.List() {
@@ -309,7 +304,6 @@ func perMove(value func(*Move) uint64) func(*scrape) {
 	})
 }
 
-// perGPU returns a value of the GPUs that report it.
 func perGPU(value func(*GPU) float64) func(*scrape) {
 	return func(c *scrape) {
 		for i := range c.x.gpus {

@@ -61,7 +61,6 @@ type Phases struct{ count, input, infer, output atomic.Uint64 }
 // Sums are the phases of all steps of one ensemble request.
 type Sums struct{ Input, Infer, Output int64 }
 
-// add counts one execution.
 func (p *Phases) add(s Sums) {
 	p.count.Add(1)
 	addNs(&p.input, s.Input)
@@ -257,7 +256,6 @@ func (m *Model) Succeeded(rows int, enqueued int64, t *Times) {
 	m.waited(enqueued, t)
 }
 
-// waited counts the time of one successful request.
 func (m *Model) waited(enqueued int64, t *Times) {
 	r := &m.requests
 	addNs(&r.queue, t.Start-enqueued)

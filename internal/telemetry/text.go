@@ -99,7 +99,6 @@ type writer struct {
 	texts  []string
 }
 
-// begin starts a page.
 func (w *writer) begin(open bool) {
 	if w.open != open {
 		w.bounds, w.texts = nil, nil // the two formats write them differently
@@ -152,7 +151,6 @@ func (w *writer) metric(name string, m *dto.Metric) {
 	}
 }
 
-// sample writes a line with the metric's labels.
 func (w *writer) sample(name, suffix string, m *dto.Metric, v float64) {
 	w.add(name, suffix)
 	if len(m.GetLabel()) > 0 {
@@ -203,7 +201,6 @@ func (w *writer) histogram(name string, m *dto.Metric) {
 	w.sample(name, "_count", m, float64(h.GetSampleCount()))
 }
 
-// boundText returns the text of the bound of bucket i.
 func (w *writer) boundText(i int, bound *float64) string {
 	if i < len(w.bounds) && w.bounds[i] == bound {
 		return w.texts[i]

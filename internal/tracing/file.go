@@ -29,7 +29,6 @@ type file struct {
 	closed bool     // guarded by mu
 }
 
-// writeIndexed writes traces to the next indexed file.
 func (f *file) writeIndexed(traces []byte) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -64,7 +63,6 @@ func (f *file) write(traces []byte) {
 	}
 }
 
-// close ends the array.
 func (f *file) close() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()

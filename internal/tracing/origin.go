@@ -131,7 +131,6 @@ func (c *Context) Parent() string {
 // or not the request is sampled.
 const RetainState = "tutti=retain"
 
-// retains reports whether a tracestate has the member RetainState.
 func retains(state string) bool {
 	for state != "" {
 		var member string

@@ -42,7 +42,6 @@ func newSetting(t *Tracer, v values, own [numKeys]bool) *setting {
 	return s
 }
 
-// current returns the values with the remaining count.
 func (s *setting) current() values {
 	v := s.values
 	v[keyCount] = s.left.Load()
@@ -159,7 +158,6 @@ const maxRetained = 20
 // allowance enforces maxRetained. A quota would be too coarse: above its limit it rarely reads the clock.
 type allowance struct{ due atomic.Int64 }
 
-// take reports whether one more is allowed at time now.
 func (a *allowance) take(now int64) bool {
 	const second, each = int64(1_000_000_000), int64(1_000_000_000) / maxRetained
 	for {

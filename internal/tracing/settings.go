@@ -162,7 +162,6 @@ func (t *Tracer) updateGlobal(s *scopes, changes map[string][]string) error {
 	return nil
 }
 
-// retire writes the collected traces of all settings.
 func (s *scopes) retire() {
 	for _, name := range slices.Sorted(maps.Keys(s.models)) {
 		s.models[name].retire()

@@ -88,7 +88,6 @@ type splitter struct {
 	parts     []Part
 }
 
-// back assigns the time from ns to at to a part.
 func (k *splitter) back(kind PartKind, step int, batch uint64, ns int64) {
 	ns = max(ns, k.start)
 	if ns >= k.at {
@@ -102,7 +101,6 @@ func (k *splitter) back(kind PartKind, step int, batch uint64, ns int64) {
 	k.at = ns
 }
 
-// tail assigns the time after the last response was complete.
 func (k *splitter) tail() {
 	made := k.r.Last(InferResponseComplete)
 	if made == 0 {
@@ -144,7 +142,6 @@ func (k *splitter) before(i int) int {
 	return best
 }
 
-// step assigns the time of one step.
 func (k *splitter) step(i int) {
 	s := &k.r.Steps[i]
 	k.back(PartScheduler, i, 0, s.Done)
@@ -159,7 +156,6 @@ func (k *splitter) step(i int) {
 	k.back(PartLimit, i, 0, s.Ready)
 }
 
-// execution assigns the time of an executed step.
 func (k *splitter) execution(i int, s *Step) {
 	k.back(PartScheduler, i, 0, s.End)
 	k.back(PartCopies, i, 0, s.InferEnd)

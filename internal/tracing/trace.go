@@ -44,7 +44,10 @@ func (m Moment) Compare(o Moment) int {
 }
 
 // Param is a recorded parameter of a request.
-type Param struct{ Key, Value string }
+type Param struct {
+	Key   string `json:"key"`
+	Value string `json:"value"`
+}
 
 // Record is the data of one traced request. Times are those of telemetry.Now.
 type Record struct {
@@ -110,7 +113,6 @@ type Trace struct {
 	events  [inlineEvents]Event
 }
 
-// newTrace returns the trace of a request, with one holder.
 func (t *Tracer) newTrace(s *setting, model string, version int64, id string) *Trace {
 	x := t.pool.Get()
 	x.set, x.holders = s, 1
@@ -269,7 +271,6 @@ func (t *Trace) End() {
 	}
 }
 
-// finish passes the trace to the sinks and recycles it.
 func (t *Trace) finish() {
 	if t.set != nil {
 		t.set.collect(t)
@@ -283,7 +284,6 @@ func (t *Trace) finish() {
 	t.reset()
 }
 
-// reset clears the trace and returns it to the pool.
 func (t *Trace) reset() {
 	r := &t.rec
 	*r = Record{Params: r.Params[:0]}

@@ -130,7 +130,6 @@ func New(o Options) (*Tracer, error) {
 	return t, nil
 }
 
-// given returns a start-up value in the form of an update.
 func given(s string) []string {
 	if s == "" {
 		return nil
@@ -138,7 +137,6 @@ func given(s string) []string {
 	return []string{s}
 }
 
-// store makes the settings current.
 func (t *Tracer) store(global *setting, models map[string]*setting) {
 	s := &scopes{on: global.traces || t.all.Load(), global: global, models: models}
 	for _, m := range models {
@@ -147,7 +145,6 @@ func (t *Tracer) store(global *setting, models map[string]*setting) {
 	t.now.Store(s)
 }
 
-// of returns the setting that applies to a model.
 func (s *scopes) of(model string) *setting {
 	if m := s.models[model]; m != nil {
 		return m

@@ -94,7 +94,6 @@ func (w *Window) Close() {
 	w.done.Wait()
 }
 
-// run samples once a second until Close.
 func (w *Window) run() {
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
@@ -240,7 +239,6 @@ func (w *Window) Graph(model string, version int64) (*inspect.GraphView, error) 
 	return g, nil
 }
 
-// cpuSeconds returns the processor time that this process has used.
 func cpuSeconds() float64 {
 	var u unix.Rusage
 	if err := unix.Getrusage(unix.RUSAGE_SELF, &u); err != nil {
@@ -300,7 +298,6 @@ func (f *flows) between(oldest, newest, edge, kind int) uint64 {
 	return to[i] - from[i]
 }
 
-// addFlows sets the rates of the edges of a graph.
 func (w *Window) addFlows(g *inspect.GraphView) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -160,7 +160,6 @@ func trace(store inspect.Inspector, r *http.Request) (any, error) {
 	return v, nil
 }
 
-// numberOf returns the number that a path has as its id.
 func numberOf(r *http.Request, what string) (uint64, error) {
 	id, err := strconv.ParseUint(r.PathValue("id"), 10, 64)
 	if err != nil {

@@ -114,7 +114,6 @@ type forbiddenError string
 
 func (e forbiddenError) Error() string { return string(e) }
 
-// admit returns an error when the caller may not send the request.
 func (s *Server) admit(r *http.Request, a infer.API, changes bool) error {
 	if want := s.limited.Of(a); want != nil && !want.Met(r.Header.Get(want.Key)) {
 		return forbiddenError("This API is restricted, expecting header '" + want.Key + "'")

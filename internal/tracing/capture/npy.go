@@ -27,7 +27,6 @@ var descrs = [...]string{
 	tensor.FP16: "<f2", tensor.FP32: "<f4", tensor.FP64: "<f8", tensor.BF16: "<u2",
 }
 
-// arrays returns the arrays of a tensor with content.
 func arrays(name string, x *capturedTensor) []array {
 	count := x.shape.Elements()
 	if x.dtype == tensor.Bytes {
@@ -120,7 +119,6 @@ func (a array) write(w io.Writer) error {
 // aboutName is the name of the array that lists all tensors.
 const aboutName = "__capture__"
 
-// writeNPZ writes all tensors of a request.
 func (h *snapshot) writeNPZ(w io.Writer) error {
 	about, err := json.Marshal(h.list(false))
 	if err != nil {

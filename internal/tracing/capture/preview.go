@@ -28,14 +28,11 @@ const (
 	maxImages  = 16
 )
 
-// previewer makes the previews of a request. It limits the number of images.
-type previewer struct{ images int }
-
-// preview returns the preview of a tensor's content.
-func (p *previewer) preview(x *capturedTensor) *inspect.PreviewView {
-	if p.images > 0 {
+// preview returns the preview of a tensor's content. It counts images down to 0, from where there are none.
+func preview(x *capturedTensor, images *int) *inspect.PreviewView {
+	if *images > 0 {
 		if v := imagePreview(x); v != nil {
-			p.images--
+			*images--
 			return v
 		}
 	}
@@ -45,7 +42,6 @@ func (p *previewer) preview(x *capturedTensor) *inspect.PreviewView {
 	return numberPreview(x)
 }
 
-// textPreview returns the preview of a BYTES tensor.
 func textPreview(x *capturedTensor) *inspect.PreviewView {
 	v := &inspect.PreviewView{Kind: "text", Values: []string{}}
 	b, count := x.data, int64(0)
@@ -109,7 +105,6 @@ func numberPreview(x *capturedTensor) *inspect.PreviewView {
 	return v
 }
 
-// top returns the largest of the first n numbers.
 func top(x *capturedTensor, n int64) (list []inspect.TopView) {
 	if n < 2 {
 		return nil
@@ -155,7 +150,6 @@ func valueOf(x *capturedTensor, i int) float64 {
 	return float64(n)
 }
 
-// valueText returns number i as text.
 func valueText(x *capturedTensor, i int) string {
 	b := x.data[i*x.dtype.Size():]
 	switch x.dtype { //nolint:exhaustive // the others are as in trace files
@@ -209,7 +203,6 @@ func decoded(b []byte) image.Image {
 	return img
 }
 
-// validSize reports whether an image is neither empty nor too large.
 func validSize(width, height int) bool {
 	return width > 0 && height > 0 && width <= maxPixels && height <= maxPixels/width
 }
@@ -251,7 +244,6 @@ func (r *raster) At(x, y int) color.Color {
 	return color.NRGBA{p[0], p[1], p[2], p[3]}
 }
 
-// thumbnail returns the preview of an image, scaled down.
 func thumbnail(img image.Image) *inspect.PreviewView {
 	if img == nil {
 		return nil

@@ -122,7 +122,10 @@ func (f *recording) Finish(r *tracing.Record) {
 		f.tensors[i].wait()
 	}
 	start, _ := r.Bounds()
-	f.s.add(&snapshot{
+	f.s.mu.Lock()
+	defer f.s.mu.Unlock()
+	f.session.taken++
+	f.s.snapshots = append(f.s.snapshots, &snapshot{
 		session: f.session, cost: f.cost, tensors: slices.Clip(f.tensors), more: f.more,
 		id: r.ID,
 		view: inspect.SnapshotView{
@@ -196,10 +199,9 @@ func (s *Store) Tensors(trace string, previews bool) (*inspect.TensorList, error
 	return h.list(previews), nil
 }
 
-// list returns the view of the tensors.
 func (h *snapshot) list(previews bool) *inspect.TensorList {
 	v := &inspect.TensorList{SnapshotView: h.view, List: []inspect.TensorView{}, More: h.more}
-	names, p := h.names(), previewer{images: maxImages}
+	names, images := h.names(), maxImages
 	for i := range h.tensors {
 		x := &h.tensors[i]
 		t := inspect.TensorView{
@@ -208,7 +210,7 @@ func (h *snapshot) list(previews bool) *inspect.TensorList {
 			Bytes: x.size, Place: x.place.String(), HasContent: x.hasContent, Reason: x.reason,
 		}
 		if previews && x.hasContent {
-			t.Preview = p.preview(x)
+			t.Preview = preview(x, &images)
 		}
 		v.List = append(v.List, t)
 	}

@@ -75,7 +75,7 @@ func (s *Store) Select(model, request string, id tracing.TraceID) tracing.Snapsh
 			s.end(x)
 			continue
 		}
-		if x.matches(model, request, id) && x.due() && s.admit(x) {
+		if x.matches(model, request, id) && (x.matched.Add(1)-1)%uint64(x.rule.Every) == 0 && s.admit(x) {
 			return &recording{s: s, session: x, cost: snapshotCost}
 		}
 	}
@@ -101,7 +101,6 @@ func (s *Store) admit(x *session) bool {
 	return true
 }
 
-// reserve allocates n bytes and reports whether there was enough memory.
 func (s *Store) reserve(n int64) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -128,15 +127,6 @@ func (s *Store) allocate(n int64) bool {
 	return true
 }
 
-// add stores a finished snapshot, whose memory is already reserved.
-func (s *Store) add(x *snapshot) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	x.session.taken++
-	s.snapshots = append(s.snapshots, x)
-}
-
-// end stops a session from selecting requests.
 func (s *Store) end(x *session) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -163,7 +153,6 @@ func (s *Store) retire(x *session) {
 	})
 }
 
-// expire ends the sessions whose time is over.
 func (s *Store) expire() {
 	for _, x := range *s.active.Load() {
 		if s.set.Now() >= x.ends {
@@ -223,7 +212,6 @@ const (
 	maxPattern     = 512
 )
 
-// complete fills in the defaults of a rule and validates it.
 func (s *Store) complete(r *inspect.CaptureRule) error {
 	for _, n := range []struct {
 		name       string
@@ -268,18 +256,12 @@ type session struct {
 	selected, taken, dropped, missed uint64 // guarded by the store's mu
 }
 
-// matches reports whether a request matches the rule's patterns.
 func (s *session) matches(model, request string, id tracing.TraceID) bool {
 	r := &s.rule
+	fits := func(pattern, text string) bool { return pattern == "" || matchGlob(pattern, text) }
 	return fits(r.Model, model) && fits(r.Request, request) && (r.Trace == "" || matchGlob(r.Trace, id.String()))
 }
 
-// due counts a matching request and reports whether it is one in Every.
-func (s *session) due() bool {
-	return (s.matched.Add(1)-1)%uint64(s.rule.Every) == 0 //nolint:gosec // at least 1
-}
-
-// redacts reports whether a tensor's content must not be recorded.
 func (s *session) redacts(e *tracing.TensorEdge) bool {
 	hit := func(patterns, names []string) bool {
 		for _, p := range patterns {
@@ -291,8 +273,6 @@ func (s *session) redacts(e *tracing.TensorEdge) bool {
 	}
 	return hit(s.rule.RedactTensors, e.Names) || hit(s.rule.RedactTensors, []string{e.Tensor}) || hit(s.rule.RedactModels, e.Models)
 }
-
-func fits(pattern, text string) bool { return pattern == "" || matchGlob(pattern, text) }
 
 // matchGlob reports whether text matches a pattern, in which * matches any text and ? any byte. It backtracks to
 // the last star only, so that its time is at most the product of the lengths.

@@ -12,7 +12,6 @@ import (
 	"github.com/tutti-server/tutti/internal/tracing"
 )
 
-// whole makes a span without children.
 func (e *Exporter) whole(ctx context.Context, name string, id tracing.SpanID, start, end int64) {
 	_, span := e.open(ctx, name, id, start)
 	e.close(span, end)

@@ -127,7 +127,6 @@ func (e *Exporter) put(i *item) {
 	}
 }
 
-// run converts items to spans until the exporter is closed.
 func (e *Exporter) run(ctx context.Context) {
 	defer close(e.done)
 	for i := range e.queue {

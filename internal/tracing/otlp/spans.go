@@ -34,7 +34,6 @@ const (
 	partOutput
 )
 
-// wall converts a time of telemetry.Now to wall-clock time.
 func (e *Exporter) wall(ns int64) time.Time { return time.Unix(0, e.epoch+ns) }
 
 // server is the kind of all spans, as in Triton.
@@ -51,14 +50,12 @@ func (e *Exporter) close(span trace.Span, at int64) {
 	span.End(trace.WithTimestamp(e.wall(at)))
 }
 
-// stamp adds moments to a span as events.
 func (e *Exporter) stamp(span trace.Span, moments []tracing.Moment) {
 	for _, m := range moments {
 		span.AddEvent(m.Point.String(), trace.WithTimestamp(e.wall(m.Ns)))
 	}
 }
 
-// request makes the spans of a request.
 func (e *Exporter) request(ctx context.Context, r *tracing.Record) {
 	e.ids.trace = r.ID
 	ctx = under(ctx, r)
@@ -153,7 +150,6 @@ func aboutModel(r *tracing.Record, name string, version int64, number, parent ui
 	return list
 }
 
-// step makes the span of an ensemble's step.
 func (e *Exporter) step(ctx context.Context, r *tracing.Record, s *tracing.Step) {
 	attrs := aboutModel(r, s.Model, s.Version, s.Number, r.Number)
 	if e.detail {
@@ -198,7 +194,6 @@ func (e *Exporter) inside(ctx context.Context, span trace.Span, r *tracing.Recor
 	e.close(compute, s.End)
 }
 
-// batch makes the span of an executed batch.
 func (e *Exporter) batch(ctx context.Context, b *tracing.Batch) {
 	at := e.batchContext(b.Batch)
 	e.ids = ids{tracing.TraceID(at.TraceID()), tracing.SpanID(at.SpanID())}

@@ -135,7 +135,6 @@ func (c *codec) time(v *int64) {
 	}
 }
 
-// integer is a varint.
 func integer[T int16 | int32 | int64 | uint64 | status.Code | tensor.Kind | tracing.Point | tracing.EventKind](c *codec, v *T) {
 	if !c.decode {
 		c.b = binary.AppendVarint(c.b, int64(*v))
@@ -149,7 +148,6 @@ func integer[T int16 | int32 | int64 | uint64 | status.Code | tensor.Kind | trac
 	*v = T(n)
 }
 
-// flags are up to eight booleans in a byte.
 func (c *codec) flags(list ...*bool) {
 	var bits [1]byte
 	for i, set := range list {
@@ -165,7 +163,6 @@ func (c *codec) flags(list ...*bool) {
 	}
 }
 
-// raw is an array of bytes.
 func (c *codec) raw(v []byte) {
 	if c.decode {
 		copy(v, c.next(len(v)))

@@ -160,7 +160,6 @@ func (w *walk) more(want func(*header) bool, list []entry) []entry {
 	return list
 }
 
-// stats returns the ring's size, used bytes and number of traces, and the begin of its oldest trace.
 func (g *ring) stats() (bytes, used int64, n int, oldest int64) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -24,11 +24,7 @@ type found struct {
 
 // Traces implements inspect.Inspector.
 func (s *Store) Traces(q *inspect.TraceQuery) (*inspect.TraceList, error) {
-	limit := q.Limit
-	if limit <= 0 {
-		limit = defaultLimit
-	}
-	limit = min(limit, maxLimit)
+	limit := min(cmp.Or(max(q.Limit, 0), defaultLimit), maxLimit)
 	var all []found
 	for i, name := range reasons {
 		if q.Retained != "" && q.Retained != name {
@@ -86,26 +82,16 @@ func (g *ring) search(q *inspect.TraceQuery, name string, limit int) (list []fou
 
 // matches reports whether a record matches a query whose header already matched.
 func matches(q *inspect.TraceQuery, r *tracing.Record) bool {
-	if q.Request != "" && q.Request != r.Request || q.Model != "" && !involves(r, q.Model) {
+	isStep := func(s tracing.Step) bool { return s.Model == q.Model }
+	if q.Request != "" && q.Request != r.Request || q.Model != "" && r.Model != q.Model && !slices.ContainsFunc(r.Steps, isStep) {
 		return false
 	}
-	switch now := inspect.StatusOf(r.Failed, r.Code); q.Status {
-	case "", now:
-	case "failed":
-		if !r.Failed {
-			return false
-		}
-	default:
+	if q.Status != "" && q.Status != inspect.StatusOf(r.Failed, r.Code) && !(q.Status == "failed" && r.Failed) {
 		return false
 	}
 	return q.Param == "" || slices.ContainsFunc(r.Params, func(p tracing.Param) bool {
 		return p.Key == q.Param && (q.Value == "" || p.Value == q.Value)
 	})
-}
-
-// involves reports whether a model was requested or executed a step.
-func involves(r *tracing.Record, model string) bool {
-	return r.Model == model || slices.ContainsFunc(r.Steps, func(s tracing.Step) bool { return s.Model == model })
 }
 
 func errID(id string) error {
@@ -136,7 +122,6 @@ func (s *Store) FindTrace(id string) (*inspect.TraceView, error) {
 	return nil, status.Errorf(status.NotFound, "trace '%s' is not stored", id)
 }
 
-// view returns the view of a record with its batches.
 func (s *Store) view(r *tracing.Record, name string) *inspect.TraceView {
 	v := inspect.NewTraceView(r, name)
 	for i := range r.Steps {

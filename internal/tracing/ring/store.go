@@ -94,7 +94,10 @@ func (s *Store) Trace(t *tracing.Trace) {
 	start, end := r.Bounds()
 	s.count(r, end-start, end)
 	if why := s.classify(r, end-start, end); why < dropped {
-		s.retain(&s.rings[why], r, start, end)
+		buf := s.buffers.Get()
+		*buf = appendRecord((*buf)[:0], r)
+		s.rings[why].put(&header{seq: s.seq.Add(1), id: r.ID, duration: end - start, at: r.UnixMicro(start)}, *buf)
+		s.buffers.Put(buf)
 		if s.onRetained != nil {
 			s.onRetained(r, end-start)
 		}
@@ -135,14 +138,6 @@ func (s *Store) classify(r *tracing.Record, duration, now int64) int {
 	return dropped
 }
 
-// retain stores a trace in a ring.
-func (s *Store) retain(g *ring, r *tracing.Record, start, end int64) {
-	buf := s.buffers.Get()
-	*buf = appendRecord((*buf)[:0], r)
-	g.put(&header{seq: s.seq.Add(1), id: r.ID, duration: end - start, at: r.UnixMicro(start)}, *buf)
-	s.buffers.Put(buf)
-}
-
 // count adds the durations of a request and its steps to those of their models. A request that no model accepted is
 // not counted: it may have any model name.
 func (s *Store) count(r *tracing.Record, duration, now int64) {
@@ -174,10 +169,9 @@ func (s *Store) model(name string) *model {
 		return m
 	}
 	next := maps.Clone(old)
-	m := &model{}
-	next[name] = m
+	next[name] = &model{}
 	s.models.Store(&next)
-	return m
+	return next[name]
 }
 
 // Quantiles returns the median and the 99th percentile of the durations of a model's
@@ -255,7 +249,6 @@ func (m *model) learn(duration int64) {
 	}
 }
 
-// observe counts the duration of one request or step.
 func (m *model) observe(duration, now int64) {
 	number := now / windowNs
 	m.mu.Lock()
@@ -267,7 +260,6 @@ func (m *model) observe(duration, now int64) {
 	w.classes[class(duration)]++
 }
 
-// class returns the class of a duration.
 func class(ns int64) int {
 	if ns < 8 {
 		return 0
@@ -276,7 +268,6 @@ func class(ns int64) int {
 	return min((e-3)*4+int(uint64(ns)>>(e-3)&3), buckets-1)
 }
 
-// middle returns the middle of a class.
 func middle(c int) int64 {
 	e := c/4 + 3
 	low := int64(4+c%4) << (e - 3)

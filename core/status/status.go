@@ -74,12 +74,10 @@ func (c Code) GRPC() codes.Code {
 
 // Error is a coded failure. Clients read its text as it is.
 type Error struct {
-	Code Code
-	Msg  string
-	// Err is the cause, when there is one worth unwrapping to.
-	Err error
-	// RetryAfter is the delay after which the same request may succeed; 0 when unknown.
-	RetryAfter time.Duration
+	Code       Code
+	Msg        string
+	Err        error         // the cause, when there is one worth unwrapping to
+	RetryAfter time.Duration // the delay after which the same request may succeed; 0 when unknown
 }
 
 // Error returns the text a client reads.

@@ -26,8 +26,7 @@ type ServerView struct {
 	Memory     int64      `json:"memory_bytes"`
 	Tensors    int64      `json:"tensor_bytes"`
 	Store      *StoreView `json:"store"`
-	// GPUs are the GPUs of the machine, none where they are not measured.
-	GPUs []GPUView `json:"gpus"`
+	GPUs       []GPUView  `json:"gpus"` // the GPUs of the machine, none where they are not measured
 }
 
 // GPUView is a measurement of a GPU, of all its processes. A value that the GPU does not report is nil. Utilization
@@ -43,25 +42,24 @@ type GPUView struct {
 // ModelView is one version of a model. Its figures are those of the last minute. Durations are those of the traced
 // requests of all its versions.
 type ModelView struct {
-	Name      string  `json:"name"`
-	Version   string  `json:"version"`
-	State     string  `json:"state"`
-	Reason    string  `json:"reason,omitempty"`
-	Platform  string  `json:"platform"`
-	Ensemble  bool    `json:"ensemble"`
-	Rate      float64 `json:"rate"`
-	Errors    float64 `json:"error_rate"`
-	P50Ns     int64   `json:"p50_ns"`
-	P99Ns     int64   `json:"p99_ns"`
-	Queue     int64   `json:"queue"`
-	BatchRows float64 `json:"batch_rows"`
-	QueueNs   int64   `json:"queue_ns"`
-	ComputeNs int64   `json:"compute_ns"`
-	Requests  uint64  `json:"requests"`
-	Failures  uint64  `json:"failures"`
-	Copied    uint64  `json:"copied_bytes"`
-	// Rates are the request rates of the last 60 seconds, oldest first.
-	Rates []float64 `json:"rates"`
+	Name      string    `json:"name"`
+	Version   string    `json:"version"`
+	State     string    `json:"state"`
+	Reason    string    `json:"reason,omitempty"`
+	Platform  string    `json:"platform"`
+	Ensemble  bool      `json:"ensemble"`
+	Rate      float64   `json:"rate"`
+	Errors    float64   `json:"error_rate"`
+	P50Ns     int64     `json:"p50_ns"`
+	P99Ns     int64     `json:"p99_ns"`
+	Queue     int64     `json:"queue"`
+	BatchRows float64   `json:"batch_rows"`
+	QueueNs   int64     `json:"queue_ns"`
+	ComputeNs int64     `json:"compute_ns"`
+	Requests  uint64    `json:"requests"`
+	Failures  uint64    `json:"failures"`
+	Copied    uint64    `json:"copied_bytes"`
+	Rates     []float64 `json:"rates"` // the request rates of the last 60 seconds, oldest first
 }
 
 // GraphView is a compiled plan.
@@ -87,9 +85,8 @@ type NodeView struct {
 	MaxBatch  int      `json:"max_batch"`
 	Instances int      `json:"instances"`
 	// InFlight counts the model's requests that are queued or executing, from all callers.
-	InFlight int64 `json:"in_flight"`
-	// Live is the model's entry of Models, nil before the first second.
-	Live *ModelView `json:"live"`
+	InFlight int64      `json:"in_flight"`
+	Live     *ModelView `json:"live"` // the model's entry of Models, nil before the first second
 }
 
 // EdgeView is a tensor between two nodes. From is -1 for the request, To is -1 for the response.
@@ -121,14 +118,12 @@ type CarriedView struct {
 type Counters struct {
 	Name    string
 	Version int64
-	// Waiting is the number of requests that wait for an instance.
-	Waiting int64
+	Waiting int64 // the number of requests that wait for an instance
 	// Requests counts those that succeeded and Failures those that did not. Rows counts the batch rows of Executions.
 	Requests, Failures, Rows, Executions uint64
 	// QueueNs and ComputeNs are sums over requests; CopiedBytes were copied between places.
 	QueueNs, ComputeNs, CopiedBytes uint64
-	// Edges count the bytes between the steps of an ensemble.
-	Edges []*telemetry.Edge
+	Edges                           []*telemetry.Edge // count the bytes between the steps of an ensemble
 }
 
 // Captures records the tensors of selected requests. Implementations must be safe for concurrent use.
@@ -174,20 +169,18 @@ type CaptureRule struct {
 
 // CaptureView is an active or ended capture.
 type CaptureView struct {
-	ID   uint64      `json:"id"`
-	Rule CaptureRule `json:"rule"`
-	// Active reports whether it still selects requests, at the latest until EndsUs.
-	Active bool  `json:"active"`
-	EndsUs int64 `json:"ends_us"`
+	ID     uint64      `json:"id"`
+	Rule   CaptureRule `json:"rule"`
+	Active bool        `json:"active"` // reports whether it still selects requests, at the latest until EndsUs
+	EndsUs int64       `json:"ends_us"`
 	// Matched counts the requests that match the patterns, Taken the captured ones that have ended, Pending those
 	// that have not, Dropped those that were replaced by newer ones, Missed those for which memory was short.
-	Matched uint64 `json:"matched"`
-	Taken   uint64 `json:"taken"`
-	Pending uint64 `json:"pending"`
-	Dropped uint64 `json:"dropped"`
-	Missed  uint64 `json:"missed"`
-	// Snapshots are the retained ones, oldest first.
-	Snapshots []SnapshotView `json:"snapshots"`
+	Matched   uint64         `json:"matched"`
+	Taken     uint64         `json:"taken"`
+	Pending   uint64         `json:"pending"`
+	Dropped   uint64         `json:"dropped"`
+	Missed    uint64         `json:"missed"`
+	Snapshots []SnapshotView `json:"snapshots"` // the retained ones, oldest first
 }
 
 // SnapshotView is a request whose tensors are captured.
@@ -214,48 +207,42 @@ type CaptureList struct {
 type TensorList struct {
 	SnapshotView
 	List []TensorView `json:"list"`
-	// More counts the tensors beyond the limit of the list.
-	More int `json:"more,omitempty"`
+	More int          `json:"more,omitempty"` // counts the tensors beyond the limit of the list
 }
 
 // TensorView is a captured tensor, named by its producer.
 type TensorView struct {
 	N int `json:"n"`
 	// Name is STEP.TENSOR, with the suffix @SUBRUN after a response of a decoupled step. Files use it.
-	Name    string   `json:"name"`
-	Step    string   `json:"step"`
-	Tensor  string   `json:"tensor"`
-	Node    int32    `json:"node"`
-	SubRun  int32    `json:"wave"`
-	Readers []string `json:"readers"`
-	Type    string   `json:"datatype"`
-	Shape   []int64  `json:"shape"`
-	Bytes   int64    `json:"bytes"`
-	Place   string   `json:"place"`
-	// HasContent reports whether the content was captured; if not, Reason is why.
-	HasContent bool         `json:"kept"`
+	Name       string       `json:"name"`
+	Step       string       `json:"step"`
+	Tensor     string       `json:"tensor"`
+	Node       int32        `json:"node"`
+	SubRun     int32        `json:"wave"`
+	Readers    []string     `json:"readers"`
+	Type       string       `json:"datatype"`
+	Shape      []int64      `json:"shape"`
+	Bytes      int64        `json:"bytes"`
+	Place      string       `json:"place"`
+	HasContent bool         `json:"kept"` // reports whether the content was captured; if not, Reason is why
 	Reason     string       `json:"why,omitempty"`
 	Preview    *PreviewView `json:"preview,omitempty"`
 }
 
 // PreviewView is a preview of a tensor's content.
 type PreviewView struct {
-	// Kind is "text", "numbers" or "image".
-	Kind string `json:"kind"`
-	// Values are the first elements as text; More counts the others.
-	Values []string `json:"values,omitempty"`
+	Kind   string   `json:"kind"`             // "text", "numbers" or "image"
+	Values []string `json:"values,omitempty"` // the first elements as text; More counts the others
 	More   int64    `json:"more,omitempty"`
 	// Min, Max and Mean are statistics of the finite numbers; Odd counts the others.
-	Min  string `json:"min,omitempty"`
-	Max  string `json:"max,omitempty"`
-	Mean string `json:"mean,omitempty"`
-	Odd  int64  `json:"odd,omitempty"`
-	// Top are the largest values of the first row.
-	Top []TopView `json:"top,omitempty"`
-	// PNG is a thumbnail of the first image; Width and Height are the original's.
-	PNG    []byte `json:"png,omitempty"`
-	Width  int    `json:"width,omitempty"`
-	Height int    `json:"height,omitempty"`
+	Min    string    `json:"min,omitempty"`
+	Max    string    `json:"max,omitempty"`
+	Mean   string    `json:"mean,omitempty"`
+	Odd    int64     `json:"odd,omitempty"`
+	Top    []TopView `json:"top,omitempty"` // the largest values of the first row
+	PNG    []byte    `json:"png,omitempty"` // a thumbnail of the first image; Width and Height are the original's
+	Width  int       `json:"width,omitempty"`
+	Height int       `json:"height,omitempty"`
 }
 
 // TopView is an element of a row.

@@ -4,15 +4,12 @@ import "github.com/tutti-server/tutti/internal/tracing"
 
 // Inspector finds traces of recent requests. Implementations must be safe for concurrent use.
 type Inspector interface {
-	// Traces returns the stored traces that match a query, newest first.
-	Traces(q *TraceQuery) (*TraceList, error)
+	Traces(q *TraceQuery) (*TraceList, error) // returns the stored traces that match a query, newest first
 	// FindTrace returns a stored trace by its id, 32 hexadecimal digits. If a caller has sent several requests of
 	// one trace, the suffix "-" and the span id select one.
 	FindTrace(id string) (*TraceView, error)
-	// FindBatch returns an executed batch, if it is still stored.
-	FindBatch(id uint64) (*BatchView, error)
-	// Sampling returns the rules of retention; SetSampling replaces them.
-	Sampling() Sampling
+	FindBatch(id uint64) (*BatchView, error) // returns an executed batch, if it is still stored
+	Sampling() Sampling                      // returns the rules of retention; SetSampling replaces them
 	SetSampling(s Sampling) error
 }
 
@@ -20,16 +17,13 @@ type Inspector interface {
 // requests with that model that lasted 50 ms or more.
 type TraceQuery struct {
 	Request, TraceID, Model string
-	// Status is "ok", "failed" or the name of a code in lower_snake_case.
-	Status string
-	// Retained is the reason of retention: "failed", "slow", "requested" or "sampled".
-	Retained string
+	Status                  string // "ok", "failed" or the name of a code in lower_snake_case
+	Retained                string // the reason of retention: "failed", "slow", "requested" or "sampled"
 	// MinNs and MaxNs bound the duration, FromUs and ToUs the begin of the request.
 	MinNs, MaxNs, FromUs, ToUs int64
 	// Param and Value are the name and value of a request parameter.
 	Param, Value string
-	// After selects traces stored after an earlier list: the Newest of that list.
-	After uint64
+	After        uint64 // selects traces stored after an earlier list: the Newest of that list
 	// Cursor continues a list: the Next of the page before. Limit bounds the page, 0 for 50.
 	Cursor uint64
 	Limit  int

@@ -105,14 +105,12 @@ type encoder struct {
 	json bool
 	// path are the groups of the next attribute. JSON has opened the objects of the first ones only: a group
 	// without attributes is omitted.
-	path []string
-	open int
-	// empty reports whether the innermost open object has no member yet.
-	empty bool
+	path  []string
+	open  int
+	empty bool // reports whether the innermost open object has no member yet
 }
 
-// maxRetained bounds the memory that an encoder retains for its next line.
-const maxRetained = 1 << 16
+const maxRetained = 1 << 16 // bounds the memory that an encoder retains for its next line
 
 func (e *encoder) reset() {
 	b := e.b[:0]

@@ -17,24 +17,18 @@ import (
 
 // The formats of a line.
 const (
-	// Default is glog's format: I1121 05:10:08.123456 1234 serve.go:12] "message".
-	Default = "default"
-	// ISO8601 begins with the time: 2026-11-21T05:10:08Z I 1234 serve.go:12] "message".
-	ISO8601 = "ISO8601"
-	// JSON is one object a line.
-	JSON = "json"
+	Default = "default" // glog's format: I1121 05:10:08.123456 1234 serve.go:12] "message"
+	ISO8601 = "ISO8601" // begins with the time: 2026-11-21T05:10:08Z I 1234 serve.go:12] "message"
+	JSON    = "json"    // one object a line
 )
 
 // Settings select the logged lines, their destination and their format.
 type Settings struct {
-	// File receives all lines, appended; empty means standard output and error.
-	File string
+	File string // receives all lines, appended; empty means standard output and error
 	// Info, Warning and Error enable the lines of these levels.
 	Info, Warning, Error bool
-	// Verbose enables slog's debug level from 1 on, and the four levels below it from 2 on.
-	Verbose uint32
-	// Format is Default, ISO8601 or JSON; empty is Default.
-	Format string
+	Verbose              uint32 // enables slog's debug level from 1 on, and the four levels below it from 2 on
+	Format               string // Default, ISO8601 or JSON; empty is Default
 	// Raw leaves messages unquoted in the text formats, so that a message of several lines keeps its line breaks.
 	// Such a log should not be parsed.
 	Raw bool
@@ -42,8 +36,7 @@ type Settings struct {
 
 // Update changes the settings that are not nil.
 type Update struct {
-	// File must be nil: the file cannot change.
-	File                 *string
+	File                 *string // must be nil: the file cannot change
 	Info, Warning, Error *bool
 	Verbose              *uint32
 	Format               *string

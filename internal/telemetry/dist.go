@@ -47,8 +47,7 @@ type scale struct {
 	// are their values.
 	classic []int
 	bounds  []float64
-	// zero adds a classic bucket for values of 0 or less.
-	zero bool
+	zero    bool // adds a classic bucket for values of 0 or less
 }
 
 // newScale returns the scale of powers of two with classic bounds at the given exponents. It ends two octaves above

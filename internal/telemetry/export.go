@@ -15,14 +15,11 @@ import (
 
 // ExportOptions select the exported metrics.
 type ExportOptions struct {
-	// Namespaces adds the label of a model's namespace.
-	Namespaces bool
+	Namespaces bool // adds the label of a model's namespace
 	// NoCounterLatencies omits the sums of durations; Summaries and Histograms add distributions.
 	NoCounterLatencies, Summaries, Histograms bool
-	// Quantiles are the quantiles of the summaries, nil for DefaultQuantiles.
-	Quantiles []Quantile
-	// NoPhases omits the histograms of phases.
-	NoPhases bool
+	Quantiles                                 []Quantile // the quantiles of the summaries, nil for DefaultQuantiles
+	NoPhases                                  bool       // omits the histograms of phases
 	// CPU adds measurements of the machine, GPU those of its GPUs. A measurement older than Interval is repeated.
 	CPU, GPU bool
 	Interval time.Duration
@@ -31,9 +28,8 @@ type ExportOptions struct {
 // Setup is the part of a model's configuration that concerns its metrics.
 type Setup struct {
 	// Tags are further labels. Their names get a leading underscore, for example "_team".
-	Tags map[string]string
-	// FirstResponse are the ascending upper bounds of the family of that name; empty for DefaultBuckets.
-	FirstResponse []float64
+	Tags          map[string]string
+	FirstResponse []float64 // the ascending upper bounds of the family of that name; empty for DefaultBuckets
 	// Decoupled models export that family, Cached ones those of the response cache.
 	Decoupled, Cached bool
 }

@@ -52,15 +52,13 @@ func (m *meter) read(interval time.Duration) machine {
 
 // GPU is a measurement of a GPU. A value that the GPU does not report is negative.
 type GPU struct {
-	UUID string
-	// Utilization is the busy share, 0 to 1.
-	Utilization float64
+	UUID        string
+	Utilization float64 // the busy share, 0 to 1
 	// MemoryTotal and MemoryUsed are in bytes.
 	MemoryTotal, MemoryUsed float64
 	// PowerUsage and PowerLimit are in watts.
 	PowerUsage, PowerLimit float64
-	// Energy is the energy used since the server started, in joules.
-	Energy float64
+	Energy                 float64 // the energy used since the server started, in joules
 }
 
 // GPUs sets the function that measures the GPUs. A scrape calls it when the last measurement is older than the

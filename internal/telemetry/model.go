@@ -82,8 +82,7 @@ func addNs(sum *atomic.Uint64, ns int64) {
 
 // Totals is a snapshot of Phases.
 type Totals struct {
-	// Count is the number of executions, or of requests.
-	Count uint64
+	Count uint64 // the number of executions, or of requests
 	// InputNs is the time of gathering inputs, InferNs of the model, OutputNs of passing outputs on.
 	InputNs, InferNs, OutputNs uint64
 }
@@ -101,17 +100,15 @@ func (p *Phases) addTo(t *Totals) {
 // Model holds the counters of one model version. Its methods are safe for concurrent use and allocate nothing once
 // every batch size has been seen.
 type Model struct {
-	Name string
-	// Namespace is exported by Metrics with namespaces only.
-	Namespace string
+	Name      string
+	Namespace string // exported by Metrics with namespaces only
 	Version   int64
 
 	Failures [numReasons]Duration
 	// Hits counts the requests with a cached response and the time of their lookups, Misses the computed requests
 	// that were looked up in the response cache and the time spent.
 	Hits, Misses Duration
-	// Moves counts the copies of tensors between places.
-	Moves Ledger
+	Moves        Ledger // counts the copies of tensors between places
 
 	requests  requests
 	batches   batches

@@ -132,8 +132,7 @@ type Step struct {
 	brief bool
 }
 
-// briefGraph is the number of steps from which a graph's steps are brief.
-const briefGraph = 64
+const briefGraph = 64 // the number of steps from which a graph's steps are brief
 
 // Done counts one successful task of the step: when it was enqueued, and its times.
 //
@@ -248,8 +247,7 @@ func (r MoveReason) String() string { return moveReasons[r] }
 
 // Move counts the copies of one tensor of a model between two places for one reason.
 type Move struct {
-	// Tensor is the name of the input that was read, or of the output of the response.
-	Tensor   string
+	Tensor   string // the name of the input that was read, or of the output of the response
 	From, To tensor.Place
 	Reason   MoveReason
 	// Count is the number of copies, Bytes their size.

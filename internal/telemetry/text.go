@@ -259,8 +259,7 @@ func (w *writer) bound(v float64) {
 	}
 }
 
-// wholeLimit is the value from which whole numbers are written with an exponent.
-const wholeLimit = 1e15
+const wholeLimit = 1e15 // the value from which whole numbers are written with an exponent
 
 func (w *writer) number(v float64) {
 	switch {

@@ -42,17 +42,14 @@ func (s *Interval) Stamp(t *Trace, start, end Point) {
 
 // Origin describes how a request arrived, as the front end knows it.
 type Origin struct {
-	// Read is the time in which it was read; Start and Done are the points of its ends.
-	Read        Interval
+	Read        Interval // the time in which it was read; Start and Done are the points of its ends
 	Start, Done Point
 	// ID, Parent and State are the caller's trace context; a zero ID for none.
 	ID     TraceID
 	Parent SpanID
 	State  string
-	// Retain reports whether the client asks for the trace to be retained.
-	Retain bool
-	// Caller is the number of the calling trace or step in this server, 0 for a client's request.
-	Caller uint64
+	Retain bool   // reports whether the client asks for the trace to be retained
+	Caller uint64 // the number of the calling trace or step in this server, 0 for a client's request
 }
 
 // SetCaller makes the request part of the trace of the model that sends it: c is the context of the calling step. A
@@ -76,11 +73,10 @@ func (t *Trace) SetOrigin(o *Origin) {
 
 // Context is a request's position in a distributed trace, as defined by W3C Trace Context. A zero ID means no trace.
 type Context struct {
-	ID    TraceID
-	Span  SpanID // the caller's span
-	State string // tracestate, passed on unparsed
-	// Number is the number of the calling trace or step in this server, 0 for a remote caller.
-	Number uint64
+	ID     TraceID
+	Span   SpanID // the caller's span
+	State  string // tracestate, passed on unparsed
+	Number uint64 // the number of the calling trace or step in this server, 0 for a remote caller
 }
 
 // The length of a traceparent of version 00, and the longest tracestate that is passed on.

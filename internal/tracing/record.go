@@ -103,8 +103,7 @@ type Step struct {
 	Node, After, SubRun int32
 	Model               string
 	Version             int64
-	// Single marks the only step of a plain model's request.
-	Single bool
+	Single              bool // marks the only step of a plain model's request
 	// Cached marks a step whose outputs came from the response cache.
 	Cached, Failed bool
 	Code           status.Code
@@ -114,8 +113,7 @@ type Step struct {
 	Ready, Enqueued, Done int64
 	Execution
 
-	// Number is the step's number in the sequence of Record.Number; 0 for the only step of a plain model.
-	Number uint64
+	Number uint64 // the step's number in the sequence of Record.Number; 0 for the only step of a plain model
 }
 
 // Execution describes an executed batch from the view of one member.
@@ -128,15 +126,13 @@ type Execution struct {
 	Batch    uint64
 	Instance int32
 	Place    tensor.Place
-	// Native marks a step that runs in this process.
-	Native bool
+	Native   bool // marks a step that runs in this process
 	// Rows are the task's rows, BatchRows the batch's, Members the tasks of the batch.
 	Rows, BatchRows, Members int32
 	// Elements counts the batch's elements along the padded dimension, Padding the added ones.
 	Elements, Padding int64
-	// Before is the number of the batch that occupied the instance before this one, until BeforeEnd.
-	Before    uint64
-	BeforeEnd int64
+	Before            uint64 // the number of the batch that occupied the instance before this one, until BeforeEnd
+	BeforeEnd         int64
 	// Held is when the batcher first delayed tasks to fill the batch, 0 when it did not. Newest is when the last
 	// member was queued.
 	Held, Newest int64
@@ -175,10 +171,9 @@ func (k EventKind) String() string {
 
 // Event is something that happened to a request. Fields that its kind does not use are zero.
 type Event struct {
-	Kind EventKind
-	At   int64
-	// Node is the step's, -1 for the request.
-	Node     int32
+	Kind     EventKind
+	At       int64
+	Node     int32 // the step's, -1 for the request
 	Tensor   string
 	Bytes    int64
 	From, To tensor.Place
@@ -193,10 +188,9 @@ type Batch struct {
 	Execution
 	Model   string
 	Version int64
-	// Traces are the trace ids of the first members; Known is their number.
-	Traces [BatchMembers]TraceID
-	Known  int32
-	Failed bool
+	Traces  [BatchMembers]TraceID // the trace ids of the first members; Known is their number
+	Known   int32
+	Failed  bool
 	// Links are the span contexts of all exported members. A Sink may retain this slice, unlike the rest.
 	Links []Context
 }

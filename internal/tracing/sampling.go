@@ -15,11 +15,10 @@ const maxBuffered = 1 << 20
 // whole: a trace is written by the setting that sampled it.
 type setting struct {
 	values
-	own    [numKeys]bool // the scope sets the value itself
-	traces bool          // it may trace a request
-	// follows reports whether requests with a client's trace context are always traced.
-	follows bool
-	file    *file // nil where traces are not written to a file
+	own     [numKeys]bool // the scope sets the value itself
+	traces  bool          // it may trace a request
+	follows bool          // reports whether requests with a client's trace context are always traced
+	file    *file         // nil where traces are not written to a file
 
 	seen atomic.Uint64 // number of requests
 	left atomic.Int64  // remaining part of the count
@@ -172,8 +171,7 @@ func (a *allowance) take(now int64) bool {
 	}
 }
 
-// maxRefusedText bounds the client's texts in the record of a refused request, in bytes.
-const maxRefusedText = 256
+const maxRefusedText = 256 // bounds the client's texts in the record of a refused request, in bytes
 
 // RecordRefusal sends the sinks the record of a request that failed before a model accepted it, at the end of
 // o.Read. For example, its body could not be decoded, or it names an unknown model. Version is 0 if it is unknown.

@@ -10,8 +10,7 @@ import (
 	"github.com/tutti-server/tutti/core/status"
 )
 
-// fileKey is the name of the file's setting in requests and responses.
-const fileKey = "trace_file"
+const fileKey = "trace_file" // the name of the file's setting in requests and responses
 
 // The settings of a scope, as indices of values.
 const (

@@ -10,8 +10,7 @@ type Sink interface {
 	// Trace takes a finished trace, whose Record it borrows. Traces that the trace settings did not sample
 	// (Trace.Sampled) are sent only when Options.All is set.
 	Trace(t *Trace)
-	// Batch takes an executed batch that has a traced member, before that member ends.
-	Batch(b *Batch)
+	Batch(b *Batch) // takes an executed batch that has a traced member, before that member ends
 }
 
 // Recorder selects the requests whose tensors are recorded. It is given to New. Safe for concurrent use. For example,
@@ -37,10 +36,8 @@ type Snapshot interface {
 	// Put moves the content of tensor n, which is on the host or being copied there. A non-nil err means that the
 	// content could not be copied.
 	Put(n int, t tensor.Tensor, err error)
-	// NextResponse returns the number of one more response of a decoupled model, from 1.
-	NextResponse() int32
-	// Finish takes the finished record of the request, which it borrows.
-	Finish(r *Record)
+	NextResponse() int32 // returns the number of one more response of a decoupled model, from 1
+	Finish(r *Record)    // takes the finished record of the request, which it borrows
 }
 
 // TensorEdge identifies a tensor in a plan.
@@ -49,13 +46,11 @@ type TensorEdge struct {
 	// number, -1 for the request and the response.
 	Step, Tensor string
 	Node         int32
-	// SubRun is 0, or the number of responses of decoupled steps that led to it.
-	SubRun int32
+	SubRun       int32 // 0, or the number of responses of decoupled steps that led to it
 	// Names are all names of the tensor: in the ensembles, and of the inputs that read it. Models are all models
 	// that produce, read or contain it.
 	Names, Models []string
-	// Readers are the inputs that read it, as step.input.
-	Readers []string
+	Readers       []string // the inputs that read it, as step.input
 }
 
 // The Step of a TensorEdge whose tensor belongs to the request or the response.

@@ -51,8 +51,7 @@ type Param struct {
 
 // Record is the data of one traced request. Times are those of telemetry.Now.
 type Record struct {
-	// Number counts the traces and steps that the trace settings sampled; 0 for others.
-	Number uint64
+	Number uint64 // counts the traces and steps that the trace settings sampled; 0 for others
 	// ID is the trace's id and Span the request's span. Parent is the caller's span, if the request has one, and
 	// State its tracestate.
 	ID           TraceID
@@ -65,18 +64,14 @@ type Record struct {
 
 	Model   string
 	Version int64
-	// Request is the client's id of the request.
-	Request string
+	Request string // the client's id of the request
 	// Ensemble reports whether the steps are those of an ensemble. A plain model's request has one step.
 	Ensemble bool
-	// Captured reports whether the request's tensors are captured.
-	Captured bool
-	// Retain reports whether the client asked for the trace to be retained, and the limit allowed it.
-	Retain bool
-	// Failed reports whether the request failed; Code and Error are its status.
-	Failed bool
-	Code   status.Code
-	Error  string
+	Captured bool // reports whether the request's tensors are captured
+	Retain   bool // reports whether the client asked for the trace to be retained, and the limit allowed it
+	Failed   bool // reports whether the request failed; Code and Error are its status
+	Code     status.Code
+	Error    string
 
 	Moments []Moment
 	Steps   []Step

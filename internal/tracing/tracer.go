@@ -21,15 +21,13 @@ const (
 
 // Settings are the settings of a scope as they are on the wire.
 type Settings struct {
-	Mode string
-	// Level is OFF alone, or the traced levels, for example TIMESTAMPS.
-	Level []string
+	Mode  string
+	Level []string // OFF alone, or the traced levels, for example TIMESTAMPS
 	// Rate: one in so many requests is traced. Count: how many more are traced, -1 for no limit. LogFrequency: how
 	// many traces an indexed file holds, 0 for all traces in one file.
 	Rate, Count, LogFrequency string
 	File                      string
-	// Exporter configures the export of spans in ModeOpenTelemetry, nil in the other mode.
-	Exporter *Exporter
+	Exporter                  *Exporter // configures the export of spans in ModeOpenTelemetry, nil in the other mode
 }
 
 // Exporter is the configuration of the span exporter, as the user wrote it.
@@ -42,8 +40,7 @@ type Exporter struct {
 	QueueSize     string `json:"bsp_max_queue_size"`
 	ScheduleDelay string `json:"bsp_schedule_delay"`
 	BatchSize     string `json:"bsp_max_export_batch_size"`
-	// Detail is "true" when more spans are sent than by Triton.
-	Detail string `json:"detail"`
+	Detail        string `json:"detail"` // "true" when more spans are sent than by Triton
 }
 
 // Options are the settings at the start. An empty value means Triton's default: no level, rate 1000, count -1, log
@@ -57,8 +54,7 @@ type Options struct {
 	AtMost int
 	// Recorder selects requests whose tensors are captured. Optional.
 	Recorder Recorder
-	// Params are the names of the request parameters that traces record.
-	Params []string
+	Params   []string // the names of the request parameters that traces record
 	// Log receives errors of the trace file. Optional.
 	Log *slog.Logger
 }
@@ -88,8 +84,7 @@ type Tracer struct {
 
 // scopes are the settings in force. They are immutable once stored.
 type scopes struct {
-	// on reports whether any of them may trace a request.
-	on     bool
+	on     bool // reports whether any of them may trace a request
 	global *setting
 	models map[string]*setting
 }

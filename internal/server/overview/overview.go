@@ -17,12 +17,9 @@ import (
 
 // Models are the served models, as the repository has them. Implementations must be safe for concurrent use.
 type Models interface {
-	// Counters returns the totals of all served versions.
-	Counters() []inspect.Counters
-	// Index lists every known version; with ready only those that serve.
-	Index(ready bool) []infer.Entry
-	// Platform names what runs a version, for example "onnxruntime_onnx".
-	Platform(name, version string) string
+	Counters() []inspect.Counters         // returns the totals of all served versions
+	Index(ready bool) []infer.Entry       // lists every known version; with ready only those that serve
+	Platform(name, version string) string // names what runs a version, for example "onnxruntime_onnx"
 	// Graph returns the compiled plan of a version, without its live figures.
 	Graph(model string, version int64) (*inspect.GraphView, error)
 }
@@ -37,14 +34,10 @@ type Traces interface {
 type Settings struct {
 	Name, Version string
 	Models        Models
-	// Traces is nil when no traces are stored.
-	Traces Traces
-	// Ready reports the readiness of the server.
-	Ready func() bool
-	// TensorBytes returns the memory of all tensors; nil where it is not counted.
-	TensorBytes func() int64
-	// GPUs returns the last measurement of each GPU.
-	GPUs func() []telemetry.GPU
+	Traces        Traces                 // nil when no traces are stored
+	Ready         func() bool            // reports the readiness of the server
+	TensorBytes   func() int64           // returns the memory of all tensors; nil where it is not counted
+	GPUs          func() []telemetry.GPU // returns the last measurement of each GPU
 
 	_ struct{}
 }
@@ -70,8 +63,7 @@ type versionKey struct {
 	version int64
 }
 
-// windowSize is how many samples are retained: 61 samples span 60 seconds.
-const windowSize = 61
+const windowSize = 61 // how many samples are retained: 61 samples span 60 seconds
 
 // samples are those of one version. Sample i is in all[i % windowSize].
 type samples struct {
@@ -260,11 +252,9 @@ func residentBytes() int64 {
 	return int64(stat.ResidentMemory())
 }
 
-// flowSamples is how many samples of an edge are retained: its rate is that of 5 seconds.
-const flowSamples = 6
+const flowSamples = 6 // how many samples of an edge are retained: its rate is that of 5 seconds
 
-// kinds is how many kinds of places there are.
-const kinds = int(tensor.Device) + 1
+const kinds = int(tensor.Device) + 1 // how many kinds of places there are
 
 // flows are the bytes of each edge of an ensemble at each kind of place, in the last
 // samples. An ensemble may gain edges, which are appended; it never loses any.

@@ -48,8 +48,7 @@ type Server struct {
 // Mount is the path below which the server is mounted.
 const Mount = "/ui/"
 
-// maxBody bounds the size of a request body.
-const maxBody = 64 << 10
+const maxBody = 64 << 10 // bounds the size of a request body
 
 // New returns a server. The caller must close it.
 func New(set Settings) *Server {
@@ -152,14 +151,10 @@ func writeJSON(w http.ResponseWriter, code int, v any) {
 }
 
 const (
-	// maxStreams bounds the concurrent event streams.
-	maxStreams = 64
-	// maxTraceEvents bounds the traces sent per update.
-	maxTraceEvents = 20
-	// updateInterval is the time between two updates of a page.
-	updateInterval = time.Second
-	// writeTimeout ends a stream whose client stops reading.
-	writeTimeout = 10 * time.Second
+	maxStreams     = 64               // bounds the concurrent event streams
+	maxTraceEvents = 20               // bounds the traces sent per update
+	updateInterval = time.Second      // the time between two updates of a page
+	writeTimeout   = 10 * time.Second // ends a stream whose client stops reading
 )
 
 // events sends updates to a page until the client disconnects or the server closes.

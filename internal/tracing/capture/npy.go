@@ -51,8 +51,7 @@ func elements(b []byte, count int64) (list [][]byte, ok bool) {
 	return list, int64(len(list)) == count
 }
 
-// roomy is how much larger an array of fixed width may be than its texts.
-const roomy = 64 << 10
+const roomy = 64 << 10 // how much larger an array of fixed width may be than its texts
 
 // texts returns the arrays of a BYTES tensor. Fixed-width bytes are not always possible: NumPy drops zeros at the
 // end, and one long text makes every element long.
@@ -85,8 +84,7 @@ func texts(name string, x *capturedTensor, elems [][]byte) []array {
 	}
 }
 
-// headerUnit is the alignment of a header's size.
-const headerUnit = 64
+const headerUnit = 64 // the alignment of a header's size
 
 // write writes a .npy file of version 1.0.
 func (a array) write(w io.Writer) error {
@@ -116,8 +114,7 @@ func (a array) write(w io.Writer) error {
 	return err
 }
 
-// aboutName is the name of the array that lists all tensors.
-const aboutName = "__capture__"
+const aboutName = "__capture__" // the name of the array that lists all tensors
 
 func (h *snapshot) writeNPZ(w io.Writer) error {
 	about, err := json.Marshal(h.list(false))

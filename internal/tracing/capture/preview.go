@@ -163,12 +163,9 @@ func valueText(x *capturedTensor, i int) string {
 
 // Limits of previewed images.
 const (
-	// maxSide is the longer side of a thumbnail.
-	maxSide = 256
-	// minSide is the shortest side of a tensor that is shown as an image.
-	minSide = 8
-	// maxPixels bounds the images that are decoded.
-	maxPixels = 16 << 20
+	maxSide   = 256      // the longer side of a thumbnail
+	minSide   = 8        // the shortest side of a tensor that is shown as an image
+	maxPixels = 16 << 20 // bounds the images that are decoded
 )
 
 // imagePreview returns the preview of a tensor that is an image, nil for any other: UINT8 rows, columns and

@@ -17,9 +17,8 @@ import (
 
 // Bounds of a request.
 const (
-	// snapshotCost and tensorCost are the memory of a request and of a tensor without its content.
-	snapshotCost = 1 << 10
-	tensorCost   = 512
+	snapshotCost = 1 << 10 // the memory of a request without its tensors
+	tensorCost   = 512     // the memory of a tensor without its content
 	maxTensors   = 4096
 )
 
@@ -46,8 +45,7 @@ type capturedTensor struct {
 	data       []byte
 	hasContent bool
 	reason     string
-	// pending is the content while it is copied to the host.
-	pending tensor.Tensor
+	pending    tensor.Tensor // the content while it is copied to the host
 }
 
 // Add implements tracing.Snapshot.

@@ -18,8 +18,7 @@ type Settings struct {
 	Bytes, RequestBytes int64
 	// RedactTensors and RedactModels are patterns of tensors whose contents must not be recorded.
 	RedactTensors, RedactModels []string
-	// Now is a clock in nanoseconds, nil for telemetry.Now.
-	Now func() int64
+	Now                         func() int64 // a clock in nanoseconds, nil for telemetry.Now
 
 	_ struct{}
 }

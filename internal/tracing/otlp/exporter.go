@@ -23,12 +23,9 @@ import (
 )
 
 const (
-	// tracerName is Triton's instrumentation name.
-	tracerName = "triton-server"
-	// maxWaiting bounds the traces and batches that wait for conversion.
-	maxWaiting = 1 << 10
-	// closeTimeout bounds the time in which Close sends the waiting spans.
-	closeTimeout = 5 * time.Second
+	tracerName   = "triton-server" // Triton's instrumentation name
+	maxWaiting   = 1 << 10         // bounds the traces and batches that wait for conversion
+	closeTimeout = 5 * time.Second // bounds the time in which Close sends the waiting spans
 )
 
 // Exporter is a tracing.Sink that sends the sampled traces and, with Settings.Detail, their batches. It never

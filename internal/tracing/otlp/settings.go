@@ -36,13 +36,11 @@ const (
 type Settings struct {
 	// URL is the collector's endpoint, Protocol one of the Protocol constants.
 	URL, Protocol string
-	// Resource describes the server; it has a service.name.
-	Resource map[string]string
+	Resource      map[string]string // describes the server; it has a service.name
 	// QueueSize bounds the waiting spans, Delay how long they wait, and BatchSize how many are sent together.
 	QueueSize, BatchSize int
 	Delay                time.Duration
-	// Detail adds spans, events and attributes that Triton does not send.
-	Detail bool
+	Detail               bool // adds spans, events and attributes that Triton does not send
 }
 
 // ParseSettings parses the pairs that follow "opentelemetry," in --trace-config, in order: url, protocol, resource

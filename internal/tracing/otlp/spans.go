@@ -36,8 +36,7 @@ const (
 
 func (e *Exporter) wall(ns int64) time.Time { return time.Unix(0, e.epoch+ns) }
 
-// server is the kind of all spans, as in Triton.
-var server = trace.WithSpanKind(trace.SpanKindServer)
+var server = trace.WithSpanKind(trace.SpanKindServer) // the kind of all spans, as in Triton
 
 // open begins a span with the given id. Its parent is the span of ctx. The caller must end it.
 func (e *Exporter) open(ctx context.Context, name string, id tracing.SpanID, at int64, options ...trace.SpanStartOption) (context.Context, trace.Span) {

@@ -9,8 +9,7 @@ import (
 	"github.com/tutti-server/tutti/internal/tracing"
 )
 
-// maxText bounds each text of a stored record: an error may repeat what a client sent.
-const maxText = 1 << 10
+const maxText = 1 << 10 // bounds each text of a stored record: an error may repeat what a client sent
 
 // codec encodes or decodes a record. Each method handles both directions, so that the format stands in one place: it
 // appends the value to b, or, when decode is set, reads the value from the front of b. Integers are varints, and times

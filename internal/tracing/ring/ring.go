@@ -116,8 +116,7 @@ type entry struct {
 	bytes []byte
 }
 
-// chunk is the number of traces that a search visits before it releases the lock.
-const chunk = 256
+const chunk = 256 // the number of traces that a search visits before it releases the lock
 
 // walk iterates a ring from the newest trace to the oldest.
 type walk struct {
@@ -173,8 +172,7 @@ func (g *ring) stats() (bytes, used int64, n int, oldest int64) {
 	return int64(len(g.mem)), used, g.n, oldest
 }
 
-// maxBatches is the number of executed batches that are retained.
-const maxBatches = 1 << 12
+const maxBatches = 1 << 12 // the number of executed batches that are retained
 
 // batches are the last executed batches. A batch is at the index of its number modulo maxBatches.
 type batches struct {

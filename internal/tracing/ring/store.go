@@ -36,8 +36,7 @@ const (
 	MaxBytes = 4 << 30
 )
 
-// maxModels bounds the models whose durations are learned.
-const maxModels = 10_000
+const maxModels = 10_000 // bounds the models whose durations are learned
 
 // lull is the longest time without a sampled trace while there are requests: the next request is sampled then. Thus
 // a server with few requests has some traces.
@@ -183,8 +182,7 @@ func (s *Store) Quantiles(name string) (p50, p99 int64) {
 	return 0, 0
 }
 
-// buckets is the number of classes of durations: four per power of two.
-const buckets = 4 * 44
+const buckets = 4 * 44 // the number of classes of durations: four per power of two
 
 // model holds the durations of a model's requests and steps. All is guarded by mu.
 type model struct {
@@ -208,8 +206,7 @@ type window struct {
 	classes [buckets]uint32
 }
 
-// learning is the number of requests of a model before its 99th percentile is used.
-const learning = 200
+const learning = 200 // the number of requests of a model before its 99th percentile is used
 
 // slow counts the duration of one request and reports whether it is slow: the slowest of its minute so far, or
 // above the estimated 99th percentile.

@@ -1,6 +1,7 @@
 package inspect
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"slices"
@@ -79,12 +80,17 @@ func newPartViews(r *tracing.Record, start int64) []PartView {
 	list := []PartView{}
 	for _, p := range tracing.Split(r) {
 		v := PartView{Kind: p.Kind.String(), Node: -1, Batch: p.Batch, StartNs: p.From - start, Ns: p.To - p.From, Text: "in the server itself"}
-		if p.Step >= 0 {
+		switch {
+		case p.Step >= 0:
 			s := &r.Steps[p.Step]
-			v.Node, v.Model, v.Text = s.Node, s.Model, stepText(&p, s)
-		} else if p.Kind == tracing.PartReceive {
+			text := cmp.Or(partTexts[p.Kind], "in the server itself, at %[1]s")
+			if p.Kind == tracing.PartQueue && p.Batch == 0 {
+				text = "in the queue of %[1]s"
+			}
+			v.Node, v.Model, v.Text = s.Node, s.Model, fmt.Sprintf(text, s.Model, p.Batch, s.BatchRows)
+		case p.Kind == tracing.PartReceive:
 			v.Text = "reading and decoding the request"
-		} else if p.Kind == tracing.PartEncode {
+		case p.Kind == tracing.PartEncode:
 			v.Text = "encoding and sending the response"
 		}
 		list = append(list, v)
@@ -92,27 +98,16 @@ func newPartViews(r *tracing.Record, start int64) []PartView {
 	return list
 }
 
-func stepText(p *tracing.Part, s *tracing.Step) string {
-	switch p.Kind { //nolint:exhaustive // the others have no step
-	case tracing.PartLimit:
-		return "waiting for one of the requests in flight of " + s.Model + " to end"
-	case tracing.PartQueue:
-		if p.Batch == 0 {
-			return "in the queue of " + s.Model
-		}
-		return fmt.Sprintf("in the queue of %s behind batch %d", s.Model, p.Batch)
-	case tracing.PartBatching:
-		return "waiting for others to join the batch of " + s.Model
-	case tracing.PartCopies:
-		return "gathering, copying and scattering tensors of " + s.Model
-	case tracing.PartPadding:
-		return fmt.Sprintf("computing the padding of batch %d of %s", p.Batch, s.Model)
-	case tracing.PartCompute, tracing.PartNative:
-		return fmt.Sprintf("%s computing batch %d of %d rows", s.Model, p.Batch, s.BatchRows)
-	case tracing.PartCache:
-		return "looking up a cached response of " + s.Model
-	}
-	return "in the server itself, at " + s.Model
+// partTexts describe the parts that belong to a step, by its model, the batch and the batch's rows.
+var partTexts = map[tracing.PartKind]string{
+	tracing.PartLimit:    "waiting for one of the requests in flight of %[1]s to end",
+	tracing.PartQueue:    "in the queue of %[1]s behind batch %[2]d",
+	tracing.PartBatching: "waiting for others to join the batch of %[1]s",
+	tracing.PartCopies:   "gathering, copying and scattering tensors of %[1]s",
+	tracing.PartPadding:  "computing the padding of batch %[2]d of %[1]s",
+	tracing.PartCompute:  "%[1]s computing batch %[2]d of %[3]d rows",
+	tracing.PartNative:   "%[1]s computing batch %[2]d of %[3]d rows",
+	tracing.PartCache:    "looking up a cached response of %[1]s",
 }
 
 // NewBatchView returns the view of an executed batch. Epoch is the wall-clock time, in
@@ -137,28 +132,23 @@ func NewBatchSummary(b *tracing.Batch) BatchSummary {
 
 // Explain writes the parts of a request's duration and marks the largest.
 func Explain(w io.Writer, v *TraceView) error {
-	head := fmt.Sprintf("trace %s: %s version %d, %s, %s", v.ID, v.Model, v.Version, v.Status, span(v.DurationNs))
+	b := fmt.Appendf(nil, "trace %s: %s version %d, %s, %s", v.ID, v.Model, v.Version, v.Status, span(v.DurationNs))
 	if v.Request != "" {
-		head += fmt.Sprintf(", request %q", v.Request)
+		b = fmt.Appendf(b, ", request %q", v.Request)
 	}
-	if _, err := fmt.Fprintln(w, head); err != nil {
-		return err
-	}
+	b = append(b, '\n')
 	if v.Error != "" {
-		if _, err := fmt.Fprintf(w, "  failed: %s\n", v.Error); err != nil {
-			return err
-		}
+		b = fmt.Appendf(b, "  failed: %s\n", v.Error)
 	}
 	for _, p := range v.Split {
 		share := 0.0
 		if v.DurationNs > 0 {
 			share = float64(p.Ns) / float64(v.DurationNs)
 		}
-		if _, err := fmt.Fprintf(w, "%12s %5.1f%% %-10s %-9s %s\n", span(p.Ns), 100*share, strings.Repeat("#", int(10*share+0.5)), p.Kind, p.Text); err != nil {
-			return err
-		}
+		b = fmt.Appendf(b, "%12s %5.1f%% %-10s %-9s %s\n", span(p.Ns), 100*share, strings.Repeat("#", int(10*share+0.5)), p.Kind, p.Text)
 	}
-	return nil
+	_, err := w.Write(b)
+	return err
 }
 
 func span(ns int64) string {

@@ -206,7 +206,7 @@ func (c *change) open(ctx context.Context, m *model, l *versionState) (*version,
 		v, err := c.attempt(ctx, m, l.number)
 		if err == nil {
 			v.key, v.state = m.key, l
-			v.stats.Loaded(telemetry.Now() - began)
+			v.stats.LoadNs.Store(telemetry.Now() - began)
 			return v, nil
 		}
 		if try >= c.r.s.LoadRetries || ctx.Err() != nil {
@@ -402,7 +402,7 @@ func (r *Repository) report(m *model, loaded bool) {
 	case loaded:
 		took := time.Duration(0)
 		for _, v := range m.versions {
-			took = max(took, time.Duration(v.stats.LoadNs()))
+			took = max(took, time.Duration(v.stats.LoadNs.Load()))
 		}
 		r.s.Log.Info("model loaded", name, slog.Int("versions", len(m.versions)), slog.Duration("took", took))
 	}

@@ -78,7 +78,7 @@ var families = sorted([]family{
 	{"nv_inference_compute_infer_duration_us", "Microseconds spent in the model for successful requests", counter, counterLatency, micros(func(m *Model) uint64 { return m.Requests().InferNs })},
 	{"nv_inference_compute_output_duration_us", "Microseconds spent passing on the outputs of successful requests", counter, counterLatency, micros(func(m *Model) uint64 { return m.Requests().OutputNs })},
 	{"nv_inference_pending_request_count", "Requests waiting for an instance now", gauge, always, perModel(func(m *Model) float64 { return float64(m.Pending()) })},
-	{"nv_model_load_duration_secs", "Duration of the last load of the model in seconds", gauge, always, perModel(func(m *Model) float64 { return time.Duration(m.LoadNs()).Seconds() })},
+	{"nv_model_load_duration_secs", "Duration of the last load of the model in seconds", gauge, always, perModel(func(m *Model) float64 { return time.Duration(m.LoadNs.Load()).Seconds() })},
 
 	{FirstResponse, "Milliseconds from a request to its first response, of decoupled models", histogram, histogramLatency, each(firstResponses)},
 	{"nv_inference_request_summary_us", "Duration of successful requests in microseconds", summary, uncachedSummary, quantiles(requestLatency)},
@@ -87,23 +87,23 @@ var families = sorted([]family{
 	{"nv_inference_compute_infer_summary_us", "Microseconds spent in the model for successful requests", summary, summaryLatency, quantiles(inferLatency)},
 	{"nv_inference_compute_output_summary_us", "Microseconds spent passing on the outputs of successful requests", summary, summaryLatency, quantiles(outputLatency)},
 
-	{"nv_cache_num_hits_per_model", "Requests with a response from the response cache", counter, perCache, events(func(m *Model) *Duration { return &m.Hits })},
-	{"nv_cache_num_misses_per_model", "Requests without a response in the response cache", counter, perCache, events(func(m *Model) *Duration { return &m.Misses })},
-	{"nv_cache_hit_duration_per_model", "Microseconds spent on lookups that found a response in the response cache", counter, perCacheLatency, spent(func(m *Model) *Duration { return &m.Hits })},
-	{"nv_cache_miss_duration_per_model", "Microseconds spent on lookups that found none, and on storing the response", counter, perCacheLatency, spent(func(m *Model) *Duration { return &m.Misses })},
+	{"nv_cache_num_hits_per_model", "Requests with a response from the response cache", counter, perCache, perModel(func(m *Model) float64 { return float64(m.Hits.count.Load()) })},
+	{"nv_cache_num_misses_per_model", "Requests without a response in the response cache", counter, perCache, perModel(func(m *Model) float64 { return float64(m.Misses.count.Load()) })},
+	{"nv_cache_hit_duration_per_model", "Microseconds spent on lookups that found a response in the response cache", counter, perCacheLatency, micros(func(m *Model) uint64 { return m.Hits.ns.Load() })},
+	{"nv_cache_miss_duration_per_model", "Microseconds spent on lookups that found none, and on storing the response", counter, perCacheLatency, micros(func(m *Model) uint64 { return m.Misses.ns.Load() })},
 	{"nv_cache_hit_summary_per_model", "Microseconds spent on lookups that found a response in the response cache", summary, perCacheSummary, quantiles(hitLatency)},
 	{"nv_cache_miss_summary_per_model", "Microseconds spent on lookups that found none, and on storing the response", summary, perCacheSummary, quantiles(missLatency)},
 
-	{"nv_cache_util", "Used share of the response cache, 0 to 1", gauge, withSizedCache, cacheCounts(func(c CacheCounts) float64 { return c.Util })},
-	{"nv_cache_num_entries", "Responses in the response cache", gauge, withSizedCache, cacheCounts(func(c CacheCounts) float64 { return float64(c.Entries) })},
-	{"nv_cache_num_evictions", "Responses evicted for newer ones", gauge, withSizedCache, cacheCounts(func(c CacheCounts) float64 { return float64(c.Evictions) })},
-	{"nv_cache_num_lookups", "Lookups in the response cache", gauge, withCache, cacheCounts(func(c CacheCounts) float64 { return float64(c.Lookups) })},
-	{"nv_cache_num_hits", "Lookups that found a response", gauge, withCache, cacheCounts(func(c CacheCounts) float64 { return float64(c.Hits) })},
-	{"nv_cache_num_misses", "Lookups that found none", gauge, withCache, cacheCounts(func(c CacheCounts) float64 { return float64(c.Lookups - min(c.Lookups, c.Hits)) })},
-	{"nv_cache_lookup_duration", "Microseconds spent in lookups", gauge, withCache, cacheCounts(func(c CacheCounts) float64 { return float64(c.LookupNs / nsPerUs) })},
-	{"nv_cache_insertion_duration", "Microseconds spent storing responses", gauge, withCache, cacheCounts(func(c CacheCounts) float64 { return float64(c.InsertNs / nsPerUs) })},
-	{"ensemble_cache_dropped_total", "Responses that were not stored: too large, or the cache was busy", counter, withCache, cacheCounts(func(c CacheCounts) float64 { return float64(c.Dropped) })},
-	{"ensemble_cache_errors_total", "Failures of the remote response cache", counter, withCache, cacheCounts(func(c CacheCounts) float64 { return float64(c.Errors) })},
+	{"nv_cache_util", "Used share of the response cache, 0 to 1", gauge, withSizedCache, ofServer(func(x *Metrics) float64 { return x.counts.Util })},
+	{"nv_cache_num_entries", "Responses in the response cache", gauge, withSizedCache, ofServer(func(x *Metrics) float64 { return float64(x.counts.Entries) })},
+	{"nv_cache_num_evictions", "Responses evicted for newer ones", gauge, withSizedCache, ofServer(func(x *Metrics) float64 { return float64(x.counts.Evictions) })},
+	{"nv_cache_num_lookups", "Lookups in the response cache", gauge, withCache, ofServer(func(x *Metrics) float64 { return float64(x.counts.Lookups) })},
+	{"nv_cache_num_hits", "Lookups that found a response", gauge, withCache, ofServer(func(x *Metrics) float64 { return float64(x.counts.Hits) })},
+	{"nv_cache_num_misses", "Lookups that found none", gauge, withCache, ofServer(func(x *Metrics) float64 { return float64(x.counts.Lookups - min(x.counts.Lookups, x.counts.Hits)) })},
+	{"nv_cache_lookup_duration", "Microseconds spent in lookups", gauge, withCache, ofServer(func(x *Metrics) float64 { return float64(x.counts.LookupNs / nsPerUs) })},
+	{"nv_cache_insertion_duration", "Microseconds spent storing responses", gauge, withCache, ofServer(func(x *Metrics) float64 { return float64(x.counts.InsertNs / nsPerUs) })},
+	{"ensemble_cache_dropped_total", "Responses that were not stored: too large, or the cache was busy", counter, withCache, ofServer(func(x *Metrics) float64 { return float64(x.counts.Dropped) })},
+	{"ensemble_cache_errors_total", "Failures of the remote response cache", counter, withCache, ofServer(func(x *Metrics) float64 { return float64(x.counts.Errors) })},
 
 	{"nv_pinned_memory_pool_total_bytes", "Size of the pool of pinned memory", gauge, always, ofServer(func(x *Metrics) float64 { return float64(x.pinnedTotal) })},
 	{"nv_pinned_memory_pool_used_bytes", "Used part of the pool of pinned memory", gauge, always, ofServer(func(x *Metrics) float64 { return float64(x.pinnedUsed) })},
@@ -146,10 +146,8 @@ func sorted(list []family) []family {
 
 // When describes when the named family is exported, for the reference page.
 func When(name string) string {
-	for i := range families {
-		if families[i].name == name {
-			return families[i].when.text
-		}
+	if i := slices.IndexFunc(families, func(f family) bool { return f.name == name }); i >= 0 {
+		return families[i].when.text
 	}
 	return ""
 }
@@ -208,24 +206,12 @@ func ofServer(value func(*Metrics) float64) func(*scrape) {
 	return func(c *scrape) { c.number(value(c.x), nil) }
 }
 
-func cacheCounts(value func(CacheCounts) float64) func(*scrape) {
-	return func(c *scrape) { c.number(value(c.x.counts), nil) }
-}
-
 func perModel(value func(*Model) float64) func(*scrape) {
 	return each(func(c *scrape, s *series, m *Model) { c.number(value(m), s.labels) })
 }
 
 func micros(ns func(*Model) uint64) func(*scrape) {
 	return perModel(func(m *Model) float64 { return float64(ns(m) / nsPerUs) })
-}
-
-func events(of func(*Model) *Duration) func(*scrape) {
-	return perModel(func(m *Model) float64 { return float64(of(m).count.Load()) })
-}
-
-func spent(of func(*Model) *Duration) func(*scrape) {
-	return micros(func(m *Model) uint64 { return of(m).ns.Load() })
 }
 
 func tallies(of func(*Model, *arena) *tally) func(*scrape) {
@@ -248,9 +234,15 @@ func firstResponses(c *scrape, s *series, m *Model) {
 	}
 }
 
+// failuresOf appends the failed requests by reason. A failed ensemble request counts for itself and for the failed step,
+// as Triton documents; only an ensemble fails for other reasons.
 func failuresOf(c *scrape, s *series, m *Model) {
 	for r := range numReasons {
-		c.number(float64(m.failures(r)), s.withOne("reason", r.String()))
+		n := m.Failures[r].count.Load()
+		if r == Other {
+			n *= 2
+		}
+		c.number(float64(n), s.withOne("reason", r.String()))
 	}
 }
 

@@ -108,7 +108,8 @@ type Model struct {
 	// Hits counts the requests with a cached response and the time of their lookups, Misses the computed requests
 	// that were looked up in the response cache and the time spent.
 	Hits, Misses Duration
-	Moves        Ledger // counts the copies of tensors between places
+	Moves        Ledger       // counts the copies of tensors between places
+	LoadNs       atomic.Int64 // duration of the last load
 
 	requests  requests
 	batches   batches
@@ -116,7 +117,6 @@ type Model struct {
 	padded    padded
 	slack     zeroed // seconds left until deadlines; late requests have none
 	refused   [numRefusals]atomic.Uint64
-	load      atomic.Int64              // ns of the last load
 	latencies atomic.Pointer[latencies] // nil when no summary is exported
 	exemplars atomic.Pointer[exemplars] // nil without retained traces
 	steps     atomic.Pointer[[]*Step]   // of an ensemble
@@ -274,16 +274,6 @@ func (r *requests) seen(now int64) {
 // Failed counts one request that failed after ns nanoseconds.
 func (m *Model) Failed(why Reason, ns int64) { m.Failures[why].Add(1, ns) }
 
-// failures returns the failed requests of nv_inference_request_failure. A failed ensemble request counts for itself
-// and for the failed step, as Triton documents; only an ensemble fails for other reasons.
-func (m *Model) failures(why Reason) uint64 {
-	n := m.Failures[why].count.Load()
-	if why == Other {
-		n *= 2
-	}
-	return n
-}
-
 // Padded counts one batch of rows with different lengths: the elements of the requests, and those added to make the
 // rows equally long.
 //
@@ -326,12 +316,6 @@ func (m *Model) SucceededSum(rows int, start, end int64, s *Sums) {
 		l.request(end-start, 0, *s)
 	}
 }
-
-// Loaded records the duration of a load in nanoseconds.
-func (m *Model) Loaded(ns int64) { m.load.Store(ns) }
-
-// LoadNs returns the duration of the last load in nanoseconds.
-func (m *Model) LoadNs() int64 { return m.load.Load() }
 
 // Rows returns the number of batch rows inferred.
 func (m *Model) Rows() uint64 {

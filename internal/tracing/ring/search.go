@@ -86,7 +86,7 @@ func matches(q *inspect.TraceQuery, r *tracing.Record) bool {
 	if q.Request != "" && q.Request != r.Request || q.Model != "" && r.Model != q.Model && !slices.ContainsFunc(r.Steps, isStep) {
 		return false
 	}
-	if q.Status != "" && q.Status != inspect.StatusOf(r.Failed, r.Code) && !(q.Status == "failed" && r.Failed) {
+	if q.Status != "" && q.Status != inspect.StatusOf(r.Failed, r.Code) && (q.Status != "failed" || !r.Failed) {
 		return false
 	}
 	return q.Param == "" || slices.ContainsFunc(r.Params, func(p tracing.Param) bool {

@@ -1,3 +1,8 @@
+// Package inspect defines the views of a running server: the interfaces behind the dashboard and the commands "tutti
+// why" and "tutti capture", and their data. Every view has a JSON form, which the dashboard's API serves unchanged.
+//
+// - overview.go: Overview, the server, its models and their plans; Captures, the tensors of selected requests
+// - trace.go: Inspector, the traces of recent requests; views of trace records, also as text
 package inspect
 
 import (

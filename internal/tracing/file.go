@@ -111,9 +111,8 @@ func (t *Trace) encode(b []byte) []byte {
 // entry is one line of a member: a moment, a report or a tensor.
 type entry struct {
 	Moment
-	what   Activity
 	tensor []byte // its JSON, nil for a moment
-	name   string // of a report, empty for a point
+	name   string // of a report or of the tensor's activity, empty for a point
 }
 
 // entries appends the moments of a step and the reports of its model. A failed or cached step has only its queue start.
@@ -139,15 +138,15 @@ func (t *Trace) tensors(list []entry, node, subRun int32, s *Step) []entry {
 		switch {
 		case x.node != node || x.subRun != subRun:
 		case x.output:
-			list = append(list, entry{Moment: Moment{ComputeOutputStart, x.at}, what: TensorBackendOutput, tensor: x.text})
+			list = append(list, entry{Moment: Moment{ComputeOutputStart, x.at}, name: "TENSOR_BACKEND_OUTPUT", tensor: x.text})
 		default:
 			queued := x.at
 			if s != nil {
 				queued = max(queued, s.Enqueued)
 			}
-			list = append(list, entry{Moment: Moment{QueueStart, queued}, what: TensorQueueInput, tensor: x.text})
+			list = append(list, entry{Moment: Moment{QueueStart, queued}, name: "TENSOR_QUEUE_INPUT", tensor: x.text})
 			if s != nil && !s.Failed && !s.Cached {
-				list = append(list, entry{Moment: Moment{ComputeInputEnd, s.InputEnd}, what: TensorBackendInput, tensor: x.text})
+				list = append(list, entry{Moment: Moment{ComputeInputEnd, s.InputEnd}, name: "TENSOR_BACKEND_INPUT", tensor: x.text})
 			}
 		}
 	}
@@ -172,7 +171,7 @@ func (t *Trace) appendMember(b []byte, id, parent uint64, model string, version 
 		m := &entries[i]
 		b = strconv.AppendUint(append(b, `,{"id":`...), id, 10)
 		if m.tensor != nil {
-			b = append(append(append(b, `,"activity":"`...), m.what.String()...), `","tensor":`...)
+			b = append(append(append(b, `,"activity":"`...), m.name...), `","tensor":`...)
 			b = append(append(b, m.tensor...), '}')
 			continue
 		}
@@ -182,21 +181,6 @@ func (t *Trace) appendMember(b []byte, id, parent uint64, model string, version 
 	}
 	return b
 }
-
-// Activity is the point at which a tensor of a traced request was recorded.
-type Activity uint8
-
-// The activities, as trace files name them.
-const (
-	TensorQueueInput Activity = iota
-	TensorBackendInput
-	TensorBackendOutput
-)
-
-var activityNames = [...]string{"TENSOR_QUEUE_INPUT", "TENSOR_BACKEND_INPUT", "TENSOR_BACKEND_OUTPUT"}
-
-// String returns the activity's name in trace files.
-func (a Activity) String() string { return activityNames[a] }
 
 // seen is a recorded tensor of a step, or of the request for node -1.
 type seen struct {

@@ -60,14 +60,9 @@ func (o *Origin) SetCaller(c *Context) {
 
 // SetOrigin records the request's origin and adopts the caller's trace context, if there is one.
 func (t *Trace) SetOrigin(o *Origin) {
-	if t == nil {
-		return
-	}
 	o.Read.Stamp(t, o.Start, o.Done)
 	if o.ID != (TraceID{}) {
-		t.mu.Lock()
-		defer t.mu.Unlock()
-		t.rec.ID, t.rec.Parent, t.rec.State, t.rec.Caller = o.ID, o.Parent, o.State, o.Caller
+		t.update(func(r *Record) { r.ID, r.Parent, r.State, r.Caller = o.ID, o.Parent, o.State, o.Caller })
 	}
 }
 

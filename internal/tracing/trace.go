@@ -129,14 +129,18 @@ func draw(id *TraceID, span *SpanID) {
 	binary.BigEndian.PutUint64(span[:], rand.Uint64()|1)
 }
 
+// update changes the record of a trace, which may be nil.
+func (t *Trace) update(change func(*Record)) {
+	if t != nil {
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		change(&t.rec)
+	}
+}
+
 // SetModel records the version that serves the request: the sampling caller may not have known it.
 func (t *Trace) SetModel(version int64, ensemble bool) {
-	if t == nil {
-		return
-	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.rec.Version, t.rec.Ensemble = version, ensemble
+	t.update(func(r *Record) { r.Version, r.Ensemble = version, ensemble })
 }
 
 // Stamp records that the request passed a point at ns, a time of telemetry.Now.
@@ -197,34 +201,23 @@ func (id SpanID) Part(n uint8) SpanID {
 
 // Event records an event, which it copies.
 func (t *Trace) Event(e *Event) {
-	if t == nil {
-		return
-	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if len(t.rec.Events) < maxEntries {
-		t.rec.Events = append(t.rec.Events, *e)
-	}
+	t.update(func(r *Record) {
+		if len(r.Events) < maxEntries {
+			r.Events = append(r.Events, *e)
+		}
+	})
 }
 
 // Param records a parameter of the request.
 func (t *Trace) Param(key, value string) {
-	if t == nil {
-		return
-	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.rec.Params = append(t.rec.Params, Param{key, value})
+	t.update(func(r *Record) { r.Params = append(r.Params, Param{key, value}) })
 }
 
 // Fail records the request's error. A nil err is ignored.
 func (t *Trace) Fail(err error) {
-	if t == nil || err == nil {
-		return
+	if err != nil {
+		t.update(func(r *Record) { r.Failed, r.Code, r.Error = true, status.CodeOf(err), status.Text(err) })
 	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.rec.Failed, t.rec.Code, t.rec.Error = true, status.CodeOf(err), status.Text(err)
 }
 
 // ID returns the trace's id, zero for a nil Trace.
@@ -243,12 +236,7 @@ func (t *Trace) Record() *Record { return &t.rec }
 
 // Hold adds a holder, which must call End, and returns t.
 func (t *Trace) Hold() *Trace {
-	if t == nil {
-		return nil
-	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.holders++
+	t.update(func(*Record) { t.holders++ })
 	return t
 }
 

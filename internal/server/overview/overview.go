@@ -1,3 +1,5 @@
+// Package overview computes the dashboard's figures: the rates of the last minute and the
+// bytes between the steps of an ensemble. Window implements inspect.Overview.
 package overview
 
 import (

@@ -223,13 +223,10 @@ type raster struct {
 	pix     []byte
 }
 
-// ColorModel implements image.Image.
 func (*raster) ColorModel() color.Model { return color.NRGBAModel }
 
-// Bounds implements image.Image.
 func (r *raster) Bounds() image.Rectangle { return image.Rect(0, 0, r.w, r.h) }
 
-// At implements image.Image.
 func (r *raster) At(x, y int) color.Color {
 	p := r.pix[(y*r.w+x)*r.c:]
 	switch r.c {

@@ -48,7 +48,6 @@ type capturedTensor struct {
 	pending    tensor.Tensor // the content while it is copied to the host
 }
 
-// Add implements tracing.Snapshot.
 func (f *recording) Add(e *tracing.TensorEdge, t *tensor.Tensor) (int, bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -74,7 +73,6 @@ func (f *recording) Add(e *tracing.TensorEdge, t *tensor.Tensor) (int, bool) {
 	return len(f.tensors) - 1, x.hasContent
 }
 
-// Put implements tracing.Snapshot.
 func (f *recording) Put(n int, t tensor.Tensor, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -104,7 +102,6 @@ func (x *capturedTensor) wait() {
 	x.data = bytes.Clone(x.pending.Bytes())
 }
 
-// NextResponse implements tracing.Snapshot.
 func (f *recording) NextResponse() int32 {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -112,7 +109,6 @@ func (f *recording) NextResponse() int32 {
 	return f.responses
 }
 
-// Finish implements tracing.Snapshot.
 func (f *recording) Finish(r *tracing.Record) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

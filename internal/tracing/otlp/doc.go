@@ -4,8 +4,7 @@
 //
 //   - settings.go: Settings, read from what follows "opentelemetry," in --trace-config
 //   - exporter.go: Exporter, a tracing.Sink with a queue and one goroutine behind it, and its client
-//   - spans.go: a request and an executed batch as spans
-//   - detail.go: the spans, events and attributes that Triton does not have, and the reports of models
+//   - spans.go: a request, an executed batch and the reports of models as spans
 //
 // A request is these spans:
 //

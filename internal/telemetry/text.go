@@ -55,7 +55,14 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case expfmt.TypeProtoDelim:
 		add = p.delimited
 	default:
-		h.other(w, format, process)
+		// Only people request these formats. An error concerns the client's connection, after the status was sent.
+		families, err := h.metrics.Gather()
+		e := expfmt.NewEncoder(w, format)
+		for _, f := range append(families, process...) {
+			if err == nil {
+				err = e.Encode(f)
+			}
+		}
 		return
 	}
 	p.begin(kind == expfmt.TypeOpenMetrics)
@@ -75,18 +82,6 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func (p *page) delimited(f *dto.MetricFamily) {
 	p.out = binary.AppendUvarint(p.out, uint64(proto.Size(f)))
 	p.out, _ = proto.MarshalOptions{UseCachedSize: true}.MarshalAppend(p.out, f)
-}
-
-// other responds in a format that only people request. An error concerns the client's connection, after the status
-// was sent.
-func (h *handler) other(w http.ResponseWriter, format expfmt.Format, process []*dto.MetricFamily) {
-	families, err := h.metrics.Gather()
-	e := expfmt.NewEncoder(w, format)
-	for _, f := range append(families, process...) {
-		if err == nil {
-			err = e.Encode(f)
-		}
-	}
 }
 
 // writer writes families in the Prometheus text format or in OpenMetrics.

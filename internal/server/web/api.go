@@ -26,14 +26,6 @@ type file struct {
 	write      func(io.Writer) error
 }
 
-func (f *file) send(w http.ResponseWriter) {
-	w.Header().Set("Content-Type", f.kind)
-	w.Header().Set("Content-Disposition", `attachment; filename="`+f.name+`"`)
-	if f.write(w) != nil {
-		panic(http.ErrAbortHandler) // aborts the connection, so that the client does not save a partial file
-	}
-}
-
 // session is the response about the caller's rights: whether the server has a token, and whether the request sent it.
 type session struct {
 	Token    bool `json:"token"`

@@ -98,7 +98,11 @@ func (s *Server) handler(a infer.API, changes bool, f endpoint) http.HandlerFunc
 		}
 		switch v := v.(type) {
 		case *file:
-			v.send(w)
+			w.Header().Set("Content-Type", v.kind)
+			w.Header().Set("Content-Disposition", `attachment; filename="`+v.name+`"`)
+			if v.write(w) != nil {
+				panic(http.ErrAbortHandler) // aborts the connection, so that the client does not save a partial file
+			}
 		case plain:
 			w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 			_, _ = w.Write([]byte(v)) // an error means that the client has disconnected

@@ -4,6 +4,7 @@ import (
 	"archive/zip"
 	"encoding/binary"
 	"encoding/json"
+	"fmt"
 	"io"
 	"strconv"
 	"strings"
@@ -88,25 +89,16 @@ const headerUnit = 64 // the alignment of a header's size
 
 // write writes a .npy file of version 1.0.
 func (a array) write(w io.Writer) error {
-	var b strings.Builder
-	b.WriteString("{'descr': '" + a.descr + "', 'fortran_order': False, 'shape': (")
-	for i, d := range a.shape {
-		if i > 0 {
-			b.WriteString(", ")
-		}
-		b.WriteString(strconv.FormatInt(d, 10))
-	}
+	shape := strings.ReplaceAll(strings.Trim(fmt.Sprint(a.shape), "[]"), " ", ", ")
 	if len(a.shape) == 1 {
-		b.WriteString(",")
+		shape += ","
 	}
-	b.WriteString("), }")
-	const magic = "\x93NUMPY\x01\x00"
-	size := len(magic) + 2 + b.Len() + 1
-	pad := (headerUnit - size%headerUnit) % headerUnit
-	head := append([]byte(magic), 0, 0)
-	binary.LittleEndian.PutUint16(head[len(magic):], uint16(b.Len()+1+pad)) //nolint:gosec // a shape is short
-	head = append(head, b.String()...)
-	head = append(append(head, strings.Repeat(" ", pad)...), '\n')
+	text := fmt.Sprintf("{'descr': '%s', 'fortran_order': False, 'shape': (%s), }", a.descr, shape)
+	head := []byte("\x93NUMPY\x01\x00")
+	start := len(head) + 2
+	size := (start+len(text)+headerUnit)/headerUnit*headerUnit - start // with the newline
+	head = binary.LittleEndian.AppendUint16(head, uint16(size))        //nolint:gosec // a shape is short
+	head = fmt.Appendf(head, "%-*s\n", size-1, text)
 	if _, err := w.Write(head); err != nil {
 		return err
 	}

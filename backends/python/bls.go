@@ -125,8 +125,7 @@ func (s *side) infer(p *packet) error {
 	if req.Timeout > 0 && len(w.m.b.steps(req.Model)) == 0 { // a timeout of an ensemble starts in the queues of its steps
 		req.Arrived += call.arrived
 	}
-	_, c := w.running.caller()
-	req.Origin.SetCaller(&c)
+	_, req.Origin.Context = w.running.caller()
 	target := req.Model
 	if w.running.busy() && !w.m.sig.Decoupled {
 		if !w.m.b.callGraph.wait(w.m.sig.Model, w, target) {

@@ -91,17 +91,8 @@ func (s *spread) tally(a *arena, p phase, n, ns uint64) *tally {
 // phase returns the distribution of a phase of the model's requests, nil when it has none.
 func (m *Model) phase(a *arena, p phase) *tally {
 	r := m.Requests()
-	n, ns := r.Count, uint64(0)
-	switch p {
-	case inQueue:
-		ns = m.QueueNs()
-	case inInput:
-		ns = r.InputNs
-	case inInfer:
-		ns = r.InferNs
-	case inOutput:
-		ns = r.OutputNs
-	case inTotal, numPhases:
+	n, ns := r.Count, [numPhases]uint64{inQueue: m.QueueNs(), inInput: r.InputNs, inInfer: r.InferNs, inOutput: r.OutputNs}[p]
+	if p == inTotal {
 		n, ns = m.Responses(), m.TotalNs()
 	}
 	return m.requests.spread.tally(a, p, n, ns)

@@ -10,6 +10,7 @@ import (
 	"os"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 
 	"github.com/tutti-server/tutti/core/tensor"
@@ -214,13 +215,7 @@ func (t *Trace) Tensor(output bool, node, subRun int32, name string, x *tensor.T
 func appendTensor(b []byte, name string, x *tensor.Tensor) []byte {
 	b = jsontext.AppendValid(append(b, `{"name":`...), name)
 	b = jsontext.AppendValid(append(b, `,"data":`...), string(appendElements(nil, x.DType, x.Bytes())))
-	b = append(b, `,"shape":"`...)
-	for i, n := range x.Shape.Dims() {
-		if i > 0 {
-			b = append(b, ',')
-		}
-		b = strconv.AppendInt(b, n, 10)
-	}
+	b = append(append(b, `,"shape":"`...), strings.Trim(x.Shape.String(), "[]")...)
 	return append(append(append(b, `","dtype":"`...), x.DType.String()...), `"}`...)
 }
 

@@ -44,25 +44,15 @@ func (s *Interval) Stamp(t *Trace, start, end Point) {
 type Origin struct {
 	Read        Interval // the time in which it was read; Start and Done are the points of its ends
 	Start, Done Point
-	// ID, Parent and State are the caller's trace context; a zero ID for none.
-	ID     TraceID
-	Parent SpanID
-	State  string
-	Retain bool   // reports whether the client asks for the trace to be retained
-	Caller uint64 // the number of the calling trace or step in this server, 0 for a client's request
-}
-
-// SetCaller makes the request part of the trace of the model that sends it: c is the context of the calling step. A
-// zero context leaves the request in its own trace.
-func (o *Origin) SetCaller(c *Context) {
-	o.ID, o.Parent, o.State, o.Caller = c.ID, c.Span, c.State, c.Number
+	Context          // the caller's, zero for none: the request is then in its own trace
+	Retain      bool // reports whether the client asks for the trace to be retained
 }
 
 // SetOrigin records the request's origin and adopts the caller's trace context, if there is one.
 func (t *Trace) SetOrigin(o *Origin) {
 	o.Read.Stamp(t, o.Start, o.Done)
 	if o.ID != (TraceID{}) {
-		t.update(func(r *Record) { r.ID, r.Parent, r.State, r.Caller = o.ID, o.Parent, o.State, o.Caller })
+		t.update(func(r *Record) { r.ID, r.Parent, r.State, r.Caller = o.ID, o.Span, o.State, o.Number })
 	}
 }
 
@@ -143,7 +133,7 @@ func NewContext(state string) Context {
 // Follow adopts the trace context of the client's headers, if they are valid.
 func (o *Origin) Follow(parent, state string) {
 	if c, ok := ParseContext(parent, state); ok {
-		o.ID, o.Parent, o.State, o.Retain = c.ID, c.Span, c.State, retains(c.State)
+		o.Context, o.Retain = c, retains(c.State)
 	}
 }
 

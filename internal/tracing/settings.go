@@ -41,12 +41,13 @@ const (
 	tensors
 )
 
+var levelNames = []string{"TIMESTAMPS", "TENSORS"}
+
 func (v *values) levels() (all []string) {
-	if v[keyLevel]&timestamps != 0 {
-		all = append(all, "TIMESTAMPS")
-	}
-	if v[keyLevel]&tensors != 0 {
-		all = append(all, "TENSORS")
+	for i, name := range levelNames {
+		if v[keyLevel]>>i&1 != 0 {
+			all = append(all, name)
+		}
 	}
 	if all == nil {
 		all = append(all, "OFF")
@@ -76,17 +77,13 @@ func (v *values) change(changes map[string][]string, own *[numKeys]bool) error {
 
 func parseLevel(key int, list []string) (l int64, err error) {
 	for _, s := range list {
-		switch s {
-		case "OFF":
-			if len(list) > 1 {
-				return 0, status.Errorf(status.InvalidArg, "Expect only one trace level 'OFF' is specified")
-			}
-		case "TIMESTAMPS":
-			l |= timestamps
-		case "TENSORS":
-			l |= tensors
-		default:
+		switch i := slices.Index(levelNames, s); {
+		case i >= 0:
+			l |= 1 << i
+		case s != "OFF":
 			return 0, status.Errorf(status.InvalidArg, "Unable to parse '%s', got: %s, expected OFF, TIMESTAMPS or TENSORS", keys[key].name, s)
+		case len(list) > 1:
+			return 0, status.Errorf(status.InvalidArg, "Expect only one trace level 'OFF' is specified")
 		}
 	}
 	return l, nil

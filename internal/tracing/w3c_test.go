@@ -36,7 +36,7 @@ func TestFollow(t *testing.T) {
 	}{{tracing.ModeOpenTelemetry, "0", true}, {tracing.ModeOpenTelemetry, "1000", true}, {tracing.ModeTriton, "1000", false}} {
 		tr, err := tracing.New(tracing.Options{Settings: tracing.Settings{Mode: tt.mode, Rate: tt.rate, Level: []string{"TIMESTAMPS"}, File: t.TempDir() + "/t"}})
 		must(t, err)
-		x := tr.SampleFrom("m", 1, "", &tracing.Origin{ID: tracing.TraceID{1}})
+		x := tr.SampleFrom("m", 1, "", &tracing.Origin{Context: tracing.Context{ID: tracing.TraceID{1}}})
 		if x.Sampled() != tt.chosen || tr.Sample("m", 1, "").Sampled() {
 			t.Errorf("%+v: %v", tt, x.Sampled())
 		}
@@ -58,7 +58,7 @@ func TestRetain(t *testing.T) {
 	} {
 		var o tracing.Origin
 		o.Follow(c.Parent(), state)
-		if o.ID != c.ID || o.Parent != c.Span || o.Retain != want {
+		if o.ID != c.ID || o.Span != c.Span || o.Retain != want {
 			t.Errorf("%q: %+v", state, o)
 		}
 	}

@@ -71,10 +71,10 @@ func newAsset(name string, b []byte) (*asset, error) {
 	if err != nil {
 		return nil, err
 	}
-	if _, err = w.Write(b); err != nil {
-		return nil, err
+	if _, err = w.Write(b); err == nil {
+		err = w.Close()
 	}
-	if err = w.Close(); err != nil {
+	if err != nil {
 		return nil, err
 	}
 	if packed.Len() < len(b) {

@@ -96,7 +96,7 @@ func TestCalls(t *testing.T) {
 		outer.Step(&tracing.Step{Model: "first", Ready: now, Enqueued: now, Done: now})
 		c := outer.Context(1, 0)
 		var o tracing.Origin
-		o.SetCaller(&c)
+		o.Context = c
 		inner := tr.SampleFrom("called", 1, "", &o)
 		inner.SetOrigin(&o)
 		inner.Stamp(tracing.InferResponseComplete, now)

@@ -131,8 +131,7 @@ func (w *walk) more(want func(*header) bool, list []entry) []entry {
 	g := w.g
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.n == 0 {
-		w.over = true
+	if w.over = g.n == 0; w.over {
 		return list
 	}
 	oldest := g.read(g.first).seq
@@ -140,8 +139,7 @@ func (w *walk) more(want func(*header) bool, list []entry) []entry {
 		w.next, w.seq = g.last, g.read(g.last).seq
 	}
 	for range chunk {
-		if w.seq < oldest {
-			w.over = true
+		if w.over = w.seq < oldest; w.over {
 			return list
 		}
 		h := g.read(w.next)
@@ -149,8 +147,7 @@ func (w *walk) more(want func(*header) bool, list []entry) []entry {
 			at := w.next + headerBytes
 			list = append(list, entry{h, append([]byte(nil), g.mem[at:at+h.size]...)})
 		}
-		if h.seq == oldest {
-			w.over = true
+		if w.over = h.seq == oldest; w.over {
 			return list
 		}
 		w.next = h.prev

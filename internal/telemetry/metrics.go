@@ -144,6 +144,14 @@ func sorted(list []family) []family {
 	return list
 }
 
+// When describes when the named family is exported, for the reference page.
+func When(name string) string {
+	if i := slices.IndexFunc(families, func(f family) bool { return f.name == name }); i >= 0 {
+		return families[i].when.text
+	}
+	return ""
+}
+
 // scrape collects the metrics of one family after another.
 type scrape struct {
 	x      *Metrics

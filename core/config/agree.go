@@ -92,7 +92,6 @@ func completeOutputs(cfg *modelconfig.ModelConfig, sig *Signature) {
 	}
 }
 
-// fillGaps copies the data type and dims that a declaration leaves out from p.
 func fillGaps(d *modelconfig.DataType, dims *[]int64, p *Port) {
 	if *d == modelconfig.DataType_TYPE_INVALID {
 		*d = modelconfig.DataType(p.DType)
@@ -149,7 +148,6 @@ func (a *agreement) ports(kind string, want, have []Port) ([]Port, error) {
 	return both, nil
 }
 
-// refuse returns an error about the model.
 func (a *agreement) refuse(c status.Code, format string, args ...any) error {
 	return status.Prefixf(status.Errorf(c, format, args...), "unable to load model '%s', ", a.want.Model)
 }

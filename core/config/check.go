@@ -79,13 +79,12 @@ func CheckComplete(cfg *modelconfig.ModelConfig) []Diagnostic {
 
 // problems collects the diagnostics of one configuration.
 type problems struct {
-	cfg  *modelconfig.ModelConfig
-	list []Diagnostic
-	gpus []int32 // available devices
-	said map[Severity]int
-	full bool // the last diagnostic exceeded the limit
-	// complete also reports types and dims that a model or step could still provide.
-	complete bool
+	cfg      *modelconfig.ModelConfig
+	list     []Diagnostic
+	gpus     []int32 // available devices
+	said     map[Severity]int
+	full     bool // the last diagnostic exceeded the limit
+	complete bool // also reports types and dims that a model or step could still provide
 }
 
 // maxDiagnostics is the number of diagnostics of one severity that are returned.
@@ -191,7 +190,6 @@ func (l *problems) extensions() {
 	}
 }
 
-// sortedKeys returns the keys of m, sorted.
 func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
 
 // firstResponse is the only metric family whose buckets a model may choose.
@@ -255,7 +253,6 @@ func (l *problems) parameters(o *Options) {
 	}
 }
 
-// readsParam reports whether a name matches the known ones.
 func readsParam(known []string, name string) bool {
 	return slices.ContainsFunc(known, func(k string) bool {
 		prefix, open := strings.CutSuffix(k, "*")

@@ -50,7 +50,6 @@ func (l *problems) portExtras(p declaration) {
 	}
 }
 
-// localFile rejects a file outside the model's folder.
 func (l *problems) localFile(field, what, file string) {
 	l.addIf(!filepath.IsLocal(file), FileOutside, field, "%s '%s' of model '%s' is outside model directory", what, file, l.cfg.GetName())
 }

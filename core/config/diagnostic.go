@@ -34,17 +34,13 @@ type Diagnostic struct {
 	Severity Severity `json:"severity"`
 	Model    string   `json:"model"`
 	// File is the file of the finding. Line and Column count from 1; 0 means no position.
-	File   string `json:"file"`
-	Line   int    `json:"line"`
-	Column int    `json:"column"`
-	// Field is the path of the field. For example, input[0].dims. Empty: no field.
-	Field string `json:"field"`
-	// Reason describes the problem, with Triton's text where Triton has one.
-	Reason string `json:"reason"`
-	// Fix is what to do. Empty if the reason says it.
-	Fix string `json:"fix"`
-	// status is the code of the error that a fault becomes.
-	status status.Code
+	File   string      `json:"file"`
+	Line   int         `json:"line"`
+	Column int         `json:"column"`
+	Field  string      `json:"field"`  // the path of the field. For example, input[0].dims. Empty: no field.
+	Reason string      `json:"reason"` // describes the problem, with Triton's text where Triton has one
+	Fix    string      `json:"fix"`    // what to do. Empty if the reason says it.
+	status status.Code // the code of the error that a fault becomes
 }
 
 // Err returns a fault as an error whose text is the reason. It returns nil for a warning or notice. Diagnosed
@@ -93,7 +89,6 @@ func printable(text string) string {
 	return b.String()
 }
 
-// wrap returns the diagnostic as an error with err as its cause.
 func (d *Diagnostic) wrap(err error) error {
 	return &status.Error{Code: d.status, Msg: d.Reason, Err: &cause{*d, err}}
 }
@@ -193,16 +188,12 @@ func HasFault(list []Diagnostic) bool {
 
 // Rule describes one code.
 type Rule struct {
-	Code     Code
-	Severity Severity
-	// Doc says in one sentence what the rule finds.
-	Doc string
-	// Fix is the advice, if one text fits every case.
-	Fix string
-	// Extension marks what this server accepts and Triton rejects.
-	Extension bool
-	// Unsupported marks something valid that is not implemented.
-	Unsupported bool
+	Code        Code
+	Severity    Severity
+	Doc         string // says in one sentence what the rule finds
+	Fix         string // the advice, if one text fits every case
+	Extension   bool   // marks what this server accepts and Triton rejects
+	Unsupported bool   // marks something valid that is not implemented
 }
 
 // The codes. TUT1: the text; TUT2: one model; TUT3: ensembles; TUT4: what is not
@@ -298,7 +289,6 @@ const (
 // Rules returns every rule, sorted by code.
 func Rules() []Rule { return slices.Clone(rules) }
 
-// rule returns the rule of a code, or nil.
 func rule(code Code) *Rule {
 	if i := slices.IndexFunc(rules, func(r Rule) bool { return r.Code == code }); i >= 0 {
 		return &rules[i]

@@ -88,7 +88,6 @@ func newFlow(cfg *modelconfig.ModelConfig) *flow {
 	return f
 }
 
-// firstUse records the first field that names tensor t.
 func (f *flow) firstUse(t, field string) {
 	if f.where[t] == "" {
 		f.where[t] = field
@@ -97,7 +96,6 @@ func (f *flow) firstUse(t, field string) {
 
 func stepField(i int) string { return fmt.Sprintf("ensemble_scheduling.step[%d]", i) }
 
-// link adds step i to the flow.
 func (l *problems) link(f *flow, i int, s *modelconfig.ModelEnsembling_Step) {
 	for _, port := range sortedKeys(s.GetOutputMap()) {
 		t := s.GetOutputMap()[port]
@@ -131,12 +129,10 @@ func (f *flow) spread(set map[string]bool, t string) {
 	}
 }
 
-// tensors returns every tensor that the steps name, sorted.
 func (f *flow) tensors() []string {
 	return union(f.writer, f.readers)
 }
 
-// union returns the keys of both maps, sorted.
 func union[A, B any](a map[string]A, b map[string]B) []string {
 	keys := slices.AppendSeq(slices.Collect(maps.Keys(a)), maps.Keys(b))
 	slices.Sort(keys)

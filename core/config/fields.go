@@ -29,18 +29,14 @@ const (
 
 // Field is the treatment of one field and, unless a longer path overrides it, of all fields below.
 type Field struct {
-	// Path names the field from the outside in. For example, dynamic_batching.preferred_batch_size.
-	Path  string
+	Path  string // names the field from the outside in. For example, dynamic_batching.preferred_batch_size.
 	Class Class
-	// Doc describes the effect of the field, or the reason why it has none or is refused.
-	Doc string
+	Doc   string // describes the effect of the field, or the reason why it has none or is refused
 	// Value selects the values that the class applies to; other values are honoured. Nil: all values. It is never
 	// called with the value of a field below.
 	Value func(protoreflect.Value) bool
-	// Only names those values. For example, KIND_GPU.
-	Only string
-	// By names the backends that honour the field in any case.
-	By []string
+	Only  string   // names those values. For example, KIND_GPU.
+	By    []string // names the backends that honour the field in any case
 }
 
 // concerns reports whether the class applies to value v of the field at path, which is f's or one below it.

@@ -10,7 +10,6 @@ import (
 	"github.com/tutti-server/tutti/proto/modelconfig"
 )
 
-// gpus returns the numbers of the available GPUs.
 func (o *Options) gpus() []int32 {
 	var list []int32
 	for i := 0; o != nil && i < len(o.Devices); i++ {
@@ -168,7 +167,6 @@ func available(wanted, gpus []int32) bool {
 	return len(wanted) > 0 && !slices.ContainsFunc(wanted, func(id int32) bool { return !slices.Contains(gpus, id) })
 }
 
-// allOnCPU reports whether every group runs on the CPU.
 func allOnCPU(cfg *modelconfig.ModelConfig) bool {
 	groups := cfg.GetInstanceGroup()
 	return len(groups) > 0 && !slices.ContainsFunc(groups, func(g *modelconfig.ModelInstanceGroup) bool {

@@ -53,17 +53,13 @@ func IsEnsemble(cfg *modelconfig.ModelConfig) bool {
 type Options struct {
 	// StrictEnsembleConfig reads ensembles as Triton does: nothing is derived from the steps.
 	StrictEnsembleConfig bool
-	// NoAutoComplete requires every model to declare all inputs and outputs.
-	NoAutoComplete bool
+	NoAutoComplete       bool // requires every model to declare all inputs and outputs
 	// Params returns the parameters that a backend's models read; nil: any. See backends.Factory. If Params is nil,
 	// parameters are not checked.
-	Params func(backend string) []string
-	// StrictParams rejects parameters that nothing reads.
-	StrictParams bool
-	// GPUFallback runs instances on the CPU if their GPUs are not available.
-	GPUFallback bool
-	// Devices are the places, besides the host, where instances may be.
-	Devices []tensor.Place
+	Params       func(backend string) []string
+	StrictParams bool           // rejects parameters that nothing reads
+	GPUFallback  bool           // runs instances on the CPU if their GPUs are not available
+	Devices      []tensor.Place // the places, besides the host, where instances may be
 }
 
 // Normalise fills in defaults. dir is the name of the model's folder, which the model's name must equal. Normalise

@@ -288,7 +288,6 @@ type frame struct {
 // maxFrames bounds the nesting. The parser allows more, but no schema has it.
 const maxFrames = 64
 
-// run scans the text before end.
 func (s *scanner) run(end int) {
 	s.frames = []frame{{desc: root, count: map[string]int{}}}
 	for i := 0; i < end; {
@@ -335,7 +334,6 @@ func (s *scanner) key(quoted string) {
 	}
 }
 
-// mark processes one punctuation character.
 func (s *scanner) mark(c byte, at int) {
 	f := s.top()
 	switch c {
@@ -381,7 +379,6 @@ func (s *scanner) record(path string, at int) {
 	}
 }
 
-// descriptor returns the descriptor of the frame's current field, or nil.
 func (f *frame) descriptor() protoreflect.FieldDescriptor {
 	if f.desc == nil {
 		return nil

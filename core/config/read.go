@@ -18,12 +18,9 @@ import (
 
 // Source is the origin of one model's configuration.
 type Source struct {
-	// Dir is the model's folder, Name the name of the model.
-	Dir, Name string
-	// ConfigName selects configs/CONFIGNAME.pbtxt over config.pbtxt. Optional.
-	ConfigName string
-	// Override is JSON that replaces the file. Optional.
-	Override string
+	Dir, Name  string // Dir is the model's folder, Name the name of the model
+	ConfigName string // selects configs/CONFIGNAME.pbtxt over config.pbtxt. Optional.
+	Override   string // JSON that replaces the file. Optional.
 }
 
 // Read reads a model's configuration, deduces a missing backend, fills in defaults and checks it. It returns all
@@ -275,7 +272,6 @@ func sameKind(names []string, as string) string {
 	return like[0]
 }
 
-// quotedNames quotes the first names of a list.
 func quotedNames(names []string) string {
 	more := ""
 	if len(names) > maxNamed {

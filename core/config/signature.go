@@ -16,11 +16,9 @@ type Port struct {
 	DType tensor.DType
 	// Dims are the dims as config.pbtxt declares them: without the batch dimension if the model batches, -1 for a
 	// variable extent.
-	Dims tensor.Shape
-	// Reshape is set if the model has another shape than Dims.
-	Reshape *Reshaping
-	// Optional marks an input that a request may leave out.
-	Optional bool
+	Dims     tensor.Shape
+	Reshape  *Reshaping // set if the model has another shape than Dims
+	Optional bool       // marks an input that a request may leave out
 	// Unbatched marks a tensor without a batch dimension at a model that batches: a ragged or computed input, or an
 	// output that is split as an input was. Dims are then those of a request, or the model's.
 	Unbatched bool
@@ -31,8 +29,7 @@ type Port struct {
 	// differ from the declaration, per request. A model returns such outputs separately for each request of a batch
 	// (backends.Request.Out).
 	Unchecked bool
-	// Labels has the class names of an output by index. Nil: none.
-	Labels []string
+	Labels    []string // has the class names of an output by index. Nil: none.
 }
 
 // FullDims returns the dims in a request: with a leading -1 if the model batches.
@@ -67,12 +64,10 @@ func (p *Port) Accepts(s *tensor.Shape, maxBatch int) bool {
 
 // Signature describes the inputs and outputs of a model. It is immutable after the model is loaded.
 type Signature struct {
-	Model   string
-	Version int64
-	// MaxBatch is max_batch_size. 0: tensors have no batch dimension.
-	MaxBatch int
-	// Decoupled marks a model that may send any number of responses to a request.
-	Decoupled bool
+	Model     string
+	Version   int64
+	MaxBatch  int  // max_batch_size. 0: tensors have no batch dimension.
+	Decoupled bool // marks a model that may send any number of responses to a request
 	// Inputs and Outputs are those of requests. In the signature of a backend's model they are the model's own,
 	// including computed inputs.
 	Inputs  []Port
@@ -95,8 +90,7 @@ type Computed struct {
 // Scattered is an output with elements for each request in turn. Each request gets the number of elements of the
 // output's dims, with the extents of its input in place of -1.
 type Scattered struct {
-	// Output and Source are indices in Outputs and Inputs.
-	Output, Source int
+	Output, Source int // indices in Outputs and Inputs
 }
 
 // Input returns the index of the named input, or -1.
@@ -118,8 +112,7 @@ func indexOf(ports []Port, name string) int {
 // Reshaping converts between a tensor's shape in requests and its shape at the model. Both have the same elements;
 // variable extents correspond in order. It is immutable.
 type Reshaping struct {
-	// Dims are the model's dims, without the batch dimension.
-	Dims tensor.Shape
+	Dims tensor.Shape // the model's dims, without the batch dimension
 
 	model, api tensor.Shape // with the batch dimension, if any
 	pairs      []pair       // variable extents, including the batch dimension

@@ -363,7 +363,6 @@ func wordDistance(a, b string) int {
 	return distance(a, b)
 }
 
-// distance is the Levenshtein distance between two names.
 func distance(a, b string) int {
 	row := make([]int, len(b)+1)
 	for j := range row {

@@ -9,10 +9,9 @@ import (
 // Call is the Sink of a request with one response: get one from NewCall, submit the request
 // with it, then call Wait, which returns it for reuse.
 type Call struct {
-	resp *Response
-	err  error
-	// state records whether Close or Wait came first; in the latter case Wait blocks on wake.
-	state atomic.Int32
+	resp  *Response
+	err   error
+	state atomic.Int32 // records whether Close or Wait came first; in the latter case Wait blocks on wake
 	wake  chan struct{}
 
 	ender Ender // called by the waiter before it returns; nil for none

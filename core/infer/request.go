@@ -15,22 +15,17 @@ type Named struct {
 
 // Meta is the part of a request that all steps can read.
 type Meta struct {
-	// ID is the client's request id, or empty.
-	ID string
-	// Sequence is the request's position in a sequence, as the client sent it.
-	Sequence Sequence
-	// Priority is the client's priority, 0 for none; 1 is the highest.
-	Priority uint64
-	// Timeout is the client's timeout in microseconds, 0 for none.
-	Timeout uint64
+	ID       string   // the client's request id, or empty
+	Sequence Sequence // the request's position in a sequence, as the client sent it
+	Priority uint64   // the client's priority, 0 for none; 1 is the highest
+	Timeout  uint64   // the client's timeout in microseconds, 0 for none
 	// Arrived is the begin of Timeout, on the clock of telemetry.Now; 0 for the time at which a queue accepts the
 	// request.
 	Arrived int64
 	// Deadline is when the client stops waiting, on the clock of telemetry.Now; 0 for none. It is set when the
 	// request starts.
 	Deadline int64
-	// Params are the client's other parameters, in its order.
-	Params Params
+	Params   Params // the client's other parameters, in its order
 }
 
 // Sequence identifies a sequence of requests and marks its first and last one.
@@ -43,19 +38,13 @@ type Sequence struct {
 // Request is an inference request to one model. Get one from NewRequest; Release returns it for reuse.
 type Request struct {
 	Meta
-	Model string
-	// Version is the requested version, 0 for the one that the version policy prefers.
-	Version int64
-	// Inputs own their tensors. Names are unique.
-	Inputs []Named
-	// Outputs are the names of the requested outputs, unique; empty for all.
-	Outputs []string
-	// Trace is the request's trace, nil when it is not traced. Release ends it.
-	Trace *tracing.Trace
-	// Origin describes how the request arrived, for its trace.
-	Origin tracing.Origin
-	// Async forbids Submit to execute on the calling goroutine: Submit returns at once.
-	Async bool
+	Model   string
+	Version int64          // the requested version, 0 for the one that the version policy prefers
+	Inputs  []Named        // own their tensors. Names are unique.
+	Outputs []string       // the names of the requested outputs, unique; empty for all
+	Trace   *tracing.Trace // the request's trace, nil when it is not traced. Release ends it.
+	Origin  tracing.Origin // describes how the request arrived, for its trace
+	Async   bool           // forbids Submit to execute on the calling goroutine: Submit returns at once
 
 	checked bool // CheckInputs has succeeded
 }
@@ -88,11 +77,9 @@ type Response struct {
 	Version int64
 	// Ensemble marks a response of an ensemble, in which Triton echoes the sequence parameters over HTTP.
 	Ensemble bool
-	// Sequence is echoed by an ensemble: the request's, or the one that a step replaced it with.
-	Sequence Sequence
-	// Outputs own their tensors, in the model's order or the request's when it named them.
-	Outputs []Named
-	Params  Params
+	Sequence Sequence // echoed by an ensemble: the request's, or the one that a step replaced it with
+	Outputs  []Named  // own their tensors, in the model's order or the request's when it named them
+	Params   Params
 	// Trace is the request's trace, in which a front end records the response; nil when it is not traced. Release ends it.
 	Trace *tracing.Trace
 	// Final reports that no further response follows. A decoupled model may also end without a final response.

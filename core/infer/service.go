@@ -68,12 +68,10 @@ type Catalog interface {
 
 // Description is a loaded version as the front ends see it. It is shared and must not be modified.
 type Description struct {
-	Model   string
-	Version int64
-	// Decoupled marks a model that sends any number of responses to a request.
-	Decoupled bool
-	// MaxBatch is max_batch_size; 0 means that tensors carry no batch dimension.
-	MaxBatch        int
+	Model           string
+	Version         int64
+	Decoupled       bool // marks a model that sends any number of responses to a request
+	MaxBatch        int  // max_batch_size; 0 means that tensors carry no batch dimension
 	Inputs, Outputs []Port
 }
 
@@ -93,8 +91,7 @@ type Port struct {
 	DType    tensor.DType
 	Shape    tensor.Shape
 	Optional bool
-	// Labels names the classes of an output, one per index; nil when it has none.
-	Labels []string
+	Labels   []string // names the classes of an output, one per index; nil when it has none
 }
 
 // Metadata describes a model to a client.
@@ -168,14 +165,12 @@ type Entry struct {
 	Name    string `json:"name"`
 	Version string `json:"version,omitempty"`
 	State   State  `json:"state,omitempty"`
-	// Reason is why the version is not ready.
-	Reason string `json:"reason,omitempty"`
+	Reason  string `json:"reason,omitempty"` // why the version is not ready
 }
 
 // LoadOptions override the repository's content for one load; the zero value overrides nothing.
 type LoadOptions struct {
-	// Config, if not empty, is a JSON ModelConfig that replaces config.pbtxt.
-	Config string
+	Config string // Config, if not empty, is a JSON ModelConfig that replaces config.pbtxt
 	// Files, if not empty, replace the model's folder. Keys are relative paths, for example "1/model.onnx". They
 	// require a Config.
 	Files map[string][]byte

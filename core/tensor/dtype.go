@@ -59,27 +59,22 @@ func ParseDType(name string) DType {
 
 // String returns the wire's name of d ("FP32", "BYTES").
 func (d DType) String() string {
+	return dtypes[d.known()].wire
+}
+
+// known returns d, or Invalid for a number that is no type.
+func (d DType) known() DType {
 	if d < numDTypes {
-		return dtypes[d].wire
+		return d
 	}
-	return dtypes[Invalid].wire
+	return Invalid
 }
 
 // ConfigName returns the name of d in config.pbtxt ("TYPE_FP32", "TYPE_STRING").
-func (d DType) ConfigName() string {
-	if d < numDTypes {
-		return dtypes[d].config
-	}
-	return dtypes[Invalid].config
-}
+func (d DType) ConfigName() string { return dtypes[d.known()].config }
 
 // Size returns the bytes of one element, 0 for Bytes and Invalid.
-func (d DType) Size() int {
-	if d < numDTypes {
-		return dtypes[d].size
-	}
-	return 0
-}
+func (d DType) Size() int { return dtypes[d.known()].size }
 
 // FP16ToFloat32 converts IEEE 754 binary16: a sign, 5 bits of exponent and 10 of fraction.
 // It is exact. For example, 0x3c00 is 1 and 0xc000 is -2. A NaN keeps its payload.

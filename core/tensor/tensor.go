@@ -137,12 +137,9 @@ func NextBytes(b []byte) (elem, rest []byte, ok bool) {
 
 // BytesError reports why memory is not a list of BYTES elements.
 type BytesError struct {
-	// Want and Got count elements; they are equal when the data ends inside one.
-	Want, Got int64
-	// Left is the number of bytes left where a length or an element was cut short.
-	Left int
-	// Need is the size of the cut element, 0 where the length itself is cut.
-	Need int64
+	Want, Got int64 // count elements; they are equal when the data ends inside one
+	Left      int   // the number of bytes left where a length or an element was cut short
+	Need      int64 // the size of the cut element, 0 where the length itself is cut
 }
 
 // Error returns the reason, without the tensor's name.

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -26,24 +25,19 @@ import (
 type Settings struct {
 	// Repository was opened over Roots with ConfigName; the report contains its failures.
 	Repository *repository.Repository
-	// Roots are the folders that hold models.
-	Roots []string
-	// Backends are the backends that models may name.
-	Backends *backends.Registry
+	Roots      []string           // the folders that hold models
+	Backends   *backends.Registry // the backends that models may name
 	// ConfigName, unless empty, selects configs/NAME.pbtxt in the folders of models that have this file.
 	ConfigName string
-	// Options are the options for reading configurations.
-	Options config.Options
+	Options    config.Options // the options for reading configurations
 
 	_ struct{}
 }
 
 // Report lists the problems of repositories.
 type Report struct {
-	// Models is the number of models.
-	Models int `json:"models"`
-	// Diagnostics are sorted by model. Never nil.
-	Diagnostics []config.Diagnostic `json:"diagnostics"`
+	Models      int                 `json:"models"`      // the number of models
+	Diagnostics []config.Diagnostic `json:"diagnostics"` // sorted by model. Never nil.
 }
 
 // Examine checks every model.
@@ -127,7 +121,8 @@ func (e *examiner) run(names []string) {
 			e.loaded(name, failures[name])
 		}
 	}
-	e.sort()
+	// Within a model the order of discovery stays.
+	slices.SortStableFunc(e.list, func(a, b config.Diagnostic) int { return strings.Compare(a.Model, b.Model) })
 }
 
 // inOrder sorts models so that an ensemble follows the models of its steps: its check depends on their problems.
@@ -186,35 +181,21 @@ func (e *examiner) read(name string) {
 	}
 }
 
-// folder checks the names of version folders.
 func (e *examiner) folder(name, dir string, cfg *modelconfig.ModelConfig) {
-	entries, err := os.ReadDir(dir)
+	versions, ignored, err := repository.VersionFolders(dir)
 	if err != nil {
 		e.add(config.Errorf(config.Unreadable, "", "the folder of model '%s' cannot be read: %w", name, err), name, dir)
 		return
 	}
-	versions := 0
-	var ignored []string
-	for _, entry := range entries {
-		info, err := os.Stat(filepath.Join(dir, entry.Name()))
-		if err != nil || !info.IsDir() {
-			continue
-		}
-		if _, ok := config.VersionOf(entry.Name()); ok {
-			versions++
-		} else if config.LooksLikeVersion(entry.Name()) {
-			ignored = append(ignored, entry.Name())
-		}
-	}
-	if versions == 0 && config.NeedsVersion(cfg, &e.Options) {
+	if len(versions) == 0 && config.NeedsVersion(cfg, &e.Options) {
 		e.add(config.NoVersionFolder(name, ignored), name, dir)
 		return
 	}
 	for _, folder := range ignored {
 		e.diagnose(config.IgnoredVersionFolder(name, folder), name, filepath.Join(dir, folder))
 	}
-	if versions == 0 && config.IsEnsemble(cfg) {
-		e.note(config.VersionlessEnsemble, fmt.Sprintf("ensemble '%s' has no version folder and is version 1", name), name, dir)
+	if len(versions) == 0 && config.IsEnsemble(cfg) {
+		e.diagnose(notice(config.VersionlessEnsemble, fmt.Sprintf("ensemble '%s' has no version folder and is version 1", name)), name, dir)
 	}
 }
 
@@ -228,11 +209,11 @@ func (e *examiner) loaded(name string, failure error) {
 		return
 	}
 	for _, err := range split(failure) {
-		if status.CodeOf(err) == status.Unavailable {
+		if err != nil && status.CodeOf(err) == status.Unavailable {
 			e.unserved(name, dir, cfg.GetBackend(), fmt.Sprintf("model '%s' was not loaded: %v", name, err))
-			continue
+		} else {
+			e.add(err, name, dir)
 		}
-		e.add(err, name, dir)
 	}
 }
 
@@ -250,7 +231,7 @@ func (e *examiner) unserved(model, dir, backend, reason string) {
 
 // compile compiles an ensemble if the inputs and outputs of its models are known.
 func (e *examiner) compile(cfg *modelconfig.ModelConfig, name, dir string) {
-	_, err := plan.Compile(cfg, 1, (*offline)(e))
+	_, err := plan.Compile(cfg, 1, e)
 	var unready *unready
 	if !errors.As(err, &unready) {
 		e.add(err, name, dir)
@@ -281,9 +262,6 @@ func split(err error) []error {
 	if joined, ok := err.(interface{ Unwrap() []error }); ok {
 		return joined.Unwrap()
 	}
-	if err == nil {
-		return nil
-	}
 	return []error{err}
 }
 
@@ -306,11 +284,6 @@ func (e *examiner) add(err error, model, dir string) {
 	}
 	d.Reason = reason
 	e.diagnose(d, model, dir)
-}
-
-// note adds a warning or a notice.
-func (e *examiner) note(code config.Code, reason, model, dir string) {
-	e.diagnose(notice(code, reason), model, dir)
 }
 
 // notice returns a diagnostic with the severity of its rule.
@@ -339,45 +312,28 @@ func (e *examiner) diagnose(d config.Diagnostic, model, dir string) {
 	}
 }
 
-// faultless reports whether no error was found in the model so far.
 func (e *examiner) faultless(model string) bool {
 	return e.configs[model] != nil && !slices.ContainsFunc(e.list, func(d config.Diagnostic) bool {
 		return d.Model == model && d.Severity == config.Fault
 	})
 }
 
-// sort sorts by model, and keeps the order of discovery within a model.
-func (e *examiner) sort() {
-	slices.SortStableFunc(e.list, func(a, b config.Diagnostic) int { return strings.Compare(a.Model, b.Model) })
-}
-
-// offline provides the compiler with loaded models, and otherwise with declared inputs and outputs.
-type offline examiner
-
-var (
-	_ plan.Lookup = (*offline)(nil)
-	_ plan.Namer  = (*offline)(nil)
-)
-
 // Names implements plan.Namer.
-func (o *offline) Names() []string { return slices.Sorted(maps.Keys(o.configs)) }
+func (e *examiner) Names() []string { return slices.Sorted(maps.Keys(e.configs)) }
 
-// Model implements plan.Lookup.
-func (o *offline) Model(name string, number int64) (plan.Model, error) {
-	cfg, known := o.configs[name]
-	if !known {
-		if dir, _ := o.Repository.Folder(name); dir != "" {
-			return plan.Model{}, &unready{model: name}
-		}
+// Model implements plan.Lookup with loaded models, and otherwise with declared inputs and outputs.
+func (e *examiner) Model(name string, number int64) (plan.Model, error) {
+	cfg, known := e.configs[name]
+	if dir, _ := e.Repository.Folder(name); !known && dir == "" {
 		return plan.Model{}, status.Errorf(status.NotFound, "there is no model '%s'", name)
 	}
-	if !(*examiner)(o).faultless(name) {
+	if !known || !e.faultless(name) {
 		return plan.Model{}, &unready{model: name}
 	}
 	if config.IsEnsemble(cfg) {
 		return plan.Model{Signature: config.SignatureOf(cfg), Ensemble: cfg}, nil
 	}
-	if done, err := o.Repository.Config(name, max(0, number)); err == nil {
+	if done, err := e.Repository.Config(name, max(0, number)); err == nil {
 		return plan.Model{Signature: config.SignatureOf(done)}, nil
 	}
 	if gaps := config.CheckComplete(cfg); len(gaps) > 0 || len(cfg.GetInput()) == 0 || len(cfg.GetOutput()) == 0 {

@@ -15,13 +15,9 @@ type (
 		Runs    []sarifRun `json:"runs"`
 	}
 	sarifRun struct {
-		Tool    sarifTool     `json:"tool"`
-		Results []sarifResult `json:"results"`
-		// ColumnKind is the unit of columns: characters.
-		ColumnKind string `json:"columnKind"`
-	}
-	sarifTool struct {
-		Driver sarifDriver `json:"driver"`
+		Tool       map[string]sarifDriver `json:"tool"` // by "driver"
+		Results    []sarifResult          `json:"results"`
+		ColumnKind string                 `json:"columnKind"` // the unit of columns: characters
 	}
 	sarifDriver struct {
 		Name    string      `json:"name"`
@@ -29,61 +25,48 @@ type (
 		Rules   []sarifRule `json:"rules"`
 	}
 	sarifRule struct {
-		ID      string       `json:"id"`
-		Short   sarifText    `json:"shortDescription"`
-		Help    *sarifText   `json:"help,omitempty"`
-		Default sarifDefault `json:"defaultConfiguration"`
+		ID      string      `json:"id"`
+		Short   sarifObject `json:"shortDescription"`
+		Help    sarifObject `json:"help,omitempty"`
+		Default sarifObject `json:"defaultConfiguration"`
 	}
-	sarifDefault struct {
-		Level string `json:"level"`
-	}
-	sarifText struct {
-		Text string `json:"text"`
-	}
+	sarifObject map[string]string // with one key
 	sarifResult struct {
 		RuleID    string          `json:"ruleId"`
 		RuleIndex int             `json:"ruleIndex"`
 		Level     string          `json:"level"`
-		Message   sarifText       `json:"message"`
+		Message   sarifObject     `json:"message"`
 		Locations []sarifLocation `json:"locations"`
 	}
 	sarifLocation struct {
-		Physical sarifPhysical  `json:"physicalLocation"`
-		Logical  []sarifLogical `json:"logicalLocations,omitempty"`
+		Physical sarifPhysical `json:"physicalLocation"`
+		Logical  []sarifObject `json:"logicalLocations,omitempty"`
 	}
 	sarifPhysical struct {
-		Artifact sarifArtifact `json:"artifactLocation"`
-		Region   *sarifRegion  `json:"region,omitempty"`
-	}
-	sarifArtifact struct {
-		URI string `json:"uri"`
+		Artifact sarifObject  `json:"artifactLocation"`
+		Region   *sarifRegion `json:"region,omitempty"`
 	}
 	sarifRegion struct {
 		StartLine   int `json:"startLine"`
 		StartColumn int `json:"startColumn"`
-	}
-	sarifLogical struct {
-		Name string `json:"fullyQualifiedName"`
 	}
 )
 
 // sarifLevels are SARIF's levels of the severities.
 var sarifLevels = map[config.Severity]string{config.Fault: "error", config.Warning: "warning", config.Notice: "note"}
 
-// newSARIF returns a log of one run of the program in this version.
 func newSARIF(list []config.Diagnostic, version string) sarifLog {
-	run := sarifRun{
-		Tool: sarifTool{sarifDriver{Name: "tutti", Version: version}}, Results: []sarifResult{}, ColumnKind: "unicodeCodePoints",
-	}
-	index := map[config.Code]int{}
+	run := sarifRun{Results: []sarifResult{}, ColumnKind: "unicodeCodePoints"}
+	driver, index := sarifDriver{Name: "tutti", Version: version}, map[config.Code]int{}
 	for i, r := range config.Rules() {
 		index[r.Code] = i
-		one := sarifRule{ID: string(r.Code), Short: sarifText{r.Doc}, Default: sarifDefault{sarifLevels[r.Severity]}}
+		one := sarifRule{ID: string(r.Code), Short: sarifObject{"text": r.Doc}, Default: sarifObject{"level": sarifLevels[r.Severity]}}
 		if r.Fix != "" {
-			one.Help = &sarifText{r.Fix}
+			one.Help = sarifObject{"text": r.Fix}
 		}
-		run.Tool.Driver.Rules = append(run.Tool.Driver.Rules, one)
+		driver.Rules = append(driver.Rules, one)
 	}
+	run.Tool = map[string]sarifDriver{"driver": driver}
 	for i := range list {
 		run.Results = append(run.Results, sarifOf(&list[i], index))
 	}
@@ -97,16 +80,16 @@ func sarifOf(d *config.Diagnostic, index map[config.Code]int) sarifResult {
 	if d.Fix != "" {
 		text += "\nFix: " + d.Fix
 	}
-	at := sarifLocation{Physical: sarifPhysical{Artifact: sarifArtifact{URI: uri(d.File)}}}
+	at := sarifLocation{Physical: sarifPhysical{Artifact: sarifObject{"uri": uri(d.File)}}}
 	if d.Line > 0 {
 		at.Physical.Region = &sarifRegion{d.Line, d.Column}
 	}
 	if d.Field != "" {
-		at.Logical = []sarifLogical{{d.Model + "." + d.Field}}
+		at.Logical = []sarifObject{{"fullyQualifiedName": d.Model + "." + d.Field}}
 	}
 	return sarifResult{
 		RuleID: string(d.Code), RuleIndex: index[d.Code], Level: sarifLevels[d.Severity],
-		Message: sarifText{text}, Locations: []sarifLocation{at},
+		Message: sarifObject{"text": text}, Locations: []sarifLocation{at},
 	}
 }
 

@@ -55,7 +55,6 @@ func (s *source) openAll(ctx context.Context, places []location, threads int) []
 	return list
 }
 
-// newBucketRoot prepares a root in a bucket.
 func (r *Repository) newBucketRoot(ctx context.Context, address string) (*bucketRoot, error) {
 	open := r.s.OpenBucket
 	if open == nil {
@@ -80,7 +79,6 @@ const defaultBucketTimeout = time.Minute
 // mounts names Triton's environment variables for the cache folder of each kind of bucket.
 var mounts = map[string]string{"s3": "TRITON_AWS_MOUNT_DIRECTORY", "gs": "TRITON_GCS_MOUNT_DIRECTORY", "as": "TRITON_AZURE_MOUNT_DIRECTORY"}
 
-// cacheFor returns the cache folder for models from an address.
 func (r *Repository) cacheFor(address string) (string, error) {
 	if r.s.Cache != "" {
 		return r.s.Cache, nil
@@ -164,7 +162,6 @@ func (m *bucketRoot) objects(name string) []cloud.Object {
 	return nil
 }
 
-// names returns the names of the models, sorted.
 func (m *bucketRoot) names() []string {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -281,7 +278,6 @@ func eachOld(dir string, before time.Time, visit func(path string, info fs.FileI
 	return errors.Join(errs...)
 }
 
-// linked reports whether a file has more than one hard link.
 func linked(info fs.FileInfo) bool {
 	s, ok := info.Sys().(*syscall.Stat_t)
 	return ok && s.Nlink > 1

@@ -64,7 +64,6 @@ func (r *Repository) Describe(name string, number int64) (*infer.Description, er
 	return v.description, nil
 }
 
-// newDescription returns what the front ends need of a signature.
 func newDescription(sig *config.Signature) *infer.Description {
 	return &infer.Description{
 		Model: sig.Model, Version: sig.Version, MaxBatch: sig.MaxBatch, Decoupled: sig.Decoupled,

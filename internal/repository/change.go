@@ -177,7 +177,6 @@ func (c *change) loadOrUpdate(ctx context.Context, m *model, l *versionState) (x
 	return x
 }
 
-// record stores the outcomes of a model's versions.
 func (c *change) record(m *model, list []outcome) {
 	m.moved = map[*version][]tensor.Place{}
 	for i, x := range list {
@@ -296,7 +295,6 @@ func (c *change) closure(key string) []string {
 	return list
 }
 
-// commit publishes the change.
 func (c *change) commit(ctx context.Context) {
 	for _, m := range c.next {
 		if old := c.base.models[m.key]; old != m {
@@ -389,7 +387,6 @@ func (c *change) end(ctx context.Context, models map[string]*model) {
 	}
 }
 
-// report logs the result of loading or unloading a model.
 func (r *Repository) report(m *model, loaded bool) {
 	name := slog.String("model", m.name)
 	switch {

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strconv"
 
+	"github.com/tutti-server/tutti/core/config"
 	"github.com/tutti-server/tutti/core/tensor"
 	"github.com/tutti-server/tutti/internal/inspect"
 	"github.com/tutti-server/tutti/internal/telemetry"
@@ -23,7 +24,6 @@ func (r *Repository) Counters() []inspect.Counters {
 	return list
 }
 
-// counters reads the version's counters.
 func (v *version) counters(name string) inspect.Counters {
 	p := inspect.Counters{Name: name, Version: v.sig.Version, Waiting: v.stats.Pending(), Edges: v.stats.Carried()}
 	for _, m := range v.stats.Moves.List() {
@@ -52,7 +52,6 @@ func (r *Repository) Graph(name string, number int64) (*inspect.GraphView, error
 	return g, nil
 }
 
-// node returns the view of one node of a plan.
 func (r *Repository) node(p *plan.Plan, i int) inspect.NodeView {
 	n := &p.Nodes[i]
 	v := inspect.NodeView{
@@ -109,24 +108,26 @@ func (r *Repository) edges(p *plan.Plan) []inspect.EdgeView {
 			if slot == plan.None {
 				continue
 			}
-			in := &n.Signature.Inputs[port]
-			shape := in.FullDims(n.Signature.MaxBatch)
-			e := inspect.EdgeView{From: producer(p, slot), To: to, Tensor: p.Names[slot], Input: in.Name, Type: in.DType.String(), Shape: append([]int64{}, shape.Dims()...)}
+			e := edge(p, slot, to, &n.Signature.Inputs[port], n.Signature.MaxBatch)
 			r.addCopies(&e, n, p.Copies, plan.InputRef{Node: int32(to), Port: int32(port)}, slot)
 			list = append(list, e)
 		}
 	}
 	for i, slot := range p.Outputs {
-		if slot == plan.None {
-			continue
+		if slot != plan.None {
+			list = append(list, edge(p, slot, -1, &p.Signature.Outputs[i], p.Signature.MaxBatch))
 		}
-		out := &p.Signature.Outputs[i]
-		shape := out.FullDims(p.Signature.MaxBatch)
-		list = append(list, inspect.EdgeView{
-			From: producer(p, slot), To: -1, Tensor: p.Names[slot], Input: out.Name, Type: out.DType.String(), Shape: append([]int64{}, shape.Dims()...),
-		})
 	}
 	return list
+}
+
+// edge returns the view of a slot that node to reads at a port.
+func edge(p *plan.Plan, slot plan.Slot, to int, port *config.Port, maxBatch int) inspect.EdgeView {
+	from := slices.IndexFunc(p.Nodes, func(n plan.Node) bool { return slices.Contains(n.Out, slot) }) // -1: an input of the request
+	shape := port.FullDims(maxBatch)
+	return inspect.EdgeView{
+		From: from, To: to, Tensor: p.Names[slot], Input: port.Name, Type: port.DType.String(), Shape: append([]int64{}, shape.Dims()...),
+	}
 }
 
 // addCopies sets where an edge's tensor is copied to, and the bytes copied so far.
@@ -167,16 +168,6 @@ func addTraffic(list []inspect.EdgeView, counted []*telemetry.Edge) {
 			}
 		}
 	}
-}
-
-// producer returns the node that writes a slot, or -1 for an input of the request.
-func producer(p *plan.Plan, slot plan.Slot) int {
-	for i := range p.Nodes {
-		if slices.Contains(p.Nodes[i].Out, slot) {
-			return i
-		}
-	}
-	return -1
 }
 
 // Platform returns the platform of a version, or "" if it does not serve.

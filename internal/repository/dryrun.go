@@ -32,10 +32,9 @@ import (
 // dryRun sends requests to one instance of a model before the model serves. The requests do not count in the
 // statistics.
 type dryRun struct {
-	exec  *exec.Executor
-	queue scheduler.Scheduler
-	// sequences makes every request a sequence with START and END.
-	sequences bool
+	exec      *exec.Executor
+	queue     scheduler.Scheduler
+	sequences bool // makes every request a sequence with START and END
 }
 
 // borrowedInstance forwards to an instance and does not close it.
@@ -129,7 +128,6 @@ func (x *dryRun) sendAll(ctx context.Context, list []*infer.Request) (failed []e
 	return failed
 }
 
-// close waits for the requests and closes the queue.
 func (x *dryRun) close(ctx context.Context) error {
 	return errors.Join(x.queue.Drain(context.WithoutCancel(ctx)), x.queue.Close())
 }
@@ -187,8 +185,7 @@ type sample struct {
 	requestCount int // requests per run
 	inputs       []sampleInput
 	alloc        tensor.Allocator
-	// batchSize is the number of requests that execute as one batch.
-	batchSize int
+	batchSize    int // the number of requests that execute as one batch
 }
 
 type sampleInput struct {
@@ -324,7 +321,6 @@ func (r *Repository) warmUp(ctx context.Context, x *dryRun, s *sample, instance 
 	return nil
 }
 
-// joinErrors joins the distinct error texts.
 func joinErrors(failed []error) string {
 	var said []string
 	for _, err := range failed {
@@ -335,38 +331,25 @@ func joinErrors(failed []error) string {
 	return strings.Join(said, "")
 }
 
-// requests returns the requests of one run.
 func (s *sample) requests() ([]*infer.Request, error) {
 	list := make([]*infer.Request, s.requestCount)
-	for i := range list {
-		var err error
-		if list[i], err = s.request(); err != nil {
-			for _, req := range list[:i] {
-				req.Release()
+	for n := range list {
+		list[n] = infer.NewRequest()
+		list[n].Model = s.model
+		for i := range s.inputs {
+			t, err := s.inputs[i].tensor(s.alloc)
+			if err != nil {
+				for _, req := range list[:n+1] {
+					req.Release()
+				}
+				return nil, err
 			}
-			return nil, err
+			list[n].Inputs = append(list[n].Inputs, infer.Named{Name: s.inputs[i].name, Tensor: t})
 		}
 	}
 	return list, nil
 }
 
-// request returns one request with the sample's data.
-func (s *sample) request() (*infer.Request, error) {
-	req := infer.NewRequest()
-	req.Model = s.model
-	for i := range s.inputs {
-		in := &s.inputs[i]
-		t, err := in.tensor(s.alloc)
-		if err != nil {
-			req.Release()
-			return nil, err
-		}
-		req.Inputs = append(req.Inputs, infer.Named{Name: in.name, Tensor: t})
-	}
-	return req, nil
-}
-
-// tensor returns a copy of the input's data.
 func (s *sampleInput) tensor(a tensor.Allocator) (tensor.Tensor, error) {
 	var t tensor.Tensor
 	var err error

@@ -58,7 +58,6 @@ func (c *change) withdrawn(m *model) bool {
 	return m.withdrawn || slices.ContainsFunc(c.closure(m.key), func(key string) bool { return slices.Contains(c.unloaded, key) })
 }
 
-// undo reverts the previous compileAll.
 func (c *change) undo(ctx context.Context) {
 	for _, v := range c.compiled {
 		_ = v.close(ctx) // closing an ensemble cannot fail

@@ -49,7 +49,6 @@ func (m *bucketRoot) fetch(ctx context.Context, model string, list []cloud.Objec
 	return dir, m.assemble(model, dir, objects, list)
 }
 
-// dir returns the cache folder for one state of a model.
 func (m *bucketRoot) dir(model string, list []cloud.Object) string {
 	return filepath.Join(m.cache, "models", m.state(model, list), model)
 }
@@ -92,7 +91,6 @@ func complete(dir string, list []cloud.Object) bool {
 	return true
 }
 
-// hasSize reports whether a regular file exists with this size.
 func hasSize(file string, size int64) bool {
 	info, err := os.Stat(file)
 	return err == nil && info.Mode().IsRegular() && info.Size() == size
@@ -176,7 +174,6 @@ func (m *bucketRoot) fetchOne(ctx context.Context, o cloud.Object, file string, 
 	return cloud.Copy(ctx, m.bucket, o, file, partial, wrote)
 }
 
-// folderKey reports whether an object is a folder marker.
 func folderKey(o cloud.Object) bool { return strings.HasSuffix(o.Key, "/") || o.Key == "" }
 
 // assemble creates the folder of a model atomically, by one rename.

@@ -29,10 +29,9 @@ const goldenFolder = "golden"
 // goldenCase is one file of the golden folder: a request in the v2 protocol's JSON, and expected outputs. Outputs
 // that the case does not list are not compared.
 type goldenCase struct {
-	Inputs  []goldenTensor `json:"inputs"`
-	Outputs []goldenTensor `json:"outputs"`
-	// Tolerance applies to outputs without a tolerance.
-	Tolerance *tolerance `json:"tolerance"`
+	Inputs    []goldenTensor `json:"inputs"`
+	Outputs   []goldenTensor `json:"outputs"`
+	Tolerance *tolerance     `json:"tolerance"` // applies to outputs without a tolerance
 }
 
 // tolerance is the permitted difference of floating-point elements: |got-want| <= Absolute + Relative*|want|.
@@ -97,7 +96,6 @@ func (r *Repository) checkGolden(ctx context.Context, f *folder, name string, x 
 	return g.compare(resp)
 }
 
-// goldenRequest makes the request of a case.
 func (r *Repository) goldenRequest(model string, g *goldenCase) (*infer.Request, error) {
 	req := infer.NewRequest()
 	req.Model = model
@@ -144,7 +142,6 @@ type goldenTensor struct {
 	Tolerance *tolerance      `json:"tolerance"`
 }
 
-// encode returns the element type and the bytes.
 func (g *goldenTensor) encode() (tensor.DType, []byte, error) {
 	d, shape := tensor.ParseDType(g.Datatype), tensor.Of(g.Shape...)
 	n := shape.Elements()
@@ -215,7 +212,6 @@ func flatten(data []byte) ([]any, error) {
 	}
 }
 
-// appendElement appends a JSON value as an element of type d.
 func appendElement(dst []byte, d tensor.DType, x any) ([]byte, error) {
 	wrong := fmt.Errorf("has %v among its data, expected %s", x, d)
 	switch x := x.(type) {
@@ -243,31 +239,28 @@ func appendElement(dst []byte, d tensor.DType, x any) ([]byte, error) {
 }
 
 func appendNumber(dst []byte, d tensor.DType, x json.Number, wrong error) ([]byte, error) {
-	bits := 8 * d.Size()
+	var v uint64
+	err := wrong
 	switch d {
 	case tensor.FP32, tensor.FP64:
-		v, err := x.Float64()
-		if err != nil {
+		f, failed := x.Float64()
+		if failed != nil {
 			return nil, wrong
 		}
-		return appendFloat(dst, d, v), nil
+		return appendFloat(dst, d, f), nil
 	case tensor.Int8, tensor.Int16, tensor.Int32, tensor.Int64:
-		v, err := strconv.ParseInt(x.String(), 10, bits)
-		if err != nil {
-			return nil, wrong
-		}
-		return append(dst, binary.LittleEndian.AppendUint64(nil, uint64(v))[:d.Size()]...), nil
+		var n int64
+		n, err = strconv.ParseInt(x.String(), 10, 8*d.Size())
+		v = uint64(n)
 	case tensor.Uint8, tensor.Uint16, tensor.Uint32, tensor.Uint64:
-		v, err := strconv.ParseUint(x.String(), 10, bits)
-		if err != nil {
-			return nil, wrong
-		}
-		return append(dst, binary.LittleEndian.AppendUint64(nil, v)[:d.Size()]...), nil
+		v, err = strconv.ParseUint(x.String(), 10, 8*d.Size())
 	case tensor.FP16, tensor.BF16:
 		return nil, fmt.Errorf("is %s, which is given as 'raw'", d)
-	default:
+	}
+	if err != nil {
 		return nil, wrong
 	}
+	return append(dst, binary.LittleEndian.AppendUint64(nil, v)[:d.Size()]...), nil
 }
 
 func appendFloat(dst []byte, d tensor.DType, v float64) []byte {
@@ -317,7 +310,6 @@ func compareTexts(got, want []byte) error {
 	return nil
 }
 
-// isFloat reports whether the tolerance applies to a type.
 func isFloat(d tensor.DType) bool {
 	return d == tensor.FP16 || d == tensor.BF16 || d == tensor.FP32 || d == tensor.FP64
 }
@@ -332,7 +324,6 @@ func withinTolerance(got, want float64, near tolerance) bool {
 	return math.Abs(got-want) <= near.Absolute+near.Relative*math.Abs(want)
 }
 
-// toFloat decodes a floating-point element.
 func toFloat(d tensor.DType, b []byte) float64 {
 	switch d {
 	case tensor.FP32:
@@ -346,7 +337,6 @@ func toFloat(d tensor.DType, b []byte) float64 {
 	}
 }
 
-// formatElement prints an element.
 func formatElement(d tensor.DType, b []byte) string {
 	if isFloat(d) {
 		bits := 64

@@ -115,7 +115,6 @@ func (list instances) active() (active instances) {
 	return active
 }
 
-// backends returns the backend's instances.
 func (list instances) backends() []backends.Instance {
 	all := make([]backends.Instance, len(list))
 	for i := range list {
@@ -139,7 +138,6 @@ func (list instances) limiters() []scheduler.Limiter {
 	return limiters
 }
 
-// close releases the limiters and closes the instances.
 func (list instances) close() error {
 	var errs []error
 	for i := range list {
@@ -162,7 +160,6 @@ func (list instances) byPlace() []instances {
 	return groups
 }
 
-// executesAt returns the place where the instance executes.
 func (u *instance) executesAt() tensor.Place {
 	return batch.PlaceOf(u.inst)
 }

@@ -241,7 +241,6 @@ func (c *change) named(name string) []string {
 	return slices.DeleteFunc(slices.Clone(c.base.keys), func(key string) bool { return nameOf(key) != name || !c.base.models[key].wanted })
 }
 
-// unload marks a model as unloaded.
 func (c *change) unload(key string) {
 	m := c.next[key]
 	for _, l := range m.states {
@@ -265,7 +264,6 @@ func (c *change) unloadDependencies(key string) {
 	}
 }
 
-// isUsed reports whether a loaded ensemble uses the model.
 func (c *change) isUsed(key string) bool {
 	for _, m := range c.next {
 		if m.wanted && m.folder.cfg != nil && slices.Contains(m.dependencies(&c.r.source, c.next), key) {

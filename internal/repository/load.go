@@ -47,25 +47,21 @@ type version struct {
 	exec        *exec.Executor
 	// responseCache is in front of exec, for an ensemble with response_cache; else nil.
 	responseCache *exec.ResponseCache
-	// identity is part of the keys of cached responses.
-	identity    cache.Key
-	state       *versionState
-	overrideDir *overrideDir // retained once unless nil
+	identity      cache.Key // part of the keys of cached responses
+	state         *versionState
+	overrideDir   *overrideDir // retained once unless nil
 	// queue and model are nil for an ensemble. inner is queue without the response cache.
 	queue, inner scheduler.Scheduler
 	model        backends.Model
 	padding      *batch.Padding // nil: no padding
-	// places are those of the instances at load. Nil: the host.
-	places []tensor.Place
-	// holders counts the versions that share model.
-	holders   *atomic.Int32
-	instances instances // guarded by Repository.changes
+	places       []tensor.Place // those of the instances at load. Nil: the host.
+	holders      *atomic.Int32  // counts the versions that share model
+	instances    instances      // guarded by Repository.changes
 	// removing counts removed instances that are not closed yet. removed are instances that are closed with the
 	// version.
-	removing pending.Count
-	removed  []backends.Instance
-	// shownConfig is cfg with the present instance groups.
-	shownConfig atomic.Pointer[modelconfig.ModelConfig]
+	removing    pending.Count
+	removed     []backends.Instance
+	shownConfig atomic.Pointer[modelconfig.ModelConfig] // cfg with the present instance groups
 	// uses are the versions that an ensemble calls. users counts the ensembles that call this version: it must
 	// outlive them.
 	uses  []*version
@@ -209,7 +205,6 @@ func (v *version) closeInstances() error {
 	return errors.Join(errs...)
 }
 
-// close frees a version without requests in flight.
 func (v *version) close(ctx context.Context) error {
 	var errs []error
 	if v.queue != nil {
@@ -226,7 +221,6 @@ func (v *version) close(ctx context.Context) error {
 // with value "b1946ac92492d2347c6235b4d2611184".
 const checksumAgent = "checksum"
 
-// runAgents runs the agents of a configuration on the model's files.
 func runAgents(dir string, cfg *modelconfig.ModelConfig) error {
 	for _, a := range cfg.GetModelRepositoryAgents().GetAgents() {
 		if a.GetName() != checksumAgent {
@@ -265,7 +259,6 @@ func inspectSums(dir string, sums map[string]string) error {
 	return nil
 }
 
-// addFile adds the content of a file in the model's folder to a hash.
 func addFile(sum io.Writer, dir, name string) error {
 	root, err := os.OpenRoot(dir)
 	if err != nil {

@@ -23,7 +23,6 @@ func (s *source) keyOf(space, name string) string {
 	return name + separator + space
 }
 
-// nameOf returns the name in a key.
 func nameOf(key string) string {
 	name, _, _ := strings.Cut(key, separator)
 	return name

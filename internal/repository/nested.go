@@ -86,7 +86,6 @@ func (c *change) nestedIn(outer *change) *change {
 	return c
 }
 
-// checkFree returns an error if an outer change is loading the model.
 func (c *change) checkFree(key string) error {
 	if m := c.inner.loadingOutside[key]; m != nil {
 		return status.Errorf(status.Unavailable, "model '%s' is itself being loaded", m.name)

@@ -67,12 +67,9 @@ type Settings struct {
 	Tolerant bool
 	// PollInterval is the time between two looks at the folders in mode Polled. 0: only Poll looks.
 	PollInterval time.Duration
-	// ConfigName selects configs/NAME.pbtxt over config.pbtxt in models that have it.
-	ConfigName string
-	// LoadThreads is the number of versions that load concurrently. 0: 4, as in Triton.
-	LoadThreads int
-	// LoadRetries is the number of further attempts after a version fails to load.
-	LoadRetries int
+	ConfigName   string // selects configs/NAME.pbtxt over config.pbtxt in models that have it
+	LoadThreads  int    // the number of versions that load concurrently. 0: 4, as in Triton.
+	LoadRetries  int    // the number of further attempts after a version fails to load
 	// StrictConfig rejects a configuration without inputs or outputs. Otherwise the model's own are used.
 	StrictConfig bool
 	// StrictEnsembleConfig requires ensembles to declare inputs and outputs, as Triton does. Otherwise they are
@@ -80,16 +77,13 @@ type Settings struct {
 	StrictEnsembleConfig bool
 	// StrictParams rejects model parameters that nothing reads. Otherwise they are logged as a warning.
 	StrictParams bool
-	// GPUFallback runs KIND_GPU instances on the CPU when the machine lacks the GPU.
-	GPUFallback bool
+	GPUFallback  bool // runs KIND_GPU instances on the CPU when the machine lacks the GPU
 	// Namespacing makes each root a namespace, so that models in different roots may share a name. An ensemble
 	// looks for its models in its own namespace first.
 	Namespacing bool
 
-	// Devices are the places, besides the host, where instances may execute.
-	Devices []tensor.Place
-	// Limits bound what executes concurrently.
-	Limits device.Settings
+	Devices []tensor.Place  // the places, besides the host, where instances may execute
+	Limits  device.Settings // bound what executes concurrently
 	// HostPolicies bind instances to CPUs and NUMA nodes, by the name of the policy.
 	HostPolicies map[string]*device.Policy
 	// DelayScheduler makes a batcher wait for this many requests before its first batch. 0: no wait. For tests, as
@@ -108,8 +102,7 @@ type Settings struct {
 	Responses cache.Cache
 	Metrics   *telemetry.Metrics
 	Log       *slog.Logger
-	// Tracer selects the requests to trace. Nil: none.
-	Tracer *tracing.Tracer
+	Tracer    *tracing.Tracer // selects the requests to trace. Nil: none.
 
 	_ struct{}
 }
@@ -128,8 +121,7 @@ type Repository struct {
 	retiring pending.Count // versions that wait for their last requests
 	loads    atomic.Uint64 // counts loaded versions, for the keys of cached responses
 
-	// changes is held by the change in progress.
-	changes changeLock
+	changes changeLock        // held by the change in progress
 	closed  bool              // guarded by changes
 	seen    map[string]uint64 // fingerprints at the last poll, guarded by changes
 
@@ -141,7 +133,6 @@ type Repository struct {
 	closeErrors []error                     // errors of closing versions, guarded by mu
 }
 
-// backendDevices returns the devices that the backends provide.
 func (s *Settings) backendDevices() []tensor.Place {
 	var list []tensor.Place
 	for _, name := range s.Backends.Names() {
@@ -199,7 +190,6 @@ func Open(ctx context.Context, s Settings) (*Repository, error) {
 	return r, nil
 }
 
-// start loads the initial models.
 func (r *Repository) start(ctx context.Context) error {
 	r.source.listBuckets(ctx)
 	places, err := r.source.locations()
@@ -394,7 +384,6 @@ func (r *Repository) Busy() (n int) {
 	return n
 }
 
-// flush executes the version's queued requests now.
 func (v *version) flush() {
 	if v.queue != nil {
 		scheduler.Flush(v.queue)

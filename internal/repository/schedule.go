@@ -51,7 +51,6 @@ func (r *Repository) newScheduler(ctx context.Context, f *folder, v *version) (s
 	}), nil
 }
 
-// native reports whether a version is a native step.
 func native(v *version) bool { return v.cfg.GetParameters()[steps.Key] != nil }
 
 // newQueue makes the instances and their scheduler, without a response cache.
@@ -142,7 +141,6 @@ func (r *Repository) inline(v *version, batches bool) bool {
 // stateFolder is a model's folder with the data of initial states.
 const stateFolder = "initial_state"
 
-// newSequences returns the scheduler of a sequence model.
 func (r *Repository) newSequences(f *folder, v *version, active instances) (*sequence.Scheduler, error) {
 	s := r.sequenceSettings(f, v, v.stats, active)
 	s.Rules.Queued, s.Rules.Backlog = r.s.DelayScheduler, r.s.BacklogDelayScheduler
@@ -211,7 +209,6 @@ func (r *Repository) addResponseCache(f *folder, v *version) error {
 	return nil
 }
 
-// metricsOf returns the metrics settings of a version's configuration.
 func metricsOf(v *version, keeps bool) *telemetry.Setup {
 	s := &telemetry.Setup{Tags: v.cfg.GetMetricTags(), Decoupled: v.sig.Decoupled, Cached: keeps}
 	for _, c := range v.cfg.GetModelMetrics().GetMetricControl() {

@@ -32,30 +32,23 @@ func newSnapshot(models map[string]*model, spaced bool) *snapshot {
 
 // model is one model of a snapshot. It is immutable, except for its versions' states.
 type model struct {
-	key    string // see source.keyOf
-	name   string
-	folder *folder
-	// versions are the serving versions, ascending.
-	versions []*version
-	// states are those of every known version, ascending.
-	states []*versionState
-	// err is why a version does not serve.
-	err error
-	// wanted is false after the model is unloaded.
-	wanted bool
+	key      string // see source.keyOf
+	name     string
+	folder   *folder
+	versions []*version      // the serving versions, ascending
+	states   []*versionState // those of every known version, ascending
+	err      error           // why a version does not serve
+	wanted   bool            // false after the model is unloaded
 	// withdrawn is set for an ensemble that does not serve because one of its models was unloaded by a request, or
 	// its folder removed. The server is ready without it.
 	withdrawn bool
-	// explicit is set for a model loaded by name, not as part of an ensemble.
-	explicit bool
+	explicit  bool // set for a model loaded by name, not as part of an ensemble
 	// holdsOverride keeps the files of a load request: an ensemble needs them when it is compiled again.
 	holdsOverride bool
 	// moved has the present places of versions whose instances changed since they were loaded.
-	moved map[*version][]tensor.Place
-	// fingerprint is the folder's at the last load, and in mode Polled at the last attempt.
-	fingerprint uint64
-	// sharedBy is the number of models behind an ambiguous name; 0 for a real model.
-	sharedBy int
+	moved       map[*version][]tensor.Place
+	fingerprint uint64 // the folder's at the last load, and in mode Polled at the last attempt
+	sharedBy    int    // the number of models behind an ambiguous name; 0 for a real model
 }
 
 // version returns a version by number, the latest for number <= 0, or nil.
@@ -164,7 +157,6 @@ func (l *versionState) set(state infer.State, reason string) bool {
 	}
 }
 
-// is reports whether the version is in the given state.
 func (l *versionState) is(state infer.State) bool { return l.current.Load().state == state }
 
 // mergeStates returns the states of both lists, ascending by number. For a number in both, the state of first counts.
@@ -228,7 +220,6 @@ func (r *Repository) describe(req *infer.Request) {
 	}
 }
 
-// paramText formats a parameter's value.
 func paramText(p *infer.Param) string {
 	switch p.Kind {
 	case infer.ParamBool:

@@ -21,33 +21,27 @@ import (
 
 // folder is a model as found on disk or in a load request.
 type folder struct {
-	name, dir string
-	key       string // see source.keyOf
-	// fingerprint identifies the state of the files when they were read. 0: not watched.
-	fingerprint uint64
+	name, dir   string
+	key         string // see source.keyOf
+	fingerprint uint64 // identifies the state of the files when they were read. 0: not watched.
 	// contents has a fingerprint per version of its files without the configuration. Nil: unknown.
-	contents map[int64]uint64
-	// cfg is the normalised configuration. Nil if err is set.
-	cfg *modelconfig.ModelConfig
-	// defaultCount is set if the configuration has no instance_group.
-	defaultCount bool
-	versions     []int64 // to be loaded, ascending
-	missing      []int64 // requested by the version policy, without a folder
-	// override is set for a configuration or files from a load request.
-	override    bool
-	overrideDir *overrideDir // holds the files of a load request, else nil
-	// diagnostics are the findings about the configuration, errors included.
-	diagnostics []config.Diagnostic
-	err         error
+	contents     map[int64]uint64
+	cfg          *modelconfig.ModelConfig // the normalised configuration. Nil if err is set.
+	defaultCount bool                     // set if the configuration has no instance_group
+	versions     []int64                  // to be loaded, ascending
+	missing      []int64                  // requested by the version policy, without a folder
+	override     bool                     // set for a configuration or files from a load request
+	overrideDir  *overrideDir             // holds the files of a load request, else nil
+	diagnostics  []config.Diagnostic      // the findings about the configuration, errors included
+	err          error
 }
 
 // source finds models in folders and buckets.
 type source struct {
-	roots   []string
-	buckets []*bucketRoot // the roots in buckets
-	spaces  []string      // all namespaces; nil without namespacing
-	// configName selects configs/NAME.pbtxt where a model has it.
-	configName string
+	roots      []string
+	buckets    []*bucketRoot // the roots in buckets
+	spaces     []string      // all namespaces; nil without namespacing
+	configName string        // selects configs/NAME.pbtxt where a model has it
 	options    config.Options
 	log        *slog.Logger
 }
@@ -55,9 +49,8 @@ type source struct {
 // location is the place of a model in a repository, and of a duplicate with the same name.
 type location struct {
 	key, name, dir, duplicate string
-	// bucket and objects are set for a model in a bucket; dir is then its address.
-	bucket  *bucketRoot
-	objects []cloud.Object
+	bucket                    *bucketRoot // bucket and objects are set for a model in a bucket; dir is then its address
+	objects                   []cloud.Object
 }
 
 // locations returns the models of all roots, sorted by key. A folder that cannot be read is an error. For a bucket
@@ -105,12 +98,10 @@ func (s *source) locationAt(m *bucketRoot, name string) location {
 	return location{key: s.keyOf(m.address, name), name: name, dir: m.address + "/" + name, bucket: m, objects: m.objects(name)}
 }
 
-// locationIn returns the location of a model in a root folder.
 func (s *source) locationIn(root, name string) location {
 	return location{key: s.keyOf(trimRoot(root), name), name: name, dir: filepath.Join(root, name)}
 }
 
-// holdsModels reports whether a folder holds a model.
 func (s *source) holdsModels(root string) bool {
 	entries, _ := os.ReadDir(root) // entries before an error count
 	return slices.ContainsFunc(entries, func(e os.DirEntry) bool { return s.holdsModel(root, e.Name()) })
@@ -129,7 +120,7 @@ func (s *source) holdsModel(root, name string) bool {
 	if _, err := os.Stat(config.PathOf(dir, s.configName)); !errors.Is(err, fs.ErrNotExist) {
 		return true
 	}
-	found, _, err := versionFolders(dir)
+	found, _, err := VersionFolders(dir)
 	return err == nil && len(found) > 0
 }
 
@@ -187,7 +178,7 @@ func (s *source) check(f *folder, places *config.Positions) {
 
 // findVersions selects versions by the version policy. A model that needs no version folder has version 1 without one.
 func (f *folder) findVersions(o *config.Options) {
-	found, ignored, err := versionFolders(f.dir)
+	found, ignored, err := VersionFolders(f.dir)
 	for _, name := range ignored {
 		f.diagnostics = append(f.diagnostics, config.IgnoredVersionFolder(f.name, name))
 	}
@@ -226,9 +217,9 @@ func pick(policy *modelconfig.ModelVersionPolicy, found []int64) (wanted, absent
 	}
 }
 
-// versionFolders returns the version folders of a model, ascending. A version is a positive integer without leading
+// VersionFolders returns the version folders of a model, ascending. A version is a positive integer without leading
 // zeros. ignored are other names that look like versions, for example "v1" or "01".
-func versionFolders(dir string) (found []int64, ignored []string, err error) {
+func VersionFolders(dir string) (found []int64, ignored []string, err error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
 		return nil, nil, err

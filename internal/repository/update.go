@@ -153,7 +153,6 @@ func (r *Repository) apply(ctx context.Context, u *update) {
 		slog.Int("added", len(u.added)), slog.Int("removed", len(u.gone)))
 }
 
-// closeRemoved closes a removed, idle instance.
 func (r *Repository) closeRemoved(ctx context.Context, v *version, x instance) {
 	defer v.removing.Add(-1)
 	x.limiter.Close()
@@ -265,7 +264,6 @@ func (v *version) release() error {
 	return v.model.Close()
 }
 
-// holder returns a count with one holder.
 func holder() *atomic.Int32 {
 	n := new(atomic.Int32)
 	n.Store(1)

@@ -7,7 +7,6 @@ import (
 	"unicode/utf8"
 )
 
-// widths returns the width in characters of each column.
 func widths(rows [][]string) []int {
 	var list []int
 	for _, row := range rows {
@@ -21,7 +20,6 @@ func widths(rows [][]string) []int {
 	return list
 }
 
-// spaces returns the padding of a cell to n characters.
 func spaces(cell string, n int) string {
 	return strings.Repeat(" ", max(0, n-utf8.RuneCountInString(cell)))
 }

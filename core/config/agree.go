@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 
@@ -49,9 +50,7 @@ func Complete(cfg *modelconfig.ModelConfig, sig *Signature) *modelconfig.ModelCo
 	whole := len(cfg.GetInput()) > 0 && len(cfg.GetOutput()) > 0
 	completeInputs(done, sig)
 	completeOutputs(done, sig)
-	if done.MaxBatchSize == 0 {
-		done.MaxBatchSize = int32(sig.MaxBatch)
-	}
+	done.MaxBatchSize = cmp.Or(done.MaxBatchSize, int32(sig.MaxBatch))
 	if !whole && done.Backend == onnxRuntime && done.MaxBatchSize > 1 && done.SchedulingChoice == nil {
 		done.SchedulingChoice = &modelconfig.ModelConfig_DynamicBatching{DynamicBatching: &modelconfig.ModelDynamicBatching{}}
 	}
@@ -93,9 +92,7 @@ func completeOutputs(cfg *modelconfig.ModelConfig, sig *Signature) {
 }
 
 func fillGaps(d *modelconfig.DataType, dims *[]int64, p *Port) {
-	if *d == modelconfig.DataType_TYPE_INVALID {
-		*d = modelconfig.DataType(p.DType)
-	}
+	*d = cmp.Or(*d, modelconfig.DataType(p.DType))
 	if len(*dims) == 0 {
 		*dims = dimsOf(p)
 	}
@@ -108,10 +105,7 @@ func dimsOf(p *Port) []int64 { return slices.Clone(p.Dims.Dims()) }
 // [8,-1] give [8,16]. The result has the ports of sig in its order, with the narrower dims of both. A type, dims or
 // max_batch_size that cfg leaves out is taken from sig.
 func Agree(cfg *modelconfig.ModelConfig, sig *Signature) (*Signature, error) {
-	maxBatch := int(cfg.GetMaxBatchSize())
-	if maxBatch == 0 {
-		maxBatch = sig.MaxBatch // as the backend completed it
-	}
+	maxBatch := cmp.Or(int(cfg.GetMaxBatchSize()), sig.MaxBatch) // as the backend completed it
 	a := &agreement{want: signatureOf(cfg, maxBatch), have: sig}
 	out := &Signature{Model: cfg.GetName(), Version: sig.Version, MaxBatch: maxBatch, Decoupled: a.want.Decoupled}
 	given, err := a.computed(sig.Inputs)

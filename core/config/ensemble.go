@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -60,7 +61,11 @@ func (l *problems) dataFlow() {
 	}
 	for i, in := range l.cfg.GetInput() {
 		if _, written := f.writer[in.GetName()]; !written && len(f.readers[in.GetName()]) == 0 {
-			l.unusedInput(f, i, in.GetName())
+			near := f.suggestion(in.GetName(), f.unwritten) // the tensor that was probably meant
+			if near != "" {
+				near = ": a step reads a tensor that nothing writes" + near
+			}
+			l.add(InputUnused, fmt.Sprintf("input[%d]", i), "ensemble input '%s' for ensemble %s' is not used%s", in.GetName(), l.cfg.GetName(), near)
 		}
 	}
 	outputs := map[string]bool{}
@@ -89,9 +94,7 @@ func newFlow(cfg *modelconfig.ModelConfig) *flow {
 }
 
 func (f *flow) firstUse(t, field string) {
-	if f.where[t] == "" {
-		f.where[t] = field
-	}
+	f.where[t] = cmp.Or(f.where[t], field)
 }
 
 func stepField(i int) string { return fmt.Sprintf("ensemble_scheduling.step[%d]", i) }
@@ -229,16 +232,6 @@ func (l *problems) completePorts(f *flow) {
 
 func (l *problems) undeclared(field, kind, tensor string) {
 	l.add(InferredPort, field, "%s '%s' of ensemble '%s' is not declared and is taken from its steps", kind, tensor, l.cfg.GetName())
-}
-
-// unusedInput reports an input of the ensemble that no step reads, with the tensor that was probably meant.
-func (l *problems) unusedInput(f *flow, i int, name string) {
-	near := f.suggestion(name, f.unwritten)
-	field := fmt.Sprintf("input[%d]", i)
-	if near != "" {
-		near = ": a step reads a tensor that nothing writes" + near
-	}
-	l.add(InputUnused, field, "ensemble input '%s' for ensemble %s' is not used%s", name, l.cfg.GetName(), near)
 }
 
 // suggestion returns a sentence with the most similar candidate, or nothing. The candidate counts as reported.

@@ -39,11 +39,6 @@ type Field struct {
 	By    []string // names the backends that honour the field in any case
 }
 
-// concerns reports whether the class applies to value v of the field at path, which is f's or one below it.
-func (f *Field) concerns(path string, v protoreflect.Value) bool {
-	return f.Value == nil || path == f.Path && f.Value(v)
-}
-
 // Fields returns the treatment of every field, in the order of the schema.
 func Fields() []Field { return slices.Clone(fieldTable) }
 
@@ -262,7 +257,7 @@ func (l *problems) eachOf(class Class, visit func(f *Field, at string, fd protor
 	said := map[string]bool{}
 	visitSet(l.cfg.ProtoReflect(), "", "", func(plain, at string, fd protoreflect.FieldDescriptor, v protoreflect.Value) bool {
 		f, ok := FieldOf(plain)
-		if !ok || f.Class != class || !f.concerns(plain, v) {
+		if !ok || f.Class != class || f.Value != nil && (plain != f.Path || !f.Value(v)) {
 			return true
 		}
 		if !said[f.Path] {

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"fmt"
 
 	"github.com/tutti-server/tutti/core/tensor"
@@ -71,9 +72,7 @@ func Normalise(cfg *modelconfig.ModelConfig, dir string) error {
 
 // NormaliseWith is Normalise under options; nil: the defaults. It returns notices about what was filled in.
 func NormaliseWith(cfg *modelconfig.ModelConfig, dir string, o *Options) ([]Diagnostic, error) {
-	if cfg.Name == "" {
-		cfg.Name = dir
-	}
+	cfg.Name = cmp.Or(cfg.Name, dir)
 	list := fillIn(cfg, o)
 	if cfg.Name != dir {
 		return list, Errorf(OtherFolder, "name",
@@ -108,15 +107,11 @@ func normaliseBatching(cfg *modelconfig.ModelConfig) {
 	if d := cfg.GetDynamicBatching(); d != nil && len(d.PreferredBatchSize) == 0 && cfg.MaxBatchSize > 0 {
 		d.PreferredBatchSize = []int32{cfg.MaxBatchSize}
 	}
-	s := cfg.GetSequenceBatching()
-	if s == nil {
-		return
-	}
-	if s.MaxSequenceIdleMicroseconds == 0 {
-		s.MaxSequenceIdleMicroseconds = 1000000
-	}
-	if s.StrategyChoice == nil {
-		s.StrategyChoice = &modelconfig.ModelSequenceBatching_Direct{Direct: &modelconfig.ModelSequenceBatching_StrategyDirect{}}
+	if s := cfg.GetSequenceBatching(); s != nil {
+		s.MaxSequenceIdleMicroseconds = cmp.Or(s.MaxSequenceIdleMicroseconds, 1000000)
+		if s.StrategyChoice == nil {
+			s.StrategyChoice = &modelconfig.ModelSequenceBatching_Direct{Direct: &modelconfig.ModelSequenceBatching_StrategyDirect{}}
+		}
 	}
 }
 
@@ -126,9 +121,7 @@ func normaliseBackend(cfg *modelconfig.ModelConfig) []Diagnostic {
 		l.add(PythonPlatform, "platform", "model '%s' says platform: \"python\", taken as backend: \"python\"", cfg.Name)
 		cfg.Backend, cfg.Platform = pythonBackend, ""
 	}
-	if cfg.Backend == "" {
-		cfg.Backend = platforms[cfg.Platform]
-	}
+	cfg.Backend = cmp.Or(cfg.Backend, platforms[cfg.Platform])
 	for _, d := range defaultFiles {
 		if d.backend != cfg.Backend || cfg.Platform != "" && cfg.Platform != d.platform {
 			continue
@@ -149,33 +142,19 @@ func normaliseInstances(cfg *modelconfig.ModelConfig, gpus []int32) {
 		cfg.InstanceGroup = []*modelconfig.ModelInstanceGroup{{}}
 	}
 	for i, g := range cfg.InstanceGroup {
-		if g.Name == "" {
-			g.Name = fmt.Sprintf("%s_%d", cfg.Name, i)
-		}
+		g.Name = cmp.Or(g.Name, fmt.Sprintf("%s_%d", cfg.Name, i))
 		resolveKind(g, gpus)
-		if g.Count == 0 {
-			g.Count = defaultCount(cfg, g)
+		count := int32(1)
+		if g.Kind == modelconfig.ModelInstanceGroup_KIND_CPU && (cfg.Backend == onnxRuntime || cfg.Backend == "tensorflow") {
+			count = 2 // these runtimes leave the CPU idle with one instance
 		}
+		g.Count = cmp.Or(g.Count, count)
 	}
-}
-
-// defaultCount is 1, or 2 for runtimes that leave the CPU idle with one instance.
-func defaultCount(cfg *modelconfig.ModelConfig, g *modelconfig.ModelInstanceGroup) int32 {
-	if g.Kind == modelconfig.ModelInstanceGroup_KIND_CPU && (cfg.Backend == onnxRuntime || cfg.Backend == "tensorflow") {
-		return 2
-	}
-	return 1
 }
 
 func normaliseOptimization(cfg *modelconfig.ModelConfig) {
-	if cfg.Optimization == nil {
-		cfg.Optimization = &modelconfig.ModelOptimizationPolicy{}
-	}
+	cfg.Optimization = cmp.Or(cfg.Optimization, &modelconfig.ModelOptimizationPolicy{})
 	o := cfg.Optimization
-	if o.InputPinnedMemory == nil {
-		o.InputPinnedMemory = &modelconfig.ModelOptimizationPolicy_PinnedMemoryBuffer{Enable: true}
-	}
-	if o.OutputPinnedMemory == nil {
-		o.OutputPinnedMemory = &modelconfig.ModelOptimizationPolicy_PinnedMemoryBuffer{Enable: true}
-	}
+	o.InputPinnedMemory = cmp.Or(o.InputPinnedMemory, &modelconfig.ModelOptimizationPolicy_PinnedMemoryBuffer{Enable: true})
+	o.OutputPinnedMemory = cmp.Or(o.OutputPinnedMemory, &modelconfig.ModelOptimizationPolicy_PinnedMemoryBuffer{Enable: true})
 }

@@ -38,9 +38,7 @@ func Read(s Source, o *Options) (*modelconfig.ModelConfig, []Diagnostic) {
 
 // NormaliseAndCheck fills in the defaults of a configuration as written, and checks it: the second half of Read.
 func NormaliseAndCheck(cfg *modelconfig.ModelConfig, s Source, o *Options) []Diagnostic {
-	if cfg.Name == "" {
-		cfg.Name = s.Name
-	}
+	cfg.Name = cmp.Or(cfg.Name, s.Name)
 	list := Hints(cfg)
 	Deduce(cfg, s.Dir, s.Name)
 	notes, err := NormaliseWith(cfg, s.Name, o)
@@ -233,8 +231,9 @@ func MissingFile(err error, path string) error {
 	if len(names) > 0 {
 		held = "the folder holds " + quotedNames(names)
 	}
-	if other := sameKind(names, name); other != "" {
-		fix = fmt.Sprintf("rename '%s' to '%s', or set default_model_filename: %q", other, name, other)
+	alike := slices.DeleteFunc(slices.Clone(names), func(other string) bool { return filepath.Ext(other) != filepath.Ext(name) })
+	if len(alike) == 1 {
+		fix = fmt.Sprintf("rename '%s' to '%s', or set default_model_filename: %q", alike[0], name, alike[0])
 	}
 	return At(WithFix(Coded(ModelFile, "default_model_filename", &folderError{err, held}), fix), filepath.Clean(dir), 0)
 }
@@ -261,15 +260,6 @@ func fileNames(dir string) []string {
 		}
 	}
 	return names
-}
-
-// sameKind returns the only name with the same suffix as the given one, or "".
-func sameKind(names []string, as string) string {
-	like := slices.DeleteFunc(slices.Clone(names), func(name string) bool { return filepath.Ext(name) != filepath.Ext(as) })
-	if len(like) != 1 {
-		return ""
-	}
-	return like[0]
 }
 
 func quotedNames(names []string) string {

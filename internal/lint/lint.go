@@ -3,6 +3,7 @@
 package lint
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -304,9 +305,7 @@ func (e *examiner) diagnose(d config.Diagnostic, model, dir string) {
 	if d.Field != "" {
 		e.places[model].Locate(one)
 	}
-	if one[0].File == "" {
-		one[0].File = dir
-	}
+	one[0].File = cmp.Or(one[0].File, dir)
 	if !slices.ContainsFunc(e.list, func(o config.Diagnostic) bool { return o.Model == model && o.Reason == d.Reason }) {
 		e.list = append(e.list, one[0])
 	}

@@ -1,6 +1,7 @@
 package lint
 
 import (
+	"cmp"
 	"net/url"
 	"path/filepath"
 
@@ -95,9 +96,7 @@ func sarifOf(d *config.Diagnostic, index map[config.Code]int) sarifResult {
 
 // uri converts a path to a URI reference: a relative path stays relative to the checkout.
 func uri(path string) string {
-	if path == "" {
-		path = "."
-	}
+	path = cmp.Or(path, ".")
 	u := url.URL{Path: filepath.ToSlash(path)}
 	if filepath.IsAbs(path) {
 		u.Scheme = "file"

@@ -246,7 +246,7 @@ func pruneCache(cache string, before time.Time) (removed int, err error) {
 		return os.RemoveAll(path)
 	}))
 	errs = append(errs, eachOld(filepath.Join(cache, "objects"), before, func(path string, info fs.FileInfo) error {
-		if !info.Mode().IsRegular() || linked(info) {
+		if s, ok := info.Sys().(*syscall.Stat_t); !info.Mode().IsRegular() || ok && s.Nlink > 1 { // a state has it
 			return nil
 		}
 		removed++
@@ -276,15 +276,4 @@ func eachOld(dir string, before time.Time, visit func(path string, info fs.FileI
 		}
 	}
 	return errors.Join(errs...)
-}
-
-func linked(info fs.FileInfo) bool {
-	s, ok := info.Sys().(*syscall.Stat_t)
-	return ok && s.Nlink > 1
-}
-
-// touch records that a state of a model is in use.
-func touch(dir string) {
-	now := time.Now()
-	_ = os.Chtimes(filepath.Dir(dir), now, now) // may fail: a read-only cache is pruned by its owner
 }

@@ -59,7 +59,10 @@ func (r *Repository) newDryRun(f *folder, v *version, inst backends.Instance, to
 	case x.sequences:
 		s := r.sequenceSettings(f, v, stats, own)
 		if together > 1 {
-			fixedBatches(&s, together)
+			s.Rules.Slots, s.Rules.Utilization, s.Rules.Delay = together, 1, time.Hour // batches of exactly this many sequences
+			if s.Rules.Oldest {
+				s.Policy = fixedRules(together).Policy()
+			}
 		}
 		q, err := sequence.New(s)
 		if err != nil {
@@ -80,14 +83,6 @@ func (r *Repository) newDryRun(f *folder, v *version, inst backends.Instance, to
 		Targets: []scheduler.Scheduler{x.queue},
 	})
 	return x, nil
-}
-
-// fixedBatches makes a sequence scheduler form batches of exactly this many sequences.
-func fixedBatches(s *sequence.Settings, sequences int) {
-	s.Rules.Slots, s.Rules.Utilization, s.Rules.Delay = sequences, 1, time.Hour
-	if s.Rules.Oldest {
-		s.Policy = fixedRules(sequences).Policy()
-	}
 }
 
 // fixedRules returns the rules for batches of exactly this many rows.

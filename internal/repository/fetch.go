@@ -28,7 +28,7 @@ const fetchThreads = 8
 func (m *bucketRoot) fetch(ctx context.Context, model string, list []cloud.Object) (string, error) {
 	dir := m.dir(model, list)
 	if complete(dir, list) {
-		touch(dir)
+		_ = os.Chtimes(filepath.Dir(dir), time.Now(), time.Now()) // it is in use; may fail: a read-only cache is pruned by its owner
 		return dir, nil
 	}
 	if err := m.takeFetchError(dir); err != nil {

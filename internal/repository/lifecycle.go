@@ -265,12 +265,9 @@ func (c *change) unloadDependencies(key string) {
 }
 
 func (c *change) isUsed(key string) bool {
-	for _, m := range c.next {
-		if m.wanted && m.folder.cfg != nil && slices.Contains(m.dependencies(&c.r.source, c.next), key) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(slices.Collect(maps.Values(c.next)), func(m *model) bool {
+		return m.wanted && m.folder.cfg != nil && slices.Contains(m.dependencies(&c.r.source, c.next), key)
+	})
 }
 
 // Index lists every version of the models that are or were loaded, and the names of other models in the folders.

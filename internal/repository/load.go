@@ -96,7 +96,8 @@ func (r *Repository) loadVersion(ctx context.Context, f *folder, number int64, s
 	if err != nil {
 		return nil, errors.Join(err, model.Close())
 	}
-	v.holders = holder()
+	v.holders = new(atomic.Int32)
+	v.holders.Store(1)
 	r.s.Log.DebugContext(ctx, "model loaded", slog.String("model", f.name), slog.Int64("version", number), slog.String("backend", factory.Name))
 	return v, nil
 }

@@ -1,6 +1,7 @@
 package repository
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 	"strings"
@@ -59,10 +60,7 @@ func (s *Settings) namespaces() []string {
 
 // trimRoot returns a root without trailing slashes, the form of a namespace.
 func trimRoot(root string) string {
-	if trimmed := strings.TrimRight(root, "/"); trimmed != "" {
-		return trimmed
-	}
-	return root
+	return cmp.Or(strings.TrimRight(root, "/"), root)
 }
 
 // resolve returns the key of the model that a step of the ensemble home refers to. It looks in the step's namespace if

@@ -106,7 +106,9 @@ func (r *Repository) queueFor(
 	case len(active) == 0:
 		return direct.NewClosed(runner, status.Errorf(status.Unavailable, "model '%s' has only passive instances, which take no requests", f.name)), nil
 	case v.cfg.GetSequenceBatching() != nil:
-		return r.newSequences(f, v, active)
+		s := r.sequenceSettings(f, v, v.stats, active)
+		s.Rules.Queued, s.Rules.Backlog = r.s.DelayScheduler, r.s.BacklogDelayScheduler
+		return sequence.New(s)
 	case inline:
 		return direct.NewInline(direct.Settings{Runner: runner, Instances: active.backends()[:1]}), nil
 	}
@@ -140,12 +142,6 @@ func (r *Repository) inline(v *version, batches bool) bool {
 
 // stateFolder is a model's folder with the data of initial states.
 const stateFolder = "initial_state"
-
-func (r *Repository) newSequences(f *folder, v *version, active instances) (*sequence.Scheduler, error) {
-	s := r.sequenceSettings(f, v, v.stats, active)
-	s.Rules.Queued, s.Rules.Backlog = r.s.DelayScheduler, r.s.BacklogDelayScheduler
-	return sequence.New(s)
-}
 
 // sequenceSettings returns the settings of a sequence scheduler. stats counts its requests.
 func (r *Repository) sequenceSettings(f *folder, v *version, stats *telemetry.Model, active instances) sequence.Settings {

@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
-	"sync/atomic"
 	"time"
 
 	"google.golang.org/protobuf/proto"
@@ -69,7 +68,7 @@ func samePlaces(a, b []tensor.Place) bool {
 func (list instances) match(wanted instances) (kept, missing, gone instances) {
 	gone = slices.Clone(list)
 	for _, s := range wanted {
-		i := slices.IndexFunc(gone, func(u instance) bool { return u.equivalent(&s) })
+		i := slices.IndexFunc(gone, func(u instance) bool { return u.place == s.place && proto.Equal(unnamed(u.group), unnamed(s.group)) })
 		if i < 0 {
 			missing = append(missing, s)
 			continue
@@ -78,11 +77,6 @@ func (list instances) match(wanted instances) (kept, missing, gone instances) {
 		gone = slices.Delete(gone, i, i+1)
 	}
 	return kept, missing, gone
-}
-
-// equivalent reports whether two instances are of the same kind, ignoring name and count.
-func (u *instance) equivalent(o *instance) bool {
-	return u.place == o.place && proto.Equal(unnamed(u.group), unnamed(o.group))
 }
 
 // unnamed returns a group without name, count and list of GPUs.
@@ -262,10 +256,4 @@ func (v *version) release() error {
 		return nil
 	}
 	return v.model.Close()
-}
-
-func holder() *atomic.Int32 {
-	n := new(atomic.Int32)
-	n.Store(1)
-	return n
 }

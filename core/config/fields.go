@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"path"
 	"path/filepath"
 	"regexp"
@@ -354,7 +355,12 @@ func sortedMapKeys(m protoreflect.Map) []protoreflect.MapKey {
 		keys = append(keys, k)
 		return true
 	})
-	slices.SortFunc(keys, compareKeys)
+	slices.SortFunc(keys, func(x, y protoreflect.MapKey) int {
+		if n, ok := x.Interface().(uint64); ok {
+			return cmp.Compare(n, y.Uint())
+		}
+		return cmp.Compare(x.String(), y.String())
+	})
 	return keys
 }
 

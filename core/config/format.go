@@ -2,7 +2,6 @@ package config
 
 import (
 	"bytes"
-	"cmp"
 	"fmt"
 	"math"
 	"strconv"
@@ -79,14 +78,6 @@ func appendMap(b []byte, fd protoreflect.FieldDescriptor, m protoreflect.Map) []
 		b = appendValue(b, fd, m.Get(k))
 	}
 	return append(b, '}')
-}
-
-// compareKeys orders numbers by value and strings by bytes.
-func compareKeys(x, y protoreflect.MapKey) int {
-	if n, ok := x.Interface().(uint64); ok {
-		return cmp.Compare(n, y.Uint())
-	}
-	return cmp.Compare(x.String(), y.String())
 }
 
 func appendValue(b []byte, fd protoreflect.FieldDescriptor, v protoreflect.Value) []byte {

@@ -149,26 +149,34 @@ const manyNames = 32
 //
 // hot: no allocation up to 32 names of each sort.
 func (r *Request) CheckNames() error {
-	if i := repeated(r.Inputs, inputName); i >= 0 {
+	if i := repeated(r.Inputs, func(n *Named) string { return n.Name }); i >= 0 {
 		return status.Errorf(status.InvalidArg, "%sinput '%s' already exists in request", IDPrefix(r.ID), r.Inputs[i].Name)
 	}
-	if i := repeated(r.Outputs, outputName); i >= 0 {
+	if i := repeated(r.Outputs, func(s *string) string { return *s }); i >= 0 {
 		return status.Errorf(status.InvalidArg, "%soutput '%s' already exists in request", IDPrefix(r.ID), r.Outputs[i])
 	}
-	if repeated(r.Params, paramKey) >= 0 {
-		r.Params = firstParams(r.Params)
+	if repeated(r.Params, func(p *Param) string { return p.Key }) >= 0 {
+		seen := make(map[string]struct{}, len(r.Params))
+		r.Params = slices.DeleteFunc(r.Params, func(p Param) bool {
+			_, ok := seen[p.Key]
+			seen[p.Key] = struct{}{}
+			return ok
+		})
 	}
 	return nil
 }
 
-func inputName(n *Named) string   { return n.Name }
-func outputName(s *string) string { return *s }
-func paramKey(p *Param) string    { return p.Key }
-
 // repeated returns the index of the first element with the name of an earlier one, or -1.
 func repeated[T any](list []T, name func(*T) string) int {
 	if len(list) > manyNames {
-		return repeatedAmongMany(list, name)
+		seen := make(map[string]struct{}, len(list))
+		for i := range list {
+			if _, ok := seen[name(&list[i])]; ok {
+				return i
+			}
+			seen[name(&list[i])] = struct{}{}
+		}
+		return -1
 	}
 	for i := range list {
 		for j := range i {
@@ -178,25 +186,4 @@ func repeated[T any](list []T, name func(*T) string) int {
 		}
 	}
 	return -1
-}
-
-func repeatedAmongMany[T any](list []T, name func(*T) string) int {
-	seen := make(map[string]struct{}, len(list))
-	for i := range list {
-		n := name(&list[i])
-		if _, ok := seen[n]; ok {
-			return i
-		}
-		seen[n] = struct{}{}
-	}
-	return -1
-}
-
-func firstParams(list Params) Params {
-	seen := make(map[string]struct{}, len(list))
-	return slices.DeleteFunc(list, func(p Param) bool {
-		_, ok := seen[p.Key]
-		seen[p.Key] = struct{}{}
-		return ok
-	})
 }

@@ -3,6 +3,7 @@ package tensor
 import (
 	"math"
 	"math/bits"
+	"slices"
 	"strconv"
 )
 
@@ -52,18 +53,7 @@ func (s *Shape) SetDim(i int, n int64) {
 }
 
 // Equal reports whether both shapes have the same dimensions.
-func (s Shape) Equal(o Shape) bool {
-	if s.rank != o.rank {
-		return false
-	}
-	od := o.Dims()
-	for i, d := range s.Dims() {
-		if d != od[i] {
-			return false
-		}
-	}
-	return true
-}
+func (s Shape) Equal(o Shape) bool { return slices.Equal(s.Dims(), o.Dims()) }
 
 // Matches reports whether s fits the declaration want, in which -1 fits any extent.
 func (s Shape) Matches(want Shape) bool {

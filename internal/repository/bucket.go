@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -165,14 +166,7 @@ func (m *bucketRoot) objects(name string) []cloud.Object {
 func (m *bucketRoot) names() []string {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	var names []string
-	for name, list := range m.models {
-		if holdsObjects(name, list) {
-			names = append(names, name)
-		}
-	}
-	slices.Sort(names)
-	return names
+	return slices.DeleteFunc(slices.Sorted(maps.Keys(m.models)), func(name string) bool { return !holdsObjects(name, m.models[name]) })
 }
 
 // holdsObjects reports whether a listing is that of a model; see source.holdsModel.

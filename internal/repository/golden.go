@@ -2,6 +2,7 @@ package repository
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/binary"
 	"encoding/json"
@@ -118,14 +119,7 @@ func (g *goldenCase) compare(resp *infer.Response) error {
 		if got == nil {
 			return fmt.Errorf("the answer has no output '%s'", want.Name)
 		}
-		near := defaultTolerance
-		switch {
-		case want.Tolerance != nil:
-			near = *want.Tolerance
-		case g.Tolerance != nil:
-			near = *g.Tolerance
-		}
-		if err := want.compare(got, near); err != nil {
+		if err := want.compare(got, *cmp.Or(want.Tolerance, g.Tolerance, &defaultTolerance)); err != nil {
 			return fmt.Errorf("output '%s' %w", want.Name, err)
 		}
 	}
@@ -201,13 +195,10 @@ func flatten(data []byte) ([]any, error) {
 		if err != nil {
 			return nil, err
 		}
-		switch x := tok.(type) {
-		case json.Delim:
-			if x == '{' || x == '}' {
-				return nil, errors.New("has an object among its data")
-			}
-		default:
-			leaves = append(leaves, x)
+		if x, ok := tok.(json.Delim); !ok {
+			leaves = append(leaves, tok)
+		} else if x == '{' || x == '}' {
+			return nil, errors.New("has an object among its data")
 		}
 	}
 }

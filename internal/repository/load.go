@@ -190,26 +190,20 @@ func (r *Repository) backend(cfg *modelconfig.ModelConfig) (backends.Backend, *b
 	return b, f, nil
 }
 
-// closeInstances closes the instances that the version's scheduler did not close.
-func (v *version) closeInstances() error {
-	var errs []error
-	for i := range v.instances {
-		u := &v.instances[i]
-		u.limiter.Close()
-		if u.group.GetPassive() {
-			errs = append(errs, u.inst.Close())
-		}
-	}
-	for _, inst := range v.removed {
-		errs = append(errs, inst.Close())
-	}
-	return errors.Join(errs...)
-}
-
 func (v *version) close(ctx context.Context) error {
 	var errs []error
 	if v.queue != nil {
-		errs = append(errs, v.queue.Close(), v.removing.Wait(context.WithoutCancel(ctx)), v.closeInstances(), v.release())
+		errs = append(errs, v.queue.Close(), v.removing.Wait(context.WithoutCancel(ctx)))
+		for _, u := range v.instances { // the scheduler closed the active ones
+			u.limiter.Close()
+			if u.group.GetPassive() {
+				errs = append(errs, u.inst.Close())
+			}
+		}
+		for _, inst := range v.removed {
+			errs = append(errs, inst.Close())
+		}
+		errs = append(errs, v.release())
 	}
 	for _, used := range v.uses {
 		used.users.Add(-1)

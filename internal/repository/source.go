@@ -58,15 +58,15 @@ type location struct {
 func (s *source) locations() ([]location, error) {
 	at := map[string]int{}
 	var all []location
-	add := func(p location) {
+	err := s.each(func(p location) {
 		if i, ok := at[p.key]; ok {
 			all[i].duplicate = p.dir
 			return
 		}
 		at[p.key] = len(all)
 		all = append(all, p)
-	}
-	if err := s.each(add); err != nil {
+	})
+	if err != nil {
 		return nil, fmt.Errorf("cannot read model repository: %w", err)
 	}
 	slices.SortFunc(all, func(a, b location) int { return strings.Compare(a.key, b.key) })
@@ -124,7 +124,8 @@ func (s *source) holdsModel(root, name string) bool {
 	return err == nil && len(found) > 0
 }
 
-// open reads a model's configuration. Errors and panics are stored in the folder.
+// open downloads a model from its bucket, if it has one, and reads its configuration. Errors and panics are stored in
+// the folder.
 func (s *source) open(ctx context.Context, p location) (f *folder) {
 	f = &folder{key: p.key, name: p.name, dir: p.dir, fingerprint: fingerprint(p)}
 	if p.duplicate != "" {
@@ -132,7 +133,20 @@ func (s *source) open(ctx context.Context, p location) (f *folder) {
 		return f
 	}
 	defer s.recovered(f)
-	s.read(ctx, f, p)
+	if p.bucket != nil {
+		if f.dir, f.err = p.bucket.fetch(ctx, p.name, p.objects); f.err != nil {
+			f.dir = p.dir
+			if status.CodeOf(f.err) != status.InvalidArg {
+				f.fingerprint = 0 // the next attempt may see the same objects
+			}
+			return f
+		}
+	}
+	from := config.Source{Dir: f.dir, Name: p.name, ConfigName: s.configName}
+	var places *config.Positions
+	if f.cfg, places, f.err = from.Open(); f.err == nil {
+		s.check(f, places)
+	}
 	return f
 }
 
@@ -141,24 +155,6 @@ func (s *source) recovered(f *folder) {
 	if p := recover(); p != nil {
 		f.cfg, f.versions = nil, nil
 		f.err = recovery.Report(p, s.log, "opening model '"+f.name+"'", slog.String("model", f.name))
-	}
-}
-
-// read downloads a model from its bucket, if it has one, and reads its configuration.
-func (s *source) read(ctx context.Context, f *folder, p location) {
-	if p.bucket != nil {
-		if f.dir, f.err = p.bucket.fetch(ctx, p.name, p.objects); f.err != nil {
-			f.dir = p.dir
-			if status.CodeOf(f.err) != status.InvalidArg {
-				f.fingerprint = 0 // the next attempt may see the same objects
-			}
-			return
-		}
-	}
-	from := config.Source{Dir: f.dir, Name: p.name, ConfigName: s.configName}
-	var places *config.Positions
-	if f.cfg, places, f.err = from.Open(); f.err == nil {
-		s.check(f, places)
 	}
 }
 

@@ -173,10 +173,7 @@ func (r *Repository) waitRemoved(ctx context.Context, updates []*update) {
 	ctx, cancel := context.WithTimeout(ctx, removeWait)
 	defer cancel()
 	for _, u := range updates {
-		if u.v.cfg.GetSequenceBatching() != nil {
-			continue
-		}
-		if err := u.v.removing.Wait(ctx); err != nil {
+		if u.v.cfg.GetSequenceBatching() == nil && u.v.removing.Wait(ctx) != nil {
 			r.s.Log.WarnContext(ctx, "a removed instance is still in use, it is closed when its requests have ended",
 				slog.String("model", u.v.sig.Model), slog.Int64("version", u.v.sig.Version))
 		}

@@ -282,7 +282,7 @@ func (m *meter) read(interval time.Duration) machine {
 		return m.last
 	}
 	memory, err := fs.Meminfo()
-	if err != nil || memory.MemTotalBytes == nil || memory.MemAvailableBytes == nil {
+	if err != nil {
 		return m.last
 	}
 	c := &stat.CPUTotal
@@ -292,9 +292,15 @@ func (m *meter) read(interval time.Duration) machine {
 		m.last.busy = 1 - min(1, (idle-m.idle)/(spent-m.spent))
 	}
 	m.spent, m.idle, m.at = spent, idle, now
-	total, available := float64(*memory.MemTotalBytes), float64(*memory.MemAvailableBytes)
-	m.last.known, m.last.total, m.last.used = total > 0, total, max(0, total-available)
+	m.last.memory(&memory)
 	return m.last
+}
+
+// memory sets the memory of the machine. A kernel that does not report what is available uses all of it.
+func (m *machine) memory(info *procfs.Meminfo) {
+	var none uint64
+	total, available := float64(*cmp.Or(info.MemTotalBytes, &none)), float64(*cmp.Or(info.MemAvailableBytes, &none))
+	m.known, m.total, m.used = total > 0, total, max(0, total-available)
 }
 
 // GPU is a measurement of a GPU. A value that the GPU does not report is negative.

@@ -5,10 +5,9 @@
 //
 //	pytorch.go     the factories and the backend, parameters of config.pbtxt, the content of model files
 //	matching.go    which tensor is which argument or result of forward
-//	library.go     the opened shim and its errors
-//	model.go       a model and its signature, which the configuration must declare: the files have no shapes
-//	instance.go    executions, outputs in memory of PyTorch
-//	shim/          libtutti_torch.so, C functions over the C++ library; build.go: Prepare compiles it beside that library
+//	library.go     the shim: Prepare compiles it beside PyTorch's library; its errors
+//	instance.go    a model and its signature, which the configuration must declare: the files have no shapes; executions, outputs in memory of PyTorch
+//	shim/          libtutti_torch.so, C functions over the C++ library
 //	call.h, call.c calls of the shim's functions by address
 //
 // Memory: inputs are read where they are. A model whose forward writes to an input, which is detected at load, gets copies. Outputs

@@ -4,11 +4,9 @@
 // it opens at run time.
 //
 //	tensorflow.go  the factory and the backend, the files of a model
-//	settings.go    parameters of config.pbtxt, and the session's ConfigProto
-//	meta.go        the signatures of a SavedModel, from its MetaGraphDef
+//	settings.go    parameters of config.pbtxt, the session's ConfigProto, the signatures of a SavedModel
 //	session.go     the opened library and its errors; a loaded model
-//	model.go       a model and its sessions, the configuration against it
-//	instance.go    executions, outputs, inputs that the runtime still uses after a run
+//	instance.go    a model and its sessions; executions, outputs, inputs that the runtime still uses after a run
 //	tf.h           the used part of the C API, by function name
 //	shim.h, shim.c C functions over it: loading, looking up operations; call.c: one execution
 //

@@ -1,13 +1,20 @@
 package telemetry
 
 import (
+	"cmp"
+	"fmt"
+	"maps"
 	"math"
 	"slices"
+	"strconv"
+	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	dto "github.com/prometheus/client_model/go"
+	"github.com/prometheus/common/model"
 	"google.golang.org/protobuf/types/known/timestamppb"
 )
 
@@ -170,4 +177,192 @@ func (e *exemplars) addTo(h *dto.Histogram, native bool) {
 			h.Exemplars = append(h.Exemplars, x)
 		}
 	}
+}
+
+// CustomKind is the kind of a family that a model declares.
+type CustomKind uint8
+
+// The kinds of families that models declare.
+const (
+	CustomCounter CustomKind = iota
+	CustomGauge
+	CustomHistogram
+)
+
+var customKinds = [...]dto.MetricType{counter, gauge, histogram}
+
+// custom holds the metric families that models declare.
+type custom struct {
+	mu       sync.Mutex
+	families map[string]*CustomFamily // guarded by mu
+}
+
+// CustomFamily is a metric family that models declare, exported under its unchanged name. Declarations with the
+// same name and kind share it; each must be dropped.
+type CustomFamily struct {
+	of         *custom
+	name, help string
+	kind       CustomKind
+	metrics    map[string]*CustomMetric // by labels; guarded by of.mu
+	holders    int                      // number of declarations; guarded by of.mu
+}
+
+// CustomMetric is one metric of such a family.
+type CustomMetric struct {
+	family  *CustomFamily
+	key     string
+	labels  []*dto.LabelPair
+	holders int // number of references; guarded by family.of.mu
+	value   float
+	buckets *buckets // of a histogram
+}
+
+// Custom declares a family or returns the existing one of that name, whose kind must be equal. It is exported while
+// it has metrics. For example, two versions of a model share the counter that both declare. The caller must call
+// Drop once.
+func (x *Metrics) Custom(name, help string, kind CustomKind) (*CustomFamily, error) {
+	if !model.LegacyValidation.IsValidMetricName(name) {
+		return nil, fmt.Errorf("unexpected name '%s' of a metric family: expected letters, digits, '_' and ':'", name)
+	}
+	if slices.ContainsFunc(families, func(f family) bool { return f.name == name }) {
+		return nil, fmt.Errorf("metric family '%s' is the server's own", name)
+	}
+	c := &x.custom
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	f := c.families[name]
+	if f == nil {
+		f = &CustomFamily{of: c, name: name, help: valid(help), kind: kind, metrics: map[string]*CustomMetric{}}
+		c.families[name] = f
+	}
+	if f.kind != kind {
+		return nil, fmt.Errorf("metric family '%s' exists with another kind", name)
+	}
+	f.holders++
+	return f, nil
+}
+
+// Drop ends one declaration. The last one removes the family.
+func (f *CustomFamily) Drop() {
+	f.of.mu.Lock()
+	defer f.of.mu.Unlock()
+	if f.holders--; f.holders <= 0 && f.of.families[f.name] == f {
+		delete(f.of.families, f.name)
+	}
+}
+
+// Metric returns the metric with the given labels and creates it if necessary. buckets are the ascending upper
+// bounds of a histogram.
+func (f *CustomFamily) Metric(labels map[string]string, buckets []float64) (*CustomMetric, error) {
+	key := strings.Builder{}
+	var pairs []*dto.LabelPair
+	for _, name := range slices.Sorted(maps.Keys(labels)) {
+		value := valid(labels[name])
+		if !model.LegacyValidation.IsValidLabelName(name) {
+			return nil, fmt.Errorf("unexpected label '%s' of metric family '%s': expected letters, digits and '_'", name, f.name)
+		}
+		key.WriteString(name + "=" + strconv.Quote(value) + ",")
+		pairs = append(pairs, &dto.LabelPair{Name: &name, Value: &value})
+	}
+	if f.kind == CustomHistogram && !rising(buckets) {
+		return nil, fmt.Errorf("unexpected buckets of metric family '%s': expected ascending numbers, each once", f.name)
+	}
+	f.of.mu.Lock()
+	defer f.of.mu.Unlock()
+	m := f.metrics[key.String()]
+	if m == nil {
+		m = &CustomMetric{family: f, key: key.String(), labels: pairs}
+		if f.kind == CustomHistogram {
+			m.buckets = newBuckets(slices.Clone(buckets), 1)
+		}
+		f.metrics[m.key] = m
+	}
+	m.holders++
+	return m, nil
+}
+
+func rising(buckets []float64) bool {
+	for i, b := range buckets {
+		if math.IsNaN(b) || i > 0 && b <= buckets[i-1] {
+			return false
+		}
+	}
+	return true
+}
+
+// Drop releases one reference. The last one removes the metric.
+func (m *CustomMetric) Drop() {
+	m.family.of.mu.Lock()
+	defer m.family.of.mu.Unlock()
+	if m.holders--; m.holders <= 0 && m.family.metrics[m.key] == m {
+		delete(m.family.metrics, m.key)
+	}
+}
+
+// Add adds v to a counter or a gauge. It fails for a counter if v is negative.
+func (m *CustomMetric) Add(v float64) error {
+	if m.buckets != nil {
+		return m.wrong("increment")
+	}
+	if m.family.kind == CustomCounter && !(v >= 0) {
+		return fmt.Errorf("counter '%s' cannot be incremented by %v, expected at least 0", m.family.name, v)
+	}
+	m.value.add(v)
+	return nil
+}
+
+// Set sets a gauge.
+func (m *CustomMetric) Set(v float64) error {
+	if m.family.kind != CustomGauge {
+		return m.wrong("set")
+	}
+	m.value.bits.Store(math.Float64bits(v))
+	return nil
+}
+
+// Observe counts v in a histogram.
+func (m *CustomMetric) Observe(v float64) error {
+	if m.buckets == nil {
+		return m.wrong("observe")
+	}
+	m.buckets.observe(v)
+	return nil
+}
+
+// Value returns the value of a counter or gauge.
+func (m *CustomMetric) Value() (float64, error) {
+	if m.buckets != nil {
+		return 0, m.wrong("value")
+	}
+	return m.value.load(), nil
+}
+
+func (m *CustomMetric) wrong(what string) error {
+	return fmt.Errorf("metric family '%s' is a %s, which has no '%s'", m.family.name, strings.ToLower(customKinds[m.family.kind].String()), what)
+}
+
+// gather returns the families that have metrics, sorted by name.
+func (c *custom) gather() (list []*dto.MetricFamily) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, f := range c.families {
+		if len(f.metrics) == 0 {
+			continue
+		}
+		mf := &dto.MetricFamily{Name: &f.name, Help: &f.help, Type: &customKinds[f.kind]}
+		for _, m := range slices.SortedFunc(maps.Values(f.metrics), func(a, b *CustomMetric) int { return cmp.Compare(a.key, b.key) }) {
+			mf.Metric = append(mf.Metric, m.write())
+		}
+		list = append(list, mf)
+	}
+	sortFamilies(list)
+	return list
+}
+
+func (m *CustomMetric) write() *dto.Metric {
+	if m.buckets != nil {
+		return m.buckets.write(m.labels)
+	}
+	var heap *arena
+	return heap.number(customKinds[m.family.kind], m.value.load(), m.labels)
 }

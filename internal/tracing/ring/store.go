@@ -2,11 +2,9 @@
 // replace the oldest. When a request has ended, its trace is retained if it failed, was slow, or was requested by
 // its client; one in so many of the others is sampled.
 //
-// - store.go: Store, a tracing.Sink that selects and retains traces
-// - ring.go: one ring, and the executed batches
+// - store.go: Store, a tracing.Sink that selects and retains traces; the durations of a model's requests
+// - ring.go: one ring, the executed batches, and queries; Store is an inspect.Inspector
 // - codec.go: a record as bytes
-// - learn.go: the durations of a model's requests
-// - search.go: queries; Store is an inspect.Inspector
 package ring
 
 import (

@@ -36,8 +36,7 @@ type service interface {
 
 // endpoint is a service with its socket. Its phases: listen, start, stop; stop may be called in each of them.
 type endpoint struct {
-	// title is the name in the log, in Triton's words.
-	title    string
+	title    string // the name in the log, in Triton's words
 	config   options.Endpoint
 	socket   *socket
 	service  service

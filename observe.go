@@ -22,12 +22,10 @@ import (
 
 // traces has the recorders of requests and the stores of their records.
 type traces struct {
-	tracer *tracing.Tracer
-	// store is nil if no traces are stored, spans if none are exported.
-	store *ring.Store
-	spans *otlp.Exporter
-	// captures is nil if capturing is disabled.
-	captures *capture.Store
+	tracer   *tracing.Tracer
+	store    *ring.Store // nil if no traces are stored, spans if none are exported
+	spans    *otlp.Exporter
+	captures *capture.Store // nil if capturing is disabled
 }
 
 // openTraces opens the recorders that the options enable.

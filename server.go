@@ -50,18 +50,16 @@ type observation struct {
 
 	metrics *telemetry.Metrics
 	gpus    io.Closer
-	// ui and window are nil without a dashboard.
-	ui     *web.Server
-	window *overview.Window
+	ui      *web.Server // ui and window are nil without a dashboard
+	window  *overview.Window
 }
 
 // services are the endpoints of a server.
 type services struct {
-	sockets   sockets
-	endpoints []*endpoint
-	// inFlight counts the bytes of the requests of all endpoints.
-	inFlight             *infer.InFlight
-	http, grpc, exporter *endpoint // nil when not enabled
+	sockets              sockets
+	endpoints            []*endpoint
+	inFlight             *infer.InFlight // inFlight counts the bytes of the requests of all endpoints
+	http, grpc, exporter *endpoint       // nil when not enabled
 }
 
 // lifecycle is the state of the end of a server.
@@ -74,11 +72,9 @@ type lifecycle struct {
 
 // ModelStatus is the state of one version of a model.
 type ModelStatus struct {
-	Name string
-	// Version is "-" for a model that could not be loaded.
-	Version string
-	// Err is the reason that the model is unavailable; nil if it is ready.
-	Err error
+	Name    string
+	Version string // "-" for a model that could not be loaded
+	Err     error  // the reason that the model is unavailable; nil if it is ready
 }
 
 // Models returns the ready versions of the models and the models that could not be loaded, sorted by name.

@@ -39,8 +39,7 @@ const Version = "0.1.0"
 
 // Components are the factories that a server is built from. A copy shares the slice of steps.
 type Components struct {
-	// Steps are the native steps: the values of the parameter "step" of a model with backend "native".
-	Steps []steps.Factory
+	Steps []steps.Factory // the native steps: the values of the parameter "step" of a model with backend "native"
 	// Backends returns the backends. Its argument is the registry of Steps, for the backend "native". It is called once
 	// for each registry and may be nil.
 	Backends func(*steps.Registry) []backends.Factory
@@ -70,12 +69,10 @@ func (c *Components) Registry() (*backends.Registry, error) {
 
 // Settings are the settings of Open.
 type Settings struct {
-	// Args are the options of `tutti serve`. For example: {"--model-repository=models", "--http-port=9000"}.
-	Args []string
+	Args []string // the options of `tutti serve`. For example: {"--model-repository=models", "--http-port=9000"}.
 	// Env holds options as NAME=VALUE, such as TUTTI_HTTP_PORT=9000; usually os.Environ(). Args override it.
-	Env []string
-	// Components are the steps and backends of the server.
-	Components Components
+	Env        []string
+	Components Components // the steps and backends of the server
 	// Stdout and Stderr receive the log, as --log-file and the log levels say; nil discards it.
 	Stdout, Stderr io.Writer
 

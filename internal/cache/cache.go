@@ -24,9 +24,8 @@ import (
 // For example, Lookup with an unknown key leaves out unchanged and returns false; after Insert(key, out) the same
 // Lookup returns true, until the entry is evicted.
 type Cache interface {
-	// Lookup sets out, whose tensors must be absent, to the response stored under key. The tensors move to the
-	// caller; an output that was absent stays absent. It returns false when there is no response with as many
-	// outputs.
+	// Lookup sets out, whose tensors must be absent, to the response stored under key. The tensors move to the caller;
+	// an output that was absent stays absent. It returns false when there is no response with as many outputs.
 	Lookup(ctx context.Context, key *Key, out []tensor.Tensor) bool
 	// Insert stores a copy of out, which it borrows, under key. It does not block.
 	Insert(key *Key, out []tensor.Tensor)
@@ -48,9 +47,8 @@ func Cacheable(list []tensor.Tensor) bool {
 	return true
 }
 
-// Key identifies the response to one request to one loaded version of a model. It is a SHA-256 sum over an
-// unambiguous encoding. Clients cannot make requests collide, so an entry needs no copy of its request to compare
-// with.
+// Key identifies the response to one request to one loaded version of a model. It is a SHA-256 sum over an unambiguous
+// encoding. Clients cannot make requests collide, so an entry needs no copy of its request to compare with.
 type Key [sha256.Size]byte
 
 // Hasher makes keys. Get one from a Hashers. It is not safe for concurrent use.
@@ -95,8 +93,7 @@ func (h *Hasher) Text(s string) {
 	h.buf = append(h.buf, s...)
 }
 
-// Tensor adds the type, shape and bytes of a tensor, or that it is absent. The host must be able to read its
-// memory.
+// Tensor adds the type, shape and bytes of a tensor, or that it is absent. The host must be able to read its memory.
 func (h *Hasher) Tensor(t *tensor.Tensor) {
 	if !t.Present() {
 		h.buf = append(h.buf, 0)

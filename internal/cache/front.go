@@ -12,18 +12,16 @@ import (
 	"github.com/tutti-server/tutti/internal/telemetry"
 )
 
-// Front is the response cache in front of a model or an ensemble, whose requests are of type W. It
-// looks responses up and stores them, has identical requests that are in flight computed once, and
-// counts. It is safe for concurrent use.
+// Front is the response cache in front of a model or an ensemble, whose requests are of type W. It looks responses up
+// and stores them, has identical requests that are in flight computed once, and counts. It is safe for concurrent use.
 //
 // Lifecycle of a request: (1) Find. After a hit the caller responds with the outputs; as a follower it
 // belongs to the Front until Computed or Cancel returns it; (2) otherwise the caller computes it
 // and calls Computed, which returns its followers.
 //
-// For example, of three identical requests the first one leads and is computed, two follow. They
-// get its outputs when it succeeds. When its client disconnects, the first follower leads; after
-// any other failure, which may be the leader's alone (a full queue, a timeout), each follower is
-// computed by itself (Retry).
+// For example, of three identical requests the first one leads and is computed, two follow. They get its outputs when
+// it succeeds. When its client disconnects, the first follower leads; after any other failure, which may be the
+// leader's alone (a full queue, a timeout), each follower is computed by itself (Retry).
 type Front[W any] struct {
 	*Hashers
 	s       FrontSettings[W]
@@ -37,9 +35,8 @@ type Front[W any] struct {
 
 // FrontSettings are the parameters of NewFront.
 type FrontSettings[W any] struct {
-	Cache Cache
-	// Identity distinguishes the loaded version from every other one.
-	Identity Key
+	Cache    Cache
+	Identity Key // Identity distinguishes the loaded version from every other one
 	Stats    *telemetry.Model
 	// Context and Meta return those of a request.
 	Context func(W) context.Context
@@ -59,11 +56,9 @@ func NewFront[W any](s FrontSettings[W]) *Front[W] {
 
 // Found is the result of Find.
 type Found struct {
-	// Hit reports that the outputs are those of the response.
-	Hit  bool
-	Role Role
-	// Now is when the first lookup ended, and Took what it took, in ns.
-	Now, Took int64
+	Hit       bool // Hit reports that the outputs are those of the response
+	Role      Role
+	Now, Took int64 // Now is when the first lookup ended, and Took what it took, in ns
 }
 
 // Find looks up the response to w and moves its outputs to out. Unless it finds one, w has a role.
@@ -88,15 +83,12 @@ func (f *Front[W]) Find(w W, key *Key, out []tensor.Tensor) Found {
 
 // Computed is an outcome that Front.Computed notes.
 type Computed struct {
-	// Store stores the outputs; Succeeded counts the miss.
-	Store, Succeeded bool
+	Store, Succeeded bool // Store stores the outputs; Succeeded counts the miss
 	Leads            bool
-	// Began is when storing began, Took the time of the lookup.
-	Began, Took int64
+	Began, Took      int64 // Began is when storing began, Took the time of the lookup
 }
 
-// Computed notes the outcome of a computed request and appends its followers to scratch, in order of
-// arrival.
+// Computed notes the outcome of a computed request and appends its followers to scratch, in order of arrival.
 func (f *Front[W]) Computed(key *Key, out []tensor.Tensor, x Computed, scratch []W) []W {
 	if x.Store {
 		f.s.Cache.Insert(key, out)
@@ -196,8 +188,7 @@ type Flights[W any] struct {
 
 // flight is one key that is being computed.
 type flight[W any] struct {
-	// urgency is the leader's. A request with another urgency must not wait for it.
-	urgency Urgency
+	urgency Urgency // the leader's. A request with another urgency must not wait for it.
 	waiting []W
 }
 

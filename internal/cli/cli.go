@@ -17,8 +17,7 @@ import (
 
 // program is one call of Main.
 type program struct {
-	// name is the call as it was typed, for the usage of serve. For example: "tutti serve".
-	name           string
+	name           string // the call as it was typed, for the usage of serve. For example: "tutti serve".
 	components     tutti.Components
 	stdout, stderr io.Writer
 }
@@ -184,10 +183,9 @@ func (l *list) Set(s string) error {
 type command struct {
 	// name, usage and summary make a line of `tutti help`; the summary is a sentence without its period.
 	name, usage, summary string
-	// notes follow the flags in `tutti NAME --help`, before the examples.
-	notes    string
-	examples []string
-	run      func(p *program, ctx context.Context, args []string) error
+	notes                string // notes follow the flags in `tutti NAME --help`, before the examples
+	examples             []string
+	run                  func(p *program, ctx context.Context, args []string) error
 }
 
 // commands returns the commands in the order of `tutti help`.

@@ -97,8 +97,7 @@ func (c *connection) dial(server string) (client.Manager, error) {
 	return m, nil
 }
 
-// api returns the URL of the dashboard's API of a server, and the HTTP client for it. Only the HTTP port has the
-// API.
+// api returns the URL of the dashboard's API of a server, and the HTTP client for it. Only the HTTP port has the API.
 func (c *connection) api(server string) (base string, h *http.Client, err error) {
 	u, err := client.ParseURL(server)
 	if err != nil {

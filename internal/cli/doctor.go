@@ -30,8 +30,7 @@ const probeTime = time.Minute
 type finding struct {
 	Name string `json:"name"`
 	OK   bool   `json:"ok"`
-	// Text describes the component, or names what is missing and how to install it.
-	Text string `json:"text"`
+	Text string `json:"text"` // Text describes the component, or names what is missing and how to install it
 }
 
 // doctor opens each backend that needs more than this program, in its own process: an unsuitable library may end

@@ -21,12 +21,10 @@ const ExpectedFile = "expected.json"
 
 // Example is a request with its expected response.
 type Example struct {
-	Name    string         `json:"name"`
-	Request client.Request `json:"-"`
-	// Outputs are the answer's, all of them.
-	Outputs []client.Tensor `json:"outputs"`
-	// Atol is the largest absolute difference of an FP32 element.
-	Atol float64 `json:"atol"`
+	Name    string          `json:"name"`
+	Request client.Request  `json:"-"`
+	Outputs []client.Tensor `json:"outputs"` // the answer's, all of them
+	Atol    float64         `json:"atol"`    // the largest absolute difference of an FP32 element
 	// Cosine is the smallest cosine similarity of a row of an FP32 output with its
 	// expectation; 0 when it is not asked for.
 	Cosine float64 `json:"cosine"`

@@ -25,8 +25,7 @@ type inferCall struct {
 	req    client.Request
 	inputs list
 	trace  tracing.Context
-	// why, unless nil, explains the time of the request.
-	why *inspector
+	why    *inspector // why, unless nil, explains the time of the request
 }
 
 // infer sends a request to a running server and prints each response and the time of each step.

@@ -220,8 +220,7 @@ func describe(ctx context.Context, s *modelSource, models []string) (map[string]
 	return all, nil
 }
 
-// compareLines returns the lines that only a ("-") or only b ("+") has, computed from their longest common
-// subsequence.
+// compareLines returns the lines that only a ("-") or only b ("+") has, computed from their longest common subsequence.
 func compareLines(a, b []string) []string {
 	common := make([][]int, len(a)+1)
 	for i := range common {

@@ -24,14 +24,10 @@ import (
 
 // Object is one entry of a listing.
 type Object struct {
-	// Key is the name below the bucket's folder, with slashes.
-	Key string
-	// Size is in bytes.
-	Size int64
-	// Tag changes when the object does: its ETag or generation.
-	Tag string
-	// MD5 is the sum of the content. Nil: unknown.
-	MD5 []byte
+	Key  string // the name below the bucket's folder, with slashes
+	Size int64  // in bytes
+	Tag  string // Tag changes when the object does: its ETag or generation
+	MD5  []byte // the sum of the content. Nil: unknown.
 }
 
 // Bucket is a folder in a bucket. It is safe for concurrent use. Errors have the code NotFound, Unavailable for
@@ -156,17 +152,14 @@ func changed(o Object) error { return fmt.Errorf("object '%s' changed while it w
 // address is the parsed address of a repository in a bucket.
 type address struct {
 	text, scheme string
-	// endpoint is the URL of an S3 server other than Amazon's. Optional.
-	endpoint string
-	// account is the Azure storage account.
-	account string
-	bucket  string
-	folder  string // in the bucket, without leading and trailing slashes
+	endpoint     string // the URL of an S3 server other than Amazon's. Optional.
+	account      string // the Azure storage account
+	bucket       string
+	folder       string // in the bucket, without leading and trailing slashes
 }
 
 var (
-	// s3Endpoint matches an address with the host and port of a server. For example,
-	// s3://localhost:9000/bucket/models.
+	// s3Endpoint matches an address with the host and port of a server. For example, s3://localhost:9000/bucket/models.
 	s3Endpoint = regexp.MustCompile(`^s3://(http://|https://|)([0-9a-zA-Z\-.]+):([0-9]+)/(.*)$`)
 	azureForm  = regexp.MustCompile(`^as://([^/]+)/([^/?]+)(?:/([^?]*))?(\?.*)?$`)
 )

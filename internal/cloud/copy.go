@@ -48,8 +48,7 @@ func Copy(ctx context.Context, b Bucket, o Object, file, partial string, wrote f
 	return os.Rename(partial, file)
 }
 
-// fill reads from the end of the file until it is complete. A broken connection is no failure as long as bytes
-// arrived.
+// fill reads from the end of the file until it is complete. A broken connection is no failure as long as bytes arrived.
 func fill(ctx context.Context, b Bucket, o *Object, f *os.File, have int64, wrote func(int64, bool)) error {
 	for failures := 0; have < o.Size; {
 		n, err := readFrom(ctx, b, o, f, have, wrote)

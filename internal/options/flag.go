@@ -16,8 +16,7 @@ type Class uint8
 const (
 	// Honoured flags do what their help says.
 	Honoured Class = iota
-	// WithoutEffect flags are accepted and checked, but change nothing; the server logs a notice for each at its
-	// start.
+	// WithoutEffect flags are accepted and checked, but change nothing; the server logs a notice for each at its start.
 	WithoutEffect
 	// Refused flags belong to features that are not built. They are an error, except with the value that switches
 	// the feature off.
@@ -33,27 +32,18 @@ func (c Class) String() string {
 // environment variable (Env), and as a key of the file of --config. The command line takes precedence over the
 // environment, and the environment over the file. For example: --http-port=80, TUTTI_HTTP_PORT=80, "http-port: 80".
 type Flag struct {
-	Name string
-	// Arg names the value, as in "port"; empty for a flag without a value.
-	Arg string
-	// Default is the value of a flag that is not given; empty if there is none.
-	Default string
-	// Group is the heading of the flag in the help.
-	Group string
-	// Help is a sentence about it, without a full stop.
-	Help  string
-	Class Class
-	// Why is the reason that a flag has no effect or is refused.
-	Why string
-	// Many flags may be repeated; each occurrence adds a value.
-	Many bool
-	// Own marks a flag that tritonserver lacks.
-	Own bool
-	// Instead, unless empty, marks a deprecated flag and names its replacement.
-	Instead string
+	Name    string
+	Arg     string // Arg names the value, as in "port"; empty for a flag without a value
+	Default string // the value of a flag that is not given; empty if there is none
+	Group   string // the heading of the flag in the help
+	Help    string // a sentence about it, without a full stop
+	Class   Class
+	Why     string // the reason that a flag has no effect or is refused
+	Many    bool   // Many flags may be repeated; each occurrence adds a value
+	Own     bool   // Own marks a flag that tritonserver lacks
+	Instead string // Instead, unless empty, marks a deprecated flag and names its replacement
 
-	// alias is the name of the flag of which this one is a synonym.
-	alias string
+	alias string // the name of the flag of which this one is a synonym
 	// set checks a value and stores it in the Options that the flag belongs to; nil for --help and --config.
 	set setter
 }

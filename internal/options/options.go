@@ -24,16 +24,11 @@ import (
 // Options are the options of a server. Parse reads them from a command line, the environment and a file; each field
 // is the value of a row of Flags.
 type Options struct {
-	// ID is the server's name in its metadata.
-	ID string
-	// Repositories are folders that hold models.
-	Repositories []string
-	// ControlMode is ModeNone, ModePoll or ModeExplicit.
-	ControlMode string
-	// LoadModels are the models to load in mode explicit; "*" alone stands for all.
-	LoadModels []string
-	// PollInterval is the time between two scans of the repositories in mode poll.
-	PollInterval time.Duration
+	ID           string        // the server's name in its metadata
+	Repositories []string      // folders that hold models
+	ControlMode  string        // ModeNone, ModePoll or ModeExplicit
+	LoadModels   []string      // the models to load in mode explicit; "*" alone stands for all
+	PollInterval time.Duration // the time between two scans of the repositories in mode poll
 	// ModelConfigName, unless empty, selects configs/NAME.pbtxt in the folders of models that have this file.
 	ModelConfigName string
 	// BacklogDelayScheduler is the number of requests without a slot that must wait before a sequence model
@@ -41,60 +36,46 @@ type Options struct {
 	BacklogDelayScheduler int
 	// LoadThreads is the number of models that load at a time, LoadRetries how often a failed load is repeated.
 	LoadThreads, LoadRetries int
-	// ModelCache is the folder for models from buckets; empty for the default in the user's cache.
-	ModelCache string
-	// Namespacing allows several repositories to have models of one name.
-	Namespacing bool
-	// DisableAutoComplete uses every configuration as it is written.
-	DisableAutoComplete bool
+	ModelCache               string // the folder for models from buckets; empty for the default in the user's cache
+	Namespacing              bool   // Namespacing allows several repositories to have models of one name
+	DisableAutoComplete      bool   // DisableAutoComplete uses every configuration as it is written
 	// StrictEnsembleConfig requires ensembles to declare all inputs and outputs, also those that follow from their
 	// steps.
 	StrictEnsembleConfig bool
-	// StrictParameters refuses unknown settings of models, backends and caches.
-	StrictParameters bool
-	// GPUFallback is FallbackNone, or FallbackCPU to run models for missing GPUs on the CPU.
-	GPUFallback string
-	// ExitOnError ends a server if a model cannot be loaded at its start.
-	ExitOnError bool
-	// StrictReadiness makes the server ready only if every model is ready.
-	StrictReadiness bool
+	StrictParameters     bool   // StrictParameters refuses unknown settings of models, backends and caches
+	GPUFallback          string // FallbackNone, or FallbackCPU to run models for missing GPUs on the CPU
+	ExitOnError          bool   // ExitOnError ends a server if a model cannot be loaded at its start
+	StrictReadiness      bool   // StrictReadiness makes the server ready only if every model is ready
 	// ExitTimeout bounds the time of an orderly stop, ExitConnections its first part, in which the server waits for
 	// clients to close HTTP connections.
 	ExitTimeout     time.Duration
 	ExitConnections time.Duration
 	BackendConfig   BackendConfig
 	Limits          Limits
-	// HostPolicies are the settings of host policies by name. Their syntax was checked.
-	HostPolicies map[string]map[string]string
-	Cache        Cache
-	HTTP         HTTP
-	GRPC         GRPC
-	Metrics      Metrics
-	// ClientSHM allows clients to register shared memory.
-	ClientSHM bool
-	Log       logs.Settings
-	Trace     Trace
-	// Dashboard and TraceStore configure the dashboard and the traces that it shows.
-	Dashboard  Dashboard
-	TraceStore TraceStore
-	Capture    Capture
+	HostPolicies    map[string]map[string]string // the settings of host policies by name. Their syntax was checked.
+	Cache           Cache
+	HTTP            HTTP
+	GRPC            GRPC
+	Metrics         Metrics
+	ClientSHM       bool // ClientSHM allows clients to register shared memory
+	Log             logs.Settings
+	Trace           Trace
+	Dashboard       Dashboard // Dashboard and TraceStore configure the dashboard and the traces that it shows
+	TraceStore      TraceStore
+	Capture         Capture
 	// DelayScheduler is the number of requests that must wait before a dynamic batcher executes its first batch:
 	// the test hook TRITONSERVER_DELAY_SCHEDULER.
 	DelayScheduler int
-	// Notices are logged when the server starts.
-	Notices []Notice
+	Notices        []Notice // logged when the server starts
 }
 
 // Cache configures the response cache, for models with response_cache.
 type Cache struct {
-	// Name is local or redis; empty for no cache.
-	Name string
-	// Local is the size of the local cache in bytes.
-	Local int64
+	Name  string // local or redis; empty for no cache
+	Local int64  // the size of the local cache in bytes
 	Redis redis.Config
 
-	// Settings are those of each cache as they were given; nil after they have been read.
-	Settings map[string]map[string]string
+	Settings map[string]map[string]string // those of each cache as they were given; nil after they have been read
 }
 
 // Limits bound concurrent executions and requests.
@@ -106,34 +87,29 @@ type Limits struct {
 	// Executions is the most concurrent executions of each device, Threads the most threads of concurrent
 	// executions on the CPU; 0 for no bound.
 	Executions, Threads int
-	// InFlight is the most bytes of requests in flight, 0 for no bound; nil for half of the memory.
-	InFlight *int64
+	InFlight            *int64 // the most bytes of requests in flight, 0 for no bound; nil for half of the memory
 }
 
 // Endpoint is the address at which a protocol is served.
 type Endpoint struct {
-	Enabled bool
-	Address string
-	// Port 0 selects a free port.
-	Port int
-	// ReusePort allows several servers to share the port; the kernel distributes connections.
-	ReusePort bool
+	Enabled   bool
+	Address   string
+	Port      int  // Port 0 selects a free port
+	ReusePort bool // ReusePort allows several servers to share the port; the kernel distributes connections
 }
 
 // TLS names the PEM files of encrypted connections.
 type TLS struct {
-	Enabled bool
-	// Mutual requires clients to present a certificate that RootCert has signed.
-	Mutual                          bool
+	Enabled                         bool
+	Mutual                          bool // Mutual requires clients to present a certificate that RootCert has signed
 	ServerCert, ServerKey, RootCert string
 }
 
 // HTTP configures the HTTP endpoint.
 type HTTP struct {
 	Endpoint
-	TLS TLS
-	// MaxInput is the largest request in bytes.
-	MaxInput int64
+	TLS      TLS
+	MaxInput int64 // the largest request in bytes
 	// FastPath serves plain HTTP/1.1 requests without net/http, and reads and writes the connections of both protocols with
 	// direct system calls.
 	FastPath bool
@@ -157,8 +133,7 @@ type GRPC struct {
 	// ForwardPattern picks the metadata that become request parameters, as that of HTTP does; empty for none.
 	ForwardPattern string
 	Restricted     []infer.Restriction
-	// Compression of responses is none, low, medium or high.
-	Compression string
+	Compression    string // Compression of responses is none, low, medium or high
 	// KeepaliveTime is the time after which an idle connection is pinged, KeepaliveTimeout the longest wait for the
 	// response.
 	KeepaliveTime, KeepaliveTimeout time.Duration
@@ -169,8 +144,7 @@ type GRPC struct {
 	// MaxAge is the time after which a connection is closed in order; open calls are cut off MaxAgeGrace later. 0
 	// for never.
 	MaxAge, MaxAgeGrace time.Duration
-	// MaxMessage is the largest message in bytes, before and after decompression.
-	MaxMessage int
+	MaxMessage          int // the largest message in bytes, before and after decompression
 }
 
 // Forward compiles ForwardPattern; it returns nil if the pattern is empty.
@@ -185,17 +159,13 @@ func forward(pattern string) (*regexp.Regexp, error) {
 
 // Trace selects the requests that are traced, and where traces are written.
 type Trace struct {
-	// Mode is triton or opentelemetry.
-	Mode string
-	// Levels are OFF, TIMESTAMPS and TENSORS.
-	Levels []string
+	Mode   string   // triton or opentelemetry
+	Levels []string // OFF, TIMESTAMPS and TENSORS
 	// Rate N traces one of N requests. Count is the number of traces after which tracing ends, -1 for no end.
-	Rate, Count int
-	// File is the trace file. LogFrequency is the number of traces in each file, 0 for a single file.
-	File         string
-	LogFrequency int
-	// OpenTelemetry holds the settings of that mode in the order given.
-	OpenTelemetry [][2]string
+	Rate, Count   int
+	File          string // the trace file. LogFrequency is the number of traces in each file, 0 for a single file.
+	LogFrequency  int
+	OpenTelemetry [][2]string // OpenTelemetry holds the settings of that mode in the order given
 }
 
 // Metrics configures the endpoint for metrics and the exported metrics.
@@ -207,19 +177,16 @@ type Metrics struct {
 // Dashboard configures the dashboard under /ui/.
 type Dashboard struct {
 	Enabled bool
-	// Token allows clients that send it to change things; the dashboard is read-only if it is empty.
-	Token string
+	Token   string // Token allows clients that send it to change things; the dashboard is read-only if it is empty
 }
 
 // TraceStore configures the store of traces of recent requests.
 type TraceStore struct {
-	// Bytes is the size of the store, 0 for none.
-	Bytes int64
+	Bytes int64 // the size of the store, 0 for none
 	// Every N stores one of N requests that neither fail nor are slow, 0 for none. AtMost is the most requests
 	// examined in a second.
 	Every, AtMost int
-	// Params names the request parameters that are stored with a trace.
-	Params []string
+	Params        []string // Params names the request parameters that are stored with a trace
 }
 
 // Capture configures the capture of request tensors.

@@ -42,8 +42,7 @@ func Parse(args, environ []string) (*Options, error) {
 type value struct {
 	flag *Flag
 	text string
-	// from names the source in errors; empty for the command line.
-	from string
+	from string // from names the source in errors; empty for the command line
 }
 
 // given has the values of one source by the name of the flag; an alias counts as the flag that it stands for.
@@ -106,8 +105,7 @@ func (o *Options) set(list []value) error {
 
 // Notice is a sentence about an option that the server logs once, at its start.
 type Notice struct {
-	// Option is the option as the user wrote it. For example: "--http-thread-count".
-	Option string
+	Option string // the option as the user wrote it. For example: "--http-thread-count".
 	Text   string
 }
 
@@ -254,8 +252,7 @@ type configReader struct {
 	flags []Flag
 	file  string
 	given given
-	// lines has the line number of each flag in the file.
-	lines map[string]int
+	lines map[string]int // lines has the line number of each flag in the file
 }
 
 func (r *configReader) errorf(n *yaml.Node, format string, args ...any) error {

@@ -15,60 +15,42 @@ import (
 
 // Runtime is a native library that a backend opens, with the files beside it.
 type Runtime struct {
-	// Name is the name in "tutti runtime fetch NAME": that of the backend.
-	Name string
-	// Title is the name in messages. For example, "ONNX Runtime".
-	Title string
-	// Variable is the environment variable with the library's path. Empty: TUTTI_NAME_LIB.
-	Variable string
-	// Setting is the backend's setting with the path. Empty: library-path.
-	Setting string
-	// Sonames are the file names of an installed library, best first. None for a program.
-	Sonames []string
-	// Releases are the pinned releases, best first.
-	Releases []Release
+	Name     string    // the name in "tutti runtime fetch NAME": that of the backend
+	Title    string    // the name in messages. For example, "ONNX Runtime".
+	Variable string    // the environment variable with the library's path. Empty: TUTTI_NAME_LIB.
+	Setting  string    // the backend's setting with the path. Empty: library-path.
+	Sonames  []string  // the file names of an installed library, best first. None for a program.
+	Releases []Release // the pinned releases, best first
 }
 
 // Release is one pinned build of a runtime.
 type Release struct {
-	Version string
-	// OS and Arch are the build's GOOS and GOARCH.
-	OS, Arch string
+	Version  string
+	OS, Arch string // OS and Arch are the build's GOOS and GOARCH
 	// Python is the version of the interpreter that the release makes an environment for, as in 3.11; empty for a library.
-	Python string
-	// Archives are downloaded and unpacked into one folder.
-	Archives []Archive
-	// Library is the file that the backend opens or starts, below the release's folder.
-	Library string
+	Python   string
+	Archives []Archive // downloaded and unpacked into one folder
+	Library  string    // the file that the backend opens or starts, below the release's folder
 
 	base interpreter // of the environment; set for a release that is fetched
 }
 
 // Archive is one pinned package.
 type Archive struct {
-	// Client is the package client: pip or npm.
-	Client string
-	// Package is the client's name with the version.
-	Package string
-	// Platform is pip's platform tag. Empty for npm.
-	Platform string
-	// Python is the version of Python that the package is for, as in 3.9; empty where any does.
-	Python string
-	// Sum is its SHA-256, Size its bytes.
-	Sum  string
-	Size int64
-	// Members are the files to unpack.
-	Members []Member
+	Client   string // the package client: pip or npm
+	Package  string // the client's name with the version
+	Platform string // pip's platform tag. Empty for npm.
+	Python   string // the version of Python that the package is for, as in 3.9; empty where any does
+	Sum      string // the SHA-256 of the archive, Size its bytes
+	Size     int64
+	Members  []Member // the files to unpack
 }
 
 // Member is a file or folder of an archive.
 type Member struct {
-	// Path is the path in the archive. A folder's path ends with a slash.
-	Path string
-	// File is the path below the release's folder. For a folder, "." unpacks its files directly there.
-	File string
-	// Sum is a file's SHA-256 and Bytes its size; a folder has none, the archive's holds for it.
-	Sum   string
+	Path  string // the path in the archive. A folder's path ends with a slash.
+	File  string // the path below the release's folder. For a folder, "." unpacks its files directly there.
+	Sum   string // a file's SHA-256 and Bytes its size; a folder has none, the archive's holds for it
 	Bytes int64
 }
 
@@ -204,8 +186,7 @@ type numpyWheel struct {
 	size                           int64
 }
 
-// pythonReleases returns environments with these wheels. arch is Go's name of the architecture, machine the
-// wheels'.
+// pythonReleases returns environments with these wheels. arch is Go's name of the architecture, machine the wheels'.
 func pythonReleases(arch, machine string, wheels []numpyWheel) []Release {
 	var list []Release
 	for i := range wheels {

@@ -21,16 +21,11 @@ import (
 
 // Fetcher downloads runtimes. The zero value uses List.
 type Fetcher struct {
-	// Catalog replaces List unless nil.
-	Catalog []Runtime
-	// Cache is the folder shared by all checkouts. Empty: the user's cache folder.
-	Cache string
-	// Env is added to the environment of the package clients.
-	Env []string
-	// Attempts is the number of attempts per release; 0: three.
-	Attempts int
-	// Wait is the time before the second attempt, doubled for each further one. 0: two seconds.
-	Wait time.Duration
+	Catalog  []Runtime     // Catalog replaces List unless nil
+	Cache    string        // the folder shared by all checkouts. Empty: the user's cache folder.
+	Env      []string      // added to the environment of the package clients
+	Attempts int           // the number of attempts per release; 0: three
+	Wait     time.Duration // the time before the second attempt, doubled for each further one. 0: two seconds.
 	// Large is the size in bytes from which an archive is downloaded by a pip that resumes broken transfers. 0: 100
 	// MiB.
 	Large int64

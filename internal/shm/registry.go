@@ -47,13 +47,11 @@ const maxRegions = 4096
 
 // Region is a registered region as its client described it. Sizes are in bytes.
 type Region struct {
-	Kind Kind
-	Name string
-	// Key names the POSIX object; empty for CUDA.
-	Key          string
+	Kind         Kind
+	Name         string
+	Key          string // Key names the POSIX object; empty for CUDA
 	Offset, Size uint64
-	// Device is the CUDA device; 0 for System.
-	Device int64
+	Device       int64 // the CUDA device; 0 for System
 }
 
 // Registry holds the regions of all clients. Both kinds share one namespace. It is safe for concurrent use.
@@ -200,8 +198,7 @@ func (r *Registry) Status(kind Kind, name string) ([]Region, error) {
 	}
 }
 
-// Window is the part of a region that one request uses. The region cannot be unregistered until the window is
-// closed.
+// Window is the part of a region that one request uses. The region cannot be unregistered until the window is closed.
 type Window struct {
 	registry  *Registry
 	region    *region

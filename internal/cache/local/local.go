@@ -25,10 +25,8 @@ import (
 
 // Settings are the parameters of New.
 type Settings struct {
-	// Size bounds the cache in bytes: tensors and their headers.
-	Size int64
-	// Alloc allocates the tensors' memory, on the host.
-	Alloc tensor.Allocator
+	Size  int64            // Size bounds the cache in bytes: tensors and their headers
+	Alloc tensor.Allocator // Alloc allocates the tensors' memory, on the host
 	// Log receives a warning when a response is too large to be stored. Optional.
 	Log *slog.Logger
 
@@ -68,8 +66,7 @@ const (
 	maxShards = 16
 	// shardSize is the minimum size of a shard, so that it can store large responses.
 	shardSize = 32 << 20
-	// maxVictims bounds the entries that one insertion evicts: it runs before the request's client gets its
-	// response.
+	// maxVictims bounds the entries that one insertion evicts: it runs before the request's client gets its response.
 	maxVictims = 64
 	// overhead is the size of an entry besides its tensors, headerSize the overhead of each tensor.
 	overhead   = 256

@@ -7,9 +7,8 @@ import (
 	"github.com/tutti-server/tutti/core/tensor"
 )
 
-// An entry is the magic byte and the number of tensors, then each one: 0 when it is
-// absent, else 1, its type, rank, extents, length and bytes. Numbers are little-endian;
-// counts of dimensions are bytes, extents and lengths have 8.
+// An entry is the magic byte and the number of tensors, then each one: 0 when it is absent, else 1, its type, rank,
+// extents, length and bytes. Numbers are little-endian; counts of dimensions are bytes, extents and lengths have 8.
 const (
 	magic   = 0xC1
 	absent  = 0

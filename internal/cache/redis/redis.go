@@ -29,12 +29,10 @@ import (
 
 // Settings are the parameters of New.
 type Settings struct {
-	Config Config
-	// Alloc allocates the tensors of responses, on the host.
-	Alloc tensor.Allocator
-	Log   *slog.Logger
-	// ProbeEvery is the interval of attempts to reconnect to a server that failed; 0 for a second.
-	ProbeEvery time.Duration
+	Config     Config
+	Alloc      tensor.Allocator // Alloc allocates the tensors of responses, on the host
+	Log        *slog.Logger
+	ProbeEvery time.Duration // the interval of attempts to reconnect to a server that failed; 0 for a second
 
 	_ struct{}
 }
@@ -185,8 +183,7 @@ func (c *Cache) fault(ctx context.Context, err error) {
 	}
 }
 
-// Insert implements cache.Cache. The response is copied and sent later. It is dropped when the server does not keep
-// up.
+// Insert implements cache.Cache. The response is copied and sent later. It is dropped when the server does not keep up.
 func (c *Cache) Insert(key *cache.Key, out []tensor.Tensor) {
 	n := 0
 	for i := range out {
@@ -263,14 +260,11 @@ const (
 
 // Config is the address of the server, its credentials and its timeouts.
 type Config struct {
-	// Address is host:port.
-	Address        string
-	User, Password string
-	DB             int
-	// ConnectTimeout bounds making a connection, SocketTimeout a lookup.
-	ConnectTimeout, SocketTimeout time.Duration
-	// TTL is the lifetime of an entry, 0 for the server's own eviction.
-	TTL time.Duration
+	Address                       string // host:port
+	User, Password                string
+	DB                            int
+	ConnectTimeout, SocketTimeout time.Duration // ConnectTimeout bounds making a connection, SocketTimeout a lookup
+	TTL                           time.Duration // the lifetime of an entry, 0 for the server's own eviction
 }
 
 const (

@@ -1,4 +1,4 @@
-// Package cli is the command line of tutti. Each command has a file of its name, and a row in commands from which its help
+// Package cli is the command line of tutti. Each command is a method of program, and a row in commands from which its help
 // and docs/cli.md are made.
 package cli
 

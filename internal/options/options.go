@@ -5,7 +5,7 @@
 //   - flag.go: Flag, a row of the table, and the text of --help; flags*.go: the rows by group; setter.go: the functions that
 //     check and store values
 //   - source.go: Parse, the precedence of the sources, and the YAML file
-//   - finish.go: checks across flags; backendconfig.go: the settings of backends and of the cache
+//   - finish.go: checks across flags, and the memory of the machine; backendconfig.go: the settings of backends and of the cache
 //
 // For example, Parse([]string{"--http-port=80"}, []string{"TUTTI_GRPC_PORT=81"}) sets both ports.
 package options

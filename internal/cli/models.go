@@ -1,0 +1,299 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"embed"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/tutti-server/tutti"
+	"github.com/tutti-server/tutti/core/config"
+	"github.com/tutti-server/tutti/core/status"
+	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/internal/lint"
+	"github.com/tutti-server/tutti/internal/options"
+	"github.com/tutti-server/tutti/internal/repository"
+	"github.com/tutti-server/tutti/internal/telemetry"
+	"github.com/tutti-server/tutti/proto/modelconfig"
+)
+
+// config prints a model's configuration as the configuration endpoint returns it.
+func (p *program) config(ctx context.Context, args []string) error {
+	set := p.flags("config")
+	settings := options.BackendConfig{}
+	format := set.String("format", lint.Text, "`format`: text as in config.pbtxt, or json as from the configuration endpoint")
+	name := set.String("model-config-name", "", "`name`: use configs/NAME.pbtxt if the model has it")
+	set.Var(settings, "backend-config", "`backend,key=value`: a setting of a backend; may be repeated")
+	rest, err := arguments(set, args, 1, 1, "the folder of a model")
+	switch {
+	case err != nil:
+		return err
+	case *format != lint.Text && *format != lint.JSON:
+		return usagef("unknown format '%s', expected text or json", *format)
+	}
+	dir, err := filepath.Abs(rest[0])
+	if err != nil {
+		return err
+	}
+	if err := isModel(dir, rest[0], *name); err != nil {
+		return err
+	}
+	r, err := p.look(ctx, repository.Settings{
+		Roots: []string{filepath.Dir(dir)}, Only: []string{filepath.Base(dir)}, ConfigName: *name,
+	}, settings)
+	if err != nil {
+		return err
+	}
+	cfg, err := p.completed(r, config.Source{Dir: dir, Name: filepath.Base(dir), ConfigName: *name})
+	if err == nil {
+		err = p.printConfig(cfg, *format)
+	}
+	return errors.Join(err, r.Close(ctx))
+}
+
+// isModel returns an error if a folder, which the user named called, is not the folder of a model.
+func isModel(dir, called, configName string) error {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return fmt.Errorf("the folder '%s' cannot be read: %w", called, err)
+	}
+	if _, err := os.Stat(config.PathOf(dir, configName)); !errors.Is(err, fs.ErrNotExist) {
+		return nil // reading it reports the error
+	}
+	for _, e := range entries {
+		if _, ok := config.VersionOf(e.Name()); ok {
+			return nil
+		}
+	}
+	return fmt.Errorf("'%s' holds no model, expected a %s or a version folder in it", called, config.FileName)
+}
+
+// completed returns the configuration that a server would return. Without the model's runtime, it has only the
+// values that follow from the configuration.
+func (p *program) completed(r *repository.Repository, s config.Source) (*modelconfig.ModelConfig, error) {
+	cfg, err := r.Config(s.Name, 0)
+	if err == nil {
+		return cfg, nil
+	}
+	if err = failureOf(r, s.Name, err); status.CodeOf(err) != status.Unavailable {
+		return nil, err
+	}
+	fmt.Fprintf(p.stderr, "not completed from the model's file: %v\n", err)
+	cfg, list := config.Read(s, nil)
+	return cfg, config.FirstError(list)
+}
+
+func (p *program) printConfig(cfg *modelconfig.ModelConfig, format string) error {
+	if format == lint.Text {
+		_, err := p.stdout.Write(config.Text(cfg))
+		return err
+	}
+	raw, err := config.JSON(cfg)
+	if err != nil {
+		return err
+	}
+	var b bytes.Buffer
+	if err := json.Indent(&b, raw, "", "  "); err != nil {
+		return err
+	}
+	_, err = fmt.Fprintln(p.stdout, b.String())
+	return err
+}
+
+// plan prints the execution plan of an ensemble.
+func (p *program) plan(ctx context.Context, args []string) error {
+	fs := p.flags("plan")
+	after := fs.String("after", "", "stop after this `pass` of the compiler and print the incomplete plan")
+	format := fs.String("format", "text", "`format`: text, dot for Graphviz, or svg")
+	settings := options.BackendConfig{}
+	fs.Var(settings, "backend-config", "`backend,key=value`: a setting of a backend; may be repeated")
+	rest, err := arguments(fs, args, 2, 2, "a repository and a model")
+	if err != nil {
+		return err
+	}
+	r, err := p.look(ctx, repository.Settings{Roots: rest[:1], Only: rest[1:], GPUFallback: true}, settings)
+	if err != nil {
+		return err
+	}
+	return errors.Join(printPlan(p.stdout, r, rest[1], *after, *format), r.Close(ctx))
+}
+
+func printPlan(w io.Writer, r *repository.Repository, name, after, format string) error {
+	if after != "" {
+		text, err := r.Stage(name, after)
+		if err != nil {
+			return err
+		}
+		_, err = io.WriteString(w, text)
+		return err
+	}
+	compiled, err := r.Plan(name, 0)
+	if err != nil {
+		return failureOf(r, name, err)
+	}
+	switch format {
+	case "text":
+		_, err = io.WriteString(w, compiled.Text())
+		return err
+	case "dot":
+		return compiled.DOT(w)
+	case "svg":
+		return compiled.SVG(w, r.Kind)
+	}
+	return usagef("unknown format '%s', expected text, dot or svg", format)
+}
+
+// look opens repositories for commands that do not serve them.
+func (p *program) look(ctx context.Context, s repository.Settings, settings options.BackendConfig) (*repository.Repository, error) {
+	registry, err := p.components.Registry()
+	if err != nil {
+		return nil, err
+	}
+	s.Backends = registry
+	s.BackendConfig, _ = settings.Settings(registry)
+	s.Alloc, s.Metrics, s.Log = tensor.NewPool(), telemetry.NewMetrics(), slog.New(slog.DiscardHandler)
+	return repository.Open(ctx, s)
+}
+
+// failureOf returns the reason that a model was not loaded, by default err.
+func failureOf(r *repository.Repository, model string, err error) error {
+	for _, f := range r.Failures() {
+		if f.Model == model {
+			return f.Err
+		}
+	}
+	return err
+}
+
+// validate prints every problem of repositories. It loads the models whose runtimes are on this machine.
+func (p *program) validate(ctx context.Context, args []string) error {
+	fs := p.flags("validate")
+	settings := options.BackendConfig{}
+	format := fs.String("format", lint.Text, "`format`: text, json, or sarif for code scanners")
+	strict := fs.Bool("strict", false, "also refuse what Triton would not accept")
+	name := fs.String("model-config-name", "", "`name`: use configs/NAME.pbtxt of models that have it")
+	strictEnsembles := fs.Bool("strict-ensemble-config", false, "read ensembles as Triton does: nothing is inferred")
+	strictParams := fs.Bool("strict-parameters", false, "refuse unknown parameters")
+	fallback := fs.String("gpu-fallback", options.FallbackNone, "`where`: cpu accepts models for missing GPUs, as serve --gpu-fallback=cpu does")
+	fs.Var(settings, "backend-config", "`backend,key=value`: a setting of a backend; may be repeated")
+	roots, err := parse(fs, args)
+	switch {
+	case err != nil:
+		return err
+	case len(roots) == 0:
+		return misused("validate", "the folder of a model repository")
+	case *format != lint.Text && *format != lint.JSON && *format != lint.SARIF:
+		return usagef("unknown format '%s', expected text, json or sarif", *format)
+	case *fallback != options.FallbackNone && *fallback != options.FallbackCPU:
+		return usagef("unknown --gpu-fallback '%s', expected none or cpu", *fallback)
+	}
+	r, err := p.report(ctx, lint.Settings{
+		Roots: roots, ConfigName: *name, Options: config.Options{StrictEnsembleConfig: *strictEnsembles, StrictParams: *strictParams, GPUFallback: *fallback == options.FallbackCPU},
+	}, settings)
+	if err != nil {
+		return err
+	}
+	if *strict {
+		r.Diagnostics = config.Strict(r.Diagnostics)
+	}
+	if err := r.Write(p.stdout, *format, tutti.Version); err != nil {
+		return err
+	}
+	if config.HasFault(r.Diagnostics) {
+		return errReported
+	}
+	return nil
+}
+
+// report checks repositories.
+func (p *program) report(ctx context.Context, s lint.Settings, settings options.BackendConfig) (r *lint.Report, err error) {
+	if s.Backends, err = p.components.Registry(); err != nil {
+		return nil, err
+	}
+	s.Repository, err = p.look(ctx, repository.Settings{
+		Roots: s.Roots, ConfigName: s.ConfigName, StrictEnsembleConfig: s.Options.StrictEnsembleConfig, StrictParams: s.Options.StrictParams, GPUFallback: s.Options.GPUFallback,
+	}, settings)
+	if err != nil {
+		return nil, err
+	}
+	return lint.Examine(s), s.Repository.Close(ctx)
+}
+
+// starters are small repositories of native steps, which need no further files.
+//
+//go:embed starter
+var starters embed.FS
+
+const (
+	starterRoot  = "starter"
+	starterUsual = "text"
+	pythonName   = "python" // both the backend and its starter
+)
+
+// init writes a small repository.
+func (p *program) init(_ context.Context, args []string) error {
+	fs := p.flags("init")
+	const expected = "a folder and what to start with"
+	rest, err := arguments(fs, args, 1, 2, expected)
+	if err != nil {
+		return err
+	}
+	if rest[0] == "" {
+		return misused("init", expected)
+	}
+	kind := starterUsual
+	if len(rest) == 2 {
+		kind = rest[1]
+	}
+	entries, err := starters.ReadDir(starterRoot)
+	if err != nil {
+		return err
+	}
+	var kinds []string
+	for _, e := range entries {
+		kinds = append(kinds, e.Name())
+	}
+	if !slices.Contains(kinds, kind) {
+		return usagef("unknown kind '%s', expected one of %s", kind, strings.Join(kinds, ", "))
+	}
+	if err := writeStarter(rest[0], kind); err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(p.stdout, "Wrote %s. Check it and serve it:\n  tutti validate %s\n  tutti serve --model-repository %s\n", rest[0], rest[0], rest[0])
+	return err
+}
+
+// writeStarter copies a starter into dir, which must be empty or missing. It writes no empty folders, which git
+// would drop: neither an ensemble nor a native step needs a version folder.
+func writeStarter(dir, kind string) error {
+	if entries, err := os.ReadDir(dir); err == nil && len(entries) > 0 {
+		return fmt.Errorf("folder '%s' is not empty", dir)
+	}
+	from, err := fs.Sub(starters, starterRoot+"/"+kind)
+	if err != nil {
+		return err
+	}
+	return fs.WalkDir(from, ".", func(path string, e fs.DirEntry, err error) error {
+		to := filepath.Join(dir, filepath.FromSlash(path))
+		if err != nil {
+			return err
+		}
+		if e.IsDir() {
+			return os.MkdirAll(to, 0o755) //nolint:gosec // a repository is for everybody
+		}
+		data, err := fs.ReadFile(from, path)
+		if err != nil {
+			return err
+		}
+		return os.WriteFile(to, data, 0o644) //nolint:gosec // a repository is for everybody
+	})
+}

@@ -4,7 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math/bits"
-	"sync"
+	"slices"
 	"time"
 	"unsafe"
 
@@ -20,13 +20,13 @@ type Device struct {
 	options  Options
 	releases *Stream // waits for the last uses of freed memory
 
-	mu      sync.Mutex
-	space   *space                    // guarded by mu
-	live    map[*tensor.Buffer]*block // guarded by mu
-	streams map[*Stream]struct{}      // guarded by mu
-	stats   Stats                     // guarded by mu
-	inUse   int64                     // guarded by mu
-	closed  bool                      // guarded by mu
+	// Guarded by the machine's mu.
+	space   *space
+	live    map[*tensor.Buffer]*block
+	streams int // open ones
+	stats   Stats
+	inUse   int64
+	closed  bool
 }
 
 // block is one allocation.
@@ -47,31 +47,20 @@ type Stats struct {
 	Busy time.Duration
 }
 
-func newDevice(m *Machine, id int16, o Options) (*Device, error) {
-	s, err := newSpace(o.Memory)
-	if err != nil {
-		return nil, err
-	}
-	place := tensor.Place{Kind: tensor.Device, ID: id}
-	d := &Device{machine: m, place: place, options: o, space: s, live: map[*tensor.Buffer]*block{}, streams: map[*Stream]struct{}{}}
-	d.releases = d.start("release")
-	return d, nil
-}
-
 // Place returns the place of the device's memory.
 func (d *Device) Place() tensor.Place { return d.place }
 
 // Stats returns a copy of the counters.
 func (d *Device) Stats() Stats {
-	d.mu.Lock()
-	defer d.mu.Unlock()
+	d.machine.mu.Lock()
+	defer d.machine.mu.Unlock()
 	return d.stats
 }
 
 // InUse returns the size of all held buffers in bytes.
 func (d *Device) InUse() int64 {
-	d.mu.Lock()
-	defer d.mu.Unlock()
+	d.machine.mu.Lock()
+	defer d.machine.mu.Unlock()
 	return d.inUse
 }
 
@@ -83,18 +72,15 @@ func (d *Device) alloc(n int, made *access) (*tensor.Buffer, error) {
 		return nil, fmt.Errorf("cannot allocate %d bytes at %s", n, d.place)
 	}
 	b, err := d.tryAlloc(n, made)
-	if err == nil {
-		return b, nil
+	if err != nil && d.releases.Record().Wait() == nil { // freed memory is available now
+		return d.tryAlloc(n, made)
 	}
-	if d.releases.Record().Wait() != nil { // freed memory may not be available yet
-		return nil, err
-	}
-	return d.tryAlloc(n, made)
+	return b, err
 }
 
 func (d *Device) tryAlloc(n int, made *access) (*tensor.Buffer, error) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
+	d.machine.mu.Lock()
+	defer d.machine.mu.Unlock()
 	if d.closed {
 		return nil, fmt.Errorf("cannot allocate %d bytes at %s, which is closed", n, d.place)
 	}
@@ -102,7 +88,7 @@ func (d *Device) tryAlloc(n int, made *access) (*tensor.Buffer, error) {
 	if !ok {
 		return nil, fmt.Errorf("cannot allocate %d bytes at %s: %d of %d bytes are in use", n, d.place, d.inUse, d.options.Memory)
 	}
-	b := tensor.NewBuffer(d, d.place, d.space.pointer(off), n)
+	b := tensor.NewBuffer(d, d.place, unsafe.Pointer(&d.space.addresses[off]), n)
 	d.live[b] = &block{off: off, n: n, history: history{made: made}}
 	d.inUse += int64(n)
 	d.stats.Allocs++
@@ -112,84 +98,101 @@ func (d *Device) tryAlloc(n int, made *access) (*tensor.Buffer, error) {
 // Free releases memory after the events of its last uses. tensor.Buffer calls it; it does not block.
 func (d *Device) Free(b *tensor.Buffer) {
 	events := b.TakeOrder()
-	d.mu.Lock()
-	blk := d.live[b]
-	delete(d.live, b)
-	if blk != nil {
-		d.inUse -= int64(blk.n)
-		d.stats.Frees++
-	}
-	d.mu.Unlock()
+	blk := d.remove(b, events)
 	if blk == nil {
 		return
 	}
-	d.machine.released(b, blk, events)
 	for _, e := range events {
 		// WaitOn cannot fail: the release stream is open as long as a buffer is held.
 		_ = e.WaitOn(d.releases)
 	}
+	m := d.machine
+	m.mu.Lock()
+	defer m.mu.Unlock()
 	d.releases.push(operation{run: func() error {
-		d.mu.Lock()
-		defer d.mu.Unlock()
+		m.mu.Lock()
+		defer m.mu.Unlock()
 		d.space.release(blk.off, blk.n)
 		return nil
 	}})
 }
 
-// released records a fault when a use of the memory is not ordered before the events of its release.
-func (m *Machine) released(b *tensor.Buffer, blk *block, events []tensor.Event) {
+// remove ends an allocation and returns it, or nil when there is none. It records a fault, of which there is a bound, when a use of
+// the memory is not ordered before the events of its release.
+func (d *Device) remove(b *tensor.Buffer, events []tensor.Event) *block {
+	m := d.machine
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	now := append(clock(nil), m.host...)
+	blk := d.live[b]
+	if blk == nil {
+		return nil
+	}
+	delete(d.live, b)
+	d.inUse -= int64(blk.n)
+	d.stats.Frees++
+	now := slices.Clone(m.host)
 	for _, e := range events {
 		if e, ok := e.(*event); ok {
 			now.join(e.clock)
 		}
 	}
 	now.join(blk.ended)
-	if err := blk.over(b, now); err != nil {
-		m.fault(err)
+	if err := blk.over(b, now); err != nil && len(m.faults) < 100 {
+		m.faults = append(m.faults, err)
 	}
+	return blk
 }
 
-// find returns the device and the allocation of a buffer of this machine.
+// find returns the device and the allocation of a buffer of this machine. The caller holds mu.
 func (m *Machine) find(b *tensor.Buffer) (*Device, *block) {
 	for _, d := range m.devices {
-		if d.place != b.Place() {
-			continue
+		if d.place == b.Place() {
+			return d, d.live[b]
 		}
-		d.mu.Lock()
-		defer d.mu.Unlock()
-		return d, d.live[b]
 	}
 	return nil, nil
 }
 
-func (d *Device) count(f func(*Stats)) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	f(&d.stats)
+// bytes returns the memory of a host or device buffer.
+func (m *Machine) bytes(b *tensor.Buffer) []byte {
+	if b.Place().Kind != tensor.Device {
+		return b.Bytes()
+	}
+	for _, d := range m.devices {
+		if d.place == b.Place() {
+			return d.space.bytes(b)
+		}
+	}
+	return nil
+}
+
+// cost returns the simulated duration of an operation on n bytes.
+func (d *Device) cost(n int) time.Duration {
+	cost := d.options.Latency
+	if d.options.Bandwidth > 0 {
+		cost += time.Duration(float64(n) / float64(d.options.Bandwidth) * float64(time.Second))
+	}
+	return cost
 }
 
 func (d *Device) close() error {
-	d.mu.Lock()
+	d.machine.mu.Lock()
 	closed := d.closed
 	d.closed = true
-	d.mu.Unlock()
+	d.machine.mu.Unlock()
 	if closed {
 		return nil
 	}
 	errs := []error{d.releases.Close()}
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if n := len(d.streams); n > 0 {
-		errs = append(errs, fmt.Errorf("%s: %d streams are still open", d.place, n))
-		return errors.Join(errs...)
+	d.machine.mu.Lock()
+	defer d.machine.mu.Unlock()
+	if d.streams > 0 {
+		return errors.Join(append(errs, fmt.Errorf("%s: %d streams are still open", d.place, d.streams))...)
 	}
 	if len(d.live) > 0 {
 		errs = append(errs, fmt.Errorf("%s: %d buffers of %d bytes together are still held", d.place, len(d.live), d.inUse))
 	}
-	return errors.Join(append(errs, d.space.close())...)
+	return errors.Join(append(errs, unix.Munmap(d.space.addresses), unix.Munmap(d.space.memory))...)
 }
 
 // space is the memory of a device, mapped twice: inaccessible addresses, which fault on a host access, and the
@@ -223,13 +226,6 @@ func newSpace(size int) (*space, error) {
 	return &space{addresses: addresses, memory: memory}, nil
 }
 
-func (s *space) close() error {
-	if err := unix.Munmap(s.addresses); err != nil {
-		return err
-	}
-	return unix.Munmap(s.memory)
-}
-
 // class returns the size class of n bytes, a power of two.
 func class(n int) int { return bits.Len(uint(max(n, align) - 1)) }
 
@@ -260,8 +256,6 @@ func (s *space) release(off, n int) {
 	c := class(n)
 	s.free[c] = append(s.free[c], off)
 }
-
-func (s *space) pointer(off int) unsafe.Pointer { return unsafe.Pointer(&s.addresses[off]) }
 
 // bytes returns the memory behind a buffer.
 func (s *space) bytes(b *tensor.Buffer) []byte {

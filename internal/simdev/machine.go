@@ -22,6 +22,7 @@ package simdev
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -44,12 +45,12 @@ type Options struct {
 type Machine struct {
 	devices []*Device
 
-	mu      sync.Mutex
-	streams int     // IDs given to streams, guarded by mu
-	spare   []int   // IDs of closed streams, guarded by mu
-	last    clock   // per ID: number of operations so far, guarded by mu
-	host    clock   // operations that the host has waited for, guarded by mu
-	faults  []error // violations that no call returned, guarded by mu
+	mu      sync.Mutex // guards the devices and their streams too
+	streams int        // IDs given to streams, guarded by mu
+	spare   []int      // IDs of closed streams, guarded by mu
+	last    clock      // per ID: number of operations so far, guarded by mu
+	host    clock      // operations that the host has waited for, guarded by mu
+	faults  []error    // violations that no call returned, guarded by mu
 }
 
 // New starts n devices, numbered from 0.
@@ -62,10 +63,14 @@ func New(n int, o Options) (*Machine, error) {
 	}
 	m := &Machine{}
 	for i := range n {
-		d, err := newDevice(m, int16(i), o)
+		s, err := newSpace(o.Memory)
 		if err != nil {
 			return nil, errors.Join(err, m.Close())
 		}
+		d := &Device{machine: m, place: Place(i), options: o, space: s, live: map[*tensor.Buffer]*block{}}
+		m.mu.Lock()
+		d.releases = d.start("release")
+		m.mu.Unlock()
 		m.devices = append(m.devices, d)
 	}
 	return m, nil
@@ -76,13 +81,6 @@ func (m *Machine) Devices() []*Device { return m.devices }
 
 // Place returns the place of device i.
 func Place(i int) tensor.Place { return tensor.Place{Kind: tensor.Device, ID: int16(i)} }
-
-// fault records a violation, of which there is a bound; the caller holds the lock.
-func (m *Machine) fault(err error) {
-	if len(m.faults) < 100 {
-		m.faults = append(m.faults, err)
-	}
-}
 
 // Faults returns the violations so far that no call returned.
 func (m *Machine) Faults() error {
@@ -99,15 +97,12 @@ func (m *Machine) Close() error {
 		errs = append(errs, d.close())
 	}
 	m.devices = nil
-	errs = append(errs, m.Faults())
-	return errors.Join(errs...)
+	return errors.Join(append(errs, m.Faults())...)
 }
 
 // newID returns the ID of a new stream. It reuses IDs of closed streams: their clocks continue, so that accesses of
-// the old stream stay in the past.
+// the old stream stay in the past. The caller holds mu.
 func (m *Machine) newID() int {
-	m.mu.Lock()
-	defer m.mu.Unlock()
 	if n := len(m.spare); n > 0 {
 		id := m.spare[n-1]
 		m.spare = m.spare[:n-1]
@@ -154,69 +149,63 @@ type access struct {
 
 func (a *access) String() string { return fmt.Sprintf("the %s by stream '%s'", a.what, a.stream) }
 
+// misses returns the first access of a list that is neither nil nor part of c, or nil.
+func (c clock) misses(list []*access) *access {
+	for _, a := range list {
+		if a != nil && c.at(a.id) < a.n {
+			return a
+		}
+	}
+	return nil
+}
+
 // history records the accesses to one allocation.
 type history struct {
 	made  *access // nil: ordered before everything
 	wrote *access // the last write
-	reads []access
+	reads []*access
 	ended clock // of the operations that held a reference until they were complete
 }
 
 // order returns an error when access a is not ordered after the accesses that it must follow. now is the clock of
 // a.
 func (h *history) order(b *tensor.Buffer, a *access, now clock, write bool) error {
-	if h.made != nil && now.at(h.made.id) < h.made.n {
-		return unordered(b, a, h.made)
+	list := []*access{h.made, h.wrote}
+	if write {
+		list = append(list, h.reads...)
 	}
-	if h.wrote != nil && now.at(h.wrote.id) < h.wrote.n {
-		return unordered(b, a, h.wrote)
+	if before := now.misses(list); before != nil {
+		return fmt.Errorf("%s: %s is not ordered after %s; expected an event between them", where(b), a, before)
 	}
-	if !write {
-		if h.wrote == nil {
-			return fmt.Errorf("%s of %d bytes at %s: %s comes before anything was written there", b.Place(), b.Len(), addr(b), a)
-		}
-		return nil
-	}
-	for i := range h.reads {
-		if r := &h.reads[i]; now.at(r.id) < r.n {
-			return unordered(b, a, r)
-		}
+	if !write && h.wrote == nil {
+		return fmt.Errorf("%s: %s comes before anything was written there", where(b), a)
 	}
 	return nil
 }
 
 // note adds an access that order has accepted. A stream's later read replaces its earlier ones; a write replaces
 // everything before it.
-func (h *history) note(a access, write bool) {
+func (h *history) note(a *access, write bool) {
 	if write {
-		h.wrote, h.reads = &a, h.reads[:0]
+		h.wrote, h.reads = a, h.reads[:0]
 		return
 	}
-	for i := range h.reads {
-		if h.reads[i].id == a.id {
-			h.reads[i] = a
-			return
-		}
+	if i := slices.IndexFunc(h.reads, func(r *access) bool { return r.id == a.id }); i >= 0 {
+		h.reads[i] = a
+	} else {
+		h.reads = append(h.reads, a)
 	}
-	h.reads = append(h.reads, a)
 }
 
 // over returns an error when some access of h may still run at now.
 func (h *history) over(b *tensor.Buffer, now clock) error {
-	list := h.reads
-	if h.wrote != nil {
-		list = append([]access{*h.wrote}, list...)
-	}
-	for i := range list {
-		if a := &list[i]; now.at(a.id) < a.n {
-			return fmt.Errorf("%s of %d bytes at %s: the release is not ordered after %s; expected UsedUntil with an event after it", b.Place(), b.Len(), addr(b), a)
-		}
+	if a := now.misses(append([]*access{h.wrote}, h.reads...)); a != nil {
+		return fmt.Errorf("%s: the release is not ordered after %s; expected UsedUntil with an event after it", where(b), a)
 	}
 	return nil
 }
 
-func unordered(b *tensor.Buffer, a, before *access) error {
-	return fmt.Errorf("%s of %d bytes at %s: %s is not ordered after %s; expected an event between them", b.Place(), b.Len(), addr(b), a, before)
+// where describes a buffer in errors.
+func where(b *tensor.Buffer) string {
+	return fmt.Sprintf("%s of %d bytes at %p", b.Place(), b.Len(), b.Pointer())
 }
-
-func addr(b *tensor.Buffer) string { return fmt.Sprintf("%p", b.Pointer()) }

@@ -1,7 +1,9 @@
 package simdev
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -14,16 +16,16 @@ type Stream struct {
 	device *Device
 	name   string
 	id     int
-	clock  clock // operations that the next one follows, guarded by the machine's lock
 	ended  sync.WaitGroup
 
-	mu     sync.Mutex
+	// Guarded by the machine's mu.
+	clock  clock // operations that the next one follows
 	change sync.Cond
-	queue  []operation // guarded by mu
-	pushed uint64      // number of enqueued operations, guarded by mu
-	done   uint64      // number of executed operations, guarded by mu
-	err    error       // of the first failed operation; later ones are skipped; guarded by mu
-	closed bool        // guarded by mu
+	queue  []operation
+	pushed uint64 // number of enqueued operations
+	done   uint64 // number of executed operations
+	err    error  // of the first failed operation; later ones are skipped
+	closed bool
 }
 
 // operation is one entry of a stream's queue: a function to run, or an event to wait for.
@@ -32,7 +34,7 @@ type operation struct {
 	cost  time.Duration
 	after *event // set instead of run: the event to wait for
 	hold  []*tensor.Buffer
-	id    access // the access for which hold has references
+	id    *access // the access for which hold has references
 }
 
 // NewStream implements tensor.Accelerator.
@@ -40,24 +42,21 @@ func (d *Device) NewStream(name string) (tensor.Stream, error) { return d.Open(n
 
 // Open starts a stream and returns its concrete type, which also launches kernels. The caller must close it.
 func (d *Device) Open(name string) (*Stream, error) {
-	d.mu.Lock()
-	closed := d.closed
-	d.mu.Unlock()
-	if closed {
+	d.machine.mu.Lock()
+	defer d.machine.mu.Unlock()
+	if d.closed {
 		return nil, fmt.Errorf("cannot start stream '%s' at %s, which is closed", name, d.place)
 	}
 	return d.start(name), nil
 }
 
+// start is Open for callers that hold the machine's mu.
 func (d *Device) start(name string) *Stream {
-	s := &Stream{device: d, name: name, id: d.machine.newID()}
-	s.change.L = &s.mu
-	d.machine.mu.Lock()
-	s.clock.set(s.id, d.machine.last.at(s.id))
-	d.machine.mu.Unlock()
-	d.mu.Lock()
-	d.streams[s] = struct{}{}
-	d.mu.Unlock()
+	m := d.machine
+	s := &Stream{device: d, name: name, id: m.newID()}
+	s.change.L = &m.mu
+	s.clock.set(s.id, m.last.at(s.id))
+	d.streams++
 	s.ended.Go(s.loop)
 	return s
 }
@@ -74,137 +73,117 @@ func (s *Stream) Alloc(n int) (*tensor.Buffer, error) {
 	m.mu.Lock()
 	a := s.tick("allocation")
 	m.mu.Unlock()
-	return s.device.alloc(n, &a)
+	return s.device.alloc(n, a)
 }
 
 // Free returns the memory to the device.
 func (s *Stream) Free(b *tensor.Buffer) { s.device.Free(b) }
 
-// push enqueues an operation.
+// push enqueues an operation. The caller holds the machine's mu.
 func (s *Stream) push(o operation) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	s.queue = append(s.queue, o)
 	s.pushed++
 	s.change.Broadcast()
 }
 
-func (s *Stream) open() error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.closed {
-		return fmt.Errorf("%s: stream '%s': the stream is closed", s.device.place, s.name)
-	}
-	return s.err
-}
-
 func (s *Stream) loop() {
+	m := s.device.machine
 	for {
-		w, ok := s.next()
+		o, skip, ok := s.next()
 		if !ok {
 			return
 		}
-		if w.after != nil {
-			_ = w.after.wait() // the error stays in the other stream
-		} else {
-			s.execute(&w)
+		var err error
+		if !skip {
+			if s.device.options.Real && o.cost > 0 {
+				<-time.After(o.cost)
+			}
+			err = o.run()
 		}
-		s.device.machine.releaseHeld(&w)
-		s.mu.Lock()
+		m.releaseHeld(&o)
+		m.mu.Lock()
+		if err != nil {
+			s.err = err
+		}
 		s.done++
 		s.change.Broadcast()
-		s.mu.Unlock()
+		m.mu.Unlock()
 	}
 }
 
+// next waits for an operation, and for its event. skip means that it has no function to run, or that an operation before it has
+// failed. ok is false when the stream is closed and empty.
+func (s *Stream) next() (o operation, skip, ok bool) {
+	m := s.device.machine
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for len(s.queue) == 0 {
+		if s.closed {
+			return operation{}, false, false
+		}
+		s.change.Wait()
+	}
+	o = s.queue[0]
+	s.queue[0] = operation{}
+	s.queue = s.queue[1:]
+	if o.after != nil {
+		_ = o.after.wait() // the error stays in the other stream
+	}
+	if skip = o.run == nil || s.err != nil; !skip {
+		s.device.stats.Busy += o.cost
+	}
+	return o, skip, true
+}
+
 // releaseHeld releases the references of a completed operation.
-func (m *Machine) releaseHeld(w *operation) {
-	for _, b := range w.hold {
+func (m *Machine) releaseHeld(o *operation) {
+	for _, b := range o.hold {
 		m.mu.Lock()
 		if _, blk := m.find(b); blk != nil {
-			blk.ended.set(w.id.id, max(blk.ended.at(w.id.id), w.id.n))
+			blk.ended.set(o.id.id, max(blk.ended.at(o.id.id), o.id.n))
 		}
 		m.mu.Unlock()
 		b.Release()
 	}
 }
 
-func (s *Stream) execute(w *operation) {
-	s.mu.Lock()
-	failed := s.err
-	s.mu.Unlock()
-	if failed != nil {
-		return
-	}
-	s.device.count(func(st *Stats) { st.Busy += w.cost })
-	if s.device.options.Real && w.cost > 0 {
-		<-time.After(w.cost)
-	}
-	if err := w.run(); err != nil {
-		s.mu.Lock()
-		s.err = err
-		s.mu.Unlock()
-	}
-}
-
-// next waits for an operation. It returns false when the stream is closed and empty.
-func (s *Stream) next() (operation, bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for len(s.queue) == 0 {
-		if s.closed {
-			return operation{}, false
-		}
-		s.change.Wait()
-	}
-	w := s.queue[0]
-	s.queue[0] = operation{}
-	s.queue = s.queue[1:]
-	return w, true
-}
-
 // Close waits for all operations and stops the goroutine. It returns the error of the first failed operation. It
 // may be called twice.
 func (s *Stream) Close() error {
-	s.mu.Lock()
+	m := s.device.machine
+	m.mu.Lock()
 	again := s.closed
 	s.closed = true
 	s.change.Broadcast()
-	s.mu.Unlock()
+	m.mu.Unlock()
 	s.ended.Wait()
 	if again {
 		return nil
 	}
-	s.device.mu.Lock()
-	delete(s.device.streams, s)
-	s.device.mu.Unlock()
-	m := s.device.machine
 	m.mu.Lock()
+	defer m.mu.Unlock()
+	s.device.streams--
 	m.spare = append(m.spare, s.id)
-	m.mu.Unlock()
 	return s.err
 }
 
 // tick counts one more operation of s and orders it after everything that the host has waited for. The caller holds
 // the machine's lock.
-func (s *Stream) tick(what string) access {
+func (s *Stream) tick(what string) *access {
 	m := s.device.machine
 	s.clock.join(m.host)
 	n := s.clock.at(s.id) + 1
 	s.clock.set(s.id, n)
 	m.last.set(s.id, n)
-	return access{id: s.id, n: n, stream: s.name, what: what}
+	return &access{id: s.id, n: n, stream: s.name, what: what}
 }
 
 // Record returns an event after all operations enqueued so far.
 func (s *Stream) Record() tensor.Event {
 	m := s.device.machine
 	m.mu.Lock()
-	now := append(clock(nil), s.clock...)
-	m.mu.Unlock()
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return &event{stream: s, n: s.pushed, clock: now}
+	defer m.mu.Unlock()
+	return &event{stream: s, n: s.pushed, clock: slices.Clone(s.clock)}
 }
 
 // event is a point in a stream: after its first n operations.
@@ -217,37 +196,32 @@ type event struct {
 // Done reports whether the stream has reached the event. If so, the operations before it are ordered before all
 // later ones of the host.
 func (e *event) Done() bool {
-	e.stream.mu.Lock()
+	m := e.stream.device.machine
+	m.mu.Lock()
+	defer m.mu.Unlock()
 	done := e.stream.done >= e.n
-	e.stream.mu.Unlock()
 	if done {
-		e.orderHost()
+		m.host.join(e.clock)
 	}
 	return done
 }
 
 // Wait blocks the host until the stream has reached the event.
 func (e *event) Wait() error {
-	err := e.wait()
-	e.orderHost()
-	return err
-}
-
-func (e *event) wait() error {
-	s := e.stream
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for s.done < e.n {
-		s.change.Wait()
-	}
-	return s.err
-}
-
-func (e *event) orderHost() {
 	m := e.stream.device.machine
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	err := e.wait()
 	m.host.join(e.clock)
+	return err
+}
+
+// wait is Wait without an order for the host. The caller holds the machine's mu.
+func (e *event) wait() error {
+	for e.stream.done < e.n {
+		e.stream.change.Wait()
+	}
+	return e.stream.err
 }
 
 // WaitOn makes the stream wait for the event. It does not block the host.
@@ -258,8 +232,129 @@ func (e *event) WaitOn(to tensor.Stream) error {
 	}
 	m := s.device.machine
 	m.mu.Lock()
+	defer m.mu.Unlock()
 	s.clock.join(e.clock)
-	m.mu.Unlock()
 	s.push(operation{after: e})
+	return nil
+}
+
+// Copy enqueues a copy; see tensor.Stream.
+func (s *Stream) Copy(dst *tensor.Buffer, dstOff int, src *tensor.Buffer, srcOff, n int) error {
+	d := s.device
+	if dst.Place() != d.place && src.Place() != d.place {
+		return fmt.Errorf("%s: stream '%s' copies from %s to %s, expected its own device on one side", d.place, s.name, src.Place(), dst.Place())
+	}
+	if err := cmp.Or(bounds(dst, dstOff, n), bounds(src, srcOff, n)); err != nil || n == 0 {
+		return err
+	}
+	to, from := d.machine.bytes(dst), d.machine.bytes(src)
+	o := operation{cost: d.cost(n), hold: []*tensor.Buffer{dst, src}, run: func() error {
+		copy(to[dstOff:dstOff+n], from[srcOff:srcOff+n])
+		return nil
+	}}
+	what := "copy from " + src.Place().String() + " to " + dst.Place().String()
+	return s.enqueue(what, []*tensor.Buffer{src}, []*tensor.Buffer{dst}, o, func(st *Stats) { st.traffic(src.Place(), dst.Place(), n) })
+}
+
+func (s *Stats) traffic(from, to tensor.Place, n int) {
+	t := &s.Within
+	switch {
+	case from.Kind != tensor.Device:
+		t = &s.Up
+	case to.Kind != tensor.Device:
+		t = &s.Down
+	case from != to:
+		t = &s.Peer
+	}
+	t.Count++
+	t.Bytes += int64(n)
+}
+
+func bounds(b *tensor.Buffer, off, n int) error {
+	if off < 0 || n < 0 || off > b.Len()-n {
+		return fmt.Errorf("%s: %d bytes at %d are not in a buffer of %d", b.Place(), n, off, b.Len())
+	}
+	return nil
+}
+
+// Fill enqueues a fill with a pattern; see tensor.Stream.
+func (s *Stream) Fill(dst *tensor.Buffer, off, n int, elem []byte) error {
+	if err := bounds(dst, off, n); err != nil {
+		return err
+	}
+	if len(elem) > 0 && n%len(elem) != 0 {
+		return fmt.Errorf("%s: %d bytes cannot be filled with elements of %d", dst.Place(), n, len(elem))
+	}
+	if n == 0 {
+		return nil
+	}
+	to, elem := s.device.machine.bytes(dst), slices.Clone(elem)
+	hold := []*tensor.Buffer{dst}
+	return s.enqueue("fill", nil, hold, operation{cost: s.device.cost(n), hold: hold, run: func() error {
+		part := to[off : off+n]
+		if len(elem) == 0 {
+			clear(part)
+		}
+		for len(elem) > 0 && len(part) > 0 {
+			part = part[copy(part, elem):]
+		}
+		return nil
+	}}, func(*Stats) {})
+}
+
+// Memory gives a kernel access to device memory.
+type Memory struct{ machine *Machine }
+
+// Bytes returns the content of a device buffer, borrowed until the kernel returns.
+func (m Memory) Bytes(b *tensor.Buffer) []byte { return m.machine.bytes(b) }
+
+// Launch enqueues kernel f, which may read the buffers of reads and write those of writes. Unlike Copy, it holds no
+// references: the caller must call UsedUntil and SetReady.
+func (s *Stream) Launch(name string, reads, writes []*tensor.Buffer, f func(m Memory) error) error {
+	o := operation{cost: s.device.options.Latency, run: func() error { return f(Memory{s.device.machine}) }}
+	return s.enqueue("kernel "+name, reads, writes, o, func(st *Stats) { st.Kernels++ })
+}
+
+// enqueue checks, records and counts an operation and its accesses, retains the buffers that it holds, and enqueues it.
+func (s *Stream) enqueue(what string, reads, writes []*tensor.Buffer, o operation, count func(*Stats)) error {
+	m := s.device.machine
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if s.closed {
+		return fmt.Errorf("%s: stream '%s': the stream is closed", s.device.place, s.name)
+	}
+	if s.err != nil {
+		return s.err
+	}
+	o.id = s.tick(what)
+	for i, b := range slices.Concat(reads, writes) {
+		if err := m.touch(b, o.id, s.clock, i >= len(reads)); err != nil {
+			return err
+		}
+	}
+	for _, b := range o.hold {
+		b.Retain()
+	}
+	count(&s.device.stats)
+	s.push(o)
+	return nil
+}
+
+// touch checks and records one access to a buffer; the caller holds the lock.
+func (m *Machine) touch(b *tensor.Buffer, a *access, now clock, write bool) error {
+	if b.Place().Kind != tensor.Device || b.Len() == 0 {
+		return nil
+	}
+	d, blk := m.find(b)
+	switch {
+	case d == nil:
+		return fmt.Errorf("%s is no device of this machine", b.Place())
+	case blk == nil:
+		return fmt.Errorf("%s: %s comes after the memory was freed", where(b), a)
+	}
+	if err := blk.order(b, a, now, write); err != nil {
+		return err
+	}
+	blk.note(a, write)
 	return nil
 }

@@ -9,8 +9,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/tutti-server/tutti/core/infer"
 	"github.com/tutti-server/tutti/core/status"
 	"github.com/tutti-server/tutti/core/tensor"
@@ -19,8 +17,7 @@ import (
 
 // openCalls are the inference calls (BLS) of a process that are in flight.
 type openCalls struct {
-	mu    sync.Mutex
-	calls map[uint32]*openCall // guarded by mu
+	calls sync.Map // *openCall by id
 }
 
 // openCall is one call in flight.
@@ -60,18 +57,13 @@ func (o *openCalls) add(s *side, id uint32) {
 			inner(why)
 		}
 	}
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if o.calls == nil {
-		o.calls = map[uint32]*openCall{}
-	}
-	o.calls[id] = c
+	o.calls.Store(id, c)
 }
 
 func (o *openCalls) find(id uint32) *openCall {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.calls[id]
+	c, _ := o.calls.Load(id)
+	call, _ := c.(*openCall)
+	return call
 }
 
 // abandon cancels a call whose replies are not needed.
@@ -90,9 +82,7 @@ func (o *openCalls) requestCancel(id uint32) {
 
 func (o *openCalls) close(id uint32) {
 	o.abandon(id)
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	delete(o.calls, id)
+	o.calls.Delete(id)
 }
 
 // cancelledByCaller reports whether the client of a request cancelled it or disconnected. ctx may be nil.
@@ -128,11 +118,12 @@ func (s *side) infer(p *packet) error {
 	_, req.Origin.Context = w.running.caller()
 	target := req.Model
 	if w.running.busy() && !w.m.sig.Decoupled {
-		if !w.m.b.callGraph.wait(w.m.sig.Model, w, target) {
+		x := wait{w.m.sig.Model, w, target}
+		if !w.m.b.callGraph.wait(x) {
 			req.Release()
 			return status.Errorf(status.Unavailable, "model '%s' calls model '%s', all of whose instances wait for it: expected more in its instance_group", w.m.sig.Model, target)
 		}
-		defer w.m.b.callGraph.done(w.m.sig.Model, w, target)
+		defer w.m.b.callGraph.done(x)
 	}
 	sink := &callSink{s: s, id: p.id, call: call, model: target, over: make(chan struct{})}
 	w.m.b.infer.Submit(call.ctx, req, sink)
@@ -169,10 +160,7 @@ func (w *worker) request(p *packet) (req *infer.Request, many bool, err error) {
 	extra := int(r.u32())
 	req.Arrived = -int64(r.u32()) * int64(time.Microsecond)
 	parts := make([]part, 0, min(n, len(p.body)/partBytes))
-	for range n {
-		if r.bad {
-			break
-		}
+	for ; n > 0 && !r.bad; n-- {
 		parts = append(parts, r.part())
 	}
 	x := reader{b: r.take(extra)}
@@ -184,10 +172,7 @@ func (w *worker) request(p *packet) (req *infer.Request, many bool, err error) {
 		req.Version = version
 	}
 	err = w.callInputs(p, req, parts, &x)
-	for range x.u16() {
-		if x.bad {
-			break
-		}
+	for left := x.u16(); left > 0 && !x.bad; left-- {
 		req.Outputs = append(req.Outputs, x.text())
 	}
 	if r.bad || x.bad {
@@ -277,13 +262,7 @@ func (s *side) sendResponse(id uint32, flags uint16, r *infer.Response) error {
 	if size <= maxBody {
 		return s.link.send(kindReply, flags, id, appendData(append(newBody(make([]byte, 0, headBytes+size)), b...), headBytes, r))
 	}
-	fd, mem, err := newFile(size)
-	if err != nil {
-		return err
-	}
-	appendData(append(mem[:0], b...), 0, r)
-	err = s.link.sendBody(kindReply, flags, id, size, fd)
-	return errors.Join(err, unix.Munmap(mem), unix.Close(fd))
+	return s.link.sendFile(kindReply, flags, id, size, func(mem []byte) { appendData(append(mem[:0], b...), 0, r) })
 }
 
 // appendResponse encodes a response. The data of its tensors must follow, see appendData.

@@ -25,36 +25,26 @@ const (
 
 // appendRequest encodes a request without its inputs. appendExtra sets the size of the extra part.
 func appendRequest(b []byte, m *infer.Meta, inputs int) []byte {
-	var id, priority, timeout uint64
 	var flags uint32
-	if m != nil {
-		id, priority, timeout = m.Sequence.ID, m.Priority, m.Timeout
-		if m.Sequence.Start {
-			flags |= requestStart
-		}
-		if m.Sequence.End {
-			flags |= requestEnd
-		}
-		if m.Sequence.Name != "" {
-			flags |= requestNamed
-		}
+	if m.Sequence.Start {
+		flags |= requestStart
 	}
-	b = binary.LittleEndian.AppendUint64(b, id)
-	b = binary.LittleEndian.AppendUint64(b, priority)
-	b = binary.LittleEndian.AppendUint64(b, timeout)
+	if m.Sequence.End {
+		flags |= requestEnd
+	}
+	if m.Sequence.Name != "" {
+		flags |= requestNamed
+	}
+	b = binary.LittleEndian.AppendUint64(b, m.Sequence.ID)
+	b = binary.LittleEndian.AppendUint64(b, m.Priority)
+	b = binary.LittleEndian.AppendUint64(b, m.Timeout)
 	b = binary.LittleEndian.AppendUint32(b, flags)
 	b = binary.LittleEndian.AppendUint16(b, uint16(inputs))
 	return append(b, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0)
 }
 
-var noMeta infer.Meta
-
 // appendExtra appends the extra part to the request that begins at offset at, unless all its fields have their defaults.
-func appendExtra(b []byte, at int, q *backends.Request) []byte {
-	m := q.Meta
-	if m == nil {
-		m = &noMeta
-	}
+func appendExtra(b []byte, at int, m *infer.Meta, q *backends.Request) []byte {
 	trace := q.Trace.Carrier(q.Step, q.SubRun)
 	if m.ID == "" && m.Sequence.Name == "" && len(m.Params) == 0 && len(q.RequestedOutputs) == 0 && trace == "" {
 		return b
@@ -67,8 +57,7 @@ func appendExtra(b []byte, at int, q *backends.Request) []byte {
 	for _, name := range q.RequestedOutputs {
 		b = appendText(b, name)
 	}
-	b = appendText(b, trace)
-	b = padded(b, from)
+	b = padded(appendText(b, trace), from)
 	binary.LittleEndian.PutUint32(b[at+32:], uint32(len(b)-from))
 	return b
 }
@@ -166,7 +155,7 @@ func (c *cursor) rows(t *tensor.Tensor, batchRows, rows int) (off, size int) {
 // elements skips n BYTES elements and returns their size.
 func (c *cursor) elements(n int64) int {
 	before := len(c.rest)
-	for range n {
+	for ; n > 0; n-- {
 		_, rest, ok := tensor.NextBytes(c.rest)
 		if !ok {
 			break
@@ -209,10 +198,7 @@ func (r *reader) text() string { return string(r.take(int(r.u32()))) }
 
 // params decodes parameters and appends them to list.
 func (r *reader) params(list infer.Params) infer.Params {
-	for range r.u16() {
-		if r.bad {
-			break
-		}
+	for n := r.u16(); n > 0 && !r.bad; n-- {
 		p := infer.Param{Key: r.text()}
 		switch kind := r.u8(); kind {
 		case 0:
@@ -252,10 +238,7 @@ func (r *reader) part() (p part) {
 	p.off, p.size = r.u64(), r.u64()
 	var few [8]int64
 	dims := few[:0]
-	for range rank {
-		if r.bad {
-			break
-		}
+	for ; rank > 0 && !r.bad; rank-- {
 		dims = append(dims, int64(r.u64()))
 	}
 	p.shape = tensor.Of(dims...)
@@ -315,13 +298,10 @@ func (a *response) read(r *reader) {
 	n := int(r.u16())
 	extra := int(r.u32())
 	a.parts, a.text, a.params, a.names = a.parts[:0], "", a.params[:0], a.names[:0]
-	for range n {
-		if r.bad {
-			return
-		}
+	for ; n > 0 && !r.bad; n-- {
 		a.parts = append(a.parts, r.part())
 	}
-	if extra == 0 {
+	if extra == 0 || r.bad {
 		return
 	}
 	x := reader{b: r.take(extra)}

@@ -12,76 +12,54 @@ type callGraph struct {
 	// steps returns the models of an ensemble's steps, and none for any other model. It is nil when there are no ensembles.
 	steps func(name string) []string
 
-	mu     sync.Mutex
-	models map[string]*callers // guarded by mu
-	// ensembles has the models of each ensemble that was called. Guarded by mu.
-	ensembles map[string][]string
+	mu        sync.Mutex
+	instances map[string]int      // instances of each Python model, guarded by mu
+	waits     []wait              // guarded by mu
+	ensembles map[string][]string // the models of each ensemble that was called, guarded by mu
 }
 
-// callers are the waiting workers of one Python model.
-type callers struct {
-	instances int
-	// waits counts the pending calls of each executing worker, by called model.
-	waits map[*worker]map[string]int
+// wait is a pending call of a worker.
+type wait struct {
+	caller string
+	w      *worker
+	target string
 }
 
-func (b *callGraph) add(name string, instances int) {
+// set sets the number of instances of a Python model, 0 for a model that is gone, and forgets its calls.
+func (b *callGraph) set(name string, instances int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.models == nil {
-		b.models = map[string]*callers{}
+	b.instances[name] = instances
+	b.waits = slices.DeleteFunc(b.waits, func(x wait) bool { return x.caller == name })
+	if instances == 0 {
+		delete(b.instances, name)
 	}
-	b.models[name] = &callers{instances: max(1, instances), waits: map[*worker]map[string]int{}}
 }
 
-func (b *callGraph) remove(name string) {
+// wait records a pending call. It returns false, and records nothing, when the call would be a deadlock.
+func (b *callGraph) wait(x wait) bool {
+	called := map[string][]string{}
+	b.expand(called, x.target) // without mu: a goroutine that loads a model may hold the catalog's lock
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	delete(b.models, name)
-}
-
-// wait records that w waits for a model. It returns false, and records nothing, when the call would be a deadlock.
-func (b *callGraph) wait(caller string, w *worker, target string) bool {
-	called := b.expand(nil, target) // without mu: a goroutine that loads a model may hold the catalog's lock
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.ensembles == nil {
-		b.ensembles = called
-	}
 	maps.Copy(b.ensembles, called)
-	e := b.models[caller]
-	if e == nil {
+	if b.instances[x.caller] == 0 {
 		return true
 	}
-	if e.waits[w] == nil {
-		e.waits[w] = map[string]int{}
+	b.waits = append(b.waits, x)
+	if b.stuck(x.target, map[string]bool{}) {
+		b.waits = b.waits[:len(b.waits)-1]
+		return false
 	}
-	e.waits[w][target]++
-	if !b.stuck(target, map[string]bool{}) {
-		return true
-	}
-	e.done(w, target)
-	return false
+	return true
 }
 
-func (b *callGraph) done(caller string, w *worker, target string) {
+// done removes a recorded call.
+func (b *callGraph) done(x wait) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if e := b.models[caller]; e != nil {
-		e.done(w, target)
-	}
-}
-
-func (e *callers) done(w *worker, target string) {
-	waits := e.waits[w]
-	if waits == nil {
-		return
-	}
-	if waits[target]--; waits[target] <= 0 {
-		delete(waits, target)
-	}
-	if len(waits) == 0 {
-		delete(e.waits, w)
+	if i := slices.Index(b.waits, x); i >= 0 {
+		b.waits = slices.Delete(b.waits, i, i+1)
 	}
 }
 
@@ -93,35 +71,28 @@ func (b *callGraph) stuck(name string, seen map[string]bool) bool {
 	}
 	seen[name] = true
 	defer delete(seen, name)
-	isStuck := func(target string) bool { return b.stuck(target, seen) }
-	e := b.models[name]
-	if e == nil {
-		return slices.ContainsFunc(b.ensembles[name], isStuck)
+	n := b.instances[name]
+	if n == 0 {
+		return slices.ContainsFunc(b.ensembles[name], func(step string) bool { return b.stuck(step, seen) })
 	}
-	if len(e.waits) < e.instances {
-		return false
-	}
-	for _, waits := range e.waits {
-		if !slices.ContainsFunc(slices.Collect(maps.Keys(waits)), isStuck) {
-			return false
+	callers := map[*worker]bool{} // whether one of the calls is stuck
+	for _, x := range b.waits {
+		if x.caller == name {
+			callers[x.w] = callers[x.w] || b.stuck(x.target, seen)
 		}
 	}
-	return true
+	return len(callers) >= n && !slices.Contains(slices.Collect(maps.Values(callers)), false)
 }
 
 // expand adds the steps of an ensemble, recursively, to a map.
-func (b *callGraph) expand(to map[string][]string, name string) map[string][]string {
+func (b *callGraph) expand(to map[string][]string, name string) {
 	if _, seen := to[name]; seen || b.steps == nil {
-		return to
-	}
-	if to == nil {
-		to = map[string][]string{}
+		return
 	}
 	to[name] = b.steps(name)
 	for _, step := range to[name] {
-		to = b.expand(to, step)
+		b.expand(to, step)
 	}
-	return to
 }
 
 // steps returns the models of an ensemble's steps.

@@ -30,26 +30,24 @@ func TestCallGraph(t *testing.T) {
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			b := callGraph{steps: func(name string) []string {
+			b := callGraph{instances: map[string]int{}, ensembles: map[string][]string{}, steps: func(name string) []string {
 				return map[string][]string{"e": {"x", "a"}, "outer": {"x", "inner"}, "inner": {"b"}}[name]
 			}}
 			for model, n := range tt.instances {
-				b.add(model, n)
+				b.set(model, n)
 			}
 			for i, s := range tt.steps {
-				if got := b.wait(s.caller, w[s.worker], s.target); got != s.want {
+				if got := b.wait(wait{s.caller, w[s.worker], s.target}); got != s.want {
 					t.Fatalf("step %d: wait = %v, want %v", i, got, s.want)
 				}
 			}
 			for _, s := range tt.steps {
 				if s.want {
-					b.done(s.caller, w[s.worker], s.target)
+					b.done(wait{s.caller, w[s.worker], s.target})
 				}
 			}
-			for model, e := range b.models {
-				if len(e.waits) > 0 {
-					t.Errorf("%d workers of model %s still wait", len(e.waits), model)
-				}
+			if len(b.waits) > 0 {
+				t.Errorf("calls %v still wait", b.waits)
 			}
 		})
 	}

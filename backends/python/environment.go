@@ -10,7 +10,6 @@ import (
 	"errors"
 	"io"
 	"io/fs"
-	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
@@ -66,27 +65,6 @@ func (m *model) environment(ctx context.Context, s *backends.Settings) (err erro
 	}
 	_, err = probe(ctx, m.python)
 	return err
-}
-
-// useForkServer forks the model's workers from a fork server of its interpreter. It reports whether that is possible. A fork
-// server that runs also proves that the interpreter has numpy.
-func (m *model) useForkServer(ctx context.Context, home string) bool {
-	key := interpreterKey{m.python, home}
-	m.forkServers = m.b.acquireForkServers(key, m.env)
-	if _, err := m.forkServers.server(ctx); err != nil {
-		m.log.DebugContext(ctx, "no python workers are forked", slog.String("reason", err.Error()))
-		m.releaseForkServers()
-		m.forkServers = nil
-		return false
-	}
-	return true
-}
-
-// releaseForkServers releases the fork servers of the interpreter.
-func (m *model) releaseForkServers() {
-	if m.forkServers != nil {
-		m.b.releaseForkServers(m.forkServers.key)
-	}
 }
 
 // withEnvironment returns the environment variables of an activated environment: its programs and libraries come first.

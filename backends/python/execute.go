@@ -11,6 +11,7 @@ import (
 
 	"github.com/tutti-server/tutti/backends"
 	"github.com/tutti-server/tutti/core/config"
+	"github.com/tutti-server/tutti/core/infer"
 	"github.com/tutti-server/tutti/core/status"
 	"github.com/tutti-server/tutti/core/tensor"
 )
@@ -94,8 +95,11 @@ func (x *instance) copyInputs(b *backends.Batch, in *region) (present int) {
 
 func (x *instance) appendRequest(b *backends.Batch, i, present int) {
 	q, w := &b.Requests[i], x.w
-	at := len(w.body)
-	w.body = appendRequest(w.body, q.Meta, present)
+	at, meta := len(w.body), q.Meta
+	if meta == nil {
+		meta = &noMeta
+	}
+	w.body = appendRequest(w.body, meta, present)
 	for k := range b.In {
 		t := &b.In[k]
 		if !t.Present() {
@@ -116,8 +120,10 @@ func (x *instance) appendRequest(b *backends.Batch, i, present int) {
 			x.cursors[k].off = off // every request has the whole shape tensor
 		}
 	}
-	w.body = appendExtra(w.body, at, q)
+	w.body = appendExtra(w.body, at, meta, q)
 }
+
+var noMeta infer.Meta
 
 // run sends EXECUTE and handles its result.
 func (x *instance) run(b *backends.Batch, e *execution) error {
@@ -147,7 +153,7 @@ func (x *instance) run(b *backends.Batch, e *execution) error {
 	if p.flags&flagRetained != 0 {
 		w.regions.dropInputs()
 	}
-	x.restarter.served()
+	x.crashes.Store(0)
 	return x.readResponses(b, e, p)
 }
 

@@ -77,13 +77,10 @@ type execution struct {
 	decoupled bool            // guarded by mu
 	over      []bool          // for each request: its final response was handled; guarded by mu
 	left      int             // number of open requests; guarded by mu
-	sending   int             // responses that are being delivered; guarded by mu
+	lastSend  chan struct{}   // closed when the last received response was delivered; nil before the first; guarded by mu
 
 	deliverMu sync.Mutex // held while a response is delivered
-	queue     sendQueue
 }
-
-func newExecution() *execution { return &execution{idle: make(chan struct{}, 1)} }
 
 func (e *execution) begin(id uint32, b *backends.Batch, decoupled bool) {
 	e.mu.Lock()
@@ -101,24 +98,12 @@ func (e *execution) begin(id uint32, b *backends.Batch, decoupled bool) {
 func (e *execution) settled(i int) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.settle(i)
-}
-
-// settle is settled for callers that hold mu.
-func (e *execution) settle(i int) {
-	if i < len(e.over) && !e.over[i] {
-		e.over[i] = true
-		e.left--
+	if i >= len(e.over) || e.over[i] {
+		return
 	}
-	e.signal()
-}
-
-func (e *execution) signal() {
-	if e.left == 0 && e.sending == 0 {
-		select {
-		case e.idle <- struct{}{}:
-		default:
-		}
+	e.over[i] = true
+	if e.left--; e.left == 0 {
+		e.idle <- struct{}{}
 	}
 }
 
@@ -126,19 +111,16 @@ func (e *execution) signal() {
 func (e *execution) end() {
 	e.mu.Lock()
 	e.batch = nil
-	busy := e.sending > 0
 	e.mu.Unlock()
-	if busy {
-		e.deliverMu.Lock()
-		e.deliverMu.Unlock() //nolint:staticcheck // it waits for the holder
-	}
+	e.deliverMu.Lock()
+	e.deliverMu.Unlock() //nolint:staticcheck // it waits for the holder
 }
 
 // open reports whether any request lacks its final response.
 func (e *execution) open() bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return e.left > 0 || e.sending > 0
+	return e.left > 0
 }
 
 // wait waits until every request of the batch has its final response.
@@ -192,25 +174,14 @@ func (e *execution) ended(i int) bool {
 	return i < len(e.over) && e.over[i]
 }
 
-// enter returns the batch for the delivery of a response to request i. The caller must call leave.
+// enter returns the batch for the delivery of a response to request i. The caller holds deliverMu.
 func (e *execution) enter(id uint32, i int) (*backends.Batch, bool, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.batch == nil || e.id != id || i < 0 || i >= len(e.over) || e.over[i] {
 		return nil, false, errOver()
 	}
-	e.sending++
 	return e.batch, e.decoupled, nil
-}
-
-func (e *execution) leave(i int, final bool) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.sending--
-	if final {
-		e.settle(i)
-	}
-	e.signal()
 }
 
 // sendHead is the number of bytes before the response in a SEND.
@@ -243,7 +214,9 @@ func (w *worker) deliver(p *packet) error {
 	}
 	final := p.flags&flagFinal != 0 || !decoupled
 	err = w.m.respond(b, i, &a, p, decoupled, final)
-	e.leave(i, final || status.CodeOf(err) == status.Cancelled && err != nil)
+	if final || status.CodeOf(err) == status.Cancelled && err != nil {
+		e.settled(i)
+	}
 	return err
 }
 
@@ -277,60 +250,28 @@ func (m *model) respond(b *backends.Batch, i int, a *response, p *packet, decoup
 	return nil
 }
 
-// queuedSend is a received SEND packet and its side channel.
-type queuedSend struct {
-	from   *side
-	packet *packet
-}
-
-// sendQueue has the responses of an execution that were received and not yet delivered.
-type sendQueue struct {
-	mu      sync.Mutex
-	list    []queuedSend // in order of arrival; guarded by mu
-	running bool         // a goroutine delivers them; guarded by mu
-}
-
 // send delivers a response after the earlier ones of the same execution: threads of a model that send one after the other rely
 // on the order.
 func (s *side) send(p *packet) {
+	deliver := func() { s.execute(p) } // it replies when the request has ended
 	r := reader{b: p.body}
-	e := s.w.running.find(r.u32())
-	if e == nil {
-		s.w.sides.Go(func() { s.execute(p) }) // it replies that the request has ended
-		return
+	if e := s.w.running.find(r.u32()); e != nil {
+		deliver = e.inOrder(deliver)
 	}
-	if e.queue.push(queuedSend{s, p}) {
-		s.w.sides.Go(e.queue.drain)
-	}
+	s.w.sides.Go(deliver)
 }
 
-// push adds a response, and reports whether the caller must start drain.
-func (q *sendQueue) push(x queuedSend) bool {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	q.list = append(q.list, x)
-	start := !q.running
-	q.running = true
-	return start
-}
-
-// drain delivers responses until the queue is empty.
-func (q *sendQueue) drain() {
-	for x, ok := q.next(); ok; x, ok = q.next() {
-		x.from.execute(x.packet)
+// inOrder returns a function that calls f once the functions that earlier calls have returned are done.
+func (e *execution) inOrder(f func()) func() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	before, done := e.lastSend, make(chan struct{})
+	e.lastSend = done
+	return func() {
+		defer close(done)
+		if before != nil {
+			<-before
+		}
+		f()
 	}
-}
-
-func (q *sendQueue) next() (x queuedSend, ok bool) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	if len(q.list) == 0 {
-		q.running = false
-		return queuedSend{}, false
-	}
-	x = q.list[0]
-	n := copy(q.list, q.list[1:])
-	q.list[n] = queuedSend{}
-	q.list = q.list[:n]
-	return x, true
 }

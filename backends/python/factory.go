@@ -122,6 +122,7 @@ func open(o backends.Options) (backends.Backend, error) {
 		return nil, status.Errorf(status.Unavailable, "cannot write the files of python workers: %w", err)
 	}
 	b := &backend{set: set, scripts: files, infer: o.Infer, control: o.Control, catalog: o.Catalog, metrics: o.Metrics, forkServers: map[interpreterKey]*forkServers{}}
+	b.callGraph.instances, b.callGraph.ensembles = map[string]int{}, map[string][]string{}
 	if b.catalog != nil {
 		b.callGraph.steps = b.steps
 	}

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"log/slog"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -169,7 +170,7 @@ func (s *forkServer) fork(ctx context.Context, name string, files [4]*os.File) (
 	for i, file := range files {
 		fds[i] = int(file.Fd()) //nolint:gosec // a descriptor fits
 	}
-	if err := s.link.sendFiles(kindFork, id, append(newBody(nil), name...), fds); err != nil {
+	if err := s.link.sendWith(kindFork, 0, id, len(name), append(newBody(nil), name...), fds...); err != nil {
 		_ = s.link.close() // read ends, and resolves every pending fork
 	}
 	select {
@@ -184,7 +185,7 @@ func (s *forkServer) fork(ctx context.Context, name string, files [4]*os.File) (
 }
 
 // forkServers are the fork servers of one interpreter in one environment: the current one, and former ones whose workers
-// are still alive. Models share it by reference counting (see backend.acquireForkServers).
+// are still alive. Models share it by reference counting (see useForkServer).
 type forkServers struct {
 	key    interpreterKey
 	script string
@@ -193,7 +194,7 @@ type forkServers struct {
 
 	mu          sync.Mutex
 	current     *forkServer   // guarded by mu
-	former      []*forkServer // guarded by mu
+	started     []*forkServer // the current and former ones; guarded by mu
 	unsupported bool          // guarded by mu
 }
 
@@ -210,7 +211,9 @@ func (s *forkServers) server(ctx context.Context) (*forkServer, error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), probeTime)
 	defer cancel()
 	started, err := startForkServer(ctx, s.key.python, s.script, s.env)
-	s.current, s.unsupported = started, err != nil
+	if s.current, s.unsupported = started, err != nil; err == nil {
+		s.started = append(s.started, started)
+	}
 	return started, err
 }
 
@@ -220,7 +223,6 @@ func (s *forkServers) retire(old *forkServer) {
 	defer s.mu.Unlock()
 	if s.current == old {
 		s.current = nil
-		s.former = append(s.former, old)
 	}
 }
 
@@ -245,43 +247,50 @@ func (s *forkServers) close() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.unsupported = true
-	if s.current != nil {
-		s.former = append(s.former, s.current)
-		s.current = nil
+	for _, started := range s.started {
+		started.close()
 	}
-	for _, old := range s.former {
-		old.close()
-	}
-	s.former = nil
+	s.current, s.started = nil, nil
 }
 
 // interpreterKey identifies an interpreter and the environment folder that it runs in.
 type interpreterKey struct{ python, home string }
 
-// acquireForkServers returns the fork servers of an interpreter. The caller must call releaseForkServers.
-func (b *backend) acquireForkServers(key interpreterKey, env []string) *forkServers {
+// useForkServer forks the model's workers from a fork server of its interpreter. It reports whether that is possible. A fork
+// server that runs also proves that the interpreter has numpy.
+func (m *model) useForkServer(ctx context.Context, home string) bool {
+	b, key := m.b, interpreterKey{m.python, home}
 	b.mu.Lock()
-	defer b.mu.Unlock()
 	s := b.forkServers[key]
 	if s == nil {
-		s = &forkServers{key: key, script: filepath.Join(b.scripts.path, mainScript), env: env}
+		s = &forkServers{key: key, script: filepath.Join(b.scripts.path, mainScript), env: m.env}
 		b.forkServers[key] = s
 	}
 	s.users++
-	return s
+	b.mu.Unlock()
+	m.forkServers = s
+	if _, err := s.server(ctx); err != nil {
+		m.log.DebugContext(ctx, "no python workers are forked", slog.String("reason", err.Error()))
+		m.releaseForkServers()
+		m.forkServers = nil
+		return false
+	}
+	return true
 }
 
-// releaseForkServers stops the fork servers of an interpreter after the last model that uses them.
-func (b *backend) releaseForkServers(key interpreterKey) {
-	b.mu.Lock()
-	s := b.forkServers[key]
-	last := s != nil && s.users == 1
-	if last {
-		delete(b.forkServers, key)
-	} else if s != nil {
-		s.users--
+// releaseForkServers stops the fork servers of the model's interpreter after the last model that uses them.
+func (m *model) releaseForkServers() {
+	s := m.forkServers
+	if s == nil {
+		return
 	}
-	b.mu.Unlock()
+	m.b.mu.Lock()
+	s.users--
+	last := s.users == 0
+	if last {
+		delete(m.b.forkServers, s.key)
+	}
+	m.b.mu.Unlock()
 	if last {
 		s.close()
 	}

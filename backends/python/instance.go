@@ -22,8 +22,9 @@ type instance struct {
 	single execution // reused by each batch, unless the model is decoupled
 
 	alive     atomic.Pointer[worker] // same as w; read without mu
-	restarter restarter
-	life      context.Context //nolint:containedctx // cancelled by Close, for restarts in the background
+	crashes   atomic.Int32           // since the last request that succeeded
+	restarter *time.Timer            // replaces a crashed worker
+	life      context.Context        //nolint:containedctx // cancelled by Close, for restarts in the background
 	end       context.CancelFunc
 
 	mu       sync.Mutex
@@ -58,7 +59,7 @@ func (x *instance) start(ctx context.Context) error {
 
 // Close calls finalize of the model and stops the worker.
 func (x *instance) Close() error {
-	x.restarter.stop()
+	x.restarter.Stop()
 	x.end() // cancels a start that is in progress
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -107,7 +108,7 @@ func (x *instance) Execute(ctx context.Context, b *backends.Batch) error {
 	}
 	e := &x.single
 	if x.m.sig.Decoupled {
-		e = newExecution()
+		e = &execution{idle: make(chan struct{}, 1)}
 	}
 	w, err := x.dispatch(ctx, b, e)
 	if err == nil && e.open() {
@@ -206,52 +207,16 @@ const (
 	restartMost  = time.Minute
 )
 
-// revival schedules the replacement of an instance's crashed worker.
-type restarter struct {
-	crashes atomic.Int32 // since the last request that succeeded
-
-	mu      sync.Mutex
-	timer   *time.Timer // guarded by mu
-	stopped bool        // guarded by mu
-}
-
-// schedule calls f after the delay. It replaces an earlier schedule.
-func (r *restarter) schedule(f func()) {
+// died schedules a new worker. A request that arrives earlier starts it at once.
+func (x *instance) died() {
 	delay := restartMost
-	if n := r.crashes.Add(1); n <= 4 {
+	if n := x.crashes.Add(1); n <= 4 {
 		delay = min(restartAfter<<(n-1), restartMost)
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.stopped {
-		return
-	}
-	if r.timer != nil {
-		r.timer.Stop()
-	}
-	r.timer = time.AfterFunc(delay, f)
+	x.restarter.Reset(delay)
 }
 
-// served resets the delay after a request that succeeded.
-func (r *restarter) served() {
-	if r.crashes.Load() != 0 {
-		r.crashes.Store(0)
-	}
-}
-
-func (r *restarter) stop() {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.stopped = true
-	if r.timer != nil {
-		r.timer.Stop()
-	}
-}
-
-// died schedules a new worker. A request that arrives earlier starts it at once.
-func (x *instance) died() { x.restarter.schedule(x.restart) }
-
-// revive starts a new worker unless the instance has a live one.
+// restart starts a new worker unless the instance has a live one.
 func (x *instance) restart() {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -267,7 +232,7 @@ func (x *instance) restart() {
 	}
 }
 
-// again starts a worker and turns a panic into an error.
+// startAgain starts a worker and turns a panic into an error.
 func (x *instance) startAgain() (err error) {
 	defer recovery.Error(&err, x.m.log, "starting the worker of instance '"+x.name+"' again")
 	return x.start(x.life)

@@ -247,35 +247,26 @@ func newBody(b []byte) []byte { return append(b[:0], make([]byte, headBytes)...)
 func (l *link) send(kind, flags uint16, id uint32, b []byte) error {
 	size := len(b) - headBytes
 	if size <= maxBody {
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		return l.sendLocked(kind, flags, id, size, b, nil)
+		return l.sendWith(kind, flags, id, size, b)
 	}
+	return l.sendFile(kind, flags, id, size, func(mem []byte) { copy(mem, b[headBytes:]) })
+}
+
+// sendFile sends a packet whose body of size bytes is in a file. write writes the body.
+func (l *link) sendFile(kind, flags uint16, id uint32, size int, write func(mem []byte)) error {
 	fd, mem, err := newFile(size)
 	if err != nil {
 		return err
 	}
-	copy(mem, b[headBytes:])
-	err = l.sendBody(kind, flags, id, size, fd)
+	write(mem)
+	err = l.sendWith(kind, flags|flagInFile, id, size, newBody(nil), fd)
 	return errors.Join(err, unix.Munmap(mem), unix.Close(fd))
 }
 
-// sendFiles sends a packet with files, which are borrowed.
-func (l *link) sendFiles(kind uint16, id uint32, b []byte, fds []int) error {
+// sendWith writes the head of a packet with a body of size bytes to b, and sends b with files, which are borrowed.
+func (l *link) sendWith(kind, flags uint16, id uint32, size int, b []byte, fds ...int) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.sendLocked(kind, 0, id, len(b)-headBytes, b, fds)
-}
-
-// sendBody sends a packet whose body of size bytes is in a file, which is borrowed.
-func (l *link) sendBody(kind, flags uint16, id uint32, size, fd int) error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.sendLocked(kind, flags|flagInFile, id, size, make([]byte, headBytes), []int{fd})
-}
-
-// sendLocked writes the head of a packet to b and sends b with files.
-func (l *link) sendLocked(kind, flags uint16, id uint32, size int, b []byte, fds []int) error {
 	binary.LittleEndian.PutUint16(b, kind)
 	binary.LittleEndian.PutUint16(b[2:], flags)
 	binary.LittleEndian.PutUint32(b[4:], id)

@@ -100,7 +100,7 @@ func (b *backend) Load(ctx context.Context, s backends.Settings) (_ backends.Mod
 		return nil, err
 	}
 	m.json, m.spare = string(text), w
-	b.callGraph.add(s.Model, s.Instances)
+	b.callGraph.set(s.Model, max(1, s.Instances))
 	return m, nil
 }
 
@@ -179,6 +179,8 @@ func (m *model) NewInstance(ctx context.Context, at tensor.Place) (backends.Inst
 	x := &instance{m: m, name: m.instanceName(n), cursors: make([]cursor, len(m.sig.Inputs))}
 	x.single.idle = make(chan struct{}, 1)
 	x.life, x.end = context.WithCancel(context.Background())
+	x.restarter = time.AfterFunc(restartMost, x.restart)
+	x.restarter.Stop() // died sets it
 	if err := x.start(ctx); err != nil {
 		return nil, m.diagnose(status.Prefixf(err, "unable to initialize model '%s' from '%s': ", m.sig.Model, m.file), m.file)
 	}
@@ -240,7 +242,7 @@ func (m *model) Close() error {
 	if closed {
 		return nil
 	}
-	m.b.callGraph.remove(m.sig.Model)
+	m.b.callGraph.set(m.sig.Model, 0)
 	if w := m.takeSpare(); w != nil {
 		w.close()
 	}

@@ -16,7 +16,6 @@ import (
 	"sync"
 	"syscall"
 	"time"
-	"unicode/utf8"
 
 	"golang.org/x/sys/unix"
 )
@@ -220,37 +219,24 @@ type output struct {
 func (o *output) Write(p []byte) (int, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	n := len(p)
-	for len(p) > 0 {
-		end := bytes.IndexByte(p, '\n')
-		part := p
-		if end >= 0 {
-			part = p[:end]
-		}
+	for line := range bytes.Lines(p) {
+		part, whole := bytes.CutSuffix(line, []byte("\n"))
 		o.line = append(o.line, part[:min(len(part), maxLine-len(o.line))]...)
-		if end < 0 {
-			break
+		if whole {
+			o.flush()
 		}
-		p = p[end+1:]
-		o.flush()
 	}
-	return n, nil
+	return len(p), nil
 }
 
 // flush logs the current line. The caller holds mu.
 func (o *output) flush() {
-	text := strings.TrimRight(string(o.line), "\r \t")
+	text := strings.ToValidUTF8(strings.TrimRight(string(o.line), "\r \t"), "\uFFFD")
 	o.line = o.line[:0]
-	if !utf8.ValidString(text) {
-		text = strings.ToValidUTF8(text, "\uFFFD")
-	}
 	if text == "" {
 		return
 	}
-	if len(o.last) == lastLines {
-		o.last = append(o.last[:0], o.last[1:]...)
-	}
-	o.last = append(o.last, text)
+	o.last = append(o.last[max(0, len(o.last)-lastLines+1):], text)
 	o.log.LogAttrs(o.ctx, o.level, "a python model printed", slog.String("stream", o.what), slog.String("text", text))
 }
 

@@ -223,7 +223,7 @@ func (g *regions) add(use uint32, n int) (*region, error) {
 	b := binary.LittleEndian.AppendUint32(newBody(g.body), r.id)
 	b = binary.LittleEndian.AppendUint32(b, use)
 	g.body = binary.LittleEndian.AppendUint64(b, uint64(size))
-	if err := g.commands.sendFiles(kindRegion, 0, g.body, []int{fd}); err != nil {
+	if err := g.commands.sendWith(kindRegion, 0, 0, len(g.body)-headBytes, g.body, fd); err != nil {
 		r.close()
 		return nil, err
 	}

@@ -6,6 +6,7 @@
 package client
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"fmt"
@@ -116,10 +117,7 @@ func DialWith(server string, o *Options) (Manager, error) {
 	case schemeGRPC:
 		return NewGRPC(u.Host, &Options{Header: o.Header})
 	case schemeGRPCS:
-		if o.TLS == nil {
-			o = &Options{TLS: &tls.Config{MinVersion: tls.VersionTLS12}, Header: o.Header}
-		}
-		return NewGRPC(u.Host, o)
+		return NewGRPC(u.Host, &Options{TLS: cmp.Or(o.TLS, &tls.Config{MinVersion: tls.VersionTLS12}), Header: o.Header})
 	}
 	return NewHTTP(u.String(), &HTTPOptions{Options: *o}), nil
 }
@@ -188,9 +186,9 @@ func (w *withHeader) RoundTrip(r *http.Request) (*http.Response, error) {
 	for name, values := range w.header {
 		if name == "Host" {
 			r.Host = values[0]
-			continue
+		} else {
+			r.Header[name] = values
 		}
-		r.Header[name] = values
 	}
 	return w.Transport.RoundTrip(r)
 }

@@ -145,20 +145,16 @@ func (c *HTTP) do(hr *http.Request) ([]byte, http.Header, error) {
 	body, err := io.ReadAll(resp.Body)
 	err = errors.Join(err, resp.Body.Close())
 	if err == nil && resp.StatusCode != http.StatusOK {
-		err = responseError(resp.Status, body)
+		text := strings.TrimSpace(string(body))
+		var e struct {
+			Error *string `json:"error"`
+		}
+		if json.Unmarshal(body, &e) == nil && e.Error != nil {
+			text = *e.Error
+		}
+		err = &Error{Status: resp.Status, Text: text}
 	}
 	return body, resp.Header, err
-}
-
-// responseError returns the error of a response with another status than 200.
-func responseError(httpStatus string, body []byte) error {
-	var e struct {
-		Error *string `json:"error"`
-	}
-	if json.Unmarshal(body, &e) == nil && e.Error != nil {
-		return &Error{Status: httpStatus, Text: *e.Error}
-	}
-	return &Error{Status: httpStatus, Text: strings.TrimSpace(string(body))}
 }
 
 // parseResponse decodes the body of a response. header is the length of its JSON part; if it is empty, the body has
@@ -206,22 +202,14 @@ func (w *wire) tensor(tail []byte) (Tensor, []byte, error) {
 	return t, tail[n:], nil
 }
 
-// get requests a path and decodes the JSON response into to, which may be nil.
-func (c *HTTP) get(ctx context.Context, path string, to any) error {
-	return c.call(ctx, http.MethodGet, path, nil, to)
-}
-
-// post sends a JSON body to a path and decodes the JSON response into to, which may be nil.
-func (c *HTTP) post(ctx context.Context, path string, body, to any) error {
-	text, err := json.Marshal(body)
-	if err != nil {
-		return err
+// call gets a path, or posts a body as JSON, and decodes the JSON response into to. body and to may be nil.
+func (c *HTTP) call(ctx context.Context, path string, body, to any) error {
+	method, text := http.MethodGet, []byte(nil)
+	if body != nil {
+		method = http.MethodPost
+		text, _ = json.Marshal(body) // the bodies are maps of plain values
 	}
-	return c.call(ctx, http.MethodPost, path, bytes.NewReader(text), to)
-}
-
-func (c *HTTP) call(ctx context.Context, method, path string, body io.Reader, to any) error {
-	hr, err := http.NewRequestWithContext(ctx, method, c.url+path, body)
+	hr, err := http.NewRequestWithContext(ctx, method, c.url+path, bytes.NewReader(text))
 	if err != nil {
 		return err
 	}
@@ -237,7 +225,7 @@ func (c *HTTP) call(ctx context.Context, method, path string, body io.Reader, to
 
 // Ready reports whether the server is ready.
 func (c *HTTP) Ready(ctx context.Context) (bool, error) {
-	err := c.get(ctx, "/v2/health/ready", nil)
+	err := c.call(ctx, "/v2/health/ready", nil, nil)
 	if _, refused := errors.AsType[*Error](err); refused {
 		return false, nil
 	}
@@ -247,7 +235,7 @@ func (c *HTTP) Ready(ctx context.Context) (bool, error) {
 // Metadata describes a model.
 func (c *HTTP) Metadata(ctx context.Context, model string) (*infer.Metadata, error) {
 	md := &infer.Metadata{}
-	return md, c.get(ctx, modelPath(model, ""), md)
+	return md, c.call(ctx, modelPath(model, ""), nil, md)
 }
 
 // Decoupled reports whether a model may send any number of responses to a request.
@@ -257,7 +245,7 @@ func (c *HTTP) Decoupled(ctx context.Context, model, version string) (bool, erro
 			Decoupled bool `json:"decoupled"`
 		} `json:"model_transaction_policy"`
 	}
-	err := c.get(ctx, modelPath(model, version)+"/config", &cfg)
+	err := c.call(ctx, modelPath(model, version)+"/config", nil, &cfg)
 	return cfg.Policy.Decoupled, err
 }
 
@@ -270,32 +258,32 @@ func (c *HTTP) Statistics(ctx context.Context, model string) ([]infer.Statistics
 	var a struct {
 		Models []infer.Statistics `json:"model_stats"`
 	}
-	err := c.get(ctx, path, &a)
+	err := c.call(ctx, path, nil, &a)
 	return a.Models, err
 }
 
 // Index lists the models of the server's repositories.
 func (c *HTTP) Index(ctx context.Context) ([]infer.Entry, error) {
 	var list []infer.Entry
-	err := c.post(ctx, "/v2/repository/index", map[string]bool{"ready": false}, &list)
+	err := c.call(ctx, "/v2/repository/index", map[string]bool{"ready": false}, &list)
 	return list, err
 }
 
 // Load loads a model, and returns when it is ready or has failed to load.
 func (c *HTTP) Load(ctx context.Context, model string) error {
-	return c.post(ctx, "/v2/repository/models/"+url.PathEscape(model)+"/load", struct{}{}, nil)
+	return c.call(ctx, "/v2/repository/models/"+url.PathEscape(model)+"/load", struct{}{}, nil)
 }
 
 // Unload unloads a model. With dependents, it also unloads the models that were loaded only for it.
 func (c *HTTP) Unload(ctx context.Context, model string, dependents bool) error {
 	body := map[string]any{"parameters": map[string]bool{"unload_dependents": dependents}}
-	return c.post(ctx, "/v2/repository/models/"+url.PathEscape(model)+"/unload", body, nil)
+	return c.call(ctx, "/v2/repository/models/"+url.PathEscape(model)+"/unload", body, nil)
 }
 
 // Config returns the completed configuration of a model.
 func (c *HTTP) Config(ctx context.Context, model string) (*modelconfig.ModelConfig, error) {
 	var text json.RawMessage
-	if err := c.get(ctx, modelPath(model, "")+"/config", &text); err != nil {
+	if err := c.call(ctx, modelPath(model, "")+"/config", nil, &text); err != nil {
 		return nil, err
 	}
 	return config.ParseJSON(string(text))

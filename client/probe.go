@@ -69,8 +69,7 @@ func probeTLS(ctx context.Context, address string, identity *tls.Config) (scheme
 	return scheme, nil
 }
 
-// greetBytes is the number of bytes that identify the protocol: HTTP/1.1 and a status, or the header of an HTTP/2
-// frame.
+// greetBytes is the number of bytes that identify the protocol: HTTP/1.1 and a status, or an HTTP/2 frame's header.
 const greetBytes = 12
 
 // greet returns the first bytes that a server sends, padded with zeros, and closes the connection. With ask, it

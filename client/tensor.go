@@ -148,7 +148,11 @@ func (t *Tensor) UnmarshalJSON(b []byte) error {
 func (t *Tensor) elements() (any, error) {
 	switch {
 	case t.DType == tensor.Bytes:
-		return t.texts()
+		list, err := t.Strings()
+		if slices.ContainsFunc(list, func(s string) bool { return !utf8.ValidString(s) }) {
+			return nil, fmt.Errorf("tensor '%s' has an element that is not UTF-8 and cannot be written as JSON", t.Name)
+		}
+		return list, err
 	case t.DType == tensor.Uint8: // encoding/json would write bytes as base64
 		out := make([]uint16, len(t.Data))
 		for i, b := range t.Data {
@@ -159,17 +163,6 @@ func (t *Tensor) elements() (any, error) {
 		return nil, fmt.Errorf("tensor '%s' of %s cannot be written as JSON", t.Name, t.DType)
 	}
 	return t.numbers()
-}
-
-// texts returns the elements. It fails if one is no valid UTF-8, which JSON cannot hold.
-func (t *Tensor) texts() ([]string, error) {
-	list, err := t.Strings()
-	for _, s := range list {
-		if !utf8.ValidString(s) {
-			return nil, fmt.Errorf("tensor '%s' has an element that is not UTF-8 and cannot be written as JSON", t.Name)
-		}
-	}
-	return list, err
 }
 
 // parse sets Data from elements in JSON.

@@ -2,9 +2,12 @@ package plan
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/xml"
 	"fmt"
 	"io"
+	"slices"
+	"strings"
 
 	"github.com/tutti-server/tutti/core/status"
 )
@@ -53,14 +56,13 @@ func (p *Plan) SVG(w io.Writer, kind func(model string) string) error {
 func (l *layout) drawLine(b *bytes.Buffer, li *line) {
 	g := li.from
 	x, y := g.x+g.w, g.portY(li.port, len(g.outs))
-	bend := x + l.labels[g.layer]
+	bend := x
 	if g.kind == inputGlyph { // inputs differ in width; lines bend together
-		bend = 0
 		for _, other := range l.columns[g.layer] {
 			bend = max(bend, other.x+other.w)
 		}
-		bend += l.labels[g.layer]
 	}
+	bend += l.labels[g.layer]
 	for _, e := range li.to {
 		ex, ey := e.to.x, e.to.portY(e.port, len(e.to.ins))
 		tip := ` marker-end="url(#tip)"`
@@ -103,7 +105,302 @@ func (g *glyph) draw(b *bytes.Buffer) {
 // escape makes s safe inside an element; characters that XML cannot represent become U+FFFD.
 func escape(s string) string {
 	var b bytes.Buffer
-	// Writing to a buffer cannot fail.
-	_ = xml.EscapeText(&b, []byte(s))
+	_ = xml.EscapeText(&b, []byte(s)) // writing to a buffer cannot fail
 	return b.String()
+}
+
+// Sizes of a drawing, in pixels.
+const (
+	margin    = 28
+	rowGap    = 26 // between the glyphs of a column
+	lineStep  = 40 // between two outputs of a glyph
+	curveSpan = 46 // horizontal space of a curve
+	narrow    = 6.7
+	broad     = 8.6 // a bold letter
+)
+
+// glyph is a drawn thing: an input, step or output, or the point where a line passes a column.
+type glyph struct {
+	kind           glyphKind
+	title, caption string
+	layer          int
+	x, y, w, h     float64 // y is the vertical centre
+	outs           []int   // outgoing lines, top to bottom
+	ins            []*end
+	links          []link
+}
+
+// link is one connection of a glyph, on either side.
+type link struct {
+	line *line
+	end  *end
+}
+
+type glyphKind uint8
+
+const (
+	inputGlyph glyphKind = iota
+	stepGlyph
+	outputGlyph
+	passGlyph
+)
+
+// line is one tensor on its way out of a glyph to the next column.
+type line struct {
+	from       *glyph
+	port       int // of from.outs
+	name, kind string
+	to         []*end
+}
+
+// end is where a line arrives.
+type end struct {
+	to   *glyph
+	port int // of to.ins
+}
+
+// portY returns the height of port i of n on g.
+func (g *glyph) portY(i, n int) float64 { return g.y - g.h/2 + g.h*(float64(i)+0.5)/float64(n) }
+
+// layout places everything: columns by the longest way from the inputs, rows so that lines are short and cross little.
+type layout struct {
+	glyphs  []*glyph
+	lines   []*line
+	columns [][]*glyph
+	labels  []float64 // per column: the space its labels need on its right
+	bySlot  []int     // per slot: its line out of its writer
+	w, h    float64
+}
+
+func (l *layout) add(g glyph) *glyph {
+	l.glyphs = append(l.glyphs, &g)
+	return &g
+}
+
+func newLayout(p *Plan, kind func(model string) string) *layout {
+	l := &layout{bySlot: make([]int, p.Slots)}
+	for i, slot := range p.Inputs {
+		port := &p.Signature.Inputs[i]
+		caption := "input"
+		if port.Optional {
+			caption = "optional input"
+		}
+		g := l.add(glyph{kind: inputGlyph, title: port.Name, caption: caption})
+		l.out(g, slot, "", p.lineType(slot, portType(p.Signature, port)))
+	}
+	last := 0
+	for i := range p.Nodes {
+		last = max(last, l.node(p, i, kind))
+	}
+	for i, slot := range p.Outputs {
+		port := &p.Signature.Outputs[i]
+		g := l.add(glyph{kind: outputGlyph, title: port.Name, caption: "output", layer: last + 1})
+		l.connect(slot, g)
+		if from := l.lines[l.bySlot[slot]]; from.name == port.Name && len(from.to) == 1 {
+			from.name = "" // the output says it
+		}
+	}
+	l.passes()
+	l.place()
+	l.frame()
+	return l
+}
+
+// node adds step i and returns its layer.
+func (l *layout) node(p *Plan, i int, kind func(string) string) int {
+	n := &p.Nodes[i]
+	g := l.add(glyph{kind: stepGlyph, title: n.Name, layer: 1})
+	if kind != nil {
+		g.caption = kind(n.Model)
+	}
+	if at := n.location().devices(); at != "" {
+		g.caption = strings.TrimPrefix(g.caption+", "+at, ", ")
+	}
+	for _, slot := range n.In {
+		if slot != None {
+			g.layer = max(g.layer, l.lines[l.bySlot[slot]].from.layer+1)
+			l.connect(slot, g)
+		}
+	}
+	for port, slot := range n.Out {
+		if slot != None {
+			l.out(g, slot, p.Names[slot], p.lineType(slot, portType(n.Signature, &n.Signature.Outputs[port])))
+		}
+	}
+	return g.layer
+}
+
+// lineType returns the text below a tensor's name.
+func (p *Plan) lineType(s Slot, kind string) string {
+	list := []string{kind}
+	for _, m := range p.Copies {
+		if m.Slot == s {
+			list = append(list, p.copied("", s, m.To))
+		}
+	}
+	return strings.Join(list, ", ")
+}
+
+func (l *layout) out(g *glyph, slot Slot, name, kind string) {
+	l.bySlot[slot] = len(l.lines)
+	g.outs = append(g.outs, len(l.lines))
+	l.lines = append(l.lines, &line{from: g, port: len(g.outs) - 1, name: name, kind: kind})
+}
+
+func (l *layout) connect(slot Slot, g *glyph) {
+	e := &end{to: g, port: len(g.ins)}
+	g.ins = append(g.ins, e)
+	from := l.lines[l.bySlot[slot]]
+	from.to = append(from.to, e)
+}
+
+// passes cuts lines that span several columns into one piece per column.
+func (l *layout) passes() {
+	for i := 0; i < len(l.lines); i++ { // grows on the way
+		li := l.lines[i]
+		isFar := func(e *end) bool { return e.to.layer > li.from.layer+1 }
+		far := slices.DeleteFunc(slices.Clone(li.to), func(e *end) bool { return !isFar(e) })
+		if len(far) == 0 {
+			continue
+		}
+		e := &end{to: l.add(glyph{kind: passGlyph, layer: li.from.layer + 1, outs: []int{len(l.lines)}})}
+		e.to.ins = []*end{e}
+		l.lines = append(l.lines, &line{from: e.to, to: far})
+		li.to = append(slices.DeleteFunc(li.to, isFar), e)
+	}
+}
+
+func (l *layout) place() {
+	for _, g := range l.glyphs {
+		for len(l.columns) <= g.layer {
+			l.columns = append(l.columns, nil)
+		}
+		l.columns[g.layer] = append(l.columns[g.layer], g)
+		g.size()
+	}
+	for _, column := range l.columns {
+		stack(column)
+	}
+	l.labels = make([]float64, len(l.columns))
+	for _, li := range l.lines {
+		at := &l.labels[li.from.layer]
+		*at = max(*at, 14+narrow*float64(max(len([]rune(li.name)), len([]rune(li.kind)))))
+		for _, e := range li.to {
+			li.from.links = append(li.from.links, link{li, e})
+			e.to.links = append(e.to.links, link{li, e})
+		}
+	}
+	const sweeps = 8
+	for i := range sweeps {
+		for c := range l.columns {
+			if i%2 == 1 {
+				c = len(l.columns) - 1 - c
+			}
+			align(l.columns[c])
+		}
+	}
+}
+
+func (g *glyph) size() {
+	if g.kind == passGlyph {
+		g.h = 8
+		return
+	}
+	g.w = 28 + max(broad*float64(len([]rune(g.title))), narrow*float64(len([]rune(g.caption))))
+	g.h = 46
+	if g.kind == stepGlyph {
+		g.h = max(g.h, lineStep*float64(len(g.outs)), 16*float64(len(g.ins)))
+	}
+}
+
+// stack puts a column's glyphs below each other, around height 0.
+func stack(column []*glyph) {
+	total := -float64(rowGap)
+	for _, g := range column {
+		total += g.h + rowGap
+	}
+	y := -total / 2
+	for _, g := range column {
+		g.y = y + g.h/2
+		y += g.h + rowGap
+	}
+}
+
+// align moves a column's glyphs to the middle of their neighbours, in that order, and apart where they then overlap.
+func align(column []*glyph) {
+	want := make(map[*glyph]float64, len(column))
+	for _, g := range column {
+		want[g] = g.pull()
+	}
+	slices.SortStableFunc(column, func(a, b *glyph) int { return cmp.Compare(want[a], want[b]) })
+	middle := 0.0
+	for i, g := range column {
+		g.y = want[g]
+		middle += want[g]
+		if i > 0 {
+			above := column[i-1]
+			g.y = max(g.y, above.y+above.h/2+rowGap+g.h/2)
+		}
+	}
+	shift := middle
+	for _, g := range column {
+		shift -= g.y
+	}
+	for _, g := range column {
+		g.y += shift / float64(len(column))
+	}
+}
+
+// pull returns the mean height of the far ends of g's lines.
+func (g *glyph) pull() float64 {
+	if len(g.links) == 0 {
+		return g.y
+	}
+	sum := 0.0
+	for _, k := range g.links {
+		if k.end.to == g {
+			sum += k.line.from.portY(k.line.port, len(k.line.from.outs))
+		} else {
+			sum += k.end.to.portY(k.end.port, len(k.end.to.ins))
+		}
+	}
+	return sum / float64(len(g.links))
+}
+
+// frame sets the columns' places and the size of the whole, and sorts the lines at a glyph by where they come from.
+func (l *layout) frame() {
+	top, bottom, x := 0.0, 0.0, float64(margin)
+	for c, column := range l.columns {
+		width := 0.0
+		for _, g := range column {
+			width = max(width, g.w)
+			top, bottom = min(top, g.y-g.h/2), max(bottom, g.y+g.h/2)
+		}
+		for _, g := range column {
+			g.x = x
+			if g.kind == passGlyph || g.kind == stepGlyph {
+				g.w = width // one width a column looks calmer
+			}
+		}
+		x += width
+		if c < len(l.columns)-1 {
+			x += l.labels[c] + curveSpan
+		}
+	}
+	for _, g := range l.glyphs {
+		g.y += margin - top
+	}
+	l.w, l.h = x+margin, bottom-top+2*margin
+	source := map[*end]float64{}
+	for _, li := range l.lines {
+		for _, e := range li.to {
+			source[e] = li.from.portY(li.port, len(li.from.outs))
+		}
+	}
+	for _, g := range l.glyphs {
+		slices.SortStableFunc(g.ins, func(a, b *end) int { return cmp.Compare(source[a], source[b]) })
+		for i, e := range g.ins {
+			e.port = i
+		}
+	}
 }

@@ -364,6 +364,4 @@ func record(s tensor.Stream, in, out []tensor.Tensor) {
 	}
 }
 
-func atDevice(t *tensor.Tensor) bool {
-	return t.Present() && t.Buf.Place().Kind == tensor.Device
-}
+func atDevice(t *tensor.Tensor) bool { return t.Present() && t.Buf.Place().Kind == tensor.Device }

@@ -52,9 +52,7 @@ func (r *Runner) Forget(inst backends.Instance) {
 }
 
 // identity distinguishes instances that are not comparable, such as functions, by their interface's data word.
-func identity(inst backends.Instance) uintptr {
-	return (*[2]uintptr)(unsafe.Pointer(&inst))[1]
-}
+func identity(inst backends.Instance) uintptr { return (*[2]uintptr)(unsafe.Pointer(&inst))[1] }
 
 // Same reports whether two instances are the same one. They need not be comparable.
 func Same(a, b backends.Instance) bool { return identity(a) == identity(b) }

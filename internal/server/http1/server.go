@@ -183,9 +183,7 @@ func (s *Server) Shutdown(ctx context.Context) error {
 }
 
 // Close closes every connection at once.
-func (s *Server) Close() error {
-	return errors.Join(s.stop((*conn).kill), s.std.Close())
-}
+func (s *Server) Close() error { return errors.Join(s.stop((*conn).kill), s.std.Close()) }
 
 // stop closes the listeners and calls end for every connection.
 func (s *Server) stop(end func(*conn)) error {

@@ -27,15 +27,15 @@ type addedTokens struct {
 	starts [256]bool // bytes that some token starts with
 }
 
-// newAddedTokens returns the finder of tokens by their contents, which are normalized where the tokens are; nil for no tokens.
-func newAddedTokens(tokens []AddedToken, contents []string) *addedTokens {
+// newAddedTokens returns the finder of tokens by their contents; nil for no tokens.
+func newAddedTokens(tokens []AddedToken) *addedTokens {
 	if len(tokens) == 0 {
 		return nil
 	}
 	a, index := &addedTokens{tokens: tokens}, make(map[string]int32, len(tokens))
-	for i, c := range contents {
-		index[c] = int32(i)
-		a.starts[c[0]] = true
+	for i, t := range tokens {
+		index[t.Content] = int32(i)
+		a.starts[t.Content[0]] = true
 	}
 	a.trie = newTrie(index)
 	return a
@@ -100,7 +100,6 @@ func isWord(r rune) bool {
 // the file are ignored: a token of the vocabulary has its id there, others are numbered from its end on.
 func (t *Tokenizer) loadAdded(d *Definition) error {
 	var plain, normalized []AddedToken
-	var plainContents, normalizedContents []string
 	t.added, t.special = map[int32]string{}, map[string]bool{}
 	known, next := map[string]AddedToken{}, int32(t.model.size())
 	for _, a := range d.AddedTokens {
@@ -126,7 +125,7 @@ func (t *Tokenizer) loadAdded(d *Definition) error {
 		a := known[content]
 		t.added[a.ID] = content
 		if !a.Normalized {
-			plain, plainContents = append(plain, a), append(plainContents, content)
+			plain = append(plain, a)
 			continue
 		}
 		var x text
@@ -134,9 +133,10 @@ func (t *Tokenizer) loadAdded(d *Definition) error {
 		if len(x.buf) == 0 {
 			return fmt.Errorf("added token '%s' is empty when normalized", content)
 		}
-		t.added[a.ID] = string(x.buf)
-		normalized, normalizedContents = append(normalized, a), append(normalizedContents, string(x.buf))
+		a.Content = string(x.buf)
+		t.added[a.ID] = a.Content
+		normalized = append(normalized, a)
 	}
-	t.before, t.after = newAddedTokens(plain, plainContents), newAddedTokens(normalized, normalizedContents)
+	t.before, t.after = newAddedTokens(plain), newAddedTokens(normalized)
 	return nil
 }

@@ -3,6 +3,7 @@ package tokenizer
 import (
 	"bytes"
 	"hash/maphash"
+	"slices"
 	"sync/atomic"
 )
 
@@ -25,7 +26,6 @@ type bpe struct {
 
 // bpeScratch is the memory of one word's merging.
 type bpeScratch struct {
-	missing bool // a code point had no token and there is no unknown one
 	symbols []symbol
 	heap    []candidate
 	out     []cachedToken
@@ -43,11 +43,11 @@ func (c candidate) before(o candidate) bool {
 
 func (m *bpe) tokenize(t *text, w Span, dst []token) []token {
 	if m.seam == nil {
-		return m.word(t, w, dst)
+		return m.cache.tokenize(m, t, w, dst)
 	}
 	for at := w; at.Start < at.End; at.Start, at.End = at.End, w.End {
 		at.End = at.Start + m.nextSeam(t.buf[at.Start:at.End])
-		dst = m.word(t, at, dst)
+		dst = m.cache.tokenize(m, t, at, dst)
 	}
 	return dst
 }
@@ -64,26 +64,6 @@ func (m *bpe) nextSeam(b []byte) int32 {
 	return int32(len(b))
 }
 
-// word appends the tokens of one word.
-func (m *bpe) word(t *text, at Span, dst []token) []token {
-	b := t.buf[at.Start:at.End]
-	var slot *atomic.Pointer[cachedWord]
-	if len(b) <= maxCachedWord {
-		var w *cachedWord
-		if w, slot = m.cache.find(b); w != nil {
-			return t.tokens(dst, at.Start, w.tokens)
-		}
-	}
-	out := m.encode(&t.bpe, b)
-	if t.bpe.missing {
-		t.bad, slot, t.bpe.missing = errUnknown, nil, false
-	}
-	if slot != nil && len(out) <= maxCachedTokens {
-		remember(slot, b, out)
-	}
-	return t.tokens(dst, at.Start, out)
-}
-
 // tokens appends the tokens of a word that starts at byte start of buf.
 func (t *text) tokens(dst []token, start int32, word []cachedToken) []token {
 	for _, c := range word {
@@ -94,7 +74,8 @@ func (t *text) tokens(dst []token, start int32, word []cachedToken) []token {
 }
 
 // encode returns the tokens of a word, in scratch memory.
-func (m *bpe) encode(s *bpeScratch, b []byte) []cachedToken {
+func (m *bpe) encode(t *text, b []byte) []cachedToken {
+	s := &t.bpe
 	s.out = s.out[:0]
 	if m.whole != nil {
 		if id, ok := m.whole[string(b)]; ok {
@@ -102,7 +83,9 @@ func (m *bpe) encode(s *bpeScratch, b []byte) []cachedToken {
 			return s.out
 		}
 	}
-	m.start(s, b)
+	if !m.start(s, b) {
+		t.bad = errUnknown
+	}
 	if len(s.symbols) <= maxScanned {
 		m.mergeShort(s)
 	} else {
@@ -122,9 +105,11 @@ func (s *bpeScratch) add(id, size int32) {
 	s.symbols = append(s.symbols, symbol{id, size, n - 1, n + 1})
 }
 
-// start fills s.symbols with the code points of the word. Code points that the vocabulary lacks become byte tokens or unknown ones.
-func (m *bpe) start(s *bpeScratch, b []byte) {
+// start fills s.symbols with the code points of the word. Code points that the vocabulary lacks become byte tokens or unknown ones;
+// ok is false where one should but there is no unknown token.
+func (m *bpe) start(s *bpeScratch, b []byte) (ok bool) {
 	s.symbols = s.symbols[:0]
+	ok = true
 	unknown := int32(0) // bytes of unknown code points that are not yet a symbol
 	for i := int32(0); int(i) < len(b); {
 		id, n := m.symbols.at(b, i)
@@ -138,7 +123,7 @@ func (m *bpe) start(s *bpeScratch, b []byte) {
 			s.add(id, n)
 		case m.fallback != nil && m.byteTokens(s, b, i-n, n):
 		case m.unknown == noID:
-			s.missing = m.strict
+			ok = !m.strict
 		case m.fuse || unknown == 0:
 			unknown += n
 		default:
@@ -149,12 +134,18 @@ func (m *bpe) start(s *bpeScratch, b []byte) {
 	if unknown > 0 {
 		s.add(m.unknown, unknown)
 	}
+	return ok
 }
 
 // byteTokens adds the byte tokens of a code point with its prefix and suffix, if all of them exist.
 func (m *bpe) byteTokens(s *bpeScratch, b []byte, i, n int32) bool {
-	before, after := m.symbols.around(i, int(i+n) == len(b))
-	parts, start := [...]string{before, string(b[i : i+n]), after}, len(s.symbols)
+	parts, start := [...]string{"", string(b[i : i+n]), ""}, len(s.symbols)
+	if i > 0 {
+		parts[0] = m.symbols.prefix
+	}
+	if int(i+n) == len(b) {
+		parts[2] = m.symbols.suffix
+	}
 	for _, part := range parts {
 		for k := range len(part) {
 			id := m.fallback[part[k]]
@@ -316,7 +307,24 @@ func (c *wordCache) find(b []byte) (*cachedWord, *atomic.Pointer[cachedWord]) {
 	return nil, nil
 }
 
-// remember stores the tokens of a word in its slot.
-func remember(slot *atomic.Pointer[cachedWord], b []byte, tokens []cachedToken) {
-	slot.CompareAndSwap(nil, &cachedWord{string(b), append([]cachedToken(nil), tokens...)})
+// encoder returns the tokens of a word, in scratch memory. It sets t.bad where the word has none.
+type encoder interface {
+	encode(t *text, b []byte) []cachedToken
+}
+
+// tokenize appends the tokens of a word: those that are known, or else those of m, which it stores.
+func (c *wordCache) tokenize(m encoder, t *text, at Span, dst []token) []token {
+	b := t.buf[at.Start:at.End]
+	var slot *atomic.Pointer[cachedWord]
+	if len(b) <= maxCachedWord && c != nil {
+		var w *cachedWord
+		if w, slot = c.find(b); w != nil {
+			return t.tokens(dst, at.Start, w.tokens)
+		}
+	}
+	out := m.encode(t, b)
+	if slot != nil && len(out) <= maxCachedTokens && t.bad == nil {
+		slot.CompareAndSwap(nil, &cachedWord{string(b), slices.Clone(out)})
+	}
+	return t.tokens(dst, at.Start, out)
 }

@@ -87,17 +87,6 @@ func (y *symbolTable) at(b []byte, i int32) (id, n int32) {
 	return noID, n
 }
 
-// around returns the prefix and the suffix of a code point at i.
-func (y *symbolTable) around(i int32, last bool) (prefix, suffix string) {
-	if i > 0 {
-		prefix = y.prefix
-	}
-	if last {
-		suffix = y.suffix
-	}
-	return prefix, suffix
-}
-
 // newSymbolTable builds the tables of a vocabulary.
 func newSymbolTable(vocab map[string]int32, prefix, suffix string) symbolTable {
 	y := symbolTable{prefix: prefix, suffix: suffix}

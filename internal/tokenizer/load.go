@@ -21,7 +21,8 @@ type Definition struct {
 	Decoder       json.RawMessage `json:"decoder"`
 	Model         json.RawMessage `json:"model"`
 
-	finish func(*Tokenizer) // sets properties that no section can express; nil for none
+	template *template        // in place of a post-processor; nil for none
+	finish   func(*Tokenizer) // sets properties that no section can express; nil for none
 }
 
 // version is the only version of the format.

@@ -73,6 +73,7 @@ func (t *Tokenizer) loadTemplate(d *Definition) error {
 	if err != nil {
 		return err
 	}
+	t.template = d.template
 	for _, c := range list {
 		if err := t.loadProcessor(c); err != nil {
 			return err

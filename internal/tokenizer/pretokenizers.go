@@ -82,39 +82,19 @@ type byteLevel struct {
 
 func (p *byteLevel) split(t *text) {
 	if p.prefix && slices.ContainsFunc(t.words, func(w word) bool { return w.id == noID && t.buf[w.at.Start] != ' ' }) {
-		addPrefix(t)
+		t.rewriteWords(func(at Span) {
+			if t.buf[at.Start] != ' ' {
+				t.insert(" ", t.at(at.Start))
+			}
+			t.keep(at)
+		})
 	}
 	if p.pattern != nil {
 		(&split{pattern: p.pattern, behavior: isolated}).split(t)
 	}
-	if p.raw {
-		return
+	if !p.raw {
+		t.rewriteWords(t.putBytes)
 	}
-	t.rewrite()
-	for _, w := range t.words {
-		start := int32(len(t.alt))
-		if w.id == noID {
-			t.putBytes(w.at)
-		} else {
-			t.keep(w.at)
-		}
-		t.altWords = append(t.altWords, word{Span{start, int32(len(t.alt))}, w.id})
-	}
-	t.endWords()
-}
-
-// addPrefix puts a space before words that begin without one.
-func addPrefix(t *text) {
-	t.rewrite()
-	for _, w := range t.words {
-		start := int32(len(t.alt))
-		if w.id == noID && t.buf[w.at.Start] != ' ' {
-			t.insert(" ", t.at(w.at.Start))
-		}
-		t.keep(w.at)
-		t.altWords = append(t.altWords, word{Span{start, int32(len(t.alt))}, w.id})
-	}
-	t.endWords()
 }
 
 // gpt2Pattern is gpt2Text. Every code point is in a match.

@@ -36,7 +36,7 @@ func DefineSentencePiece(data []byte, bos, eos bool) (*Definition, error) {
 		}
 	}
 	d := &Definition{Version: version, Decoder: m.decoder()}
-	if d.PostProcessor, err = markTemplate(bos, eos, m.control); err != nil {
+	if d.template, err = markTemplate(bos, eos, m.control); err != nil {
 		return nil, fmt.Errorf("sentencepiece model: %w", err)
 	}
 	if d.Model, err = m.section(); err != nil {
@@ -197,7 +197,6 @@ func (m *sentenceModel) control(text string) int {
 // pieces that no text contains.
 func (m *sentenceModel) finish(t *Tokenizer, norm *sentenceNormalizer) {
 	var symbols []AddedToken
-	var contents []string
 	var fallback [256]int32
 	for i := range fallback {
 		fallback[i] = noID
@@ -209,7 +208,7 @@ func (m *sentenceModel) finish(t *Tokenizer, norm *sentenceNormalizer) {
 		}
 		switch p.kind {
 		case pieceUserDefined:
-			symbols, contents = append(symbols, AddedToken{ID: id, Content: p.text, Normalized: true}), append(contents, p.text)
+			symbols = append(symbols, AddedToken{ID: id, Content: p.text, Normalized: true})
 		case pieceByte:
 			if b, ok := fallbackByte([]byte(p.text)); ok {
 				fallback[b] = id
@@ -220,7 +219,7 @@ func (m *sentenceModel) finish(t *Tokenizer, norm *sentenceNormalizer) {
 			t.special[p.text] = true
 		}
 	}
-	if t.after = newAddedTokens(symbols, contents); t.after != nil {
+	if t.after = newAddedTokens(symbols); t.after != nil {
 		norm.symbols = t.after.trie
 	}
 	t.normalizer = norm
@@ -232,7 +231,9 @@ func (m *sentenceModel) finish(t *Tokenizer, norm *sentenceNormalizer) {
 			model.fallback = &fallback
 		}
 	case *unigram:
-		model.sentence = m.sentenceScores(len(symbols) > 0)
+		if model.sentence = m.sentenceScores(); len(symbols) > 0 {
+			model.cache = nil
+		}
 		if m.byteFallback {
 			model.fallback = &fallback
 		}

@@ -88,6 +88,21 @@ func (t *text) rewrite() {
 	t.alt, t.altFrom, t.altWords, t.pos = t.alt[:0], t.altFrom[:0], t.altWords[:0], 0
 }
 
+// rewriteWords rewrites buf word by word: do writes those that are text.
+func (t *text) rewriteWords(do func(at Span)) {
+	t.rewrite()
+	for _, w := range t.words {
+		start := int32(len(t.alt))
+		if w.id == noID {
+			do(w.at)
+		} else {
+			t.keep(w.at)
+		}
+		t.altWords = append(t.altWords, word{Span{start, int32(len(t.alt))}, w.id})
+	}
+	t.endWords()
+}
+
 // endWords replaces buf and the words by the rewritten ones.
 func (t *text) endWords() {
 	t.swap()

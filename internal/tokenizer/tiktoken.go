@@ -125,11 +125,10 @@ func parseSpecial(list string, ranks map[string]int32) ([]AddedToken, error) {
 
 // number adds special tokens under their ids. A tokenizer.json would number them from the end of the vocabulary on.
 func (t *Tokenizer) number(tokens []AddedToken) {
-	contents := make([]string, len(tokens))
-	for i, a := range tokens {
-		contents[i], t.added[a.ID], t.special[a.Content] = a.Content, a.Content, true
+	for _, a := range tokens {
+		t.added[a.ID], t.special[a.Content] = a.Content, true
 	}
-	t.before = newAddedTokens(tokens, contents)
+	t.before = newAddedTokens(tokens)
 }
 
 // rankModel derives merges from the ranks: every way to cut a token into two others, lowest rank first. A word that is a token is not
@@ -208,7 +207,7 @@ func DefineTekken(data []byte, bos, eos bool) (*Definition, error) {
 	if d.PreTokenizer, err = splitSection(f.Config.Pattern); err != nil {
 		return nil, err
 	}
-	if d.PostProcessor, err = markTemplate(bos, eos, func(text string) int { return slices.Index(special, text) }); err != nil {
+	if d.template, err = markTemplate(bos, eos, func(text string) int { return slices.Index(special, text) }); err != nil {
 		return nil, fmt.Errorf("tekken file: %w", err)
 	}
 	d.Model, err = rankModel(ids)
@@ -291,37 +290,26 @@ func splitSection(expression string) (json.RawMessage, error) {
 		`"behavior":"Isolated","invert":false},%s]}`, text, byteLevelSection)), nil
 }
 
-// markTemplate returns the post-processor that puts begin and end marks around each text; nil for none. id returns the id of a mark,
+// markTemplate returns the template that puts begin and end marks around each text; nil for none. id returns the id of a mark,
 // negative for none.
-func markTemplate(bos, eos bool, id func(text string) int) (json.RawMessage, error) {
+func markTemplate(bos, eos bool, id func(text string) int) (*template, error) {
 	if !bos && !eos {
 		return nil, nil
 	}
-	special, single, pair := map[string]any{}, []any(nil), []any(nil)
-	mark := func(parts []any, on bool, text string, which int) ([]any, error) {
-		if !on {
-			return parts, nil
+	var before, after []int32
+	for _, mark := range []struct {
+		on   bool
+		text string
+		ids  *[]int32
+	}{{bos, "<s>", &before}, {eos, "</s>", &after}} {
+		if i := id(mark.text); mark.on && i < 0 {
+			return nil, errors.New("there is no control piece '" + mark.text + "'")
+		} else if mark.on {
+			*mark.ids = []int32{int32(i)}
 		}
-		i := id(text)
-		if i < 0 {
-			return nil, errors.New("there is no control piece '" + text + "'")
-		}
-		special[text] = map[string]any{"id": text, "ids": []int{i}, "tokens": []string{text}}
-		return append(parts, map[string]any{"SpecialToken": map[string]any{"id": text, "type_id": which}}), nil
 	}
-	for which, name := range []string{"A", "B"} {
-		parts, err := mark(nil, bos, "<s>", which)
-		if err != nil {
-			return nil, err
-		}
-		parts = append(parts, map[string]any{"Sequence": map[string]any{"id": name, "type_id": which}})
-		if parts, err = mark(parts, eos, "</s>", which); err != nil {
-			return nil, err
-		}
-		if which == 0 {
-			single = parts
-		}
-		pair = append(pair, parts...)
+	marked := func(sequence int, typeID int32) []templatePart {
+		return []templatePart{{specialPart, before, typeID}, {sequence, nil, typeID}, {specialPart, after, typeID}}
 	}
-	return json.Marshal(map[string]any{"type": "TemplateProcessing", "single": single, "pair": pair, "special_tokens": special})
+	return &template{single: marked(0, 0), pair: append(marked(0, 0), marked(1, 1)...)}, nil
 }

@@ -16,7 +16,7 @@ type unigram struct {
 	unknown  int32 // noID without one
 	penalty  float64
 	fallback *[256]int32
-	cache    *wordCache
+	cache    *wordCache      // nil where the sum of scores continues across the user's symbols, which cut a text into parts
 	sentence *sentenceScores // of a sentencepiece model
 }
 
@@ -79,19 +79,7 @@ func (m *unigram) token(id int32) (string, bool) {
 func (m *unigram) size() int { return len(m.names) }
 
 func (m *unigram) tokenize(t *text, w Span, dst []token) []token {
-	b := t.buf[w.Start:w.End]
-	if len(b) > maxCachedWord || m.sentence != nil && m.sentence.carried {
-		return t.tokens(dst, w.Start, m.encode(t, b))
-	}
-	known, slot := m.cache.find(b)
-	if known != nil {
-		return t.tokens(dst, w.Start, known.tokens)
-	}
-	out := m.encode(t, b)
-	if slot != nil && len(out) <= maxCachedTokens && t.bad == nil {
-		remember(slot, b, out)
-	}
-	return t.tokens(dst, w.Start, out)
+	return m.cache.tokenize(m, t, w, dst)
 }
 
 // encode returns the tokens of a word, in scratch memory.
@@ -181,15 +169,14 @@ func (m *unigram) unknowns(t *text, out []cachedToken, b []byte) []cachedToken {
 // text. In long texts, different cuts can have the same rounded sum; the first of them wins, here as there.
 type sentenceScores struct {
 	pieces  []float32
-	penalty float32 // Of an unknown code point.
-	carried bool    // carried continues the sum across the user's symbols, which cut a text into parts
+	penalty float32 // of an unknown code point
 }
 
 // maxScore is the absolute sum beyond which the library starts from 0 again.
 const maxScore = 100000
 
-func (m *sentenceModel) sentenceScores(carried bool) *sentenceScores {
-	s := &sentenceScores{carried: carried}
+func (m *sentenceModel) sentenceScores() *sentenceScores {
+	s := &sentenceScores{}
 	lowest, found := float32(0), false
 	for _, p := range m.pieces {
 		score := p.score

@@ -156,17 +156,6 @@ func (n *bertNormalizer) putRune(t *text, r rune, src Span) {
 	}
 }
 
-// emit appends one code point.
-func (t *text) emit(r rune, src Span) {
-	before := len(t.buf)
-	t.buf = utf8.AppendRune(t.buf, r)
-	if t.track {
-		for range len(t.buf) - before {
-			t.from = append(t.from, src)
-		}
-	}
-}
-
 // isIdeograph reports whether r is a separate word for BERT: the blocks of CJK ideographs, without kana and Hangul.
 func isIdeograph(r rune) bool {
 	switch {

@@ -16,7 +16,7 @@ func (m mapping) apply(t *text) {
 	for i := int32(0); int(i) < len(t.buf); {
 		r, n := decodeRune(t.buf[i:])
 		if out := m(r); out != drop {
-			t.putFrom(out, t.at(i))
+			t.alt.emit(out, t.at(i))
 		}
 		i += n
 	}
@@ -140,7 +140,7 @@ func (p *prepend) apply(t *text) {
 		return
 	}
 	t.rewrite()
-	t.insert(p.Prepend, t.at(0))
+	write(&t.alt, p.Prepend, t.at(0))
 	t.keep(Span{0, int32(len(t.buf))})
 	t.swap()
 }
@@ -159,7 +159,7 @@ func (p *replace) apply(t *text) {
 	t.rewrite()
 	for _, m := range t.matches {
 		if m.hit {
-			t.insert(p.content, t.at(m.end-1))
+			write(&t.alt, p.content, t.at(m.end-1))
 			continue
 		}
 		t.keep(Span{m.start, m.end})
@@ -216,6 +216,6 @@ func (byteLevelPass) apply(t *text) {
 // putBytes writes the bytes of a range of buf as ByteLevel's characters to the rewritten text.
 func (t *text) putBytes(s Span) {
 	for i := s.Start; i < s.End; i++ {
-		t.putFrom(byteChars[t.buf[i]], t.at(i))
+		t.alt.emit(byteChars[t.buf[i]], t.at(i))
 	}
 }

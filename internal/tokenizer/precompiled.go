@@ -225,7 +225,7 @@ func (s *sentenceNormalizer) normalize(t *text, src []byte, base int) {
 		return
 	}
 	if s.dummy {
-		t.write(s.space, Span{int32(base + at), int32(base + at)})
+		write(&t.tracked, s.space, Span{int32(base + at), int32(base + at)})
 	}
 	spaced := s.remove
 	for at < len(src) {
@@ -267,21 +267,10 @@ func (s *sentenceNormalizer) prefix(b []byte) (out []byte, n int) {
 func (s *sentenceNormalizer) escape(t *text, out []byte, from Span) {
 	for i, c := range out {
 		if c == ' ' {
-			t.write(s.space, from)
+			write(&t.tracked, s.space, from)
 			continue
 		}
-		t.write(out[i:i+1], from)
-	}
-}
-
-// write appends out, each byte with the source range.
-func (t *text) write(out []byte, from Span) {
-	t.buf = append(t.buf, out...)
-	if !t.track {
-		return
-	}
-	for range out {
-		t.from = append(t.from, from)
+		write(&t.tracked, out[i:i+1], from)
 	}
 }
 

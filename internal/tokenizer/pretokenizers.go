@@ -17,10 +17,10 @@ type metaspace struct {
 func (m *metaspace) split(t *text) {
 	t.rewrite()
 	for _, w := range t.words {
-		start := int32(len(t.alt))
+		start := int32(len(t.alt.buf))
 		if w.id != noID {
 			t.keep(w.at)
-			t.altWords = append(t.altWords, word{Span{start, int32(len(t.alt))}, w.id})
+			t.altWords = append(t.altWords, word{Span{start, int32(len(t.alt.buf))}, w.id})
 			continue
 		}
 		m.rewrite(t, w.at)
@@ -34,7 +34,7 @@ func (m *metaspace) rewrite(t *text, at Span) {
 	b := t.buf[at.Start:at.End]
 	if m.always || m.first && t.begins(at) {
 		if b[0] != ' ' && !bytes.HasPrefix(b, []byte(m.replacement)) {
-			t.insert(m.replacement, t.at(at.Start))
+			write(&t.alt, m.replacement, t.at(at.Start))
 		}
 	}
 	for i := at.Start; i < at.End; {
@@ -45,18 +45,18 @@ func (m *metaspace) rewrite(t *text, at Span) {
 		}
 		t.keep(Span{i, i + int32(n)})
 		i += int32(n)
-		t.insert(m.replacement, t.at(i))
+		write(&t.alt, m.replacement, t.at(i))
 		i++
 	}
 }
 
 // words cuts the text appended from start on before each replacement.
 func (m *metaspace) words(t *text, start int32) {
-	end := int32(len(t.alt))
+	end := int32(len(t.alt.buf))
 	if m.cut {
 		from := start
 		for i := start; i < end; i += int32(len(m.replacement)) {
-			n := bytes.Index(t.alt[i:end], []byte(m.replacement))
+			n := bytes.Index(t.alt.buf[i:end], []byte(m.replacement))
 			if n < 0 {
 				break
 			}
@@ -84,7 +84,7 @@ func (p *byteLevel) split(t *text) {
 	if p.prefix && slices.ContainsFunc(t.words, func(w word) bool { return w.id == noID && t.buf[w.at.Start] != ' ' }) {
 		t.rewriteWords(func(at Span) {
 			if t.buf[at.Start] != ' ' {
-				t.insert(" ", t.at(at.Start))
+				write(&t.alt, " ", t.at(at.Start))
 			}
 			t.keep(at)
 		})

@@ -231,7 +231,7 @@ func (m *sentenceModel) finish(t *Tokenizer, norm *sentenceNormalizer) {
 			model.fallback = &fallback
 		}
 	case *unigram:
-		if model.sentence = m.sentenceScores(); len(symbols) > 0 {
+		if model.sentence = m.scores(); len(symbols) > 0 {
 			model.cache = nil
 		}
 		if m.byteFallback {

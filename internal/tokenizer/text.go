@@ -27,19 +27,43 @@ type word struct {
 	id int32 // noID for text
 }
 
+// tracked is a text with the source range of each byte, when track is set.
+type tracked struct {
+	buf   []byte
+	from  []Span
+	track bool
+}
+
+// emit appends a code point.
+func (x *tracked) emit(r rune, src Span) {
+	x.buf = utf8.AppendRune(x.buf, r)
+	x.mark(src)
+}
+
+// write appends s.
+func write[S string | []byte](x *tracked, s S, src Span) {
+	x.buf = append(x.buf, s...)
+	x.mark(src)
+}
+
+// mark sets the source range of the bytes that have none yet.
+func (x *tracked) mark(src Span) {
+	for x.track && len(x.from) < len(x.buf) {
+		x.from = append(x.from, src)
+	}
+}
+
 // text holds one piece between the stages: the normalized bytes, their source ranges and the words. Stages rewrite buf by writing
 // alt and swapping the two.
 type text struct {
-	buf   []byte // normalized text
-	from  []Span // source range of each byte of buf, when tracked
-	track bool
+	tracked // the normalized text
+
 	base  int32  // where the piece starts in the source
 	words []word // ranges of buf, in order
 	count int32  // words of the text before this piece
 	bad   error  // the reason why the text has no tokens
 
-	alt      []byte // the rewritten text
-	altFrom  []Span
+	alt      tracked // the rewritten text
 	altWords []word
 	matches  []match
 	pos      int32  // in buf, while a stage rewrites it code point by code point
@@ -85,20 +109,20 @@ func (t *text) added(dst []token, w word) []token {
 
 // rewrite starts to rewrite buf, at once or word by word.
 func (t *text) rewrite() {
-	t.alt, t.altFrom, t.altWords, t.pos = t.alt[:0], t.altFrom[:0], t.altWords[:0], 0
+	t.alt.buf, t.alt.from, t.altWords, t.pos = t.alt.buf[:0], t.alt.from[:0], t.altWords[:0], 0
 }
 
 // rewriteWords rewrites buf word by word: do writes those that are text.
 func (t *text) rewriteWords(do func(at Span)) {
 	t.rewrite()
 	for _, w := range t.words {
-		start := int32(len(t.alt))
+		start := int32(len(t.alt.buf))
 		if w.id == noID {
 			do(w.at)
 		} else {
 			t.keep(w.at)
 		}
-		t.altWords = append(t.altWords, word{Span{start, int32(len(t.alt))}, w.id})
+		t.altWords = append(t.altWords, word{Span{start, int32(len(t.alt.buf))}, w.id})
 	}
 	t.endWords()
 }
@@ -111,25 +135,14 @@ func (t *text) endWords() {
 
 // swap replaces buf by the rewritten text. The words stay.
 func (t *text) swap() {
-	t.buf, t.alt = t.alt, t.buf
-	t.from, t.altFrom = t.altFrom, t.from
+	t.tracked, t.alt = t.alt, t.tracked
 }
 
 // keep copies a range of buf to the rewritten text.
 func (t *text) keep(s Span) {
-	t.alt = append(t.alt, t.buf[s.Start:s.End]...)
+	t.alt.buf = append(t.alt.buf, t.buf[s.Start:s.End]...)
 	if t.track {
-		t.altFrom = append(t.altFrom, t.from[s.Start:s.End]...)
-	}
-}
-
-// insert appends s to the rewritten text, with src as the source range of each byte.
-func (t *text) insert(s string, src Span) {
-	t.alt = append(t.alt, s...)
-	if t.track {
-		for range len(s) {
-			t.altFrom = append(t.altFrom, src)
-		}
+		t.alt.from = append(t.alt.from, t.from[s.Start:s.End]...)
 	}
 }
 
@@ -156,20 +169,9 @@ func (t *text) put(r rune, change int) {
 	if change > 0 {
 		src = t.at(t.pos - 1)
 	}
-	t.putFrom(r, src)
+	t.alt.emit(r, src)
 	for ; t.track && change <= 0 && int(t.pos) < len(t.buf); change++ {
 		t.pos += int32(runeLen(t.buf[t.pos]))
-	}
-}
-
-// putFrom writes a code point with its source range to the rewritten text.
-func (t *text) putFrom(r rune, src Span) {
-	before := len(t.alt)
-	t.alt = utf8.AppendRune(t.alt, r)
-	if t.track {
-		for range len(t.alt) - before {
-			t.altFrom = append(t.altFrom, src)
-		}
 	}
 }
 

@@ -186,7 +186,8 @@ func (t *Tokenizer) sequence(e *Encoding, which int, src []byte) error {
 		}
 		return fmt.Errorf("%w: byte %d", errNotUTF8, at)
 	}
-	e.text.track, e.text.count = e.TrackOffsets || t.mustTrack, 0
+	track := e.TrackOffsets || t.mustTrack
+	e.text.track, e.text.alt.track, e.text.count = track, track, 0
 	seq := e.seqs[which][:0]
 	e.pieces = t.before.cut(e.pieces[:0], src)
 	for _, p := range e.pieces {

@@ -11,13 +11,12 @@ import (
 type unigram struct {
 	vocabulary // names has the empty entry, too
 
-	scores   []float64
+	scores   scores[float64]
 	trie     *trie
 	unknown  int32 // noID without one
-	penalty  float64
 	fallback *[256]int32
-	cache    *wordCache      // nil where the sum of scores continues across the user's symbols, which cut a text into parts
-	sentence *sentenceScores // of a sentencepiece model
+	cache    *wordCache       // nil where the sum of scores continues across the user's symbols, which cut a text into parts
+	sentence *scores[float32] // of a sentencepiece model; nil for others
 }
 
 // latticeNode is the best cut of a text up to a position.
@@ -48,7 +47,7 @@ func newUnigram(c *unigramSection) (*unigram, error) {
 		if math.IsNaN(p.score) || math.IsInf(p.score, 0) {
 			return nil, fmt.Errorf("vocabulary entry '%s' has score %v, expected a number", p.text, p.score)
 		}
-		m.names, m.scores = append(m.names, p.text), append(m.scores, p.score)
+		m.names, m.scores.entries = append(m.names, p.text), append(m.scores.entries, p.score)
 		m.ids[p.text] = int32(i)
 		lowest = min(lowest, p.score)
 	}
@@ -62,7 +61,7 @@ func newUnigram(c *unigramSection) (*unigram, error) {
 	if _, err := newVocabulary(m.ids); err != nil {
 		return nil, err
 	}
-	m.trie, m.penalty = newTrie(m.ids), lowest-unknownPenalty
+	m.trie, m.scores.penalty, m.scores.most = newTrie(m.ids), lowest-unknownPenalty, math.Inf(1)
 	if c.Fallback {
 		m.fallback = m.byteTokens()
 	}
@@ -85,9 +84,9 @@ func (m *unigram) tokenize(t *text, w Span, dst []token) []token {
 // encode returns the tokens of a word, in scratch memory.
 func (m *unigram) encode(t *text, b []byte) []cachedToken {
 	if m.sentence != nil {
-		m.searchSentence(t, b)
+		t.score = m.sentence.search(m, t, b, t.score)
 	} else {
-		m.search(t, b)
+		m.scores.search(m, t, b, 0)
 	}
 	out := t.bpe.out[:0]
 	for end := int32(len(b)); end > 0; {
@@ -106,43 +105,6 @@ func (m *unigram) encode(t *text, b []byte) []cachedToken {
 	slices.Reverse(out)
 	t.bpe.out = out
 	return out
-}
-
-// search fills t.lattice with the best cut up to each position.
-func (m *unigram) search(t *text, b []byte) {
-	nodes := t.lattice[:0]
-	for range len(b) + 1 {
-		nodes = append(nodes, latticeNode{start: noStart})
-	}
-	cells := m.trie.cells
-	for at := 0; at < len(b); {
-		n, single, here := runeLen(b[at]), false, nodes[at].score
-		node := int32(rootNode)
-		for i, c := range b[at:] {
-			next := cells[node].base + int32(c)
-			if uint32(next) >= uint32(len(cells)) || cells[next].parent != node || next == rootNode {
-				break
-			}
-			node = next
-			id := cells[node].id
-			if id == noID {
-				continue
-			}
-			to := &nodes[at+i+1]
-			if score := m.scores[id] + here; to.start == noStart || score > to.score {
-				*to = latticeNode{score, int32(at), id}
-			}
-			single = single || i+1 == n
-		}
-		if !single {
-			to := &nodes[at+n]
-			if score := m.penalty + here; to.start == noStart || score > to.score {
-				*to = latticeNode{score, int32(at), m.unknown}
-			}
-		}
-		at += n
-	}
-	t.lattice = nodes
 }
 
 // unknowns appends, in reverse, the tokens of a run of unknown code points: the entry of that text if there is one, its byte tokens,
@@ -165,18 +127,19 @@ func (m *unigram) unknowns(t *text, out []cachedToken, b []byte) []cachedToken {
 	return append(out, cachedToken{max(m.unknown, 0), size, size})
 }
 
-// sentenceScores are the scores of a sentencepiece model of type unigram. The library sums them in single precision over the whole
-// text. In long texts, different cuts can have the same rounded sum; the first of them wins, here as there.
-type sentenceScores struct {
-	pieces  []float32
-	penalty float32 // of an unknown code point
+// scores are the scores of the entries. Models of the sentencepiece library sum them in single precision over the whole text. In long
+// texts, different cuts can have the same rounded sum; the first of them wins, here as there.
+type scores[F float32 | float64] struct {
+	entries []F
+	penalty F // of an unknown code point
+	most    F // the absolute sum beyond which the library starts from 0 again
 }
 
-// maxScore is the absolute sum beyond which the library starts from 0 again.
+// maxScore is the most of sentencepiece models.
 const maxScore = 100000
 
-func (m *sentenceModel) sentenceScores() *sentenceScores {
-	s := &sentenceScores{}
+func (m *sentenceModel) scores() *scores[float32] {
+	s := &scores[float32]{most: maxScore}
 	lowest, found := float32(0), false
 	for _, p := range m.pieces {
 		score := p.score
@@ -185,7 +148,7 @@ func (m *sentenceModel) sentenceScores() *sentenceScores {
 		} else if !found || score < lowest {
 			lowest, found = score, true
 		}
-		s.pieces = append(s.pieces, score)
+		s.entries = append(s.entries, score)
 	}
 	s.penalty = lowest - unknownPenalty
 	return s
@@ -199,16 +162,16 @@ func symbolScore(sum float32, n int) float32 {
 	return sum + float32(0.1*float64(n-1))
 }
 
-// searchSentence is search with the arithmetic of sentencepiece. The sum starts from t.score and is stored there.
-func (m *unigram) searchSentence(t *text, b []byte) {
+// search fills t.lattice with the best cut up to each position. It returns the sum of the scores, from the given one on.
+func (s *scores[F]) search(m *unigram, t *text, b []byte, sum F) F {
 	nodes := t.lattice[:0]
 	for range len(b) + 1 {
 		nodes = append(nodes, latticeNode{start: noStart})
 	}
-	nodes[0].score = float64(t.score)
+	nodes[0].score = float64(sum)
 	cells, frontier := m.trie.cells, 0
 	for at := 0; at < len(b); {
-		here := nearZero(nodes, at, frontier)
+		here := s.nearZero(nodes, at, frontier)
 		n, single := runeLen(b[at]), false
 		node := int32(rootNode)
 		for i, c := range b[at:] {
@@ -222,34 +185,35 @@ func (m *unigram) searchSentence(t *text, b []byte) {
 				continue
 			}
 			frontier = max(frontier, at+i+1)
-			nodes[at+i+1].offer(m.sentence.pieces[id]+here, at, id)
+			offer(&nodes[at+i+1], s.entries[id]+here, at, id)
 			single = single || i+1 == n
 		}
 		if !single {
 			frontier = max(frontier, at+n)
-			nodes[at+n].offer(m.sentence.penalty+here, at, m.unknown)
+			offer(&nodes[at+n], s.penalty+here, at, m.unknown)
 		}
 		at += n
 	}
-	t.lattice, t.score = nodes, float32(nodes[len(b)].score)
+	t.lattice = nodes
+	return F(nodes[len(b)].score)
 }
 
 // offer replaces the path to a node by a better one.
-func (n *latticeNode) offer(score float32, start int, id int32) {
-	if n.start == noStart || score > float32(n.score) {
+func offer[F float32 | float64](n *latticeNode, score F, start int, id int32) {
+	if n.start == noStart || score > F(n.score) {
 		*n = latticeNode{float64(score), int32(start), id}
 	}
 }
 
-// nearZero returns the sum at a position. Beyond maxScore, it first subtracts the sum from all positions up to frontier.
-func nearZero(nodes []latticeNode, at, frontier int) float32 {
-	here := float32(nodes[at].score)
-	if here >= -maxScore && here <= maxScore {
+// nearZero returns the sum at a position. Beyond s.most, it first subtracts the sum from all positions up to frontier.
+func (s *scores[F]) nearZero(nodes []latticeNode, at, frontier int) F {
+	here := F(nodes[at].score)
+	if here >= -s.most && here <= s.most {
 		return here
 	}
 	for i := at; i <= max(at, frontier); i++ {
 		if i == at || nodes[i].start != noStart {
-			nodes[i].score = float64(float32(nodes[i].score) - here)
+			nodes[i].score = float64(F(nodes[i].score) - here)
 		}
 	}
 	return 0

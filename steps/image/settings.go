@@ -40,21 +40,16 @@ func parse(s *steps.Settings) (*options, error) {
 		filter:   resize.Filter(index(resize.FilterNames, s.Params["resize"])),
 		sharp:    s.Params["antialias"] == "false",
 		geometry: s.Params["geometry"] == "true",
+		framing:  framing{fit: fit(index(fitNames, s.Params["fit"])), corner: s.Params["anchor"] == "top_left"},
 	}
-	o.fit = fit(index(fitNames, s.Params["fit"]))
-	o.corner = s.Params["anchor"] == "top_left"
-	if err := o.parseSize(s); err != nil {
-		return nil, err
+	decoding := func(s *steps.Settings) (err error) {
+		o.decoding, err = parseDecoding(s)
+		return err
 	}
-	var err error
-	if o.gap, err = o.parseGap(s); err != nil {
-		return nil, err
-	}
-	if o.decoding, err = parseLimits(s); err != nil {
-		return nil, err
-	}
-	if o.crop, err = parseCrop(s); err != nil {
-		return nil, err
+	for _, parse := range []func(*steps.Settings) error{o.parseSize, o.parseGap, decoding, o.parseCrop} {
+		if err := parse(s); err != nil {
+			return nil, err
+		}
 	}
 	o.layout = layout{
 		width: o.width, height: o.height, ch: o.space.Channels(), order: o.space.Order(),
@@ -101,27 +96,18 @@ func (o *options) parseSize(s *steps.Settings) (err error) {
 }
 
 // parseGap reads reducing_gap; 0 is none.
-func (o *options) parseGap(s *steps.Settings) (float64, error) {
+func (o *options) parseGap(s *steps.Settings) (err error) {
 	if s.Params["reducing_gap"] == "none" {
-		return 0, nil
+		return nil
 	}
-	gap, err := s.Float("reducing_gap")
+	o.gap, err = s.Float("reducing_gap")
 	switch {
-	case err != nil || gap < 1:
-		return 0, wrong(s, "reducing_gap", "none or a number of at least 1")
+	case err != nil || o.gap < 1:
+		return wrong(s, "reducing_gap", "none or a number of at least 1")
 	case o.filter.OpenCV() || o.sharp:
-		return 0, wrong(s, "reducing_gap", "none with antialias false or a filter of OpenCV")
+		return wrong(s, "reducing_gap", "none with antialias false or a filter of OpenCV")
 	}
-	return gap, nil
-}
-
-// parseLimits reads the parameters of decoding, which a step that takes pixels has only one of.
-func parseLimits(s *steps.Settings) (decode.Options, error) {
-	if _, ok := s.Params["max_bytes"]; ok {
-		return parseDecoding(s)
-	}
-	pixels, err := s.Int("max_pixels", 1)
-	return decode.Options{MaxPixels: int64(pixels)}, err
+	return nil
 }
 
 // shape returns the shape of the output without the batch dimension.
@@ -145,48 +131,31 @@ func (o *options) parseNumbers(s *steps.Settings) error {
 		}
 		o.layout.blank[c] = byte(v)
 	}
-	if o.layout.dtype == tensor.Uint8 {
+	if o.layout.dtype == tensor.Uint8 { // could not hold normalised samples
 		o.layout.prepare(nil)
-		return refuseNumbers(s)
+		for _, p := range outputParams() {
+			if v := s.Params[p.Key]; slices.Contains([]string{"scale", "mean", "std"}, p.Key) && v != p.Default {
+				return wrong(s, p.Key, "none with dtype uint8, which is not normalised")
+			}
+		}
+		return nil
 	}
-	a, err := o.arithmetic(s)
-	if err != nil {
-		return err
-	}
-	o.layout.prepare(&a)
-	return nil
-}
-
-func (o *options) arithmetic(s *steps.Settings) (a arithmetic, err error) {
-	a.each = s.Params["rounding"] == "each"
+	a := arithmetic{each: s.Params["rounding"] == "each"}
 	if a.scale, err = fraction(s.Params["scale"]); err != nil {
-		return a, wrong(s, "scale", "a number or a fraction such as 1/255")
+		return wrong(s, "scale", "a number or a fraction such as 1/255")
 	}
 	if a.mean, err = o.list(s, "mean"); err != nil {
-		return a, err
+		return err
 	}
 	if a.std, err = o.list(s, "std"); err != nil {
-		return a, err
+		return err
 	}
 	for _, v := range a.std {
 		if v == 0 || a.each && float32(v) == 0 {
-			return a, wrong(s, "std", "numbers other than 0")
+			return wrong(s, "std", "numbers other than 0")
 		}
 	}
-	return a, nil
-}
-
-// refuseNumbers returns an error for a normalisation with UINT8, which could not hold it.
-func refuseNumbers(s *steps.Settings) error {
-	for _, p := range outputParams() {
-		switch v := s.Params[p.Key]; p.Key {
-		case "scale", "mean", "std":
-			if v != p.Default {
-				return fmt.Errorf("parameter '%s' of model '%s' is '%s', expected none with dtype uint8, which is not normalised",
-					p.Key, s.Model, v)
-			}
-		}
-	}
+	o.layout.prepare(&a)
 	return nil
 }
 
@@ -209,24 +178,24 @@ func (o *options) list(s *steps.Settings, key string) ([3]float64, error) {
 }
 
 // parseCrop reads left, top, right and bottom; a width of 0 is none.
-func parseCrop(s *steps.Settings) (resize.Rect, error) {
+func (o *options) parseCrop(s *steps.Settings) error {
 	text, ok := s.Params["crop"]
 	if !ok || text == "none" {
-		return resize.Rect{}, nil
+		return nil
 	}
 	var v [4]int
 	fields := strings.Split(text, ",")
 	for i, field := range fields {
 		n, err := strconv.Atoi(strings.TrimSpace(field))
 		if err != nil || len(fields) != len(v) || n < 0 || n > decode.MaxSide {
-			return resize.Rect{}, wrong(s, "crop", "none or left, top, right and bottom in pixels, separated by commas")
+			return wrong(s, "crop", "none or left, top, right and bottom in pixels, separated by commas")
 		}
 		v[i] = n
 	}
-	if len(fields) != len(v) || v[2] <= v[0] || v[3] <= v[1] {
-		return resize.Rect{}, wrong(s, "crop", "left, top, right and bottom of a box that is not empty")
+	if o.crop = (resize.Rect{X: v[0], Y: v[1], W: v[2] - v[0], H: v[3] - v[1]}); o.crop.W <= 0 || o.crop.H <= 0 {
+		return wrong(s, "crop", "left, top, right and bottom of a box that is not empty")
 	}
-	return resize.Rect{X: v[0], Y: v[1], W: v[2] - v[0], H: v[3] - v[1]}, nil
+	return nil
 }
 
 // wrong returns the error of a parameter's value.
@@ -268,20 +237,19 @@ func decodingParams() []steps.Param {
 	}
 }
 
-// parseDecoding reads the parameters of decodingParams.
-func parseDecoding(s *steps.Settings) (decode.Options, error) {
+// parseDecoding reads the parameters of decodingParams. A step that takes pixels has max_pixels only.
+func parseDecoding(s *steps.Settings) (d decode.Options, err error) {
 	pixels, err := s.Int("max_pixels", 1)
-	if err != nil {
-		return decode.Options{}, err
+	d.MaxPixels = int64(pixels)
+	if _, files := s.Params["max_bytes"]; err != nil || !files {
+		return d, err
 	}
 	size, err := s.Int("max_bytes", 1)
 	if err != nil {
-		return decode.Options{}, err
+		return d, err
 	}
-	d := decode.Options{
-		MaxBytes: int64(size), MaxPixels: int64(pixels),
-		Turn: s.Params["orientation"] == "exif", Blend: s.Params["alpha"] == "composite", Reduce: s.Params["jpeg_scale"] == "auto",
-	}
+	d.MaxBytes, d.Turn, d.Blend = int64(size), s.Params["orientation"] == "exif", s.Params["alpha"] == "composite"
+	d.Reduce = s.Params["jpeg_scale"] == "auto"
 	d.Background, err = parseColor(s, "background")
 	return d, err
 }

@@ -42,7 +42,7 @@ type worker struct {
 	target  target
 	size    resize.Rect   // the whole source
 	frame   frame         // its place in the output
-	given   raster.Pixels // the pixels of an input that is not a file
+	given   raster.Packed // the pixels of an input that is not a file
 	held    int64         // of step.pixels
 	copied  []byte        // a decoded image of which several crops are made
 }
@@ -167,7 +167,7 @@ func (s *step) load(ctx context.Context, w *worker, data []byte) error {
 }
 
 // checkPixels returns an error for a tensor that is not an image or exceeds the limits.
-func checkPixels(p *raster.Pixels, maxPixels int64) error {
+func checkPixels(p *raster.Packed, maxPixels int64) error {
 	switch {
 	case p.Channels != 1 && p.Channels != 3 && p.Channels != 4:
 		return fmt.Errorf("expected 1, 3 or 4 samples per pixel, found %d", p.Channels)
@@ -315,6 +315,6 @@ func (w *worker) unpack() {
 	for y := range src.H {
 		src.Row(w.copied[y*n:][:n], y)
 	}
-	w.given = raster.Pixels{Pix: w.copied, W: src.W, H: src.H, Channels: src.Channels()}
+	w.given = raster.Packed{Pix: w.copied, W: src.W, H: src.H, Channels: src.Channels()}
 	src.Set(&w.given, src.Space())
 }

@@ -170,7 +170,14 @@ func (g *gif) decode(p *raster.Packed, data []byte) error {
 	if err != nil {
 		return err
 	}
-	g.completePalette()
+	// As in Pillow a file without a palette is grey, and an index beyond the palette is black.
+	if n := copy(g.full[:], g.palette); n > 0 {
+		clear(g.full[n:])
+	} else {
+		for i := range g.full {
+			g.full[i] = byte(i / 3)
+		}
+	}
 	p.Reset(g.width, g.height, false)
 	if g.transparent >= 0 {
 		p.AddAlpha()
@@ -187,22 +194,8 @@ func (g *gif) decode(p *raster.Packed, data []byte) error {
 	return nil
 }
 
-// completePalette gives every index a colour, as Pillow does: a file without a palette is
-// grey, and an index beyond the palette is black.
-func (g *gif) completePalette() {
-	full := g.full[:]
-	if n := copy(full, g.palette); n > 0 {
-		clear(full[n:])
-	} else {
-		for i := range full {
-			full[i] = byte(i / 3)
-		}
-	}
-	g.palette = full
-}
-
 func (g *gif) put(p *raster.Packed, at, index int) {
-	copy(p.Pix[3*at:3*at+3], g.palette[3*index:])
+	copy(p.Pix[3*at:3*at+3], g.full[3*index:])
 	if p.Alpha != nil {
 		p.Alpha[at] = 255
 		if index == g.transparent {

@@ -71,76 +71,69 @@ func Reduced(dst []byte, stride, size int, coefs []int16) {
 
 // Color converts a row of luma and chroma to RGB, three bytes per pixel.
 func Color(dst, luma, cb, cr []byte) {
-	n := len(luma)
-	if n == 0 || !Fast() {
+	if n := len(luma); n > 0 && Fast() {
+		C.tk_color(u8(dst[:3*n]), u8(luma), u8(cb[:n]), u8(cr[:n]), C.intptr_t(n))
+	} else {
 		color(dst, luma, cb, cr)
-		return
 	}
-	C.tk_color(u8(dst[:3*n]), u8(luma), u8(cb[:n]), u8(cr[:n]), C.intptr_t(n))
 }
 
 // Widen doubles the width of a row of at least 3 samples with the triangle filter of libjpeg.
 func Widen(dst, src []byte) {
-	n := len(src)
-	if n < 3 || !Fast() {
+	if n := len(src); n >= 3 && Fast() {
+		C.tk_widen(u8(dst[:2*n]), u8(src), C.intptr_t(n))
+	} else {
 		widen(dst, src)
-		return
 	}
-	C.tk_widen(u8(dst[:2*n]), u8(src), C.intptr_t(n))
 }
 
 // Lengthen computes a row between two rows: 3/4 of the first and 1/4 of the second. bias is added before
 // the division by 4.
 func Lengthen(dst, near, far []byte, bias int) {
-	n := len(near)
-	if n == 0 || !Fast() {
+	if n := len(near); n > 0 && Fast() {
+		C.tk_lengthen(u8(dst[:n]), u8(near), u8(far[:n]), C.intptr_t(n), C.int(bias))
+	} else {
 		lengthen(dst, near, far, bias)
-		return
 	}
-	C.tk_lengthen(u8(dst[:n]), u8(near), u8(far[:n]), C.intptr_t(n), C.int(bias))
 }
 
 // Stretch computes a row of twice the width between two rows of at least 3 samples.
 func Stretch(dst, near, far []byte) {
-	n := len(near)
-	if n < 3 || !Fast() {
+	if n := len(near); n >= 3 && Fast() {
+		C.tk_stretch(u8(dst[:2*n]), u8(near), u8(far[:n]), C.intptr_t(n))
+	} else {
 		stretch(dst, near, far)
-		return
 	}
-	C.tk_stretch(u8(dst[:2*n]), u8(near), u8(far[:n]), C.intptr_t(n))
 }
 
 // Along resamples two rows of three samples per pixel. The destinations must have room for one byte
 // more than the result.
 func Along(a, b, rowA, rowB []byte, t *Taps) {
-	n := len(t.at)
-	if n == 0 || !Fast() {
+	if n := len(t.at); n > 0 && Fast() {
+		C.tk_along(u8(a[:3*n+1]), u8(b[:3*n+1]), u8(rowA[:3*t.width]), u8(rowB[:3*t.width]),
+			(*C.int32_t)(&t.at[0]), (*C.int16_t)(&t.weights[0]), C.intptr_t(n), C.intptr_t(t.groups))
+	} else {
 		along(a, rowA, t)
 		along(b, rowB, t)
-		return
 	}
-	C.tk_along(u8(a[:3*n+1]), u8(b[:3*n+1]), u8(rowA[:3*t.width]), u8(rowB[:3*t.width]),
-		(*C.int32_t)(&t.at[0]), (*C.int16_t)(&t.weights[0]), C.intptr_t(n), C.intptr_t(t.groups))
 }
 
 // Add adds two weighted rows to sums.
 func Add(sum []int32, a, b []byte, ka, kb int32) {
-	n := len(sum)
-	if n == 0 || !Fast() {
+	if n := len(sum); n > 0 && Fast() {
+		C.tk_add((*C.int32_t)(&sum[0]), u8(a[:n]), u8(b[:n]), C.int32_t(ka), C.int32_t(kb), C.intptr_t(n))
+	} else {
 		add(sum, a, b, ka, kb)
-		return
 	}
-	C.tk_add((*C.int32_t)(&sum[0]), u8(a[:n]), u8(b[:n]), C.int32_t(ka), C.int32_t(kb), C.intptr_t(n))
 }
 
 // Round converts sums to 8 bits.
 func Round(dst []byte, sum []int32) {
-	n := len(sum)
-	if n == 0 || !Fast() {
+	if n := len(sum); n > 0 && Fast() {
+		C.tk_round(u8(dst[:n]), (*C.int32_t)(&sum[0]), C.intptr_t(n))
+	} else {
 		rounded(dst, sum)
-		return
 	}
-	C.tk_round(u8(dst[:n]), (*C.int32_t)(&sum[0]), C.intptr_t(n))
 }
 
 // Lerp resamples a row of three samples per pixel with two weights of 11 bits each: output i is the sum of pixels at[i]
@@ -160,10 +153,9 @@ func Lerp(dst []int16, src []byte, at []int32, weights []int16) {
 
 // Blend adds two weighted rows of Lerp and rounds them to 8 bits as OpenCV does.
 func Blend(dst []byte, a, b []int16, wa, wb int16) {
-	n := len(dst)
-	if n == 0 || !Fast() {
+	if n := len(dst); n > 0 && Fast() {
+		C.tk_blend(u8(dst), (*C.int16_t)(&a[:n][0]), (*C.int16_t)(&b[:n][0]), C.int16_t(wa), C.int16_t(wb), C.intptr_t(n))
+	} else {
 		blend(dst, a, b, wa, wb)
-		return
 	}
-	C.tk_blend(u8(dst), (*C.int16_t)(&a[:n][0]), (*C.int16_t)(&b[:n][0]), C.int16_t(wa), C.int16_t(wb), C.intptr_t(n))
 }

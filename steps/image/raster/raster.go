@@ -30,53 +30,57 @@ type Lines interface{ Line(y int) []byte }
 // Sized returns s with n elements, grown if needed. The contents are unspecified.
 func Sized[T any](s []T, n int) []T { return slices.Grow(s[:0], n)[:n] }
 
-// Packed is an Image that is in memory as a whole. The zero value is ready for Reset.
+// Packed is an Image that is in memory as a whole, row after row. The zero value is ready for Reset; the pixels of a
+// caller are borrowed.
 type Packed struct {
-	Pix   []byte
-	Alpha []byte // Alpha has one sample per pixel, 0 for transparent; nil where all pixels are opaque
-	w, h  int
-	gray  bool
-	spare []byte // the memory of Alpha, for the next image
+	Pix            []byte
+	W, H, Channels int    // Channels is the samples per pixel: 1 grey, 3 RGB, 4 RGB and alpha, which is dropped
+	Alpha          []byte // Alpha has one sample per pixel, 0 for transparent; nil where all pixels are opaque
+	spare          []byte // the memory of Alpha, for the next image
 }
 
 var _ Transparent = (*Packed)(nil)
 
 // Reset sets the size and makes all pixels opaque. The samples are unspecified.
 func (p *Packed) Reset(w, h int, gray bool) {
-	p.w, p.h, p.gray, p.Alpha = w, h, gray, nil
-	p.Pix = Sized(p.Pix, w*h*p.channels())
+	p.W, p.H, p.Channels, p.Alpha = w, h, 3, nil
+	if gray {
+		p.Channels = 1
+	}
+	p.Pix = Sized(p.Pix, w*h*p.Channels)
 }
 
 // AddAlpha allocates Alpha; the contents are unspecified.
 func (p *Packed) AddAlpha() {
-	p.spare = Sized(p.spare, p.w*p.h)
+	p.spare = Sized(p.spare, p.W*p.H)
 	p.Alpha = p.spare
 }
 
-func (p *Packed) channels() int {
-	if p.gray {
-		return 1
-	}
-	return 3
-}
-
 // Size implements Image.
-func (p *Packed) Size() (width, height int) { return p.w, p.h }
+func (p *Packed) Size() (width, height int) { return p.W, p.H }
 
 // Gray implements Image.
-func (p *Packed) Gray() bool { return p.gray }
+func (p *Packed) Gray() bool { return p.Channels == 1 }
 
 // Row implements Image.
-func (p *Packed) Row(dst []byte, y int) { copy(dst, p.Line(y)) }
+func (p *Packed) Row(dst []byte, y int) {
+	if p.Channels == 4 {
+		Pick(dst[:3*p.W], p.Pix[y*p.W*4:][:p.W*4], 4, 1, 2)
+		return
+	}
+	copy(dst, p.Line(y))
+}
 
 // Line implements Lines.
 func (p *Packed) Line(y int) []byte {
-	n := p.w * p.channels()
-	return p.Pix[y*n:][:n]
+	if p.Channels == 4 {
+		return nil
+	}
+	return p.Pix[y*p.W*p.Channels:][:p.W*p.Channels]
 }
 
 // AlphaRow implements Transparent.
-func (p *Packed) AlphaRow(dst []byte, y int) { copy(dst, p.Alpha[y*p.w:][:p.w]) }
+func (p *Packed) AlphaRow(dst []byte, y int) { copy(dst, p.Alpha[y*p.W:][:p.W]) }
 
 // Opaque implements Transparent.
 func (p *Packed) Opaque() bool { return p.Alpha == nil }
@@ -89,7 +93,7 @@ func (p *Packed) Turn(src Image, orientation uint8, line *[]byte) {
 	} else {
 		p.Reset(w, h, src.Gray())
 	}
-	ch := p.channels()
+	ch := p.Channels
 	*line = Sized(*line, w*ch)
 	for y := range h {
 		src.Row(*line, y)
@@ -129,36 +133,6 @@ func turned(orientation uint8, w, h, y int) (first, step int) {
 		return (w-1)*h + y, -h
 	}
 	return y * w, 1
-}
-
-// Pixels is an Image whose samples are those of a tensor: Channels samples per pixel (1
-// grey, 3 RGB, 4 RGB and alpha, which is dropped), row after row. Pix is borrowed.
-type Pixels struct {
-	Pix            []byte
-	W, H, Channels int
-}
-
-// Size implements Image.
-func (p *Pixels) Size() (width, height int) { return p.W, p.H }
-
-// Gray implements Image.
-func (p *Pixels) Gray() bool { return p.Channels == 1 }
-
-// Row implements Image.
-func (p *Pixels) Row(dst []byte, y int) {
-	if p.Channels == 4 {
-		Pick(dst[:3*p.W], p.Pix[y*p.W*4:][:p.W*4], 4, 1, 2)
-		return
-	}
-	copy(dst, p.Line(y))
-}
-
-// Line implements Lines.
-func (p *Pixels) Line(y int) []byte {
-	if p.Channels == 4 {
-		return nil
-	}
-	return p.Pix[y*p.W*p.Channels:][:p.W*p.Channels]
 }
 
 // Pick copies three of every n bytes: the first, and those at offsets g and b.

@@ -11,7 +11,7 @@ import (
 
 // Rows converts any Image to a colour space.
 func ExampleRows() {
-	img := raster.Pixels{Pix: []byte{255, 0, 0, 0, 0, 255}, W: 2, H: 1, Channels: 3}
+	img := raster.Packed{Pix: []byte{255, 0, 0, 0, 0, 255}, W: 2, H: 1, Channels: 3}
 	var r raster.Rows
 	r.Set(&img, raster.Gray)
 	row := make([]byte, r.W*r.Channels())
@@ -23,7 +23,7 @@ func ExampleRows() {
 // TestTurn turns a grey image of 3 x 2 pixels, 1 2 3 above 4 5 6, by each EXIF orientation.
 func TestTurn(t *testing.T) {
 	t.Parallel()
-	src := raster.Pixels{Pix: []byte{1, 2, 3, 4, 5, 6}, W: 3, H: 2, Channels: 1}
+	src := raster.Packed{Pix: []byte{1, 2, 3, 4, 5, 6}, W: 3, H: 2, Channels: 1}
 	for orientation, want := range map[uint8][]byte{
 		2: {3, 2, 1, 6, 5, 4},
 		3: {6, 5, 4, 3, 2, 1},

@@ -14,7 +14,7 @@ func (printer) Put(i int, row []byte) { fmt.Printf("row %d: %d\n", i, row) }
 
 // A grey image of 4 x 2 pixels becomes 2 x 1: each output is the mean of a box.
 func ExampleResizer_Run() {
-	src := raster.Pixels{Pix: []byte{0, 10, 100, 200, 20, 30, 100, 200}, W: 4, H: 2, Channels: 1}
+	src := raster.Packed{Pix: []byte{0, 10, 100, 200, 20, 30, 100, 200}, W: 4, H: 2, Channels: 1}
 	var r resize.Resizer
 	r.Src.Set(&src, raster.Gray)
 	r.Run(&resize.Job{

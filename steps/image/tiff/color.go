@@ -4,6 +4,8 @@ import (
 	"encoding/binary"
 	"errors"
 	"math"
+
+	"github.com/tutti-server/tutti/steps/image/raster"
 )
 
 // converter converts rows of samples, a byte each, to gray or RGB, and alpha.
@@ -27,21 +29,16 @@ func (c *converter) set(h *Header) error {
 			c.levels[i] = v
 		}
 	case palette:
-		return c.setPalette()
-	}
-	return nil
-}
-
-func (c *converter) setPalette() error {
-	v := c.h.order.values(tagColorMap)
-	n := v.len() / 3
-	if n == 0 {
-		return errors.New("no TIFF palette")
-	}
-	c.palette = [256][3]byte{}
-	for i := range min(n, len(c.palette)) {
-		for k := range 3 {
-			c.palette[i][k] = byte(v.at(k*n+i) >> 8)
+		v := h.order.values(tagColorMap)
+		n := v.len() / 3
+		if n == 0 {
+			return errors.New("no TIFF palette")
+		}
+		c.palette = [256][3]byte{}
+		for i := range min(n, len(c.palette)) {
+			for k := range 3 {
+				c.palette[i][k] = byte(v.at(k*n+i) >> 8)
+			}
 		}
 	}
 	return nil
@@ -63,8 +60,11 @@ func (c *converter) row(pix, alpha, samples []byte) {
 	case colorCMYK:
 		cmyk(pix, samples, n)
 	default:
-		colors = 3
-		rgb(pix, samples, n)
+		if colors = 3; n == 3 {
+			copy(pix, samples)
+		} else {
+			raster.Pick(pix, samples, n, 1, 2)
+		}
 	}
 	if len(alpha) == 0 {
 		return
@@ -87,16 +87,6 @@ func (c *converter) gray(pix, samples []byte, n int) {
 	for i := range len(pix) / 3 {
 		v, p := c.levels[samples[i*n]], pix[3*i:3*i+3:3*i+3]
 		p[0], p[1], p[2] = v, v, v
-	}
-}
-
-func rgb(pix, samples []byte, n int) {
-	if n == 3 {
-		copy(pix, samples)
-		return
-	}
-	for i := range len(pix) / 3 {
-		copy(pix[3*i:3*i+3], samples[i*n:])
 	}
 }
 

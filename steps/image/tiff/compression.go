@@ -137,7 +137,7 @@ func (r *rows) open(h *Header, i, height int) error {
 	case compressDeflate:
 		return r.openZip()
 	case compressPackBits:
-		r.packed = packBits{data: raw, reversed: h.reversed}
+		r.packed.data, r.packed.run, r.packed.reversed = raw, nil, h.reversed
 		r.reader = &r.packed
 	}
 	return nil
@@ -175,7 +175,7 @@ func (r *rows) next() ([]byte, error) {
 
 // forget drops the references to the file.
 func (r *rows) forget() {
-	r.raw, r.packed, r.reader = nil, packBits{}, nil
+	r.raw, r.packed.data, r.packed.run, r.reader = nil, nil, nil, nil
 	r.data.Reset(nil)
 }
 
@@ -208,70 +208,50 @@ func (h *Header) segment(i, height int) ([]byte, error) {
 // packBits reads PackBits data: a count n from 0 to 127 is followed by n+1 bytes, a count from -127 to -1 by a byte that
 // is repeated 1-n times.
 type packBits struct {
-	data     []byte
-	literal  int // bytes left of the run
-	repeats  int
-	value    byte
-	reversed bool // the bits of every byte are reversed, counts too
+	data, run []byte // the rest of the data, and of the run that was read last
+	repeated  [128]byte
+	reversed  bool // the bits of every byte are reversed, counts too
 }
 
 var _ io.Reader = (*packBits)(nil)
 
 // Read implements io.Reader.
-func (p *packBits) Read(dst []byte) (int, error) {
-	n := 0
+func (p *packBits) Read(dst []byte) (n int, err error) {
 	for n < len(dst) {
-		switch {
-		case p.literal > 0:
-			if len(p.data) == 0 {
-				return n, io.ErrUnexpectedEOF
-			}
-			k := copy(dst[n:], p.data[:min(p.literal, len(p.data))])
-			if p.reversed {
-				reverse(dst[n : n+k])
-			}
-			p.data, p.literal, n = p.data[k:], p.literal-k, n+k
-		case p.repeats > 0:
-			k := min(p.repeats, len(dst)-n)
-			for i := range k {
-				dst[n+i] = p.value
-			}
-			p.repeats, n = p.repeats-k, n+k
-		default:
-			if !p.run() {
-				return n, io.ErrUnexpectedEOF
-			}
+		if len(p.run) == 0 && !p.next() {
+			return n, io.ErrUnexpectedEOF
 		}
+		k := copy(dst[n:], p.run)
+		if p.reversed {
+			reverse(dst[n : n+k])
+		}
+		p.run, n = p.run[k:], n+k
 	}
 	return n, nil
 }
 
-// run starts the next run. It reports false at the end.
-func (p *packBits) run() bool {
-	if len(p.data) == 0 {
+// next reads the next run. It reports false at the end.
+func (p *packBits) next() bool {
+	if len(p.data) < 2 { // a count alone is the end
 		return false
 	}
-	count := p.byte()
+	count := p.data[0]
+	if p.reversed {
+		count = bits.Reverse8(count)
+	}
+	p.data = p.data[1:]
 	switch n := int(int8(count)); {
 	case n >= 0:
-		p.literal = n + 1
-	case n == -128: // no operation
-	case len(p.data) == 0:
-		return false
-	default:
-		p.repeats, p.value = 1-n, p.byte()
+		n = min(n+1, len(p.data))
+		p.run, p.data = p.data[:n], p.data[n:]
+	case n > -128: // which is no operation
+		p.run = p.repeated[:1-n]
+		for i := range p.run {
+			p.run[i] = p.data[0]
+		}
+		p.data = p.data[1:]
 	}
 	return true
-}
-
-// byte returns the next byte.
-func (p *packBits) byte() byte {
-	b := p.data[0]
-	p.data = p.data[1:]
-	if p.reversed {
-		b = bits.Reverse8(b)
-	}
-	return b
 }
 
 func reverse(p []byte) {

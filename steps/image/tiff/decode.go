@@ -67,7 +67,8 @@ func (d *Decoder) Decode(h *Header, pix, alpha []byte, j *jpeg.Decoder) error {
 // segment decodes the strip or tile of column x and row y.
 func (d *Decoder) segment(h *Header, dst *canvas, x, y, planes int, j *jpeg.Decoder) error {
 	i := y*h.across + x
-	dst.at(x*h.segWidth, y*h.segHeight)
+	dst.x, dst.y = x*h.segWidth, y*h.segHeight
+	dst.n, dst.rows = min(h.segWidth, h.Width-dst.x), min(h.segHeight, h.Height-dst.y)
 	if h.compression == compressJPEG {
 		return d.jpeg(h, dst, i, j)
 	}
@@ -117,12 +118,6 @@ type canvas struct {
 	converter  *converter
 	x, y       int // the pixel where the next row goes
 	n, rows    int // pixels of a row and rows of the segment inside of the image
-}
-
-// at moves to the segment of column x and row y.
-func (c *canvas) at(x, y int) {
-	c.x, c.y = x, y
-	c.n, c.rows = min(c.h.segWidth, c.h.Width-x), min(c.h.segHeight, c.h.Height-y)
 }
 
 // place returns the memory of the next row and of its alpha.

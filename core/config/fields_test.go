@@ -72,9 +72,9 @@ func TestPage(t *testing.T) {
 func page() []byte {
 	var b bytes.Buffer
 	b.WriteString("# config.pbtxt\n\nWritten by `make golden` from the tables in `core/config`.\n\n## Fields\n\n" +
-		"A field is *honoured*; or it is a *hint* about speed, accepted with a notice and without effect; or it is *refused*, because it " +
-		"would change an answer or a promise and is not built. A row counts for all fields below it that have no row.\n\n" +
-		"| field | class | what it does, or why not |\n|---|---|---|\n")
+		"A field has one of three classes:\n\n- *honoured*: it has the effect that Triton documents.\n- *hint*: it affects only speed. It is accepted " +
+		"with a notice and has no effect.\n- *refused*: it would change results and is not supported.\n\n" +
+		"A row also applies to the fields below it that have no row.\n\n| field | class | effect, or reason |\n|---|---|---|\n")
 	for _, f := range config.Fields() {
 		class := string(f.Class)
 		if f.Only != "" {
@@ -85,9 +85,9 @@ func page() []byte {
 		}
 		fmt.Fprintf(&b, "| `%s` | %s | %s |\n", f.Path, class, f.Doc)
 	}
-	b.WriteString("\n## Diagnostics\n\nWhat `tutti validate` reports, and the log. Codes keep their meaning. " +
-		"An *extension* is accepted here and not by Triton; `--strict` makes it an error.\n\n" +
-		"| code | severity | what is found | what to do |\n|---|---|---|---|\n")
+	b.WriteString("\n## Diagnostics\n\n`tutti validate` and the server's log report these codes. A code never changes its meaning. " +
+		"An *extension* is accepted by this server and not by Triton; `--strict` makes it an error.\n\n" +
+		"| code | severity | finding | what to do |\n|---|---|---|---|\n")
 	for _, r := range config.Rules() {
 		severity := string(r.Severity)
 		if r.Extension {

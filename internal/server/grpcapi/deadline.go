@@ -74,11 +74,8 @@ func deadlinePassed(err error) bool {
 	return errors.Is(err, context.DeadlineExceeded) || errors.Is(err, status.ErrDeadline)
 }
 
-// interceptors turn a panic into the call's error. That of unary calls also ends them before their deadline, and converts
+// The interceptors turn a panic into the call's error. That of unary calls also ends them before their deadline, and converts
 // their errors. ModelInfer runs without interceptors.
-func (s *service) interceptors() []grpc.ServerOption {
-	return []grpc.ServerOption{grpc.UnaryInterceptor(s.interceptUnary), grpc.StreamInterceptor(s.interceptStream)}
-}
 
 func (s *service) interceptUnary(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (resp any, err error) {
 	defer s.recovered(info.FullMethod, &err)

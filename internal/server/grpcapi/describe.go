@@ -1,6 +1,7 @@
 package grpcapi
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"sync"
@@ -89,7 +90,7 @@ func (s *service) ModelStatistics(_ context.Context, req *inference.ModelStatist
 // convert copies a description of core/infer into its message. Both have the protocol's names in JSON.
 func convert(from, to any) error {
 	b, err := json.Marshal(from)
-	return firstError(err, json.Unmarshal(b, to))
+	return cmp.Or(err, json.Unmarshal(b, to))
 }
 
 // health implements the standard gRPC health protocol. The name of the service is ignored.

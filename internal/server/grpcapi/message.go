@@ -1,6 +1,7 @@
 package grpcapi
 
 import (
+	"cmp"
 	"math"
 	"slices"
 	"unicode/utf8"
@@ -28,7 +29,6 @@ type message struct {
 	raw                []wireSpan
 
 	tensor tensorFields
-	dims   []int64
 	wants  []outputOptions
 	// windows are those of inputs in shared memory. Their regions stay in use until the response is complete.
 	windows []*shm.Window
@@ -75,7 +75,7 @@ func (m *message) release() {
 	m.windows = closeWindows(m.windows)
 	m.model, m.version, m.id = nil, nil, nil
 	m.params, m.inputs, m.outputs = reuse(m.params), reuse(m.inputs), reuse(m.outputs)
-	m.raw, m.dims, m.wants = reuse(m.raw), reuse(m.dims), reuse(m.wants)
+	m.raw, m.wants = reuse(m.raw), reuse(m.wants)
 	m.tensor.reset()
 	messages.Put(m)
 }
@@ -116,22 +116,22 @@ func (m *message) scan() error {
 
 // field reads one length-delimited field.
 func (m *message) field(num protowire.Number) error {
-	if num == 7 {
-		s, err := m.cursor.span()
-		m.raw = append(m.raw, s)
-		return firstError(err, tooMany("raw_input_contents", len(m.raw)))
-	}
-	b, err := m.cursor.field()
+	s, err := m.cursor.span()
 	if err != nil {
 		return err
 	}
+	if num == 7 {
+		m.raw = append(m.raw, s)
+		return tooMany("raw_input_contents", len(m.raw))
+	}
+	b := m.cursor.bytes(s)
 	switch num {
 	case 1:
-		m.model, err = b, text(b)
+		m.model = b
 	case 2:
-		m.version, err = b, text(b)
+		m.version = b
 	case 3:
-		m.id, err = b, text(b)
+		m.id = b
 	case 4:
 		m.params, err = appendParam(m.params, b)
 	case 5:
@@ -141,21 +141,10 @@ func (m *message) field(num protowire.Number) error {
 		m.outputs = append(m.outputs, b)
 		err = tooMany("outputs", len(m.outputs))
 	}
-	return err
-}
-
-func firstError(a, b error) error {
-	if a != nil {
-		return a
-	}
-	return b
-}
-
-func text(b []byte) error {
-	if !utf8.Valid(b) {
+	if num <= 3 && !utf8.Valid(b) {
 		return errWire
 	}
-	return nil
+	return err
 }
 
 func tooMany(what string, n int) error {
@@ -181,13 +170,15 @@ func appendParam(list []param, b []byte) ([]param, error) {
 		case f.is(1, protowire.BytesType):
 			p.key = f.text()
 		case f.is(2, protowire.BytesType):
-			f.err = firstError(f.err, p.value(f.bytes()))
+			if b := f.bytes(); f.err == nil {
+				f.err = p.value(b)
+			}
 		default:
 			f.skip()
 		}
 	}
 	list = append(list, p)
-	return list, firstError(f.err, tooMany("parameters", len(list)))
+	return list, cmp.Or(f.err, tooMany("parameters", len(list)))
 }
 
 // value decodes an InferParameter. The last of several values counts.
@@ -243,7 +234,7 @@ func (m *message) tensorOf(b []byte, input bool) (*tensorFields, error) {
 			t.packedDims(&f)
 		case input && f.is(3, protowire.VarintType):
 			t.dims = append(t.dims, int64(f.varint()))
-			f.err = firstError(f.err, tooMany("dimensions", len(t.dims)))
+			f.err = cmp.Or(f.err, tooMany("dimensions", len(t.dims)))
 		case input && f.is(5, protowire.BytesType):
 			t.addContents(f.bytes())
 		case f.is(4, protowire.BytesType) && input, f.is(2, protowire.BytesType):
@@ -261,9 +252,9 @@ func (t *tensorFields) packedDims(f *fields) {
 	list := fields{rest: f.bytes()}
 	for len(list.rest) > 0 && list.err == nil {
 		t.dims = append(t.dims, int64(list.varint()))
-		list.err = firstError(list.err, tooMany("dimensions", len(t.dims)))
+		list.err = cmp.Or(list.err, tooMany("dimensions", len(t.dims)))
 	}
-	f.err = firstError(f.err, list.err)
+	f.err = cmp.Or(f.err, list.err)
 }
 
 // addContents merges contents in several parts: by protobuf's rules the concatenated encodings are the encoding of

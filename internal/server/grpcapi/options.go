@@ -72,25 +72,19 @@ func options(set *Settings) []grpc.ServerOption {
 	if secured = countConnections(secured, set.InFlight, set.StallTimeout); secured != nil {
 		list = append(list, grpc.Creds(secured))
 	}
-	set.Compression.apply()
+	if set.Compression != gzip.NoCompression {
+		gzipLevel.Lock()
+		defer gzipLevel.Unlock()
+		_ = grpcgzip.SetLevel(int(set.Compression)) // all of these are valid
+	}
 	return list
 }
 
+// gzipLevel guards the level of grpc's gzip, which is global to the process: the last server counts.
 var gzipLevel sync.Mutex
-
-// apply sets the level of grpc's gzip. It is global to the process: the last server counts.
-func (c Compression) apply() {
-	if c != gzip.NoCompression {
-		gzipLevel.Lock()
-		defer gzipLevel.Unlock()
-		_ = grpcgzip.SetLevel(int(c)) // all of these are valid
-	}
-}
 
 // inflater decompresses deflate messages, in the zlib format that clients use.
 type inflater struct{ max int }
-
-var _ grpc.Decompressor = inflater{} //nolint:staticcheck // see options
 
 // Type returns the name of the compression on the wire.
 func (inflater) Type() string { return "deflate" }
@@ -144,8 +138,6 @@ type codec struct {
 	encoding.CodecV2
 	inFlight *infer.InFlight
 }
-
-var _ encoding.CodecV2 = codec{}
 
 func newCodec(f *infer.InFlight) codec { return codec{encoding.GetCodecV2(proto.Name), f} }
 

@@ -2,6 +2,7 @@ package grpcapi
 
 import (
 	"bytes"
+	"cmp"
 	"math"
 	"slices"
 
@@ -161,7 +162,7 @@ func (d *decoder) sharedInput(to *infer.Named, in *tensorFields, r *region) erro
 	}
 	d.msg.windows = append(d.msg.windows, w)
 	if size, err := infer.ShapeSize(to.Name, to.Tensor.DType, to.Tensor.Shape); err != nil || (size >= 0 && uint64(size) != r.size) {
-		return firstError(err, d.req.SizeError(to.Name, size, int64(min(r.size, math.MaxInt64))))
+		return cmp.Or(err, d.req.SizeError(to.Name, size, int64(min(r.size, math.MaxInt64))))
 	}
 	if err := d.fill(&to.Tensor, int(r.size), 0); err != nil {
 		return err

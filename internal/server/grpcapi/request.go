@@ -28,9 +28,6 @@ type decoder struct {
 	emptyFinal bool
 }
 
-// errDecoupled rejects unary calls of a decoupled model.
-var errDecoupled = status.Errorf(status.Unsupported, "ModelInfer RPC doesn't support models with decoupled transaction policy")
-
 // admit charges the message. If it is rejected, only its id is read.
 func (d *decoder) admit(l *connection) error {
 	err := d.msg.chargeReceived(d.svc.set.InFlight, l)
@@ -86,7 +83,7 @@ func (d *decoder) read(ctx context.Context, unary bool) error {
 		return err
 	}
 	if unary && d.about.Decoupled {
-		return errDecoupled
+		return status.Errorf(status.Unsupported, "ModelInfer RPC doesn't support models with decoupled transaction policy")
 	}
 	if err := d.requestParams(); err != nil {
 		return err

@@ -61,31 +61,22 @@ const (
 	minPooled = 2 << 10
 	// prefix is the room for the fields before a stream's response.
 	prefix = 16
-	// fieldRoom is the largest overhead of a field.
-	fieldRoom = 16
 )
 
 // finalKey is the parameter of each streamed response.
 const finalKey = "triton_final_response"
 
-// estimate returns the approximate size of the message without large tensors.
+// estimate returns the approximate size of the message without large tensors; marshal grows a buffer that is too small.
 func (r *response) estimate() int {
-	n := prefix + 8*fieldRoom + len(r.err) + len(finalKey) + len(r.resp.Model) + len(r.resp.ID)
-	if r.resp.Ensemble {
-		n += 12*fieldRoom + len(r.resp.Sequence.Name)
-	}
-	for i := range r.resp.Params {
-		p := &r.resp.Params[i]
-		n += 3*fieldRoom + len(p.Key) + len(p.String)
-	}
+	n := minPooled + len(r.err) + 128*len(r.shared)
 	for i := range r.resp.Outputs {
 		out := &r.resp.Outputs[i]
-		n += 4*fieldRoom + len(out.Name) + 10*out.Tensor.Shape.Rank()
+		n += 64 + len(out.Name) + 10*out.Tensor.Shape.Rank()
 		if out.Tensor.Len <= inlineMax {
 			n += out.Tensor.Len
 		}
 	}
-	return n + 128*len(r.shared)
+	return n
 }
 
 // marshal encodes the message into one pooled buffer, with the memory of large tensors in between, and releases r.
@@ -101,7 +92,7 @@ func (r *response) marshal(f *infer.InFlight) mem.BufferSlice {
 	if r.resp.Trace != nil {
 		pool = traced(pool, r.resp.Trace)
 	}
-	taken := pool.Get(max(r.estimate(), minPooled))
+	taken := pool.Get(r.estimate())
 	e := encoder{b: (*taken)[:prefix], resp: r, inFlight: f}
 	e.message()
 	var cuts [8]cut
@@ -312,12 +303,11 @@ func (e *encoder) streamPrefix(body int) int {
 // sentTensor is a tensor owned by the transport. It implements the buffer pool to which the transport returns the
 // memory.
 type sentTensor struct {
+	mem.NopBufferPool
 	data []byte
 	lent sentMemory
 	lost runtime.Cleanup
 }
-
-var _ mem.BufferPool = (*sentTensor)(nil)
 
 // sentMemory is what sentTensor releases.
 type sentMemory struct {
@@ -340,12 +330,6 @@ func handOver(t *tensor.Tensor, f *infer.InFlight) mem.Buffer {
 	l.lent.buffer = t.Move().Buf
 	l.lost = runtime.AddCleanup(l, sentMemory.end, l.lent)
 	return mem.NewBuffer(&l.data, l)
-}
-
-// Get completes the pool interface. It is never called.
-func (*sentTensor) Get(n int) *[]byte {
-	b := make([]byte, n)
-	return &b
 }
 
 // Put releases the tensor's memory.

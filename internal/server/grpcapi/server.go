@@ -122,7 +122,8 @@ func newService(set Settings) *service {
 // New returns a server that does not listen yet.
 func New(set Settings) *Server {
 	svc := newService(set)
-	s := &Server{grpc: grpc.NewServer(append(options(&set), svc.interceptors()...)...), svc: svc}
+	intercept := []grpc.ServerOption{grpc.UnaryInterceptor(svc.interceptUnary), grpc.StreamInterceptor(svc.interceptStream)}
+	s := &Server{grpc: grpc.NewServer(append(options(&set), intercept...)...), svc: svc}
 	s.grpc.RegisterService(serviceDesc(), svc)
 	grpc_health_v1.RegisterHealthServer(s.grpc, &health{svc: svc})
 	reflection.Register(s.grpc)

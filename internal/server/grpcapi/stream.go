@@ -1,6 +1,7 @@
 package grpcapi
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -97,7 +98,7 @@ func (st *stream) send(ss grpc.ServerStream) error {
 func (st *stream) cause() error {
 	st.mu.Lock()
 	defer st.mu.Unlock()
-	return firstError(st.err, wireError(st.ctx.Err()))
+	return cmp.Or(st.err, wireError(st.ctx.Err()))
 }
 
 // next returns the next response, or the reason why there will be none (io.EOF for a normal end), or neither if the

@@ -1,6 +1,7 @@
 package grpcapi
 
 import (
+	"cmp"
 	"encoding/binary"
 	"errors"
 	"math"
@@ -120,15 +121,6 @@ func (c *cursor) span() (wireSpan, error) {
 		c.advance(int(k))
 	}
 	return s, nil
-}
-
-// field reads a length-delimited field as contiguous memory.
-func (c *cursor) field() ([]byte, error) {
-	s, err := c.span()
-	if err != nil {
-		return nil, err
-	}
-	return c.bytes(s), nil
 }
 
 // bytes returns a span as contiguous memory, without a copy if it lies in one buffer.
@@ -312,7 +304,7 @@ func countContents(b []byte) (c counts, err error) {
 				list.varint()
 				c.n[f.num]++
 			}
-			f.err = firstError(f.err, list.err)
+			f.err = cmp.Or(f.err, list.err)
 		case f.typ == contentFields[f.num].typ:
 			c.n[f.num]++
 			f.skip()

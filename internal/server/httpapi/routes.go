@@ -31,11 +31,11 @@ func routes(s *transport.Shared) []route {
 	return []route{
 		{post, "/v2/models/{model}[/versions/{version}]/infer", infer.APIInference, i.Infer},
 		{get, "/v2", infer.APIMetadata, json(a.ServerMetadata)},
-		{get, "/v2/health/live", infer.APIHealth, a.Live},
-		{get, "/v2/health/ready", infer.APIHealth, a.Ready},
+		{get, "/v2/health/live", infer.APIHealth, a.Health(false)},
+		{get, "/v2/health/ready", infer.APIHealth, a.Health(true)},
 		{get, "/v2/models/stats", infer.APIStatistics, json(a.Statistics)},
 		{get, "/v2/models/{model}[/versions/{version}]", infer.APIMetadata, json(a.ModelMetadata)},
-		{get, "/v2/models/{model}[/versions/{version}]/ready", infer.APIHealth, a.ModelReady},
+		{get, "/v2/models/{model}[/versions/{version}]/ready", infer.APIHealth, json(a.ModelReady)},
 		{get, "/v2/models/{model}[/versions/{version}]/config", infer.APIModelConfig, a.ModelConfig},
 		{get, "/v2/models/{model}[/versions/{version}]/stats", infer.APIStatistics, json(a.Statistics)},
 		{post, "/v2/models/{model}[/versions/{version}]/generate", infer.APIInference, i.Generate},
@@ -52,8 +52,8 @@ func routes(s *transport.Shared) []route {
 		{get, "/v2/cudasharedmemory[/region/{name}]/status", infer.APISharedMemory, a.RegionStatus(shm.CUDA)},
 		{post, "/v2/cudasharedmemory[/region/{name}]/register", infer.APISharedMemory, a.RegionRegister(shm.CUDA)},
 		{post, "/v2/cudasharedmemory[/region/{name}]/unregister", infer.APISharedMemory, a.RegionUnregister(shm.CUDA)},
-		{get, "/api/health/live", infer.APIHealth, t.Live},
-		{get, "/api/health/ready", infer.APIHealth, t.Ready},
+		{get, "/api/health/live", infer.APIHealth, t.Health(false)},
+		{get, "/api/health/ready", infer.APIHealth, t.Health(true)},
 		{get, "/api/status[/{model}]", infer.APIMetadata, t.Status},
 	}
 }

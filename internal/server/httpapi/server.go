@@ -49,17 +49,8 @@ type Server struct {
 	others atomic.Int64  // connections of net/http
 }
 
-var _ http.Handler = (*Server)(nil)
-
-// uiPath is the path of the dashboard.
-const uiPath = "/ui"
-
-const (
-	headerTimeout = time.Minute // for the header of a request
-	idleTimeout   = 10 * time.Minute
-	// http2Window is how much of a body a client may send ahead over HTTP/2.
-	http2Window = 1 << 20
-)
+// http2Window is how much of a body a client may send ahead over HTTP/2.
+const http2Window = 1 << 20
 
 // New returns a server that does not listen yet.
 func New(set Settings) *Server {
@@ -83,9 +74,9 @@ func Extensions() []string {
 func (s *Server) configureHTTP() {
 	h := &s.http
 	h.Handler = s
-	h.ReadHeaderTimeout = headerTimeout
+	h.ReadHeaderTimeout = time.Minute
 	h.ReadTimeout = s.shared.StallTimeout // for the whole request; extended while a body arrives
-	h.IdleTimeout = idleTimeout
+	h.IdleTimeout = 10 * time.Minute
 	h.MaxHeaderBytes = s.shared.MaxHeader
 	h.TLSConfig = s.shared.TLS
 	h.ConnState = s.connState
@@ -158,7 +149,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if s.shared.Exiting.Load() {
 		w.Header()["Connection"] = transport.Close
 	}
-	if s.shared.UI != nil && isUI(r.URL.Path) {
+	if at := r.URL.Path; s.shared.UI != nil && (at == "/ui" || strings.HasPrefix(at, "/ui/")) {
 		s.shared.UI.ServeHTTP(w, r)
 		return
 	}
@@ -184,12 +175,6 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		p.serve(w, r, path)
 		s.shared.Drain(w, r, nil)
 	}
-}
-
-// isUI reports whether a path belongs to the dashboard.
-func isUI(path string) bool {
-	rest, ok := strings.CutPrefix(path, uiPath)
-	return ok && (rest == "" || rest[0] == '/')
 }
 
 // reject responds to a request that reaches no handler.

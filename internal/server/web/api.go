@@ -32,11 +32,6 @@ type session struct {
 	Admitted bool `json:"admitted"`
 }
 
-// modelList is the response about models.
-type modelList struct {
-	Models []inspect.ModelView `json:"models"`
-}
-
 // What the server says about parts that it does not have.
 var (
 	errNoTraces   = status.Errorf(status.Unavailable, "no traces are stored, expected --trace-store-bytes")
@@ -69,17 +64,17 @@ func (s *Server) addRoutes() {
 	}
 	s.route("GET server", infer.APIMetadata, false, func(*http.Request) (any, error) { return s.set.Overview.Server(), nil })
 	s.route("GET session", infer.APINone, false, func(r *http.Request) (any, error) { return session{s.set.Token != "", s.admitted(r)}, nil })
-	s.route("GET models", infer.APIStatistics, false, func(*http.Request) (any, error) { return modelList{s.set.Overview.Models()}, nil })
+	s.route("GET models", infer.APIStatistics, false, func(*http.Request) (any, error) { return map[string]any{"models": s.set.Overview.Models()}, nil })
 	s.route("GET graph/{model}", infer.APIModelConfig, false, s.graph)
 	traces("GET traces", false, listTraces)
 	traces("GET traces/{id}", false, trace)
-	traces("GET batches/{id}", false, batch)
+	traces("GET batches/{id}", false, numbered("batch", inspect.Inspector.FindBatch))
 	traces("GET sampling", false, func(i inspect.Inspector, _ *http.Request) (any, error) { return i.Sampling(), nil })
 	traces("PUT sampling", true, setSampling)
 	captures("GET captures", false, func(c inspect.Captures, _ *http.Request) (any, error) { return c.Captures(), nil })
 	captures("POST captures", true, startCapture)
-	captures("GET captures/{id}", false, capture)
-	captures("DELETE captures/{id}", true, stopCapture)
+	captures("GET captures/{id}", false, numbered("capture", inspect.Captures.FindCapture))
+	captures("DELETE captures/{id}", true, numbered("capture", stopCapture))
 	captures("GET traces/{id}/tensors", false, func(c inspect.Captures, r *http.Request) (any, error) {
 		return c.Tensors(r.PathValue("id"), s.admitted(r))
 	})
@@ -152,12 +147,15 @@ func trace(store inspect.Inspector, r *http.Request) (any, error) {
 	return v, nil
 }
 
-func numberOf(r *http.Request, what string) (uint64, error) {
-	id, err := strconv.ParseUint(r.PathValue("id"), 10, 64)
-	if err != nil {
-		return 0, status.Errorf(status.InvalidArg, "invalid %s '%s', expected a number", what, r.PathValue("id"))
+// numbered returns an endpoint that calls f with the number in the path.
+func numbered[P, T any](what string, f func(part P, id uint64) (T, error)) func(P, *http.Request) (any, error) {
+	return func(part P, r *http.Request) (any, error) {
+		id, err := strconv.ParseUint(r.PathValue("id"), 10, 64)
+		if err != nil {
+			return nil, status.Errorf(status.InvalidArg, "invalid %s '%s', expected a number", what, r.PathValue("id"))
+		}
+		return f(part, id)
 	}
-	return id, nil
 }
 
 // decode reads the body, which may have no unknown fields. Fields that it omits keep their values.
@@ -168,14 +166,6 @@ func decode(r *http.Request, to any, what string) error {
 		return status.Errorf(status.InvalidArg, "invalid "+what+": %w", err)
 	}
 	return nil
-}
-
-func batch(store inspect.Inspector, r *http.Request) (any, error) {
-	id, err := numberOf(r, "batch")
-	if err != nil {
-		return nil, err
-	}
-	return store.FindBatch(id)
 }
 
 func setSampling(store inspect.Inspector, r *http.Request) (any, error) {
@@ -195,20 +185,8 @@ func startCapture(c inspect.Captures, r *http.Request) (any, error) {
 	return c.StartCapture(rule)
 }
 
-func capture(c inspect.Captures, r *http.Request) (any, error) {
-	id, err := numberOf(r, "capture")
-	if err != nil {
-		return nil, err
-	}
-	return c.FindCapture(id)
-}
-
-func stopCapture(c inspect.Captures, r *http.Request) (any, error) {
-	id, err := numberOf(r, "capture")
-	if err == nil {
-		err = c.StopCapture(id)
-	}
-	if err != nil {
+func stopCapture(c inspect.Captures, id uint64) (*inspect.CaptureView, error) {
+	if err := c.StopCapture(id); err != nil {
 		return nil, err
 	}
 	return c.FindCapture(id)

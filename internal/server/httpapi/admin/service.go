@@ -60,25 +60,27 @@ func (s *Service) readMembers(w http.ResponseWriter, r *http.Request, optional b
 	return err
 }
 
-// Live responds 200 while the server is live.
-func (s *Service) Live(w http.ResponseWriter, _ *http.Request, _ transport.Path) {
-	s.health(w, s.Settings.Live())
-}
-
-// Ready responds 200 while the server is live and every model that should be ready is.
-func (s *Service) Ready(w http.ResponseWriter, _ *http.Request, _ transport.Path) {
-	s.health(w, s.Settings.Live() && s.Catalog.Ready())
-}
-
-func (s *Service) health(w http.ResponseWriter, ok bool) {
-	switch {
-	case s.Exiting.Load():
-		transport.WriteErrorText(w, http.StatusServiceUnavailable, "Server exiting")
-	case ok:
-		w.WriteHeader(http.StatusOK)
-	default:
-		w.WriteHeader(http.StatusBadRequest)
+// Health returns a handler that responds 200 while the server is live and, for ready, every model that should be ready is.
+func (s *Service) Health(ready bool) transport.Handler {
+	return func(w http.ResponseWriter, _ *http.Request, _ transport.Path) {
+		switch {
+		case s.Exiting.Load():
+			transport.WriteErrorText(w, http.StatusServiceUnavailable, "Server exiting")
+		case s.Live() && (!ready || s.Catalog.Ready()):
+			w.WriteHeader(http.StatusOK)
+		default:
+			w.WriteHeader(http.StatusBadRequest)
+		}
 	}
+}
+
+// query calls of with the model and version in the path.
+func query[T any](p transport.Path, of func(model string, version int64) (T, error)) (v T, err error) {
+	version, err := infer.ParseVersion(p.Version)
+	if err == nil {
+		v, err = of(p.Model, version)
+	}
+	return v, err
 }
 
 // ServerMetadata responds with the server's name, version and extensions.
@@ -91,26 +93,18 @@ func (s *Service) ServerMetadata(http.ResponseWriter, *http.Request, transport.P
 }
 
 // ModelReady responds 200 for a model that is ready and 400 for any other.
-func (s *Service) ModelReady(w http.ResponseWriter, _ *http.Request, p transport.Path) {
-	version, err := infer.ParseVersion(p.Version)
-	if err != nil {
-		transport.WriteError(w, err)
-		return
-	}
-	if err := s.Catalog.ModelReady(p.Model, version); err != nil {
-		transport.WriteErrorText(w, http.StatusBadRequest, "Model version not ready: "+status.Text(err))
-		return
-	}
-	w.WriteHeader(http.StatusOK)
+func (s *Service) ModelReady(_ http.ResponseWriter, _ *http.Request, p transport.Path) (any, error) {
+	return query[any](p, func(model string, version int64) (any, error) {
+		if err := s.Catalog.ModelReady(model, version); err != nil {
+			return nil, status.Errorf(status.InvalidArg, "Model version not ready: %s", status.Text(err))
+		}
+		return nil, nil
+	})
 }
 
 // ModelMetadata responds with a model's inputs and outputs.
 func (s *Service) ModelMetadata(_ http.ResponseWriter, _ *http.Request, p transport.Path) (any, error) {
-	version, err := infer.ParseVersion(p.Version)
-	if err != nil {
-		return nil, err
-	}
-	m, err := s.Catalog.Metadata(p.Model, version)
+	m, err := query(p, s.Catalog.Metadata)
 	if err != nil {
 		return nil, err
 	}
@@ -162,11 +156,7 @@ type modelStats struct {
 
 // Statistics responds with the statistics of one version, of all versions of a model, or of all models.
 func (s *Service) Statistics(_ http.ResponseWriter, _ *http.Request, p transport.Path) (any, error) {
-	version, err := infer.ParseVersion(p.Version)
-	if err != nil {
-		return nil, err
-	}
-	all, err := s.Catalog.Statistics(p.Model, version)
+	all, err := query(p, s.Catalog.Statistics)
 	if err != nil {
 		return nil, err
 	}

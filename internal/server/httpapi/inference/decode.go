@@ -84,7 +84,7 @@ func (x *exchange) readBinary(in *input, to *infer.Named) (err error) {
 	if err := x.in.CheckSize(in.size); err != nil {
 		return err
 	}
-	if to.Tensor, err = x.allocCharged(in, int(in.size)); err != nil {
+	if to.Tensor, err = x.alloc(in, int(in.size), int(in.size)); err != nil {
 		return err
 	}
 	n, err := x.in.ReadFull(to.Tensor.Bytes())
@@ -99,16 +99,11 @@ func (x *exchange) tooShort(in *input, by int64) error {
 		in.name, by, x.req.Model)
 }
 
-// alloc charges size bytes and returns a tensor of the input's type and shape with them.
-func (x *exchange) alloc(in *input, size int) (tensor.Tensor, error) {
-	if err := x.in.Charge.Acquire(int64(size)); err != nil {
+// alloc returns a tensor of size bytes with the input's type and shape. It charges those bytes that are not yet charged.
+func (x *exchange) alloc(in *input, size, charged int) (tensor.Tensor, error) {
+	if err := x.in.Charge.Acquire(int64(size - charged)); err != nil {
 		return tensor.Tensor{}, err
 	}
-	return x.allocCharged(in, size)
-}
-
-// allocCharged is alloc for bytes that are charged already.
-func (x *exchange) allocCharged(in *input, size int) (tensor.Tensor, error) {
 	b, err := x.srv.Alloc.Alloc(size)
 	if err != nil {
 		return tensor.Tensor{}, err
@@ -116,33 +111,24 @@ func (x *exchange) allocCharged(in *input, size int) (tensor.Tensor, error) {
 	return tensor.Tensor{DType: in.dtype, Shape: in.shape, Buf: b, Len: size}, nil
 }
 
-// decodeRaw makes the body, which is in x.body, the model's only input.
+// decodeRaw makes the body, which is in x.body, the model's only input, with the type and shape of the configuration.
 func (x *exchange) decodeRaw() error {
 	x.wanted.binary = true
-	in, err := x.rawInput()
+	cfg, err := x.srv.Catalog.Config(x.req.Model, x.req.Version)
 	if err != nil {
 		return err
 	}
-	return x.setRaw(&in, x.body)
-}
-
-// rawInput returns the model's only input with the type and shape of the configuration.
-func (x *exchange) rawInput() (in input, err error) {
-	cfg, err := x.srv.Catalog.Config(x.req.Model, x.req.Version)
-	if err != nil {
-		return in, err
-	}
 	if n := len(cfg.GetInput()); n != 1 {
-		return in, status.Errorf(status.InvalidArg,
+		return status.Errorf(status.InvalidArg,
 			"%sRaw request must only have 1 input (found 1) to be deduced but got %d inputs in '%s' model configuration",
 			infer.IDPrefix(""), n, x.req.Model)
 	}
 	c := cfg.GetInput()[0]
-	in.name, in.dtype, in.shape = c.GetName(), tensor.DType(c.GetDataType()), tensor.Of(c.GetDims()...)
+	in := input{name: c.GetName(), dtype: tensor.DType(c.GetDataType()), shape: tensor.Of(c.GetDims()...)}
 	if cfg.GetMaxBatchSize() > 0 {
 		in.shape = in.shape.Prepend(1)
 	}
-	return in, nil
+	return x.setRaw(&in, x.body)
 }
 
 // setRaw adds the raw bytes as an input and derives its shape from their number. For BYTES they are one element.
@@ -157,7 +143,7 @@ func (x *exchange) setRaw(in *input, raw []byte) (err error) {
 	if err := in.deduceShape(elements); err != nil {
 		return err
 	}
-	t, err := x.alloc(in, size)
+	t, err := x.alloc(in, size, 0)
 	if err != nil {
 		return err
 	}
@@ -325,16 +311,8 @@ func (x *exchange) readModelParameter(name string) error {
 }
 
 // readCustomParameter reads a value of any scalar type and adds it to the request's parameters.
-func (x *exchange) readCustomParameter(name string) error {
-	param := infer.Param{Key: name}
-	if err := x.readParamValue(&param); err != nil {
-		return err
-	}
-	x.req.Params = append(x.req.Params, param)
-	return nil
-}
-
-func (x *exchange) readParamValue(to *infer.Param) (err error) {
+func (x *exchange) readCustomParameter(name string) (err error) {
+	to := infer.Param{Key: name}
 	switch x.p.Peek() {
 	case '"':
 		var s []byte
@@ -342,14 +320,17 @@ func (x *exchange) readParamValue(to *infer.Param) (err error) {
 		to.Kind, to.String = infer.ParamString, string(s)
 	case 't', 'f':
 		to.Kind = infer.ParamBool
-		to.Bool, err = x.p.Bool(to.Key)
+		to.Bool, err = x.p.Bool(name)
 	case '{', '[', 'n':
 		err = status.Errorf(status.InvalidArg,
-			"parameter '%s' has invalid type. It should be either 'int', 'bool', or 'string'.", to.Key)
+			"parameter '%s' has invalid type. It should be either 'int', 'bool', or 'string'.", name)
 	default:
 		var n jsonwire.Number
 		n, err = x.p.Number()
-		setNumber(to, &n)
+		setNumber(&to, &n)
+	}
+	if err == nil {
+		x.req.Params = append(x.req.Params, to)
 	}
 	return err
 }

@@ -62,7 +62,7 @@ func (s *Service) generate(w http.ResponseWriter, r *http.Request, p transport.P
 	x := s.newExchange()
 	defer x.release()
 	x.req = infer.NewRequest()
-	desc, err := x.readGenerate(w, r, p)
+	err := x.readGenerate(w, r, p)
 	x.received(r.Header)
 	if err != nil {
 		x.reject(p, err)
@@ -75,24 +75,32 @@ func (s *Service) generate(w http.ResponseWriter, r *http.Request, p transport.P
 	defer cancel()
 	req := x.req
 	x.req = nil
-	req.Async = stream || desc.Decoupled
+	req.Async = stream || x.desc.Decoupled
 	s.Settings.Infer.Submit(ctx, req, q)
 	respond(x, q, cancel)
 }
 
-// readGenerate decodes the request.
-func (x *exchange) readGenerate(w http.ResponseWriter, r *http.Request, p transport.Path) (*infer.Description, error) {
-	if _, err := infer.ParseVersion(p.Version); err != nil {
-		return nil, err
-	}
-	if err := transport.RequireIdentity(r); err != nil {
-		return nil, err
-	}
-	desc, err := x.describe(p)
+// readGenerate decodes the request: a JSON object whose members are inputs, where the model has one of that name, or
+// parameters. The object in its member "parameters" has the same meaning; "id" is the request's id. For example:
+// {"text_input":"hi","max_tokens":20}.
+func (x *exchange) readGenerate(w http.ResponseWriter, r *http.Request, p transport.Path) error {
+	_, err := infer.ParseVersion(p.Version)
 	if err == nil {
-		err = x.decodeGenerate(w, r)
+		err = transport.RequireIdentity(r)
 	}
-	return desc, err
+	if err == nil {
+		err = x.describe(p)
+	}
+	if err == nil {
+		x.body, err = x.in.ReadDocument(w, r, &x.p, x.body, false)
+	}
+	if err == nil {
+		err = x.readGenerateMembers(false)
+	}
+	if err == nil {
+		err = x.checkInputs()
+	}
+	return err
 }
 
 // onlyResponse waits for all responses and returns the first, an empty one when there is none, and their number. It cancels the
@@ -198,19 +206,6 @@ func (e *eventWriter) send(code int) {
 		e.broken = true
 		e.cancel()
 	}
-}
-
-// decodeGenerate reads a generate request: a JSON object whose members are inputs, where the model has one of that name, or
-// parameters. The object in its member "parameters" has the same meaning; "id" is the request's id. For example:
-// {"text_input":"hi","max_tokens":20}.
-func (x *exchange) decodeGenerate(w http.ResponseWriter, r *http.Request) (err error) {
-	if x.body, err = x.in.ReadDocument(w, r, &x.p, x.body, false); err != nil {
-		return err
-	}
-	if err := x.readGenerateMembers(false); err != nil {
-		return err
-	}
-	return x.checkInputs()
 }
 
 func (x *exchange) readGenerateMembers(nested bool) error {

@@ -187,8 +187,6 @@ func (s *Service) Infer(w http.ResponseWriter, r *http.Request, p transport.Path
 	}
 }
 
-var errDecoupled = status.Errorf(status.Unsupported, "HTTP end point doesn't support models with decoupled transaction policy")
-
 func (x *exchange) infer(w http.ResponseWriter, r *http.Request, p transport.Path) error {
 	x.req = infer.NewRequest()
 	err := x.readInfer(w, r, p)
@@ -215,12 +213,11 @@ func (x *exchange) infer(w http.ResponseWriter, r *http.Request, p transport.Pat
 
 // readInfer decodes the request. A model that cannot serve it is reported before any error in the body, as in Triton.
 func (x *exchange) readInfer(w http.ResponseWriter, r *http.Request, p transport.Path) error {
-	desc, err := x.describe(p)
-	switch {
-	case err != nil:
+	if err := x.describe(p); err != nil {
 		return err
-	case desc.Decoupled:
-		return errDecoupled
+	}
+	if x.desc.Decoupled {
+		return status.Errorf(status.Unsupported, "HTTP end point doesn't support models with decoupled transaction policy")
 	}
 	compressed, err := transport.Compressed(w, r)
 	if err != nil {
@@ -237,16 +234,14 @@ func (x *exchange) readInfer(w http.ResponseWriter, r *http.Request, p transport
 }
 
 // describe looks the model up and sets it in the request.
-func (x *exchange) describe(p transport.Path) (*infer.Description, error) {
+func (x *exchange) describe(p transport.Path) error {
 	version, err := infer.ParseVersion(p.Version)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	desc, err := x.srv.Catalog.Describe(p.Model, version)
-	if err == nil {
-		x.req.Model, x.req.Version, x.desc = p.Model, version, desc
-	}
-	return desc, err
+	x.req.Model, x.req.Version = p.Model, version
+	x.desc, err = x.srv.Catalog.Describe(p.Model, version)
+	return err
 }
 
 // reject releases a request that cannot be submitted, and reports it to the tracer.

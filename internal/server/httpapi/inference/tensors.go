@@ -144,7 +144,7 @@ func (x *exchange) readData(in *input) error {
 		if err := x.p.Skip(); err != nil {
 			return err
 		}
-		in.tensor, err = x.alloc(in, 0)
+		in.tensor, err = x.alloc(in, 0, 0)
 		return err
 	case in.dtype == tensor.Bytes:
 		// The number of strings is checked together with the other inputs.
@@ -153,7 +153,7 @@ func (x *exchange) readData(in *input) error {
 			return err
 		}
 		x.p.Reset(start)
-	case size <= x.in.Max() && elements > int64(x.p.Rest()):
+	case size <= x.srv.MaxInput && elements > int64(x.p.Rest()):
 		// Every element takes at least a digit and a comma. A shape that the document cannot fill must cost no memory.
 		return tensorjson.WrongShape()
 	}
@@ -162,11 +162,11 @@ func (x *exchange) readData(in *input) error {
 
 // fillInput allocates the input's tensor and reads its data at the cursor.
 func (x *exchange) fillInput(in *input, size int64, exact bool) (err error) {
-	if size > x.in.Max() {
+	if size > x.srv.MaxInput {
 		return status.Errorf(status.InvalidArg, "JSON input '%s' has a byte_size (%d bytes) that exceeds the maximum allowed value "+
-			"of %d bytes. Use --http-max-input-size to increase the limit.", in.name, size, x.in.Max())
+			"of %d bytes. Use --http-max-input-size to increase the limit.", in.name, size, x.srv.MaxInput)
 	}
-	if in.tensor, err = x.alloc(in, int(size)); err != nil {
+	if in.tensor, err = x.alloc(in, int(size), 0); err != nil {
 		return err
 	}
 	if err := tensorjson.Fill(&x.p, &in.tensor, in.name, exact); err != nil {
@@ -277,7 +277,7 @@ func (x *exchange) readShared(in *input, to *infer.Named) error {
 	if want >= 0 && want != size {
 		return x.req.SizeError(in.name, want, size)
 	}
-	if to.Tensor, err = x.alloc(in, int(size)); err != nil {
+	if to.Tensor, err = x.alloc(in, int(size), 0); err != nil {
 		return err
 	}
 	return w.Read(to.Tensor.Bytes())

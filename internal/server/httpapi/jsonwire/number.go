@@ -44,17 +44,15 @@ func (p *Parser) Number() (Number, error) {
 	case c == 'N' || c == 'I':
 		return p.notFinite(n, start)
 	default:
-		return n, p.fail(msgValue, p.pos)
+		return n, p.fail("Invalid value.", p.pos)
 	}
 	exponent, err := p.fraction(&n)
 	if err != nil {
 		return n, err
 	}
 	n.lit = p.buf[start:p.pos]
-	if exponent || len(n.lit) > 300 {
-		if math.IsInf(n.Float(), 0) {
-			return n, p.fail(msgTooBig, start)
-		}
+	if (exponent || len(n.lit) > 300) && math.IsInf(n.Float(), 0) {
+		return n, p.fail("Number too big to be stored in double.", start)
 	}
 	return n, nil
 }
@@ -80,7 +78,7 @@ func (p *Parser) fraction(n *Number) (bool, error) {
 	if p.Peek() == '.' {
 		p.pos++
 		if !p.decimals(n) {
-			return false, p.fail(msgMissFraction, p.pos)
+			return false, p.fail("Miss fraction part in number.", p.pos)
 		}
 	}
 	if c := p.Peek(); c != 'e' && c != 'E' {
@@ -91,8 +89,12 @@ func (p *Parser) fraction(n *Number) (bool, error) {
 	if c := p.Peek(); c == '+' || c == '-' {
 		p.pos++
 	}
-	if !p.skipDigits() {
-		return false, p.fail(msgMissExponent, p.pos)
+	start := p.pos
+	for p.pos < len(p.buf) && p.buf[p.pos]-'0' <= 9 {
+		p.pos++
+	}
+	if p.pos == start {
+		return false, p.fail("Miss exponent in number.", p.pos)
 	}
 	return true, nil
 }
@@ -114,14 +116,6 @@ func (p *Parser) decimals(n *Number) bool {
 	}
 	n.integer = false
 	return count > 0
-}
-
-func (p *Parser) skipDigits() bool {
-	start := p.pos
-	for p.pos < len(p.buf) && p.buf[p.pos]-'0' <= 9 {
-		p.pos++
-	}
-	return p.pos > start
 }
 
 // notFinite reads NaN, Inf or Infinity.

@@ -17,22 +17,9 @@ import (
 // maxDepth is the deepest nesting of values that are read. Skipped values may nest deeper.
 const maxDepth = 100
 
-// The texts of RapidJSON's parse errors, which Triton passes on to clients.
 const (
-	msgEmpty        = "The document is empty."
-	msgNotSingular  = "The document root must not be followed by other values."
-	msgValue        = "Invalid value."
-	msgName         = "Missing a name for object member."
-	msgColon        = "Missing a colon after a name of object member."
-	msgObjectComma  = "Missing a comma or '}' after an object member."
-	msgArrayComma   = "Missing a comma or ']' after an array element."
-	msgHex          = "Incorrect hex digit after \\u escape in string."
-	msgSurrogate    = "The surrogate pair in string is invalid."
-	msgEscape       = "Invalid escape character in string."
-	msgQuote        = "Missing a closing quotation mark in string."
-	msgTooBig       = "Number too big to be stored in double."
-	msgMissFraction = "Miss fraction part in number."
-	msgMissExponent = "Miss exponent in number."
+	msgEscape = "Invalid escape character in string."
+	msgQuote  = "Missing a closing quotation mark in string."
 )
 
 // Parser reads one JSON document by RapidJSON's rules, and reports errors with RapidJSON's texts and offsets. It builds no tree:
@@ -100,7 +87,7 @@ func (p *Parser) Reset(m Mark) { p.pos, p.depth = m.pos, m.depth }
 // Rest returns the number of bytes from the cursor to the end of the document.
 func (p *Parser) Rest() int { return len(p.buf) - p.pos }
 
-// fail returns a syntax error at an offset.
+// fail returns a syntax error at an offset. The texts are RapidJSON's, which Triton passes on to clients.
 func (*Parser) fail(msg string, at int) error {
 	return status.Errorf(status.Internal, "failed to parse the request JSON buffer: %s at %d", msg, at)
 }
@@ -124,17 +111,14 @@ func (p *Parser) space() {
 	}
 }
 
-// byteOrderMark may precede a document.
-const byteOrderMark = "\xef\xbb\xbf"
-
 // Start moves the cursor to the document's value. A NUL byte outside of a string ends the document.
 func (p *Parser) Start() error {
-	if bytes.HasPrefix(p.buf, []byte(byteOrderMark)) {
-		p.pos = len(byteOrderMark)
+	if bytes.HasPrefix(p.buf, []byte("\xef\xbb\xbf")) { // a byte order mark
+		p.pos = 3
 	}
 	p.space()
 	if p.Peek() == 0 {
-		return p.fail(msgEmpty, p.pos)
+		return p.fail("The document is empty.", p.pos)
 	}
 	return nil
 }
@@ -143,7 +127,7 @@ func (p *Parser) Start() error {
 func (p *Parser) End() error {
 	p.space()
 	if p.Peek() != 0 {
-		return p.fail(msgNotSingular, p.pos)
+		return p.fail("The document root must not be followed by other values.", p.pos)
 	}
 	return nil
 }
@@ -214,7 +198,7 @@ func (p *Parser) leave() {
 // key reads a member's name and stops at its value.
 func (p *Parser) key() ([]byte, error) {
 	if p.Peek() != '"' {
-		return nil, p.fail(msgName, p.pos)
+		return nil, p.fail("Missing a name for object member.", p.pos)
 	}
 	name, err := p.Str()
 	if err != nil {
@@ -222,7 +206,7 @@ func (p *Parser) key() ([]byte, error) {
 	}
 	p.space()
 	if p.Peek() != ':' {
-		return nil, p.fail(msgColon, p.pos)
+		return nil, p.fail("Missing a colon after a name of object member.", p.pos)
 	}
 	p.pos++
 	p.space()
@@ -242,9 +226,9 @@ func (p *Parser) more(closing byte) (bool, error) {
 		return false, nil
 	}
 	if closing == '}' {
-		return false, p.fail(msgObjectComma, p.pos)
+		return false, p.fail("Missing a comma or '}' after an object member.", p.pos)
 	}
-	return false, p.fail(msgArrayComma, p.pos)
+	return false, p.fail("Missing a comma or ']' after an array element.", p.pos)
 }
 
 // Skip reads over one value of any type and depth, checking its syntax.
@@ -325,7 +309,7 @@ func (p *Parser) member(closing byte) error {
 func (p *Parser) Literal(word string) error {
 	for i := range len(word) {
 		if p.pos+i >= len(p.buf) || p.buf[p.pos+i] != word[i] {
-			return p.fail(msgValue, p.pos+i)
+			return p.fail("Invalid value.", p.pos+i)
 		}
 	}
 	p.pos += len(word)

@@ -2,6 +2,7 @@ package jsonwire
 
 import (
 	"encoding/hex"
+	"strings"
 	"unicode/utf16"
 	"unicode/utf8"
 
@@ -52,10 +53,8 @@ func (p *Parser) Bool(field string) (bool, error) {
 // Unsigned reads a non-negative integer.
 func (p *Parser) Unsigned(field string) (uint64, error) {
 	n, err := p.Number()
-	if err == nil {
-		if u, ok := n.Unsigned(); ok {
-			return u, nil
-		}
+	if u, ok := n.Unsigned(); err == nil && ok {
+		return u, nil
 	}
 	return 0, Unable(field, NotUnsigned)
 }
@@ -63,10 +62,8 @@ func (p *Parser) Unsigned(field string) (uint64, error) {
 // Signed reads an integer.
 func (p *Parser) Signed(field string) (int64, error) {
 	n, err := p.Number()
-	if err == nil {
-		if i, ok := n.Signed(); ok {
-			return i, nil
-		}
+	if i, ok := n.Signed(); err == nil && ok {
+		return i, nil
 	}
 	return 0, Unable(field, NotSigned)
 }
@@ -205,24 +202,14 @@ func (p *Parser) escape() error {
 	p.pos++
 	c := p.Peek()
 	p.pos++
-	switch c {
-	case '"', '\\', '/':
-	case 'b':
-		c = '\b'
-	case 'f':
-		c = '\f'
-	case 'n':
-		c = '\n'
-	case 'r':
-		c = '\r'
-	case 't':
-		c = '\t'
-	case 'u':
+	if c == 'u' {
 		return p.unicode(at)
-	default:
+	}
+	i := strings.IndexByte(`"\/bfnrt`, c)
+	if i < 0 {
 		return p.fail(msgEscape, at)
 	}
-	p.text = append(p.text, c)
+	p.text = append(p.text, "\"\\/\b\f\n\r\t"[i])
 	return nil
 }
 
@@ -230,19 +217,19 @@ func (p *Parser) escape() error {
 func (p *Parser) unicode(at int) error {
 	r, ok := p.hex4()
 	if !ok {
-		return p.fail(msgHex, at)
+		return p.fail("Incorrect hex digit after \\u escape in string.", at)
 	}
 	if utf16.IsSurrogate(r) {
 		if p.Peek() != '\\' || p.pos+1 >= len(p.buf) || p.buf[p.pos+1] != 'u' {
-			return p.fail(msgSurrogate, at)
+			return p.fail("The surrogate pair in string is invalid.", at)
 		}
 		p.pos += 2
 		low, ok := p.hex4()
 		if !ok {
-			return p.fail(msgHex, at)
+			return p.fail("Incorrect hex digit after \\u escape in string.", at)
 		}
 		if r = utf16.DecodeRune(r, low); r == utf8.RuneError {
-			return p.fail(msgSurrogate, at)
+			return p.fail("The surrogate pair in string is invalid.", at)
 		}
 	}
 	p.text = utf8.AppendRune(p.text, r)

@@ -46,7 +46,9 @@ func (b *Body) Begin(s *Shared) { b.shared, b.Charge = s, s.InFlight.Charge() }
 // Open begins to read r's body. It fails if the announced length is too large or no room is left in flight.
 func (b *Body) Open(w http.ResponseWriter, r *http.Request, compressed bool) error {
 	b.src.begin(w, r, b.shared.StallTimeout)
-	b.r, b.left, b.raw = &b.src, r.ContentLength, WithoutJSON(r.Header)
+	b.r, b.left = &b.src, r.ContentLength
+	v := r.Header[JSONLength]
+	b.raw = len(v) > 0 && v[0] == "0"
 	switch {
 	case b.Oversized():
 		return b.TooLarge(b.left)
@@ -74,9 +76,6 @@ func (b *Body) Oversized() bool { return b.left > b.shared.MaxInput }
 
 // Compressed reports whether the body is decompressed as it is read.
 func (b *Body) Compressed() bool { return b.zip != nil }
-
-// Max returns the most bytes that the body may have.
-func (b *Body) Max() int64 { return b.shared.MaxInput }
 
 // Left returns the number of unread bytes, -1 when it is unknown.
 func (b *Body) Left() int64 { return b.left }
@@ -207,15 +206,12 @@ func (b *Body) TooLarge(size int64) error {
 		"Use --http-max-input-size to increase the limit.", size, b.shared.MaxInput)
 }
 
-// NoLength is the result of JSONSize for a request without the header.
-const NoLength = -1
-
-// JSONSize returns the length of the JSON as the request's header has it: 0 for a body without JSON, NoLength for a body that is
-// all JSON. total is the length of the body, -1 if unknown.
+// JSONSize returns the length of the JSON as the request's header has it: 0 for a body without JSON, -1 without the header, for a
+// body that is all JSON. total is the length of the body, -1 if unknown.
 func JSONSize(h http.Header, total int64) (int64, error) {
 	v := h[JSONLength]
 	if len(v) == 0 {
-		return NoLength, nil
+		return -1, nil
 	}
 	n, err := strconv.ParseInt(v[0], 10, 32)
 	switch {
@@ -228,12 +224,6 @@ func JSONSize(h http.Header, total int64) (int64, error) {
 		return 0, outOfRange(total, v[0])
 	}
 	return n, nil
-}
-
-// WithoutJSON reports whether a request's header says that its body is a raw tensor.
-func WithoutJSON(h http.Header) bool {
-	v := h[JSONLength]
-	return len(v) > 0 && v[0] == "0"
 }
 
 func outOfRange(total int64, got string) error {

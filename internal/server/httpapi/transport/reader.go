@@ -31,7 +31,7 @@ func (e stalledError) Error() string {
 
 // stallReader reads a body from its connection and extends the read deadline while bytes arrive.
 type stallReader struct {
-	r     io.Reader
+	r     io.ReadCloser
 	w     http.ResponseWriter
 	left  int64 // -1 when the length is unknown
 	stall time.Duration
@@ -83,15 +83,12 @@ func (s *stallReader) extend() {
 	_ = http.NewResponseController(s.w).SetReadDeadline(until)
 }
 
-// stallBody is a stallReader as the body of a request, for handlers that read r.Body.
-type stallBody struct {
-	stallReader
-	io.Closer
-}
+// Close closes the body.
+func (s *stallReader) Close() error { return s.r.Close() }
 
-// StallBody returns r's body with deadlines.
+// StallBody returns r's body with deadlines, for handlers that read r.Body.
 func (s *Shared) StallBody(w http.ResponseWriter, r *http.Request) io.ReadCloser {
-	b := &stallBody{Closer: r.Body}
+	b := new(stallReader)
 	b.begin(w, r, s.StallTimeout)
 	return b
 }
@@ -205,11 +202,6 @@ func Compressed(w http.ResponseWriter, r *http.Request) (bool, error) {
 	return false, status.Errorf(status.Unsupported, "Unsupported compression type")
 }
 
-var (
-	errNothing  = status.Errorf(status.InvalidArg, "nothing to be decompressed")
-	errTrailing = status.Errorf(status.InvalidArg, "failed to decompress the request: data follows the compressed body")
-)
-
 // inflater decompresses gzip, zlib and bare deflate. It is pooled: newInflater and release bracket its use.
 type inflater struct {
 	src  io.Reader // the compressed bytes
@@ -268,7 +260,7 @@ func (f *inflater) start() (err error) {
 	head, err := f.in.Peek(2)
 	switch {
 	case len(head) == 0 && errors.Is(err, io.EOF):
-		return errNothing
+		return status.Errorf(status.InvalidArg, "nothing to be decompressed")
 	case len(head) < 2:
 		return unexpected(err)
 	case head[0] == 0x1f && head[1] == 0x8b:
@@ -309,7 +301,7 @@ func (f *inflater) end() error {
 	f.done = true
 	_, err := f.in.ReadByte()
 	if err == nil {
-		return errTrailing
+		return status.Errorf(status.InvalidArg, "failed to decompress the request: data follows the compressed body")
 	}
 	return err
 }

@@ -14,6 +14,7 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -34,23 +35,16 @@ type Service struct {
 // New returns a Service. The server's uptime counts from now.
 func New(s *transport.Shared) *Service { return &Service{Shared: s, start: time.Now()} }
 
-// Live responds 200 while the server is live.
-func (s *Service) Live(w http.ResponseWriter, _ *http.Request, _ transport.Path) {
-	s.health(w, s.Settings.Live())
-}
-
-// Ready responds 200 while the server is live and every model that should be ready is.
-func (s *Service) Ready(w http.ResponseWriter, _ *http.Request, _ transport.Path) {
-	s.health(w, s.Settings.Live() && s.Catalog.Ready())
-}
-
-func (s *Service) health(w http.ResponseWriter, ok bool) {
-	s.setStatus(w, nil)
-	if !ok || s.Exiting.Load() {
-		w.WriteHeader(http.StatusBadRequest)
-		return
+// Health returns a handler that responds 200 while the server is live and, for ready, every model that should be ready is.
+func (s *Service) Health(ready bool) transport.Handler {
+	return func(w http.ResponseWriter, _ *http.Request, _ transport.Path) {
+		s.setStatus(w, nil)
+		code := http.StatusOK
+		if s.Exiting.Load() || !s.Live() || ready && !s.Catalog.Ready() {
+			code = http.StatusBadRequest
+		}
+		w.WriteHeader(code)
 	}
-	w.WriteHeader(http.StatusOK)
 }
 
 // codeNames has the names of error codes in the RequestStatusCode enumeration. Other codes are UNKNOWN.
@@ -215,10 +209,9 @@ func (p *printer) number(field string, value uint64) {
 
 func (p *printer) message(field string, m protoreflect.Message) {
 	var set []protoreflect.FieldDescriptor
-	m.Range(func(f protoreflect.FieldDescriptor, _ protoreflect.Value) bool {
+	for f := range m.Range {
 		set = append(set, f)
-		return true
-	})
+	}
 	slices.SortFunc(set, func(a, b protoreflect.FieldDescriptor) int { return cmp.Compare(a.Number(), b.Number()) })
 	p.block(field, func() {
 		for _, f := range set {
@@ -232,10 +225,9 @@ func (p *printer) value(f protoreflect.FieldDescriptor, v protoreflect.Value) {
 	switch {
 	case f.IsMap():
 		var keys []protoreflect.MapKey
-		v.Map().Range(func(k protoreflect.MapKey, _ protoreflect.Value) bool {
+		for k := range v.Map().Range {
 			keys = append(keys, k)
-			return true
-		})
+		}
 		slices.SortFunc(keys, compareKeys)
 		for _, k := range keys {
 			p.block(name, func() {
@@ -289,15 +281,9 @@ func (p *printer) single(name string, f protoreflect.FieldDescriptor, v protoref
 func quote(s string) string {
 	b := []byte{'"'}
 	for i := range len(s) {
-		switch c := s[i]; {
-		case c == '\n':
-			b = append(b, '\\', 'n')
-		case c == '\r':
-			b = append(b, '\\', 'r')
-		case c == '\t':
-			b = append(b, '\\', 't')
-		case c == '"' || c == '\'' || c == '\\':
-			b = append(b, '\\', c)
+		switch c, at := s[i], strings.IndexByte("\n\r\t\"'\\", s[i]); {
+		case at >= 0:
+			b = append(b, '\\', "nrt\"'\\"[at])
 		case c < ' ' || c > '~':
 			b = append(b, '\\', '0'+c>>6, '0'+c>>3&7, '0'+c&7)
 		default:

@@ -12,6 +12,7 @@ import (
 const elements = 1 << 12
 
 func filled(b *testing.B, d tensor.DType) *infer.Named {
+	b.Helper()
 	t, err := tensor.New(tensor.NewPool(), d, tensor.Of(elements))
 	if err != nil {
 		b.Fatal(err)

@@ -118,12 +118,9 @@ func (h *health) List(context.Context, *grpc_health_v1.HealthListRequest) (*grpc
 	}}, nil
 }
 
-// recheckInterval is the time between two looks at a state whose change nothing announced.
-const recheckInterval = time.Second
-
 // Watch sends the state and each change of it, until the server shuts down.
 func (h *health) Watch(_ *grpc_health_v1.HealthCheckRequest, stream grpc.ServerStreamingServer[grpc_health_v1.HealthCheckResponse]) error {
-	timer := time.NewTicker(recheckInterval)
+	timer := time.NewTicker(time.Second) // for a change that nothing announced
 	defer timer.Stop()
 	ctx, cancel := beforeDeadline(stream.Context())
 	defer cancel()

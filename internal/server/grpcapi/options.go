@@ -41,9 +41,6 @@ func ParseCompression(s string) (Compression, error) {
 	return c, nil
 }
 
-// maxHeaders bounds a call's metadata in bytes, far above what clients send.
-const maxHeaders = 64 << 10
-
 // options converts the settings into grpc's options. Only the size of a message limits the size of tensors.
 func options(set *Settings) []grpc.ServerOption {
 	most := min(set.MaxMessage, math.MaxInt32)
@@ -57,7 +54,7 @@ func options(set *Settings) []grpc.ServerOption {
 		grpc.ForceServerCodecV2(newCodec(set.InFlight)),
 		grpc.MaxRecvMsgSize(most),
 		grpc.MaxSendMsgSize(math.MaxInt32),
-		grpc.MaxHeaderListSize(maxHeaders),
+		grpc.MaxHeaderListSize(64 << 10), // far above what clients send
 		grpc.KeepaliveParams(set.Keepalive),
 		grpc.KeepaliveEnforcementPolicy(set.Pings),
 		grpc.RPCDecompressor(inflater{max: most}), //nolint:staticcheck // the other way is a table of the whole process

@@ -7,7 +7,7 @@
 //
 //   - server.go: Settings, New, Serve, Shutdown; options.go: grpc's options, the codec, restricted methods
 //   - describe.go: queries about the server and its models; control.go: administration
-//   - infer.go: ModelInfer; stream.go, streamcall.go: ModelStreamInfer; deadline.go: deadlines and panics of calls
+//   - infer.go: ModelInfer, and the deadlines and panics of calls; stream.go, streamcall.go: ModelStreamInfer
 //   - wire.go, message.go: reading protobuf; connection.go: bytes in flight of incomplete messages
 //   - request.go, params.go: from message to request; response.go: from response to message
 package grpcapi
@@ -165,14 +165,10 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	}
 	select {
 	case <-done:
-	case <-time.After(cancelGrace):
+	case <-time.After(time.Second): // an execution may take longer
 	}
 	return ctx.Err()
 }
-
-// cancelGrace is how long cancelled requests have to end. An execution may take longer; Shutdown does not wait for
-// it.
-const cancelGrace = time.Second
 
 func (s *service) shuttingDown() bool {
 	select {

@@ -209,9 +209,6 @@ func (g *registration) readMember(p *jsonwire.Parser, name string) (err error) {
 	return err
 }
 
-// handleSize is the size of a cudaIpcMemHandle_t.
-const handleSize = 64
-
 // readHandle reads the handle of device memory: an object with the base64 of its bytes, {"b64":"..."}.
 func (g *registration) readHandle(p *jsonwire.Parser) error {
 	err := p.Object(func(name []byte) error {
@@ -227,7 +224,7 @@ func (g *registration) readHandle(p *jsonwire.Parser) error {
 		}
 		return nil
 	})
-	if err == nil && len(g.handle) != handleSize {
+	if err == nil && len(g.handle) != 64 { // a cudaIpcMemHandle_t
 		err = status.Errorf(status.InvalidArg, "'raw_handle' must be a valid base64 encoded cudaIpcMemHandle_t")
 	}
 	return err

@@ -240,16 +240,6 @@ func (x *exchange) readList(name string, read func() error) error {
 	return x.p.Elements(read)
 }
 
-// The parameters of a request that the server itself interprets.
-const (
-	paramID field = 1 << iota
-	paramStart
-	paramEnd
-	paramPriority
-	paramTimeout
-	paramBinary
-)
-
 // readParameters reads the request's parameters.
 func (x *exchange) readParameters() error {
 	if x.p.Peek() != '{' {

@@ -4,7 +4,7 @@
 //   - infer.go: Service; the state of one request, pooled; an infer request from socket to socket
 //   - decode.go: its JSON, parameters and binary tensors; tensors.go: its inputs and outputs, in JSON or shared memory
 //   - encode.go: responses of infer and generate
-//   - generate.go: a generate request, streamed or not; queue.go: the Sink in which its responses wait
+//   - generate.go: a generate request, streamed or not, and the Sink in which its responses wait
 //
 // A binary tensor is read from the connection into its own memory and written from the memory of the model's output. JSON
 // tensors are parsed into tensor memory and printed from there.
@@ -97,7 +97,7 @@ type output struct {
 }
 
 // field is a set of members that have been read.
-type field uint16
+type field uint32
 
 // The members of a request, an input and an output, and of their parameters.
 const (
@@ -115,6 +115,12 @@ const (
 	hasInputs
 	hasOutputs
 	isDecoded // the data is in the tensor
+	paramID   // this and the following: the parameters of a request that the server itself interprets
+	paramStart
+	paramEnd
+	paramPriority
+	paramTimeout
+	paramBinary
 )
 
 // first adds m and reports whether it was absent: of several members with one name the first counts.

@@ -213,11 +213,9 @@ type inflater struct {
 	done bool
 }
 
-const inflateBuffer = 16 << 10
-
 var inflaters = pool.Of[inflater]{New: func() *inflater {
 	f := new(inflater)
-	f.in = *bufio.NewReaderSize(nil, inflateBuffer)
+	f.in = *bufio.NewReaderSize(nil, 16<<10)
 	return f
 }}
 

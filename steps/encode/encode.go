@@ -3,6 +3,7 @@ package encode
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"fmt"
 	"image"
@@ -85,13 +86,14 @@ func parse(s *steps.Settings) (*options, error) {
 		return nil, fmt.Errorf("parameter 'color' of model '%s' is 'rgba', expected rgb or gray with format jpeg, which has no alpha", s.Model)
 	}
 	p := steps.Reader{Settings: s}
-	o.quality, o.scale, o.maxPixels = p.Int("quality", 1, 100), p.Float("scale"), int64(p.Int("max_pixels", 1, math.MaxInt))
+	scale, err := s.Float("scale")
+	o.quality, o.scale, o.maxPixels = p.Int("quality", 1, 100), float32(scale), int64(p.Int("max_pixels", 1, math.MaxInt))
 	switch {
-	case p.Err != nil:
-		return nil, p.Err
+	case p.Err != nil || err != nil:
+		return nil, cmp.Or(p.Err, err)
 	case o.quality != 75 && o.format != "jpeg":
 		return nil, fmt.Errorf("parameter 'quality' of model '%s' is %d, expected none with format %s, which is lossless", s.Model, o.quality, o.format)
-	case o.scale != 255 && !o.float:
+	case scale != 255 && !o.float:
 		return nil, fmt.Errorf("parameter 'scale' of model '%s' is '%s', expected none with dtype uint8", s.Model, s.Params["scale"])
 	}
 	return o, nil

@@ -208,11 +208,12 @@ func TestRefused(t *testing.T) {
 		params map[string]string
 		want   string
 	}{
-		"alpha":   {map[string]string{"color": "rgba"}, "which has no alpha"},
-		"quality": {map[string]string{"quality": "101"}, "expected at most 100"},
-		"zero":    {map[string]string{"quality": "0"}, "expected an integer of at least 1"},
-		"useless": {map[string]string{"quality": "90", "format": "webp"}, "which is lossless"},
-		"scale":   {map[string]string{"scale": "1"}, "expected none with dtype uint8"},
+		"alpha":             {map[string]string{"color": "rgba"}, "which has no alpha"},
+		"quality":           {map[string]string{"quality": "101"}, "expected at most 100"},
+		"zero":              {map[string]string{"quality": "0"}, "expected an integer of at least 1"},
+		"useless":           {map[string]string{"quality": "90", "format": "webp"}, "which is lossless"},
+		"scale":             {map[string]string{"scale": "1"}, "expected none with dtype uint8"},
+		"scale beyond FP32": {map[string]string{"scale": "255.000001"}, "expected none with dtype uint8"},
 	} {
 		if _, err := mustStep(t, tc.params); err == nil || !strings.Contains(err.Error(), tc.want) {
 			t.Errorf("%s: got %v, want %q", key, err, tc.want)

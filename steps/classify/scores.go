@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"slices"
 
 	"github.com/tutti-server/tutti/backends"
 	"github.com/tutti-server/tutti/core/config"
@@ -158,16 +159,10 @@ func (s *argMax) Run(_ context.Context, b *backends.Batch) error {
 
 // first returns the index of the first of the largest scores.
 func first(scores []float32) int {
-	at := 0
-	for at < len(scores)-1 && math.IsNaN(float64(scores[at])) {
-		at++
-	}
+	at := max(0, slices.IndexFunc(scores, func(v float32) bool { return v == v })) // NaN differs from itself
 	top := scores[at]
-	if math.IsNaN(float64(top)) {
-		return 0
-	}
-	for i := at + 1; i < len(scores); i++ {
-		if v := scores[i]; v > top {
+	for i, v := range scores {
+		if v > top {
 			top, at = v, i
 		}
 	}

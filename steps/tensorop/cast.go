@@ -101,31 +101,25 @@ func (x *scratch) converted(b *backends.Batch, t *tensor.Tensor, as tensor.DType
 // convert writes the elements of in to out in the type of out, and reports whether all
 // fit. FP16 and BF16 are converted by way of FP32.
 func convert(b *backends.Batch, x *scratch, out, in *tensor.Tensor, mode overflow) (bool, error) {
-	if isHalf(in.DType) {
+	if isHalf(in.DType) || isHalf(out.DType) && in.DType != tensor.FP32 {
 		wide, err := x.temp(b, tensor.FP32, &in.Shape)
 		if err != nil {
 			return false, err
 		}
-		widen(tensor.Slice[float32](wide), tensor.Slice[uint16](in), in.DType)
+		switch f32 := tensor.Slice[float32](wide); {
+		case isHalf(in.DType):
+			widen(f32, tensor.Slice[uint16](in), in.DType)
+		case in.DType == tensor.FP64:
+			for i, f := range tensor.Slice[float64](in) {
+				f32[i] = narrowed(f)
+			}
+		default:
+			castTo(wide, in, mode)
+		}
 		in = wide
 	}
 	if !isHalf(out.DType) {
 		return castTo(out, in, mode), nil
-	}
-	if in.DType != tensor.FP32 {
-		wide, err := x.temp(b, tensor.FP32, &in.Shape)
-		if err != nil {
-			return false, err
-		}
-		if in.DType == tensor.FP64 {
-			f32 := tensor.Slice[float32](wide)
-			for i, f := range tensor.Slice[float64](in) {
-				f32[i] = narrowed(f)
-			}
-		} else {
-			castTo(wide, in, mode)
-		}
-		in = wide
 	}
 	shorten(tensor.Slice[uint16](out), tensor.Slice[float32](in), out.DType)
 	return true, nil
@@ -166,8 +160,7 @@ func limits[T tensor.Number]() (low, high T) {
 	if zero-1 > 0 { // unsigned
 		return 0, zero - 1
 	}
-	one := uint64(1)
-	n := int64(one<<(bits-1) - 1)
+	n := int64(1)<<(bits-1) - 1
 	return T(-n - 1), T(n)
 }
 

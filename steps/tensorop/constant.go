@@ -64,7 +64,7 @@ func readConstant(s *steps.Settings) (value tensor.Tensor, err error) {
 		if err != nil {
 			panic(specError{fmt.Errorf("parameter 'value' of model '%s' %w", s.Model, err)})
 		}
-		value = of.constant(d, shape, texts)
+		value = of.constant(d, shape, texts, "an element is '%s', expected one of type %s")
 	})
 	return value, err
 }
@@ -115,22 +115,20 @@ func leaves(dst []string, tree any, dims []int64) ([]string, error) {
 	}
 }
 
-// constant returns a tensor of elements that are given as texts.
-func (s *spec) constant(d tensor.DType, shape tensor.Shape, texts []string) tensor.Tensor {
+// constant returns a tensor of elements that are given as texts. refusal is the error for one, a format for it and the type.
+func (s *spec) constant(d tensor.DType, shape tensor.Shape, texts []string, refusal string) tensor.Tensor {
 	var data []byte
-	if d == tensor.Bytes {
-		for _, text := range texts {
-			data = tensor.AppendBytes(data, text)
-		}
+	for _, text := range texts {
+		data = tensor.AppendBytes(data, text)
 	}
 	t := s.fixed(d, shape, len(data))
-	copy(t.Bytes(), data)
+	if d == tensor.Bytes {
+		copy(t.Bytes(), data)
+		return t
+	}
 	for i, text := range texts {
-		if d == tensor.Bytes {
-			break
-		}
 		if err := setText(&t, i, []byte(text)); err != nil {
-			s.refuse("an element is '%s', expected one of type %s", text, d)
+			s.refuse(refusal, text, d)
 		}
 	}
 	return t

@@ -90,14 +90,7 @@ func (p *binary) setOperands(s *spec) tensor.Shape {
 
 // scalar reads parameter key as one element of a type.
 func (s *spec) scalar(key string, d tensor.DType) tensor.Tensor {
-	text := s.param(key)
-	t := s.fixed(d, tensor.Of(), tensor.EncodedLen(len(text)))
-	if d == tensor.Bytes {
-		copy(t.Bytes(), tensor.AppendBytes(nil, text))
-	} else if err := setText(&t, 0, []byte(text)); err != nil {
-		s.refuse("parameter '%s' is %q, expected a number of type %s", key, text, d)
-	}
-	return t
+	return s.constant(d, tensor.Of(), []string{s.param(key)}, "parameter '"+key+"' is %q, expected a number of type %s")
 }
 
 func (p *binary) run(b *backends.Batch, x *scratch) error {
@@ -201,11 +194,6 @@ func (p *binary) compareTexts(x *scratch, out, one, two *tensor.Tensor) error {
 
 var unaryNames = []string{"absolute", "negative", "sqrt", "exp", "log", "floor", "ceil", "rint", "logical_not"}
 
-// signedTypes are those that absolute and negative accept.
-var signedTypes = []tensor.DType{
-	tensor.Int8, tensor.Int16, tensor.Int32, tensor.Int64, tensor.FP16, tensor.BF16, tensor.FP32, tensor.FP64,
-}
-
 // unary computes a function of each element. FP16 and BF16 are computed as FP32 and rounded.
 type unary struct {
 	name string
@@ -215,17 +203,15 @@ type unary struct {
 
 func makeUnary(s *spec) {
 	d := s.in[0].DType
-	signed := slices.Contains(signedTypes, d)
+	integer := d >= tensor.Int8 && d <= tensor.Int64
+	signed := integer || d >= tensor.FP16 && d <= tensor.FP64 || d == tensor.BF16
+	either := s.name == "absolute" || s.name == "negative" // these take integers, too
 	switch {
-	case s.name == "logical_not":
-		if d != tensor.Bool {
-			s.refuseType(0, "TYPE_BOOL")
-		}
-	case s.name == "absolute" || s.name == "negative":
-		if !signed {
-			s.refuseType(0, "signed numbers")
-		}
-	case !signed || d >= tensor.Int8 && d <= tensor.Int64:
+	case s.name == "logical_not" && d != tensor.Bool:
+		s.refuseType(0, "TYPE_BOOL")
+	case either && !signed:
+		s.refuseType(0, "signed numbers")
+	case s.name != "logical_not" && !either && (!signed || integer):
 		s.refuseType(0, "floating-point numbers: cast it before")
 	}
 	s.output(d, s.in[0].Dims)

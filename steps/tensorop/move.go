@@ -1,6 +1,7 @@
 package tensorop
 
 import (
+	"cmp"
 	"slices"
 	"strconv"
 
@@ -11,8 +12,8 @@ import (
 
 // concat joins tensors along an axis, which for stack is a new one.
 type concat struct {
-	batch, axis int
-	stack       bool
+	axis  int // counted with the batch dimension
+	stack bool
 }
 
 func makeConcat(s *spec) {
@@ -38,7 +39,7 @@ func makeConcat(s *spec) {
 		}
 	}
 	s.output(s.in[0].DType, out)
-	s.moves(&concat{batch: s.batch, axis: s.batch + axis}, 0, nil)
+	s.moves(&concat{axis: s.batch + axis}, 0, nil)
 }
 
 func makeStack(s *spec) {
@@ -52,7 +53,7 @@ func makeStack(s *spec) {
 	}
 	out := slices.Insert(slices.Clone(dims.Dims()), axis, int64(len(s.in)))
 	s.output(s.in[0].DType, tensor.Of(out...))
-	s.moves(&concat{batch: s.batch, axis: s.batch + axis, stack: true}, 0, nil)
+	s.moves(&concat{axis: s.batch + axis, stack: true}, 0, nil)
 }
 
 func (c *concat) move(m *moving) error {
@@ -114,16 +115,14 @@ func (c *concat) shape(in []tensor.Tensor) (tensor.Shape, error) {
 
 // split is the inverse of concat.
 type split struct {
-	batch, axis int
-	sizes       []int
-	// parts is the number of equal outputs; 0 where sizes has the extents.
-	parts int
+	axis  int // counted with the batch dimension
+	sizes []int
+	parts int // the number of equal outputs; 0 where sizes has the extents
 }
 
 func makeSplit(s *spec) {
 	axis := s.axis(s.rank(), 0)
-	v := &split{batch: s.batch, axis: s.batch + axis}
-	v.sizes = s.ints("sizes")
+	v := &split{axis: s.batch + axis, sizes: s.ints("sizes")}
 	d, sum := s.in[0].Dims.Dim(axis), 0
 	for _, n := range v.sizes {
 		if sum += n; n < 0 {
@@ -194,8 +193,7 @@ type pad struct {
 	before, after dims // by axis, the batch dimension among them
 	mode          string
 	value         tensor.Tensor
-	source        uint64 // stands for the value among the sources of texts
-	last          int    // the last axis that is padded, counted with the batch dimension
+	last          int // the last axis that is padded, counted with the batch dimension
 }
 
 func makePad(s *spec) {
@@ -203,10 +201,7 @@ func makePad(s *spec) {
 	if len(list) != 2*s.rank() {
 		s.refuse("parameter 'pads' is '%s', expected %d extents: before and after each axis", s.param("pads"), 2*s.rank())
 	}
-	p := &pad{mode: s.param("mode"), source: 1 << sourceShift}
-	if p.mode == "" {
-		p.mode = "constant"
-	}
+	p := &pad{mode: cmp.Or(s.param("mode"), "constant")}
 	if !slices.Contains([]string{"constant", "edge", "reflect"}, p.mode) {
 		s.refuse("parameter 'mode' is '%s', expected one of constant, edge, reflect", p.mode)
 	}
@@ -254,7 +249,7 @@ func (p *pad) move(m *moving) error {
 	}
 	value := bitsOf(p.value.Bytes()[:p.value.DType.Size()])
 	if m.text {
-		value = p.source
+		value = 1 << sourceShift // the value is the source after the input
 	}
 	copiers[in.DType.Size()].pad(m, p, out, in, value)
 	return nil

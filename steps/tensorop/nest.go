@@ -71,16 +71,19 @@ func (w *nest) broadcast(k int, shape *tensor.Shape, batch int) {
 func (w *nest) fold() {
 	to := 0
 	for i := range w.rank {
-		switch {
-		case w.size[i] == 1:
-		case to > 0 && w.joins(to-1, i):
-			w.size[to-1] *= w.size[i]
-			w.set(to-1, i)
-		default:
-			w.size[to] = w.size[i]
-			w.set(to, i)
-			to++
+		if w.size[i] == 1 {
+			continue
 		}
+		if to > 0 && w.joins(to-1, i) {
+			to--
+			w.size[to] *= w.size[i]
+		} else {
+			w.size[to] = w.size[i]
+		}
+		for k := range w.n {
+			w.stride[k][to] = w.stride[k][i]
+		}
+		to++
 	}
 	if to == 0 {
 		w.size[0], to = 1, 1
@@ -89,12 +92,6 @@ func (w *nest) fold() {
 		}
 	}
 	w.rank = to
-}
-
-func (w *nest) set(to, from int) {
-	for k := range w.n {
-		w.stride[k][to] = w.stride[k][from]
-	}
 }
 
 func (w *nest) joins(outer, inner int) bool {
@@ -171,22 +168,12 @@ const columns = 8
 // flip transposes: it writes rows of n elements, whose starts are apart elements from each other in dst. In src the
 // elements of a row are from elements apart, and those of a column lie next to each other.
 func flip[T bits](dst, src []T, rows, n, apart, from int) {
-	if n <= 4 { // few columns: along them all
-		for k := range n {
-			line := src[k*from:]
-			at := k
-			for _, v := range line[:rows] {
-				dst[at] = v
-				at += apart
-			}
-		}
-		return
-	}
-	if rows == 3 && from == 3 { // pixels
+	switch {
+	case n <= 4: // few columns: along them all
+	case rows == 3 && from == 3: // pixels
 		planes(dst[:n], dst[apart:][:n], dst[2*apart:][:n], src)
 		return
-	}
-	if rows <= 4 {
+	case rows <= 4:
 		for r := range rows {
 			line, at := dst[r*apart:r*apart+n], r
 			for j := range line {

@@ -58,11 +58,7 @@ func (g *gather) move(m *moving) error {
 	if err != nil {
 		return err
 	}
-	rows := 1
-	if g.batch > 0 {
-		rows = int(in.Shape.Dim(0))
-	}
-	n := int(in.Shape.Dim(g.axis))
+	rows, n := rowsOf(in, g.batch), int(in.Shape.Dim(g.axis))
 	g.indices(m, index, rows, n)
 	if shape.Elements() == 0 {
 		return nil
@@ -232,10 +228,8 @@ func makeOneHot(s *spec) {
 	if d == tensor.Bytes {
 		s.refuse("parameter 'dtype' is %s, expected numbers or BOOL", d)
 	}
-	o := &oneHot{batch: s.batch, depth: depth, dtype: d}
-	o.one = s.constant(d, tensor.Of(), []string{"1"})
 	s.output(d, tensor.Of(append(slices.Clone(s.in[0].Dims.Dims()), int64(depth))...))
-	s.run = o
+	s.run = &oneHot{s.batch, depth, d, s.constant(d, tensor.Of(), []string{"1"}, "%s is none of type %s")}
 }
 
 func (o *oneHot) run(b *backends.Batch, x *scratch) error {
@@ -246,9 +240,8 @@ func (o *oneHot) run(b *backends.Batch, x *scratch) error {
 	if err != nil {
 		return err
 	}
-	g := gather{batch: o.batch}
 	x.moving = moving{b: b, x: x}
-	g.indices(&x.moving, in, rowsOf(in, o.batch), o.depth)
+	(&gather{}).indices(&x.moving, in, rowsOf(in, o.batch), o.depth)
 	dst, one := out.Bytes(), o.one.Bytes()
 	clear(dst)
 	for k, i := range x.ints {

@@ -1,17 +1,12 @@
 package tensorop
 
 import (
-	"slices"
-
 	"github.com/tutti-server/tutti/backends"
 	"github.com/tutti-server/tutti/core/status"
 	"github.com/tutti-server/tutti/core/tensor"
 )
 
 var reduceNames = []string{"sum", "prod", "mean", "min", "max", "argmax", "argmin"}
-
-// unsignedTypes are those whose sums and products are UINT64.
-var unsignedTypes = []tensor.DType{tensor.Uint8, tensor.Uint16, tensor.Uint32, tensor.Uint64}
 
 // reduce combines all elements along some axes to one. Floating-point sums are added in the element type: pairwise, in
 // 8 interleaved sums, where the last axis is reduced. FP16 and BF16 are computed as FP32 and rounded at the end.
@@ -30,21 +25,19 @@ func makeReduce(s *spec) {
 	r := &reduce{name: s.name, batch: s.batch, position: s.name == "argmax" || s.name == "argmin"}
 	r.setTypes(s)
 	r.keep = s.flag("keep_dims")
-	axes := r.axes(s)
-	slices.Sort(axes)
-	r.adjacent = true
-	for i, a := range axes {
+	for _, a := range r.axes(s) {
 		r.reduced[a+s.batch] = true
-		r.adjacent = r.adjacent && (i == 0 || axes[i-1] == a-1)
 	}
+	var last []int
 	for i := range s.rank() + s.batch {
-		if !r.reduced[i] {
+		if r.reduced[i] {
+			last = append(last, i)
+		} else {
 			r.order = append(r.order, i)
 		}
 	}
-	for _, a := range axes {
-		r.order = append(r.order, a+s.batch)
-	}
+	r.adjacent = len(last) == 0 || last[len(last)-1]-last[0] == len(last)-1
+	r.order = append(r.order, last...)
 	s.output(r.out, r.shape(&s.in[0].Dims, 0))
 	s.run = r
 }
@@ -76,7 +69,7 @@ func (r *reduce) setTypes(s *spec) {
 	case d == tensor.FP32 || d == tensor.FP64:
 	case r.name == "mean":
 		r.as, r.out = tensor.FP64, tensor.FP64
-	case sums && slices.Contains(unsignedTypes, d):
+	case sums && d >= tensor.Uint8 && d <= tensor.Uint64:
 		r.as, r.out = tensor.Uint64, tensor.Uint64
 	case sums:
 		r.as, r.out = tensor.Int64, tensor.Int64

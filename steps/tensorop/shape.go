@@ -73,8 +73,7 @@ func (r *reshape) run(b *backends.Batch, _ *scratch) error {
 
 // transpose reorders axes, as numpy.transpose does.
 type transpose struct {
-	batch int
-	axes  []int // the batch dimension among them
+	axes []int // the batch dimension among them
 }
 
 func makeTranspose(s *spec) {
@@ -89,7 +88,7 @@ func makeTranspose(s *spec) {
 		s.refuse("parameter 'axes' is '%s', expected all %d axes", s.param("axes"), rank)
 	}
 	dims := s.in[0].Dims
-	t := &transpose{batch: s.batch, axes: make([]int, s.batch+rank)}
+	t := &transpose{make([]int, s.batch+rank)}
 	for i, a := range axes {
 		dims.SetDim(i, s.in[0].Dims.Dim(a))
 		t.axes[s.batch+i] = s.batch + a

@@ -20,8 +20,7 @@ func whole(n int) int {
 
 // hasVectors reports whether sums of T have vector code.
 func hasVectors[T tensor.Number]() bool {
-	var none []T
-	_, ok := any(none).([]float32)
+	_, ok := any([]T(nil)).([]float32)
 	return ok && vectors
 }
 

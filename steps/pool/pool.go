@@ -35,10 +35,7 @@ func NewFactory() steps.Factory {
 			"last of them; or the first token's vector, masked or not (cls). The result can be scaled to length 1. " +
 			"Inputs that config.pbtxt declares FP16 are read as such; sums and the output are FP32.",
 		Params: []steps.Param{
-			{
-				Key: "mode", Default: "mean", Doc: "how the tokens' vectors are combined",
-				Values: []string{"mean", "cls", "max", "last", "weighted_mean", "mean_sqrt_len"},
-			},
+			{Key: "mode", Default: "mean", Doc: "how the tokens' vectors are combined", Values: []string{"mean", "cls", "max", "last", "weighted_mean", "mean_sqrt_len"}},
 			{Key: "normalize", Default: "false", Values: []string{"true", "false"}, Doc: "whether the result is divided by its L2 norm"},
 		},
 		Examples: []steps.Example{{
@@ -163,11 +160,10 @@ func toUnit(v []float32) {
 func sum(out []float32, r *row) (n int) {
 	clear(out)
 	for i, m := range r.mask {
-		if m == 0 {
-			continue
+		if m != 0 {
+			n++
+			add(out, r.hidden[i*len(out):(i+1)*len(out)])
 		}
-		n++
-		add(out, r.hidden[i*len(out):(i+1)*len(out)])
 	}
 	return n
 }
@@ -187,18 +183,10 @@ func add(out, v []float32) {
 }
 
 // mean is the sum of the unmasked vectors over their number.
-func mean(out []float32, r *row) {
-	if n := sum(out, r); n > 0 {
-		divide(out, float32(n))
-	}
-}
+func mean(out []float32, r *row) { divide(out, float32(max(sum(out, r), 1))) }
 
 // meanSqrt is the sum of the unmasked vectors over the root of their number.
-func meanSqrt(out []float32, r *row) {
-	if n := sum(out, r); n > 0 {
-		divide(out, float32(math.Sqrt(float64(n))))
-	}
-}
+func meanSqrt(out []float32, r *row) { divide(out, float32(math.Sqrt(float64(max(sum(out, r), 1))))) }
 
 // weightedMean is the weighted mean of the unmasked vectors. Without weights, the weight of a token is its position from 1 on.
 func weightedMean(out []float32, r *row) {

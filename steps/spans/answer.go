@@ -36,10 +36,7 @@ func NewAnswerFactory() steps.Factory {
 		Params: append([]steps.Param{
 			{Key: "top_k", Default: "1", Doc: "number of answers to return, at most " + strconv.Itoa(maxTopK)},
 			{Key: "max_answer_tokens", Default: "15", Doc: "largest number of tokens in an answer"},
-			{
-				Key: "no_answer", Default: "false", Values: []string{"true", "false"},
-				Doc: "whether the empty answer is a candidate, scored by the first token, for models trained with unanswerable questions",
-			},
+			{Key: "no_answer", Default: "false", Values: []string{"true", "false"}, Doc: "whether the empty answer is a candidate, scored by the first token, for models trained with unanswerable questions"},
 		}, commonParams()...),
 		Examples: []steps.Example{{
 			Config: steps.ExampleConfig("", "answer_spans", "top_k", "2"),
@@ -165,10 +162,8 @@ func (r *run) softmax(out []float64, logits []float32, name string) ([]float64, 
 	}
 	sum := 0.0
 	for i, v := range out {
-		out[i] = 0
-		if v == highest { // infinities of the same sign weigh the same
-			out[i] = 1
-		} else {
+		out[i] = 1
+		if v != highest { // infinities of the same sign weigh the same
 			out[i] = math.Exp(v - highest)
 		}
 		sum += out[i]

@@ -41,14 +41,8 @@ func NewTokenFactory() steps.Factory {
 			"spaces. A joined passage has the mean of its parts' scores. Text that is not UTF-8 fails its request.",
 		Params: append([]steps.Param{
 			{Key: "labels_file", Required: true, Sample: "labels.txt", Doc: "text file with one label per line, in the version folder or the model folder"},
-			{
-				Key: "aggregation", Default: strategySimple, Doc: "how tokens become passages",
-				Values: []string{strategyNone, strategySimple, "first", strategyAverage, strategyMax},
-			},
-			{
-				Key: "scheme", Default: "bio", Values: []string{"bio", schemeBILOU},
-				Doc: "prefixes of labels: B and I, or also L or E for the last token and U or S for a single one",
-			},
+			{Key: "aggregation", Default: strategySimple, Doc: "how tokens become passages", Values: []string{strategyNone, strategySimple, "first", strategyAverage, strategyMax}},
+			{Key: "scheme", Default: "bio", Values: []string{"bio", schemeBILOU}, Doc: "prefixes of labels: B and I, or also L or E for the last token and U or S for a single one"},
 			{Key: "ignore", Default: "O", Doc: "labels without passages, separated by commas"},
 			{Key: "min_score", Default: "0", Doc: "smallest score of a passage in the output"},
 		}, commonParams()...),
@@ -137,11 +131,10 @@ func readLabels(s *steps.Settings) ([]label, error) {
 		return nil, err
 	}
 	ignore := strings.Split(s.Params["ignore"], ",")
-	var out []label
-	for _, line := range lines {
-		l := newLabel(string(line[tensor.EncodedLen(0):]), s.Params["scheme"], s.Params["aggregation"] == strategyNone)
-		l.ignored = s.Params["ignore"] != "" && slices.Contains(ignore, string(l.name))
-		out = append(out, l)
+	out := make([]label, len(lines))
+	for i, line := range lines {
+		out[i] = newLabel(string(line[tensor.EncodedLen(0):]), s.Params["scheme"], s.Params["aggregation"] == strategyNone)
+		out[i].ignored = s.Params["ignore"] != "" && slices.Contains(ignore, string(out[i].name))
 	}
 	return out, nil
 }
@@ -285,12 +278,8 @@ func (t *tokens) continues(last, i, start int) bool {
 // join adds w to the current passage, or starts another one.
 func (s *tokenStep) join(r *run, w *word) {
 	g, l := &r.group, &s.labels[w.label]
-	joins := s.strategy != strategyNone && g.words > 0 && !l.begins
-	if joins {
-		before := &s.labels[g.last]
-		joins = !before.ends && before.tag == l.tag
-	}
-	if !joins {
+	before := &s.labels[g.last] // any label where there is no passage
+	if s.strategy == strategyNone || g.words == 0 || l.begins || before.ends || before.tag != l.tag {
 		s.flush(r)
 		*g = group{start: w.start, first: w.label}
 	}

@@ -16,18 +16,14 @@ func formatParams() []steps.Param {
 	return []steps.Param{
 		{Key: "tokenizer_file", Default: "tokenizer.json", Doc: "tokenizer file, in the version folder or the model folder"},
 		{
-			Key: "format", Default: "auto",
-			Values: []string{"auto", "tokenizer_json", "vocab_txt", "vocab_json", "sentencepiece", "tiktoken", "tekken"},
+			Key: "format", Default: "auto", Values: []string{"auto", "tokenizer_json", "vocab_txt", "vocab_json", "sentencepiece", "tiktoken", "tekken"},
 			Doc: "format of the file; auto chooses by its name: .txt is a BERT vocab.txt, vocab.json one with merges_file, " +
 				".model of sentencepiece, .tiktoken ranks, tekken.json (or any name with tekken that ends so) of Mistral's models, " +
 				"and others a Hugging Face tokenizer.json",
 		},
 		{Key: "merges_file", Default: "merges.txt", Doc: "merges of format vocab_json"},
 		{Key: "lower_case", Default: "true", Values: yes, Doc: "whether format vocab_txt puts text in lower case without accents"},
-		{
-			Key: "pattern", Default: "cl100k", Values: tokenizer.PatternNames(),
-			Doc: "encoding whose pattern cuts text into words in format tiktoken; cl100k also serves Llama 3, and qwen Qwen's models",
-		},
+		{Key: "pattern", Default: "cl100k", Values: tokenizer.PatternNames(), Doc: "encoding whose pattern cuts text into words in format tiktoken; cl100k also serves Llama 3, and qwen Qwen's models"},
 		{Key: "special_tokens", Default: "none", Doc: "special tokens of format tiktoken, as TEXT=ID with spaces between them; none for none"},
 		{Key: "add_bos", Default: "false", Values: yes, Doc: "whether format sentencepiece or tekken puts its begin mark before each text"},
 		{Key: "add_eos", Default: "false", Values: yes, Doc: "whether format sentencepiece or tekken puts its end mark behind each text"},

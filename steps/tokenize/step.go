@@ -51,7 +51,11 @@ func (s *step) Run(ctx context.Context, b *backends.Batch) error {
 		return err
 	}
 	chunks := j.divide(min(s.most, 1+j.bytes/chunkBytes))
-	s.encodeAll(ctx, j, chunks)
+	if len(chunks) == 1 {
+		s.encodeChunk(ctx, j, chunks[0])
+	} else {
+		s.encodeParallel(ctx, j, chunks)
+	}
 	if err := ctx.Err(); err != nil {
 		return err
 	}
@@ -105,16 +109,8 @@ func (j *job) divide(n int) []*chunk {
 	return j.chunks[:n]
 }
 
-// encodeAll encodes the chunks: the last one in this goroutine, the others in goroutines while the step has fewer than GOMAXPROCS.
-func (s *step) encodeAll(ctx context.Context, j *job, chunks []*chunk) {
-	if len(chunks) == 1 {
-		s.encodeChunk(ctx, j, chunks[0])
-		return
-	}
-	s.encodeParallel(ctx, j, chunks)
-}
-
-// encodeParallel is a separate function so that small batches do not allocate its closures.
+// encodeParallel encodes the chunks: the last one in this goroutine, the others in goroutines while the step has fewer than GOMAXPROCS.
+// It is a separate function so that small batches do not allocate its closures.
 func (s *step) encodeParallel(ctx context.Context, j *job, chunks []*chunk) {
 	var group recovery.Group
 	defer group.Wait()
@@ -213,7 +209,10 @@ func (s *step) write(b *backends.Batch, out []tensor.Tensor, chunks []*chunk, fi
 		}
 		out[port].Release()
 		out[port] = t
-		dst, fill, width := tensor.Slice[int64](&t), s.padValue(column), columnWidth(column)
+		dst, fill, width := tensor.Slice[int64](&t), s.padValue(column), 1 // numbers of a token
+		if column == columnOffsets {
+			width = 2
+		}
 		for p, i := range windows(chunks, first, end) {
 			if column == columnSamples {
 				dst[0], dst = int64(int(p.rows[i])-first), dst[1:]
@@ -239,14 +238,6 @@ const (
 	// columnSamples is the row of its request that a window belongs to. Chunks have no values for it.
 	columnSamples
 )
-
-// columnWidth returns how many numbers a token has in a column.
-func columnWidth(column int) int {
-	if column == columnOffsets {
-		return 2
-	}
-	return 1
-}
 
 // columnDims returns the dims of a window of so many tokens in a column.
 func columnDims(column, tokens int) tensor.Shape {

@@ -62,21 +62,12 @@ func NewFactory() steps.Factory {
 			"In an ensemble the next step's request has those rows, which its max_batch_size bounds. With max_batch_size 0 the windows are the first dimension.",
 		Params: append(formatParams(), []steps.Param{
 			{Key: "max_length", Default: "0", Doc: "largest number of tokens in a row, special ones included; 0 uses the file's truncation"},
-			{
-				Key: "truncate", Default: "true", Values: []string{"true", "false", "longest_first", "only_first", "only_second"},
-				Doc: "whether a longer row is truncated (by the file's strategy or the one named) or fails its request",
-			},
-			{
-				Key: "return_overflowing_tokens", Default: "false", Values: []string{"true", "false"},
-				Doc: "whether the tokens that truncation removes follow in further rows, the windows of a text, as with this option of transformers",
-			},
+			{Key: "truncate", Default: "true", Values: []string{"true", "false", "longest_first", "only_first", "only_second"}, Doc: "whether a longer row is truncated (by the file's strategy or the one named) or fails its request"},
+			{Key: "return_overflowing_tokens", Default: "false", Values: []string{"true", "false"}, Doc: "whether the tokens that truncation removes follow in further rows, the windows of a text, as with this option of transformers"},
 			{Key: "stride", Default: "file", Doc: "number of tokens that a window repeats from the one before; file uses the file's truncation"},
 			{Key: "max_windows", Default: "1024", Doc: "largest number of windows of one text; a text with more fails its request"},
 			{Key: "max_bytes", Default: "1048576", Doc: "largest size of one text in bytes; a longer one fails its request"},
-			{
-				Key: "offsets", Default: "characters", Values: []string{"characters", "bytes"},
-				Doc: "the unit of offset_mapping: Unicode code points, or bytes of UTF-8",
-			},
+			{Key: "offsets", Default: "characters", Values: []string{"characters", "bytes"}, Doc: "the unit of offset_mapping: Unicode code points, or bytes of UTF-8"},
 		}...),
 		Inline:    true,
 		Examples:  tokenizeExamples(),
@@ -86,29 +77,20 @@ func NewFactory() steps.Factory {
 }
 
 func signature(s *steps.Settings) (*config.Signature, error) {
-	text := tensor.Of(1)
-	out := &config.Signature{
-		Inputs: []config.Port{
-			portText: {Name: "TEXT", DType: tensor.Bytes, Dims: text},
-			portPair: {Name: "TEXT_PAIR", DType: tensor.Bytes, Dims: text, Optional: true},
-		},
-	}
+	out := &config.Signature{Inputs: []config.Port{
+		portText: {Name: inputNames[portText], DType: tensor.Bytes, Dims: tensor.Of(1)},
+		portPair: {Name: inputNames[portPair], DType: tensor.Bytes, Dims: tensor.Of(1), Optional: true},
+	}}
 	for _, column := range outputColumns(s) {
-		out.Outputs = append(out.Outputs, outputPort(s, column))
-	}
-	return out, nil
-}
-
-// outputPort returns the port of an output. With windows the number of rows differs from that of the inputs; without a batch dimension
-// the windows are the first dimension.
-func outputPort(s *steps.Settings, column int) config.Port {
-	p := config.Port{Name: outputNames[column], DType: tensor.Int64, Dims: columnDims(column, -1)}
-	if hasWindows(s) {
-		if p.Unchecked = s.MaxBatch > 0; !p.Unchecked {
+		// With windows the number of rows differs from that of the inputs; without a batch dimension they are the first one.
+		p := config.Port{Name: outputNames[column], DType: tensor.Int64, Dims: columnDims(column, -1)}
+		p.Unchecked = hasWindows(s) && s.MaxBatch > 0
+		if hasWindows(s) && s.MaxBatch == 0 {
 			p.Dims = p.Dims.Prepend(-1)
 		}
+		out.Outputs = append(out.Outputs, p)
 	}
-	return p
+	return out, nil
 }
 
 // hasWindows reports whether a text can become several rows.

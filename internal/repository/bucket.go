@@ -69,13 +69,10 @@ func (r *Repository) newBucketRoot(ctx context.Context, address string) (*bucket
 	}
 	cache, err := r.cacheFor(address)
 	return &bucketRoot{
-		timeout: cmp.Or(r.s.BucketTimeout, defaultBucketTimeout), failed: map[string]error{},
+		timeout: cmp.Or(r.s.BucketTimeout, time.Minute), failed: map[string]error{},
 		address: strings.TrimRight(address, "/"), cache: cache, bucket: b, log: r.s.Log, report: r.s.Progress, fetched: r.s.Metrics.Fetched,
 	}, err
 }
-
-// defaultBucketTimeout applies without Settings.BucketTimeout.
-const defaultBucketTimeout = time.Minute
 
 // mounts names Triton's environment variables for the cache folder of each kind of bucket.
 var mounts = map[string]string{"s3": "TRITON_AWS_MOUNT_DIRECTORY", "gs": "TRITON_GCS_MOUNT_DIRECTORY", "as": "TRITON_AZURE_MOUNT_DIRECTORY"}
@@ -105,7 +102,7 @@ type bucketRoot struct {
 	report  func(model string, done, total int64)
 
 	mu     sync.Mutex
-	models map[string][]cloud.Object // of the last listing, guarded by mu
+	models map[string][]cloud.Object // of the last listing by model, guarded by mu
 	failed map[string]error          // errors of prefetch by folder, guarded by mu
 	err    atomic.Pointer[error]     // of the last listing; nil after success
 }
@@ -122,11 +119,12 @@ func (m *bucketRoot) refresh(ctx context.Context) error {
 	}
 	models := map[string][]cloud.Object{}
 	for _, o := range list {
-		if name, rest, ok := strings.Cut(o.Key, "/"); ok && name != "" {
+		if name, rest, ok := strings.Cut(o.Key, "/"); ok && name != "" && !strings.HasPrefix(name, ".") {
 			o.Key = rest
 			models[name] = append(models[name], o)
 		}
 	}
+	maps.DeleteFunc(models, func(_ string, list []cloud.Object) bool { return !slices.ContainsFunc(list, marksModel) })
 	m.mu.Lock()
 	m.models = models
 	m.mu.Unlock()
@@ -157,28 +155,20 @@ func (m *bucketRoot) neverListed() bool {
 func (m *bucketRoot) objects(name string) []cloud.Object {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if list := m.models[name]; holdsObjects(name, list) {
-		return list
-	}
-	return nil
+	return m.models[name]
 }
 
 func (m *bucketRoot) names() []string {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return slices.DeleteFunc(slices.Sorted(maps.Keys(m.models)), func(name string) bool { return !holdsObjects(name, m.models[name]) })
+	return slices.Sorted(maps.Keys(m.models))
 }
 
-// holdsObjects reports whether a listing is that of a model; see source.holdsModel.
-func holdsObjects(name string, list []cloud.Object) bool {
-	if strings.HasPrefix(name, ".") {
-		return false
-	}
-	return slices.ContainsFunc(list, func(o cloud.Object) bool {
-		first, _, ok := strings.Cut(o.Key, "/")
-		_, version := config.VersionOf(first)
-		return o.Key == config.FileName || ok && version
-	})
+// marksModel reports whether an object makes its folder a model; see source.holdsModel.
+func marksModel(o cloud.Object) bool {
+	first, _, ok := strings.Cut(o.Key, "/")
+	_, version := config.VersionOf(first)
+	return o.Key == config.FileName || ok && version
 }
 
 // identity returns the name of an object's content in the cache. It is made of the checksum if the bucket has one,
@@ -235,18 +225,15 @@ func (r *Repository) prune(ctx context.Context) {
 // pruneCache removes the states last used before a time, then the objects without a state. It returns the number of
 // removed objects.
 func pruneCache(cache string, before time.Time) (removed int, err error) {
-	var errs []error
-	errs = append(errs, eachOld(filepath.Join(cache, "models"), before, func(path string, _ fs.FileInfo) error {
-		return os.RemoveAll(path)
-	}))
-	errs = append(errs, eachOld(filepath.Join(cache, "objects"), before, func(path string, info fs.FileInfo) error {
+	states := eachOld(filepath.Join(cache, "models"), before, func(path string, _ fs.FileInfo) error { return os.RemoveAll(path) })
+	objects := eachOld(filepath.Join(cache, "objects"), before, func(path string, info fs.FileInfo) error {
 		if s, ok := info.Sys().(*syscall.Stat_t); !info.Mode().IsRegular() || ok && s.Nlink > 1 { // a state has it
 			return nil
 		}
 		removed++
 		return os.Remove(path)
-	}))
-	return removed, errors.Join(errs...)
+	})
+	return removed, errors.Join(states, objects)
 }
 
 // ours matches the names of states and objects. Other files in the cache folder are left alone.

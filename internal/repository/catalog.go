@@ -92,7 +92,7 @@ func (r *Repository) Metadata(name string, number int64) (*infer.Metadata, error
 	}
 	md := &infer.Metadata{
 		Name: name, Platform: cmp.Or(v.cfg.GetPlatform(), v.cfg.GetBackend()), Versions: []string{},
-		Inputs: describe(v.sig.Inputs, v.sig.MaxBatch), Outputs: describe(v.sig.Outputs, v.sig.MaxBatch),
+		Inputs: describe(v.description.Inputs), Outputs: describe(v.description.Outputs),
 	}
 	for _, other := range s.called[name].versions {
 		md.Versions = append(md.Versions, strconv.FormatInt(other.sig.Version, 10))
@@ -100,14 +100,11 @@ func (r *Repository) Metadata(name string, number int64) (*infer.Metadata, error
 	return md, nil
 }
 
-func describe(ports []config.Port, maxBatch int) []infer.TensorMetadata {
+func describe(ports []infer.Port) []infer.TensorMetadata {
 	list := make([]infer.TensorMetadata, len(ports))
 	for i := range ports {
-		shape := ports[i].FullDims(maxBatch)
-		list[i] = infer.TensorMetadata{
-			Name: ports[i].Name, Datatype: ports[i].DType.String(),
-			Shape: append([]int64{}, shape.Dims()...),
-		}
+		p := &ports[i]
+		list[i] = infer.TensorMetadata{Name: p.Name, Datatype: p.DType.String(), Shape: append([]int64{}, p.Shape.Dims()...)}
 	}
 	return list
 }
@@ -241,11 +238,10 @@ func (r *Repository) Graph(name string, number int64) (*inspect.GraphView, error
 		return nil, err
 	}
 	p := v.exec.Plan()
-	g := &inspect.GraphView{Model: name, Version: v.sig.Version, Nodes: []inspect.NodeView{}, Edges: []inspect.EdgeView{}}
+	g := &inspect.GraphView{Model: name, Version: v.sig.Version, Nodes: []inspect.NodeView{}, Edges: r.edges(p)}
 	for i := range p.Nodes {
 		g.Nodes = append(g.Nodes, r.node(p, i))
 	}
-	g.Edges = r.edges(p)
 	addTraffic(g.Edges, v.stats.Carried())
 	return g, nil
 }
@@ -346,16 +342,12 @@ func (r *Repository) addCopies(e *inspect.EdgeView, n *plan.Node, moves []plan.C
 
 // addTraffic sets the bytes that each edge carried, by place.
 func addTraffic(list []inspect.EdgeView, counted []*telemetry.Edge) {
-	by := make(map[string]*telemetry.Edge, len(counted))
-	for _, c := range counted {
-		by[c.Tensor] = c
-	}
 	for i := range list {
 		e := &list[i]
 		e.Carried = []inspect.CarriedView{}
-		c := by[e.Tensor]
-		for at := tensor.Host; c != nil && at <= tensor.Device; at++ {
-			if n := c.Bytes(at); n > 0 {
+		c := slices.IndexFunc(counted, func(c *telemetry.Edge) bool { return c.Tensor == e.Tensor })
+		for at := tensor.Host; c >= 0 && at <= tensor.Device; at++ {
+			if n := counted[c].Bytes(at); n > 0 {
 				e.Carried = append(e.Carried, inspect.CarriedView{Place: telemetry.PlaceName(at), Bytes: n})
 			}
 		}
@@ -364,13 +356,10 @@ func addTraffic(list []inspect.EdgeView, counted []*telemetry.Edge) {
 
 // Platform returns the platform of a version, or "" if it does not serve.
 func (r *Repository) Platform(name, number string) string {
-	n, err := strconv.ParseInt(number, 10, 64)
-	if err != nil {
-		return ""
+	if n, err := strconv.ParseInt(number, 10, 64); err == nil {
+		if v, err := r.find(name, n); err == nil {
+			return platformOf(v)
+		}
 	}
-	v, err := r.find(name, n)
-	if err != nil {
-		return ""
-	}
-	return platformOf(v)
+	return ""
 }

@@ -75,28 +75,22 @@ func (c *change) stateFor(f *folder, number int64) *versionState {
 		c.staying[v.state] = v
 		return v.state
 	}
-	l := newVersionState(number)
-	l.set(infer.Loading, "")
-	return l
+	return newVersionState(number)
 }
 
 // logDiagnostic logs a warning or note about a configuration. Errors are reported with the model.
 func (r *Repository) logDiagnostic(ctx context.Context, d *config.Diagnostic) {
-	level := slog.LevelInfo
-	switch d.Severity {
-	case config.Fault:
-		return
-	case config.Warning:
-		level = slog.LevelWarn
+	levels := map[config.Severity]slog.Level{config.Warning: slog.LevelWarn, config.Notice: slog.LevelInfo}
+	if level, ok := levels[d.Severity]; ok {
+		r.s.Log.Log(ctx, level, "configuration", slog.String("model", d.Model), slog.String("code", string(d.Code)),
+			slog.Int("line", d.Line), slog.String("reason", d.Reason))
 	}
-	r.s.Log.Log(ctx, level, "configuration", slog.String("model", d.Model), slog.String("code", string(d.Code)),
-		slog.Int("line", d.Line), slog.String("reason", d.Reason))
 }
 
 // loadDependencies begins to load the models of an ensemble that are found and do not serve their current files.
 func (c *change) loadDependencies(ctx context.Context, key string) {
 	m := c.next[key]
-	if m == nil || m.folder.cfg == nil {
+	if m == nil {
 		return
 	}
 	for _, st := range m.folder.cfg.GetEnsembleScheduling().GetStep() {
@@ -281,14 +275,9 @@ func (c *change) closure(key string) []string {
 	list := []string{key}
 	for i := 0; i < len(list); i++ {
 		for _, models := range []map[string]*model{c.base.models, c.next} {
-			m := models[list[i]]
-			if m == nil || m.folder.cfg == nil {
-				continue
-			}
-			for _, used := range m.dependencies(&c.r.source, models) {
-				if !slices.Contains(list, used) {
-					list = append(list, used)
-				}
+			if m := models[list[i]]; m != nil {
+				used := m.dependencies(&c.r.source, models)
+				list = append(list, slices.DeleteFunc(used, func(key string) bool { return slices.Contains(list, key) })...)
 			}
 		}
 	}

@@ -31,8 +31,8 @@
 //
 //   - source.go and namespace.go find models in folders; bucket.go and fetch.go in buckets; lifecycle.go is Load,
 //     Unload and the overrides of a load request; poll.go is Poll, with the fingerprints of folders.
-//   - load.go opens a version, ensemble.go compiles one; instances.go and schedule.go make its instances and its
+//   - load.go opens a version, or compiles that of an ensemble; instances.go and schedule.go make its instances and its
 //     scheduler; update.go changes the instances of a version or of an open model.
 //   - dryrun.go and golden.go are the checks before a version serves.
-//   - snapshot.go is the table that serves, change.go and nested.go the change, catalog.go what front ends ask.
+//   - snapshot.go is the table that serves and the nesting of changes, change.go the change, catalog.go what front ends ask.
 package repository

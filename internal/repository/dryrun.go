@@ -123,10 +123,6 @@ func (x *dryRun) sendAll(ctx context.Context, list []*infer.Request) (failed []e
 	return failed
 }
 
-func (x *dryRun) close(ctx context.Context) error {
-	return errors.Join(x.queue.Drain(context.WithoutCancel(ctx)), x.queue.Close())
-}
-
 // withDryRun calls use with a dry run of one instance and closes it.
 func (r *Repository) withDryRun(
 	ctx context.Context, f *folder, v *version, inst backends.Instance, together int, use func(*dryRun) error,
@@ -135,7 +131,7 @@ func (r *Repository) withDryRun(
 	if err != nil {
 		return err
 	}
-	return errors.Join(use(x), x.close(ctx))
+	return errors.Join(use(x), x.queue.Drain(context.WithoutCancel(ctx)), x.queue.Close())
 }
 
 // prepare warms up the instances of a version, and checks the golden requests on the first one.

@@ -160,9 +160,7 @@ func (list instances) byPlace() []instances {
 	return groups
 }
 
-func (u *instance) executesAt() tensor.Place {
-	return batch.PlaceOf(u.inst)
-}
+func (u *instance) executesAt() tensor.Place { return batch.PlaceOf(u.inst) }
 
 // newInstances makes the wanted instances. present are instances that exist already. A concurrent model gets one
 // backend instance per place, shared by all.

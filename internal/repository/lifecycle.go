@@ -51,7 +51,7 @@ func checkName(name string) error {
 // beginChange acquires the lock for changes and returns the function that releases it. A model that loads other models
 // from its own initialisation runs inside the change that loads it: outer is that change, whose lock it borrows.
 func (r *Repository) beginChange(ctx context.Context) (outer *change, leave func(), err error) {
-	if outer = r.outer(ctx); outer != nil {
+	if outer, _ = ctx.Value(outerKey{}).(*change); outer != nil && outer.r == r {
 		if waits, err := outer.inner.lock(ctx); err != nil || waits {
 			return outer, outer.inner.changes.unlock, err
 		}
@@ -266,7 +266,7 @@ func (c *change) unloadDependencies(key string) {
 
 func (c *change) isUsed(key string) bool {
 	return slices.ContainsFunc(slices.Collect(maps.Values(c.next)), func(m *model) bool {
-		return m.wanted && m.folder.cfg != nil && slices.Contains(m.dependencies(&c.r.source, c.next), key)
+		return m.wanted && slices.Contains(m.dependencies(&c.r.source, c.next), key)
 	})
 }
 
@@ -330,22 +330,22 @@ func newOverrideDir(model string, files map[string][]byte) (*overrideDir, error)
 	if err != nil {
 		return nil, err
 	}
-	t := &overrideDir{dir: dir}
-	t.retain()
 	for _, name := range slices.Sorted(maps.Keys(files)) {
-		if err := t.write(inside(name), files[name]); err != nil {
-			_ = t.release() // the first error says more
+		if err := writeBelow(dir, inside(name), files[name]); err != nil {
+			_ = os.RemoveAll(dir) // the first error says more
 			return nil, failedToPoll(model, ": override file '"+name+"' cannot be written: "+err.Error())
 		}
 	}
+	t := &overrideDir{dir: dir}
+	t.retain()
 	return t, nil
 }
 
 // inside returns the path of an override file relative to its model's folder. A leading slash means that folder.
 func inside(name string) string { return filepath.Clean(strings.TrimLeft(name, "/")) }
 
-func (t *overrideDir) write(name string, data []byte) error {
-	root, err := os.OpenRoot(t.dir)
+func writeBelow(dir, name string, data []byte) error {
+	root, err := os.OpenRoot(dir)
 	if err != nil {
 		return err
 	}

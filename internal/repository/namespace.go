@@ -94,14 +94,6 @@ func (s *source) resolve(home string, st *modelconfig.ModelEnsembling_Step, ther
 	return found
 }
 
-// wanted returns a test for keys of models that should serve.
-func wanted(models map[string]*model) func(key string) bool {
-	return func(key string) bool {
-		m := models[key]
-		return m != nil && m.wanted
-	}
-}
-
 // known returns a test for keys of models.
 func known(models map[string]*model) func(key string) bool {
 	return func(key string) bool { return models[key] != nil }
@@ -181,10 +173,8 @@ func (l lookup) Self() string { return l.home }
 // Model implements plan.Lookup.
 func (l lookup) Model(name string, number int64) (plan.Model, error) {
 	step := modelconfig.ModelEnsembling_Step{ModelName: name, ModelNamespace: l.space}
-	key := l.source.resolve(l.home, &step, wanted(l.models))
-	if key == "" {
-		key = l.source.resolve(l.home, &step, known(l.models))
-	}
+	serves := func(key string) bool { return l.models[key] != nil && l.models[key].wanted }
+	key := cmp.Or(l.source.resolve(l.home, &step, serves), l.source.resolve(l.home, &step, known(l.models)))
 	m := l.models[key]
 	switch {
 	case m == nil:

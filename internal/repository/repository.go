@@ -28,9 +28,6 @@ import (
 	"github.com/tutti-server/tutti/scheduler/device"
 )
 
-// loadThreads is the number of versions that load concurrently by default, as in Triton.
-const loadThreads = 4
-
 // Mode selects who decides which models are loaded after the start.
 type Mode uint8
 
@@ -133,23 +130,18 @@ type Repository struct {
 	closeErrors []error                     // errors of closing versions, guarded by mu
 }
 
-func (s *Settings) backendDevices() []tensor.Place {
-	var list []tensor.Place
-	for _, name := range s.Backends.Names() {
-		if f := s.Backends.ByName(name); f.Devices != nil {
-			list = append(list, f.Devices(s.BackendConfig[name])...)
-		}
-	}
-	return list
-}
-
 // Open finds and loads the models. A model that fails to load is unavailable and does not affect the others; see
 // Failures. Open fails when a root cannot be read, or a name in Settings.Only is unknown, unless the settings are
 // Tolerant.
 func Open(ctx context.Context, s Settings) (*Repository, error) {
-	s.Devices = append(slices.Clone(s.Devices), s.backendDevices()...)
+	s.Devices = slices.Clone(s.Devices)
+	for _, name := range s.Backends.Names() {
+		if f := s.Backends.ByName(name); f.Devices != nil {
+			s.Devices = append(s.Devices, f.Devices(s.BackendConfig[name])...)
+		}
+	}
 	s.Limits.Log = s.Log
-	s.LoadThreads = cmp.Or(max(s.LoadThreads, 0), loadThreads)
+	s.LoadThreads = cmp.Or(max(s.LoadThreads, 0), 4)
 	r := &Repository{
 		s: s, source: source{
 			roots: slices.DeleteFunc(slices.Clone(s.Roots), cloud.Is), spaces: s.namespaces(), configName: s.ConfigName,
@@ -358,9 +350,7 @@ func (r *Repository) Check(name string) []error {
 }
 
 // Models returns the names of all models that are or were loaded, sorted.
-func (r *Repository) Models() []string {
-	return namesOf(r.catalog.Load().keys)
-}
+func (r *Repository) Models() []string { return namesOf(r.catalog.Load().keys) }
 
 // Flush executes queued requests now instead of waiting for fuller batches, from now on. The server calls it when
 // it shuts down.

@@ -217,9 +217,7 @@ func (s *Signature) batchIO(cfg *modelconfig.ModelConfig) {
 	for _, in := range cfg.GetBatchInput() {
 		source := s.source(in.GetSourceInput())
 		for _, name := range in.GetTargetName() {
-			s.Computed = append(s.Computed, Computed{
-				Name: name, DType: tensor.DType(in.GetDataType()), Kind: in.GetKind(), Source: source, At: -1,
-			})
+			s.Computed = append(s.Computed, Computed{Name: name, DType: tensor.DType(in.GetDataType()), Kind: in.GetKind(), Source: source, At: -1})
 		}
 	}
 	for _, out := range cfg.GetBatchOutput() {

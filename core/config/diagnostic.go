@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -130,32 +131,31 @@ func Coded(code Code, field string, err error) error {
 	return d.wrap(err)
 }
 
-// WithFix replaces the advice of err. An error without a rule is returned unchanged.
-func WithFix(err error, fix string) error {
+// amend changes the diagnostic of err. An error without a rule is returned unchanged.
+func amend(err error, change func(*Diagnostic)) error {
 	if c, ok := errors.AsType[*cause](err); ok {
-		c.Fix = fix
+		change(&c.Diagnostic)
 	}
 	return err
 }
+
+// WithFix replaces the advice of err. An error without a rule is returned unchanged.
+func WithFix(err error, fix string) error { return amend(err, func(d *Diagnostic) { d.Fix = fix }) }
 
 // At sets the position of err in a file other than the configuration. Line 0: none. An error without a rule is
 // returned unchanged.
 func At(err error, file string, line int) error {
-	if c, ok := errors.AsType[*cause](err); ok {
-		c.File, c.Line = file, line
+	return amend(err, func(d *Diagnostic) {
+		d.File, d.Line = file, line
 		if line > 0 {
-			c.Column = 1
+			d.Column = 1
 		}
-	}
-	return err
+	})
 }
 
 // WithField sets the field of err unless it has one.
 func WithField(err error, field string) error {
-	if c, ok := errors.AsType[*cause](err); ok && c.Field == "" {
-		c.Field = field
-	}
-	return err
+	return amend(err, func(d *Diagnostic) { d.Field = cmp.Or(d.Field, field) })
 }
 
 // newDiagnostic returns a diagnostic with the severity and fix of its rule.

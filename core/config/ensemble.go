@@ -73,7 +73,7 @@ func (l *problems) dataFlow() {
 		outputs[out.GetName()] = true
 		l.outputFed(f, fmt.Sprintf("output[%d]", i), out.GetName())
 	}
-	for _, t := range f.tensors() {
+	for _, t := range union(f.writer, f.readers) {
 		l.addIf(!outputs[t] && !f.reported[t] && (f.unfed[t] || len(f.readers[t]) == 0), TensorUnused, f.where[t],
 			"ensemble tensor '%s' is unused in ensemble '%s'", t, l.cfg.GetName())
 	}
@@ -93,10 +93,6 @@ func newFlow(cfg *modelconfig.ModelConfig) *flow {
 	return f
 }
 
-func (f *flow) firstUse(t, field string) {
-	f.where[t] = cmp.Or(f.where[t], field)
-}
-
 func stepField(i int) string { return fmt.Sprintf("ensemble_scheduling.step[%d]", i) }
 
 func (l *problems) link(f *flow, i int, s *modelconfig.ModelEnsembling_Step) {
@@ -108,12 +104,12 @@ func (l *problems) link(f *flow, i int, s *modelconfig.ModelEnsembling_Step) {
 		l.addIf(f.inputs[t], InputWritten, stepField(i)+".output_map",
 			"ensemble tensor '%s' is an input of ensemble '%s', but step %d writes it", t, l.cfg.GetName(), i)
 		f.writer[t] = i
-		f.firstUse(t, stepField(i)+".output_map."+port)
+		f.where[t] = cmp.Or(f.where[t], stepField(i)+".output_map."+port)
 	}
 	for _, port := range sortedKeys(s.GetInputMap()) {
 		t := s.GetInputMap()[port]
 		f.readers[t] = append(f.readers[t], i)
-		f.firstUse(t, stepField(i)+".input_map."+port)
+		f.where[t] = cmp.Or(f.where[t], stepField(i)+".input_map."+port)
 	}
 }
 
@@ -130,10 +126,6 @@ func (f *flow) spread(set map[string]bool, t string) {
 			}
 		}
 	}
-}
-
-func (f *flow) tensors() []string {
-	return union(f.writer, f.readers)
 }
 
 func union[A, B any](a map[string]A, b map[string]B) []string {

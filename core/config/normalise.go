@@ -3,6 +3,8 @@ package config
 import (
 	"cmp"
 	"fmt"
+	"slices"
+	"strings"
 
 	"github.com/tutti-server/tutti/core/tensor"
 	"github.com/tutti-server/tutti/proto/modelconfig"
@@ -157,4 +159,178 @@ func normaliseOptimization(cfg *modelconfig.ModelConfig) {
 	o := cfg.Optimization
 	o.InputPinnedMemory = cmp.Or(o.InputPinnedMemory, &modelconfig.ModelOptimizationPolicy_PinnedMemoryBuffer{Enable: true})
 	o.OutputPinnedMemory = cmp.Or(o.OutputPinnedMemory, &modelconfig.ModelOptimizationPolicy_PinnedMemoryBuffer{Enable: true})
+}
+
+func (o *Options) gpus() []int32 {
+	var list []int32
+	for i := 0; o != nil && i < len(o.Devices); i++ {
+		if o.Devices[i].Kind == tensor.Device {
+			list = append(list, int32(o.Devices[i].ID))
+		}
+	}
+	return list
+}
+
+// resolveKind decides what a group leaves open. KIND_AUTO is the CPU unless the group names GPUs that are all
+// available. KIND_GPU without numbers means all GPUs.
+func resolveKind(g *modelconfig.ModelInstanceGroup, gpus []int32) {
+	auto := g.Kind == modelconfig.ModelInstanceGroup_KIND_AUTO
+	switch {
+	case auto && available(g.Gpus, gpus):
+		g.Kind = modelconfig.ModelInstanceGroup_KIND_GPU
+	case auto:
+		g.Kind, g.Gpus = modelconfig.ModelInstanceGroup_KIND_CPU, nil
+	case g.Kind == modelconfig.ModelInstanceGroup_KIND_GPU && len(g.Gpus) == 0:
+		g.Gpus = slices.Clone(gpus)
+	}
+}
+
+// maxInstances bounds a group's count, so that a typing error does not exhaust the machine.
+const maxInstances = 1024
+
+func (l *problems) instances() {
+	name := l.cfg.GetName()
+	if l.cfg.GetPlatform() == EnsemblePlatform {
+		return // reported already: its scheduling is missing
+	}
+	l.addIf(len(l.cfg.GetInstanceGroup()) == 0, InstanceGroup, "instance_group", "must specify one or more 'instance group's for %s", name)
+	for i, g := range l.cfg.GetInstanceGroup() {
+		field := fmt.Sprintf("instance_group[%d]", i)
+		switch {
+		case g.GetCount() < 0:
+			l.add(InstanceGroup, field+".count", "instance group %s of model %s must specify a positive 'count', got %d", g.GetName(), name, g.GetCount())
+		case g.GetCount() > maxInstances:
+			l.add(InstanceGroup, field+".count", "instance group %s of model %s has 'count' %d, expected at most %d",
+				g.GetName(), name, g.GetCount(), maxInstances)
+		}
+		l.addIf(modelconfig.ModelInstanceGroup_Kind_name[int32(g.GetKind())] == "", InstanceGroup, field+".kind",
+			"instance group %s of model %s has kind %d, which is none", g.GetName(), name, g.GetKind())
+		l.devices(field, g)
+		l.resources(field, g)
+	}
+}
+
+// devices rejects a group with unavailable devices, or with devices that its kind cannot use.
+func (l *problems) devices(field string, g *modelconfig.ModelInstanceGroup) {
+	name := l.cfg.GetName()
+	switch {
+	case g.GetKind() != modelconfig.ModelInstanceGroup_KIND_GPU:
+		l.addIf(len(g.GetGpus()) > 0, InstanceGroup, field+".gpus",
+			"instance group %s of model %s has kind %s but specifies one or more GPUs", g.GetName(), name, g.GetKind())
+		return
+	case len(g.GetGpus()) == 0 && len(l.gpus) == 0:
+		l.add(InstanceGroup, field+".kind", "instance group %s of model %s has kind KIND_GPU but no GPUs are available, %s", g.GetName(), name, runOnCPU)
+		return
+	case len(g.GetGpus()) == 0:
+		l.add(InstanceGroup, field+".gpus", "instance group %s of model %s has kind KIND_GPU but specifies no GPUs", g.GetName(), name)
+	case len(g.GetGpus()) > maxInstances:
+		l.add(InstanceGroup, field+".gpus", "instance group %s of model %s lists %d GPUs, expected at most %d", g.GetName(), name, len(g.GetGpus()), maxInstances)
+		return
+	}
+	for _, id := range g.GetGpus() {
+		l.addIf(!slices.Contains(l.gpus, id), InstanceGroup, field+".gpus", "instance group %s of model %s specifies invalid or unsupported gpu id %d. "+
+			"GPUs with at least the minimum required CUDA compute compatibility of 6.000000 are: %s; %s",
+			g.GetName(), name, id, cmp.Or(numbers(l.gpus), "none"), runOnCPU)
+	}
+}
+
+func numbers(list []int32) string {
+	return strings.ReplaceAll(strings.Trim(fmt.Sprint(list), "[]"), " ", ", ")
+}
+
+// resources rejects rate limiter resources without a name or count.
+func (l *problems) resources(field string, g *modelconfig.ModelInstanceGroup) {
+	for i, r := range g.GetRateLimiter().GetResources() {
+		l.addIf(r.GetName() == "", InstanceGroup, fmt.Sprintf("%s.rate_limiter.resources[%d]", field, i),
+			"instance group %s of model %s has a rate limiter resource without a 'name'", g.GetName(), l.cfg.GetName())
+	}
+}
+
+// runOnCPU is the advice for a GPU model on a machine without GPUs.
+const runOnCPU = "start with --gpu-fallback=cpu to run the model on the CPU"
+
+// withoutGPUs handles requests for GPUs that are not available. As in Triton, accelerators have no effect if every
+// group runs on the CPU.
+func withoutGPUs(cfg *modelconfig.ModelConfig, o *Options) []Diagnostic {
+	switch gpus := o.gpus(); {
+	case allOnCPU(cfg):
+		return acceleratorNotes(cfg, Hint, "accelerator '%s' of model '%s' is for GPUs and has no effect: every instance group has KIND_CPU")
+	case o != nil && o.GPUFallback:
+		return fallBack(cfg, gpus)
+	case len(gpus) == 0:
+		return acceleratorNotes(cfg, NoGPU, "accelerator '%s' of model '%s' needs a GPU but no GPUs are available, "+runOnCPU)
+	}
+	return nil
+}
+
+// fallBack moves instances from unavailable GPUs to the CPU, and removes GPU accelerators if no instance is left on
+// a GPU. It returns one warning for the model.
+func fallBack(cfg *modelconfig.ModelConfig, gpus []int32) []Diagnostic {
+	var fields, texts []string // of what is asked of unavailable GPUs
+	add := func(field, format string, args ...any) {
+		fields, texts = append(fields, field), append(texts, fmt.Sprintf(format, args...))
+	}
+	for i, g := range cfg.GetInstanceGroup() {
+		if g.GetKind() != modelconfig.ModelInstanceGroup_KIND_GPU {
+			continue
+		}
+		field := fmt.Sprintf("instance_group[%d]", i)
+		present := func(id int32) bool { return slices.Contains(gpus, id) }
+		absent := slices.DeleteFunc(slices.Clone(g.GetGpus()), present)
+		switch {
+		case len(absent) > 0:
+			add(field+".gpus", "%s wants GPU %s", field, numbers(absent))
+		case len(gpus) == 0:
+			add(field+".kind", "%s has KIND_GPU", field)
+		}
+		g.Gpus = slices.DeleteFunc(g.Gpus, func(id int32) bool { return !present(id) })
+		if len(g.Gpus) == 0 && (len(absent) > 0 || len(gpus) == 0) {
+			g.Kind, g.Gpus, g.SecondaryDevices = modelconfig.ModelInstanceGroup_KIND_CPU, nil, nil
+		}
+	}
+	atGPU := func(g *modelconfig.ModelInstanceGroup) bool {
+		return g.GetKind() == modelconfig.ModelInstanceGroup_KIND_GPU ||
+			g.GetKind() == modelconfig.ModelInstanceGroup_KIND_AUTO && available(g.GetGpus(), gpus)
+	}
+	if !slices.ContainsFunc(cfg.GetInstanceGroup(), atGPU) {
+		for i, a := range gpuAccelerators(cfg) {
+			add(fmt.Sprintf("%s[%d]", gpuAcceleratorField, i), "accelerator '%s' is for GPUs", a.GetName())
+		}
+		if acc := cfg.GetOptimization().GetExecutionAccelerators(); acc != nil {
+			acc.GpuExecutionAccelerator = nil
+		}
+	}
+	l := &problems{cfg: cfg}
+	if len(texts) > 0 {
+		l.add(OnCPU, fields[0], "model '%s' runs on the CPU, because there are no such GPUs: %s", cfg.GetName(), strings.Join(texts, ", "))
+	}
+	return l.list
+}
+
+const gpuAcceleratorField = "optimization.execution_accelerators.gpu_execution_accelerator"
+
+func gpuAccelerators(cfg *modelconfig.ModelConfig) []*modelconfig.ModelOptimizationPolicy_ExecutionAccelerators_Accelerator {
+	return cfg.GetOptimization().GetExecutionAccelerators().GetGpuExecutionAccelerator()
+}
+
+// available reports whether a group names GPUs and all of them are available.
+func available(wanted, gpus []int32) bool {
+	return len(wanted) > 0 && !slices.ContainsFunc(wanted, func(id int32) bool { return !slices.Contains(gpus, id) })
+}
+
+func allOnCPU(cfg *modelconfig.ModelConfig) bool {
+	groups := cfg.GetInstanceGroup()
+	return len(groups) > 0 && !slices.ContainsFunc(groups, func(g *modelconfig.ModelInstanceGroup) bool {
+		return g.GetKind() != modelconfig.ModelInstanceGroup_KIND_CPU
+	})
+}
+
+// acceleratorNotes returns a diagnostic of the given rule for each GPU accelerator. format has the accelerator's
+// and the model's name.
+func acceleratorNotes(cfg *modelconfig.ModelConfig, code Code, format string) []Diagnostic {
+	l := &problems{cfg: cfg}
+	for i, a := range gpuAccelerators(cfg) {
+		l.add(code, fmt.Sprintf("%s[%d]", gpuAcceleratorField, i), format, a.GetName(), cfg.GetName())
+	}
+	return l.list
 }

@@ -61,12 +61,20 @@ func PathOf(dir, name string) string {
 // ReadText reads the text of a configuration. A file over MaxFileSize is rejected without reading it. If there is
 // no file, the error wraps fs.ErrNotExist.
 func ReadText(path string) ([]byte, error) {
-	text, err := readCapped(path)
+	f, info, err := openRegular(path)
+	var text []byte
+	if err == nil {
+		defer f.Close()
+		if info.Size() > MaxFileSize {
+			return nil, tooLarge(path, info.Size())
+		}
+		if text, err = io.ReadAll(io.LimitReader(f, MaxFileSize+1)); err != nil { // Parse rejects the byte more
+			err = fmt.Errorf("reading %s: %w", path, err)
+		}
+	}
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil, status.Errorf(status.NotFound, "failed to open text file for read %s: %w", path, fs.ErrNotExist)
-	case status.CodeOf(err) == status.InvalidArg:
-		return nil, err
 	case err != nil:
 		d := newDiagnostic(Unreadable, "", fmt.Sprintf("failed to open text file for read %s: %v", path, err))
 		d.File, d.status = path, status.Internal
@@ -125,23 +133,6 @@ func openRegular(path string) (*os.File, fs.FileInfo, error) {
 	}
 	f, err := os.Open(path)
 	return f, info, err
-}
-
-// readCapped reads up to one byte more than allowed, so that Parse can reject the rest.
-func readCapped(path string) ([]byte, error) {
-	f, info, err := openRegular(path)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	if info.Size() > MaxFileSize {
-		return nil, tooLarge(path, info.Size())
-	}
-	text, err := io.ReadAll(io.LimitReader(f, MaxFileSize+1))
-	if err != nil {
-		return nil, fmt.Errorf("reading %s: %w", path, err)
-	}
-	return text, nil
 }
 
 var (

@@ -153,16 +153,13 @@ func noBackend(cfg *modelconfig.ModelConfig, dir string, list []Diagnostic) []Di
 
 // highestVersion returns the version folder with the highest number, or "".
 func highestVersion(dir string) string {
-	best := int64(0)
+	best, path := int64(0), ""
 	for _, name := range fileNames(dir) {
-		if n, ok := VersionOf(name); ok {
-			best = max(best, n)
+		if n, ok := VersionOf(name); ok && n > best {
+			best, path = n, filepath.Join(dir, name)
 		}
 	}
-	if best == 0 {
-		return ""
-	}
-	return filepath.Join(dir, strconv.FormatInt(best, 10))
+	return path
 }
 
 // LooksLikeVersion reports whether a folder that is not a version was probably meant as one. For example, 0, 01,
@@ -229,23 +226,17 @@ func MissingFile(err error, path string) error {
 	held := "the folder is empty"
 	fix := "put the model's file there, as '" + name + "'"
 	if len(names) > 0 {
-		held = "the folder holds " + quotedNames(names)
+		held = "the folder holds '" + strings.Join(names[:min(len(names), maxNamed)], "', '") + "'"
+	}
+	if len(names) > maxNamed {
+		held += " and more"
 	}
 	alike := slices.DeleteFunc(slices.Clone(names), func(other string) bool { return filepath.Ext(other) != filepath.Ext(name) })
 	if len(alike) == 1 {
 		fix = fmt.Sprintf("rename '%s' to '%s', or set default_model_filename: %q", alike[0], name, alike[0])
 	}
-	return At(WithFix(Coded(ModelFile, "default_model_filename", &folderError{err, held}), fix), filepath.Clean(dir), 0)
+	return At(WithFix(Coded(ModelFile, "default_model_filename", fmt.Errorf("%w, %s", err, held)), fix), filepath.Clean(dir), 0)
 }
-
-// folderError adds the content of a folder to an error.
-type folderError struct {
-	err  error
-	held string
-}
-
-func (h *folderError) Error() string { return h.err.Error() + ", " + h.held }
-func (h *folderError) Unwrap() error { return h.err }
 
 // fileNames lists the files and folders of dir that are not hidden, sorted.
 func fileNames(dir string) []string {
@@ -260,14 +251,6 @@ func fileNames(dir string) []string {
 		}
 	}
 	return names
-}
-
-func quotedNames(names []string) string {
-	more := ""
-	if len(names) > maxNamed {
-		names, more = names[:maxNamed], " and more"
-	}
-	return "'" + strings.Join(names, "', '") + "'" + more
 }
 
 // noBackendFile adds the content of the highest version folder to the fault of a model without a backend.

@@ -1,6 +1,8 @@
 package infer
 
 import (
+	"slices"
+
 	"github.com/tutti-server/tutti/core/status"
 	"github.com/tutti-server/tutti/core/tensor"
 	"github.com/tutti-server/tutti/internal/pool"
@@ -152,7 +154,7 @@ type Params []Param
 // Forward adds a client's header that the server forwards as a parameter, and replaces a parameter of that name.
 // The name must be in lower case, as in HTTP/2 and gRPC. Reserved names are InvalidArg.
 func (r *Request) Forward(name, value string) error {
-	if ReservedParam(name) || reservedHeader(name) {
+	if ReservedParam(name) || slices.Contains(reservedHeaders, name) {
 		return status.Errorf(status.InvalidArg, "Header '%s' is reserved for Triton usage and cannot be forwarded.", name)
 	}
 	p := Param{Key: name, Kind: ParamString, String: value}
@@ -166,11 +168,5 @@ func (r *Request) Forward(name, value string) error {
 	return nil
 }
 
-// reservedHeader reports whether the server itself uses a parameter of this name.
-func reservedHeader(name string) bool {
-	switch name {
-	case "sequence_id", "sequence_start", "sequence_end", "priority", "timeout", "headers", "binary_data_output":
-		return true
-	}
-	return false
-}
+// reservedHeaders are the parameters that the server itself uses.
+var reservedHeaders = []string{"sequence_id", "sequence_start", "sequence_end", "priority", "timeout", "headers", "binary_data_output"}

@@ -11,8 +11,7 @@ import (
 //
 // Lifecycle:
 //
-//  1. Send is called any number of times, in the order of the responses. At most the last
-//     response is marked Final.
+//  1. Send is called any number of times, in the order of the responses. At most the last response is marked Final.
 //  2. Close is called exactly once, after the last Send. Its error is nil if the request
 //     succeeded. For example, a request that is refused gets no Send and Close(err).
 //

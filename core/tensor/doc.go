@@ -20,8 +20,7 @@
 // Device memory is a Buffer like any other, but Bytes panics and only the device may use Pointer. Work on it goes into
 // a Stream and executes later, until an Event is done. Four rules order the work without blocking the host:
 //
-//   - Code that fills a buffer must call SetReady with an event of its stream before it shares
-//     the buffer.
+//   - Code that fills a buffer must call SetReady with an event of its stream before it shares the buffer.
 //   - Code that puts work on a buffer into another stream must make that stream wait for Ready.
 //   - Code that puts such work into a stream must call UsedUntil before it releases the
 //     buffer. Stream.Copy and Stream.Fill hold references and need not.

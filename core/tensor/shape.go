@@ -181,9 +181,7 @@ func ParseDType(name string) DType {
 }
 
 // String returns the wire's name of d ("FP32", "BYTES").
-func (d DType) String() string {
-	return dtypes[d.known()].wire
-}
+func (d DType) String() string { return dtypes[d.known()].wire }
 
 // known returns d, or Invalid for a number that is no type.
 func (d DType) known() DType {
@@ -221,7 +219,7 @@ func Float32ToFP16(f float32) uint16 {
 	sign, rest := uint16(bits>>16)&0x8000, bits&0x7fffffff
 	switch {
 	case rest > 0x7f800000:
-		return sign | nanFP16(rest)
+		return sign | 0x7c00 | max(uint16(rest>>13)&0x3ff, 1) // the payload must not become that of an infinity
 	case rest >= 0x477ff000: // rounds to 65536 or more
 		return sign | 0x7c00
 	case rest >= 0x38800000:
@@ -230,9 +228,6 @@ func Float32ToFP16(f float32) uint16 {
 		return sign | uint16(math.Float32bits(math.Float32frombits(rest)+0.5)-0x3f000000)
 	}
 }
-
-// nanFP16 shortens the payload of a NaN, which must not become that of an infinity.
-func nanFP16(bits uint32) uint16 { return 0x7c00 | max(uint16(bits>>13)&0x3ff, 1) }
 
 // BF16ToFloat32 converts bfloat16, the upper half of a float32. It is exact.
 func BF16ToFloat32(h uint16) float32 { return math.Float32frombits(uint32(h) << 16) }

@@ -8,7 +8,6 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"net/netip"
 	"os"
 	"strconv"
 	"time"
@@ -221,12 +220,8 @@ func resolve(ctx context.Context, host string, port int) (address unix.Sockaddr,
 			return &unix.SockaddrInet4{Port: port, Addr: ip.As4()}, unix.AF_INET, nil
 		}
 	}
-	return inet6(list[0], port)
-}
-
-func inet6(ip netip.Addr, port int) (unix.Sockaddr, int, error) {
-	a := &unix.SockaddrInet6{Port: port, Addr: ip.As16()}
-	if zone := ip.Zone(); zone != "" {
+	a := &unix.SockaddrInet6{Port: port, Addr: list[0].As16()}
+	if zone := list[0].Zone(); zone != "" {
 		i, err := net.InterfaceByName(zone)
 		if err != nil {
 			return nil, 0, err

@@ -46,7 +46,10 @@ func openTraces(ctx context.Context, o *options.Options, metrics *telemetry.Metr
 	if t.store != nil {
 		list.Sinks, list.All = append(list.Sinks, t.store), true
 	}
-	if t.captures = captureStore(o); t.captures != nil {
+	if s := &o.Capture; s.Bytes > 0 && o.Dashboard.Token != "" && o.Dashboard.Enabled && o.HTTP.Enabled { // the token starts captures
+		t.captures = capture.New(capture.Settings{
+			Bytes: s.Bytes, RequestBytes: s.RequestBytes, RedactTensors: s.RedactTensors, RedactModels: s.RedactModels,
+		})
 		list.Recorder = t.captures
 	}
 	if c.Mode == tracing.ModeOpenTelemetry {
@@ -81,16 +84,6 @@ func traceStore(o *options.Options, m *telemetry.Metrics) (*ring.Store, error) {
 	return store, err
 }
 
-// captureStore returns the store of captured tensors, nil if capturing is disabled. Only clients with the token may
-// start a capture.
-func captureStore(o *options.Options) *capture.Store {
-	c := &o.Capture
-	if c.Bytes == 0 || o.Dashboard.Token == "" || !o.Dashboard.Enabled || !o.HTTP.Enabled {
-		return nil
-	}
-	return capture.New(capture.Settings{Bytes: c.Bytes, RequestBytes: c.RequestBytes, RedactTensors: c.RedactTensors, RedactModels: c.RedactModels})
-}
-
 func closeStore(s *ring.Store) error {
 	if s == nil {
 		return nil
@@ -118,14 +111,6 @@ func (s *Server) dashboard() (*web.Server, error) {
 	set.Overview = s.window
 	s.ui = web.New(set)
 	return s.ui, nil
-}
-
-// closeDashboard stops the dashboard's goroutines.
-func (s *Server) closeDashboard() {
-	if s.ui != nil {
-		s.ui.Close()
-		s.window.Close()
-	}
 }
 
 // measureGPUs exports the metrics of the machine's GPUs, if it has any and on is true, until the returned closer is

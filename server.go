@@ -170,7 +170,10 @@ func (s *Server) Close(ctx context.Context) error {
 
 func (s *Server) close(ctx context.Context) error {
 	s.leaving.Store(true)
-	s.closeDashboard()
+	if s.ui != nil {
+		s.ui.Close()
+		s.window.Close()
+	}
 	ctx, cancel := context.WithTimeout(ctx, s.o.ExitTimeout)
 	defer cancel()
 	if slices.ContainsFunc(s.endpoints, (*endpoint).started) {

@@ -109,15 +109,6 @@ func (p *program) request(ctx context.Context, c client.Client, req *client.Requ
 	})
 }
 
-// jsonBody returns a request as JSON, without binary data.
-func jsonBody(req *client.Request) ([]byte, error) {
-	inputs := make([]*client.Tensor, len(req.Inputs))
-	for i := range req.Inputs {
-		inputs[i] = &req.Inputs[i]
-	}
-	return json.Marshal(map[string]any{"inputs": inputs})
-}
-
 // writeResponse prints a response as JSON with a line per output. It omits elements that JSON cannot hold.
 func writeResponse(w io.Writer, resp *client.Response) error {
 	head, err := json.Marshal(struct {

@@ -58,7 +58,12 @@ func (a *inspector) why(ctx context.Context, w io.Writer, id string) error {
 			return err
 		}
 	}
-	text, err := a.get(ctx, "traces/"+id+"?as=text")
+	return a.show(ctx, w, id)
+}
+
+// show prints the explanation of a trace.
+func (a *inspector) show(ctx context.Context, w io.Writer, id string) error {
+	text, err := a.body(ctx, http.MethodGet, "traces/"+id+"?as=text", nil)
 	if err == nil {
 		_, err = w.Write(text)
 	}
@@ -74,11 +79,7 @@ const (
 // await prints the explanation of a trace that is about to be stored.
 func (a *inspector) await(ctx context.Context, w io.Writer, id string) error {
 	for range awaitTries {
-		text, err := a.get(ctx, "traces/"+id+"?as=text")
-		if err == nil {
-			_, err = w.Write(text)
-			return err
-		}
+		err := a.show(ctx, w, id)
 		if refusal, ok := errors.AsType[*refusedError](err); !ok || refusal.status != http.StatusNotFound {
 			return err
 		}
@@ -101,7 +102,7 @@ func (e *refusedError) Error() string { return "the server says: " + e.text }
 
 // traceOf returns the newest trace of a request.
 func (a *inspector) traceOf(ctx context.Context, request string) (string, error) {
-	b, err := a.get(ctx, "traces?limit=1&request="+url.QueryEscape(request))
+	b, err := a.body(ctx, http.MethodGet, "traces?limit=1&request="+url.QueryEscape(request), nil)
 	if err != nil {
 		return "", err
 	}
@@ -113,11 +114,6 @@ func (a *inspector) traceOf(ctx context.Context, request string) (string, error)
 		return "", fmt.Errorf("no trace of request '%s' is stored: not every request is, see --trace-store-every (tutti infer asks for its own)", request)
 	}
 	return list.Traces[0].ID, nil
-}
-
-// get returns the body of the response to a GET request for a path of the API.
-func (a *inspector) get(ctx context.Context, path string) ([]byte, error) {
-	return a.body(ctx, http.MethodGet, path, nil)
 }
 
 // body sends a request and returns the body of the response.

@@ -246,7 +246,13 @@ func (p *program) runtime(ctx context.Context, args []string) error {
 	case len(rest) == 2 && rest[0] == "fetch":
 		path, err := (&runtimes.Fetcher{Progress: p.stderr}).Fetch(ctx, rest[1], *dir)
 		if err == nil {
-			err = p.prepare(ctx, rest[1], path)
+			var registry *backends.Registry
+			if registry, err = p.components.Registry(); err != nil {
+				return err
+			}
+			if f := registry.ByName(rest[1]); f != nil && f.Prepare != nil { // what its backend needs in addition
+				err = f.Prepare(ctx, path, p.stderr)
+			}
 		}
 		if err != nil {
 			return err
@@ -255,18 +261,6 @@ func (p *program) runtime(ctx context.Context, args []string) error {
 		return err
 	}
 	return misused("runtime", "fetch with a name, or list")
-}
-
-// prepare builds what the backend of a fetched library needs in addition.
-func (p *program) prepare(ctx context.Context, name, path string) error {
-	registry, err := p.components.Registry()
-	if err != nil {
-		return err
-	}
-	if f := registry.ByName(name); f != nil && f.Prepare != nil {
-		return f.Prepare(ctx, path, p.stderr)
-	}
-	return nil
 }
 
 // listRuntimes prints every runtime with the path of its library, or with the command that fetches it.
@@ -286,15 +280,9 @@ func (p *program) listRuntimes() error {
 
 func (p *program) version(_ context.Context, _ []string) error {
 	note := ""
-	if withoutCgo() {
+	if info, ok := debug.ReadBuildInfo(); ok && slices.Contains(info.Settings, debug.BuildSetting{Key: "CGO_ENABLED", Value: "0"}) {
 		note = " (built without cgo: the backends onnxruntime, openvino, pytorch and tensorflow are not in it)"
 	}
 	_, err := fmt.Fprintf(p.stdout, "tutti %s%s\n", tutti.Version, note)
 	return err
-}
-
-// withoutCgo reports whether this program was built with CGO_ENABLED=0.
-func withoutCgo() bool {
-	info, ok := debug.ReadBuildInfo()
-	return ok && slices.Contains(info.Settings, debug.BuildSetting{Key: "CGO_ENABLED", Value: "0"})
 }

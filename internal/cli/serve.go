@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
@@ -26,7 +27,11 @@ import (
 
 // serve runs a server until ctx is done or a service fails.
 func (p *program) serve(ctx context.Context, args []string) error {
-	reduceCollections()
+	// Garbage collections are rarer unless GOGC is set. Tensors are not on the Go heap, which therefore is small: with the
+	// default the collector takes a twentieth of the CPU time of small requests.
+	if os.Getenv("GOGC") == "" {
+		debug.SetGCPercent(heapGrowth)
+	}
 	// The server must outlive the reader of its log: by default SIGPIPE would end it.
 	signal.Ignore(syscall.SIGPIPE)
 	s, err := tutti.Open(ctx, tutti.Settings{Args: args, Env: os.Environ(), Components: p.components, Stdout: p.stdout, Stderr: p.stderr})
@@ -45,14 +50,6 @@ func (p *program) serve(ctx context.Context, args []string) error {
 
 // heapGrowth is the value of GOGC for a server.
 const heapGrowth = 400
-
-// reduceCollections makes garbage collections rarer unless GOGC is set. Tensors are not on the Go heap, which therefore is
-// small: with the default the collector takes a twentieth of the CPU time of small requests.
-func reduceCollections() {
-	if os.Getenv("GOGC") == "" {
-		debug.SetGCPercent(heapGrowth)
-	}
-}
 
 // demo serves the examples below a folder, sends a request to each ensemble, checks the responses, and keeps serving.
 func (p *program) demo(ctx context.Context, args []string) error {
@@ -289,7 +286,11 @@ func (d *demonstration) showAnswer(ctx context.Context, c client.Client, e *Exam
 // curl returns a command that sends the first example whose inputs JSON can hold.
 func (d *demonstration) curl() string {
 	for _, e := range d.examples {
-		if body, err := jsonBody(&e.Request); err == nil {
+		inputs := make([]*client.Tensor, len(e.Request.Inputs))
+		for i := range inputs {
+			inputs[i] = &e.Request.Inputs[i]
+		}
+		if body, err := json.Marshal(map[string]any{"inputs": inputs}); err == nil {
 			return fmt.Sprintf("curl -s http://%s/v2/models/%s/infer -d '%s'", d.s.HTTPAddress(), e.Request.Model,
 				strings.ReplaceAll(string(body), "'", `'\''`))
 		}

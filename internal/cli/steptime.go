@@ -125,18 +125,15 @@ func (t *timing) rows(model string, order []string) [][]string {
 	for _, name := range append(order, model) {
 		for i := range t.models {
 			if m := &t.models[i]; m.model == name {
-				rows = append(rows, t.row(m))
+				row := []string{name, "n/a", "n/a", "n/a", "n/a"}
+				if t.alone {
+					row = []string{name, strconv.FormatUint(m.requests, 10), micros(m.queue), micros(m.compute), micros(m.total)}
+				}
+				rows = append(rows, row)
 			}
 		}
 	}
 	return rows
-}
-
-func (t *timing) row(m *modelTime) []string {
-	if !t.alone {
-		return []string{m.model, "n/a", "n/a", "n/a", "n/a"}
-	}
-	return []string{m.model, strconv.FormatUint(m.requests, 10), micros(m.queue), micros(m.compute), micros(m.total)}
 }
 
 func micros(d time.Duration) string {

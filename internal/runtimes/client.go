@@ -36,10 +36,7 @@ func findClient(ctx context.Context, name string) (client, error) {
 			return c, nil
 		}
 	}
-	if pkg := clientPackages[name]; pkg != "" {
-		return nil, fmt.Errorf("%s is not installed (Debian: apt-get install %s)", name, pkg)
-	}
-	return nil, fmt.Errorf("%s is not installed", name)
+	return nil, fmt.Errorf("%s is not installed (Debian: apt-get install %s)", name, clientPackages[name])
 }
 
 // version returns what the client prints about its version, or "" when it does not work.

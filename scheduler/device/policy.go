@@ -97,9 +97,8 @@ func (p *Policy) Probe() error {
 		return nil
 	}
 	var b binding
-	err := b.enter(p)
-	b.leave(p)
-	return err
+	defer b.leave(p)
+	return b.enter(p)
 }
 
 // Do calls f on a bound thread, which f's own threads inherit. Errors of binding are Probe's to report.

@@ -1,6 +1,7 @@
 package sequence
 
 import (
+	stdheap "container/heap"
 	"strconv"
 
 	"github.com/tutti-server/tutti/backends"
@@ -175,11 +176,8 @@ type item[T any] interface {
 // heap is a binary heap. Its first element in order is at index 0.
 type heap[T item[T]] struct{ list []T }
 
-func (h *heap[T]) push(x T) {
-	h.list = append(h.list, x)
-	*x.index() = len(h.list) - 1
-	h.up(len(h.list) - 1)
-}
+func (h *heap[T]) push(x T)   { stdheap.Push(h, x) }
+func (h *heap[T]) remove(x T) { stdheap.Remove(h, *x.index()) }
 
 func (h *heap[T]) pop() T {
 	x := h.list[0]
@@ -187,40 +185,27 @@ func (h *heap[T]) pop() T {
 	return x
 }
 
-// remove removes an element at any index.
-func (h *heap[T]) remove(x T) {
-	i, last := *x.index(), len(h.list)-1
-	h.swap(i, last)
-	var none T
-	h.list[last] = none
-	h.list = h.list[:last]
-	*x.index() = -1
-	if i < last {
-		h.up(i)
-		h.down(i)
-	}
-}
+// The methods of container/heap.
 
-func (h *heap[T]) swap(i, j int) {
+func (h *heap[T]) Len() int           { return len(h.list) }
+func (h *heap[T]) Less(i, j int) bool { return h.list[i].before(h.list[j]) }
+
+func (h *heap[T]) Swap(i, j int) {
 	h.list[i], h.list[j] = h.list[j], h.list[i]
 	*h.list[i].index(), *h.list[j].index() = i, j
 }
 
-func (h *heap[T]) up(i int) {
-	for parent := (i - 1) / 2; i > 0 && h.list[i].before(h.list[parent]); parent = (i - 1) / 2 {
-		h.swap(i, parent)
-		i = parent
-	}
+func (h *heap[T]) Push(x any) {
+	e := x.(T) //nolint:errcheck,forcetypeassert // push's
+	*e.index() = len(h.list)
+	h.list = append(h.list, e)
 }
 
-func (h *heap[T]) down(i int) {
-	for first := -1; first != i; {
-		first = i
-		for child := 2*first + 1; child <= 2*first+2 && child < len(h.list); child++ {
-			if h.list[child].before(h.list[i]) {
-				i = child
-			}
-		}
-		h.swap(i, first)
-	}
+func (h *heap[T]) Pop() any {
+	last := len(h.list) - 1
+	x := h.list[last]
+	*x.index() = -1
+	clear(h.list[last:])
+	h.list = h.list[:last]
+	return x
 }

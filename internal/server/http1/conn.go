@@ -68,7 +68,9 @@ func newConn(s *Server, tcp *net.TCPConn) (*conn, error) {
 	c.base = (&http.Request{
 		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, RemoteAddr: nc.RemoteAddr().String(),
 	}).WithContext(ctx)
-	c.body.c, c.resp.c, c.watch = c, c, newWatcher(c, s.watchers)
+	shard := &s.watchers.shards[s.watchers.next.Add(1)%uint32(len(s.watchers.shards))] //nolint:gosec // a small constant
+	c.watch = &watcher{c: c, all: s.watchers, shard: shard, over: make(chan struct{}, 1)}
+	c.body.c, c.resp.c = c, c
 	c.resp.header = make(http.Header)
 	return c, nil
 }

@@ -106,11 +106,6 @@ type watcher struct {
 	stop  bool          // guarded by shard.mu: the request is complete
 }
 
-func newWatcher(c *conn, all *watchers) *watcher {
-	n := all.next.Add(1) % uint32(len(all.shards)) //nolint:gosec // a small constant
-	return &watcher{c: c, all: all, shard: &all.shards[n], over: make(chan struct{}, 1)}
-}
-
 func (w *watcher) begin(now time.Time) {
 	s := w.shard
 	s.mu.Lock()

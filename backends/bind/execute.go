@@ -207,6 +207,7 @@ func (w *Watch) check() {
 	if w.armed = w.ctx != nil; !w.armed {
 		return
 	}
+	done := func(ctx context.Context) bool { return ctx != nil && ctx.Err() != nil }
 	gone := len(w.reqs) > 0
 	for i := range w.reqs {
 		gone = gone && done(w.reqs[i].Ctx)
@@ -216,16 +217,4 @@ func (w *Watch) check() {
 		w.Stop()
 	}
 	w.timer.Reset(checkEvery)
-}
-
-func done(ctx context.Context) bool {
-	if ctx == nil {
-		return false
-	}
-	select {
-	case <-ctx.Done():
-		return true
-	default:
-		return false
-	}
 }

@@ -3,7 +3,6 @@ package bind
 import (
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/tutti-server/tutti/core/config"
@@ -113,11 +112,7 @@ func (b *Binding[R]) dimsFix(file []int64) string {
 	if len(rest) == 0 {
 		rest = []int64{1}
 	}
-	words := make([]string, len(rest))
-	for i, d := range rest {
-		words[i] = strconv.FormatInt(d, 10)
-	}
-	fix := "write dims: [ " + strings.Join(words, ", ") + " ]"
+	fix := "write dims: [ " + strings.ReplaceAll(strings.Trim(fmt.Sprint(rest), "[]"), " ", ", ") + " ]"
 	if b.Sig.MaxBatch > 0 {
 		fix += ", without the batch dimension"
 	}

@@ -1,6 +1,7 @@
 package bind
 
 import (
+	"bytes"
 	"cmp"
 	"fmt"
 	"maps"
@@ -148,10 +149,8 @@ func found(path string) string {
 		return lfsPointer + fmt.Sprintf(" of %d bytes", info.Size())
 	}
 	n = min(n, 16)
-	for _, b := range head[:n] {
-		if (b < ' ' || b > '~') && b != '\n' && b != '\r' && b != '\t' {
-			return fmt.Sprintf("%d bytes", info.Size())
-		}
+	if bytes.ContainsFunc(head[:n], func(r rune) bool { return (r < ' ' || r > '~') && r != '\n' && r != '\r' && r != '\t' }) {
+		return fmt.Sprintf("%d bytes", info.Size())
 	}
 	return fmt.Sprintf("%d bytes that begin with %q", info.Size(), head[:n])
 }

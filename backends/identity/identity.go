@@ -310,55 +310,29 @@ type params struct {
 // parse reads the parameters of the backend and ignores others.
 func parse(model string, given map[string]*modelconfig.ModelParameter) (p params, err error) {
 	p.zeros, p.frequency = true, 1
+	var execute, creation int
+	flags := map[string]*bool{keyZeros: &p.zeros, keyTracing: &p.tracing}
+	numbers := map[string]*int{keyExecute: &execute, keyMultiplier: &p.multiplier, keyCreation: &creation, keySpans: &p.spans, keyFrequency: &p.frequency}
 	for _, key := range slices.Sorted(maps.Keys(given)) {
 		value := given[key].GetStringValue()
-		switch key {
-		case keyExecute:
-			p.execute, err = duration(model, key, value, time.Millisecond)
-		case keyMultiplier:
-			p.multiplier, err = number(model, key, value)
-		case keyCreation:
-			p.creation, err = duration(model, key, value, time.Second)
-		case keyZeros:
-			p.zeros, err = flag(model, key, value)
-		case keyTracing:
-			p.tracing, err = flag(model, key, value)
-		case keySpans:
-			p.spans, err = number(model, key, value)
-		case keyFrequency:
-			p.frequency, err = number(model, key, value)
-			p.frequency = max(p.frequency, 1)
+		if to := flags[key]; to != nil {
+			if *to, err = strconv.ParseBool(value); err != nil {
+				return p, status.Errorf(status.InvalidArg, "model '%s': parameter '%s' is '%s', expected true or false", model, key, value)
+			}
 		}
-		if err != nil {
-			return p, err
+		if to := numbers[key]; to != nil {
+			if *to, err = strconv.Atoi(value); err != nil || *to < 0 || *to > longest {
+				return p, status.Errorf(status.InvalidArg, "model '%s': parameter '%s' is '%s', expected an integer from 0 to %d", model, key, value, longest)
+			}
 		}
 	}
+	p.execute, p.creation = time.Duration(execute)*time.Millisecond, time.Duration(creation)*time.Second
+	p.frequency = max(p.frequency, 1)
 	return p, nil
 }
 
 // longest bounds a number: as a delay it is days and cannot overflow.
 const longest = 1 << 20
-
-func flag(model, key, value string) (bool, error) {
-	on, err := strconv.ParseBool(value)
-	if err != nil {
-		return false, status.Errorf(status.InvalidArg, "model '%s': parameter '%s' is '%s', expected true or false", model, key, value)
-	}
-	return on, nil
-}
-
-func number(model, key, value string) (int, error) {
-	n, err := strconv.Atoi(value)
-	if err != nil || n < 0 || n > longest {
-		return 0, status.Errorf(status.InvalidArg, "model '%s': parameter '%s' is '%s', expected an integer from 0 to %d", model, key, value, longest)
-	}
-	return n, nil
-}
-
-func duration(model, key, value string, unit time.Duration) (time.Duration, error) {
-	n, err := number(model, key, value)
-	return time.Duration(n) * unit, err
-}
 
 // delayOf returns the delay of an instance: execute for instance 0, otherwise execute times the instance's number and
 // the multiplier, but at least execute.

@@ -102,7 +102,7 @@ func (m *model) Execute(_ context.Context, b *backends.Batch) error {
 	at := b.Allocator.Place()
 	texts := make([]string, len(m.Sig.Outputs))
 	for i := range texts {
-		texts[i] = m.Sig.Outputs[i].Name + " " + kind(at.Kind) + " " + strconv.Itoa(int(at.ID))
+		texts[i] = m.Sig.Outputs[i].Name + " " + kinds[at.Kind] + " " + strconv.Itoa(int(at.ID))
 	}
 	if m.fail {
 		return status.Errorf(status.Unavailable, "%s", strings.Join(texts, " "))
@@ -120,14 +120,5 @@ func (m *model) Execute(_ context.Context, b *backends.Batch) error {
 	return nil
 }
 
-// kind returns Triton's name for a kind of memory.
-func kind(k tensor.Kind) string {
-	switch k {
-	case tensor.Host:
-		return "CPU"
-	case tensor.Pinned:
-		return "CPU_PINNED"
-	default:
-		return "GPU"
-	}
-}
+// kinds are Triton's names for the kinds of memory.
+var kinds = [...]string{tensor.Host: "CPU", tensor.Pinned: "CPU_PINNED", tensor.Device: "GPU"}

@@ -152,7 +152,10 @@ func (x *instance) Execute(_ context.Context, b *backends.Batch) error {
 	if err != nil {
 		return err
 	}
-	ids := x.ids(b)
+	var ids []byte // the correlation ids
+	if x.corrid >= 0 {
+		ids = b.In[x.corrid].Bytes()
+	}
 	for row := range in {
 		var id []byte
 		if x.corrid >= 0 {
@@ -221,14 +224,6 @@ func (x *instance) keep(b *backends.Batch, row int, id []byte, sum int32) {
 	}
 }
 
-// ids returns the bytes of the correlation ids, nil without CORRID.
-func (x *instance) ids(b *backends.Batch) []byte {
-	if x.corrid < 0 {
-		return nil
-	}
-	return b.In[x.corrid].Bytes()
-}
-
 // id splits the next correlation id from the rest.
 func (x *instance) id(b *backends.Batch, ids []byte) (one, rest []byte) {
 	if size := b.In[x.corrid].DType.Size(); size > 0 {
@@ -272,7 +267,7 @@ func (r *results) set(b *backends.Batch, row int, sum int32, ready bool) error {
 		}
 		return nil
 	}
-	if !ready || !succeeded(&b.Requests[row]) {
+	if !ready || b.Requests[row].Err != nil {
 		return nil
 	}
 	response := make([]tensor.Tensor, len(r.Sig.Outputs))
@@ -292,6 +287,3 @@ func (r *results) set(b *backends.Batch, row int, sum int32, ready bool) error {
 	}
 	return nil
 }
-
-// succeeded reports whether a request has not failed so far.
-func succeeded(q *backends.Request) bool { return q.Err == nil }

@@ -148,10 +148,8 @@ func (x *Metrics) Add(m *Model) {
 	}
 	x.models[m] = x.newSeries(m, setup)
 	x.named.Store(modelName{m.Name, m.Version}, m)
-	if setup != nil && (x.o.Summaries || x.o.Histograms && setup.Decoupled) {
-		m.latencies.Store(newLatencies(&x.o, setup))
-	} else if x.o.Summaries {
-		m.latencies.Store(newLatencies(&x.o, &Setup{}))
+	if s := cmp.Or(setup, &Setup{}); x.o.Summaries || x.o.Histograms && s.Decoupled {
+		m.latencies.Store(newLatencies(&x.o, s))
 	}
 }
 
@@ -187,25 +185,21 @@ func (x *Metrics) newSeries(m *Model, setup *Setup) *series {
 			add("_"+k, v)
 		}
 	}
-	sortLabels(s.labels)
+	slices.SortFunc(s.labels, byName)
 	return s
 }
 
 func valid(s string) string { return strings.ToValidUTF8(s, "\uFFFD") }
 
-func sortLabels(list []*dto.LabelPair) {
-	slices.SortFunc(list, func(a, b *dto.LabelPair) int { return cmp.Compare(a.GetName(), b.GetName()) })
+func byName[T interface{ GetName() string }](a, b T) int {
+	return cmp.Compare(a.GetName(), b.GetName())
 }
 
 // Gather implements prometheus.Gatherer. Families are sorted by name, the metrics of a family by model.
 func (x *Metrics) Gather() (list []*dto.MetricFamily, err error) {
 	x.each(nil, func(f *dto.MetricFamily) { list = append(list, f) })
-	sortFamilies(list)
+	slices.SortFunc(list, byName)
 	return list, nil
-}
-
-func sortFamilies(list []*dto.MetricFamily) {
-	slices.SortFunc(list, func(a, b *dto.MetricFamily) int { return cmp.Compare(a.GetName(), b.GetName()) })
 }
 
 // each calls yield with every family that has metrics; families declared by models are last. With an arena they

@@ -355,7 +355,7 @@ func (c *custom) gather() (list []*dto.MetricFamily) {
 		}
 		list = append(list, mf)
 	}
-	sortFamilies(list)
+	slices.SortFunc(list, byName)
 	return list
 }
 

@@ -67,7 +67,7 @@ const (
 const FirstResponse = "nv_inference_first_response_histogram_ms"
 
 // families are Triton's metrics and ours, which begin with ensemble_, sorted by name.
-var families = sorted([]family{
+var families = slices.SortedFunc(slices.Values([]family{
 	{"nv_inference_request_success", "Successful requests", counter, always, perModel(func(m *Model) float64 { return float64(m.Responses()) })},
 	{"nv_inference_request_failure", "Requests that failed, by reason; a failed request to an ensemble counts 2, for itself and for its step", counter, always, each(failuresOf)},
 	{"nv_inference_count", "Inferences made: every row of a batch counts, hits of the response cache do not", counter, always, perModel(func(m *Model) float64 { return float64(m.Rows()) })},
@@ -137,12 +137,7 @@ var families = sorted([]family{
 	{"ensemble_moves_bytes_total", "Bytes of the tensors copied between host and devices, or between devices", counter, whereMoved, perMove(func(v *Move) uint64 { return v.Bytes })},
 	{"ensemble_repository_fetched_bytes_total", "Bytes of models fetched from buckets", counter, withFetches, ofServer(func(x *Metrics) float64 { return float64(x.fetchedBytes.Load()) })},
 	{"ensemble_repository_fetch_seconds_total", "Seconds spent fetching models from buckets, summed over models", counter, withFetches, ofServer(func(x *Metrics) float64 { return time.Duration(x.fetchedNs.Load()).Seconds() })},
-})
-
-func sorted(list []family) []family {
-	slices.SortFunc(list, func(a, b family) int { return cmp.Compare(a.name, b.name) })
-	return list
-}
+}), func(a, b family) int { return cmp.Compare(a.name, b.name) })
 
 // When describes when the named family is exported, for the reference page.
 func When(name string) string {
@@ -178,7 +173,7 @@ func (s *series) with(pairs ...string) []*dto.LabelPair {
 	for i := 0; i < len(pairs); i += 2 {
 		list = append(list, &dto.LabelPair{Name: &pairs[i], Value: &pairs[i+1]})
 	}
-	sortLabels(list)
+	slices.SortFunc(list, byName)
 	return list
 }
 

@@ -112,17 +112,6 @@ func (c *Context) Parent() string {
 // or not the request is sampled.
 const RetainState = "tutti=retain"
 
-func retains(state string) bool {
-	for state != "" {
-		var member string
-		member, state, _ = strings.Cut(state, ",")
-		if strings.Trim(member, " \t") == RetainState {
-			return true
-		}
-	}
-	return false
-}
-
 // NewContext returns the context of a new trace whose first span is the caller.
 func NewContext(state string) Context {
 	c := Context{State: state}
@@ -133,7 +122,10 @@ func NewContext(state string) Context {
 // Follow adopts the trace context of the client's headers, if they are valid.
 func (o *Origin) Follow(parent, state string) {
 	if c, ok := ParseContext(parent, state); ok {
-		o.Context, o.Retain = c, retains(c.State)
+		o.Context, o.Retain = c, false
+		for member := range strings.SplitSeq(c.State, ",") {
+			o.Retain = o.Retain || strings.Trim(member, " \t") == RetainState
+		}
 	}
 }
 

@@ -1,6 +1,8 @@
 package tracing
 
 import (
+	"cmp"
+
 	"github.com/tutti-server/tutti/core/status"
 	"github.com/tutti-server/tutti/core/tensor"
 )
@@ -39,11 +41,13 @@ var pointNames = [numPoints]string{
 }
 
 // String returns the name that trace files have.
-func (p Point) String() string {
-	if p < numPoints {
-		return pointNames[p]
+func (p Point) String() string { return nameOf(pointNames[:], int(p), "UNKNOWN") }
+
+func nameOf(names []string, i int, unknown string) string {
+	if i < len(names) {
+		return names[i]
 	}
-	return "UNKNOWN"
+	return unknown
 }
 
 // First returns the time of the first moment at a point, 0 without one.
@@ -162,12 +166,7 @@ const (
 var eventNames = [numEvents]string{"copy", "cache_hit", "cache_miss", "refused", "cancelled", "deadline", "wave", "report"}
 
 // String returns the kind's name.
-func (k EventKind) String() string {
-	if k < numEvents {
-		return eventNames[k]
-	}
-	return "unknown"
-}
+func (k EventKind) String() string { return nameOf(eventNames[:], int(k), "unknown") }
 
 // Event is something that happened to a request. Fields that its kind does not use are zero.
 type Event struct {
@@ -288,11 +287,7 @@ func (t *Tracer) Capture(x *Trace, model string, version int64, request string, 
 	if fresh {
 		x = t.newTrace(nil, model, version, request)
 	}
-	id := x.rec.ID
-	if o.ID != (TraceID{}) {
-		id = o.ID
-	}
-	if f := t.recorder.Select(model, request, id); f != nil {
+	if f := t.recorder.Select(model, request, cmp.Or(o.ID, x.rec.ID)); f != nil {
 		x.snapshot, x.rec.Captured = f, true
 		return x
 	}

@@ -1,6 +1,9 @@
 package tracing
 
-import "slices"
+import (
+	"cmp"
+	"slices"
+)
 
 // PartKind classifies a part of a request's time.
 type PartKind uint8
@@ -26,12 +29,7 @@ var partNames = [numParts]string{
 }
 
 // String returns the kind's name.
-func (k PartKind) String() string {
-	if k < numParts {
-		return partNames[k]
-	}
-	return "unknown"
-}
+func (k PartKind) String() string { return nameOf(partNames[:], int(k), "unknown") }
 
 // Part is an interval of a request's time.
 type Part struct {
@@ -48,16 +46,14 @@ type Part struct {
 func Split(r *Record) []Part {
 	start, end := r.Bounds()
 	k := splitter{r: r, start: start, at: end}
-	k.tail()
+	if made := cmp.Or(r.Last(InferResponseComplete), r.Last(RequestEnd)); made != 0 {
+		k.back(PartEncode, -1, 0, made)
+	}
 	for i, rounds := k.last(), 0; i >= 0 && rounds <= len(r.Steps); rounds++ {
 		k.step(i)
 		i = k.before(i)
 	}
-	began := r.First(RequestStart)
-	if began == 0 {
-		began = k.at
-	}
-	k.back(PartScheduler, -1, 0, began)
+	k.back(PartScheduler, -1, 0, cmp.Or(r.First(RequestStart), k.at))
 	for _, p := range [...]Point{HTTPRecvEnd, GRPCWaitReadEnd} {
 		if ns := r.First(p); ns != 0 {
 			k.back(PartScheduler, -1, 0, ns)
@@ -99,16 +95,6 @@ func (k *splitter) back(kind PartKind, step int, batch uint64, ns int64) {
 		k.parts = append(k.parts, Part{Kind: kind, Step: step, Batch: batch, From: ns, To: k.at})
 	}
 	k.at = ns
-}
-
-func (k *splitter) tail() {
-	made := k.r.Last(InferResponseComplete)
-	if made == 0 {
-		made = k.r.Last(RequestEnd)
-	}
-	if made != 0 {
-		k.back(PartEncode, -1, 0, made)
-	}
 }
 
 // last returns the step that finished last, -1 for none.

@@ -18,12 +18,12 @@ type TraceID [16]byte
 func (id TraceID) String() string { return hex.EncodeToString(id[:]) }
 
 // ParseTraceID parses the result of String.
-func ParseTraceID(s string) (id TraceID, ok bool) {
-	if len(s) != 2*len(id) {
-		return id, false
+func ParseTraceID(s string) (id TraceID, err error) {
+	b, err := hex.DecodeString(s)
+	if copy(id[:], b); err != nil || len(b) != len(id) {
+		return id, status.Errorf(status.InvalidArg, "invalid trace id '%s', expected 32 hexadecimal digits", s)
 	}
-	_, err := hex.Decode(id[:], []byte(s))
-	return id, err == nil
+	return id, nil
 }
 
 // SpanID is a span id of W3C Trace Context; the zero value means no span.
@@ -147,14 +147,11 @@ func (t *Trace) SetModel(version int64, ensemble bool) {
 //
 // hot: no allocation below inlineMoments moments.
 func (t *Trace) Stamp(p Point, ns int64) {
-	if t == nil {
-		return
-	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if len(t.rec.Moments) < maxEntries {
-		t.rec.Moments = append(t.rec.Moments, Moment{p, ns})
-	}
+	t.update(func(r *Record) {
+		if len(r.Moments) < maxEntries {
+			r.Moments = append(r.Moments, Moment{p, ns})
+		}
+	})
 }
 
 // Mark records that the request passes a point now.
@@ -242,19 +239,11 @@ func (t *Trace) Hold() *Trace {
 
 // End releases t. The caller must not use t afterwards.
 func (t *Trace) End() {
-	if t == nil {
+	last := false
+	t.update(func(*Record) { t.holders--; last = t.holders == 0 })
+	if !last {
 		return
 	}
-	t.mu.Lock()
-	t.holders--
-	last := t.holders == 0
-	t.mu.Unlock()
-	if last {
-		t.finish()
-	}
-}
-
-func (t *Trace) finish() {
 	if t.set != nil {
 		t.set.collect(t)
 	}

@@ -174,8 +174,8 @@ func (s *Store) view(x *session) *inspect.CaptureView {
 // find returns the newest snapshot of a trace. An id of the form TRACE-SPAN also selects the request.
 func (s *Store) find(trace string) (*snapshot, error) {
 	text, span, one := strings.Cut(trace, "-")
-	id, ok := tracing.ParseTraceID(text)
-	if !ok {
+	id, err := tracing.ParseTraceID(text)
+	if err != nil {
 		return nil, status.Errorf(status.InvalidArg, "invalid trace id '%s', expected 32 hexadecimal digits", trace)
 	}
 	s.mu.Lock()

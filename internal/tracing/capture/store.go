@@ -21,6 +21,7 @@
 package capture
 
 import (
+	"cmp"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -242,10 +243,7 @@ func (s *Store) complete(r *inspect.CaptureRule) error {
 		{"seconds", &r.Seconds, defaultSeconds, maxSeconds},
 		{"request_bytes", &r.RequestBytes, s.set.RequestBytes, s.set.RequestBytes},
 	} {
-		if *n.value == 0 {
-			*n.value = n.other
-		}
-		if *n.value < 0 || *n.value > n.max {
+		if *n.value = cmp.Or(*n.value, n.other); *n.value < 0 || *n.value > n.max {
 			return status.Errorf(status.InvalidArg, "'%s' of a capture is %d, expected 0 to %d", n.name, *n.value, n.max)
 		}
 	}

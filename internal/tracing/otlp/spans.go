@@ -1,6 +1,7 @@
 package otlp
 
 import (
+	"cmp"
 	"context"
 	"encoding/binary"
 	"math/rand/v2"
@@ -108,13 +109,7 @@ func fail(span trace.Span, failed bool, text string) {
 
 // model makes the span of the requested model and its children, the spans of the steps.
 func (e *Exporter) model(ctx context.Context, r *tracing.Record, moments []tracing.Moment, end int64) {
-	start := r.BeganAt
-	if at := r.First(tracing.RequestStart); at != 0 {
-		start = at
-	}
-	if at := r.Last(tracing.RequestEnd); at != 0 {
-		end = at
-	}
+	start, end := cmp.Or(r.First(tracing.RequestStart), r.BeganAt), cmp.Or(r.Last(tracing.RequestEnd), end)
 	id := r.Span.Part(partModel)
 	if len(r.Steps) > 0 && r.Steps[0].Single {
 		id = r.Steps[0].Span // the id that the model was given for its own spans

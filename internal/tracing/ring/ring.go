@@ -243,9 +243,8 @@ func (g *ring) search(q *inspect.TraceQuery, name string, limit int) (list []fou
 	w := walk{g: g}
 	var id tracing.TraceID
 	if q.TraceID != "" {
-		var ok bool
-		if id, ok = tracing.ParseTraceID(q.TraceID); !ok {
-			return nil, errID(q.TraceID)
+		if id, err = tracing.ParseTraceID(q.TraceID); err != nil {
+			return nil, err
 		}
 	}
 	want := func(h *header) bool {
@@ -285,16 +284,12 @@ func matches(q *inspect.TraceQuery, r *tracing.Record) bool {
 	})
 }
 
-func errID(id string) error {
-	return status.Errorf(status.InvalidArg, "invalid trace id '%s', expected 32 hexadecimal digits", id)
-}
-
 // FindTrace implements inspect.Inspector.
 func (s *Store) FindTrace(id string) (*inspect.TraceView, error) {
 	id, span, one := strings.Cut(id, "-")
-	want, ok := tracing.ParseTraceID(id)
-	if !ok {
-		return nil, errID(id)
+	want, err := tracing.ParseTraceID(id)
+	if err != nil {
+		return nil, err
 	}
 	for i, name := range reasons {
 		w := walk{g: &s.rings[i]}

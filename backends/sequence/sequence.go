@@ -117,14 +117,12 @@ func (m *model) addState(states []*modelconfig.ModelSequenceBatching_State) erro
 
 // parseCountdown parses the parameter countdown.
 func (m *model) parseCountdown(cfg *modelconfig.ModelConfig) error {
-	switch v := cfg.GetParameters()["countdown"].GetStringValue(); v {
-	case "", "false":
+	switch v := cfg.GetParameters()["countdown"].GetStringValue(); {
+	case v == "", v == "false":
 		return nil
-	case "true":
-	default:
+	case v != "true":
 		return status.Errorf(status.InvalidArg, "model '%s': parameter 'countdown' is '%s', expected true or false", m.Sig.Model, v)
-	}
-	if !cfg.GetSequenceBatching().GetIterativeSequence() {
+	case !cfg.GetSequenceBatching().GetIterativeSequence():
 		return status.Errorf(status.InvalidArg,
 			"model '%s': backend 'sequence' with parameter 'countdown' expects 'sequence_batching { iterative_sequence: true }'", m.Sig.Model)
 	}

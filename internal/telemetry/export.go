@@ -207,7 +207,18 @@ func (x *Metrics) Gather() (list []*dto.MetricFamily, err error) {
 func (x *Metrics) each(a *arena, yield func(*dto.MetricFamily)) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	x.measure()
+	if x.cache != nil {
+		x.counts = x.cache()
+	}
+	if x.pinned != nil {
+		x.pinnedTotal, x.pinnedUsed = x.pinned()
+	}
+	if x.o.CPU {
+		x.cpu = x.meter.read(x.o.Interval)
+	}
+	if x.o.GPU {
+		x.readGPUs()
+	}
 	models := slices.SortedFunc(maps.Keys(x.models), func(a, b *Model) int {
 		return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.Version, b.Version), cmp.Compare(a.Namespace, b.Namespace))
 	})
@@ -230,21 +241,6 @@ func (x *Metrics) each(a *arena, yield func(*dto.MetricFamily)) {
 	}
 	for _, mf := range x.custom.gather() {
 		yield(mf)
-	}
-}
-
-func (x *Metrics) measure() {
-	if x.cache != nil {
-		x.counts = x.cache()
-	}
-	if x.pinned != nil {
-		x.pinnedTotal, x.pinnedUsed = x.pinned()
-	}
-	if x.o.CPU {
-		x.cpu = x.meter.read(x.o.Interval)
-	}
-	if x.o.GPU {
-		x.readGPUs()
 	}
 }
 
@@ -271,12 +267,9 @@ func (m *meter) read(interval time.Duration) machine {
 	if err != nil {
 		return m.last
 	}
-	stat, err := fs.Stat()
-	if err != nil {
-		return m.last
-	}
+	stat, failed := fs.Stat()
 	memory, err := fs.Meminfo()
-	if err != nil {
+	if failed != nil || err != nil {
 		return m.last
 	}
 	c := &stat.CPUTotal

@@ -351,18 +351,14 @@ func (c *custom) gather() (list []*dto.MetricFamily) {
 		}
 		mf := &dto.MetricFamily{Name: &f.name, Help: &f.help, Type: &customKinds[f.kind]}
 		for _, m := range slices.SortedFunc(maps.Values(f.metrics), func(a, b *CustomMetric) int { return cmp.Compare(a.key, b.key) }) {
-			mf.Metric = append(mf.Metric, m.write())
+			if m.buckets != nil {
+				mf.Metric = append(mf.Metric, m.buckets.write(m.labels))
+			} else {
+				mf.Metric = append(mf.Metric, (*arena)(nil).number(customKinds[f.kind], m.value.load(), m.labels))
+			}
 		}
 		list = append(list, mf)
 	}
 	slices.SortFunc(list, byName)
 	return list
-}
-
-func (m *CustomMetric) write() *dto.Metric {
-	if m.buckets != nil {
-		return m.buckets.write(m.labels)
-	}
-	var heap *arena
-	return heap.number(customKinds[m.family.kind], m.value.load(), m.labels)
 }

@@ -213,20 +213,16 @@ func (w *writer) bucket(bound string, n uint64, e *dto.Exemplar) {
 	w.add(bound, `"} `)
 	w.out = strconv.AppendUint(w.out, n, 10)
 	if w.open && e != nil {
-		w.exemplar(e)
+		w.add(" # {")
+		w.labels(e.GetLabel())
+		w.add("} ")
+		w.number(e.GetValue())
+		if at := e.GetTimestamp(); at != nil {
+			w.add(" ")
+			w.out = strconv.AppendFloat(w.out, float64(at.AsTime().UnixMilli())/1000, 'f', 3, 64)
+		}
 	}
 	w.add("\n")
-}
-
-func (w *writer) exemplar(e *dto.Exemplar) {
-	w.add(" # {")
-	w.labels(e.GetLabel())
-	w.add("} ")
-	w.number(e.GetValue())
-	if at := e.GetTimestamp(); at != nil {
-		w.add(" ")
-		w.out = strconv.AppendFloat(w.out, float64(at.AsTime().UnixMilli())/1000, 'f', 3, 64)
-	}
 }
 
 func (w *writer) summary(name string, m *dto.Metric) {
@@ -247,10 +243,8 @@ func (w *writer) summary(name string, m *dto.Metric) {
 func (w *writer) bound(v float64) {
 	from := len(w.out)
 	w.number(v)
-	if w.open && v == math.Trunc(v) && !math.IsInf(v, 0) {
-		if !bytes.ContainsAny(w.out[from:], "e.") {
-			w.add(".0")
-		}
+	if w.open && v == math.Trunc(v) && !math.IsInf(v, 0) && !bytes.ContainsAny(w.out[from:], "e.") {
+		w.add(".0")
 	}
 }
 

@@ -90,11 +90,8 @@ func (s *Store) Active() bool { return len(*s.active.Load()) > 0 }
 
 // Select implements tracing.Recorder.
 func (s *Store) Select(model, request string, id tracing.TraceID) tracing.Snapshot {
+	s.expire()
 	for _, x := range *s.active.Load() {
-		if s.set.Now() >= x.ends {
-			s.end(x)
-			continue
-		}
 		if x.matches(model, request, id) && (x.matched.Add(1)-1)%uint64(x.rule.Every) == 0 && s.admit(x) {
 			return &recording{s: s, session: x, cost: snapshotCost}
 		}

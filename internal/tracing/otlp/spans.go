@@ -201,9 +201,7 @@ func (e *Exporter) batch(ctx context.Context, b *tracing.Batch) {
 	_, span := e.tracer.Start(ctx, "batch", trace.WithNewRoot(), trace.WithTimestamp(e.wall(b.Start)), trace.WithLinks(links...), trace.WithAttributes(attrs...))
 	moments := b.Moments()
 	e.stamp(span, moments[:])
-	if b.Failed {
-		span.SetStatus(codes.Error, "")
-	}
+	fail(span, b.Failed, "")
 	e.close(span, b.End)
 }
 
@@ -290,11 +288,10 @@ func (e *Exporter) reports(ctx context.Context, span trace.Span, r *tracing.Reco
 	open := []reportSpan{{ctx, span}}
 	r.Reports(s, func(name string, at int64) {
 		if short := strings.TrimSuffix(name, reportStart); short != name && short != "" {
-			var next reportSpan
 			var id tracing.SpanID // not referenced elsewhere
 			binary.BigEndian.PutUint64(id[:], rand.Uint64()|1)
-			next.ctx, next.span = e.open(open[len(open)-1].ctx, short, id, at, server)
-			open = append(open, next)
+			inner, opened := e.open(open[len(open)-1].ctx, short, id, at, server)
+			open = append(open, reportSpan{inner, opened})
 		}
 		last := len(open) - 1
 		open[last].span.AddEvent(name, trace.WithTimestamp(e.wall(at)))

@@ -147,11 +147,14 @@ func (t *Trace) SetModel(version int64, ensemble bool) {
 //
 // hot: no allocation below inlineMoments moments.
 func (t *Trace) Stamp(p Point, ns int64) {
-	t.update(func(r *Record) {
-		if len(r.Moments) < maxEntries {
-			r.Moments = append(r.Moments, Moment{p, ns})
-		}
-	})
+	if t == nil {
+		return
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if len(t.rec.Moments) < maxEntries {
+		t.rec.Moments = append(t.rec.Moments, Moment{p, ns})
+	}
 }
 
 // Mark records that the request passes a point now.
@@ -239,8 +242,13 @@ func (t *Trace) Hold() *Trace {
 
 // End releases t. The caller must not use t afterwards.
 func (t *Trace) End() {
-	last := false
-	t.update(func(*Record) { t.holders--; last = t.holders == 0 })
+	if t == nil {
+		return
+	}
+	t.mu.Lock()
+	t.holders--
+	last := t.holders == 0
+	t.mu.Unlock()
 	if !last {
 		return
 	}

@@ -43,18 +43,21 @@ func decodeRecord(b []byte) (*tracing.Record, error) {
 }
 
 func (c *codec) record(r *tracing.Record) {
-	c.raw(r.ID[:], r.Span[:], r.Parent[:])
-	integers(c, &r.Began, &r.BeganAt)
+	c.raw(r.ID[:])
+	c.raw(r.Span[:])
+	c.raw(r.Parent[:])
+	integer(c, &r.Began)
+	integer(c, &r.BeganAt)
 	c.base = r.BeganAt
 	c.text(&r.Model)
-	integers(c, &r.Version)
+	integer(c, &r.Version)
 	c.text(&r.Request)
 	c.flags(&r.Ensemble, &r.Failed, &r.Captured)
-	integers(c, &r.Code)
+	integer(c, &r.Code)
 	c.text(&r.Error)
 	resize(c, &r.Moments)
 	for i := range r.Moments {
-		integers(c, &r.Moments[i].Point)
+		integer(c, &r.Moments[i].Point)
 		c.time(&r.Moments[i].Ns)
 	}
 	resize(c, &r.Steps)
@@ -67,7 +70,8 @@ func (c *codec) record(r *tracing.Record) {
 	}
 	resize(c, &r.Params)
 	for i := range r.Params {
-		c.text(&r.Params[i].Key, &r.Params[i].Value)
+		c.text(&r.Params[i].Key)
+		c.text(&r.Params[i].Value)
 	}
 }
 
@@ -75,68 +79,72 @@ func (c *codec) step(s *tracing.Step) {
 	held := s.Held != 0
 	c.raw(s.Span[:])
 	c.flags(&s.Single, &s.Cached, &s.Failed, &s.Native, &held)
-	integers(c, &s.Code)
-	integers(c, &s.Node, &s.After, &s.SubRun)
-	integers(c, &s.Version)
+	integer(c, &s.Code)
+	integer(c, &s.Node)
+	integer(c, &s.After)
+	integer(c, &s.SubRun)
+	integer(c, &s.Version)
 	c.text(&s.Model)
 	c.time(&s.Ready)
 	defer func(base int64) { c.base = base }(c.base)
 	c.base = s.Ready // the numbers are smaller
-	c.time(&s.Enqueued, &s.Done)
-	if integers(c, &s.Batch); s.Batch == 0 {
+	c.time(&s.Enqueued)
+	c.time(&s.Done)
+	if integer(c, &s.Batch); s.Batch == 0 {
 		return
 	}
 	x := &s.Execution
-	c.time(&x.Start, &x.InputEnd, &x.InferEnd, &x.End, &x.BeforeEnd, &x.Newest)
-	integers(c, &x.Instance, &x.Rows, &x.BatchRows, &x.Members)
-	integers(c, &x.Elements, &x.Padding)
-	integers(c, &x.Before)
+	for _, t := range [...]*int64{&x.Start, &x.InputEnd, &x.InferEnd, &x.End, &x.BeforeEnd, &x.Newest} {
+		c.time(t)
+	}
+	for _, n := range [...]*int32{&x.Instance, &x.Rows, &x.BatchRows, &x.Members} {
+		integer(c, n)
+	}
+	integer(c, &x.Elements)
+	integer(c, &x.Padding)
+	integer(c, &x.Before)
 	if held {
 		c.time(&x.Held)
 	}
-	c.places(&x.Place)
+	c.place(&x.Place)
 }
 
 func (c *codec) event(e *tracing.Event) {
-	integers(c, &e.Kind)
+	integer(c, &e.Kind)
 	c.time(&e.At)
-	integers(c, &e.Node)
-	c.text(&e.Tensor, &e.Reason)
-	integers(c, &e.Bytes)
-	c.places(&e.From, &e.To)
+	integer(c, &e.Node)
+	c.text(&e.Tensor)
+	c.text(&e.Reason)
+	integer(c, &e.Bytes)
+	c.place(&e.From)
+	c.place(&e.To)
 }
 
-func (c *codec) places(list ...*tensor.Place) {
-	for _, p := range list {
-		integers(c, &p.Kind)
-		integers(c, &p.ID)
+func (c *codec) place(p *tensor.Place) {
+	integer(c, &p.Kind)
+	integer(c, &p.ID)
+}
+
+// time is an integer relative to base.
+func (c *codec) time(v *int64) {
+	n := *v - c.base
+	integer(c, &n)
+	if c.decode {
+		*v = n + c.base
 	}
 }
 
-// time is integers relative to base.
-func (c *codec) time(list ...*int64) {
-	for _, v := range list {
-		n := *v - c.base
-		integers(c, &n)
-		if c.decode {
-			*v = n + c.base
-		}
+func integer[T int16 | int32 | int64 | uint64 | status.Code | tensor.Kind | tracing.Point | tracing.EventKind](c *codec, v *T) {
+	if !c.decode {
+		c.b = binary.AppendVarint(c.b, int64(*v))
+		return
 	}
-}
-
-func integers[T int16 | int32 | int64 | uint64 | status.Code | tensor.Kind | tracing.Point | tracing.EventKind](c *codec, list ...*T) {
-	for _, v := range list {
-		if !c.decode {
-			c.b = binary.AppendVarint(c.b, int64(*v))
-			continue
-		}
-		n, size := binary.Varint(c.b)
-		if size <= 0 {
-			size = -1
-		}
-		c.next(size)
-		*v = T(n)
+	n, size := binary.Varint(c.b)
+	if size <= 0 {
+		size = -1
 	}
+	c.next(size)
+	*v = T(n)
 }
 
 func (c *codec) flags(list ...*bool) {
@@ -154,26 +162,22 @@ func (c *codec) flags(list ...*bool) {
 	}
 }
 
-func (c *codec) raw(list ...[]byte) {
-	for _, v := range list {
-		if c.decode {
-			copy(v, c.next(len(v)))
-		} else {
-			c.b = append(c.b, v...)
-		}
+func (c *codec) raw(v []byte) {
+	if c.decode {
+		copy(v, c.next(len(v)))
+	} else {
+		c.b = append(c.b, v...)
 	}
 }
 
 // text is a string after its length; encoding cuts it to maxText bytes.
-func (c *codec) text(list ...*string) {
-	for _, s := range list {
-		n := int64(min(len(*s), maxText))
-		integers(c, &n)
-		if c.decode {
-			*s = string(c.next(int(n)))
-		} else {
-			c.b = append(c.b, (*s)[:n]...)
-		}
+func (c *codec) text(s *string) {
+	n := int64(min(len(*s), maxText))
+	integer(c, &n)
+	if c.decode {
+		*s = string(c.next(int(n)))
+	} else {
+		c.b = append(c.b, (*s)[:n]...)
 	}
 }
 
@@ -181,7 +185,7 @@ func (c *codec) text(list ...*string) {
 // byte, so that a corrupt length cannot demand more memory than its input justifies.
 func resize[T any](c *codec, list *[]T) {
 	n := int64(len(*list))
-	integers(c, &n)
+	integer(c, &n)
 	if !c.decode {
 		return
 	}

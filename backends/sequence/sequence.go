@@ -265,7 +265,7 @@ func (r *results) set(b *backends.Batch, row int, sum int32, ready bool) error {
 		}
 		return nil
 	}
-	if !ready || b.Requests[row].Err != nil {
+	if !ready || !succeeded(&b.Requests[row]) {
 		return nil
 	}
 	response := make([]tensor.Tensor, len(r.Sig.Outputs))
@@ -285,3 +285,6 @@ func (r *results) set(b *backends.Batch, row int, sum int32, ready bool) error {
 	}
 	return nil
 }
+
+// succeeded reports whether a request has not failed so far.
+func succeeded(q *backends.Request) bool { return q.Err == nil }

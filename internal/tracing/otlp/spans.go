@@ -201,7 +201,9 @@ func (e *Exporter) batch(ctx context.Context, b *tracing.Batch) {
 	_, span := e.tracer.Start(ctx, "batch", trace.WithNewRoot(), trace.WithTimestamp(e.wall(b.Start)), trace.WithLinks(links...), trace.WithAttributes(attrs...))
 	moments := b.Moments()
 	e.stamp(span, moments[:])
-	fail(span, b.Failed, "")
+	if b.Failed {
+		span.SetStatus(codes.Error, "")
+	}
 	e.close(span, b.End)
 }
 

@@ -79,7 +79,16 @@ func (t *Tokenizer) Decode(dst *Decoding, ids []int64, skipSpecial bool) error {
 			return errText
 		}
 	}
-	dst.Text = t.detokenizer.join(dst.Text[:0], in)
+	if dst.Text = dst.Text[:0]; !t.detokenizer.spaced {
+		dst.Text = append(dst.Text, in.buf...)
+		return nil
+	}
+	for i := range in.ends {
+		if i > 0 {
+			dst.Text = append(dst.Text, ' ')
+		}
+		dst.Text = append(dst.Text, in.at(i)...)
+	}
 	return nil
 }
 
@@ -104,19 +113,6 @@ func (t *Tokenizer) appendToken(p *pieces, id int64, at int, skipSpecial bool) e
 // boundary is a piece that stands for a skipped token. Bytes before and after it do not form a character together. No token has
 // this text.
 const boundary = "\xff"
-
-func (d *detokenizer) join(dst []byte, p *pieces) []byte {
-	if !d.spaced {
-		return append(dst, p.buf...)
-	}
-	for i := range p.ends {
-		if i > 0 {
-			dst = append(dst, ' ')
-		}
-		dst = append(dst, p.at(i)...)
-	}
-	return dst
-}
 
 // byteLevelDecoder turns ByteLevel's characters into the bytes that they stand for. A piece with any other character stays as it is.
 // Bytes of the result that are not UTF-8 become U+FFFD.

@@ -109,7 +109,12 @@ func (t *Tokenizer) models() makers[model] {
 			if err != nil {
 				return nil, err
 			}
-			return newWordPiece(v, o.Unknown, o.Prefix, o.MaxChars)
+			unknown, ok := v.ids[o.Unknown]
+			if !ok {
+				return nil, fmt.Errorf("unk_token '%s' is not in the vocabulary", o.Unknown)
+			}
+			trie := newTrie(v.ids)
+			return &wordPiece{vocabulary: v, trie: trie, inner: trie.walk(o.Prefix), unknown: unknown, maxChars: o.MaxChars}, nil
 		}),
 		"WordLevel": with(func(o *struct {
 			Type    string           `json:"type"`

@@ -99,15 +99,6 @@ type wordPiece struct {
 	maxChars int
 }
 
-func newWordPiece(v vocabulary, unknown, prefix string, maxChars int) (*wordPiece, error) {
-	id, ok := v.ids[unknown]
-	if !ok {
-		return nil, fmt.Errorf("unk_token '%s' is not in the vocabulary", unknown)
-	}
-	t := newTrie(v.ids)
-	return &wordPiece{vocabulary: v, trie: t, inner: t.walk(prefix), unknown: id, maxChars: maxChars}, nil
-}
-
 // tokenize cuts one word. The longest match never ends inside a code point, as the entries are whole ones.
 func (m *wordPiece) tokenize(t *text, w Span, dst []token) []token {
 	b, before := t.buf[w.Start:w.End], len(dst)

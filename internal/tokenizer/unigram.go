@@ -169,7 +169,7 @@ func (s *scores[F]) search(m *unigram, t *text, b []byte, sum F) F {
 		nodes = append(nodes, latticeNode{start: noStart})
 	}
 	nodes[0].score = float64(sum)
-	cells, frontier := m.trie.cells, 0
+	cells, entries, frontier := m.trie.cells, s.entries, 0
 	for at := 0; at < len(b); {
 		here := s.nearZero(nodes, at, frontier)
 		n, single := runeLen(b[at]), false
@@ -185,24 +185,23 @@ func (s *scores[F]) search(m *unigram, t *text, b []byte, sum F) F {
 				continue
 			}
 			frontier = max(frontier, at+i+1)
-			offer(&nodes[at+i+1], s.entries[id]+here, at, id)
+			to := &nodes[at+i+1]
+			if score := entries[id] + here; to.start == noStart || score > F(to.score) {
+				*to = latticeNode{float64(score), int32(at), id}
+			}
 			single = single || i+1 == n
 		}
 		if !single {
 			frontier = max(frontier, at+n)
-			offer(&nodes[at+n], s.penalty+here, at, m.unknown)
+			to := &nodes[at+n]
+			if score := s.penalty + here; to.start == noStart || score > F(to.score) {
+				*to = latticeNode{float64(score), int32(at), m.unknown}
+			}
 		}
 		at += n
 	}
 	t.lattice = nodes
 	return F(nodes[len(b)].score)
-}
-
-// offer replaces the path to a node by a better one.
-func offer[F float32 | float64](n *latticeNode, score F, start int, id int32) {
-	if n.start == noStart || score > F(n.score) {
-		*n = latticeNode{float64(score), int32(start), id}
-	}
 }
 
 // nearZero returns the sum at a position. Beyond s.most, it first subtracts the sum from all positions up to frontier.

@@ -37,9 +37,13 @@ func NewFactory() steps.Factory {
 			"every sample above 255 white. TIFF files may hold gray, palettes, RGB and CMYK of up to 16 bits, with alpha, floating point of 32 bits, and JPEG. " +
 			"The output geometry holds scale x, scale y, offset x, offset y, width and height of the source: " +
 			"a point (x, y) of the source lies at (x * scale x + offset x, y * scale y + offset y) of the output.",
-		Params:    slices.Concat(outputParams(), cropParams(), decodingParams()),
-		Presets:   presets,
-		Examples:  fileExamples(),
+		Params:  slices.Concat(outputParams(), cropParams(), decodingParams()),
+		Presets: presets,
+		Examples: []steps.Example{{ // a letterbox; the file is a BMP with the oldest header, whose bytes can be written in JSON
+			Config: steps.ExampleConfig("max_batch_size: 8", "decode_resize", "width", "4", "height", "2", "fit", "letterbox", "fill", "114", "scale", "1", "geometry", "true"),
+			Request: `{"inputs": [{"name": "IMAGE", "datatype": "BYTES", "shape": [1, 1], "data": ["BM\"\u0000\u0000\u0000\u0000\u0000\u0000\u0000` +
+				`\u001a\u0000\u0000\u0000\f\u0000\u0000\u0000\u0002\u0000\u0001\u0000\u0001\u0000\u0018\u0000\u0000\u0000x<<<\u0000\u0000"]}]}`,
+		}},
 		Signature: signature(files),
 		New:       newStep(files),
 	}
@@ -52,9 +56,14 @@ func NewResizeFactory() steps.Factory {
 		Name: "resize",
 		Doc: "Resizes and normalises a decoded image as decode_resize does. The image has UINT8 samples: rows of pixels of 1 (grey), " +
 			"3 (RGB) or 4 samples (RGB and alpha, which is dropped).",
-		Params:    slices.Concat(outputParams(), cropParams(), []steps.Param{pixelsParam()}),
-		Presets:   presets,
-		Examples:  pixelExamples(),
+		Params: slices.Concat(outputParams(), cropParams(), []steps.Param{
+			{Key: "max_pixels", Doc: "Largest image accepted, width times height.", Default: "67108864"},
+		}),
+		Presets: presets,
+		Examples: []steps.Example{{
+			Config:  steps.ExampleConfig("", "resize", "width", "3", "height", "1", "resize", "bicubic", "color", "gray", "mean", "0.5", "std", "0.5"),
+			Request: `{"inputs": [{"name": "IMAGE", "datatype": "UINT8", "shape": [1, 4, 3], "data": [255,0,0, 0,255,0, 0,0,255, 255,255,255]}]}`,
+		}},
 		Signature: signature(pixels),
 		New:       newStep(pixels),
 	}
@@ -76,8 +85,13 @@ func NewCropFactory() steps.Factory {
 			{Key: "input", Doc: "Whether the image is a file or UINT8 pixels.", Default: "file", Values: []string{"file", "pixels"}},
 			{Key: "max_boxes", Doc: "Most boxes of one image.", Default: "256"},
 		}, decodingParams()),
-		Presets:   presets,
-		Examples:  boxExamples(),
+		Presets: presets,
+		Examples: []steps.Example{{
+			Config: steps.ExampleConfig("", "crop_resize", "input", "pixels", "width", "1", "height", "1", "resize", "area", "dtype", "uint8"),
+			Request: `{"inputs": [
+    {"name": "IMAGE", "datatype": "UINT8", "shape": [1, 4, 3], "data": [255,0,0, 0,255,0, 0,0,255, 255,255,255]},
+    {"name": "BOXES", "datatype": "FP32", "shape": [2, 4], "data": [0,0,2,1, 2.5,-3,9,0.7]}]}`,
+		}},
 		Signature: signature(boxes),
 		New:       newStep(boxes),
 	}

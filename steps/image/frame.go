@@ -167,7 +167,7 @@ func (l *layout) bytes() int { return l.width * l.height * l.ch * l.size() }
 // row stores packed samples in row y of the output image dst, from column x on.
 func (l *layout) row(dst, src []byte, x, y int) {
 	at, step := y*l.width+x, l.ch
-	if l.asIs() {
+	if l.size() == 1 && !l.planes && (l.ch == 1 || l.order == [3]int{0, 1, 2}) { // the output has the bytes of packed samples
 		copy(dst[at*l.ch:], src)
 		return
 	}
@@ -179,11 +179,6 @@ func (l *layout) row(dst, src []byte, x, y int) {
 		}
 		l.channel(dst[to*l.size():], from, step, n, &l.lut[c])
 	}
-}
-
-// asIs reports whether the output has the bytes of packed samples.
-func (l *layout) asIs() bool {
-	return l.size() == 1 && !l.planes && (l.ch == 1 || l.order == [3]int{0, 1, 2})
 }
 
 // channel stores n samples of one channel: every ch-th sample of src as every step-th element of dst.

@@ -12,7 +12,10 @@ import (
 // outputParams are the parameters of every step of the package: how an image becomes the output.
 func outputParams() []steps.Param {
 	return []steps.Param{
-		presetParam(),
+		{
+			Key: steps.PresetKey, Doc: "Preprocessing of a well-known model: defaults for the other parameters.", Default: "none",
+			Values: append([]string{"none"}, slices.Sorted(maps.Keys(presets))...),
+		},
 		{Key: "width", Doc: "Width of the output in pixels.", Required: true, Sample: "224"},
 		{Key: "height", Doc: "Height of the output in pixels.", Required: true, Sample: "224"},
 		{Key: "fit", Doc: "How the image is brought to that size: stretched (exact); resized by its shorter side, then cropped or padded (short_side); " +
@@ -47,11 +50,6 @@ func cropParams() []steps.Param {
 			"The box is cut off at the edges of the image; a box outside of it fails the request.", Default: "none"},
 		{Key: "geometry", Doc: "Adds the output geometry, which maps points of the source to the output.", Default: "false", Values: []string{"true", "false"}},
 	}
-}
-
-// pixelsParam is the limit of the step that does not decode.
-func pixelsParam() steps.Param {
-	return steps.Param{Key: "max_pixels", Doc: "Largest image accepted, width times height.", Default: "67108864"}
 }
 
 const (
@@ -94,39 +92,4 @@ func torchvision(short, filter, mean, std string) map[string]string {
 		"width": "224", "height": "224", "fit": "short_side", "short_side": short, "resize": filter,
 		"mean": mean, "std": std, "rounding": "each",
 	}
-}
-
-func presetParam() steps.Param {
-	return steps.Param{
-		Key: steps.PresetKey, Doc: "Preprocessing of a well-known model: defaults for the other parameters.", Default: "none",
-		Values: append([]string{"none"}, slices.Sorted(maps.Keys(presets))...),
-	}
-}
-
-// fileExamples are those of decode_resize: a letterbox with its geometry. The file is a BMP with
-// the oldest header, whose bytes can be written in JSON.
-func fileExamples() []steps.Example {
-	return []steps.Example{{
-		Config: steps.ExampleConfig("max_batch_size: 8", "decode_resize", "width", "4", "height", "2", "fit", "letterbox", "fill", "114", "scale", "1", "geometry", "true"),
-		Request: `{"inputs": [{"name": "IMAGE", "datatype": "BYTES", "shape": [1, 1], "data": ["BM\"\u0000\u0000\u0000\u0000\u0000\u0000\u0000` +
-			`\u001a\u0000\u0000\u0000\f\u0000\u0000\u0000\u0002\u0000\u0001\u0000\u0001\u0000\u0018\u0000\u0000\u0000x<<<\u0000\u0000"]}]}`,
-	}}
-}
-
-// pixelExamples are those of resize.
-func pixelExamples() []steps.Example {
-	return []steps.Example{{
-		Config:  steps.ExampleConfig("", "resize", "width", "3", "height", "1", "resize", "bicubic", "color", "gray", "mean", "0.5", "std", "0.5"),
-		Request: `{"inputs": [{"name": "IMAGE", "datatype": "UINT8", "shape": [1, 4, 3], "data": [255,0,0, 0,255,0, 0,0,255, 255,255,255]}]}`,
-	}}
-}
-
-// boxExamples are those of crop_resize.
-func boxExamples() []steps.Example {
-	return []steps.Example{{
-		Config: steps.ExampleConfig("", "crop_resize", "input", "pixels", "width", "1", "height", "1", "resize", "area", "dtype", "uint8"),
-		Request: `{"inputs": [
-    {"name": "IMAGE", "datatype": "UINT8", "shape": [1, 4, 3], "data": [255,0,0, 0,255,0, 0,0,255, 255,255,255]},
-    {"name": "BOXES", "datatype": "FP32", "shape": [2, 4], "data": [0,0,2,1, 2.5,-3,9,0.7]}]}`,
-	}}
 }

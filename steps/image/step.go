@@ -2,7 +2,6 @@ package image
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	"golang.org/x/sync/semaphore"
@@ -87,18 +86,17 @@ func (s *step) Run(ctx context.Context, b *backends.Batch) error {
 			if ctx.Err() != nil {
 				return ctx.Err()
 			}
-			o.row(row).clear() // the memory may hold samples of an earlier request
+			out := o.row(row) // its memory may hold samples of an earlier request
+			clear(out.image)
+			clear(out.geometry)
 			b.Fail(row, steps.InputError(b, inputName, row, err))
 		}
 	}
 	return nil
 }
 
-// errEmptyCrop reports that the parameter crop leaves nothing of an image.
-var errEmptyCrop = errors.New("the box of parameter 'crop' lies outside the image")
-
 // one processes one image. It waits while too many pixels are in progress.
-func (s *step) one(ctx context.Context, w *worker, data []byte, out slot) error {
+func (s *step) one(ctx context.Context, w *worker, data []byte, out outputs) error {
 	defer s.done(w)
 	if err := s.load(ctx, w, data); err != nil {
 		return err
@@ -128,7 +126,7 @@ func (s *step) place(w *worker, width, height int) error {
 	if c := s.crop; c.W > 0 {
 		var ok bool
 		if p, ok = clip(float32(c.X), float32(c.Y), float32(c.X+c.W), float32(c.Y+c.H), width, height); !ok {
-			return fmt.Errorf("%w of %d x %d pixels", errEmptyCrop, width, height)
+			return fmt.Errorf("the box of parameter 'crop' lies outside the image of %d x %d pixels", width, height)
 		}
 	}
 	w.frame = s.frame(p)
@@ -213,7 +211,7 @@ func (w *worker) forget() {
 	w.decoder.Forget()
 }
 
-// outputs are the output tensors of a batch, and its boxes.
+// outputs are the output tensors of a batch or of a row, and its boxes.
 type outputs struct {
 	image    []byte
 	geometry []float32
@@ -221,21 +219,16 @@ type outputs struct {
 	size, n  int // bytes of an image, images per row
 }
 
-// slot is the part of the outputs that belongs to one row.
-type slot struct {
-	image    []byte
-	geometry []float32
-	boxes    []float32
-}
-
 // outputs allocates the outputs.
 func (s *step) outputs(b *backends.Batch) (o outputs, err error) {
 	shape := s.shape()
 	o.n, o.size = 1, s.layout.bytes()
 	if s.boxes > 0 {
-		if o.n, err = s.countBoxes(b); err != nil {
-			return o, err
+		n := b.In[1].Shape.Dim(b.In[1].Shape.Rank() - 2)
+		if n > int64(s.boxes) {
+			return o, status.Errorf(status.InvalidArg, "input '%s': expected at most %d boxes (max_boxes), found %d", boxesName, s.boxes, n)
 		}
+		o.n = int(n)
 		o.boxes = tensor.Slice[float32](&b.In[1])
 		shape = shape.Prepend(int64(o.n))
 	}
@@ -261,18 +254,9 @@ func (s *step) full(shape tensor.Shape, rows int) tensor.Shape {
 	return shape
 }
 
-// countBoxes returns how many boxes each image has.
-func (s *step) countBoxes(b *backends.Batch) (int, error) {
-	n := b.In[1].Shape.Dim(b.In[1].Shape.Rank() - 2)
-	if n > int64(s.boxes) {
-		return 0, status.Errorf(status.InvalidArg, "input '%s': expected at most %d boxes (max_boxes), found %d", boxesName, s.boxes, n)
-	}
-	return int(n), nil
-}
-
-// row returns the slot of row i.
-func (o *outputs) row(i int) slot {
-	s := slot{image: o.image[i*o.n*o.size:][:o.n*o.size]}
+// row returns the part of row i.
+func (o *outputs) row(i int) outputs {
+	s := outputs{image: o.image[i*o.n*o.size:][:o.n*o.size]}
 	if o.geometry != nil {
 		s.geometry = o.geometry[i*geometrySize:][:geometrySize]
 	}
@@ -282,15 +266,9 @@ func (o *outputs) row(i int) slot {
 	return s
 }
 
-// clear zeroes the slot of a failed row.
-func (s slot) clear() {
-	clear(s.image)
-	clear(s.geometry)
-}
-
 // crops makes an output image of each box. A decoded image is converted to packed samples once,
 // so that boxes that overlap do not convert their pixels again.
-func (s *step) crops(w *worker, out slot) {
+func (s *step) crops(w *worker, out outputs) {
 	if s.files {
 		w.unpack()
 	}

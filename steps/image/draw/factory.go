@@ -55,7 +55,14 @@ func NewFactory() steps.Factory {
 			{Key: "max_boxes", Doc: "Most boxes of one image.", Default: "1000"},
 			{Key: "labels_file", Doc: "Text file with one label per line; without it, classes are shown as numbers.", Sample: "labels.txt"},
 		}, image.OpenerParams()),
-		Examples:  examples(),
+		Examples: []steps.Example{{
+			Config: steps.ExampleConfig("", "draw_boxes", "input", "pixels", "output", "pixels", "thickness", "1"),
+			Request: `{"inputs": [
+    {"name": "IMAGE", "datatype": "UINT8", "shape": [3, 3, 3], "data": [0,0,0, 0,0,0, 0,0,0, 0,0,0, 0,0,0, 0,0,0, 0,0,0, 0,0,0, 0,0,0]},
+    {"name": "boxes", "datatype": "FP32", "shape": [1, 4], "data": [1, 1, 9, 9]},
+    {"name": "scores", "datatype": "FP32", "shape": [1], "data": [0.9]},
+    {"name": "classes", "datatype": "INT32", "shape": [1], "data": [0]}]}`,
+		}},
 		Signature: signature,
 		New:       newStep,
 	}
@@ -123,17 +130,6 @@ func signature(s *steps.Settings) (*config.Signature, error) {
 		},
 		Outputs: []config.Port{out},
 	}, nil
-}
-
-func examples() []steps.Example {
-	return []steps.Example{{
-		Config: steps.ExampleConfig("", "draw_boxes", "input", "pixels", "output", "pixels", "thickness", "1"),
-		Request: `{"inputs": [
-    {"name": "IMAGE", "datatype": "UINT8", "shape": [3, 3, 3], "data": [0,0,0, 0,0,0, 0,0,0, 0,0,0, 0,0,0, 0,0,0, 0,0,0, 0,0,0, 0,0,0]},
-    {"name": "boxes", "datatype": "FP32", "shape": [1, 4], "data": [1, 1, 9, 9]},
-    {"name": "scores", "datatype": "FP32", "shape": [1], "data": [0.9]},
-    {"name": "classes", "datatype": "INT32", "shape": [1], "data": [0]}]}`,
-	}}
 }
 
 // step is draw_boxes.
@@ -269,14 +265,12 @@ func (s *step) source(b *backends.Batch) (source, []byte, error) {
 	return src, out.Bytes(), nil
 }
 
-var errFew = errors.New("expected one file for each row")
-
 // load copies the image of a row to the canvas.
 func (s *step) load(ctx context.Context, w *worker, src *source, row int) error {
 	if s.files {
 		data, rest, ok := tensor.NextBytes(src.rest)
 		if !ok {
-			return errFew
+			return errors.New("expected one file for each row")
 		}
 		src.rest = rest
 		return s.opener.Open(ctx, data, w.size, w.row)

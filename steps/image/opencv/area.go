@@ -19,21 +19,17 @@ func (b *boxes) run(j *Job, line []byte) {
 		for y := range ny {
 			raster.AddBoxes(b.sums, j.From.Line((j.Y.From+i)*ny + y)[j.X.From*nx*j.Channels:], nx, j.Channels)
 		}
-		b.divide(line, nx, ny)
-		j.To.Put(i, line)
-	}
-}
-
-func (b *boxes) divide(line []byte, nx, ny int) {
-	if nx == 2 && ny == 2 { // a half is rounded up
-		for i, s := range b.sums {
-			line[i] = byte((s + 2) >> 2)
+		if nx == 2 && ny == 2 { // a half is rounded up
+			for k, s := range b.sums {
+				line[k] = byte((s + 2) >> 2)
+			}
+		} else {
+			unit := 1 / float32(nx*ny)
+			for k, s := range b.sums {
+				line[k] = saturated(float32(s) * unit)
+			}
 		}
-		return
-	}
-	unit := 1 / float32(nx*ny)
-	for i, s := range b.sums {
-		line[i] = saturated(float32(s) * unit)
+		j.To.Put(i, line)
 	}
 }
 

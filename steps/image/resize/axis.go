@@ -2,7 +2,6 @@ package resize
 
 import (
 	"math"
-	"slices"
 
 	"github.com/tutti-server/tutti/steps/image/opencv"
 	"github.com/tutti-server/tutti/steps/image/raster"
@@ -136,9 +135,6 @@ func (a *axis) fill(i int, center, support, inverse float64) {
 func (a *axis) taps(i int) []int32 {
 	return a.weights[i*a.size:][:a.count[i]]
 }
-
-// most returns the largest number of weights of an output.
-func (a *axis) most() int { return int(slices.Max(a.count)) }
 
 // at returns the weight of input j in output i, 0 outside of its window.
 func (a *axis) at(i, j int) int32 {

@@ -4,6 +4,7 @@ package resize
 
 import (
 	"encoding/binary"
+	"slices"
 
 	"github.com/tutti-server/tutti/steps/image/kernels"
 	"github.com/tutti-server/tutti/steps/image/opencv"
@@ -258,7 +259,7 @@ func (v *vectors) weigh(x *axis) bool {
 	}
 	v.of = span{}
 	base := int(x.first[0])
-	if !v.taps.Reset(x.end(x.N-1)-base, x.N, x.most()) {
+	if !v.taps.Reset(x.end(x.N-1)-base, x.N, int(slices.Max(x.count))) {
 		return false
 	}
 	for i := range x.N {

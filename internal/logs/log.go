@@ -24,16 +24,18 @@ const (
 	JSON    = "json"    // one object a line
 )
 
-// Settings select the logged lines, their destination and their format.
+// Settings select the logged lines, their destination and their format. In JSON they have the protocol's names and order.
 type Settings struct {
-	File string // receives all lines, appended; empty means standard output and error
+	File string `json:"log_file"` // receives all lines, appended; empty means standard output and error
 	// Info, Warning and Error enable the lines of these levels.
-	Info, Warning, Error bool
-	Verbose              uint32 // enables slog's debug level from 1 on, and the four levels below it from 2 on
-	Format               string // Default, ISO8601 or JSON; empty is Default
+	Info    bool   `json:"log_info"`
+	Warning bool   `json:"log_warning"`
+	Error   bool   `json:"log_error"`
+	Verbose uint32 `json:"log_verbose_level"` // enables slog's debug level from 1 on, and the four levels below it from 2 on
+	Format  string `json:"log_format"`        // Default, ISO8601 or JSON; empty is Default
 	// Raw leaves messages unquoted in the text formats, so that a message of several lines keeps its line breaks.
 	// Such a log should not be parsed.
-	Raw bool
+	Raw bool `json:"-"`
 }
 
 // Update changes the settings that are not nil.

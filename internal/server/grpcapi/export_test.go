@@ -32,7 +32,7 @@ func NewEndpoint(set Settings) *Endpoint { return &Endpoint{newService(set)} }
 
 // Infer handles an encoded request.
 func (e *Endpoint) Infer(ctx context.Context, data mem.BufferSlice) (mem.BufferSlice, error) {
-	m := newMessage()
+	m := messages.Get()
 	defer m.release()
 	if err := (codec{}).Unmarshal(data, m); err != nil {
 		return nil, err
@@ -63,7 +63,7 @@ func Marshal(v any) (mem.BufferSlice, error) { return newCodec(nil).Marshal(v) }
 
 // Parse parses a request as the server does and returns it as the generated type.
 func Parse(data mem.BufferSlice) (*inference.ModelInferRequest, error) {
-	m := newMessage()
+	m := messages.Get()
 	defer m.release()
 	m.keep(data)
 	if err := m.scan(); err != nil {

@@ -40,7 +40,7 @@ func serviceDesc() *grpc.ServiceDesc {
 func modelInfer(srv any, ctx context.Context, receive func(any) error, _ grpc.UnaryServerInterceptor) (resp any, err error) { //nolint:revive // grpc's signature
 	s := srv.(*service) //nolint:errcheck,forcetypeassert // registered as this
 	defer s.recovered(methodInfer, &err)
-	m, came := newMessage(), s.set.Tracer.Begin()
+	m, came := messages.Get(), s.set.Tracer.Begin()
 	if err := s.receive(ctx, m, receive); err != nil {
 		m.release()
 		return nil, err
@@ -109,7 +109,7 @@ func (s *service) infer(ctx context.Context, m *message, came tracing.Interval) 
 	if err := d.decode(ctx, true); err != nil {
 		return nil, err
 	}
-	r, call := newResponse(), infer.NewCall()
+	r, call := responses.Get(), infer.NewCall()
 	s.set.Infer.Submit(ctx, d.req, call)
 	resp, err := call.Wait()
 	switch r.resp = resp; {

@@ -30,13 +30,11 @@ type message struct {
 
 	tensor tensorFields
 	wants  []outputOptions
-	// windows are those of inputs in shared memory. Their regions stay in use until the response is complete.
+	// windows are those of inputs and outputs in shared memory. Their regions stay in use until the response is complete.
 	windows []*shm.Window
 }
 
 var messages pool.Of[message]
-
-func newMessage() *message { return messages.Get() }
 
 // keep retains the transport's buffers. A client that sends two messages in one unary call gets here twice; the
 // last one counts.
@@ -71,7 +69,6 @@ const maxKept = 256
 func (m *message) release() {
 	m.free()
 	m.charge.Release()
-	closeOptions(m.wants)
 	m.windows = closeWindows(m.windows)
 	m.model, m.version, m.id = nil, nil, nil
 	m.params, m.inputs, m.outputs = reuse(m.params), reuse(m.inputs), reuse(m.outputs)

@@ -175,7 +175,7 @@ type outputOptions struct {
 	name    string
 	classes int // number of classes to return; 0: the tensor
 	region
-	window *shm.Window // the client's memory to write to, or nil
+	window *shm.Window // the client's memory to write to, one of the message's windows, or nil
 }
 
 // closeWindows closes windows and returns the empty list for reuse.
@@ -184,15 +184,6 @@ func closeWindows(list []*shm.Window) []*shm.Window {
 		w.Close()
 	}
 	return reuse(list)
-}
-
-func closeOptions(list []outputOptions) {
-	for i := range list {
-		if w := list[i].window; w != nil {
-			list[i].window = nil
-			w.Close()
-		}
-	}
 }
 
 // sharedOutput is an output in the client's memory. The response has its size only.

@@ -28,18 +28,6 @@ type decoder struct {
 	emptyFinal bool
 }
 
-// admit charges the message. If it is rejected, only its id is read.
-func (d *decoder) admit(l *connection) error {
-	err := d.msg.chargeReceived(d.svc.set.InFlight, l)
-	if err != nil {
-		if d.msg.scan() == nil {
-			d.id = string(d.msg.id)
-		}
-		d.msg.free()
-	}
-	return err
-}
-
 // decode reads the message and frees its buffers. Without an error the caller owns the request. An unknown or
 // unready model is reported before errors in the request, as clients expect.
 //
@@ -246,6 +234,7 @@ func (d *decoder) output(b []byte) error {
 			return err
 		}
 		w.region = r
+		d.msg.windows = append(d.msg.windows, w.window)
 	}
 	d.req.Outputs = append(d.req.Outputs, w.name)
 	if shared || w.classes > 0 {

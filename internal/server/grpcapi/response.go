@@ -33,8 +33,6 @@ type response struct {
 
 var responses pool.Of[response]
 
-func newResponse() *response { return responses.Get() }
-
 // release releases the tensors and returns r to its pool.
 func (r *response) release() {
 	if r.resp != nil {

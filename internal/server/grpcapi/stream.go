@@ -196,28 +196,10 @@ func (st *stream) receive(ss grpc.ServerStream) {
 	defer st.svc.streams.Done()
 	st.conn.addWaiting(1)
 	defer st.conn.addWaiting(-1)
-	for {
-		if err := st.receiveOne(ss); err != nil {
-			st.endReceive(err)
-			return
-		}
+	var err error
+	for err == nil {
+		err = st.receiveOne(ss)
 	}
-}
-
-// receiveOne receives and submits one request. Its error, or panic, ends the stream.
-func (st *stream) receiveOne(ss grpc.ServerStream) (err error) {
-	defer st.svc.recovered(methodStream, &err)
-	_ = st.waitForRoom(st.ctx, (*stream).crowded) // an ended stream shows in RecvMsg
-	m, came := newMessage(), st.svc.set.Tracer.Begin()
-	if err = ss.RecvMsg(m); err == nil {
-		err = st.request(m, came)
-	}
-	m.release()
-	return err
-}
-
-// endReceive records that nothing more is received.
-func (st *stream) endReceive(err error) {
 	if errors.Is(err, io.EOF) {
 		err = nil
 	}
@@ -229,12 +211,26 @@ func (st *stream) endReceive(err error) {
 	}
 }
 
+// receiveOne receives and submits one request. Its error, or panic, ends the stream.
+func (st *stream) receiveOne(ss grpc.ServerStream) (err error) {
+	defer st.svc.recovered(methodStream, &err)
+	_ = st.waitForRoom(st.ctx, (*stream).crowded) // an ended stream shows in RecvMsg
+	m, came := messages.Get(), st.svc.set.Tracer.Begin()
+	if err = ss.RecvMsg(m); err == nil {
+		err = st.request(m, came)
+	}
+	m.release()
+	return err
+}
+
 // request submits one request. An error ends the stream.
 func (st *stream) request(m *message, came tracing.Interval) error {
 	d, size := decoder{svc: st.svc, msg: m, received: came}, m.data.Len()
-	err := d.admit(st.conn)
+	err := m.chargeReceived(st.svc.set.InFlight, st.conn)
 	if err == nil {
 		err = d.decode(st.ctx, false)
+	} else if m.scan() == nil { // a rejected message has an id
+		d.id = string(m.id)
 	}
 	if _, ok := err.(interface{ GRPCStatus() *grpcstatus.Status }); ok {
 		return err

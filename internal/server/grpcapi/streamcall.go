@@ -48,8 +48,7 @@ func newStreamCall(st *stream, d *decoder) *streamCall {
 		wants:   append(c.wants[:0], d.msg.wants...),
 		windows: append(c.windows[:0], d.msg.windows...),
 	}
-	clear(d.msg.wants) // moved to the call
-	d.msg.windows = reuse(d.msg.windows)
+	d.msg.windows = reuse(d.msg.windows) // moved to the call
 	return c
 }
 
@@ -61,7 +60,7 @@ func (c *streamCall) recycle() {
 
 // Send queues a response, or holds it until its turn.
 func (c *streamCall) Send(resp *infer.Response) {
-	r := newResponse()
+	r := responses.Get()
 	r.resp, r.stream, r.final = resp, true, resp.Final
 	if c.err == nil {
 		r.shared, c.err = applyOptions(resp, c.wants, c.about, c.st.svc.set.Alloc, r.shared)
@@ -117,14 +116,13 @@ func (c *streamCall) Close(err error) {
 		r = c.last()
 		r.resp.Model, r.resp.Version = c.about.Model, c.about.Version
 	}
-	closeOptions(c.wants)
 	c.windows = closeWindows(c.windows)
 	c.st.finish(c, r)
 }
 
 // last returns a final response without outputs.
 func (c *streamCall) last() *response {
-	r := newResponse()
+	r := responses.Get()
 	r.resp, r.stream, r.final = infer.NewResponse(), true, true
 	r.resp.ID = c.id
 	return r

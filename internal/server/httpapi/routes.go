@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"net/http"
+	"slices"
 	"strings"
 
 	"github.com/tutti-server/tutti/core/infer"
@@ -76,19 +77,14 @@ type table [maxSegments + 1][]pattern
 func compile(list []route) *table {
 	t := new(table)
 	for _, r := range list {
-		head, rest, optional := strings.Cut(r.path, "[")
+		head, rest, _ := strings.Cut(r.path, "[")
 		part, tail, _ := strings.Cut(rest, "]")
-		t.add(r, head+tail)
-		if optional {
-			t.add(r, head+part+tail)
+		for _, path := range slices.Compact([]string{head + tail, head + part + tail}) {
+			p := pattern{r, strings.Split(path[1:], "/"), strings.HasSuffix(path, "/infer"), errorTypeOf(r.api, path)}
+			t[len(p.segments)] = append(t[len(p.segments)], p)
 		}
 	}
 	return t
-}
-
-func (t *table) add(r route, path string) {
-	p := pattern{r, strings.Split(path[1:], "/"), strings.HasSuffix(path, "/infer"), errorTypeOf(r.api, path)}
-	t[len(p.segments)] = append(t[len(p.segments)], p)
 }
 
 // errorTypeOf returns the errorType of a path. Triton's HTTP library labels as text what its handlers leave without a type: health,
@@ -108,10 +104,15 @@ func errorTypeOf(api infer.API, path string) []string {
 //
 // hot: no allocation.
 func (t *table) find(path string, to *transport.Path) *pattern {
-	var buf [maxSegments]string
-	segments, ok := split(path, buf[:0])
-	if !ok {
+	if path == "" || path[0] != '/' || strings.Count(path, "/") > maxSegments {
 		return nil
+	}
+	var buf [maxSegments]string
+	segments := buf[:0]
+	for rest, more := path[1:], true; more; {
+		var segment string
+		segment, rest, more = strings.Cut(rest, "/")
+		segments = append(segments, segment)
 	}
 	list := t[len(segments)]
 	for i := range list {
@@ -120,21 +121,6 @@ func (t *table) find(path string, to *transport.Path) *pattern {
 		}
 	}
 	return nil
-}
-
-func split(path string, into []string) ([]string, bool) {
-	if path == "" || path[0] != '/' {
-		return nil, false
-	}
-	for rest, more := path[1:], true; more; {
-		if len(into) == maxSegments {
-			return nil, false
-		}
-		var segment string
-		segment, rest, more = strings.Cut(rest, "/")
-		into = append(into, segment)
-	}
-	return into, true
 }
 
 func (p *pattern) match(segments []string, to *transport.Path) bool {

@@ -26,12 +26,6 @@ type file struct {
 	write      func(io.Writer) error
 }
 
-// session is the response about the caller's rights: whether the server has a token, and whether the request sent it.
-type session struct {
-	Token    bool `json:"token"`
-	Admitted bool `json:"admitted"`
-}
-
 // What the server says about parts that it does not have.
 var (
 	errNoTraces   = status.Errorf(status.Unavailable, "no traces are stored, expected --trace-store-bytes")
@@ -47,13 +41,6 @@ func with[T any](part T, missing error, f func(T, *http.Request) (any, error)) e
 	return func(r *http.Request) (any, error) { return f(part, r) }
 }
 
-// route adds the endpoint of a method and a path below api/. a is the category that restrictions may protect; a
-// secret one needs the token.
-func (s *Server) route(pattern string, a infer.API, secret bool, f endpoint) {
-	method, path, _ := strings.Cut(pattern, " ")
-	s.routes.HandleFunc(method+" "+Mount+"api/"+path, s.handler(a, secret, f))
-}
-
 // addRoutes adds all endpoints. Tensor contents need the token.
 func (s *Server) addRoutes() {
 	traces := func(pattern string, secret bool, f func(inspect.Inspector, *http.Request) (any, error)) {
@@ -63,7 +50,12 @@ func (s *Server) addRoutes() {
 		s.route(pattern, infer.APITrace, secret, with(s.set.Captures, errNoCaptures, f))
 	}
 	s.route("GET server", infer.APIMetadata, false, func(*http.Request) (any, error) { return s.set.Overview.Server(), nil })
-	s.route("GET session", infer.APINone, false, func(r *http.Request) (any, error) { return session{s.set.Token != "", s.admitted(r)}, nil })
+	s.route("GET session", infer.APINone, false, func(r *http.Request) (any, error) {
+		return struct {
+			Token    bool `json:"token"`
+			Admitted bool `json:"admitted"`
+		}{s.set.Token != "", s.admitted(r)}, nil
+	})
 	s.route("GET models", infer.APIStatistics, false, func(*http.Request) (any, error) { return map[string]any{"models": s.set.Overview.Models()}, nil })
 	s.route("GET graph/{model}", infer.APIModelConfig, false, s.graph)
 	traces("GET traces", false, listTraces)

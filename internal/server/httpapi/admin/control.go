@@ -295,15 +295,7 @@ func (s *Service) Logging(w http.ResponseWriter, r *http.Request, _ transport.Pa
 			return nil, err
 		}
 	}
-	set := s.Logs.Settings()
-	return struct { // in the protocol's order
-		File    string `json:"log_file"`
-		Info    bool   `json:"log_info"`
-		Warning bool   `json:"log_warning"`
-		Error   bool   `json:"log_error"`
-		Verbose uint32 `json:"log_verbose_level"`
-		Format  string `json:"log_format"`
-	}{set.File, set.Info, set.Warning, set.Error, set.Verbose, set.Format}, nil
+	return s.Logs.Settings(), nil
 }
 
 func (s *Service) updateLog(w http.ResponseWriter, r *http.Request) error {

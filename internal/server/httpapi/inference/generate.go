@@ -34,7 +34,15 @@ func (s *Service) Generate(w http.ResponseWriter, r *http.Request, p transport.P
 			// The first response, or the end without one, has decided the status.
 			transport.WriteErrorText(w, http.StatusOK, notOneResponse)
 		default:
-			x.respondGenerate(w, first)
+			first.Trace.Mark(tracing.HTTPSendStart)
+			defer first.Trace.Mark(tracing.HTTPSendEnd)
+			x.in.Charge.Add(first.Size())
+			if x.out, err = x.appendResponse(x.out[:0], first); err != nil {
+				transport.WriteError(w, err)
+				return
+			}
+			x.in.Charge.Add(int64(len(x.out)))
+			transport.WriteBody(w, x.out)
 		}
 	})
 }
@@ -123,19 +131,6 @@ func onlyResponse(q *responseQueue, cancel context.CancelFunc) (first *infer.Res
 		}
 		n++
 	}
-}
-
-func (x *exchange) respondGenerate(w http.ResponseWriter, resp *infer.Response) {
-	var err error
-	resp.Trace.Mark(tracing.HTTPSendStart)
-	defer resp.Trace.Mark(tracing.HTTPSendEnd)
-	x.in.Charge.Add(resp.Size())
-	if x.out, err = x.appendResponse(x.out[:0], resp); err != nil {
-		transport.WriteError(w, err)
-		return
-	}
-	x.in.Charge.Add(int64(len(x.out)))
-	transport.WriteBody(w, x.out)
 }
 
 // eventWriter writes server-sent events.

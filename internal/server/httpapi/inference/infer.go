@@ -11,7 +11,6 @@
 package inference
 
 import (
-	"context"
 	"maps"
 	"net/http"
 	"slices"
@@ -201,7 +200,13 @@ func (x *exchange) infer(w http.ResponseWriter, r *http.Request, p transport.Pat
 		x.reject(p, err)
 		return err
 	}
-	resp, err := x.submit(r.Context())
+	call, req := infer.NewCall(), x.req
+	x.req = nil
+	x.srv.Settings.Infer.Submit(r.Context(), req, call)
+	resp, err := call.Wait()
+	if err == nil && resp == nil {
+		err = status.Errorf(status.Internal, "received an unexpected null response")
+	}
 	x.parsing = err != nil && notStarted(err)
 	if err != nil {
 		return err
@@ -259,19 +264,6 @@ func (x *exchange) reject(p transport.Path, err error) {
 	x.srv.Tracer.RecordRefusal(p.Model, version, x.req.ID, &x.req.Origin, err)
 	x.req.Release()
 	x.req = nil
-}
-
-// submit submits the request and waits for its only response.
-func (x *exchange) submit(ctx context.Context) (*infer.Response, error) {
-	call := infer.NewCall()
-	req := x.req
-	x.req = nil
-	x.srv.Settings.Infer.Submit(ctx, req, call)
-	resp, err := call.Wait()
-	if err == nil && resp == nil {
-		err = status.Errorf(status.Internal, "received an unexpected null response")
-	}
-	return resp, err
 }
 
 // received records, for the request's trace, when the request was read and which trace of the client it belongs to.

@@ -27,9 +27,6 @@ import (
 	"github.com/tutti-server/tutti/internal/server/httpapi/transport"
 )
 
-// DefaultMaxInput is the most bytes of a request, unless the settings have another limit.
-const DefaultMaxInput = transport.DefaultMaxInput
-
 // Settings is what a Server is made from.
 type Settings = transport.Settings
 

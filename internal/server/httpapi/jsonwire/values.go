@@ -86,11 +86,11 @@ func (p *Parser) TextOrList(field string) (values []string, err error) {
 		values = append(values, string(text))
 		return err
 	}
-	if p.Peek() != '[' {
+	if p.Peek() == '[' {
+		err = p.Elements(one)
+	} else {
 		err = one()
-		return values, err
 	}
-	err = p.Elements(one)
 	return values, err
 }
 

@@ -211,19 +211,17 @@ func codingOf(name string) Coding {
 	return numCodings
 }
 
-// compressLevel is the fastest level. Other levels take several times as long and hardly make tensors smaller.
-const compressLevel = 1
-
 // compressor is a writer that compresses.
 type compressor interface {
 	io.WriteCloser
 	Reset(w io.Writer)
 }
 
-// compressors holds the unused compressors by coding. Each has hundreds of KiB of buffers.
+// compressors holds the unused compressors by coding. Each has hundreds of KiB of buffers. Slower levels take several times as
+// long and hardly make tensors smaller.
 var compressors = [numCodings]sync.Pool{
-	Deflate: {New: func() any { return levelled(zlib.NewWriterLevel(io.Discard, compressLevel)) }},
-	Gzip:    {New: func() any { return levelled(gzip.NewWriterLevel(io.Discard, compressLevel)) }},
+	Deflate: {New: func() any { return levelled(zlib.NewWriterLevel(io.Discard, zlib.BestSpeed)) }},
+	Gzip:    {New: func() any { return levelled(gzip.NewWriterLevel(io.Discard, gzip.BestSpeed)) }},
 }
 
 // levelled drops the error of an invalid level.

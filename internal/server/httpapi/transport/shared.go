@@ -22,9 +22,6 @@ import (
 	"github.com/tutti-server/tutti/internal/tracing"
 )
 
-// DefaultMaxInput is the most bytes of a request by default.
-const DefaultMaxInput = 64 << 20
-
 // Settings is what a server is made from.
 type Settings struct {
 	Infer   infer.Inferer
@@ -41,7 +38,7 @@ type Settings struct {
 	Lifecycle infer.Lifecycle
 	Tracer    *tracing.Tracer
 	Logs      *logs.Log
-	// MaxInput is the most bytes of a request, before and after decompression; 0 for DefaultMaxInput.
+	// MaxInput is the most bytes of a request, before and after decompression; 0 for 64 MiB.
 	MaxInput int64
 	// MaxHeader is the most bytes of a request's header; 0 for 64 KiB.
 	MaxHeader int
@@ -80,7 +77,7 @@ func NewShared(set Settings) *Shared {
 		set.Regions = shm.NewRegistry(false)
 	}
 	if set.MaxInput <= 0 {
-		set.MaxInput = DefaultMaxInput
+		set.MaxInput = 64 << 20
 	}
 	if set.MaxHeader <= 0 {
 		set.MaxHeader = 64 << 10

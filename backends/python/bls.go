@@ -186,12 +186,8 @@ func (w *worker) request(p *packet) (req *infer.Request, many bool, err error) {
 }
 
 func (w *worker) callInputs(p *packet, req *infer.Request, parts []part, names *reader) error {
-	mem := memory{mem: p.body, alloc: w.m.alloc}
-	if p.mapped {
-		buf := newMapping(p)
-		defer buf.Release()
-		mem.keep = func() *tensor.Buffer { return buf }
-	}
+	mem, release := p.memory(0, w.m.alloc)
+	defer release()
 	for i := range parts {
 		name := names.text()
 		if !parts[i].valid(len(mem.mem)) {

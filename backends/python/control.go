@@ -126,7 +126,7 @@ var metricKinds = map[string]telemetry.CustomKind{
 	"counter": telemetry.CustomCounter, "gauge": telemetry.CustomGauge, "histogram": telemetry.CustomHistogram,
 }
 
-// meter handles METRIC.
+// handleMetric handles METRIC.
 func (s *side) handleMetric(p *packet) error {
 	var r metricMessage
 	if err := json.Unmarshal(p.body, &r); err != nil {
@@ -153,7 +153,7 @@ func (s *side) handleMetric(p *packet) error {
 }
 
 // do executes a message. The caller holds mu.
-func (x *customMetrics) do(all *telemetry.Metrics, r *metricMessage) error {
+func (x *customMetrics) do(all *telemetry.Metrics, r *metricMessage) (err error) {
 	if r.Do == "family" {
 		return x.family(all, r)
 	}
@@ -169,27 +169,20 @@ func (x *customMetrics) do(all *telemetry.Metrics, r *metricMessage) error {
 		return nil
 	}
 	m := f.metrics[r.key()]
-	if m == nil {
+	switch {
+	case m == nil:
 		return status.Errorf(status.NotFound, "metric family '%s' has no such metric", r.Family)
-	}
-	return r.apply(m)
-}
-
-// apply executes an operation on a metric.
-func (r *metricMessage) apply(m *telemetry.CustomMetric) (err error) {
-	switch r.Do {
-	case "increment":
-		err = m.Add(r.Value)
-	case "set":
-		err = m.Set(r.Value)
-	case "observe":
-		err = m.Observe(r.Value)
-	case "value":
+	case r.Do == "increment":
+		return m.Add(r.Value)
+	case r.Do == "set":
+		return m.Set(r.Value)
+	case r.Do == "observe":
+		return m.Observe(r.Value)
+	case r.Do == "value":
 		r.Value, err = m.Value()
-	default:
-		err = status.Errorf(status.InvalidArg, "unexpected order '%s'", r.Do)
+		return err
 	}
-	return err
+	return status.Errorf(status.InvalidArg, "unexpected order '%s'", r.Do)
 }
 
 func (x *customMetrics) family(all *telemetry.Metrics, r *metricMessage) error {
@@ -203,9 +196,6 @@ func (x *customMetrics) family(all *telemetry.Metrics, r *metricMessage) error {
 	f, err := all.Custom(r.Family, r.Help, kind)
 	if err != nil {
 		return err
-	}
-	if x.families == nil {
-		x.families = map[int64]*metricFamily{}
 	}
 	x.families[r.ID] = &metricFamily{CustomFamily: f, metrics: map[string]*telemetry.CustomMetric{}}
 	return nil
@@ -237,7 +227,7 @@ func (x *customMetrics) close() {
 	for _, f := range x.families {
 		f.drop()
 	}
-	x.families = nil
+	clear(x.families)
 }
 
 // key returns the labels in canonical form.

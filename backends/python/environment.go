@@ -69,7 +69,6 @@ func (m *model) environment(ctx context.Context, s *backends.Settings) (err erro
 
 // withEnvironment returns the environment variables of an activated environment: its programs and libraries come first.
 func withEnvironment(env []string, dir string) []string {
-	env = slices.Clone(env)
 	for _, v := range [][2]string{{"PATH", filepath.Join(dir, "bin")}, {"LD_LIBRARY_PATH", filepath.Join(dir, "lib")}} {
 		value := v[1]
 		if old := os.Getenv(v[0]); old != "" {

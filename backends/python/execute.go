@@ -46,8 +46,7 @@ func (x *instance) begin(b *backends.Batch) error {
 	}
 	w.body = binary.LittleEndian.AppendUint32(newBody(w.body), uint32(len(b.Requests)))
 	w.body = binary.LittleEndian.AppendUint32(w.body, in.id)
-	w.body = binary.LittleEndian.AppendUint32(w.body, x.out.id)
-	w.body = binary.LittleEndian.AppendUint32(w.body, 0)
+	w.body = binary.LittleEndian.AppendUint64(w.body, uint64(x.out.id)) // and 0 in 4 bytes
 	w.body = binary.LittleEndian.AppendUint64(w.body, uint64(n))
 	w.body = binary.LittleEndian.AppendUint64(w.body, uint64(len(x.out.mem)))
 	present := x.copyInputs(b, in)
@@ -133,11 +132,10 @@ func (x *instance) run(b *backends.Batch, e *execution) error {
 	if err == nil {
 		err = x.receiveDone(b)
 	}
+	var p *packet
 	if err != nil {
 		err = w.gone(err)
-	}
-	var p *packet
-	if err == nil {
+	} else {
 		p, err = w.checkResult()
 	}
 	if err != nil {
@@ -336,8 +334,12 @@ func (m *model) port(a *response, p *part, names *int) (*config.Port, error) {
 	if at := int(p.index); at < len(m.sig.Outputs) {
 		return &m.sig.Outputs[at], nil
 	}
+	var known []string
+	for i := range m.sig.Outputs {
+		known = append(known, "'"+m.sig.Outputs[i].Name+"'")
+	}
 	return nil, m.differs(&m.undeclared, "model '%s' ('%s'): unexpected output '%s', expected %s",
-		m.sig.Model, m.file, strings.ToValidUTF8(name, "\uFFFD"), quotedNames(m.sig.Outputs))
+		m.sig.Model, m.file, strings.ToValidUTF8(name, "\uFFFD"), strings.Join(known, ", "))
 }
 
 // differs returns an error with strict-outputs; otherwise it logs the difference once.
@@ -357,14 +359,6 @@ func (m *model) warn(once *atomic.Bool, found error) {
 		m.log.Warn("a python model's response differs from its configuration, which is allowed without --strict-python-outputs",
 			slog.String("found", status.Text(found)))
 	}
-}
-
-func quotedNames(ports []config.Port) string {
-	list := make([]string, len(ports))
-	for i := range ports {
-		list[i] = "'" + ports[i].Name + "'"
-	}
-	return strings.Join(list, ", ")
 }
 
 func (m *model) unexpected(port *config.Port, p *part, rows int) error {

@@ -230,12 +230,8 @@ func (m *model) respond(b *backends.Batch, i int, a *response, p *packet, decoup
 	case stateNone:
 		return nil
 	}
-	mem := memory{mem: p.body[sendHead:], alloc: m.alloc, base: sendHead}
-	if p.mapped {
-		buf := newMapping(p)
-		defer buf.Release()
-		mem.keep = func() *tensor.Buffer { return buf }
-	}
+	mem, release := p.memory(sendHead, m.alloc)
+	defer release()
 	out := make([]tensor.Tensor, len(m.sig.Outputs))
 	if err := m.outputs(a, &mem, q.Rows, out); err != nil {
 		tensor.ReleaseAll(out)

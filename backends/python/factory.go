@@ -42,13 +42,8 @@ const (
 	keyStrict  = "strict-outputs"
 )
 
-const (
-	defaultFirst   = 1 << 20
-	defaultGrowth  = 1 << 20
-	defaultTimeout = 30 * time.Second
-	// probeTime is the most time that an interpreter may take to import numpy.
-	probeTime = time.Minute
-)
+// probeTime is the most time that an interpreter may take to import numpy.
+const probeTime = time.Minute
 
 // NewFactory returns the python backend. Its settings (--backend-config=python,KEY=VALUE) are:
 //
@@ -79,8 +74,11 @@ func NewFactory() backends.Factory {
 				{Key: startParam, Doc: "`forkserver` (default): workers are forked from a process that has imported numpy; `spawn`: each is a new process"},
 			},
 		},
-		New:     open,
-		Prepare: prepare,
+		New: open,
+		Prepare: func(ctx context.Context, path string, _ io.Writer) error {
+			_, err := probe(ctx, path)
+			return err
+		},
 	}
 }
 
@@ -130,21 +128,27 @@ func open(o backends.Options) (backends.Backend, error) {
 }
 
 func readSettings(values map[string]string) (s settings, err error) {
-	s = settings{first: defaultFirst, growth: defaultGrowth, timeout: defaultTimeout, python: cmp.Or(values[keyRuntime], values[keyPath])}
-	if s.spawn, err = parseStartMethod(values[keyStart], "python setting '"+keyStart+"'"); err != nil {
-		return s, err
+	number := func(key string, byDefault, least, most int) int {
+		v, ok := values[key]
+		if !ok || err != nil {
+			return byDefault
+		}
+		n, bad := strconv.Atoi(v)
+		if bad != nil || n < least || n > most {
+			err = status.Errorf(status.InvalidArg, "unexpected value '%s' of python setting '%s': expected an integer from %d to %d", v, key, least, most)
+		}
+		return n
 	}
-	if s.strict, err = parseBool(values[keyStrict], keyStrict); err != nil {
-		return s, err
+	s.python = cmp.Or(values[keyRuntime], values[keyPath])
+	s.spawn, err = parseStartMethod(values[keyStart], "python setting '"+keyStart+"'")
+	if v := values[keyStrict]; v != "" && err == nil {
+		if s.strict, err = strconv.ParseBool(v); err != nil {
+			err = status.Errorf(status.InvalidArg, "unexpected value '%s' of python setting '%s': expected true or false", v, keyStrict)
+		}
 	}
-	if s.first, err = number(values, keyFirst, defaultFirst, 4096, maxFile); err != nil {
-		return s, err
-	}
-	if s.growth, err = number(values, keyGrowth, defaultGrowth, 64, maxFile); err != nil {
-		return s, err
-	}
-	seconds, err := number(values, keyTimeout, int(defaultTimeout/time.Second), 1, 1<<20)
-	s.timeout = time.Duration(seconds) * time.Second
+	s.first = number(keyFirst, 1<<20, 4096, maxFile)
+	s.growth = number(keyGrowth, 1<<20, 64, maxFile)
+	s.timeout = time.Duration(number(keyTimeout, 30, 1, 1<<20)) * time.Second
 	return s, err
 }
 
@@ -154,36 +158,12 @@ const (
 	startSpawn = "spawn"
 )
 
-// spawned reports whether method is "spawn". An empty method is the default, "forkserver".
+// parseStartMethod reports whether method is "spawn". An empty method is the default, "forkserver".
 func parseStartMethod(method, what string) (bool, error) {
 	if method != "" && method != startFork && method != startSpawn {
 		return false, status.Errorf(status.InvalidArg, "unexpected value '%s' of %s: expected '%s' or '%s'", method, what, startFork, startSpawn)
 	}
 	return method == startSpawn, nil
-}
-
-// flagged parses true or false. An empty value is false.
-func parseBool(value, key string) (bool, error) {
-	if value == "" {
-		return false, nil
-	}
-	on, err := strconv.ParseBool(value)
-	if err != nil {
-		return false, status.Errorf(status.InvalidArg, "unexpected value '%s' of python setting '%s': expected true or false", value, key)
-	}
-	return on, nil
-}
-
-func number(values map[string]string, key string, byDefault, least, most int) (int, error) {
-	v, ok := values[key]
-	if !ok {
-		return byDefault, nil
-	}
-	n, err := strconv.Atoi(v)
-	if err != nil || n < least || n > most {
-		return 0, status.Errorf(status.InvalidArg, "unexpected value '%s' of python setting '%s': expected an integer from %d to %d", v, key, least, most)
-	}
-	return n, nil
 }
 
 // Describe returns the versions of Python and numpy, and the path of the interpreter.
@@ -225,12 +205,6 @@ func (b *backend) python(ctx context.Context) string {
 		}
 	})
 	return b.set.python
-}
-
-// prepare checks a fetched interpreter.
-func prepare(ctx context.Context, path string, _ io.Writer) error {
-	_, err := probe(ctx, path)
-	return err
 }
 
 // findInterpreter returns the default interpreter when no setting names one.

@@ -76,8 +76,8 @@ func (x *instance) Close() error {
 	if w == nil {
 		return nil
 	}
+	defer w.close()
 	if w.ctx.Err() != nil {
-		w.close()
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), x.m.b.set.timeout)
@@ -86,7 +86,6 @@ func (x *instance) Close() error {
 	if err := w.run(ctx, kindFinalize, struct{}{}, nil); err != nil {
 		x.m.log.WarnContext(ctx, "finalizing a python model failed", slog.String("error", err.Error()))
 	}
-	w.close()
 	return nil
 }
 
@@ -122,7 +121,9 @@ func (x *instance) Execute(ctx context.Context, b *backends.Batch) error {
 	w.running.remove(e)
 	e.end()
 	if w.ctx.Err() != nil {
-		x.dropWorker(w)
+		x.mu.Lock()
+		x.closeDead()
+		x.mu.Unlock()
 	}
 	if err != nil {
 		failAll(b, e, err)
@@ -138,9 +139,7 @@ func (x *instance) dispatch(ctx context.Context, b *backends.Batch, e *execution
 	if x.closed {
 		return nil, status.Errorf(status.Unavailable, "instance of model '%s' is closed", x.m.sig.Model)
 	}
-	if x.w != nil && x.w.ctx.Err() != nil {
-		x.closeWorker() // it exited between two batches
-	}
+	x.closeDead() // it may have exited between two batches
 	if x.w == nil {
 		if err := x.start(ctx); err != nil {
 			err = status.Prefixf(err, "cannot start the python worker of model '%s' again: ", x.m.sig.Model)
@@ -158,11 +157,9 @@ func (x *instance) dispatch(ctx context.Context, b *backends.Batch, e *execution
 	return w, x.run(b, e)
 }
 
-// dropWorker frees a worker that has exited.
-func (x *instance) dropWorker(w *worker) {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	if x.w == w {
+// closeDead frees the worker if it has exited. The caller holds mu.
+func (x *instance) closeDead() {
+	if x.w != nil && x.w.ctx.Err() != nil {
 		x.closeWorker()
 	}
 }
@@ -220,11 +217,9 @@ func (x *instance) died() {
 func (x *instance) restart() {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	if x.closed || x.w != nil && x.w.ctx.Err() == nil {
+	x.closeDead()
+	if x.closed || x.w != nil {
 		return
-	}
-	if x.w != nil {
-		x.closeWorker()
 	}
 	if err := x.startAgain(); err != nil && x.life.Err() == nil {
 		x.m.log.ErrorContext(x.life, "the worker of a python model cannot be started again", slog.String("instance", x.name), slog.String("reason", status.Text(err)))

@@ -61,9 +61,7 @@ func (b *backend) Load(ctx context.Context, s backends.Settings) (_ backends.Mod
 	if ctx.Err() != nil {
 		return nil, status.ErrCancelled
 	}
-	m := &model{
-		b: b, cfg: s.Config, version: s.Version, dir: s.ModelDir, file: s.File(modelFile), alloc: s.Alloc, log: s.Log,
-	}
+	m := &model{b: b, cfg: s.Config, version: s.Version, dir: s.ModelDir, file: s.File(modelFile), alloc: s.Alloc, log: s.Log}
 	m.sig = m.signature(s.Model)
 	defer func() {
 		if err != nil {
@@ -259,28 +257,23 @@ const (
 
 // failureLog limits the rate at which failures of a model are logged, and counts the others. It is safe for concurrent use.
 type failureLog struct {
-	mu      sync.Mutex
-	left    int       // failures that may be logged now; guarded by mu
-	counted time.Time // time of the last update of left, zero before the first; guarded by mu
-	hidden  int       // failures that were not logged since the last one that was; guarded by mu
+	mu     sync.Mutex
+	full   time.Time // when a whole burst may be logged again; guarded by mu
+	hidden int       // failures that were not logged since the last one that was; guarded by mu
 }
 
 // admit reports whether to log a failure, and how many before it were not logged.
 func (f *failureLog) admit(now time.Time) (ok bool, hidden int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.counted.IsZero() {
-		f.left, f.counted = failureBurst, now
+	if f.full.Before(now) {
+		f.full = now
 	}
-	if n := int(now.Sub(f.counted) / failureEvery); n > 0 {
-		f.left = min(f.left+n, failureBurst)
-		f.counted = f.counted.Add(time.Duration(n) * failureEvery)
-	}
-	if f.left == 0 {
+	if f.full.Sub(now) > (failureBurst-1)*failureEvery {
 		f.hidden++
 		return false, 0
 	}
-	f.left--
+	f.full = f.full.Add(failureEvery)
 	hidden, f.hidden = f.hidden, 0
 	return true, hidden
 }

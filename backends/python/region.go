@@ -288,10 +288,16 @@ func (m *memory) tensor(p *part) (tensor.Tensor, error) {
 // mapping is the mapped body of a packet as a buffer.
 type mapping []byte
 
-// newMapping returns a buffer over the packet's mapping and takes it over.
-func newMapping(p *packet) *tensor.Buffer {
+// memory returns the memory of a packet's body from base on, and takes its mapping over. The caller must call release.
+func (p *packet) memory(base int, alloc tensor.Allocator) (m memory, release func()) {
+	m = memory{mem: p.body[base:], alloc: alloc, base: base}
+	if !p.mapped {
+		return m, func() {}
+	}
 	p.mapped = false
-	return tensor.NewBuffer(mapping(p.body), tensor.Place{}, unsafe.Pointer(unsafe.SliceData(p.body)), len(p.body))
+	buf := tensor.NewBuffer(mapping(p.body), tensor.Place{}, unsafe.Pointer(unsafe.SliceData(p.body)), len(p.body))
+	m.keep = func() *tensor.Buffer { return buf }
+	return m, buf.Release
 }
 
 // Free implements tensor.Owner.

@@ -34,7 +34,7 @@ type side struct {
 
 // newSide returns a side channel. The caller must call serve.
 func (w *worker) newSide(l *link, own bool) *side {
-	s := &side{w: w, link: l, own: own}
+	s := &side{w: w, link: l, own: own, metrics: customMetrics{families: map[int64]*metricFamily{}}}
 	s.ctx, s.cancel = context.WithCancel(w.ctx)
 	return s
 }
@@ -246,7 +246,7 @@ func (w *worker) isReady() error {
 	if !w.about.Ready {
 		return nil
 	}
-	c, err := w.ready.call(w)
+	c, err := w.ready.call(w.side.link)
 	if err != nil {
 		return w.gone(err)
 	}
@@ -261,19 +261,16 @@ func (w *worker) isReady() error {
 }
 
 // call returns the pending call, or starts one.
-func (r *readiness) call(w *worker) (*readyCall, error) {
+func (r *readiness) call(l *link) (_ *readyCall, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.current != nil {
-		return r.current, nil
+	if r.current == nil {
+		r.seq++
+		if err = l.send(kindReady, 0, r.seq, newBody(nil)); err == nil {
+			r.current = &readyCall{id: r.seq, done: make(chan struct{})}
+		}
 	}
-	r.seq++
-	c := &readyCall{id: r.seq, done: make(chan struct{})}
-	if err := w.side.link.send(kindReady, 0, c.id, newBody(nil)); err != nil {
-		return nil, err
-	}
-	r.current = c
-	return c, nil
+	return r.current, err
 }
 
 // complete handles the worker's result of READY.

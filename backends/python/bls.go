@@ -5,7 +5,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"math"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -15,12 +14,7 @@ import (
 	"github.com/tutti-server/tutti/internal/telemetry"
 )
 
-// openCalls are the inference calls (BLS) of a process that are in flight.
-type openCalls struct {
-	calls sync.Map // *openCall by id
-}
-
-// openCall is one call in flight.
+// openCall is an inference call (BLS) in flight.
 type openCall struct {
 	ctx       context.Context //nolint:containedctx // the context of the call
 	cancel    context.CancelCauseFunc
@@ -39,8 +33,8 @@ var (
 	errLate      = errors.New("the deadline of the request that it was made for has passed")
 )
 
-// add opens a call. It is cancelled when its process exits, and with the only request in flight, if there is exactly one.
-func (o *openCalls) add(s *side, id uint32) {
+// openCall opens a call. It is cancelled when its process exits, and with the only request in flight, if there is exactly one.
+func (s *side) openCall(id uint32) {
 	c := &openCall{arrived: telemetry.Now()}
 	c.ctx, c.cancel = context.WithCancelCause(context.WithValue(s.ctx, openCallKey{}, c))
 	if parent, _ := s.w.running.caller(); parent != nil {
@@ -57,32 +51,20 @@ func (o *openCalls) add(s *side, id uint32) {
 			inner(why)
 		}
 	}
-	o.calls.Store(id, c)
+	s.open.Store(id, c)
 }
 
-func (o *openCalls) find(id uint32) *openCall {
-	c, _ := o.calls.Load(id)
+func (s *side) findCall(id uint32) *openCall {
+	c, _ := s.open.Load(id)
 	call, _ := c.(*openCall)
 	return call
 }
 
 // abandon cancels a call whose replies are not needed.
-func (o *openCalls) abandon(id uint32) {
-	if c := o.find(id); c != nil {
+func (s *side) abandon(id uint32) {
+	if c := s.findCall(id); c != nil {
 		c.cancel(errAbandoned)
 	}
-}
-
-// requestCancel makes the request of a call report that it is cancelled. Responses are still delivered.
-func (o *openCalls) requestCancel(id uint32) {
-	if c := o.find(id); c != nil {
-		c.cancelled.Store(true)
-	}
-}
-
-func (o *openCalls) close(id uint32) {
-	o.abandon(id)
-	o.calls.Delete(id)
 }
 
 // cancelledByCaller reports whether the client of a request cancelled it or disconnected. ctx may be nil.
@@ -99,8 +81,9 @@ func cancelledByCaller(ctx context.Context) bool {
 
 // infer handles CALL: it runs an inference and replies with its responses.
 func (s *side) infer(p *packet) error {
-	defer s.open.close(p.id)
-	w, call := s.w, s.open.find(p.id)
+	defer s.open.Delete(p.id)
+	defer s.abandon(p.id)
+	w, call := s.w, s.findCall(p.id)
 	if w.m.b.infer == nil {
 		return status.Errorf(status.Unsupported, "no models can be called here")
 	}

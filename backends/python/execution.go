@@ -72,24 +72,23 @@ type execution struct {
 	id   uint32
 	idle chan struct{} // receives a value when no request is open
 
-	mu        sync.Mutex
-	batch     *backends.Batch // nil after end; guarded by mu
-	decoupled bool            // guarded by mu
-	over      []bool          // for each request: its final response was handled; guarded by mu
-	left      int             // number of open requests; guarded by mu
-	lastSend  chan struct{}   // closed when the last received response was delivered; nil before the first; guarded by mu
+	mu       sync.Mutex
+	batch    *backends.Batch // nil after end; guarded by mu
+	over     []bool          // for each request: its final response was handled; guarded by mu
+	left     int             // number of open requests; guarded by mu
+	lastSend chan struct{}   // closed when the last received response was delivered; nil before the first; guarded by mu
 
 	deliverMu sync.Mutex // held while a response is delivered
 }
 
-func (e *execution) begin(id uint32, b *backends.Batch, decoupled bool) {
+func (e *execution) begin(id uint32, b *backends.Batch) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	select {
 	case <-e.idle:
 	default:
 	}
-	e.id, e.batch, e.decoupled, e.left = id, b, decoupled, len(b.Requests)
+	e.id, e.batch, e.left = id, b, len(b.Requests)
 	e.over = slices.Grow(e.over[:0], len(b.Requests))[:len(b.Requests)]
 	clear(e.over)
 }
@@ -174,16 +173,6 @@ func (e *execution) ended(i int) bool {
 	return i < len(e.over) && e.over[i]
 }
 
-// enter returns the batch for the delivery of a response to request i. The caller holds deliverMu.
-func (e *execution) enter(id uint32, i int) (*backends.Batch, bool, error) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.batch == nil || e.id != id || i < 0 || i >= len(e.over) || e.over[i] {
-		return nil, false, errOver()
-	}
-	return e.batch, e.decoupled, nil
-}
-
 // sendHead is the number of bytes before the response in a SEND.
 const sendHead = 8
 
@@ -208,12 +197,15 @@ func (w *worker) deliver(p *packet) error {
 	}
 	e.deliverMu.Lock()
 	defer e.deliverMu.Unlock()
-	b, decoupled, err := e.enter(id, i)
-	if err != nil {
-		return err
+	e.mu.Lock()
+	b := e.batch
+	over := b == nil || e.id != id || i < 0 || i >= len(e.over) || e.over[i]
+	e.mu.Unlock()
+	if over {
+		return errOver()
 	}
-	final := p.flags&flagFinal != 0 || !decoupled
-	err = w.m.respond(b, i, &a, p, decoupled, final)
+	final := p.flags&flagFinal != 0 || !w.m.sig.Decoupled
+	err := w.m.respond(b, i, &a, p, final)
 	if final || status.CodeOf(err) == status.Cancelled && err != nil {
 		e.settled(i)
 	}
@@ -221,7 +213,7 @@ func (w *worker) deliver(p *packet) error {
 }
 
 // respond sends a response to request i of a batch.
-func (m *model) respond(b *backends.Batch, i int, a *response, p *packet, decoupled, final bool) error {
+func (m *model) respond(b *backends.Batch, i int, a *response, p *packet, final bool) error {
 	q := &b.Requests[i]
 	switch a.state {
 	case stateError:
@@ -238,7 +230,7 @@ func (m *model) respond(b *backends.Batch, i int, a *response, p *packet, decoup
 		q.Err = err
 		return err
 	}
-	if decoupled {
+	if m.sig.Decoupled {
 		return b.SendParams(i, out, a.params, final)
 	}
 	q.ResponseParams = append(q.ResponseParams, a.params...)

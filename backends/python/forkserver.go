@@ -17,13 +17,7 @@ import (
 )
 
 // Kinds of packets of a fork server. See the package comment.
-const kindFork uint16 = 64
-
-const (
-	kindHello uint16 = iota + 80
-	kindForked
-	kindExited
-)
+const kindFork, kindHello, kindForked, kindExited uint16 = 64, 80, 81, 82
 
 // forkServerArgument starts worker.py as a fork server.
 const forkServerArgument = "forkserver"
@@ -37,10 +31,9 @@ type forkServer struct {
 	link *link
 	gone chan struct{} // closed when no further packet is read
 
-	mu     sync.Mutex
-	last   uint32             // guarded by mu
-	forks  map[uint32]*forked // workers that are being forked or alive; guarded by mu
-	closed bool               // guarded by mu
+	mu    sync.Mutex
+	last  uint32             // guarded by mu
+	forks map[uint32]*forked // workers that are being forked or alive; nil after the exit; guarded by mu
 }
 
 // forked is one worker of a fork server, from its FORK packet on.
@@ -109,7 +102,6 @@ func (s *forkServer) read() {
 	p.free()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.closed = true
 	for _, f := range s.forks {
 		f.orphan()
 	}
@@ -158,7 +150,7 @@ func (f *forked) resolve(pid int, err error) {
 func (s *forkServer) fork(ctx context.Context, name string, files [4]*os.File) (*process, error) {
 	f := &forked{started: make(chan struct{}), exited: make(chan struct{})}
 	s.mu.Lock()
-	if s.closed {
+	if s.forks == nil {
 		s.mu.Unlock()
 		return nil, io.EOF
 	}

@@ -152,7 +152,7 @@ func (x *instance) dispatch(ctx context.Context, b *backends.Batch, e *execution
 		return nil, err
 	}
 	w = x.w
-	e.begin(w.seq+1, b, x.m.sig.Decoupled)
+	e.begin(w.seq+1, b)
 	w.running.add(e)
 	return w, x.run(b, e)
 }

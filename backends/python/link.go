@@ -27,10 +27,7 @@ const (
 	kindFinalize
 )
 
-const (
-	kindDone uint16 = iota + 16
-	kindFailed
-)
+const kindDone, kindFailed, kindReply uint16 = 16, 17, 48
 
 const (
 	kindLog uint16 = iota + 32
@@ -43,8 +40,6 @@ const (
 	kindCancel
 	kindJoin
 )
-
-const kindReply uint16 = 48
 
 // Flags of packets.
 const (

@@ -28,7 +28,7 @@ type side struct {
 	own     bool            // the side channel of the worker itself
 	ctx     context.Context //nolint:containedctx // cancelled when the connection ends
 	cancel  context.CancelFunc
-	open    openCalls
+	open    sync.Map // *openCall by id
 	metrics customMetrics
 }
 
@@ -118,9 +118,11 @@ func (s *side) handlePacket(p *packet) (err error) {
 	case kindCancelled:
 		s.replyCancelled(p)
 	case kindAbandon:
-		s.open.abandon(p.id)
+		s.abandon(p.id)
 	case kindCancel:
-		s.open.requestCancel(p.id)
+		if c := s.findCall(p.id); c != nil {
+			c.cancelled.Store(true) // responses are still delivered
+		}
 	case kindDone, kindFailed:
 		s.w.ready.complete(p)
 	case kindJoin:
@@ -149,7 +151,7 @@ func (s *side) handleCopy(p *packet) {
 		return
 	}
 	if p.kind == kindCall {
-		s.open.add(s, own.id)
+		s.openCall(own.id)
 	}
 	s.w.sides.Go(func() { s.execute(&own) })
 }

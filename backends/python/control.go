@@ -33,8 +33,19 @@ func (s *side) handleModel(p *packet) error {
 		return status.Errorf(status.InvalidArg, "unexpected order: %w", err)
 	}
 	switch {
+	case o.Do == "ready" && b.catalog == nil:
+		return status.Errorf(status.Unsupported, "no models are known here")
 	case o.Do == "ready":
-		return s.replyReady(p.id, &o)
+		version, err := infer.ParseVersion(o.Version)
+		if err != nil {
+			return err
+		}
+		flags := flagFinal
+		if b.catalog.ModelReady(o.Model, version) == nil {
+			flags |= flagTrue
+		}
+		s.reply(p.id, flags, nil)
+		return errReplied
 	case b.control == nil:
 		return status.Errorf(status.Unsupported, "no models can be loaded here")
 	case o.Do == "load":
@@ -79,23 +90,6 @@ func (w *worker) load(ctx context.Context, o *modelMessage) error {
 		options.Files[path] = data
 	}
 	return w.m.b.control.Load(ctx, o.Model, options)
-}
-
-func (s *side) replyReady(id uint32, o *modelMessage) error {
-	w := s.w
-	if w.m.b.catalog == nil {
-		return status.Errorf(status.Unsupported, "no models are known here")
-	}
-	version, err := infer.ParseVersion(o.Version)
-	if err != nil {
-		return err
-	}
-	flags := flagFinal
-	if w.m.b.catalog.ModelReady(o.Model, version) == nil {
-		flags |= flagTrue
-	}
-	s.reply(id, flags, nil)
-	return errReplied
 }
 
 // customMetrics are the metrics that a process has declared. They are removed when it exits.

@@ -5,7 +5,7 @@
 //	instance.go     the lifecycle of an instance; execute.go: a batch and its outputs; execution.go: executions in flight
 //	worker.go       a worker process; process.go: how processes start, print and exit; forkserver.go: what forks workers
 //	link.go         packets over a socket; codec.go: their bodies; region.go: shared memory
-//	side.go         the side channel; bls.go: inference calls; deadlock.go: calls that can never complete;
+//	side.go         the side channel; bls.go: inference calls, and those that can never complete;
 //	                control.go: loading of models, and custom metrics
 //
 // # Processes

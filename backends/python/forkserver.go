@@ -38,10 +38,9 @@ type forkServer struct {
 
 // forked is one worker of a fork server, from its FORK packet on.
 type forked struct {
-	started  chan struct{} // closed when pid or err is set
+	started  chan error // receives the result of the fork once
 	pid      int
-	err      error
-	resolved bool // started is closed; guarded by the fork server's mu
+	resolved bool // started has its value; guarded by the fork server's mu
 	exited   chan struct{}
 	how      string // how the worker exited; set before exited is closed
 }
@@ -141,14 +140,14 @@ func (s *forkServer) handle(p *packet) {
 }
 
 func (f *forked) resolve(pid int, err error) {
-	f.pid, f.err, f.resolved = pid, err, true
-	close(f.started)
+	f.pid, f.resolved = pid, true
+	f.started <- err
 }
 
 // fork returns the process of a new worker, which has the files as descriptors 3, 4, 1 and 2. The caller must call
 // process.follow to watch it.
 func (s *forkServer) fork(ctx context.Context, name string, files [4]*os.File) (*process, error) {
-	f := &forked{started: make(chan struct{}), exited: make(chan struct{})}
+	f := &forked{started: make(chan error, 1), exited: make(chan struct{})}
 	s.mu.Lock()
 	if s.forks == nil {
 		s.mu.Unlock()
@@ -166,14 +165,14 @@ func (s *forkServer) fork(ctx context.Context, name string, files [4]*os.File) (
 		_ = s.link.close() // read ends, and resolves every pending fork
 	}
 	select {
-	case <-f.started:
+	case err := <-f.started:
+		if err != nil {
+			return nil, err
+		}
+		return &process{pid: f.pid, ended: make(chan struct{}), forked: f}, nil
 	case <-ctx.Done(): // a worker that starts anyway finds its sockets closed, and exits
 		return nil, status.ErrCancelled
 	}
-	if f.err != nil {
-		return nil, f.err
-	}
-	return &process{pid: f.pid, ended: make(chan struct{}), forked: f}, nil
 }
 
 // forkServers are the fork servers of one interpreter in one environment: the current one, and former ones whose workers

@@ -47,7 +47,7 @@ func (x *instance) start(ctx context.Context) error {
 			return err
 		}
 	}
-	w.serves(x.name, x.died)
+	w.owner.Store(x)
 	if err := w.run(ctx, kindInit, x.m.initialise(x.name), nil); err != nil {
 		w.close()
 		return err

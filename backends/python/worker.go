@@ -42,12 +42,11 @@ type worker struct {
 	cancel   context.CancelFunc
 	running  executions
 	ready    readiness
+	owner    atomic.Pointer[instance]        // the instance that it serves, nil until that is known
 	command  atomic.Pointer[context.Context] // context of the current command other than EXECUTE
 
-	mu       sync.Mutex
-	instance string             // name of the instance that it serves; guarded by mu
-	died     func()             // called when the process exits unexpectedly, may be nil; guarded by mu
-	joined   map[*side]struct{} // side channels of forked processes; guarded by mu
+	mu     sync.Mutex
+	joined map[*side]struct{} // side channels of forked processes; guarded by mu
 
 	seq  uint32
 	pkt  packet
@@ -56,7 +55,7 @@ type worker struct {
 
 // startWorker starts a worker and imports model.py in it.
 func startWorker(ctx context.Context, m *model) (*worker, error) {
-	w := &worker{m: m, instance: m.instanceName(0), joined: map[*side]struct{}{}}
+	w := &worker{m: m, joined: map[*side]struct{}{}}
 	w.ctx, w.cancel = context.WithCancel(context.Background())
 	w.stdout = &output{ctx: w.ctx, log: m.log, level: slog.LevelInfo, what: "stdout"}
 	w.stderr = &output{ctx: w.ctx, log: m.log, level: slog.LevelWarn, what: "stderr"}
@@ -109,25 +108,17 @@ func (w *worker) watch() {
 		return
 	}
 	w.m.log.ErrorContext(w.ctx, "the worker of a python model exited", slog.String("instance", w.name()), slog.String("reason", w.end()))
-	w.mu.Lock()
-	died := w.died
-	w.mu.Unlock()
-	if died != nil {
-		died()
+	if x := w.owner.Load(); x != nil {
+		x.died()
 	}
 }
 
-// serves sets the instance that the worker serves, and the function to call when it crashes.
-func (w *worker) serves(instance string, died func()) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.instance, w.died = instance, died
-}
-
+// name returns the name of the instance that the worker serves.
 func (w *worker) name() string {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.instance
+	if x := w.owner.Load(); x != nil {
+		return x.name
+	}
+	return w.m.instanceName(0)
 }
 
 // launch forks the process from a fork server. It spawns the process when there is none or the fork fails.

@@ -13,12 +13,7 @@ import (
 )
 
 // Validate returns the first problem of a normalised configuration, or nil.
-func Validate(cfg *modelconfig.ModelConfig) error {
-	if problems := Check(cfg); len(problems) > 0 {
-		return problems[0]
-	}
-	return nil
-}
+func Validate(cfg *modelconfig.ModelConfig) error { return FirstError(Inspect(cfg)) }
 
 // Check returns every problem of a normalised configuration that needs no other model: first in the order in which
 // Triton checks, then the fields that are set but not supported. Diagnosed returns the code, field and fix of each.

@@ -47,7 +47,23 @@ func Examine(s Settings) *Report {
 		Settings: s, configs: map[string]*modelconfig.ModelConfig{}, places: map[string]*config.Positions{}, list: []config.Diagnostic{},
 	}
 	names := s.Repository.Models()
-	e.run(names)
+	if len(names) == 0 {
+		e.add(config.Errorf(config.NoModels, "", "%s", strings.Join(e.Repository.EmptyRoots(), "; ")), "", "")
+	}
+	for _, name := range names {
+		e.read(name)
+	}
+	failures := map[string]error{}
+	for _, f := range e.Repository.Failures() {
+		failures[f.Model] = f.Err
+	}
+	for _, name := range e.inOrder(names) {
+		if e.faultless(name) {
+			e.loaded(name, failures[name])
+		}
+	}
+	// Within a model the order of discovery stays.
+	slices.SortStableFunc(e.list, func(a, b config.Diagnostic) int { return strings.Compare(a.Model, b.Model) })
 	return &Report{Models: len(names), Diagnostics: e.list}
 }
 
@@ -104,26 +120,6 @@ type examiner struct {
 	configs map[string]*modelconfig.ModelConfig // normalised, by model
 	places  map[string]*config.Positions
 	list    []config.Diagnostic
-}
-
-func (e *examiner) run(names []string) {
-	if len(names) == 0 {
-		e.add(config.Errorf(config.NoModels, "", "%s", strings.Join(e.Repository.EmptyRoots(), "; ")), "", "")
-	}
-	for _, name := range names {
-		e.read(name)
-	}
-	failures := map[string]error{}
-	for _, f := range e.Repository.Failures() {
-		failures[f.Model] = f.Err
-	}
-	for _, name := range e.inOrder(names) {
-		if e.faultless(name) {
-			e.loaded(name, failures[name])
-		}
-	}
-	// Within a model the order of discovery stays.
-	slices.SortStableFunc(e.list, func(a, b config.Diagnostic) int { return strings.Compare(a.Model, b.Model) })
 }
 
 // inOrder sorts models so that an ensemble follows the models of its steps: its check depends on their problems.

@@ -170,13 +170,12 @@ func (g *goldenTensor) encode() (tensor.DType, []byte, error) {
 }
 
 // tensor returns the tensor in memory of a.
-func (g *goldenTensor) tensor(a tensor.Allocator) (tensor.Tensor, error) {
-	d, data, err := g.encode()
-	if err != nil {
-		return tensor.Tensor{}, err
+func (g *goldenTensor) tensor(a tensor.Allocator) (t tensor.Tensor, err error) {
+	in := sampleInput{shape: tensor.Of(g.Shape...)}
+	if in.dtype, in.data, err = g.encode(); err == nil {
+		t, err = in.tensor(a)
 	}
-	in := sampleInput{dtype: d, shape: tensor.Of(g.Shape...), data: data}
-	return in.tensor(a)
+	return t, err
 }
 
 // flatten returns the leaves of nested JSON arrays.

@@ -106,13 +106,8 @@ func (list instances) places() (places []tensor.Place) {
 }
 
 // active returns the instances that accept requests.
-func (list instances) active() (active instances) {
-	for _, u := range list {
-		if !u.group.GetPassive() {
-			active = append(active, u)
-		}
-	}
-	return active
+func (list instances) active() instances {
+	return slices.DeleteFunc(slices.Clone(list), func(u instance) bool { return u.group.GetPassive() })
 }
 
 func (list instances) backends() []backends.Instance {

@@ -59,9 +59,7 @@ func (s *Settings) namespaces() []string {
 }
 
 // trimRoot returns a root without trailing slashes, the form of a namespace.
-func trimRoot(root string) string {
-	return cmp.Or(strings.TrimRight(root, "/"), root)
-}
+func trimRoot(root string) string { return cmp.Or(strings.TrimRight(root, "/"), root) }
 
 // resolve returns the key of the model that a step of the ensemble home refers to. It looks in the step's namespace if
 // it names one, else in the ensemble's own, else in all others. It returns "" if no model or more than one matches.

@@ -151,7 +151,7 @@ func (r *Repository) closeRemoved(ctx context.Context, v *version, x instance) {
 	defer v.removing.Add(-1)
 	x.limiter.Close()
 	if v.shared() {
-		return // shared: closed with the version
+		return // closed with the version
 	}
 	if err := r.closeInstance(v, x.inst); err != nil {
 		r.closeFailed(ctx, v, err)

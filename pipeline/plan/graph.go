@@ -1,9 +1,12 @@
 package plan
 
 import (
+	"errors"
 	"maps"
 	"slices"
 	"strings"
+
+	"github.com/dominikbraun/graph"
 
 	"github.com/tutti-server/tutti/core/config"
 	"github.com/tutti-server/tutti/core/status"
@@ -12,22 +15,6 @@ import (
 
 // cycles refuses steps that depend on each other, and names them. For example, "a -> b -> a".
 func (c *compiler) cycles() error {
-	c.flows = []stream{{}} // for sorted: one stream so far
-	c.writers()
-	if len(c.sorted()) == len(c.leaves) {
-		return nil
-	}
-	next, _ := c.readers()
-	for i := range int32(len(c.leaves)) {
-		if cycle := shortest(next, i); cycle != nil {
-			return c.cycleError(cycle, next)
-		}
-	}
-	return status.Errorf(status.Internal, "the steps of ensemble '%s' have no order", c.root.GetName())
-}
-
-// writers notes the leaf that writes each slot.
-func (c *compiler) writers() {
 	c.writer = unmapped(len(c.names))
 	for i, s := range c.leaves {
 		for _, slot := range s.out {
@@ -36,20 +23,31 @@ func (c *compiler) writers() {
 			}
 		}
 	}
-}
-
-// readers returns, per leaf, those that read its outputs, in order, and how many inputs it waits for.
-func (c *compiler) readers() (next [][]int32, waits []int) {
-	next, waits = make([][]int32, len(c.leaves)), make([]int, len(c.leaves))
-	for i, s := range c.leaves {
-		for _, slot := range s.in {
-			if slot != None && c.writer[slot] >= 0 {
-				waits[i]++
-				next[c.writer[slot]] = append(next[c.writer[slot]], int32(i))
-			}
+	var edges map[int]map[int]graph.Edge[int]
+	var components [][]int
+	g, err := c.graph()
+	if err == nil {
+		edges, err = g.AdjacencyMap()
+	}
+	if err == nil {
+		components, err = graph.StronglyConnectedComponents(g)
+	}
+	if err != nil {
+		return status.Errorf(status.Internal, "the graph of ensemble '%s' cannot be searched: %w", c.root.GetName(), err)
+	}
+	var ring []int
+	for _, members := range components {
+		first := slices.Min(members)
+		_, itself := edges[first][first]
+		// The component that holds the earliest step is named, whatever the order of the search.
+		if (len(members) > 1 || itself) && (ring == nil || first < slices.Min(ring)) {
+			ring = members
 		}
 	}
-	return next, waits
+	if ring == nil {
+		return nil
+	}
+	return c.cycleError(shortest(edges, ring))
 }
 
 // cycle refuses steps of l that depend on each other, by the names of tensors alone, when the models are unknown. With
@@ -80,37 +78,60 @@ func (l *level) cycle(steps []*modelconfig.ModelEnsembling_Step) error {
 	return c.cycles()
 }
 
-// shortest returns the leaves of a shortest cycle through leaf start, nil without one.
-func shortest(next [][]int32, start int32) []int32 {
-	from := map[int32]int32{}
-	for queue := []int32{start}; len(queue) > 0; queue = queue[1:] {
-		for _, leaf := range next[queue[0]] {
-			if _, seen := from[leaf]; !seen {
-				from[leaf] = queue[0]
-				queue = append(queue, leaf)
+// graph returns the steps, numbered from 1, with an edge from each producer to its readers. The library's search for
+// components takes the zero key for the end of its stack, so 0 must not be a key.
+func (c *compiler) graph() (graph.Graph[int, int], error) {
+	g := graph.New(graph.IntHash, graph.Directed())
+	for i := range c.leaves {
+		if err := g.AddVertex(i + 1); err != nil {
+			return nil, err
+		}
+	}
+	for i, s := range c.leaves {
+		for _, slot := range s.in {
+			if slot == None || c.writer[slot] < 0 {
+				continue
+			}
+			err := g.AddEdge(int(c.writer[slot])+1, i+1)
+			if err != nil && !errors.Is(err, graph.ErrEdgeAlreadyExists) {
+				return nil, err
 			}
 		}
 	}
-	at, found := from[start]
-	if !found {
-		return nil
+	return g, nil
+}
+
+// shortest returns the leaves of a shortest cycle through the earliest step of ring.
+func shortest(edges map[int]map[int]graph.Edge[int], ring []int) []int {
+	start := slices.Min(ring)
+	from := map[int]int{}
+	queue := []int{start}
+	for ; len(queue) > 0; queue = queue[1:] {
+		at := queue[0]
+		for _, next := range slices.Sorted(maps.Keys(edges[at])) {
+			if _, seen := from[next]; !seen && slices.Contains(ring, next) {
+				from[next] = at
+				queue = append(queue, next)
+			}
+		}
 	}
-	path := []int32{start}
-	for ; at != start; at = from[at] {
-		path = append(path, at)
+	var path []int
+	for at := from[start]; at != start; at = from[at] {
+		path = append(path, at-1)
 	}
-	slices.Reverse(path[1:])
+	path = append(path, start-1)
+	slices.Reverse(path)
 	return path
 }
 
 // cycleError returns Triton's error, which reports only that data never arrives, with the steps of the cycle added.
-func (c *compiler) cycleError(cycle []int32, next [][]int32) error {
+func (c *compiler) cycleError(cycle []int) error {
 	names := make([]string, 0, len(cycle)+1)
 	for _, i := range cycle {
 		names = append(names, c.leaves[i].name)
 	}
 	why := strings.Join(append(names, names[0]), " -> ")
-	late := c.after(cycle, next)
+	late := c.after(cycle)
 	l := c.common(cycle)
 	for i := range l.sig.Outputs {
 		name := l.sig.Outputs[i].Name
@@ -137,26 +158,34 @@ func (c *compiler) cycleError(cycle []int32, next [][]int32) error {
 }
 
 // after returns, per slot, whether its tensor waits for the cycle.
-func (c *compiler) after(cycle []int32, next [][]int32) []bool {
-	late, seen := make([]bool, len(c.names)), make([]bool, len(c.leaves))
-	for queue := slices.Clone(cycle); len(queue) > 0; queue = queue[1:] {
-		leaf := queue[0]
-		if seen[leaf] {
-			continue
-		}
-		seen[leaf] = true
-		for _, slot := range c.leaves[leaf].out {
+func (c *compiler) after(cycle []int) []bool {
+	readers := make([][]int, len(c.names))
+	for i, s := range c.leaves {
+		for _, slot := range s.in {
 			if slot != None {
-				late[slot] = true
+				readers[slot] = append(readers[slot], i)
 			}
 		}
-		queue = append(queue, next[leaf]...)
+	}
+	late := make([]bool, len(c.names))
+	seen := make([]bool, len(c.leaves))
+	for queue := slices.Clone(cycle); len(queue) > 0; queue = queue[1:] {
+		if seen[queue[0]] {
+			continue
+		}
+		seen[queue[0]] = true
+		for _, slot := range c.leaves[queue[0]].out {
+			if slot != None {
+				late[slot] = true
+				queue = append(queue, readers[slot]...)
+			}
+		}
 	}
 	return late
 }
 
 // common returns the innermost ensemble that holds the whole cycle.
-func (c *compiler) common(cycle []int32) *level {
+func (c *compiler) common(cycle []int) *level {
 	l := c.leaves[cycle[0]].level
 	for _, i := range cycle[1:] {
 		for !slices.Contains(c.leaves[i].level.around(), l) {
@@ -178,6 +207,7 @@ type stream struct {
 
 // streams finds the stream of every step and tensor. It refuses to pair the responses of independent decoupled steps.
 func (c *compiler) streams() error {
+	c.flows = []stream{{}}
 	c.origin = make([]int32, len(c.names))
 	seen := make([]bool, len(c.leaves))
 	for i := range c.leaves {
@@ -251,27 +281,33 @@ func (c *compiler) innermost(a, b int32) (int32, bool) {
 
 // prune finds the steps that each output needs, so that a request runs only those, and removes those of none.
 func (c *compiler) prune() error {
-	all := NewNodeSet(len(c.leaves))
 	for _, slot := range c.outputs {
-		all.AddAll(c.upstream(slot))
+		c.needs = append(c.needs, c.upstream(slot))
 	}
+	all := NewNodeSet(len(c.leaves))
+	for _, n := range c.needs {
+		all.AddAll(n)
+	}
+	number := make([]int32, len(c.leaves))
 	var kept []*step
 	for i, s := range c.leaves {
+		number[i] = int32(len(kept))
 		if all.Contains(int32(i)) {
 			kept = append(kept, s)
 		}
 	}
-	c.renumber(kept)
-	return nil
-}
-
-// renumber replaces the leaves, and the numbers by which others refer to them.
-func (c *compiler) renumber(leaves []*step) {
-	c.leaves, c.needs = leaves, make([]NodeSet, len(c.outputs))
-	c.writers()
-	for i, slot := range c.outputs {
-		c.needs[i] = c.upstream(slot)
+	for i, n := range c.needs {
+		c.needs[i] = renumber(n, number, len(kept))
 	}
+	for slot, w := range c.writer {
+		if w >= 0 && all.Contains(w) {
+			c.writer[slot] = number[w]
+		} else {
+			c.writer[slot] = -1
+		}
+	}
+	c.leaves = kept
+	return nil
 }
 
 // upstream returns the leaves that slot depends on.
@@ -289,41 +325,59 @@ func (c *compiler) upstream(slot Slot) NodeSet {
 	return need
 }
 
-// order puts every step behind those it waits for and assembles the plan.
-func (c *compiler) order() error {
-	var sorted []*step
-	for _, i := range c.sorted() {
-		sorted = append(sorted, c.leaves[i])
+// renumber returns the set b of n members with each member i called number[i].
+func renumber(b NodeSet, number []int32, n int) NodeSet {
+	r := NewNodeSet(n)
+	for i := range int32(len(number)) {
+		if b.Contains(i) {
+			r.Add(number[i])
+		}
 	}
-	c.renumber(sorted)
-	c.plan = c.assemble()
-	return nil
+	return r
 }
 
-// sorted returns the leaves, each behind those it waits for (Kahn's algorithm), otherwise in the order of the
-// configuration, those of outer streams first. Those that wait for a cycle are left out.
-func (c *compiler) sorted() (list []int32) {
-	next, waits := c.readers()
+// order puts every step behind those it waits for (Kahn's algorithm) and otherwise
+// keeps the order of the configuration, those of outer streams first, then assembles the plan.
+func (c *compiler) order() error {
+	waits := make([]int, len(c.leaves))
+	next := make([][]int32, len(c.leaves))
 	var ready []int64 // sorted: steps of outer streams, for which inner ones may wait, then as they are configured
 	enter := func(leaf int32) {
 		position := int64(c.flows[c.leaves[leaf].stream].depth)<<32 | int64(leaf)
 		at, _ := slices.BinarySearch(ready, position)
 		ready = slices.Insert(ready, at, position)
 	}
-	for i, n := range waits {
-		if n == 0 {
+	for i, s := range c.leaves {
+		for _, slot := range s.in {
+			if slot != None && c.writer[slot] >= 0 {
+				waits[i]++
+				next[c.writer[slot]] = append(next[c.writer[slot]], int32(i))
+			}
+		}
+		if waits[i] == 0 {
 			enter(int32(i))
 		}
 	}
+	number := make([]int32, len(c.leaves))
+	var sorted []*step
 	for len(ready) > 0 {
-		leaf := int32(ready[0]) //nolint:gosec // the lower half is the leaf
+		i := int32(ready[0]) //nolint:gosec // the lower half is the leaf
 		ready = ready[1:]
-		list = append(list, leaf)
-		for _, n := range next[leaf] {
+		number[i] = int32(len(sorted))
+		sorted = append(sorted, c.leaves[i])
+		for _, n := range next[i] {
 			if waits[n]--; waits[n] == 0 {
 				enter(n)
 			}
 		}
 	}
-	return list
+	if len(sorted) < len(c.leaves) {
+		return status.Errorf(status.Internal, "the steps of ensemble '%s' have no order", c.root.GetName())
+	}
+	c.leaves = sorted
+	for i, n := range c.needs {
+		c.needs[i] = renumber(n, number, len(sorted))
+	}
+	c.plan = c.assemble()
+	return nil
 }

@@ -1,12 +1,18 @@
 package plan
 
 import (
+	"bytes"
+	"errors"
 	"fmt"
 	"io"
 	"slices"
 	"strings"
 
+	"github.com/dominikbraun/graph"
+	"github.com/dominikbraun/graph/draw"
+
 	"github.com/tutti-server/tutti/core/config"
+	"github.com/tutti-server/tutti/core/status"
 )
 
 // String describes the rule, for example "batch dimension removed".
@@ -188,33 +194,68 @@ func (c *compiler) tensorText(name string, slots []Slot, i int) string {
 	return name + " (nothing)"
 }
 
-// DOT writes the plan in Graphviz' language, its statements sorted. Two tensors on one way share an edge.
+// DOT writes the plan in Graphviz' language.
 func (p *Plan) DOT(w io.Writer) error {
-	var lines []string
-	labels := map[[2]string][]string{} // of the edges
-	from := make([]string, p.Slots)
-	vertex := func(id, label, shape string) {
-		lines = append(lines, "\t\""+id+`" [ label="`+label+`", shape="`+shape+`",  weight=0 ];`)
+	g := graph.New(graph.StringHash, graph.Directed())
+	if err := p.drawing(g); err != nil {
+		return status.Errorf(status.Internal, "the graph of '%s' cannot be drawn: %w", p.Signature.Model, err)
 	}
-	connect := func(slot Slot, to string, sig *config.Signature, port *config.Port, at Location) {
+	var b bytes.Buffer
+	if err := draw.DOT(g, &b, draw.GraphAttribute("rankdir", "LR")); err != nil {
+		return status.Errorf(status.Internal, "the graph of '%s' cannot be drawn: %w", p.Signature.Model, err)
+	}
+	return sortStatements(w, b.String())
+}
+
+// sortStatements writes the drawing with its statements, a line each, in one order: the library has that of a map.
+func sortStatements(w io.Writer, text string) error {
+	var head, body []string
+	for line := range strings.Lines(text) {
+		line = strings.TrimRight(line, "\n")
+		switch {
+		case strings.TrimSpace(line) == "" || line == "}":
+		case strings.HasPrefix(line, "\t\""):
+			body = append(body, line)
+		default:
+			head = append(head, line)
+		}
+	}
+	slices.Sort(body)
+	_, err := io.WriteString(w, strings.Join(append(append(head, body...), "}\n"), "\n"))
+	return err
+}
+
+// drawing enters inputs, steps and outputs into g. Two tensors on one way share an edge.
+func (p *Plan) drawing(g graph.Graph[string, string]) error {
+	labels := map[[2]string][]string{}
+	from := make([]string, p.Slots)
+	var ends [][2]string
+	connect := func(slot Slot, to, label string) {
 		way := [2]string{from[slot], to}
-		labels[way] = append(labels[way], quoteDOT(p.Names[slot])+`\n`+portType(sig, port)+p.copied(`\n`, slot, at))
+		if labels[way] == nil {
+			ends = append(ends, way)
+		}
+		labels[way] = append(labels[way], label)
 	}
 	for i, slot := range p.Inputs {
-		name := quoteDOT(p.Signature.Inputs[i].Name)
-		from[slot] = "input " + name
-		vertex(from[slot], name, "ellipse")
+		from[slot] = "input " + quoteDOT(p.Signature.Inputs[i].Name)
+		if err := vertex(g, from[slot], quoteDOT(p.Signature.Inputs[i].Name), "ellipse"); err != nil {
+			return err
+		}
 	}
 	for i := range p.Nodes {
-		n, name := &p.Nodes[i], fmt.Sprintf("step %d", i)
+		n := &p.Nodes[i]
+		name := fmt.Sprintf("step %d", i)
 		label := quoteDOT(n.Name)
 		if at := n.location().devices(); at != "" {
 			label += `\n` + at
 		}
-		vertex(name, label, "box")
+		if err := vertex(g, name, label, "box"); err != nil {
+			return err
+		}
 		for port, slot := range n.In {
 			if slot != None {
-				connect(slot, name, n.Signature, &n.Signature.Inputs[port], n.location())
+				connect(slot, name, quoteDOT(p.Names[slot])+`\n`+portType(n.Signature, &n.Signature.Inputs[port])+p.copied(`\n`, slot, n.location()))
 			}
 		}
 		for _, slot := range n.Out {
@@ -224,16 +265,25 @@ func (p *Plan) DOT(w io.Writer) error {
 		}
 	}
 	for i, slot := range p.Outputs {
-		port := &p.Signature.Outputs[i]
-		name := quoteDOT(port.Name)
-		vertex("output "+name, name, "ellipse")
-		connect(slot, "output "+name, p.Signature, port, Location{})
+		name := "output " + quoteDOT(p.Signature.Outputs[i].Name)
+		if err := vertex(g, name, quoteDOT(p.Signature.Outputs[i].Name), "ellipse"); err != nil {
+			return err
+		}
+		connect(slot, name, quoteDOT(p.Names[slot])+`\n`+portType(p.Signature, &p.Signature.Outputs[i])+p.copied(`\n`, slot, Location{}))
 	}
-	for way, list := range labels {
-		lines = append(lines, "\t\""+way[0]+`" -> "`+way[1]+`" [ label="`+strings.Join(list, `\n`)+`",  weight=0 ];`)
+	for _, way := range ends {
+		if err := g.AddEdge(way[0], way[1], graph.EdgeAttribute("label", strings.Join(labels[way], `\n`))); err != nil {
+			return err
+		}
 	}
-	slices.Sort(lines)
-	_, err := fmt.Fprintf(w, "strict digraph {\n\trankdir=\"LR\";\n%s\n}\n", strings.Join(slices.Compact(lines), "\n"))
+	return nil
+}
+
+func vertex(g graph.Graph[string, string], id, label, shape string) error {
+	err := g.AddVertex(id, graph.VertexAttribute("label", label), graph.VertexAttribute("shape", shape))
+	if errors.Is(err, graph.ErrVertexAlreadyExists) {
+		return nil
+	}
 	return err
 }
 

@@ -14,7 +14,6 @@ import (
 	"github.com/tutti-server/tutti/core/config"
 	"github.com/tutti-server/tutti/core/status"
 	"github.com/tutti-server/tutti/core/tensor"
-	"github.com/tutti-server/tutti/scheduler/batch"
 	"github.com/tutti-server/tutti/steps"
 )
 
@@ -43,7 +42,7 @@ func (b *backend) Load(_ context.Context, s backends.Settings) (backends.Model, 
 	}
 	given := map[string]string{}
 	for key, p := range s.Config.GetParameters() {
-		if !batch.IsPaddingParam(key) {
+		if !config.IsPaddingParam(key) {
 			given[key] = p.GetStringValue()
 		}
 	}

@@ -175,13 +175,20 @@ func (l *problems) cache() {
 	l.addIf(on && l.cfg.GetSequenceBatching() != nil, CacheClash, field, text, l.cfg.GetName(), "sequence batching scheduler")
 }
 
+// PadPrefix and UnpadPrefix start the parameters that pad the rows of a batch: pad.INPUT and unpad.OUTPUT.
+const PadPrefix, UnpadPrefix = "pad.", "unpad."
+
+// IsPaddingParam reports whether a parameter pads, so that no backend reads it.
+func IsPaddingParam(key string) bool {
+	return strings.HasPrefix(key, PadPrefix) || strings.HasPrefix(key, UnpadPrefix)
+}
+
 // extensions adds a notice for each extension that Triton would reject.
 func (l *problems) extensions() {
 	name, b := l.cfg.GetName(), l.cfg.GetBackend()
 	l.addIf(b == nativeBackend, OwnBackend, "backend", "model '%s' uses backend '%s', which Triton does not have", name, b)
 	for _, key := range sortedKeys(l.cfg.GetParameters()) {
-		l.addIf(strings.HasPrefix(key, "pad.") || strings.HasPrefix(key, "unpad."), PaddingParam, "parameters",
-			"model '%s' sets parameter '%s', which Triton ignores", name, key)
+		l.addIf(IsPaddingParam(key), PaddingParam, "parameters", "model '%s' sets parameter '%s', which Triton ignores", name, key)
 	}
 }
 
@@ -217,7 +224,7 @@ func (l *problems) metrics() {
 
 // generalParams are the parameters that any model may have: padding, batch size, and the path of a batching
 // library, which is refused.
-var generalParams = []string{"pad.*", "unpad.*", "max_batch_elements", batchStrategy}
+var generalParams = []string{PadPrefix + "*", UnpadPrefix + "*", "max_batch_elements", batchStrategy}
 
 // parameters reports each parameter that nothing reads: most likely a typing error. Triton ignores it.
 // Options.StrictParams makes it a fault.

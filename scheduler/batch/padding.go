@@ -33,13 +33,6 @@ type padOutput struct {
 	like, likeDim int // the input, and its padded dimension
 }
 
-const padPrefix, unpadPrefix = "pad.", "unpad."
-
-// IsPaddingParam reports whether NewPadding reads the parameter of this name.
-func IsPaddingParam(key string) bool {
-	return strings.HasPrefix(key, padPrefix) || strings.HasPrefix(key, unpadPrefix)
-}
-
 // NewPadding reads the padding rules among a model's parameters; nil without any. Unsuitable ports are an error.
 func NewPadding(sig *config.Signature, params map[string]string) (*Padding, error) {
 	sig = sig.AtModel()
@@ -47,9 +40,9 @@ func NewPadding(sig *config.Signature, params map[string]string) (*Padding, erro
 	found := false
 	for _, key := range slices.Sorted(maps.Keys(params)) { // pad before unpad
 		var err error
-		if name, ok := strings.CutPrefix(key, padPrefix); ok {
+		if name, ok := strings.CutPrefix(key, config.PadPrefix); ok {
 			found, err = true, p.addInput(sig, key, name, params[key])
-		} else if name, ok := strings.CutPrefix(key, unpadPrefix); ok {
+		} else if name, ok := strings.CutPrefix(key, config.UnpadPrefix); ok {
 			err = p.addOutput(sig, key, name, params[key])
 		}
 		if err != nil {
@@ -92,7 +85,7 @@ func (p *Padding) addOutput(sig *config.Signature, key, name, value string) erro
 	case o < 0:
 		return fmt.Errorf("parameter '%s' of model '%s' names no output", key, sig.Model)
 	case i < 0 || p.inputs[i] == nil:
-		return fmt.Errorf("parameter '%s' of model '%s' is '%s', expected an input with a '%s' parameter", key, sig.Model, value, padPrefix+"INPUT")
+		return fmt.Errorf("parameter '%s' of model '%s' is '%s', expected an input with a '%s' parameter", key, sig.Model, value, config.PadPrefix+"INPUT")
 	}
 	port := &sig.Outputs[o]
 	if port.Unbatched || port.ShapeTensor {

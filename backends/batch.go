@@ -35,7 +35,7 @@ type Request struct {
 	// the steps that follow.
 	ResponseParams infer.Params
 	// Out, when not nil, has the outputs of this request in Signature order, instead of its rows of Batch.Out. The tensors
-	// move; the slice is borrowed. An output of a port marked Free may have any data type, shape and number of rows here,
+	// move; the slice is borrowed. An output of a port marked Unchecked may have any data type, shape and number of rows here,
 	// and in Batch.Out of a batch of one request.
 	Out []tensor.Tensor
 }

@@ -5,7 +5,8 @@
 //
 //   - model: a folder of the repository; Go steps and ensembles are models too.
 //   - version: one numbered folder of a model.
-//   - instance: one executor of a loaded version, used by one goroutine at a time.
+//   - instance: one copy of a loaded version that executes batches, used by one goroutine at a time unless the model is
+//     concurrent.
 //   - step: an entry of ensemble_scheduling in config.pbtxt.
 //   - plan: an ensemble, compiled once; node: one step of a plan.
 //   - slot: the number of an ensemble tensor in a plan.

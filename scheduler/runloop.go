@@ -19,7 +19,7 @@ import (
 type RunLoop struct {
 	workers *Workers
 	ready   []Scheduler
-	brief   int // the first so many of ready are brief
+	brief   int // ready[:brief] execute faster than a worker wakes up
 	inline  []stage[Inliner]
 	staged  []stage[Scheduler]
 	next    int // where in staged the next task is likely to go
@@ -104,8 +104,9 @@ func (t *RunLoop) Seal() {
 	}
 }
 
-// Respond has the goroutine that waits for c take its response, with the others of its batch; false without one.
-func (t *RunLoop) Respond(c *infer.Call, e infer.Ender) bool { return t.woken.Add(c, e) }
+// WakeWaiter wakes the goroutine in c.Wait, together with those of its batch, to call e.End. It returns false when none
+// waits.
+func (t *RunLoop) WakeWaiter(c *infer.Call, e infer.Ender) bool { return t.woken.Add(c, e) }
 
 // Dispatch enqueues the staged tasks.
 func (t *RunLoop) Dispatch() {
@@ -129,7 +130,7 @@ func (t *RunLoop) RunUntil(done func() bool) {
 	t.brief = 0
 }
 
-// Finish executes inline tasks only; the workers execute the rest. It is for a caller that must not be kept.
+// Finish executes inline tasks only; the workers execute the rest. It is for a caller that must not be blocked.
 func (t *RunLoop) Finish() {
 	for len(t.inline) > 0 {
 		t.step()

@@ -5,16 +5,17 @@
 // calls the instance and scatters the outputs. Package queue holds tasks in front of the
 // instances. The other children are the schedulers that a configuration chooses from:
 //
-//	direct    one request at a time
+//	direct    no batching across requests
 //	dynamic   dynamic_batching, with padding where the model has pad parameters
 //	sequence  sequence_batching, direct and oldest
 //	cached    response_cache, in front of one of the others
 //	spread    instances at several devices
-//	device    the rate limiter that instances of several models share
+//
+// Package device is the rate limiter that instances of several models share, and schedtest tests schedulers.
 //
 // # Which goroutine executes a batch
 //
-// No goroutine waits for tasks. The goroutine that enqueued a task executes the next batch of its RunLoop; a worker of
+// No goroutine belongs to a model or an instance. The goroutine that enqueued a task executes the next batch of its RunLoop; a worker of
 // the shared pool gets what is ready beyond that. So an idle model responds without a switch between goroutines, and a
 // busy one keeps its instances busy while callers return to their clients. Where batches had several tasks lately, a
 // goroutine that would execute less than a full batch first yields to those that are about to send.
@@ -44,7 +45,8 @@ import (
 //	t.Dispatch()           // s.Enqueue(list, t)
 //	t.RunUntil(done)       // s.Help(t) until done() or nothing is ready
 type Scheduler interface {
-	// Enqueue moves the tasks to the scheduler. It must not execute or block; it calls t.Ready or t.Inline.
+	// Enqueue moves the tasks to the scheduler. It must not execute or block. When something can execute it
+	// calls t.Ready, t.ReadyBrief or t.Inline.
 	Enqueue(list TaskList, t *RunLoop)
 	// Help executes at most one batch on the calling goroutine. It returns false when nothing was ready.
 	Help(t *RunLoop) bool
@@ -218,8 +220,9 @@ func Complete(list TaskList, t *RunLoop) {
 	part.Head.To.Complete(part, t)
 }
 
-// Host executes a task of a decoupled model and passes its responses on. It is safe for concurrent use.
-type Host interface {
+// BatchHandle lets a task of a decoupled model respond, detach and pause while it executes. It is safe for concurrent
+// use.
+type BatchHandle interface {
 	// Respond passes a response of w to the Responder, at once or, where responses keep their order, on its turn.
 	Respond(to Responder, w *Task, out []tensor.Tensor, params infer.Params, final bool) error
 	// Fail passes a failure of w on where it does not overtake other responses.
@@ -235,8 +238,8 @@ type Host interface {
 // Yields reports whether Pause gives up everything that other tasks could wait for: the instance and their order.
 func (w *Task) Yields() bool { return w.Host != nil && w.Host.Yields() }
 
-// Pause frees w's place at its instance while w waits for something outside, such as a client that reads slowly. Call
-// it while w executes. Until Resume another task may execute in its place. An instance with a limiter releases it and
+// Pause lets another task use w's instance while w waits for something outside, such as a client that reads slowly. Call
+// it while w executes. An instance with a limiter releases it and
 // goes on without acquiring it again, because what w waits for may need what the limiter guards.
 func (w *Task) Pause() {
 	if w.Host != nil {

@@ -83,7 +83,7 @@ type TaskState struct {
 	// Seq is the task's position in a queue whose responses leave in order of arrival.
 	Seq uint64
 	// Host executes the task, when its model is decoupled. May be nil.
-	Host Host
+	Host BatchHandle
 	// Solo is memory for the batch of a task that executes alone.
 	Solo Solo
 }
@@ -249,7 +249,8 @@ func (w *Task) Bound() (at tensor.Place, ok bool) {
 	return w.Affinity.Bound()
 }
 
-// Fits reports whether the task can execute at a place; with together set, also all its request's device steps.
+// Fits reports whether the task can execute at a place; together also requires that all device steps of its
+// request can use the place.
 func (w *Task) Fits(at tensor.Place, together bool) bool {
 	device := at.Kind == tensor.Device
 	if w.Want != Anywhere && (w.Want == AtDevice) != device {

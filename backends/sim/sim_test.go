@@ -109,7 +109,7 @@ func (s *deviceBench) run(t *testing.T, jobs ...*schedtest.Job) {
 			if err := s.mover.ToHost(&j.Out[i], batch.Note{Ledger: &s.Stats.Moves, Tensor: "out", Reason: telemetry.ForResponse}); err != nil {
 				t.Fatal(err)
 			}
-			if err := batch.Arrived(&j.Out[i]); err != nil {
+			if err := batch.WaitOnHost(&j.Out[i]); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -149,7 +149,7 @@ func (r *Repository) sequenceSettings(f *folder, v *version, stats *telemetry.Mo
 	return sequence.Settings{
 		Config: v.cfg, Signature: v.full, Public: v.sig, Rules: rules, Policy: oldestPolicy(v.cfg),
 		Runner: batch.NewRunner(batch.Settings{
-			Signature: v.full, Stats: stats, Alloc: r.s.Alloc, Log: r.s.Log, Mover: r.mover, Once: true, Iterative: rules.Iterative,
+			Signature: v.full, Stats: stats, Alloc: r.s.Alloc, Log: r.s.Log, Mover: r.mover, NoRetry: true, Iterative: rules.Iterative,
 			InPlace: sequence.InPlace(v.cfg, v.full), Native: native(v),
 		}),
 		Stats: stats, Alloc: r.s.Alloc, Instances: active.backends(), Limiters: active.limiters(), Workers: r.workers, Log: r.s.Log,

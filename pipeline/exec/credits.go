@@ -59,7 +59,10 @@ func (c *credits) acquire(task *scheduler.Task) bool {
 
 // release returns a credit: the next task is staged with it, and without one it is free.
 func (c *credits) release(loop *scheduler.RunLoop) {
-	for c != nil {
+	if c == nil {
+		return
+	}
+	for {
 		c.mu.Lock()
 		w := c.waiting.Pop()
 		if w == nil {
@@ -120,20 +123,20 @@ func (c *credits) sweep() {
 // cancelTask ends a task that never got its credit.
 func (r *run) cancelTask(task *scheduler.Task, loop *scheduler.RunLoop) {
 	tensor.ReleaseAll(task.In)
-	r.fail(task.Node, gone(r.ctx))
+	r.fail(task.Node, cancelError(r.ctx))
 	r.taskDone(0, loop)
 }
 
 // gone returns the error of a request whose client has disconnected, or whose deadline has passed.
-func gone(ctx context.Context) error {
+func cancelError(ctx context.Context) error {
 	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		return status.ErrDeadline
 	}
 	return status.ErrCancelled
 }
 
-// ahead is how many sub-runs a decoupled step may be ahead of its client, unless the configuration sets less.
-const ahead = 128
+// maxSubRunsAhead is how many sub-runs a decoupled step may be ahead of its client, unless the configuration sets less.
+const maxSubRunsAhead = 128
 
 // makeRoom waits until another sub-run may start. The waiting step must hold nothing that a
 // sub-run could wait for. So two kinds of steps do not wait while they hold their instance:
@@ -180,8 +183,8 @@ func (r *run) leads() bool {
 func (r *run) full() bool {
 	r.root.sub.mu.Lock()
 	defer r.root.sub.mu.Unlock()
-	most := ahead
-	if n := r.x.plan.Nodes[r.x.segment.Producer].MaxInflight; n > 0 && n < ahead {
+	most := maxSubRunsAhead
+	if n := r.x.plan.Nodes[r.x.segment.Producer].MaxInflight; n > 0 && n < maxSubRunsAhead {
 		most = int(n)
 	}
 	return r.sub.live >= most

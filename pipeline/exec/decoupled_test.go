@@ -231,8 +231,8 @@ func TestSendChecks(t *testing.T) {
 	}{
 		"rows":    {send(0, 2, 1), false, "output 'OUTPUT0' of model 'm' has shape [2,1] for a batch of 1, expected [-1,-1]"},
 		"rank":    {send(0, 1), false, "output 'OUTPUT0' of model 'm' has shape [1] for a batch of 1, expected [-1,-1]"},
-		"request": {send(1, 1, 1), false, "model 'm' answers request 1 of a batch of 1"},
-		"count":   {func(b *backends.Batch) error { return b.Send(0, nil, true) }, false, "model 'm' answers with 0 outputs, expected 1"},
+		"request": {send(1, 1, 1), false, "model 'm' responds to request 1 of a batch of 1"},
+		"count":   {func(b *backends.Batch) error { return b.Send(0, nil, true) }, false, "model 'm' responds with 0 outputs, expected 1"},
 		"coupled": {send(0, 1, 1), true, "the model sends several responses, expected 'model_transaction_policy { decoupled: true }' in its configuration"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -1,15 +1,16 @@
 // Package exec executes compiled plans. Each request takes a run from a pool; the run has a
-// slot per tensor and a counter per node. Nothing on the way of a request looks up a name,
-// takes a lock or allocates, but for the limits and sub-runs of plans that have them.
+// slot per tensor and a counter per node. After bind, a request looks up no name, takes no
+// lock and allocates nothing, except for the limits and sub-runs of plans that have them.
 //
-// # The way of a request
+// # The path of a request
 //
 //   - Executor.Submit takes a run; bind checks the request and moves its inputs into slots.
 //   - run.start delivers them. A node whose last input arrives is staged: run.fill sets the
 //     inputs of its scheduler.Task, and the run loop's Dispatch enqueues it.
 //   - The scheduler calls Executor.Complete with executed tasks; run.complete stores their
 //     outputs and stages the next nodes.
-//   - When no task is active run.finish sends the response, and run.close releases the rest.
+//   - When no task is active, run.finish calls run.End, or wakes the goroutine that waits in
+//     infer.Call.Wait to do so. End sends the response, and run.close releases the rest.
 //
 // For example, a request for a chain of three steps is staged three times, always by the
 // goroutine that completed the step before, and sends one response.
@@ -47,23 +48,23 @@ type Executor struct {
 	runs    pool.Of[run]
 	pending pending.Count
 	retired atomic.Bool
-	schedule
+	precomputed
 	counters
-	division
+	segmentPosition
 
 	captureEdges func() []tracing.TensorEdge // tensorEdges, called once
 }
 
-// schedule is the precomputed start of every run of a plan.
-type schedule struct {
+// precomputed is what New derives from the plan for every run.
+type precomputed struct {
 	shared  []plan.Slot // slots with several readers
 	joins   []int32     // nodes with several inputs
 	sources []int32     // nodes without inputs
 	entries []plan.Slot // slots whose tensors are known at the start
 	// outputNames are, per node, the outputs that the plan reads; nil for all. A plain model's are the request's.
 	outputNames [][]string
-	results     [][]facet  // per node
-	credits     []*credits // per node, nil without a limit; nil when no node has one
+	results     [][]resultHook // per node
+	credits     []*credits     // per node, nil without a limit; nil when no node has one
 }
 
 // counters are the statistics of an ensemble's steps and of its tensors, by slot; nil when it is not counted.
@@ -73,7 +74,7 @@ type counters struct {
 }
 
 // division is the position of an executor in a divided plan, which has one for each segment. It is zero otherwise.
-type division struct {
+type segmentPosition struct {
 	whole   *plan.Plan // of the first segment's executor: the plan that was compiled
 	segment *plan.Segment
 	depth   int32     // counts the segments before
@@ -104,12 +105,12 @@ type Settings struct {
 func New(s Settings) *Executor {
 	segments := s.Plan.Segments
 	if len(segments) == 0 {
-		return newExecutor(&s, s.Plan, s.Targets, division{})
+		return newExecutor(&s, s.Plan, s.Targets, segmentPosition{})
 	}
 	var next *Executor
 	for i := len(segments) - 1; i >= 0; i-- {
 		segment := &segments[i]
-		d := division{segment: segment, depth: int32(i), first: segment.First, next: next}
+		d := segmentPosition{segment: segment, depth: int32(i), first: segment.First, next: next}
 		x := newExecutor(&s, segment.Plan, s.Targets[segment.First:], d)
 		if next != nil {
 			x.writers = x.sharedWriters()
@@ -121,8 +122,8 @@ func New(s Settings) *Executor {
 }
 
 // newExecutor returns an executor of p, which is s.Plan or one of its segments.
-func newExecutor(s *Settings, p *plan.Plan, targets []scheduler.Scheduler, d division) *Executor {
-	x := &Executor{plan: p, targets: targets, stats: s.Stats, mover: s.Mover, tracer: s.Tracer, log: s.Log, workers: s.Workers, division: d}
+func newExecutor(s *Settings, p *plan.Plan, targets []scheduler.Scheduler, d segmentPosition) *Executor {
+	x := &Executor{plan: p, targets: targets, stats: s.Stats, mover: s.Mover, tracer: s.Tracer, log: s.Log, workers: s.Workers, segmentPosition: d}
 	for i, readers := range p.Readers {
 		if readers > 1 {
 			x.shared = append(x.shared, plan.Slot(i))

@@ -1,4 +1,4 @@
 package exec
 
-// TakeFree exports takeFree to the tests.
-var TakeFree = takeFree
+// TakeFree exports applyRuntimeRule to the tests.
+var TakeFree = applyRuntimeRule

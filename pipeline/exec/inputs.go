@@ -241,7 +241,7 @@ func (r *run) fill(task *scheduler.Task, n *plan.Node) error {
 			continue // bind checked the request against the same signature
 		}
 		if n.Runtime != nil && n.Runtime[port] != plan.Declared {
-			if err := takeFree(n.Runtime[port], n.Signature, decl, &task.In[port]); err != nil {
+			if err := applyRuntimeRule(n.Runtime[port], n.Signature, decl, &task.In[port]); err != nil {
 				return status.Prefixf(err, "%s", infer.IDPrefix(r.req.ID))
 			}
 		} else if !fit(&task.In[port], n.Rules[port]) {
@@ -279,18 +279,18 @@ func fit(t *tensor.Tensor, f plan.BatchRule) bool {
 	return true
 }
 
-// takeFree checks the type of an input of undeclared type, and applies the runtime rule to its unchecked shape.
-func takeFree(f plan.RuntimeRule, sig *config.Signature, port *config.Port, t *tensor.Tensor) error {
+// applyRuntimeRule checks the type of an input of undeclared type, and applies the runtime rule to its unchecked shape.
+func applyRuntimeRule(f plan.RuntimeRule, sig *config.Signature, port *config.Port, t *tensor.Tensor) error {
 	if t.DType != port.DType {
 		return errDType(sig, port, t)
 	}
-	fitFree(t, f, &port.Dims)
+	fitUnchecked(t, f, &port.Dims)
 	return nil
 }
 
-// fitFree adds or removes a batch dimension where only one side batches. dims are the reader's, without its batch
+// fitUnchecked adds or removes a batch dimension where only one side batches. dims are the reader's, without its batch
 // dimension. For example, with RuntimePrepend and dims [3], a tensor [3] becomes [1, 3].
-func fitFree(t *tensor.Tensor, f plan.RuntimeRule, dims *tensor.Shape) {
+func fitUnchecked(t *tensor.Tensor, f plan.RuntimeRule, dims *tensor.Shape) {
 	switch f {
 	case plan.RuntimePrepend:
 		if t.Shape.Matches(*dims) {
@@ -309,7 +309,7 @@ func (r *run) reshapeOutputs(task *scheduler.Task, _ *scheduler.RunLoop) {
 	toRequest(task.Out, r.x.plan.Nodes[task.Node].Signature.Outputs)
 }
 
-// toRequest sets the shapes of a node's checked outputs to those that requests see. A Free
+// toRequest sets the shapes of a node's checked outputs to those that requests see. An Unchecked
 // output whose shape is not the model's declaration keeps it.
 //
 // hot: no allocation.

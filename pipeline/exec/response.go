@@ -14,14 +14,15 @@ import (
 	"github.com/tutti-server/tutti/scheduler/batch"
 )
 
-// finish ends a run without active tasks. A client that waits in a Call sends the response itself, by End.
+// finish ends a run without active tasks. It wakes the goroutine that waits in infer.Call.Wait, which calls End; if there
+// is none, it calls End itself.
 func (r *run) finish(loop *scheduler.RunLoop) {
 	if r.root != r {
 		r.finishSubRun(loop)
 		return
 	}
 	r.ended = loop.Now()
-	if c, ok := r.sink.(*infer.Call); ok && loop.Respond(c, r) {
+	if c, ok := r.sink.(*infer.Call); ok && loop.WakeWaiter(c, r) {
 		return
 	}
 	r.End()
@@ -132,7 +133,7 @@ func (r *run) response() (*infer.Response, error) {
 			dims = &port.Reshape.Dims
 		}
 		if p.OutputRuntime != nil && p.OutputRuntime[o] != plan.Declared {
-			fitFree(&t, p.OutputRuntime[o], dims)
+			fitUnchecked(&t, p.OutputRuntime[o], dims)
 		} else if p.OutputRules != nil && !fit(&t, p.OutputRules[o]) {
 			err := status.Errorf(status.InvalidArg, "in ensemble '%s', output '%s' of shape %s cannot lose its batch dimension, which the ensemble does not have",
 				p.Signature.Model, name, t.Shape)
@@ -153,7 +154,8 @@ func (r *run) response() (*infer.Response, error) {
 }
 
 // copyToHost copies the response's device tensors to host memory. It starts every copy before it waits for the first.
-// It may block; a replacement worker runs meanwhile. The request is counted as complete when the last copy is done.
+// It may block; a replacement worker runs meanwhile. An ensemble's request is counted after the last copy, but its
+// recorded duration ends before the copies.
 //
 // hot: one load while there is no device.
 func (r *run) copyToHost(resp *infer.Response) error {
@@ -166,7 +168,7 @@ func (r *run) copyToHost(resp *infer.Response) error {
 		if err := m.ToHost(&o.Tensor, batch.Note{Ledger: &r.x.stats.Moves, Tensor: o.Name, Reason: telemetry.ForResponse, Trace: r.req.Trace}); err != nil {
 			return r.copyError(o.Name, err)
 		}
-		late = late || batch.Late(&o.Tensor)
+		late = late || batch.Pending(&o.Tensor)
 	}
 	if late {
 		r.x.workers.Reserve(1)
@@ -174,7 +176,7 @@ func (r *run) copyToHost(resp *infer.Response) error {
 	}
 	for i := range resp.Outputs {
 		o := &resp.Outputs[i]
-		if err := batch.Arrived(&o.Tensor); err != nil {
+		if err := batch.WaitOnHost(&o.Tensor); err != nil {
 			return r.copyError(o.Name, err)
 		}
 	}

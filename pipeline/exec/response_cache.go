@@ -238,7 +238,7 @@ func (r *ResponseCache) respond(a *cachedCall, w waiter, took int64) {
 func (r *ResponseCache) cancel(w waiter) {
 	r.stats.Failed(telemetry.Canceled, telemetry.Now()-w.arrived)
 	w.req.Release()
-	w.sink.Close(gone(w.ctx))
+	w.sink.Close(cancelError(w.ctx))
 	r.x.pending.Add(-1)
 }
 

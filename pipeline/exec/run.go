@@ -19,7 +19,8 @@ import (
 //  2. start stages the nodes whose inputs are known.
 //  3. complete stores each result and stages the nodes that become ready. It may run
 //     concurrently for different nodes.
-//  4. The last taskDone calls finish, which sends the response and calls close.
+//  4. The last taskDone calls finish. It, or the goroutine that waits for the response, calls End, which sends the
+//     response and calls close.
 //  5. The last release puts the run back into the pool.
 //
 // A run has two holders: the submitting goroutine, and the tasks that execute.
@@ -133,11 +134,11 @@ func (r *run) begin(ctx context.Context, req *infer.Request, sink infer.Sink) {
 	if _, bound := r.affinity.Bound(); bound || p.Devices != 0 {
 		r.affinity.Reset(p.Devices)
 	}
-	r.recount()
+	r.resetCounters()
 }
 
-// recount sets the counters of readers and of missing inputs, and provides records for the tasks of a traced run.
-func (r *run) recount() {
+// resetCounters sets the counters of readers and of missing inputs, and provides records for the tasks of a traced run.
+func (r *run) resetCounters() {
 	for _, s := range r.x.shared {
 		r.readers[s].Store(r.x.plan.Readers[s])
 	}
@@ -164,7 +165,8 @@ func (r *run) start(loop *scheduler.RunLoop) {
 	r.taskDone(staged, loop)
 }
 
-// deliver counts a slot's tensor, or its absence, as known at each of its readers, and returns how many that staged.
+// deliver marks a slot as known, with or without a tensor, at each node that reads it, and returns how many tasks that
+// staged.
 func (r *run) deliver(s plan.Slot, after int32, loop *scheduler.RunLoop) int32 {
 	staged := int32(0)
 	for _, u := range r.x.plan.Consumers[s] {
@@ -199,7 +201,7 @@ func (r *run) stage(n, after int32, loop *scheduler.RunLoop) int32 {
 		r.traceReady(task, after, loop.Now())
 	}
 	if x.credits != nil && x.credits[n] != nil {
-		// Without a credit the task waits; who releases one may stage and count it out before this one returns.
+		// Count the task first: the goroutine that releases a credit may stage and complete it before acquire returns.
 		r.active.Add(1)
 		if x.credits[n].acquire(task) {
 			loop.Stage(x.targets[n], task)
@@ -224,7 +226,8 @@ func (r *run) read(s plan.Slot) tensor.Tensor {
 	return t
 }
 
-// complete stores the result of an executed task and stages the nodes that become ready. Then the run may be gone.
+// complete stores the result of an executed task and stages the nodes that become ready. Afterwards r may be
+// in the pool again.
 func (r *run) complete(task *scheduler.Task, loop *scheduler.RunLoop) {
 	staged := int32(0)
 	if task.Traced != nil {
@@ -254,11 +257,11 @@ func (r *run) complete(task *scheduler.Task, loop *scheduler.RunLoop) {
 	r.taskDone(staged, loop)
 }
 
-// facet is one thing that a plan does with the result of a node besides storing it.
-type facet func(r *run, task *scheduler.Task, loop *scheduler.RunLoop)
+// resultHook is one thing that a plan does with the result of a node besides storing it.
+type resultHook func(r *run, task *scheduler.Task, loop *scheduler.RunLoop)
 
 // facets returns those of node i, in the order in which they must run.
-func (x *Executor) facets(i int32) (list []facet) {
+func (x *Executor) facets(i int32) (list []resultHook) {
 	if x.plan.Ensemble {
 		list = append(list, (*run).countTask)
 	}
@@ -329,7 +332,10 @@ func (r *run) fail(n int32, err error) {
 
 // taskDone counts one task (or the set-up) out and those that it staged in. The last one finishes the run.
 func (r *run) taskDone(staged int32, loop *scheduler.RunLoop) {
-	if staged != 1 && r.active.Add(staged-1) == 0 {
+	if staged == 1 { // one out, one in
+		return
+	}
+	if r.active.Add(staged-1) == 0 {
 		r.finish(loop)
 	}
 }

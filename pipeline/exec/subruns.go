@@ -73,7 +73,8 @@ func (x *Executor) lastSegment(outputs []int32) int32 {
 	return depth
 }
 
-// skipUnneeded counts shared tensors that no requested output needs as arrived: the decoupled step must not wait.
+// skipUnneeded counts as arrived the shared tensors that no requested output needs, so that the decoupled step does not
+// wait for them.
 func (r *run) skipUnneeded() {
 	if r.x.next == nil {
 		return
@@ -168,7 +169,7 @@ func (r *run) nextSubRun(out []tensor.Tensor, params infer.Params) *run {
 		c.tasks[i].Affinity = &r.root.affinity
 	}
 	c.active.Store(1)
-	c.recount()
+	c.resetCounters()
 	c.override.Store(r.override.Load())
 	if len(params) > 0 {
 		c.resequence(params)
@@ -276,7 +277,7 @@ func (f *children) pop() *run {
 }
 
 // isLast reports whether the response of this sub-run is the final one of its request: nothing
-// else is active. Where the decoupled step continues, the end is sent by itself, as in Triton.
+// else is active. While the decoupled step is active no response is final: Sink.Close ends the request, as in Triton.
 func (r *run) isLast() bool {
 	for c := r; c.sub.parent != nil; c = c.sub.parent {
 		if c.sub.parent.active.Load() != 1 {

@@ -58,7 +58,7 @@ func (r *run) traceTensor(output bool, node, subRun int32, name string, x *tenso
 		err = r.x.mover.ToHost(&t, batch.Note{Ledger: &telemetry.Ledger{}, Tensor: name})
 	}
 	if err == nil {
-		err = batch.Arrived(&t)
+		err = batch.WaitOnHost(&t)
 	}
 	if err == nil {
 		r.req.Trace.Tensor(output, node, subRun, name, &t)

@@ -239,11 +239,11 @@ func (c *compiler) batchDims() error {
 // producer describes the output that writes a tensor.
 type producer struct {
 	rank    int  // in full, -1 without a writer
-	free    bool // the writer's output is Free
+	free    bool // the writer's output is Unchecked
 	batches bool // the writer batches
 }
 
-// to notes in list how port i of n reads the tensor; the list is made with the first Free one.
+// to notes in list how port i of n reads the tensor; the list is made with the first Unchecked one.
 func (w *producer) to(list []RuntimeRule, i, n int, reader *config.Signature) []RuntimeRule {
 	if !w.free {
 		return list

@@ -20,7 +20,7 @@ import (
 
 // repository is a Lookup of the models of a golden file. Parameters of a model set properties that a configuration
 // has no field for: "version" (1 when absent) is the loaded version, "fails" is the error that makes the model
-// unusable, "places" lists "host" and device numbers, and "free" lists its Free outputs.
+// unusable, "places" lists "host" and device numbers, and "free" lists its Unchecked outputs.
 type repository map[string]*modelconfig.ModelConfig
 
 func (r repository) Model(name string, version int64) (plan.Model, error) {

@@ -16,13 +16,13 @@ import (
 // that reader moves it. For example, an output on GPU 0 that only the next step on GPU 0 reads is never copied. It is
 // safe for concurrent use. A nil Mover is for a process without devices.
 type Mover struct {
-	places  *tensor.Places
-	mu      sync.Mutex
-	outlets []*outlet // guarded by mu
+	places      *tensor.Places
+	mu          sync.Mutex
+	hostStreams []*hostStream // guarded by mu
 }
 
 // outlet is the stream of the copies from a device to the host.
-type outlet struct {
+type hostStream struct {
 	at     tensor.Place
 	mu     sync.Mutex // held while copies are submitted
 	stream tensor.Stream
@@ -54,7 +54,7 @@ func (m *Mover) ToHost(t *tensor.Tensor, n Note) error {
 	if !t.Present() || t.Buf.Place().Kind != tensor.Device {
 		return nil
 	}
-	l, err := m.outlet(t.Buf.Place())
+	l, err := m.hostStream(t.Buf.Place())
 	if err != nil {
 		return err
 	}
@@ -64,29 +64,30 @@ func (m *Mover) ToHost(t *tensor.Tensor, n Note) error {
 	return move(t, l.stream, pool, n)
 }
 
-// Arrived blocks until the host may read t.
-func Arrived(t *tensor.Tensor) error {
-	if e := toCome(t); e != nil {
+// WaitOnHost blocks until the host may read t.
+func WaitOnHost(t *tensor.Tensor) error {
+	if e := pendingEvent(t); e != nil {
 		return e.Wait()
 	}
 	return nil
 }
 
-// toCome returns the event after which the host may read t, nil if it may now or t is at a device.
-func toCome(t *tensor.Tensor) tensor.Event {
+// pendingEvent returns the event after which the host may read t, nil if it may now or t is at a device.
+func pendingEvent(t *tensor.Tensor) tensor.Event {
 	if !t.Present() || t.Buf.Place().Kind == tensor.Device {
 		return nil
 	}
 	return t.Buf.Ready()
 }
 
-// Late reports whether Arrived would block.
-func Late(t *tensor.Tensor) bool {
-	e := toCome(t)
+// Pending reports whether WaitOnHost would block.
+func Pending(t *tensor.Tensor) bool {
+	e := pendingEvent(t)
 	return e != nil && !e.Done()
 }
 
-// ToDevice submits to s a copy of t to its device, or a wait for t if it is there, for what is submitted afterwards.
+// ToDevice makes t usable for work that is submitted to s afterwards: it submits a copy to the device of s, or a wait if
+// t is there already.
 func (*Mover) ToDevice(t *tensor.Tensor, s tensor.Stream, n Note) error {
 	if !t.Present() {
 		return nil
@@ -133,7 +134,8 @@ func move(t *tensor.Tensor, s tensor.Stream, pool tensor.Allocator, n Note) erro
 	return nil
 }
 
-// await submits to s a wait for src. For a copy to the host from another kind of device the host waits itself.
+// await makes s wait until src is ready. If src is on the host, where a copy from a device may be in flight, the caller
+// blocks instead.
 func await(src *tensor.Buffer, s tensor.Stream) error {
 	e := src.Ready()
 	if e == nil {
@@ -146,10 +148,10 @@ func await(src *tensor.Buffer, s tensor.Stream) error {
 }
 
 // outlet returns the outlet of a device. It is opened on first use.
-func (m *Mover) outlet(at tensor.Place) (*outlet, error) {
+func (m *Mover) hostStream(at tensor.Place) (*hostStream, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	for _, l := range m.outlets {
+	for _, l := range m.hostStreams {
 		if l.at == at {
 			return l, nil
 		}
@@ -162,8 +164,8 @@ func (m *Mover) outlet(at tensor.Place) (*outlet, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := &outlet{at: at, stream: s}
-	m.outlets = append(m.outlets, l)
+	l := &hostStream{at: at, stream: s}
+	m.hostStreams = append(m.hostStreams, l)
 	return l, nil
 }
 
@@ -172,10 +174,10 @@ func (m *Mover) Close() error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	var errs []error
-	for _, l := range m.outlets {
+	for _, l := range m.hostStreams {
 		errs = append(errs, l.stream.Close())
 	}
-	m.outlets = nil
+	m.hostStreams = nil
 	return errors.Join(errs...)
 }
 
@@ -217,16 +219,16 @@ func (r *Runner) moveInputs(s tensor.Stream, in []tensor.Tensor, tasks *schedule
 			return err
 		}
 	}
-	return arrived(s, in)
+	return waitHostInputs(s, in)
 }
 
 // arrived waits for the tensors of in that the host reads.
-func arrived(s tensor.Stream, in []tensor.Tensor) error {
+func waitHostInputs(s tensor.Stream, in []tensor.Tensor) error {
 	for i := range in {
 		if s != nil && in[i].DType != tensor.Bytes {
 			continue
 		}
-		if err := Arrived(&in[i]); err != nil {
+		if err := WaitOnHost(&in[i]); err != nil {
 			return err
 		}
 	}
@@ -281,7 +283,7 @@ func (r *Runner) bring(s tensor.Stream, b *backends.Batch, list *scheduler.TaskL
 		}
 	}
 	for w := list.Head; w != nil; w = w.Next() {
-		if err := arrived(s, w.In); err != nil {
+		if err := waitHostInputs(s, w.In); err != nil {
 			return err
 		}
 	}
@@ -314,7 +316,8 @@ func (r *Runner) gatherAt(s tensor.Stream, list *scheduler.TaskList, port int) (
 	return out, nil
 }
 
-// put copies one task's tensor into the batch's at off, and returns its bytes; one with other readers, once for all.
+// put copies a task's tensor into out at off and returns its size there. If the tensor is elsewhere and has other
+// readers, it is copied to the device once and they share that copy.
 func (r *Runner) put(s tensor.Stream, out *tensor.Tensor, off int, w *scheduler.Task, port int, pad *padInput) (int, error) {
 	t, n := &w.In[port], r.note(port, telemetry.ForDevice, w)
 	n.One = true

@@ -246,7 +246,7 @@ type responses struct {
 }
 
 // Respond checks one response as the outputs of an execution are checked, and passes it on. A response has as many rows
-// as its request, apart from outputs that are Free.
+// as its request, apart from outputs that are Unchecked.
 func (a *responses) Respond(i int, out []tensor.Tensor, params infer.Params, final bool) error {
 	to, err := a.check(i, out)
 	if err != nil {
@@ -263,11 +263,11 @@ func (a *responses) Respond(i int, out []tensor.Tensor, params infer.Params, fin
 func (a *responses) check(i int, out []tensor.Tensor) (scheduler.Responder, error) {
 	sig := a.runner.sig
 	if i < 0 || i >= len(a.tasks) {
-		return nil, status.Errorf(status.Internal, "model '%s' answers request %d of a batch of %d", sig.Model, i, len(a.tasks))
+		return nil, status.Errorf(status.Internal, "model '%s' responds to request %d of a batch of %d", sig.Model, i, len(a.tasks))
 	}
 	record(a.stream, nil, out)
 	if len(out) != len(sig.Outputs) {
-		return nil, status.Errorf(status.Internal, "model '%s' answers with %d outputs, expected %d", sig.Model, len(out), len(sig.Outputs))
+		return nil, status.Errorf(status.Internal, "model '%s' responds with %d outputs, expected %d", sig.Model, len(out), len(sig.Outputs))
 	}
 	if err := a.runner.checkOutputs(out, int(a.tasks[i].Rows), true); err != nil {
 		return nil, err

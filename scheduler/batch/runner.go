@@ -32,7 +32,7 @@ type Runner struct {
 	sig     *config.Signature // as the model sees it
 	layout  *layout           // nil when batches are rows alone
 	last    lastBatches
-	batches pool.Of[joint]
+	batches pool.Of[gatheredBatch]
 	reports pool.Of[tracing.Batch]
 }
 
@@ -47,8 +47,8 @@ type Settings struct {
 	Log     *slog.Logger
 	// Mover is nil where there are no devices.
 	Mover *Mover
-	// Once forbids to execute the tasks of a failed batch one by one: the model remembers what it has seen.
-	Once bool
+	// NoRetry forbids to execute the tasks of a failed batch again, one by one: the model keeps state.
+	NoRetry bool
 	// Iterative allows the model to reschedule requests.
 	Iterative bool
 	// Native marks, in traces, a model that is a step of this process.
@@ -62,8 +62,8 @@ type Settings struct {
 // NewRunner returns a Runner.
 func NewRunner(s Settings) *Runner {
 	r := &Runner{s: s, sig: s.Signature.AtModel(), layout: newLayout(s.Signature)}
-	r.batches.New = func() *joint {
-		b := &joint{Batch: backends.Batch{
+	r.batches.New = func() *gatheredBatch {
+		b := &gatheredBatch{Batch: backends.Batch{
 			In:        make([]tensor.Tensor, len(r.sig.Inputs)+len(r.sig.Computed)),
 			Out:       make([]tensor.Tensor, len(r.sig.Outputs)),
 			Allocator: s.Alloc,
@@ -84,8 +84,9 @@ func (r *Runner) Signature() *config.Signature { return r.sig }
 // Stats returns the model's counters.
 func (r *Runner) Stats() *telemetry.Model { return r.s.Stats }
 
-// joint is a batch of several tasks. It is pooled.
-type joint struct {
+// gatheredBatch is a batch whose inputs are gathered: several tasks, or any batch of a model with a layout. It is
+// pooled.
+type gatheredBatch struct {
 	backends.Batch
 	responses responses
 }
@@ -112,7 +113,7 @@ func (r *Runner) run(inst backends.Instance, list *scheduler.TaskList, t *schedu
 		r.runOne(inst, list.Head, t)
 		return true
 	}
-	return r.runMany(inst, list, t)
+	return r.runGathered(inst, list, t)
 }
 
 // RunSealed executes a sealed list as one batch. It returns false, and does nothing, when the
@@ -163,8 +164,8 @@ func (r *Runner) runOne(inst backends.Instance, w *scheduler.Task, t *scheduler.
 	*req = backends.Request{}
 }
 
-// runMany executes several tasks together.
-func (r *Runner) runMany(inst backends.Instance, list *scheduler.TaskList, t *scheduler.RunLoop) bool {
+// runGathered executes tasks as one batch with gathered inputs.
+func (r *Runner) runGathered(inst backends.Instance, list *scheduler.TaskList, t *scheduler.RunLoop) bool {
 	pooled := r.batches.Get()
 	defer r.recycle(pooled)
 	b := &pooled.Batch
@@ -187,7 +188,7 @@ func (r *Runner) runMany(inst backends.Instance, list *scheduler.TaskList, t *sc
 	if err == nil {
 		err = r.execute(ctx, inst, b)
 		record(b.Stream, b.In, b.Out)
-		if err != nil && list.Len() > 1 && !r.sig.Decoupled && !r.s.Once {
+		if err != nil && list.Len() > 1 && !r.sig.Decoupled && !r.s.NoRetry {
 			t.Tick(0) // the failed execution took time
 			r.runEach(inst, list, t)
 			return false
@@ -261,7 +262,7 @@ func (r *Runner) checkBatch(b *backends.Batch, err error) error {
 	return err
 }
 
-// checkOutputs verifies outputs. alone marks those of one request, which may be Free.
+// checkOutputs verifies outputs. alone marks those of one request, which may be Unchecked.
 func (r *Runner) checkOutputs(out []tensor.Tensor, rows int, alone bool) error {
 	for i := range out {
 		o := &out[i]
@@ -369,7 +370,7 @@ func (r *Runner) Reject(list *scheduler.TaskList, err error, now int64) {
 }
 
 // recycle releases what is left in a batch of several tasks and returns it to the pool.
-func (r *Runner) recycle(b *joint) {
+func (r *Runner) recycle(b *gatheredBatch) {
 	clear(b.responses.tasks)
 	b.responses.tasks = b.responses.tasks[:0]
 	tensor.ReleaseAll(b.In)

@@ -250,7 +250,7 @@ func (c *Scheduler) copyToHost(w *scheduler.Task) bool {
 		}
 	}
 	for i := range w.Out {
-		if batch.Arrived(&w.Out[i]) != nil {
+		if batch.WaitOnHost(&w.Out[i]) != nil {
 			return false
 		}
 	}

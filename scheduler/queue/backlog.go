@@ -90,7 +90,7 @@ func (q *backlog) enter(e *entry) {
 }
 
 // leave takes e out of its lane.
-func (q *backlog) leave(e *entry) {
+func (q *backlog) unlink(e *entry) {
 	g := e.group
 	first := g.remove(e)
 	switch {
@@ -137,7 +137,7 @@ func (q *backlog) schedule(e *entry, now int64) {
 // remove takes e out and returns its task. e is reused.
 func (q *backlog) remove(e *entry) *scheduler.Task {
 	w := e.task
-	q.leave(e)
+	q.unlink(e)
 	if e.due != 0 {
 		q.wheel.remove(e)
 	}
@@ -174,7 +174,7 @@ func (q *backlog) check(e *entry, now int64, dropped *scheduler.TaskList) bool {
 
 // delay moves e, whose timeout has ended, behind the others of its level.
 func (q *backlog) delay(e *entry, now int64) {
-	q.leave(e)
+	q.unlink(e)
 	q.wheel.remove(e)
 	e.rank++
 	e.expires = 0

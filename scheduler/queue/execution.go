@@ -16,7 +16,8 @@ import (
 // execution is one batch at one instance, from when both are known until the instance is free
 // again. It is pooled by its queue, so that starting one allocates nothing.
 //
-// For a RunLoop it is a scheduler whose Help executes the batch; for the tasks of a decoupled model it is their Host.
+// For a RunLoop it is a scheduler whose Help executes the batch; for the tasks of a decoupled model it is their
+// BatchHandle.
 type execution struct {
 	*Queue
 	tasks    scheduler.TaskList
@@ -57,7 +58,7 @@ func (x *execution) run(t *scheduler.RunLoop) {
 	if q.end(x, &tasks, together) {
 		t.Ready(q)
 	}
-	q.complete(tasks, t)
+	q.completeInOrder(tasks, t)
 }
 
 // end frees the instance of an execution, learns what it cost and reports whether tasks wait for the instance.
@@ -72,33 +73,37 @@ func (q *Queue) end(x *execution, tasks *scheduler.TaskList, together bool) bool
 	more := q.backlog.n > 0
 	switch c := &q.coalescer; {
 	case tasks.Len() > 1:
-		c.credit = creditOfMany
-	case c.credit > -retryAfterAlone:
-		c.credit--
+		c.attempts = creditOfMany
+	case c.attempts > -retryAfterAlone:
+		c.attempts--
 	default:
-		c.credit = 1
+		c.attempts = 1
 	}
 	if x.detached {
 		q.workers.Reserve(-1)
 		at := slices.IndexFunc(q.detached, func(inst backends.Instance) bool { return batch.Same(inst, x.inst) })
 		q.detached = slices.Delete(q.detached, at, at+1)
-		if i := q.leaver(x.inst); i >= 0 {
-			q.used(i, x.inst)
+		if i := q.removedIndex(x.inst); i >= 0 {
+			q.endUse(i, x.inst)
 		}
 	} else {
 		q.rows -= x.rows
-		q.vacate(x.inst, more)
+		q.freeInstance(x.inst, more)
 	}
 	x.tasks, x.inst, x.detached = scheduler.TaskList{}, nil, false
 	x.next, q.spare = q.spare, x
 	if known {
-		q.perTask = max(q.perTask+(int64(cost.Duration)/int64(tasks.Len())-q.perTask)/8, 1) // 0: not known
+		sample := int64(cost.Duration) / int64(tasks.Len())
+		q.perTask = max(q.perTask+(sample-q.perTask)/costWeight, 1) // a moving average; 0: not known
 		if q.learner != nil {
 			q.learner.Observe(cost)
 		}
 	}
 	return more && len(q.free) > 0
 }
+
+// costWeight is the weight of the former cost of a task against that of the newest batch.
+const costWeight = 8
 
 // measure sets x to the cost of a batch that was executed as a whole. It returns false for one that failed, because it
 // may have ended early. x is where the result is read, because copying what was just written stalls the processor.
@@ -142,7 +147,10 @@ func (q *Queue) handOff(list *scheduler.TaskList, t *scheduler.RunLoop) bool {
 	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if len(q.free) == 0 || q.backlog.n > 0 || q.hold > n || n == 1 && q.likely() || q.backlog.late(list.Head, now) || !q.takesAll(list, now) {
+	switch {
+	case len(q.free) == 0, q.backlog.n > 0, q.hold > n: // there is a queue to join
+		return false
+	case n == 1 && q.companionsLikely(), q.backlog.late(list.Head, now), !q.takesAll(list, now):
 		return false
 	}
 	inst := q.admit()
@@ -154,7 +162,8 @@ func (q *Queue) handOff(list *scheduler.TaskList, t *scheduler.RunLoop) bool {
 		q.order.join(list)
 	}
 	list.Head.Held = 0
-	// A decoupled model may wait for the goroutine that reads its responses, which must not be kept behind it.
+	// A decoupled model may block until its client reads. Its batch may go to a worker, so that it does not block the
+	// other tasks of this goroutine.
 	brief := !q.runner.Signature().Decoupled && q.perTask > 0 && q.perTask*int64(n) < wakeup
 	if x := q.start(inst, *list); brief {
 		t.ReadyBrief(x)
@@ -175,22 +184,22 @@ func (q *Queue) takesAll(list *scheduler.TaskList, now int64) bool {
 	return len(q.policy.Decide(now, v, d.take[:0]).Take) == list.Len()
 }
 
-// Respond implements scheduler.Host.
+// Respond implements scheduler.BatchHandle.
 func (x *execution) Respond(to scheduler.Responder, w *scheduler.Task, out []tensor.Tensor, params infer.Params, final bool) error {
-	if x.order != nil && x.order.keep(to, w, out, params, final) {
+	if x.order != nil && x.order.deferResponse(to, w, out, params, final) {
 		return nil
 	}
 	return to.Respond(w, out, params, final)
 }
 
-// Fail implements scheduler.Host. Where responses leave in order, a failure leaves when the task completes.
+// Fail implements scheduler.BatchHandle. Where responses leave in order, a failure leaves when the task completes.
 func (x *execution) Fail(to scheduler.Failer, w *scheduler.Task, err error, final bool) {
 	if x.order == nil {
 		to.Fail(w, err, final)
 	}
 }
 
-// Detach implements scheduler.Host: the batch keeps its worker, and another batch may take the instance.
+// Detach implements scheduler.BatchHandle: the batch keeps its worker, and another batch may take the instance.
 func (x *execution) Detach() {
 	q := x.Queue
 	q.mu.Lock()
@@ -199,10 +208,10 @@ func (x *execution) Detach() {
 		x.detached = true
 		q.rows -= x.rows
 		q.detached = append(q.detached, x.inst)
-		if i := q.leaver(x.inst); i >= 0 {
-			q.leaving[i].uses++
+		if i := q.removedIndex(x.inst); i >= 0 {
+			q.removed[i].uses++
 		}
-		q.vacate(x.inst, more)
+		q.freeInstance(x.inst, more)
 	}
 	q.mu.Unlock()
 	q.replace(detach, more)
@@ -218,13 +227,13 @@ func (q *Queue) replace(gaveUp, more bool) {
 	}
 }
 
-// lends reports whether a paused task's place is free for another task. The limiters of a shared instance never change.
-func (q *Queue) lends() bool { return q.shared && len(q.limited) == 0 && !q.timers.closed }
+// canLend reports whether another task may use the instance of a paused one. The limiters of a shared instance never change.
+func (q *Queue) canLend() bool { return q.shared && len(q.limited) == 0 && !q.timers.closed }
 
-// Yields implements scheduler.Host.
+// Yields implements scheduler.BatchHandle.
 func (x *execution) Yields() bool { return x.shared && len(x.limited) == 0 && x.order == nil }
 
-// Pause implements scheduler.Host. The goroutine that sends early responses has no place to free.
+// Pause implements scheduler.BatchHandle. The goroutine that sends early responses has no instance to free.
 func (x *execution) Pause(w *scheduler.Task) {
 	q := x.Queue
 	if q.order != nil && !q.order.isOpen(w) {
@@ -234,7 +243,7 @@ func (x *execution) Pause(w *scheduler.Task) {
 	if !x.detached {
 		release(x.inst, false)
 	}
-	lends, more := q.lends(), q.backlog.n > 0
+	lends, more := q.canLend(), q.backlog.n > 0
 	if lends {
 		q.free = append(q.free, x.inst)
 	}
@@ -242,7 +251,7 @@ func (x *execution) Pause(w *scheduler.Task) {
 	q.replace(lends, more)
 }
 
-// Resume implements scheduler.Host. When no place is free, the next one that would be is this task's.
+// Resume implements scheduler.BatchHandle. When no instance is free, the next one that becomes free is this task's.
 func (x *execution) Resume(w *scheduler.Task) {
 	q := x.Queue
 	if q.order != nil && !q.order.isOpen(w) {
@@ -250,13 +259,13 @@ func (x *execution) Resume(w *scheduler.Task) {
 	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if !q.lends() {
+	if !q.canLend() {
 		return
 	}
 	if n := len(q.free); n > 0 {
 		q.free = q.free[:n-1]
 	} else {
-		q.owed++
+		q.reserved++
 	}
 	q.workers.Reserve(-1)
 }
@@ -269,14 +278,14 @@ func (x *execution) Resume(w *scheduler.Task) {
 // For example, eight clients in a loop on two processors: after one batch of eight, the first of
 // them is back while seven wait for a processor. It yields, and the next batch has eight again.
 type coalescer struct {
-	// credit is how many batches of one may follow before no companion is likely; below zero it counts those that did.
-	credit int
+	// attempts is how many batches of one may follow before no companion is likely; below zero it counts those that did.
+	attempts int
 	// yielding reports that a goroutine yields and then forms a batch.
 	yielding bool
 }
 
 const (
-	// creditOfMany is the credit after a batch of several tasks.
+	// creditOfMany is the number of attempts after a batch of several tasks.
 	creditOfMany = 16
 	// retryAfterAlone is after how many batches of one it tries again, which costs a single client a few ns a request.
 	retryAfterAlone = 64
@@ -286,8 +295,8 @@ const (
 	minCost = 250
 )
 
-// likely reports whether more tasks are likely to come that are worth a delay. Called with the lock held.
-func (q *Queue) likely() bool { return q.coalescer.credit > 0 && q.perTask > minCost }
+// companionsLikely reports whether more tasks are likely to come that are worth a delay. Called with the lock held.
+func (q *Queue) companionsLikely() bool { return q.coalescer.attempts > 0 && q.perTask > minCost }
 
 // full reports whether the queue has rows for a full batch.
 func (q *Queue) full() bool { return q.backlog.rows >= int32(q.runner.Signature().MaxBatch) }

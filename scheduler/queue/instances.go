@@ -15,8 +15,8 @@ type instances struct {
 	free     []backends.Instance
 	limited  []*limited          // those of all that have a limiter
 	detached []backends.Instance // those of detached batches
-	leaving  []leaving           // removed instances that are still in use
-	owed     int                 // instances that do not become free when their batch ends
+	removed  []removedInstance   // removed instances that are still in use
+	reserved int                 // instances that do not become free when their batch ends
 	rows     int32               // executing now
 	spare    *execution          // free executions, linked by next
 }
@@ -60,11 +60,11 @@ func (q *Queue) limit(list []backends.Instance, limiters []scheduler.Limiter) []
 func (q *Queue) admit() backends.Instance {
 	last := len(q.free) - 1
 	if len(q.limited) == 0 {
-		return q.grab(last)
+		return q.takeFreeAt(last)
 	}
 	for i := last; i >= 0; i-- {
 		if g, ok := q.free[i].(*limited); ok && g.Held() {
-			return q.grab(i)
+			return q.takeFreeAt(i)
 		}
 	}
 	best, least := -1, int64(0) // the instance of the lowest rank is asked first
@@ -80,14 +80,14 @@ func (q *Queue) admit() backends.Instance {
 	}
 	for i := last; i >= 0; i-- {
 		if g, ok := q.free[i].(*limited); !ok || g.Acquire() {
-			return q.grab(i)
+			return q.takeFreeAt(i)
 		}
 	}
 	return nil
 }
 
-// grab takes the i-th free instance; called with the lock held.
-func (q *Queue) grab(i int) backends.Instance {
+// takeFreeAt takes the i-th free instance; called with the lock held.
+func (q *Queue) takeFreeAt(i int) backends.Instance {
 	inst, last := q.free[i], len(q.free)-1
 	q.free[i] = q.free[last]
 	q.free = q.free[:last]
@@ -111,39 +111,39 @@ func release(inst backends.Instance, more bool) {
 	}
 }
 
-// vacate frees the instance of a batch, unless it is owed: to the task that its place was lent by,
-// or to the caller of Remove. Called with the lock held.
+// freeInstance puts the instance of a batch on the free list, unless it is reserved: for a paused task that resumed while
+// none was free, or for the caller of Remove. Called with the lock held.
 //
-// hot: one comparison where nothing is owed.
-func (q *Queue) vacate(inst backends.Instance, more bool) {
-	if q.owed > 0 && q.repay(inst) {
+// hot: one comparison where nothing is reserved.
+func (q *Queue) freeInstance(inst backends.Instance, more bool) {
+	if q.reserved > 0 && q.claimReserved(inst) {
 		return
 	}
 	release(inst, more)
 	q.free = append(q.free, inst)
 }
 
-// repay keeps an owed instance from becoming free, and reports whether it is owed. Called with the lock held.
-func (q *Queue) repay(inst backends.Instance) bool {
-	if q.shared { // all places are alike
-		q.owed--
+// claimReserved keeps a reserved instance from becoming free, and reports whether it is reserved. Called with the lock held.
+func (q *Queue) claimReserved(inst backends.Instance) bool {
+	if q.shared { // all instances are alike
+		q.reserved--
 		return true
 	}
-	i := q.leaver(inst)
+	i := q.removedIndex(inst)
 	if i < 0 {
 		return false
 	}
 	release(inst, false)
-	q.owed--
-	q.used(i, inst)
+	q.reserved--
+	q.endUse(i, inst)
 	return true
 }
 
-// leaving is an instance that was removed while it was in use.
-type leaving struct {
-	inst backends.Instance
-	uses int // batches that it executes, detached ones included
-	gone func()
+// removedInstance is an instance that was removed while it was in use.
+type removedInstance struct {
+	inst      backends.Instance
+	uses      int // batches that it executes, detached ones included
+	onRemoved func()
 }
 
 // Add implements scheduler.Resizable.
@@ -167,33 +167,33 @@ func (q *Queue) Remove(inst backends.Instance, gone func()) {
 	i := slices.IndexFunc(q.all, is)
 	q.all = slices.Concat(q.all[:i], q.all[i+1:])
 	q.limited = slices.DeleteFunc(q.limited, func(g *limited) bool { return is(g) })
-	l := leaving{inst: inst, gone: gone, uses: 1}
+	l := removedInstance{inst: inst, onRemoved: gone, uses: 1}
 	for _, x := range q.detached {
 		if is(x) {
 			l.uses++
 		}
 	}
 	if i := slices.IndexFunc(q.free, is); i >= 0 {
-		q.leaving = append(q.leaving, l)
-		q.used(len(q.leaving)-1, q.grab(i))
+		q.removed = append(q.removed, l)
+		q.endUse(len(q.removed)-1, q.takeFreeAt(i))
 		return
 	}
-	q.owed++
-	q.leaving = append(q.leaving, l)
+	q.reserved++
+	q.removed = append(q.removed, l)
 }
 
-// leaver returns the position of an instance in leaving, or -1. Called with the lock held.
-func (q *Queue) leaver(inst backends.Instance) int {
-	return slices.IndexFunc(q.leaving, func(l leaving) bool { return batch.Same(l.inst, bare(inst)) })
+// removedIndex returns the position of an instance in removed, or -1. Called with the lock held.
+func (q *Queue) removedIndex(inst backends.Instance) int {
+	return slices.IndexFunc(q.removed, func(l removedInstance) bool { return batch.Same(l.inst, bare(inst)) })
 }
 
-// used ends one use of a leaving instance, which is gone after the last. Called with the lock held.
-func (q *Queue) used(i int, inst backends.Instance) {
-	if q.leaving[i].uses--; q.leaving[i].uses > 0 {
+// endUse ends one use of a removed instance. After the last one it calls onRemoved. Called with the lock held.
+func (q *Queue) endUse(i int, inst backends.Instance) {
+	if q.removed[i].uses--; q.removed[i].uses > 0 {
 		return
 	}
-	gone := q.leaving[i].gone
-	q.leaving = slices.Delete(q.leaving, i, i+1)
+	gone := q.removed[i].onRemoved
+	q.removed = slices.Delete(q.removed, i, i+1)
 	q.workers.Reserve(-1)
 	q.runner.Forget(inst)
 	gone()

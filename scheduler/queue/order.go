@@ -77,7 +77,8 @@ func (o *order) end(list scheduler.TaskList, t *scheduler.RunLoop) bool {
 	return o.send(t)
 }
 
-// send completes tasks while the first one is done and has no early responses, and reports whether it has.
+// send completes tasks from the front while they are done. It returns true when the first has deferred responses, which
+// a worker must send.
 func (o *order) send(t *scheduler.RunLoop) bool {
 	for {
 		ready, kept := o.next()
@@ -139,7 +140,7 @@ func (o *order) isOpen(w *scheduler.Task) bool {
 }
 
 // keep keeps a response of w until its turn, and reports whether it did; else it leaves at once.
-func (o *order) keep(to scheduler.Responder, w *scheduler.Task, out []tensor.Tensor, params infer.Params, final bool) bool {
+func (o *order) deferResponse(to scheduler.Responder, w *scheduler.Task, out []tensor.Tensor, params infer.Params, final bool) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	k := o.at(w.Seq)

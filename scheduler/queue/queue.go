@@ -100,7 +100,7 @@ func New(s Settings) *Queue {
 		},
 	}
 	if s.Ordered {
-		q.order = &order{complete: q.leave}
+		q.order = &order{complete: q.completeNow}
 	}
 	q.all = s.Instances
 	q.free = q.limit(s.Instances, s.Limiters)
@@ -155,7 +155,7 @@ type refusal struct{ *Queue }
 // RunInline implements scheduler.Inliner.
 func (r refusal) RunInline(list scheduler.TaskList, t *scheduler.RunLoop) {
 	r.runner.Drop(&list, t.Now())
-	r.leave(list, t)
+	r.completeNow(list, t)
 }
 
 // Help executes one batch, if an instance is free and the policy forms one.
@@ -183,7 +183,7 @@ func (q *Queue) Help(t *scheduler.RunLoop) bool {
 func (q *Queue) next(t *scheduler.RunLoop, dropped *scheduler.TaskList) (x *execution, more bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if q.likely() && !q.coalescer.yielding && q.hold == 0 && len(q.free) > 0 && q.backlog.n > 0 && !q.full() {
+	if q.companionsLikely() && !q.coalescer.yielding && q.hold == 0 && len(q.free) > 0 && q.backlog.n > 0 && !q.full() {
 		q.yield(t)
 	}
 	now := t.Now()
@@ -277,14 +277,14 @@ func (q *Queue) pull(positions []int32) (list scheduler.TaskList) {
 func (q *Queue) drop(list scheduler.TaskList, t *scheduler.RunLoop) {
 	q.runner.Stats().Queued(-int64(list.Len()))
 	q.runner.Drop(&list, t.Now())
-	q.complete(list, t)
+	q.completeInOrder(list, t)
 }
 
 // complete completes tasks, in order of arrival where the settings say so.
-func (q *Queue) complete(list scheduler.TaskList, t *scheduler.RunLoop) {
+func (q *Queue) completeInOrder(list scheduler.TaskList, t *scheduler.RunLoop) {
 	switch {
 	case q.order == nil:
-		q.leave(list, t)
+		q.completeNow(list, t)
 	case q.order.end(list, t):
 		q.workers.Reserve(1)
 		q.workers.Go(early{q})
@@ -292,7 +292,7 @@ func (q *Queue) complete(list scheduler.TaskList, t *scheduler.RunLoop) {
 }
 
 // leave completes tasks in any order.
-func (q *Queue) leave(list scheduler.TaskList, t *scheduler.RunLoop) {
+func (q *Queue) completeNow(list scheduler.TaskList, t *scheduler.RunLoop) {
 	q.pending.Add(-list.Len())
 	scheduler.Complete(list, t)
 }

@@ -55,18 +55,18 @@ func (a asker) Help(t *scheduler.RunLoop) bool {
 }
 
 const (
-	// sweepEvery is how long tasks of disconnected clients may stay queued. A long queue is swept less often, down to
-	// sweepLeast, so that sweeping costs a request the same however long the queue is.
-	sweepEvery   = 100 * time.Millisecond
-	sweepLeast   = 500 * time.Millisecond
-	sweepPerTask = 40 * time.Microsecond
+	// sweepInterval is how often queued tasks are checked for disconnected clients. It grows by sweepPerTask per queued
+	// task, up to maxSweepInterval, so that the check costs a request the same however long the queue is.
+	sweepInterval    = 100 * time.Millisecond
+	maxSweepInterval = 500 * time.Millisecond
+	sweepPerTask     = 40 * time.Microsecond
 )
 
 // sweepLater has a worker check the queue when a task is due, or for disconnected clients; the lock is held.
 func (q *Queue) sweepLater(now int64) {
 	a := &q.timers
 	if a.full == 0 {
-		a.full = now + int64(min(sweepEvery+time.Duration(q.backlog.n)*sweepPerTask, sweepLeast))
+		a.full = now + int64(min(sweepInterval+time.Duration(q.backlog.n)*sweepPerTask, maxSweepInterval))
 	}
 	at := a.full
 	if h := q.backlog.wheel; h != nil {

@@ -36,7 +36,7 @@ func rounds(tb testing.TB, strategy string, slots int) func() {
 		Config: cfg, Signature: full, Public: public, Rules: rules,
 		Policy: dynamic.Rules{MaxBatch: int32(slots), MaxElements: math.MaxInt64}.Policy(),
 		Runner: batch.NewRunner(batch.Settings{
-			Signature: full, Stats: b.Stats, Alloc: pool, Log: slog.New(slog.DiscardHandler), Once: true,
+			Signature: full, Stats: b.Stats, Alloc: pool, Log: slog.New(slog.DiscardHandler), NoRetry: true,
 		}),
 		Stats: b.Stats, Alloc: pool, Instances: []backends.Instance{schedtest.Model(add)}, Workers: b.Workers, Log: slog.New(slog.DiscardHandler),
 	})

@@ -45,7 +45,7 @@ func buildLimited(
 		Config: cfg, Signature: full, Public: public, Rules: rules,
 		Policy: dynamic.Rules{MaxBatch: int32(max(full.MaxBatch, 1)), MaxElements: math.MaxInt64}.Policy(),
 		Runner: batch.NewRunner(batch.Settings{
-			Signature: full, Stats: b.Stats, Alloc: b.Alloc, Log: slog.New(slog.DiscardHandler), Once: true, Iterative: rules.Iterative,
+			Signature: full, Stats: b.Stats, Alloc: b.Alloc, Log: slog.New(slog.DiscardHandler), NoRetry: true, Iterative: rules.Iterative,
 		}),
 		Stats: b.Stats, Alloc: alloc, Instances: instances, Limiters: limiters, Workers: b.Workers,
 		ReadFile: func(name string) ([]byte, error) {

@@ -74,7 +74,7 @@ func (m *remembering) make(t *testing.T, maxBatch int) (*schedtest.Bench, *seque
 		Config: cfg, Signature: full, Public: public, Rules: rules,
 		Policy: dynamic.Rules{MaxBatch: int32(max(maxBatch, 1)), MaxElements: math.MaxInt64}.Policy(),
 		Runner: batch.NewRunner(batch.Settings{
-			Signature: full, Stats: b.Stats, Alloc: b.Alloc, Log: slog.New(slog.DiscardHandler), Once: true, Iterative: rules.Iterative,
+			Signature: full, Stats: b.Stats, Alloc: b.Alloc, Log: slog.New(slog.DiscardHandler), NoRetry: true, Iterative: rules.Iterative,
 			InPlace: sequence.InPlace(cfg, full),
 		}),
 		Stats: b.Stats, Alloc: b.Alloc, Instances: []backends.Instance{m.model}, Workers: b.Workers, Log: slog.New(slog.DiscardHandler),

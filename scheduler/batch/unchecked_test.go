@@ -32,7 +32,7 @@ func freely(b *backends.Batch) error {
 	return nil
 }
 
-// TestFreeOutputs checks that outputs which are Free keep their data types, shapes and rows, in a batch of several requests
+// TestFreeOutputs checks that outputs which are Unchecked keep their data types, shapes and rows, in a batch of several requests
 // and in one of one.
 func TestFreeOutputs(t *testing.T) {
 	t.Parallel()

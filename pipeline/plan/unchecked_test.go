@@ -16,7 +16,7 @@ func ofText(t *testing.T, name, text string) *modelconfig.ModelConfig {
 	return parse(t, &txtar.File{Name: name + ".pbtxt", Data: []byte(text)})
 }
 
-// TestFree checks which ports get a runtime rule because a Free output feeds them, and which rule, by the side that
+// TestFree checks which ports get a runtime rule because an Unchecked output feeds them, and which rule, by the side that
 // batches.
 func TestFree(t *testing.T) {
 	t.Parallel()

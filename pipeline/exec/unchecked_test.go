@@ -157,7 +157,7 @@ func TestFreeBatchDimension(t *testing.T) {
 	}
 }
 
-// TestFreeOutputOfEnsemble checks that an ensemble's response has the actual type and shape of a Free output.
+// TestFreeOutputOfEnsemble checks that an ensemble's response has the actual type and shape of an Unchecked output.
 func TestFreeOutputOfEnsemble(t *testing.T) {
 	t.Parallel()
 	b := newHostBench(t)

@@ -84,6 +84,9 @@ func (w *Words) Set(cfg *modelconfig.ModelConfig, to Targets) error {
 			*target, err = cmp.Or(n, *target), failed
 		case func(key, value string) error:
 			err = target(key, value)
+		case nil:
+		default:
+			panic(fmt.Sprintf("bind: parameter %s has a target of type %T", key, target))
 		}
 		if err != nil {
 			return err

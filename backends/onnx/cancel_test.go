@@ -5,33 +5,24 @@ package onnx
 import (
 	"context"
 	"errors"
-	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/tutti-server/tutti/backends"
 	"github.com/tutti-server/tutti/core/status"
 	"github.com/tutti-server/tutti/core/tensor"
 )
 
-// leaver is a context that ends at the second call of Done: the first comes before a run, the second during it.
-type leaver struct {
-	context.Context
-	leave context.CancelFunc
-	calls atomic.Int32
-}
-
-func newLeaver(tb testing.TB) *leaver {
+// leaveSoon returns a context that is cancelled while a run of hours is in progress.
+func leaveSoon(tb testing.TB) context.Context {
 	tb.Helper()
-	ctx, cancel := context.WithCancel(tb.Context())
-	tb.Cleanup(cancel)
-	return &leaver{Context: ctx, leave: cancel}
-}
-
-func (l *leaver) Done() <-chan struct{} {
-	if l.calls.Add(1) == 2 {
-		l.leave()
-	}
-	return l.Context.Done()
+	ctx, leave := context.WithCancel(tb.Context())
+	timer := time.AfterFunc(20*time.Millisecond, leave)
+	tb.Cleanup(func() {
+		timer.Stop()
+		leave()
+	})
+	return ctx
 }
 
 // loopBatch returns a batch of the model that counts to n.
@@ -63,10 +54,10 @@ func TestCancelRun(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, over := range map[string]func(*testing.T, *backends.Batch) context.Context{
-		"alone": func(t *testing.T, _ *backends.Batch) context.Context { t.Helper(); return newLeaver(t) },
+		"alone": func(t *testing.T, _ *backends.Batch) context.Context { t.Helper(); return leaveSoon(t) },
 		"all members": func(t *testing.T, b *backends.Batch) context.Context {
 			t.Helper()
-			b.Requests = []backends.Request{{Ctx: newLeaver(t)}, {Ctx: newLeaver(t)}}
+			b.Requests = []backends.Request{{Ctx: leaveSoon(t)}, {Ctx: leaveSoon(t)}}
 			return context.Background()
 		},
 	} {

@@ -108,7 +108,7 @@ func (x *instance) run(ctx context.Context, b *backends.Batch) error {
 		return nil
 	}
 	err := check(e)
-	if stopped {
+	if stopped || ctx.Err() != nil {
 		return status.ErrCancelled
 	}
 	return status.Errorf(status.CodeOf(err), "model '%s': %w", x.m.Sig.Model, err)

@@ -290,7 +290,10 @@ func (m *model) bind(cfg *modelconfig.ModelConfig, g *graph, set *settings, byDe
 		p, own := &b.Out[i], &b.Out[i].Native
 		_, handed := g.named(p.Name, false)
 		own.lent = handed || p.DType == tensor.Bytes
-		rest := p.Shape[min(len(p.Shape), min(1, b.Sig.MaxBatch)):]
+		rest := p.Shape
+		if b.Sig.MaxBatch > 0 && len(rest) > 0 {
+			rest = rest[1:]
+		}
 		own.known = !p.AnyRank && !own.lent && !slices.Contains(rest, -1)
 	}
 	m.fixed, err = batchOf(b)

@@ -41,17 +41,17 @@ func (s *side) openCall(id uint32) {
 	c := &openCall{arrived: telemetry.Now()}
 	c.ctx, c.cancel = context.WithCancelCause(context.WithValue(s.ctx, openCallKey{}, c))
 	if parent, _ := s.w.running.caller(); parent != nil {
+		cancel := c.cancel // the function below may run at once
 		stop := context.AfterFunc(parent, func() {
 			if errors.Is(parent.Err(), context.DeadlineExceeded) {
-				c.cancel(errLate)
+				cancel(errLate)
 			} else {
-				c.cancel(errOuter)
+				cancel(errOuter)
 			}
 		})
-		inner := c.cancel
 		c.cancel = func(why error) {
 			stop()
-			inner(why)
+			cancel(why)
 		}
 	}
 	s.open.Store(id, c)
@@ -350,13 +350,32 @@ func (b *callGraph) stuck(name string, seen map[string]bool) bool {
 	if n == 0 {
 		return slices.ContainsFunc(b.ensembles[name], func(step string) bool { return b.stuck(step, seen) })
 	}
-	callers := map[*worker]bool{} // whether one of the calls is stuck
+	targets := map[*worker]map[string]bool{} // of each caller
 	for _, x := range b.waits {
 		if x.caller == name {
-			callers[x.w] = callers[x.w] || b.stuck(x.target, seen)
+			if targets[x.w] == nil {
+				targets[x.w] = map[string]bool{}
+			}
+			targets[x.w][x.target] = true
 		}
 	}
-	return len(callers) >= n && !slices.Contains(slices.Collect(maps.Values(callers)), false)
+	if len(targets) < n {
+		return false
+	}
+	known := map[string]bool{} // each target is searched once
+	for _, list := range targets {
+		waits := false
+		for target := range list {
+			if _, searched := known[target]; !searched {
+				known[target] = b.stuck(target, seen)
+			}
+			waits = waits || known[target]
+		}
+		if !waits {
+			return false
+		}
+	}
+	return true
 }
 
 // expand adds the steps of an ensemble, recursively, to a map.

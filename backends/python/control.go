@@ -96,6 +96,7 @@ func (w *worker) load(ctx context.Context, o *modelMessage) error {
 type customMetrics struct {
 	mu       sync.Mutex
 	families map[int64]*metricFamily // guarded by mu
+	closed   bool                    // the process has exited; guarded by mu
 }
 
 // metricFamily is a metric family as one object of the process declared it, with its metrics by label key.
@@ -132,6 +133,9 @@ func (s *side) handleMetric(p *packet) error {
 	x := &s.metrics
 	x.mu.Lock()
 	defer x.mu.Unlock()
+	if x.closed {
+		return status.Errorf(status.Unavailable, "the process has exited")
+	}
 	if err := x.do(s.w.m.b.metrics, &r); err != nil {
 		return status.Errorf(status.InvalidArg, "%w", err)
 	}
@@ -222,6 +226,7 @@ func (x *customMetrics) close() {
 		f.drop()
 	}
 	clear(x.families)
+	x.closed = true
 }
 
 // key returns the labels in canonical form.

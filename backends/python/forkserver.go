@@ -202,7 +202,8 @@ func (s *forkServers) server(ctx context.Context) (*forkServer, error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), probeTime)
 	defer cancel()
 	started, err := startForkServer(ctx, s.key.python, s.script, s.env)
-	if s.current, s.unsupported = started, err != nil; err == nil {
+	s.current, s.unsupported = started, err != nil
+	if err == nil {
 		s.started = append(s.started, started)
 	}
 	return started, err

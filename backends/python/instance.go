@@ -206,6 +206,9 @@ const (
 
 // died schedules a new worker. A request that arrives earlier starts it at once.
 func (x *instance) died() {
+	if x.life.Err() != nil {
+		return // closed
+	}
 	delay := restartMost
 	if n := x.crashes.Add(1); n <= 4 {
 		delay = min(restartAfter<<(n-1), restartMost)

@@ -3,7 +3,6 @@ package repository
 import (
 	"cmp"
 	"fmt"
-	"maps"
 	"slices"
 	"strconv"
 
@@ -27,10 +26,18 @@ func (r *Repository) Ready() bool {
 	if r.openErr != nil || slices.ContainsFunc(r.source.buckets, (*bucketRoot).neverListed) {
 		return false
 	}
-	models := slices.Collect(maps.Values(r.catalog.Load().models))
-	return !slices.ContainsFunc(models, func(m *model) bool { return !m.ready() }) && !slices.ContainsFunc(models, func(m *model) bool {
-		return slices.ContainsFunc(m.versions, func(v *version) bool { return r.readiness(v) != nil })
-	})
+	models := r.catalog.Load().models
+	for _, m := range models { // before the models' own checks, which may be slow
+		if !m.ready() {
+			return false
+		}
+	}
+	for _, m := range models {
+		if slices.ContainsFunc(m.versions, func(v *version) bool { return r.readiness(v) != nil }) {
+			return false
+		}
+	}
+	return true
 }
 
 // ModelReady returns nil if the version serves, else the reason.

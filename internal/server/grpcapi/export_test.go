@@ -173,3 +173,10 @@ func numbers[T any](b []byte) []T {
 	}
 	return list
 }
+
+// MarshalResponse encodes a response.
+func MarshalResponse(resp *infer.Response) mem.BufferSlice {
+	r := responses.Get()
+	r.resp = resp
+	return r.marshal(nil)
+}

@@ -112,7 +112,8 @@ func (s *service) infer(ctx context.Context, m *message, came tracing.Interval) 
 	r, call := responses.Get(), infer.NewCall()
 	s.set.Infer.Submit(ctx, d.req, call)
 	resp, err := call.Wait()
-	switch r.resp = resp; {
+	r.resp = resp
+	switch {
 	case err == nil && resp == nil:
 		err = errNoResponse
 	case err == nil:

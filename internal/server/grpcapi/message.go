@@ -220,6 +220,10 @@ func (t *tensorFields) reset() {
 func (m *message) tensorOf(b []byte, input bool) (*tensorFields, error) {
 	t := &m.tensor
 	t.reset()
+	params := protowire.Number(2)
+	if input {
+		params = 4
+	}
 	f := fields{rest: b}
 	for f.next() {
 		switch {
@@ -234,7 +238,7 @@ func (m *message) tensorOf(b []byte, input bool) (*tensorFields, error) {
 			f.err = cmp.Or(f.err, tooMany("dimensions", len(t.dims)))
 		case input && f.is(5, protowire.BytesType):
 			t.addContents(f.bytes())
-		case f.is(4, protowire.BytesType) && input, f.is(2, protowire.BytesType):
+		case f.is(params, protowire.BytesType):
 			if b := f.bytes(); f.err == nil {
 				t.params, f.err = appendParam(t.params, b)
 			}

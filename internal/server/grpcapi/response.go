@@ -86,11 +86,12 @@ func (r *response) marshal(f *infer.InFlight) mem.BufferSlice {
 		r.resp = infer.NewResponse()
 	}
 	defer r.release()
-	pool := mem.DefaultBufferPool()
+	base := mem.DefaultBufferPool()
+	pool := base
 	if r.resp.Trace != nil {
-		pool = traced(pool, r.resp.Trace)
+		pool = traced(pool, r.resp.Trace) // ends the trace when the buffer is freed, so it must see one buffer only
 	}
-	taken := pool.Get(r.estimate())
+	taken := base.Get(r.estimate())
 	e := encoder{b: (*taken)[:prefix], resp: r, inFlight: f}
 	e.message()
 	var cuts [8]cut
@@ -100,7 +101,7 @@ func (r *response) marshal(f *infer.InFlight) mem.BufferSlice {
 		start = e.streamPrefix(body)
 	}
 	if cap(e.b) != cap(*taken) { // the estimate was too low
-		pool.Put(taken)
+		base.Put(taken)
 		grown := e.b
 		taken = &grown
 	} else {

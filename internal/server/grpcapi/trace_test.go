@@ -2,12 +2,16 @@ package grpcapi_test
 
 import (
 	"context"
+	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/tutti-server/tutti/core/infer"
 	"github.com/tutti-server/tutti/internal/server/grpcapi"
 	"github.com/tutti-server/tutti/internal/server/servertest"
+	"github.com/tutti-server/tutti/internal/tracing"
 )
 
 // TestTrace checks the timestamps of unary and streamed requests, from the first byte to the last.
@@ -49,4 +53,37 @@ func count(list []string, name string) (n int) {
 		}
 	}
 	return n
+}
+
+// ended counts the traces that have ended.
+type ended struct{ n atomic.Int32 }
+
+func (e *ended) Trace(*tracing.Trace) { e.n.Add(1) }
+func (*ended) Batch(*tracing.Batch)   {}
+
+// TestTraceOfGrownResponse checks that a response that is larger than its estimate gives up its trace once: the request
+// still holds it.
+func TestTraceOfGrownResponse(t *testing.T) {
+	t.Parallel()
+	sink := &ended{}
+	tr, err := tracing.New(tracing.Options{Sinks: []tracing.Sink{sink}, All: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	x := tr.SampleFrom("m", 1, "id", &tracing.Origin{})
+	resp := infer.NewResponse()
+	resp.Trace = x.Hold()
+	resp.Params = infer.Params{{Key: "long", Kind: infer.ParamString, String: strings.Repeat("x", 64<<10)}}
+	data := grpcapi.MarshalResponse(resp)
+	data.Free()
+	if n := sink.n.Load(); n != 0 {
+		t.Errorf("the trace has ended %d times while the request holds it", n)
+	}
+	x.End()
+	if n := sink.n.Load(); n != 1 {
+		t.Errorf("the trace has ended %d times, want once", n)
+	}
+	if err := tr.Close(); err != nil {
+		t.Error(err)
+	}
 }

@@ -176,7 +176,10 @@ func (l *problems) cache() {
 }
 
 // PadPrefix and UnpadPrefix start the parameters that pad the rows of a batch: pad.INPUT and unpad.OUTPUT.
-const PadPrefix, UnpadPrefix = "pad.", "unpad."
+const (
+	PadPrefix   = "pad."
+	UnpadPrefix = "unpad."
+)
 
 // IsPaddingParam reports whether a parameter pads, so that no backend reads it.
 func IsPaddingParam(key string) bool {

@@ -98,7 +98,7 @@ func TestRulesOf(t *testing.T) {
 			})}, false,
 			dynamic.Rules{
 				MaxBatch: 1, MaxElements: 1<<63 - 1, Ordered: true,
-				Levels: queue.Levels{Policy: queue.QueuePolicy{MaxSize: 4}},
+				Levels: queue.Levels{Policy: queue.Policy{MaxSize: 4}},
 			},
 		},
 		{
@@ -110,8 +110,8 @@ func TestRulesOf(t *testing.T) {
 				},
 			})}, false,
 			dynamic.Rules{MaxBatch: 2, MaxElements: 1<<63 - 1, Levels: queue.Levels{
-				Count: 3, Default: 2, Policy: queue.QueuePolicy{Timeout: 7 * time.Microsecond, Override: true},
-				Policies: map[uint64]queue.QueuePolicy{1: {}, 3: {Timeout: (1<<63 - 1) / 1000 * 1000, Delay: true}},
+				Count: 3, Default: 2, Policy: queue.Policy{Timeout: 7 * time.Microsecond, Override: true},
+				Policies: map[uint64]queue.Policy{1: {}, 3: {Timeout: (1<<63 - 1) / 1000 * 1000, Delay: true}},
 			}},
 		},
 	} {

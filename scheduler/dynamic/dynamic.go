@@ -114,15 +114,15 @@ func levelsOf(d *modelconfig.ModelDynamicBatching) queue.Levels {
 	l.Default = d.GetDefaultPriorityLevel()
 	for number, p := range d.GetPriorityQueuePolicy() {
 		if l.Policies == nil {
-			l.Policies = map[uint64]queue.QueuePolicy{}
+			l.Policies = map[uint64]queue.Policy{}
 		}
 		l.Policies[number] = policyOf(p)
 	}
 	return l
 }
 
-func policyOf(p *modelconfig.ModelQueuePolicy) queue.QueuePolicy {
-	return queue.QueuePolicy{
+func policyOf(p *modelconfig.ModelQueuePolicy) queue.Policy {
+	return queue.Policy{
 		MaxSize:  int(p.GetMaxQueueSize()),
 		Timeout:  micros(p.GetDefaultTimeoutMicroseconds()),
 		Override: p.GetAllowTimeoutOverride(),

@@ -30,7 +30,7 @@ func TestContract(t *testing.T) {
 		"long delay": {MaxBatch: 8, Delay: 3 * time.Millisecond},
 		"ordered":    {MaxBatch: 8, Ordered: true},
 		"levels":     {MaxBatch: 8, Levels: queue.Levels{Count: 3, Default: 2}},
-		"timeouts":   {MaxBatch: 8, Levels: queue.Levels{Policy: queue.QueuePolicy{Timeout: time.Hour, MaxSize: 1000}}},
+		"timeouts":   {MaxBatch: 8, Levels: queue.Levels{Policy: queue.Policy{Timeout: time.Hour, MaxSize: 1000}}},
 		"padded":     {MaxBatch: 8, Padded: true, MaxElements: 1 << 20},
 	} {
 		t.Run(name, func(t *testing.T) {

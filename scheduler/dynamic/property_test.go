@@ -54,12 +54,12 @@ func newSetup(rng *rand.Rand) setup {
 
 // levels returns random priority levels, some of which reject requests.
 func levels(rng *rand.Rand, ordered bool) queue.Levels {
-	l := queue.Levels{Count: 1 + rng.Uint64N(3), Default: 1, Policies: map[uint64]queue.QueuePolicy{}}
+	l := queue.Levels{Count: 1 + rng.Uint64N(3), Default: 1, Policies: map[uint64]queue.Policy{}}
 	if ordered {
 		l.Count = 1
 	}
 	for i := range l.Count {
-		l.Policies[i+1] = queue.QueuePolicy{
+		l.Policies[i+1] = queue.Policy{
 			MaxSize: rng.IntN(3) * 3, Timeout: time.Duration(rng.IntN(2)*rng.IntN(3000)) * time.Microsecond,
 			Override: rng.IntN(2) == 0, Delay: !ordered && rng.IntN(2) == 0,
 		}

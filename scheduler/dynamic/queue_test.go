@@ -148,7 +148,7 @@ func (s *virtual) do(words []string) error {
 	args := pairs(words[1:])
 	switch words[0] {
 	case "level":
-		p := queue.QueuePolicy{MaxSize: int(number(args["size"], 0)), Timeout: duration(args["timeout"])}
+		p := queue.Policy{MaxSize: int(number(args["size"], 0)), Timeout: duration(args["timeout"])}
 		_, p.Override = args["override"]
 		_, p.Delay = args["delay"]
 		s.level(p, args)
@@ -168,14 +168,14 @@ func (s *virtual) do(words []string) error {
 }
 
 // level adds a priority level, from the highest on; rest is the policy of all others.
-func (s *virtual) level(p queue.QueuePolicy, args map[string]string) {
+func (s *virtual) level(p queue.Policy, args map[string]string) {
 	l := &s.rules.Levels
 	if rest, ok := args["rest"]; ok {
 		l.Policy, l.Count = p, uint64(number(rest, 0))
 		return
 	}
 	if l.Policies == nil {
-		l.Policies = map[uint64]queue.QueuePolicy{}
+		l.Policies = map[uint64]queue.Policy{}
 	}
 	l.Count++
 	l.Policies[l.Count], l.Default = p, max(l.Default, 1)

@@ -153,13 +153,13 @@ func (q *naive) first() *scheduler.Task { return q.works[0].w }
 
 // randomLevels returns few or very many levels, some with policies.
 func randomLevels(rng *rand.Rand) Levels {
-	policy := func() QueuePolicy {
-		return QueuePolicy{
+	policy := func() Policy {
+		return Policy{
 			MaxSize: rng.IntN(3) * 20, Timeout: time.Duration(rng.IntN(3)*rng.IntN(400)) * time.Millisecond,
 			Override: rng.IntN(2) == 0, Delay: rng.IntN(2) == 0,
 		}
 	}
-	l := Levels{Count: rng.Uint64N(5), Policy: policy(), Policies: map[uint64]QueuePolicy{}}
+	l := Levels{Count: rng.Uint64N(5), Policy: policy(), Policies: map[uint64]Policy{}}
 	if rng.IntN(4) == 0 {
 		l.Count = math.MaxInt64 - rng.Uint64N(3)
 	}
@@ -365,7 +365,7 @@ func TestWheelProperty(t *testing.T) {
 // TestRefusals checks the error texts of a queue.
 func TestRefusals(t *testing.T) {
 	t.Parallel()
-	q := newBacklog(Levels{Count: 2, Default: 2, Policies: map[uint64]QueuePolicy{1: {MaxSize: 1, Timeout: time.Second}, 2: {MaxSize: 2}}}, "m")
+	q := newBacklog(Levels{Count: 2, Default: 2, Policies: map[uint64]Policy{1: {MaxSize: 1, Timeout: time.Second}, 2: {MaxSize: 2}}}, "m")
 	for i := range 4 {
 		w := &scheduler.Task{
 			TaskRequest: scheduler.TaskRequest{Ctx: context.Background(), Rows: 1, Meta: &infer.Meta{Priority: uint64(i % 2)}},
@@ -441,7 +441,7 @@ func TestArrivedBefore(t *testing.T) {
 		{infer.Meta{Arrived: now - int64(time.Second)}, true},
 		{infer.Meta{Arrived: now - 6000, Timeout: 5}, true},
 	} {
-		q := newBacklog(Levels{Policy: QueuePolicy{Timeout: time.Second, Override: true}}, "m")
+		q := newBacklog(Levels{Policy: Policy{Timeout: time.Second, Override: true}}, "m")
 		w := &scheduler.Task{TaskRequest: scheduler.TaskRequest{Ctx: t.Context(), Rows: 1, Meta: &tt.meta}}
 		if late := q.late(w, now); late != tt.late {
 			t.Errorf("%+v: late %v before it is queued", tt.meta, late)

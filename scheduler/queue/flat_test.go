@@ -15,7 +15,7 @@ import (
 func BenchmarkQueue(b *testing.B) {
 	for _, waiting := range []int{1, 100, 10_000} {
 		b.Run(fmt.Sprintf("waiting=%d", waiting), func(b *testing.B) {
-			q := newBacklog(Levels{Count: 3, Default: 2, Policies: map[uint64]QueuePolicy{1: {Timeout: time.Second}, 2: {Timeout: time.Minute}}}, "m")
+			q := newBacklog(Levels{Count: 3, Default: 2, Policies: map[uint64]Policy{1: {Timeout: time.Second}, 2: {Timeout: time.Minute}}}, "m")
 			tasks, metas, next, now := make([]scheduler.Task, waiting+1), make([]infer.Meta, 4), 0, int64(1)
 			for i := range metas {
 				metas[i].Priority = uint64(i)
@@ -43,7 +43,7 @@ func BenchmarkQueue(b *testing.B) {
 
 // TestQueueAllocates checks that queueing allocates nothing once the shapes are known.
 func TestQueueAllocates(t *testing.T) { //nolint:paralleltest // it counts the allocations of the process
-	q := newBacklog(Levels{Count: 2, Default: 1, Policies: map[uint64]QueuePolicy{1: {Timeout: time.Second, Delay: true}}}, "m")
+	q := newBacklog(Levels{Count: 2, Default: 1, Policies: map[uint64]Policy{1: {Timeout: time.Second, Delay: true}}}, "m")
 	tasks, metas := make([]scheduler.Task, 64), make([]infer.Meta, 64)
 	now := int64(1)
 	round := func() {

@@ -10,8 +10,9 @@ import (
 	"github.com/tutti-server/tutti/core/status"
 )
 
-// Policy limits what waits in a queue, or in one of its priority levels.
-type QueuePolicy struct {
+// Policy is Triton's ModelQueuePolicy: it limits what waits in a queue, or in one of its priority levels. A
+// scheduler.Policy, in contrast, forms batches.
+type Policy struct {
 	// MaxSize is the most requests that may wait, 0 for any number.
 	MaxSize int
 	// Timeout is how long a request may wait, 0 for any time.
@@ -32,13 +33,13 @@ type Levels struct {
 	// Default is the level of requests without a priority; 0 without levels.
 	Default uint64
 	// Policy holds for levels without one in Policies.
-	Policy QueuePolicy
+	Policy Policy
 	// Policies are those of single levels.
-	Policies map[uint64]QueuePolicy
+	Policies map[uint64]Policy
 }
 
 // Free reports whether there are neither levels nor limits.
-func (l *Levels) Free() bool { return l.Count == 0 && l.Policy == (QueuePolicy{}) }
+func (l *Levels) Free() bool { return l.Count == 0 && l.Policy == (Policy{}) }
 
 // of returns the level of a request's priority: the default one for a priority that is no level.
 func (l *Levels) of(priority uint64) uint64 {
@@ -49,7 +50,7 @@ func (l *Levels) of(priority uint64) uint64 {
 }
 
 // policy returns the policy of a level.
-func (l *Levels) policy(number uint64) QueuePolicy {
+func (l *Levels) policy(number uint64) Policy {
 	if p, ok := l.Policies[number]; ok {
 		return p
 	}
@@ -58,7 +59,7 @@ func (l *Levels) policy(number uint64) QueuePolicy {
 
 // level is a priority level in which requests wait or have waited.
 type level struct {
-	QueuePolicy
+	Policy
 	number uint64
 	n      int // tasks waiting
 	// The errors of refused tasks, made when the first one is refused.
@@ -99,7 +100,7 @@ func (x *levels) other(number uint64) *level {
 	if l != nil {
 		return l
 	}
-	l = &level{QueuePolicy: x.prefers.policy(number), number: number}
+	l = &level{Policy: x.prefers.policy(number), number: number}
 	if number < fewLevels {
 		x.first[number] = l
 		return l
@@ -140,7 +141,7 @@ func (x *levels) errFull(priority uint64, perTask int64) error {
 }
 
 // expires returns when the timeout of a request ends that is queued at now, 0 for never.
-func (p *QueuePolicy) expires(m *infer.Meta, now int64) int64 {
+func (p *Policy) expires(m *infer.Meta, now int64) int64 {
 	timeout := p.Timeout
 	if p.Override && m.Timeout > 0 && m.Timeout < uint64(p.Timeout/time.Microsecond) {
 		timeout = time.Duration(m.Timeout) * time.Microsecond

@@ -12,7 +12,7 @@ import { chromium } from 'playwright-core';
 import { checks } from './checks.mjs';
 import { full, Load, prefixed, serve, writeBig, writeOdd } from './server.mjs';
 
-const root = resolve(import.meta.dirname, '../../../..');
+const root = resolve(import.meta.dirname, '../../../../..');
 const executablePath = process.env.CHROMIUM ?? ['/usr/bin/chromium', '/usr/bin/chromium-browser', '/usr/bin/google-chrome'].find((p) => existsSync(p));
 if (!executablePath) {
   console.log('skipped: no browser was found; apt-get install chromium, then make test-ui');

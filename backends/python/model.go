@@ -180,7 +180,7 @@ func (m *model) NewInstance(ctx context.Context, at tensor.Place) (backends.Inst
 	x.restarter = time.AfterFunc(restartMost, x.restart)
 	x.restarter.Stop() // died sets it
 	if err := x.start(ctx); err != nil {
-		_ = x.Close() //nolint:contextcheck // has a limit of its own; without it a process that exited would be started again
+		_ = x.Close() //nolint:contextcheck // Close limits its own time; an instance left open would start its process again
 		return nil, m.diagnose(status.Prefixf(err, "unable to initialize model '%s' from '%s': ", m.sig.Model, m.file), m.file)
 	}
 	m.mu.Lock()

@@ -266,7 +266,7 @@ func withoutGPUs(cfg *modelconfig.ModelConfig, o *Options) []Diagnostic {
 // fallBack moves instances from unavailable GPUs to the CPU, and removes GPU accelerators if no instance is left on
 // a GPU. It returns one warning for the model.
 func fallBack(cfg *modelconfig.ModelConfig, gpus []int32) []Diagnostic {
-	var fields, texts []string // of what is asked of unavailable GPUs
+	var fields, texts []string // the settings that require GPUs, and their texts
 	add := func(field, format string, args ...any) {
 		fields, texts = append(fields, field), append(texts, fmt.Sprintf(format, args...))
 	}

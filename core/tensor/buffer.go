@@ -165,10 +165,17 @@ func (b *Buffer) Ready() Event { return b.order.ready }
 func (b *Buffer) UsedUntil(e Event) {
 	b.order.mu.Lock()
 	defer b.order.mu.Unlock()
-	b.order.uses = append(slices.DeleteFunc(b.order.uses, Event.Done), e)
+	b.order.uses = append(slices.DeleteFunc(b.order.uses, func(u Event) bool { return follows(e, u) || u.Done() }), e)
+}
+
+// follows reports whether e is after everything that u is after. Events with a method Follows report it.
+func follows(e, u Event) bool {
+	f, ok := e.(interface{ Follows(o Event) bool })
+	return ok && f.Follows(u)
 }
 
 // TakeOrder returns and clears the events that must be done before b's memory is reused. Only owners call it, in Free.
+// The list is valid until the buffer is reset.
 func (b *Buffer) TakeOrder() []Event {
 	b.order.mu.Lock()
 	defer b.order.mu.Unlock()
@@ -176,7 +183,7 @@ func (b *Buffer) TakeOrder() []Event {
 	if b.order.ready != nil {
 		all = append(all, b.order.ready)
 	}
-	b.order.uses, b.order.ready = nil, nil
+	b.order.uses, b.order.ready = all[:0], nil
 	return all
 }
 

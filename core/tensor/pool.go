@@ -27,6 +27,7 @@ const (
 // when it needs memory.
 type Pool struct {
 	place   Place
+	mapper  Mapper // nil: mappings of the process
 	inUse   atomic.Int64
 	mapped  atomic.Int64
 	classes [numClasses]freeList
@@ -49,6 +50,17 @@ type mappings struct {
 	free []*Buffer // oldest first, guarded by mu
 	kept int       // bytes in free, guarded by mu
 }
+
+// Mapper maps the memory of a Pool that is not ordinary memory. It is safe for concurrent use.
+type Mapper interface {
+	// Map returns n bytes, aligned to 4096. n is a multiple of 4096. It fails when there is no memory.
+	Map(n int) ([]byte, error)
+	// Unmap takes back memory that Map returned.
+	Unmap(m []byte)
+}
+
+// NewPoolOf returns an empty pool at a place whose memory m maps. For example, memory that a device's driver has pinned.
+func NewPoolOf(place Place, m Mapper) *Pool { return &Pool{place: place, mapper: m} }
 
 // NewPool returns an empty pool of host memory.
 func NewPool() *Pool { return &Pool{} }
@@ -77,7 +89,7 @@ func (p *Pool) Alloc(n int) (*Buffer, error) {
 		return p.allocLarge(n)
 	}
 	c := classOf(n)
-	b, err := p.classes[c].take(c, &p.mapped)
+	b, err := p.take(c)
 	if err != nil {
 		return nil, err
 	}
@@ -91,7 +103,7 @@ func (p *Pool) Alloc(n int) (*Buffer, error) {
 func (p *Pool) Free(b *Buffer) {
 	if b.class < 0 {
 		p.inUse.Add(-int64(mappedLen(b.n)))
-		p.mapped.Add(-int64(p.large.put(b)))
+		p.mapped.Add(-int64(p.large.put(b, p.mapper)))
 		return
 	}
 	p.inUse.Add(-(1 << (int(b.class) + minClassBits)))
@@ -108,7 +120,9 @@ func classOf(n int) int {
 	return bits.Len(uint(n-1)) - minClassBits
 }
 
-func (l *freeList) take(class int, mapped *atomic.Int64) (*Buffer, error) {
+// take returns memory of a size class.
+func (p *Pool) take(class int) (*Buffer, error) {
+	l := &p.classes[class]
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if b := l.free; b != nil {
@@ -117,16 +131,28 @@ func (l *freeList) take(class int, mapped *atomic.Int64) (*Buffer, error) {
 	}
 	size := 1 << (class + minClassBits)
 	if len(l.carve) < size {
-		slab, err := mmap(slabSize)
+		slab, err := p.mapMemory(slabSize)
 		if err != nil {
 			return nil, err
 		}
-		mapped.Add(slabSize)
 		l.carve = slab
 	}
 	b := &Buffer{class: int8(class), ptr: unsafe.Pointer(unsafe.SliceData(l.carve))}
 	l.carve = l.carve[size:]
 	return b, nil
+}
+
+// mapMemory maps n bytes and counts them.
+func (p *Pool) mapMemory(n int) (m []byte, err error) {
+	if p.mapper != nil {
+		m, err = p.mapper.Map(n)
+	} else {
+		m, err = mmap(n)
+	}
+	if err == nil {
+		p.mapped.Add(int64(n))
+	}
+	return m, err
 }
 
 const pageSize = 4096
@@ -137,11 +163,10 @@ func (p *Pool) allocLarge(n int) (*Buffer, error) {
 	size := mappedLen(n)
 	b := p.large.take(size)
 	if b == nil {
-		m, err := mmap(size)
+		m, err := p.mapMemory(size)
 		if err != nil {
 			return nil, err
 		}
-		p.mapped.Add(int64(size))
 		b = &Buffer{class: -1, ptr: unsafe.Pointer(unsafe.SliceData(m))}
 	}
 	b.owner, b.place, b.n = p, p.place, n
@@ -167,17 +192,17 @@ func (m *mappings) take(size int) *Buffer {
 
 // put keeps b, and unmaps the oldest mappings beyond the bound, of which it returns the
 // bytes. One that alone is beyond it goes at once, without pushing the others out.
-func (m *mappings) put(b *Buffer) (unmapped int) {
+func (m *mappings) put(b *Buffer, from Mapper) (unmapped int) {
 	size := mappedLen(b.n)
 	if size > keepMapped {
-		unmap(b)
+		unmap(b, from)
 		return size
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.free = append(m.free, b)
 	m.kept += size
-	if m.kept > keepResident {
+	if m.kept > keepResident && from == nil {
 		// The pages stay until the system needs them; a write before that causes no fault.
 		_ = unix.Madvise(unsafe.Slice((*byte)(b.ptr), size), unix.MADV_FREE)
 	}
@@ -186,14 +211,21 @@ func (m *mappings) put(b *Buffer) (unmapped int) {
 		m.free = append(m.free[:0], m.free[1:]...)
 		m.kept -= mappedLen(old.n)
 		unmapped += mappedLen(old.n)
-		unmap(old)
+		unmap(old, from)
 	}
 	return unmapped
 }
 
 // unmap returns b's mapping to the system. For a mapping of ours that cannot fail; if
 // it did, its pages would stay, no more.
-func unmap(b *Buffer) { _ = unix.Munmap(unsafe.Slice((*byte)(b.ptr), mappedLen(b.n))) }
+func unmap(b *Buffer, from Mapper) {
+	m := unsafe.Slice((*byte)(b.ptr), mappedLen(b.n))
+	if from != nil {
+		from.Unmap(m)
+		return
+	}
+	_ = unix.Munmap(m)
+}
 
 func mmap(size int) ([]byte, error) {
 	m, err := unix.Mmap(-1, 0, size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_ANON|unix.MAP_PRIVATE)

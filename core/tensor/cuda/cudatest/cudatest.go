@@ -1,0 +1,78 @@
+// Package cudatest gives tests a CUDA driver without a GPU that finds mistakes: see driver.c.
+package cudatest
+
+/*
+#cgo LDFLAGS: -ldl
+#include <dlfcn.h>
+#include <stddef.h>
+#include <stdlib.h>
+
+static int report(void *lib, char *text, size_t n, int reset) {
+	int (*f)(char *, size_t, int) = (int (*)(char *, size_t, int))dlsym(lib, "tutti_check_report");
+	return f != NULL ? f(text, n, reset) : -1;
+}
+
+static int set(void *lib, const char *name, long long v) {
+	int (*f)(const char *, long long) = (int (*)(const char *, long long))dlsym(lib, "tutti_check_set");
+	return f != NULL ? f(name, v) : 0;
+}
+*/
+import "C"
+
+import (
+	"os"
+	"testing"
+	"unsafe"
+)
+
+// Variable names the library in the environment of tests.
+const Variable = "TUTTI_TEST_CUDA_DRIVER"
+
+// Library returns the path of the driver's library. It skips the test when it was not built.
+func Library(tb testing.TB) string {
+	tb.Helper()
+	path := os.Getenv(Variable)
+	if path == "" {
+		tb.Skip(Variable + " names no checking driver: run make test")
+	}
+	return path
+}
+
+func handle(tb testing.TB) unsafe.Pointer {
+	tb.Helper()
+	path := C.CString(Library(tb))
+	defer C.free(unsafe.Pointer(path))
+	lib := C.dlopen(path, C.RTLD_NOW)
+	if lib == nil {
+		tb.Fatal("the checking driver cannot be opened")
+	}
+	return lib
+}
+
+// Report returns the faults and counters of this process so far, and the number of faults.
+func Report(tb testing.TB) (string, int) {
+	tb.Helper()
+	const size = 64 << 10
+	text := (*C.char)(C.malloc(size))
+	defer C.free(unsafe.Pointer(text))
+	n := C.report(handle(tb), text, size, 0)
+	return C.GoString(text), int(n)
+}
+
+// Check fails the test when the driver has found a fault in this process.
+func Check(tb testing.TB) {
+	tb.Helper()
+	if text, n := Report(tb); n != 0 {
+		tb.Errorf("the checking driver found %d faults:\n%s", n, text)
+	}
+}
+
+// Set changes a setting of the driver: oom, seed, late_us, slow_mbs, lose.
+func Set(tb testing.TB, name string, v int64) {
+	tb.Helper()
+	c := C.CString(name)
+	defer C.free(unsafe.Pointer(c))
+	if C.set(handle(tb), c, C.longlong(v)) == 0 {
+		tb.Fatalf("the checking driver has no setting %s", name)
+	}
+}

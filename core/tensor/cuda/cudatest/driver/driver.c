@@ -1,0 +1,948 @@
+// A CUDA driver without a GPU that finds mistakes. It exports the driver functions that the package cuda uses, and
+//
+//   - maps device memory so that any access by the host faults at once;
+//   - executes streams late, and in an order between them that a seed chooses;
+//   - checks every access against the allocation's life in the order of execution, and against other streams: two
+//     accesses, one of them a write, must be ordered by events;
+//   - fails allocations, loses devices and slows copies when asked.
+//
+// Configuration comes from the environment, so that any program can run on it:
+//
+//	TUTTI_CUDA_CHECK_DEVICES    number of devices, 2 by default
+//	TUTTI_CUDA_CHECK_MEMORY     memory of each in bytes, 1 GiB by default
+//	TUTTI_CUDA_CHECK_SEED       seed of the order of execution
+//	TUTTI_CUDA_CHECK_LATE_US    how long work waits at most when nobody waits for it, 300 by default
+//	TUTTI_CUDA_CHECK_OOM        every n-th allocation fails; 0 for none
+//	TUTTI_CUDA_CHECK_LOST       the device is lost at the n-th operation; 0 for never
+//	TUTTI_CUDA_CHECK_SLOW_MBS   bandwidth of copies between devices and the host in MB/s; 0 is unlimited
+//	TUTTI_CUDA_CHECK_NO_PEER    1: devices cannot access each other
+//	TUTTI_CUDA_CHECK_VERSION    the driver's version, 13000 by default
+//	TUTTI_CUDA_CHECK_REPORT     a file that gets the report when the process ends
+//
+// tutti_check_report returns the same report at any time: one line per fault, then the counters.
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "../../driver.h"
+
+enum { OK = 0, INVALID = 1, NO_MEMORY = 2, NOT_INITIALIZED = 3, NO_DEVICE = 100, BAD_DEVICE = 101, BAD_CONTEXT = 201, BAD_HANDLE = 400, NOT_FOUND = 500, NOT_READY = 600, BAD_ADDRESS = 700, LOST = 719 };
+enum { MAX_DEVICES = 16, MAX_STREAMS = 256, MAX_FAULTS = 100, ALIGN = 256 };
+enum { POISON_NEW = 0xcd, POISON_FREED = 0xdb };
+
+// clock_t_ is a vector clock: for each stream slot, how many of its operations are known to be complete.
+typedef struct { uint64_t of[MAX_STREAMS]; int n; } vclock;
+
+typedef struct block {
+	uint64_t base;
+	size_t n;
+	bool live;           // in the order of execution
+	bool submitted_free; // by the host
+	int born_slot;
+	uint64_t born;
+	int writer_slot;     // -1: nobody
+	uint64_t written;
+	const char *writer_name;
+	uint64_t reads[MAX_STREAMS]; // the last read of each slot
+	int max_reader;
+	struct block *next;
+	struct cu_pool *pool;
+} block;
+
+typedef struct device {
+	int ordinal;
+	uint8_t *addresses, *memory; // the same offsets: without access, and for the engine
+	size_t size;
+	int fd;
+	block *blocks;
+	int retained;
+	bool lost;
+	uint64_t operations;
+} device;
+
+struct cu_ctx { device *d; };
+struct cu_pool { device *d; uint64_t keep, used; };
+
+struct cu_evnt {
+	uint64_t recorded, completed; // numbers of records: submitted, executed
+	vclock *clock;                // after the last executed record
+	unsigned flags;
+};
+
+typedef enum { COPY, SET, ALLOC, FREE, RECORD, WAIT, KERNEL } kind;
+
+typedef struct op {
+	kind kind;
+	uint64_t dst, src;
+	size_t n, pitch, height;
+	int width;
+	uint32_t value;
+	block *b;
+	struct cu_evnt *event;
+	uint64_t record; // of the event
+	vclock *after;   // what the host had waited for, where that changed
+	struct cu_func *function;
+	unsigned grid[6];
+	uint64_t *values;
+	struct op *next;
+} op;
+
+struct cu_strm {
+	device *d;
+	int slot;
+	uint64_t submitted, executed;
+	op *head, *tail;
+	vclock clock;
+	uint64_t host_seen; // host_changes at the last submission
+	struct cu_strm *next;
+};
+
+static pthread_mutex_t mu = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t work = PTHREAD_COND_INITIALIZER, progress = PTHREAD_COND_INITIALIZER;
+static pthread_t engine;
+static bool initialized;
+static device devices[MAX_DEVICES];
+static struct cu_ctx contexts[MAX_DEVICES];
+static int device_count, version, oom_every, lost_at, no_peer, late_us;
+static double slow_mbs;
+static uint64_t seed, allocations;
+static struct cu_strm *streams;
+static bool slots[MAX_STREAMS];
+static uint64_t slot_ops[MAX_STREAMS];
+static vclock host; // what the host has waited for
+static uint64_t host_changes = 1;
+static int waiters;
+static char faults[MAX_FAULTS][320];
+static int fault_count;
+static __thread struct cu_ctx *current;
+static struct { uint64_t up, down, within, peer, up_bytes, down_bytes, within_bytes, peer_bytes, kernels, allocs, frees, events, streams, pinned; } counts;
+
+static void fault(const char *format, ...) {
+	if (fault_count < MAX_FAULTS) {
+		va_list args;
+		va_start(args, format);
+		vsnprintf(faults[fault_count++], sizeof faults[0], format, args);
+		va_end(args);
+	}
+}
+
+static uint64_t number(const char *name, uint64_t otherwise) {
+	const char *v = getenv(name);
+	return v != NULL && *v != 0 ? strtoull(v, NULL, 10) : otherwise;
+}
+
+static uint64_t next_random(void) { // splitmix64
+	uint64_t z = (seed += 0x9e3779b97f4a7c15u);
+	z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
+	z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
+	return z ^ (z >> 31);
+}
+
+static void join(vclock *c, const vclock *o) {
+	for (int i = 0; i < o->n; i++)
+		if (o->of[i] > c->of[i]) c->of[i] = o->of[i];
+	if (o->n > c->n) c->n = o->n;
+}
+
+static void host_knows(const vclock *c) {
+	join(&host, c);
+	host_changes++;
+}
+
+static void tick(struct cu_strm *s) {
+	s->clock.of[s->slot] = ++slot_ops[s->slot];
+	if (s->slot >= s->clock.n) s->clock.n = s->slot + 1;
+}
+
+static device *device_of(uint64_t p) {
+	for (int i = 0; i < device_count; i++) {
+		uint64_t base = (uint64_t)(uintptr_t)devices[i].addresses;
+		if (base != 0 && p >= base && p < base + devices[i].size) return &devices[i];
+	}
+	return NULL;
+}
+
+static uint8_t *shadow(uint64_t p) {
+	device *d = device_of(p);
+	return d != NULL ? d->memory + (p - (uint64_t)(uintptr_t)d->addresses) : (uint8_t *)(uintptr_t)p;
+}
+
+static block *block_of(uint64_t p, size_t n) {
+	device *d = device_of(p);
+	for (block *b = d != NULL ? d->blocks : NULL; b != NULL; b = b->next)
+		if (p >= b->base && p < b->base + b->n && n <= b->base + b->n - p) return b;
+	return NULL;
+}
+
+// touch checks one access of an executing operation, and notes it.
+static void touch(struct cu_strm *s, const char *what, uint64_t p, size_t n, bool write) {
+	if (device_of(p) == NULL) return; // host memory
+	block *b = block_of(p, n);
+	if (b == NULL || !b->live) {
+		fault("%s of %zu bytes at device:%d by stream %d %s", what, n, device_of(p)->ordinal, s->slot, b == NULL ? "is in no allocation" : "is before the allocation or after the release");
+		return;
+	}
+	if (s->clock.of[b->born_slot] < b->born) fault("%s of %zu bytes at device:%d by stream %d is not ordered after the allocation by stream %d", what, n, s->d->ordinal, s->slot, b->born_slot);
+	if (b->writer_slot >= 0 && s->clock.of[b->writer_slot] < b->written)
+		fault("%s of %zu bytes at device:%d by stream %d is not ordered after the %s by stream %d", what, n, s->d->ordinal, s->slot, b->writer_name, b->writer_slot);
+	if (!write && b->writer_slot < 0) fault("%s of %zu bytes at device:%d by stream %d reads memory that nothing was written to", what, n, s->d->ordinal, s->slot);
+	uint64_t now = s->clock.of[s->slot];
+	if (!write) {
+		b->reads[s->slot] = now;
+		if (s->slot > b->max_reader) b->max_reader = s->slot;
+		return;
+	}
+	for (int i = 0; i <= b->max_reader; i++)
+		if (b->reads[i] > s->clock.of[i]) fault("%s of %zu bytes at device:%d by stream %d is not ordered after a read by stream %d", what, n, s->d->ordinal, s->slot, i);
+	b->writer_slot = s->slot, b->written = now, b->writer_name = what;
+}
+
+static void slow(size_t n) {
+	if (slow_mbs <= 0) return;
+	double us = (double)n / slow_mbs;
+	struct timespec t = {(time_t)(us / 1e6), (long)((us - 1e6 * (long)(us / 1e6)) * 1e3)};
+	pthread_mutex_unlock(&mu);
+	nanosleep(&t, NULL);
+	pthread_mutex_lock(&mu);
+}
+
+static void execute_copy(struct cu_strm *s, op *o) {
+	device *from = device_of(o->src), *to = device_of(o->dst);
+	touch(s, "copy from memory", o->src, o->n, false);
+	touch(s, "copy to memory", o->dst, o->n, true);
+	if (from == NULL || to == NULL) slow(o->n);
+	uint64_t *count = from == NULL ? &counts.up : to == NULL ? &counts.down : from == to ? &counts.within : &counts.peer;
+	*count += 1;
+	uint64_t *size = from == NULL ? &counts.up_bytes : to == NULL ? &counts.down_bytes : from == to ? &counts.within_bytes : &counts.peer_bytes;
+	*size += o->n;
+	memmove(shadow(o->dst), shadow(o->src), o->n);
+}
+
+static void execute_set(struct cu_strm *s, op *o) {
+	touch(s, "fill", o->dst, o->height > 1 ? o->pitch * (o->height - 1) + (size_t)o->width : o->n, true);
+	for (size_t row = 0; row < o->height; row++) {
+		uint8_t *at = shadow(o->dst) + row * o->pitch;
+		size_t n = o->height > 1 ? (size_t)o->width : o->n;
+		for (size_t i = 0; i < n; i += (size_t)o->width) memcpy(at + i, &o->value, (size_t)o->width);
+	}
+}
+
+// The C version of a kernel: see kernel.h.
+typedef struct { unsigned x, y, z; } index3;
+typedef struct {
+	index3 grid, block;
+	void *(*memory)(void *self, uint64_t p, int write);
+	void *self;
+} launch;
+struct cu_func {
+	const char *name;
+	void (*run)(const launch *l, void **params);
+	int params;
+	struct cu_func *next;
+};
+static struct cu_func *functions;
+
+typedef struct { struct cu_strm *s; const char *name; } kernel_use;
+
+static void *kernel_memory(void *self, uint64_t p, int write) {
+	kernel_use *u = self;
+	touch(u->s, u->name, p, 1, write);
+	return shadow(p);
+}
+
+static void execute_kernel(struct cu_strm *s, op *o) {
+	kernel_use u = {s, o->function->name};
+	launch l = {{o->grid[0], o->grid[1], o->grid[2]}, {o->grid[3], o->grid[4], o->grid[5]}, kernel_memory, &u};
+	void *params[32];
+	for (int i = 0; i < o->function->params; i++) params[i] = &o->values[i];
+	o->function->run(&l, params);
+}
+
+static void execute(struct cu_strm *s, op *o) {
+	if (o->kind != RECORD && o->kind != WAIT && ++s->d->operations == (uint64_t)lost_at && lost_at > 0) s->d->lost = true;
+	if (o->after != NULL) join(&s->clock, o->after);
+	if (o->kind == WAIT) {
+		if (o->event->clock != NULL) join(&s->clock, o->event->clock);
+		return;
+	}
+	tick(s);
+	if (s->d->lost && o->kind != RECORD) return;
+	switch (o->kind) {
+	case COPY:
+		execute_copy(s, o);
+		break;
+	case SET:
+		execute_set(s, o);
+		break;
+	case ALLOC:
+		o->b->live = true, o->b->born = s->clock.of[s->slot], o->b->born_slot = s->slot;
+		memset(shadow(o->b->base), POISON_NEW, o->b->n);
+		break;
+	case FREE:
+		touch(s, "release", o->b->base, 0, true);
+		o->b->live = false;
+		memset(shadow(o->b->base), POISON_FREED, o->b->n);
+		o->b->pool->used -= o->b->n;
+		counts.frees++;
+		break;
+	case KERNEL:
+		counts.kernels++;
+		execute_kernel(s, o);
+		break;
+	default:
+		if (o->event->clock == NULL) o->event->clock = calloc(1, sizeof(vclock));
+		*o->event->clock = s->clock;
+		o->event->completed = o->record;
+	}
+}
+
+static bool runnable(struct cu_strm *s) {
+	return s->head != NULL && (s->head->kind != WAIT || s->head->event->completed >= s->head->record);
+}
+
+// The engine executes one operation at a time, of a stream that the seed chooses. While no thread waits it lets work
+// lie for a random time, so that a host that forgets to wait reads old content.
+static void *run_engine(void *arg) {
+	(void)arg;
+	pthread_mutex_lock(&mu);
+	for (;;) {
+		struct cu_strm *ready[MAX_STREAMS];
+		int n = 0;
+		for (struct cu_strm *s = streams; s != NULL; s = s->next)
+			if (runnable(s) && n < MAX_STREAMS) ready[n++] = s;
+		if (n == 0) {
+			pthread_cond_wait(&work, &mu);
+			continue;
+		}
+		if (waiters == 0 && late_us > 0) {
+			struct timespec until;
+			clock_gettime(CLOCK_REALTIME, &until);
+			until.tv_nsec += (long)(next_random() % (uint64_t)late_us) * 1000;
+			until.tv_sec += until.tv_nsec / 1000000000, until.tv_nsec %= 1000000000;
+			pthread_cond_timedwait(&progress, &mu, &until);
+			int again = 0;
+			for (int i = 0; i < n; i++) again += runnable(ready[i]);
+			if (again != n) continue;
+		}
+		struct cu_strm *s = ready[next_random() % (uint64_t)n];
+		op *o = s->head;
+		s->head = o->next;
+		if (s->head == NULL) s->tail = NULL;
+		execute(s, o);
+		free(o->values);
+		free(o->after);
+		free(o);
+		s->executed++;
+		pthread_cond_broadcast(&progress);
+	}
+	return NULL;
+}
+
+static op *submit(struct cu_strm *s, kind k) {
+	op *o = calloc(1, sizeof *o);
+	o->kind = k, o->height = 1;
+	if (s->tail != NULL) s->tail->next = o;
+	else s->head = o;
+	s->tail = o;
+	s->submitted++;
+	// What the host has waited for is ordered before what it submits.
+	if (s->host_seen != host_changes) {
+		s->host_seen = host_changes;
+		o->after = malloc(sizeof host);
+		*o->after = host;
+	}
+	pthread_cond_signal(&work);
+	return o;
+}
+
+// LOCK takes the lock, and returns the device's failure when it is lost.
+#define LOCK() \
+	pthread_mutex_lock(&mu); \
+	if (!initialized) UNLOCK(NOT_INITIALIZED)
+#define UNLOCK(result) \
+	do { \
+		cu_result r_ = (result); \
+		pthread_mutex_unlock(&mu); \
+		return r_; \
+	} while (0)
+#define CONTEXT() \
+	LOCK(); \
+	if (current == NULL) UNLOCK(BAD_CONTEXT); \
+	device *d = current->d; \
+	if (d->lost) UNLOCK(LOST)
+
+static void report_at_exit(void);
+
+cu_result cuInit(unsigned flags) {
+	if (flags != 0) return INVALID;
+	pthread_mutex_lock(&mu);
+	if (initialized) UNLOCK(OK);
+	device_count = (int)number("TUTTI_CUDA_CHECK_DEVICES", 2);
+	if (device_count > MAX_DEVICES) device_count = MAX_DEVICES;
+	version = (int)number("TUTTI_CUDA_CHECK_VERSION", 13000);
+	oom_every = (int)number("TUTTI_CUDA_CHECK_OOM", 0);
+	lost_at = (int)number("TUTTI_CUDA_CHECK_LOST", 0);
+	no_peer = (int)number("TUTTI_CUDA_CHECK_NO_PEER", 0);
+	late_us = (int)number("TUTTI_CUDA_CHECK_LATE_US", 300);
+	slow_mbs = (double)number("TUTTI_CUDA_CHECK_SLOW_MBS", 0);
+	seed = number("TUTTI_CUDA_CHECK_SEED", 1);
+	size_t size = (size_t)number("TUTTI_CUDA_CHECK_MEMORY", 1u << 30);
+	if (device_count == 0) UNLOCK(NO_DEVICE);
+	for (int i = 0; i < device_count; i++) {
+		device *d = &devices[i];
+		d->ordinal = i, d->size = size;
+		d->fd = memfd_create("cuda-check", MFD_CLOEXEC);
+		if (d->fd < 0 || ftruncate(d->fd, (off_t)size) != 0) UNLOCK(NO_MEMORY);
+		d->memory = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, d->fd, 0);
+		d->addresses = mmap(NULL, size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+		if (d->memory == MAP_FAILED || d->addresses == MAP_FAILED) UNLOCK(NO_MEMORY);
+		contexts[i].d = d;
+	}
+	if (pthread_create(&engine, NULL, run_engine, NULL) != 0) UNLOCK(NO_MEMORY);
+	pthread_detach(engine);
+	initialized = true;
+	if (getenv("TUTTI_CUDA_CHECK_REPORT") != NULL) atexit(report_at_exit);
+	UNLOCK(OK);
+}
+
+cu_result cuDriverGetVersion(int *v) {
+	*v = (int)number("TUTTI_CUDA_CHECK_VERSION", 13000);
+	return OK;
+}
+
+static const struct { cu_result code; const char *name, *text; } errors[] = {
+	{INVALID, "CUDA_ERROR_INVALID_VALUE", "invalid argument"}, {NO_MEMORY, "CUDA_ERROR_OUT_OF_MEMORY", "out of memory"},
+	{NOT_INITIALIZED, "CUDA_ERROR_NOT_INITIALIZED", "initialization error"}, {NO_DEVICE, "CUDA_ERROR_NO_DEVICE", "no CUDA-capable device is detected"},
+	{BAD_DEVICE, "CUDA_ERROR_INVALID_DEVICE", "invalid device ordinal"}, {BAD_CONTEXT, "CUDA_ERROR_INVALID_CONTEXT", "invalid device context"},
+	{BAD_HANDLE, "CUDA_ERROR_INVALID_HANDLE", "invalid resource handle"}, {NOT_FOUND, "CUDA_ERROR_NOT_FOUND", "named symbol not found"},
+	{NOT_READY, "CUDA_ERROR_NOT_READY", "device not ready"}, {BAD_ADDRESS, "CUDA_ERROR_ILLEGAL_ADDRESS", "an illegal memory access was encountered"},
+	{LOST, "CUDA_ERROR_LAUNCH_FAILED", "unspecified launch failure"},
+};
+
+cu_result cuGetErrorName(cu_result r, const char **text) {
+	for (size_t i = 0; i < sizeof errors / sizeof *errors; i++)
+		if (errors[i].code == r) return *text = errors[i].name, OK;
+	return INVALID;
+}
+
+cu_result cuGetErrorString(cu_result r, const char **text) {
+	for (size_t i = 0; i < sizeof errors / sizeof *errors; i++)
+		if (errors[i].code == r) return *text = errors[i].text, OK;
+	return INVALID;
+}
+
+cu_result cuDeviceGetCount(int *n) {
+	LOCK();
+	*n = device_count;
+	UNLOCK(OK);
+}
+
+cu_result cuDeviceGet(cu_device *d, int ordinal) {
+	LOCK();
+	if (ordinal < 0 || ordinal >= device_count) UNLOCK(BAD_DEVICE);
+	*d = ordinal;
+	UNLOCK(OK);
+}
+
+cu_result cuDeviceGetName(char *name, int n, cu_device d) {
+	snprintf(name, (size_t)n, "checking device %d", d);
+	return OK;
+}
+
+cu_result cuDeviceGetUuid_v2(cu_uuid *id, cu_device d) {
+	memset(id, d, sizeof *id);
+	return OK;
+}
+
+cu_result cuDeviceTotalMem_v2(size_t *n, cu_device d) {
+	LOCK();
+	*n = devices[d].size;
+	UNLOCK(OK);
+}
+
+cu_result cuDeviceGetAttribute(int *v, int attribute, cu_device d) {
+	(void)d;
+	*v = attribute == 75 ? 9 : attribute == 115 ? 1 : 0;
+	return OK;
+}
+
+cu_result cuDeviceCanAccessPeer(int *yes, cu_device d, cu_device peer) {
+	*yes = d != peer && !no_peer;
+	return OK;
+}
+
+cu_result cuDevicePrimaryCtxRetain(cu_context *c, cu_device d) {
+	LOCK();
+	if (d < 0 || d >= device_count) UNLOCK(BAD_DEVICE);
+	devices[d].retained++;
+	*c = &contexts[d];
+	UNLOCK(OK);
+}
+
+cu_result cuDevicePrimaryCtxRelease_v2(cu_device d) {
+	LOCK();
+	if (d < 0 || d >= device_count || devices[d].retained == 0) UNLOCK(INVALID);
+	devices[d].retained--;
+	UNLOCK(OK);
+}
+
+cu_result cuCtxSetCurrent(cu_context c) {
+	current = c;
+	return OK;
+}
+
+cu_result cuCtxGetStreamPriorityRange(int *least, int *greatest) {
+	*least = 0, *greatest = -5;
+	return OK;
+}
+
+cu_result cuMemGetInfo_v2(size_t *available, size_t *total) {
+	CONTEXT();
+	size_t used = 0;
+	for (block *b = d->blocks; b != NULL; b = b->next)
+		if (!b->submitted_free) used += b->n;
+	*available = d->size - used, *total = d->size;
+	UNLOCK(OK);
+}
+
+cu_result cuMemPoolCreate(cu_mempool *p, const cu_pool_props *o) {
+	LOCK();
+	if (o->alloc_type != 1 || o->location.type != 1 || o->location.id < 0 || o->location.id >= device_count) UNLOCK(INVALID);
+	*p = calloc(1, sizeof **p);
+	(*p)->d = &devices[o->location.id];
+	UNLOCK(OK);
+}
+
+cu_result cuMemPoolDestroy(cu_mempool p) {
+	LOCK();
+	if (p->used != 0) fault("a pool of device:%d is destroyed while %llu bytes of it are held", p->d->ordinal, (unsigned long long)p->used);
+	UNLOCK(OK); // blocks keep its address
+}
+
+cu_result cuMemPoolSetAttribute(cu_mempool p, int attribute, void *value) {
+	LOCK();
+	if (attribute == 4) p->keep = *(uint64_t *)value;
+	UNLOCK(attribute == 4 ? OK : INVALID);
+}
+
+cu_result cuMemPoolGetAttribute(cu_mempool p, int attribute, void *value) {
+	LOCK();
+	if (attribute != 5 && attribute != 7) UNLOCK(INVALID);
+	*(uint64_t *)value = p->used;
+	UNLOCK(OK);
+}
+
+cu_result cuMemPoolSetAccess(cu_mempool p, const cu_access *list, size_t n) {
+	(void)p;
+	for (size_t i = 0; i < n; i++)
+		if (no_peer || list[i].location.id < 0 || list[i].location.id >= device_count) return INVALID;
+	return OK;
+}
+
+// Memory is never used again at once: freed blocks at the end of the list go when there is no other place.
+cu_result cuMemPoolTrimTo(cu_mempool p, size_t keep) {
+	(void)p, (void)keep;
+	return OK;
+}
+
+// place finds n free bytes, behind the last block first, then where a released block is.
+static block *place(device *d, size_t n) {
+	n = (n + ALIGN - 1) / ALIGN * ALIGN;
+	uint64_t base = (uint64_t)(uintptr_t)d->addresses, end = base;
+	block **last = &d->blocks;
+	for (; *last != NULL; last = &(*last)->next) end = (*last)->base + (*last)->n;
+	if (n <= d->size && end + n <= base + d->size) {
+		block *b = calloc(1, sizeof *b);
+		b->base = end, b->n = n, b->writer_slot = -1;
+		return *last = b;
+	}
+	for (block **at = &d->blocks; *at != NULL; at = &(*at)->next) { // joins released neighbours
+		block *b = *at;
+		while (b->submitted_free && !b->live && b->next != NULL && b->next->submitted_free && !b->next->live) {
+			block *gone = b->next;
+			b->n += gone->n, b->next = gone->next;
+			free(gone);
+		}
+		if (!b->submitted_free || b->live || b->n < n) continue;
+		block *fresh = calloc(1, sizeof *fresh);
+		fresh->base = b->base, fresh->n = n, fresh->writer_slot = -1;
+		if (b->n > n) {
+			b->base += n, b->n -= n;
+			fresh->next = b;
+		} else {
+			fresh->next = b->next;
+			free(b);
+		}
+		return *at = fresh;
+	}
+	return NULL;
+}
+
+cu_result cuMemAllocFromPoolAsync(cu_ptr *p, size_t n, cu_mempool from, cu_stream s) {
+	CONTEXT();
+	if (n == 0 || from->d != d || s == NULL || s->d != d) UNLOCK(INVALID);
+	if (oom_every > 0 && ++allocations % (uint64_t)oom_every == 0) UNLOCK(NO_MEMORY);
+	block *b = place(d, n);
+	if (b == NULL) UNLOCK(NO_MEMORY);
+	b->pool = from;
+	from->used += b->n;
+	counts.allocs++;
+	submit(s, ALLOC)->b = b;
+	*p = b->base;
+	UNLOCK(OK);
+}
+
+cu_result cuMemFreeAsync(cu_ptr p, cu_stream s) {
+	CONTEXT();
+	block *b = block_of(p, 0);
+	if (b == NULL || b->base != p || b->submitted_free) {
+		fault("a release of memory at device:%d that is not allocated", d->ordinal);
+		UNLOCK(INVALID);
+	}
+	b->submitted_free = true;
+	submit(s, FREE)->b = b;
+	UNLOCK(OK);
+}
+
+cu_result cuMemHostAlloc(void **p, size_t n, unsigned flags) {
+	(void)flags;
+	LOCK();
+	if (n == 0) UNLOCK(INVALID);
+	*p = mmap(NULL, n, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (*p == MAP_FAILED) UNLOCK(NO_MEMORY);
+	counts.pinned++;
+	UNLOCK(OK); // never unmapped: the size is not known
+}
+
+cu_result cuMemFreeHost(void *p) {
+	(void)p;
+	LOCK();
+	counts.pinned--;
+	UNLOCK(OK);
+}
+
+cu_result cuStreamCreateWithPriority(cu_stream *out, unsigned flags, int priority) {
+	(void)flags, (void)priority;
+	CONTEXT();
+	int slot = 0;
+	while (slot < MAX_STREAMS && slots[slot]) slot++;
+	if (slot == MAX_STREAMS) UNLOCK(NO_MEMORY);
+	slots[slot] = true;
+	struct cu_strm *s = calloc(1, sizeof *s);
+	s->d = d, s->slot = slot, s->next = streams;
+	s->clock.of[slot] = slot_ops[slot], s->clock.n = slot + 1;
+	streams = s;
+	counts.streams++;
+	*out = s;
+	UNLOCK(OK);
+}
+
+// drain waits until the stream has executed what was submitted, which the host then knows.
+static void drain(struct cu_strm *s) {
+	uint64_t upto = s->submitted;
+	waiters++;
+	pthread_cond_broadcast(&progress);
+	pthread_cond_signal(&work);
+	while (s->executed < upto) pthread_cond_wait(&progress, &mu);
+	waiters--;
+	host_knows(&s->clock);
+}
+
+cu_result cuStreamDestroy_v2(cu_stream s) {
+	LOCK();
+	drain(s);
+	for (struct cu_strm **at = &streams; *at != NULL; at = &(*at)->next)
+		if (*at == s) {
+			*at = s->next;
+			break;
+		}
+	slots[s->slot] = false;
+	counts.streams--;
+	free(s);
+	UNLOCK(OK);
+}
+
+cu_result cuStreamSynchronize(cu_stream s) {
+	CONTEXT();
+	drain(s);
+	UNLOCK(d->lost ? LOST : OK);
+}
+
+cu_result cuCtxSynchronize(void) {
+	CONTEXT();
+	for (struct cu_strm *s = streams; s != NULL; s = s->next)
+		if (s->d == d) drain(s);
+	UNLOCK(d->lost ? LOST : OK);
+}
+
+cu_result cuStreamWaitEvent(cu_stream s, cu_event e, unsigned flags) {
+	(void)flags;
+	CONTEXT();
+	op *o = submit(s, WAIT);
+	o->event = e, o->record = e->recorded;
+	UNLOCK(OK);
+}
+
+cu_result cuEventCreate(cu_event *e, unsigned flags) {
+	CONTEXT();
+	(void)d;
+	*e = calloc(1, sizeof **e);
+	(*e)->flags = flags;
+	counts.events++;
+	UNLOCK(OK);
+}
+
+cu_result cuEventDestroy_v2(cu_event e) {
+	LOCK();
+	if (e->completed < e->recorded) fault("an event is destroyed before its stream reached it");
+	counts.events--;
+	free(e->clock);
+	free(e);
+	UNLOCK(OK);
+}
+
+cu_result cuEventRecord(cu_event e, cu_stream s) {
+	CONTEXT();
+	op *o = submit(s, RECORD);
+	o->event = e, o->record = ++e->recorded;
+	UNLOCK(OK);
+}
+
+cu_result cuEventQuery(cu_event e) {
+	CONTEXT();
+	if (e->completed < e->recorded) UNLOCK(d->lost ? LOST : NOT_READY);
+	if (e->clock != NULL) host_knows(e->clock);
+	UNLOCK(OK);
+}
+
+cu_result cuEventSynchronize(cu_event e) {
+	CONTEXT();
+	uint64_t upto = e->recorded;
+	waiters++;
+	pthread_cond_broadcast(&progress);
+	pthread_cond_signal(&work);
+	while (e->completed < upto) pthread_cond_wait(&progress, &mu);
+	waiters--;
+	if (e->clock != NULL) host_knows(e->clock);
+	UNLOCK(d->lost ? LOST : OK);
+}
+
+// inside checks a range of device memory when it is submitted.
+static bool inside(uint64_t p, size_t n) {
+	if (device_of(p) == NULL) return true;
+	block *b = block_of(p, n);
+	return b != NULL && !b->submitted_free;
+}
+
+cu_result cuMemcpyAsync(cu_ptr dst, cu_ptr src, size_t n, cu_stream s) {
+	CONTEXT();
+	if (!inside(dst, n) || !inside(src, n)) {
+		fault("a copy of %zu bytes by stream %d leaves its allocation", n, s->slot);
+		UNLOCK(INVALID);
+	}
+	op *o = submit(s, COPY);
+	o->dst = dst, o->src = src, o->n = n;
+	UNLOCK(OK);
+}
+
+static cu_result fill(cu_ptr dst, size_t pitch, uint32_t v, int width, size_t n, size_t height, cu_stream s) {
+	CONTEXT();
+	if (dst % (size_t)width != 0 || device_of(dst) == NULL || !inside(dst, height > 1 ? pitch * (height - 1) + (size_t)width : n)) {
+		fault("a fill of %zu bytes by stream %d leaves its allocation, or is not aligned", n, s->slot);
+		UNLOCK(INVALID);
+	}
+	op *o = submit(s, SET);
+	o->dst = dst, o->value = v, o->width = width, o->n = n, o->height = height, o->pitch = pitch;
+	UNLOCK(OK);
+}
+
+cu_result cuMemsetD8Async(cu_ptr dst, unsigned char v, size_t n, cu_stream s) { return fill(dst, 0, v, 1, n, 1, s); }
+cu_result cuMemsetD16Async(cu_ptr dst, unsigned short v, size_t n, cu_stream s) { return fill(dst, 0, v, 2, 2 * n, 1, s); }
+cu_result cuMemsetD32Async(cu_ptr dst, unsigned v, size_t n, cu_stream s) { return fill(dst, 0, v, 4, 4 * n, 1, s); }
+
+cu_result cuMemsetD2D32Async(cu_ptr dst, size_t pitch, unsigned v, size_t width, size_t height, cu_stream s) {
+	if (width != 1) return INVALID;
+	return fill(dst, pitch, v, 4, 4, height, s);
+}
+
+// Modules: a kernel is the function of that name in the library TUTTI_CUDA_CHECK_KERNELS, or else in kernels.so beside the
+// driver, see package kernels.
+cu_result cuModuleLoadDataEx(cu_module *m, const void *image, unsigned n, int *options, void **values) {
+	(void)image, (void)n, (void)options, (void)values;
+	CONTEXT();
+	(void)d;
+	const char *path = getenv("TUTTI_CUDA_CHECK_KERNELS");
+	char beside[4096];
+	Dl_info self;
+	if (path == NULL && dladdr(&devices, &self) != 0) {
+		const char *slash = strrchr(self.dli_fname, '/');
+		snprintf(beside, sizeof beside, "%.*skernels.so", slash != NULL ? (int)(slash + 1 - self.dli_fname) : 0, self.dli_fname);
+		path = beside;
+	}
+	void *lib = path != NULL ? dlopen(path, RTLD_NOW | RTLD_LOCAL) : NULL;
+	*m = (cu_module)lib;
+	UNLOCK(lib != NULL ? OK : NOT_FOUND);
+}
+
+cu_result cuModuleUnload(cu_module m) {
+	(void)m;
+	return OK;
+}
+
+cu_result cuModuleGetFunction(cu_function *f, cu_module m, const char *name) {
+	char symbol[128];
+	snprintf(symbol, sizeof symbol, "%s_params", name);
+	void (*run)(const launch *, void **) = (void (*)(const launch *, void **))dlsym((void *)m, name);
+	const int *params = dlsym((void *)m, symbol);
+	if (run == NULL || params == NULL || *params > 32) return NOT_FOUND;
+	LOCK();
+	struct cu_func *made = calloc(1, sizeof *made);
+	made->name = strdup(name), made->run = run, made->params = *params, made->next = functions;
+	*f = functions = made;
+	UNLOCK(OK);
+}
+
+cu_result cuLaunchKernel(cu_function f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz, unsigned shared, cu_stream s, void **params, void **extra) {
+	(void)shared, (void)extra;
+	CONTEXT();
+	if (s == NULL || s->d != d || gx == 0 || gy == 0 || gz == 0 || bx == 0 || by == 0 || bz == 0 || bx * by * bz > 1024) UNLOCK(INVALID);
+	op *o = submit(s, KERNEL);
+	o->function = f;
+	unsigned grid[6] = {gx, gy, gz, bx, by, bz};
+	memcpy(o->grid, grid, sizeof grid);
+	o->values = calloc((size_t)f->params, sizeof *o->values);
+	for (int i = 0; i < f->params; i++) o->values[i] = *(uint64_t *)params[i]; // the package passes words
+	UNLOCK(OK);
+}
+
+cu_result cuMemAlloc_v2(cu_ptr *p, size_t n) {
+	CONTEXT();
+	static struct cu_pool direct;
+	block *b = n > 0 ? place(d, n) : NULL;
+	if (b == NULL) UNLOCK(n > 0 ? NO_MEMORY : INVALID);
+	b->pool = &direct, direct.used += b->n, b->live = true;
+	memset(shadow(b->base), POISON_NEW, b->n);
+	*p = b->base;
+	UNLOCK(OK);
+}
+
+cu_result cuMemFree_v2(cu_ptr p) {
+	CONTEXT();
+	block *b = block_of(p, 0);
+	if (b == NULL || b->base != p || b->submitted_free) UNLOCK(INVALID);
+	for (struct cu_strm *s = streams; s != NULL; s = s->next)
+		if (s->d == d) drain(s);
+	b->live = false, b->submitted_free = true, b->pool->used -= b->n;
+	UNLOCK(OK);
+}
+
+cu_result cuMemGetAddressRange_v2(cu_ptr *base, size_t *n, cu_ptr p) {
+	LOCK();
+	block *b = block_of(p, 0);
+	if (b == NULL) UNLOCK(NOT_FOUND);
+	*base = b->base, *n = b->n;
+	UNLOCK(OK);
+}
+
+// A handle names the memory of a process by its file, so that another process of this driver can map it.
+typedef struct { int pid, fd, ordinal; uint64_t offset, n; } shared_memory;
+
+cu_result cuIpcGetMemHandle(cu_ipc_handle *h, cu_ptr p) {
+	CONTEXT();
+	block *b = block_of(p, 0);
+	if (b == NULL || b->base != p) UNLOCK(INVALID);
+	shared_memory m = {(int)getpid(), d->fd, d->ordinal, b->base - (uint64_t)(uintptr_t)d->addresses, b->n};
+	memset(h, 0, sizeof *h);
+	memcpy(h, &m, sizeof m);
+	UNLOCK(OK);
+}
+
+cu_result cuIpcOpenMemHandle_v2(cu_ptr *p, cu_ipc_handle h, unsigned flags) {
+	(void)flags;
+	CONTEXT();
+	shared_memory m;
+	memcpy(&m, &h, sizeof m);
+	if (m.pid == 0 || m.pid == (int)getpid()) UNLOCK(BAD_CONTEXT); // as CUDA: not in the process that made it
+	char path[64];
+	snprintf(path, sizeof path, "/proc/%d/fd/%d", m.pid, m.fd);
+	int fd = open(path, O_RDWR | O_CLOEXEC);
+	block *b = fd >= 0 ? place(d, m.n) : NULL;
+	if (b == NULL) {
+		if (fd >= 0) close(fd);
+		UNLOCK(fd < 0 ? INVALID : NO_MEMORY);
+	}
+	static struct cu_pool mapped;
+	void *at = mmap(shadow(b->base), m.n, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, (off_t)m.offset);
+	close(fd);
+	if (at == MAP_FAILED) UNLOCK(INVALID);
+	b->pool = &mapped, mapped.used += b->n, b->live = true, b->writer_slot = 0, b->writer_name = "other process";
+	*p = b->base;
+	UNLOCK(OK);
+}
+
+cu_result cuIpcCloseMemHandle(cu_ptr p) { return cuMemFree_v2(p); }
+
+cu_result cuIpcGetEventHandle(cu_ipc_handle *h, cu_event e) {
+	(void)h, (void)e;
+	return 801;
+}
+
+cu_result cuIpcOpenEventHandle(cu_event *e, cu_ipc_handle h) {
+	(void)e, (void)h;
+	return 801;
+}
+
+// tutti_check_report writes the report and returns the number of faults. reset clears both.
+int tutti_check_report(char *text, size_t n, int reset) {
+	pthread_mutex_lock(&mu);
+	int faulty = fault_count;
+	size_t at = 0;
+	for (int i = 0; i < fault_count && at < n; i++) at += (size_t)snprintf(text + at, n - at, "fault: %s\n", faults[i]);
+	uint64_t held = 0;
+	for (int i = 0; i < device_count; i++)
+		for (block *b = devices[i].blocks; b != NULL; b = b->next)
+			if (!b->submitted_free) held += b->n;
+	if (at < n)
+		snprintf(text + at, n - at,
+			"up %llu %llu\ndown %llu %llu\nwithin %llu %llu\npeer %llu %llu\nkernels %llu\nallocs %llu\nheld %llu\nstreams %llu\nevents %llu\npinned %llu\n",
+			(unsigned long long)counts.up, (unsigned long long)counts.up_bytes, (unsigned long long)counts.down, (unsigned long long)counts.down_bytes,
+			(unsigned long long)counts.within, (unsigned long long)counts.within_bytes, (unsigned long long)counts.peer, (unsigned long long)counts.peer_bytes,
+			(unsigned long long)counts.kernels, (unsigned long long)counts.allocs, (unsigned long long)held, (unsigned long long)counts.streams,
+			(unsigned long long)counts.events, (unsigned long long)counts.pinned);
+	if (reset) fault_count = 0, counts.up = counts.down = counts.within = counts.peer = counts.up_bytes = counts.down_bytes = counts.within_bytes = counts.peer_bytes = 0;
+	pthread_mutex_unlock(&mu);
+	return faulty;
+}
+
+// tutti_check_set changes a setting while the process runs. It returns 0 for an unknown name.
+int tutti_check_set(const char *name, long long v) {
+	pthread_mutex_lock(&mu);
+	int known = 1;
+	if (strcmp(name, "oom") == 0) oom_every = (int)v, allocations = 0;
+	else if (strcmp(name, "seed") == 0) seed = (uint64_t)v;
+	else if (strcmp(name, "late_us") == 0) late_us = (int)v;
+	else if (strcmp(name, "slow_mbs") == 0) slow_mbs = (double)v;
+	else if (strcmp(name, "lose") == 0 && v >= 0 && v < device_count) devices[v].lost = true;
+	else known = 0;
+	pthread_mutex_unlock(&mu);
+	return known;
+}
+
+static void report_at_exit(void) {
+	static char text[64 << 10];
+	tutti_check_report(text, sizeof text, 0);
+	FILE *f = fopen(getenv("TUTTI_CUDA_CHECK_REPORT"), "a");
+	if (f == NULL) return;
+	fputs(text, f);
+	fclose(f);
+}

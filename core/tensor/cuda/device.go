@@ -1,0 +1,416 @@
+package cuda
+
+/*
+#include "driver.h"
+*/
+import "C"
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"unsafe"
+
+	"github.com/tutti-server/tutti/core/status"
+	"github.com/tutti-server/tutti/core/tensor"
+)
+
+// Device is one GPU. It is safe for concurrent use.
+//
+// Lifecycle:
+//
+//  1. Driver.Devices returns it. It has no context and costs no memory.
+//  2. The first Alloc or NewStream makes its context and its pool.
+//  3. Driver.Close ends it, once every buffer is released and every stream is closed.
+type Device struct {
+	driver  *Driver
+	ordinal int
+	handle  C.cu_device
+	info    Info
+	limit   int64
+	keep    uint64
+
+	start   sync.Mutex // held while the context is made
+	running atomic.Bool
+	ctx     C.cu_context
+	pool    C.cu_mempool
+	now     *Stream // allocations that every stream may use at once
+	frees   *Stream // releases, behind the last uses
+
+	lost  atomic.Pointer[error]
+	inUse atomic.Int64
+
+	mu      sync.Mutex
+	streams int              // open ones of callers, guarded by mu
+	spare   []*tensor.Buffer // released, for reuse; guarded by mu
+	idle    []C.cu_event     // guarded by mu
+	closed  bool             // guarded by mu
+}
+
+var _ tensor.Accelerator = (*Device)(nil)
+
+// Info describes a GPU.
+type Info struct {
+	Name, UUID string
+	// Memory is its size in bytes.
+	Memory int64
+	// Major and Minor are its compute capability. For example, 9 and 0.
+	Major, Minor int
+}
+
+func (d *Driver) describe(i int, o Options) (*Device, error) {
+	v := &Device{driver: d, ordinal: i, limit: o.Limit[i], keep: math.MaxUint64}
+	if keep, ok := o.Keep[i]; ok {
+		v.keep = uint64(keep)
+	}
+	var name [256]C.char
+	var id C.cu_uuid
+	var memory C.size_t
+	var major, minor, pools C.int
+	if r := C.tutti_cuda_device(d.table, C.int(i), &v.handle, &name[0], &id, &memory, &major, &minor, &pools); r != 0 {
+		return nil, d.errorOf(r, "cuDeviceGet", i)
+	}
+	if pools == 0 {
+		return nil, status.Errorf(status.Unsupported, "GPU %d (%s) has no memory pools; expected a GPU and a driver that support cuMemAllocAsync", i, C.GoString(&name[0]))
+	}
+	b := unsafe.Slice((*byte)(unsafe.Pointer(&id)), 16)
+	v.info = Info{
+		Name: C.GoString(&name[0]), UUID: fmt.Sprintf("GPU-%x-%x-%x-%x-%x", b[:4], b[4:6], b[6:8], b[8:10], b[10:]),
+		Memory: int64(memory), Major: int(major), Minor: int(minor),
+	}
+	return v, nil
+}
+
+// Place returns device:N.
+func (v *Device) Place() tensor.Place { return tensor.Place{Kind: tensor.Device, ID: int16(v.ordinal)} }
+
+// Info describes the device.
+func (v *Device) Info() Info { return v.info }
+
+// InUse returns the bytes of all held buffers.
+func (v *Device) InUse() int64 { return v.inUse.Load() }
+
+// Context returns the primary context as a pointer for native runtimes, which is made when it was not. It belongs to the device.
+func (v *Device) Context() (unsafe.Pointer, error) {
+	if err := v.run(); err != nil {
+		return nil, err
+	}
+	return unsafe.Pointer(v.ctx), nil
+}
+
+// Lost returns the error that made the device unusable, or nil. Only a restart of the process brings it back.
+func (v *Device) Lost() error {
+	if e := v.lost.Load(); e != nil {
+		return *e
+	}
+	return nil
+}
+
+// check returns the error of a call, and remembers one that makes the device unusable.
+//
+// hot: one comparison when the call succeeded.
+func (v *Device) check(r C.cu_result, call string) error {
+	if r == 0 {
+		return nil
+	}
+	err := v.driver.errorOf(r, call, v.ordinal)
+	if slices.Contains(lasting, int(r)) && v.lost.CompareAndSwap(nil, &err) {
+		return status.Prefixf(err, "%s is lost: ", v.Place())
+	}
+	return err
+}
+
+// run makes the context and the pool, once. A failure is not remembered: memory may be free later.
+//
+// hot: two loads once the device runs.
+func (v *Device) run() error {
+	if v.running.Load() {
+		return v.Lost()
+	}
+	v.start.Lock()
+	defer v.start.Unlock()
+	if v.running.Load() {
+		return v.Lost()
+	}
+	t := v.driver.table
+	if v.ctx == nil {
+		if err := v.check(C.tutti_cuda_retain(t, v.handle, &v.ctx), "cuDevicePrimaryCtxRetain"); err != nil { //nolint:gocritic // cgo's check of the address
+			v.ctx = nil
+			return err
+		}
+	}
+	if v.pool == nil {
+		if err := v.check(C.tutti_cuda_pool(t, v.ctx, C.int(v.ordinal), C.uint64_t(v.keep), &v.pool), "cuMemPoolCreate"); err != nil { //nolint:gocritic // cgo's check of the address
+			v.pool = nil
+			return err
+		}
+	}
+	var err error
+	if v.now == nil {
+		if v.now, err = v.open("allocations"); err != nil {
+			return err
+		}
+	}
+	if v.frees == nil {
+		if v.frees, err = v.open("releases"); err != nil {
+			return err
+		}
+	}
+	v.running.Store(true)
+	return v.peers()
+}
+
+// peers lets this device and the others that run read each other's pools, where the machine can. Copies between the others go through
+// the host, by the driver.
+func (v *Device) peers() error {
+	t := v.driver.table
+	for _, o := range v.driver.started() {
+		if o == v {
+			continue
+		}
+		var yes C.int
+		if err := v.check(C.tutti_cuda_can_access_peer(t, &yes, v.handle, o.handle), "cuDeviceCanAccessPeer"); err != nil {
+			return err
+		}
+		if yes == 0 {
+			continue
+		}
+		for _, pair := range [][2]*Device{{v, o}, {o, v}} {
+			a := C.cu_access{location: C.cu_location{_type: 1, id: C.int(pair[1].ordinal)}, flags: 3}
+			if err := v.check(C.tutti_cuda_pool_access(t, pair[0].pool, &a, 1), "cuMemPoolSetAccess"); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// NewStream returns a stream of the lowest priority; see Open.
+func (v *Device) NewStream(name string) (tensor.Stream, error) { return v.Open(name, 0) }
+
+// Open returns a stream with its own type. Streams of a lower priority number go first; 0 is the lowest priority, and numbers beyond
+// the device's range are its ends. The driver's stream, and the device's context, are made on first use. The caller must close it.
+func (v *Device) Open(name string, priority int) (*Stream, error) {
+	if err := v.Lost(); err != nil {
+		return nil, err
+	}
+	v.mu.Lock()
+	v.streams++
+	v.mu.Unlock()
+	return &Stream{device: v, name: name, priority: priority, counted: true}, nil
+}
+
+// open returns a started stream of the device's own, for callers that hold v.start.
+func (v *Device) open(name string) (*Stream, error) {
+	s := &Stream{device: v, name: name}
+	return s, s.create()
+}
+
+// create makes the driver's stream.
+func (s *Stream) create() error {
+	v := s.device
+	if err := v.check(C.tutti_cuda_stream(v.driver.table, v.ctx, C.int(s.priority), &s.handle), "cuStreamCreateWithPriority"); err != nil { //nolint:gocritic // cgo's check of the address
+		return err
+	}
+	s.started = true
+	return nil
+}
+
+// Alloc returns n bytes that every stream may use at once. It waits for the device only when it has to reuse memory whose last use
+// has not ended.
+func (v *Device) Alloc(n int) (*tensor.Buffer, error) {
+	if err := v.run(); err != nil {
+		return nil, err
+	}
+	b, err := v.alloc(n, v.now)
+	if err != nil {
+		return nil, err
+	}
+	if err := v.check(C.tutti_cuda_stream_sync(v.driver.table, v.ctx, v.now.handle), "cuStreamSynchronize"); err != nil {
+		b.Release()
+		return nil, err
+	}
+	return b, nil
+}
+
+// alloc returns n bytes that the stream may use from now on.
+func (v *Device) alloc(n int, s *Stream) (*tensor.Buffer, error) {
+	used := v.inUse.Add(int64(max(n, 0)))
+	limit := v.info.Memory
+	if v.limit > 0 {
+		limit = min(limit, v.limit)
+	}
+	if n < 0 || used > limit || used < 0 {
+		v.inUse.Add(-int64(max(n, 0)))
+		return nil, status.Errorf(status.Unavailable, "cannot allocate %d bytes at %s: %d of %d bytes are in use", n, v.Place(), v.inUse.Load(), limit)
+	}
+	p, err := v.tryAlloc(n, s)
+	if codeOf(err) == outOfMemory {
+		if err = v.Trim(); err == nil {
+			p, err = v.tryAlloc(n, s)
+		}
+	}
+	if err != nil {
+		v.inUse.Add(-int64(n))
+		return nil, status.Prefixf(err, "cannot allocate %d bytes: ", n)
+	}
+	return v.wrap(p, n), nil
+}
+
+func (v *Device) tryAlloc(n int, s *Stream) (uintptr, error) {
+	a := C.tutti_cuda_alloc_async(v.driver.table, v.ctx, C.size_t(max(n, 1)), v.pool, s.handle)
+	return uintptr(a.p), v.check(a.result, "cuMemAllocFromPoolAsync")
+}
+
+// pointer returns an address of the device, which Go must not follow, as tensor.Buffer holds it.
+func pointer(p uintptr) unsafe.Pointer { return *(*unsafe.Pointer)(unsafe.Pointer(&p)) }
+
+// wrap returns a buffer of device memory, a used one if there is one.
+func (v *Device) wrap(p uintptr, n int) *tensor.Buffer {
+	at := pointer(p)
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if k := len(v.spare); k > 0 {
+		b := v.spare[k-1]
+		v.spare = v.spare[:k-1]
+		b.Reset(v, v.Place(), at, n)
+		return b
+	}
+	return tensor.NewBuffer(v, v.Place(), at, n)
+}
+
+// Free puts the release of the memory behind its last uses. tensor.Buffer calls it. It does not block.
+//
+// Memory that one stream used is released in that stream, whose next allocation then takes it without an event.
+func (v *Device) Free(b *tensor.Buffer) {
+	order, p := b.TakeOrder(), C.cu_ptr(uintptr(b.Pointer()))
+	if s := onlyStream(order); s == nil || s.device != v || !s.release(p) {
+		for _, e := range order {
+			// A lost device executes nothing any more: the order does not matter then.
+			_ = e.WaitOn(v.frees)
+		}
+		_ = v.check(C.tutti_cuda_free_async(v.driver.table, v.ctx, p, v.frees.handle), "cuMemFreeAsync")
+	}
+	v.inUse.Add(-int64(b.Len()))
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if len(v.spare) < maxSpare {
+		v.spare = append(v.spare, b)
+	}
+}
+
+// onlyStream returns the stream of all events, nil when there are several or none.
+func onlyStream(order []tensor.Event) (s *Stream) {
+	for _, e := range order {
+		c, ok := e.(*event)
+		if !ok || s != nil && s != c.stream {
+			return nil
+		}
+		s = c.stream
+	}
+	return s
+}
+
+const maxSpare = 256
+
+// Trim waits for pending releases and gives the pool's unused memory back to the device, where other libraries of the process can
+// use it.
+func (v *Device) Trim() error {
+	if err := v.run(); err != nil {
+		return err
+	}
+	t := v.driver.table
+	if err := v.check(C.tutti_cuda_stream_sync(t, v.ctx, v.frees.handle), "cuStreamSynchronize"); err != nil {
+		return err
+	}
+	return v.check(C.tutti_cuda_pool_trim(t, v.pool, 0), "cuMemPoolTrimTo")
+}
+
+// Memory is the use of a device's memory in bytes.
+type Memory struct {
+	// Free and Total are the device's, of all processes.
+	Free, Total int64
+	// Reserved is the size of the pool, Used the part of it that is allocated.
+	Reserved, Used int64
+}
+
+// Usage returns the use of the device's memory. Before the first use of the device only Total is set.
+func (v *Device) Usage() (Memory, error) {
+	if !v.running.Load() {
+		return Memory{Total: v.info.Memory}, nil
+	}
+	var free, total C.size_t
+	if err := v.check(C.tutti_cuda_memory_info(v.driver.table, v.ctx, &free, &total), "cuMemGetInfo"); err != nil {
+		return Memory{}, err
+	}
+	var reserved, used C.uint64_t
+	if err := v.check(C.tutti_cuda_pool_usage(v.driver.table, v.pool, &reserved, &used), "cuMemPoolGetAttribute"); err != nil {
+		return Memory{}, err
+	}
+	return Memory{Free: int64(free), Total: int64(total), Reserved: int64(reserved), Used: int64(used)}, nil
+}
+
+// takeEvent returns an event of the driver, a used one if there is one.
+func (v *Device) takeEvent() (C.cu_event, error) {
+	v.mu.Lock()
+	if k := len(v.idle); k > 0 {
+		e := v.idle[k-1]
+		v.idle = v.idle[:k-1]
+		v.mu.Unlock()
+		return e, nil
+	}
+	v.mu.Unlock()
+	var e C.cu_event
+	const blocking, noTiming = 1, 2
+	err := v.check(C.tutti_cuda_event_create(v.driver.table, v.ctx, &e, blocking|noTiming), "cuEventCreate")
+	return e, err
+}
+
+func (v *Device) putEvent(e C.cu_event) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.idle = append(v.idle, e)
+}
+
+func (v *Device) close() error {
+	v.start.Lock()
+	defer v.start.Unlock()
+	v.mu.Lock()
+	streams, closed := v.streams, v.closed
+	v.closed = true
+	v.mu.Unlock()
+	if closed || v.ctx == nil {
+		return nil
+	}
+	var errs []error
+	if streams > 0 {
+		errs = append(errs, fmt.Errorf("%s: %d streams are still open", v.Place(), streams))
+	}
+	for _, s := range []*Stream{v.now, v.frees} {
+		if s != nil {
+			errs = append(errs, s.Close())
+		}
+	}
+	if n := v.inUse.Load(); n > 0 {
+		errs = append(errs, fmt.Errorf("%s: buffers of %d bytes together are still held", v.Place(), n))
+	}
+	t := v.driver.table
+	v.mu.Lock()
+	for _, e := range v.idle {
+		errs = append(errs, v.check(C.tutti_cuda_event_destroy(t, v.ctx, e), "cuEventDestroy"))
+	}
+	v.idle = nil
+	v.mu.Unlock()
+	if v.pool != nil && streams == 0 && v.inUse.Load() == 0 {
+		errs = append(errs, v.check(C.tutti_cuda_pool_destroy(t, v.pool), "cuMemPoolDestroy"))
+	}
+	v.running.Store(false)
+	errs = append(errs, v.check(C.tutti_cuda_context_release(t, v.handle), "cuDevicePrimaryCtxRelease"))
+	if v.Lost() != nil {
+		return v.Lost() // every call above failed with it
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,185 @@
+package cuda
+
+/*
+#include "driver.h"
+*/
+import "C"
+
+import (
+	"fmt"
+
+	"github.com/tutti-server/tutti/core/tensor"
+)
+
+// event is a position in a stream: behind its first after operations.
+type event struct {
+	stream *Stream
+	after  uint64
+}
+
+var _ tensor.Event = (*event)(nil)
+
+// eventsAtOnce is how many events a stream allocates together.
+const eventsAtOnce = 128
+
+// Record returns an event behind all work so far. It calls no driver function, see the package comment.
+func (s *Stream) Record() tensor.Event {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.eventLocked()
+}
+
+func (s *Stream) eventLocked() *event {
+	if n := len(s.events); n > 0 && s.events[n-1].after == s.ops {
+		return &s.events[n-1]
+	}
+	if len(s.events) == cap(s.events) {
+		s.events = make([]event, 0, eventsAtOnce) // the holders of events keep the old ones
+	}
+	s.events = append(s.events, event{s, s.ops})
+	return &s.events[len(s.events)-1]
+}
+
+// markLocked returns a mark behind at least the first after operations, and records one if there is none.
+func (s *Stream) markLocked(after uint64) (*mark, error) {
+	for i := range s.marks {
+		if s.marks[i].after >= after {
+			return &s.marks[i], nil
+		}
+	}
+	v := s.device
+	e, err := v.takeEvent()
+	if err != nil {
+		return nil, err
+	}
+	if err := v.check(C.tutti_cuda_event_record(v.driver.table, v.ctx, e, s.handle), "cuEventRecord"); err != nil {
+		v.putEvent(e)
+		return nil, err
+	}
+	s.marks = append(s.marks, mark{after: s.ops, event: e})
+	return &s.marks[len(s.marks)-1], nil
+}
+
+// pollLocked notes which operations are complete.
+func (s *Stream) pollLocked() error {
+	v := s.device
+	n := 0
+	for n < len(s.marks) {
+		m := &s.marks[n]
+		if m.after > s.done {
+			r := C.tutti_cuda_event_query(v.driver.table, v.ctx, m.event)
+			if r == notReady {
+				break
+			}
+			if err := v.check(r, "cuEventQuery"); err != nil {
+				return err
+			}
+			s.done = m.after
+		}
+		if m.waiters > 0 {
+			break
+		}
+		v.putEvent(m.event)
+		n++
+	}
+	s.marks = append(s.marks[:0], s.marks[n:]...)
+	return nil
+}
+
+// waitLocked blocks until the first after operations are complete. It gives up the lock while it waits.
+func (s *Stream) waitLocked(after uint64) error {
+	if s.done >= after {
+		return nil
+	}
+	m, err := s.markLocked(after)
+	if err != nil {
+		return err
+	}
+	e, upTo := m.event, m.after
+	m.waiters++
+	s.mu.Unlock()
+	v := s.device
+	err = v.check(C.tutti_cuda_event_sync(v.driver.table, v.ctx, e), "cuEventSynchronize")
+	s.mu.Lock()
+	for i := range s.marks {
+		if s.marks[i].event == e {
+			s.marks[i].waiters--
+		}
+	}
+	if err != nil {
+		return err
+	}
+	s.done = max(s.done, upTo)
+	return s.pollLocked()
+}
+
+// Done reports whether the work before the event is complete. It does not block.
+func (e *event) Done() bool {
+	s := e.stream
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.done >= e.after {
+		return true
+	}
+	if _, err := s.markLocked(e.after); err != nil {
+		return false
+	}
+	return s.pollLocked() == nil && s.done >= e.after
+}
+
+// Follows reports that an event is of the same stream and not later, so that e stands for both.
+func (e *event) Follows(o tensor.Event) bool {
+	f, ok := o.(*event)
+	return ok && f.stream == e.stream && f.after <= e.after
+}
+
+// Wait blocks until the work before the event is complete. The error is that of the device.
+func (e *event) Wait() error {
+	e.stream.mu.Lock()
+	defer e.stream.mu.Unlock()
+	return e.stream.waitLocked(e.after)
+}
+
+// WaitOn makes work put into to from now on wait for the event. It does not block.
+func (e *event) WaitOn(to tensor.Stream) error {
+	t, ok := to.(*Stream)
+	if !ok || t.device.driver != e.stream.device.driver {
+		return fmt.Errorf("%s: a stream at %s cannot wait for an event of stream '%s'", e.stream.Place(), to.Place(), e.stream.name)
+	}
+	s := e.stream
+	if s == t {
+		return nil // a stream executes in order
+	}
+	if err := t.usable(); err != nil {
+		return err
+	}
+	put, err := s.putWait(e.after, t)
+	if put {
+		t.Used()
+	}
+	return err
+}
+
+// maxMarks is how many driver events a stream has outstanding before it looks which are complete.
+const maxMarks = 16
+
+// putWait puts a wait for the first after operations into to, and reports whether one was needed.
+func (s *Stream) putWait(after uint64, to *Stream) (bool, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.done >= after {
+		return false, nil
+	}
+	m, err := s.markLocked(after)
+	if err != nil {
+		return false, err
+	}
+	v := to.device
+	if err := v.check(C.tutti_cuda_stream_wait(v.driver.table, v.ctx, to.handle, m.event), "cuStreamWaitEvent"); err != nil {
+		return false, err
+	}
+	if len(s.marks) > maxMarks {
+		return true, s.pollLocked()
+	}
+	return true, nil
+}

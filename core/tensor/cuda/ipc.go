@@ -1,0 +1,90 @@
+package cuda
+
+/*
+#include "driver.h"
+*/
+import "C"
+
+import (
+	"unsafe"
+
+	"github.com/tutti-server/tutti/core/status"
+	"github.com/tutti-server/tutti/core/tensor"
+)
+
+// HandleLen is the size of an IPC handle in bytes.
+const HandleLen = 64
+
+// Handle is the name of device memory for another process (CUipcMemHandle).
+type Handle [HandleLen]byte
+
+// ParseHandle returns the handle in b. It fails when b has another length.
+func ParseHandle(b []byte) (Handle, error) {
+	if len(b) != HandleLen {
+		return Handle{}, status.Errorf(status.InvalidArg, "expected an IPC handle of %d bytes, found %d", HandleLen, len(b))
+	}
+	return Handle(b), nil
+}
+
+// OpenHandle maps the memory that another process has exported, and returns it as a buffer at the device; its release unmaps it. The
+// buffer ends with the exporter's allocation. A handle of a process that has ended, or of this process, is refused.
+func (v *Device) OpenHandle(h Handle) (*tensor.Buffer, error) {
+	if err := v.run(); err != nil {
+		return nil, err
+	}
+	t := v.driver.table
+	a := C.tutti_cuda_ipc_open(t, v.ctx, (*C.cu_ipc_handle)(unsafe.Pointer(&h)))
+	if err := v.check(a.result, "cuIpcOpenMemHandle"); err != nil {
+		return nil, status.Errorf(status.InvalidArg, "the IPC handle names no memory of a running process at %s: %w", v.Place(), err)
+	}
+	r := C.tutti_cuda_address_range(t, v.ctx, a.p)
+	if err := v.check(r.result, "cuMemGetAddressRange"); err != nil {
+		_ = v.check(C.tutti_cuda_ipc_close(t, v.ctx, a.p), "cuIpcCloseMemHandle")
+		return nil, err
+	}
+	n := uint64(r.n) - uint64(a.p-r.base)
+	return tensor.NewBuffer((*imported)(v), v.Place(), pointer(uintptr(a.p)), int(n)), nil
+}
+
+// imported owns mapped memory of other processes.
+type imported Device
+
+// Free waits for the last uses, because the unmapping is not ordered with streams.
+func (m *imported) Free(b *tensor.Buffer) {
+	v := (*Device)(m)
+	for _, e := range b.TakeOrder() {
+		_ = e.Wait() // a lost device says so elsewhere
+	}
+	_ = v.check(C.tutti_cuda_ipc_close(v.driver.table, v.ctx, C.cu_ptr(uintptr(b.Pointer()))), "cuIpcCloseMemHandle")
+}
+
+// AllocShared returns n bytes outside the pool, and their handle for another process.
+func (v *Device) AllocShared(n int) (*tensor.Buffer, Handle, error) {
+	var h Handle
+	if err := v.run(); err != nil {
+		return nil, h, err
+	}
+	t := v.driver.table
+	a := C.tutti_cuda_alloc(t, v.ctx, C.size_t(max(n, 1)))
+	if err := v.check(a.result, "cuMemAlloc"); err != nil {
+		return nil, h, status.Prefixf(err, "cannot allocate %d bytes: ", n)
+	}
+	v.inUse.Add(int64(n))
+	b := tensor.NewBuffer((*exported)(v), v.Place(), pointer(uintptr(a.p)), n)
+	if err := v.check(C.tutti_cuda_ipc_get(t, v.ctx, (*C.cu_ipc_handle)(unsafe.Pointer(&h)), a.p), "cuIpcGetMemHandle"); err != nil {
+		b.Release()
+		return nil, h, err
+	}
+	return b, h, nil
+}
+
+// exported owns memory outside the pool.
+type exported Device
+
+// Free releases the memory; the driver waits for its last uses.
+func (m *exported) Free(b *tensor.Buffer) {
+	v := (*Device)(m)
+	b.TakeOrder()
+	_ = v.check(C.tutti_cuda_free(v.driver.table, v.ctx, C.cu_ptr(uintptr(b.Pointer()))), "cuMemFree")
+	v.inUse.Add(-int64(b.Len()))
+}

@@ -1,0 +1,106 @@
+// Declares kernels once, for NVRTC and for the checking driver's C compiler.
+//
+//	KERNEL(name, IN(float, x), OUT(float, y), VAL(int, n)) { ... }        each thread on its own
+//	BLOCKS(name, ...) { ... SYNC(); ... }                                 threads of a block work together
+//
+// An argument is IN (read), OUT (written) or VAL (a number of at most 8 bytes). A kernel of the second kind must be
+// right with any number of threads in a block: the C version runs it with one.
+#ifndef TUTTI_KERNEL_H
+#define TUTTI_KERNEL_H
+
+#ifdef __CUDACC_RTC__
+
+typedef unsigned char uint8_t;
+typedef signed char int8_t;
+typedef unsigned short uint16_t;
+typedef int int32_t;
+typedef unsigned int uint32_t;
+typedef long long int64_t;
+typedef unsigned long long uint64_t;
+
+#define IN(type, name) const type *__restrict__ name
+#define OUT(type, name) type *__restrict__ name
+#define VAL(type, name) type name
+#define KERNEL(name, ...) extern "C" __global__ void name(__VA_ARGS__)
+#define BLOCKS(name, ...) extern "C" __global__ void __launch_bounds__(256) name(__VA_ARGS__)
+#define SYNC() __syncthreads()
+#define SHARED __shared__
+#define FUNC static __device__ __forceinline__
+#define INFINITY_F __int_as_float(0x7f800000)
+
+#else
+
+#include <math.h>
+#include <stdint.h>
+#include <string.h>
+
+typedef struct { unsigned x, y, z; } index3;
+typedef struct {
+	index3 grid, block;
+	void *(*memory)(void *self, uint64_t p, int write); // the engine's view of a device address
+	void *self;
+} launch;
+
+static __thread index3 blockIdx, threadIdx, blockDim, gridDim;
+
+#define SYNC()
+#define SHARED static __thread
+#define FUNC static inline
+#define INFINITY_F INFINITY
+
+#define IN_DECLARE(type, name) const type *restrict name
+#define OUT_DECLARE(type, name) type *restrict name
+#define VAL_DECLARE(type, name) type name
+#define IN_UNPACK(i, type, name) (const type *)l->memory(l->self, *(uint64_t *)params[i], 0)
+#define OUT_UNPACK(i, type, name) (type *)l->memory(l->self, *(uint64_t *)params[i], 1)
+#define VAL_UNPACK(i, type, name) *(type *)params[i]
+#define IN(type, name) (IN, type, name)
+#define OUT(type, name) (OUT, type, name)
+#define VAL(type, name) (VAL, type, name)
+#define DECLARE_(kind, type, name) kind##_DECLARE(type, name)
+#define DECLARE(i, a) DECLARE_ a
+#define UNPACK__(i, kind, type, name) kind##_UNPACK(i, type, name)
+#define UNPACK_(...) UNPACK__(__VA_ARGS__)
+#define STRIP(...) __VA_ARGS__
+#define UNPACK(i, a) UNPACK_(i, STRIP a)
+
+#define EACH1(m, i, a) m(i, a)
+#define EACH2(m, i, a, ...) m(i, a), EACH1(m, i + 1, __VA_ARGS__)
+#define EACH3(m, i, a, ...) m(i, a), EACH2(m, i + 1, __VA_ARGS__)
+#define EACH4(m, i, a, ...) m(i, a), EACH3(m, i + 1, __VA_ARGS__)
+#define EACH5(m, i, a, ...) m(i, a), EACH4(m, i + 1, __VA_ARGS__)
+#define EACH6(m, i, a, ...) m(i, a), EACH5(m, i + 1, __VA_ARGS__)
+#define EACH7(m, i, a, ...) m(i, a), EACH6(m, i + 1, __VA_ARGS__)
+#define EACH8(m, i, a, ...) m(i, a), EACH7(m, i + 1, __VA_ARGS__)
+#define EACH9(m, i, a, ...) m(i, a), EACH8(m, i + 1, __VA_ARGS__)
+#define EACH10(m, i, a, ...) m(i, a), EACH9(m, i + 1, __VA_ARGS__)
+#define EACH11(m, i, a, ...) m(i, a), EACH10(m, i + 1, __VA_ARGS__)
+#define EACH12(m, i, a, ...) m(i, a), EACH11(m, i + 1, __VA_ARGS__)
+#define PICK(a, b, c, d, e, f, g, h, i, j, k, l, name, ...) name
+#define EACH(m, ...) PICK(__VA_ARGS__, EACH12, EACH11, EACH10, EACH9, EACH8, EACH7, EACH6, EACH5, EACH4, EACH3, EACH2, EACH1)(m, 0, __VA_ARGS__)
+
+#define DEFINE(name, threads, ...) \
+	static void name##_thread(EACH(DECLARE, __VA_ARGS__)); \
+	void name(const launch *l, void **params); \
+	const int name##_params = PICK(__VA_ARGS__, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1); \
+	void name(const launch *l, void **params) { \
+		gridDim = l->grid; \
+		blockDim = threads; \
+		for (blockIdx.z = 0; blockIdx.z < gridDim.z; blockIdx.z++) \
+			for (blockIdx.y = 0; blockIdx.y < gridDim.y; blockIdx.y++) \
+				for (blockIdx.x = 0; blockIdx.x < gridDim.x; blockIdx.x++) \
+					for (threadIdx.z = 0; threadIdx.z < blockDim.z; threadIdx.z++) \
+						for (threadIdx.y = 0; threadIdx.y < blockDim.y; threadIdx.y++) \
+							for (threadIdx.x = 0; threadIdx.x < blockDim.x; threadIdx.x++) name##_thread(EACH(UNPACK, __VA_ARGS__)); \
+	} \
+	static void name##_thread(EACH(DECLARE, __VA_ARGS__))
+
+#define KERNEL(name, ...) DEFINE(name, l->block, __VA_ARGS__)
+#define BLOCKS(name, ...) DEFINE(name, ((index3){1, 1, 1}), __VA_ARGS__)
+
+#endif
+
+// thread_id is the number of a thread in a one-dimensional grid.
+#define THREAD_ID ((int64_t)blockIdx.x * blockDim.x + threadIdx.x)
+
+#endif

@@ -1,0 +1,71 @@
+package cuda
+
+/*
+#include "driver.h"
+*/
+import "C"
+
+import (
+	"fmt"
+	"sync/atomic"
+	"unsafe"
+
+	"github.com/tutti-server/tutti/core/tensor"
+)
+
+// Pinned allocates host memory that devices copy to and from without a detour. Beyond its limit it returns memory of the host's
+// allocator, as Triton does: copies are slower then, and no request fails for it. It is safe for concurrent use.
+type Pinned struct {
+	*tensor.Pool
+	host  tensor.Allocator
+	spill atomic.Int64
+}
+
+// NewPinned returns a pool of at most limit bytes of pinned memory, which the context of v maps and every device may use. Memory is
+// pinned when it is first needed.
+func NewPinned(v *Device, limit int64, host tensor.Allocator) *Pinned {
+	return &Pinned{Pool: tensor.NewPoolOf(tensor.Place{Kind: tensor.Pinned}, &pinner{device: v, limit: limit}), host: host}
+}
+
+// Alloc implements tensor.Allocator.
+func (p *Pinned) Alloc(n int) (*tensor.Buffer, error) {
+	b, err := p.Pool.Alloc(n)
+	if err == nil || n < 0 {
+		return b, err
+	}
+	p.spill.Add(1)
+	return p.host.Alloc(n)
+}
+
+// Spilled returns how many allocations got memory of the host because the limit was reached.
+func (p *Pinned) Spilled() int64 { return p.spill.Load() }
+
+// pinner maps pinned memory.
+type pinner struct {
+	device *Device
+	limit  int64
+	mapped atomic.Int64
+}
+
+func (p *pinner) Map(n int) ([]byte, error) {
+	if all := p.mapped.Add(int64(n)); all > p.limit {
+		p.mapped.Add(-int64(n))
+		return nil, fmt.Errorf("cannot pin %d bytes: %d of %d bytes are in use", n, all-int64(n), p.limit)
+	}
+	err := p.device.run()
+	if err == nil {
+		const portable = 1 // for every context
+		a := C.tutti_cuda_host_alloc(p.device.driver.table, p.device.ctx, C.size_t(n), portable)
+		if err = p.device.check(a.result, "cuMemHostAlloc"); err == nil {
+			return unsafe.Slice((*byte)(a.p), n), nil
+		}
+	}
+	p.mapped.Add(-int64(n))
+	return nil, err
+}
+
+func (p *pinner) Unmap(m []byte) {
+	p.mapped.Add(-int64(len(m)))
+	// Only a lost device refuses it, and its pages go with the process.
+	_ = p.device.check(C.tutti_cuda_host_free(p.device.driver.table, p.device.ctx, unsafe.Pointer(unsafe.SliceData(m))), "cuMemFreeHost")
+}

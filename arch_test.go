@@ -27,7 +27,7 @@ var layers = [][]string{
 		"steps/image/kernels", "steps/image/raster", "steps/image/opencv", "steps/image/jpeg", "steps/image/tiff", "steps/image/resize", "steps/image/decode",
 		"tokenizer/charclass", "tokenizer/onig", "tokenizer", "proto/modelconfig", "proto/inference", "pending", "pool", "core/status", "jsontext", "recovery", "core/tensor", "core/tensor/cuda", "core/tensor/cuda/kernels", "telemetry", "logs", "tracing", "shm", "server/certs", "server/sock", "server/http1", "table",
 	},
-	{"core/config", "core/infer", "inspect", "simdev",},
+	{"core/config", "core/infer", "inspect", "simdev", "gpu"},
 	{"backends", "cache", "tracing/*"},
 	{"steps", "scheduler", "scheduler/device", "pipeline", "pipeline/plan", "backends/bind", "backends/dylib", "runtimes", "cloud"},
 	{"scheduler/batch"},

@@ -18,6 +18,7 @@ import (
 	"github.com/tutti-server/tutti/core/status"
 	"github.com/tutti-server/tutti/core/tensor"
 	"github.com/tutti-server/tutti/internal/cache"
+	"github.com/tutti-server/tutti/internal/gpu"
 	"github.com/tutti-server/tutti/internal/logs"
 	"github.com/tutti-server/tutti/internal/options"
 	"github.com/tutti-server/tutti/internal/repository"
@@ -42,6 +43,7 @@ type Server struct {
 	alloc     *tensor.Pool
 	repo      *repository.Repository
 	responses cache.Cache // nil without --cache-config
+	gpus      *gpu.Devices
 	regions   *shm.Registry
 	observation
 	services
@@ -53,7 +55,7 @@ type observation struct {
 	traces
 
 	metrics *telemetry.Metrics
-	gpus    io.Closer
+	meter   io.Closer   // of the machine's GPUs
 	ui      *web.Server // ui and window are nil without a dashboard
 	window  *overview.Window
 }
@@ -186,9 +188,9 @@ func (s *Server) close(ctx context.Context) error {
 		wg.Go(func() { errs[i] = e.stop(ctx) })
 	}
 	wg.Wait()
-	err := errors.Join(errors.Join(errs...), s.repo.Close(ctx), s.traces.close(ctx), s.gpus.Close())
+	err := errors.Join(errors.Join(errs...), s.repo.Close(ctx), s.traces.close(ctx), s.meter.Close())
 	if err == nil { // otherwise requests may still use them
-		err = errors.Join(closeCache(s.responses), closeStore(s.store))
+		err = errors.Join(s.gpus.Close(), closeCache(s.responses), closeStore(s.store))
 	}
 	if errors.Is(err, context.DeadlineExceeded) {
 		return fmt.Errorf("exit timeout of %s expired, requests under way were cut off: %w", s.o.ExitTimeout, err)

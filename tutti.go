@@ -25,6 +25,7 @@ import (
 	"github.com/tutti-server/tutti/internal/cache"
 	"github.com/tutti-server/tutti/internal/cache/local"
 	"github.com/tutti-server/tutti/internal/cache/redis"
+	"github.com/tutti-server/tutti/internal/gpu"
 	"github.com/tutti-server/tutti/internal/logs"
 	"github.com/tutti-server/tutti/internal/options"
 	"github.com/tutti-server/tutti/internal/repository"
@@ -166,20 +167,25 @@ func (s *Server) load(ctx context.Context, registry *backends.Registry, stderr i
 	if s.responses != nil {
 		s.metrics.Cache(s.responses.Counts)
 	}
-	s.gpus = measureGPUs(ctx, export.GPU, s.metrics, s.log)
+	s.meter = measureGPUs(ctx, export.GPU, s.metrics, s.log)
+	var noGPU error
+	if s.gpus, noGPU = gpu.Open(o.GPU); status.CodeOf(noGPU) == status.InvalidArg {
+		return noGPU
+	}
 	s.metrics.InFlight(s.inFlight)
 	s.repo, err = repository.Open(ctx, repository.Settings{
 		Roots: o.Repositories, Tolerant: !o.ExitOnError, Mode: controlModes[o.ControlMode], Only: o.Models(), PollInterval: o.PollInterval,
 		ConfigName: o.ModelConfigName, LoadThreads: o.LoadThreads, LoadRetries: o.LoadRetries,
 		StrictConfig: o.DisableAutoComplete, StrictEnsembleConfig: o.StrictEnsembleConfig, StrictParams: o.StrictParameters,
 		GPUFallback: o.GPUFallback == options.FallbackCPU, Namespacing: o.Namespacing, Cache: o.ModelCache,
+		Accelerators: s.gpus.Accelerators(), NoAccelerator: noGPU, Pinned: s.gpus.Pinned(s.alloc),
 		Limits:       device.Settings{RateLimit: o.Limits.RateLimit, Limits: o.Limits.Resources, Executions: o.Limits.Executions, Threads: o.Limits.Threads},
 		HostPolicies: policies, DelayScheduler: o.DelayScheduler, BacklogDelayScheduler: o.BacklogDelayScheduler,
 		Backends: registry, BackendConfig: settings, Alloc: s.alloc, Responses: s.responses, Metrics: s.metrics, Log: s.log,
 		Tracer: s.tracer, Progress: progressOn(stderr),
 	})
 	if err != nil {
-		return errors.Join(err, s.traces.close(ctx), closeStore(s.store), closeCache(s.responses), s.gpus.Close())
+		return errors.Join(err, s.traces.close(ctx), closeStore(s.store), closeCache(s.responses), s.meter.Close(), s.gpus.Close())
 	}
 	for _, text := range s.repo.EmptyRoots() {
 		s.log.WarnContext(ctx, text) //nolint:sloglint // the text names the folder

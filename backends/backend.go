@@ -57,6 +57,9 @@ type Factory struct {
 	Params []string
 	// New opens the backend.
 	New func(Options) (Backend, error)
+	// Auto returns the meaning of KIND_AUTO for models of the backend on a machine with GPUs, with these values of Options.Config. It
+	// may look for libraries but must not open them. For example, config.AutoGPU where the runtime has CUDA. Nil: the CPU.
+	Auto func(values map[string]string) config.Auto
 	// Devices returns the device places that the backend adds when it is opened with these values of Options.Config.
 	// Optional.
 	Devices func(values map[string]string) []tensor.Place
@@ -114,6 +117,14 @@ func (r *Registry) Params(name string) []string {
 		return f.Params
 	}
 	return nil
+}
+
+// Auto returns what Factory.Auto of the backend with that name returns for values.
+func (r *Registry) Auto(name string, values map[string]string) config.Auto {
+	if f := r.byName[name]; f != nil && f.Auto != nil {
+		return f.Auto(values)
+	}
+	return config.AutoCPU
 }
 
 // Names returns the names of all backends, sorted.

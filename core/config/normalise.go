@@ -63,7 +63,19 @@ type Options struct {
 	StrictParams bool           // rejects parameters that nothing reads
 	GPUFallback  bool           // runs instances on the CPU if their GPUs are not available
 	Devices      []tensor.Place // the places, besides the host, where instances may be
+	// Auto returns the meaning of KIND_AUTO for a backend where there are GPUs; nil: AutoCPU for all.
+	Auto func(backend string) Auto
 }
+
+// Auto is what KIND_AUTO, or no kind, means for a backend on a machine with GPUs.
+type Auto uint8
+
+// The meanings of KIND_AUTO.
+const (
+	AutoCPU  Auto = iota // the CPU
+	AutoGPU              // every GPU
+	AutoEdge             // the side that its neighbours in an ensemble run on; the kind stays KIND_AUTO
+)
 
 // Normalise fills in defaults. dir is the name of the model's folder, which the model's name must equal. Normalise
 // is idempotent.
@@ -99,7 +111,7 @@ func fillIn(cfg *modelconfig.ModelConfig, o *Options) []Diagnostic {
 	}
 	list := normaliseBackend(cfg)
 	list = append(list, withoutGPUs(cfg, o)...)
-	normaliseInstances(cfg, o.gpus())
+	normaliseInstances(cfg, o)
 	normaliseOptimization(cfg)
 	return list
 }
@@ -139,13 +151,17 @@ func normaliseBackend(cfg *modelconfig.ModelConfig) []Diagnostic {
 	return l.list
 }
 
-func normaliseInstances(cfg *modelconfig.ModelConfig, gpus []int32) {
+func normaliseInstances(cfg *modelconfig.ModelConfig, o *Options) {
+	gpus, meaning := o.gpus(), AutoCPU
+	if len(gpus) > 0 && o.Auto != nil {
+		meaning = o.Auto(cfg.Backend)
+	}
 	if len(cfg.InstanceGroup) == 0 {
 		cfg.InstanceGroup = []*modelconfig.ModelInstanceGroup{{}}
 	}
 	for i, g := range cfg.InstanceGroup {
 		g.Name = cmp.Or(g.Name, fmt.Sprintf("%s_%d", cfg.Name, i))
-		resolveKind(g, gpus)
+		resolveKind(g, gpus, meaning)
 		count := int32(1)
 		if g.Kind == modelconfig.ModelInstanceGroup_KIND_CPU && (cfg.Backend == onnxRuntime || cfg.Backend == "tensorflow") {
 			count = 2 // these runtimes leave the CPU idle with one instance
@@ -172,12 +188,15 @@ func (o *Options) gpus() []int32 {
 }
 
 // resolveKind decides what a group leaves open. KIND_AUTO is the CPU unless the group names GPUs that are all
-// available. KIND_GPU without numbers means all GPUs.
-func resolveKind(g *modelconfig.ModelInstanceGroup, gpus []int32) {
+// available, or the backend says otherwise. KIND_GPU without numbers means all GPUs.
+func resolveKind(g *modelconfig.ModelInstanceGroup, gpus []int32, meaning Auto) {
 	auto := g.Kind == modelconfig.ModelInstanceGroup_KIND_AUTO
 	switch {
 	case auto && available(g.Gpus, gpus):
 		g.Kind = modelconfig.ModelInstanceGroup_KIND_GPU
+	case auto && len(g.Gpus) == 0 && meaning == AutoGPU:
+		g.Kind, g.Gpus = modelconfig.ModelInstanceGroup_KIND_GPU, slices.Clone(gpus)
+	case auto && len(g.Gpus) == 0 && meaning == AutoEdge:
 	case auto:
 		g.Kind, g.Gpus = modelconfig.ModelInstanceGroup_KIND_CPU, nil
 	case g.Kind == modelconfig.ModelInstanceGroup_KIND_GPU && len(g.Gpus) == 0:
@@ -305,6 +324,13 @@ func fallBack(cfg *modelconfig.ModelConfig, gpus []int32) []Diagnostic {
 		l.add(OnCPU, fields[0], "model '%s' runs on the CPU, because there are no such GPUs: %s", cfg.GetName(), strings.Join(texts, ", "))
 	}
 	return l.list
+}
+
+// WantsGPU reports whether a configuration asks for GPUs: by the kind of an instance group, by their numbers, or by an accelerator.
+func WantsGPU(cfg *modelconfig.ModelConfig) bool {
+	return len(gpuAccelerators(cfg)) > 0 || slices.ContainsFunc(cfg.GetInstanceGroup(), func(g *modelconfig.ModelInstanceGroup) bool {
+		return g.GetKind() == modelconfig.ModelInstanceGroup_KIND_GPU || len(g.GetGpus()) > 0
+	})
 }
 
 const gpuAcceleratorField = "optimization.execution_accelerators.gpu_execution_accelerator"

@@ -216,6 +216,18 @@ func (m *mappings) put(b *Buffer, from Mapper) (unmapped int) {
 	return unmapped
 }
 
+// Trim unmaps the large mappings that are kept for reuse.
+func (p *Pool) Trim() {
+	m := &p.large
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, b := range m.free {
+		p.mapped.Add(-int64(mappedLen(b.n)))
+		unmap(b, p.mapper)
+	}
+	m.free, m.kept = nil, 0
+}
+
 // unmap returns b's mapping to the system. For a mapping of ours that cannot fail; if
 // it did, its pages would stay, no more.
 func unmap(b *Buffer, from Mapper) {

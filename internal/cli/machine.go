@@ -9,7 +9,6 @@ import (
 	"log/slog"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"runtime"
 	"runtime/debug"
 	"slices"
@@ -219,18 +218,25 @@ func tool(ctx context.Context, name, use, flag string) finding {
 	return finding{name, true, strings.TrimSpace(string(out)) + ", " + path}
 }
 
-// gpus counts the devices of NVIDIA's driver.
+// gpus describes the GPUs that models would use.
 func gpus() finding {
-	found, err := filepath.Glob("/dev/nvidia[0-9]*")
-	if err != nil || len(found) == 0 {
-		return finding{"gpu", false, "no NVIDIA device: models run on the host"}
-	}
-	version, err := os.ReadFile("/proc/driver/nvidia/version")
+	open, err := openGPUs()
 	if err != nil {
-		return finding{"gpu", false, "devices without a driver: " + err.Error()}
+		return finding{"gpu", false, err.Error()}
 	}
-	first, _, _ := strings.Cut(string(version), "\n")
-	return finding{"gpu", true, fmt.Sprintf("%d devices, %s", len(found), first)}
+	var list []string
+	for _, g := range open.List() {
+		text := fmt.Sprintf("%s: %s, %d MiB, compute capability %.1f", g.Place, g.Name, g.Memory>>20, g.Capability)
+		if g.Skipped != "" {
+			text += ", not used: " + g.Skipped
+		}
+		list = append(list, text)
+	}
+	text := strings.Join(list, "; ") + "; the driver supports CUDA " + open.Version()
+	if err := open.Close(); err != nil {
+		return finding{"gpu", false, err.Error()}
+	}
+	return finding{"gpu", true, text}
 }
 
 // runtime fetches a native library, or lists the known ones.

@@ -19,6 +19,7 @@ import (
 	"github.com/tutti-server/tutti/core/config"
 	"github.com/tutti-server/tutti/core/status"
 	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/internal/gpu"
 	"github.com/tutti-server/tutti/internal/lint"
 	"github.com/tutti-server/tutti/internal/options"
 	"github.com/tutti-server/tutti/internal/repository"
@@ -53,7 +54,7 @@ func (p *program) config(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	cfg, err := p.completed(r, config.Source{Dir: dir, Name: filepath.Base(dir), ConfigName: *name})
+	cfg, err := p.completed(r.Repository, config.Source{Dir: dir, Name: filepath.Base(dir), ConfigName: *name})
 	if err == nil {
 		err = p.printConfig(cfg, *format)
 	}
@@ -124,7 +125,7 @@ func (p *program) plan(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(printPlan(p.stdout, r, rest[1], *after, *format), r.Close(ctx))
+	return errors.Join(printPlan(p.stdout, r.Repository, rest[1], *after, *format), r.Close(ctx))
 }
 
 func printPlan(w io.Writer, r *repository.Repository, name, after, format string) error {
@@ -153,7 +154,7 @@ func printPlan(w io.Writer, r *repository.Repository, name, after, format string
 }
 
 // look opens repositories for commands that do not serve them.
-func (p *program) look(ctx context.Context, s repository.Settings, settings options.BackendConfig) (*repository.Repository, error) {
+func (p *program) look(ctx context.Context, s repository.Settings, settings options.BackendConfig) (*openRepository, error) {
 	registry, err := p.components.Registry()
 	if err != nil {
 		return nil, err
@@ -161,7 +162,32 @@ func (p *program) look(ctx context.Context, s repository.Settings, settings opti
 	s.Backends = registry
 	s.BackendConfig, _ = settings.Settings(registry)
 	s.Alloc, s.Metrics, s.Log = tensor.NewPool(), telemetry.NewMetrics(), slog.New(slog.DiscardHandler)
-	return repository.Open(ctx, s)
+	gpus, err := openGPUs()
+	s.Accelerators, s.NoAccelerator = gpus.Accelerators(), err
+	r, err := repository.Open(ctx, s)
+	if err != nil {
+		return nil, errors.Join(err, gpus.Close())
+	}
+	return &openRepository{r, gpus}, nil
+}
+
+// openRepository is a repository that a command examines, with the GPUs of its models.
+type openRepository struct {
+	*repository.Repository
+	gpus *gpu.Devices
+}
+
+// Close closes the repository and the GPUs.
+func (r *openRepository) Close(ctx context.Context) error {
+	return errors.Join(r.Repository.Close(ctx), r.gpus.Close())
+}
+
+// driverVariable is the environment variable of the option --cuda-driver.
+const driverVariable = "TUTTI_CUDA_DRIVER"
+
+// openGPUs opens the GPUs that `tutti serve` would use without options.
+func openGPUs() (*gpu.Devices, error) {
+	return gpu.Open(gpu.Settings{Driver: os.Getenv(driverVariable), Capability: gpu.DefaultCapability})
 }
 
 // failureOf returns the reason that a model was not loaded, by default err.
@@ -219,13 +245,14 @@ func (p *program) report(ctx context.Context, s lint.Settings, settings options.
 	if s.Backends, err = p.components.Registry(); err != nil {
 		return nil, err
 	}
-	s.Repository, err = p.look(ctx, repository.Settings{
+	repo, err := p.look(ctx, repository.Settings{
 		Roots: s.Roots, ConfigName: s.ConfigName, StrictEnsembleConfig: s.Options.StrictEnsembleConfig, StrictParams: s.Options.StrictParams, GPUFallback: s.Options.GPUFallback,
 	}, settings)
 	if err != nil {
 		return nil, err
 	}
-	return lint.Examine(s), s.Repository.Close(ctx)
+	s.Repository = repo.Repository
+	return lint.Examine(s), repo.Close(ctx)
 }
 
 // starters are small repositories of native steps, which need no further files.

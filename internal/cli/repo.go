@@ -72,7 +72,7 @@ func (c *connection) control(ctx context.Context, server, model string, change f
 
 // modelSource is a server, or a repository that is opened as a server would open it.
 type modelSource struct {
-	r     *repository.Repository // nil for a server
+	r     *openRepository // nil for a server
 	index func() ([]infer.Entry, error)
 	// config returns a completed configuration.
 	config func(model string) (*modelconfig.ModelConfig, error)
@@ -103,7 +103,7 @@ func (p *program) openSource(ctx context.Context, c *connection, repo string, on
 		config: func(model string) (*modelconfig.ModelConfig, error) {
 			cfg, err := r.Config(model, 0)
 			if err != nil {
-				err = failureOf(r, model, err)
+				err = failureOf(r.Repository, model, err)
 			}
 			return cfg, err
 		},

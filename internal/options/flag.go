@@ -77,7 +77,7 @@ func Flags() []Flag { return new(Options).flags() }
 func (o *Options) flags() []Flag {
 	return slices.Concat(o.serverFlags(), o.modelFlags(), o.limitFlags(), o.httpFlags(), o.grpcFlags(), o.metricsFlags(), o.logFlags(), o.traceFlags(),
 		o.dashboardFlags(), o.cacheFlags(), grouped("Shared memory",
-			onOff("allow-client-shm", &o.ClientSHM, no, "Allow clients to register shared memory of this machine for their tensors")), deviceFlags(), o.backendFlags(), inertFlags(), refusedFlags())
+			onOff("allow-client-shm", &o.ClientSHM, no, "Allow clients to register shared memory of this machine for their tensors")), o.deviceFlags(), o.backendFlags(), inertFlags(), refusedFlags())
 }
 
 // findFlag returns the named flag of list, or nil.

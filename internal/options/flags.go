@@ -3,8 +3,10 @@ package options
 import (
 	"fmt"
 	"math"
+	"strconv"
 	"strings"
 
+	"github.com/tutti-server/tutti/internal/gpu"
 	"github.com/tutti-server/tutti/scheduler/device"
 )
 
@@ -169,17 +171,47 @@ func (o *Options) strictPython(value string) error {
 	return nil
 }
 
-// deviceFlags returns Triton's flags of GPUs, which have no effect here.
-func deviceFlags() []Flag {
-	const noDevice = "models run on the CPU only"
-	return inert("Devices",
-		Flag{Name: "pinned-memory-pool-byte-size", Arg: argBytes, Default: "268435456", Help: "Size of the pool of pinned memory", Why: noDevice, set: anyInteger},
-		Flag{Name: "cuda-memory-pool-byte-size", Arg: "device:bytes", Many: true, Help: "Size of a GPU's memory pool", Why: noDevice, set: pairOf("cuda-memory-pool-byte-size", anyInteger)},
-		Flag{Name: "cuda-virtual-address-size", Arg: "device:bytes", Many: true, Help: "Size of a GPU's virtual address range", Why: noDevice, set: pairOf("cuda-virtual-address-size", anyInteger)},
-		Flag{Name: "min-supported-compute-capability", Arg: argNumber, Default: "6.0", Help: "Lowest compute capability of GPUs that are used", Why: noDevice, set: anyFraction},
-		Flag{Name: "enable-peer-access", Arg: argBool, Default: yes, Help: "Allow GPUs to access each other's memory", Why: noDevice, set: anyBool},
-		Flag{Name: "model-load-gpu-limit", Arg: "device:fraction", Many: true, Help: "Used fraction of a GPU's memory above which no model is loaded", Why: noDevice, set: pairOf("model-load-gpu-limit", anyFraction)},
-	)
+// deviceFlags returns the flags of GPUs.
+func (o *Options) deviceFlags() []Flag {
+	g := &o.GPU
+	peers := onOff("enable-peer-access", new(bool), yes, "Allow GPUs to access each other's memory; false copies through the host")
+	peers.set = func(value string) error {
+		on, err := parseBool(value)
+		g.NoPeers = !on
+		return err
+	}
+	return append(grouped("Devices",
+		word("cuda-driver", "file", &g.Driver, "", "Library of the CUDA driver, by default the system's libcuda.so.1").own(),
+		number("pinned-memory-pool-byte-size", argBytes, &g.PinnedSize, strconv.Itoa(gpu.DefaultPinned), 0, math.MaxInt64,
+			"Size of the pool of pinned memory, for copies to and from GPUs; beyond it they use ordinary memory, which is slower"),
+		pair("cuda-memory-pool-byte-size", "bytes", &g.Pools, func(v string) (int64, error) { return parseInt(v, 0, math.MaxInt64) },
+			"Device memory for tensors of a GPU; beyond it they are in pinned memory, which is slower. By default there is no bound"),
+		Flag{Name: "min-supported-compute-capability", Arg: argNumber, Default: fmt.Sprintf("%.1f", gpu.DefaultCapability), Help: "Lowest compute capability of GPUs that are used", set: anyFraction(&g.Capability)},
+		peers,
+		pair("model-load-gpu-limit", "fraction", &o.GPULoadLimits, parseFraction, "Used fraction of a GPU's memory above which no model is loaded there"),
+	), inert("Devices",
+		Flag{Name: "cuda-virtual-address-size", Arg: "device:bytes", Many: true, Help: "Size of a GPU's virtual address range", Why: "the driver's pools grow without one", set: pairOf("cuda-virtual-address-size", anyInteger)},
+	)...)
+}
+
+// pair returns the flag of values by the number of a GPU, as in 0:67108864.
+func pair[T any](name, value string, to *map[int]T, parse func(string) (T, error), help string) Flag {
+	return Flag{Name: name, Arg: "device:" + value, Many: true, Help: help, set: func(text string) error {
+		device, v, ok := strings.Cut(text, ":")
+		if !ok {
+			return pairOf(name, nil)(text)
+		}
+		at, err := parseInt(device, 0, math.MaxInt16)
+		if err != nil {
+			return err
+		}
+		parsed, err := parse(v)
+		if *to == nil {
+			*to = map[int]T{}
+		}
+		(*to)[int(at)] = parsed
+		return err
+	}}
 }
 
 // inert returns flags of a group that are checked and have no effect.

@@ -16,6 +16,7 @@ import (
 
 	"github.com/tutti-server/tutti/core/infer"
 	"github.com/tutti-server/tutti/internal/cache/redis"
+	"github.com/tutti-server/tutti/internal/gpu"
 	"github.com/tutti-server/tutti/internal/logs"
 	"github.com/tutti-server/tutti/internal/telemetry"
 	"github.com/tutti-server/tutti/scheduler/device"
@@ -57,7 +58,9 @@ type Options struct {
 	HTTP            HTTP
 	GRPC            GRPC
 	Metrics         Metrics
-	ClientSHM       bool // ClientSHM allows clients to register shared memory
+	GPU             gpu.Settings
+	GPULoadLimits   map[int]float64 // used fraction of a GPU's memory above which no model is loaded, by GPU
+	ClientSHM       bool            // ClientSHM allows clients to register shared memory
 	Log             logs.Settings
 	Trace           Trace
 	Dashboard       Dashboard // Dashboard and TraceStore configure the dashboard and the traces that it shows

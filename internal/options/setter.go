@@ -200,21 +200,24 @@ func restriction(to *[]infer.Restriction, flag, kind string) setter {
 
 func anything(string) error { return nil }
 
-func anyBool(value string) error {
-	_, err := parseBool(value)
-	return err
-}
-
 func anyInteger(value string) error {
 	_, err := parseInt(value, math.MinInt64, math.MaxInt64)
 	return err
 }
 
-func anyFraction(value string) error {
-	if _, err := strconv.ParseFloat(value, 64); err != nil {
-		return fmt.Errorf("Invalid option value. Got %s", value) //nolint:staticcheck // Triton's words
+func parseFraction(value string) (float64, error) {
+	v, err := strconv.ParseFloat(value, 64)
+	if err != nil || math.IsNaN(v) {
+		return 0, fmt.Errorf("Invalid option value. Got %s", value) //nolint:staticcheck // Triton's words
 	}
-	return nil
+	return v, nil
+}
+
+func anyFraction(to *float64) setter {
+	return func(value string) (err error) {
+		*to, err = parseFraction(value)
+		return err
+	}
 }
 
 func inferThreads(value string) error {

@@ -2,6 +2,7 @@ package repository_test
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -9,6 +10,7 @@ import (
 	"github.com/tutti-server/tutti/backends"
 	"github.com/tutti-server/tutti/core/status"
 	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/internal/simdev"
 	"github.com/tutti-server/tutti/scheduler/device"
 )
 
@@ -88,11 +90,29 @@ func TestThreads(t *testing.T) {
 	sendAll(t, w, r, "b", 50)
 }
 
+// accelerators returns simulated devices with these numbers.
+func accelerators(t *testing.T, numbers ...int) (list []tensor.Accelerator) {
+	t.Helper()
+	machine, err := simdev.New(slices.Max(numbers)+1, simdev.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := machine.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	for _, i := range numbers {
+		list = append(list, machine.Devices()[i])
+	}
+	return list
+}
+
 // TestDevices checks the number of instances per device of a group.
 func TestDevices(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	w.more.Devices = []tensor.Place{{Kind: tensor.Device, ID: 0}, {Kind: tensor.Device, ID: 2}}
+	w.more.Accelerators = accelerators(t, 0, 2)
 	r := w.repo(t, folder(t, spyModel("all", "instance_group { kind: KIND_GPU count: 2 } instance_group { kind: KIND_CPU }")+
 		spyModel("auto", "instance_group { gpus: 2 }")+spyModel("wrong", "instance_group { kind: KIND_GPU gpus: 1 }")))
 	if all, auto := w.spy.count("instance all"), w.spy.count("instance auto"); all != 5 || auto != 1 {

@@ -79,8 +79,12 @@ type Settings struct {
 	// looks for its models in its own namespace first.
 	Namespacing bool
 
-	Devices []tensor.Place  // the places, besides the host, where instances may execute
-	Limits  device.Settings // bound what executes concurrently
+	// Accelerators are the devices where instances may execute. Backends may add others. The caller closes them after the
+	// repository. NoAccelerator is why there are none, for the log if a model asks for one.
+	Accelerators  []tensor.Accelerator
+	NoAccelerator error
+	Pinned        tensor.Allocator // pinned memory for copies to and from devices; nil for none
+	Limits        device.Settings  // bound what executes concurrently
 	// HostPolicies bind instances to CPUs and NUMA nodes, by the name of the policy.
 	HostPolicies map[string]*device.Policy
 	// DelayScheduler makes a batcher wait for this many requests before its first batch. 0: no wait. For tests, as
@@ -134,23 +138,33 @@ type Repository struct {
 // Failures. Open fails when a root cannot be read, or a name in Settings.Only is unknown, unless the settings are
 // Tolerant.
 func Open(ctx context.Context, s Settings) (*Repository, error) {
-	s.Devices = slices.Clone(s.Devices)
-	for _, name := range s.Backends.Names() {
-		if f := s.Backends.ByName(name); f.Devices != nil {
-			s.Devices = append(s.Devices, f.Devices(s.BackendConfig[name])...)
+	places := tensor.NewPlaces(s.Alloc)
+	for _, d := range s.Accelerators {
+		if err := places.Add(d); err != nil {
+			return nil, err
 		}
 	}
+	if s.Pinned != nil {
+		places.SetPinned(s.Pinned)
+	}
+	known := places.Devices()
+	for _, name := range s.Backends.Names() {
+		if f := s.Backends.ByName(name); f.Devices != nil {
+			known = append(known, f.Devices(s.BackendConfig[name])...)
+		}
+	}
+	auto := func(backend string) config.Auto { return s.Backends.Auto(backend, s.BackendConfig[backend]) }
 	s.Limits.Log = s.Log
 	s.LoadThreads = cmp.Or(max(s.LoadThreads, 0), 4)
 	r := &Repository{
 		s: s, source: source{
 			roots: slices.DeleteFunc(slices.Clone(s.Roots), cloud.Is), spaces: s.namespaces(), configName: s.ConfigName,
-			options: config.Options{StrictEnsembleConfig: s.StrictEnsembleConfig, NoAutoComplete: s.StrictConfig, GPUFallback: s.GPUFallback, Devices: s.Devices, Params: s.Backends.Params, StrictParams: s.StrictParams},
-			log:     s.Log,
+			options: config.Options{StrictEnsembleConfig: s.StrictEnsembleConfig, NoAutoComplete: s.StrictConfig, GPUFallback: s.GPUFallback, Devices: known, Auto: auto, Params: s.Backends.Params, StrictParams: s.StrictParams},
+			log:     s.Log, noGPU: s.NoAccelerator,
 		}, workers: scheduler.NewWorkers(), arbiter: device.New(s.Limits),
 		changes: make(changeLock, 1), opened: map[string]backends.Backend{}, seen: map[string]uint64{}, stop: func() {},
 	}
-	r.places = tensor.NewPlaces(s.Alloc)
+	r.places = places
 	r.mover = batch.NewMover(r.places)
 	r.workers.Recover(s.Log)
 	s.Metrics.Pinned(r.places.PinnedUsage)

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/tutti-server/tutti/core/config"
 	"github.com/tutti-server/tutti/core/status"
@@ -44,6 +45,8 @@ type source struct {
 	configName string        // selects configs/NAME.pbtxt where a model has it
 	options    config.Options
 	log        *slog.Logger
+	noGPU      error // why no GPU is used; nil if one is
+	noGPUOnce  sync.Once
 }
 
 // location is the place of a model in a repository, and of a duplicate with the same name.
@@ -162,6 +165,11 @@ func (s *source) recovered(f *folder) {
 func (s *source) check(f *folder, places *config.Positions) {
 	defer s.recovered(f)
 	f.defaultCount = len(f.cfg.GetInstanceGroup()) == 0
+	if s.noGPU != nil && config.WantsGPU(f.cfg) {
+		s.noGPUOnce.Do(func() {
+			s.log.Warn("models ask for GPUs and none is used", slog.String("model", f.name), slog.String("reason", s.noGPU.Error()))
+		})
+	}
 	f.diagnostics = config.NormaliseAndCheck(f.cfg, config.Source{Dir: f.dir, Name: f.name}, &s.options)
 	places.Locate(f.diagnostics)
 	if f.err = config.FirstError(f.diagnostics); f.err == nil {

@@ -13,7 +13,6 @@ import (
 
 	"github.com/tutti-server/tutti/core/config"
 	"github.com/tutti-server/tutti/core/infer"
-	"github.com/tutti-server/tutti/core/tensor"
 	"github.com/tutti-server/tutti/internal/repository"
 	"github.com/tutti-server/tutti/proto/modelconfig"
 	"github.com/tutti-server/tutti/scheduler/device"
@@ -287,7 +286,7 @@ func TestUpdateSequences(t *testing.T) {
 func TestUpdateAtDevices(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	w.more.Devices = []tensor.Place{{Kind: tensor.Device, ID: 0}, {Kind: tensor.Device, ID: 2}}
+	w.more.Accelerators = accelerators(t, 0, 2)
 	root := folder(t, spyModel("m", "instance_group { kind: KIND_GPU count: 2 } instance_group { kind: KIND_CPU }"))
 	r := w.explicit(t, root, "m")
 	for _, tc := range []struct {

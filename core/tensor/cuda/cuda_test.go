@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"runtime"
 	"strconv"
 	"strings"
 	"sync"
@@ -299,4 +300,47 @@ func TestRecordIsFree(t *testing.T) {
 	must(t, s.Record().Wait())
 	x.Release()
 	y.Release()
+}
+
+// TestSpill checks that tensors beyond a device's bound are in pinned memory, hold their content, and come back.
+func TestSpill(t *testing.T) {
+	t.Parallel()
+	d := open(t, 1)[0]
+	host := tensor.NewPool()
+	pinned := cuda.NewPinned(d, 8<<20, host)
+	d.SpillTo(pinned, 1<<20)
+	s := stream(t, d, "s")
+	src, dst := alloc(t, host, 1<<20), alloc(t, host, 1<<20)
+	for i := range src.Bytes() {
+		src.Bytes()[i] = byte(i / 3)
+	}
+	var list []*tensor.Buffer
+	for range 4 {
+		b := alloc(t, s, 1<<20)
+		must(t, s.Copy(b, 0, src, 0, 1<<20))
+		list = append(list, b)
+	}
+	if d.Spilled() != 3 || d.InUse() != 1<<20 {
+		t.Errorf("%d spilled, %d bytes in use; want 3 and one buffer", d.Spilled(), d.InUse())
+	}
+	_, err := s.Alloc(16 << 20)
+	if status.CodeOf(err) != status.Unavailable || !strings.Contains(err.Error(), "--cuda-memory-pool-byte-size") {
+		t.Errorf("Alloc beyond the pinned pool: %v", err)
+	}
+	must(t, s.Copy(list[1], 0, list[3], 0, 1<<20))
+	must(t, s.Copy(dst, 0, list[1], 0, 1<<20))
+	for _, b := range list {
+		b.Release()
+	}
+	must(t, s.Record().Wait())
+	if !bytes.Equal(src.Bytes(), dst.Bytes()) {
+		t.Error("the content changed")
+	}
+	src.Release()
+	dst.Release()
+	must(t, s.Close())
+	for _, used := pinned.Usage(); used > 0; _, used = pinned.Usage() {
+		runtime.Gosched() // releases follow the device's work
+	}
+	pinned.Close()
 }

@@ -32,6 +32,8 @@ type Device struct {
 	info    Info
 	limit   int64
 	keep    uint64
+	noPeers bool
+	spill   spill
 
 	start   sync.Mutex // held while the context is made
 	running atomic.Bool
@@ -62,7 +64,7 @@ type Info struct {
 }
 
 func (d *Driver) describe(i int, o Options) (*Device, error) {
-	v := &Device{driver: d, ordinal: i, limit: o.Limit[i], keep: math.MaxUint64}
+	v := &Device{driver: d, ordinal: i, limit: o.Limit[i], keep: math.MaxUint64, noPeers: o.NoPeers}
 	if keep, ok := o.Keep[i]; ok {
 		v.keep = uint64(keep)
 	}
@@ -166,6 +168,9 @@ func (v *Device) run() error {
 // peers lets this device and the others that run read each other's pools, where the machine can. Copies between the others go through
 // the host, by the driver.
 func (v *Device) peers() error {
+	if v.noPeers {
+		return nil
+	}
 	t := v.driver.table
 	for _, o := range v.driver.started() {
 		if o == v {
@@ -246,6 +251,10 @@ func (v *Device) alloc(n int, s *Stream) (*tensor.Buffer, error) {
 	if n < 0 || used > limit || used < 0 {
 		v.inUse.Add(-int64(max(n, 0)))
 		return nil, status.Errorf(status.Unavailable, "cannot allocate %d bytes at %s: %d of %d bytes are in use", n, v.Place(), v.inUse.Load(), limit)
+	}
+	if bound := v.spill.bound; bound > 0 && used > bound {
+		v.inUse.Add(-int64(n))
+		return v.spilled(n)
 	}
 	p, err := v.tryAlloc(n, s)
 	if codeOf(err) == outOfMemory {
@@ -365,7 +374,7 @@ func (v *Device) takeEvent() (C.cu_event, error) {
 	v.mu.Unlock()
 	var e C.cu_event
 	const blocking, noTiming = 1, 2
-	err := v.check(C.tutti_cuda_event_create(v.driver.table, v.ctx, &e, blocking|noTiming), "cuEventCreate")
+	err := v.check(C.tutti_cuda_event_create(v.driver.table, v.ctx, &e, blocking|noTiming), "cuEventCreate") //nolint:gocritic // cgo's check of the address
 	return e, err
 }
 

@@ -78,8 +78,11 @@ func (d *Driver) Count() int { return d.count }
 
 // Options configures devices.
 type Options struct {
-	// Limit bounds the memory in bytes that a device's pool hands out, by device number; 0 or a missing number is no bound.
+	// Limit bounds the memory in bytes that a device hands out, by device number; 0 or a missing number is no bound. Beyond it an
+	// allocation fails; Device.SpillTo is the bound beyond which it gives slower memory.
 	Limit map[int]int64
+	// NoPeers keeps devices from reading each other's memory. Copies between them go through the host, by the driver.
+	NoPeers bool
 	// Keep is how many unused bytes the pool of a device keeps for reuse, by device number. A missing number keeps all.
 	Keep map[int]int64
 	// Only lists the devices to use; empty for all.
@@ -184,7 +187,7 @@ var lasting = []int{46, 214, 220, 700, 702, 709, 710, 714, 715, 716, 717, 718, 7
 // errorOf returns the error of a call: code Unavailable for what another device, a later time or another machine may do.
 func (d *Driver) errorOf(r C.cu_result, call string, device int) error {
 	var name, text *C.char
-	C.tutti_cuda_error(d.table, r, &name, &text)
+	C.tutti_cuda_error(d.table, r, &name, &text) //nolint:gocritic // cgo's check of the address
 	e := &Error{Call: call, Code: int(r), Name: fmt.Sprintf("CUDA error %d", int(r)), Text: "unknown error", Device: device}
 	if name != nil {
 		e.Name = C.GoString(name)

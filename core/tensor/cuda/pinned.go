@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"unsafe"
 
+	"github.com/tutti-server/tutti/core/status"
 	"github.com/tutti-server/tutti/core/tensor"
 )
 
@@ -39,6 +40,49 @@ func (p *Pinned) Alloc(n int) (*tensor.Buffer, error) {
 
 // Spilled returns how many allocations got memory of the host because the limit was reached.
 func (p *Pinned) Spilled() int64 { return p.spill.Load() }
+
+// Close gives the unused memory of the pool back to the system, before the devices are closed. Nothing may be allocated afterwards.
+func (p *Pinned) Close() { p.Trim() }
+
+// spill is where tensors go that a device has no room for.
+type spill struct {
+	bound int64 // bytes of held buffers at the device; 0: none
+	to    tensor.Allocator
+	count atomic.Int64
+}
+
+// SpillTo makes allocations beyond bound bytes of device memory take pinned memory of to, which the device reads over the bus: slower,
+// but no request fails for it. It must be called before the device is used.
+func (v *Device) SpillTo(to *Pinned, bound int64) { v.spill.to, v.spill.bound = to.Pool, bound }
+
+// Spilled returns the number of allocations that got pinned memory.
+func (v *Device) Spilled() int64 { return v.spill.count.Load() }
+
+// spilled returns pinned memory as a buffer at the device.
+func (v *Device) spilled(n int) (*tensor.Buffer, error) {
+	host, err := v.spill.to.Alloc(n)
+	if err != nil {
+		return nil, status.Errorf(status.Unavailable, "cannot allocate %d bytes at %s: the pool of %d bytes is full, and so is the pinned memory: raise --cuda-memory-pool-byte-size or --pinned-memory-pool-byte-size: %w",
+			n, v.Place(), v.spill.bound, err)
+	}
+	v.spill.count.Add(1)
+	return tensor.NewBuffer(&spilled{v, host}, v.Place(), host.Pointer(), n), nil
+}
+
+// spilled owns a buffer of pinned memory at a device.
+type spilled struct {
+	device *Device
+	host   *tensor.Buffer
+}
+
+// Free gives the pinned memory back once its last uses are complete.
+func (m *spilled) Free(b *tensor.Buffer) {
+	s := m.device.frees
+	for _, e := range b.TakeOrder() {
+		_ = e.WaitOn(s) // a lost device executes nothing any more
+	}
+	s.keep(m.host)
+}
 
 // pinner maps pinned memory.
 type pinner struct {

@@ -198,6 +198,19 @@ func (s *Stream) put(dst, src *tensor.Buffer) {
 	}
 }
 
+// keep takes over a reference on host memory until the work so far is complete.
+func (s *Stream) keep(b *tensor.Buffer) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed { // Close has waited for the work
+		b.Release()
+		return
+	}
+	s.ops++
+	s.held = append(s.held, hold{s.ops, b})
+	s.wakeLocked()
+}
+
 // wakeLocked has the goroutine that releases host memory look again. It starts it on the first call.
 func (s *Stream) wakeLocked() {
 	if s.wake == nil {

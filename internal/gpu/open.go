@@ -1,0 +1,109 @@
+//go:build cgo
+
+package gpu
+
+import (
+	"fmt"
+	"sync"
+
+	"github.com/tutti-server/tutti/core/status"
+	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/core/tensor/cuda"
+)
+
+// Devices are the open GPUs. They are safe for concurrent use. A nil *Devices has none.
+type Devices struct {
+	set    Settings
+	driver *cuda.Driver
+	used   []*cuda.Device
+	all    []Info
+
+	once   sync.Once
+	pinned *cuda.Pinned
+}
+
+// Open opens the driver and describes its GPUs. It makes no context. The error, with code Unavailable, says why no GPU can be used.
+func Open(s Settings) (*Devices, error) {
+	driver, err := cuda.Open(s.Driver)
+	if err != nil {
+		return nil, err
+	}
+	list, err := driver.Devices(cuda.Options{NoPeers: s.NoPeers})
+	if err != nil {
+		return nil, err
+	}
+	d := &Devices{set: s, driver: driver}
+	for _, v := range list {
+		i := v.Info()
+		info := Info{Place: v.Place(), Name: i.Name, Memory: i.Memory, Capability: float64(i.Major) + float64(i.Minor)/10}
+		if info.Capability < s.Capability {
+			info.Skipped = fmt.Sprintf("compute capability %.1f is below %.1f, see --min-supported-compute-capability", info.Capability, s.Capability)
+		} else {
+			d.used = append(d.used, v)
+		}
+		d.all = append(d.all, info)
+	}
+	if len(d.used) == 0 {
+		err := status.Errorf(status.Unavailable, "the CUDA driver shows no GPU: check nvidia-smi and CUDA_VISIBLE_DEVICES")
+		if len(d.all) > 0 {
+			err = status.Errorf(status.Unavailable, "%s (%s): %s", d.all[0].Place, d.all[0].Name, d.all[0].Skipped)
+		}
+		return nil, err
+	}
+	for number := range s.Pools {
+		if number < 0 || number >= len(d.all) {
+			return nil, status.Errorf(status.InvalidArg, "--cuda-memory-pool-byte-size names GPU %d, expected 0 to %d", number, len(d.all)-1)
+		}
+	}
+	return d, nil
+}
+
+// Version returns the newest CUDA release that the driver supports. For example, "13.0".
+func (d *Devices) Version() string { return d.driver.Version() }
+
+// List describes all GPUs, also those that are not used.
+func (d *Devices) List() []Info {
+	if d == nil {
+		return nil
+	}
+	return d.all
+}
+
+// Accelerators returns the GPUs that are used, in order of their number.
+func (d *Devices) Accelerators() (list []tensor.Accelerator) {
+	if d == nil {
+		return nil
+	}
+	for _, v := range d.used {
+		list = append(list, v)
+	}
+	return list
+}
+
+// Pinned returns the pool of pinned memory, nil for none. Beyond its size it gives memory of host. GPUs with a bound on their own pool
+// put tensors beyond it into pinned memory, which they read over the bus. All calls return the same pool.
+func (d *Devices) Pinned(host tensor.Allocator) tensor.Allocator {
+	if d == nil || d.set.PinnedSize <= 0 {
+		return nil
+	}
+	d.once.Do(func() {
+		d.pinned = cuda.NewPinned(d.used[0], d.set.PinnedSize, host)
+		for _, v := range d.used {
+			if limit, ok := d.set.Pools[int(v.Place().ID)]; ok {
+				v.SpillTo(d.pinned, limit)
+			}
+		}
+	})
+	return d.pinned
+}
+
+// Close closes the GPUs. Every buffer must be released, and every stream closed. The error names those that are not.
+func (d *Devices) Close() error {
+	if d == nil {
+		return nil
+	}
+	if d.pinned != nil {
+		d.pinned.Close()
+	}
+	return d.driver.Close()
+}

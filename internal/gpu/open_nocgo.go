@@ -1,0 +1,31 @@
+//go:build !cgo
+
+package gpu
+
+import (
+	"github.com/tutti-server/tutti/core/status"
+	"github.com/tutti-server/tutti/core/tensor"
+)
+
+// Devices are the open GPUs: none in a build without cgo.
+type Devices struct{}
+
+// Open returns an error: the driver is called through cgo.
+func Open(Settings) (*Devices, error) {
+	return nil, status.Errorf(status.Unavailable, "this binary was built with CGO_ENABLED=0 and uses no GPU")
+}
+
+// Version returns "".
+func (*Devices) Version() string { return "" }
+
+// List returns nil.
+func (*Devices) List() []Info { return nil }
+
+// Accelerators returns nil.
+func (*Devices) Accelerators() []tensor.Accelerator { return nil }
+
+// Pinned returns nil.
+func (*Devices) Pinned(tensor.Allocator) tensor.Allocator { return nil }
+
+// Close does nothing.
+func (*Devices) Close() error { return nil }

@@ -140,10 +140,11 @@ func (b *Buffer) Bytes() []byte {
 
 // order holds the device work on a buffer that the host does not wait for.
 type order struct {
-	mu     sync.Mutex
-	ready  Event   // set before the buffer is shared
-	uses   []Event // guarded by mu
-	copies *copied // guarded by mu
+	mu      sync.Mutex
+	ready   Event      // set before the buffer is shared
+	uses    []Event    // guarded by mu
+	copying sync.Mutex // held while a copy is submitted, which notes a use of the buffer
+	copies  *copied    // guarded by copying
 }
 
 // copied is a copy of part of a buffer at another place.
@@ -194,8 +195,8 @@ func (b *Buffer) Held() int { return int(b.refs.Load()) }
 // with copyTo, which must not block. While b has other holders it keeps the copy until its last release, so that
 // concurrent and later calls share it. For example, two steps on device:0 that read one host tensor cause one copy.
 func (b *Buffer) CopyFor(off, n int, place Place, copyTo func() (*Buffer, error)) (*Buffer, error) {
-	b.order.mu.Lock()
-	defer b.order.mu.Unlock()
+	b.order.copying.Lock()
+	defer b.order.copying.Unlock()
 	for c := b.order.copies; c != nil; c = c.next {
 		if c.off == off && c.n == n && c.buf.place == place {
 			return c.buf.Retain(), nil

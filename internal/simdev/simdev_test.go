@@ -61,23 +61,17 @@ func must(tb testing.TB, err error) {
 	}
 }
 
-// TestAllocators runs the contract suite of allocators on streams and devices.
-func TestAllocators(t *testing.T) {
+// TestDevices runs the contract suite of devices.
+func TestDevices(t *testing.T) {
 	t.Parallel()
-	t.Run("device", func(t *testing.T) {
-		t.Parallel()
-		tensortest.Run(t, func(tb testing.TB) tensor.Allocator {
-			tb.Helper()
-			return machine(tb, 1, simdev.Options{}, "").Devices()[0]
-		})
-	})
-	t.Run("checked stream", func(t *testing.T) {
-		t.Parallel()
-		tensortest.Run(t, func(tb testing.TB) tensor.Allocator {
-			tb.Helper()
-			return tensortest.NewChecked(tb, stream(tb, machine(tb, 1, simdev.Options{}, "").Devices()[0], "s"))
-		})
-	})
+	tensortest.RunDevices(t, tensortest.Machine{Devices: 2, Open: func(tb testing.TB, n int, memory int64) []tensor.Accelerator {
+		tb.Helper()
+		var list []tensor.Accelerator
+		for _, d := range machine(tb, n, simdev.Options{Memory: int(memory)}, "").Devices() {
+			list = append(list, d)
+		}
+		return list
+	}})
 }
 
 // TestRoundTrip checks copies to a device, across devices and back, and their counters.

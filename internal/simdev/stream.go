@@ -279,6 +279,9 @@ func bounds(b *tensor.Buffer, off, n int) error {
 
 // Fill enqueues a fill with a pattern; see tensor.Stream.
 func (s *Stream) Fill(dst *tensor.Buffer, off, n int, elem []byte) error {
+	if dst.Place() != s.device.place {
+		return fmt.Errorf("%s: stream '%s' cannot fill memory at %s", s.device.place, s.name, dst.Place())
+	}
 	if err := bounds(dst, off, n); err != nil {
 		return err
 	}

@@ -45,11 +45,11 @@ type Device struct {
 	lost  atomic.Pointer[error]
 	inUse atomic.Int64
 
+	closed  atomic.Bool
 	mu      sync.Mutex
 	streams int              // open ones of callers, guarded by mu
 	spare   []*tensor.Buffer // released, for reuse; guarded by mu
 	idle    []C.cu_event     // guarded by mu
-	closed  bool             // guarded by mu
 }
 
 var _ tensor.Accelerator = (*Device)(nil)
@@ -136,6 +136,9 @@ func (v *Device) run() error {
 	defer v.start.Unlock()
 	if v.running.Load() {
 		return v.Lost()
+	}
+	if v.closed.Load() {
+		return status.Errorf(status.Unavailable, "%s is closed", v.Place())
 	}
 	t := v.driver.table
 	if v.ctx == nil {
@@ -243,17 +246,11 @@ func (v *Device) Alloc(n int) (*tensor.Buffer, error) {
 
 // alloc returns n bytes that the stream may use from now on.
 func (v *Device) alloc(n int, s *Stream) (*tensor.Buffer, error) {
-	used := v.inUse.Add(int64(max(n, 0)))
-	limit := v.info.Memory
-	if v.limit > 0 {
-		limit = min(limit, v.limit)
+	full, err := v.reserve(n)
+	if err != nil {
+		return nil, err
 	}
-	if n < 0 || used > limit || used < 0 {
-		v.inUse.Add(-int64(max(n, 0)))
-		return nil, status.Errorf(status.Unavailable, "cannot allocate %d bytes at %s: %d of %d bytes are in use", n, v.Place(), v.inUse.Load(), limit)
-	}
-	if bound := v.spill.bound; bound > 0 && used > bound {
-		v.inUse.Add(-int64(n))
+	if full {
 		return v.spilled(n)
 	}
 	p, err := v.tryAlloc(n, s)
@@ -267,6 +264,27 @@ func (v *Device) alloc(n int, s *Stream) (*tensor.Buffer, error) {
 		return nil, status.Prefixf(err, "cannot allocate %d bytes: ", n)
 	}
 	return v.wrap(p, n), nil
+}
+
+// reserve counts n bytes as used, unless the limit is reached, or full reports that the bound for SpillTo is: a request for too much
+// must not fail another one meanwhile.
+func (v *Device) reserve(n int) (full bool, err error) {
+	limit := v.info.Memory
+	if v.limit > 0 {
+		limit = min(limit, v.limit)
+	}
+	for {
+		used := v.inUse.Load()
+		if n < 0 || int64(n) > limit-used {
+			return false, status.Errorf(status.Unavailable, "cannot allocate %d bytes at %s: %d of %d bytes are in use", n, v.Place(), used, limit)
+		}
+		if bound := v.spill.bound; bound > 0 && used+int64(n) > bound {
+			return true, nil
+		}
+		if v.inUse.CompareAndSwap(used, used+int64(n)) {
+			return false, nil
+		}
+	}
 }
 
 func (v *Device) tryAlloc(n int, s *Stream) (uintptr, error) {
@@ -297,11 +315,7 @@ func (v *Device) wrap(p uintptr, n int) *tensor.Buffer {
 func (v *Device) Free(b *tensor.Buffer) {
 	order, p := b.TakeOrder(), C.cu_ptr(uintptr(b.Pointer()))
 	if s := onlyStream(order); s == nil || s.device != v || !s.release(p) {
-		for _, e := range order {
-			// A lost device executes nothing any more: the order does not matter then.
-			_ = e.WaitOn(v.frees)
-		}
-		_ = v.check(C.tutti_cuda_free_async(v.driver.table, v.ctx, p, v.frees.handle), "cuMemFreeAsync")
+		v.freeBehind(order, p)
 	}
 	v.inUse.Add(-int64(b.Len()))
 	v.mu.Lock()
@@ -309,6 +323,17 @@ func (v *Device) Free(b *tensor.Buffer) {
 	if len(v.spare) < maxSpare {
 		v.spare = append(v.spare, b)
 	}
+}
+
+// freeBehind puts the release of memory behind events of several streams. Memory whose last uses cannot be awaited is lost with the
+// device, and never used again.
+func (v *Device) freeBehind(order []tensor.Event, p C.cu_ptr) {
+	for _, e := range order {
+		if e.WaitOn(v.frees) != nil && e.Wait() != nil {
+			return
+		}
+	}
+	v.frees.release(p)
 }
 
 // onlyStream returns the stream of all events, nil when there are several or none.
@@ -388,10 +413,9 @@ func (v *Device) close() error {
 	v.start.Lock()
 	defer v.start.Unlock()
 	v.mu.Lock()
-	streams, closed := v.streams, v.closed
-	v.closed = true
+	streams := v.streams
 	v.mu.Unlock()
-	if closed || v.ctx == nil {
+	if v.closed.Swap(true) || v.ctx == nil {
 		return nil
 	}
 	var errs []error

@@ -182,7 +182,7 @@ var remedy = map[int]string{
 }
 
 // lasting are the codes after which the context is unusable: every further call returns the same.
-var lasting = []int{46, 214, 220, 700, 702, 709, 710, 714, 715, 716, 717, 718, 719, 721, 999}
+var lasting = []int{214, 220, 700, 702, 709, 710, 714, 715, 716, 717, 718, 719, 721, 999}
 
 // errorOf returns the error of a call: code Unavailable for what another device, a later time or another machine may do.
 func (d *Driver) errorOf(r C.cu_result, call string, device int) error {

@@ -60,6 +60,13 @@ func (s *Stream) markLocked(after uint64) (*mark, error) {
 	return &s.marks[len(s.marks)-1], nil
 }
 
+// failLocked notes an error after which no operation completes.
+func (s *Stream) failLocked(err error) {
+	if err != nil && s.failed == nil && s.device.Lost() != nil {
+		s.failed = err
+	}
+}
+
 // pollLocked notes which operations are complete.
 func (s *Stream) pollLocked() error {
 	v := s.device
@@ -72,9 +79,10 @@ func (s *Stream) pollLocked() error {
 				break
 			}
 			if err := v.check(r, "cuEventQuery"); err != nil {
+				s.failLocked(err)
 				return err
 			}
-			s.done = m.after
+			s.done = max(s.done, m.after)
 		}
 		if m.waiters > 0 {
 			break
@@ -91,9 +99,12 @@ func (s *Stream) waitLocked(after uint64) error {
 	if s.done >= after {
 		return nil
 	}
+	if s.failed != nil {
+		return s.failed
+	}
 	m, err := s.markLocked(after)
 	if err != nil {
-		return err
+		return s.drainLocked() // for example, there is no memory for an event
 	}
 	e, upTo := m.event, m.after
 	m.waiters++
@@ -107,10 +118,28 @@ func (s *Stream) waitLocked(after uint64) error {
 		}
 	}
 	if err != nil {
+		s.failLocked(err)
 		return err
 	}
 	s.done = max(s.done, upTo)
 	return s.pollLocked()
+}
+
+// drainLocked blocks until all operations are complete. It gives up the lock while it waits.
+func (s *Stream) drainLocked() error {
+	if s.closed {
+		return fmt.Errorf("%s: stream '%s' is closed", s.Place(), s.name)
+	}
+	upTo, v := s.ops, s.device
+	s.mu.Unlock()
+	err := v.check(C.tutti_cuda_stream_sync(v.driver.table, v.ctx, s.handle), "cuStreamSynchronize")
+	s.mu.Lock()
+	if err != nil {
+		s.failLocked(err)
+		return err
+	}
+	s.done = max(s.done, upTo)
+	return nil
 }
 
 // Done reports whether the work before the event is complete. It does not block.
@@ -120,6 +149,9 @@ func (e *event) Done() bool {
 	defer s.mu.Unlock()
 	if s.done >= e.after {
 		return true
+	}
+	if s.failed != nil {
+		return false
 	}
 	if _, err := s.markLocked(e.after); err != nil {
 		return false
@@ -169,6 +201,9 @@ func (s *Stream) putWait(after uint64, to *Stream) (bool, error) {
 	defer s.mu.Unlock()
 	if s.done >= after {
 		return false, nil
+	}
+	if s.failed != nil {
+		return false, s.failed
 	}
 	m, err := s.markLocked(after)
 	if err != nil {

@@ -6,6 +6,7 @@ package cuda
 import "C"
 
 import (
+	"cmp"
 	"unsafe"
 
 	"github.com/tutti-server/tutti/core/status"
@@ -64,12 +65,15 @@ func (v *Device) AllocShared(n int) (*tensor.Buffer, Handle, error) {
 	if err := v.run(); err != nil {
 		return nil, h, err
 	}
+	if full, err := v.reserve(n); err != nil || full {
+		return nil, h, cmp.Or(err, status.Errorf(status.Unavailable, "cannot allocate %d bytes at %s: the pool of %d bytes is full", n, v.Place(), v.spill.bound))
+	}
 	t := v.driver.table
 	a := C.tutti_cuda_alloc(t, v.ctx, C.size_t(max(n, 1)))
 	if err := v.check(a.result, "cuMemAlloc"); err != nil {
+		v.inUse.Add(-int64(n))
 		return nil, h, status.Prefixf(err, "cannot allocate %d bytes: ", n)
 	}
-	v.inUse.Add(int64(n))
 	b := tensor.NewBuffer((*exported)(v), v.Place(), pointer(uintptr(a.p)), n)
 	if err := v.check(C.tutti_cuda_ipc_get(t, v.ctx, (*C.cu_ipc_handle)(unsafe.Pointer(&h)), a.p), "cuIpcGetMemHandle"); err != nil {
 		b.Release()
@@ -81,10 +85,12 @@ func (v *Device) AllocShared(n int) (*tensor.Buffer, Handle, error) {
 // exported owns memory outside the pool.
 type exported Device
 
-// Free releases the memory; the driver waits for its last uses.
+// Free waits for the last uses, which may be of other devices, and releases the memory.
 func (m *exported) Free(b *tensor.Buffer) {
 	v := (*Device)(m)
-	b.TakeOrder()
+	for _, e := range b.TakeOrder() {
+		_ = e.Wait() // a lost device says so elsewhere
+	}
 	_ = v.check(C.tutti_cuda_free(v.driver.table, v.ctx, C.cu_ptr(uintptr(b.Pointer()))), "cuMemFree")
 	v.inUse.Add(-int64(b.Len()))
 }

@@ -79,7 +79,9 @@ type spilled struct {
 func (m *spilled) Free(b *tensor.Buffer) {
 	s := m.device.frees
 	for _, e := range b.TakeOrder() {
-		_ = e.WaitOn(s) // a lost device executes nothing any more
+		if e.WaitOn(s) != nil {
+			_ = e.Wait() // a lost device executes nothing any more
+		}
 	}
 	s.keep(m.host)
 }

@@ -8,6 +8,7 @@ import "C"
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"unsafe"
 
@@ -32,7 +33,8 @@ type Stream struct {
 	held    []hold // host memory of copies after done, ascending; guarded by mu
 	wake    chan struct{}
 	ended   sync.WaitGroup
-	closed  bool // guarded by mu
+	closed  bool  // guarded by mu
+	failed  error // of the operations after done, which a lost device never completes; guarded by mu
 }
 
 var _ tensor.Stream = (*Stream)(nil)
@@ -88,11 +90,11 @@ func (s *Stream) Alloc(n int) (*tensor.Buffer, error) {
 // Free releases memory of the stream's device.
 func (s *Stream) Free(b *tensor.Buffer) { s.device.Free(b) }
 
-// release puts the release of memory into the stream. It returns false when the stream is closed.
+// release puts the release of memory into the stream. It returns false when the stream is closed, or was never used.
 func (s *Stream) release(p C.cu_ptr) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.closed {
+	if s.closed || !s.started {
 		return false
 	}
 	s.ops++
@@ -229,12 +231,9 @@ func (s *Stream) releaseHeld() {
 		s.mu.Lock()
 		for len(s.held) > 0 {
 			last := s.held[len(s.held)-1].after
-			err := s.waitLocked(last)
-			if err != nil {
-				s.done = max(s.done, last) // a lost device reads nothing any more
-			}
+			lost := s.waitLocked(last) != nil // it reads nothing any more
 			n := 0
-			for n < len(s.held) && s.held[n].after <= s.done {
+			for n < len(s.held) && (lost && s.held[n].after <= last || s.held[n].after <= s.done) {
 				n++
 			}
 			free := append([]hold(nil), s.held[:n]...)
@@ -273,7 +272,11 @@ func (s *Stream) Close() error {
 	t := v.driver.table
 	err := v.check(C.tutti_cuda_stream_sync(t, v.ctx, s.handle), "cuStreamSynchronize")
 	s.mu.Lock()
-	s.done = s.ops
+	if err == nil {
+		s.done = s.ops
+	} else if s.failed == nil {
+		s.failed = err
+	}
 	if s.wake != nil {
 		close(s.wake)
 	}
@@ -281,13 +284,16 @@ func (s *Stream) Close() error {
 	s.ended.Wait()
 	s.mu.Lock()
 	held, marks := s.held, s.marks
-	s.held, s.marks = nil, nil
+	s.held = nil
+	s.marks = slices.DeleteFunc(slices.Clone(marks), func(m mark) bool { return m.waiters == 0 }) // their waiters return them
 	s.mu.Unlock()
 	for _, h := range held {
 		h.buf.Release()
 	}
 	for _, m := range marks {
-		v.putEvent(m.event)
+		if m.waiters == 0 {
+			v.putEvent(m.event)
+		}
 	}
 	return errors.Join(err, v.check(C.tutti_cuda_stream_destroy(t, v.ctx, s.handle), "cuStreamDestroy"))
 }

@@ -25,7 +25,8 @@ import (
 	"unsafe"
 )
 
-// Variable names the library in the environment of tests.
+// Variable names the library in the environment of tests. With libcuda.so.1 the tests use the machine's GPUs, of which no faults
+// are known.
 const Variable = "TUTTI_TEST_CUDA_DRIVER"
 
 // Library returns the path of the driver's library. It skips the test when it was not built.
@@ -49,9 +50,28 @@ func handle(tb testing.TB) unsafe.Pointer {
 	return lib
 }
 
-// Report returns the faults and counters of this process so far, and the number of faults.
+// Checking reports whether the library is the checking driver.
+func Checking(tb testing.TB) bool {
+	tb.Helper()
+	name := C.CString("tutti_check_report")
+	defer C.free(unsafe.Pointer(name))
+	return C.dlsym(handle(tb), name) != nil
+}
+
+// Require skips a test that only the checking driver can carry out.
+func Require(tb testing.TB) {
+	tb.Helper()
+	if !Checking(tb) {
+		tb.Skip("needs the checking driver")
+	}
+}
+
+// Report returns the faults and counters of this process so far, and the number of faults. On a GPU both are empty.
 func Report(tb testing.TB) (string, int) {
 	tb.Helper()
+	if !Checking(tb) {
+		return "", 0
+	}
 	const size = 64 << 10
 	text := (*C.char)(C.malloc(size))
 	defer C.free(unsafe.Pointer(text))
@@ -67,9 +87,10 @@ func Check(tb testing.TB) {
 	}
 }
 
-// Set changes a setting of the driver: oom, seed, late_us, slow_mbs, lose.
+// Set changes a setting of the driver: oom, seed, late_us, slow_mbs, lose. It skips the test on a GPU.
 func Set(tb testing.TB, name string, v int64) {
 	tb.Helper()
+	Require(tb)
 	c := C.CString(name)
 	defer C.free(unsafe.Pointer(c))
 	if C.set(handle(tb), c, C.longlong(v)) == 0 {

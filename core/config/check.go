@@ -58,6 +58,7 @@ func inspect(cfg *modelconfig.ModelConfig, o *Options) []Diagnostic {
 	l.metrics()
 	l.unsupported()
 	l.parameters(o)
+	l.resident()
 	l.extensions()
 	return l.list
 }
@@ -229,6 +230,25 @@ func (l *problems) metrics() {
 // library, which is refused.
 var generalParams = []string{PadPrefix + "*", UnpadPrefix + "*", "max_batch_elements", batchStrategy}
 
+// ensembleParams are the parameters of ensembles.
+var ensembleParams = []string{ResidentParam}
+
+// ResidentParam is the parameter of an ensemble that refuses it when a tensor would be copied between two of its steps.
+const ResidentParam = "require_resident"
+
+// RequireResident reports whether an ensemble has the parameter ResidentParam with the value "true".
+func RequireResident(cfg *modelconfig.ModelConfig) bool {
+	return cfg.GetParameters()[ResidentParam].GetStringValue() == "true"
+}
+
+// resident rejects a value of ResidentParam other than true and false.
+func (l *problems) resident() {
+	p, set := l.cfg.GetParameters()[ResidentParam]
+	if v := p.GetStringValue(); set && IsEnsemble(l.cfg) && v != "true" && v != "false" {
+		l.add(BadParam, "parameters."+ResidentParam, "parameter '%s' of ensemble '%s' is '%s', expected 'true' or 'false'", ResidentParam, l.cfg.GetName(), v)
+	}
+}
+
 // parameters reports each parameter that nothing reads: most likely a typing error. Triton ignores it.
 // Options.StrictParams makes it a fault.
 func (l *problems) parameters(o *Options) {
@@ -242,6 +262,8 @@ func (l *problems) parameters(o *Options) {
 			return
 		}
 		known, reader = slices.Concat(own, generalParams), "backend '"+l.cfg.GetBackend()+"'"
+	} else {
+		known = ensembleParams
 	}
 	for _, key := range sortedKeys(l.cfg.GetParameters()) {
 		if readsParam(known, key) {

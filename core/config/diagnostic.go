@@ -238,6 +238,7 @@ const (
 	Metrics       Code = "TUT2027"
 	UnknownParam  Code = "TUT2028"
 	StepParam     Code = "TUT2029"
+	BadParam      Code = "TUT2030"
 
 	EnsembleFlow  Code = "TUT3001"
 	EnsembleField Code = "TUT3002"
@@ -258,6 +259,7 @@ const (
 	Circle        Code = "TUT3017"
 	NotCompiled   Code = "TUT3018"
 	MixedStreams  Code = "TUT3019"
+	NotResident   Code = "TUT3020"
 
 	NotHonoured   Code = "TUT4001"
 	Hint          Code = "TUT4002"
@@ -337,6 +339,7 @@ var rules = []Rule{
 	{Code: Metrics, Severity: Fault, Doc: "The metrics settings are not valid.", Fix: "correct metric_tags or model_metrics"},
 	{Code: UnknownParam, Severity: Warning, Doc: "A parameter is unknown. With --strict-parameters this is an error.", Fix: "remove it"},
 	{Code: StepParam, Severity: Fault, Doc: "The parameters of a native step are not valid.", Fix: "correct the parameter: docs/steps.md lists those of every step"},
+	{Code: BadParam, Severity: Fault, Doc: "A parameter has a value that it cannot have.", Fix: "write one of the values that the text lists"},
 	{Code: EnsembleFlow, Severity: Fault, Doc: "Platform, backend and ensemble_scheduling contradict each other.", Fix: `use platform: "ensemble", ensemble_scheduling and no backend together`},
 	{Code: EnsembleField, Severity: Fault, Doc: "A field is set that an ensemble cannot have.", Fix: "move the field to the models of the steps"},
 	{Code: EnsembleStep, Severity: Fault, Doc: "There is no step, or a step is incomplete.", Fix: "give every step model_name, input_map and output_map"},
@@ -356,6 +359,7 @@ var rules = []Rule{
 	{Code: Circle, Severity: Fault, Doc: "Ensembles or tensors depend on each other in a cycle.", Fix: "remove one connection of the circle"},
 	{Code: NotCompiled, Severity: Fault, Doc: "An ensemble cannot be compiled for a reason that has no code of its own."},
 	{Code: MixedStreams, Severity: Fault, Doc: "A step would need to pair responses of independent decoupled steps.", Fix: "give each decoupled step an ensemble of its own"},
+	{Code: NotResident, Severity: Fault, Doc: "A tensor would be copied between two steps of an ensemble with require_resident.", Fix: "run both steps on one device by their instance_group, or remove require_resident"},
 	{Code: NotHonoured, Severity: Fault, Unsupported: true, Doc: "A field would change results and is not supported.", Fix: "remove the field"},
 	{Code: Hint, Severity: Notice, Doc: "A field only hints at speed, or depends on one that is not set, and has no effect here."},
 	{Code: SharedLibrary, Severity: Fault, Unsupported: true, Doc: "The field names a shared library that was built for Triton.", Fix: "use what is built in; libraries made for Triton's interfaces are not loaded"},

@@ -198,7 +198,7 @@ var fieldTable = []Field{
 	{Path: "default_model_filename", Class: Honoured, Doc: "The model's file in its version folder."},
 	{Path: "cc_model_filenames", Class: Hinted, Doc: "There is no CUDA device, so default_model_filename is meant."},
 	{Path: "metric_tags", Class: Honoured, Doc: "Additional labels of the model's metrics. Each name gets an underscore as prefix."},
-	{Path: "parameters", Class: Honoured, Doc: "Settings for the backend, and for padding."},
+	{Path: "parameters", Class: Honoured, Doc: "Settings for the backend, and for padding. Of an ensemble: `require_resident`, `true` or `false`. With true the ensemble does not load if a tensor would be copied between two of its steps: between host and device, or between devices. The error names each such edge, its steps and their places. The upload of the request's inputs and the download of its outputs are allowed, and so are BYTES tensors, which are always on the host. Ensembles within it are included."},
 	{Path: "parameters.string_value", Class: Honoured, Doc: "The value of the setting."},
 	{Path: "model_warmup", Class: Honoured, Doc: "Requests that every instance executes before the model is ready."},
 	{Path: "model_warmup.name", Class: Honoured, Doc: "A name for error texts."},

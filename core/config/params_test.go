@@ -24,6 +24,7 @@ func TestUnknownParams(t *testing.T) {
 		"none":     {"backend: \"square\"\n" + param("execute_delay_ms"), []string{`TUT2028 2:1 parameter 'execute_delay_ms' of model 'm' has no effect: backend 'square' does not read it.`}},
 		"any":      {"backend: \"python\"\n" + param("mine"), nil},
 		"ensemble": {"platform: \"ensemble\"\n" + param("owner"), []string{`TUT2028 2:1 parameter 'owner' of model 'm' has no effect: an ensemble does not read it.`}},
+		"resident": {"platform: \"ensemble\"\n" + param("require_resident") + param("require_residnt"), []string{`TUT2028 3:1 parameter 'require_residnt' of model 'm' has no effect: an ensemble does not read it. Did you mean "require_resident"?`}},
 		"places":   {"backend: \"identity\"\n" + param("a") + param("b"), []string{`TUT2028 2:1 parameter 'a' of model 'm' has no effect: backend 'identity' does not read it.`, `TUT2028 3:1 parameter 'b' of model 'm' has no effect: backend 'identity' does not read it.`}},
 	} {
 		for _, strict := range []bool{false, true} {

@@ -215,6 +215,13 @@ func (p *Port) ModelDims() tensor.Shape {
 	return p.Dims
 }
 
+// JoinsRows reports whether a batch of the model is its requests' rows one after the other. Otherwise some input is
+// ragged, a shape tensor or computed, or some output is split by elements: such batches are made on the host.
+func (s *Signature) JoinsRows() bool {
+	return len(s.Computed)+len(s.Scattered) == 0 &&
+		!slices.ContainsFunc(s.Inputs, func(p Port) bool { return p.Unbatched || p.ShapeTensor })
+}
+
 // AtModel returns the signature with the model's dims in place of the requests'. Computed inputs are not included.
 func (s *Signature) AtModel() *Signature {
 	m := *s

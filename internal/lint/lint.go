@@ -155,7 +155,8 @@ func (e *examiner) read(name string) {
 		e.places[name] = places
 	}
 	options := e.Options
-	options.Params = e.Backends.Params
+	machine := e.Repository.Options()
+	options.Params, options.Devices, options.Auto = e.Backends.Params, machine.Devices, machine.Auto
 	cfg, list := config.Read(src, &options)
 	for i := range list {
 		e.diagnose(list[i], name, dir)
@@ -329,7 +330,8 @@ func (e *examiner) Model(name string, number int64) (plan.Model, error) {
 		return plan.Model{Signature: config.SignatureOf(cfg), Ensemble: cfg}, nil
 	}
 	if done, err := e.Repository.Config(name, max(0, number)); err == nil {
-		return plan.Model{Signature: config.SignatureOf(done)}, nil
+		places, why := e.Repository.Places(name, max(0, number))
+		return plan.Model{Signature: config.SignatureOf(done), Places: places, PlacesWhy: why}, nil
 	}
 	if gaps := config.CheckComplete(cfg); len(gaps) > 0 || len(cfg.GetInput()) == 0 || len(cfg.GetOutput()) == 0 {
 		return plan.Model{}, &unready{model: name, blind: cfg.GetBackend()}

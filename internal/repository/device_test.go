@@ -49,7 +49,7 @@ ensemble_scheduling`, 1)))
 				t.Errorf("a move between steps: %s", line)
 			}
 		}
-		if p, err := r.Plan("ens", -1); err != nil || p.Devices != 1<<devices-1 || !strings.Contains(p.Text(), "move IN from host to device for step") {
+		if p, err := r.Plan("ens", -1); err != nil || p.Devices != 1<<devices-1 || !strings.Contains(p.Text(), "copy IN host -> device") {
 			t.Errorf("plan %v, %v", p, err)
 		}
 	}
@@ -89,7 +89,7 @@ input { name: "INPUT0" data_type: TYPE_FP32 dims: [ -1 ] } output { name: "OUTPU
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, line := range []string{"at device:0 or device:1\n", "at device:1\n", "move IN from host to device for step 0 input INPUT0\n", "move X from device to host for the answer\n"} {
+	for _, line := range []string{"at device:1 (its backend decides)\n", "at device:1 (KIND_GPU)\n", "copy IN host -> device:1 for step 0 input INPUT0, its size varies\n", "copy X device:1 -> host for the response, its size varies\n"} {
 		if !strings.Contains(p.Text(), line) {
 			t.Errorf("no %q in\n%s", line, p.Text())
 		}

@@ -7,8 +7,10 @@ import (
 	"runtime"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/tutti-server/tutti/backends"
+	"github.com/tutti-server/tutti/core/config"
 	"github.com/tutti-server/tutti/core/tensor"
 	"github.com/tutti-server/tutti/internal/recovery"
 	"github.com/tutti-server/tutti/proto/modelconfig"
@@ -103,6 +105,34 @@ func (list instances) places() (places []tensor.Place) {
 		}
 	}
 	return places
+}
+
+// placesWhy names the kinds of the version's instance groups, which decide its places, or its backend where that does.
+// For example, "KIND_CPU".
+func (v *version) placesWhy() string {
+	var kinds []string
+	for _, g := range v.cfg.GetInstanceGroup() {
+		if g.GetKind() != modelconfig.ModelInstanceGroup_KIND_GPU && len(v.places) > 0 && !slices.Contains(v.places, tensor.Place{}) {
+			return "its backend decides"
+		}
+		if kind := g.GetKind().String(); !slices.Contains(kinds, kind) {
+			kinds = append(kinds, kind)
+		}
+	}
+	return strings.Join(kinds, ", ")
+}
+
+// Options returns the options under which the repository reads configurations. They must not be changed.
+func (r *Repository) Options() *config.Options { return &r.source.options }
+
+// Places returns where the instances of a served version are, nil for the host, and why.
+func (r *Repository) Places(name string, number int64) (places []tensor.Place, why string) {
+	s := r.catalog.Load()
+	v, err := s.find(name, number)
+	if err != nil {
+		return nil, ""
+	}
+	return s.models[v.key].placesOf(v), v.placesWhy()
 }
 
 // active returns the instances that accept requests.

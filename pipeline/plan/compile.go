@@ -91,6 +91,7 @@ type step struct {
 	cfg     *modelconfig.ModelEnsembling_Step
 	sig     *config.Signature
 	places  []tensor.Place
+	why     string        // of places
 	inner   *level        // of a nested ensemble
 	in, out []Slot        // per port
 	rules   []BatchRule   // per input, of a leaf

@@ -40,4 +40,5 @@ func ExampleCompile() {
 	//   x <- mid FP32 [-1,1]
 	//   y -> out FP32 [-1,1]
 	// output out FP32 [-1,1] from out, needs steps 0 1
+	// no copies: every tensor is on the host, where all steps run
 }

@@ -3,7 +3,6 @@ package plan
 import (
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/tutti-server/tutti/core/tensor"
 )
@@ -22,6 +21,8 @@ type Copy struct {
 	From, To Location
 	// Reader is the first input that reads it there; a Node of -1 is the response.
 	Reader InputRef
+	// Why is empty for a copy to where the reader runs; else it says why a reader that runs elsewhere needs the copy.
+	Why string
 }
 
 // place decides which steps run on a device. A model may have instances on the host and on devices; place picks the
@@ -33,8 +34,7 @@ func (c *compiler) place() error {
 		return nil
 	}
 	for i := range p.Nodes {
-		host, device := p.Nodes[i].sides()
-		p.Nodes[i].OnDevice = device && (!host || p.copiesFor(i, true) <= p.copiesFor(i, false))
+		p.pickSide(i)
 	}
 	if p.placed() {
 		p.Devices = ^uint64(0)
@@ -54,7 +54,23 @@ func (c *compiler) place() error {
 			t.Plan.Nodes[n].OnDevice = p.Nodes[t.First+int32(n)].OnDevice
 		}
 	}
-	return nil
+	return c.checkResident()
+}
+
+// pickSide decides whether node i runs on a device, and notes why.
+func (p *Plan) pickSide(i int) {
+	n := &p.Nodes[i]
+	host, device := n.sides()
+	if !host || !device {
+		n.OnDevice = device
+		return
+	}
+	there, here := p.copiesFor(i, true), p.copiesFor(i, false)
+	n.OnDevice = there <= here
+	if n.OnDevice {
+		here, there = there, here
+	}
+	n.Why = fmt.Sprintf("copies needed here: %d, on its other side: %d", here, there)
 }
 
 // sides reports whether a model has instances on the host and on devices.
@@ -128,80 +144,31 @@ func (a Location) serves(b Location) bool {
 func (p *Plan) addCopies(s Slot, uses []InputRef) {
 	from := p.origin(s)
 	there := []Location{from}
-	read := func(at Location, by InputRef) {
+	read := func(at Location, by InputRef, why string) {
 		if !slices.ContainsFunc(there, func(x Location) bool { return x.serves(at) }) {
 			there = append(there, at)
-			p.Copies = append(p.Copies, Copy{Slot: s, From: from, To: at, Reader: by})
+			p.Copies = append(p.Copies, Copy{Slot: s, From: from, To: at, Reader: by, Why: why})
 		}
 	}
 	for _, u := range uses {
-		if n := &p.Nodes[u.Node]; n.Signature.Inputs[u.Port].DType != tensor.Bytes {
-			read(n.location(), u)
+		n := &p.Nodes[u.Node]
+		if n.Signature.Inputs[u.Port].DType == tensor.Bytes {
+			continue
 		}
+		at := n.location()
+		if at.OnDevice && from.OnDevice && !n.Signature.JoinsRows() {
+			read(Location{}, u, "whose batches are made on the host")
+			p.Copies = append(p.Copies, Copy{Slot: s, To: at, Reader: u})
+			continue
+		}
+		read(at, u, "")
 	}
 	if slices.Contains(p.Outputs, s) {
-		read(Location{}, InputRef{Node: -1})
+		read(Location{}, InputRef{Node: -1}, "")
 	}
 }
 
 // placed reports whether any step runs on a device.
 func (p *Plan) placed() bool {
 	return slices.ContainsFunc(p.Nodes, func(n Node) bool { return n.OnDevice })
-}
-
-// devices names the devices of a location. For example, "device:0 or device:2".
-func (a Location) devices() string {
-	var at []string
-	for i := range 64 {
-		if a.Devices&(1<<uint(i)) != 0 {
-			at = append(at, tensor.Place{Kind: tensor.Device, ID: int16(i)}.String())
-		}
-	}
-	return strings.Join(at, " or ")
-}
-
-// locationText names a location, with its devices where they differ between steps.
-func (p *Plan) locationText(a Location) string {
-	if a.OnDevice && p.Devices == 0 {
-		return a.devices()
-	}
-	return a.String()
-}
-
-// String returns "host" or "device".
-func (a Location) String() string {
-	if a.OnDevice {
-		return "device"
-	}
-	return "host"
-}
-
-// copiesText prints the copies, one per line.
-func (p *Plan) copiesText(b *strings.Builder) {
-	if !p.placed() {
-		return
-	}
-	if p.Devices == 0 {
-		b.WriteString("the steps at devices have no device in common\n")
-	}
-	for _, m := range p.Copies {
-		reader := "the answer"
-		if m.Reader.Node >= 0 {
-			reader = fmt.Sprintf("step %d input %s", m.Reader.Node, p.Nodes[m.Reader.Node].Signature.Inputs[m.Reader.Port].Name)
-		}
-		fmt.Fprintf(b, "move %s from %s to %s for %s\n", p.Names[m.Slot], p.locationText(m.From), p.locationText(m.To), reader)
-	}
-	if len(p.Copies) == 0 {
-		b.WriteString("no moves\n")
-	}
-}
-
-// copied is the remark on a tensor that is copied to the location where it is read, after a separator.
-func (p *Plan) copied(separator string, s Slot, at Location) string {
-	for _, m := range p.Copies {
-		if m.Slot == s && !m.From.serves(at) && m.To.serves(at) {
-			return separator + "copied to the " + at.String()
-		}
-	}
-	return ""
 }

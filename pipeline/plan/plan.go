@@ -92,8 +92,10 @@ type Node struct {
 	Need int32
 	// Places are where the model has instances; empty for the host.
 	Places []tensor.Place
-	// OnDevice reports that the step runs on a device; else it runs on the host.
+	// OnDevice reports that the step runs on a device; else it runs on the host. Why is the reason, empty for the zero
+	// Places.
 	OnDevice bool
+	Why      string
 	// Ensembles lists the ensembles that contain the step, outermost first, for error texts.
 	Ensembles []string
 	// Stream counts the decoupled steps before this one: it runs once for each of their responses.
@@ -174,8 +176,9 @@ type Model struct {
 	// Steps finds the models of an ensemble's own steps; nil for the Lookup of the ensemble.
 	Steps     Lookup
 	Signature *config.Signature
-	// Places are where the model has instances; empty for the host.
-	Places []tensor.Place
+	// Places are where the model has instances; empty for the host. PlacesWhy is why, for example "KIND_CPU".
+	Places    []tensor.Place
+	PlacesWhy string
 	// Ensemble is the configuration of an ensemble, which is inlined; nil for other models.
 	Ensemble *modelconfig.ModelConfig
 }

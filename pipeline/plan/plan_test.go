@@ -238,7 +238,7 @@ func TestSVGOfTooMany(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := "'e' has 513 steps, expected at most 512 in a picture"
+	want := "'e' has 513 steps, expected at most 512 in an image"
 	if err := p.SVG(io.Discard, nil); err == nil || err.Error() != want {
 		t.Errorf("%v, want %s", err, want)
 	}

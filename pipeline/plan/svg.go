@@ -32,7 +32,7 @@ const maxDrawn = 512
 // shape. kind returns a model's kind in a word or two, for example "onnx" or "tokenize"; it may be nil.
 func (p *Plan) SVG(w io.Writer, kind func(model string) string) error {
 	if len(p.Nodes) > maxDrawn {
-		return status.Errorf(status.Unsupported, "'%s' has %d steps, expected at most %d in a picture", p.Signature.Model, len(p.Nodes), maxDrawn)
+		return status.Errorf(status.Unsupported, "'%s' has %d steps, expected at most %d in an image", p.Signature.Model, len(p.Nodes), maxDrawn)
 	}
 	l := newLayout(p, kind)
 	var b bytes.Buffer
@@ -213,8 +213,8 @@ func (l *layout) node(p *Plan, i int, kind func(string) string) int {
 	if kind != nil {
 		g.caption = kind(n.Model)
 	}
-	if at := n.location().devices(); at != "" {
-		g.caption = strings.TrimPrefix(g.caption+", "+at, ", ")
+	if p.placed() {
+		g.caption = strings.TrimPrefix(g.caption+", "+p.atText(i), ", ")
 	}
 	for _, slot := range n.In {
 		if slot != None {
@@ -233,6 +233,10 @@ func (l *layout) node(p *Plan, i int, kind func(string) string) int {
 // lineType returns the text below a tensor's name.
 func (p *Plan) lineType(s Slot, kind string) string {
 	list := []string{kind}
+	if p.placed() {
+		at, _ := p.PlaceOf(s)
+		list = append(list, at)
+	}
 	for _, m := range p.Copies {
 		if m.Slot == s {
 			list = append(list, p.copied("", s, m.To))

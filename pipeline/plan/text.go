@@ -44,19 +44,19 @@ func (p *Plan) Text() string {
 		fmt.Fprintf(&b, "output %s %s from %s%s, needs steps%s\n", port.Name, portType(sig, port), p.Names[slot],
 			ruleMark(ruleAt(p.OutputRules, i)), p.members(p.OutputNodes[i]))
 	}
-	p.copiesText(&b)
+	p.placesText(&b)
 	return b.String()
 }
 
 func (p *Plan) nodeText(b *strings.Builder, i int) {
 	n := &p.Nodes[i]
 	fmt.Fprintf(b, "step %d %s: model %s version %d", i, n.Name, n.Model, n.Version)
-	if at := n.location().devices(); at != "" {
-		b.WriteString(" at " + at)
+	if p.placed() {
+		b.WriteString(" at " + p.sideText(i))
 	}
 	if n.Stream > 0 {
 		outer := &p.Segments[n.Stream-1]
-		fmt.Fprintf(b, ", for each answer of step %d", outer.First+outer.Producer)
+		fmt.Fprintf(b, ", for each response of step %d", outer.First+outer.Producer)
 	}
 	if n.MaxInflight > 0 {
 		fmt.Fprintf(b, ", at most %d requests at a time", n.MaxInflight)
@@ -247,8 +247,8 @@ func (p *Plan) drawing(g graph.Graph[string, string]) error {
 		n := &p.Nodes[i]
 		name := fmt.Sprintf("step %d", i)
 		label := quoteDOT(n.Name)
-		if at := n.location().devices(); at != "" {
-			label += `\n` + at
+		if p.placed() {
+			label += `\n` + p.atText(i)
 		}
 		if err := vertex(g, name, label, "box"); err != nil {
 			return err

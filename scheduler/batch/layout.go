@@ -28,11 +28,7 @@ type layoutInput struct {
 
 // newLayout returns the layout of a model's batches, nil when joining rows is enough.
 func newLayout(sig *config.Signature) *layout {
-	plain := len(sig.Computed)+len(sig.Scattered) == 0
-	for i := range sig.Inputs {
-		plain = plain && !sig.Inputs[i].Unbatched && !sig.Inputs[i].ShapeTensor
-	}
-	if plain {
+	if sig.JoinsRows() {
 		return nil
 	}
 	f := &layout{inputs: make([]layoutInput, len(sig.Inputs)+len(sig.Computed)), source: slices.Repeat([]int{-1}, len(sig.Outputs))}

@@ -234,6 +234,19 @@ bench-pgo: bin/tutti-bench build runtime examples ## Tell what a build gains tha
 bench-repo: ## Measure a repository of 1,000 models: loading, idle memory, polling, looking up
 	go test -run '^$$' -bench '^BenchmarkRepository$$' -benchtime 0.5s -count $(COUNT) ./internal/repository
 
+# The same measurements are part of the kit, for machines with a GPU and without Go. MODELS is the folder that
+# deploy/gpu-kit/models.py wrote.
+MODELS ?= bin/gpu-models
+.PHONY: bench-gpu
+bench-gpu: bin/tutti-bench build ## Measure edges between device steps on the checking driver, and ensembles on a GPU if there is one
+	@$(prepared); go test -short -run '^$$' -bench '^BenchmarkDeviceEdge' -benchmem -count $(COUNT) ./internal/repository
+	@if bin/tutti doctor | grep -q '^ *ok *gpu'; then bin/tutti-bench -only gpu -rounds 3 -gpu-models '$(MODELS)'; \
+		else echo "no GPU on this machine: make gpu-kit packs the measurements for one that has it"; fi
+
+.PHONY: gpu-kit
+gpu-kit: ## Pack what a machine with a GPU needs to try the server: bin/gpu-kit.tar.xz
+	scripts/gpu-kit
+
 # A mutant that no test notices is a missing test, or code that nothing needs. THRESHOLD=80 is the least percentage noticed.
 BASE ?= main
 THRESHOLD ?= 80

@@ -17,6 +17,7 @@ import (
 	"log/slog"
 	"maps"
 	"slices"
+	"time"
 
 	"github.com/tutti-server/tutti/backends"
 	"github.com/tutti-server/tutti/core/infer"
@@ -186,6 +187,9 @@ func (s *Server) load(ctx context.Context, registry *backends.Registry, stderr i
 	})
 	if err != nil {
 		return errors.Join(err, s.traces.close(ctx), closeStore(s.store), closeCache(s.responses), s.meter.Close(), s.gpus.Close())
+	}
+	if at := s.gpus.Started(); !at.IsZero() {
+		s.log.InfoContext(ctx, "models on GPUs are loaded", slog.Duration("since_first_context", time.Since(at)))
 	}
 	for _, text := range s.repo.EmptyRoots() {
 		s.log.WarnContext(ctx, text) //nolint:sloglint // the text names the folder

@@ -4,6 +4,7 @@
 //
 //	bench [-rounds 5] [-tutti bin/tutti] [-only wire,text,memory,steps,backends]
 //	bench -only sched,tax,pgo,growth
+//	bench -only gpu -gpu-models DIR
 //	bench -only matrix [-scenarios identity3,text] [-peers triton] [-concurrency 8,32] [-time 2s] ...
 //
 // The matrix compares servers of KServe v2: ours, the peers of bench/peers, or a server that already runs. See its
@@ -25,17 +26,19 @@ import (
 func main() {
 	tutti := flag.String("tutti", "bin/tutti", "the `binary` to measure")
 	rounds := flag.Int("rounds", 5, "the number of measurements of each side")
-	only := flag.String("only", "wire,text,memory", "comma-separated measurements to run; also steps, backends, sched, tax, pgo, growth and matrix")
+	only := flag.String("only", "wire,text,memory", "comma-separated measurements to run; also steps, backends, sched, tax, pgo, growth, matrix and gpu")
 	backend := flag.String("backend", "", "the `names` of the scripts in bench/peers/backends to measure, all if empty")
 	cells := &matrix{}
 	cells.flags(flag.CommandLine)
+	gpus := &gpuBench{}
+	gpus.flags(flag.CommandLine)
 	echo := flag.Bool("echo", false, "run the echo servers only, for use by the bench itself")
 	flag.Parse()
 	if *echo {
 		fail(serveEcho())
 		return
 	}
-	b := &bench{tutti: *tutti, rounds: *rounds, only: strings.FieldsFunc(*backend, func(r rune) bool { return r == ',' }), cells: cells, table: tabwriter.NewWriter(os.Stdout, 0, 4, 2, ' ', 0)}
+	b := &bench{tutti: *tutti, rounds: *rounds, only: strings.FieldsFunc(*backend, func(r rune) bool { return r == ',' }), cells: cells, gpus: gpus, table: tabwriter.NewWriter(os.Stdout, 0, 4, 2, ' ', 0)}
 	scenarios := []struct {
 		name string
 		run  func() error
@@ -50,6 +53,7 @@ func main() {
 		{"growth", b.growth},
 		{"tax", b.tax},
 		{"pgo", b.pgo},
+		{"gpu", b.gpu},
 	}
 	for _, s := range scenarios {
 		if slices.Contains(strings.Split(*only, ","), s.name) {
@@ -73,6 +77,7 @@ type bench struct {
 	only   []string // of the backends
 	table  *tabwriter.Writer
 	cells  *matrix
+	gpus   *gpuBench
 }
 
 // row prints one comparison: its name, the two medians, and their ratio.

@@ -281,7 +281,8 @@ The times of the steps are differences of the server's statistics, and n/a if ot
 func machineCommands() []command {
 	return []command{
 		{
-			name: "runtime", usage: "fetch [--dir DIR] NAME | list", summary: "Fetch the native libraries of backends",
+			name: "runtime", usage: "fetch [--dir DIR] NAME | list | prepare NAME LIBRARY", summary: "Fetch the native libraries of backends",
+			notes:    "prepare completes a library that is on the machine already. For example, it compiles PyTorch's shim beside libtorch_cpu.so.",
 			examples: []string{"tutti runtime list", "tutti runtime fetch onnxruntime"},
 			run:      (*program).runtime,
 		},

@@ -251,22 +251,32 @@ func (p *program) runtime(ctx context.Context, args []string) error {
 		return p.listRuntimes()
 	case len(rest) == 2 && rest[0] == "fetch":
 		path, err := (&runtimes.Fetcher{Progress: p.stderr}).Fetch(ctx, rest[1], *dir)
-		if err == nil {
-			var registry *backends.Registry
-			if registry, err = p.components.Registry(); err != nil {
-				return err
-			}
-			if f := registry.ByName(rest[1]); f != nil && f.Prepare != nil { // what its backend needs in addition
-				err = f.Prepare(ctx, path, p.stderr)
-			}
-		}
 		if err != nil {
 			return err
 		}
-		_, err = fmt.Fprintln(p.stdout, path)
+		return p.prepare(ctx, rest[1], path)
+	case len(rest) == 3 && rest[0] == "prepare":
+		if _, err := os.Stat(rest[2]); err != nil {
+			return err
+		}
+		return p.prepare(ctx, rest[1], rest[2])
+	}
+	return misused("runtime", "fetch with a name, prepare with a name and a library, or list")
+}
+
+// prepare makes what a backend needs beside its library, and prints the library's path.
+func (p *program) prepare(ctx context.Context, name, library string) error {
+	registry, err := p.components.Registry()
+	if err != nil {
 		return err
 	}
-	return misused("runtime", "fetch with a name, or list")
+	if f := registry.ByName(name); f != nil && f.Prepare != nil {
+		if err := f.Prepare(ctx, library, p.stderr); err != nil {
+			return err
+		}
+	}
+	_, err = fmt.Fprintln(p.stdout, library)
+	return err
 }
 
 // listRuntimes prints every runtime with the path of its library, or with the command that fetches it.

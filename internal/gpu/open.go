@@ -5,6 +5,7 @@ package gpu
 import (
 	"fmt"
 	"sync"
+	"time"
 
 	"github.com/tutti-server/tutti/core/status"
 	"github.com/tutti-server/tutti/core/tensor"
@@ -95,6 +96,19 @@ func (d *Devices) Pinned(host tensor.Allocator) tensor.Allocator {
 		}
 	})
 	return d.pinned
+}
+
+// Started returns when the first GPU got a context, the zero time if none has one.
+func (d *Devices) Started() (first time.Time) {
+	if d == nil {
+		return first
+	}
+	for _, v := range d.used {
+		if at := v.Started(); !at.IsZero() && (first.IsZero() || at.Before(first)) {
+			first = at
+		}
+	}
+	return first
 }
 
 // Close closes the GPUs. Every buffer must be released, and every stream closed. The error names those that are not.

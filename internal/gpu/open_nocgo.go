@@ -3,6 +3,8 @@
 package gpu
 
 import (
+	"time"
+
 	"github.com/tutti-server/tutti/core/status"
 	"github.com/tutti-server/tutti/core/tensor"
 )
@@ -26,6 +28,9 @@ func (*Devices) Accelerators() []tensor.Accelerator { return nil }
 
 // Pinned returns nil.
 func (*Devices) Pinned(tensor.Allocator) tensor.Allocator { return nil }
+
+// Started returns the zero time.
+func (*Devices) Started() time.Time { return time.Time{} }
 
 // Close does nothing.
 func (*Devices) Close() error { return nil }

@@ -12,6 +12,7 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
 	"unsafe"
 
 	"github.com/tutti-server/tutti/core/status"
@@ -43,6 +44,7 @@ type Device struct {
 	frees   *Stream // releases, behind the last uses
 
 	lost  atomic.Pointer[error]
+	since atomic.Int64 // when the context was made, in nanoseconds of Unix time
 	inUse atomic.Int64
 
 	closed  atomic.Bool
@@ -103,6 +105,14 @@ func (v *Device) Context() (unsafe.Pointer, error) {
 	return unsafe.Pointer(v.ctx), nil
 }
 
+// Started returns when the device was first used, the zero time if it was not.
+func (v *Device) Started() time.Time {
+	if n := v.since.Load(); n != 0 {
+		return time.Unix(0, n)
+	}
+	return time.Time{}
+}
+
 // Lost returns the error that made the device unusable, or nil. Only a restart of the process brings it back.
 func (v *Device) Lost() error {
 	if e := v.lost.Load(); e != nil {
@@ -142,6 +152,7 @@ func (v *Device) run() error {
 	}
 	t := v.driver.table
 	if v.ctx == nil {
+		v.since.Store(time.Now().UnixNano())
 		if err := v.check(C.tutti_cuda_retain(t, v.handle, &v.ctx), "cuDevicePrimaryCtxRetain"); err != nil { //nolint:gocritic // cgo's check of the address
 			v.ctx = nil
 			return err

@@ -96,6 +96,9 @@ func (d *Driver) describe(i int, o Options) (*Device, error) {
 // Place returns device:N.
 func (v *Device) Place() tensor.Place { return tensor.Place{Kind: tensor.Device, ID: int16(v.ordinal)} }
 
+// Capability returns the device's compute capability. For example, 9 and 0.
+func (v *Device) Capability() (major, minor int) { return v.info.Major, v.info.Minor }
+
 // Info describes the device.
 func (v *Device) Info() Info { return v.info }
 

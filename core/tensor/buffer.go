@@ -280,6 +280,15 @@ type Accelerator interface {
 	NewStream(name string) (Stream, error)
 }
 
+// Importer is an Accelerator that maps memory of other processes.
+type Importer interface {
+	Accelerator
+	// Import returns the device memory that an IPC handle names, with one reference that moves to the caller. The buffer ends with the
+	// other process's allocation. Its last release, which may block, unmaps it after its last use. A handle of another length, or one
+	// that names no memory of another running process, is InvalidArg; a lost or full device is Unavailable.
+	Import(handle []byte) (*Buffer, error)
+}
+
 // Places returns the allocator of each place: the host's, the one of pinned memory, and those
 // of the devices, which backends add and remove. It is safe for concurrent use.
 type Places struct {

@@ -27,8 +27,20 @@ func ParseHandle(b []byte) (Handle, error) {
 	return Handle(b), nil
 }
 
+var _ tensor.Importer = (*Device)(nil)
+
+// Import is OpenHandle of the bytes of a handle.
+func (v *Device) Import(handle []byte) (*tensor.Buffer, error) {
+	h, err := ParseHandle(handle)
+	if err != nil {
+		return nil, err
+	}
+	return v.OpenHandle(h)
+}
+
 // OpenHandle maps the memory that another process has exported, and returns it as a buffer at the device; its release unmaps it. The
-// buffer ends with the exporter's allocation. A handle of a process that has ended, or of this process, is refused.
+// buffer ends with the exporter's allocation. A handle of a process that has ended, or of this process, is InvalidArg; a lost or full
+// device is Unavailable.
 func (v *Device) OpenHandle(h Handle) (*tensor.Buffer, error) {
 	if err := v.run(); err != nil {
 		return nil, err
@@ -36,6 +48,9 @@ func (v *Device) OpenHandle(h Handle) (*tensor.Buffer, error) {
 	t := v.driver.table
 	a := C.tutti_cuda_ipc_open(t, v.ctx, (*C.cu_ipc_handle)(unsafe.Pointer(&h)))
 	if err := v.check(a.result, "cuIpcOpenMemHandle"); err != nil {
+		if codeOf(err) == outOfMemory || v.Lost() != nil {
+			return nil, err
+		}
 		return nil, status.Errorf(status.InvalidArg, "the IPC handle names no memory of a running process at %s: %w", v.Place(), err)
 	}
 	r := C.tutti_cuda_address_range(t, v.ctx, a.p)

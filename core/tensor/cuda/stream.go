@@ -22,8 +22,7 @@ type Stream struct {
 	name     string
 	priority int
 	handle   C.cu_stream
-	counted  bool   // among the device's open streams of callers
-	launch   launch // of the caller's goroutine
+	counted  bool // among the device's open streams of callers
 
 	mu      sync.Mutex
 	started bool   // whether handle is set, guarded by mu

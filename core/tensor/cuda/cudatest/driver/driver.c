@@ -36,16 +36,22 @@
 
 #include "../../driver.h"
 
-enum { OK = 0, INVALID = 1, NO_MEMORY = 2, NOT_INITIALIZED = 3, NO_DEVICE = 100, BAD_DEVICE = 101, BAD_CONTEXT = 201, BAD_HANDLE = 400, NOT_FOUND = 500, NOT_READY = 600, BAD_ADDRESS = 700, LOST = 719 };
-enum { MAX_DEVICES = 16, MAX_STREAMS = 256, MAX_FAULTS = 100, ALIGN = 256 };
+enum { OK = 0, INVALID = 1, NO_MEMORY = 2, NOT_INITIALIZED = 3, NO_DEVICE = 100, BAD_DEVICE = 101, BAD_CONTEXT = 201, PEER_UNSUPPORTED = 217, BAD_HANDLE = 400, NOT_FOUND = 500, NOT_READY = 600, BAD_ADDRESS = 700, LOST = 719 };
+enum { MAX_DEVICES = 16, MAX_STREAMS = 256, MAX_FAULTS = 100, ALIGN = 256, PAGE = 4096 };
 enum { POISON_NEW = 0xcd, POISON_FREED = 0xdb };
 
 // clock_t_ is a vector clock: for each stream slot, how many of its operations are known to be complete.
 typedef struct { uint64_t of[MAX_STREAMS]; int n; } vclock;
 
+// A handle names the memory of a process by its file, so that another process of this driver can map it.
+typedef struct { int pid, fd, ordinal; uint64_t offset, n, asked; } shared_memory;
+
 typedef struct block {
 	uint64_t base;
 	size_t n;
+	size_t asked;        // the size of memory for other processes, before rounding
+	shared_memory from;  // where memory of another process is
+	int opened;          // how often that was opened
 	bool live;           // in the order of execution
 	bool submitted_free; // by the host
 	int born_slot;
@@ -424,6 +430,7 @@ static const struct { cu_result code; const char *name, *text; } errors[] = {
 	{INVALID, "CUDA_ERROR_INVALID_VALUE", "invalid argument"}, {NO_MEMORY, "CUDA_ERROR_OUT_OF_MEMORY", "out of memory"},
 	{NOT_INITIALIZED, "CUDA_ERROR_NOT_INITIALIZED", "initialization error"}, {NO_DEVICE, "CUDA_ERROR_NO_DEVICE", "no CUDA-capable device is detected"},
 	{BAD_DEVICE, "CUDA_ERROR_INVALID_DEVICE", "invalid device ordinal"}, {BAD_CONTEXT, "CUDA_ERROR_INVALID_CONTEXT", "invalid device context"},
+	{PEER_UNSUPPORTED, "CUDA_ERROR_PEER_ACCESS_UNSUPPORTED", "peer access is not supported between these two devices"},
 	{BAD_HANDLE, "CUDA_ERROR_INVALID_HANDLE", "invalid resource handle"}, {NOT_FOUND, "CUDA_ERROR_NOT_FOUND", "named symbol not found"},
 	{NOT_READY, "CUDA_ERROR_NOT_READY", "device not ready"}, {BAD_ADDRESS, "CUDA_ERROR_ILLEGAL_ADDRESS", "an illegal memory access was encountered"},
 	{LOST, "CUDA_ERROR_LAUNCH_FAILED", "unspecified launch failure"},
@@ -555,12 +562,18 @@ cu_result cuMemPoolTrimTo(cu_mempool p, size_t keep) {
 	return OK;
 }
 
+static block *place_at(device *d, size_t n, size_t align);
+
 // place finds n free bytes, behind the last block first, then where a released block is.
-static block *place(device *d, size_t n) {
-	n = (n + ALIGN - 1) / ALIGN * ALIGN;
+static block *place(device *d, size_t n) { return place_at(d, n, ALIGN); }
+
+// place_at is place at a multiple of align.
+static block *place_at(device *d, size_t n, size_t align) {
+	n = (n + align - 1) / align * align;
 	uint64_t base = (uint64_t)(uintptr_t)d->addresses, end = base;
 	block **last = &d->blocks;
 	for (; *last != NULL; last = &(*last)->next) end = (*last)->base + (*last)->n;
+	end = (end + align - 1) / align * align;
 	if (n <= d->size && end + n <= base + d->size) {
 		block *b = calloc(1, sizeof *b);
 		b->base = end, b->n = n, b->writer_slot = -1;
@@ -573,7 +586,7 @@ static block *place(device *d, size_t n) {
 			b->n += gone->n, b->next = gone->next;
 			free(gone);
 		}
-		if (!b->submitted_free || b->live || b->n < n) continue;
+		if (!b->submitted_free || b->live || b->n < n || b->base % align != 0) continue;
 		block *fresh = calloc(1, sizeof *fresh);
 		fresh->base = b->base, fresh->n = n, fresh->writer_slot = -1;
 		if (b->n > n) {
@@ -825,12 +838,13 @@ cu_result cuLaunchKernel(cu_function f, unsigned gx, unsigned gy, unsigned gz, u
 	UNLOCK(OK);
 }
 
+// Memory outside the pools may be exported, so it has pages of its own.
 cu_result cuMemAlloc_v2(cu_ptr *p, size_t n) {
 	CONTEXT();
 	static struct cu_pool direct;
-	block *b = n > 0 ? place(d, n) : NULL;
+	block *b = n > 0 ? place_at(d, n, PAGE) : NULL;
 	if (b == NULL) UNLOCK(n > 0 ? NO_MEMORY : INVALID);
-	b->pool = &direct, direct.used += b->n, b->live = true;
+	b->pool = &direct, direct.used += b->n, b->live = true, b->asked = n;
 	memset(shadow(b->base), POISON_NEW, b->n);
 	*p = b->base;
 	UNLOCK(OK);
@@ -839,7 +853,7 @@ cu_result cuMemAlloc_v2(cu_ptr *p, size_t n) {
 cu_result cuMemFree_v2(cu_ptr p) {
 	CONTEXT();
 	block *b = block_of(p, 0);
-	if (b == NULL || b->base != p || b->submitted_free) UNLOCK(INVALID);
+	if (b == NULL || b->base != p || b->submitted_free || b->from.pid != 0) UNLOCK(INVALID);
 	for (struct cu_strm *s = streams; s != NULL; s = s->next)
 		if (s->d == d) drain(s);
 	b->live = false, b->submitted_free = true, b->pool->used -= b->n;
@@ -850,47 +864,77 @@ cu_result cuMemGetAddressRange_v2(cu_ptr *base, size_t *n, cu_ptr p) {
 	LOCK();
 	block *b = block_of(p, 0);
 	if (b == NULL) UNLOCK(NOT_FOUND);
-	*base = b->base, *n = b->n;
+	*base = b->base, *n = b->asked > 0 ? b->asked : b->n;
 	UNLOCK(OK);
 }
-
-// A handle names the memory of a process by its file, so that another process of this driver can map it.
-typedef struct { int pid, fd, ordinal; uint64_t offset, n; } shared_memory;
 
 cu_result cuIpcGetMemHandle(cu_ipc_handle *h, cu_ptr p) {
 	CONTEXT();
 	block *b = block_of(p, 0);
-	if (b == NULL || b->base != p) UNLOCK(INVALID);
-	shared_memory m = {(int)getpid(), d->fd, d->ordinal, b->base - (uint64_t)(uintptr_t)d->addresses, b->n};
+	if (b == NULL || b->base != p || b->asked == 0) UNLOCK(INVALID); // memory of pools has no such handle
+	shared_memory m = {(int)getpid(), d->fd, d->ordinal, b->base - (uint64_t)(uintptr_t)d->addresses, b->n, b->asked};
 	memset(h, 0, sizeof *h);
 	memcpy(h, &m, sizeof m);
 	UNLOCK(OK);
 }
 
+// mapped returns the live block of a handle that the device has opened, NULL for none.
+static block *mapped(device *d, const shared_memory *m) {
+	for (block *b = d->blocks; b != NULL; b = b->next)
+		if (b->live && b->from.pid == m->pid && b->from.fd == m->fd && b->from.offset == m->offset) return b;
+	return NULL;
+}
+
+// A handle that is open in the context has its address, and counts: as CUDA.
 cu_result cuIpcOpenMemHandle_v2(cu_ptr *p, cu_ipc_handle h, unsigned flags) {
 	(void)flags;
 	CONTEXT();
 	shared_memory m;
 	memcpy(&m, &h, sizeof m);
-	if (m.pid == 0 || m.pid == (int)getpid()) UNLOCK(BAD_CONTEXT); // as CUDA: not in the process that made it
+	if (m.pid <= 0 || m.fd < 0 || m.n == 0 || m.n % PAGE != 0 || m.asked > m.n) UNLOCK(INVALID);
+	if (m.pid == (int)getpid()) UNLOCK(BAD_CONTEXT); // as CUDA: not in the process that made it
+	if (no_peer && m.ordinal != d->ordinal) UNLOCK(PEER_UNSUPPORTED);
+	block *b = mapped(d, &m);
+	if (b != NULL) {
+		b->opened++;
+		*p = b->base;
+		UNLOCK(OK);
+	}
 	char path[64];
 	snprintf(path, sizeof path, "/proc/%d/fd/%d", m.pid, m.fd);
 	int fd = open(path, O_RDWR | O_CLOEXEC);
-	block *b = fd >= 0 ? place(d, m.n) : NULL;
-	if (b == NULL) {
-		if (fd >= 0) close(fd);
-		UNLOCK(fd < 0 ? INVALID : NO_MEMORY);
-	}
-	static struct cu_pool mapped;
-	void *at = mmap(shadow(b->base), m.n, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, (off_t)m.offset);
+	if (fd < 0) UNLOCK(INVALID);
+	if (oom_every > 0 && ++allocations % (uint64_t)oom_every == 0) b = NULL;
+	else b = place_at(d, m.n, PAGE);
+	void *at = b == NULL ? MAP_FAILED : mmap(shadow(b->base), m.n, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, (off_t)m.offset);
 	close(fd);
-	if (at == MAP_FAILED) UNLOCK(INVALID);
-	b->pool = &mapped, mapped.used += b->n, b->live = true, b->writer_slot = 0, b->writer_name = "other process";
+	if (b == NULL) UNLOCK(NO_MEMORY);
+	static struct cu_pool others;
+	b->pool = &others;
+	if (at == MAP_FAILED) {
+		b->submitted_free = true;
+		UNLOCK(INVALID);
+	}
+	others.used += b->n, b->live = true, b->opened = 1, b->from = m, b->asked = m.asked, b->writer_slot = 0, b->writer_name = "other process";
 	*p = b->base;
 	UNLOCK(OK);
 }
 
-cu_result cuIpcCloseMemHandle(cu_ptr p) { return cuMemFree_v2(p); }
+// The unmapping is not ordered with streams: work on the memory must have ended.
+cu_result cuIpcCloseMemHandle(cu_ptr p) {
+	CONTEXT();
+	block *b = block_of(p, 0);
+	if (b == NULL || b->base != p || b->from.pid == 0 || !b->live) UNLOCK(INVALID);
+	if (--b->opened > 0) UNLOCK(OK);
+	for (struct cu_strm *s = streams; s != NULL; s = s->next)
+		for (op *o = s->head; o != NULL; o = o->next)
+			if ((o->kind == COPY || o->kind == SET) && (block_of(o->dst, 0) == b || (o->kind == COPY && block_of(o->src, 0) == b)))
+				fault("memory of another process at device:%d is unmapped before a copy of stream %d", d->ordinal, s->slot);
+	off_t at = (off_t)(b->base - (uint64_t)(uintptr_t)d->addresses);
+	mmap(shadow(b->base), b->n, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED | MAP_NORESERVE, d->fd, at);
+	b->live = false, b->submitted_free = true, b->pool->used -= b->n, b->from.pid = 0;
+	UNLOCK(OK);
+}
 
 cu_result cuIpcGetEventHandle(cu_ipc_handle *h, cu_event e) {
 	(void)h, (void)e;

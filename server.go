@@ -190,7 +190,7 @@ func (s *Server) close(ctx context.Context) error {
 	wg.Wait()
 	err := errors.Join(errors.Join(errs...), s.repo.Close(ctx), s.traces.close(ctx), s.meter.Close())
 	if err == nil { // otherwise requests may still use them
-		err = errors.Join(s.gpus.Close(), closeCache(s.responses), closeStore(s.store))
+		err = errors.Join(s.regions.Close(), s.gpus.Close(), closeCache(s.responses), closeStore(s.store))
 	}
 	if errors.Is(err, context.DeadlineExceeded) {
 		return fmt.Errorf("exit timeout of %s expired, requests under way were cut off: %w", s.o.ExitTimeout, err)

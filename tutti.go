@@ -173,6 +173,7 @@ func (s *Server) load(ctx context.Context, registry *backends.Registry, stderr i
 	if s.gpus, noGPU = gpu.Open(o.GPU); status.CodeOf(noGPU) == status.InvalidArg {
 		return noGPU
 	}
+	s.regions.SetDevices(s.gpus.Accelerators(), noGPU)
 	s.metrics.InFlight(s.inFlight)
 	s.repo, err = repository.Open(ctx, repository.Settings{
 		Roots: o.Repositories, Tolerant: !o.ExitOnError, Mode: controlModes[o.ControlMode], Only: o.Models(), PollInterval: o.PollInterval,

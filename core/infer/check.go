@@ -83,7 +83,7 @@ func (r *Request) SizeError(input string, want, got int64) error {
 // CheckInputs verifies that the memory of every input has the size, or the BYTES elements, that its type and shape
 // require. It is the only such check: front ends call it once a request is decoded, and an executor for the requests of
 // other callers. A second call returns at once. Of several wrong inputs it names the last, as Triton does. Inputs must
-// not change afterwards.
+// not change afterwards. The elements of BYTES in device memory are checked by the executor, once it has copied them to the host.
 //
 // hot: no allocation on success.
 func (r *Request) CheckInputs() error {
@@ -112,6 +112,9 @@ func (r *Request) CheckInput(in *Named) error {
 		if int64(in.Tensor.Len) != want {
 			return r.SizeError(in.Name, want, int64(in.Tensor.Len))
 		}
+		return nil
+	}
+	if in.Tensor.Present() && in.Tensor.Buf.Place().Kind == tensor.Device {
 		return nil
 	}
 	if err := tensor.CheckBytes(in.Tensor.Bytes(), in.Tensor.Shape.Elements()); err != nil {

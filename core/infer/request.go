@@ -45,11 +45,19 @@ type Request struct {
 	Version int64          // the requested version, 0 for the one that the version policy prefers
 	Inputs  []Named        // own their tensors. Names are unique.
 	Outputs []string       // the names of the requested outputs, unique; empty for all
+	Into    []Target       // device memory for some of the outputs; the others go to the host
 	Trace   *tracing.Trace // the request's trace, nil when it is not traced. Release ends it.
 	Origin  tracing.Origin // describes how the request arrived, for its trace
 	Async   bool           // forbids Submit to execute on the calling goroutine: Submit returns at once
 
 	checked bool // CheckInputs has succeeded
+}
+
+// Target is device memory of the client for an output. The executor copies the output there, wherever it is, and fails the request
+// when the memory is too small. The response then describes the output, and has no content that the host could read.
+type Target struct {
+	Output string
+	Buf    *tensor.Buffer // owned
 }
 
 var requests pool.Of[Request]
@@ -64,14 +72,30 @@ func (r *Request) Release() {
 		r.Inputs[i].Tensor.Release()
 		r.Inputs[i].Name = ""
 	}
+	for i := range r.Into {
+		r.Into[i].Buf.Release()
+	}
 	clear(r.Outputs)
 	clear(r.Params)
-	*r = Request{Meta: Meta{Params: r.Params[:0]}, Inputs: r.Inputs[:0], Outputs: r.Outputs[:0]}
+	clear(r.Into)
+	*r = Request{Meta: Meta{Params: r.Params[:0]}, Inputs: r.Inputs[:0], Outputs: r.Outputs[:0], Into: r.Into[:0]}
 	requests.Put(r)
 }
 
 // Input returns the named input, or nil.
 func (r *Request) Input(name string) *tensor.Tensor { return find(r.Inputs, name) }
+
+// Target returns the client's device memory for an output, nil for one that goes to the host.
+//
+// hot: one comparison for a request without such memory.
+func (r *Request) Target(output string) *tensor.Buffer {
+	for i := range r.Into {
+		if r.Into[i].Output == output {
+			return r.Into[i].Buf
+		}
+	}
+	return nil
+}
 
 // Response is one response of a model. Get one from NewResponse; Release returns it for reuse.
 type Response struct {

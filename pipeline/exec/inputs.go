@@ -9,8 +9,10 @@ import (
 	"github.com/tutti-server/tutti/core/infer"
 	"github.com/tutti-server/tutti/core/status"
 	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/internal/telemetry"
 	"github.com/tutti-server/tutti/pipeline/plan"
 	"github.com/tutti-server/tutti/scheduler"
+	"github.com/tutti-server/tutti/scheduler/batch"
 )
 
 // bind checks the request against the plan's signature and moves its inputs into their slots.
@@ -24,6 +26,9 @@ func (r *run) bind() error {
 	}
 	if err := r.req.CheckInputs(); err != nil {
 		return r.prefixed(err)
+	}
+	if err := r.fetchInputs(); err != nil {
+		return err
 	}
 	rows, given := int64(-1), 0
 	for i := range sig.Inputs {
@@ -51,6 +56,45 @@ func (r *run) bind() error {
 		r.rows = int32(rows)
 	}
 	return nil
+}
+
+// fetchInputs prepares inputs that clients have put into device memory: BYTES are copied to the host, and checked there, and tensors at
+// addresses that kernels cannot read are copied within the device. Others stay where they are.
+//
+// hot: one load while there is no device.
+func (r *run) fetchInputs() error {
+	m := r.x.mover
+	if m.Idle() {
+		return nil
+	}
+	for i := range r.req.Inputs {
+		in := &r.req.Inputs[i]
+		if !in.Tensor.Present() || in.Tensor.Buf.Place().Kind != tensor.Device {
+			continue
+		}
+		note := batch.Note{Ledger: &r.x.stats.Moves, Tensor: in.Name, Reason: telemetry.ForDevice, Trace: r.req.Trace}
+		if in.Tensor.DType != tensor.Bytes {
+			if err := m.Align(&in.Tensor, note); err != nil {
+				return r.inputError(in.Name, err)
+			}
+			continue
+		}
+		note.Reason = telemetry.ForHost
+		if err := m.ToHost(&in.Tensor, note); err != nil {
+			return r.inputError(in.Name, err)
+		}
+		if err := batch.WaitOnHost(&in.Tensor); err != nil {
+			return r.inputError(in.Name, err)
+		}
+		if err := r.req.CheckInput(in); err != nil {
+			return r.prefixed(err)
+		}
+	}
+	return nil
+}
+
+func (r *run) inputError(input string, err error) error {
+	return r.prefixed(status.Prefixf(err, "input '%s' of model '%s' cannot be copied out of the client's memory: ", input, r.x.plan.Signature.Model))
 }
 
 // selectOutputs sets the requested outputs and the nodes that they need.

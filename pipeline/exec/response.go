@@ -7,6 +7,7 @@ import (
 	"github.com/tutti-server/tutti/core/infer"
 	"github.com/tutti-server/tutti/core/status"
 	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/internal/shm"
 	"github.com/tutti-server/tutti/internal/telemetry"
 	"github.com/tutti-server/tutti/internal/tracing"
 	"github.com/tutti-server/tutti/pipeline/plan"
@@ -90,7 +91,7 @@ func (r *run) send(task *scheduler.Task, out []tensor.Tensor, params infer.Param
 			resp.Outputs = append(resp.Outputs, infer.Named{Name: r.x.plan.Signature.Outputs[o].Name, Tensor: out[o].Move()})
 		}
 	}
-	if err := r.copyToHost(resp); err != nil {
+	if err := r.copyOut(resp); err != nil {
 		resp.Release()
 		return err
 	}
@@ -146,27 +147,39 @@ func (r *run) response() (*infer.Response, error) {
 		}
 		resp.Outputs = append(resp.Outputs, infer.Named{Name: name, Tensor: t})
 	}
-	if err := r.copyToHost(resp); err != nil {
+	if err := r.copyOut(resp); err != nil {
 		resp.Release()
 		return nil, err
 	}
 	return resp, nil
 }
 
-// copyToHost copies the response's device tensors to host memory. It starts every copy before it waits for the first.
-// It may block; a replacement worker runs meanwhile. An ensemble's request is counted after the last copy, but its
-// recorded duration ends before the copies.
+// copyOut copies the response's device tensors to host memory, and the tensors for which the client has device memory into that. It
+// starts every copy before it waits for the first. It may block; a replacement worker runs meanwhile. An ensemble's request is counted
+// after the last copy, but its recorded duration ends before the copies.
 //
 // hot: one load while there is no device.
-func (r *run) copyToHost(resp *infer.Response) error {
+func (r *run) copyOut(resp *infer.Response) error {
 	m, late := r.x.mover, false
 	if m.Idle() {
 		return nil
 	}
+	var few [4]tensor.Event
+	written := few[:0]
 	for i := range resp.Outputs {
 		o := &resp.Outputs[i]
-		if err := m.ToHost(&o.Tensor, batch.Note{Ledger: &r.x.stats.Moves, Tensor: o.Name, Reason: telemetry.ForResponse, Trace: r.req.Trace}); err != nil {
-			return r.copyError(o.Name, err)
+		note := batch.Note{Ledger: &r.x.stats.Moves, Tensor: o.Name, Reason: telemetry.ForResponse, Trace: r.req.Trace}
+		if dst := r.req.Target(o.Name); dst != nil {
+			e, err := r.copyInto(dst, o, note)
+			if err != nil {
+				return err
+			}
+			written = append(written, e)
+			late = late || !e.Done()
+			continue
+		}
+		if err := m.ToHost(&o.Tensor, note); err != nil {
+			return r.copyError(o.Name, "the host", err)
 		}
 		late = late || batch.Pending(&o.Tensor)
 	}
@@ -177,14 +190,31 @@ func (r *run) copyToHost(resp *infer.Response) error {
 	for i := range resp.Outputs {
 		o := &resp.Outputs[i]
 		if err := batch.WaitOnHost(&o.Tensor); err != nil {
-			return r.copyError(o.Name, err)
+			return r.copyError(o.Name, "the host", err)
+		}
+	}
+	for _, e := range written {
+		if err := e.Wait(); err != nil {
+			return status.Prefixf(err, "outputs of model '%s' cannot be copied to the client's memory: ", r.x.plan.Signature.Model)
 		}
 	}
 	return nil
 }
 
-func (r *run) copyError(output string, err error) error {
-	return status.Errorf(status.Internal, "output '%s' of model '%s' cannot be copied to the host: %w", output, r.x.plan.Signature.Model, err)
+// copyInto starts to copy an output into device memory of the client, and returns the event after which it is there.
+func (r *run) copyInto(dst *tensor.Buffer, o *infer.Named, note batch.Note) (tensor.Event, error) {
+	if o.Tensor.Len > dst.Len() {
+		return nil, shm.ErrOutputSize(o.Name, uint64(dst.Len()), uint64(o.Tensor.Len))
+	}
+	e, err := r.x.mover.Into(dst, &o.Tensor, note)
+	if err != nil {
+		return nil, r.copyError(o.Name, "the client's memory at "+dst.Place().String(), err)
+	}
+	return e, nil
+}
+
+func (r *run) copyError(output, to string, err error) error {
+	return status.Errorf(status.Internal, "output '%s' of model '%s' cannot be copied to %s: %w", output, r.x.plan.Signature.Model, to, err)
 }
 
 // params are the parameters that steps returned with their tensors.

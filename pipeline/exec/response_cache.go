@@ -112,6 +112,9 @@ func (r *ResponseCache) lookUp(w waiter) {
 
 // begin sets the requested outputs and the key; false for a request that is invalid or cannot be looked up.
 func (r *ResponseCache) begin(a *cachedCall, req *infer.Request) bool {
+	if len(req.Into) > 0 {
+		return false // its outputs stay at the device
+	}
 	sig := r.x.plan.Signature
 	h := r.front.Get()
 	defer r.front.Put(h)

@@ -64,6 +64,74 @@ func (m *Mover) ToHost(t *tensor.Tensor, n Note) error {
 	return move(t, l.stream, pool, n)
 }
 
+// Align starts to copy a device tensor that does not begin at a multiple of alignment to memory of the same device that does: kernels
+// read several elements at once, and a wrong address would make the device unusable. Only clients' memory has such tensors.
+func (m *Mover) Align(t *tensor.Tensor, n Note) error {
+	if !t.Present() || t.Buf.Place().Kind != tensor.Device || uintptr(t.Pointer())%alignment == 0 {
+		return nil
+	}
+	l, err := m.hostStream(t.Buf.Place())
+	if err != nil {
+		return err
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return move(t, l.stream, l.stream, n)
+}
+
+// alignment is what runtimes expect of addresses in device memory; TensorRT asks for the most.
+const alignment = 256
+
+// Into starts to copy t, wherever it is, to the start of dst, device memory that is large enough, and returns the event after which dst
+// holds it. It waits for a tensor that is on its way to the host.
+func (m *Mover) Into(dst *tensor.Buffer, t *tensor.Tensor, n Note) (tensor.Event, error) {
+	if err := WaitOnHost(t); err != nil {
+		return nil, err
+	}
+	l, err := m.hostStream(dst.Place())
+	if err != nil {
+		return nil, err
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if err := await(t.Buf, l.stream); err != nil {
+		return nil, err
+	}
+	src := t.Retain()
+	defer src.Release()
+	if overlap(dst, t) {
+		if err := separate(&src, l.stream); err != nil {
+			return nil, err
+		}
+	}
+	if err := l.stream.Copy(dst, 0, src.Buf, src.Off, src.Len); err != nil {
+		return nil, err
+	}
+	n.count(t.Buf.Place(), dst.Place(), t.Len)
+	return l.stream.Record(), nil
+}
+
+// overlap reports whether t has memory of dst. For example, a model returned its input, and the client reads and writes one region.
+func overlap(dst *tensor.Buffer, t *tensor.Tensor) bool {
+	to, from := uintptr(dst.Pointer()), uintptr(t.Pointer())
+	return t.Buf.Place() == dst.Place() && from < to+uintptr(t.Len) && to < from+uintptr(t.Len)
+}
+
+// separate replaces t with a copy in memory of the stream.
+func separate(t *tensor.Tensor, s tensor.Stream) error {
+	b, err := s.Alloc(t.Len)
+	if err != nil {
+		return err
+	}
+	if err := s.Copy(b, 0, t.Buf, t.Off, t.Len); err != nil {
+		b.Release()
+		return err
+	}
+	t.Buf.Release()
+	t.Buf, t.Off = b, 0
+	return nil
+}
+
 // WaitOnHost blocks until the host may read t.
 func WaitOnHost(t *tensor.Tensor) error {
 	if e := pendingEvent(t); e != nil {

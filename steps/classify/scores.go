@@ -25,8 +25,7 @@ const (
 // are in float64 after the largest score is subtracted. arg_max gives index INT64 [1] and value FP32 [1] of the first
 // of the largest scores, and with labels_file label BYTES [1]. Scores are divided by the temperature before softmax and
 // log_softmax. NaN stays NaN, counts as probability 0 for the others and is the largest score only if all are NaN. If
-// scores are +Inf, they share the whole probability. At a device sums are added in another order: a value may differ by 2 units in the
-// last place.
+// scores are +Inf, they share the whole probability.
 func NewScoresFactory() steps.Factory {
 	return steps.Factory{
 		Name: "scores",
@@ -72,7 +71,6 @@ func scoresSignature(s *steps.Settings) (*config.Signature, error) {
 
 // scores is the step "scores" for all operations but arg_max.
 type scores struct {
-	op          string
 	run         func(values, scores []float32)
 	temperature float32
 }
@@ -101,7 +99,7 @@ func newScores(s *steps.Settings) (steps.Step, error) {
 		return nil, fmt.Errorf("parameter 'labels_file' of model '%s' has no meaning with op '%s'", s.Model, op)
 	}
 	run := map[string]func(values, scores []float32){opSoftmax: softmax, opLogSoftmax: logSoftmax, opSigmoid: sigmoids}[op]
-	return &scores{op, run, float32(t)}, nil
+	return &scores{run, float32(t)}, nil
 }
 
 // Run converts each row.
@@ -284,7 +282,7 @@ func pick(values []float32, idx []int32, scores []float32) {
 	}
 }
 
-// softmax writes the probability of every class. values may be scores.
+// softmax writes the probability of every class.
 func softmax(values, scores []float32) {
 	top := float64(highest(scores))
 	if math.IsInf(top, 0) {
@@ -302,13 +300,13 @@ func softmax(values, scores []float32) {
 			e = power(x)
 		}
 		sum += e
-		if values[i] = float32(e); v != v {
-			values[i] = v
-		}
+		values[i] = float32(e)
 	}
 	scale := float32(1 / sum)
-	for i := range values {
-		values[i] *= scale
+	for i, v := range scores {
+		if values[i] *= scale; v != v {
+			values[i] = v
+		}
 	}
 }
 

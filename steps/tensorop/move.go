@@ -76,9 +76,7 @@ func (c *concat) move(m *moving) error {
 			n *= int(m.in[i].Shape.Dim(c.axis))
 		}
 		blocks(&m.x.loop, 0, n, step, int(m.in[i].Shape.Elements()))
-		if err := m.spread(out, at, &m.in[i]); err != nil {
-			return err
-		}
+		spread(&m.x.loop, out, at, &m.in[i])
 		at += n
 	}
 	return nil
@@ -184,9 +182,7 @@ func (v *split) move(m *moving) error {
 		w := &m.x.loop
 		blocks(w, 1, n*after, d*after, int(shape.Elements()))
 		w.at[1] = at
-		if err := m.spread(out, 0, in); err != nil {
-			return err
-		}
+		spread(w, out, 0, in)
 		at += n * after
 	}
 	return nil

@@ -149,8 +149,8 @@ func wrongRegion(key, tensor, want string) error {
 	return status.Errorf(status.InvalidArg, "invalid value type for '%s' parameter for tensor '%s', expected %s.", key, tensor, want)
 }
 
-// sharedInput copies an input out of the client's memory, which the client may change at any time. The region stays
-// in use until the response is complete.
+// sharedInput copies an input out of the client's memory, which the client may change at any time. One in device memory stays there.
+// The region stays in use until the response is complete.
 func (d *decoder) sharedInput(to *infer.Named, in *tensorFields, r *region) error {
 	if in.typed {
 		return status.Errorf(status.InvalidArg, "unexpected 'content' provided when using shared memory for input tensor '%s' for model '%s'",
@@ -163,6 +163,13 @@ func (d *decoder) sharedInput(to *infer.Named, in *tensorFields, r *region) erro
 	d.msg.windows = append(d.msg.windows, w)
 	if size, err := infer.ShapeSize(to.Name, to.Tensor.DType, to.Tensor.Shape); err != nil || (size >= 0 && uint64(size) != r.size) {
 		return cmp.Or(err, d.req.SizeError(to.Name, size, int64(min(r.size, math.MaxInt64))))
+	}
+	if w.Device() {
+		to.Tensor.Buf, to.Tensor.Len = w.Buffer(), int(r.size)
+		if to.Tensor.DType == tensor.Bytes { // the executor copies it to the host
+			return d.msg.charge.Acquire(int64(r.size))
+		}
+		return nil
 	}
 	if err := d.fill(&to.Tensor, int(r.size), 0); err != nil {
 		return err
@@ -193,7 +200,7 @@ type sharedOutput struct {
 }
 
 // applyOptions classifies outputs and writes them into the client's memory as requested, and appends the latter to
-// list.
+// list. The executor has written those in device memory.
 func applyOptions(resp *infer.Response, wants []outputOptions, about *infer.Description, a tensor.Allocator, list []sharedOutput) ([]sharedOutput, error) {
 	for i := range wants {
 		w := &wants[i]
@@ -208,8 +215,10 @@ func applyOptions(resp *infer.Response, wants []outputOptions, about *infer.Desc
 				}
 				continue
 			}
-			if err := w.window.WriteOutput(w.name, out.Tensor.Bytes()); err != nil {
-				return list, err
+			if !w.window.Device() {
+				if err := w.window.WriteOutput(w.name, out.Tensor.Bytes()); err != nil {
+					return list, err
+				}
 			}
 			s := sharedOutput{output: j, region: w.region}
 			s.size = uint64(out.Tensor.Len)

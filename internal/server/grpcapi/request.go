@@ -235,6 +235,9 @@ func (d *decoder) output(b []byte) error {
 		}
 		w.region = r
 		d.msg.windows = append(d.msg.windows, w.window)
+		if w.window.Device() {
+			d.req.Into = append(d.req.Into, infer.Target{Output: w.name, Buf: w.window.Buffer()})
+		}
 	}
 	d.req.Outputs = append(d.req.Outputs, w.name)
 	if shared || w.classes > 0 {

@@ -231,6 +231,9 @@ func (x *exchange) completeOutput(out output, have field) (err error) {
 		if out.window, err = x.openRegion(&out.region); err != nil {
 			return err
 		}
+		if out.window.Device() {
+			x.req.Into = append(x.req.Into, infer.Target{Output: out.name, Buf: out.window.Buffer()})
+		}
 	}
 	x.wanted.outputs = append(x.wanted.outputs, out)
 	x.req.Outputs = append(x.req.Outputs, out.name)
@@ -263,7 +266,8 @@ func (x *exchange) openRegion(r *region) (*shm.Window, error) {
 	return w, err
 }
 
-// readShared copies an input out of shared memory, so that the client cannot change it after the checks.
+// readShared copies an input out of shared memory, so that the client cannot change it after the checks. One in device memory stays
+// there.
 func (x *exchange) readShared(in *input, to *infer.Named) error {
 	w, err := x.openRegion(&in.region)
 	if err != nil {
@@ -277,17 +281,25 @@ func (x *exchange) readShared(in *input, to *infer.Named) error {
 	if want >= 0 && want != size {
 		return x.req.SizeError(in.name, want, size)
 	}
+	if w.Device() {
+		to.Tensor = tensor.Tensor{DType: in.dtype, Shape: in.shape, Buf: w.Buffer(), Len: int(size)}
+		if in.dtype == tensor.Bytes { // the executor copies it to the host
+			return x.in.Charge.Acquire(size)
+		}
+		return nil
+	}
 	if to.Tensor, err = x.alloc(in, int(size), 0); err != nil {
 		return err
 	}
 	return w.Read(to.Tensor.Bytes())
 }
 
-// placeOutputs replaces outputs by their classes and writes outputs to shared memory, as requested.
+// placeOutputs replaces outputs by their classes and writes outputs to shared memory, as requested. The executor has written those in
+// device memory.
 func (x *exchange) placeOutputs(resp *infer.Response) error {
 	for i := range x.wanted.outputs {
 		o := &x.wanted.outputs[i]
-		if o.window == nil && o.classes == 0 {
+		if o.classes == 0 && (o.window == nil || o.window.Device()) {
 			continue
 		}
 		out, err := resp.Output(o.name), error(nil)

@@ -63,6 +63,9 @@ type Factory struct {
 	// Devices returns the device places that the backend adds when it is opened with these values of Options.Config.
 	// Optional.
 	Devices func(values map[string]string) []tensor.Place
+	// Around returns the factory to use instead of that of another backend, with these values of Options.Config. For tests: the
+	// backend sim runs models of all others at devices. Optional.
+	Around func(values map[string]string, of Factory) Factory
 	// Guide is the documentation of the backend.
 	Guide Guide
 	// Prepare completes a fetched library on this machine. For example, pytorch compiles its C++ shim. It must keep results
@@ -106,6 +109,28 @@ func NewRegistry(factories ...Factory) (*Registry, error) {
 		}
 	}
 	return r, nil
+}
+
+// Configured returns the registry in which factories with Around have replaced others. settings has the values of Options.Config by
+// backend.
+func (r *Registry) Configured(settings map[string]map[string]string) *Registry {
+	out := &Registry{byName: maps.Clone(r.byName), byPlatform: maps.Clone(r.byPlatform)}
+	for _, name := range r.Names() {
+		around := r.byName[name].Around
+		if around == nil || settings[name] == nil {
+			continue
+		}
+		for _, other := range r.Names() {
+			if other != name {
+				f := around(settings[name], *out.byName[other])
+				out.byName[other] = &f
+			}
+		}
+	}
+	for platform, f := range r.byPlatform {
+		out.byPlatform[platform] = out.byName[f.Name]
+	}
+	return out
 }
 
 // ByName returns the factory of a backend name, or nil.

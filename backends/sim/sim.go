@@ -1,29 +1,37 @@
-// Package sim has the backend sim, which runs models of other backends at simulated devices (package simdev). It serves tests and
-// experiments with the movement of tensors between devices; it makes nothing faster.
+// Package sim has the backend sim, which runs models of other backends "at" devices. It serves tests and experiments with the movement
+// of tensors between devices; it makes nothing faster.
 //
-// --backend-config=sim,devices=N enables it with N devices. Other keys are latency_us and bandwidth_mb (the cost of a copy, which is
-// only counted unless real=true), and memory_mb. A parameter of the model names the backend that executes it:
+// The devices are the GPUs of the server, or with --backend-config=sim,devices=N simulated ones (package simdev). Other keys for
+// those are latency_us and bandwidth_mb (the cost of a copy, which is only counted unless real=true), and memory_mb. A parameter of
+// the model names the backend that executes it:
 //
 //	backend: "sim"
 //	parameters { key: "sim.backend" value { string_value: "identity" } }
 //
-// Inputs are moved to the instance's device and outputs stay there, except BYTES. The model itself runs on the host, on copies that the
-// simulated device does not count: they represent its kernels. Copies to the host use a pool that represents pinned memory.
+// Inputs are moved to the instance's device and outputs stay there, except BYTES. The model itself runs on the host, on copies that
+// represent its kernels: they are in no ledger of the server. Traffic counts them, because a GPU's driver counts them too. Copies to
+// the host use a pool that represents pinned memory at simulated devices.
+//
+// # All models of a repository
+//
+// --backend-config=sim,all=true runs every model of the other backends so, without a change to its files and whatever its
+// instance groups say; groups with gpus keep those. It is for tests: a repository whose models run on the CPU then has all its steps at
+// devices. except=NAME+NAME leaves out backends, for example those with instances at GPUs of their own. Without any device it has no effect.
 package sim
 
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
 	"google.golang.org/protobuf/proto"
 
 	"github.com/tutti-server/tutti/backends"
-	"github.com/tutti-server/tutti/core/infer"
+	"github.com/tutti-server/tutti/core/config"
 	"github.com/tutti-server/tutti/core/status"
 	"github.com/tutti-server/tutti/core/tensor"
 	"github.com/tutti-server/tutti/internal/simdev"
@@ -39,11 +47,20 @@ const (
 
 // NewFactory returns the backend sim over the given backends.
 func NewFactory(inner ...backends.Factory) backends.Factory {
+	return NewCountingFactory(&Traffic{}, inner...)
+}
+
+// NewCountingFactory is NewFactory with a count of the copies that represent kernels.
+func NewCountingFactory(t *Traffic, inner ...backends.Factory) backends.Factory {
+	m := &machines{traffic: t}
 	return backends.Factory{
 		Name:       Name,
-		Guide:      backends.Guide{Doc: "Runs the model of another backend, which the parameter `sim.backend` names, at simulated devices, to see how tensors travel."},
-		ConfigKeys: []string{"bandwidth_mb", "devices", "latency_us", "memory_mb", "real"},
-		New:        func(o backends.Options) (backends.Backend, error) { return newBackend(inner, o) },
+		Guide:      backends.Guide{Doc: "Runs the model of another backend, which the parameter `sim.backend` names, at devices, to see how tensors travel."},
+		ConfigKeys: []string{"all", "bandwidth_mb", "devices", "except", "latency_us", "memory_mb", "real"},
+		New: func(o backends.Options) (backends.Backend, error) {
+			b := &backend{options: o, inner: inner, machines: m, opened: map[string]backends.Backend{}}
+			return b, m.open(o.Places, o.Config)
+		},
 		Devices: func(values map[string]string) (list []tensor.Place) {
 			n, _, err := parse(values)
 			for i := 0; err == nil && i < n; i++ { // opening the backend reports the error
@@ -51,41 +68,81 @@ func NewFactory(inner ...backends.Factory) backends.Factory {
 			}
 			return list
 		},
+		Around: m.around,
 	}
 }
 
-// backend has the devices, and the opened backends of its models.
+// machines opens the simulated devices at the first use, and closes them after the last.
+type machines struct {
+	traffic *Traffic
+
+	mu      sync.Mutex
+	users   int             // guarded by mu
+	machine *simdev.Machine // nil: none, or off; guarded by mu
+}
+
+// open adds the simulated devices to places, if there are any. The caller must call close, unless open fails.
+func (m *machines) open(places *tensor.Places, values map[string]string) error {
+	n, device, err := parse(values)
+	if err != nil {
+		return err
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if n > 0 && m.machine == nil {
+		if places == nil {
+			return status.Errorf(status.Unsupported, "backend '%s' needs a server that knows devices", Name)
+		}
+		machine, err := simdev.New(n, device)
+		if err != nil {
+			return err
+		}
+		for _, d := range machine.Devices() {
+			if err := places.Add(d); err != nil {
+				removeFrom(places, machine)
+				return errors.Join(err, machine.Close())
+			}
+		}
+		places.SetPinned(tensor.NewPinnedPool())
+		m.machine = machine
+	}
+	m.users++
+	return nil
+}
+
+func (m *machines) close(places *tensor.Places) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.users--; m.users > 0 || m.machine == nil {
+		return nil
+	}
+	removeFrom(places, m.machine)
+	places.SetPinned(nil)
+	machine := m.machine
+	m.machine = nil
+	return machine.Close()
+}
+
+func removeFrom(places *tensor.Places, machine *simdev.Machine) {
+	for _, d := range machine.Devices() {
+		if places.Device(d.Place()) == tensor.Accelerator(d) {
+			places.Remove(d.Place())
+		}
+	}
+}
+
+// backend has the opened backends of its models.
 type backend struct {
-	options backends.Options
-	inner   []backends.Factory
-	machine *simdev.Machine // nil: off
+	options  backends.Options
+	inner    []backends.Factory
+	machines *machines
 
 	mu     sync.Mutex
 	opened map[string]backends.Backend // guarded by mu
+	closed bool                        // guarded by mu
 }
 
-func newBackend(inner []backends.Factory, o backends.Options) (backends.Backend, error) {
-	b := &backend{options: o, inner: inner, opened: map[string]backends.Backend{}}
-	n, device, err := parse(o.Config)
-	if err != nil || n == 0 {
-		return b, err
-	}
-	if o.Places == nil {
-		return nil, status.Errorf(status.Unsupported, "backend '%s' needs a server that knows devices", Name)
-	}
-	if b.machine, err = simdev.New(n, device); err != nil {
-		return nil, err
-	}
-	for _, d := range b.machine.Devices() {
-		if err := o.Places.Add(d); err != nil {
-			return nil, errors.Join(err, b.Close())
-		}
-	}
-	o.Places.SetPinned(tensor.NewPinnedPool())
-	return b, nil
-}
-
-// parse parses the values of --backend-config. 0 devices disable the backend.
+// parse parses the values of --backend-config. 0 devices: there are only those of the server.
 func parse(values map[string]string) (n int, o simdev.Options, err error) {
 	number := func(key string, most int64) int64 {
 		text, given := values[key]
@@ -102,38 +159,66 @@ func parse(values map[string]string) (n int, o simdev.Options, err error) {
 	o.Latency = time.Duration(number("latency_us", 1e9)) * time.Microsecond
 	o.Bandwidth = number("bandwidth_mb", 1<<30) << 20
 	o.Memory = int(number("memory_mb", 1<<16)) << 20
-	if text, given := values["real"]; given && err == nil {
-		if o.Real, err = strconv.ParseBool(text); err != nil {
-			err = status.Errorf(status.InvalidArg, "backend '%s': 'real' is '%s', expected true or false", Name, text)
-		}
+	if err == nil {
+		o.Real, err = truth(values, "real")
 	}
 	return n, o, err
 }
 
+func truth(values map[string]string, key string) (bool, error) {
+	text, given := values[key]
+	if !given {
+		return false, nil
+	}
+	v, err := strconv.ParseBool(text)
+	if err != nil {
+		err = status.Errorf(status.InvalidArg, "backend '%s': '%s' is '%s', expected true or false", Name, key, text)
+	}
+	return v, err
+}
+
 // Load loads a model of the backend that the parameter sim.backend names.
 func (b *backend) Load(ctx context.Context, s backends.Settings) (backends.Model, error) {
-	if b.machine == nil {
+	if b.options.Places == nil || !b.options.Places.Any() {
 		return nil, status.Errorf(status.Unsupported,
-			"model '%s': backend '%s' is off, expected --backend-config=%s,devices=N with the number of simulated devices", s.Model, Name, Name)
+			"model '%s': backend '%s' is off, expected a GPU, or --backend-config=%s,devices=N with the number of simulated devices", s.Model, Name, Name)
 	}
 	name := s.Param(backendParam)
 	of, err := b.open(s.Model, name)
 	if err != nil {
 		return nil, err
 	}
-	s.Config = proto.CloneOf(s.Config)
-	for _, g := range s.Config.GetInstanceGroup() { // the executing backend's instances are on the host
-		if g.GetKind() == modelconfig.ModelInstanceGroup_KIND_GPU {
-			g.Kind, g.Gpus = modelconfig.ModelInstanceGroup_KIND_CPU, nil
-		}
-	}
+	whole := s.Config
+	s.Config = onHost(whole)
 	s.Config.Backend = name
 	delete(s.Config.GetParameters(), backendParam)
 	m, err := of.Load(ctx, s)
 	if err != nil {
 		return nil, err
 	}
-	return &model{Model: m, devices: b.machine.Devices(), name: s.Model, host: s.Alloc}, nil
+	at := newModel(m, devicesOf(b.options.Places), s, b.machines.traffic)
+	if at.completed != nil { // for the executing backend
+		at.completed.Backend, at.completed.Parameters = whole.GetBackend(), whole.GetParameters()
+	}
+	return at, nil
+}
+
+// onHost returns a copy of a configuration with the instances on the host: a backend that supports devices would look for them.
+func onHost(cfg *modelconfig.ModelConfig) *modelconfig.ModelConfig {
+	cfg = proto.CloneOf(cfg)
+	for _, g := range cfg.GetInstanceGroup() {
+		if g.GetKind() == modelconfig.ModelInstanceGroup_KIND_GPU {
+			g.Kind, g.Gpus = modelconfig.ModelInstanceGroup_KIND_CPU, nil
+		}
+	}
+	return cfg
+}
+
+func devicesOf(places *tensor.Places) (list []tensor.Accelerator) {
+	for _, at := range places.Devices() {
+		list = append(list, places.Device(at))
+	}
+	return list
 }
 
 // open returns the backend with the given name and opens it on first use.
@@ -160,212 +245,85 @@ func (b *backend) open(model, name string) (backends.Backend, error) {
 	return of, err
 }
 
-// Close closes the backends and the devices.
+// Close closes the backends and the simulated devices.
 func (b *backend) Close() error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	if b.closed {
+		return nil
+	}
+	b.closed = true
 	var errs []error
 	for name, of := range b.opened {
 		errs = append(errs, of.Close())
 		delete(b.opened, name)
 	}
-	if b.machine != nil {
-		for _, d := range b.machine.Devices() {
-			if b.options.Places.Device(d.Place()) == tensor.Accelerator(d) {
-				b.options.Places.Remove(d.Place())
-			}
+	return errors.Join(append(errs, b.machines.close(b.options.Places))...)
+}
+
+// around returns the factory of another backend whose models run at devices, if the values say so. See the package comment.
+func (m *machines) around(values map[string]string, of backends.Factory) backends.Factory {
+	if all, err := truth(values, "all"); err == nil && !all || slices.Contains(strings.Split(values["except"], "+"), of.Name) {
+		return of
+	}
+	open := of.New
+	of.Auto = func(map[string]string) config.Auto { return config.AutoGPU }
+	of.New = func(o backends.Options) (backends.Backend, error) {
+		if _, err := truth(values, "all"); err != nil {
+			return nil, err
 		}
-		b.options.Places.SetPinned(nil)
-		errs = append(errs, b.machine.Close())
+		if err := m.open(o.Places, values); err != nil {
+			return nil, err
+		}
+		inner, err := open(o)
+		if err != nil {
+			return nil, errors.Join(err, m.close(o.Places))
+		}
+		return &wrapped{Backend: inner, machines: m, places: o.Places}, nil
 	}
-	return errors.Join(errs...)
+	return of
 }
 
-// model is a model of another backend at the devices.
-type model struct {
-	backends.Model
-	devices []*simdev.Device
-	name    string
-	host    tensor.Allocator
+// wrapped is a backend whose models run at devices.
+type wrapped struct {
+	backends.Backend
+	machines *machines
+	places   *tensor.Places
+	once     sync.Once
 }
 
-// Places returns the simulated devices.
-func (m *model) Places() []tensor.Place {
-	var list []tensor.Place
-	for _, d := range m.devices {
-		list = append(list, d.Place())
+// Load loads a model at the devices, or on the host when there are none.
+func (w *wrapped) Load(ctx context.Context, s backends.Settings) (backends.Model, error) {
+	if w.places == nil || !w.places.Any() {
+		return w.Backend.Load(ctx, s)
 	}
-	return list
-}
-
-// NewInstance returns an instance at one of the devices, with its own stream.
-func (m *model) NewInstance(ctx context.Context, at tensor.Place) (backends.Instance, error) {
-	i := slices.Index(m.Places(), at)
-	if i < 0 {
-		return nil, status.Errorf(status.Unsupported, "model '%s' of backend '%s' runs at %v only, not on %s", m.name, Name, m.Places(), at)
-	}
-	inst, err := m.Model.NewInstance(ctx, tensor.Place{})
+	s.Config = onHost(s.Config)
+	m, err := w.Backend.Load(ctx, s)
 	if err != nil {
 		return nil, err
 	}
-	placed, err := Wrap(inst, m.devices[i], fmt.Sprintf("model '%s'", m.name), m.host)
-	if err != nil {
-		return nil, errors.Join(err, inst.Close())
-	}
-	return placed, nil
+	return At(m, devicesOf(w.places), s, w.machines.traffic), nil
 }
 
-// instance runs a host instance at a device.
-type instance struct {
-	inner  backends.Instance
-	stream *simdev.Stream
-	name   string
-	host   tensor.Allocator
+// Describe returns what the backend says of its runtime.
+func (w *wrapped) Describe() string {
+	if d, ok := w.Backend.(backends.Describer); ok {
+		return d.Describe()
+	}
+	return ""
 }
 
-// Wrap returns an instance that runs inner at a device. It takes over inner. name is used in errors; host allocates the memory of the
-// simulated kernels.
-func Wrap(inner backends.Instance, d *simdev.Device, name string, host tensor.Allocator) (backends.DeviceInstance, error) {
-	s, err := d.Open(name)
-	if err != nil {
-		return nil, err
-	}
-	return &instance{inner: inner, stream: s, name: name, host: host}, nil
-}
-
-// Stream implements backends.DeviceInstance.
-func (i *instance) Stream() tensor.Stream { return i.stream }
-
-// Execute runs the model once the stream reaches it, and enqueues the upload of the outputs on the stream without waiting.
-func (i *instance) Execute(ctx context.Context, b *backends.Batch) error {
-	in := make([]tensor.Tensor, len(b.In))
-	defer tensor.ReleaseAll(in)
-	if err := i.fetch(in, b.In); err != nil {
-		return err
-	}
-	host := backends.Batch{Requests: b.Requests, Rows: b.Rows, In: in, Out: make([]tensor.Tensor, len(b.Out)), Allocator: i.host}
-	if b.Responses != nil {
-		host.Responses = &responses{to: b.Responses, from: i}
-	}
-	defer tensor.ReleaseAll(host.Out)
-	if err := i.inner.Execute(ctx, &host); err != nil {
-		return err
-	}
-	out, err := i.store(host.Out)
-	if err != nil {
-		return err
-	}
-	for port := range out {
-		if out[port].Present() {
-			b.SetOutput(port, out[port])
-		}
+// Check returns the dependency that the backend misses.
+func (w *wrapped) Check() error {
+	if c, ok := w.Backend.(backends.Checker); ok {
+		return c.Check()
 	}
 	return nil
 }
 
-// fetch copies the inputs to the host and waits for the copies.
-func (i *instance) fetch(to, from []tensor.Tensor) error {
-	var reads []*tensor.Buffer
-	for port := range from {
-		t := from[port]
-		switch {
-		case !t.Present():
-			continue
-		case t.Buf.Place() != i.stream.Place():
-			to[port] = t.Retain() // BYTES
-			continue
-		}
-		b, err := i.host.Alloc(t.Len)
-		if err != nil {
-			return err
-		}
-		reads = append(reads, t.Buf)
-		to[port] = tensor.Tensor{DType: t.DType, Shape: t.Shape, Buf: b, Len: t.Len}
-	}
-	if reads == nil {
-		return nil
-	}
-	err := i.stream.Launch(i.name, reads, nil, func(m simdev.Memory) error {
-		for port := range from {
-			if t := from[port]; t.Present() && t.Buf.Place() == i.stream.Place() {
-				copy(to[port].Bytes(), m.Bytes(t.Buf)[t.Off:t.Off+t.Len])
-			}
-		}
-		return nil
-	})
-	if err != nil {
-		return err
-	}
-	return i.stream.Record().Wait()
+// Close closes the backend, and the simulated devices after the last one.
+func (w *wrapped) Close() (err error) {
+	err = w.Backend.Close()
+	w.once.Do(func() { err = errors.Join(err, w.machines.close(w.places)) })
+	return err
 }
-
-// store moves the outputs to the device. BYTES stay on the host.
-func (i *instance) store(from []tensor.Tensor) ([]tensor.Tensor, error) {
-	to := make([]tensor.Tensor, len(from))
-	for port := range from {
-		t := &from[port]
-		switch {
-		case !t.Present():
-		case t.DType == tensor.Bytes:
-			to[port] = t.Move()
-		default:
-			b, err := i.upload(t)
-			if err != nil {
-				tensor.ReleaseAll(to)
-				return nil, err
-			}
-			to[port] = tensor.Tensor{DType: t.DType, Shape: t.Shape, Buf: b, Len: t.Len}
-		}
-	}
-	return to, nil
-}
-
-// upload represents the end of a kernel: it writes one output to device memory.
-func (i *instance) upload(t *tensor.Tensor) (*tensor.Buffer, error) {
-	b, err := i.stream.Alloc(t.Len)
-	if err != nil {
-		return nil, err
-	}
-	held := t.Retain()
-	err = i.stream.Launch(i.name, nil, []*tensor.Buffer{b}, func(m simdev.Memory) error {
-		copy(m.Bytes(b), held.Bytes())
-		held.Release()
-		return nil
-	})
-	b.UsedUntil(i.stream.Record())
-	if err != nil {
-		held.Release()
-		b.Release()
-		return nil, err
-	}
-	return b, nil
-}
-
-// Close closes the model's instance and the stream.
-func (i *instance) Close() error { return errors.Join(i.inner.Close(), i.stream.Close()) }
-
-// responses moves the responses of a decoupled model to the device.
-type responses struct {
-	to   backends.Responses
-	from *instance
-}
-
-// Respond implements backends.Responses.
-func (a *responses) Respond(req int, out []tensor.Tensor, params infer.Params, final bool) error {
-	defer tensor.ReleaseAll(out)
-	stored, err := a.from.store(out)
-	if err != nil {
-		return err
-	}
-	return a.to.Respond(req, stored, params, final)
-}
-
-// RespondError implements backends.ErrorResponder.
-func (a *responses) RespondError(req int, err error, final bool) {
-	if to, ok := a.to.(backends.ErrorResponder); ok {
-		to.RespondError(req, err, final)
-	}
-}
-
-// Detach does nothing: the stream serves one batch at a time.
-func (*responses) Detach() {}

@@ -270,7 +270,7 @@ func TestRefusals(t *testing.T) {
 		text   string
 		want   string
 	}{
-		{"off", nil, model, "model 'm': backend 'sim' is off, expected --backend-config=sim,devices=N"},
+		{"off", nil, model, "model 'm': backend 'sim' is off, expected a GPU, or --backend-config=sim,devices=N"},
 		{"many", map[string]string{"devices": "65"}, model, "'devices' is '65', expected a number from 0 to 64"},
 		{"no number", map[string]string{"devices": "1", "latency_us": "x"}, model, "'latency_us' is 'x'"},
 		{"no truth", map[string]string{"devices": "1", "real": "x"}, model, "'real' is 'x', expected true or false"},
@@ -282,5 +282,64 @@ func TestRefusals(t *testing.T) {
 				t.Errorf("got %v, want %q", err, tc.want)
 			}
 		})
+	}
+}
+
+// TestRequestOutputs checks that outputs of single requests stay at the device, and that their readers wait for them.
+func TestRequestOutputs(t *testing.T) {
+	t.Parallel()
+	s := newDeviceBench(t, signature(tensor.FP32), nil, func(b *backends.Batch) error {
+		at := 0
+		for i := range b.Requests {
+			q := &b.Requests[i]
+			out, err := tensor.New(b.Allocator, tensor.FP32, tensor.Of(int64(q.Rows), 1))
+			if err != nil {
+				return err
+			}
+			at += copy(tensor.Slice[float32](&out), tensor.Slice[float32](&b.In[0])[at:at+q.Rows])
+			q.Out = []tensor.Tensor{out}
+		}
+		return nil
+	})
+	for range 20 {
+		x, y := s.Job(1, s.Floats([]int64{1, 1}, 7)), s.Job(2, s.Floats([]int64{2, 1}, 8, 9))
+		s.run(t, x, y)
+		if got := append(slices.Clone(tensor.Slice[float32](&x.Out[0])), tensor.Slice[float32](&y.Out[0])...); !slices.Equal(got, []float32{7, 8, 9}) {
+			t.Errorf("got %v", got)
+		}
+		x.Release()
+		y.Release()
+	}
+}
+
+// TestShapeTensors checks that shape tensors at a device, whose values the host cannot read, are never batched with others.
+func TestShapeTensors(t *testing.T) {
+	t.Parallel()
+	sig := signature(tensor.FP32, tensor.Int64)
+	sig.Inputs[1].ShapeTensor, sig.Outputs[1].ShapeTensor = true, true
+	s := newDeviceBench(t, sig, nil, schedtest.Copy)
+	var jobs []*schedtest.Job
+	for i := range 4 {
+		x := s.Ints([]int64{1}, int64(i/2))
+		if i > 0 {
+			stream, err := s.device.NewStream("test")
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := s.mover.ToDevice(&x, stream, batch.Note{Ledger: &s.Stats.Moves}); err != nil {
+				t.Fatal(err)
+			}
+			if err := stream.Close(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		jobs = append(jobs, s.Job(1, s.Floats([]int64{1, 1}, float32(i)), x))
+	}
+	s.run(t, jobs...)
+	for i, j := range jobs {
+		if got := tensor.Slice[int64](&j.Out[1]); !slices.Equal(got, []int64{int64(i / 2)}) {
+			t.Errorf("request %d has shape %v", i, got)
+		}
+		j.Release()
 	}
 }

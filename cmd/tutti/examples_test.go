@@ -24,7 +24,7 @@ const exampleClients = 8
 // encoding, several at a time.
 func TestExamples(t *testing.T) {
 	t.Parallel()
-	testExamples(t, components())
+	testExamples(t, components(), nil)
 }
 
 // TestExamplesAtDevices runs TestExamples with every model on one of two simulated devices.
@@ -62,15 +62,16 @@ func TestExamplesAtDevices(t *testing.T) {
 		}
 		return list
 	}
-	testExamples(t, c)
+	testExamples(t, c, nil)
 }
 
-func testExamples(t *testing.T, with tutti.Components) {
+// testExamples sends all examples to a server with the flags. Then check, which may be nil, gets the server's metrics.
+func testExamples(t *testing.T, with tutti.Components, check func(t *testing.T, metrics string), flags ...string) {
 	t.Helper()
-	args := []string{"--backend-config", "onnxruntime,library-path=" + requireRuntime(t)}
+	args := append([]string{"--backend-config", "onnxruntime,library-path=" + requireRuntime(t)}, flags...)
 	var examples []cli.Example
-	roots, flags := backendRoots(t)
-	args = append(args, flags...)
+	roots, needs := backendRoots(t)
+	args = append(args, needs...)
 	maps.Copy(roots, exampleRoots(t))
 	for name, root := range roots {
 		list, err := cli.ReadExamples(root)
@@ -87,6 +88,9 @@ func testExamples(t *testing.T, with tutti.Components) {
 		args, examples = append(args, "--model-repository="+root), append(examples, list...)
 	}
 	a := serveWith(t, with, args...)
+	if check != nil {
+		t.Cleanup(func() { check(t, metricsOf(t, a)) })
+	}
 	for _, tt := range []struct {
 		name string
 		c    client.Client

@@ -147,6 +147,7 @@ func Open(ctx context.Context, s Settings) (*Repository, error) {
 	if s.Pinned != nil {
 		places.SetPinned(s.Pinned)
 	}
+	s.Backends = s.Backends.Configured(s.BackendConfig)
 	known := places.Devices()
 	for _, name := range s.Backends.Names() {
 		if f := s.Backends.ByName(name); f.Devices != nil {

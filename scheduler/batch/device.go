@@ -417,6 +417,17 @@ func (r *Runner) put(s tensor.Stream, out *tensor.Tensor, off int, w *scheduler.
 	return outer * size, nil
 }
 
+// recordBatch records the end of a batch in its stream, for its outputs and those of its requests.
+func recordBatch(b *backends.Batch) {
+	if b.Stream == nil {
+		return
+	}
+	record(b.Stream, b.In, b.Out)
+	for i := range b.Requests {
+		record(b.Stream, nil, b.Requests[i].Out)
+	}
+}
+
 // record records the end of a batch in stream s, nil on the host: its outputs are ready then, and its inputs unused.
 func record(s tensor.Stream, in, out []tensor.Tensor) {
 	if s == nil {

@@ -164,9 +164,7 @@ func (r *Runner) Measure(w *scheduler.Task) {
 		}
 		pad, whole := r.s.Padding.input(port), r.sig.Inputs[port].ShapeTensor
 		if whole {
-			for _, b := range t.Bytes() { // the few values of a shape tensor
-				key = (key ^ uint64(b)) * prime
-			}
+			key = hashValues(key, t)
 		}
 		for i, d := range t.Shape.Dims() {
 			n *= d
@@ -183,6 +181,26 @@ func (r *Runner) Measure(w *scheduler.Task) {
 		elements += n
 	}
 	w.Shape, w.Length, w.Elements = key, length, elements
+}
+
+// hashValues adds the few values of a shape tensor to a hash of Measure: at a device its address, because the host cannot read it.
+func hashValues(key uint64, t *tensor.Tensor) uint64 {
+	const prime = 1099511628211
+	if atDevice(t) {
+		return (key ^ uint64(uintptr(t.Buf.Pointer())) ^ uint64(t.Off)) * prime
+	}
+	for _, b := range t.Bytes() {
+		key = (key ^ uint64(b)) * prime
+	}
+	return key
+}
+
+// sameValues compares shape tensors. Those at a device are the same only if they are one tensor: the host cannot read them.
+func sameValues(x, y *tensor.Tensor) bool {
+	if atDevice(x) || atDevice(y) {
+		return x.Buf == y.Buf && x.Off == y.Off && x.Len == y.Len
+	}
+	return bytes.Equal(x.Bytes(), y.Bytes())
 }
 
 // relation returns how a padded length compares with the first one of its task, which it sets, and whether it is 0.
@@ -223,7 +241,7 @@ func (r *Runner) Compatible(a, b *scheduler.Task) bool {
 		switch {
 		case decl.Unbatched:
 			continue
-		case x.Shape.Rank() != y.Shape.Rank(), decl.ShapeTensor && !bytes.Equal(x.Bytes(), y.Bytes()):
+		case x.Shape.Rank() != y.Shape.Rank(), decl.ShapeTensor && !sameValues(x, y):
 			return false
 		}
 		pad, yd := r.s.Padding.input(port), y.Shape.Dims()

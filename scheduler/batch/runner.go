@@ -152,7 +152,7 @@ func (r *Runner) runOne(inst backends.Instance, w *scheduler.Task, t *scheduler.
 	if req.Out != nil {
 		moveOutputs(w.Out, req.Out)
 	}
-	record(b.Stream, b.In, b.Out)
+	recordBatch(b)
 	w.Times.InferEnd = telemetry.Now()
 	w.Times.End = w.Times.InferEnd
 	t.Tick(w.Times.End)
@@ -187,7 +187,7 @@ func (r *Runner) runGathered(inst backends.Instance, list *scheduler.TaskList, t
 	times.InputEnd = telemetry.Now()
 	if err == nil {
 		err = r.execute(ctx, inst, b)
-		record(b.Stream, b.In, b.Out)
+		recordBatch(b)
 		if err != nil && list.Len() > 1 && !r.sig.Decoupled && !r.s.NoRetry {
 			t.Tick(0) // the failed execution took time
 			r.runEach(inst, list, t)

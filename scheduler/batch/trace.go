@@ -111,8 +111,11 @@ func (r *Runner) observe(first *scheduler.Task, inst backends.Instance, list *sc
 	return true
 }
 
-// count counts a copy, and records it in the traces of the tasks that it is made for.
+// count counts a copy, and records it in the traces of the tasks that it is made for. A device does not copy tensors without elements.
 func (n *Note) count(from, to tensor.Place, bytes int) {
+	if bytes == 0 {
+		return
+	}
 	n.Ledger.Count(n.Tensor, from, to, n.Reason, bytes)
 	if n.Tasks == nil && n.Trace == nil {
 		return

@@ -4,13 +4,11 @@ package simtest
 import (
 	"context"
 	"errors"
-	"slices"
 
 	"google.golang.org/protobuf/proto"
 
 	"github.com/tutti-server/tutti/backends"
 	"github.com/tutti-server/tutti/backends/sim"
-	"github.com/tutti-server/tutti/core/status"
 	"github.com/tutti-server/tutti/core/tensor"
 	"github.com/tutti-server/tutti/internal/simdev"
 	"github.com/tutti-server/tutti/proto/modelconfig"
@@ -54,39 +52,9 @@ func (a around) Load(ctx context.Context, s backends.Settings) (backends.Model, 
 	if err != nil {
 		return nil, err
 	}
-	return &model{Model: m, devices: a.machine.Devices(), name: s.Model, host: s.Alloc}, nil
-}
-
-// model is a model at the devices.
-type model struct {
-	backends.Model
-	devices []*simdev.Device
-	name    string
-	host    tensor.Allocator
-}
-
-// Places returns the simulated devices.
-func (m *model) Places() []tensor.Place {
-	var list []tensor.Place
-	for _, d := range m.devices {
-		list = append(list, d.Place())
+	var devices []tensor.Accelerator
+	for _, d := range a.machine.Devices() {
+		devices = append(devices, d)
 	}
-	return list
-}
-
-// NewInstance returns an instance at one of the devices, with its own stream.
-func (m *model) NewInstance(ctx context.Context, at tensor.Place) (backends.Instance, error) {
-	i := slices.Index(m.Places(), at)
-	if i < 0 {
-		return nil, status.Errorf(status.Unsupported, "model '%s' is not at %s", m.name, at)
-	}
-	inst, err := m.Model.NewInstance(ctx, tensor.Place{})
-	if err != nil {
-		return nil, err
-	}
-	placed, err := sim.Wrap(inst, m.devices[i], "model '"+m.name+"'", m.host)
-	if err != nil {
-		return nil, errors.Join(err, inst.Close())
-	}
-	return placed, nil
+	return sim.At(m, devices, s, &sim.Traffic{}), nil
 }

@@ -20,7 +20,9 @@ static int set(void *lib, const char *name, long long v) {
 import "C"
 
 import (
+	"fmt"
 	"os"
+	"strings"
 	"testing"
 	"unsafe"
 )
@@ -77,6 +79,53 @@ func Report(tb testing.TB) (string, int) {
 	defer C.free(unsafe.Pointer(text))
 	n := C.report(handle(tb), text, size, 0)
 	return C.GoString(text), int(n)
+}
+
+// Counters are the counts of the driver in this process so far.
+type Counters struct {
+	// Copies from the host, to the host, within a device and between devices, and their bytes.
+	Up, UpBytes, Down, DownBytes, Within, WithinBytes, Peer, PeerBytes uint64
+	Kernels, Allocs                                                    uint64
+	// Held is the bytes of device memory that are not released.
+	Held uint64
+	// Streams, Events and Pinned are how many there are now.
+	Streams, Events, Pinned uint64
+}
+
+// Count returns the counters. On a GPU all are 0.
+func Count(tb testing.TB) (c Counters) {
+	tb.Helper()
+	text, _ := Report(tb)
+	for line := range strings.Lines(text) {
+		var name string
+		var n, size uint64
+		if fields, _ := fmt.Sscan(line, &name, &n, &size); fields < 2 {
+			continue
+		}
+		switch name {
+		case "up":
+			c.Up, c.UpBytes = n, size
+		case "down":
+			c.Down, c.DownBytes = n, size
+		case "within":
+			c.Within, c.WithinBytes = n, size
+		case "peer":
+			c.Peer, c.PeerBytes = n, size
+		case "kernels":
+			c.Kernels = n
+		case "allocs":
+			c.Allocs = n
+		case "held":
+			c.Held = n
+		case "streams":
+			c.Streams = n
+		case "events":
+			c.Events = n
+		case "pinned":
+			c.Pinned = n
+		}
+	}
+	return c
 }
 
 // Check fails the test when the driver has found a fault in this process.

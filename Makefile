@@ -144,8 +144,9 @@ fmt: ## Format the Go code
 	@lint=$(call tool,golangci-lint); echo "golangci-lint fmt ./..."; "$$lint" fmt ./...
 
 .PHONY: generate
-generate: ## Write the Go code of proto/
+generate: ## Write the Go code of proto/ and the PTX of the GPU kernels
 	go -C tools run ./protogen
+	scripts/generate-kernels
 
 TO ?=
 .PHONY: module-path
@@ -153,8 +154,9 @@ module-path: ## Change the module path everywhere: make module-path TO=example.c
 	@scripts/module-path '$(TO)'
 
 .PHONY: check-generate
-check-generate: ## Fail when the Go code of proto/ is not up to date
+check-generate: ## Fail when the Go code of proto/ or the PTX of the GPU kernels is not up to date
 	go -C tools run ./protogen -check
+	scripts/generate-kernels --check
 
 # Only packages whose tests have the flag -update are run.
 .PHONY: golden

@@ -23,6 +23,7 @@
 package backends
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -218,6 +219,8 @@ type Settings struct {
 	ModelDir, Dir string
 	// Config is the normalised configuration, before completion. Borrowed: the backend must not change it.
 	Config *modelconfig.ModelConfig
+	// Filename is the file of cc_model_filenames for the GPUs of the instances; empty if there is none.
+	Filename string
 	// Instances is the number of instances that will be created.
 	Instances int
 	// Strict is true when the configuration must not be completed from the model (--disable-auto-complete-config).
@@ -234,12 +237,10 @@ func (s *Settings) Param(key string) string {
 	return s.Config.GetParameters()[key].GetStringValue()
 }
 
-// File returns the path of the model file in the version folder. default_model_filename of the configuration overrides name.
+// File returns the path of the model file in the version folder. default_model_filename of the configuration overrides name, and
+// Filename both.
 func (s *Settings) File(name string) string {
-	if f := s.Config.GetDefaultModelFilename(); f != "" {
-		name = f
-	}
-	return filepath.Join(s.Dir, name)
+	return filepath.Join(s.Dir, cmp.Or(s.Filename, s.Config.GetDefaultModelFilename(), name))
 }
 
 // Model is one loaded version of a model.

@@ -10,6 +10,7 @@ import (
 	"github.com/tutti-server/tutti/core/status"
 	"github.com/tutti-server/tutti/core/tensor"
 	"github.com/tutti-server/tutti/core/tensor/cuda"
+	"github.com/tutti-server/tutti/core/tensor/cuda/kernels"
 )
 
 // Devices are the open GPUs. They are safe for concurrent use. A nil *Devices has none.
@@ -29,7 +30,7 @@ func Open(s Settings) (*Devices, error) {
 	if err != nil {
 		return nil, err
 	}
-	list, err := driver.Devices(cuda.Options{NoPeers: s.NoPeers})
+	list, err := driver.Devices(cuda.Options{NoPeers: s.NoPeers, Kernels: kernels.Load})
 	if err != nil {
 		return nil, err
 	}

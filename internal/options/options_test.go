@@ -15,6 +15,7 @@ import (
 
 	"github.com/tutti-server/tutti/core/infer"
 	"github.com/tutti-server/tutti/internal/cache/redis"
+	"github.com/tutti-server/tutti/internal/gpu"
 	"github.com/tutti-server/tutti/internal/logs"
 	"github.com/tutti-server/tutti/internal/options"
 	"github.com/tutti-server/tutti/internal/telemetry"
@@ -237,6 +238,16 @@ func TestParseOptions(t *testing.T) {
 				}
 			},
 		},
+		"devices": {
+			[]string{
+				repository, "--cuda-driver=/lib/other.so", "--pinned-memory-pool-byte-size=0", "--cuda-memory-pool-byte-size=0:67108864", "--cuda-memory-pool-byte-size", "1:5",
+				"--min-supported-compute-capability=7.5", "--enable-peer-access=false", "--model-load-gpu-limit=0:0.8",
+			},
+			func(o *options.Options) {
+				o.GPU = gpu.Settings{Driver: "/lib/other.so", Pools: map[int]int64{0: 64 << 20, 1: 5}, Capability: 7.5, NoPeers: true}
+				o.GPULoadLimits = map[int]float64{0: 0.8}
+			},
+		},
 		"limits": {
 			[]string{
 				repository, "--rate-limit=execution_count", "--rate-limit-resource=R:4", "--rate-limit-resource", "S:2:1",
@@ -351,6 +362,9 @@ func TestParseOptionsRefuses(t *testing.T) {
 		{"--host-policy=cpu,cpu-cores=1", "host policy setting 'cpu-cores' format is '<lower_cpu_core_id>-<upper_cpu_core_id>'. Got 1"},
 		{"--host-policy=cpu,numa-node=x", "Can't parse 'x' to integer"},
 		{"--host-policy=a", "--host-policy option format is '<policy name>,<setting>=<value>'. Got a"},
+		{"--cuda-memory-pool-byte-size=x:1", "Invalid"},
+		{"--pinned-memory-pool-byte-size=-1", "-1"},
+		{"--min-supported-compute-capability=new", "Invalid option value. Got new"},
 		{"--cuda-memory-pool-byte-size=1", "Cannot parse option arguments due to missing delimiter."},
 		{"--model-load-gpu-limit=0:x", "Invalid option value. Got x"},
 		{"--allow-sagemaker=true", "unsupported: --allow-sagemaker, SageMaker is not built"},

@@ -108,6 +108,34 @@ func accelerators(t *testing.T, numbers ...int) (list []tensor.Accelerator) {
 	return list
 }
 
+// capableDevice is a device with a compute capability.
+type capableDevice struct {
+	tensor.Accelerator
+	major, minor int
+}
+
+func (d capableDevice) Capability() (major, minor int) { return d.major, d.minor }
+
+// TestFileOfCapability checks that a model on GPUs has the file of their compute capability.
+// shows: config.gpu_files
+func TestFileOfCapability(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	list := accelerators(t, 0, 1)
+	w.more.Accelerators = []tensor.Accelerator{capableDevice{list[0], 7, 5}, capableDevice{list[1], 9, 0}}
+	const files = "default_model_filename: 'any' cc_model_filenames { key: '7.5' value: 'turing' } cc_model_filenames { key: '8.0' value: 'ampere' } "
+	r := w.repo(t, folder(t, spyModel("turing", files+"instance_group { kind: KIND_GPU gpus: 0 }")+spyModel("hopper", files+"instance_group { kind: KIND_GPU gpus: 1 }")+
+		spyModel("cpu", files+"instance_group { kind: KIND_CPU }")+spyModel("both", files+"instance_group { kind: KIND_GPU }")))
+	for what, want := range map[string]int{"file turing of turing": 1, "file any of hopper": 1, "file any of cpu": 1, "instance both": 0} {
+		if n := w.spy.count(what); n != want {
+			t.Errorf("%s: %d times, want %d", what, n, want)
+		}
+	}
+	if f := failures(r); len(f) != 1 || !strings.Contains(f["both"], "'any' for device:1 of compute capability 9.0 and 'turing' for its other instances") {
+		t.Errorf("failures %v", f)
+	}
+}
+
 // TestDevices checks the number of instances per device of a group.
 func TestDevices(t *testing.T) {
 	t.Parallel()

@@ -164,6 +164,7 @@ func (s *spy) Load(ctx context.Context, set backends.Settings) (backends.Model, 
 		return nil, errors.New("the file is torn")
 	}
 	s.note("try " + set.Model)
+	s.note("file " + filepath.Base(set.File("none")) + " of " + set.Model)
 	if set.Model == "panics" {
 		panic("a defect in the backend")
 	}

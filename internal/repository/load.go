@@ -7,6 +7,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
+	"fmt"
 	"hash"
 	"io"
 	"io/fs"
@@ -81,6 +82,9 @@ func (r *Repository) loadVersion(ctx context.Context, f *folder, number int64, s
 		ModelDir: f.dir, Dir: filepath.Join(f.dir, strconv.FormatInt(number, 10)),
 		Config: config.WithSequence(f.cfg), Instances: max(1, len(wanted.active())), Strict: r.s.StrictConfig, Alloc: r.s.Alloc,
 		Log: r.s.Log.With(slog.String("model", f.name), slog.Int64("version", number)),
+	}
+	if settings.Filename, err = r.fileOf(f.cfg, wanted); err != nil {
+		return nil, err
 	}
 	if err := runAgents(f.dir, f.cfg); err != nil {
 		return nil, err
@@ -164,6 +168,31 @@ func declared(cfg *modelconfig.ModelConfig, sig *config.Signature) error {
 		return status.Errorf(status.InvalidArg, text, cfg.GetName(), "outputs", len(sig.Outputs))
 	}
 	return nil
+}
+
+// capable is an accelerator with a compute capability. For example, 9.0.
+type capable interface{ Capability() (major, minor int) }
+
+// fileOf returns the file of cc_model_filenames for the devices of the instances, "" for the default one. The model is loaded once, so
+// devices with different files are an error.
+func (r *Repository) fileOf(cfg *modelconfig.ModelConfig, list instances) (file string, err error) {
+	if len(cfg.GetCcModelFilenames()) == 0 {
+		return "", nil
+	}
+	for i, u := range list {
+		name, text := "", u.place.String()
+		if d, ok := r.places.Device(u.place).(capable); ok {
+			major, minor := d.Capability()
+			text = fmt.Sprintf("%s of compute capability %d.%d", text, major, minor)
+			name = cfg.GetCcModelFilenames()[fmt.Sprintf("%d.%d", major, minor)]
+		}
+		if i > 0 && name != file {
+			return "", status.Errorf(status.Unsupported, "model '%s': cc_model_filenames gives '%s' for %s and '%s' for its other instances; expected one file: put them into models of their own",
+				cfg.GetName(), cmp.Or(name, cfg.GetDefaultModelFilename()), text, cmp.Or(file, cfg.GetDefaultModelFilename()))
+		}
+		file = name
+	}
+	return file, nil
 }
 
 // backend returns the backend that a configuration names. It is opened at its first use.

@@ -30,7 +30,8 @@ const (
 // for the others. If scores are +Inf, they share the whole probability of a softmax.
 //
 // With a threshold, classes with a smaller value or NaN become value 0, index -1 and an empty
-// label, and there is one more output, count INT32 [1]: the number of the other classes.
+// label, and there is one more output, count INT32 [1]: the number of the other classes. At a device the sum of a softmax is added in
+// another order: a value may differ by 2 units in the last place.
 func NewFactory() steps.Factory {
 	return steps.Factory{
 		Name: "top_k",

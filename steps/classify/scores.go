@@ -25,7 +25,8 @@ const (
 // are in float64 after the largest score is subtracted. arg_max gives index INT64 [1] and value FP32 [1] of the first
 // of the largest scores, and with labels_file label BYTES [1]. Scores are divided by the temperature before softmax and
 // log_softmax. NaN stays NaN, counts as probability 0 for the others and is the largest score only if all are NaN. If
-// scores are +Inf, they share the whole probability.
+// scores are +Inf, they share the whole probability. At a device sums are added in another order: a value may differ by 2 units in the
+// last place.
 func NewScoresFactory() steps.Factory {
 	return steps.Factory{
 		Name: "scores",
@@ -71,6 +72,7 @@ func scoresSignature(s *steps.Settings) (*config.Signature, error) {
 
 // scores is the step "scores" for all operations but arg_max.
 type scores struct {
+	op          string
 	run         func(values, scores []float32)
 	temperature float32
 }
@@ -99,7 +101,7 @@ func newScores(s *steps.Settings) (steps.Step, error) {
 		return nil, fmt.Errorf("parameter 'labels_file' of model '%s' has no meaning with op '%s'", s.Model, op)
 	}
 	run := map[string]func(values, scores []float32){opSoftmax: softmax, opLogSoftmax: logSoftmax, opSigmoid: sigmoids}[op]
-	return &scores{run, float32(t)}, nil
+	return &scores{op, run, float32(t)}, nil
 }
 
 // Run converts each row.
@@ -282,7 +284,7 @@ func pick(values []float32, idx []int32, scores []float32) {
 	}
 }
 
-// softmax writes the probability of every class.
+// softmax writes the probability of every class. values may be scores.
 func softmax(values, scores []float32) {
 	top := float64(highest(scores))
 	if math.IsInf(top, 0) {
@@ -300,13 +302,13 @@ func softmax(values, scores []float32) {
 			e = power(x)
 		}
 		sum += e
-		values[i] = float32(e)
-	}
-	scale := float32(1 / sum)
-	for i, v := range scores {
-		if values[i] *= scale; v != v {
+		if values[i] = float32(e); v != v {
 			values[i] = v
 		}
+	}
+	scale := float32(1 / sum)
+	for i := range values {
+		values[i] *= scale
 	}
 }
 

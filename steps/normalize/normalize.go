@@ -16,7 +16,8 @@ import (
 // NewFactory returns the step "normalize".
 //
 // The input is embedding FP32 or FP16 [width], the output FP32 [width]: the input divided by its L2 norm or 1e-12,
-// whichever is larger, as PyTorch's functional.normalize does. A vector of zeros stays.
+// whichever is larger, as PyTorch's functional.normalize does. A vector of zeros stays. At a device the squares are added in
+// another order: an element may differ in the last place.
 func NewFactory() steps.Factory {
 	return steps.Factory{
 		Name: "normalize",

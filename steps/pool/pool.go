@@ -25,7 +25,8 @@ const (
 //
 // Inputs are last_hidden_state FP32 or FP16 [tokens, width] and attention_mask INT64 [tokens], of which a 0 hides a
 // token; the output is embedding FP32 [width]. With weighted_mean there may be weights FP32 or FP16 [tokens], too. A
-// text without tokens has 0 in every element, and so has one whose weights sum to 0. Sums are in FP32.
+// text without tokens has 0 in every element, and so has one whose weights sum to 0. Sums are in FP32. At a device the squares of the norm
+// are added in another order: an element may differ in the last place.
 func NewFactory() steps.Factory {
 	return steps.Factory{
 		Name: "pool",
@@ -76,10 +77,11 @@ func newStep(s *steps.Settings) (steps.Step, error) {
 	combine := map[string]func(out []float32, r *row){
 		"mean": mean, "mean_sqrt_len": meanSqrt, "weighted_mean": weightedMean, "cls": first, "max": highest, "last": last,
 	}
-	return &step{combine: combine[s.Params["mode"]], batched: s.MaxBatch > 0, normalize: s.Params["normalize"] == "true"}, nil
+	return &step{mode: s.Params["mode"], combine: combine[s.Params["mode"]], batched: s.MaxBatch > 0, normalize: s.Params["normalize"] == "true"}, nil
 }
 
 type step struct {
+	mode      string
 	combine   func(out []float32, r *row)
 	batched   bool
 	normalize bool

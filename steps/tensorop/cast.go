@@ -25,9 +25,9 @@ const (
 var overflows = map[string]overflow{"": wrap, "wrap": wrap, "saturate": saturate, "refuse": refuse}
 
 type caster struct {
-	batch int
-	to    tensor.DType
-	mode  overflow
+	batch    int
+	from, to tensor.DType
+	mode     overflow
 }
 
 func makeCast(s *spec) {
@@ -37,7 +37,7 @@ func makeCast(s *spec) {
 		s.refuse("parameter 'overflow' is '%s', expected one of wrap, saturate, refuse", s.param("overflow"))
 	}
 	s.output(to, s.in[0].Dims)
-	s.run = &caster{s.batch, to, mode}
+	s.run = &caster{s.batch, s.in[0].DType, to, mode}
 }
 
 func (c *caster) run(b *backends.Batch, x *scratch) error {
@@ -54,6 +54,9 @@ func (c *caster) run(b *backends.Batch, x *scratch) error {
 	out, err := b.Alloc(0, c.to, in.Shape)
 	if err != nil {
 		return err
+	}
+	if x.device != nil {
+		return x.device.Cast(b.Stream, out, in, c.mode == saturate)
 	}
 	fits, err := convert(b, x, out, in, c.mode)
 	if fits || err != nil {

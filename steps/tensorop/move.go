@@ -76,7 +76,9 @@ func (c *concat) move(m *moving) error {
 			n *= int(m.in[i].Shape.Dim(c.axis))
 		}
 		blocks(&m.x.loop, 0, n, step, int(m.in[i].Shape.Elements()))
-		spread(&m.x.loop, out, at, &m.in[i])
+		if err := m.spread(out, at, &m.in[i]); err != nil {
+			return err
+		}
 		at += n
 	}
 	return nil
@@ -182,7 +184,9 @@ func (v *split) move(m *moving) error {
 		w := &m.x.loop
 		blocks(w, 1, n*after, d*after, int(shape.Elements()))
 		w.at[1] = at
-		spread(w, out, 0, in)
+		if err := m.spread(out, 0, in); err != nil {
+			return err
+		}
 		at += n * after
 	}
 	return nil

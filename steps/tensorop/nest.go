@@ -139,6 +139,15 @@ func spread(w *nest, dst *tensor.Tensor, at int, src *tensor.Tensor) {
 	copiers[dst.DType.Size()].spread(w, dst, src)
 }
 
+// spread is the function spread with the loops of m.x, where the batch is.
+func (m *moving) spread(dst *tensor.Tensor, at int, src *tensor.Tensor) error {
+	if m.x.device == nil {
+		spread(&m.x.loop, dst, at, src)
+		return nil
+	}
+	return m.x.launch(m.b.Stream, dst, at, src)
+}
+
 func (word[T]) spread(w *nest, dstTensor, srcTensor *tensor.Tensor) {
 	dst, src := tensor.Slice[T](dstTensor), tensor.Slice[T](srcTensor)
 	n, by, from := w.inner(), w.step(0), w.step(1)

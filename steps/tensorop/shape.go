@@ -108,8 +108,7 @@ func (t *transpose) move(m *moving) error {
 		return err
 	}
 	permuted(&m.x.loop, &shape, &in.Shape, t.axes)
-	spread(&m.x.loop, out, 0, in)
-	return nil
+	return m.spread(out, 0, in)
 }
 
 // permuted makes a nest that reads a tensor of shape from with its axes in another order.
@@ -271,10 +270,10 @@ func (v *slice) move(m *moving) error {
 		return nil
 	}
 	out, err := m.alloc(0, in.DType, &shape)
-	if err == nil {
-		spread(w, out, 0, in)
+	if err != nil {
+		return err
 	}
-	return err
+	return m.spread(out, 0, in)
 }
 
 // visit sets the loops of w to the selected elements of a tensor of shape in, and returns the shape of the output.

@@ -2,11 +2,14 @@ package tensorop
 
 import (
 	"context"
+	"slices"
 	"unsafe"
 
 	"github.com/tutti-server/tutti/backends"
+	"github.com/tutti-server/tutti/core/config"
 	"github.com/tutti-server/tutti/core/status"
 	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/core/tensor/compute"
 	"github.com/tutti-server/tutti/internal/pool"
 	"github.com/tutti-server/tutti/steps"
 )
@@ -17,6 +20,8 @@ type runner interface {
 
 type step struct {
 	runner runner
+	name   string // of the operation
+	text   bool   // an input or output is BYTES
 	pool   pool.Of[scratch]
 }
 
@@ -29,6 +34,8 @@ type scratch struct {
 	used   int
 	in     []tensor.Tensor
 	moving moving
+	device compute.Kernels // nil on the host
+	nest   compute.Nest    // the loops of a launch
 	tiles  [2][tile]uint64 // operands of a few elements, repeated
 }
 
@@ -37,7 +44,8 @@ func newStep(s *steps.Settings) (steps.Step, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &step{runner: made.run}, nil
+	text := func(p config.Port) bool { return p.DType == tensor.Bytes }
+	return &step{runner: made.run, name: made.name, text: slices.ContainsFunc(made.in, text) || slices.ContainsFunc(made.out, text)}, nil
 }
 
 // maxKept limits the scratch memory that is kept for the next execution, in bytes.

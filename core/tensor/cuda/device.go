@@ -17,6 +17,7 @@ import (
 
 	"github.com/tutti-server/tutti/core/status"
 	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/core/tensor/compute"
 )
 
 // Device is one GPU. It is safe for concurrent use.
@@ -43,6 +44,10 @@ type Device struct {
 	now     *Stream // allocations that every stream may use at once
 	frees   *Stream // releases, behind the last uses
 
+	load    func(*Device) (compute.Kernels, error) // Options.Kernels
+	loading sync.Mutex                             // held while the kernels are loaded
+	kernels compute.Kernels                        // guarded by loading
+
 	lost  atomic.Pointer[error]
 	since atomic.Int64 // when the context was made, in nanoseconds of Unix time
 	inUse atomic.Int64
@@ -66,7 +71,7 @@ type Info struct {
 }
 
 func (d *Driver) describe(i int, o Options) (*Device, error) {
-	v := &Device{driver: d, ordinal: i, limit: o.Limit[i], keep: math.MaxUint64, noPeers: o.NoPeers}
+	v := &Device{driver: d, ordinal: i, limit: o.Limit[i], keep: math.MaxUint64, noPeers: o.NoPeers, load: o.Kernels}
 	if keep, ok := o.Keep[i]; ok {
 		v.keep = uint64(keep)
 	}
@@ -90,6 +95,9 @@ func (d *Driver) describe(i int, o Options) (*Device, error) {
 
 // Place returns device:N.
 func (v *Device) Place() tensor.Place { return tensor.Place{Kind: tensor.Device, ID: int16(v.ordinal)} }
+
+// Capability returns the device's compute capability. For example, 9 and 0.
+func (v *Device) Capability() (major, minor int) { return v.info.Major, v.info.Minor }
 
 // Info describes the device.
 func (v *Device) Info() Info { return v.info }

@@ -17,6 +17,7 @@ import (
 
 	"github.com/tutti-server/tutti/core/status"
 	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/core/tensor/compute"
 )
 
 // Library is the name of the driver's library, for the system's loader.
@@ -87,6 +88,8 @@ type Options struct {
 	Keep map[int]int64
 	// Only lists the devices to use; empty for all.
 	Only []int
+	// Kernels loads the functions of native steps onto a device, on their first use. Nil for none. It is kernels.Load.
+	Kernels func(*Device) (compute.Kernels, error)
 }
 
 // Devices describes the devices, in order of their number. Nothing is allocated on them before the first use.

@@ -8,10 +8,10 @@ import "C"
 
 import (
 	"math"
-	"runtime"
 	"unsafe"
 
 	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/core/tensor/compute"
 )
 
 // Module is loaded device code. It is safe for concurrent use.
@@ -33,9 +33,30 @@ func (v *Device) Load(ptx []byte) (*Module, error) {
 	return m, v.check(a.result, "cuModuleLoadDataEx")
 }
 
+// HasKernels reports whether the device was made with Options.Kernels. See compute.Can.
+func (v *Device) HasKernels() bool { return v.load != nil }
+
+// Kernels returns the functions of native steps at the device. The first call loads them, and makes the device's context; a failure is
+// tried again. See compute.Of.
+//
+// hot: a lock once they are loaded.
+func (v *Device) Kernels() (compute.Kernels, error) {
+	v.loading.Lock()
+	defer v.loading.Unlock()
+	if v.kernels != nil || v.load == nil {
+		return v.kernels, nil
+	}
+	k, err := v.load(v)
+	if err != nil {
+		return nil, err
+	}
+	v.kernels = k
+	return k, nil
+}
+
 // Kernel is a function of a module.
 type Kernel struct {
-	name   string
+	call   string // for errors
 	handle C.cu_function
 }
 
@@ -44,7 +65,7 @@ func (m *Module) Kernel(name string) (*Kernel, error) {
 	text := C.CString(name)
 	defer C.free(unsafe.Pointer(text))
 	a := C.tutti_cuda_module_function(m.device.driver.table, m.device.ctx, m.handle, text)
-	return &Kernel{name: name, handle: a.function}, m.device.check(a.result, "cuModuleGetFunction "+name)
+	return &Kernel{call: "cuLaunchKernel " + name, handle: a.function}, m.device.check(a.result, "cuModuleGetFunction "+name)
 }
 
 // Grid is the shape of a launch: Blocks blocks of Threads threads.
@@ -85,16 +106,28 @@ func (a *Args) Long(v int64) *Args { return a.add(uint64(v)) }
 // Float appends a float of 32 bits.
 func (a *Args) Float(v float32) *Args { return a.add(uint64(math.Float32bits(v))) }
 
+// Double appends a float of 64 bits.
+func (a *Args) Double(v float64) *Args { return a.add(math.Float64bits(v)) }
+
+// launch is the memory of a launch, so that its arguments are not allocated.
+type launch struct {
+	grid Grid
+	args Args
+}
+
 // Launch puts a kernel into the stream. It holds no references: as for work of native runtimes, the caller calls UsedUntil and
 // SetReady with the stream's next event.
+//
+// hot: no allocation.
 func (s *Stream) Launch(k *Kernel, g Grid, a *Args) error {
 	if err := s.usable(); err != nil {
 		return err
 	}
+	l := &s.launch
+	l.grid, l.args = g, *a
 	r := C.tutti_cuda_launch(s.device.driver.table, s.device.ctx, k.handle,
-		(*C.uint)(unsafe.Pointer(&g.Blocks)), (*C.uint)(unsafe.Pointer(&g.Threads)), s.handle, (*C.uint64_t)(unsafe.Pointer(&a.values)), C.int(a.n))
-	runtime.KeepAlive(a)
-	if err := s.device.check(r, "cuLaunchKernel "+k.name); err != nil {
+		(*C.uint)(unsafe.Pointer(&l.grid.Blocks)), (*C.uint)(unsafe.Pointer(&l.grid.Threads)), s.handle, (*C.uint64_t)(unsafe.Pointer(&l.args.values)), C.int(a.n))
+	if err := s.device.check(r, k.call); err != nil {
 		return err
 	}
 	s.Used()

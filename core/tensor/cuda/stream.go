@@ -22,7 +22,8 @@ type Stream struct {
 	name     string
 	priority int
 	handle   C.cu_stream
-	counted  bool // among the device's open streams of callers
+	counted  bool   // among the device's open streams of callers
+	launch   launch // of the caller's goroutine
 
 	mu      sync.Mutex
 	started bool   // whether handle is set, guarded by mu

@@ -3,7 +3,7 @@
 //	KERNEL(name, IN(float, x), OUT(float, y), VAL(int, n)) { ... }        each thread on its own
 //	BLOCKS(name, ...) { ... SYNC(); ... }                                 threads of a block work together
 //
-// An argument is IN (read), OUT (written) or VAL (a number of at most 8 bytes). A kernel of the second kind must be
+// An argument is IN (read), OUT (written) or VAL (a number of at most 8 bytes); a kernel has at most 21. A kernel of the second kind must be
 // right with any number of threads in a block: the C version runs it with one.
 #ifndef TUTTI_KERNEL_H
 #define TUTTI_KERNEL_H
@@ -12,6 +12,7 @@
 
 typedef unsigned char uint8_t;
 typedef signed char int8_t;
+typedef short int16_t;
 typedef unsigned short uint16_t;
 typedef int int32_t;
 typedef unsigned int uint32_t;
@@ -25,8 +26,8 @@ typedef unsigned long long uint64_t;
 #define BLOCKS(name, ...) extern "C" __global__ void __launch_bounds__(256) name(__VA_ARGS__)
 #define SYNC() __syncthreads()
 #define SHARED __shared__
+#define TABLE static __device__ const
 #define FUNC static __device__ __forceinline__
-#define INFINITY_F __int_as_float(0x7f800000)
 
 #else
 
@@ -45,8 +46,8 @@ static __thread index3 blockIdx, threadIdx, blockDim, gridDim;
 
 #define SYNC()
 #define SHARED static __thread
+#define TABLE static const
 #define FUNC static inline
-#define INFINITY_F INFINITY
 
 #define IN_DECLARE(type, name) const type *restrict name
 #define OUT_DECLARE(type, name) type *restrict name
@@ -76,13 +77,23 @@ static __thread index3 blockIdx, threadIdx, blockDim, gridDim;
 #define EACH10(m, i, a, ...) m(i, a), EACH9(m, i + 1, __VA_ARGS__)
 #define EACH11(m, i, a, ...) m(i, a), EACH10(m, i + 1, __VA_ARGS__)
 #define EACH12(m, i, a, ...) m(i, a), EACH11(m, i + 1, __VA_ARGS__)
-#define PICK(a, b, c, d, e, f, g, h, i, j, k, l, name, ...) name
-#define EACH(m, ...) PICK(__VA_ARGS__, EACH12, EACH11, EACH10, EACH9, EACH8, EACH7, EACH6, EACH5, EACH4, EACH3, EACH2, EACH1)(m, 0, __VA_ARGS__)
+#define EACH13(m, i, a, ...) m(i, a), EACH12(m, i + 1, __VA_ARGS__)
+#define EACH14(m, i, a, ...) m(i, a), EACH13(m, i + 1, __VA_ARGS__)
+#define EACH15(m, i, a, ...) m(i, a), EACH14(m, i + 1, __VA_ARGS__)
+#define EACH16(m, i, a, ...) m(i, a), EACH15(m, i + 1, __VA_ARGS__)
+#define EACH17(m, i, a, ...) m(i, a), EACH16(m, i + 1, __VA_ARGS__)
+#define EACH18(m, i, a, ...) m(i, a), EACH17(m, i + 1, __VA_ARGS__)
+#define EACH19(m, i, a, ...) m(i, a), EACH18(m, i + 1, __VA_ARGS__)
+#define EACH20(m, i, a, ...) m(i, a), EACH19(m, i + 1, __VA_ARGS__)
+#define EACH21(m, i, a, ...) m(i, a), EACH20(m, i + 1, __VA_ARGS__)
+#define PICK(a1, a2, a3, a4, a5, a6, a7, a8, a9, a10, a11, a12, a13, a14, a15, a16, a17, a18, a19, a20, a21, name, ...) name
+#define EACH(m, ...) PICK(__VA_ARGS__, EACH21, EACH20, EACH19, EACH18, EACH17, EACH16, EACH15, EACH14, EACH13, EACH12, EACH11, EACH10, EACH9, EACH8, EACH7, EACH6, EACH5, EACH4, EACH3, EACH2, EACH1)(m, 0, __VA_ARGS__)
+#define COUNT(...) PICK(__VA_ARGS__, 21, 20, 19, 18, 17, 16, 15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1)
 
 #define DEFINE(name, threads, ...) \
 	static void name##_thread(EACH(DECLARE, __VA_ARGS__)); \
 	void name(const launch *l, void **params); \
-	const int name##_params = PICK(__VA_ARGS__, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1); \
+	const int name##_params = COUNT(__VA_ARGS__); \
 	void name(const launch *l, void **params) { \
 		gridDim = l->grid; \
 		blockDim = threads; \

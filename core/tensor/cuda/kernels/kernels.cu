@@ -1,18 +1,84 @@
-// The kernels of native steps and of batches at a device. `go generate` compiles them to kernels.ptx. Each computes
-// what the native step on the host does; where sums are in another order, the step's documentation gives the
-// tolerance.
+// The kernels of native steps and of batches at a device. scripts/generate-kernels compiles them to kernels.ptx. Each
+// computes what the native step on the host computes, operation for operation. Sums over the threads of a block are the
+// exception: they are added in another order, in FP64, so that results may differ in the last place.
 #include "kernel.h"
 
-// pad_rows copies rows of from bytes into rows of to bytes, and fills the rest of each with an element of width bytes.
-// It splits a batch again with to < from. For example, from 6, to 8, width 2: rows of three elements get a fourth.
-KERNEL(pad_rows, IN(uint8_t, src), OUT(uint8_t, dst), VAL(int64_t, rows), VAL(int64_t, from), VAL(int64_t, to), VAL(uint64_t, elem), VAL(int, width)) {
-	int64_t i = THREAD_ID;
-	if (i >= rows * to) return;
-	int64_t row = i / to, at = i % to;
-	dst[i] = at < from ? src[row * from + at] : (uint8_t)(elem >> (8 * (at % width)));
+// Elements are moved as unsigned integers of 1, 2, 4 or 8 bytes.
+FUNC void put_element(uint8_t *dst, int64_t to, const uint8_t *src, int64_t from, int width) {
+	switch (width) {
+	case 1:
+		dst[to] = src[from];
+		break;
+	case 2:
+		((uint16_t *)dst)[to] = ((const uint16_t *)src)[from];
+		break;
+	case 4:
+		((uint32_t *)dst)[to] = ((const uint32_t *)src)[from];
+		break;
+	default:
+		((uint64_t *)dst)[to] = ((const uint64_t *)src)[from];
+	}
 }
 
-// half_to_float and float_to_half round to nearest even, and keep the payload of NaNs.
+FUNC void put_bits(uint8_t *dst, int64_t to, uint64_t bits, int width) {
+	switch (width) {
+	case 1:
+		dst[to] = (uint8_t)bits;
+		break;
+	case 2:
+		((uint16_t *)dst)[to] = (uint16_t)bits;
+		break;
+	case 4:
+		((uint32_t *)dst)[to] = (uint32_t)bits;
+		break;
+	default:
+		((uint64_t *)dst)[to] = bits;
+	}
+}
+
+// join_rows joins the rows of up to 8 tensors to rows of to units of width bytes: source k has rows nk >> 32 of nk & 0xffffffff units.
+// A longer row is cut, a shorter one is followed by fill, 8 bytes of repeated elements.
+// For example, with to 4 the rows [1 2] and [3] become [1 2 0 0] and [3 0 0 0].
+KERNEL(join_rows, OUT(uint8_t, dst), IN(uint8_t, s0), IN(uint8_t, s1), IN(uint8_t, s2), IN(uint8_t, s3), IN(uint8_t, s4), IN(uint8_t, s5),
+	IN(uint8_t, s6), IN(uint8_t, s7), VAL(int64_t, n0), VAL(int64_t, n1), VAL(int64_t, n2), VAL(int64_t, n3), VAL(int64_t, n4), VAL(int64_t, n5),
+	VAL(int64_t, n6), VAL(int64_t, n7), VAL(int64_t, to), VAL(int64_t, n), VAL(uint64_t, fill), VAL(int, width)) {
+	int64_t i = THREAD_ID;
+	if (i >= n) return;
+	int64_t row = i / to, at = i % to;
+	const uint8_t *s[8] = {s0, s1, s2, s3, s4, s5, s6, s7};
+	int64_t of[8] = {n0, n1, n2, n3, n4, n5, n6, n7};
+	for (int k = 0; k < 8; k++) {
+		int64_t rows = of[k] >> 32, units = of[k] & 0xffffffff;
+		if (row < rows) {
+			if (at < units) put_element(dst, i, s[k], row * units + at, width);
+			else put_bits(dst, i, fill >> (8 * (at * width % 8)), width);
+			return;
+		}
+		row -= rows;
+	}
+}
+
+// spread copies n elements of width bytes in a nest of 5 loops: sizes z, strides f of the source and t of the target, in elements.
+// It transposes, slices, joins and splits.
+KERNEL(spread, IN(uint8_t, src), OUT(uint8_t, dst), VAL(int64_t, n), VAL(int, width), VAL(int64_t, z1), VAL(int64_t, z2), VAL(int64_t, z3), VAL(int64_t, z4),
+	VAL(int64_t, f0), VAL(int64_t, f1), VAL(int64_t, f2), VAL(int64_t, f3), VAL(int64_t, f4),
+	VAL(int64_t, t0), VAL(int64_t, t1), VAL(int64_t, t2), VAL(int64_t, t3), VAL(int64_t, t4), VAL(int64_t, from), VAL(int64_t, to)) {
+	int64_t i = THREAD_ID;
+	if (i >= n) return;
+	int64_t k = i % z4;
+	i /= z4;
+	from += k * f4, to += k * t4;
+	k = i % z3, i /= z3;
+	from += k * f3, to += k * t3;
+	k = i % z2, i /= z2;
+	from += k * f2, to += k * t2;
+	k = i % z1, i /= z1;
+	put_element(dst, to + k * t1 + i * t0, src, from + k * f1 + i * f0, width);
+}
+
+// Element types, as package kernels numbers them.
+enum { BOOL, I8, I16, I32, I64, U8, U16, U32, U64, F16, BF16, F32, F64 };
+
 FUNC float bits_float(uint32_t u) {
 	union { uint32_t u; float f; } v;
 	v.u = u;
@@ -25,26 +91,32 @@ FUNC uint32_t float_bits(float f) {
 	return v.u;
 }
 
+FUNC double bits_double(uint64_t u) {
+	union { uint64_t u; double f; } v;
+	v.u = u;
+	return v.f;
+}
+
+FUNC uint64_t double_bits(double f) {
+	union { uint64_t u; double f; } v;
+	v.f = f;
+	return v.u;
+}
+
 FUNC float half_to_float(uint16_t h) {
-	uint32_t sign = (uint32_t)(h & 0x8000) << 16, exp = h >> 10 & 31, man = h & 0x3ff;
-	if (exp == 31) return bits_float(sign | 0x7f800000 | man << 13);
-	if (exp != 0) return bits_float(sign | (exp + 112) << 23 | man << 13);
-	float f = (float)man * 5.9604644775390625e-08f; // 2^-24
-	return sign ? -f : f;
+	uint32_t sign = (uint32_t)(h & 0x8000) << 16, rest = h & 0x7fff;
+	if (rest >= 0x7c00) return bits_float(sign | 0x7f800000 | rest << 13);
+	if (rest >= 0x400) return bits_float(sign | ((rest << 13) + 0x38000000));
+	return bits_float(sign | float_bits((float)rest * 5.9604644775390625e-08f)); // 2^-24
 }
 
 FUNC uint16_t float_to_half(float f) {
-	uint32_t u = float_bits(f), sign = u >> 16 & 0x8000, abs = u & 0x7fffffff;
-	if (abs > 0x7f800000) return (uint16_t)(sign | 0x7e00 | (abs >> 13 & 0x3ff));
-	if (abs >= 0x47800000) return (uint16_t)(sign | 0x7c00);
-	if (abs < 0x38800000) { // subnormal: 2^-24 units
-		if (abs < 0x33000000) return (uint16_t)sign;
-		uint32_t shift = 126 - (abs >> 23), man = (abs & 0x7fffff) | 0x800000;
-		uint32_t r = man >> shift, rest = man & ((1u << shift) - 1), mid = 1u << (shift - 1);
-		return (uint16_t)(sign | (r + (rest > mid || (rest == mid && (r & 1)))));
-	}
-	uint32_t r = (abs - 0x38000000) >> 13, rest = abs & 0x1fff;
-	return (uint16_t)(sign | (r + (rest > 0x1000 || (rest == 0x1000 && (r & 1)))));
+	uint32_t bits = float_bits(f), rest = bits & 0x7fffffff;
+	uint16_t sign = (uint16_t)(bits >> 16 & 0x8000);
+	if (rest > 0x7f800000) return (uint16_t)(sign | 0x7c00 | ((rest >> 13 & 0x3ff) > 1 ? (rest >> 13 & 0x3ff) : 1));
+	if (rest >= 0x477ff000) return (uint16_t)(sign | 0x7c00);
+	if (rest >= 0x38800000) return (uint16_t)(sign | (rest - 0x38000000 + 0xfff + (rest >> 13 & 1)) >> 13);
+	return (uint16_t)(sign | (uint16_t)(float_bits(bits_float(rest) + 0.5f) - 0x3f000000));
 }
 
 FUNC uint16_t float_to_bf16(float f) {
@@ -53,171 +125,134 @@ FUNC uint16_t float_to_bf16(float f) {
 	return (uint16_t)((u + 0x7fff + (u >> 16 & 1)) >> 16);
 }
 
-#define CAST(name, from, to, expr) \
-	KERNEL(cast_##name, IN(from, src), OUT(to, dst), VAL(int64_t, n)) { \
-		int64_t i = THREAD_ID; \
-		if (i >= n) return; \
-		from v = src[i]; \
-		dst[i] = expr; \
-	}
-CAST(u8_f32, uint8_t, float, (float)v)
-CAST(i32_f32, int32_t, float, (float)v)
-CAST(i64_f32, int64_t, float, (float)v)
-CAST(i32_i64, int32_t, int64_t, (int64_t)v)
-CAST(i64_i32, int64_t, int32_t, (int32_t)v)
-CAST(f32_f16, float, uint16_t, float_to_half(v))
-CAST(f16_f32, uint16_t, float, half_to_float(v))
-CAST(f32_bf16, float, uint16_t, float_to_bf16(v))
-CAST(bf16_f32, uint16_t, float, bits_float((uint32_t)v << 16))
-CAST(f32_f64, float, double, (double)v)
-CAST(f64_f32, double, float, (float)v)
+// narrowed rounds to odd: the last bit is 1 when bits are cut off, so that a second rounding gives what one would.
+FUNC float narrowed(double f) {
+	float n = (float)f;
+	double wide = (double)n;
+	uint32_t b = float_bits(n);
+	if (wide == f || f != f) return n;
+	if ((wide < 0 ? -wide : wide) > (f < 0 ? -f : f)) return bits_float((b - 1) | 1);
+	return bits_float(b | 1);
+}
 
-// transpose_3 swaps the last two of three dimensions [a, b, c] of elements of width bytes.
-KERNEL(transpose_3, IN(uint8_t, src), OUT(uint8_t, dst), VAL(int64_t, a), VAL(int64_t, b), VAL(int64_t, c), VAL(int, width)) {
+// number is an element of any type: an integer, signed or not, or a floating-point number.
+typedef struct {
+	uint64_t u; // two's complement where negative is set
+	double f;
+	float s;    // FP16, BF16 and FP32 are kept as FP32
+	int kind;   // 0 integer, 1 of 32 bits in s, 2 of 64 bits in f
+	int negative;
+} number;
+
+FUNC number load_number(const uint8_t *src, int64_t i, int type) {
+	number v = {0, 0, 0, 0, 0};
+	int64_t x = 0;
+	switch (type) {
+	case BOOL:
+	case U8:
+		v.u = src[i];
+		return v;
+	case U16:
+		v.u = ((const uint16_t *)src)[i];
+		return v;
+	case U32:
+		v.u = ((const uint32_t *)src)[i];
+		return v;
+	case U64:
+		v.u = ((const uint64_t *)src)[i];
+		return v;
+	case I8:
+		x = ((const int8_t *)src)[i];
+		break;
+	case I16:
+		x = ((const int16_t *)src)[i];
+		break;
+	case I32:
+		x = ((const int32_t *)src)[i];
+		break;
+	case I64:
+		x = ((const int64_t *)src)[i];
+		break;
+	case F16:
+		v.s = half_to_float(((const uint16_t *)src)[i]), v.kind = 1;
+		return v;
+	case BF16:
+		v.s = bits_float((uint32_t)((const uint16_t *)src)[i] << 16), v.kind = 1;
+		return v;
+	case F32:
+		v.s = ((const float *)src)[i], v.kind = 1;
+		return v;
+	default:
+		v.f = ((const double *)src)[i], v.kind = 2;
+		return v;
+	}
+	v.u = (uint64_t)x, v.negative = x < 0;
+	return v;
+}
+
+// to_single converts to FP32; odd rounds FP64 to odd, for a second rounding.
+FUNC float to_single(number v, int odd) {
+	if (v.kind == 1) return v.s;
+	if (v.kind == 2) return odd ? narrowed(v.f) : (float)v.f;
+	return v.negative ? (float)(int64_t)v.u : (float)v.u;
+}
+
+// to_integer converts to an integer of the given bits. A floating-point number is truncated; what does not fit becomes the nearest, a
+// NaN 0. An integer that does not fit wraps around unless saturate is set.
+FUNC uint64_t to_integer(number v, int bits, int is_signed, int saturate) {
+	uint64_t high = is_signed ? ~(uint64_t)0 >> (65 - bits) : ~(uint64_t)0 >> (64 - bits), low = is_signed ? ~high : 0;
+	if (v.kind != 0) {
+		double f = v.kind == 1 ? (double)v.s : v.f;
+		// 2^digits is the first number above all of the type.
+		double above = bits_double((uint64_t)(1023 + (is_signed ? bits - 1 : bits)) << 52), least = is_signed ? -above : 0;
+		if (f != f) return 0;
+		if (f >= above) return high;
+		if (is_signed ? f < least : f <= -1) return low;
+		return is_signed ? (uint64_t)(int64_t)f : f < 0 ? 0 : (uint64_t)f;
+	}
+	if (!saturate) return v.u;
+	if (v.negative) return !is_signed || (int64_t)v.u < (int64_t)low ? low : v.u;
+	return v.u > high ? high : v.u;
+}
+
+// cast converts n elements between any two types of numbers and BOOL. BOOL becomes 0 or 1 in types of one byte.
+KERNEL(cast, IN(uint8_t, src), OUT(uint8_t, dst), VAL(int64_t, n), VAL(int, from), VAL(int, to), VAL(int, saturate)) {
 	int64_t i = THREAD_ID;
-	if (i >= a * b * c) return;
-	int64_t k = i % b, j = i / b % c, outer = i / (b * c);
-	const uint8_t *from = src + (outer * b * c + k * c + j) * width;
-	for (int w = 0; w < width; w++) dst[i * width + w] = from[w];
-}
-
-// Resizing takes the fixed-point weights of the native step: output i is the sum of count[i] samples from first[i] on, times
-// weights[i * taps + k], rounded from 22 fraction bits to 8 bits.
-FUNC uint8_t clip8(int32_t sum) {
-	int32_t v = sum >> 22;
-	return (uint8_t)(v < 0 ? 0 : v > 255 ? 255 : v);
-}
-
-// resize_x resamples rows of in pixels to out pixels of ch channels.
-KERNEL(resize_x, IN(uint8_t, src), OUT(uint8_t, dst), IN(int32_t, first), IN(int32_t, count), IN(int32_t, weights), VAL(int, taps), VAL(int64_t, rows), VAL(int, in), VAL(int, out), VAL(int, ch)) {
-	int64_t i = THREAD_ID;
-	if (i >= rows * out * ch) return;
-	int c = (int)(i % ch), x = (int)(i / ch % out);
-	const uint8_t *row = src + i / ((int64_t)ch * out) * in * ch + (int64_t)first[x] * ch + c;
-	int32_t sum = 1 << 21;
-	for (int k = 0; k < count[x]; k++) sum += row[k * ch] * weights[x * taps + k];
-	dst[i] = clip8(sum);
-}
-
-// resize_y resamples columns: in rows of n samples become out rows.
-KERNEL(resize_y, IN(uint8_t, src), OUT(uint8_t, dst), IN(int32_t, first), IN(int32_t, count), IN(int32_t, weights), VAL(int, taps), VAL(int64_t, n), VAL(int, out)) {
-	int64_t i = THREAD_ID;
-	if (i >= n * out) return;
-	int y = (int)(i / n);
-	const uint8_t *column = src + (int64_t)first[y] * n + i % n;
-	int32_t sum = 1 << 21;
-	for (int k = 0; k < count[y]; k++) sum += column[k * n] * weights[y * taps + k];
-	dst[i] = clip8(sum);
-}
-
-// crop copies a rectangle of h rows of w samples out of rows of pitch samples.
-KERNEL(crop, IN(uint8_t, src), OUT(uint8_t, dst), VAL(int64_t, pitch), VAL(int64_t, x), VAL(int64_t, y), VAL(int64_t, w), VAL(int64_t, h)) {
-	int64_t i = THREAD_ID;
-	if (i < w * h) dst[i] = src[(y + i / w) * pitch + x + i % w];
-}
-
-// normalize_32 and normalize_16 map pixels [h, w, ch] through a table of 256 values per channel, as bits of the output's type. With
-// planar the output is [ch, h, w].
-#define NORMALIZE(bits) \
-	KERNEL(normalize_##bits, IN(uint8_t, src), OUT(uint##bits##_t, dst), IN(uint32_t, table), VAL(int64_t, pixels), VAL(int, ch), VAL(int, planar)) { \
-		int64_t i = THREAD_ID; \
-		if (i >= pixels * ch) return; \
-		int c = (int)(i % ch); \
-		dst[planar ? c * pixels + i / ch : i] = (uint##bits##_t)table[c * 256 + src[i]]; \
-	}
-NORMALIZE(32)
-NORMALIZE(16)
-
-#define MOST_THREADS 256
-
-// block_sum and block_max reduce one value per thread. Every thread gets the result.
-FUNC float block_sum(float v, float *part) {
-	part[threadIdx.x] = v;
-	SYNC();
-	for (unsigned n = blockDim.x / 2; n > 0; n /= 2) {
-		if (threadIdx.x < n) part[threadIdx.x] += part[threadIdx.x + n];
-		SYNC();
-	}
-	float sum = part[0];
-	SYNC();
-	return sum;
-}
-
-FUNC float block_max(float v, float *part) {
-	part[threadIdx.x] = v;
-	SYNC();
-	for (unsigned n = blockDim.x / 2; n > 0; n /= 2) {
-		if (threadIdx.x < n && part[threadIdx.x + n] > part[threadIdx.x]) part[threadIdx.x] = part[threadIdx.x + n];
-		SYNC();
-	}
-	float most = part[0];
-	SYNC();
-	return most;
-}
-
-// softmax_rows: a block per row of n numbers.
-BLOCKS(softmax_rows, IN(float, src), OUT(float, dst), VAL(int, n)) {
-	SHARED float part[MOST_THREADS];
-	const float *x = src + (int64_t)blockIdx.x * n;
-	float *y = dst + (int64_t)blockIdx.x * n;
-	float most = -INFINITY_F, sum = 0;
-	for (int i = (int)threadIdx.x; i < n; i += (int)blockDim.x) most = x[i] > most ? x[i] : most;
-	most = block_max(most, part);
-	for (int i = (int)threadIdx.x; i < n; i += (int)blockDim.x) sum += y[i] = expf(x[i] - most);
-	sum = block_sum(sum, part);
-	for (int i = (int)threadIdx.x; i < n; i += (int)blockDim.x) y[i] /= sum;
-}
-
-// top_k_rows: a block per row of n numbers writes the k largest, descending; of equal ones the lower index first. k rounds of an
-// arg max: k is small.
-BLOCKS(top_k_rows, IN(float, src), OUT(float, values), OUT(int32_t, indices), VAL(int, n), VAL(int, k)) {
-	SHARED float best[MOST_THREADS];
-	SHARED int at[MOST_THREADS];
-	const float *x = src + (int64_t)blockIdx.x * n;
-	float last = INFINITY_F;
-	int last_at = -1;
-	for (int r = 0; r < k; r++) {
-		float v = -INFINITY_F;
-		int found = -1;
-		for (int i = (int)threadIdx.x; i < n; i += (int)blockDim.x) {
-			int left = x[i] < last || (x[i] == last && i > last_at);
-			if (left && (found < 0 || x[i] > v)) v = x[i], found = i;
-		}
-		best[threadIdx.x] = v, at[threadIdx.x] = found;
-		SYNC();
-		for (unsigned h = blockDim.x / 2; h > 0; h /= 2) {
-			if (threadIdx.x < h) {
-				unsigned o = threadIdx.x + h;
-				int take = at[o] >= 0 && (at[threadIdx.x] < 0 || best[o] > best[threadIdx.x] || (best[o] == best[threadIdx.x] && at[o] < at[threadIdx.x]));
-				if (take) best[threadIdx.x] = best[o], at[threadIdx.x] = at[o];
-			}
-			SYNC();
-		}
-		last = best[0], last_at = at[0];
-		SYNC();
-		if (threadIdx.x == 0) values[(int64_t)blockIdx.x * k + r] = last, indices[(int64_t)blockIdx.x * k + r] = last_at;
+	if (i >= n) return;
+	number v = load_number(src, i, from);
+	switch (to) {
+	case BOOL:
+		dst[i] = v.kind == 1 ? v.s != 0 : v.kind == 2 ? v.f != 0 : v.u != 0;
+		return;
+	case I8:
+	case U8:
+		dst[i] = from == BOOL ? v.u != 0 : (uint8_t)to_integer(v, 8, to == I8, saturate);
+		return;
+	case I16:
+	case U16:
+		((uint16_t *)dst)[i] = (uint16_t)to_integer(v, 16, to == I16, saturate);
+		return;
+	case I32:
+	case U32:
+		((uint32_t *)dst)[i] = (uint32_t)to_integer(v, 32, to == I32, saturate);
+		return;
+	case I64:
+	case U64:
+		((uint64_t *)dst)[i] = to_integer(v, 64, to == I64, saturate);
+		return;
+	case F16:
+		((uint16_t *)dst)[i] = float_to_half(to_single(v, 1));
+		return;
+	case BF16:
+		((uint16_t *)dst)[i] = float_to_bf16(to_single(v, 1));
+		return;
+	case F32:
+		((float *)dst)[i] = to_single(v, 0);
+		return;
+	default:
+		((double *)dst)[i] = v.kind == 1 ? (double)v.s : v.kind == 2 ? v.f : v.negative ? (double)(int64_t)v.u : (double)v.u;
 	}
 }
 
-// mean_pool: a block per row of [tokens, dim] sums the tokens with a mask other than 0, and divides by their number, at least 1e-9. With
-// unit the result is divided by its length, at least 1e-12.
-BLOCKS(mean_pool, IN(float, src), IN(int64_t, mask), OUT(float, dst), VAL(int, tokens), VAL(int, dim), VAL(int, unit)) {
-	SHARED float part[MOST_THREADS];
-	const float *x = src + (int64_t)blockIdx.x * tokens * dim;
-	const int64_t *m = mask + (int64_t)blockIdx.x * tokens;
-	float *y = dst + (int64_t)blockIdx.x * dim;
-	float count = 0, square = 0;
-	for (int t = 0; t < tokens; t++) count += m[t] != 0;
-	if (count < 1e-9f) count = 1e-9f;
-	for (int i = (int)threadIdx.x; i < dim; i += (int)blockDim.x) {
-		float sum = 0;
-		for (int t = 0; t < tokens; t++)
-			if (m[t] != 0) sum += x[(int64_t)t * dim + i];
-		y[i] = sum / count;
-		square += y[i] * y[i];
-	}
-	if (!unit) return;
-	float norm = sqrtf(block_sum(square, part));
-	if (norm < 1e-12f) norm = 1e-12f;
-	for (int i = (int)threadIdx.x; i < dim; i += (int)blockDim.x) y[i] /= norm;
-}
+#include "image.cuh"
+#include "rows.cuh"

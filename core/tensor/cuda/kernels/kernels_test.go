@@ -1,21 +1,25 @@
+//go:build cgo
+
 package kernels_test
 
 import (
-	"math"
+	"bytes"
 	"math/rand/v2"
-	"slices"
 	"testing"
 
 	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/core/tensor/compute"
 	"github.com/tutti-server/tutti/core/tensor/cuda"
 	"github.com/tutti-server/tutti/core/tensor/cuda/cudatest"
 	"github.com/tutti-server/tutti/core/tensor/cuda/kernels"
 )
 
+// The kernels of native steps are compared with the steps in their packages: steps/*/device_test.go.
+
 type rig struct {
 	t    *testing.T
-	s    *cuda.Stream
-	set  *kernels.Set
+	s    tensor.Stream
+	k    compute.Kernels
 	host *tensor.Pool
 }
 
@@ -25,7 +29,7 @@ func open(t *testing.T) *rig {
 	if err != nil {
 		t.Fatal(err)
 	}
-	list, err := driver.Devices(cuda.Options{})
+	list, err := driver.Devices(cuda.Options{Kernels: kernels.Load})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -35,93 +39,117 @@ func open(t *testing.T) *rig {
 		}
 		cudatest.Check(t)
 	})
-	s, err := list[0].Open("test", 0)
+	s, err := list[0].NewStream("test")
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = s.Close() })
-	set, err := kernels.Load(list[0])
-	if err != nil {
-		t.Fatal(err)
+	k, err := compute.Of(list[0])
+	if err != nil || k == nil || !compute.Can(list[0]) {
+		t.Fatal(k, err)
 	}
-	return &rig{t, s, set, tensor.NewPool()}
+	return &rig{t, s, k, tensor.NewPool()}
 }
 
-// up returns a tensor at the device with the given content, or without any.
-func up[T tensor.Number](r *rig, d tensor.DType, n int, content []T) *tensor.Tensor {
+// up returns content at the device.
+func (r *rig) up(content []byte) *tensor.Buffer {
 	r.t.Helper()
-	x, err := tensor.New(r.s, d, tensor.Of(int64(n)))
+	b, err := r.s.Alloc(len(content))
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	if content != nil {
-		h, _ := tensor.New(r.host, d, tensor.Of(int64(n)))
-		copy(tensor.Slice[T](&h), content)
-		if err := r.s.Copy(x.Buf, 0, h.Buf, 0, h.Len); err != nil {
-			r.t.Fatal(err)
-		}
-		h.Release()
+	h, _ := r.host.Alloc(len(content))
+	copy(h.Bytes(), content)
+	if err := r.s.Copy(b, 0, h, 0, len(content)); err != nil {
+		r.t.Fatal(err)
 	}
-	r.t.Cleanup(x.Release)
-	return &x
+	h.Release()
+	return b
 }
 
-func down[T tensor.Number](r *rig, x *tensor.Tensor) []T {
+// down returns the content of a buffer.
+func (r *rig) down(b *tensor.Buffer) []byte {
 	r.t.Helper()
-	h, _ := tensor.New(r.host, x.DType, x.Shape)
-	if err := r.s.Copy(h.Buf, 0, x.Buf, 0, x.Len); err != nil {
+	h, _ := r.host.Alloc(b.Len())
+	defer h.Release()
+	if err := r.s.Copy(h, 0, b, 0, b.Len()); err != nil {
 		r.t.Fatal(err)
 	}
 	if err := r.s.Record().Wait(); err != nil {
 		r.t.Fatal(err)
 	}
-	defer h.Release()
-	return slices.Clone(tensor.Slice[T](&h))
+	return bytes.Clone(h.Bytes())
 }
 
-func TestSoftmaxTopK(t *testing.T) {
+// TestJoin joins random rows, padded and cut, of all alignments, and compares with a loop.
+func TestJoin(t *testing.T) {
 	r := open(t)
-	const n, width, most = 3, 301, 5
 	g := rand.New(rand.NewPCG(1, 2))
-	x := make([]float32, n*width)
-	for i := range x {
-		x[i] = float32(g.IntN(50)) / 4
-	}
-	src := up(r, tensor.FP32, n*width, x)
-	soft, values, indices := up[float32](r, tensor.FP32, n*width, nil), up[float32](r, tensor.FP32, n*most, nil), up[int32](r, tensor.Int32, n*most, nil)
-	if err := r.set.Softmax(r.s, soft, src, n, width); err != nil {
-		t.Fatal(err)
-	}
-	if err := r.set.TopK(r.s, values, indices, src, n, width, most); err != nil {
-		t.Fatal(err)
-	}
-	got, at := down[float32](r, soft), down[int32](r, indices)
-	for row := range n {
-		line := x[row*width:][:width]
-		sum := 0.0
-		for _, v := range line {
-			sum += math.Exp(float64(v))
-		}
-		order := make([]int, width)
-		for i := range order {
-			order[i] = i
-			if d := math.Abs(float64(got[row*width+i]) - math.Exp(float64(line[i]))/sum); d > 1e-6 {
-				t.Fatalf("softmax differs by %g", d)
+	for range 60 {
+		unit := 1 << g.IntN(4)
+		j := compute.Join{To: unit * (1 + g.IntN(20)), Off: unit * g.IntN(3)}
+		if g.IntN(2) == 0 {
+			for range unit {
+				j.Elem = append(j.Elem, byte(g.Uint32()))
 			}
 		}
-		slices.SortStableFunc(order, func(a, b int) int {
-			switch {
-			case line[a] > line[b]:
-				return -1
-			case line[a] < line[b]:
-				return 1
+		want := make([]byte, j.Off)
+		for range 1 + g.IntN(20) {
+			p := compute.Part{Rows: g.IntN(4), Len: unit * (1 + g.IntN(25)), Off: unit * g.IntN(3)}
+			content := make([]byte, p.Off+p.Rows*p.Len+1)
+			for i := range content {
+				content[i] = byte(g.Uint32())
 			}
-			return 0
-		})
-		for i := range most {
-			if int(at[row*most+i]) != order[i] {
-				t.Errorf("row %d: place %d is %d, want %d", row, i, at[row*most+i], order[i])
+			p.Buf = r.up(content)
+			j.Parts = append(j.Parts, p)
+			for row := range p.Rows {
+				line := content[p.Off+row*p.Len:][:p.Len]
+				for i := range j.To {
+					v := byte(0)
+					switch {
+					case i < len(line):
+						v = line[i]
+					case j.Elem != nil:
+						v = j.Elem[i%len(j.Elem)]
+					}
+					want = append(want, v)
+				}
 			}
 		}
+		j.Dst = r.up(make([]byte, len(want)))
+		if err := r.k.Join(r.s, &j); err != nil {
+			t.Fatal(err)
+		}
+		if got := r.down(j.Dst); !bytes.Equal(got, want) {
+			t.Fatalf("joined %v is\n% x, want\n% x", j, got, want)
+		}
+		e := r.s.Record()
+		j.Dst.UsedUntil(e)
+		j.Dst.Release()
+		for _, p := range j.Parts {
+			p.Buf.UsedUntil(e)
+			p.Buf.Release()
+		}
+	}
+}
+
+// TestLaunchAllocates checks that a launch of a loaded kernel allocates nothing.
+func TestLaunchAllocates(t *testing.T) {
+	r := open(t)
+	src, dst := r.up(make([]byte, 64)), r.up(make([]byte, 64))
+	defer func() {
+		e := r.s.Record()
+		for _, b := range []*tensor.Buffer{src, dst} {
+			b.UsedUntil(e)
+			b.Release()
+		}
+	}()
+	j := &compute.Join{Dst: dst, To: 32, Parts: []compute.Part{{Buf: src, Rows: 2, Len: 32}}}
+	if n := testing.AllocsPerRun(100, func() {
+		if err := r.k.Join(r.s, j); err != nil {
+			t.Fatal(err)
+		}
+	}); n != 0 {
+		t.Errorf("a launch allocates %v times", n)
 	}
 }

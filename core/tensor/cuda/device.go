@@ -99,6 +99,13 @@ func (v *Device) Place() tensor.Place { return tensor.Place{Kind: tensor.Device,
 // Capability returns the device's compute capability. For example, 9 and 0.
 func (v *Device) Capability() (major, minor int) { return v.info.Major, v.info.Minor }
 
+// UUID returns the identity of the GPU, which does not depend on CUDA_VISIBLE_DEVICES. For example,
+// GPU-8fd0d7ab-4a0b-7a3e-5ac0-2e6d3f1b9c55.
+func (v *Device) UUID() string { return v.info.UUID }
+
+// Library returns the path of the driver's library, as it was given to Open, for another process that maps memory of the device.
+func (v *Device) Library() string { return v.driver.path }
+
 // Info describes the device.
 func (v *Device) Info() Info { return v.info }
 

@@ -29,6 +29,7 @@ const minVersion = 11040
 // Driver is an open CUDA driver. It is safe for concurrent use.
 type Driver struct {
 	table   *C.tutti_cuda // in C memory, because C keeps its address
+	path    string
 	version int
 	count   int
 
@@ -47,7 +48,7 @@ func Open(path string) (*Driver, error) {
 	defer runtime.UnlockOSThread()
 	cpath := C.CString(path)
 	defer C.free(unsafe.Pointer(cpath))
-	d := &Driver{table: (*C.tutti_cuda)(C.calloc(1, C.sizeof_tutti_cuda))}
+	d := &Driver{path: path, table: (*C.tutti_cuda)(C.calloc(1, C.sizeof_tutti_cuda))}
 	missing := new(*C.char)
 	if why := C.tutti_cuda_open(d.table, cpath, missing); why != nil {
 		defer C.free(unsafe.Pointer(d.table))

@@ -13,20 +13,6 @@ import (
 	"github.com/tutti-server/tutti/core/tensor"
 )
 
-// HandleLen is the size of an IPC handle in bytes.
-const HandleLen = 64
-
-// Handle is the name of device memory for another process (CUipcMemHandle).
-type Handle [HandleLen]byte
-
-// ParseHandle returns the handle in b. It fails when b has another length.
-func ParseHandle(b []byte) (Handle, error) {
-	if len(b) != HandleLen {
-		return Handle{}, status.Errorf(status.InvalidArg, "expected an IPC handle of %d bytes, found %d", HandleLen, len(b))
-	}
-	return Handle(b), nil
-}
-
 var _ tensor.Importer = (*Device)(nil)
 
 // Import is OpenHandle of the bytes of a handle.
@@ -85,7 +71,14 @@ func (v *Device) AllocShared(n int) (*tensor.Buffer, Handle, error) {
 	}
 	t := v.driver.table
 	a := C.tutti_cuda_alloc(t, v.ctx, C.size_t(max(n, 1)))
-	if err := v.check(a.result, "cuMemAlloc"); err != nil {
+	err := v.check(a.result, "cuMemAlloc")
+	if codeOf(err) == outOfMemory {
+		if err = v.Trim(); err == nil { // the pool may keep unused memory
+			a = C.tutti_cuda_alloc(t, v.ctx, C.size_t(max(n, 1)))
+			err = v.check(a.result, "cuMemAlloc")
+		}
+	}
+	if err != nil {
 		v.inUse.Add(-int64(n))
 		return nil, h, status.Prefixf(err, "cannot allocate %d bytes: ", n)
 	}

@@ -508,6 +508,25 @@ cu_result cuCtxSetCurrent(cu_context c) {
 	return OK;
 }
 
+// A stack of contexts for each thread, as programs use it that share a thread with the CUDA runtime.
+enum { MAX_PUSHED = 8 };
+static __thread struct cu_ctx *pushed[MAX_PUSHED];
+static __thread int pushes;
+
+cu_result cuCtxPushCurrent_v2(cu_context c) {
+	if (pushes == MAX_PUSHED) return INVALID;
+	pushed[pushes++] = current;
+	current = c;
+	return OK;
+}
+
+cu_result cuCtxPopCurrent_v2(cu_context *c) {
+	if (pushes == 0) return BAD_CONTEXT;
+	*c = current;
+	current = pushed[--pushes];
+	return OK;
+}
+
 cu_result cuCtxGetStreamPriorityRange(int *least, int *greatest) {
 	*least = 0, *greatest = -5;
 	return OK;
@@ -841,6 +860,7 @@ cu_result cuLaunchKernel(cu_function f, unsigned gx, unsigned gy, unsigned gz, u
 // Memory outside the pools may be exported, so it has pages of its own.
 cu_result cuMemAlloc_v2(cu_ptr *p, size_t n) {
 	CONTEXT();
+	if (oom_every > 0 && ++allocations % (uint64_t)oom_every == 0) UNLOCK(NO_MEMORY);
 	static struct cu_pool direct;
 	block *b = n > 0 ? place_at(d, n, PAGE) : NULL;
 	if (b == NULL) UNLOCK(n > 0 ? NO_MEMORY : INVALID);
@@ -872,6 +892,7 @@ cu_result cuIpcGetMemHandle(cu_ipc_handle *h, cu_ptr p) {
 	CONTEXT();
 	block *b = block_of(p, 0);
 	if (b == NULL || b->base != p || b->asked == 0) UNLOCK(INVALID); // memory of pools has no such handle
+	if (b->writer_slot < 0) b->writer_slot = 0, b->writer_name = "other process"; // which may write from now on
 	shared_memory m = {(int)getpid(), d->fd, d->ordinal, b->base - (uint64_t)(uintptr_t)d->addresses, b->n, b->asked};
 	memset(h, 0, sizeof *h);
 	memcpy(h, &m, sizeof m);

@@ -306,6 +306,32 @@ func StreamOf(inst Instance) tensor.Stream {
 	}
 }
 
+// AnyPlaceInstance is an Instance on the host that reads and writes tensors at devices too. For example, a Python model may take an
+// input from GPU 0 and return an output on it. Its outputs may be at any device of the server, ready when Execute returns.
+type AnyPlaceInstance interface {
+	Instance
+	// InputsStay reports whether inputs stay where they are; otherwise the server moves them to the host. Rows of several
+	// requests are joined at a device if one of them is there.
+	InputsStay() bool
+	// StreamAt returns a stream of a device for the server's work on the inputs and outputs of the instance. Borrowed: it is
+	// closed by Close.
+	StreamAt(at tensor.Place) (tensor.Stream, error)
+}
+
+// AnyPlaceOf returns the instance as an AnyPlaceInstance, or nil. It looks through wrappers as StreamOf does.
+func AnyPlaceOf(inst Instance) AnyPlaceInstance {
+	for {
+		if p, ok := inst.(AnyPlaceInstance); ok {
+			return p
+		}
+		w, ok := inst.(interface{ Unwrap() Instance })
+		if !ok {
+			return nil
+		}
+		inst = w.Unwrap()
+	}
+}
+
 // ConcurrentModel is a Model whose instances are safe for concurrent use, for example because they have no state. The server
 // creates a single instance.
 type ConcurrentModel interface {

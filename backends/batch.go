@@ -6,6 +6,7 @@ import (
 	"github.com/tutti-server/tutti/core/infer"
 	"github.com/tutti-server/tutti/core/status"
 	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/internal/telemetry"
 	"github.com/tutti-server/tutti/internal/tracing"
 )
 
@@ -76,6 +77,10 @@ type Batch struct {
 	// Stream is the stream of an instance at a device, nil on the host. The inputs are ready for work on this stream.
 	// Execute may return before the stream is done: the server waits for the stream before it reads the outputs.
 	Stream tensor.Stream
+	// AnyPlace is the instance when it is an AnyPlaceInstance and the server has devices. Stream is nil then.
+	AnyPlace AnyPlaceInstance
+	// Moves counts copies between places that the instance makes itself. Nil where there are no devices.
+	Moves *telemetry.Ledger
 	// Responses sends the responses of a decoupled model. It is nil for any other model.
 	Responses Responses
 }

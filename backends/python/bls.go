@@ -2,10 +2,8 @@ package python
 
 import (
 	"context"
-	"encoding/binary"
 	"errors"
 	"maps"
-	"math"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -90,10 +88,15 @@ func (s *side) infer(p *packet) error {
 	if w.m.b.infer == nil {
 		return status.Errorf(status.Unsupported, "no models can be called here")
 	}
-	req, many, err := w.request(p)
+	req, many, want, err := w.request(p)
 	if err != nil {
 		return err
 	}
+	if err := s.placeable(want); err != nil {
+		req.Release()
+		return err
+	}
+	req.KeepPlaces = want.keeps(s)
 	if err := w.callable(req, many); err != nil {
 		req.Release()
 		return err
@@ -111,7 +114,7 @@ func (s *side) infer(p *packet) error {
 		}
 		defer w.m.b.callGraph.done(x)
 	}
-	sink := &callSink{s: s, id: p.id, call: call, model: target, over: make(chan struct{})}
+	sink := &callSink{s: s, id: p.id, call: call, model: target, want: want, over: make(chan struct{})}
 	w.m.b.infer.Submit(call.ctx, req, sink)
 	<-sink.over
 	return errReplied
@@ -134,15 +137,15 @@ func (w *worker) callable(req *infer.Request, many bool) error {
 	return nil
 }
 
-// request decodes a CALL. many means that any number of responses is expected. The request owns its tensors.
-func (w *worker) request(p *packet) (req *infer.Request, many bool, err error) {
+// request decodes a CALL. many means that any number of responses is expected, want is where. The request owns its tensors.
+func (w *worker) request(p *packet) (req *infer.Request, many bool, want preferred, err error) {
 	r := reader{b: p.body}
 	req = infer.NewRequest()
 	req.Sequence.ID, req.Priority, req.Timeout = r.u64(), r.u64(), r.u64()
 	flags := r.u32()
 	req.Sequence.Start, req.Sequence.End, many = flags&requestStart != 0, flags&requestEnd != 0, flags&requestMany != 0
 	n := int(r.u16())
-	r.u16()
+	want = preferred(r.u16())
 	extra := int(r.u32())
 	req.Arrived = -int64(r.u32()) * int64(time.Microsecond)
 	parts := make([]part, 0, min(n, len(p.body)/partBytes))
@@ -166,17 +169,19 @@ func (w *worker) request(p *packet) (req *infer.Request, many bool, err error) {
 	}
 	if err != nil {
 		req.Release()
-		return nil, false, err
+		return nil, false, want, err
 	}
-	return req, many, nil
+	return req, many, want, nil
 }
 
 func (w *worker) callInputs(p *packet, req *infer.Request, parts []part, names *reader) error {
 	mem, release := p.memory(0, w.m.alloc)
 	defer release()
+	mem.gpu = w.gpu
+	defer w.gpu.giveBackAll(appendRegions(nil, parts))
 	for i := range parts {
 		name := names.text()
-		if !parts[i].valid(len(mem.mem)) {
+		if !mem.valid(&parts[i]) {
 			return status.Errorf(status.InvalidArg, "unexpected input '%s' for model '%s': a %s tensor of shape %s and %d bytes",
 				name, req.Model, parts[i].dtype, parts[i].shape, parts[i].size)
 		}
@@ -204,6 +209,7 @@ type callSink struct {
 	id    uint32
 	call  *openCall
 	model string
+	want  preferred
 	final bool
 	over  chan struct{}
 }
@@ -214,7 +220,7 @@ func (k *callSink) Send(r *infer.Response) {
 	if k.final = r.Final; k.final {
 		flags = flagFinal
 	}
-	if err := k.s.sendResponse(k.id, flags, r); err != nil {
+	if err := k.s.sendResponse(k.id, flags, r, k.want); err != nil {
 		k.s.reply(k.id, flags, err)
 	}
 	r.Release()
@@ -232,53 +238,6 @@ func (k *callSink) Close(err error) {
 		_ = k.s.link.send(kindReply, flagFinal, k.id, b) // the process may have exited
 	}
 	close(k.over)
-}
-
-// sendResponse sends a response, in a file when it is large.
-func (s *side) sendResponse(id uint32, flags uint16, r *infer.Response) error {
-	b := appendResponse(nil, r)
-	size := len(b)
-	for i := range r.Outputs {
-		size = aligned(size) + r.Outputs[i].Tensor.Len
-	}
-	if size <= maxBody {
-		return s.link.send(kindReply, flags, id, appendData(append(newBody(make([]byte, 0, headBytes+size)), b...), headBytes, r))
-	}
-	return s.link.sendFile(kindReply, flags, id, size, func(mem []byte) { appendData(append(mem[:0], b...), 0, r) })
-}
-
-// appendResponse encodes a response. The data of its tensors must follow, see appendData.
-func appendResponse(b []byte, r *infer.Response) []byte {
-	n := min(len(r.Outputs), math.MaxUint16)
-	extra := appendParams(appendText(nil, ""), r.Params)
-	at := 8
-	for i := range r.Outputs[:n] {
-		extra = appendText(extra, r.Outputs[i].Name)
-		at += partBytes + 8*r.Outputs[i].Tensor.Shape.Rank()
-	}
-	extra = padded(extra, 0)
-	at += len(extra)
-	b = append(b, stateOK, 0)
-	b = binary.LittleEndian.AppendUint16(b, uint16(n))
-	b = binary.LittleEndian.AppendUint32(b, uint32(len(extra)))
-	for i := range r.Outputs[:n] {
-		t := &r.Outputs[i].Tensor
-		at = aligned(at)
-		b = appendPart(b, named, t, -1, at, t.Len)
-		at += t.Len
-	}
-	return append(b, extra...)
-}
-
-// appendData appends the data of the tensors, at offsets relative to base.
-func appendData(b []byte, base int, r *infer.Response) []byte {
-	for i := range r.Outputs {
-		for (len(b)-base)%align != 0 {
-			b = append(b, 0)
-		}
-		b = append(b, r.Outputs[i].Tensor.Bytes()...)
-	}
-	return b
 }
 
 // callGraph records which workers wait for which models. It detects deadlocks: calls that, through other models, wait for their

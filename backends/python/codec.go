@@ -101,11 +101,13 @@ func appendParams(b []byte, list infer.Params) []byte {
 	return b
 }
 
-// appendPart encodes the description of a tensor. first replaces the first dimension unless it is negative.
-func appendPart(b []byte, index int, t *tensor.Tensor, first int64, off, size int) []byte {
+// appendPart encodes the description of a tensor. first replaces the first dimension unless it is negative. gpu is the id of the GPU
+// region with the tensor, or 0.
+func appendPart(b []byte, index int, t *tensor.Tensor, first int64, gpu uint32, off, size int) []byte {
 	dims := t.Shape.Dims()
 	b = binary.LittleEndian.AppendUint16(b, uint16(index))
-	b = append(b, byte(t.DType), byte(len(dims)), 0, 0, 0, 0)
+	b = append(b, byte(t.DType), byte(len(dims)))
+	b = binary.LittleEndian.AppendUint32(b, gpu)
 	b = binary.LittleEndian.AppendUint64(b, uint64(off))
 	b = binary.LittleEndian.AppendUint64(b, uint64(size))
 	for i, d := range dims {
@@ -120,11 +122,16 @@ func appendPart(b []byte, index int, t *tensor.Tensor, first int64, off, size in
 // aligned returns the next offset at which a tensor may begin.
 func aligned(n int) int { return (n + align - 1) &^ (align - 1) }
 
-// inputBytes returns the size of the region that the inputs of a batch need.
+// atGPU reports whether a tensor has bytes at a device.
+func atGPU(t *tensor.Tensor) bool {
+	return t.Present() && t.Len > 0 && t.Buf.Place().Kind == tensor.Device
+}
+
+// inputBytes returns the size of the region that the inputs of a batch on the host need.
 func inputBytes(b *backends.Batch) int {
 	n := 0
 	for i := range b.In {
-		if b.In[i].Present() {
+		if b.In[i].Present() && !atGPU(&b.In[i]) {
 			n = aligned(n + b.In[i].Len)
 		}
 	}
@@ -135,6 +142,7 @@ func inputBytes(b *backends.Batch) int {
 type cursor struct {
 	off  int
 	rest []byte // of BYTES
+	gpu  uint32 // the id of the GPU region, or 0
 }
 
 // rows returns the offset and size of a request's rows in the region, and advances.
@@ -224,6 +232,7 @@ type part struct {
 	index     uint16
 	dtype     tensor.DType
 	shape     tensor.Shape
+	gpu       uint32 // the id of the GPU region with the tensor, or 0
 	off, size uint64
 }
 
@@ -234,7 +243,7 @@ func (r *reader) part() (p part) {
 	p.index = r.u16()
 	p.dtype = tensor.DType(r.u8())
 	rank := int(r.u8())
-	r.u32()
+	p.gpu = r.u32()
 	p.off, p.size = r.u64(), r.u64()
 	var few [8]int64
 	dims := few[:0]

@@ -14,6 +14,7 @@ import (
 	"github.com/tutti-server/tutti/core/infer"
 	"github.com/tutti-server/tutti/core/status"
 	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/internal/telemetry"
 )
 
 // begin writes the inputs to shared memory and encodes the requests.
@@ -33,6 +34,9 @@ func (x *instance) begin(b *backends.Batch) error {
 		return status.Errorf(status.Internal, "model '%s': a ragged input is not what its requests hold", x.m.sig.Model)
 	}
 	w := x.w
+	if err := x.shareInputs(b); err != nil {
+		return err
+	}
 	n := inputBytes(b)
 	in, err := w.regions.inputs(n)
 	if err == nil {
@@ -85,8 +89,14 @@ func (x *instance) copyInputs(b *backends.Batch, in *region) (present int) {
 			continue
 		}
 		present++
-		copy(in.mem[off:], t.Bytes())
-		*c = cursor{off: off, rest: t.Bytes()}
+		if atGPU(t) {
+			continue // shareInputs has copied it
+		}
+		*c = cursor{off: off}
+		if t.Len > 0 {
+			c.rest = t.Bytes()
+			copy(in.mem[off:], c.rest)
+		}
 		off = aligned(off + t.Len)
 	}
 	return present
@@ -105,7 +115,7 @@ func (x *instance) appendRequest(b *backends.Batch, i, present int) {
 			continue
 		}
 		if x.m.sig.Inputs[k].Unbatched {
-			w.body = appendPart(w.body, k, &q.In[k], -1, x.cursors[k].off, q.In[k].Len)
+			w.body = appendPart(w.body, k, &q.In[k], -1, x.cursors[k].gpu, x.cursors[k].off, q.In[k].Len)
 			x.cursors[k].off += q.In[k].Len
 			continue
 		}
@@ -114,7 +124,7 @@ func (x *instance) appendRequest(b *backends.Batch, i, present int) {
 			first, rows = int64(q.Rows), q.Rows
 		}
 		off, size := x.cursors[k].rows(t, b.Rows, rows)
-		w.body = appendPart(w.body, k, t, first, off, size)
+		w.body = appendPart(w.body, k, t, first, x.cursors[k].gpu, off, size)
 		if x.m.sig.Inputs[k].ShapeTensor {
 			x.cursors[k].off = off // every request has the whole shape tensor
 		}
@@ -142,6 +152,7 @@ func (x *instance) run(b *backends.Batch, e *execution) error {
 		w.cancel()
 		return err
 	}
+	x.unshareInputs(p.flags&flagGPU != 0)
 	if p.kind == kindFailed {
 		w.regions.dropInputs() // the traceback may refer to them
 		err := failure(p)
@@ -199,7 +210,8 @@ func (x *instance) readResponses(b *backends.Batch, e *execution, p *packet) err
 	case n != len(b.Requests):
 		return status.Errorf(status.Internal, "model '%s' ('%s'): expected %d responses of execute, found %d", x.m.sig.Model, x.m.file, len(b.Requests), n)
 	}
-	x.mem = memory{mem: x.out.mem, alloc: b.Allocator, keep: x.mem.keep}
+	x.mem = memory{mem: x.out.mem, alloc: b.Allocator, keep: x.mem.keep, gpu: x.w.gpu, moves: b.Moves}
+	defer x.takeRegions()
 	if b.HostAllocator != nil {
 		x.mem.alloc = b.HostAllocator
 	}
@@ -217,6 +229,7 @@ func (x *instance) readResponses(b *backends.Batch, e *execution, p *packet) err
 		if r.bad {
 			return status.Errorf(status.Internal, "model '%s': unexpected answer of %d bytes of its python worker", x.m.sig.Model, len(p.body))
 		}
+		x.regions = appendRegions(x.regions, x.response.parts)
 		x.setResponse(b, e, i)
 	}
 	return nil
@@ -293,13 +306,17 @@ func (m *model) outputs(a *response, mem *memory, rows int, out []tensor.Tensor)
 		if out[p.index], err = mem.tensor(p); err != nil {
 			return status.Prefixf(err, "model '%s', output '%s': ", m.sig.Model, port.Name)
 		}
+		if p.gpu != 0 && mem.moves != nil {
+			at := out[p.index].Buf.Place()
+			mem.moves.Count(port.Name, at, at, telemetry.ForProcess, int(p.size))
+		}
 	}
 	return nil
 }
 
 // accept checks the size of a tensor, and its type and shape against the port.
 func (m *model) accept(port *config.Port, p *part, mem *memory, rows int) error {
-	if !p.valid(len(mem.mem)) {
+	if !mem.valid(p) {
 		return m.unexpected(port, p, rows)
 	}
 	rowed := m.sig.MaxBatch > 0 && !port.ShapeTensor

@@ -10,6 +10,7 @@ import (
 	"github.com/tutti-server/tutti/backends"
 	"github.com/tutti-server/tutti/core/status"
 	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/internal/telemetry"
 	"github.com/tutti-server/tutti/internal/tracing"
 )
 
@@ -59,6 +60,21 @@ func (l *executions) caller() (ctx context.Context, trace tracing.Context) {
 	}
 	q := &e.batch.Requests[0]
 	return q.Ctx, q.Trace.Context(q.Step, q.SubRun)
+}
+
+// moves returns the ledger of an execution in flight, or nil.
+func (l *executions) moves() *telemetry.Ledger {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, e := range l.list {
+		e.mu.Lock()
+		b := e.batch
+		e.mu.Unlock()
+		if b != nil {
+			return b.Moves
+		}
+	}
+	return nil
 }
 
 func (l *executions) busy() bool {
@@ -188,6 +204,7 @@ func (w *worker) deliver(p *packet) error {
 	id, i := r.u32(), int(r.u32())
 	var a response
 	a.read(&r)
+	defer func() { w.gpu.giveBackAll(appendRegions(nil, a.parts)) }()
 	if r.bad {
 		return status.Errorf(status.Internal, "unexpected response of %d bytes", len(p.body))
 	}
@@ -205,7 +222,7 @@ func (w *worker) deliver(p *packet) error {
 		return errOver()
 	}
 	final := p.flags&flagFinal != 0 || !w.m.sig.Decoupled
-	err := w.m.respond(b, i, &a, p, final)
+	err := w.respond(b, i, &a, p, final)
 	if final || status.CodeOf(err) == status.Cancelled && err != nil {
 		e.settled(i)
 	}
@@ -213,8 +230,8 @@ func (w *worker) deliver(p *packet) error {
 }
 
 // respond sends a response to request i of a batch.
-func (m *model) respond(b *backends.Batch, i int, a *response, p *packet, final bool) error {
-	q := &b.Requests[i]
+func (w *worker) respond(b *backends.Batch, i int, a *response, p *packet, final bool) error {
+	m, q := w.m, &b.Requests[i]
 	switch a.state {
 	case stateError:
 		b.SendError(i, a.err(), final)
@@ -224,6 +241,7 @@ func (m *model) respond(b *backends.Batch, i int, a *response, p *packet, final 
 	}
 	mem, release := p.memory(sendHead, m.alloc)
 	defer release()
+	mem.gpu, mem.moves = w.gpu, b.Moves
 	out := make([]tensor.Tensor, len(m.sig.Outputs))
 	if err := m.outputs(a, &mem, q.Rows, out); err != nil {
 		tensor.ReleaseAll(out)

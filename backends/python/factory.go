@@ -16,6 +16,7 @@ import (
 	"github.com/tutti-server/tutti/backends"
 	"github.com/tutti-server/tutti/core/infer"
 	"github.com/tutti-server/tutti/core/status"
+	"github.com/tutti-server/tutti/core/tensor"
 	"github.com/tutti-server/tutti/internal/runtimes"
 	"github.com/tutti-server/tutti/internal/telemetry"
 )
@@ -98,6 +99,7 @@ type backend struct {
 	infer     infer.Inferer
 	control   infer.Lifecycle
 	catalog   infer.Catalog
+	places    *tensor.Places
 	metrics   *telemetry.Metrics
 	callGraph callGraph
 
@@ -119,7 +121,7 @@ func open(o backends.Options) (backends.Backend, error) {
 	if err != nil {
 		return nil, status.Errorf(status.Unavailable, "cannot write the files of python workers: %w", err)
 	}
-	b := &backend{set: set, scripts: files, infer: o.Infer, control: o.Control, catalog: o.Catalog, metrics: o.Metrics, forkServers: map[interpreterKey]*forkServers{}}
+	b := &backend{set: set, scripts: files, infer: o.Infer, control: o.Control, catalog: o.Catalog, places: o.Places, metrics: o.Metrics, forkServers: map[interpreterKey]*forkServers{}}
 	b.callGraph.instances, b.callGraph.ensembles = map[string]int{}, map[string][]string{}
 	if b.catalog != nil {
 		b.callGraph.steps = b.steps

@@ -19,7 +19,8 @@ import (
 type instance struct {
 	m      *model
 	name   string
-	single execution // reused by each batch, unless the model is decoupled
+	at     tensor.Place // of its instance group: the host or a GPU
+	single execution    // reused by each batch, unless the model is decoupled
 
 	alive     atomic.Pointer[worker] // same as w; read without mu
 	crashes   atomic.Int32           // since the last request that succeeded
@@ -36,6 +37,11 @@ type instance struct {
 	out      *region
 	buf      *tensor.Buffer // refers to out once an output tensor is in it
 	mem      memory
+	shared   []*gpuRegion // with the inputs of the current batch
+	regions  []uint32     // GPU regions with its outputs
+
+	streamsMu sync.Mutex
+	streams   []tensor.Stream // one for each device that was used; guarded by streamsMu
 }
 
 // start starts a worker and initializes the model in it. The caller holds mu, or is the only user.
@@ -48,7 +54,7 @@ func (x *instance) start(ctx context.Context) error {
 		}
 	}
 	w.owner.Store(x)
-	if err := w.run(ctx, kindInit, x.m.initialise(x.name), nil); err != nil {
+	if err := w.run(ctx, kindInit, x.m.initialise(x.name, x.at), nil); err != nil {
 		w.close()
 		return err
 	}
@@ -73,6 +79,7 @@ func (x *instance) Close() error {
 	w := x.w
 	x.w = nil
 	x.alive.Store(nil)
+	defer x.closeStreams()
 	if w == nil {
 		return nil
 	}

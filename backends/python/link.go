@@ -25,6 +25,8 @@ const (
 	kindExecute
 	kindReady
 	kindFinalize
+	kindGPURegion
+	kindGPUDrop
 )
 
 const kindDone, kindFailed, kindReply uint16 = 16, 17, 48
@@ -39,6 +41,9 @@ const (
 	kindAbandon
 	kindCancel
 	kindJoin
+	kindGPUBorrow
+	kindGPUGive
+	kindGPUDropped
 )
 
 // Flags of packets.
@@ -49,6 +54,7 @@ const (
 	flagRetained
 	flagNeedsReply
 	flagInPlace
+	flagGPU
 )
 
 const (

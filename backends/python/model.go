@@ -37,6 +37,7 @@ type model struct {
 	env         []string
 	forkServers *forkServers // nil: workers are spawned
 	alloc       tensor.Allocator
+	inputsStay  bool // inputs at GPUs are passed to the model there
 	log         *slog.Logger
 
 	// Warnings that were logged: for each output a wrong type or shape; repeated and undeclared outputs.
@@ -63,6 +64,9 @@ func (b *backend) Load(ctx context.Context, s backends.Settings) (_ backends.Mod
 	}
 	m := &model{b: b, cfg: s.Config, version: s.Version, dir: s.ModelDir, file: s.File(modelFile), alloc: s.Alloc, log: s.Log}
 	m.sig = m.signature(s.Model)
+	if m.inputsStay, err = inputsStay(&s); err != nil {
+		return nil, status.Prefixf(err, "%s: ", m.failedLoad())
+	}
 	defer func() {
 		if err != nil {
 			m.releaseForkServers()
@@ -162,11 +166,9 @@ func (m *model) CompletedConfig() *modelconfig.ModelConfig { return m.given }
 // Signature implements backends.Model.
 func (m *model) Signature() *config.Signature { return m.sig }
 
-// NewInstance starts a worker and calls initialize of the model.
+// NewInstance starts a worker and calls initialize of the model. The place is that of the instance group, which the model learns as
+// model_instance_kind and model_instance_device_id; the server makes no context there.
 func (m *model) NewInstance(ctx context.Context, at tensor.Place) (backends.Instance, error) {
-	if at.Kind == tensor.Device {
-		return nil, status.Errorf(status.Unsupported, "model '%s' of backend 'python' takes its inputs on the host only, not on %s", m.sig.Model, at)
-	}
 	m.mu.Lock()
 	n, closed := m.made, m.closed
 	m.made++
@@ -174,7 +176,7 @@ func (m *model) NewInstance(ctx context.Context, at tensor.Place) (backends.Inst
 	if closed {
 		return nil, status.Errorf(status.Unavailable, "model '%s' is closed", m.sig.Model)
 	}
-	x := &instance{m: m, name: m.instanceName(n), cursors: make([]cursor, len(m.sig.Inputs))}
+	x := &instance{m: m, name: m.instanceName(n), at: at, cursors: make([]cursor, len(m.sig.Inputs))}
 	x.single.idle = make(chan struct{}, 1)
 	x.life, x.end = context.WithCancel(context.Background())
 	x.restarter = time.AfterFunc(restartMost, x.restart)
@@ -206,10 +208,16 @@ func (m *model) Ready() error {
 }
 
 // initialise returns the body of INIT.
-func (m *model) initialise(instance string) map[string]any {
+func (m *model) initialise(instance string, at tensor.Place) map[string]any {
+	kind := "CPU"
+	if at.Kind == tensor.Device {
+		kind = "GPU"
+	}
+	driver, gpus := m.b.gpuList()
 	return map[string]any{
+		"driver": driver, "gpus": gpus,
 		"args": map[string]string{
-			"model_config": m.json, "model_instance_kind": "CPU", "model_instance_name": instance, "model_instance_device_id": "0",
+			"model_config": m.json, "model_instance_kind": kind, "model_instance_name": instance, "model_instance_device_id": strconv.Itoa(int(at.ID)),
 			"model_repository": m.dir, "model_version": strconv.FormatInt(m.version, 10), "model_name": m.sig.Model,
 		},
 		"inputs": portPairs(m.sig.Inputs), "outputs": portPairs(m.sig.Outputs), "decoupled": m.sig.Decoupled, "growth": m.b.set.growth,

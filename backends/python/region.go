@@ -9,6 +9,7 @@ import (
 
 	"github.com/tutti-server/tutti/core/status"
 	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/internal/telemetry"
 )
 
 const (
@@ -269,11 +270,38 @@ type memory struct {
 	keep func() *tensor.Buffer
 	// base is the offset of mem in that buffer.
 	base int
+	// gpu has the regions of tensors at GPUs. moves counts what the worker copied to them; it may be nil.
+	gpu   *gpuRegions
+	moves *telemetry.Ledger
+}
+
+// size returns the bytes of the memory that has the tensor of p.
+func (m *memory) size(p *part) int {
+	if p.gpu == 0 {
+		return len(m.mem)
+	}
+	if r := m.gpu.find(p.gpu); r != nil && p.dtype != tensor.Bytes {
+		return r.buf.Len()
+	}
+	return -1
+}
+
+// valid reports whether the tensor of p lies within its memory.
+func (m *memory) valid(p *part) bool {
+	n := m.size(p)
+	return n >= 0 && p.valid(n)
 }
 
 // tensor returns the tensor of p, which the caller has checked with valid.
 func (m *memory) tensor(p *part) (tensor.Tensor, error) {
 	n := int(p.size)
+	if p.gpu != 0 {
+		r := m.gpu.find(p.gpu)
+		if r == nil {
+			return tensor.Tensor{}, status.Errorf(status.Internal, "the python worker names a GPU region that it does not have")
+		}
+		return tensor.Tensor{DType: p.dtype, Shape: p.shape, Buf: r.buf.Retain(), Off: int(p.off), Len: n}, nil
+	}
 	if m.keep != nil && n >= largeBytes {
 		return tensor.Tensor{DType: p.dtype, Shape: p.shape, Buf: m.keep().Retain(), Off: m.base + int(p.off), Len: n}, nil
 	}

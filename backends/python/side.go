@@ -125,6 +125,10 @@ func (s *side) handlePacket(p *packet) (err error) {
 		}
 	case kindDone, kindFailed:
 		s.w.ready.complete(p)
+	case kindGPUGive:
+		s.w.gpu.giveBack(p.id)
+	case kindGPUDropped:
+		s.w.gpu.dropped(p.id)
 	case kindJoin:
 		if p.file == nil {
 			return errPacket("a socket with it", 0)
@@ -171,6 +175,8 @@ func (s *side) dispatch(p *packet) (err error) {
 		return s.infer(p)
 	case kindSend:
 		return s.w.deliver(p)
+	case kindGPUBorrow:
+		return s.borrow(p)
 	case kindMetric:
 		return s.handleMetric(p)
 	case kindModel:

@@ -33,6 +33,7 @@ type worker struct {
 	commands *link
 	side     *side
 	regions  *regions
+	gpu      *gpuRegions
 	stdout   *output
 	stderr   *output
 	killed   atomic.Pointer[string]
@@ -56,6 +57,7 @@ type worker struct {
 // startWorker starts a worker and imports model.py in it.
 func startWorker(ctx context.Context, m *model) (*worker, error) {
 	w := &worker{m: m, joined: map[*side]struct{}{}}
+	w.gpu = newGPURegions(w)
 	w.ctx, w.cancel = context.WithCancel(context.Background())
 	w.stdout = &output{ctx: w.ctx, log: m.log, level: slog.LevelInfo, what: "stdout"}
 	w.stderr = &output{ctx: w.ctx, log: m.log, level: slog.LevelWarn, what: "stderr"}
@@ -183,6 +185,7 @@ func (w *worker) close() {
 	_ = w.commands.close()
 	_ = w.side.link.close()
 	w.regions.close()
+	w.gpu.close()
 	w.pkt.free()
 }
 

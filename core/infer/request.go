@@ -48,7 +48,10 @@ type Request struct {
 	Into    []Target       // device memory for some of the outputs; the others go to the host
 	Trace   *tracing.Trace // the request's trace, nil when it is not traced. Release ends it.
 	Origin  tracing.Origin // describes how the request arrived, for its trace
-	Async   bool           // forbids Submit to execute on the calling goroutine: Submit returns at once
+	// KeepPlaces leaves outputs at devices where the model has put them; its sink must take them there. Otherwise they are copied to
+	// the host before the sink gets them.
+	KeepPlaces bool
+	Async      bool // forbids Submit to execute on the calling goroutine: Submit returns at once
 
 	checked bool // CheckInputs has succeeded
 }

@@ -228,10 +228,11 @@ const (
 	ForResponse                   // the response needs a tensor in device memory
 	ForBatch                      // only the host can gather or scatter the tensors of a batch
 	ForCapture                    // a tensor in device memory is captured
+	ForProcess                    // a model's process reads or writes a tensor in memory that it shares with the server
 	numMoveReasons
 )
 
-var moveReasons = [numMoveReasons]string{"device_step", "host_step", "other_device", "response", "batch", "capture"}
+var moveReasons = [numMoveReasons]string{"device_step", "host_step", "other_device", "response", "batch", "capture", "process"}
 
 // String returns the label's value.
 func (r MoveReason) String() string { return moveReasons[r] }

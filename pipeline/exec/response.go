@@ -154,7 +154,7 @@ func (r *run) response() (*infer.Response, error) {
 	return resp, nil
 }
 
-// copyOut copies the response's device tensors to host memory, and the tensors for which the client has device memory into that. It
+// copyOut copies the response's device tensors to host memory, unless the request keeps their places, and the tensors for which the client has device memory into that. It
 // starts every copy before it waits for the first. It may block; a replacement worker runs meanwhile. An ensemble's request is counted
 // after the last copy, but its recorded duration ends before the copies.
 //
@@ -177,6 +177,9 @@ func (r *run) copyOut(resp *infer.Response) error {
 			written = append(written, e)
 			late = late || !e.Done()
 			continue
+		}
+		if r.req.KeepPlaces {
+			continue // the sink waits for what is at a device
 		}
 		if err := m.ToHost(&o.Tensor, note); err != nil {
 			return r.copyError(o.Name, "the host", err)

@@ -261,19 +261,29 @@ func PlaceOf(inst backends.Instance) tensor.Place {
 //
 // hot: one load while there is no device.
 func (r *Runner) setPlace(b *backends.Batch, inst backends.Instance) {
-	b.Stream, b.Allocator, b.HostAllocator = nil, r.s.Alloc, r.s.Alloc
+	b.Stream, b.Allocator, b.HostAllocator, b.AnyPlace, b.Moves = nil, r.s.Alloc, r.s.Alloc, nil, nil
 	if r.s.Mover.Idle() {
 		return
 	}
+	b.Moves = &r.s.Stats.Moves
 	if s := backends.StreamOf(inst); s != nil {
 		b.Stream, b.Allocator = s, s
+	} else {
+		b.AnyPlace = backends.AnyPlaceOf(inst)
 	}
 }
 
-// moveInputs moves inputs to the place of the instance with stream s. It waits only for those on the host.
-func (r *Runner) moveInputs(s tensor.Stream, in []tensor.Tensor, tasks *scheduler.Task) error {
+// inputsStay reports whether the inputs of the batch stay where they are.
+func inputsStay(b *backends.Batch) bool { return b.AnyPlace != nil && b.AnyPlace.InputsStay() }
+
+// moveInputs moves the inputs of the batch to the place of the instance. It waits only for those on the host.
+func (r *Runner) moveInputs(b *backends.Batch, tasks *scheduler.Task) error {
+	s, in := b.Stream, b.In
 	if r.s.Mover.Idle() {
 		return nil
+	}
+	if inputsStay(b) {
+		return waitHostInputs(nil, in)
 	}
 	for i := range in {
 		t := &in[i]
@@ -320,11 +330,13 @@ func (r *Runner) noteBatch(i int, why telemetry.MoveReason, tasks *scheduler.Tas
 	return n
 }
 
-// bring joins rows at the device of stream s, and copies inputs that only the host can join to the host.
-func (r *Runner) bring(s tensor.Stream, b *backends.Batch, list *scheduler.TaskList) error {
+// bring joins rows at the instance's device, and copies inputs that only the host can join to the host. Inputs that stay
+// are joined at the device of the first one that is at a device.
+func (r *Runner) bring(b *backends.Batch, list *scheduler.TaskList) error {
 	if r.s.Mover.Idle() {
 		return nil
 	}
+	s, stay := b.Stream, inputsStay(b) && r.layout == nil
 	why := telemetry.ForHost
 	if s != nil {
 		why = telemetry.ForBatch
@@ -335,10 +347,14 @@ func (r *Runner) bring(s tensor.Stream, b *backends.Batch, list *scheduler.TaskL
 	for port := range list.Head.In {
 		t := &list.Head.In[port]
 		var err error
+		at := s
+		if stay {
+			at, err = streamOfRows(b, list, port)
+		}
 		switch {
-		case !t.Present():
-		case s != nil && t.DType != tensor.Bytes:
-			b.In[port], err = r.gatherAt(s, list, port)
+		case !t.Present() || err != nil:
+		case at != nil && t.DType != tensor.Bytes:
+			b.In[port], err = r.gatherAt(at, list, port)
 		default:
 			for w := list.Head; w != nil && err == nil; w = w.Next() {
 				n := r.note(port, why, w)
@@ -356,6 +372,24 @@ func (r *Runner) bring(s tensor.Stream, b *backends.Batch, list *scheduler.TaskL
 		}
 	}
 	return nil
+}
+
+// streamOfRows returns the instance's stream at the device of the first task whose input is at one, or nil.
+func streamOfRows(b *backends.Batch, list *scheduler.TaskList, port int) (tensor.Stream, error) {
+	for w := list.Head; w != nil; w = w.Next() {
+		if atDevice(&w.In[port]) {
+			return b.AnyPlace.StreamAt(w.In[port].Buf.Place())
+		}
+	}
+	return nil, nil //nolint:nilnil // all rows are on the host
+}
+
+// streamFor returns the stream for work on an output of the batch that is at a device.
+func streamFor(b *backends.Batch, t *tensor.Tensor) (tensor.Stream, error) {
+	if b.Stream == nil && b.AnyPlace != nil {
+		return b.AnyPlace.StreamAt(t.Buf.Place())
+	}
+	return b.Stream, nil
 }
 
 // gatherAt joins the tensors of one input at the device of s.

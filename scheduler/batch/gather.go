@@ -12,7 +12,7 @@ import (
 
 // gather forms the inputs of the batch at the place of the instance. Neighbours in one buffer are not copied.
 func (r *Runner) gather(b *backends.Batch, list *scheduler.TaskList) (err error) {
-	if err := r.bring(b.Stream, b, list); err != nil {
+	if err := r.bring(b, list); err != nil {
 		return err
 	}
 	if r.layout != nil {
@@ -29,7 +29,7 @@ func (r *Runner) gather(b *backends.Batch, list *scheduler.TaskList) (err error)
 	if err != nil {
 		return err
 	}
-	return r.moveInputs(b.Stream, b.In, list.Head)
+	return r.moveInputs(b, list.Head)
 }
 
 // gatherRows returns the joined rows of one input, absent when the tasks do not give it.

@@ -57,7 +57,7 @@ func (r *Runner) scatterFixed(b *backends.Batch, list *scheduler.TaskList, port 
 		view.Len = q.Rows * row
 		view.Shape.SetDim(0, int64(q.Rows))
 		if unpad != nil && w.In[unpad.like].Present() {
-			if err := r.cut(b.Stream, &view, unpad.dim, w.In[unpad.like].Shape.Dim(unpad.likeDim)); err != nil {
+			if err := r.cut(b, &view, unpad.dim, w.In[unpad.like].Shape.Dim(unpad.likeDim)); err != nil {
 				view.Release()
 				return status.Errorf(status.Internal, "cannot unpad output '%s' of model '%s': %v", r.sig.Outputs[port].Name, r.sig.Model, err)
 			}
@@ -68,7 +68,7 @@ func (r *Runner) scatterFixed(b *backends.Batch, list *scheduler.TaskList, port 
 }
 
 // cut shortens t to n along dimension dim. A single run becomes a prefix; several are copied.
-func (r *Runner) cut(s tensor.Stream, t *tensor.Tensor, dim int, n int64) error {
+func (r *Runner) cut(b *backends.Batch, t *tensor.Tensor, dim int, n int64) error {
 	if n >= t.Shape.Dim(dim) {
 		return nil
 	}
@@ -81,7 +81,12 @@ func (r *Runner) cut(s tensor.Stream, t *tensor.Tensor, dim int, n int64) error 
 		return nil
 	}
 	alloc, device := r.s.Alloc, atDevice(t)
+	var s tensor.Stream
 	if device {
+		var err error
+		if s, err = streamFor(b, t); err != nil {
+			return err
+		}
 		alloc = s
 	}
 	short, err := tensor.New(alloc, t.DType, shape)
@@ -223,7 +228,7 @@ func (r *Runner) checkRequestOutputs(b *backends.Batch, w *scheduler.Task, q *ba
 		if unpad == nil || !t.Present() || t.DType == tensor.Bytes || !w.In[unpad.like].Present() || !r.sig.Outputs[port].Accepts(&t.Shape, r.sig.MaxBatch) {
 			continue
 		}
-		if err := r.cut(b.Stream, t, unpad.dim, w.In[unpad.like].Shape.Dim(unpad.likeDim)); err != nil {
+		if err := r.cut(b, t, unpad.dim, w.In[unpad.like].Shape.Dim(unpad.likeDim)); err != nil {
 			return err
 		}
 	}

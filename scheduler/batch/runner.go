@@ -145,7 +145,7 @@ func (r *Runner) runOne(inst backends.Instance, w *scheduler.Task, t *scheduler.
 	}
 	w.Times.Start = t.Now()
 	w.Times.InputEnd = w.Times.Start
-	err := r.moveInputs(b.Stream, b.In, w)
+	err := r.moveInputs(b, w)
 	if err == nil {
 		err = r.execute(w.Ctx, inst, b)
 	}
@@ -380,7 +380,7 @@ func (r *Runner) recycle(b *gatheredBatch) {
 	}
 	clear(b.Requests)
 	b.Requests = b.Requests[:0]
-	b.Stream, b.responses.stream = nil, nil
+	b.Stream, b.AnyPlace, b.Moves, b.responses.stream = nil, nil, nil, nil
 	r.batches.Put(b)
 }
 

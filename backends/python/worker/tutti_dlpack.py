@@ -9,6 +9,7 @@ import weakref
 
 import numpy as np
 
+import tutti_cuda
 import tutti_wire as wire
 from tutti_errors import TritonModelException
 
@@ -58,7 +59,7 @@ _dying_pointer = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p, ctypes.c_ch
 
 FRESH, USED = b"dltensor", b"used_dltensor"
 
-_exported = {}  # by the address of a _Managed: the _Managed, its array, its shape and its owner
+_exported = {}  # by the address of a _Managed: the _Managed, its shape and the owner of its memory
 
 
 def _release_exported(managed):
@@ -78,15 +79,24 @@ def export(number, array, owner):
     if number == wire.BYTES:
         raise TritonModelException("DLPack does not have support for string tensors.")
     array = np.ascontiguousarray(array).reshape(array.shape)
-    shape = (ctypes.c_int64 * max(array.ndim, 1))(*array.shape)
+    return _export(number, array.ctypes.data, _Device(CPU, 0), array.shape, (array, owner))
+
+
+def export_device(number, array):
+    """Returns a capsule over the memory of a tutti_cuda.DeviceArray, whose owner it keeps alive."""
+    return _export(number, array.address(), _Device(CUDA, array.ordinal()), array.shape, array)
+
+
+def _export(number, address, device, dims, owner):
+    shape = (ctypes.c_int64 * max(len(dims), 1))(*dims)
     managed = _Managed()
     v = managed.view
-    v.data, v.device, v.rank = array.ctypes.data, _Device(CPU, 0), array.ndim
+    v.data, v.device, v.rank = address, device, len(dims)
     v.dtype = _Type(*_KINDS[number], 1)
     v.shape = ctypes.cast(shape, ctypes.POINTER(ctypes.c_int64))
     managed.deleter = _on_return
     at = ctypes.addressof(managed)
-    _exported[at] = managed, array, shape, owner
+    _exported[at] = managed, shape, owner
     return _new(at, FRESH, _on_drop)
 
 
@@ -100,7 +110,8 @@ def _release_imported(managed):
 
 
 def take(source):
-    """Consumes a capsule, or an object with __dlpack__. Returns the number of the data type and an array over its memory."""
+    """Consumes a capsule, or an object with __dlpack__. Returns the number of the data type and an array over its memory, a
+    tutti_cuda.DeviceArray if that is on a GPU."""
     if type(source).__name__ != "PyCapsule":
         source = _capsule(source)
     if not _valid(source, FRESH):
@@ -111,6 +122,8 @@ def take(source):
     _rename(source, USED)
     owner = _Owner()
     weakref.finalize(owner, _release_imported, managed)
+    if v.device.kind == CUDA:
+        return number, _device_array(owner, v, number, shape)
     return number, _array(owner, v, number, shape)
 
 
@@ -118,10 +131,19 @@ def _capsule(source):
     if not hasattr(source, "__dlpack__") or not hasattr(source, "__dlpack_device__"):
         raise TritonModelException("Provided tensor is not supported. Tensor must be a DLPack capsule or have "
                                    "`__dlpack__` and `__dlpack_device__` attributes")
-    kind = int(source.__dlpack_device__()[0])
-    if kind not in (CPU, CUDA_HOST):
+    kind, ordinal = map(int, source.__dlpack_device__())
+    if not _supported(kind):
         raise _no_device(kind)
-    return source.__dlpack__()
+    if kind != CUDA:
+        return source.__dlpack__()
+    gpu = tutti_cuda.gpu_at(ordinal)
+    capsule = source.__dlpack__(stream=gpu.stream.value)
+    gpu.finish()  # the source has made the stream wait for its own work
+    return capsule
+
+
+def _supported(kind):
+    return kind in (CPU, CUDA_HOST) or kind == CUDA and tutti_cuda.available()
 
 
 def _no_device(kind):
@@ -131,7 +153,7 @@ def _no_device(kind):
 
 
 def _check(v):
-    if v.device.kind not in (CPU, CUDA_HOST):
+    if not _supported(v.device.kind):
         raise _no_device(v.device.kind)
     number = _NUMBERS.get((v.dtype.code, v.dtype.bits))
     if number is None or v.dtype.lanes != 1:
@@ -146,6 +168,13 @@ def _check(v):
                                            "C-Order are supported.")
             want *= shape[i]
     return number, shape
+
+
+def _device_array(owner, v, number, shape):
+    size = wire.TYPES[number].itemsize
+    for dim in shape:
+        size *= dim
+    return tutti_cuda.DeviceArray(shape, size, (v.data or 0) + v.offset, owner, tutti_cuda.gpu_at(v.device.number))
 
 
 def _array(owner, v, number, shape):

@@ -5,6 +5,7 @@ from types import CoroutineType
 
 import numpy as np
 
+import tutti_cuda
 import tutti_wire as wire
 from tutti_errors import TritonModelException, failure
 from tutti_process import process
@@ -15,6 +16,8 @@ from tutti_tensor import new_tensor
 
 _NO_RESPONSE = wire.RESPONSE.pack(wire.NONE, 0, 0, 0)
 _RESCHEDULED = wire.RESPONSE.pack(wire.RESCHEDULE, 0, 0, 0)
+
+_nowhere = tutti_cuda.Placed(0, 0, 0)  # of a tensor without bytes
 
 # The least size of inputs that outputs overwrite. Smaller ones stay in the processor's cache anyway.
 _LARGE = 256 << 10
@@ -33,6 +36,7 @@ class Execution:
         self.places = {}
         self.decoupled = False
         self.layouts = {}  # by encoded request: its fixed fields and the descriptions of its tensors
+        self.gpu = None  # tutti_cuda.Inputs of the current execution; None when it has none
         self.bodies = {}  # encoded DONE bodies, by name, number and shape of the only output, and the region's size
 
     def serve(self, model, inputs, outputs, decoupled):
@@ -46,7 +50,9 @@ class Execution:
         """Executes an EXECUTE packet. Returns the body and the flags of its DONE packet."""
         count, source, target, _, used, _ = wire.EXECUTION.unpack_from(body)
         region = self.regions[source]
+        self.gpu = None
         requests = self.decode(ident, body, count, region.map)
+        gpu = self.gpu
         large = used >= _LARGE and not self.decoupled
         references = _references(requests) if large else 0
         try:
@@ -57,13 +63,20 @@ class Execution:
             if large and _references(requests) == references and inputs_unused(requests, responses, region):
                 into = region
             done = self.encode(responses, requests, into)
+            if gpu is not None:
+                gpu.wait()
         except BaseException:
             self.close(requests)
             raise
         requests = responses = None
         if into is region:
-            return done, wire.IN_PLACE
-        return done, wire.RETAINED if region.viewed() else 0
+            return done, wire.IN_PLACE | self.gpu_flag()
+        return done, (wire.RETAINED if region.viewed() else 0) | self.gpu_flag()
+
+    def gpu_flag(self):
+        """Ends the execution's own use of the GPU regions with its inputs. Returns the flag that says that the model still uses them."""
+        gpu, self.gpu = self.gpu, None
+        return wire.GPU if gpu is not None and gpu.retained() else 0
 
     def wait(self, coroutine, requests):
         """Waits for a coroutine. That of a decoupled model runs on in the background while further batches execute."""
@@ -92,11 +105,16 @@ class Execution:
             at += wire.REQUEST.size
             tensors = []
             for _ in range(n):
-                place, number, rank, _, offset, size = wire.TENSOR.unpack_from(body, at)
+                place, number, rank, shared, offset, size = wire.TENSOR.unpack_from(body, at)
                 at += wire.TENSOR.size
                 dims = wire.DIMS[rank].unpack_from(body, at)
                 at += 8 * rank
-                tensors.append(new_tensor(self.inputs[place], wire.view(memory, number, dims, offset, size), number))
+                if shared:
+                    self.gpu = self.gpu or tutti_cuda.Inputs()
+                    array = self.gpu.array(shared, dims, offset, size)
+                else:
+                    array = wire.view(memory, number, dims, offset, size)
+                tensors.append(new_tensor(self.inputs[place], array, number))
             # Copied: the next packet overwrites the link's buffer, and the model may keep the request.
             reader = wire.Reader(bytes(body[at:at + extra]), 0) if extra else None
             at += extra
@@ -111,11 +129,11 @@ class Execution:
         *head, n, _, extra, _ = wire.REQUEST.unpack_from(text)
         at, parts = wire.REQUEST.size, []
         for _ in range(n):
-            place, number, rank, _, offset, _ = wire.TENSOR.unpack_from(text, at)
+            place, number, rank, shared, offset, _ = wire.TENSOR.unpack_from(text, at)
             at += wire.TENSOR.size
             parts.append((self.inputs[place], wire.DIMS[rank].unpack_from(text, at), wire.TYPES[number], offset, number))
             at += 8 * rank
-            if number == wire.BYTES:
+            if number == wire.BYTES or shared:
                 return None
         if extra:
             return None
@@ -133,14 +151,14 @@ class Execution:
         if responses is None:
             responses = [None] * len(requests)
         self.check(responses, requests)
-        parts, at = [b""], 0
+        placed, parts, at = self.place(responses), [b""], 0
         for response, request in zip(responses, requests):
             if response is None:
                 parts.append(self.no_response(request))
             elif response._error is not None:
                 parts.append(_failed(response._error))
             else:
-                at = self.encode_one(parts, response, region, at)
+                at = self.encode_one(parts, response, region, at, placed)
         parts[0] = wire.EXECUTED.pack(len(requests), 0, region.size)
         return b"".join(parts)
 
@@ -152,7 +170,7 @@ class Execution:
         t = response._outputs[0]
         number, array = t._number, t._array
         size = array.nbytes
-        if number == wire.BYTES or size > region.size:
+        if number == wire.BYTES or size > region.size or not isinstance(array, np.ndarray):
             return None
         if size:
             wire.store(region.map, 0, array)
@@ -203,15 +221,25 @@ class Execution:
             return wire.RESPONSE.pack(wire.ERROR, 1, 0, len(extra)) + extra
         return _NO_RESPONSE
 
-    def encode_one(self, parts, response, region, at):
+    def place(self, responses):
+        """Copies the output tensors at GPUs to regions of the server. Returns tutti_cuda.Placed by the id of the array, or None."""
+        arrays = [t._array for response in responses if response is not None and response._error is None
+                  for t in response._outputs if not isinstance(t._array, np.ndarray) and t._array.nbytes]
+        return {id(array): placed for array, placed in zip(arrays, tutti_cuda.place(arrays))} if arrays else None
+
+    def encode_one(self, parts, response, region, at, placed=None):
         """Appends an encoded response to parts and writes its tensors to the region from offset at. Returns the next free offset."""
         outputs, names = [], []
         for t in response._outputs:
             number, array = t._number, t._array
-            raw = wire.raw_of(number, array)
             index = self.places.get(t._name, wire.NAMED)
             if index == wire.NAMED:
                 names.append(t._name)
+            if not isinstance(array, np.ndarray):
+                shape, p = array.shape, _nowhere if array.nbytes == 0 else placed[id(array)]
+                outputs.append(wire.SHAPED[len(shape)].pack(index, number, len(shape), p.region, p.offset, p.nbytes, *shape))
+                continue
+            raw = wire.raw_of(number, array)
             size = raw.nbytes
             if size:
                 if at + size > region.size:

@@ -29,10 +29,18 @@ class MemoryType(enum.IntEnum):
 
 
 class PreferredMemory:
-    """The memory that a call's outputs should be in. It is accepted and ignored: outputs are always in host memory."""
+    """The memory that a call's outputs should be in. Without it they are where the called model leaves them."""
 
     def __init__(self, preferred_memory_type, preferred_device_id=0):
-        self._kind, self._device = MemoryType(preferred_memory_type), preferred_device_id
+        self._kind, self._device = MemoryType(preferred_memory_type), operator.index(preferred_device_id)
+
+    def _wanted(self):
+        """Returns the preference as wire.encode_request takes it."""
+        if self._kind == MemoryType.TRITONSERVER_MEMORY_CPU:
+            return 1
+        if not 0 <= self._device < 1 << 15:
+            raise TritonModelException("PreferredMemory: expected a GPU from 0 on, found %d" % self._device)
+        return 2 + self._device
 
 
 class InferenceTrace:
@@ -167,10 +175,9 @@ class InferenceRequest:
     def encoded(self, decoupled):
         """Returns the body of a CALL packet. decoupled allows any number of responses."""
         began = time.perf_counter()
-        tensors = [(t._number, t._array.shape, wire.raw_of(t._number, t._array)) for t in self._inputs]
-        return wire.encode_request(self._model, self._version, tensors, [t._name for t in self._inputs], self._outputs, self._id,
+        return wire.encode_request(self._model, self._version, wire.raw_tensors(self._inputs), [t._name for t in self._inputs], self._outputs, self._id,
                                    self._correlation, self._priority, self._timeout, self._flags & 3 | (_DECOUPLED if decoupled else 0), self._params,
-                                   began)
+                                   began, self._memory._wanted() if self._memory is not None else 0)
 
 
 _no_trace = InferenceTrace()

@@ -94,5 +94,4 @@ def encoded(response, place):
     if error is not None:
         extra = wire.response_extra(error.message())
         return place + wire.RESPONSE.pack(wire.ERROR, error.code(), 0, len(extra)) + extra
-    tensors = [(t._number, t._array.shape, wire.raw_of(t._number, t._array)) for t in response.output_tensors()]
-    return wire.encode_response(tensors, [t._name for t in response.output_tensors()], params=response._params).after(place)
+    return wire.encode_response(wire.raw_tensors(response.output_tensors()), [t._name for t in response.output_tensors()], params=response._params).after(place)

@@ -73,6 +73,8 @@ class Tensor:
 
     def as_numpy(self):
         """Returns the array. An input's array is a view of the received memory; the elements of BYTES are of type bytes."""
+        if not isinstance(self._array, np.ndarray):
+            raise TritonModelException("Tensor is stored in GPU and cannot be converted to NumPy.")
         if self._number == BF16:
             raise TritonModelException("Tensor dtype is BF16 and cannot be converted to NumPy. Use to_dlpack() and "
                                        "from_dlpack() instead.")
@@ -87,22 +89,28 @@ class Tensor:
         return self._number
 
     def is_cpu(self):
-        """Reports whether the tensor is in host memory, which is always true."""
-        return True
+        """Reports whether the tensor is in host memory, not on a GPU."""
+        return isinstance(self._array, np.ndarray)
 
     def to_dlpack(self):
-        """Returns a DLPack capsule over the same memory."""
+        """Returns a DLPack capsule over the same memory. On a GPU the memory is ready for any stream, and valid as long as the capsule, or
+        what a framework has made of it, exists."""
+        if not isinstance(self._array, np.ndarray):
+            return dlpack.export_device(self._number, self._array)
         return dlpack.export(self._number, self._array, self)
 
     def __dlpack__(self, stream=None, **_):
         return self.to_dlpack()
 
     def __dlpack_device__(self):
+        if not isinstance(self._array, np.ndarray):
+            return dlpack.CUDA, self._array.ordinal()
         return dlpack.CPU, 0
 
     @staticmethod
     def from_dlpack(name, tensor):
-        """Returns a tensor over the memory of a DLPack capsule, or of an object with __dlpack__."""
+        """Returns a tensor over the memory of a DLPack capsule, or of an object with __dlpack__. One on a GPU stays there. The pending work
+        of an object with __dlpack__ is waited for; that of a capsule is when the tensor is sent."""
         if name == "":
             raise TritonModelException("Tensor name cannot be an empty string.")
         return new_tensor(name, *reversed(dlpack.take(tensor)))

@@ -15,12 +15,12 @@ import numpy as np
 
 from tutti_process import process
 
-START, COMPLETE, INIT, REGION, DROP, EXECUTE, READY, FINALIZE = range(1, 9)
+START, COMPLETE, INIT, REGION, DROP, EXECUTE, READY, FINALIZE, GPU_REGION, GPU_DROP = range(1, 11)
 DONE, FAILED = 16, 17
-LOG, CALL, SEND, CANCELLED, METRIC, MODEL, ABANDON, CANCEL, JOIN = range(32, 41)
+LOG, CALL, SEND, CANCELLED, METRIC, MODEL, ABANDON, CANCEL, JOIN, GPU_BORROW, GPU_GIVE, GPU_DROPPED = range(32, 44)
 REPLY = 48
 
-IN_FILE, FINAL, TRUE, RETAINED, NEEDS_REPLY, IN_PLACE = 1, 2, 4, 8, 16, 32
+IN_FILE, FINAL, TRUE, RETAINED, NEEDS_REPLY, IN_PLACE, GPU = 1, 2, 4, 8, 16, 32, 64
 
 OK, ERROR, NONE, RESCHEDULE = range(4)
 NAMED = 65535
@@ -136,9 +136,26 @@ class Side:
             if kind == READY:
                 threading.Thread(target=process.ready, args=(self.link, ident), name="tutti-ready", daemon=True).start()
                 continue
+            if kind in (GPU_REGION, GPU_DROP):
+                self._gpu(kind, ident, body)
+                continue
+            if kind != REPLY:
+                continue
+            if not flags & IN_FILE:
+                body = bytes(body)
+            if flags & GPU:
+                body = _cuda().Leased(body)
             take = self.waiting.get(ident)
-            if kind == REPLY and take is not None:
-                take(flags, bytes(body) if not flags & IN_FILE else body)
+            if take is not None:
+                take(flags, body)
+            take = body = None  # a reply that nobody waits for gives its regions back now
+
+    @staticmethod
+    def _gpu(kind, ident, body):
+        if kind == GPU_REGION:
+            _cuda().tell(body)
+        else:
+            _cuda().drop(ident)
 
     def join(self):
         """Opens and returns a side channel for this process, which was forked from the owner of this one."""
@@ -207,6 +224,12 @@ class Region:
 
     def close(self):
         os.close(self.fd)
+
+
+def _cuda():
+    import tutti_cuda  # on demand: few models use GPUs
+
+    return tutti_cuda
 
 
 def encode_string(s):
@@ -344,6 +367,19 @@ class Body:
                 store(memory, at, array)
 
 
+def raw_tensors(tensors):
+    """Returns (number, dims, data) of each tensor of the model, as the functions below take them. Tensors at GPUs are copied to
+    regions of the server; their data is a tutti_cuda.Placed."""
+    found = [(t._number, t._array.shape, t._array) for t in tensors]
+    device = [i for i, (_, _, array) in enumerate(found) if type(array) is not np.ndarray and not isinstance(array, np.ndarray)]
+    placed = {}
+    if device:
+        full = [i for i in device if found[i][2].nbytes]
+        placed = dict(zip(full, _cuda().place([found[i][2] for i in full])))
+        placed.update((i, np.empty(0, np.uint8)) for i in device if i not in placed)
+    return [(number, dims, placed[i] if i in placed else raw_of(number, array)) for i, (number, dims, array) in enumerate(found)]
+
+
 def encode_response(tensors, names, state=OK, code=0, text="", params=None):
     """Encodes a response followed by the data of its tensors. tensors are (number, dims, data); names has one name for each."""
     return _encode(RESPONSE.size, lambda n: RESPONSE.pack(state, code, len(tensors), n), tensors,
@@ -357,8 +393,9 @@ def response_extra(text="", params=None, names=()):
 
 
 def encode_request(model, version, tensors, names, outputs=(), ident="", correlation=0, priority=0, timeout=0, flags=0,
-                   params=None, began=0):
-    """Encodes a CALL. tensors are (number, dims, data); began is the time.perf_counter() at which the model made the call."""
+                   params=None, began=0, memory=0):
+    """Encodes a CALL. tensors are (number, dims, data); began is the time.perf_counter() at which the model made the call; memory is
+    where it wants the outputs: 0 anywhere, 1 on the host, 2 + N on GPU N."""
     text = correlation if isinstance(correlation, str) else ""
     if text:
         correlation, flags = 0, flags | 4
@@ -366,13 +403,16 @@ def encode_request(model, version, tensors, names, outputs=(), ident="", correla
         encode_string(ident), encode_string(text), encode_params(params or {}), encode_string(model), struct.pack("<q", version),
         *map(encode_string, names), U16.pack(len(outputs)), *map(encode_string, outputs)]))
     passed = min(int((time.perf_counter() - began) * 1e6) + 1, 0xFFFFFFFF)
-    return _encode(REQUEST.size, lambda n: REQUEST.pack(correlation, priority, timeout, flags, len(tensors), 0, n, passed), tensors, extra)
+    return _encode(REQUEST.size, lambda n: REQUEST.pack(correlation, priority, timeout, flags, len(tensors), memory, n, passed), tensors, extra)
 
 
 def _encode(head, pack, tensors, extra):
     at = head + sum(TENSOR.size + 8 * len(dims) for _, dims, _ in tensors) + len(extra)
     parts, arrays, size = [pack(len(extra))], [], at
     for number, dims, raw in tensors:
+        if not isinstance(raw, np.ndarray):
+            parts.append(TENSOR.pack(NAMED, number, len(dims), raw.region, raw.offset, raw.nbytes) + DIMS[len(dims)].pack(*dims))
+            continue
         at = -(-at // ALIGN) * ALIGN
         parts.append(TENSOR.pack(NAMED, number, len(dims), 0, at, raw.nbytes) + DIMS[len(dims)].pack(*dims))
         arrays.append((at, raw))
@@ -383,19 +423,37 @@ def _encode(head, pack, tensors, extra):
 
 def decode_response(body, at=0):
     """Decodes a response. Returns state, code, text, parameters and [(name or index, number, array)]."""
+    leases = None
+    if not isinstance(body, (bytes, memoryview)):
+        body, leases = body.body, body.leases
     state, code, count, extra = RESPONSE.unpack_from(body, at)
     at += RESPONSE.size
     found = []
     for _ in range(count):
-        index, number, rank, _, offset, size = TENSOR.unpack_from(body, at)
+        index, number, rank, region, offset, size = TENSOR.unpack_from(body, at)
         at += TENSOR.size
-        found.append((index, number, DIMS[rank].unpack_from(body, at), offset, size))
+        found.append((index, number, DIMS[rank].unpack_from(body, at), region, offset, size))
         at += 8 * rank
     text, params, reader = "", {}, Reader(body, at)
     if extra:
         text, params = reader.string(), reader.params()
     tensors = []
-    for index, number, dims, offset, size in found:
+    for index, number, dims, region, offset, size in found:
         name = reader.string() if index == NAMED else index
-        tensors.append((name, number, view(body, number, dims, offset, size)))
+        if region:
+            array = _cuda().DeviceArray(dims, size, offset, leases[region])
+        else:
+            array = view(body, number, dims, offset, size)
+        tensors.append((name, number, array))
     return state, code, text, params, tensors
+
+
+def regions_of(body):
+    """Returns the ids of the GPU regions that a response names."""
+    _, _, count, _ = RESPONSE.unpack_from(body, 0)
+    at, found = RESPONSE.size, set()
+    for _ in range(count):
+        _, _, rank, region, _, _ = TENSOR.unpack_from(body, at)
+        at += TENSOR.size + 8 * rank
+        found.add(region)
+    return found - {0}

@@ -10,6 +10,7 @@ import types
 
 import numpy as np
 
+import tutti_cuda
 import tutti_forkserver as forkserver
 import tutti_wire as wire
 import triton_python_backend_utils as pb
@@ -53,12 +54,16 @@ class Worker:
                 try:
                     body, flags = execute(ident, body)
                 except BaseException as e:
-                    self.fail(ident, e)
+                    self.fail(ident, e, self.execution.gpu_flag())
                 else:
                     post(wire.DONE, ident, body, flags)
+                if tutti_cuda.lost() is not None:
+                    self.leave()
             elif kind == wire.REGION:
                 number, _, size = wire.REGION_HEAD.unpack_from(body)
                 self.regions[number] = wire.Region(file, size)
+            elif kind == wire.GPU_REGION:
+                tutti_cuda.tell(body)
             elif kind == wire.DROP:
                 self.regions.pop(wire.U32.unpack_from(body)[0]).close()
             else:
@@ -75,9 +80,16 @@ class Worker:
             return
         self.link.post(wire.DONE, ident, body, flags)
 
-    def fail(self, ident, e):
+    def fail(self, ident, e, flags=0):
         """Sends FAILED for an exception."""
-        self.link.post(wire.FAILED, ident, bytes([code_of(e)]) + failure(e).encode("utf-8", "replace"))
+        tutti_cuda.probe()  # it may be that of a framework about an error after which no GPU works in this process
+        self.link.post(wire.FAILED, ident, bytes([code_of(e)]) + failure(e).encode("utf-8", "replace"), flags)
+
+    def leave(self):
+        """Ends a process in which CUDA does not work any more. The server starts another one."""
+        print("the worker exits, because CUDA cannot be used in it any more: %s" % tutti_cuda.lost(), file=sys.stderr, flush=True)
+        self.link.sock.close()
+        os._exit(1)
 
     def start(self, body):
         c = json.loads(bytes(body))
@@ -110,6 +122,7 @@ class Worker:
     def initialize(self, body):
         c = json.loads(bytes(body))
         process.instance = c["args"]["model_instance_name"]
+        tutti_cuda.configure(c["driver"], c["gpus"] or ())
         self.model = self.model_class()
         if hasattr(self.model, "initialize"):
             self.model.initialize(c["args"])

@@ -6,7 +6,6 @@ import (
 	"github.com/tutti-server/tutti/core/infer"
 	"github.com/tutti-server/tutti/core/status"
 	"github.com/tutti-server/tutti/core/tensor"
-	"github.com/tutti-server/tutti/internal/telemetry"
 	"github.com/tutti-server/tutti/internal/tracing"
 )
 
@@ -79,8 +78,9 @@ type Batch struct {
 	Stream tensor.Stream
 	// AnyPlace is the instance when it is an AnyPlaceInstance and the server has devices. Stream is nil then.
 	AnyPlace AnyPlaceInstance
-	// Moves counts copies between places that the instance makes itself. Nil where there are no devices.
-	Moves *telemetry.Ledger
+	// Copied counts a copy of a tensor to or from a process of the model, which the instance makes itself. Nil where there are no
+	// devices.
+	Copied func(name string, from, to tensor.Place, bytes int)
 	// Responses sends the responses of a decoupled model. It is nil for any other model.
 	Responses Responses
 }

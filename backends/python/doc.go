@@ -5,6 +5,7 @@
 //	instance.go     the lifecycle of an instance; execute.go: a batch and its outputs; execution.go: executions in flight
 //	worker.go       a worker process; process.go: how processes start, print and exit; forkserver.go: what forks workers
 //	link.go         packets over a socket; codec.go: their bodies; region.go: shared memory
+//	gpu.go          GPU memory shared with a worker; gpuinstance.go: inputs and outputs there; response.go: responses of calls
 //	side.go         the side channel; bls.go: inference calls, and those that can never complete;
 //	                control.go: loading of models, and custom metrics
 //
@@ -62,6 +63,8 @@
 //	8 Retained    DONE of EXECUTE: the worker still uses the memory of the inputs (FAILED implies it)
 //	16 NeedsReply the sender waits for a REPLY
 //	32 InPlace    DONE of EXECUTE: the outputs are in the region of the inputs
+//	64 GPU        DONE, FAILED of EXECUTE: the worker still uses GPU regions of the inputs, and gives each back by GPUGIVE; REPLY: the
+//	              response has tensors in GPU regions, which the worker gives back
 //
 // Commands. The result of each is DONE, or FAILED with a code (1 byte, see Codes) and a text in UTF-8:
 //
@@ -69,14 +72,17 @@
 //	            "numpy": version, "complete": whether the model has auto_complete_config, "ready": whether it has is_ready}
 //	2 COMPLETE  JSON {"config": ModelConfig}: calls auto_complete_config; DONE: JSON {"config": the completed one}
 //	3 INIT      JSON {"args": of initialize, strings by name, "inputs": [[name, data type, for example "FP32"]...], "outputs":
-//	            likewise, "decoupled": bool, "growth": bytes}; DONE: empty. Indices below refer to these inputs and outputs
+//	            likewise, "decoupled": bool, "growth": bytes, "driver": path of the CUDA driver's library, "gpus": [[number,
+//	            UUID]...]}; DONE: empty. Indices below refer to these inputs and outputs
 //	6 EXECUTE   see below
 //	8 FINALIZE  DONE; the worker then exits
 //
-// Two commands have no result:
+// Four commands have no result. The last two also occur on the side channel, from the server:
 //
 //	4 REGION    <IIQ> id, use (0 inputs, 1 outputs), size: the passed file is a new region of shared memory
 //	5 DROP      <I> id: the region is no longer used. Arrays that still view it keep it mapped
+//	9 GPUREGION <IIQ64s> id, number of the GPU, size, IPC handle: a GPU region, before the first packet that uses it
+//	10 GPUDROP  the id of a GPU region that is no longer used: the worker unmaps it and answers with GPUDROPPED
 //
 // The results are 16 DONE and 17 FAILED. Side channel, from the worker:
 //
@@ -95,6 +101,10 @@
 //	38 ABANDON  the id of a CALL whose further REPLYs are not needed
 //	39 CANCEL   the id of a CALL whose model should see that it is cancelled; its responses are still needed
 //	40 JOIN     with a socket: the side channel of a process that the sender has forked
+//	41 GPUBORROW <IQ> number of a GPU, bytes; REPLY: an error, or a response without outputs, then <I> id of a GPU region, for tensors
+//	            that the worker will send
+//	42 GPUGIVE  the id of a GPU region that the worker no longer uses
+//	43 GPUDROPPED the id of a GPU region that the worker has unmapped
 //	16 DONE, 17 FAILED  results of READY; DONE has flag True when the model is ready
 //
 // and from the server:
@@ -107,11 +117,13 @@
 // EXECUTE has <IIIIQQ>: number of requests, region of the inputs, region for the outputs, 0, used bytes of the first, size of
 // the second. The requests follow. A request is <QQQIHHII>, 40 bytes: correlation id, priority, timeout in microseconds, flags
 // (1 sequence start, 2 sequence end, 4 the correlation id is a string, in extra, 8 in a CALL: any number of responses is
-// expected), number of inputs, 0, bytes of extra, in a CALL the microseconds since the model made it; then the inputs; then
+// expected), number of inputs, in a CALL where its outputs shall be (0 anywhere, 1 on the host, 2 + N on GPU N), bytes of extra, in a CALL the
+// microseconds since the model made it; then the inputs; then
 // extra, padded with zeros to a multiple of 8.
 //
 // A tensor is <HBBIQQ>, 24 bytes: index (into the inputs or outputs of INIT; 65535 when extra has its name), data type (the
-// number of DataType in config.pbtxt: 1 BOOL ... 11 FP32, 13 BYTES, 14 BF16), rank, 0, offset, size; then its dimensions, <q>
+// number of DataType in config.pbtxt: 1 BOOL ... 11 FP32, 13 BYTES, 14 BF16), rank, id of the GPU region with it or 0 (then the
+// offset is relative to that region, and a multiple of 256), offset, size; then its dimensions, <q>
 // each. Offsets are multiples of the element size. They are relative to the start of the region in EXECUTE and its DONE, and
 // to the first byte of the request or response elsewhere. Each BYTES element follows its length in 4 bytes.
 //
@@ -144,4 +156,34 @@
 // Outputs are copied once by the worker, from its arrays to an output region, or to the input region when nothing refers to
 // the inputs any more, because that memory is in the processor's cache already. Large outputs become tensors in that memory
 // without another copy; small ones are copied out.
+//
+// # GPU memory
+//
+// A tensor at a GPU reaches the model there if the parameter FORCE_CPU_ONLY_INPUT_TENSORS is "no"; otherwise the scheduler copies it
+// to the host before. A tensor that the model makes from a DLPack capsule on a GPU always stays there. Neither needs a host copy.
+// The worker opens the CUDA driver, and makes a context, when the address of such a tensor is first needed, and not before.
+//
+// Both directions go through GPU regions: memory that the server allocates outside its pool (cuMemAlloc) and the worker maps once, by
+// IPC handle. Inputs are copied into a region on the instance's stream; outputs, and inputs of calls, are copied by the worker into
+// a region that it borrows, and become tensors of the server there without a further copy. These copies stay in the memory of the
+// GPU; the ledger counts them with the reason "process". A region is lent, or has tensors, or is free; it goes through these states
+// as often as needed, and its handle and mapping are made once. A worker keeps at most 4 free ones. The alternatives were:
+//
+//   - Sharing the pool itself (cuMemPoolExportToShareableHandle) saves the copy of inputs. But NVIDIA's programming guide says that
+//     such a pool does not give memory back to the system: trimming and the release threshold have no effect. And memory must not be
+//     freed while another process has it mapped, so every release in the server would wait for a model that keeps a tensor.
+//   - Handles of the worker's own memory would save the copy of outputs. But its end would take tensors away that other steps
+//     read, and memory of cudaMallocAsync or of expandable segments has no such handle.
+//
+// The server frees a region only when the worker has unmapped it or has exited, as CUDA demands. When a worker dies, what was lent to
+// it is free; tensors that it has sent stay valid.
+//
+// Before a packet names a region, its content is complete: the server waits for its stream, and the worker for its contexts, in which
+// the model may have used any stream. So neither process ever waits for work of the other on the GPU, and the death of one cannot
+// stop the other. IPC events would let the worker start while the last step still computes, but a capsule without a stream,
+// which most models use (to_dlpack), needs complete content. A region is given back after the worker's contexts have finished with it.
+//
+// A GPU has the server's number in packets. The worker finds it by its UUID, because the model may set CUDA_VISIBLE_DEVICES. After
+// an error that makes a context unusable, for example an illegal address, the worker exits, and a new one replaces it. A process
+// that the model has forked cannot use CUDA.
 package python

@@ -14,7 +14,6 @@ import (
 	"github.com/tutti-server/tutti/core/infer"
 	"github.com/tutti-server/tutti/core/status"
 	"github.com/tutti-server/tutti/core/tensor"
-	"github.com/tutti-server/tutti/internal/telemetry"
 )
 
 // begin writes the inputs to shared memory and encodes the requests.
@@ -210,7 +209,7 @@ func (x *instance) readResponses(b *backends.Batch, e *execution, p *packet) err
 	case n != len(b.Requests):
 		return status.Errorf(status.Internal, "model '%s' ('%s'): expected %d responses of execute, found %d", x.m.sig.Model, x.m.file, len(b.Requests), n)
 	}
-	x.mem = memory{mem: x.out.mem, alloc: b.Allocator, keep: x.mem.keep, gpu: x.w.gpu, moves: b.Moves}
+	x.mem = memory{mem: x.out.mem, alloc: b.Allocator, keep: x.mem.keep, gpu: x.w.gpu, copied: b.Copied}
 	defer x.takeRegions()
 	if b.HostAllocator != nil {
 		x.mem.alloc = b.HostAllocator
@@ -306,9 +305,9 @@ func (m *model) outputs(a *response, mem *memory, rows int, out []tensor.Tensor)
 		if out[p.index], err = mem.tensor(p); err != nil {
 			return status.Prefixf(err, "model '%s', output '%s': ", m.sig.Model, port.Name)
 		}
-		if p.gpu != 0 && mem.moves != nil {
+		if p.gpu != 0 && mem.copied != nil {
 			at := out[p.index].Buf.Place()
-			mem.moves.Count(port.Name, at, at, telemetry.ForProcess, int(p.size))
+			mem.copied(port.Name, at, at, int(p.size))
 		}
 	}
 	return nil

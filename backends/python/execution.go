@@ -10,7 +10,6 @@ import (
 	"github.com/tutti-server/tutti/backends"
 	"github.com/tutti-server/tutti/core/status"
 	"github.com/tutti-server/tutti/core/tensor"
-	"github.com/tutti-server/tutti/internal/telemetry"
 	"github.com/tutti-server/tutti/internal/tracing"
 )
 
@@ -62,8 +61,8 @@ func (l *executions) caller() (ctx context.Context, trace tracing.Context) {
 	return q.Ctx, q.Trace.Context(q.Step, q.SubRun)
 }
 
-// moves returns the ledger of an execution in flight, or nil.
-func (l *executions) moves() *telemetry.Ledger {
+// copied returns backends.Batch.Copied of an execution in flight, or nil.
+func (l *executions) copied() func(name string, from, to tensor.Place, bytes int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, e := range l.list {
@@ -71,7 +70,7 @@ func (l *executions) moves() *telemetry.Ledger {
 		b := e.batch
 		e.mu.Unlock()
 		if b != nil {
-			return b.Moves
+			return b.Copied
 		}
 	}
 	return nil
@@ -241,7 +240,7 @@ func (w *worker) respond(b *backends.Batch, i int, a *response, p *packet, final
 	}
 	mem, release := p.memory(sendHead, m.alloc)
 	defer release()
-	mem.gpu, mem.moves = w.gpu, b.Moves
+	mem.gpu, mem.copied = w.gpu, b.Copied
 	out := make([]tensor.Tensor, len(m.sig.Outputs))
 	if err := m.outputs(a, &mem, q.Rows, out); err != nil {
 		tensor.ReleaseAll(out)

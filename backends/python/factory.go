@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/tutti-server/tutti/backends"
+	"github.com/tutti-server/tutti/core/config"
 	"github.com/tutti-server/tutti/core/infer"
 	"github.com/tutti-server/tutti/core/status"
 	"github.com/tutti-server/tutti/core/tensor"
@@ -67,15 +68,18 @@ func NewFactory() backends.Factory {
 				"Python 3.9 or later with numpy: the one that `TUTTI_PYTHON` names, `.venv/bin/python` in the working directory or beside the program, " +
 				"the virtual environment that `tutti runtime fetch python` made there in `.runtime`, or `python3`. " +
 				"More packages go there by `.runtime/python-*/bin/python -m pip install NAME`. The parameter `EXECUTION_ENV_PATH` gives a model its own environment.",
-			Limits: "Tensors are in host memory. A response may differ from the configuration in data type, shape and number of rows, as in " +
+			Limits: "Inputs are in host memory unless `FORCE_CPU_ONLY_INPUT_TENSORS` is `no`; outputs made by `from_dlpack` of a GPU tensor stay on " +
+				"the GPU. A process that the model forks cannot use GPU tensors. A response may differ from the configuration in data type, shape and number of rows, as in " +
 				"Triton: it is passed on, with one warning for each output; `--strict-python-outputs` refuses it. In an ensemble the " +
 				"next step's request has the rows of the response: one image may become N crops, which share batches with those of other requests.",
 			Params: []backends.Param{
 				{Key: "EXECUTION_ENV_PATH", Doc: "A packed environment, or its folder, whose interpreter runs the model"},
+				{Key: forceParam, Doc: "`yes` (default): inputs are on the host; `no`: they stay where they are, and `is_cpu()` tells"},
 				{Key: startParam, Doc: "`forkserver` (default): workers are forked from a process that has imported numpy; `spawn`: each is a new process"},
 			},
 		},
-		New: open,
+		New:  open,
+		Auto: func(map[string]string) config.Auto { return config.AutoGPU }, // as Triton's
 		Prepare: func(ctx context.Context, path string, _ io.Writer) error {
 			_, err := probe(ctx, path)
 			return err

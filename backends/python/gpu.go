@@ -1,7 +1,6 @@
 package python
 
 import (
-	"context"
 	"encoding/binary"
 	"log/slog"
 	"slices"
@@ -101,8 +100,9 @@ func (g *gpuRegions) lend(at tensor.Place, n int) (*gpuRegion, error) {
 	if n < 0 || n > maxGPURegion {
 		return nil, status.Errorf(status.InvalidArg, "model '%s': unexpected %d bytes at %s", g.w.m.sig.Model, n, at)
 	}
-	r, err := g.reuse(at, n), error(nil)
+	r := g.reuse(at, n)
 	if r == nil {
+		var err error
 		if r, err = g.allocate(d, n); err != nil {
 			g.dropFree(0) // another model or the next request may need it
 			return nil, status.Prefixf(err, "model '%s': no memory to share with its python worker: ", g.w.m.sig.Model)
@@ -231,8 +231,8 @@ func (g *gpuRegions) tell(r *gpuRegion, l *link) error {
 	return l.send(kindGPURegion, 0, 0, append(b, r.handle[:]...))
 }
 
-// export copies a tensor at a device to offset off of a region at the same device, on a stream of that device.
-func (g *gpuRegions) export(r *gpuRegion, off int, t *tensor.Tensor, s tensor.Stream) error {
+// take copies a tensor to offset off of the region, on a stream of its device.
+func (r *gpuRegion) take(off int, t *tensor.Tensor, s tensor.Stream) error {
 	if e := t.Buf.Ready(); e != nil {
 		if err := e.WaitOn(s); err != nil {
 			return err
@@ -280,7 +280,7 @@ func (g *gpuRegions) close() {
 	g.mu.Unlock()
 	for _, s := range streams {
 		if err := s.Close(); err != nil {
-			g.w.m.log.WarnContext(context.Background(), "closing a stream of a python worker failed", slog.String("error", err.Error()))
+			g.w.m.log.Warn("closing a stream of a python worker failed", slog.String("error", err.Error()))
 		}
 	}
 	for _, r := range free {

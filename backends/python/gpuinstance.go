@@ -7,7 +7,6 @@ import (
 	"github.com/tutti-server/tutti/backends"
 	"github.com/tutti-server/tutti/core/status"
 	"github.com/tutti-server/tutti/core/tensor"
-	"github.com/tutti-server/tutti/internal/telemetry"
 )
 
 // forceParam is the parameter of config.pbtxt that says whether inputs at GPUs are copied to the host.
@@ -140,11 +139,11 @@ func (x *instance) copyToRegion(b *backends.Batch, first int, r *gpuRegion, s te
 		if !atGPU(t) || t.Buf.Place() != r.buf.Place() {
 			continue
 		}
-		if err := x.w.gpu.export(r, off, t, s); err != nil {
+		if err := r.take(off, t, s); err != nil {
 			return err
 		}
-		if b.Moves != nil {
-			b.Moves.Count(x.m.sig.Inputs[k].Name, s.Place(), s.Place(), telemetry.ForProcess, t.Len)
+		if b.Copied != nil {
+			b.Copied(x.m.sig.Inputs[k].Name, s.Place(), s.Place(), t.Len)
 		}
 		x.cursors[k] = cursor{off: off, gpu: r.id}
 		off += gpuAligned(t.Len)

@@ -9,7 +9,6 @@ import (
 
 	"github.com/tutti-server/tutti/core/status"
 	"github.com/tutti-server/tutti/core/tensor"
-	"github.com/tutti-server/tutti/internal/telemetry"
 )
 
 const (
@@ -270,9 +269,9 @@ type memory struct {
 	keep func() *tensor.Buffer
 	// base is the offset of mem in that buffer.
 	base int
-	// gpu has the regions of tensors at GPUs. moves counts what the worker copied to them; it may be nil.
-	gpu   *gpuRegions
-	moves *telemetry.Ledger
+	// gpu has the regions of tensors at GPUs. copied counts what the worker copied to them, see backends.Batch; it may be nil.
+	gpu    *gpuRegions
+	copied func(name string, from, to tensor.Place, bytes int)
 }
 
 // size returns the bytes of the memory that has the tensor of p.

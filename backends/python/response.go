@@ -7,7 +7,6 @@ import (
 	"github.com/tutti-server/tutti/core/infer"
 	"github.com/tutti-server/tutti/core/status"
 	"github.com/tutti-server/tutti/core/tensor"
-	"github.com/tutti-server/tutti/internal/telemetry"
 )
 
 // preferred is where a model wants the outputs of its call: preferAny, preferHost, or preferGPU plus the number of a GPU.
@@ -122,18 +121,18 @@ func (s *side) shareAt(at tensor.Place, r *infer.Response, want preferred, place
 	if err != nil {
 		return nil, err
 	}
-	off, moves := 0, s.w.running.moves()
+	off, copied := 0, s.w.running.copied()
 	err = g.onStream(at, func(st tensor.Stream) error {
 		for i := range r.Outputs {
 			t := &r.Outputs[i].Tensor
 			if p, ok := placeFor(t, want); !ok || p != at {
 				continue
 			}
-			if err := g.export(region, off, t, st); err != nil {
+			if err := region.take(off, t, st); err != nil {
 				return err
 			}
-			if moves != nil {
-				moves.Count(r.Outputs[i].Name, t.Buf.Place(), at, telemetry.ForProcess, t.Len)
+			if copied != nil {
+				copied(r.Outputs[i].Name, t.Buf.Place(), at, t.Len)
 			}
 			places[i] = sharedTensor{region, off}
 			off += gpuAligned(t.Len)

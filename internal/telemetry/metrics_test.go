@@ -293,7 +293,7 @@ func TestMetricsPage(t *testing.T) {
 		"queue: its requests are pending at the model of the step that they wait for. Each ensemble request is one execution of its rows, " +
 		"whose phases are the sums over its steps.\n\n" +
 		"For moves, `tensor` is the input that a step read or the output of the response, and `reason` is one of")
-	for _, r := range []telemetry.MoveReason{telemetry.ForDevice, telemetry.ForHost, telemetry.ForPeer, telemetry.ForResponse, telemetry.ForBatch, telemetry.ForCapture} {
+	for _, r := range []telemetry.MoveReason{telemetry.ForDevice, telemetry.ForHost, telemetry.ForPeer, telemetry.ForResponse, telemetry.ForBatch, telemetry.ForCapture, telemetry.ForProcess} {
 		fmt.Fprintf(&b, " `%s`", r)
 	}
 	b.WriteString(".\n\n" +

@@ -261,11 +261,11 @@ func PlaceOf(inst backends.Instance) tensor.Place {
 //
 // hot: one load while there is no device.
 func (r *Runner) setPlace(b *backends.Batch, inst backends.Instance) {
-	b.Stream, b.Allocator, b.HostAllocator, b.AnyPlace, b.Moves = nil, r.s.Alloc, r.s.Alloc, nil, nil
+	b.Stream, b.Allocator, b.HostAllocator, b.AnyPlace, b.Copied = nil, r.s.Alloc, r.s.Alloc, nil, nil
 	if r.s.Mover.Idle() {
 		return
 	}
-	b.Moves = &r.s.Stats.Moves
+	b.Copied = r.copied
 	if s := backends.StreamOf(inst); s != nil {
 		b.Stream, b.Allocator = s, s
 	} else {

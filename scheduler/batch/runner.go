@@ -34,6 +34,7 @@ type Runner struct {
 	last    lastBatches
 	batches pool.Of[gatheredBatch]
 	reports pool.Of[tracing.Batch]
+	copied  func(name string, from, to tensor.Place, bytes int) // backends.Batch.Copied of every batch
 }
 
 // Settings are the parameters of NewRunner.
@@ -62,6 +63,9 @@ type Settings struct {
 // NewRunner returns a Runner.
 func NewRunner(s Settings) *Runner {
 	r := &Runner{s: s, sig: s.Signature.AtModel(), layout: newLayout(s.Signature)}
+	r.copied = func(name string, from, to tensor.Place, bytes int) {
+		s.Stats.Moves.Count(name, from, to, telemetry.ForProcess, bytes)
+	}
 	r.batches.New = func() *gatheredBatch {
 		b := &gatheredBatch{Batch: backends.Batch{
 			In:        make([]tensor.Tensor, len(r.sig.Inputs)+len(r.sig.Computed)),
@@ -380,7 +384,7 @@ func (r *Runner) recycle(b *gatheredBatch) {
 	}
 	clear(b.Requests)
 	b.Requests = b.Requests[:0]
-	b.Stream, b.AnyPlace, b.Moves, b.responses.stream = nil, nil, nil, nil
+	b.Stream, b.AnyPlace, b.Copied, b.responses.stream = nil, nil, nil, nil
 	r.batches.Put(b)
 }
 

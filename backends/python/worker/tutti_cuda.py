@@ -20,11 +20,10 @@ _NON_BLOCKING = 1
 _LAZY_PEER_ACCESS = 1
 _BORROW = struct.Struct("<IQ")
 _REGION = struct.Struct("<IIQ64s")
-_HANDLE = ctypes.c_char * 64
 
 
 class _Handle(ctypes.Structure):
-    _fields_ = [("bytes", _HANDLE)]
+    _fields_ = [("bytes", ctypes.c_ubyte * 64)]
 
 
 class _Uuid(ctypes.Structure):
@@ -208,7 +207,7 @@ class Region:
         with self.lock:
             if self.base is None:
                 gpu, base = gpu_at(ordinal_of(self.number)), ctypes.c_uint64()
-                gpu.call("cuIpcOpenMemHandle_v2", ctypes.byref(base), _Handle(_HANDLE(*self.handle)), _LAZY_PEER_ACCESS)
+                gpu.call("cuIpcOpenMemHandle_v2", ctypes.byref(base), _Handle.from_buffer_copy(self.handle), _LAZY_PEER_ACCESS)
                 self.base, self.gpu = base.value, gpu
             return self.base
 

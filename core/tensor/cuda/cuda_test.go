@@ -152,3 +152,28 @@ func TestSpill(t *testing.T) {
 	}
 	pinned.Close()
 }
+
+// TestPressure checks that an allocation which finds no memory asks for unused memory of others, tries again, and fails then.
+func TestPressure(t *testing.T) { // changes the driver's settings
+	d := open(t, 1)[0]
+	s := stream(t, d, "s")
+	alloc(t, s, 8).Release()
+	asked := 0
+	remove := d.OnPressure(func() { asked++ })
+	defer cudatest.Set(t, "oom", 0)
+	cudatest.Set(t, "oom", 2) // every second allocation fails
+	for range 2 {
+		alloc(t, s, 8).Release()
+	}
+	if asked != 1 {
+		t.Errorf("asked %d times for memory, want once", asked)
+	}
+	cudatest.Set(t, "oom", 1)
+	if _, err := s.Alloc(8); status.CodeOf(err) != status.Unavailable || asked != 2 {
+		t.Errorf("Alloc without memory = %v, asked %d times, want a second time", err, asked)
+	}
+	remove()
+	if _, err := d.Alloc(8); err == nil || asked != 2 {
+		t.Errorf("Alloc = %v, asked %d times after the end of the registration", err, asked)
+	}
+}

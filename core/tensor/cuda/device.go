@@ -57,6 +57,8 @@ type Device struct {
 	streams int              // open ones of callers, guarded by mu
 	spare   []*tensor.Buffer // released, for reuse; guarded by mu
 	idle    []C.cu_event     // guarded by mu
+
+	pressure pressure
 }
 
 var _ tensor.Accelerator = (*Device)(nil)
@@ -281,7 +283,7 @@ func (v *Device) alloc(n int, s *Stream) (*tensor.Buffer, error) {
 	}
 	p, err := v.tryAlloc(n, s)
 	if codeOf(err) == outOfMemory {
-		if err = v.Trim(); err == nil {
+		if err = v.relieve(); err == nil {
 			p, err = v.tryAlloc(n, s)
 		}
 	}
@@ -383,7 +385,8 @@ func (v *Device) Trim() error {
 		return err
 	}
 	t := v.driver.table
-	if err := v.check(C.tutti_cuda_stream_sync(t, v.ctx, v.frees.handle), "cuStreamSynchronize"); err != nil {
+	// A release may be in any stream.
+	if err := v.check(C.tutti_cuda_context_sync(t, v.ctx), "cuCtxSynchronize"); err != nil {
 		return err
 	}
 	return v.check(C.tutti_cuda_pool_trim(t, v.pool, 0), "cuMemPoolTrimTo")

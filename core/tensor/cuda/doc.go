@@ -15,7 +15,7 @@
 // Memory comes from one stream-ordered pool per device (cuMemAllocFromPoolAsync). Stream.Alloc is ordered with the
 // stream's work and does not block. Device.Alloc returns memory that every stream may use at once. A release is
 // ordered on the device behind the last uses of the memory: the host never waits for it. When the device has no
-// memory left, the pool waits for pending releases, gives unused memory back, and tries once more.
+// memory left, the functions of OnPressure and the pool give unused memory back, and the allocation is tried once more.
 //
 // # Events
 //

@@ -135,6 +135,7 @@ cu_result tutti_cuda_pool_usage(tutti_cuda *t, cu_mempool p, uint64_t *reserved,
 	C(host_free, (tutti_cuda *t, cu_context c, void *p), (p)) \
 	C(stream_destroy, (tutti_cuda *t, cu_context c, cu_stream s), (s)) \
 	C(stream_sync, (tutti_cuda *t, cu_context c, cu_stream s), (s)) \
+	C(context_sync, (tutti_cuda *t, cu_context c), ()) \
 	C(stream_wait, (tutti_cuda *t, cu_context c, cu_stream s, cu_event e), (s, e, 0)) \
 	C(event_create, (tutti_cuda *t, cu_context c, cu_event *e, unsigned flags), (e, flags)) \
 	C(event_destroy, (tutti_cuda *t, cu_context c, cu_event e), (e)) \

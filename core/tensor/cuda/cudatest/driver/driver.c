@@ -551,7 +551,7 @@ cu_result cuMemPoolCreate(cu_mempool *p, const cu_pool_props *o) {
 
 cu_result cuMemPoolDestroy(cu_mempool p) {
 	LOCK();
-	if (p->used != 0) fault("a pool of device:%d is destroyed while %llu bytes of it are held", p->d->ordinal, (unsigned long long)p->used);
+	if (p->used != 0 && !p->d->lost) fault("a pool of device:%d is destroyed while %llu bytes of it are held", p->d->ordinal, (unsigned long long)p->used);
 	UNLOCK(OK); // blocks keep its address
 }
 
@@ -605,7 +605,9 @@ static block *place_at(device *d, size_t n, size_t align) {
 			b->n += gone->n, b->next = gone->next;
 			free(gone);
 		}
-		if (!b->submitted_free || b->live || b->n < n || b->base % align != 0) continue;
+		if (!b->submitted_free || b->live) continue;
+		if (b->next == NULL) b->n = base + d->size - b->base; // with what is behind it
+		if (b->n < n || b->base % align != 0) continue;
 		block *fresh = calloc(1, sizeof *fresh);
 		fresh->base = b->base, fresh->n = n, fresh->writer_slot = -1;
 		if (b->n > n) {
@@ -807,13 +809,14 @@ cu_result cuMemsetD2D32Async(cu_ptr dst, size_t pitch, unsigned v, size_t width,
 	return fill(dst, pitch, v, 4, 4, height, s);
 }
 
-// Modules: a kernel is the function of that name in the library TUTTI_CUDA_CHECK_KERNELS, or else in kernels.so beside the
-// driver, see package kernels.
+// Modules: a kernel is the function of that name in a library: the image, if that is an absolute path, or else
+// TUTTI_CUDA_CHECK_KERNELS, or else kernels.so beside the driver, see package kernels.
 cu_result cuModuleLoadDataEx(cu_module *m, const void *image, unsigned n, int *options, void **values) {
-	(void)image, (void)n, (void)options, (void)values;
+	(void)n, (void)options, (void)values;
 	CONTEXT();
 	(void)d;
-	const char *path = getenv("TUTTI_CUDA_CHECK_KERNELS");
+	const char *text = image, *path = getenv("TUTTI_CUDA_CHECK_KERNELS");
+	if (text[0] == '/' && text[1] != '/') path = text; // PTX begins with a comment or a dot
 	char beside[4096];
 	Dl_info self;
 	if (path == NULL && dladdr(&devices, &self) != 0) {

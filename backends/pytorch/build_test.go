@@ -31,7 +31,7 @@ func TestPrepare(t *testing.T) { // sets the environment
 	for name, tc := range map[string]struct{ cxx, want string }{
 		"no compiler": {filepath.Join(t.TempDir(), "none"), "there is no C++ compiler: install g++"},
 		"refused":     {compiler(t, "echo 'no header <here>' >&2; exit 1"), "exit status 1: no header <here>"},
-		"no output":   {compiler(t, "exit 0"), "libtutti_torch.so"},
+		"no output":   {compiler(t, "exit 0"), pytorch.ShimFile()},
 	} {
 		t.Setenv("CXX", tc.cxx)
 		if err := pytorch.Prepare(t.Context(), lib, nil); err == nil || !strings.Contains(err.Error(), tc.want) {
@@ -49,7 +49,7 @@ func TestPrepare(t *testing.T) { // sets the environment
 		t.Errorf("compiled %d times, want once:\n%s", n, &progress)
 	}
 	left, err := os.ReadDir(filepath.Dir(lib))
-	if err != nil || len(left) != 1 || left[0].Name() != "libtutti_torch.so" {
+	if err != nil || len(left) != 1 || left[0].Name() != pytorch.ShimFile() {
 		t.Errorf("left %v, %v, want the shim alone", left, err)
 	}
 }

@@ -18,10 +18,14 @@ const char *ttpt_source(const tt_torch_api *a) { return a->source(); }
 const char *ttpt_version(const tt_torch_api *a) { return a->version(); }
 int ttpt_threads(const tt_torch_api *a) { return a->threads(); }
 int ttpt_setup(const tt_torch_api *a, const tt_torch_process *p, char *why) { return a->setup(p, why); }
+int ttpt_memory(const tt_torch_api *a, const char *settings, char *why) { return a->memory(settings, why); }
+int ttpt_devices(const tt_torch_api *a, const char *device) { return a->devices(device); }
+void ttpt_empty(const tt_torch_api *a, const char *device) { a->empty(device); }
 tt_torch_model *ttpt_load(const tt_torch_api *a, const tt_torch_options *o, char *why) { return a->load(o, why); }
 tt_torch_model *ttpt_clone(const tt_torch_api *a, tt_torch_model *m, char *why) { return a->clone(m, why); }
 void ttpt_unload(const tt_torch_api *a, tt_torch_model *m) { a->unload(m); }
 char *ttpt_describe(const tt_torch_api *a, tt_torch_model *m, char *why) { return a->describe(m, why); }
+int ttpt_attach(const tt_torch_api *a, tt_torch_call *c, void *stream, char *why) { return a->attach(c, stream, why); }
 int ttpt_run(const tt_torch_api *a, tt_torch_call *c) { return a->run(c); }
 void ttpt_strings(const tt_torch_api *a, const tt_torch_value *v, void *to) { a->strings(v, to); }
 void ttpt_free(const tt_torch_api *a, void *handle) { a->free(handle); }

@@ -30,17 +30,19 @@ import (
 // Go pointer.
 type instance struct {
 	m       *model
+	f       *file
 	lib     *library
 	own     *C.tt_torch_model // a copy of the model with its own weights, or nil
 	call    *C.tt_torch_call
 	in, out []C.tt_torch_value // the call's, in C memory
-	buffers *bind.Buffers
+	buffers *bind.Buffers      // of outputs on the host
+	stream  driverStream       // of an instance at a GPU, nil on the host
 }
 
 var _ backends.Instance = (*instance)(nil)
 
 // newInstance returns an instance that runs use, which it owns when own is not nil.
-func newInstance(m *model, use, own *C.tt_torch_model) (backends.Instance, error) {
+func newInstance(m *model, f *file, use, own *C.tt_torch_model) (*instance, error) {
 	l := m.lib
 	call := C.ttpt_call_new(use, C.size_t(len(m.In)), C.size_t(len(m.Out)))
 	if call == nil {
@@ -48,9 +50,27 @@ func newInstance(m *model, use, own *C.tt_torch_model) (backends.Instance, error
 		return nil, status.Errorf(status.Internal, "no memory for an instance of model '%s'", m.Sig.Model)
 	}
 	return &instance{
-		m: m, lib: l, own: own, call: call, in: unsafe.Slice(call.in, len(m.In)), out: unsafe.Slice(call.out, len(m.Out)),
-		buffers: bind.NewBuffers(func(handle unsafe.Pointer) { C.ttpt_free(&l.api, handle) }),
+		m: m, f: f, lib: l, own: own, call: call, in: unsafe.Slice(call.in, len(m.In)), out: unsafe.Slice(call.out, len(m.Out)),
+		buffers: bind.NewBuffers(l.free),
 	}, nil
+}
+
+// attach makes the runs use a stream, whose memory the driver allocates now.
+func (x *instance) attach(s tensor.Stream) error {
+	d, ok := s.(driverStream)
+	if !ok {
+		return status.Errorf(status.Unsupported, "%s is not a GPU of the CUDA driver", s.Place())
+	}
+	handle, err := d.Handle()
+	if err != nil {
+		return err
+	}
+	var why errorBuffer
+	if C.ttpt_attach(&x.lib.api, x.call, handle, &why[0]) != 0 {
+		return why.err()
+	}
+	x.stream = d
+	return nil
 }
 
 // Close frees the call. Outputs of earlier executions stay valid.
@@ -64,7 +84,8 @@ func (x *instance) Close() error {
 	return nil
 }
 
-// Execute runs the model with one call of C code. A run cannot be stopped after it has started.
+// Execute runs the model with one call of C code. A run cannot be stopped after it has started. At a GPU it returns before the
+// stream is done, unless the model itself waits for it.
 //
 // hot: no allocation in Go in the steady state.
 func (x *instance) Execute(ctx context.Context, b *backends.Batch) error {
@@ -74,10 +95,32 @@ func (x *instance) Execute(ctx context.Context, b *backends.Batch) error {
 	if err := x.inputs(b); err != nil {
 		return err
 	}
-	if C.ttpt_run(&x.lib.api, x.call) != 0 {
-		return x.m.Errorf(status.Internal, "PyTorch: %s", shorten(C.GoString(&x.call.why[0])))
+	if x.stream != nil {
+		if err := x.runAtDevice(); err != nil {
+			return err
+		}
+	} else if result := x.callRun(); result != succeeded {
+		return x.runError(result)
 	}
 	return x.take(b)
+}
+
+// Results of a run.
+const (
+	succeeded = C.TT_TORCH_OK
+	noMemory  = C.TT_TORCH_NO_MEMORY
+)
+
+// callRun runs the model once.
+func (x *instance) callRun() int { return int(C.ttpt_run(&x.lib.api, x.call)) }
+
+// runError returns the error of the last run.
+func (x *instance) runError(result int) error {
+	code := status.Internal
+	if result == noMemory {
+		code = status.Unavailable
+	}
+	return x.m.Errorf(code, "PyTorch: %s", shorten(C.GoString(&x.call.why[0])))
 }
 
 // inputs sets the inputs of the call.
@@ -96,6 +139,9 @@ func (x *instance) inputs(b *backends.Batch) error {
 		if t.DType != p.DType || !accepts(p.Shape, dims) || t.DType != tensor.Bytes && int64(t.Len) != t.Shape.Elements()*int64(t.DType.Size()) {
 			return x.m.InputErrorf(i, status.InvalidArg, "expected a %s tensor of shape %s, got a %s tensor of shape %s and %d bytes",
 				p.DType, tensor.Of(p.Shape...), t.DType, t.Shape, t.Len)
+		}
+		if x.stream != nil && t.DType != tensor.Bytes && t.Buf.Place() != x.stream.Place() {
+			return x.m.InputErrorf(i, status.Internal, "expected a tensor on %s, got one on %s", x.stream.Place(), t.Buf.Place())
 		}
 		v.use, v.data, v.bytes = 1, t.Pointer(), C.size_t(t.Len)
 		v._type, v.rank = p.Native, C.int32_t(len(dims))
@@ -132,8 +178,8 @@ func (x *instance) take(b *backends.Batch) (err error) {
 	return err
 }
 
-// output sets output i to the tensor of PyTorch, or to a copy: an input that the model passes through is the caller's memory, which
-// is not valid after the execution.
+// output sets output i to the tensor of PyTorch. An input that the model passes through is the caller's memory, which is not valid
+// after the execution: on the host it is copied, at a GPU the output shares it.
 func (x *instance) output(b *backends.Batch, i int) error {
 	v, p := &x.out[i], &x.m.Out[i]
 	if v._type != p.Native {
@@ -152,11 +198,21 @@ func (x *instance) output(b *backends.Batch, i int) error {
 		return err
 	}
 	for k := range x.in {
-		if in := &x.in[k]; in.use != 0 && bind.Within(v.data, in.data, int(in.bytes)) {
+		in := &x.in[k]
+		if in.use == 0 || !bind.Within(v.data, in.data, int(in.bytes)) {
+			continue
+		}
+		if x.stream == nil {
 			return bind.CopyOutput(b, i, p.DType, shape, v.data, n)
 		}
+		b.SetOutput(i, x.passThrough(b, i, k, shape))
+		return nil
 	}
-	b.SetOutput(i, x.buffers.Wrap(v.handle, v.data, n, tensor.Place{}, p.DType, shape))
+	if x.stream == nil {
+		b.SetOutput(i, x.buffers.Wrap(v.handle, v.data, n, tensor.Place{}, p.DType, shape))
+	} else {
+		b.SetOutput(i, x.f.gpu.outputs.wrap(v.handle, v.data, n, x.stream, p.DType, shape))
+	}
 	v.handle = nil
 	return nil
 }
@@ -184,20 +240,36 @@ type binding = bind.Binding[C.int32_t]
 // boundPort is a declared tensor.
 type boundPort = bind.Bound[C.int32_t]
 
-// model is a loaded model file. Its instances share the weights unless ENABLE_WEIGHT_SHARING is false.
+// file is the model file, loaded for one place. Its instances share the weights unless ENABLE_WEIGHT_SHARING is false.
+type file struct {
+	at     tensor.Place
+	gpu    *gpu // nil on the host
+	loaded *C.tt_torch_model
+	used   bool // an instance uses the loaded weights
+	aoti   bool // a package, which does not say whether it changes its state
+	state  bool // forward changes the model
+
+	// Runs of a model at a GPU that changes its state follow each other: last is the end of the last one.
+	order sync.Mutex
+	last  tensor.Event // guarded by order
+}
+
+// repeatable reports whether a failed run left the model as it was.
+func (f *file) repeatable() bool { return !f.state && !f.aoti }
+
+// model is a model file with its declared tensors.
 type model struct {
 	*binding
 	lib *library
 	set *settings
 
-	mu     sync.Mutex
-	loaded *C.tt_torch_model // guarded by mu; nil once closed
-	used   bool              // an instance uses the loaded weights; guarded by mu
+	mu    sync.Mutex
+	files []*file // one for each place; they are guarded by mu after load, and empty once closed
 }
 
 var _ backends.ThreadedModel = (*model)(nil)
 
-// load loads the file at path.
+// load loads the file at path for every place of the configuration.
 func (m *model) load(b *backend, s *backends.Settings, path string) error {
 	err := boolean.Set(s.Config, m.set.targets())
 	if err == nil {
@@ -213,25 +285,42 @@ func (m *model) load(b *backend, s *backends.Settings, path string) error {
 	if err != nil {
 		return err
 	}
-	if m.loaded, err = b.lib.load(path, b.device, s.Instances, m.set); err == nil {
-		err = m.bind(isPackage(path), s.Log)
+	if m.set.nvFuser && s.Log != nil {
+		s.Log.Warn("ENABLE_NVFUSER has no effect: PyTorch 2 has no nvFuser", slog.String("model", s.Model))
 	}
-	if err != nil {
-		return status.Prefixf(err, "'%s': ", path)
+	for _, at := range placesOf(s.Config) {
+		f := &file{at: at, aoti: isPackage(path)}
+		device := b.device
+		if at.Kind == tensor.Device {
+			if f.gpu, err = b.at(at); err != nil {
+				return err
+			}
+			device = f.gpu.name
+		} else if placesItself(s.Config) {
+			device = ""
+		}
+		if f.loaded, err = b.lib.load(path, device, s.Instances, m.set); err != nil {
+			return status.Prefixf(err, "'%s': ", path)
+		}
+		m.files = append(m.files, f)
+		if err = m.bind(f, s.Log); err != nil {
+			return status.Prefixf(err, "'%s': ", path)
+		}
 	}
 	return nil
 }
 
 // bind matches the declared tensors with the arguments and results of forward. It warns when tensors are matched by position, because
 // their names do not match.
-func (m *model) bind(aoti bool, to *slog.Logger) error {
+func (m *model) bind(of *file, to *slog.Logger) error {
 	f := &forward{unknown: true}
-	if !aoti {
+	if !of.aoti {
 		var err error
-		if f, err = m.lib.describe(m.loaded); err != nil {
+		if f, err = m.lib.describe(of.loaded); err != nil {
 			return err
 		}
 	}
+	of.state = f.state
 	in, err := f.inputs(m.In)
 	if err != nil {
 		return err
@@ -245,7 +334,7 @@ func (m *model) bind(aoti bool, to *slog.Logger) error {
 			to.Warn("tensors are matched by the order of their declaration", slog.String("model", m.Sig.Model), slog.String("side", side))
 		}
 	}
-	return m.lib.bind(m.loaded, &in, &out)
+	return m.lib.bind(of.loaded, &in, &out)
 }
 
 // portsOf returns the ports of a configuration, which must declare all of them: inputs, controls and states of sequences, inputs of
@@ -300,33 +389,46 @@ func boundPorts(ports []config.Port, maxBatch int, side string) (list []boundPor
 // Threads implements backends.ThreadedModel. The number is a setting of the process.
 func (m *model) Threads() int { return max(1, int(C.ttpt_threads(&m.lib.api))) }
 
-// NewInstance returns an executor. Its tensors are on the host, whatever device the model runs on.
+// NewInstance returns an executor at a place of the configuration. Tensors of one on the host are there, whatever device the model
+// runs on.
 func (m *model) NewInstance(_ context.Context, at tensor.Place) (backends.Instance, error) {
-	if err := bind.CheckHost("pytorch", m.Sig.Model, at); err != nil {
-		return nil, err
+	x, err := m.newInstance(at)
+	if err != nil || x.f.gpu == nil {
+		return x, err
 	}
+	return x.atDevice()
+}
+
+func (m *model) newInstance(at tensor.Place) (*instance, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.loaded == nil {
+	if len(m.files) == 0 {
 		return nil, status.Errorf(status.Unavailable, "model '%s' is closed", m.Sig.Model)
 	}
-	use, own := m.loaded, (*C.tt_torch_model)(nil)
-	if !m.set.shared && m.used {
+	i := slices.IndexFunc(m.files, func(f *file) bool { return f.at == at })
+	if i < 0 {
+		return nil, status.Errorf(status.Unsupported, "model '%s': the configuration has no instance group for %s", m.Sig.Model, at)
+	}
+	f := m.files[i]
+	use, own := f.loaded, (*C.tt_torch_model)(nil)
+	if !m.set.shared && f.used {
 		var why errorBuffer
-		if own = C.ttpt_clone(&m.lib.api, m.loaded, &why[0]); own == nil {
+		if own = C.ttpt_clone(&m.lib.api, f.loaded, &why[0]); own == nil {
 			return nil, status.Prefixf(why.err(), "model '%s': ", m.Sig.Model)
 		}
 		use = own
 	}
-	m.used = true
-	return newInstance(m, use, own)
+	f.used = true
+	return newInstance(m, f, use, own)
 }
 
 // Close unloads the model.
 func (m *model) Close() error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.lib.unload(m.loaded)
-	m.loaded = nil
+	for _, f := range m.files {
+		m.lib.unload(f.loaded)
+	}
+	m.files = nil
 	return nil
 }

@@ -16,6 +16,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -30,11 +31,11 @@ import (
 	"github.com/tutti-server/tutti/backends/dylib"
 	"github.com/tutti-server/tutti/core/status"
 	"github.com/tutti-server/tutti/core/tensor"
-	"github.com/tutti-server/tutti/internal/runtimes"
 )
 
-// shimFile is the file name of the shim, in the folder of libtorch_cpu.so.
-const shimFile = "libtutti_torch.so"
+// shimFile returns the file name of the shim, in the folder of libtorch_cpu.so. It has the hash of the source, so that several versions
+// of this program can use one folder.
+func shimFile() string { return "libtutti_torch-" + sourceHash()[:16] + ".so" }
 
 // library is the opened shim. Libraries are never unloaded, so outputs may outlive their model and backend.
 type library struct {
@@ -43,22 +44,11 @@ type library struct {
 	version string
 }
 
-// openLibrary opens PyTorch for a device. explicit is the backend setting library-path; if it is empty, package
-// runtimes finds the library.
-func openLibrary(explicit, device string) (*library, error) {
-	path, err := runtimes.Find("pytorch", explicit)
-	if err != nil {
-		return nil, err
-	}
-	shim := filepath.Join(filepath.Dir(path), shimFile)
+// openLibrary opens the PyTorch of a path.
+func openLibrary(path string) (*library, error) {
+	shim := filepath.Join(filepath.Dir(path), shimFile())
 	if err := checkShim(shim); err != nil {
 		return nil, err
-	}
-	if strings.HasPrefix(device, "cuda") {
-		// The CUDA library registers PyTorch's GPU operators when it is loaded; nothing links against it.
-		if _, err := dylib.Open(filepath.Join(filepath.Dir(path), "libtorch_cuda.so"), true); err != nil {
-			return nil, status.Errorf(status.Unavailable, "unable to open PyTorch for device '%s': %w", device, err)
-		}
 	}
 	so, err := dylib.Open(shim, false)
 	if err != nil {
@@ -80,12 +70,20 @@ func openLibrary(explicit, device string) (*library, error) {
 func checkShim(shim string) error {
 	data, err := os.ReadFile(shim)
 	if err != nil {
-		return status.Errorf(status.Unavailable, "PyTorch's library is there, but not '%s', which is compiled for it: run 'tutti runtime fetch pytorch'", shim)
+		return status.Errorf(status.Unavailable, "PyTorch's library is there, but not '%s', which is compiled for it and for this version of the program: run '%s'", shim, fetchCommand(shim))
 	}
 	if !bytes.Contains(data, []byte(sourceMark())) {
-		return status.Errorf(status.Unavailable, "'%s' was compiled for another version of this program: run 'tutti runtime fetch pytorch'", shim)
+		return status.Errorf(status.Unavailable, "'%s' was compiled for another version of this program: run '%s'", shim, fetchCommand(shim))
 	}
 	return nil
+}
+
+// fetchCommand returns the command that prepares the PyTorch in whose folder a file is.
+func fetchCommand(file string) string {
+	if hasGPU(file) {
+		return "tutti runtime fetch pytorch-gpu"
+	}
+	return "tutti runtime fetch pytorch"
 }
 
 // errorBuffer is a buffer for an error text.
@@ -139,12 +137,37 @@ func (l *library) setup(s *settings) error {
 	var why errorBuffer
 	if C.ttpt_setup(&l.api, &C.tt_torch_process{
 		intra_threads: C.int32_t(s.intra), inter_threads: C.int32_t(s.inter),
-		fuser: C.int32_t(s.fuser), executor: C.int32_t(s.executor), profiling: C.int32_t(s.profiling),
+		fuser: C.int32_t(s.fuser), executor: C.int32_t(s.executor), profiling: C.int32_t(s.profiling), no_cudnn: C.int32_t(s.noCUDNN),
 	}, &why[0]) != 0 {
 		return status.Errorf(status.InvalidArg, "PyTorch refuses a setting of the process: %s", shorten(C.GoString(&why[0])))
 	}
 	return nil
 }
+
+// setMemory sets the allocator of devices, as PYTORCH_ALLOC_CONF does. It must be called before the first allocation.
+func (l *library) setMemory(settings string) error {
+	var why errorBuffer
+	text := append([]byte(settings), 0)
+	if C.ttpt_memory(&l.api, (*C.char)(unsafe.Pointer(&text[0])), &why[0]) != 0 {
+		return why.err()
+	}
+	return nil
+}
+
+// devices returns the number of devices of a kind. For example, "cuda".
+func (l *library) devices(kind string) int {
+	text := append([]byte(kind), 0)
+	return int(C.ttpt_devices(&l.api, (*C.char)(unsafe.Pointer(&text[0]))))
+}
+
+// empty gives the unused memory of the allocator of a device back.
+func (l *library) empty(device string) {
+	text := append([]byte(device), 0)
+	C.ttpt_empty(&l.api, (*C.char)(unsafe.Pointer(&text[0])))
+}
+
+// free releases an output.
+func (l *library) free(handle unsafe.Pointer) { C.ttpt_free(&l.api, handle) }
 
 // describe returns the parameters and the result of the model's forward.
 func (l *library) describe(m *C.tt_torch_model) (*forward, error) {
@@ -213,11 +236,18 @@ var shimSource []byte
 //go:embed shim/shim.h
 var shimHeader []byte
 
+//go:embed shim/values.h
+var shimValues []byte
+
+// shimFiles are the files of the shim's source by name.
+var shimFiles = map[string][]byte{"shim.cpp": shimSource, "shim.h": shimHeader, "values.h": shimValues}
+
 // sourceHash returns a hash of the shim's embedded source.
 func sourceHash() string {
 	h := sha256.New()
-	h.Write(shimSource)
-	h.Write(shimHeader)
+	for _, name := range slices.Sorted(maps.Keys(shimFiles)) {
+		h.Write(shimFiles[name])
+	}
 	return hex.EncodeToString(h.Sum(nil))[:32]
 }
 
@@ -228,20 +258,20 @@ func sourceMark() string { return "tutti-shim-source:" + sourceHash() }
 // in CXX, by default g++. It does nothing if the shim exists and was compiled from the same source.
 func Prepare(ctx context.Context, lib string, progress io.Writer) error {
 	folder := filepath.Dir(lib)
-	shim := filepath.Join(folder, shimFile)
+	shim := filepath.Join(folder, shimFile())
 	if checkShim(shim) == nil {
 		return nil
 	}
 	compiler, err := exec.LookPath(cmp.Or(os.Getenv("CXX"), "g++"))
 	if err != nil {
-		return status.Errorf(status.Unavailable, "PyTorch's shim is compiled on this machine, and there is no C++ compiler: install g++ 11 or newer and run 'tutti runtime fetch pytorch' again")
+		return status.Errorf(status.Unavailable, "PyTorch's shim is compiled on this machine, and there is no C++ compiler: install g++ 11 or newer and run '%s' again", fetchCommand(lib))
 	}
 	tmp, err := os.MkdirTemp(folder, ".shim-")
 	if err != nil {
 		return status.Errorf(status.Unavailable, "unable to compile PyTorch's shim: %w", err)
 	}
 	defer os.RemoveAll(tmp)
-	for name, data := range map[string][]byte{"shim.cpp": shimSource, "shim.h": shimHeader} {
+	for name, data := range shimFiles {
 		if err := os.WriteFile(filepath.Join(tmp, name), data, 0o600); err != nil {
 			return err
 		}
@@ -254,7 +284,7 @@ func Prepare(ctx context.Context, lib string, progress io.Writer) error {
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return status.Errorf(status.Unavailable, "unable to compile PyTorch's shim: %s: %w: %s", compiler, err, shorten(string(out)))
 	}
-	return os.Rename(filepath.Join(tmp, shimFile), shim)
+	return os.Rename(filepath.Join(tmp, shimFile()), shim)
 }
 
 // compile returns the compiler's arguments. The headers are in a folder next to that of the libraries; the shim
@@ -264,7 +294,7 @@ func compile(folder, tmp string) []string {
 	return []string{
 		"-O2", "-std=c++20", "-fPIC", "-shared", "-DTT_SOURCE=\"" + sourceHash() + "\"",
 		"-isystem", include, "-isystem", filepath.Join(include, "torch", "csrc", "api", "include"),
-		"-o", filepath.Join(tmp, shimFile), filepath.Join(tmp, "shim.cpp"),
+		"-o", filepath.Join(tmp, shimFile()), filepath.Join(tmp, "shim.cpp"),
 		"-L" + folder, "-ltorch_cpu", "-lc10", "-Wl,-soname,libtorch.so", "-Wl,--disable-new-dtags,-rpath,$ORIGIN", "-Wl,--allow-shlib-undefined",
 	}
 }

@@ -29,12 +29,17 @@ type forward struct {
 	params  []parameter
 	result  parameter
 	unknown bool
+	state   bool // a call changes the model
 }
 
 // parseForward parses the shim's description.
 func parseForward(text string) (*forward, error) {
 	f := &forward{result: parameter{kind: "other", count: -1}}
 	for line := range strings.Lines(text) {
+		if line == "state\n" {
+			f.state = true
+			continue
+		}
 		w := strings.SplitN(strings.TrimSuffix(line, "\n"), "\t", 6)
 		if len(w) != 6 {
 			return nil, status.Errorf(status.Internal, "unexpected description of forward: '%s'", line)

@@ -19,17 +19,19 @@ import (
 	"github.com/tutti-server/tutti/core/tensor"
 )
 
-func TestExecute(t *testing.T) {
-	t.Parallel()
+// executeCase is one request to a model of testdata, and the outputs that PyTorch's Python interface gives for it.
+type executeCase struct {
+	model, pbtxt string
+	in, want     []backendtest.Value
+}
+
+func executeCases() map[string]executeCase {
 	int64s := func(dims []int64, elems ...int64) backendtest.Value {
 		return backendtest.Of(tensor.Int64, dims, elems...)
 	}
 	one := func(elems ...float32) backendtest.Value { return fp32([]int64{int64(len(elems))}, elems...) }
 	const in, out = `input { data_type: TYPE_FP32 dims: -1 name: "`, `output { data_type: TYPE_FP32 dims: -1 name: "`
-	for name, tc := range map[string]struct {
-		model, pbtxt string
-		in, want     []backendtest.Value
-	}{
+	return map[string]executeCase{
 		"arguments in another order": {
 			"embed.pt", `input { name: "index" data_type: TYPE_INT64 dims: -1 } input { name: "x" data_type: TYPE_FP32 dims: -1 }
 				output { name: "O__1" data_type: TYPE_FP32 dims: [ -1, 2 ] } output { name: "O__0" data_type: TYPE_FP32 dims: -1 }`,
@@ -100,7 +102,12 @@ func TestExecute(t *testing.T) {
 			[]backendtest.Value{backendtest.Strings([]int64{0})},
 			[]backendtest.Value{backendtest.Strings([]int64{0})},
 		},
-	} {
+	}
+}
+
+func TestExecute(t *testing.T) {
+	t.Parallel()
+	for name, tc := range executeCases() {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			m, err := load(t, settings(t, tc.model, tc.pbtxt))
@@ -382,7 +389,7 @@ func TestOpenRefuses(t *testing.T) {
 		t.Fatal(err)
 	}
 	old := t.TempDir()
-	for _, name := range []string{"libtorch_cpu.so", "libtutti_torch.so"} {
+	for _, name := range []string{"libtorch_cpu.so", pytorch.ShimFile()} {
 		if err := os.WriteFile(filepath.Join(old, name), nil, 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -393,7 +400,7 @@ func TestOpenRefuses(t *testing.T) {
 		code   status.Code
 	}{
 		"no library": {map[string]string{"library-path": "/none/libtorch_cpu.so"}, "run 'tutti runtime fetch pytorch'", status.Unavailable},
-		"no shim":    {map[string]string{"library-path": lib}, "libtutti_torch.so', which is compiled for it: run 'tutti runtime fetch pytorch'", status.Unavailable},
+		"no shim":    {map[string]string{"library-path": lib}, pytorch.ShimFile() + "', which is compiled for it and for this version of the program: run 'tutti runtime fetch pytorch'", status.Unavailable},
 		"other shim": {map[string]string{"library-path": old}, "was compiled for another version of this program: run 'tutti runtime fetch pytorch'", status.Unavailable},
 		"device":     {map[string]string{"device": "tpu"}, "unexpected value 'tpu' of pytorch setting 'device'", status.InvalidArg},
 	} {

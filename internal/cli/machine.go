@@ -270,7 +270,7 @@ func (p *program) prepare(ctx context.Context, name, library string) error {
 	if err != nil {
 		return err
 	}
-	if f := registry.ByName(name); f != nil && f.Prepare != nil {
+	if f := registry.ByName(strings.TrimSuffix(name, "-gpu")); f != nil && f.Prepare != nil {
 		if err := f.Prepare(ctx, library, p.stderr); err != nil {
 			return err
 		}

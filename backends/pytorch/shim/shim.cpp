@@ -1,9 +1,12 @@
-// libtutti_torch.so: see shim.h. No exception leaves a function of it. Its soname is libtorch.so: compiled packages ask
+// libtutti_torch-HASH.so: see shim.h. No exception leaves a function of it. Its soname is libtorch.so: compiled packages ask
 // for the library of that name, which has nothing of its own and stands for those that this one links.
-#include "shim.h"
+#include "values.h"
 
-#include <ATen/DeviceAccelerator.h>
 #include <ATen/Parallel.h>
+#include <c10/core/AllocatorConfig.h>
+#include <c10/core/CachingDeviceAllocator.h>
+#include <c10/core/StreamGuard.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
 #include <torch/csrc/inductor/aoti_package/model_package_loader.h>
 #include <torch/csrc/jit/ir/alias_analysis.h>
 #include <torch/csrc/jit/passes/inliner.h>
@@ -25,198 +28,11 @@
 #define TT_SOURCE "unknown"
 #endif
 
-namespace {
-
-using torch::jit::IValue;
-using torch::jit::Stack;
-
-// What a parameter of forward takes.
-enum class Kind { Tensor, Optional, Tuple, List, Strings, Dict, Other };
-
-const char *const kind_names[] = {"tensor", "optional", "tuple", "list", "strings", "dict", "other"};
-
-struct Parameter {
-	std::string name, type;
-	Kind kind;
-	int64_t count;           // leaves; -1 for any number
-	bool may_lack;           // there is a default
-	IValue fallback;
-	int64_t first = 0;       // its first leaf
-};
-
-void say(char *why, const char *text) {
-	size_t n = std::min(std::strlen(text), size_t(TT_TORCH_TEXT - 1));
-	std::memcpy(why, text, n);
-	why[n] = 0;
-}
-
-// Runs f and turns what it throws into text.
-template <class F> bool guarded(char *why, F &&f) {
-	try {
-		f();
-		return true;
-	} catch (const c10::Error &e) {
-		say(why, e.what_without_backtrace());
-	} catch (const std::exception &e) {
-		say(why, e.what());
-	} catch (...) {
-		say(why, "an exception of an unknown kind");
-	}
-	return false;
-}
-
-Kind kind_of(const c10::TypePtr &t, int64_t *count) {
-	*count = 1;
-	switch (t->kind()) {
-	case c10::TypeKind::TensorType:
-		return Kind::Tensor;
-	case c10::TypeKind::OptionalType: {
-		auto inner = t->castRaw<c10::OptionalType>()->getElementType();
-		return inner->kind() == c10::TypeKind::TensorType ? Kind::Optional : Kind::Other;
-	}
-	case c10::TypeKind::ListType: {
-		auto inner = t->castRaw<c10::ListType>()->getElementType();
-		if (inner->kind() == c10::TypeKind::StringType) return Kind::Strings;
-		*count = -1;
-		return inner->kind() == c10::TypeKind::TensorType ? Kind::List : Kind::Other;
-	}
-	case c10::TypeKind::TupleType: {
-		auto elements = t->castRaw<c10::TupleType>()->elements();
-		*count = int64_t(elements.size());
-		for (auto &e : elements) {
-			if (e->kind() != c10::TypeKind::TensorType) return Kind::Other;
-		}
-		return Kind::Tuple;
-	}
-	case c10::TypeKind::DictType: {
-		auto d = t->castRaw<c10::DictType>();
-		*count = -1;
-		bool fits = d->getKeyType()->kind() == c10::TypeKind::StringType &&
-		            d->getValueType()->kind() == c10::TypeKind::TensorType;
-		return fits ? Kind::Dict : Kind::Other;
-	}
-	default:
-		return Kind::Other;
-	}
-}
-
-// How many leaves a result of type t has, -1 when only a run can tell.
-int64_t leaves_of(const c10::TypePtr &t) {
-	int64_t count;
-	switch (kind_of(t, &count)) {
-	case Kind::Tensor:
-	case Kind::Strings:
-		return 1;
-	case Kind::Tuple:
-		return count;
-	default:
-		break;
-	}
-	if (auto tuple = t->castRaw<c10::TupleType>()) {
-		int64_t n = 0;
-		for (auto &e : tuple->elements()) {
-			int64_t k = leaves_of(e);
-			if (k < 0) return -1;
-			n += k;
-		}
-		return n;
-	}
-	return -1;
-}
-
-at::Tensor input_tensor(const tt_torch_value &v) {
-	// An empty tensor may have no memory, but an address is wanted.
-	static char none[64];
-	void *data = v.data != nullptr ? v.data : none;
-	return at::from_blob(data, at::IntArrayRef(v.dims, size_t(v.rank)), at::TensorOptions(c10::ScalarType(v.type)));
-}
-
-// Reads strings of a length in 4 bytes each.
-c10::List<std::string> input_strings(const tt_torch_value &v) {
-	c10::List<std::string> list;
-	const char *p = static_cast<const char *>(v.data);
-	for (size_t left = v.bytes; left > 0;) {
-		uint32_t n;
-		TORCH_CHECK(left >= 4, "a string's length is cut off");
-		std::memcpy(&n, p, 4);
-		TORCH_CHECK(left - 4 >= n, "a string is cut off");
-		list.push_back(std::string(p + 4, n));
-		p += 4 + size_t(n), left -= 4 + size_t(n);
-	}
-	return list;
-}
-
-// What an output's handle points to.
-struct Kept {
-	at::Tensor tensor;
-	std::optional<c10::List<std::string>> strings;
-};
-
-// Ends the run's outputs that were not taken.
-void drop(tt_torch_call *c, size_t outs) {
-	for (size_t i = 0; i < outs; i++) {
-		tt_torch_free(c->out[i].handle);
-		c->out[i].handle = nullptr;
-	}
-}
-
-void give_tensor(tt_torch_value *v, at::Tensor t) {
-	TORCH_CHECK(t.defined(), "an output is an undefined tensor");
-	TORCH_CHECK(t.layout() == at::kStrided && !t.is_quantized() && !t.is_nested(), "an output is not a dense tensor");
-	TORCH_CHECK(t.dim() <= TT_TORCH_RANK, "an output has ", t.dim(), " dimensions, at most ", TT_TORCH_RANK, " are possible");
-	if (!t.device().is_cpu()) t = t.cpu();
-	if (t.is_conj() || t.is_neg()) t = t.resolve_conj().resolve_neg();
-	auto kept = std::make_unique<Kept>();
-	kept->tensor = t.contiguous();
-	v->data = kept->tensor.data_ptr();
-	v->bytes = kept->tensor.nbytes();
-	v->type = int32_t(kept->tensor.scalar_type());
-	v->rank = int32_t(kept->tensor.dim());
-	std::copy_n(kept->tensor.sizes().data(), v->rank, v->dims);
-	v->handle = kept.release();
-}
-
-void give_strings(tt_torch_value *v, c10::List<std::string> list) {
-	auto kept = std::make_unique<Kept>();
-	v->bytes = 0;
-	for (size_t i = 0; i < list.size(); i++) v->bytes += 4 + static_cast<const std::string &>(list.get(i)).size();
-	v->data = nullptr;
-	v->type = TT_TORCH_STRINGS;
-	v->rank = 1, v->dims[0] = int64_t(list.size());
-	kept->strings = std::move(list);
-	v->handle = kept.release();
-}
-
-bool is_strings(const IValue &v) {
-	return v.isList() && v.type()->castRaw<c10::ListType>() != nullptr &&
-	       v.type()->castRaw<c10::ListType>()->getElementType()->kind() == c10::TypeKind::StringType;
-}
-
-void give(tt_torch_value *v, const IValue &leaf) {
-	if (leaf.isTensor()) return give_tensor(v, leaf.toTensor());
-	if (is_strings(leaf)) return give_strings(v, leaf.to<c10::List<std::string>>());
-	TORCH_CHECK(false, "an output is of type ", leaf.type()->repr_str(), ", expected a tensor or List[str]");
-}
-
-// Appends the leaves of a result: what tuples and lists of tensors are made of.
-void flatten(const IValue &v, std::vector<IValue> *out) {
-	if (v.isTuple()) {
-		for (const auto &e : v.toTupleRef().elements()) flatten(e, out);
-	} else if (v.isTensorList()) {
-		for (const at::Tensor &t : v.toTensorVector()) out->emplace_back(t);
-	} else if (v.isGenericDict()) {
-		for (const auto &e : v.toGenericDict()) flatten(e.value(), out);
-	} else {
-		out->push_back(v);
-	}
-}
-
-}  // namespace
-
 struct tt_torch_model {
-	std::string device;
+	at::Device place{at::kCPU};  // of the tensors of forward
 	bool inference = false, plain = false, clean = false;
 	bool writes = false;  // forward may write into its inputs
+	bool state = false;   // forward may change the model
 	std::unique_ptr<torch::jit::Module> module;
 	torch::jit::Function *forward = nullptr;
 	std::shared_ptr<torch::inductor::AOTIModelPackageLoader> package;
@@ -226,11 +42,20 @@ struct tt_torch_model {
 	int in_how = TT_TORCH_ORDER, out_how = TT_TORCH_ORDER;
 	std::vector<int64_t> in_at, out_at, from;  // from: the input of each leaf, -1 for none
 	std::vector<std::string> in_names, out_names;
-
-	bool on_cpu() const { return device == "cpu"; }
 };
 
 namespace {
+
+// Reports whether a graph sets an attribute, or writes into the tensor of one.
+bool changes_state(const torch::jit::Block &block, const torch::jit::AliasDb &aliases) {
+	for (const torch::jit::Node *n : block.nodes()) {
+		if (n->kind() == c10::prim::SetAttr) return true;
+		if (n->kind() == c10::prim::GetAttr && aliases.hasWriters(n->output())) return true;
+		for (const torch::jit::Block *inner : n->blocks())
+			if (changes_state(*inner, aliases)) return true;
+	}
+	return false;
+}
 
 void read_schema(tt_torch_model *m) {
 	auto method = m->module->get_method("forward");
@@ -254,6 +79,7 @@ void read_schema(tt_torch_model *m) {
 	torch::jit::Inline(*graph);
 	torch::jit::AliasDb aliases(graph);
 	for (size_t i = 1; i < graph->inputs().size(); i++) m->writes |= aliases.hasWriters(graph->inputs()[i]);
+	m->state = changes_state(*graph->block(), aliases);
 }
 
 Stack arguments(const tt_torch_model *m, const tt_torch_value *in, const std::vector<IValue> &given) {
@@ -308,15 +134,20 @@ Stack arguments(const tt_torch_model *m, const tt_torch_value *in, const std::ve
 	return stack;
 }
 
+at::Device outputs_at(const tt_torch_model *m, const tt_torch_call *c) {
+	return c->stream != nullptr ? m->place : at::Device(at::kCPU);
+}
+
 // Finds the outputs by position.
 void give_in_order(const tt_torch_model *m, tt_torch_call *c, const IValue &result) {
-	if (m->out_at.size() == 1 && m->out_at[0] == 0 && result.isTensor()) return give(&c->out[0], result);
+	at::Device to = outputs_at(m, c);
+	if (m->out_at.size() == 1 && m->out_at[0] == 0 && result.isTensor()) return give(&c->out[0], result, to);
 	std::vector<IValue> leaves;
 	flatten(result, &leaves);
 	for (size_t i = 0; i < m->out_at.size(); i++) {
 		TORCH_CHECK(size_t(m->out_at[i]) < leaves.size(), "output '", m->out_names[i], "' is number ", m->out_at[i],
 		            ", the model made ", leaves.size());
-		give(&c->out[i], leaves[size_t(m->out_at[i])]);
+		give(&c->out[i], leaves[size_t(m->out_at[i])], to);
 	}
 }
 
@@ -326,7 +157,7 @@ void give_by_key(const tt_torch_model *m, tt_torch_call *c, const IValue &result
 	for (size_t i = 0; i < m->out_names.size(); i++) {
 		auto found = dict.find(IValue(m->out_names[i]));
 		TORCH_CHECK(found != dict.end(), "the model's dictionary has no key '", m->out_names[i], "'");
-		give(&c->out[i], found->value());
+		give(&c->out[i], found->value(), outputs_at(m, c));
 	}
 }
 
@@ -337,17 +168,30 @@ void run_package(tt_torch_model *m, tt_torch_call *c, const std::vector<IValue> 
 		TORCH_CHECK(from >= 0 && c->in[from].use, "argument ", tensors.size(), " of the package is not given");
 		tensors.push_back(given[size_t(from)].toTensor());
 	}
-	auto results = m->package->run(tensors);
+	auto results = m->package->run(tensors, c->stream);
 	for (size_t i = 0; i < m->out_at.size(); i++) {
 		TORCH_CHECK(size_t(m->out_at[i]) < results.size(), "output '", m->out_names[i], "' is number ", m->out_at[i],
 		            ", the model made ", results.size());
-		give_tensor(&c->out[i], results[size_t(m->out_at[i])]);
+		give_tensor(&c->out[i], results[size_t(m->out_at[i])], outputs_at(m, c));
 	}
 }
 
-void run(tt_torch_call *c) {
-	tt_torch_model *m = c->model;
-	// The tensors over the caller's memory are made before inference mode begins, so that PyTorch tells them from its own.
+// A stream of the driver as PyTorch's: the number of a stream that PyTorch did not make is its address, as in
+// c10::cuda::getStreamFromExternal.
+c10::Stream stream_of(at::Device device, void *stream) {
+	return c10::Stream(c10::Stream::UNSAFE, device, reinterpret_cast<intptr_t>(stream));
+}
+
+// Waits for all work of a device, so that streams of the caller may use what it made.
+void finish(at::Device device) {
+	if (device.is_cpu()) return;
+	c10::impl::VirtualGuardImpl guard(device.type());
+	guard.synchronizeDevice(device.has_index() ? device.index() : guard.getDevice().index());
+}
+
+// The inputs of a run. Without a stream they are on the host, and copied to the device of the model.
+std::vector<IValue> inputs(const tt_torch_call *c, at::Device place) {
+	const tt_torch_model *m = c->model;
 	std::vector<IValue> given(m->in_at.size());
 	for (size_t i = 0; i < given.size(); i++) {
 		const tt_torch_value &v = c->in[i];
@@ -356,11 +200,22 @@ void run(tt_torch_call *c) {
 			given[i] = input_strings(v);
 			continue;
 		}
-		at::Tensor t = input_tensor(v);
-		if (!m->on_cpu()) t = t.to(at::Device(m->device));
+		at::Device at = c->stream != nullptr ? place : at::Device(at::kCPU);
+		at::Tensor t = input_tensor(v, at);
+		if (at != place) t = t.to(place);
 		else if (m->writes) t = t.clone();
 		given[i] = std::move(t);
 	}
+	return given;
+}
+
+void run(tt_torch_call *c) {
+	tt_torch_model *m = c->model;
+	at::Device place = m->place;
+	std::optional<c10::StreamGuard> on_stream;
+	if (c->stream != nullptr) on_stream.emplace(stream_of(place, c->stream));
+	// The tensors over the caller's memory are made before inference mode begins, so that PyTorch tells them from its own.
+	std::vector<IValue> given = inputs(c, place);
 	c10::InferenceMode inference(m->inference);
 	at::NoGradGuard no_grad;
 	if (m->package) {
@@ -374,7 +229,18 @@ void run(tt_torch_call *c) {
 		if (m->out_how == TT_TORCH_KEYS) give_by_key(m, c, stack[0]);
 		else give_in_order(m, c, stack[0]);
 	}
-	if (m->clean && !m->on_cpu()) at::accelerator::emptyCache();
+	if (m->clean && !place.is_cpu()) at::getDeviceAllocator(place.type())->emptyCache();
+}
+
+// Refuses a package that was compiled for another kind of device. One that places itself goes where it was compiled for.
+void place_package(tt_torch_model *m, const std::string &path, bool itself) {
+	auto metadata = torch::inductor::AOTIModelPackageLoader::load_metadata_from_package(path, "model");
+	auto compiled = metadata.find("AOTI_DEVICE_KEY");
+	if (compiled == metadata.end()) return;
+	if (itself) m->place = at::Device(compiled->second);
+	std::string want = c10::DeviceTypeName(m->place.type(), true);
+	TORCH_CHECK(compiled->second == want, "the package was compiled for ", compiled->second, ", expected one for ", want,
+	            ": compile it on that device, or change the kind of the instance group");
 }
 
 }  // namespace
@@ -394,21 +260,51 @@ int tt_torch_setup(const tt_torch_process *p, char *why) {
 		if (p->fuser >= 0) torch::jit::setTensorExprFuserEnabled(p->fuser != 0);
 		if (p->executor >= 0) torch::jit::getExecutorMode() = p->executor != 0;
 		if (p->profiling >= 0) torch::jit::getProfilingMode() = p->profiling != 0;
+		if (p->no_cudnn >= 0) at::globalContext().setUserEnabledCuDNN(p->no_cudnn == 0);
 	});
+}
+
+int tt_torch_memory(const char *settings, char *why) {
+	return !guarded(why, [&] {
+		std::string all = c10::CachingAllocator::getAllocatorSettings();
+		if (!all.empty()) all += ',';
+		c10::CachingAllocator::setAllocatorSettings(all + settings);
+	});
+}
+
+int tt_torch_devices(const char *device) {
+	char why[TT_TORCH_TEXT];
+	int n = 0;
+	guarded(why, [&] {
+		auto type = at::Device(device).type();
+		if (c10::impl::hasDeviceGuardImpl(type)) n = c10::impl::VirtualGuardImpl(type).deviceCount();
+	});
+	return n;
+}
+
+void tt_torch_empty(const char *device) {
+	char why[TT_TORCH_TEXT];
+	guarded(why, [&] { at::getDeviceAllocator(at::Device(device).type())->emptyCache(); });
 }
 
 tt_torch_model *tt_torch_load(const tt_torch_options *o, char *why) {
 	auto m = std::make_unique<tt_torch_model>();
 	bool ok = guarded(why, [&] {
-		m->device = o->device;
+		bool itself = o->device[0] == 0;
+		if (!itself) m->place = at::Device(o->device);
 		m->inference = o->inference, m->plain = o->plain, m->clean = o->clean;
-		at::Device device(m->device);
 		if (o->aoti) {
+			place_package(m.get(), o->path, itself);
 			m->package = std::make_shared<torch::inductor::AOTIModelPackageLoader>(
-			    o->path, "model", false, size_t(std::max(1, o->runners)), device.is_cpu() ? -1 : device.index());
+			    o->path, "model", false, size_t(std::max(1, o->runners)), m->place.is_cpu() ? -1 : m->place.index());
 			return;
 		}
-		m->module = std::make_unique<torch::jit::Module>(torch::jit::load(o->path, device));
+		c10::OptionalDeviceGuard on_device;
+		if (!m->place.is_cpu()) on_device.reset_device(m->place);
+		std::optional<at::Device> map;
+		if (!itself) map = m->place;
+		m->module = std::make_unique<torch::jit::Module>(torch::jit::load(o->path, map));
+		finish(m->place);
 		m->module->eval();
 		read_schema(m.get());
 	});
@@ -418,11 +314,12 @@ tt_torch_model *tt_torch_load(const tt_torch_options *o, char *why) {
 tt_torch_model *tt_torch_clone(tt_torch_model *m, char *why) {
 	auto n = std::make_unique<tt_torch_model>();
 	bool ok = guarded(why, [&] {
-		n->device = m->device;
+		n->place = m->place;
 		n->inference = m->inference, n->plain = m->plain, n->clean = m->clean;
 		n->package = m->package;
 		if (m->module) {
 			n->module = std::make_unique<torch::jit::Module>(m->module->deepcopy());
+			finish(m->place);
 			read_schema(n.get());
 		}
 		n->in_how = m->in_how, n->out_how = m->out_how;
@@ -451,6 +348,7 @@ char *tt_torch_describe(tt_torch_model *m, char *why) {
 			out << "out\t\t" << kind_names[int(kind)] << '\t' << leaves_of(m->result) << "\t0\t" << m->result->repr_str()
 			    << '\n';
 		}
+		if (m->state) out << "state\n";
 		text = strdup(out.str().c_str());
 		TORCH_CHECK(text != nullptr, "no memory");
 	});
@@ -472,12 +370,21 @@ int tt_torch_bind(tt_torch_model *m, int in_how, size_t ins, const int64_t *in_a
 	});
 }
 
+int tt_torch_attach(tt_torch_call *c, void *stream, char *why) {
+	return !guarded(why, [&] {
+		at::Device device = c->model->place;
+		void *known = c10::impl::VirtualGuardImpl(device.type()).getStreamNativeHandle(stream_of(device, stream));
+		TORCH_CHECK(known == stream, "this version of PyTorch does not accept streams of others");
+		c->stream = stream;
+	});
+}
+
 int tt_torch_run(tt_torch_call *c) {
 	size_t outs = c->model->out_names.size();
 	for (size_t i = 0; i < outs; i++) c->out[i].handle = nullptr;
-	bool ok = guarded(c->why, [&] { run(c); });
-	if (!ok) drop(c, outs);
-	return !ok;
+	int result = attempt(c->why, [&] { run(c); });
+	if (result != TT_TORCH_OK) drop(c, outs);
+	return result;
 }
 
 void tt_torch_strings(const tt_torch_value *v, void *to) {

@@ -12,6 +12,7 @@ import (
 	"github.com/tutti-server/tutti/core/status"
 	"github.com/tutti-server/tutti/core/tensor"
 	"github.com/tutti-server/tutti/core/tensor/cuda"
+	"github.com/tutti-server/tutti/core/tensor/cuda/cudatest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

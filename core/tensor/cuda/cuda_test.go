@@ -156,6 +156,7 @@ func TestSpill(t *testing.T) {
 
 // TestPressure checks that an allocation which finds no memory asks for unused memory of others, tries again, and fails then.
 func TestPressure(t *testing.T) { // changes the driver's settings
+	cudatest.Require(t)
 	d := open(t, 1)[0]
 	s := stream(t, d, "s")
 	alloc(t, s, 8).Release()

@@ -70,7 +70,9 @@ func (r *Runtime) releases() []Release {
 func (m *Member) folder() bool { return strings.HasSuffix(m.Path, "/") }
 
 // List returns the known runtimes.
-func List() []Runtime { return []Runtime{onnxRuntime(), openVINO(), torch(), tensorFlow(), python()} }
+func List() []Runtime {
+	return []Runtime{onnxRuntime(), onnxRuntimeGPU(), openVINO(), torch(), tensorFlow(), python()}
+}
 
 func onnxRuntime() Runtime {
 	wheel := func(arch, platform, archive string, size int64, library string, bytes int64) Release {

@@ -105,6 +105,7 @@ func (f *Fetcher) release(ctx context.Context, r *Runtime, p *Release, cache str
 	}
 	defer os.RemoveAll(tmp)
 	staged := filepath.Join(tmp, "release")
+	f.announce(r, p)
 	for i := range p.Archives {
 		a := &p.Archives[i]
 		c, err := f.client(ctx, a, cache)
@@ -125,6 +126,25 @@ func (f *Fetcher) release(ctx context.Context, r *Runtime, p *Release, cache str
 		return err
 	}
 	return moveFolder(staged, filepath.Join(cache, r.folderName(p)))
+}
+
+// announce prints what a release of several archives will download: each one with its size and SHA-256.
+func (f *Fetcher) announce(r *Runtime, p *Release) {
+	if len(p.Archives) < 2 {
+		return
+	}
+	var size, unpacked int64
+	for i := range p.Archives {
+		size += p.Archives[i].Size
+		for _, m := range p.Archives[i].Members {
+			unpacked += m.Bytes
+		}
+	}
+	f.printf("%s %s is %d archives of %.1f MB together, and %.1f MB or more unpacked:", r.Title, p.Version, len(p.Archives), float64(size)/1e6, float64(unpacked)/1e6)
+	for i := range p.Archives {
+		a := &p.Archives[i]
+		f.printf("  %-36s %7.1f MB  SHA-256 %s", a.Package, float64(a.Size)/1e6, a.Sum)
+	}
 }
 
 // retry repeats once after failures, with growing pauses.

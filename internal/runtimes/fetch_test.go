@@ -133,10 +133,15 @@ func TestFetchFolder(t *testing.T) {
 	a.Members = []runtimes.Member{{Path: "ttfake/", File: "lib"}, {Path: "ttfake-1.0.dist-info/", File: "."}}
 	release.Archives = append(release.Archives, a)
 	release.Library = "lib/libtt.so"
+	var progress bytes.Buffer
+	f.Progress = &progress
 	dir := t.TempDir()
 	path, err := f.Fetch(t.Context(), "ttfake", dir)
 	if err != nil {
 		t.Fatal(err)
+	}
+	if list, _, _ := strings.Cut(progress.String(), "fetching"); strings.Count(list, a.Sum) != 2 || !strings.Contains(list, "2 archives of 0.0 MB together") {
+		t.Errorf("before the download there is no list of the archives with their hashes:\n%s", &progress)
 	}
 	root := filepath.Join(dir, "ttfake-1.0")
 	if path != filepath.Join(root, "lib", "libtt.so") {

@@ -136,7 +136,7 @@ func Check(tb testing.TB) {
 	}
 }
 
-// Set changes a setting of the driver: oom, seed, late_us, slow_mbs, lose. It skips the test on a GPU.
+// Set changes a setting of the driver: oom, seed, late_us, slow_mbs, lose, revive. It skips the test on a GPU.
 func Set(tb testing.TB, name string, v int64) {
 	tb.Helper()
 	Require(tb)

@@ -1001,6 +1001,7 @@ int tutti_check_set(const char *name, long long v) {
 	else if (strcmp(name, "late_us") == 0) late_us = (int)v;
 	else if (strcmp(name, "slow_mbs") == 0) slow_mbs = (double)v;
 	else if (strcmp(name, "lose") == 0 && v >= 0 && v < device_count) devices[v].lost = true;
+	else if (strcmp(name, "revive") == 0 && v >= 0 && v < device_count) devices[v].lost = false;
 	else known = 0;
 	pthread_mutex_unlock(&mu);
 	return known;

@@ -111,6 +111,10 @@ func Within(p, data unsafe.Pointer, n int) bool {
 // Buffers wraps memory of a runtime as tensors, without a copy. The tensors may outlive the instance and the model. Buffers is
 // safe for concurrent use.
 type Buffers struct {
+	// Behind orders the release of device memory behind the events of its last uses. It must be set, before the first Wrap, where
+	// memory of a device is wrapped. It may be called by any goroutine.
+	Behind func(uses []tensor.Event)
+
 	release func(handle unsafe.Pointer)
 
 	mu   sync.Mutex
@@ -150,8 +154,11 @@ func (l *Buffers) Wrap(handle, data unsafe.Pointer, n int, at tensor.Place, d te
 }
 
 // Free implements tensor.Owner.
-func (v *runtimeBuffer) Free(*tensor.Buffer) {
+func (v *runtimeBuffer) Free(b *tensor.Buffer) {
 	l := v.of
+	if l.Behind != nil {
+		l.Behind(b.TakeOrder())
+	}
 	l.release(v.handle)
 	v.handle = nil
 	l.mu.Lock()

@@ -61,7 +61,7 @@ func TestAcceleratorRefused(t *testing.T) {
 	}{
 		"tensorrt": {
 			`instance_group { kind: KIND_GPU gpus: 0 } optimization { execution_accelerators { gpu_execution_accelerator { name: "tensorrt" } } }`,
-			"get onnxruntime-gpu, and name its library by --backend-config=onnxruntime,library-path=", status.Unavailable,
+			"run 'tutti runtime fetch onnxruntime-gpu', or name a library that has it by --backend-config=onnxruntime,library-path=", status.Unavailable,
 		},
 		"openvino": {
 			`optimization { execution_accelerators { cpu_execution_accelerator { name: "openvino" } } }`,
@@ -77,11 +77,23 @@ func TestAcceleratorRefused(t *testing.T) {
 		},
 		"precision": {
 			`optimization { execution_accelerators { gpu_execution_accelerator { name: "tensorrt" parameters { key: "precision_mode" value: "FP4" } } } }`,
-			"unsupported precision mode 'FP4' is requested, expected FP32, FP16 or INT8", status.InvalidArg,
+			"unsupported precision mode 'FP4' is requested, expected FP32, FP16, BF16 or INT8", status.InvalidArg,
 		},
 		"parameter": {
 			`optimization { execution_accelerators { gpu_execution_accelerator { name: "tensorrt" parameters { key: "depth" value: "1" } } } }`,
 			"unknown parameter 'depth' is provided for TensorRT Execution Accelerator", status.InvalidArg,
+		},
+		"number": {
+			`optimization { execution_accelerators { gpu_execution_accelerator { name: "tensorrt" parameters { key: "max_workspace_size_bytes" value: "1G" } } } }`,
+			"unexpected value '1G' of parameter 'max_workspace_size_bytes': expected an integer", status.InvalidArg,
+		},
+		"boolean": {
+			`optimization { execution_accelerators { gpu_execution_accelerator { name: "tensorrt" parameters { key: "trt_engine_cache_enable" value: "yes" } } } }`,
+			"unexpected value 'yes' of parameter 'trt_engine_cache_enable': expected 0, 1, true or false", status.InvalidArg,
+		},
+		"stream": {
+			`optimization { execution_accelerators { gpu_execution_accelerator { name: "cuda" parameters { key: "user_compute_stream" value: "1" } } } }`,
+			"parameter 'user_compute_stream' of the CUDA Execution Accelerator is the server's: remove it", status.InvalidArg,
 		},
 		"search": {
 			`parameters { key: "cudnn_conv_algo_search" value { string_value: "3" } }`,
@@ -129,7 +141,7 @@ func TestDeviceSettings(t *testing.T) {
 		t.Fatal(err)
 	}
 	var got [][2]string
-	for _, p := range s.onDevice(3, device).providers {
+	for _, p := range s.onDevice(3, 77, device).providers {
 		got = append(append(got, [2]string{p.name}), p.pairs...)
 	}
 	want := [][2]string{
@@ -139,11 +151,15 @@ func TestDeviceSettings(t *testing.T) {
 		{"trt_fp16_enable", "1"},
 		{"trt_engine_cache_enable", "1"},
 		{"device_id", "3"},
+		{"has_user_compute_stream", "1"},
+		{"user_compute_stream", "77"},
 		{"CUDAExecutionProvider"},
 		{"arena_extend_strategy", "kNextPowerOfTwo"},
 		{"cudnn_conv_algo_search", "HEURISTIC"},
 		{"gpu_mem_limit", "5"},
 		{"device_id", "3"},
+		{"has_user_compute_stream", "1"},
+		{"user_compute_stream", "77"},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("providers (-want +got):\n%s", diff)
@@ -156,7 +172,7 @@ func TestProviderCalls(t *testing.T) {
 	l := openTest(t)
 	for _, p := range append(append([]provider{}, deviceProviders...), hostProviders...) {
 		s := defaultSettings(1)
-		s.providers = []provider{p.at(0)}
+		s.providers = []provider{p.at(0, 0)}
 		if p.kind == openVINO || p.kind == named {
 			s.providers[0].pairs = [][2]string{{"device_type", "CPU"}}
 		}

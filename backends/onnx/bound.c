@@ -4,6 +4,7 @@ OrtStatus *tt_call_bind(tt_call *c, int id) {
 	const OrtFunctions *f = &c->rt->f;
 	OrtStatus *st = NULL;
 	if (id >= 0) st = f->CreateMemoryInfo("Cuda", 0, id, 0, &c->device);
+	if (st == NULL && id >= 0) st = f->AddRunConfigEntry(c->options, "disable_synchronize_execution_providers", "1");
 	return st != NULL ? st : f->CreateIoBinding(c->session, &c->binding);
 }
 

@@ -132,3 +132,5 @@ OrtStatus *tt_run(tt_call *c) {
 	if (st == NULL) st = run(c, ni, no);
 	return settle(c, st, ni, no);
 }
+
+OrtStatus *tt_run_device(tt_call *c) { return tt_run(c); }

@@ -3,6 +3,7 @@ package onnx
 /*
 #cgo noescape tt_run
 #cgo nocallback tt_run
+#cgo noescape tt_run_device
 #include "shim.h"
 */
 import "C"
@@ -28,7 +29,8 @@ type instance struct {
 	buffers *bind.Buffers // of outputs, each of which holds the runtime
 	watch   bind.Watch
 	at      tensor.Place
-	stream  tensor.Stream // nil on the host
+	stream  nativeStream // nil on the host
+	gpu     *gpuRun      // nil on the host
 }
 
 var _ backends.Instance = (*instance)(nil)
@@ -49,6 +51,9 @@ func newInstance(m *model, s *session) (*instance, error) {
 	x.watch.Stop = func() { C.tt_stop_run(call) }
 	x.buffers = bind.NewBuffers(func(handle unsafe.Pointer) {
 		C.tt_release(l.rt, (*C.OrtValue)(handle))
+		if x.gpu != nil && x.gpu.memory != nil {
+			x.gpu.memory.end()
+		}
 		l.release()
 	})
 	for i := range m.In {
@@ -72,24 +77,33 @@ func (x *instance) bindRuns(device int) error {
 	return x.lib.check(C.tt_call_bind(x.call, C.int(device)))
 }
 
-// Close frees the call. Outputs of earlier executions stay valid.
+// Close frees the call, on a GPU with the session. Outputs of earlier executions stay valid.
 func (x *instance) Close() error {
 	if x.call == nil {
 		return nil
 	}
 	C.tt_call_free(x.call)
 	x.call, x.in, x.out = nil, nil, nil
+	var err error
+	if x.gpu != nil {
+		err = x.gpu.close()
+	}
 	x.lib.release()
-	return nil
+	return err
 }
 
 // Execute runs the model with one call of C code. Outputs whose shape is known before the run are written to memory of the batch;
 // the others stay in memory of the runtime, without a copy.
 //
+// On a GPU it puts the work into the stream of the batch and returns.
+//
 // hot: no allocation in the steady state.
 func (x *instance) Execute(ctx context.Context, b *backends.Batch) error {
 	if err := x.m.CheckExecute(ctx, x.call != nil, b); err != nil {
 		return err
+	}
+	if x.gpu != nil {
+		defer x.gpu.release()
 	}
 	if err := x.inputs(b); err != nil {
 		return err
@@ -109,15 +123,14 @@ func (x *instance) Execute(ctx context.Context, b *backends.Batch) error {
 
 // run runs the model once. It stops when all requests are cancelled.
 func (x *instance) run(ctx context.Context, b *backends.Batch) error {
-	if x.stream != nil { // the runtime uses its own stream, and is done when a run returns
-		if e := x.stream.Record(); e != nil {
-			if err := e.Wait(); err != nil {
-				return status.Prefixf(err, "model '%s': ", x.m.Sig.Model)
-			}
-		}
-	}
 	x.watch.Begin(ctx, b)
-	st := C.tt_run(x.call)
+	var st *C.OrtStatus
+	if x.gpu == nil {
+		st = C.tt_run(x.call)
+	} else {
+		st = C.tt_run_device(x.call)
+		x.stream.Used()
+	}
 	stopped := x.watch.End()
 	if stopped {
 		C.tt_resume(x.call)
@@ -129,7 +142,11 @@ func (x *instance) run(ctx context.Context, b *backends.Batch) error {
 		C.tt_forget(x.lib.rt, st)
 		return status.ErrCancelled
 	}
-	return x.m.Errorf(status.Internal, "%w", x.lib.check(st))
+	err := x.lib.check(st)
+	if x.gpu == nil {
+		return x.m.Errorf(status.Internal, "%w", err)
+	}
+	return status.Prefixf(x.gpu.because(err), "model '%s': ", x.m.Sig.Model)
 }
 
 // retry runs again without memory for the outputs. If that succeeds, the symbolic names of dimensions were wrong, and later
@@ -162,8 +179,18 @@ func (x *instance) inputs(b *backends.Batch) error {
 		}
 		v.use, v.data, v.bytes = 1, t.Pointer(), C.size_t(t.Len)
 		v._type, v.rank, v.device = p.Native.ort, C.int(n), flag(t.Buf.Place().Kind == tensor.Device)
+		if v.device != 0 && x.gpu.hostIn[i] {
+			at, err := x.gpu.toHost(t)
+			if err != nil {
+				return x.m.InputErrorf(i, status.CodeOf(err), "%w", err)
+			}
+			v.data, v.device = at, 0
+		}
 	}
-	return nil
+	if x.gpu == nil {
+		return nil
+	}
+	return x.gpu.arrive()
 }
 
 // outputs sets the memory of the outputs. With guess it allocates those with a known shape; guessed reports whether there are any.
@@ -171,7 +198,10 @@ func (x *instance) outputs(b *backends.Batch, guess bool) (guessed bool, err err
 	for i := range x.out {
 		v, p := &x.out[i], &x.m.Out[i]
 		v.use, v.given, v._type = 1, 0, p.Native.ort
-		v.device = flag(x.stream != nil && p.DType != tensor.Bytes)
+		v.device = flag(x.gpu != nil && p.DType != tensor.Bytes && !x.gpu.hostOut[i])
+		if x.gpu != nil && v.device == 0 {
+			continue
+		}
 		if !guess || p.Native.known == nil || !x.follow(v, p.Native.known) {
 			continue
 		}
@@ -237,20 +267,29 @@ func (x *instance) wrap(b *backends.Batch, i int) error {
 	}
 	n := int(shape.Elements()) * p.DType.Size()
 	for k := range x.in {
-		if in := &x.in[k]; in.use == 0 || !bind.Within(v.data, in.data, int(in.bytes)) {
+		in := &x.in[k]
+		if in.use == 0 || !bind.Within(v.data, in.data, int(in.bytes)) {
 			continue
 		}
-		if x.stream == nil {
+		if x.gpu == nil || in.device == 0 {
 			return bind.CopyOutput(b, i, p.DType, shape, v.data, n)
 		}
 		t := b.In[k].Retain()
-		t.Shape = shape
+		t.Off, t.Len, t.Shape = t.Off+int(uintptr(v.data)-uintptr(in.data)), n, shape
 		b.SetOutput(i, t)
 		return nil
 	}
 	x.lib.retain()
-	b.SetOutput(i, x.buffers.Wrap(unsafe.Pointer(v.value), v.data, n, x.at, p.DType, shape))
+	at := tensor.Place{}
+	if v.device != 0 {
+		at = x.at
+	}
+	t := x.buffers.Wrap(unsafe.Pointer(v.value), v.data, n, at, p.DType, shape)
 	v.value = nil
+	if x.gpu != nil && v.device == 0 {
+		return x.gpu.toDevice(b, i, t)
+	}
+	b.SetOutput(i, t)
 	return nil
 }
 

@@ -4,7 +4,6 @@ import "C"
 
 import (
 	"context"
-	"errors"
 	"slices"
 	"sync/atomic"
 
@@ -89,45 +88,88 @@ func known(p *port, byName map[string]bind.Extent, rows int) []bind.Extent {
 	return out
 }
 
-// placedSession is the session for one place.
-type placedSession struct {
-	*session
-	at tensor.Place
-}
-
 // model is one loaded model file.
 type model struct {
 	*binding
-	sessions []placedSession // at least one
-	shrink   string
-	threads  int
-	places   *tensor.Places
+	lib        *library
+	name, path string
+	devices    *tensor.Places
+	places     []tensor.Place // of the configured instances, at least one
+	host       *session       // of the instances on the host; nil when there are none
+	gpu        *gpuModel      // of the instances on GPUs; nil when there are none
+	shrink     string
+	threads    int
 	// unsure is set when the symbolic names of dimensions proved wrong. The runtime then allocates all outputs.
 	unsure atomic.Bool
 }
 
 var _ backends.ThreadedModel = (*model)(nil)
 
+// load opens the session of the host, and the first one of each GPU.
+func (m *model) load(ctx context.Context, s *backends.Settings, st start) error {
+	set, err := modelSettings(s.Config, s.Instances, st)
+	if err != nil {
+		return err
+	}
+	m.shrink, m.threads = set.shrink, set.threads()
+	host, device, err := accelerators(s.Config)
+	if err == nil {
+		err = m.lib.missing(host) // those of devices are checked when an instance needs them
+	}
+	if err == nil {
+		set.libraries, err = libraries(s)
+	}
+	if err != nil {
+		return err
+	}
+	for _, at := range m.places {
+		if at.Kind == tensor.Device {
+			err = m.loadGPU(ctx, at, &set, device)
+		} else {
+			one := set
+			one.providers = host
+			m.host, err = openSession(ctx, m.lib, m.path, &one)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// first returns an open session.
+func (m *model) first() *session {
+	if m.host != nil {
+		return m.host
+	}
+	return m.gpu.spare[0].session
+}
+
 // Threads implements backends.ThreadedModel.
 func (m *model) Threads() int { return m.threads }
 
 // NewInstance returns an executor on the host, or at a GPU of the configuration.
-func (m *model) NewInstance(_ context.Context, at tensor.Place) (backends.Instance, error) {
-	i := slices.IndexFunc(m.sessions, func(s placedSession) bool { return s.at == at })
-	if i < 0 {
+func (m *model) NewInstance(ctx context.Context, at tensor.Place) (backends.Instance, error) {
+	switch {
+	case !slices.Contains(m.places, at):
 		return nil, m.Errorf(status.Unsupported, "the configuration has no instance group for %s", at)
+	case at.Kind == tensor.Device:
+		return m.newGPUInstance(ctx, at)
 	}
-	x, err := newInstance(m, m.sessions[i].session)
-	if d := m.device(at); err == nil && d != nil {
-		return x.atDevice(d, at)
+	x, err := newInstance(m, m.host)
+	if err != nil {
+		return nil, err
 	}
-	return x, err
+	return x, nil
 }
 
-// Close unloads the model.
+// Close unloads the model. Instances must be closed.
 func (m *model) Close() error {
-	for _, s := range m.sessions {
-		s.close()
+	if m.host != nil {
+		m.host.close()
+	}
+	if m.gpu != nil {
+		return m.gpu.close()
 	}
 	return nil
 }
@@ -152,60 +194,4 @@ func placesOf(cfg *modelconfig.ModelConfig) (all []tensor.Place) {
 		add(tensor.Place{})
 	}
 	return all
-}
-
-// placedModel is a model whose tensors are at devices.
-type placedModel struct{ *model }
-
-var _ backends.DeviceModel = placedModel{}
-
-// Places implements backends.DeviceModel.
-func (m placedModel) Places() (all []tensor.Place) {
-	for _, s := range m.sessions {
-		all = append(all, s.at)
-	}
-	return all
-}
-
-// placed returns a placedModel when the server manages the memory of every GPU of the model. Otherwise it returns the model: its
-// tensors are on the host, and the runtime copies them.
-func (m *model) placed() backends.Model {
-	for _, s := range m.sessions {
-		if m.device(s.at) == nil {
-			return m
-		}
-	}
-	return placedModel{m}
-}
-
-func (m *model) device(at tensor.Place) tensor.Accelerator {
-	if m.places == nil || at.Kind != tensor.Device {
-		return nil
-	}
-	return m.places.Device(at)
-}
-
-// placedInstance is an instance whose tensors are at a device.
-type placedInstance struct{ *instance }
-
-var _ backends.DeviceInstance = placedInstance{}
-
-// Stream implements backends.DeviceInstance.
-func (x placedInstance) Stream() tensor.Stream { return x.stream }
-
-// Close closes the stream and the instance.
-func (x placedInstance) Close() error { return errors.Join(x.stream.Close(), x.instance.Close()) }
-
-// atDevice makes the runs of an instance use a binding, which allocates outputs at the device.
-func (x *instance) atDevice(d tensor.Accelerator, at tensor.Place) (backends.Instance, error) {
-	err := x.bindRuns(int(at.ID))
-	if err == nil {
-		x.at = at
-		x.stream, err = d.NewStream(x.m.Sig.Model)
-	}
-	if err != nil {
-		_ = x.Close()
-		return nil, status.Prefixf(err, "model '%s': ", x.m.Sig.Model)
-	}
-	return placedInstance{x}, nil
 }

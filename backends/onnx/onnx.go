@@ -3,35 +3,50 @@
 // Package onnx is the onnxruntime backend: it serves ONNX models through the C API of ONNX Runtime, which it opens at run time.
 //
 //	onnx.go            the factory and the backend
-//	settings.go        settings of the process, parameters of config.pbtxt, execution providers
+//	settings.go        settings of the process, parameters of config.pbtxt
+//	providers.go       execution providers and their options
 //	session.go         the opened library and its errors; a loaded model file with its settings in C
-//	model.go           the configuration against the file; output shapes that are known before a run; instances at GPUs
+//	model.go           the configuration against the file; output shapes that are known before a run
 //	instance.go        executions; outputs in memory of the runtime
+//	device.go, pool.go sessions and instances on GPUs; the server's memory as the runtime's
 //	ort.h              the used part of the C API, by position in the function table
 //	shim.h, shim.c     C functions over the table: the environment, declarations
 //	options.c, call.c  creating a session; one execution
 //	strings.c, bound.c string tensors; executions through an OrtIoBinding, for devices
+//	pool.c             the runtime's allocator of a GPU
 //
 // Memory: the runtime reads inputs where they are. An output whose shape is known from the inputs is written to memory of the
 // batch; any other output stays in memory of the runtime, wrapped as a tensor. Neither is copied. Strings are copied in both
-// directions, because the runtime allocates each one separately. All instances of a model at one place share a session, so the
+// directions, because the runtime allocates each one separately. All instances of a model on the host share a session, so the
 // weights exist once.
 //
 // On the host, tensors are passed with each run. An OrtIoBinding, which device memory needs, would cost half a microsecond more
 // there, because every tensor is new in each run.
 //
-// Instances of KIND_GPU use the CUDA provider if the library has it. Sequences, maps, sparse and complex tensors are refused at
-// load, with their names. Without cgo the package is empty.
+// # GPUs
+//
+// An instance of KIND_GPU has its own session, as in Triton: the CUDA provider ties a session to a stream, and gets that of the
+// instance (user_compute_stream). A run puts its work into the stream and returns. Nothing waits for the device, unless the session
+// reads an input on the host. The four rules of package tensor hold for memory of the runtime too: its release is ordered, in the
+// session's stream, behind the last uses in other streams.
+//
+// The runtime allocates weights, intermediate tensors and outputs from the server's pool of the device (session.use_env_allocators
+// with an allocator of ours), unless the configuration bounds an arena of the runtime's own. The provider's gpu_external_alloc is
+// not used, because the provider refuses it together with a stream.
+//
+// Sequences, maps, sparse and complex tensors are refused at load, with their names. Without cgo the package is empty.
 package onnx
 
 import (
 	"context"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 
 	"github.com/tutti-server/tutti/backends"
 	"github.com/tutti-server/tutti/backends/bind"
+	"github.com/tutti-server/tutti/core/config"
 	"github.com/tutti-server/tutti/core/status"
 	"github.com/tutti-server/tutti/core/tensor"
 	"github.com/tutti-server/tutti/internal/runtimes"
@@ -44,7 +59,7 @@ const modelFile = "model.onnx"
 // (see bind.Library).
 func NewFactory() backends.Factory {
 	return backends.Factory{
-		Name: "onnxruntime", Platforms: []string{"onnxruntime_onnx"}, DefaultFile: modelFile, Native: true, Guide: guide, New: open,
+		Name: "onnxruntime", Platforms: []string{"onnxruntime_onnx"}, DefaultFile: modelFile, Native: true, Guide: guide, New: open, Auto: auto,
 		ConfigKeys: []string{bind.KeyMaxBatch, keyShared, keyInter, keyIntra, bind.KeyLibrary, keyMemory},
 		Params:     (&settings{}).targets().Keys(),
 	}
@@ -63,12 +78,39 @@ var _ backends.Describer = (*backend)(nil)
 // Describe implements backends.Describer.
 func (b *backend) Describe() string { return "ONNX Runtime " + b.lib.version + ", " + b.lib.path }
 
+// withCUDA is the file beside the library that has the CUDA provider.
+const withCUDA = "libonnxruntime_providers_cuda.so"
+
+// finder returns a function that finds the library. On a machine with GPUs it prefers the fetched build with CUDA, unless the user
+// names a library. That build runs on the host too, so it also stands in for a missing one.
+func finder(gpus bool) func(name, given string) (string, error) {
+	return func(name, given string) (string, error) {
+		path, err := runtimes.Find(name, given)
+		if given != "" || os.Getenv("TUTTI_ONNXRUNTIME_LIB") != "" || err == nil && !gpus {
+			return path, err
+		}
+		if gpu, missing := runtimes.Find(name+"-gpu", ""); missing == nil {
+			return gpu, nil
+		}
+		return path, err
+	}
+}
+
+// auto returns the meaning of KIND_AUTO on a machine with GPUs: every GPU where the library has CUDA.
+func auto(values map[string]string) config.Auto {
+	path, err := finder(true)("onnxruntime", values[bind.KeyLibrary])
+	if err == nil && bind.IsFile(filepath.Join(filepath.Dir(path), withCUDA)) {
+		return config.AutoGPU
+	}
+	return config.AutoCPU
+}
+
 func open(o backends.Options) (backends.Backend, error) {
 	st, err := startSettings(o.Config)
 	if err != nil {
 		return nil, err
 	}
-	path, maxBatch, err := bind.Library("onnxruntime", &o, runtimes.Find)
+	path, maxBatch, err := bind.Library("onnxruntime", &o, finder(o.Places != nil && o.Places.Any()))
 	if err != nil {
 		return nil, err
 	}
@@ -79,7 +121,7 @@ func open(o backends.Options) (backends.Backend, error) {
 	return &backend{lib: lib, start: st, maxBatch: maxBatch, places: o.Places}, nil
 }
 
-// Load loads a model file, with one session for each place of its instances.
+// Load loads a model file: one session for the instances on the host, and one for each instance on a GPU.
 func (b *backend) Load(ctx context.Context, s backends.Settings) (backends.Model, error) {
 	if ctx.Err() != nil {
 		return nil, status.ErrCancelled
@@ -88,50 +130,20 @@ func (b *backend) Load(ctx context.Context, s backends.Settings) (backends.Model
 	if err != nil {
 		return nil, err
 	}
-	m := &model{places: b.places}
-	if err := b.sessions(ctx, m, &s, path); err != nil {
+	m := &model{lib: b.lib, name: s.Model, path: path, devices: b.places, places: placesOf(s.Config)}
+	if err := m.load(ctx, &s, b.start); err != nil {
 		_ = m.Close()
 		return nil, status.Prefixf(err, "unable to load model '%s' from '%s': ", s.Model, path)
 	}
-	if m.binding, err = bound(s.Config, m.sessions[0].session, b.maxBatch); err != nil {
+	if m.binding, err = bound(s.Config, m.first(), b.maxBatch); err != nil {
 		_ = m.Close()
 		return nil, status.Errorf(status.CodeOf(err), "%w (in '%s')", err, path)
 	}
 	m.Sig.Model, m.Sig.Version = s.Model, s.Version
-	return m.placed(), nil
-}
-
-// sessions opens a session for every place of the configured instances.
-func (b *backend) sessions(ctx context.Context, m *model, s *backends.Settings, path string) error {
-	set, err := modelSettings(s.Config, s.Instances, b.start)
-	if err != nil {
-		return err
+	if m.gpu == nil {
+		return m, nil
 	}
-	m.shrink, m.threads = set.shrink, set.threads()
-	host, device, err := accelerators(s.Config)
-	if err == nil {
-		err = b.lib.missing(host) // device providers are checked below, if an instance needs them
-	}
-	if err == nil {
-		set.libraries, err = libraries(s)
-	}
-	set.providers = host
-	for _, at := range placesOf(s.Config) {
-		one := set
-		if at.Kind == tensor.Device && err == nil {
-			one = set.onDevice(int(at.ID), device)
-			err = b.lib.missing(one.providers)
-		}
-		if err != nil {
-			return err
-		}
-		ses, err := openSession(ctx, b.lib, path, &one)
-		if err != nil {
-			return err
-		}
-		m.sessions = append(m.sessions, placedSession{ses, at})
-	}
-	return nil
+	return deviceModel{m}, nil
 }
 
 // Close releases the library. It is closed after the last output in its memory was released.
@@ -162,9 +174,12 @@ func libraries(s *backends.Settings) (found []string, err error) {
 
 // guide is the documentation of the backend.
 var guide = backends.Guide{
-	Doc: "Serves ONNX models. Instances of `KIND_GPU` use the CUDA provider where the library has it.",
+	Doc: "Serves ONNX models. Instances of `KIND_GPU` use the CUDA provider: `tutti runtime fetch onnxruntime-gpu` gets a library that " +
+		"has it, with the CUDA libraries that it needs. Each such instance has its own session, stream and weights, and takes memory " +
+		"from the server's pool of the GPU. `gpu_mem_limit` or `arena_extend_strategy` give it an arena of the runtime instead.",
 	Limits: "Sequences, maps, sparse and complex tensors are refused by name at load. FP8 and 4 bit types have no counterpart " +
-		"in the protocol. A run whose requests are all cancelled ends between two operators.",
+		"in the protocol. A run whose requests are all cancelled ends between two operators. The TensorRT provider needs " +
+		"libnvinfer.so.10 and libnvonnxparser.so.10, which are not fetched.",
 	Params: []backends.Param{
 		{Key: "intra_op_thread_count", Doc: "Threads within an operator; by default the cores divided by the instances"},
 		{Key: "inter_op_thread_count", Doc: "Threads over operators, for parallel execution"},
@@ -175,7 +190,7 @@ var guide = backends.Guide{
 		{Key: "session.*, optimization.*", Doc: "Passed to the runtime unchanged"},
 		{
 			Key: "cudnn_conv_algo_search, arena_extend_strategy, gpu_mem_limit, use_tf32, do_copy_in_default_stream, cudnn_conv_use_max_workspace, enable_cuda_graph",
-			Doc: "Options of the CUDA provider",
+			Doc: "Options of the CUDA provider, as in Triton. Others are parameters of the `gpu_execution_accelerator` named `cuda`, by the runtime's names",
 		},
 	},
 }

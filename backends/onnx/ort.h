@@ -17,12 +17,24 @@ typedef struct OrtValue OrtValue;                    // one tensor
 typedef struct OrtTypeInfo OrtTypeInfo;              // the declared type of an input or output
 typedef struct OrtTensorInfo OrtTensorInfo;          // element type and shape
 typedef struct OrtMemoryInfo OrtMemoryInfo;          // where memory is
-typedef struct OrtAllocator OrtAllocator;            // frees what the runtime hands out
+typedef struct OrtAllocator OrtAllocator;            // allocates, and frees what the runtime hands out
 typedef struct OrtArenaCfg OrtArenaCfg;              // how an arena grows
 typedef struct OrtThreads OrtThreads;                // the size of pools that all sessions share
 typedef struct OrtBinding OrtBinding;                // inputs and outputs of a session, at places
 typedef struct OrtCuda OrtCuda;                      // settings of the CUDA provider
 typedef struct OrtTensorRT OrtTensorRT;              // settings of the TensorRT provider
+typedef struct OrtSyncStream OrtSyncStream;          // a stream of a device
+
+// An allocator that the runtime calls. Its members are those of interface version 23.
+struct OrtAllocator {
+	uint32_t version;
+	void *(*Alloc)(OrtAllocator *, size_t);
+	void (*Free)(OrtAllocator *, void *);
+	const OrtMemoryInfo *(*Info)(const OrtAllocator *);
+	void *(*Reserve)(OrtAllocator *, size_t);                       // for memory of the session's life; may be NULL
+	OrtStatus *(*GetStats)(const OrtAllocator *, void **);          // may be NULL
+	void *(*AllocOnStream)(OrtAllocator *, size_t, OrtSyncStream *);  // for work on the stream; may be NULL
+};
 
 // The first thing a library exports, through OrtGetApiBase.
 typedef struct {
@@ -115,17 +127,23 @@ typedef void (*OrtLogFn)(void *param, int severity, const char *category, const 
 	X(171, OrtStatus *, CreateTensorRTProviderOptions, (OrtTensorRT **)) /* all defaults */ \
 	X(172, OrtStatus *, UpdateTensorRTProviderOptions, (OrtTensorRT *, const char *const *, const char *const *, size_t)) /* keys, values */ \
 	X(174, void, ReleaseTensorRTProviderOptions, (OrtTensorRT *)) /* caller's */ \
+	X(176, OrtStatus *, RegisterAllocator, (OrtEnv *, OrtAllocator *)) /* ours, for all sessions that use the environment's */ \
+	X(177, OrtStatus *, UnregisterAllocator, (OrtEnv *, const OrtMemoryInfo *)) /* sessions and tensors keep it until they end */ \
 	X(204, OrtStatus *, SessionOptionsAppendExecutionProvider_CUDA_V2, (OrtSessionOptions *, const OrtCuda *)) /* try it next */ \
 	X(205, OrtStatus *, CreateCUDAProviderOptions, (OrtCuda **)) /* all defaults */ \
 	X(206, OrtStatus *, UpdateCUDAProviderOptions, (OrtCuda *, const char *const *, const char *const *, size_t)) /* keys, values */ \
 	X(208, void, ReleaseCUDAProviderOptions, (OrtCuda *)) /* caller's */ \
 	X(216, OrtStatus *, SessionOptionsAppendExecutionProvider, \
 	  (OrtSessionOptions *, const char *, const char *const *, const char *const *, size_t)) /* by name: keys, values */ \
+	X(225, void, MemoryInfoGetDeviceType, (const OrtMemoryInfo *, int *)) /* 0 is the host */ \
 	X(228, OrtStatus *, RegisterCustomOpsLibrary_V2, (OrtSessionOptions *, const char *)) /* stays open with the session */ \
 	X(252, OrtStatus *, GetResizedStringTensorElementBuffer, (OrtValue *, size_t, size_t, char **)) /* string i, length, memory */ \
 	X(275, OrtStatus *, SessionOptionsAppendExecutionProvider_OpenVINO_V2, \
 	  (OrtSessionOptions *, const char *const *, const char *const *, size_t)) /* keys, values */ \
-	X(293, OrtStatus *, SessionOptionsSetLoadCancellationFlag, (OrtSessionOptions *, _Bool)) /* stops loading, from any thread */
+	X(293, OrtStatus *, SessionOptionsSetLoadCancellationFlag, (OrtSessionOptions *, _Bool)) /* stops loading, from any thread */ \
+	X(380, OrtStatus *, SessionGetMemoryInfoForInputs, (const OrtSession *, const OrtMemoryInfo **, size_t)) /* where each is read */ \
+	X(381, OrtStatus *, SessionGetMemoryInfoForOutputs, (const OrtSession *, const OrtMemoryInfo **, size_t)) /* where each is made */ \
+	X(384, void *, SyncStream_GetHandle, (OrtSyncStream *)) /* the CUstream */
 
 // The functions above, taken out of the table once.
 typedef struct {

@@ -32,6 +32,9 @@ type library struct {
 	path    string
 	version string
 	refs    atomic.Int64
+
+	libraries sync.Once // opens the CUDA libraries
+	unusable  error     // why they cannot be used; set once
 }
 
 // environments serialises creating and releasing the OrtEnv: a process has one, and creating it fails while the previous one is
@@ -105,9 +108,8 @@ func (l *library) missing(list []provider) error {
 	}
 	for i := range list {
 		if p := &list[i]; !slices.Contains(have, p.name) {
-			return status.Errorf(status.Unavailable, "execution accelerator '%s' needs %s, and ONNX Runtime %s at '%s' has %s: "+
-				"get %s, and name its library by --backend-config=onnxruntime,library-path=",
-				p.accelerator, p.name, l.version, l.path, strings.Join(have, ", "), p.wheel)
+			return status.Errorf(status.Unavailable, "execution accelerator '%s' needs %s, and ONNX Runtime %s at '%s' has %s: %s",
+				p.accelerator, p.name, l.version, l.path, strings.Join(have, ", "), p.get)
 		}
 	}
 	return nil
@@ -131,7 +133,8 @@ func (l *library) check(st *C.OrtStatus) error {
 	return status.Errorf(class, "onnx runtime error %d: %s", code, text)
 }
 
-// session is a loaded model file. Runs are safe for concurrent use, so the instances of a model share it.
+// session is a loaded model file. Runs are safe for concurrent use, so the instances of a model on the host share it. An instance on a
+// GPU has its own, because the runtime ties a session to a stream.
 type session struct {
 	lib       *library
 	s         *C.OrtSession

@@ -4,7 +4,6 @@ package onnx
 
 import (
 	"cmp"
-	"maps"
 	"math"
 	"runtime"
 	"slices"
@@ -171,107 +170,4 @@ func (s *settings) parseGraphLevel(key, value string) error {
 func (s *settings) entry(key, value string) {
 	s.entries = slices.DeleteFunc(s.entries, func(e [2]string) bool { return e[0] == key })
 	s.entries = append(s.entries, [2]string{key, value})
-}
-
-// providerKind selects the function that adds a provider. The values are those of tt_provider.
-type providerKind int
-
-const (
-	named providerKind = iota
-	cuda
-	tensorRT
-	openVINO
-)
-
-// provider is an execution provider with its settings.
-type provider struct {
-	accelerator string // the name in config.pbtxt
-	name        string // the runtime's name
-	wheel       string // the PyPI package whose library has it
-	kind        providerKind
-	pairs       [][2]string
-}
-
-// hostProviders and deviceProviders are the supported execution_accelerators.
-var (
-	hostProviders = []provider{
-		{accelerator: "openvino", name: "OpenVINOExecutionProvider", wheel: "onnxruntime-openvino", kind: openVINO},
-		{accelerator: "xnnpack", name: "XnnpackExecutionProvider", wheel: "a build of ONNX Runtime with --use_xnnpack"},
-	}
-	deviceProviders = []provider{
-		{accelerator: "tensorrt", name: "TensorrtExecutionProvider", wheel: "onnxruntime-gpu", kind: tensorRT},
-		cudaProvider,
-	}
-	cudaProvider = provider{accelerator: "cuda", name: "CUDAExecutionProvider", wheel: "onnxruntime-gpu", kind: cuda}
-)
-
-// accelerators returns the configured providers for the host and for devices.
-func accelerators(cfg *modelconfig.ModelConfig) (host, device []provider, err error) {
-	acc := cfg.GetOptimization().GetExecutionAccelerators()
-	if host, err = wanted(acc.GetCpuExecutionAccelerator(), hostProviders); err != nil {
-		return nil, nil, err
-	}
-	device, err = wanted(acc.GetGpuExecutionAccelerator(), deviceProviders)
-	return host, device, err
-}
-
-func wanted(list []*modelconfig.ModelOptimizationPolicy_ExecutionAccelerators_Accelerator, known []provider) (all []provider, err error) {
-	for _, a := range list {
-		i := slices.IndexFunc(known, func(p provider) bool { return p.accelerator == a.GetName() })
-		if i < 0 {
-			return nil, status.Errorf(status.InvalidArg, "unknown Execution Accelerator '%s' is requested, expected one of %s, %s",
-				a.GetName(), known[0].accelerator, known[1].accelerator)
-		}
-		p := known[i]
-		for _, key := range slices.Sorted(maps.Keys(a.GetParameters())) {
-			if err := p.set(key, a.GetParameters()[key]); err != nil {
-				return nil, err
-			}
-		}
-		all = append(all, p)
-	}
-	return all, nil
-}
-
-// set applies a parameter of the accelerator. For TensorRT, Triton's names and those of the runtime (trt_*) are accepted.
-func (p *provider) set(key, value string) error {
-	switch {
-	case p.kind != tensorRT || strings.HasPrefix(key, "trt_"):
-	case key == "precision_mode" && value == "FP32", key == "max_cached_engines": // the runtime no longer has the second one
-		return nil
-	case key == "precision_mode" && value != "FP16" && value != "INT8":
-		return status.Errorf(status.InvalidArg, "unsupported precision mode '%s' is requested, expected FP32, FP16 or INT8", value)
-	case key == "precision_mode":
-		key, value = "trt_"+strings.ToLower(value)+"_enable", "1"
-	case key == "max_workspace_size_bytes":
-		key = "trt_max_workspace_size"
-	case key == "int8_calibration_table_name", key == "int8_use_native_calibration_table":
-		key = "trt_" + key
-	default:
-		return status.Errorf(status.InvalidArg, "unknown parameter '%s' is provided for TensorRT Execution Accelerator", key)
-	}
-	p.pairs = append(p.pairs, [2]string{key, value})
-	return nil
-}
-
-// onDevice returns the settings of a session on a GPU: the configured providers, followed by CUDA for all other operators.
-func (s settings) onDevice(id int, device []provider) settings {
-	s.providers = nil
-	last := cudaProvider
-	for _, p := range device {
-		if p.kind == cuda {
-			last = p
-			continue
-		}
-		s.providers = append(s.providers, p.at(id))
-	}
-	last.pairs = slices.Concat(s.cuda, last.pairs)
-	s.providers = append(s.providers, last.at(id))
-	return s
-}
-
-// at returns the provider with a device id.
-func (p provider) at(id int) provider {
-	p.pairs = append(slices.Clone(p.pairs), [2]string{"device_id", strconv.Itoa(id)})
-	return p
 }

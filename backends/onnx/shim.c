@@ -108,4 +108,17 @@ OrtStatus *tt_declared(tt_runtime *rt, OrtSession *s, int output, size_t i, tt_p
 	return st;
 }
 
+OrtStatus *tt_sides(tt_runtime *rt, OrtSession *s, int output, size_t n, unsigned char *host) {
+	const OrtMemoryInfo **infos = calloc(n + 1, sizeof *infos);
+	if (infos == NULL) return rt->f.CreateStatus(1, "no memory");
+	OrtStatus *st = output ? rt->f.SessionGetMemoryInfoForOutputs(s, infos, n) : rt->f.SessionGetMemoryInfoForInputs(s, infos, n);
+	for (size_t i = 0; st == NULL && i < n; i++) {
+		int kind = 0;
+		if (infos[i] != NULL) rt->f.MemoryInfoGetDeviceType(infos[i], &kind);
+		host[i] = kind == 0;
+	}
+	free(infos);
+	return st;
+}
+
 void tt_release(tt_runtime *rt, OrtValue *v) { rt->f.ReleaseValue(v); }

@@ -54,7 +54,7 @@ typedef struct {
 	int use;          // takes part in this run
 	int given;        // outputs: data is the caller's memory; else the runtime allocates
 	int type;
-	int device;  // data is memory of the call's device
+	int device;  // data is memory of the call's device, or an output is to be allocated there
 	int rank;
 	int64_t dims[TT_MAX_RANK];
 } tt_value;
@@ -102,11 +102,28 @@ void tt_unload(tt_runtime *rt, OrtSession *s);
 OrtStatus *tt_count(tt_runtime *rt, OrtSession *s, int output, size_t *n);
 OrtStatus *tt_declared(tt_runtime *rt, OrtSession *s, int output, size_t i, tt_port *p);
 
+// Sets host[i] for each of n inputs or outputs that the session reads or makes on the host, else clears it.
+OrtStatus *tt_sides(tt_runtime *rt, OrtSession *s, int output, size_t n, unsigned char *host);
+
+// Memory of the server's pool of one device, for the sessions of an environment.
+typedef struct {
+	OrtAllocator base;
+	tt_runtime *rt;
+	OrtMemoryInfo *info;
+	int id;  // the pool's number in Go
+} tt_pool;
+
+// Creates the pool's allocator for a CUDA device and gives it to the environment. *out is NULL after a failure.
+OrtStatus *tt_pool_new(tt_runtime *rt, int id, int device, tt_pool **out);
+// Takes it from the environment. Tensors that it allocated may still be released until tt_pool_free.
+void tt_pool_stop(tt_pool *p);
+void tt_pool_free(tt_pool *p);
+
 // Creates a call. The caller frees *out even after a failure; it is NULL when there is no memory.
 OrtStatus *tt_call_new(tt_runtime *rt, OrtSession *s, size_t ins, size_t outs, tt_call **out);
 int tt_call_name(tt_call *c, int output, size_t i, const char *name);
 OrtStatus *tt_call_option(tt_call *c, const char *key, const char *value);
-// Makes runs use an IoBinding. id is a CUDA device, or negative for the host.
+// Makes runs use an IoBinding. id is a CUDA device, or negative for the host. A run at a device returns before its work is done.
 OrtStatus *tt_call_bind(tt_call *c, int id);
 void tt_call_free(tt_call *c);
 
@@ -116,6 +133,8 @@ void tt_resume(tt_call *c);
 
 // Runs the model with c->in and c->out: the only call from Go per execution.
 OrtStatus *tt_run(tt_call *c);
+// Is tt_run for a call at a device, whose run may call tuttiOnnxAlloc and tuttiOnnxFree.
+OrtStatus *tt_run_device(tt_call *c);
 
 // Writes the n strings of output i to dst as BYTES: 4 bytes of length before each string.
 OrtStatus *tt_take_strings(tt_call *c, size_t i, size_t n, char *dst);

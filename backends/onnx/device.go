@@ -1,0 +1,317 @@
+package onnx
+
+/*
+#include "shim.h"
+*/
+import "C"
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"path/filepath"
+	"slices"
+	"sync"
+	"unsafe"
+
+	"github.com/tutti-server/tutti/backends"
+	"github.com/tutti-server/tutti/backends/bind"
+	"github.com/tutti-server/tutti/backends/dylib"
+	"github.com/tutti-server/tutti/core/status"
+	"github.com/tutti-server/tutti/core/tensor"
+)
+
+// nativeStream is a stream that native code puts work into: a *cuda.Stream.
+type nativeStream interface {
+	tensor.Stream
+	// Handle returns the CUstream.
+	Handle() (unsafe.Pointer, error)
+	// Used must follow the work, so that the next event is behind it.
+	Used()
+}
+
+// gpuModel is what the instances of a model on GPUs need.
+type gpuModel struct {
+	set    settings   // without providers
+	device []provider // the configured ones
+
+	mu    sync.Mutex
+	spare []*gpuSession // open, for instances to come; guarded by mu
+}
+
+// gpuSession is a session on a GPU, tied to the stream of its only instance.
+type gpuSession struct {
+	*session
+	at     tensor.Place
+	stream nativeStream
+	pool   *pool // nil: the session has an arena of the runtime
+	graphs bool  // the provider captures runs in CUDA graphs
+}
+
+// deviceModel is a model with instances at GPUs.
+type deviceModel struct{ *model }
+
+var _ backends.DeviceModel = deviceModel{}
+
+// Places implements backends.DeviceModel.
+func (m deviceModel) Places() []tensor.Place { return m.places }
+
+// deviceInstance is an instance at a GPU.
+type deviceInstance struct{ *instance }
+
+var _ backends.DeviceInstance = deviceInstance{}
+
+// Stream implements backends.DeviceInstance.
+func (x deviceInstance) Stream() tensor.Stream { return x.stream }
+
+// loadGPU opens the first session at a GPU, which shows whether the model can run there.
+func (m *model) loadGPU(ctx context.Context, at tensor.Place, set *settings, device []provider) error {
+	if m.gpu == nil {
+		m.gpu = &gpuModel{set: *set, device: device}
+	}
+	wanted := set.onDevice(int(at.ID), 0, device)
+	if err := m.lib.missing(wanted.providers); err != nil {
+		return err
+	}
+	s, err := m.openAt(ctx, at)
+	if err == nil {
+		m.gpu.spare = append(m.gpu.spare, s)
+	}
+	return err
+}
+
+// openAt opens a session at a GPU with a stream of its own.
+func (m *model) openAt(ctx context.Context, at tensor.Place) (*gpuSession, error) {
+	d := m.devices.Device(at)
+	if d == nil {
+		return nil, status.Errorf(status.Unavailable, "there is no %s: run the model with KIND_CPU", at)
+	}
+	if err := m.lib.preload(); err != nil {
+		return nil, err
+	}
+	made, err := d.NewStream(m.name)
+	if err != nil {
+		return nil, err
+	}
+	s := &gpuSession{at: at}
+	stream, ok := made.(nativeStream)
+	if !ok {
+		return nil, errors.Join(status.Errorf(status.Unsupported, "%s is no CUDA device, which the runtime needs", at), made.Close())
+	}
+	s.stream = stream
+	if err := s.open(ctx, m, d); err != nil {
+		return nil, errors.Join(err, s.close())
+	}
+	return s, nil
+}
+
+// open opens the session on s.stream.
+func (s *gpuSession) open(ctx context.Context, m *model, d tensor.Accelerator) error {
+	handle, err := s.stream.Handle()
+	if err != nil {
+		return err
+	}
+	set := m.gpu.set.onDevice(int(s.at.ID), uintptr(handle), m.gpu.device)
+	s.graphs = set.option("enable_cuda_graph") == "1" || set.option("trt_cuda_graph_enable") == "1"
+	if set.option("gpu_mem_limit") == "" && set.option("arena_extend_strategy") == "" && !s.graphs {
+		if s.pool, err = acquirePool(m.lib, d, s.stream); err != nil {
+			return err
+		}
+	}
+	if s.pool != nil {
+		set.entries = slices.Clone(set.entries)
+		set.entry("session.use_env_allocators", "1")
+	}
+	if s.session, err = openSession(ctx, m.lib, m.path, &set); err != nil {
+		return s.because(err)
+	}
+	s.stream.Used() // the runtime has put the weights there
+	return nil
+}
+
+// onHost reports for each bound input or output whether the session reads or makes it on the host. declared are those of the file.
+func (s *gpuSession) onHost(output bool, declared []port, ports []bind.Bound[native]) ([]bool, error) {
+	host, n := make([]byte, len(declared)+1), len(declared)
+	if err := s.lib.check(C.tt_sides(s.lib.rt, s.s, flag(output), C.size_t(n), (*C.uchar)(unsafe.SliceData(host)))); err != nil {
+		return nil, err
+	}
+	list := make([]bool, len(ports))
+	for i := range ports {
+		k := slices.IndexFunc(declared, func(p port) bool { return p.Name == ports[i].Name })
+		list[i] = k >= 0 && host[k] != 0
+	}
+	return list, nil
+}
+
+// because adds to an error of the runtime why it came about: the device is lost, or its pool has no memory.
+func (s *gpuSession) because(err error) error {
+	if err == nil {
+		return nil
+	}
+	s.stream.Used()
+	s.stream.Record().Done() // asks the driver
+	if _, lost := s.stream.Handle(); lost != nil {
+		return status.Errorf(status.CodeOf(lost), "%w: %w", lost, err)
+	}
+	if s.pool != nil {
+		if full := s.pool.failure(); full != nil {
+			return status.Errorf(status.CodeOf(full), "%w: %w", full, err)
+		}
+	}
+	return err
+}
+
+// close waits for the session's work, unloads it, and closes the stream. It may be called twice.
+func (s *gpuSession) close() error {
+	lost := s.stream.Record().Wait() // weights are in use until then
+	if s.session != nil {
+		s.session.close()
+	}
+	if s.pool != nil {
+		s.pool.leave(s.stream)
+		s.pool = nil
+	}
+	return cmp.Or(lost, s.stream.Close())
+}
+
+// close unloads the sessions that no instance has taken.
+func (g *gpuModel) close() error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	var errs []error
+	for _, s := range g.spare {
+		errs = append(errs, s.close())
+	}
+	g.spare = nil
+	return errors.Join(errs...)
+}
+
+// take returns an open session at a place, nil when there is none.
+func (g *gpuModel) take(at tensor.Place) *gpuSession {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	i := slices.IndexFunc(g.spare, func(s *gpuSession) bool { return s.at == at })
+	if i < 0 {
+		return nil
+	}
+	s := g.spare[i]
+	g.spare = slices.Delete(g.spare, i, i+1)
+	return s
+}
+
+// newGPUInstance returns an instance with its own session and stream.
+func (m *model) newGPUInstance(ctx context.Context, at tensor.Place) (backends.Instance, error) {
+	s := m.gpu.take(at)
+	if s == nil {
+		var err error
+		if s, err = m.openAt(ctx, at); err != nil {
+			return nil, status.Prefixf(err, "model '%s': ", m.name)
+		}
+	}
+	x, err := m.instanceOn(s)
+	if err != nil {
+		return nil, errors.Join(status.Prefixf(err, "model '%s': ", m.name), s.close())
+	}
+	return deviceInstance{x}, nil
+}
+
+// instanceOn returns an instance that owns an open session. After an error the session is still the caller's.
+func (m *model) instanceOn(s *gpuSession) (*instance, error) {
+	g := &gpuRun{gpuSession: s, memory: s.pool, pinned: m.devices.At(tensor.Place{Kind: tensor.Pinned})}
+	var err error
+	if g.hostIn, err = s.onHost(false, s.ins, m.In); err != nil {
+		return nil, err
+	}
+	if g.hostOut, err = s.onHost(true, s.outs, m.Out); err != nil {
+		return nil, err
+	}
+	x, err := newInstance(m, s.session)
+	if err != nil {
+		return nil, err
+	}
+	if err := x.bindRuns(int(s.at.ID)); err != nil {
+		_ = x.Close()
+		return nil, err
+	}
+	x.at, x.stream, x.gpu, x.buffers.Behind = s.at, s.stream, g, g.behind
+	return x, nil
+}
+
+// gpuRun is what an instance has on a GPU.
+type gpuRun struct {
+	*gpuSession
+	memory  *pool // of outputs, nil for an arena of the runtime
+	pinned  tensor.Allocator
+	staged  []*tensor.Buffer // host copies of inputs of the current run
+	hostIn  []bool           // inputs that the session reads on the host
+	hostOut []bool           // outputs that it makes there
+}
+
+// behind makes the session's stream wait for the last uses of memory of the runtime, which may reuse it there after the release.
+func (g *gpuRun) behind(order []tensor.Event) {
+	for _, e := range order {
+		if e.WaitOn(g.stream) != nil { // it is closed
+			_ = e.Wait() // a lost device uses nothing any more
+		}
+	}
+}
+
+// toHost returns a copy of an input that the session reads on the host. It is there after arrive.
+func (g *gpuRun) toHost(t *tensor.Tensor) (unsafe.Pointer, error) {
+	b, err := g.pinned.Alloc(t.Len)
+	if err != nil {
+		return nil, err
+	}
+	g.staged = append(g.staged, b)
+	return b.Pointer(), g.stream.Copy(b, 0, t.Buf, t.Off, t.Len)
+}
+
+// arrive waits for the copies of toHost.
+func (g *gpuRun) arrive() error {
+	if len(g.staged) == 0 {
+		return nil
+	}
+	return g.stream.Record().Wait()
+}
+
+// release releases the copies of toHost.
+func (g *gpuRun) release() {
+	for _, b := range g.staged {
+		b.Release()
+	}
+	g.staged = g.staged[:0]
+}
+
+// toDevice sets output i of the batch to a copy of a tensor on the host, which moves.
+func (g *gpuRun) toDevice(b *backends.Batch, i int, t tensor.Tensor) error {
+	defer t.Release()
+	to, err := b.Alloc(i, t.DType, t.Shape)
+	if err != nil {
+		return err
+	}
+	return g.stream.Copy(to.Buf, to.Off, t.Buf, t.Off, t.Len)
+}
+
+// cudaLibraries are the libraries that the runtime's CUDA provider loads by name, in the order of their dependencies.
+var cudaLibraries = []string{
+	"libcudart.so.13", "libnvrtc.so.13", "libcublasLt.so.13", "libcublas.so.13", "libcurand.so.10",
+	"libcufft.so.12", "libcudnn.so.9",
+}
+
+// preload opens those CUDA libraries that lie beside the runtime's. The provider finds an open library by its name, so that no search
+// path is needed. Libraries elsewhere are found as the system's loader finds them.
+func (l *library) preload() error {
+	l.libraries.Do(func() {
+		for _, name := range cudaLibraries {
+			path := filepath.Join(filepath.Dir(l.path), name)
+			if !bind.IsFile(path) {
+				continue
+			}
+			if _, err := dylib.Open(path, false); err != nil {
+				l.unusable = status.Errorf(status.Unavailable, "unable to open the CUDA library: %w", err)
+				return
+			}
+		}
+	})
+	return l.unusable
+}

@@ -186,12 +186,15 @@ func (w *worker) resize(o *options, f *frame, dst []byte) {
 	if !o.covers(f) {
 		o.layout.clear(dst)
 	}
-	w.job = resize.Job{
-		Filter: o.filter, Sharp: o.sharp, Gap: o.gap, Part: f.part, To: t,
-		X: resize.Span{In: f.part.W, Out: f.w, From: max(-f.x, 0), N: min(o.width, f.x+f.w) - t.x},
-		Y: resize.Span{In: f.part.H, Out: f.h, From: max(-f.y, 0), N: min(o.height, f.y+f.h) - t.y},
-	}
+	x, y := o.spans(f)
+	w.job = resize.Job{Filter: o.filter, Sharp: o.sharp, Gap: o.gap, Part: f.part, To: t, X: x, Y: y}
 	w.resizer.Run(&w.job)
+}
+
+// spans returns the axes of a frame: of the outputs of the resize, those that are in the output.
+func (f *framing) spans(r *frame) (x, y resize.Span) {
+	return resize.Span{In: r.part.W, Out: r.w, From: max(-r.x, 0), N: min(f.width, r.x+r.w) - max(r.x, 0)},
+		resize.Span{In: r.part.H, Out: r.h, From: max(-r.y, 0), N: min(f.height, r.y+r.h) - max(r.y, 0)}
 }
 
 // done returns the pixels to the limit and drops what belongs to the request.

@@ -83,9 +83,7 @@ func (r *Resizer) Run(j *Job) {
 
 // passes resamples a part of the source with a filter of Pillow.
 func (r *Resizer) passes(p Rect, x, y span, to Sink) {
-	// The order of the passes decides the last bit. Pillow 13 takes the columns first when
-	// the height falls by more than twice as many pixels as the width.
-	r.downFirst = p.H-y.Out > 0 && p.H-y.Out > 2*(p.W-x.Out)
+	r.downFirst = ColumnsFirst(Span{In: p.W, Out: x.Out}, Span{In: p.H, Out: y.Out})
 	r.x.set(x)
 	r.y.set(y)
 	r.top = p.Y

@@ -63,6 +63,8 @@ static __thread index3 blockIdx, threadIdx, blockDim, gridDim;
 #define UNPACK__(i, kind, type, name) kind##_UNPACK(i, type, name)
 #define UNPACK_(...) UNPACK__(__VA_ARGS__)
 #define STRIP(...) __VA_ARGS__
+#define NAME_(kind, type, name) name
+#define NAME(i, a) NAME_ a
 #define UNPACK(i, a) UNPACK_(i, STRIP a)
 
 #define EACH1(m, i, a) m(i, a)
@@ -90,19 +92,23 @@ static __thread index3 blockIdx, threadIdx, blockDim, gridDim;
 #define EACH(m, ...) PICK(__VA_ARGS__, EACH21, EACH20, EACH19, EACH18, EACH17, EACH16, EACH15, EACH14, EACH13, EACH12, EACH11, EACH10, EACH9, EACH8, EACH7, EACH6, EACH5, EACH4, EACH3, EACH2, EACH1)(m, 0, __VA_ARGS__)
 #define COUNT(...) PICK(__VA_ARGS__, 21, 20, 19, 18, 17, 16, 15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1)
 
+// A kernel's addresses are looked up once; then its threads run one after another.
 #define DEFINE(name, threads, ...) \
 	static void name##_thread(EACH(DECLARE, __VA_ARGS__)); \
-	void name(const launch *l, void **params); \
-	const int name##_params = COUNT(__VA_ARGS__); \
-	void name(const launch *l, void **params) { \
-		gridDim = l->grid; \
-		blockDim = threads; \
+	static void name##_threads(EACH(DECLARE, __VA_ARGS__)) { \
 		for (blockIdx.z = 0; blockIdx.z < gridDim.z; blockIdx.z++) \
 			for (blockIdx.y = 0; blockIdx.y < gridDim.y; blockIdx.y++) \
 				for (blockIdx.x = 0; blockIdx.x < gridDim.x; blockIdx.x++) \
 					for (threadIdx.z = 0; threadIdx.z < blockDim.z; threadIdx.z++) \
 						for (threadIdx.y = 0; threadIdx.y < blockDim.y; threadIdx.y++) \
-							for (threadIdx.x = 0; threadIdx.x < blockDim.x; threadIdx.x++) name##_thread(EACH(UNPACK, __VA_ARGS__)); \
+							for (threadIdx.x = 0; threadIdx.x < blockDim.x; threadIdx.x++) name##_thread(EACH(NAME, __VA_ARGS__)); \
+	} \
+	void name(const launch *l, void **params); \
+	const int name##_params = COUNT(__VA_ARGS__); \
+	void name(const launch *l, void **params) { \
+		gridDim = l->grid; \
+		blockDim = threads; \
+		name##_threads(EACH(UNPACK, __VA_ARGS__)); \
 	} \
 	static void name##_thread(EACH(DECLARE, __VA_ARGS__))
 

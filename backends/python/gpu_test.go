@@ -68,7 +68,7 @@ func newGPUWorld(t *testing.T, models map[string]string) *gpuWorld {
 		t.Fatal(err)
 	}
 	w := &gpuWorld{metrics: telemetry.NewMetrics(), log: &lockedBuffer{}}
-	if w.gpus, err = driver.Devices(cuda.Options{}); err != nil {
+	if w.gpus, err = driver.Devices(cuda.Options{Only: []int{0, 1}}); err != nil {
 		t.Fatal(err)
 	}
 	pool := tensor.NewPool()

@@ -9,6 +9,7 @@ import numpy as np
 
 lib = ctypes.CDLL(os.environ["TUTTI_TEST_CUDA_DRIVER"])
 u64, void = ctypes.c_uint64, ctypes.c_void_p
+FP32, FP64 = 11, 12
 lib.cuMemAlloc_v2.argtypes = (void, ctypes.c_size_t)
 lib.cuMemFree_v2.argtypes = (u64,)
 lib.cuMemcpyAsync.argtypes = (u64, u64, ctypes.c_size_t, void)
@@ -38,20 +39,18 @@ class Device:
         check(lib.cuEventCreate(ctypes.byref(self.event), 2))
         module = void()
         check(lib.cuModuleLoadDataEx(ctypes.byref(module), b"", 0, None, None))
-        self.kernels = {}
-        for name in ("cast_f32_f64", "cast_f64_f32"):
-            kernel = void()
-            check(lib.cuModuleGetFunction(ctypes.byref(kernel), module, name.encode()))
-            self.kernels[name] = kernel
+        self.cast = void()
+        check(lib.cuModuleGetFunction(ctypes.byref(self.cast), module, b"cast"))
 
     def enter(self):
         check(lib.cuCtxSetCurrent(self.context))
 
-    def launch(self, name, *args, n):
-        words = [u64(a) for a in args] + [u64(n)]
+    def convert(self, source, to, n, source_type, to_type):
+        """Launches the kernel that converts n elements between data types of Triton."""
+        words = [u64(v) for v in (source, to, n, source_type, to_type, 0)]
         params = (void * len(words))(*[ctypes.addressof(w) for w in words])
         self.enter()
-        check(lib.cuLaunchKernel(self.kernels[name], (n + 255) // 256, 1, 1, 256, 1, 1, 0, self.stream, params, None))
+        check(lib.cuLaunchKernel(self.cast, (n + 255) // 256, 1, 1, 256, 1, 1, 0, self.stream, params, None))
 
     def synchronize(self):
         self.enter()
@@ -154,8 +153,8 @@ class Array:
         """Copies through FP64 with two kernels, which changes no value."""
         wide, b = Array(self.shape + (2,), self.device.ordinal), Array(self.shape, self.device.ordinal)
         if self.n:
-            self.device.launch("cast_f32_f64", self.address, wide.address, n=self.n)
-            self.device.launch("cast_f64_f32", wide.address, b.address, n=self.n)
+            self.device.convert(self.address, wide.address, self.n, FP32, FP64)
+            self.device.convert(wide.address, b.address, self.n, FP64, FP32)
         b.wide = wide  # until b goes
         return b
 

@@ -78,7 +78,7 @@ func perModel() dashboard {
 		}},
 		{"Deadlines: time left", "s", [][2]string{{"p1", quantile("0.01", "ensemble_deadline_slack_seconds", match, "")}, {"p50", quantile("0.5", "ensemble_deadline_slack_seconds", match, "")}}},
 		{"Refusals", "reqps", [][2]string{{"{{reason}}", perSecond("reason", "ensemble_refusals_total{"+match+"}")}}},
-		{"Copies", "Bps", [][2]string{{"{{tensor}} {{from}} to {{to}}", perSecond("tensor, from, to", "ensemble_moves_bytes_total{"+match+"}")}}},
+		{"Copies", "Bps", [][2]string{{"{{tensor}} {{from}} to {{to}}", perSecond("tensor, from, to", "ensemble_copied_bytes_total{"+match+"}")}}},
 	}}
 }
 
@@ -94,7 +94,7 @@ func perEnsemble() dashboard {
 		{"Nodes, mean wait", "s", [][2]string{{"{{node}}", perSecond("node", "ensemble_node_latency_seconds_sum{"+match+`, phase="queue"}`) + " / " + perSecond("node", "ensemble_node_latency_seconds_count{"+match+`, phase="queue"}`)}}},
 		{"Nodes, share of the time", "percentunit", [][2]string{{"{{node}}", perSecond("node", "ensemble_node_latency_seconds_sum{"+match+`, phase="total"}`) + " / ignoring (node) group_left sum(rate(ensemble_latency_seconds_sum{" + match + `, phase="total"}[$__rate_interval]))`}}},
 		{"Edges", "Bps", [][2]string{{"{{tensor}} on {{place}}", perSecond("tensor, place", "ensemble_edge_bytes_total{"+match+"}")}}},
-		{"Copies", "Bps", [][2]string{{"{{tensor}} {{reason}}", perSecond("tensor, reason", "ensemble_moves_bytes_total{"+match+"}")}}},
+		{"Copies", "Bps", [][2]string{{"{{tensor}} {{reason}}", perSecond("tensor, reason", "ensemble_copied_bytes_total{"+match+"}")}}},
 		{"Deadlines: time left", "s", [][2]string{{"p1", quantile("0.01", "ensemble_deadline_slack_seconds", match, "")}, {"p50", quantile("0.5", "ensemble_deadline_slack_seconds", match, "")}}},
 	}}
 }
@@ -107,7 +107,7 @@ func devices() dashboard {
 		{"Power", "watt", [][2]string{{"usage", "nv_gpu_power_usage" + match}, {"limit", "nv_gpu_power_limit" + match}}},
 		{"Energy", "watt", [][2]string{{"mean power", "rate(nv_energy_consumption" + match + "[$__rate_interval])"}}},
 		{"Pinned memory", "bytes", [][2]string{{"used", "nv_pinned_memory_pool_used_bytes"}, {"total", "nv_pinned_memory_pool_total_bytes"}}},
-		{"Copies of all models", "Bps", [][2]string{{"{{from}} to {{to}}", perSecond("from, to", "ensemble_moves_bytes_total")}}},
+		{"Copies of all models", "Bps", [][2]string{{"{{from}} to {{to}}", perSecond("from, to", "ensemble_copied_bytes_total")}}},
 	}}
 }
 

@@ -141,7 +141,7 @@ func page(t *testing.T) string {
 	m.Responded(1)
 	m.Hit(0, 1, 1)
 	m.Alone(1, 0, &telemetry.Times{Start: 1_000, InputEnd: 2_000, InferEnd: 4_000, End: 8_000})
-	m.Moves.Count("x", tensor.Place{}, tensor.Place{Kind: tensor.Device}, telemetry.ForDevice, 12)
+	m.Copies.Count("x", tensor.Place{}, tensor.Place{Kind: tensor.Device}, telemetry.ForDevice, 1, 12)
 	m.Steps([]string{"s"})[0].Done(0, &telemetry.Times{Start: 1_000, InputEnd: 2_000, InferEnd: 4_000, End: 8_000})
 	x.Fetched(1, 1)
 	b, err := tensor.NewPool().Alloc(12)

@@ -106,7 +106,7 @@ func (s *deviceBench) run(t *testing.T, jobs ...*schedtest.Job) {
 			if o := &j.Out[i]; o.DType != tensor.Bytes && o.Buf.Place() != s.device.Place() {
 				t.Errorf("output %d is at %s", i, o.Buf.Place())
 			}
-			if err := s.mover.ToHost(&j.Out[i], batch.Note{Ledger: &s.Stats.Moves, Tensor: "out", Reason: telemetry.ForResponse}); err != nil {
+			if err := s.mover.ToHost(&j.Out[i], batch.Note{Ledger: &s.Stats.Copies, Tensor: "out", Reason: telemetry.ForResponse}); err != nil {
 				t.Fatal(err)
 			}
 			if err := batch.WaitOnHost(&j.Out[i]); err != nil {
@@ -156,11 +156,11 @@ func TestBatch(t *testing.T) {
 	a.Release()
 	b.Release()
 	host, device := tensor.Place{}, s.device.Place()
-	if diff := cmp.Diff([]telemetry.Move{
-		{Tensor: "INPUT0", From: host, To: device, Reason: telemetry.ForDevice, Count: 2, Bytes: 32},
+	if diff := cmp.Diff([]telemetry.Copy{
+		{Tensor: "INPUT0", From: host, To: device, Reason: telemetry.ForDevice, Count: 3, Bytes: 32},
 		{Tensor: "INPUT1", From: host, To: device, Reason: telemetry.ForDevice, Count: 2, Bytes: 24},
 		{Tensor: "out", From: device, To: host, Reason: telemetry.ForResponse, Count: 4, Bytes: 56},
-	}, s.Stats.Moves.List()); diff != "" {
+	}, s.Stats.Copies.List()); diff != "" {
 		t.Errorf("ledger (-want +got):\n%s", diff)
 	}
 }
@@ -326,7 +326,7 @@ func TestShapeTensors(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if err := s.mover.ToDevice(&x, stream, batch.Note{Ledger: &s.Stats.Moves}); err != nil {
+			if err := s.mover.ToDevice(&x, stream, batch.Note{Ledger: &s.Stats.Copies}); err != nil {
 				t.Fatal(err)
 			}
 			if err := stream.Close(); err != nil {

@@ -102,14 +102,27 @@ type EdgeView struct {
 	Input  string  `json:"input"`
 	Type   string  `json:"datatype"`
 	Shape  []int64 `json:"shape"`
-	// Place is the place to which it is copied, empty if it is not copied. Bytes and Copies count its copies since
-	// the model was loaded.
-	Place  string `json:"place,omitempty"`
-	Bytes  uint64 `json:"copied_bytes"`
-	Copies uint64 `json:"copies"`
+	// At is the place where the tensor is written, for example "device:0", and Why the reason.
+	At  string `json:"at"`
+	Why string `json:"why"`
+	// Place is the place to which it is copied, empty if it is not copied; Plan describes the copy, with its size where
+	// that is declared. Bytes and Copies count its copies between places since the model was loaded; Made counts all its
+	// copies, also those of rows within a device, by direction.
+	Place  string     `json:"place,omitempty"`
+	Plan   string     `json:"copy,omitempty"`
+	Bytes  uint64     `json:"copied_bytes"`
+	Copies uint64     `json:"copies"`
+	Made   []CopyView `json:"made"`
 	// Carried counts all tensors of the edge, copied or not, by the kind of place in which they were put. A tensor
 	// with several readers counts on each of its edges. Plain models count none.
 	Carried []CarriedView `json:"carried"`
+}
+
+// CopyView counts the copies of one direction: "host_to_device", "device_to_host", "within_device" or "peer".
+type CopyView struct {
+	Direction string `json:"direction"`
+	Copies    uint64 `json:"copies"`
+	Bytes     uint64 `json:"bytes"`
 }
 
 // CarriedView is an edge's traffic at a kind of place: bytes since the model was loaded, and their current rate.

@@ -114,14 +114,15 @@ type StepView struct {
 
 // EventView is an event of a request.
 type EventView struct {
-	Kind   string `json:"kind"`
-	Ns     int64  `json:"ns"`
-	Node   int32  `json:"node"`
-	Tensor string `json:"tensor,omitempty"`
-	Bytes  int64  `json:"bytes,omitempty"`
-	From   string `json:"from,omitempty"`
-	To     string `json:"to,omitempty"`
-	Reason string `json:"reason,omitempty"`
+	Kind       string `json:"kind"`
+	Ns         int64  `json:"ns"`
+	Node       int32  `json:"node"`
+	Tensor     string `json:"tensor,omitempty"`
+	Bytes      int64  `json:"bytes,omitempty"`
+	DurationNs int64  `json:"duration_ns,omitempty"`
+	From       string `json:"from,omitempty"`
+	To         string `json:"to,omitempty"`
+	Reason     string `json:"reason,omitempty"`
 }
 
 // PartView is a part of a request's time. The parts are contiguous and add up to all of it.
@@ -226,7 +227,7 @@ func NewTraceView(r *tracing.Record, retained string) *TraceView {
 	}
 	for i := range r.Events {
 		e := &r.Events[i]
-		x := EventView{Kind: e.Kind.String(), Ns: e.At - start, Node: e.Node, Tensor: e.Tensor, Bytes: e.Bytes, Reason: e.Reason}
+		x := EventView{Kind: e.Kind.String(), Ns: e.At - start, Node: e.Node, Tensor: e.Tensor, Bytes: e.Bytes, DurationNs: e.Duration, Reason: e.Reason}
 		if e.Kind == tracing.EventCopy {
 			x.From, x.To = e.From.String(), e.To.String()
 		}

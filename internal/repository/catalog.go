@@ -228,8 +228,10 @@ func (r *Repository) Counters() []inspect.Counters {
 
 func (v *version) counters(name string) inspect.Counters {
 	p := inspect.Counters{Name: name, Version: v.sig.Version, Waiting: v.stats.Pending(), Edges: v.stats.Carried()}
-	for _, m := range v.stats.Moves.List() {
-		p.CopiedBytes += m.Bytes
+	for _, m := range v.stats.Copies.List() {
+		if m.From != m.To {
+			p.CopiedBytes += m.Bytes
+		}
 	}
 	st := statistics(v.stats)
 	p.Requests, p.Failures = st.Inference.Success.Count, st.Inference.Fail.Count
@@ -245,7 +247,7 @@ func (r *Repository) Graph(name string, number int64) (*inspect.GraphView, error
 		return nil, err
 	}
 	p := v.exec.Plan()
-	g := &inspect.GraphView{Model: name, Version: v.sig.Version, Nodes: []inspect.NodeView{}, Edges: r.edges(p)}
+	g := &inspect.GraphView{Model: name, Version: v.sig.Version, Nodes: []inspect.NodeView{}, Edges: r.edges(v, p)}
 	for i := range p.Nodes {
 		g.Nodes = append(g.Nodes, r.node(p, i))
 	}
@@ -295,7 +297,7 @@ func (r *Repository) stepModel(n *plan.Node) *version {
 }
 
 // edges returns the views of the tensors between the nodes of a plan. Node -1 is the request and the response.
-func (r *Repository) edges(p *plan.Plan) []inspect.EdgeView {
+func (r *Repository) edges(v *version, p *plan.Plan) []inspect.EdgeView {
 	list := []inspect.EdgeView{}
 	for to := range p.Nodes {
 		n := &p.Nodes[to]
@@ -304,14 +306,25 @@ func (r *Repository) edges(p *plan.Plan) []inspect.EdgeView {
 				continue
 			}
 			e := edge(p, slot, to, &n.Signature.Inputs[port], n.Signature.MaxBatch)
-			r.addCopies(&e, n, p.Copies, plan.InputRef{Node: int32(to), Port: int32(port)}, slot)
+			if m := p.CopyFor(plan.InputRef{Node: int32(to), Port: int32(port)}); m != nil {
+				e.Place, e.Plan = m.To.String(), p.CopyText(m)
+			}
+			if used := r.stepModel(n); used != nil {
+				addCopies(&e, used.stats.Copies.List(), func(c *telemetry.Copy) bool { return c.Reason != telemetry.ForResponse && c.Tensor == e.Input })
+			}
 			list = append(list, e)
 		}
 	}
 	for i, slot := range p.Outputs {
-		if slot != plan.None {
-			list = append(list, edge(p, slot, -1, &p.Signature.Outputs[i], p.Signature.MaxBatch))
+		if slot == plan.None {
+			continue
 		}
+		e := edge(p, slot, -1, &p.Signature.Outputs[i], p.Signature.MaxBatch)
+		if m := p.CopyFor(plan.InputRef{Node: -1, Port: int32(i)}); m != nil {
+			e.Place, e.Plan = m.To.String(), p.CopyText(m)
+		}
+		addCopies(&e, v.stats.Copies.List(), func(c *telemetry.Copy) bool { return c.Reason == telemetry.ForResponse && c.Tensor == e.Input })
+		list = append(list, e)
 	}
 	return list
 }
@@ -320,30 +333,30 @@ func (r *Repository) edges(p *plan.Plan) []inspect.EdgeView {
 func edge(p *plan.Plan, slot plan.Slot, to int, port *config.Port, maxBatch int) inspect.EdgeView {
 	from := slices.IndexFunc(p.Nodes, func(n plan.Node) bool { return slices.Contains(n.Out, slot) }) // -1: an input of the request
 	shape := port.FullDims(maxBatch)
+	at, why := p.PlaceOf(slot)
 	return inspect.EdgeView{
+		At: at, Why: why, Made: []inspect.CopyView{},
 		From: from, To: to, Tensor: p.Names[slot], Input: port.Name, Type: port.DType.String(), Shape: append([]int64{}, shape.Dims()...),
 	}
 }
 
-// addCopies sets where an edge's tensor is copied to, and the bytes copied so far.
-func (r *Repository) addCopies(e *inspect.EdgeView, n *plan.Node, moves []plan.Copy, use plan.InputRef, slot plan.Slot) {
-	for i := range moves {
-		if moves[i].Slot == slot && (moves[i].Reader == use || use.Node >= 0 && moves[i].Reader.Node == use.Node) {
-			e.Place = "host"
-			if moves[i].To.OnDevice {
-				e.Place = "device"
-			}
+// addCopies counts the copies of an edge, those of list that belong to it.
+func addCopies(e *inspect.EdgeView, list []telemetry.Copy, belongs func(*telemetry.Copy) bool) {
+	for k := range list {
+		c := &list[k]
+		if !belongs(c) {
+			continue
 		}
-	}
-	v := r.stepModel(n)
-	if v == nil {
-		return
-	}
-	for _, m := range v.stats.Moves.List() {
-		if m.Tensor == e.Input {
-			e.Bytes += m.Bytes
-			e.Copies += m.Count
+		if c.From != c.To {
+			e.Bytes += c.Bytes
+			e.Copies += c.Count
 		}
+		i := slices.IndexFunc(e.Made, func(m inspect.CopyView) bool { return m.Direction == c.Direction() })
+		if i < 0 {
+			i, e.Made = len(e.Made), append(e.Made, inspect.CopyView{Direction: c.Direction()})
+		}
+		e.Made[i].Copies += c.Count
+		e.Made[i].Bytes += c.Bytes
 	}
 }
 

@@ -45,7 +45,7 @@ ensemble_scheduling`, 1)))
 		}
 		text := scrapeText(t, w.metrics)
 		for line := range strings.SplitSeq(text, "\n") {
-			if strings.HasPrefix(line, "ensemble_moves") && !strings.Contains(line, `reason="device_step"`) && !strings.Contains(line, `reason="response"`) {
+			if strings.HasPrefix(line, "ensemble_copies_total") && !strings.Contains(line, `reason="device_step"`) && !strings.Contains(line, `reason="response"`) {
 				t.Errorf("a move between steps: %s", line)
 			}
 		}
@@ -94,7 +94,7 @@ input { name: "INPUT0" data_type: TYPE_FP32 dims: [ -1 ] } output { name: "OUTPU
 			t.Errorf("no %q in\n%s", line, p.Text())
 		}
 	}
-	if text := scrapeText(t, w.metrics); strings.Contains(text, "device:0") || !strings.Contains(text, `ensemble_moves_total{from="host",model="anywhere",reason="device_step",tensor="INPUT0",to="device:1",version="1"} 10`) {
+	if text := scrapeText(t, w.metrics); strings.Contains(text, "device:0") || !strings.Contains(text, `ensemble_copies_total{direction="host_to_device",from="host",model="anywhere",reason="device_step",tensor="INPUT0",to="device:1",version="1"} 10`) {
 		t.Errorf("requests were not bound to the one device where all steps can be:\n%s", text)
 	}
 	if got := failures(r)["absent"]; !strings.Contains(got, "2") {

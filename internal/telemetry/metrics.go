@@ -37,7 +37,7 @@ var (
 	withFetches  = want{"once a model was fetched", func(x *Metrics) bool { return x.fetchedNs.Load() > 0 }, nil}
 	withPhases   = want{"unless `phase_histograms=false`, once a request succeeded", func(x *Metrics) bool { return !x.o.NoPhases }, nil}
 	wherePadded  = want{"once a batch was padded", nil, func(_ *series, m *Model) bool { return m.padded.elements.Load() > 0 }}
-	whereMoved   = want{text: "once a tensor was copied to or from a device"}
+	whereCopied  = want{text: "once a tensor was copied to or from a device"}
 	whereRefused = want{text: "once a request was refused"}
 	whereDue     = want{text: "once a request with a deadline succeeded"}
 	whereQueued  = want{text: "once a request waited"}
@@ -133,8 +133,8 @@ var families = slices.SortedFunc(slices.Values([]family{
 	{"ensemble_queue_depth_max", "Maximum of requests that waited for an instance at the same time", gauge, always, perModel(func(m *Model) float64 { return float64(m.waiting.deepest.Load()) })},
 	{"ensemble_batch_elements_total", "Elements that requests gave to batches of rows of different lengths", counter, wherePadded, perModel(func(m *Model) float64 { return float64(m.padded.elements.Load()) })},
 	{"ensemble_batch_padding_elements_total", "Elements added to those batches to make their rows equally long", counter, wherePadded, perModel(func(m *Model) float64 { return float64(m.padded.padding.Load()) })},
-	{"ensemble_moves_total", "Tensors copied between host and devices, or between devices", counter, whereMoved, perMove(func(v *Move) uint64 { return v.Count })},
-	{"ensemble_moves_bytes_total", "Bytes of the tensors copied between host and devices, or between devices", counter, whereMoved, perMove(func(v *Move) uint64 { return v.Bytes })},
+	{"ensemble_copies_total", "Copies of tensors to, from, within and between devices", counter, whereCopied, perCopy(func(v *Copy) uint64 { return v.Count })},
+	{"ensemble_copied_bytes_total", "Bytes of the copies of tensors to, from, within and between devices", counter, whereCopied, perCopy(func(v *Copy) uint64 { return v.Bytes })},
 	{"ensemble_repository_fetched_bytes_total", "Bytes of models fetched from buckets", counter, withFetches, ofServer(func(x *Metrics) float64 { return float64(x.fetchedBytes.Load()) })},
 	{"ensemble_repository_fetch_seconds_total", "Seconds spent fetching models from buckets, summed over models", counter, withFetches, ofServer(func(x *Metrics) float64 { return time.Duration(x.fetchedNs.Load()).Seconds() })},
 }), func(a, b family) int { return cmp.Compare(a.name, b.name) })
@@ -282,10 +282,10 @@ func edgesOf(c *scrape, s *series, m *Model) {
 	}
 }
 
-func perMove(value func(*Move) uint64) func(*scrape) {
+func perCopy(value func(*Copy) uint64) func(*scrape) {
 	return each(func(c *scrape, s *series, m *Model) {
-		for _, v := range m.Moves.List() {
-			labels := s.with("tensor", valid(v.Tensor), "from", valid(v.From.String()), "to", valid(v.To.String()), "reason", v.Reason.String())
+		for _, v := range m.Copies.List() {
+			labels := s.with("tensor", valid(v.Tensor), "from", valid(v.From.String()), "to", valid(v.To.String()), "direction", v.Direction(), "reason", v.Reason.String())
 			c.number(float64(value(&v)), labels)
 		}
 	})

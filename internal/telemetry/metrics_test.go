@@ -32,9 +32,9 @@ func exporter(t *testing.T) *telemetry.Metrics {
 	busy.Queued(5)
 	device := tensor.Place{Kind: tensor.Device}
 	for range 2 {
-		busy.Moves.Count("x", tensor.Place{}, device, telemetry.ForDevice, 12)
+		busy.Copies.Count("x", tensor.Place{}, device, telemetry.ForDevice, 1, 12)
 	}
-	busy.Moves.Count("y", device, tensor.Place{Kind: tensor.Pinned}, telemetry.ForResponse, 8)
+	busy.Copies.Count("y", device, tensor.Place{Kind: tensor.Pinned}, telemetry.ForResponse, 1, 8)
 	x.Add(busy)
 	x.Add(&telemetry.Model{Name: "idle", Version: 1})
 	return x
@@ -153,7 +153,7 @@ func everything(t *testing.T) *telemetry.Metrics {
 	m.Hit(0, 3_000, 2_000)
 	m.Missed(5_000)
 	m.Padded(3, 1)
-	m.Moves.Count("x", tensor.Place{}, tensor.Place{Kind: tensor.Device}, telemetry.ForDevice, 12)
+	m.Copies.Count("x", tensor.Place{}, tensor.Place{Kind: tensor.Device}, telemetry.ForDevice, 1, 12)
 	x.Fetched(1, 1)
 	m.Queued(3)
 	m.Slack(500_000_000)
@@ -205,7 +205,7 @@ func TestEverything(t *testing.T) {
 		`nv_cache_miss_duration_per_model{_team="a",model="m",version="1"} 5`,
 		`nv_inference_request_failure{_team="a",model="m",reason="OTHER",version="1"} 0`,
 		`nv_inference_request_success{_team="a",model="m",version="1"} 2`,
-		`ensemble_moves_bytes_total{_team="a",from="host",model="m",reason="device_step",tensor="x",to="device:0",version="1"} 12`,
+		`ensemble_copied_bytes_total{_team="a",direction="host_to_device",from="host",model="m",reason="device_step",tensor="x",to="device:0",version="1"} 12`,
 		`ensemble_batch_size_bucket{_team="a",model="m",version="1",le="1"} 1`,
 		`ensemble_latency_seconds_bucket{_team="a",model="m",phase="total",version="1",le="3.814697265625e-06"} 1`,
 		`ensemble_latency_seconds_count{_team="a",model="m",phase="total",version="1"} 2`,
@@ -292,8 +292,8 @@ func TestMetricsPage(t *testing.T) {
 		"A request that waits for an identical request in flight counts as pending, and as a cache hit when it succeeds. An ensemble has no " +
 		"queue: its requests are pending at the model of the step that they wait for. Each ensemble request is one execution of its rows, " +
 		"whose phases are the sums over its steps.\n\n" +
-		"For moves, `tensor` is the input that a step read or the output of the response, and `reason` is one of")
-	for _, r := range []telemetry.MoveReason{telemetry.ForDevice, telemetry.ForHost, telemetry.ForPeer, telemetry.ForResponse, telemetry.ForBatch, telemetry.ForCapture, telemetry.ForProcess} {
+		"For copies, `tensor` is the input that a step read or the output of the response, and `reason` is one of")
+	for _, r := range []telemetry.CopyReason{telemetry.ForDevice, telemetry.ForHost, telemetry.ForPeer, telemetry.ForResponse, telemetry.ForBatch, telemetry.ForCapture, telemetry.ForRows, telemetry.ForState, telemetry.ForProcess} {
 		fmt.Fprintf(&b, " `%s`", r)
 	}
 	b.WriteString(".\n\n" +

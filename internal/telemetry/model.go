@@ -108,7 +108,7 @@ type Model struct {
 	// Hits counts the requests with a cached response and the time of their lookups, Misses the computed requests
 	// that were looked up in the response cache and the time spent.
 	Hits, Misses Duration
-	Moves        Ledger       // counts the copies of tensors between places
+	Copies       Ledger       // counts the copies of tensors between places
 	LoadNs       atomic.Int64 // duration of the last load
 
 	requests  requests

@@ -216,63 +216,82 @@ func all[T any](p *atomic.Pointer[[]*T]) []*T {
 	return nil
 }
 
-// MoveReason is why a tensor was copied to another place. For example, an ONNX Runtime step on a GPU reads the
+// CopyReason is why a tensor was copied to another place. For example, an ONNX Runtime step on a GPU reads the
 // output of a Python step: ForDevice.
-type MoveReason uint8
+type CopyReason uint8
 
 // The reasons.
 const (
-	ForDevice   MoveReason = iota // a step on a device reads a tensor in host memory
+	ForDevice   CopyReason = iota // a step on a device reads a tensor in host memory
 	ForHost                       // a step on the host reads a tensor in device memory
 	ForPeer                       // a step on a device reads a tensor of another device
 	ForResponse                   // the response needs a tensor in device memory
 	ForBatch                      // only the host can gather or scatter the tensors of a batch
-	ForCapture                    // a tensor in device memory is captured
+	ForCapture                    // a tensor in device memory is captured, or recorded by a trace
+	ForRows                       // rows are joined or cut within device memory
+	ForState                      // the state of a sequence is copied within device memory
 	ForProcess                    // a model's process reads or writes a tensor in memory that it shares with the server
-	numMoveReasons
+	numCopyReasons
 )
 
-var moveReasons = [numMoveReasons]string{"device_step", "host_step", "other_device", "response", "batch", "capture", "process"}
+var copyReasons = [numCopyReasons]string{"device_step", "host_step", "other_device", "response", "batch", "capture", "rows", "state", "process"}
 
 // String returns the label's value.
-func (r MoveReason) String() string { return moveReasons[r] }
+func (r CopyReason) String() string { return copyReasons[r] }
 
-// Move counts the copies of one tensor of a model between two places for one reason.
-type Move struct {
+// Copy counts the copies of one tensor of a model between two places for one reason.
+type Copy struct {
 	Tensor   string // the name of the input that was read, or of the output of the response
 	From, To tensor.Place
-	Reason   MoveReason
-	// Count is the number of copies, Bytes their size.
+	Reason   CopyReason
+	// Count is the number of copies that the devices made, Bytes their size.
 	Count, Bytes uint64
+}
+
+// Direction is the way of a copy: "host_to_device", "device_to_host", "within_device", or "peer" between two devices.
+func (c *Copy) Direction() string { return Direction(c.From, c.To) }
+
+// Direction is the way of a copy between two places; see Copy.Direction.
+func Direction(from, to tensor.Place) string {
+	switch {
+	case from.Kind != tensor.Device:
+		return "host_to_device"
+	case to.Kind != tensor.Device:
+		return "device_to_host"
+	case from == to:
+		return "within_device"
+	default:
+		return "peer"
+	}
 }
 
 // Ledger counts a model's copies between places. The zero value is ready to use, and it is safe for concurrent use.
 type Ledger struct {
-	mu    sync.Mutex
-	moves []Move // guarded by mu
+	mu     sync.Mutex
+	copies []Copy // guarded by mu
 }
 
-// Count adds one copy of n bytes.
+// Count adds copies of n bytes together.
 //
 // hot: a scan of a short list, no allocation once every kind was seen.
-func (l *Ledger) Count(name string, from, to tensor.Place, reason MoveReason, n int) {
+func (l *Ledger) Count(name string, from, to tensor.Place, reason CopyReason, copies, n int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for i := range l.moves {
-		if m := &l.moves[i]; m.Tensor == name && m.From == from && m.To == to && m.Reason == reason {
-			m.Count++
+	for i := range l.copies {
+		if m := &l.copies[i]; m.Tensor == name && m.From == from && m.To == to && m.Reason == reason {
+			m.Count += uint64(copies)
 			m.Bytes += uint64(n)
 			return
 		}
 	}
-	l.moves = append(l.moves, Move{Tensor: name, From: from, To: to, Reason: reason, Count: 1, Bytes: uint64(n)})
+	l.copies = append(l.copies, Copy{Tensor: name, From: from, To: to, Reason: reason, Count: uint64(copies), Bytes: uint64(n)})
 }
 
 // List returns the copies, in the order in which they first occurred.
-func (l *Ledger) List() []Move {
+func (l *Ledger) List() []Copy {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return slices.Clone(l.moves)
+	return slices.Clone(l.copies)
 }
 
 // Refusal is why a request was not executed.

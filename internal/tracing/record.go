@@ -152,7 +152,7 @@ type EventKind uint8
 
 // The kinds of events.
 const (
-	EventCopy      EventKind = iota // of a tensor between places: Tensor, Bytes, From, To, Reason
+	EventCopy      EventKind = iota // of a tensor between places: Tensor, Bytes, From, To, Reason, Duration
 	EventCacheHit                   // in the response cache
 	EventCacheMiss                  // in the response cache
 	EventRefused                    // no queue accepted a task: Reason
@@ -172,6 +172,7 @@ func (k EventKind) String() string { return nameOf(eventNames[:], int(k), "unkno
 type Event struct {
 	Kind     EventKind
 	At       int64
+	Duration int64 // of the copy at the device in ns; 0 when it was not made
 	Node     int32 // the step's, -1 for the request
 	Tensor   string
 	Bytes    int64

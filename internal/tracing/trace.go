@@ -98,10 +98,11 @@ type Trace struct {
 	snapshot Snapshot // nil when the tensors are not captured
 
 	mu      sync.Mutex
-	rec     Record   // guarded by mu
-	seen    []seen   // guarded by mu
-	callers []caller // guarded by mu
-	holders int      // guarded by mu
+	rec     Record         // guarded by mu
+	seen    []seen         // guarded by mu
+	callers []caller       // guarded by mu
+	holders int            // guarded by mu
+	late    sync.WaitGroup // events that Expect announced
 
 	moments [inlineMoments]Moment
 	steps   [inlineSteps]Step
@@ -208,6 +209,22 @@ func (t *Trace) Event(e *Event) {
 	})
 }
 
+// Expect announces an event that another goroutine records by Late. End of the last holder waits for it.
+func (t *Trace) Expect() *Trace {
+	if t != nil {
+		t.late.Add(1)
+	}
+	return t
+}
+
+// Late records an event that Expect announced.
+func (t *Trace) Late(e *Event) {
+	if t != nil {
+		t.Event(e)
+		t.late.Done()
+	}
+}
+
 // Param records a parameter of the request.
 func (t *Trace) Param(key, value string) {
 	t.update(func(r *Record) { r.Params = append(r.Params, Param{key, value}) })
@@ -252,6 +269,7 @@ func (t *Trace) End() {
 	if !last {
 		return
 	}
+	t.late.Wait()
 	if t.set != nil {
 		t.set.collect(t)
 	}

@@ -124,9 +124,9 @@ step { model_name: "inner" model_version: -1 input_map { key: "N" value: "MID" }
 	if diff := cmp.Diff(append(want, "request.N = 2 > inner[0]/count.INPUT0"), slices.Concat(got[:4], got[len(got)-1:])); diff != "" || len(got) != 11 {
 		t.Errorf("%d tensors (-want +got):\n%s", len(got), diff)
 	}
-	captured := slices.ContainsFunc(stats.Moves.List(), func(m telemetry.Move) bool { return m.Reason == telemetry.ForCapture })
+	captured := slices.ContainsFunc(stats.Copies.List(), func(m telemetry.Copy) bool { return m.Reason == telemetry.ForCapture })
 	if mode != "" && !captured {
-		t.Errorf("no copy is counted as one for a capture: %+v", stats.Moves.List())
+		t.Errorf("no copy is counted as one for a capture: %+v", stats.Copies.List())
 	}
 }
 

@@ -48,9 +48,9 @@ func newTestDevice(tb testing.TB, b *bench, mixed bool) *testDevice {
 			tb.Error(err)
 		}
 		for _, l := range s.ledgers {
-			for _, v := range l.Moves.List() {
-				if !mixed && v.Reason != telemetry.ForDevice && v.Reason != telemetry.ForResponse && v.Reason != telemetry.ForCapture {
-					tb.Errorf("between steps that are all at one device there are moves: %+v", v)
+			for _, v := range l.Copies.List() {
+				if !mixed && v.Reason != telemetry.ForDevice && v.Reason != telemetry.ForResponse && v.Reason != telemetry.ForCapture && v.Reason != telemetry.ForRows && v.Reason != telemetry.ForState {
+					tb.Errorf("between steps that are all at one device there are copies: %+v", v)
 				}
 			}
 		}

@@ -72,7 +72,7 @@ func (r *run) fetchInputs() error {
 		if !in.Tensor.Present() || in.Tensor.Buf.Place().Kind != tensor.Device {
 			continue
 		}
-		note := batch.Note{Ledger: &r.x.stats.Moves, Tensor: in.Name, Reason: telemetry.ForDevice, Trace: r.req.Trace}
+		note := batch.Note{Ledger: &r.x.stats.Copies, Tensor: in.Name, Reason: telemetry.ForDevice, Trace: r.req.Trace}
 		if in.Tensor.DType != tensor.Bytes {
 			if err := m.Align(&in.Tensor, note); err != nil {
 				return r.inputError(in.Name, err)

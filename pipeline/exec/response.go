@@ -168,7 +168,7 @@ func (r *run) copyOut(resp *infer.Response) error {
 	written := few[:0]
 	for i := range resp.Outputs {
 		o := &resp.Outputs[i]
-		note := batch.Note{Ledger: &r.x.stats.Moves, Tensor: o.Name, Reason: telemetry.ForResponse, Trace: r.req.Trace}
+		note := batch.Note{Ledger: &r.x.stats.Copies, Tensor: o.Name, Reason: telemetry.ForResponse, Trace: r.req.Trace}
 		if dst := r.req.Target(o.Name); dst != nil {
 			e, err := r.copyInto(dst, o, note)
 			if err != nil {

@@ -55,7 +55,11 @@ func (r *run) traceTensor(output bool, node, subRun int32, name string, x *tenso
 	defer t.Release()
 	err := error(nil)
 	if t.Buf.Place().Kind == tensor.Device {
-		err = r.x.mover.ToHost(&t, batch.Note{Ledger: &telemetry.Ledger{}, Tensor: name})
+		ledger := &telemetry.Ledger{}
+		if r.x.stats != nil {
+			ledger = &r.x.stats.Copies
+		}
+		err = r.x.mover.ToHost(&t, batch.Note{Ledger: ledger, Tensor: name, Reason: telemetry.ForCapture})
 	}
 	if err == nil {
 		err = batch.WaitOnHost(&t)
@@ -249,7 +253,7 @@ func (r *run) capture(f tracing.Snapshot, e tracing.TensorEdge, subRun int32, t 
 		if r.x.mover.Idle() || r.x.stats == nil {
 			err = status.Errorf(status.Unavailable, "tensor '%s' is at %s, from where nothing copies it", e.Tensor, c.Buf.Place())
 		} else {
-			err = r.x.mover.ToHost(&c, batch.Note{Ledger: &r.x.stats.Moves, Tensor: e.Tensor, Reason: telemetry.ForCapture, Trace: r.req.Trace})
+			err = r.x.mover.ToHost(&c, batch.Note{Ledger: &r.x.stats.Copies, Tensor: e.Tensor, Reason: telemetry.ForCapture, Trace: r.req.Trace})
 		}
 	}
 	if err != nil {

@@ -106,6 +106,28 @@ func (p *Plan) placesText(b *strings.Builder) {
 	}
 }
 
+// CopyFor returns the copy that an input of a step needs, or with Node -1 the output at position Port, which it may
+// share with other readers at the same location; nil for none.
+func (p *Plan) CopyFor(reader InputRef) *Copy {
+	var slot Slot
+	var at Location
+	if reader.Node < 0 {
+		slot = p.Outputs[reader.Port]
+	} else {
+		n := &p.Nodes[reader.Node]
+		if slot = n.In[reader.Port]; n.Signature.Inputs[reader.Port].DType == tensor.Bytes {
+			return nil
+		}
+		at = n.location()
+	}
+	for i := range p.Copies {
+		if m := &p.Copies[i]; m.Slot == slot && (m.Reader == reader || !m.From.serves(at) && m.To.serves(at)) {
+			return m
+		}
+	}
+	return nil
+}
+
 // CopyText describes a copy. For example, "logits device:0 -> host for the response, 4000 bytes per row".
 func (p *Plan) CopyText(m *Copy) string {
 	reader, why := "the response", m.Why

@@ -8,7 +8,6 @@ import (
 	"github.com/tutti-server/tutti/core/status"
 	"github.com/tutti-server/tutti/core/tensor"
 	"github.com/tutti-server/tutti/internal/telemetry"
-	"github.com/tutti-server/tutti/internal/tracing"
 	"github.com/tutti-server/tutti/scheduler"
 )
 
@@ -35,19 +34,6 @@ func NewMover(places *tensor.Places) *Mover { return &Mover{places: places} }
 //
 // hot: one load.
 func (m *Mover) Idle() bool { return m == nil || !m.places.Any() }
-
-// Note describes a move for counters and traces.
-type Note struct {
-	Ledger *telemetry.Ledger
-	// Tensor is the name of the input or output.
-	Tensor string
-	Reason telemetry.MoveReason
-	// Tasks are those that the copy is for, or with One only the first of them; Trace is that of
-	// the request when there is no task. Traced ones record the copy.
-	Tasks *scheduler.Task
-	One   bool
-	Trace *tracing.Trace
-}
 
 // ToHost starts to copy t to the host if it is at a device; Arrived waits. Other readers on the host share the copy.
 func (m *Mover) ToHost(t *tensor.Tensor, n Note) error {
@@ -99,7 +85,9 @@ func (m *Mover) Into(dst *tensor.Buffer, t *tensor.Tensor, n Note) (tensor.Event
 	}
 	src := t.Retain()
 	defer src.Release()
+	c, copies := n.begin(l.stream), 1
 	if overlap(dst, t) {
+		copies++
 		if err := separate(&src, l.stream); err != nil {
 			return nil, err
 		}
@@ -107,7 +95,7 @@ func (m *Mover) Into(dst *tensor.Buffer, t *tensor.Tensor, n Note) (tensor.Event
 	if err := l.stream.Copy(dst, 0, src.Buf, src.Off, src.Len); err != nil {
 		return nil, err
 	}
-	n.count(t.Buf.Place(), dst.Place(), t.Len)
+	c.end(t.Buf.Place(), dst.Place(), copies, copies*t.Len)
 	return l.stream.Record(), nil
 }
 
@@ -180,12 +168,13 @@ func move(t *tensor.Tensor, s tensor.Stream, pool tensor.Allocator, n Note) erro
 		if err != nil {
 			return nil, err
 		}
+		c := n.begin(s)
 		if err := s.Copy(b, 0, src, t.Off, t.Len); err != nil {
 			b.Release()
 			return nil, err
 		}
 		b.SetReady(s.Record())
-		n.count(src.Place(), b.Place(), t.Len)
+		c.end(src.Place(), b.Place(), 1, t.Len)
 		return b, nil
 	})
 	if err != nil {
@@ -314,12 +303,12 @@ func waitHostInputs(s tensor.Stream, in []tensor.Tensor) error {
 }
 
 // note returns the Note of an input of the tasks.
-func (r *Runner) note(port int, why telemetry.MoveReason, tasks *scheduler.Task) Note {
-	return Note{Ledger: &r.s.Stats.Moves, Tensor: r.sig.Inputs[port].Name, Reason: why, Tasks: tasks}
+func (r *Runner) note(port int, why telemetry.CopyReason, tasks *scheduler.Task) Note {
+	return Note{Ledger: &r.s.Stats.Copies, Tensor: r.sig.Inputs[port].Name, Reason: why, Tasks: tasks}
 }
 
 // noteBatch returns the Note of an input of the batch, which may be a computed one.
-func (r *Runner) noteBatch(i int, why telemetry.MoveReason, tasks *scheduler.Task) Note {
+func (r *Runner) noteBatch(i int, why telemetry.CopyReason, tasks *scheduler.Task) Note {
 	if r.layout == nil {
 		return r.note(i, why, tasks)
 	}
@@ -423,31 +412,40 @@ func (r *Runner) gatherAt(s tensor.Stream, list *scheduler.TaskList, port int) (
 func (r *Runner) put(s tensor.Stream, out *tensor.Tensor, off int, w *scheduler.Task, port int, pad *padInput) (int, error) {
 	t, n := &w.In[port], r.note(port, telemetry.ForDevice, w)
 	n.One = true
-	if from := t.Buf.Place(); from != s.Place() && t.Buf.Held() == 1 {
-		if from.Kind == tensor.Device {
-			n.Reason = telemetry.ForPeer
-		}
+	from := t.Buf.Place()
+	if from == s.Place() || t.Buf.Held() == 1 {
 		if err := await(t.Buf, s); err != nil {
 			return 0, err
 		}
-		n.count(from, s.Place(), t.Len)
 	} else if err := r.s.Mover.ToDevice(t, s, n); err != nil {
 		return 0, err
+	} else {
+		from = s.Place()
 	}
-	if pad == nil {
-		return t.Len, s.Copy(out.Buf, off, t.Buf, t.Off, t.Len)
+	if from == s.Place() {
+		n.Reason = telemetry.ForRows
+	} else if from.Kind == tensor.Device {
+		n.Reason = telemetry.ForPeer
 	}
-	outer, seg := segments(t, pad.dim)
-	_, size := segments(out, pad.dim)
+	outer, seg, size := 1, t.Len, t.Len
+	if pad != nil {
+		outer, seg = segments(t, pad.dim)
+		_, size = segments(out, pad.dim)
+	}
+	c := n.begin(s)
 	for i := range outer {
 		at := off + i*size
 		if err := s.Copy(out.Buf, at, t.Buf, t.Off+i*seg, seg); err != nil {
 			return 0, err
 		}
+		if pad == nil {
+			break
+		}
 		if err := s.Fill(out.Buf, at+seg, size-seg, pad.elem); err != nil {
 			return 0, err
 		}
 	}
+	c.end(from, s.Place(), outer, outer*seg)
 	return outer * size, nil
 }
 

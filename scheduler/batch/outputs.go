@@ -57,7 +57,7 @@ func (r *Runner) scatterFixed(b *backends.Batch, list *scheduler.TaskList, port 
 		view.Len = q.Rows * row
 		view.Shape.SetDim(0, int64(q.Rows))
 		if unpad != nil && w.In[unpad.like].Present() {
-			if err := r.cut(b, &view, unpad.dim, w.In[unpad.like].Shape.Dim(unpad.likeDim)); err != nil {
+			if err := r.cut(b, r.noteOut(port, w), &view, unpad.dim, w.In[unpad.like].Shape.Dim(unpad.likeDim)); err != nil {
 				view.Release()
 				return status.Errorf(status.Internal, "cannot unpad output '%s' of model '%s': %v", r.sig.Outputs[port].Name, r.sig.Model, err)
 			}
@@ -68,7 +68,7 @@ func (r *Runner) scatterFixed(b *backends.Batch, list *scheduler.TaskList, port 
 }
 
 // cut shortens t to n along dimension dim. A single run becomes a prefix; several are copied.
-func (r *Runner) cut(b *backends.Batch, t *tensor.Tensor, dim int, n int64) error {
+func (r *Runner) cut(b *backends.Batch, note Note, t *tensor.Tensor, dim int, n int64) error {
 	if n >= t.Shape.Dim(dim) {
 		return nil
 	}
@@ -93,6 +93,10 @@ func (r *Runner) cut(b *backends.Batch, t *tensor.Tensor, dim int, n int64) erro
 	if err != nil {
 		return err
 	}
+	var c copying
+	if device {
+		c = note.begin(s)
+	}
 	for i := range outer {
 		if !device {
 			copy(short.Bytes()[i*keep:], t.Bytes()[i*have:i*have+keep])
@@ -103,6 +107,7 @@ func (r *Runner) cut(b *backends.Batch, t *tensor.Tensor, dim int, n int64) erro
 	}
 	if device {
 		short.Buf.SetReady(s.Record())
+		c.end(s.Place(), s.Place(), outer, outer*keep)
 	}
 	t.Release()
 	*t = short
@@ -228,7 +233,7 @@ func (r *Runner) checkRequestOutputs(b *backends.Batch, w *scheduler.Task, q *ba
 		if unpad == nil || !t.Present() || t.DType == tensor.Bytes || !w.In[unpad.like].Present() || !r.sig.Outputs[port].Accepts(&t.Shape, r.sig.MaxBatch) {
 			continue
 		}
-		if err := r.cut(b, t, unpad.dim, w.In[unpad.like].Shape.Dim(unpad.likeDim)); err != nil {
+		if err := r.cut(b, r.noteOut(port, w), t, unpad.dim, w.In[unpad.like].Shape.Dim(unpad.likeDim)); err != nil {
 			return err
 		}
 	}

@@ -64,7 +64,7 @@ type Settings struct {
 func NewRunner(s Settings) *Runner {
 	r := &Runner{s: s, sig: s.Signature.AtModel(), layout: newLayout(s.Signature)}
 	r.copied = func(name string, from, to tensor.Place, bytes int) {
-		s.Stats.Moves.Count(name, from, to, telemetry.ForProcess, bytes)
+		s.Stats.Copies.Count(name, from, to, telemetry.ForProcess, 1, bytes)
 	}
 	r.batches.New = func() *gatheredBatch {
 		b := &gatheredBatch{Batch: backends.Batch{

@@ -6,8 +6,6 @@ import (
 	"unsafe"
 
 	"github.com/tutti-server/tutti/backends"
-	"github.com/tutti-server/tutti/core/tensor"
-	"github.com/tutti-server/tutti/internal/telemetry"
 	"github.com/tutti-server/tutti/internal/tracing"
 	"github.com/tutti-server/tutti/scheduler"
 )
@@ -109,25 +107,4 @@ func (r *Runner) observe(first *scheduler.Task, inst backends.Instance, list *sc
 	first.Traced.Trace.Executed(b)
 	r.reports.Put(b)
 	return true
-}
-
-// count counts a copy, and records it in the traces of the tasks that it is made for. A device does not copy tensors without elements.
-func (n *Note) count(from, to tensor.Place, bytes int) {
-	if bytes == 0 {
-		return
-	}
-	n.Ledger.Count(n.Tensor, from, to, n.Reason, bytes)
-	if n.Tasks == nil && n.Trace == nil {
-		return
-	}
-	e := tracing.Event{Kind: tracing.EventCopy, Tensor: n.Tensor, From: from, To: to, Bytes: int64(bytes), Reason: n.Reason.String()}
-	e.At, e.Node = telemetry.Now(), -1
-	n.Trace.Event(&e)
-	for w := n.Tasks; w != nil; w = w.Next() {
-		e.Node = w.Step
-		w.Trace().Event(&e)
-		if n.One {
-			return
-		}
-	}
 }

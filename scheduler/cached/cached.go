@@ -244,7 +244,7 @@ func (c *Scheduler) copyToHost(w *scheduler.Task) bool {
 		return true
 	}
 	for i := range w.Out {
-		note := batch.Note{Ledger: &c.stats.Moves, Tensor: c.sig.Outputs[i].Name, Reason: telemetry.ForResponse}
+		note := batch.Note{Ledger: &c.stats.Copies, Tensor: c.sig.Outputs[i].Name, Reason: telemetry.ForResponse}
 		if c.mover.ToHost(&w.Out[i], note) != nil {
 			return false
 		}

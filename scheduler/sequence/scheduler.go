@@ -200,6 +200,7 @@ func (s *Scheduler) execute(l *instance, t *scheduler.RunLoop) {
 	scheduler.Complete(done, t)
 	s.stats.Queued(int64(again))
 	l.copyMoves(s.ports.alloc)
+	s.countMoves(l)
 	now := t.Now()
 	s.mu.Lock()
 	l.endMoves()

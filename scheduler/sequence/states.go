@@ -300,6 +300,17 @@ func (l *instance) copyMoves(a tensor.Allocator) {
 	}
 }
 
+// countMoves counts the copies of states in device memory.
+func (s *Scheduler) countMoves(l *instance) {
+	for i := range l.moves {
+		m := &l.moves[i]
+		if at := m.old.Buf.Place(); at.Kind == tensor.Device && !isView(&m.old) {
+			name := s.sig.Inputs[s.ports.states[m.state].in].Name
+			s.stats.Copies.Count(name, at, at, telemetry.ForState, 1, m.old.Len)
+		}
+	}
+}
+
 // endMoves stores the copies in the slots that still have the same sequence. Called with the lock held.
 func (l *instance) endMoves() {
 	for i := range l.moves {

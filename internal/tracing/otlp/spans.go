@@ -262,7 +262,7 @@ func (e *Exporter) events(span trace.Span, r *tracing.Record, node int32) {
 		var attrs []attribute.KeyValue
 		if x.Kind == tracing.EventCopy {
 			attrs = append(attrs, attribute.String("tutti.tensor", x.Tensor), attribute.Int64("tutti.bytes", x.Bytes),
-				attribute.String("tutti.from", x.From.String()), attribute.String("tutti.to", x.To.String()))
+				attribute.String("tutti.from", x.From.String()), attribute.String("tutti.to", x.To.String()), attribute.Int64("tutti.duration_ns", x.Duration))
 		}
 		if x.Reason != "" {
 			attrs = append(attrs, attribute.String("tutti.reason", x.Reason))

@@ -112,6 +112,7 @@ func (c *codec) step(s *tracing.Step) {
 func (c *codec) event(e *tracing.Event) {
 	integer(c, &e.Kind)
 	c.time(&e.At)
+	integer(c, &e.Duration)
 	integer(c, &e.Node)
 	c.text(&e.Tensor)
 	c.text(&e.Reason)

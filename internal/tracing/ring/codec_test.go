@@ -24,7 +24,7 @@ func record() *tracing.Record {
 				Native: true, Rows: 1, BatchRows: 8, Members: 4, Elements: 100, Padding: 20, Before: 8, BeforeEnd: 80_005, Held: 80_006, Newest: 80_007,
 			}},
 		},
-		Events: []tracing.Event{{Kind: tracing.EventCopy, At: 81_000, Node: 2, Tensor: "X", Bytes: 1 << 20, To: tensor.Place{Kind: tensor.Device}, Reason: "device_step"}},
+		Events: []tracing.Event{{Kind: tracing.EventCopy, At: 81_000, Duration: 900, Node: 2, Tensor: "X", Bytes: 1 << 20, To: tensor.Place{Kind: tensor.Device}, Reason: "device_step"}},
 		Params: []tracing.Param{{Key: "tenant", Value: "t"}},
 	}
 }

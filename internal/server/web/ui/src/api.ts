@@ -25,9 +25,12 @@ export interface NodeView {
 
 export interface CarriedView { place: string; bytes: number; rate: number }
 
+export interface CopyView { direction: string; copies: number; bytes: number }
+
 export interface EdgeView {
   from: number; to: number; tensor: string; input: string; datatype: string; shape: number[] | null;
-  place?: string; copied_bytes: number; copies: number; carried: CarriedView[] | null;
+  at: string; why: string; place?: string; copy?: string; copied_bytes: number; copies: number; made: CopyView[] | null;
+  carried: CarriedView[] | null;
 }
 
 export interface GraphView { model: string; version: number; nodes: NodeView[]; edges: EdgeView[] }
@@ -47,7 +50,7 @@ export interface StepView {
 }
 
 export interface EventView {
-  kind: string; ns: number; node: number; tensor?: string; bytes?: number; from?: string; to?: string; reason?: string;
+  kind: string; ns: number; node: number; tensor?: string; bytes?: number; duration_ns?: number; from?: string; to?: string; reason?: string;
 }
 
 export interface PartView { kind: string; node: number; model?: string; batch?: number; start_ns: number; ns: number; text: string }

@@ -8,6 +8,9 @@ export const carriedRate = (e: EdgeView, copied: number): number => (e.carried?.
 /** carriedText says what passes an edge by place. */
 export const carriedText = (e: EdgeView): string => (e.carried ?? []).map((c) => `, ${bytes(c.rate)}/s ${c.place === 'device' ? 'at the device' : `in ${c.place} memory`}`).join('');
 
+/** copiesText says how often an edge's tensors were copied, by direction. */
+export const copiesText = (e: EdgeView): string => (e.made ?? []).map((c) => `${c.direction.replaceAll('_', ' ')} ${c.copies} × ${bytes(c.copies ? c.bytes / c.copies : 0)}`).join(', ');
+
 /** gpuNote says what else is known of a GPU. */
 export const gpuNote = (g: GPUView): string => [
   g.memory_used_bytes !== null && g.memory_total_bytes !== null ? `${bytes(g.memory_used_bytes)} of ${bytes(g.memory_total_bytes)}` : '',

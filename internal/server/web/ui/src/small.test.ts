@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
 import { query, type GraphView, type NodeView } from './api';
 import { Feed } from './events';
-import { carriedRate, carriedText, gpuNote } from './figures';
+import { carriedRate, carriedText, copiesText, gpuNote } from './figures';
 import { answer, curve, labelSize, layout, request } from './layout';
 import { link, parse } from './route';
 
@@ -24,7 +24,7 @@ test('events come whole however they are cut', () => {
 });
 
 const node = (n: number): NodeView => ({ node: n, name: `n${n}`, model: `n${n}`, version: 1, platform: '', places: [], site: 'host', ensembles: [], stream: 0, max_inflight: 0, max_batch: 1, instances: 1, in_flight: 0, live: null });
-const edge = (from: number, to: number) => ({ from, to, tensor: 't', input: 't', datatype: 'FP32', shape: [1], copied_bytes: 0, copies: 0, carried: [] });
+const edge = (from: number, to: number) => ({ from, to, tensor: 't', input: 't', datatype: 'FP32', shape: [1], at: 'host', why: 'the request brings it', copied_bytes: 0, copies: 0, made: [], carried: [] });
 
 test('a plan is laid out without nodes on each other, its tensors bundled', () => {
   const n = 200;
@@ -71,6 +71,7 @@ test('an edge says what passes it by place', () => {
   expect(carriedRate(e, 7)).toBe(3000);
   expect(carriedText(e)).toBe(', 1.00 kB/s in host memory, 2.00 kB/s at the device');
   expect(carriedRate(edge(0, 1), 7)).toBe(7);
+  expect(copiesText({ ...e, made: [{ direction: 'host_to_device', copies: 2, bytes: 2000 }, { direction: 'peer', copies: 1, bytes: 500 }] })).toBe('host to device 2 × 1.00 kB, peer 1 × 500 B');
 });
 
 test('a GPU that does not tell all is still shown', () => {

@@ -1,6 +1,6 @@
 import { useEffect, useMemo, useRef, useState } from 'preact/hooks';
 import { api, type EdgeView, type GraphView, type ModelView, type NodeView } from '../api';
-import { carriedText } from '../figures';
+import { carriedText, copiesText } from '../figures';
 import { count, dur, percent, plural, shape } from '../format';
 import { useLive } from '../live';
 import { go, link } from '../route';
@@ -110,7 +110,7 @@ const Beside = ({ model, g, down, node, nodes, close, version }: {
       {tabs.map((t) => <button type="button" key={t} aria-pressed={t === tab} onClick={() => set(t)}>{t}</button>)}
     </div>}>
       {tab === 'step' && node && g && <Step node={node} g={g} close={close} />}
-      {tab === 'plan' && <Plan nodes={nodes} />}
+      {tab === 'plan' && <><Plan nodes={nodes} />{g && <Places g={g} />}</>}
       {tab === 'config' && <Config model={model} />}
       {tab === 'operate' && <Operate model={model} version={version} />}
     </Card>
@@ -139,7 +139,7 @@ const Step = ({ node: n, g, close }: { node: NodeView; g: GraphView; close: () =
         <small class="dim">{percent(v.queue_ns / (v.queue_ns + v.compute_ns))} of the time in the queue</small></div>}
       <h3>Tensors</h3>
       <ul class="plain mono">
-        {g.edges.filter((e) => e.to === n.node).map((e, i) => <li key={`i${i}`}><span class="dim">in</span> {e.input} <span class="dim">{e.datatype} {shape(e.shape)}</span>{e.place && <span class="wrong"> copied to {e.place}</span>}<Carried e={e} /></li>)}
+        {g.edges.filter((e) => e.to === n.node).map((e, i) => <li key={`i${i}`}><span class="dim">in</span> {e.input} <span class="dim">{e.datatype} {shape(e.shape)}</span>{e.copy && <span class="wrong" title={e.copy}> copied to {e.place}</span>}<Carried e={e} /></li>)}
         {[...new Map(g.edges.filter((e) => e.from === n.node).map((e) => [e.tensor, e])).values()].map((e, i) => <li key={`o${i}`}><span class="dim">out</span> {e.tensor} <span class="dim">{e.datatype} {shape(e.shape)}</span><Carried e={e} /></li>)}
       </ul>
     </div>
@@ -154,6 +154,18 @@ const Plan = ({ nodes }: { nodes: NodeView[] }) => (
     <tbody>{nodes.map((n) => (
       <tr key={n.node}><td class="dim">{n.node}</td><td>{n.name}<br /><small class="dim">{n.platform}{n.ensembles && n.ensembles.length > 1 ? ` · in ${n.ensembles.at(-1)}` : ''}</small></td>
         <td>{n.site}</td><td class="num">{n.max_batch || '–'}</td><td class="num">{n.live ? dur(n.live.queue_ns + n.live.compute_ns) : '–'}</td></tr>
+    ))}</tbody>
+  </table></div>
+);
+
+/** Places lists where each tensor is and why, and its copies. */
+const Places = ({ g }: { g: GraphView }) => (
+  <div class="scroll"><table>
+    <thead><tr><th>Tensor</th><th>Where</th><th>Copies</th></tr></thead>
+    <tbody>{g.edges.map((e, i) => (
+      <tr key={i}><td>{e.tensor}<br /><small class="dim">{e.to < 0 ? 'to the response' : `to ${g.nodes[e.to]?.name ?? e.to}`}</small></td>
+        <td>{e.at}<br /><small class="dim">{e.why}</small></td>
+        <td>{e.copy && <small class="wrong">{e.copy}</small>}{e.copy && <br />}<small class="dim">{copiesText(e) || 'none made'}</small></td></tr>
     ))}</tbody>
   </table></div>
 );

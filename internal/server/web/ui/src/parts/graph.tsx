@@ -2,7 +2,7 @@
 import { useCallback, useEffect, useMemo, useRef, useState } from 'preact/hooks';
 import type { EdgeView, GraphView, NodeView } from '../api';
 import { bytes, count, dur, shape, shorten } from '../format';
-import { carriedRate, carriedText } from '../figures';
+import { carriedRate, carriedText, copiesText } from '../figures';
 import { curve, ends, layout, request, type Layout, type PlacedEdge, type PlacedNode } from '../layout';
 import { memo, useWidth } from './bits';
 
@@ -133,7 +133,7 @@ export function placeKind(list: EdgeView[], site: string): 'copied' | 'host' | '
 
 const Edge = memo(({ e, list, site, rate, down }: { e: PlacedEdge; list: EdgeView[]; site: string; rate: number; down: boolean }) => {
   const kind = placeKind(list, site);
-  const title = list.map((x) => `${x.tensor} ${x.datatype} ${shape(x.shape)}${x.place ? ` copied to ${x.place}` : ''}${carriedText(x)}`).join('\n');
+  const title = list.map((x) => `${x.tensor} ${x.datatype} ${shape(x.shape)} at ${x.at}: ${x.why}${x.copy ? `\ncopy ${x.copy}` : ''}${carriedText(x)}${x.made?.length ? `\n${copiesText(x)}` : ''}`).join('\n');
   return (
     <g class={`edge ${kind}`}>
       <title>{title}</title>

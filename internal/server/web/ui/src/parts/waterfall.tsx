@@ -74,7 +74,7 @@ export const Waterfall = ({ t }: { t: TraceView }) => {
 };
 
 const eventTitle = (e: TraceView['events'][number]): string =>
-  [e.kind, e.tensor, e.bytes ? bytes(e.bytes) : '', e.from && e.to ? `${e.from} to ${e.to}` : '', e.reason].filter(Boolean).join(' · ');
+  [e.kind, e.tensor, e.bytes ? bytes(e.bytes) : '', e.duration_ns ? dur(e.duration_ns) : '', e.from && e.to ? `${e.from} to ${e.to}` : '', e.reason].filter(Boolean).join(' · ');
 
 const Detail = ({ r, t }: { r: Row; t: TraceView }) => {
   const s = r.step;

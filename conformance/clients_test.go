@@ -61,8 +61,8 @@ func TestClients(t *testing.T) {
 // outcome is a line of clients/run.py.
 type outcome struct{ Case, Error, Skip string }
 
-// runSuite makes a subtest of each line that clients/run.py prints.
-func runSuite(t *testing.T, packages string, args []string) {
+// runSuite makes a subtest of each line that clients/run.py prints. env is added to its environment.
+func runSuite(t *testing.T, packages string, args []string, env ...string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), suiteLimit)
 	defer cancel()
@@ -72,7 +72,7 @@ func runSuite(t *testing.T, packages string, args []string) {
 	}
 	var stdout, stderr bytes.Buffer
 	cmd := exec.CommandContext(ctx, "python3", append([]string{"-B", script}, args...)...)
-	cmd.Env = append(os.Environ(), "PYTHONPATH="+packages)
+	cmd.Env = append(append(os.Environ(), "PYTHONPATH="+packages), env...)
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
 	err = cmd.Run()
 	cases := 0

@@ -14,6 +14,7 @@ import wrong_cases  # noqa: F401
 import guarded_cases  # noqa: F401
 import backend_cases  # noqa: F401
 import python_cases  # noqa: F401
+import cuda_cases  # noqa: F401
 
 
 def main():

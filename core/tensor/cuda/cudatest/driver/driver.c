@@ -17,7 +17,7 @@
 //	TUTTI_CUDA_CHECK_SLOW_MBS   bandwidth of copies between devices and the host in MB/s; 0 is unlimited
 //	TUTTI_CUDA_CHECK_NO_PEER    1: devices cannot access each other
 //	TUTTI_CUDA_CHECK_VERSION    the driver's version, 13000 by default
-//	TUTTI_CUDA_CHECK_REPORT     a file that gets the report when the process ends
+//	TUTTI_CUDA_CHECK_REPORT     a file that gets the report when the last context is released, or the process ends
 //
 // tutti_check_report returns the same report at any time: one line per fault, then the counters.
 #define _GNU_SOURCE
@@ -499,8 +499,11 @@ cu_result cuDevicePrimaryCtxRetain(cu_context *c, cu_device d) {
 cu_result cuDevicePrimaryCtxRelease_v2(cu_device d) {
 	LOCK();
 	if (d < 0 || d >= device_count || devices[d].retained == 0) UNLOCK(INVALID);
-	devices[d].retained--;
-	UNLOCK(OK);
+	bool last = --devices[d].retained == 0;
+	for (int i = 0; i < device_count; i++) last = last && devices[i].retained == 0;
+	pthread_mutex_unlock(&mu);
+	if (last && getenv("TUTTI_CUDA_CHECK_REPORT") != NULL) report_at_exit(); // a Go program ends without the functions of atexit
+	return OK;
 }
 
 cu_result cuCtxSetCurrent(cu_context c) {
@@ -1007,8 +1010,12 @@ int tutti_check_set(const char *name, long long v) {
 	return known;
 }
 
+// report_at_exit writes the report, once.
 static void report_at_exit(void) {
 	static char text[64 << 10];
+	static bool written;
+	if (written) return;
+	written = true;
 	tutti_check_report(text, sizeof text, 0);
 	FILE *f = fopen(getenv("TUTTI_CUDA_CHECK_REPORT"), "a");
 	if (f == NULL) return;

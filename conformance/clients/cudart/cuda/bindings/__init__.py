@@ -1,0 +1,1 @@
+"""The package of cuda-python 12 and later."""

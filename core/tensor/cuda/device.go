@@ -130,6 +130,13 @@ func (v *Device) Started() time.Time {
 	return time.Time{}
 }
 
+// Entry returns what native runtimes need to work at the device from any thread: the driver's function cuCtxSetCurrent, and the
+// context to pass to it, which is made when it was not.
+func (v *Device) Entry() (setCurrent, context unsafe.Pointer, err error) {
+	context, err = v.Context()
+	return unsafe.Pointer(v.driver.table.context_set), context, err
+}
+
 // Lost returns the error that made the device unusable, or nil. Only a restart of the process brings it back.
 func (v *Device) Lost() error {
 	if e := v.lost.Load(); e != nil {

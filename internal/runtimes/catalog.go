@@ -37,9 +37,9 @@ type Release struct {
 
 // Archive is one pinned package.
 type Archive struct {
-	Client   string // the package client: pip or npm
+	Client   string // the package client: pip, npm or mvn
 	Package  string // the client's name with the version
-	Platform string // pip's platform tag. Empty for npm.
+	Platform string // pip's platform tag. Empty for the others.
 	Python   string // the version of Python that the package is for, as in 3.9; empty where any does
 	Sum      string // the SHA-256 of the archive, Size its bytes
 	Size     int64
@@ -71,7 +71,7 @@ func (m *Member) folder() bool { return strings.HasSuffix(m.Path, "/") }
 
 // List returns the known runtimes.
 func List() []Runtime {
-	return []Runtime{onnxRuntime(), onnxRuntimeGPU(), openVINO(), torch(), tensorFlow(), python()}
+	return []Runtime{onnxRuntime(), onnxRuntimeGPU(), openVINO(), torch(), tensorFlow(), tensorRT(), python()}
 }
 
 func onnxRuntime() Runtime {
@@ -154,6 +154,35 @@ func tensorFlow() Runtime {
 				{Path: "tensorflow/libtensorflow_framework.so.2", File: "libtensorflow_framework.so.2", Sum: "f060b323b26ef80add21b9df9428de3aeaf2843d772c5bb098745f7abff3709b", Bytes: 65222328},
 			},
 		}}}},
+	}
+}
+
+// tensorRT is TensorRT's runtime, which no Python package has: a Java package brings it. Without Maven it is the lean
+// runtime, which runs version-compatible plans only.
+func tensorRT() Runtime {
+	const folder = "org/bytedeco/tensorrt/linux-x86_64/"
+	lean := func(version, major, sum string, size int64, library string, bytes int64) Release {
+		file := "libnvinfer_lean.so." + major
+		return Release{Version: "lean-" + version, OS: "linux", Arch: "amd64", Library: file, Archives: []Archive{{
+			Client: "pip", Package: "tensorrt-lean-cu13-libs==" + version, Platform: "manylinux_2_28_x86_64", Sum: sum, Size: size,
+			Members: []Member{{Path: "tensorrt_lean_libs/" + file, File: file, Sum: library, Bytes: bytes}},
+		}}}
+	}
+	return Runtime{
+		Name: "tensorrt", Title: "TensorRT",
+		Sonames: []string{"libnvinfer.so.10", "libnvinfer.so.11", "libnvinfer.so", "libnvinfer_lean.so.10", "libnvinfer_lean.so.11"},
+		Releases: []Release{
+			{Version: "10.15.1", OS: "linux", Arch: "amd64", Library: "libnvinfer.so.10", Archives: []Archive{{
+				Client: "mvn", Package: "org.bytedeco:tensorrt:10.15-1.5.13:jar:linux-x86_64-redist",
+				Sum: "8543a6bda95c5d42141d409e1b74024b444e96334a3815d53997cc4ec3cfce83", Size: 533640349,
+				Members: []Member{
+					{Path: folder + "libnvinfer.so.10", File: "libnvinfer.so.10", Sum: "e2e1e60693ff8158ae5a836aea19597dace94f7fdf9ad9e5dfa3081661d1a287", Bytes: 640939528},
+					{Path: folder + "libnvinfer_plugin.so.10", File: "libnvinfer_plugin.so.10", Sum: "0825a1d9c0156b6c2ebd1a67ff3d79ecf2eec9b0f20b8e377ca192c39931e476", Bytes: 44398128},
+				},
+			}}},
+			lean("10.16.1.11", "10", "0ae1ad997a02e9cc0b260da4068eedabb34025f102d2ec6afda848f05cd2ce18", 44233690,
+				"5579b8aaca1a1559a69c86454d53759348bc5d5b86c71d39acd12052276addbd", 104809552),
+		},
 	}
 }
 

@@ -24,10 +24,11 @@ type client []string
 var clients = map[string][]client{
 	"pip": {{"python3", "-m", "pip"}, {"python", "-m", "pip"}, {"pip3"}, {"pip"}},
 	"npm": {{"npm"}},
+	"mvn": {{"mvn"}},
 }
 
 // clientPackages are the Debian packages of the clients.
-var clientPackages = map[string]string{"pip": "python3-pip", "npm": "npm"}
+var clientPackages = map[string]string{"pip": "python3-pip", "npm": "npm", "mvn": "maven"}
 
 // findClient returns the first working way to start a client.
 func findClient(ctx context.Context, name string) (client, error) {
@@ -51,10 +52,16 @@ func (c client) version(ctx context.Context) string {
 }
 
 // arguments returns the arguments that download an archive into dir. pip gets the platform and a Python version, so
-// that any interpreter downloads the same archive.
+// that any interpreter downloads the same archive. Maven gets a repository of its own beside dir, so that no second copy
+// stays in the user's.
 func (c client) arguments(a *Archive, dir string) []string {
 	if a.Client == "npm" {
 		return slices.Concat(c[1:], []string{"pack", a.Package, "--loglevel=error", "--pack-destination", dir})
+	}
+	if a.Client == "mvn" {
+		return slices.Concat(c[1:], []string{
+			"--batch-mode", "--quiet", "-Dmaven.repo.local=" + dir + "-maven", "dependency:copy", "-Dartifact=" + a.Package, "-DoutputDirectory=" + dir,
+		})
 	}
 	args := slices.Concat(c[1:], []string{"download", "--no-deps", "--only-binary=:all:", "--disable-pip-version-check", "--dest", dir})
 	if a.Platform != "" {

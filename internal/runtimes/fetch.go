@@ -84,6 +84,7 @@ func (f *Fetcher) Fetch(ctx context.Context, name, dir string) (string, error) {
 		if ctx.Err() != nil {
 			break
 		}
+		f.printf("unable to fetch %s %s: %v", r.Title, p.Version, err)
 	}
 	return "", status.Errorf(status.Unavailable, "unable to fetch %s: %w", r.Title, errors.Join(failures...))
 }

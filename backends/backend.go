@@ -283,6 +283,14 @@ type DeviceModel interface {
 	Places() []tensor.Place
 }
 
+// GroupModel is a Model whose instances depend on their instance group. For example, those of a TensorRT plan execute with the
+// optimization profiles that the field profile of the group lists.
+type GroupModel interface {
+	Model
+	// NewGroupInstance is called instead of NewInstance. The group is borrowed.
+	NewGroupInstance(ctx context.Context, at tensor.Place, g *modelconfig.ModelInstanceGroup) (Instance, error)
+}
+
 // DeviceInstance is an Instance at a device. The server moves its inputs there, and expects its outputs there. BYTES tensors
 // are always on the host.
 type DeviceInstance interface {

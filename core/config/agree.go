@@ -62,6 +62,7 @@ func completeInputs(cfg *modelconfig.ModelConfig, sig *Signature) {
 	for _, in := range cfg.Input {
 		if at := sig.Input(in.Name); at >= 0 {
 			fillGaps(&in.DataType, &in.Dims, &sig.Inputs[at])
+			in.IsShapeTensor = in.IsShapeTensor || sig.Inputs[at].ShapeTensor
 		}
 	}
 	none := len(cfg.Input) == 0
@@ -70,7 +71,7 @@ func completeInputs(cfg *modelconfig.ModelConfig, sig *Signature) {
 		listed := slices.ContainsFunc(cfg.Input, func(in *modelconfig.ModelInput) bool { return in.Name == p.Name })
 		if !listed && (none || !p.Optional) {
 			cfg.Input = append(cfg.Input, &modelconfig.ModelInput{
-				Name: p.Name, DataType: modelconfig.DataType(p.DType), Dims: dimsOf(p), Optional: p.Optional,
+				Name: p.Name, DataType: modelconfig.DataType(p.DType), Dims: dimsOf(p), Optional: p.Optional, IsShapeTensor: p.ShapeTensor,
 			})
 		}
 	}
@@ -80,6 +81,7 @@ func completeOutputs(cfg *modelconfig.ModelConfig, sig *Signature) {
 	for _, out := range cfg.Output {
 		if at := sig.Output(out.Name); at >= 0 {
 			fillGaps(&out.DataType, &out.Dims, &sig.Outputs[at])
+			out.IsShapeTensor = out.IsShapeTensor || sig.Outputs[at].ShapeTensor
 		}
 	}
 	if len(cfg.Output) > 0 {
@@ -87,7 +89,9 @@ func completeOutputs(cfg *modelconfig.ModelConfig, sig *Signature) {
 	}
 	for i := range sig.Outputs {
 		p := &sig.Outputs[i]
-		cfg.Output = append(cfg.Output, &modelconfig.ModelOutput{Name: p.Name, DataType: modelconfig.DataType(p.DType), Dims: dimsOf(p)})
+		cfg.Output = append(cfg.Output, &modelconfig.ModelOutput{
+			Name: p.Name, DataType: modelconfig.DataType(p.DType), Dims: dimsOf(p), IsShapeTensor: p.ShapeTensor,
+		})
 	}
 }
 
@@ -176,7 +180,7 @@ func (a *agreement) port(kind string, want, p *Port) error {
 	if !ok {
 		return a.shapeError(want, p)
 	}
-	p.Dims, p.Optional, p.ShapeTensor = dims, want.Optional, want.ShapeTensor
+	p.Dims, p.Optional, p.ShapeTensor = dims, want.Optional, want.ShapeTensor || p.ShapeTensor
 	if want.Reshape != nil {
 		p.Reshape, p.Dims = want.Reshape.narrow(dims, a.want.MaxBatch > 0)
 	}

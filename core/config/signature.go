@@ -32,6 +32,9 @@ type Port struct {
 	Labels    []string // has the class names of an output by index. Nil: none.
 }
 
+// OnHost reports whether the tensor is on the host also at a model that executes on a device: strings and extents.
+func (p *Port) OnHost() bool { return p.DType == tensor.Bytes || p.ShapeTensor }
+
 // FullDims returns the dims in a request: with a leading -1 if the model batches.
 func (p *Port) FullDims(maxBatch int) tensor.Shape {
 	if maxBatch > 0 && !p.ShapeTensor {

@@ -220,7 +220,13 @@ func (list instances) sameInstance(s *instance) backends.Instance {
 func (r *Repository) makeInstance(ctx context.Context, m backends.Model, u *instance) (err error) {
 	defer recovery.Error(&err, r.s.Log, "making an instance of model '"+m.Signature().Model+"'", slog.String("model", m.Signature().Model))
 	return u.policy.Do(func() error {
-		inst, err := m.NewInstance(ctx, u.place)
+		create := m.NewInstance
+		if g, ok := m.(backends.GroupModel); ok {
+			create = func(ctx context.Context, at tensor.Place) (backends.Instance, error) {
+				return g.NewGroupInstance(ctx, at, u.group)
+			}
+		}
+		inst, err := create(ctx, u.place)
 		if err == nil {
 			u.inst = u.policy.Bind(inst)
 		}

@@ -89,12 +89,12 @@ func (n *Node) sides() (host, device bool) {
 func (p *Plan) copiesFor(i int, onDevice bool) int {
 	n, count := &p.Nodes[i], 0
 	for port, s := range n.In {
-		if s != None && n.Signature.Inputs[port].DType != tensor.Bytes && p.origin(s).OnDevice != onDevice {
+		if s != None && !n.Signature.Inputs[port].OnHost() && p.origin(s).OnDevice != onDevice {
 			count++
 		}
 	}
 	for port, s := range n.Out {
-		if s == None || n.Signature.Outputs[port].DType == tensor.Bytes {
+		if s == None || n.Signature.Outputs[port].OnHost() {
 			continue
 		}
 		for _, u := range p.Consumers[s] {
@@ -114,7 +114,7 @@ func (p *Plan) copiesFor(i int, onDevice bool) int {
 func (p *Plan) origin(s Slot) Location {
 	for i := range p.Nodes {
 		n := &p.Nodes[i]
-		if port := slices.Index(n.Out, s); port >= 0 && n.Signature.Outputs[port].DType != tensor.Bytes {
+		if port := slices.Index(n.Out, s); port >= 0 && !n.Signature.Outputs[port].OnHost() {
 			return n.location()
 		}
 	}
@@ -152,7 +152,7 @@ func (p *Plan) addCopies(s Slot, uses []InputRef) {
 	}
 	for _, u := range uses {
 		n := &p.Nodes[u.Node]
-		if n.Signature.Inputs[u.Port].DType == tensor.Bytes {
+		if n.Signature.Inputs[u.Port].OnHost() {
 			continue
 		}
 		at := n.location()

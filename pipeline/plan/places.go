@@ -56,6 +56,8 @@ func (p *Plan) PlaceOf(s Slot) (at, why string) {
 		case port < 0:
 		case n.Signature.Outputs[port].DType == tensor.Bytes:
 			return "host", n.Name + " gives BYTES"
+		case n.Signature.Outputs[port].ShapeTensor:
+			return "host", n.Name + " gives extents"
 		case n.OnDevice:
 			return p.within(n.location()).devices(), n.Name + " runs there" + n.why()
 		default:

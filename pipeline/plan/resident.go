@@ -8,7 +8,6 @@ import (
 
 	"github.com/tutti-server/tutti/core/config"
 	"github.com/tutti-server/tutti/core/status"
-	"github.com/tutti-server/tutti/core/tensor"
 )
 
 // checkResident refuses a plan with a copy between two steps of an ensemble that has the parameter require_resident.
@@ -36,7 +35,7 @@ func (p *Plan) copiesBetween(path []string) (list []string) {
 	for from := range p.Nodes {
 		a := &p.Nodes[from]
 		for port, s := range a.Out {
-			if s == None || !inside(a) || a.Signature.Outputs[port].DType == tensor.Bytes {
+			if s == None || !inside(a) || a.Signature.Outputs[port].OnHost() {
 				continue
 			}
 			for _, u := range p.Consumers[s] {

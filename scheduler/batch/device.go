@@ -272,12 +272,12 @@ func (r *Runner) moveInputs(b *backends.Batch, tasks *scheduler.Task) error {
 		return nil
 	}
 	if inputsStay(b) {
-		return waitHostInputs(nil, in)
+		return r.waitHostInputs(nil, in)
 	}
 	for i := range in {
 		t := &in[i]
 		var err error
-		if s != nil && t.DType != tensor.Bytes {
+		if s != nil && !r.onHost(i) {
 			err = r.s.Mover.ToDevice(t, s, r.noteBatch(i, telemetry.ForDevice, tasks))
 		} else {
 			err = r.s.Mover.ToHost(t, r.noteBatch(i, telemetry.ForHost, tasks))
@@ -286,13 +286,30 @@ func (r *Runner) moveInputs(b *backends.Batch, tasks *scheduler.Task) error {
 			return err
 		}
 	}
-	return waitHostInputs(s, in)
+	for i := range in {
+		if s != nil && !r.onHost(i) {
+			continue
+		}
+		if err := WaitOnHost(&in[i]); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
-// arrived waits for the tensors of in that the host reads.
-func waitHostInputs(s tensor.Stream, in []tensor.Tensor) error {
+// onHost reports whether input i of a batch is on the host at an instance on a device.
+func (r *Runner) onHost(i int) bool {
+	if r.layout == nil {
+		return r.sig.Inputs[i].OnHost()
+	}
+	in := &r.layout.inputs[i]
+	return in.computed == nil && r.sig.Inputs[in.from].OnHost()
+}
+
+// waitHostInputs waits for the inputs of a task that the host reads.
+func (r *Runner) waitHostInputs(s tensor.Stream, in []tensor.Tensor) error {
 	for i := range in {
-		if s != nil && in[i].DType != tensor.Bytes {
+		if s != nil && !r.sig.Inputs[i].OnHost() {
 			continue
 		}
 		if err := WaitOnHost(&in[i]); err != nil {
@@ -342,7 +359,7 @@ func (r *Runner) bring(b *backends.Batch, list *scheduler.TaskList) error {
 		}
 		switch {
 		case !t.Present() || err != nil:
-		case at != nil && t.DType != tensor.Bytes:
+		case at != nil && !r.sig.Inputs[port].OnHost():
 			b.In[port], err = r.gatherAt(at, list, port)
 		default:
 			for w := list.Head; w != nil && err == nil; w = w.Next() {
@@ -356,7 +373,7 @@ func (r *Runner) bring(b *backends.Batch, list *scheduler.TaskList) error {
 		}
 	}
 	for w := list.Head; w != nil; w = w.Next() {
-		if err := waitHostInputs(s, w.In); err != nil {
+		if err := r.waitHostInputs(s, w.In); err != nil {
 			return err
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"github.com/tutti-server/tutti/backends/openvino"
 	"github.com/tutti-server/tutti/backends/pytorch"
 	"github.com/tutti-server/tutti/backends/tensorflow"
+	"github.com/tutti-server/tutti/backends/tensorrt"
 )
 
 // nativeBackends returns the backends that call native libraries, for which they need cgo.
@@ -18,5 +19,6 @@ func nativeBackends() []backends.Factory {
 		pytorch.NewFactory(),
 		pytorch.NewPackageFactory(),
 		tensorflow.NewFactory(),
+		tensorrt.NewFactory(),
 	}
 }

@@ -15,6 +15,7 @@ func nativeBackends() []backends.Factory {
 		unsupported("pytorch", "model.pt", "pytorch_libtorch"),
 		unsupported("torch_aoti", "model.pt2"),
 		unsupported("tensorflow", "model.savedmodel", "tensorflow_savedmodel", "tensorflow_graphdef"),
+		unsupported("tensorrt", "model.plan", "tensorrt_plan"),
 	}
 }
 

@@ -88,8 +88,10 @@ type Counters struct {
 	Kernels, Allocs                                                    uint64
 	// Held is the bytes of device memory that are not released.
 	Held uint64
-	// Streams, Events and Pinned are how many there are now.
-	Streams, Events, Pinned uint64
+	// Streams, Events, Pinned and Contexts are how many there are now.
+	Streams, Events, Pinned, Contexts uint64
+	// Refused is the allocations that failed because of a setting.
+	Refused uint64
 }
 
 // Count returns the counters. On a GPU all are 0.
@@ -123,9 +125,21 @@ func Count(tb testing.TB) (c Counters) {
 			c.Events = n
 		case "pinned":
 			c.Pinned = n
+		case "contexts":
+			c.Contexts = n
+		case "refused":
+			c.Refused = n
 		}
 	}
 	return c
+}
+
+// Settled fails the test when the process holds anything of the driver.
+func Settled(tb testing.TB) {
+	tb.Helper()
+	if c := Count(tb); c.Held+c.Streams+c.Events+c.Pinned+c.Contexts > 0 {
+		tb.Errorf("%d bytes of device memory, %d streams, %d events, %d regions of pinned memory and %d contexts are left", c.Held, c.Streams, c.Events, c.Pinned, c.Contexts)
+	}
 }
 
 // Check fails the test when the driver has found a fault in this process.
@@ -136,7 +150,8 @@ func Check(tb testing.TB) {
 	}
 }
 
-// Set changes a setting of the driver: oom, seed, late_us, slow_mbs, lose, revive. It skips the test on a GPU.
+// Set changes a setting of the driver: oom, oom_at, oom_for, seed, late_us, slow_mbs, lose, lost_at, revive, exclusive. It skips the
+// test on a GPU.
 func Set(tb testing.TB, name string, v int64) {
 	tb.Helper()
 	Require(tb)

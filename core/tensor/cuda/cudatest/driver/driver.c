@@ -13,10 +13,15 @@
 //	TUTTI_CUDA_CHECK_SEED       seed of the order of execution
 //	TUTTI_CUDA_CHECK_LATE_US    how long work waits at most when nobody waits for it, 300 by default
 //	TUTTI_CUDA_CHECK_OOM        every n-th allocation fails; 0 for none
+//	TUTTI_CUDA_CHECK_OOM_AT     allocations fail from the n-th on, TUTTI_CUDA_CHECK_OOM_FOR of them (1); 0 for none. Here contexts, streams,
+//	                            events, modules and pinned memory are allocations too
 //	TUTTI_CUDA_CHECK_LOST       the device is lost at the n-th operation; 0 for never
 //	TUTTI_CUDA_CHECK_SLOW_MBS   bandwidth of copies between devices and the host in MB/s; 0 is unlimited
 //	TUTTI_CUDA_CHECK_NO_PEER    1: devices cannot access each other
+//	TUTTI_CUDA_CHECK_EXCLUSIVE  1: another process has the devices in exclusive mode
 //	TUTTI_CUDA_CHECK_VERSION    the driver's version, 13000 by default
+//	CUDA_VISIBLE_DEVICES        the devices to show, in this order, as with CUDA: none when it is empty, and none from an invalid
+//	                            number on
 //	TUTTI_CUDA_CHECK_REPORT     a file that gets the report when the last context is released, or the process ends
 //
 // tutti_check_report returns the same report at any time: one line per fault, then the counters.
@@ -36,7 +41,7 @@
 
 #include "../../driver.h"
 
-enum { OK = 0, INVALID = 1, NO_MEMORY = 2, NOT_INITIALIZED = 3, NO_DEVICE = 100, BAD_DEVICE = 101, BAD_CONTEXT = 201, PEER_UNSUPPORTED = 217, BAD_HANDLE = 400, NOT_FOUND = 500, NOT_READY = 600, BAD_ADDRESS = 700, LOST = 719 };
+enum { OK = 0, INVALID = 1, NO_MEMORY = 2, NOT_INITIALIZED = 3, NO_DEVICE = 100, UNAVAILABLE = 46, BAD_DEVICE = 101, BAD_CONTEXT = 201, PEER_UNSUPPORTED = 217, BAD_HANDLE = 400, NOT_FOUND = 500, NOT_READY = 600, BAD_ADDRESS = 700, LOST = 719 };
 enum { MAX_DEVICES = 16, MAX_STREAMS = 256, MAX_FAULTS = 100, ALIGN = 256, PAGE = 4096 };
 enum { POISON_NEW = 0xcd, POISON_FREED = 0xdb };
 
@@ -54,6 +59,7 @@ typedef struct block {
 	int opened;          // how often that was opened
 	bool live;           // in the order of execution
 	bool submitted_free; // by the host
+	bool free;           // nothing is there, and nothing will be before it is allocated again
 	int born_slot;
 	uint64_t born;
 	int writer_slot;     // -1: nobody
@@ -61,7 +67,7 @@ typedef struct block {
 	const char *writer_name;
 	uint64_t reads[MAX_STREAMS]; // the last read of each slot
 	int max_reader;
-	struct block *next;
+	struct block *before, *next;
 	struct cu_pool *pool;
 } block;
 
@@ -70,7 +76,7 @@ typedef struct device {
 	uint8_t *addresses, *memory; // the same offsets: without access, and for the engine
 	size_t size;
 	int fd;
-	block *blocks;
+	block *blocks, *last; // in order of their address
 	int retained;
 	bool lost;
 	uint64_t operations;
@@ -79,9 +85,16 @@ typedef struct device {
 struct cu_ctx { device *d; };
 struct cu_pool { device *d; uint64_t keep, used; };
 
+// record is one recording of an event. A wait for it keeps its meaning when the event is recorded again.
+typedef struct record {
+	int holders;
+	bool done, lost; // lost: its device was
+	vclock clock; // when it is done
+} record;
+
 struct cu_evnt {
-	uint64_t recorded, completed; // numbers of records: submitted, executed
-	vclock *clock;                // after the last executed record
+	record *last; // the recording that a query is about; NULL: none yet
+	bool dead;    // destroyed; kept to detect uses
 	unsigned flags;
 };
 
@@ -94,8 +107,7 @@ typedef struct op {
 	int width;
 	uint32_t value;
 	block *b;
-	struct cu_evnt *event;
-	uint64_t record; // of the event
+	record *record;  // of the event
 	vclock *after;   // what the host had waited for, where that changed
 	struct cu_func *function;
 	unsigned grid[6];
@@ -105,6 +117,7 @@ typedef struct op {
 
 struct cu_strm {
 	device *d;
+	bool dead; // destroyed; kept to detect uses
 	int slot;
 	uint64_t submitted, executed;
 	op *head, *tail;
@@ -119,7 +132,9 @@ static pthread_t engine;
 static bool initialized;
 static device devices[MAX_DEVICES];
 static struct cu_ctx contexts[MAX_DEVICES];
-static int device_count, version, oom_every, lost_at, no_peer, late_us;
+static int device_count, version, oom_every, lost_at, no_peer, late_us, exclusive;
+static int numbers[MAX_DEVICES]; // of the devices in the machine: CUDA_VISIBLE_DEVICES may show others first
+static int64_t oom_at, oom_for; // allocations of any kind until the next failure, and failures then
 static double slow_mbs;
 static uint64_t seed, allocations;
 static struct cu_strm *streams;
@@ -131,7 +146,7 @@ static int waiters;
 static char faults[MAX_FAULTS][320];
 static int fault_count;
 static __thread struct cu_ctx *current;
-static struct { uint64_t up, down, within, peer, up_bytes, down_bytes, within_bytes, peer_bytes, kernels, allocs, frees, events, streams, pinned; } counts;
+static struct { uint64_t up, down, within, peer, up_bytes, down_bytes, within_bytes, peer_bytes, kernels, allocs, frees, events, streams, pinned, contexts, refused; } counts;
 
 static void fault(const char *format, ...) {
 	if (fault_count < MAX_FAULTS) {
@@ -152,6 +167,22 @@ static uint64_t next_random(void) { // splitmix64
 	z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
 	z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
 	return z ^ (z >> 31);
+}
+
+// no_memory reports whether an allocation fails. pool is true for those that every n-th of may fail.
+static bool no_memory(bool pool) {
+	if (pool && oom_every > 0 && ++allocations % (uint64_t)oom_every == 0) {
+		counts.refused++;
+		return true;
+	}
+	if (oom_at <= 0) return false;
+	if (oom_at > 1) {
+		oom_at--;
+		return false;
+	}
+	if (--oom_for <= 0) oom_at = 0;
+	counts.refused++;
+	return true;
 }
 
 static void join(vclock *c, const vclock *o) {
@@ -224,6 +255,10 @@ static void slow(size_t n) {
 
 static void execute_copy(struct cu_strm *s, op *o) {
 	device *from = device_of(o->src), *to = device_of(o->dst);
+	if ((from != NULL && from->lost) || (to != NULL && to->lost)) {
+		s->d->lost = true;
+		return;
+	}
 	touch(s, "copy from memory", o->src, o->n, false);
 	touch(s, "copy to memory", o->dst, o->n, true);
 	if (from == NULL || to == NULL) slow(o->n);
@@ -274,11 +309,42 @@ static void execute_kernel(struct cu_strm *s, op *o) {
 	o->function->run(&l, params);
 }
 
+static record *hold(record *r) {
+	r->holders++;
+	return r;
+}
+
+static void drop(record *r) {
+	if (r != NULL && --r->holders == 0) free(r);
+}
+
+// release ends a block, and joins it with released neighbours. The addresses are used again only when there are no others.
+static void release(device *d, block *b) {
+	b->live = false, b->submitted_free = true, b->free = true;
+	b->pool->used -= b->n;
+	memset(shadow(b->base), POISON_FREED, b->n < 1 << 16 ? b->n : 1 << 16);
+	if (b->n > 1 << 17) { // large memory goes back to the system
+		uintptr_t from = ((uintptr_t)shadow(b->base) + (1 << 16) + PAGE - 1) / PAGE * PAGE, to = ((uintptr_t)shadow(b->base) + b->n) / PAGE * PAGE;
+		madvise((void *)from, to - from, MADV_REMOVE);
+	}
+	if (b->before != NULL && b->before->free) b = b->before;
+	while (b->next != NULL && b->next->free) {
+		block *gone = b->next;
+		b->n = (size_t)(gone->base + gone->n - b->base), b->next = gone->next;
+		if (gone->next != NULL) gone->next->before = b;
+		else d->last = b;
+		free(gone);
+	}
+}
+
 static void execute(struct cu_strm *s, op *o) {
 	if (o->kind != RECORD && o->kind != WAIT && ++s->d->operations == (uint64_t)lost_at && lost_at > 0) s->d->lost = true;
 	if (o->after != NULL) join(&s->clock, o->after);
 	if (o->kind == WAIT) {
-		if (o->event->clock != NULL) join(&s->clock, o->event->clock);
+		join(&s->clock, &o->record->clock);
+		// What depends on lost work is lost: CUDA says that the process must be restarted after such an error.
+		if (o->record->lost) s->d->lost = true;
+		drop(o->record);
 		return;
 	}
 	tick(s);
@@ -296,9 +362,7 @@ static void execute(struct cu_strm *s, op *o) {
 		break;
 	case FREE:
 		touch(s, "release", o->b->base, 0, true);
-		o->b->live = false;
-		memset(shadow(o->b->base), POISON_FREED, o->b->n);
-		o->b->pool->used -= o->b->n;
+		release(s->d, o->b);
 		counts.frees++;
 		break;
 	case KERNEL:
@@ -306,14 +370,14 @@ static void execute(struct cu_strm *s, op *o) {
 		execute_kernel(s, o);
 		break;
 	default:
-		if (o->event->clock == NULL) o->event->clock = calloc(1, sizeof(vclock));
-		*o->event->clock = s->clock;
-		o->event->completed = o->record;
+		o->record->clock = s->clock;
+		o->record->done = true, o->record->lost = s->d->lost;
+		drop(o->record);
 	}
 }
 
 static bool runnable(struct cu_strm *s) {
-	return s->head != NULL && (s->head->kind != WAIT || s->head->event->completed >= s->head->record);
+	return s->head != NULL && (s->head->kind != WAIT || s->head->record->done);
 }
 
 // The engine executes one operation at a time, of a stream that the seed chooses. While no thread waits it lets work
@@ -342,9 +406,9 @@ static void *run_engine(void *arg) {
 		}
 		struct cu_strm *s = ready[next_random() % (uint64_t)n];
 		op *o = s->head;
-		s->head = o->next;
-		if (s->head == NULL) s->tail = NULL;
 		execute(s, o);
+		s->head = o->next; // only now: others look for operations that are not complete
+		if (s->head == NULL) s->tail = NULL;
 		free(o->values);
 		free(o->after);
 		free(o);
@@ -389,21 +453,61 @@ static op *submit(struct cu_strm *s, kind k) {
 
 static void report_at_exit(void);
 
-cu_result cuInit(unsigned flags) {
-	if (flags != 0) return INVALID;
-	pthread_mutex_lock(&mu);
-	if (initialized) UNLOCK(OK);
-	device_count = (int)number("TUTTI_CUDA_CHECK_DEVICES", 2);
-	if (device_count > MAX_DEVICES) device_count = MAX_DEVICES;
+// show sets the devices that CUDA_VISIBLE_DEVICES shows of those in the machine: numbers, or UUIDs and their beginnings as nvidia-smi
+// prints them.
+static void show(const char *list, int in_machine) {
+	device_count = 0;
+	if (list == NULL)
+		for (; device_count < in_machine; device_count++) numbers[device_count] = device_count;
+	while (list != NULL && *list != 0 && device_count < in_machine) {
+		size_t n = strcspn(list, ",");
+		char *end;
+		long v = strtol(list, &end, 10);
+		if (end == list || end != list + n) {
+			for (v = 0; v < in_machine; v++) {
+				char id[64];
+				snprintf(id, sizeof id, "GPU-%02lx%02lx%02lx%02lx-", v, v, v, v);
+				if (n >= 6 && strncmp(id, list, n < 13 ? n : 13) == 0) break;
+			}
+		}
+		if (v < 0 || v >= in_machine) return;
+		for (int i = 0; i < device_count; i++)
+			if (numbers[i] == (int)v) { // twice: CUDA then shows none
+				device_count = 0;
+				return;
+			}
+		numbers[device_count++] = (int)v;
+		list += n;
+		if (*list == ',') list++;
+	}
+}
+
+// configure reads the settings that tutti_check_set may change, once.
+static void configure(void) {
+	static bool done;
+	if (done) return;
+	done = true;
 	version = (int)number("TUTTI_CUDA_CHECK_VERSION", 13000);
 	oom_every = (int)number("TUTTI_CUDA_CHECK_OOM", 0);
+	oom_at = (int64_t)number("TUTTI_CUDA_CHECK_OOM_AT", 0);
+	oom_for = (int64_t)number("TUTTI_CUDA_CHECK_OOM_FOR", 1);
+	exclusive = (int)number("TUTTI_CUDA_CHECK_EXCLUSIVE", 0);
 	lost_at = (int)number("TUTTI_CUDA_CHECK_LOST", 0);
 	no_peer = (int)number("TUTTI_CUDA_CHECK_NO_PEER", 0);
 	late_us = (int)number("TUTTI_CUDA_CHECK_LATE_US", 300);
 	slow_mbs = (double)number("TUTTI_CUDA_CHECK_SLOW_MBS", 0);
 	seed = number("TUTTI_CUDA_CHECK_SEED", 1);
-	size_t size = (size_t)number("TUTTI_CUDA_CHECK_MEMORY", 1u << 30);
+}
+
+cu_result cuInit(unsigned flags) {
+	if (flags != 0) return INVALID;
+	pthread_mutex_lock(&mu);
+	if (initialized) UNLOCK(OK);
+	int in_machine = (int)number("TUTTI_CUDA_CHECK_DEVICES", 2);
+	show(getenv("CUDA_VISIBLE_DEVICES"), in_machine < MAX_DEVICES ? in_machine : MAX_DEVICES);
 	if (device_count == 0) UNLOCK(NO_DEVICE);
+	configure();
+	size_t size = (size_t)number("TUTTI_CUDA_CHECK_MEMORY", 1u << 30);
 	for (int i = 0; i < device_count; i++) {
 		device *d = &devices[i];
 		d->ordinal = i, d->size = size;
@@ -432,6 +536,7 @@ static const struct { cu_result code; const char *name, *text; } errors[] = {
 	{BAD_DEVICE, "CUDA_ERROR_INVALID_DEVICE", "invalid device ordinal"}, {BAD_CONTEXT, "CUDA_ERROR_INVALID_CONTEXT", "invalid device context"},
 	{PEER_UNSUPPORTED, "CUDA_ERROR_PEER_ACCESS_UNSUPPORTED", "peer access is not supported between these two devices"},
 	{BAD_HANDLE, "CUDA_ERROR_INVALID_HANDLE", "invalid resource handle"}, {NOT_FOUND, "CUDA_ERROR_NOT_FOUND", "named symbol not found"},
+	{UNAVAILABLE, "CUDA_ERROR_DEVICE_UNAVAILABLE", "CUDA-capable device(s) is/are busy or unavailable"},
 	{NOT_READY, "CUDA_ERROR_NOT_READY", "device not ready"}, {BAD_ADDRESS, "CUDA_ERROR_ILLEGAL_ADDRESS", "an illegal memory access was encountered"},
 	{LOST, "CUDA_ERROR_LAUNCH_FAILED", "unspecified launch failure"},
 };
@@ -462,12 +567,12 @@ cu_result cuDeviceGet(cu_device *d, int ordinal) {
 }
 
 cu_result cuDeviceGetName(char *name, int n, cu_device d) {
-	snprintf(name, (size_t)n, "checking device %d", d);
+	snprintf(name, (size_t)n, "checking device %d", numbers[d]);
 	return OK;
 }
 
 cu_result cuDeviceGetUuid_v2(cu_uuid *id, cu_device d) {
-	memset(id, d, sizeof *id);
+	memset(id, numbers[d], sizeof *id);
 	return OK;
 }
 
@@ -491,7 +596,10 @@ cu_result cuDeviceCanAccessPeer(int *yes, cu_device d, cu_device peer) {
 cu_result cuDevicePrimaryCtxRetain(cu_context *c, cu_device d) {
 	LOCK();
 	if (d < 0 || d >= device_count) UNLOCK(BAD_DEVICE);
-	devices[d].retained++;
+	if (exclusive) UNLOCK(UNAVAILABLE);
+	if (devices[d].lost) UNLOCK(LOST);
+	if (no_memory(false)) UNLOCK(NO_MEMORY);
+	if (devices[d].retained++ == 0) counts.contexts++;
 	*c = &contexts[d];
 	UNLOCK(OK);
 }
@@ -499,8 +607,8 @@ cu_result cuDevicePrimaryCtxRetain(cu_context *c, cu_device d) {
 cu_result cuDevicePrimaryCtxRelease_v2(cu_device d) {
 	LOCK();
 	if (d < 0 || d >= device_count || devices[d].retained == 0) UNLOCK(INVALID);
-	bool last = --devices[d].retained == 0;
-	for (int i = 0; i < device_count; i++) last = last && devices[i].retained == 0;
+	if (--devices[d].retained == 0) counts.contexts--;
+	bool last = counts.contexts == 0;
 	pthread_mutex_unlock(&mu);
 	if (last && getenv("TUTTI_CUDA_CHECK_REPORT") != NULL) report_at_exit(); // a Go program ends without the functions of atexit
 	return OK;
@@ -546,6 +654,7 @@ cu_result cuMemGetInfo_v2(size_t *available, size_t *total) {
 
 cu_result cuMemPoolCreate(cu_mempool *p, const cu_pool_props *o) {
 	LOCK();
+	if (no_memory(false)) UNLOCK(NO_MEMORY);
 	if (o->alloc_type != 1 || o->location.type != 1 || o->location.id < 0 || o->location.id >= device_count) UNLOCK(INVALID);
 	*p = calloc(1, sizeof **p);
 	(*p)->d = &devices[o->location.id];
@@ -554,7 +663,8 @@ cu_result cuMemPoolCreate(cu_mempool *p, const cu_pool_props *o) {
 
 cu_result cuMemPoolDestroy(cu_mempool p) {
 	LOCK();
-	if (p->used != 0 && !p->d->lost) fault("a pool of device:%d is destroyed while %llu bytes of it are held", p->d->ordinal, (unsigned long long)p->used);
+	if (p->d->lost) UNLOCK(LOST);
+	if (p->used != 0) fault("a pool of device:%d is destroyed while %llu bytes of it are held", p->d->ordinal, (unsigned long long)p->used);
 	UNLOCK(OK); // blocks keep its address
 }
 
@@ -589,46 +699,68 @@ static block *place_at(device *d, size_t n, size_t align);
 // place finds n free bytes, behind the last block first, then where a released block is.
 static block *place(device *d, size_t n) { return place_at(d, n, ALIGN); }
 
+// insert adds a block behind another one, NULL for the first place.
+static block *insert(device *d, block *before, uint64_t base, size_t n) {
+	block *b = calloc(1, sizeof *b);
+	b->base = base, b->n = n, b->writer_slot = -1, b->before = before;
+	b->next = before != NULL ? before->next : d->blocks;
+	if (before != NULL) before->next = b;
+	else d->blocks = b;
+	if (b->next != NULL) b->next->before = b;
+	else d->last = b;
+	return b;
+}
+
 // place_at is place at a multiple of align.
 static block *place_at(device *d, size_t n, size_t align) {
+	uint64_t base = (uint64_t)(uintptr_t)d->addresses;
+	if (n > d->size) return NULL;
 	n = (n + align - 1) / align * align;
-	uint64_t base = (uint64_t)(uintptr_t)d->addresses, end = base;
-	block **last = &d->blocks;
-	for (; *last != NULL; last = &(*last)->next) end = (*last)->base + (*last)->n;
+	uint64_t end = d->last != NULL ? d->last->base + d->last->n : base;
 	end = (end + align - 1) / align * align;
-	if (n <= d->size && end + n <= base + d->size) {
-		block *b = calloc(1, sizeof *b);
-		b->base = end, b->n = n, b->writer_slot = -1;
-		return *last = b;
-	}
-	for (block **at = &d->blocks; *at != NULL; at = &(*at)->next) { // joins released neighbours
-		block *b = *at;
-		while (b->submitted_free && !b->live && b->next != NULL && b->next->submitted_free && !b->next->live) {
-			block *gone = b->next;
-			b->n += gone->n, b->next = gone->next;
-			free(gone);
-		}
-		if (!b->submitted_free || b->live) continue;
+	if (end + n <= base + d->size) return insert(d, d->last, end, n);
+	for (block *b = d->blocks; b != NULL; b = b->next) {
+		if (!b->free) continue;
 		if (b->next == NULL) b->n = base + d->size - b->base; // with what is behind it
-		if (b->n < n || b->base % align != 0) continue;
-		block *fresh = calloc(1, sizeof *fresh);
-		fresh->base = b->base, fresh->n = n, fresh->writer_slot = -1;
-		if (b->n > n) {
-			b->base += n, b->n -= n;
-			fresh->next = b;
-		} else {
-			fresh->next = b->next;
+		uint64_t at = (b->base + align - 1) / align * align, to = b->base + b->n;
+		if (at + n > to) continue;
+		static struct cu_pool none;
+		block *fresh = insert(d, b, at, n);
+		if (at + n < to) {
+			block *rest = insert(d, fresh, at + n, (size_t)(to - at - n));
+			rest->submitted_free = true, rest->free = true, rest->pool = &none;
+		}
+		b->n = (size_t)(at - b->base);
+		if (b->n == 0) {
+			if (b->before != NULL) b->before->next = fresh;
+			else d->blocks = fresh;
+			fresh->before = b->before;
 			free(b);
 		}
-		return *at = fresh;
+		return fresh;
 	}
 	return NULL;
 }
 
+// usable reports whether a stream may take work of the device, and notes a fault otherwise.
+static bool usable(struct cu_strm *s, device *d, const char *what) {
+	if (s == NULL) fault("%s uses the default stream of device:%d", what, d->ordinal);
+	else if (s->dead) fault("%s uses a stream of device:%d that is destroyed", what, d->ordinal);
+	else if (s->d != d) fault("%s of device:%d uses a stream of device:%d", what, d->ordinal, s->d->ordinal);
+	else return true;
+	return false;
+}
+
+static bool known(struct cu_evnt *e, const char *what) {
+	if (e != NULL && !e->dead) return true;
+	fault("%s uses an event that is destroyed", what);
+	return false;
+}
+
 cu_result cuMemAllocFromPoolAsync(cu_ptr *p, size_t n, cu_mempool from, cu_stream s) {
 	CONTEXT();
-	if (n == 0 || from->d != d || s == NULL || s->d != d) UNLOCK(INVALID);
-	if (oom_every > 0 && ++allocations % (uint64_t)oom_every == 0) UNLOCK(NO_MEMORY);
+	if (n == 0 || from->d != d || !usable(s, d, "an allocation")) UNLOCK(INVALID);
+	if (no_memory(true)) UNLOCK(NO_MEMORY);
 	block *b = place(d, n);
 	if (b == NULL) UNLOCK(NO_MEMORY);
 	b->pool = from;
@@ -641,6 +773,7 @@ cu_result cuMemAllocFromPoolAsync(cu_ptr *p, size_t n, cu_mempool from, cu_strea
 
 cu_result cuMemFreeAsync(cu_ptr p, cu_stream s) {
 	CONTEXT();
+	if (!usable(s, d, "a release")) UNLOCK(BAD_HANDLE);
 	block *b = block_of(p, 0);
 	if (b == NULL || b->base != p || b->submitted_free) {
 		fault("a release of memory at device:%d that is not allocated", d->ordinal);
@@ -651,19 +784,46 @@ cu_result cuMemFreeAsync(cu_ptr p, cu_stream s) {
 	UNLOCK(OK);
 }
 
+// Pinned memory.
+typedef struct pinned { uint64_t p; size_t n; struct pinned *next; } pinned;
+static pinned *regions;
+
 cu_result cuMemHostAlloc(void **p, size_t n, unsigned flags) {
 	(void)flags;
-	LOCK();
+	CONTEXT();
+	(void)d;
 	if (n == 0) UNLOCK(INVALID);
-	*p = mmap(NULL, n, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	if (*p == MAP_FAILED) UNLOCK(NO_MEMORY);
+	if (no_memory(false)) UNLOCK(NO_MEMORY);
+	void *at = mmap(NULL, n, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (at == MAP_FAILED) UNLOCK(NO_MEMORY);
+	pinned *r = calloc(1, sizeof *r);
+	r->p = (uint64_t)(uintptr_t)at, r->n = n, r->next = regions;
+	regions = r;
+	*p = at;
 	counts.pinned++;
-	UNLOCK(OK); // never unmapped: the size is not known
+	UNLOCK(OK);
 }
 
 cu_result cuMemFreeHost(void *p) {
-	(void)p;
-	LOCK();
+	CONTEXT();
+	(void)d;
+	pinned **at = &regions;
+	while (*at != NULL && (*at)->p != (uint64_t)(uintptr_t)p) at = &(*at)->next;
+	pinned *r = *at;
+	if (r == NULL) {
+		fault("a release of pinned memory that is not allocated");
+		UNLOCK(INVALID);
+	}
+	bool used = false;
+	for (struct cu_strm *s = streams; s != NULL; s = s->next)
+		for (op *o = s->head; o != NULL; o = o->next)
+			if (o->kind == COPY && (o->src - r->p < r->n || o->dst - r->p < r->n)) {
+				if (!used) fault("pinned memory is released before a copy of stream %d", s->slot);
+				used = true;
+			}
+	*at = r->next;
+	if (!used) munmap(p, r->n);
+	free(r);
 	counts.pinned--;
 	UNLOCK(OK);
 }
@@ -673,7 +833,7 @@ cu_result cuStreamCreateWithPriority(cu_stream *out, unsigned flags, int priorit
 	CONTEXT();
 	int slot = 0;
 	while (slot < MAX_STREAMS && slots[slot]) slot++;
-	if (slot == MAX_STREAMS) UNLOCK(NO_MEMORY);
+	if (slot == MAX_STREAMS || no_memory(false)) UNLOCK(NO_MEMORY);
 	slots[slot] = true;
 	struct cu_strm *s = calloc(1, sizeof *s);
 	s->d = d, s->slot = slot, s->next = streams;
@@ -697,6 +857,10 @@ static void drain(struct cu_strm *s) {
 
 cu_result cuStreamDestroy_v2(cu_stream s) {
 	LOCK();
+	if (s == NULL || s->dead) {
+		fault("a stream is destroyed twice");
+		UNLOCK(BAD_HANDLE);
+	}
 	drain(s);
 	for (struct cu_strm **at = &streams; *at != NULL; at = &(*at)->next)
 		if (*at == s) {
@@ -705,34 +869,44 @@ cu_result cuStreamDestroy_v2(cu_stream s) {
 		}
 	slots[s->slot] = false;
 	counts.streams--;
-	free(s);
+	s->dead = true;
 	UNLOCK(OK);
 }
 
 cu_result cuStreamSynchronize(cu_stream s) {
 	CONTEXT();
+	if (!usable(s, d, "a wait")) UNLOCK(BAD_HANDLE);
 	drain(s);
 	UNLOCK(d->lost ? LOST : OK);
 }
 
+// drain_all waits for what the streams of a device have now. Streams may come and go while it waits.
+static void drain_all(device *d) {
+	struct cu_strm *list[MAX_STREAMS];
+	int n = 0;
+	for (struct cu_strm *s = streams; s != NULL && n < MAX_STREAMS; s = s->next)
+		if (s->d == d) list[n++] = s;
+	for (int i = 0; i < n; i++) drain(list[i]); // also those that are destroyed meanwhile: nothing is freed
+}
+
 cu_result cuCtxSynchronize(void) {
 	CONTEXT();
-	for (struct cu_strm *s = streams; s != NULL; s = s->next)
-		if (s->d == d) drain(s);
+	drain_all(d);
 	UNLOCK(d->lost ? LOST : OK);
 }
 
 cu_result cuStreamWaitEvent(cu_stream s, cu_event e, unsigned flags) {
 	(void)flags;
 	CONTEXT();
-	op *o = submit(s, WAIT);
-	o->event = e, o->record = e->recorded;
+	if (!usable(s, d, "a wait for an event") || !known(e, "a wait for an event")) UNLOCK(BAD_HANDLE);
+	if (e->last != NULL) submit(s, WAIT)->record = hold(e->last);
 	UNLOCK(OK);
 }
 
 cu_result cuEventCreate(cu_event *e, unsigned flags) {
 	CONTEXT();
 	(void)d;
+	if (no_memory(false)) UNLOCK(NO_MEMORY);
 	*e = calloc(1, sizeof **e);
 	(*e)->flags = flags;
 	counts.events++;
@@ -741,36 +915,43 @@ cu_result cuEventCreate(cu_event *e, unsigned flags) {
 
 cu_result cuEventDestroy_v2(cu_event e) {
 	LOCK();
-	if (e->completed < e->recorded) fault("an event is destroyed before its stream reached it");
+	if (!known(e, "a destruction")) UNLOCK(BAD_HANDLE);
+	if (e->last != NULL && !e->last->done) fault("an event is destroyed before its stream reached it");
 	counts.events--;
-	free(e->clock);
-	free(e);
+	drop(e->last);
+	e->last = NULL, e->dead = true;
 	UNLOCK(OK);
 }
 
 cu_result cuEventRecord(cu_event e, cu_stream s) {
 	CONTEXT();
-	op *o = submit(s, RECORD);
-	o->event = e, o->record = ++e->recorded;
+	if (!usable(s, d, "a record") || !known(e, "a record")) UNLOCK(BAD_HANDLE);
+	drop(e->last);
+	e->last = hold(calloc(1, sizeof *e->last));
+	submit(s, RECORD)->record = hold(e->last);
 	UNLOCK(OK);
 }
 
 cu_result cuEventQuery(cu_event e) {
 	CONTEXT();
-	if (e->completed < e->recorded) UNLOCK(d->lost ? LOST : NOT_READY);
-	if (e->clock != NULL) host_knows(e->clock);
+	if (!known(e, "a query")) UNLOCK(BAD_HANDLE);
+	if (e->last != NULL && !e->last->done) UNLOCK(d->lost ? LOST : NOT_READY);
+	if (e->last != NULL) host_knows(&e->last->clock);
 	UNLOCK(OK);
 }
 
 cu_result cuEventSynchronize(cu_event e) {
 	CONTEXT();
-	uint64_t upto = e->recorded;
+	if (!known(e, "a wait")) UNLOCK(BAD_HANDLE);
+	if (e->last == NULL) UNLOCK(OK);
+	record *r = hold(e->last); // the event may be recorded again meanwhile
 	waiters++;
 	pthread_cond_broadcast(&progress);
 	pthread_cond_signal(&work);
-	while (e->completed < upto) pthread_cond_wait(&progress, &mu);
+	while (!r->done) pthread_cond_wait(&progress, &mu);
 	waiters--;
-	if (e->clock != NULL) host_knows(e->clock);
+	host_knows(&r->clock);
+	drop(r);
 	UNLOCK(d->lost ? LOST : OK);
 }
 
@@ -783,6 +964,7 @@ static bool inside(uint64_t p, size_t n) {
 
 cu_result cuMemcpyAsync(cu_ptr dst, cu_ptr src, size_t n, cu_stream s) {
 	CONTEXT();
+	if (!usable(s, d, "a copy")) UNLOCK(BAD_HANDLE);
 	if (!inside(dst, n) || !inside(src, n)) {
 		fault("a copy of %zu bytes by stream %d leaves its allocation", n, s->slot);
 		UNLOCK(INVALID);
@@ -794,6 +976,7 @@ cu_result cuMemcpyAsync(cu_ptr dst, cu_ptr src, size_t n, cu_stream s) {
 
 static cu_result fill(cu_ptr dst, size_t pitch, uint32_t v, int width, size_t n, size_t height, cu_stream s) {
 	CONTEXT();
+	if (!usable(s, d, "a fill")) UNLOCK(BAD_HANDLE);
 	if (dst % (size_t)width != 0 || device_of(dst) == NULL || !inside(dst, height > 1 ? pitch * (height - 1) + (size_t)width : n)) {
 		fault("a fill of %zu bytes by stream %d leaves its allocation, or is not aligned", n, s->slot);
 		UNLOCK(INVALID);
@@ -827,6 +1010,7 @@ cu_result cuModuleLoadDataEx(cu_module *m, const void *image, unsigned n, int *o
 		snprintf(beside, sizeof beside, "%.*skernels.so", slash != NULL ? (int)(slash + 1 - self.dli_fname) : 0, self.dli_fname);
 		path = beside;
 	}
+	if (no_memory(false)) UNLOCK(NO_MEMORY);
 	void *lib = path != NULL ? dlopen(path, RTLD_NOW | RTLD_LOCAL) : NULL;
 	*m = (cu_module)lib;
 	UNLOCK(lib != NULL ? OK : NOT_FOUND);
@@ -853,7 +1037,7 @@ cu_result cuModuleGetFunction(cu_function *f, cu_module m, const char *name) {
 cu_result cuLaunchKernel(cu_function f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz, unsigned shared, cu_stream s, void **params, void **extra) {
 	(void)shared, (void)extra;
 	CONTEXT();
-	if (s == NULL || s->d != d || gx == 0 || gy == 0 || gz == 0 || bx == 0 || by == 0 || bz == 0 || bx * by * bz > 1024) UNLOCK(INVALID);
+	if (!usable(s, d, "a launch") || gx == 0 || gy == 0 || gz == 0 || bx == 0 || by == 0 || bz == 0 || bx * by * bz > 1024) UNLOCK(INVALID);
 	op *o = submit(s, KERNEL);
 	o->function = f;
 	unsigned grid[6] = {gx, gy, gz, bx, by, bz};
@@ -866,9 +1050,8 @@ cu_result cuLaunchKernel(cu_function f, unsigned gx, unsigned gy, unsigned gz, u
 // Memory outside the pools may be exported, so it has pages of its own.
 cu_result cuMemAlloc_v2(cu_ptr *p, size_t n) {
 	CONTEXT();
-	if (oom_every > 0 && ++allocations % (uint64_t)oom_every == 0) UNLOCK(NO_MEMORY);
 	static struct cu_pool direct;
-	block *b = n > 0 ? place_at(d, n, PAGE) : NULL;
+	block *b = n > 0 && !no_memory(true) ? place_at(d, n, PAGE) : NULL;
 	if (b == NULL) UNLOCK(n > 0 ? NO_MEMORY : INVALID);
 	b->pool = &direct, direct.used += b->n, b->live = true, b->asked = n;
 	memset(shadow(b->base), POISON_NEW, b->n);
@@ -880,9 +1063,9 @@ cu_result cuMemFree_v2(cu_ptr p) {
 	CONTEXT();
 	block *b = block_of(p, 0);
 	if (b == NULL || b->base != p || b->submitted_free || b->from.pid != 0) UNLOCK(INVALID);
-	for (struct cu_strm *s = streams; s != NULL; s = s->next)
-		if (s->d == d) drain(s);
-	b->live = false, b->submitted_free = true, b->pool->used -= b->n;
+	b->submitted_free = true; // while it waits, other threads must not
+	drain_all(d);
+	release(d, b);
 	UNLOCK(OK);
 }
 
@@ -931,18 +1114,18 @@ cu_result cuIpcOpenMemHandle_v2(cu_ptr *p, cu_ipc_handle h, unsigned flags) {
 	snprintf(path, sizeof path, "/proc/%d/fd/%d", m.pid, m.fd);
 	int fd = open(path, O_RDWR | O_CLOEXEC);
 	if (fd < 0) UNLOCK(INVALID);
-	if (oom_every > 0 && ++allocations % (uint64_t)oom_every == 0) b = NULL;
+	if (no_memory(true)) b = NULL;
 	else b = place_at(d, m.n, PAGE);
 	void *at = b == NULL ? MAP_FAILED : mmap(shadow(b->base), m.n, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, (off_t)m.offset);
 	close(fd);
 	if (b == NULL) UNLOCK(NO_MEMORY);
 	static struct cu_pool others;
-	b->pool = &others;
+	b->pool = &others, others.used += b->n;
 	if (at == MAP_FAILED) {
-		b->submitted_free = true;
+		release(d, b);
 		UNLOCK(INVALID);
 	}
-	others.used += b->n, b->live = true, b->opened = 1, b->from = m, b->asked = m.asked, b->writer_slot = 0, b->writer_name = "other process";
+	b->live = true, b->opened = 1, b->from = m, b->asked = m.asked, b->writer_slot = 0, b->writer_name = "other process";
 	*p = b->base;
 	UNLOCK(OK);
 }
@@ -959,7 +1142,8 @@ cu_result cuIpcCloseMemHandle(cu_ptr p) {
 				fault("memory of another process at device:%d is unmapped before a copy of stream %d", d->ordinal, s->slot);
 	off_t at = (off_t)(b->base - (uint64_t)(uintptr_t)d->addresses);
 	mmap(shadow(b->base), b->n, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED | MAP_NORESERVE, d->fd, at);
-	b->live = false, b->submitted_free = true, b->pool->used -= b->n, b->from.pid = 0;
+	b->from.pid = 0;
+	release(d, b);
 	UNLOCK(OK);
 }
 
@@ -985,26 +1169,44 @@ int tutti_check_report(char *text, size_t n, int reset) {
 			if (!b->submitted_free) held += b->n;
 	if (at < n)
 		snprintf(text + at, n - at,
-			"up %llu %llu\ndown %llu %llu\nwithin %llu %llu\npeer %llu %llu\nkernels %llu\nallocs %llu\nheld %llu\nstreams %llu\nevents %llu\npinned %llu\n",
+			"up %llu %llu\ndown %llu %llu\nwithin %llu %llu\npeer %llu %llu\nkernels %llu\nallocs %llu\nheld %llu\nstreams %llu\nevents %llu\npinned %llu\ncontexts %llu\nrefused %llu\n",
 			(unsigned long long)counts.up, (unsigned long long)counts.up_bytes, (unsigned long long)counts.down, (unsigned long long)counts.down_bytes,
 			(unsigned long long)counts.within, (unsigned long long)counts.within_bytes, (unsigned long long)counts.peer, (unsigned long long)counts.peer_bytes,
 			(unsigned long long)counts.kernels, (unsigned long long)counts.allocs, (unsigned long long)held, (unsigned long long)counts.streams,
-			(unsigned long long)counts.events, (unsigned long long)counts.pinned);
+			(unsigned long long)counts.events, (unsigned long long)counts.pinned, (unsigned long long)counts.contexts, (unsigned long long)counts.refused);
 	if (reset) fault_count = 0, counts.up = counts.down = counts.within = counts.peer = counts.up_bytes = counts.down_bytes = counts.within_bytes = counts.peer_bytes = 0;
 	pthread_mutex_unlock(&mu);
 	return faulty;
 }
 
+// revive makes a lost device usable again, as a restart of the process does: its memory is released.
+static void revive(device *d) {
+	drain_all(d);
+	d->lost = false;
+	for (block *b = d->blocks; b != NULL; b = b->next)
+		if (!b->free) {
+			release(d, b);
+			b = d->blocks; // release joins blocks
+		}
+}
+
 // tutti_check_set changes a setting while the process runs. It returns 0 for an unknown name.
 int tutti_check_set(const char *name, long long v) {
 	pthread_mutex_lock(&mu);
+	configure();
 	int known = 1;
 	if (strcmp(name, "oom") == 0) oom_every = (int)v, allocations = 0;
 	else if (strcmp(name, "seed") == 0) seed = (uint64_t)v;
 	else if (strcmp(name, "late_us") == 0) late_us = (int)v;
 	else if (strcmp(name, "slow_mbs") == 0) slow_mbs = (double)v;
-	else if (strcmp(name, "lose") == 0 && v >= 0 && v < device_count) devices[v].lost = true;
-	else if (strcmp(name, "revive") == 0 && v >= 0 && v < device_count) devices[v].lost = false;
+	else if (strcmp(name, "oom_at") == 0) oom_at = v;
+	else if (strcmp(name, "oom_for") == 0) oom_for = v;
+	else if (strcmp(name, "exclusive") == 0) exclusive = (int)v;
+	else if (strcmp(name, "lost_at") == 0) {
+		lost_at = (int)v;
+		for (int i = 0; i < device_count; i++) devices[i].operations = 0;
+	} else if (strcmp(name, "lose") == 0 && v >= 0 && v < device_count) devices[v].lost = true;
+	else if (strcmp(name, "revive") == 0 && v >= 0 && v < device_count) revive(&devices[v]);
 	else known = 0;
 	pthread_mutex_unlock(&mu);
 	return known;

@@ -108,7 +108,7 @@ class Server:
         """Returns {(model, tensor, from, to): count} of /metrics."""
         found = {}
         for line in self.get("/metrics", self.metrics_port).splitlines():
-            if line.startswith("ensemble_moves_total{"):
+            if line.startswith("ensemble_copies_total{"):
                 labels = dict(re.findall(r'(\w+)="([^"]*)"', line))
                 found[labels["model"], labels["tensor"], labels["from"], labels["to"]] = int(float(line.rsplit(" ", 1)[1]))
         return found

@@ -132,6 +132,7 @@ func (r *runner) at(v backendtest.Value) tensor.Tensor {
 	if err := other.Close(); err != nil {
 		r.tb.Fatal(err)
 	}
+	clear(host.Bytes()) // it is reused
 	return t
 }
 
@@ -307,6 +308,49 @@ func TestGPUOutputsOutlive(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestGPUOrder checks that the event after a run is behind it, although nothing but the runtime has put work into the stream, and that
+// memory of the runtime is not reused before the last reader has read it.
+func TestGPUOrder(t *testing.T) {
+	g := openGPUs(t)
+	in := floats([]int64{9}, 9, 0)
+	want := onHost(t, "nonzero.onnx", "", in)[0]
+	r := g.runner("nonzero.onnx", onGPU+`parameters { key: "gpu_mem_limit" value { string_value: "1000000" } }`)
+	defer r.close()
+	b := r.batch(in)
+	b.In[0].Retain()
+	kept := b.In[0]
+	if err := r.execute(b); err != nil {
+		t.Fatal(err)
+	}
+	if got := r.read(&b.Out[0]); !bytes.Equal(got, want) { // waits
+		t.Errorf("first %v, want %v", got, want)
+	}
+	reader, err := r.s.Device().Open("late reader", 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	to, err := g.host.Alloc(len(want))
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.In = []tensor.Tensor{kept}
+	if err := r.execute(b); err != nil {
+		t.Fatal(err)
+	}
+	out := &b.Out[0]
+	if err := errors.Join(out.Buf.Ready().WaitOn(reader), reader.Copy(to, 0, out.Buf, out.Off, out.Len)); err != nil {
+		t.Fatal(err)
+	}
+	out.Release() // before the copy has been made
+	if err := reader.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if got := to.Bytes(); !bytes.Equal(got, want) {
+		t.Errorf("second %v, want %v", got, want)
+	}
+	to.Release()
 }
 
 // TestGPUInstances checks that every instance has a session and a stream of its own, at both GPUs, and that the provider gets it.

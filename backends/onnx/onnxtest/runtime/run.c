@@ -132,13 +132,49 @@ typedef struct {
 
 static void *stream(run *r) { return (void *)(uintptr_t)r->s->o.stream; }
 
+static const size_t sizes[] = {0, 4, 1, 1, 2, 2, 4, 8, 0, 1, 2, 8, 4, 8, 8, 16, 2}; // of an element, by type; strings have none
+
+// describe returns the type, the shape and the content of a tensor.
+static OrtStatus *describe(OrtValue *v, int *type, size_t *rank, int64_t *dims, void **data) {
+	OrtTensorInfo *info = NULL;
+	OrtStatus *st = real.GetTensorTypeAndShape(v, &info);
+	if (st == NULL) st = real.GetTensorElementType(info, type);
+	if (st == NULL) st = real.GetDimensionsCount(info, rank);
+	if (st == NULL) st = real.GetDimensions(info, dims, *rank);
+	if (st == NULL && sizes[*type] > 0) st = real.GetTensorMutableData(v, data);
+	if (info != NULL) real.ReleaseTensorInfo(info);
+	return st;
+}
+
+static size_t elements(const int64_t *dims, size_t rank) {
+	size_t n = 1;
+	for (size_t k = 0; k < rank; k++) n *= (size_t)dims[k];
+	return n;
+}
+
+// snapshot takes an input on the host as it is now: the runtime reads it without waiting for any stream.
+static OrtStatus *snapshot(run *r, size_t i) {
+	int type = 0;
+	size_t rank = 0;
+	int64_t dims[MAX_RANK];
+	void *data = NULL;
+	r->in[i] = (OrtValue *)r->b->in[i].value;
+	OrtStatus *st = describe(r->in[i], &type, &rank, dims, &data);
+	if (st != NULL || sizes[type] == 0) return st;
+	size_t n = elements(dims, rank) * sizes[type];
+	r->host[i] = malloc(n + 1);
+	memcpy(r->host[i], data, n);
+	return real.CreateTensorWithDataAsOrtValue(r->cpu, r->host[i], n, dims, rank, type, &r->in[i]);
+}
+
 // fetch copies the inputs to the host, and waits for them: this computer of the stand-in is the host.
 static OrtStatus *fetch(run *r) {
 	for (size_t i = 0; i < r->b->ins; i++) {
 		const OrtValue *given = r->b->in[i].value;
 		value *v = value_of(given);
 		if (v == NULL) {
-			r->in[i] = (OrtValue *)given;
+			OrtStatus *st = snapshot(r, i);
+			if (st != NULL) return st;
 			continue;
 		}
 		r->host[i] = malloc(v->n + 1);
@@ -175,11 +211,9 @@ static OrtStatus *compute(run *r, const OrtRunOptions *o) {
 
 // give puts the copy of result i to the device into the stream.
 static OrtStatus *give(run *r, size_t i) {
-	static const size_t sizes[] = {0, 4, 1, 1, 2, 2, 4, 8, 0, 1, 2, 8, 4, 8, 8, 16, 2};
 	bound *p = &r->b->out[i];
-	OrtTensorInfo *info = NULL;
 	int type = 0, id = 0;
-	size_t rank = 0, n = 1;
+	size_t rank = 0;
 	int64_t dims[MAX_RANK];
 	void *data = NULL;
 	value *v = p->value != NULL ? value_of(p->value) : NULL;
@@ -187,17 +221,12 @@ static OrtStatus *give(run *r, size_t i) {
 		p->result = r->out[i], r->out[i] = NULL;
 		return NULL;
 	}
-	OrtStatus *st = real.GetTensorTypeAndShape(r->out[i], &info);
-	if (st == NULL) st = real.GetTensorElementType(info, &type);
-	if (st == NULL) st = real.GetDimensionsCount(info, &rank);
-	if (st == NULL) st = real.GetDimensions(info, dims, rank);
-	if (st == NULL) st = real.GetTensorMutableData(r->out[i], &data);
-	if (info != NULL) real.ReleaseTensorInfo(info);
+	OrtStatus *st = describe(r->out[i], &type, &rank, dims, &data);
 	if (st != NULL) return st;
-	for (size_t k = 0; k < rank; k++) n *= (size_t)dims[k];
-	n *= sizes[type];
+	size_t n = elements(dims, rank) * sizes[type];
 	for (size_t k = 0; v == NULL && k < r->b->ins; k++) // an input that is passed through stays where it is
-		if (r->host[k] != NULL && data == r->host[k]) return device_value(r->s, value_of(r->b->in[k].value)->p, n, dims, rank, type, BORROWED, &p->result);
+		if (r->host[k] != NULL && data == r->host[k] && value_of(r->b->in[k].value) != NULL)
+			return device_value(r->s, value_of(r->b->in[k].value)->p, n, dims, rank, type, BORROWED, &p->result);
 	cu_ptr to = 0;
 	if (v != NULL) {
 		if (v->rank != rank || memcmp(v->dims, dims, rank * sizeof *dims) != 0 || v->n < n)

@@ -5,12 +5,12 @@ import (
 	"slices"
 
 	"github.com/tutti-server/tutti/backends"
+	"github.com/tutti-server/tutti/core/config"
 	"github.com/tutti-server/tutti/core/status"
 	"github.com/tutti-server/tutti/core/tensor"
 )
 
-// forceParam is the parameter of config.pbtxt that says whether inputs at GPUs are copied to the host.
-const forceParam = "FORCE_CPU_ONLY_INPUT_TENSORS"
+const forceParam = config.AnyPlaceParam
 
 // inputsStay returns the opposite of the parameter FORCE_CPU_ONLY_INPUT_TENSORS. Its error begins as Triton's.
 func inputsStay(s *backends.Settings) (bool, error) {

@@ -28,8 +28,12 @@ func signatureOf(cfg *modelconfig.ModelConfig, maxBatch int) *Signature {
 		sig.Outputs = append(sig.Outputs, declared(out, maxBatch))
 	}
 	sig.batchIO(cfg)
+	sig.AnyPlace = cfg.GetBackend() == pythonBackend && cfg.GetParameters()[AnyPlaceParam].GetStringValue() == "no"
 	return sig
 }
+
+// AnyPlaceParam is the parameter of Python models that says whether inputs at GPUs are copied to the host: "yes" or "no".
+const AnyPlaceParam = "FORCE_CPU_ONLY_INPUT_TENSORS"
 
 func declared(p port, maxBatch int) Port {
 	d := Port{
@@ -111,7 +115,7 @@ func dimsOf(p *Port) []int64 { return slices.Clone(p.Dims.Dims()) }
 func Agree(cfg *modelconfig.ModelConfig, sig *Signature) (*Signature, error) {
 	maxBatch := cmp.Or(int(cfg.GetMaxBatchSize()), sig.MaxBatch) // as the backend completed it
 	a := &agreement{want: signatureOf(cfg, maxBatch), have: sig}
-	out := &Signature{Model: cfg.GetName(), Version: sig.Version, MaxBatch: maxBatch, Decoupled: a.want.Decoupled}
+	out := &Signature{Model: cfg.GetName(), Version: sig.Version, MaxBatch: maxBatch, Decoupled: a.want.Decoupled, AnyPlace: a.want.AnyPlace}
 	given, err := a.computed(sig.Inputs)
 	if err != nil {
 		return nil, err

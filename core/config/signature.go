@@ -79,6 +79,9 @@ type Signature struct {
 	Computed []Computed
 	// Scattered describes outputs that are split over the requests by an input's extents instead of by rows.
 	Scattered []Scattered
+	// AnyPlace reports that the model reads inputs where they are, on the host or at a device, and may leave outputs at a device: a
+	// Python model with FORCE_CPU_ONLY_INPUT_TENSORS "no".
+	AnyPlace bool
 }
 
 // Computed is a model input that is computed from the shapes of another input over the requests of a batch.

@@ -51,7 +51,7 @@ func (c *compiler) place() error {
 		t := &p.Segments[i] // its steps have the locations that the whole plan has for them
 		t.Plan.Devices = p.Devices
 		for n := range t.Plan.Nodes {
-			t.Plan.Nodes[n].OnDevice = p.Nodes[t.First+int32(n)].OnDevice
+			t.Plan.Nodes[n].OnDevice, t.Plan.Nodes[n].Inputs = p.Nodes[t.First+int32(n)].OnDevice, p.Nodes[t.First+int32(n)].Inputs
 		}
 	}
 	return c.checkResident()
@@ -60,6 +60,16 @@ func (c *compiler) place() error {
 // pickSide decides whether node i runs on a device, and notes why.
 func (p *Plan) pickSide(i int) {
 	n := &p.Nodes[i]
+	if n.Signature.AnyPlace {
+		for port, s := range n.In { // the producers come before
+			if s == None || n.Signature.Inputs[port].OnHost() || n.Inputs.OnDevice {
+				continue
+			}
+			n.Inputs = p.origin(s)
+		}
+		n.Why = "it takes inputs where they are"
+		return
+	}
 	host, device := n.sides()
 	if !host || !device {
 		n.OnDevice = device
@@ -98,6 +108,9 @@ func (p *Plan) copiesFor(i int, onDevice bool) int {
 			continue
 		}
 		for _, u := range p.Consumers[s] {
+			if p.Nodes[u.Node].Signature.AnyPlace {
+				continue
+			}
 			host, device := p.Nodes[u.Node].sides()
 			if onDevice && !device || !onDevice && !host {
 				count++
@@ -124,7 +137,7 @@ func (p *Plan) origin(s Slot) Location {
 // location returns where the node runs.
 func (n *Node) location() Location {
 	if !n.OnDevice {
-		return Location{}
+		return n.Inputs
 	}
 	l := Location{OnDevice: true}
 	for _, at := range n.Places {
@@ -152,7 +165,7 @@ func (p *Plan) addCopies(s Slot, uses []InputRef) {
 	}
 	for _, u := range uses {
 		n := &p.Nodes[u.Node]
-		if n.Signature.Inputs[u.Port].OnHost() {
+		if n.Signature.Inputs[u.Port].OnHost() || n.Signature.AnyPlace {
 			continue
 		}
 		at := n.location()

@@ -60,6 +60,8 @@ func (p *Plan) PlaceOf(s Slot) (at, why string) {
 			return "host", n.Name + " gives extents"
 		case n.OnDevice:
 			return p.within(n.location()).devices(), n.Name + " runs there" + n.why()
+		case n.Inputs.OnDevice:
+			return p.within(n.Inputs).devices(), n.Name + " takes its inputs there"
 		default:
 			return "host", n.Name + " runs there" + n.why()
 		}
@@ -69,7 +71,7 @@ func (p *Plan) PlaceOf(s Slot) (at, why string) {
 
 // atText names where node i runs.
 func (p *Plan) atText(i int) string {
-	if n := &p.Nodes[i]; n.OnDevice {
+	if n := &p.Nodes[i]; n.location().OnDevice {
 		return p.within(n.location()).devices()
 	}
 	return "host"

@@ -96,6 +96,9 @@ type Node struct {
 	// Places.
 	OnDevice bool
 	Why      string
+	// Inputs is where a model of any place (config.Signature.AnyPlace) gets its inputs, and is expected to leave its outputs: at the
+	// device of the first input that is at one, else on the host.
+	Inputs Location
 	// Ensembles lists the ensembles that contain the step, outermost first, for error texts.
 	Ensembles []string
 	// Stream counts the decoupled steps before this one: it runs once for each of their responses.

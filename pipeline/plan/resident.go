@@ -55,7 +55,7 @@ func (p *Plan) copyBetween(a, b *Node) string {
 	from, to := a.location(), b.location()
 	way := p.short(from) + " -> " + p.short(to)
 	switch {
-	case !from.OnDevice && !to.OnDevice:
+	case !from.OnDevice && !to.OnDevice, b.Signature.AnyPlace:
 		return ""
 	case from.OnDevice && to.OnDevice && !b.Signature.JoinsRows():
 		return p.short(from) + " -> host -> " + p.short(to) + ", since the batches of model '" + b.Model + "' are made on the host"

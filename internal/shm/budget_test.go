@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/tutti-server/tutti/core/tensor"
 	"github.com/tutti-server/tutti/internal/shm"
 )
 
@@ -32,6 +33,24 @@ func TestWindowAllocBudget(t *testing.T) {
 	}); got != 0 {
 		t.Errorf("%v allocations per window, want none", got)
 	}
+}
+
+// TestCUDAWindowAllocBudget is TestWindowAllocBudget of device memory. It is not parallel, as that.
+func TestCUDAWindowAllocBudget(t *testing.T) {
+	r := shm.NewRegistry(true)
+	r.SetDevices([]tensor.Accelerator{newGPU(0, 64)}, nil)
+	must(t, r.RegisterCUDA("a", handle(0), 0, 64))
+	if got := testing.AllocsPerRun(200, func() {
+		w, err := r.Open("a", 8, 8)
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.Buffer().Release()
+		w.Close()
+	}); got != 0 {
+		t.Errorf("%v allocations per window, want none", got)
+	}
+	must(t, r.Close())
 }
 
 // TestDescriptorBudget checks that the regions of one object share a descriptor. It is not parallel: it counts

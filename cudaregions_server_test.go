@@ -76,10 +76,37 @@ func (i *deviceInstance) Execute(_ context.Context, b *backends.Batch) error {
 		}
 		b.SetOutput(port, out)
 	}
+	return i.respond(b)
+}
+
+// respond sends what a decoupled model has computed three times, each time from memory of its own.
+func (i *deviceInstance) respond(b *backends.Batch) error {
+	if b.Responses == nil {
+		return nil
+	}
+	defer tensor.ReleaseAll(b.Out)
+	for n := range 3 {
+		var out []tensor.Tensor
+		for port := range b.Out {
+			t, err := tensor.New(i.stream, b.Out[port].DType, b.Out[port].Shape)
+			if err != nil {
+				return err
+			}
+			if err := i.stream.Copy(t.Buf, t.Off, b.Out[port].Buf, b.Out[port].Off, t.Len); err != nil {
+				return err
+			}
+			t.Buf.SetReady(i.stream.Record())
+			out = append(out, t)
+		}
+		if err := b.Send(0, out, n == 2); err != nil {
+			return err
+		}
+	}
 	return nil
 }
 
-// regionModels are the models of these tests: at GPU 0, at GPU 1, on the host, of strings, and an ensemble over all places.
+// regionModels are the models of these tests: at GPU 0, at GPU 1, on the host, of strings, decoupled, of sequences, and an ensemble over
+// all places.
 func regionModels(t *testing.T) string {
 	t.Helper()
 	root := t.TempDir()
@@ -94,14 +121,16 @@ func regionModels(t *testing.T) string {
 		return fmt.Sprintf("{ model_name: %q model_version: -1 input_map { key: \"INPUT0\" value: %q } output_map { key: \"OUTPUT0\" value: %q } }", model, in, out)
 	}
 	for name, text := range map[string]string{
-		"gpu0":    gpu(0) + numbers,
-		"gpu1":    gpu(1) + numbers,
-		"one0":    gpu(0) + pair(0, "TYPE_INT32"),
-		"onehost": "backend: \"identity\"\nmax_batch_size: 8\n" + pair(0, "TYPE_INT32"),
-		"host":    "backend: \"identity\"\nmax_batch_size: 8\n" + numbers,
-		"text":    "backend: \"identity\"\n" + pair(0, "TYPE_STRING"),
-		"mixed":   gpu(0) + pair(0, "TYPE_STRING") + pair(1, "TYPE_INT32"),
-		"cached":  gpu(0) + pair(0, "TYPE_INT32") + "response_cache { enable: true }\n",
+		"gpu0":      gpu(0) + numbers,
+		"gpu1":      gpu(1) + numbers,
+		"one0":      gpu(0) + pair(0, "TYPE_INT32"),
+		"onehost":   "backend: \"identity\"\nmax_batch_size: 8\n" + pair(0, "TYPE_INT32"),
+		"host":      "backend: \"identity\"\nmax_batch_size: 8\n" + numbers,
+		"text":      "backend: \"identity\"\n" + pair(0, "TYPE_STRING"),
+		"mixed":     gpu(0) + pair(0, "TYPE_STRING") + pair(1, "TYPE_INT32"),
+		"decoupled": gpu(0) + pair(0, "TYPE_INT32") + "model_transaction_policy { decoupled: true }\n",
+		"sequence":  gpu(0) + numbers + "sequence_batching { max_sequence_idle_microseconds: 60000000 }\n",
+		"cached":    gpu(0) + pair(0, "TYPE_INT32") + "response_cache { enable: true }\n",
 		"chain": "platform: \"ensemble\"\nmax_batch_size: 8\n" + pair(0, "TYPE_INT32") +
 			"ensemble_scheduling { step [ " + step("one0", "INPUT0", "a") + ", " + step("onehost", "a", "b") + ", " + step("one0", "b", "OUTPUT0") + " ] }",
 	} {

@@ -5,7 +5,9 @@ package tutti_test
 import (
 	"bytes"
 	"encoding/binary"
+	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 	"sync"
@@ -16,6 +18,7 @@ import (
 
 	"github.com/tutti-server/tutti/core/tensor"
 	"github.com/tutti-server/tutti/core/tensor/cuda/cudatest"
+	"github.com/tutti-server/tutti/proto/inference"
 )
 
 // ints returns n INT32 values from first.
@@ -142,6 +145,56 @@ func TestCUDARegions(t *testing.T) {
 	if diff := cmp.Diff(want, copiesOf(t, a)); diff != "" {
 		t.Errorf("copies (-want +got):\n%s", diff)
 	}
+}
+
+// TestCUDARegionSequences sends sequences, and a request with several responses, whose tensors are in regions.
+func TestCUDARegionSequences(t *testing.T) {
+	_, doors := serveRegions(t)
+	c := cudatest.NewClient(t)
+	x, y := c.Alloc(0, 64), c.Alloc(1, 64)
+	must(t, doors["http"].register("x", x.Handle, 0, 64))
+	must(t, doors["http"].register("y", y.Handle, 1, 64))
+	number := 0
+	for name, door := range doors {
+		number++
+		for i := range 4 {
+			x.Write(0, ints(10*number+i, 4))
+			_, err := door.infer("sequence", []regionTensor{in(0, "x", 0), plain(1, 5)}, []regionTensor{out(0, "y", 32, 16)},
+				map[string]any{"sequence_id": number, "sequence_start": i == 0, "sequence_end": i == 3})
+			must(t, err)
+			if got := y.Read(32, 16); !bytes.Equal(got, ints(10*number+i, 4)) {
+				t.Errorf("%s, request %d: %v", name, i, got)
+			}
+		}
+	}
+	door := doors["stream"].(grpcDoor) //nolint:forcetypeassert // see serveRegions
+	stream, err := door.client.ModelStreamInfer(t.Context())
+	must(t, err)
+	for round := range 3 {
+		x.Write(0, ints(round, 4))
+		input, output := in(0, "x", 0), out(0, "y", 0, 16)
+		must(t, stream.Send(&inference.ModelInferRequest{
+			ModelName: "decoupled",
+			Inputs:    []*inference.ModelInferRequest_InferInputTensor{{Name: input.name, Datatype: input.dtype, Shape: input.shape, Parameters: input.params()}},
+			Outputs:   []*inference.ModelInferRequest_InferRequestedOutputTensor{{Name: output.name, Parameters: output.params()}},
+		}))
+		for n := range 3 {
+			resp, err := stream.Recv()
+			must(t, err)
+			o := resp.GetInferResponse().GetOutputs()
+			if resp.GetErrorMessage() != "" || len(o) != 1 || o[0].GetParameters()["shared_memory_byte_size"].GetInt64Param() != 16 {
+				t.Fatalf("response %d is %v", n, resp)
+			}
+			if got := y.Read(0, 16); !bytes.Equal(got, ints(round, 4)) {
+				t.Errorf("round %d, response %d: %v", round, n, got)
+			}
+		}
+	}
+	must(t, stream.CloseSend())
+	if _, err := stream.Recv(); !errors.Is(err, io.EOF) {
+		t.Error(err)
+	}
+	must(t, doors["grpc"].unregister(""))
 }
 
 // TestCUDARegionStrings checks BYTES in device memory, which the server copies to the host and checks there.

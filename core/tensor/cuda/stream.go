@@ -133,11 +133,31 @@ func (s *Stream) Copy(dst *tensor.Buffer, dstOff int, src *tensor.Buffer, srcOff
 	if err := s.usable(); err != nil || n == 0 {
 		return err
 	}
+	if err := s.otherLost(dst, src); err != nil {
+		return err
+	}
 	to, from := C.cu_ptr(uintptr(dst.Pointer())+uintptr(dstOff)), C.cu_ptr(uintptr(src.Pointer())+uintptr(srcOff))
 	if err := s.device.check(C.tutti_cuda_copy(s.device.driver.table, s.device.ctx, to, from, C.size_t(n), s.handle), "cuMemcpyAsync"); err != nil {
 		return err
 	}
 	s.put(dst, src)
+	return nil
+}
+
+// otherLost returns why the other device of a copy is unusable, nil when it is usable or there is none: such a copy would make the
+// stream's own device unusable too.
+//
+// hot: two comparisons unless the copy is between devices.
+func (s *Stream) otherLost(dst, src *tensor.Buffer) error {
+	for _, b := range [...]*tensor.Buffer{dst, src} {
+		if at := b.Place(); at.Kind == tensor.Device && at != s.Place() {
+			for _, v := range s.device.driver.started() {
+				if v.Place() == at && v.Lost() != nil {
+					return v.Lost()
+				}
+			}
+		}
+	}
 	return nil
 }
 

@@ -190,12 +190,16 @@ var _ backends.DeviceInstance = placedInstance{}
 // Stream implements backends.DeviceInstance.
 func (x placedInstance) Stream() tensor.Stream { return x.stream }
 
-// Close waits for the instance's work and closes it. Outputs of earlier executions stay valid.
+// Close waits for the instance's work and closes it. Outputs of earlier executions stay valid. That the device is lost is no error
+// here: the executions have reported it.
 func (x placedInstance) Close() error {
 	if x.call == nil {
 		return nil
 	}
 	err := x.stream.Close()
+	if x.f.gpu.device.Lost() != nil {
+		err = nil
+	}
 	x.f.gpu.outputs.leave()
 	return errors.Join(err, x.instance.Close())
 }

@@ -56,10 +56,10 @@ func (r *Repository) wantedInstances(cfg *modelconfig.ModelConfig) (list instanc
 	return list
 }
 
-// atDevices places the instances without a device at each of the model's devices. Such a model runs nowhere else.
+// atDevices places the instances without a device at each of the model's devices, unless the model also runs on the host.
 func (list instances) atDevices(places []tensor.Place) (placed instances) {
 	for _, u := range list {
-		if u.place.Kind == tensor.Device {
+		if slices.Contains(places, u.place) || u.place.Kind == tensor.Device {
 			placed = append(placed, u)
 			continue
 		}

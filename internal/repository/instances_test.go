@@ -159,6 +159,23 @@ func TestDevices(t *testing.T) {
 	}
 }
 
+// TestHostAndDevice checks that a model of both kinds has its instances of the CPU on the host only.
+func TestHostAndDevice(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.more.Accelerators = accelerators(t, 0)
+	w.spy.places = []tensor.Place{{}, simdev.Place(0)}
+	r := w.repo(t, folder(t, spyModel("both", "instance_group { kind: KIND_CPU } instance_group { kind: KIND_GPU count: 2 }")))
+	if f := failures(r); len(f) > 0 {
+		t.Fatal(f)
+	}
+	for place, want := range map[string]int{"host both": 1, "device:0 both": 2} {
+		if n := w.spy.count("at " + place); n != want {
+			t.Errorf("%d instances at %s, want %d", n, place, want)
+		}
+	}
+}
+
 // TestHostPolicy checks that models serve with host policies, configured or unknown.
 func TestHostPolicy(t *testing.T) {
 	t.Parallel()

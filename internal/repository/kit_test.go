@@ -93,10 +93,11 @@ func double(_ context.Context, b *backends.Batch) error {
 // spy is a backend that records its calls. The name of a model selects a failure: "unloadable", "uninstantiable",
 // "shaky", or "panics".
 type spy struct {
-	mu    sync.Mutex
-	log   []string          // guarded by mu
-	fail  map[string]error  // the result of loading a model, guarded by mu
-	ports map[string]string // the output of a model, OUT by default; guarded by mu
+	places []tensor.Place // of models with instances at devices; nil for models of the host
+	mu     sync.Mutex
+	log    []string          // guarded by mu
+	fail   map[string]error  // the result of loading a model, guarded by mu
+	ports  map[string]string // the output of a model, OUT by default; guarded by mu
 	// loading, when not nil, receives a channel for every load, which waits until that is closed.
 	loading chan chan struct{}
 	// executing, when not nil, receives a channel for every execution, which waits until that is closed.
@@ -184,8 +185,17 @@ func (s *spy) Load(ctx context.Context, set backends.Settings) (backends.Model, 
 	sig.Inputs = []config.Port{{Name: "IN", DType: tensor.FP32, Dims: tensor.Of(-1)}}
 	sig.Outputs = []config.Port{{Name: output, DType: tensor.FP32, Dims: tensor.Of(-1)}}
 	s.note("load " + set.Model)
-	return &spied{spy: s, sig: sig, name: set.Model}, nil
+	m := &spied{spy: s, sig: sig, name: set.Model}
+	if len(s.places) > 0 {
+		return placedSpy{m}, nil
+	}
+	return m, nil
 }
+
+// placedSpy is a model that names its places.
+type placedSpy struct{ *spied }
+
+func (m placedSpy) Places() []tensor.Place { return m.places }
 
 // Close implements backends.Backend.
 func (s *spy) Close() error {

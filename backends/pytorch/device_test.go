@@ -3,6 +3,8 @@
 package pytorch_test
 
 import (
+	"archive/zip"
+	"bytes"
 	"log/slog"
 	"maps"
 	"path/filepath"
@@ -14,6 +16,7 @@ import (
 	"github.com/tutti-server/tutti/backends"
 	"github.com/tutti-server/tutti/backends/backendtest"
 	"github.com/tutti-server/tutti/backends/pytorch"
+	"github.com/tutti-server/tutti/core/config"
 	"github.com/tutti-server/tutti/core/tensor"
 	"github.com/tutti-server/tutti/core/tensor/cuda"
 	"github.com/tutti-server/tutti/core/tensor/cuda/cudatest"
@@ -236,5 +239,48 @@ func TestNoGPULibrary(t *testing.T) {
 	want := "'" + filepath.Join(filepath.Dir(cpu), "libtorch_cpu.so") + "' is PyTorch for the CPU, expected 'libtorch_cuda.so' beside it for KIND_GPU: run 'tutti runtime fetch pytorch-gpu'"
 	if err == nil || !strings.Contains(err.Error(), want) {
 		t.Errorf("Load = %v, want %q", err, want)
+	}
+}
+
+// TestAuto checks what KIND_AUTO means with PyTorch for GPUs and for the CPU.
+func TestAuto(t *testing.T) {
+	t.Parallel()
+	auto := pytorch.NewFactory().Auto
+	for lib, want := range map[string]config.Auto{pytorch.GPULibraryPath(t): config.AutoGPU, pytorch.LibraryPath(t): config.AutoCPU, "/none": config.AutoCPU} {
+		if got := auto(map[string]string{"library-path": lib}); got != want {
+			t.Errorf("KIND_AUTO with %s means %d, want %d", lib, got, want)
+		}
+	}
+}
+
+// TestPackageOfOtherDevice checks that a compiled package is refused where it was not compiled for. The package has only what says so.
+func TestPackageOfOtherDevice(t *testing.T) {
+	t.Parallel()
+	m := newMachine(t, 1, nil)
+	for compiled, tc := range map[string]struct{ group, want string }{
+		"cuda": {` instance_group { kind: KIND_CPU }`, "the package was compiled for cuda, expected one for cpu: compile it on that device, or change the kind of the instance group"},
+		"cpu":  {onGPU, "the package was compiled for cpu, expected one for cuda"},
+	} {
+		var file bytes.Buffer
+		z := zip.NewWriter(&file)
+		for name, text := range map[string]string{
+			"model/data/aotinductor/model/a.wrapper.so": "", "model/data/aotinductor/model/a.wrapper_metadata.json": `{"AOTI_DEVICE_KEY": "` + compiled + `"}`,
+			"model/version": "3", "model/archive_format": "pt2", "model/byteorder": "little",
+		} {
+			w, err := z.CreateHeader(&zip.FileHeader{Name: name, Method: zip.Store})
+			if err == nil {
+				_, err = w.Write([]byte(text))
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := z.Close(); err != nil {
+			t.Fatal(err)
+		}
+		s := settingsOf(t, "model.pt2", file.Bytes(), one+tc.group+` default_model_filename: "model.pt2"`)
+		if _, err := m.backend.Load(t.Context(), s); err == nil || !strings.Contains(err.Error(), tc.want) {
+			t.Errorf("Load of a package for %s = %v, want %q", compiled, err, tc.want)
+		}
 	}
 }

@@ -288,7 +288,7 @@ func TestParameters(t *testing.T) {
 	for key, value := range map[string]string{
 		"INFERENCE_MODE": "false", "DISABLE_OPTIMIZED_EXECUTION": "true", "ENABLE_WEIGHT_SHARING": "1", "ENABLE_CACHE_CLEANING": "TRUE",
 		"ENABLE_TENSOR_FUSER": "false", "ENABLE_JIT_EXECUTOR": "true", "ENABLE_JIT_PROFILING": "true",
-		"INTRA_OP_THREAD_COUNT": "1", "INTER_OP_THREAD_COUNT": "0", "mine": "yes",
+		"DISABLE_CUDNN": "false", "ENABLE_NVFUSER": "true", "INTRA_OP_THREAD_COUNT": "1", "INTER_OP_THREAD_COUNT": "0", "mine": "yes",
 	} {
 		text.WriteString(`parameters { key: "` + key + `" value { string_value: "` + value + `" } } `)
 	}
@@ -402,6 +402,7 @@ func TestOpenRefuses(t *testing.T) {
 		"no library": {map[string]string{"library-path": "/none/libtorch_cpu.so"}, "run 'tutti runtime fetch pytorch'", status.Unavailable},
 		"no shim":    {map[string]string{"library-path": lib}, pytorch.ShimFile() + "', which is compiled for it and for this version of the program: run 'tutti runtime fetch pytorch'", status.Unavailable},
 		"other shim": {map[string]string{"library-path": old}, "was compiled for another version of this program: run 'tutti runtime fetch pytorch'", status.Unavailable},
+		"fraction":   {map[string]string{"gpu-memory-fraction": "1.5"}, "unexpected value '1.5' of pytorch setting 'gpu-memory-fraction': expected a number above 0 and at most 1", status.InvalidArg},
 		"device":     {map[string]string{"device": "tpu"}, "unexpected value 'tpu' of pytorch setting 'device'", status.InvalidArg},
 	} {
 		t.Run(name, func(t *testing.T) {

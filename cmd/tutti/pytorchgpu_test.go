@@ -119,7 +119,6 @@ func inferTorch(t *testing.T, a addresses, model, body string) (code int, text s
 
 // TestPyTorchAtGPU sends requests to TorchScript models at a GPU and on the CPU: the responses are the same, and between two steps at
 // the GPU nothing is copied. Memory that runs out fails its request only, and a model may be unloaded while it executes.
-// shows: backends.pytorch.gpu
 func TestPyTorchAtGPU(t *testing.T) { //nolint:paralleltest // counts the copies of the process
 	a := serve(t, torchFlags(t)...)
 	for name, body := range torchRequests {

@@ -17,6 +17,7 @@ const char *tutti_cuda_open(tutti_cuda *t, const char *path, const char **missin
 	}
 	TUTTI_CUDA_FUNCTIONS(F)
 #undef F
+	t->capture_mode = (cu_result(*)(int *))dlsym(lib, "cuThreadExchangeStreamCaptureMode");
 	return NULL;
 }
 
@@ -26,6 +27,18 @@ const char *tutti_cuda_open(tutti_cuda *t, const char *path, const char **missin
 		if (r_ != 0) return r_; \
 	} while (0)
 
+// enter makes the context current. It also lets the thread call the driver while another one captures a CUDA graph: a runtime may do so
+// in the mode in which an allocation, or a query of an event, of any thread ends the capture and fails itself.
+static cu_result enter(tutti_cuda *t, cu_context c) {
+	static __thread int mine;
+	enum { THREAD_LOCAL = 1 };
+	if (!mine && t->capture_mode != NULL) {
+		int mode = THREAD_LOCAL;
+		mine = t->capture_mode(&mode) == 0;
+	}
+	return t->context_set(c);
+}
+
 #define C(name, args, pass) \
 	cu_result tutti_cuda_##name args { return t->name pass; }
 TUTTI_CUDA_CALLS(C)
@@ -33,7 +46,7 @@ TUTTI_CUDA_CALLS(C)
 
 #define C(name, args, pass) \
 	cu_result tutti_cuda_##name args { \
-		TRY(t->context_set(c)); \
+		TRY(enter(t, c)); \
 		return t->name pass; \
 	}
 TUTTI_CUDA_CONTEXT_CALLS(C)
@@ -70,7 +83,7 @@ enum { POOL_RELEASE_THRESHOLD = 4, POOL_RESERVED = 5, POOL_USED = 7 };
 
 // The pool's memory is the device's own and stays with the process up to keep bytes.
 cu_result tutti_cuda_pool(tutti_cuda *t, cu_context c, int ordinal, uint64_t keep, cu_mempool *p) {
-	TRY(t->context_set(c));
+	TRY(enter(t, c));
 	cu_pool_props props;
 	memset(&props, 0, sizeof props);
 	props.alloc_type = 1;    // pinned, the only kind
@@ -87,7 +100,7 @@ cu_result tutti_cuda_pool_usage(tutti_cuda *t, cu_mempool p, uint64_t *reserved,
 
 // Streams do not synchronise with the legacy default stream, which other libraries of the process may use.
 cu_result tutti_cuda_stream(tutti_cuda *t, cu_context c, int priority, cu_stream *s) {
-	TRY(t->context_set(c));
+	TRY(enter(t, c));
 	int least = 0, greatest = 0;
 	TRY(t->priority_range(&least, &greatest));
 	if (priority > least) priority = least;
@@ -100,7 +113,7 @@ cu_result tutti_cuda_stream(tutti_cuda *t, cu_context c, int priority, cu_stream
 	type tutti_cuda_##name args { \
 		type a; \
 		memset(&a, 0, sizeof a); \
-		if ((a.result = t->context_set(c)) == 0) a.result = t->call; \
+		if ((a.result = enter(t, c)) == 0) a.result = t->call; \
 		return a; \
 	}
 R(cu_allocated, alloc_async, (tutti_cuda *t, cu_context c, size_t n, cu_mempool from, cu_stream s), alloc_async(&a.p, n, from, s))
@@ -112,14 +125,14 @@ R(cu_loaded, module_load, (tutti_cuda *t, cu_context c, const void *image), modu
 R(cu_found, module_function, (tutti_cuda *t, cu_context c, cu_module m, const char *name), module_function(&a.function, m, name))
 
 cu_result tutti_cuda_launch(tutti_cuda *t, cu_context c, cu_function f, const unsigned *grid, const unsigned *block, cu_stream s, const uint64_t *values, int n) {
-	TRY(t->context_set(c));
+	TRY(enter(t, c));
 	void *params[32];
 	for (int i = 0; i < n && i < 32; i++) params[i] = (void *)&values[i];
 	return t->launch(f, grid[0], grid[1], grid[2], block[0], block[1], block[2], 0, s, params, NULL);
 }
 
 cu_result tutti_cuda_fill(tutti_cuda *t, cu_context c, cu_ptr dst, size_t n, const void *elem, int width, cu_stream s) {
-	TRY(t->context_set(c));
+	TRY(enter(t, c));
 	uint16_t half;
 	uint32_t words[2];
 	switch (width) {

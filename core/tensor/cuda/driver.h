@@ -90,6 +90,7 @@ typedef struct {
 #define F(name, symbol, args) cu_result (*name) args;
 	TUTTI_CUDA_FUNCTIONS(F)
 #undef F
+	cu_result (*capture_mode)(int *mode); // cuThreadExchangeStreamCaptureMode, optional
 } tutti_cuda;
 
 // Opens the library and fills the table. Returns NULL on success, or the loader's text; missing names the symbol

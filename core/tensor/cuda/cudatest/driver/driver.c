@@ -638,6 +638,15 @@ cu_result cuCtxPopCurrent_v2(cu_context *c) {
 	return OK;
 }
 
+static __thread int capture_mode;
+
+cu_result cuThreadExchangeStreamCaptureMode(int *mode) {
+	int old = capture_mode;
+	capture_mode = *mode;
+	*mode = old;
+	return OK;
+}
+
 cu_result cuCtxGetStreamPriorityRange(int *least, int *greatest) {
 	*least = 0, *greatest = -5;
 	return OK;

@@ -43,9 +43,10 @@ type gpuModel struct {
 type gpuSession struct {
 	*session
 	at     tensor.Place
-	stream nativeStream
-	pool   *pool // nil: the session has an arena of the runtime
-	graphs bool  // the provider captures runs in CUDA graphs
+	stream nativeStream // of the instance
+	work   nativeStream // on which the session executes: stream, or its own when it has graphs
+	pool   *pool        // nil: the session has an arena of the runtime
+	graphs *graphs      // nil: runs are not captured
 }
 
 // deviceModel is a model with instances at GPUs.
@@ -89,32 +90,48 @@ func (m *model) openAt(ctx context.Context, at tensor.Place) (*gpuSession, error
 	if err := m.lib.preload(); err != nil {
 		return nil, err
 	}
-	made, err := d.NewStream(m.name)
+	stream, err := newStream(d, m.name)
 	if err != nil {
 		return nil, err
 	}
-	s := &gpuSession{at: at}
-	stream, ok := made.(nativeStream)
-	if !ok {
-		return nil, errors.Join(status.Errorf(status.Unsupported, "%s is no CUDA device, which the runtime needs", at), made.Close())
-	}
-	s.stream = stream
+	s := &gpuSession{at: at, stream: stream, work: stream}
 	if err := s.open(ctx, m, d); err != nil {
 		return nil, errors.Join(err, s.close())
 	}
 	return s, nil
 }
 
-// open opens the session on s.stream.
+// newStream opens a stream that native code can use.
+func newStream(d tensor.Accelerator, name string) (nativeStream, error) {
+	made, err := d.NewStream(name)
+	if err != nil {
+		return nil, err
+	}
+	s, ok := made.(nativeStream)
+	if !ok {
+		return nil, errors.Join(status.Errorf(status.Unsupported, "%s is no CUDA device, which the runtime needs", d.Place()), made.Close())
+	}
+	return s, nil
+}
+
+// open opens the session. An arena of the runtime's own serves where the configuration asks for one, and where graphs are captured,
+// which memory of a stream's order would not outlive.
 func (s *gpuSession) open(ctx context.Context, m *model, d tensor.Accelerator) error {
-	handle, err := s.stream.Handle()
+	plain := m.gpu.set.onDevice(int(s.at.ID), 0, m.gpu.device)
+	if plain.option("enable_cuda_graph") == "1" || plain.option("trt_cuda_graph_enable") == "1" {
+		work, err := newStream(d, m.name+" graphs")
+		if err != nil {
+			return err
+		}
+		s.work, s.graphs = work, newGraphs(d)
+	}
+	handle, err := s.work.Handle()
 	if err != nil {
 		return err
 	}
 	set := m.gpu.set.onDevice(int(s.at.ID), uintptr(handle), m.gpu.device)
-	s.graphs = set.option("enable_cuda_graph") == "1" || set.option("trt_cuda_graph_enable") == "1"
-	if set.option("gpu_mem_limit") == "" && set.option("arena_extend_strategy") == "" && !s.graphs {
-		if s.pool, err = acquirePool(m.lib, d, s.stream); err != nil {
+	if set.option("gpu_mem_limit") == "" && set.option("arena_extend_strategy") == "" && s.graphs == nil {
+		if s.pool, err = acquirePool(m.lib, d, s.work); err != nil {
 			return err
 		}
 	}
@@ -125,7 +142,7 @@ func (s *gpuSession) open(ctx context.Context, m *model, d tensor.Accelerator) e
 	if s.session, err = openSession(ctx, m.lib, m.path, &set); err != nil {
 		return s.because(err)
 	}
-	s.stream.Used() // the runtime has put the weights there
+	s.work.Used() // the runtime has put the weights there
 	return nil
 }
 
@@ -148,9 +165,9 @@ func (s *gpuSession) because(err error) error {
 	if err == nil {
 		return nil
 	}
-	s.stream.Used()
-	s.stream.Record().Done() // asks the driver
-	if _, lost := s.stream.Handle(); lost != nil {
+	s.work.Used()
+	s.work.Record().Done() // asks the driver
+	if _, lost := s.work.Handle(); lost != nil {
 		return status.Errorf(status.CodeOf(lost), "%w: %w", lost, err)
 	}
 	if s.pool != nil {
@@ -163,13 +180,18 @@ func (s *gpuSession) because(err error) error {
 
 // close waits for the session's work, unloads it, and closes the stream. It may be called twice.
 func (s *gpuSession) close() error {
-	lost := s.stream.Record().Wait() // weights are in use until then
+	lost := cmp.Or(s.stream.Record().Wait(), s.work.Record().Wait()) // weights are in use until then
 	if s.session != nil {
 		s.session.close()
 	}
 	if s.pool != nil {
-		s.pool.leave(s.stream)
+		s.pool.leave(s.work)
 		s.pool = nil
+	}
+	if s.graphs != nil {
+		s.graphs.close()
+		s.graphs = nil
+		lost = cmp.Or(lost, s.work.Close())
 	}
 	return cmp.Or(lost, s.stream.Close())
 }
@@ -234,6 +256,13 @@ func (m *model) instanceOn(s *gpuSession) (*instance, error) {
 		return nil, err
 	}
 	x.at, x.stream, x.gpu, x.buffers.Behind = s.at, s.stream, g, g.behind
+	if s.graphs != nil {
+		if err := x.capturable(); err != nil {
+			x.gpu = nil // the session is still the caller's
+			_ = x.Close()
+			return nil, err
+		}
+	}
 	return x, nil
 }
 
@@ -250,10 +279,18 @@ type gpuRun struct {
 // behind makes the session's stream wait for the last uses of memory of the runtime, which may reuse it there after the release.
 func (g *gpuRun) behind(order []tensor.Event) {
 	for _, e := range order {
-		if e.WaitOn(g.stream) != nil { // it is closed
+		if e.WaitOn(g.work) != nil { // it is closed
 			_ = e.Wait() // a lost device uses nothing any more
 		}
 	}
+}
+
+// run executes a call.
+func (g *gpuRun) run(call *C.tt_call) *C.OrtStatus {
+	if g.graphs != nil {
+		return g.graphs.run(call)
+	}
+	return C.tt_run_device(call)
 }
 
 // toHost returns a copy of an input that the session reads on the host. It is there after arrive.

@@ -353,6 +353,47 @@ func TestGPUOrder(t *testing.T) {
 	to.Release()
 }
 
+// TestGPUGraphs checks that runs of the same shapes replay a captured graph, with the inputs and outputs of each batch, and that further
+// shapes are run without one.
+func TestGPUGraphs(t *testing.T) {
+	r := openGPUs(t).runner("mlp.onnx", onGPU+`max_batch_size: 64 parameters { key: "enable_cuda_graph" value { string_value: "1" } }`)
+	defer r.close()
+	captures, replays := onnxtest.Count(t, "captures"), onnxtest.Count(t, "replays")
+	var held []tensor.Tensor
+	for round := range 3 {
+		for rows := int64(1); rows <= maxGraphs+2; rows++ {
+			in := floats([]int64{rows, 16}, int(rows)*16, float32(round))
+			b := r.batch(in)
+			b.Rows = int(rows)
+			if err := r.execute(b); err != nil {
+				t.Fatal(err)
+			}
+			held = append(held, b.Out[0].Retain()) // later runs must not write over it
+			if got, want := r.read(&b.Out[0]), onHost(t, "mlp.onnx", "max_batch_size: 64", in)[0]; !bytes.Equal(got, want) {
+				t.Errorf("round %d, %d rows: %v, want %v", round, rows, got, want)
+			}
+		}
+	}
+	tensor.ReleaseAll(held)
+	if c, p := onnxtest.Count(t, "captures")-captures, onnxtest.Count(t, "replays")-replays; c != maxGraphs || p != 2*maxGraphs {
+		t.Errorf("%d graphs captured and %d replayed, want %d and %d", c, p, maxGraphs, 2*maxGraphs)
+	}
+}
+
+// TestGPUGraphsRefused checks the error for a model whose outputs cannot have fixed addresses.
+func TestGPUGraphsRefused(t *testing.T) {
+	g := openGPUs(t)
+	m, err := g.load("nonzero.onnx", onGPU+`parameters { key: "enable_cuda_graph" value { string_value: "1" } }`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Close()
+	if _, err := m.NewInstance(t.Context(), g.devices[0].Place()); status.CodeOf(err) != status.Unsupported ||
+		!strings.Contains(err.Error(), "output 'y': CUDA graphs need every output at the GPU, with a shape that follows from those of the inputs: remove enable_cuda_graph") {
+		t.Errorf("NewInstance: %v", err)
+	}
+}
+
 // TestGPUInstances checks that every instance has a session and a stream of its own, at both GPUs, and that the provider gets it.
 func TestGPUInstances(t *testing.T) {
 	g := openGPUs(t)

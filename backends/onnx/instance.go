@@ -3,7 +3,6 @@ package onnx
 /*
 #cgo noescape tt_run
 #cgo nocallback tt_run
-#cgo noescape tt_run_device
 #include "shim.h"
 */
 import "C"
@@ -108,6 +107,9 @@ func (x *instance) Execute(ctx context.Context, b *backends.Batch) error {
 	if err := x.inputs(b); err != nil {
 		return err
 	}
+	if x.gpu != nil && x.gpu.graphs != nil {
+		return x.executeCaptured(ctx, b)
+	}
 	guessed, err := x.outputs(b, !x.m.unsure.Load())
 	if err != nil {
 		return err
@@ -128,8 +130,8 @@ func (x *instance) run(ctx context.Context, b *backends.Batch) error {
 	if x.gpu == nil {
 		st = C.tt_run(x.call)
 	} else {
-		st = C.tt_run_device(x.call)
-		x.stream.Used()
+		st = x.gpu.run(x.call)
+		x.gpu.work.Used()
 	}
 	stopped := x.watch.End()
 	if stopped {

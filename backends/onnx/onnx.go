@@ -9,6 +9,7 @@
 //	model.go           the configuration against the file; output shapes that are known before a run
 //	instance.go        executions; outputs in memory of the runtime
 //	device.go, pool.go sessions and instances on GPUs; the server's memory as the runtime's
+//	graph.go           runs that the provider captures in CUDA graphs
 //	ort.h              the used part of the C API, by position in the function table
 //	shim.h, shim.c     C functions over the table: the environment, declarations
 //	options.c, call.c  creating a session; one execution
@@ -189,8 +190,13 @@ var guide = backends.Guide{
 		{Key: "memory.enable_memory_arena_shrinkage", Doc: "Devices whose arena memory is released after each run, for example `cpu:0`"},
 		{Key: "session.*, optimization.*", Doc: "Passed to the runtime unchanged"},
 		{
-			Key: "cudnn_conv_algo_search, arena_extend_strategy, gpu_mem_limit, use_tf32, do_copy_in_default_stream, cudnn_conv_use_max_workspace, enable_cuda_graph",
+			Key: "cudnn_conv_algo_search, arena_extend_strategy, gpu_mem_limit, use_tf32, do_copy_in_default_stream, cudnn_conv_use_max_workspace",
 			Doc: "Options of the CUDA provider, as in Triton. Others are parameters of the `gpu_execution_accelerator` named `cuda`, by the runtime's names",
+		},
+		{
+			Key: "enable_cuda_graph",
+			Doc: "Captures the runs of up to 16 sets of input shapes of an instance as CUDA graphs, over fixed tensors that batches are copied " +
+				"to and from at the GPU. Every output needs a shape that follows from those of the inputs. So does `trt_cuda_graph_enable` of TensorRT",
 		},
 	},
 }

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -89,7 +90,7 @@ func serveOnnxGPU(t *testing.T, args ...string) addresses {
 func rowOf(from int) string {
 	var list []string
 	for i := range 16 {
-		list = append(list, fmt.Sprint((from+i*3)%11))
+		list = append(list, strconv.Itoa((from+i*3)%11))
 	}
 	return `{"inputs":[{"name":"x","shape":[1,16],"datatype":"FP32","data":[` + strings.Join(list, ",") + `]}]}`
 }

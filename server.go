@@ -279,6 +279,9 @@ type catalog struct {
 // Ready implements infer.Catalog.
 func (c *catalog) Ready() bool { return c.s.Ready() }
 
+// Lost returns why a model cannot serve whose devices are lost; nil if there is none.
+func (c *catalog) Lost() error { return c.s.repo.Lost() }
+
 // Describe fails for every model once the server stops: the services call it before they decode a request.
 func (c *catalog) Describe(model string, version int64) (*infer.Description, error) {
 	d, err := c.Catalog.Describe(model, version)

@@ -173,6 +173,14 @@ func (s *Server) load(ctx context.Context, registry *backends.Registry, stderr i
 	if s.gpus, noGPU = gpu.Open(o.GPU); status.CodeOf(noGPU) == status.InvalidArg {
 		return noGPU
 	}
+	pinned := s.gpus.Pinned(s.alloc)
+	s.gpus.Watch(s.log)
+	s.metrics.Devices(func() (list []telemetry.DeviceUse) {
+		for _, u := range s.gpus.Uses() {
+			list = append(list, telemetry.DeviceUse{Place: u.Place, Lost: u.Lost, Spilled: u.Spilled})
+		}
+		return list
+	})
 	s.regions.SetDevices(s.gpus.Accelerators(), noGPU)
 	s.metrics.InFlight(s.inFlight)
 	s.repo, err = repository.Open(ctx, repository.Settings{
@@ -180,7 +188,7 @@ func (s *Server) load(ctx context.Context, registry *backends.Registry, stderr i
 		ConfigName: o.ModelConfigName, LoadThreads: o.LoadThreads, LoadRetries: o.LoadRetries,
 		StrictConfig: o.DisableAutoComplete, StrictEnsembleConfig: o.StrictEnsembleConfig, StrictParams: o.StrictParameters,
 		GPUFallback: o.GPUFallback == options.FallbackCPU, Namespacing: o.Namespacing, Cache: o.ModelCache,
-		Accelerators: s.gpus.Accelerators(), NoAccelerator: noGPU, Pinned: s.gpus.Pinned(s.alloc),
+		Accelerators: s.gpus.Accelerators(), NoAccelerator: noGPU, Pinned: pinned,
 		Limits:       device.Settings{RateLimit: o.Limits.RateLimit, Limits: o.Limits.Resources, Executions: o.Limits.Executions, Threads: o.Limits.Threads},
 		HostPolicies: policies, DelayScheduler: o.DelayScheduler, BacklogDelayScheduler: o.BacklogDelayScheduler,
 		Backends: registry, BackendConfig: settings, Alloc: s.alloc, Responses: s.responses, Metrics: s.metrics, Log: s.log,

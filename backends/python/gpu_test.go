@@ -221,7 +221,7 @@ func (w *gpuWorld) moves(t *testing.T, without ...string) []string {
 	promhttp.HandlerFor(w.metrics, promhttp.HandlerOpts{}).ServeHTTP(rec, httptest.NewRequestWithContext(t.Context(), "GET", "/metrics", nil))
 	var list []string
 	for line := range strings.SplitSeq(rec.Body.String(), "\n") {
-		if strings.HasPrefix(line, "ensemble_moves_total{") && !slices.ContainsFunc(without, func(r string) bool { return strings.Contains(line, `reason="`+r+`"`) }) {
+		if strings.HasPrefix(line, "ensemble_copies_total{") && !slices.ContainsFunc(without, func(r string) bool { return strings.Contains(line, `reason="`+r+`"`) }) {
 			list = append(list, line)
 		}
 	}

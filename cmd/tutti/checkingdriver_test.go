@@ -45,8 +45,8 @@ func newDrive(t *testing.T, seed int64) (d *drive, c tutti.Components, flags []s
 	return d, c, []string{"--cuda-driver=" + library, "--backend-config=sim,all=true"}
 }
 
-// moveLine is a sample of a ledger: from, reason, to, and the value.
-var moveLine = regexp.MustCompile(`(?m)^ensemble_moved?s?_?(total|bytes_total)\{from="([^"]*)",.*reason="([^"]*)",.*to="([^"]*)",.*\} (\S+)$`)
+// copyLine is a sample of a ledger: total or bytes, direction, reason, and the value.
+var copyLine = regexp.MustCompile(`^ensemble_(copies|copied_bytes)_total\{direction="([^"]*)",.*reason="([^"]*)",.*\} (\S+)$`)
 
 // check compares the metrics of the server with the driver's counters, after the last request.
 func (d *drive) check(t *testing.T, metrics string) {
@@ -54,41 +54,42 @@ func (d *drive) check(t *testing.T, metrics string) {
 	cudatest.Check(t)
 	ledger := map[string]uint64{}
 	for line := range strings.SplitSeq(metrics, "\n") {
-		m := moveLine.FindStringSubmatch(line)
+		m := copyLine.FindStringSubmatch(line)
 		if m == nil {
 			continue
 		}
-		kind, from, reason, to := m[1], m[2], m[3], m[4]
-		v, err := strconv.ParseFloat(m[5], 64)
+		v, err := strconv.ParseFloat(m[4], 64)
 		if err != nil {
 			t.Fatal(err)
 		}
-		switch {
-		case reason != "device_step" && reason != "response" && reason != "capture":
-			t.Errorf("a copy between steps that are all at one device: %s", line)
-		case strings.HasPrefix(from, "device"):
-			ledger["down "+kind] += uint64(v)
+		switch m[3] {
+		case "device_step", "response", "capture", "rows", "state":
 		default:
-			ledger["up "+kind] += uint64(v)
-			if !strings.HasPrefix(to, "device") {
-				t.Errorf("a copy from host to host: %s", line)
-			}
+			t.Errorf("a copy between steps that are all at one device: %s", line)
 		}
+		ledger[m[2]+" "+m[1]] += uint64(v)
 	}
 	after := cudatest.Count(t)
-	got := map[string]uint64{
-		"up total":         after.Up - d.before.Up - uint64(d.traffic.Up.Load()),
-		"up bytes_total":   after.UpBytes - d.before.UpBytes - uint64(d.traffic.UpBytes.Load()),
-		"down total":       after.Down - d.before.Down - uint64(d.traffic.Down.Load()),
-		"down bytes_total": after.DownBytes - d.before.DownBytes - uint64(d.traffic.DownBytes.Load()),
+	got := map[string]uint64{}
+	count := func(name string, n uint64) {
+		if n > 0 {
+			got[name] = n
+		}
 	}
+	count("host_to_device copies", after.Up-d.before.Up-uint64(d.traffic.Up.Load()))
+	count("host_to_device copied_bytes", after.UpBytes-d.before.UpBytes-uint64(d.traffic.UpBytes.Load()))
+	count("device_to_host copies", after.Down-d.before.Down-uint64(d.traffic.Down.Load()))
+	count("device_to_host copied_bytes", after.DownBytes-d.before.DownBytes-uint64(d.traffic.DownBytes.Load()))
+	count("within_device copies", after.Within-d.before.Within)
+	count("within_device copied_bytes", after.WithinBytes-d.before.WithinBytes)
+	count("peer copies", after.Peer-d.before.Peer)
 	if fmt.Sprint(ledger) != fmt.Sprint(got) {
 		t.Errorf("the ledger has\n%v, the driver without the models' kernels\n%v", ledger, got)
 	}
 	if after.Peer != d.before.Peer {
 		t.Errorf("%d copies between devices", after.Peer-d.before.Peer)
 	}
-	if got["up total"] == 0 || got["down total"] == 0 {
+	if got["host_to_device copies"] == 0 || got["device_to_host copies"] == 0 {
 		t.Error("nothing was copied")
 	}
 }

@@ -131,19 +131,19 @@ func TestOnnxGPU(t *testing.T) { //nolint:paralleltest // counts the copies of t
 	}
 	moves := map[string][]string{}
 	for line := range strings.Lines(metricsOf(t, a)) {
-		if m := moveLine.FindStringSubmatch(strings.TrimSpace(line)); m != nil && m[1] == "total" {
-			moves[m[3]] = append(moves[m[3]], m[2]+" to "+m[4])
+		if m := copyLine.FindStringSubmatch(strings.TrimSpace(line)); m != nil && m[1] == "copies" {
+			moves[m[3]] = append(moves[m[3]], m[2])
 		}
 	}
 	for reason, list := range moves {
-		want := map[string]string{"device_step": "host to device:0", "response": "device:0 to host"}[reason]
-		if slices.ContainsFunc(list, func(s string) bool { return strings.Replace(s, "pinned", "host", 1) != want }) {
+		want := map[string]string{"device_step": "host_to_device", "response": "device_to_host", "rows": "within_device"}[reason]
+		if slices.ContainsFunc(list, func(s string) bool { return s != want }) {
 			t.Errorf("copies for %s: %v, want only %q", reason, list, want)
 		}
 	}
 	for _, metric := range []string{`model="again"`, `tensor="h"`} {
 		for line := range strings.Lines(metricsOf(t, a)) {
-			if strings.HasPrefix(line, "ensemble_moves_total") && strings.Contains(line, metric) && strings.Contains(line, `reason="device_step"`) {
+			if strings.HasPrefix(line, "ensemble_copies_total") && strings.Contains(line, metric) && strings.Contains(line, `reason="device_step"`) {
 				t.Errorf("the second step was not on the GPU, or its input not: %s", line)
 			}
 		}

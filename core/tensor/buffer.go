@@ -358,6 +358,15 @@ func (p *Places) Device(at Place) Accelerator {
 	return nil
 }
 
+// Lost returns why the device at a place cannot be used any more; nil while it can, and for the host. Devices that can be lost have
+// a method Lost.
+func (p *Places) Lost(at Place) error {
+	if d, ok := p.Device(at).(interface{ Lost() error }); ok && at.Kind == Device {
+		return d.Lost()
+	}
+	return nil
+}
+
 // Devices returns the places that are devices, in order.
 func (p *Places) Devices() []Place {
 	var list []Place

@@ -31,3 +31,12 @@ type Info struct {
 	Capability float64
 	Skipped    string // why the GPU is not used; empty if it is
 }
+
+// Use is the state of a GPU, or of the pool of pinned memory.
+type Use struct {
+	Place tensor.Place
+	Lost  bool
+	// Spilled counts the allocations that got slower memory because the pool was full: at a GPU pinned memory, of pinned memory
+	// ordinary host memory.
+	Spilled int64
+}

@@ -4,6 +4,7 @@ package gpu
 
 import (
 	"fmt"
+	"log/slog"
 	"sync"
 	"time"
 
@@ -97,6 +98,56 @@ func (d *Devices) Pinned(host tensor.Allocator) tensor.Allocator {
 		}
 	})
 	return d.pinned
+}
+
+// Watch makes the log say when a GPU is lost, and once for each cause that tensors are in slower memory than they should be. It must
+// be called before the GPUs are used.
+func (d *Devices) Watch(log *slog.Logger) {
+	if d == nil {
+		return
+	}
+	for _, v := range d.used {
+		at := slog.String("device", v.Place().String())
+		v.OnLost(func(err error) {
+			log.Error("a GPU is lost: models go on at other places if they have instances there", at, slog.String("reason", err.Error()))
+		})
+		v.OnSpill(func() {
+			log.Warn("the memory pool of a GPU is full: tensors are in pinned host memory, which the GPU reads over the bus; raise --cuda-memory-pool-byte-size", at)
+		})
+	}
+	if d.pinned != nil {
+		d.pinned.OnSpill(func() {
+			log.Warn("the pool of pinned memory is full: tensors are in ordinary host memory, from where copies are slower; raise --pinned-memory-pool-byte-size")
+		})
+	}
+}
+
+// Uses returns the present state of the GPUs that are used, and of the pool of pinned memory as one more.
+func (d *Devices) Uses() (list []Use) {
+	if d == nil {
+		return nil
+	}
+	for _, v := range d.used {
+		list = append(list, Use{Place: v.Place(), Lost: v.Lost() != nil, Spilled: v.Spilled()})
+	}
+	if d.pinned != nil {
+		list = append(list, Use{Place: d.pinned.Place(), Spilled: d.pinned.Spilled()})
+	}
+	return list
+}
+
+// Memory returns the used and the total bytes of a GPU, of all processes; zero before its first use.
+func (d *Devices) Memory(number int) (used, total int64, err error) {
+	for _, v := range d.used {
+		if int(v.Place().ID) == number {
+			m, err := v.Usage()
+			if m.Free == 0 && m.Reserved == 0 {
+				return 0, m.Total, err
+			}
+			return m.Total - m.Free, m.Total, err
+		}
+	}
+	return 0, 0, status.Errorf(status.NotFound, "there is no GPU %d", number)
 }
 
 // Started returns when the first GPU got a context, the zero time if none has one.

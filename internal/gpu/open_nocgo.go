@@ -3,6 +3,7 @@
 package gpu
 
 import (
+	"log/slog"
 	"time"
 
 	"github.com/tutti-server/tutti/core/status"
@@ -28,6 +29,17 @@ func (*Devices) Accelerators() []tensor.Accelerator { return nil }
 
 // Pinned returns nil.
 func (*Devices) Pinned(tensor.Allocator) tensor.Allocator { return nil }
+
+// Watch does nothing.
+func (*Devices) Watch(*slog.Logger) {}
+
+// Uses returns nil.
+func (*Devices) Uses() []Use { return nil }
+
+// Memory returns an error.
+func (*Devices) Memory(number int) (used, total int64, err error) {
+	return 0, 0, status.Errorf(status.NotFound, "there is no GPU %d", number)
+}
 
 // Started returns the zero time.
 func (*Devices) Started() time.Time { return time.Time{} }

@@ -40,6 +40,38 @@ func (r *Repository) Ready() bool {
 	return true
 }
 
+// Lost returns why a model cannot serve for which every device is lost, with the names of the model and the device; nil if
+// there is no such model.
+func (r *Repository) Lost() error {
+	s := r.catalog.Load()
+	for _, key := range s.keys {
+		for _, v := range s.models[key].versions {
+			if err := r.lost(v); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// lost returns why a version cannot serve any more, because it or a model of its steps has no place that is not lost.
+func (r *Repository) lost(v *version) (err error) {
+	for _, used := range v.uses {
+		if err := r.lost(used); err != nil {
+			return status.Prefixf(err, "in ensemble '%s', ", v.sig.Model)
+		}
+	}
+	for _, at := range v.places {
+		if err = r.places.Lost(at); err == nil {
+			return nil
+		}
+	}
+	if err != nil {
+		return status.Prefixf(err, "model '%s' has no other place: ", v.sig.Model)
+	}
+	return nil
+}
+
 // ModelReady returns nil if the version serves, else the reason.
 func (r *Repository) ModelReady(name string, number int64) error {
 	v, err := r.find(name, number)
@@ -51,6 +83,9 @@ func (r *Repository) ModelReady(name string, number int64) error {
 
 // readiness asks the model of a loaded version whether it is ready. It returns nil or the reason.
 func (r *Repository) readiness(v *version) error {
+	if err := r.lost(v); err != nil {
+		return err
+	}
 	m, ok := v.model.(backends.ReadinessChecker)
 	if !ok {
 		return nil

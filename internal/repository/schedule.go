@@ -16,6 +16,7 @@ import (
 
 	"github.com/tutti-server/tutti/backends"
 	"github.com/tutti-server/tutti/core/status"
+	"github.com/tutti-server/tutti/core/tensor"
 	"github.com/tutti-server/tutti/internal/cache"
 	"github.com/tutti-server/tutti/internal/telemetry"
 	"github.com/tutti-server/tutti/pipeline/exec"
@@ -115,6 +116,9 @@ func (r *Repository) queueFor(
 	var targets []spread.Placed
 	for _, g := range active.byPlace() {
 		target := spread.Placed{At: g[0].executesAt()}
+		if at := target.At; at.Kind == tensor.Device {
+			target.Lost = func() error { return r.places.Lost(at) }
+		}
 		settings := direct.Settings{Runner: runner, Instances: g.backends(), Limiters: g.limiters(), Shared: v.shared(), Workers: r.workers}
 		if batches {
 			settings.Hold = r.s.DelayScheduler

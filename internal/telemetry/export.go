@@ -12,6 +12,8 @@ import (
 
 	dto "github.com/prometheus/client_model/go"
 	"github.com/prometheus/procfs"
+
+	"github.com/tutti-server/tutti/core/tensor"
 )
 
 // ExportOptions select the exported metrics.
@@ -49,6 +51,7 @@ type Metrics struct {
 	named    sync.Map                   // *Model by modelName, not guarded by mu: requests read it during a scrape
 	cache    func() CacheCounts         // guarded by mu
 	pinned   func() (total, used int64) // guarded by mu
+	devices  func() []DeviceUse         // guarded by mu
 	meter    meter                      // guarded by mu
 	inFlight InFlight                   // guarded by mu
 
@@ -137,6 +140,17 @@ func (x *Metrics) InFlight(f InFlight) { set(x, &x.inFlight, f) }
 
 // Pinned sets the function that returns the size and use of the pool of pinned memory. Without it both are 0.
 func (x *Metrics) Pinned(bytes func() (total, used int64)) { set(x, &x.pinned, bytes) }
+
+// DeviceUse is the state of a device, or of the pool of pinned memory.
+type DeviceUse struct {
+	Place tensor.Place
+	Lost  bool
+	// Spilled counts the allocations that got slower memory because the pool of the place was full.
+	Spilled int64
+}
+
+// Devices sets the function that returns the state of the devices. Without it none is exported.
+func (x *Metrics) Devices(uses func() []DeviceUse) { set(x, &x.devices, uses) }
 
 // Add starts to export m with its current Setup.
 func (x *Metrics) Add(m *Model) {

@@ -35,6 +35,7 @@ var (
 	withGPU      = want{text: "of GPUs that report it, unless `--allow-gpu-metrics=false`"}
 	withInFlight = want{"always, of a server", func(x *Metrics) bool { return x.inFlight != nil }, nil}
 	withFetches  = want{"once a model was fetched", func(x *Metrics) bool { return x.fetchedNs.Load() > 0 }, nil}
+	withDevices  = want{"with GPUs", func(x *Metrics) bool { return x.devices != nil && len(x.devices()) > 0 }, nil}
 	withPhases   = want{"unless `phase_histograms=false`, once a request succeeded", func(x *Metrics) bool { return !x.o.NoPhases }, nil}
 	wherePadded  = want{"once a batch was padded", nil, func(_ *series, m *Model) bool { return m.padded.elements.Load() > 0 }}
 	whereCopied  = want{text: "once a tensor was copied to or from a device"}
@@ -135,6 +136,13 @@ var families = slices.SortedFunc(slices.Values([]family{
 	{"ensemble_batch_padding_elements_total", "Elements added to those batches to make their rows equally long", counter, wherePadded, perModel(func(m *Model) float64 { return float64(m.padded.padding.Load()) })},
 	{"ensemble_copies_total", "Copies of tensors to, from, within and between devices", counter, whereCopied, perCopy(func(v *Copy) uint64 { return v.Count })},
 	{"ensemble_copied_bytes_total", "Bytes of the copies of tensors to, from, within and between devices", counter, whereCopied, perCopy(func(v *Copy) uint64 { return v.Bytes })},
+	{"ensemble_device_lost", "1 for a device that is lost until the server is restarted, else 0", gauge, withDevices, perDevice(func(u *DeviceUse) float64 {
+		if u.Lost {
+			return 1
+		}
+		return 0
+	}, true)},
+	{"ensemble_spills_total", "Allocations that got slower memory because a pool was full: pinned memory in place of a device's, ordinary in place of pinned", counter, withDevices, perDevice(func(u *DeviceUse) float64 { return float64(u.Spilled) }, false)},
 	{"ensemble_repository_fetched_bytes_total", "Bytes of models fetched from buckets", counter, withFetches, ofServer(func(x *Metrics) float64 { return float64(x.fetchedBytes.Load()) })},
 	{"ensemble_repository_fetch_seconds_total", "Seconds spent fetching models from buckets, summed over models", counter, withFetches, ofServer(func(x *Metrics) float64 { return time.Duration(x.fetchedNs.Load()).Seconds() })},
 }), func(a, b family) int { return cmp.Compare(a.name, b.name) })
@@ -289,6 +297,19 @@ func perCopy(value func(*Copy) uint64) func(*scrape) {
 			c.number(float64(value(&v)), labels)
 		}
 	})
+}
+
+// perDevice exports a value of each device, and of the pool of pinned memory unless only devices have it.
+func perDevice(value func(*DeviceUse) float64, only bool) func(*scrape) {
+	return func(c *scrape) {
+		for _, u := range c.x.devices() {
+			if only && u.Place.Kind != tensor.Device {
+				continue
+			}
+			name, place := "place", valid(u.Place.String())
+			c.number(value(&u), []*dto.LabelPair{{Name: &name, Value: &place}})
+		}
+	}
 }
 
 func perGPU(value func(*GPU) float64) func(*scrape) {

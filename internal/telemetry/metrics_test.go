@@ -141,6 +141,9 @@ func everything(t *testing.T) *telemetry.Metrics {
 	})
 	x.InFlight(load{})
 	x.Pinned(func() (int64, int64) { return 1 << 20, 1 << 10 })
+	x.Devices(func() []telemetry.DeviceUse {
+		return []telemetry.DeviceUse{{Place: tensor.Place{Kind: tensor.Device, ID: 1}, Lost: true, Spilled: 2}, {Place: tensor.Place{Kind: tensor.Pinned}, Spilled: 3}}
+	})
 	m := &telemetry.Model{Name: "m", Version: 1}
 	m.Configure(&telemetry.Setup{Tags: map[string]string{"team": "a"}, FirstResponse: []float64{1, 10}, Decoupled: true, Cached: true})
 	x.Add(m)

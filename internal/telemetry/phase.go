@@ -248,12 +248,15 @@ type Copy struct {
 	Count, Bytes uint64
 }
 
-// Direction is the way of a copy: "host_to_device", "device_to_host", "within_device", or "peer" between two devices.
+// Direction is the way of a copy: "host_to_device", "device_to_host", "within_device", "peer" between two devices, or
+// "within_host" between two processes.
 func (c *Copy) Direction() string { return Direction(c.From, c.To) }
 
 // Direction is the way of a copy between two places; see Copy.Direction.
 func Direction(from, to tensor.Place) string {
 	switch {
+	case from.Kind != tensor.Device && to.Kind != tensor.Device:
+		return "within_host"
 	case from.Kind != tensor.Device:
 		return "host_to_device"
 	case to.Kind != tensor.Device:

@@ -18,7 +18,11 @@ import (
 type Placed struct {
 	At tensor.Place
 	To scheduler.Scheduler
+	// Lost returns why the place cannot be used any more, or nil. Requests go elsewhere if they can. A nil Lost is for the host.
+	Lost func() error
 }
+
+func (x *Placed) lost() bool { return x.Lost != nil && x.Lost() != nil }
 
 // Spread implements scheduler.Scheduler.
 type Spread struct{ targets []Placed }
@@ -55,12 +59,18 @@ func (s *Spread) Enqueue(list scheduler.TaskList, t *scheduler.RunLoop) {
 // pick returns the target of a task and binds its request when it is a device.
 func (s *Spread) pick(w *scheduler.Task) int {
 	if at, bound := w.Bound(); bound {
-		if i := s.find(at); i >= 0 {
+		if i := s.find(at); i >= 0 && !s.targets[i].lost() {
+			return i
+		}
+		if i := s.resident(w); i >= 0 {
 			return i
 		}
 		return s.least(w, false) // the model has no instance there
 	}
-	i := s.least(w, true)
+	i := s.resident(w)
+	if i < 0 {
+		i = s.least(w, true)
+	}
 	if s.targets[i].At.Kind != tensor.Device || w.Affinity == nil {
 		return i
 	}
@@ -70,24 +80,39 @@ func (s *Spread) pick(w *scheduler.Task) int {
 	return i
 }
 
+// resident returns the target where the task's first input in device memory is, -1 for none: another place would copy the input.
+func (s *Spread) resident(w *scheduler.Task) int {
+	for port := range w.In {
+		t := &w.In[port]
+		if !t.Present() || t.Buf.Place().Kind != tensor.Device {
+			continue
+		}
+		if i := s.find(t.Buf.Place()); i >= 0 && w.Fits(s.targets[i].At, true) && !s.targets[i].lost() {
+			return i
+		}
+	}
+	return -1
+}
+
 func (s *Spread) find(at tensor.Place) int {
 	return slices.IndexFunc(s.targets, func(x Placed) bool { return x.At == at })
 }
 
-// least returns the target with the fewest tasks that w fits; with together set, that all its device steps fit.
+// least returns the target with the fewest tasks that w fits; with together set, that all its device steps fit. Lost
+// places count only if there is no other.
 func (s *Spread) least(w *scheduler.Task, together bool) int {
-	best, fewest := -1, int64(0)
+	best, fewest, usable := -1, int64(0), false
 	for i := range s.targets {
 		at := &s.targets[i]
 		if !w.Fits(at.At, together) {
 			continue
 		}
-		n := at.To.InFlight()
-		if best < 0 || n < fewest {
-			best, fewest = i, n
+		n, live := at.To.InFlight(), !at.lost()
+		if best < 0 || live && !usable || live == usable && n < fewest {
+			best, fewest, usable = i, n, live
 		}
 	}
-	if best < 0 && together {
+	if !usable && together {
 		return s.least(w, false)
 	}
 	return max(best, 0)

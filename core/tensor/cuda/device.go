@@ -49,7 +49,8 @@ type Device struct {
 	kernels compute.Kernels                        // guarded by loading
 
 	lost  atomic.Pointer[error]
-	since atomic.Int64 // when the context was made, in nanoseconds of Unix time
+	told  atomic.Pointer[func(error)] // OnLost
+	since atomic.Int64                // when the context was made, in nanoseconds of Unix time
 	inUse atomic.Int64
 
 	closed  atomic.Bool
@@ -153,11 +154,20 @@ func (v *Device) check(r C.cu_result, call string) error {
 		return nil
 	}
 	err := v.driver.errorOf(r, call, v.ordinal)
-	if slices.Contains(lasting, int(r)) && v.lost.CompareAndSwap(nil, &err) {
-		return status.Prefixf(err, "%s is lost: ", v.Place())
+	if !slices.Contains(lasting, int(r)) {
+		return err
+	}
+	err = status.Errorf(status.Unavailable, "%s is lost, restart the server to use it again: %w", v.Place(), err)
+	if v.lost.CompareAndSwap(nil, &err) {
+		if f := v.told.Load(); f != nil {
+			go (*f)(err)
+		}
 	}
 	return err
 }
+
+// OnLost sets a function that is called once, in its own goroutine, when the device is lost. It must be set before the device is used.
+func (v *Device) OnLost(f func(error)) { v.told.Store(&f) }
 
 // run makes the context and the pool, once. A failure is not remembered: memory may be free later.
 //

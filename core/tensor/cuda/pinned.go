@@ -20,7 +20,12 @@ type Pinned struct {
 	*tensor.Pool
 	host  tensor.Allocator
 	spill atomic.Int64
+	first func() // OnSpill
 }
+
+// OnSpill sets a function that is called once, in its own goroutine, at the first allocation beyond the limit. It must be set before
+// the first allocation.
+func (p *Pinned) OnSpill(f func()) { p.first = f }
 
 // NewPinned returns a pool of at most limit bytes of pinned memory, which the context of v maps and every device may use. Memory is
 // pinned when it is first needed.
@@ -34,7 +39,9 @@ func (p *Pinned) Alloc(n int) (*tensor.Buffer, error) {
 	if err == nil || n < 0 {
 		return b, err
 	}
-	p.spill.Add(1)
+	if p.spill.Add(1) == 1 && p.first != nil {
+		go p.first()
+	}
 	return p.host.Alloc(n)
 }
 
@@ -49,7 +56,12 @@ type spill struct {
 	bound int64 // bytes of held buffers at the device; 0: none
 	to    tensor.Allocator
 	count atomic.Int64
+	first func() // OnSpill
 }
+
+// OnSpill sets a function that is called once, in its own goroutine, at the first allocation that gets pinned memory. It must be set
+// before the device is used.
+func (v *Device) OnSpill(f func()) { v.spill.first = f }
 
 // SpillTo makes allocations beyond bound bytes of device memory take pinned memory of to, which the device reads over the bus: slower,
 // but no request fails for it. It must be called before the device is used.
@@ -65,7 +77,9 @@ func (v *Device) spilled(n int) (*tensor.Buffer, error) {
 		return nil, status.Errorf(status.Unavailable, "cannot allocate %d bytes at %s: the pool of %d bytes is full, and so is the pinned memory: raise --cuda-memory-pool-byte-size or --pinned-memory-pool-byte-size: %w",
 			n, v.Place(), v.spill.bound, err)
 	}
-	v.spill.count.Add(1)
+	if v.spill.count.Add(1) == 1 && v.spill.first != nil {
+		go v.spill.first()
+	}
 	return tensor.NewBuffer(&spilled{v, host}, v.Place(), host.Pointer(), n), nil
 }
 

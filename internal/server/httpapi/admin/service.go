@@ -68,10 +68,20 @@ func (s *Service) Health(ready bool) transport.Handler {
 			transport.WriteErrorText(w, http.StatusServiceUnavailable, "Server exiting")
 		case s.Live() && (!ready || s.Catalog.Ready()):
 			w.WriteHeader(http.StatusOK)
+		case s.lost() != nil:
+			transport.WriteErrorText(w, http.StatusBadRequest, status.Text(s.lost()))
 		default:
 			w.WriteHeader(http.StatusBadRequest)
 		}
 	}
+}
+
+// lost returns why a model cannot serve whose devices are lost, if the catalog knows.
+func (s *Service) lost() error {
+	if c, ok := s.Catalog.(interface{ Lost() error }); ok {
+		return c.Lost()
+	}
+	return nil
 }
 
 // query calls of with the model and version in the path.

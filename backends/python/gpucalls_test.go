@@ -6,6 +6,8 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/tutti-server/tutti/core/infer"
+	"github.com/tutti-server/tutti/core/tensor"
 	"github.com/tutti-server/tutti/core/tensor/cuda/cudatest"
 )
 
@@ -131,4 +133,45 @@ func TestGPUForeign(t *testing.T) { //nolint:paralleltest // it sets the environ
 	w := newGPUWorld(t, map[string]string{"work": onGPU + stays})
 	w.fails(t, "work", "foreign", "a tensor is on GPU 2 of this process, which is none of the server's")
 	w.want(t, "work", "compute", someValues, someValues)
+}
+
+// collector is a sink that copies the outputs of all responses.
+type collector struct {
+	got  [][]float32
+	done chan error
+}
+
+func (c *collector) Send(r *infer.Response) {
+	for i := range r.Outputs {
+		c.got = append(c.got, slices.Clone(tensor.Slice[float32](&r.Outputs[i].Tensor)))
+	}
+	r.Release()
+}
+
+func (c *collector) Close(err error) { c.done <- err }
+
+// TestGPUDecoupled checks a decoupled model in an ensemble: its responses from GPU memory, sent by a thread after execute has returned,
+// reach the next step there.
+func TestGPUDecoupled(t *testing.T) { //nolint:paralleltest // it sets the environment
+	w := newGPUWorld(t, map[string]string{
+		"up": onGPU + caseOf("up"), "stream": onGPU + stays + caseOf("stream") + "model_transaction_policy { decoupled: true }\n",
+		"compute": onCPU + stays + caseOf("compute"), "chain": chain("up", "stream", "compute"),
+	})
+	for range 4 {
+		in, err := tensor.New(w.alloc, tensor.FP32, tensor.Of(1, int64(len(someValues))))
+		if err != nil {
+			t.Fatal(err)
+		}
+		copy(tensor.Slice[float32](&in), someValues)
+		req := infer.NewRequest()
+		req.Model, req.Inputs = "chain", append(req.Inputs, infer.Named{Name: "IN", Tensor: in})
+		c := &collector{done: make(chan error, 1)}
+		w.Submit(t.Context(), req, c)
+		if err := <-c.done; err != nil || len(c.got) != 3 || slices.ContainsFunc(c.got, func(v []float32) bool { return !slices.Equal(v, someValues) }) {
+			t.Errorf("%v, %v\n%s", c.got, err, w.log)
+		}
+	}
+	if list := w.moves(t, "process", "response"); len(list) > 0 {
+		t.Errorf("moves: %v", list)
+	}
 }

@@ -4,6 +4,7 @@ import json
 import os
 import signal
 import sys
+import threading
 
 import numpy as np
 import triton_python_backend_utils as pb_utils
@@ -23,7 +24,20 @@ class TritonPythonModel:
         self.case = json.loads(args["model_config"]).get("parameters", {}).get("CASE", {}).get("string_value")
 
     def execute(self, requests):
+        if self.case == "stream":
+            return [self.stream(r) for r in requests][:0] or None
         return [self.respond(r) for r in requests]
+
+    def stream(self, request):
+        """Sends the input three times from a thread, each time from other memory on the GPU."""
+
+        def send(sender, array):
+            for i in range(3):
+                out = pb_utils.Tensor.from_dlpack("OUT", array.copy() if i else array)
+                sender.send(pb_utils.InferenceResponse([out]), pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL if i == 2 else 0)
+
+        array = self.array(pb_utils.get_input_tensor_by_name(request, "IN"))
+        threading.Thread(target=send, args=(request.get_response_sender(), array)).start()
 
     def respond(self, request):
         case = self.case or json.loads(request.parameters())["case"]

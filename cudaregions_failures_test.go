@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -176,5 +177,31 @@ func TestCUDARegionLost(t *testing.T) {
 	http.DefaultClient.CloseIdleConnections()
 	if err := s.Close(context.Background()); err == nil || !strings.Contains(err.Error(), "CUDA_ERROR_LAUNCH_FAILED") {
 		t.Errorf("the server's end: %v", err)
+	}
+}
+
+// TestCUDARegionsTraced records the tensors of requests whose tensors are in regions.
+func TestCUDARegionsTraced(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "trace.json")
+	s, doors := serveRegions(t, "--trace-config=level=TENSORS", "--trace-config=rate=1", "--trace-config=triton,file="+path)
+	c := cudatest.NewClient(t)
+	x, y := c.Alloc(0, 64), c.Alloc(0, 64)
+	must(t, doors["grpc"].register("x", x.Handle, 0, 64))
+	must(t, doors["grpc"].register("y", y.Handle, 0, 64))
+	x.Write(0, ints(7001, 4))
+	for name, door := range doors {
+		if _, err := door.infer("gpu0", []regionTensor{in(0, "x", 0), plain(1, 5)}, []regionTensor{out(0, "y", 0, 16)}, nil); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	http.DefaultClient.CloseIdleConnections()
+	must(t, s.Close(context.Background()))
+	text, err := os.ReadFile(path) //nolint:gosec // this test's
+	must(t, err)
+	for _, what := range []string{`"TENSOR_QUEUE_INPUT","tensor":{"name":"INPUT0"`, `"TENSOR_BACKEND_OUTPUT","tensor":{"name":"OUTPUT0"`} {
+		want := what + `,"data":"7001,7002,7003,7004","shape":"1,4","dtype":"INT32"`
+		if n := strings.Count(string(text), want); n != len(doors) {
+			t.Errorf("%s is in %d traces, want %d:\n%s", want, n, len(doors), text)
+		}
 	}
 }

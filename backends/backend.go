@@ -291,6 +291,13 @@ type GroupModel interface {
 	NewGroupInstance(ctx context.Context, at tensor.Place, g *modelconfig.ModelInstanceGroup) (Instance, error)
 }
 
+// HostModel is a Model without instances at devices that can say why. The plans of ensembles show the reason.
+type HostModel interface {
+	Model
+	// WhyHost returns the reason, for example "step 'tokenize' has no kernel". It returns "" if there are no devices.
+	WhyHost() string
+}
+
 // DeviceInstance is an Instance at a device. The server moves its inputs there, and expects its outputs there. BYTES tensors
 // are always on the host.
 type DeviceInstance interface {

@@ -25,12 +25,14 @@ func NewFactory(registry *steps.Registry) backends.Factory {
 	return backends.Factory{
 		Name:  Name,
 		Guide: backends.Guide{Doc: "Runs a native step: [steps.md](steps.md)."},
-		New:   func(backends.Options) (backends.Backend, error) { return &backend{registry}, nil },
+		New:   func(o backends.Options) (backends.Backend, error) { return &backend{registry, o.Places}, nil },
+		Auto:  func(map[string]string) config.Auto { return config.AutoEdge },
 	}
 }
 
 type backend struct {
-	steps *steps.Registry
+	steps  *steps.Registry
+	places *tensor.Places // nil: no devices
 }
 
 // Load creates the step that the model names.
@@ -50,7 +52,7 @@ func (b *backend) Load(_ context.Context, s backends.Settings) (backends.Model, 
 	if err != nil {
 		return nil, withParam(err, f, given)
 	}
-	return m, nil
+	return m.placed(b.places), nil
 }
 
 // load creates the step with the given parameters.
@@ -73,7 +75,7 @@ func load(f *steps.Factory, s *backends.Settings, given map[string]string) (*mod
 	if err != nil {
 		return nil, err
 	}
-	return &model{sig: sig, step: step, inline: f.Inline}, nil
+	return &model{sig: sig, name: f.Name, step: step, inline: f.Inline}, nil
 }
 
 // Close does nothing: there is no runtime.
@@ -81,9 +83,11 @@ func (*backend) Close() error { return nil }
 
 // model is a step with its signature. It is also its only instance, because steps are stateless.
 type model struct {
-	sig    *config.Signature
-	step   steps.Step
-	inline bool
+	sig      *config.Signature
+	name     string // of the step
+	step     steps.Step
+	inline   bool
+	hostOnly string // why the step does not run at the devices of the machine
 }
 
 var (
@@ -97,7 +101,12 @@ func (m *model) Inline() bool { return m.inline }
 
 func (m *model) NewInstance(_ context.Context, at tensor.Place) (backends.Instance, error) {
 	if at.Kind == tensor.Device {
-		return nil, fmt.Errorf("model '%s' of backend '%s' runs on the CPU only, not on %s", m.sig.Model, Name, at)
+		why := "this machine has no device with kernels"
+		if m.hostOnly != "" {
+			why = m.hostOnly
+		}
+		return nil, status.Errorf(status.Unsupported, "model '%s' of backend '%s' runs on the CPU only, not on %s, because %s: expected KIND_CPU or KIND_AUTO",
+			m.sig.Model, Name, at, why)
 	}
 	return m, nil
 }

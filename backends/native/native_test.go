@@ -142,7 +142,7 @@ func TestPlaces(t *testing.T) {
 	}
 	for place, want := range map[tensor.Place]string{
 		{}: "", {Kind: tensor.Pinned}: "",
-		{Kind: tensor.Device, ID: 1}: "model 'm' of backend 'native' runs on the CPU only, not on device:1",
+		{Kind: tensor.Device, ID: 1}: "model 'm' of backend 'native' runs on the CPU only, not on device:1, because this machine has no device with kernels: expected KIND_CPU or KIND_AUTO",
 	} {
 		got := ""
 		if _, err := m.NewInstance(t.Context(), place); err != nil {

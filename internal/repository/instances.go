@@ -56,10 +56,12 @@ func (r *Repository) wantedInstances(cfg *modelconfig.ModelConfig) (list instanc
 	return list
 }
 
-// atDevices places the instances without a device at each of the model's devices, unless the model also runs on the host.
+// atDevices places the instances without a device at each of the model's places. Those of a model that also runs on the host stay there,
+// unless their kind is KIND_AUTO.
 func (list instances) atDevices(places []tensor.Place) (placed instances) {
 	for _, u := range list {
-		if slices.Contains(places, u.place) || u.place.Kind == tensor.Device {
+		stays := slices.Contains(places, u.place) && u.group.GetKind() != modelconfig.ModelInstanceGroup_KIND_AUTO
+		if u.place.Kind == tensor.Device || stays {
 			placed = append(placed, u)
 			continue
 		}
@@ -88,13 +90,31 @@ func policyOf(g *modelconfig.ModelInstanceGroup, at tensor.Place) string {
 // model has one per processor.
 func (r *Repository) wantedBy(f *folder, m backends.Model) instances {
 	list := r.wantedInstances(f.cfg)
-	if p, ok := m.(backends.DeviceModel); ok {
+	p, ok := m.(backends.DeviceModel)
+	if ok && (f.cfg.GetSequenceBatching() == nil || !slices.Contains(p.Places(), tensor.Place{})) {
 		list = list.atDevices(p.Places())
 	}
-	if _, concurrent := m.(backends.ConcurrentModel); concurrent && f.defaultCount {
-		list = slices.Repeat(list[:1], runtime.GOMAXPROCS(0))
+	c, concurrent := m.(backends.ConcurrentModel)
+	if !concurrent || !f.defaultCount {
+		return list
 	}
-	return list
+	var all instances
+	for _, u := range list {
+		n := runtime.GOMAXPROCS(0)
+		if u.place.Kind == tensor.Device && c.Inline() {
+			n = 1 // an execution only puts work into its stream
+		}
+		all = append(all, slices.Repeat(instances{u}, n)...)
+	}
+	return all
+}
+
+// edge reports whether the model's place is the one of its neighbours in an ensemble: KIND_AUTO, with instances on the host and at devices.
+func (v *version) edge() bool {
+	return slices.Contains(v.places, tensor.Place{}) && len(v.places) > 1 &&
+		!slices.ContainsFunc(v.cfg.GetInstanceGroup(), func(g *modelconfig.ModelInstanceGroup) bool {
+			return g.GetKind() != modelconfig.ModelInstanceGroup_KIND_AUTO
+		})
 }
 
 // places returns the places of the instances that accept requests.
@@ -111,6 +131,9 @@ func (list instances) places() (places []tensor.Place) {
 // For example, "KIND_CPU".
 func (v *version) placesWhy() string {
 	var kinds []string
+	if m, ok := v.model.(backends.HostModel); ok && len(v.places) == 0 && m.WhyHost() != "" {
+		return m.WhyHost()
+	}
 	for _, g := range v.cfg.GetInstanceGroup() {
 		if g.GetKind() != modelconfig.ModelInstanceGroup_KIND_GPU && len(v.places) > 0 && !slices.Contains(v.places, tensor.Place{}) {
 			return "its backend decides"
@@ -193,7 +216,7 @@ func (r *Repository) newInstances(ctx context.Context, m backends.Model, wanted,
 	_, concurrent := m.(backends.ConcurrentModel)
 	var made instances
 	for _, u := range wanted {
-		if concurrent {
+		if concurrent && u.place.Kind != tensor.Device { // an instance at a device has a stream
 			u.inst = slices.Concat(present, made).sameInstance(&u)
 		}
 		if u.inst == nil {

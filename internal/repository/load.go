@@ -138,8 +138,12 @@ func (r *Repository) assemble(ctx context.Context, f *folder, model backends.Mod
 	if v.queue, err = r.newScheduler(ctx, f, v); err != nil {
 		return nil, err
 	}
+	alone := plan.Single(sig)
+	if v.edge() { // without neighbours it runs on the host
+		alone.Nodes[0].Places = v.places
+	}
 	v.exec = exec.New(exec.Settings{
-		Plan: plan.Single(sig), Targets: []scheduler.Scheduler{v.queue}, Stats: v.stats, Workers: r.workers, Mover: r.mover, Tracer: r.s.Tracer,
+		Plan: alone, Targets: []scheduler.Scheduler{v.queue}, Stats: v.stats, Workers: r.workers, Mover: r.mover, Tracer: r.s.Tracer,
 	})
 	v.overrideDir.retain()
 	return v, nil

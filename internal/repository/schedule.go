@@ -110,20 +110,22 @@ func (r *Repository) queueFor(
 		s := r.sequenceSettings(f, v, v.stats, active)
 		s.Rules.Queued, s.Rules.Backlog = r.s.DelayScheduler, r.s.BacklogDelayScheduler
 		return sequence.New(s)
-	case inline:
-		return direct.NewInline(direct.Settings{Runner: runner, Instances: active.backends()[:1]}), nil
 	}
 	var targets []spread.Placed
 	for _, g := range active.byPlace() {
 		target := spread.Placed{At: g[0].executesAt()}
-		if at := target.At; at.Kind == tensor.Device {
+		host := target.At.Kind != tensor.Device
+		if at := target.At; !host {
 			target.Lost = func() error { return r.places.Lost(at) }
 		}
-		settings := direct.Settings{Runner: runner, Instances: g.backends(), Limiters: g.limiters(), Shared: v.shared(), Workers: r.workers}
-		if batches {
+		settings := direct.Settings{Runner: runner, Instances: g.backends(), Limiters: g.limiters(), Shared: v.shared() && host, Workers: r.workers}
+		switch {
+		case inline && host:
+			target.To = direct.NewInline(direct.Settings{Runner: runner, Instances: g.backends()[:1]})
+		case batches:
 			settings.Hold = r.s.DelayScheduler
 			target.To = dynamic.New(settings, *rules)
-		} else {
+		default:
 			target.To = direct.New(settings)
 		}
 		targets = append(targets, target)

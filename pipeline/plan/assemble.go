@@ -90,7 +90,7 @@ func (a *assembly) aliases() {
 func (a *assembly) node(s *step) Node {
 	n := Node{
 		Name: s.name, Model: s.model, ID: s.id, Version: s.version, Signature: s.sig,
-		In: a.slots(s.in), Out: a.slots(s.out), Rules: s.rules, Runtime: s.runtime, Reshape: reshapes(s.sig), Ensembles: s.level.path(), Places: s.places, Why: s.why,
+		In: a.slots(s.in), Out: a.slots(s.out), Rules: s.rules, Runtime: s.runtime, Reshape: reshapes(s.sig), Ensembles: s.level.path(), Places: s.places, Why: s.why, Edge: s.edge,
 		Stream: a.c.flows[s.stream].depth, MaxInflight: s.level.cfg.GetEnsembleScheduling().GetMaxInflightRequests(),
 	}
 	for _, slot := range n.In {

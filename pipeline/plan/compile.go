@@ -92,6 +92,7 @@ type step struct {
 	sig     *config.Signature
 	places  []tensor.Place
 	why     string        // of places
+	edge    bool          // runs on the side of its neighbours
 	inner   *level        // of a nested ensemble
 	in, out []Slot        // per port
 	rules   []BatchRule   // per input, of a leaf

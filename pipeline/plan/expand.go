@@ -68,7 +68,7 @@ func (c *compiler) open(l *level) error {
 }
 
 func (c *compiler) step(l *level, cfg *modelconfig.ModelEnsembling_Step, name string, m Model) error {
-	s := &step{level: l, name: name, model: cfg.GetModelName(), id: m.ID, version: cfg.GetModelVersion(), cfg: cfg, sig: m.Signature, places: m.Places, why: m.PlacesWhy}
+	s := &step{level: l, name: name, model: cfg.GetModelName(), id: m.ID, version: cfg.GetModelVersion(), cfg: cfg, sig: m.Signature, places: m.Places, why: m.PlacesWhy, edge: m.Edge}
 	l.steps = append(l.steps, s)
 	if m.Ensemble == nil {
 		if s.sig.Version > 0 {

@@ -34,7 +34,16 @@ func (c *compiler) place() error {
 		return nil
 	}
 	for i := range p.Nodes {
-		p.pickSide(i)
+		if !p.Nodes[i].Edge {
+			p.pickSide(i)
+		}
+	}
+	p.placeEdges()
+	for i := range p.Nodes {
+		if n := &p.Nodes[i]; n.Signature.AnyPlace { // once more: its producers have their sides now
+			n.Inputs = Location{}
+			p.pickSide(i)
+		}
 	}
 	if p.placed() {
 		p.Devices = ^uint64(0)

@@ -99,6 +99,8 @@ type Node struct {
 	// Inputs is where a model of any place (config.Signature.AnyPlace) gets its inputs, and is expected to leave its outputs: at the
 	// device of the first input that is at one, else on the host.
 	Inputs Location
+	// Edge reports that the step runs on the side of its neighbours (KIND_AUTO of a native step): on a device only if one of them does.
+	Edge bool
 	// Ensembles lists the ensembles that contain the step, outermost first, for error texts.
 	Ensembles []string
 	// Stream counts the decoupled steps before this one: it runs once for each of their responses.
@@ -182,6 +184,8 @@ type Model struct {
 	// Places are where the model has instances; empty for the host. PlacesWhy is why, for example "KIND_CPU".
 	Places    []tensor.Place
 	PlacesWhy string
+	// Edge reports that the model has instances on the host and on devices, and runs on the side of its neighbours.
+	Edge bool
 	// Ensemble is the configuration of an ensemble, which is inlined; nil for other models.
 	Ensemble *modelconfig.ModelConfig
 }

@@ -68,7 +68,7 @@ func (a *atDevice) Run(ctx context.Context, b *backends.Batch) error {
 	if err != nil {
 		return err
 	}
-	if err := a.upTable(); err != nil {
+	if err := a.upTable(b); err != nil {
 		return err
 	}
 	if a.files {
@@ -78,7 +78,7 @@ func (a *atDevice) Run(ctx context.Context, b *backends.Batch) error {
 }
 
 // upTable copies the layout's table to the device, on the first call.
-func (a *atDevice) upTable() error {
+func (a *atDevice) upTable(b *backends.Batch) error {
 	if a.table != nil {
 		return nil
 	}
@@ -100,7 +100,15 @@ func (a *atDevice) upTable() error {
 		return err
 	}
 	a.table = t
+	a.copied(b, "normalisation table", host)
 	return nil
+}
+
+// copied counts a copy of host memory to the device.
+func (a *atDevice) copied(b *backends.Batch, name string, host *tensor.Buffer) {
+	if b.Copied != nil {
+		b.Copied(name, host.Place(), a.device.Stream.Place(), host.Len())
+	}
 }
 
 // runPixels processes images of one size, which are at the device.
@@ -198,9 +206,7 @@ func (a *atDevice) upload(ctx context.Context, b *backends.Batch, row int, data 
 		up.Release()
 		return nil, err
 	}
-	if b.Copied != nil {
-		b.Copied(inputName, host.Place(), up.Place(), host.Len())
-	}
+	a.copied(b, inputName, host)
 	a.resize = compute.Resize{Height: height, Width: width, Left: -x.Low, Top: -y.Low}
 	return up, nil
 }

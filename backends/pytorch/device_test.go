@@ -251,6 +251,9 @@ func TestAuto(t *testing.T) {
 			t.Errorf("KIND_AUTO with %s means %d, want %d", lib, got, want)
 		}
 	}
+	if got := auto(map[string]string{"library-path": pytorch.GPULibraryPath(t), "device": "cpu"}); got != config.AutoCPU {
+		t.Errorf("KIND_AUTO with the setting device means %d, want %d", got, config.AutoCPU)
+	}
 }
 
 // TestPackageOfOtherDevice checks that a compiled package is refused where it was not compiled for. The package has only what says so.

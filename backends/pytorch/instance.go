@@ -422,12 +422,15 @@ func (m *model) newInstance(at tensor.Place) (*instance, error) {
 	return newInstance(m, f, use, own)
 }
 
-// Close unloads the model.
+// Close unloads the model. GPUs get the memory back that it had.
 func (m *model) Close() error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, f := range m.files {
 		m.lib.unload(f.loaded)
+		if f.gpu != nil {
+			f.gpu.relieve()
+		}
 	}
 	m.files = nil
 	return nil

@@ -4,6 +4,7 @@ package pytorch_test
 
 import (
 	"context"
+	"io"
 	"os"
 	"os/exec"
 	"strconv"
@@ -316,8 +317,13 @@ func TestPressure(t *testing.T) {
 	if err := run(3); err != nil {
 		t.Errorf("the pool did not give its memory back: %v", err)
 	}
-	if err := s.Close(); err != nil {
-		t.Error(err)
+	for _, c := range []io.Closer{s, x, model} {
+		if err := c.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	if n := cudatest.Count(t).Held; n != 0 {
+		t.Errorf("%d bytes of the device are held after the model is unloaded", n)
 	}
 }
 

@@ -67,10 +67,10 @@ func factory(name, file string, platforms ...string) backends.Factory {
 	}
 }
 
-// auto returns the meaning of KIND_AUTO: GPUs where PyTorch supports them.
+// auto returns the meaning of KIND_AUTO: GPUs where PyTorch supports them and the setting device names no other.
 func auto(values map[string]string) config.Auto {
 	path, err := find(values, true)
-	if err == nil && hasGPU(path) {
+	if _, device := values[keyDevice]; err == nil && !device && hasGPU(path) {
 		return config.AutoGPU
 	}
 	return config.AutoCPU

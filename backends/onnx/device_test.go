@@ -394,6 +394,34 @@ func TestGPUGraphsRefused(t *testing.T) {
 	}
 }
 
+// TestGPUAllocatesNothing checks that a run at a GPU, and the release of its output, allocate nothing.
+func TestGPUAllocatesNothing(t *testing.T) {
+	g := openGPUs(t)
+	for name, file := range map[string]string{"memory of the batch": "mlp.onnx", "memory of the runtime": "nonzero.onnx"} {
+		t.Run(name, func(t *testing.T) {
+			r := (&gpus{tb: t, devices: g.devices, host: g.host, b: g.b}).runner(file, onGPU)
+			defer r.close()
+			in := floats([]int64{1, 16}, 16, 1)
+			if file == "nonzero.onnx" {
+				in = floats([]int64{16}, 16, 1)
+			}
+			b := r.batch(in)
+			n := testing.AllocsPerRun(100, func() {
+				if err := r.x.Execute(t.Context(), b); err != nil {
+					t.Fatal(err)
+				}
+				b.Out[0].Buf.UsedUntil(r.s.Record())
+				b.Out[0].Release()
+			})
+			if n != 0 {
+				t.Errorf("%v allocations per run, want none", n)
+			}
+			b.In[0].Buf.UsedUntil(r.s.Record())
+			tensor.ReleaseAll(b.In)
+		})
+	}
+}
+
 // TestGPUInstances checks that every instance has a session and a stream of its own, at both GPUs, and that the provider gets it.
 func TestGPUInstances(t *testing.T) {
 	g := openGPUs(t)

@@ -33,7 +33,8 @@
 //
 // The runtime allocates weights, intermediate tensors and outputs from the server's pool of the device (session.use_env_allocators
 // with an allocator of ours), unless the configuration bounds an arena of the runtime's own. The provider's gpu_external_alloc is
-// not used, because the provider refuses it together with a stream.
+// not used, because the provider refuses it together with a stream. The CUDA plugin provider of ONNX Runtime 1.24 and later, a
+// package of its own, takes streams and allocators too, but waits for the stream at the end of every run; it is not supported.
 //
 // Sequences, maps, sparse and complex tensors are refused at load, with their names. Without cgo the package is empty.
 package onnx
@@ -180,7 +181,8 @@ var guide = backends.Guide{
 		"from the server's pool of the GPU. `gpu_mem_limit` or `arena_extend_strategy` give it an arena of the runtime instead.",
 	Limits: "Sequences, maps, sparse and complex tensors are refused by name at load. FP8 and 4 bit types have no counterpart " +
 		"in the protocol. A run whose requests are all cancelled ends between two operators. The TensorRT provider needs " +
-		"libnvinfer.so.10 and libnvonnxparser.so.10, which are not fetched.",
+		"libnvinfer.so.10 and libnvonnxparser.so.10, which are not fetched with it. The separate CUDA plugin provider is not used: it " +
+		"waits for the GPU at the end of every run. Instances on GPUs were tested with a stand-in for the CUDA provider, not yet on a GPU.",
 	Params: []backends.Param{
 		{Key: "intra_op_thread_count", Doc: "Threads within an operator; by default the cores divided by the instances"},
 		{Key: "inter_op_thread_count", Doc: "Threads over operators, for parallel execution"},

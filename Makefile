@@ -74,6 +74,7 @@ test-all: ## Run everything, long suites and ownership checks included
 		bash -c 'rc=0; go test -json -race -timeout 6h ./... || rc=$$?; \
 		go -C bench test -json -race -timeout 2h ./... || rc=$$?; \
 		go test -json -vet=off -timeout 2h -run "$(BUDGETS)" ./... || rc=$$?; \
+		TUTTI_TEST_SEEDS=20 go test -json -count=1 -timeout 2h -run "OnCheckingDriver|TestDevices$$" ./cmd/tutti ./core/tensor/cuda ./internal/simdev || rc=$$?; \
 		go test -json -short -tags invariants -timeout 2h ./... || rc=$$?; exit $$rc'
 	@if command -v npm >/dev/null; then $(MAKE) check-ui test-ui; \
 		else echo "the dashboard is not tested: it takes Node 20 with npm and chromium, then make check-ui test-ui"; fi
@@ -241,7 +242,7 @@ bench-repo: ## Measure a repository of 1,000 models: loading, idle memory, polli
 MODELS ?= bin/gpu-models
 .PHONY: bench-gpu
 bench-gpu: bin/tutti-bench build ## Measure edges between device steps on the checking driver, and ensembles on a GPU if there is one
-	@$(prepared); go test -short -run '^$$' -bench '^BenchmarkDeviceEdge' -benchmem -count $(COUNT) ./internal/repository
+	@$(prepared); go test -short -run '^$$' -bench '^BenchmarkDeviceEdge' -benchmem -count $(COUNT) ./scheduler/batch
 	@if bin/tutti doctor | grep -q '^ *ok *gpu'; then bin/tutti-bench -only gpu -rounds 3 -gpu-models '$(MODELS)'; \
 		else echo "no GPU on this machine: make gpu-kit packs the measurements for one that has it"; fi
 

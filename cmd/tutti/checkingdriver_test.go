@@ -11,6 +11,7 @@ import (
 	"github.com/tutti-server/tutti/backends"
 	"github.com/tutti-server/tutti/backends/sim"
 	"github.com/tutti-server/tutti/core/tensor/cuda/cudatest"
+	"github.com/tutti-server/tutti/core/tensor/tensortest"
 	"github.com/tutti-server/tutti/steps"
 )
 
@@ -95,7 +96,32 @@ func (d *drive) check(t *testing.T, metrics string) {
 }
 
 // TestExamplesOnCheckingDriver runs TestExamples with every model at the devices of the checking driver.
-func TestExamplesOnCheckingDriver(t *testing.T) { //nolint:paralleltest // counts the copies of the process
+func TestExamplesOnCheckingDriver(t *testing.T) { //nolint:paralleltest,tparallel // counts the copies of the process
 	d, c, flags := newDrive(t, 1)
 	testExamples(t, c, d.check, flags...)
+}
+
+// TestChaosOnCheckingDriver runs servers with random configurations, ensembles, sequences and decoupled models at the devices of the
+// checking driver, with 64 clients at once. With calm clients the ledger must be exact.
+func TestChaosOnCheckingDriver(t *testing.T) { //nolint:paralleltest // counts the copies of the process
+	requests := 4
+	if !testing.Short() {
+		requests = 40
+	}
+	for i := range tensortest.Seeds(t, 2) {
+		seed := *chaosSeed + i
+		t.Run(strconv.FormatUint(seed, 10), func(t *testing.T) {
+			d, comps, flags := newDrive(t, int64(seed))
+			c := newChaos(t, seed, seed%2 == 0)
+			t.Cleanup(func() { c.print(t) })
+			addr := serveWith(t, comps, append(flags, "--model-repository="+c.root, "--cache-config=local,size=65536",
+				"--model-control-mode=explicit", "--load-model=*")...)
+			c.run(t, addr, requests)
+			if c.calm {
+				d.check(t, metricsOf(t, addr))
+			}
+			cudatest.Check(t)
+		})
+	}
+	chaosHTTP.CloseIdleConnections()
 }

@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -18,6 +19,7 @@ import (
 	"github.com/tutti-server/tutti/backends"
 	"github.com/tutti-server/tutti/backends/python"
 	"github.com/tutti-server/tutti/cmd"
+	"github.com/tutti-server/tutti/core/tensor/cuda/cudatest"
 	"github.com/tutti-server/tutti/internal/cli"
 	"github.com/tutti-server/tutti/internal/preparedtest"
 )
@@ -183,12 +185,31 @@ func serveLogged(tb testing.TB, c tutti.Components, args ...string) (addresses, 
 	return serveUntil(context.Background(), tb, c, args...)
 }
 
+// devicesVariable makes all servers of these tests run their models at the devices of the checking driver.
+const devicesVariable = "TUTTI_TEST_AT_DEVICES"
+
+// deviceFlags returns the flags of a server with args whose models are at devices, if the environment asks for it. When the test ends,
+// after the server, it fails on faults that the driver has found. Otherwise the server uses no GPU: the loader would find the checking driver
+// under the name of the real one once another test has opened it.
+func deviceFlags(tb testing.TB, args []string) []string {
+	tb.Helper()
+	switch {
+	case slices.ContainsFunc(args, func(a string) bool { return strings.HasPrefix(a, "--cuda-driver") }):
+		return nil
+	case os.Getenv(devicesVariable) == "":
+		return []string{"--cuda-driver=libtutti_no_gpu.so"}
+	}
+	tb.Cleanup(func() { cudatest.Check(tb) })
+	return []string{"--cuda-driver=" + cudatest.Library(tb), "--backend-config=sim,all=true"}
+}
+
 // serveUntil runs serveLogged until the test ends or ctx is done.
 func serveUntil(ctx context.Context, tb testing.TB, c tutti.Components, args ...string) (addresses, *watch) {
 	tb.Helper()
 	log := newWatch()
 	ctx, cancel := context.WithCancel(ctx)
 	done := make(chan int, 1)
+	args = append(args, deviceFlags(tb, args)...)
 	go func() {
 		code := cli.Main(ctx, append(append([]string{"tutti", "serve"}, freePorts...), args...), log, log, c)
 		log.end()

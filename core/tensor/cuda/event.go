@@ -6,7 +6,9 @@ package cuda
 import "C"
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 
 	"github.com/tutti-server/tutti/core/tensor"
 )
@@ -42,10 +44,9 @@ func (s *Stream) eventLocked() *event {
 
 // markLocked returns a mark behind at least the first after operations, and records one if there is none.
 func (s *Stream) markLocked(after uint64) (*mark, error) {
-	for i := range s.marks {
-		if s.marks[i].after >= after {
-			return &s.marks[i], nil
-		}
+	i, _ := slices.BinarySearchFunc(s.marks, after, func(m mark, after uint64) int { return cmp.Compare(m.after, after) })
+	if i < len(s.marks) {
+		return &s.marks[i], nil
 	}
 	v := s.device
 	e, err := v.takeEvent()

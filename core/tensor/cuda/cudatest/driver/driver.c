@@ -142,7 +142,8 @@ static bool slots[MAX_STREAMS];
 static uint64_t slot_ops[MAX_STREAMS];
 static vclock host; // what the host has waited for
 static uint64_t host_changes = 1;
-static int waiters;
+static int waiters, idle; // idle: how often the engine has found nothing to do in a row
+static bool asleep;       // the engine waits for a signal
 static char faults[MAX_FAULTS][320];
 static int fault_count;
 static __thread struct cu_ctx *current;
@@ -390,10 +391,20 @@ static void *run_engine(void *arg) {
 		int n = 0;
 		for (struct cu_strm *s = streams; s != NULL; s = s->next)
 			if (runnable(s) && n < MAX_STREAMS) ready[n++] = s;
-		if (n == 0) {
-			pthread_cond_wait(&work, &mu);
+		if (n == 0) { // looks again soon, so that the host need not wake it for each operation
+			asleep = ++idle > 50;
+			if (asleep) {
+				pthread_cond_wait(&work, &mu);
+			} else {
+				struct timespec until;
+				clock_gettime(CLOCK_REALTIME, &until);
+				until.tv_nsec += 100000;
+				until.tv_sec += until.tv_nsec / 1000000000, until.tv_nsec %= 1000000000;
+				pthread_cond_timedwait(&work, &mu, &until);
+			}
 			continue;
 		}
+		idle = 0, asleep = false;
 		if (waiters == 0 && late_us > 0) {
 			struct timespec until;
 			clock_gettime(CLOCK_REALTIME, &until);
@@ -431,7 +442,7 @@ static op *submit(struct cu_strm *s, kind k) {
 		o->after = malloc(sizeof host);
 		*o->after = host;
 	}
-	pthread_cond_signal(&work);
+	if (asleep) pthread_cond_signal(&work);
 	return o;
 }
 

@@ -1,7 +1,7 @@
 // A libtorch_cuda.so for tests on machines without a GPU: it registers PyTorch's device CUDA on top of the checking driver,
 // whose path is in TUTTI_TEST_CUDA_DRIVER. What PyTorch's own library gets from CUDA is the same here: device memory that the
 // host cannot read, streams that run late, a caching allocator whose blocks belong to a stream. Operators compute on the host:
-// kernels of the driver read their inputs and write their outputs, so that the driver checks every access and its order.
+// kernels (kernels.cpp) of the driver read their inputs and write their outputs, so that the driver checks every access and its order.
 // Copies that a model or the backend makes are copies of the driver, which counts them.
 #include <ATen/ATen.h>
 #include <ATen/EmptyTensor.h>
@@ -432,32 +432,4 @@ REGISTER_CUDA_DISPATCH(copy_stub, &copy_stub_cuda)
 
 namespace at {
 C10_REGISTER_CLASS(CUDAHooksRegistry, CUDAHooks, ::Hooks)
-}
-
-// The kernels of the driver, see kernel.h of package kernels: arguments are device addresses, of host memory as they are.
-extern "C" {
-typedef struct {
-	unsigned grid[3], block[3];
-	void *(*memory)(void *self, uint64_t p, int write);
-	void *self;
-} standin_launch;
-
-extern const int standin_read_params = 3, standin_write_params = 3, standin_copy_params = 3;
-
-static uint64_t word(void **params, int i) { return *static_cast<uint64_t *>(params[i]); }
-
-void standin_read(const standin_launch *l, void **p) {
-	std::memcpy(reinterpret_cast<void *>(word(p, 1)), l->memory(l->self, word(p, 0), 0), word(p, 2));
-}
-
-void standin_write(const standin_launch *l, void **p) {
-	void *from = reinterpret_cast<void *>(word(p, 0));
-	std::memcpy(l->memory(l->self, word(p, 1), 1), from, word(p, 2));
-	std::free(from);
-}
-
-void standin_copy(const standin_launch *l, void **p) {
-	const void *from = l->memory(l->self, word(p, 0), 0);
-	std::memmove(l->memory(l->self, word(p, 1), 1), from, word(p, 2));
-}
 }

@@ -114,7 +114,7 @@ var fieldTable = []Field{
 	{Path: "optimization", Class: Honoured, Doc: "Settings that may make a model faster."},
 	{Path: "optimization.graph", Class: Honoured, Doc: "The level of ONNX Runtime's graph optimizations."},
 	{Path: "optimization.priority", Class: Hinted, Doc: "Models share the processor evenly."},
-	{Path: "optimization.cuda", Class: Hinted, Doc: "There is no CUDA device."},
+	{Path: "optimization.cuda", Class: Hinted, Doc: "Executions are not captured in CUDA graphs."},
 	{
 		Path: "optimization.execution_accelerators", Class: Refused, Only: "not empty", By: []string{onnxRuntime},
 		Doc:   "ONNX Runtime's execution providers, where its library has them: openvino, xnnpack, and for instances at GPUs tensorrt and cuda. Other backends have none. Without a GPU --gpu-fallback=cpu leaves those of GPUs out.",

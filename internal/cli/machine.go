@@ -297,7 +297,7 @@ func (p *program) listRuntimes() error {
 func (p *program) version(_ context.Context, _ []string) error {
 	note := ""
 	if info, ok := debug.ReadBuildInfo(); ok && slices.Contains(info.Settings, debug.BuildSetting{Key: "CGO_ENABLED", Value: "0"}) {
-		note = " (built without cgo: the backends onnxruntime, openvino, pytorch and tensorflow are not in it)"
+		note = " (built without cgo: the backends onnxruntime, openvino, pytorch, tensorflow and tensorrt are not in it)"
 	}
 	_, err := fmt.Fprintf(p.stdout, "tutti %s%s\n", tutti.Version, note)
 	return err

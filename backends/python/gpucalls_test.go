@@ -122,7 +122,7 @@ func TestGPUBatches(t *testing.T) { //nolint:paralleltest // it sets the environ
 		})
 	}
 	all.Wait()
-	if list := w.moves(t, "process", "response", "device_step"); len(list) > 0 {
+	if list := w.moves(t, "process", "response", "device_step", "rows"); len(list) > 0 {
 		t.Errorf("moves: %v", list)
 	}
 }

@@ -89,7 +89,7 @@ func TestPythonGPU(t *testing.T) { //nolint:paralleltest // it sets the environm
 		}
 	}
 	for line := range strings.SplitSeq(metricsOf(t, a), "\n") {
-		if strings.HasPrefix(line, "ensemble_moves_total{") && !strings.Contains(line, `reason="process"`) &&
+		if strings.HasPrefix(line, "ensemble_copies_total{") && !strings.Contains(line, `reason="process"`) &&
 			!strings.Contains(line, `model="first",reason="device_step"`) && !strings.Contains(line, `reason="response"`) {
 			t.Errorf("an unexpected move: %s", line)
 		}

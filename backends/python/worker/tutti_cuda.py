@@ -378,4 +378,15 @@ class Leased:
 
     def __init__(self, body):
         self.body = body
-        self.leases = {ident: Lease(ident, True) for ident in wire.regions_of(body)}
+        self.leases = {ident: Lease(ident, True) for ident in _regions_of(body)}
+
+
+def _regions_of(body):
+    """Returns the ids of the GPU regions that a response names."""
+    _, _, count, _ = wire.RESPONSE.unpack_from(body, 0)
+    at, found = wire.RESPONSE.size, set()
+    for _ in range(count):
+        _, _, rank, region, _, _ = wire.TENSOR.unpack_from(body, at)
+        at += wire.TENSOR.size + 8 * rank
+        found.add(region)
+    return found - {0}

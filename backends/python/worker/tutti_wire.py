@@ -446,14 +446,3 @@ def decode_response(body, at=0):
             array = view(body, number, dims, offset, size)
         tensors.append((name, number, array))
     return state, code, text, params, tensors
-
-
-def regions_of(body):
-    """Returns the ids of the GPU regions that a response names."""
-    _, _, count, _ = RESPONSE.unpack_from(body, 0)
-    at, found = RESPONSE.size, set()
-    for _ in range(count):
-        _, _, rank, region, _, _ = TENSOR.unpack_from(body, at)
-        at += TENSOR.size + 8 * rank
-        found.add(region)
-    return found - {0}

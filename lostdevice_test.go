@@ -1,0 +1,192 @@
+//go:build cgo
+
+package tutti_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/tutti-server/tutti"
+	"github.com/tutti-server/tutti/backends"
+	"github.com/tutti-server/tutti/core/tensor/cuda/cudatest"
+	"github.com/tutti-server/tutti/steps"
+)
+
+// syncBuffer is a buffer that several goroutines use.
+type syncBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (b *syncBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.Write(p)
+}
+
+func (b *syncBuffer) text() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.String()
+}
+
+// serveAtGPUs runs a server with a model at GPU 1 only, one at both GPUs, and an ensemble of two steps at both.
+func serveAtGPUs(t *testing.T, args ...string) (door httpDoor, metrics httpDoor, log *syncBuffer) {
+	t.Helper()
+	root := t.TempDir()
+	const port = "input { name: \"INPUT0\" data_type: TYPE_INT32 dims: [ -1 ] }\noutput { name: \"OUTPUT0\" data_type: TYPE_INT32 dims: [ -1 ] }\n"
+	step := func(in, out string) string {
+		return fmt.Sprintf("step { model_name: \"both\" model_version: -1 input_map { key: \"INPUT0\" value: %q } output_map { key: \"OUTPUT0\" value: %q } }\n", in, out)
+	}
+	for name, text := range map[string]string{
+		"only1": "backend: \"devicecopy\"\ninstance_group { kind: KIND_GPU gpus: 1 }\n" + port,
+		"both":  "backend: \"devicecopy\"\ninstance_group { kind: KIND_GPU }\n" + port,
+		"chain": "platform: \"ensemble\"\nparameters { key: \"require_resident\" value { string_value: \"true\" } }\n" + port +
+			"ensemble_scheduling {\n" + step("INPUT0", "a") + step("a", "OUTPUT0") + "}\n",
+	} {
+		if err := os.MkdirAll(filepath.Join(root, name, "1"), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(root, name, "config.pbtxt"), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	log = &syncBuffer{}
+	s, err := tutti.Open(t.Context(), tutti.Settings{
+		Args: append([]string{
+			"--model-repository=" + root, "--cuda-driver=" + cudatest.Library(t),
+			"--http-address=127.0.0.1", "--http-port=0", "--grpc-port=0", "--grpc-address=127.0.0.1", "--metrics-port=0",
+		}, args...),
+		Components: tutti.Components{Backends: func(*steps.Registry) []backends.Factory { return []backends.Factory{deviceCopy()} }},
+		Stderr:     log,
+	})
+	if err != nil {
+		t.Fatalf("%v\n%s", err, log.text())
+	}
+	must(t, s.Start())
+	t.Cleanup(func() {
+		http.DefaultClient.CloseIdleConnections()
+		_ = s.Close(context.Background()) // a lost device keeps what was on it
+	})
+	return httpDoor{tb: t, url: "http://" + s.HTTPAddress()}, httpDoor{tb: t, url: "http://" + s.MetricsAddress()}, log
+}
+
+const fourNumbers = `{"inputs": [{"name": "INPUT0", "shape": [4], "datatype": "INT32", "data": [1, 2, 3, 4]}]}`
+
+// inferNumbers sends requests from 10 clients and returns the number that succeeded, and the errors.
+func inferNumbers(d httpDoor, model string, requests int) (good int, errs []string) {
+	var wg sync.WaitGroup
+	var mu sync.Mutex
+	for range 10 {
+		wg.Go(func() {
+			for range requests / 10 {
+				body, _, err := d.call("POST", "/v2/models/"+model+"/infer", []byte(fourNumbers))
+				mu.Lock()
+				if err != nil {
+					errs = append(errs, err.Error())
+				} else if strings.Contains(string(body), `"data":[1,2,3,4]`) {
+					good++
+				}
+				mu.Unlock()
+			}
+		})
+	}
+	wg.Wait()
+	return good, errs
+}
+
+// TestRequestStaysOnOneGPU checks 100 concurrent requests to an ensemble whose steps have instances at every GPU: all GPUs take
+// requests, and no tensor goes from one to another.
+func TestRequestStaysOnOneGPU(t *testing.T) { //nolint:paralleltest // counts the copies of the process
+	door, metrics, _ := serveAtGPUs(t)
+	before := cudatest.Count(t)
+	if good, errs := inferNumbers(door, "chain", 100); good != 100 {
+		t.Errorf("%d of 100 requests succeeded: %v", good, errs)
+	}
+	after := cudatest.Count(t)
+	if after.Peer != before.Peer || after.Up-before.Up != 100 || after.Down-before.Down != 100 {
+		t.Errorf("%d copies up, %d down and %d between GPUs for 100 requests", after.Up-before.Up, after.Down-before.Down, after.Peer-before.Peer)
+	}
+	text, _, err := metrics.call("GET", "/metrics", nil)
+	must(t, err)
+	for _, at := range []string{"device:0", "device:1"} {
+		if !strings.Contains(string(text), `direction="host_to_device",from="host",model="both",reason="device_step",tensor="INPUT0",to="`+at+`"`) {
+			t.Errorf("no request was at %s", at)
+		}
+	}
+}
+
+// TestLostGPU checks that a GPU that is lost under load fails requests with the reason only, that models with instances elsewhere go on,
+// and that readiness, metrics and the log name it.
+func TestLostGPU(t *testing.T) { //nolint:paralleltest // loses a device of the process
+	door, metrics, log := serveAtGPUs(t)
+	for _, model := range []string{"only1", "both", "chain"} {
+		if good, errs := inferNumbers(door, model, 20); good != 20 {
+			t.Fatalf("%s: %d of 20 requests succeeded: %v", model, good, errs)
+		}
+	}
+	t.Cleanup(func() { cudatest.Set(t, "revive", 1) })
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		_, errs := inferNumbers(door, "chain", 400)
+		for _, err := range errs {
+			if !strings.Contains(err, "device:1") || !strings.HasPrefix(err, "503 ") {
+				t.Errorf("a request under way failed with %s", err)
+			}
+		}
+	})
+	cudatest.Set(t, "lose", 1)
+	wg.Wait()
+	good, errs := inferNumbers(door, "only1", 20)
+	if good != 0 || len(errs) != 20 || !strings.Contains(errs[0], "device:1 is lost, restart the server to use it again: cu") {
+		t.Errorf("at the lost GPU: %d succeeded, %v", good, errs)
+	}
+	for _, model := range []string{"both", "chain"} {
+		if good, errs := inferNumbers(door, model, 100); good != 100 {
+			t.Errorf("%s with instances elsewhere: %d of 100 succeeded: %v", model, good, errs)
+		}
+		if _, _, err := door.call("GET", "/v2/models/"+model+"/ready", nil); err != nil {
+			t.Errorf("%s: %v", model, err)
+		}
+	}
+	for _, path := range []string{"/v2/health/ready", "/v2/models/only1/ready"} {
+		if _, _, err := door.call("GET", path, nil); err == nil || !strings.Contains(err.Error(), "model 'only1' has no other place: device:1 is lost") {
+			t.Errorf("%s: %v", path, err)
+		}
+	}
+	if _, _, err := door.call("GET", "/v2/health/live", nil); err != nil {
+		t.Error(err)
+	}
+	text, _, err := metrics.call("GET", "/metrics", nil)
+	must(t, err)
+	if !strings.Contains(string(text), `ensemble_device_lost{place="device:1"} 1`) || !strings.Contains(string(text), `ensemble_device_lost{place="device:0"} 0`) {
+		t.Errorf("metrics:\n%s", text)
+	}
+	if n := strings.Count(log.text(), "a GPU is lost"); n != 1 {
+		t.Errorf("the log says %d times that a GPU is lost:\n%s", n, log.text())
+	}
+}
+
+// TestSpillIsTold checks that a full pool of a GPU's memory is logged once and counted, and that no request fails for it.
+func TestSpillIsTold(t *testing.T) { //nolint:paralleltest // uses the driver of the process
+	door, metrics, log := serveAtGPUs(t, "--cuda-memory-pool-byte-size=0:16", "--cuda-memory-pool-byte-size=1:16")
+	if good, errs := inferNumbers(door, "chain", 40); good != 40 {
+		t.Errorf("%d of 40 requests succeeded: %v", good, errs)
+	}
+	text, _, err := metrics.call("GET", "/metrics", nil)
+	must(t, err)
+	if !regexp.MustCompile(`ensemble_spills_total\{place="device:[01]"\} [1-9]`).Match(text) {
+		t.Errorf("metrics:\n%s", text)
+	}
+	if n := strings.Count(log.text(), "the memory pool of a GPU is full"); n < 1 || n > 2 {
+		t.Errorf("the log says %d times that a pool is full:\n%s", n, log.text())
+	}
+}

@@ -16,6 +16,7 @@ import (
 
 	"github.com/tutti-server/tutti"
 	"github.com/tutti-server/tutti/backends"
+	"github.com/tutti-server/tutti/core/tensor"
 	"github.com/tutti-server/tutti/core/tensor/cuda/cudatest"
 	"github.com/tutti-server/tutti/steps"
 )
@@ -38,6 +39,41 @@ func (b *syncBuffer) text() string {
 	return b.b.String()
 }
 
+// deviceHold is deviceCopy with instances that hold a mebibyte of device memory.
+func deviceHold() backends.Factory {
+	f := deviceCopy()
+	open := f.New
+	f.Name, f.New = "devicehold", func(o backends.Options) (backends.Backend, error) {
+		b, err := open(o)
+		return backends.Loader(func(ctx context.Context, s backends.Settings) (backends.Model, error) {
+			m, err := b.Load(ctx, s)
+			return &holdingModel{m.(*deviceModel)}, err //nolint:errcheck,forcetypeassert // deviceCopy's
+		}), err
+	}
+	return f
+}
+
+type holdingModel struct{ *deviceModel }
+
+func (m *holdingModel) NewInstance(ctx context.Context, at tensor.Place) (backends.Instance, error) {
+	inst, err := m.deviceModel.NewInstance(ctx, at)
+	if err != nil {
+		return nil, err
+	}
+	held, err := m.places.Device(at).Alloc(1 << 20)
+	return &holdingInstance{inst.(*deviceInstance), held}, err //nolint:errcheck,forcetypeassert // deviceModel's
+}
+
+type holdingInstance struct {
+	*deviceInstance
+	held *tensor.Buffer
+}
+
+func (i *holdingInstance) Close() error {
+	i.held.Release()
+	return i.deviceInstance.Close()
+}
+
 // serveAtGPUs runs a server with a model at GPU 1 only, one at both GPUs, and an ensemble of two steps at both.
 func serveAtGPUs(t *testing.T, args ...string) (door httpDoor, metrics httpDoor, log *syncBuffer) {
 	t.Helper()
@@ -49,6 +85,7 @@ func serveAtGPUs(t *testing.T, args ...string) (door httpDoor, metrics httpDoor,
 	for name, text := range map[string]string{
 		"only1": "backend: \"devicecopy\"\ninstance_group { kind: KIND_GPU gpus: 1 }\n" + port,
 		"both":  "backend: \"devicecopy\"\ninstance_group { kind: KIND_GPU }\n" + port,
+		"hold":  "backend: \"devicehold\"\ninstance_group { kind: KIND_GPU gpus: 1 }\n" + port,
 		"chain": "platform: \"ensemble\"\nparameters { key: \"require_resident\" value { string_value: \"true\" } }\n" + port +
 			"ensemble_scheduling {\n" + step("INPUT0", "a") + step("a", "OUTPUT0") + "}\n",
 	} {
@@ -65,7 +102,7 @@ func serveAtGPUs(t *testing.T, args ...string) (door httpDoor, metrics httpDoor,
 			"--model-repository=" + root, "--cuda-driver=" + cudatest.Library(t),
 			"--http-address=127.0.0.1", "--http-port=0", "--grpc-port=0", "--grpc-address=127.0.0.1", "--metrics-port=0",
 		}, args...),
-		Components: tutti.Components{Backends: func(*steps.Registry) []backends.Factory { return []backends.Factory{deviceCopy()} }},
+		Components: tutti.Components{Backends: func(*steps.Registry) []backends.Factory { return []backends.Factory{deviceCopy(), deviceHold()} }},
 		Stderr:     log,
 	})
 	if err != nil {
@@ -157,8 +194,8 @@ func TestLostGPU(t *testing.T) { //nolint:paralleltest // loses a device of the 
 			t.Errorf("%s: %v", model, err)
 		}
 	}
-	for _, path := range []string{"/v2/health/ready", "/v2/models/only1/ready"} {
-		if _, _, err := door.call("GET", path, nil); err == nil || !strings.Contains(err.Error(), "model 'only1' has no other place: device:1 is lost") {
+	for path, model := range map[string]string{"/v2/health/ready": "hold", "/v2/models/only1/ready": "only1"} {
+		if _, _, err := door.call("GET", path, nil); err == nil || !strings.Contains(err.Error(), "model '"+model+"' has no other place: device:1 is lost") {
 			t.Errorf("%s: %v", path, err)
 		}
 	}
@@ -188,5 +225,18 @@ func TestSpillIsTold(t *testing.T) { //nolint:paralleltest // uses the driver of
 	}
 	if n := strings.Count(log.text(), "the memory pool of a GPU is full"); n < 1 || n > 2 {
 		t.Errorf("the log says %d times that a pool is full:\n%s", n, log.text())
+	}
+}
+
+// TestLoadLimitOfGPU checks that --model-load-gpu-limit refuses a model at a GPU of which more memory is in use, by name of the GPU, and
+// that models there go on.
+func TestLoadLimitOfGPU(t *testing.T) { //nolint:paralleltest // uses the driver of the process
+	door, _, _ := serveAtGPUs(t, "--model-load-gpu-limit=1:0", "--model-control-mode=explicit", "--load-model=hold")
+	_, _, err := door.call("POST", "/v2/repository/models/only1/load", nil)
+	if err == nil || !regexp.MustCompile(`no instance of model 'only1' can be made: \d+ of the \d+ bytes of device:1 are in use, more than the fraction 0 of --model-load-gpu-limit`).MatchString(err.Error()) {
+		t.Errorf("a load beyond the limit: %v", err)
+	}
+	if good, errs := inferNumbers(door, "hold", 20); good != 20 {
+		t.Errorf("%d of 20 requests succeeded: %v", good, errs)
 	}
 }

@@ -188,7 +188,7 @@ func (s *Server) load(ctx context.Context, registry *backends.Registry, stderr i
 		ConfigName: o.ModelConfigName, LoadThreads: o.LoadThreads, LoadRetries: o.LoadRetries,
 		StrictConfig: o.DisableAutoComplete, StrictEnsembleConfig: o.StrictEnsembleConfig, StrictParams: o.StrictParameters,
 		GPUFallback: o.GPUFallback == options.FallbackCPU, Namespacing: o.Namespacing, Cache: o.ModelCache,
-		Accelerators: s.gpus.Accelerators(), NoAccelerator: noGPU, Pinned: pinned,
+		Room: s.room(o.GPULoadLimits), Accelerators: s.gpus.Accelerators(), NoAccelerator: noGPU, Pinned: pinned,
 		Limits:       device.Settings{RateLimit: o.Limits.RateLimit, Limits: o.Limits.Resources, Executions: o.Limits.Executions, Threads: o.Limits.Threads},
 		HostPolicies: policies, DelayScheduler: o.DelayScheduler, BacklogDelayScheduler: o.BacklogDelayScheduler,
 		Backends: registry, BackendConfig: settings, Alloc: s.alloc, Responses: s.responses, Metrics: s.metrics, Log: s.log,
@@ -246,4 +246,23 @@ func closeCache(c cache.Cache) error {
 		return nil
 	}
 	return c.Close()
+}
+
+// room returns a function that refuses instances at GPUs of which more than a fraction of the memory is in use; nil without
+// limits. The use of a GPU is known once a model has used it.
+func (s *Server) room(limits map[int]float64) func(at tensor.Place) error {
+	if len(limits) == 0 {
+		return nil
+	}
+	return func(at tensor.Place) error {
+		limit, ok := limits[int(at.ID)]
+		if !ok {
+			return nil
+		}
+		used, total, err := s.gpus.Memory(int(at.ID))
+		if err != nil || float64(used) <= limit*float64(total) {
+			return err
+		}
+		return status.Errorf(status.Unavailable, "%d of the %d bytes of %s are in use, more than the fraction %v of --model-load-gpu-limit: unload models, or raise the limit", used, total, at, limit)
+	}
 }

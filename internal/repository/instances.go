@@ -11,6 +11,7 @@ import (
 
 	"github.com/tutti-server/tutti/backends"
 	"github.com/tutti-server/tutti/core/config"
+	"github.com/tutti-server/tutti/core/status"
 	"github.com/tutti-server/tutti/core/tensor"
 	"github.com/tutti-server/tutti/internal/recovery"
 	"github.com/tutti-server/tutti/proto/modelconfig"
@@ -242,6 +243,11 @@ func (list instances) sameInstance(s *instance) backends.Instance {
 // makeInstance makes the backend instance of u. A panic is an error.
 func (r *Repository) makeInstance(ctx context.Context, m backends.Model, u *instance) (err error) {
 	defer recovery.Error(&err, r.s.Log, "making an instance of model '"+m.Signature().Model+"'", slog.String("model", m.Signature().Model))
+	if r.s.Room != nil && u.place.Kind == tensor.Device {
+		if err := r.s.Room(u.place); err != nil {
+			return status.Prefixf(err, "no instance of model '%s' can be made: ", m.Signature().Model)
+		}
+	}
 	return u.policy.Do(func() error {
 		create := m.NewInstance
 		if g, ok := m.(backends.GroupModel); ok {

@@ -84,7 +84,9 @@ type Settings struct {
 	Accelerators  []tensor.Accelerator
 	NoAccelerator error
 	Pinned        tensor.Allocator // pinned memory for copies to and from devices; nil for none
-	Limits        device.Settings  // bound what executes concurrently
+	// Room returns why no further instance may be made at a device, or nil. Optional.
+	Room   func(at tensor.Place) error
+	Limits device.Settings // bound what executes concurrently
 	// HostPolicies bind instances to CPUs and NUMA nodes, by the name of the policy.
 	HostPolicies map[string]*device.Policy
 	// DelayScheduler makes a batcher wait for this many requests before its first batch. 0: no wait. For tests, as

@@ -46,7 +46,7 @@ class cudaIpcMemHandle_t:
 
 class cudaStream_t:
     def __init__(self):
-        self._handle = ctypes.c_void_p()
+        self._handle, self._device = ctypes.c_void_p(), _current
 
     def getPtr(self):
         return ctypes.addressof(self._handle)
@@ -59,15 +59,16 @@ def _status(result):
     return cudaError_t(result)
 
 
-def _use():
-    """Makes the context of the current device the thread's."""
+def _use(stream=None):
+    """Makes the context of the stream's device, or of the current one, the thread's."""
+    device = _current if stream is None else stream._device
     result = _driver.cuInit(0)
-    if result == 0 and _current not in _contexts:
+    if result == 0 and device not in _contexts:
         context = ctypes.c_void_p()
-        result = _driver.cuDevicePrimaryCtxRetain(ctypes.byref(context), _current)
+        result = _driver.cuDevicePrimaryCtxRetain(ctypes.byref(context), device)
         if result == 0:
-            _contexts[_current] = context
-    return result or _driver.cuCtxSetCurrent(_contexts[_current])
+            _contexts[device] = context
+    return result or _driver.cuCtxSetCurrent(_contexts[device])
 
 
 def _address(p):
@@ -126,13 +127,13 @@ def cudaStreamCreate():
 
 
 def cudaStreamSynchronize(stream):
-    return (_status(_use() or _driver.cuStreamSynchronize(stream._handle)),)
+    return (_status(_use(stream) or _driver.cuStreamSynchronize(stream._handle)),)
 
 
 def cudaStreamDestroy(stream):
-    return (_status(_use() or _driver.cuStreamDestroy_v2(stream._handle)),)
+    return (_status(_use(stream) or _driver.cuStreamDestroy_v2(stream._handle)),)
 
 
 def cudaMemcpyAsync(dst, src, size, kind, stream):
-    result = _use() or _driver.cuMemcpyAsync(ctypes.c_uint64(_address(dst)), ctypes.c_uint64(_address(src)), ctypes.c_size_t(size), stream._handle)
+    result = _use(stream) or _driver.cuMemcpyAsync(ctypes.c_uint64(_address(dst)), ctypes.c_uint64(_address(src)), ctypes.c_size_t(size), stream._handle)
     return (_status(result),)

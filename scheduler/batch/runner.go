@@ -63,8 +63,12 @@ type Settings struct {
 // NewRunner returns a Runner.
 func NewRunner(s Settings) *Runner {
 	r := &Runner{s: s, sig: s.Signature.AtModel(), layout: newLayout(s.Signature)}
+	why := telemetry.ForProcess
+	if s.Native {
+		why = telemetry.ForDevice // a step has no process of its own
+	}
 	r.copied = func(name string, from, to tensor.Place, bytes int) {
-		s.Stats.Copies.Count(name, from, to, telemetry.ForProcess, 1, bytes)
+		s.Stats.Copies.Count(name, from, to, why, 1, bytes)
 	}
 	r.batches.New = func() *gatheredBatch {
 		b := &gatheredBatch{Batch: backends.Batch{

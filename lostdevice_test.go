@@ -47,7 +47,7 @@ func deviceHold() backends.Factory {
 		b, err := open(o)
 		return backends.Loader(func(ctx context.Context, s backends.Settings) (backends.Model, error) {
 			m, err := b.Load(ctx, s)
-			return &holdingModel{m.(*deviceModel)}, err //nolint:errcheck,forcetypeassert // deviceCopy's
+			return &holdingModel{m.(*deviceModel)}, err //nolint:forcetypeassert // deviceCopy's
 		}), err
 	}
 	return f
@@ -61,7 +61,7 @@ func (m *holdingModel) NewInstance(ctx context.Context, at tensor.Place) (backen
 		return nil, err
 	}
 	held, err := m.places.Device(at).Alloc(1 << 20)
-	return &holdingInstance{inst.(*deviceInstance), held}, err //nolint:errcheck,forcetypeassert // deviceModel's
+	return &holdingInstance{inst.(*deviceInstance), held}, err //nolint:forcetypeassert // deviceModel's
 }
 
 type holdingInstance struct {
@@ -75,7 +75,7 @@ func (i *holdingInstance) Close() error {
 }
 
 // serveAtGPUs runs a server with a model at GPU 1 only, one at both GPUs, and an ensemble of two steps at both.
-func serveAtGPUs(t *testing.T, args ...string) (door httpDoor, metrics httpDoor, log *syncBuffer) {
+func serveAtGPUs(t *testing.T, args ...string) (door, metrics httpDoor, output *syncBuffer) {
 	t.Helper()
 	root := t.TempDir()
 	const port = "input { name: \"INPUT0\" data_type: TYPE_INT32 dims: [ -1 ] }\noutput { name: \"OUTPUT0\" data_type: TYPE_INT32 dims: [ -1 ] }\n"
@@ -96,24 +96,24 @@ func serveAtGPUs(t *testing.T, args ...string) (door httpDoor, metrics httpDoor,
 			t.Fatal(err)
 		}
 	}
-	log = &syncBuffer{}
+	output = &syncBuffer{}
 	s, err := tutti.Open(t.Context(), tutti.Settings{
 		Args: append([]string{
 			"--model-repository=" + root, "--cuda-driver=" + cudatest.Library(t),
 			"--http-address=127.0.0.1", "--http-port=0", "--grpc-port=0", "--grpc-address=127.0.0.1", "--metrics-port=0",
 		}, args...),
 		Components: tutti.Components{Backends: func(*steps.Registry) []backends.Factory { return []backends.Factory{deviceCopy(), deviceHold()} }},
-		Stderr:     log,
+		Stderr:     output,
 	})
 	if err != nil {
-		t.Fatalf("%v\n%s", err, log.text())
+		t.Fatalf("%v\n%s", err, output.text())
 	}
 	must(t, s.Start())
 	t.Cleanup(func() {
 		http.DefaultClient.CloseIdleConnections()
 		_ = s.Close(context.Background()) // a lost device keeps what was on it
 	})
-	return httpDoor{tb: t, url: "http://" + s.HTTPAddress()}, httpDoor{tb: t, url: "http://" + s.MetricsAddress()}, log
+	return httpDoor{tb: t, url: "http://" + s.HTTPAddress()}, httpDoor{tb: t, url: "http://" + s.MetricsAddress()}, output
 }
 
 const fourNumbers = `{"inputs": [{"name": "INPUT0", "shape": [4], "datatype": "INT32", "data": [1, 2, 3, 4]}]}`
@@ -164,7 +164,7 @@ func TestRequestStaysOnOneGPU(t *testing.T) { //nolint:paralleltest // counts th
 // TestLostGPU checks that a GPU that is lost under load fails requests with the reason only, that models with instances elsewhere go on,
 // and that readiness, metrics and the log name it.
 func TestLostGPU(t *testing.T) { //nolint:paralleltest // loses a device of the process
-	door, metrics, log := serveAtGPUs(t)
+	door, metrics, output := serveAtGPUs(t)
 	for _, model := range []string{"only1", "both", "chain"} {
 		if good, errs := inferNumbers(door, model, 20); good != 20 {
 			t.Fatalf("%s: %d of 20 requests succeeded: %v", model, good, errs)
@@ -207,14 +207,14 @@ func TestLostGPU(t *testing.T) { //nolint:paralleltest // loses a device of the 
 	if !strings.Contains(string(text), `ensemble_device_lost{place="device:1"} 1`) || !strings.Contains(string(text), `ensemble_device_lost{place="device:0"} 0`) {
 		t.Errorf("metrics:\n%s", text)
 	}
-	if n := strings.Count(log.text(), "a GPU is lost"); n != 1 {
-		t.Errorf("the log says %d times that a GPU is lost:\n%s", n, log.text())
+	if n := strings.Count(output.text(), "a GPU is lost"); n != 1 {
+		t.Errorf("the log says %d times that a GPU is lost:\n%s", n, output.text())
 	}
 }
 
 // TestSpillIsTold checks that a full pool of a GPU's memory is logged once and counted, and that no request fails for it.
 func TestSpillIsTold(t *testing.T) { //nolint:paralleltest // uses the driver of the process
-	door, metrics, log := serveAtGPUs(t, "--cuda-memory-pool-byte-size=0:16", "--cuda-memory-pool-byte-size=1:16")
+	door, metrics, output := serveAtGPUs(t, "--cuda-memory-pool-byte-size=0:16", "--cuda-memory-pool-byte-size=1:16")
 	if good, errs := inferNumbers(door, "chain", 40); good != 40 {
 		t.Errorf("%d of 40 requests succeeded: %v", good, errs)
 	}
@@ -223,8 +223,8 @@ func TestSpillIsTold(t *testing.T) { //nolint:paralleltest // uses the driver of
 	if !regexp.MustCompile(`ensemble_spills_total\{place="device:[01]"\} [1-9]`).Match(text) {
 		t.Errorf("metrics:\n%s", text)
 	}
-	if n := strings.Count(log.text(), "the memory pool of a GPU is full"); n < 1 || n > 2 {
-		t.Errorf("the log says %d times that a pool is full:\n%s", n, log.text())
+	if n := strings.Count(output.text(), "the memory pool of a GPU is full"); n < 1 || n > 2 {
+		t.Errorf("the log says %d times that a pool is full:\n%s", n, output.text())
 	}
 }
 

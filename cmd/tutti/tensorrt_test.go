@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -99,10 +100,11 @@ func outputOf(t *testing.T, text string) []float32 {
 }
 
 // TestPlans serves plans and an ensemble of two over HTTP: exact results, one copy to the device and one back for each request, clear
-// errors, and a model that is unloaded while it is used. shows: backend.tensorrt
+// errors, and a model that is unloaded while it is used.
+// shows: backends.tensorrt
 func TestPlans(t *testing.T) { //nolint:paralleltest // counts the copies of the process
 	for major := range tensorrttest.Versions {
-		t.Run(fmt.Sprint(major), func(t *testing.T) { //nolint:paralleltest // as above
+		t.Run(strconv.Itoa(major), func(t *testing.T) { //nolint:paralleltest // as above
 			library := tensorrttest.Library(t, major)
 			cudatest.Require(t)
 			t.Cleanup(func() { // after the server

@@ -102,22 +102,22 @@ func (d *Devices) Pinned(host tensor.Allocator) tensor.Allocator {
 
 // Watch makes the log say when a GPU is lost, and once for each cause that tensors are in slower memory than they should be. It must
 // be called before the GPUs are used.
-func (d *Devices) Watch(log *slog.Logger) {
+func (d *Devices) Watch(logger *slog.Logger) {
 	if d == nil {
 		return
 	}
 	for _, v := range d.used {
 		at := slog.String("device", v.Place().String())
 		v.OnLost(func(err error) {
-			log.Error("a GPU is lost: models go on at other places if they have instances there", at, slog.String("reason", err.Error()))
+			logger.Error("a GPU is lost: models go on at other places if they have instances there", at, slog.String("reason", err.Error()))
 		})
 		v.OnSpill(func() {
-			log.Warn("the memory pool of a GPU is full: tensors are in pinned host memory, which the GPU reads over the bus; raise --cuda-memory-pool-byte-size", at)
+			logger.Warn("the memory pool of a GPU is full: tensors are in pinned host memory, which the GPU reads over the bus; raise --cuda-memory-pool-byte-size", at)
 		})
 	}
 	if d.pinned != nil {
 		d.pinned.OnSpill(func() {
-			log.Warn("the pool of pinned memory is full: tensors are in ordinary host memory, from where copies are slower; raise --pinned-memory-pool-byte-size")
+			logger.Warn("the pool of pinned memory is full: tensors are in ordinary host memory, from where copies are slower; raise --pinned-memory-pool-byte-size")
 		})
 	}
 }

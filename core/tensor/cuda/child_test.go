@@ -228,7 +228,7 @@ func TestMachines(t *testing.T) {
 		{"twice", "CUDA_VISIBLE_DEVICES=0,0", hidden},
 		{"by UUID", "CUDA_VISIBLE_DEVICES=" + uuid(1), only},
 		{"no device", "TUTTI_CUDA_CHECK_DEVICES=0", hidden},
-		{"old driver", "TUTTI_CUDA_CHECK_VERSION=11020", "the CUDA driver supports CUDA 11.2, expected 11.4 or newer: update the NVIDIA driver"},
+		{"old driver", "TUTTI_CUDA_CHECK_VERSION=11020", "the CUDA driver supports CUDA 11.2, expected 11.8 or newer: update the NVIDIA driver"},
 		{"exclusive", "TUTTI_CUDA_CHECK_EXCLUSIVE=1", "another process has the GPU in exclusive mode\nlost: <nil>"},
 		{"no memory for a context", "TUTTI_CUDA_CHECK_OOM_AT=1", "cuDevicePrimaryCtxRetain at device:0: out of memory"},
 		{"lacking", cudatest.Variable + "=" + filepath.Join(filepath.Dir(os.Getenv(cudatest.Variable)), "libcuda-lacking.so.1"), "has no function cuMemPoolTrimTo; expected a driver of CUDA 11.4 or newer"},

@@ -23,8 +23,8 @@ import (
 // Library is the name of the driver's library, for the system's loader.
 const Library = "libcuda.so.1"
 
-// minVersion is the oldest driver that has every function of the table: CUDA 11.4.
-const minVersion = 11040
+// minVersion is the oldest driver that has every function of the table and reads the PTX of package kernels: CUDA 11.8.
+const minVersion = 11080
 
 // Driver is an open CUDA driver. It is safe for concurrent use.
 type Driver struct {
@@ -53,7 +53,7 @@ func Open(path string) (*Driver, error) {
 	if why := C.tutti_cuda_open(d.table, cpath, missing); why != nil {
 		defer C.free(unsafe.Pointer(d.table))
 		if *missing != nil {
-			return nil, status.Errorf(status.Unavailable, "CUDA driver %s has no function %s; expected a driver of CUDA 11.4 or newer: update the NVIDIA driver",
+			return nil, status.Errorf(status.Unavailable, "CUDA driver %s has no function %s; expected a driver of CUDA 11.8 or newer: update the NVIDIA driver",
 				path, C.GoString(*missing))
 		}
 		return nil, status.Errorf(status.Unavailable, "CUDA driver: %s; install the NVIDIA driver, or run the model with KIND_CPU", C.GoString(why))
@@ -67,7 +67,7 @@ func Open(path string) (*Driver, error) {
 	d.version, d.count = int(version), int(count)
 	if d.version < minVersion {
 		C.free(unsafe.Pointer(d.table))
-		return nil, status.Errorf(status.Unavailable, "the CUDA driver supports CUDA %s, expected 11.4 or newer: update the NVIDIA driver", d.Version())
+		return nil, status.Errorf(status.Unavailable, "the CUDA driver supports CUDA %s, expected 11.8 or newer: update the NVIDIA driver", d.Version())
 	}
 	return d, nil
 }

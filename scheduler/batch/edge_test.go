@@ -14,6 +14,7 @@ import (
 	"github.com/tutti-server/tutti/core/tensor"
 	"github.com/tutti-server/tutti/core/tensor/cuda"
 	"github.com/tutti-server/tutti/core/tensor/cuda/cudatest"
+	"github.com/tutti-server/tutti/core/tensor/cuda/kernels"
 	"github.com/tutti-server/tutti/internal/telemetry"
 	"github.com/tutti-server/tutti/scheduler"
 	"github.com/tutti-server/tutti/scheduler/batch"
@@ -50,13 +51,13 @@ type edges struct {
 	next   int
 }
 
-func newEdges(tb testing.TB) *edges {
+func newEdges(tb testing.TB, params map[string]string) *edges {
 	tb.Helper()
 	driver, err := cuda.Open(cudatest.Library(tb))
 	if err != nil {
 		tb.Fatal(err)
 	}
-	devices, err := driver.Devices(cuda.Options{Only: []int{0}})
+	devices, err := driver.Devices(cuda.Options{Only: []int{0}, Kernels: kernels.Load})
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -67,9 +68,13 @@ func newEdges(tb testing.TB) *edges {
 	}
 	mover, workers := batch.NewMover(places), scheduler.NewWorkers()
 	port := []config.Port{{Name: "X", DType: tensor.FP32, Dims: tensor.Of(-1)}}
+	sig := &config.Signature{Model: "m", Version: 1, MaxBatch: 8, Inputs: port, Outputs: port}
+	padding, err := batch.NewPadding(sig, params)
+	if err != nil {
+		tb.Fatal(err)
+	}
 	s := &edges{tb: tb, turn: scheduler.NewRunLoop(workers), runner: batch.NewRunner(batch.Settings{
-		Signature: &config.Signature{Model: "m", Version: 1, MaxBatch: 8, Inputs: port, Outputs: port},
-		Stats:     &telemetry.Model{Name: "m"}, Alloc: host, Log: slog.New(slog.DiscardHandler), Mover: mover,
+		Signature: sig, Stats: &telemetry.Model{Name: "m"}, Alloc: host, Log: slog.New(slog.DiscardHandler), Mover: mover, Padding: padding,
 	})}
 	for range 2 {
 		stream, err := devices[0].NewStream("step")
@@ -129,7 +134,7 @@ func (s *edges) step() {
 func TestBudgetDeviceEdge(t *testing.T) { //nolint:paralleltest // counts the copies of the process
 	cudatest.Require(t)
 	inTime(t)
-	s := newEdges(t)
+	s := newEdges(t, nil)
 	for range 300 {
 		s.step()
 	}
@@ -150,13 +155,84 @@ func TestBudgetDeviceEdge(t *testing.T) { //nolint:paralleltest // counts the co
 	}
 }
 
+// TestJoinAtDevice checks that rows of several requests at a device are joined and padded by a kernel, without copies.
+func TestJoinAtDevice(t *testing.T) { //nolint:paralleltest // counts the copies of the process
+	cudatest.Require(t)
+	s := newEdges(t, map[string]string{"pad.X": "7", "unpad.X": "X"})
+	stream := s.steps[0].(*deviceModel).stream
+	host := tensor.NewPool()
+	var list scheduler.TaskList
+	var tasks []*scheduler.Task
+	lengths := []int64{2, 3, 1, 3, 2, 1, 1, 2}
+	for i, n := range lengths {
+		at, err := tensor.New(stream, tensor.FP32, tensor.Of(1, n))
+		if err != nil {
+			t.Fatal(err)
+		}
+		from, err := tensor.New(host, tensor.FP32, tensor.Of(1, n))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for k := range n {
+			tensor.Slice[float32](&from)[k] = float32(10*i) + float32(k)
+		}
+		if err := stream.Copy(at.Buf, 0, from.Buf, 0, from.Len); err != nil {
+			t.Fatal(err)
+		}
+		at.Buf.SetReady(stream.Record())
+		from.Release()
+		w := &scheduler.Task{
+			TaskRequest: scheduler.TaskRequest{Rows: 1, Meta: &infer.Meta{}, Ctx: t.Context(), In: []tensor.Tensor{at}},
+			TaskResult:  scheduler.TaskResult{Out: make([]tensor.Tensor, 1)},
+		}
+		s.runner.Measure(w)
+		list.Push(w)
+		tasks = append(tasks, w)
+	}
+	if err := stream.Record().Wait(); err != nil {
+		t.Fatal(err)
+	}
+	before := cudatest.Count(t)
+	s.runner.Run(s.steps[1], &list, s.turn)
+	if err := s.steps[1].(*deviceModel).stream.Record().Wait(); err != nil {
+		t.Fatal(err)
+	}
+	after := cudatest.Count(t)
+	// The model copies its input, and rows that were padded are cut out of its output.
+	if after.Kernels-before.Kernels != 1 || after.Up != before.Up || after.Down != before.Down || after.Within-before.Within > 1+uint64(len(tasks)) {
+		t.Errorf("%+v, before %+v", after, before)
+	}
+	for i, w := range tasks {
+		n := int(lengths[i])
+		back, err := host.Alloc(4 * n)
+		if err != nil || w.Err != nil {
+			t.Fatal(err, w.Err)
+		}
+		if err := stream.Copy(back, 0, w.Out[0].Buf, w.Out[0].Off, 4*n); err != nil {
+			t.Fatal(err)
+		}
+		if err := stream.Record().Wait(); err != nil {
+			t.Fatal(err)
+		}
+		got := tensor.Tensor{DType: tensor.FP32, Shape: tensor.Of(int64(n)), Buf: back, Len: 4 * n}
+		for k, v := range tensor.Slice[float32](&got) {
+			if want := float32(10*i) + float32(k); v != want {
+				t.Errorf("request %d: element %d is %v, want %v", i, k, v, want)
+			}
+		}
+		back.Release()
+		tensor.ReleaseAll(w.In)
+		tensor.ReleaseAll(w.Out)
+	}
+}
+
 // BenchmarkDeviceEdge measures the host's time for a step at a device whose input and output stay there. us/edge is without the model's
 // own calls: the batcher, the wait of one stream for another, and the release of the input behind its last use.
 func BenchmarkDeviceEdge(b *testing.B) {
 	if cudatest.Checking(b) {
 		inTime(b)
 	}
-	s := newEdges(b)
+	s := newEdges(b, nil)
 	b.ReportAllocs()
 	for b.Loop() {
 		s.step()

@@ -17,6 +17,7 @@ import (
 	"github.com/tutti-server/tutti/core/config"
 	"github.com/tutti-server/tutti/core/status"
 	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/core/tensor/compute"
 	"github.com/tutti-server/tutti/internal/pool"
 	"github.com/tutti-server/tutti/internal/recovery"
 	"github.com/tutti-server/tutti/internal/telemetry"
@@ -34,6 +35,7 @@ type Runner struct {
 	last    lastBatches
 	batches pool.Of[gatheredBatch]
 	reports pool.Of[tracing.Batch]
+	joins   pool.Of[compute.Join]
 	copied  func(name string, from, to tensor.Place, bytes int) // backends.Batch.Copied of every batch
 }
 

@@ -36,6 +36,7 @@ type Runner struct {
 	batches pool.Of[gatheredBatch]
 	reports pool.Of[tracing.Batch]
 	joins   pool.Of[compute.Join]
+	paces   paces
 	copied  func(name string, from, to tensor.Place, bytes int) // backends.Batch.Copied of every batch
 }
 

@@ -40,8 +40,9 @@ func (s *lastBatches) find(id uintptr) int {
 	return slices.IndexFunc(s.list, func(x lastBatch) bool { return x.inst == id })
 }
 
-// Forget frees the number that traces use for an instance that is removed.
+// Forget frees what is kept for an instance that is removed: the number that traces use, and its last batch.
 func (r *Runner) Forget(inst backends.Instance) {
+	r.paces.forget(inst)
 	r.last.mu.Lock()
 	defer r.last.mu.Unlock()
 	if i := r.last.find(identity(inst)); i >= 0 {

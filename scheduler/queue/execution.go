@@ -55,14 +55,29 @@ func (x *execution) run(t *scheduler.RunLoop) {
 		}
 	}
 	together := q.runner.Run(x.inst, &tasks, t)
-	if q.end(x, &tasks, together) {
+	if q.end(x, &tasks, together, q.runner.Behind(x.inst)) {
 		t.Ready(q)
 	}
 	q.completeInOrder(tasks, t)
 }
 
-// end frees the instance of an execution, learns what it cost and reports whether tasks wait for the instance.
-func (q *Queue) end(x *execution, tasks *scheduler.TaskList, together bool) bool {
+// freeLater frees an instance at a device once the device has reached an event of the instance's stream.
+func (q *Queue) freeLater(inst backends.Instance, rows int32, e tensor.Event) {
+	defer q.pacing.Done()
+	_ = e.Wait() // an error is one of the batch before it
+	q.mu.Lock()
+	more := q.backlog.n > 0
+	q.rows -= rows
+	q.freeInstance(inst, more)
+	q.mu.Unlock()
+	if more {
+		q.workers.Go(q)
+	}
+}
+
+// end frees the instance of an execution, learns what it cost and reports whether tasks wait for the instance. An instance at a device
+// that is behind becomes free when the device reaches the event behind.
+func (q *Queue) end(x *execution, tasks *scheduler.TaskList, together bool, behind tensor.Event) bool {
 	var cost scheduler.Executed
 	known := together && measure(&cost, tasks)
 	if cost.Unpadded > 0 {
@@ -86,6 +101,9 @@ func (q *Queue) end(x *execution, tasks *scheduler.TaskList, together bool) bool
 		if i := q.removedIndex(x.inst); i >= 0 {
 			q.endUse(i, x.inst)
 		}
+	} else if behind != nil {
+		q.pacing.Add(1)
+		go q.freeLater(x.inst, x.rows, behind)
 	} else {
 		q.rows -= x.rows
 		q.freeInstance(x.inst, more)

@@ -35,6 +35,7 @@ type Queue struct {
 	order   *order // nil when responses leave as they are ready
 	shared  bool   // any number of goroutines may use an instance
 	pending pending.Count
+	pacing  sync.WaitGroup // instances that freeLater will free
 
 	mu sync.Mutex
 	state
@@ -313,6 +314,7 @@ func (q *Queue) Drain(ctx context.Context) error { return q.pending.Wait(ctx) }
 
 // Close closes the instances.
 func (q *Queue) Close() error {
+	q.pacing.Wait()
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.timers.closed {

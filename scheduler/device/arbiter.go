@@ -12,7 +12,12 @@
 // - Resources that the first waiting instance lacks are reserved for it: others pass it only with resources that it does not need.
 // - An instance that was idle, or is new, joins at the tag that is served now. It does not catch up for the time in which it had no request.
 //
-// The arbiter has no goroutine and no clock. When nothing is limited, no instance has a Limiter.
+// Under a bound of executions without the rate limiter, a tag is the time that the instance has executed, times its priority, and the
+// lowest tag goes first (start-time fair queueing, Goyal, Vin and Cheng 1996). So models share a GPU by the time that their batches take:
+// with equal priorities one whose batches take 1 ms executes ten times as often as one whose batches take 10 ms, and neither waits for
+// more than one batch of the other.
+//
+// The arbiter has no goroutine. When nothing is limited, no instance has a Limiter.
 package device
 
 import (
@@ -20,11 +25,13 @@ import (
 	"log/slog"
 	"slices"
 	"sync"
+	"time"
 )
 
 // Arbiter admits executions of instances as long as there are resources for them. It is safe for concurrent use.
 type Arbiter struct {
-	s Settings
+	s     Settings
+	timed bool // tags are times and not numbers of executions
 
 	mu       sync.Mutex
 	pools    []pool     // guarded by mu
@@ -49,6 +56,8 @@ type Settings struct {
 	Threads int
 	// Log receives the amounts of resources at level debug whenever they change. Optional.
 	Log *slog.Logger
+	// Clock returns the time in nanoseconds; nil for the system's monotonic clock.
+	Clock func() int64
 
 	_ struct{}
 }
@@ -65,7 +74,13 @@ type Limit struct {
 }
 
 // New returns an arbiter without instances.
-func New(s Settings) *Arbiter { return &Arbiter{s: s} }
+func New(s Settings) *Arbiter {
+	if s.Clock == nil {
+		start := time.Now()
+		s.Clock = func() int64 { return int64(time.Since(start)) }
+	}
+	return &Arbiter{s: s, timed: s.Executions > 0 && !s.RateLimit}
+}
 
 // Limiter admits the executions of one instance; see scheduler.Limiter.
 type Limiter struct {
@@ -76,6 +91,7 @@ type Limiter struct {
 	// The rest is guarded by the arbiter's mu.
 	tag    int64
 	in     bool
+	since  int64 // when it was admitted, if tags are times
 	resume func()
 	after  *Limiter // the next one of those admitted together
 }
@@ -149,6 +165,9 @@ func (a *Arbiter) release(g *Limiter) {
 		return
 	}
 	g.in = false
+	if a.timed {
+		g.tag += g.priority * (a.s.Clock() - g.since)
+	}
 	for _, n := range g.needs {
 		a.free[n.resource] += n.count
 	}
@@ -169,7 +188,9 @@ func (a *Arbiter) serve() *Limiter {
 			a.free[n.resource] -= n.count
 		}
 		a.clock = max(a.clock, g.tag)
-		g.tag += g.priority
+		if g.tag += g.step(); a.timed {
+			g.since = a.s.Clock()
+		}
 		if g.after = nil; last == nil {
 			let = g
 		} else {
@@ -192,7 +213,15 @@ type waitList []*Limiter
 
 // before reports whether g, which arrived later, goes before h: by the tag after its next execution, then by priority.
 func (g *Limiter) before(h *Limiter) bool {
-	return cmp.Or(cmp.Compare(g.tag+g.priority, h.tag+h.priority), cmp.Compare(g.priority, h.priority)) < 0
+	return cmp.Or(cmp.Compare(g.tag+g.step(), h.tag+h.step()), cmp.Compare(g.priority, h.priority)) < 0
+}
+
+// step is what the next execution adds to the tag in advance: nothing if tags are times, which are known afterwards.
+func (g *Limiter) step() int64 {
+	if g.arbiter.timed {
+		return 0
+	}
+	return g.priority
 }
 
 // add inserts g in order.

@@ -231,7 +231,7 @@ func TestMachines(t *testing.T) {
 		{"old driver", "TUTTI_CUDA_CHECK_VERSION=11020", "the CUDA driver supports CUDA 11.2, expected 11.8 or newer: update the NVIDIA driver"},
 		{"exclusive", "TUTTI_CUDA_CHECK_EXCLUSIVE=1", "another process has the GPU in exclusive mode\nlost: <nil>"},
 		{"no memory for a context", "TUTTI_CUDA_CHECK_OOM_AT=1", "cuDevicePrimaryCtxRetain at device:0: out of memory"},
-		{"lacking", cudatest.Variable + "=" + filepath.Join(filepath.Dir(os.Getenv(cudatest.Variable)), "libcuda-lacking.so.1"), "has no function cuMemPoolTrimTo; expected a driver of CUDA 11.4 or newer"},
+		{"lacking", cudatest.Variable + "=" + filepath.Join(filepath.Dir(os.Getenv(cudatest.Variable)), "libcuda-lacking.so.1"), "has no function cuMemPoolTrimTo; expected a driver of CUDA 11.8 or newer"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()

@@ -109,7 +109,7 @@ func (g *gpuBench) cases() ([]gpuCase, error) {
 		return gpuSide{model: "classify", clients: 8, files: map[string]string{
 			"decode/config.pbtxt": "backend: \"native\" max_batch_size: 8\n" + group + param("step", "decode_resize") + param("preset", "resnet50"),
 			"decode/1/keep":       "",
-			"cnn/config.pbtxt":    g.model("x", "[ 3, 224, 224 ]", "scores", "[ 1000 ]"),
+			"cnn/config.pbtxt":    g.model("[ 3, 224, 224 ]", "scores", "[ 1000 ]"),
 			"cnn/1/model.pt":      "@classify.pt",
 			"top/config.pbtxt":    "backend: \"native\" max_batch_size: 8\n" + group + param("step", "top_k") + param("k", "5"),
 			"top/1/keep":          "",
@@ -154,9 +154,9 @@ func photograph(w, h int) ([]byte, error) {
 // chain returns three models in a row. copied puts a host step between them.
 func (g *gpuBench) chain(copied bool) gpuSide {
 	files := map[string]string{
-		"head/config.pbtxt": g.model("x", "[ 3, 56, 56 ]", "y", "[ 64, 56, 56 ]"), "head/1/model.pt": "@head.pt",
-		"body/config.pbtxt": g.model("x", "[ 64, 56, 56 ]", "y", "[ 64, 56, 56 ]"), "body/1/model.pt": "@body.pt",
-		"tail/config.pbtxt": g.model("x", "[ 64, 56, 56 ]", "y", "[ 10 ]"), "tail/1/model.pt": "@tail.pt",
+		"head/config.pbtxt": g.model("[ 3, 56, 56 ]", "y", "[ 64, 56, 56 ]"), "head/1/model.pt": "@head.pt",
+		"body/config.pbtxt": g.model("[ 64, 56, 56 ]", "y", "[ 64, 56, 56 ]"), "body/1/model.pt": "@body.pt",
+		"tail/config.pbtxt": g.model("[ 64, 56, 56 ]", "y", "[ 10 ]"), "tail/1/model.pt": "@tail.pt",
 		"chain/1/keep": "",
 	}
 	steps := []string{mapped("head", "x", "x", "y", "h"), mapped("body", "x", "h", "y", "b"), mapped("tail", "x", "b", "y", "y")}
@@ -173,10 +173,10 @@ func (g *gpuBench) chain(copied bool) gpuSide {
 	return gpuSide{files: files, model: "chain", clients: 4}
 }
 
-// model returns the configuration of a TorchScript model.
-func (g *gpuBench) model(in, inDims, out, outDims string) string {
+// model returns the configuration of a TorchScript model with an input x.
+func (g *gpuBench) model(inDims, out, outDims string) string {
 	return "platform: \"pytorch_libtorch\" max_batch_size: 8\ndynamic_batching { }\ninstance_group { kind: " + g.kind + " count: 1 }\n" +
-		tensorPort("input", in, "TYPE_FP32", inDims) + tensorPort("output", out, "TYPE_FP32", outDims)
+		tensorPort("input", "x", "TYPE_FP32", inDims) + tensorPort("output", out, "TYPE_FP32", outDims)
 }
 
 func param(key, value string) string {
@@ -193,11 +193,12 @@ func ensemble(name, ports string, steps ...string) string {
 
 // mapped returns a step of an ensemble: one input and its tensor, then the outputs and theirs.
 func mapped(model, in, from string, outs ...string) string {
-	s := fmt.Sprintf("  step { model_name: %q model_version: -1 input_map { key: %q value: %q }", model, in, from)
+	var s strings.Builder
+	fmt.Fprintf(&s, "  step { model_name: %q model_version: -1 input_map { key: %q value: %q }", model, in, from)
 	for i := 0; i < len(outs); i += 2 {
-		s += fmt.Sprintf(" output_map { key: %q value: %q }", outs[i], outs[i+1])
+		fmt.Fprintf(&s, " output_map { key: %q value: %q }", outs[i], outs[i+1])
 	}
-	return s + " }\n"
+	return s.String() + " }\n"
 }
 
 // write writes the repository.

@@ -94,17 +94,18 @@ func (q *Queue) end(x *execution, tasks *scheduler.TaskList, together bool, behi
 	default:
 		c.attempts = 1
 	}
-	if x.detached {
+	switch {
+	case x.detached:
 		q.workers.Reserve(-1)
 		at := slices.IndexFunc(q.detached, func(inst backends.Instance) bool { return batch.Same(inst, x.inst) })
 		q.detached = slices.Delete(q.detached, at, at+1)
 		if i := q.removedIndex(x.inst); i >= 0 {
 			q.endUse(i, x.inst)
 		}
-	} else if behind != nil {
+	case behind != nil:
 		q.pacing.Add(1)
 		go q.freeLater(x.inst, x.rows, behind)
-	} else {
+	default:
 		q.rows -= x.rows
 		q.freeInstance(x.inst, more)
 	}

@@ -237,3 +237,25 @@ func CStrings(pin *runtime.Pinner, list []string) unsafe.Pointer {
 	pin.Pin(&all[0])
 	return unsafe.Pointer(&all[0])
 }
+
+// Places returns the distinct places of the configured instances: the host, and the GPUs of groups of KIND_GPU.
+func Places(cfg *modelconfig.ModelConfig) (all []tensor.Place) {
+	add := func(at tensor.Place) {
+		if !slices.Contains(all, at) {
+			all = append(all, at)
+		}
+	}
+	for _, g := range cfg.GetInstanceGroup() {
+		if g.GetKind() != modelconfig.ModelInstanceGroup_KIND_GPU {
+			add(tensor.Place{})
+			continue
+		}
+		for _, id := range g.GetGpus() {
+			add(tensor.Place{Kind: tensor.Device, ID: int16(id)})
+		}
+	}
+	if len(all) == 0 {
+		add(tensor.Place{})
+	}
+	return all
+}

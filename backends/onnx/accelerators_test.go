@@ -11,6 +11,7 @@ import (
 	"google.golang.org/protobuf/encoding/prototext"
 
 	"github.com/tutti-server/tutti/backends"
+	"github.com/tutti-server/tutti/backends/bind"
 	"github.com/tutti-server/tutti/core/status"
 	"github.com/tutti-server/tutti/core/tensor"
 	"github.com/tutti-server/tutti/internal/preparedtest"
@@ -190,7 +191,7 @@ func TestProviderCalls(t *testing.T) {
 
 func TestPlaces(t *testing.T) {
 	t.Parallel()
-	got := placesOf(parseConfig(t, `instance_group { kind: KIND_GPU gpus: [1, 0, 1] } instance_group { kind: KIND_CPU } instance_group { kind: KIND_CPU }`))
+	got := bind.Places(parseConfig(t, `instance_group { kind: KIND_GPU gpus: [1, 0, 1] } instance_group { kind: KIND_CPU } instance_group { kind: KIND_CPU }`))
 	want := []tensor.Place{{Kind: tensor.Device, ID: 1}, {Kind: tensor.Device}, {}}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("places (-want +got):\n%s", diff)

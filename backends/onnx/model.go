@@ -173,25 +173,3 @@ func (m *model) Close() error {
 	}
 	return nil
 }
-
-// placesOf returns the distinct places of the configured instances: the host, and the GPUs of groups of KIND_GPU.
-func placesOf(cfg *modelconfig.ModelConfig) (all []tensor.Place) {
-	add := func(at tensor.Place) {
-		if !slices.Contains(all, at) {
-			all = append(all, at)
-		}
-	}
-	for _, g := range cfg.GetInstanceGroup() {
-		if g.GetKind() != modelconfig.ModelInstanceGroup_KIND_GPU {
-			add(tensor.Place{})
-			continue
-		}
-		for _, id := range g.GetGpus() {
-			add(tensor.Place{Kind: tensor.Device, ID: int16(id)})
-		}
-	}
-	if len(all) == 0 {
-		add(tensor.Place{})
-	}
-	return all
-}

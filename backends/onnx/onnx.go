@@ -132,7 +132,7 @@ func (b *backend) Load(ctx context.Context, s backends.Settings) (backends.Model
 	if err != nil {
 		return nil, err
 	}
-	m := &model{lib: b.lib, name: s.Model, path: path, devices: b.places, places: placesOf(s.Config)}
+	m := &model{lib: b.lib, name: s.Model, path: path, devices: b.places, places: bind.Places(s.Config)}
 	if err := m.load(ctx, &s, b.start); err != nil {
 		_ = m.Close()
 		return nil, status.Prefixf(err, "unable to load model '%s' from '%s': ", s.Model, path)

@@ -117,28 +117,6 @@ func (l *library) openGPU(fraction float64) error {
 // hasGPU reports whether the CUDA operators are in the folder of a library.
 func hasGPU(path string) bool { return isFile(filepath.Join(filepath.Dir(path), gpuLibrary)) }
 
-// placesOf returns the distinct places of the configured instances: the host, and the GPUs of groups of KIND_GPU.
-func placesOf(cfg *modelconfig.ModelConfig) (all []tensor.Place) {
-	add := func(at tensor.Place) {
-		if !slices.Contains(all, at) {
-			all = append(all, at)
-		}
-	}
-	for _, g := range cfg.GetInstanceGroup() {
-		if g.GetKind() != modelconfig.ModelInstanceGroup_KIND_GPU {
-			add(tensor.Place{})
-			continue
-		}
-		for _, id := range g.GetGpus() {
-			add(tensor.Place{Kind: tensor.Device, ID: int16(id)})
-		}
-	}
-	if len(all) == 0 {
-		add(tensor.Place{})
-	}
-	return all
-}
-
 // placesItself reports whether a configuration leaves the device to the model: KIND_MODEL.
 func placesItself(cfg *modelconfig.ModelConfig) bool {
 	return slices.ContainsFunc(cfg.GetInstanceGroup(), func(g *modelconfig.ModelInstanceGroup) bool {

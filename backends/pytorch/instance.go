@@ -288,7 +288,7 @@ func (m *model) load(b *backend, s *backends.Settings, path string) error {
 	if m.set.nvFuser && s.Log != nil {
 		s.Log.Warn("ENABLE_NVFUSER has no effect: PyTorch 2 has no nvFuser", slog.String("model", s.Model))
 	}
-	for _, at := range placesOf(s.Config) {
+	for _, at := range bind.Places(s.Config) {
 		f := &file{at: at, aoti: isPackage(path)}
 		device := b.device
 		if at.Kind == tensor.Device {

@@ -12,9 +12,6 @@ func onnxRuntimeGPU() Runtime {
 		cudnn      = "nvidia/cudnn/lib/"
 		library    = "libonnxruntime.so.1.31.1"
 	)
-	pip := func(name, platform, sum string, size int64, members ...Member) Archive {
-		return Archive{Client: "pip", Package: name, Platform: platform, Sum: sum, Size: size, Members: members}
-	}
 	lib := func(folder, file, sum string, bytes int64) Member {
 		return Member{Path: folder + file, File: file, Sum: sum, Bytes: bytes}
 	}
@@ -52,4 +49,9 @@ func onnxRuntimeGPU() Runtime {
 				lib(cudnn, "libcudnn_ops.so.9", "e849b0a7353eec5bb5c9f75d841d075d786e205d84f8fd07b092770554674e48", 35661648)),
 		}}},
 	}
+}
+
+// pip returns a wheel of PyPI: its name and version, its platform's tag, its SHA-256, and its size in bytes.
+func pip(name, platform, sum string, size int64, members ...Member) Archive {
+	return Archive{Client: "pip", Package: name, Platform: platform, Sum: sum, Size: size, Members: members}
 }

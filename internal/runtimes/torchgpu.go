@@ -8,9 +8,6 @@ package runtimes
 // them: libtorch_cuda_linalg.so with cusolver, libcaffe2_nvrtc.so, nvrtc's builtins and the parts of cuDNN.
 func torchGPU() Runtime {
 	const torchLib, cu13 = "torch/lib/", "nvidia/cu13/lib/"
-	pip := func(name, platform, sum string, size int64, members ...Member) Archive {
-		return Archive{Client: "pip", Package: name, Platform: platform, Sum: sum, Size: size, Members: members}
-	}
 	lib := func(folder, file, sum string, bytes int64) Member {
 		return Member{Path: folder + file, File: "lib/" + file, Sum: sum, Bytes: bytes}
 	}

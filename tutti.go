@@ -171,7 +171,7 @@ func (s *Server) load(ctx context.Context, registry *backends.Registry, stderr i
 	s.meter = measureGPUs(ctx, export.GPU, s.metrics, s.log)
 	var noGPU error
 	if s.gpus, noGPU = gpu.Open(o.GPU); status.CodeOf(noGPU) == status.InvalidArg {
-		return noGPU
+		return errors.Join(noGPU, s.traces.close(ctx), closeStore(s.store), closeCache(s.responses), s.meter.Close())
 	}
 	pinned := s.gpus.Pinned(s.alloc)
 	s.gpus.Watch(s.log)

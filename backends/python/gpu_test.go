@@ -112,11 +112,11 @@ func newGPUWorld(t *testing.T, models map[string]string) *gpuWorld {
 	return w
 }
 
-// gpuModels writes a model repository. All models have the file testdata/gpu/work/1/model.py, but for ensembles.
+// gpuModels writes a model repository. All models have the file testdata/gpu/model/1/model.py, but for ensembles.
 func gpuModels(t *testing.T, models map[string]string) string {
 	t.Helper()
 	root := t.TempDir()
-	code, err := os.ReadFile("testdata/gpu/work/1/model.py")
+	code, err := os.ReadFile("testdata/gpu/model/1/model.py")
 	if err != nil {
 		t.Fatal(err)
 	}

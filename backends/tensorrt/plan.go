@@ -216,3 +216,16 @@ func (p *plan) maxBatch(profile int) int {
 	}
 	return int(min(max(most, 0), 1<<30))
 }
+
+// checkPlan refuses plans whose tensors are where this package does not put them.
+func checkPlan(p *plan) error {
+	for _, one := range slices.Concat(p.ins, p.outs) {
+		switch n := &one.Native; {
+		case n.shape != n.host:
+			return status.Errorf(status.Unsupported, "unsupported: tensor '%s' is a shape tensor (%t) but on the host (%t)", one.Name, n.shape, n.host)
+		case n.host && one.DType != tensor.Int32 && one.DType != tensor.Int64:
+			return status.Errorf(status.Unsupported, "unsupported: shape tensor '%s' has data type %s, expected INT32 or INT64", one.Name, one.DType)
+		}
+	}
+	return nil
+}

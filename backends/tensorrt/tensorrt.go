@@ -9,6 +9,7 @@
 //	config.go      the signature of a model: the plan's declarations and those of the configuration
 //	model.go       a model: one runtime and plan for each device
 //	instance.go    executions: shapes, profiles, memory
+//	outputs.go     memory and shapes of outputs, values of shape tensors
 //	trt.h, trt.c   calls of the library's C++ objects
 //
 // Memory: inputs and outputs are device memory of the batch's stream, on which TensorRT executes. The memory that an execution needs

@@ -19,7 +19,7 @@ import (
 func pythonGPUModels(t *testing.T) string {
 	t.Helper()
 	root := t.TempDir()
-	code, err := os.ReadFile("../../backends/python/testdata/gpu/work/1/model.py")
+	code, err := os.ReadFile("../../backends/python/testdata/gpu/model/1/model.py")
 	if err != nil {
 		t.Fatal(err)
 	}

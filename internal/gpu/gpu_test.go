@@ -69,6 +69,23 @@ func TestPools(t *testing.T) {
 	}
 }
 
+// TestPoolWithoutPinned checks that an allocation beyond the bound fails where there is no pinned memory.
+func TestPoolWithoutPinned(t *testing.T) {
+	d := open(t, gpu.Settings{Pools: map[int]int64{0: 1 << 20}})
+	if d.Pinned(tensor.NewPool()) != nil {
+		t.Error("there is a pool of pinned memory")
+	}
+	b, err := d.Accelerators()[0].Alloc(1 << 20)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if more, err := d.Accelerators()[0].Alloc(1); status.CodeOf(err) != status.Unavailable {
+		t.Errorf("allocated beyond the bound, %v", err)
+		more.Release()
+	}
+	b.Release()
+}
+
 // TestOpenErrors checks that an error says why no GPU can be used.
 func TestOpenErrors(t *testing.T) {
 	t.Parallel()

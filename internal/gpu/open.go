@@ -31,7 +31,11 @@ func Open(s Settings) (*Devices, error) {
 	if err != nil {
 		return nil, err
 	}
-	list, err := driver.Devices(cuda.Options{NoPeers: s.NoPeers, Kernels: kernels.Load})
+	o := cuda.Options{NoPeers: s.NoPeers, Kernels: kernels.Load}
+	if s.PinnedSize <= 0 {
+		o.Limit = s.Pools // there is nothing that tensors beyond it could be put into
+	}
+	list, err := driver.Devices(o)
 	if err != nil {
 		return nil, err
 	}
@@ -84,7 +88,8 @@ func (d *Devices) Accelerators() (list []tensor.Accelerator) {
 }
 
 // Pinned returns the pool of pinned memory, nil for none. Beyond its size it gives memory of host. GPUs with a bound on their own pool
-// put tensors beyond it into pinned memory, which they read over the bus. All calls return the same pool.
+// put tensors beyond it into pinned memory, which they read over the bus; without a pool an allocation beyond it fails. All calls return
+// the same pool.
 func (d *Devices) Pinned(host tensor.Allocator) tensor.Allocator {
 	if d == nil || d.set.PinnedSize <= 0 {
 		return nil

@@ -154,9 +154,9 @@ func (r *run) response() (*infer.Response, error) {
 	return resp, nil
 }
 
-// copyOut copies the response's device tensors to host memory, unless the request keeps their places, and the tensors for which the client has device memory into that. It
-// starts every copy before it waits for the first. It may block; a replacement worker runs meanwhile. An ensemble's request is counted
-// after the last copy, but its recorded duration ends before the copies.
+// copyOut copies tensors into device memory of the client where it has some for them, and the response's other device tensors to host
+// memory, unless the request keeps their places. It starts every copy before it waits for the first. It may block; a replacement worker
+// runs meanwhile. An ensemble's request is counted after the last copy, but its recorded duration ends before the copies.
 //
 // hot: one load while there is no device.
 func (r *run) copyOut(resp *infer.Response) error {

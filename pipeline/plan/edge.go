@@ -37,11 +37,9 @@ func (p *Plan) placeEdges() {
 	}
 	for i := range p.Nodes {
 		if n := &p.Nodes[i]; n.Edge {
-			here := p.copyCost()
+			more := p.flip(n)
 			n.OnDevice = !n.OnDevice
-			there := p.copyCost()
-			n.OnDevice = !n.OnDevice
-			n.Why = fmt.Sprintf("KIND_AUTO: on its other side %s more would be copied per request", bytesText(there-here))
+			n.Why = fmt.Sprintf("KIND_AUTO: on its other side %s more would be copied per request", bytesText(more))
 		}
 	}
 }
@@ -64,15 +62,33 @@ func (p *Plan) settleEdges() int64 {
 			if !n.Edge {
 				continue
 			}
-			n.OnDevice = !n.OnDevice
-			if c := p.copyCost(); c < cost {
-				cost, better = c, true
+			if more := p.flip(n); more < 0 {
+				cost, better = cost+more, true
 			} else {
 				n.OnDevice = !n.OnDevice
 			}
 		}
 	}
 	return cost
+}
+
+// flip moves a step to its other side and returns by how much the cost grows. Only the tensors that it reads and writes matter.
+func (p *Plan) flip(n *Node) (more int64) {
+	around := slices.Concat(n.In, n.Out)
+	slices.Sort(around)
+	around = slices.Compact(around)
+	for _, s := range around {
+		if s != None {
+			more -= p.copyCostOf(s)
+		}
+	}
+	n.OnDevice = !n.OnDevice
+	for _, s := range around {
+		if s != None {
+			more += p.copyCostOf(s)
+		}
+	}
+	return more
 }
 
 const (

@@ -83,15 +83,16 @@ func (r *Runner) put(s tensor.Stream, out *tensor.Tensor, off int, w *scheduler.
 	return outer * size, nil
 }
 
-// kernelsAt returns the kernels of a device; nil if it has none, or if they cannot be loaded: copies do the same then.
+// kernelsAt returns the kernels of a device; nil if it has none, or if they cannot be loaded: copies do the same then, and it is not
+// tried again.
 func (m *Mover) kernelsAt(at tensor.Place) compute.Kernels {
-	d := m.places.Device(at)
-	if d == nil || m.noKernels.Load() || !compute.Can(d) {
+	d, bit := m.places.Device(at), uint64(1)<<(uint(at.ID)%64)
+	if d == nil || m.noKernels.Load()&bit != 0 || !compute.Can(d) {
 		return nil
 	}
 	k, err := compute.Of(d)
 	if err != nil {
-		m.noKernels.Store(true)
+		m.noKernels.Or(bit)
 		return nil
 	}
 	return k
@@ -136,13 +137,11 @@ func (r *Runner) joinAt(s tensor.Stream, k compute.Kernels, out *tensor.Tensor, 
 		}
 		j.Parts = append(j.Parts, p)
 	}
-	if err := k.Join(s, j); err != nil {
-		return err
-	}
-	end := s.Record()
+	err := k.Join(s, j)
+	end := s.Record() // also after an error: some of several launches may be in the stream
 	out.Buf.UsedUntil(end)
 	for i := range j.Parts {
 		j.Parts[i].Buf.UsedUntil(end)
 	}
-	return nil
+	return err
 }

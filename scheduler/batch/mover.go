@@ -15,7 +15,7 @@ import (
 // safe for concurrent use. A nil Mover is for a process without devices.
 type Mover struct {
 	places      *tensor.Places
-	noKernels   atomic.Bool // loading the kernels of a device has failed
+	noKernels   atomic.Uint64 // a bit for each device whose kernels could not be loaded
 	mu          sync.Mutex
 	hostStreams []*hostStream // guarded by mu
 }

@@ -5,7 +5,9 @@ package tutti_test
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"fmt"
+	"maps"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -225,6 +227,43 @@ func TestSpillIsTold(t *testing.T) { //nolint:paralleltest // uses the driver of
 	}
 	if n := strings.Count(output.text(), "the memory pool of a GPU is full"); n < 1 || n > 2 {
 		t.Errorf("the log says %d times that a pool is full:\n%s", n, output.text())
+	}
+}
+
+// TestSpillInTrace checks that the trace of a request has what spilled of it, with tensor, step, bytes, places and reason: in the
+// dashboard's API, and in the text of tutti why.
+func TestSpillInTrace(t *testing.T) { //nolint:paralleltest // uses the driver of the process
+	door, _, _ := serveAtGPUs(t, "--cuda-memory-pool-byte-size=0:8", "--cuda-memory-pool-byte-size=1:8", "--pinned-memory-pool-byte-size=3000000")
+	const id = "4bf92f3577b34da6a3ce929d0e0e4736"
+	_, _, err := door.call("POST", "/v2/models/chain/infer", []byte(fourNumbers), "traceparent", "00-"+id+"-00f067aa0ba902b7-01", "tracestate", "tutti=retain")
+	must(t, err)
+	var v struct {
+		Spans  []struct{ Place string } `json:"spans"`
+		Events []struct {
+			Kind, Tensor, From, To, Reason string
+			Bytes                          int64
+			Node                           int32
+		} `json:"events"`
+	}
+	text, _, err := door.call("GET", "/ui/api/traces/"+id, nil)
+	must(t, err)
+	must(t, json.Unmarshal(text, &v))
+	got := map[string]string{}
+	for _, e := range v.Events {
+		if e.Kind == "spill" {
+			got[fmt.Sprintf("%d %s", e.Node, e.Tensor)] = fmt.Sprintf("%d bytes %s to %s: %s", e.Bytes, e.From, e.To, e.Reason)
+		}
+	}
+	at := "16 bytes " + v.Spans[0].Place + " to pinned: the pool of 8 bytes is full, see --cuda-memory-pool-byte-size"
+	want := map[string]string{"0 INPUT0": at, "0 OUTPUT0": at, "1 OUTPUT0": at}
+	if !maps.Equal(got, want) {
+		t.Errorf("spills %v, want %v\n%s", got, want, text)
+	}
+	text, _, err = door.call("GET", "/ui/api/traces/"+id+"?as=text", nil)
+	must(t, err)
+	line := "spilled: tensor 'INPUT0' of both, 16 bytes, is at pinned instead of " + v.Spans[0].Place + ": the pool of 8 bytes is full"
+	if !strings.Contains(string(text), line) {
+		t.Errorf("tutti why prints\n%swant %s", text, line)
 	}
 }
 

@@ -105,6 +105,9 @@ type TaskTrace struct {
 	Ready int64
 	// Execution describes the batch that executed the task.
 	Execution tracing.Execution
+	// Spilled counts the bytes of the batch's tensors that did not fit into the memory pool of its device. It is set while a batch
+	// executes at a device; its tasks share it.
+	Spilled *atomic.Int64
 }
 
 // Trace returns the trace of the task's request, nil when it is not traced.

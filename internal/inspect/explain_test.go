@@ -41,3 +41,28 @@ func TestExplain(t *testing.T) {
 		}
 	}
 }
+
+// TestExplainSpills checks the lines of spills, of which there are at most ten.
+func TestExplainSpills(t *testing.T) {
+	t.Parallel()
+	r := record()
+	spill := tracing.Event{
+		Kind: tracing.EventSpill, At: 82_000, Node: 2, Tensor: "Y", Bytes: 64, From: tensor.Place{Kind: tensor.Device, ID: 1}, To: tensor.Place{Kind: tensor.Pinned}, Reason: "full",
+	}
+	own := spill
+	own.Tensor, own.Node = "", -1
+	r.Events = append(r.Events, spill, own)
+	for range 11 {
+		r.Events = append(r.Events, spill)
+	}
+	var b bytes.Buffer
+	if err := inspect.Explain(&b, inspect.NewTraceView(r, "failed")); err != nil {
+		t.Fatal(err)
+	}
+	_, got, _ := strings.Cut(b.String(), "  spilled: ")
+	lines := strings.Split(got, "\n  spilled: ")
+	if len(lines) != 11 || lines[0] != "tensor 'Y' of n, 64 bytes, is at pinned instead of device:1: full" ||
+		lines[1] != "memory of e, 64 bytes, is at pinned instead of device:1: full" || lines[10] != "3 more\n" {
+		t.Errorf("%q", lines)
+	}
+}

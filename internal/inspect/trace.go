@@ -228,7 +228,7 @@ func NewTraceView(r *tracing.Record, retained string) *TraceView {
 	for i := range r.Events {
 		e := &r.Events[i]
 		x := EventView{Kind: e.Kind.String(), Ns: e.At - start, Node: e.Node, Tensor: e.Tensor, Bytes: e.Bytes, DurationNs: e.Duration, Reason: e.Reason}
-		if e.Kind == tracing.EventCopy {
+		if e.Kind.Moves() {
 			x.From, x.To = e.From.String(), e.To.String()
 		}
 		v.Events = append(v.Events, x)
@@ -321,8 +321,38 @@ func Explain(w io.Writer, v *TraceView) error {
 		}
 		b = fmt.Appendf(b, "%12s %5.1f%% %-10s %-9s %s\n", span(p.Ns), 100*share, strings.Repeat("#", int(10*share+0.5)), p.Kind, p.Text)
 	}
-	_, err := w.Write(b)
+	_, err := w.Write(v.appendSpills(b))
 	return err
+}
+
+// maxSpills bounds the spills that Explain lists.
+const maxSpills = 10
+
+// appendSpills appends a line for each spill: the tensor, its step, the bytes, the places and the reason.
+func (v *TraceView) appendSpills(b []byte) []byte {
+	n := 0
+	for i := range v.Events {
+		e := &v.Events[i]
+		if e.Kind != tracing.EventSpill.String() {
+			continue
+		}
+		if n++; n > maxSpills {
+			continue
+		}
+		name := "memory"
+		if e.Tensor != "" {
+			name = "tensor '" + e.Tensor + "'"
+		}
+		step := v.Model
+		if s := slices.IndexFunc(v.Spans, func(s StepView) bool { return s.Node == e.Node }); s >= 0 {
+			step = v.Spans[s].Model
+		}
+		b = fmt.Appendf(b, "  spilled: %s of %s, %d bytes, is at %s instead of %s: %s\n", name, step, e.Bytes, e.To, e.From, e.Reason)
+	}
+	if n > maxSpills {
+		b = fmt.Appendf(b, "  spilled: %d more\n", n-maxSpills)
+	}
+	return b
 }
 
 func span(ns int64) string {

@@ -160,10 +160,14 @@ const (
 	EventDeadline                   // a deadline passed
 	EventSubRun                     // a response of a decoupled step starts a sub-run
 	EventReport                     // a model reports an event while it executes: Reason is its name
+	EventSpill                      // memory of a tensor is slower than what was asked for: as EventCopy without Duration; no Tensor for the model's own memory
 	numEvents
 )
 
-var eventNames = [numEvents]string{"copy", "cache_hit", "cache_miss", "refused", "cancelled", "deadline", "wave", "report"}
+var eventNames = [numEvents]string{"copy", "cache_hit", "cache_miss", "refused", "cancelled", "deadline", "wave", "report", "spill"}
+
+// Moves reports whether events of the kind have From and To.
+func (k EventKind) Moves() bool { return k == EventCopy || k == EventSpill }
 
 // String returns the kind's name.
 func (k EventKind) String() string { return nameOf(eventNames[:], int(k), "unknown") }

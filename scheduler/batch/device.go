@@ -167,14 +167,21 @@ func streamFor(b *backends.Batch, t *tensor.Tensor) (tensor.Stream, error) {
 	return b.Stream, nil
 }
 
-// recordBatch records the end of a batch in its stream, for its outputs and those of its requests.
-func recordBatch(b *backends.Batch) {
+// recordBatch records the end of a batch in its stream, for its outputs and those of its requests, and what of them spilled in the
+// traces of its tasks.
+func (r *Runner) recordBatch(b *backends.Batch, tasks *scheduler.Task) {
 	if b.Stream == nil {
 		return
 	}
 	record(b.Stream, b.In, b.Out)
+	r.noteOutputs(b.In, b.Out, Note{Tasks: tasks})
+	w := tasks
 	for i := range b.Requests {
 		record(b.Stream, nil, b.Requests[i].Out)
+		if out := b.Requests[i].Out; len(out) == len(r.sig.Outputs) {
+			r.noteOutputs(b.In, out, Note{Tasks: w, One: true})
+		}
+		w = w.Next()
 	}
 }
 

@@ -22,6 +22,8 @@ func (r *Runner) gatherAt(s tensor.Stream, list *scheduler.TaskList, port int) (
 	if err != nil {
 		return out, err
 	}
+	n := r.note(port, telemetry.ForDevice, list.Head)
+	n.spilled(out.Buf, s.Place())
 	if k := r.s.Mover.kernelsAt(s.Place()); k != nil && allAt(list, port, s.Place()) {
 		if err := r.joinAt(s, k, &out, list, port, pad); err != nil {
 			out.Release()
@@ -31,12 +33,12 @@ func (r *Runner) gatherAt(s tensor.Stream, list *scheduler.TaskList, port int) (
 	}
 	off := 0
 	for w := list.Head; w != nil; w = w.Next() {
-		n, err := r.put(s, &out, off, w, port, pad)
+		size, err := r.put(s, &out, off, w, port, pad)
 		if err != nil {
 			out.Release()
 			return tensor.Tensor{}, err
 		}
-		off += n
+		off += size
 	}
 	return out, nil
 }

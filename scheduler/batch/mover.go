@@ -168,6 +168,7 @@ func move(t *tensor.Tensor, s tensor.Stream, pool tensor.Allocator, n Note) erro
 		if err != nil {
 			return nil, err
 		}
+		n.spilled(b, pool.Place())
 		c := n.begin(s)
 		if err := s.Copy(b, 0, src, t.Off, t.Len); err != nil {
 			b.Release()

@@ -95,6 +95,7 @@ func (r *Runner) cut(b *backends.Batch, note Note, t *tensor.Tensor, dim int, n 
 	}
 	var c copying
 	if device {
+		note.spilled(short.Buf, s.Place())
 		c = note.begin(s)
 	}
 	for i := range outer {
@@ -276,6 +277,9 @@ func (a *responses) check(i int, out []tensor.Tensor) (scheduler.Responder, erro
 		return nil, status.Errorf(status.Internal, "model '%s' responds to request %d of a batch of %d", sig.Model, i, len(a.tasks))
 	}
 	record(a.stream, nil, out)
+	if a.stream != nil && len(out) == len(sig.Outputs) {
+		a.runner.noteOutputs(nil, out, Note{Tasks: a.tasks[i], One: true})
+	}
 	if len(out) != len(sig.Outputs) {
 		return nil, status.Errorf(status.Internal, "model '%s' responds with %d outputs, expected %d", sig.Model, len(out), len(sig.Outputs))
 	}

@@ -12,6 +12,7 @@ package batch
 import (
 	"context"
 	"log/slog"
+	"sync/atomic"
 
 	"github.com/tutti-server/tutti/backends"
 	"github.com/tutti-server/tutti/core/config"
@@ -36,6 +37,7 @@ type Runner struct {
 	batches pool.Of[gatheredBatch]
 	reports pool.Of[tracing.Batch]
 	joins   pool.Of[compute.Join]
+	spilled pool.Of[atomic.Int64] // scheduler.TaskTrace.Spilled
 	paces   paces
 	copied  func(name string, from, to tensor.Place, bytes int) // backends.Batch.Copied of every batch
 }
@@ -163,7 +165,7 @@ func (r *Runner) runOne(inst backends.Instance, w *scheduler.Task, t *scheduler.
 	if req.Out != nil {
 		moveOutputs(w.Out, req.Out)
 	}
-	recordBatch(b)
+	r.recordBatch(b, w)
 	w.Times.InferEnd = telemetry.Now()
 	w.Times.End = w.Times.InferEnd
 	t.Tick(w.Times.End)
@@ -198,7 +200,7 @@ func (r *Runner) runGathered(inst backends.Instance, list *scheduler.TaskList, t
 	times.InputEnd = telemetry.Now()
 	if err == nil {
 		err = r.execute(ctx, inst, b)
-		recordBatch(b)
+		r.recordBatch(b, list.Head)
 		if err != nil && list.Len() > 1 && !r.sig.Decoupled && !r.s.NoRetry {
 			t.Tick(0) // the failed execution took time
 			r.runEach(inst, list, t)

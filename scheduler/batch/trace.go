@@ -3,9 +3,11 @@ package batch
 import (
 	"slices"
 	"sync"
+	"sync/atomic"
 	"unsafe"
 
 	"github.com/tutti-server/tutti/backends"
+	"github.com/tutti-server/tutti/core/tensor"
 	"github.com/tutti-server/tutti/internal/tracing"
 	"github.com/tutti-server/tutti/scheduler"
 )
@@ -84,13 +86,20 @@ func (r *Runner) observe(first *scheduler.Task, inst backends.Instance, list *sc
 	if unpadded > 0 {
 		x.Elements, x.Padding = int64(x.BatchRows)*extent, int64(x.BatchRows)*extent-unpadded
 	}
+	named, spilled := (*atomic.Int64)(nil), int64(0)
+	if s := backends.StreamOf(inst); s != nil {
+		named, spilled = r.spilled.Get(), tensor.SpilledBytes(s)
+		named.Store(0)
+		defer r.spilled.Put(named)
+	}
 	for w := list.Head; w != nil; w = w.Next() {
 		if w.Traced != nil {
-			w.Traced.Execution, w.Traced.Execution.Rows = x, w.Rows
+			w.Traced.Execution, w.Traced.Execution.Rows, w.Traced.Spilled = x, w.Rows, named
 		}
 	}
 	t.Tick(0) // tasks may have been queued since the clock was read
 	whole := r.run(inst, list, t)
+	noteOwn(inst, spilled, list, whole)
 	end := t.Now()
 	r.last.mu.Lock()
 	r.last.list[at].batch, r.last.list[at].end = x.Batch, end

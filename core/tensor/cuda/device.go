@@ -296,7 +296,7 @@ func (v *Device) alloc(n int, s *Stream) (*tensor.Buffer, error) {
 		return nil, err
 	}
 	if full {
-		return v.spilled(n)
+		return v.spilled(n, s)
 	}
 	p, err := v.tryAlloc(n, s)
 	if codeOf(err) == outOfMemory {

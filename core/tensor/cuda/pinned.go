@@ -55,6 +55,7 @@ func (p *Pinned) Close() { p.Trim() }
 type spill struct {
 	bound int64 // bytes of held buffers at the device; 0: none
 	to    tensor.Allocator
+	note  tensor.Spill // of all buffers
 	count atomic.Int64
 	first func() // OnSpill
 }
@@ -65,13 +66,19 @@ func (v *Device) OnSpill(f func()) { v.spill.first = f }
 
 // SpillTo makes allocations beyond bound bytes of device memory take pinned memory of to, which the device reads over the bus: slower,
 // but no request fails for it. It must be called before the device is used.
-func (v *Device) SpillTo(to *Pinned, bound int64) { v.spill.to, v.spill.bound = to.Pool, bound }
+func (v *Device) SpillTo(to *Pinned, bound int64) {
+	v.spill.to, v.spill.bound = to.Pool, bound
+	v.spill.note = tensor.Spill{
+		From: v.Place(), To: to.Place(),
+		Reason: fmt.Sprintf("the pool of %d bytes is full, see --cuda-memory-pool-byte-size", bound),
+	}
+}
 
 // Spilled returns the number of allocations that got pinned memory.
 func (v *Device) Spilled() int64 { return v.spill.count.Load() }
 
-// spilled returns pinned memory as a buffer at the device.
-func (v *Device) spilled(n int) (*tensor.Buffer, error) {
+// spilled returns pinned memory as a buffer at the device. s is the stream that asks for it.
+func (v *Device) spilled(n int, s *Stream) (*tensor.Buffer, error) {
 	host, err := v.spill.to.Alloc(n)
 	if err != nil {
 		return nil, status.Errorf(status.Unavailable, "cannot allocate %d bytes at %s: the pool of %d bytes is full, and so is the pinned memory: raise --cuda-memory-pool-byte-size or --pinned-memory-pool-byte-size: %w",
@@ -80,6 +87,7 @@ func (v *Device) spilled(n int) (*tensor.Buffer, error) {
 	if v.spill.count.Add(1) == 1 && v.spill.first != nil {
 		go v.spill.first()
 	}
+	s.spilled.Add(int64(n))
 	return tensor.NewBuffer(&spilled{v, host}, v.Place(), host.Pointer(), n), nil
 }
 
@@ -88,6 +96,9 @@ type spilled struct {
 	device *Device
 	host   *tensor.Buffer
 }
+
+// Spill implements the method that tensor.Buffer.Spill looks for.
+func (m *spilled) Spill() *tensor.Spill { return &m.device.spill.note }
 
 // Free gives the pinned memory back once its last uses are complete.
 func (m *spilled) Free(b *tensor.Buffer) {

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"unsafe"
 
 	"github.com/tutti-server/tutti/core/tensor"
@@ -24,6 +25,7 @@ type Stream struct {
 	handle   C.cu_stream
 	counted  bool   // among the device's open streams of callers
 	launch   launch // of the caller's goroutine
+	spilled  atomic.Int64
 
 	mu      sync.Mutex
 	started bool   // whether handle is set, guarded by mu
@@ -87,6 +89,9 @@ func (s *Stream) Alloc(n int) (*tensor.Buffer, error) {
 	b.UsedUntil(s.Record()) // a release before any use must come after the allocation
 	return b, nil
 }
+
+// SpilledBytes returns the bytes of the stream's allocations so far that are in pinned memory, see Device.SpillTo.
+func (s *Stream) SpilledBytes() int64 { return s.spilled.Load() }
 
 // Free releases memory of the stream's device.
 func (s *Stream) Free(b *tensor.Buffer) { s.device.Free(b) }

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -72,6 +73,9 @@ func ensemble(tr *tracing.Tracer) {
 	b.Join(mate)
 	x.Executed(&b)
 	x.Event(&tracing.Event{Kind: tracing.EventCopy, At: now + 45, Node: 0, Tensor: "T", Bytes: 64, To: tensor.Place{Kind: tensor.Device}, Reason: "input"})
+	x.Event(&tracing.Event{
+		Kind: tracing.EventSpill, At: now + 46, Node: 0, Tensor: "T", Bytes: 64, From: tensor.Place{Kind: tensor.Device}, To: tensor.Place{Kind: tensor.Pinned}, Reason: "full",
+	})
 	x.Step(&tracing.Step{Node: 0, After: -1, Model: "a", Version: 1, Ready: now + 20, Enqueued: now + 21, Done: now + 95, Execution: run})
 	x.Event(&tracing.Event{Kind: tracing.EventCacheHit, At: now + 97, Node: 1})
 	x.Step(&tracing.Step{Node: 1, Model: "b", Version: 2, Ready: now + 95, Enqueued: now + 96, Done: now + 99, Cached: true})
@@ -112,7 +116,7 @@ func checkSpans(t *testing.T, r *otlptest.Receiver) {
 	want := []string{
 		"InferRequest HTTP_RECV_START HTTP_RECV_END INFER_RESPONSE_COMPLETE HTTP_SEND_END",
 		"  pipe REQUEST_START REQUEST_END",
-		"    a REQUEST_START QUEUE_START copy REQUEST_END",
+		"    a REQUEST_START QUEUE_START copy spill REQUEST_END",
 		"      queue",
 		"      batch",
 		"      compute COMPUTE_START COMPUTE_INPUT_END COMPUTE_OUTPUT_START COMPUTE_END",
@@ -141,6 +145,12 @@ func checkSpans(t *testing.T, r *otlptest.Receiver) {
 	step := r.Span(t, "a", "")
 	if otlptest.Texts(step.GetAttributes())["triton.trace_parent_id"] != got["triton.trace_id"] {
 		t.Errorf("the step's are %v, the ensemble's %v", step.GetAttributes(), got)
+	}
+	for _, e := range step.GetEvents() {
+		want := map[string]string{"tutti.tensor": "T", "tutti.bytes": "int_value:64", "tutti.from": "device:0", "tutti.to": "pinned", "tutti.reason": "full"}
+		if got := otlptest.Texts(e.GetAttributes()); e.GetName() == "spill" && !maps.Equal(got, want) {
+			t.Errorf("the spill has %v, want %v", got, want)
+		}
 	}
 	// The batch and its members are linked both ways.
 	compute := r.Span(t, "compute", hex.EncodeToString(step.GetSpanId()))

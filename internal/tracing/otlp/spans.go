@@ -260,9 +260,12 @@ func (e *Exporter) events(span trace.Span, r *tracing.Record, node int32) {
 			continue
 		}
 		var attrs []attribute.KeyValue
-		if x.Kind == tracing.EventCopy {
+		if x.Kind.Moves() {
 			attrs = append(attrs, attribute.String("tutti.tensor", x.Tensor), attribute.Int64("tutti.bytes", x.Bytes),
-				attribute.String("tutti.from", x.From.String()), attribute.String("tutti.to", x.To.String()), attribute.Int64("tutti.duration_ns", x.Duration))
+				attribute.String("tutti.from", x.From.String()), attribute.String("tutti.to", x.To.String()))
+		}
+		if x.Kind == tracing.EventCopy {
+			attrs = append(attrs, attribute.Int64("tutti.duration_ns", x.Duration))
 		}
 		if x.Reason != "" {
 			attrs = append(attrs, attribute.String("tutti.reason", x.Reason))

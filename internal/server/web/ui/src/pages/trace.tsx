@@ -66,11 +66,12 @@ const SameBatches = ({ t }: { t: TraceView }) => (
 
 const Events = ({ t }: { t: TraceView }) => (
   <Card title="Copies and events">
+    {t.events.some((e) => e.kind === 'spill') && <p class="note">The memory pool of a GPU was full: tensors marked “spill” are in slower memory.</p>}
     {t.events.length === 0 ? <Empty>Nothing was copied between places.</Empty> : (
       <div class="scroll"><table>
         <thead><tr><th class="num">At</th><th>Event</th><th>Tensor</th><th class="num">Bytes</th><th>From → to</th></tr></thead>
         <tbody>{t.events.map((e, i) => (
-          <tr key={i}><td class="num mono">{dur(e.ns)}</td><td class={e.kind === 'copy' ? 'wrong' : ''}>{e.kind.replaceAll('_', ' ')}</td><td>{e.tensor}</td>
+          <tr key={i}><td class="num mono">{dur(e.ns)}</td><td class={e.kind === 'copy' || e.kind === 'spill' ? 'wrong' : ''}>{e.kind.replaceAll('_', ' ')}</td><td>{e.tensor ?? (e.kind === 'spill' ? <span class="dim">memory of the model</span> : '')}</td>
             <td class="num">{e.bytes ? bytes(e.bytes) : ''}</td><td>{e.from && e.to ? `${e.from} → ${e.to}` : ''} <span class="dim">{e.reason}</span></td></tr>
         ))}</tbody>
       </table></div>

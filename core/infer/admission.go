@@ -196,6 +196,7 @@ const (
 	APIStatistics
 	APITrace
 	APILogging
+	APIJobs
 	APINone
 )
 
@@ -209,6 +210,7 @@ var apiNames = [APINone]string{
 	APIStatistics:      "statistics",
 	APITrace:           "trace",
 	APILogging:         "logging",
+	APIJobs:            "jobs",
 }
 
 // APINames returns the users' names of the categories, in order.

@@ -2,6 +2,7 @@
 //
 //   - service.go: Service, and how requests are read and responses written; health, metadata, configurations, statistics
 //   - control.go: index, load and unload of models, shared memory regions, trace and log settings
+//   - jobs.go, openapi.json: durable jobs
 //
 // Most handlers return the value or error to respond with, which JSON writes. They use encoding/json: such requests are rare, and
 // struct types fix the form of the responses.

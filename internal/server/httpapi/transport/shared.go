@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/tutti-server/tutti/core/infer"
+	"github.com/tutti-server/tutti/core/job"
 	"github.com/tutti-server/tutti/core/tensor"
 	"github.com/tutti-server/tutti/internal/logs"
 	"github.com/tutti-server/tutti/internal/shm"
@@ -34,8 +35,10 @@ type Settings struct {
 	Extensions    []string
 	// Live reports whether the server is live; nil for always.
 	Live func() bool
-	// Lifecycle, Tracer and Logs serve the repository, trace and log endpoints. With nil these respond "not supported".
+	// Lifecycle, Jobs, Tracer and Logs serve the repository, job, trace and log endpoints. With nil these respond "not
+	// supported".
 	Lifecycle infer.Lifecycle
+	Jobs      job.Service
 	Tracer    *tracing.Tracer
 	Logs      *logs.Log
 	// MaxInput is the most bytes of a request, before and after decompression; 0 for 64 MiB.

@@ -28,6 +28,7 @@ var layers = [][]string{
 		"tokenizer/charclass", "tokenizer/onig", "tokenizer", "proto/modelconfig", "proto/inference", "pending", "pool", "core/status", "jsontext", "recovery", "core/tensor", "core/tensor/compute", "core/tensor/cuda", "core/tensor/cuda/kernels", "telemetry", "logs", "tracing", "shm", "server/certs", "server/sock", "server/http1", "table",
 	},
 	{"core/config", "core/infer", "core/job", "inspect", "simdev", "gpu"},
+	{"wire"},
 	{"backends", "cache", "tracing/*"},
 	{"steps", "scheduler", "scheduler/device", "pipeline", "pipeline/plan", "backends/bind", "backends/dylib", "runtimes", "cloud"},
 	{"scheduler/batch", "dataset"},
@@ -70,7 +71,7 @@ var denials = []denial{
 }
 
 // ceilings limits packages that must see interfaces only: they may not import layers above the given one.
-var ceilings = map[string]int{"server/*": 1, "pipeline/durable": 4}
+var ceilings = map[string]int{"server/*": 2, "pipeline/durable": 5}
 
 // rooms lists the packages inside a child of a top folder, lowest first; "." is the child itself. A package may
 // import packages of earlier rows. Children without an entry have no such rule.
@@ -259,14 +260,14 @@ func TestLayerRule(t *testing.T) {
 		{"repository", "backends/onnx", "registry of backends"},
 		{"repository/s3", "steps/image", "registry of steps"},
 		{"server/httpapi", "core/infer", ""},
-		{"server/httpapi", "backends", "layers 0 to 1 only"},
-		{"server/httpapi", "repository", "layers 0 to 1 only"},
+		{"server/httpapi", "backends", "layers 0 to 2 only"},
+		{"server/httpapi", "repository", "layers 0 to 2 only"},
 		{"server/httpapi", "server/grpcapi", "sideways"},
 		{"server/httpapi", "server/httpapi/inference", ""},
 		{"server/httpapi/inference", "server/httpapi/transport", ""},
 		{"server/httpapi/inference", "server/httpapi/admin", "row 2 of server/httpapi imports row 2"},
 		{"server/httpapi/transport", "server/httpapi", "row 1 of server/httpapi imports row 3"},
-		{"server/httpapi/transport", "repository", "layers 0 to 1 only"},
+		{"server/httpapi/transport", "repository", "layers 0 to 2 only"},
 		{"server/httpapi/other", "server/httpapi", "add it to rooms"},
 		{".", "repository", ""},
 		{".", "server/httpapi", ""},

@@ -11,6 +11,7 @@ import (
 	"github.com/tutti-server/tutti/core/infer"
 	"github.com/tutti-server/tutti/core/tensor"
 	"github.com/tutti-server/tutti/internal/tracing"
+	"github.com/tutti-server/tutti/internal/wire"
 	"github.com/tutti-server/tutti/proto/inference"
 )
 
@@ -73,8 +74,8 @@ func Parse(data mem.BufferSlice) (*inference.ModelInferRequest, error) {
 		ModelName: string(m.model), ModelVersion: string(m.version), Id: string(m.id), Parameters: parsedParams(m.params),
 	}
 	for _, s := range m.raw {
-		b := make([]byte, s.n)
-		m.cursor.copy(b, s)
+		b := make([]byte, s.N)
+		m.cursor.Copy(b, s)
 		req.RawInputContents = append(req.RawInputContents, b)
 	}
 	for _, b := range m.inputs {
@@ -111,8 +112,8 @@ func parsedParams(list []param) map[string]*inference.InferParameter {
 	all := map[string]*inference.InferParameter{}
 	for i := range list {
 		p, v := &list[i], &inference.InferParameter{}
-		all[string(p.key)] = v
-		if !p.set {
+		all[string(p.Name)] = v
+		if !p.Set {
 			continue
 		}
 		switch p.Kind {
@@ -125,7 +126,7 @@ func parsedParams(list []param) map[string]*inference.InferParameter {
 		case infer.ParamDouble:
 			v.ParameterChoice = &inference.InferParameter_DoubleParam{DoubleParam: p.Double}
 		case infer.ParamString:
-			v.ParameterChoice = &inference.InferParameter_StringParam{StringParam: string(p.text)}
+			v.ParameterChoice = &inference.InferParameter_StringParam{StringParam: string(p.Text)}
 		}
 	}
 	return all
@@ -133,17 +134,17 @@ func parsedParams(list []param) map[string]*inference.InferParameter {
 
 // parsedContents decodes every field as a tensor of its widest type.
 func parsedContents(b []byte) (*inference.InferTensorContents, error) {
-	c, err := countContents(b)
+	c, err := wire.CountContents(b)
 	if err != nil {
 		return nil, err
 	}
 	elements := func(num int) []byte {
-		t := tensor.Tensor{DType: contentFields[num].dtype, Len: c.n[num] * contentFields[num].dtype.Size()}
+		t := tensor.Tensor{DType: wire.ContentFields[num].DType, Len: c.N[num] * wire.ContentFields[num].DType.Size()}
 		if num == 8 {
-			t.Len = c.bytes
+			t.Len = c.Bytes
 		}
 		t.Buf, err = tensor.NewPool().Alloc(t.Len)
-		fillContents(b, &t)
+		wire.FillContents(b, &t)
 		return t.Bytes()
 	}
 	out := &inference.InferTensorContents{

@@ -2,7 +2,6 @@ package grpcapi
 
 import (
 	"cmp"
-	"math"
 	"slices"
 	"unicode/utf8"
 
@@ -13,6 +12,7 @@ import (
 	"github.com/tutti-server/tutti/core/status"
 	"github.com/tutti-server/tutti/internal/pool"
 	"github.com/tutti-server/tutti/internal/shm"
+	"github.com/tutti-server/tutti/internal/wire"
 )
 
 // message is a ModelInferRequest in the transport's buffers. Only fields that span two buffers are copied. It is
@@ -20,13 +20,13 @@ import (
 // protocol's order.
 type message struct {
 	data   mem.BufferSlice // an own reference, until free
-	cursor cursor
+	cursor wire.Cursor
 	charge infer.Charge // bytes in flight of the request
 
 	model, version, id []byte
 	params             []param
 	inputs, outputs    [][]byte
-	raw                []wireSpan
+	raw                []wire.Span
 
 	tensor tensorFields
 	wants  []outputOptions
@@ -59,7 +59,7 @@ func (m *message) chargeReceived(f *infer.InFlight, l *connection) error {
 func (m *message) free() {
 	m.data.Free()
 	m.data = nil
-	m.cursor.data, m.cursor.cur = nil, nil
+	m.cursor.Reset()
 }
 
 // maxKept bounds the length of a list that a message keeps for reuse.
@@ -93,14 +93,14 @@ const maxElements = 1 << 16
 // hot: no allocation in steady state.
 func (m *message) scan() error {
 	c := &m.cursor
-	c.start(m.data)
-	for !c.done() {
-		num, typ, err := c.tag()
+	c.Start(m.data)
+	for !c.Done() {
+		num, typ, err := c.Tag()
 		if err != nil {
 			return err
 		}
 		if typ != protowire.BytesType || num > 7 {
-			err = c.skip(num, typ)
+			err = c.Skip(num, typ)
 		} else {
 			err = m.field(num)
 		}
@@ -113,7 +113,7 @@ func (m *message) scan() error {
 
 // field reads one length-delimited field.
 func (m *message) field(num protowire.Number) error {
-	s, err := m.cursor.span()
+	s, err := m.cursor.Span()
 	if err != nil {
 		return err
 	}
@@ -121,7 +121,7 @@ func (m *message) field(num protowire.Number) error {
 		m.raw = append(m.raw, s)
 		return tooMany("raw_input_contents", len(m.raw))
 	}
-	b := m.cursor.bytes(s)
+	b := m.cursor.Bytes(s)
 	switch num {
 	case 1:
 		m.model = b
@@ -139,7 +139,7 @@ func (m *message) field(num protowire.Number) error {
 		err = tooMany("outputs", len(m.outputs))
 	}
 	if num <= 3 && !utf8.Valid(b) {
-		return errWire
+		return wire.ErrMalformed
 	}
 	return err
 }
@@ -151,55 +151,15 @@ func tooMany(what string, n int) error {
 	return status.Errorf(status.InvalidArg, "request has more than %d %s", maxElements, what)
 }
 
-// param is an entry of a parameter map. It refers to the message's bytes.
-type param struct {
-	infer.Param        // without Key and String
-	key, text   []byte // text is the value of a string
-	set         bool   // has a value
-}
+// param is an entry of a parameter map.
+type param struct{ wire.Param }
 
 // appendParam appends the map entry b to list.
 func appendParam(list []param, b []byte) ([]param, error) {
 	var p param
-	f := fields{rest: b}
-	for f.next() {
-		switch {
-		case f.is(1, protowire.BytesType):
-			p.key = f.text()
-		case f.is(2, protowire.BytesType):
-			if b := f.bytes(); f.err == nil {
-				f.err = p.value(b)
-			}
-		default:
-			f.skip()
-		}
-	}
+	err := p.Parse(b)
 	list = append(list, p)
-	return list, cmp.Or(f.err, tooMany("parameters", len(list)))
-}
-
-// value decodes an InferParameter. The last of several values counts.
-func (p *param) value(b []byte) error {
-	f := fields{rest: b}
-	for f.next() {
-		switch {
-		case f.is(1, protowire.VarintType):
-			p.Param = infer.Param{Kind: infer.ParamBool, Bool: f.varint() != 0}
-		case f.is(2, protowire.VarintType):
-			p.Param = infer.Param{Kind: infer.ParamInt, Int: int64(f.varint())}
-		case f.is(3, protowire.BytesType):
-			p.Param, p.text = infer.Param{Kind: infer.ParamString}, f.text()
-		case f.is(4, protowire.Fixed64Type):
-			p.Param = infer.Param{Kind: infer.ParamDouble, Double: math.Float64frombits(f.fixed64())}
-		case f.is(5, protowire.VarintType):
-			p.Param = infer.Param{Kind: infer.ParamUint, Uint: f.varint()}
-		default:
-			f.skip()
-			continue
-		}
-		p.set = true
-	}
-	return f.err
+	return list, cmp.Or(err, tooMany("parameters", len(list)))
 }
 
 // tensorFields is an InferInputTensor or, without the last three fields, an InferRequestedOutputTensor.
@@ -224,38 +184,38 @@ func (m *message) tensorOf(b []byte, input bool) (*tensorFields, error) {
 	if input {
 		params = 4
 	}
-	f := fields{rest: b}
-	for f.next() {
+	f := wire.Fields{Rest: b}
+	for f.Next() {
 		switch {
-		case f.is(1, protowire.BytesType):
-			t.name = f.text()
-		case input && f.is(2, protowire.BytesType):
-			t.dtype = f.text()
-		case input && f.is(3, protowire.BytesType):
+		case f.Is(1, protowire.BytesType):
+			t.name = f.Text()
+		case input && f.Is(2, protowire.BytesType):
+			t.dtype = f.Text()
+		case input && f.Is(3, protowire.BytesType):
 			t.packedDims(&f)
-		case input && f.is(3, protowire.VarintType):
-			t.dims = append(t.dims, int64(f.varint()))
-			f.err = cmp.Or(f.err, tooMany("dimensions", len(t.dims)))
-		case input && f.is(5, protowire.BytesType):
-			t.addContents(f.bytes())
-		case f.is(params, protowire.BytesType):
-			if b := f.bytes(); f.err == nil {
-				t.params, f.err = appendParam(t.params, b)
+		case input && f.Is(3, protowire.VarintType):
+			t.dims = append(t.dims, int64(f.Varint()))
+			f.Err = cmp.Or(f.Err, tooMany("dimensions", len(t.dims)))
+		case input && f.Is(5, protowire.BytesType):
+			t.addContents(f.Bytes())
+		case f.Is(params, protowire.BytesType):
+			if b := f.Bytes(); f.Err == nil {
+				t.params, f.Err = appendParam(t.params, b)
 			}
 		default:
-			f.skip()
+			f.Skip()
 		}
 	}
-	return t, f.err
+	return t, f.Err
 }
 
-func (t *tensorFields) packedDims(f *fields) {
-	list := fields{rest: f.bytes()}
-	for len(list.rest) > 0 && list.err == nil {
-		t.dims = append(t.dims, int64(list.varint()))
-		list.err = cmp.Or(list.err, tooMany("dimensions", len(t.dims)))
+func (t *tensorFields) packedDims(f *wire.Fields) {
+	list := wire.Fields{Rest: f.Bytes()}
+	for len(list.Rest) > 0 && list.Err == nil {
+		t.dims = append(t.dims, int64(list.Varint()))
+		list.Err = cmp.Or(list.Err, tooMany("dimensions", len(t.dims)))
 	}
-	f.err = cmp.Or(f.err, list.err)
+	f.Err = cmp.Or(f.Err, list.Err)
 }
 
 // addContents merges contents in several parts: by protobuf's rules the concatenated encodings are the encoding of
@@ -274,7 +234,7 @@ func (t *tensorFields) addContents(b []byte) {
 // find returns the parameter with this name, the last one of several, or nil.
 func (t *tensorFields) find(key string) *param {
 	for i := len(t.params) - 1; i >= 0; i-- {
-		if string(t.params[i].key) == key {
+		if string(t.params[i].Name) == key {
 			return &t.params[i]
 		}
 	}

@@ -19,9 +19,9 @@ const emptyFinal = "triton_enable_empty_final_response"
 // equal requests have equal responses.
 func (d *decoder) requestParams() error {
 	list := d.msg.params
-	slices.SortStableFunc(list, func(a, b param) int { return bytes.Compare(a.key, b.key) })
+	slices.SortStableFunc(list, func(a, b param) int { return bytes.Compare(a.Name, b.Name) })
 	for i := range list {
-		if i+1 < len(list) && bytes.Equal(list[i].key, list[i+1].key) {
+		if i+1 < len(list) && bytes.Equal(list[i].Name, list[i+1].Name) {
 			continue // the last of several entries with one key counts
 		}
 		if err := d.param(&list[i]); err != nil {
@@ -37,7 +37,7 @@ func wrongType(key, want string) error {
 
 func (d *decoder) param(p *param) (err error) {
 	m := &d.req.Meta
-	switch string(p.key) {
+	switch string(p.Name) {
 	case "sequence_id":
 		return d.sequenceID(p)
 	case "sequence_start":
@@ -58,10 +58,10 @@ func (d *decoder) param(p *param) (err error) {
 
 func (d *decoder) sequenceID(p *param) error {
 	switch {
-	case p.set && p.Kind == infer.ParamInt:
+	case p.Set && p.Kind == infer.ParamInt:
 		d.req.Sequence.ID = uint64(p.Int)
-	case p.set && p.Kind == infer.ParamString:
-		d.req.Sequence.Name = string(p.text)
+	case p.Set && p.Kind == infer.ParamString:
+		d.req.Sequence.Name = string(p.Text)
 	default:
 		return wrongType("sequence_id", "int64_param or string_param")
 	}
@@ -69,7 +69,7 @@ func (d *decoder) sequenceID(p *param) error {
 }
 
 func (p *param) boolean(key string) (bool, error) {
-	if !p.set || p.Kind != infer.ParamBool {
+	if !p.Set || p.Kind != infer.ParamBool {
 		return false, wrongType(key, "bool_param")
 	}
 	return p.Bool, nil
@@ -77,11 +77,11 @@ func (p *param) boolean(key string) (bool, error) {
 
 func (p *param) unsigned(key, want string) (uint64, error) {
 	switch {
-	case p.set && p.Kind == infer.ParamInt && p.Int < 0:
+	case p.Set && p.Kind == infer.ParamInt && p.Int < 0:
 		return 0, status.Errorf(status.InvalidArg, "invalid value for '%s' parameter, expected >= 0, got %d", key, p.Int)
-	case p.set && p.Kind == infer.ParamInt:
+	case p.Set && p.Kind == infer.ParamInt:
 		return uint64(p.Int), nil
-	case p.set && p.Kind == infer.ParamUint:
+	case p.Set && p.Kind == infer.ParamUint:
 		return p.Uint, nil
 	default:
 		return 0, wrongType(key, want)
@@ -90,18 +90,18 @@ func (p *param) unsigned(key, want string) (uint64, error) {
 
 // otherParam reads a parameter for the model.
 func (d *decoder) otherParam(p *param) error {
-	key := d.svc.names.Get(p.key)
+	key := d.svc.names.Get(p.Name)
 	if infer.ReservedParam(key) {
 		return status.Errorf(status.InvalidArg, "parameter keys starting with 'triton_' are reserved for Triton usage. "+
 			"Only the following keys starting with 'triton_' are allowed: %s", emptyFinal)
 	}
-	if !p.set {
+	if !p.Set {
 		return wrongType(key, "bool_param, int64_param, uint64_param, double_param or string_param")
 	}
-	to := p.Param
+	to := p.Param.Param
 	to.Key = key
 	if p.Kind == infer.ParamString {
-		to.String = string(p.text)
+		to.String = string(p.Text)
 	}
 	d.req.Params = append(d.req.Params, to)
 	return nil
@@ -119,10 +119,10 @@ func (d *decoder) region(tensor string, t *tensorFields) (r region, shared bool,
 		return r, false, nil
 	}
 	if p := t.find("shared_memory_region"); p != nil {
-		if !p.set || p.Kind != infer.ParamString {
+		if !p.Set || p.Kind != infer.ParamString {
 			return r, false, wrongRegion("shared_memory_region", tensor, "string_param")
 		}
-		r.name, shared = d.svc.names.Get(p.text), true
+		r.name, shared = d.svc.names.Get(p.Text), true
 	}
 	if r.offset, err = regionNumber(t, "shared_memory_offset", tensor, shared); err != nil {
 		return r, false, err
@@ -139,7 +139,7 @@ func regionNumber(t *tensorFields, key, tensor string, shared bool) (uint64, err
 	case !shared:
 		return 0, status.Errorf(status.InvalidArg,
 			"'%s' can not be specified without 'shared_memory_region' parameter for tensor '%s'", key, tensor)
-	case !p.set || p.Kind != infer.ParamInt:
+	case !p.Set || p.Kind != infer.ParamInt:
 		return 0, wrongRegion(key, tensor, "int64_param")
 	}
 	return uint64(p.Int), nil

@@ -13,6 +13,7 @@ import (
 	"github.com/tutti-server/tutti/core/status"
 	"github.com/tutti-server/tutti/core/tensor"
 	"github.com/tutti-server/tutti/internal/tracing"
+	"github.com/tutti-server/tutti/internal/wire"
 )
 
 // decoder converts a message into a request.
@@ -43,8 +44,8 @@ func (d *decoder) decode(ctx context.Context, unary bool) error {
 		return nil
 	}
 	d.refuse(err)
-	if err == errWire { //nolint:errorlint // never wrapped
-		err = grpcstatus.Error(codes.Internal, "grpc: failed to unmarshal the received message: proto: "+errWire.Error()) // as grpc does
+	if err == wire.ErrMalformed { //nolint:errorlint // never wrapped
+		err = grpcstatus.Error(codes.Internal, "grpc: failed to unmarshal the received message: proto: "+wire.ErrMalformed.Error()) // as grpc does
 	}
 	return err
 }
@@ -155,10 +156,10 @@ func (d *decoder) rawInput(to *infer.Named, in *tensorFields) error {
 	}
 	data := d.msg.raw[d.raw]
 	d.raw++
-	if err := d.fill(&to.Tensor, data.n, data.n); err != nil {
+	if err := d.fill(&to.Tensor, data.N, data.N); err != nil {
 		return err
 	}
-	d.msg.cursor.copy(to.Tensor.Bytes(), data)
+	d.msg.cursor.Copy(to.Tensor.Bytes(), data)
 	return nil
 }
 
@@ -182,33 +183,33 @@ func (d *decoder) typedInput(to *infer.Named, in *tensorFields) error {
 	if !in.typed && t.Shape.Elements() != 0 {
 		return d.noData(to)
 	}
-	c, err := countContents(in.contents)
+	c, err := wire.CountContents(in.contents)
 	if err != nil {
 		return err
 	}
-	used := fieldOf[t.DType]
-	for num, n := range c.n {
+	used := wire.FieldOf[t.DType]
+	for num, n := range c.N {
 		if n > 0 && num != int(used) {
 			return status.Errorf(status.InvalidArg,
 				"unexpected explicit tensor data for input tensor '%s' for model '%s' of type '%s', expected datatype '%s'",
-				to.Name, d.req.Model, contentFields[num].dtype, t.DType)
+				to.Name, d.req.Model, wire.ContentFields[num].DType, t.DType)
 		}
 	}
 	if used == 0 && t.Shape.Elements() != 0 {
 		return d.noData(to) // FP16 and BF16 have no field
 	}
-	size := c.bytes
+	size := c.Bytes
 	if t.DType != tensor.Bytes {
 		want := t.Shape.Elements()
-		size = c.n[used] * t.DType.Size()
-		if int64(c.n[used]) != want {
+		size = c.N[used] * t.DType.Size()
+		if int64(c.N[used]) != want {
 			return d.req.SizeError(to.Name, want*int64(t.DType.Size()), int64(size))
 		}
 	}
 	if err := d.fill(t, size, len(in.contents)); err != nil {
 		return err
 	}
-	fillContents(in.contents, t)
+	wire.FillContents(in.contents, t)
 	return nil
 }
 
@@ -252,7 +253,7 @@ func classification(out *tensorFields) (int, error) {
 	switch {
 	case p == nil:
 		return 0, nil
-	case !p.set || p.Kind != infer.ParamInt:
+	case !p.Set || p.Kind != infer.ParamInt:
 		return 0, status.Errorf(status.InvalidArg, "invalid value type for 'classification' parameter, expected int64_param")
 	case p.Int <= 0:
 		return 0, status.Errorf(status.InvalidArg, "invalid value for 'classification' parameter, expected >= 0")

@@ -8,7 +8,7 @@
 //   - server.go: Settings, New, Serve, Shutdown; options.go: grpc's options, the codec, restricted methods
 //   - describe.go: queries about the server and its models; control.go: administration
 //   - infer.go: ModelInfer, and the deadlines and panics of calls; stream.go, streamcall.go: ModelStreamInfer
-//   - wire.go, message.go: reading protobuf; connection.go: bytes in flight of incomplete messages
+//   - message.go: reading protobuf, by package wire; connection.go: bytes in flight of incomplete messages
 //   - request.go, params.go: from message to request; response.go: from response to message
 package grpcapi
 

@@ -1,0 +1,51 @@
+package wire
+
+import (
+	"runtime"
+
+	"google.golang.org/grpc/mem"
+
+	"github.com/tutti-server/tutti/core/infer"
+	"github.com/tutti-server/tutti/core/tensor"
+)
+
+// sentTensor is a tensor owned by the transport. It implements the buffer pool to which the transport returns the
+// memory.
+type sentTensor struct {
+	mem.NopBufferPool
+	data []byte
+	lent sentMemory
+	lost runtime.Cleanup
+}
+
+// sentMemory is what sentTensor releases.
+type sentMemory struct {
+	buffer   *tensor.Buffer
+	inFlight *infer.InFlight
+	size     int64
+}
+
+func (l sentMemory) end() {
+	l.inFlight.Release(l.size)
+	l.buffer.Release()
+}
+
+// HandOver moves a tensor's memory to the transport, which returns it once it is written. A broken connection drops
+// unwritten buffers without returning them; then a cleanup releases the memory when the sentTensor is garbage
+// collected. f counts the memory until then; it may be nil.
+func HandOver(t *tensor.Tensor, f *infer.InFlight) mem.Buffer {
+	l := &sentTensor{data: t.Bytes(), lent: sentMemory{inFlight: f, size: int64(t.Len)}}
+	f.Add(l.lent.size)
+	l.lent.buffer = t.Move().Buf
+	l.lost = runtime.AddCleanup(l, sentMemory.end, l.lent)
+	return mem.NewBuffer(&l.data, l)
+}
+
+// Put releases the tensor's memory.
+func (l *sentTensor) Put(*[]byte) {
+	l.lost.Stop()
+	ended := l.lent
+	l.lent, l.data = sentMemory{}, nil
+	runtime.KeepAlive(l)
+	ended.end()
+}

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
 	"unsafe"
 )
 
@@ -264,6 +265,40 @@ type Stream interface {
 	// Close waits for the work of the stream and ends it. It may be called twice. The error is
 	// that of the first work that failed.
 	Close() error
+}
+
+// Timer is a Stream that measures how long its device takes for work.
+type Timer interface {
+	Stream
+	// Span starts a measurement, which moves to the caller. It fails where the device cannot measure, and nothing else fails with it.
+	Span() (Span, error)
+}
+
+// Laps is the number of durations of a Span.
+const Laps = 3
+
+// Span measures up to Laps consecutive phases of a stream's work, at the device. For example, marks before and after a batch of 8 ms
+// that was put into the stream in 0.1 ms are 8 ms apart.
+//
+// Lifecycle:
+//
+//  1. Timer.Span returns it.
+//  2. Mark is called at most Laps+1 times, by the goroutine that puts work into the stream.
+//  3. Laps, Wait and Start may be called by one goroutine at a time, any number of times, also after the stream is closed.
+//  4. Release is called once, and no call follows.
+type Span interface {
+	// Mark notes the position behind the work so far. Without an own position, a mark that has no work of this process before it since
+	// the last mark is the same as that one, and costs nothing; own is for marks around the work of native runtimes and other processes.
+	Mark(own bool) error
+	// Laps returns the nanoseconds between the marks, 0 for those that are missing. ok is false while the device has not reached the
+	// last mark. It never blocks.
+	Laps() (ns [Laps]int64, ok bool, err error)
+	// Wait blocks until the device has reached the last mark.
+	Wait() error
+	// Start returns when the device reached the first mark, on the host's clock: the true time is at most within earlier or later. The
+	// caller must have waited. It may block for as long as the device takes to answer.
+	Start() (at time.Time, within time.Duration, err error)
+	Release()
 }
 
 // Accelerator is a device: memory that the host cannot read, and streams of work on it. It is

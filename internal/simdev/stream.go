@@ -26,6 +26,8 @@ type Stream struct {
 	done   uint64 // number of executed operations
 	err    error  // of the first failed operation; later ones are skipped
 	closed bool
+
+	skipped time.Duration // the simulated cost of the operations that took no time
 }
 
 // operation is one entry of a stream's queue: a function to run, or an event to wait for.
@@ -131,6 +133,9 @@ func (s *Stream) next() (o operation, skip, ok bool) {
 	}
 	if skip = o.run == nil || s.err != nil; !skip {
 		s.device.stats.Busy += o.cost
+		if !s.device.options.Real {
+			s.skipped += o.cost
+		}
 	}
 	return o, skip, true
 }

@@ -161,6 +161,17 @@ var broken = map[string]struct {
 // children are the functions of child.
 var children = map[string]func(*testing.T){
 	"out of memory": eachAllocationFails, "lost": eachOperationLoses, "first use": firstUse,
+	"elapsed": func(t *testing.T) {
+		t.Helper()
+		driver, err := cuda.Open(cudatest.Library(t))
+		must(t, err)
+		r := cudatest.ElapsedTimes(t)
+		ordered := r.Ms >= 0
+		r.Ms = 0
+		_, faults := cudatest.Report(t)
+		say(fmt.Sprintf("%+v", r), faults, ordered)
+		must(t, driver.Close())
+	},
 	"machine": func(t *testing.T) {
 		t.Helper()
 		driver, err := cuda.Open(cudatest.Library(t))

@@ -57,7 +57,9 @@ type Device struct {
 	mu      sync.Mutex
 	streams int              // open ones of callers, guarded by mu
 	spare   []*tensor.Buffer // released, for reuse; guarded by mu
-	idle    []C.cu_event     // guarded by mu
+	idle    []C.cu_event     // without timing, guarded by mu
+	spans   []*span          // released, with their events; guarded by mu
+	clock   clock
 
 	pressure pressure
 }
@@ -259,7 +261,10 @@ func (v *Device) Open(name string, priority int) (*Stream, error) {
 // open returns a started stream of the device's own, for callers that hold v.start.
 func (v *Device) open(name string) (*Stream, error) {
 	s := &Stream{device: v, name: name}
-	return s, s.create()
+	if err := s.create(); err != nil {
+		return nil, err // the next use of the device tries again
+	}
+	return s, nil
 }
 
 // create makes the driver's stream.
@@ -433,28 +438,6 @@ func (v *Device) Usage() (Memory, error) {
 	return Memory{Free: int64(free), Total: int64(total), Reserved: int64(reserved), Used: int64(used)}, nil
 }
 
-// takeEvent returns an event of the driver, a used one if there is one.
-func (v *Device) takeEvent() (C.cu_event, error) {
-	v.mu.Lock()
-	if k := len(v.idle); k > 0 {
-		e := v.idle[k-1]
-		v.idle = v.idle[:k-1]
-		v.mu.Unlock()
-		return e, nil
-	}
-	v.mu.Unlock()
-	var e C.cu_event
-	const blocking, noTiming = 1, 2
-	err := v.check(C.tutti_cuda_event_create(v.driver.table, v.ctx, &e, blocking|noTiming), "cuEventCreate") //nolint:gocritic // cgo's check of the address
-	return e, err
-}
-
-func (v *Device) putEvent(e C.cu_event) {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	v.idle = append(v.idle, e)
-}
-
 func (v *Device) close() error {
 	v.start.Lock()
 	defer v.start.Unlock()
@@ -478,10 +461,7 @@ func (v *Device) close() error {
 	}
 	t := v.driver.table
 	v.mu.Lock()
-	for _, e := range v.idle {
-		errs = append(errs, v.check(C.tutti_cuda_event_destroy(t, v.ctx, e), "cuEventDestroy"))
-	}
-	v.idle = nil
+	errs = append(errs, v.destroyEvents())
 	v.mu.Unlock()
 	if v.pool != nil && streams == 0 && v.inUse.Load() == 0 {
 		errs = append(errs, v.check(C.tutti_cuda_pool_destroy(t, v.pool), "cuMemPoolDestroy"))

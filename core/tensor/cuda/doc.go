@@ -22,6 +22,9 @@
 // A Stream counts its operations. An event is such a count, and costs a driver call only if something asks for it:
 // a host that waits, another stream, or a release. Several events between two operations are one.
 //
+// Stream.Span measures by events with timing (cuEventElapsedTime), and places them on the host's clock by a reference event that is at
+// most 100 ms old. Times have a resolution of about 0.5 us.
+//
 // Every error is a status that names the driver's call, the device, the driver's text, and what to do. After an
 // error that makes the context unusable, for example an illegal address, the device is lost: every further call fails
 // with the first error, see Device.Lost.

@@ -18,6 +18,7 @@ const char *tutti_cuda_open(tutti_cuda *t, const char *path, const char **missin
 	TUTTI_CUDA_FUNCTIONS(F)
 #undef F
 	t->capture_mode = (cu_result(*)(int *))dlsym(lib, "cuThreadExchangeStreamCaptureMode");
+	t->event_elapsed = (cu_result(*)(float *, cu_event, cu_event))dlsym(lib, "cuEventElapsedTime");
 	return NULL;
 }
 
@@ -122,6 +123,8 @@ R(cu_pinned, host_alloc, (tutti_cuda *t, cu_context c, size_t n, unsigned flags)
 R(cu_allocated, ipc_open, (tutti_cuda *t, cu_context c, const cu_ipc_handle *h), ipc_open(&a.p, *h, 1))
 R(cu_range, address_range, (tutti_cuda *t, cu_context c, cu_ptr p), address_range(&a.base, &a.n, p))
 R(cu_loaded, module_load, (tutti_cuda *t, cu_context c, const void *image), module_load(&a.module, image, 0, NULL, NULL))
+R(cu_elapsed, event_elapsed, (tutti_cuda *t, cu_context c, cu_event start, cu_event end), event_elapsed(&a.ms, start, end))
+R(cu_created, event_new, (tutti_cuda *t, cu_context c, unsigned flags), event_create(&a.event, flags))
 R(cu_found, module_function, (tutti_cuda *t, cu_context c, cu_module m, const char *name), module_function(&a.function, m, name))
 
 cu_result tutti_cuda_launch(tutti_cuda *t, cu_context c, cu_function f, const unsigned *grid, const unsigned *block, cu_stream s, const uint64_t *values, int n) {

@@ -91,6 +91,7 @@ typedef struct {
 	TUTTI_CUDA_FUNCTIONS(F)
 #undef F
 	cu_result (*capture_mode)(int *mode); // cuThreadExchangeStreamCaptureMode, optional
+	cu_result (*event_elapsed)(float *ms, cu_event start, cu_event end); // cuEventElapsedTime, optional: without it nothing is measured
 } tutti_cuda;
 
 // Opens the library and fills the table. Returns NULL on success, or the loader's text; missing names the symbol
@@ -110,6 +111,8 @@ typedef struct { cu_result result; void *p; } cu_pinned;
 typedef struct { cu_result result; cu_ptr base; size_t n; } cu_range;
 typedef struct { cu_result result; cu_module module; } cu_loaded;
 typedef struct { cu_result result; cu_function function; } cu_found;
+typedef struct { cu_result result; float ms; } cu_elapsed;
+typedef struct { cu_result result; cu_event event; } cu_created;
 cu_allocated tutti_cuda_alloc_async(tutti_cuda *t, cu_context c, size_t n, cu_mempool from, cu_stream s);
 cu_allocated tutti_cuda_alloc(tutti_cuda *t, cu_context c, size_t n);
 cu_pinned tutti_cuda_host_alloc(tutti_cuda *t, cu_context c, size_t n, unsigned flags);
@@ -117,6 +120,8 @@ cu_allocated tutti_cuda_ipc_open(tutti_cuda *t, cu_context c, const cu_ipc_handl
 cu_range tutti_cuda_address_range(tutti_cuda *t, cu_context c, cu_ptr p);
 cu_loaded tutti_cuda_module_load(tutti_cuda *t, cu_context c, const void *image);
 cu_found tutti_cuda_module_function(tutti_cuda *t, cu_context c, cu_module m, const char *name);
+cu_elapsed tutti_cuda_event_elapsed(tutti_cuda *t, cu_context c, cu_event start, cu_event end);
+cu_created tutti_cuda_event_new(tutti_cuda *t, cu_context c, unsigned flags);
 // Each of the n values is an argument of at most 8 bytes, in the low bytes.
 cu_result tutti_cuda_launch(tutti_cuda *t, cu_context c, cu_function f, const unsigned *grid, const unsigned *block, cu_stream s, const uint64_t *values, int n);
 cu_result tutti_cuda_fill(tutti_cuda *t, cu_context c, cu_ptr dst, size_t n, const void *elem, int width, cu_stream s);

@@ -42,6 +42,28 @@ func (s *Stream) eventLocked() *event {
 	return &s.events[len(s.events)-1]
 }
 
+// takeEvent returns an event of the driver, a used one if there is one.
+func (v *Device) takeEvent() (C.cu_event, error) {
+	v.mu.Lock()
+	if k := len(v.idle); k > 0 {
+		e := v.idle[k-1]
+		v.idle = v.idle[:k-1]
+		v.mu.Unlock()
+		return e, nil
+	}
+	v.mu.Unlock()
+	var e C.cu_event
+	const blocking, noTiming = 1, 2
+	err := v.check(C.tutti_cuda_event_create(v.driver.table, v.ctx, &e, blocking|noTiming), "cuEventCreate") //nolint:gocritic // cgo's check of the address
+	return e, err
+}
+
+func (v *Device) putEvent(e C.cu_event) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.idle = append(v.idle, e)
+}
+
 // markLocked returns a mark behind at least the first after operations, and records one if there is none.
 func (s *Stream) markLocked(after uint64) (*mark, error) {
 	i, _ := slices.BinarySearchFunc(s.marks, after, func(m mark, after uint64) int { return cmp.Compare(m.after, after) })
@@ -88,7 +110,9 @@ func (s *Stream) pollLocked() error {
 		if m.waiters > 0 {
 			break
 		}
-		v.putEvent(m.event)
+		if !m.timed {
+			v.putEvent(m.event)
+		}
 		n++
 	}
 	s.marks = append(s.marks[:0], s.marks[n:]...)

@@ -72,7 +72,7 @@ func (w *workload) use() error {
 	if err != nil {
 		return err
 	}
-	if err := w.streams[0].Copy(x, 0, from, 0, n); err != nil {
+	if err := w.measured(func() error { return w.streams[0].Copy(x, 0, from, 0, n) }); err != nil {
 		return err
 	}
 	x.SetReady(w.streams[0].Record())
@@ -109,6 +109,25 @@ func (w *workload) use() error {
 		w.t.Error("other content came back, without an error")
 	}
 	return nil
+}
+
+// measured measures work of the first stream.
+func (w *workload) measured(work func() error) error {
+	p, err := w.streams[0].Span()
+	if err != nil {
+		return err
+	}
+	defer p.Release()
+	for _, f := range []func() error{func() error { return p.Mark(false) }, work, func() error { return p.Mark(true) }, p.Wait} {
+		if err := f(); err != nil {
+			return err
+		}
+	}
+	if ns, ok, err := p.Laps(); err != nil || !ok || ns[0] <= 0 {
+		w.t.Errorf("laps of %v, %v, %v", ns, ok, err)
+	}
+	_, _, err = p.Start()
+	return err
 }
 
 // through copies a buffer by another stream.

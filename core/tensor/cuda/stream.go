@@ -33,7 +33,8 @@ type Stream struct {
 	done    uint64 // of them, how many are known to be complete; guarded by mu
 	marks   []mark // driver events behind operations after done, ascending; guarded by mu
 	events  []event
-	held    []hold // host memory of copies after done, ascending; guarded by mu
+	spans   []*span // that are not released, guarded by mu
+	held    []hold  // host memory of copies after done, ascending; guarded by mu
 	wake    chan struct{}
 	ended   sync.WaitGroup
 	closed  bool  // guarded by mu
@@ -46,7 +47,8 @@ var _ tensor.Stream = (*Stream)(nil)
 type mark struct {
 	after   uint64
 	event   C.cu_event
-	waiters int // goroutines that wait for it: it must not be reused
+	waiters int  // goroutines that wait for it: it must not be reused
+	timed   bool // it belongs to a span
 }
 
 // hold is a reference on host memory until the first after operations are complete.
@@ -306,6 +308,9 @@ func (s *Stream) Close() error {
 	if s.wake != nil {
 		close(s.wake)
 	}
+	for _, p := range s.spans {
+		p.closeLocked()
+	}
 	s.mu.Unlock()
 	s.ended.Wait()
 	s.mu.Lock()
@@ -317,7 +322,7 @@ func (s *Stream) Close() error {
 		h.buf.Release()
 	}
 	for _, m := range marks {
-		if m.waiters == 0 {
+		if m.waiters == 0 && !m.timed {
 			v.putEvent(m.event)
 		}
 	}

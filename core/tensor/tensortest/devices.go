@@ -46,7 +46,7 @@ func RunDevices(t *testing.T, m Machine) {
 		"order": checkOrder, "events": checkEvents, "copies": checkCopies, "fills": checkFills, "views": checkViews,
 		"zero sizes": checkZero, "release": checkRelease, "stream allocations": checkStreamAlloc, "outlives": checkOutlives,
 		"shared copies": checkShared, "closed": checkClosed, "refused": checkRefusedWork, "foreign": checkForeign,
-		"exhausted": checkExhausted, "goroutines": checkGoroutines, "ends": checkEnds,
+		"exhausted": checkExhausted, "goroutines": checkGoroutines, "ends": checkEnds, "spans": checkSpans,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -16,6 +16,33 @@ static int set(void *lib, const char *name, long long v) {
 	int (*f)(const char *, long long) = (int (*)(const char *, long long))dlsym(lib, "tutti_check_set");
 	return f != NULL ? f(name, v) : 0;
 }
+
+typedef struct { int never, late, untimed, reached; float ms; } elapsed_results;
+
+// elapsed calls cuEventElapsedTime with events in each state, in a stream of device 0.
+static elapsed_results elapsed(void *lib) {
+	int (*retain)(void **, int) = (int (*)(void **, int))dlsym(lib, "cuDevicePrimaryCtxRetain");
+	int (*release)(int) = (int (*)(int))dlsym(lib, "cuDevicePrimaryCtxRelease_v2");
+	int (*current)(void *) = (int (*)(void *))dlsym(lib, "cuCtxSetCurrent");
+	int (*stream)(void **, unsigned, int) = (int (*)(void **, unsigned, int))dlsym(lib, "cuStreamCreateWithPriority");
+	int (*end)(void *) = (int (*)(void *))dlsym(lib, "cuStreamDestroy_v2");
+	int (*create)(void **, unsigned) = (int (*)(void **, unsigned))dlsym(lib, "cuEventCreate");
+	int (*destroy)(void *) = (int (*)(void *))dlsym(lib, "cuEventDestroy_v2");
+	int (*record)(void *, void *) = (int (*)(void *, void *))dlsym(lib, "cuEventRecord");
+	int (*sync)(void *) = (int (*)(void *))dlsym(lib, "cuEventSynchronize");
+	int (*time)(float *, void *, void *) = (int (*)(float *, void *, void *))dlsym(lib, "cuEventElapsedTime");
+	elapsed_results r = {-1, -1, -1, -1, 0};
+	void *context, *s, *a, *b, *c;
+	if (retain(&context, 0) != 0 || current(context) != 0 || stream(&s, 1, 0) != 0 || create(&a, 0) != 0 || create(&b, 0) != 0 || create(&c, 2) != 0) return r;
+	r.never = time(&r.ms, a, b);
+	record(a, s), record(b, s), record(c, s);
+	r.late = time(&r.ms, a, b);
+	sync(c);
+	r.untimed = time(&r.ms, a, c);
+	r.reached = time(&r.ms, a, b);
+	end(s), destroy(a), destroy(b), destroy(c), release(0);
+	return r;
+}
 */
 import "C"
 
@@ -92,6 +119,8 @@ type Counters struct {
 	Streams, Events, Pinned, Contexts uint64
 	// Refused is the allocations that failed because of a setting.
 	Refused uint64
+	// BusyNs is the time that the devices took because of the settings work_us and slow_mbs. What is measured is never less.
+	BusyNs uint64
 }
 
 // Count returns the counters. On a GPU all are 0.
@@ -129,6 +158,8 @@ func Count(tb testing.TB) (c Counters) {
 			c.Contexts = n
 		case "refused":
 			c.Refused = n
+		case "busy":
+			c.BusyNs = n
 		}
 	}
 	return c
@@ -150,7 +181,7 @@ func Check(tb testing.TB) {
 	}
 }
 
-// Set changes a setting of the driver: oom, oom_at, oom_for, seed, late_us, slow_mbs, lose, lost_at, revive, exclusive. It skips the
+// Set changes a setting of the driver: oom, oom_at, oom_for, seed, late_us, slow_mbs, work_us, lose, lost_at, revive, exclusive. It skips the
 // test on a GPU.
 func Set(tb testing.TB, name string, v int64) {
 	tb.Helper()
@@ -160,4 +191,20 @@ func Set(tb testing.TB, name string, v int64) {
 	if C.set(handle(tb), c, C.longlong(v)) == 0 {
 		tb.Fatalf("the checking driver has no setting %s", name)
 	}
+}
+
+// Elapsed is what cuEventElapsedTime returns.
+type Elapsed struct {
+	// Never, Late, Untimed and Reached are the codes for events that were never recorded, that their stream has not reached, one of which
+	// has no timing, and that were reached.
+	Never, Late, Untimed, Reached int
+	// Ms is the time between the last ones.
+	Ms float32
+}
+
+// ElapsedTimes calls cuEventElapsedTime with events in each state. The driver must be open.
+func ElapsedTimes(tb testing.TB) Elapsed {
+	tb.Helper()
+	r := C.elapsed(handle(tb))
+	return Elapsed{Never: int(r.never), Late: int(r.late), Untimed: int(r.untimed), Reached: int(r.reached), Ms: float32(r.ms)}
 }

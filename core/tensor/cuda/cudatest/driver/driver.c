@@ -17,6 +17,8 @@
 //	                            events, modules and pinned memory are allocations too
 //	TUTTI_CUDA_CHECK_LOST       the device is lost at the n-th operation; 0 for never
 //	TUTTI_CUDA_CHECK_SLOW_MBS   bandwidth of copies between devices and the host in MB/s; 0 is unlimited
+//	TUTTI_CUDA_CHECK_WORK_US    how long a device takes at least for each copy, fill and kernel, in microseconds; 0 by default. The report
+//	                            has the sum of these times: busy, in nanoseconds
 //	TUTTI_CUDA_CHECK_NO_PEER    1: devices cannot access each other
 //	TUTTI_CUDA_CHECK_EXCLUSIVE  1: another process has the devices in exclusive mode
 //	TUTTI_CUDA_CHECK_VERSION    the driver's version, 13000 by default
@@ -90,12 +92,14 @@ typedef struct record {
 	int holders;
 	bool done, lost; // lost: its device was
 	vclock clock; // when it is done
+	uint64_t at;  // when the stream reached it, in ns
 } record;
 
 struct cu_evnt {
 	record *last; // the recording that a query is about; NULL: none yet
 	bool dead;    // destroyed; kept to detect uses
 	unsigned flags;
+	device *d;
 };
 
 typedef enum { COPY, SET, ALLOC, FREE, RECORD, WAIT, KERNEL } kind;
@@ -132,7 +136,7 @@ static pthread_t engine;
 static bool initialized;
 static device devices[MAX_DEVICES];
 static struct cu_ctx contexts[MAX_DEVICES];
-static int device_count, version, oom_every, lost_at, no_peer, late_us, exclusive;
+static int device_count, version, oom_every, lost_at, no_peer, late_us, work_us, exclusive;
 static int numbers[MAX_DEVICES]; // of the devices in the machine: CUDA_VISIBLE_DEVICES may show others first
 static int64_t oom_at, oom_for; // allocations of any kind until the next failure, and failures then
 static double slow_mbs;
@@ -147,7 +151,7 @@ static bool asleep;       // the engine waits for a signal
 static char faults[MAX_FAULTS][320];
 static int fault_count;
 static __thread struct cu_ctx *current;
-static struct { uint64_t up, down, within, peer, up_bytes, down_bytes, within_bytes, peer_bytes, kernels, allocs, frees, events, streams, pinned, contexts, refused; } counts;
+static struct { uint64_t up, down, within, peer, up_bytes, down_bytes, within_bytes, peer_bytes, kernels, allocs, frees, events, streams, pinned, contexts, refused, busy_ns; } counts;
 
 static void fault(const char *format, ...) {
 	if (fault_count < MAX_FAULTS) {
@@ -245,9 +249,16 @@ static void touch(struct cu_strm *s, const char *what, uint64_t p, size_t n, boo
 	b->writer_slot = s->slot, b->written = now, b->writer_name = what;
 }
 
-static void slow(size_t n) {
-	if (slow_mbs <= 0) return;
-	double us = (double)n / slow_mbs;
+static uint64_t now_ns(void) {
+	struct timespec t;
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+// busy lets the device work for a time.
+static void busy(double us) {
+	if (us <= 0) return;
+	counts.busy_ns += (uint64_t)(us * 1e3);
 	struct timespec t = {(time_t)(us / 1e6), (long)((us - 1e6 * (long)(us / 1e6)) * 1e3)};
 	pthread_mutex_unlock(&mu);
 	nanosleep(&t, NULL);
@@ -262,7 +273,7 @@ static void execute_copy(struct cu_strm *s, op *o) {
 	}
 	touch(s, "copy from memory", o->src, o->n, false);
 	touch(s, "copy to memory", o->dst, o->n, true);
-	if (from == NULL || to == NULL) slow(o->n);
+	if ((from == NULL || to == NULL) && slow_mbs > 0) busy((double)o->n / slow_mbs);
 	uint64_t *count = from == NULL ? &counts.up : to == NULL ? &counts.down : from == to ? &counts.within : &counts.peer;
 	*count += 1;
 	uint64_t *size = from == NULL ? &counts.up_bytes : to == NULL ? &counts.down_bytes : from == to ? &counts.within_bytes : &counts.peer_bytes;
@@ -350,6 +361,7 @@ static void execute(struct cu_strm *s, op *o) {
 	}
 	tick(s);
 	if (s->d->lost && o->kind != RECORD) return;
+	if (o->kind == COPY || o->kind == SET || o->kind == KERNEL) busy(work_us);
 	switch (o->kind) {
 	case COPY:
 		execute_copy(s, o);
@@ -372,7 +384,7 @@ static void execute(struct cu_strm *s, op *o) {
 		break;
 	default:
 		o->record->clock = s->clock;
-		o->record->done = true, o->record->lost = s->d->lost;
+		o->record->done = true, o->record->lost = s->d->lost, o->record->at = now_ns();
 		drop(o->record);
 	}
 }
@@ -507,6 +519,7 @@ static void configure(void) {
 	no_peer = (int)number("TUTTI_CUDA_CHECK_NO_PEER", 0);
 	late_us = (int)number("TUTTI_CUDA_CHECK_LATE_US", 300);
 	slow_mbs = (double)number("TUTTI_CUDA_CHECK_SLOW_MBS", 0);
+	work_us = (int)number("TUTTI_CUDA_CHECK_WORK_US", 0);
 	seed = number("TUTTI_CUDA_CHECK_SEED", 1);
 }
 
@@ -925,10 +938,9 @@ cu_result cuStreamWaitEvent(cu_stream s, cu_event e, unsigned flags) {
 
 cu_result cuEventCreate(cu_event *e, unsigned flags) {
 	CONTEXT();
-	(void)d;
 	if (no_memory(false)) UNLOCK(NO_MEMORY);
 	*e = calloc(1, sizeof **e);
-	(*e)->flags = flags;
+	(*e)->flags = flags, (*e)->d = d;
 	counts.events++;
 	UNLOCK(OK);
 }
@@ -973,6 +985,22 @@ cu_result cuEventSynchronize(cu_event e) {
 	host_knows(&r->clock);
 	drop(r);
 	UNLOCK(d->lost ? LOST : OK);
+}
+
+// As CUDA: events without timing, of different devices, or never recorded are invalid handles; events that their streams have not
+// reached are not ready. The result is negative when end was reached first.
+cu_result cuEventElapsedTime(float *ms, cu_event start, cu_event end) {
+	enum { DISABLE_TIMING = 2 };
+	CONTEXT();
+	if (!known(start, "a time") || !known(end, "a time")) UNLOCK(BAD_HANDLE);
+	if (((start->flags | end->flags) & DISABLE_TIMING) != 0 || start->d != d || end->d != d) {
+		fault("the time between two events is read, of which one has no timing or is of another device");
+		UNLOCK(BAD_HANDLE);
+	}
+	if (start->last == NULL || end->last == NULL) UNLOCK(BAD_HANDLE);
+	if (!start->last->done || !end->last->done) UNLOCK(NOT_READY);
+	*ms = (float)((double)((int64_t)(end->last->at - start->last->at)) / 1e6);
+	UNLOCK(OK);
 }
 
 // inside checks a range of device memory when it is submitted.
@@ -1189,11 +1217,12 @@ int tutti_check_report(char *text, size_t n, int reset) {
 			if (!b->submitted_free) held += b->n;
 	if (at < n)
 		snprintf(text + at, n - at,
-			"up %llu %llu\ndown %llu %llu\nwithin %llu %llu\npeer %llu %llu\nkernels %llu\nallocs %llu\nheld %llu\nstreams %llu\nevents %llu\npinned %llu\ncontexts %llu\nrefused %llu\n",
+			"up %llu %llu\ndown %llu %llu\nwithin %llu %llu\npeer %llu %llu\nkernels %llu\nallocs %llu\nheld %llu\nstreams %llu\nevents %llu\npinned %llu\ncontexts %llu\nrefused %llu\nbusy %llu\n",
 			(unsigned long long)counts.up, (unsigned long long)counts.up_bytes, (unsigned long long)counts.down, (unsigned long long)counts.down_bytes,
 			(unsigned long long)counts.within, (unsigned long long)counts.within_bytes, (unsigned long long)counts.peer, (unsigned long long)counts.peer_bytes,
 			(unsigned long long)counts.kernels, (unsigned long long)counts.allocs, (unsigned long long)held, (unsigned long long)counts.streams,
-			(unsigned long long)counts.events, (unsigned long long)counts.pinned, (unsigned long long)counts.contexts, (unsigned long long)counts.refused);
+			(unsigned long long)counts.events, (unsigned long long)counts.pinned, (unsigned long long)counts.contexts, (unsigned long long)counts.refused,
+			(unsigned long long)counts.busy_ns);
 	if (reset) fault_count = 0, counts.up = counts.down = counts.within = counts.peer = counts.up_bytes = counts.down_bytes = counts.within_bytes = counts.peer_bytes = 0;
 	pthread_mutex_unlock(&mu);
 	return faulty;
@@ -1219,6 +1248,7 @@ int tutti_check_set(const char *name, long long v) {
 	else if (strcmp(name, "seed") == 0) seed = (uint64_t)v;
 	else if (strcmp(name, "late_us") == 0) late_us = (int)v;
 	else if (strcmp(name, "slow_mbs") == 0) slow_mbs = (double)v;
+	else if (strcmp(name, "work_us") == 0) work_us = (int)v;
 	else if (strcmp(name, "oom_at") == 0) oom_at = v;
 	else if (strcmp(name, "oom_for") == 0) oom_for = v;
 	else if (strcmp(name, "exclusive") == 0) exclusive = (int)v;

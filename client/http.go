@@ -136,7 +136,7 @@ func modelPath(model, version string) string {
 	return path
 }
 
-// do sends a request and returns the body of a response with status 200.
+// do sends a request and returns the body of a response with a status from 200 to 299.
 func (c *HTTP) do(hr *http.Request) ([]byte, http.Header, error) {
 	resp, err := c.http.Do(hr)
 	if err != nil {
@@ -144,7 +144,7 @@ func (c *HTTP) do(hr *http.Request) ([]byte, http.Header, error) {
 	}
 	body, err := io.ReadAll(resp.Body)
 	err = errors.Join(err, resp.Body.Close())
-	if err == nil && resp.StatusCode != http.StatusOK {
+	if err == nil && resp.StatusCode/100 != 2 {
 		text := strings.TrimSpace(string(body))
 		var e struct {
 			Error *string `json:"error"`

@@ -274,6 +274,24 @@ The times of the steps are differences of the server's statistics, and n/a if ot
 			},
 			run: (*program).repo,
 		},
+		{
+			name: "jobs", usage: "submit | list | show | wait | pause | resume | cancel | retry | result | failures", summary: "Run a model over a dataset, durably",
+			notes: `The server must have been started with --jobs. A job survives crashes of the server and of its workers:
+  tutti jobs submit --model M --input DATASET --output FOLDER  start a job and print its name
+  tutti jobs list                                              list the jobs, the latest first
+  tutti jobs show JOB                                          print state, progress and problems of a job
+  tutti jobs wait JOB                                          wait for its end and show its progress; fails unless it completes
+  tutti jobs pause JOB, resume JOB, cancel JOB                 change its state
+  tutti jobs retry JOB                                         submit it again: only rows without a result are executed
+  tutti jobs result JOB                                        print the files with the results
+  tutti jobs failures JOB                                      print the failed rows with their errors`,
+			examples: []string{
+				"tutti jobs submit --model text --input texts.jsonl --output results --wait",
+				"tutti jobs submit --model text --input 's3://bucket/texts/*.parquet' --output s3://bucket/results --column TEXT=body --keep id",
+				"tutti jobs show text-7f3a",
+			},
+			run: (*program).jobs,
+		},
 	}
 }
 

@@ -79,14 +79,19 @@ func (b *bucketAzure) fail(what string, err error) error {
 
 // List implements Bucket.
 func (b *bucketAzure) List(ctx context.Context, prefix string) ([]Object, error) {
-	var list []Object
+	return listAll(ctx, b, b.text, prefix)
+}
+
+// pages implements lister.
+func (b *bucketAzure) pages(ctx context.Context, prefix string, yield func([]Object) bool) error {
 	from := join(b.folder, prefix)
 	pages := b.client.NewListBlobsFlatPager(&container.ListBlobsFlatOptions{Prefix: &from})
 	for pages.More() {
 		page, err := pages.NextPage(ctx)
 		if err != nil {
-			return nil, b.fail("listing", err)
+			return b.fail("listing", err)
 		}
+		var list []Object
 		for _, item := range page.Segment.BlobItems {
 			p := item.Properties
 			if item.Name == nil || p == nil || p.ContentLength == nil || p.ETag == nil {
@@ -96,18 +101,23 @@ func (b *bucketAzure) List(ctx context.Context, prefix string) ([]Object, error)
 				list = append(list, Object{Key: key, Size: *p.ContentLength, Tag: string(*p.ETag), MD5: p.ContentMD5})
 			}
 		}
-		if len(list) > maxObjects {
-			return nil, tooMany(b.text)
+		if !yield(list) {
+			return nil
 		}
 	}
-	return sorted(list), nil
+	return nil
 }
 
 // Read implements Bucket.
 func (b *bucketAzure) Read(ctx context.Context, o Object, offset int64) (io.ReadCloser, error) {
+	return b.readRange(ctx, o, offset, -1)
+}
+
+// readRange implements ranger.
+func (b *bucketAzure) readRange(ctx context.Context, o Object, offset, n int64) (io.ReadCloser, error) {
 	tag := azcore.ETag(o.Tag)
 	out, err := b.client.NewBlobClient(join(b.folder, o.Key)).DownloadStream(ctx, &blob.DownloadStreamOptions{
-		Range:            blob.HTTPRange{Offset: offset},
+		Range:            blob.HTTPRange{Offset: offset, Count: max(n, 0)},
 		AccessConditions: &blob.AccessConditions{ModifiedAccessConditions: &blob.ModifiedAccessConditions{IfMatch: &tag}},
 	})
 	if err != nil {

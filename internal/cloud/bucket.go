@@ -106,19 +106,31 @@ func setTimeouts(t *http.Transport) {
 	t.DisableCompression = true
 }
 
+var (
+	// ErrChanged is wrapped by the error for an object that changed since it was listed.
+	ErrChanged = errors.New("the object changed since it was listed")
+	// ErrDenied is wrapped by the error for missing, wrong or expired credentials.
+	ErrDenied = errors.New("access denied")
+)
+
 // failed maps an HTTP status to an error code and adds the address.
 func failed(address, what string, code int, err error) error {
-	kind := status.Internal
+	kind, cause := status.Internal, error(nil)
 	switch {
 	case code == http.StatusNotFound:
 		kind = status.NotFound
+	case code == http.StatusPreconditionFailed:
+		cause = ErrChanged
+	case code == http.StatusUnauthorized, code == http.StatusForbidden, code == http.StatusBadRequest && strings.Contains(err.Error(), "Expired"):
+		cause = ErrDenied
 	case code == 0 && errors.Is(err, context.Canceled):
 		return status.ErrCancelled
 	case code == 0, code == http.StatusTooManyRequests, code >= http.StatusInternalServerError:
 		kind = status.Unavailable
 	}
 	if code != 0 {
-		return status.Errorf(kind, "%s %s: status %d %s: %s", what, address, code, http.StatusText(code), firstLine(err.Error()))
+		text := fmt.Sprintf("%s %s: status %d %s: %s", what, address, code, http.StatusText(code), firstLine(err.Error()))
+		return &status.Error{Code: kind, Msg: text, Err: cause}
 	}
 	return status.Errorf(kind, "%s %s: %s", what, address, firstLine(err.Error()))
 }
@@ -151,7 +163,9 @@ func relativeKey(folder, key string) string {
 }
 
 // changed is the error for an object that changed since it was listed.
-func changed(o Object) error { return fmt.Errorf("object '%s' changed while it was read", o.Key) }
+func changed(o Object) error {
+	return &status.Error{Code: status.Internal, Msg: "object '" + o.Key + "' changed while it was read", Err: ErrChanged}
+}
 
 // address is the parsed address of a repository in a bucket.
 type address struct {

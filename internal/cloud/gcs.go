@@ -6,7 +6,6 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"net/http"
 	"net/url"
@@ -111,7 +110,11 @@ type gcsPage struct {
 
 // List implements Bucket.
 func (b *bucketGCS) List(ctx context.Context, prefix string) ([]Object, error) {
-	var list []Object
+	return listAll(ctx, b, b.text, prefix)
+}
+
+// pages implements lister.
+func (b *bucketGCS) pages(ctx context.Context, prefix string, yield func([]Object) bool) error {
 	for token := ""; ; {
 		q := url.Values{"prefix": {join(b.folder, prefix)}, "fields": {"nextPageToken,items(name,size,generation,md5Hash)"}}
 		if token != "" {
@@ -119,13 +122,14 @@ func (b *bucketGCS) List(ctx context.Context, prefix string) ([]Object, error) {
 		}
 		resp, err := b.do(ctx, "listing", http.MethodGet, "/storage/v1/b/"+url.PathEscape(b.bucket)+"/o?"+q.Encode(), nil, nil, 0)
 		if err != nil {
-			return nil, err
+			return err
 		}
 		var page gcsPage
 		err = json.NewDecoder(io.LimitReader(resp.Body, maxResponse)).Decode(&page)
 		if err = errors.Join(err, resp.Body.Close()); err != nil {
-			return nil, failed(b.text, "listing", 0, err)
+			return failed(b.text, "listing", 0, err)
 		}
+		list := make([]Object, 0, len(page.Items))
 		for _, item := range page.Items {
 			key := relativeKey(b.folder, item.Name)
 			size, err := strconv.ParseInt(item.Size, 10, 64)
@@ -138,20 +142,22 @@ func (b *bucketGCS) List(ctx context.Context, prefix string) ([]Object, error) {
 			}
 			list = append(list, o)
 		}
-		if token = page.Next; token == "" {
-			return sorted(list), nil
-		}
-		if len(list) > maxObjects {
-			return nil, tooMany(b.text)
+		if token = page.Next; !yield(list) || token == "" {
+			return nil
 		}
 	}
 }
 
 // Read implements Bucket.
 func (b *bucketGCS) Read(ctx context.Context, o Object, offset int64) (io.ReadCloser, error) {
+	return b.readRange(ctx, o, offset, -1)
+}
+
+// readRange implements ranger.
+func (b *bucketGCS) readRange(ctx context.Context, o Object, offset, n int64) (io.ReadCloser, error) {
 	h := http.Header{}
-	if offset > 0 {
-		h.Set("Range", fmt.Sprintf("bytes=%d-", offset))
+	if offset > 0 || n >= 0 {
+		h.Set("Range", byteRange(offset, n))
 	}
 	path := b.object(o.Key) + "?alt=media"
 	if o.Tag != "" {

@@ -77,13 +77,18 @@ func (b *bucketS3) fail(what string, err error) error {
 
 // List implements Bucket.
 func (b *bucketS3) List(ctx context.Context, prefix string) ([]Object, error) {
-	var list []Object
+	return listAll(ctx, b, b.text, prefix)
+}
+
+// pages implements lister.
+func (b *bucketS3) pages(ctx context.Context, prefix string, yield func([]Object) bool) error {
 	pages := s3.NewListObjectsV2Paginator(b.client, &s3.ListObjectsV2Input{Bucket: &b.bucket, Prefix: aws.String(join(b.folder, prefix))})
 	for pages.HasMorePages() {
 		page, err := pages.NextPage(ctx)
 		if err != nil {
-			return nil, b.fail("listing", err)
+			return b.fail("listing", err)
 		}
+		var list []Object
 		for _, o := range page.Contents {
 			key := relativeKey(b.folder, aws.ToString(o.Key))
 			if key == "" {
@@ -96,18 +101,23 @@ func (b *bucketS3) List(ctx context.Context, prefix string) ([]Object, error) {
 			}
 			list = append(list, Object{Key: key, Size: aws.ToInt64(o.Size), Tag: tag, MD5: sum})
 		}
-		if len(list) > maxObjects {
-			return nil, tooMany(b.text)
+		if !yield(list) {
+			return nil
 		}
 	}
-	return sorted(list), nil
+	return nil
 }
 
 // Read implements Bucket.
 func (b *bucketS3) Read(ctx context.Context, o Object, offset int64) (io.ReadCloser, error) {
+	return b.readRange(ctx, o, offset, -1)
+}
+
+// readRange implements ranger.
+func (b *bucketS3) readRange(ctx context.Context, o Object, offset, n int64) (io.ReadCloser, error) {
 	in := &s3.GetObjectInput{Bucket: &b.bucket, Key: aws.String(join(b.folder, o.Key)), IfMatch: aws.String(`"` + o.Tag + `"`)}
-	if offset > 0 {
-		in.Range = aws.String(fmt.Sprintf("bytes=%d-", offset))
+	if offset > 0 || n >= 0 {
+		in.Range = aws.String(byteRange(offset, n))
 	}
 	out, err := b.client.GetObject(ctx, in)
 	if err != nil {

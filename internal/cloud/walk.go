@@ -2,7 +2,6 @@ package cloud
 
 import (
 	"context"
-
 	"fmt"
 	"io"
 	"iter"

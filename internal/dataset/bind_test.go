@@ -34,12 +34,12 @@ func rows(tb testing.TB, columns []string, lines ...string) (list []*dataset.Row
 
 // show prints tensors.
 func show(in []infer.Named) string {
-	s := ""
+	var b strings.Builder
 	for i := range in {
 		t := &in[i].Tensor
-		s += fmt.Sprintf("%s %s%s %x ", in[i].Name, t.DType, t.Shape, t.Bytes())
+		fmt.Fprintf(&b, "%s %s%s %x ", in[i].Name, t.DType, t.Shape, t.Bytes())
 	}
-	return strings.TrimSpace(s)
+	return strings.TrimSpace(b.String())
 }
 
 // bindOne binds a JSON cell to one input and returns the tensor.
@@ -229,9 +229,13 @@ func TestNoBatch(t *testing.T) {
 func TestBinderRefusals(t *testing.T) {
 	t.Parallel()
 	columns := []dataset.Column{
-		{Name: "text", Kind: dataset.JSON, Sample: "a string"}, {Name: "n", Kind: dataset.JSON, Sample: "a number"},
-		{Name: "o", Kind: dataset.JSON, Sample: "an object"}, {Name: "t", Kind: dataset.Tensor, DType: tensor.FP32, Shape: []int64{3, 4}},
-		{Name: "b", Kind: dataset.Bytes}, {Name: "yes", Kind: dataset.JSON, Sample: "a boolean"}, {Name: "s", Kind: dataset.Tensor, DType: tensor.Bytes},
+		{Name: "text", Kind: dataset.JSON, Sample: "a string"},
+		{Name: "n", Kind: dataset.JSON, Sample: "a number"},
+		{Name: "o", Kind: dataset.JSON, Sample: "an object"},
+		{Name: "t", Kind: dataset.Tensor, DType: tensor.FP32, Shape: []int64{3, 4}},
+		{Name: "b", Kind: dataset.Bytes},
+		{Name: "yes", Kind: dataset.JSON, Sample: "a boolean"},
+		{Name: "s", Kind: dataset.Tensor, DType: tensor.Bytes},
 	}
 	opt := port("X", tensor.FP32, 1)
 	opt.Optional = true

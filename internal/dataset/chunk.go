@@ -90,15 +90,15 @@ func (c *cutter) full(key Key) bool {
 
 // extend puts a row into the last slice, or into a new one.
 func (c *cutter) extend(src *source, rec *record, byOffset bool) {
-	list := c.chunk.Slices
-	if len(list) == 0 || list[len(list)-1].File != src.file.key {
+	last := len(c.chunk.Slices) - 1
+	if last < 0 || c.chunk.Slices[last].File != src.file.key {
 		sl := Slice{File: src.file.key, Size: src.file.size, Tag: src.file.tag}
 		if byOffset {
 			sl.Offset, sl.Line = rec.start, rec.line
 		} else {
 			sl.Row = rec.line
 		}
-		c.chunk.Slices = append(list, sl)
+		c.chunk.Slices = append(c.chunk.Slices, sl)
 	}
 	sl := &c.chunk.Slices[len(c.chunk.Slices)-1]
 	sl.Rows++
@@ -283,7 +283,7 @@ func (r *chunkReader) row(src *source, rec *record) *Row {
 func (s *Set) scan(ctx context.Context, src *source, sl *Slice, sel *selection, reuse bool, yield func(*record) bool) error {
 	err := s.format.scan(ctx, src, sl, sel, reuse, yield)
 	if err != nil && ctx.Err() == nil {
-		return s.failed(src, err)
+		return failed(src, err)
 	}
 	return err
 }

@@ -217,7 +217,7 @@ func (s *Set) Columns(ctx context.Context) ([]Column, error) {
 		}
 		list, err := s.format.columns(ctx, src)
 		if err != nil {
-			return nil, s.failed(src, err)
+			return nil, failed(src, err)
 		}
 		return list, nil
 	}
@@ -225,7 +225,7 @@ func (s *Set) Columns(ctx context.Context) ([]Column, error) {
 }
 
 // failed names the file in an error.
-func (s *Set) failed(src *source, err error) error {
+func failed(src *source, err error) error {
 	if name := src.store.name(src.file.key); !strings.Contains(err.Error(), name) {
 		return status.Prefixf(err, "file '%s': ", name)
 	}

@@ -177,7 +177,7 @@ func TestCutProperty(t *testing.T) {
 					continue
 				}
 				value := strings.Repeat("x", random.IntN(200))
-				text += fmt.Sprintf("{\"v\": \"%s\"}\n", value)
+				text += `{"v": "` + value + "\"}\n"
 				want = append(want, fmt.Sprintf("%d %s:%d \"%s\"", len(want), name, line+1, value))
 			}
 			files[name] = text
@@ -195,10 +195,11 @@ func TestCutProperty(t *testing.T) {
 // TestCutAgain checks that rows inserted early leave most chunks as they were.
 func TestCutAgain(t *testing.T) {
 	t.Parallel()
-	lines := ""
+	var b strings.Builder
 	for i := range 20_000 {
-		lines += fmt.Sprintf("{\"v\":%d}\n", i)
+		fmt.Fprintf(&b, "{\"v\":%d}\n", i)
 	}
+	lines := b.String()
 	sums := map[string]bool{}
 	old := cut(t, open(t, write(t, map[string]string{"a.jsonl": lines}), ""), dataset.CutOptions{MaxRows: 256})
 	for _, c := range old {

@@ -303,15 +303,15 @@ func canonicalObject(dst, b []byte, i int) ([]byte, int) {
 // canonicalNumber appends the shortest spelling of a number. Integers that fit 64 bits keep all digits. Up to 15 digits
 // are exact in a float64, so that only their trailing zeros are dropped.
 func canonicalNumber(dst, s []byte) []byte {
-	point := bytes.IndexByte(s, '.')
+	point := bytes.Contains(s, []byte{'.'})
 	exponent := bytes.ContainsAny(s, "eEI")
-	if point < 0 && !exponent && len(s) <= 18 {
+	if !point && !exponent && len(s) <= 18 {
 		return append(dst, s...)
 	}
-	if point >= 0 && !exponent && len(s) <= 16 && !bytes.Contains(s, []byte("0.00000")) {
+	if point && !exponent && len(s) <= 16 && !bytes.Contains(s, []byte("0.00000")) {
 		return append(dst, bytes.TrimSuffix(bytes.TrimRight(s, "0"), []byte("."))...)
 	}
-	if point < 0 && !exponent {
+	if !point && !exponent {
 		if v, err := strconv.ParseInt(string(s), 10, 64); err == nil {
 			return strconv.AppendInt(dst, v, 10)
 		}

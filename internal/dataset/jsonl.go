@@ -2,6 +2,7 @@ package dataset
 
 import (
 	"context"
+	"errors"
 	"io"
 	"unicode/utf8"
 
@@ -18,7 +19,7 @@ func (jsonLines) byOffset() bool       { return true }
 func (j jsonLines) columns(ctx context.Context, src *source) ([]Column, error) {
 	var found columnSet
 	n := 0
-	err := j.lines(ctx, src, &Slice{}, true, func(rec *record, line []byte) bool {
+	err := j.lines(ctx, src, &Slice{}, true, func(_ *record, line []byte) bool {
 		if i := skipSpace(line, 0); i < len(line) && line[i] == '{' {
 			_, _ = skipObject(line, i, 0, func(name, value []byte) { // a broken row is reported when it is read
 				found.add(string(unquote(nil, name)), value)
@@ -59,7 +60,7 @@ func (jsonLines) lines(ctx context.Context, src *source, sl *Slice, reuse bool, 
 	rec := record{line: max(sl.Line, 1) - 1}
 	for {
 		line, off, tooLong, err := lines.next()
-		if err == io.EOF {
+		if errors.Is(err, io.EOF) {
 			return nil
 		}
 		if err != nil {

@@ -42,7 +42,8 @@ func (c *Column) scalar() bool {
 }
 
 func (e *jsonEncoder) write(cells []Cell) ([]byte, error) {
-	b := append(e.line[:0], '{')
+	b := e.line[:0]
+	b = append(b, '{')
 	for i := range cells {
 		if i > 0 {
 			b = append(b, ',')

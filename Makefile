@@ -24,6 +24,9 @@ BUDGETS := Alloc|Budget
 # Exports where everything is that tests need and that scripts/prepare-tests made ready.
 prepared = list=$$(scripts/prepare-tests $(1)); while IFS= read -r line; do export "$$line"; done <<<"$$list"
 
+# The tests of tutti-temporal use its compiled packages: with the race detector all of Temporal would be compiled again.
+test_temporal = go -C temporal test -json -trimpath -vet=off -timeout 30m ./...
+
 # Prints the path of a tool of tools/go.mod, built when it is not in the cache.
 tool = $$(go -C tools tool -n $(1))
 
@@ -34,6 +37,11 @@ help: ## Print the targets
 .PHONY: build
 build: ## Build bin/tutti
 	go build -trimpath -o bin/tutti ./cmd/tutti
+
+# A module of its own: the server's users do not build Temporal's 180 modules.
+.PHONY: temporal
+temporal: ## Build bin/tutti-temporal, the Temporal server that serve --jobs starts (7 minutes of CPU time when cold)
+	@scripts/prepare-temporal
 
 .PHONY: runtime
 runtime: build ## Fetch ONNX Runtime, and a Python with numpy for model.py, into .runtime/ (43 MB)
@@ -66,6 +74,7 @@ test: ## Run the tests with every backend and Triton's clients, fetching what th
 	@$(prepared); $(call tool,gotestsum) --format pkgname --format-hide-empty-pkg --raw-command -- \
 		bash -c 'rc=0; go test -json -short -race -timeout 90m ./... || rc=$$?; \
 		go -C bench test -json -short -race -timeout 30m ./... || rc=$$?; \
+		$(test_temporal) || rc=$$?; \
 		go test -json -short -vet=off -timeout 60m -run "$(BUDGETS)" ./... || rc=$$?; exit $$rc'
 
 .PHONY: test-all
@@ -73,6 +82,7 @@ test-all: ## Run everything, long suites and ownership checks included
 	@$(call prepared,all); $(call tool,gotestsum) --format pkgname --format-hide-empty-pkg --raw-command -- \
 		bash -c 'rc=0; go test -json -race -timeout 6h ./... || rc=$$?; \
 		go -C bench test -json -race -timeout 2h ./... || rc=$$?; \
+		$(test_temporal) || rc=$$?; \
 		go test -json -vet=off -timeout 2h -run "$(BUDGETS)" ./... || rc=$$?; \
 		TUTTI_TEST_SEEDS=20 go test -json -count=1 -timeout 2h -run "OnCheckingDriver|TestDevices$$" ./cmd/tutti ./core/tensor/cuda ./internal/simdev || rc=$$?; \
 		go test -json -short -tags invariants -timeout 2h ./... || rc=$$?; exit $$rc'
@@ -135,10 +145,15 @@ check-ui: $(UI)/node_modules/.package-lock.json ## Check the dashboard's types a
 test-ui: build runtime examples $(UI)/node_modules/.package-lock.json ## Look at every page in a real browser under load; PICTURE=1 draws the README's image
 	cd $(UI) && node browser/run.mjs $(if $(PICTURE),--picture)
 
+# The linters that need no types: the others would analyse all of Temporal, 10 minutes long.
+without_types := funlen,godot,gochecknoinits,misspell,nolintlint,whitespace
+
 .PHONY: lint
 lint: check-generate ## Check style, formatting and generated code
 	@lint=$(call tool,golangci-lint); echo "golangci-lint run ./..."; "$$lint" run ./...; \
-		for module in tools bench; do (cd $$module; "$$lint" run --config ../.golangci.yml ./...); done
+		for module in tools bench; do (cd $$module; "$$lint" run --config ../.golangci.yml ./...); done; \
+		go -C temporal vet -trimpath ./...; \
+		cd temporal; GOFLAGS="$${GOFLAGS:-} -trimpath" "$$lint" run --config ../.golangci.yml --enable-only $(without_types) ./...
 
 .PHONY: fmt
 fmt: ## Format the Go code

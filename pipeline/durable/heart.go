@@ -1,0 +1,122 @@
+package durable
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"go.temporal.io/sdk/activity"
+
+	"github.com/tutti-server/tutti/core/infer"
+	"github.com/tutti-server/tutti/core/tensor"
+)
+
+// activities are the activities of a worker, with what they share. They are safe for concurrent use.
+type activities struct {
+	s      *Settings
+	memory tensor.Allocator
+
+	mu    sync.Mutex
+	jobs  map[string]*data // by the run
+	gates map[string]*gate // by the model and its version
+}
+
+func newActivities(s *Settings) *activities {
+	return &activities{s: s, memory: tensor.NewPool(), jobs: map[string]*data{}, gates: map[string]*gate{}}
+}
+
+// close drops what is kept of jobs.
+func (a *activities) close() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	clear(a.jobs)
+}
+
+// beat is what heartbeats carry.
+type beat struct {
+	Chunk int64 `json:"chunk"` // -1 for other activities
+	Rows  int64 `json:"rows"`  // done
+}
+
+// beatEvery must be well below heartbeatTimeout.
+const beatEvery = 2 * time.Second
+
+// heart sends the heartbeats of an activity, also while a request takes long.
+type heart struct {
+	cancel context.CancelCauseFunc
+	ctx    context.Context //nolint:containedctx // of the goroutine
+	rows   atomic.Int64
+	ended  chan struct{}
+}
+
+// beat starts the heartbeats of an activity. The context ends when the job was cancelled, when the attempt has timed
+// out, and when the worker stops.
+func (a *activities) beat(ctx context.Context, chunk int64) (context.Context, *heart) {
+	h := &heart{ended: make(chan struct{})}
+	outer := ctx
+	ctx, h.cancel = context.WithCancelCause(ctx)
+	h.ctx = ctx
+	go func() {
+		defer close(h.ended)
+		tick := time.NewTicker(beatEvery)
+		defer tick.Stop()
+		for {
+			activity.RecordHeartbeat(outer, beat{chunk, h.rows.Load()})
+			select {
+			case <-ctx.Done():
+				return
+			case <-activity.GetWorkerStopChannel(outer):
+				h.cancel(errStopping)
+				return
+			case <-tick.C:
+			}
+		}
+	}()
+	return ctx, h
+}
+
+func (h *heart) set(rows int64) { h.rows.Store(rows) }
+
+func (h *heart) stop() {
+	h.cancel(nil)
+	<-h.ended
+}
+
+// cause returns the reason why an activity was ended, for one that failed because of that.
+func (h *heart) cause(err error) error {
+	if err == nil || h.ctx.Err() == nil {
+		return err
+	}
+	if errors.Is(context.Cause(h.ctx), errStopping) {
+		return waits(errStopping)
+	}
+	return h.ctx.Err()
+}
+
+// gate returns the limit of the requests in flight of a model.
+func (a *activities) gate(d *infer.Description) *gate {
+	key := d.Model + "\x00" + string(rune(d.Version))
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	g := a.gates[key]
+	if g == nil {
+		instances := int32(0)
+		if c, err := a.s.Catalog.Config(d.Model, d.Version); err == nil {
+			for _, group := range c.GetInstanceGroup() {
+				instances += max(group.GetCount(), 1)
+			}
+		}
+		g = newGate(2 * int(instances))
+		a.gates[key] = g
+	}
+	return g
+}
+
+// setPriority makes a request give way to online requests: it has the lowest priority of the model.
+func (a *activities) setPriority(req *infer.Request, d *infer.Description) {
+	if c, err := a.s.Catalog.Config(d.Model, d.Version); err == nil {
+		req.Priority = c.GetDynamicBatching().GetPriorityLevels()
+	}
+}

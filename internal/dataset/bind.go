@@ -137,6 +137,8 @@ func (b *Binder) cellOf(column string) int {
 func (in *boundInput) check(c *Column) error {
 	found := ""
 	switch {
+	case c.Kind == Missing && c.Sample != "":
+		found = c.Sample
 	case c.Kind == Bytes && in.dtype != tensor.Bytes, c.Kind == JSON && in.dtype != tensor.Bytes && c.Sample == "a string":
 		found = "strings"
 	case c.Kind == JSON && c.Sample == "an object" && in.dtype != tensor.Bytes:

@@ -96,7 +96,7 @@ func (c *cutter) extend(src *source, rec *record, byOffset bool) {
 		if byOffset {
 			sl.Offset, sl.Line = rec.start, rec.line
 		} else {
-			sl.Row = rec.line
+			sl.Row = rec.row
 		}
 		c.chunk.Slices = append(c.chunk.Slices, sl)
 	}
@@ -281,7 +281,17 @@ func (r *chunkReader) row(src *source, rec *record) *Row {
 
 // scan reads a slice, and names the file in errors.
 func (s *Set) scan(ctx context.Context, src *source, sl *Slice, sel *selection, reuse bool, yield func(*record) bool) error {
-	err := s.format.scan(ctx, src, sl, sel, reuse, yield)
+	n, skip, part := sl.Row, int64(0), sl
+	if s.format.byOffset() && compressed(src.file.key) { // read from the begin, in rows
+		n, skip, part = 0, sl.Row, &Slice{}
+	}
+	err := s.format.scan(ctx, src, part, sel, reuse, func(rec *record) bool {
+		rec.row = n
+		if n++; rec.row < skip {
+			return true
+		}
+		return yield(rec) && (part == sl || sl.Rows == 0 || n < sl.Row+sl.Rows)
+	})
 	if err != nil && ctx.Err() == nil {
 		return failed(src, err)
 	}
@@ -312,6 +322,3 @@ func (s *Set) Head(ctx context.Context, n int) ([]*Row, error) {
 	}
 	return rows, nil
 }
-
-// compressed reports whether a file can only be read from its begin.
-func compressed(string) bool { return false }

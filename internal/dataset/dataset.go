@@ -71,13 +71,19 @@ type record struct {
 	err        error
 	raw        []byte // what cannot be read, for the key of a row with an error
 	start, end int64  // the bytes of the row; of a format with byOffset
-	line       int64  // from 1; without byOffset the number of the row in the file, from 0
+	line       int64  // from 1; without byOffset the number of the row in the file, from 0, or -1 if the file is the row
+	row        int64  // in the file, from 0; set by Set.scan
 }
 
 // formats are all of them by name.
 func formats() map[string]format {
 	return map[string]format{
-		"jsonl": jsonLines{},
+		"jsonl":   jsonLines{},
+		"csv":     csvFiles{},
+		"parquet": parquetFiles{},
+		"npz":     npzFiles{},
+		"images":  wholeFiles{"image", []string{".jpg", ".jpeg", ".png", ".gif", ".bmp", ".webp", ".tif", ".tiff"}},
+		"texts":   wholeFiles{"text", []string{".txt", ".text", ".md", ".html"}},
 	}
 }
 
@@ -91,16 +97,13 @@ func FormatNames() []string {
 	return names
 }
 
-// compressions are the endings behind a format's own.
-var compressions = []string{".gz", ".zst"}
-
 // formatOf returns the format that a file's name says, "" for none.
 func formatOf(key string) string {
-	name := strings.ToLower(path.Base(key))
-	for _, c := range compressions {
-		name = strings.TrimSuffix(name, c)
-	}
+	name := strings.ToLower(path.Base(plainName(key)))
 	for n, f := range formats() {
+		if compressed(key) && !f.byOffset() {
+			continue // only texts are compressed as a whole
+		}
 		if slices.Contains(f.extensions(), path.Ext(name)) {
 			return n
 		}
@@ -182,7 +185,11 @@ func (s *source) open(ctx context.Context, sl *Slice) (io.ReadCloser, error) {
 	if n == 0 {
 		n = -1
 	}
-	return s.store.open(ctx, s.file, sl.Offset, n)
+	body, err := s.store.open(ctx, s.file, sl.Offset, n)
+	if err != nil {
+		return nil, err
+	}
+	return decompress(s.file.key, body)
 }
 
 // sources lists the files of the dataset's format.

@@ -170,17 +170,17 @@ func TestCutProperty(t *testing.T) {
 	for range 60 {
 		files, want := map[string]string{}, []string{}
 		for f := range random.IntN(4) {
-			name, text := fmt.Sprintf("%d.jsonl", f), ""
+			name, text := fmt.Sprintf("%d.jsonl", f), []byte{}
 			for line := range random.IntN(300) {
 				if random.IntN(9) == 0 {
-					text += "\n"
+					text = append(text, '\n')
 					continue
 				}
 				value := strings.Repeat("x", random.IntN(200))
-				text += `{"v": "` + value + "\"}\n"
+				text = fmt.Appendf(text, "{\"v\": \"%s\"}\n", value)
 				want = append(want, fmt.Sprintf("%d %s:%d \"%s\"", len(want), name, line+1, value))
 			}
-			files[name] = text
+			files[name] = string(text)
 		}
 		if len(want) == 0 {
 			continue

@@ -28,6 +28,7 @@ import (
 	"github.com/tutti-server/tutti/backends"
 	"github.com/tutti-server/tutti/core/infer"
 	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/internal/telemetry"
 )
 
 // Scheduler decides when and with which others the tasks of one model version execute.
@@ -176,6 +177,13 @@ type Learner interface {
 type Completer interface {
 	// Complete moves the tasks of one executed batch back, in row order. It may stage further tasks on t.
 	Complete(list TaskList, t *RunLoop)
+}
+
+// Accounts is a Completer that counts the steps of its requests. Of a task with TaskResult.Measured the scheduler counts the step.
+type Accounts interface {
+	Completer
+	// Account returns the counters of a task's step and the sums of its request, nil where there are none. run and node are the task's.
+	Account(run any, node int32) (*telemetry.Step, *telemetry.RunSums)
 }
 
 // Responder is a Completer for decoupled models, which send any number of responses for one task.

@@ -60,8 +60,11 @@ type TaskResult struct {
 	Err error
 	// ResponseParams are the parameters of the response.
 	ResponseParams infer.Params
-	// Times are the phases of the execution.
+	// Times are the phases of the execution on the host.
 	Times telemetry.Times
+	// Measured is the batch if its device measures it: it is counted when the device has executed it, by the scheduler. The sender must
+	// reset it before it enqueues the task.
+	Measured telemetry.Pending
 	// Cached reports that the outputs come from a response cache.
 	Cached bool
 	// Rescheduled reports that the model asked to execute the task once more; its inputs are released.

@@ -291,8 +291,8 @@ type Span interface {
 	// the last mark is the same as that one, and costs nothing; own is for marks around the work of native runtimes and other processes.
 	Mark(own bool) error
 	// Laps returns the nanoseconds between the marks, 0 for those that are missing. ok is false while the device has not reached the
-	// last mark. It never blocks.
-	Laps() (ns [Laps]int64, ok bool, err error)
+	// last mark. Without ask it may also be false when the device has, but nothing has asked the device since. It never blocks.
+	Laps(ask bool) (ns [Laps]int64, ok bool, err error)
 	// Wait blocks until the device has reached the last mark.
 	Wait() error
 	// Start returns when the device reached the first mark, on the host's clock: the true time is at most within earlier or later. The

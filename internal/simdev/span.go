@@ -60,7 +60,7 @@ func (p *span) Mark(own bool) error {
 }
 
 // Laps implements tensor.Span.
-func (p *span) Laps() (ns [tensor.Laps]int64, ok bool, err error) {
+func (p *span) Laps(_ bool) (ns [tensor.Laps]int64, ok bool, err error) {
 	m := p.stream.device.machine
 	m.mu.Lock()
 	defer m.mu.Unlock()

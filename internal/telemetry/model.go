@@ -36,7 +36,8 @@ var reasonNames = [numReasons]string{"REJECTED", "CANCELED", "BACKEND", "OTHER"}
 // String returns the label's value.
 func (r Reason) String() string { return reasonNames[r] }
 
-// Times are the times of one executed batch, on the clock of Now.
+// Times are the times of one executed batch, on the clock of Now. Those of a batch at a device are the host's, which put it into a stream,
+// until the device has executed it; see Measured.
 type Times struct {
 	// Start is when an instance started the batch, InputEnd when its inputs were gathered, InferEnd when the model
 	// returned, End when the outputs were passed on.
@@ -122,6 +123,7 @@ type Model struct {
 	steps     atomic.Pointer[[]*Step]   // of an ensemble
 	edges     atomic.Pointer[[]*Edge]   // of an ensemble
 	setup     atomic.Pointer[Setup]
+	measuring measuring // batches at devices
 }
 
 // requests counts the successful requests of a model.
@@ -319,6 +321,7 @@ func (m *Model) SucceededSum(rows int, start, end int64, s *Sums) {
 
 // Rows returns the number of batch rows inferred.
 func (m *Model) Rows() uint64 {
+	m.Settle()
 	n := m.batches.rows.Load()
 	for rows := range m.batches.alone {
 		if p := m.batches.alone[rows].Load(); p != nil {
@@ -330,6 +333,7 @@ func (m *Model) Rows() uint64 {
 
 // Requests returns the number and the phases of successful computed requests.
 func (m *Model) Requests() (t Totals) {
+	m.Settle()
 	m.requests.compute.addTo(&t)
 	for rows := range m.batches.alone {
 		m.batches.alone[rows].Load().addTo(&t)
@@ -347,7 +351,10 @@ func (m *Model) TotalNs() uint64 {
 }
 
 // QueueNs returns the nanoseconds that successful requests waited for an instance.
-func (m *Model) QueueNs() uint64 { return m.requests.queue.Load() }
+func (m *Model) QueueNs() uint64 {
+	m.Settle()
+	return m.requests.queue.Load()
+}
 
 // Executions returns the number of executed batches.
 func (m *Model) Executions() (n uint64) {
@@ -393,6 +400,7 @@ func (b *batches) largeBatch(rows int) *Phases {
 
 // Batches calls yield with the phases of every executed batch size, in ascending order.
 func (m *Model) Batches(yield func(rows int, t Totals) bool) {
+	m.Settle()
 	for rows := range batchSizes {
 		several, alone := m.batches.several[rows].Load(), m.batches.alone[rows].Load()
 		var t Totals

@@ -260,6 +260,19 @@ func (*Executor) Complete(list scheduler.TaskList, loop *scheduler.RunLoop) {
 	loop.Dispatch()
 }
 
+// Account implements scheduler.Accounts.
+func (*Executor) Account(of any, node int32) (*telemetry.Step, *telemetry.RunSums) {
+	r := of.(*run) //nolint:errcheck,forcetypeassert // set by newRun
+	switch x := r.x; {
+	case !x.plan.Ensemble:
+		return nil, nil
+	case x.steps == nil:
+		return nil, &r.root.sums
+	default:
+		return x.steps[node], &r.root.sums
+	}
+}
+
 // Drain waits until every accepted request has ended.
 func (x *Executor) Drain(ctx context.Context) error { return x.pending.Wait(ctx) }
 

@@ -38,6 +38,9 @@ func (r *run) End() {
 	if err == nil && (r.sub == nil || r.sub.depth == 0) {
 		err = r.respond()
 	}
+	if r.settle() {
+		r.ended = telemetry.Now() // the devices' time is the request's too
+	}
 	switch took := r.ended - r.started; {
 	case !r.x.plan.Ensemble:
 	case err == nil:
@@ -45,7 +48,7 @@ func (r *run) End() {
 			r.x.stats.Slack(d - r.ended)
 		}
 		r.x.stats.SucceededSum(int(r.rows), r.started, r.ended, &telemetry.Sums{
-			Input: r.input.Load(), Infer: r.infer.Load(), Output: r.output.Load(),
+			Input: r.sums.Input.Load(), Infer: r.sums.Infer.Load(), Output: r.sums.Output.Load(),
 		})
 	case status.CodeOf(err) == status.Cancelled:
 		r.x.stats.Failed(telemetry.Canceled, took)
@@ -156,7 +159,8 @@ func (r *run) response() (*infer.Response, error) {
 
 // copyOut copies tensors into device memory of the client where it has some for them, and the response's other device tensors to host
 // memory, unless the request keeps their places. It starts every copy before it waits for the first. It may block; a replacement worker
-// runs meanwhile. An ensemble's request is counted after the last copy, but its recorded duration ends before the copies.
+// runs meanwhile. An ensemble's request is counted after the last copy. Its recorded duration ends before the copies, unless a device
+// measured one of its steps.
 //
 // hot: one load while there is no device.
 func (r *run) copyOut(resp *infer.Response) error {

@@ -2,6 +2,7 @@ package exec
 
 import (
 	"context"
+	"sync"
 	"sync/atomic"
 
 	"github.com/tutti-server/tutti/core/infer"
@@ -74,9 +75,11 @@ type failure struct{ err error }
 
 // timing has the times of a run for the statistics, as telemetry.Now returns them.
 type timing struct {
-	started, ended       int64
-	responded            bool         // a decoupled model has sent its first response
-	input, infer, output atomic.Int64 // sums over the steps, ns
+	started, ended int64
+	responded      bool              // a decoupled model has sent its first response
+	sums           telemetry.RunSums // over the steps
+	mu             sync.Mutex
+	measured       []telemetry.Pending // batches of the steps at devices, guarded by mu until the last task is done
 }
 
 func newRun(x *Executor, workers *scheduler.Workers) *run {
@@ -194,6 +197,7 @@ func (r *run) stage(n, after int32, loop *scheduler.RunLoop) int32 {
 		return 0
 	}
 	task.Ctx, task.Meta, task.Err, task.ResponseParams, task.Cached = r.ctx, r.meta(), nil, nil, false
+	task.Measured = telemetry.Pending{}
 	if task.Outputs = x.outputNames[n]; !x.plan.Ensemble {
 		task.Outputs = r.req.Outputs
 	}
@@ -296,13 +300,18 @@ func (r *run) store(task *scheduler.Task, loop *scheduler.RunLoop) (staged int32
 //
 // hot: atomic adds.
 func (r *run) countTask(task *scheduler.Task, _ *scheduler.RunLoop) {
-	t := &task.Times
-	r.root.add(t.InputEnd-t.Start, t.InferEnd-t.InputEnd, t.End-t.InferEnd)
-	x := r.x
+	x, measured := r.x, task.Measured.Any()
+	if measured {
+		r.root.measure(task.Measured)
+	} else {
+		r.root.sums.Add(&task.Times)
+	}
 	if x.steps == nil {
 		return
 	}
-	x.steps[task.Node].Done(task.Enqueued, t)
+	if !measured {
+		x.steps[task.Node].Done(task.Enqueued, &task.Times)
+	}
 	for port, s := range x.plan.Nodes[task.Node].Out {
 		if s != plan.None {
 			x.edges[s].Carried(&task.Out[port])
@@ -310,17 +319,25 @@ func (r *run) countTask(task *scheduler.Task, _ *scheduler.RunLoop) {
 	}
 }
 
-// add counts the phases of one step. A batch of one spends no time in most of them.
-func (t *timing) add(input, infer, output int64) {
-	if input != 0 {
-		t.input.Add(input)
+// measure notes a batch of the request that its device measures.
+func (t *timing) measure(p telemetry.Pending) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.measured = append(t.measured, p)
+}
+
+// settle counts the batches of the request that their devices measured, once the response is there. It returns whether there were any.
+//
+// hot: one comparison without any.
+func (t *timing) settle() bool {
+	if len(t.measured) == 0 {
+		return false
 	}
-	if infer != 0 {
-		t.infer.Add(infer)
+	for _, p := range t.measured {
+		p.Finish(&t.sums)
 	}
-	if output != 0 {
-		t.output.Add(output)
-	}
+	t.measured = t.measured[:0]
+	return true
 }
 
 // fail keeps the request's first failure. No further task starts; the request ends when the active ones are done.
@@ -362,7 +379,7 @@ func (r *run) close(err error) {
 	if r.sub != nil {
 		r.sub.depth = 0
 	}
-	r.add(-r.input.Load(), -r.infer.Load(), -r.output.Load())
+	r.sums.Reset()
 	r.outputs = r.outputs[:0]
 	r.done.Store(true)
 	r.release()

@@ -158,22 +158,24 @@ func (r *Runner) runOne(inst backends.Instance, w *scheduler.Task, t *scheduler.
 	}
 	w.Times.Start = t.Now()
 	w.Times.InputEnd = w.Times.Start
-	err := r.moveInputs(b, w)
+	span, err := r.begin(b, w)
+	if err == nil {
+		err = r.moveInputs(b, w)
+	}
+	mark(span, false)
 	if err == nil {
 		err = r.execute(w.Ctx, inst, b)
 	}
 	if req.Out != nil {
 		moveOutputs(w.Out, req.Out)
 	}
+	mark(span, true)
 	r.recordBatch(b, w)
 	w.Times.InferEnd = telemetry.Now()
 	w.Times.End = w.Times.InferEnd
 	t.Tick(w.Times.End)
-	if err = r.checkBatch(b, err); r.finish(w, req, err) {
-		r.s.Stats.Alone(b.Rows, w.Enqueued, &w.Times)
-	} else {
-		r.s.Stats.Executed(b.Rows, &w.Times)
-	}
+	err = r.checkBatch(b, err)
+	r.countOne(span, inst, w, b.Rows, r.finish(w, req, err), err)
 	*req = backends.Request{}
 }
 
@@ -196,12 +198,18 @@ func (r *Runner) runGathered(inst backends.Instance, list *scheduler.TaskList, t
 	if list.Len() == 1 {
 		ctx = list.Head.Ctx
 	}
-	err := r.gather(b, list)
+	span, err := r.begin(b, list.Head)
+	if err == nil {
+		err = r.gather(b, list)
+	}
+	mark(span, false)
 	times.InputEnd = telemetry.Now()
 	if err == nil {
 		err = r.execute(ctx, inst, b)
+		mark(span, true)
 		r.recordBatch(b, list.Head)
 		if err != nil && list.Len() > 1 && !r.sig.Decoupled && !r.s.NoRetry {
+			release(span)
 			t.Tick(0) // the failed execution took time
 			r.runEach(inst, list, t)
 			return false
@@ -214,15 +222,7 @@ func (r *Runner) runGathered(inst backends.Instance, list *scheduler.TaskList, t
 	r.takeRequestOutputs(b, list, err)
 	times.End = telemetry.Now()
 	t.Tick(times.End)
-	r.s.Stats.Executed(b.Rows, &times)
-	i := 0
-	for w := list.Head; w != nil; w = w.Next() {
-		w.Times = times
-		if r.finish(w, &b.Requests[i], err) {
-			r.s.Stats.Succeeded(int(w.Rows), w.Enqueued, &times)
-		}
-		i++
-	}
+	r.countAll(span, inst, b, list, &times, err)
 	if err == nil {
 		list.Seal()
 	}

@@ -215,6 +215,15 @@ func (c *Scheduler) forward(w *scheduler.Task, x *call, rest *scheduler.TaskList
 	rest.Push(w)
 }
 
+// Account implements scheduler.Accounts: that of the task's sender.
+func (*Scheduler) Account(run any, node int32) (*telemetry.Step, *telemetry.RunSums) {
+	x := run.(*call) //nolint:errcheck,forcetypeassert // set by forward
+	if to, ok := x.to.(scheduler.Accounts); ok {
+		return to.Account(x.run, node)
+	}
+	return nil, nil
+}
+
 // Complete implements scheduler.Completer for the inner scheduler: it stores responses and serves the followers.
 //
 // hot: no allocation in the steady state.

@@ -31,7 +31,7 @@ func (s *Scheduler) prepare(w *scheduler.Task) {
 func (s *Scheduler) fill(sl *slot) error {
 	w, outer, p := &sl.task, sl.outer, s.ports
 	w.Meta, w.Ctx, w.Err, w.Rescheduled, w.Enqueued = outer.Meta, outer.Ctx, nil, false, outer.Enqueued
-	w.Outputs = outer.Outputs
+	w.Outputs, w.Measured = outer.Outputs, telemetry.Pending{}
 	if at := sl.instance.at; at.Kind == tensor.Device && outer.Affinity != nil && outer.Want != scheduler.AtHost {
 		outer.Affinity.Bind(at) // the request's other steps execute at the sequence's device
 	}
@@ -201,7 +201,7 @@ func (s *Scheduler) deliver(sl *slot) bool {
 		w.Err = status.ErrCancelled
 		s.stats.Failed(telemetry.Canceled, w.Times.End-w.Enqueued)
 	}
-	outer.Err, outer.Times, outer.ResponseParams = w.Err, w.Times, w.ResponseParams
+	outer.Err, outer.Times, outer.Measured, outer.ResponseParams = w.Err, w.Times, w.Measured, w.ResponseParams
 	if w.Err == nil {
 		for i, port := range s.ports.out {
 			outer.Out[i] = w.Out[port].Move()

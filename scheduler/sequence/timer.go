@@ -123,6 +123,16 @@ func (a responder) Respond(w *scheduler.Task, out []tensor.Tensor, params infer.
 	return to.Respond(sl.outer, sl.outputs, params, final)
 }
 
+// Account implements scheduler.Accounts: that of the slot's request.
+func (responder) Account(run any, _ int32) (*telemetry.Step, *telemetry.RunSums) {
+	if sl, ok := run.(*slot); ok {
+		if to, ok := sl.outer.To.(scheduler.Accounts); ok {
+			return to.Account(sl.outer.Run, sl.outer.Node)
+		}
+	}
+	return nil, nil
+}
+
 // Add adds instances. They take sequences of the backlog at once.
 func (s *Scheduler) Add(instances []backends.Instance, limiters []scheduler.Limiter) {
 	s.mu.Lock()

@@ -207,14 +207,29 @@ func (e *event) WaitOn(to tensor.Stream) error {
 	if s == t {
 		return nil // a stream executes in order
 	}
-	if err := t.usable(); err != nil {
+	if err := t.usable(); err != nil || t.waitsFor(e) {
 		return err
 	}
 	put, err := s.putWait(e.after, t)
 	if put {
-		t.Used()
+		t.noteWait(e)
 	}
 	return err
+}
+
+// waitsFor reports whether the newest wait in the stream covers e: several inputs of a step mostly come from one stream.
+func (s *Stream) waitsFor(e *event) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.waited != nil && e.stream == s.waited.stream && e.after <= s.waited.after
+}
+
+// noteWait counts a wait that was put into the stream.
+func (s *Stream) noteWait(e *event) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.ops++
+	s.waited = e
 }
 
 // maxMarks is how many driver events a stream has outstanding before it looks which are complete.

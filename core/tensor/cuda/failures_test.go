@@ -123,7 +123,7 @@ func (w *workload) measured(work func() error) error {
 			return err
 		}
 	}
-	if ns, ok, err := p.Laps(); err != nil || !ok || ns[0] <= 0 {
+	if ns, ok, err := p.Laps(true); err != nil || !ok || ns[0] <= 0 {
 		w.t.Errorf("laps of %v, %v, %v", ns, ok, err)
 	}
 	_, _, err = p.Start()

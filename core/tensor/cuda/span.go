@@ -107,45 +107,57 @@ func (p *span) recordLocked() error {
 }
 
 // Laps implements tensor.Span.
-func (p *span) Laps() (ns [tensor.Laps]int64, ok bool, err error) {
+func (p *span) Laps(ask bool) (ns [tensor.Laps]int64, ok bool, err error) {
 	p.stream.mu.Lock()
 	defer p.stream.mu.Unlock()
-	return p.readLocked()
+	return p.readLocked(ask)
 }
 
-func (p *span) readLocked() (ns [tensor.Laps]int64, ok bool, err error) {
+func (p *span) readLocked(ask bool) (ns [tensor.Laps]int64, ok bool, err error) {
 	if p.known || p.err != nil || p.recorded == 0 {
 		return p.ns, p.err == nil, p.err
 	}
 	s := p.stream
 	v := s.device
-	t := v.driver.table
-	r := C.tutti_cuda_event_query(t, v.ctx, p.events[p.recorded-1])
-	if r == notReady {
+	switch {
+	case s.done >= p.after:
+	case !ask:
 		return ns, false, nil
+	default:
+		r := C.tutti_cuda_event_query(v.driver.table, v.ctx, p.events[p.recorded-1])
+		if r == notReady {
+			return ns, false, nil
+		}
+		if p.err = v.check(r, "cuEventQuery"); p.err != nil {
+			s.failLocked(p.err)
+			return ns, false, p.err
+		}
+		s.done = max(s.done, p.after)
 	}
-	if p.err = v.check(r, "cuEventQuery"); p.err != nil {
-		s.failLocked(p.err)
-		return ns, false, p.err
-	}
-	s.done = max(s.done, p.after)
 	for i := range p.marked - 1 {
 		from, to := p.positions[i], p.positions[i+1]
 		if from == to {
 			continue
 		}
-		if p.ns[i], p.err = v.elapsed(p.events[from], p.events[to]); p.err != nil {
+		a := C.tutti_cuda_event_elapsed(v.driver.table, v.ctx, p.events[from], p.events[to])
+		if a.result == notReady { // another event behind the same work is done already
+			return [tensor.Laps]int64{}, false, nil
+		}
+		if p.err = v.check(a.result, "cuEventElapsedTime"); p.err != nil {
 			return ns, false, p.err
 		}
+		p.ns[i] = nanoseconds(a.ms)
 	}
 	p.known = true
 	return p.ns, true, nil
 }
 
+func nanoseconds(ms C.float) int64 { return int64(float64(ms) * 1e6) }
+
 // elapsed returns the nanoseconds between two events that their streams have reached, to about 0.5 us.
 func (v *Device) elapsed(from, to C.cu_event) (int64, error) {
 	a := C.tutti_cuda_event_elapsed(v.driver.table, v.ctx, from, to)
-	return int64(float64(a.ms) * 1e6), v.check(a.result, "cuEventElapsedTime")
+	return nanoseconds(a.ms), v.check(a.result, "cuEventElapsedTime")
 }
 
 // Wait implements tensor.Span.
@@ -200,7 +212,7 @@ func (p *span) leaveLocked() {
 // closeLocked reads what a stream that is closed has measured, and takes the events: spans may be released after their device is closed.
 // The caller holds the stream's lock and has waited for its work.
 func (p *span) closeLocked() {
-	_, ok, _ := p.readLocked()
+	_, ok, _ := p.readLocked(true)
 	if !ok && p.err == nil {
 		p.err = fmt.Errorf("%s: stream '%s' is closed", p.stream.Place(), p.stream.name)
 	}

@@ -33,6 +33,7 @@ type Stream struct {
 	done    uint64 // of them, how many are known to be complete; guarded by mu
 	marks   []mark // driver events behind operations after done, ascending; guarded by mu
 	events  []event
+	waited  *event  // of another stream, for which the newest wait in this one is; guarded by mu
 	spans   []*span // that are not released, guarded by mu
 	held    []hold  // host memory of copies after done, ascending; guarded by mu
 	wake    chan struct{}

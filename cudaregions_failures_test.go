@@ -124,7 +124,7 @@ func TestCUDARegionNoMemory(t *testing.T) {
 	}
 }
 
-// lostAlone marks the process of TestCUDARegionLost, whose server ends with the error of the lost device.
+// lostAlone marks the process of TestCUDARegionLost.
 const lostAlone = "TUTTI_TEST_LOST_ALONE"
 
 // TestCUDARegionLost loses GPU 1 while a client has a region there. Requests with it fail and say why, as does a registration; those on
@@ -175,7 +175,7 @@ func TestCUDARegionLost(t *testing.T) {
 		t.Errorf("regions %v are left", got)
 	}
 	http.DefaultClient.CloseIdleConnections()
-	if err := s.Close(context.Background()); err == nil || !strings.Contains(err.Error(), "CUDA_ERROR_LAUNCH_FAILED") {
+	if err := s.Close(context.Background()); err != nil {
 		t.Errorf("the server's end: %v", err)
 	}
 }

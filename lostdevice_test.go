@@ -76,7 +76,8 @@ func (i *holdingInstance) Close() error {
 	return i.deviceInstance.Close()
 }
 
-// serveAtGPUs runs a server with a model at GPU 1 only, one at both GPUs, and an ensemble of two steps at both.
+// serveAtGPUs runs a server with models at GPU 1 only and at both GPUs, models of sequences there, and an ensemble of two steps at both. The
+// server must end without an error.
 func serveAtGPUs(t *testing.T, args ...string) (door, metrics httpDoor, output *syncBuffer) {
 	t.Helper()
 	root := t.TempDir()
@@ -88,6 +89,8 @@ func serveAtGPUs(t *testing.T, args ...string) (door, metrics httpDoor, output *
 		"only1": "backend: \"devicecopy\"\ninstance_group { kind: KIND_GPU gpus: 1 }\n" + port,
 		"both":  "backend: \"devicecopy\"\ninstance_group { kind: KIND_GPU }\n" + port,
 		"hold":  "backend: \"devicehold\"\ninstance_group { kind: KIND_GPU gpus: 1 }\n" + port,
+		"seq":   "backend: \"devicecopy\"\nsequence_batching { direct {} max_sequence_idle_microseconds: 3600000000 }\ninstance_group { kind: KIND_GPU }\n" + port,
+		"seq1":  "backend: \"devicecopy\"\nsequence_batching { direct {} max_sequence_idle_microseconds: 3600000000 }\ninstance_group { kind: KIND_GPU gpus: 1 }\n" + port,
 		"chain": "platform: \"ensemble\"\nparameters { key: \"require_resident\" value { string_value: \"true\" } }\n" + port +
 			"ensemble_scheduling {\n" + step("INPUT0", "a") + step("a", "OUTPUT0") + "}\n",
 	} {
@@ -113,7 +116,9 @@ func serveAtGPUs(t *testing.T, args ...string) (door, metrics httpDoor, output *
 	must(t, s.Start())
 	t.Cleanup(func() {
 		http.DefaultClient.CloseIdleConnections()
-		_ = s.Close(context.Background()) // a lost device keeps what was on it
+		if err := s.Close(context.Background()); err != nil { // also where a GPU was lost
+			t.Errorf("the end of the server: %v", err)
+		}
 	})
 	return httpDoor{tb: t, url: "http://" + s.HTTPAddress()}, httpDoor{tb: t, url: "http://" + s.MetricsAddress()}, output
 }
@@ -211,6 +216,150 @@ func TestLostGPU(t *testing.T) { //nolint:paralleltest // loses a device of the 
 	}
 	if n := strings.Count(output.text(), "a GPU is lost"); n != 1 {
 		t.Errorf("the log says %d times that a GPU is lost:\n%s", n, output.text())
+	}
+	awaitRecycled(door, output)
+	checkLostShown(t, door)
+	if good, errs := inferNumbers(door, "chain", 20); good != 20 {
+		t.Errorf("once the instances are closed: %d of 20 succeeded: %v", good, errs)
+	}
+}
+
+// awaitRecycled returns when the instances of every model at GPU 1 are closed, as the log says once for each model.
+func awaitRecycled(d httpDoor, output *syncBuffer) {
+	for range 10_000 {
+		if strings.Count(output.text(), "instances on a lost GPU are closed") == 5 {
+			return
+		}
+		_, _, _ = d.call("GET", "/v2/health/live", nil) // what it returns is not of interest
+	}
+	d.tb.Fatalf("the instances of the lost GPU are not closed:\n%s", output.text())
+}
+
+// checkLostShown checks what the index and the dashboard show of models at the lost GPU 1.
+func checkLostShown(t *testing.T, door httpDoor) {
+	t.Helper()
+	const why = "device:1 is lost, restart the server to use it again: cu"
+	want := map[string]string{
+		"only1": "UNAVAILABLE model 'only1' has no other place: " + why, "hold": "UNAVAILABLE model 'hold' has no other place: " + why,
+		"seq1": "UNAVAILABLE model 'seq1' has no other place: " + why,
+		"both": "READY serves at device:0 only: " + why, "seq": "READY serves at device:0 only: " + why, "chain": "READY ",
+	}
+	text, _, err := door.call("POST", "/v2/repository/index", []byte("{}"))
+	must(t, err)
+	var index []struct{ Name, State, Reason string }
+	must(t, json.Unmarshal(text, &index))
+	for _, e := range index {
+		if got := e.State + " " + e.Reason; !strings.HasPrefix(got, want[e.Name]) || e.Name == "chain" && got != "READY " {
+			t.Errorf("the index has %s: %s", e.Name, got)
+		}
+	}
+	if text, _, err = door.call("POST", "/v2/repository/index", []byte(`{"ready":true}`)); err != nil || strings.Contains(string(text), "only1") || !strings.Contains(string(text), "both") {
+		t.Errorf("ready are %s, %v", text, err)
+	}
+	text, _, err = door.call("GET", "/ui/api/graph/chain", nil)
+	must(t, err)
+	var graph struct {
+		Nodes []struct{ Places, Lost []string } `json:"nodes"`
+	}
+	must(t, json.Unmarshal(text, &graph))
+	for _, n := range graph.Nodes {
+		if len(n.Places) != 2 || len(n.Lost) != 1 || n.Lost[0] != "device:1" {
+			t.Errorf("the dashboard has %s", text)
+		}
+	}
+}
+
+// ask sends a request of a sequence and returns its error's text, "" without one.
+func ask(d httpDoor, model string, id int, start, end bool) string {
+	body := strings.Replace(fourNumbers, "{", fmt.Sprintf(`{"parameters": {"sequence_id": %d, "sequence_start": %t, "sequence_end": %t}, `, id, start, end), 1)
+	if _, _, err := d.call("POST", "/v2/models/"+model+"/infer", []byte(body)); err != nil {
+		return err.Error()
+	}
+	return ""
+}
+
+// TestLostGPUEndsSequences checks that sequences at a lost GPU end with a status that says so, that those elsewhere go on, and that new
+// ones start where an instance is left.
+func TestLostGPUEndsSequences(t *testing.T) { //nolint:paralleltest // loses a device of the process
+	door, _, output := serveAtGPUs(t)
+	for _, err := range []string{ask(door, "seq", 1, true, false), ask(door, "seq", 2, true, false), ask(door, "seq1", 3, true, false)} {
+		if err != "" {
+			t.Fatal(err)
+		}
+	}
+	t.Cleanup(func() { cudatest.Set(t, "revive", 1) })
+	cudatest.Set(t, "lose", 1)
+	_, _ = inferNumbers(door, "only1", 10) // which notice the loss
+	awaitRecycled(door, output)
+	broken, live := 0, 0
+	for _, id := range []int{1, 2} {
+		switch err := ask(door, "seq", id, false, false); {
+		case err == "":
+			live = id
+		case strings.HasPrefix(err, "503 ") && strings.Contains(err, fmt.Sprintf("sequence %d for model 'seq' has ended: device:1 is lost, restart the server", id)):
+			broken = id
+		default:
+			t.Errorf("sequence %d: %s", id, err)
+		}
+	}
+	if broken == 0 || live == 0 {
+		t.Fatalf("sequence %d was broken off, %d goes on", broken, live)
+	}
+	if err := ask(door, "seq", broken, false, true); !strings.Contains(err, "has ended: device:1 is lost") {
+		t.Errorf("the end of the sequence: %q", err)
+	}
+	if err := ask(door, "seq", broken, false, false); !strings.Contains(err, "must specify the START flag") {
+		t.Errorf("after its end: %q", err)
+	}
+	if err := ask(door, "seq", live, false, true); err != "" {
+		t.Errorf("the end of the other sequence: %s", err)
+	}
+	if err := ask(door, "seq", broken, true, true); err != "" {
+		t.Errorf("a new sequence of the id: %s", err)
+	}
+	for _, start := range []bool{false, true} {
+		if err := ask(door, "seq1", 3, start, false); !strings.HasPrefix(err, "503 ") || !strings.Contains(err, "model 'seq1' has no other place: device:1 is lost") {
+			t.Errorf("with start %t, at the lost GPU only: %q", start, err)
+		}
+	}
+}
+
+// TestLostGPUReload checks that a load after the loss is refused with the reason, also when the driver would work again, that what
+// serves goes on, and that models can be unloaded, and loaded without the lost GPU.
+func TestLostGPUReload(t *testing.T) { //nolint:paralleltest // loses a device of the process
+	door, _, output := serveAtGPUs(t, "--model-control-mode=explicit", "--load-model=*")
+	cudatest.Set(t, "lose", 1)
+	_, _ = inferNumbers(door, "only1", 10) // which notice the loss
+	awaitRecycled(door, output)
+	for _, revived := range []bool{false, true} {
+		if revived {
+			cudatest.Set(t, "revive", 1)
+		}
+		for _, model := range []string{"only1", "both", "seq"} {
+			_, _, err := door.call("POST", "/v2/repository/models/"+model+"/load", nil)
+			if err == nil || !strings.Contains(err.Error(), "no instance of model '"+model+"' can be made: device:1 is lost, restart the server to use it again") {
+				t.Errorf("a load of %s, revived %t: %v", model, revived, err)
+			}
+		}
+		if good, errs := inferNumbers(door, "both", 20); good != 20 {
+			t.Errorf("%d of 20 requests succeeded: %v", good, errs)
+		}
+	}
+	const here = `{"parameters": {"config": "{\"backend\":\"devicecopy\",\"instance_group\":[{\"kind\":\"KIND_GPU\",\"gpus\":[0]}],` +
+		`\"input\":[{\"name\":\"INPUT0\",\"data_type\":\"TYPE_INT32\",\"dims\":[-1]}],\"output\":[{\"name\":\"OUTPUT0\",\"data_type\":\"TYPE_INT32\",\"dims\":[-1]}]}"}}`
+	if _, _, err := door.call("POST", "/v2/repository/models/only1/load", []byte(here)); err != nil {
+		t.Errorf("a load at the other GPU: %v", err)
+	}
+	if good, errs := inferNumbers(door, "only1", 20); good != 20 {
+		t.Errorf("at the other GPU: %d of 20 requests succeeded: %v", good, errs)
+	}
+	for _, model := range []string{"hold", "seq1"} {
+		if _, _, err := door.call("POST", "/v2/repository/models/"+model+"/unload", nil); err != nil {
+			t.Errorf("unloading %s: %v", model, err)
+		}
+	}
+	if _, _, err := door.call("GET", "/v2/health/ready", nil); err != nil {
+		t.Errorf("without the models of the lost GPU: %v", err)
 	}
 }
 

@@ -190,13 +190,22 @@ func (s *Server) close(ctx context.Context) error {
 	wg.Wait()
 	err := errors.Join(errors.Join(errs...), s.repo.Close(ctx), s.traces.close(ctx), s.meter.Close())
 	if err == nil { // otherwise requests may still use them
-		err = errors.Join(s.regions.Close(), s.gpus.Close(), closeCache(s.responses), closeStore(s.store))
+		err = errors.Join(s.closeGPUs(ctx), closeCache(s.responses), closeStore(s.store))
 	}
 	if errors.Is(err, context.DeadlineExceeded) {
 		return fmt.Errorf("exit timeout of %s expired, requests under way were cut off: %w", s.o.ExitTimeout, err)
 	}
 	if n := s.alloc.InUse(); err == nil && n > 0 {
 		s.log.WarnContext(ctx, "tensors were not released", slog.Int64("bytes", n))
+	}
+	return err
+}
+
+// closeGPUs closes the regions of clients and the GPUs. Errors of a GPU that is lost are warnings: the end of the process frees its memory.
+func (s *Server) closeGPUs(ctx context.Context) error {
+	lost, err := tensor.SplitLost(errors.Join(s.regions.Close(), s.gpus.Close()))
+	if lost != nil {
+		s.log.WarnContext(ctx, "closing a lost GPU failed", slog.String("error", status.Line(lost.Error())))
 	}
 	return err
 }

@@ -90,6 +90,16 @@ type Resizable interface {
 	Remove(inst backends.Instance, gone func())
 }
 
+// Losing is a Scheduler whose instances may be lost with their device, concurrently with everything but Close.
+type Losing interface {
+	Scheduler
+	// Lose takes the instances at a place out for good, because they cannot execute any more, and moves each back to the caller with a
+	// call of gone once its batch has ended. Where no other instance is left, queued tasks and later ones fail with why, until Add gives
+	// the scheduler others. In a model of sequences those in slots of the instances end, and their tasks fail. gone is called once for
+	// each instance; it must neither block nor call the scheduler.
+	Lose(at tensor.Place, why error, gone func(inst backends.Instance))
+}
+
 // Item is what a Policy sees of one queued task.
 type Item struct {
 	// Shape is equal for tasks that may share a batch.

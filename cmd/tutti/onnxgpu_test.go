@@ -212,8 +212,8 @@ func TestOnnxGPUTrouble(t *testing.T) { //nolint:paralleltest // takes the memor
 	same(t, a, "mlp", rowOf(1))
 }
 
-// TestOnnxGPULost checks that the requests of a lost device fail with its reason, that those of the host go on, and that the end of the
-// server names the loss.
+// TestOnnxGPULost checks that the requests of a lost device fail with its reason, that those of the host go on, and that the server ends
+// without an error.
 func TestOnnxGPULost(t *testing.T) { //nolint:paralleltest // loses the device of the process's driver
 	driver := cudatest.Library(t)
 	t.Cleanup(func() { cudatest.Set(t, "revive", 0) })
@@ -241,7 +241,7 @@ func TestOnnxGPULost(t *testing.T) { //nolint:paralleltest // loses the device o
 		t.Errorf("a request to the host: %d %s", code, text)
 	}
 	http.DefaultClient.CloseIdleConnections()
-	if err := s.Close(context.Background()); err == nil || !strings.Contains(err.Error(), "CUDA_ERROR_LAUNCH_FAILED") {
+	if err := s.Close(context.Background()); err != nil {
 		t.Errorf("the end of the server: %v", err)
 	}
 }

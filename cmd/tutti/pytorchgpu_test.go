@@ -216,8 +216,8 @@ func TestPyTorchLost(t *testing.T) {
 	}
 	t.Cleanup(func() {
 		http.DefaultClient.CloseIdleConnections() // a server that stops waits for its clients to leave
-		if err := s.Close(context.Background()); err == nil || !strings.Contains(err.Error(), "device:0") {
-			t.Errorf("the server's end = %v, want the loss", err)
+		if err := s.Close(context.Background()); err != nil {
+			t.Errorf("the server's end = %v", err)
 		}
 	})
 	a := addresses{http: s.HTTPAddress()}

@@ -83,6 +83,7 @@ type NodeView struct {
 	Version   int64    `json:"version"`
 	Platform  string   `json:"platform"`
 	Places    []string `json:"places"`
+	Lost      []string `json:"lost"` // those of Places whose device is lost
 	Site      string   `json:"site"`
 	Ensembles []string `json:"ensembles"`
 	Stream    int32    `json:"stream"`

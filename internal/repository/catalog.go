@@ -54,24 +54,6 @@ func (r *Repository) Lost() error {
 	return nil
 }
 
-// lost returns why a version cannot serve any more, because it or a model of its steps has no place that is not lost.
-func (r *Repository) lost(v *version) (err error) {
-	for _, used := range v.uses {
-		if err := r.lost(used); err != nil {
-			return status.Prefixf(err, "in ensemble '%s', ", v.sig.Model)
-		}
-	}
-	for _, at := range v.places {
-		if err = r.places.Lost(at); err == nil {
-			return nil
-		}
-	}
-	if err != nil {
-		return status.Prefixf(err, "model '%s' has no other place: ", v.sig.Model)
-	}
-	return nil
-}
-
 // ModelReady returns nil if the version serves, else the reason.
 func (r *Repository) ModelReady(name string, number int64) error {
 	v, err := r.find(name, number)
@@ -294,13 +276,16 @@ func (r *Repository) node(p *plan.Plan, i int) inspect.NodeView {
 	n := &p.Nodes[i]
 	v := inspect.NodeView{
 		Node: i, Name: n.Name, Model: n.Model, Version: n.Signature.Version, MaxBatch: n.Signature.MaxBatch, Site: "host",
-		Places: []string{}, Ensembles: append([]string{}, n.Ensembles...), Stream: n.Stream, Inflight: n.MaxInflight,
+		Places: []string{}, Lost: []string{}, Ensembles: append([]string{}, n.Ensembles...), Stream: n.Stream, Inflight: n.MaxInflight,
 	}
 	if n.OnDevice {
 		v.Site = "device"
 	}
 	for _, at := range n.Places {
 		v.Places = append(v.Places, at.String())
+		if r.places.Lost(at) != nil {
+			v.Lost = append(v.Lost, at.String())
+		}
 	}
 	if m := r.stepModel(n); m != nil {
 		v.Platform = platformOf(m)

@@ -216,6 +216,11 @@ func (u *instance) executesAt() tensor.Place { return batch.PlaceOf(u.inst) }
 func (r *Repository) newInstances(ctx context.Context, m backends.Model, wanted, present instances) (instances, error) {
 	_, concurrent := m.(backends.ConcurrentModel)
 	var made instances
+	for _, u := range wanted { // before any is made: a reload must not need memory for nothing
+		if err := r.places.Lost(u.place); err != nil {
+			return nil, status.Prefixf(err, "no instance of model '%s' can be made: ", m.Signature().Model)
+		}
+	}
 	for _, u := range wanted {
 		if concurrent && u.place.Kind != tensor.Device { // an instance at a device has a stream
 			u.inst = slices.Concat(present, made).sameInstance(&u)

@@ -140,10 +140,10 @@ func (c *change) beginAll(ctx context.Context, folders []*folder) error {
 }
 
 // current reports whether the folder's present state serves already, including under a configuration from an
-// earlier load request. It marks the model as explicitly loaded.
+// earlier load request, with all its instances: none was lost with its device. It marks the model as explicitly loaded.
 func (c *change) current(f *folder) bool {
 	m := c.base.models[f.key]
-	if m == nil || !m.current(f.fingerprint) || f.override {
+	if m == nil || !m.current(f.fingerprint) || f.override || slices.ContainsFunc(m.versions, func(v *version) bool { return len(v.lost) > 0 }) {
 		return false
 	}
 	if !m.explicit {
@@ -291,7 +291,7 @@ func (r *Repository) Index(ready bool) []infer.Entry {
 			continue
 		}
 		for _, l := range m.states {
-			if now := l.current.Load(); !ready || now.state == infer.Ready {
+			if now := r.condition(m, l); !ready || now.state == infer.Ready {
 				list = append(list, infer.Entry{Name: name, Version: strconv.FormatInt(l.number, 10), State: now.state, Reason: now.reason})
 			}
 		}

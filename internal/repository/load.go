@@ -59,6 +59,7 @@ type version struct {
 	places       []tensor.Place // those of the instances at load. Nil: the host.
 	holders      *atomic.Int32  // counts the versions that share model
 	instances    instances      // guarded by Repository.changes
+	lost         []tensor.Place // devices whose instances are closed because they are lost; guarded by Repository.changes
 	// removing counts removed instances that are not closed yet. removed are instances that are closed with the
 	// version.
 	removing    pending.Count

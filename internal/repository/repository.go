@@ -192,6 +192,7 @@ func Open(ctx context.Context, s Settings) (*Repository, error) {
 		r.workers.Close()
 		return nil, err
 	}
+	r.watchDevices(context.WithoutCancel(ctx))
 	r.prune(ctx)
 	if s.Mode == Polled && s.PollInterval > 0 {
 		r.watch(context.WithoutCancel(ctx))
@@ -313,8 +314,11 @@ func (r *Repository) finish(ctx context.Context, v *version) (err error) {
 	return errors.Join(err, v.exec.Drain(ctx), v.close(ctx))
 }
 
-// closeFailed logs an error of closing a version or an instance, and keeps it for Close.
+// closeFailed logs an error of closing a version or an instance, and keeps it for Close unless it comes of a lost device.
 func (r *Repository) closeFailed(ctx context.Context, v *version, err error) {
+	if err = r.closeWarning(ctx, err, v.places, slog.String("model", v.sig.Model), slog.Int64("version", v.sig.Version)); err == nil {
+		return
+	}
 	r.s.Log.ErrorContext(ctx, "closing a model failed", slog.String("model", v.sig.Model), slog.Int64("version", v.sig.Version), slog.String("error", err.Error()))
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -416,9 +420,9 @@ func (r *Repository) Close(ctx context.Context) error {
 	defer r.mu.Unlock()
 	errs := r.closeErrors
 	r.closeErrors = nil
-	errs = append(errs, r.mover.Close())
+	errs = append(errs, r.closeWarning(ctx, r.mover.Close(), nil))
 	for name, b := range r.opened {
-		errs = append(errs, b.Close())
+		errs = append(errs, r.closeWarning(ctx, b.Close(), r.places.Devices(), slog.String("backend", name)))
 		delete(r.opened, name)
 	}
 	return errors.Join(errs...)

@@ -122,7 +122,7 @@ func (u *update) discard() error {
 func (r *Repository) apply(ctx context.Context, u *update) {
 	v := u.v
 	v.shownConfig.Store(u.config)
-	v.instances = u.instances
+	v.instances, v.lost = u.instances, nil // one at a lost device cannot be made
 	if len(u.added)+len(u.gone) == 0 {
 		return
 	}

@@ -221,7 +221,7 @@ func (r *run) copyInto(dst *tensor.Buffer, o *infer.Named, note batch.Note) (ten
 }
 
 func (r *run) copyError(output, to string, err error) error {
-	return status.Errorf(status.Internal, "output '%s' of model '%s' cannot be copied to %s: %w", output, r.x.plan.Signature.Model, to, err)
+	return status.Prefixf(err, "output '%s' of model '%s' cannot be copied to %s: ", output, r.x.plan.Signature.Model, to)
 }
 
 // params are the parameters that steps returned with their tensors.

@@ -55,7 +55,7 @@ func TestSpillsOfBatch(t *testing.T) { //nolint:paralleltest // uses the driver 
 	devices, err := driver.Devices(cuda.Options{Only: []int{0}})
 	must(t, err)
 	host := tensor.NewPool()
-	pinned := cuda.NewPinned(devices[0], 1<<20, host)
+	pinned := cuda.NewPinned(devices[0], 64<<20, host)
 	devices[0].SpillTo(pinned, 8)
 	places := tensor.NewPlaces(host)
 	must(t, places.Add(devices[0]))

@@ -215,6 +215,15 @@ func (q *backlog) sweep(now int64, dropped *scheduler.TaskList) {
 	}
 }
 
+// fail moves every task to dropped, with an error.
+func (q *backlog) fail(why error, dropped *scheduler.TaskList) {
+	for len(q.heap) > 0 {
+		w := q.remove(q.heap[0].after(nil))
+		w.Err, w.Refusal = why, telemetry.NotServing
+		dropped.Push(w)
+	}
+}
+
 // entry is a task in a backlog.
 type entry struct {
 	task       *scheduler.Task

@@ -5,6 +5,7 @@ import (
 	"sync"
 
 	"github.com/tutti-server/tutti/backends"
+	"github.com/tutti-server/tutti/core/tensor"
 	"github.com/tutti-server/tutti/scheduler"
 	"github.com/tutti-server/tutti/scheduler/batch"
 )
@@ -150,7 +151,7 @@ type removedInstance struct {
 func (q *Queue) Add(list []backends.Instance, limiters []scheduler.Limiter) {
 	q.workers.Reserve(len(list))
 	q.mu.Lock()
-	q.all = slices.Concat(q.all, list)
+	q.all, q.lost = slices.Concat(q.all, list), nil
 	q.free = append(q.free, q.limit(list, limiters)...)
 	more := q.backlog.n > 0
 	q.mu.Unlock()
@@ -163,6 +164,29 @@ func (q *Queue) Add(list []backends.Instance, limiters []scheduler.Limiter) {
 func (q *Queue) Remove(inst backends.Instance, gone func()) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
+	q.remove(inst, gone)
+}
+
+// Lose implements scheduler.Losing.
+func (q *Queue) Lose(at tensor.Place, why error, gone func(inst backends.Instance)) {
+	q.mu.Lock()
+	for _, inst := range slices.Clone(q.all) {
+		if batch.PlaceOf(inst) == at {
+			q.remove(inst, func() { gone(inst) })
+		}
+	}
+	none := len(q.all) == 0
+	if none {
+		q.lost = why
+	}
+	q.mu.Unlock()
+	if none {
+		q.workers.Go(q) // which fails the queued tasks
+	}
+}
+
+// remove is Remove with the lock held.
+func (q *Queue) remove(inst backends.Instance, gone func()) {
 	is := func(x backends.Instance) bool { return batch.Same(bare(x), inst) }
 	i := slices.IndexFunc(q.all, is)
 	q.all = slices.Concat(q.all[:i], q.all[i+1:])

@@ -52,6 +52,7 @@ type state struct {
 	held      int64 // when the policy first delayed what waits
 	hold      int   // tasks to wait for before the first batch
 	perTask   int64 // ns that a task takes of an instance
+	lost      error // why there is no instance any more, see Lose
 }
 
 // decision is memory for calls of the policy.
@@ -126,6 +127,11 @@ func (q *Queue) Enqueue(list scheduler.TaskList, t *scheduler.RunLoop) {
 	var queued, refused scheduler.TaskList // queued is read under the lock only: tasks change hands
 	q.mu.Lock()
 	for w := list.Pop(); w != nil; w = list.Pop() {
+		if q.lost != nil {
+			w.Err, w.Refusal = q.lost, telemetry.NotServing
+			refused.Push(w)
+			continue
+		}
 		if q.backlog.push(w, now) {
 			queued.Push(w)
 			continue
@@ -189,6 +195,9 @@ func (q *Queue) next(t *scheduler.RunLoop, dropped *scheduler.TaskList) (x *exec
 	}
 	now := t.Now()
 	switch {
+	case q.lost != nil:
+		q.backlog.fail(q.lost, dropped)
+		return nil, false
 	case len(q.free) == 0:
 		return nil, false
 	case q.backlog.n == 0:

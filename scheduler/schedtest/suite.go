@@ -51,6 +51,7 @@ func RunRows(t *testing.T, makeScheduler Make, maxRows int) {
 		{"idle", idle},
 		{"instance removed", removed},
 		{"instance added", added},
+		{"instances lost", lost},
 		{"instances change", resized},
 	} {
 		t.Run(c.name, func(t *testing.T) {

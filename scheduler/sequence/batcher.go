@@ -30,6 +30,9 @@ type batcher struct {
 	earliest int64
 	spare    *sequence // for reuse
 
+	broken map[id]error // why sequences have ended whose instance is lost, until a request starts or ends one; see Lose
+	lost   error        // why no instance is left
+
 	arrivals  uint64
 	assigned  uint64 // the last id assigned to an iterative request
 	queued    int    // requests that wait
@@ -45,7 +48,7 @@ const longestName = 128
 
 func newBatcher(r Rules, instances int) *batcher {
 	b := &batcher{
-		rules: r, earliest: math.MaxInt64, live: map[id]*sequence{}, held: r.Queued > 0 || r.Backlog > 0,
+		rules: r, earliest: math.MaxInt64, live: map[id]*sequence{}, broken: map[id]error{}, held: r.Queued > 0 || r.Backlog > 0,
 		checkID: func(id) error { return nil }, newSlot: func() *slot { return new(slot) }, removed: func(*instance) {},
 	}
 	for range instances {
@@ -72,6 +75,11 @@ func (b *batcher) admit(w *scheduler.Task, now int64) (conflict bool, err error)
 	s := b.live[key]
 	if s == nil && b.rules.Iterative && !start {
 		start, end = true, true
+	}
+	if s == nil {
+		if err := b.refusal(key, start, end); err != nil {
+			return false, err
+		}
 	}
 	switch {
 	case s == nil && !start:

@@ -137,6 +137,7 @@ func (responder) Account(run any, _ int32) (*telemetry.Step, *telemetry.RunSums)
 func (s *Scheduler) Add(instances []backends.Instance, limiters []scheduler.Limiter) {
 	s.mu.Lock()
 	s.join(instances, limiters)
+	s.batcher.lost = nil
 	s.batcher.spread()
 	ready := s.batcher.startable()
 	s.schedule(telemetry.Now())

@@ -145,6 +145,13 @@ func (s *Spread) Add(instances []backends.Instance, limiters []scheduler.Limiter
 // Remove implements scheduler.Resizable. The place must have another instance.
 func (s *Spread) Remove(inst backends.Instance, gone func()) { s.of(inst).Remove(inst, gone) }
 
+// Lose implements scheduler.Losing. Each target must do so.
+func (s *Spread) Lose(at tensor.Place, why error, gone func(inst backends.Instance)) {
+	if i := s.find(at); i >= 0 {
+		s.targets[i].To.(scheduler.Losing).Lose(at, why, gone) //nolint:errcheck,forcetypeassert // the contract
+	}
+}
+
 // of returns the scheduler of an instance's place.
 func (s *Spread) of(inst backends.Instance) scheduler.Resizable {
 	return s.targets[s.find(batch.PlaceOf(inst))].To.(scheduler.Resizable) //nolint:errcheck,forcetypeassert // the contract of Add

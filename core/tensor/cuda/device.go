@@ -49,8 +49,8 @@ type Device struct {
 	kernels compute.Kernels                        // guarded by loading
 
 	lost  atomic.Pointer[error]
-	told  atomic.Pointer[func(error)] // OnLost
-	since atomic.Int64                // when the context was made, in nanoseconds of Unix time
+	tell  []func(error) // OnLost, guarded by mu
+	since atomic.Int64  // when the context was made, in nanoseconds of Unix time
 	inUse atomic.Int64
 
 	closed  atomic.Bool
@@ -159,17 +159,32 @@ func (v *Device) check(r C.cu_result, call string) error {
 	if !slices.Contains(lasting, int(r)) {
 		return err
 	}
-	err = status.Errorf(status.Unavailable, "%s is lost, restart the server to use it again: %w", v.Place(), err)
+	err = status.Errorf(status.Unavailable, "%s is lost, restart the server to use it again: %w", v.Place(), tensor.LostError{Err: err})
 	if v.lost.CompareAndSwap(nil, &err) {
-		if f := v.told.Load(); f != nil {
-			go (*f)(err)
-		}
+		go v.tellLost(err)
 	}
 	return err
 }
 
-// OnLost sets a function that is called once, in its own goroutine, when the device is lost. It must be set before the device is used.
-func (v *Device) OnLost(f func(error)) { v.told.Store(&f) }
+func (v *Device) tellLost(err error) {
+	v.mu.Lock()
+	list := v.tell
+	v.tell = nil
+	v.mu.Unlock()
+	for _, f := range list {
+		f(err)
+	}
+}
+
+// OnLost adds a function that is called once, in another goroutine, when the device is lost; at once if it is.
+func (v *Device) OnLost(f func(error)) {
+	v.mu.Lock()
+	v.tell = append(v.tell, f)
+	v.mu.Unlock()
+	if err := v.Lost(); err != nil {
+		go v.tellLost(err)
+	}
+}
 
 // run makes the context and the pool, once. A failure is not remembered: memory may be free later.
 //

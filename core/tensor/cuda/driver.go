@@ -185,8 +185,9 @@ var remedy = map[int]string{
 	209:         ": the GPU is of an architecture that the kernels do not support",
 }
 
-// lasting are the codes after which the context is unusable: every further call returns the same.
-var lasting = []int{214, 220, 700, 702, 709, 710, 714, 715, 716, 717, 718, 719, 721, 999}
+// lasting are the codes after which the context is unusable: every further call returns the same. For most of them CUDA's documentation
+// says that the process must be ended and started again, so no call tries to make another context.
+var lasting = []int{214, 220, 226, 700, 702, 709, 710, 714, 715, 716, 717, 718, 719, 721, 810, 999}
 
 // errorOf returns the error of a call: code Unavailable for what another device, a later time or another machine may do.
 func (d *Driver) errorOf(r C.cu_result, call string, device int) error {

@@ -19,7 +19,7 @@ export interface ModelView {
 }
 
 export interface NodeView {
-  node: number; name: string; model: string; version: number; platform: string; places: string[] | null; site: string;
+  node: number; name: string; model: string; version: number; platform: string; places: string[] | null; lost: string[] | null; site: string;
   ensembles: string[] | null; stream: number; max_inflight: number; max_batch: number; instances: number; in_flight: number; live: ModelView | null;
 }
 

@@ -23,7 +23,7 @@ test('events come whole however they are cut', () => {
   }
 });
 
-const node = (n: number): NodeView => ({ node: n, name: `n${n}`, model: `n${n}`, version: 1, platform: '', places: [], site: 'host', ensembles: [], stream: 0, max_inflight: 0, max_batch: 1, instances: 1, in_flight: 0, live: null });
+const node = (n: number): NodeView => ({ node: n, name: `n${n}`, model: `n${n}`, version: 1, platform: '', places: [], lost: [], site: 'host', ensembles: [], stream: 0, max_inflight: 0, max_batch: 1, instances: 1, in_flight: 0, live: null });
 const edge = (from: number, to: number) => ({ from, to, tensor: 't', input: 't', datatype: 'FP32', shape: [1], at: 'host', why: 'the request brings it', copied_bytes: 0, copies: 0, made: [], carried: [] });
 
 test('a plan is laid out without nodes on each other, its tensors bundled', () => {

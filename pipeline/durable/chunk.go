@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"os"
+	"strconv"
 	"time"
 
 	"go.temporal.io/sdk/activity"
@@ -29,7 +31,7 @@ func (a *activities) chunk(ctx context.Context, o chunkOrder) (*chunkDone, error
 		return nil, h.cause(fault(err))
 	}
 	token := fmt.Sprint(info.WorkflowExecution.RunID, info.ActivityID, info.Attempt)
-	c := &chunkRun{a: a, d: d, heart: h, token: token, worker: workerName(ctx)}
+	c := &chunkRun{a: a, d: d, heart: h, token: token, worker: workerName()}
 	side, err := c.run(ctx, o.Number)
 	if err != nil {
 		return nil, h.cause(fault(err))
@@ -41,7 +43,10 @@ func (a *activities) chunk(ctx context.Context, o chunkOrder) (*chunkDone, error
 }
 
 // workerName identifies this worker in messages.
-func workerName(ctx context.Context) string { return activity.GetInfo(ctx).TaskQueue }
+func workerName() string {
+	host, _ := os.Hostname() // empty if it has no name
+	return host + ":" + strconv.Itoa(os.Getpid())
+}
 
 // paused reports whether a job was paused while a chunk waited in its task queue.
 func (a *activities) paused(ctx context.Context, id string) bool {
@@ -113,8 +118,10 @@ func (r *chunkRun) begun(ctx context.Context, c *dataset.Chunk) (*sidecar, error
 			return side, err
 		}
 	}
-	return &sidecar{Job: r.d.Job, Run: r.d.Run, Recipe: r.d.Recipe, ChunkRows: r.d.Checked.ChunkRows,
-		Number: c.Number, First: c.First, Rows: c.Rows, Sum: c.Sum}, nil
+	return &sidecar{
+		Job: r.d.Job, Run: r.d.Run, Recipe: r.d.Recipe, ChunkRows: r.d.Checked.ChunkRows,
+		Number: c.Number, First: c.First, Rows: c.Rows, Sum: c.Sum,
+	}, nil
 }
 
 // keep takes the parts of an earlier run as they are.
@@ -139,12 +146,13 @@ func (r *chunkRun) execute(ctx context.Context, c *dataset.Chunk, side *sidecar,
 	if err != nil {
 		return err
 	}
+	outer := ctx
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	s := &sender{a: r.a, d: r.d, gate: r.a.gate(r.d.desc)}
 	units := make(chan *unit, maxUnits)
 	go s.send(ctx, rows, reused, units)
-	w := &results{d: r.d, side: side, token: r.token, check: r.sameModel}
+	w := &results{d: r.d, side: side, token: r.token, check: r.sameModel, segment: r.a.segment}
 	defer w.abort()
 	for u := range units {
 		<-u.done
@@ -160,6 +168,9 @@ func (r *chunkRun) execute(ctx context.Context, c *dataset.Chunk, side *sidecar,
 		}
 	}
 	if err != nil {
+		if w.worthwhile() && outer.Err() == nil {
+			_ = w.commit(outer) // err is what counts: without the part, the next attempt begins further in front
+		}
 		return err
 	}
 	if err = w.commit(ctx); err != nil {

@@ -15,16 +15,22 @@ import (
 
 // activities are the activities of a worker, with what they share. They are safe for concurrent use.
 type activities struct {
-	s      *Settings
-	memory tensor.Allocator
+	s       *Settings
+	memory  tensor.Allocator
+	segment time.Duration // see segmentTime
 
 	mu    sync.Mutex
 	jobs  map[string]*data // by the run
-	gates map[string]*gate // by the model and its version
+	gates map[modelKey]*gate
+}
+
+type modelKey struct {
+	model   string
+	version int64
 }
 
 func newActivities(s *Settings) *activities {
-	return &activities{s: s, memory: tensor.NewPool(), jobs: map[string]*data{}, gates: map[string]*gate{}}
+	return &activities{s: s, memory: tensor.NewPool(), segment: segmentTime, jobs: map[string]*data{}, gates: map[modelKey]*gate{}}
 }
 
 // close drops what is kept of jobs.
@@ -53,7 +59,7 @@ type heart struct {
 
 // beat starts the heartbeats of an activity. The context ends when the job was cancelled, when the attempt has timed
 // out, and when the worker stops.
-func (a *activities) beat(ctx context.Context, chunk int64) (context.Context, *heart) {
+func (*activities) beat(ctx context.Context, chunk int64) (context.Context, *heart) {
 	h := &heart{ended: make(chan struct{})}
 	outer := ctx
 	ctx, h.cancel = context.WithCancelCause(ctx)
@@ -97,7 +103,7 @@ func (h *heart) cause(err error) error {
 
 // gate returns the limit of the requests in flight of a model.
 func (a *activities) gate(d *infer.Description) *gate {
-	key := d.Model + "\x00" + string(rune(d.Version))
+	key := modelKey{d.Model, d.Version}
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	g := a.gates[key]

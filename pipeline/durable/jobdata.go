@@ -52,6 +52,7 @@ func planKey(run string) string    { return path.Join(jobFolder, runID(run), "pl
 func pageKey(run string, first int64) string {
 	return path.Join(planFolder(run), fmt.Sprintf("%08d.json", first))
 }
+
 func sidecarKey(run string, number int64) string {
 	return path.Join(indexFolder, runID(run), fmt.Sprintf("%08d.rows", number))
 }

@@ -23,10 +23,11 @@ const segmentTime = 10 * time.Second
 
 // results writes the parts of a chunk. It is used by one goroutine.
 type results struct {
-	d     *data
-	side  *sidecar
-	token string       // makes the names of this attempt's parts unique
-	check func() error // refuses results of another model, before they are committed
+	d       *data
+	side    *sidecar
+	token   string       // makes the names of this attempt's parts unique
+	check   func() error // refuses results of another model, before they are committed
+	segment time.Duration
 
 	part   *dataset.Part
 	failed *dataset.Part
@@ -162,7 +163,10 @@ func (d *data) failureColumns() []dataset.Column {
 }
 
 // due reports whether the part has been written to for so long that it should be ended.
-func (r *results) due() bool { return r.part != nil && time.Since(r.begun) >= segmentTime }
+func (r *results) due() bool { return r.part != nil && time.Since(r.begun) >= r.segment }
+
+// worthwhile reports whether the part of an attempt that failed has results that took some time.
+func (r *results) worthwhile() bool { return r.part != nil && time.Since(r.begun) >= r.segment/10 }
 
 // commit ends the part and records it in the sidecar. The rows in it are not executed again.
 func (r *results) commit(ctx context.Context) error {

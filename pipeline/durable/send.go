@@ -25,8 +25,6 @@ type entry struct {
 	cells []dataset.Cell // of an earlier result
 }
 
-func (e *entry) sent() bool { return e.err == nil && e.cells == nil }
-
 // answer is a response to a request of some rows.
 type answer struct {
 	resp *infer.Response

@@ -25,8 +25,9 @@ import (
 
 // Service implements job.Service. It is safe for concurrent use.
 type Service struct {
-	s    Settings
-	data converter.DataConverter
+	s        Settings
+	data     converter.DataConverter
+	patience time.Duration // for a worker that takes a task
 }
 
 var _ job.Service = (*Service)(nil)
@@ -34,13 +35,13 @@ var _ job.Service = (*Service)(nil)
 // New returns a service on s.Client. It does not connect.
 func New(s Settings) *Service {
 	s.complete()
-	return &Service{s: s, data: DataConverter(s.Codec)}
+	return &Service{s: s, data: DataConverter(s.Codec), patience: 10 * time.Second}
 }
 
 // The bounds of a Spec, which is stored with each job and in each run's history.
 const (
 	maxSpec     = 64 << 10 // bytes of JSON
-	callTimeout = 10 * time.Second
+	callTimeout = 5 * time.Second
 )
 
 var validID = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$`)

@@ -84,14 +84,11 @@ func (s *sidecar) decode(b []byte) error {
 func readSidecar(ctx context.Context, out *dataset.Output, key string) (*sidecar, error) {
 	text, err := out.Get(ctx, key)
 	if err != nil {
-		if status.CodeOf(err) == status.NotFound {
-			return nil, nil
-		}
-		return nil, err
+		return nil, ignore(err, status.NotFound)
 	}
 	s := &sidecar{}
 	if s.decode(text) != nil {
-		return nil, nil
+		s = nil
 	}
 	return s, nil
 }

@@ -22,7 +22,6 @@ import (
 // The times after which a job counts as waiting.
 const (
 	queryTimeout = 2 * time.Second
-	patience     = 10 * time.Second // for a worker that takes a task
 	// pollAge is how old the last poll of a worker that runs may be: a poll takes up to a minute.
 	pollAge     = 70 * time.Second
 	maxProblems = 20
@@ -41,7 +40,7 @@ func (s *Service) Show(ctx context.Context, id string) (*job.Status, error) {
 		return st, nil
 	}
 	asked := false
-	if len(d.GetPendingActivities()) > 0 || p == nil || time.Since(scheduled(d)) < patience {
+	if len(d.GetPendingActivities()) > 0 || p == nil || time.Since(scheduled(d)) < s.patience {
 		if now := s.query(ctx, id); now != nil {
 			asked = true
 			fill(st, now)
@@ -154,7 +153,7 @@ func (s *Service) pending(ctx context.Context, st *job.Status, d *workflowservic
 		}
 		if failed {
 			st.Retries += int64(a.GetAttempt()) - 1
-			st.Problems = append(st.Problems, s.problem(a))
+			st.Problems = append(st.Problems, problem(a))
 		}
 	}
 	slices.SortFunc(st.Problems, func(a, b job.Problem) int { return cmp.Compare(a.Chunk, b.Chunk) })
@@ -178,7 +177,7 @@ func (s *Service) pending(ctx context.Context, st *job.Status, d *workflowservic
 
 // unpolled makes the state waiting when no worker takes from a queue.
 func (s *Service) unpolled(ctx context.Context, st *job.Status, queue string, since time.Time) {
-	if age := time.Since(since); age >= patience {
+	if age := time.Since(since); age >= s.patience {
 		if polled, err := s.polled(ctx, queue); err == nil && !polled {
 			st.State = job.Waiting
 			st.Reason = fmt.Sprintf("no worker has taken task queue '%s' for %d s; start `tutti serve --jobs` or `tutti worker` with model '%s'", queue, int(age.Seconds()), st.Spec.Model)
@@ -200,7 +199,7 @@ func (s *Service) polled(ctx context.Context, queue string) (bool, error) {
 }
 
 // problem returns the failure of an activity that is tried again.
-func (s *Service) problem(a *workflowpb.PendingActivityInfo) job.Problem {
+func problem(a *workflowpb.PendingActivityInfo) job.Problem {
 	p := job.Problem{Chunk: -1, Attempt: int(a.GetAttempt()) - 1, Error: strings.TrimSpace(a.GetLastFailure().GetMessage())}
 	if t := a.GetNextAttemptScheduleTime(); t != nil {
 		p.Next = t.AsTime()

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"maps"
 	"slices"
@@ -83,7 +82,6 @@ type Worker struct {
 	s    Settings
 	acts *activities
 
-	mu     sync.Mutex
 	models map[string]worker.Worker // by the model
 }
 
@@ -109,7 +107,7 @@ func (w *Worker) Run(ctx context.Context) error {
 	if engine == nil {
 		return nil
 	}
-	w.s.Log.Info("Jobs are executed.", "task_queue", w.s.Queue)
+	w.s.Log.InfoContext(ctx, "Jobs are executed.", slog.String("task_queue", w.s.Queue))
 	w.follow(ctx)
 	var wait sync.WaitGroup
 	for _, m := range append(slices.Collect(maps.Values(w.models)), engine) {
@@ -127,24 +125,24 @@ func (w *Worker) options() worker.Options {
 		MaxHeartbeatThrottleInterval:       2 * time.Second,
 		ActivityTaskPollerBehavior:         worker.NewPollerBehaviorAutoscaling(worker.PollerBehaviorAutoscalingOptions{InitialNumberOfPollers: 1, MinimumNumberOfPollers: 1, MaximumNumberOfPollers: 4}),
 		OnFatalError: func(err error) {
-			w.s.Log.Error("Temporal refuses this worker.", "error", err)
+			w.s.Log.Error("Temporal refuses this worker.", slog.Any("error", err))
 		},
 	}
 }
 
 // start starts a worker of the SDK, and tries again while the Temporal server is away. Each try has a new worker: one that
 // failed to start cannot be started again. It returns nil when ctx is done.
-func (w *Worker) start(ctx context.Context, make func() worker.Worker) worker.Worker {
+func (w *Worker) start(ctx context.Context, fresh func() worker.Worker) worker.Worker {
 	said := ""
 	for {
-		e := make()
+		e := fresh()
 		err := e.Start()
 		if err == nil {
 			return e
 		}
 		if text := err.Error(); text != said {
 			said = text
-			w.s.Log.Warn("Jobs wait for Temporal.", "error", unreachable(err))
+			w.s.Log.WarnContext(ctx, "Jobs wait for Temporal.", slog.String("error", unreachable(err)))
 		}
 		select {
 		case <-ctx.Done():
@@ -159,10 +157,12 @@ func (w *Worker) follow(ctx context.Context) {
 	tick := time.NewTicker(followEvery)
 	defer tick.Stop()
 	for {
-		loaded := w.loaded()
+		loaded := w.loaded(ctx)
 		for name := range loaded {
 			if w.models[name] == nil {
-				w.models[name] = w.serve(ctx, name)
+				if m := w.serve(ctx, name); m != nil {
+					w.models[name] = m
+				}
 			}
 		}
 		for name, m := range w.models {
@@ -192,10 +192,10 @@ func (w *Worker) serve(ctx context.Context, model string) worker.Worker {
 }
 
 // loaded returns the models that are ready.
-func (w *Worker) loaded() map[string]bool {
+func (w *Worker) loaded(ctx context.Context) map[string]bool {
 	list, err := w.s.Catalog.Statistics("", 0)
 	if err != nil {
-		w.s.Log.Warn("The loaded models are not known.", "error", err)
+		w.s.Log.WarnContext(ctx, "The loaded models are not known.", slog.Any("error", err))
 		return nil
 	}
 	names := map[string]bool{}
@@ -207,5 +207,5 @@ func (w *Worker) loaded() map[string]bool {
 
 // unreachable adds what to do to an error of a Temporal server that is away.
 func unreachable(err error) string {
-	return fmt.Sprintf("%s; start the Temporal server, or name another one with --temporal-address", strings.TrimSuffix(err.Error(), "."))
+	return strings.TrimSuffix(err.Error(), ".") + "; start the Temporal server, or name another one with --temporal-address"
 }

@@ -57,7 +57,7 @@ func (s *simulation) run(t *testing.T, o *order) error {
 			}
 			size.bytes += payload.Size()
 		}
-		env.RegisterActivityWithOptions(func(_ context.Context, o checkOrder) (*checked, error) {
+		env.RegisterActivityWithOptions(func(context.Context, checkOrder) (*checked, error) {
 			size.activities++
 			return &checked{Version: 3, Fingerprint: "f", ChunkRows: 2000}, nil
 		}, activity.RegisterOptions{Name: activityCheck})
@@ -227,7 +227,7 @@ func TestPauseStartsNothing(t *testing.T) {
 	t.Parallel()
 	s := &simulation{plan: plan{Rows: 50, Chunks: 50}}
 	paused, during := false, 0
-	s.chunk = func(n int64, _ int32) (*chunkDone, error) {
+	s.chunk = func(int64, int32) (*chunkDone, error) {
 		if paused {
 			during++
 			return &chunkDone{Paused: true}, nil
@@ -324,8 +324,15 @@ func TestFitTheWindow(t *testing.T) {
 		waited, took int64
 		want         int
 	}{
-		{8, 0, 3000, 9}, {8, 600, 3000, 9}, {8, 1500, 3000, 8}, {8, 4000, 3000, 7}, {8, 300, 5, 9},
-		{8, 1500, 5, 8}, {8, 2500, 5, 7}, {minWindow, 90000, 5, minWindow}, {maxWindow, 0, 3000, maxWindow},
+		{8, 0, 3000, 9},
+		{8, 600, 3000, 9},
+		{8, 1500, 3000, 8},
+		{8, 4000, 3000, 7},
+		{8, 300, 5, 9},
+		{8, 1500, 5, 8},
+		{8, 2500, 5, 7},
+		{minWindow, 90000, 5, minWindow},
+		{maxWindow, 0, 3000, maxWindow},
 	} {
 		if got := fit(c.window, &chunkDone{Waited: c.waited, Took: c.took}); got != c.want {
 			t.Errorf("%+v: %d", c, got)

@@ -49,6 +49,9 @@ type Column struct {
 	// Sample is the kind of the first value of a JSON column: "a number", "a string", "a boolean", "an object". For lists it is
 	// that of the first element.
 	Sample string
+	Binary bool // the Bytes are no text
+	// Nullable marks a column of which a row may have no value.
+	Nullable bool
 }
 
 // sampleRows is the number of rows that say which columns a dataset has, where no schema does.

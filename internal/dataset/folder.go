@@ -20,7 +20,7 @@ func (wholeFiles) byOffset() bool         { return false }
 const pathColumn = "path"
 
 func (w wholeFiles) columns(context.Context, *source) ([]Column, error) {
-	return []Column{{Name: w.content, Kind: Bytes}, {Name: pathColumn, Kind: Bytes}}, nil
+	return []Column{{Name: w.content, Kind: Bytes, Binary: w.content == "image"}, {Name: pathColumn, Kind: Bytes}}, nil
 }
 
 func (w wholeFiles) scan(ctx context.Context, src *source, _ *Slice, sel *selection, _ bool, yield func(*record) bool) error {

@@ -44,7 +44,7 @@ type Output struct {
 }
 
 // outputs are the formats of parts.
-var outputs = []string{"jsonl"}
+var outputs = []string{"csv", "jsonl", "npz", "parquet"}
 
 // OpenOutput returns the output at a place; the format is jsonl if it is empty. It makes and writes nothing. A local
 // file, an unknown format and a scheme that is none are refused.

@@ -29,6 +29,7 @@ type parquetColumn struct {
 	max    int   // the definition level of a value
 	lists  []int // the definition level of an element of each list, outermost first
 	refuse string
+	text   bool // strings are UTF-8
 }
 
 // guard turns a panic of the library into an error of the file: files may be broken in any way.
@@ -136,12 +137,16 @@ func (c *parquetColumn) setType(e *schema.SchemaElement) {
 	case *schema.IntType:
 		c.dtype = intType(int(logical.BitWidth), logical.IsSigned)
 		return
+	case *schema.StringType, *schema.EnumType, *schema.JsonType:
+		c.text = true
 	case *schema.Float16Type:
 		c.dtype = tensor.FP16
 		return
 	}
 	if e.ConvertedType.Valid {
 		switch t := e.ConvertedType.V; {
+		case t == deprecated.UTF8 || t == deprecated.Enum || t == deprecated.Json:
+			c.text = true
 		case t == deprecated.Decimal:
 			c.refuse = "decimals"
 		case t >= deprecated.Uint8 && t <= deprecated.Uint64:
@@ -194,7 +199,7 @@ func (p parquetFiles) columns(ctx context.Context, src *source) ([]Column, error
 	list := make([]Column, len(columns))
 	for i := range columns {
 		c := &columns[i]
-		list[i] = Column{Name: c.name, Kind: Tensor, DType: c.dtype, Shape: make([]int64, len(c.lists))}
+		list[i] = Column{Name: c.name, Kind: Tensor, DType: c.dtype, Shape: make([]int64, len(c.lists)), Binary: c.dtype == tensor.Bytes && !c.text}
 		for j := range c.lists {
 			list[i].Shape[j] = -1
 		}
@@ -202,7 +207,7 @@ func (p parquetFiles) columns(ctx context.Context, src *source) ([]Column, error
 		case c.refuse != "":
 			list[i] = Column{Name: c.name, Sample: c.refuse}
 		case c.dtype == tensor.Bytes && len(c.lists) == 0:
-			list[i] = Column{Name: c.name, Kind: Bytes, DType: tensor.Bytes}
+			list[i] = Column{Name: c.name, Kind: Bytes, DType: tensor.Bytes, Binary: !c.text}
 		}
 	}
 	return list, f.Close()

@@ -12,6 +12,7 @@ import (
 	"iter"
 	"math/bits"
 	"os"
+	"strings"
 
 	"github.com/tutti-server/tutti/core/status"
 )
@@ -93,6 +94,19 @@ func (o *Output) Check(columns []Column) error {
 
 // encoder returns the encoder of the output's format.
 func (o *Output) encoder(w io.Writer, columns []Column) (encoder, error) {
+	for i := range columns {
+		if strings.ContainsRune(columns[i].Name, 0) {
+			return nil, status.Errorf(status.InvalidArg, "the name of the column %q has a zero byte", columns[i].Name)
+		}
+	}
+	switch o.format {
+	case "csv":
+		return newCSVEncoder(w, columns)
+	case "parquet":
+		return newParquetEncoder(w, columns)
+	case "npz":
+		return newNPZEncoder(w, columns)
+	}
 	return newJSONEncoder(w, columns), nil
 }
 
@@ -121,13 +135,17 @@ func (o *Output) stage(key string) (*os.File, error) {
 	return f, localError("writing", os.TempDir(), err)
 }
 
-// Write adds the result of a row, which is given by its number in the dataset.
+// Write adds the result of a row, which is given by its number in the dataset. An error with the code InvalidArg is that of
+// a row that the format cannot have: the row is not in the part, to which others can be added.
 func (p *Part) Write(number int64, cells []Cell) error {
 	if p.err != nil {
 		return p.err
 	}
 	content, err := p.enc.write(cells)
 	if err != nil {
+		if status.CodeOf(err) == status.InvalidArg {
+			return err
+		}
 		p.err = p.failed(err)
 		return p.err
 	}

@@ -27,7 +27,9 @@ func NewRenderer(d *infer.Description, spec *job.Spec, b *Binder, columns []Colu
 		if err != nil {
 			return nil, err
 		}
-		r.columns = append(r.columns, *c)
+		kept := *c
+		kept.Nullable = true
+		r.columns = append(r.columns, kept)
 	}
 	for name := range spec.Results {
 		if d.Output(name) == nil {

@@ -356,6 +356,15 @@ type ConcurrentModel interface {
 	Inline() bool
 }
 
+// ParallelModel is a ConcurrentModel whose executions wait for something else than this machine's processors. For example, those
+// of a remote model wait for another server.
+type ParallelModel interface {
+	ConcurrentModel
+	// Parallelism returns the number of instances, which is that of executions at a time, when the configuration has no
+	// instance_group. Other concurrent models get one for each processor.
+	Parallelism() int
+}
+
 // ReadinessChecker is a Model that may become unready after it was loaded. For example, a Python model is not ready while its
 // worker process restarts.
 type ReadinessChecker interface {

@@ -20,6 +20,7 @@ import (
 	"github.com/tutti-server/tutti/backends/native"
 	"github.com/tutti-server/tutti/backends/python"
 	"github.com/tutti-server/tutti/backends/query"
+	"github.com/tutti-server/tutti/backends/remote"
 	"github.com/tutti-server/tutti/backends/repeat"
 	"github.com/tutti-server/tutti/backends/sequence"
 	"github.com/tutti-server/tutti/backends/sim"
@@ -86,6 +87,7 @@ func builtinBackends(registry *steps.Registry) []backends.Factory {
 		native.NewFactory(registry),
 		python.NewFactory(),
 		query.NewFactory(),
+		remote.NewFactory(),
 		repeat.NewFactory(),
 		sequence.NewFactory(),
 		square.NewFactory(),

@@ -80,7 +80,16 @@ func TestBackendsPage(t *testing.T) {
 		if f.Guide.Doc == "" {
 			t.Errorf("backend '%s' has no guide", f.Name)
 		}
+		if len(f.Guide.Params) > 0 {
+			fmt.Fprintf(b, "| [`%[1]s`](#%[1]s) | %s. |\n", f.Name, strings.Split(f.Guide.Doc, ". ")[0])
+			continue
+		}
 		fmt.Fprintf(b, "| `%s` | %s |\n", f.Name, f.Guide.Doc)
+	}
+	for _, f := range others {
+		if len(f.Guide.Params) > 0 {
+			writeBackend(b, &f, &measured{}, "")
+		}
 	}
 	goldentest.Check(t, docsDir+"backends.md", b.Bytes())
 }

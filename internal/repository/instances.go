@@ -102,6 +102,9 @@ func (r *Repository) wantedBy(f *folder, m backends.Model) instances {
 	var all instances
 	for _, u := range list {
 		n := runtime.GOMAXPROCS(0)
+		if p, ok := m.(backends.ParallelModel); ok {
+			n = p.Parallelism()
+		}
 		if u.place.Kind == tensor.Device && c.Inline() {
 			n = 1 // an execution only puts work into its stream
 		}

@@ -10,6 +10,7 @@ package wire
 import (
 	"encoding/binary"
 	"errors"
+	"math"
 	"slices"
 
 	"google.golang.org/grpc/mem"
@@ -33,6 +34,7 @@ type Cursor struct {
 	chunk int    // the buffer that cur belongs to
 	cur   []byte // the rest of it, never empty before the message's end
 	arena []byte // copies of fields that span buffers, reused
+	read  int    // bytes so far
 }
 
 // keepArena bounds the memory that a Cursor keeps for reuse.
@@ -40,7 +42,7 @@ const keepArena = 64 << 10
 
 // Start begins at the first byte of a message.
 func (c *Cursor) Start(data mem.BufferSlice) {
-	c.data, c.chunk, c.cur = data, -1, nil
+	c.data, c.chunk, c.cur, c.read = data, -1, nil, 0
 	if cap(c.arena) > keepArena {
 		c.arena = nil
 	}
@@ -87,7 +89,20 @@ func (c *Cursor) ReadByte() (byte, error) {
 	return b, nil
 }
 
+// Pos returns the number of bytes that were read.
+func (c *Cursor) Pos() int { return c.read }
+
+// Enter reads the length of a nested message, whose fields follow, and returns the position of its end.
+func (c *Cursor) Enter() (end int, err error) {
+	n, err := c.Varint()
+	if err != nil || n > math.MaxInt32 {
+		return 0, ErrMalformed
+	}
+	return c.read + int(n), nil
+}
+
 func (c *Cursor) advance(n int) {
+	c.read += n
 	c.cur = c.cur[n:]
 	c.next()
 }

@@ -1,0 +1,13 @@
+package remote
+
+const guideDoc = "A model that another server executes: another Tutti, Triton, OpenVINO Model Server or any server of KServe v2 over gRPC. " +
+	"Inputs, outputs, `max_batch_size` and the transaction policy that the configuration leaves out are taken from the far model when this one is loaded; a configuration that contradicts them is an error that names both sides. " +
+	"If the endpoint is away then, a model with a complete configuration loads without it, and any other fails. " +
+	"Such a model, one whose connections are all lost, and one whose far model has changed after a redeploy are not ready, with the reason; requests fail with UNAVAILABLE until a server is back, and the model is ready again by itself when the far models agree with what was loaded. " +
+	"A request carries its id, sequence, priority, what is left of its timeout, its parameters, its deadline, its trace context and its cancellation. Errors keep their code. " +
+	"`dynamic_batching` batches in front of the network; requests with different parameters or of sequences are sent each on its own. " +
+	"`instance_group` limits how many are in flight, by default to 64. Balancing, retries, outlier detection, health checks and keepalive are those of grpc-go."
+
+const guideLimits = "Requests are sent to the gRPC port; there is no HTTP client. Ragged inputs, `batch_input` and `batch_output` are refused. Shared memory is not used. " +
+	"`xds:///` and `outlier_detection` need grpc-go's xDS, which adds 20 MB to a program and is not in `tutti`: a program of your own that imports `google.golang.org/grpc/xds` beside `cmd` has both. " +
+	"Connections do not go through an HTTP proxy."

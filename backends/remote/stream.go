@@ -38,18 +38,24 @@ func (m *model) streamOne(ctx context.Context, b *backends.Batch, i int, in []te
 	ctx, cancel := context.WithCancel(ctx) // ends the stream when a client stops reading
 	defer cancel()
 	x := m.requests.Get()
-	defer m.recycle(x)
+	ended := false // grpc uses x until the stream has ended; else it is left to the collector
+	defer func() {
+		if x.resp.free(); ended {
+			m.recycle(x)
+		}
+	}()
 	x.req.fill(members, in)
 	s, err := m.channel.conn().NewStream(m.outgoing(ctx, members), streamDesc, methodStream, x.options...)
 	if err != nil {
-		return m.set.callError(ctx, err, &x.call)
+		return m.set.callError(ctx, err, nil)
 	}
 	if err := errors.Join(s.SendMsg(&x.req), s.CloseSend()); err != nil && !errors.Is(err, io.EOF) {
-		return m.set.callError(ctx, err, &x.call) // RecvMsg knows the reason of io.EOF
+		return m.set.callError(ctx, err, nil) // RecvMsg knows the reason of io.EOF
 	}
 	x.resp.stream = true
 	for {
 		err := s.RecvMsg(&x.resp)
+		ended = err != nil
 		if errors.Is(err, io.EOF) {
 			return nil
 		}
@@ -69,7 +75,7 @@ func (m *model) deliver(b *backends.Batch, i int, x *exchange, mu *sync.Mutex) e
 		return x.resp.bad("is malformed: %v", err)
 	}
 	if len(x.resp.failure) > 0 {
-		return status.Errorf(status.Internal, "%s: %s", m.set.where(&x.call), x.resp.failure)
+		return status.Errorf(status.Internal, "%s: %s", m.set.where(nil), x.resp.failure)
 	}
 	out := make([]tensor.Tensor, len(m.Sig.Outputs))
 	if mu != nil {

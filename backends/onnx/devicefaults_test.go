@@ -107,3 +107,18 @@ func TestGPUMissing(t *testing.T) {
 		t.Errorf("a simulated device: %v", err)
 	}
 }
+
+// TestDescribe checks what tutti doctor prints of the library: whether it has CUDA, and whether there is a GPU for it.
+func TestDescribe(t *testing.T) { //nolint:paralleltest // the driver is the process's
+	g := openGPUs(t)
+	for want, b := range map[string]*backend{
+		": it has CUDA, and this machine has a GPU":                     g.b,
+		": it has CUDA, but there is no GPU: models run on the CPU":     {lib: g.b.lib},
+		": for the CPU only: run 'tutti runtime fetch onnxruntime-gpu'": {lib: &library{version: "1", path: "/none/libonnxruntime.so"}, places: g.b.places},
+		"ONNX Runtime 1, /none/libonnxruntime.so":                       {lib: &library{version: "1", path: "/none/libonnxruntime.so"}},
+	} {
+		if got := b.Describe(); !strings.Contains(got, want) || want[0] == 'O' && got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+}

@@ -78,7 +78,19 @@ type backend struct {
 var _ backends.Describer = (*backend)(nil)
 
 // Describe implements backends.Describer.
-func (b *backend) Describe() string { return "ONNX Runtime " + b.lib.version + ", " + b.lib.path }
+func (b *backend) Describe() string {
+	text := "ONNX Runtime " + b.lib.version + ", " + b.lib.path
+	cuda, gpus := bind.IsFile(filepath.Join(filepath.Dir(b.lib.path), withCUDA)), b.places != nil && b.places.Any()
+	switch {
+	case cuda && gpus:
+		return text + ": it has CUDA, and this machine has a GPU"
+	case cuda:
+		return text + ": it has CUDA, but there is no GPU: models run on the CPU"
+	case gpus:
+		return text + ": for the CPU only: " + fetchGPU + "PATH"
+	}
+	return text
+}
 
 // withCUDA is the file beside the library that has the CUDA provider.
 const withCUDA = "libonnxruntime_providers_cuda.so"

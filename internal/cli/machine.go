@@ -97,9 +97,17 @@ func (p *program) probe(r *backends.Registry, settings options.BackendConfig, na
 		return status.Errorf(status.InvalidArg, "unknown backend '%s'", name)
 	}
 	values, _ := settings.Settings(r)
-	b, err := f.New(backends.Options{
-		Log: slog.New(slog.DiscardHandler), Config: values[name], Others: values, Places: tensor.NewPlaces(tensor.NewPool()),
-	})
+	places := tensor.NewPlaces(tensor.NewPool())
+	devices, err := openGPUs() // a backend may take another library where there are GPUs
+	if err == nil {
+		defer func() { _ = devices.Close() }() // nothing was made there
+	}
+	for _, d := range devices.Accelerators() {
+		if err := places.Add(d); err != nil {
+			return err
+		}
+	}
+	b, err := f.New(backends.Options{Log: slog.New(slog.DiscardHandler), Config: values[name], Others: values, Places: places})
 	if err != nil {
 		return err
 	}

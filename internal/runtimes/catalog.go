@@ -129,16 +129,8 @@ func torch() Runtime {
 					{Path: "torch/include/", File: "include"},
 				},
 			},
-			{
-				Client: "pip", Package: "nvidia-cuda-runtime==13.0.96", Platform: "manylinux2014_x86_64",
-				Sum: "7f82250d7782aa23b6cfe765ecc7db554bd3c2870c43f3d1821f1d18aebf0548", Size: 2243632,
-				Members: []Member{{Path: "nvidia/cu13/lib/libcudart.so.13", File: "lib/libcudart.so.13", Sum: "96c42e418cec19054186b9429c321603cc190bf26a18104e19408117a2a817b0", Bytes: 704288}},
-			},
-			{
-				Client: "pip", Package: "nvidia-cuda-cupti==13.0.85", Platform: "manylinux_2_25_x86_64",
-				Sum: "4eb01c08e859bf924d222250d2e8f8b8ff6d3db4721288cf35d14252a4d933c8", Size: 10715597,
-				Members: []Member{{Path: "nvidia/cu13/lib/libcupti.so.13", File: "lib/libcupti.so.13", Sum: "e2f9ed861fe27c492b8bb52b5e3220ef5120f3edcda36312e96b7fd8a186be3e", Bytes: 4152208}},
-			},
+			cudart("lib/"),
+			cupti("lib/"),
 		}}},
 	}
 }
@@ -178,6 +170,7 @@ func tensorRT() Runtime {
 				Members: []Member{
 					{Path: folder + "libnvinfer.so.10", File: "libnvinfer.so.10", Sum: "e2e1e60693ff8158ae5a836aea19597dace94f7fdf9ad9e5dfa3081661d1a287", Bytes: 640939528},
 					{Path: folder + "libnvinfer_plugin.so.10", File: "libnvinfer_plugin.so.10", Sum: "0825a1d9c0156b6c2ebd1a67ff3d79ecf2eec9b0f20b8e377ca192c39931e476", Bytes: 44398128},
+					{Path: folder + "libnvonnxparser.so.10", File: "libnvonnxparser.so.10", Sum: "f7dfe55ba0298a5d3b69c3d5cca5aa944021bcfc8a914bf9bac39b12422cbe32", Bytes: 4758576},
 				},
 			}}},
 			lean("10.16.1.11", "10", "0ae1ad997a02e9cc0b260da4068eedabb34025f102d2ec6afda848f05cd2ce18", 44233690,

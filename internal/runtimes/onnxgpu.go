@@ -2,7 +2,8 @@ package runtimes
 
 // onnxRuntimeGPU is ONNX Runtime with its CUDA and TensorRT providers, and the CUDA libraries that the first one needs, in one folder:
 // the backend opens them there. Of CUDA, the NVIDIA driver (libcuda.so.1) alone must be on the machine: that of CUDA 13.0 or newer.
-// The TensorRT provider needs TensorRT 10 (libnvinfer.so.10, libnvonnxparser.so.10), which is not among them.
+// The TensorRT provider needs TensorRT 10 (libnvinfer.so.10, libnvonnxparser.so.10), which is not among them: the runtime "tensorrt" has
+// both, in a folder that the loader must be told of (LD_LIBRARY_PATH).
 //
 // The libraries are those that the provider names: cublas, cublasLt, curand and cudart as dependencies (readelf -d); cufft, cudnn and
 // nvrtc are opened by it when a model needs them.
@@ -24,18 +25,14 @@ func onnxRuntimeGPU() Runtime {
 				lib(ours, "libonnxruntime_providers_shared.so", "086ec1d5388f64153d9c63470d126693db9a182c8ce236d3a1119068471b8a0d", 14632),
 				lib(ours, "libonnxruntime_providers_cuda.so", "d5290158115fa5569a3fe8f1f4037ee9b0e86658a96e52f852bbb7039aa88137", 284014752),
 				lib(ours, "libonnxruntime_providers_tensorrt.so", "1882ee49fdb0e6fc2d272b00cfaf9a3310bf8580a34385c0eec4d82014ea172e", 994968)),
-			pip("nvidia-cuda-runtime==13.0.96", "manylinux2014_x86_64", "7f82250d7782aa23b6cfe765ecc7db554bd3c2870c43f3d1821f1d18aebf0548", 2243632,
-				lib(cu13, "libcudart.so.13", "96c42e418cec19054186b9429c321603cc190bf26a18104e19408117a2a817b0", 704288)),
-			pip("nvidia-cuda-nvrtc==13.0.88", "manylinux2010_x86_64", "ad9b6d2ead2435f11cbb6868809d2adeeee302e9bb94bcf0539c7a40d80e8575", 90215200,
-				lib(cu13, "libnvrtc.so.13", "a49e67e8e74590f1e98de55c39c6287efd3f59e3c3797464d7bbe0fe01349b11", 109338064),
-				lib(cu13, "libnvrtc-builtins.so.13.0", "91dcd944d01da9c0f08fff5d779db136a47f6d62bdb63bae900d2f481e92c3a2", 4380616)),
+			cudart(""),
+			nvrtc(""),
 			pip("nvidia-cublas==13.1.2.11", "manylinux_2_27_x86_64", "e1ad7b57879088bc79e31cc172891a64332f76ae733084d4aaaaa65499b9b3de", 423122711,
 				lib(cu13, "libcublasLt.so.13", "0e6ff90bf9b303b22c7bce79b3451f750d031f9f87d1657ecc8143e729d68c5e", 541592848),
 				lib(cu13, "libcublas.so.13", "93be72e110054c369bce87f0ebb47881d9cce75ec95752d8aca7e80a0e9e6235", 54177976)),
 			pip("nvidia-curand==10.4.5.25", "manylinux_2_27_x86_64", "22bb226a857e5888fe6b54ae465fc4371296bcff13a35f79e19691bcf454f529", 77113015,
 				lib(cu13, "libcurand.so.10", "82586610865e67dc73505087e04dd40a3cc69b281028731ce763faafe14b1347", 104860296)),
-			pip("nvidia-cufft==12.0.0.61", "manylinux2014_x86_64", "6c44f692dce8fd5ffd3e3df134b6cdb9c2f72d99cf40b62c32dde45eea9ddad3", 214085489,
-				lib(cu13, "libcufft.so.12", "0933f68bb7e3bf90f86d70bc87cd2f69027f7757e89e5de5e19ec33a53fd8d3a", 286542352)),
+			cufft(""),
 			pip("nvidia-cudnn-cu13==9.28.1.4", "manylinux_2_27_x86_64", "a54f205b1db1f2895d99f398754db1369816f0569dd459731f925635cf7b65ec", 516817937,
 				lib(cudnn, "libcudnn.so.9", "f756cabeed9b481134769fdbc0c2ae022cf52ac39aab08be26ea990a56da2efc", 137432),
 				lib(cudnn, "libcudnn_adv.so.9", "d69ed7d8adc4524ddb6cbf5e10211e35f580d14e40924692f0cdf1b78cf23ab2", 92392360),
@@ -49,9 +46,4 @@ func onnxRuntimeGPU() Runtime {
 				lib(cudnn, "libcudnn_ops.so.9", "e849b0a7353eec5bb5c9f75d841d075d786e205d84f8fd07b092770554674e48", 35661648)),
 		}}},
 	}
-}
-
-// pip returns a wheel of PyPI: its name and version, its platform's tag, its SHA-256, and its size in bytes.
-func pip(name, platform, sum string, size int64, members ...Member) Archive {
-	return Archive{Client: "pip", Package: name, Platform: platform, Sum: sum, Size: size, Members: members}
 }

@@ -42,6 +42,7 @@ var (
 	whereRefused = want{text: "once a request was refused"}
 	whereDue     = want{text: "once a request with a deadline succeeded"}
 	whereQueued  = want{text: "once a request waited"}
+	whereEvicted = want{"once the model was evicted", nil, func(_ *series, m *Model) bool { return m.Evictions.Load() > 0 }}
 	whereCarried = want{text: "of ensembles, once a request was received"}
 )
 
@@ -80,6 +81,8 @@ var families = slices.SortedFunc(slices.Values([]family{
 	{"nv_inference_compute_output_duration_us", "Microseconds spent passing on the outputs of successful requests", counter, counterLatency, micros(func(m *Model) uint64 { return m.Requests().OutputNs })},
 	{"nv_inference_pending_request_count", "Requests waiting for an instance now", gauge, always, perModel(func(m *Model) float64 { return float64(m.Pending()) })},
 	{"nv_model_load_duration_secs", "Duration of the last load of the model in seconds", gauge, always, perModel(func(m *Model) float64 { return time.Duration(m.LoadNs.Load()).Seconds() })},
+	{"ensemble_model_evictions_total", "Times that an idle model was unloaded from a full device, with `--model-memory=lru`", counter, whereEvicted, perModel(func(m *Model) float64 { return float64(m.Evictions.Load()) })},
+	{"ensemble_model_reloads_total", "Times that an evicted model was loaded again", counter, whereEvicted, perModel(func(m *Model) float64 { return float64(m.Reloads.Load()) })},
 
 	{FirstResponse, "Milliseconds from a request to its first response, of decoupled models", histogram, histogramLatency, each(firstResponses)},
 	{"nv_inference_request_summary_us", "Duration of successful requests in microseconds", summary, uncachedSummary, quantiles(requestLatency)},

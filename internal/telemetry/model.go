@@ -111,6 +111,8 @@ type Model struct {
 	Hits, Misses Duration
 	Copies       Ledger       // counts the copies of tensors between places
 	LoadNs       atomic.Int64 // duration of the last load
+	// Evictions counts how often the model was unloaded from a full device, Reloads how often it was loaded again for a request.
+	Evictions, Reloads atomic.Uint64
 
 	requests  requests
 	batches   batches

@@ -161,10 +161,11 @@ const (
 	EventSubRun                     // a response of a decoupled step starts a sub-run
 	EventReport                     // a model reports an event while it executes: Reason is its name
 	EventSpill                      // memory of a tensor is slower than what was asked for: as EventCopy without Duration; no Tensor for the model's own memory
+	EventLoad                       // a task waited for its model to be loaded again: Duration
 	numEvents
 )
 
-var eventNames = [numEvents]string{"copy", "cache_hit", "cache_miss", "refused", "cancelled", "deadline", "wave", "report", "spill"}
+var eventNames = [numEvents]string{"copy", "cache_hit", "cache_miss", "refused", "cancelled", "deadline", "wave", "report", "spill", "model_load"}
 
 // Moves reports whether events of the kind have From and To.
 func (k EventKind) Moves() bool { return k == EventCopy || k == EventSpill }
@@ -176,7 +177,7 @@ func (k EventKind) String() string { return nameOf(eventNames[:], int(k), "unkno
 type Event struct {
 	Kind     EventKind
 	At       int64
-	Duration int64 // of the copy at the device in ns; 0 when it was not made
+	Duration int64 // of the copy at the device in ns, 0 when it was not made; or of the wait for a load
 	Node     int32 // the step's, -1 for the request
 	Tensor   string
 	Bytes    int64

@@ -13,6 +13,7 @@ const (
 	PartReceive   PartKind = iota // socket and decode
 	PartScheduler                 // the server's own work
 	PartLimit                     // waiting for max_inflight_requests
+	PartLoad                      // waiting for an evicted model to be loaded again
 	PartQueue                     // waiting while the instance executes the batch before
 	PartBatching                  // waiting for other requests to fill the batch
 	PartCopies                    // gathering, scattering and moving tensors
@@ -25,7 +26,7 @@ const (
 )
 
 var partNames = [numParts]string{
-	"receive", "scheduler", "limit", "queue", "mates", "copies", "padding", "compute", "native", "cache", "encode",
+	"receive", "scheduler", "limit", "model_load", "queue", "mates", "copies", "padding", "compute", "native", "cache", "encode",
 }
 
 // String returns the kind's name.
@@ -137,9 +138,21 @@ func (k *splitter) step(i int) {
 	case s.Batch != 0:
 		k.execution(i, s)
 	default: // it was never executed: it waited in vain
+		k.load(i, s)
 		k.back(PartQueue, i, 0, s.Enqueued)
 	}
+	k.load(i, s)
 	k.back(PartLimit, i, 0, s.Ready)
+}
+
+// load adds the time in which a step waited for its model to be loaded again.
+func (k *splitter) load(i int, s *Step) {
+	for j := range k.r.Events {
+		if x := &k.r.Events[j]; x.Kind == EventLoad && x.Node == s.Node && x.At >= s.Ready && x.At <= s.Enqueued {
+			k.back(PartScheduler, i, 0, x.At+x.Duration)
+			k.back(PartLoad, i, 0, x.At)
+		}
+	}
 }
 
 func (k *splitter) execution(i int, s *Step) {

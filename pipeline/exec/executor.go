@@ -48,6 +48,7 @@ type Executor struct {
 	runs    pool.Of[run]
 	pending pending.Count
 	retired atomic.Bool
+	entry   entry
 	precomputed
 	counters
 	segmentPosition
@@ -199,8 +200,16 @@ func (x *Executor) Offer(ctx context.Context, req *infer.Request, sink infer.Sin
 // Retire makes Offer refuse requests from now on. Requests that were accepted go on.
 func (x *Executor) Retire() { x.retired.Store(true) }
 
-// submit executes a request that pending has counted.
+// submit executes a request that pending has counted, or keeps it waiting while Hold does.
 func (x *Executor) submit(ctx context.Context, req *infer.Request, sink infer.Sink) {
+	if x.entry.closed.Load() && x.wait(ctx, req, sink) {
+		return
+	}
+	x.begin(ctx, req, sink)
+}
+
+// begin executes a request.
+func (x *Executor) begin(ctx context.Context, req *infer.Request, sink infer.Sink) {
 	async := req.Async // the request is gone when the run ends
 	r := x.runs.Get()
 	r.begin(ctx, req, sink)
@@ -276,8 +285,11 @@ func (*Executor) Account(of any, node int32) (*telemetry.Step, *telemetry.RunSum
 // Drain waits until every accepted request has ended.
 func (x *Executor) Drain(ctx context.Context) error { return x.pending.Wait(ctx) }
 
-// Busy reports whether an accepted request has not ended.
-func (x *Executor) Busy() bool { return x.pending.Now() > 0 }
+// Busy reports whether a request that has begun has not ended.
+func (x *Executor) Busy() bool {
+	waiting := x.entry.waiting.Load() // before pending: a request counts there first
+	return x.pending.Now() > waiting
+}
 
 // Plan returns the plan that the executor executes.
 func (x *Executor) Plan() *plan.Plan {

@@ -22,6 +22,7 @@ type instance struct {
 	name    string
 	host    tensor.Allocator
 	traffic *Traffic
+	weights *tensor.Buffer // nil for none
 
 	mu     sync.Mutex // held while work is put into the stream, which responses of an execution do too
 	stream tensor.Stream
@@ -30,10 +31,14 @@ type instance struct {
 // Wrap returns an instance that runs inner at a device. It takes over inner. name is used in errors; host allocates the memory of the
 // represented kernels.
 func Wrap(inner backends.Instance, d tensor.Accelerator, name string, host tensor.Allocator) (backends.DeviceInstance, error) {
-	return wrap(inner, d, name, host, &Traffic{})
+	i, err := wrap(inner, d, name, host, &Traffic{})
+	if err != nil {
+		return nil, err
+	}
+	return i, nil
 }
 
-func wrap(inner backends.Instance, d tensor.Accelerator, name string, host tensor.Allocator, t *Traffic) (backends.DeviceInstance, error) {
+func wrap(inner backends.Instance, d tensor.Accelerator, name string, host tensor.Allocator, t *Traffic) (*instance, error) {
 	s, err := d.NewStream(name)
 	if err != nil {
 		return nil, err
@@ -209,8 +214,15 @@ func (i *instance) write(b *tensor.Buffer, t *tensor.Tensor) error {
 	return err
 }
 
-// Close closes the model's instance and the stream.
-func (i *instance) Close() error { return errors.Join(i.inner.Close(), i.stream.Close()) }
+// Close closes the model's instance and the stream, and releases the memory that represents weights.
+func (i *instance) Close() error {
+	err := errors.Join(i.inner.Close(), i.stream.Close())
+	if i.weights != nil {
+		i.weights.Release()
+		i.weights = nil
+	}
+	return err
+}
 
 // responses moves the responses of a decoupled model to the device.
 type responses struct {

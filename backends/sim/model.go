@@ -22,6 +22,7 @@ type model struct {
 	host      tensor.Allocator
 	traffic   *Traffic
 	completed *modelconfig.ModelConfig
+	weights   int // bytes of device memory that each instance holds
 }
 
 var (
@@ -39,6 +40,7 @@ func At(m backends.Model, devices []tensor.Accelerator, s backends.Settings, tra
 
 func newModel(m backends.Model, devices []tensor.Accelerator, s backends.Settings, traffic *Traffic) *model {
 	at := &model{Model: m, devices: devices, name: s.Model, host: s.Alloc, traffic: traffic}
+	at.weights, _ = weightsOf(s.Config) // Load has checked it
 	if c, ok := m.(backends.ConfigCompleter); ok {
 		at.completed = proto.CloneOf(c.CompletedConfig())
 	}
@@ -91,6 +93,11 @@ func (m *model) NewInstance(ctx context.Context, at tensor.Place) (backends.Inst
 	placed, err := wrap(inst, m.devices[i], fmt.Sprintf("model '%s'", m.name), m.host, m.traffic)
 	if err != nil {
 		return nil, errors.Join(err, inst.Close())
+	}
+	if m.weights > 0 {
+		if placed.weights, err = m.devices[i].Alloc(m.weights); err != nil {
+			return nil, errors.Join(status.Prefixf(err, "the weights of model '%s': ", m.name), placed.Close())
+		}
 	}
 	return placed, nil
 }

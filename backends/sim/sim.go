@@ -8,6 +8,8 @@
 //	backend: "sim"
 //	parameters { key: "sim.backend" value { string_value: "identity" } }
 //
+// With the parameter sim.weights each instance holds that many bytes of its device, as weights would.
+//
 // Inputs are moved to the instance's device and outputs stay there, except BYTES. The model itself runs on the host, on copies that
 // represent its kernels: they are in no ledger of the server. Traffic counts them, because a GPU's driver counts them too. Copies to
 // the host use a pool that represents pinned memory at simulated devices.
@@ -43,6 +45,8 @@ const (
 	Name = "sim"
 	// backendParam is the parameter that names the executing backend.
 	backendParam = "sim.backend"
+	// weightsParam is the parameter with the bytes of device memory that each instance holds, to represent weights.
+	weightsParam = "sim.weights"
 )
 
 // NewFactory returns the backend sim over the given backends.
@@ -54,8 +58,9 @@ func NewFactory(inner ...backends.Factory) backends.Factory {
 func NewCountingFactory(t *Traffic, inner ...backends.Factory) backends.Factory {
 	m := &machines{traffic: t}
 	return backends.Factory{
-		Name:       Name,
-		Guide:      backends.Guide{Doc: "Runs the model of another backend, which the parameter `sim.backend` names, at devices, to see how tensors travel."},
+		Name: Name,
+		Guide: backends.Guide{Doc: "Runs the model of another backend, which the parameter `sim.backend` names, at devices, to see how tensors travel. " +
+			"With the parameter `sim.weights` each instance holds that many bytes of its device."},
 		ConfigKeys: []string{"all", "bandwidth_mb", "devices", "except", "latency_us", "memory_mb", "real"},
 		New: func(o backends.Options) (backends.Backend, error) {
 			b := &backend{options: o, inner: inner, machines: m, opened: map[string]backends.Backend{}}
@@ -192,6 +197,9 @@ func (b *backend) Load(ctx context.Context, s backends.Settings) (backends.Model
 	s.Config = onHost(whole)
 	s.Config.Backend = name
 	delete(s.Config.GetParameters(), backendParam)
+	if _, err := weightsOf(s.Config); err != nil {
+		return nil, err
+	}
 	m, err := of.Load(ctx, s)
 	if err != nil {
 		return nil, err
@@ -201,6 +209,19 @@ func (b *backend) Load(ctx context.Context, s backends.Settings) (backends.Model
 		at.completed.Backend, at.completed.Parameters = whole.GetBackend(), whole.GetParameters()
 	}
 	return at, nil
+}
+
+// weightsOf returns the value of weightsParam, 0 if there is none.
+func weightsOf(cfg *modelconfig.ModelConfig) (int, error) {
+	text := cfg.GetParameters()[weightsParam].GetStringValue()
+	if text == "" {
+		return 0, nil
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil || n < 0 {
+		return 0, status.Errorf(status.InvalidArg, "model '%s': parameter '%s' is '%s', expected a number of bytes", cfg.GetName(), weightsParam, text)
+	}
+	return n, nil
 }
 
 // onHost returns a copy of a configuration with the instances on the host: a backend that supports devices would look for them.
@@ -267,6 +288,9 @@ func (m *machines) around(values map[string]string, of backends.Factory) backend
 		return of
 	}
 	open := of.New
+	if of.Params != nil {
+		of.Params = append(slices.Clone(of.Params), weightsParam)
+	}
 	of.Auto = func(map[string]string) config.Auto { return config.AutoGPU }
 	of.New = func(o backends.Options) (backends.Backend, error) {
 		if _, err := truth(values, "all"); err != nil {
@@ -296,6 +320,9 @@ type wrapped struct {
 func (w *wrapped) Load(ctx context.Context, s backends.Settings) (backends.Model, error) {
 	if w.places == nil || !w.places.Any() {
 		return w.Backend.Load(ctx, s)
+	}
+	if _, err := weightsOf(s.Config); err != nil {
+		return nil, err
 	}
 	s.Config = onHost(s.Config)
 	m, err := w.Backend.Load(ctx, s)

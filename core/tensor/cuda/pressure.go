@@ -30,6 +30,15 @@ func (v *Device) OnPressure(relieve func()) (remove func()) {
 	}
 }
 
+// Relieve makes the functions of OnPressure and the pool give unused memory back to the device. It waits for the device. A device that was
+// not used yet has none.
+func (v *Device) Relieve() error {
+	if !v.running.Load() {
+		return nil
+	}
+	return v.relieve()
+}
+
 // relieve makes the registered functions and the pool give unused memory back.
 func (v *Device) relieve() error {
 	v.pressure.mu.Lock()

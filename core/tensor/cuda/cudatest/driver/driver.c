@@ -676,12 +676,19 @@ cu_result cuCtxGetStreamPriorityRange(int *least, int *greatest) {
 	return OK;
 }
 
-cu_result cuMemGetInfo_v2(size_t *available, size_t *total) {
-	CONTEXT();
+static size_t memory_limit; // less memory than the devices have, 0 for all of it
+
+static size_t used_of(const device *d) {
 	size_t used = 0;
 	for (block *b = d->blocks; b != NULL; b = b->next)
 		if (!b->submitted_free) used += b->n;
-	*available = d->size - used, *total = d->size;
+	return used;
+}
+
+cu_result cuMemGetInfo_v2(size_t *available, size_t *total) {
+	CONTEXT();
+	size_t used = used_of(d);
+	*total = memory_limit > 0 ? memory_limit : d->size, *available = used < *total ? *total - used : 0;
 	UNLOCK(OK);
 }
 
@@ -747,7 +754,7 @@ static block *insert(device *d, block *before, uint64_t base, size_t n) {
 // place_at is place at a multiple of align.
 static block *place_at(device *d, size_t n, size_t align) {
 	uint64_t base = (uint64_t)(uintptr_t)d->addresses;
-	if (n > d->size) return NULL;
+	if (n > d->size || (memory_limit > 0 && used_of(d) + n > memory_limit)) return NULL;
 	n = (n + align - 1) / align * align;
 	uint64_t end = d->last != NULL ? d->last->base + d->last->n : base;
 	end = (end + align - 1) / align * align;
@@ -1249,6 +1256,7 @@ int tutti_check_set(const char *name, long long v) {
 	else if (strcmp(name, "late_us") == 0) late_us = (int)v;
 	else if (strcmp(name, "slow_mbs") == 0) slow_mbs = (double)v;
 	else if (strcmp(name, "work_us") == 0) work_us = (int)v;
+	else if (strcmp(name, "memory") == 0) memory_limit = (size_t)v; // of each device, 0 for all that it has
 	else if (strcmp(name, "oom_at") == 0) oom_at = v;
 	else if (strcmp(name, "oom_for") == 0) oom_for = v;
 	else if (strcmp(name, "exclusive") == 0) exclusive = (int)v;

@@ -188,7 +188,7 @@ func (s *Server) load(ctx context.Context, registry *backends.Registry, stderr i
 		ConfigName: o.ModelConfigName, LoadThreads: o.LoadThreads, LoadRetries: o.LoadRetries,
 		StrictConfig: o.DisableAutoComplete, StrictEnsembleConfig: o.StrictEnsembleConfig, StrictParams: o.StrictParameters,
 		GPUFallback: o.GPUFallback == options.FallbackCPU, Namespacing: o.Namespacing, Cache: o.ModelCache,
-		Room: s.room(o.GPULoadLimits), Accelerators: s.gpus.Accelerators(), NoAccelerator: noGPU, Pinned: pinned,
+		Room: s.room(o.GPULoadLimits), EvictIdle: o.ModelMemory == options.MemoryLRU, Accelerators: s.gpus.Accelerators(), NoAccelerator: noGPU, Pinned: pinned,
 		Limits:       device.Settings{RateLimit: o.Limits.RateLimit, Limits: o.Limits.Resources, Executions: o.Limits.Executions, Threads: o.Limits.Threads},
 		HostPolicies: policies, DelayScheduler: o.DelayScheduler, BacklogDelayScheduler: o.BacklogDelayScheduler,
 		Backends: registry, BackendConfig: settings, Alloc: s.alloc, Responses: s.responses, Metrics: s.metrics, Log: s.log,

@@ -189,6 +189,8 @@ func (o *Options) deviceFlags() []Flag {
 		Flag{Name: "min-supported-compute-capability", Arg: argNumber, Default: fmt.Sprintf("%.1f", gpu.DefaultCapability), Help: "Lowest compute capability of GPUs that are used", set: anyFraction(&g.Capability)},
 		peers,
 		pair("model-load-gpu-limit", "fraction", &o.GPULoadLimits, parseFraction, "Used fraction of a GPU's memory above which no model is loaded there"),
+		oneOf("model-memory", "how", &o.ModelMemory, "refuse fails a load that does not fit on its GPU; lru evicts the models there that have been idle longest, "+
+			"which load again with their next requests", MemoryRefuse, MemoryLRU).own(),
 	), inert("Devices",
 		Flag{Name: "cuda-virtual-address-size", Arg: "device:bytes", Many: true, Help: "Size of a GPU's virtual address range", Why: "the driver's pools grow without one", set: pairOf("cuda-virtual-address-size", anyInteger)},
 	)...)

@@ -60,6 +60,7 @@ type Options struct {
 	Metrics         Metrics
 	GPU             gpu.Settings
 	GPULoadLimits   map[int]float64 // used fraction of a GPU's memory above which no model is loaded, by GPU
+	ModelMemory     string          // MemoryRefuse or MemoryLRU
 	ClientSHM       bool            // ClientSHM allows clients to register shared memory
 	Log             logs.Settings
 	Trace           Trace
@@ -212,6 +213,12 @@ const (
 const (
 	FallbackNone = "none"
 	FallbackCPU  = "cpu"
+)
+
+// What becomes of a load that does not fit on its GPU.
+const (
+	MemoryRefuse = "refuse"
+	MemoryLRU    = "lru"
 )
 
 const (

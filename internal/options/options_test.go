@@ -241,11 +241,12 @@ func TestParseOptions(t *testing.T) {
 		"devices": {
 			[]string{
 				repository, "--cuda-driver=/lib/other.so", "--pinned-memory-pool-byte-size=0", "--cuda-memory-pool-byte-size=0:67108864", "--cuda-memory-pool-byte-size", "1:5",
-				"--min-supported-compute-capability=7.5", "--enable-peer-access=false", "--model-load-gpu-limit=0:0.8",
+				"--min-supported-compute-capability=7.5", "--enable-peer-access=false", "--model-load-gpu-limit=0:0.8", "--model-memory=lru",
 			},
 			func(o *options.Options) {
 				o.GPU = gpu.Settings{Driver: "/lib/other.so", Pools: map[int]int64{0: 64 << 20, 1: 5}, Capability: 7.5, NoPeers: true}
 				o.GPULoadLimits = map[int]float64{0: 0.8}
+				o.ModelMemory = options.MemoryLRU
 			},
 		},
 		"limits": {

@@ -68,11 +68,12 @@ func (r *Repository) readiness(v *version) error {
 	if err := r.lost(v); err != nil {
 		return err
 	}
-	m, ok := v.model.(backends.ReadinessChecker)
-	if !ok {
-		return nil
+	var err error
+	if v.residency != nil {
+		err = v.residency.ready()
+	} else if m, ok := v.model.(backends.ReadinessChecker); ok {
+		err = m.Ready()
 	}
-	err := m.Ready()
 	if err != nil {
 		//nolint:sloglint // the line is Triton's, which people look for
 		r.s.Log.Debug(fmt.Sprintf("Model '%s' version %d is not ready: %s", v.sig.Model, v.sig.Version, status.Text(err)))

@@ -216,7 +216,18 @@ func (c *change) attempt(ctx context.Context, m *model, number int64) (v *versio
 	if v, err = c.regroup(ctx, m, number, stats); v != nil || err != nil {
 		return v, err
 	}
-	return c.r.loadVersion(ctx, m.folder, number, stats)
+	if c.r.memory == nil {
+		return c.r.loadVersion(ctx, m.folder, number, stats)
+	}
+	err = c.r.memory.fit(ctx, m.key, c.r.wantedInstances(m.folder.cfg).places(), func(ctx context.Context) (err error) {
+		defer recovery.Error(&err, c.r.s.Log, "loading model '"+m.name+"'", slog.String("model", m.name), slog.Int64("version", number))
+		v, err = c.r.loadVersion(ctx, m.folder, number, stats)
+		return err
+	})
+	if v != nil && v.residency != nil {
+		c.r.memory.add(v.residency)
+	}
+	return v, err
 }
 
 // stats returns the counters of a version. A version that replaces another continues its counters, so a reload

@@ -11,7 +11,6 @@ import (
 
 	"github.com/tutti-server/tutti/backends"
 	"github.com/tutti-server/tutti/core/config"
-	"github.com/tutti-server/tutti/core/status"
 	"github.com/tutti-server/tutti/core/tensor"
 	"github.com/tutti-server/tutti/internal/recovery"
 	"github.com/tutti-server/tutti/proto/modelconfig"
@@ -135,8 +134,10 @@ func (list instances) places() (places []tensor.Place) {
 // For example, "KIND_CPU".
 func (v *version) placesWhy() string {
 	var kinds []string
-	if m, ok := v.model.(backends.HostModel); ok && len(v.places) == 0 && m.WhyHost() != "" {
-		return m.WhyHost()
+	if v.residency == nil && len(v.places) == 0 {
+		if m, ok := v.model.(backends.HostModel); ok && m.WhyHost() != "" {
+			return m.WhyHost()
+		}
 	}
 	for _, g := range v.cfg.GetInstanceGroup() {
 		if g.GetKind() != modelconfig.ModelInstanceGroup_KIND_GPU && len(v.places) > 0 && !slices.Contains(v.places, tensor.Place{}) {
@@ -251,12 +252,10 @@ func (list instances) sameInstance(s *instance) backends.Instance {
 // makeInstance makes the backend instance of u. A panic is an error.
 func (r *Repository) makeInstance(ctx context.Context, m backends.Model, u *instance) (err error) {
 	defer recovery.Error(&err, r.s.Log, "making an instance of model '"+m.Signature().Model+"'", slog.String("model", m.Signature().Model))
-	if r.s.Room != nil && u.place.Kind == tensor.Device {
-		if err := r.s.Room(u.place); err != nil {
-			return status.Prefixf(err, "no instance of model '%s' can be made: ", m.Signature().Model)
-		}
+	if err := r.room(m.Signature().Model, u.place); err != nil {
+		return err
 	}
-	return u.policy.Do(func() error {
+	err = u.policy.Do(func() error {
 		create := m.NewInstance
 		if g, ok := m.(backends.GroupModel); ok {
 			create = func(ctx context.Context, at tensor.Place) (backends.Instance, error) {
@@ -269,6 +268,7 @@ func (r *Repository) makeInstance(ctx context.Context, m backends.Model, u *inst
 		}
 		return err
 	})
+	return noRoomAt(err, onDevices([]tensor.Place{u.place})...)
 }
 
 // limited reports whether the rate limiter counts resources of the instances.

@@ -231,7 +231,7 @@ func (m *spied) NewInstance(_ context.Context, at tensor.Place) (backends.Instan
 	}
 	m.note("instance " + m.name)
 	m.note("at " + at.String() + " " + m.name)
-	return &spiedInstance{spied: m}, nil
+	return &spiedInstance{spied: m, at: at}, nil
 }
 
 func (m *spied) Close() error {
@@ -241,6 +241,7 @@ func (m *spied) Close() error {
 
 type spiedInstance struct {
 	*spied
+	at     tensor.Place
 	closed atomic.Bool
 }
 
@@ -275,6 +276,7 @@ func (i *spiedInstance) alive() error {
 
 func (i *spiedInstance) Close() error {
 	i.closed.Store(true)
+	i.note("left " + i.at.String() + " " + i.name)
 	i.note("close instance " + i.name)
 	return nil
 }

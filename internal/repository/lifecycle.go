@@ -79,10 +79,11 @@ func (r *Repository) Load(ctx context.Context, name string, o infer.LoadOptions)
 		return err
 	}
 	updates, err := r.load(ctx, name, o)
-	if err == nil {
-		r.waitRemoved(ctx, updates)
+	if err != nil {
+		return err
 	}
-	return err
+	r.waitRemoved(ctx, updates)
+	return r.loadEvicted(ctx, name)
 }
 
 // load is Load without waiting for removed instances: it returns the versions whose instances changed.

@@ -3,21 +3,13 @@ package repository
 import (
 	"cmp"
 	"context"
-	"crypto/md5" //nolint:gosec // what configurations say is checked, not kept secret
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
-	"hash"
-	"io"
-	"io/fs"
 	"log/slog"
 	"maps"
-	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
-	"strings"
 	"sync/atomic"
 
 	"google.golang.org/protobuf/proto"
@@ -58,8 +50,11 @@ type version struct {
 	padding      *batch.Padding // nil: no padding
 	places       []tensor.Place // those of the instances at load. Nil: the host.
 	holders      *atomic.Int32  // counts the versions that share model
-	instances    instances      // guarded by Repository.changes
-	lost         []tensor.Place // devices whose instances are closed because they are lost; guarded by Repository.changes
+	// residency evicts and loads model, instances, holders and inner while the version serves, and guards them then; nil: they stay.
+	residency *residency
+	held      *fitting       // keeps the requests of an ensemble back, nil for none; guarded by memory.mu
+	instances instances      // guarded by Repository.changes
+	lost      []tensor.Place // devices whose instances are closed because they are lost; guarded by Repository.changes
 	// removing counts removed instances that are not closed yet. removed are instances that are closed with the
 	// version.
 	removing    pending.Count
@@ -104,6 +99,9 @@ func (r *Repository) loadVersion(ctx context.Context, f *folder, number int64, s
 	}
 	v.holders = new(atomic.Int32)
 	v.holders.Store(1)
+	if v.residency != nil {
+		v.residency.f = f
+	}
 	r.s.Log.DebugContext(ctx, "model loaded", slog.String("model", f.name), slog.Int64("version", number), slog.String("backend", factory.Name))
 	return v, nil
 }
@@ -227,84 +225,32 @@ func (r *Repository) backend(cfg *modelconfig.ModelConfig) (backends.Backend, *b
 
 func (v *version) close(ctx context.Context) error {
 	var errs []error
-	if v.queue != nil {
-		errs = append(errs, v.queue.Close(), v.removing.Wait(context.WithoutCancel(ctx)))
-		for _, u := range v.instances { // the scheduler closed the active ones
-			u.limiter.Close()
-			if u.group.GetPassive() {
-				errs = append(errs, u.inst.Close())
-			}
-		}
-		for _, inst := range v.removed {
-			errs = append(errs, inst.Close())
-		}
-		errs = append(errs, v.release())
+	switch {
+	case v.residency != nil:
+		errs = append(errs, v.queue.Close(), v.residency.close(ctx))
+	case v.queue != nil:
+		errs = append(errs, v.closeModel(ctx, v.queue))
 	}
 	for _, used := range v.uses {
+		used.residency.unpin(v)
 		used.users.Add(-1)
 	}
 	return errors.Join(append(errs, v.overrideDir.release())...)
 }
 
-// checksumAgent is the only supported repository agent. Its parameters are "MD5:FILE" or "SHA256:FILE" with the
-// expected sum in hexadecimal digits. FILE is relative to the model's folder. For example, key "MD5:1/model.onnx"
-// with value "b1946ac92492d2347c6235b4d2611184".
-const checksumAgent = "checksum"
-
-func runAgents(dir string, cfg *modelconfig.ModelConfig) error {
-	for _, a := range cfg.GetModelRepositoryAgents().GetAgents() {
-		if a.GetName() != checksumAgent {
-			return status.Errorf(status.Unsupported, "unsupported: repository agent '%s', expected '%s'", a.GetName(), checksumAgent)
-		}
-		if err := inspectSums(dir, a.GetParameters()); err != nil {
-			return err
+// closeModel closes the scheduler, the instances and the model.
+func (v *version) closeModel(ctx context.Context, queue scheduler.Scheduler) error {
+	errs := []error{queue.Close(), v.removing.Wait(context.WithoutCancel(ctx))}
+	for _, u := range v.instances { // the scheduler closed the active ones
+		u.limiter.Close()
+		if u.group.GetPassive() {
+			errs = append(errs, u.inst.Close())
 		}
 	}
-	return nil
-}
-
-// inspectSums compares the sums of files with the expected ones. Its errors are those of Triton's checksum agent.
-func inspectSums(dir string, sums map[string]string) error {
-	for _, key := range slices.Sorted(maps.Keys(sums)) {
-		kind, file, ok := strings.Cut(key, ":")
-		if !ok {
-			return status.Errorf(status.InvalidArg, "failed to parse key: %s", key)
-		}
-		var sum hash.Hash
-		switch strings.ToLower(kind) {
-		case "md5":
-			sum = md5.New() //nolint:gosec // as above
-		case "sha256", "sha-256":
-			sum = sha256.New()
-		default:
-			return status.Errorf(status.Unsupported, "Unsupported checksum algorithm: %s", kind)
-		}
-		if err := addFile(sum, dir, file); err != nil {
-			return status.Errorf(status.InvalidArg, "failed to open text file for read %s: %w", file, err)
-		}
-		if got, want := hex.EncodeToString(sum.Sum(nil)), sums[key]; !strings.EqualFold(got, want) {
-			return status.Errorf(status.InvalidArg, "Mismatched %s hash for file %s, expect: %s, got: %s", strings.ToUpper(kind), file, want, got)
-		}
+	for _, inst := range v.removed {
+		errs = append(errs, inst.Close())
 	}
-	return nil
-}
-
-func addFile(sum io.Writer, dir, name string) error {
-	root, err := os.OpenRoot(dir)
-	if err != nil {
-		return err
-	}
-	defer root.Close()
-	if info, err := root.Stat(name); err == nil && !info.Mode().IsRegular() {
-		return &fs.PathError{Op: "open", Path: name, Err: fs.ErrInvalid}
-	}
-	f, err := root.Open(name)
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	_, err = io.Copy(sum, f)
-	return err
+	return errors.Join(append(errs, v.release())...)
 }
 
 // compileAll compiles every ensemble that the change affects. Nested ensembles are inlined, so the order does not
@@ -449,6 +395,9 @@ func (c *change) compile(ctx context.Context, m *model, l *versionState) (v *ver
 		Tracer: c.r.s.Tracer, Log: c.r.s.Log,
 	}
 	v.exec = exec.New(settings)
+	for _, used := range v.uses {
+		used.residency.pin(v)
+	}
 	if err := c.r.addResponseCache(m.folder, v); err != nil {
 		return nil, errors.Join(err, v.close(ctx))
 	}

@@ -47,6 +47,14 @@ func (r *Repository) recycle(ctx context.Context, at tensor.Place, why error) {
 
 // loseInstances closes the instances of a version at a lost device. Called with the lock for changes held.
 func (r *Repository) loseInstances(ctx context.Context, v *version, at tensor.Place, why error) {
+	inner := v.inner
+	if x := v.residency; x != nil {
+		x.op.Lock()
+		defer x.op.Unlock()
+		if inner = x.inner; inner == nil { // it has no instances while it is evicted
+			return
+		}
+	}
 	gone := slices.DeleteFunc(slices.Clone(v.instances), func(u instance) bool { return u.executesAt() != at })
 	if len(gone) == 0 {
 		return
@@ -58,7 +66,7 @@ func (r *Repository) loseInstances(ctx context.Context, v *version, at tensor.Pl
 	}
 	c := &recycling{r: r, v: v, at: at, left: len(gone), all: len(gone)}
 	v.removing.Add(len(gone))
-	queue, losing := v.inner.(scheduler.Losing)
+	queue, losing := inner.(scheduler.Losing)
 	for _, u := range gone {
 		if u.group.GetPassive() || !losing {
 			go c.close(ctx, u)
@@ -169,6 +177,9 @@ func (r *Repository) condition(m *model, l *versionState) condition {
 		} else {
 			live = append(live, at.String())
 		}
+	}
+	if now.reason == "" {
+		now.reason = v.residency.reason()
 	}
 	if len(reasons) > 0 {
 		now.reason = "serves at " + strings.Join(live, ", ") + " only: " + strings.Join(reasons, "; ")

@@ -13,6 +13,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"golang.org/x/sync/semaphore"
+
 	"github.com/tutti-server/tutti/backends"
 	"github.com/tutti-server/tutti/core/config"
 	"github.com/tutti-server/tutti/core/infer"
@@ -85,8 +87,13 @@ type Settings struct {
 	NoAccelerator error
 	Pinned        tensor.Allocator // pinned memory for copies to and from devices; nil for none
 	// Room returns why no further instance may be made at a device, or nil. Optional.
-	Room   func(at tensor.Place) error
-	Limits device.Settings // bound what executes concurrently
+	Room func(at tensor.Place) error
+	// EvictIdle makes room at a full device by unloading the models there that have been idle longest. They serve on: the next request
+	// loads them again. Otherwise a load that does not fit fails.
+	EvictIdle bool
+	// Residence is how long a model stays loaded at least while it has requests, before others get its place. 0: one second.
+	Residence time.Duration
+	Limits    device.Settings // bound what executes concurrently
 	// HostPolicies bind instances to CPUs and NUMA nodes, by the name of the policy.
 	HostPolicies map[string]*device.Policy
 	// DelayScheduler makes a batcher wait for this many requests before its first batch. 0: no wait. For tests, as
@@ -119,6 +126,7 @@ type Repository struct {
 	places   *tensor.Places
 	mover    *batch.Mover
 	arbiter  *device.Arbiter
+	memory   *memory // nil: no model is evicted
 	catalog  atomic.Pointer[snapshot]
 	openErr  error         // why the repository could not be opened; set before anything is served
 	retiring pending.Count // versions that wait for their last requests
@@ -169,6 +177,9 @@ func Open(ctx context.Context, s Settings) (*Repository, error) {
 	}
 	r.places = places
 	r.mover = batch.NewMover(r.places)
+	if s.EvictIdle {
+		r.memory = &memory{r: r, loads: map[tensor.Place]*semaphore.Weighted{}}
+	}
 	r.workers.Recover(s.Log)
 	s.Metrics.Pinned(r.places.PinnedUsage)
 	r.catalog.Store(newSnapshot(map[string]*model{}, false))

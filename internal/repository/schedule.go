@@ -34,6 +34,9 @@ import (
 // newScheduler makes the instances and the scheduler that a configuration asks for, with a response cache in front
 // if it asks for one.
 func (r *Repository) newScheduler(ctx context.Context, f *folder, v *version) (scheduler.Scheduler, error) {
+	if f.reload { // the rest is that of the version that is loaded again
+		return r.newQueue(ctx, f, v)
+	}
 	keeps, err := r.cachesResponses(v)
 	if err != nil {
 		return nil, err
@@ -43,6 +46,9 @@ func (r *Repository) newScheduler(ctx context.Context, f *folder, v *version) (s
 	queue, err := r.newQueue(ctx, f, v)
 	if err != nil {
 		return nil, err
+	}
+	if v.residency = r.newResidency(f, v, queue); v.residency != nil {
+		queue = v.residency.gate
 	}
 	if v.inner = queue; !keeps {
 		return queue, nil

@@ -32,6 +32,7 @@ type folder struct {
 	versions     []int64                  // to be loaded, ascending
 	missing      []int64                  // requested by the version policy, without a folder
 	override     bool                     // set for a configuration or files from a load request
+	reload       bool                     // set while an evicted version is loaded again
 	overrideDir  *overrideDir             // holds the files of a load request, else nil
 	diagnostics  []config.Diagnostic      // the findings about the configuration, errors included
 	err          error

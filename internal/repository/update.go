@@ -235,13 +235,14 @@ func (c *change) regroup(ctx context.Context, m *model, number int64, stats *tel
 	return v, nil
 }
 
-// served returns the serving version with this number if a folder has the same model, else nil.
+// served returns the serving version with this number if a folder has the same model, else nil. A model that may be evicted is loaded
+// anew: its parts may leave at any time.
 func (c *change) served(f *folder, number int64) *version {
 	was := c.base.models[f.key]
 	if was == nil || was.folder.cfg == nil || was.ensemble() {
 		return nil
 	}
-	if v := was.version(number); v != nil && v.sameModel(was.folder, f) {
+	if v := was.version(number); v != nil && v.residency == nil && v.sameModel(was.folder, f) {
 		return v
 	}
 	return nil

@@ -222,11 +222,11 @@ func (c *change) attempt(ctx context.Context, m *model, number int64) (v *versio
 	err = c.r.memory.fit(ctx, m.key, c.r.wantedInstances(m.folder.cfg).places(), func(ctx context.Context) (err error) {
 		defer recovery.Error(&err, c.r.s.Log, "loading model '"+m.name+"'", slog.String("model", m.name), slog.Int64("version", number))
 		v, err = c.r.loadVersion(ctx, m.folder, number, stats)
+		if err == nil && v.residency != nil { // before other loads look for room
+			c.r.memory.add(v.residency)
+		}
 		return err
 	})
-	if v != nil && v.residency != nil {
-		c.r.memory.add(v.residency)
-	}
 	return v, err
 }
 

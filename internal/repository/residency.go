@@ -208,7 +208,6 @@ func (x *residency) load(ctx context.Context, needed func() bool) (err error) {
 	took := telemetry.Now() - began
 	v.stats.LoadNs.Store(took)
 	v.stats.Reloads.Add(1)
-	x.state.Store(&residentState{loaded: true, at: telemetry.Now()})
 	x.gate.Resume(x.inner)
 	x.r.s.Log.InfoContext(ctx, "evicted model loaded again", slog.String("model", v.sig.Model), slog.Int64("version", v.sig.Version), slog.Duration("took", time.Duration(took)))
 	return nil
@@ -231,6 +230,7 @@ func (x *residency) open(ctx context.Context) (err error) {
 	x.use.Lock()
 	defer x.use.Unlock()
 	v.model, v.instances, v.holders, x.inner = now.model, now.instances, now.holders, now.queue
+	x.state.Store(&residentState{loaded: true, at: telemetry.Now()}) // before other loads look for room
 	return now.overrideDir.release()
 }
 
@@ -256,7 +256,7 @@ func (x *residency) close(ctx context.Context) error {
 	x.reloads.Wait()
 	x.op.Lock()
 	defer x.op.Unlock()
-	x.r.memory.remove(x)
+	defer x.r.memory.remove(x) // until then it takes room
 	if x.closed = true; x.inner == nil {
 		return nil
 	}

@@ -395,7 +395,7 @@ func TestEvictStorm(t *testing.T) {
 	for g := range 8 {
 		wg.Go(func() {
 			rng := rand.New(rand.NewPCG(7, uint64(g)))
-			for range 60 {
+			for range 30 {
 				name, want := names[rng.IntN(5)], float32(2)
 				if rng.IntN(4) == 0 {
 					name, want = "ens", 8
@@ -417,7 +417,7 @@ func TestEvictStorm(t *testing.T) {
 	}
 	wg.Go(func() {
 		rng := rand.New(rand.NewPCG(7, 99))
-		for i := range 30 {
+		for i := range 15 {
 			name := names[3+rng.IntN(2)]
 			switch i % 3 {
 			case 0:

@@ -289,6 +289,9 @@ func (f *fitting) candidates() (list []candidate) {
 		if !s.loaded || !slices.ContainsFunc(x.places, func(p tensor.Place) bool { return slices.Contains(f.full.at, p) }) {
 			continue
 		}
+		if slices.ContainsFunc(x.places, func(p tensor.Place) bool { return f.m.r.places.Lost(p) != nil }) {
+			continue // it could not be loaded again
+		}
 		stayed := telemetry.Now()-s.at >= max(int64(cmp.Or(f.m.r.s.Residence, defaultResidence)), x.v.stats.LoadNs.Load())
 		if by := f.m.pinnedBy(x, f.key); by != "" {
 			f.busy = append(f.busy, fmt.Sprintf("'%s' is used by requests of ensemble '%s'", x.v.sig.Model, by))

@@ -292,13 +292,3 @@ func (r *Repository) loadEvicted(ctx context.Context, name string) error {
 	}
 	return nil
 }
-
-// evicted returns why the version with this state is not loaded though it serves, "" if it is loaded.
-func (m *model) evicted(l *versionState) string {
-	for _, v := range m.versions {
-		if v.state == l {
-			return v.residency.reason()
-		}
-	}
-	return ""
-}

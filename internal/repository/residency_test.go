@@ -439,15 +439,12 @@ func TestEvictStorm(t *testing.T) {
 	if err := r.Close(t.Context()); err != nil {
 		t.Error(err)
 	}
-	if n := w.spy.live(simdev.Place(0)); n != 0 {
-		t.Errorf("%d instances are open", n)
+	if n, held := w.spy.live(simdev.Place(0)), w.alloc.Held(); n != 0 || held != 0 {
+		t.Errorf("%d instances are open, %d buffers are held", n, held)
 	}
 	for _, name := range names {
 		if loads, closes := w.spy.count("load "+name), w.spy.count("close model "+name); loads != closes {
 			t.Errorf("model %s: %d loads, %d closed", name, loads, closes)
 		}
-	}
-	if held := w.alloc.Held(); held != 0 {
-		t.Errorf("%d buffers are held", held)
 	}
 }

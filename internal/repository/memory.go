@@ -38,27 +38,27 @@ const (
 	allLoads         = 1 << 20              // the weight of the only load at a device
 )
 
-// noRoom is the failure of a load for which a device has too little memory.
-type noRoom struct {
+// noRoomError is the failure of a load for which a device has too little memory.
+type noRoomError struct {
 	at    []tensor.Place // at least one of them is full
 	limit bool           // Settings.Room says so
 	err   error
 }
 
-func (e *noRoom) Error() string { return e.err.Error() }
-func (e *noRoom) Unwrap() error { return e.err }
+func (e *noRoomError) Error() string { return e.err.Error() }
+func (e *noRoomError) Unwrap() error { return e.err }
 
 // outOfMemory are the words of drivers and runtimes for too little memory at a device.
 var outOfMemory = []string{"out of memory", "out_of_memory", "outofmemory", "failed to allocate memory", "bytes are in use", "no memory for"}
 
-// noRoomAt returns a failure at devices as a noRoom if it says that they are out of memory, else as it is.
+// noRoomAt returns a failure at devices as a noRoomError if it says that they are out of memory, else as it is.
 func noRoomAt(err error, at ...tensor.Place) error {
-	if _, ok := errors.AsType[*noRoom](err); ok || err == nil || len(at) == 0 {
+	if _, ok := errors.AsType[*noRoomError](err); ok || err == nil || len(at) == 0 {
 		return err
 	}
 	text := strings.ToLower(err.Error())
 	if slices.ContainsFunc(outOfMemory, func(words string) bool { return strings.Contains(text, words) }) {
-		return &noRoom{at: at, err: err}
+		return &noRoomError{at: at, err: err}
 	}
 	return err
 }
@@ -72,8 +72,8 @@ type fitting struct {
 	key  string         // of the model
 	at   []tensor.Place // the devices that it locks
 	load func(context.Context) error
-	full *noRoom  // the failure of the last try, nil after room was made
-	busy []string // why models were not evicted
+	full *noRoomError // the failure of the last try, nil after room was made
+	busy []string     // why models were not evicted
 	// paused are ensembles whose requests wait until the load has ended, or until the time pauseEnd.
 	paused   []*version
 	pauseEnd int64
@@ -105,7 +105,7 @@ func (m *memory) fit(ctx context.Context, key string, places []tensor.Place, loa
 	}
 	err = f.load(ctx)
 	unlock()
-	full, ok := errors.AsType[*noRoom](err)
+	full, ok := errors.AsType[*noRoomError](err)
 	if !ok {
 		return err
 	}
@@ -144,7 +144,7 @@ func (f *fitting) try(ctx context.Context) (ended bool, err error) {
 		if f.full == nil || f.full.limit && f.m.full(f.key, f.full.at) == nil {
 			err := f.load(ctx)
 			var ok bool
-			if f.full, ok = errors.AsType[*noRoom](err); !ok {
+			if f.full, ok = errors.AsType[*noRoomError](err); !ok {
 				return true, err
 			}
 		}
@@ -253,7 +253,7 @@ func (r *Repository) room(model string, at tensor.Place) error {
 		return nil
 	}
 	if err := r.s.Room(at); err != nil {
-		return &noRoom{at: []tensor.Place{at}, limit: true, err: status.Prefixf(err, "no instance of model '%s' can be made: ", model)}
+		return &noRoomError{at: []tensor.Place{at}, limit: true, err: status.Prefixf(err, "no instance of model '%s' can be made: ", model)}
 	}
 	return nil
 }

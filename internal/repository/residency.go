@@ -97,7 +97,7 @@ func (c *candidate) evict(ctx context.Context, key string, at []tensor.Place) bo
 		return false
 	}
 	idle := telemetry.Now() - x.gate.Used()
-	x.gate.Suspend()
+	x.gate.Suspend() //nolint:contextcheck // it does not block
 	if !x.unused(ctx, c.idle, key) {
 		x.gate.Resume(x.inner)
 		return false
@@ -151,11 +151,8 @@ func (x *residency) wanted(ctx context.Context) {
 		return
 	}
 	x.loading = true
-	own := context.Background()
-	if key := ctx.Value(fittingKey{}); key != nil { // a model that is being loaded waits for the response
-		own = context.WithValue(own, fittingKey{}, key)
-	}
-	x.reloads.Go(func() { x.reload(own) })
+	ctx = context.WithoutCancel(ctx) // others may wait for the load, too
+	x.reloads.Go(func() { x.reload(ctx) })
 }
 
 // reload loads the model as long as requests wait for it. When a load fails, those that wait fail too, and the next one has the model
@@ -171,7 +168,7 @@ func (x *residency) reload(ctx context.Context) {
 		failures := x.failures
 		x.wants.Unlock()
 		if failures > 0 {
-			time.Sleep(min(longBackoff, firstBackoff<<min(failures-1, 10)))
+			<-time.After(min(longBackoff, firstBackoff<<min(failures-1, 10)))
 		}
 		err := x.load(ctx, func() bool { return x.gate.Held() > 0 })
 		x.wants.Lock()

@@ -20,7 +20,7 @@ func SplitLost(err error) (lost, others error) {
 	if err == nil {
 		return nil, nil
 	}
-	if list, ok := err.(interface{ Unwrap() []error }); ok && reflect.TypeOf(err) == joined { //nolint:errorlint // the outermost one
+	if list, ok := err.(interface{ Unwrap() []error }); ok && reflect.TypeOf(err) == joined {
 		for _, e := range list.Unwrap() {
 			l, o := SplitLost(e)
 			lost, others = errors.Join(lost, l), errors.Join(others, o)

@@ -19,12 +19,14 @@ import (
 	"time"
 
 	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/converter"
 	sdklog "go.temporal.io/sdk/log"
 
 	"github.com/tutti-server/tutti/core/infer"
 	"github.com/tutti-server/tutti/core/job"
 	"github.com/tutti-server/tutti/core/status"
 	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/internal/dataset"
 	"github.com/tutti-server/tutti/internal/preparedtest"
 	"github.com/tutti-server/tutti/proto/modelconfig"
 )
@@ -190,15 +192,19 @@ type rig struct {
 	model   *doubler
 	client  client.Client
 	service *Service
+	data    *dataset.Options
+	codec   converter.PayloadCodec
 	segment time.Duration // 0: the usual one
 	stop    func()        // stops the worker
 }
+
+func quiet() sdklog.Logger { return sdklog.NewStructuredLogger(slog.New(slog.DiscardHandler)) }
 
 func newRig(t *testing.T) *rig {
 	t.Helper()
 	r := &rig{temporalServer: startTemporal(t), model: newDoubler()}
 	var err error
-	if r.client, err = client.NewLazyClient(client.Options{HostPort: r.address, Logger: sdklog.NewStructuredLogger(slog.New(slog.DiscardHandler))}); err != nil {
+	if r.client, err = client.NewLazyClient(client.Options{HostPort: r.address, Logger: quiet()}); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(r.client.Close)
@@ -207,7 +213,7 @@ func newRig(t *testing.T) *rig {
 }
 
 func (r *rig) settings() Settings {
-	return Settings{Client: r.client, Inferer: r.model, Catalog: r.model, Fingerprint: r.model.fingerprint, Log: slog.New(slog.DiscardHandler)}
+	return Settings{Client: r.client, Inferer: r.model, Catalog: r.model, Fingerprint: r.model.fingerprint, Codec: r.codec, Data: r.data}
 }
 
 // work runs a worker until stop is called or the test ends.

@@ -59,12 +59,21 @@ func (a *activities) checkJob(ctx context.Context, d *data) (err error) {
 	if err != nil {
 		return err
 	}
-	return d.out.Put(ctx, jobKey(d.Run), text)
+	if err = d.out.Put(ctx, jobKey(d.Run), text); err != nil {
+		return err
+	}
+	d.used = time.Now()
+	a.store(d)
+	return nil
 }
 
 // tryFirst sends the first rows to the model, and returns how many it executed in a second. It fails if all of them do.
 func (a *activities) tryFirst(ctx context.Context, d *data) (rate float64, err error) {
-	rows, err := d.set.Head(ctx, min(firstRows, max(2*d.desc.MaxBatch, 4)))
+	all, err := d.set.Head(ctx, min(firstRows, max(2*d.desc.MaxBatch, 4)))
+	if err != nil {
+		return 0, err
+	}
+	rows, err := d.withoutResults(ctx, all)
 	if err != nil || len(rows) == 0 {
 		return 0, err
 	}
@@ -97,10 +106,29 @@ func (a *activities) tryFirst(ctx context.Context, d *data) (rate float64, err e
 	if err != nil {
 		return 0, err
 	}
-	if good == 0 {
+	if good == 0 && len(rows) == len(all) {
 		return 0, status.Errorf(status.InvalidArg, "none of the first %d rows can be executed; the first: %s", len(rows), firstError)
 	}
 	return float64(good) / time.Since(begin).Seconds(), nil
+}
+
+// withoutResults returns the rows that have no earlier result.
+func (d *data) withoutResults(ctx context.Context, all []*dataset.Row) (rows []*dataset.Row, err error) {
+	e, err := d.earlierResults(ctx)
+	if err != nil || e.table == nil {
+		return all, err
+	}
+	var buf []byte
+	for _, row := range all {
+		_, ok, b, err := e.table.find(row.Key, buf)
+		if err != nil {
+			return nil, storage(err)
+		}
+		if buf = b; !ok {
+			rows = append(rows, row)
+		}
+	}
+	return rows, nil
 }
 
 func seq(rows []*dataset.Row) func(yield func(*dataset.Row, error) bool) {

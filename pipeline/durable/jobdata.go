@@ -160,16 +160,21 @@ func (a *activities) data(ctx context.Context, p place) (*data, error) {
 	if err := d.open(ctx, a.s); err != nil {
 		return nil, err
 	}
+	return a.store(d), nil
+}
+
+// store keeps a job, unless it is kept already, and returns the one that is kept.
+func (a *activities) store(d *data) *data {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if other := a.jobs[p.Run]; other != nil {
-		return other, nil
+	if other := a.jobs[d.Run]; other != nil {
+		return other
 	}
 	if len(a.jobs) >= maxCachedJob {
 		a.forget()
 	}
-	a.jobs[p.Run] = d
-	return d, nil
+	a.jobs[d.Run] = d
+	return d
 }
 
 // read gets the job's file.

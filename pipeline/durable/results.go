@@ -173,6 +173,9 @@ func (r *results) commit(ctx context.Context) error {
 	if r.part == nil {
 		return nil
 	}
+	if ctx.Err() != nil { // another attempt may have ended the chunk
+		return ctx.Err()
+	}
 	if err := r.check(); err != nil {
 		return err
 	}

@@ -163,16 +163,31 @@ func (s *Service) pending(ctx context.Context, st *job.Status, d *workflowservic
 	}
 	switch {
 	case stuck > 0:
-		st.State, st.Reason = job.Waiting, last.GetLastFailure().GetMessage()
-	case idle != nil:
-		queue := modelQueue(s.s.Queue, st.Spec.Model)
-		if name := idle.GetActivityType().GetName(); name == activityCut || name == activityFinish {
-			queue = s.s.Queue
+		st.State, st.Reason = job.Waiting, failure(last)
+		if last.GetLastFailure().GetTimeoutFailureInfo() != nil {
+			s.unpolled(ctx, st, s.queueOf(st, last), last.GetLastStartedTime().AsTime())
 		}
-		s.unpolled(ctx, st, queue, idle.GetScheduledTime().AsTime())
+	case idle != nil:
+		s.unpolled(ctx, st, s.queueOf(st, idle), idle.GetScheduledTime().AsTime())
 	case !asked:
 		s.unpolled(ctx, st, s.s.Queue, scheduled(d))
 	}
+}
+
+// queueOf returns the task queue of an activity.
+func (s *Service) queueOf(st *job.Status, a *workflowpb.PendingActivityInfo) string {
+	if name := a.GetActivityType().GetName(); name == activityCut || name == activityFinish {
+		return s.s.Queue
+	}
+	return modelQueue(s.s.Queue, st.Spec.Model)
+}
+
+// failure returns why the last attempt at an activity failed.
+func failure(a *workflowpb.PendingActivityInfo) string {
+	if a.GetLastFailure().GetTimeoutFailureInfo() != nil {
+		return fmt.Sprintf("worker '%s' has stopped, or cannot reach Temporal", a.GetLastWorkerIdentity())
+	}
+	return strings.TrimSpace(a.GetLastFailure().GetMessage())
 }
 
 // unpolled makes the state waiting when no worker takes from a queue.
@@ -200,7 +215,7 @@ func (s *Service) polled(ctx context.Context, queue string) (bool, error) {
 
 // problem returns the failure of an activity that is tried again.
 func problem(a *workflowpb.PendingActivityInfo) job.Problem {
-	p := job.Problem{Chunk: -1, Attempt: int(a.GetAttempt()) - 1, Error: strings.TrimSpace(a.GetLastFailure().GetMessage())}
+	p := job.Problem{Chunk: -1, Attempt: int(a.GetAttempt()) - 1, Error: failure(a)}
 	if t := a.GetNextAttemptScheduleTime(); t != nil {
 		p.Next = t.AsTime()
 	}

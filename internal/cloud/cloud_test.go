@@ -48,6 +48,7 @@ func contract(t *testing.T, b cloud.Bucket) {
 	if list[0].Size != int64(len(big)) || list[0].Tag == "" {
 		t.Errorf("object %+v", list[0])
 	}
+	parts(t, b, list[0], big)
 	file := filepath.Join(t.TempDir(), "f")
 	if err := os.WriteFile(file+".part", big[:777_777], 0o600); err != nil {
 		t.Fatal(err)
@@ -70,6 +71,8 @@ func contract(t *testing.T, b cloud.Bucket) {
 	if body, err := b.Read(ctx, stale, 0); err == nil {
 		_ = body.Close()
 		t.Error("an object that changed is read as the listed one")
+	} else if !errors.Is(err, cloud.ErrChanged) {
+		t.Errorf("an object that changed: %v", err)
 	}
 	for range 2 {
 		if err := b.Delete(ctx, "m/config.pbtxt"); err != nil {
@@ -78,6 +81,45 @@ func contract(t *testing.T, b cloud.Bucket) {
 	}
 	if list, err := b.List(ctx, "m/"); err != nil || len(list) != 1 {
 		t.Errorf("after deleting: %v, %v", list, err)
+	}
+}
+
+// parts walks over a bucket of three objects, and reads ranges of the one with the content big.
+func parts(t *testing.T, b cloud.Bucket, o cloud.Object, big []byte) {
+	t.Helper()
+	n := 0
+	for o, err := range cloud.Walk(t.Context(), b, "") {
+		if err != nil || o.Key == "" {
+			t.Fatal(o, err)
+		}
+		n++
+	}
+	for range cloud.Walk(t.Context(), b, "m/") {
+		n++
+		break
+	}
+	if n != 4 {
+		t.Errorf("%d objects, want three and one", n)
+	}
+	for _, r := range [][2]int64{{0, 10}, {999_999, 1}, {1_999_990, -1}, {5, 100}} {
+		body, err := cloud.ReadRange(t.Context(), b, o, r[0], r[1])
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := io.ReadAll(body)
+		want := big[r[0]:]
+		if r[1] >= 0 {
+			want = want[:r[1]]
+		}
+		if err = errors.Join(err, body.Close()); err != nil || !bytes.Equal(got, want) {
+			t.Errorf("%d bytes from %d on: got %d, %v", r[1], r[0], len(got), err)
+		}
+	}
+	if got, err := cloud.Stat(t.Context(), b, o.Key); err != nil || got.Tag != o.Tag {
+		t.Errorf("Stat: %+v, %v", got, err)
+	}
+	if _, err := cloud.Stat(t.Context(), b, "m"); status.CodeOf(err) != status.NotFound {
+		t.Errorf("Stat of a folder: %v", err)
 	}
 }
 
@@ -160,7 +202,7 @@ func TestForbidden(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := "listing s3://" + srv.URL + "/b: status 403 Forbidden: AccessDenied no"
-	if _, err = b.List(t.Context(), ""); err == nil || err.Error() != want {
+	if _, err = b.List(t.Context(), ""); err == nil || err.Error() != want || !errors.Is(err, cloud.ErrDenied) {
 		t.Errorf("got %v, want %s", err, want)
 	}
 }

@@ -143,7 +143,7 @@ func (r *csvReader) next() error {
 		if len(bytes.TrimRight(line, "\r")) == 0 && !tooLong {
 			continue
 		}
-		r.raw, r.start, r.first, r.fields, r.fault, r.owned = line, off, r.line, nil, nil, false
+		r.raw, r.start, r.first, r.fields, r.fault, r.owned = line, off, r.line, r.fields[:0], nil, false
 		if tooLong {
 			r.fault = status.Errorf(status.InvalidArg, "the record is longer than %d MiB", maxLine>>20)
 			return nil
@@ -154,8 +154,6 @@ func (r *csvReader) next() error {
 
 // record splits r.raw into fields. It reads more lines while a quoted field is open.
 func (r *csvReader) record() error {
-	n := max(bytes.Count(r.raw, []byte{r.comma})+1, 1)
-	r.fields = make([][]byte, 0, n)
 	for i := 0; ; {
 		if i < len(r.raw) && r.raw[i] == '"' {
 			field, end, err := r.quoted(i)

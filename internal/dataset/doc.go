@@ -19,7 +19,7 @@
 //
 //   - jsonl (.jsonl, .ndjson; also .gz and .zst): a JSON object per line. A tensor is nested lists, {"x": [[1,2],[3,4]]}; a
 //     string is an element of BYTES, as is {"b64": "/9j/"} for what is no text. NaN, Infinity and -Infinity are numbers.
-//   - csv (.csv; also .gz and .zst): a header and fields as in RFC 4180. A field has the type of the input that it is bound
+//   - csv (.csv, .tsv; also .gz and .zst): a header and fields as in RFC 4180. A field has the type of the input that it is bound
 //     to. A tensor is JSON text: "[[1,2],[3,4]]". An empty field is no value, except for BYTES: there it is an empty string.
 //   - parquet (.parquet): integers, floats, booleans, strings, binary, and nested lists of them for tensors.
 //   - npz (.npz, .npy): arrays of numpy, whose first axis are the rows. The name of an array is its column; a single .npy is the

@@ -285,8 +285,7 @@ func canonical(dst, b []byte, i int) ([]byte, int) {
 		end, _ := skipValue(b, i, 0)
 		return append(dst, b[i:end]...), end
 	default:
-		end, _ := skipNumber(b, i)
-		return canonicalNumber(dst, b[i:end]), end
+		return canonicalNumber(dst, b, i)
 	}
 }
 
@@ -300,25 +299,42 @@ func canonicalObject(dst, b []byte, i int) ([]byte, int) {
 	return append(append(append(dst, '{'), bytes.Join(members, []byte{','})...), '}'), end
 }
 
-// canonicalNumber appends the shortest spelling of a number. Integers that fit 64 bits keep all digits. Up to 15 digits
-// are exact in a float64, so that only their trailing zeros are dropped.
-func canonicalNumber(dst, s []byte) []byte {
-	point := bytes.Contains(s, []byte{'.'})
-	exponent := bytes.ContainsAny(s, "eEI")
-	if !point && !exponent && len(s) <= 18 {
-		return append(dst, s...)
+// canonicalNumber appends the shortest spelling of the number at b[i], and returns the index behind it. Integers that fit 64
+// bits keep all digits. Up to 15 digits are exact in a float64, so that only trailing zeros are dropped.
+func canonicalNumber(dst, b []byte, i int) ([]byte, int) {
+	from := i
+	if b[i] == '-' {
+		i++
 	}
-	if point && !exponent && len(s) <= 16 && !bytes.Contains(s, []byte("0.00000")) {
-		return append(dst, bytes.TrimSuffix(bytes.TrimRight(s, "0"), []byte("."))...)
+	whole := i
+	i = skipDigits(b, i)
+	digits, point := i-whole, i
+	if i < len(b) && b[i] == '.' {
+		i = skipDigits(b, i+1)
+		digits = i - whole - 1
 	}
-	if !point && !exponent {
-		if v, err := strconv.ParseInt(string(s), 10, 64); err == nil {
-			return strconv.AppendInt(dst, v, 10)
+	switch {
+	case i < len(b) && (b[i]|0x20 == 'e' || b[i] == 'I'):
+		i, _ = skipNumber(b, from)
+	case point == i && digits <= 18:
+		return append(dst, b[from:i]...), i
+	case point < i && digits <= 15 && !bytes.HasPrefix(b[whole:i], []byte("0.00000")):
+		end := i
+		for b[end-1] == '0' {
+			end--
 		}
-		if v, err := strconv.ParseUint(string(s), 10, 64); err == nil {
-			return strconv.AppendUint(dst, v, 10)
+		if b[end-1] == '.' {
+			end--
+		}
+		return append(dst, b[from:end]...), i
+	case point == i:
+		if v, err := strconv.ParseInt(stringOf(b[from:i]), 10, 64); err == nil {
+			return strconv.AppendInt(dst, v, 10), i
+		}
+		if v, err := strconv.ParseUint(stringOf(b[from:i]), 10, 64); err == nil {
+			return strconv.AppendUint(dst, v, 10), i
 		}
 	}
-	v, _ := strconv.ParseFloat(string(s), 64) // a value out of range is an infinity
-	return appendFloat(dst, v, 64)
+	v, _ := strconv.ParseFloat(stringOf(b[from:i]), 64) // a value out of range is an infinity
+	return appendFloat(dst, v, 64), i
 }

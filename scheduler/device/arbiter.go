@@ -15,7 +15,7 @@
 // Under a bound of executions without the rate limiter, a tag is the time that the instance has executed, times its priority, and the
 // lowest tag goes first (start-time fair queueing, Goyal, Vin and Cheng 1996). So models share a GPU by the time that their batches take:
 // with equal priorities one whose batches take 1 ms executes ten times as often as one whose batches take 10 ms, and neither waits for
-// more than one batch of the other.
+// more than one batch of the other. The time is the device's where it measures (Limiter.Took), else that from admission to release.
 //
 // The arbiter has no goroutine. When nothing is limited, no instance has a Limiter.
 package device
@@ -91,7 +91,9 @@ type Limiter struct {
 	// The rest is guarded by the arbiter's mu.
 	tag    int64
 	in     bool
-	since  int64 // when it was admitted, if tags are times
+	since  int64   // when it was admitted, if tags are times
+	took   int64   // by the device for the newest execution that it measured, 0 where nothing is measured
+	early  []int64 // what the executions that are not measured yet have added to the tag, per priority
 	resume func()
 	after  *Limiter // the next one of those admitted together
 }
@@ -152,6 +154,28 @@ func (g *Limiter) Reacquire() bool {
 // hot: one lock, no allocation.
 func (g *Limiter) Release() { g.arbiter.update(nil, func() { g.arbiter.release(g) }) }
 
+// maxEarly bounds the executions that are not measured yet: those that failed never are.
+const maxEarly = 16
+
+// Took tells how long the device took for an execution, which may have been released before. Tags are then the device's time and not that
+// of the host. The first one only starts that.
+//
+// hot: one lock, no allocation.
+func (g *Limiter) Took(ns int64) {
+	a := g.arbiter
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	g.took = max(ns, 1)
+	if n := len(g.early); n > 0 {
+		g.tag += g.priority * (ns - g.early[0])
+		g.early = slices.Delete(g.early, 0, max(1, n-maxEarly))
+		if i := slices.Index(a.waiting, g); i >= 0 {
+			a.waiting = slices.Delete(a.waiting, i, i+1)
+			a.waiting.add(g)
+		}
+	}
+}
+
 // Rank orders the free instances of a model: the one with the lowest rank goes first.
 func (g *Limiter) Rank() int64 {
 	g.arbiter.mu.Lock()
@@ -166,7 +190,12 @@ func (a *Arbiter) release(g *Limiter) {
 	}
 	g.in = false
 	if a.timed {
-		g.tag += g.priority * (a.s.Clock() - g.since)
+		ns := a.s.Clock() - g.since
+		if g.took > 0 { // the host is done before the device is: as long as the one before, until Took corrects it
+			ns = g.took
+			g.early = append(g.early, ns)
+		}
+		g.tag += g.priority * ns
 	}
 	for _, n := range g.needs {
 		a.free[n.resource] += n.count

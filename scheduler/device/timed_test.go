@@ -16,6 +16,7 @@ type sharedModel struct {
 	used     int64 // time that it executed
 	runs     int
 	longest  int64 // its longest wait
+	device   int64 // what the device takes for a batch, which is known one batch later; 0: takes
 }
 
 // simulate executes models on a device for a time, one batch at a time, on a clock of its own.
@@ -50,6 +51,9 @@ func simulate(t *testing.T, span int64, priorities []uint32, models []*sharedMod
 		m.wants, m.longest = false, max(m.longest, now-m.asked)
 		now += m.takes
 		m.used, m.runs = m.used+m.takes, m.runs+1
+		if m.device > 0 && m.runs > 1 {
+			m.limiter.Took(m.device)
+		}
 		if m.wants, m.asked = now >= m.from && now < m.to, now; !m.wants {
 			m.limiter.Release() // may make another one ready
 		} else if m.limiter.Reacquire() {
@@ -94,5 +98,18 @@ func TestIdleModelWaitsForOneBatch(t *testing.T) {
 	}
 	if big.runs < 25+2 {
 		t.Errorf("the big model executed %d times: the small one caught up for its idle time", big.runs)
+	}
+}
+
+// TestShareByDeviceTime has the host execute the batches of two models in the same time, while the device takes ten times as long for one
+// of them: that one executes a tenth as often.
+func TestShareByDeviceTime(t *testing.T) {
+	t.Parallel()
+	const ms, span = 1000, 2000 * 1000
+	big := &sharedModel{takes: ms, device: 10 * ms, to: span}
+	small := &sharedModel{takes: ms, device: ms, to: span}
+	simulate(t, span, []uint32{1, 1}, []*sharedModel{big, small})
+	if ratio := float64(small.runs) / float64(big.runs); ratio < 9.5 || ratio > 10.5 {
+		t.Errorf("%d executions of the big model and %d of the small one", big.runs, small.runs)
 	}
 }

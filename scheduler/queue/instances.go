@@ -6,6 +6,7 @@ import (
 
 	"github.com/tutti-server/tutti/backends"
 	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/internal/telemetry"
 	"github.com/tutti-server/tutti/scheduler"
 	"github.com/tutti-server/tutti/scheduler/batch"
 )
@@ -277,6 +278,13 @@ func (l *Lease) Acquire() bool {
 		}
 	}
 	return l.state == held
+}
+
+// Took implements telemetry.Told: it tells a limiter that shares by time how long the device took for a batch.
+func (l *Lease) Took(ns int64) {
+	if t, ok := l.limiter.(telemetry.Told); ok {
+		t.Took(ns)
+	}
 }
 
 // Waiting reports whether the instance has asked and is not admitted yet.

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/tutti-server/tutti/core/status"
+	"github.com/tutti-server/tutti/internal/telemetry"
 	"github.com/tutti-server/tutti/internal/tracing"
 )
 
@@ -100,16 +101,21 @@ type StepView struct {
 	InputEndNs int64  `json:"input_end_ns"`
 	InferEndNs int64  `json:"infer_end_ns"`
 	EndNs      int64  `json:"end_ns"`
-	DoneNs     int64  `json:"done_ns"`
-	Batch      uint64 `json:"batch"`
-	Rows       int32  `json:"rows"`
-	BatchRows  int32  `json:"batch_rows"`
-	Members    int32  `json:"members"`
-	Elements   int64  `json:"elements"`
-	Padding    int64  `json:"padding"`
-	Instance   int32  `json:"instance"`
-	Place      string `json:"place"`
-	Before     uint64 `json:"before"`
+	// DoneNs is when the plan had continued, and the device had executed the step.
+	DoneNs int64 `json:"done_ns"`
+	// DeviceStartNs and DeviceEndNs are when the device began and ended the step, absent where it is not known. The times of phases are
+	// then those of the host, which put the step into the device's stream.
+	DeviceStartNs int64  `json:"device_start_ns,omitempty"`
+	DeviceEndNs   int64  `json:"device_end_ns,omitempty"`
+	Batch         uint64 `json:"batch"`
+	Rows          int32  `json:"rows"`
+	BatchRows     int32  `json:"batch_rows"`
+	Members       int32  `json:"members"`
+	Elements      int64  `json:"elements"`
+	Padding       int64  `json:"padding"`
+	Instance      int32  `json:"instance"`
+	Place         string `json:"place"`
+	Before        uint64 `json:"before"`
 }
 
 // EventView is an event of a request.
@@ -146,7 +152,7 @@ type BatchSummary struct {
 	Traces  []string `json:"traces"`
 }
 
-// BatchView is an executed batch.
+// BatchView is an executed batch. Its times are the device's where they are known.
 type BatchView struct {
 	BatchSummary
 	StartUs     int64  `json:"start_us"`
@@ -240,12 +246,15 @@ func newStepView(s *tracing.Step, start int64) StepView {
 	v := StepView{
 		Span: s.Span.String(), Node: s.Node, After: s.After, SubRun: s.SubRun, Model: s.Model, Version: s.Version,
 		Cached: s.Cached, Native: s.Native, Status: StatusOf(s.Failed, s.Code),
-		ReadyNs: s.Ready - start, EnqueuedNs: s.Enqueued - start, DoneNs: s.Done - start,
+		ReadyNs: s.Ready - start, EnqueuedNs: s.Enqueued - start, DoneNs: s.Complete() - start,
 		Batch: s.Batch, Rows: s.Rows, BatchRows: s.BatchRows, Members: s.Members, Elements: s.Elements, Padding: s.Padding,
 		Instance: s.Instance, Place: s.Place.String(), Before: s.Before,
 	}
 	if s.Batch != 0 {
 		v.StartNs, v.InputEndNs, v.InferEndNs, v.EndNs = s.Start-start, s.InputEnd-start, s.InferEnd-start, s.End-start
+	}
+	if s.Device.End != 0 {
+		v.DeviceStartNs, v.DeviceEndNs = s.Device.Start-start, s.Device.End-start
 	}
 	return v
 }
@@ -288,9 +297,13 @@ var partTexts = map[tracing.PartKind]string{
 // NewBatchView returns the view of an executed batch. Epoch is the wall-clock time, in
 // nanoseconds since 1970, at which telemetry.Now was 0.
 func NewBatchView(b *tracing.Batch, epoch int64) *BatchView {
+	t := telemetry.Times{Start: b.Start, InputEnd: b.InputEnd, InferEnd: b.InferEnd, End: b.End}
+	if b.Device.End != 0 {
+		t = b.Device
+	}
 	return &BatchView{
 		BatchSummary: NewBatchSummary(b),
-		StartUs:      (epoch + b.Start) / 1000, InputNs: b.InputEnd - b.Start, InferNs: b.InferEnd - b.InputEnd, OutputNs: b.End - b.InferEnd,
+		StartUs:      (epoch + t.Start) / 1000, InputNs: t.InputEnd - t.Start, InferNs: t.InferEnd - t.InputEnd, OutputNs: t.End - t.InferEnd,
 		Instance: b.Instance, Place: b.Place.String(), Elements: b.Elements, Padding: b.Padding,
 		Before: b.Before, BeforeEndUs: (epoch + b.BeforeEnd) / 1000, Failed: b.Failed,
 	}

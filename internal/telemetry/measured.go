@@ -253,7 +253,7 @@ func (p Pending) Finish(sums *RunSums) {
 }
 
 // Place waits until the device has executed the batch, which must be held, and returns its times at the device on the clock of Now. They
-// are never before the host put the batch into the stream. ok is false when the device cannot tell. It is called once.
+// are within the time from when the host began with the batch to when it knew that the device had ended. ok is false when the device cannot tell. It is called once.
 func (p Pending) Place() (t Times, ok bool) {
 	x := p.m
 	x.mu.Lock()
@@ -268,6 +268,7 @@ func (p Pending) Place() (t Times, ok bool) {
 	if span.Wait() != nil {
 		return t, false
 	}
+	known := Now()
 	ns, ok, err := span.Laps(true)
 	if !ok || err != nil {
 		return t, false
@@ -276,6 +277,6 @@ func (p Pending) Place() (t Times, ok bool) {
 	if err != nil {
 		return t, false
 	}
-	start := max(At(at), begun)
+	start := max(min(At(at), known-ns[0]-ns[1]-ns[2]), begun)
 	return Times{Start: start, InputEnd: start + ns[0], InferEnd: start + ns[0] + ns[1], End: start + ns[0] + ns[1] + ns[2]}, true
 }

@@ -5,6 +5,7 @@ import (
 
 	"github.com/tutti-server/tutti/core/status"
 	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/internal/telemetry"
 )
 
 // Point is an event in the life of a request, for example the start of its computation. The constants are in
@@ -79,7 +80,7 @@ func (r *Record) Bounds() (start, end int64) {
 		start, end = min(start, m.Ns), max(end, m.Ns)
 	}
 	for i := range r.Steps {
-		start, end = min(start, r.Steps[i].Ready), max(end, r.Steps[i].Done)
+		start, end = min(start, r.Steps[i].Ready), max(end, r.Steps[i].Complete())
 	}
 	return start, end
 }
@@ -140,12 +141,18 @@ type Execution struct {
 	// Held is when the batcher first delayed tasks to fill the batch, 0 when it did not. Newest is when the last
 	// member was queued.
 	Held, Newest int64
+	// Device are the times of the batch at its device, zero where they are not known. The times above are then those of the host, which
+	// put the batch into the device's stream.
+	Device telemetry.Times
 }
 
 // Moments returns the moments of the execution.
 func (x *Execution) Moments() [4]Moment {
 	return [4]Moment{{ComputeStart, x.Start}, {ComputeInputEnd, x.InputEnd}, {ComputeOutputStart, x.InferEnd}, {ComputeEnd, x.End}}
 }
+
+// Complete returns when the plan had continued and the device had executed the step's batch, whichever is later.
+func (s *Step) Complete() int64 { return max(s.Done, s.Device.End) }
 
 // EventKind is the kind of an Event.
 type EventKind uint8

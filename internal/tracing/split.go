@@ -102,7 +102,7 @@ func (k *splitter) back(kind PartKind, step int, batch uint64, ns int64) {
 func (k *splitter) last() int {
 	best := -1
 	for i := range k.r.Steps {
-		if best < 0 || k.r.Steps[i].Done >= k.r.Steps[best].Done {
+		if best < 0 || k.r.Steps[i].Complete() >= k.r.Steps[best].Complete() {
 			best = i
 		}
 	}
@@ -129,8 +129,41 @@ func (k *splitter) before(i int) int {
 	return best
 }
 
+// device divides the time of a step's batch at its device. Before it, the batch waited for the work before it in the stream: for the step's
+// inputs, which the step before has, or for another batch.
+func (k *splitter) device(i int, s *Step) {
+	d := &s.Device
+	k.back(PartScheduler, i, 0, d.End)
+	k.back(PartCopies, i, 0, d.InferEnd)
+	k.compute(i, s, d.InputEnd)
+	k.back(PartCopies, i, 0, d.Start)
+	if j := k.before(i); j >= 0 && k.r.Steps[j].Device.End > s.End {
+		k.back(PartQueue, i, s.Before, k.r.Steps[j].Device.End)
+		return
+	}
+	k.back(PartQueue, i, s.Before, s.End)
+}
+
+// compute divides the time of a model from ns on.
+func (k *splitter) compute(i int, s *Step, ns int64) {
+	kind := PartCompute
+	if s.Native {
+		kind = PartNative
+	}
+	if s.Padding > 0 && s.Elements > 0 && k.at > ns {
+		k.back(PartPadding, i, s.Batch, k.at-int64(float64(k.at-ns)*float64(s.Padding)/float64(s.Elements)))
+	}
+	k.back(kind, i, s.Batch, ns)
+}
+
 func (k *splitter) step(i int) {
 	s := &k.r.Steps[i]
+	if s.Device.End != 0 {
+		k.device(i, s)
+		if j := k.before(i); j >= 0 && k.r.Steps[j].Device.End > s.End {
+			return // the host was ahead: the step before was at the device meanwhile
+		}
+	}
 	k.back(PartScheduler, i, 0, s.Done)
 	switch {
 	case s.Cached:
@@ -158,15 +191,7 @@ func (k *splitter) load(i int, s *Step) {
 func (k *splitter) execution(i int, s *Step) {
 	k.back(PartScheduler, i, 0, s.End)
 	k.back(PartCopies, i, 0, s.InferEnd)
-	compute := PartCompute
-	if s.Native {
-		compute = PartNative
-	}
-	if s.Padding > 0 && s.Elements > 0 && k.at > s.InputEnd {
-		length := k.at - s.InputEnd
-		k.back(PartPadding, i, s.Batch, k.at-int64(float64(length)*float64(s.Padding)/float64(s.Elements)))
-	}
-	k.back(compute, i, s.Batch, s.InputEnd)
+	k.compute(i, s, s.InputEnd)
 	k.back(PartCopies, i, 0, s.Start)
 	waits := max(s.Enqueued, min(s.BeforeEnd, s.Start)) // until here behind the batch before
 	switch {

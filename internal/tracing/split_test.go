@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/tutti-server/tutti/internal/telemetry"
 	"github.com/tutti-server/tutti/internal/tracing"
 )
 
@@ -93,5 +94,32 @@ func TestSplitIsWhole(t *testing.T) {
 		}
 		whole(t, r)
 		tracing.CriticalSteps(r)
+	}
+}
+
+// TestSplitAtDevice splits a request of two steps at a device: the host had put both into its stream before it began with the first one.
+func TestSplitAtDevice(t *testing.T) {
+	t.Parallel()
+	r := &tracing.Record{
+		BeganAt: 10,
+		Steps: []tracing.Step{
+			{Node: 0, After: -1, Ready: 20, Enqueued: 20, Done: 30, Execution: tracing.Execution{
+				Batch: 1, Start: 20, InputEnd: 20, InferEnd: 30, End: 30, Device: telemetry.Times{Start: 40, InputEnd: 50, InferEnd: 70, End: 70},
+			}},
+			{Node: 1, After: 0, Ready: 30, Enqueued: 30, Done: 40, Execution: tracing.Execution{
+				Batch: 2, Start: 30, InputEnd: 30, InferEnd: 40, End: 40, Device: telemetry.Times{Start: 80, InputEnd: 80, InferEnd: 100, End: 100},
+			}},
+		},
+		Moments: []tracing.Moment{
+			{Point: tracing.HTTPRecvStart, Ns: 0},
+			{Point: tracing.HTTPRecvEnd, Ns: 10},
+			{Point: tracing.RequestStart, Ns: 10},
+			{Point: tracing.InferResponseComplete, Ns: 110},
+			{Point: tracing.HTTPSendEnd, Ns: 120},
+		},
+	}
+	want := "receive:1 scheduler:1 compute:1 queue:1 copies:1 compute:2 queue:1 compute:2 scheduler:1 encode:1"
+	if diff := cmp.Diff(want, text(tracing.Split(r))); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
 	}
 }

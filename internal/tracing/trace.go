@@ -102,7 +102,8 @@ type Trace struct {
 	seen    []seen         // guarded by mu
 	callers []caller       // guarded by mu
 	holders int            // guarded by mu
-	late    sync.WaitGroup // events that Expect announced
+	late    sync.WaitGroup // events and times that Expect announced
+	runs    []run          // guarded by mu
 
 	moments [inlineMoments]Moment
 	steps   [inlineSteps]Step
@@ -225,6 +226,39 @@ func (t *Trace) Late(e *Event) {
 	}
 }
 
+// run is a batch at a device, for the steps that it executed.
+type run struct {
+	batch uint64
+	times telemetry.Times
+}
+
+// Ran records when a device executed a batch, which Expect announced; ok is false when that is not known.
+func (t *Trace) Ran(batch uint64, times telemetry.Times, ok bool) {
+	if t == nil {
+		return
+	}
+	if ok {
+		t.mu.Lock()
+		t.runs = append(t.runs, run{batch, times})
+		t.mu.Unlock()
+	}
+	t.late.Done()
+}
+
+// placeRuns sets the times at devices of the steps.
+func (t *Trace) placeRuns() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, x := range t.runs {
+		for i := range t.rec.Steps {
+			if s := &t.rec.Steps[i]; s.Batch == x.batch {
+				s.Device = x.times
+			}
+		}
+	}
+	t.runs = t.runs[:0]
+}
+
 // Param records a parameter of the request.
 func (t *Trace) Param(key, value string) {
 	t.update(func(r *Record) { r.Params = append(r.Params, Param{key, value}) })
@@ -270,6 +304,7 @@ func (t *Trace) End() {
 		return
 	}
 	t.late.Wait()
+	t.placeRuns()
 	if t.set != nil {
 		t.set.collect(t)
 	}

@@ -69,6 +69,7 @@ func (r *Runner) countOne(p tensor.Span, inst backends.Instance, w *scheduler.Ta
 		return
 	}
 	release(p)
+	w.Measured = telemetry.Pending{}
 	if succeeded {
 		r.s.Stats.Alone(rows, w.Enqueued, &w.Times)
 	} else {
@@ -114,10 +115,10 @@ func (r *Runner) countAll(p tensor.Span, inst backends.Instance, b *backends.Bat
 		}
 		i++
 	}
-	if x == nil {
-		return
+	var pending telemetry.Pending
+	if x != nil {
+		pending = x.Publish()
 	}
-	pending := x.Publish()
 	for w := list.Head; w != nil; w = w.Next() {
 		w.Measured = pending
 	}

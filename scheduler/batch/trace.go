@@ -8,6 +8,7 @@ import (
 
 	"github.com/tutti-server/tutti/backends"
 	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/internal/telemetry"
 	"github.com/tutti-server/tutti/internal/tracing"
 	"github.com/tutti-server/tutti/scheduler"
 )
@@ -114,7 +115,32 @@ func (r *Runner) observe(first *scheduler.Task, inst backends.Instance, list *sc
 		b.Failed = b.Failed || w.Err != nil
 		b.Join(w.Trace())
 	}
+	if first.Measured.Any() {
+		r.placeLater(first.Measured, b, list)
+		return true
+	}
 	first.Traced.Trace.Executed(b)
 	r.reports.Put(b)
 	return true
+}
+
+// placeLater records a batch in the traces of its tasks once its device has executed it. The end of a trace waits for that.
+func (r *Runner) placeLater(p telemetry.Pending, b *tracing.Batch, list *scheduler.TaskList) {
+	var traces []*tracing.Trace
+	for w := list.Head; w != nil; w = w.Next() {
+		if t := w.Trace(); t != nil {
+			traces = append(traces, t.Expect())
+		}
+	}
+	go func() {
+		times, ok := p.Place()
+		if b.Device = (telemetry.Times{}); ok {
+			b.Device = times
+		}
+		traces[0].Executed(b)
+		for _, t := range traces {
+			t.Ran(b.Batch, times, ok)
+		}
+		r.reports.Put(b)
+	}()
 }

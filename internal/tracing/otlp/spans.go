@@ -35,6 +35,7 @@ const (
 	partInput
 	partInfer
 	partOutput
+	partDevice
 )
 
 func (e *Exporter) wall(ns int64) time.Time { return time.Unix(0, e.epoch+ns) }
@@ -174,6 +175,9 @@ func (e *Exporter) inside(ctx context.Context, span trace.Span, r *tracing.Recor
 		e.whole(ctx, "queue", s.Span.Part(partQueue), s.Enqueued, s.Start)
 		if s.Held != 0 && s.Held < s.Start {
 			e.whole(ctx, "batch", s.Span.Part(partBatch), max(s.Held, s.Enqueued), s.Start)
+		}
+		if s.Device.End != 0 {
+			e.whole(ctx, "device", s.Span.Part(partDevice), s.Device.Start, s.Device.End)
 		}
 		attrs := append(executionAttributes(&s.Execution), attribute.Int("tutti.rows", int(s.Rows)))
 		options = append(options, trace.WithLinks(trace.Link{SpanContext: e.batchContext(s.Batch)}), trace.WithAttributes(attrs...))

@@ -76,9 +76,9 @@ func (c *codec) record(r *tracing.Record) {
 }
 
 func (c *codec) step(s *tracing.Step) {
-	held := s.Held != 0
+	held, device := s.Held != 0, s.Device.End != 0
 	c.raw(s.Span[:])
-	c.flags(&s.Single, &s.Cached, &s.Failed, &s.Native, &held)
+	c.flags(&s.Single, &s.Cached, &s.Failed, &s.Native, &held, &device)
 	integer(c, &s.Code)
 	integer(c, &s.Node)
 	integer(c, &s.After)
@@ -105,6 +105,11 @@ func (c *codec) step(s *tracing.Step) {
 	integer(c, &x.Before)
 	if held {
 		c.time(&x.Held)
+	}
+	if device {
+		for _, t := range [...]*int64{&x.Device.Start, &x.Device.InputEnd, &x.Device.InferEnd, &x.Device.End} {
+			c.time(t)
+		}
 	}
 	c.place(&x.Place)
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/tutti-server/tutti/core/status"
 	"github.com/tutti-server/tutti/core/tensor"
 	"github.com/tutti-server/tutti/internal/inspect"
+	"github.com/tutti-server/tutti/internal/telemetry"
 	"github.com/tutti-server/tutti/internal/tracing"
 )
 
@@ -22,6 +23,7 @@ func record() *tracing.Record {
 			{Node: 2, After: 1, Model: "n", Single: true, Failed: true, Code: status.Internal, Ready: 80_000, Enqueued: 80_001, Done: 90_000, Execution: tracing.Execution{
 				Start: 80_010, InputEnd: 80_020, InferEnd: 89_000, End: 89_900, Batch: 9, Instance: 1, Place: tensor.Place{Kind: tensor.Device, ID: 1},
 				Native: true, Rows: 1, BatchRows: 8, Members: 4, Elements: 100, Padding: 20, Before: 8, BeforeEnd: 80_005, Held: 80_006, Newest: 80_007,
+				Device: telemetry.Times{Start: 80_030, InputEnd: 80_040, InferEnd: 90_100, End: 90_200},
 			}},
 		},
 		Events: []tracing.Event{{Kind: tracing.EventCopy, At: 81_000, Duration: 900, Node: 2, Tensor: "X", Bytes: 1 << 20, To: tensor.Place{Kind: tensor.Device}, Reason: "device_step"}},

@@ -233,6 +233,10 @@ bench-backends: bin/tutti-bench runtimes ## Compare a call of each backend with 
 bench-sched: bin/tutti-bench ## Measure what schedulers and the executor add to the models' work; fails beyond a limit
 	bin/tutti-bench -only sched -rounds $(COUNT)
 
+.PHONY: bench-jobs
+bench-jobs: bin/tutti-bench build ## Measure what a remote step costs over both processes; fails beyond a limit
+	bin/tutti-bench -only remote -rounds $(COUNT)
+
 .PHONY: bench-tax
 bench-tax: bin/tutti-bench runtime ## Compare ensembles with their slowest step alone, and with their models called directly; fails beyond a limit
 	bin/tutti-bench -only tax -rounds $(COUNT)

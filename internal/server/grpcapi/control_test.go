@@ -425,7 +425,7 @@ func TestReflection(t *testing.T) {
 	for _, s := range list.GetListServicesResponse().GetService() {
 		names = append(names, s.GetName())
 	}
-	want := []string{"grpc.health.v1.Health", "grpc.reflection.v1.ServerReflection", "grpc.reflection.v1alpha.ServerReflection", "inference.GRPCInferenceService"}
+	want := []string{"grpc.health.v1.Health", "grpc.reflection.v1.ServerReflection", "grpc.reflection.v1alpha.ServerReflection", "inference.GRPCInferenceService", "xds.service.orca.v3.OpenRcaService"}
 	if diff := cmp.Diff(want, names); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}

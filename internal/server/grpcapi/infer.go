@@ -40,12 +40,15 @@ func serviceDesc() *grpc.ServiceDesc {
 func modelInfer(srv any, ctx context.Context, receive func(any) error, _ grpc.UnaryServerInterceptor) (resp any, err error) { //nolint:revive // grpc's signature
 	s := srv.(*service) //nolint:errcheck,forcetypeassert // registered as this
 	defer s.recovered(methodInfer, &err)
+	s.load.begin()
+	defer func() { s.load.end(err) }()
 	m, came := messages.Get(), s.set.Tracer.Begin()
 	if err := s.receive(ctx, m, receive); err != nil {
 		m.release()
 		return nil, err
 	}
 	r, err := s.respond(ctx, m, came)
+	s.load.attach(ctx)
 	if err != nil {
 		retryAfter(ctx, err)
 		return nil, wireError(err)

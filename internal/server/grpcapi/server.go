@@ -9,6 +9,7 @@
 //   - describe.go: queries about the server and its models; control.go: administration
 //   - infer.go: ModelInfer, and the deadlines and panics of calls; stream.go, streamcall.go: ModelStreamInfer
 //   - message.go: reading protobuf, by package wire; connection.go: bytes in flight of incomplete messages
+//   - load.go: the load for clients that balance by it
 //   - request.go, params.go: from message to request; response.go: from response to message
 package grpcapi
 
@@ -27,6 +28,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/keepalive"
+	"google.golang.org/grpc/orca"
 	"google.golang.org/grpc/reflection"
 	grpcstatus "google.golang.org/grpc/status"
 
@@ -99,6 +101,7 @@ type service struct {
 	inference.UnimplementedGRPCInferenceServiceServer
 	set   Settings
 	names pool.Names
+	load  load
 	// exit is closed at shutdown.
 	exit     chan struct{}
 	exitOnce sync.Once
@@ -127,6 +130,9 @@ func New(set Settings) *Server {
 	s.grpc.RegisterService(serviceDesc(), svc)
 	grpc_health_v1.RegisterHealthServer(s.grpc, &health{svc: svc})
 	reflection.Register(s.grpc)
+	if err := orca.Register(s.grpc, orca.ServiceOptions{ServerMetricsProvider: &svc.load}); err != nil {
+		panic(err) // unreachable: there is a provider
+	}
 	return s
 }
 

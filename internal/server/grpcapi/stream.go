@@ -60,6 +60,8 @@ func modelStreamInfer(srv any, ss grpc.ServerStream) error {
 	st.plain = slices.Contains(metadata.ValueFromIncomingContext(ss.Context(), "triton_grpc_error"), "true")
 	s.compress(ss.Context())
 	s.streams.Add(1)
+	s.load.streams.Add(1)
+	defer s.load.streams.Add(-1)
 	go st.receive(ss)
 	defer st.close()
 	return st.send(ss)

@@ -197,6 +197,7 @@ func (s *Server) load(ctx context.Context, registry *backends.Registry, stderr i
 	if err != nil {
 		return errors.Join(err, s.traces.close(ctx), closeStore(s.store), closeCache(s.responses), s.meter.Close(), s.gpus.Close())
 	}
+	s.metrics.Requests(s.repo.Requests)
 	if at := s.gpus.Started(); !at.IsZero() {
 		s.log.InfoContext(ctx, "models on GPUs are loaded", slog.Duration("since_first_context", time.Since(at)))
 	}

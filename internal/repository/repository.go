@@ -398,12 +398,26 @@ func (r *Repository) Flush() {
 func (r *Repository) Busy() (n int) {
 	for _, m := range r.catalog.Load().models {
 		for _, v := range m.versions {
-			if v.exec.Busy() {
+			if v.exec.InFlight() > 0 {
 				n++
 			}
 		}
 	}
 	return n
+}
+
+// Requests returns how many requests wait for an instance now, and how many others have not ended. A request to an
+// ensemble is one, also while several of its steps wait.
+func (r *Repository) Requests() (queued, running int64) {
+	total := int64(0)
+	for _, m := range r.catalog.Load().models {
+		for _, v := range m.versions {
+			total += v.exec.InFlight()
+			queued += v.stats.Pending()
+		}
+	}
+	queued = min(queued, total)
+	return queued, total - queued
 }
 
 func (v *version) flush() {

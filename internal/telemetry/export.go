@@ -47,13 +47,14 @@ type Metrics struct {
 	custom                  custom
 
 	mu       sync.Mutex
-	models   map[*Model]*series         // guarded by mu
-	named    sync.Map                   // *Model by modelName, not guarded by mu: requests read it during a scrape
-	cache    func() CacheCounts         // guarded by mu
-	pinned   func() (total, used int64) // guarded by mu
-	devices  func() []DeviceUse         // guarded by mu
-	meter    meter                      // guarded by mu
-	inFlight InFlight                   // guarded by mu
+	models   map[*Model]*series             // guarded by mu
+	named    sync.Map                       // *Model by modelName, not guarded by mu: requests read it during a scrape
+	cache    func() CacheCounts             // guarded by mu
+	pinned   func() (total, used int64)     // guarded by mu
+	devices  func() []DeviceUse             // guarded by mu
+	meter    meter                          // guarded by mu
+	requests func() (queued, running int64) // guarded by mu
+	inFlight InFlight                       // guarded by mu
 
 	measureGPUs func() []GPU // guarded by mu
 	gpus        []GPU        // guarded by mu
@@ -137,6 +138,9 @@ type InFlight interface {
 
 // InFlight adds the bytes of requests to the exported metrics.
 func (x *Metrics) InFlight(f InFlight) { set(x, &x.inFlight, f) }
+
+// Requests sets the function that counts the requests that wait for an instance, and the others in execution.
+func (x *Metrics) Requests(count func() (queued, running int64)) { set(x, &x.requests, count) }
 
 // Pinned sets the function that returns the size and use of the pool of pinned memory. Without it both are 0.
 func (x *Metrics) Pinned(bytes func() (total, used int64)) { set(x, &x.pinned, bytes) }

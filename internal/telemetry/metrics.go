@@ -33,6 +33,7 @@ var (
 
 	withCPU      = want{"unless `--allow-cpu-metrics=false`", func(x *Metrics) bool { return x.o.CPU && x.cpu.known }, nil}
 	withGPU      = want{text: "of GPUs that report it, unless `--allow-gpu-metrics=false`"}
+	withRequests = want{"always, of a server", func(x *Metrics) bool { return x.requests != nil }, nil}
 	withInFlight = want{"always, of a server", func(x *Metrics) bool { return x.inFlight != nil }, nil}
 	withFetches  = want{"once a model was fetched", func(x *Metrics) bool { return x.fetchedNs.Load() > 0 }, nil}
 	withDevices  = want{"with GPUs", func(x *Metrics) bool { return x.devices != nil && len(x.devices()) > 0 }, nil}
@@ -133,6 +134,14 @@ var families = slices.SortedFunc(slices.Values([]family{
 	{"ensemble_model_load_failures_total", "Failed loads of models", counter, always, ofServer(func(x *Metrics) float64 { return float64(x.failedLoads.Load()) })},
 	{"ensemble_inflight_bytes", "Bytes of requests being received, executed and responded to now, without the memory that models allocate", gauge, withInFlight, ofServer(func(x *Metrics) float64 { return float64(x.inFlight.Bytes()) })},
 	{"ensemble_inflight_limit_bytes", "Limit of the bytes in flight, 0 for no limit", gauge, withInFlight, ofServer(func(x *Metrics) float64 { return float64(x.inFlight.Limit()) })},
+	{"ensemble_requests_queued", "Requests waiting for an instance now, of all models; a request to an ensemble counts once", gauge, withRequests, ofServer(func(x *Metrics) float64 {
+		queued, _ := x.requests()
+		return float64(queued)
+	})},
+	{"ensemble_requests_running", "Requests accepted and not answered now, without those that wait for an instance", gauge, withRequests, ofServer(func(x *Metrics) float64 {
+		_, running := x.requests()
+		return float64(running)
+	})},
 	{"ensemble_inflight_refusals_total", "Requests refused because of the bytes in flight", counter, withInFlight, ofServer(func(x *Metrics) float64 { return float64(x.inFlight.Refused()) })},
 	{"ensemble_queue_depth_max", "Maximum of requests that waited for an instance at the same time", gauge, always, perModel(func(m *Model) float64 { return float64(m.waiting.deepest.Load()) })},
 	{"ensemble_batch_elements_total", "Elements that requests gave to batches of rows of different lengths", counter, wherePadded, perModel(func(m *Model) float64 { return float64(m.padded.elements.Load()) })},

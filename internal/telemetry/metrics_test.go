@@ -139,6 +139,7 @@ func everything(t *testing.T) *telemetry.Metrics {
 	x.Cache(func() telemetry.CacheCounts {
 		return telemetry.CacheCounts{Sized: true, Util: 0.25, Entries: 3, Evictions: 1, Lookups: 9, Hits: 4, LookupNs: 7000, InsertNs: 9000}
 	})
+	x.Requests(func() (queued, running int64) { return 3, 4 })
 	x.InFlight(load{})
 	x.Pinned(func() (int64, int64) { return 1 << 20, 1 << 10 })
 	x.Devices(func() []telemetry.DeviceUse {
@@ -221,6 +222,7 @@ func TestEverything(t *testing.T) {
 		`ensemble_edge_bytes_total{_team="a",model="m",place="host",tensor="boxes",version="1"} 12`,
 		`nv_gpu_utilization{gpu_uuid="GPU-1"} 0.5`, `nv_energy_consumption{gpu_uuid="GPU-1"} 12`,
 		"ensemble_inflight_bytes 7", "ensemble_inflight_limit_bytes 9", "ensemble_inflight_refusals_total 3",
+		"ensemble_requests_queued 3", "ensemble_requests_running 4",
 		"nv_cache_util 0.25", "nv_cache_num_misses 5", "nv_pinned_memory_pool_used_bytes 1024", "nv_cpu_memory_total_bytes ",
 	} {
 		if !strings.Contains(text, want) {

@@ -291,6 +291,9 @@ func (x *Executor) Busy() bool {
 	return x.pending.Now() > waiting
 }
 
+// InFlight returns how many accepted requests have not ended.
+func (x *Executor) InFlight() int64 { return x.pending.Now() }
+
 // Plan returns the plan that the executor executes.
 func (x *Executor) Plan() *plan.Plan {
 	if x.whole != nil {

@@ -109,6 +109,10 @@ func TestParseOptions(t *testing.T) {
 				o.HTTP.Enabled, o.GRPC.Enabled, o.StrictReadiness, o.GRPC.ReusePort, o.ClientSHM = false, false, false, true, true
 			},
 		},
+		"switches without a value": {
+			[]string{repository, "--reuse-grpc-port", "--allow-client-shm"},
+			func(o *options.Options) { o.GRPC.ReusePort, o.ClientSHM = true, true },
+		},
 		"addresses": {
 			[]string{repository, "--http-address=::1", "--http-port=1", "--grpc-port=0"},
 			func(o *options.Options) {

@@ -128,7 +128,7 @@ func (f *Flag) note(o *Options) {
 	}
 }
 
-// fromLine reads a command line as getopt_long does.
+// fromLine reads a command line as getopt_long does. Unlike there, the value of a flag for a bool may be missing.
 func fromLine(flags []Flag, args []string) (given, error) {
 	g := given{}
 	for len(args) > 0 {
@@ -155,6 +155,8 @@ func fromLine(flags []Flag, args []string) (given, error) {
 			return nil, flag.ErrHelp
 		case f.Arg == "":
 			text = yes
+		case !hasText && f.Arg == "bool" && (len(args) == 0 || strings.HasPrefix(args[0], "--")):
+			text = yes // as KServe's runtimes write it: --allow-grpc --allow-http
 		case !hasText && len(args) == 0:
 			return nil, fmt.Errorf("option '--%s' requires an argument", f.Name)
 		case !hasText:

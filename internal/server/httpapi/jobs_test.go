@@ -214,3 +214,37 @@ func TestNoJobs(t *testing.T) {
 	c = newJobsClient(t, &servertest.Jobs{Down: true})
 	c.do(http.MethodPost, "/v2/jobs", order, 503, nil)
 }
+
+// TestJobPaths submits jobs whose datasets are in places that the server allows, and others.
+func TestJobPaths(t *testing.T) {
+	dir := t.TempDir()
+	address, _ := listen(t, func(set *httpapi.Settings) { set.Jobs, set.JobPaths = &servertest.Jobs{}, job.Paths{dir} })
+	open, _ := listen(t, func(set *httpapi.Settings) { set.Jobs = &servertest.Jobs{} })
+	for _, tt := range []struct {
+		address, input, forwarded string
+		want                      int
+	}{
+		{address, dir + "/in.jsonl", "", 201},
+		{address, "/etc/passwd", "", 400},
+		{open, "/etc/passwd", "", 201}, // a program of this machine can read it, too
+		{open, "/etc/passwd", "192.0.2.1", 400},
+	} {
+		body := `{"model":"text","input":{"uri":"` + tt.input + `"},"output":{"uri":"` + dir + `/out"}}`
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+tt.address+"/v2/jobs", strings.NewReader(body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if tt.forwarded != "" {
+			r.Header.Set("X-Forwarded-For", tt.forwarded)
+		}
+		resp, err := client.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, err := io.ReadAll(resp.Body)
+		resp.Body.Close()
+		if err != nil || resp.StatusCode != tt.want {
+			t.Errorf("input %s, forwarded for %q: status %d, want %d: %v, %s", tt.input, tt.forwarded, resp.StatusCode, tt.want, err, text)
+		}
+	}
+}

@@ -6,6 +6,7 @@ import (
 	_ "embed"
 	"encoding/json"
 	"net/http"
+	"net/netip"
 	"net/url"
 	"strconv"
 
@@ -70,6 +71,9 @@ func (s *Service) submit(w http.ResponseWriter, r *http.Request, read func(job.S
 	if err == nil {
 		spec, err = read(jobs)
 	}
+	if err == nil && (len(s.JobPaths) > 0 || !ofThisMachine(r)) {
+		err = s.JobPaths.Check(spec)
+	}
 	var st *job.Status
 	if err == nil {
 		st, err = jobs.Submit(r.Context(), spec)
@@ -82,6 +86,17 @@ func (s *Service) submit(w http.ResponseWriter, r *http.Request, read func(job.S
 	w.Header()["Content-Type"] = transport.JSONType
 	w.WriteHeader(http.StatusCreated)
 	transport.WriteJSON(w, st)
+}
+
+// ofThisMachine reports whether the client of a request is a program of this machine, and no proxy for another.
+func ofThisMachine(r *http.Request) bool {
+	for _, forwarded := range []string{"Forwarded", "X-Forwarded-For", "X-Real-Ip", "Via"} {
+		if r.Header.Get(forwarded) != "" {
+			return false
+		}
+	}
+	from, err := netip.ParseAddrPort(r.RemoteAddr)
+	return err == nil && from.Addr().Unmap().IsLoopback()
 }
 
 // readSpec reads the body of a submission. A member that Spec lacks is an error, so that no misspelt one is ignored.

@@ -39,8 +39,10 @@ type Settings struct {
 	// supported".
 	Lifecycle infer.Lifecycle
 	Jobs      job.Service
-	Tracer    *tracing.Tracer
-	Logs      *logs.Log
+	// JobPaths are the places that jobs may use. If there are none, clients of this machine may use any.
+	JobPaths job.Paths
+	Tracer   *tracing.Tracer
+	Logs     *logs.Log
 	// MaxInput is the most bytes of a request, before and after decompression; 0 for 64 MiB.
 	MaxInput int64
 	// MaxHeader is the most bytes of a request's header; 0 for 64 KiB.

@@ -42,6 +42,8 @@ type version struct {
 	// responseCache is in front of exec, for an ensemble with response_cache; else nil.
 	responseCache *exec.ResponseCache
 	identity      cache.Key // part of the keys of cached responses
+	dir           string    // of the model
+	fingerprint   []byte    // see Fingerprint; nil until it is asked for. Guarded by prints.mu.
 	state         *versionState
 	overrideDir   *overrideDir // retained once unless nil
 	// queue and model are nil for an ensemble. inner is queue without the response cache.
@@ -127,7 +129,7 @@ func (r *Repository) assemble(ctx context.Context, f *folder, model backends.Mod
 		return nil, err
 	}
 	v := &version{
-		cfg: config.Complete(f.cfg, sig), sig: sig, full: full, description: newDescription(sig), model: model,
+		dir: f.dir, cfg: config.Complete(f.cfg, sig), sig: sig, full: full, description: newDescription(sig), model: model,
 		stats: stats, overrideDir: f.overrideDir, instances: r.wantedBy(f, model),
 	}
 	v.shownConfig.Store(v.cfg)
@@ -371,7 +373,7 @@ func (c *change) compile(ctx context.Context, m *model, l *versionState) (v *ver
 		return nil, err
 	}
 	v = &version{
-		key: m.key, cfg: p.Config, sig: p.Signature, description: newDescription(p.Signature), state: l,
+		key: m.key, dir: m.folder.dir, cfg: p.Config, sig: p.Signature, description: newDescription(p.Signature), state: l,
 		stats: c.stats(m, l.number), overrideDir: m.folder.overrideDir,
 	}
 	targets := make([]scheduler.Scheduler, len(p.Nodes))

@@ -45,6 +45,7 @@ const (
 
 // Settings configure a Repository.
 type Settings struct {
+	Build string // identifies the code of the native steps, for Fingerprint. For example, the version of the server.
 	// Roots are folders that hold models, or addresses of buckets. For example, "/models" or "s3://bucket/models".
 	Roots []string
 	// Cache is the folder for models from buckets. Empty: the folder of TRITON_AWS_MOUNT_DIRECTORY,
@@ -131,6 +132,7 @@ type Repository struct {
 	openErr  error         // why the repository could not be opened; set before anything is served
 	retiring pending.Count // versions that wait for their last requests
 	loads    atomic.Uint64 // counts loaded versions, for the keys of cached responses
+	prints   prints
 
 	changes changeLock        // held by the change in progress
 	closed  bool              // guarded by changes

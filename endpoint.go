@@ -258,6 +258,9 @@ func (s *socket) close() error {
 // wire builds the services that the options enable.
 func (s *Server) wire() error {
 	shown := &catalog{Catalog: s.repo, s: s}
+	if err := s.openJobs(shown); err != nil {
+		return err
+	}
 	if s.o.GRPC.Enabled {
 		settings, err := s.grpcSettings(shown)
 		if err != nil {
@@ -280,7 +283,11 @@ func (s *Server) wire() error {
 		s.endpoints = append(s.endpoints, s.http)
 	}
 	if s.o.Metrics.Enabled {
-		s.exporter = &endpoint{title: "Metrics Service", config: s.o.Metrics.Endpoint, socket: s.sockets.metrics, service: newMetricsService(s.metrics)}
+		service := newMetricsService(s.metrics)
+		if !s.o.HTTP.Enabled && s.jobs != nil {
+			service.serveHealth(s.live, s.Ready)
+		}
+		s.exporter = &endpoint{title: "Metrics Service", config: s.o.Metrics.Endpoint, socket: s.sockets.metrics, service: service}
 		s.endpoints = append(s.endpoints, s.exporter)
 	}
 	return nil
@@ -319,6 +326,9 @@ func (s *Server) httpSettings(catalog *catalog) (httpapi.Settings, error) {
 		Infer: s.repo, Catalog: catalog, Alloc: s.alloc, Log: s.log, Live: s.live, Name: s.o.ID, Version: Version, Extensions: httpapi.Extensions(),
 		Lifecycle: s.repo, Regions: s.regions, Tracer: s.tracer, Logs: s.journal, MaxInput: o.MaxInput, InFlight: s.inFlight, Restricted: o.Restricted,
 		NoFastPath: !o.FastPath,
+	}
+	if s.jobs != nil {
+		set.Jobs = s.jobs.service
 	}
 	var err error
 	if set.Forward, err = o.Forward(); err != nil {

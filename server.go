@@ -45,6 +45,7 @@ type Server struct {
 	responses cache.Cache // nil without --cache-config
 	gpus      *gpu.Devices
 	regions   *shm.Registry
+	jobs      *jobs // nil without --jobs
 	observation
 	services
 	lifecycle
@@ -121,6 +122,7 @@ func (s *Server) Start() error {
 		e.start()
 		s.log.Info(fmt.Sprintf("Started %s at %s", e.title, e.address())) //nolint:sloglint // tools look for this line of Triton's
 	}
+	s.jobs.start()
 	return nil
 }
 
@@ -178,6 +180,7 @@ func (s *Server) close(ctx context.Context) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, s.o.ExitTimeout)
 	defer cancel()
+	worker := s.jobs.leave(ctx)
 	if slices.ContainsFunc(s.endpoints, (*endpoint).started) {
 		s.log.InfoContext(ctx, "stopping", slog.Duration("timeout", s.o.ExitTimeout))
 		s.drain(ctx)
@@ -188,7 +191,7 @@ func (s *Server) close(ctx context.Context) error {
 		wg.Go(func() { errs[i] = e.stop(ctx) })
 	}
 	wg.Wait()
-	err := errors.Join(errors.Join(errs...), s.repo.Close(ctx), s.traces.close(ctx), s.meter.Close())
+	err := errors.Join(worker, errors.Join(errs...), s.jobs.close(ctx, s.log), s.repo.Close(ctx), s.traces.close(ctx), s.meter.Close())
 	if err == nil { // otherwise requests may still use them
 		err = errors.Join(s.closeGPUs(ctx), closeCache(s.responses), closeStore(s.store))
 	}

@@ -75,6 +75,9 @@ type Settings struct {
 	// Env holds options as NAME=VALUE, such as TUTTI_HTTP_PORT=9000; usually os.Environ(). Args override it.
 	Env        []string
 	Components Components // the steps and backends of the server
+	// Worker opens a worker instead, as `tutti worker` does: it runs durable jobs with its models, and has no endpoints for
+	// inference. Its health is served beside its metrics.
+	Worker bool
 	// Stdout and Stderr receive the log, as --log-file and the log levels say; nil discards it.
 	Stdout, Stderr io.Writer
 
@@ -93,12 +96,22 @@ func (e *OptionError) Unwrap() error { return e.Err }
 // invalid option, with flag.ErrHelp if Args ask for help, and if a model cannot be loaded, unless Args contain
 // --exit-on-error=false. The caller must close the server. See Server for its phases.
 func Open(ctx context.Context, set Settings) (*Server, error) {
-	o, err := options.Parse(set.Args, set.Env)
+	args := set.Args
+	if set.Worker {
+		args = append([]string{"--jobs=true"}, args...)
+	}
+	o, err := options.Parse(args, set.Env)
 	switch {
 	case errors.Is(err, flag.ErrHelp):
 		return nil, err
 	case err != nil:
 		return nil, &OptionError{err}
+	}
+	if set.Worker {
+		if !o.Jobs.Enabled {
+			return nil, &OptionError{errors.New("--jobs=false leaves a worker nothing to do: leave it out")}
+		}
+		onlyJobs(o)
 	}
 	if set.Stdout == nil {
 		set.Stdout = io.Discard
@@ -184,7 +197,7 @@ func (s *Server) load(ctx context.Context, registry *backends.Registry, stderr i
 	s.regions.SetDevices(s.gpus.Accelerators(), noGPU)
 	s.metrics.InFlight(s.inFlight)
 	s.repo, err = repository.Open(ctx, repository.Settings{
-		Roots: o.Repositories, Tolerant: !o.ExitOnError, Mode: controlModes[o.ControlMode], Only: o.Models(), PollInterval: o.PollInterval,
+		Build: Version, Roots: o.Repositories, Tolerant: !o.ExitOnError, Mode: controlModes[o.ControlMode], Only: o.Models(), PollInterval: o.PollInterval,
 		ConfigName: o.ModelConfigName, LoadThreads: o.LoadThreads, LoadRetries: o.LoadRetries,
 		StrictConfig: o.DisableAutoComplete, StrictEnsembleConfig: o.StrictEnsembleConfig, StrictParams: o.StrictParameters,
 		GPUFallback: o.GPUFallback == options.FallbackCPU, Namespacing: o.Namespacing, Cache: o.ModelCache,

@@ -200,6 +200,9 @@ func repositoryCommands() []command {
 			name: "serve", usage: "--model-repository DIR ...", summary: "Serve the models of one or more repositories", run: (*program).serve,
 		},
 		{
+			name: "worker", usage: "--model-repository DIR ... [--temporal-address HOST:PORT]", summary: "Run durable jobs with the models of repositories", run: (*program).work,
+		},
+		{
 			name: "validate", usage: "DIR ... [--format text|json|sarif] [--strict]", summary: "Check repositories and print every problem",
 			notes:    "The command reads every configuration and loads the models whose runtimes are on this machine.",
 			examples: []string{"tutti validate models", "tutti validate --strict --format sarif models > problems.sarif"},

@@ -27,6 +27,16 @@ import (
 
 // serve runs a server until ctx is done or a service fails.
 func (p *program) serve(ctx context.Context, args []string) error {
+	return p.runServer(ctx, args, false)
+}
+
+// work runs a server for durable jobs only.
+func (p *program) work(ctx context.Context, args []string) error {
+	p.name = strings.TrimSuffix(p.name, " serve") + " worker"
+	return p.runServer(ctx, args, true)
+}
+
+func (p *program) runServer(ctx context.Context, args []string, worker bool) error {
 	// Garbage collections are rarer unless GOGC is set. Tensors are not on the Go heap, which therefore is small: with the
 	// default the collector takes a twentieth of the CPU time of small requests.
 	if os.Getenv("GOGC") == "" {
@@ -34,7 +44,7 @@ func (p *program) serve(ctx context.Context, args []string) error {
 	}
 	// The server must outlive the reader of its log: by default SIGPIPE would end it.
 	signal.Ignore(syscall.SIGPIPE)
-	s, err := tutti.Open(ctx, tutti.Settings{Args: args, Env: os.Environ(), Components: p.components, Stdout: p.stdout, Stderr: p.stderr})
+	s, err := tutti.Open(ctx, tutti.Settings{Args: args, Env: os.Environ(), Worker: worker, Components: p.components, Stdout: p.stdout, Stderr: p.stderr})
 	if errors.Is(err, flag.ErrHelp) {
 		options.Help(p.stdout, p.name)
 		return nil

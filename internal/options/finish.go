@@ -53,6 +53,7 @@ func (o *Options) finish(environ []string) error {
 		func() error { return o.GRPC.TLS.finish("grpc") },
 		o.checkPorts,
 		o.checkDashboard,
+		func() error { return o.finishJobs(environ) },
 	)
 }
 

@@ -67,6 +67,7 @@ type Options struct {
 	Dashboard       Dashboard // Dashboard and TraceStore configure the dashboard and the traces that it shows
 	TraceStore      TraceStore
 	Capture         Capture
+	Jobs            Jobs
 	// DelayScheduler is the number of requests that must wait before a dynamic batcher executes its first batch:
 	// the test hook TRITONSERVER_DELAY_SCHEDULER.
 	DelayScheduler int

@@ -1,0 +1,71 @@
+package options
+
+import (
+	"cmp"
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/tutti-server/tutti/internal/temporald"
+)
+
+// Jobs configures durable jobs.
+type Jobs struct {
+	Enabled bool
+	// DataDir is the folder of the Temporal server of this machine; empty without jobs, and without a home directory.
+	DataDir string
+	Queue   string // the prefix of the names of task queues
+	Chunks  int    // the number of chunks of one model that are executed at a time
+	// Temporal is the Temporal server. DataDir and Log are not set.
+	Temporal temporald.Settings
+}
+
+func (o *Options) jobFlags() []Flag {
+	j, t := &o.Jobs, &o.Jobs.Temporal
+	list := grouped("Jobs",
+		onOff("jobs", &j.Enabled, no, "Run durable jobs over datasets, and serve /v2/jobs"),
+		word("data-dir", argFolder, &j.DataDir, "", "Folder of the Temporal server that is started without --temporal-address; by default in the user's state directory"),
+		word("temporal-program", argFile, &t.Program, "", "The program tutti-temporal; by default the one beside this program, or else in PATH"),
+		word("temporal-address", "host:port", &t.Address, "", "A Temporal server, in place of one that is started"),
+		word("temporal-namespace", "name", &t.Namespace, temporald.DefaultNamespace, "Namespace of the jobs at the Temporal server"),
+		word("temporal-task-queue", "name", &j.Queue, "tutti", "Prefix of the task queues, which separates the jobs of several installations"),
+		onOff("temporal-tls", &t.TLS.Enabled, no, "Encrypt the connection to the Temporal server; the options below and an API key imply it"),
+		word("temporal-tls-ca", argFile, &t.TLS.CA, "", "PEM file of the authorities that sign the Temporal server's certificate; by default those of the system"),
+		word("temporal-tls-cert", argFile, &t.TLS.Cert, "", "PEM file of the certificate to present to the Temporal server, read for each connection"),
+		word("temporal-tls-key", argFile, &t.TLS.Key, "", "PEM file of its key"),
+		word("temporal-tls-server-name", "name", &t.TLS.ServerName, "", "Name in the Temporal server's certificate, if it is not that of the address"),
+		word("temporal-api-key-file", argFile, &t.APIKeyFile, "", "File with the API key of the Temporal server, read again when it changes"),
+		word("temporal-codec-key-file", argFile, &t.CodecKeyFile, "", "File with keys that encrypt what the Temporal server stores: lines of 16, 24 or 32 bytes in base64 or hexadecimal; the first encrypts, all decrypt"),
+		number("job-chunks", argNumber, &j.Chunks, "4", 1, math.MaxInt32, "Chunks of one model that this process executes at a time"),
+	)
+	for i := range list {
+		list[i].Own = true
+	}
+	return list
+}
+
+// finishJobs sets the default of --data-dir for jobs. environ has the state directory of the user.
+func (o *Options) finishJobs(environ []string) error {
+	if !o.Jobs.Enabled || o.Jobs.DataDir != "" {
+		return nil
+	}
+	env := map[string]string{}
+	for _, e := range environ {
+		name, value, _ := strings.Cut(e, "=")
+		env[name] = value
+	}
+	home := cmp.Or(env["HOME"], homeDir())
+	if state := env["XDG_STATE_HOME"]; filepath.IsAbs(state) {
+		o.Jobs.DataDir = filepath.Join(state, "tutti")
+	} else if home != "" {
+		o.Jobs.DataDir = filepath.Join(home, ".local", "state", "tutti")
+	}
+	return nil
+}
+
+// homeDir returns the home directory of the user, empty if it is unknown.
+func homeDir() string {
+	dir, _ := os.UserHomeDir() //nolint:errcheck // then --data-dir must be given
+	return dir
+}

@@ -1,0 +1,51 @@
+package options_test
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/tutti-server/tutti/internal/options"
+	"github.com/tutti-server/tutti/internal/temporald"
+)
+
+func TestJobs(t *testing.T) {
+	t.Parallel()
+	plain := options.Jobs{Queue: "tutti", Chunks: 4, Temporal: temporald.Settings{Namespace: "default"}}
+	with := func(change func(j *options.Jobs)) options.Jobs {
+		j := plain
+		change(&j)
+		return j
+	}
+	home := []string{"HOME=/home/me"}
+	for _, tt := range []struct {
+		args, env []string
+		want      options.Jobs
+	}{
+		{nil, home, plain},
+		{[]string{"--jobs=true"}, []string{"HOME=/home/me", "XDG_STATE_HOME=/state"}, with(func(j *options.Jobs) { j.Enabled, j.DataDir = true, "/state/tutti" })},
+		{[]string{"--jobs=true"}, []string{"HOME=/home/me", "XDG_STATE_HOME=relative"}, with(func(j *options.Jobs) { j.Enabled, j.DataDir = true, "/home/me/.local/state/tutti" })},
+		{nil, append(home, "TUTTI_JOBS=true"), with(func(j *options.Jobs) { j.Enabled, j.DataDir = true, "/home/me/.local/state/tutti" })},
+		{[]string{"--jobs=true", "--data-dir", "/d", "--job-chunks=9"}, home, with(func(j *options.Jobs) { j.Enabled, j.DataDir, j.Chunks = true, "/d", 9 })},
+		{
+			[]string{
+				"--temporal-address", "t:7233", "--temporal-namespace=n", "--temporal-task-queue=q", "--temporal-program=/p", "--temporal-tls=true", "--temporal-tls-ca=ca",
+				"--temporal-tls-cert=cert", "--temporal-tls-key=key", "--temporal-tls-server-name=name", "--temporal-api-key-file=api", "--temporal-codec-key-file=codec",
+			}, home, with(func(j *options.Jobs) {
+				j.Queue = "q"
+				j.Temporal = temporald.Settings{
+					Address: "t:7233", Namespace: "n", Program: "/p", APIKeyFile: "api", CodecKeyFile: "codec",
+					TLS: temporald.TLS{Enabled: true, CA: "ca", Cert: "cert", Key: "key", ServerName: "name"},
+				}
+			}),
+		},
+	} {
+		o, err := options.Parse(append([]string{"--model-repository=m"}, tt.args...), tt.env)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(tt.want, o.Jobs); diff != "" {
+			t.Errorf("%q %q (-want +got):\n%s", tt.args, tt.env, diff)
+		}
+	}
+}

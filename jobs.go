@@ -1,0 +1,98 @@
+package tutti
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net/http"
+
+	"github.com/tutti-server/tutti/internal/options"
+	"github.com/tutti-server/tutti/internal/temporald"
+	"github.com/tutti-server/tutti/pipeline/durable"
+)
+
+// jobs has what a server needs for durable jobs: the connection to Temporal, the service for clients and the worker that executes
+// chunks with the models of the server. Temporal may be away at any time: jobs wait, and online requests are served.
+type jobs struct {
+	conn    *temporald.Connection
+	service *durable.Service
+	worker  *durable.Worker
+	stop    context.CancelFunc // nil until the worker runs
+	done    chan error         // has the result of the worker
+}
+
+// openJobs connects to Temporal, and starts a Temporal server unless the options name one.
+func (s *Server) openJobs(catalog *catalog) (err error) {
+	if !s.o.Jobs.Enabled {
+		return nil
+	}
+	set := s.o.Jobs.Temporal
+	set.DataDir, set.Log = s.o.Jobs.DataDir, s.log
+	j := &jobs{done: make(chan error, 1)}
+	if j.conn, err = temporald.Open(set); err != nil {
+		return err
+	}
+	s.jobs = j
+	settings := durable.Settings{
+		Client: j.conn.Client(), Codec: j.conn.Codec(), Inferer: s.repo, Catalog: catalog, Fingerprint: s.repo.Fingerprint,
+		Queue: s.o.Jobs.Queue, Chunks: s.o.Jobs.Chunks, Log: s.log,
+	}
+	j.service = durable.New(settings)
+	j.worker, err = durable.NewWorker(settings)
+	return err
+}
+
+// start runs the worker.
+func (j *jobs) start() {
+	if j == nil {
+		return
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	j.stop = stop
+	go func() { j.done <- j.worker.Run(ctx) }()
+}
+
+// leave stops the worker: it takes no more chunks, and those in execution end or, when ctx is done, are abandoned.
+// Temporal gives them to another worker then.
+func (j *jobs) leave(ctx context.Context) error {
+	if j == nil || j.stop == nil {
+		return nil
+	}
+	j.stop()
+	select {
+	case err := <-j.done:
+		return err
+	case <-ctx.Done():
+		return nil
+	}
+}
+
+// close closes the connection, and ends a Temporal server that this process started.
+func (j *jobs) close(ctx context.Context, log *slog.Logger) error {
+	if j == nil {
+		return nil
+	}
+	err := j.conn.Close(ctx)
+	if err != nil && errors.Is(err, context.DeadlineExceeded) {
+		log.WarnContext(ctx, "the end of jobs", slog.Any("error", err))
+		return nil
+	}
+	return err
+}
+
+// onlyJobs changes the options of a server with jobs to those of a worker, which has no endpoints for inference.
+func onlyJobs(o *options.Options) {
+	o.HTTP.Enabled, o.GRPC.Enabled = false, false
+}
+
+// serveHealth adds the health endpoints of the HTTP service to that of metrics, for a worker, which has no other.
+func (e *metricsService) serveHealth(live, ready func() bool) {
+	mux := e.http.Handler.(*http.ServeMux) //nolint:errcheck,forcetypeassert // see newMetricsService
+	for path, ok := range map[string]func() bool{"/v2/health/live": live, "/v2/health/ready": ready} {
+		mux.HandleFunc(path, func(w http.ResponseWriter, _ *http.Request) {
+			if !ok() {
+				w.WriteHeader(http.StatusBadRequest)
+			}
+		})
+	}
+}

@@ -37,8 +37,13 @@ func (d *decompressed) Close() error {
 }
 
 // Read makes what is no compressed data an error of the file.
-func (d *decompressed) Read(b []byte) (int, error) {
-	n, err := d.Reader.Read(b)
+func (d *decompressed) Read(b []byte) (n int, err error) {
+	defer func() {
+		if p := recover(); p != nil { // files may be broken in any way
+			n, err = 0, status.Errorf(status.InvalidArg, "cannot be decompressed: %v", p)
+		}
+	}()
+	n, err = d.Reader.Read(b)
 	if err != nil && !errors.Is(err, io.EOF) && !errors.As(err, new(*status.Error)) {
 		err = status.Errorf(status.InvalidArg, "cannot be decompressed: %w", err)
 	}

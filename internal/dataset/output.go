@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/tutti-server/tutti/core/job"
 	"github.com/tutti-server/tutti/core/status"
@@ -224,6 +225,30 @@ func (o *Output) List(ctx context.Context, folder string) iter.Seq2[Object, erro
 			}
 		}
 	}
+}
+
+// Sweep removes temporary files that processes left that were killed, and that are older than a time. A bucket has none.
+func (o *Output) Sweep(ctx context.Context, before time.Time) error {
+	if o.bucket != nil {
+		return nil
+	}
+	err := filepath.WalkDir(o.root, func(p string, d fs.DirEntry, err error) error {
+		if err = errors.Join(err, ctx.Err()); err != nil || d.IsDir() || !strings.HasPrefix(d.Name(), temporary) {
+			return err
+		}
+		info, err := d.Info()
+		if err == nil && info.ModTime().Before(before) {
+			err = os.Remove(p)
+		}
+		if errors.Is(err, fs.ErrNotExist) { // its writer ended meanwhile
+			return nil
+		}
+		return err
+	})
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return localError("removing temporary files below", o.root, err)
 }
 
 // Delete removes an object. A missing one is no error.

@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -293,6 +294,26 @@ func TestConcurrentParts(t *testing.T) {
 	}
 	if d := cmp.Diff([]string{"a.jsonl"}, objects(t, o, "")); d != "" {
 		t.Error(d)
+	}
+}
+
+func TestSweep(t *testing.T) {
+	t.Parallel()
+	now := time.Now()
+	dir := write(t, map[string]string{"parts/.tutti-1": "", "parts/.tutti-2": "", "parts/a.jsonl": ""})
+	for _, name := range []string{"parts/.tutti-1", "parts/a.jsonl"} {
+		if err := os.Chtimes(dir+"/"+name, now.Add(-time.Hour), now.Add(-time.Hour)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, uri := range []string{dir, dir + "/none"} {
+		if err := openOutput(t, uri, "").Sweep(t.Context(), now.Add(-time.Minute)); err != nil {
+			t.Error(err)
+		}
+	}
+	left, err := os.ReadDir(dir + "/parts")
+	if err != nil || len(left) != 2 || left[0].Name() != ".tutti-2" || left[1].Name() != "a.jsonl" {
+		t.Errorf("left: %v, %v", left, err)
 	}
 }
 

@@ -2,12 +2,15 @@ package dataset_test
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"os/exec"
+	"strconv"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/tutti-server/tutti/core/infer"
 	"github.com/tutti-server/tutti/core/job"
@@ -133,6 +136,44 @@ func TestPartTypes(t *testing.T) {
 				checkBack(t, o, info.Path, columns)
 			}
 		})
+	}
+}
+
+// TestPartProperty writes random numbers of rows in every format, and reads them in chunks of random bounds.
+func TestPartProperty(t *testing.T) {
+	t.Parallel()
+	random := rand.New(rand.NewPCG(3, 4))
+	column := []dataset.Column{{Name: "x", Kind: dataset.Tensor, DType: tensor.Uint16, Shape: []int64{2}}}
+	for i := range 24 {
+		format := []string{"jsonl", "csv", "parquet", "npz"}[i%4]
+		o := openOutput(t, t.TempDir(), format)
+		rows, want := 0, []string{}
+		for part := range 1 + random.IntN(3) {
+			p, err := o.Part(t.Context(), strconv.Itoa(part), column)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for range random.IntN(700) {
+				data := []byte{byte(rows), byte(rows >> 8), 7, 0}
+				if err := p.Write(int64(rows), []dataset.Cell{{Kind: dataset.Tensor, DType: tensor.Uint16, Shape: []int64{2}, Data: data}}); err != nil {
+					t.Fatal(err)
+				}
+				text := fmt.Sprintf("[%d,7]", rows)
+				if format == "parquet" || format == "npz" {
+					text = fmt.Sprintf("UINT16[2]%x", data)
+				}
+				want = append(want, text)
+				rows++
+			}
+			if _, err := p.Close(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		s := open(t, o.Name("."), "").Select("x")
+		co := dataset.CutOptions{MinRows: random.Int64N(50), MaxRows: random.Int64N(300), MaxBytes: random.Int64N(5000)}
+		if d := cmp.Diff(want, cells(t, s, co), cmpopts.EquateEmpty()); d != "" {
+			t.Fatalf("%s, %+v (-want +got):\n%s", format, co, d)
+		}
 	}
 }
 

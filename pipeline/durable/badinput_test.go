@@ -2,7 +2,6 @@ package durable
 
 import (
 	"bytes"
-	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -184,15 +183,16 @@ func TestCodec(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.client = plain
-	text := fmt.Sprint(d.GetWorkflowExecutionInfo().GetMemo())
+	var text strings.Builder
+	text.WriteString(d.GetWorkflowExecutionInfo().GetMemo().String())
 	history, err := protojson.Marshal(r.history("secret", ""))
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, h := range r.history("secret", "").GetEvents() {
-		text += h.String()
+		text.WriteString(h.String())
 	}
-	if strings.Contains(text, spec.Output.URI) || strings.Contains(text, "content-1") || bytes.Contains(history, []byte("content-1")) {
+	if strings.Contains(text.String(), spec.Output.URI) || strings.Contains(text.String(), "content-1") || bytes.Contains(history, []byte("content-1")) {
 		t.Error("payloads are not encoded")
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"path/filepath"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -320,5 +321,26 @@ func TestForwarded(t *testing.T) {
 	}
 	if got[1].rows != 2 || got[2].rows != 1 {
 		t.Errorf("rows %d and %d, want 2 and 1", got[1].rows, got[2].rows)
+	}
+}
+
+// TestTrace checks that the far server's part of a request belongs to the client's trace, below the step that sent it.
+func TestTrace(t *testing.T) {
+	t.Parallel()
+	traced := []string{"--trace-config=level=TIMESTAMPS", "--trace-config=rate=1", "--trace-config=triton,file=" + filepath.Join(t.TempDir(), "trace.json")}
+	p := &probe{}
+	far := start(t, p, map[string]string{"m": probeConfig}, traced...)
+	near := start(t, nil, map[string]string{"m": to(far.GRPCAddress(), "")}, traced...)
+	const id = "0af7651916cd43dd8448eb211c80319c"
+	for name, c := range dial(t, near) {
+		req := number("m", 1)
+		req.TraceParent = "00-" + id + "-b7ad6b7169203331-01"
+		if _, err := c.Infer(t.Context(), req); err != nil {
+			t.Fatal(err)
+		}
+		list := p.requests()
+		if got := list[len(list)-1].trace; got.ID.String() != id {
+			t.Errorf("%s: the far request belongs to trace %s, want %s", name, got.ID, id)
+		}
 	}
 }

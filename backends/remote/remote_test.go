@@ -78,6 +78,7 @@ ensemble_scheduling {
 
 // TestEnsemble sends tensors of several sizes through an ensemble with a remote step, by 8 clients at a time and over both
 // protocols. Larger ones are sent from their buffers.
+// shows: remote.ensemble
 func TestEnsemble(t *testing.T) {
 	t.Parallel()
 	far := start(t, nil, map[string]string{"id": identityConfig})

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/tutti-server/tutti/internal/server/sock"
 )
 
 // watcher opens the connections of a channel and knows which of them are open. It is safe for concurrent use.
@@ -32,6 +34,11 @@ func (w *watcher) dial(ctx context.Context, addr string) (net.Conn, error) {
 	}
 	d := net.Dialer{KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: 15 * time.Second, Interval: 5 * time.Second, Count: 3}}
 	c, err := d.DialContext(ctx, network, address)
+	if tcp, ok := c.(*net.TCPConn); ok && err == nil {
+		if fast, failed := sock.New(tcp); failed == nil {
+			c = fast
+		}
+	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if err != nil {

@@ -109,6 +109,7 @@ func (c *jobsClient) do(method, path, body string, want int, to any) {
 const order = `{"model":"text","input":{"uri":"in.jsonl"},"output":{"uri":"out","format":"parquet"},"columns":{"TEXT":"body"},"max_failed":3}`
 
 // TestJobs sends each request of jobs, and compares it with the OpenAPI document.
+// shows: jobs
 func TestJobs(t *testing.T) {
 	jobs := &servertest.Jobs{}
 	c := newJobsClient(t, jobs)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 
 	"github.com/parquet-go/parquet-go"
 	"github.com/parquet-go/parquet-go/deprecated"
@@ -39,7 +38,7 @@ func guard(do func() error) (err error) {
 			err = status.Errorf(status.InvalidArg, "not a valid Parquet file: %v", p)
 		}
 	}()
-	if err = do(); err != nil && !errors.Is(err, io.EOF) && !errors.As(err, new(*status.Error)) {
+	if err = do(); err != nil && !errors.As(err, new(*status.Error)) {
 		err = status.Errorf(status.InvalidArg, "not a valid Parquet file: %w", err)
 	}
 	return err

@@ -1,8 +1,11 @@
 package dataset_test
 
 import (
+	"errors"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -43,8 +46,12 @@ func readAny(t *testing.T, name string, data []byte) {
 		}
 		n := int64(0)
 		for row, err := range s.Read(t.Context(), c) {
-			if err != nil {
+			if errors.Is(err, dataset.ErrChanged) {
 				t.Fatalf("chunk %+v: %v", c, err)
+			}
+			if err != nil { // a checksum at the end of the file, which Cut has not reached yet
+				known(t, err)
+				return
 			}
 			n++
 			bindAny(t, row, columns, names)
@@ -129,4 +136,34 @@ func FuzzNPY(f *testing.F) {
 func FuzzParquet(f *testing.F) {
 	seed(f, ".parquet")
 	f.Fuzz(func(t *testing.T, data []byte) { readAny(t, "a.parquet", data) })
+}
+
+// TestMutated reads the files of testdata with random bytes changed, and cut off.
+func TestMutated(t *testing.T) {
+	t.Parallel()
+	list, err := filepath.Glob("testdata/*.*")
+	if err != nil || len(list) == 0 {
+		t.Fatal("no files", err)
+	}
+	random := rand.New(rand.NewPCG(5, 6))
+	for _, path := range list {
+		name := filepath.Base(path)
+		whole, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if strings.HasSuffix(name, ".py") {
+			continue
+		}
+		for range 150 {
+			data := slices.Clone(whole)
+			for range 1 + random.IntN(4) {
+				data[random.IntN(len(data))] = byte(random.Uint32())
+			}
+			if random.IntN(4) == 0 {
+				data = data[:random.IntN(len(data))]
+			}
+			readAny(t, name, data)
+		}
+	}
 }

@@ -31,13 +31,16 @@ type parquetColumn struct {
 	text   bool // strings are UTF-8
 }
 
+// recovered, when deferred, turns a panic into an error of the file.
+func recovered(err *error) {
+	if p := recover(); p != nil {
+		*err = status.Errorf(status.InvalidArg, "not a valid Parquet file: %v", p)
+	}
+}
+
 // guard turns a panic of the library into an error of the file: files may be broken in any way.
 func guard(do func() error) (err error) {
-	defer func() {
-		if p := recover(); p != nil {
-			err = status.Errorf(status.InvalidArg, "not a valid Parquet file: %v", p)
-		}
-	}()
+	defer recovered(&err)
 	if err = do(); err != nil && !errors.As(err, new(*status.Error)) {
 		err = status.Errorf(status.InvalidArg, "not a valid Parquet file: %w", err)
 	}
@@ -293,16 +296,29 @@ func (s *parquetScan) group(ctx context.Context, g parquet.RowGroup, skip, n int
 		if s.rec.cells == nil || !s.reuse {
 			s.rec.cells = s.arena.take(len(s.sel.names))
 		}
-		for _, c := range s.cursors {
-			cell, err := c.row()
-			if err != nil {
-				return status.Errorf(status.CodeOf(err), "column '%s', row %d: %w", c.c.name, s.rec.line, err)
-			}
-			s.rec.cells[c.cell] = cell
+		if err := s.readCells(); err != nil {
+			return err
 		}
 		s.stopped = !s.yield(&s.rec)
 		s.rec.line++
 		s.left--
+	}
+	return nil
+}
+
+// readCells reads the cells of the next row.
+func (s *parquetScan) readCells() (err error) {
+	defer recovered(&err)
+	for _, c := range s.cursors {
+		cell, err := c.row()
+		if err != nil {
+			code := status.CodeOf(err)
+			if !errors.As(err, new(*status.Error)) {
+				code = status.InvalidArg // what the file says contradicts itself
+			}
+			return status.Errorf(code, "column '%s', row %d: %w", c.c.name, s.rec.line, err)
+		}
+		s.rec.cells[c.cell] = cell
 	}
 	return nil
 }

@@ -134,8 +134,8 @@ func (c *cursor) list() (Cell, error) {
 		}
 		c.at++
 		rep, def := v.RepetitionLevel(), v.DefinitionLevel()
-		if rep > len(c.counts) {
-			return Cell{}, errors.New("a repetition level is broken")
+		if rep > len(c.counts) || def > c.c.max {
+			return Cell{}, errors.New("a repetition or definition level is broken")
 		}
 		c.levels = append(c.levels, uint8(rep), uint8(def))
 		if first && def < c.c.lists[0]-1 {

@@ -328,7 +328,7 @@ func (s *Server) httpSettings(catalog *catalog) (httpapi.Settings, error) {
 		NoFastPath: !o.FastPath,
 	}
 	if s.jobs != nil {
-		set.Jobs = s.jobs.service
+		set.Jobs, set.JobPaths = s.jobs.service, s.o.Jobs.Paths
 	}
 	var err error
 	if set.Forward, err = o.Forward(); err != nil {

@@ -68,13 +68,13 @@ func (j *jobs) leave(ctx context.Context) error {
 }
 
 // close closes the connection, and ends a Temporal server that this process started.
-func (j *jobs) close(ctx context.Context, log *slog.Logger) error {
+func (j *jobs) close(ctx context.Context, journal *slog.Logger) error {
 	if j == nil {
 		return nil
 	}
 	err := j.conn.Close(ctx)
 	if err != nil && errors.Is(err, context.DeadlineExceeded) {
-		log.WarnContext(ctx, "the end of jobs", slog.Any("error", err))
+		journal.WarnContext(ctx, "the end of jobs", slog.Any("error", err))
 		return nil
 	}
 	return err

@@ -151,7 +151,7 @@ func open(ctx context.Context, o *options.Options, set *Settings, journal *logs.
 	if err = s.load(ctx, registry, set.Stderr); err != nil {
 		return nil, errors.Join(err, s.sockets.close())
 	}
-	if err := s.wire(); err != nil {
+	if err := s.wire(); err != nil { //nolint:contextcheck // a Temporal server that it starts outlives the start
 		return nil, errors.Join(err, s.close(context.WithoutCancel(ctx)), s.sockets.close())
 	}
 	return s, nil

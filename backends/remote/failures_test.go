@@ -313,7 +313,7 @@ func load(t *testing.T, text string, strict bool) (backends.Model, error) {
 }
 
 // ready returns why the only model of a server is not ready.
-func ready(m backends.Model) error { return m.(backends.ReadinessChecker).Ready() } //nolint:errcheck,forcetypeassert // of this backend
+func ready(m backends.Model) error { return m.(backends.ReadinessChecker).Ready() } //nolint:forcetypeassert // of this backend
 
 // TestRedeploy checks a far server that comes back with another model, and then with the first one: the model is not ready
 // with the reason, and ready again by itself.

@@ -203,7 +203,7 @@ func TestStreams(t *testing.T) {
 	t.Parallel()
 	gone := make(chan struct{}, 1)
 	var far *server
-	p := &probe{hook: func(ctx context.Context, b *backends.Batch) error {
+	p := &probe{hook: func(_ context.Context, b *backends.Batch) error {
 		n := tensor.Slice[int32](&b.In[0])[0]
 		for i := int32(0); i < 3 || n > 10; i++ {
 			if n == 5 && i == 2 {
@@ -223,7 +223,7 @@ func TestStreams(t *testing.T) {
 	}}
 	far = start(t, p, map[string]string{"m": flowConfig})
 	near := start(t, nil, map[string]string{"m": to(far.GRPCAddress(), "")})
-	s := dial(t, near)["grpc"].(client.Streamer) //nolint:errcheck,forcetypeassert // gRPC streams
+	s := dial(t, near)["grpc"].(client.Streamer) //nolint:forcetypeassert // gRPC streams
 	collect := func(v int32, most int) (got []int32, err error) {
 		err = s.Stream(t.Context(), number("m", v), func(r *client.Response) error {
 			list, err := client.Values[int32](r.Output("OUTPUT"))

@@ -131,7 +131,7 @@ func httpCall(ctx context.Context, method, url string, body any) (int, []byte, e
 	if err != nil {
 		return 0, nil, err
 	}
-	defer resp.Body.Close() //nolint:errcheck // ReadAll has its error
+	defer resp.Body.Close()
 	got, err := io.ReadAll(resp.Body)
 	return resp.StatusCode, got, err
 }

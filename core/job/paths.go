@@ -19,7 +19,7 @@ type Paths []string
 func (p Paths) Check(spec *Spec) error {
 	for _, place := range []struct{ what, uri string }{{"input", spec.Input.URI}, {"output", spec.Output.URI}} {
 		if !slices.ContainsFunc(p, func(allowed string) bool { return below(place.uri, allowed) }) {
-			return status.Errorf(status.InvalidArg, "the job's %s '%s' is in no place that jobs may use (%s): the server's option --jobs-path adds one",
+			return status.Errorf(status.InvalidArg, "the job's %s '%s' is in no place that jobs may use (%s): the server's option --job-path adds one",
 				place.what, place.uri, p.describe())
 		}
 	}

@@ -52,7 +52,7 @@ func (p *program) runServer(ctx context.Context, args []string, worker bool) err
 	if err != nil {
 		return err
 	}
-	if err = s.Start(); err == nil {
+	if err = s.Start(); err == nil { //nolint:contextcheck // Close ends what Start starts, in its order
 		err = s.Wait(ctx)
 	}
 	return errors.Join(err, s.Close(ctx))
@@ -226,7 +226,7 @@ func (d *demonstration) run(ctx context.Context, once bool) error {
 			return fmt.Errorf("model '%s' is unavailable: %w", m.Name, m.Err)
 		}
 	}
-	if err := d.s.Start(); err != nil {
+	if err := d.s.Start(); err != nil { //nolint:contextcheck // Close ends what Start starts, in its order
 		return err
 	}
 	d.say("Serving %d models of %s.\n", len(models), strings.Join(d.roots, ", "))

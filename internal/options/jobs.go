@@ -15,8 +15,9 @@ type Jobs struct {
 	Enabled bool
 	// DataDir is the folder of the Temporal server of this machine; empty without jobs, and without a home directory.
 	DataDir string
-	Queue   string // the prefix of the names of task queues
-	Chunks  int    // the number of chunks of one model that are executed at a time
+	Queue   string   // the prefix of the names of task queues
+	Chunks  int      // the number of chunks of one model that are executed at a time
+	Paths   []string // the places that jobs may use; none: any, for programs of this machine
 	// Temporal is the Temporal server. DataDir and Log are not set.
 	Temporal temporald.Settings
 }
@@ -26,6 +27,7 @@ func (o *Options) jobFlags() []Flag {
 	list := grouped("Jobs",
 		onOff("jobs", &j.Enabled, no, "Run durable jobs over datasets, and serve /v2/jobs"),
 		word("data-dir", argFolder, &j.DataDir, "", "Folder of the Temporal server that is started without --temporal-address; by default in the user's state directory"),
+		words("job-path", argFolder, &j.Paths, "Folder or address in a bucket that jobs may read and write; without one, programs of this machine may name any, and others none"),
 		word("temporal-program", argFile, &t.Program, "", "The program tutti-temporal; by default the one beside this program, or else in PATH"),
 		word("temporal-address", "host:port", &t.Address, "", "A Temporal server, in place of one that is started"),
 		word("temporal-namespace", "name", &t.Namespace, temporald.DefaultNamespace, "Namespace of the jobs at the Temporal server"),
@@ -66,6 +68,6 @@ func (o *Options) finishJobs(environ []string) error {
 
 // homeDir returns the home directory of the user, empty if it is unknown.
 func homeDir() string {
-	dir, _ := os.UserHomeDir() //nolint:errcheck // then --data-dir must be given
+	dir, _ := os.UserHomeDir()
 	return dir
 }

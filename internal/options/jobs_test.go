@@ -26,7 +26,9 @@ func TestJobs(t *testing.T) {
 		{[]string{"--jobs=true"}, []string{"HOME=/home/me", "XDG_STATE_HOME=/state"}, with(func(j *options.Jobs) { j.Enabled, j.DataDir = true, "/state/tutti" })},
 		{[]string{"--jobs=true"}, []string{"HOME=/home/me", "XDG_STATE_HOME=relative"}, with(func(j *options.Jobs) { j.Enabled, j.DataDir = true, "/home/me/.local/state/tutti" })},
 		{nil, append(home, "TUTTI_JOBS=true"), with(func(j *options.Jobs) { j.Enabled, j.DataDir = true, "/home/me/.local/state/tutti" })},
-		{[]string{"--jobs=true", "--data-dir", "/d", "--job-chunks=9"}, home, with(func(j *options.Jobs) { j.Enabled, j.DataDir, j.Chunks = true, "/d", 9 })},
+		{[]string{"--jobs=true", "--data-dir", "/d", "--job-chunks=9", "--job-path=/data", "--job-path=s3://b"}, home, with(func(j *options.Jobs) {
+			j.Enabled, j.DataDir, j.Chunks, j.Paths = true, "/d", 9, []string{"/data", "s3://b"}
+		})},
 		{
 			[]string{
 				"--temporal-address", "t:7233", "--temporal-namespace=n", "--temporal-task-queue=q", "--temporal-program=/p", "--temporal-tls=true", "--temporal-tls-ca=ca",

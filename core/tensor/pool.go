@@ -32,6 +32,13 @@ type Pool struct {
 	mapped  atomic.Int64
 	classes [numClasses]freeList
 	large   mappings
+	slabs   slabs // of a mapper
+}
+
+// slabs are the slabs that a mapper has mapped.
+type slabs struct {
+	mu   sync.Mutex
+	list [][]byte // guarded by mu
 }
 
 var _ Allocator = (*Pool)(nil)
@@ -135,11 +142,21 @@ func (p *Pool) take(class int) (*Buffer, error) {
 		if err != nil {
 			return nil, err
 		}
+		p.keepSlab(slab)
 		l.carve = slab
 	}
 	b := &Buffer{class: int8(class), ptr: unsafe.Pointer(unsafe.SliceData(l.carve))}
 	l.carve = l.carve[size:]
 	return b, nil
+}
+
+func (p *Pool) keepSlab(slab []byte) {
+	if p.mapper == nil {
+		return // it stays mapped
+	}
+	p.slabs.mu.Lock()
+	p.slabs.list = append(p.slabs.list, slab)
+	p.slabs.mu.Unlock()
 }
 
 // mapMemory maps n bytes and counts them.
@@ -226,6 +243,23 @@ func (p *Pool) Trim() {
 		unmap(b, p.mapper)
 	}
 	m.free, m.kept = nil, 0
+}
+
+// Close unmaps all memory of a pool with a Mapper. While buffers are in use it unmaps what Trim does, and returns false. Nothing may be
+// allocated afterwards.
+func (p *Pool) Close() bool {
+	p.Trim()
+	if p.inUse.Load() != 0 {
+		return false
+	}
+	p.slabs.mu.Lock()
+	defer p.slabs.mu.Unlock()
+	for _, slab := range p.slabs.list {
+		p.mapped.Add(-int64(len(slab)))
+		p.mapper.Unmap(slab)
+	}
+	p.slabs.list = nil
+	return true
 }
 
 // unmap returns b's mapping to the system. For a mapping of ours that cannot fail; if

@@ -48,8 +48,9 @@ func (p *Pinned) Alloc(n int) (*tensor.Buffer, error) {
 // Spilled returns how many allocations got memory of the host because the limit was reached.
 func (p *Pinned) Spilled() int64 { return p.spill.Load() }
 
-// Close gives the unused memory of the pool back to the system, before the devices are closed. Nothing may be allocated afterwards.
-func (p *Pinned) Close() { p.Trim() }
+// Close gives the memory of the pool back to the driver, before the devices are closed, or only the unused if some is held. Nothing may be
+// allocated afterwards.
+func (p *Pinned) Close() { p.Pool.Close() }
 
 // spill is where tensors go that a device has no room for.
 type spill struct {

@@ -24,6 +24,7 @@ type HTTP struct {
 	addr     string
 	messages [][]byte
 	area     *area // of the outputs in shared memory, or nil
+	limit    time.Duration
 
 	conn    net.Conn
 	r       *bufio.Reader
@@ -36,7 +37,12 @@ type HTTP struct {
 var _ Client = (*HTTP)(nil)
 
 // NewHTTP returns a client that sends the given messages in turn. Each message is a whole request with its header.
-func NewHTTP(addr string, messages [][]byte) *HTTP { return &HTTP{addr: addr, messages: messages} }
+func NewHTTP(addr string, messages [][]byte) *HTTP {
+	return &HTTP{addr: addr, messages: messages, limit: responseTimeout}
+}
+
+// Limit sets the time after which a server without a response counts as hanging, a minute by default.
+func (c *HTTP) Limit(d time.Duration) { c.limit, c.renewed = d, time.Time{} }
 
 // Do sends a message and reads its response, which must have status 200.
 func (c *HTTP) Do(i int) error {
@@ -58,7 +64,7 @@ func (c *HTTP) do(message []byte) error {
 	}
 	// Setting a deadline costs a runtime timer, so it is set at most once a second.
 	if now.Sub(c.renewed) > time.Second {
-		if err := c.conn.SetDeadline(now.Add(responseTimeout)); err != nil {
+		if err := c.conn.SetDeadline(now.Add(c.limit)); err != nil {
 			return err
 		}
 		c.renewed = now

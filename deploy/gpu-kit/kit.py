@@ -1,8 +1,9 @@
 """Tries the server on this machine's GPU and prints one table.
 
-    python3 kit.py [--quick] [--out FILE]
+    python3 kit.py [--quick] [--out FILE] [--limit SECONDS]
 
-It needs Python 3.9 with torch, and g++ for PyTorch's shim. Further archives of the kit are unpacked beside this file: their
+It needs Python 3.9 with torch, and g++ for PyTorch's shim; without them the other parts run. The backends and the figures use the first
+GPU of CUDA_VISIBLE_DEVICES only, the contract suite uses all. Further archives of the kit are unpacked beside this file: their
 runtimes are found in runtime/. Sections:
 
     device    the contract suite of devices and the tests of the kernels, on the real driver
@@ -10,7 +11,7 @@ runtimes are found in runtime/. Sections:
     copies    what was copied between host and device, by tensor
     figures   tutti-bench -only gpu, see docs/performance.md
 
-A section whose parts are missing says so. The exit status is 1 if anything failed.
+A part that cannot run is a row with the reason, and the others go on. The exit status is 1 if anything failed.
 """
 
 import argparse
@@ -28,6 +29,9 @@ import tempfile
 import time
 import urllib.error
 import urllib.request
+
+# Requests go to this machine only, whatever proxy the environment names.
+urllib.request.install_opener(urllib.request.build_opener(urllib.request.ProxyHandler({})))
 
 HERE = pathlib.Path(__file__).resolve().parent
 BIN = HERE / "bin"
@@ -57,6 +61,14 @@ def guarded(table, section, what):
         yield
     except Exception as e:  # every failure is a row
         table.add(section, what, False, "%s: %s" % (type(e).__name__, e))
+
+
+def call(arguments, limit, **options):
+    """Runs a program and returns what it printed. Its failure is an error with the end of its messages."""
+    run = subprocess.run([str(a) for a in arguments], capture_output=True, text=True, timeout=limit, cwd=HERE, **options)
+    if run.returncode != 0:
+        raise RuntimeError("%s ended with %d: %s" % (pathlib.Path(str(arguments[0])).name, run.returncode, (run.stderr or run.stdout)[-250:]))
+    return run.stdout
 
 
 def free_port():
@@ -157,7 +169,7 @@ def device(table, args):
     """Runs the test programs of devices and kernels on the real driver."""
     for program in sorted((HERE / "tests").glob("*.test")):
         with guarded(table, "device", program.stem):
-            run = subprocess.run([str(program), "-test.v", "-test.short", "-test.timeout=300s"], cwd=HERE / "tests", capture_output=True, text=True,
+            run = subprocess.run([str(program), "-test.v", "-test.short", "-test.timeout=300s"], cwd=HERE / "tests", capture_output=True, text=True, timeout=330,
                                  env=dict(os.environ, TUTTI_TEST_CUDA_DRIVER=args.driver))
             count = {w: len(re.findall(r"^\s*--- %s: " % w, run.stdout, re.M)) for w in ("PASS", "FAIL", "SKIP")}
             names = ", ".join(re.findall(r"^\s*--- FAIL: (\S+)", run.stdout, re.M)[:5])
@@ -168,8 +180,7 @@ def device(table, args):
 
 def pytorch_home():
     """Links the machine's PyTorch into runtime/, where its shim is compiled without changing the installation."""
-    import torch
-    source = pathlib.Path(torch.__file__).resolve().parent
+    source = pathlib.Path(call([sys.executable, "-c", "import torch; print(torch.__file__)"], 300).split()[-1]).resolve().parent
     home = HERE / "runtime" / "pytorch-local" / "torch"
     shutil.rmtree(home.parent, ignore_errors=True)
     (home / "lib").mkdir(parents=True)
@@ -180,7 +191,9 @@ def pytorch_home():
         if (source.parent / name).exists():
             (home.parent / name).symlink_to(source.parent / name)
     library = home / "lib" / "libtorch_cpu.so"
-    subprocess.run([str(BIN / "tutti"), "runtime", "prepare", "pytorch", str(library)], check=True, cwd=HERE, capture_output=True, text=True)
+    if shutil.which("g++") is None and "CXX" not in os.environ:
+        raise RuntimeError("there is no g++ to compile the shim with")
+    call([BIN / "tutti", "runtime", "prepare", "pytorch", library], 600)
     return library
 
 
@@ -196,11 +209,10 @@ def step(model, inputs, outputs):
 
 def pytorch(table, args, library):
     """Serves a TorchScript chain and compares it with torch on the same device."""
-    import torch
-    sys.path.insert(0, str(HERE))
-    import models
     with guarded(table, "backends", "pytorch against torch"), tempfile.TemporaryDirectory() as root:
-        models.main(pathlib.Path(root) / "files")
+        # torch runs in a process of its own: where a GPU takes one process at a time, this one must not have it.
+        at = "cuda" if args.kind == "KIND_GPU" else "cpu"
+        x, want = json.loads(call([sys.executable, HERE / "models.py", pathlib.Path(root) / "files", at], 600).splitlines()[-1])
         parts = {"head": ("[ 3, 56, 56 ]", "[ 64, 56, 56 ]"), "body": ("[ 64, 56, 56 ]", "[ 64, 56, 56 ]"), "tail": ("[ 64, 56, 56 ]", "[ 10 ]")}
         repository = pathlib.Path(root) / "models"
         for name, (a, b) in parts.items():
@@ -212,15 +224,9 @@ def pytorch(table, args, library):
                            step("body", {"x": "h"}, {"y": "b"}) + step("tail", {"x": "b"}, {"y": "y"}) + "}\n" +
                            ('parameters { key: "require_resident" value { string_value: "true" } }\n' if args.kind == "KIND_GPU" else ""),
                            "chain/1/keep": ""})
-        x = torch.rand(2, 3, 56, 56)
-        at = "cuda" if args.kind == "KIND_GPU" else "cpu"
-        want = x.to(at)
-        with torch.no_grad():
-            for name in parts:
-                want = torch.jit.load(str(pathlib.Path(root) / "files" / (name + ".pt")), map_location=at)(want)
         with Server(repository, "--backend-config=pytorch,library-path=%s" % library, *args.options) as server:
-            got = server.infer("chain", {"x": ("FP32", [2, 3, 56, 56], x.flatten().tolist())})["y"][1]
-            worst, ok = close_to(got, want.flatten().tolist(), 1e-2)
+            got = server.infer("chain", {"x": ("FP32", [2, 3, 56, 56], x)})["y"][1]
+            worst, ok = close_to(got, want, 1e-2)
             table.add("backends", "pytorch against torch", ok, "largest relative difference %.2g" % worst)
             copies(table, server, "chain of three TorchScript models", {("head", "x"), ("chain", "y")}, args)
 
@@ -316,52 +322,95 @@ def copies(table, server, what, ends, args):
 
 
 def figures(table, args, library):
+    """Runs the measurements. Each prints its row as soon as it is done, so that those before a limit of time are kept."""
     with guarded(table, "figures", "tutti-bench"):
-        subprocess.run([sys.executable, str(HERE / "models.py"), str(HERE / "gpu-models")], check=True)
+        call([sys.executable, HERE / "models.py", HERE / "gpu-models"], 600)
         options = " ".join(["--backend-config=pytorch,library-path=%s" % library, *args.options])
-        run = subprocess.run([str(BIN / "tutti-bench"), "-only", "gpu", "-tutti", str(BIN / "tutti"), "-gpu-models", str(HERE / "gpu-models"), "-gpu-kind", args.kind,
-                              "-gpu-args", options, "-rounds", "1" if args.quick else "3", "-gpu-time", "1s" if args.quick else "3s"], cwd=HERE, capture_output=True, text=True)
-        for line in run.stdout.splitlines():
+        command = [str(BIN / "tutti-bench"), "-only", "gpu", "-tutti", str(BIN / "tutti"), "-gpu-models", str(HERE / "gpu-models"), "-gpu-kind", args.kind,
+                   "-gpu-args", options, "-rounds", "1" if args.quick else "3", "-gpu-time", "1s" if args.quick else "3s"]
+        why = ""
+        with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as err:
+            try:
+                code = subprocess.run(command, cwd=HERE, stdout=out, stderr=err, timeout=args.limit).returncode
+            except subprocess.TimeoutExpired:
+                code, why = 1, "not measured in %d s: raise --limit" % args.limit
+            out.seek(0)
+            err.seek(0)
+            lines, messages = out.read().splitlines(), err.read()
+        for line in lines:
             what, _, rest = line.partition("  ")
-            reached = True if "reached" in rest else False if "missed" in rest else None
+            reached = True if "reached" in rest else False if "missed" in rest or "not measured" in rest else None
             limit = re.search(r"\s([\d.]+).*\((at least|at most) ([\d.]+)", rest)
             if reached is None and limit:
                 value, bound = float(limit.group(1)), float(limit.group(3))
                 reached = value >= bound if limit.group(2) == "at least" else value <= bound
             table.add("figures", what, reached if args.kind == "KIND_GPU" else None, rest)
-        if not run.stdout:
-            table.add("figures", "tutti-bench", False, run.stderr[-300:])
+        if why or code != 0 and not lines:
+            table.add("figures", "tutti-bench", False, why or messages[-300:])
+
+
+def machine(table, args):
+    """Adds what the machine has, and says whether there is a torch."""
+    text = ('import json, torch; g = torch.cuda.is_available(); print(json.dumps([torch.cuda.get_device_name(0) if g else "no GPU for torch", g, '
+            'torch.cuda.device_count(), "torch %s, CUDA %s" % (torch.__version__, torch.version.cuda)]))')
+    found = None
+    with guarded(table, "machine", "torch"):
+        found = json.loads(call([sys.executable, "-c", text], 300).splitlines()[-1])
+        name, gpu, count, versions = found
+        table.add("machine", name, gpu if args.kind == "KIND_GPU" else None, "%s, %d GPUs, Python %s" % (versions, count, sys.version.split()[0]))
+    with guarded(table, "machine", "tutti doctor"):
+        text = subprocess.run([str(BIN / "tutti"), "doctor"], capture_output=True, text=True, cwd=HERE, timeout=120,
+                              env=dict(os.environ, TUTTI_CUDA_DRIVER=args.driver)).stdout
+        gpus = [line for line in text.splitlines() if re.search(r"\bgpu\b", line)]
+        table.add("machine", "tutti doctor", any(" ok " in " " + line for line in gpus) if args.kind == "KIND_GPU" else None, " ".join(gpus))
+    return found is not None
+
+
+def first_gpu():
+    """Shows the first GPU only to the programs that are started from now on. A MIG instance is named as it is."""
+    shown = os.environ.get("CUDA_VISIBLE_DEVICES", "0").split(",")[0].strip()
+    os.environ["CUDA_VISIBLE_DEVICES"] = shown
 
 
 def main():
     parser = argparse.ArgumentParser(description="Tries the server on this machine's GPU and prints one table.")
     parser.add_argument("--quick", action="store_true", help="one round of each measurement")
     parser.add_argument("--out", help="also write the table to this file, in Markdown")
+    parser.add_argument("--limit", type=int, default=1200, help="seconds for all measurements together")
     parser.add_argument("--driver", default="libcuda.so.1", help="library of the CUDA driver")
     parser.add_argument("--kind", default="KIND_GPU", choices=("KIND_GPU", "KIND_CPU"), help="KIND_CPU tries the kit itself on a machine without a GPU")
     args = parser.parse_args()
     args.options = [] if args.driver == "libcuda.so.1" else ["--cuda-driver=" + args.driver]
     table = Table()
-    import torch
-    name = torch.cuda.get_device_name(0) if torch.cuda.is_available() else "no GPU for torch"
-    table.add("machine", name, torch.cuda.is_available() if args.kind == "KIND_GPU" else None, "torch %s, CUDA %s" % (torch.__version__, torch.version.cuda))
-    doctor = subprocess.run([str(BIN / "tutti"), "doctor"], capture_output=True, text=True, cwd=HERE, env=dict(os.environ, TUTTI_CUDA_DRIVER=args.driver)).stdout
-    found = [line for line in doctor.splitlines() if re.search(r"\bgpu\b", line)]
-    table.add("machine", "tutti doctor", any(" ok " in " " + line for line in found) if args.kind == "KIND_GPU" else None, " ".join(found))
+    try:
+        run(table, args)
+    finally:  # also when it is interrupted
+        print("\n" + table.text())
+        if args.out:
+            pathlib.Path(args.out).write_text(table.text())
+    sys.exit(1 if table.failed else 0)
+
+
+def run(table, args):
+    torch = machine(table, args)
     device(table, args)
+    first_gpu()
     native(table, args)
-    python(table, args)
     onnx(table, args)
+    if not torch:
+        for section, what in (("backends", "python with torch on the device"), ("backends", "pytorch against torch"), ("figures", "tutti-bench")):
+            table.add(section, what, None, "not measured: there is no torch for %s" % sys.executable)
+        return
+    python(table, args)
     library = None
     with guarded(table, "backends", "PyTorch's shim"):
         library = pytorch_home()
-    if library:
-        pytorch(table, args, library)
-        figures(table, args, library)
-    print("\n" + table.text())
-    if args.out:
-        pathlib.Path(args.out).write_text(table.text())
-    sys.exit(1 if table.failed else 0)
+    if library is None:
+        for section, what in (("backends", "pytorch against torch"), ("figures", "tutti-bench")):
+            table.add(section, what, None, "not measured: PyTorch's shim is missing")
+        return
+    pytorch(table, args, library)
+    figures(table, args, library)
 
 
 if __name__ == "__main__":

@@ -1,12 +1,13 @@
 """Writes the models of the measurements on a GPU, with random weights.
 
-    python3 models.py FOLDER
+    python3 models.py FOLDER [cpu|cuda]
 
 It needs torch. head, body and tail are three parts of a ResNet-like network that are served one after the other:
 [N, 3, 56, 56] -> [N, 64, 56, 56] -> [N, 64, 56, 56] -> [N, 10]. classify has the shape of ResNet-50's interface:
-[N, 3, 224, 224] -> [N, 1000].
+[N, 3, 224, 224] -> [N, 1000]. With a device it also prints an input of head, and what head, body and tail make of it there, as JSON.
 """
 
+import json
 import pathlib
 import sys
 
@@ -49,5 +50,16 @@ def main(folder):
         torch.jit.script(model.eval()).save(str(folder / (name + ".pt")))
 
 
+def answer(folder, at):
+    x = torch.rand(2, 3, 56, 56)
+    y = x.to(at)
+    with torch.no_grad():
+        for name in ("head", "body", "tail"):
+            y = torch.jit.load(str(folder / (name + ".pt")), map_location=at)(y)
+    return x.flatten().tolist(), y.flatten().tolist()
+
+
 if __name__ == "__main__":
     main(pathlib.Path(sys.argv[1]))
+    if len(sys.argv) > 2:
+        print(json.dumps(answer(pathlib.Path(sys.argv[1]), sys.argv[2])))

@@ -75,7 +75,8 @@ test: ## Run the tests with every backend and Triton's clients, fetching what th
 		bash -c 'rc=0; go test -json -short -race -timeout 90m ./... || rc=$$?; \
 		go -C bench test -json -short -race -timeout 30m ./... || rc=$$?; \
 		$(test_temporal) || rc=$$?; \
-		go test -json -short -vet=off -timeout 60m -run "$(BUDGETS)" ./... || rc=$$?; exit $$rc'
+		go test -json -short -vet=off -timeout 60m -run "$(BUDGETS)" ./... || rc=$$?; \
+		TUTTI_TEST_AT_DEVICES=1 go test -json -short -vet=off -count=1 -timeout 30m ./pipeline/exec ./internal/repository || rc=$$?; exit $$rc'
 
 .PHONY: test-all
 test-all: ## Run everything, long suites and ownership checks included
@@ -85,6 +86,7 @@ test-all: ## Run everything, long suites and ownership checks included
 		$(test_temporal) || rc=$$?; \
 		go test -json -vet=off -timeout 2h -run "$(BUDGETS)" ./... || rc=$$?; \
 		TUTTI_TEST_SEEDS=20 go test -json -count=1 -timeout 2h -run "OnCheckingDriver|TestDevices$$" ./cmd/tutti ./core/tensor/cuda ./internal/simdev || rc=$$?; \
+		for seed in 1 2 3; do TUTTI_TEST_AT_DEVICES=1 TUTTI_CUDA_CHECK_SEED=$$seed go test -json -short -count=1 -timeout 1h ./pipeline/exec ./internal/repository || rc=$$?; done; \
 		go test -json -short -tags invariants -timeout 2h ./... || rc=$$?; exit $$rc'
 	@if command -v npm >/dev/null; then $(MAKE) check-ui test-ui; \
 		else echo "the dashboard is not tested: it takes Node 20 with npm and chromium, then make check-ui test-ui"; fi

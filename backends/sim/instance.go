@@ -29,9 +29,9 @@ type instance struct {
 }
 
 // Wrap returns an instance that runs inner at a device. It takes over inner. name is used in errors; host allocates the memory of the
-// represented kernels.
-func Wrap(inner backends.Instance, d tensor.Accelerator, name string, host tensor.Allocator) (backends.DeviceInstance, error) {
-	i, err := wrap(inner, d, name, host, &Traffic{})
+// represented kernels, and t counts their copies.
+func Wrap(inner backends.Instance, d tensor.Accelerator, name string, host tensor.Allocator, t *Traffic) (backends.DeviceInstance, error) {
+	i, err := wrap(inner, d, name, host, t)
 	if err != nil {
 		return nil, err
 	}

@@ -60,7 +60,7 @@ func newDeviceBench(t *testing.T, sig *config.Signature, params map[string]strin
 	if err != nil {
 		t.Fatal(err)
 	}
-	inst, err := sim.Wrap(m, s.device, "m", b.Alloc)
+	inst, err := sim.Wrap(m, s.device, "m", b.Alloc, &sim.Traffic{})
 	if err != nil {
 		t.Fatal(err)
 	}

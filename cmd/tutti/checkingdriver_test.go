@@ -2,37 +2,38 @@ package main
 
 import (
 	"fmt"
-	"regexp"
+	"io"
+	"net/http"
 	"strconv"
-	"strings"
 	"testing"
 
 	"github.com/tutti-server/tutti"
 	"github.com/tutti-server/tutti/backends"
 	"github.com/tutti-server/tutti/backends/sim"
+	"github.com/tutti-server/tutti/backends/sim/simtest"
 	"github.com/tutti-server/tutti/core/tensor/cuda/cudatest"
 	"github.com/tutti-server/tutti/core/tensor/tensortest"
 	"github.com/tutti-server/tutti/steps"
 )
 
-// drive is the use of the checking driver by one server, all of whose models run at its devices. No other test may use the driver of
-// this process meanwhile.
+// drive is a checking driver of one server, all of whose models run at its devices.
 type drive struct {
-	before  cudatest.Counters
+	*cudatest.Driver
 	traffic sim.Traffic
 }
 
-// newDrive returns the components and the flags of a server at the checking driver's devices. When the test ends, after the server,
-// it compares the copies that the driver has made with those of the models, which represent kernels, and of the server's ledger.
-func newDrive(t *testing.T, seed int64) (d *drive, c tutti.Components, flags []string) {
-	t.Helper()
-	library := cudatest.Library(t)
-	cudatest.Require(t)
-	cudatest.Set(t, "seed", seed)
-	cudatest.Set(t, "late_us", 30)
-	t.Cleanup(func() { cudatest.Set(t, "late_us", 300) })
-	d = &drive{before: cudatest.Count(t)}
-	c = components()
+// newDrive returns the components and the flags of a server at the devices of a checking driver of its own. After the last request check
+// compares the copies that the driver has made with those of the models, which represent kernels, and of the server's ledger.
+func newDrive(tb testing.TB, devices int, seed int64) (d *drive, c tutti.Components, flags []string) {
+	tb.Helper()
+	d = &drive{Driver: cudatest.New(tb, devices)}
+	d.Set("seed", seed)
+	d.Set("late_us", 30)
+	return d, d.components(components()), []string{"--cuda-driver=" + d.Path(), "--backend-config=sim,all=true"}
+}
+
+// components returns c with the copies of the backend sim counted.
+func (d *drive) components(c tutti.Components) tutti.Components {
 	all := c.Backends
 	c.Backends = func(registry *steps.Registry) []backends.Factory {
 		list := all(registry)
@@ -43,61 +44,62 @@ func newDrive(t *testing.T, seed int64) (d *drive, c tutti.Components, flags []s
 		}
 		return list
 	}
-	return d, c, []string{"--cuda-driver=" + library, "--backend-config=sim,all=true"}
+	return c
 }
 
-// copyLine is a sample of a ledger: total or bytes, direction, reason, and the value.
-var copyLine = regexp.MustCompile(`^ensemble_(copies|copied_bytes)_total\{direction="([^"]*)",.*reason="([^"]*)",.*\} (\S+)$`)
-
-// check compares the metrics of the server with the driver's counters, after the last request.
+// check compares the metrics of the server with the driver's counters, after the last request. All steps must be at one device.
 func (d *drive) check(t *testing.T, metrics string) {
 	t.Helper()
-	cudatest.Check(t)
-	ledger := map[string]uint64{}
-	for line := range strings.SplitSeq(metrics, "\n") {
-		m := copyLine.FindStringSubmatch(line)
-		if m == nil {
-			continue
-		}
-		v, err := strconv.ParseFloat(m[4], 64)
-		if err != nil {
-			t.Fatal(err)
-		}
-		switch m[3] {
-		case "device_step", "response", "capture", "rows", "state":
-		default:
-			t.Errorf("a copy between steps that are all at one device: %s", line)
-		}
-		ledger[m[2]+" "+m[1]] += uint64(v)
+	got := d.compare(t, metrics)
+	_, between := simtest.CopiesOf(metrics)
+	for _, line := range between {
+		t.Errorf("a copy between steps that are all at one device: %s", line)
 	}
-	after := cudatest.Count(t)
-	got := map[string]uint64{}
-	count := func(name string, n uint64) {
-		if n > 0 {
-			got[name] = n
-		}
-	}
-	count("host_to_device copies", after.Up-d.before.Up-uint64(d.traffic.Up.Load()))
-	count("host_to_device copied_bytes", after.UpBytes-d.before.UpBytes-uint64(d.traffic.UpBytes.Load()))
-	count("device_to_host copies", after.Down-d.before.Down-uint64(d.traffic.Down.Load()))
-	count("device_to_host copied_bytes", after.DownBytes-d.before.DownBytes-uint64(d.traffic.DownBytes.Load()))
-	count("within_device copies", after.Within-d.before.Within)
-	count("within_device copied_bytes", after.WithinBytes-d.before.WithinBytes)
-	count("peer copies", after.Peer-d.before.Peer)
-	if fmt.Sprint(ledger) != fmt.Sprint(got) {
-		t.Errorf("the ledger has\n%v, the driver without the models' kernels\n%v", ledger, got)
-	}
-	if after.Peer != d.before.Peer {
-		t.Errorf("%d copies between devices", after.Peer-d.before.Peer)
+	if got["peer copies"] != 0 {
+		t.Errorf("%d copies between devices", got["peer copies"])
 	}
 	if got["host_to_device copies"] == 0 || got["device_to_host copies"] == 0 {
 		t.Error("nothing was copied")
 	}
 }
 
+// compare checks that the ledger in the metrics has exactly the driver's copies, and returns them.
+func (d *drive) compare(tb testing.TB, metrics string) simtest.Copies {
+	tb.Helper()
+	ledger, _ := simtest.CopiesOf(metrics)
+	got := simtest.Since(cudatest.Counters{}, d.Count(), &d.traffic)
+	if fmt.Sprint(ledger) != fmt.Sprint(got) {
+		tb.Errorf("the ledger has\n%v, the driver without the models' kernels\n%v", ledger, got)
+	}
+	return got
+}
+
+// within checks that the driver has made each copy of the ledger. It may have made more: for warm-ups, for models that were unloaded
+// since, and for requests whose clients left.
+func (d *drive) within(tb testing.TB, a addresses) {
+	tb.Helper()
+	resp, err := http.Get("http://" + a.metrics + "/metrics") //nolint:noctx // ends with the server
+	if err != nil {
+		return // the test has stopped the server
+	}
+	defer func() { _ = resp.Body.Close() }()
+	text, err := io.ReadAll(resp.Body)
+	if err != nil {
+		return // as above
+	}
+	ledger, _ := simtest.CopiesOf(string(text))
+	got := simtest.Since(cudatest.Counters{}, d.Count(), &d.traffic)
+	for name, n := range ledger {
+		if n > got[name] {
+			tb.Errorf("the ledger has %d %s, the driver without the models' kernels %d", n, name, got[name])
+		}
+	}
+}
+
 // TestExamplesOnCheckingDriver runs TestExamples with every model at the devices of the checking driver.
-func TestExamplesOnCheckingDriver(t *testing.T) { //nolint:paralleltest,tparallel // counts the copies of the process
-	d, c, flags := newDrive(t, 1)
+func TestExamplesOnCheckingDriver(t *testing.T) {
+	t.Parallel()
+	d, c, flags := newDrive(t, 2, 1)
 	testExamples(t, c, d.check, flags...)
 }
 
@@ -111,7 +113,7 @@ func TestChaosOnCheckingDriver(t *testing.T) { //nolint:paralleltest // counts t
 	for i := range tensortest.Seeds(t, 2) {
 		seed := *chaosSeed + i
 		t.Run(strconv.FormatUint(seed, 10), func(t *testing.T) {
-			d, comps, flags := newDrive(t, int64(seed))
+			d, comps, flags := newDrive(t, 2, int64(seed))
 			c := newChaos(t, seed, seed%2 == 0)
 			t.Cleanup(func() { c.print(t) })
 			addr := serveWith(t, comps, append(flags, "--model-repository="+c.root, "--cache-config=local,size=65536",
@@ -120,7 +122,6 @@ func TestChaosOnCheckingDriver(t *testing.T) { //nolint:paralleltest // counts t
 			if c.calm {
 				d.check(t, metricsOf(t, addr))
 			}
-			cudatest.Check(t)
 		})
 	}
 	chaosHTTP.CloseIdleConnections()

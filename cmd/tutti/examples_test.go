@@ -12,6 +12,7 @@ import (
 	"github.com/tutti-server/tutti/backends/sim"
 	"github.com/tutti-server/tutti/backends/sim/simtest"
 	"github.com/tutti-server/tutti/client"
+	"github.com/tutti-server/tutti/core/tensor/cuda/cudatest"
 	"github.com/tutti-server/tutti/internal/cli"
 	"github.com/tutti-server/tutti/internal/simdev"
 	"github.com/tutti-server/tutti/steps"
@@ -30,15 +31,13 @@ func TestExamples(t *testing.T) {
 // TestExamplesAtDevices runs TestExamples with every model on one of two simulated devices.
 func TestExamplesAtDevices(t *testing.T) {
 	t.Parallel()
-	m, err := simdev.New(2, simdev.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	cudatest.NotAtDevices(t, "the devices are simulated; TestExamplesOnCheckingDriver sends the same requests")
+	m := simtest.Simulated(t, 2)
 	t.Cleanup(func() { // after the server has ended
 		// The device of a request is random, and text tensors stay on the host.
 		var up, down int64
 		for _, d := range m.Devices() {
-			s := d.Stats()
+			s := d.(*simdev.Device).Stats()
 			up, down = up+s.Up.Count, down+s.Down.Count
 			if s.Kernels == 0 || s.Peer.Count > 0 {
 				t.Errorf("%s has copied %+v", d.Place(), s)
@@ -46,9 +45,6 @@ func TestExamplesAtDevices(t *testing.T) {
 		}
 		if up == 0 || down == 0 {
 			t.Errorf("%d copies up and %d down", up, down)
-		}
-		if err := m.Close(); err != nil {
-			t.Error(err)
 		}
 	})
 	c := components()

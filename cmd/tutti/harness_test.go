@@ -185,22 +185,24 @@ func serveLogged(tb testing.TB, c tutti.Components, args ...string) (addresses, 
 	return serveUntil(context.Background(), tb, c, args...)
 }
 
-// devicesVariable makes all servers of these tests run their models at the devices of the checking driver.
-const devicesVariable = "TUTTI_TEST_AT_DEVICES"
+// noDriver is a driver that no machine has, for servers on the host.
+const noDriver = "libtutti_no_gpu.so"
 
-// deviceFlags returns the flags of a server with args whose models are at devices, if the environment asks for it. When the test ends,
-// after the server, it fails on faults that the driver has found. Otherwise the server uses no GPU: the loader would find the checking driver
-// under the name of the real one once another test has opened it.
-func deviceFlags(tb testing.TB, args []string) []string {
+// place returns the components and the flags of a server: with cudatest.AtDevices all models run at the one device of a driver of
+// the server's own, unless the flags name a driver. After the server, the driver must have found no fault, and nothing of it may be
+// in use. Otherwise the server uses no GPU: the loader would find the checking driver under the name of the real one once
+// another test has opened it.
+func place(tb testing.TB, c tutti.Components, args []string) (*drive, tutti.Components, []string) {
 	tb.Helper()
 	switch {
 	case slices.ContainsFunc(args, func(a string) bool { return strings.HasPrefix(a, "--cuda-driver") }):
-		return nil
-	case os.Getenv(devicesVariable) == "":
-		return []string{"--cuda-driver=libtutti_no_gpu.so"}
+		return nil, c, args
+	case !cudatest.AtDevices():
+		return nil, c, append(args, "--cuda-driver="+noDriver)
 	}
-	tb.Cleanup(func() { cudatest.Check(tb) })
-	return []string{"--cuda-driver=" + cudatest.Library(tb), "--backend-config=sim,all=true"}
+	d := &drive{Driver: cudatest.New(tb, 1)}
+	d.Set("late_us", 30)
+	return d, d.components(c), append(args, "--cuda-driver="+d.Path(), "--backend-config=sim,all=true")
 }
 
 // serveUntil runs serveLogged until the test ends or ctx is done.
@@ -209,7 +211,7 @@ func serveUntil(ctx context.Context, tb testing.TB, c tutti.Components, args ...
 	log := newWatch()
 	ctx, cancel := context.WithCancel(ctx)
 	done := make(chan int, 1)
-	args = append(args, deviceFlags(tb, args)...)
+	d, c, args := place(tb, c, slices.Clone(args))
 	go func() {
 		code := cli.Main(ctx, append(append([]string{"tutti", "serve"}, freePorts...), args...), log, log, c)
 		log.end()
@@ -221,6 +223,9 @@ func serveUntil(ctx context.Context, tb testing.TB, c tutti.Components, args ...
 		tb.Fatalf("the server did not start:\n%s", log)
 	}
 	tb.Cleanup(func() {
+		if d != nil {
+			d.within(tb, a)
+		}
 		http.DefaultClient.CloseIdleConnections() // a server that stops waits for its clients to leave
 		cancel()
 		if code := <-done; code != 0 {

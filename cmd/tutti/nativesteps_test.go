@@ -10,8 +10,6 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-
-	"github.com/tutti-server/tutti/core/tensor/cuda/cudatest"
 )
 
 // stepsChain is an image through native steps and a model: decode_resize, reshape, the model, softmax, top-k. MODEL is the model's backend.
@@ -86,13 +84,14 @@ func sendImage(t *testing.T, a addresses, model string, file []byte) string {
 // TestNativeStepsOnCheckingDriver sends images through an ensemble whose native steps run at the device of its model. Each request uploads its
 // decoded pixels once and downloads two outputs of 5 elements, the ledger has the driver's copies, and the outputs are those of the CPU.
 // A request to a step itself runs on the host.
-func TestNativeStepsOnCheckingDriver(t *testing.T) { //nolint:paralleltest // counts the copies of the process
+func TestNativeStepsOnCheckingDriver(t *testing.T) {
+	t.Parallel()
 	files, _ := filepath.Glob("../../examples/ensembles/image/*.jpg")
 	if len(files) < 3 {
 		t.Fatalf("found %d images", len(files))
 	}
-	cpu := serve(t, "--model-repository="+chainRepository(t, `backend: "identity"`))
-	d, c, flags := newDrive(t, 3)
+	cpu := serve(t, "--cuda-driver="+noDriver, "--model-repository="+chainRepository(t, `backend: "identity"`))
+	d, c, flags := newDrive(t, 2, 3)
 	flags = flags[:len(flags)-1] // models of sim only
 	model := `backend: "sim" parameters { key: "sim.backend" value { string_value: "identity" } } instance_group { kind: KIND_GPU gpus: 0 }`
 	gpu := serveWith(t, c, append(flags, "--model-repository="+chainRepository(t, model))...)
@@ -102,12 +101,12 @@ func TestNativeStepsOnCheckingDriver(t *testing.T) { //nolint:paralleltest // co
 		if err != nil {
 			t.Fatal(err)
 		}
-		before := cudatest.Count(t)
+		before := d.Count()
 		up, down := d.traffic.Up.Load(), d.traffic.Down.Load()
 		if got, want := sendImage(t, gpu, "chain", file), sendImage(t, cpu, "chain", file); got != want {
 			t.Errorf("%s: at the device\n%s\non the host\n%s", path, got, want)
 		}
-		after := cudatest.Count(t)
+		after := d.Count()
 		ups, downs := after.Up-before.Up-uint64(d.traffic.Up.Load()-up), after.Down-before.Down-uint64(d.traffic.Down.Load()-down)
 		if path != files[0] && ups != 1 || ups > 2 || downs != 2 { // the first one also uploads the table of the normalisation
 			t.Errorf("%s: %d copies to the device and %d from it", path, ups, downs)
@@ -115,7 +114,7 @@ func TestNativeStepsOnCheckingDriver(t *testing.T) { //nolint:paralleltest // co
 		if got, want := sendImage(t, gpu, "pre", file), sendImage(t, cpu, "pre", file); got != want {
 			t.Errorf("%s: decode_resize differs", path)
 		}
-		if last := cudatest.Count(t); last.Up != after.Up || last.Down != after.Down {
+		if last := d.Count(); last.Up != after.Up || last.Down != after.Down {
 			t.Errorf("%s: a request to a step itself used the device", path)
 		}
 	}

@@ -107,6 +107,9 @@ func same(t *testing.T, a addresses, model, body string) {
 	}
 }
 
+// copiesLine is a sample of a ledger: the direction and the reason of copies.
+var copiesLine = regexp.MustCompile(`^ensemble_copies_total\{direction="([^"]*)",.*reason="([^"]*)"`)
+
 // TestOnnxGPU checks models at a GPU over HTTP: their results are those of the CPU, nothing is copied between the steps of an ensemble,
 // and no run waits for the device.
 func TestOnnxGPU(t *testing.T) { //nolint:paralleltest // counts the copies of the process
@@ -131,8 +134,8 @@ func TestOnnxGPU(t *testing.T) { //nolint:paralleltest // counts the copies of t
 	}
 	moves := map[string][]string{}
 	for line := range strings.Lines(metricsOf(t, a)) {
-		if m := copyLine.FindStringSubmatch(strings.TrimSpace(line)); m != nil && m[1] == "copies" {
-			moves[m[3]] = append(moves[m[3]], m[2])
+		if m := copiesLine.FindStringSubmatch(line); m != nil {
+			moves[m[2]] = append(moves[m[2]], m[1])
 		}
 	}
 	for reason, list := range moves {

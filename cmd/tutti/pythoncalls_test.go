@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/tutti-server/tutti/client"
+	"github.com/tutti-server/tutti/core/tensor/cuda/cudatest"
 	"github.com/tutti-server/tutti/internal/tracing/otlp/otlptest"
 )
 
@@ -52,6 +53,7 @@ func texts(t *testing.T, c client.Client, model, name string) string {
 // TestPythonCalls checks the Python API from inside a model: its own environment, calls of other models, and the
 // processes.
 func TestPythonCalls(t *testing.T) { //nolint:tparallel // the model has one instance
+	cudatest.NotAtDevices(t, "outputs of called models would be on the GPU, where numpy cannot read them; TestPythonGPU calls such models")
 	t.Parallel()
 	if err := pythonCheck(); err != nil {
 		t.Skip(err)

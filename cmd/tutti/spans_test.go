@@ -16,6 +16,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/metadata"
 
+	"github.com/tutti-server/tutti/core/tensor/cuda/cudatest"
 	"github.com/tutti-server/tutti/internal/tracing/otlp/otlptest"
 	"github.com/tutti-server/tutti/proto/inference"
 )
@@ -72,6 +73,7 @@ func served(t *testing.T, send func(a addresses), args ...string) {
 // HTTP and gRPC: Triton's spans, and the ones with detail=true.
 // shows: trace.spans
 func TestSpans(t *testing.T) { //nolint:tparallel // the spans are read after the subtest that sends them
+	cudatest.NotAtDevices(t, "its traces would have spans of copies")
 	t.Parallel()
 	compute := []string{"compute COMPUTE_START COMPUTE_INPUT_END COMPUTE_OUTPUT_START COMPUTE_END"}
 	for detail, parts := range map[string][]string{
@@ -217,6 +219,7 @@ class TritonPythonModel:
 // TestSpansOfCalls checks that a call from one model to another joins the caller's trace, with the called model's
 // span below the caller's, as in Triton.
 func TestSpansOfCalls(t *testing.T) { //nolint:paralleltest // as those of the examples
+	cudatest.NotAtDevices(t, "outputs of called models would be on the GPU, where numpy cannot read them")
 	if err := pythonCheck(); err != nil {
 		t.Skip(err)
 	}

@@ -7,11 +7,13 @@ import (
 
 	"github.com/tutti-server/tutti/core/infer"
 	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/core/tensor/cuda/cudatest"
 )
 
 // TestSubmitAllocBudget checks that Submit allocates nothing. It is not parallel: the runtime counts the
 // allocations of the whole process.
 func TestSubmitAllocBudget(t *testing.T) {
+	cudatest.NotAtDevices(t, "the budget is that of the host")
 	w := newWorld(t)
 	pool := tensor.NewPool()
 	w.more.Alloc = pool

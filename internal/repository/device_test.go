@@ -10,9 +10,11 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/tutti-server/tutti/backends"
+	"github.com/tutti-server/tutti/backends/sim/simtest"
 	"github.com/tutti-server/tutti/core/config"
 	"github.com/tutti-server/tutti/core/infer"
 	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/core/tensor/cuda/cudatest"
 	"github.com/tutti-server/tutti/internal/cache/local"
 	"github.com/tutti-server/tutti/internal/telemetry"
 	"github.com/tutti-server/tutti/steps"
@@ -40,10 +42,12 @@ ensemble_scheduling`, 1)))
 			})
 		}
 		wg.Wait()
-		if up, down, peer := w.moved(); up != requests || down != 2*requests || peer != 0 {
+		if up, down, peer := w.machine.Moved(); up != requests || down != 2*requests || peer != 0 {
 			t.Errorf("%d devices: %d copies up, %d down and %d across for %d requests with one input and two outputs", devices, up, down, peer, requests)
 		}
 		text := scrapeText(t, w.metrics)
+		copies, _ := simtest.CopiesOf(text)
+		w.machine.Compare(copies)
 		for line := range strings.SplitSeq(text, "\n") {
 			if strings.HasPrefix(line, "ensemble_copies_total") && !strings.Contains(line, `reason="device_step"`) && !strings.Contains(line, `reason="response"`) {
 				t.Errorf("a move between steps: %s", line)
@@ -55,16 +59,17 @@ ensemble_scheduling`, 1)))
 	}
 }
 
-func scrapeText(t *testing.T, x *telemetry.Metrics) string {
-	t.Helper()
+func scrapeText(tb testing.TB, x *telemetry.Metrics) string {
+	tb.Helper()
 	rec := httptest.NewRecorder()
-	promhttp.HandlerFor(x, promhttp.HandlerOpts{}).ServeHTTP(rec, httptest.NewRequestWithContext(t.Context(), "GET", "/metrics", nil))
+	promhttp.HandlerFor(x, promhttp.HandlerOpts{}).ServeHTTP(rec, httptest.NewRequestWithContext(context.Background(), "GET", "/metrics", nil))
 	return rec.Body.String()
 }
 
 // TestInstanceGroupsAtDevices checks that the instance groups of backend sim select devices.
 // shows: backends.sim
 func TestInstanceGroupsAtDevices(t *testing.T) {
+	cudatest.NotAtDevices(t, "it has devices of its own")
 	t.Parallel()
 	w := newWorld(t)
 	w.more.BackendConfig = map[string]map[string]string{"sim": {"devices": "2"}}
@@ -100,15 +105,6 @@ input { name: "INPUT0" data_type: TYPE_FP32 dims: [ -1 ] } output { name: "OUTPU
 	if got := failures(r)["absent"]; !strings.Contains(got, "2") {
 		t.Errorf("a group at a device that is not there: %q", got)
 	}
-}
-
-// moved returns the number of copies to the world's devices, from them and between them.
-func (w *world) moved() (up, down, peer int64) {
-	for _, d := range w.machine.Devices() {
-		s := d.Stats()
-		up, down, peer = up+s.Up.Count, down+s.Down.Count, peer+s.Peer.Count
-	}
-	return up, down, peer
 }
 
 // sum returns a step that adds IN to the state S and outputs the sum as OUT and as S.
@@ -154,7 +150,7 @@ sequence_batching { STRATEGY {} max_sequence_idle_microseconds: 3600000000 state
 		if f := failures(r); len(f) > 0 {
 			t.Fatal(f)
 		}
-		before, _, _ := w.moved()
+		before, _, _ := w.machine.Moved()
 		var wg sync.WaitGroup
 		for id := range uint64(sequences) {
 			wg.Go(func() {
@@ -172,7 +168,7 @@ sequence_batching { STRATEGY {} max_sequence_idle_microseconds: 3600000000 state
 		}
 		wg.Wait()
 		// Besides the requests, initial states and padding rows are copied to the devices.
-		up, down, peer := w.moved()
+		up, down, peer := w.machine.Moved()
 		if up -= before; up < sequences*length || up > sequences*length+int64(16*tc.devices) || down != sequences*length || peer != 0 {
 			t.Errorf("%d devices: %d copies up, %d down and %d across for %d requests", tc.devices, up, down, peer, sequences*length)
 		}
@@ -211,7 +207,7 @@ func TestCacheAtDevices(t *testing.T) {
 		{"ens", 1, 4, 4},
 	} {
 		got, err := send(t.Context(), r, w.request(tc.model, tc.in))
-		if up, down, peer := w.moved(); err != nil || got != tc.out || up != tc.copies || down != tc.copies || peer != 0 {
+		if up, down, peer := w.machine.Moved(); err != nil || got != tc.out || up != tc.copies || down != tc.copies || peer != 0 {
 			t.Errorf("request %d gave %v, %v, after %d copies up and %d down, want %v after %d", i, got, err, up, down, tc.out, tc.copies)
 		}
 	}

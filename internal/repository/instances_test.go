@@ -10,6 +10,7 @@ import (
 	"github.com/tutti-server/tutti/backends"
 	"github.com/tutti-server/tutti/core/status"
 	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/core/tensor/cuda/cudatest"
 	"github.com/tutti-server/tutti/internal/simdev"
 	"github.com/tutti-server/tutti/scheduler/device"
 )
@@ -119,6 +120,7 @@ func (d capableDevice) Capability() (major, minor int) { return d.major, d.minor
 // TestFileOfCapability checks that a model on GPUs has the file of their compute capability.
 // shows: config.gpu_files
 func TestFileOfCapability(t *testing.T) {
+	cudatest.NotAtDevices(t, "it has devices of its own")
 	t.Parallel()
 	w := newWorld(t)
 	list := accelerators(t, 0, 1)
@@ -138,6 +140,7 @@ func TestFileOfCapability(t *testing.T) {
 
 // TestDevices checks the number of instances per device of a group.
 func TestDevices(t *testing.T) {
+	cudatest.NotAtDevices(t, "it has devices of its own")
 	t.Parallel()
 	w := newWorld(t)
 	w.more.Accelerators = accelerators(t, 0, 2)
@@ -161,6 +164,7 @@ func TestDevices(t *testing.T) {
 
 // TestHostAndDevice checks that a model of both kinds has its instances of the CPU on the host only.
 func TestHostAndDevice(t *testing.T) {
+	cudatest.NotAtDevices(t, "it has devices of its own")
 	t.Parallel()
 	w := newWorld(t)
 	w.more.Accelerators = accelerators(t, 0)

@@ -25,9 +25,9 @@ import (
 	"github.com/tutti-server/tutti/core/config"
 	"github.com/tutti-server/tutti/core/infer"
 	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/core/tensor/cuda/cudatest"
 	"github.com/tutti-server/tutti/core/tensor/tensortest"
 	"github.com/tutti-server/tutti/internal/repository"
-	"github.com/tutti-server/tutti/internal/simdev"
 	"github.com/tutti-server/tutti/internal/telemetry"
 	"github.com/tutti-server/tutti/steps"
 )
@@ -290,31 +290,25 @@ type world struct {
 	only    []string
 	more    repository.Settings // further settings
 	log     slog.Handler
-	machine *simdev.Machine // the devices of all models; nil: the host
+	machine *simtest.Machine // the devices of all models; nil: the host
 }
 
 func newWorld(tb testing.TB, more ...steps.Factory) *world {
 	tb.Helper()
-	return &world{
+	w := &world{
 		alloc: tensortest.NewChecked(tb, nil), log: slog.DiscardHandler, metrics: telemetry.NewMetrics(), spy: &spy{},
 		steps: append(more, stepOf("double", true, double)),
 	}
+	if cudatest.AtDevices() {
+		w.atDevices(tb, 1)
+	}
+	return w
 }
 
-// atDevices makes every model of the world run on n simulated devices. When the test ends, no buffer may be held
-// and no ordering rule violated.
+// atDevices makes every model of the world run on n devices, as simtest.New says.
 func (w *world) atDevices(tb testing.TB, n int) {
 	tb.Helper()
-	m, err := simdev.New(n, simdev.Options{Memory: 64 << 20})
-	if err != nil {
-		tb.Fatal(err)
-	}
-	w.machine = m
-	tb.Cleanup(func() {
-		if err := m.Close(); err != nil {
-			tb.Error(err)
-		}
-	})
+	w.machine = simtest.New(tb, n)
 }
 
 func (w *world) open(ctx context.Context, roots ...string) (*repository.Repository, error) {
@@ -338,6 +332,9 @@ func (w *world) open(ctx context.Context, roots ...string) (*repository.Reposito
 	if s.Alloc == nil {
 		s.Alloc = w.alloc
 	}
+	if w.machine != nil {
+		s.Pinned = w.machine.Pinned(w.alloc)
+	}
 	return repository.Open(ctx, s)
 }
 
@@ -354,6 +351,10 @@ func (w *world) repo(tb testing.TB, roots ...string) *repository.Repository {
 		tb.Fatal(err)
 	}
 	tb.Cleanup(func() {
+		if w.machine != nil {
+			copies, _ := simtest.CopiesOf(scrapeText(tb, w.metrics))
+			w.machine.Within(copies) // warm-ups are in no ledger, and an unloaded model takes its ledger along
+		}
 		if err := r.Close(context.Background()); err != nil {
 			tb.Error(err)
 		}

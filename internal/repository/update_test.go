@@ -13,6 +13,7 @@ import (
 
 	"github.com/tutti-server/tutti/core/config"
 	"github.com/tutti-server/tutti/core/infer"
+	"github.com/tutti-server/tutti/core/tensor/cuda/cudatest"
 	"github.com/tutti-server/tutti/internal/repository"
 	"github.com/tutti-server/tutti/proto/modelconfig"
 	"github.com/tutti-server/tutti/scheduler/device"
@@ -284,6 +285,7 @@ func TestUpdateSequences(t *testing.T) {
 // TestUpdateAtDevices moves instances between places. It checks that instances at an unchanged place stay, unless
 // instances are added at a place that had none.
 func TestUpdateAtDevices(t *testing.T) {
+	cudatest.NotAtDevices(t, "it has devices of its own")
 	t.Parallel()
 	w := newWorld(t)
 	w.more.Accelerators = accelerators(t, 0, 2)

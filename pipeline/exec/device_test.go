@@ -5,16 +5,17 @@ import (
 
 	"github.com/tutti-server/tutti/backends"
 	"github.com/tutti-server/tutti/backends/sim"
+	"github.com/tutti-server/tutti/backends/sim/simtest"
 	"github.com/tutti-server/tutti/core/tensor"
-	"github.com/tutti-server/tutti/internal/simdev"
 	"github.com/tutti-server/tutti/internal/telemetry"
 	"github.com/tutti-server/tutti/scheduler/batch"
 )
 
-// testDevice is a simulated device that runs models of a bench.
+// testDevice is a device that runs models of a bench.
 type testDevice struct {
 	tb      testing.TB
-	device  *simdev.Device
+	device  tensor.Accelerator
+	traffic *sim.Traffic
 	mover   *batch.Mover
 	mixed   bool
 	models  int
@@ -22,16 +23,13 @@ type testDevice struct {
 	ledgers []*telemetry.Model
 }
 
-// newTestDevice starts a device. When the test ends, no buffer may be held and no ordering rule may be violated.
+// newTestDevice starts a device, as simtest.New says. When the test ends, no buffer may be held and no ordering rule may be violated.
 // Unless mixed is set, only requests may have been copied to the device and only responses to the host.
 func newTestDevice(tb testing.TB, b *bench, mixed bool) *testDevice {
 	tb.Helper()
-	m, err := simdev.New(1, simdev.Options{Memory: 64 << 20})
-	if err != nil {
-		tb.Fatal(err)
-	}
+	m := simtest.New(tb, 1)
 	places := tensor.NewPlaces(b.alloc)
-	s := &testDevice{tb: tb, device: m.Devices()[0], mover: batch.NewMover(places), mixed: mixed}
+	s := &testDevice{tb: tb, device: m.Devices()[0], traffic: m.Traffic(), mover: batch.NewMover(places), mixed: mixed}
 	if err := places.Add(s.device); err != nil {
 		tb.Fatal(err)
 	}
@@ -44,16 +42,16 @@ func newTestDevice(tb testing.TB, b *bench, mixed bool) *testDevice {
 		if err := s.mover.Close(); err != nil {
 			tb.Error(err)
 		}
-		if err := m.Close(); err != nil {
-			tb.Error(err)
-		}
+		ledger := simtest.Copies{}
 		for _, l := range s.ledgers {
+			ledger.AddLedger(&l.Copies)
 			for _, v := range l.Copies.List() {
 				if !mixed && v.Reason != telemetry.ForDevice && v.Reason != telemetry.ForResponse && v.Reason != telemetry.ForCapture && v.Reason != telemetry.ForRows && v.Reason != telemetry.ForState {
 					tb.Errorf("between steps that are all at one device there are copies: %+v", v)
 				}
 			}
 		}
+		m.Compare(ledger)
 	})
 	return s
 }
@@ -71,7 +69,7 @@ func (s *testDevice) decide() bool {
 func (s *testDevice) wrap(b *bench, list []backends.Instance) []backends.Instance {
 	var all []backends.Instance
 	for _, inst := range list {
-		p, err := sim.Wrap(inst, s.device, "model", b.alloc)
+		p, err := sim.Wrap(inst, s.device, "model", b.alloc, s.traffic)
 		if err != nil {
 			panic(err)
 		}

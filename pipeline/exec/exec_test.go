@@ -27,8 +27,8 @@ import (
 // mode selects where models run: host, device or mixed.
 var mode string
 
-// everyMode runs every test three times: with models on the host, on simulated devices, and with every second model
-// on a device.
+// everyMode runs every test three times: with models on the host, on a device, and with every second model on a
+// device. See simtest.New for the devices.
 type everyMode struct{ m *testing.M }
 
 func (e everyMode) Run() int {
@@ -36,7 +36,7 @@ func (e everyMode) Run() int {
 	for _, mode = range []string{"", "device", "mixed"} {
 		failed := e.m.Run()
 		if failed != 0 && mode != "" {
-			fmt.Fprintln(os.Stderr, "these failed with models at simulated devices:", mode)
+			fmt.Fprintln(os.Stderr, "these failed with models at devices:", mode)
 		}
 		code = max(code, failed)
 	}

@@ -29,7 +29,8 @@ type cachedEnsemble struct {
 
 func newCachedEnsemble(t *testing.T) *cachedEnsemble {
 	t.Helper()
-	x := &cachedEnsemble{bench: newBench(t), stats: &telemetry.Model{}, enter: make(chan struct{}, 8), leave: make(chan error, 8)}
+	x := &cachedEnsemble{bench: newBench(t), enter: make(chan struct{}, 8), leave: make(chan error, 8)}
+	x.stats = x.bench.stats("e")
 	step := x.batching(signature("m", 1, 8), dynamic.Rules{MaxBatch: 1}, model(func(b *backends.Batch) error {
 		x.runs.Add(1)
 		x.enter <- struct{}{}

@@ -1,4 +1,4 @@
-// Package simtest runs the models of tests at simulated devices.
+// Package simtest runs the models of tests at devices: simulated ones, or those of the checking driver.
 package simtest
 
 import (
@@ -9,13 +9,11 @@ import (
 
 	"github.com/tutti-server/tutti/backends"
 	"github.com/tutti-server/tutti/backends/sim"
-	"github.com/tutti-server/tutti/core/tensor"
-	"github.com/tutti-server/tutti/internal/simdev"
 	"github.com/tutti-server/tutti/proto/modelconfig"
 )
 
-// Around wraps a backend so that all its models run at the devices of m, regardless of their configuration. The caller closes m.
-func Around(f backends.Factory, m *simdev.Machine) backends.Factory {
+// Around wraps a backend so that all its models run at the devices of m, regardless of their configuration.
+func Around(f backends.Factory, m *Machine) backends.Factory {
 	open := f.New
 	f.New = func(o backends.Options) (backends.Backend, error) {
 		of, err := open(o)
@@ -37,7 +35,7 @@ func Around(f backends.Factory, m *simdev.Machine) backends.Factory {
 // around is a backend at the devices of a machine.
 type around struct {
 	backends.Backend
-	machine *simdev.Machine
+	machine *Machine
 }
 
 // Load loads a model at the devices.
@@ -52,9 +50,5 @@ func (a around) Load(ctx context.Context, s backends.Settings) (backends.Model, 
 	if err != nil {
 		return nil, err
 	}
-	var devices []tensor.Accelerator
-	for _, d := range a.machine.Devices() {
-		devices = append(devices, d)
-	}
-	return sim.At(m, devices, s, &sim.Traffic{}), nil
+	return sim.At(m, a.machine.Devices(), s, a.machine.Traffic()), nil
 }

@@ -1,62 +1,38 @@
 // Package cudatest gives tests a CUDA driver without a GPU that finds mistakes: see driver.c.
+//
+// The functions of the package are those of the driver that Variable names, which all tests of the process share. New gives a test a
+// driver of its own. For example:
+//
+//	d := cudatest.New(t, 1)                            // one device; checked when the test ends
+//	serve(t, "--cuda-driver="+d.Path())
+//	if d.Count().Down != 1 { t.Error("expected one copy to the host") }
 package cudatest
-
-/*
-#cgo LDFLAGS: -ldl
-#include <dlfcn.h>
-#include <stddef.h>
-#include <stdlib.h>
-
-static int report(void *lib, char *text, size_t n, int reset) {
-	int (*f)(char *, size_t, int) = (int (*)(char *, size_t, int))dlsym(lib, "tutti_check_report");
-	return f != NULL ? f(text, n, reset) : -1;
-}
-
-static int set(void *lib, const char *name, long long v) {
-	int (*f)(const char *, long long) = (int (*)(const char *, long long))dlsym(lib, "tutti_check_set");
-	return f != NULL ? f(name, v) : 0;
-}
-
-typedef struct { int never, late, untimed, reached; float ms; } elapsed_results;
-
-// elapsed calls cuEventElapsedTime with events in each state, in a stream of device 0.
-static elapsed_results elapsed(void *lib) {
-	int (*retain)(void **, int) = (int (*)(void **, int))dlsym(lib, "cuDevicePrimaryCtxRetain");
-	int (*release)(int) = (int (*)(int))dlsym(lib, "cuDevicePrimaryCtxRelease_v2");
-	int (*current)(void *) = (int (*)(void *))dlsym(lib, "cuCtxSetCurrent");
-	int (*stream)(void **, unsigned, int) = (int (*)(void **, unsigned, int))dlsym(lib, "cuStreamCreateWithPriority");
-	int (*end)(void *) = (int (*)(void *))dlsym(lib, "cuStreamDestroy_v2");
-	int (*create)(void **, unsigned) = (int (*)(void **, unsigned))dlsym(lib, "cuEventCreate");
-	int (*destroy)(void *) = (int (*)(void *))dlsym(lib, "cuEventDestroy_v2");
-	int (*record)(void *, void *) = (int (*)(void *, void *))dlsym(lib, "cuEventRecord");
-	int (*sync)(void *) = (int (*)(void *))dlsym(lib, "cuEventSynchronize");
-	int (*time)(float *, void *, void *) = (int (*)(float *, void *, void *))dlsym(lib, "cuEventElapsedTime");
-	elapsed_results r = {-1, -1, -1, -1, 0};
-	void *context, *s, *a, *b, *c;
-	if (retain(&context, 0) != 0 || current(context) != 0 || stream(&s, 1, 0) != 0 || create(&a, 0) != 0 || create(&b, 0) != 0 || create(&c, 2) != 0) return r;
-	r.never = time(&r.ms, a, b);
-	record(a, s), record(b, s), record(c, s);
-	r.late = time(&r.ms, a, b);
-	sync(c);
-	r.untimed = time(&r.ms, a, c);
-	r.reached = time(&r.ms, a, b);
-	end(s), destroy(a), destroy(b), destroy(c), release(0);
-	return r;
-}
-*/
-import "C"
 
 import (
 	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
-	"unsafe"
 )
 
 // Variable names the library in the environment of tests. With libcuda.so.1 the tests use the machine's GPUs, of which no faults
 // are known.
 const Variable = "TUTTI_TEST_CUDA_DRIVER"
+
+// AtDevicesVariable is 1 if the tests of ensembles run their models at the devices of checking drivers.
+const AtDevicesVariable = "TUTTI_TEST_AT_DEVICES"
+
+// AtDevices reports whether the environment asks for models at devices.
+func AtDevices() bool { return os.Getenv(AtDevicesVariable) == "1" }
+
+// NotAtDevices skips a test, with the reason, if models run at devices.
+func NotAtDevices(tb testing.TB, reason string) {
+	tb.Helper()
+	if AtDevices() {
+		tb.Skip("not at devices: " + reason)
+	}
+}
 
 // Library returns the path of the driver's library. It skips the test when it was not built.
 func Library(tb testing.TB) string {
@@ -68,23 +44,54 @@ func Library(tb testing.TB) string {
 	return path
 }
 
-func handle(tb testing.TB) unsafe.Pointer {
-	tb.Helper()
-	path := C.CString(Library(tb))
-	defer C.free(unsafe.Pointer(path))
-	lib := C.dlopen(path, C.RTLD_NOW)
-	if lib == nil {
-		tb.Fatal("the checking driver cannot be opened")
-	}
-	return lib
+// Driver is a driver's library. It is safe for concurrent use.
+type Driver struct {
+	tb   testing.TB
+	path string
+	lib  library
 }
+
+// shared returns the driver of Variable.
+func shared(tb testing.TB) *Driver {
+	tb.Helper()
+	path := Library(tb)
+	return &Driver{tb: tb, path: path, lib: load(tb, path)}
+}
+
+// New returns a checking driver with the given number of devices and with settings, streams, faults and counters of its own: a copy
+// of the library, which the loader takes for another one. When the test ends, after everything that the test registers later, the
+// driver must have found no fault, and nothing of it may be in use. It skips the test on a GPU.
+func New(tb testing.TB, devices int) *Driver {
+	tb.Helper()
+	Require(tb)
+	from, to := filepath.Dir(Library(tb)), tb.TempDir()
+	for _, name := range []string{filepath.Base(Library(tb)), "kernels.so"} {
+		data, err := os.ReadFile(filepath.Join(from, name)) //nolint:gosec // beside the library that the environment names
+		if err != nil {
+			tb.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(to, name), data, 0o700); err != nil { //nolint:gosec // a library
+			tb.Fatal(err)
+		}
+	}
+	path := filepath.Join(to, filepath.Base(Library(tb)))
+	d := &Driver{tb: tb, path: path, lib: load(tb, path)}
+	d.Set("devices", int64(devices))
+	tb.Cleanup(func() {
+		d.Check()
+		d.Settled()
+		d.Set("forget", 1)
+	})
+	return d
+}
+
+// Path returns the path of the library. For example, for --cuda-driver.
+func (d *Driver) Path() string { return d.path }
 
 // Checking reports whether the library is the checking driver.
 func Checking(tb testing.TB) bool {
 	tb.Helper()
-	name := C.CString("tutti_check_report")
-	defer C.free(unsafe.Pointer(name))
-	return C.dlsym(handle(tb), name) != nil
+	return shared(tb).lib.checking()
 }
 
 // Require skips a test that only the checking driver can carry out.
@@ -98,15 +105,11 @@ func Require(tb testing.TB) {
 // Report returns the faults and counters of this process so far, and the number of faults. On a GPU both are empty.
 func Report(tb testing.TB) (string, int) {
 	tb.Helper()
-	if !Checking(tb) {
-		return "", 0
-	}
-	const size = 64 << 10
-	text := (*C.char)(C.malloc(size))
-	defer C.free(unsafe.Pointer(text))
-	n := C.report(handle(tb), text, size, 0)
-	return C.GoString(text), int(n)
+	return shared(tb).Report()
 }
+
+// Report returns the faults and counters so far, and the number of faults.
+func (d *Driver) Report() (string, int) { return d.lib.report() }
 
 // Counters are the counts of the driver in this process so far.
 type Counters struct {
@@ -124,10 +127,20 @@ type Counters struct {
 }
 
 // Count returns the counters. On a GPU all are 0.
-func Count(tb testing.TB) (c Counters) {
+func Count(tb testing.TB) Counters {
 	tb.Helper()
-	text, _ := Report(tb)
-	for line := range strings.Lines(text) {
+	return shared(tb).Count()
+}
+
+// Count returns the counters.
+func (d *Driver) Count() Counters {
+	text, _ := d.Report()
+	return Parse(text)
+}
+
+// Parse returns the counters of a report. For example, of the file that TUTTI_CUDA_CHECK_REPORT names.
+func Parse(report string) (c Counters) {
+	for line := range strings.Lines(report) {
 		var name string
 		var n, size uint64
 		if fields, _ := fmt.Sscan(line, &name, &n, &size); fields < 2 {
@@ -168,16 +181,28 @@ func Count(tb testing.TB) (c Counters) {
 // Settled fails the test when the process holds anything of the driver.
 func Settled(tb testing.TB) {
 	tb.Helper()
-	if c := Count(tb); c.Held+c.Streams+c.Events+c.Pinned+c.Contexts > 0 {
-		tb.Errorf("%d bytes of device memory, %d streams, %d events, %d regions of pinned memory and %d contexts are left", c.Held, c.Streams, c.Events, c.Pinned, c.Contexts)
+	shared(tb).Settled()
+}
+
+// Settled fails the test when anything of the driver is in use.
+func (d *Driver) Settled() {
+	d.tb.Helper()
+	if c := d.Count(); c.Held+c.Streams+c.Events+c.Pinned+c.Contexts > 0 {
+		d.tb.Errorf("%d bytes of device memory, %d streams, %d events, %d regions of pinned memory and %d contexts are left", c.Held, c.Streams, c.Events, c.Pinned, c.Contexts)
 	}
 }
 
 // Check fails the test when the driver has found a fault in this process.
 func Check(tb testing.TB) {
 	tb.Helper()
-	if text, n := Report(tb); n != 0 {
-		tb.Errorf("the checking driver found %d faults:\n%s", n, text)
+	shared(tb).Check()
+}
+
+// Check fails the test when the driver has found a fault.
+func (d *Driver) Check() {
+	d.tb.Helper()
+	if text, n := d.Report(); n != 0 {
+		d.tb.Errorf("the checking driver found %d faults:\n%s", n, text)
 	}
 }
 
@@ -186,25 +211,13 @@ func Check(tb testing.TB) {
 func Set(tb testing.TB, name string, v int64) {
 	tb.Helper()
 	Require(tb)
-	c := C.CString(name)
-	defer C.free(unsafe.Pointer(c))
-	if C.set(handle(tb), c, C.longlong(v)) == 0 {
-		tb.Fatalf("the checking driver has no setting %s", name)
+	shared(tb).Set(name, v)
+}
+
+// Set changes a setting of the driver, as the function Set does.
+func (d *Driver) Set(name string, v int64) {
+	d.tb.Helper()
+	if !d.lib.set(name, v) {
+		d.tb.Fatalf("the checking driver has no setting %s, or not now", name)
 	}
-}
-
-// Elapsed is what cuEventElapsedTime returns.
-type Elapsed struct {
-	// Never, Late, Untimed and Reached are the codes for events that were never recorded, that their stream has not reached, one of which
-	// has no timing, and that were reached.
-	Never, Late, Untimed, Reached int
-	// Ms is the time between the last ones.
-	Ms float32
-}
-
-// ElapsedTimes calls cuEventElapsedTime with events in each state. The driver must be open.
-func ElapsedTimes(tb testing.TB) Elapsed {
-	tb.Helper()
-	r := C.elapsed(handle(tb))
-	return Elapsed{Never: int(r.never), Late: int(r.late), Untimed: int(r.untimed), Reached: int(r.reached), Ms: float32(r.ms)}
 }

@@ -44,7 +44,7 @@
 #include "../../driver.h"
 
 enum { OK = 0, INVALID = 1, NO_MEMORY = 2, NOT_INITIALIZED = 3, NO_DEVICE = 100, UNAVAILABLE = 46, BAD_DEVICE = 101, BAD_CONTEXT = 201, PEER_UNSUPPORTED = 217, BAD_HANDLE = 400, NOT_FOUND = 500, NOT_READY = 600, BAD_ADDRESS = 700, LOST = 719 };
-enum { MAX_DEVICES = 16, MAX_STREAMS = 256, MAX_FAULTS = 100, ALIGN = 256, PAGE = 4096 };
+enum { MAX_DEVICES = 16, MAX_STREAMS = 512, MAX_FAULTS = 100, ALIGN = 256, PAGE = 4096 };
 enum { POISON_NEW = 0xcd, POISON_FREED = 0xdb };
 
 // clock_t_ is a vector clock: for each stream slot, how many of its operations are known to be complete.
@@ -136,7 +136,7 @@ static pthread_t engine;
 static bool initialized;
 static device devices[MAX_DEVICES];
 static struct cu_ctx contexts[MAX_DEVICES];
-static int device_count, version, oom_every, lost_at, no_peer, late_us, work_us, exclusive;
+static int device_count, devices_set, version, oom_every, lost_at, no_peer, late_us, work_us, exclusive;
 static int numbers[MAX_DEVICES]; // of the devices in the machine: CUDA_VISIBLE_DEVICES may show others first
 static int64_t oom_at, oom_for; // allocations of any kind until the next failure, and failures then
 static double slow_mbs;
@@ -527,7 +527,7 @@ cu_result cuInit(unsigned flags) {
 	if (flags != 0) return INVALID;
 	pthread_mutex_lock(&mu);
 	if (initialized) UNLOCK(OK);
-	int in_machine = (int)number("TUTTI_CUDA_CHECK_DEVICES", 2);
+	int in_machine = devices_set > 0 ? devices_set : (int)number("TUTTI_CUDA_CHECK_DEVICES", 2);
 	show(getenv("CUDA_VISIBLE_DEVICES"), in_machine < MAX_DEVICES ? in_machine : MAX_DEVICES);
 	if (device_count == 0) UNLOCK(NO_DEVICE);
 	configure();
@@ -1246,7 +1246,8 @@ static void revive(device *d) {
 		}
 }
 
-// tutti_check_set changes a setting while the process runs. It returns 0 for an unknown name.
+// tutti_check_set changes a setting while the process runs. devices counts before cuInit only; forget gives the pages of the device
+// memory, which nobody may use, back to the system. It returns 0 for an unknown name.
 int tutti_check_set(const char *name, long long v) {
 	pthread_mutex_lock(&mu);
 	configure();
@@ -1260,6 +1261,10 @@ int tutti_check_set(const char *name, long long v) {
 	else if (strcmp(name, "oom_at") == 0) oom_at = v;
 	else if (strcmp(name, "oom_for") == 0) oom_for = v;
 	else if (strcmp(name, "exclusive") == 0) exclusive = (int)v;
+	else if (strcmp(name, "devices") == 0 && !initialized && v > 0) devices_set = (int)v;
+	else if (strcmp(name, "forget") == 0) {
+		for (int i = 0; i < device_count; i++) fallocate(devices[i].fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, (off_t)devices[i].size);
+	}
 	else if (strcmp(name, "lost_at") == 0) {
 		lost_at = (int)v;
 		for (int i = 0; i < device_count; i++) devices[i].operations = 0;

@@ -19,6 +19,7 @@ import (
 	"github.com/tutti-server/tutti/core/infer"
 	"github.com/tutti-server/tutti/core/status"
 	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/core/tensor/cuda/cudatest"
 	"github.com/tutti-server/tutti/internal/repository"
 	"github.com/tutti-server/tutti/internal/simdev"
 )
@@ -26,6 +27,7 @@ import (
 // room makes the spy's models run at simulated devices, where n instances fit on each.
 func (w *world) room(t *testing.T, devices, n int) {
 	t.Helper()
+	cudatest.NotAtDevices(t, "it has devices of its own")
 	machine, err := simdev.New(devices, simdev.Options{Memory: 1 << 20})
 	if err != nil {
 		t.Fatal(err)

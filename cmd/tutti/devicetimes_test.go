@@ -7,7 +7,6 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/tutti-server/tutti/core/tensor/cuda/cudatest"
 )
 
 // modelTimes are the times in a model's statistics, in ns.
@@ -54,23 +53,23 @@ func TestTimesOfStepsAtDevice(t *testing.T) { //nolint:paralleltest // counts th
 	if err != nil {
 		t.Fatal(err)
 	}
-	d, c, flags := newDrive(t, 3)
+	d, c, flags := newDrive(t, 2, 3)
 	flags = flags[:len(flags)-1] // models of sim only
 	model := `backend: "sim" parameters { key: "sim.backend" value { string_value: "identity" } } instance_group { kind: KIND_GPU gpus: 0 }`
 	gpu := serveWith(t, c, append(flags, "--model-repository="+chainRepository(t, model))...)
 	t.Cleanup(func() { d.check(t, metricsOf(t, gpu)) })
 	steps := []string{"pre", "flat", "model", "soft", "top"}
 	const each = 2_000_000
-	cudatest.Set(t, "work_us", each/1000)
-	defer cudatest.Set(t, "work_us", 0)
+	d.Set("work_us", each/1000)
+	defer d.Set("work_us", 0)
 	for i := range uint64(3) {
-		before, sums, former := cudatest.Count(t), modelTimes{}, timesOf(t, gpu, "chain")
+		before, sums, former := d.Count(), modelTimes{}, timesOf(t, gpu, "chain")
 		for _, s := range steps {
 			x := timesOf(t, gpu, s)
 			sums.input, sums.infer, sums.output = sums.input-x.input, sums.infer-x.infer, sums.output-x.output
 		}
 		sendImage(t, gpu, "chain", file)
-		after := cudatest.Count(t)
+		after := d.Count()
 		for _, s := range steps {
 			x := timesOf(t, gpu, s)
 			if x.count != i+1 {

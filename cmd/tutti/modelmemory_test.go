@@ -16,7 +16,6 @@ import (
 
 	"github.com/tutti-server/tutti/client"
 	"github.com/tutti-server/tutti/core/infer"
-	"github.com/tutti-server/tutti/core/tensor/cuda/cudatest"
 	"github.com/tutti-server/tutti/internal/inspect"
 )
 
@@ -112,9 +111,9 @@ func TestModelMemory(t *testing.T) { //nolint:paralleltest // counts the copies 
 		"out of memory": {2*weights + weights/2, nil},
 	} {
 		t.Run(name, func(t *testing.T) { //nolint:paralleltest // as above
-			d, c, flags := newDrive(t, 1)
-			cudatest.Set(t, "memory", limits.memory)
-			t.Cleanup(func() { cudatest.Set(t, "memory", 0) })
+			d, c, flags := newDrive(t, 2, 1)
+			d.Set("memory", limits.memory)
+			t.Cleanup(func() { d.Set("memory", 0) })
 			flags = append(append(flags, limits.flags...), "--model-repository="+weightyModels(t), "--model-memory=lru", "--model-control-mode=explicit",
 				"--load-model=m0", "--load-model=m3", "--load-model=m4", "--load-model=chain", "--trace-store-every=1", "--trace-store-rate=0")
 			a, log := serveLogged(t, c, flags...)

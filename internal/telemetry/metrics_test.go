@@ -157,6 +157,8 @@ func everything(t *testing.T) *telemetry.Metrics {
 	m.Hit(0, 3_000, 2_000)
 	m.Missed(5_000)
 	m.Padded(3, 1)
+	m.Evictions.Add(1)
+	m.Reloads.Add(1)
 	m.Copies.Count("x", tensor.Place{}, tensor.Place{Kind: tensor.Device}, telemetry.ForDevice, 1, 12)
 	x.Fetched(1, 1)
 	m.Queued(3)
@@ -222,6 +224,7 @@ func TestEverything(t *testing.T) {
 		`ensemble_edge_bytes_total{_team="a",model="m",place="host",tensor="boxes",version="1"} 12`,
 		`nv_gpu_utilization{gpu_uuid="GPU-1"} 0.5`, `nv_energy_consumption{gpu_uuid="GPU-1"} 12`,
 		"ensemble_inflight_bytes 7", "ensemble_inflight_limit_bytes 9", "ensemble_inflight_refusals_total 3",
+		`ensemble_model_evictions_total{_team="a",model="m",version="1"} 1`,
 		"ensemble_requests_queued 3", "ensemble_requests_running 4",
 		"nv_cache_util 0.25", "nv_cache_num_misses 5", "nv_pinned_memory_pool_used_bytes 1024", "nv_cpu_memory_total_bytes ",
 	} {

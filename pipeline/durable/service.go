@@ -44,7 +44,7 @@ const (
 	callTimeout = 5 * time.Second
 )
 
-var validID = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$`)
+var validID = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]{0,127}$`)
 
 // Submit starts a job. See job.Service.
 func (s *Service) Submit(ctx context.Context, spec *job.Spec) (*job.Status, error) {
@@ -122,7 +122,7 @@ func validate(s *job.Spec) error {
 	}
 	switch {
 	case !validID.MatchString(s.ID):
-		return refuse("id '%s' is not valid; expected at most 128 letters, digits, '.', '_' and '-', of which the first is a letter or a digit", s.ID)
+		return refuse("id '%s' is not valid; expected at most 128 letters, digits, '_' and '-', of which the first is a letter or a digit", s.ID)
 	case s.Model == "":
 		return refuse("model is missing")
 	case s.Input.URI == "":

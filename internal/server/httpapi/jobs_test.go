@@ -187,6 +187,7 @@ func TestWrongJobs(t *testing.T) {
 		text               string
 	}{
 		{http.MethodPost, "/v2/jobs", `{"model":`, 400, "the job cannot be read: unexpected EOF"},
+		{http.MethodPost, "/v2/jobs", `{"model":"text"} {}`, 400, "there is more behind the JSON object"},
 		{http.MethodPost, "/v2/jobs", `{"modell":"text"}`, 400, `unknown field "modell"`},
 		{http.MethodPost, "/v2/jobs", `{"model":7}`, 400, "cannot unmarshal number"},
 		{http.MethodPost, "/v2/jobs", `{"input":{"uri":"a"},"output":{"uri":"b"}}`, 400, "names no model"},

@@ -5,6 +5,7 @@ import (
 	"context"
 	_ "embed"
 	"encoding/json"
+	"errors"
 	"net/http"
 	"net/netip"
 	"net/url"
@@ -119,7 +120,11 @@ func (s *Service) readSpec(w http.ResponseWriter, r *http.Request) (*job.Spec, e
 	var spec job.Spec
 	d := json.NewDecoder(bytes.NewReader(doc))
 	d.DisallowUnknownFields()
-	if err := d.Decode(&spec); err != nil {
+	err = d.Decode(&spec)
+	if err == nil && d.More() {
+		err = errors.New("there is more behind the JSON object")
+	}
+	if err != nil {
 		return nil, status.Errorf(status.InvalidArg, "the job cannot be read: %w; GET /v2/jobs/openapi.json describes its members", err)
 	}
 	return &spec, nil

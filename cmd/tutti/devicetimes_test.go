@@ -6,7 +6,6 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
-
 )
 
 // modelTimes are the times in a model's statistics, in ns.

@@ -257,13 +257,13 @@ func (p Pending) Finish(sums *RunSums) {
 func (p Pending) Place() (t Times, ok bool) {
 	x := p.m
 	x.mu.Lock()
-	span, begun := x.span, x.times.Start
+	model, span, begun := x.model, x.span, x.times.Start
 	x.mu.Unlock()
 	defer func() {
 		x.mu.Lock()
 		x.held = false
-		x.mu.Unlock()
-		x.model.Settle()
+		x.mu.Unlock() // from here on x may measure another batch
+		model.Settle()
 	}()
 	if span.Wait() != nil {
 		return t, false

@@ -57,9 +57,7 @@ func TestPauseAndResume(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if st, err := r.service.Show(t.Context(), "paused"); err != nil || st.State != job.Paused {
-		t.Fatalf("%+v, %v", st, err)
-	}
+	r.await("paused", "paused", func(st *job.Status) bool { return st.State == job.Paused })
 	release()
 	var before int64
 	r.await("paused", "still", func(st *job.Status) bool { // no chunk is in execution

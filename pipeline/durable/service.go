@@ -40,8 +40,8 @@ func New(s Settings) *Service {
 
 // The bounds of a Spec, which is stored with each job and in each run's history.
 const (
-	maxSpec     = 64 << 10 // bytes of JSON
-	callTimeout = 5 * time.Second
+	maxSpec     = 64 << 10         // bytes of JSON
+	callTimeout = 10 * time.Second // the SDK gives one attempt half of it: enough for a server on a slow disk
 )
 
 var validID = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]{0,127}$`)

@@ -271,13 +271,7 @@ func TestKubernetesPage(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	programs := map[string]string{"helm": filepath.Join(checkers(t), "bin", "helm"), "tutti": preparedtest.Path(t, "program", func() (string, error) {
-		path, err := filepath.Abs("../bin/tutti")
-		if err == nil {
-			_, err = os.Stat(path)
-		}
-		return path, err
-	})}
+	programs := map[string]string{"helm": filepath.Join(checkers(t), "bin", "helm"), "tutti": preparedtest.Program(t, "program", "tutti")}
 	commands := regexp.MustCompile(`(?m)^\$ (\S+) (.+)$`).FindAllSubmatch(page, -1)
 	if len(commands) < len(charts) {
 		t.Fatalf("%d commands on the page", len(commands))

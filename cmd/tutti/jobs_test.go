@@ -24,15 +24,7 @@ import (
 // temporalProgram is the path of tutti-temporal.
 func temporalProgram(t *testing.T) string {
 	t.Helper()
-	return preparedtest.Path(t, "temporal", func() (string, error) {
-		root, err := preparedtest.Root()
-		if err != nil {
-			return "", err
-		}
-		path := filepath.Join(root, "bin", "tutti-temporal")
-		_, err = os.Stat(path)
-		return path, err
-	})
+	return preparedtest.Program(t, "temporal", "tutti-temporal")
 }
 
 // jobProcess is a server or worker as a process of its own.

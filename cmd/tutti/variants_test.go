@@ -14,17 +14,6 @@ import (
 	"github.com/tutti-server/tutti/internal/preparedtest"
 )
 
-// prepared returns the path of a program in bin/, which make test builds before the tests.
-func prepared(t *testing.T, need, name string) string {
-	t.Helper()
-	return preparedtest.Path(t, need, func() (string, error) {
-		root, err := preparedtest.Root()
-		path := filepath.Join(root, "bin", name)
-		_, missing := os.Stat(path)
-		return path, errors.Join(err, missing)
-	})
-}
-
 // serveProcess runs a server program until the test ends and expects exit status 0.
 func serveProcess(t *testing.T, program string, args ...string) addresses {
 	t.Helper()
@@ -57,7 +46,7 @@ func serveProcess(t *testing.T, program string, args ...string) addresses {
 // and its client program gets their response.
 func TestCustomServer(t *testing.T) {
 	t.Parallel()
-	bin := prepared(t, "custom", "custom")
+	bin := preparedtest.Program(t, "custom", "custom")
 	a := serveProcess(t, filepath.Join(bin, "server"), "--model-repository=../../examples/custom/models")
 	for _, scheme := range []string{"http://" + a.http, "grpc://" + a.grpc} {
 		out, err := exec.CommandContext(t.Context(), filepath.Join(bin, "client"), scheme).CombinedOutput()
@@ -71,7 +60,7 @@ func TestCustomServer(t *testing.T) {
 // backends that it lacks.
 func TestWithoutCgo(t *testing.T) {
 	t.Parallel()
-	program := prepared(t, "nocgo", "tutti-nocgo")
+	program := preparedtest.Program(t, "nocgo", "tutti-nocgo")
 	run := func(args ...string) string {
 		out, _ := exec.CommandContext(t.Context(), program, args...).CombinedOutput()
 		return string(out)

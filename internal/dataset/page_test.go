@@ -51,28 +51,7 @@ func TestPageExamples(t *testing.T) {
 			t.Fatalf("no example of %s", format)
 		}
 		s := open(t, write(t, map[string]string{"a." + format: in}), "")
-		columns, err := s.Columns(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		b, err := dataset.NewBinder(pageModel(), &job.Spec{}, columns)
-		if err != nil {
-			t.Fatal(err)
-		}
-		list, err := s.Select(b.Columns()...).Head(t.Context(), 2)
-		if err != nil {
-			t.Fatal(err)
-		}
-		batch := b.NewBatch(tensor.NewPool())
-		for _, row := range list {
-			if ok, err := batch.Add(row); !ok || err != nil {
-				t.Fatal(ok, err)
-			}
-		}
-		tensors, err := batch.Inputs()
-		if err != nil {
-			t.Fatal(err)
-		}
+		b, list, tensors := inputs(t, s, pageModel())
 		const x = "0000803f000020400000404000008040"
 		want := fmt.Sprintf("text BYTES[2,1] %x x FP32[2,2,2] %s%s", texts("a cat", second), x, x)
 		if got := show(tensors); got != want {

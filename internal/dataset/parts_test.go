@@ -187,28 +187,7 @@ func checkBack(t *testing.T, o *dataset.Output, path string, columns []dataset.C
 		}
 	}
 	s := open(t, o.Name(path), "")
-	found, err := s.Columns(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	b, err := dataset.NewBinder(model(8, ports...), &job.Spec{}, found)
-	if err != nil {
-		t.Fatal(err)
-	}
-	list, err := s.Select(b.Columns()...).Head(t.Context(), 2)
-	if err != nil {
-		t.Fatal(err)
-	}
-	batch := b.NewBatch(tensor.NewPool())
-	for _, row := range list {
-		if ok, err := batch.Add(row); !ok || err != nil {
-			t.Fatal(ok, err)
-		}
-	}
-	in, err := batch.Inputs()
-	if err != nil {
-		t.Fatal(err)
-	}
+	_, _, in := inputs(t, s, model(8, ports...))
 	for i := range in {
 		x := &in[i].Tensor
 		for j, got := range x.Bytes() {
@@ -283,4 +262,32 @@ func TestFormatRefusals(t *testing.T) {
 	if got := cells(t, open(t, o.Name("p.parquet"), ""), dataset.CutOptions{}); len(got) != 1 || got[0] != "good" {
 		t.Errorf("the rows are %q", got)
 	}
+}
+
+// inputs binds the first two rows of a dataset to the inputs of a model.
+func inputs(t *testing.T, s *dataset.Set, d *infer.Description) (*dataset.Binder, []*dataset.Row, []infer.Named) {
+	t.Helper()
+	columns, err := s.Columns(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := dataset.NewBinder(d, &job.Spec{}, columns)
+	if err != nil {
+		t.Fatal(err)
+	}
+	list, err := s.Select(b.Columns()...).Head(t.Context(), 2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	batch := b.NewBatch(tensor.NewPool())
+	for _, row := range list {
+		if ok, err := batch.Add(row); !ok || err != nil {
+			t.Fatal(ok, err)
+		}
+	}
+	in, err := batch.Inputs()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b, list, in
 }

@@ -42,6 +42,20 @@ func Path(tb testing.TB, need string, find func() (string, error)) string {
 	return path
 }
 
+// Program returns the path of a program that make builds in bin/. It skips the test when the program is not there.
+func Program(tb testing.TB, need, name string) string {
+	tb.Helper()
+	return Path(tb, need, func() (string, error) {
+		root, err := Root()
+		if err != nil {
+			return "", err
+		}
+		path := filepath.Join(root, "bin", name)
+		_, err = os.Stat(path)
+		return path, err
+	})
+}
+
 // Skip skips a test that cannot use a prerequisite, and fails it when its variable is set.
 func Skip(tb testing.TB, need string, reason any) {
 	tb.Helper()

@@ -27,15 +27,7 @@ import (
 // program is the path of tutti-temporal.
 func program(t *testing.T) string {
 	t.Helper()
-	return preparedtest.Path(t, "temporal", func() (string, error) {
-		root, err := preparedtest.Root()
-		if err != nil {
-			return "", err
-		}
-		path := filepath.Join(root, "bin", "tutti-temporal")
-		_, err = os.Stat(path)
-		return path, err
-	})
+	return preparedtest.Program(t, "temporal", "tutti-temporal")
 }
 
 func open(t *testing.T, s temporald.Settings) *temporald.Connection {

@@ -129,15 +129,7 @@ type temporalServer struct {
 func startTemporal(t *testing.T) *temporalServer {
 	t.Helper()
 	s := &temporalServer{t: t, dir: t.TempDir()}
-	s.program = preparedtest.Path(t, "temporal", func() (string, error) {
-		root, err := preparedtest.Root()
-		if err != nil {
-			return "", err
-		}
-		path := filepath.Join(root, "bin", "tutti-temporal")
-		_, err = os.Stat(path)
-		return path, err
-	})
+	s.program = preparedtest.Program(t, "temporal", "tutti-temporal")
 	s.start()
 	t.Cleanup(func() { s.kill() })
 	return s

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
+	"path"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -261,6 +262,26 @@ func TestContainerfile(t *testing.T) {
 	t.Parallel()
 	if out, err := run(t, nil, filepath.Join(checkers(t), "bin", "hadolint"), "--failure-threshold", "style", "container/Containerfile"); err != nil {
 		t.Errorf("%v\n%s", err, out)
+	}
+}
+
+// TestContainerPrograms checks that each program that the container file builds exists.
+func TestContainerPrograms(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile("container/Containerfile")
+	if err != nil {
+		t.Fatal(err)
+	}
+	builds := regexp.MustCompile(`go (?:-C (\S+) )?build .*?-o /out/(\S+) (\S+)`).FindAllSubmatch(text, -1)
+	if len(builds) != 2 {
+		t.Fatalf("the container file builds %d programs", len(builds))
+	}
+	for _, b := range builds {
+		list := exec.CommandContext(t.Context(), "go", "list", "-f", "{{.Name}}", string(b[3]))
+		list.Dir = filepath.Join("..", string(b[1]))
+		if out, err := list.CombinedOutput(); err != nil || string(out) != "main\n" || path.Base(string(b[3])) != string(b[2]) {
+			t.Errorf("%s: %v: %s", b[0], err, out)
+		}
 	}
 }
 

@@ -227,7 +227,10 @@ type Settings struct {
 	Strict bool
 	// Alloc allocates tensors outside of a batch.
 	Alloc tensor.Allocator
-	Log   *slog.Logger
+	// Copied counts a copy of a tensor to or from a process of the model that no batch knows. For example, of an output of a call that a
+	// Python model makes. It is safe for concurrent use. Nil counts nothing.
+	Copied func(name string, from, to tensor.Place, bytes int)
+	Log    *slog.Logger
 
 	_ struct{}
 }

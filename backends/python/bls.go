@@ -194,6 +194,9 @@ func (w *worker) callInputs(p *packet, req *infer.Request, parts []part, names *
 		if err != nil {
 			return err
 		}
+		if parts[i].gpu != 0 && w.m.copied != nil { // by the worker
+			w.m.copied(name, t.Buf.Place(), t.Buf.Place(), t.Len)
+		}
 		if req.Input(name) != nil {
 			t.Release()
 			return status.Errorf(status.InvalidArg, "input '%s' for model '%s' is given twice", name, req.Model)

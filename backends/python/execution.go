@@ -61,21 +61,6 @@ func (l *executions) caller() (ctx context.Context, trace tracing.Context) {
 	return q.Ctx, q.Trace.Context(q.Step, q.SubRun)
 }
 
-// copied returns backends.Batch.Copied of an execution in flight, or nil.
-func (l *executions) copied() func(name string, from, to tensor.Place, bytes int) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for _, e := range l.list {
-		e.mu.Lock()
-		b := e.batch
-		e.mu.Unlock()
-		if b != nil {
-			return b.Copied
-		}
-	}
-	return nil
-}
-
 func (l *executions) busy() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -37,7 +37,8 @@ type model struct {
 	env         []string
 	forkServers *forkServers // nil: workers are spawned
 	alloc       tensor.Allocator
-	inputsStay  bool // inputs at GPUs are passed to the model there
+	copied      func(name string, from, to tensor.Place, bytes int) // backends.Settings.Copied, nil for none
+	inputsStay  bool                                                // inputs at GPUs are passed to the model there
 	log         *slog.Logger
 
 	// Warnings that were logged: for each output a wrong type or shape; repeated and undeclared outputs.
@@ -62,7 +63,7 @@ func (b *backend) Load(ctx context.Context, s backends.Settings) (_ backends.Mod
 	if ctx.Err() != nil {
 		return nil, status.ErrCancelled
 	}
-	m := &model{b: b, cfg: s.Config, version: s.Version, dir: s.ModelDir, file: s.File(modelFile), alloc: s.Alloc, log: s.Log}
+	m := &model{b: b, cfg: s.Config, version: s.Version, dir: s.ModelDir, file: s.File(modelFile), alloc: s.Alloc, copied: s.Copied, log: s.Log}
 	m.sig = m.signature(s.Model)
 	if m.inputsStay, err = inputsStay(&s); err != nil {
 		return nil, status.Prefixf(err, "%s: ", m.failedLoad())

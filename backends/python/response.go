@@ -121,7 +121,7 @@ func (s *side) shareAt(at tensor.Place, r *infer.Response, want preferred, place
 	if err != nil {
 		return nil, err
 	}
-	off, copied := 0, s.w.running.copied()
+	off, copied := 0, s.w.m.copied
 	err = g.onStream(at, func(st tensor.Stream) error {
 		for i := range r.Outputs {
 			t := &r.Outputs[i].Tensor

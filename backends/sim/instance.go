@@ -56,7 +56,7 @@ func (i *instance) Execute(ctx context.Context, b *backends.Batch) error {
 	if err := i.fetch(in, b.In); err != nil {
 		return err
 	}
-	host := backends.Batch{Requests: b.Requests, Rows: b.Rows, In: in, Out: make([]tensor.Tensor, len(b.Out)), Allocator: i.host}
+	host := backends.Batch{Requests: b.Requests, Rows: b.Rows, In: in, Out: make([]tensor.Tensor, len(b.Out)), Allocator: i.host, Copied: b.Copied}
 	if b.Responses != nil {
 		host.Responses = &responses{to: b.Responses, from: i}
 	}

@@ -79,6 +79,9 @@ func (r *Repository) loadVersion(ctx context.Context, f *folder, number int64, s
 		Model: f.name, Version: number,
 		ModelDir: f.dir, Dir: filepath.Join(f.dir, strconv.FormatInt(number, 10)),
 		Config: config.WithSequence(f.cfg), Instances: max(1, len(wanted.active())), Strict: r.s.StrictConfig, Alloc: r.s.Alloc,
+		Copied: func(name string, from, to tensor.Place, bytes int) {
+			stats.Copies.Count(name, from, to, telemetry.ForProcess, 1, bytes)
+		},
 		Log: r.s.Log.With(slog.String("model", f.name), slog.Int64("version", number)),
 	}
 	if settings.Filename, err = r.fileOf(f.cfg, wanted); err != nil {

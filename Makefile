@@ -21,6 +21,12 @@ EXAMPLES := examples/ensembles
 # the race detector changes what they measure, so they run without it.
 BUDGETS := Alloc|Budget
 
+# The ensemble tests again, with all models at devices of checking drivers. Tests that have devices or processes of their own, or no
+# server, are left out of it.
+ENSEMBLES := ./pipeline/exec ./internal/repository ./cmd/tutti
+NOT_ENSEMBLES := OnCheckingDriver|GPU|Page$$|^Test(Jobs?[A-Z]|Script|Mistakes|Worker|Temporal|WithoutCgo|PyTorch|Plans|ModelMemory|WrongModels|TimesOfSteps)
+test_at_devices = TUTTI_TEST_AT_DEVICES=1 go test -json -short -vet=off -count=1 -timeout 60m -skip "$(NOT_ENSEMBLES)" $(ENSEMBLES)
+
 # Exports where everything is that tests need and that scripts/prepare-tests made ready.
 prepared = list=$$(scripts/prepare-tests $(1)); while IFS= read -r line; do export "$$line"; done <<<"$$list"
 
@@ -76,7 +82,7 @@ test: ## Run the tests with every backend and Triton's clients, fetching what th
 		go -C bench test -json -short -race -timeout 30m ./... || rc=$$?; \
 		$(test_temporal) || rc=$$?; \
 		go test -json -short -vet=off -timeout 60m -run "$(BUDGETS)" ./... || rc=$$?; \
-		TUTTI_TEST_AT_DEVICES=1 go test -json -short -vet=off -count=1 -timeout 30m ./pipeline/exec ./internal/repository || rc=$$?; exit $$rc'
+		$(test_at_devices) || rc=$$?; exit $$rc'
 
 .PHONY: test-all
 test-all: ## Run everything, long suites and ownership checks included
@@ -86,7 +92,7 @@ test-all: ## Run everything, long suites and ownership checks included
 		$(test_temporal) || rc=$$?; \
 		go test -json -vet=off -timeout 2h -run "$(BUDGETS)" ./... || rc=$$?; \
 		TUTTI_TEST_SEEDS=20 go test -json -count=1 -timeout 2h -run "OnCheckingDriver|TestDevices$$" ./cmd/tutti ./core/tensor/cuda ./internal/simdev || rc=$$?; \
-		for seed in 1 2 3; do TUTTI_TEST_AT_DEVICES=1 TUTTI_CUDA_CHECK_SEED=$$seed go test -json -short -count=1 -timeout 1h ./pipeline/exec ./internal/repository || rc=$$?; done; \
+		for seed in 1 2 3; do TUTTI_CUDA_CHECK_SEED=$$seed $(test_at_devices) ./conformance || rc=$$?; done; \
 		go test -json -short -tags invariants -timeout 2h ./... || rc=$$?; exit $$rc'
 	@if command -v npm >/dev/null; then $(MAKE) check-ui test-ui; \
 		else echo "the dashboard is not tested: it takes Node 20 with npm and chromium, then make check-ui test-ui"; fi

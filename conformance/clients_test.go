@@ -13,6 +13,8 @@ import (
 	"path/filepath"
 	"testing"
 	"time"
+
+	"github.com/tutti-server/tutti/core/tensor/cuda/cudatest"
 )
 
 // flavours are the client modules of tritonclient. For example, grpc_aio is tritonclient.grpc.aio.
@@ -23,6 +25,7 @@ const suiteLimit = 40 * time.Minute
 
 // TestClients runs every case of clients/ with each client, against servers with different flags.
 func TestClients(t *testing.T) {
+	cudatest.NotAtDevices(t, "its cases expect a server without GPUs; TestBackends and TestCUDAClients have the clients at devices")
 	t.Parallel()
 	packages := clientPackages.require(t)
 	m := newModels(t)

@@ -6,6 +6,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -177,9 +178,10 @@ func serve(t *testing.T, m *models, flags ...string) addresses {
 		args = append(args, "--model-repository="+filepath.Join(m.examples, "digits"))
 	}
 	out := &output{started: make(chan struct{})}
-	cmd := exec.Command(path, append(args, flags...)...)
+	account, more, env := place(t, flags)
+	cmd := exec.Command(path, slices.Concat(args, flags, more)...)
 	cmd.Stdout, cmd.Stderr = out, out
-	cmd.Env = append(append(os.Environ(), "TUTTI_ONNXRUNTIME_LIB="+m.runtime), m.env...)
+	cmd.Env = slices.Concat(os.Environ(), []string{"TUTTI_ONNXRUNTIME_LIB=" + m.runtime}, m.env, env)
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -191,6 +193,7 @@ func serve(t *testing.T, m *models, flags ...string) addresses {
 		t.Fatalf("the server did not start: %v\n%s", err, out)
 	}
 	t.Cleanup(func() {
+		account.read(t, out.addresses().metrics)
 		_ = cmd.Process.Signal(syscall.SIGTERM)
 		patience := time.AfterFunc(endLimit, func() { _ = cmd.Process.Signal(syscall.SIGQUIT) }) // the log then has its goroutines
 		defer patience.Stop()
@@ -199,6 +202,7 @@ func serve(t *testing.T, m *models, flags ...string) addresses {
 		} else if t.Failed() && testing.Verbose() {
 			t.Logf("the server's log:\n%s", out)
 		}
+		account.check(t)
 	})
 	return out.addresses()
 }

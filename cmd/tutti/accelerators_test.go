@@ -13,6 +13,7 @@ import (
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/encoding/prototext"
 
+	"github.com/tutti-server/tutti/core/tensor/cuda/cudatest"
 	"github.com/tutti-server/tutti/internal/cli"
 	"github.com/tutti-server/tutti/proto/inference"
 	"github.com/tutti-server/tutti/proto/modelconfig"
@@ -69,6 +70,7 @@ func acceleratedModels(t *testing.T) string {
 // warning.
 // shows: config.accelerators config.gpu_fallback
 func TestAccelerators(t *testing.T) {
+	cudatest.NotAtDevices(t, "it checks the errors of a server without GPUs")
 	t.Parallel()
 	requireRuntime(t)
 	root := acceleratedModels(t)
@@ -128,6 +130,7 @@ func reason(t *testing.T, a addresses, model string) string {
 // or fails as expected.
 // shows: config.accelerators
 func TestAcceleratorsByRequest(t *testing.T) {
+	cudatest.NotAtDevices(t, "it checks the errors of a server without GPUs")
 	t.Parallel()
 	requireRuntime(t)
 	root := acceleratedModels(t)

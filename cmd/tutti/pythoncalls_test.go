@@ -53,7 +53,6 @@ func texts(t *testing.T, c client.Client, model, name string) string {
 // TestPythonCalls checks the Python API from inside a model: its own environment, calls of other models, and the
 // processes.
 func TestPythonCalls(t *testing.T) { //nolint:tparallel // the model has one instance
-	cudatest.NotAtDevices(t, "outputs of called models would be on the GPU, where numpy cannot read them; TestPythonGPU calls such models")
 	t.Parallel()
 	if err := pythonCheck(); err != nil {
 		t.Skip(err)
@@ -84,6 +83,7 @@ func TestPythonCalls(t *testing.T) { //nolint:tparallel // the model has one ins
 // TestPythonMeeting checks that executions of a decoupled coroutine model overlap: its requests wait for each
 // other. An exception after a request's last response is logged.
 func TestPythonMeeting(t *testing.T) {
+	cudatest.NotAtDevices(t, "the backend sim executes one batch at a time, and these wait for each other")
 	t.Parallel()
 	if err := pythonCheck(); err != nil {
 		t.Skip(err)

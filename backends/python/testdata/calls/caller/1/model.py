@@ -7,15 +7,16 @@ import numpy as np
 import triton_python_backend_utils as pb
 
 NUMBERS = np.arange(8, dtype=np.float32)
+HOST = pb.PreferredMemory(pb.TRITONSERVER_MEMORY_CPU)  # where NumPy reads, whatever place a called model has
 
 
 def plain(data=NUMBERS, model="plain", names=("IN",), **more):
-    return pb.InferenceRequest(model_name=model, inputs=[pb.Tensor(n, data) for n in names], requested_output_names=["OUT"], **more)
+    return pb.InferenceRequest(model_name=model, inputs=[pb.Tensor(n, data) for n in names], requested_output_names=["OUT"], preferred_memory=HOST, **more)
 
 
 def stream(count, what):
     inputs = [pb.Tensor("COUNT", np.array([count], np.int32)), pb.Tensor("WHAT", np.array([what], np.object_))]
-    return pb.InferenceRequest(model_name="stream", inputs=inputs, requested_output_names=["OUT"])
+    return pb.InferenceRequest(model_name="stream", inputs=inputs, requested_output_names=["OUT"], preferred_memory=HOST)
 
 
 def values(responses):
@@ -62,7 +63,7 @@ class Cases:
         equal([len(r.output_tensors()) for r in plain().exec(decoupled=True)], [1])
 
     def names_of_type_bytes(self):
-        request = pb.InferenceRequest(model_name=b"plain", inputs=[pb.Tensor("IN", NUMBERS)], requested_output_names=[b"OUT"], request_id=b"r")
+        request = pb.InferenceRequest(model_name=b"plain", inputs=[pb.Tensor("IN", NUMBERS)], requested_output_names=[b"OUT"], request_id=b"r", preferred_memory=HOST)
         equal((request.model_name(), request.request_id(), request.requested_output_names()), ("plain", "r", {"OUT"}))
         assert not request.exec().has_error()
 

@@ -31,4 +31,5 @@ class TritonPythonModel:
 
 
 def other(request):
-    return pb_utils.InferenceRequest(model_name="repeat", requested_output_names=["OUT"], inputs=request.inputs())
+    host = pb_utils.PreferredMemory(pb_utils.TRITONSERVER_MEMORY_CPU)  # NumPy reads the outputs
+    return pb_utils.InferenceRequest(model_name="repeat", requested_output_names=["OUT"], inputs=request.inputs(), preferred_memory=host)

@@ -3,7 +3,7 @@
 // which other load on the machine disturbs least.
 //
 //	bench [-rounds 5] [-tutti bin/tutti] [-only wire,text,memory,steps,backends]
-//	bench -only sched,tax,pgo,growth,remote
+//	bench -only sched,tax,pgo,growth,remote,jobs
 //	bench -only gpu -gpu-models DIR
 //	bench -only matrix [-scenarios identity3,text] [-peers triton] [-concurrency 8,32] [-time 2s] ...
 //
@@ -26,7 +26,7 @@ import (
 func main() {
 	tutti := flag.String("tutti", "bin/tutti", "the `binary` to measure")
 	rounds := flag.Int("rounds", 5, "the number of measurements of each side")
-	only := flag.String("only", "wire,text,memory", "comma-separated measurements to run; also steps, backends, sched, tax, pgo, growth, matrix, remote and gpu")
+	only := flag.String("only", "wire,text,memory", "comma-separated measurements to run; also steps, backends, sched, tax, pgo, growth, matrix, remote, jobs and gpu")
 	backend := flag.String("backend", "", "the `names` of the scripts in bench/peers/backends to measure, all if empty")
 	cells := &matrix{}
 	cells.flags(flag.CommandLine)
@@ -55,6 +55,7 @@ func main() {
 		{"pgo", b.pgo},
 		{"gpu", b.gpu},
 		{"remote", b.remote},
+		{"jobs", b.jobs},
 	}
 	for _, s := range scenarios {
 		if slices.Contains(strings.Split(*only, ","), s.name) {

@@ -103,3 +103,23 @@ func use(pid int) (m Memory, err error) {
 	}
 	return m, s.Err()
 }
+
+// ResetPeak makes the peak memory of a process its present memory.
+func ResetPeak(pid int) error {
+	return os.WriteFile(fmt.Sprintf("/proc/%d/clear_refs", pid), []byte("5"), 0) // see proc(5)
+}
+
+// Peak returns the largest resident memory of a process, without its tree, since its start or ResetPeak, in bytes.
+func Peak(pid int) (int64, error) {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		return 0, err
+	}
+	for line := range strings.Lines(string(text)) {
+		if rest, ok := strings.CutPrefix(line, "VmHWM:"); ok {
+			kib, err := strconv.ParseInt(strings.TrimSuffix(strings.TrimSpace(rest), " kB"), 10, 64)
+			return kib << 10, err
+		}
+	}
+	return 0, fmt.Errorf("the peak memory of process %d is not known", pid)
+}

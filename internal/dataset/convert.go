@@ -5,6 +5,7 @@ import (
 	"encoding/base64"
 	"encoding/binary"
 	"fmt"
+	"math"
 	"slices"
 
 	"github.com/tutti-server/tutti/core/tensor"
@@ -128,9 +129,13 @@ func (f *filler) value(b []byte, i, depth int) (int, error) {
 	}
 	n := int64(0)
 	for i = skipSpace(b, i+1); b[i] != ']'; n++ {
-		var err error
-		if i, err = f.value(b, i, depth+1); err != nil {
-			return i, err
+		if end := f.plain(b, i, depth+1); end > i {
+			i = end
+		} else {
+			var err error
+			if i, err = f.value(b, i, depth+1); err != nil {
+				return i, err
+			}
 		}
 		if i = skipSpace(b, i); b[i] == ',' {
 			i = skipSpace(b, i+1)
@@ -141,6 +146,21 @@ func (f *filler) value(b []byte, i, depth int) (int, error) {
 	}
 	f.shape[depth] = n
 	return i + 1, nil
+}
+
+// plain appends an element of FP32 that is written without an exponent, and returns the index behind it. It returns i for all else,
+// which value reads. It is for long lists.
+func (f *filler) plain(b []byte, i, depth int) int {
+	if f.in.dtype != tensor.FP32 || f.leaf >= 0 && f.leaf != depth || f.leaf < 0 && len(f.shape) != depth {
+		return i
+	}
+	v, end := decimal(b, i)
+	if end == i {
+		return i
+	}
+	f.leaf = depth
+	f.dst = binary.LittleEndian.AppendUint32(f.dst, math.Float32bits(v))
+	return end
 }
 
 // element appends one element.

@@ -27,3 +27,9 @@ func FormatRows() (rows []string) {
 	}
 	return rows
 }
+
+// Decimal reads a number by the short way; ok is false for one that it leaves to strconv.
+func Decimal(text string) (v float32, ok bool) {
+	v, end := decimal([]byte(text), 0)
+	return v, end == len(text) && end > 0
+}

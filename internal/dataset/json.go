@@ -83,11 +83,15 @@ func skipArray(b []byte, i, depth int) (int, error) {
 		return i + 1, nil
 	}
 	for {
-		var err error
-		if i, err = skipValue(b, i, depth+1); err != nil {
-			return i, err
+		if end := skipPlain(b, i); end > i {
+			i = end
+		} else {
+			var err error
+			if i, err = skipValue(b, i, depth+1); err != nil {
+				return i, err
+			}
+			i = skipSpace(b, i)
 		}
-		i = skipSpace(b, i)
 		switch {
 		case i < len(b) && b[i] == ',':
 			i = skipSpace(b, i+1)
@@ -97,6 +101,34 @@ func skipArray(b []byte, i, depth int) (int, error) {
 			return i, expected(b, i, "',' or ']'")
 		}
 	}
+}
+
+// skipPlain returns the index behind a number without an exponent, if ',' or ']' follows at once, and i for all else. It is for
+// long lists.
+func skipPlain(b []byte, i int) int {
+	n := i
+	if n < len(b) && b[n] == '-' {
+		n++
+	}
+	whole := n
+	for n < len(b) && b[n]-'0' <= 9 {
+		n++
+	}
+	if n == whole || b[whole] == '0' && n > whole+1 {
+		return i
+	}
+	if n < len(b) && b[n] == '.' {
+		point := n
+		for n++; n < len(b) && b[n]-'0' <= 9; n++ {
+		}
+		if n == point+1 {
+			return i
+		}
+	}
+	if n < len(b) && (b[n] == ',' || b[n] == ']') {
+		return n
+	}
+	return i
 }
 
 // skipObject checks the object at i. It calls member, if there is one, with each name, quotes included, and its value.
@@ -273,7 +305,11 @@ func canonical(dst, b []byte, i int) ([]byte, int) {
 	case '[':
 		dst = append(dst, '[')
 		for i = skipSpace(b, i+1); b[i] != ']'; {
-			dst, i = canonical(dst, b, i)
+			if end := canonicalPlain(b, i); end > i {
+				dst, i = append(dst, b[i:end]...), end
+			} else {
+				dst, i = canonical(dst, b, i)
+			}
 			if i = skipSpace(b, i); b[i] == ',' {
 				dst, i = append(dst, ','), skipSpace(b, i+1)
 			}
@@ -297,6 +333,28 @@ func canonicalObject(dst, b []byte, i int) ([]byte, int) {
 	})
 	slices.SortStableFunc(members, bytes.Compare)
 	return append(append(append(dst, '{'), bytes.Join(members, []byte{','})...), '}'), end
+}
+
+// canonicalPlain returns the index behind a number that is in its canonical form, if ',' or ']' follows at once, and i for all
+// else. See canonicalNumber for the forms.
+func canonicalPlain(b []byte, i int) int {
+	end := skipPlain(b, i)
+	if end == i {
+		return i
+	}
+	whole := i
+	if b[i] == '-' {
+		whole++
+	}
+	switch digits := end - whole; {
+	case digits <= 15: // a point among them, or none
+		if point := bytes.IndexByte(b[whole:end], '.'); point < 0 || b[end-1] != '0' && (b[whole] != '0' || !bytes.HasPrefix(b[whole:end], []byte("0.00000"))) {
+			return end
+		}
+	case digits <= 18 && bytes.IndexByte(b[whole:end], '.') < 0:
+		return end
+	}
+	return i
 }
 
 // canonicalNumber appends the shortest spelling of the number at b[i], and returns the index behind it. Integers that fit 64

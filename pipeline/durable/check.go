@@ -20,7 +20,7 @@ const (
 	firstRows    = 32
 	chunkTime    = 3 // seconds
 	minChunkRows = 64
-	maxChunkRows = 10_000
+	maxChunkRows = 50_000 // a chunk costs Temporal about 30 ms of CPU time
 )
 
 // check is the activity that checks whether a job can run, and pins it to the model's content: it binds the columns of the

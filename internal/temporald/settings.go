@@ -65,6 +65,7 @@ func (t *TLS) enabled() bool {
 type Connection struct {
 	client client.Client
 	codec  converter.PayloadCodec
+	last   failures
 	child  *child // nil with an address
 	once   sync.Once
 }
@@ -89,6 +90,7 @@ func Open(s Settings) (*Connection, error) {
 	if s.Address == "" {
 		err = s.local(c, &options)
 	} else {
+		options.ConnectionOptions.DialOptions = []grpc.DialOption{grpc.WithChainUnaryInterceptor(c.last.record)}
 		err = s.remote(&options)
 	}
 	if err != nil {
@@ -178,6 +180,10 @@ func (c *Connection) Client() client.Client { return c.client }
 
 // Codec returns the codec of payloads, nil for none. The client has it already.
 func (c *Connection) Codec() converter.PayloadCodec { return c.codec }
+
+// Failure returns the error of the last call if the Temporal server of an address was away or refused it, and nil otherwise. The
+// client tries such calls again until their deadline, and then returns only that.
+func (c *Connection) Failure() error { return c.last.err() }
 
 // Close closes the client, and ends the Temporal server if this process started it: in order, or when ctx is done at once.
 func (c *Connection) Close(ctx context.Context) error {

@@ -52,7 +52,7 @@ func (s *Service) all(ctx context.Context) ([]job.Status, error) {
 			Query: "WorkflowType = " + strconv.Quote(workflowType) + ` AND ExecutionStatus != "ContinuedAsNew"`,
 		})
 		if err != nil {
-			return nil, coded(err, "")
+			return nil, s.coded(err, "")
 		}
 		for _, info := range page.GetExecutions() {
 			if st, _ := s.fromInfo(info); !seen[st.ID] { // the latest of several runs is first

@@ -66,7 +66,7 @@ func (s *Service) Submit(ctx context.Context, spec *job.Spec) (*job.Status, erro
 	}, workflowType, &order{Spec: *sp, Queue: s.s.Queue})
 	var exists *serviceerror.WorkflowExecutionAlreadyStarted
 	if err != nil && !errors.As(err, &exists) {
-		return nil, coded(err, sp.ID)
+		return nil, s.coded(err, sp.ID)
 	}
 	st, err := s.Show(ctx, sp.ID)
 	if err == nil && exists != nil && !reflect.DeepEqual(&st.Spec, sp) {
@@ -164,7 +164,7 @@ func (s *Service) known(ctx context.Context, sp *job.Spec) error {
 	}
 	polled, qerr := s.polled(ctx, modelQueue(s.s.Queue, sp.Model))
 	if qerr != nil {
-		return coded(qerr, sp.ID)
+		return s.coded(qerr, sp.ID)
 	}
 	if polled {
 		return nil
@@ -208,11 +208,12 @@ func (s *Service) ended(ctx context.Context, id string, err error, what string) 
 			return status.Errorf(status.InvalidArg, "cannot %s job '%s': it is %s", what, id, st.State)
 		}
 	}
-	return coded(err, id)
+	return s.coded(err, id)
 }
 
 // coded returns an error of Temporal with its code and, for a server that is away, with what to do.
-func coded(err error, id string) error {
+func (s *Service) coded(err error, id string) error {
+	err = s.s.cause(err)
 	var namespace *serviceerror.NamespaceNotFound
 	var missing *serviceerror.NotFound
 	var invalid *serviceerror.InvalidArgument
@@ -225,7 +226,7 @@ func coded(err error, id string) error {
 	case errors.As(err, &invalid):
 		return status.Errorf(status.InvalidArg, "job '%s': %w", id, err)
 	case errors.As(err, &denied):
-		return status.Errorf(status.Unavailable, "Temporal refuses this server: %w; check its certificate or API key", err)
+		return status.Errorf(status.Unavailable, "Temporal refuses this server: %w; check the client certificate of --temporal-tls-cert, or the API key of --temporal-api-key-file", err)
 	case errors.Is(err, context.Canceled):
 		return status.ErrCancelled
 	case temporal.IsCanceledError(err):

@@ -33,7 +33,7 @@ func (s *Service) Show(ctx context.Context, id string) (*job.Status, error) {
 	defer done()
 	d, err := s.s.Client.DescribeWorkflowExecution(ctx, id, "")
 	if err != nil {
-		return nil, coded(err, id)
+		return nil, s.coded(err, id)
 	}
 	st, p := s.fromInfo(d.GetWorkflowExecutionInfo())
 	if st.State.Final() {

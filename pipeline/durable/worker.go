@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"maps"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -36,6 +35,9 @@ type Settings struct {
 	Fingerprint func(model string, version int64) (string, error)
 	// Data configures the access to datasets and outputs.
 	Data *dataset.Options
+	// Failure returns the error of the last call to Temporal if the server was away or refused it, and else nil. It gives the
+	// reason of calls whose retries a deadline ended. Optional.
+	Failure func() error
 	// Queue is the prefix of the task queues: workers take the steps of jobs from QUEUE, and the chunks of a model from
 	// QUEUE-MODEL. Default: tutti.
 	Queue string
@@ -142,7 +144,7 @@ func (w *Worker) start(ctx context.Context, fresh func() worker.Worker) worker.W
 		}
 		if text := err.Error(); text != said {
 			said = text
-			w.s.Log.WarnContext(ctx, "Jobs wait for Temporal.", slog.String("error", unreachable(err)))
+			w.s.Log.WarnContext(ctx, "Jobs wait for Temporal.", slog.String("error", unreachable(w.s.cause(err))))
 		}
 		select {
 		case <-ctx.Done():
@@ -203,9 +205,4 @@ func (w *Worker) loaded(ctx context.Context) map[string]bool {
 		names[list[i].Name] = true
 	}
 	return names
-}
-
-// unreachable adds what to do to an error of a Temporal server that is away.
-func unreachable(err error) string {
-	return strings.TrimSuffix(err.Error(), ".") + "; start the Temporal server, or name another one with --temporal-address"
 }

@@ -27,7 +27,7 @@ func routes(t *testing.T) []string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	methods := map[string]string{"get": "GET", "post": "POST", "getPost": "GET POST"}
+	methods := map[string]string{"get": "GET", "post": "POST", "getPost": "GET POST", "getDelete": "GET DELETE"}
 	var list []string
 	ast.Inspect(file, func(n ast.Node) bool {
 		literal, ok := n.(*ast.CompositeLit)

@@ -52,6 +52,14 @@ type Inferer interface {
 	Submit(ctx context.Context, req *Request, sink Sink)
 }
 
+// Checker is an Inferer that checks requests without executing them.
+type Checker interface {
+	Inferer
+	// CheckRequest returns the error with which Submit would refuse a request before any model executes, nil if it would not. The
+	// caller keeps the request. For example, the error of a wrong shape has the code InvalidArg.
+	CheckRequest(req *Request) error
+}
+
 // Catalog describes the served models. Implementations must be safe for concurrent use.
 type Catalog interface {
 	// Ready reports whether every model that should serve does.

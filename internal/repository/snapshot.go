@@ -208,6 +208,15 @@ func (r *Repository) Submit(ctx context.Context, req *infer.Request, sink infer.
 	}
 }
 
+// CheckRequest returns the error with which Submit would refuse a request before any model executes. See infer.Checker.
+func (r *Repository) CheckRequest(req *infer.Request) error {
+	v, err := r.find(req.Model, req.Version)
+	if err != nil {
+		return err
+	}
+	return v.exec.Check(req)
+}
+
 // describe records the request's origin and the selected parameters in its trace.
 func (r *Repository) describe(req *infer.Request) {
 	req.Trace.SetOrigin(&req.Origin)

@@ -107,17 +107,54 @@ func (r *run) selectOutputs() error {
 		r.selectNodes()
 		return nil
 	}
+	if err := r.nameOutputs(); err != nil {
+		return err
+	}
+	r.selectNodes()
+	return nil
+}
+
+// nameOutputs sets the outputs that the request names.
+func (r *run) nameOutputs() error {
+	sig := r.x.plan.Signature
 	for _, name := range r.req.Outputs {
-		o := p.Signature.Output(name)
+		o := sig.Output(name)
 		if o < 0 {
-			return status.Errorf(status.InvalidArg, "unexpected inference output '%s' for model '%s'", name, p.Signature.Model)
+			return status.Errorf(status.InvalidArg, "unexpected inference output '%s' for model '%s'", name, sig.Model)
 		}
 		if slices.Contains(r.outputs, int32(o)) {
 			return r.prefixed(status.Errorf(status.InvalidArg, "output '%s' already exists in request", name))
 		}
 		r.outputs = append(r.outputs, int32(o))
 	}
-	r.selectNodes()
+	return nil
+}
+
+// Check returns the error with which a request would be refused before any step executes, nil if it would not. It neither
+// executes nor changes the request.
+func (x *Executor) Check(req *infer.Request) error {
+	r := &run{x: x, call: call{req: req}}
+	if err := r.nameOutputs(); err != nil {
+		return err
+	}
+	if err := req.CheckInputs(); err != nil {
+		return r.prefixed(err)
+	}
+	sig, rows, given := x.plan.Signature, int64(-1), 0
+	for i := range sig.Inputs {
+		port := &sig.Inputs[i]
+		t := req.Input(port.Name)
+		if t == nil && port.Optional {
+			continue
+		}
+		if t == nil || t.DType != port.DType || checkShape(sig, port, &t.Shape, &rows) != nil {
+			return r.refusal()
+		}
+		given++
+	}
+	if given < len(req.Inputs) {
+		return r.refusal()
+	}
 	return nil
 }
 

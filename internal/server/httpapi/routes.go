@@ -21,14 +21,15 @@ type route struct {
 }
 
 const (
-	get     = http.MethodGet
-	post    = http.MethodPost
-	getPost = http.MethodGet + " " + http.MethodPost
+	get       = http.MethodGet
+	post      = http.MethodPost
+	getPost   = http.MethodGet + " " + http.MethodPost
+	getDelete = http.MethodGet + " " + http.MethodDelete
 )
 
 // routes lists every endpoint. Of two that match a path, the first serves it.
-func routes(s *transport.Shared) []route {
-	i, a, t, json := inference.New(s), admin.New(s), trtis.New(s), admin.JSON
+func routes(s *transport.Shared, i *inference.Service) []route {
+	a, t, json := admin.New(s), trtis.New(s), admin.JSON
 	return []route{
 		{post, "/v2/models/{model}[/versions/{version}]/infer", infer.APIInference, i.Infer},
 		{get, "/v2", infer.APIMetadata, json(a.ServerMetadata)},
@@ -55,6 +56,8 @@ func routes(s *transport.Shared) []route {
 		{post, "/v2/cudasharedmemory[/region/{name}]/unregister", infer.APISharedMemory, a.RegionUnregister(shm.CUDA)},
 		{getPost, "/v2/jobs", infer.APIJobs, a.Jobs},
 		{get, "/v2/jobs/openapi.json", infer.APIJobs, a.JobsDocument},
+		{getDelete, "/v2/jobs/requests/{name}", infer.APIJobs, json(a.Request)},
+		{get, "/v2/jobs/requests/{name}/result", infer.APIJobs, a.RequestResult},
 		{get, "/v2/jobs/{name}", infer.APIJobs, json(a.Job)},
 		{get, "/v2/jobs/{name}/result", infer.APIJobs, json(a.JobResult)},
 		{get, "/v2/jobs/{name}/failures", infer.APIJobs, json(a.JobFailures)},
@@ -159,5 +162,5 @@ func (p *pattern) match(segments []string, to *transport.Path) bool {
 
 // allows reports whether the route accepts a method.
 func (p *pattern) allows(method string) bool {
-	return p.methods == method || p.methods == getPost && (method == get || method == post)
+	return p.methods == method || slices.Contains(strings.Fields(p.methods), method)
 }

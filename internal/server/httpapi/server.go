@@ -22,8 +22,10 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/tutti-server/tutti/core/job"
 	"github.com/tutti-server/tutti/internal/recovery"
 	"github.com/tutti-server/tutti/internal/server/http1"
+	"github.com/tutti-server/tutti/internal/server/httpapi/inference"
 	"github.com/tutti-server/tutti/internal/server/httpapi/transport"
 )
 
@@ -40,6 +42,7 @@ type Settings = transport.Settings
 //  4. Shutdown, which ends every Serve. It may be called several times.
 type Server struct {
 	shared *transport.Shared
+	infers *inference.Service
 	table  *table
 	http   http.Server
 	plain  *http1.Server // serves plain connections, and shuts http down
@@ -52,7 +55,8 @@ const http2Window = 1 << 20
 // New returns a server that does not listen yet.
 func New(set Settings) *Server {
 	s := &Server{shared: transport.NewShared(set)}
-	s.table = compile(routes(s.shared))
+	s.infers = inference.New(s.shared)
+	s.table = compile(routes(s.shared, s.infers))
 	s.configureHTTP()
 	s.plain = http1.New(&s.http)
 	return s
@@ -120,6 +124,12 @@ func (s *Server) connState(_ net.Conn, state http.ConnState) {
 
 // Connections returns the number of open connections.
 func (s *Server) Connections() int { return s.plain.Connections() + int(s.others.Load()) }
+
+// Replay executes a stored inference request as the endpoint of inference does, and returns the response, whose body the caller
+// closes.
+func (s *Server) Replay(ctx context.Context, req *job.Request) *job.Reply {
+	return s.infers.Replay(ctx, req)
+}
 
 // Leave makes clients look for another server: health reports that this one exits, and each response closes its connection.
 // Requests are served as before.

@@ -4,6 +4,7 @@
 //   - infer.go: Service; the state of one request, pooled; an infer request from socket to socket
 //   - decode.go: its JSON, parameters and binary tensors; tensors.go: its inputs and outputs, in JSON or shared memory
 //   - encode.go: responses of infer and generate
+//   - later.go: an infer request with "Prefer: respond-async", which is stored; prefer.go: that header
 //   - generate.go: a generate request, streamed or not, and the Sink in which its responses wait
 //
 // A binary tensor is read from the connection into its own memory and written from the memory of the model's output. JSON
@@ -181,6 +182,19 @@ func trim(b []byte) []byte {
 //
 // hot: a test counts its own allocations.
 func (s *Service) Infer(w http.ResponseWriter, r *http.Request, p transport.Path) {
+	if list := r.Header["Prefer"]; len(list) > 0 && s.Requests != nil {
+		if wants := parsePrefer(list); wants.later {
+			s.inferLater(w, r, p, wants)
+			return
+		}
+	}
+	s.inferNow(w, r, p)
+}
+
+// inferNow executes a request and responds with its result.
+//
+// hot: as Infer.
+func (s *Service) inferNow(w http.ResponseWriter, r *http.Request, p transport.Path) {
 	x := s.newExchange()
 	defer x.release()
 	if err := x.infer(w, r, p); err != nil {
@@ -288,21 +302,30 @@ func notStarted(err error) bool {
 // forwardHeaders adds the selected headers to the request's parameters. Names are in lower case, as HTTP/2 and gRPC have them.
 // Values keep trailing blanks, as in Triton, where the original header is known.
 func (x *exchange) forwardHeaders(r *http.Request) (err error) {
-	pattern := x.srv.Forward
-	if pattern == nil {
-		return nil
-	}
-	add := func(name, value string) {
-		if err == nil && pattern.MatchString(name) {
+	x.srv.eachForwarded(r, func(name, value string) {
+		if err == nil {
 			err = x.req.Forward(strings.ToLower(name), value)
 		}
+	})
+	return err
+}
+
+// eachForwarded calls add with each header that the settings select.
+func (s *Service) eachForwarded(r *http.Request, add func(name, value string)) {
+	pattern := s.Forward
+	if pattern == nil {
+		return
 	}
-	if http1.Fields(r, add) {
-		return err
+	matching := func(name, value string) {
+		if pattern.MatchString(name) {
+			add(name, value)
+		}
+	}
+	if http1.Fields(r, matching) {
+		return
 	}
 	for _, name := range slices.Sorted(maps.Keys(r.Header)) {
 		values := r.Header[name]
-		add(name, values[len(values)-1])
+		matching(name, values[len(values)-1])
 	}
-	return err
 }

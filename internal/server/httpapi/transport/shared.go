@@ -39,6 +39,8 @@ type Settings struct {
 	// supported".
 	Lifecycle infer.Lifecycle
 	Jobs      job.Service
+	// Requests executes inference requests with "Prefer: respond-async" later. With nil, the preference is ignored.
+	Requests job.Requests
 	// JobPaths are the places that jobs may use. If there are none, clients of this machine may use any.
 	JobPaths job.Paths
 	Tracer   *tracing.Tracer

@@ -269,17 +269,20 @@ func (s *Server) wire() error {
 		s.grpc = &endpoint{title: "GRPCInferenceService", config: s.o.GRPC.Endpoint, socket: s.sockets.grpc, service: grpcapi.New(settings)}
 		s.endpoints = append(s.endpoints, s.grpc)
 	}
-	if s.o.HTTP.Enabled {
+	if s.o.HTTP.Enabled || s.jobs != nil {
 		settings, err := s.httpSettings(shown)
 		if err != nil {
 			return err
 		}
-		if s.o.Dashboard.Enabled {
+		if s.o.HTTP.Enabled && s.o.Dashboard.Enabled {
 			if settings.UI, err = s.dashboard(); err != nil {
 				return err
 			}
 		}
-		s.http = &endpoint{title: "HTTPService", config: s.o.HTTP.Endpoint, socket: s.sockets.http, service: httpapi.New(settings)}
+		s.replayer = httpapi.New(settings)
+	}
+	if s.o.HTTP.Enabled {
+		s.http = &endpoint{title: "HTTPService", config: s.o.HTTP.Endpoint, socket: s.sockets.http, service: s.replayer}
 		s.endpoints = append(s.endpoints, s.http)
 	}
 	if s.o.Metrics.Enabled {
@@ -329,6 +332,9 @@ func (s *Server) httpSettings(catalog *catalog) (httpapi.Settings, error) {
 	}
 	if s.jobs != nil {
 		set.Jobs, set.JobPaths = s.jobs.service, s.o.Jobs.Paths
+		if s.jobs.later != nil {
+			set.Requests = s.jobs.later
+		}
 	}
 	var err error
 	if set.Forward, err = o.Forward(); err != nil {

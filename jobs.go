@@ -6,8 +6,11 @@ import (
 	"log/slog"
 	"net/http"
 
+	"github.com/tutti-server/tutti/core/job"
+	"github.com/tutti-server/tutti/core/status"
 	"github.com/tutti-server/tutti/internal/options"
 	"github.com/tutti-server/tutti/internal/temporald"
+	"github.com/tutti-server/tutti/pipeline/async"
 	"github.com/tutti-server/tutti/pipeline/durable"
 )
 
@@ -17,8 +20,10 @@ type jobs struct {
 	conn    *temporald.Connection
 	service *durable.Service
 	worker  *durable.Worker
-	stop    context.CancelFunc // nil until the worker runs
-	done    chan error         // has the result of the worker
+	later   *async.Service     // of single requests; nil without a folder for them
+	single  *async.Worker      // as later
+	stop    context.CancelFunc // nil until the workers run
+	done    chan error         // has the result of the workers
 }
 
 // openJobs connects to Temporal, and starts a Temporal server unless the options name one.
@@ -38,18 +43,55 @@ func (s *Server) openJobs(catalog *catalog) (err error) {
 		Queue: s.o.Jobs.Queue, Chunks: s.o.Jobs.Chunks, Log: s.log,
 	}
 	j.service = durable.New(settings)
-	j.worker, err = durable.NewWorker(settings)
+	if j.worker, err = durable.NewWorker(settings); err != nil {
+		return err
+	}
+	return s.openAsync(j, catalog)
+}
+
+// openAsync makes what executes single requests later, by the HTTP service or, for a worker without endpoints, by one that does
+// not listen.
+func (s *Server) openAsync(j *jobs, catalog *catalog) (err error) {
+	o := &s.o.Jobs.Async
+	set := async.Settings{
+		Client: j.conn.Client(), Store: o.Dir, Catalog: catalog, Queue: s.o.Jobs.Queue, Keep: o.Keep, Log: s.log,
+		Execute: func(ctx context.Context, req *job.Request) *job.Reply { return s.replayer.Replay(ctx, req) },
+	}
+	if len(o.Hosts) > 0 {
+		if set.Callbacks, err = async.NewCallbacks(o.Hosts, o.Secret); err != nil {
+			return err
+		}
+	} else if o.Secret != "" {
+		return status.Errorf(status.InvalidArg, "--callback-secret-file has no effect without --callback-host, which lists the hosts that callbacks may go to")
+	}
+	if o.Dir == "" {
+		s.log.Warn("Asynchronous requests are not available: there is no home directory; --async-dir names a folder for them.")
+		return nil
+	}
+	if j.later, err = async.New(set); err == nil {
+		j.single, err = async.NewWorker(set)
+	}
 	return err
 }
 
-// start runs the worker.
+// run runs the workers until ctx is done.
+func (j *jobs) run(ctx context.Context) error {
+	if j.single == nil {
+		return j.worker.Run(ctx)
+	}
+	single := make(chan error, 1)
+	go func() { single <- j.single.Run(ctx) }()
+	return errors.Join(j.worker.Run(ctx), <-single)
+}
+
+// start runs the workers.
 func (j *jobs) start() {
 	if j == nil {
 		return
 	}
 	ctx, stop := context.WithCancel(context.Background())
 	j.stop = stop
-	go func() { j.done <- j.worker.Run(ctx) }()
+	go func() { j.done <- j.run(ctx) }()
 }
 
 // leave stops the worker: it takes no more chunks, and those in execution end or, when ctx is done, are abandoned.

@@ -22,6 +22,7 @@ import (
 	"github.com/tutti-server/tutti/internal/logs"
 	"github.com/tutti-server/tutti/internal/options"
 	"github.com/tutti-server/tutti/internal/repository"
+	"github.com/tutti-server/tutti/internal/server/httpapi"
 	"github.com/tutti-server/tutti/internal/server/overview"
 	"github.com/tutti-server/tutti/internal/server/web"
 	"github.com/tutti-server/tutti/internal/shm"
@@ -67,6 +68,7 @@ type services struct {
 	endpoints            []*endpoint
 	inFlight             *infer.InFlight // inFlight counts the bytes of the requests of all endpoints
 	http, grpc, exporter *endpoint       // nil when not enabled
+	replayer             *httpapi.Server // executes asynchronous requests; nil without jobs and HTTP
 }
 
 // lifecycle is the state of the end of a server.

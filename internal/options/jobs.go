@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"github.com/tutti-server/tutti/internal/temporald"
 )
@@ -18,8 +19,17 @@ type Jobs struct {
 	Queue   string   // the prefix of the names of task queues
 	Chunks  int      // the number of chunks of one model that are executed at a time
 	Paths   []string // the places that jobs may use; none: any, for programs of this machine
+	Async   Async
 	// Temporal is the Temporal server. DataDir and Log are not set.
 	Temporal temporald.Settings
+}
+
+// Async configures asynchronous inference requests, which servers with jobs have.
+type Async struct {
+	Dir    string        // a folder or an address in a bucket; empty without jobs and without DataDir
+	Keep   time.Duration // that a request may wait, and that its result is kept then
+	Hosts  []string      // where callbacks may go; none: requests with a callback are refused
+	Secret string        // the file with the secrets that sign callbacks
 }
 
 func (o *Options) jobFlags() []Flag {
@@ -28,6 +38,10 @@ func (o *Options) jobFlags() []Flag {
 		onOff("jobs", &j.Enabled, no, "Run durable jobs over datasets, and serve /v2/jobs"),
 		word("data-dir", argFolder, &j.DataDir, "", "Folder of the Temporal server that is started without --temporal-address; by default in the user's state directory"),
 		words("job-path", argFolder, &j.Paths, "Folder or address in a bucket that jobs may read and write; without one, programs of this machine may name any, and others none"),
+		word("async-dir", argFolder, &j.Async.Dir, "", "Folder or address in a bucket for asynchronous requests and their results; by default 'requests' below --data-dir"),
+		span("async-result-time", argSeconds, &j.Async.Keep, "86400", 1, "Seconds that an asynchronous request may wait for its execution, and that its result is kept then"),
+		words("callback-host", "host[:port]", &j.Async.Hosts, "Host that callbacks of asynchronous requests may go to: a name as hooks.example.com or *.example.com, or an address or network, which need not be public then; without one, requests with a callback are refused"),
+		word("callback-secret-file", argFile, &j.Async.Secret, "", "File with the secrets that sign callbacks, one per line in base64; read for each callback"),
 		word("temporal-program", argFile, &t.Program, "", "The program tutti-temporal; by default the one beside this program, or else in PATH"),
 		word("temporal-address", "host:port", &t.Address, "", "A Temporal server, in place of one that is started"),
 		word("temporal-namespace", "name", &t.Namespace, temporald.DefaultNamespace, "Namespace of the jobs at the Temporal server"),
@@ -49,9 +63,19 @@ func (o *Options) jobFlags() []Flag {
 
 // finishJobs sets the default of --data-dir for jobs. environ has the state directory of the user.
 func (o *Options) finishJobs(environ []string) error {
-	if !o.Jobs.Enabled || o.Jobs.DataDir != "" {
+	if !o.Jobs.Enabled {
 		return nil
 	}
+	if o.Jobs.DataDir == "" {
+		o.Jobs.findDataDir(environ)
+	}
+	if o.Jobs.Async.Dir == "" && o.Jobs.DataDir != "" {
+		o.Jobs.Async.Dir = filepath.Join(o.Jobs.DataDir, "requests")
+	}
+	return nil
+}
+
+func (j *Jobs) findDataDir(environ []string) {
 	env := map[string]string{}
 	for _, e := range environ {
 		name, value, _ := strings.Cut(e, "=")
@@ -59,11 +83,10 @@ func (o *Options) finishJobs(environ []string) error {
 	}
 	home := cmp.Or(env["HOME"], homeDir())
 	if state := env["XDG_STATE_HOME"]; filepath.IsAbs(state) {
-		o.Jobs.DataDir = filepath.Join(state, "tutti")
+		j.DataDir = filepath.Join(state, "tutti")
 	} else if home != "" {
-		o.Jobs.DataDir = filepath.Join(home, ".local", "state", "tutti")
+		j.DataDir = filepath.Join(home, ".local", "state", "tutti")
 	}
-	return nil
 }
 
 // homeDir returns the home directory of the user, empty if it is unknown.

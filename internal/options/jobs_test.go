@@ -2,6 +2,7 @@ package options_test
 
 import (
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -11,7 +12,7 @@ import (
 
 func TestJobs(t *testing.T) {
 	t.Parallel()
-	plain := options.Jobs{Queue: "tutti", Chunks: 4, Temporal: temporald.Settings{Namespace: "default"}}
+	plain := options.Jobs{Queue: "tutti", Chunks: 4, Async: options.Async{Keep: 24 * time.Hour}, Temporal: temporald.Settings{Namespace: "default"}}
 	with := func(change func(j *options.Jobs)) options.Jobs {
 		j := plain
 		change(&j)
@@ -23,11 +24,21 @@ func TestJobs(t *testing.T) {
 		want      options.Jobs
 	}{
 		{nil, home, plain},
-		{[]string{"--jobs=true"}, []string{"HOME=/home/me", "XDG_STATE_HOME=/state"}, with(func(j *options.Jobs) { j.Enabled, j.DataDir = true, "/state/tutti" })},
-		{[]string{"--jobs=true"}, []string{"HOME=/home/me", "XDG_STATE_HOME=relative"}, with(func(j *options.Jobs) { j.Enabled, j.DataDir = true, "/home/me/.local/state/tutti" })},
-		{nil, append(home, "TUTTI_JOBS=true"), with(func(j *options.Jobs) { j.Enabled, j.DataDir = true, "/home/me/.local/state/tutti" })},
+		{[]string{"--jobs=true"}, []string{"HOME=/home/me", "XDG_STATE_HOME=/state"}, with(func(j *options.Jobs) {
+			j.Enabled, j.DataDir, j.Async.Dir = true, "/state/tutti", "/state/tutti/requests"
+		})},
+		{[]string{"--jobs=true"}, []string{"HOME=/home/me", "XDG_STATE_HOME=relative"}, with(func(j *options.Jobs) {
+			j.Enabled, j.DataDir, j.Async.Dir = true, "/home/me/.local/state/tutti", "/home/me/.local/state/tutti/requests"
+		})},
+		{nil, append(home, "TUTTI_JOBS=true"), with(func(j *options.Jobs) {
+			j.Enabled, j.DataDir, j.Async.Dir = true, "/home/me/.local/state/tutti", "/home/me/.local/state/tutti/requests"
+		})},
 		{[]string{"--jobs=true", "--data-dir", "/d", "--job-chunks=9", "--job-path=/data", "--job-path=s3://b"}, home, with(func(j *options.Jobs) {
-			j.Enabled, j.DataDir, j.Chunks, j.Paths = true, "/d", 9, []string{"/data", "s3://b"}
+			j.Enabled, j.DataDir, j.Chunks, j.Paths, j.Async.Dir = true, "/d", 9, []string{"/data", "s3://b"}, "/d/requests"
+		})},
+		{[]string{"--jobs=true", "--data-dir", "/d", "--async-dir=s3://b/r", "--async-result-time=60", "--callback-host=a.example", "--callback-host=10.0.0.0/8", "--callback-secret-file=/s"}, home, with(func(j *options.Jobs) {
+			j.Enabled, j.DataDir = true, "/d"
+			j.Async = options.Async{Dir: "s3://b/r", Keep: time.Minute, Hosts: []string{"a.example", "10.0.0.0/8"}, Secret: "/s"}
 		})},
 		{
 			[]string{

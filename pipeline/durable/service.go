@@ -123,6 +123,8 @@ func validate(s *job.Spec) error {
 	switch {
 	case !validID.MatchString(s.ID):
 		return refuse("id '%s' is not valid; expected at most 128 letters, digits, '_' and '-', of which the first is a letter or a digit", s.ID)
+	case s.ID == "requests":
+		return refuse("id '%s' is the path of asynchronous requests; choose another one", s.ID)
 	case s.Model == "":
 		return refuse("model is missing")
 	case s.Input.URI == "":

@@ -196,6 +196,8 @@ type Workers struct {
 	closed  bool      // guarded by mu
 	wg      sync.WaitGroup
 	log     *slog.Logger // of panics; nil lets them end the process
+
+	background Background
 }
 
 type worker struct {

@@ -169,6 +169,20 @@ type Learner interface {
 	Observe(x Executed)
 }
 
+// Filler is a Policy that says how far background tasks may fill up a batch of online tasks.
+type Filler interface {
+	Policy
+	// Fill returns the positions of the items, ascending, that may join a batch which executes now. They have the batch's shape. The
+	// batch must not become noticeably slower. It is called under the same lock as Decide, whose decisions it must not change.
+	Fill(batch Formed, items []Item, scratch []int32) []int32
+}
+
+// Formed is the size of a batch that a Policy has formed, summed over its tasks as in Executed; Length is the longest task's.
+type Formed struct {
+	Rows, Length       int32
+	Elements, Unpadded int64
+}
+
 // Completer receives tasks that are done.
 //
 // Lifecycle: for every task, Enqueue comes first and Complete last, exactly once. Complete is

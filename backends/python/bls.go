@@ -105,6 +105,7 @@ func (s *side) infer(p *packet) error {
 		req.Arrived += call.arrived
 	}
 	_, req.Origin.Context = w.running.caller()
+	req.Nested = true
 	target := req.Model
 	if w.running.busy() && !w.m.sig.Decoupled {
 		x := wait{w.m.sig.Model, w, target}

@@ -28,7 +28,10 @@ type Meta struct {
 	// Deadline is when the client stops waiting, on the clock of telemetry.Now; 0 for none. It is set when the
 	// request starts.
 	Deadline int64
-	Params   Params // the client's other parameters, in its order
+	// Background marks a request that must not delay others, such as those of a job: it executes in free places of batches, and
+	// otherwise while no other request is served.
+	Background bool
+	Params     Params // the client's other parameters, in its order
 }
 
 // Sequence identifies a sequence of requests and marks its first and last one.
@@ -51,7 +54,9 @@ type Request struct {
 	// KeepPlaces leaves outputs at devices where the model has put them; its sink must take them there. Otherwise they are copied to
 	// the host before the sink gets them.
 	KeepPlaces bool
-	Async      bool // forbids Submit to execute on the calling goroutine: Submit returns at once
+	// Nested marks a request of a model that executes, on behalf of a request that has been counted as an arrival.
+	Nested bool
+	Async  bool // forbids Submit to execute on the calling goroutine: Submit returns at once
 
 	checked bool // CheckInputs has succeeded
 }

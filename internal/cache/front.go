@@ -121,7 +121,7 @@ func (f *Front[W]) Retry(key *Key, w W, err error) Role {
 func (f *Front[W]) join(key *Key, w W) Role {
 	m := f.s.Meta(w)
 	f.s.Stats.Queued(1) // before the leader may end
-	role := f.flights.Join(key, Urgency{Priority: m.Priority, Timeout: m.Timeout}, w)
+	role := f.flights.Join(key, Urgency{Priority: m.Priority, Timeout: m.Timeout, Background: m.Background}, w)
 	if role == Follow {
 		f.sweepLater()
 	} else {
@@ -193,7 +193,10 @@ type flight[W any] struct {
 }
 
 // Urgency is how long a request may wait. A request follows only one of the same urgency.
-type Urgency struct{ Priority, Timeout uint64 }
+type Urgency struct {
+	Priority, Timeout uint64
+	Background        bool
+}
 
 // Role is the part of a request among the requests of its key.
 type Role uint8

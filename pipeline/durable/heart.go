@@ -120,8 +120,9 @@ func (a *activities) gate(d *infer.Description) *gate {
 	return g
 }
 
-// setPriority makes a request give way to online requests: it has the lowest priority of the model.
+// setPriority makes a request give way to online requests: it is in the background, and has the lowest priority of the model.
 func (a *activities) setPriority(req *infer.Request, d *infer.Description) {
+	req.Background = true
 	if c, err := a.s.Catalog.Config(d.Model, d.Version); err == nil {
 		req.Priority = c.GetDynamicBatching().GetPriorityLevels()
 	}

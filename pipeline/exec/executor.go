@@ -66,6 +66,7 @@ type precomputed struct {
 	outputNames [][]string
 	results     [][]resultHook // per node
 	credits     []*credits     // per node, nil without a limit; nil when no node has one
+	background  *scheduler.Background
 }
 
 // counters are the statistics of an ensemble's steps and of its tensors, by slot; nil when it is not counted.
@@ -155,7 +156,7 @@ func newExecutor(s *Settings, p *plan.Plan, targets []scheduler.Scheduler, d seg
 	}
 	x.captureEdges = sync.OnceValue(x.tensorEdges)
 	x.outputNames = outputNames(p)
-	x.credits = newCredits(x, s.Workers)
+	x.credits, x.background = newCredits(x, s.Workers), s.Workers.Background()
 	x.runs.New = func() *run { return newRun(x, s.Workers) }
 	return x
 }

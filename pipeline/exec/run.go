@@ -46,6 +46,8 @@ type call struct {
 	req  *infer.Request
 	sink infer.Sink
 	rows int32 // the batch size
+	// arrived reports that scheduler.Background.Arrive has noted the request.
+	arrived bool
 }
 
 // values are the tensors of a run and the counters of missing ones.
@@ -123,6 +125,7 @@ func (r *run) begin(ctx context.Context, req *infer.Request, sink infer.Sink) {
 	r.ctx, r.req, r.sink = ctx, req, sink
 	r.loop.Tick(0)
 	r.started = r.loop.Now()
+	r.arrive()
 	p := r.x.plan
 	if d, ok := ctx.Deadline(); ok {
 		req.Deadline = max(telemetry.At(d), 1)
@@ -204,7 +207,7 @@ func (r *run) stage(n, after int32, loop *scheduler.RunLoop) int32 {
 	if task.Traced = nil; r.req.Trace != nil {
 		r.traceReady(task, after, loop.Now())
 	}
-	if x.credits != nil && x.credits[n] != nil {
+	if x.credits != nil && x.credits[n] != nil && !r.req.Background { // those in the background must not keep others from theirs
 		// Count the task first: the goroutine that releases a credit may stage and complete it before acquire returns.
 		r.active.Add(1)
 		if x.credits[n].acquire(task) {
@@ -237,7 +240,7 @@ func (r *run) complete(task *scheduler.Task, loop *scheduler.RunLoop) {
 	if task.Traced != nil {
 		r.traceTask(task, loop.Now())
 	}
-	if r.x.credits != nil {
+	if r.x.credits != nil && !r.req.Background {
 		r.x.credits[task.Node].release(loop)
 	}
 	if task.Err != nil {
@@ -367,6 +370,7 @@ func (r *run) close(err error) {
 	if r.req.Trace != nil || err != nil {
 		r.traceEnd(err)
 	}
+	r.leave()
 	r.req.Release()
 	r.ctx, r.req, r.sink = nil, nil, nil
 	if r.failure.Load() != nil {

@@ -94,6 +94,9 @@ func NewRunner(s Settings) *Runner {
 // Signature returns the signature as the model sees it.
 func (r *Runner) Signature() *config.Signature { return r.sig }
 
+// Repeats reports whether Run executes the tasks of a failed batch again one by one, so that none fails because of another.
+func (r *Runner) Repeats() bool { return !r.sig.Decoupled && !r.s.NoRetry }
+
 // Stats returns the model's counters.
 func (r *Runner) Stats() *telemetry.Model { return r.s.Stats }
 

@@ -36,10 +36,15 @@ type Inline struct {
 	inst    backends.Instance // nil: tasks fail with why
 	why     error
 	pending pending.Count
+	held    held // background tasks
 }
 
 // NewInline returns a scheduler over one instance of a concurrent model.
-func NewInline(s Settings) *Inline { return &Inline{runner: s.Runner, inst: s.Instances[0]} }
+func NewInline(s Settings) *Inline {
+	i := &Inline{runner: s.Runner, inst: s.Instances[0]}
+	i.held.workers, i.held.process = s.Workers, s.Workers.Background()
+	return i
+}
 
 // NewClosed returns the scheduler of a model without active instances. It fails every task with why.
 func NewClosed(runner *batch.Runner, why error) *Inline { return &Inline{runner: runner, why: why} }
@@ -50,6 +55,11 @@ func NewClosed(runner *batch.Runner, why error) *Inline { return &Inline{runner:
 func (i *Inline) Enqueue(list scheduler.TaskList, t *scheduler.RunLoop) {
 	list.Stamp(t.Now())
 	i.pending.Add(list.Len())
+	if p := i.held.process; p != nil && p.Watching() && !p.Quiet(t.Now()) {
+		if list = i.hold(list); list.Len() == 0 {
+			return
+		}
+	}
 	t.Inline(i, list)
 }
 

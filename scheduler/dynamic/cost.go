@@ -76,6 +76,11 @@ func (c *cost) learn() {
 	c.fit = [3]float64{(c.v[0] - perElement*c.m[0][1] - perPadding*c.m[0][2]) / n, perElement, perPadding}
 }
 
+// of returns the time of an execution, ns.
+func (c *cost) of(elements, padding float64) float64 {
+	return max(c.fit[0], 0) + c.fit[1]*elements + c.fit[2]*padding
+}
+
 // worth returns the elements of padding that cost as much as the fixed part of an execution.
 func (c *cost) worth() float64 {
 	fixed, perPadding := c.fit[0], c.fit[2]

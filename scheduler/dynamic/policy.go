@@ -16,6 +16,7 @@ type equal struct {
 	cost  cost
 	last  int64 // elements of the last execution
 	same  int   // executions of that size in a row
+	fills fills
 }
 
 // Decide forms a batch from the first task on. The batch executes at once when it has a preferred size (the largest
@@ -64,9 +65,6 @@ func explores(c *cost, g *growth) bool { return len(g.take) == 1 && c.times%expl
 
 // Observe adds an execution to the cost estimate. Of executions of equal size in a row, one in eight counts.
 func (p *equal) Observe(x scheduler.Executed) {
-	if !p.rules.learns() {
-		return
-	}
 	if x.Elements == p.last {
 		if p.same++; p.same%8 != 0 {
 			return
@@ -131,6 +129,7 @@ func (g *growth) decide(now int64, v *scheduler.View) scheduler.Decision {
 type near struct {
 	rules Rules
 	cost  cost
+	fills fills
 }
 
 // Decide forms a batch around the oldest task.

@@ -29,7 +29,7 @@ import (
 //	queue max=4 preferred=2 delay=5ms default=2 instances=2 takes=10ms ordered hold=3
 //	level size=2 timeout=20ms override delay    adds a priority level, before the first request;
 //	                                            with rest=9 those up to level 9 that are not added
-//	enqueue id=a,b rows=2 shape=3 priority=1 timeout=5ms deadline=30ms client=x
+//	enqueue id=a,b rows=2 shape=3 priority=1 timeout=5ms deadline=30ms client=x background
 //	leave client=x                              ends the context of its requests
 //	flush                                       delayed batches execute, now and later
 //	step 5ms                                    moves the clock
@@ -202,6 +202,7 @@ func (s *virtual) enqueue(args map[string]string) {
 	for id := range strings.SplitSeq(args["id"], ",") {
 		s.queued++
 		meta := &infer.Meta{ID: id, Priority: uint64(number(args["priority"], 0)), Timeout: uint64(duration(args["timeout"]) / time.Microsecond)}
+		_, meta.Background = args["background"]
 		if d := duration(args["deadline"]); d > 0 {
 			meta.Deadline = telemetry.Now() + int64(d)
 		}

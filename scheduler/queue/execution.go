@@ -24,18 +24,21 @@ type execution struct {
 	inst     backends.Instance
 	rows     int32
 	detached bool // the instance is free, the batch goes on; guarded by mu
+	own      bool // all tasks are background ones
+	beside   bool // as own, and there are online requests
+	riders   int  // background tasks in a batch of online ones
 	next     *execution
 }
 
-// start returns an execution of the tasks. Called with the lock held.
-func (q *Queue) start(inst backends.Instance, tasks scheduler.TaskList) *execution {
+// start returns an execution of the tasks, of which the last riders are background ones in a batch of online ones. Called with the lock held.
+func (q *Queue) start(inst backends.Instance, tasks scheduler.TaskList, riders int) *execution {
 	x := q.spare
 	if x == nil {
 		x = &execution{Queue: q}
 	} else {
 		q.spare = x.next
 	}
-	x.tasks, x.inst, x.rows, x.next = tasks, inst, tasks.Rows(), nil
+	x.tasks, x.inst, x.rows, x.riders, x.next = tasks, inst, tasks.Rows(), riders, nil
 	q.rows += x.rows
 	return x
 }
@@ -69,6 +72,7 @@ func (q *Queue) freeLater(inst backends.Instance, rows int32, e tensor.Event) {
 	more := q.backlog.n > 0
 	q.rows -= rows
 	q.freeInstance(inst, more)
+	more = more || q.waiting.n > 0
 	q.mu.Unlock()
 	if more {
 		q.workers.Go(q)
@@ -87,7 +91,7 @@ func (q *Queue) end(x *execution, tasks *scheduler.TaskList, together bool, behi
 	defer q.mu.Unlock()
 	more := q.backlog.n > 0
 	switch c := &q.coalescer; {
-	case tasks.Len() > 1:
+	case tasks.Len()-x.riders > 1:
 		c.attempts = creditOfMany
 	case c.attempts > -retryAfterAlone:
 		c.attempts--
@@ -109,15 +113,18 @@ func (q *Queue) end(x *execution, tasks *scheduler.TaskList, together bool, behi
 		q.rows -= x.rows
 		q.freeInstance(x.inst, more)
 	}
-	x.tasks, x.inst, x.detached = scheduler.TaskList{}, nil, false
-	x.next, q.spare = q.spare, x
-	if known {
+	if q.waiting.n > 0 || x.own || x.riders > 0 {
+		more = q.endBackground(x, &cost, known, together) || more
+	}
+	if known && x.riders == 0 {
 		sample := int64(cost.Duration) / int64(tasks.Len())
 		q.perTask = max(q.perTask+(sample-q.perTask)/costWeight, 1) // a moving average; 0: not known
-		if q.learner != nil {
-			q.learner.Observe(cost)
-		}
 	}
+	if known && q.learner != nil {
+		q.learner.Observe(cost)
+	}
+	x.tasks, x.inst, x.detached, x.own, x.beside = scheduler.TaskList{}, nil, false, false, false
+	x.next, q.spare = q.spare, x
 	return more && len(q.free) > 0
 }
 
@@ -154,15 +161,9 @@ const wakeup = 5000
 //
 // hot: one lock and no allocation.
 func (q *Queue) handOff(list *scheduler.TaskList, t *scheduler.RunLoop) bool {
-	n := list.Len()
-	if n > 1 && (!list.Sealed() || n > q.window || !q.runner.Uniform(list)) {
+	n, now := list.Len(), t.Now()
+	if !q.canHandOff(list, now) {
 		return false
-	}
-	now := t.Now()
-	for w := list.Head; w != nil; w = w.Next() {
-		if w.Expired(now) != nil {
-			return false
-		}
 	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -181,15 +182,33 @@ func (q *Queue) handOff(list *scheduler.TaskList, t *scheduler.RunLoop) bool {
 		q.order.join(list)
 	}
 	list.Head.Held = 0
-	// A decoupled model may block until its client reads. Its batch may go to a worker, so that it does not block the
-	// other tasks of this goroutine.
-	brief := !q.runner.Signature().Decoupled && q.perTask > 0 && q.perTask*int64(n) < wakeup
-	if x := q.start(inst, *list); brief {
+	riders := q.fill(list, now)
+	q.runner.Stats().Queued(-int64(riders))
+	if x := q.start(inst, *list, riders); q.brief(n) {
 		t.ReadyBrief(x)
 	} else {
 		t.Ready(x)
 	}
 	return true
+}
+
+// canHandOff reports whether the tasks are one batch, and none has expired.
+func (q *Queue) canHandOff(list *scheduler.TaskList, now int64) bool {
+	if n := list.Len(); n > 1 && (!list.Sealed() || n > q.window || !q.runner.Uniform(list)) {
+		return false
+	}
+	for w := list.Head; w != nil; w = w.Next() {
+		if w.Expired(now) != nil {
+			return false
+		}
+	}
+	return true
+}
+
+// brief reports whether n tasks execute faster than a worker wakes up. A decoupled model may block until its client reads. Its batch may
+// go to a worker, so that it does not block the other tasks of the goroutine.
+func (q *Queue) brief(n int) bool {
+	return !q.runner.Signature().Decoupled && q.perTask > 0 && q.perTask*int64(n) < wakeup
 }
 
 // takesAll reports whether the policy would form one batch of all the tasks. Called with the lock held.
@@ -205,7 +224,7 @@ func (q *Queue) takesAll(list *scheduler.TaskList, now int64) bool {
 
 // Respond implements scheduler.BatchHandle.
 func (x *execution) Respond(to scheduler.Responder, w *scheduler.Task, out []tensor.Tensor, params infer.Params, final bool) error {
-	if x.order != nil && x.order.deferResponse(to, w, out, params, final) {
+	if x.ordered(w) && x.order.deferResponse(to, w, out, params, final) {
 		return nil
 	}
 	return to.Respond(w, out, params, final)
@@ -213,7 +232,7 @@ func (x *execution) Respond(to scheduler.Responder, w *scheduler.Task, out []ten
 
 // Fail implements scheduler.BatchHandle. Where responses leave in order, a failure leaves when the task completes.
 func (x *execution) Fail(to scheduler.Failer, w *scheduler.Task, err error, final bool) {
-	if x.order == nil {
+	if !x.ordered(w) {
 		to.Fail(w, err, final)
 	}
 }
@@ -255,7 +274,7 @@ func (x *execution) Yields() bool { return x.shared && len(x.limited) == 0 && x.
 // Pause implements scheduler.BatchHandle. The goroutine that sends early responses has no instance to free.
 func (x *execution) Pause(w *scheduler.Task) {
 	q := x.Queue
-	if q.order != nil && !q.order.isOpen(w) {
+	if q.ordered(w) && !q.order.isOpen(w) {
 		return
 	}
 	q.mu.Lock()
@@ -273,7 +292,7 @@ func (x *execution) Pause(w *scheduler.Task) {
 // Resume implements scheduler.BatchHandle. When no instance is free, the next one that becomes free is this task's.
 func (x *execution) Resume(w *scheduler.Task) {
 	q := x.Queue
-	if q.order != nil && !q.order.isOpen(w) {
+	if q.ordered(w) && !q.order.isOpen(w) {
 		return
 	}
 	q.mu.Lock()
@@ -317,15 +336,15 @@ const (
 // companionsLikely reports whether more tasks are likely to come that are worth a delay. Called with the lock held.
 func (q *Queue) companionsLikely() bool { return q.coalescer.attempts > 0 && q.perTask > minCost }
 
-// full reports whether the queue has rows for a full batch.
-func (q *Queue) full() bool { return q.backlog.rows >= int32(q.runner.Signature().MaxBatch) }
+// full reports whether a backlog has rows for a full batch.
+func (q *Queue) full(b *backlog) bool { return b.rows >= int32(q.runner.Signature().MaxBatch) }
 
-// yield lets other goroutines run as long as that brings more tasks. The lock is held before and after.
-func (q *Queue) yield(t *scheduler.RunLoop) {
+// yield lets other goroutines run as long as that brings more tasks to b. The lock is held before and after.
+func (q *Queue) yield(t *scheduler.RunLoop, b *backlog) {
 	q.coalescer.yielding = true
 	until := t.Now() + int64(maxYield)
-	for rows := int32(0); rows < q.backlog.rows && !q.full() && t.Now() < until; {
-		rows = q.backlog.rows
+	for rows := int32(0); rows < b.rows && !q.full(b) && t.Now() < until; {
+		rows = b.rows
 		q.mu.Unlock()
 		runtime.Gosched()
 		q.mu.Lock()

@@ -154,7 +154,7 @@ func (q *Queue) Add(list []backends.Instance, limiters []scheduler.Limiter) {
 	q.mu.Lock()
 	q.all, q.lost = slices.Concat(q.all, list), nil
 	q.free = append(q.free, q.limit(list, limiters)...)
-	more := q.backlog.n > 0
+	more := q.backlog.n > 0 || q.waiting.n > 0
 	q.mu.Unlock()
 	if more {
 		q.workers.Go(q)

@@ -30,6 +30,8 @@ type Queue struct {
 	runner  *batch.Runner
 	policy  scheduler.Policy
 	learner scheduler.Learner // the policy, when it learns
+	filler  scheduler.Filler  // the policy, when background tasks may join batches
+	process *scheduler.Background
 	workers *scheduler.Workers
 	window  int    // tasks that the policy sees
 	order   *order // nil when responses leave as they are ready
@@ -44,7 +46,8 @@ type Queue struct {
 // state is what the lock of a Queue guards.
 type state struct {
 	instances
-	backlog   backlog
+	backlog backlog
+	background
 	decision  decision
 	timers    timers
 	coalescer coalescer
@@ -97,7 +100,7 @@ func New(s Settings) *Queue {
 	q := &Queue{
 		runner: s.Runner, policy: s.Policy, workers: s.Workers, window: window, shared: s.Shared,
 		state: state{
-			hold: s.Hold, backlog: newBacklog(s.Levels, s.Runner.Signature().Model),
+			hold: s.Hold, backlog: newBacklog(s.Levels, s.Runner.Signature().Model), background: newBackground(s.Levels, s.Runner.Signature().Model),
 			decision: decision{take: make([]int32, 0, min(window, defaultWindow))},
 		},
 	}
@@ -107,6 +110,10 @@ func New(s Settings) *Queue {
 	q.all = s.Instances
 	q.free = q.limit(s.Instances, s.Limiters)
 	q.learner, _ = s.Policy.(scheduler.Learner)
+	if s.Runner.Repeats() {
+		q.filler, _ = s.Policy.(scheduler.Filler)
+	}
+	q.process = s.Workers.Background()
 	q.workers.Reserve(len(s.Instances) + 1) // and one that waits for a delay to pass
 	return q
 }
@@ -115,12 +122,20 @@ func New(s Settings) *Queue {
 //
 // hot: one lock per list.
 func (q *Queue) Enqueue(list scheduler.TaskList, t *scheduler.RunLoop) {
-	now := t.Now()
+	now, background := t.Now(), 0
 	for w := list.Head; w != nil; w = w.Next() {
 		w.Enqueued = now
 		q.runner.Measure(w)
+		if w.Meta.Background {
+			background++
+		}
 	}
 	q.pending.Add(list.Len())
+	if background > 0 {
+		if list = q.enqueueBackground(list, background, t); list.Len() == 0 {
+			return
+		}
+	}
 	if q.handOff(&list, t) {
 		return
 	}
@@ -143,7 +158,7 @@ func (q *Queue) Enqueue(list scheduler.TaskList, t *scheduler.RunLoop) {
 		q.order.join(&queued)
 	}
 	q.runner.Stats().Queued(int64(queued.Len()))
-	ready := len(q.free) > 0 && (!q.coalescer.yielding || q.full())
+	ready := len(q.free) > 0 && (!q.coalescer.yielding || q.full(&q.backlog))
 	if !ready {
 		q.sweepLater(now)
 	}
@@ -181,6 +196,10 @@ func (q *Queue) Help(t *scheduler.RunLoop) bool {
 		return dropped.Len() > 0
 	}
 	q.runner.Stats().Queued(-int64(x.tasks.Len()))
+	if x.beside {
+		q.workers.Go(x)
+		return true
+	}
 	x.run(t)
 	return true
 }
@@ -190,16 +209,20 @@ func (q *Queue) Help(t *scheduler.RunLoop) bool {
 func (q *Queue) next(t *scheduler.RunLoop, dropped *scheduler.TaskList) (x *execution, more bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if q.companionsLikely() && !q.coalescer.yielding && q.hold == 0 && len(q.free) > 0 && q.backlog.n > 0 && !q.full() {
-		q.yield(t)
+	if q.companionsLikely() && !q.coalescer.yielding && q.hold == 0 && len(q.free) > 0 && q.backlog.n > 0 && !q.full(&q.backlog) {
+		q.yield(t, &q.backlog)
 	}
 	now := t.Now()
 	switch {
 	case q.lost != nil:
 		q.backlog.fail(q.lost, dropped)
+		q.waiting.fail(q.lost, dropped)
 		return nil, false
 	case len(q.free) == 0:
+		q.askForBackground(now)
 		return nil, false
+	case q.backlog.n == 0 && q.waiting.n > 0:
+		return q.nextBackground(now, t, dropped)
 	case q.backlog.n == 0:
 		q.releaseIdle()
 		return nil, false
@@ -209,10 +232,11 @@ func (q *Queue) next(t *scheduler.RunLoop, dropped *scheduler.TaskList) (x *exec
 		return nil, false
 	}
 	q.hold = 0
-	take, wait := q.form(now, dropped)
+	take, wait := q.form(&q.backlog, now, dropped)
 	if q.backlog.n > 0 {
 		q.sweepLater(now)
 	}
+	q.askForBackground(now)
 	if len(take) == 0 {
 		q.releaseIdle()
 		if q.backlog.n > 0 {
@@ -227,18 +251,19 @@ func (q *Queue) next(t *scheduler.RunLoop, dropped *scheduler.TaskList) (x *exec
 	if inst == nil {
 		return nil, false // its limiter resumes it
 	}
-	tasks := q.pull(take)
+	tasks := q.pull(&q.backlog, take)
 	tasks.Head.Held, q.held = q.held, 0
-	return q.start(inst, tasks), len(q.free) > 0 && q.backlog.n > 0
+	riders := q.fill(&tasks, now)
+	return q.start(inst, tasks, riders), len(q.free) > 0 && q.backlog.n > 0
 }
 
 // form asks the policy for a batch of the shape to serve next. Tasks queued behind it that cannot join close the batch:
 // it does not wait for more. It returns positions in the view, for pull. Called with the lock held.
-func (q *Queue) form(now int64, dropped *scheduler.TaskList) (take []int32, wait time.Duration) {
-	for len(q.backlog.heap) > 0 {
-		g := q.backlog.heap[0]
-		v := q.view(g, now, dropped)
-		if len(v.Items) == 0 || len(q.backlog.heap) == 0 || q.backlog.heap[0] != g {
+func (q *Queue) form(b *backlog, now int64, dropped *scheduler.TaskList) (take []int32, wait time.Duration) {
+	for len(b.heap) > 0 {
+		g := b.heap[0]
+		v := q.view(b, g, now, dropped)
+		if len(v.Items) == 0 || len(b.heap) == 0 || b.heap[0] != g {
 			continue // its first tasks were dropped or delayed
 		}
 		d := q.policy.Decide(now, v, q.decision.take[:0])
@@ -248,22 +273,22 @@ func (q *Queue) form(now int64, dropped *scheduler.TaskList) (take []int32, wait
 }
 
 // view returns the first tasks of a group, of which it drops those that have expired.
-func (q *Queue) view(g *group, now int64, dropped *scheduler.TaskList) scheduler.View {
+func (q *Queue) view(b *backlog, g *group, now int64, dropped *scheduler.TaskList) scheduler.View {
 	d := &q.decision
 	clear(d.seen)
 	d.items, d.seen = d.items[:0], d.seen[:0]
 	e := g.after(nil)
 	for e != nil && len(d.items) < q.window {
 		after := g.after(e)
-		if q.backlog.check(e, now, dropped) {
+		if b.check(e, now, dropped) {
 			d.items = append(d.items, item(e.task))
 			d.seen = append(d.seen, e)
 		}
 		e = after
 	}
 	return scheduler.View{
-		Items: d.items, More: e != nil, Instances: int32(len(q.all)), Executing: q.rows, Queued: q.backlog.rows,
-		Flush: q.flush, Closed: len(q.backlog.heap) > 1,
+		Items: d.items, More: e != nil, Instances: int32(len(q.all)), Executing: q.rows, Queued: b.rows,
+		Flush: q.flush, Closed: len(b.heap) > 1,
 	}
 }
 
@@ -273,11 +298,11 @@ func item(w *scheduler.Task) scheduler.Item {
 }
 
 // pull takes the tasks at the given ascending positions of the view that can share a batch with the first of them.
-func (q *Queue) pull(positions []int32) (list scheduler.TaskList) {
+func (q *Queue) pull(b *backlog, positions []int32) (list scheduler.TaskList) {
 	first := q.decision.seen[positions[0]].task
 	for _, i := range positions {
 		if e := q.decision.seen[i]; e.task == first || q.runner.Compatible(first, e.task) {
-			list.Push(q.backlog.remove(e))
+			list.Push(b.remove(e))
 		}
 	}
 	return list
@@ -292,9 +317,13 @@ func (q *Queue) drop(list scheduler.TaskList, t *scheduler.RunLoop) {
 
 // complete completes tasks, in order of arrival where the settings say so.
 func (q *Queue) completeInOrder(list scheduler.TaskList, t *scheduler.RunLoop) {
+	if q.order != nil {
+		list = q.completeBackground(list, t)
+	}
 	switch {
 	case q.order == nil:
 		q.completeNow(list, t)
+	case list.Len() == 0:
 	case q.order.end(list, t):
 		q.workers.Reserve(1)
 		q.workers.Go(early{q})

@@ -66,10 +66,15 @@ const (
 func (q *Queue) sweepLater(now int64) {
 	a := &q.timers
 	if a.full == 0 {
-		a.full = now + int64(min(sweepInterval+time.Duration(q.backlog.n)*sweepPerTask, maxSweepInterval))
+		a.full = now + int64(min(sweepInterval+time.Duration(q.backlog.n+q.waiting.n)*sweepPerTask, maxSweepInterval))
 	}
 	at := a.full
 	if h := q.backlog.wheel; h != nil {
+		if due, ok := h.next(); ok {
+			at = min(at, due)
+		}
+	}
+	if h := q.waiting.wheel; h != nil {
 		if due, ok := h.next(); ok {
 			at = min(at, due)
 		}
@@ -97,10 +102,12 @@ func (s sweeper) Help(t *scheduler.RunLoop) bool {
 	if now >= a.full {
 		a.full = 0
 		s.backlog.sweep(now, &dropped)
+		s.waiting.sweep(now, &dropped)
 	} else {
 		s.backlog.expire(now, &dropped)
+		s.waiting.expire(now, &dropped)
 	}
-	if s.backlog.n > 0 {
+	if s.backlog.n+s.waiting.n > 0 {
 		s.sweepLater(now)
 		if len(s.free) > 0 {
 			t.Ready(s.Queue)

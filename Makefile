@@ -150,7 +150,7 @@ check-ui: $(UI)/node_modules/.package-lock.json ## Check the dashboard's types a
 		diff -r "$$out" ../dist || { echo "internal/server/web/dist is not up to date: run make ui" >&2; exit 1; }
 
 .PHONY: test-ui
-test-ui: build runtime examples $(UI)/node_modules/.package-lock.json ## Look at every page in a real browser under load; PICTURE=1 draws the README's image
+test-ui: build runtime temporal examples $(UI)/node_modules/.package-lock.json ## Look at every page in a real browser under load; PICTURE=1 draws the README's image
 	cd $(UI) && node browser/run.mjs $(if $(PICTURE),--picture)
 
 # The linters that need no types: the others would analyse all of Temporal, 10 minutes long.

@@ -87,8 +87,9 @@ type Rows struct {
 
 // Problem is a failure from which a job goes on: a chunk that is tried again.
 type Problem struct {
-	Chunk   int64     `json:"chunk"`   // -1: the whole job, for example while it is checking
-	Attempt int       `json:"attempt"` // of the attempt that failed, from 1
+	Chunk   int64     `json:"chunk"`            // -1: the whole job, for example while it is checking
+	Attempt int       `json:"attempt"`          // of the attempt that failed, from 1
+	Worker  string    `json:"worker,omitempty"` // that had the attempt; empty while none has
 	Error   string    `json:"error"`
 	Next    time.Time `json:"next,omitzero"` // of the next attempt
 }

@@ -120,7 +120,7 @@ func TestModelAway(t *testing.T) {
 	r.await("away", "running", func(st *job.Status) bool { return st.Finished > 2 })
 	r.model.away.Store(true)
 	st := r.await("away", "waiting", func(st *job.Status) bool { return st.State == job.Waiting && len(st.Problems) > 0 })
-	if !strings.Contains(st.Reason, "model 'double' is not ready") || st.Problems[0].Chunk < 0 || st.Problems[0].Attempt < 1 || st.Retries < 1 {
+	if !strings.Contains(st.Reason, "model 'double' is not ready") || st.Problems[0].Chunk < 0 || st.Problems[0].Attempt < 1 || st.Problems[0].Worker == "" || st.Retries < 1 {
 		t.Errorf("%+v", st)
 	}
 	r.model.away.Store(false)

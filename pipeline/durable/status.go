@@ -215,7 +215,7 @@ func (s *Service) polled(ctx context.Context, queue string) (bool, error) {
 
 // problem returns the failure of an activity that is tried again.
 func problem(a *workflowpb.PendingActivityInfo) job.Problem {
-	p := job.Problem{Chunk: -1, Attempt: int(a.GetAttempt()) - 1, Error: failure(a)}
+	p := job.Problem{Chunk: -1, Attempt: int(a.GetAttempt()) - 1, Worker: a.GetLastWorkerIdentity(), Error: failure(a)}
 	if t := a.GetNextAttemptScheduleTime(); t != nil {
 		p.Next = t.AsTime()
 	}

@@ -4,6 +4,7 @@
 //   node browser/run.mjs            all checks
 //   node browser/run.mjs --picture  draws docs/dashboard.png as well
 //
+// TUTTI_TEST_TEMPORAL names tutti-temporal, which is bin/tutti-temporal otherwise.
 // CHROMIUM names the browser; without one nothing is tested, and that is said.
 import { existsSync, mkdirSync, mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -18,6 +19,7 @@ if (!executablePath) {
   console.log('skipped: no browser was found; apt-get install chromium, then make test-ui');
   process.exit(0);
 }
+const temporal = process.env.TUTTI_TEST_TEMPORAL ?? join(root, 'bin/tutti-temporal');
 const screenshots = join(root, 'bin/ui');
 mkdirSync(screenshots, { recursive: true });
 const scratch = mkdtempSync(join(tmpdir(), 'tutti-ui-'));
@@ -38,7 +40,7 @@ try {
   for (const [name, check] of Object.entries(checks).filter(([n]) => !only.length || only.includes(n))) {
     const began = performance.now();
     try {
-      await check({ browser, screenshots, load, serve: (flags, dirs) => serve(root, [], flags, dirs), scratch, base: `http://127.0.0.1:${proxy.port}/some/where/ui/`, server, root, picture: process.argv.includes('--picture') });
+      await check({ browser, screenshots, load, serve: (flags, dirs) => serve(root, [], flags, dirs), scratch, temporal, base: `http://127.0.0.1:${proxy.port}/some/where/ui/`, server, root, picture: process.argv.includes('--picture') });
       passed++;
       console.log(`ok    ${name} (${((performance.now() - began) / 1000).toFixed(1)} s)`);
     } catch (e) {

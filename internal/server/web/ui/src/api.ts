@@ -45,7 +45,7 @@ export interface TraceList { traces: TraceSummary[]; next: number; newest: numbe
 export interface StepView {
   span_id: string; node: number; after: number; sub_run: number; model: string; version: number; critical: boolean;
   cached: boolean; native: boolean; status: string; ready_ns: number; enqueued_ns: number; start_ns: number;
-  input_end_ns: number; infer_end_ns: number; end_ns: number; done_ns: number; batch: number; rows: number;
+  input_end_ns: number; infer_end_ns: number; end_ns: number; done_ns: number; device_start_ns?: number; device_end_ns?: number; batch: number; rows: number;
   batch_rows: number; members: number; elements: number; padding: number; instance: number; place: string; before: number;
 }
 
@@ -136,7 +136,8 @@ export async function save(path: string, name: string): Promise<void> {
   setTimeout(() => URL.revokeObjectURL(url), 10_000);
 }
 
-async function ask<T>(path: string, init: RequestInit = {}): Promise<T> {
+/** ask sends a request and reads its response, JSON. */
+export async function ask<T>(path: string, init: RequestInit = {}): Promise<T> {
   const r = await fetch(path, { ...init, headers: { ...headers(), ...(init.headers as Record<string, string>) } });
   const text = await r.text();
   let v: unknown;

@@ -43,6 +43,14 @@ export function clock(us: number): string {
   return `${two(d.getHours())}:${two(d.getMinutes())}:${two(d.getSeconds())}.${String(d.getMilliseconds()).padStart(3, '0')}`;
 }
 
+/** moment writes a date and time of day as they are here; the date only when it is not today's. */
+export function moment(iso: string, now = new Date()): string {
+  const d = new Date(iso);
+  const two = (n: number) => String(n).padStart(2, '0');
+  const day = `${d.getFullYear()}-${two(d.getMonth() + 1)}-${two(d.getDate())} `;
+  return `${d.toDateString() === now.toDateString() ? '' : day}${two(d.getHours())}:${two(d.getMinutes())}:${two(d.getSeconds())}`;
+}
+
 /** ago writes how long something has been. */
 export function ago(us: number): string {
   const s = us / 1e6;
@@ -51,6 +59,9 @@ export function ago(us: number): string {
   if (s < 86400) return `${Math.floor(s / 3600)} h ${Math.floor((s % 3600) / 60)} min`;
   return `${Math.floor(s / 86400)} d ${Math.floor((s % 86400) / 3600)} h`;
 }
+
+/** whole writes a number with all its digits, in groups. */
+export const whole = (n: number): string => n.toLocaleString('en');
 
 /** shape writes a shape, with * for what is not fixed. */
 export const shape = (s: number[] | null): string => (s?.length ? s.map((d) => (d < 0 ? '*' : d)).join('×') : 'scalar');

@@ -8,6 +8,8 @@ import { Palette } from './parts/palette';
 import { Page } from './parts/bits';
 import { Batch } from './pages/batch';
 import { Compare } from './pages/compare';
+import { Job } from './pages/job';
+import { Jobs } from './pages/jobs';
 import { Overview } from './pages/overview';
 import { Pipeline } from './pages/pipeline';
 import { Settings } from './pages/settings';
@@ -16,7 +18,7 @@ import { Traces } from './pages/traces';
 import { Try } from './pages/try';
 
 const titles: Record<string, string> = {
-  '': 'Overview', pipeline: 'Pipeline', traces: 'Traces', compare: 'Compare', batches: 'Batch', try: 'Try it', settings: 'Settings',
+  '': 'Overview', pipeline: 'Pipeline', traces: 'Traces', compare: 'Compare', batches: 'Batch', jobs: 'Jobs', try: 'Try it', settings: 'Settings',
 };
 
 const show = (r: Route) => {
@@ -26,6 +28,7 @@ const show = (r: Route) => {
     case 'traces': return r.arg ? <Trace key={r.arg} id={r.arg} /> : <Traces query={r.query} />;
     case 'compare': return <Compare key={JSON.stringify(r.query)} query={r.query} />;
     case 'batches': return <Batch key={r.arg} id={r.arg} />;
+    case 'jobs': return r.arg ? <Job key={r.arg} id={r.arg} query={r.query} /> : <Jobs query={r.query} />;
     case 'try': return <Try model={r.arg} query={r.query} />;
     case 'settings': return <Settings />;
     default: return <Page title="Nothing is here"><p><a href={link('')}>To the overview</a></p></Page>;
@@ -65,7 +68,7 @@ const App = () => {
 const Bar = ({ page, search }: { page: string; search: () => void }) => {
   const l = useLive();
   const theme = useTheme();
-  const nav: [string, string][] = [['', 'Overview'], ['pipeline', 'Pipelines'], ['traces', 'Traces'], ['try', 'Try it']];
+  const nav: [string, string][] = [['', 'Overview'], ['pipeline', 'Pipelines'], ['traces', 'Traces'], ['jobs', 'Jobs'], ['try', 'Try it']];
   return (
     <header class="bar">
       <a class="brand" href={link('')} aria-label="tutti, overview"><Mark /><span>tutti</span></a>

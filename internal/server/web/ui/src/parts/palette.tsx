@@ -12,6 +12,8 @@ const pages: Entry[] = [
   { text: 'Traces', hint: 'page', to: link('traces') },
   { text: 'Failed requests', hint: 'traces', to: link('traces', '', { status: 'failed' }) },
   { text: 'Slow requests', hint: 'traces', to: link('traces', '', { retained: 'slow' }) },
+  { text: 'Jobs', hint: 'page', to: link('jobs') },
+  { text: 'Submit a job', hint: 'jobs', to: link('jobs', '', { submit: 1 }) },
   { text: 'Try it', hint: 'page', to: link('try') },
   { text: 'Compare', hint: 'page', to: link('compare') },
   { text: 'Settings', hint: 'page', to: link('settings') },

@@ -9,5 +9,5 @@ const guideDoc = "A model that another server executes: another Tutti, Triton, O
 	"`instance_group` limits how many are in flight, by default to 64. Balancing, retries, outlier detection, health checks and keepalive are those of grpc-go."
 
 const guideLimits = "Requests are sent to the gRPC port; there is no HTTP client. Ragged inputs, `batch_input` and `batch_output` are refused. Shared memory is not used. " +
-	"`xds:///` and `outlier_detection` need grpc-go's xDS, which adds 20 MB to a program and is not in `tutti`: a program of your own that imports `google.golang.org/grpc/xds` beside `cmd` has both. " +
+	"`xds:///` and `outlier_detection` need grpc-go's xDS. `tutti` has it unless it was built with the tag `noxds`, which makes the program 20 MB smaller; a server as a library imports `google.golang.org/grpc/xds`. " +
 	"Connections do not go through an HTTP proxy."

@@ -27,7 +27,7 @@ const (
 	bySequence = "sequence"
 )
 
-// outlierPolicy is grpc's policy of outlier detection. It comes with xDS, which adds 20 MB to a program: see the guide.
+// outlierPolicy is grpc's policy of outlier detection. It comes with xDS, which package cmd imports: see decision 031.
 const outlierPolicy = "outlier_detection_experimental"
 
 // settings are what the parameters of a model say, with those of --backend-config as defaults.
@@ -82,7 +82,7 @@ func params() []param {
 		{"load_timeout", false, "How long loading waits for the far model's metadata; default `10s`", length(func(s *settings) *time.Duration { return &s.loadTimeout })},
 		{"idempotent", true, "`true`: a request may be sent again when a server is UNAVAILABLE or a connection breaks; default `false`: only if it was not sent", truth(func(s *settings) *bool { return &s.idempotent })},
 		{"attempts", false, "How often an idempotent request is sent at most, 2 to 5; default 3", number(func(s *settings) *int { return &s.attempts }, 2, 5)},
-		{"outlier_detection", false, "`true`: servers that fail more often than the others get no requests for a while. Only in programs that import `google.golang.org/grpc/xds`", truth(func(s *settings) *bool { return &s.outliers })},
+		{"outlier_detection", false, "`true`: servers that fail more often than the others get no requests for a while", truth(func(s *settings) *bool { return &s.outliers })},
 		{"outlier_interval, outlier_time", false, "How often failures are counted (default `10s`), and how long a server gets no requests (default `30s`)", nil},
 		{"outlier_interval", false, "", length(func(s *settings) *time.Duration { return &s.outlierInterval })},
 		{"outlier_time", false, "", length(func(s *settings) *time.Duration { return &s.outlierTime })},
@@ -240,9 +240,9 @@ func (s *settings) check() error {
 	case s.keepalive < 10*time.Second:
 		return fail("keepalive_time", " is %s, expected at least 10s", s.keepalive)
 	case strings.HasPrefix(s.endpoint, "xds:") && resolver.Get("xds") == nil:
-		return s.unsupported(fail("endpoint", " is '%s', and this program has no xDS: build one that imports google.golang.org/grpc/xds", s.endpoint))
+		return s.unsupported(fail("endpoint", " is '%s', and this program has no xDS: build it without the tag noxds, or import google.golang.org/grpc/xds", s.endpoint))
 	case s.outliers && balancer.Get(outlierPolicy) == nil:
-		return s.unsupported(fail("outlier_detection", " is 'true', and this program has no outlier detection: build one that imports google.golang.org/grpc/xds"))
+		return s.unsupported(fail("outlier_detection", " is 'true', and this program has no outlier detection: build it without the tag noxds, or import google.golang.org/grpc/xds"))
 	}
 	for _, a := range s.addresses() {
 		if _, _, err := net.SplitHostPort(a); err != nil || strings.ContainsAny(a, "/ ") {

@@ -61,6 +61,8 @@ func startProcess(t *testing.T, n int, args ...string) (*jobProcess, addresses) 
 		switch m[1] {
 		case "HTTPService":
 			a.http = m[2]
+		case "GRPCInferenceService":
+			a.grpc = m[2]
 		case "Metrics Service":
 			a.metrics = m[2]
 		}

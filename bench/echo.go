@@ -12,8 +12,15 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
 
 	"github.com/tutti-server/tutti/proto/inference"
+)
+
+// envEchoFar has the gRPC address of another echo, to which the model farModel is passed on.
+const (
+	envEchoFar = "BENCH_ECHO_FAR"
+	farModel   = "remote"
 )
 
 // serveEcho is the lower bound that the server is compared with: net/http returns the request's body, grpc-go
@@ -24,7 +31,15 @@ func serveEcho() error {
 		return err
 	}
 	g := grpc.NewServer(grpc.MaxRecvMsgSize(math.MaxInt32), grpc.MaxSendMsgSize(math.MaxInt32))
-	inference.RegisterGRPCInferenceServiceServer(g, echoService{})
+	var service echoService
+	if far := os.Getenv(envEchoFar); far != "" {
+		conn, err := grpc.NewClient("passthrough:///"+far, grpc.WithTransportCredentials(insecure.NewCredentials()))
+		if err != nil {
+			return err
+		}
+		service.far = inference.NewGRPCInferenceServiceClient(conn)
+	}
+	inference.RegisterGRPCInferenceServiceServer(g, service)
 	failed := make(chan error, 2)
 	go func() { failed <- g.Serve(l) }()
 	go func() { failed <- serveHTTPEcho() }()

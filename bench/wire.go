@@ -195,12 +195,17 @@ func startEcho() (*process, error) {
 	return p, err
 }
 
-// echoService responds with the raw contents of a request, without another copy.
+// echoService responds with the raw contents of a request, without another copy. It passes requests for the model remote on to far.
 type echoService struct {
 	inference.UnimplementedGRPCInferenceServiceServer
+
+	far inference.GRPCInferenceServiceClient // nil for none
 }
 
-func (echoService) ModelInfer(_ context.Context, r *inference.ModelInferRequest) (*inference.ModelInferResponse, error) {
+func (e echoService) ModelInfer(ctx context.Context, r *inference.ModelInferRequest) (*inference.ModelInferResponse, error) {
+	if e.far != nil && r.GetModelName() == farModel {
+		return e.far.ModelInfer(ctx, r)
+	}
 	in := r.GetInputs()[0]
 	return &inference.ModelInferResponse{
 		ModelName: r.GetModelName(), ModelVersion: "1", RawOutputContents: r.GetRawInputContents(),

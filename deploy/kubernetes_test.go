@@ -3,7 +3,6 @@ package deploy_test
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"io"
 	"net/http"
 	"os"
@@ -75,9 +74,7 @@ func TestChart(t *testing.T) {
 	if _, err := run(t, nil, filepath.Join(dir, "bin", "helm"), "lint", "--strict", "helm/tutti", "--kube-version", kubeVersion, "--set", "models.claim=models"); err != nil {
 		t.Error(err)
 	}
-	schemas := t.TempDir()
-	writeNativeSchemas(t, filepath.Join(dir, "schemas"), schemas)
-	writeCRDSchemas(t, filepath.Join(dir, "crds"), schemas)
+	schemas := writeSchemas(t)
 	for name, values := range charts {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -85,82 +82,10 @@ func TestChart(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			_, err = run(t, out, filepath.Join(dir, "bin", "kubeconform"), "-strict", "-summary", "-schema-location", schemas+"/{{.ResourceKind}}_{{.ResourceAPIVersion}}.json")
-			if err != nil {
+			if err := conforms(t, schemas, out); err != nil {
 				t.Errorf("%v\n%s", err, out)
 			}
 		})
-	}
-}
-
-// nativeKinds are the kinds of the chart that are Kubernetes' own, as KIND-GROUP-VERSION, and the names of their schemas.
-var nativeKinds = map[string]string{
-	"deployment-apps-v1": "deployment_v1", "service-v1": "service_v1", "serviceaccount-v1": "serviceaccount_v1", "poddisruptionbudget-policy-v1": "poddisruptionbudget_v1",
-	"horizontalpodautoscaler-autoscaling-v2": "horizontalpodautoscaler_v2", "networkpolicy-networking-v1": "networkpolicy_v1",
-}
-
-// writeNativeSchemas writes the schemas of nativeKinds into a folder, each with the definitions that it refers to.
-func writeNativeSchemas(t *testing.T, from, to string) {
-	t.Helper()
-	read := func(name string) (m map[string]any) {
-		text, err := os.ReadFile(filepath.Join(from, name+".json"))
-		if err == nil {
-			err = json.Unmarshal(bytes.ReplaceAll(text, []byte("/api/_definitions.json#"), []byte("#")), &m)
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		return m
-	}
-	definitions := read("_definitions")["$defs"]
-	for kind, name := range nativeKinds {
-		schema := read(kind)
-		delete(schema, "$id") // the references are to this file now
-		schema["$defs"] = definitions
-		writeSchema(t, filepath.Join(to, name+".json"), schema)
-	}
-}
-
-func writeSchema(t *testing.T, path string, schema map[string]any) {
-	t.Helper()
-	text, err := json.Marshal(schema)
-	if err == nil {
-		err = os.WriteFile(path, text, 0o600)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
-// writeCRDSchemas writes the schema of each version of some custom resources into a folder.
-func writeCRDSchemas(t *testing.T, crds, to string) {
-	t.Helper()
-	files, err := filepath.Glob(filepath.Join(crds, "*.yaml"))
-	if err != nil || len(files) == 0 {
-		t.Fatalf("no definitions in %s: %v", crds, err)
-	}
-	for _, file := range files {
-		text, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
-		var crd struct {
-			Spec struct {
-				Names    struct{ Kind string }
-				Versions []struct {
-					Name   string
-					Schema struct {
-						V3 map[string]any `yaml:"openAPIV3Schema"`
-					}
-				}
-			}
-		}
-		if err := yaml.Unmarshal(text, &crd); err != nil {
-			t.Fatal(err)
-		}
-		for _, v := range crd.Spec.Versions {
-			writeSchema(t, filepath.Join(to, strings.ToLower(crd.Spec.Names.Kind)+"_"+v.Name+".json"), v.Schema.V3)
-		}
 	}
 }
 
@@ -310,18 +235,27 @@ func TestKubernetesPage(t *testing.T) {
 	}
 }
 
-// TestKServeArguments starts a server with the arguments of the runtime of KServe; only the ports and the folder differ.
+// TestKServeArguments starts a server with the arguments of the runtimes of KServe, its own of Triton and that of Tutti; only the ports and
+// the folder differ.
 func TestKServeArguments(t *testing.T) {
 	t.Parallel()
-	text, err := os.ReadFile("kserve/servingruntime.yaml")
-	if err != nil {
-		t.Fatal(err)
+	for _, file := range []string{filepath.Join(checkers(t), "kserve-tritonserver.yaml"), "kserve/servingruntime.yaml"} {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		args := slices.DeleteFunc(arguments(t, text), func(a string) bool { return a == "tritonserver" })
+		want := []string{"--model-store=/mnt/models", "--grpc-port=9000", "--http-port=8080", "--allow-grpc", "--allow-http"}
+		if plain := strings.Split(strings.ReplaceAll(strings.Join(args, " "), "=true", ""), " "); !slices.Equal(plain, want) {
+			t.Fatalf("%s has the arguments %q, expected %q", file, args, want)
+		}
+		serveKServe(t, args)
 	}
-	args := arguments(t, text)
-	want := []string{"--model-store=/mnt/models", "--grpc-port=9000", "--http-port=8080", "--allow-grpc", "--allow-http"}
-	if !slices.Equal(args, want) {
-		t.Fatalf("the runtime has the arguments %q, want those of KServe's Triton runtime: %q", args, want)
-	}
+}
+
+// serveKServe starts a server with the arguments of a runtime, and executes the ensemble of kserve/models.
+func serveKServe(t *testing.T, args []string) {
+	t.Helper()
 	change := strings.NewReplacer("/mnt/models", "kserve/models", "9000", "0", "8080", "0")
 	for i := range args {
 		args[i] = change.Replace(args[i])

@@ -159,13 +159,15 @@ type Executed struct {
 	// Unpadded is the sum of each row's own length, Padding the elements that were added to make all rows as long as
 	// the longest. For example, lengths 3 and 5: 8 and 2. Both are 0 where nothing is padded.
 	Unpadded, Padding int64
-	Duration          time.Duration
+	// Duration is the model's time, at a device the device's.
+	Duration time.Duration
 }
 
 // Learner is a Policy that learns from what executions cost.
 type Learner interface {
 	Policy
-	// Observe is called after an execution that succeeded, under the same lock as Decide.
+	// Observe is called after an execution that succeeded, under the same lock as Decide. One at a device is observed when the device
+	// has ended and the server has learned of it, which may be some executions later.
 	Observe(x Executed)
 }
 

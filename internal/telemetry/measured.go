@@ -29,7 +29,16 @@ type Measured struct {
 	members []measuredMember
 	shares  []measuredShare
 	told    Told
+	learner Learner
+	cost    Cost
 }
+
+// Cost is what a batch had to compute; see scheduler.Executed.
+type Cost struct{ Rows, Elements, Unpadded, Padding int64 }
+
+// Learner is told how long the model took for a batch, in ns: by the device, or by the host if the device cannot tell. It is called by
+// readers of the counters, too, and must not block.
+type Learner interface{ Learn(c Cost, ns int64) }
 
 // Told is told how long a device took for a batch. It must not block.
 type Told interface{ Took(ns int64) }
@@ -113,6 +122,9 @@ func (x *Measured) Share(step *Step, enqueued int64, sums *RunSums) {
 	x.shares = append(x.shares, measuredShare{step, enqueued, sums})
 }
 
+// Teach has l learn what the batch took. It is called before Publish.
+func (x *Measured) Teach(l Learner, c Cost) { x.learner, x.cost = l, c }
+
 // Publish lets the batch be counted.
 func (x *Measured) Publish() Pending {
 	q, p := &x.model.measuring, Pending{x, x.age}
@@ -184,7 +196,7 @@ func (x *Measured) free(ask bool) bool {
 	}
 	x.age++
 	x.span.Release()
-	x.span, x.told = nil, nil
+	x.span, x.told, x.learner = nil, nil, nil
 	return true
 }
 
@@ -204,6 +216,9 @@ func (x *Measured) settle(ask bool) bool {
 		if x.told != nil {
 			x.told.Took(t.End - t.Start)
 		}
+	}
+	if x.learner != nil {
+		x.learner.Learn(x.cost, x.times.InferEnd-x.times.InputEnd)
 	}
 	x.count()
 	return true

@@ -64,6 +64,7 @@ func (r *Runner) countOne(p tensor.Span, inst backends.Instance, w *scheduler.Ta
 		x := r.measured(p, inst, rows, &w.Times, true, w.Traced != nil)
 		if succeeded {
 			r.member(x, w)
+			r.teach(x, w)
 		}
 		w.Measured = x.Publish()
 		return
@@ -117,11 +118,41 @@ func (r *Runner) countAll(p tensor.Span, inst backends.Instance, b *backends.Bat
 	}
 	var pending telemetry.Pending
 	if x != nil {
+		r.teach(x, list.Head)
 		pending = x.Publish()
 	}
 	for w := list.Head; w != nil; w = w.Next() {
 		w.Measured = pending
 	}
+}
+
+// teach has the learner learn from a batch, which begins with the task first, unless a task has failed.
+func (r *Runner) teach(x *telemetry.Measured, first *scheduler.Task) {
+	l := r.learner.Load()
+	if l == nil {
+		return
+	}
+	var c scheduler.Executed
+	if Cost(&c, first) {
+		x.Teach(*l, telemetry.Cost{Rows: c.Rows, Elements: c.Elements, Unpadded: c.Unpadded, Padding: c.Padding})
+	}
+}
+
+// Cost sets c, but for the duration, to what a batch had to compute that begins with the task first. It returns false if a task failed, because the batch may
+// have ended early.
+func Cost(c *scheduler.Executed, first *scheduler.Task) bool {
+	extent := int64(0)
+	for w := first; w != nil; w = w.Next() {
+		if w.Err != nil {
+			return false
+		}
+		c.Rows += int64(w.Rows)
+		c.Elements += w.Elements
+		extent = max(extent, int64(w.Length))
+		c.Unpadded += int64(w.Rows) * int64(w.Length)
+	}
+	c.Padding = c.Rows*extent - c.Unpadded
+	return true
 }
 
 // release ends a measurement that is not needed, which may be nil.

@@ -39,6 +39,7 @@ type Runner struct {
 	joins   pool.Of[compute.Join]
 	spilled pool.Of[atomic.Int64] // scheduler.TaskTrace.Spilled
 	paces   paces
+	learner atomic.Pointer[telemetry.Learner]
 	copied  func(name string, from, to tensor.Place, bytes int) // backends.Batch.Copied of every batch
 }
 
@@ -99,6 +100,9 @@ func (r *Runner) Repeats() bool { return !r.sig.Decoupled && !r.s.NoRetry }
 
 // Stats returns the model's counters.
 func (r *Runner) Stats() *telemetry.Model { return r.s.Stats }
+
+// Teach has l learn from the batches that devices measure, from now on. Each is one that succeeded as a whole.
+func (r *Runner) Teach(l telemetry.Learner) { r.learner.Store(&l) }
 
 // gatheredBatch is a batch whose inputs are gathered: several tasks, or any batch of a model with a layout. It is
 // pooled.

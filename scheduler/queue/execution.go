@@ -120,7 +120,7 @@ func (q *Queue) end(x *execution, tasks *scheduler.TaskList, together bool, behi
 		sample := int64(cost.Duration) / int64(tasks.Len())
 		q.perTask = max(q.perTask+(sample-q.perTask)/costWeight, 1) // a moving average; 0: not known
 	}
-	if known && q.learner != nil {
+	if known && q.learner != nil && !tasks.Head.Measured.Any() { // else Learn has the device's time
 		q.learner.Observe(cost)
 	}
 	x.tasks, x.inst, x.detached, x.own, x.beside = scheduler.TaskList{}, nil, false, false, false
@@ -131,25 +131,23 @@ func (q *Queue) end(x *execution, tasks *scheduler.TaskList, together bool, behi
 // costWeight is the weight of the former cost of a task against that of the newest batch.
 const costWeight = 8
 
-// measure sets x to the cost of a batch that was executed as a whole. It returns false for one that failed, because it
-// may have ended early. x is where the result is read, because copying what was just written stalls the processor.
+// measure sets x to the cost of a batch that was executed as a whole, with the host's time. It returns false for one that failed, because
+// it may have ended early. x is where the result is read, because copying what was just written stalls the processor.
 func measure(x *scheduler.Executed, tasks *scheduler.TaskList) (known bool) {
-	if tasks.Head == nil {
+	if tasks.Head == nil || !batch.Cost(x, tasks.Head) {
 		return false
 	}
-	extent := int64(0)
-	for w := tasks.Head; w != nil; w = w.Next() {
-		if w.Err != nil {
-			return false
-		}
-		x.Rows += int64(w.Rows)
-		x.Elements += w.Elements
-		extent = max(extent, int64(w.Length))
-		x.Unpadded += int64(w.Rows) * int64(w.Length)
-	}
-	x.Padding = x.Rows*extent - x.Unpadded
 	x.Duration = time.Duration(tasks.Head.Times.InferEnd - tasks.Head.Times.InputEnd)
 	return true
+}
+
+// Learn implements telemetry.Learner for batches at devices.
+func (q *Queue) Learn(c telemetry.Cost, ns int64) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.learner.Observe(scheduler.Executed{
+		Rows: c.Rows, Elements: c.Elements, Unpadded: c.Unpadded, Padding: c.Padding, Duration: time.Duration(ns),
+	})
 }
 
 // wakeup is what it costs, in ns, to have a worker on another processor execute a batch, and to wake up again.

@@ -109,7 +109,9 @@ func New(s Settings) *Queue {
 	}
 	q.all = s.Instances
 	q.free = q.limit(s.Instances, s.Limiters)
-	q.learner, _ = s.Policy.(scheduler.Learner)
+	if q.learner, _ = s.Policy.(scheduler.Learner); q.learner != nil {
+		q.runner.Teach(q)
+	}
 	if s.Runner.Repeats() {
 		q.filler, _ = s.Policy.(scheduler.Filler)
 	}

@@ -189,8 +189,14 @@ func (b *batcher) takeAll(l *instance) {
 	}
 }
 
-// finish takes back an executed batch. Its requests are complete, except those to be executed once more.
+// finish takes back an executed batch, and its instance.
 func (b *batcher) finish(l *instance, now int64) {
+	b.takeBack(l, now)
+	b.freeInstance(l)
+}
+
+// takeBack takes back an executed batch, but not its instance. Its requests are complete, except those to be executed once more.
+func (b *batcher) takeBack(l *instance, now int64) {
 	for i, sl := range l.batch {
 		l.batch[i] = nil
 		if sl == nil {
@@ -204,6 +210,10 @@ func (b *batcher) finish(l *instance, now int64) {
 		}
 		b.reclassify(sl.seq, now)
 	}
+}
+
+// freeInstance lets an instance execute its next batch.
+func (b *batcher) freeInstance(l *instance) {
 	l.busy = false
 	l.lease.Release(l.ready.n > 0)
 	b.dismiss(l)

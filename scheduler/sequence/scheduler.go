@@ -22,7 +22,7 @@
 // # Devices
 //
 // A sequence and its states stay where its instance is: a state that a batch wrote at a device is the input of the
-// next batch there. Control inputs, ids, initial states and placeholder rows are allocated on the host. The first
+// next batch there. An instance is at most one batch ahead of its device. Control inputs, ids, initial states and placeholder rows are allocated on the host. The first
 // task that needs one at a device copies it there, for all later tasks.
 //
 // # End of a sequence
@@ -95,6 +95,7 @@ type Scheduler struct {
 	closed  bool               // guarded by mu
 
 	pending pending.Count
+	pacing  sync.WaitGroup // instances that freeLater will free
 }
 
 // New returns a scheduler with every instance free. It returns an error when the configuration names ports that the
@@ -183,7 +184,7 @@ func (s *Scheduler) execute(l *instance, t *scheduler.RunLoop) {
 	s.stats.Queued(-int64(started))
 	list := s.fillAll(l)
 	if list.Head != nil {
-		s.runner.Run(l.inst, &list, t)
+		s.runner.Run(l.executor, &list, t)
 	}
 	var done scheduler.TaskList
 	again := 0
@@ -201,11 +202,18 @@ func (s *Scheduler) execute(l *instance, t *scheduler.RunLoop) {
 	s.stats.Queued(int64(again))
 	l.copyMoves(s.ports.alloc)
 	s.countMoves(l)
+	behind := s.runner.Behind(l.inst)
 	now := t.Now()
 	s.mu.Lock()
 	l.endMoves()
 	l.watch()
-	s.batcher.finish(l, now)
+	s.batcher.takeBack(l, now)
+	if behind == nil {
+		s.batcher.freeInstance(l)
+	} else {
+		s.pacing.Add(1)
+		go s.freeLater(l, behind)
+	}
 	ready := s.batcher.startable()
 	s.schedule(now)
 	s.mu.Unlock()
@@ -213,6 +221,20 @@ func (s *Scheduler) execute(l *instance, t *scheduler.RunLoop) {
 		t.Ready(s)
 	}
 	s.pending.Add(-n)
+}
+
+// freeLater frees an instance at a device once the device has reached an event of the instance's stream.
+func (s *Scheduler) freeLater(l *instance, e tensor.Event) {
+	defer s.pacing.Done()
+	_ = e.Wait() // an error is one of the batch before it
+	s.mu.Lock()
+	s.batcher.freeInstance(l)
+	ready := s.batcher.startable()
+	s.schedule(telemetry.Now())
+	s.mu.Unlock()
+	if ready {
+		s.workers.Go(s)
+	}
 }
 
 // drop completes requests that never execute.
@@ -262,6 +284,7 @@ func (s *Scheduler) addDraining(n int) {
 
 // Close ends all sequences and closes the instances, except removed ones, which their owner closes.
 func (s *Scheduler) Close() error {
+	s.pacing.Wait()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {

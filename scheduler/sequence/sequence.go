@@ -149,11 +149,13 @@ func (s *slot) forget() {
 type instance struct {
 	number int
 	inst   backends.Instance
-	lease  queue.Lease  // at the instance's limiter
-	at     tensor.Place // of the instance
-	slots  []*slot
-	ready  chain
-	busy   bool
+	// executor is inst, which tells the limiter how long a device took.
+	executor backends.Instance
+	lease    queue.Lease  // at the instance's limiter
+	at       tensor.Place // of the instance
+	slots    []*slot
+	ready    chain
+	busy     bool
 	// leaving is set when the instance is removed, which gets no new sequence, and called when the last one has ended.
 	leaving func()
 	// batch are the slots of the executing batch by row; nil is a placeholder row.
@@ -166,6 +168,18 @@ type instance struct {
 	placeholders []*scheduler.Task // tasks of placeholder rows, by row
 	zeros        []tensor.Tensor   // their inputs
 }
+
+// limited is an instance whose limiter is told how long a device took for a batch.
+type limited struct {
+	backends.Instance
+	lease *queue.Lease
+}
+
+// Unwrap returns the instance itself.
+func (g *limited) Unwrap() backends.Instance { return g.Instance }
+
+// Took implements telemetry.Told.
+func (g *limited) Took(ns int64) { g.lease.Took(ns) }
 
 // item is an element of a heap: it has an order and stores its index.
 type item[T any] interface {

@@ -166,9 +166,10 @@ func (s *Scheduler) join(instances []backends.Instance, limiters []scheduler.Lim
 	s.workers.Reserve(len(instances))
 	for i, inst := range instances {
 		l := s.batcher.add()
-		l.inst, l.at = inst, batch.PlaceOf(inst)
+		l.inst, l.executor, l.at = inst, inst, batch.PlaceOf(inst)
 		if i < len(limiters) && limiters[i] != nil {
 			l.lease.Open(limiters[i], s, &s.mu, s.workers)
+			l.executor = &limited{inst, &l.lease}
 		}
 	}
 }
@@ -180,7 +181,7 @@ func (s *Scheduler) leave(l *instance) {
 	}
 	tensor.ReleaseAll(l.zeros)
 	s.workers.Reserve(-1)
-	s.runner.Forget(l.inst)
+	s.runner.Forget(l.executor)
 	l.leaving()
 }
 

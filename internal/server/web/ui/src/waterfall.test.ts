@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
 import type { StepView, TraceView } from './api';
-import { rows, stepSegments, ticks, totals } from './waterfall';
+import { eventNames, kinds, rows, stepSegments, ticks, totals } from './waterfall';
 
 const step = (v: Partial<StepView>): StepView => ({
   span_id: '', node: 0, after: -1, sub_run: 0, model: 'm', version: 1, critical: false, cached: false, native: false, status: 'ok',
@@ -54,4 +54,23 @@ test('ticks are round', () => {
   expect(ticks(100, 5)).toEqual([0, 20, 40, 60, 80, 100]);
   expect(ticks(0, 5)).toEqual([0]);
   expect(ticks(NaN, 5)).toEqual([0]);
+});
+
+test('a step at a device has the times of the device', () => {
+  const s = step({ place: 'device:0', ready_ns: 5, enqueued_ns: 10, start_ns: 20, input_end_ns: 22, infer_end_ns: 24, end_ns: 26, device_start_ns: 30, device_end_ns: 70, done_ns: 71, batch: 3, elements: 40, padding: 10 });
+  expect(stepSegments(s).map((x) => [x.kind, x.from, x.to])).toEqual([
+    ['scheduler', 5, 10], ['scheduler', 10, 20], ['scheduler', 20, 26], ['queue', 26, 30], ['compute', 30, 60], ['padding', 60, 70], ['scheduler', 70, 71],
+  ]);
+  expect(stepSegments({ ...s, device_start_ns: 23 })[2]).toEqual({ kind: 'scheduler', from: 20, to: 23, title: 'putting it into the stream of device:0' });
+  expect(stepSegments({ ...s, native: true, padding: 0 }).find((x) => x.from === 30)).toEqual({ kind: 'native', from: 30, to: 70, title: 'executing on device:0' });
+});
+
+test('a step shows that its model was loaded again', () => {
+  const load = { kind: 'model_load', ns: 6, node: 0, duration_ns: 50 };
+  const s = step({ ready_ns: 5, enqueued_ns: 60, start_ns: 61, input_end_ns: 61, infer_end_ns: 65, end_ns: 65, done_ns: 65, batch: 1 });
+  expect(stepSegments(s, [load]).map((x) => [x.kind, x.from, x.to]).slice(0, 3)).toEqual([['scheduler', 5, 6], ['model_load', 6, 56], ['scheduler', 56, 60]]);
+  expect(stepSegments(step({ ready_ns: 5, done_ns: 80 }), [load]).map((x) => x.kind)).toEqual(['scheduler', 'model_load', 'queue']);
+  expect(stepSegments({ ...s, ready_ns: 58 }, [load]).map((x) => x.kind)).not.toContain('model_load');
+  for (const kind of ['model_load', 'spill']) expect(eventNames[kind]).toBeTruthy();
+  expect(kinds['model_load']).toBeTruthy();
 });

@@ -24,9 +24,10 @@ export function rows(t: TraceView): Row[] {
     key: 'request', label: t.model, step: null, segments: own, events: t.events.filter((e) => e.node < 0), from: 0, to: t.duration_ns,
   }];
   for (const [i, s] of t.spans.entries()) {
-    const segments = (s.critical && partSegments(t, s)) || stepSegments(s);
+    const events = t.events.filter((e) => e.node === s.node);
+    const segments = (s.critical && partSegments(t, s)) || stepSegments(s, events);
     const [from, to] = bounds(s, segments);
-    list.push({ key: `${i}`, label: s.model, step: s, segments, events: t.events.filter((e) => e.node === s.node), from, to });
+    list.push({ key: `${i}`, label: s.model, step: s, segments, events, from, to });
   }
   return [list[0]!, ...list.slice(1).sort((a, b) => a.from - b.from || a.to - b.to)];
 }
@@ -43,29 +44,55 @@ function bounds(s: StepView, segments: Segment[]): [number, number] {
   return [from, Math.max(from, segments.at(-1)?.to ?? 0, s.done_ns)];
 }
 
-/** stepSegments splits a step; what took no time is left out. */
-export function stepSegments(s: StepView): Segment[] {
+/** stepSegments splits a step; what took no time is left out. The times of a step at a device are the device's where they are known. */
+export function stepSegments(s: StepView, events: EventView[] = []): Segment[] {
   const list: Segment[] = [];
   const add = (kind: string, from: number, to: number, title: string) => {
     if (to > from && from >= 0) list.push({ kind, from, to, title });
   };
   const ready = s.ready_ns || s.enqueued_ns;
-  if (s.cached) add('cache', ready, s.done_ns, 'response from the cache');
-  else if (s.batch === 0) add('queue', ready, s.done_ns, 'waiting');
+  const load = events.find((e) => e.kind === 'model_load' && e.ns >= ready && e.ns <= (s.batch > 0 ? s.enqueued_ns : s.done_ns));
+  const loaded = load ? load.ns + (load.duration_ns ?? 0) : ready;
+  if (load) {
+    add('scheduler', ready, load.ns, 'dispatch');
+    add('model_load', load.ns, loaded, eventNames['model_load']!);
+  }
+  if (s.cached) add('cache', loaded, s.done_ns, 'response from the cache');
+  else if (s.batch === 0) add('queue', loaded, s.done_ns, 'waiting');
   else {
-    add('scheduler', ready, s.enqueued_ns, 'dispatch');
+    add('scheduler', loaded, s.enqueued_ns, 'dispatch');
     const waits = s.before > 0 || s.members > 1;
     add(waits ? 'queue' : 'scheduler', Math.max(s.enqueued_ns, ready), s.start_ns, waits ? 'queue and batch formation' : 'waiting for its turn');
-    add('copies', s.start_ns, s.input_end_ns, 'input');
-    const kind = s.native ? 'native' : 'compute';
-    const padded = s.elements > 0 ? s.padding / s.elements : 0;
-    const cut = s.infer_end_ns - Math.round((s.infer_end_ns - s.input_end_ns) * padded);
-    add(kind, s.input_end_ns, cut, s.native ? 'native step' : 'compute');
-    add('padding', cut, s.infer_end_ns, 'computing the padding');
-    add('copies', s.infer_end_ns, s.end_ns, 'output');
-    add('scheduler', s.end_ns, s.done_ns, 'pass on');
+    if (s.device_end_ns) atDevice(s, s.device_start_ns ?? 0, s.device_end_ns, add);
+    else atHost(s, add);
   }
   return list;
+}
+
+type Add = (kind: string, from: number, to: number, title: string) => void;
+
+/** compute adds the time of the model, with its padding apart. */
+function compute(s: StepView, from: number, to: number, title: string, add: Add): void {
+  const padded = s.elements > 0 ? s.padding / s.elements : 0;
+  const cut = to - Math.round((to - from) * padded);
+  add(s.native ? 'native' : 'compute', from, cut, title);
+  add('padding', cut, to, 'computing the padding');
+}
+
+function atHost(s: StepView, add: Add): void {
+  add('copies', s.start_ns, s.input_end_ns, 'input');
+  compute(s, s.input_end_ns, s.infer_end_ns, s.native ? 'native step' : 'compute', add);
+  add('copies', s.infer_end_ns, s.end_ns, 'output');
+  add('scheduler', s.end_ns, s.done_ns, 'pass on');
+}
+
+/** atDevice splits a step that the host only put into the stream of a device, which executed it from start to end. */
+function atDevice(s: StepView, start: number, end: number, add: Add): void {
+  const put = Math.min(s.end_ns, start);
+  add('scheduler', s.start_ns, put, `putting it into the stream of ${s.place}`);
+  add('queue', put, start, `waiting in the stream of ${s.place}`);
+  compute(s, start, end, `executing on ${s.place}`, add);
+  add('scheduler', end, s.done_ns, 'pass on');
 }
 
 /** totals adds up the parts of each kind, the largest first. */
@@ -87,6 +114,7 @@ export function ticks(max: number, n: number): number[] {
 export const kinds: Record<string, string> = {
   receive: 'Receive and decode',
   limit: 'In-flight limit',
+  model_load: 'Loading the model again',
   queue: 'Queue',
   mates: 'Waiting for the batch',
   copies: 'Copies',
@@ -96,4 +124,10 @@ export const kinds: Record<string, string> = {
   cache: 'Cache',
   scheduler: 'Scheduler',
   encode: 'Encode and send',
+};
+
+/** eventNames are the events of a request as the pages write them. */
+export const eventNames: Record<string, string> = {
+  copy: 'copy', cache_hit: 'found in the cache', cache_miss: 'not in the cache', refused: 'refused', cancelled: 'client disconnected',
+  deadline: 'deadline passed', wave: 'sub-run', report: 'reported by the model', spill: 'spill to slower memory', model_load: 'evicted model loaded again',
 };

@@ -5,7 +5,7 @@ import { go, link } from '../route';
 import { Bad, Card, Copy, Empty, Fact, Page, Status, useAsked } from '../parts/bits';
 import { Tensors } from '../parts/tensors';
 import { Parts, Split, Waterfall } from '../parts/waterfall';
-import { kinds, totals } from '../waterfall';
+import { eventNames, kinds, totals } from '../waterfall';
 
 export const Trace = ({ id }: { id: string }) => {
   const { value: t, error } = useAsked(() => api.trace(id), [id]);
@@ -66,13 +66,14 @@ const SameBatches = ({ t }: { t: TraceView }) => (
 
 const Events = ({ t }: { t: TraceView }) => (
   <Card title="Copies and events">
-    {t.events.some((e) => e.kind === 'spill') && <p class="note">The memory pool of a GPU was full: tensors marked “spill” are in slower memory.</p>}
+    {t.events.some((e) => e.kind === 'model_load') && <p class="note">The request waited for a model that had been evicted from its device. See --model-memory.</p>}
+    {t.events.some((e) => e.kind === 'spill') && <p class="note">The memory pool of a GPU was full: tensors of the events “spill” are in slower memory.</p>}
     {t.events.length === 0 ? <Empty>Nothing was copied between places.</Empty> : (
       <div class="scroll"><table>
         <thead><tr><th class="num">At</th><th>Event</th><th>Tensor</th><th class="num">Bytes</th><th>From → to</th></tr></thead>
         <tbody>{t.events.map((e, i) => (
-          <tr key={i}><td class="num mono">{dur(e.ns)}</td><td class={e.kind === 'copy' || e.kind === 'spill' ? 'wrong' : ''}>{e.kind.replaceAll('_', ' ')}</td><td>{e.tensor ?? (e.kind === 'spill' ? <span class="dim">memory of the model</span> : '')}</td>
-            <td class="num">{e.bytes ? bytes(e.bytes) : ''}</td><td>{e.from && e.to ? `${e.from} → ${e.to}` : ''} <span class="dim">{e.reason}</span></td></tr>
+          <tr key={i}><td class="num mono">{dur(e.ns)}</td><td class={e.kind === 'copy' || e.kind === 'spill' ? 'wrong' : ''}>{eventNames[e.kind] ?? e.kind}</td><td>{e.tensor ?? (e.kind === 'spill' ? <span class="dim">memory of the model</span> : '')}</td>
+            <td class="num">{e.bytes ? bytes(e.bytes) : ''}</td><td>{e.from && e.to ? `${e.from} → ${e.to}` : ''} {!!e.duration_ns && dur(e.duration_ns)} <span class="dim">{e.reason}</span></td></tr>
         ))}</tbody>
       </table></div>
     )}

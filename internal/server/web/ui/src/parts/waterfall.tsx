@@ -1,9 +1,9 @@
 // The waterfall of a request and what its time went into.
 import { useMemo, useState } from 'preact/hooks';
-import type { PartView, TraceView } from '../api';
+import type { PartView, StepView, TraceView } from '../api';
 import { bytes, dur, percent, plural } from '../format';
 import { link } from '../route';
-import { kinds, rows, ticks, totals, type Row } from '../waterfall';
+import { eventNames, kinds, rows, ticks, totals, type Row } from '../waterfall';
 import { Fact, useWidth } from './bits';
 
 /** Split is the bar of parts along the critical path, with a table of their sums. */
@@ -61,6 +61,7 @@ export const Waterfall = ({ t }: { t: TraceView }) => {
                   <i key={i} class={`fill seg ${s.kind}${r.step ? '' : ' own'}`} title={`${s.title}: ${dur(s.to - s.from)}`}
                     style={{ left: x(s.from), width: `max(1px, ${x(s.to - s.from)})` }} />
                 ))}
+                {!!r.step?.device_end_ns && <i class="ondevice" title={`on ${r.step.place}: ${dur(deviceTime(r.step))}`} style={{ left: x(r.step.device_start_ns ?? 0), width: `max(2px, ${x(deviceTime(r.step))})` }} />}
                 {r.events.map((e, i) => <i key={`e${i}`} class={`event ${e.kind}`} style={{ left: x(e.ns) }} title={eventTitle(e)} />)}
               </span>
               <b class="wdur">{dur(r.to - r.from)}</b>
@@ -69,12 +70,29 @@ export const Waterfall = ({ t }: { t: TraceView }) => {
           </li>
         ))}
       </ol>
+      <Legend t={t} />
     </div>
   );
 };
 
+/** deviceTime is how long the device executed a step. */
+const deviceTime = (s: StepView): number => (s.device_end_ns ?? 0) - (s.device_start_ns ?? 0);
+
+/** Legend names the marks that a waterfall has. */
+const Legend = ({ t }: { t: TraceView }) => {
+  const marks = [...new Set(t.events.map((e) => e.kind))];
+  const devices = [...new Set(t.spans.filter((s) => s.device_end_ns).map((s) => s.place))];
+  if (marks.length === 0 && devices.length === 0) return null;
+  return (
+    <ul class="legend marks">
+      {devices.length > 0 && <li><i class="ondevice" />time on {devices.join(', ')}</li>}
+      {marks.map((k) => <li key={k}><i class={`event ${k}`} />{eventNames[k] ?? k}</li>)}
+    </ul>
+  );
+};
+
 const eventTitle = (e: TraceView['events'][number]): string =>
-  [e.kind, e.tensor, e.bytes ? bytes(e.bytes) : '', e.duration_ns ? dur(e.duration_ns) : '', e.from && e.to ? `${e.from} to ${e.to}` : '', e.reason].filter(Boolean).join(' · ');
+  [eventNames[e.kind] ?? e.kind, e.tensor, e.bytes ? bytes(e.bytes) : '', e.duration_ns ? dur(e.duration_ns) : '', e.from && e.to ? `${e.from} to ${e.to}` : '', e.reason].filter(Boolean).join(' · ');
 
 const Detail = ({ r, t }: { r: Row; t: TraceView }) => {
   const s = r.step;
@@ -93,6 +111,8 @@ const Detail = ({ r, t }: { r: Row; t: TraceView }) => {
         {s.elements > 0 && <Fact name="padding">{percent(s.padding / s.elements)}</Fact>}
         {s.batch > 0 && <Fact name="instance">{`${s.instance} on ${s.place}`}</Fact>}
         {s.before > 0 && <Fact name="instance was busy with"><a href={link('batches', String(s.before))}>batch {s.before}</a></Fact>}
+        {!!s.device_end_ns && <Fact name={`time on ${s.place}`}>{dur(deviceTime(s))} <span class="dim">from {dur(s.device_start_ns ?? 0)} on</span></Fact>}
+        {!!s.device_end_ns && <Fact name="host, to put it there">{dur(s.end_ns - s.start_ns)}</Fact>}
         {r.segments.map((g, i) => <Fact key={i} name={g.title}>{dur(g.to - g.from)}</Fact>)}
       </dl>
       {r.events.length > 0 && <ul class="plain">{r.events.map((e, i) => <li key={i}>{dur(e.ns)} {eventTitle(e)}</li>)}</ul>}

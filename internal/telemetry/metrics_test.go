@@ -300,6 +300,9 @@ func TestMetricsPage(t *testing.T) {
 		"A request that waits for an identical request in flight counts as pending, and as a cache hit when it succeeds. An ensemble has no " +
 		"queue: its requests are pending at the model of the step that they wait for. Each ensemble request is one execution of its rows, " +
 		"whose phases are the sums over its steps.\n\n" +
+		"At a GPU, `nv_inference_compute_*` and the phases `input`, `infer` and `output` are the GPU's own times, measured in its stream: `infer` is " +
+		"the time of the model, without what waits before it there, and without the time in which the host launches it. They are counted when " +
+		"the GPU has executed the batch. [gpu.md](gpu.md#batches-and-turns) has the details.\n\n" +
 		"For copies, `tensor` is the input that a step read or the output of the response, and `reason` is one of")
 	for _, r := range []telemetry.CopyReason{telemetry.ForDevice, telemetry.ForHost, telemetry.ForPeer, telemetry.ForResponse, telemetry.ForBatch, telemetry.ForCapture, telemetry.ForRows, telemetry.ForState, telemetry.ForProcess} {
 		fmt.Fprintf(&b, " `%s`", r)

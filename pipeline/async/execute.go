@@ -147,7 +147,7 @@ func (w *Worker) startCallback(ctx context.Context, done *storedResponse) error 
 		ScheduleToCloseTimeout: w.s.Keep, StartToCloseTimeout: 2 * callbackTimeout,
 		ActivityIDReusePolicy: enums.ACTIVITY_ID_REUSE_POLICY_REJECT_DUPLICATE,
 		RetryPolicy: &temporal.RetryPolicy{
-			InitialInterval: callbackRetry, BackoffCoefficient: 2, MaximumInterval: 10 * time.Minute, NonRetryableErrorTypes: []string{errFatal},
+			InitialInterval: w.retry, BackoffCoefficient: 2, MaximumInterval: 10 * time.Minute, NonRetryableErrorTypes: []string{errFatal},
 		},
 	}, activityCallback, &done.order)
 	if _, exists := errors.AsType[*serviceerror.ActivityExecutionAlreadyStarted](err); exists {

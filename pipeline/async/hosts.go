@@ -39,7 +39,7 @@ func parseHosts(list []string) (*hosts, error) {
 		if a, err := netip.ParseAddr(name); err == nil {
 			h.networks = append(h.networks, netip.PrefixFrom(a.Unmap(), a.Unmap().BitLen()))
 			name = a.Unmap().String()
-		} else if name == "" || name == "*" || strings.ContainsAny(name, "/?[]\\@: ") {
+		} else if name == "" || name == "*" || strings.Trim(port, "0123456789") != "" || strings.ContainsAny(name, "/?[]\\@: ") {
 			return nil, status.Errorf(status.InvalidArg, "--callback-host: '%s' is no host; expected a name as hooks.example.com or *.example.com, "+
 				"with :PORT if it is not that of the scheme, an address, or a network as 10.0.0.0/8", text)
 		}

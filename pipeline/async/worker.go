@@ -17,6 +17,7 @@ type Worker struct {
 	records *records
 	store   string // the name of the storage
 	workers map[string]worker.Worker
+	retry   time.Duration // see callbackRetry
 }
 
 // The bounds of a worker.
@@ -37,7 +38,7 @@ func NewWorker(s Settings) (*Worker, error) {
 	if s.Execute == nil || s.Catalog == nil {
 		return nil, errors.New("a worker of asynchronous requests needs a catalog and what executes requests")
 	}
-	return &Worker{s: s, records: &records{uri: s.Store, data: s.Data}, workers: map[string]worker.Worker{}}, nil
+	return &Worker{s: s, records: &records{uri: s.Store, data: s.Data}, workers: map[string]worker.Worker{}, retry: callbackRetry}, nil
 }
 
 // Run executes requests until ctx is done, and then returns nil. It waits for a Temporal server or a storage that is away.

@@ -1,12 +1,17 @@
 package main
 
 import (
+	"context"
+	"fmt"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/tutti-server/tutti/core/job"
 )
 
 // TestJobsPage runs the commands of docs/jobs.md with the files that it shows, on the repository of its example.
@@ -26,6 +31,13 @@ func TestJobsPage(t *testing.T) { // shows: jobs
 	}
 	args := []string{"serve", "--model-repository", "../../deploy/kserve/models", "--jobs", "--data-dir", t.TempDir(), "--temporal-program", temporalProgram(t)}
 	p, a := startProcess(t, services, append(args, freePorts...)...)
+	repeated(t, "Temporal", func(ctx context.Context) error { // it starts with the server
+		code, text, err := httpCall(ctx, http.MethodGet, "http://"+a.http+"/v2/jobs", nil)
+		if err == nil && code != http.StatusOK {
+			err = fmt.Errorf("status %d: %s", code, text)
+		}
+		return err
+	})
 	printed, commands := map[string]string{}, regexp.MustCompile(`(?m)^\$ tutti jobs (\S+)(.*)$`).FindAllSubmatch(page, -1)
 	if len(commands) < 6 {
 		t.Fatalf("%d commands on the page", len(commands))
@@ -57,6 +69,7 @@ func TestJobsPage(t *testing.T) { // shows: jobs
 	if st := reached(t, a.http, strings.TrimSpace(printed["retry"]), 0); st.Rows.Failed != 0 || st.Rows.Reused != 2 || st.Rows.Done != 3 {
 		t.Errorf("after the correction: %+v", st.Rows)
 	}
+	requestCommands(t, string(page), a.http)
 	parts, err := filepath.Glob(filepath.Join(dir, "ranked", "part-*.jsonl"))
 	if err != nil || len(parts) == 0 {
 		t.Fatalf("no parts: %v", err)
@@ -66,4 +79,31 @@ func TestJobsPage(t *testing.T) { // shows: jobs
 		t.Errorf("the results begin with %.200s, want %s: %v", text, files["ranked"], err)
 	}
 	p.terminated(t)
+}
+
+// requestCommands runs the commands of the page for single requests, with the ID of the request that they make.
+func requestCommands(t *testing.T, page, address string) {
+	t.Helper()
+	id := regexp.MustCompile(`[0-9]{8}-[0-9]{6}-[0-9a-f]{32}`)
+	shown, made := id.FindString(page), ""
+	var printed []string
+	for _, m := range regexp.MustCompile(`(?m)^\$ (curl .*)$`).FindAllStringSubmatch(page, -1) {
+		command := strings.ReplaceAll(strings.ReplaceAll(m[1], "localhost:8000", address), shown, made)
+		if strings.HasSuffix(command, "/result") {
+			asyncEnded(t, "http://"+address, job.RequestStatus{ID: made, StatusURL: job.RequestPath(made)})
+		}
+		out, err := exec.CommandContext(t.Context(), "sh", "-c", command).CombinedOutput()
+		if err != nil {
+			t.Fatalf("%s: %v\n%s", command, err, out)
+		}
+		if made == "" {
+			made = id.FindString(string(out))
+		}
+		printed = append(printed, string(out))
+	}
+	for i, want := range []string{"HTTP/1.1 202 Accepted", `"state":`, `"data":[2,0,1]`} {
+		if i >= len(printed) || !strings.Contains(printed[i], want) {
+			t.Errorf("command %d printed %q, want %q", i, printed, want)
+		}
+	}
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"io"
+	"maps"
 	"net/http"
 	"strings"
 	"testing"
@@ -25,11 +26,12 @@ type jobsClient struct {
 	t      *testing.T
 	url    string
 	router routers.Router
+	header http.Header // of each request, besides its type
 }
 
-func newJobsClient(t *testing.T, jobs job.Service) *jobsClient {
+func newJobsClient(t *testing.T, jobs job.Service, change ...func(*httpapi.Settings)) *jobsClient {
 	t.Helper()
-	address, _ := listen(t, func(set *httpapi.Settings) { set.Jobs = jobs })
+	address, _ := listen(t, append(change, func(set *httpapi.Settings) { set.Jobs = jobs })...)
 	c := &jobsClient{t: t, url: "http://" + address}
 	loaded, err := openapi3.NewLoader().LoadFromData(c.raw(http.MethodGet, "/v2/jobs/openapi.json", "").body)
 	if err != nil {
@@ -51,6 +53,7 @@ func (c *jobsClient) request(method, path, body string) *http.Request {
 	if err != nil {
 		c.t.Fatal(err)
 	}
+	maps.Copy(r.Header, c.header)
 	r.Header.Set("Content-Type", "application/json")
 	return r
 }

@@ -242,8 +242,8 @@ bench-sched: bin/tutti-bench ## Measure what schedulers and the executor add to 
 	bin/tutti-bench -only sched -rounds $(COUNT)
 
 .PHONY: bench-jobs
-bench-jobs: bin/tutti-bench runtime examples temporal ## Compare jobs with the same rows of a client, and measure what a remote step costs; fails beyond a limit
-	bin/tutti-bench -only remote,jobs -rounds $(COUNT)
+bench-jobs: bin/tutti-bench runtime examples temporal ## Compare jobs with the same rows of a client, and measure what jobs cost online requests and what a remote step costs; fails beyond a limit
+	bin/tutti-bench -only remote,jobs,jobsonline -rounds $(COUNT)
 
 .PHONY: bench-tax
 bench-tax: bin/tutti-bench runtime ## Compare ensembles with their slowest step alone, and with their models called directly; fails beyond a limit

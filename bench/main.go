@@ -26,7 +26,7 @@ import (
 func main() {
 	tutti := flag.String("tutti", "bin/tutti", "the `binary` to measure")
 	rounds := flag.Int("rounds", 5, "the number of measurements of each side")
-	only := flag.String("only", "wire,text,memory", "comma-separated measurements to run; also steps, backends, sched, tax, pgo, growth, matrix, remote, jobs and gpu")
+	only := flag.String("only", "wire,text,memory", "comma-separated measurements to run; also steps, backends, sched, tax, pgo, growth, matrix, remote, jobs, jobsonline and gpu")
 	backend := flag.String("backend", "", "the `names` of the scripts in bench/peers/backends to measure, all if empty")
 	cells := &matrix{}
 	cells.flags(flag.CommandLine)
@@ -56,6 +56,7 @@ func main() {
 		{"gpu", b.gpu},
 		{"remote", b.remote},
 		{"jobs", b.jobs},
+		{"jobsonline", b.jobsOnline},
 	}
 	for _, s := range scenarios {
 		if slices.Contains(strings.Split(*only, ","), s.name) {

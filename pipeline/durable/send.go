@@ -2,6 +2,7 @@ package durable
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/tutti-server/tutti/core/infer"
@@ -38,6 +39,7 @@ type unit struct {
 	sent    []*dataset.Row
 	answers []answer // in the order of the rows
 	err     error    // ends the attempt
+	piece   bool     // part of another unit
 	done    chan struct{}
 }
 
@@ -131,9 +133,12 @@ func (u *unit) releaseInputs() {
 
 // execute sends the request of a unit. One of several rows that fails because of a row is sent again row by row.
 func (s *sender) execute(ctx context.Context, u *unit) {
-	resp, err := s.request(ctx, u.sent, u.inputs)
+	resp, err := s.whole(ctx, u)
 	u.inputs = nil
 	switch {
+	case errors.Is(err, errBusy):
+		s.sendPieces(ctx, u)
+		return
 	case err == nil:
 		u.answers = append(u.answers, answer{resp, u.sent})
 		return

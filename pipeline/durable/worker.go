@@ -33,6 +33,8 @@ type Settings struct {
 	// of its steps. Required for a Worker. It is called for each chunk. Errors have the code NotFound or Unavailable
 	// while the version is not loaded.
 	Fingerprint func(model string, version int64) (string, error)
+	// Busy reports whether online requests are served, so that requests in the background wait for free places in batches. Optional.
+	Busy func() bool
 	// Data configures the access to datasets and outputs.
 	Data *dataset.Options
 	// Failure returns the error of the last call to Temporal if the server was away or refused it, and else nil. It gives the

@@ -127,7 +127,7 @@ func (r *Repository) queueFor(
 		settings := direct.Settings{Runner: runner, Instances: g.backends(), Limiters: g.limiters(), Shared: v.shared() && host, Workers: r.workers}
 		switch {
 		case inline && host:
-			target.To = direct.NewInline(direct.Settings{Runner: runner, Instances: g.backends()[:1]})
+			target.To = direct.NewInline(direct.Settings{Runner: runner, Instances: g.backends()[:1], Workers: r.workers})
 		case batches:
 			settings.Hold = r.s.DelayScheduler
 			target.To = dynamic.New(settings, *rules)

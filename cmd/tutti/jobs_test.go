@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/tutti-server/tutti/core/job"
+	"github.com/tutti-server/tutti/core/tensor/cuda/cudatest"
 	"github.com/tutti-server/tutti/internal/preparedtest"
 	"github.com/tutti-server/tutti/internal/temporald"
 )
@@ -244,6 +245,32 @@ func TestWorker(t *testing.T) {
 	}
 	if text := worker.log.String(); strings.Contains(text, "HTTPService") || strings.Contains(text, "GRPC") {
 		t.Errorf("the worker serves requests: %s", text)
+	}
+	worker.terminated(t)
+	server.terminated(t)
+}
+
+// TestJobAtGPU checks that a job for a GPU waits while only a model on the CPU is served, and is taken by a worker on a GPU.
+func TestJobAtGPU(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	repository, spec := identities(t, "placed", 200)
+	spec.Device = "gpu"
+	jobs := []string{"--data-dir", dir, "--temporal-program", temporalProgram(t), "--model-repository", repository}
+	server, a := startProcess(t, services, append(append([]string{"serve", "--jobs=true"}, jobs...), freePorts...)...)
+	submitJob(t, a.http, spec)
+	repeated(t, "the reason", func(ctx context.Context) error {
+		_, text, err := httpCall(ctx, http.MethodGet, "http://"+a.http+"/v2/jobs/"+spec.ID, nil)
+		if err == nil && !strings.Contains(string(text), "no worker has taken task queue 'tutti-placed/gpu'") {
+			err = fmt.Errorf("the job is %s", text)
+		}
+		return err
+	})
+	worker, _ := startProcess(t, 1, append([]string{
+		"worker", "--metrics-address=127.0.0.1", "--metrics-port=0", "--cuda-driver", cudatest.Library(t), "--backend-config=sim,all=true",
+	}, jobs...)...)
+	if st := reached(t, a.http, spec.ID, 0); st.Rows.Done != 200 {
+		t.Errorf("the job is %+v, expected 200 rows", st)
 	}
 	worker.terminated(t)
 	server.terminated(t)

@@ -71,6 +71,9 @@ type Spec struct {
 	// OtherModel says what a worker does whose model differs from the one that the job started with: "wait" (the
 	// default) leaves the chunks to other workers, "fail" ends the job.
 	OtherModel string `json:"other_model,omitempty"`
+	// Device says where the model must be: "gpu" or "cpu"; empty for anywhere. An ensemble is on a GPU if one of its steps is.
+	// Only workers whose model is there take the chunks.
+	Device string `json:"device,omitempty"`
 	// Priority is from 1, the highest, to 5; 0 is 3. It orders jobs, and never precedes online requests.
 	Priority int `json:"priority,omitempty"`
 	// Group shares the workers equally between jobs of different groups, for example the name of a team.

@@ -99,6 +99,15 @@ func (c *connection) dial(server string) (client.Manager, error) {
 
 // api returns the URL of the dashboard's API of a server, and the HTTP client for it. Only the HTTP port has the API.
 func (c *connection) api(server string) (base string, h *http.Client, err error) {
+	base, o, err := c.http(server)
+	if err != nil {
+		return "", nil, err
+	}
+	return strings.TrimSuffix(base, "/") + "/ui/api/", &http.Client{Transport: o.RoundTripper()}, nil
+}
+
+// http returns the URL of a server's HTTP port, and the client options of the flags.
+func (c *connection) http(server string) (base string, o *client.Options, err error) {
 	u, err := client.ParseURL(server)
 	if err != nil {
 		return "", nil, &usageError{err}
@@ -106,11 +115,8 @@ func (c *connection) api(server string) (base string, h *http.Client, err error)
 	if isGRPC(u) {
 		return "", nil, usagef("'%s' is a gRPC port, but this command uses HTTP: expected --url http://HOST:PORT", server)
 	}
-	o, err := c.options()
-	if err != nil {
-		return "", nil, err
-	}
-	return strings.TrimSuffix(u.String(), "/") + "/ui/api/", &http.Client{Transport: o.RoundTripper()}, nil
+	o, err = c.options()
+	return u.String(), o, err
 }
 
 func isGRPC(u *url.URL) bool { return strings.HasPrefix(u.Scheme, "grpc") }

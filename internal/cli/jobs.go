@@ -55,6 +55,7 @@ func (j *jobsCommand) flags(fs *flag.FlagSet) {
 	fs.IntVar(&s.Chunks, "chunks", 0, "submit: the `number` of chunks at a time; 0 for as many as the workers take")
 	fs.BoolVar(&s.Overwrite, "overwrite", false, "submit: discard what the output has")
 	fs.StringVar(&s.OtherModel, "other-model", "", "submit: `wait` (the default) or fail, for a worker whose model differs from the job's")
+	fs.StringVar(&s.Device, "device", "", "submit: `gpu` or cpu, where the model of the workers must be; by default anywhere")
 	fs.IntVar(&s.Priority, "priority", 0, "submit: from 1, the highest, to 5, among jobs")
 	fs.StringVar(&s.Group, "group", "", "submit: a `name`; workers are shared equally between jobs of different groups")
 	fs.BoolVar(&j.wait, "wait", false, "submit, retry: wait for the end of the job and show its progress")
@@ -83,18 +84,11 @@ func (p *program) jobs(ctx context.Context, args []string) error {
 
 // jobs returns the jobs of the server at a URL.
 func (c *connection) jobs(server string) (*client.Jobs, error) {
-	u, err := client.ParseURL(server)
-	switch {
-	case err != nil:
-		return nil, &usageError{err}
-	case isGRPC(u):
-		return nil, usagef("'%s' is a gRPC port, but this command uses HTTP: expected --url http://HOST:PORT", server)
-	}
-	o, err := c.options()
+	base, o, err := c.http(server)
 	if err != nil {
 		return nil, err
 	}
-	return client.NewHTTP(u.String(), &client.HTTPOptions{Options: *o}).Jobs(), nil
+	return client.NewHTTP(base, &client.HTTPOptions{Options: *o}).Jobs(), nil
 }
 
 // command returns what the arguments ask for, or nil.
@@ -262,7 +256,7 @@ func (j *jobsCommand) show(ctx context.Context, id string) error {
 		{"model", st.Spec.Model},
 		{"input", st.Spec.Input.URI},
 		{"output", st.Spec.Output.URI},
-		{"rows", fmt.Sprintf("%d of %d done, %d failed, %d of them reused", st.Rows.Done, st.Rows.Total, st.Rows.Failed, st.Rows.Reused)},
+		{"rows", fmt.Sprintf("%d of %d done (%d of them reused), %d failed", st.Rows.Done, st.Rows.Total, st.Rows.Reused, st.Rows.Failed)},
 		{"chunks", fmt.Sprintf("%d of %d", st.Finished, st.Chunks)},
 		{"rate", rate(st)},
 		{"left", left(st)},

@@ -62,7 +62,7 @@ func (p *program) runServer(ctx context.Context, args []string, worker bool) err
 const heapGrowth = 400
 
 // demo serves the examples below a folder, sends a request to each ensemble, checks the responses, and keeps serving.
-func (p *program) demo(ctx context.Context, args []string) error {
+func (p *program) demo(ctx context.Context, args []string) (err error) {
 	fs := p.flags("demo")
 	once := fs.Bool("once", false, "exit after the responses")
 	verbose := fs.Bool("verbose", false, "print the server's log")
@@ -74,7 +74,12 @@ func (p *program) demo(ctx context.Context, args []string) error {
 	if err := d.find(rest[0]); err != nil {
 		return err
 	}
-	if d.s, err = tutti.Open(ctx, tutti.Settings{Args: d.args(ctx, *verbose), Components: p.components, Stdout: p.stderr, Stderr: p.stderr}); err != nil {
+	jobs, err := d.prepareJobs()
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(d.folder)) }() // after the server has ended
+	if d.s, err = tutti.Open(ctx, tutti.Settings{Args: append(d.args(ctx, *verbose), jobs...), Components: p.components, Stdout: p.stderr, Stderr: p.stderr}); err != nil {
 		return err
 	}
 	return errors.Join(d.run(ctx, *once), d.s.Close(ctx))
@@ -88,6 +93,7 @@ type demonstration struct {
 	s        *tutti.Server
 	examples []Example // one of each ensemble
 	wrong    int
+	folder   string // of jobs; empty without the Temporal server
 }
 
 func (d *demonstration) say(format string, args ...any) { fmt.Fprintf(d.stdout, format+"\n", args...) }
@@ -237,6 +243,9 @@ func (d *demonstration) run(ctx context.Context, once bool) error {
 	}
 	if d.wrong > 0 {
 		return fmt.Errorf("%d answers are not as expected", d.wrong)
+	}
+	if err := d.showJob(ctx); err != nil {
+		return err
 	}
 	d.say("HTTP     http://%s\ngRPC     grpc://%s\nmetrics  http://%s/metrics\n", d.s.HTTPAddress(), d.s.GRPCAddress(), d.s.MetricsAddress())
 	if path := d.s.DashboardPath(); path != "" {

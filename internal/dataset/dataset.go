@@ -219,8 +219,10 @@ func (s *Set) sources(ctx context.Context) iter.Seq2[*source, error] {
 	}
 }
 
-// Columns returns the columns of the first file: of its header or schema, or of its first 100 rows.
+// Columns returns the columns of the first file that has any: of its header or schema, or of its first 100 rows. Files of JSON Lines
+// without rows have none.
 func (s *Set) Columns(ctx context.Context) ([]Column, error) {
+	empty := false
 	for src, err := range s.sources(ctx) {
 		if err != nil {
 			return nil, err
@@ -229,7 +231,13 @@ func (s *Set) Columns(ctx context.Context) ([]Column, error) {
 		if err != nil {
 			return nil, failed(src, err)
 		}
-		return list, nil
+		if len(list) > 0 {
+			return list, nil
+		}
+		empty = true
+	}
+	if empty {
+		return nil, nil
 	}
 	return nil, status.Errorf(status.NotFound, "dataset '%s' is not there: no file matches", s.uri)
 }

@@ -47,6 +47,22 @@ func (r *Repository) Fingerprint(name string, number int64) (string, error) {
 	return hex.EncodeToString(sum), nil
 }
 
+// OnGPU reports whether an instance of a model's version that serves requests without a version, or of a step of the ensemble, is on
+// a GPU. It is false for a model that is not loaded.
+func (r *Repository) OnGPU(name string) bool {
+	v, err := r.find(name, 0)
+	return err == nil && v.onGPU()
+}
+
+func (v *version) onGPU() bool {
+	if len(onDevices(v.places)) > 0 || slices.ContainsFunc(v.uses, (*version).onGPU) {
+		return true
+	}
+	return slices.ContainsFunc(v.cfg.GetInstanceGroup(), func(g *modelconfig.ModelInstanceGroup) bool {
+		return g.GetKind() == modelconfig.ModelInstanceGroup_KIND_GPU && len(g.GetGpus()) > 0
+	})
+}
+
 // prints are the hashes of the files that were read. The zero value is ready to use.
 type prints struct {
 	mu    sync.Mutex // held while files are read

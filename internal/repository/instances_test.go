@@ -145,7 +145,8 @@ func TestDevices(t *testing.T) {
 	w := newWorld(t)
 	w.more.Accelerators = accelerators(t, 0, 2)
 	r := w.repo(t, folder(t, spyModel("all", "instance_group { kind: KIND_GPU count: 2 } instance_group { kind: KIND_CPU }")+
-		spyModel("auto", "instance_group { gpus: 2 }")+spyModel("wrong", "instance_group { kind: KIND_GPU gpus: 1 }")))
+		spyModel("auto", "instance_group { gpus: 2 }")+spyModel("host", "instance_group { kind: KIND_CPU }")+
+		ensemble("ens", step("host", "-1", "IN", "Y"), step("auto", "-1", "Y", "X"))+ensemble("low", step("host", "-1", "IN", "X"))+spyModel("wrong", "instance_group { kind: KIND_GPU gpus: 1 }")))
 	if all, auto := w.spy.count("instance all"), w.spy.count("instance auto"); all != 5 || auto != 1 {
 		t.Errorf("made %d and %d instances, want 5 and 1", all, auto)
 	}
@@ -159,6 +160,11 @@ func TestDevices(t *testing.T) {
 	}
 	if errs := r.Check("all"); len(errs) > 0 {
 		t.Error(errs)
+	}
+	for name, want := range map[string]bool{"all": true, "auto": true, "host": false, "ens": true, "low": false, "none": false} {
+		if got := r.OnGPU(name); got != want {
+			t.Errorf("model %s is on a GPU: %t, want %t", name, got, want)
+		}
 	}
 }
 

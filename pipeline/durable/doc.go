@@ -12,6 +12,7 @@
 //	            |                   claims the output, pins the job to the fingerprint of the model
 //	            |  activity cut     (cut.go), on tutti: reads the dataset once, writes the chunks to _job/RUN/plan/
 //	            |  activity chunk   (chunk.go), on tutti-MODEL, for each chunk: a sliding window of them
+//	            |                   (a job that names a device: on tutti-MODEL/gpu or tutti-MODEL/cpu, as check)
 //	            |    read rows -> units of max_batch_size rows -> infer.Inferer (send.go) -> parts (results.go)
 //	            |  continue-as-new after 600 chunks: the history of a run stays below 5,000 events
 //	            |  activity finish  (finish.go), on tutti: checks counts and checksums, writes _manifest.json

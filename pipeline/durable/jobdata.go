@@ -116,6 +116,9 @@ func (d *data) open(ctx context.Context, s *Settings) (err error) {
 			return err
 		}
 	}
+	if len(d.Columns) == 0 {
+		d.Columns = expected(d.desc, &d.Spec)
+	}
 	if d.binder, err = dataset.NewBinder(d.desc, &d.Spec, d.Columns); err != nil {
 		return err
 	}
@@ -124,6 +127,23 @@ func (d *data) open(ctx context.Context, s *Settings) (err error) {
 	}
 	d.set = d.set.Select(d.binder.Columns()...)
 	return d.out.Check(d.renderer.Columns())
+}
+
+// expected returns the columns that a dataset without rows would need: a job over no rows completes.
+func expected(m *infer.Description, s *job.Spec) (list []dataset.Column) {
+	names := slices.Clone(s.Keep)
+	for i := range m.Inputs {
+		name := m.Inputs[i].Name
+		if column := s.Columns[name]; column != "" {
+			name = column
+		}
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	for _, name := range slices.Compact(names) {
+		list = append(list, dataset.Column{Name: name})
+	}
+	return list
 }
 
 // outputs opens the output, which is all that the activities need that do not read the dataset.

@@ -187,6 +187,7 @@ type rig struct {
 	data    *dataset.Options
 	codec   converter.PayloadCodec
 	segment time.Duration // 0: the usual one
+	gpu     bool          // the model is on a GPU
 	stop    func()        // stops the worker
 }
 
@@ -205,7 +206,8 @@ func newRig(t *testing.T) *rig {
 }
 
 func (r *rig) settings() Settings {
-	return Settings{Client: r.client, Inferer: r.model, Catalog: r.model, Fingerprint: r.model.fingerprint, Codec: r.codec, Data: r.data}
+	gpu := r.gpu
+	return Settings{OnGPU: func(string) bool { return gpu }, Client: r.client, Inferer: r.model, Catalog: r.model, Fingerprint: r.model.fingerprint, Codec: r.codec, Data: r.data}
 }
 
 // work runs a worker until stop is called or the test ends.

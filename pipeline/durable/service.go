@@ -143,11 +143,19 @@ func validate(s *job.Spec) error {
 		return refuse("priority is %d, expected 1 (the highest) to 5, or 0 for 3", s.Priority)
 	case len(s.Group) > 64:
 		return refuse("group has %d bytes, expected at most 64", len(s.Group))
+	case s.Device != "" && s.Device != deviceCPU && s.Device != deviceGPU:
+		return refuse("device is '%s', expected '%s' or '%s', or nothing for any", s.Device, deviceCPU, deviceGPU)
 	case s.OtherModel != "" && s.OtherModel != otherWait && s.OtherModel != otherFail:
 		return refuse("other_model is '%s', expected '%s' or '%s'", s.OtherModel, otherWait, otherFail)
 	}
 	return nil
 }
+
+// The values of Spec.Device.
+const (
+	deviceCPU = "cpu"
+	deviceGPU = "gpu"
+)
 
 // The values of Spec.OtherModel.
 const (
@@ -164,7 +172,7 @@ func (s *Service) known(ctx context.Context, sp *job.Spec) error {
 	if err == nil {
 		return nil
 	}
-	polled, qerr := s.polled(ctx, modelQueue(s.s.Queue, sp.Model))
+	polled, qerr := s.polled(ctx, modelQueue(s.s.Queue, sp.Model, ""))
 	if qerr != nil {
 		return s.coded(qerr, sp.ID)
 	}

@@ -179,7 +179,7 @@ func (s *Service) queueOf(st *job.Status, a *workflowpb.PendingActivityInfo) str
 	if name := a.GetActivityType().GetName(); name == activityCut || name == activityFinish {
 		return s.s.Queue
 	}
-	return modelQueue(s.s.Queue, st.Spec.Model)
+	return modelQueue(s.s.Queue, st.Spec.Model, st.Spec.Device)
 }
 
 // failure returns why the last attempt at an activity failed.
@@ -195,9 +195,20 @@ func (s *Service) unpolled(ctx context.Context, st *job.Status, queue string, si
 	if age := time.Since(since); age >= s.patience {
 		if polled, err := s.polled(ctx, queue); err == nil && !polled {
 			st.State = job.Waiting
-			st.Reason = fmt.Sprintf("no worker has taken task queue '%s' for %d s; start `tutti serve --jobs` or `tutti worker` with model '%s'", queue, int(age.Seconds()), st.Spec.Model)
+			st.Reason = fmt.Sprintf("no worker has taken task queue '%s' for %d s; start `tutti serve --jobs` or `tutti worker` with model '%s'%s", queue, int(age.Seconds()), st.Spec.Model, at(st.Spec.Device))
 		}
 	}
+}
+
+// at completes the name of a model with the device that it must be on.
+func at(device string) string {
+	switch device {
+	case deviceGPU:
+		return " on a GPU"
+	case deviceCPU:
+		return " on the CPU"
+	}
+	return ""
 }
 
 // polled reports whether a worker takes from a queue.

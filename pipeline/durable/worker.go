@@ -35,17 +35,19 @@ type Settings struct {
 	Fingerprint func(model string, version int64) (string, error)
 	// Busy reports whether online requests are served, so that requests in the background wait for free places in batches. Optional.
 	Busy func() bool
+	// OnGPU reports whether a loaded model, or a step of an ensemble, is on a GPU. Nil: none is.
+	OnGPU func(model string) bool
 	// Data configures the access to datasets and outputs.
 	Data *dataset.Options
 	// Failure returns the error of the last call to Temporal if the server was away or refused it, and else nil. It gives the
 	// reason of calls whose retries a deadline ended. Optional.
 	Failure func() error
 	// Queue is the prefix of the task queues: workers take the steps of jobs from QUEUE, and the chunks of a model from
-	// QUEUE-MODEL. Default: tutti.
+	// QUEUE-MODEL and, for jobs that name a device, QUEUE-MODEL/gpu or QUEUE-MODEL/cpu. Default: tutti.
 	Queue string
 	// Codec transforms payloads. For example, it encrypts them. It must be the one of Client (see DataConverter).
 	Codec converter.PayloadCodec
-	// Chunks is the number of chunks of one model that this worker executes at a time. Default: 4.
+	// Chunks is the number of chunks of one task queue that this worker executes at a time. Default: 4.
 	Chunks int
 	// Log receives what happens. Default: nothing is logged.
 	Log *slog.Logger
@@ -86,7 +88,7 @@ type Worker struct {
 	s    Settings
 	acts *activities
 
-	models map[string]worker.Worker // by the model
+	models map[string]worker.Worker // by the task queue
 }
 
 // NewWorker returns a worker that does nothing until Run.
@@ -156,7 +158,7 @@ func (w *Worker) start(ctx context.Context, fresh func() worker.Worker) worker.W
 	}
 }
 
-// follow has one worker for each model that is loaded, until ctx is done.
+// follow has one worker for each task queue of the models that are loaded, until ctx is done.
 func (w *Worker) follow(ctx context.Context) {
 	tick := time.NewTicker(followEvery)
 	defer tick.Stop()
@@ -183,28 +185,33 @@ func (w *Worker) follow(ctx context.Context) {
 	}
 }
 
-// serve starts to take the chunks of a model.
-func (w *Worker) serve(ctx context.Context, model string) worker.Worker {
+// serve starts to take chunks from a task queue.
+func (w *Worker) serve(ctx context.Context, queue string) worker.Worker {
 	return w.start(ctx, func() worker.Worker {
 		o := w.options()
 		o.DisableWorkflowWorker = true
-		m := worker.New(w.s.Client, modelQueue(w.s.Queue, model), o)
+		m := worker.New(w.s.Client, queue, o)
 		m.RegisterActivityWithOptions(w.acts.check, activity.RegisterOptions{Name: activityCheck})
 		m.RegisterActivityWithOptions(w.acts.chunk, activity.RegisterOptions{Name: activityChunk})
 		return m
 	})
 }
 
-// loaded returns the models that are ready.
+// loaded returns the task queues of the models that are ready.
 func (w *Worker) loaded(ctx context.Context) map[string]bool {
 	list, err := w.s.Catalog.Statistics("", 0)
 	if err != nil {
 		w.s.Log.WarnContext(ctx, "The loaded models are not known.", slog.Any("error", err))
 		return nil
 	}
-	names := map[string]bool{}
+	queues := map[string]bool{}
 	for i := range list {
-		names[list[i].Name] = true
+		model, device := list[i].Name, deviceCPU
+		if w.s.OnGPU != nil && w.s.OnGPU(model) {
+			device = deviceGPU
+		}
+		queues[modelQueue(w.s.Queue, model, "")] = true
+		queues[modelQueue(w.s.Queue, model, device)] = true
 	}
-	return names
+	return queues
 }

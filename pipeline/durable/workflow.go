@@ -85,7 +85,7 @@ func (r *run) place() place { return place{Job: r.Spec.ID, Run: r.Run, Output: r
 func (r *run) phases(ctx workflow.Context) error {
 	if r.Checked == nil {
 		var c checked
-		if err := workflow.ExecuteActivity(r.options(ctx, modelQueue(r.Queue, r.Spec.Model)), activityCheck, checkOrder{r.place(), r.Spec}).Get(ctx, &c); err != nil {
+		if err := workflow.ExecuteActivity(r.options(ctx, modelQueue(r.Queue, r.Spec.Model, r.Spec.Device)), activityCheck, checkOrder{r.place(), r.Spec}).Get(ctx, &c); err != nil {
 			return err
 		}
 		r.Checked, r.Progress.Fingerprint = &c, c.Fingerprint
@@ -175,7 +175,7 @@ func (r *run) start(ctx workflow.Context) {
 	}
 	r.started++
 	r.inFlight++
-	options := workflow.GetActivityOptions(r.options(ctx, modelQueue(r.Queue, r.Spec.Model)))
+	options := workflow.GetActivityOptions(r.options(ctx, modelQueue(r.Queue, r.Spec.Model, r.Spec.Device)))
 	options.ActivityID = chunkIDPrefix + strconv.FormatInt(number, 10)
 	future := workflow.ExecuteActivity(workflow.WithActivityOptions(ctx, options), activityChunk, chunkOrder{r.place(), number})
 	workflow.Go(ctx, func(ctx workflow.Context) {
@@ -324,5 +324,10 @@ func cause(err error) string {
 	return err.Error()
 }
 
-// modelQueue returns the task queue of the workers that serve a model.
-func modelQueue(prefix, model string) string { return prefix + "-" + model }
+// modelQueue returns the task queue of the workers that serve a model, on a device if one is named. No model has a slash in its name.
+func modelQueue(prefix, model, device string) string {
+	if device != "" {
+		device = "/" + device
+	}
+	return prefix + "-" + model + device
+}

@@ -188,8 +188,11 @@ func TestCompose(t *testing.T) {
 		t.Error(err)
 	}
 	for _, change := range [][2]string{
-		{"depends_on: [temporal, jaeger]", "depends_on: [temporal, jager]"}, {"stop_grace_period:", "stop_grace:"}, {`"temporal:/data"`, `"temporary:/data"`},
-		{"127.0.0.1:9090:9090", "127.0.0.1:9090:port"}, {"restart: unless-stopped", "restart: [always]"},
+		{"depends_on: [temporal, jaeger]", "depends_on: [temporal, jager]"},
+		{"stop_grace_period:", "stop_grace:"},
+		{`"temporal:/data"`, `"temporary:/data"`},
+		{"127.0.0.1:9090:9090", "127.0.0.1:9090:port"},
+		{"restart: unless-stopped", "restart: [always]"},
 	} {
 		wrong := strings.Replace(string(text), change[0], change[1], 1)
 		if err := composed(t, wrong); err == nil || wrong == string(text) {

@@ -235,12 +235,12 @@ var _ encoding.CodecV2 = frames{}
 
 // Marshal implements encoding.CodecV2.
 func (frames) Marshal(v any) (mem.BufferSlice, error) {
-	return mem.BufferSlice{mem.SliceBuffer(*v.(*[]byte))}, nil //nolint:errcheck,forcetypeassert // of pass
+	return mem.BufferSlice{mem.SliceBuffer(*v.(*[]byte))}, nil //nolint:forcetypeassert // of pass
 }
 
 // Unmarshal implements encoding.CodecV2.
 func (frames) Unmarshal(data mem.BufferSlice, v any) error {
-	*v.(*[]byte) = data.Materialize() //nolint:errcheck,forcetypeassert // of pass
+	*v.(*[]byte) = data.Materialize() //nolint:forcetypeassert // of pass
 	return nil
 }
 

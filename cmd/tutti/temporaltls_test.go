@@ -120,6 +120,7 @@ func TestTemporalRefuses(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			options := map[string]string{}
 			for key, value := range good {
 				if changed, ok := c.change[key]; ok {

@@ -58,7 +58,7 @@ type Settings struct {
 const (
 	defaultQueue = "tutti"
 	defaultKeep  = 24 * time.Hour
-	callTimeout  = 5 * time.Second // of a call to Temporal
+	callTimeout  = 10 * time.Second // of a call to Temporal; the SDK gives one attempt half of it
 	// maxStarts bounds the requests that are started at a time: a Temporal server with a database on a disk executes the
 	// others one after another anyway, and calls would time out.
 	maxStarts = 16

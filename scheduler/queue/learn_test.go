@@ -87,8 +87,8 @@ func TestLearnsTheTimeOfTheDevice(t *testing.T) {
 	p := &pupil{}
 	q := queue.New(queue.Settings{Runner: b.Runner, Policy: p, Instances: []backends.Instance{&copier{stream}}, Workers: b.Workers})
 	t.Cleanup(func() {
-		for _, close := range []func() error{q.Close, stream.Close, mover.Close} {
-			if err := close(); err != nil {
+		for _, end := range []func() error{q.Close, stream.Close, mover.Close} {
+			if err := end(); err != nil {
 				t.Error(err)
 			}
 		}

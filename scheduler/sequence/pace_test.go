@@ -46,8 +46,8 @@ func atDevice(t *testing.T, d tensor.Accelerator, strategy *modelconfig.ModelSeq
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		for _, close := range []func() error{s.Close, backends.StreamOf(inst).Close, mover.Close} {
-			if err := close(); err != nil {
+		for _, end := range []func() error{s.Close, backends.StreamOf(inst).Close, mover.Close} {
+			if err := end(); err != nil {
 				t.Error(err)
 			}
 		}

@@ -226,21 +226,31 @@ func TestJobPaths(t *testing.T) {
 	address, _ := listen(t, func(set *httpapi.Settings) { set.Jobs, set.JobPaths = &servertest.Jobs{}, job.Paths{dir} })
 	open, _ := listen(t, func(set *httpapi.Settings) { set.Jobs = &servertest.Jobs{} })
 	for _, tt := range []struct {
-		address, input, forwarded string
-		want                      int
+		address, input string
+		header         [2]string
+		want           int
 	}{
-		{address, dir + "/in.jsonl", "", 201},
-		{address, "/etc/passwd", "", 400},
-		{open, "/etc/passwd", "", 201}, // a program of this machine can read it, too
-		{open, "/etc/passwd", "192.0.2.1", 400},
+		{address, dir + "/in.jsonl", [2]string{}, 201},
+		{address, "/etc/passwd", [2]string{}, 400},
+		{open, "/etc/passwd", [2]string{}, 201}, // a program of this machine can read it, too
+		{open, "/etc/passwd", [2]string{"X-Forwarded-For", "192.0.2.1"}, 400},
+		{open, "/etc/passwd", [2]string{"Sec-Fetch-Site", "same-origin"}, 201}, // the dashboard
+		{open, "/etc/passwd", [2]string{"Sec-Fetch-Site", "cross-site"}, 400},  // a page of another site in a browser of this machine
+		{open, "/etc/passwd", [2]string{"Origin", "https://example.com"}, 400},
+		{open, "/etc/passwd", [2]string{"Host", "example.com"}, 400}, // a name of another site that leads to this machine
+		{open, "/etc/passwd", [2]string{"Host", "localhost:8000"}, 201},
 	} {
 		body := `{"model":"text","input":{"uri":"` + tt.input + `"},"output":{"uri":"` + dir + `/out"}}`
 		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+tt.address+"/v2/jobs", strings.NewReader(body))
 		if err != nil {
 			t.Fatal(err)
 		}
-		if tt.forwarded != "" {
-			r.Header.Set("X-Forwarded-For", tt.forwarded)
+		switch name, value := tt.header[0], tt.header[1]; name {
+		case "":
+		case "Host":
+			r.Host = value
+		default:
+			r.Header.Set(name, value)
 		}
 		resp, err := client.Do(r)
 		if err != nil {
@@ -249,7 +259,7 @@ func TestJobPaths(t *testing.T) {
 		text, err := io.ReadAll(resp.Body)
 		resp.Body.Close()
 		if err != nil || resp.StatusCode != tt.want {
-			t.Errorf("input %s, forwarded for %q: status %d, want %d: %v, %s", tt.input, tt.forwarded, resp.StatusCode, tt.want, err, text)
+			t.Errorf("input %s, %q: status %d, want %d: %v, %s", tt.input, tt.header, resp.StatusCode, tt.want, err, text)
 		}
 	}
 }

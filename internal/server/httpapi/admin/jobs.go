@@ -6,10 +6,12 @@ import (
 	_ "embed"
 	"encoding/json"
 	"errors"
+	"net"
 	"net/http"
 	"net/netip"
 	"net/url"
 	"strconv"
+	"strings"
 
 	"github.com/tutti-server/tutti/core/job"
 	"github.com/tutti-server/tutti/core/status"
@@ -89,8 +91,12 @@ func (s *Service) submit(w http.ResponseWriter, r *http.Request, read func(job.S
 	transport.WriteJSON(w, st)
 }
 
-// ofThisMachine reports whether the client of a request is a program of this machine, and no proxy for another.
+// ofThisMachine reports whether the client of a request is a program of this machine, no proxy for another, and no page of
+// another site in a browser. Such a page reaches this server by its address, or by a name of its own that leads here.
 func ofThisMachine(r *http.Request) bool {
+	if http.NewCrossOriginProtection().Check(r) != nil || !isLocal(r.Host) {
+		return false
+	}
 	for _, forwarded := range []string{"Forwarded", "X-Forwarded-For", "X-Real-Ip", "Via"} {
 		if r.Header.Get(forwarded) != "" {
 			return false
@@ -98,6 +104,15 @@ func ofThisMachine(r *http.Request) bool {
 	}
 	from, err := netip.ParseAddrPort(r.RemoteAddr)
 	return err == nil && from.Addr().Unmap().IsLoopback()
+}
+
+// isLocal reports whether the host of a request is an address or localhost.
+func isLocal(host string) bool {
+	if name, _, err := net.SplitHostPort(host); err == nil {
+		host = name
+	}
+	_, err := netip.ParseAddr(strings.Trim(host, "[]"))
+	return err == nil || strings.EqualFold(host, "localhost") || host == ""
 }
 
 // readSpec reads the body of a submission. A member that Spec lacks is an error, so that no misspelt one is ignored.

@@ -53,11 +53,14 @@ const (
 // hot: one load.
 func (b *Background) Watching() bool { return b.watching.Load() }
 
-// Begin notes that a background request begins at now, on the clock of telemetry.Now. End must follow.
+// Begin notes that a background request begins at now, on the clock of telemetry.Now. End must follow. The first one waits for a
+// window, because the online requests before it were not counted.
 func (b *Background) Begin(now int64) {
 	b.requests.Add(1)
 	b.seen.Store(now)
-	b.watching.Store(true)
+	if !b.watching.Swap(true) {
+		b.last.Store(now)
+	}
 }
 
 // End notes the end of a background request.

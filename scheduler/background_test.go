@@ -21,6 +21,9 @@ func TestQuietAfterTraffic(t *testing.T) {
 	if !b.Watching() {
 		t.Error("online requests are not counted beside a background request")
 	}
+	if at := ms + int64(b.Wait(ms)); b.Quiet(2*ms) || b.Quiet(at-1) || !b.Quiet(at+1) {
+		t.Error("the first background request does not wait for one window")
+	}
 	b.Arrive(2 * ms)
 	if ok, beside := b.Start(3*ms, false); ok || !beside {
 		t.Error("a batch starts beside an online request at the only instance")

@@ -23,7 +23,18 @@ import (
 // deviceModel is an instance at a device that copies its input: one operation of the stream, for a kernel.
 type deviceModel struct {
 	stream tensor.Stream
-	took   time.Duration // by Execute
+	behind tensor.Event  // of the last batch
+	took   time.Duration // by Execute, and by waits for the device
+}
+
+// pace waits until the device has executed the last batch, as a queue does: an instance is at most one batch ahead of its device.
+func (m *deviceModel) pace() error {
+	if m.behind == nil {
+		return nil
+	}
+	start := time.Now()
+	defer func() { m.took += time.Since(start) }()
+	return m.behind.Wait()
 }
 
 func (m *deviceModel) Stream() tensor.Stream { return m.stream }
@@ -119,9 +130,14 @@ func inTime(tb testing.TB) {
 
 // step executes the next step, whose output becomes the input of the one after it.
 func (s *edges) step() {
+	m := s.steps[s.next].(*deviceModel)
+	if err := m.pace(); err != nil {
+		s.tb.Fatal(err)
+	}
 	var list scheduler.TaskList
 	list.Push(s.task)
-	s.runner.Run(s.steps[s.next], &list, s.turn)
+	s.runner.Run(m, &list, s.turn)
+	m.behind = m.stream.Record()
 	s.next = (s.next + 1) % len(s.steps)
 	w := list.Pop()
 	if w.Err != nil {

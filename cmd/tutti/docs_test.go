@@ -94,7 +94,7 @@ func TestCommandsPage(t *testing.T) {
 	var b strings.Builder
 	b.WriteString(guide + commandsHeading + "\nWritten by `make golden` from `tutti help` and `tutti COMMAND --help`; [options.md](options.md) has the options of serve.\n" + help)
 	for _, m := range regexp.MustCompile(`(?m)^  tutti (\S+)`).FindAllStringSubmatch(help, -1) {
-		if name := m[1]; name != "serve" && name != "version" {
+		if name := m[1]; name != "serve" {
 			b.WriteString("\n### " + name + "\n" + run(name, "--help"))
 		}
 	}

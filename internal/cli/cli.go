@@ -76,10 +76,14 @@ func (p *program) main(ctx context.Context, args []string) error {
 		}
 		args = []string{args[0], args[2], "--help"}
 	}
-	if c := find(args[1]); c.run != nil {
+	name := args[1]
+	if slices.Contains([]string{"--version", "-version", "-v"}, name) {
+		name = "version"
+	}
+	if c := find(name); c.run != nil {
 		return c.run(p, ctx, args[2:])
 	}
-	return usagef("there is no command '%s'", args[1])
+	return usagef("there is no command '%s'", name)
 }
 
 func programName(args []string) string {
@@ -313,6 +317,11 @@ func machineCommands() []command {
 			examples: []string{"tutti doctor", "tutti doctor --format json onnxruntime"},
 			run:      (*program).doctor,
 		},
-		{name: "version", summary: "Print the version", run: (*program).version},
+		{
+			name: "version", usage: "[--format text|json]", summary: "Print the version, the commit and the platform of this program",
+			notes:    "The commit and its date are those of the checkout that the program was built in; tutti --version prints the same.",
+			examples: []string{"tutti version", "tutti version --format json"},
+			run:      (*program).version,
+		},
 	}
 }

@@ -10,13 +10,11 @@ import (
 	"os"
 	"os/exec"
 	"runtime"
-	"runtime/debug"
 	"slices"
 	"strings"
 	"syscall"
 	"time"
 
-	"github.com/tutti-server/tutti"
 	"github.com/tutti-server/tutti/backends"
 	"github.com/tutti-server/tutti/core/status"
 	"github.com/tutti-server/tutti/core/tensor"
@@ -300,13 +298,4 @@ func (p *program) listRuntimes() error {
 	}
 	table.Left(p.stdout, rows)
 	return nil
-}
-
-func (p *program) version(_ context.Context, _ []string) error {
-	note := ""
-	if info, ok := debug.ReadBuildInfo(); ok && slices.Contains(info.Settings, debug.BuildSetting{Key: "CGO_ENABLED", Value: "0"}) {
-		note = " (built without cgo: the backends onnxruntime, openvino, pytorch, tensorflow and tensorrt are not in it)"
-	}
-	_, err := fmt.Fprintf(p.stdout, "tutti %s%s\n", tutti.Version, note)
-	return err
 }

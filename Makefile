@@ -277,6 +277,17 @@ bench-gpu: bin/tutti-bench build ## Measure edges between device steps on the ch
 gpu-kit: ## Pack what a machine with a GPU needs to try the server: bin/gpu-kit.tar.xz
 	scripts/gpu-kit
 
+# PLATFORM=linux/arm64 builds one platform. CHECK=1 builds a second time, elsewhere, and fails if a byte differs.
+PLATFORM ?=
+CHECK ?=
+.PHONY: dist
+dist: ## Build the files of a release into dist/: archives, deb packages, wheels, checksums, SBOMs (30 minutes of CPU time when cold)
+	@scripts/dist $(if $(CHECK),--check) $(PLATFORM)
+
+.PHONY: test-dist
+test-dist: dist ## Install and run what dist/ contains
+	@$(prepared); export TUTTI_TEST_DIST="$(CURDIR)/dist"; go test -count=1 -timeout 60m -v -run '^Test(Dist|InstallPage)' ./deploy
+
 # A mutant that no test notices is a missing test, or code that nothing needs. THRESHOLD=80 is the least percentage noticed.
 BASE ?= main
 THRESHOLD ?= 80
@@ -292,4 +303,4 @@ cover: runtime examples ## Print the share of statements that tests reach
 
 .PHONY: clean
 clean: ## Remove build outputs; downloaded runtimes and models stay
-	rm -rf bin
+	rm -rf bin dist

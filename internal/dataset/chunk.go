@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"iter"
+	"reflect"
 	"strconv"
 
 	"github.com/tutti-server/tutti/core/status"
@@ -40,6 +41,10 @@ type CutOptions struct {
 	MinRows  int64 // 0: a quarter of MaxRows
 	MaxRows  int64 // 0: 1024
 	MaxBytes int64 // of the rows as the model gets them, about; at least one row is in a chunk. 0: 64 MiB
+	// From is a chunk that was cut with the same options: the sequence begins with it, and nothing in front of it is read, except
+	// for a compressed file, which is read from its start. The sequence ends with ErrChanged if the dataset has another chunk there
+	// now. Nil: the first row.
+	From *Chunk
 
 	_ struct{}
 }
@@ -65,6 +70,9 @@ func newCutter(o CutOptions, columns string) *cutter {
 	}
 	o.MinRows = min(o.MinRows, o.MaxRows)
 	c := &cutter{o: o, chunk: Chunk{Columns: columns}}
+	if o.From != nil {
+		c.chunk.Number, c.chunk.First = o.From.Number, o.From.First
+	}
 	// One key in mask+1 ends a chunk: about four chances between the bounds.
 	for c.mask = 1; c.mask < uint64(o.MaxRows-o.MinRows)/4; c.mask = c.mask<<1 | 1 {
 	}
@@ -118,7 +126,8 @@ func (c *cutter) end() *Chunk {
 }
 
 // Cut reads the dataset once and cuts it into chunks, which are in the order of the rows. Memory is flat in the number of
-// rows. A row that cannot be read counts, and is reported by Read. The sequence ends behind the first error.
+// rows. A row that cannot be read counts, and is reported by Read. The sequence ends behind the first error. CutOptions.From
+// continues a sequence that was interrupted.
 func (s *Set) Cut(ctx context.Context, o CutOptions) iter.Seq2[*Chunk, error] {
 	return func(yield func(*Chunk, error) bool) {
 		sel, err := s.selected(ctx)
@@ -127,10 +136,26 @@ func (s *Set) Cut(ctx context.Context, o CutOptions) iter.Seq2[*Chunk, error] {
 			return
 		}
 		c, h := newCutter(o, sel.id()), newHasher()
+		at := Slice{}
+		if o.From != nil {
+			if at, yield = o.From.Slices[0], s.sameFirst(o.From, yield); o.From.Columns != sel.id() {
+				yield(nil, status.Errorf(status.InvalidArg, "chunk %d was cut with other columns than are read", o.From.Number))
+				return
+			}
+		}
 		for src, err := range s.sources(ctx) {
+			if err == nil && at.File != "" {
+				if src.file.key != at.File {
+					continue
+				}
+				if src.file.size != at.Size || src.file.tag != at.Tag {
+					err = changedError(src.store.name(at.File), at.Tag, src.file.tag)
+				}
+			}
 			if err == nil {
 				var more bool
-				if more, err = s.cutFile(ctx, src, sel, c, h, yield); err == nil && !more {
+				more, err = s.cutFile(ctx, src, &Slice{Offset: at.Offset, Line: at.Line, Row: at.Row}, sel, c, h, yield)
+				if at = (Slice{}); err == nil && !more {
 					return
 				}
 			}
@@ -139,15 +164,32 @@ func (s *Set) Cut(ctx context.Context, o CutOptions) iter.Seq2[*Chunk, error] {
 				return
 			}
 		}
-		if c.chunk.Rows > 0 {
+		switch {
+		case at.File != "":
+			yield(nil, changedError(s.place.store.name(at.File), at.Tag, "gone"))
+		case c.chunk.Rows > 0:
 			yield(c.end(), nil)
 		}
 	}
 }
 
-func (s *Set) cutFile(ctx context.Context, src *source, sel *selection, c *cutter, h *hasher, yield func(*Chunk, error) bool) (more bool, err error) {
+// sameFirst returns a yield that ends the sequence if its first chunk is not the expected one.
+func (s *Set) sameFirst(want *Chunk, yield func(*Chunk, error) bool) func(*Chunk, error) bool {
+	first := true
+	return func(c *Chunk, err error) bool {
+		if err == nil && first && !reflect.DeepEqual(c, want) {
+			yield(nil, status.Errorf(status.InvalidArg, "the content of rows %d to %d of dataset '%s' %w", want.First, want.First+want.Rows-1, s.uri, ErrChanged))
+			return false
+		}
+		first = false
+		return yield(c, err)
+	}
+}
+
+// cutFile cuts the rows of a file from a place on.
+func (s *Set) cutFile(ctx context.Context, src *source, from *Slice, sel *selection, c *cutter, h *hasher, yield func(*Chunk, error) bool) (more bool, err error) {
 	more = true
-	err = s.scan(ctx, src, &Slice{}, sel, true, func(rec *record) bool {
+	err = s.scan(ctx, src, from, sel, true, func(rec *record) bool {
 		if ctx.Err() != nil {
 			return false
 		}

@@ -10,7 +10,8 @@
 //	Submit -> workflow tutti.job (workflow.go), on the task queue tutti
 //	            |  activity check   (check.go), on tutti-MODEL: binds columns to inputs, tries the first rows,
 //	            |                   claims the output, pins the job to the fingerprint of the model
-//	            |  activity cut     (cut.go), on tutti: reads the dataset once, writes the chunks to _job/RUN/plan/
+//	            |  activity cut     (cut.go), on tutti: reads the dataset once, writes the chunks to _job/RUN/plan/;
+//	            |                   another attempt goes on where this one was
 //	            |  activity chunk   (chunk.go), on tutti-MODEL, for each chunk: a sliding window of them
 //	            |                   (a job that names a device: on tutti-MODEL/gpu or tutti-MODEL/cpu, as check)
 //	            |    read rows -> units of max_batch_size rows -> infer.Inferer (send.go) -> parts (results.go)

@@ -27,6 +27,7 @@ import (
 //	_job/RUN/job.json                   jobFile
 //	_job/RUN/plan/00000000.json         chunks, from 0 on
 //	_job/RUN/plan.json                  written when the plan is complete
+//	_job/RUN/cut.json                   while the plan is made: the page in progress, see pageWriter
 //	_job/owner.json                     the job that writes to the output
 //	_manifest.json                      job.Manifest
 const (
@@ -49,6 +50,7 @@ func runID(run string) string {
 func jobKey(run string) string     { return path.Join(jobFolder, runID(run), "job.json") }
 func planFolder(run string) string { return path.Join(jobFolder, runID(run), "plan") }
 func planKey(run string) string    { return path.Join(jobFolder, runID(run), "plan.json") }
+func cutKey(run string) string     { return path.Join(jobFolder, runID(run), "cut.json") }
 func pageKey(run string, first int64) string {
 	return path.Join(planFolder(run), fmt.Sprintf("%08d.json", first))
 }

@@ -1,7 +1,7 @@
 // Package cudatest gives tests a CUDA driver without a GPU that finds mistakes: see driver.c.
 //
-// The functions of the package are those of the driver that Variable names, which all tests of the process share. New gives a test a
-// driver of its own. For example:
+// The functions of the package are those of the driver that Variable names, which all tests of the process share. New loads a
+// separate driver for one test. For example:
 //
 //	d := cudatest.New(t, 1)                            // one device; checked when the test ends
 //	serve(t, "--cuda-driver="+d.Path())
@@ -58,8 +58,8 @@ func shared(tb testing.TB) *Driver {
 	return &Driver{tb: tb, path: path, lib: load(tb, path)}
 }
 
-// New returns a checking driver with the given number of devices and with settings, streams, faults and counters of its own: a copy
-// of the library, which the loader takes for another one. When the test ends, after everything that the test registers later, the
+// New returns a checking driver with the given number of devices. It is a copy of the library, which the loader takes for another one, so that its
+// settings, streams, faults and counters are separate from those of other tests. When the test ends, after everything that the test registers later, the
 // driver must have found no fault, and nothing of it may be in use. It skips the test on a GPU.
 func New(tb testing.TB, devices int) *Driver {
 	tb.Helper()

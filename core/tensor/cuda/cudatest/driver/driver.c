@@ -1102,7 +1102,7 @@ cu_result cuLaunchKernel(cu_function f, unsigned gx, unsigned gy, unsigned gz, u
 	UNLOCK(OK);
 }
 
-// Memory outside the pools may be exported, so it has pages of its own.
+// Memory outside the pools may be exported, so it shares no page with another allocation.
 cu_result cuMemAlloc_v2(cu_ptr *p, size_t n) {
 	CONTEXT();
 	static struct cu_pool direct;

@@ -214,11 +214,17 @@ func (s *settings) dial(w *watcher, p purpose) (*grpc.ClientConn, error) {
 			MinConnectTimeout: 5 * time.Second,
 		}),
 		grpc.WithIdleTimeout(0),
-		grpc.WithDisableServiceConfig(), // only that of the parameters counts
 		grpc.WithUserAgent("tutti"),
 	)
-	if p == serving {
-		options = append(options, grpc.WithDefaultServiceConfig(s.serviceConfig()))
+	if s.controlled() { // the control plane's service config counts; it may not repeat what must not be repeated
+		if !s.idempotent {
+			options = append(options, grpc.WithDisableRetry())
+		}
+	} else {
+		options = append(options, grpc.WithDisableServiceConfig()) // only that of the parameters counts
+		if p == serving {
+			options = append(options, grpc.WithDefaultServiceConfig(s.serviceConfig()))
+		}
 	}
 	if w != nil {
 		options = append(options, grpc.WithContextDialer(w.dial))

@@ -3,6 +3,7 @@ package remote
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strconv"
 	"strings"
 	"time"
@@ -56,8 +57,10 @@ func (s *settings) callError(ctx context.Context, err error, c *call) error {
 	case st.Code() == codes.DeadlineExceeded && s.timeout > 0:
 		return status.Errorf(status.Unavailable, "%s did not respond within %s (parameter 'timeout')", s.where(c), s.timeout)
 	}
-	if st.Code() == codes.ResourceExhausted && strings.Contains(st.Message(), "message larger than max") {
-		return status.Errorf(status.InvalidArg, "%s: %s; parameter 'max_message_bytes' is %d: %w", s.where(c), st.Message(), s.maxMessage, infer.ErrTooLarge)
+	if st.Code() == codes.ResourceExhausted {
+		if large := s.tooLarge(st.Message(), c); large != nil {
+			return large
+		}
 	}
 	code, ok := codeOf[st.Code()]
 	if !ok {
@@ -71,6 +74,23 @@ func (s *settings) callError(ctx context.Context, err error, c *call) error {
 		text = "refused the credentials of this server: " + text
 	}
 	return &status.Error{Code: code, Msg: s.where(c) + ": " + text, Err: err, RetryAfter: c.retryAfter()}
+}
+
+// errLongResponse is wrapped by the error of a response that exceeds max_message_bytes. That of one request alone may be short enough.
+var errLongResponse = errors.New("too large")
+
+// tooLarge returns the error of a message that exceeds a limit, here or at the far server, or nil for another text of grpc.
+func (s *settings) tooLarge(text string, c *call) error {
+	ours := strings.Contains(text, fmt.Sprintf(" vs. %d)", s.maxMessage)) || strings.HasSuffix(text, fmt.Sprintf(" max %d", s.maxMessage))
+	switch {
+	case !strings.Contains(text, "larger than max"):
+		return nil
+	case !ours:
+		return status.Errorf(status.InvalidArg, "%s refuses a message, which is %w: %s", s.where(c), infer.ErrTooLarge, text)
+	case !strings.Contains(text, "trying to send"):
+		return status.Errorf(status.Internal, "unexpected response of %s: it is %w, expected at most %d bytes (parameter 'max_message_bytes'): %s", s.where(c), errLongResponse, s.maxMessage, text)
+	}
+	return status.Errorf(status.InvalidArg, "the request for %s is %w, expected at most %d bytes (parameter 'max_message_bytes'): %s", s.where(c), infer.ErrTooLarge, s.maxMessage, text)
 }
 
 // passed reports whether the deadline of ctx has passed or is about to: grpc's timer may fire before the context's.

@@ -2,6 +2,7 @@ package remote
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"strconv"
 	"sync"
@@ -62,7 +63,7 @@ func (m *model) Execute(ctx context.Context, b *backends.Batch) error {
 		}
 		return nil
 	}
-	if len(b.Requests) > 1 && status.CodeOf(err) != status.InvalidArg { // the server would send the requests again, one by one
+	if len(b.Requests) > 1 && status.CodeOf(err) != status.InvalidArg && !errors.Is(err, errLongResponse) { // the server would send the requests again, one by one
 		for i := range b.Requests {
 			b.Requests[i].Err = err
 		}
@@ -110,13 +111,15 @@ var streamDesc = &inference.GRPCInferenceService_ServiceDesc.Streams[0]
 
 // invoke sends x as a unary call, and reads its outputs.
 func (m *model) invoke(ctx context.Context, x *exchange, members []backends.Request, rows int, a tensor.Allocator, out []tensor.Tensor) error {
-	err := m.channel.conn().Invoke(m.outgoing(ctx, members), methodInfer, &x.req, &x.resp, x.options...)
+	limited, stop := m.set.limited(ctx)
+	defer stop()
+	err := m.channel.conn().Invoke(m.outgoing(limited, members), methodInfer, &x.req, &x.resp, x.options...)
 	if err != nil {
 		return m.set.callError(ctx, err, &x.call)
 	}
 	x.resp.stream = false
 	if err := x.resp.scan(); err != nil {
-		return x.resp.bad("is malformed: %v", err)
+		return x.resp.bad("is malformed (%v), expected a message of KServe v2", err)
 	}
 	return x.resp.tensors(a, rows, out)
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"io"
-	"net"
 	"path/filepath"
 	"strings"
 	"sync/atomic"
@@ -59,22 +58,7 @@ func (h *hostile) ModelStreamInfer(s grpc.BidiStreamingServer[inference.ModelInf
 
 func (h *hostile) serve(t *testing.T) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	s := grpc.NewServer()
-	inference.RegisterGRPCInferenceServiceServer(s, h)
-	done := make(chan struct{})
-	go func() {
-		_ = s.Serve(l)
-		close(done)
-	}()
-	t.Cleanup(func() {
-		s.Stop()
-		<-done
-	})
-	return l.Addr().String()
+	return serveGRPC(t, h)
 }
 
 func ports(name, datatype string, shape ...int64) []*inference.ModelMetadataResponse_TensorMetadata {

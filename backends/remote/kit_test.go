@@ -29,7 +29,7 @@ import (
 	"github.com/tutti-server/tutti/steps"
 )
 
-// TestMain checks that no goroutine is left: neither of servers nor of connections.
+// TestMain checks that the goroutines of all servers and connections have ended.
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // probe is a backend whose models note each request and pass INPUT on, unless a hook says otherwise.

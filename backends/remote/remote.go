@@ -5,7 +5,8 @@
 // keepalive are those of grpc-go, configured by a service config that is made of the model's parameters.
 //
 //   - settings.go, service.go: parameters, and the service config that they make
-//   - channel.go, dialer.go: connections, shared by models with the same settings
+//   - channel.go, watcher.go: connections, shared by models with the same settings
+//   - xds.go: targets whose servers a control plane names
 //   - describe.go: the far model's metadata, and their comparison with the configuration
 //   - model.go: loading, readiness, metadata after a reconnect
 //   - execute.go, stream.go: executions
@@ -91,14 +92,29 @@ func (b *backend) Load(ctx context.Context, s backends.Settings) (backends.Model
 
 // ask asks the endpoint for the far model's metadata.
 func ask(ctx context.Context, set *settings) (*description, error) {
-	conn, err := set.dial(nil, probing)
+	var plane *bootstrap
+	if set.controlled() {
+		var err error
+		if plane, err = readBootstrap(); err != nil {
+			return nil, status.Prefixf(err, "endpoint '%s': ", set.endpoint)
+		}
+	}
+	watch := newWatcher()
+	conn, err := set.dial(watch, probing)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { _ = conn.Close() }()
-	ctx, cancel := context.WithTimeout(ctx, set.loadTimeout)
+	limited, cancel := context.WithTimeout(ctx, set.loadTimeout)
 	defer cancel()
-	return describe(ctx, conn, set)
+	far, err := describe(limited, conn, set)
+	if err != nil && limited.Err() != nil && ctx.Err() == nil {
+		err = status.Errorf(status.Unavailable, "%s did not respond within %s (parameter 'load_timeout')", set.where(nil), set.loadTimeout)
+	}
+	if err != nil && plane != nil {
+		err = plane.explain(err, set, watch.tried())
+	}
+	return far, err
 }
 
 // acquire returns the channel of the settings, which it opens if it is the first to need it. The caller must call give.

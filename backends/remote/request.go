@@ -124,7 +124,7 @@ func (r *request) head(e *wire.Encoder) {
 	}
 }
 
-// appendParams appends the parameters of a request: its sequence, its priority, what is left of its timeout, and its own.
+// appendParams appends the parameters of a request: sequence, priority, remaining timeout, and those that the client sent.
 func appendParams(e *wire.Encoder, m *infer.Meta) {
 	if s := &m.Sequence; s.ID != 0 || s.Name != "" {
 		id := infer.Param{Key: "sequence_id", Kind: infer.ParamInt, Int: int64(s.ID)} //nolint:gosec // as the bits are
@@ -146,7 +146,7 @@ func appendParams(e *wire.Encoder, m *infer.Meta) {
 	}
 }
 
-// left returns what is left of a request's timeout, in microseconds, at least 1.
+// left returns the remaining timeout of a request in microseconds, at least 1.
 func left(m *infer.Meta) int64 {
 	n := int64(min(m.Timeout, math.MaxInt64)) //nolint:gosec // bounded
 	if m.Arrived > 0 {

@@ -1,6 +1,8 @@
 package remote
 
 import (
+	"strings"
+
 	"google.golang.org/grpc/mem"
 	"google.golang.org/protobuf/encoding/protowire"
 
@@ -16,7 +18,7 @@ type response struct {
 	m      *model
 	stream bool
 
-	data    mem.BufferSlice // an own reference, until free
+	data    mem.BufferSlice // a reference that free releases
 	cursor  wire.Cursor
 	outputs []farOutput
 	raw     []wire.Span
@@ -184,7 +186,7 @@ func (o *farOutput) parse(b []byte) error {
 }
 
 // tensors copies the outputs, once, into memory of the allocator: by position in the signature, those that the response lacks
-// are absent. rows is the number of rows of the request. On an error nothing is left allocated.
+// are absent. rows is the number of rows of the request. On an error it releases what it allocated.
 func (r *response) tensors(a tensor.Allocator, rows int, out []tensor.Tensor) (err error) {
 	defer func() {
 		if err != nil {
@@ -193,16 +195,18 @@ func (r *response) tensors(a tensor.Allocator, rows int, out []tensor.Tensor) (e
 	}()
 	sig := r.m.Sig
 	if len(r.raw) > 0 && len(r.raw) != len(r.outputs) {
-		return r.bad("has %d outputs and %d raw contents", len(r.outputs), len(r.raw))
+		return r.bad("has %d outputs and %d raw contents, expected one for each", len(r.outputs), len(r.raw))
 	}
+	known := len(r.outputs) == 0
 	for i := range r.outputs {
 		o := &r.outputs[i]
 		at := sig.Output(string(o.name))
 		if at < 0 {
-			continue // not asked for
+			continue // not requested
 		}
+		known = true
 		if out[at].Present() {
-			return r.bad("has output '%s' twice", o.name)
+			return r.bad("has output '%s' twice, expected once", o.name)
 		}
 		t, err := r.shape(o, &sig.Outputs[at], rows)
 		if err != nil {
@@ -218,10 +222,13 @@ func (r *response) tensors(a tensor.Allocator, rows int, out []tensor.Tensor) (e
 		}
 		out[at] = t
 	}
+	if !known {
+		return r.bad("has output '%s', expected %s as when model '%s' was loaded", r.outputs[0].name, strings.Join(r.m.names, ", "), sig.Model)
+	}
 	return nil
 }
 
-// bad is an error of the far server's response. It may have another model than the one that was loaded.
+// bad returns the error of a response that does not fit. The far server may have another model than the one that was loaded: it is compared again.
 func (r *response) bad(format string, args ...any) error {
 	r.m.doubt()
 	return status.Errorf(status.Internal, "unexpected response of "+r.m.set.where(nil)+": it "+format, args...)
@@ -243,7 +250,7 @@ func (r *response) shape(o *farOutput, p *config.Port, rows int) (tensor.Tensor,
 // rawTensor sets the memory of a tensor to a copy of raw contents.
 func (r *response) rawTensor(a tensor.Allocator, o *farOutput, t *tensor.Tensor, s wire.Span) error {
 	if o.typed {
-		return r.bad("has raw and typed contents for output '%s'", o.name)
+		return r.bad("has raw and typed contents for output '%s', expected one of them", o.name)
 	}
 	if n := t.Shape.Elements(); t.DType != tensor.Bytes && (n > int64(s.N) || n*int64(t.DType.Size()) != int64(s.N)) {
 		return r.bad("has %d bytes for output '%s', expected those of %s %s", s.N, o.name, t.DType, t.Shape)

@@ -66,7 +66,7 @@ type param struct {
 // params lists the parameters in the order of the documentation.
 func params() []param {
 	return []param{
-		{"endpoint", false, "Where the far server is: `HOST:PORT`; several separated by commas; `dns:///NAME:PORT`, of which every address is used; or `unix:///PATH`. Required, here or in `--backend-config=remote,endpoint=`", text(func(s *settings) *string { return &s.endpoint })},
+		{"endpoint", false, "Where the far server is: `HOST:PORT`; several separated by commas; `dns:///NAME:PORT`, of which every address is used; `xds:///NAME`, whose servers an xDS control plane names; or `unix:///PATH`. Required, here or in `--backend-config=remote,endpoint=`", text(func(s *settings) *string { return &s.endpoint })},
 		{"remote_model", true, "Name of the far model; default: the name of this one", text(func(s *settings) *string { return &s.model })},
 		{"remote_version", true, "Version of the far model; default: the one that its server prefers", version},
 		{"balancing", false, "`round_robin` (default), `weighted_round_robin` by the load that servers report by ORCA, `least_request`, or `sequence`, which sends all requests of a sequence to the same server and is the default for far models with sequence batching", oneOf(func(s *settings) *string { return &s.balancing }, roundRobin, weighted, least, bySequence)},
@@ -220,33 +220,37 @@ func parseSettings(name string, given, shared map[string]string) (*settings, err
 	}
 	s.model = cmp.Or(s.model, name)
 	s.tls = s.tls || s.ca != "" || s.cert != "" || s.serverName != ""
-	return s, s.check()
+	if err := s.check(); err != nil {
+		return s, err
+	}
+	return s, s.checkDecided(given)
+}
+
+// fail returns the error of a parameter.
+func (s *settings) fail(key, format string, args ...any) error {
+	if s.name == "" {
+		return status.Errorf(status.InvalidArg, "--backend-config=%s,%s"+format, append([]any{Name, key}, args...)...)
+	}
+	return config.Errorf(config.BadParam, "parameters", "model '%s': parameter '%s'"+format, append([]any{s.name, key}, args...)...)
 }
 
 // check reports settings that contradict each other, or that this program lacks.
 func (s *settings) check() error {
-	fail := func(key, format string, args ...any) error {
-		err := config.Errorf(config.BadParam, "parameters", "model '%s': parameter '%s'"+format, append([]any{s.name, key}, args...)...)
-		if s.name == "" {
-			err = status.Errorf(status.InvalidArg, "--backend-config=%s,%s"+format, append([]any{Name, key}, args...)...)
-		}
-		return err
-	}
 	switch {
 	case (s.cert == "") != (s.key == ""):
-		return fail("tls_cert", " and 'tls_key' belong together, found '%s' and '%s'", s.cert, s.key)
+		return s.fail("tls_cert", " and 'tls_key' belong together, found '%s' and '%s'", s.cert, s.key)
 	case s.authorization != "" && !s.tls:
-		return fail("authorization_file", " needs an encrypted connection, which would otherwise show the credentials: set 'tls'")
+		return s.fail("authorization_file", " needs an encrypted connection, which would otherwise show the credentials: set 'tls'")
 	case s.keepalive < 10*time.Second:
-		return fail("keepalive_time", " is %s, expected at least 10s", s.keepalive)
-	case strings.HasPrefix(s.endpoint, "xds:") && resolver.Get("xds") == nil:
-		return s.unsupported(fail("endpoint", " is '%s', and this program has no xDS: build it without the tag noxds, or import google.golang.org/grpc/xds", s.endpoint))
+		return s.fail("keepalive_time", " is %s, expected at least 10s", s.keepalive)
+	case s.controlled() && resolver.Get("xds") == nil:
+		return s.unsupported(s.fail("endpoint", " is '%s', and this program has no xDS: build it without the tag noxds, or import google.golang.org/grpc/xds", s.endpoint))
 	case s.outliers && balancer.Get(outlierPolicy) == nil:
-		return s.unsupported(fail("outlier_detection", " is 'true', and this program has no outlier detection: build it without the tag noxds, or import google.golang.org/grpc/xds"))
+		return s.unsupported(s.fail("outlier_detection", " is 'true', and this program has no outlier detection: build it without the tag noxds, or import google.golang.org/grpc/xds"))
 	}
 	for _, a := range s.addresses() {
 		if _, _, err := net.SplitHostPort(a); err != nil || strings.ContainsAny(a, "/ ") {
-			return fail("endpoint", " has '%s' in a list of addresses, expected HOST:PORT", a)
+			return s.fail("endpoint", " has '%s' in a list of addresses, expected HOST:PORT", a)
 		}
 	}
 	return nil

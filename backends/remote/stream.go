@@ -11,7 +11,7 @@ import (
 	"github.com/tutti-server/tutti/core/tensor"
 )
 
-// stream sends each request of a batch of a decoupled model on a stream of its own, and passes the responses on as they arrive. A
+// stream sends each request of a batch of a decoupled model on a separate stream, and passes the responses on as they arrive. A
 // slow client slows its stream down by gRPC's flow control.
 func (m *model) stream(ctx context.Context, b *backends.Batch) error {
 	if len(b.Requests) == 1 {
@@ -38,14 +38,16 @@ func (m *model) streamOne(ctx context.Context, b *backends.Batch, i int, in []te
 	ctx, cancel := context.WithCancel(ctx) // ends the stream when a client stops reading
 	defer cancel()
 	x := m.requests.Get()
-	ended := false // grpc uses x until the stream has ended; else it is left to the collector
+	ended := false // grpc uses x until the stream has ended; else the garbage collector frees it
 	defer func() {
 		if x.resp.free(); ended {
 			m.recycle(x)
 		}
 	}()
 	x.req.fill(members, in)
-	s, err := m.channel.conn().NewStream(m.outgoing(ctx, members), streamDesc, methodStream, x.options...)
+	limited, end := m.set.limited(ctx)
+	defer end()
+	s, err := m.channel.conn().NewStream(m.outgoing(limited, members), streamDesc, methodStream, x.options...)
 	if err != nil {
 		return m.set.callError(ctx, err, nil)
 	}
@@ -72,7 +74,7 @@ func (m *model) streamOne(ctx context.Context, b *backends.Batch, i int, in []te
 func (m *model) deliver(b *backends.Batch, i int, x *exchange, mu *sync.Mutex) error {
 	defer x.resp.free()
 	if err := x.resp.scan(); err != nil {
-		return x.resp.bad("is malformed: %v", err)
+		return x.resp.bad("is malformed (%v), expected a message of KServe v2", err)
 	}
 	if len(x.resp.failure) > 0 {
 		return status.Errorf(status.Internal, "%s: %s", m.set.where(nil), x.resp.failure)

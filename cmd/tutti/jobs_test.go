@@ -38,11 +38,17 @@ type jobProcess struct {
 // startProcess runs a command of tutti until it has started n services.
 func startProcess(t *testing.T, n int, args ...string) (*jobProcess, addresses) {
 	t.Helper()
+	return startProcessIn(t, nil, n, args...)
+}
+
+// startProcessIn is startProcess with more environment variables.
+func startProcessIn(t *testing.T, env []string, n int, args ...string) (*jobProcess, addresses) {
+	t.Helper()
 	exe, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := &jobProcess{&exec.Cmd{Path: exe, Args: append([]string{"tutti"}, args...), Env: append(os.Environ(), "GORACE="+raceOptions)}, newWatch()}
+	p := &jobProcess{&exec.Cmd{Path: exe, Args: append([]string{"tutti"}, args...), Env: append(append(os.Environ(), "GORACE="+raceOptions), env...)}, newWatch()}
 	p.Stdout, p.Stderr = p.log, p.log
 	if err := p.Start(); err != nil {
 		t.Fatal(err)

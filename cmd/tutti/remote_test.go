@@ -86,23 +86,45 @@ func (f *remoteFront) pass(_ any, in grpc.ServerStream) error {
 // fronts starts a server with the model far, and a server whose model near is that one behind two addresses. call sends a request to near.
 func fronts(t *testing.T, loads [2]float64, params ...string) (two [2]*remoteFront, call func(ctx context.Context) error) {
 	t.Helper()
+	two = farFronts(t, loads)
+	near := nearOf(t, nil, append(params, "endpoint="+two[0].address+","+two[1].address)...)
+	return two, func(ctx context.Context) error { return near(ctx) }
+}
+
+// farFronts starts a server with the model far, behind two addresses.
+func farFronts(t *testing.T, loads [2]float64) (two [2]*remoteFront) {
+	t.Helper()
 	root := t.TempDir()
 	writeModel(t, root, "far", `backend: "identity" input { name: "INPUT0" data_type: TYPE_INT32 dims: 1 } output { name: "OUTPUT0" data_type: TYPE_INT32 dims: 1 }`)
 	_, far := startProcess(t, services, append([]string{"serve", "--model-repository", root}, freePorts...)...)
 	for i, load := range loads {
 		two[i] = newRemoteFront(t, far.grpc, load)
 	}
+	return two
+}
+
+// remoteModel returns the configuration of a remote model of far with the parameters KEY=VALUE.
+func remoteModel(params ...string) string {
 	var text strings.Builder
 	text.WriteString("backend: \"remote\"\n")
-	for _, p := range append(params, "endpoint="+two[0].address+","+two[1].address, "remote_model=far") {
+	for _, p := range append([]string{"remote_model=far"}, params...) {
 		key, value, _ := strings.Cut(p, "=")
 		fmt.Fprintf(&text, "parameters { key: %q value { string_value: %q } }\n", key, value)
 	}
-	root = t.TempDir()
-	writeModel(t, root, "near", text.String())
-	_, near := startProcess(t, services, append([]string{"serve", "--model-repository", root}, freePorts...)...)
-	return two, func(ctx context.Context) error {
+	return text.String()
+}
+
+// nearOf starts a server whose model near is remote. call sends it a request, with these request parameters.
+func nearOf(t *testing.T, env []string, params ...string) (call func(ctx context.Context, params ...map[string]any) error) {
+	t.Helper()
+	root := t.TempDir()
+	writeModel(t, root, "near", remoteModel(params...))
+	_, near := startProcessIn(t, env, services, append([]string{"serve", "--model-repository", root}, freePorts...)...)
+	return func(ctx context.Context, params ...map[string]any) error {
 		body := map[string]any{"inputs": []any{map[string]any{"name": "INPUT0", "shape": []int{1}, "datatype": "INT32", "data": []int{7}}}}
+		if len(params) > 0 {
+			body["parameters"] = params[0]
+		}
 		code, got, err := httpCall(ctx, http.MethodPost, "http://"+near.http+"/v2/models/near/infer", body)
 		if err == nil && (code != http.StatusOK || !strings.Contains(string(got), `"data":[7]`)) {
 			err = fmt.Errorf("status %d: %s", code, got)

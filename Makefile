@@ -31,7 +31,7 @@ test_at_devices = TUTTI_TEST_AT_DEVICES=1 go test -json -short -vet=off -count=1
 prepared = list=$$(scripts/prepare-tests $(1)); while IFS= read -r line; do export "$$line"; done <<<"$$list"
 
 # The tests of tutti-temporal use its compiled packages: with the race detector all of Temporal would be compiled again.
-test_temporal = go -C temporal test -json -trimpath -vet=off -timeout 30m ./...
+test_temporal = go -C temporal test -json -vet=off -timeout 30m ./...
 
 # Prints the path of a tool of tools/go.mod, built when it is not in the cache.
 tool = $$(go -C tools tool -n $(1))
@@ -42,7 +42,7 @@ help: ## Print the targets
 
 .PHONY: build
 build: ## Build bin/tutti
-	go build -trimpath -o bin/tutti ./cmd/tutti
+	go build -o bin/tutti ./cmd/tutti
 
 # A module of its own: the server's users do not build Temporal's 180 modules.
 .PHONY: temporal
@@ -160,8 +160,8 @@ without_types := funlen,godot,gochecknoinits,misspell,nolintlint,whitespace
 lint: check-generate ## Check style, formatting and generated code
 	@lint=$(call tool,golangci-lint); echo "golangci-lint run ./..."; "$$lint" run ./...; \
 		for module in tools bench; do (cd $$module; "$$lint" run --config ../.golangci.yml ./...); done; \
-		go -C temporal vet -trimpath ./...; \
-		cd temporal; GOFLAGS="$${GOFLAGS:-} -trimpath" "$$lint" run --config ../.golangci.yml --enable-only $(without_types) ./...
+		go -C temporal vet ./...; \
+		cd temporal; "$$lint" run --config ../.golangci.yml --enable-only $(without_types) ./...
 
 .PHONY: fmt
 fmt: ## Format the Go code
@@ -212,7 +212,7 @@ bench: runtime examples bench-process ## Run the benchmarks (BENCH, PKG, COUNT);
 # The benchmarks are a module of their own: users of the server do not build them.
 .PHONY: bin/tutti-bench
 bin/tutti-bench:
-	@go -C bench build -trimpath -o ../bin/tutti-bench .
+	@go -C bench build -o ../bin/tutti-bench .
 
 .PHONY: bench-process
 bench-process: bin/tutti-bench runtime examples ## Compare the server with net/http and with Python, process against process

@@ -11,9 +11,11 @@ import (
 
 	"go.temporal.io/sdk/activity"
 	"go.temporal.io/sdk/converter"
+	"go.temporal.io/sdk/interceptor"
 	sdklog "go.temporal.io/sdk/log"
 	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/testsuite"
+	"go.temporal.io/sdk/worker"
 	"go.temporal.io/sdk/workflow"
 
 	"github.com/tutti-server/tutti/core/job"
@@ -48,6 +50,7 @@ func (s *simulation) run(t *testing.T, o *order) error {
 		suite.SetLogger(sdklog.NewStructuredLogger(slog.New(slog.DiscardHandler)))
 		env := suite.NewTestWorkflowEnvironment()
 		env.SetTestTimeout(5 * time.Minute)
+		env.SetWorkerOptions(worker.Options{DeadlockDetectionTimeout: 5 * time.Minute, Interceptors: []interceptor.WorkerInterceptor{&withoutHeartbeats{}}})
 		env.RegisterWorkflowWithOptions(runJob, workflow.RegisterOptions{Name: workflowType})
 		size := runSize{}
 		count := func(v any) {
@@ -106,6 +109,31 @@ func (s *simulation) run(t *testing.T, o *order) error {
 			t.Fatal(err)
 		}
 	}
+}
+
+// withoutHeartbeats removes the heartbeat timeout of activities, which the environment measures in real time: on a slow machine an
+// activity times out whose result waits for its turn.
+type withoutHeartbeats struct {
+	interceptor.WorkerInterceptorBase
+	interceptor.WorkflowInboundInterceptorBase
+	interceptor.WorkflowOutboundInterceptorBase
+}
+
+func (*withoutHeartbeats) InterceptWorkflow(_ workflow.Context, next interceptor.WorkflowInboundInterceptor) interceptor.WorkflowInboundInterceptor {
+	i := &withoutHeartbeats{}
+	i.WorkflowInboundInterceptorBase.Next = next
+	return i
+}
+
+func (i *withoutHeartbeats) Init(next interceptor.WorkflowOutboundInterceptor) error {
+	i.WorkflowOutboundInterceptorBase.Next = next
+	return i.WorkflowInboundInterceptorBase.Next.Init(i)
+}
+
+func (i *withoutHeartbeats) ExecuteActivity(ctx workflow.Context, name string, args ...any) workflow.Future {
+	o := workflow.GetActivityOptions(ctx)
+	o.HeartbeatTimeout = 0
+	return i.WorkflowOutboundInterceptorBase.Next.ExecuteActivity(workflow.WithActivityOptions(ctx, o), name, args...)
 }
 
 func newOrder() *order {

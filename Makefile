@@ -245,6 +245,11 @@ bench-sched: bin/tutti-bench ## Measure what schedulers and the executor add to 
 bench-jobs: bin/tutti-bench runtime examples temporal ## Compare jobs with the same rows of a client, and measure what jobs cost online requests and what a remote step costs; fails beyond a limit
 	bin/tutti-bench -only remote,jobs,jobsonline -rounds $(COUNT)
 
+.PHONY: bench-router
+bench-router: bin/tutti-bench build ## Compare an ensemble with KServe's router of an InferenceGraph (builds 1,200 packages of KServe, once)
+	scripts/prepare-peers kserve
+	bin/tutti-bench -only router -rounds $(COUNT)
+
 .PHONY: bench-tax
 bench-tax: bin/tutti-bench runtime ## Compare ensembles with their slowest step alone, and with their models called directly; fails beyond a limit
 	bin/tutti-bench -only tax -rounds $(COUNT)

@@ -3,7 +3,7 @@
 // which other load on the machine disturbs least.
 //
 //	bench [-rounds 5] [-tutti bin/tutti] [-only wire,text,memory,steps,backends]
-//	bench -only sched,tax,pgo,growth,remote,jobs
+//	bench -only sched,tax,pgo,growth,remote,jobs,router
 //	bench -only gpu -gpu-models DIR
 //	bench -only matrix [-scenarios identity3,text] [-peers triton] [-concurrency 8,32] [-time 2s] ...
 //
@@ -26,7 +26,8 @@ import (
 func main() {
 	tutti := flag.String("tutti", "bin/tutti", "the `binary` to measure")
 	rounds := flag.Int("rounds", 5, "the number of measurements of each side")
-	only := flag.String("only", "wire,text,memory", "comma-separated measurements to run; also steps, backends, sched, tax, pgo, growth, matrix, remote, jobs, jobsonline and gpu")
+	only := flag.String("only", "wire,text,memory", "comma-separated measurements to run; also steps, backends, sched, tax, pgo, growth, matrix, remote, jobs, jobsonline, router and gpu")
+	router := flag.String("router", "bin/kserve-router", "KServe's `router`, as scripts/prepare-peers kserve builds it")
 	backend := flag.String("backend", "", "the `names` of the scripts in bench/peers/backends to measure, all if empty")
 	cells := &matrix{}
 	cells.flags(flag.CommandLine)
@@ -38,7 +39,7 @@ func main() {
 		fail(serveEcho())
 		return
 	}
-	b := &bench{tutti: *tutti, rounds: *rounds, only: strings.FieldsFunc(*backend, func(r rune) bool { return r == ',' }), cells: cells, gpus: gpus, table: tabwriter.NewWriter(os.Stdout, 0, 4, 2, ' ', 0)}
+	b := &bench{tutti: *tutti, routerPath: *router, rounds: *rounds, only: strings.FieldsFunc(*backend, func(r rune) bool { return r == ',' }), cells: cells, gpus: gpus, table: tabwriter.NewWriter(os.Stdout, 0, 4, 2, ' ', 0)}
 	scenarios := []struct {
 		name string
 		run  func() error
@@ -57,6 +58,7 @@ func main() {
 		{"remote", b.remote},
 		{"jobs", b.jobs},
 		{"jobsonline", b.jobsOnline},
+		{"router", b.kserve},
 	}
 	for _, s := range scenarios {
 		if slices.Contains(strings.Split(*only, ","), s.name) {
@@ -75,12 +77,13 @@ func fail(err error) {
 
 // bench holds the settings that the scenarios share.
 type bench struct {
-	tutti  string
-	rounds int
-	only   []string // of the backends
-	table  *tabwriter.Writer
-	cells  *matrix
-	gpus   *gpuBench
+	tutti      string
+	routerPath string
+	rounds     int
+	only       []string // of the backends
+	table      *tabwriter.Writer
+	cells      *matrix
+	gpus       *gpuBench
 }
 
 // row prints one comparison: its name, the two medians, and their ratio.

@@ -205,7 +205,7 @@ func TestStreams(t *testing.T) {
 		}
 		return nil
 	}}
-	far = start(t, p, map[string]string{"m": flowConfig})
+	far = start(t, p, map[string]string{"m": flowConfig}, "--exit-timeout-secs=1") // it is stopped while a client does not read
 	near := start(t, nil, map[string]string{"m": to(far.GRPCAddress(), "")})
 	s := dial(t, near)["grpc"].(client.Streamer) //nolint:forcetypeassert // gRPC streams
 	collect := func(v int32, most int) (got []int32, err error) {

@@ -26,7 +26,7 @@ import (
 type remoteFront struct {
 	address string
 	back    *grpc.ClientConn
-	load    float64 // the utilization that it reports; 0 for none
+	load    float64 // the utilization that it reports to clients that want reports; 0 for none
 	sick    atomic.Bool
 	count   atomic.Int64
 }
@@ -65,7 +65,7 @@ func (f *remoteFront) pass(_ any, in grpc.ServerStream) error {
 		if f.sick.Load() {
 			return status.Error(codes.Unavailable, "this server is sick")
 		}
-		if f.load > 0 {
+		if asked, _ := metadata.FromIncomingContext(in.Context()); f.load > 0 && len(asked.Get("endpoint-load-metrics-format")) > 0 {
 			report, err := proto.Marshal(&orcapb.OrcaLoadReport{ApplicationUtilization: f.load, RpsFractional: 100})
 			if err != nil {
 				return err

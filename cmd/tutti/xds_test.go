@@ -31,9 +31,10 @@ type xdsPlace struct {
 
 // xdsService is what the control plane says of a target, see tools/controlplane.
 type xdsService struct {
-	Places  []xdsPlace `json:"places"`
-	Hash    string     `json:"hash,omitempty"`
-	Retries int        `json:"retries,omitempty"`
+	Places   []xdsPlace `json:"places"`
+	Hash     string     `json:"hash,omitempty"`
+	Reported bool       `json:"reported,omitempty"`
+	Retries  int        `json:"retries,omitempty"`
 }
 
 // together is a service of one place.
@@ -227,6 +228,24 @@ func TestXDSSequences(t *testing.T) {
 	}
 }
 
+// TestXDSReported checks that a cluster whose policy is the servers' reported load gets reports, if the model asks for them.
+func TestXDSReported(t *testing.T) {
+	t.Parallel()
+	two := farFronts(t, [2]float64{0.2, 0.8})
+	c := startControlPlane(t, "127.0.0.1:0")
+	s := together(two[0].address, two[1].address)
+	s.Reported = true
+	c.serve(t, map[string]xdsService{"models": s})
+	near := nearOf(t, bootstrap(t, c.address), "endpoint=xds:///models", "balancing=weighted_round_robin")
+	repeated(t, "shares by reported load", func(ctx context.Context) error {
+		got, failed := burst(ctx, two, 100, func(ctx context.Context) error { return near(ctx) })
+		if failed > 0 || got[0] < 77 || got[0] > 83 {
+			return fmt.Errorf("the shares are %d, expected 80 and 20; %d failed", got, failed)
+		}
+		return nil
+	})
+}
+
 // TestXDSRefused checks that a model says why it is not loaded: each error names what is wrong.
 func TestXDSRefused(t *testing.T) {
 	t.Parallel()
@@ -245,7 +264,7 @@ func TestXDSRefused(t *testing.T) {
 		"no servers":       {bootstrapOf(t, `{"node": {}}`), nil, []string{"xds.json", "no 'xds_servers'"}},
 		"no credentials":   {bootstrapOf(t, `{"xds_servers": [{"server_uri": "127.0.0.1:1"}]}`), nil, []string{"xds.json", "0 'channel_creds'"}},
 		"other types":      {bootstrapOf(t, `{"xds_servers": [{"server_uri": "127.0.0.1:1", "channel_creds": [{"type": "magic"}]}]}`), nil, []string{"xds.json", "channel_creds"}},
-		"unknown name":     {bootstrap(t, c.address), []string{"endpoint=xds:///nobody"}, []string{"xds:///nobody", "nobody", c.address}},
+		"unknown name":     {bootstrap(t, c.address), []string{"endpoint=xds:///nobody", "load_timeout=2s"}, []string{"xds:///nobody", "nobody", c.address}},
 		"silent":           {bootstrap(t, silent), []string{"load_timeout=1s"}, []string{"xds:///models", "within 1s", silent, "has named no server"}},
 		"away":             {bootstrap(t, "127.0.0.1:1"), []string{"load_timeout=5s"}, []string{"xds:///models", "127.0.0.1:1", "has named no server"}},
 		"dead endpoint":    {bootstrap(t, c.address), nil, []string{"xds:///models", "127.0.0.1:1"}},

@@ -35,6 +35,8 @@ type service struct {
 	Places []place `json:"places"`
 	// Hash names a header. Requests with the same value go to the same address. Optional: without it, requests are balanced by round robin.
 	Hash string `json:"hash"`
+	// Reported balances requests by the load that servers report.
+	Reported bool `json:"reported"`
 	// Retries is how often a request is sent again when a server is UNAVAILABLE.
 	Retries uint32 `json:"retries"`
 }

@@ -5,6 +5,7 @@ import (
 	"net"
 	"slices"
 	"strconv"
+	"time"
 
 	cluster "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
 	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
@@ -13,10 +14,12 @@ import (
 	route "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
 	router "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/router/v3"
 	manager "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
+	weighted "github.com/envoyproxy/go-control-plane/envoy/extensions/load_balancing_policies/client_side_weighted_round_robin/v3"
 	"github.com/envoyproxy/go-control-plane/pkg/cache/types"
 	"github.com/envoyproxy/go-control-plane/pkg/cache/v3"
 	"github.com/envoyproxy/go-control-plane/pkg/resource/v3"
 	"google.golang.org/protobuf/types/known/anypb"
+	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 )
 
@@ -34,7 +37,11 @@ func (in *input) snapshot(version string) (*cache.Snapshot, error) {
 		}
 		all[resource.ListenerType] = append(all[resource.ListenerType], front)
 		all[resource.RouteType] = append(all[resource.RouteType], s.route(name))
-		all[resource.ClusterType] = append(all[resource.ClusterType], s.cluster(name))
+		servers, err := s.cluster(name)
+		if err != nil {
+			return nil, err
+		}
+		all[resource.ClusterType] = append(all[resource.ClusterType], servers)
 		all[resource.EndpointType] = append(all[resource.EndpointType], addresses)
 	}
 	return cache.NewSnapshot(version, all)
@@ -79,16 +86,24 @@ func (s service) route(name string) *route.RouteConfiguration {
 	}}}
 }
 
-func (s service) cluster(name string) *cluster.Cluster {
-	policy := cluster.Cluster_ROUND_ROBIN
-	if s.Hash != "" {
-		policy = cluster.Cluster_RING_HASH
-	}
-	return &cluster.Cluster{
-		Name: name, LbPolicy: policy,
+func (s service) cluster(name string) (*cluster.Cluster, error) {
+	c := &cluster.Cluster{
+		Name: name, LbPolicy: cluster.Cluster_ROUND_ROBIN,
 		ClusterDiscoveryType: &cluster.Cluster_Type{Type: cluster.Cluster_EDS},
 		EdsClusterConfig:     &cluster.Cluster_EdsClusterConfig{EdsConfig: fromHere()},
 	}
+	if s.Hash != "" {
+		c.LbPolicy = cluster.Cluster_RING_HASH
+	}
+	if !s.Reported {
+		return c, nil
+	}
+	second := durationpb.New(time.Second)
+	policy, err := anypb.New(&weighted.ClientSideWeightedRoundRobin{BlackoutPeriod: second, WeightUpdatePeriod: second})
+	c.LoadBalancingPolicy = &cluster.LoadBalancingPolicy{Policies: []*cluster.LoadBalancingPolicy_Policy{{
+		TypedExtensionConfig: &core.TypedExtensionConfig{Name: "weighted", TypedConfig: policy},
+	}}}
+	return c, err
 }
 
 func (s service) addresses(name string) (*endpoint.ClusterLoadAssignment, error) {

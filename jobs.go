@@ -54,7 +54,7 @@ func (s *Server) openJobs(catalog *catalog) (err error) {
 func (s *Server) openAsync(j *jobs, catalog *catalog) (err error) {
 	o := &s.o.Jobs.Async
 	set := async.Settings{
-		Client: j.conn.Client(), Store: o.Dir, Catalog: catalog, Queue: s.o.Jobs.Queue, Keep: o.Keep, Log: s.log,
+		Client: j.conn.Client(), Store: o.Dir, Catalog: catalog, Queue: s.o.Jobs.Queue, Keep: o.Keep, Failure: j.conn.Failure, Log: s.log,
 		Execute: func(ctx context.Context, req *job.Request) *job.Reply { return s.replayer.Replay(ctx, req) },
 	}
 	if len(o.Hosts) > 0 {

@@ -29,6 +29,7 @@ import (
 	"github.com/tutti-server/tutti/core/infer"
 	"github.com/tutti-server/tutti/core/job"
 	"github.com/tutti-server/tutti/internal/dataset"
+	"github.com/tutti-server/tutti/pipeline/engine"
 )
 
 // Settings are what a Service and a Worker need of the server around them.
@@ -49,6 +50,8 @@ type Settings struct {
 	Queue string
 	// Keep is how long a request may wait for its execution, and how long its result is kept. Default: a day.
 	Keep time.Duration
+	// Failure gives the reason of calls to Temporal whose retries a deadline ended. Optional.
+	Failure engine.Failure
 	// Log receives what happens. Default: nothing is logged.
 	Log *slog.Logger
 

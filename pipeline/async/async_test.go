@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	grpcstatus "google.golang.org/grpc/status"
 
 	"github.com/tutti-server/tutti/core/job"
 	"github.com/tutti-server/tutti/core/status"
@@ -239,5 +241,33 @@ func TestTemporalAway(t *testing.T) {
 	_, err = service.Submit(t.Context(), &job.Request{Model: "echo", Body: []byte("y")})
 	if status.CodeOf(err) != status.Unsupported || !strings.Contains(err.Error(), "activity.enableStandalone") {
 		t.Errorf("an old Temporal server: %v", err)
+	}
+}
+
+// TestRefused names the option to correct when Temporal refuses the calls of a server.
+func TestRefused(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		refuse error
+		want   string
+	}{
+		{grpcstatus.Error(codes.PermissionDenied, "no access"), "no access; check the client certificate of --temporal-tls-cert, or the API key of --temporal-api-key-file"},
+		{grpcstatus.Error(codes.Unauthenticated, "the key has expired"), "the key has expired; renew the API key in the file of --temporal-api-key-file"},
+	} {
+		l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		server := grpc.NewServer(grpc.UnknownServiceHandler(func(any, grpc.ServerStream) error { return tt.refuse }))
+		go func() { _ = server.Serve(l) }()
+		t.Cleanup(server.Stop)
+		service, err := New(Settings{Client: connect(t, l.Addr().String()), Store: t.TempDir()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = service.Submit(t.Context(), &job.Request{Model: "echo", Body: []byte("y")})
+		if status.CodeOf(err) != status.Unavailable || !strings.Contains(err.Error(), tt.want) {
+			t.Errorf("%v, want %q", err, tt.want)
+		}
 	}
 }

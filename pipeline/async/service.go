@@ -75,7 +75,7 @@ func (s *Service) start(ctx context.Context, store string, o *order) error {
 		RetryPolicy:           &temporal.RetryPolicy{InitialInterval: time.Second, BackoffCoefficient: 2, MaximumInterval: time.Minute, NonRetryableErrorTypes: []string{errFatal}},
 	}, activityInfer, o)
 	if err != nil {
-		return coded(err, o.ID)
+		return s.coded(err, o.ID)
 	}
 	return nil
 }
@@ -129,7 +129,7 @@ func (s *Service) Cancel(ctx context.Context, id string) (*job.RequestStatus, er
 	err = s.handle(id).Cancel(call, client.CancelActivityOptions{Reason: "cancelled by a client"})
 	var missing *serviceerror.NotFound // it has ended in between
 	if err != nil && !errors.As(err, &missing) {
-		return nil, coded(err, id)
+		return nil, s.coded(err, id)
 	}
 	// A worker that executes the request has read it already; no other begins.
 	if err = s.records.remove(ctx, id+kindRequest); err != nil {
@@ -139,28 +139,12 @@ func (s *Service) Cancel(ctx context.Context, id string) (*job.RequestStatus, er
 }
 
 // coded returns an error of Temporal with its code and with what to do.
-func coded(err error, id string) error {
-	var namespace *serviceerror.NamespaceNotFound
-	var missing *serviceerror.NotFound
-	var without *serviceerror.Unimplemented
-	var denied *serviceerror.PermissionDenied
-	switch {
-	case errors.As(err, &without):
+func (s *Service) coded(err error, id string) error {
+	if without, ok := errors.AsType[*serviceerror.Unimplemented](err); ok {
 		return status.Errorf(status.Unsupported, "unsupported: the Temporal server has no standalone activities, which asynchronous requests need (%w); "+
-			"use version 1.31 or later with the setting activity.enableStandalone", err)
-	case errors.As(err, &namespace):
-		return status.Errorf(status.Unavailable, "Temporal has no namespace '%s'; create it, or name another one with --temporal-namespace", namespace.Namespace)
-	case errors.As(err, &missing):
-		return unknown(id)
-	case errors.As(err, &denied):
-		return status.Errorf(status.Unavailable, "Temporal refuses this server: %w; check its certificate or API key", err)
-	case errors.Is(err, context.Canceled):
-		return status.ErrCancelled
+			"use version 1.31 or later with the setting activity.enableStandalone", without)
 	}
-	return &status.Error{
-		Code: status.Unavailable, Err: err, RetryAfter: time.Second,
-		Msg: "Temporal cannot be reached: " + err.Error() + "; start the Temporal server, or name another one with --temporal-address",
-	}
+	return s.s.Failure.Coded(err, "asynchronous request '"+id+"'", unknown(id))
 }
 
 // unknown is the error of an ID without a request.

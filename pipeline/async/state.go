@@ -24,7 +24,7 @@ func (s *Service) Show(ctx context.Context, id string) (*job.RequestStatus, erro
 	defer done()
 	d, err := s.handle(id).Describe(call, client.DescribeActivityOptions{IncludeInput: true, IncludeOutcome: true, IncludeLastFailure: true})
 	if err != nil {
-		return nil, coded(err, id)
+		return nil, s.coded(err, id)
 	}
 	var o order
 	if err = d.GetInput(&o); err != nil {
@@ -151,7 +151,7 @@ func (s *Service) withDelivery(ctx context.Context, st *job.RequestStatus, err e
 		return st, nil
 	}
 	if err != nil {
-		c.Error = status.Line(coded(err, st.ID).Error())
+		c.Error = status.Line(s.coded(err, st.ID).Error())
 		return st, nil
 	}
 	c.Attempts = int(d.Attempt)

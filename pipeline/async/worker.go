@@ -4,11 +4,14 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
 	"go.temporal.io/sdk/activity"
 	"go.temporal.io/sdk/worker"
+
+	"github.com/tutti-server/tutti/pipeline/engine"
 )
 
 // Worker executes the requests of the models that its server has loaded, and sends callbacks.
@@ -16,7 +19,7 @@ type Worker struct {
 	s       Settings
 	records *records
 	store   string // the name of the storage
-	workers map[string]worker.Worker
+	workers engine.Workers
 	retry   time.Duration // see callbackRetry
 }
 
@@ -38,7 +41,9 @@ func NewWorker(s Settings) (*Worker, error) {
 	if s.Execute == nil || s.Catalog == nil {
 		return nil, errors.New("a worker of asynchronous requests needs a catalog and what executes requests")
 	}
-	return &Worker{s: s, records: &records{uri: s.Store, data: s.Data}, workers: map[string]worker.Worker{}, retry: callbackRetry}, nil
+	w := &Worker{s: s, records: &records{uri: s.Store, data: s.Data}, retry: callbackRetry}
+	w.workers = engine.Workers{New: w.serve, Failure: s.Failure, What: "Asynchronous requests", Log: s.Log}
+	return w, nil
 }
 
 // Run executes requests until ctx is done, and then returns nil. It waits for a Temporal server or a storage that is away.
@@ -53,10 +58,10 @@ func (w *Worker) Run(ctx context.Context) error {
 	}
 	var wait sync.WaitGroup
 	wait.Go(func() { w.sweep(ctx) })
-	w.follow(ctx)
-	for _, one := range w.workers {
-		wait.Go(one.Stop)
+	for next := true; next; next = pause(ctx, followEvery) {
+		w.workers.Keep(ctx, w.queues(ctx))
 	}
+	w.workers.Stop()
 	wait.Wait()
 	return nil
 }
@@ -83,65 +88,30 @@ func pause(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// follow has one worker of the SDK for each model that is loaded, and one for callbacks, until ctx is done. One that cannot
-// start, because the Temporal server is away, is tried again.
-func (w *Worker) follow(ctx context.Context) {
-	said := ""
-	for {
-		want := w.queues(ctx)
-		for queue, model := range want {
-			if w.workers[queue] != nil || ctx.Err() != nil {
-				continue
-			}
-			one := w.serve(queue, model)
-			if err := one.Start(); err != nil { // it cannot be started again
-				if text := err.Error(); text != said {
-					said = text
-					w.s.Log.WarnContext(ctx, "Asynchronous requests wait for Temporal.", slog.String("error", text))
-				}
-				break
-			}
-			w.workers[queue] = one
-		}
-		for queue, one := range w.workers {
-			if _, ok := want[queue]; !ok {
-				delete(w.workers, queue)
-				go one.Stop() // it waits for requests in execution
-			}
-		}
-		if !pause(ctx, followEvery) {
-			return
-		}
-	}
-}
-
-// queues returns the task queues of this process with their models; that of callbacks has none.
-func (w *Worker) queues(ctx context.Context) map[string]string {
+// queues returns the task queues of this process: those of the models that are loaded, and that of callbacks.
+func (w *Worker) queues(ctx context.Context) (queues []string) {
 	list, err := w.s.Catalog.Statistics("", 0)
 	if err != nil {
 		w.s.Log.WarnContext(ctx, "The loaded models are not known.", slog.Any("error", err))
 	}
-	queues := map[string]string{}
 	for i := range list {
-		queues[w.s.queue(w.store, list[i].Name)] = list[i].Name
+		queues = append(queues, w.s.queue(w.store, list[i].Name))
 	}
 	if w.s.Callbacks != nil {
-		queues[w.s.callbackQueue(w.store)] = ""
+		queues = append(queues, w.s.callbackQueue(w.store))
 	}
-	return queues
+	slices.Sort(queues)
+	return slices.Compact(queues)
 }
 
 // serve makes the worker of a task queue.
-func (w *Worker) serve(queue, model string) worker.Worker {
-	o := worker.Options{
-		MaxConcurrentActivityExecutionSize: maxExecutions, DisableWorkflowWorker: true, WorkerStopTimeout: stopTimeout,
-		MaxHeartbeatThrottleInterval: beatEvery,
-		ActivityTaskPollerBehavior: worker.NewPollerBehaviorAutoscaling(worker.PollerBehaviorAutoscalingOptions{
-			InitialNumberOfPollers: 1, MinimumNumberOfPollers: 1, MaximumNumberOfPollers: 8,
-		}),
-		OnFatalError: func(err error) { w.s.Log.Error("Temporal refuses this worker.", slog.Any("error", err)) },
-	}
-	if model == "" {
+func (w *Worker) serve(queue string, o worker.Options) worker.Worker {
+	o.MaxConcurrentActivityExecutionSize, o.DisableWorkflowWorker = maxExecutions, true
+	o.WorkerStopTimeout, o.MaxHeartbeatThrottleInterval = stopTimeout, beatEvery
+	o.ActivityTaskPollerBehavior = worker.NewPollerBehaviorAutoscaling(worker.PollerBehaviorAutoscalingOptions{
+		InitialNumberOfPollers: 1, MinimumNumberOfPollers: 1, MaximumNumberOfPollers: 8,
+	})
+	if queue == w.s.callbackQueue(w.store) {
 		o.MaxConcurrentActivityExecutionSize = maxCallbacks
 		one := worker.New(w.s.Client, queue, o)
 		one.RegisterActivityWithOptions(w.callback, activity.RegisterOptions{Name: activityCallback})

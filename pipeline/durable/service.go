@@ -16,7 +16,6 @@ import (
 	"go.temporal.io/api/serviceerror"
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/converter"
-	"go.temporal.io/sdk/temporal"
 
 	"github.com/tutti-server/tutti/core/job"
 	"github.com/tutti-server/tutti/core/status"
@@ -35,7 +34,7 @@ var _ job.Service = (*Service)(nil)
 // New returns a service on s.Client. It does not connect.
 func New(s Settings) *Service {
 	s.complete()
-	return &Service{s: s, data: DataConverter(s.Codec), patience: 10 * time.Second}
+	return &Service{s: s, data: DataConverter(s.Codec), patience: patience}
 }
 
 // The bounds of a Spec, which is stored with each job and in each run's history.
@@ -221,26 +220,7 @@ func (s *Service) ended(ctx context.Context, id string, err error, what string) 
 	return s.coded(err, id)
 }
 
-// coded returns an error of Temporal with its code and, for a server that is away, with what to do.
+// coded returns an error of Temporal with its code and with what to do.
 func (s *Service) coded(err error, id string) error {
-	err = s.s.cause(err)
-	var namespace *serviceerror.NamespaceNotFound
-	var missing *serviceerror.NotFound
-	var invalid *serviceerror.InvalidArgument
-	var denied *serviceerror.PermissionDenied
-	switch {
-	case errors.As(err, &namespace):
-		return status.Errorf(status.Unavailable, "Temporal has no namespace '%s'; create it, or name another one with --temporal-namespace", namespace.Namespace)
-	case errors.As(err, &missing):
-		return status.Errorf(status.NotFound, "job '%s' is unknown", id)
-	case errors.As(err, &invalid):
-		return status.Errorf(status.InvalidArg, "job '%s': %w", id, err)
-	case errors.As(err, &denied):
-		return status.Errorf(status.Unavailable, "Temporal refuses this server: %w; check the client certificate of --temporal-tls-cert, or the API key of --temporal-api-key-file", err)
-	case errors.Is(err, context.Canceled):
-		return status.ErrCancelled
-	case temporal.IsCanceledError(err):
-		return status.ErrCancelled
-	}
-	return &status.Error{Code: status.Unavailable, Msg: "Temporal cannot be reached: " + unreachable(err), Err: err, RetryAfter: time.Second}
+	return s.s.Failure.Coded(err, "job '"+id+"'", status.Errorf(status.NotFound, "job '%s' is unknown", id))
 }

@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"maps"
 	"slices"
-	"sync"
 	"time"
 
 	"go.temporal.io/sdk/activity"
@@ -18,6 +17,7 @@ import (
 
 	"github.com/tutti-server/tutti/core/infer"
 	"github.com/tutti-server/tutti/internal/dataset"
+	"github.com/tutti-server/tutti/pipeline/engine"
 )
 
 // Settings are what a Service and a Worker need of the server around them.
@@ -39,9 +39,8 @@ type Settings struct {
 	OnGPU func(model string) bool
 	// Data configures the access to datasets and outputs.
 	Data *dataset.Options
-	// Failure returns the error of the last call to Temporal if the server was away or refused it, and else nil. It gives the
-	// reason of calls whose retries a deadline ended. Optional.
-	Failure func() error
+	// Failure gives the reason of calls to Temporal whose retries a deadline ended. Optional.
+	Failure engine.Failure
 	// Queue is the prefix of the task queues: workers take the steps of jobs from QUEUE, and the chunks of a model from
 	// QUEUE-MODEL and, for jobs that name a device, QUEUE-MODEL/gpu or QUEUE-MODEL/cpu. Default: tutti.
 	Queue string
@@ -61,7 +60,6 @@ const (
 	// followEvery is how often a worker looks for models that were loaded or unloaded.
 	followEvery = time.Second
 	stopTimeout = 5 * time.Second
-	retryStart  = 2 * time.Second
 )
 
 func (s *Settings) complete() {
@@ -85,10 +83,9 @@ func DataConverter(codec converter.PayloadCodec) converter.DataConverter {
 
 // Worker executes jobs: their workflows, and the chunks of the models that its server has loaded.
 type Worker struct {
-	s    Settings
-	acts *activities
-
-	models map[string]worker.Worker // by the task queue
+	s       Settings
+	acts    *activities
+	workers engine.Workers
 }
 
 // NewWorker returns a worker that does nothing until Run.
@@ -97,108 +94,52 @@ func NewWorker(s Settings) (*Worker, error) {
 		return nil, errors.New("a worker needs a Temporal client, an inferer, a catalog and the fingerprints of models")
 	}
 	s.complete()
-	return &Worker{s: s, acts: newActivities(&s), models: map[string]worker.Worker{}}, nil
+	w := &Worker{s: s, acts: newActivities(&s)}
+	w.workers = engine.Workers{New: w.serve, Failure: s.Failure, What: "Jobs", Log: s.Log}
+	return w, nil
 }
 
 // Run executes jobs until ctx is done, and then returns nil. It waits for a Temporal server that is away, and goes on when
 // it is back. When it stops, chunks in execution are abandoned; another worker, or the next Run, continues them.
 func (w *Worker) Run(ctx context.Context) error {
-	engine := w.start(ctx, func() worker.Worker {
-		e := worker.New(w.s.Client, w.s.Queue, w.options())
-		e.RegisterWorkflowWithOptions(runJob, workflow.RegisterOptions{Name: workflowType})
-		e.RegisterActivityWithOptions(w.acts.cut, activity.RegisterOptions{Name: activityCut})
-		e.RegisterActivityWithOptions(w.acts.finish, activity.RegisterOptions{Name: activityFinish})
-		return e
-	})
-	if engine == nil {
-		return nil
-	}
-	w.s.Log.InfoContext(ctx, "Jobs are executed.", slog.String("task_queue", w.s.Queue))
-	w.follow(ctx)
-	var wait sync.WaitGroup
-	for _, m := range append(slices.Collect(maps.Values(w.models)), engine) {
-		wait.Go(m.Stop)
-	}
-	wait.Wait()
-	w.acts.close()
-	return nil
-}
-
-func (w *Worker) options() worker.Options {
-	return worker.Options{
-		MaxConcurrentActivityExecutionSize: w.s.Chunks,
-		WorkerStopTimeout:                  stopTimeout,
-		MaxHeartbeatThrottleInterval:       2 * time.Second,
-		ActivityTaskPollerBehavior:         worker.NewPollerBehaviorAutoscaling(worker.PollerBehaviorAutoscalingOptions{InitialNumberOfPollers: 1, MinimumNumberOfPollers: 1, MaximumNumberOfPollers: 4}),
-		OnFatalError: func(err error) {
-			w.s.Log.Error("Temporal refuses this worker.", slog.Any("error", err))
-		},
-	}
-}
-
-// start starts a worker of the SDK, and tries again while the Temporal server is away. Each try has a new worker: one that
-// failed to start cannot be started again. It returns nil when ctx is done.
-func (w *Worker) start(ctx context.Context, fresh func() worker.Worker) worker.Worker {
-	said := ""
-	for {
-		e := fresh()
-		err := e.Start()
-		if err == nil {
-			return e
-		}
-		if text := err.Error(); text != said {
-			said = text
-			w.s.Log.WarnContext(ctx, "Jobs wait for Temporal.", slog.String("error", unreachable(w.s.cause(err))))
-		}
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-time.After(retryStart):
-		}
-	}
-}
-
-// follow has one worker for each task queue of the models that are loaded, until ctx is done.
-func (w *Worker) follow(ctx context.Context) {
 	tick := time.NewTicker(followEvery)
 	defer tick.Stop()
-	for {
-		loaded := w.loaded(ctx)
-		for name := range loaded {
-			if w.models[name] == nil {
-				if m := w.serve(ctx, name); m != nil {
-					w.models[name] = m
-				}
-			}
-		}
-		for name, m := range w.models {
-			if !loaded[name] {
-				delete(w.models, name)
-				go m.Stop() // it waits for chunks in execution, which fail soon
-			}
+	for said := false; ; {
+		if w.workers.Keep(ctx, append([]string{w.s.Queue}, w.loaded(ctx)...)) && !said {
+			said = true
+			w.s.Log.InfoContext(ctx, "Jobs are executed.", slog.String("task_queue", w.s.Queue))
 		}
 		select {
 		case <-ctx.Done():
-			return
+			w.workers.Stop()
+			w.acts.close()
+			return nil
 		case <-tick.C:
 		}
 	}
 }
 
-// serve starts to take chunks from a task queue.
-func (w *Worker) serve(ctx context.Context, queue string) worker.Worker {
-	return w.start(ctx, func() worker.Worker {
-		o := w.options()
-		o.DisableWorkflowWorker = true
-		m := worker.New(w.s.Client, queue, o)
-		m.RegisterActivityWithOptions(w.acts.check, activity.RegisterOptions{Name: activityCheck})
-		m.RegisterActivityWithOptions(w.acts.chunk, activity.RegisterOptions{Name: activityChunk})
-		return m
-	})
+// serve makes the worker of a task queue.
+func (w *Worker) serve(queue string, o worker.Options) worker.Worker {
+	o.MaxConcurrentActivityExecutionSize = w.s.Chunks
+	o.WorkerStopTimeout, o.MaxHeartbeatThrottleInterval = stopTimeout, 2*time.Second
+	o.ActivityTaskPollerBehavior = worker.NewPollerBehaviorAutoscaling(worker.PollerBehaviorAutoscalingOptions{InitialNumberOfPollers: 1, MinimumNumberOfPollers: 1, MaximumNumberOfPollers: 4})
+	if queue == w.s.Queue {
+		e := worker.New(w.s.Client, queue, o)
+		e.RegisterWorkflowWithOptions(runJob, workflow.RegisterOptions{Name: workflowType})
+		e.RegisterActivityWithOptions(w.acts.cut, activity.RegisterOptions{Name: activityCut})
+		e.RegisterActivityWithOptions(w.acts.finish, activity.RegisterOptions{Name: activityFinish})
+		return e
+	}
+	o.DisableWorkflowWorker = true
+	m := worker.New(w.s.Client, queue, o)
+	m.RegisterActivityWithOptions(w.acts.check, activity.RegisterOptions{Name: activityCheck})
+	m.RegisterActivityWithOptions(w.acts.chunk, activity.RegisterOptions{Name: activityChunk})
+	return m
 }
 
 // loaded returns the task queues of the models that are ready.
-func (w *Worker) loaded(ctx context.Context) map[string]bool {
+func (w *Worker) loaded(ctx context.Context) []string {
 	list, err := w.s.Catalog.Statistics("", 0)
 	if err != nil {
 		w.s.Log.WarnContext(ctx, "The loaded models are not known.", slog.Any("error", err))
@@ -213,5 +154,5 @@ func (w *Worker) loaded(ctx context.Context) map[string]bool {
 		queues[modelQueue(w.s.Queue, model, "")] = true
 		queues[modelQueue(w.s.Queue, model, device)] = true
 	}
-	return queues
+	return slices.Collect(maps.Keys(queues))
 }

@@ -43,6 +43,7 @@ type doubler struct {
 	away    atomic.Bool  // refuses requests as a model that is being loaded
 	negated atomic.Bool  // rows below zero do not fail
 	hold    atomic.Pointer[chan struct{}]
+	seen    func(x float32) // gets the first row of each request; set before the first
 }
 
 func newDoubler() *doubler {
@@ -87,6 +88,9 @@ func (m *doubler) Submit(ctx context.Context, req *infer.Request, sink infer.Sin
 	if m.away.Load() {
 		sink.Close(status.Errorf(status.Unavailable, "model 'double' is not ready"))
 		return
+	}
+	if m.seen != nil {
+		m.seen(tensor.Slice[float32](req.Input("x"))[0])
 	}
 	if req.Priority == 9 {
 		m.low.Add(1)
@@ -188,6 +192,7 @@ type rig struct {
 	codec   converter.PayloadCodec
 	segment time.Duration // 0: the usual one
 	gpu     bool          // the model is on a GPU
+	chunks  int           // at a time; 0: the usual number
 	stop    func()        // stops the worker
 }
 
@@ -207,7 +212,7 @@ func newRig(t *testing.T) *rig {
 
 func (r *rig) settings() Settings {
 	gpu := r.gpu
-	return Settings{OnGPU: func(string) bool { return gpu }, Client: r.client, Inferer: r.model, Catalog: r.model, Fingerprint: r.model.fingerprint, Codec: r.codec, Data: r.data}
+	return Settings{OnGPU: func(string) bool { return gpu }, Client: r.client, Inferer: r.model, Catalog: r.model, Fingerprint: r.model.fingerprint, Codec: r.codec, Data: r.data, Chunks: r.chunks}
 }
 
 // work runs a worker until stop is called or the test ends.

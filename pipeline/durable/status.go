@@ -11,7 +11,6 @@ import (
 
 	commonpb "go.temporal.io/api/common/v1"
 	"go.temporal.io/api/enums/v1"
-	"go.temporal.io/api/taskqueue/v1"
 	workflowpb "go.temporal.io/api/workflow/v1"
 	"go.temporal.io/api/workflowservice/v1"
 	"go.temporal.io/sdk/converter"
@@ -22,6 +21,8 @@ import (
 // The times after which a job counts as waiting.
 const (
 	queryTimeout = 2 * time.Second
+	// patience is for a worker that takes a task: one that is idle takes it at once.
+	patience = 5 * time.Second
 	// pollAge is how old the last poll of a worker that runs may be: a poll takes up to a minute.
 	pollAge     = 70 * time.Second
 	maxProblems = 20
@@ -165,7 +166,11 @@ func (s *Service) pending(ctx context.Context, st *job.Status, d *workflowservic
 	case stuck > 0:
 		st.State, st.Reason = job.Waiting, failure(last)
 		if last.GetLastFailure().GetTimeoutFailureInfo() != nil {
-			s.unpolled(ctx, st, s.queueOf(st, last), last.GetLastStartedTime().AsTime())
+			since := last.GetLastStartedTime().AsTime()
+			if again := last.GetScheduledTime().AsTime(); again.After(since) { // of the next attempt
+				since = again
+			}
+			s.unpolled(ctx, st, s.queueOf(st, last), since)
 		}
 	case idle != nil:
 		s.unpolled(ctx, st, s.queueOf(st, idle), idle.GetScheduledTime().AsTime())
@@ -190,14 +195,23 @@ func failure(a *workflowpb.PendingActivityInfo) string {
 	return strings.TrimSpace(a.GetLastFailure().GetMessage())
 }
 
-// unpolled makes the state waiting when no worker takes from a queue.
+// unpolled makes the state waiting when no worker takes from a queue a task that is there since a time.
 func (s *Service) unpolled(ctx context.Context, st *job.Status, queue string, since time.Time) {
-	if age := time.Since(since); age >= s.patience {
-		if polled, err := s.polled(ctx, queue); err == nil && !polled {
-			st.State = job.Waiting
-			st.Reason = fmt.Sprintf("no worker has taken task queue '%s' for %d s; start `tutti serve --jobs` or `tutti worker` with model '%s'%s", queue, int(age.Seconds()), st.Spec.Model, at(st.Spec.Device))
-		}
+	age := time.Since(since)
+	if age < s.patience {
+		return
 	}
+	last, err := s.lastPoll(ctx, queue)
+	if err != nil || last.After(since) {
+		return
+	}
+	why := ""
+	if time.Since(last) < pollAge {
+		// A poll waits for a minute, so that a worker may have sent its last one before. It had got the task.
+		why = ": the model was unloaded, its workers have stopped, or they execute other chunks that take long"
+	}
+	st.State = job.Waiting
+	st.Reason = fmt.Sprintf("no worker has taken task queue '%s' for %d s%s; start `tutti serve --jobs` or `tutti worker` with model '%s'%s", queue, int(age.Seconds()), why, st.Spec.Model, at(st.Spec.Device))
 }
 
 // at completes the name of a model with the device that it must be on.
@@ -213,15 +227,26 @@ func at(device string) string {
 
 // polled reports whether a worker takes from a queue.
 func (s *Service) polled(ctx context.Context, queue string) (bool, error) {
+	last, err := s.lastPoll(ctx, queue)
+	return err == nil && time.Since(last) < pollAge, err
+}
+
+// lastPoll returns when a worker has polled a queue for the last time; the zero time if none has for minutes.
+func (s *Service) lastPoll(ctx context.Context, queue string) (last time.Time, err error) {
 	kind := enums.TASK_QUEUE_TYPE_ACTIVITY
 	if queue == s.s.Queue {
 		kind = enums.TASK_QUEUE_TYPE_WORKFLOW
 	}
 	d, err := s.s.Client.DescribeTaskQueue(ctx, queue, kind)
 	if err != nil {
-		return false, err
+		return last, err
 	}
-	return slices.ContainsFunc(d.GetPollers(), func(p *taskqueue.PollerInfo) bool { return time.Since(p.GetLastAccessTime().AsTime()) < pollAge }), nil
+	for _, p := range d.GetPollers() {
+		if at := p.GetLastAccessTime().AsTime(); at.After(last) {
+			last = at
+		}
+	}
+	return last, nil
 }
 
 // problem returns the failure of an activity that is tried again.

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"google.golang.org/grpc"
@@ -296,4 +297,44 @@ func readiness(t *testing.T, s *server) string {
 		return ""
 	}
 	return string(text)
+}
+
+// wide is a server of a model whose output has 20,000 bytes a row. most is the largest number of rows of a request.
+type wide struct {
+	scripted
+	most atomic.Int64
+}
+
+func (*wide) ModelMetadata(context.Context, *inference.ModelMetadataRequest) (*inference.ModelMetadataResponse, error) {
+	return &inference.ModelMetadataResponse{Inputs: ports("INPUT", "INT32", -1, 1), Outputs: ports("OUTPUT", "INT32", -1, 5000)}, nil
+}
+
+func (w *wide) ModelInfer(_ context.Context, r *inference.ModelInferRequest) (*inference.ModelInferResponse, error) {
+	rows := r.GetInputs()[0].GetShape()[0]
+	w.most.Store(max(w.most.Load(), rows))
+	return output("OUTPUT", "INT32", make([]byte, 20_000*rows), rows, 5000), nil
+}
+
+// TestTooLargeTogether checks requests whose response is too large as a batch and not alone: each is sent again alone, and none fails.
+func TestTooLargeTogether(t *testing.T) {
+	t.Parallel()
+	w := &wide{}
+	rest := "max_batch_size: 4\ndynamic_batching { preferred_batch_size: 4 max_queue_delay_microseconds: 200000 }\ninstance_group { count: 1 }"
+	near := start(t, nil, map[string]string{"m": to(serveGRPC(t, w), rest, "max_message_bytes=30000")})
+	c := dial(t, near)["http"]
+	eventually(t, func() error {
+		var all sync.WaitGroup
+		for range 4 {
+			all.Go(func() {
+				if _, err := c.Infer(t.Context(), number("m", 1)); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		all.Wait()
+		if w.most.Load() < 2 && !t.Failed() {
+			return errors.New("no two requests were sent together")
+		}
+		return nil
+	})
 }

@@ -181,7 +181,7 @@ func (x *instance) allocate(c *captured) (err error) {
 	for i := range x.in {
 		if v := &x.in[i]; v.use != 0 {
 			c.dims[i] = append([]int64{}, dimsOf(v)...)
-			if c.in[i], err = x.gpu.graphs.device.Alloc(int(v.bytes)); err != nil {
+			if c.in[i], err = allocNative(x.gpu.graphs.device, int(v.bytes)); err != nil {
 				return x.m.InputErrorf(i, status.CodeOf(err), "%w", err)
 			}
 		}
@@ -192,7 +192,7 @@ func (x *instance) allocate(c *captured) (err error) {
 			return x.m.OutputErrorf(i, status.Unsupported, "CUDA graphs need the input that its shape follows from")
 		}
 		n := bind.ShapeAt(unsafe.Pointer(&v.dims), int(v.rank)).Elements()
-		if c.out[i], err = x.gpu.graphs.device.Alloc(int(n) * p.DType.Size()); err != nil {
+		if c.out[i], err = allocNative(x.gpu.graphs.device, int(n)*p.DType.Size()); err != nil {
 			return x.m.OutputError(i, err)
 		}
 	}

@@ -141,7 +141,7 @@ func (p *pool) alloc(n int, handle uintptr) uintptr {
 	if s != nil {
 		from = s
 	}
-	b, err := from.Alloc(n)
+	b, err := allocNative(from, n)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if err != nil {
@@ -151,6 +151,16 @@ func (p *pool) alloc(n int, handle uintptr) uintptr {
 	at := uintptr(b.Pointer())
 	p.held[at] = pooledMemory{b, s}
 	return at
+}
+
+// allocNative returns memory that the runtime works in: the bound of --cuda-memory-pool-byte-size, which is for tensors, does not count it.
+func allocNative(from tensor.Allocator, n int) (*tensor.Buffer, error) {
+	if m, ok := from.(interface {
+		AllocNative(n int) (*tensor.Buffer, error)
+	}); ok {
+		return m.AllocNative(n)
+	}
+	return from.Alloc(n)
 }
 
 // free releases memory behind the work of its stream, or of all streams when it was for any.

@@ -6,6 +6,7 @@ import (
 
 	"github.com/tutti-server/tutti/core/status"
 	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/core/tensor/cuda"
 	"github.com/tutti-server/tutti/core/tensor/cuda/cudatest"
 	"github.com/tutti-server/tutti/internal/gpu"
 )
@@ -69,6 +70,58 @@ func TestPools(t *testing.T) {
 	}
 }
 
+// TestNativeMemory checks that memory of native runtimes, such as weights, is at the device whatever --cuda-memory-pool-byte-size is, and
+// leaves its bytes to tensors. With Triton the option bounds the pool of tensors, and no model fails to load because of it.
+func TestNativeMemory(t *testing.T) {
+	d := open(t, gpu.Settings{Pools: map[int]int64{0: 1 << 10}, PinnedSize: 4 << 20})
+	d.Pinned(tensor.NewPool())
+	device, ok := d.Accelerators()[0].(*cuda.Device)
+	if !ok {
+		t.Fatal("the device is not of the CUDA driver")
+	}
+	stream, err := device.Open("native", 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var held []*tensor.Buffer
+	for i, alloc := range []func(n int) (*tensor.Buffer, error){device.AllocNative, stream.AllocNative, device.Alloc, stream.AllocNative} {
+		n := 1 << 20
+		if i == 2 {
+			n = 1 << 10
+		}
+		b, err := alloc(n)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if b.Spill() != nil || b.Place() != device.Place() {
+			t.Errorf("allocation %d spilled", i)
+		}
+		held = append(held, b)
+	}
+	more, err := device.Alloc(1)
+	if err != nil || more.Spill() == nil {
+		t.Fatalf("a tensor beyond the bound did not spill: %v", err)
+	}
+	if _, err := device.AllocNative(1 << 40); status.CodeOf(err) != status.Unavailable {
+		t.Errorf("more than the device has: %v", err)
+	}
+	if _, err := stream.AllocNative(-1); err == nil {
+		t.Error("a negative size was allocated")
+	}
+	more.Release()
+	for _, b := range held {
+		b.Release()
+	}
+	if b, err := device.Alloc(1 << 10); err != nil || b.Spill() != nil {
+		t.Errorf("afterwards a tensor within the bound spilled: %v", err)
+	} else {
+		b.Release()
+	}
+	if err := stream.Close(); err != nil || device.InUse() != 0 {
+		t.Errorf("%v, %d bytes are in use", err, device.InUse())
+	}
+}
+
 // TestPoolWithoutPinned checks that an allocation beyond the bound fails where there is no pinned memory.
 func TestPoolWithoutPinned(t *testing.T) {
 	d := open(t, gpu.Settings{Pools: map[int]int64{0: 1 << 20}})
@@ -79,9 +132,15 @@ func TestPoolWithoutPinned(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if more, err := d.Accelerators()[0].Alloc(1); status.CodeOf(err) != status.Unavailable {
+	if more, err := d.Accelerators()[0].Alloc(1); status.CodeOf(err) != status.Unavailable || !strings.Contains(err.Error(), "--cuda-memory-pool-byte-size") {
 		t.Errorf("allocated beyond the bound, %v", err)
 		more.Release()
+	}
+	native, err := d.Accelerators()[0].(*cuda.Device).AllocNative(2 << 20) //nolint:errcheck,forcetypeassert // of the driver
+	if err != nil {
+		t.Errorf("weights beyond the bound of tensors: %v", err)
+	} else {
+		native.Release()
 	}
 	b.Release()
 }

@@ -33,7 +33,7 @@ func Open(s Settings) (*Devices, error) {
 	}
 	o := cuda.Options{NoPeers: s.NoPeers, Kernels: kernels.Load}
 	if s.PinnedSize <= 0 {
-		o.Limit = s.Pools // there is nothing that tensors beyond it could be put into
+		o.Tensors = s.Pools // there is nothing that tensors beyond it could be put into
 	}
 	list, err := driver.Devices(o)
 	if err != nil {

@@ -33,6 +33,7 @@ type Device struct {
 	handle  C.cu_device
 	info    Info
 	limit   int64
+	tensors int64 // Options.Tensors
 	keep    uint64
 	noPeers bool
 	spill   spill
@@ -48,10 +49,11 @@ type Device struct {
 	loading sync.Mutex                             // held while the kernels are loaded
 	kernels compute.Kernels                        // guarded by loading
 
-	lost  atomic.Pointer[error]
-	tell  []func(error) // OnLost, guarded by mu
-	since atomic.Int64  // when the context was made, in nanoseconds of Unix time
-	inUse atomic.Int64
+	lost   atomic.Pointer[error]
+	tell   []func(error) // OnLost, guarded by mu
+	since  atomic.Int64  // when the context was made, in nanoseconds of Unix time
+	inUse  atomic.Int64
+	native native // the part of inUse that native runtimes have
 
 	closed  atomic.Bool
 	mu      sync.Mutex
@@ -76,7 +78,8 @@ type Info struct {
 }
 
 func (d *Driver) describe(i int, o Options) (*Device, error) {
-	v := &Device{driver: d, ordinal: i, limit: o.Limit[i], keep: math.MaxUint64, noPeers: o.NoPeers, load: o.Kernels}
+	v := &Device{driver: d, ordinal: i, limit: o.Limit[i], tensors: o.Tensors[i], keep: math.MaxUint64, noPeers: o.NoPeers, load: o.Kernels}
+	v.native.device = v
 	if keep, ok := o.Keep[i]; ok {
 		v.keep = uint64(keep)
 	}
@@ -290,167 +293,6 @@ func (s *Stream) create() error {
 	}
 	s.started = true
 	return nil
-}
-
-// Alloc returns n bytes that every stream may use at once. It waits for the device only when it has to reuse memory whose last use
-// has not ended.
-func (v *Device) Alloc(n int) (*tensor.Buffer, error) {
-	if err := v.run(); err != nil {
-		return nil, err
-	}
-	b, err := v.alloc(n, v.now)
-	if err != nil {
-		return nil, err
-	}
-	if err := v.check(C.tutti_cuda_stream_sync(v.driver.table, v.ctx, v.now.handle), "cuStreamSynchronize"); err != nil {
-		b.Release()
-		return nil, err
-	}
-	return b, nil
-}
-
-// alloc returns n bytes that the stream may use from now on.
-func (v *Device) alloc(n int, s *Stream) (*tensor.Buffer, error) {
-	full, err := v.reserve(n)
-	if err != nil {
-		return nil, err
-	}
-	if full {
-		return v.spilled(n, s)
-	}
-	p, err := v.tryAlloc(n, s)
-	if codeOf(err) == outOfMemory {
-		if err = v.relieve(); err == nil {
-			p, err = v.tryAlloc(n, s)
-		}
-	}
-	if err != nil {
-		v.inUse.Add(-int64(n))
-		return nil, status.Prefixf(err, "cannot allocate %d bytes: ", n)
-	}
-	return v.wrap(p, n), nil
-}
-
-// reserve counts n bytes as used, unless the limit is reached, or full reports that the bound for SpillTo is: a request for too much
-// must not fail another one meanwhile.
-func (v *Device) reserve(n int) (full bool, err error) {
-	limit := v.info.Memory
-	if v.limit > 0 {
-		limit = min(limit, v.limit)
-	}
-	for {
-		used := v.inUse.Load()
-		if n < 0 || int64(n) > limit-used {
-			return false, status.Errorf(status.Unavailable, "cannot allocate %d bytes at %s: %d of %d bytes are in use", n, v.Place(), used, limit)
-		}
-		if bound := v.spill.bound; bound > 0 && used+int64(n) > bound {
-			return true, nil
-		}
-		if v.inUse.CompareAndSwap(used, used+int64(n)) {
-			return false, nil
-		}
-	}
-}
-
-func (v *Device) tryAlloc(n int, s *Stream) (uintptr, error) {
-	a := C.tutti_cuda_alloc_async(v.driver.table, v.ctx, C.size_t(max(n, 1)), v.pool, s.handle)
-	return uintptr(a.p), v.check(a.result, "cuMemAllocFromPoolAsync")
-}
-
-// pointer returns an address of the device, which Go must not follow, as tensor.Buffer holds it.
-func pointer(p uintptr) unsafe.Pointer { return *(*unsafe.Pointer)(unsafe.Pointer(&p)) }
-
-// wrap returns a buffer of device memory, a used one if there is one.
-func (v *Device) wrap(p uintptr, n int) *tensor.Buffer {
-	at := pointer(p)
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	if k := len(v.spare); k > 0 {
-		b := v.spare[k-1]
-		v.spare = v.spare[:k-1]
-		b.Reset(v, v.Place(), at, n)
-		return b
-	}
-	return tensor.NewBuffer(v, v.Place(), at, n)
-}
-
-// Free puts the release of the memory behind its last uses. tensor.Buffer calls it. It does not block.
-//
-// Memory that one stream used is released in that stream, whose next allocation then takes it without an event.
-func (v *Device) Free(b *tensor.Buffer) {
-	order, p := b.TakeOrder(), C.cu_ptr(uintptr(b.Pointer()))
-	if s := onlyStream(order); s == nil || s.device != v || !s.release(p) {
-		v.freeBehind(order, p)
-	}
-	v.inUse.Add(-int64(b.Len()))
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	if len(v.spare) < maxSpare {
-		v.spare = append(v.spare, b)
-	}
-}
-
-// freeBehind puts the release of memory behind events of several streams. Memory whose last uses cannot be awaited is lost with the
-// device, and never used again.
-func (v *Device) freeBehind(order []tensor.Event, p C.cu_ptr) {
-	for _, e := range order {
-		if e.WaitOn(v.frees) != nil && e.Wait() != nil {
-			return
-		}
-	}
-	v.frees.release(p)
-}
-
-// onlyStream returns the stream of all events, nil when there are several or none.
-func onlyStream(order []tensor.Event) (s *Stream) {
-	for _, e := range order {
-		c, ok := e.(*event)
-		if !ok || s != nil && s != c.stream {
-			return nil
-		}
-		s = c.stream
-	}
-	return s
-}
-
-const maxSpare = 256
-
-// Trim waits for pending releases and gives the pool's unused memory back to the device, where other libraries of the process can
-// use it.
-func (v *Device) Trim() error {
-	if err := v.run(); err != nil {
-		return err
-	}
-	t := v.driver.table
-	// A release may be in any stream.
-	if err := v.check(C.tutti_cuda_context_sync(t, v.ctx), "cuCtxSynchronize"); err != nil {
-		return err
-	}
-	return v.check(C.tutti_cuda_pool_trim(t, v.pool, 0), "cuMemPoolTrimTo")
-}
-
-// Memory is the use of a device's memory in bytes.
-type Memory struct {
-	// Free and Total are the device's, of all processes.
-	Free, Total int64
-	// Reserved is the size of the pool, Used the part of it that is allocated.
-	Reserved, Used int64
-}
-
-// Usage returns the use of the device's memory. Before the first use of the device only Total is set.
-func (v *Device) Usage() (Memory, error) {
-	if !v.running.Load() {
-		return Memory{Total: v.info.Memory}, nil
-	}
-	var free, total C.size_t
-	if err := v.check(C.tutti_cuda_memory_info(v.driver.table, v.ctx, &free, &total), "cuMemGetInfo"); err != nil {
-		return Memory{}, err
-	}
-	var reserved, used C.uint64_t
-	if err := v.check(C.tutti_cuda_pool_usage(v.driver.table, v.pool, &reserved, &used), "cuMemPoolGetAttribute"); err != nil {
-		return Memory{}, err
-	}
-	return Memory{Free: int64(free), Total: int64(total), Reserved: int64(reserved), Used: int64(used)}, nil
 }
 
 func (v *Device) close() error {

@@ -83,6 +83,8 @@ type Options struct {
 	// Limit bounds the memory in bytes that a device hands out, by device number; 0 or a missing number is no bound. Beyond it an
 	// allocation fails; Device.SpillTo is the bound beyond which it gives slower memory.
 	Limit map[int]int64
+	// Tensors is such a bound of the memory that native runtimes did not take by AllocNative.
+	Tensors map[int]int64
 	// NoPeers keeps devices from reading each other's memory. Copies between them go through the host, by the driver.
 	NoPeers bool
 	// Keep is how many unused bytes the pool of a device keeps for reuse, by device number. A missing number keeps all.

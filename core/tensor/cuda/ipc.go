@@ -6,7 +6,6 @@ package cuda
 import "C"
 
 import (
-	"cmp"
 	"unsafe"
 
 	"github.com/tutti-server/tutti/core/status"
@@ -60,14 +59,15 @@ func (m *imported) Free(b *tensor.Buffer) {
 	_ = v.check(C.tutti_cuda_ipc_close(v.driver.table, v.ctx, C.cu_ptr(uintptr(b.Pointer()))), "cuIpcCloseMemHandle")
 }
 
-// AllocShared returns n bytes outside the pool, and their handle for another process.
+// AllocShared returns n bytes outside the pool, and their handle for another process. As memory of native runtimes they are in no bound of
+// tensors: pinned memory cannot stand in for them.
 func (v *Device) AllocShared(n int) (*tensor.Buffer, Handle, error) {
 	var h Handle
 	if err := v.run(); err != nil {
 		return nil, h, err
 	}
-	if full, err := v.reserve(n); err != nil || full {
-		return nil, h, cmp.Or(err, status.Errorf(status.Unavailable, "cannot allocate %d bytes at %s: the pool of %d bytes is full", n, v.Place(), v.spill.bound))
+	if _, err := v.reserve(n, &v.native); err != nil {
+		return nil, h, err
 	}
 	t := v.driver.table
 	a := C.tutti_cuda_alloc(t, v.ctx, C.size_t(max(n, 1)))
@@ -79,7 +79,7 @@ func (v *Device) AllocShared(n int) (*tensor.Buffer, Handle, error) {
 		}
 	}
 	if err != nil {
-		v.inUse.Add(-int64(n))
+		v.unreserve(n, &v.native)
 		return nil, h, status.Prefixf(err, "cannot allocate %d bytes: ", n)
 	}
 	b := tensor.NewBuffer((*exported)(v), v.Place(), pointer(uintptr(a.p)), n)
@@ -100,5 +100,5 @@ func (m *exported) Free(b *tensor.Buffer) {
 		_ = e.Wait() // a lost device says so elsewhere
 	}
 	_ = v.check(C.tutti_cuda_free(v.driver.table, v.ctx, C.cu_ptr(uintptr(b.Pointer()))), "cuMemFree")
-	v.inUse.Add(-int64(b.Len()))
+	v.unreserve(b.Len(), &v.native)
 }

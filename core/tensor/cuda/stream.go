@@ -88,9 +88,26 @@ func (s *Stream) Alloc(n int) (*tensor.Buffer, error) {
 	if err != nil {
 		return nil, err
 	}
+	return s.allocated(b), nil
+}
+
+// AllocNative is Alloc for memory that a native runtime keeps or works in; see Device.AllocNative.
+func (s *Stream) AllocNative(n int) (*tensor.Buffer, error) {
+	if err := s.usable(); err != nil {
+		return nil, err
+	}
+	b, err := s.device.allocNative(n, s)
+	if err != nil {
+		return nil, err
+	}
+	return s.allocated(b), nil
+}
+
+// allocated orders the release of new memory: one before any use must come after the allocation.
+func (s *Stream) allocated(b *tensor.Buffer) *tensor.Buffer {
 	s.Used()
-	b.UsedUntil(s.Record()) // a release before any use must come after the allocation
-	return b, nil
+	b.UsedUntil(s.Record())
+	return b
 }
 
 // SpilledBytes returns the bytes of the stream's allocations so far that are in pinned memory, see Device.SpillTo.

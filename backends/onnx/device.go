@@ -329,6 +329,16 @@ func (g *gpuRun) toDevice(b *backends.Batch, i int, t tensor.Tensor) error {
 	return g.stream.Copy(to.Buf, to.Off, t.Buf, t.Off, t.Len)
 }
 
+// copyOut sets output i of the batch to a copy of memory on the host, which the stream need not have read when copyOut returns.
+func (g *gpuRun) copyOut(b *backends.Batch, i int, d tensor.DType, s tensor.Shape, data []byte) error {
+	t, err := tensor.New(g.pinned, d, s)
+	if err != nil {
+		return err
+	}
+	copy(t.Bytes(), data)
+	return g.toDevice(b, i, t)
+}
+
 // cudaLibraries are the libraries that the runtime's CUDA provider loads by name, in the order of their dependencies.
 var cudaLibraries = []string{
 	"libcudart.so.13", "libnvrtc.so.13", "libcublasLt.so.13", "libcublas.so.13", "libcurand.so.10",

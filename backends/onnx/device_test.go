@@ -254,6 +254,7 @@ func TestGPU(t *testing.T) {
 		"scalar":                 {"scalar.onnx", "", []backendtest.Value{floats([]int64{1}, 1, 2), floats([]int64{1}, 1, 3)}},
 		"input on the host":      {"fill.onnx", strings.ReplaceAll(standinHost, "HOST", "shape"), []backendtest.Value{backendtest.Of(tensor.Int64, []int64{1}, int64(12))}},
 		"output on the host":     {"nonzero.onnx", strings.ReplaceAll(standinHost, "HOST", "y"), []backendtest.Value{floats([]int64{9}, 9, 0)}},
+		"passed on the host":     {"through.onnx", strings.ReplaceAll(standinHost, "HOST", "x"), []backendtest.Value{floats([]int64{5}, 5, 2)}},
 		"both, and of the batch": {"mlp.onnx", "max_batch_size: 8 " + strings.ReplaceAll(standinHost, "HOST", "x,y"), []backendtest.Value{floats([]int64{2, 16}, 32, 1)}},
 		"arena of the runtime":   {"nonzero.onnx", `parameters { key: "gpu_mem_limit" value { string_value: "1000000" } } `, []backendtest.Value{floats([]int64{9}, 9, 0)}},
 		"half and strings": {"pick.onnx", "", []backendtest.Value{

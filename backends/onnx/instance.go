@@ -273,8 +273,11 @@ func (x *instance) wrap(b *backends.Batch, i int) error {
 		if in.use == 0 || !bind.Within(v.data, in.data, int(in.bytes)) {
 			continue
 		}
-		if x.gpu == nil || in.device == 0 {
+		switch {
+		case x.gpu == nil:
 			return bind.CopyOutput(b, i, p.DType, shape, v.data, n)
+		case in.device == 0:
+			return x.gpu.copyOut(b, i, p.DType, shape, unsafe.Slice((*byte)(v.data), n))
 		}
 		t := b.In[k].Retain()
 		t.Off, t.Len, t.Shape = t.Off+int(uintptr(v.data)-uintptr(in.data)), n, shape

@@ -55,7 +55,8 @@ func Check(tb testing.TB) {
 	}
 }
 
-// Count returns a counter of the report. For example, "synchronized": the runs that waited for the device.
+// Count returns a counter of the report. For example, "synchronized": the runs that waited for the device; "up", "down" and "within", and
+// "up_bytes" and so on: the copies of the stand-in itself, which represent kernels and the load of weights.
 func Count(tb testing.TB, name string) int {
 	tb.Helper()
 	text, _ := Report(tb)

@@ -179,7 +179,7 @@ static OrtStatus *fetch(run *r) {
 		}
 		r->host[i] = malloc(v->n + 1);
 		cu_ptr from = r->replay != NULL ? r->replay->in[i] : v->p;
-		int e = v->n == 0 ? 0 : cuda.cuMemcpyAsync((cu_ptr)(uintptr_t)r->host[i], from, v->n, stream(r));
+		int e = v->n == 0 ? 0 : move(DOWN, (cu_ptr)(uintptr_t)r->host[i], from, v->n, stream(r));
 		if (e != 0) return failed("cudaMemcpyAsync", e);
 		OrtStatus *st = real.CreateTensorWithDataAsOrtValue(r->cpu, r->host[i], v->n, v->dims, v->rank, v->type, &r->in[i]);
 		if (st != NULL) return st;
@@ -197,7 +197,7 @@ static OrtStatus *scratch(run *r) {
 	ownership own;
 	OrtStatus *st = take_memory(r->s, WEIGHTS, &p, &own);
 	if (st != NULL) return st;
-	int e = cuda.cuMemcpyAsync(p, r->s->weights, WEIGHTS, stream(r));
+	int e = move(WITHIN, p, r->s->weights, WEIGHTS, stream(r));
 	give_memory(r->s, own == ALLOCATED ? allocators[r->s->o.device] : NULL, p, WEIGHTS, own);
 	return e == 0 ? NULL : failed("cudaMemcpyAsync", e);
 }
@@ -209,6 +209,23 @@ static OrtStatus *compute(run *r, const OrtRunOptions *o) {
 	return real.Run(r->b->session, o, names, (const OrtValue *const *)r->in, r->b->ins, outs, r->b->outs, r->out);
 }
 
+// keep makes result i, which stays on the host, a result of the binding. An input that is passed through is the caller's memory.
+static OrtStatus *keep(run *r, size_t i) {
+	int type = 0;
+	size_t rank = 0, k = 0;
+	int64_t dims[MAX_RANK];
+	void *data = NULL, *given = NULL;
+	OrtStatus *st = describe(r->out[i], &type, &rank, dims, &data);
+	if (st != NULL) return st;
+	while (k < r->b->ins && (r->host[k] == NULL || r->host[k] != data)) k++;
+	if (k == r->b->ins) {
+		r->b->out[i].result = r->out[i], r->out[i] = NULL;
+		return NULL;
+	}
+	if ((st = describe((OrtValue *)r->b->in[k].value, &type, &rank, dims, &given)) != NULL) return st;
+	return real.CreateTensorWithDataAsOrtValue(r->cpu, given, elements(dims, rank) * sizes[type], dims, rank, type, &r->b->out[i].result);
+}
+
 // give puts the copy of result i to the device into the stream.
 static OrtStatus *give(run *r, size_t i) {
 	bound *p = &r->b->out[i];
@@ -218,8 +235,7 @@ static OrtStatus *give(run *r, size_t i) {
 	void *data = NULL;
 	value *v = p->value != NULL ? value_of(p->value) : NULL;
 	if (v == NULL && !at_device(p->info, &id)) { // stays on the host
-		p->result = r->out[i], r->out[i] = NULL;
-		return NULL;
+		return keep(r, i);
 	}
 	OrtStatus *st = describe(r->out[i], &type, &rank, dims, &data);
 	if (st != NULL) return st;
@@ -238,7 +254,7 @@ static OrtStatus *give(run *r, size_t i) {
 		if (st == NULL) st = device_value(r->s, to, n, dims, rank, type, own, &p->result);
 		if (st != NULL) return st;
 	}
-	int e = n == 0 ? 0 : cuda.cuMemcpyAsync(to, (cu_ptr)(uintptr_t)data, n, stream(r));
+	int e = n == 0 ? 0 : move(UP, to, (cu_ptr)(uintptr_t)data, n, stream(r));
 	if (e != 0) return failed("cudaMemcpyAsync", e);
 	r->s->late[r->s->lates++] = r->out[i];
 	r->out[i] = NULL;

@@ -44,8 +44,14 @@ void note(const char *format, ...) {
 
 OrtStatus *failed(const char *call, int result) {
 	char text[128];
-	snprintf(text, sizeof text, "CUDA failure %d ; expr=%s", result, call);
+	snprintf(text, sizeof text, "CUDA failure %d: %s ; GPU=0 ; expr=%s", result, result == 2 ? "out of memory" : "an error", call);
 	return real.CreateStatus(11, text);
+}
+
+int move(way w, cu_ptr to, cu_ptr from, size_t n, void *stream) {
+	__atomic_fetch_add(&counts.moves[w], 1, __ATOMIC_SEQ_CST);
+	__atomic_fetch_add(&counts.bytes[w], n, __ATOMIC_SEQ_CST);
+	return cuda.cuMemcpyAsync(to, from, n, stream);
 }
 
 bool at_device(const OrtMemoryInfo *info, int *id) {
@@ -68,7 +74,7 @@ static options *options_of(OrtSessionOptions *key) {
 	for (options *o = all_options; o != NULL; o = o->next)
 		if (o->key == key) return o;
 	options *o = calloc(1, sizeof *o);
-	o->key = key, o->next = all_options;
+	o->key = key, o->weights = WEIGHTS, o->next = all_options;
 	return all_options = o;
 }
 
@@ -185,6 +191,7 @@ static OrtStatus *add_entry(OrtSessionOptions *key, const char *name, const char
 	options *o = options_of(key);
 	if (strcmp(name, "session.use_env_allocators") == 0) o->env = strcmp(v, "1") == 0;
 	if (strcmp(name, "session.standin_host") == 0) snprintf(o->host, sizeof o->host, "%s", v);
+	if (strcmp(name, "session.standin_weights") == 0) o->weights = strtoull(v, NULL, 10) + WEIGHTS;
 	pthread_mutex_unlock(&mu);
 	return real.AddSessionConfigEntry(key, name, v);
 }
@@ -218,9 +225,9 @@ static OrtStatus *connect(void) {
 static OrtStatus *load_weights(session *s) {
 	static unsigned char content[WEIGHTS] = {1, 2, 3};
 	ownership own;
-	OrtStatus *st = take_memory(s, WEIGHTS, &s->weights, &own);
+	OrtStatus *st = take_memory(s, s->o.weights, &s->weights, &own);
 	if (st != NULL) return st;
-	int r = cuda.cuMemcpyAsync(s->weights, (cu_ptr)(uintptr_t)content, WEIGHTS, (void *)(uintptr_t)s->o.stream);
+	int r = move(UP, s->weights, (cu_ptr)(uintptr_t)content, WEIGHTS, (void *)(uintptr_t)s->o.stream);
 	return r != 0 ? failed("cudaMemcpyAsync", r) : NULL;
 }
 
@@ -374,8 +381,10 @@ int tutti_ort_report(char *text, size_t n) {
 	size_t at = 0;
 	for (int i = 0; i < fault_count && at < n; i++) at += (size_t)snprintf(text + at, n - at, "fault: %s\n", faults[i]);
 	if (at < n)
-		snprintf(text + at, n - at, "runs %lu\nsynchronized %lu\ncaptures %lu\nreplays %lu\nsessions %lu\nvalues %lu\n%s", counts.runs,
-			counts.synchronized, counts.captures, counts.replays, counts.sessions, counts.values, notes);
+		snprintf(text + at, n - at, "runs %lu\nsynchronized %lu\ncaptures %lu\nreplays %lu\nsessions %lu\nvalues %lu\n"
+			"up %lu\nup_bytes %lu\ndown %lu\ndown_bytes %lu\nwithin %lu\nwithin_bytes %lu\n%s", counts.runs, counts.synchronized, counts.captures,
+			counts.replays, counts.sessions, counts.values, counts.moves[UP], counts.bytes[UP], counts.moves[DOWN], counts.bytes[DOWN],
+			counts.moves[WITHIN], counts.bytes[WITHIN], notes);
 	pthread_mutex_unlock(&mu);
 	return fault_count;
 }

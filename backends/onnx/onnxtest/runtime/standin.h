@@ -9,7 +9,7 @@
 // itself finds wrong, and what it was asked to do, is in tutti_ort_report.
 //
 // A session config entry session.standin_host lists ports, separated by commas, which the session reads or makes on the host, as it
-// does where the CPU provider has taken a node.
+// does where the CPU provider has taken a node. The entry session.standin_weights is the size of the weights in bytes.
 #ifndef TUTTI_STANDIN_H
 #define TUTTI_STANDIN_H
 
@@ -41,6 +41,7 @@ typedef struct options {
 	int device;
 	uint64_t stream;
 	char host[256];
+	size_t weights;
 	struct options *next;
 } options;
 
@@ -111,7 +112,7 @@ extern OrtFunctions real;
 extern driver cuda;
 extern pthread_mutex_t mu;
 extern OrtAllocator *allocators[16]; // registered, by device; guarded by mu
-extern struct counts { uint64_t runs, synchronized, captures, replays, sessions, values; } counts;
+extern struct counts { uint64_t runs, synchronized, captures, replays, sessions, values, moves[3], bytes[3]; } counts;
 
 void fault(const char *format, ...) __attribute__((format(printf, 1, 2)));
 void note(const char *format, ...) __attribute__((format(printf, 1, 2)));
@@ -119,6 +120,10 @@ void note(const char *format, ...) __attribute__((format(printf, 1, 2)));
 session *session_of(const OrtSession *key);
 run_options run_options_of(const OrtRunOptions *key);
 OrtStatus *failed(const char *call, int result);
+// The directions of the stand-in's own copies, which stand for kernels and for the load of weights.
+typedef enum { UP, DOWN, WITHIN } way;
+// Copies on a stream, and counts it.
+int move(way w, cu_ptr to, cu_ptr from, size_t n, void *stream);
 // Reports whether info is of a device, and which.
 bool at_device(const OrtMemoryInfo *info, int *id);
 // Reports whether the session has the port on the host.

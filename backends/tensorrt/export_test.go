@@ -2,6 +2,9 @@
 
 package tensorrt
 
+// SizeOf returns the bytes of a tensor.
+var SizeOf = sizeOf
+
 // Slots returns the slots of a major version, by class and function.
 func Slots(major int) map[[2]string]int {
 	all := map[[2]string]int{}

@@ -166,8 +166,9 @@ func (x *instance) reserve(n int64) error {
 		return nil
 	}
 	x.releaseScratch()
-	b, err := x.stream.Alloc(int(n))
+	b, err := x.stream.AllocNative(int(n))
 	if err != nil {
+		x.profile = -1 // the contexts have released memory: every profile needs new one first
 		return status.Prefixf(err, "model '%s': no memory for executions with TensorRT: ", x.m.Sig.Model)
 	}
 	x.scratch = b
@@ -276,8 +277,10 @@ func (x *instance) run(e *execution, b *backends.Batch) error {
 	x.stream.Used()
 	switch {
 	case x.failed != nil:
+		x.settle()
 		return x.failed
 	case code != 0:
+		x.settle()
 		return x.refuse(e, status.Internal)
 	case e.c.logged != 0:
 		x.e.rt.report()
@@ -288,6 +291,13 @@ func (x *instance) run(e *execution, b *backends.Batch) error {
 		}
 	}
 	return x.take(e, b)
+}
+
+// settle waits for the work of a run that failed if it may read or write tensors on the host, which the next run writes.
+func (x *instance) settle() {
+	if x.waits {
+		_ = x.stream.Record().Wait() // a lost device reads nothing any more
+	}
 }
 
 // refuse returns TensorRT's error of a run.

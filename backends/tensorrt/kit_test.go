@@ -28,13 +28,13 @@ import (
 	"github.com/tutti-server/tutti/proto/modelconfig"
 )
 
-// eachVersion runs a test with both stand-in libraries.
-func eachVersion(t *testing.T, f func(t *testing.T, k *kit)) {
+// eachVersion runs a test with both stand-in libraries. gpu may have the options of the devices.
+func eachVersion(t *testing.T, f func(t *testing.T, k *kit), gpu ...cuda.Options) {
 	t.Helper()
 	for major := range tensorrttest.Versions {
 		t.Run(strconv.Itoa(major), func(t *testing.T) {
 			t.Parallel()
-			f(t, newKit(t, major, cuda.Options{}, nil))
+			f(t, newKit(t, major, append(gpu, cuda.Options{})[0], nil))
 		})
 	}
 }

@@ -8,6 +8,8 @@ package tensorrt
 import "C"
 
 import (
+	"math"
+	"math/bits"
 	"runtime/cgo"
 	"unsafe"
 
@@ -33,8 +35,11 @@ func (x *instance) allocate(e *execution, b *backends.Batch) error {
 			}
 			v.data = t.Pointer()
 		default:
-			shape := bind.ShapeAt(unsafe.Pointer(&v.dims.d[0]), int(v.dims.rank))
-			s, err := x.stream.Alloc(int(shape.Elements()) * p.DType.Size())
+			n, err := sizeOf(p.DType, bind.ShapeAt(unsafe.Pointer(&v.dims.d[0]), int(v.dims.rank)))
+			if err != nil {
+				return x.m.Errorf(status.Internal, "output '%s': %w", p.Name, err)
+			}
+			s, err := x.stream.Alloc(n)
 			if err != nil {
 				return x.m.Errorf(status.CodeOf(err), "output '%s': %w", p.Name, err)
 			}
@@ -45,10 +50,19 @@ func (x *instance) allocate(e *execution, b *backends.Batch) error {
 	return nil
 }
 
+// sizeOf returns the bytes of a tensor of a shape that TensorRT reports.
+func sizeOf(d tensor.DType, s tensor.Shape) (int, error) {
+	hi, n := bits.Mul64(uint64(s.Elements()), uint64(d.Size()))
+	if s.Elements() < 0 || hi != 0 || n > math.MaxInt64 {
+		return 0, status.Errorf(status.Internal, "TensorRT reports shape %s, which no memory has", s)
+	}
+	return int(n), nil
+}
+
 //export tttrtAllocate
 func tttrtAllocate(owner C.uintptr_t, index C.int32_t, n C.uint64_t) C.uintptr_t {
 	x := cgo.Handle(owner).Value().(*instance) //nolint:errcheck,forcetypeassert // newInstance made the handle
-	return C.uintptr_t(uintptr(x.allocateOutput(int(index), int(n))))
+	return C.uintptr_t(uintptr(x.allocateOutput(int(index), int(min(n, math.MaxInt64)))))
 }
 
 // allocateOutput returns device memory for output i, of which TensorRT knows the size now. It may ask again for more.
@@ -80,8 +94,8 @@ func (x *instance) take(e *execution, b *backends.Batch) error {
 				return err
 			}
 		case v.allocates != 0:
-			n := int(shape.Elements()) * p.DType.Size()
-			if x.owned[i] == nil || n < 0 || n > x.owned[i].Len() {
+			n, err := sizeOf(p.DType, shape)
+			if err != nil || x.owned[i] == nil || n > x.owned[i].Len() {
 				return x.m.OutputErrorf(i, status.Internal, "TensorRT reports shape %s, which does not fit the memory that it asked for", shape)
 			}
 			b.SetOutput(i, tensor.Tensor{DType: p.DType, Shape: shape, Buf: x.owned[i], Len: n})

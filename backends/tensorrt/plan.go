@@ -131,7 +131,7 @@ func (p *plan) add(t *C.tt_trt_tensor) error {
 	side := bind.Side(t.output != 0)
 	number := int(t._type)
 	switch {
-	case number >= len(dtypes) || dtypes[number] == tensor.Invalid:
+	case number < 0 || number >= len(dtypes) || dtypes[number] == tensor.Invalid:
 		known, ok := refusedTypes[number]
 		if !ok {
 			known = fmt.Sprintf("number %d", number)
@@ -147,6 +147,9 @@ func (p *plan) add(t *C.tt_trt_tensor) error {
 	n := native{name: t.name, shape: t.shape != 0, host: t.host != 0, dims: extents(&t.dims)}
 	if n.shape && len(n.dims) > 1 {
 		return status.Errorf(status.Unsupported, "unsupported: shape tensor '%s' can only have 0 or 1 dimensions, got %s", name, tensor.Of(n.dims...))
+	}
+	if n.shape && len(n.dims) == 1 && n.dims[0] < 1 {
+		return status.Errorf(status.Unsupported, "unsupported: shape tensor '%s' has shape %s, expected a fixed number of values, at least one", name, tensor.Of(n.dims...))
 	}
 	one := port{Name: name, DType: dtypes[number], Shape: n.dims}
 	if t.output == 0 {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/tutti-server/tutti/backends"
 	"github.com/tutti-server/tutti/backends/backendtest"
+	"github.com/tutti-server/tutti/backends/tensorrt"
 	"github.com/tutti-server/tutti/backends/tensorrt/tensorrttest"
 	"github.com/tutti-server/tutti/core/status"
 	"github.com/tutti-server/tutti/core/tensor"
@@ -34,6 +35,8 @@ func TestRefusedPlans(t *testing.T) {
 			"format":      {plan("input x FP16 4 format CHW32"), "", status.Unsupported, "unsupported: input 'x' uses a non-linear IO format (CHW32)"},
 			"shape rank":  {plan("input x FP32 4\ninput s INT64 2,2 shape"), "", status.Unsupported, "shape tensor 's' can only have 0 or 1 dimensions, got [2,2]"},
 			"shape type":  {plan("input x FP32 4\ninput s FP32 2 shape"), "", status.Unsupported, "shape tensor 's' has data type FP32, expected INT32 or INT64"},
+			"no value":    {plan("input x FP32 4\ninput s INT64 0 shape"), "", status.Unsupported, "shape tensor 's' has shape [0], expected a fixed number of values"},
+			"any value":   {plan("input x FP32 4\ninput s INT64 -1 shape"), "", status.Unsupported, "shape tensor 's' has shape [-1], expected a fixed number of values"},
 			"host code":   {plan("input x FP32 4\nhostcode"), "", status.InvalidArg, "host code is not allowed"},
 			"batch":       {scale, "max_batch_size: 9", status.InvalidArg, "autofill failed for model 'm': configuration specified max-batch 9 but TensorRT engine only supports max-batch 8"},
 			"type":        {scale, `input { name: "x" data_type: TYPE_FP16 dims: 4 }`, status.InvalidArg, "expects datatype TYPE_FP16 for input 'x', model provides TYPE_FP32"},
@@ -224,6 +227,64 @@ func TestNoMemory(t *testing.T) {
 	rest.Release()
 	if got, err := k.execute(t, m, y, fp32([]int64{4}, 1, 1, 1, 1)); err != nil || len(got) != 2 {
 		t.Errorf("afterwards: %v, %v", got, err)
+	}
+}
+
+// TestNoMemoryForProfile checks that a batch whose profile needs more memory than there is fails, and that the next one, with the profile
+// before, does not execute in the memory that was released for it.
+func TestNoMemoryForProfile(t *testing.T) {
+	t.Parallel()
+	eachVersion(t, func(t *testing.T, k *kit) {
+		t.Helper()
+		m := k.model(t, profiles, `parameters { key: "execution_context_allocation_strategy" value { string_value: "ON_PROFILE_CHANGE" } }
+			instance_group { kind: KIND_GPU gpus: 0 profile: [ "0", "1" ] }`)
+		x := instance(t, m, "0", "1") // profile 0 needs 512 bytes, profile 1 needs 1024
+		small := fp32([]int64{1, 1}, 3)
+		if got, err := k.execute(t, m, x, small); err != nil || !cmp.Equal(got[0], fp32([]int64{1, 1}, 4)) {
+			t.Fatal(got, err)
+		}
+		large := fp32([]int64{4, 16}, make([]float32, 64)...)
+		s := backends.StreamOf(x)
+		d, ok := k.places.Device(s.Place()).(*cuda.Device)
+		if !ok {
+			t.Fatal("the device is not of the CUDA driver")
+		}
+		b := k.batch(t, m, x, large)
+		rest, err := s.Alloc(8000 - int(d.InUse()) - 64)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := x.Execute(t.Context(), b); status.CodeOf(err) != status.Unavailable || !strings.Contains(err.Error(), "no memory for executions with TensorRT: cannot allocate 1024 bytes") {
+			t.Errorf("a profile without memory: %v", err)
+		}
+		free(b)
+		for range 2 {
+			if got, err := k.execute(t, m, x, small); err != nil || !cmp.Equal(got[0], fp32([]int64{1, 1}, 4)) {
+				t.Errorf("the profile before: %v, %v", got, err)
+			}
+		}
+		rest.Release()
+		if _, err := k.execute(t, m, x, large); err != nil {
+			t.Errorf("afterwards: %v", err)
+		}
+	}, cuda.Options{Limit: map[int]int64{0: 8000}})
+}
+
+// TestSizes checks the sizes of shapes that TensorRT reports.
+func TestSizes(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		d    tensor.DType
+		dims []int64
+		want int
+	}{{tensor.FP32, []int64{3, 4}, 48}, {tensor.FP32, []int64{1 << 62}, -1}, {tensor.Int64, []int64{1 << 31, 1 << 31}, -1}, {tensor.FP16, []int64{-1}, -1}, {tensor.Int8, []int64{0, 5}, 0}} {
+		n, err := tensorrt.SizeOf(tc.d, tensor.Of(tc.dims...))
+		if err != nil {
+			n = -1
+		}
+		if n != tc.want {
+			t.Errorf("%s %v: %d, want %d", tc.d, tc.dims, n, tc.want)
+		}
 	}
 }
 

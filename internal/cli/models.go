@@ -125,6 +125,9 @@ func (p *program) plan(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
+	if why := r.MissingGPU(); why != nil {
+		fmt.Fprintf(p.stderr, "warning: models ask for GPUs and none is used here, so their steps are on the host: %v; %s names another driver library\n", why, driverVariable)
+	}
 	return errors.Join(printPlan(p.stdout, r.Repository, rest[1], *after, *format), r.Close(ctx))
 }
 

@@ -34,5 +34,6 @@
 //   - load.go opens a version, or compiles that of an ensemble; instances.go and schedule.go make its instances and its
 //     scheduler; update.go changes the instances of a version or of an open model.
 //   - dryrun.go and golden.go are the checks before a version serves.
-//   - snapshot.go is the table that serves and the nesting of changes, change.go the change, catalog.go what front ends ask.
+//   - snapshot.go is the table that serves and the nesting of changes, change.go the change, retire.go what follows it, catalog.go what
+//     front ends ask.
 package repository

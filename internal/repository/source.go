@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"github.com/tutti-server/tutti/core/config"
 	"github.com/tutti-server/tutti/core/status"
@@ -48,6 +49,7 @@ type source struct {
 	log        *slog.Logger
 	noGPU      error // why no GPU is used; nil if one is
 	noGPUOnce  sync.Once
+	gpuMissed  atomic.Bool // a model asked for one
 }
 
 // location is the place of a model in a repository, and of a duplicate with the same name.
@@ -166,8 +168,9 @@ func (s *source) recovered(f *folder) {
 func (s *source) check(f *folder, places *config.Positions) {
 	defer s.recovered(f)
 	f.defaultCount = len(f.cfg.GetInstanceGroup()) == 0
-	if s.noGPU != nil && config.WantsGPU(f.cfg) {
+	if s.noGPU != nil && len(s.options.Devices) == 0 && config.WantsGPU(f.cfg) {
 		s.noGPUOnce.Do(func() {
+			s.gpuMissed.Store(true)
 			s.log.Warn("models ask for GPUs and none is used", slog.String("model", f.name), slog.String("reason", s.noGPU.Error()))
 		})
 	}

@@ -188,7 +188,7 @@ func (o *Options) deviceFlags() []Flag {
 			"Device memory for tensors of a GPU; beyond it they are in pinned memory, which is slower. By default there is no bound"),
 		Flag{Name: "min-supported-compute-capability", Arg: argNumber, Default: fmt.Sprintf("%.1f", gpu.DefaultCapability), Help: "Lowest compute capability of GPUs that are used", set: anyFraction(&g.Capability)},
 		peers,
-		pair("model-load-gpu-limit", "fraction", &o.GPULoadLimits, parseFraction, "Used fraction of a GPU's memory above which no model is loaded there"),
+		pair("model-load-gpu-limit", "fraction", &o.GPULoadLimits, parseShare, "Used fraction of a GPU's memory above which no model is loaded there"),
 		oneOf("model-memory", "how", &o.ModelMemory, "refuse fails a load that does not fit on its GPU; lru evicts the models there that have been idle longest, "+
 			"which load again with their next requests", MemoryRefuse, MemoryLRU).own(),
 	), inert("Devices",

@@ -372,6 +372,8 @@ func TestParseOptionsRefuses(t *testing.T) {
 		{"--min-supported-compute-capability=new", "Invalid option value. Got new"},
 		{"--cuda-memory-pool-byte-size=1", "Cannot parse option arguments due to missing delimiter."},
 		{"--model-load-gpu-limit=0:x", "Invalid option value. Got x"},
+		{"--model-load-gpu-limit=0:1.5", "expects limit fraction to be in range [0.0, 1.0], got 1.5"},
+		{"--model-load-gpu-limit=0:-0.1", "expects limit fraction to be in range [0.0, 1.0], got -0.1"},
 		{"--allow-sagemaker=true", "unsupported: --allow-sagemaker, SageMaker is not built"},
 		{"--sagemaker-port=1", "unsupported: --sagemaker-port, SageMaker is not built"},
 		{"--allow-vertex-ai=true", "unsupported: --allow-vertex-ai, Vertex AI is not built"},

@@ -213,6 +213,15 @@ func parseFraction(value string) (float64, error) {
 	return v, nil
 }
 
+// parseShare parses a fraction from 0 to 1.
+func parseShare(value string) (float64, error) {
+	v, err := parseFraction(value)
+	if err == nil && (v < 0 || v > 1) {
+		err = fmt.Errorf("expects limit fraction to be in range [0.0, 1.0], got %s", value)
+	}
+	return v, err
+}
+
 func anyFraction(to *float64) setter {
 	return func(value string) (err error) {
 		*to, err = parseFraction(value)

@@ -191,7 +191,11 @@ func (x *instance) allocate(c *captured) (err error) {
 		if !x.follow(v, p.Native.known) {
 			return x.m.OutputErrorf(i, status.Unsupported, "CUDA graphs need the input that its shape follows from")
 		}
-		n := bind.ShapeAt(unsafe.Pointer(&v.dims), int(v.rank)).Elements()
+		shape := bind.ShapeAt(unsafe.Pointer(&v.dims), int(v.rank))
+		n := shape.Elements()
+		if n < 0 || n > mostBytes/int64(p.DType.Size()) {
+			return x.m.OutputErrorf(i, status.InvalidArg, "shape %s is too large", shape)
+		}
 		if c.out[i], err = allocNative(x.gpu.graphs.device, int(n)*p.DType.Size()); err != nil {
 			return x.m.OutputError(i, err)
 		}

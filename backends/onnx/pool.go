@@ -193,10 +193,12 @@ func poolOf(id C.int) *pool {
 	return pools.list[id]
 }
 
+// mostBytes is more than any device has.
+const mostBytes = 1 << 46
+
 //export tuttiOnnxAlloc
 func tuttiOnnxAlloc(id C.int, n C.size_t, stream C.uintptr_t) C.uintptr_t {
-	const most = 1 << 46
-	if n > most {
+	if n > mostBytes {
 		return 0
 	}
 	return C.uintptr_t(poolOf(id).alloc(int(n), uintptr(stream)))

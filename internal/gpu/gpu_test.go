@@ -136,7 +136,7 @@ func TestPoolWithoutPinned(t *testing.T) {
 		t.Errorf("allocated beyond the bound, %v", err)
 		more.Release()
 	}
-	native, err := d.Accelerators()[0].(*cuda.Device).AllocNative(2 << 20) //nolint:errcheck,forcetypeassert // of the driver
+	native, err := d.Accelerators()[0].(*cuda.Device).AllocNative(2 << 20) //nolint:forcetypeassert // of the driver
 	if err != nil {
 		t.Errorf("weights beyond the bound of tensors: %v", err)
 	} else {

@@ -36,20 +36,7 @@ func gpuOnnxRepository(t *testing.T) string {
 	root := t.TempDir()
 	write := func(name, config, file string) {
 		t.Helper()
-		dir := filepath.Join(root, name, "1")
-		err := os.MkdirAll(dir, 0o755)
-		if err == nil {
-			err = os.WriteFile(filepath.Join(root, name, "config.pbtxt"), []byte(config), 0o600)
-		}
-		if err == nil && file != "" {
-			var content []byte
-			if content, err = os.ReadFile(filepath.Join("../../backends/onnx/testdata", file)); err == nil {
-				err = os.WriteFile(filepath.Join(dir, "model.onnx"), content, 0o600)
-			}
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		writeOnnxModel(t, root, name, config, file)
 	}
 	for name, m := range gpuOnnxModels {
 		gpu := "instance_group { kind: KIND_GPU gpus: 0 }"
@@ -69,9 +56,34 @@ func gpuOnnxRepository(t *testing.T) string {
 	return root
 }
 
-// serveOnnxGPU runs a server on the stand-in for ONNX Runtime with CUDA. After its end the stand-in and the checking driver must have
-// found no fault, and nothing may be left.
+// writeOnnxModel writes a model with a file of backends/onnx/testdata, or none.
+func writeOnnxModel(t *testing.T, root, name, config, file string) {
+	t.Helper()
+	dir := filepath.Join(root, name, "1")
+	err := os.MkdirAll(dir, 0o755)
+	if err == nil {
+		err = os.WriteFile(filepath.Join(root, name, "config.pbtxt"), []byte(config), 0o600)
+	}
+	if err == nil && file != "" {
+		var content []byte
+		if content, err = os.ReadFile(filepath.Join("../../backends/onnx/testdata", file)); err == nil {
+			err = os.WriteFile(filepath.Join(dir, "model.onnx"), content, 0o600)
+		}
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// serveOnnxGPU runs a server of gpuOnnxRepository as serveOnnxGPUFrom does.
 func serveOnnxGPU(t *testing.T, args ...string) addresses {
+	t.Helper()
+	return serveOnnxGPUFrom(t, gpuOnnxRepository(t), args...)
+}
+
+// serveOnnxGPUFrom runs a server on the stand-in for ONNX Runtime with CUDA. After its end the stand-in and the checking driver must have
+// found no fault, and nothing may be left.
+func serveOnnxGPUFrom(t *testing.T, root string, args ...string) addresses {
 	t.Helper()
 	driver, runtime := cudatest.Library(t), onnxtest.Library(t)
 	t.Cleanup(func() {
@@ -83,7 +95,7 @@ func serveOnnxGPU(t *testing.T, args ...string) addresses {
 			}
 		}
 	})
-	return serve(t, append([]string{"--model-repository=" + gpuOnnxRepository(t), "--cuda-driver=" + driver, "--backend-config=onnxruntime,library-path=" + runtime}, args...)...)
+	return serve(t, append([]string{"--model-repository=" + root, "--cuda-driver=" + driver, "--backend-config=onnxruntime,library-path=" + runtime}, args...)...)
 }
 
 // row is a request of one row with elements from a number on.
@@ -95,7 +107,7 @@ func rowOf(from int) string {
 	return `{"inputs":[{"name":"x","shape":[1,16],"datatype":"FP32","data":[` + strings.Join(list, ",") + `]}]}`
 }
 
-var modelName = regexp.MustCompile(`"model_name":"[a-z_]*"`)
+var modelName = regexp.MustCompile(`"model_name":"[a-z0-9_]*"`)
 
 // same sends a body to a model on the GPU and to its twin on the host, and compares the responses. It reports the failure of either.
 func same(t *testing.T, a addresses, model, body string) {

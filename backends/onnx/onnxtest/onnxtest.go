@@ -56,7 +56,8 @@ func Check(tb testing.TB) {
 }
 
 // Count returns a counter of the report. For example, "synchronized": the runs that waited for the device; "up", "down" and "within", and
-// "up_bytes" and so on: the copies of the stand-in itself, which represent kernels and the load of weights.
+// "up_bytes" and so on: the copies of the stand-in itself, which represent kernels and the load of weights; "arena": the bytes at devices
+// of its own arenas.
 func Count(tb testing.TB, name string) int {
 	tb.Helper()
 	text, _ := Report(tb)

@@ -60,6 +60,7 @@ OrtStatus *take_memory(session *s, size_t n, cu_ptr *p, ownership *own) {
 			return NULL;
 		}
 	int r = cuda.cuMemAlloc_v2(p, n);
+	if (r == 0) count_arena(n, 1);
 	return r == 0 ? NULL : failed("cudaMalloc", r);
 }
 
@@ -71,6 +72,7 @@ void give_memory(session *s, OrtAllocator *from, cu_ptr p, size_t n, ownership o
 	}
 	if (s == NULL) { // the session has ended
 		cuda.cuMemFree_v2(p);
+		count_arena(n, -1);
 		return;
 	}
 	cuda.cuCtxSetCurrent(s->context);

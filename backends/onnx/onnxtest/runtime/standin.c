@@ -48,6 +48,8 @@ OrtStatus *failed(const char *call, int result) {
 	return real.CreateStatus(11, text);
 }
 
+void count_arena(size_t n, int sign) { __atomic_fetch_add(&counts.arena, (uint64_t)sign * ((n + 4095) / 4096 * 4096), __ATOMIC_SEQ_CST); }
+
 int move(way w, cu_ptr to, cu_ptr from, size_t n, void *stream) {
 	__atomic_fetch_add(&counts.moves[w], 1, __ATOMIC_SEQ_CST);
 	__atomic_fetch_add(&counts.bytes[w], n, __ATOMIC_SEQ_CST);
@@ -251,10 +253,12 @@ static void release_session(OrtSession *key) {
 		if (s->weights != 0) from->Free(from, (void *)s->weights);
 	} else if (s->weights != 0) {
 		cuda.cuMemFree_v2(s->weights);
+		count_arena(s->o.weights, -1);
 	}
 	for (chunk *c = s->free; c != NULL;) {
 		chunk *gone = c;
 		cuda.cuMemFree_v2(c->p);
+		count_arena(c->n, -1);
 		c = c->next;
 		free(gone);
 	}
@@ -381,9 +385,9 @@ int tutti_ort_report(char *text, size_t n) {
 	size_t at = 0;
 	for (int i = 0; i < fault_count && at < n; i++) at += (size_t)snprintf(text + at, n - at, "fault: %s\n", faults[i]);
 	if (at < n)
-		snprintf(text + at, n - at, "runs %lu\nsynchronized %lu\ncaptures %lu\nreplays %lu\nsessions %lu\nvalues %lu\n"
+		snprintf(text + at, n - at, "runs %lu\nsynchronized %lu\ncaptures %lu\nreplays %lu\nsessions %lu\nvalues %lu\narena %lu\n"
 			"up %lu\nup_bytes %lu\ndown %lu\ndown_bytes %lu\nwithin %lu\nwithin_bytes %lu\n%s", counts.runs, counts.synchronized, counts.captures,
-			counts.replays, counts.sessions, counts.values, counts.moves[UP], counts.bytes[UP], counts.moves[DOWN], counts.bytes[DOWN],
+			counts.replays, counts.sessions, counts.values, counts.arena, counts.moves[UP], counts.bytes[UP], counts.moves[DOWN], counts.bytes[DOWN],
 			counts.moves[WITHIN], counts.bytes[WITHIN], notes);
 	pthread_mutex_unlock(&mu);
 	return fault_count;

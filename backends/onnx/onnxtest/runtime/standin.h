@@ -112,7 +112,7 @@ extern OrtFunctions real;
 extern driver cuda;
 extern pthread_mutex_t mu;
 extern OrtAllocator *allocators[16]; // registered, by device; guarded by mu
-extern struct counts { uint64_t runs, synchronized, captures, replays, sessions, values, moves[3], bytes[3]; } counts;
+extern struct counts { uint64_t runs, synchronized, captures, replays, sessions, values, arena, moves[3], bytes[3]; } counts;
 
 void fault(const char *format, ...) __attribute__((format(printf, 1, 2)));
 void note(const char *format, ...) __attribute__((format(printf, 1, 2)));
@@ -122,6 +122,8 @@ run_options run_options_of(const OrtRunOptions *key);
 OrtStatus *failed(const char *call, int result);
 // The directions of the stand-in's own copies, which stand for kernels and for the load of weights.
 typedef enum { UP, DOWN, WITHIN } way;
+// Counts memory of arenas as the checking driver does, in pages of 4096 bytes; sign is 1 or -1.
+void count_arena(size_t n, int sign);
 // Copies on a stream, and counts it.
 int move(way w, cu_ptr to, cu_ptr from, size_t n, void *stream);
 // Reports whether info is of a device, and which.

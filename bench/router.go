@@ -35,14 +35,18 @@ type routerGraph struct {
 // routerGraphs lists what is compared. The second step of the chain gets the request again and not the first one's response: the router passes
 // bodies as they are, and v2 outputs are no v2 inputs. Both models pass their input on, so that the outputs are the same.
 var routerGraphs = []routerGraph{
-	{"two models in a row", "Sequence", `
+	{
+		"two models in a row", "Sequence", `
 step { model_name: "left" input_map { key: "INPUT0" value: "INPUT0" } output_map { key: "OUTPUT0" value: "between" } }
 step { model_name: "right" input_map { key: "INPUT0" value: "between" } output_map { key: "OUTPUT0" value: "RIGHT" } }`,
-		`{ name: "RIGHT" data_type: TYPE_FP32 dims: [ -1 ] }`, 1},
-	{"two models side by side", "Ensemble", `
+		`{ name: "RIGHT" data_type: TYPE_FP32 dims: [ -1 ] }`, 1,
+	},
+	{
+		"two models side by side", "Ensemble", `
 step { model_name: "left" input_map { key: "INPUT0" value: "INPUT0" } output_map { key: "OUTPUT0" value: "LEFT" } }
 step { model_name: "right" input_map { key: "INPUT0" value: "INPUT0" } output_map { key: "OUTPUT0" value: "RIGHT" } }`,
-		`{ name: "LEFT" data_type: TYPE_FP32 dims: [ -1 ] }, { name: "RIGHT" data_type: TYPE_FP32 dims: [ -1 ] }`, 2},
+		`{ name: "LEFT" data_type: TYPE_FP32 dims: [ -1 ] }, { name: "RIGHT" data_type: TYPE_FP32 dims: [ -1 ] }`, 2,
+	},
 }
 
 // kserve compares KServe's router over two models of our server with one ensemble of the same models.

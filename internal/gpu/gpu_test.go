@@ -98,6 +98,11 @@ func TestNativeMemory(t *testing.T) {
 		}
 		held = append(held, b)
 	}
+	shared, _, err := device.AllocShared(1 << 20)
+	if err != nil {
+		t.Fatal(err)
+	}
+	held = append(held, shared)
 	more, err := device.Alloc(1)
 	if err != nil || more.Spill() == nil {
 		t.Fatalf("a tensor beyond the bound did not spill: %v", err)

@@ -190,6 +190,16 @@ func TestDebFile(t *testing.T) {
 	}
 }
 
+// TestDistPlatforms checks that scripts/dist refuses a platform that it does not build for, and leaves the files of the last time.
+func TestDistPlatforms(t *testing.T) {
+	t.Parallel()
+	out, err := exec.CommandContext(t.Context(), "../scripts/dist", "linux/amd64", "linux/riscv64").CombinedOutput()
+	const want = "dist: the platform is 'linux/riscv64', expected linux/amd64 or linux/arm64\n"
+	if err == nil || string(out) != want {
+		t.Errorf("printed %q, %v, want %q", out, err, want)
+	}
+}
+
 // TestLicences checks that each licence is printed once, with the modules that are under it, and that a module without one is an error.
 func TestLicences(t *testing.T) {
 	t.Parallel()

@@ -145,7 +145,8 @@ func agree(list []backends.Request) bool {
 	return true
 }
 
-// outgoing adds the headers of a call: the trace context, and for members of sequences what balances them.
+// outgoing adds the headers of a call: the trace context, whether all members are in the background, and for members of sequences what
+// balances them. A call with an online request and some in the background is an online one.
 func (m *model) outgoing(ctx context.Context, members []backends.Request) context.Context {
 	var pairs []string
 	for i := range members {
@@ -165,6 +166,9 @@ func (m *model) outgoing(ctx context.Context, members []backends.Request) contex
 		} else if s.ID != 0 {
 			pairs = append(pairs, sequenceHeader, strconv.FormatUint(s.ID, 10))
 		}
+	}
+	if !slices.ContainsFunc(members, func(q backends.Request) bool { return q.Meta == nil || !q.Meta.Background }) {
+		pairs = append(pairs, infer.BackgroundHeader, "1")
 	}
 	if m.set.balancing == weighted && !m.set.oob {
 		pairs = append(pairs, "endpoint-load-metrics-format", "bin")

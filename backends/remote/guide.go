@@ -4,7 +4,7 @@ const guideDoc = "A model that another server executes: another Tutti, Triton, O
 	"Inputs, outputs, `max_batch_size` and the transaction policy that the configuration leaves out are taken from the far model when this one is loaded; a configuration that contradicts them is an error that names both sides. " +
 	"If the endpoint is away then, a model with a complete configuration loads without it, and any other fails. " +
 	"Such a model, one whose connections are all lost, and one whose far model has changed after a redeploy are not ready, with the reason; requests fail with UNAVAILABLE until a server is back, and the model is ready again by itself when the far models agree with what was loaded. " +
-	"A request carries its id, sequence, priority, its remaining timeout, its parameters, its deadline, its trace context and its cancellation. Errors keep their code. " +
+	"A request carries its id, sequence, priority, its remaining timeout, its parameters, its deadline, its trace context, its cancellation, and whether it is in the background. Errors keep their code. " +
 	"`dynamic_batching` batches in front of the network; requests with different parameters, and those of sequences, are sent one by one. " +
 	"`instance_group` limits how many are in flight, by default to 64. Balancing, retries, outlier detection, health checks and keepalive are those of grpc-go."
 

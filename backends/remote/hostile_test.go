@@ -292,9 +292,14 @@ func TestForwarded(t *testing.T) {
 	send(&infer.Meta{ID: "id", Priority: 2, Timeout: 1 << 40, Params: key, Sequence: infer.Sequence{ID: 9, Start: true}})
 	send(&infer.Meta{ID: "a", Params: key}, &infer.Meta{ID: "b", Params: key})
 	send(&infer.Meta{ID: "a", Params: key}, &infer.Meta{ID: "b"})
+	send(&infer.Meta{Background: true}, &infer.Meta{Background: true})
+	send(&infer.Meta{Background: true}, &infer.Meta{})
 	got := p.requests()
-	if len(got) != 4 {
-		t.Fatalf("the far server got %d requests, want 4: one batch of two, and two requests with different parameters", len(got))
+	if len(got) != 6 {
+		t.Fatalf("the far server got %d requests, want 6: three batches of two, one request, and two with different parameters", len(got))
+	}
+	if !got[4].meta.Background || got[5].meta.Background {
+		t.Errorf("background is %v for a batch of such requests, and %v for one with an online request", got[4].meta.Background, got[5].meta.Background)
 	}
 	first := got[0]
 	if first.meta.ID != "id" || first.meta.Priority != 2 || first.meta.Timeout == 0 || first.meta.Timeout > 1<<40 || first.meta.Sequence != (infer.Sequence{ID: 9, Start: true}) {

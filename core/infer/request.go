@@ -34,6 +34,17 @@ type Meta struct {
 	Params     Params // the client's other parameters, in its order
 }
 
+// BackgroundHeader is the key of the gRPC metadata, and the name of the HTTP header, that marks a request as one in the background.
+// Its value is "1".
+const BackgroundHeader = "tutti-background"
+
+// SetBackground follows the values of BackgroundHeader. A request of a sequence stays an ordinary one.
+func (m *Meta) SetBackground(values []string) {
+	if len(values) > 0 && values[0] == "1" && m.Sequence.ID == 0 && m.Sequence.Name == "" {
+		m.Background = true
+	}
+}
+
 // Sequence identifies a sequence of requests and marks its first and last one.
 type Sequence struct {
 	ID         uint64

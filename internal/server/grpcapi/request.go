@@ -40,6 +40,7 @@ func (d *decoder) decode(ctx context.Context, unary bool) error {
 	d.received.End()
 	d.req.Origin = tracing.Origin{Read: d.received, Start: tracing.GRPCWaitReadStart, Done: tracing.GRPCWaitReadEnd}
 	d.readTraceContext(ctx)
+	d.req.SetBackground(metadata.ValueFromIncomingContext(ctx, infer.BackgroundHeader))
 	if err == nil {
 		return nil
 	}

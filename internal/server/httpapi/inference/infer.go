@@ -280,10 +280,15 @@ func (x *exchange) reject(p transport.Path, err error) {
 	x.req = nil
 }
 
-// received records, for the request's trace, when the request was read and which trace of the client it belongs to.
+// backgroundHeader is infer.BackgroundHeader as net/http has it.
+const backgroundHeader = "Tutti-Background"
+
+// received records what the headers say of a request that was read: whether it is in the background and, for the request's trace, which
+// trace of the client it belongs to, and when it was read.
 func (x *exchange) received(h http.Header) {
 	x.span.End()
 	x.req.Origin = tracing.Origin{Read: x.span, Start: tracing.HTTPRecvStart, Done: tracing.HTTPRecvEnd}
+	x.req.SetBackground(h[backgroundHeader])
 	if parent := h["Traceparent"]; len(parent) == 1 && x.srv.Tracer.On() {
 		x.req.Origin.Follow(parent[0], strings.Join(h["Tracestate"], ","))
 	}

@@ -19,7 +19,7 @@ import (
 const callbackURL = "Callback-Url"
 
 // storedHeaders are the fields that the response to a request depends on, besides those that are forwarded to models.
-var storedHeaders = []string{"Content-Type", "Content-Encoding", transport.JSONLength, "Traceparent", "Tracestate"}
+var storedHeaders = []string{"Content-Type", "Content-Encoding", transport.JSONLength, "Traceparent", "Tracestate", backgroundHeader}
 
 // inferLater stores a request, and responds 202 with its status, or with the result if there is one in the time that the
 // client waits. A request that the server refuses has the response that it has without the preference. One that cannot be

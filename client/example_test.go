@@ -38,6 +38,28 @@ func ExampleParseURL() {
 	// <nil> true
 }
 
+// A request that takes long is executed by a server with --jobs while the client does other things, or ends: another process finds the
+// result with the ID.
+func ExampleHTTP_InferAsync() {
+	ctx := context.Background()
+	c := client.NewHTTP("http://127.0.0.1:8000", nil)
+	a, err := c.InferAsync(ctx, &client.Request{Model: "rank", Inputs: []client.Tensor{client.Of("SCORES", []int64{1, 4}, float32(3), 0, 4, 0)}})
+	if err != nil {
+		panic(err)
+	}
+	fmt.Println("request", a.ID)
+	st, err := a.Wait(ctx)
+	if err != nil {
+		panic(err)
+	}
+	fmt.Println(st.State, "after", st.Ended.Sub(st.Created))
+	resp, err := a.Result(ctx)
+	if err != nil { // a failed request has the error that Infer returns
+		panic(err)
+	}
+	fmt.Println(client.Values[float32](resp.Output("VALUES")))
+}
+
 // An error of the server has its status and its text.
 func ExampleError() {
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {

@@ -105,6 +105,19 @@ func (c *HTTP) body(req *Request) (body []byte, header int, err error) {
 
 // Infer sends one request and returns its response.
 func (c *HTTP) Infer(ctx context.Context, req *Request) (*Response, error) {
+	hr, err := c.newInfer(ctx, req)
+	if err != nil {
+		return nil, err
+	}
+	answer, resp, err := c.do(hr)
+	if err != nil {
+		return nil, err
+	}
+	return parseResponse(answer, resp.Header.Get(headerLength))
+}
+
+// newInfer returns the HTTP request of an inference request.
+func (c *HTTP) newInfer(ctx context.Context, req *Request) (*http.Request, error) {
 	body, header, err := c.body(req)
 	if err != nil {
 		return nil, err
@@ -120,11 +133,7 @@ func (c *HTTP) Infer(ctx context.Context, req *Request) (*Response, error) {
 		hr.Header.Set(traceParent, req.TraceParent)
 		hr.Header.Set(traceState, req.TraceState)
 	}
-	answer, h, err := c.do(hr)
-	if err != nil {
-		return nil, err
-	}
-	return parseResponse(answer, h.Get(headerLength))
+	return hr, nil
 }
 
 // modelPath returns the path of a model, or of one of its versions.
@@ -136,8 +145,8 @@ func modelPath(model, version string) string {
 	return path
 }
 
-// do sends a request and returns the body of a response with a status from 200 to 299.
-func (c *HTTP) do(hr *http.Request) ([]byte, http.Header, error) {
+// do sends a request and returns a response with a status from 200 to 299. Its body was read.
+func (c *HTTP) do(hr *http.Request) ([]byte, *http.Response, error) {
 	resp, err := c.http.Do(hr)
 	if err != nil {
 		return nil, nil, err
@@ -154,7 +163,7 @@ func (c *HTTP) do(hr *http.Request) ([]byte, http.Header, error) {
 		}
 		err = &Error{Status: resp.Status, Text: text}
 	}
-	return body, resp.Header, err
+	return body, resp, err
 }
 
 // parseResponse decodes the body of a response. header is the length of its JSON part; if it is empty, the body has

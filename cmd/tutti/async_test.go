@@ -44,10 +44,10 @@ func asyncCall(ctx context.Context, t *testing.T, method, url, body string, head
 	return asyncResponse{resp.StatusCode, resp.Header}, string(text)
 }
 
-// asyncServer starts a server with jobs and identity models: "quick", and "slow", which takes two seconds.
-func asyncServer(t *testing.T, dir string, more ...string) (*jobProcess, string) {
+// asyncModels returns a repository with identity models: "quick", and "slow", which takes two seconds.
+func asyncModels(t *testing.T) (repository string) {
 	t.Helper()
-	repository := t.TempDir()
+	repository = t.TempDir()
 	for model, delay := range map[string]string{"quick": "0", "slow": "2000"} {
 		text := `backend: "identity" max_batch_size: 16
 input { name: "INPUT0" data_type: TYPE_INT32 dims: 1 } output { name: "OUTPUT0" data_type: TYPE_INT32 dims: 1 }
@@ -62,7 +62,13 @@ parameters { key: "execute_delay_ms" value { string_value: "` + delay + `" } }`
 			}
 		}
 	}
-	args := []string{"serve", "--model-repository", repository, "--jobs=true", "--data-dir", dir, "--temporal-program", temporalProgram(t)}
+	return repository
+}
+
+// asyncServer starts a server with jobs and these models.
+func asyncServer(t *testing.T, dir string, more ...string) (*jobProcess, string) {
+	t.Helper()
+	args := []string{"serve", "--model-repository", asyncModels(t), "--jobs=true", "--data-dir", dir, "--temporal-program", temporalProgram(t)}
 	p, a := startProcess(t, services, append(append(args, more...), freePorts...)...)
 	return p, "http://" + a.http
 }

@@ -185,6 +185,9 @@ func TestExpiry(t *testing.T) {
 	if st := r.await(id, "at an end", ended); !st.Expires.Equal(st.Ended.Add(2 * time.Second)) {
 		t.Errorf("it expires at %s, and has ended at %s", st.Expires, st.Ended)
 	}
+	if err := r.service.handle(id).Get(t.Context(), nil); err != nil { // Temporal has the end a moment after the response
+		t.Error(err)
+	}
 	now := time.Now()
 	for _, step := range []struct {
 		after time.Duration

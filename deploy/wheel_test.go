@@ -1,6 +1,7 @@
 package deploy_test
 
 import (
+	"bufio"
 	"bytes"
 	"io"
 	"net"
@@ -151,12 +152,11 @@ func serverOutput(t *testing.T, cmd *exec.Cmd, kill bool) string {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	line := make([]byte, 64)
-	n, err := out.Read(line)
+	line, err := bufio.NewReader(out).ReadString('\n')
 	if err != nil {
 		t.Fatal(err)
 	}
-	conn, err := net.Dial("tcp", strings.TrimSpace(string(line[:n]))) //nolint:noctx // the server has started
+	conn, err := net.Dial("tcp", strings.TrimSpace(line)) //nolint:noctx // the server has started
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -171,5 +171,5 @@ func serverOutput(t *testing.T, cmd *exec.Cmd, kill bool) string {
 	if left, err := io.ReadAll(conn); err != nil || len(left) > 0 {
 		t.Errorf("the connection ended with %q, %v", left, err)
 	}
-	return string(line[:n])
+	return line
 }

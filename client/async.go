@@ -46,21 +46,21 @@ func (c *HTTP) InferAsync(ctx context.Context, req *Request) (*Async, error) {
 	}
 	hr.Header.Set("Prefer", "respond-async")
 	now := time.Now().UTC()
-	body, resp, err := c.do(hr)
+	r, err := c.do(hr)
 	if err != nil {
 		return nil, err
 	}
-	if resp.StatusCode == http.StatusAccepted {
+	if r.code == http.StatusAccepted {
 		var st job.RequestStatus
-		if err = json.Unmarshal(body, &st); err != nil || st.ID == "" {
+		if err = json.Unmarshal(r.body, &st); err != nil || st.ID == "" {
 			return nil, errors.Join(fmt.Errorf("the answer of %s is not the expected status of a request", hr.URL), err)
 		}
 		return c.Async(st.ID), nil
 	}
 	a := &Async{c: c, at: &job.RequestStatus{
-		Model: req.Model, Version: req.Version, State: job.Succeeded, Created: now, Started: now, Ended: time.Now().UTC(), Attempts: 1, Code: resp.StatusCode,
+		Model: req.Model, Version: req.Version, State: job.Succeeded, Created: now, Started: now, Ended: time.Now().UTC(), Attempts: 1, Code: r.code,
 	}}
-	a.done, err = parseResponse(body, resp.Header.Get(headerLength))
+	a.done, err = r.parse()
 	return a, err
 }
 
@@ -116,11 +116,11 @@ func (a *Async) Result(ctx context.Context) (*Response, error) {
 	if err != nil {
 		return nil, err
 	}
-	body, resp, err := a.c.do(hr)
+	r, err := a.c.do(hr)
 	if err != nil {
 		return nil, err
 	}
-	return parseResponse(body, resp.Header.Get(headerLength))
+	return r.parse()
 }
 
 // Cancel ends a request that has not ended: one that is executed, after some seconds. It removes the result of one that has ended.
@@ -132,6 +132,6 @@ func (a *Async) Cancel(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	_, _, err = a.c.do(hr)
+	_, err = a.c.do(hr)
 	return err
 }

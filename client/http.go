@@ -109,11 +109,11 @@ func (c *HTTP) Infer(ctx context.Context, req *Request) (*Response, error) {
 	if err != nil {
 		return nil, err
 	}
-	answer, resp, err := c.do(hr)
+	r, err := c.do(hr)
 	if err != nil {
 		return nil, err
 	}
-	return parseResponse(answer, resp.Header.Get(headerLength))
+	return r.parse()
 }
 
 // newInfer returns the HTTP request of an inference request.
@@ -145,11 +145,18 @@ func modelPath(model, version string) string {
 	return path
 }
 
-// do sends a request and returns a response with a status from 200 to 299. Its body was read.
-func (c *HTTP) do(hr *http.Request) ([]byte, *http.Response, error) {
+// reply is a response with a status from 200 to 299.
+type reply struct {
+	code   int
+	header http.Header
+	body   []byte
+}
+
+// do sends a request and returns its response. Another status than 200 to 299 is an *Error.
+func (c *HTTP) do(hr *http.Request) (*reply, error) {
 	resp, err := c.http.Do(hr)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	body, err := io.ReadAll(resp.Body)
 	err = errors.Join(err, resp.Body.Close())
@@ -163,7 +170,15 @@ func (c *HTTP) do(hr *http.Request) ([]byte, *http.Response, error) {
 		}
 		err = &Error{Status: resp.Status, Text: text}
 	}
-	return body, resp, err
+	if err != nil {
+		return nil, err
+	}
+	return &reply{resp.StatusCode, resp.Header, body}, nil
+}
+
+// parse decodes the body of a response to an inference request.
+func (r *reply) parse() (*Response, error) {
+	return parseResponse(r.body, r.header.Get(headerLength))
 }
 
 // parseResponse decodes the body of a response. header is the length of its JSON part; if it is empty, the body has
@@ -222,12 +237,12 @@ func (c *HTTP) call(ctx context.Context, path string, body, to any) error {
 	if err != nil {
 		return err
 	}
-	answer, _, err := c.do(hr)
+	r, err := c.do(hr)
 	if err != nil || to == nil {
 		return err
 	}
-	if err := json.Unmarshal(answer, to); err != nil { // probably a server that does not speak the v2 protocol
-		return fmt.Errorf("the answer of %s is not the expected JSON: %w", hr.URL, err)
+	if err := json.Unmarshal(r.body, to); err != nil { // probably a server that does not speak the v2 protocol
+		return fmt.Errorf("the r.body of %s is not the expected JSON: %w", hr.URL, err)
 	}
 	return nil
 }

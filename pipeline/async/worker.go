@@ -42,7 +42,7 @@ func NewWorker(s Settings) (*Worker, error) {
 		return nil, errors.New("a worker of asynchronous requests needs a catalog and what executes requests")
 	}
 	w := &Worker{s: s, records: &records{uri: s.Store, data: s.Data}, retry: callbackRetry}
-	w.workers = engine.Workers{New: w.serve, Failure: s.Failure, What: "Asynchronous requests", Log: s.Log}
+	w.workers = engine.Workers{New: w.serve, Failure: s.Failure, What: "asynchronous requests", Log: s.Log}
 	return w, nil
 }
 

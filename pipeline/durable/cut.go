@@ -101,8 +101,8 @@ func (a *activities) begunPlan(ctx context.Context, d *data) (*dataset.Chunk, *p
 		return nil, nil, err
 	}
 	var page []dataset.Chunk
-	if json.Unmarshal(text, &page) != nil || len(page) == 0 || len(page[len(page)-1].Slices) == 0 {
-		return nil, w, nil // damaged: everything is read again
+	if damaged := json.Unmarshal(text, &page) != nil; damaged || len(page) == 0 || len(page[len(page)-1].Slices) == 0 {
+		return nil, w, nil // everything is read again
 	}
 	last := len(page) - 1
 	for i := range page[:last] {

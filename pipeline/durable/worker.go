@@ -95,7 +95,7 @@ func NewWorker(s Settings) (*Worker, error) {
 	}
 	s.complete()
 	w := &Worker{s: s, acts: newActivities(&s)}
-	w.workers = engine.Workers{New: w.serve, Failure: s.Failure, What: "Jobs", Log: s.Log}
+	w.workers = engine.Workers{New: w.serve, Failure: s.Failure, What: "jobs", Log: s.Log}
 	return w, nil
 }
 

@@ -23,7 +23,7 @@ type Workers struct {
 	New func(queue string, o worker.Options) worker.Worker
 	// Failure gives the reasons of failures. Optional.
 	Failure Failure
-	// What says in messages what the workers execute. For example, "Jobs". Required.
+	// What says in messages what the workers execute. For example, "jobs". Required.
 	What string
 	// Log receives one line for each new reason why workers are missing, and one when they are back. Required.
 	Log *slog.Logger
@@ -100,14 +100,14 @@ func (k *Workers) failed(ctx context.Context, err error) {
 	reason := k.Failure.Coded(err, "its worker", err).Error()
 	if reason != k.reason && ctx.Err() == nil {
 		k.reason = reason
-		k.Log.WarnContext(ctx, k.What+" wait for Temporal.", slog.String("error", reason))
+		k.Log.WarnContext(ctx, "Work waits for Temporal.", slog.String("work", k.What), slog.String("error", reason))
 	}
 }
 
 // whole notes that no worker is missing.
 func (k *Workers) whole(ctx context.Context) {
 	if k.reason != "" && time.Now().After(k.next) {
-		k.Log.InfoContext(ctx, k.What+" are executed again.")
+		k.Log.InfoContext(ctx, "Work is executed again.", slog.String("work", k.What))
 		k.reason = ""
 	}
 	if k.wait > firstWait && time.Since(k.next) > stable {

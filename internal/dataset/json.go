@@ -83,16 +83,12 @@ func skipArray(b []byte, i, depth int) (int, error) {
 		return i + 1, nil
 	}
 	for {
-		if end := skipPlain(b, i); end > i {
-			i = end
-		} else {
-			var err error
-			if i, err = skipValue(b, i, depth+1); err != nil {
-				return i, err
-			}
-			i = skipSpace(b, i)
+		i = skipNumbers(b, i)
+		var err error
+		if i, err = skipValue(b, i, depth+1); err != nil {
+			return i, err
 		}
-		switch {
+		switch i = skipSpace(b, i); {
 		case i < len(b) && b[i] == ',':
 			i = skipSpace(b, i+1)
 		case i < len(b) && b[i] == ']':
@@ -103,32 +99,34 @@ func skipArray(b []byte, i, depth int) (int, error) {
 	}
 }
 
-// skipPlain returns the index behind a number without an exponent, if ',' or ']' follows at once, and i for all else. It is for
-// long lists.
-func skipPlain(b []byte, i int) int {
-	n := i
-	if n < len(b) && b[n] == '-' {
-		n++
-	}
-	whole := n
-	for n < len(b) && b[n]-'0' <= 9 {
-		n++
-	}
-	if n == whole || b[whole] == '0' && n > whole+1 {
-		return i
-	}
-	if n < len(b) && b[n] == '.' {
-		point := n
-		for n++; n < len(b) && b[n]-'0' <= 9; n++ {
+// skipNumbers returns the index behind those elements of a list at i that are numbers without an exponent with a comma behind them. It
+// is for long lists.
+func skipNumbers(b []byte, i int) int {
+	for {
+		n := i
+		if n < len(b) && b[n] == '-' {
+			n++
 		}
-		if n == point+1 {
+		whole := n
+		for n < len(b) && b[n]-'0' <= 9 {
+			n++
+		}
+		if n == whole || b[whole] == '0' && n > whole+1 {
 			return i
 		}
+		if n < len(b) && b[n] == '.' {
+			point := n
+			for n++; n < len(b) && b[n]-'0' <= 9; n++ {
+			}
+			if n == point+1 {
+				return i
+			}
+		}
+		if n >= len(b) || b[n] != ',' {
+			return i
+		}
+		i = skipSpace(b, n+1)
 	}
-	if n < len(b) && (b[n] == ',' || b[n] == ']') {
-		return n
-	}
-	return i
 }
 
 // skipObject checks the object at i. It calls member, if there is one, with each name, quotes included, and its value.
@@ -305,11 +303,10 @@ func canonical(dst, b []byte, i int) ([]byte, int) {
 	case '[':
 		dst = append(dst, '[')
 		for i = skipSpace(b, i+1); b[i] != ']'; {
-			if end := canonicalPlain(b, i); end > i {
-				dst, i = append(dst, b[i:end]...), end
-			} else {
-				dst, i = canonical(dst, b, i)
+			if dst, i = canonicalNumbers(dst, b, i); b[i] == ']' {
+				break
 			}
+			dst, i = canonical(dst, b, i)
 			if i = skipSpace(b, i); b[i] == ',' {
 				dst, i = append(dst, ','), skipSpace(b, i+1)
 			}
@@ -335,26 +332,42 @@ func canonicalObject(dst, b []byte, i int) ([]byte, int) {
 	return append(append(append(dst, '{'), bytes.Join(members, []byte{','})...), '}'), end
 }
 
-// canonicalPlain returns the index behind a number that is in its canonical form, if ',' or ']' follows at once, and i for all
-// else. See canonicalNumber for the forms.
-func canonicalPlain(b []byte, i int) int {
-	end := skipPlain(b, i)
-	if end == i {
-		return i
-	}
-	whole := i
-	if b[i] == '-' {
-		whole++
-	}
-	switch digits := end - whole; {
-	case digits <= 15: // a point among them, or none
-		if point := bytes.IndexByte(b[whole:end], '.'); point < 0 || b[end-1] != '0' && (b[whole] != '0' || !bytes.HasPrefix(b[whole:end], []byte("0.00000"))) {
-			return end
+// canonicalNumbers appends those elements of a valid list at i that are numbers in their canonical form, with the commas behind them, and
+// returns the index of the first one that is not, or of the ']'. See canonicalNumber for the forms.
+func canonicalNumbers(dst, b []byte, i int) ([]byte, int) {
+	from := i // of what is not yet appended
+	for {
+		n := i
+		if b[n] == '-' {
+			n++
 		}
-	case digits <= 18 && bytes.IndexByte(b[whole:end], '.') < 0:
-		return end
+		whole := n
+		for b[n]-'0' <= 9 {
+			n++
+		}
+		most := 18
+		if b[n] == '.' {
+			most = 15 // a point among them
+			for n++; b[n]-'0' <= 9; n++ {
+			}
+			if b[n-1] == '0' || b[whole] == '0' && bytes.HasPrefix(b[whole:n], []byte("0.00000")) {
+				break
+			}
+		}
+		switch {
+		case n == whole, n-whole > most:
+		case b[n] == ']':
+			return append(dst, b[from:n]...), n
+		case b[n] == ',':
+			n++
+			if i = skipSpace(b, n); i > n {
+				dst, from = append(dst, b[from:n]...), i
+			}
+			continue
+		}
+		break
 	}
-	return i
+	return append(dst, b[from:i]...), i
 }
 
 // canonicalNumber appends the shortest spelling of the number at b[i], and returns the index behind it. Integers that fit 64

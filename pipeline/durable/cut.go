@@ -100,8 +100,8 @@ func (a *activities) begunPlan(ctx context.Context, d *data) (*dataset.Chunk, *p
 	if err != nil {
 		return nil, nil, err
 	}
-	var page []dataset.Chunk
-	if damaged := json.Unmarshal(text, &page) != nil; damaged || len(page) == 0 || len(page[len(page)-1].Slices) == 0 {
+	page := savedPage(text)
+	if len(page) == 0 || len(page[len(page)-1].Slices) == 0 {
 		return nil, w, nil // everything is read again
 	}
 	last := len(page) - 1
@@ -113,6 +113,14 @@ func (a *activities) begunPlan(ctx context.Context, d *data) (*dataset.Chunk, *p
 		w.append(page[i].Number, entry)
 	}
 	return &page[last], w, nil
+}
+
+// savedPage reads chunks of a saved page; none if it is damaged.
+func savedPage(text []byte) (page []dataset.Chunk) {
+	if err := json.Unmarshal(text, &page); err != nil {
+		return nil
+	}
+	return page
 }
 
 // removePages removes what an attempt with another dataset may have written.

@@ -33,11 +33,12 @@ func TestCanonicalLists(t *testing.T) {
 	t.Parallel()
 	random := rand.New(rand.NewPCG(1, 2))
 	pick := func(list ...string) string { return list[random.IntN(len(list))] }
-	digits := func(most int) (s string) {
-		for range 1 + random.IntN(most) {
-			s += pick("0", "1", "5", "9")
+	digits := func(most int) string {
+		list := make([]string, 1+random.IntN(most))
+		for i := range list {
+			list[i] = pick("0", "1", "5", "9")
 		}
-		return s
+		return strings.Join(list, "")
 	}
 	for range 5000 {
 		var list, want []string

@@ -242,7 +242,7 @@ func (c *HTTP) call(ctx context.Context, path string, body, to any) error {
 		return err
 	}
 	if err := json.Unmarshal(r.body, to); err != nil { // probably a server that does not speak the v2 protocol
-		return fmt.Errorf("the r.body of %s is not the expected JSON: %w", hr.URL, err)
+		return fmt.Errorf("the answer of %s is not the expected JSON: %w", hr.URL, err)
 	}
 	return nil
 }

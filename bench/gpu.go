@@ -20,8 +20,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/tutti-server/tutti/bench/load"
 	"github.com/tutti-server/tutti/bench/proc"
+	"github.com/tutti-server/tutti/internal/load"
 )
 
 // gpuBench holds the settings of the measurements on a GPU.

@@ -8,7 +8,7 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/tutti-server/tutti/bench/load"
+	"github.com/tutti-server/tutti/internal/load"
 )
 
 const (

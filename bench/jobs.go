@@ -9,10 +9,10 @@ import (
 	"slices"
 	"time"
 
-	"github.com/tutti-server/tutti/bench/load"
 	"github.com/tutti-server/tutti/bench/proc"
 	tutticlient "github.com/tutti-server/tutti/client"
 	corejob "github.com/tutti-server/tutti/core/job"
+	"github.com/tutti-server/tutti/internal/load"
 	"github.com/tutti-server/tutti/internal/temporald"
 )
 

@@ -10,10 +10,10 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/tutti-server/tutti/bench/load"
 	corejob "github.com/tutti-server/tutti/core/job"
 	"github.com/tutti-server/tutti/core/tensor"
 	"github.com/tutti-server/tutti/internal/dataset"
+	"github.com/tutti-server/tutti/internal/load"
 )
 
 // vectors writes a dataset of FP32[16] for the ensemble of identities. A client sends the same rows in the same form: JSON

@@ -9,8 +9,8 @@ import (
 	"slices"
 	"time"
 
-	"github.com/tutti-server/tutti/bench/load"
 	corejob "github.com/tutti-server/tutti/core/job"
+	"github.com/tutti-server/tutti/internal/load"
 )
 
 const (

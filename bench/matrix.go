@@ -16,8 +16,8 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/tutti-server/tutti/bench/load"
 	"github.com/tutti-server/tutti/bench/proc"
+	"github.com/tutti-server/tutti/internal/load"
 )
 
 // matrix compares servers: each scenario over each protocol, at each concurrency, in closed and open loops.

@@ -10,7 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/tutti-server/tutti/bench/load"
+	"github.com/tutti-server/tutti/internal/load"
 )
 
 func TestCounts(t *testing.T) {

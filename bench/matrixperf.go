@@ -11,7 +11,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/tutti-server/tutti/bench/load"
+	"github.com/tutti-server/tutti/internal/load"
 )
 
 const (

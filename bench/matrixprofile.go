@@ -12,7 +12,7 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/tutti-server/tutti/bench/load"
+	"github.com/tutti-server/tutti/internal/load"
 )
 
 const (

@@ -10,9 +10,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tutti-server/tutti/bench/load"
 	"github.com/tutti-server/tutti/bench/proc"
 	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/internal/load"
 	"github.com/tutti-server/tutti/internal/server/httpapi"
 	"github.com/tutti-server/tutti/internal/server/servertest"
 )

@@ -12,7 +12,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/tutti-server/tutti/bench/load"
+	"github.com/tutti-server/tutti/internal/load"
 )
 
 // scenario is a repository with an ensemble, and the requests for it.

@@ -15,8 +15,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/tutti-server/tutti/bench/load"
 	"github.com/tutti-server/tutti/bench/proc"
+	"github.com/tutti-server/tutti/internal/load"
 )
 
 const (

@@ -8,8 +8,8 @@ import (
 	"path/filepath"
 	"slices"
 
-	"github.com/tutti-server/tutti/bench/load"
 	"github.com/tutti-server/tutti/core/config"
+	"github.com/tutti-server/tutti/internal/load"
 	"github.com/tutti-server/tutti/proto/modelconfig"
 )
 

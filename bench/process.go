@@ -5,8 +5,8 @@ import (
 	"errors"
 	"time"
 
-	"github.com/tutti-server/tutti/bench/load"
 	"github.com/tutti-server/tutti/bench/proc"
+	"github.com/tutti-server/tutti/internal/load"
 )
 
 // process is a server under measurement.

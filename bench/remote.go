@@ -6,7 +6,7 @@ import (
 	"os"
 	"time"
 
-	"github.com/tutti-server/tutti/bench/load"
+	"github.com/tutti-server/tutti/internal/load"
 )
 
 const (

@@ -13,8 +13,8 @@ import (
 	"slices"
 	"time"
 
-	"github.com/tutti-server/tutti/bench/load"
 	"github.com/tutti-server/tutti/bench/proc"
+	"github.com/tutti-server/tutti/internal/load"
 )
 
 const (

@@ -9,8 +9,8 @@ import (
 
 	"github.com/goccy/go-json"
 
-	"github.com/tutti-server/tutti/bench/load"
 	"github.com/tutti-server/tutti/bench/proc"
+	"github.com/tutti-server/tutti/internal/load"
 	"github.com/tutti-server/tutti/proto/inference"
 )
 

@@ -4,7 +4,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tutti-server/tutti/bench/load"
+	"github.com/tutti-server/tutti/internal/load"
 )
 
 func TestPercentile(t *testing.T) {

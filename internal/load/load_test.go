@@ -11,8 +11,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/tutti-server/tutti/bench/load"
 	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/internal/load"
 	"github.com/tutti-server/tutti/internal/server/grpcapi"
 	"github.com/tutti-server/tutti/internal/server/httpapi"
 	"github.com/tutti-server/tutti/internal/server/servertest"

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tutti-server/tutti/bench/load"
+	"github.com/tutti-server/tutti/internal/load"
 )
 
 // scripted is a client whose requests return the result of its function.

@@ -1,8 +1,12 @@
 package load
 
 import (
+	"cmp"
+	"crypto/tls"
 	"errors"
 	"fmt"
+	"net/http"
+	"time"
 )
 
 // Protocols of requests.
@@ -18,8 +22,8 @@ func Protocols() []string { return []string{JSON, Binary, GRPC, Shared} }
 
 // Client is one connection that sends one request at a time. A Client is not safe for concurrent use.
 type Client interface {
-	// Do sends request i, modulo the number of requests, and reads its response. Any response except a successful
-	// one is an error. After an error the next call opens a new connection.
+	// Do sends request i, modulo the number of requests, and reads its response. The error is a *ResponseError if the server
+	// responded with one. After any other error the next call opens a new connection.
 	Do(i int) error
 	// Outputs decodes the last response.
 	Outputs() ([]Output, error)
@@ -28,7 +32,27 @@ type Client interface {
 
 // Target holds the addresses of a server as host:port. Addresses of unused protocols may be empty. For example,
 // Target{HTTP: "127.0.0.1:8000"} is enough for JSON.
-type Target struct{ HTTP, GRPC string }
+type Target struct {
+	HTTP, GRPC string
+	Path       string      // precedes the path of each HTTP request; for example "/gateway"
+	TLS        *tls.Config // nil for connections without TLS
+	Header     http.Header // is sent with each request, as HTTP headers or gRPC metadata
+	// OutputBytes is the space for each output in shared memory, 64 KiB if it is 0.
+	OutputBytes int
+	// Timeout is the time after which a server without a response counts as hanging, a minute if it is 0.
+	Timeout time.Duration
+}
+
+func (t *Target) timeout() time.Duration { return cmp.Or(t.Timeout, responseTimeout) }
+
+// ResponseError is the error of a request that the server responded to with an error.
+type ResponseError struct {
+	Code string // the HTTP status, for example "503", or the gRPC code, for example "Unavailable"
+	Text string // the response, cut off after 200 bytes
+}
+
+// Error returns the code and the text.
+func (r *ResponseError) Error() string { return "status " + r.Code + ": " + r.Text }
 
 // Streams is the number of gRPC clients that share a connection, as clients in one program would.
 const Streams = 4
@@ -48,13 +72,13 @@ func Dial(t Target, protocol string, requests []Request, n int) (*Group, error) 
 	var err error
 	switch protocol {
 	case JSON:
-		err = g.http(t.HTTP, requests, n, (*Request).JSON)
+		err = g.http(&t, requests, n, (*Request).JSON)
 	case Binary:
-		err = g.http(t.HTTP, requests, n, (*Request).Binary)
+		err = g.http(&t, requests, n, (*Request).Binary)
 	case GRPC:
-		err = g.grpc(t.GRPC, requests, n)
+		err = g.grpc(&t, requests, n)
 	case Shared:
-		err = g.shared(t.HTTP, requests, n)
+		err = g.shared(&t, requests, n)
 	default:
 		err = fmt.Errorf("unknown protocol '%s', expected one of %v", protocol, Protocols())
 	}
@@ -64,15 +88,36 @@ func Dial(t Target, protocol string, requests []Request, n int) (*Group, error) 
 	return g, nil
 }
 
-func (g *Group) http(addr string, requests []Request, n int, encode func(*Request) ([]byte, error)) error {
+func (g *Group) http(t *Target, requests []Request, n int, encode func(*Request) ([]byte, error)) error {
 	messages, err := encoded(requests, encode)
 	if err != nil {
 		return err
 	}
+	for i := range messages {
+		messages[i] = t.address(messages[i])
+	}
 	for range n {
-		g.Clients = append(g.Clients, NewHTTP(addr, messages))
+		g.Clients = append(g.Clients, t.client(messages))
 	}
 	return nil
+}
+
+// client returns a client over HTTP.
+func (t *Target) client(messages [][]byte) *HTTP {
+	c := NewHTTP(t.HTTP, messages)
+	c.tls = t.TLS
+	c.Limit(t.timeout())
+	return c
+}
+
+// Interrupt ends the requests under way with an error, and makes all further ones fail. Unlike the other methods it may be
+// called while clients are in use.
+func (g *Group) Interrupt() {
+	for _, c := range g.Clients {
+		if i, ok := c.(interface{ Interrupt() }); ok {
+			i.Interrupt()
+		}
+	}
 }
 
 func encoded(requests []Request, encode func(*Request) ([]byte, error)) ([][]byte, error) {

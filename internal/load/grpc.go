@@ -1,84 +1,104 @@
 package load
 
 import (
-	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
-	"math"
-	"slices"
+	"net/url"
+	"strconv"
 
-	"google.golang.org/grpc"
-	"google.golang.org/grpc/credentials/insecure"
-	"google.golang.org/grpc/mem"
+	"google.golang.org/grpc/codes"
 )
 
-const inferMethod = "/inference.GRPCInferenceService/ModelInfer"
+const (
+	inferMethod = "/inference.GRPCInferenceService/ModelInfer"
+	grpcPrefix  = 5 // the bytes before a message: a flag for compression, and the length
+)
 
-// serialised is a codec that passes requests and responses as the bytes they already are.
-type serialised struct{}
-
-func (serialised) Name() string { return "proto" }
-
-func (serialised) Marshal(v any) (mem.BufferSlice, error) {
-	b, ok := v.(*[]byte)
-	if !ok {
-		return nil, fmt.Errorf("unexpected message %T", v)
-	}
-	return mem.BufferSlice{mem.SliceBuffer(*b)}, nil
-}
-
-func (serialised) Unmarshal(data mem.BufferSlice, v any) error {
-	b, ok := v.(*[]byte)
-	if !ok {
-		return fmt.Errorf("unexpected message %T", v)
-	}
-	*b = slices.Grow((*b)[:0], data.Len())[:data.Len()]
-	data.CopyTo(*b)
-	return nil
-}
-
-// caller is a gRPC client on a shared connection.
+// caller is a gRPC client on a shared connection. The fields from id are those of its call: they are guarded by the
+// connection's mu while the call is under way.
 type caller struct {
-	conn     *grpc.ClientConn
-	messages [][]byte
+	conn     *conn2
+	messages [][]byte // with their prefixes
+	done     chan error
+
+	id       uint32
+	window   int64 // the bytes that the server accepts on the stream
 	response []byte
+	status   string // grpc-status and grpc-message, once they came
+	text     string
+	http     string // :status
+	ending   bool   // the call ends when the headers that arrive are complete
 }
 
 var _ Client = (*caller)(nil)
 
 // grpc opens n clients, Streams per connection.
-func (g *Group) grpc(addr string, requests []Request, n int) error {
-	if addr == "" {
+func (g *Group) grpc(t *Target, requests []Request, n int) error {
+	if t.GRPC == "" {
 		return errors.New("no address of gRPC is known")
 	}
 	messages, err := encoded(requests, (*Request).Proto)
 	if err != nil {
 		return err
 	}
-	var conn *grpc.ClientConn
+	for i, m := range messages {
+		messages[i] = append(binary.BigEndian.AppendUint32(make([]byte, 1, grpcPrefix+len(m)), uint32(len(m))), m...) //nolint:gosec // protobuf's messages are smaller
+	}
+	var conn *conn2
 	for i := range n {
 		if i%Streams == 0 {
-			conn, err = grpc.NewClient("passthrough:///"+addr, grpc.WithTransportCredentials(insecure.NewCredentials()),
-				grpc.WithDefaultCallOptions(grpc.ForceCodecV2(serialised{}), grpc.MaxCallRecvMsgSize(math.MaxInt32), grpc.MaxCallSendMsgSize(math.MaxInt32)))
-			if err != nil {
-				return err
-			}
+			conn = newConn2(t)
 			g.close = append(g.close, conn.Close)
 		}
-		g.Clients = append(g.Clients, &caller{conn: conn, messages: messages})
+		g.Clients = append(g.Clients, &caller{conn: conn, messages: messages, done: make(chan error, 1)})
 	}
 	return nil
 }
 
 // Do calls ModelInfer.
 func (c *caller) Do(i int) error {
-	ctx, cancel := context.WithTimeout(context.Background(), responseTimeout)
-	defer cancel()
-	return c.conn.Invoke(ctx, inferMethod, &c.messages[i%len(c.messages)], &c.response)
+	if err := c.conn.start(c, c.messages[i%len(c.messages)]); err != nil {
+		return err
+	}
+	if err := <-c.done; err != nil {
+		return err
+	}
+	return c.judge()
+}
+
+// judge returns the error of a call that has ended in order.
+func (c *caller) judge() error {
+	switch {
+	case c.status == "0":
+		return c.checkMessage()
+	case c.status == "" && c.http != "200":
+		return &ResponseError{Code: "HTTP " + c.http, Text: "not a response of gRPC"}
+	}
+	name := c.status
+	if n, err := strconv.ParseUint(c.status, 10, 8); err == nil {
+		name = codes.Code(n).String()
+	}
+	text, err := url.PathUnescape(c.text)
+	if err != nil {
+		text = c.text
+	}
+	return &ResponseError{Code: name, Text: text[:min(len(text), refusalText)]}
+}
+
+// checkMessage checks that the response is one message without compression.
+func (c *caller) checkMessage() error {
+	if len(c.response) < grpcPrefix || c.response[0] != 0 || uint64(binary.BigEndian.Uint32(c.response[1:])) != uint64(len(c.response)-grpcPrefix) {
+		return fmt.Errorf("the response of %d bytes is not one message without compression", len(c.response))
+	}
+	return nil
 }
 
 // Outputs decodes the last response.
-func (c *caller) Outputs() ([]Output, error) { return readProto(c.response) }
+func (c *caller) Outputs() ([]Output, error) { return readProto(c.response[grpcPrefix:]) }
+
+// Interrupt ends the call under way with an error, and makes all further ones fail. It may be called concurrently.
+func (c *caller) Interrupt() { c.conn.interrupt() }
 
 // Close does nothing: the group closes the connection.
 func (*caller) Close() error { return nil }

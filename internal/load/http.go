@@ -3,12 +3,14 @@ package load
 import (
 	"bufio"
 	"bytes"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
 	"net"
 	"slices"
 	"strconv"
+	"sync"
 	"time"
 )
 
@@ -17,6 +19,7 @@ const (
 	// responseTimeout is the time after which a server without a response counts as hanging.
 	responseTimeout = time.Minute
 	largest         = 1 << 30
+	refusalText     = 200 // the most bytes of a refusal that are reported
 )
 
 // HTTP is a client over HTTP/1.1.
@@ -25,6 +28,7 @@ type HTTP struct {
 	messages [][]byte
 	area     *area // of the outputs in shared memory, or nil
 	limit    time.Duration
+	tls      *tls.Config // nil for none
 
 	conn    net.Conn
 	r       *bufio.Reader
@@ -32,6 +36,10 @@ type HTTP struct {
 	body    []byte    // of the last response
 	head    int       // the number of its bytes that are JSON
 	last    bool      // the server closes the connection after this response
+
+	mu          sync.Mutex
+	open        net.Conn // conn, for Interrupt; guarded by mu
+	interrupted bool     // guarded by mu
 }
 
 var _ Client = (*HTTP)(nil)
@@ -47,20 +55,57 @@ func (c *HTTP) Limit(d time.Duration) { c.limit, c.renewed = d, time.Time{} }
 // Do sends a message and reads its response, which must have status 200.
 func (c *HTTP) Do(i int) error {
 	err := c.do(c.messages[i%len(c.messages)])
-	if err != nil || c.last {
-		err = errors.Join(err, c.Close())
+	if _, refused := err.(*ResponseError); err != nil && !refused || c.last { //nolint:errorlint // do returns it as it is
+		_ = c.Close() // the request's error matters
 	}
 	return err
+}
+
+var errInterrupted = errors.New("interrupted")
+
+// dial opens a connection.
+func (c *HTTP) dial() error {
+	conn, err := dial(c.addr, c.tls)
+	if err != nil {
+		return err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.interrupted {
+		return errors.Join(errInterrupted, conn.Close())
+	}
+	c.conn, c.open, c.last, c.renewed = conn, conn, false, time.Time{}
+	if c.r == nil {
+		c.r = bufio.NewReaderSize(conn, 64<<10)
+	}
+	c.r.Reset(conn)
+	return nil
+}
+
+// dial opens a connection, with TLS unless t is nil.
+func dial(addr string, t *tls.Config) (net.Conn, error) {
+	d := net.Dialer{Timeout: dialTimeout}
+	if t == nil {
+		return d.Dial("tcp", addr)
+	}
+	return tls.DialWithDialer(&d, "tcp", addr, t)
+}
+
+// Interrupt ends a request under way with an error, and makes all further ones fail. It may be called concurrently.
+func (c *HTTP) Interrupt() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.interrupted = true; c.open != nil {
+		_ = c.open.Close()
+	}
 }
 
 func (c *HTTP) do(message []byte) error {
 	now := time.Now()
 	if c.conn == nil {
-		conn, err := net.DialTimeout("tcp", c.addr, dialTimeout)
-		if err != nil {
+		if err := c.dial(); err != nil {
 			return err
 		}
-		c.conn, c.r, c.last, c.renewed = conn, bufio.NewReaderSize(conn, 64<<10), false, time.Time{}
 	}
 	// Setting a deadline costs a runtime timer, so it is set at most once a second.
 	if now.Sub(c.renewed) > time.Second {
@@ -104,7 +149,7 @@ func (c *HTTP) readResponse() error {
 		c.head = len(c.body)
 	}
 	if code != 200 {
-		return fmt.Errorf("status %d: %.200s", code, c.body)
+		return &ResponseError{Code: strconv.Itoa(code), Text: string(c.body[:min(len(c.body), refusalText)])}
 	}
 	return nil
 }
@@ -203,6 +248,8 @@ func (c *HTTP) Close() error {
 		return nil
 	}
 	conn := c.conn
-	c.conn = nil
+	c.mu.Lock()
+	c.conn, c.open = nil, nil
+	c.mu.Unlock()
 	return conn.Close()
 }

@@ -2,6 +2,7 @@ package load_test
 
 import (
 	"context"
+	"errors"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -22,7 +23,11 @@ import (
 // serve starts both front ends over identity models.
 func serve(t *testing.T) load.Target {
 	t.Helper()
-	e, regions := servertest.NewEcho(), shm.NewRegistry(true)
+	return serveEcho(t, servertest.NewEcho(), shm.NewRegistry(true))
+}
+
+func serveEcho(t *testing.T, e *servertest.Echo, regions *shm.Registry) load.Target {
+	t.Helper()
 	h := httptest.NewServer(httpapi.New(httpapi.Settings{Infer: e, Catalog: e, Alloc: tensor.NewPool(), Regions: regions}))
 	t.Cleanup(h.Close)
 	g := grpcapi.New(grpcapi.Settings{Infer: e, Catalog: e, Alloc: tensor.NewPool(), Regions: regions})
@@ -290,5 +295,116 @@ func TestHTTPAgain(t *testing.T) {
 		if err := c.Do(i); (err != nil) != fails {
 			t.Errorf("request %d: %v", i, err)
 		}
+	}
+}
+
+// TestRefusals checks that a response with an error is a ResponseError, after which the client goes on.
+func TestRefusals(t *testing.T) {
+	t.Parallel()
+	at := serve(t)
+	good := load.Request{Model: "echo", Outputs: []string{"X"}, Inputs: []load.Tensor{load.Floats("X", []int64{1}, []float32{1})}}
+	bad := good
+	bad.Model = "missing"
+	for _, protocol := range load.Protocols() {
+		t.Run(protocol, func(t *testing.T) {
+			t.Parallel()
+			needsMemory(t, protocol)
+			g, err := load.Dial(at, protocol, []load.Request{bad, good}, 1)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer g.Close()
+			for i := range 4 {
+				err := g.Clients[0].Do(i)
+				refused, ok := errors.AsType[*load.ResponseError](err)
+				if i%2 == 1 && err != nil || i%2 == 0 && (!ok || !strings.Contains(refused.Text, "missing")) {
+					t.Errorf("request %d: %v", i, err)
+				}
+			}
+		})
+	}
+}
+
+// TestLarge checks requests and responses that are larger than the windows of HTTP/2, from several clients at once.
+func TestLarge(t *testing.T) {
+	t.Parallel()
+	at := serve(t)
+	at.OutputBytes = 4 << 20
+	values := make([]float32, 1<<20)
+	for i := range values {
+		values[i] = float32(i % 1000)
+	}
+	r := load.Request{Model: "echo", Outputs: []string{"X"}, Inputs: []load.Tensor{load.Floats("X", []int64{1 << 20}, values)}}
+	for _, protocol := range []string{load.Binary, load.GRPC, load.Shared} {
+		t.Run(protocol, func(t *testing.T) {
+			t.Parallel()
+			needsMemory(t, protocol)
+			g, err := load.Dial(at, protocol, []load.Request{r}, 2*load.Streams)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer g.Close()
+			got, err := load.Run(g.Clients, load.Plan{Requests: 4 * load.Streams})
+			if err != nil || got.Requests != 4*load.Streams {
+				t.Fatalf("%+v, %v", got, err)
+			}
+			out, err := g.Clients[0].Outputs()
+			if err != nil || len(out) != 1 || len(out[0].Floats) != 1<<20 || out[0].Floats[999] != 999 {
+				t.Errorf("the response is not the request: %v", err)
+			}
+		})
+	}
+}
+
+// TestInterrupt checks that a request under way ends, and that further ones fail.
+func TestInterrupt(t *testing.T) {
+	t.Parallel()
+	e, regions := servertest.NewEcho(), shm.NewRegistry(true)
+	at := serveEcho(t, e, regions)
+	wait := load.Request{Model: "wait", Outputs: []string{"X"}, Inputs: []load.Tensor{load.Floats("X", []int64{1}, []float32{1})}}
+	for _, protocol := range []string{load.Binary, load.GRPC} {
+		g, err := load.Dial(at, protocol, []load.Request{wait}, 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ended := make(chan error, 1)
+		go func() { ended <- g.Clients[0].Do(0) }()
+		<-e.Waiting
+		g.Interrupt()
+		if err := <-ended; err == nil {
+			t.Errorf("%s: no error", protocol)
+		}
+		if err := g.Clients[0].Do(0); err == nil {
+			t.Errorf("%s: a request after the interrupt has no error", protocol)
+		}
+		<-e.Cancelled
+		g.Close()
+	}
+}
+
+// TestTarget checks that messages over HTTP have the path, the host and the headers of the target.
+func TestTarget(t *testing.T) {
+	t.Parallel()
+	seen := make(chan *http.Request, 1)
+	h := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		seen <- r
+		w.WriteHeader(http.StatusOK)
+	}))
+	defer h.Close()
+	at := load.Target{
+		HTTP: strings.TrimPrefix(h.URL, "https://"), Path: "/gateway/", TLS: h.Client().Transport.(*http.Transport).TLSClientConfig,
+		Header: http.Header{"Host": {"models.example"}, "Authorization": {"Bearer x"}},
+	}
+	g, err := load.Dial(at, load.JSON, []load.Request{{Model: "a b", Version: "2"}}, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer g.Close()
+	if err := g.Clients[0].Do(0); err != nil {
+		t.Fatal(err)
+	}
+	r := <-seen
+	if r.RequestURI != "/gateway/v2/models/a%20b/versions/2/infer" || r.Host != "models.example" || r.Header.Get("Authorization") != "Bearer x" {
+		t.Errorf("%s to %s with %v", r.RequestURI, r.Host, r.Header)
 	}
 }

@@ -1,12 +1,16 @@
 package load
 
 import (
+	"bytes"
 	"encoding/base64"
 	"encoding/binary"
 	"encoding/json"
 	"fmt"
 	"math"
+	"net/url"
+	"slices"
 	"strconv"
+	"strings"
 	"unicode/utf8"
 
 	"google.golang.org/protobuf/proto"
@@ -25,8 +29,9 @@ type Tensor struct {
 
 // Request is one inference request.
 type Request struct {
-	Model  string
-	Inputs []Tensor
+	Model   string
+	Version string // empty for the server's choice
+	Inputs  []Tensor
 	// Outputs names the requested outputs. If it is empty, the server sends all of them. Requests in shared memory
 	// must name their outputs.
 	Outputs []string
@@ -93,7 +98,7 @@ func (r *Request) JSON() ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	return message(inferPath(r.Model), "application/json", "", text), nil
+	return message(r.path(), "application/json", "", text), nil
 }
 
 // Binary encodes the request as a whole HTTP message in the binary extension. It requests binary outputs.
@@ -114,12 +119,12 @@ func (r *Request) Binary() ([]byte, error) {
 		return nil, err
 	}
 	length := fmt.Sprintf("Inference-Header-Content-Length: %d\r\n", len(header))
-	return message(inferPath(r.Model), "application/octet-stream", length, append(header, data...)), nil
+	return message(r.path(), "application/octet-stream", length, append(header, data...)), nil
 }
 
 // Proto encodes the request as a serialised message of the gRPC service, with raw contents.
 func (r *Request) Proto() ([]byte, error) {
-	m := &inference.ModelInferRequest{ModelName: r.Model}
+	m := &inference.ModelInferRequest{ModelName: r.Model, ModelVersion: r.Version}
 	for _, t := range r.Inputs {
 		m.Inputs = append(m.Inputs, &inference.ModelInferRequest_InferInputTensor{Name: t.Name, Datatype: t.Datatype, Shape: t.Shape})
 		m.RawInputContents = append(m.RawInputContents, t.Data)
@@ -130,11 +135,41 @@ func (r *Request) Proto() ([]byte, error) {
 	return proto.Marshal(m)
 }
 
-func inferPath(model string) string { return "/v2/models/" + model + "/infer" }
+// path returns the path of the request's URL.
+func (r *Request) path() string {
+	path := "/v2/models/" + url.PathEscape(r.Model)
+	if r.Version != "" {
+		path += "/versions/" + url.PathEscape(r.Version)
+	}
+	return path + "/infer"
+}
+
+// localhost is the Host header of a message until address replaces it.
+const localhost = "Host: localhost\r\n"
+
+// address returns a message with the target's path, host and headers.
+func (t *Target) address(message []byte) []byte {
+	end := []byte("\r\n\r\n")
+	head, body, _ := bytes.Cut(message, end)
+	head = bytes.Replace(head, []byte("POST /"), []byte("POST "+strings.TrimSuffix(t.Path, "/")+"/"), 1)
+	var lines bytes.Buffer
+	host := t.HTTP
+	for name, values := range t.Header {
+		if name == "Host" {
+			host = values[0]
+			continue
+		}
+		for _, v := range values {
+			lines.WriteString(name + ": " + v + "\r\n")
+		}
+	}
+	head = bytes.Replace(head, []byte(localhost), append([]byte("Host: "+host+"\r\n"), lines.Bytes()...), 1)
+	return slices.Concat(head, end, body)
+}
 
 // message returns a POST request. extra holds more header lines.
 func message(path, kind, extra string, body []byte) []byte {
-	head := fmt.Sprintf("POST %s HTTP/1.1\r\nHost: localhost\r\nContent-Type: %s\r\n%sContent-Length: %d\r\n\r\n", path, kind, extra, len(body))
+	head := fmt.Sprintf("POST %s HTTP/1.1\r\n%sContent-Type: %s\r\n%sContent-Length: %d\r\n\r\n", path, localhost, kind, extra, len(body))
 	return append([]byte(head), body...)
 }
 

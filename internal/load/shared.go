@@ -1,13 +1,12 @@
 package load
 
 import (
+	"cmp"
 	"crypto/rand"
 	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
-	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
@@ -18,8 +17,8 @@ import (
 
 const (
 	memoryDir = "/dev/shm"
-	// room is the space for each output of each client.
-	room = 64 << 10
+	// defaultRoom is the space for each output of each client.
+	defaultRoom = 64 << 10
 )
 
 // Region is system shared memory between the clients and the server. The inputs of all requests come first, then
@@ -27,6 +26,7 @@ const (
 type Region struct {
 	name string
 	mem  []byte
+	room int // the space for each output of each client
 }
 
 // newRegion creates a region of the given size.
@@ -65,11 +65,12 @@ func (a *area) read(name, datatype string, shape []int64) (Output, error) {
 		return Output{}, errors.New("it was not requested")
 	}
 	elements := int64(1)
+	room := a.region.room
 	for _, d := range shape {
-		if d < 0 || d > room {
+		if d < 0 || d > int64(room) {
 			return Output{}, fmt.Errorf("unexpected shape %v", shape)
 		}
-		elements = min(elements*d, room+1)
+		elements = min(elements*d, int64(room)+1)
 	}
 	raw := a.region.mem[a.at+i*room:][:room]
 	n, err := extent(raw, datatype, int(elements))
@@ -98,44 +99,46 @@ func extent(raw []byte, datatype string, elements int) (n int, err error) {
 }
 
 // shared opens n clients whose tensors are in one region, and registers the region.
-func (g *Group) shared(addr string, requests []Request, n int) error {
+func (g *Group) shared(t *Target, requests []Request, n int) error {
 	inputs, most := 0, 0
 	for i := range requests {
 		if len(requests[i].Outputs) == 0 || !slices.Equal(requests[i].Outputs, requests[0].Outputs) {
 			return errors.New("for shared memory requests have to name their outputs, each the same ones")
 		}
 		most = max(most, len(requests[i].Outputs))
-		for _, t := range requests[i].Inputs {
-			inputs += aligned(len(t.Data))
+		for _, in := range requests[i].Inputs {
+			inputs += aligned(len(in.Data))
 		}
 	}
+	room := aligned(cmp.Or(t.OutputBytes, defaultRoom))
 	region, err := newRegion(inputs + n*most*room)
 	if err != nil {
 		return err
 	}
+	region.room = room
 	g.close = append(g.close, region.close)
 	at := 0
 	offsets := make([]int, len(requests)) // of each request's first input
 	for i := range requests {
 		offsets[i] = at
-		for _, t := range requests[i].Inputs {
-			copy(region.mem[at:], t.Data)
-			at += aligned(len(t.Data))
+		for _, in := range requests[i].Inputs {
+			copy(region.mem[at:], in.Data)
+			at += aligned(len(in.Data))
 		}
 	}
-	if err := region.register(addr); err != nil {
+	if err := region.register(t); err != nil {
 		return err
 	}
-	g.close = append([]func() error{func() error { return region.unregister(addr) }}, g.close...)
+	g.close = append([]func() error{func() error { return region.unregister(t) }}, g.close...)
 	for c := range n {
-		client := NewHTTP(addr, nil)
+		client := t.client(nil)
 		client.area = &area{region: region, at: inputs + c*most*room, names: requests[0].Outputs}
 		for i := range requests {
 			message, err := region.request(&requests[i], offsets[i], inputs+c*most*room)
 			if err != nil {
 				return err
 			}
-			client.messages = append(client.messages, message)
+			client.messages = append(client.messages, t.address(message))
 		}
 		g.Clients = append(g.Clients, client)
 	}
@@ -155,37 +158,30 @@ func (r *Region) request(q *Request, in, out int) ([]byte, error) {
 		in += aligned(len(t.Data))
 	}
 	for i, name := range q.Outputs {
-		body.Outputs = append(body.Outputs, outputJSON{Name: name, Parameters: place(out+i*room, room)})
+		body.Outputs = append(body.Outputs, outputJSON{Name: name, Parameters: place(out+i*r.room, r.room)})
 	}
 	text, err := json.Marshal(body)
 	if err != nil {
 		return nil, err
 	}
-	return message(inferPath(q.Model), "application/json", "", text), nil
+	return message(q.path(), "application/json", "", text), nil
 }
 
-func (r *Region) register(addr string) error {
-	body := fmt.Sprintf(`{"key":"/%s","offset":0,"byte_size":%d}`, r.name, len(r.mem))
-	return post("http://"+addr+"/v2/systemsharedmemory/region/"+r.name+"/register", body)
+func (r *Region) register(t *Target) error {
+	return t.post("/v2/systemsharedmemory/region/"+r.name+"/register", fmt.Sprintf(`{"key":"/%s","offset":0,"byte_size":%d}`, r.name, len(r.mem)))
 }
 
-func (r *Region) unregister(addr string) error {
-	return post("http://"+addr+"/v2/systemsharedmemory/region/"+r.name+"/unregister", "{}")
+func (r *Region) unregister(t *Target) error {
+	return t.post("/v2/systemsharedmemory/region/"+r.name+"/unregister", "{}")
 }
 
-func post(url, body string) error {
-	client := http.Client{Timeout: responseTimeout, Transport: &http.Transport{DisableKeepAlives: true}}
-	resp, err := client.Post(url, "application/json", strings.NewReader(body))
+// post sends a body over a connection of its own.
+func (t *Target) post(path, body string) error {
+	c := t.client([][]byte{t.address(message(path, "application/json", "", []byte(body)))})
+	err := c.Do(0)
+	_ = c.Close() // the request's error matters
 	if err != nil {
-		return err
-	}
-	defer resp.Body.Close()
-	text, err := io.ReadAll(io.LimitReader(resp.Body, 4096))
-	if err != nil {
-		return err
-	}
-	if resp.StatusCode != http.StatusOK {
-		return fmt.Errorf("%s: status %d: %.200s", url, resp.StatusCode, text)
+		return fmt.Errorf("%s: %w", path, err)
 	}
 	return nil
 }

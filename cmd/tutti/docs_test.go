@@ -16,6 +16,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/spf13/cobra"
 
 	"github.com/tutti-server/tutti/core/config"
 	"github.com/tutti-server/tutti/internal/cli"
@@ -92,12 +93,18 @@ func TestCommandsPage(t *testing.T) {
 	}
 	help := run("help")
 	var b strings.Builder
-	b.WriteString(guide + commandsHeading + "\nWritten by `make golden` from `tutti help` and `tutti COMMAND --help`; [options.md](options.md) has the options of serve.\n" + help)
-	for _, m := range regexp.MustCompile(`(?m)^  tutti (\S+)`).FindAllStringSubmatch(help, -1) {
-		if name := m[1]; name != "serve" {
-			b.WriteString("\n### " + name + "\n" + run(name, "--help"))
+	b.WriteString(guide + commandsHeading + "\nWritten by `make golden` from `tutti help` and `tutti help COMMAND`; [options.md](options.md) has the options of serve and worker.\n" + help)
+	var write func(c *cobra.Command)
+	write = func(c *cobra.Command) {
+		for _, sub := range c.Commands() {
+			name := strings.TrimPrefix(sub.CommandPath(), "tutti ")
+			if name != "serve" && name != "worker" { // which options.md lists
+				b.WriteString("\n### " + name + "\n" + run(append([]string{"help"}, strings.Fields(name)...)...))
+			}
+			write(sub)
 		}
 	}
+	write(cli.Tree(components()))
 	goldentest.Check(t, docsDir+"cli.md", []byte(b.String()))
 }
 

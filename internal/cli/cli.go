@@ -12,6 +12,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/spf13/cobra"
+
 	"github.com/tutti-server/tutti"
 )
 
@@ -20,6 +22,8 @@ type program struct {
 	name           string // the call as it was typed, for the usage of serve. For example: "tutti serve".
 	components     tutti.Components
 	stdout, stderr io.Writer
+	root           *cobra.Command
+	described      func(*flag.FlagSet) // described, unless nil, takes the flags of a command in place of its help
 }
 
 // tritonName is the program name under which all arguments belong to serve, so that the entry point of a container for
@@ -37,8 +41,8 @@ func usagef(format string, args ...any) error { return &usageError{fmt.Errorf(fo
 // errReported makes the exit status 1 after a failure that was printed already.
 var errReported = errors.New("failed")
 
-// Main runs the command that args name, where args[0] is the name of the program. It returns the exit status: 0, or 1
-// after an error, which it has printed. It ends in order when ctx is done.
+// Main runs the command that args name, where args[0] is the name of the program. It returns the exit status: 0, or that of
+// an error, which it has printed. It ends in order when ctx is done.
 func Main(ctx context.Context, args []string, stdout, stderr io.Writer, c tutti.Components) int {
 	p := &program{name: programName(args), components: c, stdout: stdout, stderr: stderr}
 	if p.name != tritonName {
@@ -58,32 +62,20 @@ func Main(ctx context.Context, args []string, stdout, stderr io.Writer, c tutti.
 	default:
 		fmt.Fprintf(stderr, "error: %v\n", err)
 	}
-	return 1
+	return exitStatus(err)
 }
 
 func (p *program) main(ctx context.Context, args []string) error {
 	if programName(args) == tritonName {
 		return p.serve(ctx, args[1:])
 	}
-	if len(args) < 2 {
-		help(p.stderr)
-		return errReported
+	p.root = p.tree() //nolint:contextcheck // the commands get the context of ExecuteContext
+	if args = args[min(1, len(args)):]; len(args) > 0 && strings.HasPrefix(args[0], cobra.ShellCompRequestCmd) {
+		p.declare(p.root)
+		plainUsage(p.root)
 	}
-	if slices.Contains([]string{"help", "--help", "-help", "-h"}, args[1]) {
-		if len(args) == 2 {
-			help(p.stdout)
-			return nil
-		}
-		args = []string{args[0], args[2], "--help"}
-	}
-	name := args[1]
-	if slices.Contains([]string{"--version", "-version", "-v"}, name) {
-		name = "version"
-	}
-	if c := find(name); c.run != nil {
-		return c.run(p, ctx, args[2:])
-	}
-	return usagef("there is no command '%s'", name)
+	p.root.SetArgs(args)
+	return p.root.ExecuteContext(ctx)
 }
 
 func programName(args []string) string {
@@ -93,43 +85,15 @@ func programName(args []string) string {
 	return filepath.Base(args[0])
 }
 
-// help prints the commands.
-func help(w io.Writer) {
-	var b strings.Builder
-	b.WriteString("Tutti serves models and the ensembles made of them.\n\nUsage:\n")
-	for _, c := range commands() {
-		fmt.Fprintf(&b, "  tutti %-56s %s\n", strings.TrimSpace(c.name+" "+c.usage), c.summary)
-	}
-	b.WriteString("\nA command with --help prints its flags.\n")
-	_, _ = io.WriteString(w, b.String())
-}
-
-// flags returns the flag set of a command, whose --help prints the row of the command in commands and the flags.
-func (p *program) flags(name string) *flag.FlagSet {
-	fs := flag.NewFlagSet("tutti "+name, flag.ContinueOnError)
-	fs.SetOutput(io.Discard)
-	c := find(name)
-	fs.Usage = func() {
-		fmt.Fprintf(p.stdout, "%s.\n\nUsage: tutti %s %s\n", c.summary, c.name, c.usage)
-		fs.SetOutput(p.stdout)
-		fs.PrintDefaults()
-		fs.SetOutput(io.Discard)
-		if c.notes != "" {
-			fmt.Fprintf(p.stdout, "\n%s\n", c.notes)
-		}
-		if len(c.examples) > 0 {
-			fmt.Fprintf(p.stdout, "\nExamples:\n  %s\n", strings.Join(c.examples, "\n  "))
-		}
-	}
-	return fs
-}
-
-// find returns the command of a name.
+// find returns the command of a name, which has those of the commands above it. For example: "repo ls".
 func find(name string) (found command) {
-	for _, c := range commands() {
-		if c.name == name {
-			found = c
+	list := commands()
+	for part := range strings.FieldsSeq(name) {
+		i := slices.IndexFunc(list, func(c command) bool { return c.name == part })
+		if i < 0 {
+			return command{}
 		}
+		found, list = list[i], list[i].commands
 	}
 	return found
 }
@@ -137,7 +101,7 @@ func find(name string) (found command) {
 // misused returns the error of a command that has the wrong arguments. For example, for expected "one folder":
 // "expected one folder: tutti config MODEL_DIR [flags]".
 func misused(name, expected string) error {
-	return usagef("expected %s: tutti %s %s", expected, name, find(name).usage)
+	return usagef("expected %s: tutti %s", expected, strings.TrimSpace(name+" "+find(name).usage))
 }
 
 // parse reads flags and other arguments in any order and returns the others.
@@ -151,13 +115,24 @@ func parse(fs *flag.FlagSet, args []string) ([]string, error) {
 			usage()
 			return nil, err
 		} else if err != nil {
-			return nil, &usageError{err}
+			return nil, &usageError{explainFlag(fs, err)}
 		}
 		if fs.NArg() == 0 {
 			return rest, nil
 		}
 		rest, args = append(rest, fs.Arg(0)), fs.Args()[1:]
 	}
+}
+
+// explainFlag adds the flag that was probably meant to the error of one that does not exist.
+func explainFlag(fs *flag.FlagSet, err error) error {
+	name, unknown := strings.CutPrefix(err.Error(), "flag provided but not defined: -")
+	if !unknown {
+		return err
+	}
+	var names []string
+	fs.VisitAll(func(f *flag.Flag) { names = append(names, f.Name) })
+	return fmt.Errorf("there is no flag '--%s'%s", name, meant("--", name, names))
 }
 
 // arguments is parse for a command with least to most arguments besides flags; expected names them in the error.
@@ -187,14 +162,22 @@ func (l *list) Set(s string) error {
 type command struct {
 	// name, usage and summary make a line of `tutti help`; the summary is a sentence without its period.
 	name, usage, summary string
-	notes                string // notes follow the flags in `tutti NAME --help`, before the examples
+	notes                string // notes are the paragraphs after the summary in `tutti NAME --help`
 	examples             []string
 	run                  func(p *program, ctx context.Context, args []string) error
+	// complete returns completions of the argument after args, each with a description after a tab if it has one. Without
+	// it shells complete names of files.
+	complete func(p *program, c *cobra.Command, args []string) []cobra.Completion
+	commands []command // commands are below this one, which then needs no run
+	hidden   bool      // hidden commands are not in the help
 }
 
-// commands returns the commands in the order of `tutti help`.
-func commands() []command {
-	return slices.Concat(repositoryCommands(), requestCommands(), machineCommands())
+// commands returns all commands.
+func commands() (list []command) {
+	for _, g := range groups() {
+		list = append(list, g.rows...)
+	}
+	return list
 }
 
 // repositoryCommands are the commands that read model repositories.
@@ -202,9 +185,15 @@ func repositoryCommands() []command {
 	return []command{
 		{
 			name: "serve", usage: "--model-repository DIR ...", summary: "Serve the models of one or more repositories", run: (*program).serve,
+			examples: []string{
+				"tutti serve --model-repository models",
+				"tutti serve --model-repository models --model-control-mode explicit --load-model text --http-port 9000",
+				"tutti serve --config tutti.yaml",
+			},
 		},
 		{
 			name: "worker", usage: "--model-repository DIR ... [--temporal-address HOST:PORT]", summary: "Run durable jobs with the models of repositories", run: (*program).work,
+			examples: []string{"tutti worker --model-repository models --temporal-address temporal.example:7233"},
 		},
 		{
 			name: "validate", usage: "DIR ... [--format text|json|sarif] [--strict]", summary: "Check repositories and print every problem",
@@ -266,38 +255,21 @@ The times of the steps are differences of the server's statistics, and n/a if ot
 			run: (*program).capture,
 		},
 		{
-			name: "repo", usage: "ls | show | diff | push | load | unload", summary: "Inspect and change repositories and servers",
-			notes: `REPO is a folder, the address of a bucket, or the URL of a server:
-  tutti repo ls REPO                     list the models, with their state if REPO is a server
-  tutti repo show REPO MODEL             print the versions and the completed configuration of a model
-  tutti repo diff REPO REPO [MODEL ...]  compare the models of two repositories
-  tutti repo push MODEL_DIR REPO         copy a model into a folder or bucket
-  tutti repo load URL MODEL              load a model into a server
-  tutti repo unload URL MODEL            unload a model from a server`,
+			name: "repo", usage: "COMMAND", summary: "Inspect and change repositories and servers",
+			notes: "REPO is a folder, the address of a bucket, or the URL of a server.", commands: repoCommands(),
 			examples: []string{
 				"tutti repo diff models http://127.0.0.1:8000",
 				"tutti repo push models/resnet s3://bucket/models",
 				"tutti repo unload --dependents http://127.0.0.1:8000 text",
 			},
-			run: (*program).repo,
 		},
 		{
-			name: "jobs", usage: "submit | list | show | wait | pause | resume | cancel | retry | result | failures", summary: "Run a model over a dataset, durably",
-			notes: `The server must have been started with --jobs. A job survives crashes of the server and of its workers:
-  tutti jobs submit --model M --input DATASET --output FOLDER  start a job and print its name
-  tutti jobs list                                              list the jobs, the latest first
-  tutti jobs show JOB                                          print state, progress and problems of a job
-  tutti jobs wait JOB                                          wait for its end and show its progress; fails unless it completes
-  tutti jobs pause JOB, resume JOB, cancel JOB                 change its state
-  tutti jobs retry JOB                                         submit it again: only rows without a result are executed
-  tutti jobs result JOB                                        print the files with the results
-  tutti jobs failures JOB                                      print the failed rows with their errors`,
+			name: "jobs", usage: "COMMAND", summary: "Run a model over a dataset, durably",
+			notes: "The server must have been started with --jobs. A job survives crashes of the server and of its workers.", commands: jobsCommands(),
 			examples: []string{
 				"tutti jobs submit --model text --input texts.jsonl --output results --wait",
-				"tutti jobs submit --model text --input 's3://bucket/texts/*.parquet' --output s3://bucket/results --column TEXT=body --keep id",
 				"tutti jobs show text-7f3a",
 			},
-			run: (*program).jobs,
 		},
 	}
 }
@@ -306,16 +278,23 @@ The times of the steps are differences of the server's statistics, and n/a if ot
 func machineCommands() []command {
 	return []command{
 		{
-			name: "runtime", usage: "fetch [--dir DIR] NAME | list | prepare NAME LIBRARY", summary: "Fetch the native libraries of backends",
-			notes:    "prepare completes a library that is on the machine already. For example, it compiles PyTorch's shim beside libtorch_cpu.so.",
+			name: "runtime", usage: "COMMAND", summary: "Fetch the native libraries of backends", commands: runtimeCommands(),
 			examples: []string{"tutti runtime list", "tutti runtime fetch onnxruntime"},
-			run:      (*program).runtime,
 		},
 		{
 			name: "doctor", usage: "[--format text|json] [--backend-config NAME,key=value ...] [NAME ...]", summary: "Check that this machine has what backends need",
 			notes:    "Each backend opens in its own process. The command fails if a backend that NAME names does not open.",
 			examples: []string{"tutti doctor", "tutti doctor --format json onnxruntime"},
 			run:      (*program).doctor,
+		},
+		{
+			name: "completion", usage: "bash|zsh|fish", summary: "Print the completion script of a shell",
+			notes: `The script completes commands, flags and names, for example those of the models of a server. To load it in each new shell:
+  bash  tutti completion bash > ~/.local/share/bash-completion/completions/tutti
+  zsh   tutti completion zsh > "${fpath[1]}/_tutti"
+  fish  tutti completion fish > ~/.config/fish/completions/tutti.fish`,
+			examples: []string{"tutti completion bash", "tutti completion zsh > _tutti"},
+			run:      (*program).completion, complete: completeShells,
 		},
 		{
 			name: "version", usage: "[--format text|json]", summary: "Print the version, the commit and the platform of this program",

@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"net/url"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -35,6 +36,11 @@ func (c *connection) flags(fs *flag.FlagSet) {
 	fs.StringVar(&c.key, "key", "", "`file` of the private key (PEM) of --cert")
 	fs.BoolVar(&c.insecure, "insecure", false, "use TLS without checking the server's certificate")
 	fs.Var(&c.headers, "header", "`NAME:VALUE` to send with every request, as HTTP header or gRPC metadata; may be repeated")
+}
+
+// connectionFlag reports whether a flag is one of those for the connection to a server, which help lists apart.
+func connectionFlag(name string) bool {
+	return slices.Contains([]string{"url", "cacert", "cert", "key", "insecure", "header"}, name)
 }
 
 // urlFlag declares --url.

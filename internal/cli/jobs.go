@@ -36,50 +36,125 @@ type jobsCommand struct {
 	wait             bool
 }
 
-// flags declares the flags.
-func (j *jobsCommand) flags(fs *flag.FlagSet) {
+// submission declares the flags of submit.
+func (j *jobsCommand) submission(fs *flag.FlagSet) {
 	s := &j.spec
-	fs.BoolVar(&j.json, "json", false, "print the server's response as JSON")
-	fs.StringVar(&s.ID, "id", "", "submit: the `name` of the job; chosen by the server if empty")
-	fs.StringVar(&s.Model, "model", "", "submit: the `model` or ensemble")
-	fs.Int64Var(&s.Version, "model-version", 0, "submit: the `version` of the model; 0 for the one that serves requests without a version")
-	fs.StringVar(&s.Input.URI, "input", "", "submit: the dataset, a `path` or an address in a bucket; * in its last parts stands for any text")
-	fs.StringVar(&s.Input.Format, "input-format", "", "submit: the `format` of the dataset: jsonl, csv, parquet, npz, images or texts; by default what the names of the files say")
-	fs.StringVar(&s.Output.URI, "output", "", "submit: the `folder` for the results, here or in a bucket")
-	fs.StringVar(&s.Output.Format, "output-format", "", "submit: the `format` of the results: jsonl (the default), csv, parquet or npz")
-	fs.Var(&j.columns, "column", "submit: `INPUT=COLUMN`, the column of an input of the model whose name differs; may be repeated")
-	fs.Var(&j.results, "result", "submit: `OUTPUT=COLUMN`, an output of the model that is written, and its column; may be repeated; by default all outputs")
-	fs.Var(&j.keep, "keep", "submit: a `column` of the dataset that is copied to the results; may be repeated")
-	fs.Int64Var(&j.maxFailed, "max-failed", -1, "submit: end the job when more than `N` rows have failed; -1 for no limit")
-	fs.Int64Var(&s.ChunkRows, "chunk-rows", 0, "submit: the `rows` of a chunk, which is what is repeated after a crash; 0 for some seconds of work")
-	fs.IntVar(&s.Chunks, "chunks", 0, "submit: the `number` of chunks at a time; 0 for as many as the workers take")
-	fs.BoolVar(&s.Overwrite, "overwrite", false, "submit: discard what the output has")
-	fs.StringVar(&s.OtherModel, "other-model", "", "submit: `wait` (the default) or fail, for a worker whose model differs from the job's")
-	fs.StringVar(&s.Device, "device", "", "submit: `gpu` or cpu, where the model of the workers must be; by default anywhere")
-	fs.IntVar(&s.Priority, "priority", 0, "submit: from 1, the highest, to 5, among jobs")
-	fs.StringVar(&s.Group, "group", "", "submit: a `name`; workers are shared equally between jobs of different groups")
-	fs.BoolVar(&j.wait, "wait", false, "submit, retry: wait for the end of the job and show its progress")
+	fs.StringVar(&s.ID, "id", "", "the `name` of the job; chosen by the server if empty")
+	fs.StringVar(&s.Model, "model", "", "the `model` or ensemble")
+	fs.Int64Var(&s.Version, "model-version", 0, "the `version` of the model; 0 for the one that serves requests without a version")
+	fs.StringVar(&s.Input.URI, "input", "", "the dataset, a `path` or an address in a bucket; * in its last parts stands for any text")
+	fs.StringVar(&s.Input.Format, "input-format", "", "the `format` of the dataset: jsonl, csv, parquet, npz, images or texts; by default what the names of the files say")
+	fs.StringVar(&s.Output.URI, "output", "", "the `folder` for the results, here or in a bucket")
+	fs.StringVar(&s.Output.Format, "output-format", "", "the `format` of the results: jsonl (the default), csv, parquet or npz")
+	fs.Var(&j.columns, "column", "`INPUT=COLUMN`, the column of an input of the model whose name differs; may be repeated")
+	fs.Var(&j.results, "result", "`OUTPUT=COLUMN`, an output of the model that is written, and its column; may be repeated; by default all outputs")
+	fs.Var(&j.keep, "keep", "a `column` of the dataset that is copied to the results; may be repeated")
+	fs.Int64Var(&j.maxFailed, "max-failed", -1, "end the job when more than `N` rows have failed; -1 for no limit")
+	fs.Int64Var(&s.ChunkRows, "chunk-rows", 0, "the `rows` of a chunk, which is what is repeated after a crash; 0 for some seconds of work")
+	fs.IntVar(&s.Chunks, "chunks", 0, "the `number` of chunks at a time; 0 for as many as the workers take")
+	fs.BoolVar(&s.Overwrite, "overwrite", false, "discard what the output has")
+	fs.StringVar(&s.OtherModel, "other-model", "", "`wait` (the default) or fail, for a worker whose model differs from the job's")
+	fs.StringVar(&s.Device, "device", "", "`gpu` or cpu, where the model of the workers must be; by default anywhere")
+	fs.IntVar(&s.Priority, "priority", 0, "from 1, the highest, to 5, among jobs")
+	fs.StringVar(&s.Group, "group", "", "a `name`; workers are shared equally between jobs of different groups")
+	j.waiting(fs)
 }
 
-// jobs submits durable jobs to a server, shows and changes them.
-func (p *program) jobs(ctx context.Context, args []string) error {
-	fs := p.flags("jobs")
+// waiting declares the flag --wait.
+func (j *jobsCommand) waiting(fs *flag.FlagSet) {
+	fs.BoolVar(&j.wait, "wait", false, "wait for the end of the job and show its progress")
+}
+
+// jobsCommands are the commands below `tutti jobs`.
+func jobsCommands() []command {
+	const job = "JOB"
+	return []command{
+		{
+			name: "submit", usage: "--model M --input DATASET --output FOLDER", summary: "Start a job and print its name",
+			examples: []string{
+				"tutti jobs submit --model text --input texts.jsonl --output results --wait",
+				"tutti jobs submit --model text --input 's3://bucket/texts/*.parquet' --output s3://bucket/results --column TEXT=body --keep id",
+			},
+			run: jobsRun("submit", (*jobsCommand).submission, (*jobsCommand).submit),
+		},
+		{
+			name: "list", summary: "List the jobs, the latest first", examples: []string{"tutti jobs list"},
+			run: jobsRun("list", nil, (*jobsCommand).list),
+		},
+		{
+			name: "show", usage: job, summary: "Print state, progress and problems of a job", examples: []string{"tutti jobs show text-7f3a"},
+			run: jobRun("show", nil, (*jobsCommand).show),
+		},
+		{
+			name: "wait", usage: job, summary: "Wait for the end of a job and show its progress", examples: []string{"tutti jobs wait text-7f3a"},
+			notes: "The command ends with 1 if the job does not complete.",
+			run:   jobRun("wait", nil, (*jobsCommand).await),
+		},
+		{
+			name: "pause", usage: job, summary: "Pause a job", examples: []string{"tutti jobs pause text-7f3a"},
+			run: jobRun("pause", nil, func(j *jobsCommand, ctx context.Context, id string) error { return j.jobs.Pause(ctx, id) }),
+		},
+		{
+			name: "resume", usage: job, summary: "Resume a job that was paused", examples: []string{"tutti jobs resume text-7f3a"},
+			run: jobRun("resume", nil, func(j *jobsCommand, ctx context.Context, id string) error { return j.jobs.Resume(ctx, id) }),
+		},
+		{
+			name: "cancel", usage: job, summary: "Cancel a job", examples: []string{"tutti jobs cancel text-7f3a"},
+			run: jobRun("cancel", nil, func(j *jobsCommand, ctx context.Context, id string) error { return j.jobs.Cancel(ctx, id) }),
+		},
+		{
+			name: "retry", usage: job, summary: "Submit a job again: only rows without a result are executed", examples: []string{"tutti jobs retry text-7f3a --wait"},
+			run: jobRun("retry", (*jobsCommand).waiting, (*jobsCommand).retry),
+		},
+		{
+			name: "result", usage: job, summary: "Print the files with the results of a job", examples: []string{"tutti jobs result text-7f3a"},
+			run: jobRun("result", nil, (*jobsCommand).result),
+		},
+		{
+			name: "failures", usage: job, summary: "Print the failed rows of a job with their errors", examples: []string{"tutti jobs failures text-7f3a"},
+			run: jobRun("failures", nil, (*jobsCommand).failures),
+		},
+	}
+}
+
+// jobRun returns the function of a command about one job. flags declares flags of its own, and may be nil.
+func jobRun(name string, flags func(*jobsCommand, *flag.FlagSet), run func(*jobsCommand, context.Context, string) error) func(*program, context.Context, []string) error {
+	return func(p *program, ctx context.Context, args []string) error {
+		return p.jobs(ctx, name, args, 1, flags, func(j *jobsCommand, ctx context.Context, rest []string) error { return run(j, ctx, rest[0]) })
+	}
+}
+
+// jobsRun is jobRun for a command without arguments.
+func jobsRun(name string, flags func(*jobsCommand, *flag.FlagSet), run func(*jobsCommand, context.Context) error) func(*program, context.Context, []string) error {
+	return func(p *program, ctx context.Context, args []string) error {
+		return p.jobs(ctx, name, args, 0, flags, func(j *jobsCommand, ctx context.Context, _ []string) error { return run(j, ctx) })
+	}
+}
+
+// jobs runs a command that has n arguments.
+func (p *program) jobs(ctx context.Context, name string, args []string, n int, flags func(*jobsCommand, *flag.FlagSet),
+	run func(*jobsCommand, context.Context, []string) error,
+) error {
+	fs := p.flags("jobs " + name)
 	server, connect := urlFlag(fs, "its HTTP port"), &connection{}
 	connect.flags(fs)
 	j := &jobsCommand{program: p}
-	j.flags(fs)
-	rest, err := parse(fs, args)
+	fs.BoolVar(&j.json, "json", false, "print the server's response as JSON")
+	if flags != nil {
+		flags(j, fs)
+	}
+	expected := [...]string{"no arguments", "the name of one job"}[n]
+	rest, err := arguments(fs, args, n, n, expected)
 	if err != nil {
 		return err
+	}
+	if n == 1 && rest[0] == "" {
+		return misused("jobs "+name, expected)
 	}
 	if j.jobs, err = connect.jobs(*server); err != nil {
 		return err
 	}
-	run := j.command(rest)
-	if run == nil {
-		return misused("jobs", "one of the forms that --help lists")
-	}
-	return connect.explain(ctx, *server, run(ctx))
+	return connect.explain(ctx, *server, run(j, ctx, rest))
 }
 
 // jobs returns the jobs of the server at a URL.
@@ -89,45 +164,6 @@ func (c *connection) jobs(server string) (*client.Jobs, error) {
 		return nil, err
 	}
 	return client.NewHTTP(base, &client.HTTPOptions{Options: *o}).Jobs(), nil
-}
-
-// command returns what the arguments ask for, or nil.
-func (j *jobsCommand) command(args []string) func(context.Context) error {
-	verb, id := "", ""
-	if len(args) > 0 {
-		verb = args[0]
-	}
-	switch {
-	case len(args) == 1 && verb == "submit":
-		return j.submit
-	case len(args) == 1 && verb == "list":
-		return j.list
-	case len(args) != 2 || args[1] == "":
-		return nil
-	}
-	id = args[1]
-	of := func(f func(context.Context, string) error) func(context.Context) error {
-		return func(ctx context.Context) error { return f(ctx, id) }
-	}
-	switch verb {
-	case "show":
-		return of(j.show)
-	case "wait":
-		return of(j.await)
-	case "pause":
-		return of(j.jobs.Pause)
-	case "resume":
-		return of(j.jobs.Resume)
-	case "cancel":
-		return of(j.jobs.Cancel)
-	case "retry":
-		return of(j.retry)
-	case "result":
-		return of(j.result)
-	case "failures":
-		return of(j.failures)
-	}
-	return nil
 }
 
 // submit submits the job of the flags.

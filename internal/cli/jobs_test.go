@@ -94,8 +94,8 @@ func TestWrongJobsCommand(t *testing.T) {
 	for _, bad := range []struct{ args, text string }{
 		{"submit --model m --input a", "--output is missing"},
 		{"submit --model m --input a --output b --column TEXT", "--column is 'TEXT', expected INPUT=COLUMN"},
-		{"show", "expected one of the forms"},
-		{"explode job-0", "expected one of the forms"},
+		{"show", "expected the name of one job: tutti jobs show JOB"},
+		{"explode job-0", "there is no command 'jobs explode'"},
 		{"show none", "there is no job 'none'"},
 		{"wait none", "there is no job 'none'"},
 		{"list --url grpc://127.0.0.1:8001", "is a gRPC port"},

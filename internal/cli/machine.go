@@ -15,6 +15,8 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/spf13/cobra"
+
 	"github.com/tutti-server/tutti/backends"
 	"github.com/tutti-server/tutti/core/status"
 	"github.com/tutti-server/tutti/core/tensor"
@@ -245,29 +247,62 @@ func gpus() finding {
 	return finding{"gpu", true, text}
 }
 
-// runtime fetches a native library, or lists the known ones.
-func (p *program) runtime(ctx context.Context, args []string) error {
-	fs := p.flags("runtime")
-	dir := fs.String("dir", runtimes.Folder, "`folder` of fetched libraries")
-	rest, err := parse(fs, args)
-	switch {
-	case err != nil:
-		return err
-	case len(rest) == 1 && rest[0] == "list":
-		return p.listRuntimes()
-	case len(rest) == 2 && rest[0] == "fetch":
-		path, err := (&runtimes.Fetcher{Progress: p.stderr}).Fetch(ctx, rest[1], *dir)
-		if err != nil {
-			return err
-		}
-		return p.prepare(ctx, rest[1], path)
-	case len(rest) == 3 && rest[0] == "prepare":
-		if _, err := os.Stat(rest[2]); err != nil {
-			return err
-		}
-		return p.prepare(ctx, rest[1], rest[2])
+// runtimeCommands are the commands below `tutti runtime`.
+func runtimeCommands() []command {
+	return []command{
+		{
+			name: "fetch", usage: "NAME [--dir DIR]", summary: "Fetch the native library of a backend and print its path",
+			examples: []string{"tutti runtime fetch onnxruntime", "tutti runtime fetch --dir /opt/tutti/runtime openvino"},
+			run:      (*program).fetchRuntime, complete: completeRuntimes,
+		},
+		{
+			name: "list", summary: "List the native libraries and where they are", examples: []string{"tutti runtime list"},
+			run: (*program).listRuntimes,
+		},
+		{
+			name: "prepare", usage: "NAME LIBRARY", summary: "Complete a library that is on this machine already",
+			notes:    "For example, it compiles PyTorch's shim beside libtorch_cpu.so.",
+			examples: []string{"tutti runtime prepare pytorch /opt/libtorch/lib/libtorch_cpu.so"},
+			run:      (*program).prepareRuntime, complete: completeRuntimes,
+		},
 	}
-	return misused("runtime", "fetch with a name, prepare with a name and a library, or list")
+}
+
+// completeRuntimes completes the name of a runtime.
+func completeRuntimes(_ *program, _ *cobra.Command, args []string) (list []cobra.Completion) {
+	for _, r := range runtimes.List() {
+		if len(args) == 0 {
+			list = append(list, cobra.CompletionWithDesc(r.Name, r.Title))
+		}
+	}
+	return list
+}
+
+// fetchRuntime fetches a native library.
+func (p *program) fetchRuntime(ctx context.Context, args []string) error {
+	fs := p.flags("runtime fetch")
+	dir := fs.String("dir", runtimes.Folder, "`folder` of fetched libraries")
+	rest, err := arguments(fs, args, 1, 1, "the name of one runtime")
+	if err != nil {
+		return err
+	}
+	path, err := (&runtimes.Fetcher{Progress: p.stderr}).Fetch(ctx, rest[0], *dir)
+	if err != nil {
+		return err
+	}
+	return p.prepare(ctx, rest[0], path)
+}
+
+// prepareRuntime completes a library that was not fetched.
+func (p *program) prepareRuntime(ctx context.Context, args []string) error {
+	rest, err := arguments(p.flags("runtime prepare"), args, 2, 2, "the name of a runtime and its library")
+	if err != nil {
+		return err
+	}
+	if _, err := os.Stat(rest[1]); err != nil {
+		return err
+	}
+	return p.prepare(ctx, rest[0], rest[1])
 }
 
 // prepare makes what a backend needs beside its library, and prints the library's path.
@@ -286,7 +321,10 @@ func (p *program) prepare(ctx context.Context, name, library string) error {
 }
 
 // listRuntimes prints every runtime with the path of its library, or with the command that fetches it.
-func (p *program) listRuntimes() error {
+func (p *program) listRuntimes(_ context.Context, args []string) error {
+	if _, err := arguments(p.flags("runtime list"), args, 0, 0, "no arguments"); err != nil {
+		return err
+	}
 	rows := [][]string{{"NAME", "LIBRARY", "STATUS", "PATH OR WHAT TO DO"}}
 	for _, r := range runtimes.List() {
 		found := "found"

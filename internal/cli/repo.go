@@ -3,10 +3,12 @@ package cli
 import (
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"io"
 	"io/fs"
 	"maps"
+	"math"
 	"os"
 	"path"
 	"path/filepath"
@@ -23,51 +25,111 @@ import (
 	"github.com/tutti-server/tutti/proto/modelconfig"
 )
 
-// repo inspects and changes repositories and running servers. REPO is a folder, the address of a bucket, or the URL
-// of a server.
-func (p *program) repo(ctx context.Context, args []string) error {
-	fs := p.flags("repo")
-	c := &connection{}
-	c.flags(fs)
-	dependents := fs.Bool("dependents", false, "also unload the models that were loaded only for it")
-	rest, err := parse(fs, args)
-	if err != nil {
-		return err
+// repoCommands are the commands below `tutti repo`. REPO is a folder, the address of a bucket, or the URL of a server.
+func repoCommands() []command {
+	return []command{
+		{
+			name: "ls", usage: "REPO", summary: "List the models of a repository, with their state if it is a server",
+			examples: []string{"tutti repo ls models", "tutti repo ls grpc://127.0.0.1:8001"},
+			run: func(p *program, ctx context.Context, args []string) error {
+				c := newRepoCall(p, "ls")
+				rest, err := arguments(c.fs, args, 1, 1, "a repository")
+				if err != nil {
+					return err
+				}
+				return p.repoList(ctx, &c.connection, rest[0])
+			},
+		},
+		{
+			name: "show", usage: "REPO MODEL", summary: "Print the versions and the completed configuration of a model",
+			examples: []string{"tutti repo show models resnet", "tutti repo show http://127.0.0.1:8000 resnet"},
+			run: func(p *program, ctx context.Context, args []string) error {
+				c := newRepoCall(p, "show")
+				rest, err := arguments(c.fs, args, 2, 2, "a repository and a model")
+				if err != nil {
+					return err
+				}
+				return p.repoShow(ctx, &c.connection, rest[0], rest[1])
+			},
+		},
+		{
+			name: "diff", usage: "REPO REPO [MODEL ...]", summary: "Compare the models of two repositories",
+			notes:    "The command ends with 1 if there is a difference.",
+			examples: []string{"tutti repo diff models http://127.0.0.1:8000", "tutti repo diff models s3://bucket/models resnet"},
+			run: func(p *program, ctx context.Context, args []string) error {
+				c := newRepoCall(p, "diff")
+				rest, err := arguments(c.fs, args, 2, math.MaxInt, "two repositories")
+				if err != nil {
+					return err
+				}
+				return p.repoDiff(ctx, &c.connection, rest[0], rest[1], append([]string(nil), rest[2:]...)) // nil for all models
+			},
+		},
+		{
+			name: "push", usage: "MODEL_DIR REPO", summary: "Copy a model into a folder or bucket",
+			examples: []string{"tutti repo push models/resnet s3://bucket/models"},
+			run: func(p *program, ctx context.Context, args []string) error {
+				rest, err := arguments(p.flags("repo push"), args, 2, 2, "the folder of a model and a repository")
+				if err != nil {
+					return err
+				}
+				return p.repoPush(ctx, rest[0], rest[1])
+			},
+		},
+		{
+			name: "load", usage: "URL MODEL", summary: "Load a model into a server",
+			notes:    "The server must run with --model-control-mode=explicit.",
+			examples: []string{"tutti repo load http://127.0.0.1:8000 resnet"},
+			run: func(p *program, ctx context.Context, args []string) error {
+				c := newRepoCall(p, "load")
+				return c.control(ctx, args, func(m client.Manager, model string) error { return m.Load(ctx, model) })
+			},
+		},
+		{
+			name: "unload", usage: "URL MODEL", summary: "Unload a model from a server",
+			notes:    "The server must run with --model-control-mode=explicit.",
+			examples: []string{"tutti repo unload --dependents http://127.0.0.1:8000 text"},
+			run: func(p *program, ctx context.Context, args []string) error {
+				c := newRepoCall(p, "unload")
+				dependents := c.fs.Bool("dependents", false, "also unload the models that were loaded only for it")
+				return c.control(ctx, args, func(m client.Manager, model string) error { return m.Unload(ctx, model, *dependents) })
+			},
+		},
 	}
-	verb := ""
-	if len(rest) > 0 {
-		verb, rest = rest[0], rest[1:]
-	}
-	switch {
-	case verb == "ls" && len(rest) == 1:
-		return p.repoList(ctx, c, rest[0])
-	case verb == "show" && len(rest) == 2:
-		return p.repoShow(ctx, c, rest[0], rest[1])
-	case verb == "diff" && len(rest) >= 2:
-		return p.repoDiff(ctx, c, rest[0], rest[1], append([]string(nil), rest[2:]...)) // nil for all models
-	case verb == "push" && len(rest) == 2:
-		return p.repoPush(ctx, rest[0], rest[1])
-	case verb == "load" && len(rest) == 2:
-		return c.control(ctx, rest[0], rest[1], func(c client.Manager) error { return c.Load(ctx, rest[1]) })
-	case verb == "unload" && len(rest) == 2:
-		return c.control(ctx, rest[0], rest[1], func(c client.Manager) error { return c.Unload(ctx, rest[1], *dependents) })
-	}
-	return misused("repo", "one of the forms that --help lists")
+}
+
+// repoCall is one call of a command below `tutti repo`.
+type repoCall struct {
+	connection
+
+	fs *flag.FlagSet
+}
+
+func newRepoCall(p *program, name string) *repoCall {
+	c := &repoCall{fs: p.flags("repo " + name)}
+	c.flags(c.fs)
+	return c
 }
 
 // control sends a request that loads or unloads a model.
-func (c *connection) control(ctx context.Context, server, model string, change func(client.Manager) error) error {
+func (c *repoCall) control(ctx context.Context, args []string, change func(m client.Manager, model string) error) error {
+	const expected = "the URL of a server and a model"
+	rest, err := arguments(c.fs, args, 2, 2, expected)
+	if err != nil {
+		return err
+	}
+	server, model := rest[0], rest[1]
 	if !isServer(server) {
 		return usagef("'%s' is no server, expected http://HOST:PORT or grpc://HOST:PORT", server)
 	}
 	if model == "" {
-		return misused("repo", "the name of a model")
+		return misused(strings.TrimPrefix(c.fs.Name(), commandName+" "), expected)
 	}
 	m, err := c.dial(server)
 	if err != nil {
 		return err
 	}
-	return errors.Join(c.explain(ctx, server, change(m)), m.Close())
+	return errors.Join(c.explain(ctx, server, change(m, model)), m.Close())
 }
 
 // modelSource is a server, or a repository that is opened as a server would open it.

@@ -46,7 +46,14 @@ func (p *program) runServer(ctx context.Context, args []string, worker bool) err
 	signal.Ignore(syscall.SIGPIPE)
 	s, err := tutti.Open(ctx, tutti.Settings{Args: args, Env: os.Environ(), Worker: worker, Components: p.components, Stdout: p.stdout, Stderr: p.stderr})
 	if errors.Is(err, flag.ErrHelp) {
-		options.Help(p.stdout, p.name)
+		switch {
+		case p.name == tritonName:
+			options.Help(p.stdout, p.name)
+		case worker:
+			p.serverHelp(p.name, "worker")
+		default:
+			p.serverHelp(p.name, "serve")
+		}
 		return nil
 	}
 	if err != nil {

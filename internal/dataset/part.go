@@ -68,7 +68,7 @@ type Part struct {
 	to   counted
 	enc  encoder
 	info PartInfo
-	row  hash.Hash
+	row  []byte // memory of rowSum
 	err  error
 }
 
@@ -117,7 +117,7 @@ func (o *Output) Part(ctx context.Context, name string, columns []Column) (*Part
 	if err != nil {
 		return nil, err
 	}
-	p := &Part{out: o, ctx: ctx, file: f, info: PartInfo{Path: key}, row: sha256.New()}
+	p := &Part{out: o, ctx: ctx, file: f, info: PartInfo{Path: key}}
 	p.to = counted{w: f, sum: sha256.New()}
 	p.buf = bufio.NewWriterSize(&p.to, 256<<10)
 	if p.enc, err = o.encoder(p.buf, columns); err != nil {
@@ -150,18 +150,16 @@ func (p *Part) Write(number int64, cells []Cell) error {
 		return p.err
 	}
 	p.info.Rows++
-	p.info.Sum.Add(rowSum(p.row, number, content))
+	p.info.Sum.Add(rowSum(&p.row, number, content))
 	return nil
 }
 
-// rowSum returns the Sum of one row.
-func rowSum(h hash.Hash, number int64, content []byte) Sum {
-	var b [sha256.Size]byte
-	binary.BigEndian.PutUint64(b[:], uint64(number))
-	h.Reset()
-	h.Write(b[:8])
-	h.Write(content)
-	h.Sum(b[:0])
+// rowSum returns the Sum of one row. memory is reused.
+func rowSum(memory *[]byte, number int64, content []byte) Sum {
+	text := binary.BigEndian.AppendUint64((*memory)[:0], uint64(number))
+	text = append(text, content...)
+	*memory = text
+	b := sha256.Sum256(text)
 	var s Sum
 	for i := range s {
 		s[i] = binary.BigEndian.Uint64(b[8*(3-i):])

@@ -2,6 +2,7 @@ package durable
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 )
@@ -23,7 +24,7 @@ type gate struct {
 	mu       sync.Mutex
 	limit    int
 	inFlight int
-	wake     chan struct{} // closed when a place is free
+	waiting  []chan struct{} // of those that wait for a place, each closed when it has one
 	now      func() time.Time
 
 	begun    time.Time // of the measurement
@@ -37,29 +38,54 @@ type gate struct {
 
 func newGate(limit int) *gate {
 	limit = min(max(limit, minFlight), maxFlight)
-	return &gate{limit: limit, base: limit, wake: make(chan struct{}), now: time.Now}
+	return &gate{limit: limit, base: limit, now: time.Now}
 }
 
-// acquire waits for a place.
+// acquire waits for a place. Places are given in the order of the calls.
 func (g *gate) acquire(ctx context.Context) error {
-	for {
-		g.mu.Lock()
-		if g.inFlight < g.limit {
-			g.inFlight++
-			if g.begun.IsZero() {
-				g.begun = g.now()
-			}
-			g.full = g.full || g.inFlight == g.limit
-			g.mu.Unlock()
-			return nil
-		}
-		wake := g.wake
+	g.mu.Lock()
+	if g.inFlight < g.limit && len(g.waiting) == 0 {
+		g.enter()
 		g.mu.Unlock()
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-wake:
-		}
+		return nil
+	}
+	turn := make(chan struct{})
+	g.waiting = append(g.waiting, turn)
+	g.mu.Unlock()
+	select {
+	case <-turn:
+		return nil
+	case <-ctx.Done():
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if i := slices.Index(g.waiting, turn); i >= 0 {
+		g.waiting = slices.Delete(g.waiting, i, i+1)
+	} else { // the place came at the same time
+		g.leave()
+	}
+	return ctx.Err()
+}
+
+// enter takes a place. The caller holds the lock.
+func (g *gate) enter() {
+	g.inFlight++
+	if g.begun.IsZero() {
+		g.begun = g.now()
+	}
+	g.full = g.full || g.inFlight == g.limit
+}
+
+// leave gives a place back, to the one that has waited longest. The caller holds the lock.
+func (g *gate) leave() {
+	g.inFlight--
+	for len(g.waiting) > 0 && g.inFlight < g.limit {
+		close(g.waiting[0])
+		g.waiting = slices.Delete(g.waiting, 0, 1)
+		g.enter()
+	}
+	if g.inFlight == 0 {
+		g.begun, g.rows, g.requests, g.full = time.Time{}, 0, 0, false // idle time is not measured
 	}
 }
 
@@ -67,7 +93,6 @@ func (g *gate) acquire(ctx context.Context) error {
 func (g *gate) release(rows int) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.inFlight--
 	g.rows += int64(rows)
 	g.requests++
 	now := g.now()
@@ -75,11 +100,7 @@ func (g *gate) release(rows int) {
 		g.judge(float64(g.rows)/took.Seconds(), now)
 		g.begun, g.rows, g.requests, g.full = now, 0, 0, false
 	}
-	if g.inFlight == 0 {
-		g.begun, g.rows, g.requests, g.full = time.Time{}, 0, 0, false // idle time is not measured
-	}
-	close(g.wake)
-	g.wake = make(chan struct{})
+	g.leave()
 }
 
 // judge adapts the limit to a measured throughput. One that was not limited by the gate says nothing.

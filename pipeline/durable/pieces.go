@@ -5,7 +5,6 @@ import (
 	"errors"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/tutti-server/tutti/core/infer"
@@ -34,26 +33,52 @@ func (s *sender) whole(ctx context.Context, u *unit) (*infer.Response, error) {
 	}
 	limited, stop := context.WithCancel(ctx)
 	defer stop()
-	var gaveUp atomic.Bool
-	go func() {
-		for tick := time.NewTimer(busyTime); ; tick.Reset(busyTime) {
-			select {
-			case <-limited.Done():
-				tick.Stop()
-				return
-			case <-tick.C:
-				if busy() {
-					gaveUp.Store(true)
-					stop()
-				}
-			}
-		}
-	}()
+	w := &onlineWatch{busy: busy, stop: stop}
+	w.begin()
 	resp, err := s.request(limited, u.sent, u.inputs)
-	if err != nil && gaveUp.Load() && ctx.Err() == nil {
+	if gaveUp := w.end(); err != nil && gaveUp && ctx.Err() == nil {
 		err = errBusy
 	}
 	return resp, err
+}
+
+// onlineWatch stops a request when online requests came.
+type onlineWatch struct {
+	busy func() bool
+	stop func()
+
+	mu     sync.Mutex
+	timer  *time.Timer
+	ended  bool
+	gaveUp bool
+}
+
+func (w *onlineWatch) begin() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.timer = time.AfterFunc(busyTime, w.look)
+}
+
+func (w *onlineWatch) look() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	switch {
+	case w.ended:
+	case w.busy():
+		w.gaveUp = true
+		w.stop()
+	default:
+		w.timer.Reset(busyTime)
+	}
+}
+
+// end reports whether the request was stopped.
+func (w *onlineWatch) end() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.ended = true
+	w.timer.Stop()
+	return w.gaveUp
 }
 
 // sendPieces sends the rows of a unit in several requests at a time.

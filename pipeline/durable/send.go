@@ -58,12 +58,15 @@ type sender struct {
 	a    *activities
 	d    *data
 	gate *gate
+	idle chan *unit // to workers without a unit; closed behind the last unit
 }
 
 // send puts the units of rows into the channel, in the order of the rows, and closes it. Requests are executed meanwhile:
 // a unit's done is closed when it is. The receiver must release every unit after that.
 func (s *sender) send(ctx context.Context, rows func(yield func(*dataset.Row, error) bool), reused map[int64][]dataset.Cell, units chan<- *unit) {
 	defer close(units)
+	s.idle = make(chan *unit)
+	defer close(s.idle)
 	batch := s.d.binder.NewBatch(s.a.memory)
 	u := &unit{done: make(chan struct{})}
 	flush := func() bool {
@@ -115,13 +118,22 @@ func (s *sender) dispatch(ctx context.Context, u *unit, batch *dataset.Batch, un
 		units <- u
 		return u.err == nil
 	}
-	go func() {
-		defer close(u.done)
-		defer s.gate.release(len(u.sent))
-		s.execute(ctx, u)
-	}()
+	select {
+	case s.idle <- u:
+	default:
+		go s.work(ctx, u)
+	}
 	units <- u
 	return true
+}
+
+// work executes units, the first of which is given. Its goroutine has grown its stack once for all of them.
+func (s *sender) work(ctx context.Context, u *unit) {
+	for ; u != nil; u = <-s.idle {
+		s.execute(ctx, u)
+		s.gate.release(len(u.sent))
+		close(u.done)
+	}
 }
 
 func (u *unit) releaseInputs() {

@@ -39,6 +39,7 @@ var layers = [][]string{
 	{"client", "options", "lint"},
 	{"."},
 	{"cli"},
+	{"cli/*"},
 	{"cmd"},
 	{"cmd/*"},
 }

@@ -71,7 +71,7 @@ func (p *program) main(ctx context.Context, args []string) error {
 	}
 	p.root = p.tree() //nolint:contextcheck // the commands get the context of ExecuteContext
 	if args = args[min(1, len(args)):]; len(args) > 0 && strings.HasPrefix(args[0], cobra.ShellCompRequestCmd) {
-		p.declare(p.root)
+		p.declare(p.root) //nolint:contextcheck // no command runs
 		plainUsage(p.root)
 	}
 	p.root.SetArgs(args)

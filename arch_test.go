@@ -36,10 +36,10 @@ var layers = [][]string{
 	{"backends/*", "steps/*", "scheduler/*", "cache/*", "runtimes/*", "pipeline/exec"},
 	{"repository", "repository/*"},
 	{"server/*", "pipeline/durable", "pipeline/async"},
-	{"client", "options", "lint", "starter"},
+	{"client", "options", "lint"},
+	{"benchmark"},
 	{"."},
 	{"cli"},
-	{"cli/*"},
 	{"cmd"},
 	{"cmd/*"},
 }

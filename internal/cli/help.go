@@ -146,7 +146,7 @@ func (p *program) flags(name string) *flag.FlagSet {
 			return
 		}
 		if c, _, err := p.root.Find(strings.Fields(name)); err == nil {
-			_ = c.Help() // which is p.help
+			p.help(c)
 		}
 	}
 	return fs

@@ -38,6 +38,7 @@ func groups() []commandGroup {
 	return []commandGroup{
 		{"Serve and check models", repositoryCommands()},
 		{"Talk to servers", requestCommands()},
+		{"Measure and watch servers", measureCommands()},
 		{"This machine and this program", machineCommands()},
 	}
 }

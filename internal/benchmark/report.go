@@ -1,0 +1,144 @@
+package benchmark
+
+import (
+	_ "embed"
+	"html/template"
+	"io"
+	"strconv"
+	"time"
+)
+
+// Report is the result of measurements of one model, or of a comparison.
+type Report struct {
+	Model      string      `json:"model"`
+	URL        string      `json:"url"`
+	Protocol   string      `json:"protocol"`
+	Inputs     string      `json:"inputs"`
+	Different  int         `json:"different_requests"`
+	Started    time.Time   `json:"started"`
+	Order      []string    `json:"steps,omitempty"` // the models of an ensemble's steps, in the order of its plan
+	Results    []*Result   `json:"results,omitempty"`
+	Comparison *Comparison `json:"comparison,omitempty"`
+}
+
+//go:embed report.html.tmpl
+var pageText string
+
+// named is a measurement with its name on the page.
+type named struct {
+	Name string
+	*Result
+}
+
+// measured returns the measurements of the report.
+func (r *Report) measured() []named {
+	var list []named
+	if c := r.Comparison; c != nil {
+		for i := range c.Sides {
+			list = append(list, named{c.Names[i], c.Sides[i]})
+		}
+	}
+	for _, m := range r.Results {
+		name := strconv.Itoa(m.Clients) + " clients"
+		if m.Rate > 0 {
+			name = number(m.Rate) + "/s"
+		}
+		list = append(list, named{name, m})
+	}
+	return list
+}
+
+// HTML writes a page with the report and its plots. The page needs no other file.
+func (r *Report) HTML(w io.Writer) error {
+	page, err := template.New("report").Funcs(template.FuncMap{
+		"latency": latencyText, "number": number, "seconds": func(s float64) string { return number(s) + " s" },
+	}).Parse(pageText)
+	if err != nil {
+		return err
+	}
+	all := r.measured()
+	plots := []template.HTML{percentiles(all), latencyOverTime(all), throughputOverTime(all)}
+	if len(r.Results) > 1 {
+		plots = append(plots, perLoad(r.Results))
+	}
+	return page.Execute(w, struct {
+		*Report
+		All   []named
+		Plots []template.HTML
+	}{r, all, plots})
+}
+
+// percentiles plots the distributions: the x axis has the share of requests beyond a latency, in powers of ten.
+func percentiles(all []named) template.HTML {
+	p := plot{
+		title: "Latency by percentile", x: "percentile", y: "latency", logX: true, logY: true, yLabel: latencyText,
+		xLabel: func(v float64) string { return strconv.FormatFloat(100-100/v, 'g', 7, 64) + " %" },
+	}
+	most := 1.0
+	for _, m := range all {
+		s := series{name: m.Name}
+		for _, q := range m.Quantiles {
+			s.at = append(s.at, [2]float64{1 / (1 - q.Quantile), q.Micros})
+			most = max(most, 1/(1-q.Quantile))
+		}
+		p.series = append(p.series, s)
+	}
+	for _, v := range []float64{1, 2, 10, 100, 1000, 10000, 100000, 1e6, 1e7} {
+		if v <= most {
+			p.xTicks = append(p.xTicks, v)
+		}
+	}
+	return p.svg()
+}
+
+// latencyOverTime plots p50 and p99 of the intervals.
+func latencyOverTime(all []named) template.HTML {
+	p := plot{title: "Latency over time", x: "seconds", y: "latency", logY: true, xLabel: number, yLabel: latencyText}
+	for _, m := range all {
+		p.series = append(p.series,
+			overTime(m, m.Name+" p50", func(t *Point) float64 { return t.P50 }), overTime(m, m.Name+" p99", func(t *Point) float64 { return t.P99 }))
+	}
+	return p.svg()
+}
+
+// throughputOverTime plots the throughput of the intervals.
+func throughputOverTime(all []named) template.HTML {
+	p := plot{title: "Throughput over time", x: "seconds", y: "requests/s", xLabel: number, yLabel: number}
+	for _, m := range all {
+		p.series = append(p.series, overTime(m, m.Name, func(t *Point) float64 { return t.Throughput }))
+	}
+	return p.svg()
+}
+
+// overTime returns a line of the intervals that have responses.
+func overTime(m named, name string, value func(*Point) float64) series {
+	s := series{name: name}
+	for i := range m.Points {
+		if t := &m.Points[i]; t.Throughput > 0 {
+			s.at = append(s.at, [2]float64{t.At, value(t)})
+		}
+	}
+	return s
+}
+
+// perLoad plots throughput by concurrency, or by the rate of arrivals.
+func perLoad(results []*Result) template.HTML {
+	p := plot{title: "Throughput by concurrency", x: "clients", y: "requests/s", logX: true, xLabel: number, yLabel: number}
+	if results[0].Rate > 0 {
+		p.title, p.x = "Throughput by rate of arrivals", "arrivals/s"
+	}
+	s := series{name: "throughput"}
+	for _, r := range results {
+		at := float64(r.Clients)
+		if r.Rate > 0 {
+			at = r.Rate
+		}
+		s.at = append(s.at, [2]float64{at, r.Throughput})
+		p.xTicks = append(p.xTicks, at)
+	}
+	p.series = []series{s}
+	return p.svg()
+}
+
+// Title returns the title of the page.
+func (r *Report) Title() string { return "Benchmark of " + r.Model }

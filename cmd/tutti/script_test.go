@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"bytes"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -10,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -33,6 +35,7 @@ func TestMain(m *testing.M) {
 //	http METHOD URL [-H NAME:VALUE] [BODY | @FILE]    prints the status, the body and Retry-After of the response
 //	stop-during URL BODY   sends half of the body, then SIGTERM, then the rest
 //	fill FILE N            makes a file of N letters
+//	status N COMMAND ...   expects that a command ends with an exit status; its output is on stdout and stderr
 func TestScript(t *testing.T) {
 	t.Parallel()
 	library := requireRuntime(t)
@@ -56,7 +59,7 @@ func TestScript(t *testing.T) {
 			return nil
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"serve": scriptServe, "terminate": scriptStop, "http": scriptHTTP, "stop-during": scriptStopDuring, "fill": scriptFill,
+			"serve": scriptServe, "terminate": scriptStop, "http": scriptHTTP, "stop-during": scriptStopDuring, "fill": scriptFill, "status": scriptStatus,
 		},
 	})
 }
@@ -229,4 +232,21 @@ func scriptFill(ts *testscript.TestScript, neg bool, args []string) {
 	_, err := fmt.Sscan(args[1], &n)
 	ts.Check(err)
 	ts.Check(os.WriteFile(ts.MkAbs(args[0]), bytes.Repeat([]byte("a"), n), 0o600))
+}
+
+func scriptStatus(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 2 {
+		ts.Fatalf("usage: status N COMMAND ...")
+	}
+	got := 0
+	if err := ts.Exec(args[1], args[2:]...); err != nil {
+		exit, ok := errors.AsType[*exec.ExitError](err)
+		if !ok {
+			ts.Fatalf("%v", err)
+		}
+		got = exit.ExitCode()
+	}
+	if strconv.Itoa(got) != args[0] {
+		ts.Fatalf("the exit status is %d, expected %s", got, args[0])
+	}
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tutti-server/tutti"
+	"github.com/tutti-server/tutti/core/status"
 )
 
 // program is one call of Main.
@@ -55,6 +56,8 @@ func Main(ctx context.Context, args []string, stdout, stderr io.Writer, c tutti.
 	case err == nil, errors.Is(err, flag.ErrHelp):
 		return 0
 	case errors.Is(err, errReported):
+	case ctx.Err() != nil && status.CodeOf(err) == status.Cancelled: // the user's own Ctrl-C
+		return exitInterrupted
 	case errors.As(err, &option):
 		fmt.Fprintf(stderr, "%v\nUsage: %s [options]\nRun '%s --help' for the options.\n", err, p.name, p.name)
 	case errors.As(err, &usage):

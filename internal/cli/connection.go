@@ -136,11 +136,11 @@ func (c *connection) explain(ctx context.Context, server string, err error) erro
 	text := err.Error()
 	switch {
 	case strings.Contains(text, "restricted, expecting header"):
-		return fmt.Errorf("%w; pass it with --header NAME:VALUE", err)
+		return &failure{exitRefused, errorWith(err, "; pass it with --header NAME:VALUE")}
 	case strings.Contains(text, "certificate required"):
-		return fmt.Errorf("%w: pass --cert and --key", client.ErrCertificateRequired)
+		return &failure{exitRefused, errorWith(client.ErrCertificateRequired, ": pass --cert and --key")}
 	case strings.Contains(text, "x509: "):
-		return fmt.Errorf("%w; pass --cacert with the file of the authority that signed the server's certificate, or --insecure to use any", err)
+		return &failure{exitRefused, errorWith(err, "; pass --cacert with the file of the authority that signed the server's certificate, or --insecure to use any")}
 	case !maybeMisdirected(err):
 		return err
 	}
@@ -175,11 +175,11 @@ func (c *connection) explainPort(ctx context.Context, u *url.URL, err error) err
 	found, failed := client.Probe(ctx, address, identity)
 	switch {
 	case errors.Is(failed, syscall.ECONNREFUSED):
-		return fmt.Errorf("nothing listens at %s (connection refused): is a server running there?", address)
+		return &failure{exitUnavailable, fmt.Errorf("nothing listens at %s (connection refused): is a server running there?", address)}
 	case errors.Is(failed, client.ErrCertificateRequired):
-		return fmt.Errorf("%w: pass --cert and --key", failed)
+		return &failure{exitRefused, errorWith(failed, ": pass --cert and --key")}
 	case failed != nil:
-		return fmt.Errorf("there is no connection to %s: %w", address, failed)
+		return &failure{exitUnavailable, fmt.Errorf("there is no connection to %s: %w", address, failed)}
 	case found == "" || found == u.Scheme:
 		return err
 	}
@@ -197,7 +197,7 @@ func misdirected(u *url.URL, address, found string) error {
 	case strings.HasSuffix(u.Scheme, "s"):
 		is = "a port without TLS"
 	}
-	return fmt.Errorf("%s is %s: use %s://%s", address, is, found, u.Host)
+	return &failure{exitUsage, fmt.Errorf("%s is %s: use %s://%s", address, is, found, u.Host)}
 }
 
 // isServer reports whether repo is the address of a server and not a repository: a URL with a scheme of servers, or

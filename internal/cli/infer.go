@@ -21,7 +21,7 @@ import (
 // inferCall is one request of the command infer.
 type inferCall struct {
 	*program
-	c      client.Client
+	c      client.Manager
 	req    client.Request
 	inputs list
 	trace  tracing.Context
@@ -60,7 +60,7 @@ func (p *program) infer(ctx context.Context, args []string) error {
 func (a *inferCall) run(ctx context.Context) error {
 	md, err := a.c.Metadata(ctx, a.req.Model)
 	if err != nil {
-		return err
+		return explainModel(ctx, a.c, a.req.Model, err)
 	}
 	for _, arg := range a.inputs {
 		t, err := parseInput(arg, md)
@@ -154,7 +154,7 @@ func parseInput(arg string, md *coreinfer.Metadata) (client.Tensor, error) {
 		}
 		names = append(names, in.Name)
 	}
-	return client.Tensor{}, fmt.Errorf("model '%s' has no input '%s', expected one of: %s", md.Name, name, strings.Join(names, ", "))
+	return client.Tensor{}, usagef("model '%s' has no input '%s', expected one of: %s", md.Name, name, strings.Join(names, ", "))
 }
 
 func parseValue(in coreinfer.TensorMetadata, value string) (client.Tensor, error) {

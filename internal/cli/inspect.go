@@ -111,7 +111,7 @@ func (a *inspector) traceOf(ctx context.Context, request string) (string, error)
 		return "", fmt.Errorf("the server's answer is no list of traces: %w", err)
 	}
 	if len(list.Traces) == 0 {
-		return "", fmt.Errorf("no trace of request '%s' is stored: not every request is, see --trace-store-every (tutti infer asks for its own)", request)
+		return "", &failure{exitNotFound, fmt.Errorf("no trace of request '%s' is stored: not every request is, see --trace-store-every (tutti infer asks for its own)", request)}
 	}
 	return list.Traces[0].ID, nil
 }

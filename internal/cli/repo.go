@@ -82,7 +82,7 @@ func repoCommands() []command {
 			examples: []string{"tutti repo load http://127.0.0.1:8000 resnet"},
 			run: func(p *program, ctx context.Context, args []string) error {
 				c := newRepoCall(p, "load")
-				return c.control(ctx, args, func(m client.Manager, model string) error { return m.Load(ctx, model) })
+				return c.control(ctx, args, func(m client.Manager, model string) error { return explainLoad(ctx, m, model, m.Load(ctx, model)) })
 			},
 		},
 		{
@@ -92,7 +92,9 @@ func repoCommands() []command {
 			run: func(p *program, ctx context.Context, args []string) error {
 				c := newRepoCall(p, "unload")
 				dependents := c.fs.Bool("dependents", false, "also unload the models that were loaded only for it")
-				return c.control(ctx, args, func(m client.Manager, model string) error { return m.Unload(ctx, model, *dependents) })
+				return c.control(ctx, args, func(m client.Manager, model string) error {
+					return explainLoad(ctx, m, model, m.Unload(ctx, model, *dependents))
+				})
 			},
 		},
 	}
@@ -153,7 +155,7 @@ func (p *program) openSource(ctx context.Context, c *connection, repo string, on
 			return list, c.explain(ctx, repo, err)
 		}, config: func(model string) (*modelconfig.ModelConfig, error) {
 			cfg, err := m.Config(ctx, model)
-			return cfg, c.explain(ctx, repo, err)
+			return cfg, c.explain(ctx, repo, explainModel(ctx, m, model, err))
 		}}, nil
 	}
 	r, err := p.look(ctx, repository.Settings{Roots: []string{repo}, Only: only, Mode: repository.Explicit}, nil)
@@ -210,7 +212,9 @@ func (p *program) repoShow(ctx context.Context, c *connection, repo, model strin
 		return errors.Join(err, s.close())
 	}
 	list = slices.DeleteFunc(list, func(e infer.Entry) bool { return e.Name != model })
-	table.Left(p.stdout, entryRows(list))
+	if len(list) > 0 {
+		table.Left(p.stdout, entryRows(list))
+	}
 	cfg, err := s.config(model)
 	if err == nil {
 		_, err = fmt.Fprintf(p.stdout, "\n%s", config.Text(cfg))

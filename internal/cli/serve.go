@@ -57,12 +57,15 @@ func (p *program) runServer(ctx context.Context, args []string, worker bool) err
 		return nil
 	}
 	if err != nil {
-		return err
+		return &failure{exitFailure, err} // as tritonserver
 	}
 	if err = s.Start(); err == nil { //nolint:contextcheck // Close ends what Start starts, in its order
 		err = s.Wait(ctx)
 	}
-	return errors.Join(err, s.Close(ctx))
+	if err = errors.Join(err, s.Close(ctx)); err != nil {
+		return &failure{exitFailure, err}
+	}
+	return nil
 }
 
 // heapGrowth is the value of GOGC for a server.

@@ -3,6 +3,7 @@ package repository
 import (
 	"context"
 	"errors"
+	"io/fs"
 	"log/slog"
 	"maps"
 	"os"
@@ -404,14 +405,16 @@ func (s *source) override(ctx context.Context, p location, o infer.LoadOptions) 
 	return f, nil
 }
 
-// unknown returns the error for a name that no repository has. If a bucket cannot be listed, that is the error.
+// unknown returns the error for a name that no repository has, which is fs.ErrNotExist. If a bucket cannot be listed, that
+// is the error.
 func (s *source) unknown(name string) error {
 	for _, m := range s.buckets {
 		if err := m.err.Load(); err != nil {
 			return failedToPoll(name, ": "+(*err).Error())
 		}
 	}
-	return failedToPoll(name, ": model not found in any model repository")
+	err := failedToPoll(name, ": model not found in any model repository")
+	return &status.Error{Code: status.CodeOf(err), Msg: err.Error(), Err: fs.ErrNotExist}
 }
 
 // failedToPoll is Triton's error for a model that cannot be found or read.

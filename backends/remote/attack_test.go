@@ -8,6 +8,7 @@ import (
 	"net"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/tutti-server/tutti/client"
@@ -123,11 +124,12 @@ func TestNoGRPC(t *testing.T) {
 	}
 }
 
-// TestCorrupted changes bytes between a server and its endpoint, in either direction: requests may fail, with the endpoint's name, and
-// the server serves its own model.
+// TestCorrupted changes bytes between a server and its endpoint, in either direction, when the model is loaded: requests may fail, with the
+// endpoint's name, and the server serves its own model.
 func TestCorrupted(t *testing.T) {
 	t.Parallel()
 	far := start(t, nil, map[string]string{"m": probeConfig})
+	var loaded atomic.Bool
 	address := listen(t, func(n int, near net.Conn) {
 		back, err := new(net.Dialer).DialContext(context.WithoutCancel(t.Context()), "tcp", far.GRPCAddress())
 		if err != nil {
@@ -141,7 +143,7 @@ func TestCorrupted(t *testing.T) {
 			b := make([]byte, 4096)
 			for {
 				k, err := from.Read(b)
-				if k > 0 && r.IntN(4) == 0 {
+				if k > 0 && loaded.Load() && r.IntN(4) == 0 {
 					b[r.IntN(k)] ^= 1 << r.IntN(8)
 				}
 				if _, failed := to.Write(b[:k]); err != nil || failed != nil {
@@ -154,6 +156,7 @@ func TestCorrupted(t *testing.T) {
 		both.Wait()
 	})
 	near := start(t, nil, map[string]string{"here": probeConfig, "m": to(address, probeShape, "load_timeout=300ms", "timeout=300ms")})
+	loaded.Store(true)
 	for door, c := range dial(t, near) {
 		for range 200 {
 			if _, err := c.Infer(t.Context(), number("m", 1)); err != nil {

@@ -87,7 +87,7 @@ func (e *Encoder) Dims(num protowire.Number, dims []int64) {
 
 // Contents appends raw contents: the first n bytes of t. Large ones are handed over, which consumes t, and their position is
 // added to list. f counts them while they are in flight; it may be nil.
-func (e *Encoder) Contents(num protowire.Number, t *tensor.Tensor, n int, f *infer.InFlight, list []Cut) []Cut {
+func (e *Encoder) Contents(num protowire.Number, t *tensor.Tensor, n int, f Counter, list []Cut) []Cut {
 	e.Tag(num, protowire.BytesType)
 	e.Varint(uint64(n))
 	switch {

@@ -5,7 +5,6 @@ import (
 
 	"google.golang.org/grpc/mem"
 
-	"github.com/tutti-server/tutti/core/infer"
 	"github.com/tutti-server/tutti/core/tensor"
 )
 
@@ -18,24 +17,34 @@ type sentTensor struct {
 	lost runtime.Cleanup
 }
 
+// Counter counts the bytes of tensors that wait to be sent. *infer.InFlight is one. It must be safe for concurrent use.
+type Counter interface {
+	Add(n int64)
+	Release(n int64)
+}
+
 // sentMemory is what sentTensor releases.
 type sentMemory struct {
 	buffer   *tensor.Buffer
-	inFlight *infer.InFlight
+	inFlight Counter
 	size     int64
 }
 
 func (l sentMemory) end() {
-	l.inFlight.Release(l.size)
+	if l.inFlight != nil {
+		l.inFlight.Release(l.size)
+	}
 	l.buffer.Release()
 }
 
 // HandOver moves a tensor's memory to the transport, which returns it once it is written. A broken connection drops
 // unwritten buffers without returning them; then a cleanup releases the memory when the sentTensor is garbage
 // collected. f counts the memory until then; it may be nil.
-func HandOver(t *tensor.Tensor, f *infer.InFlight) mem.Buffer {
+func HandOver(t *tensor.Tensor, f Counter) mem.Buffer {
 	l := &sentTensor{data: t.Bytes(), lent: sentMemory{inFlight: f, size: int64(t.Len)}}
-	f.Add(l.lent.size)
+	if f != nil {
+		f.Add(l.lent.size)
+	}
 	l.lent.buffer = t.Move().Buf
 	l.lost = runtime.AddCleanup(l, sentMemory.end, l.lent)
 	return mem.NewBuffer(&l.data, l)

@@ -7,6 +7,7 @@ import (
 	"net"
 	"os"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"google.golang.org/grpc/credentials"
@@ -28,6 +29,13 @@ type connection struct {
 	pending   int64 // bytes that are not charged to a message yet; guarded by mu
 	charged   int64 // the part of pending that f counts; guarded by mu
 	receiving int   // calls that wait for a message, far below zero once closed; guarded by mu
+	unsent    int64 // bytes of large tensors that wait to be sent; guarded by mu
+	closed    bool  // guarded by mu
+	// watch looks whether the client reads while unsent is large. Nil if it never was; guarded by mu.
+	watch    *time.Timer
+	watching bool         // guarded by mu
+	seen     int64        // written at its last look; guarded by mu
+	written  atomic.Int64 // bytes
 	// The reader's own: how long a client may send nothing of a large message, and when
 	// the deadline for that was set, zero for none.
 	stall       time.Duration
@@ -101,9 +109,67 @@ func (l *connection) extendDeadline() {
 	_ = l.SetReadDeadline(now.Add(l.stall)) // an error shows in Read
 }
 
+// Write counts what it writes.
+func (l *connection) Write(p []byte) (int, error) {
+	n, err := l.Conn.Write(p)
+	l.written.Add(int64(n))
+	return n, err
+}
+
+// Add counts bytes of responses that wait to be sent.
+func (l *connection) Add(n int64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.closed {
+		return
+	}
+	l.f.Add(n)
+	if l.unsent += n; l.unsent <= framingSlack || l.watching {
+		return
+	}
+	l.watching, l.seen = true, l.written.Load()
+	if l.watch == nil {
+		l.watch = time.AfterFunc(l.stall, l.look)
+	} else {
+		l.watch.Reset(l.stall)
+	}
+}
+
+// Release subtracts bytes that Add has counted. A closed connection has subtracted them: the transport may drop them unsent.
+func (l *connection) Release(n int64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !l.closed {
+		l.f.Release(n)
+		l.unsent -= n
+	}
+}
+
+// look closes the connection of a client that has read nothing for the stall time while much waits for it.
+func (l *connection) look() {
+	l.mu.Lock()
+	written := l.written.Load()
+	stalled := l.unsent > framingSlack && written == l.seen
+	l.seen = written
+	if l.watching = l.unsent > framingSlack && !l.closed; l.watching && !stalled {
+		l.watch.Reset(l.stall)
+	}
+	l.mu.Unlock()
+	if stalled {
+		_ = l.Close() // the transport ends the calls
+	}
+}
+
 // Close releases the counted bytes.
 func (l *connection) Close() error {
 	l.addWaiting(closedCalls)
+	l.mu.Lock()
+	if !l.closed {
+		l.closed = true
+		l.f.Release(l.unsent)
+		l.unsent = 0
+	}
+	l.mu.Unlock()
 	return l.Conn.Close()
 }
 

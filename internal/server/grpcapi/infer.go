@@ -10,7 +10,6 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/encoding/gzip"
 	"google.golang.org/grpc/metadata"
 	grpcstatus "google.golang.org/grpc/status"
 
@@ -80,6 +79,7 @@ func (s *service) receive(ctx context.Context, m *message, receive func(any) err
 	err := f.Admit()
 	if err == nil {
 		l := connectionOf(ctx, f)
+		m.conn = l
 		l.addWaiting(1)
 		defer l.addWaiting(-1)
 		if err := receive(m); err != nil {
@@ -113,6 +113,7 @@ func (s *service) infer(ctx context.Context, m *message, came tracing.Interval) 
 		return nil, err
 	}
 	r, call := responses.Get(), infer.NewCall()
+	r.conn = m.conn
 	s.set.Infer.Submit(ctx, d.req, call)
 	resp, err := call.Wait()
 	r.resp = resp
@@ -136,8 +137,8 @@ var errNoResponse = status.Errorf(status.Internal, "received an unexpected null 
 func (s *service) compress(ctx context.Context) {
 	name := "identity"
 	if s.set.Compression != 0 {
-		if names, err := grpc.ClientSupportedCompressors(ctx); err == nil && slices.Contains(names, gzip.Name) {
-			name = gzip.Name
+		if names, err := grpc.ClientSupportedCompressors(ctx); err == nil && slices.Contains(names, gzipName) {
+			name = gzipName
 		}
 	} else if c, ok := grpc.ServerTransportStreamFromContext(ctx).(interface{ RecvCompress() string }); !ok || c.RecvCompress() == "" {
 		return // uncompressed is the default

@@ -183,31 +183,20 @@ func TestInFlightStalled(t *testing.T) {
 // half starts a call with a message of 4 MB and sends n bytes of it.
 func half(t *testing.T, address string, n int) net.Conn {
 	t.Helper()
+	return call(t, address, append([]byte{0, 0, 63, 0, 0}, make([]byte, n)...), false) // nearly 4 MB
+}
+
+// call sends the data of a call to ModelInfer, and with end its end. It reads no more than it must to be able to send.
+func call(t *testing.T, address string, data []byte, end bool) net.Conn {
+	t.Helper()
 	c, err := net.Dial("tcp", address)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = c.Close() })
-	var headers bytes.Buffer
-	h := hpack.NewEncoder(&headers)
-	for _, f := range [][2]string{
-		{":method", "POST"},
-		{":scheme", "http"},
-		{":path", inference.GRPCInferenceService_ModelInfer_FullMethodName},
-		{":authority", "x"},
-		{"content-type", "application/grpc"},
-		{"te", "trailers"},
-	} {
-		_ = h.WriteField(hpack.HeaderField{Name: f[0], Value: f[1]})
-	}
-	_, _ = io.WriteString(c, http2.ClientPreface)
-	fr := http2.NewFramer(c, c)
-	_ = fr.WriteSettings()
-	_ = fr.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: headers.Bytes(), EndHeaders: true})
-	_ = fr.WriteData(1, false, []byte{0, 0, 63, 0, 0}) // nearly 4 MB
+	fr := begin(c, 1)
 	// The server extends the stream's window with frames.
-	room := int64(65535 - 5)
-	for sent := 0; sent < n; {
+	for room := int64(65535); len(data) > 0; {
 		for room < 16<<10 {
 			got, err := fr.ReadFrame()
 			if err != nil {
@@ -217,12 +206,37 @@ func half(t *testing.T, address string, n int) net.Conn {
 				room += int64(w.Increment)
 			}
 		}
-		if err := fr.WriteData(1, false, make([]byte, 16<<10)); err != nil {
+		n := min(len(data), 16<<10)
+		if err := fr.WriteData(1, end && n == len(data), data[:n]); err != nil {
 			return c
 		}
-		sent, room = sent+(16<<10), room-(16<<10)
+		data, room = data[n:], room-int64(n)
 	}
 	return c
+}
+
+// begin opens calls of ModelInfer on a new connection, without their messages.
+func begin(c net.Conn, calls int) *http2.Framer {
+	_, _ = io.WriteString(c, http2.ClientPreface)
+	fr := http2.NewFramer(c, c)
+	_ = fr.WriteSettings()
+	var headers bytes.Buffer
+	h := hpack.NewEncoder(&headers)
+	for i := range calls {
+		headers.Reset()
+		for _, f := range [][2]string{
+			{":method", "POST"},
+			{":scheme", "http"},
+			{":path", inference.GRPCInferenceService_ModelInfer_FullMethodName},
+			{":authority", "x"},
+			{"content-type", "application/grpc"},
+			{"te", "trailers"},
+		} {
+			_ = h.WriteField(hpack.HeaderField{Name: f[0], Value: f[1]})
+		}
+		_ = fr.WriteHeaders(http2.HeadersFrameParam{StreamID: uint32(1 + 2*i), BlockFragment: headers.Bytes(), EndHeaders: true}) //nolint:gosec // few
+	}
+	return fr
 }
 
 // TestInFlightFull checks that calls are refused before they are read.

@@ -22,6 +22,7 @@ type message struct {
 	data   mem.BufferSlice // an own reference, until free
 	cursor wire.Cursor
 	charge infer.Charge // bytes in flight of the request
+	conn   *connection  // that it came over; nil if nothing is limited
 
 	model, version, id []byte
 	params             []param
@@ -69,6 +70,7 @@ const maxKept = 256
 func (m *message) release() {
 	m.free()
 	m.charge.Release()
+	m.conn = nil
 	m.windows = closeWindows(m.windows)
 	m.model, m.version, m.id = nil, nil, nil
 	m.params, m.inputs, m.outputs = reuse(m.params), reuse(m.inputs), reuse(m.outputs)

@@ -1,24 +1,21 @@
 package grpcapi
 
 import (
-	"compress/gzip"
-	"compress/zlib"
+	"cmp"
 	"context"
-	"fmt"
-	"io"
 	"math"
 	"path"
 	"runtime"
 	"slices"
 	"strings"
-	"sync"
+	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/encoding"
-	grpcgzip "google.golang.org/grpc/encoding/gzip"
 	"google.golang.org/grpc/encoding/proto"
+	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/mem"
 	grpcstatus "google.golang.org/grpc/status"
 	"google.golang.org/grpc/tap"
@@ -26,21 +23,13 @@ import (
 	"github.com/tutti-server/tutti/core/infer"
 )
 
-// Compression is the level of response compression, one of package gzip; 0 for none.
-type Compression int
-
-var compressions = map[string]Compression{
-	"none": gzip.NoCompression, "low": gzip.BestSpeed, "medium": gzip.DefaultCompression, "high": gzip.BestCompression,
-}
-
-// ParseCompression parses a level: none, low, medium or high.
-func ParseCompression(s string) (Compression, error) {
-	c, ok := compressions[s]
-	if !ok {
-		return 0, fmt.Errorf("invalid compression level '%s', expected none, low, medium or high", s)
-	}
-	return c, nil
-}
+const (
+	// maxStreams is how many calls of one connection may be open at a time. Each has at least a goroutine and its headers, 10 kB, before
+	// its message has come. Clients wait with further ones.
+	maxStreams = 1000
+	// idleTime is how long a connection without calls stays open, as at the HTTP port. Clients connect again by themselves.
+	idleTime = 10 * time.Minute
+)
 
 // options converts the settings into grpc's options. Only the size of a message limits the size of tensors.
 func options(set *Settings) []grpc.ServerOption {
@@ -56,9 +45,9 @@ func options(set *Settings) []grpc.ServerOption {
 		grpc.MaxRecvMsgSize(most),
 		grpc.MaxSendMsgSize(math.MaxInt32),
 		grpc.MaxHeaderListSize(64 << 10), // far above what clients send
-		grpc.KeepaliveParams(set.Keepalive),
+		grpc.MaxConcurrentStreams(maxStreams),
+		grpc.KeepaliveParams(keepaliveOf(set.Keepalive)),
 		grpc.KeepaliveEnforcementPolicy(set.Pings),
-		grpc.RPCDecompressor(inflater{max: most}), //nolint:staticcheck // the other way is a table of the whole process
 		// Without these a goroutine starts with each request, whose stack grows to the depth of a run: 15 % of the CPU of a
 		// small one. A request that finds them busy gets a goroutine of its own.
 		grpc.NumStreamWorkers(uint32(max(16, 4*runtime.GOMAXPROCS(0)))),
@@ -73,31 +62,14 @@ func options(set *Settings) []grpc.ServerOption {
 	if secured = countConnections(secured, set.InFlight, set.StallTimeout); secured != nil {
 		list = append(list, grpc.Creds(secured))
 	}
-	if set.Compression != gzip.NoCompression {
-		gzipLevel.Lock()
-		defer gzipLevel.Unlock()
-		_ = grpcgzip.SetLevel(int(set.Compression)) // all of these are valid
-	}
+	compression.use(set.Compression, set.InFlight)
 	return list
 }
 
-// gzipLevel guards the level of grpc's gzip, which is global to the process: the last server counts.
-var gzipLevel sync.Mutex
-
-// inflater decompresses deflate messages, in the zlib format that clients use.
-type inflater struct{ max int }
-
-// Type returns the name of the compression on the wire.
-func (inflater) Type() string { return "deflate" }
-
-// Do reads at most one byte more than a message may have. grpc then rejects it.
-func (i inflater) Do(r io.Reader) ([]byte, error) {
-	z, err := zlib.NewReader(r)
-	if err != nil {
-		return nil, err
-	}
-	defer z.Close()
-	return io.ReadAll(io.LimitReader(z, int64(i.max)+1))
+// keepaliveOf bounds how long connections are idle.
+func keepaliveOf(p keepalive.ServerParameters) keepalive.ServerParameters {
+	p.MaxConnectionIdle = cmp.Or(p.MaxConnectionIdle, idleTime)
+	return p
 }
 
 // headerPrefix precedes the key in the metadata.
@@ -126,7 +98,12 @@ func restrict(list []infer.Restriction) tap.ServerInHandle {
 	return func(ctx context.Context, call *tap.Info) (context.Context, error) {
 		api, known := methodAPIs[path.Base(call.FullMethodName)]
 		r := limited.Of(api)
-		if !known || r == nil || slices.ContainsFunc(call.Header[headerPrefix+r.Key], r.Met) {
+		if !known || r == nil {
+			return ctx, nil
+		}
+		// A key that is there twice is refused unless both values are right: another party in front may have read the first only.
+		values := call.Header[headerPrefix+r.Key]
+		if len(values) > 0 && !slices.ContainsFunc(values, func(v string) bool { return !r.Met(v) }) {
 			return ctx, nil
 		}
 		return nil, grpcstatus.Error(codes.Unavailable, "This protocol is restricted, expecting header '"+headerPrefix+r.Key+"'")

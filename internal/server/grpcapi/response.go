@@ -17,6 +17,7 @@ import (
 type response struct {
 	resp   *infer.Response
 	shared []sharedOutput // the outputs in the client's memory
+	conn   *connection    // that it is sent over; nil if nothing is limited
 	stream bool
 	// err is a stream's error_message. Beside it the inference response has at most an id.
 	err string
@@ -73,11 +74,14 @@ func (r *response) estimate() int {
 // Those tensors stay in flight until they are written.
 //
 // hot: one allocation, the list of the pieces, and two for each large tensor.
-func (r *response) marshal(f *infer.InFlight) mem.BufferSlice {
+func (r *response) marshal(f wire.Counter) mem.BufferSlice {
 	if r.resp == nil {
 		r.resp = infer.NewResponse()
 	}
 	defer r.release()
+	if r.conn != nil {
+		f = r.conn
+	}
 	base := mem.DefaultBufferPool()
 	pool := base
 	if r.resp.Trace != nil {
@@ -106,7 +110,7 @@ func (r *response) marshal(f *infer.InFlight) mem.BufferSlice {
 type encoder struct {
 	wire.Encoder
 	resp     *response
-	inFlight *infer.InFlight
+	inFlight wire.Counter
 }
 
 // message appends a ModelInferResponse without the contents.

@@ -7,8 +7,11 @@ import (
 	"io"
 	"slices"
 	"sync"
+	"sync/atomic"
+	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
 	grpcstatus "google.golang.org/grpc/status"
 
@@ -26,6 +29,7 @@ type stream struct {
 	plain bool
 	conn  *connection   // nil if nothing is limited
 	wake  chan struct{} // has a token when there is something to send
+	sends atomic.Int64  // of SendMsg, the calls and the returns: odd while it waits for the client
 
 	mu                       sync.Mutex
 	first, last              *response   // ready to send; guarded by mu
@@ -49,6 +53,8 @@ const (
 	// more requests are received. They are far above the needs of clients that send everything before they read.
 	maxPendingCount = 1 << 16
 	maxPendingSize  = 128 << 20
+	// stallLooks is how often in the stall time the stream is looked at.
+	stallLooks = 4
 )
 
 // modelStreamInfer handles ModelStreamInfer: any number of requests, until the client's half-close.
@@ -64,7 +70,31 @@ func modelStreamInfer(srv any, ss grpc.ServerStream) error {
 	defer s.load.streams.Add(-1)
 	go st.receive(ss)
 	defer st.close()
-	return st.send(ss)
+	return st.watch(ss)
+}
+
+// watch sends responses until the stream ends, or until its client has taken nothing for a minute. A decoupled model, whose instance
+// waits for the client, is free then.
+func (st *stream) watch(ss grpc.ServerStream) error {
+	sent := make(chan error, 1)
+	go func() { sent <- st.send(ss) }()
+	stall := cmp.Or(st.svc.set.StallTimeout, defaultStall)
+	tick := time.NewTicker(stall / stallLooks)
+	defer tick.Stop()
+	for last, looks := int64(0), 0; ; {
+		select {
+		case err := <-sent:
+			return err
+		case <-tick.C:
+		}
+		n := st.sends.Load()
+		if looks++; n != last || n%2 == 0 {
+			last, looks = n, 0
+		}
+		if looks >= stallLooks {
+			return grpcstatus.Errorf(codes.Unavailable, "the client has taken no response of this stream for %v: read responses while the requests are executed", stall)
+		}
+	}
 }
 
 // send sends responses as they become ready, until the stream ends.
@@ -81,7 +111,10 @@ func (st *stream) send(ss grpc.ServerStream) error {
 		case err != nil:
 			return err
 		case r != nil:
-			if err := ss.SendMsg(r); err != nil {
+			st.sends.Add(1)
+			err := ss.SendMsg(r)
+			st.sends.Add(1)
+			if err != nil {
 				return err
 			}
 			continue
@@ -158,6 +191,7 @@ func (st *stream) push(r *response) {
 		return
 	}
 	r.weigh()
+	r.conn = st.conn
 	if st.last == nil {
 		st.first = r
 	} else {

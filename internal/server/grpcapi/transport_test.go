@@ -90,17 +90,17 @@ func (deflate) Do(w io.Writer, p []byte) error {
 	return z.Close()
 }
 
+// TestCompressedRequests is not parallel, as TestCompressionLevel: decompressed bytes count at the last server of the process.
 // shows: infer.compression
-func TestCompressedRequests(t *testing.T) {
-	t.Parallel()
+func TestCompressedRequests(t *testing.T) { //nolint:paralleltest // see above
 	checkCompressed(t, grpcapi.Settings{}, "identity", grpc.WithDefaultCallOptions(grpc.UseCompressor(gzip.Name)))
 	checkCompressed(t, grpcapi.Settings{}, "identity", grpc.WithCompressor(deflate{})) //nolint:staticcheck // the other way is a table of the whole process
 }
 
-// TestDecompressedTooLarge checks that a message which exceeds the limit when decompressed is refused.
+// TestDecompressedTooLarge checks that a message which exceeds the limit when decompressed is refused. It is not parallel, see
+// TestCompressedRequests.
 // shows: limits
-func TestDecompressedTooLarge(t *testing.T) {
-	t.Parallel()
+func TestDecompressedTooLarge(t *testing.T) { //nolint:paralleltest // see above
 	for _, o := range []grpc.DialOption{grpc.WithDefaultCallOptions(grpc.UseCompressor(gzip.Name)), grpc.WithCompressor(deflate{})} { //nolint:staticcheck // as above
 		e := servertest.NewEcho()
 		c, _, _ := serveWith(t, grpcapi.Settings{Infer: e, Catalog: e, MaxMessage: 1 << 20}, o)
@@ -175,6 +175,11 @@ func TestRestricted(t *testing.T) {
 	wantError(t, err, codes.Unavailable, text)
 	if _, err := c.ServerLive(t.Context(), &inference.ServerLiveRequest{}); err != nil {
 		t.Error(err)
+	}
+	for _, values := range [][2]string{{"1", "2"}, {"2", "1"}} { // a key that is there twice
+		ctx := metadata.AppendToOutgoingContext(t.Context(), "triton-grpc-protocol-infer-key", values[0], "triton-grpc-protocol-infer-key", values[1])
+		_, err = c.ModelInfer(ctx, message(t, xAB))
+		wantError(t, err, codes.Unavailable, text)
 	}
 	ctx := metadata.AppendToOutgoingContext(t.Context(), "triton-grpc-protocol-infer-key", "1")
 	if _, err := c.ModelInfer(ctx, message(t, xAB)); err != nil {

@@ -44,6 +44,10 @@ help: ## Print the targets
 build: ## Build bin/tutti
 	go build -o bin/tutti ./cmd/tutti
 
+.PHONY: man
+man: ## Write the manual pages and the files for completion into bin/share, laid out as /usr/share
+	CGO_ENABLED=0 go run ./internal/cli/manpages bin/share
+
 # A module of its own: the server's users do not build Temporal's 180 modules.
 .PHONY: temporal
 temporal: ## Build bin/tutti-temporal, the Temporal server that serve --jobs starts (7 minutes of CPU time when cold)

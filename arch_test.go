@@ -36,10 +36,11 @@ var layers = [][]string{
 	{"backends/*", "steps/*", "scheduler/*", "cache/*", "runtimes/*", "pipeline/exec"},
 	{"repository", "repository/*"},
 	{"server/*", "pipeline/durable", "pipeline/async"},
-	{"client", "options", "lint"},
+	{"client", "options", "lint", "starter"},
 	{"benchmark"},
 	{"."},
 	{"cli"},
+	{"cli/*"},
 	{"cmd"},
 	{"cmd/*"},
 }

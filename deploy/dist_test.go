@@ -153,7 +153,7 @@ func TestDistPrograms(t *testing.T) {
 			checkLibraries(t, file, name+" for "+arch)
 			_ = file.Close()
 		}
-		for _, name := range []string{"LICENSE", "README.md", "CHANGELOG.md", "THIRD_PARTY_LICENSES", "tutti.service", "tutti.env"} {
+		for _, name := range []string{"LICENSE", "README.md", "CHANGELOG.md", "THIRD_PARTY_LICENSES", "tutti.service", "tutti.env", "share/man/man1/tutti-infer.1"} {
 			if info, err := os.Stat(filepath.Join(folder, name)); err != nil || info.Size() == 0 {
 				t.Errorf("%s: %v", name, err)
 			}
@@ -290,11 +290,22 @@ func TestDistDeb(t *testing.T) {
 		for path, from := range map[string]string{
 			"usr/bin/tutti": "bin/tutti", "usr/bin/tutti-temporal": "bin/tutti-temporal", "usr/lib/systemd/system/tutti.service": "tutti.service",
 			"etc/tutti/tutti.env": "tutti.env", "usr/share/doc/tutti/README.md": "README.md",
+			"usr/share/bash-completion/completions/tutti": "share/bash-completion/completions/tutti", "usr/share/zsh/vendor-completions/_tutti": "share/zsh/vendor-completions/_tutti",
+			"usr/share/fish/vendor_completions.d/tutti.fish": "share/fish/vendor_completions.d/tutti.fish",
 		} {
 			a, err := os.ReadFile(filepath.Join(root, path))
 			b, other := os.ReadFile(filepath.Join(folder, from))
 			if err := errors.Join(err, other); err != nil || !bytes.Equal(a, b) {
 				t.Errorf("%s is not %s of the archive: %v", path, from, err)
+			}
+		}
+		pages, err := filepath.Glob(filepath.Join(folder, "share/man/man1/*.1"))
+		if err != nil || len(pages) == 0 {
+			t.Errorf("%s has no manual pages (%v)", folder, err)
+		}
+		for _, page := range pages {
+			if _, err := os.Stat(filepath.Join(root, "usr/share/man/man1", filepath.Base(page)+".gz")); err != nil {
+				t.Error(err)
 			}
 		}
 		if os.Getuid() == 0 {

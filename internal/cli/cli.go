@@ -74,7 +74,7 @@ func (p *program) main(ctx context.Context, args []string) error {
 	}
 	p.root = p.tree() //nolint:contextcheck // the commands get the context of ExecuteContext
 	if args = args[min(1, len(args)):]; len(args) > 0 && strings.HasPrefix(args[0], cobra.ShellCompRequestCmd) {
-		p.declare(p.root)
+		p.declare(p.root) //nolint:contextcheck // no command runs
 		plainUsage(p.root)
 	}
 	p.root.SetArgs(args)
@@ -211,8 +211,10 @@ func repositoryCommands() []command {
 			run:      (*program).config,
 		},
 		{
-			name: "init", usage: "DIR [text|image|python|parallel]", summary: "Write a small repository to start from",
-			examples: []string{"tutti init models", "tutti init models python"},
+			name: "init", usage: "DIR [text|image|python|parallel] | DIR --model FILE", summary: "Write a small repository, or one around a model file",
+			notes: "With --model the repository has the model, native steps before and after it, an ensemble of them, a sample request with the model's response, " +
+				"and a README. Nothing is overwritten: DIR must be new or empty.",
+			examples: []string{"tutti init models", "tutti init models python", "tutti init models --model resnet50.onnx --labels imagenet.txt", "tutti init models --model minilm/onnx/model.onnx --kind embed"},
 			run:      (*program).init,
 		},
 		{

@@ -146,7 +146,7 @@ func (p *program) flags(name string) *flag.FlagSet {
 			return
 		}
 		if c, _, err := p.root.Find(strings.Fields(name)); err == nil {
-			p.help(c)
+			_ = c.Help() // which is p.help
 		}
 	}
 	return fs

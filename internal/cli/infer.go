@@ -7,13 +7,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
-	"strconv"
 	"strings"
 
 	"github.com/tutti-server/tutti/client"
-	coreinfer "github.com/tutti-server/tutti/core/infer"
-	"github.com/tutti-server/tutti/core/tensor"
 	"github.com/tutti-server/tutti/internal/table"
 	"github.com/tutti-server/tutti/internal/tracing"
 )
@@ -24,6 +20,7 @@ type inferCall struct {
 	c      client.Manager
 	req    client.Request
 	inputs list
+	data   string // the file with all inputs, unless empty
 	trace  tracing.Context
 	why    *inspector // why, unless nil, explains the time of the request
 }
@@ -35,7 +32,8 @@ func (p *program) infer(ctx context.Context, args []string) error {
 	connect.flags(fs)
 	a := &inferCall{program: p, trace: tracing.NewContext(tracing.RetainState)}
 	var outputs list
-	fs.Var(&a.inputs, "input", "`NAME=VALUE`: VALUE is text, a number, a JSON array, or @FILE for the bytes of a file; may be repeated")
+	fs.Var(&a.inputs, "input", "`NAME=VALUE`: VALUE is text, a number, a JSON array, or @FILE: an array of numpy (.npy), a JSON array (.json), or the bytes; @- is stdin; may be repeated")
+	fs.StringVar(&a.data, "data", "", "`file` with the inputs: a request in the protocol's JSON form, or arrays of numpy (.npz); - is stdin")
 	fs.Var(&outputs, "output", "`name` of an output to request; may be repeated; by default all")
 	fs.StringVar(&a.req.Version, "version", "", "model `version`; by default the server chooses")
 	fs.StringVar(&a.req.ID, "id", "", "request `id`")
@@ -62,12 +60,8 @@ func (a *inferCall) run(ctx context.Context) error {
 	if err != nil {
 		return explainModel(ctx, a.c, a.req.Model, err)
 	}
-	for _, arg := range a.inputs {
-		t, err := parseInput(arg, md)
-		if err != nil {
-			return err
-		}
-		a.req.Inputs = append(a.req.Inputs, t)
+	if err := a.read(md); err != nil {
+		return err
 	}
 	t, err := a.request(ctx, a.c, &a.req)
 	if _, refused := errors.AsType[*client.Error](err); err != nil && !refused {
@@ -135,171 +129,4 @@ func writeResponse(w io.Writer, resp *client.Response) error {
 	}
 	_, err = fmt.Fprintf(w, "%s, \"outputs\": [\n%s\n]}\n", bytes.TrimSuffix(head, []byte("}")), strings.Join(lines, ",\n"))
 	return err
-}
-
-// parseInput converts an argument NAME=VALUE to a tensor of the model's declared type. For example: INPUT0=[1,2,3].
-func parseInput(arg string, md *coreinfer.Metadata) (client.Tensor, error) {
-	name, value, ok := strings.Cut(arg, "=")
-	if !ok {
-		return client.Tensor{}, usagef("--input is '%s', expected NAME=VALUE", arg)
-	}
-	var names []string
-	for _, in := range md.Inputs {
-		if in.Name == name {
-			t, err := parseValue(in, value)
-			if err != nil {
-				err = fmt.Errorf("input '%s': %w", name, err)
-			}
-			return t, err
-		}
-		names = append(names, in.Name)
-	}
-	return client.Tensor{}, usagef("model '%s' has no input '%s', expected one of: %s", md.Name, name, strings.Join(names, ", "))
-}
-
-func parseValue(in coreinfer.TensorMetadata, value string) (client.Tensor, error) {
-	if file, ok := strings.CutPrefix(value, "@"); ok {
-		return fileInput(in, file)
-	}
-	if d := tensor.ParseDType(in.Datatype); d == tensor.FP16 || d == tensor.BF16 {
-		return client.Tensor{}, fmt.Errorf("values of %s have no text form, expected @FILE with their bytes", in.Datatype)
-	}
-	text := in.Datatype == tensor.Bytes.String()
-	data := []byte(value)
-	form, is := elementOf(in.Datatype)
-	switch {
-	case text && (!strings.HasPrefix(value, "[") || !json.Valid(data)):
-		return client.Text(in.Name, shapeOf(in.Shape, nil, 1), value), nil
-	case !strings.HasPrefix(value, "["):
-		if data = []byte("[" + value + "]"); !json.Valid(data) {
-			return client.Tensor{}, fmt.Errorf("'%s' is no value of %s, expected %s, a JSON array of such, or @FILE", value, in.Datatype, form)
-		}
-	}
-	leaves, nested, err := flatten(data)
-	if err != nil {
-		return client.Tensor{}, err
-	}
-	for i, x := range leaves {
-		if !is(x) {
-			found, _ := json.Marshal(x) //nolint:errchkjson // it was decoded from JSON
-			return client.Tensor{}, fmt.Errorf("element %d is %s, expected %s (%s)", i, found, form, in.Datatype)
-		}
-	}
-	whole, err := json.Marshal(map[string]any{"name": in.Name, "datatype": in.Datatype, "shape": shapeOf(in.Shape, nested, len(leaves)), "data": leaves})
-	if err != nil {
-		return client.Tensor{}, err
-	}
-	var t client.Tensor
-	return t, json.Unmarshal(whole, &t)
-}
-
-// fileInput reads a file as one element of BYTES, or as the elements of another type.
-func fileInput(in coreinfer.TensorMetadata, file string) (client.Tensor, error) {
-	data, err := os.ReadFile(file)
-	if err != nil {
-		return client.Tensor{}, err
-	}
-	if in.Datatype == tensor.Bytes.String() {
-		return client.Text(in.Name, shapeOf(in.Shape, nil, 1), data), nil
-	}
-	d := tensor.ParseDType(in.Datatype)
-	if d.Size() == 0 {
-		return client.Tensor{}, fmt.Errorf("unknown type %s", in.Datatype)
-	}
-	return client.Tensor{Name: in.Name, DType: d, Shape: shapeOf(in.Shape, nil, len(data)/d.Size()), Data: data}, nil
-}
-
-// flatten returns the elements of a nested JSON array. nested has the extent of each level; all arrays of a level
-// must have the same.
-func flatten(data []byte) (leaves []any, nested []int64, err error) {
-	var tree []any
-	d := json.NewDecoder(bytes.NewReader(data))
-	d.UseNumber()
-	switch err := d.Decode(&tree); {
-	case errors.Is(err, io.ErrUnexpectedEOF):
-		return nil, nil, errors.New("the value is no JSON array: it ends before its last ']'")
-	case err != nil:
-		return nil, nil, fmt.Errorf("the value is no JSON array: %w", err)
-	}
-	if _, err := d.Token(); !errors.Is(err, io.EOF) {
-		return nil, nil, errors.New("the value is no JSON array: something follows its last ']'")
-	}
-	leaves = []any{}
-	nested, err = appendLeaves(tree, 0, nil, &leaves)
-	return leaves, nested, err
-}
-
-// appendLeaves appends the elements below level, and to nested the extents of levels that are new.
-func appendLeaves(level []any, depth int, nested []int64, leaves *[]any) ([]int64, error) {
-	if depth == len(nested) {
-		nested = append(nested, int64(len(level)))
-	}
-	if int64(len(level)) != nested[depth] {
-		return nil, fmt.Errorf("arrays beside each other have %d and %d elements, expected as many in each", nested[depth], len(level))
-	}
-	for _, x := range level {
-		inner, ok := x.([]any)
-		switch {
-		case !ok && depth+1 < len(nested):
-			return nil, errors.New("an element stands beside an array, expected only arrays there")
-		case !ok:
-			*leaves = append(*leaves, x)
-			continue
-		case depth+1 == len(nested) && len(*leaves) > 0:
-			return nil, errors.New("an array stands beside an element, expected only elements there")
-		}
-		var err error
-		if nested, err = appendLeaves(inner, depth+1, nested, leaves); err != nil {
-			return nil, err
-		}
-	}
-	return nested, nil
-}
-
-// elementOf returns the JSON form of an element of a data type, for errors, and a function that checks an element.
-func elementOf(datatype string) (form string, is func(x any) bool) {
-	d := tensor.ParseDType(datatype)
-	bits := d.Size() * 8
-	number := func(parse func(s string) error) func(x any) bool {
-		return func(x any) bool {
-			n, ok := x.(json.Number)
-			return ok && parse(n.String()) == nil
-		}
-	}
-	switch d {
-	case tensor.Int8, tensor.Int16, tensor.Int32, tensor.Int64:
-		form = fmt.Sprintf("a whole number from %d to %d", int64(-1)<<(bits-1), int64(1)<<(bits-1)-1)
-		return form, number(func(s string) error { _, err := strconv.ParseInt(s, 10, bits); return err })
-	case tensor.Uint8, tensor.Uint16, tensor.Uint32, tensor.Uint64:
-		form = fmt.Sprintf("a whole number from 0 to %d", ^uint64(0)>>(64-bits))
-		return form, number(func(s string) error { _, err := strconv.ParseUint(s, 10, bits); return err })
-	case tensor.FP32, tensor.FP64:
-		return "a number", number(func(s string) error { _, err := strconv.ParseFloat(s, bits); return err })
-	case tensor.Bool:
-		return "true or false", func(x any) bool { _, ok := x.(bool); return ok }
-	case tensor.Bytes:
-		return "a text in quotes", func(x any) bool { _, ok := x.(string); return ok }
-	}
-	return "nothing", func(any) bool { return false }
-}
-
-// shapeOf returns the shape of n elements: nested if it has as many dimensions as the input, otherwise the declared
-// shape, in which the last variable dimension has the remaining extent and other variable dimensions are 1.
-func shapeOf(declared, nested []int64, n int) []int64 {
-	if len(nested) == len(declared) {
-		return nested
-	}
-	shape := append([]int64{}, declared...)
-	last, known := -1, int64(1)
-	for i, d := range shape {
-		if d >= 0 {
-			known *= d
-			continue
-		}
-		shape[i], last = 1, i
-	}
-	if last >= 0 && known > 0 {
-		shape[last] = int64(n) / known
-	}
-	return shape
 }

@@ -55,7 +55,7 @@ func TestParseInput(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.arg, func(t *testing.T) {
 			t.Parallel()
-			got, err := parseInput(tt.arg, md)
+			got, err := (&inputFiles{}).parse(tt.arg, md)
 			if tt.err != "" {
 				if err == nil || !strings.Contains(err.Error(), tt.err) {
 					t.Errorf("error = %v, want %s", err, tt.err)

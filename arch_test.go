@@ -38,6 +38,7 @@ var layers = [][]string{
 	{"server/*", "pipeline/durable", "pipeline/async"},
 	{"client", "options", "lint", "starter"},
 	{"benchmark"},
+	{"monitor"},
 	{"."},
 	{"cli"},
 	{"cli/*"},

@@ -22,11 +22,8 @@ func measureCommands() []command {
 	return []command{
 		{
 			name: "bench", usage: "MODEL [--url URL] [--concurrency N,... | --rate R,...]", summary: "Measure throughput and latency of a model",
-			notes: `--concurrency is a closed loop: each client sends its next request when the last one is complete. --rate is an open
-loop: requests arrive at that rate whatever the server does, and latency counts from the arrival. Windows are measured
-until three in a row agree, or for --duration. Ctrl-C prints what was measured until then.
---input takes requests from files in turn: .json and .jsonl with bodies of KServe requests, or rows of .npz, .npy, .jsonl,
-.csv, .parquet and of folders of images or texts. Without it inputs are random.
+			notes: `--concurrency is a closed loop: each client sends its next request when the last one is complete. --rate is an open loop: requests arrive at that rate whatever the server does, and latency counts from the arrival. Windows are measured until three in a row agree, or for --duration. Ctrl-C prints what was measured until then.
+--input takes requests from files in turn: .json and .jsonl with bodies of KServe requests, or rows of .npz, .npy, .jsonl, .csv, .parquet and of folders of images or texts. Without it inputs are random.
 --against and --against-model compare two servers or models in rounds, and print ratios with confidence intervals of 95 %.`,
 			examples: []string{
 				"tutti bench text --concurrency 1,8,32 --report text.html",
@@ -35,6 +32,7 @@ until three in a row agree, or for --duration. Ctrl-C prints what was measured u
 			},
 			run: (*program).bench,
 		},
+		topCommand(),
 	}
 }
 

@@ -60,7 +60,7 @@ func (c *HTTP) InferAsync(ctx context.Context, req *Request) (*Async, error) {
 	a := &Async{c: c, at: &job.RequestStatus{
 		Model: req.Model, Version: req.Version, State: job.Succeeded, Created: now, Started: now, Ended: time.Now().UTC(), Attempts: 1, Code: r.code,
 	}}
-	a.done, err = r.parse()
+	a.done, err = r.parse(req.Regions)
 	return a, err
 }
 
@@ -120,7 +120,7 @@ func (a *Async) Result(ctx context.Context) (*Response, error) {
 	if err != nil {
 		return nil, err
 	}
-	return r.parse()
+	return r.parse(nil)
 }
 
 // Cancel ends a request that has not ended: one that is executed, after some seconds. It removes the result of one that has ended.

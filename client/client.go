@@ -3,6 +3,18 @@
 //	c, err := client.Dial("http://127.0.0.1:8000")
 //	resp, err := c.Infer(ctx, &client.Request{Model: "ensemble", Inputs: []client.Tensor{client.Text("TEXT", []int64{1, 1}, "hello")}})
 //	embedding, err := client.Values[float32](resp.Output("embedding"))
+//
+// The page docs/client.md has an example for each task.
+//
+//	client.go           the interfaces, requests, responses, Dial and its options
+//	tensor.go           tensors and their elements
+//	http.go, grpc.go    requests and descriptions over each protocol
+//	conn.go             health, settings, loads and shared memory; httpadmin.go and grpcadmin.go implement them
+//	stream.go           gRPC streams
+//	generate.go         plain JSON requests and server-sent events
+//	async.go, jobs.go   requests that a server executes later
+//	shared.go           shared memory of this process
+//	retry.go, probe.go  refused requests that are sent again; the protocol of a port
 package client
 
 import (
@@ -13,6 +25,7 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/metadata"
@@ -69,14 +82,38 @@ type Request struct {
 	Inputs []Tensor
 	// Outputs names the requested outputs; empty for all.
 	Outputs []string
+	// Regions has the part of a shared memory region that each of these outputs is written to. They must be among Outputs.
+	Regions map[string]Region
+	// Parameters are the request's parameters: values of type bool, string, int, int64, uint64 or float64. For example: priority and
+	// timeout (in microseconds), which queue policies read; others are the model's own.
+	Parameters map[string]any
+	// Sequence is the sequence that the request belongs to, unless nil.
+	Sequence *Sequence
 	// TraceParent and TraceState are the W3C Trace Context of the request; empty for none.
 	TraceParent, TraceState string
+}
+
+// Sequence is the place of a request in a sequence: requests whose state a model keeps. All requests of one have the same ID, or the
+// same Name.
+type Sequence struct {
+	ID   uint64
+	Name string // used instead of ID, unless empty
+	// Start marks the first request of the sequence, and End the last.
+	Start, End bool
 }
 
 // Response is the response of a model.
 type Response struct {
 	Model, Version, ID string
 	Outputs            []Tensor
+	// Parameters has the parameters of the response, with values as in Request.Parameters.
+	Parameters map[string]any
+}
+
+// Final reports whether no more responses to the request follow. Only servers of streams say so.
+func (r *Response) Final() bool {
+	final, _ := r.Parameters["triton_final_response"].(bool)
+	return final
 }
 
 // Output returns the named output, or nil.
@@ -95,6 +132,9 @@ type Error struct {
 	Status string
 	// Text is the error text of the server.
 	Text string
+	// RetryAfter is the time after which the server expects the request to succeed; 0 when it does not say. The server has not
+	// executed such a request.
+	RetryAfter time.Duration
 }
 
 // Error returns status and text.
@@ -102,10 +142,10 @@ func (e *Error) Error() string { return e.Status + ": " + e.Text }
 
 // Dial returns a client of the server at a URL that ParseURL accepts. It opens no connection: the first request
 // does.
-func Dial(server string) (Manager, error) { return DialWith(server, nil) }
+func Dial(server string) (Conn, error) { return DialWith(server, nil) }
 
 // DialWith is Dial with options, which may be nil.
-func DialWith(server string, o *Options) (Manager, error) {
+func DialWith(server string, o *Options) (Conn, error) {
 	u, err := ParseURL(server)
 	if err != nil {
 		return nil, err
@@ -115,9 +155,9 @@ func DialWith(server string, o *Options) (Manager, error) {
 	}
 	switch u.Scheme {
 	case schemeGRPC:
-		return NewGRPC(u.Host, &Options{Header: o.Header})
+		return NewGRPC(u.Host, &Options{Header: o.Header, Retry: o.Retry})
 	case schemeGRPCS:
-		return NewGRPC(u.Host, &Options{TLS: cmp.Or(o.TLS, &tls.Config{MinVersion: tls.VersionTLS12}), Header: o.Header})
+		return NewGRPC(u.Host, &Options{TLS: cmp.Or(o.TLS, &tls.Config{MinVersion: tls.VersionTLS12}), Header: o.Header, Retry: o.Retry})
 	}
 	return NewHTTP(u.String(), &HTTPOptions{Options: *o}), nil
 }
@@ -129,6 +169,8 @@ type Options struct {
 	TLS *tls.Config
 	// Header is sent with every request: as HTTP headers, or as gRPC metadata.
 	Header http.Header
+	// Retry sends refused requests again; nil never does.
+	Retry *Retry
 
 	_ struct{}
 }

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"math"
 
 	"google.golang.org/grpc"
@@ -27,7 +26,7 @@ type GRPC struct {
 }
 
 var (
-	_ Manager  = (*GRPC)(nil)
+	_ Conn     = (*GRPC)(nil)
 	_ Streamer = (*GRPC)(nil)
 )
 
@@ -41,7 +40,7 @@ func NewGRPC(address string, o *Options) (*GRPC, error) {
 	if o.TLS != nil {
 		security = credentials.NewTLS(o.TLS.Clone())
 	}
-	conn, err := grpc.NewClient(address, append(o.dialOptions(), grpc.WithTransportCredentials(security),
+	conn, err := grpc.NewClient(address, append(append(o.dialOptions(), grpc.WithChainUnaryInterceptor(o.Retry.intercept)), grpc.WithTransportCredentials(security),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(math.MaxInt32), grpc.MaxCallSendMsgSize(math.MaxInt32)))...)
 	if err != nil {
 		return nil, err
@@ -54,6 +53,9 @@ func (c *GRPC) Close() error { return c.conn.Close() }
 
 // rpcError converts a gRPC status to an Error.
 func rpcError(err error) error {
+	if _, done := errors.AsType[*Error](err); done {
+		return err // an interceptor has converted it
+	}
 	if s, ok := status.FromError(err); ok && err != nil {
 		return &Error{Status: s.Code().String(), Text: s.Message()}
 	}
@@ -61,19 +63,31 @@ func rpcError(err error) error {
 }
 
 // message returns the gRPC message of a request.
-func message(req *Request) *inference.ModelInferRequest {
+func message(req *Request) (*inference.ModelInferRequest, error) {
 	m := &inference.ModelInferRequest{ModelName: req.Model, ModelVersion: req.Version, Id: req.ID}
+	params, err := req.parameters()
+	if err != nil {
+		return nil, err
+	}
+	m.Parameters = inferParameters(params)
 	for i := range req.Inputs {
 		in := &req.Inputs[i]
-		m.Inputs = append(m.Inputs, &inference.ModelInferRequest_InferInputTensor{
-			Name: in.Name, Datatype: in.DType.String(), Shape: in.Shape,
-		})
-		m.RawInputContents = append(m.RawInputContents, in.Data)
+		t := &inference.ModelInferRequest_InferInputTensor{Name: in.Name, Datatype: in.DType.String(), Shape: in.Shape}
+		if in.Region != nil {
+			t.Parameters = in.Region.parameters()
+		} else {
+			m.RawInputContents = append(m.RawInputContents, in.Data)
+		}
+		m.Inputs = append(m.Inputs, t)
 	}
 	for _, name := range req.Outputs {
-		m.Outputs = append(m.Outputs, &inference.ModelInferRequest_InferRequestedOutputTensor{Name: name})
+		t := &inference.ModelInferRequest_InferRequestedOutputTensor{Name: name}
+		if r, ok := req.Regions[name]; ok {
+			t.Parameters = r.parameters()
+		}
+		m.Outputs = append(m.Outputs, t)
 	}
-	return m
+	return m, nil
 }
 
 // traced adds the trace context of a request to a call.
@@ -86,42 +100,15 @@ func traced(ctx context.Context, req *Request) context.Context {
 
 // Infer sends one request and returns its response.
 func (c *GRPC) Infer(ctx context.Context, req *Request) (*Response, error) {
-	a, err := c.stub.ModelInfer(traced(ctx, req), message(req))
+	m, err := message(req)
+	if err != nil {
+		return nil, err
+	}
+	a, err := c.stub.ModelInfer(traced(ctx, req), m)
 	if err != nil {
 		return nil, rpcError(err)
 	}
 	return decodeResponse(a)
-}
-
-// Stream sends one request and calls each with every response in order.
-func (c *GRPC) Stream(ctx context.Context, req *Request, each func(*Response) error) error {
-	ctx, cancel := context.WithCancel(ctx) // ends a stream that each leaves early
-	defer cancel()
-	s, err := c.stub.ModelStreamInfer(traced(ctx, req))
-	if err != nil {
-		return rpcError(err)
-	}
-	if err := errors.Join(s.Send(message(req)), s.CloseSend()); err != nil && !errors.Is(err, io.EOF) {
-		return rpcError(err) // only Recv knows the reason of the end
-	}
-	for {
-		m, err := s.Recv()
-		switch {
-		case errors.Is(err, io.EOF):
-			return nil
-		case err != nil:
-			return rpcError(err)
-		case m.GetErrorMessage() != "":
-			return &Error{Status: "error", Text: m.GetErrorMessage()}
-		}
-		resp, err := decodeResponse(m.GetInferResponse())
-		if err == nil {
-			err = each(resp)
-		}
-		if err != nil {
-			return err
-		}
-	}
 }
 
 // Decoupled reports whether a model may send any number of responses to a request.
@@ -131,14 +118,21 @@ func (c *GRPC) Decoupled(ctx context.Context, model, version string) (bool, erro
 }
 
 func decodeResponse(a *inference.ModelInferResponse) (*Response, error) {
-	if len(a.GetRawOutputContents()) != len(a.GetOutputs()) {
-		return nil, fmt.Errorf("the answer has %d outputs and %d raw contents", len(a.GetOutputs()), len(a.GetRawOutputContents()))
+	resp := &Response{Model: a.GetModelName(), Version: a.GetModelVersion(), ID: a.GetId(), Parameters: values(a.GetParameters())}
+	raw := a.GetRawOutputContents()
+	all := len(raw) == len(a.GetOutputs()) // otherwise outputs in shared memory have no entry
+	for _, out := range a.GetOutputs() {
+		t := Tensor{Name: out.GetName(), DType: tensor.ParseDType(out.GetDatatype()), Shape: out.GetShape(), Region: regionOf(out.GetParameters())}
+		if t.Region == nil || all {
+			if len(raw) == 0 {
+				return nil, fmt.Errorf("the answer has %d outputs and %d raw contents", len(a.GetOutputs()), len(a.GetRawOutputContents()))
+			}
+			t.Data, raw = raw[0], raw[1:]
+		}
+		resp.Outputs = append(resp.Outputs, t)
 	}
-	resp := &Response{Model: a.GetModelName(), Version: a.GetModelVersion(), ID: a.GetId()}
-	for i, out := range a.GetOutputs() {
-		resp.Outputs = append(resp.Outputs, Tensor{
-			Name: out.GetName(), DType: tensor.ParseDType(out.GetDatatype()), Shape: out.GetShape(), Data: a.GetRawOutputContents()[i],
-		})
+	if len(raw) > 0 {
+		return nil, fmt.Errorf("the answer has %d outputs and %d raw contents", len(a.GetOutputs()), len(a.GetRawOutputContents()))
 	}
 	return resp, nil
 }
@@ -188,12 +182,6 @@ func (c *GRPC) Index(ctx context.Context) ([]infer.Entry, error) {
 	var list []infer.Entry
 	err = convert(a.GetModels(), &list)
 	return list, err
-}
-
-// Load loads a model, and returns when it is ready or has failed to load.
-func (c *GRPC) Load(ctx context.Context, model string) error {
-	_, err := c.stub.RepositoryModelLoad(ctx, &inference.RepositoryModelLoadRequest{ModelName: model})
-	return rpcError(err)
 }
 
 // Unload unloads a model. With dependents, it also unloads the models that were loaded only for it.

@@ -38,12 +38,13 @@ type HTTPOptions struct {
 
 // HTTP is a client over HTTP.
 type HTTP struct {
-	url  string
-	json bool
-	http http.Client
+	url   string
+	json  bool
+	http  http.Client
+	retry *Retry
 }
 
-var _ Manager = (*HTTP)(nil)
+var _ Conn = (*HTTP)(nil)
 
 // idlePerHost is the most idle connections that a client keeps open.
 const idlePerHost = 64
@@ -53,7 +54,7 @@ func NewHTTP(server string, o *HTTPOptions) *HTTP {
 	if o == nil {
 		o = &HTTPOptions{}
 	}
-	return &HTTP{url: strings.TrimSuffix(server, "/"), json: o.JSON, http: http.Client{Transport: o.RoundTripper()}}
+	return &HTTP{url: strings.TrimSuffix(server, "/"), json: o.JSON, http: http.Client{Transport: o.RoundTripper()}, retry: o.Retry}
 }
 
 // Close closes idle connections.
@@ -64,10 +65,10 @@ func (c *HTTP) Close() error {
 
 // inferBody is the JSON part of a request.
 type inferBody struct {
-	ID         string       `json:"id,omitempty"`
-	Parameters *wireParams  `json:"parameters,omitempty"`
-	Inputs     []any        `json:"inputs"`
-	Outputs    []wantedBody `json:"outputs,omitempty"`
+	ID         string         `json:"id,omitempty"`
+	Parameters map[string]any `json:"parameters,omitempty"`
+	Inputs     []any          `json:"inputs"`
+	Outputs    []wantedBody   `json:"outputs,omitempty"`
 }
 
 type wantedBody struct {
@@ -78,13 +79,16 @@ type wantedBody struct {
 // body returns the body of a request and the length of its JSON part.
 func (c *HTTP) body(req *Request) (body []byte, header int, err error) {
 	b := inferBody{ID: req.ID, Inputs: []any{}}
+	if b.Parameters, err = req.parameters(); err != nil {
+		return nil, 0, err
+	}
 	var tail []byte
 	if !c.json {
-		b.Parameters = &wireParams{BinaryOutput: true}
+		b.Parameters["binary_data_output"] = true
 	}
 	for i := range req.Inputs {
 		in := &req.Inputs[i]
-		if c.json {
+		if c.json || in.Region != nil {
 			b.Inputs = append(b.Inputs, in)
 			continue
 		}
@@ -97,6 +101,9 @@ func (c *HTTP) body(req *Request) (body []byte, header int, err error) {
 		if !c.json { // the request's parameter applies only to outputs that it does not name
 			out.Parameters = &wireParams{Binary: true}
 		}
+		if r, ok := req.Regions[name]; ok {
+			out.Parameters = r.wire()
+		}
 		b.Outputs = append(b.Outputs, out)
 	}
 	head, err := json.Marshal(b)
@@ -104,16 +111,33 @@ func (c *HTTP) body(req *Request) (body []byte, header int, err error) {
 }
 
 // Infer sends one request and returns its response.
-func (c *HTTP) Infer(ctx context.Context, req *Request) (*Response, error) {
+func (c *HTTP) Infer(ctx context.Context, req *Request) (resp *Response, err error) {
 	hr, err := c.newInfer(ctx, req)
 	if err != nil {
 		return nil, err
 	}
-	r, err := c.do(hr)
+	r, err := c.send(hr, req.Sequence == nil)
 	if err != nil {
 		return nil, err
 	}
-	return r.parse()
+	return r.parse(req.Regions)
+}
+
+// send is do with retries, if the request may be sent again.
+func (c *HTTP) send(hr *http.Request, again bool) (r *reply, err error) {
+	if !again {
+		return c.do(hr)
+	}
+	err = c.retry.do(hr.Context(), func() error {
+		if hr.GetBody != nil {
+			if hr.Body, err = hr.GetBody(); err != nil {
+				return err
+			}
+		}
+		r, err = c.do(hr)
+		return err
+	})
+	return r, err
 }
 
 // newInfer returns the HTTP request of an inference request.
@@ -161,14 +185,7 @@ func (c *HTTP) do(hr *http.Request) (*reply, error) {
 	body, err := io.ReadAll(resp.Body)
 	err = errors.Join(err, resp.Body.Close())
 	if err == nil && resp.StatusCode/100 != 2 {
-		text := strings.TrimSpace(string(body))
-		var e struct {
-			Error *string `json:"error"`
-		}
-		if json.Unmarshal(body, &e) == nil && e.Error != nil {
-			text = *e.Error
-		}
-		err = &Error{Status: resp.Status, Text: text}
+		err = newError(resp, body)
 	}
 	if err != nil {
 		return nil, err
@@ -176,14 +193,26 @@ func (c *HTTP) do(hr *http.Request) (*reply, error) {
 	return &reply{resp.StatusCode, resp.Header, body}, nil
 }
 
-// parse decodes the body of a response to an inference request.
-func (r *reply) parse() (*Response, error) {
-	return parseResponse(r.body, r.header.Get(headerLength))
+// newError returns the error of a response with another status than 200 to 299.
+func newError(resp *http.Response, body []byte) *Error {
+	text := strings.TrimSpace(string(body))
+	var e struct {
+		Error *string `json:"error"`
+	}
+	if json.Unmarshal(body, &e) == nil && e.Error != nil {
+		text = *e.Error
+	}
+	return &Error{Status: resp.Status, Text: text, RetryAfter: retryAfter(resp.Header.Get("Retry-After"))}
+}
+
+// parse decodes the body of a response to an inference request whose outputs of these names are in shared memory.
+func (r *reply) parse(regions map[string]Region) (*Response, error) {
+	return parseResponse(r.body, r.header.Get(headerLength), regions)
 }
 
 // parseResponse decodes the body of a response. header is the length of its JSON part; if it is empty, the body has
-// no binary part.
-func parseResponse(body []byte, header string) (*Response, error) {
+// no binary part. The outputs in regions have no data.
+func parseResponse(body []byte, header string, regions map[string]Region) (*Response, error) {
 	head, tail := body, []byte(nil)
 	if header != "" {
 		n, err := strconv.ParseUint(header, 10, 31)
@@ -197,12 +226,17 @@ func parseResponse(body []byte, header string) (*Response, error) {
 		Model   string `json:"model_name"`
 		Version string `json:"model_version"`
 		Outputs []wire `json:"outputs"`
+
+		Parameters map[string]any `json:"parameters"`
 	}
 	if err := json.Unmarshal(head, &a); err != nil {
 		return nil, fmt.Errorf("the answer is not JSON: %w", err)
 	}
-	resp := &Response{Model: a.Model, Version: a.Version, ID: a.ID}
+	resp := &Response{Model: a.Model, Version: a.Version, ID: a.ID, Parameters: a.Parameters}
 	for i := range a.Outputs {
+		if at, ok := regions[a.Outputs[i].Name]; ok && a.Outputs[i].Data == nil {
+			a.Outputs[i].Parameters = at.wire()
+		}
 		t, rest, err := a.Outputs[i].tensor(tail)
 		if err != nil {
 			return nil, err
@@ -215,6 +249,11 @@ func parseResponse(body []byte, header string) (*Response, error) {
 // tensor returns the tensor that w describes and the rest of the binary part.
 func (w *wire) tensor(tail []byte) (Tensor, []byte, error) {
 	t := Tensor{Name: w.Name, DType: tensor.ParseDType(w.Datatype), Shape: w.Shape}
+	if w.Parameters != nil && w.Parameters.Region != "" {
+		r := w.Parameters.wireRegion
+		t.Region = &Region{Name: r.Region, Offset: r.Offset, Size: r.Size}
+		return t, tail, nil
+	}
 	if w.Parameters == nil || w.Parameters.BinarySize == nil {
 		return t, tail, t.parse(w.Data)
 	}
@@ -237,7 +276,7 @@ func (c *HTTP) call(ctx context.Context, path string, body, to any) error {
 	if err != nil {
 		return err
 	}
-	r, err := c.do(hr)
+	r, err := c.send(hr, body == nil || path == indexPath)
 	if err != nil || to == nil {
 		return err
 	}
@@ -248,13 +287,7 @@ func (c *HTTP) call(ctx context.Context, path string, body, to any) error {
 }
 
 // Ready reports whether the server is ready.
-func (c *HTTP) Ready(ctx context.Context) (bool, error) {
-	err := c.call(ctx, "/v2/health/ready", nil, nil)
-	if _, refused := errors.AsType[*Error](err); refused {
-		return false, nil
-	}
-	return err == nil, err
-}
+func (c *HTTP) Ready(ctx context.Context) (bool, error) { return c.healthy(ctx, "/v2/health/ready") }
 
 // Metadata describes a model.
 func (c *HTTP) Metadata(ctx context.Context, model string) (*infer.Metadata, error) {
@@ -286,16 +319,14 @@ func (c *HTTP) Statistics(ctx context.Context, model string) ([]infer.Statistics
 	return a.Models, err
 }
 
+// indexPath is the path of a request that only reads, although it is posted.
+const indexPath = "/v2/repository/index"
+
 // Index lists the models of the server's repositories.
 func (c *HTTP) Index(ctx context.Context) ([]infer.Entry, error) {
 	var list []infer.Entry
-	err := c.call(ctx, "/v2/repository/index", map[string]bool{"ready": false}, &list)
+	err := c.call(ctx, indexPath, map[string]bool{"ready": false}, &list)
 	return list, err
-}
-
-// Load loads a model, and returns when it is ready or has failed to load.
-func (c *HTTP) Load(ctx context.Context, model string) error {
-	return c.call(ctx, "/v2/repository/models/"+url.PathEscape(model)+"/load", struct{}{}, nil)
 }
 
 // Unload unloads a model. With dependents, it also unloads the models that were loaded only for it.

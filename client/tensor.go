@@ -21,6 +21,14 @@ type Tensor struct {
 	// Data has the elements in row-major order, little-endian. Each element of BYTES follows its length in four
 	// bytes.
 	Data []byte
+	// Region is the part of a shared memory region that has the elements instead of Data, unless nil.
+	Region *Region
+}
+
+// Region is a part of a shared memory region that was registered with a server.
+type Region struct {
+	Name         string
+	Offset, Size uint64 // in bytes
 }
 
 // Text returns a tensor of type BYTES. For example: Text("TEXT", []int64{1, 2}, "hello", "world").
@@ -116,10 +124,25 @@ type wireParams struct {
 	BinaryOutput bool `json:"binary_data_output,omitempty"`
 	Binary       bool `json:"binary_data,omitempty"`
 	BinarySize   *int `json:"binary_data_size,omitempty"`
+	wireRegion
+}
+
+// wireRegion is the parameters of a tensor in shared memory.
+type wireRegion struct {
+	Region string `json:"shared_memory_region,omitempty"`
+	Offset uint64 `json:"shared_memory_offset,omitempty"`
+	Size   uint64 `json:"shared_memory_byte_size,omitempty"`
+}
+
+func (r *Region) wire() *wireParams {
+	return &wireParams{wireRegion: wireRegion{r.Name, r.Offset, r.Size}}
 }
 
 // MarshalJSON encodes the tensor with its elements in a flat list.
 func (t *Tensor) MarshalJSON() ([]byte, error) {
+	if t.Region != nil {
+		return json.Marshal(wire{Name: t.Name, Datatype: t.DType.String(), Shape: t.Shape, Parameters: t.Region.wire()})
+	}
 	data, err := t.elements()
 	if err != nil {
 		return nil, err

@@ -89,7 +89,9 @@ type metricsService struct{ http http.Server }
 
 const (
 	metricsPath   = "/metrics"
-	scrapeTimeout = 10 * time.Second
+	scrapeTimeout = 10 * time.Second // of a request
+	scrapeWrite   = time.Minute      // of a response, from its request's header on
+	scrapeIdle    = 10 * time.Minute // between requests, as at the HTTP port
 )
 
 // newMetricsService returns the service of m. Every other path than /metrics has an empty response, as in Triton.
@@ -99,7 +101,9 @@ func newMetricsService(m *telemetry.Metrics) *metricsService {
 	mux := http.NewServeMux()
 	mux.Handle(metricsPath, telemetry.Handler(m, r))
 	mux.HandleFunc("/", func(http.ResponseWriter, *http.Request) {})
-	return &metricsService{http.Server{Handler: mux, ReadHeaderTimeout: scrapeTimeout}}
+	return &metricsService{http.Server{
+		Handler: mux, ReadHeaderTimeout: scrapeTimeout, ReadTimeout: scrapeTimeout, WriteTimeout: scrapeWrite, IdleTimeout: scrapeIdle,
+	}}
 }
 
 func (e *metricsService) Serve(l net.Listener) error {

@@ -51,10 +51,11 @@ var framings = map[string]string{
 	// CVE-2021-31525, go.dev/issue/45710: long lists of tokens in a header.
 	"long Connection": withFields("Content-Length: 2\r\nConnection: " + strings.Repeat("a,", 3000) + "close\r\n"),
 	// CVE-2021-33197, go.dev/issue/46313: several Connection fields, the first one empty.
-	"empty Connection first":   "GET /sized HTTP/1.1\r\nHost: h\r\nConnection: \r\nConnection: X-Secret\r\nX-Secret: s\r\n\r\n",
-	"Connection names a field": "GET /sized HTTP/1.1\r\nHost: h\r\nConnection: X-Secret\r\nX-Secret: s\r\n\r\n",
-	"Connection twice":         "GET /sized HTTP/1.1\r\nHost: h\r\nConnection: keep-alive\r\nConnection: close\r\n\r\n",
-	"Connection list":          "GET /sized HTTP/1.1\r\nHost: h\r\nConnection: keep-alive, close\r\n\r\n",
+	"empty Connection first":        "GET /sized HTTP/1.1\r\nHost: h\r\nConnection: \r\nConnection: X-Secret\r\nX-Secret: s\r\n\r\n",
+	"Connection names a field":      "GET /sized HTTP/1.1\r\nHost: h\r\nConnection: X-Secret\r\nX-Secret: s\r\n\r\n",
+	"Connection twice":              "GET /sized HTTP/1.1\r\nHost: h\r\nConnection: keep-alive\r\nConnection: close\r\n\r\n",
+	"Connection twice, first close": "GET /sized HTTP/1.1\r\nHost: h\r\nConnection: close\r\nConnection: keep-alive\r\n\r\n",
+	"Connection list":               "GET /sized HTTP/1.1\r\nHost: h\r\nConnection: keep-alive, close\r\n\r\n",
 	// CVE-2022-1705, go.dev/issue/53188: white space and control characters around "chunked".
 	"CR before chunked":          withFields("Content-Length: 2\r\nTransfer-Encoding: \rchunked\r\n"),
 	"CR after chunked":           withFields("Content-Length: 2\r\nTransfer-Encoding: chunked\r\r\n"),

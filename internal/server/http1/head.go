@@ -155,8 +155,10 @@ func (h *head) apply(f *field) bool {
 			return false
 		}
 	case "Connection":
-		h.last = strings.EqualFold(v, "close")
-		if !h.last && !strings.EqualFold(v, "keep-alive") {
+		switch {
+		case strings.EqualFold(v, "close"):
+			h.last = true // whatever else is asked for
+		case !strings.EqualFold(v, "keep-alive"):
 			return false
 		}
 	case "Transfer-Encoding", "Expect", "Upgrade", "Trailer", "Pragma", "Proxy-Connection", "Http2-Settings":

@@ -22,6 +22,7 @@ import (
 	"github.com/tutti-server/tutti/internal/server/certs"
 	"github.com/tutti-server/tutti/internal/server/grpcapi"
 	"github.com/tutti-server/tutti/internal/server/httpapi"
+	"github.com/tutti-server/tutti/internal/server/sites"
 	"github.com/tutti-server/tutti/internal/telemetry"
 )
 
@@ -279,7 +280,7 @@ func (s *Server) wire() error {
 			return err
 		}
 		if s.o.HTTP.Enabled && s.o.Dashboard.Enabled {
-			if settings.UI, err = s.dashboard(); err != nil {
+			if settings.UI, err = s.dashboard(settings.Sites); err != nil {
 				return err
 			}
 		}
@@ -341,6 +342,9 @@ func (s *Server) httpSettings(catalog *catalog) (httpapi.Settings, error) {
 		}
 	}
 	var err error
+	if set.Sites, err = sites.New(o.Origins, o.Hosts); err != nil {
+		return set, fmt.Errorf("--http-allowed-origin, --http-allowed-host: %w", err)
+	}
 	if set.Forward, err = o.Forward(); err != nil {
 		return set, err
 	}

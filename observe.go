@@ -12,6 +12,7 @@ import (
 	"github.com/tutti-server/tutti/internal/options"
 	"github.com/tutti-server/tutti/internal/runtimes/nvml"
 	"github.com/tutti-server/tutti/internal/server/overview"
+	"github.com/tutti-server/tutti/internal/server/sites"
 	"github.com/tutti-server/tutti/internal/server/web"
 	"github.com/tutti-server/tutti/internal/telemetry"
 	"github.com/tutti-server/tutti/internal/tracing"
@@ -92,7 +93,7 @@ func closeStore(s *ring.Store) error {
 }
 
 // dashboard returns the server of /ui/.
-func (s *Server) dashboard() (*web.Server, error) {
+func (s *Server) dashboard(policy *sites.Policy) (*web.Server, error) {
 	pages, err := web.Pages()
 	if err != nil {
 		return nil, err
@@ -100,7 +101,7 @@ func (s *Server) dashboard() (*web.Server, error) {
 	figures := overview.Settings{
 		Name: s.o.ID, Version: Version, Models: s.repo, Ready: s.Ready, GPUs: s.metrics.Measured, TensorBytes: s.alloc.InUse,
 	}
-	set := web.Settings{Lifecycle: s.repo, Token: s.o.Dashboard.Token, Restricted: s.o.HTTP.Restricted, Pages: pages}
+	set := web.Settings{Lifecycle: s.repo, Token: s.o.Dashboard.Token, Restricted: s.o.HTTP.Restricted, Sites: policy, Pages: pages}
 	if s.store != nil {
 		figures.Traces, set.Inspector = s.store, s.store
 	}

@@ -177,7 +177,7 @@ func scriptHTTP(ts *testscript.TestScript, neg bool, args []string) {
 	}
 	req, err := http.NewRequest(method, "http://"+url, strings.NewReader(body)) //nolint:noctx // a script has no context
 	ts.Check(err)
-	req.Header = header
+	req.Header, req.Host = header, header.Get("Host")
 	resp, err := http.DefaultClient.Do(req)
 	ts.Check(err)
 	printResponse(ts, resp)

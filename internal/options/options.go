@@ -122,6 +122,8 @@ type HTTP struct {
 	// expression in which case does not matter; empty for none.
 	ForwardPattern string
 	Restricted     []infer.Restriction
+	// Hosts are further names by which browsers may reach the server, Origins those of other sites whose pages may change it.
+	Hosts, Origins []string
 }
 
 // ignoreCase is the prefix of patterns of headers, whose names ignore case. A pattern that begins with (?-i)

@@ -235,8 +235,8 @@ func TestJobPaths(t *testing.T) {
 		{open, "/etc/passwd", [2]string{}, 201}, // a program of this machine can read it, too
 		{open, "/etc/passwd", [2]string{"X-Forwarded-For", "192.0.2.1"}, 400},
 		{open, "/etc/passwd", [2]string{"Sec-Fetch-Site", "same-origin"}, 201}, // the dashboard
-		{open, "/etc/passwd", [2]string{"Sec-Fetch-Site", "cross-site"}, 400},  // a page of another site in a browser of this machine
-		{open, "/etc/passwd", [2]string{"Origin", "https://example.com"}, 400},
+		{open, "/etc/passwd", [2]string{"Sec-Fetch-Site", "cross-site"}, 403},  // a page of another site in a browser of this machine
+		{open, "/etc/passwd", [2]string{"Origin", "https://example.com"}, 403},
 		{open, "/etc/passwd", [2]string{"Host", "example.com"}, 400}, // a name of another site that leads to this machine
 		{open, "/etc/passwd", [2]string{"Host", "localhost:8000"}, 201},
 	} {

@@ -71,6 +71,9 @@ func routes(s *transport.Shared, i *inference.Service) []route {
 	}
 }
 
+// controls are the parts of the API with which clients change the server.
+var controls = []infer.API{infer.APIModelRepository, infer.APISharedMemory, infer.APITrace, infer.APILogging, infer.APIJobs}
+
 // maxSegments is the number of segments of the longest path.
 const maxSegments = 8
 
@@ -79,6 +82,7 @@ type pattern struct {
 	route
 	segments []string
 	infers   bool // an infer request, whose handler sets its own deadlines for the body
+	controls bool // it changes the server: pages of other sites may not
 	// errorType is the Content-Type of errors and of empty responses; nil for none.
 	errorType []string
 }
@@ -92,7 +96,7 @@ func compile(list []route) *table {
 		head, rest, _ := strings.Cut(r.path, "[")
 		part, tail, _ := strings.Cut(rest, "]")
 		for _, path := range slices.Compact([]string{head + tail, head + part + tail}) {
-			p := pattern{r, strings.Split(path[1:], "/"), strings.HasSuffix(path, "/infer"), errorTypeOf(r.api, path)}
+			p := pattern{r, strings.Split(path[1:], "/"), strings.HasSuffix(path, "/infer"), slices.Contains(controls, r.api), errorTypeOf(r.api, path)}
 			t[len(p.segments)] = append(t[len(p.segments)], p)
 		}
 	}

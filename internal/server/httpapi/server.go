@@ -172,6 +172,8 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		s.reject(w, r, http.StatusMethodNotAllowed, "Method Not Allowed")
 	case p.infers:
 		p.serve(w, r, path)
+	case p.controls && s.shared.Sites.Change(r) != nil:
+		s.reject(w, r, http.StatusForbidden, s.shared.Sites.Change(r).Error())
 	default:
 		if p.errorType != nil {
 			w.Header()["Content-Type"] = p.errorType

@@ -35,7 +35,7 @@ type response struct {
 }
 
 func get(h http.Handler, method, path string, header ...string) response {
-	r := httptest.NewRequest(method, path, http.NoBody)
+	r := httptest.NewRequest(method, "http://localhost"+path, http.NoBody)
 	for i := 0; i < len(header); i += 2 {
 		r.Header.Set(header[i], header[i+1])
 	}

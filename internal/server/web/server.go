@@ -71,6 +71,7 @@ import (
 	"github.com/tutti-server/tutti/core/infer"
 	"github.com/tutti-server/tutti/core/status"
 	"github.com/tutti-server/tutti/internal/inspect"
+	"github.com/tutti-server/tutti/internal/server/sites"
 )
 
 // Settings configures a Server. Overview is required.
@@ -86,6 +87,8 @@ type Settings struct {
 	Token string
 	// Restricted lists the protected categories of the API, each with the header that opens it.
 	Restricted []infer.Restriction
+	// Sites decides by which names browsers may reach the dashboard, and which pages may use it. Nil: by addresses and localhost.
+	Sites *sites.Policy
 	// Pages serves everything below the mount point except api/. Optional.
 	Pages http.Handler
 
@@ -137,6 +140,10 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.Set("X-Content-Type-Options", "nosniff")
 	h.Set("Referrer-Policy", "same-origin")
 	h.Set("Cache-Control", "no-store")
+	if err := s.set.Sites.Page(r); err != nil {
+		writeError(w, forbiddenError(err.Error()))
+		return
+	}
 	s.routes.ServeHTTP(w, r)
 }
 

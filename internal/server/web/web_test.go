@@ -57,7 +57,7 @@ func (*fakeStore) Graph(model string, version int64) (*inspect.GraphView, error)
 
 // send returns the status and body of the response.
 func send(h http.Handler, method, path, body string, header ...string) (int, string) {
-	r := httptest.NewRequest(method, path, strings.NewReader(body))
+	r := httptest.NewRequest(method, "http://localhost"+path, strings.NewReader(body))
 	for i := 0; i < len(header); i += 2 {
 		r.Header.Set(header[i], header[i+1])
 	}

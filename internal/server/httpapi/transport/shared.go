@@ -19,6 +19,7 @@ import (
 	"github.com/tutti-server/tutti/core/job"
 	"github.com/tutti-server/tutti/core/tensor"
 	"github.com/tutti-server/tutti/internal/logs"
+	"github.com/tutti-server/tutti/internal/server/sites"
 	"github.com/tutti-server/tutti/internal/shm"
 	"github.com/tutti-server/tutti/internal/tracing"
 )
@@ -65,6 +66,8 @@ type Settings struct {
 	UI http.Handler
 	// Restricted lists the parts of the API that need a header, each part at most once.
 	Restricted []infer.Restriction
+	// Sites decides which web pages may change the server. Nil: those of the server itself.
+	Sites *sites.Policy
 	// NoFastPath serves every connection with net/http, also those that package http1 could serve.
 	NoFastPath bool
 }

@@ -121,10 +121,20 @@ func parse(fs *flag.FlagSet, args []string) ([]string, error) {
 			return nil, &usageError{explainFlag(fs, err)}
 		}
 		if fs.NArg() == 0 {
-			return rest, nil
+			return rest, selectContext(fs)
 		}
 		rest, args = append(rest, fs.Arg(0)), fs.Args()[1:]
 	}
+}
+
+// selectContext fills in the server of the context, for a command that connects to servers.
+func selectContext(fs *flag.FlagSet) error {
+	if f := fs.Lookup("context"); f != nil {
+		if selected, ok := f.Value.(*contextFlag); ok {
+			return selected.apply(fs)
+		}
+	}
+	return nil
 }
 
 // explainFlag adds the flag that was probably meant to the error of one that does not exist.
@@ -238,7 +248,7 @@ The times of the steps are differences of the server's statistics, and n/a if ot
 				"tutti infer text --input 'TEXT=some words' --why",
 				"tutti infer digits --input IMAGE=@seven.png --url grpc://127.0.0.1:8001",
 			},
-			run: (*program).infer,
+			run: (*program).infer, complete: completeModels,
 		},
 		{
 			name: "demo", usage: "[--once] DIR", summary: "Serve the examples in a folder and send a request to each",
@@ -261,7 +271,7 @@ The times of the steps are differences of the server's statistics, and n/a if ot
 		},
 		{
 			name: "repo", usage: "COMMAND", summary: "Inspect and change repositories and servers",
-			notes: "REPO is a folder, the address of a bucket, or the URL of a server.", commands: repoCommands(),
+			notes: "REPO is a folder, the address of a bucket, or the URL of a server. Without it the server of the context is meant: see tutti help context.", commands: repoCommands(),
 			examples: []string{
 				"tutti repo diff models http://127.0.0.1:8000",
 				"tutti repo push models/resnet s3://bucket/models",
@@ -291,6 +301,17 @@ func machineCommands() []command {
 			notes:    "Each backend opens in its own process. The command fails if a backend that NAME names does not open.",
 			examples: []string{"tutti doctor", "tutti doctor --format json onnxruntime"},
 			run:      (*program).doctor,
+		},
+		{
+			name: "context", usage: "COMMAND", summary: "Save how to reach several servers, and select one", commands: contextCommands(),
+			notes: `Commands that connect to servers use the context of --context, of the variable TUTTI_CONTEXT, or the current one, unless --url is given.
+Its token, headers and certificates go to its own server only, and where --context is given.
+The contexts are in $XDG_CONFIG_HOME/tutti/contexts.yaml, by default in ~/.config, which only you may read.`,
+			examples: []string{
+				"tutti context add prod --url https://models.example:8000 --cacert ca.pem --token-file token",
+				"tutti context use prod",
+				"tutti infer text --input 'TEXT=some words' --context prod",
+			},
 		},
 		{
 			name: "completion", usage: "bash|zsh|fish", summary: "Print the completion script of a shell",

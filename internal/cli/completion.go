@@ -2,9 +2,13 @@ package cli
 
 import (
 	"context"
+	"flag"
+	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 )
 
 // shells are the shells for which completion is written.
@@ -33,4 +37,63 @@ func completeShells(_ *program, _ *cobra.Command, args []string) (list []cobra.C
 		list = shells()
 	}
 	return list
+}
+
+// completeTime is the time in which a server must answer while a user waits for completions.
+const completeTime = time.Second
+
+// completeModels completes the name of a model of the server of the flags or of the context.
+func completeModels(_ *program, c *cobra.Command, args []string) []cobra.Completion {
+	if len(args) > 0 {
+		return nil
+	}
+	set, connect := flag.NewFlagSet("", flag.ContinueOnError), &connection{}
+	server := urlFlag(set, "")
+	connect.flags(set)
+	c.Flags().Visit(func(f *pflag.Flag) { // which cobra has parsed
+		switch v := f.Value.(type) {
+		case listValue:
+			for _, s := range *v.list {
+				_ = set.Set(f.Name, s)
+			}
+		default:
+			_ = set.Set(f.Name, v.String())
+		}
+	})
+	if _, err := parse(set, nil); err != nil {
+		return nil
+	}
+	m, err := connect.dial(*server)
+	if err != nil {
+		return nil
+	}
+	defer m.Close()
+	ctx, cancel := context.WithTimeout(c.Context(), completeTime)
+	defer cancel()
+	index, err := m.Index(ctx)
+	if err != nil {
+		return nil
+	}
+	names := make([]string, len(index))
+	for i := range index {
+		names[i] = index[i].Name
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+// completeFlag completes the value of a flag that has few.
+func completeFlag(c *cobra.Command, name string, value flag.Value) {
+	var complete cobra.CompletionFunc
+	switch v := value.(type) {
+	case *contextFlag:
+		complete = func(*cobra.Command, []string, string) ([]cobra.Completion, cobra.ShellCompDirective) {
+			return completeContexts(nil, nil, nil), cobra.ShellCompDirectiveNoFileComp
+		}
+	case *output:
+		complete = cobra.FixedCompletions(v.formats, cobra.ShellCompDirectiveNoFileComp)
+	default:
+		return
+	}
+	_ = c.RegisterFlagCompletionFunc(name, complete) // which fails for a flag that is not declared
 }

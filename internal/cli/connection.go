@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"net/url"
 	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -28,9 +29,27 @@ type connection struct {
 	cacert, cert, key string
 	insecure          bool
 	headers           list
+	given, saved      bearer        // of the flags and of the context
+	context           *savedContext // context is the selected one, or nil
+	used              bool          // used is true once the fields above have what the context says
 }
 
+// bearer is a token, or the file that contains it.
+type bearer struct{ token, file string }
+
+// connectVariable is the environment variable with the token.
+const connectVariable = "TUTTI_TOKEN"
+
+// flags declares the flags.
 func (c *connection) flags(fs *flag.FlagSet) {
+	fs.Var(&contextFlag{c: c}, "context", "`name` of the context with the server, in place of the current one; by default of "+contextVariable)
+	c.serverFlags(fs)
+}
+
+// serverFlags declares the flags that describe a server.
+func (c *connection) serverFlags(fs *flag.FlagSet) {
+	fs.StringVar(&c.given.token, "token", "", "`token` to send with every request (Authorization: Bearer); by default of "+connectVariable)
+	fs.StringVar(&c.given.file, "token-file", "", "`file` with the token")
 	fs.StringVar(&c.cacert, "cacert", "", "`file` of the authorities (PEM) that may sign the server's certificate, in place of the system's")
 	fs.StringVar(&c.cert, "cert", "", "`file` of the certificate (PEM) that this client presents; with --key")
 	fs.StringVar(&c.key, "key", "", "`file` of the private key (PEM) of --cert")
@@ -40,7 +59,7 @@ func (c *connection) flags(fs *flag.FlagSet) {
 
 // connectionFlag reports whether a flag is one of those for the connection to a server, which help lists apart.
 func connectionFlag(name string) bool {
-	return slices.Contains([]string{"url", "cacert", "cert", "key", "insecure", "header"}, name)
+	return slices.Contains([]string{"url", "cacert", "cert", "key", "insecure", "header", "token", "token-file", "context"}, name)
 }
 
 // urlFlag declares --url.
@@ -58,11 +77,45 @@ func (c *connection) options() (*client.Options, error) {
 		}
 		o.Header.Add(name, strings.TrimSpace(value))
 	}
-	var err error
+	token, err := c.token()
+	if err != nil {
+		return nil, err
+	}
+	if token != "" && o.Header.Get("Authorization") == "" {
+		o.Header.Set("Authorization", "Bearer "+token)
+	}
 	if c.cacert != "" || c.cert != "" || c.key != "" || c.insecure {
 		o.TLS, err = c.tls()
 	}
 	return o, err
+}
+
+// token returns the token to send, empty for none. Flags take precedence over the environment, and the environment over the
+// context.
+func (c *connection) token() (string, error) {
+	token, file, from := c.given.token, c.given.file, "--token-file"
+	switch {
+	case token != "" && file != "":
+		return "", usagef("--token and --token-file exclude each other")
+	case token == "" && file == "":
+		token = os.Getenv(connectVariable)
+	}
+	if token == "" && file == "" {
+		token, file, from = c.saved.token, c.saved.file, "the token-file of the context"
+	}
+	if file != "" {
+		text, err := os.ReadFile(filepath.Clean(file))
+		if err != nil {
+			return "", fmt.Errorf("%s: %w", from, err)
+		}
+		if token = strings.TrimSpace(string(text)); token == "" {
+			return "", usagef("%s: '%s' is empty, expected a token", from, file)
+		}
+	}
+	if strings.ContainsFunc(token, func(r rune) bool { return r <= ' ' || r > '~' }) {
+		return "", usagef("the token has a space or a character that a header cannot have, expected a token without")
+	}
+	return token, nil
 }
 
 // tls reads the files of the flags.

@@ -173,8 +173,6 @@ func (p *program) capture(ctx context.Context, args []string) error {
 	fs := p.flags("capture")
 	url, connect := urlFlag(fs, "its HTTP port"), &connection{}
 	connect.flags(fs)
-	fs.StringVar(&s.token, "token", "", "the server's --dashboard-token; by default of the environment variable "+tokenVariable)
-	tokenFile := fs.String("token-file", "", "`file` with the token")
 	fs.StringVar(&s.out, "out", ".", "folder of the files TRACE-SPAN.npz, one per request")
 	s.flags(fs)
 	rest, err := parse(fs, args)
@@ -183,20 +181,17 @@ func (p *program) capture(ctx context.Context, args []string) error {
 		return err
 	case len(rest) > 0:
 		return usagef("unexpected '%s', expected flags only", rest[0])
-	case *tokenFile != "":
-		b, err := os.ReadFile(*tokenFile)
-		if err != nil {
-			return err
-		}
-		s.token = strings.TrimSpace(string(b))
 	}
-	if s.token == "" { // as a default of the flag, --help would print the token
+	if s.token, err = connect.token(); err != nil {
+		return err
+	}
+	if s.token == "" {
 		s.token = os.Getenv(tokenVariable)
+		connect.given.token = s.token
 	}
 	if s.token == "" {
 		return usagef("expected --token, the server's --dashboard-token: tensors are confidential")
 	}
-	connect.headers = append(connect.headers, "Authorization: Bearer "+s.token)
 	if s.api, err = connect.inspector(*url); err != nil {
 		return err
 	}

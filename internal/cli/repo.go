@@ -25,31 +25,43 @@ import (
 	"github.com/tutti-server/tutti/proto/modelconfig"
 )
 
-// repoCommands are the commands below `tutti repo`. REPO is a folder, the address of a bucket, or the URL of a server.
-func repoCommands() []command {
+// repoCommands are the commands below `tutti repo`.
+func repoCommands() []command { return slices.Concat(repoReadCommands(), repoChangeCommands()) }
+
+// repoReadCommands are those of them that print. REPO is a folder, the address of a bucket, or the URL of a server, by
+// default of that of the context.
+func repoReadCommands() []command {
 	return []command{
 		{
-			name: "ls", usage: "REPO", summary: "List the models of a repository, with their state if it is a server",
+			name: "ls", usage: "[REPO]", summary: "List the models of a repository, with their state if it is a server",
 			examples: []string{"tutti repo ls models", "tutti repo ls grpc://127.0.0.1:8001"},
 			run: func(p *program, ctx context.Context, args []string) error {
 				c := newRepoCall(p, "ls")
-				rest, err := arguments(c.fs, args, 1, 1, "a repository")
+				rest, err := arguments(c.fs, args, 0, 1, "a repository")
 				if err != nil {
 					return err
 				}
-				return p.repoList(ctx, &c.connection, rest[0])
+				repo, err := c.target(rest, 0)
+				if err != nil {
+					return err
+				}
+				return p.repoList(ctx, &c.connection, repo)
 			},
 		},
 		{
-			name: "show", usage: "REPO MODEL", summary: "Print the versions and the completed configuration of a model",
+			name: "show", usage: "[REPO] MODEL", summary: "Print the versions and the completed configuration of a model",
 			examples: []string{"tutti repo show models resnet", "tutti repo show http://127.0.0.1:8000 resnet"},
 			run: func(p *program, ctx context.Context, args []string) error {
 				c := newRepoCall(p, "show")
-				rest, err := arguments(c.fs, args, 2, 2, "a repository and a model")
+				rest, err := arguments(c.fs, args, 1, 2, "a repository and a model")
 				if err != nil {
 					return err
 				}
-				return p.repoShow(ctx, &c.connection, rest[0], rest[1])
+				repo, err := c.target(rest[:len(rest)-1], 0)
+				if err != nil {
+					return err
+				}
+				return p.repoShow(ctx, &c.connection, repo, rest[len(rest)-1])
 			},
 		},
 		{
@@ -62,9 +74,21 @@ func repoCommands() []command {
 				if err != nil {
 					return err
 				}
-				return p.repoDiff(ctx, &c.connection, rest[0], rest[1], append([]string(nil), rest[2:]...)) // nil for all models
+				to := [2]*connection{new(c.connection), new(c.connection)} // the secrets of a context go to its own server
+				for i := range to {
+					if _, err := to[i].target(rest, i); err != nil {
+						return err
+					}
+				}
+				return p.repoDiff(ctx, to, rest[0], rest[1], append([]string(nil), rest[2:]...)) // nil for all models
 			},
 		},
+	}
+}
+
+// repoChangeCommands are those of them that change repositories and servers.
+func repoChangeCommands() []command {
+	return []command{
 		{
 			name: "push", usage: "MODEL_DIR REPO", summary: "Copy a model into a folder or bucket",
 			examples: []string{"tutti repo push models/resnet s3://bucket/models"},
@@ -77,7 +101,7 @@ func repoCommands() []command {
 			},
 		},
 		{
-			name: "load", usage: "URL MODEL", summary: "Load a model into a server",
+			name: "load", usage: "[URL] MODEL", summary: "Load a model into a server",
 			notes:    "The server must run with --model-control-mode=explicit.",
 			examples: []string{"tutti repo load http://127.0.0.1:8000 resnet"},
 			run: func(p *program, ctx context.Context, args []string) error {
@@ -86,7 +110,7 @@ func repoCommands() []command {
 			},
 		},
 		{
-			name: "unload", usage: "URL MODEL", summary: "Unload a model from a server",
+			name: "unload", usage: "[URL] MODEL", summary: "Unload a model from a server",
 			notes:    "The server must run with --model-control-mode=explicit.",
 			examples: []string{"tutti repo unload --dependents http://127.0.0.1:8000 text"},
 			run: func(p *program, ctx context.Context, args []string) error {
@@ -116,11 +140,15 @@ func newRepoCall(p *program, name string) *repoCall {
 // control sends a request that loads or unloads a model.
 func (c *repoCall) control(ctx context.Context, args []string, change func(m client.Manager, model string) error) error {
 	const expected = "the URL of a server and a model"
-	rest, err := arguments(c.fs, args, 2, 2, expected)
+	rest, err := arguments(c.fs, args, 1, 2, expected)
 	if err != nil {
 		return err
 	}
-	server, model := rest[0], rest[1]
+	model := rest[len(rest)-1]
+	server, err := c.target(rest[:len(rest)-1], 0)
+	if err != nil {
+		return err
+	}
 	if !isServer(server) {
 		return usagef("'%s' is no server, expected http://HOST:PORT or grpc://HOST:PORT", server)
 	}
@@ -224,10 +252,10 @@ func (p *program) repoShow(ctx context.Context, c *connection, repo, model strin
 
 // repoDiff prints the differences between the models of two repositories: the ready versions, and the lines of the
 // completed configurations. It fails if there are differences.
-func (p *program) repoDiff(ctx context.Context, c *connection, one, two string, models []string) error {
+func (p *program) repoDiff(ctx context.Context, to [2]*connection, one, two string, models []string) error {
 	var sources [2]*modelSource
 	for i, repo := range []string{one, two} {
-		s, err := p.openSource(ctx, c, repo, models)
+		s, err := p.openSource(ctx, to[i], repo, models)
 		if err != nil {
 			return err
 		}

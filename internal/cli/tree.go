@@ -189,7 +189,10 @@ func (p *program) mirror(c *cobra.Command) {
 		}
 	case r.run != nil:
 		fs := p.describe(r)
-		fs.VisitAll(func(f *flag.Flag) { declareFlag(c.Flags(), fs, f) })
+		fs.VisitAll(func(f *flag.Flag) {
+			declareFlag(c.Flags(), fs, f)
+			completeFlag(c, f.Name, f.Value)
+		})
 	}
 }
 
@@ -205,19 +208,39 @@ func (p *program) describe(r command) *flag.FlagSet {
 // declareFlag declares a flag of the package flag. One of a single letter that shares its value with another is its short
 // form.
 func declareFlag(to *pflag.FlagSet, fs *flag.FlagSet, f *flag.Flag) {
-	if len(f.Name) == 1 {
+	short := len(f.Name) == 1
+	if short && slices.ContainsFunc(flagsOf(fs), func(other *flag.Flag) bool { return len(other.Name) > 1 && other.Value == f.Value }) {
 		return
 	}
 	g := pflag.PFlagFromGoFlag(f)
-	fs.VisitAll(func(other *flag.Flag) {
+	for _, other := range flagsOf(fs) {
 		if len(other.Name) == 1 && other.Value == f.Value {
 			g.Shorthand = other.Name
 		}
-	})
+	}
+	if repeated, ok := f.Value.(*list); ok {
+		g.Value = listValue{g.Value, repeated}
+	}
 	if g.DefValue == "false" {
 		g.NoOptDefVal = "true"
 	}
 	to.AddFlag(g)
+}
+
+// listValue is the value of a flag that may be repeated, for completion.
+type listValue struct {
+	pflag.Value
+
+	list *list
+}
+
+// GetSlice returns the values.
+func (v listValue) GetSlice() []string { return *v.list }
+
+// flagsOf returns all flags of a set.
+func flagsOf(fs *flag.FlagSet) (list []*flag.Flag) {
+	fs.VisitAll(func(f *flag.Flag) { list = append(list, f) })
+	return list
 }
 
 // declareOption declares an option of serve.

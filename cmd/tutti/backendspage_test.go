@@ -32,7 +32,8 @@ type measured struct {
 // ratio divides our CPU time of a case by the framework's.
 func (m *measured) ratio(i int) float64 { return m.Cases[i].CPU[0] / m.Cases[i].CPU[1] }
 
-const backendsHead = `# Backends
+const backendsHead = `<!-- page run by TestBackendsPage -->
+# Backends
 
 Written by ` + "`make golden`" + ` from what each backend declares, and from the figures of ` + "`make bench-backends`" + `.
 

@@ -9,13 +9,11 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/spf13/cobra"
 
 	"github.com/tutti-server/tutti/core/config"
@@ -29,7 +27,7 @@ const docsDir = "../../docs/"
 func TestStepsPage(t *testing.T) {
 	t.Parallel()
 	var b bytes.Buffer
-	b.WriteString("# Native steps\n\nA native step does pre- or post-processing in Go inside the server, for example from a JPEG file to a " +
+	b.WriteString("<!-- page run by TestStepsPage -->\n# Native steps\n\nA native step does pre- or post-processing in Go inside the server, for example from a JPEG file to a " +
 		"normalised tensor, or from the outputs of a detector to boxes. With this page you can add one to an ensemble without " +
 		"writing code. It is written by `make golden` from the declarations of the steps.\n\n" +
 		"## Use a step\n\nA native step is a model. Create a folder in the model repository with a `config.pbtxt`:\n\n```\nbackend: \"native\"\n" +
@@ -66,7 +64,7 @@ func TestOptionsPage(t *testing.T) {
 	if code := cli.Main(t.Context(), []string{"tutti", "serve", "--help"}, &help, &log, components()); code != 0 || log.Len() > 0 {
 		t.Fatalf("status %d: %s", code, &log)
 	}
-	goldentest.Check(t, docsDir+"options.md", []byte("# Options of tutti serve\n\nWritten by `make golden` from `tutti serve --help`.\n\n"+
+	goldentest.Check(t, docsDir+"options.md", []byte("<!-- page run by TestOptionsPage -->\n# Options of tutti serve\n\nWritten by `make golden` from `tutti serve --help`.\n\n"+
 		"The same in a file for `--config`:\n\n```yaml\nmodel-repository: [/models, /more]\nhttp-port: 9000\nbackend-config:\n"+
 		"  - onnxruntime,default-max-batch-size=8\n```\n\nand in the environment:\n\n```\nTUTTI_MODEL_REPOSITORY=/models,/more\n"+
 		"TUTTI_HTTP_PORT=9000\n```\n\nAn empty variable is ignored. In the environment `TRITON_SERVER_ESCAPE_LOG_MESSAGES=0` "+
@@ -257,32 +255,4 @@ func TestReadmeImage(t *testing.T) {
 		t.Fatalf("tutti plan ended with %d: %s", code, &errs)
 	}
 	goldentest.Check(t, docsDir+"ensemble.svg", out.Bytes())
-}
-
-var readmeRequest = regexp.MustCompile(`(?s)\$ curl -s localhost:8000(\S+) -d '(.*?)'\n(\{.*?\})\n`)
-
-// TestReadme checks that the README's request gets the response that is printed below it.
-func TestReadme(t *testing.T) {
-	t.Parallel()
-	text, err := os.ReadFile("../../README.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	m := readmeRequest.FindStringSubmatch(string(text))
-	if m == nil {
-		t.Fatal("README.md has no curl request with its response")
-	}
-	a := serve(t, "--model-repository", filepath.Join(examplesDir, "parallel"), "--backend-config", "onnxruntime,library-path="+requireRuntime(t))
-	resp, err := http.Post("http://"+a.http+m[1], "application/json", strings.NewReader(m[2])) //nolint:noctx // ends with the server
-	if err != nil {
-		t.Fatal(err)
-	}
-	got, err := io.ReadAll(resp.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	_ = resp.Body.Close()
-	if diff := cmp.Diff(m[3], string(got)); diff != "" {
-		t.Errorf("the response in README.md is not the server's:\n%s", diff)
-	}
 }

@@ -22,7 +22,7 @@ func TestJobsPage(t *testing.T) { // shows: jobs
 		t.Fatal(err)
 	}
 	dir, files := t.TempDir(), map[string]string{}
-	for _, m := range regexp.MustCompile("(?ms)^```jsonl (\\S+)\n(.*?)^```$").FindAllSubmatch(page, -1) {
+	for _, m := range regexp.MustCompile("(?ms)^```jsonl title=\"(\\S+)\"\n(.*?)^```$").FindAllSubmatch(page, -1) {
 		files[string(m[1])] = string(m[2])
 	}
 	dataset := filepath.Join(dir, "scores.jsonl")

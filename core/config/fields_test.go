@@ -71,7 +71,7 @@ func TestPage(t *testing.T) {
 
 func page() []byte {
 	var b bytes.Buffer
-	b.WriteString("# config.pbtxt\n\nWritten by `make golden` from the tables in `core/config`.\n\n## Fields\n\n" +
+	b.WriteString("<!-- page run by TestPage -->\n# config.pbtxt\n\nWritten by `make golden` from the tables in `core/config`.\n\n## Fields\n\n" +
 		"A field has one of three classes:\n\n- *honoured*: it has the effect that Triton documents.\n- *hint*: it affects only speed. It is accepted " +
 		"with a notice and has no effect.\n- *refused*: it would change results and is not supported.\n\n" +
 		"A row also applies to the fields below it that have no row.\n\n| field | class | effect, or reason |\n|---|---|---|\n")

@@ -28,8 +28,8 @@ func blocks(t *testing.T) map[string]string {
 		t.Fatal(err)
 	}
 	found := map[string]string{}
-	for _, m := range regexp.MustCompile("(?s)```([a-z]+ [a-z]+)\n(.*?)```").FindAllStringSubmatch(string(text), -1) {
-		found[m[1]] = m[2]
+	for _, m := range regexp.MustCompile("(?s)```([a-z]+) title=\"([a-z]+)\"\n(.*?)```").FindAllStringSubmatch(string(text), -1) {
+		found[m[1]+" "+m[2]] = m[3]
 	}
 	return found
 }

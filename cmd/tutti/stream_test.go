@@ -15,20 +15,20 @@ import (
 	"github.com/tutti-server/tutti/client"
 )
 
-var readmeStream = regexp.MustCompile(`(?s)\$ curl -sN localhost:8000(\S+) -d '(.*?)'\n(.*?)` + "```")
+var pageStream = regexp.MustCompile(`(?s)\$ curl -sN localhost:8000(\S+) -d '(.*?)'\n(.*?)` + "```")
 
-// TestStreamExample checks the streaming example over HTTP, as its README shows it, and over gRPC.
+// TestStreamExample checks the streaming example over HTTP, as docs/streams.md shows it, and over gRPC.
 // shows: generate_stream
 func TestStreamExample(t *testing.T) {
 	t.Parallel()
 	a := serve(t, "--model-repository=../../examples/stream")
-	readme, err := os.ReadFile("../../README.md")
+	page, err := os.ReadFile(docsDir + "streams.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	m := readmeStream.FindStringSubmatch(string(readme))
+	m := pageStream.FindStringSubmatch(string(page))
 	if m == nil {
-		t.Fatal("README.md has no streamed request with its responses")
+		t.Fatal("docs/streams.md has no streamed request with its responses")
 	}
 	resp, err := http.Post("http://"+a.http+m[1], "application/json", strings.NewReader(m[2])) //nolint:noctx // ends with the server
 	if err != nil {
@@ -40,7 +40,7 @@ func TestStreamExample(t *testing.T) {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(m[3], string(events)); diff != "" || resp.Header.Get("Content-Type") != "text/event-stream; charset=utf-8" {
-		t.Errorf("%s (-README.md +got):\n%s", resp.Header, diff)
+		t.Errorf("%s (-streams.md +got):\n%s", resp.Header, diff)
 	}
 
 	c := dialGRPC(t, a.grpc)

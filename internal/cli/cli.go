@@ -137,10 +137,14 @@ func selectContext(fs *flag.FlagSet) error {
 	return nil
 }
 
-// explainFlag adds the flag that was probably meant to the error of one that does not exist.
+// explainFlag words the error of a flag as other errors are, and adds the flag that was probably meant in place of one that does
+// not exist.
 func explainFlag(fs *flag.FlagSet, err error) error {
 	name, unknown := strings.CutPrefix(err.Error(), "flag provided but not defined: -")
 	if !unknown {
+		if _, after, wrong := strings.Cut(err.Error(), `" for flag -`); wrong {
+			return errors.New("--" + after)
+		}
 		return err
 	}
 	var names []string
@@ -209,15 +213,15 @@ func repositoryCommands() []command {
 			examples: []string{"tutti worker --model-repository models --temporal-address temporal.example:7233"},
 		},
 		{
-			name: "validate", usage: "DIR ... [--format text|json|sarif] [--strict]", summary: "Check repositories and print every problem",
+			name: "validate", usage: "DIR ... [-o text|json|yaml|sarif] [--strict]", summary: "Check repositories and print every problem",
 			notes:    "The command reads every configuration and loads the models whose runtimes are on this machine.",
-			examples: []string{"tutti validate models", "tutti validate --strict --format sarif models > problems.sarif"},
+			examples: []string{"tutti validate models", "tutti validate --strict -o sarif models > problems.sarif"},
 			run:      (*program).validate,
 		},
 		{
-			name: "config", usage: "MODEL_DIR [--format text|json]", summary: "Print the completed configuration of a model",
+			name: "config", usage: "MODEL_DIR [-o text|json|yaml]", summary: "Print the completed configuration of a model",
 			notes:    "The configuration is what a server's configuration endpoint returns: with defaults and the values from the model's file.",
-			examples: []string{"tutti config models/resnet", "tutti config --format json models/resnet"},
+			examples: []string{"tutti config models/resnet", "tutti config -o json models/resnet"},
 			run:      (*program).config,
 		},
 		{
@@ -228,8 +232,8 @@ func repositoryCommands() []command {
 			run:      (*program).init,
 		},
 		{
-			name: "plan", usage: "DIR NAME [--after PASS] [--format text|dot|svg]", summary: "Print the execution plan of an ensemble",
-			examples: []string{"tutti plan models text", "tutti plan --format svg models text > text.svg", "tutti plan --after bind models text"},
+			name: "plan", usage: "DIR NAME [--after PASS] [-o text|json|yaml|dot|svg]", summary: "Print the execution plan of an ensemble",
+			examples: []string{"tutti plan models text", "tutti plan -o svg models text > text.svg", "tutti plan --after bind models text"},
 			run:      (*program).plan,
 		},
 	}
@@ -239,7 +243,7 @@ func repositoryCommands() []command {
 func requestCommands() []command {
 	return []command{
 		{
-			name: "infer", usage: "[--url URL] MODEL --input NAME=VALUE ...", summary: "Send a request to a server and print the response",
+			name: "infer", usage: "[--url URL] MODEL --input NAME=VALUE ... [-o json|yaml|table]", summary: "Send a request to a server and print the response",
 			notes: `The response goes to stdout as JSON. Its duration, its trace id and the times of the steps go to stderr.
 The times of the steps are differences of the server's statistics, and n/a if other requests ran at the same time.
 --why explains the request in any case.`,
@@ -297,9 +301,9 @@ func machineCommands() []command {
 			examples: []string{"tutti runtime list", "tutti runtime fetch onnxruntime"},
 		},
 		{
-			name: "doctor", usage: "[--format text|json] [--backend-config NAME,key=value ...] [NAME ...]", summary: "Check that this machine has what backends need",
+			name: "doctor", usage: "[-o text|json|yaml] [--backend-config NAME,key=value ...] [NAME ...]", summary: "Check that this machine has what backends need",
 			notes:    "Each backend opens in its own process. The command fails if a backend that NAME names does not open.",
-			examples: []string{"tutti doctor", "tutti doctor --format json onnxruntime"},
+			examples: []string{"tutti doctor", "tutti doctor -o json onnxruntime"},
 			run:      (*program).doctor,
 		},
 		{
@@ -323,9 +327,9 @@ The contexts are in $XDG_CONFIG_HOME/tutti/contexts.yaml, by default in ~/.confi
 			run:      (*program).completion, complete: completeShells,
 		},
 		{
-			name: "version", usage: "[--format text|json]", summary: "Print the version, the commit and the platform of this program",
+			name: "version", usage: "[-o text|json|yaml]", summary: "Print the version, the commit and the platform of this program",
 			notes:    "The commit and its date are those of the checkout that the program was built in; tutti --version prints the same.",
-			examples: []string{"tutti version", "tutti version --format json"},
+			examples: []string{"tutti version", "tutti version -o json"},
 			run:      (*program).version,
 		},
 	}

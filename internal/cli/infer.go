@@ -22,6 +22,7 @@ type inferCall struct {
 	inputs list
 	data   string // the file with all inputs, unless empty
 	trace  tracing.Context
+	out    *output
 	why    *inspector // why, unless nil, explains the time of the request
 }
 
@@ -38,6 +39,7 @@ func (p *program) infer(ctx context.Context, args []string) error {
 	fs.StringVar(&a.req.Version, "version", "", "model `version`; by default the server chooses")
 	fs.StringVar(&a.req.ID, "id", "", "request `id`")
 	why := fs.Bool("why", false, "explain the time of the request, as tutti why does; over HTTP only")
+	a.out = outputFlag(fs, formatJSON, formatYAML, formatTable)
 	rest, err := arguments(fs, args, 1, 1, "the name of one model")
 	if err != nil {
 		return err
@@ -81,7 +83,7 @@ func (a *inferCall) run(ctx context.Context) error {
 }
 
 // request sends the request and prints the response, or the responses of a decoupled model as they come.
-func (p *program) request(ctx context.Context, c client.Client, req *client.Request) (*timing, error) {
+func (a *inferCall) request(ctx context.Context, c client.Client, req *client.Request) (*timing, error) {
 	several, err := c.Decoupled(ctx, req.Model, req.Version)
 	if _, refused := errors.AsType[*client.Error](err); err != nil && !refused { // not every server has model metadata
 		return nil, err
@@ -89,7 +91,7 @@ func (p *program) request(ctx context.Context, c client.Client, req *client.Requ
 	if !several {
 		t, err := timedInfer(ctx, c, req)
 		if err == nil {
-			err = writeResponse(p.stdout, t.resp)
+			err = a.write(t.resp)
 		}
 		return t, err
 	}
@@ -99,8 +101,32 @@ func (p *program) request(ctx context.Context, c client.Client, req *client.Requ
 			"expected --url grpc://HOST:PORT, grpcs:// with TLS (over HTTP, POST to /v2/models/%[1]s/generate_stream)", req.Model)
 	}
 	return measure(ctx, c, req.Model, func() (*client.Response, error) {
-		return nil, s.Stream(ctx, req, func(resp *client.Response) error { return writeResponse(p.stdout, resp) })
+		return nil, s.Stream(ctx, req, func(resp *client.Response) error { return a.write(resp) })
 	})
+}
+
+// write prints a response.
+func (a *inferCall) write(resp *client.Response) error {
+	var b bytes.Buffer
+	switch a.out.format {
+	case formatYAML:
+		if err := writeResponse(&b, resp); err != nil {
+			return err
+		}
+		if _, err := io.WriteString(a.stdout, "---\n"); err != nil { // a decoupled model sends several
+			return err
+		}
+		return writeYAML(a.stdout, json.RawMessage(b.Bytes()))
+	case formatTable:
+		rows := [][]string{{"OUTPUT", "DATATYPE", "SHAPE", "VALUES"}}
+		for i := range resp.Outputs {
+			out := &resp.Outputs[i]
+			rows = append(rows, []string{out.Name, out.DType.String(), brackets(out.Shape, len(out.Shape)), strings.ReplaceAll(shortData(out), "\n", `\n`)})
+		}
+		table.Left(a.stdout, rows)
+		return nil
+	}
+	return writeResponse(a.stdout, resp)
 }
 
 // writeResponse prints a response as JSON with a line per output. It omits elements that JSON cannot hold.

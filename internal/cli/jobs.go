@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
@@ -27,7 +26,7 @@ const maxListed = 1000
 type jobsCommand struct {
 	*program
 	jobs *client.Jobs
-	json bool // print what the server responds
+	out  *output
 	// submission
 	spec             job.Spec
 	columns, results list // NAME=COLUMN
@@ -139,7 +138,8 @@ func (p *program) jobs(ctx context.Context, name string, args []string, n int, f
 	server, connect := urlFlag(fs, "its HTTP port"), &connection{}
 	connect.flags(fs)
 	j := &jobsCommand{program: p}
-	fs.BoolVar(&j.json, "json", false, "print the server's response as JSON")
+	j.out = outputFlag(fs, formatTable, formatJSON, formatYAML)
+	fs.BoolFunc("json", "-o json", func(string) error { return j.out.Set(formatJSON) })
 	if flags != nil {
 		flags(j, fs)
 	}
@@ -219,7 +219,7 @@ func (j *jobsCommand) submitted(ctx context.Context) func(*job.Status, error) er
 			return err
 		case j.wait:
 			return j.await(ctx, st.ID)
-		case j.json:
+		case j.out.machine():
 			return j.print(st)
 		}
 		_, err = fmt.Fprintln(j.stdout, st.ID)
@@ -231,13 +231,8 @@ func (j *jobsCommand) retry(ctx context.Context, id string) error {
 	return j.submitted(ctx)(j.jobs.Retry(ctx, id))
 }
 
-// print prints a response as JSON.
-func (j *jobsCommand) print(v any) error {
-	e := json.NewEncoder(j.stdout)
-	e.SetIndent("", "  ")
-	e.SetEscapeHTML(false)
-	return e.Encode(v)
-}
+// print prints a response for programs.
+func (j *jobsCommand) print(v any) error { return j.out.print(j.stdout, v, nil) }
 
 // list prints a line for each job.
 func (j *jobsCommand) list(ctx context.Context) error {
@@ -245,7 +240,7 @@ func (j *jobsCommand) list(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if j.json {
+	if j.out.machine() {
 		return j.print(all)
 	}
 	rows := [][]string{{"JOB", "MODEL", "STATE", "ROWS", "FAILED", "RATE", "LEFT", "CREATED"}}
@@ -282,7 +277,7 @@ func (j *jobsCommand) show(ctx context.Context, id string) error {
 	if err != nil {
 		return err
 	}
-	if j.json {
+	if j.out.machine() {
 		return j.print(st)
 	}
 	rows := [][]string{
@@ -334,7 +329,7 @@ func (j *jobsCommand) await(ctx context.Context, id string) error {
 	switch {
 	case err != nil:
 		return err
-	case j.json:
+	case j.out.machine():
 		err = j.print(st)
 	default:
 		j.summarise(st)
@@ -393,7 +388,7 @@ func (j *jobsCommand) result(ctx context.Context, id string) error {
 	if err != nil {
 		return err
 	}
-	if j.json {
+	if j.out.machine() {
 		return j.print(m)
 	}
 	rows := [][]string{{"PART", "FIRST ROW", "ROWS", "FAILED", "BYTES", "ERRORS"}}
@@ -414,7 +409,7 @@ func (j *jobsCommand) failures(ctx context.Context, id string) error {
 	if err != nil {
 		return err
 	}
-	if j.json {
+	if j.out.machine() {
 		return j.print(rows)
 	}
 	for _, r := range rows {

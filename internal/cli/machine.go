@@ -3,7 +3,6 @@ package cli
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -40,16 +39,13 @@ type finding struct {
 // its process. It fails if a backend that the user named does not open.
 func (p *program) doctor(ctx context.Context, args []string) error {
 	fs := p.flags("doctor")
-	format := fs.String("format", "text", "`format`: text or json")
+	out := outputFlag(fs, formatText, formatJSON, formatYAML)
 	probe := fs.String("probe", "", "open one backend `NAME` in this process and print its description")
 	settings := options.BackendConfig{}
 	fs.Var(settings, "backend-config", "`backend,key=value`: a setting of a backend; may be repeated")
 	names, err := parse(fs, args)
-	switch {
-	case err != nil:
+	if err != nil {
 		return err
-	case *format != "text" && *format != "json":
-		return usagef("unknown format '%s', expected text or json", *format)
 	}
 	registry, err := p.components.Registry()
 	if err != nil {
@@ -66,7 +62,7 @@ func (p *program) doctor(ctx context.Context, args []string) error {
 	for _, name := range list {
 		found = append(found, examineBackend(ctx, name, args))
 	}
-	if err := p.printFindings(*format, machine(ctx), found); err != nil {
+	if err := p.printFindings(out, machine(ctx), found); err != nil {
 		return err
 	}
 	for _, f := range found {
@@ -155,15 +151,11 @@ func examineBackend(ctx context.Context, name string, args []string) finding {
 	return finding{name, false, text}
 }
 
-func (p *program) printFindings(format string, machine, found []finding) error {
-	if format == "json" {
-		text, err := json.MarshalIndent(map[string][]finding{"machine": machine, "backends": found}, "", "  ")
-		if err != nil {
-			return err
-		}
-		_, err = fmt.Fprintf(p.stdout, "%s\n", text)
-		return err
-	}
+func (p *program) printFindings(out *output, machine, found []finding) error {
+	return out.print(p.stdout, map[string][]finding{"machine": machine, "backends": found}, func() error { return p.writeFindings(machine, found) })
+}
+
+func (p *program) writeFindings(machine, found []finding) error {
 	var b strings.Builder
 	for _, part := range []struct {
 		title string
@@ -322,18 +314,39 @@ func (p *program) prepare(ctx context.Context, name, library string) error {
 
 // listRuntimes prints every runtime with the path of its library, or with the command that fetches it.
 func (p *program) listRuntimes(_ context.Context, args []string) error {
-	if _, err := arguments(p.flags("runtime list"), args, 0, 0, "no arguments"); err != nil {
+	fs := p.flags("runtime list")
+	out := outputFlag(fs, formatTable, formatJSON, formatYAML)
+	if _, err := arguments(fs, args, 0, 0, "no arguments"); err != nil {
 		return err
 	}
-	rows := [][]string{{"NAME", "LIBRARY", "STATUS", "PATH OR WHAT TO DO"}}
+	list := []foundRuntime{}
 	for _, r := range runtimes.List() {
-		found := "found"
+		row := foundRuntime{Name: r.Name, Library: r.Title, Found: true}
 		path, err := runtimes.Find(r.Name, "")
-		if err != nil {
-			found, path = "missing", err.Error()
+		if row.Path = path; err != nil {
+			row.Found, row.Path, row.Missing = false, "", err.Error()
 		}
-		rows = append(rows, []string{r.Name, r.Title, found, path})
+		list = append(list, row)
 	}
-	table.Left(p.stdout, rows)
-	return nil
+	return out.print(p.stdout, list, func() error {
+		rows := [][]string{{"NAME", "LIBRARY", "STATUS", "PATH OR WHAT TO DO"}}
+		for _, r := range list {
+			found := "found"
+			if !r.Found {
+				found = "missing"
+			}
+			rows = append(rows, []string{r.Name, r.Library, found, r.Path + r.Missing})
+		}
+		table.Left(p.stdout, rows)
+		return nil
+	})
+}
+
+// foundRuntime is a runtime as list prints it.
+type foundRuntime struct {
+	Name    string `json:"name"`
+	Library string `json:"library"`
+	Found   bool   `json:"found"`
+	Path    string `json:"path,omitempty"`
+	Missing string `json:"missing,omitempty"` // how to fetch it
 }

@@ -28,15 +28,12 @@ import (
 func (p *program) config(ctx context.Context, args []string) error {
 	set := p.flags("config")
 	settings := options.BackendConfig{}
-	format := set.String("format", lint.Text, "`format`: text as in config.pbtxt, or json as from the configuration endpoint")
+	out := outputFlag(set, formatText, formatJSON, formatYAML)
 	name := set.String("model-config-name", "", "`name`: use configs/NAME.pbtxt if the model has it")
 	set.Var(settings, "backend-config", "`backend,key=value`: a setting of a backend; may be repeated")
 	rest, err := arguments(set, args, 1, 1, "the folder of a model")
-	switch {
-	case err != nil:
+	if err != nil {
 		return err
-	case *format != lint.Text && *format != lint.JSON:
-		return usagef("unknown format '%s', expected text or json", *format)
 	}
 	dir, err := filepath.Abs(rest[0])
 	if err != nil {
@@ -53,7 +50,7 @@ func (p *program) config(ctx context.Context, args []string) error {
 	}
 	cfg, err := p.completed(r.Repository, config.Source{Dir: dir, Name: filepath.Base(dir), ConfigName: *name})
 	if err == nil {
-		err = p.printConfig(cfg, *format)
+		err = p.printConfig(cfg, out)
 	}
 	return errors.Join(err, r.Close(ctx))
 }
@@ -90,28 +87,23 @@ func (p *program) completed(r *repository.Repository, s config.Source) (*modelco
 	return cfg, config.FirstError(list)
 }
 
-func (p *program) printConfig(cfg *modelconfig.ModelConfig, format string) error {
-	if format == lint.Text {
-		_, err := p.stdout.Write(config.Text(cfg))
-		return err
-	}
+// printConfig prints a configuration, as JSON and YAML in the form of the configuration endpoint.
+func (p *program) printConfig(cfg *modelconfig.ModelConfig, out *output) error {
 	raw, err := config.JSON(cfg)
 	if err != nil {
 		return err
 	}
-	var b bytes.Buffer
-	if err := json.Indent(&b, raw, "", "  "); err != nil {
+	return out.print(p.stdout, json.RawMessage(raw), func() error {
+		_, err := p.stdout.Write(config.Text(cfg))
 		return err
-	}
-	_, err = fmt.Fprintln(p.stdout, b.String())
-	return err
+	})
 }
 
 // plan prints the execution plan of an ensemble.
 func (p *program) plan(ctx context.Context, args []string) error {
 	fs := p.flags("plan")
 	after := fs.String("after", "", "stop after this `pass` of the compiler and print the incomplete plan")
-	format := fs.String("format", "text", "`format`: text, dot for Graphviz, or svg")
+	out := outputFlag(fs, formatText, formatJSON, formatYAML, formatDOT, formatSVG)
 	settings := options.BackendConfig{}
 	fs.Var(settings, "backend-config", "`backend,key=value`: a setting of a backend; may be repeated")
 	rest, err := arguments(fs, args, 2, 2, "a repository and a model")
@@ -125,10 +117,16 @@ func (p *program) plan(ctx context.Context, args []string) error {
 	if why := r.MissingGPU(); why != nil {
 		fmt.Fprintf(p.stderr, "warning: models ask for GPUs and none is used here, so their steps are on the host: %v; %s names another driver library\n", why, driverVariable)
 	}
-	return errors.Join(printPlan(p.stdout, r.Repository, rest[1], *after, *format), r.Close(ctx))
+	return errors.Join(printPlan(p.stdout, r.Repository, rest[1], *after, out), r.Close(ctx))
 }
 
-func printPlan(w io.Writer, r *repository.Repository, name, after, format string) error {
+// The further formats of a plan: for Graphviz, and a picture.
+const (
+	formatDOT = "dot"
+	formatSVG = "svg"
+)
+
+func printPlan(w io.Writer, r *repository.Repository, name, after string, out *output) error {
 	if after != "" {
 		text, err := r.Stage(name, after)
 		if err != nil {
@@ -141,16 +139,20 @@ func printPlan(w io.Writer, r *repository.Repository, name, after, format string
 	if err != nil {
 		return failureOf(r, name, err)
 	}
-	switch format {
-	case "text":
-		_, err = io.WriteString(w, compiled.Text())
-		return err
-	case "dot":
+	switch out.format {
+	case formatDOT:
 		return compiled.DOT(w)
-	case "svg":
+	case formatSVG:
 		return compiled.SVG(w, r.Kind)
 	}
-	return usagef("unknown format '%s', expected text, dot or svg", format)
+	graph, err := r.Graph(name, 0)
+	if err != nil {
+		return err
+	}
+	return out.print(w, graph, func() error {
+		_, err := io.WriteString(w, compiled.Text())
+		return err
+	})
 }
 
 // look opens repositories for commands that do not serve them.
@@ -204,7 +206,7 @@ func failureOf(r *repository.Repository, model string, err error) error {
 func (p *program) validate(ctx context.Context, args []string) error {
 	fs := p.flags("validate")
 	settings := options.BackendConfig{}
-	format := fs.String("format", lint.Text, "`format`: text, json, or sarif for code scanners")
+	out := outputFlag(fs, formatText, formatJSON, formatYAML, lint.SARIF)
 	strict := fs.Bool("strict", false, "also refuse what Triton would not accept")
 	name := fs.String("model-config-name", "", "`name`: use configs/NAME.pbtxt of models that have it")
 	strictEnsembles := fs.Bool("strict-ensemble-config", false, "read ensembles as Triton does: nothing is inferred")
@@ -217,8 +219,6 @@ func (p *program) validate(ctx context.Context, args []string) error {
 		return err
 	case len(roots) == 0:
 		return misused("validate", "the folder of a model repository")
-	case *format != lint.Text && *format != lint.JSON && *format != lint.SARIF:
-		return usagef("unknown format '%s', expected text, json or sarif", *format)
 	case *fallback != options.FallbackNone && *fallback != options.FallbackCPU:
 		return usagef("unknown --gpu-fallback '%s', expected none or cpu", *fallback)
 	}
@@ -231,7 +231,20 @@ func (p *program) validate(ctx context.Context, args []string) error {
 	if *strict {
 		r.Diagnostics = config.Strict(r.Diagnostics)
 	}
-	if err := r.Write(p.stdout, *format, tutti.Version); err != nil {
+	form := out.format
+	if form == formatYAML {
+		form = lint.JSON
+	}
+	var b bytes.Buffer
+	if err := r.Write(&b, form, tutti.Version); err != nil {
+		return err
+	}
+	if out.format == formatYAML {
+		err = writeYAML(p.stdout, json.RawMessage(b.Bytes()))
+	} else {
+		_, err = b.WriteTo(p.stdout)
+	}
+	if err != nil {
 		return err
 	}
 	if config.HasFault(r.Diagnostics) {

@@ -56,6 +56,9 @@ func (o *output) Set(format string) error {
 	return nil
 }
 
+// machine reports whether the output is for programs.
+func (o *output) machine() bool { return o.format == formatJSON || o.format == formatYAML }
+
 // print prints data in the format. people prints it in the other formats.
 func (o *output) print(w io.Writer, data any, people func() error) error {
 	switch o.format {

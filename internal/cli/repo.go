@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
@@ -37,6 +38,7 @@ func repoReadCommands() []command {
 			examples: []string{"tutti repo ls models", "tutti repo ls grpc://127.0.0.1:8001"},
 			run: func(p *program, ctx context.Context, args []string) error {
 				c := newRepoCall(p, "ls")
+				c.out = outputFlag(c.fs, formatTable, formatJSON, formatYAML)
 				rest, err := arguments(c.fs, args, 0, 1, "a repository")
 				if err != nil {
 					return err
@@ -45,7 +47,7 @@ func repoReadCommands() []command {
 				if err != nil {
 					return err
 				}
-				return p.repoList(ctx, &c.connection, repo)
+				return p.repoList(ctx, c, repo)
 			},
 		},
 		{
@@ -53,6 +55,7 @@ func repoReadCommands() []command {
 			examples: []string{"tutti repo show models resnet", "tutti repo show http://127.0.0.1:8000 resnet"},
 			run: func(p *program, ctx context.Context, args []string) error {
 				c := newRepoCall(p, "show")
+				c.out = outputFlag(c.fs, formatText, formatJSON, formatYAML)
 				rest, err := arguments(c.fs, args, 1, 2, "a repository and a model")
 				if err != nil {
 					return err
@@ -61,7 +64,7 @@ func repoReadCommands() []command {
 				if err != nil {
 					return err
 				}
-				return p.repoShow(ctx, &c.connection, repo, rest[len(rest)-1])
+				return p.repoShow(ctx, c, repo, rest[len(rest)-1])
 			},
 		},
 		{
@@ -70,6 +73,7 @@ func repoReadCommands() []command {
 			examples: []string{"tutti repo diff models http://127.0.0.1:8000", "tutti repo diff models s3://bucket/models resnet"},
 			run: func(p *program, ctx context.Context, args []string) error {
 				c := newRepoCall(p, "diff")
+				c.out = outputFlag(c.fs, formatText, formatJSON, formatYAML)
 				rest, err := arguments(c.fs, args, 2, math.MaxInt, "two repositories")
 				if err != nil {
 					return err
@@ -80,7 +84,7 @@ func repoReadCommands() []command {
 						return err
 					}
 				}
-				return p.repoDiff(ctx, to, rest[0], rest[1], append([]string(nil), rest[2:]...)) // nil for all models
+				return p.repoDiff(ctx, c.out, to, [2]string{rest[0], rest[1]}, append([]string(nil), rest[2:]...)) // nil for all models
 			},
 		},
 	}
@@ -128,7 +132,8 @@ func repoChangeCommands() []command {
 type repoCall struct {
 	connection
 
-	fs *flag.FlagSet
+	fs  *flag.FlagSet
+	out *output
 }
 
 func newRepoCall(p *program, name string) *repoCall {
@@ -203,14 +208,17 @@ func (p *program) openSource(ctx context.Context, c *connection, repo string, on
 }
 
 // repoList prints the models. Those of a folder or bucket have only names.
-func (p *program) repoList(ctx context.Context, c *connection, repo string) error {
-	s, err := p.openSource(ctx, c, repo, []string{})
+func (p *program) repoList(ctx context.Context, c *repoCall, repo string) error {
+	s, err := p.openSource(ctx, &c.connection, repo, []string{})
 	if err != nil {
 		return err
 	}
 	list, err := s.index()
 	if err == nil {
-		table.Left(p.stdout, entryRows(list))
+		err = c.out.print(p.stdout, list, func() error {
+			table.Left(p.stdout, entryRows(list))
+			return nil
+		})
 	}
 	if s.r != nil && err == nil {
 		for _, f := range s.r.Failures() {
@@ -230,8 +238,8 @@ func entryRows(list []infer.Entry) [][]string {
 }
 
 // repoShow prints the versions of a model and its completed configuration.
-func (p *program) repoShow(ctx context.Context, c *connection, repo, model string) error {
-	s, err := p.openSource(ctx, c, repo, []string{model})
+func (p *program) repoShow(ctx context.Context, c *repoCall, repo, model string) error {
+	s, err := p.openSource(ctx, &c.connection, repo, []string{model})
 	if err != nil {
 		return err
 	}
@@ -240,50 +248,87 @@ func (p *program) repoShow(ctx context.Context, c *connection, repo, model strin
 		return errors.Join(err, s.close())
 	}
 	list = slices.DeleteFunc(list, func(e infer.Entry) bool { return e.Name != model })
-	if len(list) > 0 {
-		table.Left(p.stdout, entryRows(list))
-	}
 	cfg, err := s.config(model)
+	shown := shownModel{Versions: list}
 	if err == nil {
-		_, err = fmt.Fprintf(p.stdout, "\n%s", config.Text(cfg))
+		shown.Config, err = config.JSON(cfg)
+	}
+	if len(list) > 0 || err == nil {
+		err = errors.Join(err, c.out.print(p.stdout, shown, func() error { return p.writeModel(list, cfg) }))
 	}
 	return errors.Join(err, s.close())
 }
 
+// shownModel is a model as show prints it.
+type shownModel struct {
+	Versions []infer.Entry   `json:"versions"`
+	Config   json.RawMessage `json:"config,omitempty"` // Config is missing if the model has none
+}
+
+// writeModel prints the versions of a model, and its configuration unless it is nil.
+func (p *program) writeModel(list []infer.Entry, cfg *modelconfig.ModelConfig) (err error) {
+	table.Left(p.stdout, entryRows(list))
+	if cfg != nil {
+		_, err = fmt.Fprintf(p.stdout, "\n%s", config.Text(cfg))
+	}
+	return err
+}
+
+// modelDifference is how a model differs between two repositories.
+type modelDifference struct {
+	Model  string   `json:"model"`
+	OnlyIn string   `json:"only_in,omitempty"` // OnlyIn is the repository that has the model if the other has not
+	Lines  []string `json:"lines,omitempty"`   // Lines are those of the first ("- ...") and of the second ("+ ...")
+}
+
 // repoDiff prints the differences between the models of two repositories: the ready versions, and the lines of the
 // completed configurations. It fails if there are differences.
-func (p *program) repoDiff(ctx context.Context, to [2]*connection, one, two string, models []string) error {
-	var sources [2]*modelSource
-	for i, repo := range []string{one, two} {
+func (p *program) repoDiff(ctx context.Context, out *output, to [2]*connection, repos [2]string, models []string) error {
+	var texts [2]map[string][]string
+	both := map[string][]string{}
+	for i, repo := range repos {
 		s, err := p.openSource(ctx, to[i], repo, models)
 		if err != nil {
 			return err
 		}
 		defer func() { _ = s.close() }()
-		sources[i] = s
-	}
-	var texts [2]map[string][]string
-	both := map[string][]string{}
-	for i, s := range sources {
-		var err error
 		if texts[i], err = describe(ctx, s, models); err != nil {
 			return err
 		}
 		maps.Copy(both, texts[i])
 	}
-	differ := false
+	list := []modelDifference{}
 	for _, name := range slices.Sorted(maps.Keys(both)) {
-		lines := compareLines(texts[0][name], texts[1][name])
-		if len(lines) == 0 {
-			continue
+		one, two := texts[0][name], texts[1][name]
+		switch lines := compareLines(one, two); {
+		case one == nil:
+			list = append(list, modelDifference{Model: name, OnlyIn: repos[1]})
+		case two == nil:
+			list = append(list, modelDifference{Model: name, OnlyIn: repos[0]})
+		case len(lines) > 0:
+			list = append(list, modelDifference{Model: name, Lines: lines})
 		}
-		differ = true
-		fmt.Fprintf(p.stdout, "--- %s: %s\n+++ %s: %s\n%s\n", one, name, two, name, strings.Join(lines, "\n"))
 	}
-	if differ {
-		return errReported
+	err := out.print(p.stdout, list, func() error { return p.writeDifferences(list, repos) })
+	if err == nil && len(list) > 0 {
+		err = errReported
 	}
-	_, err := io.WriteString(p.stdout, "no difference\n")
+	return err
+}
+
+func (p *program) writeDifferences(list []modelDifference, repos [2]string) (err error) {
+	for _, d := range list {
+		text := fmt.Sprintf("only in %s: %s", d.OnlyIn, d.Model)
+		if d.OnlyIn == "" {
+			text = fmt.Sprintf("--- %s: %s\n+++ %s: %s\n%s", repos[0], d.Model, repos[1], d.Model, strings.Join(d.Lines, "\n"))
+		}
+		if _, err := fmt.Fprintln(p.stdout, text); err != nil {
+			return err
+		}
+	}
+	if len(list) == 0 {
+		_, err = io.WriteString(p.stdout, "no difference\n")
+	}
 	return err
 }
 

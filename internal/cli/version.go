@@ -3,7 +3,6 @@ package cli
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 	"runtime"
@@ -63,19 +62,11 @@ func (b *build) print(w io.Writer) error {
 
 func (p *program) version(_ context.Context, args []string) error {
 	fs := p.flags("version")
-	format := fs.String("format", "text", "`format`: text or json")
+	out := outputFlag(fs, formatText, formatJSON, formatYAML)
 	if _, err := arguments(fs, args, 0, 0, "no arguments"); err != nil {
 		return err
 	}
 	info, _ := debug.ReadBuildInfo()
 	b := buildOf(info, commit, date)
-	switch *format {
-	case "text":
-		return b.print(p.stdout)
-	case "json":
-		e := json.NewEncoder(p.stdout)
-		e.SetIndent("", "  ")
-		return e.Encode(b)
-	}
-	return usagef("unknown format '%s', expected text or json", *format)
+	return out.print(p.stdout, b, func() error { return b.print(p.stdout) })
 }

@@ -229,6 +229,10 @@ MATRIX ?=
 bench-peers: bench-process ## Compare ensembles with Triton and with Python's servers (MATRIX for the bench's flags)
 	bin/tutti-bench -only matrix -rounds 3 -profile bin/profiles $(MATRIX)
 
+.PHONY: bench-agree
+bench-agree: build bin/tutti-bench ## Compare tutti bench with perf_analyzer, and measure its CPU
+	bin/tutti-bench -only agree -rounds 3
+
 .PHONY: bench-wire
 bench-wire: bin/tutti-bench build ## Compare HTTP and gRPC with bare echo servers on the same libraries
 	bin/tutti-bench -only wire -rounds $(COUNT)

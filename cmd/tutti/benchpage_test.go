@@ -13,7 +13,7 @@ import (
 )
 
 var (
-	pageFile    = regexp.MustCompile("(?ms)^```(?:pbtxt|jsonl) (\\S+)\n(.*?)^```$")
+	pageFile    = regexp.MustCompile("(?ms)^```(?:pbtxt|jsonl) title=\"(\\S+)\"\n(.*?)^```$")
 	pageCommand = regexp.MustCompile(`(?m)^(\$ )?tutti (bench|top) (.*)\n((?:.*\n)*?)` + "(?:```|tutti )")
 	figure      = regexp.MustCompile(`^(-|-?\d[\d.]*(us|ms|s|m\d+s)?)$`)
 	doubtful    = regexp.MustCompile(`(?m)^.*:\n(  (no three windows|the requests fell).*\n)+\n?`)

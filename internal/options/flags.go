@@ -228,7 +228,7 @@ func inertFlags() []Flag {
 	const (
 		goroutines  = "every request has its own goroutine"
 		linked      = "backends are part of the program"
-		noAgent     = "no repository agent is built"
+		noAgent     = "the agent checksum is part of the program, and others are refused"
 		linkedCache = "caches are part of the program"
 		pooled      = "memory is pooled by size, without a count"
 	)

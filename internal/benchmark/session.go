@@ -80,7 +80,7 @@ func (s *Session) begin() error {
 	for range s.group.Clients {
 		a, err := newAlarm()
 		if err != nil {
-			return errors.Join(err, s.end())
+			return errors.Join(fmt.Errorf("there is no timer for each of %d clients: %w; fewer clients, or a higher limit of open files (ulimit -n), are needed", s.load.Clients, err), s.end())
 		}
 		s.alarms = append(s.alarms, a)
 	}

@@ -1,13 +1,13 @@
 package cli
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"flag"
 	"fmt"
 	"math"
 	"os"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -85,8 +85,8 @@ func (p *program) bench(ctx context.Context, args []string) error {
 	a.live.end()
 	if len(a.report.Results) > 0 || a.report.Comparison != nil {
 		err = errors.Join(err, a.print(), a.writeReport(report))
-	} else if report != nil {
-		err = errors.Join(err, report.Close(), os.Remove(report.Name()))
+	} else {
+		err = errors.Join(err, report.drop())
 	}
 	return err
 }
@@ -191,33 +191,54 @@ func (a *benchCall) setLoads(open bool) error {
 	return nil
 }
 
-// createReport creates the file of the report, so that a path that cannot be written is found before the measurement. It is
-// written beside its place, which it takes when it is complete.
-func (a *benchCall) createReport() (*os.File, error) {
+// reportFile is the file of the report while it is measured for.
+type reportFile struct {
+	*os.File
+	made bool // it did not exist before
+}
+
+// createReport opens the file of the report, so that a path that cannot be written is found before the measurement. A file
+// that exists keeps its content until the report is written.
+func (a *benchCall) createReport() (*reportFile, error) {
 	if a.set.report == "" {
 		return nil, nil //nolint:nilnil // no report is wanted
 	}
-	if info, err := os.Stat(a.set.report); err == nil && info.IsDir() {
+	info, err := os.Stat(a.set.report)
+	if err == nil && info.IsDir() {
 		return nil, usagef("--report '%s' is a folder, expected a file", a.set.report)
 	}
-	f, err := os.CreateTemp(filepath.Dir(a.set.report), ".report-*.html")
-	if err != nil {
-		return nil, fmt.Errorf("--report '%s' cannot be written: %w", a.set.report, err)
+	f, failed := os.OpenFile(a.set.report, os.O_WRONLY|os.O_CREATE, 0o644)
+	if failed != nil {
+		return nil, fmt.Errorf("--report '%s' cannot be written: %w", a.set.report, failed)
 	}
-	return f, nil
+	return &reportFile{f, errors.Is(err, os.ErrNotExist)}, nil
 }
 
-// writeReport writes the report and moves it to its place.
-func (a *benchCall) writeReport(f *os.File) error {
+// drop closes the file of a report that has no content.
+func (f *reportFile) drop() error {
 	if f == nil {
 		return nil
 	}
-	err := errors.Join(a.report.HTML(f), f.Chmod(0o644), f.Close())
-	if err == nil {
-		err = os.Rename(f.Name(), a.set.report)
+	err := f.Close()
+	if f.made {
+		err = errors.Join(err, os.Remove(f.Name()))
 	}
-	if err != nil {
-		return errors.Join(fmt.Errorf("--report: %w", err), os.Remove(f.Name()))
+	return err
+}
+
+// writeReport writes the report.
+func (a *benchCall) writeReport(f *reportFile) error {
+	if f == nil {
+		return nil
+	}
+	var page bytes.Buffer
+	err := a.report.HTML(&page)
+	if err == nil {
+		_ = f.Truncate(0) // a pipe cannot be truncated, and need not be
+		_, err = f.Write(page.Bytes())
+	}
+	if err = errors.Join(err, f.Close()); err != nil {
+		return fmt.Errorf("--report: %w", err)
 	}
 	fmt.Fprintf(a.stderr, "report: %s\n", a.set.report)
 	return nil

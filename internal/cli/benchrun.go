@@ -150,7 +150,8 @@ func (a *benchCall) try(ctx context.Context, s *benchSide) error {
 		cancel()
 		if err != nil {
 			hint := ""
-			if len(a.set.inputs) == 0 {
+			refused, ok := errors.AsType[*client.Error](err)
+			if ok && (strings.HasPrefix(refused.Status, "400") || refused.Status == "InvalidArgument") && len(a.set.inputs) == 0 {
 				hint = "; the inputs are random: --shape sets their shapes, --input reads them from files"
 			}
 			return fmt.Errorf("the first request to model '%s' failed: %w%s", s.model, err, hint)

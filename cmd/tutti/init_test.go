@@ -201,6 +201,9 @@ func TestInitExamples(t *testing.T) {
 	one, _ := initModel(t, "--model="+digits+"/digits_cnn/1/model.onnx", "--labels="+digits+"/digits_top_k/1/labels.txt", "--name=digits")
 	two, _ := initModel(t, "--model="+sentiment+"/sentiment_model/1/model.onnx", "--tokenizer="+sentiment+"/sentiment_tokenizer/1",
 		"--labels="+sentiment+"/sentiment_top_k/1/labels.txt", "--name=sentiment", "--kind=text")
+	entities := examplesDir + "/entities"
+	three, _ := initModel(t, "--model="+entities+"/entities_model/1/model.onnx", "--tokenizer="+entities+"/entities_tokenizer/1/tokenizer.json",
+		"--labels="+entities+"/entities_spans/1/labels.txt", "--name=entities")
 	cloned := filepath.Join(t.TempDir(), "cloned")
 	for _, cmd := range [][]string{
 		{"init", "-q", one}, {"-C", one, "add", "-A"}, {"-C", one, "-c", "user.name=t", "-c", "user.email=t@example.com", "commit", "-qm", "models"}, {"clone", "-q", one, cloned},
@@ -209,9 +212,9 @@ func TestInitExamples(t *testing.T) {
 			t.Fatalf("git %v: %v: %s", cmd, err, out)
 		}
 	}
-	args := []string{"--model-repository=" + cloned, "--model-repository=" + two, "--backend-config=onnxruntime,library-path=" + requireRuntime(t)}
+	args := []string{"--model-repository=" + cloned, "--model-repository=" + two, "--model-repository=" + three, "--backend-config=onnxruntime,library-path=" + requireRuntime(t)}
 	var examples []cli.Example
-	for _, dir := range []string{digits, sentiment} {
+	for _, dir := range []string{digits, sentiment, entities} {
 		list, err := cli.ReadExamples(dir)
 		if err != nil {
 			t.Fatal(err)
@@ -236,7 +239,7 @@ func TestInitExamples(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if resp.Model == "ensemble" {
+		if resp.Model == "ensemble" || resp.Model == "entities" {
 			if err := e.Check(resp); err != nil {
 				t.Error(err)
 			}
@@ -357,6 +360,7 @@ func TestInitRefuses(t *testing.T) {
 		{"a sequence", "its output 'Q' is a sequence, expected a tensor", []string{"--model=" + starterModels + "/sequence.onnx"}},
 		{"weights", "weights without a graph: export the model to ONNX", []string{"--model=" + file("model.safetensors", "x")}},
 		{"unknown format", "of no known format; expected an ONNX file", []string{"--model=" + file("model.foo", "x")}},
+		{"no file", "it is neither a file nor a folder", []string{"--model=" + os.DevNull}},
 		{"a folder", "has no saved_model.pb", []string{"--model=" + dir}},
 		{"pickle of PyTorch", "is no archive of TorchScript", []string{"--model=" + file("weights.pt", "x")}},
 		{"OpenVINO without weights", "the weights of '", []string{"--model=" + file("net.xml", "<net/>")}},

@@ -97,12 +97,15 @@ func (p *program) record(ctx context.Context, dir string, r *starter.Repository,
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, s.Close(ctx)) }()
+	if ctx.Err() != nil {
+		return nil, ctx.Err()
+	}
 	var broken error
 	for _, m := range s.Models() {
 		switch {
 		case m.Err == nil:
 		case m.Name == r.ModelName(probed) && status.CodeOf(m.Err) == status.Unavailable:
-			return &sampled{missing: m.Err.Error() + ", and run this command again in an empty folder"}, nil
+			return &sampled{missing: m.Err.Error() + ", and write the repository again into an empty folder"}, nil
 		case m.Name != r.Name || broken == nil: // the ensemble fails when one of its models does
 			text := strings.ReplaceAll(m.Err.Error(), filepath.Join(dir, r.ModelName(probed), "1", r.Model.File), r.Model.Path)
 			broken = fmt.Errorf("the repository does not load, so nothing was written: model '%s': %s", m.Name, text)

@@ -63,6 +63,9 @@ func Open(path string) (*Model, error) {
 	if err != nil {
 		return nil, fmt.Errorf("the model '%s' cannot be read: %w", path, err)
 	}
+	if !info.IsDir() && !info.Mode().IsRegular() {
+		return nil, fmt.Errorf("the model '%s' cannot be read: %w", path, errSpecial)
+	}
 	m := &Model{Path: path}
 	if info.IsDir() {
 		m.Format, err = folderFormat(path)

@@ -262,12 +262,24 @@ func (b *builder) findScores() error {
 		}
 	}
 	if best < 0 {
-		if i := slices.IndexFunc(b.m.Outputs, func(p Port) bool { return len(p.Shape) == 3 && isFloat(p.DType) }); i >= 0 && b.hasIDs() {
-			return fmt.Errorf("expected an output [batch,classes], found %s: scores for each token need the step token_spans or answer_spans, see docs/steps.md", &b.m.Outputs[i])
-		}
-		return errors.New("expected an output [batch,classes] of floating-point numbers")
+		return b.findTokenScores()
 	}
 	b.find.out = b.m.Outputs[best]
+	return nil
+}
+
+// findTokenScores finds the output of a token classifier, with a score for each token and class.
+func (b *builder) findTokenScores() error {
+	i := slices.IndexFunc(b.m.Outputs, func(p Port) bool { return len(p.Shape) == 3 && isFloat(p.DType) })
+	switch {
+	case i < 0 || !b.hasIDs():
+		return errors.New("expected an output [batch,classes] of floating-point numbers")
+	case len(b.hints.labels) == 0:
+		return fmt.Errorf("expected an output [batch,classes], or --labels for the scores of each token, found %s without labels", &b.m.Outputs[i])
+	case b.o.Labels == "" && b.m.Outputs[i].Shape[2] != int64(len(b.hints.labels)):
+		return fmt.Errorf("expected an output [batch,classes], or [batch,tokens,%d] for the labels of '%s', found %s", len(b.hints.labels), b.hints.labelsFrom, &b.m.Outputs[i])
+	}
+	b.find.out, b.find.tokens, b.find.classes = b.m.Outputs[i], true, b.m.Outputs[i].Shape[2]
 	return nil
 }
 

@@ -102,10 +102,12 @@ func (b *builder) buildText() error {
 		name = tRows
 	}
 	b.model(in, [][2]string{{b.find.out.Name, name}})
-	switch name {
-	case tHidden:
+	switch {
+	case b.kind == Text && b.find.tokens:
+		b.spans()
+	case name == tHidden:
 		b.pool()
-	case tRows:
+	case name == tRows:
 		b.normalize()
 	default:
 		b.topK()
@@ -152,7 +154,17 @@ func (b *builder) tokenize() (in [][2]string, err error) {
 	if b.kind == Embed && b.find.tokens && !slices.ContainsFunc(s.out, func(o [2]string) bool { return o[0] == roleMask }) {
 		s.out = append(s.out, [2]string{roleMask, tMask}) // the step pool reads it
 	}
-	s.config = native("Text in, the ids of its tokens out.", "tokenize", b.batch.steps, nil, nil, params)
+	var declared []port // the outputs, if there are others than the usual ones
+	if b.kind == Text && b.find.tokens {
+		for _, out := range []struct {
+			name string
+			dims []int64
+		}{{roleIDs, []int64{-1}}, {roleMask, []int64{-1}}, {roleTypes, []int64{-1}}, {"offset_mapping", []int64{-1, 2}}, {"special_tokens_mask", []int64{-1}}, {"word_ids", []int64{-1}}} {
+			declared = append(declared, port{name: out.name, dtype: tensor.Int64, dims: out.dims})
+		}
+		s.out = append(s.out, [2]string{"offset_mapping", "offsets"}, [2]string{"special_tokens_mask", "special"}, [2]string{"word_ids", "words"})
+	}
+	s.config = native("Text in, the ids of its tokens out.", "tokenize", b.batch.steps, nil, declared, params)
 	b.steps = append(b.steps, s)
 	for _, p := range casts {
 		from := names[textRole(p.Name)]
@@ -212,6 +224,26 @@ func (b *builder) pool() {
 		in: [][2]string{{"last_hidden_state", from}, {roleMask, tMask}}, out: [][2]string{{"embedding", "embedding"}},
 	})
 	b.r.outputs = []port{{name: "embedding", dtype: tensor.FP32, dims: b.batch.dims(width)}}
+}
+
+// spans adds the step that turns the scores of tokens into passages of the text.
+func (b *builder) spans() {
+	scores := b.asFP32(b.find.out, tScores, b.find.out.Shape[1:])
+	s := stage{
+		name: "spans", files: b.labelsFile(),
+		config: native("Scores of tokens in, passages of the text with their labels out.", "token_spans", b.batch.steps, nil, nil,
+			[][2]string{{"labels_file", "labels.txt"}, {"aggregation", "first"}, {"output", "tensors"}}),
+		in: [][2]string{{"logits", scores}, {"offset_mapping", "offsets"}, {"special_tokens_mask", "special"}, {"word_ids", "words"}, {inText, inText}},
+	}
+	for _, out := range []struct {
+		name  string
+		dtype tensor.DType
+		dim   int64
+	}{{"count", tensor.Int32, 1}, {"text", tensor.Bytes, -1}, {"label", tensor.Bytes, -1}, {"start", tensor.Int32, -1}, {"end", tensor.Int32, -1}, {"score", tensor.FP32, -1}} {
+		s.out = append(s.out, [2]string{out.name, out.name})
+		b.r.outputs = append(b.r.outputs, port{name: out.name, dtype: out.dtype, dims: b.batch.dims(out.dim)})
+	}
+	b.steps = append(b.steps, s)
 }
 
 // padding returns the parameters that let texts of different lengths share a batch: shorter rows are filled up, and the mask hides that.

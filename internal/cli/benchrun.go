@@ -258,7 +258,7 @@ type liveLine struct {
 func (l *liveLine) show(text string) {
 	if l.terminal {
 		l.shown = true
-		fmt.Fprintf(l.w, "\r\x1b[K%s", text)
+		fmt.Fprint(l.w, "\r\x1b[K"+cut(l.w, text))
 	}
 }
 

@@ -45,11 +45,15 @@ var errReported = errors.New("failed")
 // Main runs the command that args name, where args[0] is the name of the program. It returns the exit status: 0, or that of
 // an error, which it has printed. It ends in order when ctx is done.
 func Main(ctx context.Context, args []string, stdout, stderr io.Writer, c tutti.Components) int {
-	p := &program{name: programName(args), components: c, stdout: stdout, stderr: stderr}
+	out := &sink{w: stdout}
+	p := &program{name: programName(args), components: c, stdout: out, stderr: stderr}
 	if p.name != tritonName {
 		p.name += " serve"
 	}
 	err := p.main(ctx, args)
+	if err == nil {
+		err = out.err
+	}
 	var usage *usageError
 	var option *tutti.OptionError
 	switch {
@@ -61,9 +65,9 @@ func Main(ctx context.Context, args []string, stdout, stderr io.Writer, c tutti.
 	case errors.As(err, &option):
 		fmt.Fprintf(stderr, "%v\nUsage: %s [options]\nRun '%s --help' for the options.\n", err, p.name, p.name)
 	case errors.As(err, &usage):
-		fmt.Fprintf(stderr, "error: %v\nRun '%s help' for the commands, and a command with --help for its flags.\n", err, programName(args))
+		fmt.Fprintf(stderr, "%s %v\nRun '%s help' for the commands, and a command with --help for its flags.\n", paint(stderr, red, "error:"), err, programName(args))
 	default:
-		fmt.Fprintf(stderr, "error: %v\n", err)
+		fmt.Fprintf(stderr, "%s %v\n", paint(stderr, red, "error:"), err)
 	}
 	return exitStatus(err)
 }

@@ -25,15 +25,24 @@ const (
 
 // width returns the width of text for w.
 func width(w io.Writer) int {
-	f, ok := w.(*os.File)
-	if !ok {
+	n := columns(w)
+	if n == 0 {
 		return plainWidth
+	}
+	return max(minWidth, min(maxWidth, n))
+}
+
+// columns returns the number of columns of a terminal, 0 if w is none.
+func columns(w io.Writer) int {
+	f, ok := original(w).(*os.File)
+	if !ok {
+		return 0
 	}
 	size, err := unix.IoctlGetWinsize(int(f.Fd()), unix.TIOCGWINSZ)
-	if err != nil || size.Col == 0 {
-		return plainWidth
+	if err != nil {
+		return 0
 	}
-	return max(minWidth, min(maxWidth, int(size.Col)))
+	return int(size.Col)
 }
 
 // help prints the help of a command.

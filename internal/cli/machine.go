@@ -161,11 +161,11 @@ func (p *program) writeFindings(machine, found []finding) error {
 		title string
 		list  []finding
 	}{{"This machine", machine}, {"Backends", found}} {
-		b.WriteString(part.title + "\n")
+		b.WriteString(paint(p.stdout, bold, part.title) + "\n")
 		for _, f := range part.list {
-			mark := "ok"
+			mark := paint(p.stdout, green, "ok")
 			if !f.OK {
-				mark = "--"
+				mark = paint(p.stdout, yellow, "--")
 			}
 			fmt.Fprintf(&b, "  %s  %-14s %s\n", mark, f.Name, strings.ReplaceAll(f.Text, "\n", "\n                     "))
 		}
@@ -278,7 +278,8 @@ func (p *program) fetchRuntime(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	path, err := (&runtimes.Fetcher{Progress: p.stderr}).Fetch(ctx, rest[0], *dir)
+	line := &liveLine{w: p.stderr, terminal: isTerminal(p.stderr)}
+	path, err := (&runtimes.Fetcher{Progress: p.stderr, Transfer: line.transfer}).Fetch(ctx, rest[0], *dir)
 	if err != nil {
 		return err
 	}

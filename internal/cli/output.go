@@ -105,3 +105,27 @@ func blockStyle(n *yaml.Node) {
 		n.Style |= yaml.FlowStyle
 	}
 }
+
+// sink is the output of a command. It remembers the first error, which makes the command fail: not every part of a command
+// looks at it.
+type sink struct {
+	w   io.Writer
+	err error
+}
+
+// Write writes to the output.
+func (s *sink) Write(p []byte) (int, error) {
+	n, err := s.w.Write(p)
+	if err != nil && s.err == nil {
+		s.err = err
+	}
+	return n, err
+}
+
+// original returns the writer below a sink.
+func original(w io.Writer) io.Writer {
+	if s, ok := w.(*sink); ok {
+		return s.w
+	}
+	return w
+}

@@ -44,7 +44,7 @@ func (p *program) runServer(ctx context.Context, args []string, worker bool) err
 	}
 	// The server must outlive the reader of its log: by default SIGPIPE would end it.
 	signal.Ignore(syscall.SIGPIPE)
-	s, err := tutti.Open(ctx, tutti.Settings{Args: args, Env: os.Environ(), Worker: worker, Components: p.components, Stdout: p.stdout, Stderr: p.stderr})
+	s, err := tutti.Open(ctx, tutti.Settings{Args: args, Env: os.Environ(), Worker: worker, Components: p.components, Stdout: original(p.stdout), Stderr: p.stderr})
 	if errors.Is(err, flag.ErrHelp) {
 		switch {
 		case p.name == tritonName:

@@ -5,13 +5,12 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"io"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/tutti-server/tutti/core/status"
@@ -80,16 +79,14 @@ func (f *Fetcher) download(ctx context.Context, c client, a *Archive, tmp string
 	cmd := exec.CommandContext(ctx, c[0], c.arguments(a, dir)...)
 	cmd.Env = append(os.Environ(), f.Env...)
 	cmd.WaitDelay = 5 * time.Second
-	var words bytes.Buffer
-	cmd.Stderr = &words
-	if f.Progress != nil {
-		// A terminal is passed on unchanged, so that the client draws its progress bar.
-		shown := f.Progress
-		if _, file := shown.(*os.File); !file {
-			shown = &lockedWriter{w: shown}
-		}
-		cmd.Stdout, cmd.Stderr = shown, io.MultiWriter(shown, &words)
+	parts := dir + "-parts" // the client's temporary files, which grow during the download
+	if err := os.Mkdir(parts, 0o700); err != nil {
+		return "", err
 	}
+	cmd.Env = append(cmd.Env, "TMPDIR="+parts)
+	var words bytes.Buffer // the client's own progress is not for the user: see Transfer
+	cmd.Stderr = &words
+	defer f.watch(a, dir, parts)()
 	if err := cmd.Run(); err != nil {
 		const most = 2048 // of the end of the client's errors, joined to one line
 		text := words.String()
@@ -106,17 +103,49 @@ func (f *Fetcher) download(ctx context.Context, c client, a *Archive, tmp string
 	return filepath.Join(dir, files[0].Name()), nil
 }
 
-// lockedWriter serialises the two output streams of a command.
-type lockedWriter struct {
-	mu sync.Mutex
-	w  io.Writer
+// watchInterval is the time between two looks at a download.
+const watchInterval = 200 * time.Millisecond
+
+// watch reports the size of a download to Transfer until the returned function is called.
+func (f *Fetcher) watch(a *Archive, folders ...string) (stop func()) {
+	if f.Transfer == nil {
+		return func() {}
+	}
+	done, ended := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(ended)
+		tick := time.NewTicker(watchInterval)
+		defer tick.Stop()
+		for {
+			f.Transfer(a, sizeOf(folders))
+			select {
+			case <-tick.C:
+			case <-done:
+				f.Transfer(a, -1)
+				return
+			}
+		}
+	}()
+	return func() {
+		close(done)
+		<-ended
+	}
 }
 
-// Write writes p under the lock.
-func (s *lockedWriter) Write(p []byte) (int, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.w.Write(p)
+// sizeOf returns the size of the files below folders. The client may create and remove some meanwhile.
+func sizeOf(folders []string) (size int64) {
+	for _, folder := range folders {
+		_ = filepath.WalkDir(folder, func(_ string, e fs.DirEntry, err error) error {
+			if err != nil || !e.Type().IsRegular() {
+				return nil //nolint:nilerr // it has been removed
+			}
+			if info, err := e.Info(); err == nil {
+				size += info.Size()
+			}
+			return nil
+		})
+	}
+	return size
 }
 
 // resumingPip is a release of pip that resumes. It runs from its wheel if the installed pip is older.

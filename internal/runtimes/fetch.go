@@ -34,6 +34,9 @@ type Fetcher struct {
 	Large int64
 	// Progress receives lines for the user. Optional.
 	Progress io.Writer
+	// Transfer receives how many bytes of an archive have arrived, again and again, and -1 at the end of the download.
+	// Optional.
+	Transfer func(a *Archive, bytes int64)
 }
 
 // Fetch installs the named runtime under dir and returns the library's path. A verified installation is kept: then

@@ -89,10 +89,18 @@ func TestFetch(t *testing.T) {
 	f, _ := index(t, wheelBytes(t))
 	var progress bytes.Buffer
 	f.Progress = &progress
+	var transfers []int64
+	f.Transfer = func(_ *runtimes.Archive, bytes int64) { transfers = append(transfers, bytes) }
 	dir := t.TempDir()
 	path, err := f.Fetch(t.Context(), "ttfake", dir)
 	if err != nil {
 		t.Fatal(err)
+	}
+	if n := len(transfers); n < 2 || transfers[n-1] != -1 {
+		t.Errorf("the transfers are %v, expected sizes, and -1 at the end", transfers)
+	}
+	if strings.Contains(progress.String(), "Saved") || strings.Contains(progress.String(), "Looking in links") {
+		t.Errorf("the words of the package client are in the progress:\n%s", &progress)
 	}
 	if want := filepath.Join(dir, "ttfake-1.0", "libtt.so.1.0"); path != want {
 		t.Errorf("placed in %s, want %s", path, want)

@@ -243,8 +243,8 @@ func writePorts(b *bytes.Buffer, kind string, ports []config.Port) {
 	}
 }
 
-// TestReadmeImage checks that the README's image is the one that the program draws.
-func TestReadmeImage(t *testing.T) {
+// TestPlanImage checks that the image of docs/first-ensemble.md is the one that the program draws.
+func TestPlanImage(t *testing.T) {
 	t.Parallel()
 	var out, errs bytes.Buffer
 	code := cli.Main(t.Context(), []string{

@@ -24,7 +24,7 @@ BUDGETS := Alloc|Budget
 # The ensemble tests again, with all models at devices of checking drivers. Tests that have devices or processes of their own, or no
 # server, are left out of it.
 ENSEMBLES := ./pipeline/exec ./internal/repository ./cmd/tutti
-NOT_ENSEMBLES := OnCheckingDriver|GPU|Page$$|^Test(Jobs?[A-Z]|Script|Mistakes|Worker|Temporal|WithoutCgo|PyTorch|Plans|ModelMemory|WrongModels|TimesOfSteps)
+NOT_ENSEMBLES := OnCheckingDriver|GPU|Pages?$$|^Test(Jobs?[A-Z]|Script|Mistakes|Worker|Temporal|WithoutCgo|PyTorch|Plans|ModelMemory|WrongModels|TimesOfSteps)
 test_at_devices = TUTTI_TEST_AT_DEVICES=1 go test -json -short -vet=off -count=1 -timeout 60m -skip "$(NOT_ENSEMBLES)" $(ENSEMBLES)
 
 # Exports where everything is that tests need and that scripts/prepare-tests made ready.

@@ -40,6 +40,7 @@ var layers = [][]string{
 	{"benchmark"},
 	{"monitor"},
 	{"."},
+	{"tune"},
 	{"cli"},
 	{"cli/*"},
 	{"cmd"},

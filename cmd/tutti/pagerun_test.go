@@ -33,7 +33,7 @@ type pageRun struct {
 
 // pageProgram runs the command tutti as PROGRAM, with the URL of the page's server where a command has none.
 const pageProgram = `#!/bin/bash
-case "${1-}" in infer|why|capture|bench|top|tune|jobs) [[ " $* " == *" --url"* || " $* " == *"-help"* ]] || set -- "$1" --url "${PAGE_URL-}" "${@:2}";; esac
+case "${1-}" in infer|why|capture|bench|top|jobs) [[ " $* " == *" --url"* || " $* " == *"-help"* ]] || set -- "$1" --url "${PAGE_URL-}" "${@:2}";; esac
 exec -a tutti 'PROGRAM' "$@"
 `
 

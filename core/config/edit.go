@@ -215,10 +215,10 @@ type spanReader struct {
 // blanks skips space, comments and separators.
 func (r *spanReader) blanks() {
 	for r.at < len(r.text) {
-		switch c := r.text[r.at]; {
-		case c == '#':
+		switch r.text[r.at] {
+		case '#':
 			r.at += skip(r.text[r.at:], func(c byte) bool { return c != '\n' })
-		case c == ' ' || c == '\t' || c == '\n' || c == '\r' || c == ',' || c == ';':
+		case ' ', '\t', '\n', '\r', ',', ';':
 			r.at++
 		default:
 			return

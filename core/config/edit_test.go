@@ -22,11 +22,13 @@ func TestEditText(t *testing.T) {
 		{"a new scalar", "name: \"m\"", []config.Edit{{Path: "max_batch_size", Value: "4"}}, "name: \"m\"\nmax_batch_size: 4\n"},
 		{"an empty text", "", []config.Edit{{Path: "max_batch_size", Value: "4"}}, "max_batch_size: 4\n"},
 		{
-			"an empty message", "dynamic_batching { }\n", []config.Edit{{Path: "dynamic_batching.max_queue_delay_microseconds", Value: "500"}},
+			"an empty message", "dynamic_batching { }\n",
+			[]config.Edit{{Path: "dynamic_batching.max_queue_delay_microseconds", Value: "500"}},
 			"dynamic_batching { max_queue_delay_microseconds: 500 }\n",
 		},
 		{
-			"a new message", "name: 'm'\n", []config.Edit{{Path: "dynamic_batching.preferred_batch_size", Value: "[ 4, 8 ]"}},
+			"a new message", "name: 'm'\n",
+			[]config.Edit{{Path: "dynamic_batching.preferred_batch_size", Value: "[ 4, 8 ]"}},
 			"name: 'm'\ndynamic_batching { preferred_batch_size: [ 4, 8 ] }\n",
 		},
 		{
@@ -50,7 +52,8 @@ func TestEditText(t *testing.T) {
 			"parameters [ { key: \"b\" value: { string_value: \"2\" } } ]\n",
 		},
 		{
-			"a new parameter", "name: \"m\"\n", []config.Edit{{Path: "parameters.intra_op_thread_count", Value: "1"}},
+			"a new parameter", "name: \"m\"\n",
+			[]config.Edit{{Path: "parameters.intra_op_thread_count", Value: "1"}},
 			"name: \"m\"\nparameters { key: \"intra_op_thread_count\" value { string_value: \"1\" } }\n",
 		},
 		{"braces in comments and texts", "# { [\nname: \"}{\" # }\nmax_batch_size:1", []config.Edit{{Path: "max_batch_size", Value: "2"}}, "# { [\nname: \"}{\" # }\nmax_batch_size: 2"},

@@ -240,6 +240,7 @@ func repositoryCommands() []command {
 			examples: []string{"tutti plan models text", "tutti plan -o svg models text > text.svg", "tutti plan --after bind models text"},
 			run:      (*program).plan,
 		},
+		tuneCommand(),
 	}
 }
 

@@ -23,7 +23,7 @@ type Settings = queue.Settings
 
 // New returns a scheduler that batches by the rules.
 func New(s Settings, rules Rules) scheduler.Scheduler {
-	s.Policy, s.Levels, s.Ordered, s.Window = rules.Policy(), rules.Levels, rules.Ordered, rules.window()
+	s.Policy, s.Levels, s.Ordered, s.Window = rules.Policy(), rules.Levels, rules.Ordered, rules.Window()
 	return queue.New(s)
 }
 
@@ -67,8 +67,8 @@ const (
 	mostLooked = 512
 )
 
-// window returns how many tasks of one shape the policy sees.
-func (r *Rules) window() int {
+// Window returns how many tasks of one shape the policy sees.
+func (r *Rules) Window() int {
 	if r.Padded {
 		return min(max(int(r.MaxBatch), fewest), mostLooked)
 	}

@@ -1,0 +1,124 @@
+package tune
+
+import (
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/aymanbagabas/go-udiff"
+
+	"github.com/tutti-server/tutti/internal/table"
+)
+
+// Write prints the report: the measured models, predictions beside measurements, and the changes as a diff.
+func (r *Report) Write(w io.Writer) error {
+	var b strings.Builder
+	fmt.Fprintf(&b, "Ensemble %s, p99 of at most %s, %s, %s.\n\n", r.Ensemble, Round(r.Objective), count(r.Cores, "core"), count(len(r.Network.Samples), "sample request"))
+	table.Right(&b, "", r.Network.costs())
+	fmt.Fprintf(&b, "\nBesides its models a request takes %s of processor time and %s without; under load executions take %.2f times as long.\n\n",
+		Round(r.Overhead.CPU), Round(r.Overhead.Wait), r.slowdown())
+	fmt.Fprintf(&b, "current: %s\n", r.Network.describe(r.Current.Settings))
+	if r.Changed {
+		fmt.Fprintf(&b, "advice:  %s\n", r.Network.describe(r.Advice.Settings))
+	} else {
+		fmt.Fprintln(&b, "advice:  no change; nothing that was tried is better by 3 %")
+	}
+	if !r.Given {
+		fmt.Fprintf(&b, "\nHighest rate within the objective, as predicted with 30 %% headroom: %s requests/s now, %s with the advice.\n",
+			rounded(r.Current.Highest), rounded(r.Advice.Highest))
+	}
+	fmt.Fprintf(&b, "\nAt %s requests/s:\n", rounded(r.Rate))
+	table.Right(&b, "", r.comparison())
+	if r.Foreign > quiet {
+		fmt.Fprintf(&b, "Other processes used %.1f cores meanwhile: on an idle machine the results are more exact.\n", r.Foreign)
+	}
+	ok, reason := r.Holds()
+	verdict := "The advice holds: within 15 % of the predictions."
+	if !ok {
+		verdict = "The advice does not hold: " + reason + "."
+	}
+	fmt.Fprintf(&b, "%s It took %s.\n", verdict, r.Elapsed.Round(time.Second))
+	for i := range r.Changes {
+		fmt.Fprintf(&b, "\n%s", r.Changes[i].Diff())
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+func (r *Report) slowdown() float64 {
+	if r.Overhead.Slowdown == 0 {
+		return 1
+	}
+	return r.Overhead.Slowdown
+}
+
+// costs returns a table of the measured models.
+func (n *Network) costs() [][]string {
+	rows := [][]string{{"model", "threads", "1 request", "8 requests", "cores", "interference", "error of the fit"}}
+	for i := range n.Models {
+		m := &n.Models[i]
+		node := slices.IndexFunc(n.Nodes, func(x Node) bool { return x.Model == i })
+		list := spread(n, node)
+		size := &n.Samples[list[len(list)/2]].Sizes[node]
+		for _, threads := range slices.Sorted(maps.Keys(m.Costs)) {
+			c := m.Costs[threads]
+			row := []string{m.Name, strconv.Itoa(threads), c.copies(size, 1), "", fmt.Sprintf("%.2f", c.Width), fmt.Sprintf("%.0f-%.0f %%", 100*c.Interference[0].Part, 100*c.Interference[1].Part), fmt.Sprintf("%.0f %%", 100*c.Error)}
+			if threads == 0 {
+				row[1] = ""
+			}
+			if m.Largest > 1 {
+				row[3] = c.copies(size, 8)
+			}
+			rows = append(rows, row)
+		}
+	}
+	return rows
+}
+
+// copies returns the time of a batch of equal requests.
+func (c *Cost) copies(s *Size, times int) string {
+	var b Batch
+	for range times {
+		b.add(s)
+	}
+	return Round(time.Duration(c.Wall(&b))).String()
+}
+
+// comparison returns a table of predictions and measurements.
+func (r *Report) comparison() [][]string {
+	rows := [][]string{{"", "p50 predicted", "measured", "p99 predicted", "measured", "requests/s predicted", "measured", "cores predicted", "measured"}}
+	add := func(name string, c *Candidate) {
+		p, m := &c.Predicted, &c.Measured
+		rows = append(rows, []string{
+			name, Round(p.P50).String() + difference(float64(p.P50), float64(m.P50)), Round(m.P50).String(),
+			Round(p.P99).String() + difference(float64(p.P99), float64(m.P99)), Round(m.P99).String(),
+			rounded(p.Throughput) + difference(p.Throughput, m.Throughput), rounded(m.Throughput), fmt.Sprintf("%.2f", p.CPU), fmt.Sprintf("%.2f", m.CPU),
+		})
+	}
+	add("current", &r.Current)
+	if r.Changed {
+		add("advice", &r.Advice)
+	}
+	return rows
+}
+
+// difference returns how far a prediction is from the measurement. For example, " (+4 %)".
+func difference(predicted, measured float64) string {
+	if measured <= 0 {
+		return ""
+	}
+	return fmt.Sprintf(" (%+.0f %%)", 100*(predicted/measured-1))
+}
+
+// Diff returns the change as a unified diff.
+func (c *Change) Diff() string {
+	from := c.Path
+	if c.From == nil {
+		from = "/dev/null"
+	}
+	return udiff.Unified(from, c.Path, string(c.From), string(c.To))
+}

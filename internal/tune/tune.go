@@ -1,0 +1,279 @@
+package tune
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"math"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/tutti-server/tutti"
+	"github.com/tutti-server/tutti/client"
+	"github.com/tutti-server/tutti/core/config"
+	"github.com/tutti-server/tutti/core/status"
+	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/internal/options"
+	"github.com/tutti-server/tutti/pipeline/plan"
+)
+
+// Settings are the parameters of Run.
+type Settings struct {
+	Root     string // the folder of models
+	Ensemble string
+	// Data are files with sample requests, as benchmark.Files reads them. The traffic repeats the requests in their order.
+	// By default these are the golden requests of the ensemble, or those in expected.json.
+	Data []string
+	// Objective is the latency that 99 of 100 requests must not exceed.
+	Objective time.Duration
+	// Rate is the traffic in requests per second, for which the settings with the least processor time are searched. 0
+	// searches the settings with the highest rate.
+	Rate          float64
+	Components    tutti.Components
+	BackendConfig options.BackendConfig
+	// Accelerators are the GPUs that a server would use. Models that would execute there are refused.
+	Accelerators []tensor.Accelerator
+	// Progress receives the name of each phase and its part that is done. Optional.
+	Progress func(phase string, share float64)
+	// Brief shortens every run to a fraction of a second, for tests: the results are not exact.
+	Brief bool
+
+	_ struct{}
+}
+
+// length returns the length of a run.
+func (s *Settings) length(full time.Duration) time.Duration {
+	if s.Brief {
+		return full / brevity
+	}
+	return full
+}
+
+// number returns the number of requests of a run.
+func (s *Settings) number(full int) int {
+	if s.Brief {
+		return max(1, full/brevity)
+	}
+	return full
+}
+
+// brevity is how many times shorter the runs of Settings.Brief are.
+const brevity = 20
+
+// Report is the result of Run.
+type Report struct {
+	Ensemble  string
+	Objective time.Duration
+	Cores     int
+	Network   *Network
+	Overhead  Overhead
+	// Rate is the traffic of the validation, in requests per second. Given says that the caller chose it.
+	Rate  float64
+	Given bool
+	// Current and Advice are the compared settings. Advice has the settings of Current when nothing better was found.
+	Current, Advice Candidate
+	Changed         bool
+	Changes         []Change
+	// Points are all simulated operating points, for the picture.
+	Points []Point
+	// Foreign is how many cores other processes used during the validation, on average.
+	Foreign float64
+	Elapsed time.Duration
+}
+
+// Candidate is a set of settings with what was predicted and measured of it.
+type Candidate struct {
+	Settings []Setting // by model of the network
+	// Highest is the highest predicted rate within the objective, with headroom; 0 if there is none, or it was not searched.
+	Highest             float64
+	Predicted, Measured Outcome
+}
+
+// UnreachableError is the error of an objective that no settings meet.
+type UnreachableError struct {
+	Objective, Best time.Duration // Best is the lowest p99 that can be had
+	Rate            float64       // at this rate
+	Settings        string        // with these settings
+}
+
+func (e *UnreachableError) Error() string {
+	return fmt.Sprintf("the objective of %s cannot be met: the lowest p99 that can be had at %s requests/s is %s, with %s",
+		Round(e.Objective), rounded(e.Rate), Round(e.Best), e.Settings)
+}
+
+// Run measures an ensemble and returns the best settings that it found, validated. It changes no file.
+func Run(ctx context.Context, s Settings) (*Report, error) {
+	began := time.Now()
+	if s.Progress == nil {
+		s.Progress = func(string, float64) {}
+	}
+	t := &tuning{Settings: &s, cores: runtime.GOMAXPROCS(0)}
+	if err := t.study(ctx); err != nil {
+		return nil, err
+	}
+	if err := t.calibrate(ctx); err != nil {
+		return nil, err
+	}
+	r, err := t.search(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if err := t.validate(ctx, r); err != nil {
+		return nil, err
+	}
+	r.Elapsed = time.Since(began)
+	return r, nil
+}
+
+// tuning is the state of one Run.
+type tuning struct {
+	*Settings
+	cores    int
+	requests [][]client.Tensor // the inputs of the sample requests
+	network  *Network
+	overhead Overhead
+}
+
+// study loads the ensemble, finds the sizes of the samples at each step, and measures the models.
+func (t *tuning) study(ctx context.Context) (err error) {
+	t.Progress("load", 0)
+	over, err := newOverlay(t.Root)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, over.remove()) }()
+	n, names, err := t.variants(ctx, over)
+	if err != nil {
+		return err
+	}
+	l, err := openLab(ctx, t.Settings, over.dir, names...)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, l.Close(ctx)) }()
+	p, err := l.Plan(t.Ensemble, 0)
+	if err != nil {
+		return err
+	}
+	inputs, err := t.trace(ctx, l, p, n)
+	if err != nil {
+		return err
+	}
+	t.network = n
+	if err := l.measure(ctx, n, inputs, 2*t.Objective, func(share float64) { t.Progress("measure", share) }); err != nil {
+		return err
+	}
+	return l.interference(ctx, n, t.cores, inputs)
+}
+
+// trace executes each sample and notes its size at each node. It returns the inputs of each sample at each node.
+func (t *tuning) trace(ctx context.Context, l *lab, p *plan.Plan, n *Network) (inputs [][][]client.Tensor, err error) {
+	for i, sample := range t.requests {
+		list, err := l.walk(ctx, p, sample)
+		if err != nil {
+			return nil, fmt.Errorf("sample request %d: %w", i+1, err)
+		}
+		sizes, err := l.sizes(p, list)
+		if err != nil {
+			return nil, err
+		}
+		inputs, n.Samples = append(inputs, list), append(n.Samples, Sample{sizes})
+		t.Progress("load", float64(i+1)/float64(len(t.requests)))
+	}
+	return inputs, nil
+}
+
+// variants makes the network, and in the overlay a copy of each model for each number of threads to measure. It returns
+// the names to load.
+func (t *tuning) variants(ctx context.Context, over *overlay) (n *Network, names []string, err error) {
+	if _, err := os.Stat(filepath.Join(t.Root, t.Ensemble)); t.Ensemble == "" || !filepath.IsLocal(t.Ensemble) || errors.Is(err, fs.ErrNotExist) {
+		return nil, nil, status.Errorf(status.NotFound, "'%s' has no model '%s'", t.Root, t.Ensemble)
+	}
+	l, err := openLab(ctx, t.Settings, t.Root, t.Ensemble)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer func() { err = errors.Join(err, l.Close(ctx)) }()
+	if n, _, err = l.network(t.Ensemble); err != nil {
+		return nil, nil, err
+	}
+	d, err := l.Describe(t.Ensemble, 0)
+	if err != nil {
+		return nil, nil, err
+	}
+	if t.requests, err = t.samples(ctx, d); err != nil {
+		return nil, nil, err
+	}
+	names = []string{t.Ensemble}
+	for i := range n.Models {
+		m := &n.Models[i]
+		m.Costs = map[int]Cost{}
+		if m.Current.Threads == 0 {
+			m.Costs[0] = Cost{}
+			continue
+		}
+		for _, threads := range t.threads(m) {
+			m.Costs[threads] = Cost{}
+			set := m.Current
+			set.Threads, set.Instances = threads, concurrent(t.cores, threads)
+			name := variant(m.Name, threads)
+			if err := t.copyModel(over, m, name, &set); err != nil {
+				return nil, nil, err
+			}
+			names = append(names, name)
+		}
+	}
+	return n, names, nil
+}
+
+// threads returns the numbers of threads to measure: powers of two up to the cores, and the current one.
+func (t *tuning) threads(m *Model) []int {
+	list := []int{m.Current.Threads}
+	for n := 1; n <= t.cores; n *= 2 {
+		list = append(list, n)
+	}
+	slices.Sort(list)
+	return slices.Compact(list)
+}
+
+// copyModel makes a model of another name with other settings in the overlay.
+func (t *tuning) copyModel(over *overlay, m *Model, name string, set *Setting) error {
+	folder, err := filepath.Abs(filepath.Join(t.Root, m.Name))
+	if err != nil {
+		return err
+	}
+	text, err := config.ReadText(filepath.Join(folder, config.FileName))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	edits := append(Edits(m.Config, &m.Current, set), config.Edit{Path: "name", Value: fmt.Sprintf("%q", name)})
+	if key := threadsKey(m.Config.GetBackend()); key != "" {
+		edits = append(edits, config.Edit{Path: "parameters." + key, Value: strconv.Itoa(set.Threads)})
+	}
+	if text, err = config.EditText(text, edits...); err != nil {
+		return fmt.Errorf("the configuration of model '%s': %w", m.Name, err)
+	}
+	return over.set(name, folder, text)
+}
+
+// Round rounds a duration to three digits, for reports.
+func Round(d time.Duration) time.Duration {
+	for unit := time.Duration(1); ; unit *= 10 {
+		if d/unit < 1000 {
+			return d.Round(unit)
+		}
+	}
+}
+
+// rounded formats a rate.
+func rounded(rate float64) string {
+	if rate < 10 {
+		return fmt.Sprintf("%.2g", rate)
+	}
+	return fmt.Sprintf("%.0f", math.Round(rate))
+}

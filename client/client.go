@@ -235,6 +235,22 @@ func (w *withHeader) RoundTrip(r *http.Request) (*http.Response, error) {
 	return w.Transport.RoundTrip(r)
 }
 
+// CheckRedirect is the function of that name of an http.Client with RoundTripper: it refuses redirects to another server, which
+// would get the headers with their secrets.
+func CheckRedirect(r *http.Request, via []*http.Request) error {
+	first := via[0].URL
+	switch {
+	case r.URL.Scheme != first.Scheme || r.URL.Host != first.Host:
+		return fmt.Errorf("the server redirects to %s, which is another one: use its URL", r.URL.Redacted())
+	case len(via) >= mostRedirects:
+		return fmt.Errorf("the server redirects more than %d times", mostRedirects)
+	}
+	return nil
+}
+
+// mostRedirects is the number of redirects that a request follows.
+const mostRedirects = 10
+
 // dialOptions returns options that add the header to every call.
 func (o *Options) dialOptions() []grpc.DialOption {
 	if len(o.Header) == 0 {

@@ -54,7 +54,7 @@ func NewHTTP(server string, o *HTTPOptions) *HTTP {
 	if o == nil {
 		o = &HTTPOptions{}
 	}
-	return &HTTP{url: strings.TrimSuffix(server, "/"), json: o.JSON, http: http.Client{Transport: o.RoundTripper()}, retry: o.Retry}
+	return &HTTP{url: strings.TrimSuffix(server, "/"), json: o.JSON, http: http.Client{Transport: o.RoundTripper(), CheckRedirect: CheckRedirect}, retry: o.Retry}
 }
 
 // Close closes idle connections.

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/tutti-server/tutti/client"
@@ -84,5 +85,38 @@ func TestProbe(t *testing.T) {
 	}
 	if _, err := client.Probe(context.Background(), mute.Addr().String(), nil); err == nil {
 		t.Error("there is a connection to what does not listen")
+	}
+}
+
+// TestRedirects checks that headers, which may have secrets, do not follow a redirect to another server.
+func TestRedirects(t *testing.T) {
+	t.Parallel()
+	other := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		t.Errorf("another server got a request with the token %q", r.Header.Get("Authorization"))
+	}))
+	defer other.Close()
+	var own atomic.Int64
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		own.Add(1)
+		switch r.URL.Path {
+		case "/v2/models/elsewhere":
+			http.Redirect(w, r, other.URL+r.URL.Path, http.StatusTemporaryRedirect)
+		case "/v2/models/loop":
+			http.Redirect(w, r, r.URL.Path, http.StatusTemporaryRedirect)
+		}
+	}))
+	defer server.Close()
+	o := &client.Options{Header: http.Header{"Authorization": {"Bearer secret"}}}
+	m, err := client.DialWith(server.URL, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Close()
+	if _, err := m.Metadata(t.Context(), "elsewhere"); err == nil || !strings.Contains(err.Error(), "redirects to "+other.URL) {
+		t.Errorf("the error of a redirect to another server is %v", err)
+	}
+	own.Store(0)
+	if _, err := m.Metadata(t.Context(), "loop"); err == nil || own.Load() != 10 {
+		t.Errorf("a redirect to itself is followed %d times: %v", own.Load(), err)
 	}
 }

@@ -162,7 +162,7 @@ func (c *connection) api(server string) (base string, h *http.Client, err error)
 	if err != nil {
 		return "", nil, err
 	}
-	return strings.TrimSuffix(base, "/") + "/ui/api/", &http.Client{Transport: o.RoundTripper()}, nil
+	return strings.TrimSuffix(base, "/") + "/ui/api/", &http.Client{Transport: o.RoundTripper(), CheckRedirect: client.CheckRedirect}, nil
 }
 
 // http returns the URL of a server's HTTP port, and the client options of the flags.

@@ -156,6 +156,7 @@ func TestInitModel(t *testing.T) {
 		{"integers", "custom", nil, []string{"", "_model"}, ""},
 		{"strings", "custom", nil, []string{"", "_model"}, ""},
 		{"scalar", "custom", nil, []string{"", "_model"}, ""},
+		{"inferred", "custom", nil, []string{"", "_model"}, ""},
 	}
 	args := []string{"--backend-config=onnxruntime,library-path=" + requireRuntime(t)}
 	dirs := map[string]string{}

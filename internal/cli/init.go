@@ -93,11 +93,24 @@ func (p *program) initModel(ctx context.Context, rest []string, o *starter.Optio
 	}
 	o.Dir = dir
 	o.Ports = func(m *starter.Model) error { return p.readPorts(ctx, m, settings) }
-	r, err := starter.Build(o)
+	r, s, err := p.starterIn(ctx, dir, o, settings)
+	if broken := (*unloadable)(nil); errors.As(err, &broken) {
+		o.Refine = true
+		if refined, again, failed := p.starterIn(ctx, dir, o, settings); failed == nil {
+			r, s, err = refined, again, nil
+		}
+	}
 	if err != nil {
 		return err
 	}
-	var s *sampled
+	return p.describeInit(dir, o.Model, r, s)
+}
+
+// starterIn writes a repository and sends its sample request.
+func (p *program) starterIn(ctx context.Context, dir string, o *starter.Options, settings options.BackendConfig) (r *starter.Repository, s *sampled, err error) {
+	if r, err = starter.Build(o); err != nil {
+		return nil, nil, err
+	}
 	err = fill(dir, func(tmp string) error {
 		if err := r.Write(tmp); err != nil {
 			return err
@@ -107,10 +120,7 @@ func (p *program) initModel(ctx context.Context, rest []string, o *starter.Optio
 		}
 		return errors.Join(s.write(tmp, r), r.WriteReadme(tmp, s.golden))
 	})
-	if err != nil {
-		return err
-	}
-	return p.describeInit(dir, o.Model, r, s)
+	return r, s, err
 }
 
 // isVacant returns an error unless a folder is missing or empty.

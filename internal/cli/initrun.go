@@ -74,6 +74,13 @@ func takePorts(m *starter.Model, cfg *modelconfig.ModelConfig) error {
 	return nil
 }
 
+// unloadable is the error of a written repository that does not load.
+type unloadable struct{ model, reason string }
+
+func (e *unloadable) Error() string {
+	return fmt.Sprintf("the repository does not load, so nothing was written: model '%s': %s", e.model, e.reason)
+}
+
 // sampled is the result of the sample request.
 type sampled struct {
 	resp    *client.Response
@@ -108,7 +115,7 @@ func (p *program) record(ctx context.Context, dir string, r *starter.Repository,
 			return &sampled{missing: m.Err.Error() + ", and write the repository again into an empty folder"}, nil
 		case m.Name != r.Name || broken == nil: // the ensemble fails when one of its models does
 			text := strings.ReplaceAll(m.Err.Error(), filepath.Join(dir, r.ModelName(probed), "1", r.Model.File), r.Model.Path)
-			broken = fmt.Errorf("the repository does not load, so nothing was written: model '%s': %s", m.Name, text)
+			broken = &unloadable{m.Name, text}
 		}
 	}
 	if broken != nil {

@@ -47,6 +47,8 @@ type Options struct {
 	Dir       string // folder that will be written, for the name of the ensemble and the README
 	// Ports reads the inputs and outputs of a format that Build cannot read itself, with the model's runtime. Nil refuses such formats.
 	Ports func(m *Model) error
+	// Refine takes from Ports what the file leaves open: a runtime may know the size of an output that the file calls variable.
+	Refine bool
 
 	_ struct{}
 }
@@ -132,6 +134,11 @@ func Build(o *Options) (*Repository, error) {
 			return nil, err
 		}
 	}
+	if o.Refine {
+		if err := m.refine(o.Ports); err != nil {
+			return nil, err
+		}
+	}
 	b := &builder{o: o, m: m, r: &Repository{Model: m}}
 	if err := b.check(); err != nil {
 		return nil, err
@@ -157,6 +164,24 @@ func Build(o *Options) (*Repository, error) {
 func (m *Model) incomplete() bool {
 	unknown := func(p Port) bool { return p.Shape == nil }
 	return len(m.Inputs) == 0 || len(m.Outputs) == 0 || slices.ContainsFunc(m.Outputs, unknown) || slices.ContainsFunc(m.Inputs, unknown)
+}
+
+// refine sets the dimensions that ports knows and the file does not.
+func (m *Model) refine(ports func(*Model) error) error {
+	exact := &Model{Path: m.Path, Format: m.Format, Backend: m.Backend, File: m.File, External: m.External}
+	if err := ports(exact); err != nil {
+		return err
+	}
+	known := slices.Concat(exact.Inputs, exact.Outputs)
+	for _, p := range slices.Concat(m.Inputs, m.Outputs) {
+		i := slices.IndexFunc(known, func(k Port) bool { return k.Name == p.Name && len(k.Shape) == len(p.Shape) })
+		for d := range p.Shape {
+			if i >= 0 && p.Shape[d] < 0 {
+				p.Shape[d] = known[i].Shape[d]
+			}
+		}
+	}
+	return nil
 }
 
 // builder builds one repository.

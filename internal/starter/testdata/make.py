@@ -135,3 +135,5 @@ save("integers", [node("Add", ["A", "B"], ["A_plus_B"])], [value("A", T.INT64, [
 save("strings", [node("Identity", ["S"], ["T"])], [value("S", T.STRING, ["n", 1])], [value("T", T.STRING, ["n", 1])])
 save("scalar", [node("Identity", ["S"], ["T"])], [value("S", T.FLOAT, [])], [value("T", T.FLOAT, [])])
 save("sequence", [node("SequenceConstruct", ["A"], ["Q"])], [value("A", T.FLOAT, [1])], [helper.make_tensor_sequence_value_info("Q", T.FLOAT, None)])
+# The runtime knows a size that the file leaves open, as it does of some recurrent models.
+save("inferred", [node("Reshape", ["H", "shape"], ["HN"])], [value("H", T.FLOAT, [1, 1, 8])], [value("HN", T.FLOAT, [1, "n", 8])], [axes("shape", 1, 1, 8)])

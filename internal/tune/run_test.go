@@ -53,9 +53,8 @@ func settings(root, ensemble string) tune.Settings {
 }
 
 // TestRun tunes an ensemble whose model waits in each execution: the advice has predictions and measurements, what it
-// changes is valid, and nothing is written before Write.
+// changes is valid, and nothing is written before Write. It is not parallel: it measures the processor time of the process.
 func TestRun(t *testing.T) {
-	t.Parallel()
 	root := repository(t, map[string]string{"slow/config.pbtxt": slow, "chain/config.pbtxt": chain + oneStep, "requests.json": request})
 	s := settings(root, "chain")
 	s.Data = []string{filepath.Join(root, "requests.json")}

@@ -106,9 +106,6 @@ func (c *channel) registered() []*model {
 // recheckPeriod is how long an address with other metadata waits for its next comparison.
 const recheckPeriod = 2 * time.Second
 
-// window is how many bytes of a response an endpoint may send before they are read.
-const window = 8 << 20
-
 // check compares the metadata of the models with those at each address that a connection was opened to, until they agree.
 func (c *channel) check(ctx context.Context) {
 	tick := time.NewTicker(recheckPeriod)
@@ -217,8 +214,6 @@ func (s *settings) dial(w *watcher, p purpose) (*grpc.ClientConn, error) {
 			MinConnectTimeout: 5 * time.Second,
 		}),
 		grpc.WithIdleTimeout(0),
-		// With windows of its own choice grpc sends a ping with nearly every response, to learn how large they should be.
-		grpc.WithInitialWindowSize(window), grpc.WithInitialConnWindowSize(2*window),
 		grpc.WithUserAgent("tutti"),
 	)
 	if s.controlled() { // the control plane's service config counts; it may not repeat what must not be repeated

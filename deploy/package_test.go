@@ -157,15 +157,22 @@ func TestDebFile(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	shared, err := os.ReadFile("../internal/cli/manpages/main.go") // what fills ${FOLDER}/share
+	if err != nil {
+		t.Fatal(err)
+	}
 	modes := map[string]fs.FileMode{}
 	for _, c := range f.Contents {
 		modes[c.Dst] = c.Info.Mode
 		if own, ok := strings.CutPrefix(c.Src, "deploy/"); ok {
-			_, err := os.Stat(own)
-			if err != nil {
+			if _, err := os.Stat(own); err != nil {
 				t.Error(err)
 			}
-		} else if base := filepath.Base(c.Src); !strings.Contains(string(script), base) && !strings.Contains(c.Src, "/bin/") {
+		} else if path, ok := strings.CutPrefix(c.Src, "${FOLDER}/share/"); ok {
+			if !strings.Contains(string(shared), `"`+path+`"`) {
+				t.Errorf("internal/cli/manpages does not make %s", c.Src)
+			}
+		} else if base := filepath.Base(c.Src); !strings.Contains(string(script), strings.TrimSuffix(base, ".gz")) && !strings.Contains(c.Src, "/bin/") {
 			t.Errorf("scripts/dist does not make %s", c.Src)
 		}
 		if c.Dst == "/etc/tutti/tutti.env" && c.Type != "config|noreplace" {

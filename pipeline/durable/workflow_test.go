@@ -28,7 +28,7 @@ type simulation struct {
 	finish func(call int) *finished
 	before func(env *testsuite.TestWorkflowEnvironment, run int) // of each run
 
-	mu        sync.Mutex
+	mu        sync.Mutex // activities run at the same time, and after the end of their workflow
 	scheduled map[int64]int // chunks by their results
 	finishes  int
 	runs      []runSize
@@ -61,15 +61,19 @@ func (s *simulation) run(t *testing.T, o *order) error {
 			size.bytes += payload.Size()
 		}
 		env.RegisterActivityWithOptions(func(context.Context, checkOrder) (*checked, error) {
+			s.mu.Lock()
+			defer s.mu.Unlock()
 			size.activities++
 			return &checked{Version: 3, Fingerprint: "f", ChunkRows: 2000}, nil
 		}, activity.RegisterOptions{Name: activityCheck})
 		env.RegisterActivityWithOptions(func(context.Context, place) (*plan, error) {
+			s.mu.Lock()
+			defer s.mu.Unlock()
 			size.activities++
 			return &s.plan, nil
 		}, activity.RegisterOptions{Name: activityCut})
 		env.RegisterActivityWithOptions(func(ctx context.Context, o chunkOrder) (*chunkDone, error) {
-			s.mu.Lock() // activities run at the same time
+			s.mu.Lock()
 			defer s.mu.Unlock()
 			d, err := s.chunk(o.Number, activity.GetInfo(ctx).Attempt)
 			if err == nil {
@@ -83,6 +87,8 @@ func (s *simulation) run(t *testing.T, o *order) error {
 			return d, err
 		}, activity.RegisterOptions{Name: activityChunk})
 		env.RegisterActivityWithOptions(func(context.Context, finishOrder) (*finished, error) {
+			s.mu.Lock()
+			defer s.mu.Unlock()
 			size.activities++
 			s.finishes++
 			return s.finish(s.finishes), nil
@@ -90,9 +96,13 @@ func (s *simulation) run(t *testing.T, o *order) error {
 		if s.before != nil {
 			s.before(env, len(s.runs))
 		}
+		s.mu.Lock()
 		count(o)
+		s.mu.Unlock()
 		env.ExecuteWorkflow(workflowType, o)
+		s.mu.Lock()
 		s.runs = append(s.runs, size)
+		s.mu.Unlock()
 		if v, err := env.QueryWorkflow(queryProgress); err == nil {
 			s.last = &progress{}
 			if err = v.Get(s.last); err != nil {

@@ -43,6 +43,14 @@ func (c *streamClient) send(texts ...string) {
 	}
 }
 
+// sendLate sends a request that may come after the server has ended the stream.
+func (c *streamClient) sendLate(text string) {
+	c.t.Helper()
+	if err := c.Send(message(c.t, text)); err != nil && !errors.Is(err, io.EOF) {
+		c.t.Fatal(err)
+	}
+}
+
 const xAB = ` inputs { name: "X" datatype: "UINT8" shape: 2 } raw_input_contents: "ab"`
 
 // got is a summary of a streamed response.
@@ -191,7 +199,8 @@ func TestStreamErrors(t *testing.T) {
 func TestStreamStatus(t *testing.T) {
 	t.Parallel()
 	c, _, _ := openStream(t, metadata.AppendToOutgoingContext(t.Context(), "triton_grpc_error", "true"))
-	c.send(`id: "1"`+xAB, `model_name: "nope"`, `id: "3"`+xAB)
+	c.send(`id: "1"`+xAB, `model_name: "nope"`)
+	c.sendLate(`id: "3"` + xAB)
 	c.want(got{ID: "1", Data: "ab", Final: true})
 	c.wantEnd(codes.InvalidArgument, "Request for unknown model: 'nope' is not found")
 }

@@ -28,7 +28,7 @@ type simulation struct {
 	finish func(call int) *finished
 	before func(env *testsuite.TestWorkflowEnvironment, run int) // of each run
 
-	mu        sync.Mutex // activities run at the same time, and after the end of their workflow
+	mu        sync.Mutex    // activities run at the same time, and after the end of their workflow
 	scheduled map[int64]int // chunks by their results
 	finishes  int
 	runs      []runSize

@@ -109,11 +109,36 @@ func hasBodies(path string) (bool, error) {
 
 // body is the body of a KServe request.
 type body struct {
-	Inputs  []client.Tensor `json:"inputs"`
+	Inputs  []bodyTensor `json:"inputs"`
 	Outputs []struct {
 		Name string `json:"name"`
 	} `json:"outputs"`
 	Parameters map[string]any `json:"parameters"`
+}
+
+// bodyTensor is an input of a body. Golden requests may have its bytes in "raw", in base64.
+type bodyTensor struct{ client.Tensor }
+
+// UnmarshalJSON decodes the tensor.
+func (t *bodyTensor) UnmarshalJSON(b []byte) error {
+	if err := json.Unmarshal(b, &t.Tensor); err != nil {
+		return err
+	}
+	var r struct {
+		Raw []byte `json:"raw"`
+	}
+	if err := json.Unmarshal(b, &r); err != nil || r.Raw == nil {
+		return err
+	}
+	t.Data = r.Raw
+	n := tensor.Of(t.Shape...).Elements()
+	switch want := n * int64(t.DType.Size()); {
+	case t.DType == tensor.Bytes:
+		return tensor.CheckBytes(t.Data, n)
+	case n < 0 || want != int64(len(t.Data)):
+		return fmt.Errorf("input '%s' has %d bytes, expected %d for shape %v of %s", t.Name, len(t.Data), want, t.Shape, t.DType)
+	}
+	return nil
 }
 
 // readBodies reads files of bodies.

@@ -122,6 +122,10 @@ func TestFiles(t *testing.T) {
 	}{
 		{"bodies in lines", d, benchmark.Files{Paths: []string{write("a.jsonl", bodyX+"\n\n"+bodyX+"\n")}}, []load.Request{floats(1, 1, 2), floats(1, 1, 2)}},
 		{"a body", d, benchmark.Files{Paths: []string{write("a.json", bodyX)}}, []load.Request{floats(1, 1, 2)}},
+		{"a golden request", d, benchmark.Files{Paths: []string{write("raw.json", strings.Replace(bodyX, `"data":[1,2]`, `"raw":"AACAPwAAAEA="`, 1))}}, []load.Request{floats(1, 1, 2)}},
+		{"a golden text", text, benchmark.Files{Paths: []string{write("rawtext.json", `{"inputs":[{"name":"TEXT","datatype":"BYTES","shape":[1,1],"raw":"AwAAAG9uZQ=="}],"outputs":[]}`)}}, []load.Request{{
+			Model: "t", Inputs: []load.Tensor{load.Bytes("TEXT", []int64{1, 1}, []byte("one"))},
+		}}},
 		{"a folder of bodies", d, benchmark.Files{Paths: []string{filepath.Join(dir, "bodies")}}, []load.Request{floats(1, 1, 2), floats(1, 3, 4)}},
 		{"an array", d, benchmark.Files{Paths: []string{write("a.npy", npy("3, 2", 1, 2, 3, 4, 5, 6))}, Batch: 2}, []load.Request{floats(2, 1, 2, 3, 4), floats(1, 5, 6)}},
 		{"rows in lines", d, benchmark.Files{Paths: []string{write("r.jsonl", "{\"X\":[1,2]}\n{\"X\":[3,4]}\n")}}, []load.Request{floats(1, 1, 2), floats(1, 3, 4)}},
@@ -154,6 +158,8 @@ func TestFileErrors(t *testing.T) {
 		{"no inputs", "b.json", "{}", "the request has no inputs"},
 		{"another input", "c.json", strings.ReplaceAll(bodyX, `"X"`, `"Y"`), "no input 'Y', expected one of: X"},
 		{"parameters", "d.json", strings.Replace(bodyX, "{", `{"parameters":{"sequence_id":1},`, 1), "parameters, which are not sent"},
+		{"raw bytes of another number", "raw.json", strings.Replace(bodyX, `"data":[1,2]`, `"raw":"AACAPw=="`, 1), "input 'X' has 4 bytes, expected 8 for shape [1 2] of FP32"},
+		{"raw text of another number", "text.json", `{"inputs":[{"name":"X","datatype":"BYTES","shape":[2],"raw":"AwAAAG9uZQ=="}]}`, "text.json', line 1"},
 		{"second line", "e.jsonl", bodyX + "\n{]\n", "e.jsonl', line 2"},
 		{"an empty file", "f.json", "", "have no request"},
 		{"an unknown format", "g.bin", "x", "g.bin"},

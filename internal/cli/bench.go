@@ -61,7 +61,8 @@ type benchSettings struct {
 	batch, letters           int
 	seed                     uint64
 	against, againstModel    string
-	output, report           string
+	out                      *output
+	report                   string
 }
 
 // bench measures a model of a running server.
@@ -114,7 +115,7 @@ func (s *benchSettings) flags(fs *flag.FlagSet) {
 	fs.StringVar(&s.againstModel, "against-model", "", "`model` to compare with, at --against or at the same server")
 	fs.IntVar(&s.rounds, "rounds", 10, "rounds of a comparison; in each both sides are measured for --window")
 	fs.DurationVar(&s.timeout, "timeout", time.Minute, "time after which a request without a response fails")
-	fs.StringVar(&s.output, "o", "table", "output `format`: table or json")
+	s.out = outputFlag(fs, formatTable, formatJSON, formatYAML)
 	fs.StringVar(&s.report, "report", "", "`file` for a report in HTML with plots")
 }
 
@@ -149,8 +150,6 @@ func (a *benchCall) check(fs *flag.FlagSet) error {
 		return usagef("--rate and --concurrency exclude each other: an open loop or a closed one")
 	case !given["rate"] && (given["clients"] || given["constant"]):
 		return usagef("--clients and --constant are for --rate; --concurrency sets the clients of a closed loop")
-	case s.output != "table" && s.output != "json":
-		return usagef("-o is '%s', expected table or json", s.output)
 	case len(s.inputs) > 0 && (len(s.shapes) > 0 || given["text-length"]):
 		return usagef("--shape and --text-length are for random inputs, and --input has inputs")
 	case len(s.columns) > 0 && len(s.inputs) == 0:

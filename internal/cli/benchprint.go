@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"strconv"
@@ -13,14 +12,11 @@ import (
 
 // print writes the results to stdout.
 func (a *benchCall) print() error {
-	if a.set.output == "json" {
-		text, err := json.MarshalIndent(&a.report, "", "  ")
-		if err != nil {
-			return err
-		}
-		_, err = a.stdout.Write(append(text, '\n'))
-		return err
-	}
+	return a.set.out.print(a.stdout, &a.report, a.printTable)
+}
+
+// printTable prints the results for people.
+func (a *benchCall) printTable() error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "model '%s' at %s, %s, inputs: %s (%d different requests)\n\n", a.report.Model, a.report.URL, a.report.Protocol, a.report.Inputs, a.report.Different)
 	if c := a.report.Comparison; c != nil {

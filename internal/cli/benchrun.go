@@ -81,7 +81,7 @@ func (a *benchCall) open(ctx context.Context, server, model string) (*benchSide,
 		return nil, err
 	}
 	if err := a.prepare(ctx, s); err != nil {
-		return nil, errors.Join(err, s.c.Close())
+		return nil, errors.Join(explainModel(ctx, s.c, model, err), s.c.Close())
 	}
 	return s, nil
 }

@@ -3,7 +3,6 @@ package cli
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"flag"
 	"net/http"
 	"os"
@@ -19,10 +18,10 @@ import (
 // topCommand is the row of the command top.
 func topCommand() command {
 	return command{
-		name: "top", usage: "[--url URL] [--once]", summary: "Watch the models of a server live",
+		name: "top", usage: "[--url URL] [--once] [-o table|json|yaml]", summary: "Watch the models of a server live",
 		notes: `Rates, times and batch sizes are those of the last interval, by the server's statistics. Over HTTP the dashboard of the server adds percentiles of the stored traces, queue lengths, CPU and GPU; other servers, and gRPC, show "-" there.
 Keys: q ends, the arrows up and down scroll, left and right select the column that orders the rows, r reverses the order, / filters by name, Esc removes the filter.
-Without a terminal, and with --once, the command prints one table of one interval.`,
+Without a terminal, and with --once, -o json or -o yaml, the command prints one table of one interval.`,
 		examples: []string{"tutti top", "tutti top --filter text --sort P99", "tutti top --once --interval 5s -o json"},
 		run:      (*program).top,
 	}
@@ -30,10 +29,11 @@ Without a terminal, and with --once, the command prints one table of one interva
 
 // topSettings are the flags of top.
 type topSettings struct {
-	url                  *string
-	once                 bool
-	interval             time.Duration
-	filter, sort, output string
+	url          *string
+	once         bool
+	interval     time.Duration
+	filter, sort string
+	out          *output
 }
 
 func (s *topSettings) flags(fs *flag.FlagSet) {
@@ -42,7 +42,7 @@ func (s *topSettings) flags(fs *flag.FlagSet) {
 	fs.DurationVar(&s.interval, "interval", time.Second, "time between figures")
 	fs.StringVar(&s.filter, "filter", "", "`text` that names of models must have in them")
 	fs.StringVar(&s.sort, "sort", "REQ/S", "`column` that orders the rows: "+strings.Join(monitor.Columns(), ", "))
-	fs.StringVar(&s.output, "o", "table", "output `format` of --once: table or json")
+	s.out = outputFlag(fs, formatTable, formatJSON, formatYAML)
 }
 
 // shortest is the shortest interval: the statistics of a server with many models take a while.
@@ -63,8 +63,6 @@ func (p *program) top(ctx context.Context, args []string) error {
 		return usagef("--interval is %v, expected %v or more", s.interval, shortest)
 	case !slices.Contains(monitor.Columns(), s.sort):
 		return usagef("--sort is '%s', expected one of %s", s.sort, strings.Join(monitor.Columns(), ", "))
-	case s.output != "table" && s.output != "json":
-		return usagef("-o is '%s', expected table or json", s.output)
 	}
 	c, err := connect.dial(*s.url)
 	if err != nil {
@@ -79,7 +77,7 @@ func (p *program) top(ctx context.Context, args []string) error {
 		}
 		src.Dashboard = func(ctx context.Context, path string) ([]byte, error) { return a.body(ctx, http.MethodGet, path, nil) }
 	}
-	if s.once || s.output == "json" || !isTerminal(p.stdout) || slices.Contains([]string{"", "dumb"}, os.Getenv("TERM")) {
+	if s.once || s.out.machine() || !isTerminal(p.stdout) || slices.Contains([]string{"", "dumb"}, os.Getenv("TERM")) {
 		return connect.explain(ctx, *s.url, p.topOnce(ctx, src, s))
 	}
 	explain := func(err error) error { return connect.explain(ctx, *s.url, err) }
@@ -104,17 +102,11 @@ func (p *program) topOnce(ctx context.Context, src *monitor.Source, s *topSettin
 		return err
 	}
 	rows := v.Rows()
-	var b bytes.Buffer
-	if s.output == "json" {
-		d := json.NewEncoder(&b)
-		d.SetIndent("", "  ")
-		if err := d.Encode(rows); err != nil {
-			return err
-		}
-	} else {
+	return s.out.print(p.stdout, rows, func() error {
+		var b bytes.Buffer
 		b.WriteString(strings.Join(monitor.Totals(v.Before, v.After, rows), "   ") + "\n\n")
 		table.Right(&b, "", monitor.Table(rows))
-	}
-	_, err = p.stdout.Write(b.Bytes())
-	return err
+		_, err := p.stdout.Write(b.Bytes())
+		return err
+	})
 }

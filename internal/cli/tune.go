@@ -14,7 +14,7 @@ import (
 
 func tuneCommand() command {
 	return command{
-		name: "tune", usage: "DIR ENSEMBLE --slo-ms N [--rate R] [--data FILE] [--write]", summary: "Find the settings that serve the most requests within a latency objective",
+		name: "tune", usage: "DIR ENSEMBLE --slo-ms N [--rate R] [--data FILE] [--write] [-o table|json|yaml]", summary: "Find the settings that serve the most requests within a latency objective",
 		notes: `The command serves the ensemble in its own process for some minutes and takes the whole machine: it measures each model,
 simulates settings, and validates the best ones beside the current ones. It prints the changes as a diff.`,
 		examples: []string{"tutti tune models text --slo-ms 50", "tutti tune models text --slo-ms 50 --rate 200 --data requests.jsonl --write"},
@@ -29,6 +29,7 @@ type tuneCall struct {
 	picture   string
 	write     bool
 	brief     bool
+	out       *output
 }
 
 // tune finds the settings of an ensemble's models that serve the most requests within an objective.
@@ -41,6 +42,7 @@ func (p *program) tune(ctx context.Context, args []string) (err error) {
 	fs.BoolVar(&a.write, "write", false, "write the changes to config.pbtxt, if they held in the validation")
 	fs.BoolVar(&a.brief, "brief", false, "shorten every run to a fraction of a second: to see a report soon, whose figures are not exact")
 	fs.Var(backend, "backend-config", "`backend,key=value`: a setting of a backend; may be repeated")
+	a.out = outputFlag(fs, formatTable, formatJSON, formatYAML)
 	rest, err := arguments(fs, args, 2, 2, "a repository and an ensemble")
 	switch {
 	case err != nil:
@@ -68,7 +70,7 @@ func (p *program) tune(ctx context.Context, args []string) (err error) {
 
 // finish prints the report, and writes the picture and the changes.
 func (a *tuneCall) finish(p *program, r *tune.Report) error {
-	if err := r.Write(p.stdout); err != nil {
+	if err := a.out.print(p.stdout, r.Data(), func() error { return r.Write(p.stdout) }); err != nil {
 		return err
 	}
 	if a.picture != "" {

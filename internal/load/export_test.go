@@ -32,9 +32,6 @@ func Open(c Client, at []time.Time, patience time.Duration) (samples []time.Dura
 // NewResult summarises samples.
 var NewResult = newResult
 
-// ErrLate is the error of a request for which no client was free in time.
-var ErrLate = errLate
-
 // ReadResponse decodes a response over HTTP as a client does.
 func ReadResponse(text []byte) ([]Output, error) {
 	c := HTTP{r: bufio.NewReader(bytes.NewReader(text))}

@@ -35,7 +35,8 @@ const (
 	patience = 5 * time.Second
 )
 
-var errLate = errors.New("no client was free in time")
+// ErrLate is the error of a request for which no client was free in time.
+var ErrLate = errors.New("no client was free in time")
 
 // Run sends requests through the clients and summarises the responses. It fails without clients.
 func Run(clients []Client, p Plan) (Result, error) {
@@ -130,7 +131,7 @@ func (w *worker) open(arrivals <-chan arrival, patience time.Duration) {
 	hope := true
 	for a := range arrivals {
 		if !hope || time.Since(a.at) > patience {
-			w.fail(errLate)
+			w.fail(ErrLate)
 			continue
 		}
 		hope = w.do(a.index, a.at)

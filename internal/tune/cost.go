@@ -50,6 +50,9 @@ type Cost struct {
 	Interference [2]Interference
 	// Error is the mean relative difference between the observations and the fit.
 	Error float64
+	// Beyond is that of the batches that are larger than the current max_batch_size; BeyondBatches is their number.
+	Beyond        float64
+	BeyondBatches int
 }
 
 // Interference is how much longer an execution takes beside others. For example, 0.1 is a tenth.

@@ -3,6 +3,8 @@ package tune
 import (
 	"context"
 	"time"
+
+	"github.com/tutti-server/tutti/client"
 )
 
 // NewCost returns a cost with coefficients in ns: constant, per row, per element, and per element and length.
@@ -17,3 +19,6 @@ func Search(ctx context.Context, n *Network, cores int, objective time.Duration,
 	t := &tuning{Settings: &Settings{Ensemble: n.Ensemble, Objective: objective, Rate: rate, Progress: func(string, float64) {}}, cores: cores, network: n}
 	return t.search(ctx)
 }
+
+// SameRows compares the outputs of a request with those of a batch of its copies.
+func SameRows(alone, batch []client.Tensor, times int) error { return sameRows(alone, batch, times) }

@@ -107,7 +107,8 @@ type measurement struct {
 	foreign float64
 }
 
-// run sends load and measures. It fails if requests fail.
+// run sends load and measures. It fails if requests fail: with load.ErrLate and the measurement if the server is too slow for
+// the rate.
 func (v *live) run(ctx context.Context, p load.Plan, clients int) (m measurement, err error) {
 	g, err := load.Dial(v.target, load.Binary, v.requests, clients)
 	if err != nil {
@@ -132,14 +133,14 @@ func (v *live) run(ctx context.Context, p load.Plan, clients int) (m measurement
 	}
 	wall := time.Since(began)
 	own, all = processTime()-own, machineTime()-all
-	switch {
-	case r.err != nil:
+	if r.err != nil {
 		return m, r.err
-	case r.Errors > 0:
-		return m, fmt.Errorf("%d of %d requests to ensemble '%s' failed: %w", r.Errors, r.Errors+r.Requests, v.t.Ensemble, r.First)
 	}
 	m.P50, m.P99, m.Mean, m.Throughput = r.P50, r.P99, r.Mean, r.Throughput
 	m.CPU, m.foreign = own.Seconds()/wall.Seconds(), max(0, (all-own).Seconds()/wall.Seconds())
+	if r.Errors > 0 {
+		return m, fmt.Errorf("%d of %d requests to ensemble '%s' failed: %w", r.Errors, r.Errors+r.Requests, v.t.Ensemble, r.First)
+	}
 	return m, nil
 }
 

@@ -77,14 +77,15 @@ func (l *lab) measure(ctx context.Context, n *Network, inputs [][][]client.Tenso
 	}
 	for m := range n.Models {
 		for threads := range n.Models[m].Costs {
-			n.Models[m].Costs[threads] = fitPoints(points, m, threads, n.Models[m].Config.GetBackend())
+			n.Models[m].Costs[threads] = fitPoints(points, &n.Models[m], m, threads)
 		}
+		n.Models[m].bounded(points, m)
 	}
 	return nil
 }
 
 // fitPoints fits the cost of a model with a number of threads.
-func fitPoints(points []*point, model, threads int, backend string) Cost {
+func fitPoints(points []*point, m *Model, model, threads int) Cost {
 	var list []Observation
 	for _, p := range points {
 		if p.model == model && p.threads == threads {
@@ -92,10 +93,11 @@ func fitPoints(points []*point, model, threads int, backend string) Cost {
 		}
 	}
 	c := Fit(list)
+	c.Beyond, c.BeyondBatches = beyond(&c, list, m.Current.MaxBatch)
 	if threads > 0 {
 		c.Width = min(c.Width, float64(threads)) // the rest is the server's
 	}
-	if backend == "python" {
+	if m.Config.GetBackend() == "python" {
 		c.Width = max(c.Width, 1) // its time is that of another process
 	}
 	return c

@@ -27,8 +27,11 @@ type Model struct {
 	Costs map[int]Cost
 	// Current are the settings as they are now; Threads is 0 where they cannot be set.
 	Current Setting
-	// Largest is the largest max_batch_size with which the model loads, among those that were tried.
+	// Largest is the largest max_batch_size to try. It is more than the current one where the model's file takes larger
+	// batches, and at most the largest batch that was measured.
 	Largest int32
+	// Fixed is why a larger max_batch_size was tried in vain. Empty where none was tried, or one was found.
+	Fixed string
 }
 
 // Node is one step of the ensemble.

@@ -19,6 +19,7 @@ func (r *Report) Write(w io.Writer) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "Ensemble %s, p99 of at most %s, %s, %s.\n\n", r.Ensemble, Round(r.Objective), count(r.Cores, "core"), count(len(r.Network.Samples), "sample request"))
 	table.Right(&b, "", r.Network.costs())
+	r.Network.largerText(&b)
 	fmt.Fprintf(&b, "\nBesides its models a request takes %s of processor time and %s without; under load executions take %.2f times as long.\n\n",
 		Round(r.Overhead.CPU), Round(r.Overhead.Wait), r.slowdown())
 	fmt.Fprintf(&b, "current: %s\n", r.Network.describe(r.Current.Settings))
@@ -49,6 +50,29 @@ func (r *Report) Write(w io.Writer) error {
 	return err
 }
 
+// largerText prints up to which max_batch_size models were measured and how exact the predictions are there, or why not.
+func (n *Network) largerText(b *strings.Builder) {
+	for i := range n.Models {
+		m := &n.Models[i]
+		switch mean, batches := m.beyond(); {
+		case m.Fixed != "":
+			fmt.Fprintf(b, "%s: max_batch_size stays %d: %s\n", m.Name, m.Current.MaxBatch, m.Fixed)
+		case m.Largest > m.Current.MaxBatch:
+			fmt.Fprintf(b, "%s: its file takes batches beyond max_batch_size %d. They were measured up to %d; there the fit is off by %.0f %% (%s).\n",
+				m.Name, m.Current.MaxBatch, m.Largest, 100*mean, count(batches, "measurement"))
+		}
+	}
+}
+
+// beyond returns the mean error of the fits in batches that are larger than the current max_batch_size, and how many were
+// measured.
+func (m *Model) beyond() (mean float64, batches int) {
+	for _, c := range m.Costs {
+		mean, batches = mean+c.Beyond*float64(c.BeyondBatches), batches+c.BeyondBatches
+	}
+	return mean / max(float64(batches), 1), batches
+}
+
 func (r *Report) slowdown() float64 {
 	if r.Overhead.Slowdown == 0 {
 		return 1
@@ -61,9 +85,7 @@ func (n *Network) costs() [][]string {
 	rows := [][]string{{"model", "threads", "1 request", "8 requests", "cores", "interference", "error of the fit"}}
 	for i := range n.Models {
 		m := &n.Models[i]
-		node := slices.IndexFunc(n.Nodes, func(x Node) bool { return x.Model == i })
-		list := spread(n, node)
-		size := &n.Samples[list[len(list)/2]].Sizes[node]
+		size := n.typical(i)
 		for _, threads := range slices.Sorted(maps.Keys(m.Costs)) {
 			c := m.Costs[threads]
 			row := []string{m.Name, strconv.Itoa(threads), c.copies(size, 1), "", fmt.Sprintf("%.2f", c.Width), fmt.Sprintf("%.0f-%.0f %%", 100*c.Interference[0].Part, 100*c.Interference[1].Part), fmt.Sprintf("%.0f %%", 100*c.Error)}
@@ -77,6 +99,13 @@ func (n *Network) costs() [][]string {
 		}
 	}
 	return rows
+}
+
+// typical returns the size of a middle sample at a model.
+func (n *Network) typical(model int) *Size {
+	node := slices.IndexFunc(n.Nodes, func(x Node) bool { return x.Model == model })
+	list := spread(n, node)
+	return &n.Samples[list[len(list)/2]].Sizes[node]
 }
 
 // copies returns the time of a batch of equal requests.

@@ -253,16 +253,19 @@ func (t *tuning) instances(m *Model, threads int) []int {
 // batching returns the batching rules to try; their instances and threads are the current ones.
 func (t *tuning) batching(m *Model) []Setting {
 	list := []Setting{m.Current}
-	if m.Current.MaxBatch < 2 {
+	if m.Current.MaxBatch < 1 || m.Largest < 2 {
 		return list
 	}
 	plain := m.Current
 	plain.Batching, plain.Preferred, plain.Delay = true, nil, 0
 	list = append(list, plain)
-	if m.Largest > plain.MaxBatch {
+	for size := 2 * plain.MaxBatch; size <= m.Largest; size *= 2 {
 		larger := plain
-		larger.MaxBatch = m.Largest
+		larger.MaxBatch = size
 		list = append(list, larger)
+	}
+	if plain.MaxBatch < 2 {
+		return list
 	}
 	for size := int32(1); size < plain.MaxBatch && size <= 32; size *= 2 {
 		s := plain

@@ -199,7 +199,8 @@ func (t *tuning) variants(ctx context.Context, over *overlay) (n *Network, names
 		return nil, nil, err
 	}
 	defer func() { err = errors.Join(err, l.Close(ctx)) }()
-	if n, _, err = l.network(t.Ensemble); err != nil {
+	n, p, err := l.network(t.Ensemble)
+	if err != nil {
 		return nil, nil, err
 	}
 	d, err := l.Describe(t.Ensemble, 0)
@@ -209,6 +210,19 @@ func (t *tuning) variants(ctx context.Context, over *overlay) (n *Network, names
 	if t.requests, err = t.samples(ctx, d); err != nil {
 		return nil, nil, err
 	}
+	inputs, err := l.walk(ctx, p, t.requests[0])
+	if err != nil {
+		return nil, nil, fmt.Errorf("sample request 1: %w", err)
+	}
+	if err := t.larger(ctx, over, n, inputs); err != nil {
+		return nil, nil, err
+	}
+	names, err = t.copies(over, n)
+	return n, names, err
+}
+
+// copies makes the copies of models for each number of threads to measure, and returns the names to load.
+func (t *tuning) copies(over *overlay, n *Network) (names []string, err error) {
 	names = []string{t.Ensemble}
 	for i := range n.Models {
 		m := &n.Models[i]
@@ -220,15 +234,15 @@ func (t *tuning) variants(ctx context.Context, over *overlay) (n *Network, names
 		for _, threads := range t.threads(m) {
 			m.Costs[threads] = Cost{}
 			set := m.Current
-			set.Threads, set.Instances = threads, concurrent(t.cores, threads)
+			set.Threads, set.Instances, set.MaxBatch = threads, concurrent(t.cores, threads), m.Largest
 			name := variant(m.Name, threads)
 			if err := t.copyModel(over, m, name, &set); err != nil {
-				return nil, nil, err
+				return nil, err
 			}
 			names = append(names, name)
 		}
 	}
-	return n, names, nil
+	return names, nil
 }
 
 // threads returns the numbers of threads to measure: powers of two up to the cores, and the current one.

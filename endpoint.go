@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"os"
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -43,6 +44,8 @@ type endpoint struct {
 	listener net.Listener
 	done     chan struct{} // closed when Serve has returned
 	err      error         // returned by Serve
+	once     sync.Once     // stops
+	stopErr  error         // the result of the first stop
 }
 
 // listen starts to queue connections, which are accepted after start.
@@ -72,8 +75,13 @@ func (e *endpoint) start() {
 // started reports whether start was called.
 func (e *endpoint) started() bool { return e.done != nil }
 
-// stop ends the service.
+// stop ends the service. Further calls wait for the first and return its result.
 func (e *endpoint) stop(ctx context.Context) error {
+	e.once.Do(func() { e.stopErr = e.end(ctx) })
+	return e.stopErr
+}
+
+func (e *endpoint) end(ctx context.Context) error {
 	if !e.started() {
 		if e.listener == nil {
 			return e.socket.close()

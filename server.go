@@ -7,10 +7,8 @@ import (
 	"io"
 	"log/slog"
 	"os"
-	"slices"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -35,8 +33,8 @@ import (
 //  1. Open reads the options, binds the ports and loads the models. Clients are refused until Start.
 //  2. Start listens on the ports and returns. It may be called once.
 //  3. Wait blocks while the server runs. Models, Ready and the addresses may be called at any time, concurrently.
-//  4. Close drains requests, stops the services and unloads the models. It must be called once Open has succeeded, also
-//     if Start failed. Further calls return the result of the first.
+//  4. Close drains requests, stops the services and unloads the models, in the phases of its comment. It must be called once
+//     Open has succeeded, also if Start failed. Further calls return the result of the first.
 type Server struct {
 	o         options.Options
 	journal   *logs.Log
@@ -71,9 +69,10 @@ type services struct {
 	replayer             *httpapi.Server // executes asynchronous requests; nil without jobs and HTTP
 }
 
-// lifecycle is the state of the end of a server.
+// lifecycle is the state of the end of a server. Each flag is set once, in this order.
 type lifecycle struct {
-	leaving  atomic.Bool // not ready any more
+	draining atomic.Bool // not ready any more
+	leaving  atomic.Bool // not live any more: clients are sent away
 	stopping atomic.Bool // new inference requests are refused
 	once     sync.Once
 	err      error // the result of the first Close
@@ -111,7 +110,9 @@ func (s *Server) Models() []ModelStatus {
 func (s *Server) live() bool { return !s.leaving.Load() && s.repo.Err() == nil }
 
 // Ready is the response of /v2/health/ready.
-func (s *Server) Ready() bool { return s.live() && (!s.o.StrictReadiness || s.repo.Ready()) }
+func (s *Server) Ready() bool {
+	return !s.draining.Load() && s.live() && (!s.o.StrictReadiness || s.repo.Ready())
+}
 
 // Start listens on the ports and serves. It returns once every port accepts connections.
 func (s *Server) Start() error {
@@ -166,121 +167,12 @@ func (s *Server) Wait(ctx context.Context) error {
 	}
 }
 
-// Close stops the server in order: readiness ends, requests are drained, the services stop, the models are unloaded. It
-// takes at most --exit-timeout-secs, and then cuts off the remaining requests and returns an error. It ignores the
-// cancellation of ctx, which is often the reason to close.
-func (s *Server) Close(ctx context.Context) error {
-	s.once.Do(func() { s.err = errors.Join(s.close(context.WithoutCancel(ctx)), s.journal.Close()) })
-	return s.err
-}
-
-func (s *Server) close(ctx context.Context) error {
-	s.leaving.Store(true)
-	if s.ui != nil {
-		s.ui.Close()
-		s.window.Close()
-	}
-	ctx, cancel := context.WithTimeout(ctx, s.o.ExitTimeout)
-	defer cancel()
-	worker := s.jobs.leave(ctx)
-	if slices.ContainsFunc(s.endpoints, (*endpoint).started) {
-		s.log.InfoContext(ctx, "stopping", slog.Duration("timeout", s.o.ExitTimeout))
-		s.drain(ctx)
-	}
-	errs := make([]error, len(s.endpoints))
-	var wg sync.WaitGroup
-	for i, e := range s.endpoints {
-		wg.Go(func() { errs[i] = e.stop(ctx) })
-	}
-	wg.Wait()
-	err := errors.Join(worker, errors.Join(errs...), s.jobs.close(ctx, s.log), s.repo.Close(ctx), s.traces.close(ctx), s.meter.Close())
-	if err == nil { // otherwise requests may still use them
-		err = errors.Join(s.closeGPUs(ctx), closeCache(s.responses), closeStore(s.store))
-	}
-	if errors.Is(err, context.DeadlineExceeded) {
-		return fmt.Errorf("exit timeout of %s expired, requests under way were cut off: %w", s.o.ExitTimeout, err)
-	}
-	if n := s.alloc.InUse(); err == nil && n > 0 {
-		s.log.WarnContext(ctx, "tensors were not released", slog.Int64("bytes", n))
-	}
-	return err
-}
-
-// closeGPUs closes the regions of clients and the GPUs. Errors of a GPU that is lost are warnings: the end of the process frees its memory.
-func (s *Server) closeGPUs(ctx context.Context) error {
-	lost, err := tensor.SplitLost(errors.Join(s.regions.Close(), s.gpus.Close()))
-	if lost != nil {
-		s.log.WarnContext(ctx, "closing a lost GPU failed", slog.String("error", status.Line(lost.Error())))
-	}
-	return err
-}
-
 // openError adds Triton's text to the error of a failed start.
 func openError(err error) error {
 	if e, ok := errors.AsType[*startError](err); ok {
 		return e
 	}
 	return fmt.Errorf("creating server: %s - %w", status.CodeOf(err), err)
-}
-
-// drainInterval is the time between two checks whether the server may stop.
-const drainInterval = 5 * time.Millisecond
-
-// drain ends inference in Triton's order, while all services run:
-//
-//  1. Connections close: the server is not ready, HTTP responses close their connections, and requests are served as
-//     before, but no batch waits for more of them. This phase ends with the last connection, or at its time limit.
-//  2. New inference requests are refused, and running ones complete.
-//
-// It returns early when ctx is done. The services stop afterwards.
-func (s *Server) drain(ctx context.Context) {
-	d := drainer{log: s.log, left: int(s.o.ExitTimeout / time.Second)}
-	s.repo.Flush()
-	if s.http != nil {
-		limit, cancel := context.WithTimeout(ctx, min(s.o.ExitConnections, s.o.ExitTimeout/2))
-		http := s.http.service.(connectionDrainer) //nolint:errcheck,forcetypeassert // see wire
-		http.Leave()
-		d.wait(limit, http.Connections, "HTTP service connections")
-		cancel()
-	}
-	s.stopping.Store(true)
-	s.log.Info("Waiting for in-flight requests to complete.") //nolint:sloglint // tools look for this line of Triton's
-	d.wait(ctx, s.repo.Busy, "model versions that have in-flight inferences")
-}
-
-// connectionDrainer is a service whose clients keep connections open.
-type connectionDrainer interface {
-	// Leave makes clients close their connections after their next response. Requests are served as before.
-	Leave()
-	// Connections returns how many connections are open.
-	Connections() int
-}
-
-// drainer waits, and logs every second what it waits for.
-type drainer struct {
-	log  *slog.Logger
-	left int // remaining seconds, for the log
-}
-
-// wait returns when count is 0, or ctx is done.
-func (d *drainer) wait(ctx context.Context, count func() int, what string) {
-	ticker := time.NewTicker(drainInterval)
-	defer ticker.Stop()
-	for logged := (time.Time{}); ; {
-		n := count()
-		if n == 0 {
-			return
-		}
-		if now := time.Now(); now.Sub(logged) >= time.Second {
-			d.log.InfoContext(ctx, fmt.Sprintf("Timeout %d: Found %d %s", d.left, n, what)) //nolint:sloglint // tools look for this line of Triton's
-			d.left, logged = max(d.left-1, 0), now
-		}
-		select {
-		case <-ticker.C:
-		case <-ctx.Done():
-			return
-		}
-	}
 }
 
 // catalog is the catalog of the repository as the services see it: not ready while the server is not, and refusing new

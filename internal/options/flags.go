@@ -42,6 +42,8 @@ func (o *Options) serverFlags() []Flag {
 		// The default is shorter than Triton's wait for idle clients, which is the whole exit timeout.
 		span("exit-connection-secs", argSeconds, &o.ExitConnections, "5", 0,
 			"When stopping, time for which requests are still served while clients keep HTTP connections open, at most half of --exit-timeout-secs").own(),
+		span("drain-secs", argSeconds, &o.Drain, "0", 0,
+			"When told to stop, time for which the server is not ready and serves requests as before, so that load balancers notice; --exit-timeout-secs begins after it").own(),
 		onOff("exit-on-error", &o.ExitOnError, yes, "Exit if a model cannot be loaded at the start"),
 		onOff("strict-readiness", &o.StrictReadiness, yes, "Be ready only if every model is ready; when false, as soon as the server accepts requests"),
 	)

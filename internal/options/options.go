@@ -51,23 +51,25 @@ type Options struct {
 	// clients to close HTTP connections.
 	ExitTimeout     time.Duration
 	ExitConnections time.Duration
-	BackendConfig   BackendConfig
-	Limits          Limits
-	HostPolicies    map[string]map[string]string // the settings of host policies by name. Their syntax was checked.
-	Cache           Cache
-	HTTP            HTTP
-	GRPC            GRPC
-	Metrics         Metrics
-	GPU             gpu.Settings
-	GPULoadLimits   map[int]float64 // used fraction of a GPU's memory above which no model is loaded, by GPU
-	ModelMemory     string          // MemoryRefuse or MemoryLRU
-	ClientSHM       bool            // ClientSHM allows clients to register shared memory
-	Log             logs.Settings
-	Trace           Trace
-	Dashboard       Dashboard // Dashboard and TraceStore configure the dashboard and the traces that it shows
-	TraceStore      TraceStore
-	Capture         Capture
-	Jobs            Jobs
+	// Drain is how long a server that was told to stop is not ready and serves requests as before. The exit timeout follows.
+	Drain         time.Duration
+	BackendConfig BackendConfig
+	Limits        Limits
+	HostPolicies  map[string]map[string]string // the settings of host policies by name. Their syntax was checked.
+	Cache         Cache
+	HTTP          HTTP
+	GRPC          GRPC
+	Metrics       Metrics
+	GPU           gpu.Settings
+	GPULoadLimits map[int]float64 // used fraction of a GPU's memory above which no model is loaded, by GPU
+	ModelMemory   string          // MemoryRefuse or MemoryLRU
+	ClientSHM     bool            // ClientSHM allows clients to register shared memory
+	Log           logs.Settings
+	Trace         Trace
+	Dashboard     Dashboard // Dashboard and TraceStore configure the dashboard and the traces that it shows
+	TraceStore    TraceStore
+	Capture       Capture
+	Jobs          Jobs
 	// DelayScheduler is the number of requests that must wait before a dynamic batcher executes its first batch:
 	// the test hook TRITONSERVER_DELAY_SCHEDULER.
 	DelayScheduler int

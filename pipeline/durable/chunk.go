@@ -147,6 +147,8 @@ func (r *chunkRun) execute(ctx context.Context, c *dataset.Chunk, side *sidecar,
 		return err
 	}
 	outer := ctx
+	lasting, release := lasting(ctx)
+	defer release()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	s := &sender{a: r.a, d: r.d, gate: r.a.gate(r.d.desc)}
@@ -160,7 +162,7 @@ func (r *chunkRun) execute(ctx context.Context, c *dataset.Chunk, side *sidecar,
 			err = u.err
 		}
 		if err == nil {
-			err = r.write(ctx, w, u)
+			err = r.write(lasting, w, u)
 		}
 		u.release()
 		if err != nil {
@@ -168,8 +170,8 @@ func (r *chunkRun) execute(ctx context.Context, c *dataset.Chunk, side *sidecar,
 		}
 	}
 	if err != nil {
-		if w.worthwhile() && outer.Err() == nil {
-			_ = w.commit(outer) // err is what counts: without the part, the next attempt begins further in front
+		if errors.Is(context.Cause(outer), errStopping) || w.worthwhile() && outer.Err() == nil {
+			_ = w.commit(lasting) // err is what counts: without the part, the next attempt begins further in front
 		}
 		return err
 	}

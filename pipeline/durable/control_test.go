@@ -230,6 +230,61 @@ func TestWorkerStops(t *testing.T) {
 	t.Logf("stopped after %d rows", had)
 }
 
+// TestWorkerStopsBetweenParts stops a worker in the middle of a chunk, long before its first part would end. The rows that are done
+// are recorded, and the next worker continues behind them.
+func TestWorkerStopsBetweenParts(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	hold := make(chan struct{})
+	r.model.from = 81
+	r.model.hold.Store(&hold)
+	r.work()
+	spec := r.spec("between", 800)
+	spec.ChunkRows = 800
+	r.submit(spec)
+	r.await("between", "in its chunk", func(*job.Status) bool { return r.model.rows.Load() >= 80 })
+	r.stop()
+	var s sidecar
+	for _, f := range glob(t, filepath.Join(spec.Output.URI, "_index", "*", "*.rows")) {
+		text, err := os.ReadFile(f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		line, _, _ := strings.Cut(string(text), "\n")
+		if err := json.Unmarshal([]byte(line), &s); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if s.Next != 80 || len(s.Parts) != 1 {
+		t.Fatalf("recorded %d rows in %d parts", s.Next, len(s.Parts))
+	}
+	before := r.model.rows.Load()
+	r.model.hold.Store(nil)
+	r.work()
+	if st := r.finished("between"); st.State != job.Completed || st.Rows.Done != 800 {
+		t.Errorf("%+v", st)
+	}
+	if again := r.model.rows.Load() - before; again != 800-s.Next {
+		t.Errorf("%d rows were executed after %d of 800 had results", again, s.Next)
+	}
+	m, err := r.service.Result(t.Context(), "between")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := doubles(t, spec.Output.URI, m); len(got) != 800 {
+		t.Errorf("%d results", len(got))
+	}
+}
+
+func glob(t *testing.T, pattern string) []string {
+	t.Helper()
+	files, err := filepath.Glob(pattern)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return files
+}
+
 // TestDamagedPart executes a chunk again whose part changes before the job ends.
 func TestDamagedPart(t *testing.T) {
 	t.Parallel()

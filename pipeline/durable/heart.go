@@ -83,6 +83,34 @@ func (*activities) beat(ctx context.Context, chunk int64) (context.Context, *hea
 	return ctx, h
 }
 
+// recordTime is how long a chunk of a worker that stops has to record the rows that are done. It is below stopTimeout.
+const recordTime = stopTimeout - time.Second
+
+// lasting returns the context in which the results of an activity are written. When the worker stops it ends some time after the
+// activity's, so that the rows that are done are recorded, and otherwise together with it.
+func lasting(ctx context.Context) (context.Context, func()) {
+	longer, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	var timer *time.Timer
+	ready := make(chan struct{})
+	unlink := context.AfterFunc(ctx, func() {
+		defer close(ready)
+		if errors.Is(context.Cause(ctx), errStopping) {
+			timer = time.AfterFunc(recordTime, cancel)
+			return
+		}
+		cancel()
+	})
+	return longer, func() {
+		if !unlink() {
+			<-ready
+			if timer != nil {
+				timer.Stop()
+			}
+		}
+		cancel()
+	}
+}
+
 func (h *heart) set(rows int64) { h.rows.Store(rows) }
 
 func (h *heart) stop() {

@@ -43,6 +43,7 @@ type doubler struct {
 	away    atomic.Bool  // refuses requests as a model that is being loaded
 	negated atomic.Bool  // rows below zero do not fail
 	hold    atomic.Pointer[chan struct{}]
+	from    float32         // hold is for requests whose first row is not below; set before the first
 	seen    func(x float32) // gets the first row of each request; set before the first
 }
 
@@ -75,7 +76,7 @@ func (m *doubler) fingerprint(string, int64) (string, error) { return m.content.
 // Submit executes a request.
 func (m *doubler) Submit(ctx context.Context, req *infer.Request, sink infer.Sink) {
 	defer req.Release()
-	if hold := m.hold.Load(); hold != nil {
+	if hold := m.hold.Load(); hold != nil && tensor.Slice[float32](req.Input("x"))[0] >= m.from {
 		select {
 		case <-*hold:
 		case <-ctx.Done():

@@ -102,10 +102,10 @@ type service struct {
 	set   Settings
 	names pool.Names
 	load  load
-	// exit is closed at shutdown.
-	exit     chan struct{}
-	exitOnce sync.Once
-	watchers watchers
+	// exit is closed at shutdown, cut when the streams that are still open then must end.
+	exit, cut         chan struct{}
+	exitOnce, cutOnce sync.Once
+	watchers          watchers
 	// streams counts what outlives its method: the receiver and requests of a stream, and methods that continue
 	// after their deadline.
 	streams sync.WaitGroup
@@ -119,7 +119,7 @@ func newService(set Settings) *service {
 	if set.Regions == nil {
 		set.Regions = shm.NewRegistry(false)
 	}
-	return &service{set: set, exit: make(chan struct{})}
+	return &service{set: set, exit: make(chan struct{}), cut: make(chan struct{})}
 }
 
 // New returns a server that does not listen yet.
@@ -151,13 +151,17 @@ func (s *Server) Serve(l net.Listener) error {
 // second.
 func (s *Server) ReadinessChanged() { s.svc.watchers.wake() }
 
-// Shutdown stops accepting connections and waits for the requests in flight. When ctx is done first, it cancels
-// them.
+// cutTime bounds the time in which streams that are cut off get their status.
+const cutTime = time.Second
+
+// Shutdown stops accepting connections, sends GOAWAY and waits for the requests in flight. Streams end with UNAVAILABLE when they
+// have no requests. When ctx is done first, the others end so, too, and calls are cancelled.
 func (s *Server) Shutdown(ctx context.Context) error {
 	s.svc.exitOnce.Do(func() { close(s.svc.exit) })
-	done := make(chan struct{})
+	graceful, done := make(chan struct{}), make(chan struct{})
 	go func() {
 		s.grpc.GracefulStop()
+		close(graceful)
 		if !s.svc.panicked.Load() {
 			s.svc.streams.Wait()
 		}
@@ -167,8 +171,15 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	case <-done:
 		return nil
 	case <-ctx.Done():
-		s.grpc.Stop()
 	}
+	s.svc.cutOnce.Do(func() { close(s.svc.cut) })
+	if s.svc.load.streams.Load() > 0 {
+		select {
+		case <-graceful:
+		case <-time.After(cutTime): // calls that are not streams
+		}
+	}
+	s.grpc.Stop()
 	select {
 	case <-done:
 	case <-time.After(time.Second): // an execution may take longer

@@ -85,6 +85,8 @@ func (st *stream) watch(ss grpc.ServerStream) error {
 		select {
 		case err := <-sent:
 			return err
+		case <-st.svc.cut:
+			return errCut
 		case <-tick.C:
 		}
 		n := st.sends.Load()
@@ -96,6 +98,9 @@ func (st *stream) watch(ss grpc.ServerStream) error {
 		}
 	}
 }
+
+// errCut is the status of a stream whose requests are not complete when the server stops.
+var errCut = grpcstatus.Error(codes.Unavailable, "GRPC server stopped before the requests of this stream were complete: send them again, to another server.")
 
 // send sends responses as they become ready, until the stream ends.
 func (st *stream) send(ss grpc.ServerStream) error {

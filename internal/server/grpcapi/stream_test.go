@@ -263,3 +263,23 @@ func TestDecoupledUnary(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestStreamCutOff checks the status of a stream whose request does not end in the time of a shutdown.
+func TestStreamCutOff(t *testing.T) {
+	t.Parallel()
+	c, e, s := openStream(t, t.Context())
+	c.send(`model_name: "echo"` + xAB)
+	c.want(got{Data: "ab", Final: true})
+	c.send(`model_name: "held"` + xAB)
+	over, cancel := context.WithCancel(t.Context())
+	done := make(chan error)
+	go func() { done <- s.Shutdown(over) }()
+	cancel()
+	_, err := c.Recv()
+	if st := status.Convert(err); st.Code() != codes.Unavailable || st.Message() != "GRPC server stopped before the requests of this stream were complete: send them again, to another server." &&
+		st.Message() != "GRPC server is shutting down and has stopped accepting new requests." { // it had not received the request
+		t.Errorf("the stream ended with %v", err)
+	}
+	close(e.Hold)
+	<-done
+}

@@ -3,6 +3,7 @@ package httpapi_test
 import (
 	"bufio"
 	"context"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -11,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/tutti-server/tutti/core/infer"
+	"github.com/tutti-server/tutti/core/tensor"
 	"github.com/tutti-server/tutti/core/tensor/tensortest"
 	"github.com/tutti-server/tutti/internal/server/httpapi"
 	"github.com/tutti-server/tutti/internal/server/servertest"
@@ -228,5 +230,47 @@ func TestGenerateMeta(t *testing.T) {
 	}}
 	if diff := cmp.Diff(want, *e.Last.Load()); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// TestGenerateStreamCutOff checks the last event of a stream that does not end in the time of a shutdown.
+func TestGenerateStreamCutOff(t *testing.T) {
+	t.Parallel()
+	e := servertest.NewEcho()
+	l, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // loopback
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := httpapi.New(httpapi.Settings{Infer: e, Catalog: e, Alloc: tensor.NewPool()})
+	served := make(chan error, 1)
+	go func() { served <- s.Serve(l) }()
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+l.Addr().String()+"/v2/models/endless/generate_stream", strings.NewReader(`{"IN":[7]}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp, err := client.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	over, cancel := context.WithCancel(t.Context())
+	cancel()
+	stopped := make(chan error, 1)
+	go func() { stopped <- s.Shutdown(over) }()
+	events := bufio.NewScanner(resp.Body)
+	last := ""
+	for events.Scan() {
+		if events.Text() != "" {
+			last = events.Text()
+		}
+	}
+	if want := `data: {"error":"the server stopped before this request was complete: send it again, to another server"}`; last != want {
+		t.Errorf("the last event is %s, want %s", last, want)
+	}
+	if err := <-stopped; err == nil {
+		t.Error("the shutdown did not say that a request was in progress")
+	}
+	if err := <-served; err != nil {
+		t.Error(err)
 	}
 }

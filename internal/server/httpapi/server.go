@@ -19,6 +19,7 @@ import (
 	"net"
 	"net/http"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -38,7 +39,7 @@ type Settings = transport.Settings
 //
 //  1. New. ServeHTTP works from now on, for example in tests.
 //  2. Serve, for one or more listeners. It blocks.
-//  3. Leave, optionally: health reports that the server exits, requests are still served.
+//  3. Announce and Leave, optionally: health reports that the server exits, requests are still served.
 //  4. Shutdown, which ends every Serve. It may be called several times.
 type Server struct {
 	shared *transport.Shared
@@ -47,6 +48,7 @@ type Server struct {
 	http   http.Server
 	plain  *http1.Server // serves plain connections, and shuts http down
 	others atomic.Int64  // connections of net/http
+	cut    sync.Once     // of the streams
 }
 
 // http2Window is how much of a body a client may send ahead over HTTP/2.
@@ -135,11 +137,19 @@ func (s *Server) Replay(ctx context.Context, req *job.Request) *job.Reply {
 // Requests are served as before.
 func (s *Server) Leave() { s.shared.Exiting.Store(true) }
 
-// Shutdown stops accepting and waits for the requests in progress. When ctx ends first it closes their connections.
+// Announce makes health report that the server stops soon. Requests are served as before, and connections kept.
+func (s *Server) Announce() { s.shared.Leaving.Store(true) }
+
+// cutTime bounds the time in which streams that are cut off get their last event.
+const cutTime = time.Second
+
+// Shutdown stops accepting and waits for the requests in progress. When ctx ends first it closes their connections, after streams
+// have got an error as their last event.
 func (s *Server) Shutdown(ctx context.Context) error {
 	s.Leave()
 	err := s.plain.Shutdown(ctx)
 	if err != nil {
+		s.cut.Do(func() { s.shared.Streams.Cut(cutTime) })
 		err = errors.Join(err, s.plain.Close())
 	}
 	return err

@@ -65,7 +65,7 @@ func (s *Service) readMembers(w http.ResponseWriter, r *http.Request, optional b
 func (s *Service) Health(ready bool) transport.Handler {
 	return func(w http.ResponseWriter, _ *http.Request, _ transport.Path) {
 		switch {
-		case s.Exiting.Load():
+		case s.Exiting.Load(), ready && s.Leaving.Load():
 			transport.WriteErrorText(w, http.StatusServiceUnavailable, "Server exiting")
 		case s.Live() && (!ready || s.Catalog.Ready()):
 			w.WriteHeader(http.StatusOK)

@@ -52,8 +52,16 @@ func (s *Service) GenerateStream(w http.ResponseWriter, r *http.Request, p trans
 	s.generate(w, r, p, true, func(x *exchange, q *responseQueue, cancel context.CancelFunc) {
 		// A client that reads nothing holds the model back, so each event must be read within the stall time.
 		e := eventWriter{x: x, w: w, cancel: cancel, slow: s.Writer(w)}
+		cut, leave := s.Streams.Enter()
+		defer leave()
 		for {
-			resp, err := q.next()
+			resp, err := q.next(cut)
+			if err == transport.ErrCut { //nolint:errorlint // next's own
+				e.cutOff(err)
+				leave()
+				cut = nil
+				continue
+			}
 			if resp == nil {
 				e.end(err)
 				return
@@ -117,7 +125,7 @@ func (x *exchange) readGenerate(w http.ResponseWriter, r *http.Request, p transp
 // request after the second.
 func onlyResponse(q *responseQueue, cancel context.CancelFunc) (first *infer.Response, n int, err error) {
 	for {
-		resp, err := q.next()
+		resp, err := q.next(nil)
 		switch {
 		case resp == nil && first == nil:
 			return infer.NewResponse(), n, err
@@ -185,6 +193,15 @@ func (e *eventWriter) end(err error) {
 func (e *eventWriter) failure(err error) {
 	e.x.out = transport.AppendError(append(e.x.out[:0], "data: "...), status.Text(err))
 	e.send(status.CodeOf(err).HTTP())
+}
+
+// cutOff sends the error of a stream that does not end by itself as its last event, and cancels the request.
+func (e *eventWriter) cutOff(err error) {
+	if !e.broken {
+		e.failure(err)
+	}
+	e.broken = true
+	e.cancel()
 }
 
 // send completes the event in x.out and flushes it. An error of the connection cancels the request.
@@ -383,9 +400,15 @@ func (q *responseQueue) Full() bool {
 	return len(q.list) >= queueLimit
 }
 
-// next waits for the next response, which moves to the caller. After the last one it returns nil and the error of the request.
-func (q *responseQueue) next() (*infer.Response, error) {
+// next waits for the next response, which moves to the caller. After the last one it returns nil and the error of the request. It
+// returns transport.ErrCut instead when cut is closed.
+func (q *responseQueue) next(cut <-chan struct{}) (*infer.Response, error) {
 	for {
+		select {
+		case <-cut:
+			return nil, transport.ErrCut
+		default:
+		}
 		q.mu.Lock()
 		if len(q.list) > 0 {
 			r := q.list[0]
@@ -401,6 +424,10 @@ func (q *responseQueue) next() (*infer.Response, error) {
 		if closed {
 			return nil, err
 		}
-		<-q.filled
+		select {
+		case <-q.filled:
+		case <-cut:
+			return nil, transport.ErrCut
+		}
 	}
 }

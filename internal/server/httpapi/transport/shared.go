@@ -75,8 +75,12 @@ type Settings struct {
 // Shared is the settings and the state that the rooms share. It is safe for concurrent use.
 type Shared struct {
 	Settings
+	// Leaving is set when the server was told to stop, and requests are still served as before: it is live, and not ready.
+	Leaving atomic.Bool
 	// Exiting is set while the server serves its last requests.
 	Exiting atomic.Bool
+	// Streams are the open streams of responses.
+	Streams Streams
 	// Restrictions are the restricted parts of the API.
 	Restrictions infer.Restrictions
 }

@@ -1,0 +1,172 @@
+package tutti
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/tutti-server/tutti/core/status"
+	"github.com/tutti-server/tutti/core/tensor"
+)
+
+// Close stops the server in phases:
+//
+//  1. Readiness ends. For --drain-secs the ports stay open and requests are served as before, so that load balancers notice.
+//     Jobs stop meanwhile: the chunks in execution record how far they are.
+//  2. Clients are sent away: HTTP responses close their connections and, after --drain-secs, HTTP/2 and gRPC connections get
+//     GOAWAY. Streams end with UNAVAILABLE when their requests have their responses.
+//  3. New inference requests are refused, and running ones complete.
+//  4. The services stop, and the models are unloaded.
+//
+// Phases 2 to 4 take at most --exit-timeout-secs. Then Close cuts off the remaining requests and returns an error. It ignores
+// the cancellation of ctx, which is often the reason to close.
+func (s *Server) Close(ctx context.Context) error {
+	s.once.Do(func() { s.err = errors.Join(s.close(context.WithoutCancel(ctx)), s.journal.Close()) })
+	return s.err
+}
+
+func (s *Server) close(ctx context.Context) error {
+	s.draining.Store(true)
+	serves := slices.ContainsFunc(s.endpoints, (*endpoint).started)
+	jobs := make(chan error, 1)
+	go func() {
+		ctx, cancel := context.WithTimeout(ctx, s.o.Drain+s.o.ExitTimeout)
+		defer cancel()
+		jobs <- s.jobs.leave(ctx)
+	}()
+	if serves {
+		s.announce(ctx)
+	}
+	s.leaving.Store(true)
+	if s.ui != nil {
+		s.ui.Close()
+		s.window.Close()
+	}
+	ctx, cancel := context.WithTimeout(ctx, s.o.ExitTimeout)
+	defer cancel()
+	worker := <-jobs
+	if serves {
+		s.log.InfoContext(ctx, "stopping", slog.Duration("timeout", s.o.ExitTimeout))
+		s.drain(ctx)
+	}
+	err := errors.Join(worker, s.stopServices(ctx), s.jobs.close(ctx, s.log), s.repo.Close(ctx), s.traces.close(ctx), s.meter.Close())
+	if err == nil { // otherwise requests may still use them
+		err = errors.Join(s.closeGPUs(ctx), closeCache(s.responses), closeStore(s.store))
+	}
+	if errors.Is(err, context.DeadlineExceeded) {
+		return fmt.Errorf("exit timeout of %s expired, requests under way were cut off: %w", s.o.ExitTimeout, err)
+	}
+	if n := s.alloc.InUse(); err == nil && n > 0 {
+		s.log.WarnContext(ctx, "tensors were not released", slog.Int64("bytes", n))
+	}
+	return err
+}
+
+// stopServices stops all services and waits for their requests until ctx is done.
+func (s *Server) stopServices(ctx context.Context) error {
+	errs := make([]error, len(s.endpoints))
+	var wg sync.WaitGroup
+	for i, e := range s.endpoints {
+		wg.Go(func() { errs[i] = e.stop(ctx) })
+	}
+	wg.Wait()
+	return errors.Join(errs...)
+}
+
+// closeGPUs closes the regions of clients and the GPUs. Errors of a GPU that is lost are warnings: the end of the process frees its memory.
+func (s *Server) closeGPUs(ctx context.Context) error {
+	lost, err := tensor.SplitLost(errors.Join(s.regions.Close(), s.gpus.Close()))
+	if lost != nil {
+		s.log.WarnContext(ctx, "closing a lost GPU failed", slog.String("error", status.Line(lost.Error())))
+	}
+	return err
+}
+
+// announce is phase 1 of Close.
+func (s *Server) announce(ctx context.Context) {
+	if s.http != nil {
+		s.http.service.(connectionDrainer).Announce() //nolint:errcheck,forcetypeassert // see wire
+	}
+	if s.grpc != nil {
+		s.grpc.service.(watched).ReadinessChanged() //nolint:errcheck,forcetypeassert // see wire
+	}
+	if s.o.Drain <= 0 {
+		return
+	}
+	s.log.InfoContext(ctx, "draining: not ready any more, requests are still served", slog.Duration("time", s.o.Drain))
+	timer := time.NewTimer(s.o.Drain)
+	defer timer.Stop()
+	<-timer.C
+}
+
+// watched is a service whose clients may watch the readiness.
+type watched interface {
+	// ReadinessChanged informs the watchers at once.
+	ReadinessChanged()
+}
+
+// drainInterval is the time between two checks whether the server may stop.
+const drainInterval = 5 * time.Millisecond
+
+// drain ends inference in Triton's order, while all services run: phases 2 and 3 of Close. Phase 2 ends with the last HTTP
+// connection, or at its time limit. No batch waits for more requests any more. drain returns early when ctx is done.
+func (s *Server) drain(ctx context.Context) {
+	d := drainer{log: s.log, left: int(s.o.ExitTimeout / time.Second)}
+	s.repo.Flush()
+	if s.grpc != nil && s.o.Drain > 0 {
+		// New clients come no more: GOAWAY makes the others leave. Without --drain-secs they are refused in phase 3 in Triton's
+		// words, which needs open connections.
+		go func() { _ = s.grpc.stop(ctx) }() // stopServices returns the error
+	}
+	if s.http != nil {
+		limit, cancel := context.WithTimeout(ctx, min(s.o.ExitConnections, s.o.ExitTimeout/2))
+		http := s.http.service.(connectionDrainer) //nolint:errcheck,forcetypeassert // see wire
+		http.Leave()
+		d.wait(limit, http.Connections, "HTTP service connections")
+		cancel()
+	}
+	s.stopping.Store(true)
+	s.log.Info("Waiting for in-flight requests to complete.") //nolint:sloglint // tools look for this line of Triton's
+	d.wait(ctx, s.repo.Busy, "model versions that have in-flight inferences")
+}
+
+// connectionDrainer is a service whose clients keep connections open.
+type connectionDrainer interface {
+	// Announce makes health say that the server leaves. Requests are served as before, and connections kept.
+	Announce()
+	// Leave makes clients close their connections after their next response. Requests are served as before.
+	Leave()
+	// Connections returns how many connections are open.
+	Connections() int
+}
+
+// drainer waits, and logs every second what it waits for.
+type drainer struct {
+	log  *slog.Logger
+	left int // remaining seconds, for the log
+}
+
+// wait returns when count is 0, or ctx is done.
+func (d *drainer) wait(ctx context.Context, count func() int, what string) {
+	ticker := time.NewTicker(drainInterval)
+	defer ticker.Stop()
+	for logged := (time.Time{}); ; {
+		n := count()
+		if n == 0 {
+			return
+		}
+		if now := time.Now(); now.Sub(logged) >= time.Second {
+			d.log.InfoContext(ctx, fmt.Sprintf("Timeout %d: Found %d %s", d.left, n, what)) //nolint:sloglint // tools look for this line of Triton's
+			d.left, logged = max(d.left-1, 0), now
+		}
+		select {
+		case <-ticker.C:
+		case <-ctx.Done():
+			return
+		}
+	}
+}

@@ -41,7 +41,9 @@
 // A fork server reports itself as unsupported when a thread other than the main one survives a test fork, or when the system
 // has no pidfd_open. (OpenBLAS stops its threads before a fork, and starts them again on demand.) When numpy is replaced on
 // disk, the fork server refuses to fork, and a new one is started. When a fork server exits, its workers keep running, and
-// their exit status cannot be known. A fork server exits when its socket is closed. Where forking is unsupported, and where
+// their exit status cannot be known. A fork server exits when its socket is closed; if the server has exited, it gives the workers
+// 2 seconds to exit, and then kills their process groups: a model in C code may hold the interpreter's lock, so that its worker cannot
+// notice. The kernel kills spawned workers in that case (PR_SET_PDEATHSIG). Where forking is unsupported, and where
 // the parameter START_METHOD of the model or the setting start-method of the backend is "spawn", every worker is spawned.
 //
 // Descriptor 3 of a fork server carries packets of the format below:

@@ -36,7 +36,7 @@ func (m *model) environment(ctx context.Context, s *backends.Settings) (err erro
 	if err != nil {
 		return err
 	}
-	m.env = append(slices.Clone(mallocEnv[:]), os.Environ()...)
+	m.env = append(slices.Clone(mallocEnv[:]), m.b.environ()...)
 	path := strings.ReplaceAll(s.Param(environmentParam), modelDirectory, s.ModelDir)
 	if path == "" {
 		m.python = m.b.python(ctx)
@@ -63,7 +63,7 @@ func (m *model) environment(ctx context.Context, s *backends.Settings) (err erro
 	if !spawn && !m.b.set.spawn && m.useForkServer(ctx, dir) {
 		return nil
 	}
-	_, err = probe(ctx, m.python)
+	_, err = probe(ctx, m.python, m.b.environ())
 	return err
 }
 

@@ -42,7 +42,13 @@ const (
 	keyTimeout = "stub-timeout-seconds"
 	keyStart   = "start-method"
 	keyStrict  = "strict-outputs"
+	keySandbox = "sandbox"
+	keyPass    = "pass-environment"
 )
+
+// loadTime is how long a worker may take to import model.py, and then to initialize, unless stub-timeout-seconds is set: models may load
+// weights for minutes.
+const loadTime = 10 * time.Minute
 
 // probeTime is the most time that an interpreter may take to import numpy.
 const probeTime = time.Minute
@@ -54,19 +60,23 @@ const probeTime = time.Minute
 //     created there, python3 if it has numpy, such an environment in the user's cache.
 //   - shm-default-byte-size, shm-growth-byte-size: initial size and growth of an instance's shared memory.
 //   - start-method: how workers start, see the parameter START_METHOD.
-//   - stub-timeout-seconds: how long a worker may take to finalize, or to return after its requests were cancelled.
+//   - stub-timeout-seconds: how long a worker may take to import model.py and to initialize (10 minutes if it is not set), to finalize,
+//     or to return after its requests were cancelled (30 seconds if it is not set).
+//   - sandbox (true, false): start workers without network and without the way to new privileges.
+//   - pass-environment: names of environment variables that workers get although they look like secrets, or * for all.
 //   - strict-outputs (true, false): refuse responses that differ from the configuration, instead of passing them on.
 //   - shm-region-prefix-name: accepted and ignored, because the shared memory has no names.
 func NewFactory() backends.Factory {
 	return backends.Factory{
 		Name:        "python",
 		DefaultFile: modelFile,
-		ConfigKeys:  []string{keyPath, keyRuntime, keyFirst, keyGrowth, keyPrefix, keyStart, keyStrict, keyTimeout},
+		ConfigKeys:  []string{keyPass, keyPath, keyRuntime, keySandbox, keyFirst, keyGrowth, keyPrefix, keyStart, keyStrict, keyTimeout},
 		Native:      true,
 		Guide: backends.Guide{
 			Doc: "Serves models written as `model.py` with `triton_python_backend_utils`, with one process for each instance. It needs " +
 				"Python 3.9 or later with numpy: the one that `TUTTI_PYTHON` names, `.venv/bin/python` in the working directory or beside the program, " +
 				"the virtual environment that `tutti runtime fetch python` made there in `.runtime`, or `python3`. " +
+				"Variables of the server's environment that look like secrets do not reach models, see [security.md](security.md#python-models). " +
 				"More packages go there by `.runtime/python-*/bin/python -m pip install NAME`. The parameter `EXECUTION_ENV_PATH` gives a model its own environment.",
 			Limits: "Inputs are in host memory unless `FORCE_CPU_ONLY_INPUT_TENSORS` is `no`; outputs made by `from_dlpack` of a GPU tensor stay on " +
 				"the GPU. A process that the model forks cannot use GPU tensors. A response may differ from the configuration in data type, shape and number of rows, as in " +
@@ -81,7 +91,7 @@ func NewFactory() backends.Factory {
 		New:  open,
 		Auto: func(map[string]string) config.Auto { return config.AutoGPU }, // as Triton's
 		Prepare: func(ctx context.Context, path string, _ io.Writer) error {
-			_, err := probe(ctx, path)
+			_, err := probe(ctx, path, os.Environ())
 			return err
 		},
 	}
@@ -91,6 +101,9 @@ func NewFactory() backends.Factory {
 type settings struct {
 	first, growth int
 	timeout       time.Duration
+	load          time.Duration // for the import of model.py, and for initialize
+	sandbox       bool
+	pass          []string // names of secrets that workers get
 	python        string
 	spawn         bool // spawn workers instead of forking them
 	strict        bool // refuse outputs that differ from the configuration
@@ -99,6 +112,7 @@ type settings struct {
 // backend is the open backend. It is safe for concurrent use.
 type backend struct {
 	set       settings
+	starter   *starter
 	scripts   *scriptFolder
 	infer     infer.Inferer
 	control   infer.Lifecycle
@@ -125,7 +139,7 @@ func open(o backends.Options) (backends.Backend, error) {
 	if err != nil {
 		return nil, status.Errorf(status.Unavailable, "cannot write the files of python workers: %w", err)
 	}
-	b := &backend{set: set, scripts: files, infer: o.Infer, control: o.Control, catalog: o.Catalog, places: o.Places, metrics: o.Metrics, forkServers: map[interpreterKey]*forkServers{}}
+	b := &backend{set: set, starter: newStarter(set.sandbox), scripts: files, infer: o.Infer, control: o.Control, catalog: o.Catalog, places: o.Places, metrics: o.Metrics, forkServers: map[interpreterKey]*forkServers{}}
 	b.callGraph.instances, b.callGraph.ensembles = map[string]int{}, map[string][]string{}
 	if b.catalog != nil {
 		b.callGraph.steps = b.steps
@@ -147,14 +161,22 @@ func readSettings(values map[string]string) (s settings, err error) {
 	}
 	s.python = cmp.Or(values[keyRuntime], values[keyPath])
 	s.spawn, err = parseStartMethod(values[keyStart], "python setting '"+keyStart+"'")
-	if v := values[keyStrict]; v != "" && err == nil {
-		if s.strict, err = strconv.ParseBool(v); err != nil {
-			err = status.Errorf(status.InvalidArg, "unexpected value '%s' of python setting '%s': expected true or false", v, keyStrict)
+	for key, to := range map[string]*bool{keyStrict: &s.strict, keySandbox: &s.sandbox} {
+		if v := values[key]; v != "" && err == nil {
+			if *to, err = strconv.ParseBool(v); err != nil {
+				err = status.Errorf(status.InvalidArg, "unexpected value '%s' of python setting '%s': expected true or false", v, key)
+			}
 		}
+	}
+	if err == nil {
+		s.pass, err = parsePassed(values[keyPass])
 	}
 	s.first = number(keyFirst, 1<<20, 4096, maxFile)
 	s.growth = number(keyGrowth, 1<<20, 64, maxFile)
 	s.timeout = time.Duration(number(keyTimeout, 30, 1, 1<<20)) * time.Second
+	if s.load = s.timeout; values[keyTimeout] == "" {
+		s.load = loadTime
+	}
 	return s, err
 }
 
@@ -190,13 +212,14 @@ func (b *backend) Close() error {
 	for _, s := range all {
 		s.close()
 	}
+	b.starter.close()
 	return b.scripts.remove()
 }
 
 // interpreter checks the default interpreter, once. Models with EXECUTION_ENV_PATH use another one.
 func (b *backend) interpreter(ctx context.Context) error {
 	python := b.python(ctx)
-	b.probeOnce.Do(func() { b.version, b.probeErr = probe(ctx, python) })
+	b.probeOnce.Do(func() { b.version, b.probeErr = probe(ctx, python, b.environ()) })
 	return b.probeErr
 }
 
@@ -249,7 +272,7 @@ func hasNumpy(ctx context.Context, python string) bool {
 }
 
 // probe checks that an interpreter exists, is 3.9 or later, and has numpy. version describes it.
-func probe(ctx context.Context, python string) (version string, err error) {
+func probe(ctx context.Context, python string, env []string) (version string, err error) {
 	path, err := exec.LookPath(python)
 	if err != nil {
 		return "", status.Errorf(status.Unavailable, "the python interpreter '%s' is missing: install Python 3.9 or later, "+
@@ -258,6 +281,7 @@ func probe(ctx context.Context, python string) (version string, err error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), probeTime)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, path, "-c", "import sys, platform, numpy; print(sys.hexversion, platform.python_version(), numpy.__version__)") //nolint:gosec // the interpreter is a setting
+	cmd.Env = env
 	out, err := cmd.Output()
 	if err != nil {
 		return "", errNumpy(path, python, err)

@@ -46,14 +46,14 @@ type forked struct {
 }
 
 // startForkServer starts a fork server and waits for its HELLO.
-func startForkServer(ctx context.Context, python, script string, env []string) (*forkServer, error) {
+func startForkServer(ctx context.Context, starter *starter, python, script string, env []string) (*forkServer, error) {
 	l, end, err := newLink("forkserver")
 	if err != nil {
 		return nil, err
 	}
 	cmd := exec.Command(python, "-u", script, forkServerArgument) //nolint:gosec,noctx // the interpreter is a setting; it exits with its socket
 	cmd.Env, cmd.ExtraFiles = env, []*os.File{end}
-	proc, err := startProcess(cmd)
+	proc, err := starter.start(cmd, false) // it ends its workers when the server exits, and then itself
 	if err = errors.Join(err, end.Close()); err != nil {
 		return nil, errors.Join(err, l.close())
 	}
@@ -181,6 +181,7 @@ type forkServers struct {
 	key    interpreterKey
 	script string
 	env    []string
+	from   *starter
 	users  int // guarded by the backend's mu
 
 	mu          sync.Mutex
@@ -201,7 +202,7 @@ func (s *forkServers) server(ctx context.Context) (*forkServer, error) {
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), probeTime)
 	defer cancel()
-	started, err := startForkServer(ctx, s.key.python, s.script, s.env)
+	started, err := startForkServer(ctx, s.from, s.key.python, s.script, s.env)
 	s.current, s.unsupported = started, err != nil
 	if err == nil {
 		s.started = append(s.started, started)
@@ -255,7 +256,7 @@ func (m *model) useForkServer(ctx context.Context, home string) bool {
 	b.mu.Lock()
 	s := b.forkServers[key]
 	if s == nil {
-		s = &forkServers{key: key, script: filepath.Join(b.scripts.path, mainScript), env: m.env}
+		s = &forkServers{key: key, script: filepath.Join(b.scripts.path, mainScript), env: m.env, from: b.starter}
 		b.forkServers[key] = s
 	}
 	s.users++

@@ -54,7 +54,7 @@ func (x *instance) start(ctx context.Context) error {
 		}
 	}
 	w.owner.Store(x)
-	if err := w.run(ctx, kindInit, x.m.initialise(x.name, x.at), nil); err != nil {
+	if err := w.prepare(ctx, kindInit, "initialize", x.m.initialise(x.name, x.at), nil); err != nil {
 		w.close()
 		return err
 	}
@@ -159,6 +159,7 @@ func (x *instance) dispatch(ctx context.Context, b *backends.Batch, e *execution
 		return nil, err
 	}
 	w = x.w
+	w.separate(len(b.Requests))
 	e.begin(w.seq+1, b)
 	w.running.add(e)
 	return w, x.run(b, e)

@@ -143,7 +143,7 @@ func (m *model) complete(ctx context.Context, w *worker, allowed bool) error {
 	var done struct {
 		Config json.RawMessage `json:"config"`
 	}
-	if err := w.run(ctx, kindComplete, map[string]any{"config": json.RawMessage(text)}, &done); err != nil {
+	if err := w.prepare(ctx, kindComplete, "complete the configuration", map[string]any{"config": json.RawMessage(text)}, &done); err != nil {
 		return err
 	}
 	cfg, err := config.ParseJSON(string(done.Config))

@@ -18,6 +18,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/tutti-server/tutti/internal/tempfolder"
 )
 
 // process is an operating system process of worker.py: a worker or a fork server.
@@ -31,14 +33,8 @@ type process struct {
 	copying sync.WaitGroup
 }
 
-// startProcess starts a command in a new process group.
-func startProcess(cmd *exec.Cmd) (*process, error) {
-	// A new group does not get Ctrl-C of the terminal: the server drains requests first.
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	cmd.WaitDelay = exitTime
-	if err := cmd.Start(); err != nil {
-		return nil, err
-	}
+// follow watches the process of a started command.
+func follow(cmd *exec.Cmd) *process {
 	p := &process{pid: cmd.Process.Pid, ended: make(chan struct{})}
 	go func() {
 		// The child stays a zombie, so that its process id is not reused yet.
@@ -48,7 +44,7 @@ func startProcess(cmd *exec.Cmd) (*process, error) {
 		p.how = cmd.ProcessState.String()
 		close(p.ended)
 	}()
-	return p, nil
+	return p
 }
 
 // uninterrupted repeats a system call that signals interrupt.
@@ -143,13 +139,13 @@ type scriptFolder struct {
 // writeScripts writes the scripts of workers to a new private folder in dir. It also removes stale folders, which servers that
 // crashed left behind.
 func writeScripts(dir string) (*scriptFolder, error) {
-	removeStaleFolders(dir)
+	tempfolder.RemoveStale(dir, scriptFolderPrefix, hasScripts)
 	path, err := os.MkdirTemp(dir, scriptFolderPrefix)
 	if err != nil {
 		return nil, err
 	}
 	f := &scriptFolder{path: path}
-	if f.lock, err = lockFolder(path); err != nil {
+	if f.lock, err = tempfolder.Lock(path); err != nil {
 		return nil, errors.Join(err, os.Remove(path))
 	}
 	from, err := fs.Sub(scripts, "worker")
@@ -168,33 +164,10 @@ func (f *scriptFolder) remove() error {
 	return err
 }
 
-// lockFolder opens and locks a folder. Closing the file releases the lock. Workers do not inherit it.
-func lockFolder(path string) (*os.File, error) {
-	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
-	if err != nil {
-		return nil, err
-	}
-	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil { //nolint:gosec // a descriptor fits
-		return nil, errors.Join(err, f.Close())
-	}
-	return f, nil
-}
-
-// removeStaleFolders removes the unlocked script folders in dir. It skips folders without the main script, which another
-// server is creating, and folders of other users, which cannot be opened.
-func removeStaleFolders(dir string) {
-	left, _ := filepath.Glob(filepath.Join(dir, scriptFolderPrefix+"*")) // the pattern is valid
-	for _, path := range left {
-		if st, err := os.Lstat(filepath.Join(path, mainScript)); err != nil || !st.Mode().IsRegular() {
-			continue
-		}
-		f, err := lockFolder(path)
-		if err != nil {
-			continue
-		}
-		_ = os.RemoveAll(path) // the next start retries after an error
-		_ = f.Close()
-	}
+// hasScripts reports whether a folder has the main script: another server may be making it.
+func hasScripts(path string) bool {
+	st, err := os.Lstat(filepath.Join(path, mainScript))
+	return err == nil && st.Mode().IsRegular()
 }
 
 const (
@@ -238,6 +211,16 @@ func (o *output) flush() {
 	}
 	o.last = append(o.last[max(0, len(o.last)-lastLines+1):], text)
 	o.log.LogAttrs(o.ctx, o.level, "a python model printed", slog.String("stream", o.what), slog.String("text", text))
+}
+
+// forget drops the last lines.
+//
+// hot: no allocation.
+func (o *output) forget() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	clear(o.last)
+	o.last = o.last[:0]
 }
 
 // tail returns the last lines.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"os"
@@ -37,6 +38,7 @@ type worker struct {
 	stdout   *output
 	stderr   *output
 	killed   atomic.Pointer[string]
+	mixed    atomic.Bool // requests of several clients are executed
 	leaving  atomic.Bool // its exit is expected and not logged
 	sides    sync.WaitGroup
 	ctx      context.Context //nolint:containedctx // cancelled when the worker exits
@@ -65,7 +67,7 @@ func startWorker(ctx context.Context, m *model) (*worker, error) {
 		w.cancel()
 		return nil, err
 	}
-	err := w.run(ctx, kindStart, map[string]any{
+	err := w.prepare(ctx, kindStart, "import model.py", map[string]any{
 		"file": m.file, "model": m.sig.Model, "version": m.version, "paths": []string{filepath.Dir(m.file), m.dir},
 	}, &w.about)
 	if err != nil {
@@ -137,7 +139,7 @@ func (w *worker) launch(ctx context.Context, commands, side *os.File) (*process,
 	cmd.Env = w.m.env
 	cmd.ExtraFiles = []*os.File{commands, side}
 	cmd.Stdout, cmd.Stderr = w.stdout, w.stderr
-	return startProcess(cmd)
+	return w.m.b.starter.start(cmd, true)
 }
 
 // fork forks the process from a fork server, with pipes as its standard streams.
@@ -195,19 +197,59 @@ func (w *worker) gone(err error) error {
 		w.kill(err.Error())
 	}
 	w.proc.waitExit(func() { w.kill("it closed its socket and did not exit") })
-	return status.Errorf(status.Internal, "%s the python worker of model '%s' ('%s') exited: %s", unhealthy(w.name()), w.m.sig.Model, w.m.file, w.end())
+	how := w.end()
+	if w.mixed.Load() { // what it printed may belong to another client
+		how = w.reason()
+	}
+	return status.Errorf(status.Internal, "%s the python worker of model '%s' ('%s') exited: %s", unhealthy(w.name()), w.m.sig.Model, w.m.file, how)
 }
 
-// end describes the exit of the process, with its last lines of standard error.
-func (w *worker) end() string {
-	how := w.proc.how
-	if why := w.killed.Load(); why != nil {
-		how = *why
+// separate keeps the text of one client's requests from the errors of another one: a batch begins.
+//
+// hot: no allocation.
+func (w *worker) separate(requests int) {
+	if w.running.busy() {
+		w.mixed.Store(true)
+		return
 	}
+	w.stderr.forget()
+	w.mixed.Store(requests > 1)
+}
+
+// end describes the exit of the process, with the last lines of standard error since the current batch began.
+func (w *worker) end() string {
+	how := w.reason()
 	if tail := w.stderr.tail(); tail != "" {
 		return how + ": " + tail
 	}
 	return how
+}
+
+// reason returns why the process exited: its exit status, or why it was killed.
+func (w *worker) reason() string {
+	if why := w.killed.Load(); why != nil {
+		return *why
+	}
+	return w.proc.how
+}
+
+// slowError is the cause of a command that took too long.
+type slowError struct {
+	what  string
+	after time.Duration
+}
+
+// Error implements error.
+func (e *slowError) Error() string {
+	return fmt.Sprintf("it took longer than %v to %s: --backend-config=python,%s=SECONDS sets the limit", e.after, e.what, keyTimeout)
+}
+
+// prepare is run for a command of a model that is loaded. It has a limit of time: the model may hang.
+func (w *worker) prepare(ctx context.Context, kind uint16, what string, in, out any) error {
+	limit := w.m.b.set.load
+	ctx, cancel := context.WithTimeoutCause(ctx, limit, &slowError{what, limit})
+	defer cancel()
+	return w.run(ctx, kind, in, out)
 }
 
 // run sends a command with a JSON body and decodes the result into out, unless it is nil. After an error other than the model's
@@ -222,6 +264,10 @@ func (w *worker) run(ctx context.Context, kind uint16, in, out any) error {
 	defer w.command.Store(nil) //nolint:contextcheck // it resets the pointer
 	stop := context.AfterFunc(ctx, func() {
 		w.leaving.Store(true)
+		if slow, ok := errors.AsType[*slowError](context.Cause(ctx)); ok {
+			w.kill(slow.Error())
+			return
+		}
 		w.kill("loading was given up")
 	})
 	defer stop()

@@ -155,22 +155,27 @@ func (o *Options) backendFlags() []Flag {
 	return grouped("Backends", Flag{
 		Name: "backend-config", Arg: "backend,key=value", Many: true, Help: "Setting of a backend; of every backend without a backend's name", set: o.BackendConfig.Set,
 	}, Flag{
-		Name: "strict-python-outputs", Arg: argBool, Default: no, Own: true, set: o.strictPython,
+		Name: "strict-python-outputs", Arg: argBool, Default: no, Own: true, set: o.pythonSetting("strict-outputs"),
 		Help: "Refuse responses of Python models whose data types, shapes or rows differ from the configuration; when false, they are used with a warning",
+	}, Flag{
+		Name: "python-sandbox", Arg: argBool, Default: no, Own: true, set: o.pythonSetting("sandbox"),
+		Help: "Start Python models without network and without a way to new privileges; the server does not load them where the kernel refuses that",
 	})
 }
 
-// strictPython sets the setting of the python backend with the same meaning.
-func (o *Options) strictPython(value string) error {
-	on, err := parseBool(value)
-	switch {
-	case err != nil:
-		return err
-	case on:
-		return o.BackendConfig.Set("python,strict-outputs=true")
+// pythonSetting returns a function that sets the setting of the python backend with the same meaning.
+func (o *Options) pythonSetting(key string) func(value string) error {
+	return func(value string) error {
+		on, err := parseBool(value)
+		switch {
+		case err != nil:
+			return err
+		case on:
+			return o.BackendConfig.Set("python," + key + "=true")
+		}
+		delete(o.BackendConfig["python"], key)
+		return nil
 	}
-	delete(o.BackendConfig["python"], "strict-outputs")
-	return nil
 }
 
 // deviceFlags returns the flags of GPUs.

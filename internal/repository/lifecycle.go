@@ -17,6 +17,7 @@ import (
 	"github.com/tutti-server/tutti/core/infer"
 	"github.com/tutti-server/tutti/core/status"
 	"github.com/tutti-server/tutti/internal/recovery"
+	"github.com/tutti-server/tutti/internal/tempfolder"
 )
 
 var _ infer.Lifecycle = (*Repository)(nil)
@@ -304,8 +305,12 @@ func (r *Repository) Index(ready bool) []infer.Entry {
 // overrideDir holds the files that came with a load request. It is removed when its last user releases it.
 type overrideDir struct {
 	dir   string
+	temp  *tempfolder.Folder
 	users atomic.Int32
 }
+
+// overridePrefix begins the names of folders with override files.
+const overridePrefix = "tutti-override-"
 
 func (t *overrideDir) retain() {
 	if t != nil {
@@ -318,7 +323,7 @@ func (t *overrideDir) release() error {
 	if t == nil || t.users.Add(-1) > 0 {
 		return nil
 	}
-	return os.RemoveAll(t.dir)
+	return t.temp.Remove()
 }
 
 // newOverrideDir writes the files into a private folder and retains it once.
@@ -328,17 +333,18 @@ func newOverrideDir(model string, files map[string][]byte) (*overrideDir, error)
 			return nil, failedToPoll(model, ": override file '"+name+"' is outside the model's folder, expected a relative path as in '1/model.onnx'")
 		}
 	}
-	dir, err := os.MkdirTemp("", "tutti-model-")
+	temp, err := tempfolder.Make(os.TempDir(), overridePrefix)
 	if err != nil {
 		return nil, err
 	}
+	dir := temp.Path()
 	for _, name := range slices.Sorted(maps.Keys(files)) {
 		if err := writeBelow(dir, inside(name), files[name]); err != nil {
-			_ = os.RemoveAll(dir) // the first error says more
+			_ = temp.Remove() // the first error says more
 			return nil, failedToPoll(model, ": override file '"+name+"' cannot be written: "+err.Error())
 		}
 	}
-	t := &overrideDir{dir: dir}
+	t := &overrideDir{dir: dir, temp: temp}
 	t.retain()
 	return t, nil
 }

@@ -19,7 +19,7 @@ const doublesJSON = `{"backend":"native","max_batch_size":4,"parameters":{"step"
 func wantTempFolders(t *testing.T, dir string, n int) {
 	t.Helper()
 	for {
-		list, err := filepath.Glob(filepath.Join(dir, "tutti-model-*"))
+		list, err := filepath.Glob(filepath.Join(dir, "tutti-override-*"))
 		if err = errors.Join(err, t.Context().Err()); err != nil {
 			t.Fatal(err)
 		}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -19,6 +20,7 @@ import (
 	"github.com/tutti-server/tutti/core/tensor"
 	"github.com/tutti-server/tutti/internal/cloud"
 	"github.com/tutti-server/tutti/internal/pending"
+	"github.com/tutti-server/tutti/internal/tempfolder"
 	"github.com/tutti-server/tutti/scheduler"
 	"github.com/tutti-server/tutti/scheduler/batch"
 	"github.com/tutti-server/tutti/scheduler/device"
@@ -56,6 +58,7 @@ type Repository struct {
 // Failures. Open fails when a root cannot be read, or a name in Settings.Only is unknown, unless the settings are
 // Tolerant.
 func Open(ctx context.Context, s Settings) (*Repository, error) {
+	tempfolder.RemoveStale(os.TempDir(), overridePrefix, nil)
 	places := tensor.NewPlaces(s.Alloc)
 	for _, d := range s.Accelerators {
 		if err := places.Add(d); err != nil {

@@ -9,6 +9,7 @@ import signal
 import socket
 import struct
 import sys
+import time
 
 import numpy as np
 
@@ -19,6 +20,9 @@ HELLO, FORKED, EXITED = 80, 81, 82
 
 # Milliseconds without a request after which the fork server is idle and releases memory.
 _IDLE = 1000
+
+# Seconds that workers have to exit by themselves after the server has exited.
+_GRACE = 2
 
 _MADV_DONTNEED = 4
 
@@ -48,6 +52,7 @@ class _ForkServer:
     def __init__(self, descriptor):
         self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET, 0, fileno=descriptor)
         self.sock.set_inheritable(False)
+        self.server = os.getppid()
         self.poll = select.poll()
         self.poll.register(self.sock, select.POLLIN)
         self.workers = {}  # by pidfd: the id of the FORK packet, and the process id
@@ -74,21 +79,45 @@ class _ForkServer:
                     return
 
     def reap(self, descriptor):
+        ident, state = self.bury(descriptor)
+        self.send_or_exit(EXITED, ident, _I32.pack(state))
+
+    def bury(self, descriptor):
+        """Waits for a worker and kills the children it left behind. Returns the id of its FORK packet and its exit status."""
         ident, pid = self.workers.pop(descriptor)
         self.poll.unregister(descriptor)
-        try:
-            os.killpg(pid, signal.SIGKILL)  # the children it left behind; its id is not reused before waitpid
-        except OSError:
-            pass
+        kill(pid)  # its id is not reused before waitpid
         _, state = os.waitpid(pid, 0)
         os.close(descriptor)
-        self.send_or_exit(EXITED, ident, _I32.pack(state))
+        return ident, state
 
     def send_or_exit(self, kind, ident, body):
         try:
             self.send(kind, ident, body)
         except OSError:
-            os._exit(0)  # the server has exited
+            self.end()
+
+    def end(self):
+        """Exits when the server has closed the socket. If it has exited, so do its workers, unless a model holds the interpreter's
+        lock: then they are killed, with all that they have started."""
+        until = time.monotonic() + _GRACE
+        for descriptor in list(self.workers):
+            self.poll.register(descriptor, select.POLLIN)
+        try:
+            self.poll.unregister(self.sock)
+        except KeyError:
+            pass
+        while self.workers:
+            left = until - time.monotonic()
+            if left <= 0:
+                break
+            for descriptor, _ in self.poll.poll(left * 1000):
+                self.bury(descriptor)
+        if os.getppid() != self.server:
+            for descriptor in list(self.workers):
+                kill(self.workers[descriptor][1])
+                self.bury(descriptor)
+        os._exit(0)
 
     def receive(self):
         """Receives a packet and forks a worker. Returns True in the worker."""
@@ -97,7 +126,7 @@ class _ForkServer:
         except ConnectionError:
             packet = b""
         if len(packet) < wire.HEAD.size:
-            os._exit(0)  # the server closed the socket
+            self.end()
         _, _, ident, _ = wire.HEAD.unpack_from(packet)
         try:
             pid = self.fork(files, packet[wire.HEAD.size:])
@@ -149,6 +178,14 @@ class _ForkServer:
         set_process_name(name)
         if "numpy.random" in sys.modules:
             np.random.seed()  # otherwise all workers draw the same numbers
+
+
+def kill(group):
+    """Kills a process group."""
+    try:
+        os.killpg(group, signal.SIGKILL)
+    except OSError:
+        pass  # it has exited
 
 
 def set_process_name(name):

@@ -189,7 +189,18 @@ def code_of(e):
     return int(TritonError.INTERNAL)
 
 
+def give_up_privileges():
+    """Keeps this process and its children from new privileges, such as those of programs with the set-user-ID bit."""
+    import ctypes
+
+    PR_SET_NO_NEW_PRIVS = 38
+    if ctypes.CDLL(None, use_errno=True).prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0:
+        raise OSError(ctypes.get_errno(), "the kernel refuses PR_SET_NO_NEW_PRIVS, which --python-sandbox needs")
+
+
 if __name__ == "__main__":
+    if os.environ.pop("TUTTI_PYTHON_SANDBOX", None):
+        give_up_privileges()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C in a terminal is for the server, which ends its workers
     signal.signal(signal.SIGTERM, lambda *_: None)  # likewise; a handler, not SIG_IGN, so that programs started by models get the default
     name = " ".join(sys.argv[1:])

@@ -50,4 +50,6 @@ class TritonPythonModel:
             answer = np.ones((1, 500000), np.float32)
         if kind == 12:
             print("hello\nfrom the model")
+        if kind == 13:
+            print("the text of another client", file=sys.stderr)
         return pb_utils.InferenceResponse(output_tensors=[pb_utils.Tensor(name, answer)])

@@ -1,0 +1,266 @@
+package python_test
+
+import (
+	"encoding/json"
+	"errors"
+	"io"
+	"maps"
+	"net"
+	"os"
+	"os/exec"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/tutti-server/tutti/backends"
+	"github.com/tutti-server/tutti/backends/python"
+	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/proto/modelconfig"
+)
+
+// stuck returns the settings of the model "stuck".
+func stuck(tb testing.TB, params map[string]string) backends.Settings {
+	tb.Helper()
+	s := settings(tb, "stuck", &modelconfig.ModelConfig{
+		Input: []*modelconfig.ModelInput{input("IN", tensor.FP32, 1)}, Output: []*modelconfig.ModelOutput{output("OUT", tensor.FP32, 1)},
+		Parameters: map[string]*modelconfig.ModelParameter{},
+	})
+	for k, v := range params {
+		s.Config.Parameters[k] = &modelconfig.ModelParameter{StringValue: v}
+	}
+	return s
+}
+
+// TestInitializeHangs checks that a model whose initialize hangs, in Python or in C with the interpreter's lock, is refused after
+// stub-timeout-seconds, and that its worker is gone.
+func TestInitializeHangs(t *testing.T) {
+	t.Parallel()
+	o := options(t)
+	o.Config["stub-timeout-seconds"] = "1"
+	for _, start := range []string{"forkserver", "spawn"} {
+		for _, lock := range []string{"no", "yes"} {
+			t.Run(start+", lock "+lock, func(t *testing.T) {
+				t.Parallel()
+				m, err := opened(t, o).Load(t.Context(), stuck(t, map[string]string{"where": "initialize", "lock": lock, "START_METHOD": start}))
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer m.Close()
+				x, err := m.NewInstance(t.Context(), tensor.Place{})
+				const want = "it took longer than 1s to initialize: --backend-config=python,stub-timeout-seconds=SECONDS sets the limit"
+				if err == nil || !strings.Contains(err.Error(), want) {
+					t.Errorf("NewInstance = %v, %v; want %q", x, err, want)
+				}
+			})
+		}
+	}
+}
+
+// TestHelperServer is a server of its own process, which executes a model that never returns and is killed by TestServerKilled.
+func TestHelperServer(t *testing.T) {
+	start := os.Getenv("STUCK_START")
+	if start == "" {
+		t.Skip("run by TestServerKilled")
+	}
+	s := stuck(t, map[string]string{"lock": "yes", "START_METHOD": start})
+	x := running(t, opened(t, options(t)), s, 1)[0]
+	in, err := tensor.New(s.Alloc, tensor.FP32, tensor.Of(1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := &backends.Batch{Rows: 1, In: []tensor.Tensor{in}, Out: make([]tensor.Tensor, 1), Allocator: s.Alloc, Requests: []backends.Request{{Ctx: t.Context(), Rows: 1}}}
+	t.Error(x.Execute(t.Context(), b)) // does not return
+}
+
+// TestServerKilled checks that workers whose model holds the interpreter's lock do not outlive a server that is killed.
+func TestServerKilled(t *testing.T) {
+	t.Parallel()
+	options(t)
+	for _, start := range []string{"forkserver", "spawn"} {
+		t.Run(start, func(t *testing.T) {
+			t.Parallel()
+			dir := t.TempDir()
+			cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestHelperServer$") //nolint:gosec // this program
+			cmd.Env = append(os.Environ(), "STUCK_START="+start, "STUCK_FOLDER="+dir)
+			cmd.WaitDelay = time.Second // a surviving worker holds the output
+			cmd.Stdout, cmd.Stderr = io.Discard, io.Discard
+			if err := cmd.Start(); err != nil {
+				t.Fatal(err)
+			}
+			pid := executing(t, dir)
+			worker, err := unix.PidfdOpen(pid, 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer unix.Close(worker)
+			if err := cmd.Process.Kill(); err != nil {
+				t.Fatal(err)
+			}
+			_ = cmd.Wait() // killed
+			if !exited(t, worker) {
+				_ = syscall.Kill(pid, syscall.SIGKILL)
+				t.Errorf("the worker %d outlives its server", pid)
+			}
+		})
+	}
+}
+
+// executing waits until a model writes its process id into a folder, and returns it.
+func executing(t *testing.T, dir string) int {
+	t.Helper()
+	for t.Context().Err() == nil {
+		list, err := os.ReadDir(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(list) > 0 {
+			pid, err := strconv.Atoi(list[0].Name())
+			if err != nil {
+				t.Fatal(err)
+			}
+			return pid
+		}
+	}
+	t.Fatal("no model executes")
+	return 0
+}
+
+// exited waits until a process exits, for a minute at most.
+func exited(t *testing.T, process int) bool {
+	t.Helper()
+	for {
+		n, err := unix.Poll([]unix.PollFd{{Fd: int32(process), Events: unix.POLLIN}}, 60_000) //nolint:gosec // a descriptor fits
+		if errors.Is(err, unix.EINTR) {
+			continue
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		return n > 0
+	}
+}
+
+// exposure is what the model "exposed" finds in its process.
+type exposure struct {
+	Environment     []string
+	Connect, Server string
+	NoNewPrivs      int `json:"no_new_privs"`
+}
+
+func exposed(t *testing.T, config map[string]string, start string) (found exposure, err error) {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = l.Close() })
+	t.Setenv("EXPOSED_PORT", strconv.Itoa(l.Addr().(*net.TCPAddr).Port))
+	t.Setenv("EXPOSED_SERVER", strconv.Itoa(os.Getpid()))
+	o := options(t)
+	maps.Copy(o.Config, config)
+	s := settings(t, "exposed", &modelconfig.ModelConfig{
+		Input: []*modelconfig.ModelInput{input("IN", tensor.FP32, 1)}, Output: []*modelconfig.ModelOutput{output("FOUND", tensor.Bytes, 1)},
+		Parameters: map[string]*modelconfig.ModelParameter{"START_METHOD": {StringValue: start}},
+	})
+	m, err := opened(t, o).Load(t.Context(), s)
+	if err != nil {
+		return found, err
+	}
+	defer m.Close()
+	x, err := m.NewInstance(t.Context(), tensor.Place{})
+	if err != nil {
+		return found, err
+	}
+	defer x.Close()
+	in, err := tensor.New(s.Alloc, tensor.FP32, tensor.Of(1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer in.Release()
+	b := &backends.Batch{Rows: 1, In: []tensor.Tensor{in}, Out: make([]tensor.Tensor, 1), Allocator: s.Alloc, Requests: []backends.Request{{Ctx: t.Context(), Rows: 1}}}
+	defer func() { tensor.ReleaseAll(b.Out) }()
+	if err := errors.Join(x.Execute(t.Context(), b), b.Requests[0].Err); err != nil {
+		t.Fatal(err)
+	}
+	text, _, _ := tensor.NextBytes(b.Out[0].Bytes())
+	if err := json.Unmarshal(text, &found); err != nil {
+		t.Fatal(err)
+	}
+	return found, nil
+}
+
+// TestSecrets checks that model processes get no secrets of the server's environment but those that are passed on purpose.
+func TestSecrets(t *testing.T) {
+	secrets := []string{
+		"TUTTI_DASHBOARD_TOKEN", "TUTTI_HTTP_RESTRICTED_API", "TUTTI_GRPC_RESTRICTED_PROTOCOL", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY",
+		"AWS_SESSION_TOKEN", "AZURE_STORAGE_CONNECTION_STRING", "GOOGLE_APPLICATION_CREDENTIALS", "PGPASSWORD", "OPENAI_APIKEY", "HF_TOKEN",
+	}
+	plain := []string{"TOKENIZERS_PARALLELISM", "AWS_REGION", "HOME_OF_THE_MODEL"}
+	for _, name := range slices.Concat(secrets, plain) {
+		t.Setenv(name, "value")
+	}
+	for _, c := range []struct {
+		pass string
+		want []string
+	}{
+		{"", plain}, {"HF_TOKEN,PGPASSWORD", append(slices.Clone(plain), "HF_TOKEN", "PGPASSWORD")}, {"*", slices.Concat(plain, secrets)},
+	} {
+		for _, start := range []string{"forkserver", "spawn"} {
+			config := map[string]string{}
+			if c.pass != "" {
+				config["pass-environment"] = c.pass
+			}
+			found, err := exposed(t, config, start)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, name := range slices.Concat(secrets, plain) {
+				if got, want := slices.Contains(found.Environment, name), slices.Contains(c.want, name); got != want {
+					t.Errorf("%s, pass-environment=%s: the model has %s: %v, want %v", start, c.pass, name, got, want)
+				}
+			}
+		}
+	}
+	if _, err := python.NewFactory().New(backends.Options{Config: map[string]string{"pass-environment": "A,,B"}}); err == nil || !strings.Contains(err.Error(), "python setting 'pass-environment'") {
+		t.Errorf("New = %v, want the setting refused", err)
+	}
+}
+
+// TestSandbox checks that a model in the sandbox reaches no network, does not read the server's environment, and gets no new
+// privileges. Where the kernel refuses the sandbox, the model is refused with the reason.
+func TestSandbox(t *testing.T) {
+	for _, start := range []string{"forkserver", "spawn"} {
+		open, err := exposed(t, nil, start)
+		if err != nil || open.Connect != "connected" || open.NoNewPrivs != 0 {
+			t.Fatalf("%s, no sandbox: %+v, %v; want a connection and no bound of privileges", start, open, err)
+		}
+		found, err := exposed(t, map[string]string{"sandbox": "true"}, start)
+		if err != nil {
+			if !strings.Contains(err.Error(), "the kernel refuses the namespaces of --python-sandbox") || !strings.Contains(err.Error(), "serve without --python-sandbox") {
+				t.Errorf("%s: %v, want the model loaded, or the kernel's reason", start, err)
+			}
+			continue
+		}
+		if !strings.HasPrefix(found.Connect, "OSError") || !strings.HasPrefix(found.Server, "PermissionError") || found.NoNewPrivs != 1 {
+			t.Errorf("%s: %+v, want no connection, no environment of the server, and no new privileges", start, found)
+		}
+	}
+}
+
+// TestOthersOutput checks that the error of a request whose worker exits has nothing that the model printed for an earlier request.
+func TestOthersOutput(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	if got := b.execute(t.Context(), t, []float32{13, 5})[0]; got.Err != "" {
+		t.Fatal(got.Err)
+	}
+	got := b.execute(t.Context(), t, []float32{2, 5})[0].Err
+	if strings.Contains(got, "another client") || !strings.Contains(got, "exit status 3: last words") {
+		t.Errorf("error %q, want what was printed for this request only", got)
+	}
+}

@@ -1,0 +1,38 @@
+"""A model that tells what an attacker would find in its process."""
+
+import ctypes
+import json
+import os
+import socket
+
+import numpy as np
+import triton_python_backend_utils as pb_utils
+
+
+def attempt(function):
+    try:
+        return function()
+    except OSError as e:
+        return "%s: %s" % (type(e).__name__, e.strerror)
+
+
+def connect():
+    s = socket.create_connection(("127.0.0.1", int(os.environ["EXPOSED_PORT"])), 5)
+    s.close()
+    return "connected"
+
+
+def server():
+    with open("/proc/%s/environ" % os.environ["EXPOSED_SERVER"], "rb") as f:
+        f.read(1)
+    return "read"
+
+
+class TritonPythonModel:
+    def execute(self, requests):
+        found = {
+            "environment": sorted(os.environ), "connect": attempt(connect), "server": attempt(server),
+            "no_new_privs": ctypes.CDLL(None).prctl(39, 0, 0, 0, 0),
+        }
+        text = np.array([json.dumps(found).encode()], np.object_)
+        return [pb_utils.InferenceResponse([pb_utils.Tensor("FOUND", text)]) for _ in requests]

@@ -85,18 +85,30 @@ func (f *InFlight) Release(n int64) {
 	}
 }
 
-// take counts n more bytes of a request that already has had bytes, or refuses them.
-func (f *InFlight) take(had, n int64) error {
+// fits refuses n more bytes of a request that already has had bytes if there is no room for them now. It counts nothing.
+func (f *InFlight) fits(had, n int64) error {
 	switch {
-	case f == nil:
-		return nil
-	case f.limit == 0:
-		f.bytes.Add(n)
+	case f == nil || f.limit == 0:
 		return nil
 	case n > f.limit || had > f.limit-n:
 		return f.tooLarge(had, n)
-	case f.bytes.Load() > f.limit-n: // refused without changing the count, which others read
+	case f.bytes.Load() > f.limit-n:
 		return f.refuse(noRoom(n))
+	}
+	return nil
+}
+
+// take counts n more bytes of a request that already has had bytes, or refuses them.
+func (f *InFlight) take(had, n int64) error {
+	if f == nil {
+		return nil
+	}
+	if err := f.fits(had, n); err != nil { // refused without changing the count, which others read
+		return err
+	}
+	switch {
+	case f.limit == 0:
+		f.bytes.Add(n)
 	case f.bytes.Add(n) > f.limit:
 		f.bytes.Add(-n)
 		return f.refuse(noRoom(n))
@@ -145,6 +157,11 @@ func (c *Charge) Acquire(n int64) error {
 	}
 	return err
 }
+
+// Fits refuses what Acquire would refuse, and charges nothing: the bytes are announced, and may never come.
+//
+// hot: no allocation unless it refuses.
+func (c *Charge) Fits(n int64) error { return c.of.fits(c.n, max(n, 0)) }
 
 // Add charges n bytes of a response. It never refuses them: the request is already executed.
 func (c *Charge) Add(n int64) {

@@ -106,6 +106,51 @@ func TestInFlightEarly(t *testing.T) {
 	}
 }
 
+// TestInFlightAnnounced checks that clients which announce much and send little hold little: other requests fit, and what has arrived is
+// counted, in JSON and in binary tensors, chunked or not.
+func TestInFlightAnnounced(t *testing.T) {
+	t.Parallel()
+	const limit, clients, size = 8 << 20, 40, 4 << 20
+	f, limited := count(t, limit)
+	address, _ := listen(t, limited)
+	binary, length := binaryRequest(size / 4)
+	head := "POST " + inferPath + " HTTP/1.1\r\nHost: x\r\n"
+	sized := fmt.Sprintf("%sContent-Length: %d\r\n", head, len(binary))
+	holders := make([]*connection, clients)
+	for i := range holders {
+		holders[i] = dial(t, address)
+		switch i % 3 {
+		case 0:
+			holders[i].send(sized + "\r\n" + "{")
+		case 1:
+			holders[i].send(fmt.Sprintf("%s%s: %d\r\n\r\n%s", sized, lengthHeader, length, binary[:length+100]))
+		case 2:
+			holders[i].send(fmt.Sprintf("%sTransfer-Encoding: chunked\r\n%s: %d\r\n\r\n%x\r\n%s", head, lengthHeader, length, len(binary), binary[:length+100]))
+		}
+	}
+	for f.Bytes() < clients/3*2*(64<<10) { // those with binary tensors are being read
+		_, _, _ = call(t, "GET", "http://"+address+"/v2", nil)
+	}
+	if n := f.Bytes(); n > clients*(128<<10) {
+		t.Errorf("%d bytes are in flight for %d clients that have sent nothing", n, clients)
+	}
+	c := dial(t, address)
+	c.send(infers("echo", "", goodInput+strings.Repeat(" ", 1<<20)))
+	if code, body, _ := c.response(); code != http.StatusOK || body != goodAnswer {
+		t.Errorf("beside them: status %d, %s", code, body)
+	}
+	holders[1].send(string(binary[length+100:]))
+	if code, body, _ := holders[1].response(); code != http.StatusOK {
+		t.Errorf("one that sends the rest: status %d, %s", code, body)
+	}
+	for i := range holders {
+		_ = holders[i].Close()
+	}
+	for f.Bytes() != 0 {
+		_, _, _ = call(t, "GET", "http://"+address+"/v2", nil)
+	}
+}
+
 // bomb panics while it owns a request.
 type bomb struct{ infer.Inferer }
 

@@ -14,8 +14,12 @@ import (
 // JSONLength is the header with the length of the JSON part of a body.
 const JSONLength = "Inference-Header-Content-Length"
 
-// firstRead bounds the memory that an announced length costs before its bytes arrive.
-const firstRead = 64 << 10
+const (
+	// firstRead bounds the memory that an announced length costs before its bytes arrive.
+	firstRead = 64 << 10
+	// mostRead is the most bytes that are charged before they arrive.
+	mostRead = 4 << 20
+)
 
 // Body reads the body of one request after another, within the limits of the settings. It is not safe for concurrent use.
 //
@@ -35,7 +39,8 @@ type Body struct {
 	zip    *inflater // nil for a body that is not compressed
 	left   int64     // -1 when the length is unknown
 	read   int64
-	// metered marks a body of unknown length, which is charged as it is read. Others are charged as a whole.
+	// metered marks a body that is charged as it is read: its length is unknown, or too large to believe. Small ones are charged as a
+	// whole.
 	metered bool
 	raw     bool // the body has no JSON
 }
@@ -55,6 +60,9 @@ func (b *Body) Open(w http.ResponseWriter, r *http.Request, compressed bool) err
 	case compressed:
 		b.zip = newInflater(&b.src)
 		b.r, b.left = b.zip, -1
+	case b.left > firstRead:
+		b.metered = true
+		return b.Charge.Fits(b.left)
 	case b.left >= 0:
 		return b.Charge.Acquire(b.left)
 	}
@@ -80,8 +88,29 @@ func (b *Body) Compressed() bool { return b.zip != nil }
 // Left returns the number of unread bytes, -1 when it is unknown.
 func (b *Body) Left() int64 { return b.left }
 
-// ReadFull reads len(dst) bytes and returns how many there were. The error is io.ErrUnexpectedEOF where the body ends early.
+// ReadFull reads len(dst) bytes, charges them, and returns how many there were. The error is io.ErrUnexpectedEOF where the body ends early.
 func (b *Body) ReadFull(dst []byte) (n int, err error) {
+	if !b.metered {
+		return b.readFull(dst)
+	}
+	for n < len(dst) {
+		// A client holds, beside what it has sent, at most as much again.
+		part := dst[n:min(int64(len(dst)), int64(n)+min(max(b.read, firstRead), mostRead))]
+		if err := b.Charge.Acquire(int64(len(part))); err != nil {
+			return n, err
+		}
+		got, err := b.readFull(part)
+		n += got
+		if err != nil {
+			b.Charge.Shrink(int64(len(part) - got))
+			return n, err
+		}
+	}
+	return n, nil
+}
+
+// readFull reads len(dst) bytes, which are charged or few.
+func (b *Body) readFull(dst []byte) (n int, err error) {
 	n, err = io.ReadFull(b.r, dst)
 	b.read += int64(n)
 	if b.left >= 0 {
@@ -97,20 +126,15 @@ func (b *Body) ReadFull(dst []byte) (n int, err error) {
 	return n, err
 }
 
-// CheckSize verifies that n further bytes are within the limit, and charges them.
+// CheckSize verifies that n further bytes are within the limit, and that there is room for them now.
 func (b *Body) CheckSize(n int64) error {
 	if b.read+n > b.shared.MaxInput || b.read+n < 0 {
 		return b.TooLarge(b.read + n)
 	}
-	return b.take(n)
-}
-
-// take charges n bytes before they are read, unless the whole body is charged.
-func (b *Body) take(n int64) error {
-	if !b.metered {
-		return nil
+	if b.metered {
+		return b.Charge.Fits(n)
 	}
-	return b.Charge.Acquire(n)
+	return nil
 }
 
 // upTo appends at most n further bytes to dst, fewer only where the body ends.
@@ -120,9 +144,6 @@ func (b *Body) upTo(dst []byte, n int64) ([]byte, error) {
 			dst = grow(dst, n)
 		}
 		part := dst[len(dst):min(int64(cap(dst)), int64(len(dst))+n)]
-		if err := b.take(int64(len(part))); err != nil {
-			return dst, err
-		}
 		got, err := b.ReadFull(part)
 		dst = dst[:len(dst)+got]
 		n -= int64(got)
@@ -185,7 +206,7 @@ func (b *Body) AtEnd() (bool, error) {
 		return b.left == 0, nil
 	}
 	var one [1]byte
-	n, err := b.ReadFull(one[:])
+	n, err := b.readFull(one[:])
 	if errors.Is(err, io.ErrUnexpectedEOF) {
 		err = nil
 	}

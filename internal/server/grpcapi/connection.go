@@ -31,6 +31,11 @@ type connection struct {
 	receiving int   // calls that wait for a message, far below zero once closed; guarded by mu
 	unsent    int64 // bytes of large tensors that wait to be sent; guarded by mu
 	closed    bool  // guarded by mu
+	// Calls that wait for their first message, and the looks for late ones; guarded by mu.
+	first     []*firstMessage
+	firstLook *time.Timer // nil until a call has waited
+	firstOn   bool        // the timer runs
+	looks     uint32
 	// watch looks whether the client reads while unsent is large. Nil if it never was; guarded by mu.
 	watch    *time.Timer
 	watching bool         // guarded by mu

@@ -80,8 +80,8 @@ func (s *service) receive(ctx context.Context, m *message, receive func(any) err
 	if err == nil {
 		l := connectionOf(ctx, f)
 		m.conn = l
-		l.addWaiting(1)
-		defer l.addWaiting(-1)
+		l.awaitFirst(ctx, &m.first)
+		defer l.firstCame(&m.first)
 		if err := receive(m); err != nil {
 			return err
 		}
@@ -219,7 +219,7 @@ func (s *service) interceptUnary(ctx context.Context, req any, info *grpc.UnaryS
 
 func (s *service) interceptStream(srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) (err error) {
 	defer s.recovered(info.FullMethod, &err)
-	return handler(srv, ss)
+	return handler(srv, &firstStream{ServerStream: ss, l: connectionOf(ss.Context(), s.set.InFlight)})
 }
 
 // recovered must be deferred: it turns a panic into the error of the call.

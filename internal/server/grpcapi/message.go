@@ -21,6 +21,7 @@ import (
 type message struct {
 	data   mem.BufferSlice // an own reference, until free
 	cursor wire.Cursor
+	first  firstMessage // until it has come
 	charge infer.Charge // bytes in flight of the request
 	conn   *connection  // that it came over; nil if nothing is limited
 

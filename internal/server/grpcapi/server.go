@@ -127,8 +127,8 @@ func New(set Settings) *Server {
 	svc := newService(set)
 	intercept := []grpc.ServerOption{grpc.UnaryInterceptor(svc.interceptUnary), grpc.StreamInterceptor(svc.interceptStream)}
 	s := &Server{grpc: grpc.NewServer(append(options(&set), intercept...)...), svc: svc}
-	s.grpc.RegisterService(serviceDesc(), svc)
-	grpc_health_v1.RegisterHealthServer(s.grpc, &health{svc: svc})
+	s.grpc.RegisterService(svc.firstBounded(serviceDesc()), svc)
+	s.grpc.RegisterService(svc.firstBounded(&grpc_health_v1.Health_ServiceDesc), &health{svc: svc})
 	reflection.Register(s.grpc)
 	if err := orca.Register(s.grpc, orca.ServiceOptions{ServerMetricsProvider: &svc.load}); err != nil {
 		panic(err) // unreachable: there is a provider

@@ -1,6 +1,7 @@
 package http1
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"io"
@@ -93,8 +94,7 @@ func (c *conn) serve() {
 	for c.receive() && c.state.CompareAndSwap(waiting, responding) {
 		n := c.head.read(c.buf[c.r:c.w])
 		if n == 0 {
-			handedOver = true
-			c.handOver()
+			handedOver = c.handOver()
 			return
 		}
 		c.r += n
@@ -161,10 +161,21 @@ func (c *conn) fill() bool {
 	return n > 0 && err == nil
 }
 
-// handOver moves the connection to net/http.
-func (c *conn) handOver() {
+// lateHTTP2 refuses the preface of HTTP/2 behind a request of HTTP/1.1. net/http would take it for that of a new connection, and a proxy
+// in front, which reads HTTP/1.1, would not see the requests in it.
+const lateHTTP2 = "HTTP/1.1 505 HTTP Version Not Supported\r\nContent-Type: text/plain\r\nContent-Length: 62\r\nConnection: close\r\n\r\n" +
+	`{"error":"HTTP/2 begins with a connection, not behind HTTP/1"}`
+
+// handOver moves the connection to net/http, and reports whether it has.
+func (c *conn) handOver() bool {
+	if p := c.srv.std.Protocols; p != nil && p.UnencryptedHTTP2() && c.head.method != "" && bytes.HasPrefix(c.buf[c.r:c.w], []byte("PRI ")) {
+		_, _ = c.nc.Write([]byte(lateHTTP2)) // the client may have left
+		c.linger()
+		return false
+	}
 	_ = c.nc.SetReadDeadline(time.Time{}) // net/http sets its own
 	c.srv.handoff.pass(&replayConn{c.nc.TCPConn, c.buf[c.r:c.w:c.w]})
+	return true
 }
 
 // respond calls the handler for the request in c.head and reports whether the connection may serve another request.

@@ -31,6 +31,7 @@ package http1
 import (
 	"context"
 	"errors"
+	"io"
 	"net"
 	"net/http"
 	"sync"
@@ -258,10 +259,15 @@ type replayConn struct {
 	ahead []byte
 }
 
-// Read returns the bytes read ahead, then reads from the connection.
+// Read returns the bytes read ahead, then reads from the connection. It returns io.EOF after watchAfter: net/http ends the request of a
+// client that has closed its sending half at once, and this package when the request runs longer than that.
 func (c *replayConn) Read(p []byte) (int, error) {
 	if len(c.ahead) == 0 {
-		return c.TCPConn.Read(p)
+		n, err := c.TCPConn.Read(p)
+		if err == io.EOF { //nolint:errorlint // a connection returns it unwrapped
+			<-time.After(watchAfter)
+		}
+		return n, err
 	}
 	n := copy(p, c.ahead)
 	c.ahead = c.ahead[n:]

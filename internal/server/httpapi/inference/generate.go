@@ -191,7 +191,7 @@ func (e *eventWriter) end(err error) {
 
 // failure sends an error as an event. As the first event it sets the status.
 func (e *eventWriter) failure(err error) {
-	e.x.out = transport.AppendError(append(e.x.out[:0], "data: "...), status.Text(err))
+	e.x.out = transport.AppendError(append(e.x.out[:0], "data: "...), transport.ErrorText(err))
 	e.send(status.CodeOf(err).HTTP())
 }
 

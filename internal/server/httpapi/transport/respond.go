@@ -2,6 +2,7 @@ package transport
 
 import (
 	"bytes"
+	"cmp"
 	"compress/gzip"
 	"compress/zlib"
 	"encoding/json"
@@ -40,7 +41,18 @@ func WriteError(w http.ResponseWriter, err error) {
 	if errors.Is(err, infer.ErrTooLarge) {
 		code = http.StatusRequestEntityTooLarge
 	}
-	WriteErrorText(w, code, status.Text(err))
+	WriteErrorText(w, code, ErrorText(err))
+}
+
+// ErrorText returns the text of an error for clients, which is never empty.
+func ErrorText(err error) string { return cmp.Or(status.Text(err), errorWithoutText(err)) }
+
+// errorWithoutText returns the text of an error that has none, as that of cancelled requests, which Triton sends over gRPC.
+func errorWithoutText(err error) string {
+	if status.CodeOf(err) == status.Cancelled {
+		return "the request was cancelled: its client has closed the connection, or its sending half"
+	}
+	return "the request failed: " + strings.ToLower(status.CodeOf(err).String())
 }
 
 // WriteErrorText responds with {"error":text}. The Content-Type is text/plain unless the header has one.

@@ -52,6 +52,7 @@ const (
 	headerTimeout = 30 * time.Second // until the response header
 	dialTimeout   = 10 * time.Second
 	maxObjects    = 1 << 20
+	maxListing    = 256 << 20 // bytes of a listing in memory
 	// idleConnections is the number of idle connections per server.
 	idleConnections = 16
 )
@@ -144,6 +145,11 @@ func firstLine(text string) string {
 // tooMany is the error for an unbounded listing.
 func tooMany(address string) error {
 	return status.Errorf(status.Internal, "listing %s: more than %d objects", address, maxObjects)
+}
+
+// tooLong is the error for a listing whose names are too long for their number.
+func tooLong(address string) error {
+	return status.Errorf(status.Internal, "listing %s: more than %d MiB of names of objects, expected less; name a folder of the bucket with fewer objects", address, maxListing>>20)
 }
 
 // join returns the full key of an object in a folder of the bucket.

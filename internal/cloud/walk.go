@@ -46,15 +46,26 @@ func Walk(ctx context.Context, b Bucket, prefix string) iter.Seq2[Object, error]
 	}
 }
 
-// listAll returns all pages of a listing, up to maxObjects.
+// objectSize is the size of an Object without what it refers to.
+const objectSize = 80
+
+// listAll returns all pages of a listing, up to maxObjects and maxListing.
 func listAll(ctx context.Context, l lister, address, prefix string) ([]Object, error) {
 	var all []Object
+	size := 0
 	err := l.pages(ctx, prefix, func(list []Object) bool {
 		all = append(all, list...)
-		return len(all) <= maxObjects
+		for i := range list {
+			size += objectSize + len(list[i].Key) + len(list[i].Tag) + len(list[i].MD5)
+		}
+		return len(all) <= maxObjects && size <= maxListing
 	})
-	if err == nil && len(all) > maxObjects {
+	switch {
+	case err != nil:
+	case len(all) > maxObjects:
 		err = tooMany(address)
+	case size > maxListing:
+		err = tooLong(address)
 	}
 	if err != nil {
 		return nil, err

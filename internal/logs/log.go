@@ -68,7 +68,7 @@ func New(s Settings, stdout, stderr io.Writer) (*Log, error) {
 	}
 	l := &Log{pid: os.Getpid(), stdout: stdout, stderr: stderr}
 	if s.File != "" {
-		f, err := os.OpenFile(s.File, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644)
+		f, err := os.OpenFile(s.File, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600) // it may quote requests
 		if err != nil {
 			return nil, status.Errorf(status.InvalidArg, "failed to open log file '%s': %w", s.File, err)
 		}

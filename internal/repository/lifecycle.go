@@ -253,6 +253,26 @@ func (c *change) unload(key string) {
 	}
 	c.next[key] = &model{key: m.key, name: m.name, folder: m.folder, states: m.states, fingerprint: m.fingerprint} // its versions retire
 	c.unloaded = append(c.unloaded, key)
+	if m.folder != nil && m.folder.overrideDir != nil && len(c.r.source.findAll(m.name)) == 0 {
+		c.forgetOldest(key)
+	}
+}
+
+// maxUnloaded is how many unloaded models stay in the index that came from requests and are in no repository. Names of clients must not
+// fill the memory.
+const maxUnloaded = 100
+
+// forgetOldest counts an unloaded model that is in no repository, and removes those from the index that were unloaded before the last
+// maxUnloaded.
+func (c *change) forgetOldest(key string) {
+	r := c.r
+	r.forgettable = append(slices.DeleteFunc(r.forgettable, func(k string) bool { return k == key }), key)
+	for len(r.forgettable) > maxUnloaded {
+		if old := c.next[r.forgettable[0]]; old != nil && !old.wanted {
+			delete(c.next, r.forgettable[0])
+		}
+		r.forgettable = r.forgettable[1:]
+	}
 }
 
 // unloadDependencies unloads the models of an ensemble that were not loaded by name and that no other ensemble uses.

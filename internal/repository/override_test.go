@@ -3,6 +3,8 @@ package repository_test
 import (
 	"errors"
 	"path/filepath"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -129,4 +131,29 @@ func TestFileOverride(t *testing.T) {
 	wantError(t, r.Load(t.Context(), "new", infer.LoadOptions{Config: labelled, Files: map[string][]byte{"a/b": nil}}),
 		"failed to load 'new', failed to poll from model repository: at least one version must be available under the version policy of model 'new'")
 	wantTempFolders(t, dir, 0)
+}
+
+// TestForgottenNames checks that unloaded models which came from requests do not fill the index: the latest 100 stay. It is not
+// parallel: it changes the folder of temporary files.
+func TestForgottenNames(t *testing.T) {
+	t.Setenv("TMPDIR", t.TempDir())
+	w := newWorld(t)
+	r := w.explicit(t, folder(t, pair))
+	o := infer.LoadOptions{Config: `{"backend":"spy"}`, Files: map[string][]byte{"1/model.bin": []byte("abc")}}
+	for i := range 130 {
+		name := "new" + strconv.Itoa(i)
+		wantError(t, r.Load(t.Context(), name, o), "")
+		unload(t, r, name, false)
+	}
+	var left []string
+	for _, e := range r.Index(false) {
+		if strings.HasPrefix(e.Name, "new") {
+			left = append(left, e.Name)
+		}
+	}
+	if len(left) != 100 || slices.Contains(left, "new29") || !slices.Contains(left, "new30") || !slices.Contains(left, "new129") {
+		t.Errorf("%d names are left: %v; want the latest 100", len(left), left)
+	}
+	wantError(t, r.Load(t.Context(), "new0", o), "")
+	load(t, r, "part", "")
 }

@@ -45,6 +45,8 @@ type Repository struct {
 	changes changeLock        // held by the change in progress
 	closed  bool              // guarded by changes
 	seen    map[string]uint64 // fingerprints at the last poll, guarded by changes
+	// forgettable has the keys of unloaded models that came from requests and are in no repository, oldest first; guarded by changes
+	forgettable []string
 
 	stop    context.CancelFunc // ends polling
 	polling sync.WaitGroup

@@ -30,6 +30,9 @@ type file struct {
 	closed bool     // guarded by mu
 }
 
+// traceMode is the mode of trace files: with the tensors of clients in them they are for the server's user only.
+const traceMode = 0o600
+
 func (f *file) writeIndexed(traces []byte) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -38,7 +41,7 @@ func (f *file) writeIndexed(traces []byte) {
 	}
 	name := f.name + "." + strconv.Itoa(f.index)
 	f.index++
-	if err := os.WriteFile(name, slices.Concat([]byte("["), traces, []byte("]")), 0o644); err != nil {
+	if err := os.WriteFile(name, slices.Concat([]byte("["), traces, []byte("]")), traceMode); err != nil {
 		f.failed(err)
 	}
 }
@@ -52,7 +55,7 @@ func (f *file) write(traces []byte) {
 	}
 	before := ","
 	if f.main == nil {
-		main, err := os.Create(f.name)
+		main, err := os.OpenFile(f.name, os.O_CREATE|os.O_TRUNC|os.O_RDWR, traceMode)
 		if err != nil {
 			f.failed(err)
 			return

@@ -62,6 +62,7 @@ import (
 	"context"
 	"crypto/subtle"
 	"encoding/json"
+	"log/slog"
 	"net/http"
 	"slices"
 	"strings"
@@ -89,6 +90,8 @@ type Settings struct {
 	Restricted []infer.Restriction
 	// Sites decides by which names browsers may reach the dashboard, and which pages may use it. Nil: by addresses and localhost.
 	Sites *sites.Policy
+	// Log receives requests with a wrong token. Optional.
+	Log *slog.Logger
 	// Pages serves everything below the mount point except api/. Optional.
 	Pages http.Handler
 
@@ -100,6 +103,7 @@ type Settings struct {
 type Server struct {
 	set     Settings
 	limited infer.Restrictions
+	wrong   wrongTokens
 	routes  *http.ServeMux
 	streams atomic.Int32
 	closing context.Context //nolint:containedctx // ends the streams, which last longer than any request
@@ -113,7 +117,7 @@ const maxBody = 64 << 10 // bounds the size of a request body
 
 // New returns a server. The caller must close it.
 func New(set Settings) *Server {
-	s := &Server{set: set, limited: infer.Restrict(set.Restricted), routes: http.NewServeMux()}
+	s := &Server{set: set, limited: infer.Restrict(set.Restricted), routes: http.NewServeMux(), wrong: wrongTokens{log: set.Log}}
 	s.closing, s.stop = context.WithCancel(context.Background())
 	s.addRoutes()
 	s.routes.HandleFunc("GET "+Mount+"api/events", s.events)
@@ -199,7 +203,14 @@ func (s *Server) admit(r *http.Request, a infer.API, changes bool) error {
 // admitted reports whether a request has the token. The comparison takes constant time.
 func (s *Server) admitted(r *http.Request) bool {
 	got, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
-	return ok && s.set.Token != "" && subtle.ConstantTimeCompare([]byte(got), []byte(s.set.Token)) == 1
+	if !ok || s.set.Token == "" {
+		return false
+	}
+	right := subtle.ConstantTimeCompare([]byte(got), []byte(s.set.Token)) == 1
+	if !right {
+		s.wrong.seen(r, time.Now())
+	}
+	return right
 }
 
 func writeError(w http.ResponseWriter, err error) {

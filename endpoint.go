@@ -41,7 +41,7 @@ type endpoint struct {
 	config   options.Endpoint
 	socket   *socket
 	service  service
-	listener net.Listener
+	listener *listener
 	done     chan struct{} // closed when Serve has returned
 	err      error         // returned by Serve
 	once     sync.Once     // stops
@@ -50,7 +50,10 @@ type endpoint struct {
 
 // listen starts to queue connections, which are accepted after start.
 func (e *endpoint) listen() (err error) {
-	e.listener, err = e.socket.listen()
+	l, err := e.socket.listen()
+	if err == nil {
+		e.listener = newListener(l)
+	}
 	return err
 }
 
@@ -127,11 +130,20 @@ func (e *metricsService) Shutdown(ctx context.Context) error { return e.http.Shu
 // socket is the bound address of a service. It is bound before the models are loaded, so that a conflict shows at
 // once and not after minutes. Clients are refused until it listens.
 type socket struct {
-	fd      int    // -1 after it was closed
-	address string // the configured address
-	service string // Triton's name of the service
-	flag    string // the flag of its port
+	fd      int              // -1 after it was closed
+	address string           // the configured address
+	name    string           // of the service: nameHTTP and so on
+	service string           // Triton's name of the service
+	flag    string           // the flag of its port
+	given   *net.TCPListener // given listens already; nil for a socket that is bound here. Its owner becomes the endpoint
 }
+
+// The names of services, which sockets of systemd have.
+const (
+	nameHTTP    = "http"
+	nameGRPC    = "grpc"
+	nameMetrics = "metrics"
+)
 
 // sockets are those of the enabled services; nil for disabled ones.
 type sockets struct{ grpc, http, metrics *socket }
@@ -154,23 +166,27 @@ func (e *startError) Error() string {
 
 func (e *startError) Unwrap() error { return e.err }
 
-// takePorts binds the sockets of the enabled services.
-func takePorts(ctx context.Context, o *options.Options) (s sockets, err error) {
+// takePorts binds the sockets of the enabled services, except for those that are given.
+func takePorts(ctx context.Context, o *options.Options, given ...Listener) (s sockets, err error) {
 	taken := map[string]bool{}
 	for _, x := range []struct {
-		to            **socket
-		service, flag string
-		endpoint      *options.Endpoint
+		to                  **socket
+		name, service, flag string
+		endpoint            *options.Endpoint
 	}{
-		{&s.grpc, "GRPC", "--grpc-port", &o.GRPC.Endpoint},
-		{&s.http, "HTTP", "--http-port", &o.HTTP.Endpoint},
-		{&s.metrics, "Metrics", "--metrics-port", &o.Metrics.Endpoint},
+		{&s.grpc, nameGRPC, "GRPC", "--grpc-port", &o.GRPC.Endpoint},
+		{&s.http, nameHTTP, "HTTP", "--http-port", &o.HTTP.Endpoint},
+		{&s.metrics, nameMetrics, "Metrics", "--metrics-port", &o.Metrics.Endpoint},
 	} {
 		if !x.endpoint.Enabled {
 			continue
 		}
+		l := adopt(x.name, x.endpoint, &given)
 		address := net.JoinHostPort(x.endpoint.Address, strconv.Itoa(x.endpoint.Port))
-		*x.to = &socket{fd: -1, address: address, service: x.service, flag: x.flag}
+		*x.to = &socket{fd: -1, address: address, name: x.name, service: x.service, flag: x.flag, given: l}
+		if l != nil {
+			continue
+		}
 		err := (*x.to).bind(ctx, x.endpoint)
 		if err == nil && x.endpoint.Port != 0 && taken[address] {
 			err = unix.EADDRINUSE // taken by another service, which does not listen yet
@@ -179,6 +195,9 @@ func takePorts(ctx context.Context, o *options.Options) (s sockets, err error) {
 			return sockets{}, errors.Join(&startError{*x.to, err}, s.close())
 		}
 		taken[address] = true
+	}
+	if err := dropRest(given); err != nil {
+		return sockets{}, errors.Join(err, s.close())
 	}
 	return s, nil
 }
@@ -248,18 +267,30 @@ func resolve(ctx context.Context, host string, port int) (address unix.Sockaddr,
 const backlog = 1<<16 - 1
 
 // listen starts to accept connections. The listener then owns the socket.
-func (s *socket) listen() (net.Listener, error) {
+func (s *socket) listen() (*net.TCPListener, error) {
+	if l := s.given; l != nil {
+		s.given = nil
+		return l, nil
+	}
 	if err := unix.Listen(s.fd, backlog); err != nil {
 		return nil, &startError{s, os.NewSyscallError("listen", err)}
 	}
 	f := os.NewFile(uintptr(s.fd), s.address) //nolint:gosec // a descriptor is not negative
 	s.fd = -1
 	l, err := net.FileListener(f)
-	return l, errors.Join(err, f.Close())
+	if err = errors.Join(err, f.Close()); err != nil {
+		return nil, err
+	}
+	return l.(*net.TCPListener), nil //nolint:errcheck,forcetypeassert // of a TCP socket
 }
 
 // close closes the socket unless a listener owns it. s may be nil.
 func (s *socket) close() error {
+	if s != nil && s.given != nil {
+		l := s.given
+		s.given = nil
+		return l.Close()
+	}
 	if s == nil || s.fd < 0 {
 		return nil
 	}

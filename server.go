@@ -48,6 +48,7 @@ type Server struct {
 	observation
 	services
 	lifecycle
+	succession
 }
 
 // observation has the metrics, traces and dashboard of a server.
@@ -106,6 +107,9 @@ func (s *Server) Models() []ModelStatus {
 	return list
 }
 
+// Live is the response of /v2/health/live.
+func (s *Server) Live() bool { return s.live() }
+
 // live is the response of /v2/health/live. A server whose repository cannot be read is not live, as in Triton.
 func (s *Server) live() bool { return !s.leaving.Load() && s.repo.Err() == nil }
 
@@ -116,6 +120,9 @@ func (s *Server) Ready() bool {
 
 // Start listens on the ports and serves. It returns once every port accepts connections.
 func (s *Server) Start() error {
+	if err := s.ready(); err != nil {
+		return errors.Join(openError(err), s.giveUp(err))
+	}
 	for _, e := range s.endpoints {
 		if err := e.listen(); err != nil {
 			return openError(err)
@@ -126,6 +133,7 @@ func (s *Server) Start() error {
 		s.log.Info(fmt.Sprintf("Started %s at %s", e.title, e.address())) //nolint:sloglint // tools look for this line of Triton's
 	}
 	s.jobs.start()
+	s.succeed()
 	return nil
 }
 
@@ -147,7 +155,7 @@ func (s *Server) DashboardPath() string {
 	return web.Mount
 }
 
-// Wait blocks until ctx is done, and returns nil, or until a service fails, and returns its error. It does not close the
+// Wait blocks until ctx is done or another process has replaced this server, and returns nil, or until a service fails, and returns its error. It does not close the
 // server.
 func (s *Server) Wait(ctx context.Context) error {
 	first := make(chan error, len(s.endpoints))
@@ -163,6 +171,8 @@ func (s *Server) Wait(ctx context.Context) error {
 	case err := <-first:
 		return err
 	case <-ctx.Done():
+		return nil
+	case <-s.replaced:
 		return nil
 	}
 }

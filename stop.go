@@ -22,6 +22,8 @@ import (
 //  3. New inference requests are refused, and running ones complete.
 //  4. The services stop, and the models are unloaded.
 //
+// A server that another process has replaced goes through phases 2 and 4, without a change of its health.
+//
 // Phases 2 to 4 take at most --exit-timeout-secs. Then Close cuts off the remaining requests and returns an error. It ignores
 // the cancellation of ctx, which is often the reason to close.
 func (s *Server) Close(ctx context.Context) error {
@@ -30,18 +32,14 @@ func (s *Server) Close(ctx context.Context) error {
 }
 
 func (s *Server) close(ctx context.Context) error {
-	s.draining.Store(true)
+	next := s.Successor() != 0
+	s.draining.Store(!next)
 	serves := slices.ContainsFunc(s.endpoints, (*endpoint).started)
-	jobs := make(chan error, 1)
-	go func() {
-		ctx, cancel := context.WithTimeout(ctx, s.o.Drain+s.o.ExitTimeout)
-		defer cancel()
-		jobs <- s.jobs.leave(ctx)
-	}()
-	if serves {
+	jobs := s.stopJobs(ctx)
+	if serves && !next {
 		s.announce(ctx)
 	}
-	s.leaving.Store(true)
+	s.leaving.Store(!next)
 	if s.ui != nil {
 		s.ui.Close()
 		s.window.Close()
@@ -53,7 +51,7 @@ func (s *Server) close(ctx context.Context) error {
 		s.log.InfoContext(ctx, "stopping", slog.Duration("timeout", s.o.ExitTimeout))
 		s.drain(ctx)
 	}
-	err := errors.Join(worker, s.stopServices(ctx), s.jobs.close(ctx, s.log), s.repo.Close(ctx), s.traces.close(ctx), s.meter.Close())
+	err := errors.Join(worker, s.stopServices(ctx), s.offer.Close(), s.giveUp(errors.New("it stopped before it was ready")), s.jobs.close(ctx, s.log), s.repo.Close(ctx), s.traces.close(ctx), s.meter.Close())
 	if err == nil { // otherwise requests may still use them
 		err = errors.Join(s.closeGPUs(ctx), closeCache(s.responses), closeStore(s.store))
 	}
@@ -64,6 +62,17 @@ func (s *Server) close(ctx context.Context) error {
 		s.log.WarnContext(ctx, "tensors were not released", slog.Int64("bytes", n))
 	}
 	return err
+}
+
+// stopJobs stops the workers of jobs, and returns a channel that gets the result.
+func (s *Server) stopJobs(ctx context.Context) <-chan error {
+	done := make(chan error, 1)
+	go func() {
+		ctx, cancel := context.WithTimeout(ctx, s.o.Drain+s.o.ExitTimeout)
+		defer cancel()
+		done <- s.jobs.leave(ctx)
+	}()
+	return done
 }
 
 // stopServices stops all services and waits for their requests until ctx is done.
@@ -107,6 +116,8 @@ func (s *Server) announce(ctx context.Context) {
 type watched interface {
 	// ReadinessChanged informs the watchers at once.
 	ReadinessChanged()
+	// ServeLast serves the requests that arrive before their connections close, in place of refusing them.
+	ServeLast()
 }
 
 // drainInterval is the time between two checks whether the server may stop.
@@ -117,17 +128,29 @@ const drainInterval = 5 * time.Millisecond
 func (s *Server) drain(ctx context.Context) {
 	d := drainer{log: s.log, left: int(s.o.ExitTimeout / time.Second)}
 	s.repo.Flush()
-	if s.grpc != nil && s.o.Drain > 0 {
+	next := s.Successor() != 0
+	if s.grpc != nil && (s.o.Drain > 0 || next) {
 		// New clients come no more: GOAWAY makes the others leave. Without --drain-secs they are refused in phase 3 in Triton's
 		// words, which needs open connections.
+		if err := s.grpc.listener.pause(); err != nil && !next {
+			s.log.WarnContext(ctx, "closing a socket", slog.Any("error", err))
+		}
+		s.grpc.service.(watched).ServeLast() //nolint:errcheck,forcetypeassert // see wire
 		go func() { _ = s.grpc.stop(ctx) }() // stopServices returns the error
 	}
 	if s.http != nil {
 		limit, cancel := context.WithTimeout(ctx, min(s.o.ExitConnections, s.o.ExitTimeout/2))
 		http := s.http.service.(connectionDrainer) //nolint:errcheck,forcetypeassert // see wire
-		http.Leave()
+		if next {
+			http.HandOver()
+		} else {
+			http.Leave()
+		}
 		d.wait(limit, http.Connections, "HTTP service connections")
 		cancel()
+	}
+	if next { // no request is refused: those on the last connections go to the successor when they are closed
+		_ = s.stopServices(ctx) // close returns the error
 	}
 	s.stopping.Store(true)
 	s.log.Info("Waiting for in-flight requests to complete.") //nolint:sloglint // tools look for this line of Triton's
@@ -140,6 +163,8 @@ type connectionDrainer interface {
 	Announce()
 	// Leave makes clients close their connections after their next response. Requests are served as before.
 	Leave()
+	// HandOver is Leave for a server that another process has replaced at the same address: health does not change.
+	HandOver()
 	// Connections returns how many connections are open.
 	Connections() int
 }

@@ -78,6 +78,9 @@ type Settings struct {
 	// Worker opens a worker instead, as `tutti worker` does: it runs durable jobs with its models, and has no endpoints for
 	// inference. Its health is served beside its metrics.
 	Worker bool
+	// Listeners are sockets that listen already, for example those of systemd, in place of those that the server binds. The server
+	// owns them from now on.
+	Listeners []Listener
 	// Stdout and Stderr receive the log, as --log-file and the log levels say; nil discards it.
 	Stdout, Stderr io.Writer
 
@@ -129,7 +132,8 @@ func Open(ctx context.Context, set Settings) (*Server, error) {
 	}
 	journal.Block(modelTable(s.Models(), statusWidth(set.Stderr)))
 	if o.ExitOnError && len(s.repo.Failures()) > 0 {
-		return nil, errors.Join(openError(status.Errorf(status.Internal, "failed to load all models")), s.Close(ctx))
+		err := openError(status.Errorf(status.Internal, "failed to load all models"))
+		return nil, errors.Join(err, s.giveUp(err), s.Close(ctx))
 	}
 	return s, nil
 }
@@ -144,8 +148,18 @@ func open(ctx context.Context, o *options.Options, set *Settings, journal *logs.
 		return nil, err
 	}
 	s = &Server{o: *o, journal: journal, log: journal.Logger(), alloc: tensor.NewPool(), regions: shm.NewRegistry(o.ClientSHM)}
-	s.inFlight = infer.NewInFlight(o.Limits.InFlightBytes())
-	if s.sockets, err = takePorts(ctx, o); err != nil {
+	s.inFlight, s.replaced = infer.NewInFlight(o.Limits.InFlightBytes()), make(chan struct{})
+	given, err := s.takeOver(ctx, o)
+	if err != nil {
+		return nil, err
+	}
+	opened := s
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, opened.giveUp(err))
+		}
+	}()
+	if s.sockets, err = takePorts(ctx, &s.o, slices.Concat(given, set.Listeners)...); err != nil {
 		return nil, err
 	}
 	if err = s.load(ctx, registry, set.Stderr); err != nil {

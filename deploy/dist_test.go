@@ -153,7 +153,7 @@ func TestDistPrograms(t *testing.T) {
 			checkLibraries(t, file, name+" for "+arch)
 			_ = file.Close()
 		}
-		for _, name := range []string{"LICENSE", "README.md", "CHANGELOG.md", "THIRD_PARTY_LICENSES", "tutti.service", "tutti.env", "share/man/man1/tutti-infer.1"} {
+		for _, name := range []string{"LICENSE", "README.md", "CHANGELOG.md", "THIRD_PARTY_LICENSES", "tutti.service", "tutti.socket", "tutti.env", "share/man/man1/tutti-infer.1"} {
 			if info, err := os.Stat(filepath.Join(folder, name)); err != nil || info.Size() == 0 {
 				t.Errorf("%s: %v", name, err)
 			}
@@ -288,7 +288,7 @@ func TestDistDeb(t *testing.T) {
 			t.Fatal(err)
 		}
 		for path, from := range map[string]string{
-			"usr/bin/tutti": "bin/tutti", "usr/bin/tutti-temporal": "bin/tutti-temporal", "usr/lib/systemd/system/tutti.service": "tutti.service",
+			"usr/bin/tutti": "bin/tutti", "usr/bin/tutti-temporal": "bin/tutti-temporal", "usr/lib/systemd/system/tutti.service": "tutti.service", "usr/lib/systemd/system/tutti.socket": "tutti.socket",
 			"etc/tutti/tutti.env": "tutti.env", "usr/share/doc/tutti/README.md": "README.md",
 			"usr/share/bash-completion/completions/tutti": "share/bash-completion/completions/tutti", "usr/share/zsh/vendor-completions/_tutti": "share/zsh/vendor-completions/_tutti",
 			"usr/share/fish/vendor_completions.d/tutti.fish": "share/fish/vendor_completions.d/tutti.fish",

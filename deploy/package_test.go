@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -20,10 +21,10 @@ import (
 	"github.com/tutti-server/tutti/internal/options"
 )
 
-// unit returns the settings of the systemd unit, by "SECTION.NAME"; those that are given several times in their order.
-func unit(t *testing.T) map[string][]string {
+// unit returns the settings of a systemd unit, by "SECTION.NAME"; those that are given several times in their order.
+func unit(t *testing.T, file string) map[string][]string {
 	t.Helper()
-	text, err := os.ReadFile("package/tutti.service")
+	text, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -47,9 +48,9 @@ func unit(t *testing.T) map[string][]string {
 // TestUnit checks that the unit restricts the server, and names options, folders and programs that exist.
 func TestUnit(t *testing.T) {
 	t.Parallel()
-	settings := unit(t)
+	settings := unit(t, "package/tutti.service")
 	for name, want := range map[string]string{
-		"Service.Type": "exec", "Service.ExecStart": "/usr/bin/tutti serve", "Service.DynamicUser": "yes", "Service.ProtectSystem": "strict", "Service.NoNewPrivileges": "yes",
+		"Service.Type": "notify", "Service.TimeoutStartSec": "infinity", "Service.ExecReload": "/bin/kill -USR2 $MAINPID", "Service.ExecStart": "/usr/bin/tutti serve", "Service.DynamicUser": "yes", "Service.ProtectSystem": "strict", "Service.NoNewPrivileges": "yes",
 		"Service.EnvironmentFile": "-/etc/tutti/tutti.env", "Service.ProtectHome": "yes", "Service.PrivateTmp": "yes", "Install.WantedBy": "multi-user.target",
 	} {
 		if got := settings[name]; !slices.Equal(got, []string{want}) {
@@ -86,6 +87,20 @@ func TestUnit(t *testing.T) {
 	}
 }
 
+// TestSocketUnit checks that the socket unit has the ports that the server has by default, by which it finds its services.
+func TestSocketUnit(t *testing.T) {
+	t.Parallel()
+	o := options.Default()
+	settings := unit(t, "package/tutti.socket")
+	for name, want := range map[string][]string{
+		"Socket.ListenStream": {strconv.Itoa(o.HTTP.Port), strconv.Itoa(o.GRPC.Port), strconv.Itoa(o.Metrics.Port)}, "Socket.Service": {"tutti.service"}, "Socket.FileDescriptorName": nil,
+	} {
+		if got := settings[name]; !slices.Equal(got, want) {
+			t.Errorf("%s is %q, want %q", name, got, want)
+		}
+	}
+}
+
 // TestUnitVerify checks the unit with systemd's own check, with a program that exists.
 func TestUnitVerify(t *testing.T) {
 	t.Parallel()
@@ -93,6 +108,26 @@ func TestUnitVerify(t *testing.T) {
 		t.Skip("no systemd-analyze: ", err)
 	}
 	verifyUnit(t, "package/tutti.service", "/bin/true")
+	verifySocket(t, "package")
+}
+
+// verifySocket runs systemd-analyze verify on the socket unit of a folder, beside its service.
+func verifySocket(t *testing.T, folder string) {
+	t.Helper()
+	to := t.TempDir()
+	for _, name := range []string{"tutti.socket", "tutti.service"} {
+		text, err := os.ReadFile(filepath.Join(folder, name))
+		if err == nil {
+			err = os.WriteFile(filepath.Join(to, name), bytes.ReplaceAll(text, []byte("/usr/bin/tutti "), []byte("/bin/true ")), 0o600)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	cmd := exec.CommandContext(t.Context(), "systemd-analyze", "verify", "--man=no", "--recursive-errors=no", filepath.Join(to, "tutti.socket"))
+	if out, err := cmd.CombinedOutput(); err != nil || bytes.Contains(out, []byte("tutti.")) {
+		t.Errorf("systemd-analyze: %v\n%s", err, out)
+	}
 }
 
 // verifyUnit runs systemd-analyze verify on a unit whose program is replaced.
@@ -116,7 +151,7 @@ func verifyUnit(t *testing.T, file, program string) {
 func TestServesUnitEnvironment(t *testing.T) {
 	t.Parallel()
 	state := t.TempDir()
-	env := strings.Fields(strings.ReplaceAll(strings.Join(unit(t)["Service.Environment"], " "), "/var/lib/tutti", state))
+	env := strings.Fields(strings.ReplaceAll(strings.Join(unit(t, "package/tutti.service")["Service.Environment"], " "), "/var/lib/tutti", state))
 	if err := os.Mkdir(filepath.Join(state, "models"), 0o750); err != nil {
 		t.Fatal(err)
 	}

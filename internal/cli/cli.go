@@ -22,6 +22,8 @@ import (
 type program struct {
 	name           string // the call as it was typed, for the usage of serve. For example: "tutti serve".
 	components     tutti.Components
+	args           []string // the whole command line
+	file           string   // of the program; empty until it serves
 	stdout, stderr io.Writer
 	root           *cobra.Command
 	described      func(*flag.FlagSet) // described, unless nil, takes the flags of a command in place of its help
@@ -46,7 +48,7 @@ var errReported = errors.New("failed")
 // an error, which it has printed. It ends in order when ctx is done.
 func Main(ctx context.Context, args []string, stdout, stderr io.Writer, c tutti.Components) int {
 	out := &sink{w: stdout}
-	p := &program{name: programName(args), components: c, stdout: out, stderr: stderr}
+	p := &program{name: programName(args), args: args, components: c, stdout: out, stderr: stderr}
 	if p.name != tritonName {
 		p.name += " serve"
 	}

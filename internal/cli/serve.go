@@ -44,7 +44,14 @@ func (p *program) runServer(ctx context.Context, args []string, worker bool) err
 	}
 	// The server must outlive the reader of its log: by default SIGPIPE would end it.
 	signal.Ignore(syscall.SIGPIPE)
-	s, err := tutti.Open(ctx, tutti.Settings{Args: args, Env: os.Environ(), Worker: worker, Components: p.components, Stdout: original(p.stdout), Stderr: p.stderr})
+	sockets, err := activated()
+	if err != nil {
+		return &failure{exitFailure, err}
+	}
+	p.file, _ = os.Executable() // before the file is replaced; empty if it is not known, which Upgrade reports
+	s, err := tutti.Open(ctx, tutti.Settings{
+		Args: args, Env: os.Environ(), Worker: worker, Components: p.components, Listeners: sockets, Stdout: original(p.stdout), Stderr: p.stderr,
+	})
 	if errors.Is(err, flag.ErrHelp) {
 		switch {
 		case p.name == tritonName:
@@ -60,7 +67,7 @@ func (p *program) runServer(ctx context.Context, args []string, worker bool) err
 		return &failure{exitFailure, err} // as tritonserver
 	}
 	if err = s.Start(); err == nil { //nolint:contextcheck // Close ends what Start starts, in its order
-		err = s.Wait(ctx)
+		err = p.supervise(ctx, s)
 	}
 	if err = errors.Join(err, s.Close(ctx)); err != nil {
 		return &failure{exitFailure, err}

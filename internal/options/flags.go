@@ -44,6 +44,11 @@ func (o *Options) serverFlags() []Flag {
 			"When stopping, time for which requests are still served while clients keep HTTP connections open, at most half of --exit-timeout-secs").own(),
 		span("drain-secs", argSeconds, &o.Drain, "0", 0,
 			"When told to stop, time for which the server is not ready and serves requests as before, so that load balancers notice; --exit-timeout-secs begins after it").own(),
+		Flag{
+			Name: "upgrade", Own: true, set: func(string) error { o.Upgrade = true; return nil },
+			Help: "Replace the server that runs at the same ports: load the models, take its ports when ready, and let it complete its requests and end",
+		},
+		onOff("allow-upgrade", &o.AllowUpgrade, yes, "Let a process of the same user that has --upgrade replace this server").own(),
 		onOff("exit-on-error", &o.ExitOnError, yes, "Exit if a model cannot be loaded at the start"),
 		onOff("strict-readiness", &o.StrictReadiness, yes, "Be ready only if every model is ready; when false, as soon as the server accepts requests"),
 	)

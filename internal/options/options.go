@@ -51,6 +51,8 @@ type Options struct {
 	// clients to close HTTP connections.
 	ExitTimeout     time.Duration
 	ExitConnections time.Duration
+	Upgrade         bool // Upgrade takes the ports of the server that runs at the same addresses
+	AllowUpgrade    bool // AllowUpgrade offers the ports to a process with Upgrade
 	// Drain is how long a server that was told to stop is not ready and serves requests as before. The exit timeout follows.
 	Drain         time.Duration
 	BackendConfig BackendConfig

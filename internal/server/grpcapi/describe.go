@@ -17,7 +17,7 @@ import (
 
 // The interceptor converts the errors of the methods without tensors with wireError.
 
-func (s *service) live() bool  { return !s.shuttingDown() && (s.set.Live == nil || s.set.Live()) }
+func (s *service) live() bool  { return !s.refuses() && (s.set.Live == nil || s.set.Live()) }
 func (s *service) ready() bool { return s.live() && s.set.Catalog.Ready() }
 
 // ServerLive reports whether the server is live.

@@ -105,7 +105,7 @@ func retryAfter(ctx context.Context, err error) {
 var errLeaving = status.Errorf(status.Unavailable, "GRPC server is shutting down and has stopped accepting new requests.")
 
 func (s *service) infer(ctx context.Context, m *message, came tracing.Interval) (*response, error) {
-	if s.shuttingDown() {
+	if s.refuses() {
 		return nil, errLeaving
 	}
 	d := decoder{svc: s, msg: m, received: came}

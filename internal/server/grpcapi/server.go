@@ -91,8 +91,9 @@ type Settings struct {
 
 // Server serves the v2 protocol over gRPC. Create it with New, call Serve once per listener, and Shutdown once.
 type Server struct {
-	grpc *grpc.Server
-	svc  *service
+	grpc     *grpc.Server
+	svc      *service
+	accepted handshakes
 }
 
 // service implements the methods. It is separate from Server, so that Server exports no others. serviceDesc adds
@@ -106,6 +107,8 @@ type service struct {
 	exit, cut         chan struct{}
 	exitOnce, cutOnce sync.Once
 	watchers          watchers
+	// last is set when requests that arrive during a shutdown are served.
+	last atomic.Bool
 	// streams counts what outlives its method: the receiver and requests of a stream, and methods that continue
 	// after their deadline.
 	streams sync.WaitGroup
@@ -141,7 +144,7 @@ func (s *Server) Serve(l net.Listener) error {
 	if !s.svc.set.NoFastPath {
 		l = sock.Listener{Listener: l}
 	}
-	if err := s.grpc.Serve(l); !errors.Is(err, grpc.ErrServerStopped) {
+	if err := s.grpc.Serve(&acceptor{Listener: l, all: &s.accepted}); !errors.Is(err, grpc.ErrServerStopped) {
 		return err
 	}
 	return nil
@@ -160,6 +163,9 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	s.svc.exitOnce.Do(func() { close(s.svc.exit) })
 	graceful, done := make(chan struct{}), make(chan struct{})
 	go func() {
+		if s.svc.last.Load() {
+			s.accepted.wait(ctx)
+		}
 		s.grpc.GracefulStop()
 		close(graceful)
 		if !s.svc.panicked.Load() {
@@ -186,6 +192,13 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	}
 	return ctx.Err()
 }
+
+// ServeLast has Shutdown serve the requests that arrive before their clients have got GOAWAY, in place of refusing them. The
+// listeners must not accept any more.
+func (s *Server) ServeLast() { s.svc.last.Store(true) }
+
+// refuses reports whether new calls are refused because of a shutdown.
+func (s *service) refuses() bool { return s.shuttingDown() && !s.last.Load() }
 
 func (s *service) shuttingDown() bool {
 	select {

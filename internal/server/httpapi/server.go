@@ -135,7 +135,13 @@ func (s *Server) Replay(ctx context.Context, req *job.Request) *job.Reply {
 
 // Leave makes clients look for another server: health reports that this one exits, and each response closes its connection.
 // Requests are served as before.
-func (s *Server) Leave() { s.shared.Exiting.Store(true) }
+func (s *Server) Leave() {
+	s.shared.Exiting.Store(true)
+	s.shared.Closing.Store(true)
+}
+
+// HandOver makes each response close its connection, and leaves health as it is: another process serves at the same address.
+func (s *Server) HandOver() { s.shared.Closing.Store(true) }
 
 // Announce makes health report that the server stops soon. Requests are served as before, and connections kept.
 func (s *Server) Announce() { s.shared.Leaving.Store(true) }
@@ -146,7 +152,9 @@ const cutTime = time.Second
 // Shutdown stops accepting and waits for the requests in progress. When ctx ends first it closes their connections, after streams
 // have got an error as their last event.
 func (s *Server) Shutdown(ctx context.Context) error {
-	s.Leave()
+	if !s.shared.Closing.Load() {
+		s.Leave()
+	}
 	err := s.plain.Shutdown(ctx)
 	if err != nil {
 		s.cut.Do(func() { s.shared.Streams.Cut(cutTime) })
@@ -163,7 +171,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if len(r.TransferEncoding) > 0 {
 		r.Body = transport.CountChunks(r.Body)
 	}
-	if s.shared.Exiting.Load() {
+	if s.shared.Closing.Load() {
 		w.Header()["Connection"] = transport.Close
 	}
 	if at := r.URL.Path; s.shared.UI != nil && (at == "/ui" || strings.HasPrefix(at, "/ui/")) {

@@ -77,6 +77,8 @@ type Shared struct {
 	Settings
 	// Leaving is set when the server was told to stop, and requests are still served as before: it is live, and not ready.
 	Leaving atomic.Bool
+	// Closing is set when each response closes its connection.
+	Closing atomic.Bool
 	// Exiting is set while the server serves its last requests.
 	Exiting atomic.Bool
 	// Streams are the open streams of responses.

@@ -6,6 +6,7 @@ import (
 	"crypto/md5" //nolint:gosec // as buckets do
 	"errors"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -296,5 +297,35 @@ func TestCopyGivesUp(t *testing.T) {
 	err := cloud.Copy(t.Context(), b, cloud.Object{Key: "k", Size: 1 << 20}, file, file+".part", func(int64, bool) {})
 	if err == nil || err.Error() != "reading object 'k' ended after 4 of 1048576 bytes: connection reset" {
 		t.Errorf("got %v after %d reads", err, b.reads)
+	}
+}
+
+// TestIdleConnectionClosed checks that a server which closes its idle connections, also with a reset, costs a bucket nothing: the next
+// request is answered, and no signal (SIGPIPE) ends the process.
+func TestIdleConnectionClosed(t *testing.T) {
+	t.Parallel()
+	idle := make(chan net.Conn, 16)
+	srv := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = io.WriteString(w, `<ListBucketResult><Name>b</Name><KeyCount>0</KeyCount><IsTruncated>false</IsTruncated></ListBucketResult>`)
+	}))
+	srv.Config.ConnState = func(c net.Conn, s http.ConnState) {
+		if s == http.StateIdle {
+			idle <- c
+		}
+	}
+	srv.Start()
+	defer srv.Close()
+	b, err := cloud.Open(t.Context(), "s3://"+srv.URL+"/b", env(nil))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 5 {
+		if list, err := b.List(t.Context(), ""); err != nil || len(list) != 0 {
+			t.Fatalf("%v, %v", list, err)
+		}
+		c := (<-idle).(*net.TCPConn)
+		if err := errors.Join(c.SetLinger(0), c.Close()); err != nil { // a reset
+			t.Fatal(err)
+		}
 	}
 }

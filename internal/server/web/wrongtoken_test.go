@@ -15,9 +15,9 @@ import (
 func TestWrongTokensAreLogged(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		var log bytes.Buffer
+		var lines bytes.Buffer
 		x := &fakeStore{}
-		s := web.New(web.Settings{Inspector: x, Overview: x, Token: "right", Log: slog.New(slog.NewTextHandler(&log, nil))})
+		s := web.New(web.Settings{Inspector: x, Overview: x, Token: "right", Log: slog.New(slog.NewTextHandler(&lines, nil))})
 		defer s.Close()
 		guess := func(n int, token string) {
 			for range n {
@@ -27,13 +27,13 @@ func TestWrongTokensAreLogged(t *testing.T) {
 			}
 		}
 		guess(1, "right")
-		if log.Len() > 0 {
-			t.Errorf("the right token is logged: %s", &log)
+		if lines.Len() > 0 {
+			t.Errorf("the right token is logged: %s", &lines)
 		}
 		guess(300, "guess")
-		time.Sleep(10 * time.Second)
+		<-time.After(10 * time.Second)
 		guess(300, "guess")
-		text := log.String()
+		text := lines.String()
 		if strings.Count(text, "\n") != 2 || !strings.Contains(text, "has a wrong token") || !strings.Contains(text, "client=192.0.2.1:1234") ||
 			!strings.Contains(text, "not_logged=299") || strings.Contains(text, "guess") {
 			t.Errorf("600 wrong tokens in two bursts are logged as:\n%s", text)

@@ -175,6 +175,14 @@ lint: check-generate ## Check style, formatting and generated code
 		go -C temporal vet ./...; \
 		cd temporal; "$$lint" run --config ../.golangci.yml --enable-only $(without_types) ./...
 
+.PHONY: vulncheck
+vulncheck: ## Fail when the programs call Go code with a known weakness, or the dashboard's packages have one
+	scripts/vulncheck
+	@if ! command -v npm >/dev/null; then echo "the dashboard's packages are not audited: npm is missing"; else cd $(UI); \
+		rc=0; out=$$(npm audit --audit-level=low 2>&1) || rc=$$?; case "$$out" in \
+			*"audit endpoint returned an error"*) echo "the dashboard's packages are not audited: the registry has no audits" ;; \
+			*) echo "$$out"; exit $$rc ;; esac; fi
+
 .PHONY: fmt
 fmt: ## Format the Go code
 	@lint=$(call tool,golangci-lint); echo "golangci-lint fmt ./..."; "$$lint" fmt ./...

@@ -16,9 +16,17 @@ import (
 // one that changes something needs the token, and errors are JSON with a text.
 func FuzzAPI(f *testing.F) {
 	for _, s := range [][3]string{
-		{"PUT", "sampling", `{"every":5}`}, {"GET", "traces/1?as=text", ""}, {"GET", "graph/m?version=3", ""}, {"GET", "batches/9", ""},
-		{"POST", "models/m/load", `{"config":"{}"}`}, {"POST", "models/m/unload", ""}, {"POST", "captures", `{"model":"m"}`},
-		{"DELETE", "captures/1", ""}, {"GET", "traces?model=m&limit=-1", ""}, {"GET", "traces/1/tensors/0/npy", ""}, {"GET", "../../v2", ""},
+		{"PUT", "sampling", `{"every":5}`},
+		{"GET", "traces/1?as=text", ""},
+		{"GET", "graph/m?version=3", ""},
+		{"GET", "batches/9", ""},
+		{"POST", "models/m/load", `{"config":"{}"}`},
+		{"POST", "models/m/unload", ""},
+		{"POST", "captures", `{"model":"m"}`},
+		{"DELETE", "captures/1", ""},
+		{"GET", "traces?model=m&limit=-1", ""},
+		{"GET", "traces/1/tensors/0/npy", ""},
+		{"GET", "../../v2", ""},
 	} {
 		f.Add(s[0], s[1], s[2], true)
 		f.Add(s[0], s[1], s[2], false)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
 	"os"
 	"sync"
 	"sync/atomic"
@@ -132,9 +133,28 @@ func (s *Server) Start() error {
 		e.start()
 		s.log.Info(fmt.Sprintf("Started %s at %s", e.title, e.address())) //nolint:sloglint // tools look for this line of Triton's
 	}
+	if at := s.dashboardURL(); at != "" {
+		s.log.Info("Dashboard at " + at) //nolint:sloglint // a line as those of the services
+	}
 	s.jobs.start()
 	s.succeed()
 	return nil
+}
+
+// dashboardURL returns the dashboard's address on this machine, empty without a dashboard.
+func (s *Server) dashboardURL() string {
+	host, port, err := net.SplitHostPort(s.HTTPAddress())
+	if s.DashboardPath() == "" || err != nil {
+		return ""
+	}
+	if ip := net.ParseIP(host); ip != nil && ip.IsUnspecified() {
+		host = "localhost"
+	}
+	scheme := "http"
+	if s.o.HTTP.TLS.Enabled {
+		scheme = "https"
+	}
+	return scheme + "://" + net.JoinHostPort(host, port) + s.DashboardPath()
 }
 
 // HTTPAddress returns the address of the HTTP service as HOST:PORT, with the port that the system chose for port 0. It is

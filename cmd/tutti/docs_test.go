@@ -61,10 +61,10 @@ func TestStepsPage(t *testing.T) {
 func TestOptionsPage(t *testing.T) {
 	t.Parallel()
 	var help, log bytes.Buffer
-	if code := cli.Main(t.Context(), []string{"tutti", "serve", "--help"}, &help, &log, components()); code != 0 || log.Len() > 0 {
+	if code := cli.Main(t.Context(), []string{"tutti", "serve", "--help-all"}, &help, &log, components()); code != 0 || log.Len() > 0 {
 		t.Fatalf("status %d: %s", code, &log)
 	}
-	goldentest.Check(t, docsDir+"options.md", []byte("<!-- page run by TestOptionsPage -->\n# Options of tutti serve\n\nWritten by `make golden` from `tutti serve --help`.\n\n"+
+	goldentest.Check(t, docsDir+"options.md", []byte("<!-- page run by TestOptionsPage -->\n# Options of tutti serve\n\nWritten by `make golden` from `tutti serve --help-all`.\n\n"+
 		"The same in a file for `--config`:\n\n```yaml\nmodel-repository: [/models, /more]\nhttp-port: 9000\nbackend-config:\n"+
 		"  - onnxruntime,default-max-batch-size=8\n```\n\nand in the environment:\n\n```\nTUTTI_MODEL_REPOSITORY=/models,/more\n"+
 		"TUTTI_HTTP_PORT=9000\n```\n\nAn empty variable is ignored. In the environment `TRITON_SERVER_ESCAPE_LOG_MESSAGES=0` "+

@@ -30,7 +30,7 @@ func measureCommands() []command {
 				"tutti bench text --rate 200 --duration 30s --input texts.jsonl",
 				"tutti bench text --url grpc://127.0.0.1:8001 --against grpc://127.0.0.1:9001",
 			},
-			run: (*program).bench,
+			run: (*program).bench, complete: completeModels,
 		},
 		topCommand(),
 	}

@@ -93,7 +93,12 @@ func completeFlag(c *cobra.Command, name string, value flag.Value) {
 	case *output:
 		complete = cobra.FixedCompletions(v.formats, cobra.ShellCompDirectiveNoFileComp)
 	default:
-		return
+		if c.Flags().Lookup("url") == nil || name != "model" && name != "against-model" {
+			return
+		}
+		complete = func(c *cobra.Command, _ []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
+			return completeModels(nil, c, nil), cobra.ShellCompDirectiveNoFileComp
+		}
 	}
 	_ = c.RegisterFlagCompletionFunc(name, complete) // which fails for a flag that is not declared
 }

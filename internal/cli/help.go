@@ -91,7 +91,7 @@ func (p *program) help(c *cobra.Command) {
 
 // serverHelp prints the help of serve or worker. program is the command as it was typed.
 func (p *program) serverHelp(program, name string) {
-	options.Help(p.stdout, program)
+	options.ShortHelp(p.stdout, program)
 	_, _ = fmt.Fprintf(p.stdout, "\nExamples:\n  %s\n", strings.Join(find(name).examples, "\n  "))
 }
 

@@ -243,9 +243,21 @@ func gpus() finding {
 func runtimeCommands() []command {
 	return []command{
 		{
-			name: "fetch", usage: "NAME [--dir DIR]", summary: "Fetch the native library of a backend and print its path",
-			examples: []string{"tutti runtime fetch onnxruntime", "tutti runtime fetch --dir /opt/tutti/runtime openvino"},
-			run:      (*program).fetchRuntime, complete: completeRuntimes,
+			name: "fetch", usage: "NAME [--dir DIR] [--from FILE]", summary: "Fetch the native library of a backend and print its path",
+			examples: []string{"tutti runtime fetch onnxruntime", "tutti runtime fetch --dir /opt/tutti/runtime openvino", "tutti runtime fetch onnxruntime --from packages"},
+			notes: "With --from nothing is downloaded: the packages are looked for by their size and SHA-256 in files of this machine. " +
+				"A command that fails names those that it lacks, and how to download them elsewhere.",
+			run: (*program).fetchRuntime, complete: completeRuntimes,
+		},
+		{
+			name: "update", usage: "NAME [--dir DIR]", summary: "Fetch the release that this program is made for, and remove others",
+			examples: []string{"tutti runtime update onnxruntime"},
+			run:      (*program).updateRuntime, complete: completeRuntimes,
+		},
+		{
+			name: "remove", usage: "NAME [--dir DIR]", summary: "Remove what was fetched of a library, also from the user's cache",
+			examples: []string{"tutti runtime remove openvino"},
+			run:      (*program).removeRuntime, complete: completeRuntimes,
 		},
 		{
 			name: "list", summary: "List the native libraries and where they are", examples: []string{"tutti runtime list"},
@@ -274,16 +286,52 @@ func completeRuntimes(_ *program, _ *cobra.Command, args []string) (list []cobra
 func (p *program) fetchRuntime(ctx context.Context, args []string) error {
 	fs := p.flags("runtime fetch")
 	dir := fs.String("dir", runtimes.Folder, "`folder` of fetched libraries")
+	var from list
+	fs.Var(&from, "from", "`file` or folder with the packages, in place of a download: without a network; may be repeated")
 	rest, err := arguments(fs, args, 1, 1, "the name of one runtime")
 	if err != nil {
 		return err
 	}
 	line := &liveLine{w: p.stderr, terminal: isTerminal(p.stderr)}
-	path, err := (&runtimes.Fetcher{Progress: p.stderr, Transfer: line.transfer}).Fetch(ctx, rest[0], *dir)
+	path, err := (&runtimes.Fetcher{Progress: p.stderr, Transfer: line.transfer, From: from}).Fetch(ctx, rest[0], *dir)
 	if err != nil {
 		return err
 	}
 	return p.prepare(ctx, rest[0], path)
+}
+
+// updateRuntime replaces the releases of a runtime by the one of this program.
+func (p *program) updateRuntime(ctx context.Context, args []string) error {
+	fs := p.flags("runtime update")
+	dir := fs.String("dir", runtimes.Folder, "`folder` of fetched libraries")
+	rest, err := arguments(fs, args, 1, 1, "the name of one runtime")
+	if err != nil {
+		return err
+	}
+	line := &liveLine{w: p.stderr, terminal: isTerminal(p.stderr)}
+	path, removed, err := (&runtimes.Fetcher{Progress: p.stderr, Transfer: line.transfer}).Update(ctx, rest[0], *dir)
+	for _, folder := range removed {
+		fmt.Fprintf(p.stderr, "removed %s\n", folder)
+	}
+	if err != nil {
+		return err
+	}
+	return p.prepare(ctx, rest[0], path)
+}
+
+// removeRuntime removes what was fetched of a runtime.
+func (p *program) removeRuntime(_ context.Context, args []string) error {
+	fs := p.flags("runtime remove")
+	dir := fs.String("dir", "", "`folder` of fetched libraries; by default those that backends look in; the user's cache is always one")
+	rest, err := arguments(fs, args, 1, 1, "the name of one runtime")
+	if err != nil {
+		return err
+	}
+	removed, err := (&runtimes.Fetcher{}).Remove(rest[0], *dir)
+	for _, folder := range removed {
+		fmt.Fprintf(p.stderr, "removed %s\n", folder)
+	}
+	return err
 }
 
 // prepareRuntime completes a library that was not fetched.

@@ -11,6 +11,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"github.com/tutti-server/tutti"
 	"github.com/tutti-server/tutti/core/config"
@@ -208,6 +209,7 @@ func (p *program) validate(ctx context.Context, args []string) error {
 	settings := options.BackendConfig{}
 	out := outputFlag(fs, formatText, formatJSON, formatYAML, lint.SARIF)
 	strict := fs.Bool("strict", false, "also refuse what Triton would not accept")
+	quiet := fs.Bool("quiet", false, "print no notices: errors and warnings only")
 	name := fs.String("model-config-name", "", "`name`: use configs/NAME.pbtxt of models that have it")
 	strictEnsembles := fs.Bool("strict-ensemble-config", false, "read ensembles as Triton does: nothing is inferred")
 	strictParams := fs.Bool("strict-parameters", false, "refuse unknown parameters")
@@ -230,6 +232,9 @@ func (p *program) validate(ctx context.Context, args []string) error {
 	}
 	if *strict {
 		r.Diagnostics = config.Strict(r.Diagnostics)
+	}
+	if *quiet {
+		r.Diagnostics = slices.DeleteFunc(r.Diagnostics, func(d config.Diagnostic) bool { return d.Severity == config.Notice })
 	}
 	form := out.format
 	if form == formatYAML {

@@ -37,6 +37,10 @@ func (p *program) work(ctx context.Context, args []string) error {
 }
 
 func (p *program) runServer(ctx context.Context, args []string, worker bool) error {
+	if slices.Contains(args, options.FullHelp) {
+		options.Help(p.stdout, p.name)
+		return nil
+	}
 	// Garbage collections are rarer unless GOGC is set. Tensors are not on the Go heap, which therefore is small: with the
 	// default the collector takes a twentieth of the CPU time of small requests.
 	if os.Getenv("GOGC") == "" {

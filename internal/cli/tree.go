@@ -191,8 +191,8 @@ func (p *program) mirror(c *cobra.Command) {
 		fs := p.describe(r)
 		fs.VisitAll(func(f *flag.Flag) {
 			declareFlag(c.Flags(), fs, f)
-			completeFlag(c, f.Name, f.Value)
 		})
+		fs.VisitAll(func(f *flag.Flag) { completeFlag(c, f.Name, f.Value) })
 	}
 }
 

@@ -138,11 +138,7 @@ const (
 // Help prints every option of serve by group. program is the command before them. For example: "tutti serve".
 func Help(w io.Writer, program string) {
 	var b strings.Builder
-	fmt.Fprintf(&b, "Usage: %s --%s FOLDER [options]\n\n", program, flagRepository)
-	wrap(&b, 0, 0, "An option is written --name=VALUE or --name VALUE. It may also be an environment variable, for example "+
-		envPrefix+"HTTP_PORT for --http-port, or a key of the YAML file of --config. The command line takes precedence over the "+
-		"environment, and the environment over the file. Options marked * may be repeated: as a list in the "+
-		"file, and in the environment one per line, or separated by commas if their values contain none.")
+	usage(&b, program)
 	group := ""
 	for _, f := range Flags() {
 		if f.Group != group {
@@ -152,6 +148,57 @@ func Help(w io.Writer, program string) {
 		f.describe(&b)
 	}
 	_, _ = io.WriteString(w, b.String())
+}
+
+// FullHelp is the option for Help in place of ShortHelp.
+const FullHelp = "--help-all"
+
+// common are the options that most servers need.
+var common = []string{
+	flagRepository, "config", "model-control-mode", "load-model", "backend-config", "gpu-fallback", "http-address", "http-port", "grpc-port",
+	"metrics-port", "dashboard", "dashboard-token-file", "allow-client-shm", "max-inflight-bytes", "exit-on-error", "log-verbose", "jobs",
+}
+
+// ShortHelp prints the options that most servers need, and the names of all others by group.
+func ShortHelp(w io.Writer, program string) {
+	var b strings.Builder
+	usage(&b, program)
+	list := Flags()
+	b.WriteString("\nCommon options:\n")
+	for _, name := range common {
+		if f := findFlag(list, name); f != nil {
+			f.describe(&b)
+		}
+	}
+	var groups []string
+	names := map[string][]string{}
+	for i := range list {
+		if f := &list[i]; f.Class == Honoured && f.Instead == "" && !slices.Contains(common, f.Name) {
+			if names[f.Group] == nil {
+				groups = append(groups, f.Group)
+			}
+			names[f.Group] = append(names[f.Group], "--"+f.Name)
+		}
+	}
+	b.WriteString("\nAll others, which " + program + " " + FullHelp + " explains:\n")
+	for _, group := range groups {
+		head := "  " + group + ":"
+		b.WriteString(head)
+		wrap(&b, len(head), nameIndent, strings.Join(names[group], " "))
+	}
+	_, _ = io.WriteString(w, b.String())
+}
+
+// nameIndent is the column of the names of options in ShortHelp.
+const nameIndent = 24
+
+// usage prints what comes before the options.
+func usage(b *strings.Builder, program string) {
+	fmt.Fprintf(b, "Usage: %s --%s FOLDER [options]\n\n", program, flagRepository)
+	wrap(b, 0, 0, "An option is written --name=VALUE or --name VALUE. It may also be an environment variable, for example "+
+		envPrefix+"HTTP_PORT for --http-port, or a key of the YAML file of --config. The command line takes precedence over the "+
+		"environment, and the environment over the file. Options marked * may be repeated: as a list in the "+
+		"file, and in the environment one per line, or separated by commas if their values contain none.")
 }
 
 // describe prints a flag with its argument and its help.

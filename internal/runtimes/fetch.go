@@ -32,6 +32,9 @@ type Fetcher struct {
 	// Large is the size in bytes from which an archive is downloaded by a pip that resumes broken transfers. 0: 100
 	// MiB.
 	Large int64
+	// From are files, or folders of files, in which the archives are looked for in place of downloads. The release must be
+	// the first one for this machine.
+	From []string
 	// Progress receives lines for the user. Optional.
 	Progress io.Writer
 	// Transfer receives how many bytes of an archive have arrived, again and again, and -1 at the end of the download.
@@ -78,6 +81,9 @@ func (f *Fetcher) Fetch(ctx context.Context, name, dir string) (string, error) {
 		}
 	}
 	var failures []error
+	if len(f.From) > 0 {
+		releases = releases[:1]
+	}
 	for _, p := range releases {
 		err := f.release(ctx, r, &p, cache)
 		if err == nil {
@@ -112,6 +118,12 @@ func (f *Fetcher) release(ctx context.Context, r *Runtime, p *Release, cache str
 	f.announce(r, p)
 	for i := range p.Archives {
 		a := &p.Archives[i]
+		if len(f.From) > 0 {
+			if err := f.unpackLocal(a, staged); err != nil {
+				return err
+			}
+			continue
+		}
 		c, err := f.client(ctx, a, cache)
 		if err != nil {
 			return err
@@ -170,6 +182,19 @@ func (f *Fetcher) retry(ctx context.Context, a *Archive, once func() error) erro
 			wait *= 2
 		}
 	}
+}
+
+// unpackLocal verifies and unpacks an archive of From.
+func (f *Fetcher) unpackLocal(a *Archive, staged string) error {
+	path, err := f.local(a)
+	if err != nil {
+		return err
+	}
+	f.printf("unpacking %s of %s", path, a.Package)
+	if err := unpack(path, a.Members, staged); err != nil {
+		return err
+	}
+	return checkMembers(a.Members, staged)
 }
 
 // archive downloads, verifies and unpacks one archive into the staged release.

@@ -181,6 +181,8 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	var path transport.Path
 	p := s.table.find(r.URL.Path, &path)
 	switch {
+	case p == nil && r.URL.Path == "/" && r.Method == http.MethodGet:
+		s.root(w, r)
 	case p == nil:
 		s.reject(w, r, http.StatusNotFound, "Not Found")
 	case !s.shared.Admits(p.api, r.Header):

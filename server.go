@@ -50,6 +50,8 @@ type Server struct {
 	services
 	lifecycle
 	succession
+
+	guard guard
 }
 
 // observation has the metrics, traces and dashboard of a server.
@@ -116,7 +118,7 @@ func (s *Server) live() bool { return !s.leaving.Load() && s.repo.Err() == nil }
 
 // Ready is the response of /v2/health/ready.
 func (s *Server) Ready() bool {
-	return !s.draining.Load() && s.live() && (!s.o.StrictReadiness || s.repo.Ready())
+	return !s.draining.Load() && s.live() && (!s.o.StrictReadiness || s.inFlight.Blocked() == nil && s.repo.Ready())
 }
 
 // Start listens on the ports and serves. It returns once every port accepts connections.
@@ -137,6 +139,7 @@ func (s *Server) Start() error {
 		s.log.Info("Dashboard at " + at) //nolint:sloglint // a line as those of the services
 	}
 	s.jobs.start()
+	s.guardMemory()
 	s.succeed()
 	return nil
 }
@@ -214,6 +217,9 @@ type catalog struct {
 
 // Ready implements infer.Catalog.
 func (c *catalog) Ready() bool { return c.s.Ready() }
+
+// Degraded returns what does not work as configured.
+func (c *catalog) Degraded() []infer.Degradation { return c.s.Degraded() }
 
 // Lost returns why a model cannot serve whose devices are lost; nil if there is none.
 func (c *catalog) Lost() error { return c.s.repo.Lost() }

@@ -40,6 +40,7 @@ func (s *Server) close(ctx context.Context) error {
 		s.announce(ctx)
 	}
 	s.leaving.Store(!next)
+	s.guard.close()
 	if s.ui != nil {
 		s.ui.Close()
 		s.window.Close()

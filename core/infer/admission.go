@@ -32,10 +32,28 @@ type InFlight struct {
 	limit   int64 // 0 for none
 	bytes   atomic.Int64
 	refused atomic.Uint64
+	blocked atomic.Pointer[status.Error] // why every new request is refused; nil if none is
 }
 
 // NewInFlight returns an empty InFlight with a limit in bytes; 0 for none.
 func NewInFlight(limit int64) *InFlight { return &InFlight{limit: max(limit, 0)} }
+
+// Block refuses every new request with a reason, until Block(nil). Requests that are being received continue.
+func (f *InFlight) Block(why error) {
+	if why == nil {
+		f.blocked.Store(nil)
+		return
+	}
+	f.blocked.Store(&status.Error{Code: status.Unavailable, Msg: "no room for another request: " + why.Error(), Err: ErrFull, RetryAfter: inFlightRetry})
+}
+
+// Blocked returns the error of every new request; nil if they are not blocked.
+func (f *InFlight) Blocked() error {
+	if e := f.blocked.Load(); e != nil {
+		return e
+	}
+	return nil
+}
 
 // Limit returns the limit in bytes, 0 for none.
 func (f *InFlight) Limit() int64 {
@@ -55,6 +73,10 @@ func (f *InFlight) Refused() uint64 { return f.refused.Load() }
 //
 // hot: no allocation unless it refuses.
 func (f *InFlight) Admit() error {
+	if f != nil && f.blocked.Load() != nil {
+		f.refused.Add(1)
+		return f.Blocked()
+	}
 	if f == nil || f.limit == 0 || f.bytes.Load() < f.limit {
 		return nil
 	}
@@ -87,6 +109,10 @@ func (f *InFlight) Release(n int64) {
 
 // fits refuses n more bytes of a request that already has had bytes if there is no room for them now. It counts nothing.
 func (f *InFlight) fits(had, n int64) error {
+	if had == 0 && f != nil && f.blocked.Load() != nil {
+		f.refused.Add(1)
+		return f.Blocked()
+	}
 	switch {
 	case f == nil || f.limit == 0:
 		return nil

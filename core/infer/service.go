@@ -179,6 +179,14 @@ type Entry struct {
 	Reason  string `json:"reason,omitempty"` // why the version is not ready
 }
 
+// Degradation is a part of a server that does not work as configured.
+type Degradation struct {
+	What    string `json:"what"` // model, memory or repository
+	Name    string `json:"name,omitempty"`
+	Version string `json:"version,omitempty"`
+	Reason  string `json:"reason"`
+}
+
 // LoadOptions override the repository's content for one load; the zero value overrides nothing.
 type LoadOptions struct {
 	Config string // Config, if not empty, is a JSON ModelConfig that replaces config.pbtxt

@@ -119,6 +119,10 @@ func (o *Options) limitFlags() []Flag {
 			Help: "Most bytes of HTTP and gRPC requests in flight together; further requests are refused as unavailable; 0 for no bound; by default half of the memory of the machine or its control group",
 		},
 		Flag{
+			Name: "memory-limit-bytes", Arg: argBytes, Own: true, set: o.memoryLimit,
+			Help: "Memory of the server and its child processes; from 95 % of it on further requests are refused as unavailable, until less than 90 % is in use; 0 for no bound; by default the limit of the control group (v2), or what the machine has",
+		},
+		Flag{
 			Name: "host-policy", Arg: "policy,key=value", Many: true, set: o.hostPolicy,
 			Help: "Setting of a host policy: cpu-cores=0-3,8-11 binds the threads of its instances, numa-node=0 their memory; policies are cpu, model, gpu_ID and those of host_policy",
 		},
@@ -128,6 +132,11 @@ func (o *Options) limitFlags() []Flag {
 func (o *Options) inFlight(value string) error {
 	o.Limits.InFlight = new(int64)
 	return integer(o.Limits.InFlight, 0, math.MaxInt64)(value)
+}
+
+func (o *Options) memoryLimit(value string) error {
+	o.Limits.Memory = new(int64)
+	return integer(o.Limits.Memory, 0, math.MaxInt64)(value)
 }
 
 // limiterResource reads one limit. Counts have 32 bits, as in config.pbtxt.

@@ -142,7 +142,7 @@ var families = slices.SortedFunc(slices.Values([]family{
 		_, running := x.requests()
 		return float64(running)
 	})},
-	{"ensemble_inflight_refusals_total", "Requests refused because of the bytes in flight", counter, withInFlight, ofServer(func(x *Metrics) float64 { return float64(x.inFlight.Refused()) })},
+	{"ensemble_inflight_refusals_total", "Requests refused because of the bytes in flight or because the memory is full", counter, withInFlight, ofServer(func(x *Metrics) float64 { return float64(x.inFlight.Refused()) })},
 	{"ensemble_queue_depth_max", "Maximum of requests that waited for an instance at the same time", gauge, always, perModel(func(m *Model) float64 { return float64(m.waiting.deepest.Load()) })},
 	{"ensemble_batch_elements_total", "Elements that requests gave to batches of rows of different lengths", counter, wherePadded, perModel(func(m *Model) float64 { return float64(m.padded.elements.Load()) })},
 	{"ensemble_batch_padding_elements_total", "Elements added to those batches to make their rows equally long", counter, wherePadded, perModel(func(m *Model) float64 { return float64(m.padded.padding.Load()) })},

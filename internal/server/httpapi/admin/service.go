@@ -9,6 +9,7 @@
 package admin
 
 import (
+	"encoding/json"
 	"net/http"
 
 	"github.com/tutti-server/tutti/core/config"
@@ -61,10 +62,14 @@ func (s *Service) readMembers(w http.ResponseWriter, r *http.Request, optional b
 	return err
 }
 
-// Health returns a handler that responds 200 while the server is live and, for ready, every model that should be ready is.
+// Health returns a handler that responds 200 while the server is live and, for ready, every model that should be ready is. The
+// response has no body, as Triton's, unless a reason is known. With the query parameter verbose, the body of ready lists what is
+// degraded.
 func (s *Service) Health(ready bool) transport.Handler {
-	return func(w http.ResponseWriter, _ *http.Request, _ transport.Path) {
+	return func(w http.ResponseWriter, r *http.Request, _ transport.Path) {
 		switch {
+		case ready && r.URL.RawQuery != "" && r.URL.Query().Has("verbose"):
+			s.details(w)
 		case s.Exiting.Load(), ready && s.Leaving.Load():
 			transport.WriteErrorText(w, http.StatusServiceUnavailable, "Server exiting")
 		case s.Live() && (!ready || s.Catalog.Ready()):
@@ -75,6 +80,28 @@ func (s *Service) Health(ready bool) transport.Handler {
 			w.WriteHeader(http.StatusBadRequest)
 		}
 	}
+}
+
+// details responds with what is degraded.
+func (s *Service) details(w http.ResponseWriter) {
+	shown := struct {
+		Ready    bool                `json:"ready"`
+		Reason   string              `json:"reason,omitempty"`
+		Degraded []infer.Degradation `json:"degraded"`
+	}{Ready: !s.Exiting.Load() && !s.Leaving.Load() && s.Live() && s.Catalog.Ready(), Degraded: []infer.Degradation{}}
+	code := http.StatusOK
+	switch {
+	case s.Exiting.Load() || s.Leaving.Load():
+		code, shown.Reason = http.StatusServiceUnavailable, "Server exiting"
+	case !shown.Ready:
+		code = http.StatusBadRequest
+	}
+	if c, ok := s.Catalog.(interface{ Degraded() []infer.Degradation }); ok {
+		shown.Degraded = list(c.Degraded())
+	}
+	w.Header()["Content-Type"] = transport.JSONType
+	w.WriteHeader(code)
+	_ = json.NewEncoder(w).Encode(shown) // a client that has left reads nothing
 }
 
 // lost returns why a model cannot serve whose devices are lost, if the catalog knows.

@@ -1,0 +1,144 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"os"
+	"regexp"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/tutti-server/tutti/core/infer"
+)
+
+// detail is the body of /v2/health/ready?verbose.
+type detail struct {
+	Ready    bool
+	Degraded []infer.Degradation
+}
+
+func detailOf(t *testing.T, a addresses) (code int, d detail) {
+	t.Helper()
+	code, text := fetch(t, "http://"+a.http+"/v2/health/ready?verbose", "")
+	if err := json.Unmarshal([]byte(text), &d); err != nil {
+		t.Fatalf("%s: %v", text, err)
+	}
+	return code, d
+}
+
+// TestDegraded checks the list of what is degraded, and that readiness has no body without the parameter.
+func TestDegraded(t *testing.T) {
+	t.Parallel()
+	a := serve(t, "--model-repository="+copyRepo(t))
+	if code, d := detailOf(t, a); code != http.StatusOK || !d.Ready || d.Degraded == nil || len(d.Degraded) != 0 {
+		t.Errorf("of a sound server: %d %+v", code, d)
+	}
+	broken := copyRepo(t)
+	writeModel(t, broken, "broken", `backend: "nonsense"`)
+	a = serve(t, "--model-repository="+broken, "--exit-on-error=false")
+	code, d := detailOf(t, a)
+	if code != http.StatusBadRequest || d.Ready || len(d.Degraded) != 1 || d.Degraded[0].What != "model" || d.Degraded[0].Name != "broken" || d.Degraded[0].Reason == "" {
+		t.Errorf("of a broken model: %d %+v", code, d)
+	}
+	if code, text := fetch(t, "http://"+a.http+"/v2/health/ready", ""); code != http.StatusBadRequest || text != "" {
+		t.Errorf("without the parameter: %d %q", code, text)
+	}
+}
+
+// TestMemoryLimit starts a server that has more memory than its limit: requests are refused, with a time after which to send them
+// again, and health says why.
+func TestMemoryLimit(t *testing.T) {
+	t.Parallel()
+	p := startServer(t, "--model-repository="+copyRepo(t), "--memory-limit-bytes=1000000")
+	p.await("requests are refused, the memory is full")
+	const reason = "of the 1000000 bytes of --memory-limit-bytes are in use"
+	resp, err := http.Post("http://"+p.http+"/v2/models/copy/infer", "application/json", strings.NewReader(drainInput)) //nolint:noctx // ends with the server
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = resp.Body.Close()
+	if resp.StatusCode != http.StatusServiceUnavailable || resp.Header.Get("Retry-After") != "1" {
+		t.Errorf("over HTTP: %s, %v", resp.Status, resp.Header)
+	}
+	_, err = dialStub(t, p.grpc).ModelInfer(t.Context(), drainRequest("copy"))
+	if s := status.Convert(err); s.Code() != codes.Unavailable || !strings.Contains(s.Message(), reason) {
+		t.Errorf("over gRPC: %v", err)
+	}
+	if code, d := detailOf(t, p.addresses); code != http.StatusBadRequest || len(d.Degraded) != 1 || d.Degraded[0].What != "memory" || !strings.Contains(d.Degraded[0].Reason, reason) {
+		t.Errorf("health: %d %+v", code, d)
+	}
+}
+
+var workerPID = regexp.MustCompile(`(?m)^PPid:\s+(\d+)$`)
+
+// children returns the processes that a process has started.
+func children(t *testing.T, parent int) (list []int) {
+	t.Helper()
+	entries, err := os.ReadDir("/proc")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range entries {
+		pid, err := strconv.Atoi(e.Name())
+		if err != nil {
+			continue
+		}
+		text, err := os.ReadFile("/proc/" + e.Name() + "/status")
+		if m := workerPID.FindSubmatch(text); err == nil && m != nil && string(m[1]) == strconv.Itoa(parent) {
+			list = append(list, pid)
+			list = append(list, children(t, pid)...)
+		}
+	}
+	return list
+}
+
+// TestDeadWorker kills the process of a Python model: within a second the model and the server are not ready and health says why,
+// and then another process serves.
+func TestDeadWorker(t *testing.T) {
+	t.Parallel()
+	requirePython(t)
+	root := t.TempDir()
+	writeModel(t, root, "py", `backend: "python" input [{ name: "INPUT0" data_type: TYPE_INT32 dims: [1] }] output [{ name: "OUTPUT0" data_type: TYPE_INT32 dims: [1] }]`)
+	writeFile(t, root+"/py/1/model.py", []byte(`import triton_python_backend_utils as pb_utils
+
+class TritonPythonModel:
+    def execute(self, requests):
+        return [pb_utils.InferenceResponse([pb_utils.Tensor("OUTPUT0", pb_utils.get_input_tensor_by_name(r, "INPUT0").as_numpy())]) for r in requests]
+`))
+	p := startServer(t, "--model-repository="+root)
+	ask := func() error {
+		_, err := dialStub(t, p.grpc).ModelInfer(context.Background(), drainRequest("py"))
+		return err
+	}
+	if err := ask(); err != nil {
+		t.Fatal(err)
+	}
+	killed := time.Now()
+	for _, pid := range children(t, p.cmd.Process.Pid) {
+		_ = syscall.Kill(pid, syscall.SIGKILL)
+	}
+	code, d := http.StatusOK, detail{}
+	for code == http.StatusOK {
+		code, d = detailOf(t, p.addresses)
+	}
+	t.Logf("not ready %v after the kill", time.Since(killed))
+	if len(d.Degraded) != 1 || d.Degraded[0].Name != "py" || !strings.Contains(d.Degraded[0].Reason, "is not healthy") {
+		t.Errorf("health: %d %+v", code, d)
+	}
+	if code, _ := fetch(t, "http://"+p.http+"/v2/models/py/ready", ""); code == http.StatusOK {
+		t.Error("the model is ready")
+	}
+	if err := ask(); err != nil {
+		t.Errorf("after the kill: %v", err)
+	}
+	if code, d := detailOf(t, p.addresses); code != http.StatusOK || len(d.Degraded) != 0 {
+		t.Errorf("health of the new process: %d %+v", code, d)
+	}
+}

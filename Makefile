@@ -316,6 +316,7 @@ dist: ## Build the files of a release into dist/: archives, deb packages, wheels
 .PHONY: test-dist
 test-dist: dist ## Install and run what dist/ contains
 	@$(prepared); export TUTTI_TEST_DIST="$(CURDIR)/dist"; go test -count=1 -timeout 60m -v -run '^Test(Dist|InstallPage)' ./deploy
+	@scripts/new-user dist
 
 # A mutant that no test notices is a missing test, or code that nothing needs. THRESHOLD=80 is the least percentage noticed.
 BASE ?= main

@@ -31,6 +31,7 @@ func FuzzRegister(f *testing.F) {
 			t.Fatal(err)
 		}
 		r := shm.NewRegistry(true)
+		defer r.Close() // it closes the object
 		err := r.RegisterSystem(name, given, offset, size)
 		if err != nil {
 			if err.Error() == "" {

@@ -6,10 +6,12 @@ import (
 	"log/slog"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/tutti-server/tutti/backends"
+	"github.com/tutti-server/tutti/backends/python"
 	"github.com/tutti-server/tutti/core/status"
 	"github.com/tutti-server/tutti/core/tensor"
 	"github.com/tutti-server/tutti/proto/modelconfig"
@@ -36,7 +38,9 @@ func benchWith(t *testing.T, o backends.Options) *bench {
 		Output:       []*modelconfig.ModelOutput{output("OUT", tensor.FP32, -1)},
 	})
 	s.Log = slog.New(slog.NewTextHandler(&b.log, nil))
-	b.Instance = running(t, opened(t, o), s, 1)[0]
+	open := opened(t, o)
+	python.SetLoadTime(open, time.Hour) // stub-timeout-seconds is for requests here
+	b.Instance = running(t, open, s, 1)[0]
 	return b
 }
 

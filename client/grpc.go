@@ -30,6 +30,9 @@ var (
 	_ Streamer = (*GRPC)(nil)
 )
 
+// window is how many bytes of a response a server may send before they are read.
+const window = 4 << 20
+
 // NewGRPC returns a client of the server at HOST:PORT. The options may be nil; with a TLS configuration it uses
 // TLS.
 func NewGRPC(address string, o *Options) (*GRPC, error) {
@@ -41,6 +44,7 @@ func NewGRPC(address string, o *Options) (*GRPC, error) {
 		security = credentials.NewTLS(o.TLS.Clone())
 	}
 	conn, err := grpc.NewClient(address, append(append(o.dialOptions(), grpc.WithChainUnaryInterceptor(o.Retry.intercept)), grpc.WithTransportCredentials(security),
+		grpc.WithInitialWindowSize(window), grpc.WithInitialConnWindowSize(2*window), // without them a ping is sent with nearly every response
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(math.MaxInt32), grpc.MaxCallSendMsgSize(math.MaxInt32)))...)
 	if err != nil {
 		return nil, err

@@ -103,6 +103,9 @@ func (c *channel) registered() []*model {
 	return slices.Clone(c.models)
 }
 
+// window is how many bytes of a response an endpoint may send before they are read.
+const window = 4 << 20
+
 // recheckPeriod is how long an address with other metadata waits for its next comparison.
 const recheckPeriod = 2 * time.Second
 
@@ -214,6 +217,8 @@ func (s *settings) dial(w *watcher, p purpose) (*grpc.ClientConn, error) {
 			MinConnectTimeout: 5 * time.Second,
 		}),
 		grpc.WithIdleTimeout(0),
+		// With windows of its own choice grpc sends a ping with nearly every response, to learn how large they should be.
+		grpc.WithInitialWindowSize(window), grpc.WithInitialConnWindowSize(2*window),
 		grpc.WithUserAgent("tutti"),
 	)
 	if s.controlled() { // the control plane's service config counts; it may not repeat what must not be repeated

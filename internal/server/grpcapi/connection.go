@@ -26,6 +26,7 @@ type connection struct {
 	f                    *infer.InFlight
 
 	mu        sync.Mutex
+	early     int64 // bytes that came while no call waited, at most what may be on its way; guarded by mu
 	pending   int64 // bytes that are not charged to a message yet; guarded by mu
 	charged   int64 // the part of pending that f counts; guarded by mu
 	receiving int   // calls that wait for a message, far below zero once closed; guarded by mu
@@ -76,14 +77,20 @@ func (l *connection) count(n int64) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.receiving <= 0 {
+		l.early = min(l.early+n, 2*window)
 		return false
 	}
 	l.pending += n
+	l.chargePending()
+	return l.pending > framingSlack
+}
+
+// chargePending counts pending bytes. mu must be held.
+func (l *connection) chargePending() {
 	if l.pending-l.charged >= countStep {
 		l.f.Add(l.pending - l.charged)
 		l.charged = l.pending
 	}
-	return l.pending > framingSlack
 }
 
 // read reads under the stall deadline if a large message is incomplete.
@@ -186,8 +193,18 @@ func (l *connection) addWaiting(calls int) {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	l.wait(calls)
+}
+
+// wait is addWaiting. mu must be held. Much of the first call's message may have come before the call began: all bytes since the last
+// message are taken for it, also those of small calls of other methods, until it is complete.
+func (l *connection) wait(calls int) {
+	first := l.receiving == 0 && calls > 0
 	if l.receiving += calls; l.receiving <= 0 {
 		l.setPending(0)
+	} else if first {
+		l.pending, l.early = l.early, 0
+		l.chargePending()
 	}
 }
 

@@ -27,7 +27,7 @@ type firstMessage struct {
 	at    int             // index in the connection's list plus one; 0 when it is in none
 }
 
-// awaitFirst begins the wait of a call. It counts as addWaiting(1).
+// awaitFirst begins the wait of a call. It includes addWaiting(1).
 //
 // hot: no allocation in steady state, and no clock.
 func (l *connection) awaitFirst(ctx context.Context, f *firstMessage) {
@@ -36,7 +36,7 @@ func (l *connection) awaitFirst(ctx context.Context, f *firstMessage) {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.receiving++
+	l.wait(1)
 	l.first = append(l.first, f)
 	f.ctx, f.since, f.at = ctx, l.looks, len(l.first)
 	if l.firstOn || l.receiving < 0 { // closed
@@ -50,15 +50,15 @@ func (l *connection) awaitFirst(ctx context.Context, f *firstMessage) {
 	}
 }
 
-// firstCame ends the wait. It counts as addWaiting(-1).
+// firstCame ends the wait. It includes addWaiting(-1).
 func (l *connection) firstCame(f *firstMessage) {
 	if l == nil {
 		return
 	}
 	l.mu.Lock()
+	defer l.mu.Unlock()
 	l.forgetFirst(f)
-	l.mu.Unlock()
-	l.addWaiting(-1)
+	l.wait(-1)
 }
 
 // forgetFirst removes a call from the list. mu must be held.

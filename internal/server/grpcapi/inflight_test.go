@@ -147,7 +147,7 @@ func TestInFlightHalf(t *testing.T) {
 	for range 3 {
 		held = append(held, half(t, address, 1<<20))
 	}
-	for f.Bytes() < 5<<19 { // all but the bytes received before the calls started
+	for f.Bytes() < 5<<19 { // all but the bytes that are counted with the next ones
 		runtime.Gosched()
 	}
 	c := half(t, address, 3<<20)
@@ -195,7 +195,7 @@ func call(t *testing.T, address string, data []byte, end bool) net.Conn {
 	}
 	t.Cleanup(func() { _ = c.Close() })
 	fr := begin(c, 1)
-	// The server extends the stream's window with frames.
+	// The server extends the stream's window with its settings and with frames.
 	for room := int64(65535); len(data) > 0; {
 		for room < 16<<10 {
 			got, err := fr.ReadFrame()
@@ -204,6 +204,11 @@ func call(t *testing.T, address string, data []byte, end bool) net.Conn {
 			}
 			if w, ok := got.(*http2.WindowUpdateFrame); ok && w.StreamID == 1 {
 				room += int64(w.Increment)
+			}
+			if s, ok := got.(*http2.SettingsFrame); ok {
+				if size, ok := s.Value(http2.SettingInitialWindowSize); ok {
+					room += int64(size) - 65535
+				}
 			}
 		}
 		n := min(len(data), 16<<10)

@@ -8,5 +8,5 @@ import (
 
 // SetLoadTime changes how long commands of a load may take, while no model is being loaded.
 func SetLoadTime(b backends.Backend, d time.Duration) {
-	b.(*backend).set.load = d //nolint:errcheck,forcetypeassert // of this package
+	b.(*backend).set.load = d //nolint:forcetypeassert // of this package
 }

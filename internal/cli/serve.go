@@ -46,8 +46,9 @@ func (p *program) runServer(ctx context.Context, args []string, worker bool) err
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(heapGrowth)
 	}
-	// The server must outlive the reader of its log: by default SIGPIPE would end it.
-	signal.Ignore(syscall.SIGPIPE)
+	// By default SIGPIPE would end the server with the reader of its log, and SIGXFSZ when a file, for example that of its traces,
+	// reaches a limit on the size of files (ulimit -f). The write fails instead.
+	signal.Ignore(syscall.SIGPIPE, syscall.SIGXFSZ)
 	sockets, err := activated()
 	if err != nil {
 		return &failure{exitFailure, err}

@@ -14,6 +14,7 @@ import (
 	"syscall"
 
 	"github.com/tutti-server/tutti/core/status"
+	"github.com/tutti-server/tutti/internal/faults"
 )
 
 // Kinds of packets of a fork server. See the package comment.
@@ -147,6 +148,9 @@ func (f *forked) resolve(pid int, err error) {
 // fork returns the process of a new worker, which has the files as descriptors 3, 4, 1 and 2. The caller must call
 // process.follow to watch it.
 func (s *forkServer) fork(ctx context.Context, name string, files [4]*os.File) (*process, error) {
+	if err := faults.At(faults.SpawnWorker); err != nil {
+		return nil, err
+	}
 	f := &forked{started: make(chan error, 1), exited: make(chan struct{})}
 	s.mu.Lock()
 	if s.forks == nil {
@@ -203,7 +207,8 @@ func (s *forkServers) server(ctx context.Context) (*forkServer, error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), probeTime)
 	defer cancel()
 	started, err := startForkServer(ctx, s.from, s.key.python, s.script, s.env)
-	s.current, s.unsupported = started, err != nil
+	// An interpreter that has forked once can do so: the failure, for example a full disk, may pass.
+	s.current, s.unsupported = started, err != nil && len(s.started) == 0
 	if err == nil {
 		s.started = append(s.started, started)
 	}

@@ -1,6 +1,7 @@
 package python_test
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -176,6 +177,39 @@ func TestForkServerDies(t *testing.T) {
 		t.Error("a request whose worker was ended succeeded")
 	}
 	if v := x[0].report(t); v.pid == first.pid || v.parent == first.parent || v.parent == os.Getpid() {
+		t.Errorf("the worker is %+v, expected one of a new fork server", v)
+	}
+}
+
+// TestForkServerFailsOnce checks that workers are forked again after a fork server could not start for a while, for example with a full
+// disk. Meanwhile they are spawned.
+func TestForkServerFailsOnce(t *testing.T) {
+	t.Parallel()
+	o, dir := options(t), t.TempDir()
+	full, moody := filepath.Join(dir, "full"), filepath.Join(dir, "python3")
+	text := "#!/bin/sh\nfor a; do [ \"$a\" = forkserver ] && [ -e '" + full + "' ] && exit 1; done\nexec '" + preparedtest.Runtime(t, "python") + "' \"$@\"\n"
+	if err := os.WriteFile(moody, []byte(text), 0o700); err != nil { //nolint:gosec // it must be executable
+		t.Fatal(err)
+	}
+	o.Config = map[string]string{"python-runtime": moody, "stub-timeout-seconds": "600"}
+	x := instances(t, opened(t, o), 1, nil)
+	first := x[0].report(t)
+	if err := errors.Join(os.WriteFile(full, nil, 0o600), syscall.Kill(first.parent, syscall.SIGKILL)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := x[0].send(t, syscall.SIGKILL); err == nil {
+		t.Error("a request whose worker was ended succeeded")
+	}
+	if v := x[0].report(t); v.parent != os.Getpid() {
+		t.Errorf("the worker is %+v while no fork server can start, expected a child of this process", v)
+	}
+	if err := os.Remove(full); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := x[0].send(t, syscall.SIGKILL); err == nil {
+		t.Error("a request whose worker was ended succeeded")
+	}
+	if v := x[0].report(t); v.parent == os.Getpid() || v.parent == first.parent {
 		t.Errorf("the worker is %+v, expected one of a new fork server", v)
 	}
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/tutti-server/tutti/core/status"
 	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/internal/faults"
 )
 
 const (
@@ -27,6 +28,9 @@ const (
 
 // newFile creates shared memory: a file that is sealed against shrinking, so that a process that maps it cannot lose pages.
 func newFile(size int) (fd int, mem []byte, err error) {
+	if err := faults.At(faults.WorkerMemory); err != nil {
+		return noFile, nil, errMemory(size, err)
+	}
 	fd, err = unix.MemfdCreate("tutti-python", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
 	if err != nil {
 		return noFile, nil, errMemory(size, err)

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/tutti-server/tutti/core/status"
+	"github.com/tutti-server/tutti/internal/faults"
 )
 
 // starter starts the processes of the backend: fork servers and spawned workers. All that belongs to their start is in this file: the
@@ -57,6 +58,9 @@ func (s *starter) start(cmd *exec.Cmd, mortal bool) (*process, error) {
 		isolate(cmd)
 	}
 	cmd.WaitDelay = exitTime // its children may hold its output
+	if err := faults.At(faults.SpawnWorker); err != nil {
+		return nil, s.refused(err)
+	}
 	done := make(chan error, 1)
 	select {
 	case s.jobs <- func() { done <- cmd.Start() }:

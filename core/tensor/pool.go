@@ -9,6 +9,8 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/tutti-server/tutti/internal/faults"
 )
 
 const (
@@ -95,6 +97,9 @@ func (p *Pool) Alloc(n int) (*Buffer, error) {
 	if n > 1<<maxClassBits {
 		return p.allocLarge(n)
 	}
+	if err := faults.At(faults.PoolAlloc); err != nil {
+		return nil, err
+	}
 	c := classOf(n)
 	b, err := p.take(c)
 	if err != nil {
@@ -177,6 +182,9 @@ const pageSize = 4096
 func mappedLen(n int) int { return (n + pageSize - 1) &^ (pageSize - 1) }
 
 func (p *Pool) allocLarge(n int) (*Buffer, error) {
+	if err := faults.At(faults.PoolAlloc); err != nil {
+		return nil, err
+	}
 	size := mappedLen(n)
 	b := p.large.take(size)
 	if b == nil {

@@ -24,6 +24,7 @@ import (
 	"time"
 
 	"github.com/tutti-server/tutti/core/status"
+	"github.com/tutti-server/tutti/internal/faults"
 )
 
 // Object is one entry of a listing.
@@ -356,6 +357,9 @@ type withoutSum struct{ io.ReadCloser }
 func readFrom(ctx context.Context, b Bucket, o *Object, f *os.File, have int64, wrote func(int64, bool)) (int64, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
+	if err := faults.At(faults.BucketRead); err != nil {
+		return 0, err
+	}
 	body, err := b.Read(ctx, *o, have)
 	if err != nil {
 		return 0, err
@@ -373,6 +377,9 @@ func readFrom(ctx context.Context, b Bucket, o *Object, f *os.File, have int64, 
 		if since += int64(got); since >= pace {
 			watch.Reset(idle)
 			since = 0
+		}
+		if err := faults.At(faults.FileWrite); err != nil {
+			return n, err
 		}
 		if _, werr := f.WriteAt(buf[:got], have+n); werr != nil {
 			return n, werr

@@ -20,6 +20,7 @@ import (
 
 	"github.com/tutti-server/tutti/core/config"
 	"github.com/tutti-server/tutti/core/status"
+	"github.com/tutti-server/tutti/internal/faults"
 	"github.com/tutti-server/tutti/proto/modelconfig"
 )
 
@@ -180,6 +181,9 @@ func (p *prints) add(files map[string][sha256.Size]byte, path, name string, dept
 	case depth == deepest:
 		return status.Errorf(status.InvalidArg, "'%s' is more than %d folders deep, is a link one of its own parents?", path, deepest)
 	}
+	if err := faults.At(faults.FileRead); err != nil {
+		return err
+	}
 	entries, err := os.ReadDir(path)
 	if err != nil {
 		return err
@@ -200,6 +204,9 @@ func (p *prints) file(path string, info fs.FileInfo) (sum [sha256.Size]byte, err
 		if sum, ok := p.files[id]; ok {
 			return sum, nil
 		}
+	}
+	if err := faults.At(faults.FileRead); err != nil {
+		return sum, err
 	}
 	f, err := os.Open(path)
 	if err != nil {

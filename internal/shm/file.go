@@ -7,6 +7,7 @@ import (
 	"syscall"
 
 	"github.com/tutti-server/tutti/core/status"
+	"github.com/tutti-server/tutti/internal/faults"
 )
 
 const (
@@ -50,6 +51,9 @@ func errOpen(key string) error {
 func openFile(name, key string) (*file, error) {
 	path := folder + strings.TrimLeft(key, "/")
 	const flags = syscall.O_RDWR | syscall.O_CLOEXEC | syscall.O_NOFOLLOW | syscall.O_NONBLOCK
+	if faults.At(faults.AttachShared) != nil {
+		return nil, errOpen(key)
+	}
 	fd, err := syscall.Open(path, flags, 0)
 	for errors.Is(err, syscall.EINTR) {
 		fd, err = syscall.Open(path, flags, 0)

@@ -24,6 +24,7 @@ import (
 
 	"github.com/tutti-server/tutti/core/tensor"
 	"github.com/tutti-server/tutti/internal/cache"
+	"github.com/tutti-server/tutti/internal/faults"
 	"github.com/tutti-server/tutti/internal/telemetry"
 )
 
@@ -149,7 +150,10 @@ func (c *Cache) Lookup(ctx context.Context, key *cache.Key, out []tensor.Tensor)
 	defer func() { c.lookupNs.Add(uint64(max(0, telemetry.Now()-began))) }()
 	limited, cancel := context.WithTimeout(ctx, c.s.Config.SocketTimeout)
 	defer cancel()
-	text, err := client.Do(limited, client.B().Get().Key(name(key)).Build()).ToString()
+	text, err := "", faults.At(faults.CacheCall)
+	if err == nil {
+		text, err = client.Do(limited, client.B().Get().Key(name(key)).Build()).ToString()
+	}
 	switch {
 	case rueidis.IsRedisNil(err):
 		return false
@@ -230,7 +234,11 @@ func (c *Cache) put(ctx context.Context, j job) {
 	if ttl := c.s.Config.TTL; ttl > 0 {
 		cmd = set.Px(ttl).Build()
 	}
-	if err := client.Do(limited, cmd).Error(); err != nil && ctx.Err() == nil {
+	err := faults.At(faults.CacheCall)
+	if err == nil {
+		err = client.Do(limited, cmd).Error()
+	}
+	if err != nil && ctx.Err() == nil {
 		c.dropped.Add(1)
 		c.fault(ctx, err)
 	}

@@ -8,12 +8,15 @@
 package sock
 
 import (
+	"errors"
 	"io"
 	"net"
 	"os"
 	"sync"
 	"syscall"
 	"unsafe"
+
+	"github.com/tutti-server/tutti/internal/faults"
 )
 
 // rawLimit is the most bytes of a raw call, during which the processor runs no other goroutine. Larger reads and writes go
@@ -90,6 +93,9 @@ func (s *Conn) Read(p []byte) (int, error) {
 //
 // hot: no allocation.
 func (s *Conn) Write(p []byte) (n int, err error) {
+	if err := faults.At(faults.NetworkWrite); err != nil {
+		return 0, errors.Join(err, s.Close()) // as when the peer has reset the connection: reading fails too
+	}
 	d := &s.out
 	d.mu.Lock()
 	defer d.mu.Unlock()

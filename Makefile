@@ -97,7 +97,10 @@ test-all: ## Run everything, long suites and ownership checks included
 		go test -json -vet=off -timeout 2h -run "$(BUDGETS)" ./... || rc=$$?; \
 		TUTTI_TEST_SEEDS=20 go test -json -count=1 -timeout 2h -run "OnCheckingDriver|TestDevices$$" ./cmd/tutti ./core/tensor/cuda ./internal/simdev || rc=$$?; \
 		for seed in 1 2 3; do TUTTI_CUDA_CHECK_SEED=$$seed $(test_at_devices) ./conformance || rc=$$?; done; \
+		go test -json -tags faults -count=1 -timeout 2h -run "TestFaults|TestSeed|TestNth" ./cmd/tutti ./internal/faults || rc=$$?; \
 		go test -json -short -tags invariants -timeout 2h ./... || rc=$$?; exit $$rc'
+	@$(MAKE) soak N=200000
+	@$(MAKE) test-chaos T=2m
 	@if command -v npm >/dev/null; then $(MAKE) check-ui test-ui; \
 		else echo "the dashboard is not tested: it takes Node 20 with npm and chromium, then make check-ui test-ui"; fi
 
@@ -133,9 +136,24 @@ test-collector: ## Send traces to a real OpenTelemetry Collector (fetches 112 MB
 	go -C tools/collector build -o ../../bin/collector .
 	TUTTI_COLLECTOR=$(CURDIR)/bin/collector go test -count=1 -timeout 5m -run '^TestCollector$$' -v ./internal/tracing/otlp
 
+# The programs that chaos harms besides the server; without them their events are left out, and the summary says so.
+outside = -redis "$$(scripts/prepare-redis | tail -n 1)" -s3 "$$(scripts/prepare-cloud s3 | tail -n 1)"
+
+.PHONY: bin/tutti-chaos
+bin/tutti-chaos:
+	@go -C bench build -o ../bin/tutti-chaos ./chaos
+
+SEED ?= 0
+LOAD ?= 0.8
+.PHONY: test-chaos
+test-chaos: bin/tutti-chaos runtime ## Harm a real server under load for T=30m, by the plan of SEED, and check every response and what is left
+	bin/tutti-chaos -t $(if $(filter command environment,$(firstword $(origin T))),$(T),30m) -seed $(SEED) -load $(LOAD) $(outside) -out bin/chaos
+
+N ?= 10000000
 .PHONY: soak
-soak: ## Send ten million requests through a graph and check for leaks
-	go test -run '^TestSoakBudget$$' -timeout 60m -v ./pipeline/exec -args -requests 10000000
+soak: bin/tutti-chaos ## Send N=10000000 requests over the sockets, and as many through a graph, and check for leaks
+	bin/tutti-chaos -soak $(N) -out bin/soak
+	go test -run '^TestSoakBudget$$' -timeout 60m -v ./pipeline/exec -args -requests $(N)
 
 UI := internal/server/web/ui
 # Node's packages, downloaded when the lock file changes.

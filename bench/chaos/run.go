@@ -1,0 +1,404 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// run is one run of chaos.
+type run struct {
+	set    *settings
+	repo   *repository
+	server *server
+	c      *clients
+	redis  *redis
+	bucket *bucket
+	have   map[string]bool // what is there: redis, s3, isolation
+
+	models, disk, memory sync.Mutex // one event at a time for each
+	full                 atomic.Bool
+
+	mu     sync.Mutex
+	faults []string       // guarded by mu
+	events map[string]int // that were made; guarded by mu
+}
+
+// summary is what a run writes to summary.json.
+type summary struct {
+	Date     string                    `json:"date"`
+	Seed     uint64                    `json:"seed"`
+	Plan     string                    `json:"plan"`
+	CPUs     int                       `json:"cpus"`
+	Duration string                    `json:"duration"`
+	Capacity float64                   `json:"capacity_per_s"`
+	Rate     float64                   `json:"rate_per_s"`
+	Sent     int64                     `json:"sent"`
+	Unsent   int64                     `json:"not_sent"`
+	Slowest  string                    `json:"slowest"`
+	Requests map[string]map[string]int `json:"requests"`
+	Errors   map[string]int            `json:"errors"`
+	Events   map[string]int            `json:"events"`
+	Before   state                     `json:"before"`
+	After    state                     `json:"after"`
+	Leaked   string                    `json:"leaked_goroutines"`
+	Faults   []string                  `json:"faults"`
+	FirstBad []string                  `json:"first_wrong_requests"`
+	LeftOut  []string                  `json:"left_out"`
+}
+
+func (x *run) fault(text string) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.faults = append(x.faults, text)
+	logf("FAULT: %s", text)
+}
+
+// runChaos runs the plan of the seed.
+func (s *settings) runChaos(ctx context.Context) (err error) {
+	x := &run{set: s, events: map[string]int{}}
+	scratch, err := os.MkdirTemp("", "tutti-chaos-")
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(scratch)) }()
+	defer x.stopOutside()
+	if x.have, err = x.prepare(ctx, scratch); err != nil {
+		return err
+	}
+	plan := makePlan(s.seed, s.duration, x.have)
+	sum := &summary{Date: time.Now().UTC().Format(time.RFC3339), Seed: s.seed, CPUs: runtime.NumCPU(), Duration: s.duration.String(), LeftOut: leftOut(x.have)}
+	if sum.Plan, err = savePlan(s.out, plan); err != nil {
+		return err
+	}
+	logf("seed %d: plan %s of %d events in %s", s.seed, sum.Plan, len(plan), s.duration)
+	if x.c, err = dial(x.server); err != nil {
+		return errors.Join(err, x.server.Stop())
+	}
+	err = x.execute(ctx, plan, sum)
+	return errors.Join(err, x.finish(sum), x.server.Stop())
+}
+
+// prepare makes the repository and starts everything. It returns what is there.
+func (x *run) prepare(ctx context.Context, scratch string) (map[string]bool, error) {
+	have := map[string]bool{}
+	var err error
+	if x.repo, err = makeRepository(filepath.Join(scratch, "models")); err != nil {
+		return nil, err
+	}
+	args := []string{
+		"--model-repository=" + x.repo.dir, "--model-control-mode=explicit", "--load-model=*", "--allow-client-shm=true", "--model-cache-directory=" + filepath.Join(scratch, "cache"),
+		"--trace-config=triton,file=" + filepath.Join(scratch, "trace.json"), "--trace-config=level=TIMESTAMPS", "--trace-config=rate=200",
+		"--log-file=" + filepath.Join(x.set.out, "server-file.log"),
+	}
+	if readable(x.set.redis) {
+		if x.redis, err = startRedis(x.set.redis, scratch); err != nil {
+			return nil, err
+		}
+		have["redis"] = true
+		args = append(args, "--cache-config=redis,host=127.0.0.1", "--cache-config=redis,port="+x.redis.port)
+	} else {
+		args = append(args, "--cache-config=local,size=1048576")
+	}
+	if readable(x.set.s3) {
+		if x.bucket, err = startBucket(x.set.s3, "chaos"); err != nil {
+			return nil, err
+		}
+		have["s3"] = true
+		address := x.bucket.address("chaos/models")
+		if err := x.repo.push(ctx, x.set.tutti, scratch, address); err != nil {
+			return nil, err
+		}
+		args = append(args, "--model-repository="+address)
+	}
+	have["isolation"] = x.repo.isolated
+	x.server, err = serve(ctx, x.set, scratch, args...)
+	return have, err
+}
+
+func leftOut(have map[string]bool) (list []string) {
+	for _, k := range []string{"redis", "s3", "isolation"} {
+		if !have[k] {
+			list = append(list, k)
+		}
+	}
+	return list
+}
+
+func (x *run) stopOutside() {
+	if x.redis != nil {
+		_ = x.redis.stop()
+	}
+	if x.bucket != nil {
+		x.bucket.close()
+	}
+}
+
+// judged is the length from which a run's resident memory is judged: in shorter ones it is what the warm-up left to pools by chance.
+const judged = 10 * time.Minute
+
+const (
+	warmUp   = time.Minute
+	measured = 10 * time.Second
+)
+
+// execute measures the capacity, runs the events under traffic, and compares the states.
+func (x *run) execute(ctx context.Context, plan []event, sum *summary) error {
+	flows := x.repo.flows()
+	name := fmt.Sprintf("%d-%d", os.Getpid(), x.set.seed)
+	if err := openRegion(ctx, x.c, name); err != nil {
+		return err
+	}
+	before, rate, err := x.settle(ctx, flows, sum)
+	if err != nil {
+		return err
+	}
+	sum.Before = before
+	logf("before: %d goroutines, %d descriptors, %d children, %d MB resident, %d KB of Go's heap", before.Goroutines, before.Descriptors, before.Children, before.RSS>>20, before.Heap>>10)
+	logf("capacity %.0f requests/s, offered %.0f", sum.Capacity, rate)
+	t := newTraffic(flows, x.c, x.set.seed)
+	over, stop := context.WithCancel(ctx)
+	var wg sync.WaitGroup
+	wg.Go(func() { t.run(over, rate) })
+	wg.Go(func() { x.progress(over, t) })
+	x.playAll(ctx, plan)
+	stop()
+	wg.Wait()
+	sum.Sent, sum.Unsent, sum.Slowest = t.sent.Load(), t.late.Load(), t.tally.slow.Round(time.Millisecond).String()
+	sum.Requests, sum.Errors, sum.FirstBad = t.tally.counts, t.tally.texts, t.tally.first
+	for _, o := range outcomes {
+		if n := t.tally.totals()[o]; isFault(o) && n > 0 {
+			x.fault(fmt.Sprintf("%d requests ended %s", n, o))
+		}
+	}
+	fmt.Println(t.tally.table()) //nolint:forbidigo // the summary
+	x.calm(ctx, flows)
+	return x.compare(ctx, before, sum)
+}
+
+// settle warms the server up, measures its capacity and its state. What bounded pools keep (the tensors', the schedulers' workers, the
+// C library's arenas) is there afterwards: each kind of event happens before, and each model is loaded again.
+func (x *run) settle(ctx context.Context, flows []flow, sum *summary) (state, float64, error) {
+	if err := x.warmUp(ctx, flows); err != nil {
+		return state{}, 0, err
+	}
+	t := newTraffic(flows, x.c, x.set.seed+1)
+	sum.Capacity = t.capacity(ctx, min(measured, x.set.duration))
+	sum.Rate = x.set.load * sum.Capacity
+	for _, o := range outcomes {
+		if n := t.tally.totals()[o]; o != right && n > 0 {
+			return state{}, 0, fmt.Errorf("%d requests ended %s before any event: %v", n, o, slices.Collect(maps.Keys(t.tally.texts)))
+		}
+	}
+	if err := x.leave(ctx); err != nil {
+		return state{}, 0, err
+	}
+	s, err := x.stable(ctx, nil)
+	if err != nil {
+		return state{}, 0, err
+	}
+	return s, sum.Rate, x.enter(ctx)
+}
+
+// warmUp sends as much traffic as the server can take, while each kind of event happens once, and then some more.
+func (x *run) warmUp(ctx context.Context, flows []flow) error {
+	t := newTraffic(flows, x.c, x.set.seed+2)
+	d := min(warmUp, x.set.duration)
+	over, stop := context.WithCancel(ctx)
+	var wg sync.WaitGroup
+	wg.Go(func() { t.capacity(over, time.Hour) })
+	for i, k := range kinds {
+		if k.needs == "" || x.have[k.needs] {
+			wg.Go(func() {
+				if !pause(ctx, d*time.Duration(i)/time.Duration(len(kinds))) {
+					return
+				}
+				if err := x.play(ctx, &event{Kind: k.name, Draw: uint64(i), For: k.most}); err != nil { //nolint:gosec // a small number
+					x.fault(fmt.Sprintf("event %s of the warm-up: %v", k.name, err))
+				}
+			})
+		}
+	}
+	pause(ctx, d+d/4)
+	stop()
+	wg.Wait()
+	for _, o := range outcomes {
+		if n := t.tally.totals()[o]; isFault(o) && n > 0 {
+			x.fault(fmt.Sprintf("%d requests of the warm-up ended %s", n, o))
+		}
+	}
+	x.calm(ctx, flows)
+	return nil
+}
+
+// reload unloads each model and loads it again. Those of Python get new workers then.
+func (x *run) reload(ctx context.Context) error {
+	for _, m := range x.repo.models {
+		if err := errors.Join(x.c.http.Unload(ctx, m, false), x.c.http.Load(ctx, m)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// leave closes all connections of the traffic, so that only what the server holds for itself is left.
+func (x *run) leave(ctx context.Context) error {
+	return errors.Join(x.c.shared.close(ctx, x.c), x.c.close())
+}
+
+// enter opens them again.
+func (x *run) enter(ctx context.Context) (err error) {
+	if x.c, err = dial(x.server); err != nil {
+		return err
+	}
+	return openRegion(ctx, x.c, fmt.Sprintf("%d-%d-x", os.Getpid(), x.set.seed))
+}
+
+// stable measures until two states agree, or, when there is one to compare with, until they agree with it.
+func (x *run) stable(ctx context.Context, want *state) (state, error) {
+	last, err := x.server.measure(ctx)
+	for until := time.Now().Add(90 * time.Second); err == nil && time.Now().Before(until); {
+		if want != nil && len(last.compare(want, x.set.duration >= judged)) == 0 {
+			return last, nil
+		}
+		if !pause(ctx, 3*time.Second) {
+			return last, ctx.Err()
+		}
+		now, failed := x.server.measure(ctx)
+		same := now.Goroutines == last.Goroutines && now.Descriptors == last.Descriptors && now.Children == last.Children
+		last, err = now, failed
+		if want == nil && same && len(now.Active) == 0 {
+			return now, err
+		}
+	}
+	return last, err
+}
+
+// playAll plays the events at their times, each in a goroutine of its own.
+func (x *run) playAll(ctx context.Context, plan []event) {
+	began := time.Now()
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	wait := func(at time.Duration) bool { return pause(ctx, time.Until(began.Add(at))) }
+	for i := range plan {
+		e := &plan[i]
+		if !wait(e.At) {
+			return
+		}
+		wg.Go(func() {
+			err := x.play(ctx, e)
+			x.mu.Lock()
+			x.events[e.Kind]++
+			x.mu.Unlock()
+			if err != nil {
+				x.fault(fmt.Sprintf("event %s at %s: %v", e.Kind, e.At, err))
+			}
+		})
+	}
+	wait(x.set.duration)
+}
+
+// progress prints a line a minute.
+func (x *run) progress(ctx context.Context, t *traffic) {
+	for pause(ctx, time.Minute) {
+		logf("%d requests: %v, %d MB resident", t.sent.Load(), t.tally.totals(), fieldOf(x.server.PID(), "VmRSS:")>>10)
+	}
+}
+
+// calm checks that after the events each model loads again, and that each flow is right again within patience.
+func (x *run) calm(ctx context.Context, flows []flow) {
+	if err := x.reload(ctx); err != nil {
+		x.fault(fmt.Sprintf("a model does not load after the events: %v", err))
+	}
+	for i := range flows {
+		one := newTraffic(flows[i:i+1], x.c, x.set.seed)
+		var last error
+		for until := time.Now().Add(patience); time.Now().Before(until); {
+			ctx, cancel := context.WithTimeout(ctx, patience)
+			last = one.flows[0].send(ctx, x.c, randomOf(x.set.seed))
+			cancel()
+			if last == nil || !pause(ctx, 200*time.Millisecond) {
+				break
+			}
+		}
+		if last != nil {
+			x.fault(fmt.Sprintf("%s does not work after the events: %v", flows[i].name, last))
+		}
+	}
+}
+
+// compare compares the state with the one before.
+func (x *run) compare(ctx context.Context, before state, sum *summary) error {
+	if err := x.leave(ctx); err != nil {
+		return err
+	}
+	after, err := x.stable(ctx, &before)
+	if err != nil {
+		return err
+	}
+	sum.After = after
+	for _, f := range after.compare(&before, x.set.duration >= judged) {
+		x.fault(f)
+	}
+	sum.Leaked = x.leaked(ctx)
+	if routines, err := x.server.get(ctx, "/debug/pprof/goroutine?debug=1"); err == nil {
+		_ = os.WriteFile(filepath.Join(x.set.out, "goroutines.txt"), []byte(routines), 0o600)
+	}
+	return nil
+}
+
+// leaked reads Go's profile of leaked goroutines. A server that was not built here may have none.
+func (x *run) leaked(ctx context.Context) string {
+	text, err := x.server.get(ctx, "/debug/pprof/goroutineleak?debug=1")
+	if err != nil {
+		return "not known: " + err.Error()
+	}
+	first, _, _ := strings.Cut(text, "\n")
+	if !strings.HasSuffix(first, "total 0") {
+		x.fault("goroutines have leaked: " + text[:min(len(text), 3000)])
+	}
+	return first
+}
+
+// finish writes the summary.
+func (x *run) finish(sum *summary) error {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	sum.Events, sum.Faults = x.events, x.faults
+	text, err := json.MarshalIndent(sum, "", "  ")
+	if err != nil {
+		return err
+	}
+	if err := os.WriteFile(filepath.Join(x.set.out, "summary.json"), text, 0o644); err != nil { //nolint:gosec // no secret
+		return err
+	}
+	var b strings.Builder
+	for _, name := range slices.Sorted(maps.Keys(x.events)) {
+		fmt.Fprintf(&b, "%-22s%10d\n", name, x.events[name])
+	}
+	fmt.Printf("events\n%s\nerrors\n", &b) //nolint:forbidigo // the summary
+	for _, text := range slices.Sorted(maps.Keys(sum.Errors)) {
+		fmt.Printf("%8d  %s\n", sum.Errors[text], text) //nolint:forbidigo // the summary
+	}
+	fmt.Printf("\n%-22s%10s%10s\n%s", "state", "before", "after", rows(&sum.Before, &sum.After)) //nolint:forbidigo // the summary
+	if len(x.faults) > 0 {
+		return fmt.Errorf("%d faults, with seed %d:\n%s", len(x.faults), sum.Seed, strings.Join(x.faults, "\n"))
+	}
+	return nil
+}
+
+func rows(a, b *state) string {
+	return fmt.Sprintf("%-22s%10d%10d\n%-22s%10d%10d\n%-22s%10d%10d\n%-22s%10d%10d\n%-22s%10d%10d\n%-22s%10d%10d\n",
+		"goroutines", a.Goroutines, b.Goroutines, "descriptors", a.Descriptors, b.Descriptors, "children", a.Children, b.Children,
+		"shared memory", len(a.Shared), len(b.Shared), "resident MB", a.RSS>>20, b.RSS>>20, "Go's heap KB", a.Heap>>10, b.Heap>>10)
+}

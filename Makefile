@@ -100,7 +100,6 @@ test-all: ## Run everything, long suites and ownership checks included
 		go test -json -tags faults -count=1 -timeout 2h -run "TestFaults|TestSeed|TestNth" ./cmd/tutti ./internal/faults || rc=$$?; \
 		go test -json -short -tags invariants -timeout 2h ./... || rc=$$?; exit $$rc'
 	@$(MAKE) soak N=200000
-	@$(MAKE) test-chaos T=2m
 	@if command -v npm >/dev/null; then $(MAKE) check-ui test-ui; \
 		else echo "the dashboard is not tested: it takes Node 20 with npm and chromium, then make check-ui test-ui"; fi
 

@@ -32,6 +32,8 @@ type Pool struct {
 	mapper  Mapper // nil: mappings of the process
 	inUse   atomic.Int64
 	mapped  atomic.Int64
+	shared  atomic.Pointer[SharedMemory] // of Share
+	sharing sync.Mutex
 	classes [numClasses]freeList
 	large   mappings
 	slabs   slabs // of a mapper
@@ -78,6 +80,40 @@ func NewPool() *Pool { return &Pool{} }
 // a device's driver can pin it, and a backend of real devices has its own pool.
 func NewPinnedPool() *Pool { return &Pool{place: Place{Kind: Pinned}} }
 
+// Share moves the pool into memory that other processes can map: from now on it maps what it needs there. Buffers in use stay where they are,
+// those that are kept for reuse are dropped. Later calls return the same memory, which exists as long as the process.
+func (p *Pool) Share() (*SharedMemory, error) {
+	p.sharing.Lock()
+	defer p.sharing.Unlock()
+	if m := p.shared.Load(); m != nil || p.mapper != nil {
+		return m, nil
+	}
+	m, err := NewSharedMemory()
+	if err != nil {
+		return nil, err
+	}
+	p.shareIn(m)
+	return m, nil
+}
+
+// ShareIn is Share with memory that exists already.
+func (p *Pool) ShareIn(m *SharedMemory) {
+	p.sharing.Lock()
+	defer p.sharing.Unlock()
+	p.shareIn(m)
+}
+
+func (p *Pool) shareIn(m *SharedMemory) {
+	p.shared.Store(m)
+	p.Trim()
+	for i := range p.classes { // what is left of the slabs stays mapped, as all slabs do
+		l := &p.classes[i]
+		l.mu.Lock()
+		l.free, l.carve = nil, nil
+		l.mu.Unlock()
+	}
+}
+
 // Place returns the host, or pinned memory.
 func (p *Pool) Place() Place { return p.place }
 
@@ -115,7 +151,7 @@ func (p *Pool) Alloc(n int) (*Buffer, error) {
 func (p *Pool) Free(b *Buffer) {
 	if b.class < 0 {
 		p.inUse.Add(-int64(mappedLen(b.n)))
-		p.mapped.Add(-int64(p.large.put(b, p.mapper)))
+		p.mapped.Add(-int64(p.large.put(b, p)))
 		return
 	}
 	p.inUse.Add(-(1 << (int(b.class) + minClassBits)))
@@ -166,15 +202,28 @@ func (p *Pool) keepSlab(slab []byte) {
 
 // mapMemory maps n bytes and counts them.
 func (p *Pool) mapMemory(n int) (m []byte, err error) {
-	if p.mapper != nil {
+	switch shared := p.shared.Load(); {
+	case p.mapper != nil:
 		m, err = p.mapper.Map(n)
-	} else {
+	case shared != nil:
+		m, err = shared.Map(n)
+	default:
 		m, err = mmap(n)
 	}
 	if err == nil {
 		p.mapped.Add(int64(n))
 	}
 	return m, err
+}
+
+// source returns the mapper of a large buffer's memory, nil for a mapping of the process.
+func (p *Pool) source(b *Buffer) Mapper {
+	if shared := p.shared.Load(); shared != nil {
+		if _, ok := shared.Offset(b.ptr); ok {
+			return shared
+		}
+	}
+	return p.mapper
 }
 
 const pageSize = 4096
@@ -217,17 +266,17 @@ func (m *mappings) take(size int) *Buffer {
 
 // put keeps b, and unmaps the oldest mappings beyond the bound, of which it returns the
 // bytes. One that alone is beyond it goes at once, without pushing the others out.
-func (m *mappings) put(b *Buffer, from Mapper) (unmapped int) {
+func (m *mappings) put(b *Buffer, of *Pool) (unmapped int) {
 	size := mappedLen(b.n)
 	if size > keepMapped {
-		unmap(b, from)
+		unmap(b, of.source(b))
 		return size
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.free = append(m.free, b)
 	m.kept += size
-	if m.kept > keepResident && from == nil {
+	if m.kept > keepResident && of.source(b) == nil {
 		// The pages stay until the system needs them; a write before that causes no fault.
 		_ = unix.Madvise(unsafe.Slice((*byte)(b.ptr), size), unix.MADV_FREE)
 	}
@@ -236,7 +285,7 @@ func (m *mappings) put(b *Buffer, from Mapper) (unmapped int) {
 		m.free = append(m.free[:0], m.free[1:]...)
 		m.kept -= mappedLen(old.n)
 		unmapped += mappedLen(old.n)
-		unmap(old, from)
+		unmap(old, of.source(old))
 	}
 	return unmapped
 }
@@ -248,7 +297,7 @@ func (p *Pool) Trim() {
 	defer m.mu.Unlock()
 	for _, b := range m.free {
 		p.mapped.Add(-int64(mappedLen(b.n)))
-		unmap(b, p.mapper)
+		unmap(b, p.source(b))
 	}
 	m.free, m.kept = nil, 0
 }

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/tutti-server/tutti/core/status"
+	"github.com/tutti-server/tutti/internal/environ"
 	"github.com/tutti-server/tutti/internal/faults"
 )
 
@@ -96,49 +97,8 @@ func (s *starter) refused(err error) error {
 		"or serve without --python-sandbox", err)
 }
 
-// secretWords end a part of the name of an environment variable with a secret. Parts are separated by underscores: TOKENIZERS_PARALLELISM
-// has none.
-var secretWords = []string{
-	"TOKEN", "TOKENS", "SECRET", "SECRETS", "KEY", "KEYS", "PASSWORD", "PASSWD", "PASSPHRASE", "PASS", "CREDENTIAL", "CREDENTIALS", "AUTH",
-}
-
-// secretNames are environment variables with secrets that the words miss: options of the server, and connections with passwords.
-var secretNames = []string{
-	"TUTTI_HTTP_RESTRICTED_API", "TUTTI_GRPC_RESTRICTED_PROTOCOL", "TUTTI_CACHE_CONFIG", "AZURE_STORAGE_CONNECTION_STRING", "DATABASE_URL", "REDIS_URL",
-}
-
-// secret reports whether an environment variable may hold a secret.
-func secret(name string) bool {
-	name = strings.ToUpper(name)
-	if slices.Contains(secretNames, name) {
-		return true
-	}
-	for part := range strings.SplitSeq(name, "_") {
-		if slices.ContainsFunc(secretWords, func(word string) bool { return strings.HasSuffix(part, word) }) {
-			return true
-		}
-	}
-	return false
-}
-
 // passAll as a value of pass-environment passes every variable.
-const passAll = "*"
-
-// withoutSecrets returns the environment variables of the list that processes of models get: all but secrets, and those secrets whose
-// names are in pass.
-func withoutSecrets(env, pass []string) []string {
-	if slices.Contains(pass, passAll) {
-		return slices.Clone(env)
-	}
-	kept := make([]string, 0, len(env))
-	for _, v := range env {
-		name, _, _ := strings.Cut(v, "=")
-		if !secret(name) || slices.Contains(pass, name) {
-			kept = append(kept, v)
-		}
-	}
-	return kept
-}
+const passAll = environ.All
 
 // parsePassed parses the value of pass-environment: names, separated by commas.
 func parsePassed(value string) ([]string, error) {
@@ -155,4 +115,4 @@ func parsePassed(value string) ([]string, error) {
 }
 
 // environ returns the environment of the backend's processes.
-func (b *backend) environ() []string { return withoutSecrets(os.Environ(), b.set.pass) }
+func (b *backend) environ() []string { return environ.WithoutSecrets(os.Environ(), b.set.pass) }

@@ -1,0 +1,51 @@
+// Package environ chooses the environment variables that processes of models get.
+package environ
+
+import (
+	"slices"
+	"strings"
+)
+
+// secretWords end a part of the name of an environment variable with a secret. Parts are separated by underscores: TOKENIZERS_PARALLELISM
+// has none.
+var secretWords = []string{
+	"TOKEN", "TOKENS", "SECRET", "SECRETS", "KEY", "KEYS", "PASSWORD", "PASSWD", "PASSPHRASE", "PASS", "CREDENTIAL", "CREDENTIALS", "AUTH",
+}
+
+// secretNames are environment variables with secrets that the words miss: options of the server, and connections with passwords.
+var secretNames = []string{
+	"TUTTI_HTTP_RESTRICTED_API", "TUTTI_GRPC_RESTRICTED_PROTOCOL", "TUTTI_CACHE_CONFIG", "AZURE_STORAGE_CONNECTION_STRING", "DATABASE_URL", "REDIS_URL",
+}
+
+// secret reports whether an environment variable may hold a secret.
+func secret(name string) bool {
+	name = strings.ToUpper(name)
+	if slices.Contains(secretNames, name) {
+		return true
+	}
+	for part := range strings.SplitSeq(name, "_") {
+		if slices.ContainsFunc(secretWords, func(word string) bool { return strings.HasSuffix(part, word) }) {
+			return true
+		}
+	}
+	return false
+}
+
+// All passes every variable.
+const All = "*"
+
+// WithoutSecrets returns the environment variables of the list that processes of models get: all but secrets, and those secrets whose
+// names are in pass.
+func WithoutSecrets(env, pass []string) []string {
+	if slices.Contains(pass, All) {
+		return slices.Clone(env)
+	}
+	kept := make([]string, 0, len(env))
+	for _, v := range env {
+		name, _, _ := strings.Cut(v, "=")
+		if !secret(name) || slices.Contains(pass, name) {
+			kept = append(kept, v)
+		}
+	}
+	return kept
+}

@@ -218,6 +218,7 @@ func (s *Server) load(ctx context.Context, registry *backends.Registry, stderr i
 		Room: s.room(o.GPULoadLimits), EvictIdle: o.ModelMemory == options.MemoryLRU, Accelerators: s.gpus.Accelerators(), NoAccelerator: noGPU, Pinned: pinned,
 		Limits:       device.Settings{RateLimit: o.Limits.RateLimit, Limits: o.Limits.Resources, Executions: o.Limits.Executions, Threads: o.Limits.Threads},
 		HostPolicies: policies, DelayScheduler: o.DelayScheduler, BacklogDelayScheduler: o.BacklogDelayScheduler,
+		Isolate:  o.Isolation == options.IsolationProcess,
 		Backends: registry, BackendConfig: settings, Alloc: s.alloc, Responses: s.responses, Metrics: s.metrics, Log: s.log,
 		Tracer: s.tracer, Progress: progressOn(stderr),
 	})

@@ -174,6 +174,9 @@ type Options struct {
 	Catalog infer.Catalog
 	// Metrics receives custom metrics of models. It is nil when the server exports no metrics.
 	Metrics *telemetry.Metrics
+	// Isolate runs models in processes of their own unless their configuration says otherwise (--isolation=process). Backends that cannot
+	// ignore it.
+	Isolate bool
 
 	_ struct{}
 }
@@ -374,6 +377,14 @@ type ReadinessChecker interface {
 	Model
 	// Ready returns nil when the model can serve, else the reason. It may be called while instances execute.
 	Ready() error
+}
+
+// Reporter is a Model with something to report while it serves: the reason of its version in the index. For example, a request ends its
+// process again and again.
+type Reporter interface {
+	Model
+	// Report returns the text, or "". It may be called while instances execute.
+	Report() string
 }
 
 // ThreadedModel is a Model that reports its number of computing threads. Any other model counts as one thread per execution,

@@ -17,6 +17,7 @@ import (
 	"github.com/tutti-server/tutti"
 	"github.com/tutti-server/tutti/backends"
 	"github.com/tutti-server/tutti/backends/identity"
+	"github.com/tutti-server/tutti/backends/isolate"
 	"github.com/tutti-server/tutti/backends/native"
 	"github.com/tutti-server/tutti/backends/python"
 	"github.com/tutti-server/tutti/backends/query"
@@ -45,6 +46,9 @@ import (
 // Main runs the command of os.Args with c and returns the exit status: 0, or 1 after an error, which it has printed. The
 // first interrupt or SIGTERM stops a server in order, a second one ends the process.
 func Main(c tutti.Components) int {
+	if isolate.Hidden(os.Args) {
+		return isolate.Serve(nativeBackends())
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	context.AfterFunc(ctx, stop)
@@ -81,6 +85,7 @@ func builtinSteps() []steps.Factory {
 	}
 }
 
+// builtinBackends returns the backends. Instances of native ones may be isolated, for which the program must use Main.
 func builtinBackends(registry *steps.Registry) []backends.Factory {
 	list := []backends.Factory{
 		identity.NewFactory(),
@@ -92,6 +97,6 @@ func builtinBackends(registry *steps.Registry) []backends.Factory {
 		sequence.NewFactory(),
 		square.NewFactory(),
 	}
-	list = append(list, nativeBackends()...)
+	list = append(list, isolate.Around(nativeBackends()...)...)
 	return append(list, sim.NewFactory(list...))
 }

@@ -19,11 +19,16 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
+	"github.com/tutti-server/tutti/backends/isolate"
+	"github.com/tutti-server/tutti/cmd"
 	"github.com/tutti-server/tutti/internal/options"
 	"github.com/tutti-server/tutti/internal/server/certs/certstest"
 )
 
 func TestMain(m *testing.M) {
+	if isolate.Hidden(os.Args) {
+		os.Exit(cmd.Main(cmd.Builtin()))
+	}
 	testscript.Main(m, map[string]func(){"tutti": main, "tritonserver": main})
 }
 

@@ -72,6 +72,8 @@ func (o *Options) modelFlags() []Flag {
 		onOff("strict-parameters", &o.StrictParameters, no, "Refuse unknown parameters of models, backends and caches, instead of logging warnings").own(),
 		oneOf("gpu-fallback", "where", &o.GPUFallback, "cpu runs models for missing GPUs on the CPU, with a warning for each; none refuses them",
 			FallbackNone, FallbackCPU).own(),
+		oneOf("isolation", "where", &o.Isolation, "process runs each instance of native backends in a process of its own, so that a crash there ends no other model; "+
+			"none runs them in the server; the parameter isolation of a model takes precedence", IsolationNone, IsolationProcess).own(),
 		Flag{Name: "strict-model-config", Arg: argBool, Default: no, Instead: "--" + flagNoComplete, Help: "true is the same as --" + flagNoComplete, set: o.noComplete},
 		word("model-cache-directory", argFolder, &o.ModelCache, "", "Folder for models fetched from buckets; by default in the user's cache").own(),
 		onOff("model-namespacing", &o.Namespacing, no, "Allow several repositories to have models of one name; an ensemble searches its own repository first"),

@@ -44,6 +44,7 @@ type Options struct {
 	// steps.
 	StrictEnsembleConfig bool
 	StrictParameters     bool   // StrictParameters refuses unknown settings of models, backends and caches
+	Isolation            string // IsolationNone, or IsolationProcess to run native models in processes of their own
 	GPUFallback          string // FallbackNone, or FallbackCPU to run models for missing GPUs on the CPU
 	ExitOnError          bool   // ExitOnError ends a server if a model cannot be loaded at its start
 	StrictReadiness      bool   // StrictReadiness makes the server ready only if every model is ready
@@ -222,6 +223,12 @@ const (
 const (
 	FallbackNone = "none"
 	FallbackCPU  = "cpu"
+)
+
+// The values of Isolation.
+const (
+	IsolationNone    = "none"
+	IsolationProcess = "process"
 )
 
 // What becomes of a load that does not fit on its GPU.

@@ -1,0 +1,353 @@
+package isolate
+
+import (
+	"context"
+	"encoding/binary"
+	"hash/fnv"
+	"log/slog"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+	"unsafe"
+
+	"github.com/tutti-server/tutti/backends"
+	"github.com/tutti-server/tutti/backends/bind"
+	"github.com/tutti-server/tutti/core/status"
+	"github.com/tutti-server/tutti/core/tensor"
+)
+
+// instance executes batches in a process, which it replaces when it ends.
+type instance struct {
+	m     *model
+	watch bind.Watch
+	seq   uint32
+	now   atomic.Pointer[process] // nil while there is none
+	fails atomic.Int32            // processes that ended since the last batch that succeeded
+
+	life context.Context //nolint:containedctx // cancelled by Close
+	end  context.CancelFunc
+	done sync.WaitGroup // of keep
+
+	mu      sync.Mutex
+	changed chan struct{} // closed when the fields below change; guarded by mu
+	next    time.Time     // the next start, zero while one is in progress; guarded by mu
+	why     string        // the last process ended; guarded by mu
+
+	staged []tensor.Tensor // copies of inputs that are in no shared memory
+}
+
+func newInstance(m *model, p *process) *instance {
+	x := &instance{m: m, changed: make(chan struct{})}
+	x.life, x.end = context.WithCancel(context.Background())
+	x.watch.Stop = func() {
+		if p := x.now.Load(); p != nil {
+			c := p.control.counter(atCancel)
+			c.Store(x.seq)
+			wake(c)
+		}
+	}
+	x.now.Store(p)
+	x.done.Go(func() { x.keep(p) })
+	return x
+}
+
+// The delay before a process is started again: none after the first end, then a time that doubles until a batch succeeds.
+const (
+	restartAfter = 100 * time.Millisecond
+	restartMost  = 30 * time.Second
+)
+
+func delay(fails int32) time.Duration {
+	if fails < 2 {
+		return 0
+	}
+	return min(restartAfter<<min(fails-2, 16), restartMost)
+}
+
+// keep replaces the process whenever it ends, until the instance is closed.
+func (x *instance) keep(p *process) {
+	for {
+		select {
+		case <-p.ended:
+		case <-x.life.Done():
+			p.close()
+			return
+		}
+		fails := x.fails.Add(1)
+		x.m.log.ErrorContext(x.life, "the process of an isolated instance ended", slog.Int("pid", p.pid), slog.String("reason", status.Line(p.why)))
+		x.publish(nil, time.Now().Add(delay(fails)), p.why)
+		p.close()
+		for p = nil; p == nil; {
+			select {
+			case <-time.After(delay(fails)):
+			case <-x.life.Done():
+				return
+			}
+			x.m.restarts.started()
+			made, _, err := x.m.start(x.life)
+			if err == nil {
+				p = made
+				break
+			}
+			if x.life.Err() != nil {
+				return
+			}
+			fails = x.fails.Add(1)
+			x.m.log.ErrorContext(x.life, "the process of an isolated instance cannot be started again", slog.String("reason", status.Text(err)))
+			x.publish(nil, time.Now().Add(delay(fails)), status.Text(err))
+		}
+		x.publish(p, time.Time{}, "")
+	}
+}
+
+func (x *instance) publish(p *process, next time.Time, why string) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.now.Store(p)
+	x.next, x.why = next, why
+	close(x.changed)
+	x.changed = make(chan struct{})
+}
+
+// patience is how long a batch waits for a process that is not being started yet.
+const patience = time.Second
+
+// current returns the process, for which it waits. The caller must release it.
+func (x *instance) current(ctx context.Context) (*process, error) {
+	for {
+		if p := x.now.Load(); p != nil && p.alive() && p.use() {
+			return p, nil
+		}
+		x.mu.Lock()
+		changed, next, why := x.changed, x.next, x.why
+		x.mu.Unlock()
+		if left := time.Until(next); left > patience {
+			return nil, &status.Error{
+				Code: status.Unavailable, RetryAfter: left.Round(time.Second) + time.Second,
+				Msg: "model '" + x.m.name + "': the process of the instance is started again in " + left.Round(time.Second).String() + ", it ended: " + why,
+			}
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return nil, status.ErrCancelled
+		case <-x.life.Done():
+			return nil, status.Errorf(status.Unavailable, "instance of model '%s' is closed", x.m.name)
+		}
+	}
+}
+
+// ready returns why the instance has no process.
+func (x *instance) ready() error {
+	if p := x.now.Load(); p != nil && p.alive() {
+		return nil
+	}
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return status.Errorf(status.Unavailable, "model '%s': the process of an instance is started again, it ended: %s", x.m.name, x.why)
+}
+
+// Close ends the process.
+func (x *instance) Close() error {
+	x.end()
+	x.done.Wait()
+	x.m.mu.Lock()
+	defer x.m.mu.Unlock()
+	x.m.live = slices.DeleteFunc(x.m.live, func(y *instance) bool { return x == y })
+	return nil
+}
+
+// Execute has the process execute the batch.
+//
+// hot: no allocation, and no copy of tensors in shared memory.
+func (x *instance) Execute(ctx context.Context, b *backends.Batch) error {
+	switch {
+	case x.life.Err() != nil:
+		return status.Errorf(status.Unavailable, "instance of model '%s' is closed", x.m.name)
+	case ctx.Err() != nil:
+		return status.ErrCancelled
+	case len(b.In) != len(x.m.sig.Inputs) || len(b.Out) != len(x.m.sig.Outputs):
+		return status.Errorf(status.Internal, "model '%s': expected a batch of %d inputs and %d outputs, got %d and %d",
+			x.m.name, len(x.m.sig.Inputs), len(x.m.sig.Outputs), len(b.In), len(b.Out))
+	}
+	p, err := x.current(ctx)
+	if err != nil {
+		return err
+	}
+	defer p.release()
+	defer func() { tensor.ReleaseAll(x.staged) }()
+	x.staged = x.staged[:0]
+	if err := x.send(p, b); err != nil {
+		return err
+	}
+	if x.seq++; x.seq == gone || x.seq == 0 {
+		x.seq = 1
+	}
+	ended, waiting := p.control.counter(atEnded), p.control.counter(atWaiting)
+	before := ended.Load()
+	if before == gone {
+		return x.lost(ctx, p, b)
+	}
+	x.watch.Begin(ctx, b)
+	announce(p.control.counter(atStarted), p.control.counter(atAsleep), x.seq)
+	got := await(ended, waiting, before)
+	stopped := x.watch.End()
+	switch {
+	case got == gone:
+		return x.lost(ctx, p, b)
+	case got != x.seq:
+		p.kill("it sent something else than a response")
+		return x.lost(ctx, p, b)
+	}
+	if x.fails.Load() != 0 {
+		x.fails.Store(0)
+	}
+	if err := x.receive(p, b); err != nil {
+		tensor.ReleaseAll(b.Out)
+		if stopped && status.CodeOf(err) == status.Cancelled {
+			return status.ErrCancelled
+		}
+		return err
+	}
+	return nil
+}
+
+// send describes the batch.
+func (x *instance) send(p *process, b *backends.Batch) error {
+	w := p.control.request()
+	w.put(uint64(b.Rows)) //nolint:gosec // not negative
+	p.mu.Lock()
+	n := min(len(p.freed), mostFreed)
+	w.put(uint64(n)) //nolint:gosec // a length
+	for _, slot := range p.freed[:n] {
+		w.put(slot)
+	}
+	p.freed = append(p.freed[:0], p.freed[n:]...)
+	p.mu.Unlock()
+	for i := range b.In {
+		t := &b.In[i]
+		if !t.Present() {
+			w.put(0)
+			continue
+		}
+		if t.Buf.Place().Kind == tensor.Device {
+			return status.Errorf(status.Internal, "model '%s': input '%s' is at %s, expected the host", x.m.name, x.m.sig.Inputs[i].Name, t.Buf.Place())
+		}
+		w.put(1)
+		off, ok := x.m.shared.Offset(t.Pointer())
+		if !ok {
+			staged, err := tensor.NewBytes(x.m.staging, t.Shape, t.Len)
+			if err != nil {
+				return err
+			}
+			copy(staged.Bytes(), t.Bytes())
+			x.staged = append(x.staged, staged)
+			off, _ = x.m.shared.Offset(staged.Pointer())
+		}
+		w.putTensor(t.DType, off, t.Len, &t.Shape)
+	}
+	if w.over {
+		return errTooLarge(x.m.name)
+	}
+	return nil
+}
+
+// receive takes the outputs. What the child has written is not trusted.
+func (x *instance) receive(p *process, b *backends.Batch) error {
+	w := p.control.response()
+	if w.next() != 0 {
+		code := status.Code(w.next()) //nolint:gosec // any number has a meaning
+		return &status.Error{Code: code, Msg: w.text()}
+	}
+	for i := range b.Out {
+		var err error
+		switch w.next() {
+		case outAbsent:
+		case outInRange:
+			err = x.take(p, b, i, &w)
+		case outOfInput:
+			err = x.passThrough(b, i, &w)
+		default:
+			w.over = true
+		}
+		if err == nil && w.over {
+			err = status.Errorf(status.Internal, "model '%s': its process sent an unreadable response", x.m.name)
+		}
+		if err != nil {
+			p.kill(err.Error()) // what it holds is unknown
+			return err
+		}
+	}
+	return nil
+}
+
+// take sets an output to a tensor in the range of the process.
+func (x *instance) take(p *process, b *backends.Batch, i int, w *words) error {
+	slot := w.next()
+	d, off, n, shape := w.tensor()
+	size := uint64(len(p.mem))
+	if w.over || off < controlSize || off > size || n > size-off {
+		return x.unusable(i)
+	}
+	mem := p.mem[off : off+n : off+n]
+	b.SetOutput(i, tensor.Tensor{DType: d, Shape: shape, Buf: p.wrap(slot, mem), Len: len(mem)})
+	if d == tensor.Bytes {
+		if err := tensor.CheckBytes(mem, shape.Elements()); err != nil {
+			return status.Errorf(status.Internal, "model '%s', output '%s': %w", x.m.name, x.m.sig.Outputs[i].Name, err)
+		}
+	}
+	return nil
+}
+
+// passThrough sets an output to a part of an input.
+func (x *instance) passThrough(b *backends.Batch, i int, w *words) error {
+	k := w.next()
+	d, off, n, shape := w.tensor()
+	if w.over || k >= uint64(len(b.In)) || !b.In[k].Present() || off > uint64(b.In[k].Len) || n > uint64(b.In[k].Len)-off { //nolint:gosec // a length
+		return x.unusable(i)
+	}
+	t := b.In[k].Retain()
+	t.DType, t.Shape, t.Off, t.Len = d, shape, t.Off+int(off), int(n) //nolint:gosec // within the input
+	b.SetOutput(i, t)
+	return nil
+}
+
+func (x *instance) unusable(i int) error {
+	return status.Errorf(status.Internal, "model '%s', output '%s': its process sent an unusable tensor", x.m.name, x.m.sig.Outputs[i].Name)
+}
+
+// lost returns the error of a batch whose process has ended.
+func (x *instance) lost(ctx context.Context, p *process, b *backends.Batch) error {
+	<-p.ended
+	id := ""
+	if len(b.Requests) > 0 && b.Requests[0].Meta != nil {
+		id = b.Requests[0].Meta.ID
+	}
+	if len(b.Requests) < 2 {
+		x.m.crashed(ctx, fingerprint(b.In), id, p.why)
+	}
+	return &status.Error{
+		Code: status.Unavailable, RetryAfter: time.Second,
+		Msg: "model '" + x.m.name + "': the process of the instance ended while it executed the request, and is started again: " + p.why,
+	}
+}
+
+// fingerprint returns a hash of inputs.
+func fingerprint(in []tensor.Tensor) uint64 {
+	h := fnv.New64a()
+	for i := range in {
+		t := &in[i]
+		if !t.Present() {
+			_, _ = h.Write([]byte{0}) // it never fails
+			continue
+		}
+		head := []byte{1, byte(t.DType)}
+		for _, d := range t.Shape.Dims() {
+			head = binary.LittleEndian.AppendUint64(head, uint64(d)) //nolint:gosec // the same bits
+		}
+		_, _ = h.Write(head)
+		_, _ = h.Write(unsafe.Slice((*byte)(t.Pointer()), t.Len))
+	}
+	return h.Sum64()
+}

@@ -28,7 +28,7 @@ var layers = [][]string{
 		"tokenizer/charclass", "tokenizer/onig", "tokenizer", "proto/modelconfig", "proto/inference", "faults", "pending", "pool", "environ", "tempfolder", "memory", "core/status", "jsontext", "recovery", "core/tensor", "core/tensor/compute", "core/tensor/cuda", "core/tensor/cuda/kernels", "telemetry", "logs", "handover", "tracing", "shm", "server/certs", "server/sock", "server/sites", "server/http1", "table", "load",
 	},
 	{"core/config", "core/infer", "core/job", "inspect", "simdev", "gpu"},
-	{"wire"},
+	{"wire", "identity"},
 	{"backends", "cache", "tracing/*"},
 	{"steps", "scheduler", "scheduler/device", "pipeline", "pipeline/plan", "backends/bind", "backends/dylib", "runtimes", "cloud", "temporald", "pipeline/engine"},
 	{"scheduler/batch", "dataset"},

@@ -19,6 +19,7 @@ import (
 	"google.golang.org/grpc/keepalive"
 
 	"github.com/tutti-server/tutti/core/status"
+	"github.com/tutti-server/tutti/internal/identity"
 	"github.com/tutti-server/tutti/internal/options"
 	"github.com/tutti-server/tutti/internal/server/certs"
 	"github.com/tutti-server/tutti/internal/server/grpcapi"
@@ -107,15 +108,44 @@ const (
 )
 
 // newMetricsService returns the service of m. Every other path than /metrics has an empty response, as in Triton.
-func newMetricsService(m *telemetry.Metrics) *metricsService {
+func newMetricsService(m *telemetry.Metrics, guard *identity.Guard) *metricsService {
 	r := prometheus.NewRegistry()
 	r.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	mux := http.NewServeMux()
-	mux.Handle(metricsPath, telemetry.Handler(m, r))
+	mux.Handle(metricsPath, guarded(guard, telemetry.Handler(m, r)))
 	mux.HandleFunc("/", func(http.ResponseWriter, *http.Request) {})
 	return &metricsService{http.Server{
 		Handler: mux, ReadHeaderTimeout: scrapeTimeout, ReadTimeout: scrapeTimeout, WriteTimeout: scrapeWrite, IdleTimeout: scrapeIdle,
 	}}
+}
+
+// guarded serves those who may read the metrics.
+func guarded(g *identity.Guard, h http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !g.Required() {
+			h.ServeHTTP(w, r)
+			return
+		}
+		who, err := g.Authenticate(r.Context(), identity.Credentials{Authorization: r.Header["Authorization"]})
+		if err == nil {
+			err = who.May(identity.GroupMetrics, "")
+		}
+		if err == nil {
+			h.ServeHTTP(w, r)
+			return
+		}
+		refusal := g.Refuse(who, identity.Event{From: r.RemoteAddr, Via: "metrics", Action: "metrics"}, err)
+		code := http.StatusForbidden
+		switch refusal.Reason {
+		case identity.Unauthenticated:
+			w.Header().Set("WWW-Authenticate", `Bearer realm="tutti"`)
+			code = http.StatusUnauthorized
+		case identity.Undecided:
+			code = http.StatusServiceUnavailable
+		case identity.Forbidden:
+		}
+		http.Error(w, refusal.Text, code)
+	})
 }
 
 func (e *metricsService) Serve(l net.Listener) error {
@@ -330,7 +360,7 @@ func (s *Server) wire() error {
 		s.endpoints = append(s.endpoints, s.http)
 	}
 	if s.o.Metrics.Enabled {
-		service := newMetricsService(s.metrics)
+		service := newMetricsService(s.metrics, s.guard)
 		if !s.o.HTTP.Enabled && s.jobs != nil {
 			service.serveHealth(s.live, s.Ready)
 		}
@@ -344,7 +374,7 @@ func (s *Server) grpcSettings(catalog *catalog) (grpcapi.Settings, error) {
 	o := &s.o.GRPC
 	set := grpcapi.Settings{
 		Infer: s.repo, Catalog: catalog, Alloc: s.alloc, Live: s.live, Name: s.o.ID, Version: Version, Extensions: httpapi.Extensions(),
-		Lifecycle: s.repo, Regions: s.regions, Tracer: s.tracer, Log: s.journal, Restricted: o.Restricted,
+		Lifecycle: s.repo, Regions: s.regions, Tracer: s.tracer, Log: s.journal, Restricted: o.Restricted, Guard: s.guard,
 		MaxMessage: o.MaxMessage, InFlight: s.inFlight, NoFastPath: !s.o.HTTP.FastPath,
 		Keepalive: keepalive.ServerParameters{
 			Time: o.KeepaliveTime, Timeout: o.KeepaliveTimeout, MaxConnectionAge: o.MaxAge, MaxConnectionAgeGrace: o.MaxAgeGrace,
@@ -372,7 +402,7 @@ func (s *Server) httpSettings(catalog *catalog) (httpapi.Settings, error) {
 	set := httpapi.Settings{
 		Infer: s.repo, Catalog: catalog, Alloc: s.alloc, Log: s.log, Live: s.live, Name: s.o.ID, Version: Version, Extensions: httpapi.Extensions(),
 		Lifecycle: s.repo, Regions: s.regions, Tracer: s.tracer, Logs: s.journal, MaxInput: o.MaxInput, InFlight: s.inFlight, Restricted: o.Restricted,
-		NoFastPath: !o.FastPath,
+		NoFastPath: !o.FastPath, Guard: s.guard,
 	}
 	if s.jobs != nil {
 		set.Jobs, set.JobPaths = s.jobs.service, s.o.Jobs.Paths

@@ -39,7 +39,7 @@ func TestMetricsTimes(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				s := newMetricsService(telemetry.NewMetrics())
+				s := newMetricsService(telemetry.NewMetrics(), nil)
 				l := pipes{make(chan net.Conn)}
 				served := make(chan error)
 				go func() { served <- s.Serve(l) }()

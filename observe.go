@@ -47,7 +47,7 @@ func openTraces(ctx context.Context, o *options.Options, metrics *telemetry.Metr
 	if t.store != nil {
 		list.Sinks, list.All = append(list.Sinks, t.store), true
 	}
-	if s := &o.Capture; s.Bytes > 0 && o.Dashboard.Token != "" && o.Dashboard.Enabled && o.HTTP.Enabled { // the token starts captures
+	if s := &o.Capture; s.Bytes > 0 && (o.Dashboard.Token != "" || o.Access.File != "") && o.Dashboard.Enabled && o.HTTP.Enabled { // both start captures
 		t.captures = capture.New(capture.Settings{
 			Bytes: s.Bytes, RequestBytes: s.RequestBytes, RedactTensors: s.RedactTensors, RedactModels: s.RedactModels,
 		})
@@ -101,7 +101,7 @@ func (s *Server) dashboard(policy *sites.Policy) (*web.Server, error) {
 	figures := overview.Settings{
 		Name: s.o.ID, Version: Version, Models: s.repo, Ready: s.Ready, GPUs: s.metrics.Measured, TensorBytes: s.alloc.InUse,
 	}
-	set := web.Settings{Lifecycle: s.repo, Token: s.o.Dashboard.Token, Restricted: s.o.HTTP.Restricted, Sites: policy, Pages: pages, Log: s.log}
+	set := web.Settings{Lifecycle: s.repo, Token: s.o.Dashboard.Token, Restricted: s.o.HTTP.Restricted, Guard: s.guard, Sites: policy, Pages: pages, Log: s.log}
 	if s.store != nil {
 		figures.Traces, set.Inspector = s.store, s.store
 	}

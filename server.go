@@ -18,6 +18,7 @@ import (
 	"github.com/tutti-server/tutti/core/tensor"
 	"github.com/tutti-server/tutti/internal/cache"
 	"github.com/tutti-server/tutti/internal/gpu"
+	"github.com/tutti-server/tutti/internal/identity"
 	"github.com/tutti-server/tutti/internal/logs"
 	"github.com/tutti-server/tutti/internal/options"
 	"github.com/tutti-server/tutti/internal/repository"
@@ -45,6 +46,7 @@ type Server struct {
 	responses cache.Cache // nil without --cache-config
 	gpus      *gpu.Devices
 	regions   *shm.Registry
+	guard     *identity.Guard
 	jobs      *jobs // nil without --jobs
 	observation
 	services

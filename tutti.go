@@ -27,6 +27,7 @@ import (
 	"github.com/tutti-server/tutti/internal/cache/local"
 	"github.com/tutti-server/tutti/internal/cache/redis"
 	"github.com/tutti-server/tutti/internal/gpu"
+	"github.com/tutti-server/tutti/internal/identity"
 	"github.com/tutti-server/tutti/internal/logs"
 	"github.com/tutti-server/tutti/internal/options"
 	"github.com/tutti-server/tutti/internal/repository"
@@ -149,11 +150,22 @@ func open(ctx context.Context, o *options.Options, set *Settings, journal *logs.
 	}
 	s = &Server{o: *o, journal: journal, log: journal.Logger(), alloc: tensor.NewPool(), regions: shm.NewRegistry(o.ClientSHM)}
 	s.inFlight, s.replaced = infer.NewInFlight(o.Limits.InFlightBytes()), make(chan struct{})
+	s.guard, err = identity.Open(ctx, identity.Settings{
+		File: o.Access.File, RemoteControl: o.Access.RemoteControl, DashboardToken: o.Dashboard.Token, Audit: o.Access.Audit, Stderr: set.Stderr, Log: s.log,
+	})
+	if err != nil {
+		return nil, status.Errorf(status.InvalidArg, "%w", err)
+	}
+	opened := s
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, opened.guard.Close())
+		}
+	}()
 	given, err := s.takeOver(ctx, o)
 	if err != nil {
 		return nil, err
 	}
-	opened := s
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, opened.giveUp(err))
@@ -210,6 +222,7 @@ func (s *Server) load(ctx context.Context, registry *backends.Registry, stderr i
 	})
 	s.regions.SetDevices(s.gpus.Accelerators(), noGPU)
 	s.metrics.InFlight(s.inFlight)
+	s.metrics.Refusals(s.guard.Refusals)
 	s.repo, err = repository.Open(ctx, repository.Settings{
 		Build: Version, Roots: o.Repositories, Tolerant: !o.ExitOnError, Mode: controlModes[o.ControlMode], Only: o.Models(), PollInterval: o.PollInterval,
 		ConfigName: o.ModelConfigName, LoadThreads: o.LoadThreads, LoadRetries: o.LoadRetries,

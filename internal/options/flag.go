@@ -76,7 +76,7 @@ func Flags() []Flag { return new(Options).flags() }
 // flags returns every option of serve, by group. They set the fields of o.
 func (o *Options) flags() []Flag {
 	return slices.Concat(o.serverFlags(), o.modelFlags(), o.limitFlags(), o.httpFlags(), o.grpcFlags(), o.metricsFlags(), o.logFlags(), o.traceFlags(),
-		o.dashboardFlags(), o.jobFlags(), o.cacheFlags(), grouped("Shared memory",
+		o.dashboardFlags(), o.accessFlags(), o.jobFlags(), o.cacheFlags(), grouped("Shared memory",
 			onOff("allow-client-shm", &o.ClientSHM, no, "Allow clients to register shared memory of this machine for their tensors")), o.deviceFlags(), o.backendFlags(), inertFlags(), refusedFlags())
 }
 

@@ -72,6 +72,7 @@ type Options struct {
 	Dashboard     Dashboard // Dashboard and TraceStore configure the dashboard and the traces that it shows
 	TraceStore    TraceStore
 	Capture       Capture
+	Access        Access
 	Jobs          Jobs
 	// DelayScheduler is the number of requests that must wait before a dynamic batcher executes its first batch:
 	// the test hook TRITONSERVER_DELAY_SCHEDULER.
@@ -192,6 +193,14 @@ type Metrics struct {
 type Dashboard struct {
 	Enabled bool
 	Token   string // Token allows clients that send it to change things; the dashboard is read-only if it is empty
+}
+
+// Access configures who may use what.
+type Access struct {
+	File  string // the auth file; empty for none
+	Audit string // the audit log, a file or stderr; empty for none
+	// RemoteControl lets clients of other machines change the server if there is no auth file.
+	RemoteControl bool
 }
 
 // TraceStore configures the store of traces of recent requests.

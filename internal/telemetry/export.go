@@ -55,6 +55,7 @@ type Metrics struct {
 	meter    meter                          // guarded by mu
 	requests func() (queued, running int64) // guarded by mu
 	inFlight InFlight                       // guarded by mu
+	refusals Refusals                       // guarded by mu
 
 	measureGPUs func() []GPU // guarded by mu
 	gpus        []GPU        // guarded by mu
@@ -138,6 +139,12 @@ type InFlight interface {
 
 // InFlight adds the bytes of requests to the exported metrics.
 func (x *Metrics) InFlight(f InFlight) { set(x, &x.inFlight, f) }
+
+// Refusals returns how many requests were refused because nobody was known, because of their rights, and because an issuer was away.
+type Refusals func() (unauthenticated, forbidden, undecided uint64)
+
+// Refusals adds the requests refused for their identity to the exported metrics.
+func (x *Metrics) Refusals(count Refusals) { set(x, &x.refusals, count) }
 
 // Requests sets the function that counts the requests that wait for an instance, and the others in execution.
 func (x *Metrics) Requests(count func() (queued, running int64)) { set(x, &x.requests, count) }

@@ -35,6 +35,7 @@ var (
 	withGPU      = want{text: "of GPUs that report it, unless `--allow-gpu-metrics=false`"}
 	withRequests = want{"always, of a server", func(x *Metrics) bool { return x.requests != nil }, nil}
 	withInFlight = want{"always, of a server", func(x *Metrics) bool { return x.inFlight != nil }, nil}
+	withRefusals = want{"always, of a server", func(x *Metrics) bool { return x.refusals != nil }, nil}
 	withFetches  = want{"once a model was fetched", func(x *Metrics) bool { return x.fetchedNs.Load() > 0 }, nil}
 	withDevices  = want{"with GPUs", func(x *Metrics) bool { return x.devices != nil && len(x.devices()) > 0 }, nil}
 	withPhases   = want{"unless `phase_histograms=false`, once a request succeeded", func(x *Metrics) bool { return !x.o.NoPhases }, nil}
@@ -143,6 +144,18 @@ var families = slices.SortedFunc(slices.Values([]family{
 		return float64(running)
 	})},
 	{"ensemble_inflight_refusals_total", "Requests refused because of the bytes in flight or because the memory is full", counter, withInFlight, ofServer(func(x *Metrics) float64 { return float64(x.inFlight.Refused()) })},
+	{"ensemble_unauthenticated_requests_total", "Requests refused because their token or certificate was missing or wrong", counter, withRefusals, ofServer(func(x *Metrics) float64 {
+		n, _, _ := x.refusals()
+		return float64(n)
+	})},
+	{"ensemble_forbidden_requests_total", "Requests refused because their sender may not use what they want", counter, withRefusals, ofServer(func(x *Metrics) float64 {
+		_, n, _ := x.refusals()
+		return float64(n)
+	})},
+	{"ensemble_undecided_requests_total", "Requests refused because the keys of their token's issuer could not be had", counter, withRefusals, ofServer(func(x *Metrics) float64 {
+		_, _, n := x.refusals()
+		return float64(n)
+	})},
 	{"ensemble_queue_depth_max", "Maximum of requests that waited for an instance at the same time", gauge, always, perModel(func(m *Model) float64 { return float64(m.waiting.deepest.Load()) })},
 	{"ensemble_batch_elements_total", "Elements that requests gave to batches of rows of different lengths", counter, wherePadded, perModel(func(m *Model) float64 { return float64(m.padded.elements.Load()) })},
 	{"ensemble_batch_padding_elements_total", "Elements added to those batches to make their rows equally long", counter, wherePadded, perModel(func(m *Model) float64 { return float64(m.padded.padding.Load()) })},

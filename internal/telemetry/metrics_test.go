@@ -141,6 +141,7 @@ func everything(t *testing.T) *telemetry.Metrics {
 	})
 	x.Requests(func() (queued, running int64) { return 3, 4 })
 	x.InFlight(load{})
+	x.Refusals(func() (a, b, c uint64) { return 3, 2, 1 })
 	x.Pinned(func() (int64, int64) { return 1 << 20, 1 << 10 })
 	x.Devices(func() []telemetry.DeviceUse {
 		return []telemetry.DeviceUse{{Place: tensor.Place{Kind: tensor.Device, ID: 1}, Lost: true, Spilled: 2}, {Place: tensor.Place{Kind: tensor.Pinned}, Spilled: 3}}

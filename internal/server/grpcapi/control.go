@@ -3,10 +3,12 @@ package grpcapi
 import (
 	"context"
 	"maps"
+	"slices"
 	"strings"
 
 	"github.com/tutti-server/tutti/core/infer"
 	"github.com/tutti-server/tutti/core/status"
+	"github.com/tutti-server/tutti/internal/identity"
 	"github.com/tutti-server/tutti/internal/logs"
 	"github.com/tutti-server/tutti/internal/shm"
 	"github.com/tutti-server/tutti/proto/inference"
@@ -18,12 +20,16 @@ func notSupported(method string) error {
 }
 
 // RepositoryIndex lists the models, all or the ready ones. The repository's name is ignored.
-func (s *service) RepositoryIndex(_ context.Context, req *inference.RepositoryIndexRequest) (*inference.RepositoryIndexResponse, error) {
+func (s *service) RepositoryIndex(ctx context.Context, req *inference.RepositoryIndexRequest) (*inference.RepositoryIndexResponse, error) {
 	if s.set.Lifecycle == nil {
 		return nil, notSupported("RepositoryIndex")
 	}
 	resp := &inference.RepositoryIndexResponse{}
-	return resp, convert(s.set.Lifecycle.Index(req.GetReady()), &resp.Models)
+	who, shown := identity.From(ctx), s.set.Lifecycle.Index(req.GetReady())
+	if who != nil {
+		shown = slices.DeleteFunc(slices.Clone(shown), func(e infer.Entry) bool { return !who.Sees(identity.GroupOf(infer.APIModelRepository), e.Name) })
+	}
+	return resp, convert(shown, &resp.Models)
 }
 
 // RepositoryModelLoad loads a model. It returns when the model serves, or an error.

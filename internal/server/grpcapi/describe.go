@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"slices"
 	"sync"
 	"time"
 
@@ -12,6 +13,7 @@ import (
 
 	"github.com/tutti-server/tutti/core/infer"
 	"github.com/tutti-server/tutti/core/status"
+	"github.com/tutti-server/tutti/internal/identity"
 	"github.com/tutti-server/tutti/proto/inference"
 )
 
@@ -74,7 +76,7 @@ func (s *service) ModelConfig(_ context.Context, req *inference.ModelConfigReque
 
 // ModelStatistics returns the statistics of one version, of a model's versions, or of all models if the request
 // names none.
-func (s *service) ModelStatistics(_ context.Context, req *inference.ModelStatisticsRequest) (*inference.ModelStatisticsResponse, error) {
+func (s *service) ModelStatistics(ctx context.Context, req *inference.ModelStatisticsRequest) (*inference.ModelStatisticsResponse, error) {
 	version, err := infer.ParseVersion(req.GetVersion())
 	if err != nil {
 		return nil, err
@@ -82,6 +84,9 @@ func (s *service) ModelStatistics(_ context.Context, req *inference.ModelStatist
 	list, err := s.set.Catalog.Statistics(req.GetName(), version)
 	if err != nil {
 		return nil, err
+	}
+	if who := identity.From(ctx); who != nil {
+		list = slices.DeleteFunc(slices.Clone(list), func(m infer.Statistics) bool { return !who.Sees(identity.GroupOf(infer.APIStatistics), m.Name) })
 	}
 	resp := &inference.ModelStatisticsResponse{}
 	return resp, convert(list, &resp.ModelStats)

@@ -41,6 +41,9 @@ func modelInfer(srv any, ctx context.Context, receive func(any) error, _ grpc.Un
 	defer s.recovered(methodInfer, &err)
 	s.load.begin()
 	defer func() { s.load.end(err) }()
+	if ctx, err = s.resolve(ctx, methodInfer); err != nil {
+		return nil, err
+	}
 	m, came := messages.Get(), s.set.Tracer.Begin()
 	if err := s.receive(ctx, m, receive); err != nil {
 		m.release()
@@ -210,7 +213,11 @@ func deadlinePassed(err error) bool {
 
 func (s *service) interceptUnary(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (resp any, err error) {
 	defer s.recovered(info.FullMethod, &err)
-	resp, err = await(ctx, s, info.FullMethod, func(ctx context.Context) (any, error) { return handler(ctx, req) }, func(any) {})
+	if ctx, err = s.resolve(ctx, info.FullMethod); err != nil {
+		return nil, err
+	}
+	call := func(ctx context.Context) (any, error) { return s.controlled(ctx, req, info.FullMethod, handler) }
+	resp, err = await(ctx, s, info.FullMethod, call, func(any) {})
 	if err != nil {
 		return nil, wireError(err)
 	}
@@ -219,7 +226,14 @@ func (s *service) interceptUnary(ctx context.Context, req any, info *grpc.UnaryS
 
 func (s *service) interceptStream(srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) (err error) {
 	defer s.recovered(info.FullMethod, &err)
-	return handler(srv, &firstStream{ServerStream: ss, l: connectionOf(ss.Context(), s.set.InFlight)})
+	ctx, err := s.resolve(ss.Context(), info.FullMethod)
+	if err != nil {
+		return err
+	}
+	if ctx != ss.Context() {
+		ss = &identified{ss, ctx}
+	}
+	return handler(srv, &firstStream{ServerStream: ss, l: connectionOf(ctx, s.set.InFlight)})
 }
 
 // recovered must be deferred: it turns a panic into the error of the call.

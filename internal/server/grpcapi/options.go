@@ -57,8 +57,8 @@ func options(set *Settings) []grpc.ServerOption {
 		// small one. A request that finds them busy gets a goroutine of its own.
 		grpc.NumStreamWorkers(uint32(max(16, 4*runtime.GOMAXPROCS(0)))),
 	}
-	if len(set.Restricted) > 0 {
-		list = append(list, grpc.InTapHandle(restrict(set.Restricted)))
+	if len(set.Restricted) > 0 || set.Guard.Required() {
+		list = append(list, grpc.InTapHandle(admit(set)))
 	}
 	var secured credentials.TransportCredentials
 	if set.TLS != nil {

@@ -69,7 +69,7 @@ func (d *decoder) read(ctx context.Context, unary bool) error {
 	if err := d.msg.scan(); err != nil {
 		return err
 	}
-	if err := d.model(); err != nil {
+	if err := d.model(ctx); err != nil {
 		return err
 	}
 	if unary && d.about.Decoupled {
@@ -107,11 +107,14 @@ func (d *decoder) readTraceContext(ctx context.Context) {
 	}
 }
 
-func (d *decoder) model() (err error) {
+func (d *decoder) model(ctx context.Context) (err error) {
 	m := d.msg
 	d.id = string(m.id)
 	d.req.ID, d.req.Model = d.id, d.svc.names.Get(m.model)
 	if d.req.Version, err = infer.ParseVersion(d.svc.names.Get(m.version)); err != nil {
+		return err
+	}
+	if err = d.svc.mayInfer(ctx, d.req.Model); err != nil {
 		return err
 	}
 	d.about, err = d.svc.set.Catalog.Describe(d.req.Model, d.req.Version)

@@ -5,7 +5,7 @@
 // tensor is copied, once, into its own memory. Large tensors of a response are passed to the
 // transport without a copy.
 //
-//   - server.go: Settings, New, Serve, Shutdown; options.go: grpc's options, the codec, restricted methods
+//   - server.go: Settings, New, Serve, Shutdown; options.go: grpc's options, the codec, restricted methods; access.go: who may call what
 //   - describe.go: queries about the server and its models; control.go: administration
 //   - infer.go: ModelInfer, and the deadlines and panics of calls; stream.go, streamcall.go: ModelStreamInfer
 //   - message.go: reading protobuf, by package wire; connection.go: bytes in flight of incomplete messages
@@ -35,6 +35,7 @@ import (
 	"github.com/tutti-server/tutti/core/infer"
 	"github.com/tutti-server/tutti/core/status"
 	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/internal/identity"
 	"github.com/tutti-server/tutti/internal/logs"
 	"github.com/tutti-server/tutti/internal/pool"
 	"github.com/tutti-server/tutti/internal/server/sock"
@@ -85,6 +86,8 @@ type Settings struct {
 	// Restricted lists categories of methods that need metadata with a key after triton-grpc-protocol-. Each
 	// category occurs at most once.
 	Restricted []infer.Restriction
+	// Guard decides who may use what, and writes the audit log. Nil: everybody may use everything.
+	Guard *identity.Guard
 	// NoFastPath reads and writes through package net, without the direct system calls of package sock.
 	NoFastPath bool
 }
@@ -100,9 +103,10 @@ type Server struct {
 // ModelInfer and ModelStreamInfer.
 type service struct {
 	inference.UnimplementedGRPCInferenceServiceServer
-	set   Settings
-	names pool.Names
-	load  load
+	set     Settings
+	limited infer.Restrictions
+	names   pool.Names
+	load    load
 	// exit is closed at shutdown, cut when the streams that are still open then must end.
 	exit, cut         chan struct{}
 	exitOnce, cutOnce sync.Once
@@ -122,7 +126,7 @@ func newService(set Settings) *service {
 	if set.Regions == nil {
 		set.Regions = shm.NewRegistry(false)
 	}
-	return &service{set: set, exit: make(chan struct{}), cut: make(chan struct{})}
+	return &service{set: set, limited: infer.Restrict(set.Restricted), exit: make(chan struct{}), cut: make(chan struct{})}
 }
 
 // New returns a server that does not listen yet.

@@ -83,6 +83,8 @@ type pattern struct {
 	segments []string
 	infers   bool // an infer request, whose handler sets its own deadlines for the body
 	controls bool // it changes the server: pages of other sites may not
+	// action is the name of the change in the audit log, empty for a route that changes nothing. GET changes nothing in any case.
+	action string
 	// errorType is the Content-Type of errors and of empty responses; nil for none.
 	errorType []string
 }
@@ -96,11 +98,36 @@ func compile(list []route) *table {
 		head, rest, _ := strings.Cut(r.path, "[")
 		part, tail, _ := strings.Cut(rest, "]")
 		for _, path := range slices.Compact([]string{head + tail, head + part + tail}) {
-			p := pattern{r, strings.Split(path[1:], "/"), strings.HasSuffix(path, "/infer"), slices.Contains(controls, r.api), errorTypeOf(r.api, path)}
+			p := pattern{r, strings.Split(path[1:], "/"), strings.HasSuffix(path, "/infer"), slices.Contains(controls, r.api), actionOf(path), errorTypeOf(r.api, path)}
 			t[len(p.segments)] = append(t[len(p.segments)], p)
 		}
 	}
 	return t
+}
+
+// actions are the names of changes by the end of the path.
+var actions = []struct{ suffix, action string }{
+	{"/load", "model.load"},
+	{"/unload", "model.unload"},
+	{"/trace/setting", "trace.set"},
+	{"/logging", "logging.set"},
+	{"/register", "shared-memory.register"},
+	{"/unregister", "shared-memory.unregister"},
+	{"/v2/jobs", "job.submit"},
+	{"/pause", "job.pause"},
+	{"/resume", "job.resume"},
+	{"/cancel", "job.cancel"},
+	{"/retry", "job.submit"},
+	{"/requests/{name}", "request.cancel"},
+}
+
+func actionOf(path string) string {
+	for _, a := range actions {
+		if strings.HasSuffix(path, a.suffix) {
+			return a.action
+		}
+	}
+	return ""
 }
 
 // errorTypeOf returns the errorType of a path. Triton's HTTP library labels as text what its handlers leave without a type: health,

@@ -180,6 +180,11 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	var path transport.Path
 	p := s.table.find(r.URL.Path, &path)
+	if p != nil && s.shared.Guard.Required() {
+		if r = s.identify(w, r, p, path); r == nil {
+			return
+		}
+	}
 	switch {
 	case p == nil && r.URL.Path == "/" && r.Method == http.MethodGet:
 		s.root(w, r)
@@ -190,10 +195,11 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case !p.allows(r.Method):
 		w.Header()["Content-Type"] = p.errorType
 		s.reject(w, r, http.StatusMethodNotAllowed, "Method Not Allowed")
+	case p.infers && len(r.Header["Prefer"]) > 0 && s.shared.Guard.Audits():
+		s.record(w, r, p, path)
 	case p.infers:
 		p.serve(w, r, path)
-	case p.controls && s.shared.Sites.Change(r) != nil:
-		s.reject(w, r, http.StatusForbidden, s.shared.Sites.Change(r).Error())
+	case p.controls && s.refuseChange(w, r, p, path):
 	default:
 		if p.errorType != nil {
 			w.Header()["Content-Type"] = p.errorType
@@ -201,7 +207,11 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		if r.ContentLength != 0 {
 			r.Body = s.shared.StallBody(w, r)
 		}
-		p.serve(w, r, path)
+		if p.changes(r) && s.shared.Guard.Audits() {
+			s.record(w, r, p, path)
+		} else {
+			p.serve(w, r, path)
+		}
 		s.shared.Drain(w, r, nil)
 	}
 }

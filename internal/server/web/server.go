@@ -60,7 +60,6 @@ package web
 
 import (
 	"context"
-	"crypto/subtle"
 	"encoding/json"
 	"log/slog"
 	"net/http"
@@ -71,6 +70,7 @@ import (
 
 	"github.com/tutti-server/tutti/core/infer"
 	"github.com/tutti-server/tutti/core/status"
+	"github.com/tutti-server/tutti/internal/identity"
 	"github.com/tutti-server/tutti/internal/inspect"
 	"github.com/tutti-server/tutti/internal/server/sites"
 )
@@ -88,6 +88,8 @@ type Settings struct {
 	Token string
 	// Restricted lists the protected categories of the API, each with the header that opens it.
 	Restricted []infer.Restriction
+	// Guard decides who may use what, and writes the audit log. With an auth file the token is one identity among others. Nil: no file.
+	Guard *identity.Guard
 	// Sites decides by which names browsers may reach the dashboard, and which pages may use it. Nil: by addresses and localhost.
 	Sites *sites.Policy
 	// Log receives requests with a wrong token. Optional.
@@ -145,23 +147,27 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.Set("Referrer-Policy", "same-origin")
 	h.Set("Cache-Control", "no-store")
 	if err := s.set.Sites.Page(r); err != nil {
-		writeError(w, forbiddenError(err.Error()))
+		s.refuse(w, r, nil, forbidden(err.Error()))
 		return
 	}
 	s.routes.ServeHTTP(w, r)
 }
 
 // route adds the endpoint of a method and a path below api/. It checks the caller's rights, calls f and writes the response. a is
-// the category that restrictions may protect; a secret endpoint needs the token.
+// the category that restrictions may protect; a secret endpoint needs the token, or with an auth file a role with more than the dashboard.
 func (s *Server) route(pattern string, a infer.API, secret bool, f endpoint) {
 	method, path, _ := strings.Cut(pattern, " ")
 	s.routes.HandleFunc(method+" "+Mount+"api/"+path, func(w http.ResponseWriter, r *http.Request) {
-		if err := s.admit(r, a, secret); err != nil {
-			writeError(w, err)
+		who, err := s.admit(r, a, secret)
+		if err != nil {
+			s.refuse(w, r, who, err)
 			return
 		}
 		r.Body = http.MaxBytesReader(w, r.Body, maxBody)
 		v, err := f(r)
+		if method != http.MethodGet {
+			s.set.Guard.Record(who, eventOf(r), err)
+		}
 		if err != nil {
 			writeError(w, err)
 			return
@@ -182,43 +188,8 @@ func (s *Server) route(pattern string, a infer.API, secret bool, f endpoint) {
 	})
 }
 
-// forbiddenError is the reason of a response with status 403.
-type forbiddenError string
-
-func (e forbiddenError) Error() string { return string(e) }
-
-func (s *Server) admit(r *http.Request, a infer.API, changes bool) error {
-	if want := s.limited.Of(a); want != nil && !want.Met(r.Header.Get(want.Key)) {
-		return forbiddenError("This API is restricted, expecting header '" + want.Key + "'")
-	}
-	switch {
-	case !changes || s.admitted(r):
-		return nil
-	case s.set.Token == "":
-		return forbiddenError("the dashboard is read-only: the server has no --dashboard-token")
-	}
-	return forbiddenError("this needs the dashboard's token, expecting header 'Authorization: Bearer TOKEN'")
-}
-
-// admitted reports whether a request has the token. The comparison takes constant time.
-func (s *Server) admitted(r *http.Request) bool {
-	got, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
-	if !ok || s.set.Token == "" {
-		return false
-	}
-	right := subtle.ConstantTimeCompare([]byte(got), []byte(s.set.Token)) == 1
-	if !right {
-		s.wrong.seen(r, time.Now())
-	}
-	return right
-}
-
 func writeError(w http.ResponseWriter, err error) {
-	code := status.CodeOf(err).HTTP()
-	if _, ok := err.(forbiddenError); ok { //nolint:errorlint // never wrapped
-		code = http.StatusForbidden
-	}
-	writeJSON(w, code, map[string]string{"error": err.Error()})
+	writeJSON(w, status.CodeOf(err).HTTP(), map[string]string{"error": err.Error()})
 }
 
 func writeJSON(w http.ResponseWriter, code int, v any) {
@@ -245,8 +216,8 @@ func (s *Server) events(w http.ResponseWriter, r *http.Request) {
 		writeError(w, status.Errorf(status.Unavailable, "too many event streams, at most %d may be open", maxStreams))
 		return
 	}
-	if err := s.admit(r, infer.APIMetadata, false); err != nil {
-		writeError(w, err)
+	if who, err := s.admit(r, infer.APIMetadata, false); err != nil {
+		s.refuse(w, r, who, err)
 		return
 	}
 	f := &feed{w: w, c: http.NewResponseController(w)}
@@ -284,11 +255,14 @@ type feed struct {
 // update sends the current state and the new traces. It reports whether the client still reads.
 func (s *Server) update(f *feed, r *http.Request) bool {
 	_ = f.c.SetWriteDeadline(time.Now().Add(writeTimeout))
+	if !s.still(r, infer.APIMetadata) {
+		return false // the token has expired, or the auth file has changed
+	}
 	f.send("server", s.set.Overview.Server())
-	if s.admit(r, infer.APIStatistics, false) == nil {
+	if s.still(r, infer.APIStatistics) {
 		f.send("models", s.set.Overview.Models())
 	}
-	if s.set.Inspector != nil && s.admit(r, infer.APITrace, false) == nil {
+	if s.set.Inspector != nil && s.still(r, infer.APITrace) {
 		if list, err := s.set.Inspector.Traces(&inspect.TraceQuery{After: f.newest, Limit: maxTraceEvents}); err == nil {
 			f.newest = list.Newest
 			for i := range slices.Backward(list.Traces) { // oldest first

@@ -4,10 +4,12 @@ import (
 	"encoding/base64"
 	"math"
 	"net/http"
+	"slices"
 	"strings"
 
 	"github.com/tutti-server/tutti/core/infer"
 	"github.com/tutti-server/tutti/core/status"
+	"github.com/tutti-server/tutti/internal/identity"
 	"github.com/tutti-server/tutti/internal/logs"
 	"github.com/tutti-server/tutti/internal/server/httpapi/jsonwire"
 	"github.com/tutti-server/tutti/internal/server/httpapi/transport"
@@ -34,7 +36,11 @@ func (s *Service) RepositoryIndex(w http.ResponseWriter, r *http.Request, _ tran
 	if err != nil {
 		return nil, err
 	}
-	return list(s.Lifecycle.Index(ready)), nil
+	who, shown := identity.From(r.Context()), s.Lifecycle.Index(ready)
+	if who != nil {
+		shown = slices.DeleteFunc(slices.Clone(shown), func(e infer.Entry) bool { return !who.Sees(identity.GroupOf(infer.APIModelRepository), e.Name) })
+	}
+	return list(shown), nil
 }
 
 // LoadModel loads a model and responds when it is ready, or with the reason why it is not.

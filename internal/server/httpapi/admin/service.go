@@ -11,10 +11,12 @@ package admin
 import (
 	"encoding/json"
 	"net/http"
+	"slices"
 
 	"github.com/tutti-server/tutti/core/config"
 	"github.com/tutti-server/tutti/core/infer"
 	"github.com/tutti-server/tutti/core/status"
+	"github.com/tutti-server/tutti/internal/identity"
 	"github.com/tutti-server/tutti/internal/server/httpapi/jsonwire"
 	"github.com/tutti-server/tutti/internal/server/httpapi/transport"
 )
@@ -193,10 +195,13 @@ type modelStats struct {
 }
 
 // Statistics responds with the statistics of one version, of all versions of a model, or of all models.
-func (s *Service) Statistics(_ http.ResponseWriter, _ *http.Request, p transport.Path) (any, error) {
+func (s *Service) Statistics(_ http.ResponseWriter, r *http.Request, p transport.Path) (any, error) {
 	all, err := query(p, s.Catalog.Statistics)
 	if err != nil {
 		return nil, err
+	}
+	if who := identity.From(r.Context()); who != nil {
+		all = slices.DeleteFunc(slices.Clone(all), func(m infer.Statistics) bool { return !who.Sees(identity.GroupOf(infer.APIStatistics), m.Name) })
 	}
 	shown := make([]modelStats, len(all))
 	for i := range all {

@@ -18,6 +18,7 @@ import (
 	"github.com/tutti-server/tutti/core/infer"
 	"github.com/tutti-server/tutti/core/job"
 	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/internal/identity"
 	"github.com/tutti-server/tutti/internal/logs"
 	"github.com/tutti-server/tutti/internal/server/sites"
 	"github.com/tutti-server/tutti/internal/shm"
@@ -66,6 +67,8 @@ type Settings struct {
 	UI http.Handler
 	// Restricted lists the parts of the API that need a header, each part at most once.
 	Restricted []infer.Restriction
+	// Guard decides who may use what, and writes the audit log. Nil: everybody may use everything.
+	Guard *identity.Guard
 	// Sites decides which web pages may change the server. Nil: those of the server itself.
 	Sites *sites.Policy
 	// NoFastPath serves every connection with net/http, also those that package http1 could serve.

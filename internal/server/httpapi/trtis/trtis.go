@@ -22,6 +22,7 @@ import (
 
 	"github.com/tutti-server/tutti/core/infer"
 	"github.com/tutti-server/tutti/core/status"
+	"github.com/tutti-server/tutti/internal/identity"
 	"github.com/tutti-server/tutti/internal/server/httpapi/transport"
 )
 
@@ -78,11 +79,15 @@ func (s *Service) status(r *http.Request, model string) ([]byte, error) {
 	if format := r.URL.Query().Get("format"); format != "" && format != "text" {
 		return nil, status.Errorf(status.Unsupported, "status format '%s' is not supported, expected 'text'", format)
 	}
-	entries := s.entries(model)
+	who := identity.From(r.Context())
+	entries := slices.DeleteFunc(s.entries(model), func(e infer.Entry) bool { return !who.Sees(identity.GroupOf(infer.APIMetadata), e.Name) })
 	if model != "" && len(entries) == 0 {
 		return nil, status.Errorf(status.InvalidArg, "no status available for unknown model '%s'", model)
 	}
-	p := &printer{config: s.Admits(infer.APIModelConfig, r.Header), stats: s.Admits(infer.APIStatistics, r.Header)}
+	may := func(a infer.API) func(string) bool {
+		return func(model string) bool { return s.Admits(a, r.Header) && who.Sees(identity.GroupOf(a), model) }
+	}
+	p := &printer{config: may(infer.APIModelConfig), stats: may(infer.APIStatistics)}
 	p.text("id", s.Name)
 	p.text("version", s.Version)
 	p.number("uptime_ns", uint64(time.Since(s.start)))
@@ -130,7 +135,7 @@ func versionNumber(e infer.Entry) int64 {
 // printModel prints the configuration of the newest ready version, and the state of each version.
 func (s *Service) printModel(p *printer, versions []infer.Entry) {
 	for _, v := range slices.Backward(versions) {
-		if v.State != infer.Ready || !p.config {
+		if v.State != infer.Ready || !p.config(v.Name) {
 			continue
 		}
 		if cfg, err := s.Catalog.Config(v.Name, versionNumber(v)); err == nil {
@@ -147,7 +152,7 @@ func (s *Service) printModel(p *printer, versions []infer.Entry) {
 
 func (s *Service) printVersion(p *printer, v infer.Entry) {
 	p.line("ready_state: MODEL_", cmp.Or(string(v.State), "UNKNOWN"))
-	if v.State == infer.Ready && p.stats {
+	if v.State == infer.Ready && p.stats(v.Name) {
 		if all, err := s.Catalog.Statistics(v.Name, versionNumber(v)); err == nil && len(all) == 1 {
 			p.number("model_execution_count", all[0].ExecutionCount)
 			p.number("model_inference_count", all[0].InferenceCount)
@@ -165,7 +170,7 @@ type printer struct {
 	b     []byte
 	depth int
 	// config and stats report whether the request may see these parts, which other, perhaps restricted endpoints show as well.
-	config, stats bool
+	config, stats func(model string) bool
 }
 
 func (p *printer) line(parts ...string) {

@@ -1,0 +1,217 @@
+// Package identity decides who may use what: it finds the identity of a request by its token or client certificate, and its rights by
+// the roles of an auth file. Without a file everybody may infer, and clients of other machines may not change the server.
+//
+//   - identity.go: groups of the API, roles, Identity
+//   - guard.go: Guard, which the front ends ask; local.go: what is closed to other machines
+//   - file.go, reader.go: the auth file, with errors that name lines
+//   - issuer.go, keys.go: tokens of OpenID Connect issuers, and their keys
+//   - audit.go: the log of control actions; notices.go: bounded messages about refusals
+//   - access.go: what is open to whom, in words
+//
+// For example:
+//
+//	g, err := identity.Open(ctx, identity.Settings{File: "auth.yaml"})
+//	who, err := g.Authenticate(ctx, identity.Credentials{Authorization: r.Header["Authorization"]})
+//	err = who.May(identity.GroupOf(infer.APIInference), "resnet")
+package identity
+
+import (
+	"context"
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/tutti-server/tutti/core/infer"
+)
+
+// Group is a part of the API that roles name: the categories of package infer, and what only Tutti has.
+type Group uint8
+
+// The groups besides those of infer.API.
+const (
+	GroupDashboard = Group(infer.APINone) + 1 + iota // reading the dashboard and its API
+	GroupCapture                                     // capturing tensors, and reading captured ones
+	GroupMetrics                                     // the metrics port
+	numGroups
+)
+
+// GroupOf returns the group of a category of the API.
+func GroupOf(a infer.API) Group { return Group(a) }
+
+var ownGroups = map[Group]string{GroupDashboard: "dashboard", GroupCapture: "capture", GroupMetrics: "metrics"}
+
+// String returns the name of the group in auth files, for example "model-repository".
+func (g Group) String() string {
+	if name, ok := ownGroups[g]; ok {
+		return name
+	}
+	return infer.API(g).String()
+}
+
+// Groups returns all groups.
+func Groups() (list []Group) {
+	for g := range numGroups {
+		if g != Group(infer.APINone) {
+			list = append(list, g)
+		}
+	}
+	return list
+}
+
+// wholeServer are the groups that show or change things of all models. A role that is limited to some models cannot have them.
+var wholeServer = []Group{GroupOf(infer.APILogging), GroupOf(infer.APIJobs), GroupDashboard, GroupCapture, GroupMetrics}
+
+// groupSet is a set of groups.
+type groupSet uint32
+
+func setOf(list ...Group) (s groupSet) {
+	for _, g := range list {
+		s |= 1 << g
+	}
+	return s
+}
+
+func (s groupSet) has(g Group) bool { return s&(1<<g) != 0 }
+
+// names returns the names of the groups, for messages.
+func (s groupSet) names() string {
+	var list []string
+	for _, g := range Groups() {
+		if s.has(g) {
+			list = append(list, g.String())
+		}
+	}
+	return strings.Join(list, ", ")
+}
+
+// role allows groups, for models that match one of the patterns; no patterns stand for all models.
+type role struct {
+	name   string
+	groups groupSet
+	models []string
+}
+
+func (r *role) matches(model string) bool {
+	return len(r.models) == 0 || slices.ContainsFunc(r.models, func(pattern string) bool {
+		ok, err := path.Match(pattern, model)
+		return ok && err == nil
+	})
+}
+
+// Identity is who sent a request. It is immutable. The nil Identity may do everything: there is no auth file.
+type Identity struct {
+	Name  string // of the token, the subject or the certificate, for example "ci"
+	By    string // how it is known: token, issuer, certificate, dashboard-token, anonymous
+	roles []*role
+}
+
+// Known reports whether the request had credentials.
+func (i *Identity) Known() bool { return i != nil && i.By != byAnonymous }
+
+// The ways in which an identity is known.
+const (
+	byToken       = "token"
+	byIssuer      = "issuer"
+	byCertificate = "certificate"
+	byDashboard   = "dashboard-token"
+	byAnonymous   = "anonymous"
+)
+
+// Has reports whether a role of the identity has a group, for any model.
+func (i *Identity) Has(g Group) bool {
+	return i == nil || slices.ContainsFunc(i.roles, func(r *role) bool { return r.groups.has(g) })
+}
+
+// Sees reports whether the identity may use a group for a model. The empty model stands for the server: lists, which the caller filters
+// by Sees, and what has no model. Settings of traces for the empty model are those of all models.
+func (i *Identity) Sees(g Group, model string) bool {
+	if i == nil {
+		return true
+	}
+	for _, r := range i.roles {
+		if !r.groups.has(g) {
+			continue
+		}
+		if model == "" && (len(r.models) == 0 || g != GroupOf(infer.APITrace)) || model != "" && r.matches(model) {
+			return true
+		}
+	}
+	return false
+}
+
+// May returns why the identity may not use a group for a model, see Sees. The error is a *RefusedError.
+func (i *Identity) May(g Group, model string) error {
+	if i.Sees(g, model) {
+		return nil
+	}
+	of := ""
+	switch {
+	case model != "":
+		of = fmt.Sprintf(" of model '%.200s'", model)
+	case i.Has(g):
+		of = " of all models"
+	}
+	return i.refusal(g, of)
+}
+
+// MayAll returns why the identity may not use a group for all models, as May does.
+func (i *Identity) MayAll(g Group) error {
+	if i == nil || slices.ContainsFunc(i.roles, func(r *role) bool { return r.groups.has(g) && len(r.models) == 0 }) {
+		return nil
+	}
+	return i.refusal(g, " of all models")
+}
+
+func (i *Identity) refusal(g Group, of string) error {
+	return &RefusedError{Reason: Forbidden, Text: fmt.Sprintf("'%s' may not use '%s'%s: %s", i.Name, g, of, i.rights())}
+}
+
+// rights says which roles the identity has.
+func (i *Identity) rights() string {
+	if len(i.roles) == 0 {
+		return "it has no role"
+	}
+	var all groupSet
+	names := make([]string, len(i.roles))
+	for n, r := range i.roles {
+		names[n] = r.name
+		all |= r.groups
+	}
+	what := "role"
+	if len(names) > 1 {
+		what = "roles"
+	}
+	return fmt.Sprintf("its %s (%s) may use %s", what, strings.Join(names, ", "), all.names())
+}
+
+// Reason is why a request is refused.
+type Reason uint8
+
+// The reasons.
+const (
+	Unauthenticated Reason = iota // nobody is known: HTTP 401, UNAUTHENTICATED
+	Forbidden                     // the role lacks it: HTTP 403, PERMISSION_DENIED
+	Undecided                     // the issuer's keys could not be had: HTTP 503, UNAVAILABLE; the request may be sent again
+)
+
+// RefusedError is the error of a request that is refused. Its text has no secret.
+type RefusedError struct {
+	Reason Reason
+	Text   string
+}
+
+func (r *RefusedError) Error() string { return r.Text }
+
+type contextKey struct{}
+
+// With returns a context with the identity of a request.
+func With(ctx context.Context, who *Identity) context.Context {
+	return context.WithValue(ctx, contextKey{}, who)
+}
+
+// From returns the identity of a request, nil if there is no auth file.
+func From(ctx context.Context) *Identity {
+	who, _ := ctx.Value(contextKey{}).(*Identity)
+	return who
+}

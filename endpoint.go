@@ -360,7 +360,7 @@ func (s *Server) wire() error {
 		s.endpoints = append(s.endpoints, s.http)
 	}
 	if s.o.Metrics.Enabled {
-		service := newMetricsService(s.metrics, s.guard)
+		service := newMetricsService(s.metrics, s.access)
 		if !s.o.HTTP.Enabled && s.jobs != nil {
 			service.serveHealth(s.live, s.Ready)
 		}
@@ -374,7 +374,7 @@ func (s *Server) grpcSettings(catalog *catalog) (grpcapi.Settings, error) {
 	o := &s.o.GRPC
 	set := grpcapi.Settings{
 		Infer: s.repo, Catalog: catalog, Alloc: s.alloc, Live: s.live, Name: s.o.ID, Version: Version, Extensions: httpapi.Extensions(),
-		Lifecycle: s.repo, Regions: s.regions, Tracer: s.tracer, Log: s.journal, Restricted: o.Restricted, Guard: s.guard,
+		Lifecycle: s.repo, Regions: s.regions, Tracer: s.tracer, Log: s.journal, Restricted: o.Restricted, Guard: s.access,
 		MaxMessage: o.MaxMessage, InFlight: s.inFlight, NoFastPath: !s.o.HTTP.FastPath,
 		Keepalive: keepalive.ServerParameters{
 			Time: o.KeepaliveTime, Timeout: o.KeepaliveTimeout, MaxConnectionAge: o.MaxAge, MaxConnectionAgeGrace: o.MaxAgeGrace,
@@ -402,7 +402,7 @@ func (s *Server) httpSettings(catalog *catalog) (httpapi.Settings, error) {
 	set := httpapi.Settings{
 		Infer: s.repo, Catalog: catalog, Alloc: s.alloc, Log: s.log, Live: s.live, Name: s.o.ID, Version: Version, Extensions: httpapi.Extensions(),
 		Lifecycle: s.repo, Regions: s.regions, Tracer: s.tracer, Logs: s.journal, MaxInput: o.MaxInput, InFlight: s.inFlight, Restricted: o.Restricted,
-		NoFastPath: !o.FastPath, Guard: s.guard,
+		NoFastPath: !o.FastPath, Guard: s.access,
 	}
 	if s.jobs != nil {
 		set.Jobs, set.JobPaths = s.jobs.service, s.o.Jobs.Paths

@@ -46,7 +46,7 @@ type Server struct {
 	responses cache.Cache // nil without --cache-config
 	gpus      *gpu.Devices
 	regions   *shm.Registry
-	guard     *identity.Guard
+	access    *identity.Guard
 	jobs      *jobs // nil without --jobs
 	observation
 	services

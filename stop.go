@@ -52,7 +52,7 @@ func (s *Server) close(ctx context.Context) error {
 		s.log.InfoContext(ctx, "stopping", slog.Duration("timeout", s.o.ExitTimeout))
 		s.drain(ctx)
 	}
-	err := errors.Join(worker, s.stopServices(ctx), s.offer.Close(), s.giveUp(errors.New("it stopped before it was ready")), s.jobs.close(ctx, s.log), s.repo.Close(ctx), s.traces.close(ctx), s.meter.Close(), s.guard.Close())
+	err := errors.Join(worker, s.stopServices(ctx), s.offer.Close(), s.giveUp(errors.New("it stopped before it was ready")), s.jobs.close(ctx, s.log), s.repo.Close(ctx), s.traces.close(ctx), s.meter.Close(), s.access.Close())
 	if err == nil { // otherwise requests may still use them
 		err = errors.Join(s.closeGPUs(ctx), closeCache(s.responses), closeStore(s.store))
 	}

@@ -150,7 +150,7 @@ func open(ctx context.Context, o *options.Options, set *Settings, journal *logs.
 	}
 	s = &Server{o: *o, journal: journal, log: journal.Logger(), alloc: tensor.NewPool(), regions: shm.NewRegistry(o.ClientSHM)}
 	s.inFlight, s.replaced = infer.NewInFlight(o.Limits.InFlightBytes()), make(chan struct{})
-	s.guard, err = identity.Open(ctx, identity.Settings{
+	s.access, err = identity.Open(ctx, identity.Settings{
 		File: o.Access.File, RemoteControl: o.Access.RemoteControl, DashboardToken: o.Dashboard.Token, Audit: o.Access.Audit, Stderr: set.Stderr, Log: s.log,
 	})
 	if err != nil {
@@ -159,7 +159,7 @@ func open(ctx context.Context, o *options.Options, set *Settings, journal *logs.
 	opened := s
 	defer func() {
 		if err != nil {
-			err = errors.Join(err, opened.guard.Close())
+			err = errors.Join(err, opened.access.Close())
 		}
 	}()
 	given, err := s.takeOver(ctx, o)
@@ -222,7 +222,7 @@ func (s *Server) load(ctx context.Context, registry *backends.Registry, stderr i
 	})
 	s.regions.SetDevices(s.gpus.Accelerators(), noGPU)
 	s.metrics.InFlight(s.inFlight)
-	s.metrics.Refusals(s.guard.Refusals)
+	s.metrics.Refusals(s.access.Refusals)
 	s.repo, err = repository.Open(ctx, repository.Settings{
 		Build: Version, Roots: o.Repositories, Tolerant: !o.ExitOnError, Mode: controlModes[o.ControlMode], Only: o.Models(), PollInterval: o.PollInterval,
 		ConfigName: o.ModelConfigName, LoadThreads: o.LoadThreads, LoadRetries: o.LoadRetries,

@@ -24,7 +24,7 @@ import (
 )
 
 var (
-	faultSeeds = flag.Uint64("fault-seeds", 300, "how many seeds TestFaults runs")
+	faultSeeds = flag.Uint64("fault-seeds", 40, "how many seeds TestFaults runs")
 	faultSeed  = flag.Uint64("fault-seed", 1, "the first `seed` of TestFaults")
 )
 

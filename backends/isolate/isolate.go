@@ -50,8 +50,10 @@ import (
 const (
 	// Param is the parameter of config.pbtxt that isolates a model.
 	Param = "isolation"
-	// Process and None are its values.
-	Process, None = "process", "none"
+	// Process is the value for a process for each instance.
+	Process = "process"
+	// None is the value for instances in the server.
+	None = "none"
 )
 
 // Around returns factories whose models may be isolated. The program must call Serve with the given factories when Hidden says so.

@@ -70,7 +70,7 @@ func settings(tb testing.TB, name string, model []byte, text string) backends.Se
 	if err := os.WriteFile(filepath.Join(dir, "1", "model.onnx"), model, 0o600); err != nil {
 		tb.Fatal(err)
 	}
-	cfg, err := config.Parse("config.pbtxt", []byte(`name: "` + name + `" backend: "onnxruntime" ` + text))
+	cfg, err := config.Parse("config.pbtxt", []byte(`name: "`+name+`" backend: "onnxruntime" `+text))
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -290,7 +290,7 @@ func TestRefused(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
 		`instance_group { kind: KIND_GPU gpus: 0 } parameters { key: "isolation" value { string_value: "process" } }`: "instances of KIND_GPU do not support",
-		`parameters { key: "isolation" value { string_value: "thread" } }`:                                           "unexpected value 'thread' of parameter 'isolation': expected 'process' or 'none'",
+		`parameters { key: "isolation" value { string_value: "thread" } }`:                                            "unexpected value 'thread' of parameter 'isolation': expected 'process' or 'none'",
 	} {
 		b, err := factory().New(options(t))
 		if err != nil {

@@ -19,7 +19,7 @@ import (
 // TestMain runs this program as a child too. Afterwards no goroutine may be left.
 func TestMain(m *testing.M) {
 	if isolate.Hidden(os.Args) {
-		os.Exit(isolate.Serve([]backends.Factory{onnx.NewFactory(), openvino.NewFactory(), pytorch.NewFactory(), tensorflow.NewFactory()}))
+		os.Exit(isolate.Serve([]backends.Factory{onnx.NewFactory(), openvino.NewFactory(), pytorch.NewFactory(), tensorflow.NewFactory()})) //nolint:forbidigo // this is a main function
 	}
 	goleak.VerifyTestMain(m)
 }

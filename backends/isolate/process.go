@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/gob"
 	"errors"
-	"fmt"
 	"log/slog"
 	"os"
 	"os/exec"
@@ -391,5 +390,5 @@ func (o *output) crash() string {
 	if o.first != "" || len(o.lines) == 0 {
 		return o.first
 	}
-	return fmt.Sprint(o.lines[len(o.lines)-1])
+	return o.lines[len(o.lines)-1]
 }

@@ -19,7 +19,7 @@ import (
 )
 
 // TestRuntimes compares what a model of each other runtime returns in a process and in this one.
-func TestRuntimes(t *testing.T) {
+func TestRuntimes(t *testing.T) { //nolint:tparallel // one runtime at a time: they take much memory
 	t.Parallel()
 	for _, tt := range []struct {
 		factory backends.Factory
@@ -30,11 +30,13 @@ func TestRuntimes(t *testing.T) {
 	}{
 		{openvino.NewFactory(), "openvino", map[string]string{"model.xml": "openvino/testdata/mlp.xml", "model.bin": "openvino/testdata/mlp.bin"}, "max_batch_size: 8", 16},
 		{
-			pytorch.NewFactory(), "pytorch", map[string]string{"model.pt": "pytorch/testdata/identity.pt"},
+			pytorch.NewFactory(), "pytorch",
+			map[string]string{"model.pt": "pytorch/testdata/identity.pt"},
 			`max_batch_size: 2 input { name: "x" data_type: TYPE_FP32 dims: 3 } output { name: "y" data_type: TYPE_FP32 dims: 3 }`, 3,
 		},
 		{
-			pytorch.NewFactory(), "pytorch", map[string]string{"model.pt": "pytorch/testdata/writes.pt"},
+			pytorch.NewFactory(), "pytorch",
+			map[string]string{"model.pt": "pytorch/testdata/writes.pt"},
 			`max_batch_size: 2 input { name: "x" data_type: TYPE_FP32 dims: 3 } output { name: "y" data_type: TYPE_FP32 dims: 3 }`, 3,
 		},
 		{tensorflow.NewFactory(), "tensorflow", map[string]string{"model.savedmodel": "tensorflow/testdata/two.savedmodel"}, "", 2},

@@ -13,6 +13,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync"
 	"syscall"
@@ -162,7 +163,7 @@ func (c *child) serve(ctx context.Context) error {
 		c.mu.Unlock()
 		return ctx.Err()
 	}
-	if err := cmd.Start(); err != nil {
+	if err := startBehind(cmd); err != nil {
 		c.mu.Unlock()
 		return err
 	}
@@ -183,6 +184,23 @@ func (c *child) serve(ctx context.Context) error {
 		err = errors.New("its status is 0")
 	}
 	return err
+}
+
+// niceness is that of the program: online requests of this process go first. It keeps a tenth of a processor that others fill.
+const niceness = 10
+
+// startBehind starts a program with the niceness. It has the one of the thread that starts it, which is not needed for anything else: only a
+// privileged process could undo it.
+func startBehind(cmd *exec.Cmd) error {
+	started := make(chan error)
+	go func() {
+		runtime.LockOSThread() // until the goroutine ends, and the thread with it
+		if now, err := syscall.Getpriority(syscall.PRIO_PROCESS, 0); err == nil && 20-now < niceness {
+			_ = syscall.Setpriority(syscall.PRIO_PROCESS, 0, niceness) // without it the program runs at the niceness of this process
+		}
+		started <- cmd.Start()
+	}()
+	return <-started
 }
 
 // Owner returns the id of the process that serves a data directory, 0 if there is none.

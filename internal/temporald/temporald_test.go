@@ -8,6 +8,8 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -122,6 +124,45 @@ func TestKilledChildComesBack(t *testing.T) {
 	if now := owner(t, dir); now != 0 {
 		t.Errorf("process %d serves after Close, expected none", now)
 	}
+}
+
+// The server's threads give way to those of this process.
+func TestNiceness(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	submit(t, open(t, temporald.Settings{DataDir: dir}), "flow")
+	own := niceness(t, os.Getpid())
+	if slices.Min(own) >= 10 {
+		t.Skip("the tests run at a niceness of their own: ", own)
+	}
+	if of := niceness(t, owner(t, dir)); slices.Min(of) != 10 {
+		t.Errorf("threads have the niceness %v, want 10", of)
+	}
+	if now := niceness(t, os.Getpid()); slices.Min(now) != slices.Min(own) {
+		t.Errorf("threads of this process have the niceness %v, before %v", now, own)
+	}
+}
+
+// niceness returns that of each thread of a process.
+func niceness(t *testing.T, pid int) (list []int) {
+	t.Helper()
+	files, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			continue // the thread has ended
+		}
+		_, rest, _ := strings.Cut(string(text), ") ") // the 19th field, the 17th after the name
+		n, err := strconv.Atoi(strings.Fields(rest)[16])
+		if err != nil {
+			t.Fatal(err)
+		}
+		list = append(list, n)
+	}
+	return list
 }
 
 // Two processes share the server of a folder. When the one that started it ends, the other one starts it again.

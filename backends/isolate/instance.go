@@ -78,7 +78,7 @@ func (x *instance) keep(p *process) {
 		x.m.log.ErrorContext(x.life, "the process of an isolated instance ended", slog.Int("pid", p.pid), slog.String("reason", status.Line(p.why)))
 		x.publish(nil, time.Now().Add(delay(fails)), p.why)
 		p.close()
-		for started := false; !started; {
+		for {
 			select {
 			case <-time.After(delay(fails)):
 			case <-x.life.Done():
@@ -87,7 +87,7 @@ func (x *instance) keep(p *process) {
 			x.m.restarts.started()
 			made, _, err := x.m.start(x.life)
 			if err == nil {
-				p, started = made, true
+				p = made
 				break
 			}
 			if x.life.Err() != nil {

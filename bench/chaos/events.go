@@ -101,20 +101,20 @@ func freeze(ctx context.Context, pid int, d time.Duration) error {
 func (x *run) regionGone(ctx context.Context, e *event) error {
 	x.memory.Lock()
 	defer x.memory.Unlock()
-	if err := x.again(func() error { return x.c.http.UnregisterSystem(ctx, regionName) }); err != nil { // it is refused while requests use it
+	if err := repeat(func() error { return x.c.http.UnregisterSystem(ctx, regionName) }); err != nil { // it is refused while requests use it
 		return err
 	}
 	pause(ctx, e.For)
-	return x.again(func() error { return x.c.shared.register(context.WithoutCancel(ctx), x.c) })
+	return repeat(func() error { return x.c.shared.register(context.WithoutCancel(ctx), x.c) })
 }
 
-// again repeats what a full disk, a killed worker or a bucket that is away may fail.
-func (x *run) again(do func() error) (err error) {
+// repeat does again what a full disk, a killed worker or a bucket that is away may fail.
+func repeat(do func() error) (err error) {
 	for until := time.Now().Add(patience); time.Now().Before(until); {
 		if err = do(); err == nil {
 			return nil
 		}
-		pause(context.Background(), 100*time.Millisecond)
+		time.Sleep(100 * time.Millisecond)
 	}
 	return err
 }
@@ -132,7 +132,7 @@ func (x *run) modelEvent(ctx context.Context, e *event) error {
 	}
 	model := x.model(e)
 	restore := func() error {
-		return x.again(func() error { return x.c.http.Load(context.WithoutCancel(ctx), model) })
+		return repeat(func() error { return x.c.http.Load(context.WithoutCancel(ctx), model) })
 	}
 	path := x.repo.config(model)
 	switch e.Kind {
@@ -190,5 +190,5 @@ func (x *run) bucketLoad(ctx context.Context) error {
 	if err := x.c.http.Load(ctx, far); err == nil {
 		return nil
 	}
-	return x.again(func() error { return x.c.http.Load(context.WithoutCancel(ctx), far) })
+	return repeat(func() error { return x.c.http.Load(context.WithoutCancel(ctx), far) })
 }

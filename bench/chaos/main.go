@@ -63,7 +63,7 @@ func main() {
 	if err := s.start(ctx); err != nil {
 		fmt.Fprintln(os.Stderr, "chaos:", err)
 		cancel()
-		os.Exit(1) //nolint:forbidigo,gocritic // cancel has been called
+		os.Exit(1) //nolint:gocritic // cancel has been called
 	}
 }
 

@@ -46,7 +46,7 @@ func (r *redis) start() error {
 		if err == nil {
 			return c.Close()
 		}
-		pause(context.Background(), 10*time.Millisecond)
+		time.Sleep(10 * time.Millisecond)
 	}
 	return errors.Join(errors.New("redis does not accept connections"), r.stop())
 }

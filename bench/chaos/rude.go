@@ -57,7 +57,7 @@ func (x *run) slowSender(ctx context.Context, e *event, r *rand.Rand) error {
 	pace := e.For / time.Duration(len(text))
 	for i := range len(text) {
 		if _, err := c.Write([]byte(text[i : i+1])); err != nil || !pause(ctx, pace) {
-			return nil //nolint:nilerr // the server may end such a connection
+			return nil // the server may end such a connection
 		}
 	}
 	return nil
@@ -114,7 +114,7 @@ func (x *run) floodStream(ctx context.Context, e *event, r *rand.Rand) error {
 	for range 1 + r.IntN(4) {
 		s, err := g.OpenStream(ctx)
 		if err != nil {
-			return nil //nolint:nilerr // it may be refused
+			return nil // it may be refused
 		}
 		defer func() { _ = s.Close() }()
 		_ = s.Send(&client.Request{Model: "flood", Inputs: []client.Tensor{client.Of("IN", []int64{1}, int32(300_000))}})
@@ -166,7 +166,7 @@ func (x *run) truncate(ctx context.Context, r *rand.Rand) error {
 	}
 	defer func() { _ = m.Close() }()
 	if err := x.c.http.RegisterSystem(ctx, name, m.Key, 0, 1<<16); err != nil {
-		return nil //nolint:nilerr // a full disk, for example
+		return nil // a full disk, for example
 	}
 	if err := os.Truncate("/dev/shm/"+name, 100); err != nil {
 		return err
@@ -178,5 +178,5 @@ func (x *run) truncate(ctx context.Context, r *rand.Rand) error {
 	if _, err := x.c.http.Infer(ctx, req); err == nil {
 		x.fault("a request with shared memory that is no longer there succeeds")
 	}
-	return x.again(func() error { return x.c.http.UnregisterSystem(context.WithoutCancel(ctx), name) })
+	return repeat(func() error { return x.c.http.UnregisterSystem(context.WithoutCancel(ctx), name) })
 }

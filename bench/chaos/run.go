@@ -181,7 +181,7 @@ func (x *run) execute(ctx context.Context, plan []event, sum *summary) error {
 			x.fault(fmt.Sprintf("%d requests ended %s", n, o))
 		}
 	}
-	fmt.Println(t.tally.table()) //nolint:forbidigo // the summary
+	fmt.Println(t.tally.table())
 	x.calm(ctx, flows)
 	return x.compare(ctx, before, sum)
 }
@@ -189,9 +189,7 @@ func (x *run) execute(ctx context.Context, plan []event, sum *summary) error {
 // settle warms the server up, measures its capacity and its state. What bounded pools keep (the tensors', the schedulers' workers, the
 // C library's arenas) is there afterwards: each kind of event happens before, and each model is loaded again.
 func (x *run) settle(ctx context.Context, flows []flow, sum *summary) (state, float64, error) {
-	if err := x.warmUp(ctx, flows); err != nil {
-		return state{}, 0, err
-	}
+	x.warmUp(ctx, flows)
 	t := newTraffic(flows, x.c, x.set.seed+1)
 	sum.Capacity = t.capacity(ctx, min(measured, x.set.duration))
 	sum.Rate = x.set.load * sum.Capacity
@@ -211,7 +209,7 @@ func (x *run) settle(ctx context.Context, flows []flow, sum *summary) (state, fl
 }
 
 // warmUp sends as much traffic as the server can take, while each kind of event happens once, and then some more.
-func (x *run) warmUp(ctx context.Context, flows []flow) error {
+func (x *run) warmUp(ctx context.Context, flows []flow) {
 	t := newTraffic(flows, x.c, x.set.seed+2)
 	d := min(warmUp, x.set.duration)
 	over, stop := context.WithCancel(ctx)
@@ -238,7 +236,6 @@ func (x *run) warmUp(ctx context.Context, flows []flow) error {
 		}
 	}
 	x.calm(ctx, flows)
-	return nil
 }
 
 // reload unloads each model and loads it again. Those of Python get new workers then.
@@ -386,11 +383,11 @@ func (x *run) finish(sum *summary) error {
 	for _, name := range slices.Sorted(maps.Keys(x.events)) {
 		fmt.Fprintf(&b, "%-22s%10d\n", name, x.events[name])
 	}
-	fmt.Printf("events\n%s\nerrors\n", &b) //nolint:forbidigo // the summary
+	fmt.Printf("events\n%s\nerrors\n", &b)
 	for _, text := range slices.Sorted(maps.Keys(sum.Errors)) {
-		fmt.Printf("%8d  %s\n", sum.Errors[text], text) //nolint:forbidigo // the summary
+		fmt.Printf("%8d  %s\n", sum.Errors[text], text)
 	}
-	fmt.Printf("\n%-22s%10s%10s\n%s", "state", "before", "after", rows(&sum.Before, &sum.After)) //nolint:forbidigo // the summary
+	fmt.Printf("\n%-22s%10s%10s\n%s", "state", "before", "after", rows(&sum.Before, &sum.After))
 	if len(x.faults) > 0 {
 		return fmt.Errorf("%d faults, with seed %d:\n%s", len(x.faults), sum.Seed, strings.Join(x.faults, "\n"))
 	}

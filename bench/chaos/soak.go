@@ -75,7 +75,7 @@ func (s *settings) runSoak(ctx context.Context) (err error) {
 	if failed == nil {
 		failed = os.WriteFile(filepath.Join(s.out, "summary.json"), text, 0o644) //nolint:gosec // no secret
 	}
-	fmt.Println(string(text)) //nolint:forbidigo // the summary
+	fmt.Println(string(text))
 	if len(k.faults) > 0 {
 		err = errors.Join(err, fmt.Errorf("%d faults: %v", len(k.faults), k.faults))
 	}

@@ -6,7 +6,6 @@
 //   - file.go, reader.go: the auth file, with errors that name lines
 //   - issuer.go, keys.go: tokens of OpenID Connect issuers, and their keys
 //   - audit.go: the log of control actions; notices.go: bounded messages about refusals
-//   - access.go: what is open to whom, in words
 //
 // For example:
 //

@@ -1,48 +1,31 @@
 package tutti
 
 import (
-	"cmp"
 	"context"
 	"log/slog"
 	"sync"
-	"time"
 
 	"github.com/tutti-server/tutti/core/infer"
 	"github.com/tutti-server/tutti/core/status"
 	"github.com/tutti-server/tutti/internal/memory"
 )
 
-// guard watches a server that serves: it refuses requests while the memory is full, and reports executions that take too long.
+// guard refuses requests while the memory is full.
 type guard struct {
-	end  context.CancelFunc // nil before the server serves
+	end  context.CancelFunc // nil without a bound
 	done sync.WaitGroup
 }
 
-// watchTime is the time between two looks at the executions.
-const watchTime = 250 * time.Millisecond
-
-// watch begins to watch the executions of models, and the memory.
-func (s *Server) watch() {
-	ctx, end := context.WithCancel(context.Background())
-	s.guard.end = end
-	s.guard.done.Go(func() {
-		tick := time.NewTicker(watchTime)
-		defer tick.Stop()
-		for {
-			select {
-			case <-tick.C:
-				s.repo.Watch()
-			case <-ctx.Done():
-				return
-			}
-		}
-	})
+// guardMemory begins to watch the memory.
+func (s *Server) guardMemory() {
 	bound := int64(0)
 	if b := s.o.Limits.Memory; b != nil {
 		if bound = *b; bound == 0 {
 			return
 		}
 	}
+	ctx, end := context.WithCancel(context.Background())
+	s.guard.end = end
 	s.guard.done.Go(func() {
 		memory.New(bound).Watch(ctx, func(why error) {
 			s.inFlight.Block(why)
@@ -80,7 +63,6 @@ func (s *Server) Degraded() (list []infer.Degradation) {
 			if err := s.repo.ModelReady(e.Name, version); err != nil {
 				reason = status.Text(err)
 			}
-			reason = cmp.Or(s.repo.Stuck(e.Name, version), reason)
 		}
 		if reason != "" && reason != unloaded {
 			list = append(list, infer.Degradation{What: "model", Name: e.Name, Version: e.Version, Reason: reason})

@@ -141,7 +141,7 @@ func (s *Server) Start() error {
 		s.log.Info("Dashboard at " + at) //nolint:sloglint // a line as those of the services
 	}
 	s.jobs.start()
-	s.watch()
+	s.guardMemory()
 	s.succeed()
 	return nil
 }

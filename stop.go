@@ -40,6 +40,7 @@ func (s *Server) close(ctx context.Context) error {
 		s.announce(ctx)
 	}
 	s.leaving.Store(!next)
+	s.guard.close()
 	if s.ui != nil {
 		s.ui.Close()
 		s.window.Close()
@@ -51,7 +52,6 @@ func (s *Server) close(ctx context.Context) error {
 		s.log.InfoContext(ctx, "stopping", slog.Duration("timeout", s.o.ExitTimeout))
 		s.drain(ctx)
 	}
-	s.guard.close()
 	err := errors.Join(worker, s.stopServices(ctx), s.offer.Close(), s.giveUp(errors.New("it stopped before it was ready")), s.jobs.close(ctx, s.log), s.repo.Close(ctx), s.traces.close(ctx), s.meter.Close(), s.access.Close())
 	if err == nil { // otherwise requests may still use them
 		err = errors.Join(s.closeGPUs(ctx), closeCache(s.responses), closeStore(s.store))

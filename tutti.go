@@ -233,7 +233,7 @@ func (s *Server) load(ctx context.Context, registry *backends.Registry, stderr i
 		HostPolicies: policies, DelayScheduler: o.DelayScheduler, BacklogDelayScheduler: o.BacklogDelayScheduler,
 		Isolate:  o.Isolation == options.IsolationProcess,
 		Backends: registry, BackendConfig: settings, Alloc: s.alloc, Responses: s.responses, Metrics: s.metrics, Log: s.log,
-		Watchdog: o.Limits.Watchdog, WatchdogFactor: o.Limits.WatchdogFactor, Tracer: s.tracer, Progress: progressOn(stderr),
+		Tracer: s.tracer, Progress: progressOn(stderr),
 	})
 	if err != nil {
 		return errors.Join(err, s.traces.close(ctx), closeStore(s.store), closeCache(s.responses), s.meter.Close(), s.gpus.Close())

@@ -414,17 +414,6 @@ type Instance interface {
 	Close() error
 }
 
-// Recycler is an Instance that executes in a process of its own, which can be ended without harm to others. For example, an
-// instance of the Python backend. Both methods may be called at any time, concurrently with Execute.
-type Recycler interface {
-	Instance
-	// Recycle ends the process. The requests that it executes fail with the error why, whose code is Unavailable, and the next
-	// request gets a new process. It does not wait.
-	Recycle(why error)
-	// Resident returns the resident memory in bytes of the process and its children; 0 without a process.
-	Resident() int64
-}
-
 // Loader is a Backend without a runtime: a function that loads models. For example, Factory.New of the backend "square"
 // returns Loader(load). It is safe for concurrent use if the function is.
 type Loader func(ctx context.Context, s Settings) (Model, error)

@@ -12,7 +12,6 @@ import (
 	"github.com/tutti-server/tutti/backends"
 	"github.com/tutti-server/tutti/core/status"
 	"github.com/tutti-server/tutti/core/tensor"
-	processes "github.com/tutti-server/tutti/internal/memory"
 	"github.com/tutti-server/tutti/internal/recovery"
 )
 
@@ -104,25 +103,6 @@ func (x *instance) ready() error {
 		return status.Errorf(status.Unavailable, "%s", unhealthy(x.name))
 	}
 	return w.isReady()
-}
-
-var _ backends.Recycler = (*instance)(nil)
-
-// Recycle kills the worker. The next request, or the restarter, starts another one.
-func (x *instance) Recycle(why error) {
-	if w := x.alive.Load(); w != nil {
-		w.recycled.CompareAndSwap(nil, &why)
-		w.kill(status.Text(why))
-	}
-}
-
-// Resident returns the memory of the worker.
-func (x *instance) Resident() int64 {
-	w := x.alive.Load()
-	if w == nil || w.ctx.Err() != nil {
-		return 0
-	}
-	return processes.Resident(w.proc.pid)
 }
 
 // Execute sends the batch to the worker and waits for its responses.

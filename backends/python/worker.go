@@ -38,9 +38,8 @@ type worker struct {
 	stdout   *output
 	stderr   *output
 	killed   atomic.Pointer[string]
-	recycled atomic.Pointer[error] // the error of its requests, once it is recycled
-	mixed    atomic.Bool           // requests of several clients are executed
-	leaving  atomic.Bool           // its exit is expected and not logged
+	mixed    atomic.Bool // requests of several clients are executed
+	leaving  atomic.Bool // its exit is expected and not logged
 	sides    sync.WaitGroup
 	ctx      context.Context //nolint:containedctx // cancelled when the worker exits
 	cancel   context.CancelFunc
@@ -198,9 +197,6 @@ func (w *worker) gone(err error) error {
 		w.kill(err.Error())
 	}
 	w.proc.waitExit(func() { w.kill("it closed its socket and did not exit") })
-	if why := w.recycled.Load(); why != nil {
-		return *why
-	}
 	how := w.end()
 	if w.mixed.Load() { // what it printed may belong to another client
 		how = w.reason()

@@ -49,7 +49,6 @@ type version struct {
 	// queue and model are nil for an ensemble. inner is queue without the response cache.
 	queue, inner scheduler.Scheduler
 	model        backends.Model
-	watch        *batch.Watch   // nil: executions may take any time
 	padding      *batch.Padding // nil: no padding
 	places       []tensor.Place // those of the instances at load. Nil: the host.
 	holders      *atomic.Int32  // counts the versions that share model

@@ -70,13 +70,8 @@ func (r *Repository) newQueue(ctx context.Context, f *folder, v *version) (sched
 	if err != nil {
 		return nil, err
 	}
-	if v.watch == nil { // it stays when the version is evicted and loaded again
-		if v.watch, err = r.watchOf(v, params); err != nil {
-			return nil, err
-		}
-	}
 	runner := batch.NewRunner(batch.Settings{
-		Watch: v.watch, Signature: v.sig, Stats: v.stats, Alloc: r.s.Alloc, Padding: padding, Log: r.s.Log, Mover: r.mover, Native: native(v),
+		Signature: v.sig, Stats: v.stats, Alloc: r.s.Alloc, Padding: padding, Log: r.s.Log, Mover: r.mover, Native: native(v),
 	})
 	batches := v.cfg.GetDynamicBatching() != nil
 	if padding != nil && !batches {
@@ -166,7 +161,7 @@ func (r *Repository) sequenceSettings(f *folder, v *version, stats *telemetry.Mo
 	return sequence.Settings{
 		Config: v.cfg, Signature: v.full, Public: v.sig, Rules: rules, Policy: oldestPolicy(v.cfg),
 		Runner: batch.NewRunner(batch.Settings{
-			Watch: v.watch, Signature: v.full, Stats: stats, Alloc: r.s.Alloc, Log: r.s.Log, Mover: r.mover, NoRetry: true, Iterative: rules.Iterative,
+			Signature: v.full, Stats: stats, Alloc: r.s.Alloc, Log: r.s.Log, Mover: r.mover, NoRetry: true, Iterative: rules.Iterative,
 			InPlace: sequence.InPlace(v.cfg, v.full), Native: native(v),
 		}),
 		Stats: stats, Alloc: r.s.Alloc, Instances: active.backends(), Limiters: active.limiters(), Workers: r.workers, Log: r.s.Log,

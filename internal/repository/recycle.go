@@ -181,8 +181,10 @@ func (r *Repository) condition(m *model, l *versionState) condition {
 	if now.reason == "" {
 		now.reason = v.residency.reason()
 	}
-	if m, ok := v.model.(backends.Reporter); ok && now.reason == "" && v.residency == nil {
-		now.reason = m.Report()
+	if now.reason == "" && v.residency == nil { // the model of one that can be evicted changes
+		if m, ok := v.model.(backends.Reporter); ok {
+			now.reason = m.Report()
+		}
 	}
 	if len(reasons) > 0 {
 		now.reason = "serves at " + strings.Join(live, ", ") + " only: " + strings.Join(reasons, "; ")

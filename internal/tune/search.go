@@ -58,7 +58,7 @@ func (t *tuning) search(ctx context.Context) (*Report, error) {
 		}
 	}
 	if !best.feasible {
-		return nil, &UnreachableError{t.Objective, best.p99, best.rate, t.describe(best.settings)}
+		return nil, &UnreachableError{t.Objective, best.p99, best.rate, best.executed, t.describe(best.settings)}
 	}
 	r.Advice = Candidate{Settings: best.settings, Highest: best.rate}
 	r.Changed = !sameSettings(best.settings, t.current())
@@ -84,6 +84,7 @@ type score struct {
 	rate     float64 // the highest within the objective, or the given one
 	cpu      float64 // cores in use at the rate
 	p99      time.Duration
+	executed float64 // requests per second
 }
 
 // better reports whether a is worth a change from b.
@@ -145,7 +146,7 @@ func (x *searching) evaluate(settings []Setting) (score, error) {
 		s.p99 = o.P99
 		s.feasible = x.Rate > 0 && o.P99 <= x.Objective && o.Throughput > x.Rate*sustained
 	}
-	s.cpu = o.CPU
+	s.cpu, s.executed = o.CPU, o.Throughput
 	x.note(Point{o, settings})
 	return s, nil
 }

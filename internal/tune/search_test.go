@@ -63,4 +63,8 @@ func TestSearchUnreachable(t *testing.T) {
 			t.Errorf("rate %v: %v", rate, err)
 		}
 	}
+	slow := tune.UnreachableError{Objective: time.Second, Best: 400 * time.Millisecond, Rate: 500, Executed: 90, Settings: "m: 1 instance"}
+	if got := slow.Error(); got != "the objective of 1s cannot be met: of 500 requests/s at most 90 are executed, with m: 1 instance" {
+		t.Error(got)
+	}
 }

@@ -98,10 +98,15 @@ type Candidate struct {
 type UnreachableError struct {
 	Objective, Best time.Duration // Best is the lowest p99 that can be had
 	Rate            float64       // at this rate
+	Executed        float64       // how many of these requests per second are executed
 	Settings        string        // with these settings
 }
 
 func (e *UnreachableError) Error() string {
+	if e.Best <= e.Objective { // of those that are executed
+		return fmt.Sprintf("the objective of %s cannot be met: of %s requests/s at most %s are executed, with %s",
+			Round(e.Objective), rounded(e.Rate), rounded(e.Executed), e.Settings)
+	}
 	return fmt.Sprintf("the objective of %s cannot be met: the lowest p99 that can be had at %s requests/s is %s, with %s",
 		Round(e.Objective), rounded(e.Rate), Round(e.Best), e.Settings)
 }

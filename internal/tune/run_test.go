@@ -58,7 +58,7 @@ func TestRun(t *testing.T) {
 	root := repository(t, map[string]string{"slow/config.pbtxt": slow, "chain/config.pbtxt": chain + oneStep, "requests.json": request})
 	s := settings(root, "chain")
 	s.Data = []string{filepath.Join(root, "requests.json")}
-	s.Rate = 100
+	s.Rate = 25 // a busy machine sustains it
 	phases := map[string]bool{}
 	s.Progress = func(phase string, _ float64) { phases[phase] = true }
 	r, err := tune.Run(t.Context(), s)
@@ -84,7 +84,7 @@ func TestRun(t *testing.T) {
 	if err := errors.Join(r.Write(&report), r.SVG(&picture)); err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"Ensemble chain, p99 of at most 1s", "\nslow ", "\nAt 100 requests/s:\n", "\ncurrent: slow: 1 instance, batches up to 8\n"} {
+	for _, want := range []string{"Ensemble chain, p99 of at most 1s", "\nslow ", "\nAt 25 requests/s:\n", "\ncurrent: slow: 1 instance, batches up to 8\n"} {
 		if !strings.Contains(report.String(), want) {
 			t.Errorf("the report has no %q:\n%s", want, &report)
 		}

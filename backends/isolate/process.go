@@ -241,7 +241,7 @@ func (p *process) reason(how string) string {
 	case first != "":
 		return how + ": " + first
 	case how == "signal: killed":
-		return how + " (by somebody, or by the system for lack of memory)"
+		return how + " (by another process, or by the system for lack of memory)"
 	}
 	return how
 }

@@ -30,8 +30,8 @@ const (
 	// idleTime is how long a connection without calls stays open, as at the HTTP port. Clients connect again by themselves.
 	idleTime = 10 * time.Minute
 	// window is how many bytes of a message a client may send before they are read: 80 MB/s at a round trip of 50 ms. Of a fixed size,
-	// because grpc measures how large it should be with a ping and a window update for nearly every small message: a fifth of the CPU of
-	// a call.
+	// because grpc measures how large it should be with a ping and a window update for nearly every small message. A remote step of one
+	// connection costs a tenth less CPU without them.
 	window = 4 << 20
 )
 

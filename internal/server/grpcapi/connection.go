@@ -39,14 +39,14 @@ type connection struct {
 	looks     uint32
 	// watch looks whether the client reads while unsent is large. Nil if it never was; guarded by mu.
 	watch    *time.Timer
-	watching bool         // guarded by mu
-	seen     int64        // written at its last look; guarded by mu
-	written  atomic.Int64 // bytes
-	// The reader's own: how long a client may send nothing of a large message, and when
-	// the deadline for that was set, zero for none.
-	stall       time.Duration
-	deadlineSet time.Time
-	inLarge     bool // the last bytes belonged to a large message
+	watching bool          // guarded by mu
+	seen     int64         // written at its last look; guarded by mu
+	written  atomic.Int64  // bytes
+	stall    time.Duration // how long a client may send nothing of a large message
+	deadline bool          // for that is set; guarded by mu
+	// The reader's own.
+	extended time.Time // when it last set the deadline
+	inLarge  bool      // the last bytes belonged to a large message
 }
 
 const (
@@ -100,25 +100,40 @@ func (l *connection) read(p []byte) (int, error) {
 			l.extendDeadline()
 		}
 		n, err := l.Conn.Read(p)
-		if n > 0 || l.deadlineSet.IsZero() || !errors.Is(err, os.ErrDeadlineExceeded) || l.count(0) {
+		if n > 0 || !errors.Is(err, os.ErrDeadlineExceeded) || !l.endDeadline() {
 			return n, err
 		}
-		// The message was complete: nothing is waited for any more.
-		l.deadlineSet, l.inLarge = time.Time{}, false
-		if err := l.SetReadDeadline(l.deadlineSet); err != nil {
-			return 0, err
-		}
+		l.extended, l.inLarge = time.Time{}, false
 	}
 }
 
 // extendDeadline sets the read deadline again, if it is old enough.
 func (l *connection) extendDeadline() {
 	now := time.Now()
-	if now.Sub(l.deadlineSet) < l.stall/4 {
+	if now.Sub(l.extended) < l.stall/4 {
 		return
 	}
-	l.deadlineSet = now
+	l.extended = now
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.beginDeadline(now)
+}
+
+// beginDeadline sets the read deadline, also for a Read that waits. mu must be held.
+func (l *connection) beginDeadline(now time.Time) {
+	l.deadline = true
 	_ = l.SetReadDeadline(now.Add(l.stall)) // an error shows in Read
+}
+
+// endDeadline removes the read deadline after the message was complete. It reports false if it is not, or if the deadline is another's.
+func (l *connection) endDeadline() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !l.deadline || l.receiving > 0 && l.pending > framingSlack {
+		return false
+	}
+	l.deadline = false
+	return l.SetReadDeadline(time.Time{}) == nil
 }
 
 // Write counts what it writes.
@@ -205,6 +220,9 @@ func (l *connection) wait(calls int) {
 	} else if first {
 		l.pending, l.early = l.early, 0
 		l.chargePending()
+		if l.pending > framingSlack { // the reader may wait already, without a deadline
+			l.beginDeadline(time.Now())
+		}
 	}
 }
 

@@ -3,7 +3,9 @@ package grpcapi_test
 import (
 	"encoding/binary"
 	"errors"
+	"io"
 	"net"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -117,5 +119,37 @@ func TestSlowMessage(t *testing.T) {
 			}
 			return
 		}
+	}
+}
+
+// TestStallBeforeCall checks that a client that pauses within a large message is noticed if all its bytes came before the call began.
+func TestStallBeforeCall(t *testing.T) {
+	t.Parallel()
+	client, server := net.Pipe()
+	defer client.Close()
+	l := grpcapi.NewConnection(server, counter(t, 64<<20), 50*time.Millisecond)
+	defer l.Close()
+	sent := make(chan error, 1)
+	go func() {
+		_, err := client.Write(make([]byte, 2<<20))
+		sent <- err
+	}()
+	p := make([]byte, 64<<10)
+	for range (2 << 20) / len(p) {
+		if _, err := io.ReadFull(l, p); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := <-sent; err != nil {
+		t.Fatal(err)
+	}
+	waited := make(chan error, 1)
+	go func() {
+		_, err := l.Read(p)
+		waited <- err
+	}()
+	l.AddWaiting(1)
+	if err := <-waited; !errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("Read: %v, want the stall time's end", err)
 	}
 }

@@ -226,7 +226,7 @@ func (s *Server) load(ctx context.Context, registry *backends.Registry, stderr i
 	s.repo, err = repository.Open(ctx, repository.Settings{
 		Build: Version, Roots: o.Repositories, Tolerant: !o.ExitOnError, Mode: controlModes[o.ControlMode], Only: o.Models(), PollInterval: o.PollInterval,
 		ConfigName: o.ModelConfigName, LoadThreads: o.LoadThreads, LoadRetries: o.LoadRetries,
-		StrictConfig: o.DisableAutoComplete, StrictEnsembleConfig: o.StrictEnsembleConfig, StrictParams: o.StrictParameters,
+		StrictConfig: o.DisableAutoComplete, StrictEnsembleConfig: o.StrictEnsembleConfig, StrictParams: o.StrictParameters, QuietNotices: !o.LogNotices,
 		GPUFallback: o.GPUFallback == options.FallbackCPU, Namespacing: o.Namespacing, Cache: o.ModelCache,
 		Room: s.room(o.GPULoadLimits), EvictIdle: o.ModelMemory == options.MemoryLRU, Accelerators: s.gpus.Accelerators(), NoAccelerator: noGPU, Pinned: pinned,
 		Limits:       device.Settings{RateLimit: o.Limits.RateLimit, Limits: o.Limits.Resources, Executions: o.Limits.Executions, Threads: o.Limits.Threads},

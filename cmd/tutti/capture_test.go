@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -64,7 +65,7 @@ func captureWhile(t *testing.T, a addresses, send func(n int), args ...string) m
 	over, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	go func() {
-		args := append([]string{"tutti", "capture", "--url", "http://" + a.http, "--token", captureToken, "--out", out}, args...)
+		args := append([]string{"tutti", "capture", "--url", "http://" + a.http, "--token", captureToken, "--out", out, "-o", "json"}, args...)
 		done <- cli.Main(t.Context(), args, &log, &log, components())
 		cancel()
 	}()
@@ -79,6 +80,14 @@ func captureWhile(t *testing.T, a addresses, send func(n int), args ...string) m
 	wg.Wait()
 	if code := <-done; code != 0 {
 		t.Fatalf("it ended with %d: %s", code, &log)
+	}
+	type file struct {
+		File    string `json:"file"`
+		Tensors int    `json:"tensors"`
+	}
+	var printed []file
+	if err := json.Unmarshal(log.Bytes(), &printed); err != nil {
+		t.Fatalf("%v: %s", err, &log)
 	}
 	files := map[string]*zip.Reader{}
 	names, err := filepath.Glob(filepath.Join(out, "*.npz"))
@@ -95,6 +104,10 @@ func captureWhile(t *testing.T, a addresses, send func(n int), args ...string) m
 			t.Fatal(err)
 		}
 		files[strings.TrimSuffix(filepath.Base(name), ".npz")] = z
+		i := slices.IndexFunc(printed, func(f file) bool { return f.File == name })
+		if i < 0 || printed[i].Tensors == 0 {
+			t.Errorf("%s is printed as %+v", name, printed)
+		}
 	}
 	return files
 }

@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -191,6 +192,26 @@ func TestInitModel(t *testing.T) {
 		if out, ok := runCommand(t, "infer", "--url", a.http, tt.model, sample); !ok || !strings.Contains(out, `"model_name":"`+tt.model+`"`) {
 			t.Errorf("%s: infer %s: %s", tt.model, sample, out)
 		}
+	}
+	for _, model := range []string{"half", "bert", "tabular"} { // samples of bytes in a file, of text and of numbers
+		benchAsReadme(t, a, model, dirs[model])
+	}
+}
+
+// benchAsReadme runs the command of a written README that measures the ensemble.
+func benchAsReadme(t *testing.T, a addresses, model, dir string) {
+	t.Helper()
+	readme, err := os.ReadFile(filepath.Join(dir, "README.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := regexp.MustCompile(`(?m)^tutti (bench ` + model + ` --input )(\S+)$`).FindSubmatch(readme)
+	if found == nil || !strings.Contains(string(readme), "\ntutti tune . "+model+" --slo-ms 50\n") {
+		t.Fatalf("%s: expected the commands bench and tune: %s", model, readme)
+	}
+	args := append(strings.Fields(string(found[1])), filepath.Join(dir, string(found[2])), "--url", a.http, "--warmup=0s", "--duration=1ms", "--concurrency=1", "-o", "json")
+	if out, ok := runCommand(t, args...); !ok || !strings.Contains(out, `"throughput"`) {
+		t.Errorf("%s: %v: %s", model, args, out)
 	}
 }
 

@@ -231,7 +231,7 @@ func repositoryCommands() []command {
 			run:      (*program).config,
 		},
 		{
-			name: "init", usage: "DIR [text|image|python|parallel] | DIR --model FILE", summary: "Write a small repository, or one around a model file",
+			name: "init", usage: "DIR [text|image|python|parallel] | DIR --model FILE [-o text|json|yaml]", summary: "Write a small repository, or one around a model file",
 			notes: "With --model the repository has the model, native steps before and after it, an ensemble of them, a sample request with the model's response, " +
 				"and a README. Nothing is overwritten: DIR must be new or empty.",
 			examples: []string{"tutti init models", "tutti init models python", "tutti init models --model resnet50.onnx --labels imagenet.txt", "tutti init models --model minilm/onnx/model.onnx --kind embed"},
@@ -267,13 +267,13 @@ The times of the steps are differences of the server's statistics, and n/a if ot
 			run:      (*program).demo,
 		},
 		{
-			name: "why", usage: "[--url URL] TRACE | REQUEST", summary: "Explain where the time of a request went",
+			name: "why", usage: "[--url URL] TRACE | REQUEST [-o text|json|yaml]", summary: "Explain where the time of a request went",
 			notes:    "The server must have its dashboard and have stored the trace: by default it stores slow and failed requests and a sample.",
-			examples: []string{"tutti why 4bf92f3577b34da6a3ce929d0e0e4736", "tutti why my-request-7"},
+			examples: []string{"tutti why 4bf92f3577b34da6a3ce929d0e0e4736", "tutti why my-request-7", "tutti why -o json my-request-7"},
 			run:      (*program).why,
 		},
 		{
-			name: "capture", usage: "[--url URL] --token TOKEN [--model M] [--count N] [--out DIR]", summary: "Save the tensors of requests to a server",
+			name: "capture", usage: "[--url URL] --token TOKEN [--model M] [--count N] [--out DIR] [-o text|json|yaml]", summary: "Save the tensors of requests to a server",
 			examples: []string{
 				"tutti capture --token-file token --model text --count 3 --out captures",
 				"tutti capture --token-file token --redact-tensor TEXT --redact-model 'private*'",

@@ -1,12 +1,10 @@
 package cli
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"flag"
 	"fmt"
-	"io/fs"
 	"maps"
 	"os"
 	"path/filepath"
@@ -14,7 +12,6 @@ import (
 	"slices"
 
 	"github.com/spf13/cobra"
-	"go.yaml.in/yaml/v3"
 
 	"github.com/tutti-server/tutti/client"
 	"github.com/tutti-server/tutti/internal/table"
@@ -22,96 +19,6 @@ import (
 
 // contextVariable is the environment variable with the name of the context.
 const contextVariable = "TUTTI_CONTEXT"
-
-// contextFile is the file of contexts.
-type contextFile struct {
-	Current  string                   `yaml:"current,omitempty"`
-	Contexts map[string]*savedContext `yaml:"contexts,omitempty"`
-}
-
-// savedContext describes how to reach a server.
-type savedContext struct {
-	URL       string   `yaml:"url" json:"url"`
-	CACert    string   `yaml:"cacert,omitempty" json:"cacert,omitempty"`
-	Cert      string   `yaml:"cert,omitempty" json:"cert,omitempty"`
-	Key       string   `yaml:"key,omitempty" json:"key,omitempty"`
-	Insecure  bool     `yaml:"insecure,omitempty" json:"insecure,omitempty"`
-	Headers   []string `yaml:"headers,omitempty" json:"headers,omitempty"`
-	Token     string   `yaml:"token,omitempty" json:"token,omitempty"`
-	TokenFile string   `yaml:"token-file,omitempty" json:"token-file,omitempty"`
-}
-
-// contextPath returns the path of the file: below XDG_CONFIG_HOME, by default ~/.config.
-func contextPath() (string, error) {
-	folder, err := os.UserConfigDir()
-	if err != nil {
-		return "", fmt.Errorf("contexts have no folder: %w", err)
-	}
-	return filepath.Join(folder, "tutti", "contexts.yaml"), nil
-}
-
-// readContexts reads the file, which may be missing.
-func readContexts() (*contextFile, error) {
-	path, err := contextPath()
-	if err != nil {
-		return nil, err
-	}
-	file := &contextFile{}
-	text, err := os.ReadFile(filepath.Clean(path))
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return file, nil
-	case err != nil:
-		return nil, err
-	}
-	d := yaml.NewDecoder(bytes.NewReader(text))
-	d.KnownFields(true)
-	if err := d.Decode(file); err != nil {
-		return nil, fmt.Errorf("the file of contexts '%s' cannot be read: %w", path, err)
-	}
-	for name, c := range file.Contexts {
-		if c == nil || c.URL == "" {
-			return nil, fmt.Errorf("the file of contexts '%s' cannot be read: context '%s' has no url", path, name)
-		}
-	}
-	return file, nil
-}
-
-// write replaces the file, which only its owner may read.
-func (f *contextFile) write() error {
-	path, err := contextPath()
-	if err != nil {
-		return err
-	}
-	text, err := yaml.Marshal(f)
-	if err != nil {
-		return err
-	}
-	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-		return err
-	}
-	temp, err := os.CreateTemp(filepath.Dir(path), ".contexts-*") // with mode 0600
-	if err != nil {
-		return err
-	}
-	_, err = temp.Write(text)
-	if err = errors.Join(err, temp.Close()); err == nil {
-		err = os.Rename(temp.Name(), path)
-	}
-	if err != nil {
-		err = errors.Join(err, os.Remove(temp.Name()))
-	}
-	return err
-}
-
-// get returns the context of a name.
-func (f *contextFile) get(name string) (*savedContext, error) {
-	if c := f.Contexts[name]; c != nil {
-		return c, nil
-	}
-	names := slices.Sorted(maps.Keys(f.Contexts))
-	return nil, &failure{exitNotFound, fmt.Errorf("there is no context '%s'%s; 'tutti context list' prints those that exist", name, meant("", name, names))}
-}
 
 // contextFlag is the flag --context. It makes parse fill in the server of the context.
 type contextFlag struct {
@@ -252,6 +159,7 @@ func (p *program) contextAdd(_ context.Context, args []string) error {
 	c.serverFlags(set)
 	use := set.Bool("use", false, "make it the current context")
 	overwrite := set.Bool("overwrite", false, "replace a context of this name")
+	out := outputFlag(set, formatText, formatJSON, formatYAML)
 	rest, err := arguments(set, args, 1, 1, "one name")
 	switch {
 	case err != nil:
@@ -282,11 +190,20 @@ func (p *program) contextAdd(_ context.Context, args []string) error {
 		return err
 	}
 	if *use {
-		_, err = fmt.Fprintf(p.stdout, "The current context is %s: %s\n", rest[0], saved.URL)
-		return err
+		return p.printCurrent(out, rest[0], saved.URL)
 	}
-	_, err = fmt.Fprintf(p.stdout, "Saved %s: %s. To use it: tutti context use %s, or --context %s with a command\n", rest[0], saved.URL, rest[0], rest[0])
-	return err
+	return out.print(p.stdout, contextRow{rest[0], saved.URL, rest[0] == currentContext(file)}, func() error {
+		_, err := fmt.Fprintf(p.stdout, "Saved %s: %s. To use it: tutti context use %s, or --context %s with a command\n", rest[0], saved.URL, rest[0], rest[0])
+		return err
+	})
+}
+
+// printCurrent prints the context that is the current one now.
+func (p *program) printCurrent(out *output, name, url string) error {
+	return out.print(p.stdout, contextRow{name, url, true}, func() error {
+		_, err := fmt.Fprintf(p.stdout, "The current context is %s: %s\n", name, url)
+		return err
+	})
 }
 
 // saveContext returns the context of the flags, whose files it reads to check them. Paths become absolute.
@@ -315,6 +232,7 @@ func (c *connection) saveContext(url string) (*savedContext, error) {
 func (p *program) contextUse(_ context.Context, args []string) error {
 	set := p.flags("context use")
 	none := set.Bool("none", false, "have no current context")
+	out := outputFlag(set, formatText, formatJSON, formatYAML)
 	rest, err := arguments(set, args, 0, 1, "one context")
 	if err != nil {
 		return err
@@ -328,7 +246,10 @@ func (p *program) contextUse(_ context.Context, args []string) error {
 	}
 	if *none {
 		file.Current = ""
-		return file.write()
+		if err := file.write(); err != nil {
+			return err
+		}
+		return out.print(p.stdout, (*contextRow)(nil), func() error { return nil })
 	}
 	s, err := file.get(rest[0])
 	if err != nil {
@@ -338,12 +259,13 @@ func (p *program) contextUse(_ context.Context, args []string) error {
 	if err := file.write(); err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(p.stdout, "The current context is %s: %s\n", rest[0], s.URL)
-	return err
+	return p.printCurrent(out, rest[0], s.URL)
 }
 
 func (p *program) contextRemove(_ context.Context, args []string) error {
-	rest, err := arguments(p.flags("context remove"), args, 1, 1, "one context")
+	set := p.flags("context remove")
+	out := outputFlag(set, formatText, formatJSON, formatYAML)
+	rest, err := arguments(set, args, 1, 1, "one context")
 	if err != nil {
 		return err
 	}
@@ -351,14 +273,18 @@ func (p *program) contextRemove(_ context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	if _, err := file.get(rest[0]); err != nil {
+	removed, err := file.get(rest[0])
+	if err != nil {
 		return err
 	}
 	delete(file.Contexts, rest[0])
 	if file.Current == rest[0] {
 		file.Current = ""
 	}
-	return file.write()
+	if err := file.write(); err != nil {
+		return err
+	}
+	return out.print(p.stdout, contextRow{rest[0], removed.URL, false}, func() error { return nil })
 }
 
 // contextRow is a context as list prints it.
@@ -405,7 +331,7 @@ const hiddenToken = "(hidden)"
 
 func (p *program) contextShow(_ context.Context, args []string) error {
 	set := p.flags("context show")
-	out := outputFlag(set, formatYAML, formatJSON)
+	out := outputFlag(set, formatText, formatYAML, formatJSON)
 	rest, err := arguments(set, args, 0, 1, "at most one context")
 	if err != nil {
 		return err
@@ -428,5 +354,5 @@ func (p *program) contextShow(_ context.Context, args []string) error {
 	if s.Token != "" {
 		s.Token = hiddenToken
 	}
-	return out.print(p.stdout, s, nil)
+	return out.print(p.stdout, s, func() error { return writeYAML(p.stdout, s) })
 }

@@ -61,7 +61,11 @@ func parseValue(in infer.TensorMetadata, value string) (client.Tensor, error) {
 			return client.Tensor{}, fmt.Errorf("element %d is %s, expected %s (%s)", i, found, form, in.Datatype)
 		}
 	}
-	whole, err := json.Marshal(map[string]any{"name": in.Name, "datatype": in.Datatype, "shape": shapeOf(in.Shape, nested, len(leaves)), "data": leaves})
+	shape, err := fittingShape(in.Shape, nested, len(leaves))
+	if err != nil {
+		return client.Tensor{}, err
+	}
+	whole, err := json.Marshal(map[string]any{"name": in.Name, "datatype": in.Datatype, "shape": shape, "data": leaves})
 	if err != nil {
 		return client.Tensor{}, err
 	}
@@ -141,6 +145,23 @@ func elementOf(datatype string) (form string, is func(x any) bool) {
 		return "a text in quotes", func(x any) bool { _, ok := x.(string); return ok }
 	}
 	return "nothing", func(any) bool { return false }
+}
+
+// fittingShape is shapeOf for a value that the user wrote. It refuses elements that the declared shape cannot have.
+func fittingShape(declared, nested []int64, n int) ([]int64, error) {
+	shape := shapeOf(declared, nested, n)
+	if tensor.Of(shape...).Elements() == int64(n) && within(shape, declared) {
+		return shape, nil
+	}
+	known, multiple := int64(1), ""
+	for _, d := range declared {
+		if d < 0 {
+			multiple = "a multiple of "
+		} else {
+			known *= d
+		}
+	}
+	return nil, fmt.Errorf("found %d elements, expected %s%d for the shape %v", n, multiple, known, tensor.Of(declared...))
 }
 
 // shapeOf returns the shape of n elements: nested if it has as many dimensions as the input, otherwise the declared

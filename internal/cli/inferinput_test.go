@@ -18,6 +18,8 @@ func TestParseInput(t *testing.T) {
 		{Name: "F", Datatype: "FP32", Shape: []int64{-1}},
 		{Name: "B", Datatype: "BOOL", Shape: []int64{-1}},
 		{Name: "T", Datatype: "BYTES", Shape: []int64{-1}},
+		{Name: "P", Datatype: "FP32", Shape: []int64{-1, 2, 3}},
+		{Name: "Q", Datatype: "FP32", Shape: []int64{3}},
 		{Name: "H", Datatype: "FP16", Shape: []int64{-1}},
 	}}
 	tests := []struct {
@@ -37,6 +39,10 @@ func TestParseInput(t *testing.T) {
 		{"I=abc", "input 'I': 'abc' is no value of INT32, expected a whole number from -2147483648 to 2147483647, a JSON array of such, or @FILE", nil, ""},
 		{"I=[1,2.5]", "input 'I': element 1 is 2.5, expected a whole number from -2147483648 to 2147483647 (INT32)", nil, ""},
 		{"I=[1,2", "input 'I': the value is no JSON array: it ends before its last ']'", nil, ""},
+		{"P=[1,2,3,4,5,6]", "", []int64{1, 2, 3}, "[1,2,3,4,5,6]"},
+		{"P=[1,2]", "input 'P': found 2 elements, expected a multiple of 6 for the shape [-1,2,3]", nil, ""},
+		{"P=5", "input 'P': found 1 elements, expected a multiple of 6 for the shape [-1,2,3]", nil, ""},
+		{"Q=[1,2]", "input 'Q': found 2 elements, expected 3 for the shape [3]", nil, ""},
 		{"I=[1]]", "input 'I': the value is no JSON array: something follows its last ']'", nil, ""},
 		{"I=[1,a]", "input 'I': the value is no JSON array: invalid character 'a'", nil, ""},
 		{"I=[[1,2],[3]]", "input 'I': arrays beside each other have 2 and 1 elements, expected as many in each", nil, ""},
@@ -49,7 +55,7 @@ func TestParseInput(t *testing.T) {
 		{"B=yes", "input 'B': 'yes' is no value of BOOL, expected true or false, a JSON array of such, or @FILE", nil, ""},
 		{"T=[1]", "input 'T': element 0 is 1, expected a text in quotes (BYTES)", nil, ""},
 		{"H=1", "input 'H': values of FP16 have no text form, expected @FILE with their bytes", nil, ""},
-		{"X=1", "model 'm' has no input 'X', expected one of: I, U, F, B, T, H", nil, ""},
+		{"X=1", "model 'm' has no input 'X', expected one of: I, U, F, B, T, P, Q, H", nil, ""},
 		{"I", "--input is 'I', expected NAME=VALUE", nil, ""},
 	}
 	for _, tt := range tests {

@@ -37,6 +37,7 @@ func (p *program) init(ctx context.Context, args []string) error {
 	fs.StringVar(&o.Tokenizer, "tokenizer", "", "`file` of the model's tokenizer: tokenizer.json, vocab.txt, ..., or its folder; by default what is found beside the model")
 	fs.StringVar(&o.Kind, "kind", "", "`kind` of the model: "+strings.Join(starter.Kinds(), ", ")+"; by default a guess from its inputs and outputs")
 	fs.StringVar(&o.Name, "name", "", "`name` of the ensemble; by default that of the model file")
+	out := outputFlag(fs, formatText, formatJSON, formatYAML)
 	fs.Var(settings, "backend-config", "`backend,key=value`: a setting of the backend that runs the model once; may be repeated")
 	const expected = "a folder and what to start with"
 	rest, err := arguments(fs, args, 1, 2, expected)
@@ -47,7 +48,7 @@ func (p *program) init(ctx context.Context, args []string) error {
 		return misused("init", expected)
 	}
 	if o.Model != "" || given(fs) {
-		return p.initModel(ctx, rest, o, settings)
+		return p.initModel(ctx, out, rest, o, settings)
 	}
 	kind := starterUsual
 	if len(rest) == 2 {
@@ -67,18 +68,20 @@ func (p *program) init(ctx context.Context, args []string) error {
 	if err := writeStarter(rest[0], kind); err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(p.stdout, "Wrote %s. Check it and serve it:\n  tutti validate %s\n  tutti serve --model-repository %s\n", rest[0], rest[0], rest[0])
-	return err
+	return out.print(p.stdout, writtenRepository{Folder: rest[0], Kind: kind}, func() error {
+		_, err := fmt.Fprintf(p.stdout, "Wrote %s. Check it and serve it:\n  tutti validate %s\n  tutti serve --model-repository %s\n", rest[0], rest[0], rest[0])
+		return err
+	})
 }
 
-// given reports whether a flag was set.
+// given reports whether a flag about a model was set.
 func given(set *flag.FlagSet) (found bool) {
-	set.Visit(func(*flag.Flag) { found = true })
+	set.Visit(func(f *flag.Flag) { found = found || f.Name != "o" && f.Name != "format" })
 	return found
 }
 
 // initModel writes a repository around a model file. After an error nothing is left in the folder.
-func (p *program) initModel(ctx context.Context, rest []string, o *starter.Options, settings options.BackendConfig) error {
+func (p *program) initModel(ctx context.Context, out *output, rest []string, o *starter.Options, settings options.BackendConfig) error {
 	switch {
 	case o.Model == "":
 		return usagef("expected --model with the flags --labels, --tokenizer, --kind and --name")
@@ -103,7 +106,7 @@ func (p *program) initModel(ctx context.Context, rest []string, o *starter.Optio
 	if err != nil {
 		return err
 	}
-	return p.describeInit(dir, o.Model, r, s)
+	return out.print(p.stdout, describeWritten(dir, r, s), func() error { return p.describeInit(dir, o.Model, r, s) })
 }
 
 // starterIn writes a repository and sends its sample request.
@@ -182,6 +185,35 @@ func makeFolder(dir string) (made string, err error) {
 		made = at
 	}
 	return made, os.MkdirAll(dir, 0o755) //nolint:gosec // a repository is for everybody
+}
+
+// writtenRepository is what init has written, as it prints it for programs.
+type writtenRepository struct {
+	Folder        string         `json:"folder"`
+	Kind          string         `json:"kind"`
+	Ensemble      string         `json:"ensemble,omitempty"`
+	Models        []writtenModel `json:"models,omitempty"`
+	Notes         []string       `json:"notes,omitempty"`          // Notes are guesses that a person should check
+	Golden        bool           `json:"golden,omitempty"`         // Golden is true if the repository has a golden request
+	GoldenMissing string         `json:"golden_missing,omitempty"` // GoldenMissing is the reason that it has none
+	Commands      []string       `json:"commands,omitempty"`       // Commands send the sample request, from the folder
+}
+
+// writtenModel is a model of a writtenRepository.
+type writtenModel struct {
+	Name        string `json:"name"`
+	Description string `json:"description"`
+}
+
+// describeWritten returns what init prints for programs about a repository around a model file.
+func describeWritten(dir string, r *starter.Repository, s *sampled) writtenRepository {
+	w := writtenRepository{
+		Folder: dir, Kind: r.Kind, Ensemble: r.Name, Notes: r.Notes, Golden: s.golden, GoldenMissing: s.missing, Commands: r.Commands(),
+	}
+	for i := range r.Folders {
+		w.Models = append(w.Models, writtenModel{r.Folders[i].Name, r.Folders[i].Doc()})
+	}
+	return w
 }
 
 // describeInit prints what was written and what to do next.

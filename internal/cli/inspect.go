@@ -27,6 +27,7 @@ func (p *program) why(ctx context.Context, args []string) error {
 	fs := p.flags("why")
 	url, connect := urlFlag(fs, "its HTTP port"), &connection{}
 	connect.flags(fs)
+	out := outputFlag(fs, formatText, formatJSON, formatYAML)
 	rest, err := arguments(fs, args, 1, 1, "one trace id, or the id of a request")
 	if err != nil {
 		return err
@@ -35,7 +36,7 @@ func (p *program) why(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	return connect.explain(ctx, *url, a.why(ctx, p.stdout, rest[0]))
+	return connect.explain(ctx, *url, a.why(ctx, p.stdout, out, rest[0]))
 }
 
 // inspector sends requests to the dashboard's API.
@@ -51,23 +52,30 @@ func (c *connection) inspector(server string) (*inspector, error) {
 }
 
 // why prints the explanation of a trace, or of the newest trace of a request.
-func (a *inspector) why(ctx context.Context, w io.Writer, id string) error {
+func (a *inspector) why(ctx context.Context, w io.Writer, out *output, id string) error {
 	if len(id) != 32 || strings.Trim(id, "0123456789abcdef") != "" {
 		var err error
 		if id, err = a.traceOf(ctx, id); err != nil {
 			return err
 		}
 	}
-	return a.show(ctx, w, id)
+	return a.show(ctx, w, out, id)
 }
 
-// show prints the explanation of a trace.
-func (a *inspector) show(ctx context.Context, w io.Writer, id string) error {
-	text, err := a.body(ctx, http.MethodGet, "traces/"+id+"?as=text", nil)
-	if err == nil {
-		_, err = w.Write(text)
+// show prints the explanation of a trace: as text, or the trace in the form of the dashboard's API.
+func (a *inspector) show(ctx context.Context, w io.Writer, out *output, id string) error {
+	path := "traces/" + id
+	if !out.machine() {
+		path += "?as=text"
 	}
-	return err
+	body, err := a.body(ctx, http.MethodGet, path, nil)
+	if err != nil {
+		return err
+	}
+	return out.print(w, json.RawMessage(body), func() error {
+		_, err := w.Write(body)
+		return err
+	})
 }
 
 // The number of attempts to read a trace after its response, and the pause between them: storing it takes a while.
@@ -79,7 +87,7 @@ const (
 // await prints the explanation of a trace that is about to be stored.
 func (a *inspector) await(ctx context.Context, w io.Writer, id string) error {
 	for range awaitTries {
-		err := a.show(ctx, w, id)
+		err := a.show(ctx, w, &output{format: formatText}, id)
 		if refusal, ok := errors.AsType[*refusedError](err); !ok || refusal.status != http.StatusNotFound {
 			return err
 		}
@@ -108,7 +116,7 @@ func (a *inspector) traceOf(ctx context.Context, request string) (string, error)
 	}
 	var list inspect.TraceList
 	if err := json.Unmarshal(b, &list); err != nil {
-		return "", fmt.Errorf("the server's answer is no list of traces: %w", err)
+		return "", fmt.Errorf("the server's response is no list of traces: %w", err)
 	}
 	if len(list.Traces) == 0 {
 		return "", &failure{exitNotFound, fmt.Errorf("no trace of request '%s' is stored: not every request is, see --trace-store-every (tutti infer asks for its own)", request)}
@@ -165,16 +173,31 @@ type captureSession struct {
 	out   string
 	rule  inspect.CaptureRule
 	saved map[string]bool
+	list  []savedCapture
+	print *output
+}
+
+// savedCapture is a file of a capture as the command prints it.
+type savedCapture struct {
+	File    string `json:"file"`
+	Trace   string `json:"trace_id"`
+	Span    string `json:"span_id"`
+	Request string `json:"request_id,omitempty"`
+	Model   string `json:"model"`
+	Version int64  `json:"version"`
+	Status  string `json:"status"`
+	Tensors int    `json:"tensors"`
 }
 
 // capture starts a capture of request tensors on a running server and saves the files.
 func (p *program) capture(ctx context.Context, args []string) error {
-	s := &captureSession{p: p, saved: map[string]bool{}}
+	s := &captureSession{p: p, saved: map[string]bool{}, list: []savedCapture{}}
 	fs := p.flags("capture")
 	url, connect := urlFlag(fs, "its HTTP port"), &connection{}
 	connect.flags(fs)
 	fs.StringVar(&s.out, "out", ".", "folder of the files TRACE-SPAN.npz, one per request")
 	s.flags(fs)
+	s.print = outputFlag(fs, formatText, formatJSON, formatYAML)
 	rest, err := parse(fs, args)
 	switch {
 	case err != nil:
@@ -198,7 +221,11 @@ func (p *program) capture(ctx context.Context, args []string) error {
 	if err := os.MkdirAll(s.out, 0o750); err != nil {
 		return err
 	}
-	return connect.explain(ctx, *url, s.run(ctx))
+	err = s.run(ctx)
+	if s.print.machine() { // also what was saved before an error
+		err = errors.Join(err, s.print.print(p.stdout, s.list, nil))
+	}
+	return connect.explain(ctx, *url, err)
 }
 
 // flags declares the flags of the capture rule.
@@ -278,6 +305,10 @@ func (s *captureSession) save(ctx context.Context, v *inspect.CaptureView) error
 			return err
 		}
 		s.saved[id] = true
+		s.list = append(s.list, savedCapture{name, h.Trace, h.Span, h.Request, h.Model, h.Version, h.Status, h.Tensors})
+		if s.print.machine() {
+			continue
+		}
 		if _, err := fmt.Fprintf(s.p.stdout, "%s: %s, %s, %d tensors\n", name, h.Model, h.Status, h.Tensors); err != nil {
 			return err
 		}

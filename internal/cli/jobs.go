@@ -91,15 +91,15 @@ func jobsCommands() []command {
 		},
 		{
 			name: "pause", usage: job, summary: "Pause a job", examples: []string{"tutti jobs pause text-7f3a"},
-			run: jobRun("pause", nil, func(j *jobsCommand, ctx context.Context, id string) error { return j.jobs.Pause(ctx, id) }),
+			run: jobRun("pause", nil, changeJob((*client.Jobs).Pause)),
 		},
 		{
 			name: "resume", usage: job, summary: "Resume a job that was paused", examples: []string{"tutti jobs resume text-7f3a"},
-			run: jobRun("resume", nil, func(j *jobsCommand, ctx context.Context, id string) error { return j.jobs.Resume(ctx, id) }),
+			run: jobRun("resume", nil, changeJob((*client.Jobs).Resume)),
 		},
 		{
 			name: "cancel", usage: job, summary: "Cancel a job", examples: []string{"tutti jobs cancel text-7f3a"},
-			run: jobRun("cancel", nil, func(j *jobsCommand, ctx context.Context, id string) error { return j.jobs.Cancel(ctx, id) }),
+			run: jobRun("cancel", nil, changeJob((*client.Jobs).Cancel)),
 		},
 		{
 			name: "retry", usage: job, summary: "Submit a job again: only rows without a result are executed", examples: []string{"tutti jobs retry text-7f3a --wait"},
@@ -120,6 +120,20 @@ func jobsCommands() []command {
 func jobRun(name string, flags func(*jobsCommand, *flag.FlagSet), run func(*jobsCommand, context.Context, string) error) func(*program, context.Context, []string) error {
 	return func(p *program, ctx context.Context, args []string) error {
 		return p.jobs(ctx, name, args, 1, flags, func(j *jobsCommand, ctx context.Context, rest []string) error { return run(j, ctx, rest[0]) })
+	}
+}
+
+// changeJob returns the function of a command that changes the state of a job. It prints the job for programs only.
+func changeJob(change func(*client.Jobs, context.Context, string) error) func(*jobsCommand, context.Context, string) error {
+	return func(j *jobsCommand, ctx context.Context, id string) error {
+		if err := change(j.jobs, ctx, id); err != nil || !j.out.machine() {
+			return err
+		}
+		st, err := j.jobs.Show(ctx, id)
+		if err != nil {
+			return err
+		}
+		return j.print(st)
 	}
 }
 

@@ -59,7 +59,9 @@ func TestJobsCommand(t *testing.T) {
 		t.Errorf("submit printed %q", out)
 	}
 	for verb, want := range map[string]string{"pause": "paused", "resume": "running", "cancel": "cancelled"} {
-		run(0, verb, "job-0")
+		if out := run(0, verb, "job-0", "-o", "json"); !strings.Contains(out, `"state": "`+want+`"`) {
+			t.Errorf("%s -o json printed %q", verb, out)
+		}
 		if out := run(0, "show", "job-0"); !strings.Contains(out, "state     "+want+"\n") {
 			t.Errorf("after %s: %s", verb, out)
 		}

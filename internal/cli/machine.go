@@ -287,6 +287,7 @@ func (p *program) fetchRuntime(ctx context.Context, args []string) error {
 	fs := p.flags("runtime fetch")
 	dir := fs.String("dir", runtimes.Folder, "`folder` of fetched libraries")
 	var from list
+	out := outputFlag(fs, formatText, formatJSON, formatYAML)
 	fs.Var(&from, "from", "`file` or folder with the packages, in place of a download: without a network; may be repeated")
 	rest, err := arguments(fs, args, 1, 1, "the name of one runtime")
 	if err != nil {
@@ -297,12 +298,13 @@ func (p *program) fetchRuntime(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	return p.prepare(ctx, rest[0], path)
+	return p.prepare(ctx, out, &changedRuntime{Name: rest[0], Path: path})
 }
 
 // updateRuntime replaces the releases of a runtime by the one of this program.
 func (p *program) updateRuntime(ctx context.Context, args []string) error {
 	fs := p.flags("runtime update")
+	out := outputFlag(fs, formatText, formatJSON, formatYAML)
 	dir := fs.String("dir", runtimes.Folder, "`folder` of fetched libraries")
 	rest, err := arguments(fs, args, 1, 1, "the name of one runtime")
 	if err != nil {
@@ -316,12 +318,13 @@ func (p *program) updateRuntime(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	return p.prepare(ctx, rest[0], path)
+	return p.prepare(ctx, out, &changedRuntime{rest[0], path, removed})
 }
 
 // removeRuntime removes what was fetched of a runtime.
 func (p *program) removeRuntime(_ context.Context, args []string) error {
 	fs := p.flags("runtime remove")
+	out := outputFlag(fs, formatText, formatJSON, formatYAML)
 	dir := fs.String("dir", "", "`folder` of fetched libraries; by default those that backends look in; the user's cache is always one")
 	rest, err := arguments(fs, args, 1, 1, "the name of one runtime")
 	if err != nil {
@@ -331,34 +334,48 @@ func (p *program) removeRuntime(_ context.Context, args []string) error {
 	for _, folder := range removed {
 		fmt.Fprintf(p.stderr, "removed %s\n", folder)
 	}
-	return err
+	if err != nil {
+		return err
+	}
+	return out.print(p.stdout, changedRuntime{Name: rest[0], Removed: removed}, func() error { return nil })
 }
 
 // prepareRuntime completes a library that was not fetched.
 func (p *program) prepareRuntime(ctx context.Context, args []string) error {
-	rest, err := arguments(p.flags("runtime prepare"), args, 2, 2, "the name of a runtime and its library")
+	fs := p.flags("runtime prepare")
+	out := outputFlag(fs, formatText, formatJSON, formatYAML)
+	rest, err := arguments(fs, args, 2, 2, "the name of a runtime and its library")
 	if err != nil {
 		return err
 	}
 	if _, err := os.Stat(rest[1]); err != nil {
 		return err
 	}
-	return p.prepare(ctx, rest[0], rest[1])
+	return p.prepare(ctx, out, &changedRuntime{Name: rest[0], Path: rest[1]})
+}
+
+// changedRuntime is a runtime that was fetched, updated, prepared or removed, as the commands print it.
+type changedRuntime struct {
+	Name    string   `json:"name"`
+	Path    string   `json:"path,omitempty"`    // of the library
+	Removed []string `json:"removed,omitempty"` // folders
 }
 
 // prepare makes what a backend needs beside its library, and prints the library's path.
-func (p *program) prepare(ctx context.Context, name, library string) error {
+func (p *program) prepare(ctx context.Context, out *output, r *changedRuntime) error {
 	registry, err := p.components.Registry()
 	if err != nil {
 		return err
 	}
-	if f := registry.ByName(strings.TrimSuffix(name, "-gpu")); f != nil && f.Prepare != nil {
-		if err := f.Prepare(ctx, library, p.stderr); err != nil {
+	if f := registry.ByName(strings.TrimSuffix(r.Name, "-gpu")); f != nil && f.Prepare != nil {
+		if err := f.Prepare(ctx, r.Path, p.stderr); err != nil {
 			return err
 		}
 	}
-	_, err = fmt.Fprintln(p.stdout, library)
-	return err
+	return out.print(p.stdout, r, func() error {
+		_, err := fmt.Fprintln(p.stdout, r.Path)
+		return err
+	})
 }
 
 // listRuntimes prints every runtime with the path of its library, or with the command that fetches it.

@@ -190,6 +190,7 @@ func (o *Options) logFlags() []Flag {
 		onOff("log-info", &o.Log.Info, yes, "Log information"),
 		onOff("log-warning", &o.Log.Warning, yes, "Log warnings"),
 		onOff("log-error", &o.Log.Error, yes, "Log errors"),
+		onOff("log-notices", &o.LogNotices, yes, "Log notices about configurations, for example that Triton does not have a backend: the codes TUT6001 and above of tutti validate").own(),
 		Flag{
 			Name: "log-format", Arg: "format", Default: logs.Default, Help: "default is Triton's format, ISO8601 has full dates, json has a JSON object per line", set: o.logFormat,
 		},

@@ -68,6 +68,7 @@ type Options struct {
 	ModelMemory   string          // MemoryRefuse or MemoryLRU
 	ClientSHM     bool            // ClientSHM allows clients to register shared memory
 	Log           logs.Settings
+	LogNotices    bool // LogNotices logs the notices about configurations that tutti validate prints
 	Trace         Trace
 	Dashboard     Dashboard // Dashboard and TraceStore configure the dashboard and the traces that it shows
 	TraceStore    TraceStore

@@ -78,8 +78,11 @@ func (c *change) stateFor(f *folder, number int64) *versionState {
 	return newVersionState(number)
 }
 
-// logDiagnostic logs a warning or note about a configuration. Errors are reported with the model.
+// logDiagnostic logs a warning or notice about a configuration. Errors are reported with the model.
 func (r *Repository) logDiagnostic(ctx context.Context, d *config.Diagnostic) {
+	if d.Severity == config.Notice && r.s.QuietNotices {
+		return
+	}
 	levels := map[config.Severity]slog.Level{config.Warning: slog.LevelWarn, config.Notice: slog.LevelInfo}
 	if level, ok := levels[d.Severity]; ok {
 		r.s.Log.Log(ctx, level, "configuration", slog.String("model", d.Model), slog.String("code", string(d.Code)),

@@ -61,6 +61,7 @@ type Settings struct {
 	StrictEnsembleConfig bool
 	// StrictParams rejects model parameters that nothing reads. Otherwise they are logged as a warning.
 	StrictParams bool
+	QuietNotices bool // keeps notices about configurations out of the log
 	GPUFallback  bool // runs KIND_GPU instances on the CPU when the machine lacks the GPU
 	// Namespacing makes each root a namespace, so that models in different roots may share a name. An ensemble
 	// looks for its models in its own namespace first.

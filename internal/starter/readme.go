@@ -122,6 +122,10 @@ func (r *Repository) readme(golden bool) string {
 		t.WriteString(c + "\n")
 	}
 	t.WriteString("```\n\n`tutti infer` also shows the time of each step; curl prints the response alone.\n")
+	if list := r.measures(golden); len(list) > 0 {
+		t.WriteString("\n## Measure and tune it\n\n`tutti bench` measures the server that runs. `tutti tune` starts its own for some minutes, so end the other first; " +
+			"it searches for the settings with which 99 of 100 requests take at most 50 ms: write your objective there.\n\n```\n" + strings.Join(list, "\n") + "\n```\n")
+	}
 	t.WriteString("\n| | name | type | shape |\n|---|---|---|---|\n")
 	for _, s := range r.Sample {
 		fmt.Fprintf(t, "| input | `%s` | %s | %v |\n", s.Name, s.DType, s.Shape)
@@ -159,6 +163,21 @@ func (r *Repository) Commands() []string {
 		return []string{"tutti infer " + r.Name + " --input " + s.Name + "=@" + s.File, curl}
 	}
 	return []string{"tutti infer " + r.Name + " --data " + requestBin, curl}
+}
+
+// measures returns the commands that measure and tune the ensemble with the sample request. Random inputs are only fit for a model of
+// which nothing is known.
+func (r *Repository) measures(golden bool) []string {
+	bench, tune := "tutti bench "+r.Name, "tutti tune . "+r.Name+" --slo-ms 50"
+	switch {
+	case golden:
+		return []string{bench + " --input " + r.Name + "/golden/sample.json", tune}
+	case r.sampleFiles() == nil, r.binary() && r.Kind != Custom:
+		return nil
+	case r.binary():
+		return []string{bench}
+	}
+	return []string{bench + " --input " + requestJSON, tune + " --data " + requestJSON}
 }
 
 // Doc returns the first sentence of the configuration's comment, without its period.

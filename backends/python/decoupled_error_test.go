@@ -3,6 +3,7 @@ package python_test
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -55,6 +56,46 @@ func TestErrorBetweenResponses(t *testing.T) {
 	}
 	if err := b.Requests[0].Err; status.CodeOf(err) != status.NotFound || status.Text(err) != "stumbled" {
 		t.Errorf("the request ended with %v, want the model's error", err)
+	}
+}
+
+// TestWorkerDies checks the error of a stream whose worker exits: before the first response it may be sent again, and the error has a
+// time after which; afterwards it says that the responses come again.
+func TestWorkerDies(t *testing.T) {
+	t.Parallel()
+	cfg, err := config.Load("testdata/models/dies")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := settings(t, "dies", cfg)
+	x := running(t, opened(t, options(t)), s, 1)[0]
+	for _, tt := range []struct {
+		responses float32
+		code      status.Code
+		retry     time.Duration
+		want      string
+	}{
+		{0, status.Unavailable, time.Second, "exited: exit status 3; send the request again"},
+		{2, status.Internal, 0, "exited: exit status 3; it had sent 2 responses, which come again if the request is sent again"},
+		{0, status.Unavailable, time.Second, "exited: exit status 3; send the request again"},
+	} {
+		in, err := tensor.New(s.Alloc, tensor.FP32, tensor.Of(1))
+		if err != nil {
+			t.Fatal(err)
+		}
+		tensor.Slice[float32](&in)[0] = tt.responses
+		var got values
+		b := &backends.Batch{Rows: 1, In: []tensor.Tensor{in}, Out: make([]tensor.Tensor, 1), Allocator: s.Alloc, Responses: &got}
+		b.Requests = []backends.Request{{Ctx: t.Context(), Rows: 1}}
+		if err := x.Execute(t.Context(), b); err != nil {
+			t.Fatal(err)
+		}
+		in.Release()
+		err = b.Requests[0].Err
+		if len(got) != int(tt.responses) || status.CodeOf(err) != tt.code || status.RetryAfter(err) != tt.retry || !strings.HasSuffix(status.Text(err), tt.want) {
+			t.Errorf("after %v responses: %d came, and %v: %v, to be sent again after %v; want %v, %q, %v",
+				tt.responses, len(got), status.CodeOf(err), err, status.RetryAfter(err), tt.code, tt.want, tt.retry)
+		}
 	}
 }
 

@@ -143,7 +143,7 @@ func (x *instance) run(b *backends.Batch, e *execution) error {
 	}
 	var p *packet
 	if err != nil {
-		err = w.gone(err)
+		err = w.lost(err)
 	} else {
 		p, err = w.checkResult()
 	}

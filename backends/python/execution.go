@@ -75,6 +75,7 @@ type execution struct {
 	mu       sync.Mutex
 	batch    *backends.Batch // nil after end; guarded by mu
 	over     []bool          // for each request: its final response was handled; guarded by mu
+	sent     []int           // for each request: the responses that response senders have sent; guarded by mu
 	left     int             // number of open requests; guarded by mu
 	lastSend chan struct{}   // closed when the last received response was delivered; nil before the first; guarded by mu
 
@@ -91,6 +92,35 @@ func (e *execution) begin(id uint32, b *backends.Batch) {
 	e.id, e.batch, e.left = id, b, len(b.Requests)
 	e.over = slices.Grow(e.over[:0], len(b.Requests))[:len(b.Requests)]
 	clear(e.over)
+	e.sent = slices.Grow(e.sent[:0], len(b.Requests))[:len(b.Requests)]
+	clear(e.sent)
+}
+
+// responded counts a response of request i.
+func (e *execution) responded(i int) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if i < len(e.sent) {
+		e.sent[i]++
+	}
+}
+
+// lost returns the error of request i after the worker has exited with err. It says whether the request may be sent again: one that has
+// had responses gets them again then. e is nil when the batch was not sent.
+func (e *execution) lost(i int, err error) error {
+	after, sent := status.RetryAfter(err), 0
+	if after == 0 {
+		return err // another reason
+	}
+	if e != nil {
+		e.mu.Lock()
+		sent = e.sent[i]
+		e.mu.Unlock()
+	}
+	if sent > 0 {
+		return status.Errorf(status.Internal, "%s; it had sent %d responses, which come again if the request is sent again", err, sent)
+	}
+	return &status.Error{Code: status.Unavailable, Msg: err.Error() + "; send the request again", RetryAfter: after}
 }
 
 // settled marks the final response of request i.
@@ -134,7 +164,7 @@ func (e *execution) wait(w *worker, b *backends.Batch) error {
 		case <-e.idle:
 			return nil
 		case <-w.ctx.Done():
-			return w.gone(io.EOF)
+			return w.lost(io.EOF)
 		case <-t.C:
 			if abandoned = abandonedFor(b, abandoned, tick); abandoned > limit {
 				return status.ErrCancelled // the model may continue; its responses are dropped
@@ -207,6 +237,9 @@ func (w *worker) deliver(p *packet) error {
 	}
 	final := p.flags&flagFinal != 0 || !w.m.sig.Decoupled
 	err := w.respond(b, i, &a, p, final)
+	if err == nil && a.state == stateOK && w.m.sig.Decoupled {
+		e.responded(i)
+	}
 	if final || status.CodeOf(err) == status.Cancelled && err != nil {
 		e.settled(i)
 	}

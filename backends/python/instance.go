@@ -151,7 +151,10 @@ func (x *instance) dispatch(ctx context.Context, b *backends.Batch, e *execution
 		if err := x.start(ctx); err != nil {
 			err = status.Prefixf(err, "cannot start the python worker of model '%s' again: ", x.m.sig.Model)
 			x.m.failed(x.name, status.Text(err))
-			return nil, err
+			if ctx.Err() != nil {
+				return nil, err
+			}
+			return nil, &status.Error{Code: status.Unavailable, Msg: err.Error(), RetryAfter: retryAfter}
 		}
 	}
 	defer x.releaseOutputs()
@@ -180,7 +183,7 @@ func failAll(b *backends.Batch, e *execution, err error) {
 			continue
 		}
 		if b.Requests[i].Err == nil {
-			b.Requests[i].Err = err
+			b.Requests[i].Err = e.lost(i, err)
 		}
 		tensor.ReleaseAll(b.Requests[i].Out)
 		b.Requests[i].Out = nil
@@ -200,7 +203,7 @@ func (x *instance) broken(err error) error {
 	if e, ok := errors.AsType[*status.Error](err); ok {
 		return e
 	}
-	err = x.w.gone(err)
+	err = x.w.lost(err)
 	x.closeWorker()
 	return err
 }

@@ -204,6 +204,14 @@ func (w *worker) gone(err error) error {
 	return status.Errorf(status.Internal, "%s the python worker of model '%s' ('%s') exited: %s", unhealthy(w.name()), w.m.sig.Model, w.m.file, how)
 }
 
+// lost is gone for requests in flight. They may be sent again: the next one starts another worker.
+func (w *worker) lost(err error) error {
+	return &status.Error{Code: status.Unavailable, Msg: status.Text(w.gone(err)), RetryAfter: retryAfter}
+}
+
+// retryAfter is the time after which a request whose worker has exited may be sent again.
+const retryAfter = time.Second
+
 // separate keeps the text of one client's requests from the errors of another one: a batch begins.
 //
 // hot: no allocation.

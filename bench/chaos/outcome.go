@@ -19,7 +19,7 @@ const (
 	right    = "right"
 	again    = "retry"    // refused or lost, and the error says that it may be sent again: 503, 429, UNAVAILABLE, RESOURCE_EXHAUSTED
 	final    = "final"    // an error that says that the same request will fail again, for a reason that an event explains
-	worker   = "worker"   // the Python worker of a request died with it: 500 or INTERNAL, with the reason in the text
+	worker   = "worker"   // the Python worker of a stream died after some of its responses: the text says that they would come again
 	deadline = "deadline" // the client's own deadline
 	wrong    = "WRONG"    // a response that is not the right one
 	unclear  = "UNCLEAR"  // an error that nothing explains
@@ -49,9 +49,9 @@ var (
 	explained = regexp.MustCompile(`(?i)unknown model|is not ready|not found|no version is available|no available versions|unload|` +
 		`unable to find shared memory region|shared memory region .* (?:is not registered|doesn't exist)|must specify the START flag|file too large|no space left|unexpected sequence|inference request for sequence`)
 	// died are the texts of errors of workers.
-	died = regexp.MustCompile(`is not healthy|signal: killed|the process has exited|worker .* exited`)
+	died = regexp.MustCompile(`exited: .*; it had sent \d+ responses, which come again`)
 	// retried are the texts on streams, whose errors have no code.
-	retried = regexp.MustCompile(`(?i)unavailable|exceeds maximum queue size|try again|too many|in flight`)
+	retried = regexp.MustCompile(`(?i)send the request again|unavailable|exceeds maximum queue size|try again|too many|in flight`)
 )
 
 // judge returns how a request with the given error ended. own says that the client's deadline was meant to end it.

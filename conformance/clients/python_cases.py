@@ -135,7 +135,7 @@ def the_codes_of_a_python_model(f):
 def a_python_model_that_prints_and_exits(f):
     same(f.infer("wrong", [text(f, "WHAT", "print")]).as_numpy("OUT"), np.array([1, 2], np.float32))
     for _ in range(2):
-        e = refused(f, lambda: f.infer("wrong", [text(f, "WHAT", "exit")]), "Stub process 'wrong_0_0' is not healthy.", "500", "INTERNAL")
+        e = refused(f, lambda: f.infer("wrong", [text(f, "WHAT", "exit")]), "Stub process 'wrong_0_0' is not healthy.", "503", "UNAVAILABLE")
         has(e.message(), "last words")
         fine(f)
 

@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"sync"
 	"syscall"
 
@@ -100,6 +101,7 @@ func (s *forkServer) read() {
 		s.handle(&p)
 	}
 	p.free()
+	_ = s.link.close() // it may be closed already
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, f := range s.forks {
@@ -119,6 +121,16 @@ func (f *forked) orphan() {
 		f.how = waitOrphan(f.pid)
 		close(f.exited)
 	}()
+}
+
+// exited reports whether the fork server has exited.
+func (s *forkServer) exited() bool {
+	select {
+	case <-s.gone:
+		return true
+	default:
+		return false
+	}
 }
 
 // handle handles one packet.
@@ -190,7 +202,8 @@ type forkServers struct {
 
 	mu          sync.Mutex
 	current     *forkServer   // guarded by mu
-	started     []*forkServer // the current and former ones; guarded by mu
+	started     []*forkServer // the current and former ones that have not exited; guarded by mu
+	proven      bool          // one has started: this interpreter can fork; guarded by mu
 	unsupported bool          // guarded by mu
 }
 
@@ -207,8 +220,10 @@ func (s *forkServers) server(ctx context.Context) (*forkServer, error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), probeTime)
 	defer cancel()
 	started, err := startForkServer(ctx, s.from, s.key.python, s.script, s.env)
+	s.proven = s.proven || err == nil
 	// An interpreter that has forked once can do so: the failure, for example a full disk, may pass.
-	s.current, s.unsupported = started, err != nil && len(s.started) == 0
+	s.current, s.unsupported = started, !s.proven
+	s.started = slices.DeleteFunc(s.started, (*forkServer).exited)
 	if err == nil {
 		s.started = append(s.started, started)
 	}

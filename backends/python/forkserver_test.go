@@ -181,6 +181,32 @@ func TestForkServerDies(t *testing.T) {
 	}
 }
 
+// TestForkServersLeaveNothing checks that a fork server that has exited holds no descriptor, while models go on to use its interpreter.
+func TestForkServersLeaveNothing(t *testing.T) { //nolint:paralleltest // it counts the descriptors of this process
+	x := instances(t, opened(t, options(t)), 1, nil)[0]
+	counts := make([]int, 4)
+	for i := range counts {
+		v := x.report(t)
+		if err := syscall.Kill(v.parent, syscall.SIGKILL); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := x.send(t, syscall.SIGKILL); err == nil {
+			t.Error("a request whose worker was ended succeeded")
+		}
+		if next := x.report(t); next.parent == v.parent {
+			t.Fatalf("the worker is %+v, expected one of a new fork server", next)
+		}
+		list, err := os.ReadDir("/proc/self/fd")
+		if err != nil {
+			t.Fatal(err)
+		}
+		counts[i] = len(list)
+	}
+	if counts[len(counts)-1] != counts[0] {
+		t.Errorf("the descriptors after each exit of a fork server are %v, expected the same number", counts)
+	}
+}
+
 // TestForkServerFailsOnce checks that workers are forked again after a fork server could not start for a while, for example with a full
 // disk. Meanwhile they are spawned.
 func TestForkServerFailsOnce(t *testing.T) {

@@ -121,7 +121,7 @@ func repeat(do func() error) (err error) {
 
 // model draws a model with files.
 func (x *run) model(e *event) string {
-	local := slices.DeleteFunc(slices.Clone(x.repo.models), func(m string) bool { return m == far })
+	local := slices.DeleteFunc(slices.Clone(x.repo.models), func(m string) bool { return m == far || !wants(x.set.only.models, m) })
 	return local[e.Draw%uint64(len(local))]
 }
 

@@ -1,6 +1,7 @@
 // Command chaos runs one real server under load and harms it, or soaks it in requests, and checks what it does.
 //
 //	chaos [-t 30m] [-seed 1] [-out bin/chaos]      the plan of events of a seed, under mixed traffic
+//	chaos -flows 'count|plain' -models count -events 'reload|kill-worker' -gap 300ms -t 2m    only these, to narrow a fault down
 //	chaos -soak 10000000 [-out bin/soak]           requests over the sockets, with a test of the slope of the memory
 //
 // Every response is compared with the stored right one. An error must say whether the request may be sent again. At the
@@ -28,6 +29,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"regexp"
 	"syscall"
 	"time"
 )
@@ -42,13 +44,33 @@ type settings struct {
 	tutti    string
 	redis    string
 	s3       string
+	gap      time.Duration
+	only     only
 }
+
+// only narrows a run down.
+type only struct{ flows, events, models *regexp.Regexp }
+
+// pattern returns a flag's value as a pattern that names begin with.
+func pattern(to **regexp.Regexp) func(string) error {
+	return func(text string) (err error) {
+		*to, err = regexp.Compile("^(?:" + text + ")")
+		return err
+	}
+}
+
+// wants reports whether a pattern has a name. Without a pattern all names are wanted.
+func wants(p *regexp.Regexp, name string) bool { return p == nil || p.MatchString(name) }
 
 func main() {
 	var s settings
 	flag.DurationVar(&s.duration, "t", 30*time.Minute, "how long events happen")
 	flag.Uint64Var(&s.seed, "seed", 0, "the seed of the plan and of the traffic; 0 for one of the clock")
 	flag.Float64Var(&s.load, "load", 0.8, "the offered load, as a part of the measured capacity")
+	flag.DurationVar(&s.gap, "gap", 2*time.Second, "the mean time between two events")
+	flag.Func("flows", "only requests whose names begin with this `pattern`", pattern(&s.only.flows))
+	flag.Func("events", "only events whose names begin with this `pattern`", pattern(&s.only.events))
+	flag.Func("models", "events of models happen only to those whose names begin with this `pattern`", pattern(&s.only.models))
 	flag.IntVar(&s.soak, "soak", 0, "send this number of requests without events instead")
 	flag.StringVar(&s.out, "out", "bin/chaos", "the `folder` of the plan, the log and the summary")
 	flag.StringVar(&s.tutti, "tutti", "", "the `binary`; built with profiles if empty")

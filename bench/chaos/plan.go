@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 )
@@ -20,13 +21,16 @@ type event struct {
 	For  time.Duration `json:"for"`
 }
 
-// kinds are the events with their weights and the longest times that they last.
-var kinds = []struct {
+// kind is a kind of events.
+type kind struct {
 	name   string
 	weight int
-	most   time.Duration
-	needs  string // what must be there: redis, s3, isolation
-}{
+	most   time.Duration // that it lasts
+	needs  string        // what must be there: redis, s3, isolation
+}
+
+// kinds are all of them.
+var kinds = []kind{
 	{"kill-worker", 10, 0, ""},
 	{"kill-isolated", 8, 0, "isolation"},
 	{"stall-worker", 6, 3 * time.Second, ""},
@@ -50,20 +54,21 @@ var kinds = []struct {
 	{"truncate-region", 4, 0, ""},
 }
 
-// gap is the mean time between two events.
-const gap = 2 * time.Second
-
 // makePlan draws the events of a seed.
-func makePlan(seed uint64, duration time.Duration, have map[string]bool) []event {
-	r := rand.New(rand.NewPCG(seed, 0)) //nolint:gosec // reproducible
-	sum := 0
+func (s *settings) makePlan(have map[string]bool) []event {
+	r := rand.New(rand.NewPCG(s.seed, 0)) //nolint:gosec // reproducible
+	kinds, sum := slices.Clone(kinds), 0
+	kinds = slices.DeleteFunc(kinds, func(k kind) bool { return !wants(s.only.events, k.name) })
 	for _, k := range kinds {
 		sum += k.weight
 	}
+	if sum == 0 {
+		return nil
+	}
 	var plan []event
 	for at := time.Duration(0); ; {
-		at += time.Duration(r.ExpFloat64() * float64(gap))
-		if at >= duration {
+		at += time.Duration(r.ExpFloat64() * float64(s.gap))
+		if at >= s.duration {
 			return plan
 		}
 		n, draw, part := r.IntN(sum), r.Uint64(), r.Float64()

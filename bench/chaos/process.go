@@ -267,6 +267,14 @@ func fieldOf(pid int, name string) int64 {
 	return -1
 }
 
+// stateOf returns the state of a process in /proc/PID/status.
+func stateOf(pid int) string {
+	text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid)) // it may be gone
+	_, after, _ := strings.Cut(string(text), "State:")
+	line, _, _ := strings.Cut(after, "\n")
+	return strings.TrimSpace(line)
+}
+
 // descriptors counts the open files of a process.
 func (s *state) descriptors(pid int) error {
 	dir := fmt.Sprintf("/proc/%d/fd", pid)

@@ -76,7 +76,7 @@ func (s *settings) runChaos(ctx context.Context) (err error) {
 	if x.have, err = x.prepare(ctx, scratch); err != nil {
 		return err
 	}
-	plan := makePlan(s.seed, s.duration, x.have)
+	plan := s.makePlan(x.have)
 	sum := &summary{Date: time.Now().UTC().Format(time.RFC3339), Seed: s.seed, CPUs: runtime.NumCPU(), Duration: s.duration.String(), LeftOut: leftOut(x.have)}
 	if sum.Plan, err = savePlan(s.out, plan); err != nil {
 		return err
@@ -154,7 +154,10 @@ const (
 
 // execute measures the capacity, runs the events under traffic, and compares the states.
 func (x *run) execute(ctx context.Context, plan []event, sum *summary) error {
-	flows := x.repo.flows()
+	flows := slices.DeleteFunc(x.repo.flows(), func(f flow) bool { return !wants(x.set.only.flows, f.name) })
+	if len(flows) == 0 {
+		return fmt.Errorf("no requests begin with -flows %v", x.set.only.flows)
+	}
 	name := fmt.Sprintf("%d-%d", os.Getpid(), x.set.seed)
 	if err := openRegion(ctx, x.c, name); err != nil {
 		return err
@@ -167,6 +170,7 @@ func (x *run) execute(ctx context.Context, plan []event, sum *summary) error {
 	logf("before: %d goroutines, %d descriptors, %d children, %d MB resident, %d KB of Go's heap", before.Goroutines, before.Descriptors, before.Children, before.RSS>>20, before.Heap>>10)
 	logf("capacity %.0f requests/s, offered %.0f", sum.Capacity, rate)
 	t := newTraffic(flows, x.c, x.set.seed)
+	t.slow = func() { x.saveStacks(ctx, "slow") }
 	over, stop := context.WithCancel(ctx)
 	var wg sync.WaitGroup
 	wg.Go(func() { t.run(over, rate) })
@@ -211,12 +215,13 @@ func (x *run) settle(ctx context.Context, flows []flow, sum *summary) (state, fl
 // warmUp sends as much traffic as the server can take, while each kind of event happens once, and then some more.
 func (x *run) warmUp(ctx context.Context, flows []flow) {
 	t := newTraffic(flows, x.c, x.set.seed+2)
+	t.slow = func() { x.saveStacks(ctx, "slow-in-warm-up") }
 	d := min(warmUp, x.set.duration)
 	over, stop := context.WithCancel(ctx)
 	var wg sync.WaitGroup
 	wg.Go(func() { t.capacity(over, time.Hour) })
 	for i, k := range kinds {
-		if k.needs == "" || x.have[k.needs] {
+		if (k.needs == "" || x.have[k.needs]) && wants(x.set.only.events, k.name) {
 			wg.Go(func() {
 				if !pause(ctx, d*time.Duration(i)/time.Duration(len(kinds))) {
 					return
@@ -348,10 +353,22 @@ func (x *run) compare(ctx context.Context, before state, sum *summary) error {
 		x.fault(f)
 	}
 	sum.Leaked = x.leaked(ctx)
-	if routines, err := x.server.get(ctx, "/debug/pprof/goroutine?debug=1"); err == nil {
-		_ = os.WriteFile(filepath.Join(x.set.out, "goroutines.txt"), []byte(routines), 0o600)
-	}
+	x.saveStacks(ctx, "goroutines")
 	return nil
+}
+
+// saveStacks writes what each goroutine of the server and each of its processes waits for, to find out why a request has no response.
+func (x *run) saveStacks(ctx context.Context, name string) {
+	text, err := x.server.get(context.WithoutCancel(ctx), "/debug/pprof/goroutine?debug=2")
+	if err != nil {
+		return
+	}
+	children, _ := x.server.children()
+	for _, pid := range children {
+		call, _ := os.ReadFile(fmt.Sprintf("/proc/%d/syscall", pid)) // it may be gone
+		text += fmt.Sprintf("\nprocess %d: %s: state %s, system call %s", pid, command(pid), stateOf(pid), call)
+	}
+	_ = os.WriteFile(filepath.Join(x.set.out, name+".txt"), []byte(text), 0o600)
 }
 
 // leaked reads Go's profile of leaked goroutines. A server that was not built here may have none.

@@ -17,6 +17,8 @@ type traffic struct {
 	seed  uint64
 	sent  atomic.Int64
 	late  atomic.Int64 // arrivals without a free client
+	slow  func()       // called once, when the first request has no response after half of patience; may be nil
+	once  sync.Once
 }
 
 func newTraffic(flows []flow, c *clients, seed uint64) *traffic {
@@ -46,6 +48,9 @@ func (t *traffic) one(ctx context.Context, draw uint64, impatient bool) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), limit)
 	defer cancel()
 	t.sent.Add(1)
+	if t.slow != nil && !own {
+		defer time.AfterFunc(patience/2, func() { t.once.Do(t.slow) }).Stop()
+	}
 	began := time.Now()
 	err := f.send(ctx, t.c, r)
 	t.tally.add(f.name, judge(ctx, err, own), time.Since(began), err)

@@ -41,12 +41,12 @@ A model names its backend in ` + "`config.pbtxt`" + `, or a platform that stands
 model first needs it; it is no part of the program. It is looked for at ` + "`--backend-config=NAME,library-path=PATH`" + `, at the
 variable ` + "`TUTTI_NAME_LIB`" + ` (for Python, ` + "`python-runtime`" + ` and ` + "`TUTTI_PYTHON`" + `), in ` + "`.runtime`" + ` beside the program or its folder or
 in the working directory, in the user's cache, and where the system keeps libraries. Where it is not, that model is
-UNAVAILABLE with the command that fetches it, and the others serve. ` + "`tutti runtime list`" + ` and ` + "`tutti doctor`" + ` tell what
+UNAVAILABLE with the command that fetches it, and the others serve. ` + "`tutti runtime list`" + ` and ` + "`tutti doctor`" + ` print what
 is there.
 
-What a call costs is measured on the two-input model of ` + "`examples/backends`" + `, one row and one thread, which hardly computes:
-what is left is what the backend adds, beside the framework's own call in Python in the same run. The machine had other work,
-which the clock's times show and the processor's hardly.
+The cost of a call is measured with the two-input model of ` + "`examples/backends`" + `, one row and one thread. This model computes next to nothing,
+so the figures are the overhead of the backend, beside that of the framework's own call in Python in the same run. Other programs used the machine:
+that shows in the wall times, and hardly in the CPU times.
 `
 
 // TestBackendsPage checks that docs/backends.md is up to date.
@@ -65,6 +65,7 @@ func TestBackendsPage(t *testing.T) {
 	b.WriteString("\n| backend | platforms | default file | version | how to get it | CPU of a call, ours : Python |\n|---|---|---|---|---|---|\n")
 	var others []backends.Factory
 	var sections bytes.Buffer
+	described := map[string]string{} // the backend of each text
 	for _, f := range components().Backends(&steps.Registry{}) {
 		folder := folders[f.Name]
 		if !f.Native {
@@ -73,6 +74,11 @@ func TestBackendsPage(t *testing.T) {
 		}
 		m := figures[folder]
 		writeBackendRow(b, &f, &m)
+		if twin := described[f.Guide.Doc]; twin != "" {
+			fmt.Fprintf(&sections, "\n## %s\n\n[`%[2]s`](#%[2]s) under another name: the default file is %[3]s, and limits, settings and parameters are the same.\n", f.Name, twin, ticked(f.DefaultFile))
+			continue
+		}
+		described[f.Guide.Doc] = f.Name
 		writeBackend(&sections, &f, &m, folder)
 	}
 	b.Write(sections.Bytes())

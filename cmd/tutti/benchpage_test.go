@@ -48,6 +48,7 @@ func skeleton(text string) string {
 // the page but for the figures.
 func TestBenchmarkingPage(t *testing.T) {
 	t.Parallel()
+	requireRuntime(t)
 	text, err := os.ReadFile(docsDir + "benchmarking.md")
 	if err != nil {
 		t.Fatal(err)
@@ -66,8 +67,8 @@ func TestBenchmarkingPage(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	a := serve(t, "--model-repository", filepath.Join(dir, "models"), "--allow-client-shm=true")
-	place := strings.NewReplacer("http://127.0.0.1:8000", "http://"+a.http, "grpc://127.0.0.1:8001", "grpc://"+a.grpc)
+	main := serve(t, "--model-repository", filepath.Join(dir, "models"), "--allow-client-shm=true")
+	streams := serve(t, "--model-repository="+examplesDir+"/../stream", "--model-repository="+examplesDir+"/../stateful")
 	commands := 0
 	for rest := page; ; commands++ {
 		at := pageCommand.FindStringSubmatchIndex(rest)
@@ -76,6 +77,11 @@ func TestBenchmarkingPage(t *testing.T) {
 		}
 		m := pageCommand.FindStringSubmatch(rest)
 		rest = rest[at[9]:]
+		a := main
+		if strings.HasPrefix(m[3], "repeat_int32") || strings.HasPrefix(m[3], "accumulator") {
+			a = streams
+		}
+		place := strings.NewReplacer("http://127.0.0.1:8000", "http://"+a.http, "grpc://127.0.0.1:8001", "grpc://"+a.grpc)
 		args := append([]string{"tutti", m[2]}, strings.Fields(place.Replace(m[3]))...)
 		if !strings.Contains(m[3], "--url") {
 			args = append(args, "--url", "http://"+a.http)
@@ -100,7 +106,7 @@ func TestBenchmarkingPage(t *testing.T) {
 			t.Errorf("the page shows other lines than %q prints (-page +printed):\n%s\n%s", args, diff, &out)
 		}
 	}
-	if commands != 7 {
-		t.Errorf("%d commands on the page, expected 7", commands)
+	if commands != 9 {
+		t.Errorf("%d commands on the page, expected 9", commands)
 	}
 }

@@ -21,7 +21,8 @@ type Side struct {
 type Rounds struct {
 	// Count is the number of rounds, 10 by default. In each round both sides are measured, in alternating order.
 	Count int
-	// Length is the time of a side in a round, a second by default. A fifth as much before it is not counted.
+	// Length is the time of a side in a round, a second by default. It is longer, up to ten times, while fewer than 50 responses came.
+	// A fifth as much before it is not counted.
 	Length time.Duration
 	// Progress is called after each round; nil for no one.
 	Progress func(round int, a, b *Round)
@@ -129,7 +130,7 @@ func (s *comparedSide) round(ctx context.Context, length time.Duration) (Round, 
 	err := s.m.fill(ctx, w, length/5, 0, true)
 	if err == nil && ctx.Err() == nil {
 		w = &window{record: newRecord(time.Now())}
-		err = s.m.fill(ctx, w, length, 0, true)
+		err = s.m.fill(ctx, w, length, longWindow*length, true) // longer while it has few responses
 	}
 	if ctx.Err() != nil {
 		s.Session.Interrupt()
@@ -146,7 +147,7 @@ func (s *comparedSide) round(ctx context.Context, length time.Duration) (Round, 
 func (s *comparedSide) result(ctx context.Context) *Result {
 	r := &Result{
 		Clients: s.Session.load.Clients, Rate: s.Session.load.Rate, Seconds: s.all.elapsed.Seconds(), Requests: s.all.latency.TotalCount(),
-		Throughput: s.all.rate(), Latency: s.all.summary(), Failed: s.all.failed, Failures: s.all.kinds(), Quantiles: s.all.curve(), Points: s.points,
+		Throughput: s.all.rate(), Latency: s.all.summary(), Failed: s.all.failed, Failures: s.all.kinds(), Quantiles: s.all.curve(), Points: s.points, Streamed: s.all.streamed(),
 		Interrupted: ctx.Err() != nil, Steps: Steps(s.before, s.m.statistics(ctx)),
 	}
 	if r.Seconds > 0 {

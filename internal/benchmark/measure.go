@@ -76,9 +76,10 @@ type Result struct {
 	Clients    int        `json:"clients"`
 	Rate       float64    `json:"rate,omitempty"` // of arrivals per second in an open loop
 	Seconds    float64    `json:"seconds"`
-	Requests   int64      `json:"requests"`   // with a successful response
-	Throughput float64    `json:"throughput"` // successful responses per second
-	Latency    Latency    `json:"latency"`
+	Requests   int64      `json:"requests"`           // with a successful response
+	Throughput float64    `json:"throughput"`         // successful responses per second
+	Latency    Latency    `json:"latency"`            // until the last response
+	Streamed   *Streamed  `json:"streamed,omitempty"` // of requests over streams
 	Failed     int64      `json:"failed"`
 	Failures   []Failures `json:"failures,omitempty"`
 	// Stable reports that windows agreed. It is nil when the duration was given.
@@ -292,7 +293,7 @@ func (m *measurement) result(after []infer.Statistics, cpu time.Duration) *Resul
 		all.add(w.record)
 	}
 	r.Seconds, r.Requests, r.Throughput, r.Latency = all.elapsed.Seconds(), all.latency.TotalCount(), all.rate(), all.summary()
-	r.Failed, r.Failures, r.Quantiles = all.failed, all.kinds(), all.curve()
+	r.Failed, r.Failures, r.Quantiles, r.Streamed = all.failed, all.kinds(), all.curve(), all.streamed()
 	if all.elapsed > 0 {
 		r.Cores = (cpu - counted[0].cpu).Seconds() / all.elapsed.Seconds()
 	}

@@ -31,22 +31,38 @@ type Failures struct {
 
 // record has the latencies and errors of an interval.
 type record struct {
-	began    time.Time
-	elapsed  time.Duration
-	latency  *hdrhistogram.Histogram
-	failures map[string]*Failures
-	failed   int64
-	lost     int64 // of failed, those without any response
+	began   time.Time
+	elapsed time.Duration
+	latency *hdrhistogram.Histogram
+	// first has the latencies of the first responses, and responses is the number of all, of requests over streams; nil and 0 otherwise.
+	first     *hdrhistogram.Histogram
+	responses int64
+	failures  map[string]*Failures
+	failed    int64
+	lost      int64 // of failed, those without any response
 }
 
 func newRecord(began time.Time) *record {
-	return &record{began: began, latency: hdrhistogram.New(1, longest, digits), failures: map[string]*Failures{}}
+	return &record{began: began, latency: newHistogram(), failures: map[string]*Failures{}}
+}
+
+func newHistogram() *hdrhistogram.Histogram { return hdrhistogram.New(1, longest, digits) }
+
+// units returns a latency in units of the histograms, within their range.
+func units(latency time.Duration) int64 {
+	return min(max(int64((latency+unit/2)/unit), 1), longest)
 }
 
 // add merges a later interval.
 func (r *record) add(o *record) {
 	r.elapsed += o.elapsed
 	r.latency.Merge(o.latency)
+	if r.responses += o.responses; o.first != nil {
+		if r.first == nil {
+			r.first = newHistogram()
+		}
+		r.first.Merge(o.first)
+	}
 	r.failed, r.lost = r.failed+o.failed, r.lost+o.lost
 	for kind, f := range o.failures {
 		if have := r.failures[kind]; have != nil {
@@ -75,10 +91,22 @@ type recorder struct {
 
 // success counts a response.
 func (r *recorder) success(latency time.Duration) {
-	n := min(max(int64((latency+unit/2)/unit), 1), longest)
+	n := units(latency)
 	r.mu.Lock()
 	_ = r.now.latency.RecordValue(n) // n is in its range
 	r.mu.Unlock()
+}
+
+// responses counts the responses of a request over a stream. first is the latency of the first one, if there is any.
+func (r *recorder) responses(n int, first time.Duration) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.now.first == nil {
+		r.now.first = newHistogram()
+	}
+	if r.now.responses += int64(n); n > 0 {
+		_ = r.now.first.RecordValue(units(first)) // which is in its range
+	}
 }
 
 // failure counts an error.
@@ -111,7 +139,10 @@ func (r *recorder) cut() *record {
 // kindOf names the kind of an error, and reports whether no response came.
 func kindOf(err error) (kind string, lost bool) {
 	if refused, ok := errors.AsType[*load.ResponseError](err); ok {
-		if len(refused.Code) == 3 {
+		switch len(refused.Code) {
+		case 0:
+			return "error message", false
+		case 3:
 			return "HTTP " + refused.Code, false
 		}
 		return refused.Code, false
@@ -143,8 +174,23 @@ type Latency struct {
 func micros(units float64) float64 { return units * float64(unit) / float64(time.Microsecond) }
 
 // summary returns the distribution of a record.
-func (r *record) summary() Latency {
-	h := r.latency
+func (r *record) summary() Latency { return summarise(r.latency) }
+
+// streamed returns what a record has of requests over streams.
+func (r *record) streamed() *Streamed {
+	if r.first == nil {
+		return nil
+	}
+	return &Streamed{Responses: r.responses, First: summarise(r.first)}
+}
+
+// Streamed has the responses of requests that may have several.
+type Streamed struct {
+	Responses int64   `json:"responses"`      // to all successful requests
+	First     Latency `json:"first_response"` // from the arrival of a request to its first response
+}
+
+func summarise(h *hdrhistogram.Histogram) Latency {
 	if h.TotalCount() == 0 {
 		return Latency{}
 	}

@@ -15,6 +15,7 @@ type Report struct {
 	Protocol   string      `json:"protocol"`
 	Inputs     string      `json:"inputs"`
 	Different  int         `json:"different_requests"`
+	Sequences  int         `json:"sequence_length,omitempty"` // the requests of a sequence
 	Started    time.Time   `json:"started"`
 	Order      []string    `json:"steps,omitempty"` // the models of an ensemble's steps, in the order of its plan
 	Results    []*Result   `json:"results,omitempty"`

@@ -13,7 +13,7 @@ import (
 
 // Load describes how requests are sent.
 type Load struct {
-	// Clients is the number of connections (over gRPC: of streams), each with at most one request under way.
+	// Clients is the number of connections (over gRPC: of streams), each with at most one request, and one sequence, under way.
 	Clients int
 	// Rate is the number of requests per second of an open loop; 0 selects the closed loop.
 	Rate float64
@@ -113,11 +113,12 @@ func (s *Session) end() error {
 
 // closed sends requests one after another.
 func (s *Session) closed(c load.Client) {
+	defer s.finish(c)
 	var b backoff
 	for !s.stopped() {
 		began := time.Now()
 		err := c.Do(int(s.turn.Add(1) - 1))
-		if !s.count(err, began, &b) {
+		if !s.count(c, err, began, &b) {
 			return
 		}
 	}
@@ -125,17 +126,21 @@ func (s *Session) closed(c load.Client) {
 
 // open sends requests as they arrive.
 func (s *Session) open(c load.Client, a *alarm) {
+	defer s.finish(c)
 	var b backoff
 	for {
 		i, at := s.arrivals.take()
 		if !a.wait(at) || s.stopped() {
 			return
 		}
-		if !s.count(c.Do(i), at, &b) {
+		if !s.count(c, c.Do(i), at, &b) {
 			return
 		}
 	}
 }
+
+// finish ends the sequence of a client that is under way, so that it does not keep a place in the model. Its request is not counted.
+func (*Session) finish(c load.Client) { _ = load.Finish(c) }
 
 func (s *Session) stopped() bool {
 	select {
@@ -148,9 +153,13 @@ func (s *Session) stopped() bool {
 
 // count records the result of a request that arrived at the given time. After an error without a response it waits, so that
 // a lost server does not cost a core. It returns false when the client must stop.
-func (s *Session) count(err error, arrived time.Time, b *backoff) bool {
+func (s *Session) count(c load.Client, err error, arrived time.Time, b *backoff) bool {
 	if err == nil {
 		s.rec.success(time.Since(arrived))
+		if c, ok := c.(load.Streaming); ok {
+			n, first := c.Responses()
+			s.rec.responses(n, first.Sub(arrived))
+		}
 		b.wait = 0
 		return true
 	}

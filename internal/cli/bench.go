@@ -24,11 +24,13 @@ func measureCommands() []command {
 			name: "bench", usage: "MODEL [--url URL] [--concurrency N,... | --rate R,...]", summary: "Measure throughput and latency of a model",
 			notes: `--concurrency is a closed loop: each client sends its next request when the last one is complete. --rate is an open loop: requests arrive at that rate whatever the server does, and latency counts from the arrival. Windows are measured until three in a row agree, or for --duration. Ctrl-C prints what was measured until then.
 --input takes requests from files in turn: .json and .jsonl with bodies of KServe requests, or rows of .npz, .npy, .jsonl, .csv, .parquet and of folders of images or texts. Without it inputs are random.
+A decoupled model is measured over gRPC streams: until the first and until the last response to a request. A model with sequences gets one sequence at a time from each client, over gRPC.
 --against and --against-model compare two servers or models in rounds, and print ratios with confidence intervals of 95 %.`,
 			examples: []string{
 				"tutti bench text --concurrency 1,8,32 --report text.html",
 				"tutti bench text --rate 200 --duration 30s --input texts.jsonl",
 				"tutti bench text --url grpc://127.0.0.1:8001 --against grpc://127.0.0.1:9001",
+				"tutti bench accumulator --url grpc://127.0.0.1:8001 --concurrency 16 --sequence-length 50",
 			},
 			run: (*program).bench, complete: completeModels,
 		},
@@ -58,7 +60,7 @@ type benchSettings struct {
 	timeout                  time.Duration
 	tolerance                float64
 	shapes, columns, inputs  list
-	batch, letters           int
+	batch, letters, sequence int
 	seed                     uint64
 	against, againstModel    string
 	out                      *output
@@ -94,7 +96,7 @@ func (p *program) bench(ctx context.Context, args []string) error {
 
 func (s *benchSettings) flags(fs *flag.FlagSet) {
 	s.url = urlFlag(fs, "http://, https://, grpc:// or grpcs://")
-	fs.StringVar(&s.protocol, "protocol", "", "`protocol`: binary, json or shm (system shared memory) over HTTP, grpc over gRPC; by default binary or grpc")
+	fs.StringVar(&s.protocol, "protocol", "", "`protocol`: binary, json or shm (system shared memory) over HTTP, grpc or stream over gRPC; by default binary, grpc, or stream for decoupled models")
 	fs.StringVar(&s.version, "version", "", "model `version`; by default the server chooses")
 	fs.StringVar(&s.concurrency, "concurrency", "8", "`numbers` of clients of a closed loop, separated by commas")
 	fs.StringVar(&s.rate, "rate", "", "arrivals per second of an open loop, `numbers` separated by commas; in place of --concurrency")
@@ -109,6 +111,7 @@ func (s *benchSettings) flags(fs *flag.FlagSet) {
 	fs.Var(&s.shapes, "shape", "`NAME:N,...`: shape of a random input without the batch dimension; by default variable extents are 1; may be repeated")
 	fs.IntVar(&s.letters, "text-length", 16, "`letters` of a random text")
 	fs.Uint64Var(&s.seed, "seed", 0, "`seed` of random inputs and arrivals")
+	fs.IntVar(&s.sequence, "sequence-length", 0, "`requests` of a sequence, of which each client has one at a time; by default 20 for models with sequence_batching; over gRPC only")
 	fs.Var(&s.inputs, "input", "`file` or folder with inputs; may be repeated")
 	fs.Var(&s.columns, "column", "`INPUT=COLUMN` of a file with rows; by default the column with the input's name; may be repeated")
 	fs.StringVar(&s.against, "against", "", "`URL` of a second server to compare with")
@@ -142,6 +145,8 @@ func (a *benchCall) check(fs *flag.FlagSet) error {
 		}
 	}
 	switch {
+	case given["sequence-length"] && s.sequence < 1:
+		return usagef("--sequence-length is %d, expected at least 1", s.sequence)
 	case s.warmup < 0 || s.duration < 0:
 		return usagef("--warmup is %v and --duration is %v, expected no negative times", s.warmup, s.duration)
 	case given["duration"] && s.duration == 0:
@@ -284,12 +289,15 @@ func (s *benchSettings) protocolFor(grpc bool, server string) (string, error) {
 		return load.GRPC, nil
 	case s.protocol == "":
 		return load.Binary, nil
-	case !slices.Contains(load.Protocols(), s.protocol):
-		return "", usagef("--protocol is '%s', expected one of %s", s.protocol, strings.Join(load.Protocols(), ", "))
-	case grpc && s.protocol != load.GRPC:
+	case !slices.Contains(benchProtocols(), s.protocol):
+		return "", usagef("--protocol is '%s', expected one of %s", s.protocol, strings.Join(benchProtocols(), ", "))
+	case grpc && s.protocol != load.GRPC && s.protocol != load.Stream:
 		return "", usagef("--protocol %s is over HTTP, and '%s' is a gRPC port: expected http://HOST:PORT", s.protocol, server)
-	case !grpc && s.protocol == load.GRPC:
-		return "", usagef("--protocol grpc needs a gRPC port: expected --url grpc://HOST:PORT, found '%s'", server)
+	case !grpc && (s.protocol == load.GRPC || s.protocol == load.Stream):
+		return "", usagef("--protocol %s needs a gRPC port: expected --url grpc://HOST:PORT, found '%s'", s.protocol, server)
 	}
 	return s.protocol, nil
 }
+
+// benchProtocols returns the values of --protocol.
+func benchProtocols() []string { return append(load.Protocols(), load.Stream) }

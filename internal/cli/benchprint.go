@@ -18,7 +18,11 @@ func (a *benchCall) print() error {
 // printTable prints the results for people.
 func (a *benchCall) printTable() error {
 	var b strings.Builder
-	fmt.Fprintf(&b, "model '%s' at %s, %s, inputs: %s (%d different requests)\n\n", a.report.Model, a.report.URL, a.report.Protocol, a.report.Inputs, a.report.Different)
+	fmt.Fprintf(&b, "model '%s' at %s, %s, inputs: %s (%d different requests)", a.report.Model, a.report.URL, a.report.Protocol, a.report.Inputs, a.report.Different)
+	if n := a.report.Sequences; n > 0 {
+		fmt.Fprintf(&b, ", sequences of %d requests", n)
+	}
+	b.WriteString("\n\n")
 	if c := a.report.Comparison; c != nil {
 		printComparison(&b, c)
 		for i, r := range c.Sides {
@@ -43,20 +47,35 @@ func resultHeading(first string) []string {
 }
 
 func resultRow(name string, r *benchmark.Result) []string {
-	l := &r.Latency
-	row := []string{name, count(r.Throughput)}
+	row := append([]string{name, count(r.Throughput)}, latencies(&r.Latency, r.Requests > 0)...)
+	return append(row, strconv.FormatInt(r.Failed, 10), fmt.Sprintf("%.2f", r.Cores))
+}
+
+// latencies returns the cells of a distribution, "-" if there is none.
+func latencies(l *benchmark.Latency, measured bool) (cells []string) {
 	for _, us := range []float64{l.Mean, l.P50, l.P90, l.P99, l.P999, l.Max} {
 		text := "-"
-		if r.Requests > 0 {
+		if measured {
 			text = duration(us)
 		}
-		row = append(row, text)
+		cells = append(cells, text)
 	}
-	return append(row, strconv.FormatInt(r.Failed, 10), fmt.Sprintf("%.2f", r.Cores))
+	return cells
+}
+
+// printStreamed prints the latencies of the first responses, and how many responses a request had.
+func printStreamed(b *strings.Builder, r *benchmark.Result, name string) {
+	s := r.Streamed
+	if s == nil || r.Requests == 0 {
+		return
+	}
+	fmt.Fprintf(b, "\nUntil the first response, %s (above: until the last one; %.2f responses to a request):\n", name, float64(s.Responses)/float64(r.Requests))
+	table.Right(b, "  ", [][]string{{"", "mean", "p50", "p90", "p99", "p99.9", "max"}, append([]string{"first response"}, latencies(&s.First, s.Responses > 0)...)})
 }
 
 // printResult prints what one measurement is about besides its row: doubts, errors, and where the time went.
 func printResult(b *strings.Builder, r *benchmark.Result, name string) {
+	printStreamed(b, r, name)
 	var notes []string
 	if r.Interrupted {
 		notes = append(notes, "interrupted after "+strconv.FormatFloat(r.Seconds, 'f', 1, 64)+" s")

@@ -18,6 +18,7 @@ import (
 	"github.com/tutti-server/tutti/core/tensor"
 	"github.com/tutti-server/tutti/internal/benchmark"
 	"github.com/tutti-server/tutti/internal/load"
+	"github.com/tutti-server/tutti/proto/modelconfig"
 )
 
 // benchSide is a server and a model that are measured.
@@ -52,7 +53,7 @@ func (a *benchCall) run(ctx context.Context, model string) error {
 	if len(a.set.inputs) > 0 {
 		a.report.Inputs = strings.Join(a.set.inputs, ", ")
 	}
-	a.report.Different = len(first.requests)
+	a.report.Different, a.report.Sequences = len(first.requests), first.target.Sequences.Length
 	if len(a.sides) == 2 {
 		return a.compare(ctx)
 	}
@@ -96,8 +97,8 @@ func (a *benchCall) prepare(ctx context.Context, s *benchSide) error {
 	if _, refused := errors.AsType[*client.Error](err); err != nil && !refused { // not every server has configurations
 		return err
 	}
-	if cfg.GetModelTransactionPolicy().GetDecoupled() {
-		return fmt.Errorf("model '%s' is decoupled: it responds to a request any number of times, and bench measures one response to each", s.model)
+	if err := a.setStreams(s, cfg); err != nil {
+		return err
 	}
 	if len(cfg.GetInput()) == 0 {
 		cfg = nil
@@ -112,6 +113,40 @@ func (a *benchCall) prepare(ctx context.Context, s *benchSide) error {
 	}
 	s.order = planOrder(ctx, s.c, s.model)
 	return a.try(ctx, s)
+}
+
+// usualSequence is the number of requests of a sequence, unless --sequence-length has another; it is perf_analyzer's.
+const usualSequence = 20
+
+// setStreams selects streams for a decoupled model, and sequences for a model that has them.
+func (a *benchCall) setStreams(s *benchSide, cfg *modelconfig.ModelConfig) error {
+	length := a.set.sequence
+	if length == 0 && cfg.GetSequenceBatching() != nil {
+		length = usualSequence
+	}
+	decoupled := cfg.GetModelTransactionPolicy().GetDecoupled()
+	switch over := s.protocol == load.GRPC || s.protocol == load.Stream; {
+	case decoupled && !over:
+		return usagef("model '%s' is decoupled: it has any number of responses to a request, which are measured over gRPC, expected --url grpc://HOST:PORT", s.model)
+	case length > 0 && !over:
+		return usagef("the requests of model '%s' are sent in sequences, which needs gRPC, expected --url grpc://HOST:PORT", s.model)
+	case decoupled:
+		s.protocol = load.Stream
+	}
+	s.target.Sequences = load.Sequences{Length: length, Text: textIDs(cfg)}
+	return nil
+}
+
+// textIDs reports whether the correlation ids of a model's sequences are texts.
+func textIDs(cfg *modelconfig.ModelConfig) bool {
+	for _, in := range cfg.GetSequenceBatching().GetControlInput() {
+		for _, c := range in.GetControl() {
+			if c.GetKind() == modelconfig.ModelSequenceBatching_Control_CONTROL_SEQUENCE_CORRID && c.GetDataType() == modelconfig.DataType_TYPE_STRING {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 func (a *benchCall) makeRequests(ctx context.Context, d *infer.Description) ([]load.Request, error) {
@@ -132,8 +167,38 @@ func (a *benchCall) makeRequests(ctx context.Context, d *infer.Description) ([]l
 // tried is the number of requests that are sent before a measurement with shared memory, to learn the size of the outputs.
 const tried = 16
 
+// firstFailed is the error of the first request to a model. refused is true if the server says that the request is wrong.
+func (a *benchCall) firstFailed(s *benchSide, err error, refused bool) error {
+	hint := ""
+	if refused && len(a.set.inputs) == 0 {
+		hint = "; the inputs are random: --shape sets their shapes, --input reads them from files"
+	}
+	return fmt.Errorf("the first request to model '%s' failed: %w%s", s.model, err, hint)
+}
+
+// tryStream sends the first request over a stream or as a sequence.
+func (a *benchCall) tryStream(ctx context.Context, s *benchSide) error {
+	group, err := load.Dial(s.target, s.protocol, s.requests[:1], 1)
+	if err != nil {
+		return err
+	}
+	defer context.AfterFunc(ctx, group.Interrupt)()
+	c := group.Clients[0]
+	if err = c.Do(0); err == nil {
+		err = load.Finish(c)
+	}
+	if err = errors.Join(err, group.Close()); err != nil {
+		refused, ok := errors.AsType[*load.ResponseError](err)
+		return a.firstFailed(s, err, ok && (refused.Code == "" || refused.Code == "InvalidArgument"))
+	}
+	return nil
+}
+
 // try sends the first request.
 func (a *benchCall) try(ctx context.Context, s *benchSide) error {
+	if s.protocol == load.Stream || s.target.Sequences.Length > 0 {
+		return a.tryStream(ctx, s)
+	}
 	n := 1
 	if s.protocol == load.Shared {
 		n = min(tried, len(s.requests))
@@ -149,12 +214,8 @@ func (a *benchCall) try(ctx context.Context, s *benchSide) error {
 		resp, err := s.c.Infer(ctx, req)
 		cancel()
 		if err != nil {
-			hint := ""
 			refused, ok := errors.AsType[*client.Error](err)
-			if ok && (strings.HasPrefix(refused.Status, "400") || refused.Status == "InvalidArgument") && len(a.set.inputs) == 0 {
-				hint = "; the inputs are random: --shape sets their shapes, --input reads them from files"
-			}
-			return fmt.Errorf("the first request to model '%s' failed: %w%s", s.model, err, hint)
+			return a.firstFailed(s, err, ok && (strings.HasPrefix(refused.Status, "400") || refused.Status == "InvalidArgument"))
 		}
 		for j := range resp.Outputs {
 			largest = max(largest, len(resp.Outputs[j].Data))

@@ -238,7 +238,11 @@ func (p *program) describeInit(dir, model string, r *starter.Repository, s *samp
 	if s.missing != "" {
 		fmt.Fprintf(&t, "\nThere is no golden request: %s.\n", s.missing)
 	}
-	fmt.Fprintf(&t, "\nTry it:\n  tutti validate %[1]s\n  tutti serve --model-repository %[1]s\n", dir)
+	t.WriteString("\nTry it:\n")
+	if s.fetch != "" {
+		fmt.Fprintf(&t, "  %s\n", s.fetch)
+	}
+	fmt.Fprintf(&t, "  tutti validate %[1]s\n  tutti serve --model-repository %[1]s\n", dir)
 	if list := r.Commands(); len(list) > 0 {
 		fmt.Fprintf(&t, "and in another terminal, in %s:\n  %s\n", dir, list[0])
 	}

@@ -8,6 +8,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -81,10 +82,14 @@ func (e *unloadable) Error() string {
 	return fmt.Sprintf("the repository does not load, so nothing was written: model '%s': %s", e.model, e.reason)
 }
 
+// fetchCommand is the command in the error of a model whose runtime is missing.
+var fetchCommand = regexp.MustCompile(`tutti runtime fetch [a-z0-9-]+`)
+
 // sampled is the result of the sample request.
 type sampled struct {
 	resp    *client.Response
 	missing string // the reason that there is no golden request
+	fetch   string // the command that fetches the model's runtime, if that is the reason
 	golden  bool   // the golden request was written
 }
 
@@ -112,7 +117,9 @@ func (p *program) record(ctx context.Context, dir string, r *starter.Repository,
 		switch {
 		case m.Err == nil:
 		case m.Name == r.ModelName(probed) && status.CodeOf(m.Err) == status.Unavailable:
-			return &sampled{missing: m.Err.Error() + ", and write the repository again into an empty folder"}, nil
+			return &sampled{
+				missing: m.Err.Error() + ", and write the repository again into an empty folder", fetch: fetchCommand.FindString(m.Err.Error()),
+			}, nil
 		case m.Name != r.Name || broken == nil: // the ensemble fails when one of its models does
 			text := strings.ReplaceAll(m.Err.Error(), filepath.Join(dir, r.ModelName(probed), "1", r.Model.File), r.Model.Path)
 			broken = &unloadable{m.Name, text}

@@ -41,18 +41,25 @@ type Target struct {
 	OutputBytes int
 	// Timeout is the time after which a server without a response counts as hanging, a minute if it is 0.
 	Timeout time.Duration
+	// Sequences, unless its length is 0, makes the requests of a client those of sequences.
+	Sequences Sequences
 }
 
 func (t *Target) timeout() time.Duration { return cmp.Or(t.Timeout, responseTimeout) }
 
 // ResponseError is the error of a request that the server responded to with an error.
 type ResponseError struct {
-	Code string // the HTTP status, for example "503", or the gRPC code, for example "Unavailable"
+	Code string // the HTTP status, for example "503", or the gRPC code, for example "Unavailable"; empty for an error message in a stream
 	Text string // the response, cut off after 200 bytes
 }
 
-// Error returns the code and the text.
-func (r *ResponseError) Error() string { return "status " + r.Code + ": " + r.Text }
+// Error returns the code, if there is one, and the text.
+func (r *ResponseError) Error() string {
+	if r.Code == "" {
+		return r.Text
+	}
+	return "status " + r.Code + ": " + r.Text
+}
 
 // Streams is the number of gRPC clients that share a connection, as clients in one program would.
 const Streams = 4
@@ -68,6 +75,9 @@ func Dial(t Target, protocol string, requests []Request, n int) (*Group, error) 
 	if len(requests) == 0 {
 		return nil, errors.New("no requests to send")
 	}
+	if t.Sequences.Length > 0 && protocol != GRPC && protocol != Stream {
+		return nil, errOnlyGRPC
+	}
 	g := &Group{}
 	var err error
 	switch protocol {
@@ -77,10 +87,12 @@ func Dial(t Target, protocol string, requests []Request, n int) (*Group, error) 
 		err = g.http(&t, requests, n, (*Request).Binary)
 	case GRPC:
 		err = g.grpc(&t, requests, n)
+	case Stream:
+		err = g.stream(&t, requests, n)
 	case Shared:
 		err = g.shared(&t, requests, n)
 	default:
-		err = fmt.Errorf("unknown protocol '%s', expected one of %v", protocol, Protocols())
+		err = fmt.Errorf("unknown protocol '%s', expected %s or one of %v", protocol, Stream, Protocols())
 	}
 	if err != nil {
 		return nil, errors.Join(err, g.Close())

@@ -3,7 +3,8 @@
 // Each request is encoded once, before the measurement starts, for one of four protocols: JSON or the binary
 // extension over HTTP, gRPC, and HTTP with the tensors in system shared memory. A client is one connection that
 // sends one request at a time. It reads the response into a buffer that it reuses, so the generator takes little of
-// a machine that it may share with the server.
+// a machine that it may share with the server. A fifth protocol, Stream, is for models with several responses to a
+// request; it uses the general client of gRPC, and takes more.
 //
 // For example, this sends 1,000 requests through 8 clients as fast as the server responds (r is a Request):
 //
@@ -15,6 +16,8 @@
 //	client.go    the Client interface, and Dial, which opens a group of clients
 //	http.go      clients over HTTP/1.1
 //	grpc.go      clients over gRPC
+//	stream.go    clients over gRPC streams, for decoupled models
+//	sequence.go  the parameters of requests in sequences
 //	shared.go    the shared-memory region of a group
 //	response.go  decoding of responses
 //	run.go       closed and open loops

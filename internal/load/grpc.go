@@ -21,6 +21,9 @@ type caller struct {
 	conn     *conn2
 	messages [][]byte // with their prefixes
 	done     chan error
+	last     int    // the request that was sent last
+	longer   []byte // its message with the parameters of a sequence
+	sequencer
 
 	id       uint32
 	window   int64 // the bytes that the server accepts on the stream
@@ -45,26 +48,50 @@ func (g *Group) grpc(t *Target, requests []Request, n int) error {
 	for i, m := range messages {
 		messages[i] = append(binary.BigEndian.AppendUint32(make([]byte, 1, grpcPrefix+len(m)), uint32(len(m))), m...) //nolint:gosec // protobuf's messages are smaller
 	}
+	ids := sequenceIDs()
 	var conn *conn2
 	for i := range n {
 		if i%Streams == 0 {
 			conn = newConn2(t)
 			g.close = append(g.close, conn.Close)
 		}
-		g.Clients = append(g.Clients, &caller{conn: conn, messages: messages, done: make(chan error, 1)})
+		g.Clients = append(g.Clients, &caller{
+			conn: conn, messages: messages, done: make(chan error, 1), sequencer: sequencer{Sequences: t.Sequences, ids: ids},
+		})
 	}
 	return nil
 }
 
 // Do calls ModelInfer.
-func (c *caller) Do(i int) error {
-	if err := c.conn.start(c, c.messages[i%len(c.messages)]); err != nil {
-		return err
+func (c *caller) Do(i int) error { return c.do(i, false) }
+
+func (c *caller) do(i int, end bool) error {
+	message := c.messages[i%len(c.messages)]
+	if c.last = i; c.Length > 0 {
+		var err error
+		if c.longer, err = c.extend(c.longer, message, end); err != nil {
+			return err
+		}
+		message = c.longer
 	}
-	if err := <-c.done; err != nil {
-		return err
+	err := c.conn.start(c, message)
+	if err == nil {
+		err = <-c.done
 	}
-	return c.judge()
+	if err == nil {
+		err = c.judge()
+	}
+	if err != nil {
+		c.fail()
+	}
+	return err
+}
+
+func (c *caller) finish() error {
+	if c.sent == 0 {
+		return nil
+	}
+	return c.do(c.last, true)
 }
 
 // judge returns the error of a call that has ended in order.

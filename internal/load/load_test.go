@@ -67,7 +67,7 @@ func TestInfer(t *testing.T) {
 			{Name: "X", Datatype: "BYTES", Shape: []int64{3}, Strings: []string{"one", "", "\"three\" ä"}},
 		}},
 	} {
-		for _, protocol := range load.Protocols() {
+		for _, protocol := range append(load.Protocols(), load.Stream) {
 			t.Run(tt.name+" over "+protocol, func(t *testing.T) {
 				t.Parallel()
 				needsMemory(t, protocol)
@@ -100,7 +100,7 @@ func TestRunOverProtocols(t *testing.T) {
 			Model: "echo", Outputs: []string{"X"}, Inputs: []load.Tensor{load.Floats("X", []int64{2}, []float32{float32(i), 1})},
 		})
 	}
-	for _, protocol := range load.Protocols() {
+	for _, protocol := range append(load.Protocols(), load.Stream) {
 		t.Run(protocol, func(t *testing.T) {
 			t.Parallel()
 			needsMemory(t, protocol)
@@ -141,7 +141,7 @@ func TestErrors(t *testing.T) {
 	t.Parallel()
 	at := serve(t)
 	input := load.Floats("X", []int64{1}, []float32{1})
-	for _, protocol := range load.Protocols() {
+	for _, protocol := range append(load.Protocols(), load.Stream) {
 		t.Run(protocol, func(t *testing.T) {
 			t.Parallel()
 			needsMemory(t, protocol)
@@ -305,7 +305,7 @@ func TestRefusals(t *testing.T) {
 	good := load.Request{Model: "echo", Outputs: []string{"X"}, Inputs: []load.Tensor{load.Floats("X", []int64{1}, []float32{1})}}
 	bad := good
 	bad.Model = "missing"
-	for _, protocol := range load.Protocols() {
+	for _, protocol := range append(load.Protocols(), load.Stream) {
 		t.Run(protocol, func(t *testing.T) {
 			t.Parallel()
 			needsMemory(t, protocol)

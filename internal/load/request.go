@@ -98,7 +98,7 @@ func (r *Request) JSON() ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	return message(r.path(), "application/json", "", text), nil
+	return post(r.path(), "application/json", "", text), nil
 }
 
 // Binary encodes the request as a whole HTTP message in the binary extension. It requests binary outputs.
@@ -119,11 +119,14 @@ func (r *Request) Binary() ([]byte, error) {
 		return nil, err
 	}
 	length := fmt.Sprintf("Inference-Header-Content-Length: %d\r\n", len(header))
-	return message(r.path(), "application/octet-stream", length, append(header, data...)), nil
+	return post(r.path(), "application/octet-stream", length, append(header, data...)), nil
 }
 
 // Proto encodes the request as a serialised message of the gRPC service, with raw contents.
-func (r *Request) Proto() ([]byte, error) {
+func (r *Request) Proto() ([]byte, error) { return proto.Marshal(r.message()) }
+
+// message returns the request as a message of the gRPC service, with raw contents.
+func (r *Request) message() *inference.ModelInferRequest {
 	m := &inference.ModelInferRequest{ModelName: r.Model, ModelVersion: r.Version}
 	for _, t := range r.Inputs {
 		m.Inputs = append(m.Inputs, &inference.ModelInferRequest_InferInputTensor{Name: t.Name, Datatype: t.Datatype, Shape: t.Shape})
@@ -132,7 +135,7 @@ func (r *Request) Proto() ([]byte, error) {
 	for _, name := range r.Outputs {
 		m.Outputs = append(m.Outputs, &inference.ModelInferRequest_InferRequestedOutputTensor{Name: name})
 	}
-	return proto.Marshal(m)
+	return m
 }
 
 // path returns the path of the request's URL.
@@ -167,8 +170,8 @@ func (t *Target) address(message []byte) []byte {
 	return slices.Concat(head, end, body)
 }
 
-// message returns a POST request. extra holds more header lines.
-func message(path, kind, extra string, body []byte) []byte {
+// post returns a POST request. extra holds more header lines.
+func post(path, kind, extra string, body []byte) []byte {
 	head := fmt.Sprintf("POST %s HTTP/1.1\r\n%sContent-Type: %s\r\n%sContent-Length: %d\r\n\r\n", path, localhost, kind, extra, len(body))
 	return append([]byte(head), body...)
 }

@@ -164,7 +164,7 @@ func (r *Region) request(q *Request, in, out int) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	return message(q.path(), "application/json", "", text), nil
+	return post(q.path(), "application/json", "", text), nil
 }
 
 func (r *Region) register(t *Target) error {
@@ -177,7 +177,7 @@ func (r *Region) unregister(t *Target) error {
 
 // post sends a body over a connection of its own.
 func (t *Target) post(path, body string) error {
-	c := t.client([][]byte{t.address(message(path, "application/json", "", []byte(body)))})
+	c := t.client([][]byte{t.address(post(path, "application/json", "", []byte(body)))})
 	err := c.Do(0)
 	_ = c.Close() // the request's error matters
 	if err != nil {

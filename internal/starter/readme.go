@@ -128,7 +128,7 @@ func (r *Repository) readme(golden bool) string {
 	}
 	t.WriteString("\n| | name | type | shape |\n|---|---|---|---|\n")
 	for _, s := range r.Sample {
-		fmt.Fprintf(t, "| input | `%s` | %s | %v |\n", s.Name, s.DType, s.Shape)
+		fmt.Fprintf(t, "| input | `%s` | %s | %v |\n", s.Name, s.DType, tensor.Of(s.Shape...))
 	}
 	for _, p := range r.outputs {
 		fmt.Fprintf(t, "| output | `%s` | %s | dims %s |\n", p.name, p.dtype, extents(p.dims))

@@ -151,7 +151,7 @@ func open(ctx context.Context, o *options.Options, set *Settings, journal *logs.
 	s = &Server{o: *o, journal: journal, log: journal.Logger(), alloc: tensor.NewPool(), regions: shm.NewRegistry(o.ClientSHM)}
 	s.inFlight, s.replaced = infer.NewInFlight(o.Limits.InFlightBytes()), make(chan struct{})
 	s.access, err = identity.Open(ctx, identity.Settings{
-		File: o.Access.File, RemoteControl: o.Access.RemoteControl, DashboardToken: o.Dashboard.Token, Audit: o.Access.Audit, Stderr: set.Stderr, Log: s.log,
+		Namespaces: s.namespaces(), File: o.Access.File, RemoteControl: o.Access.RemoteControl, DashboardToken: o.Dashboard.Token, Audit: o.Access.Audit, Stderr: set.Stderr, Log: s.log,
 	})
 	if err != nil {
 		return nil, status.Errorf(status.InvalidArg, "%w", err)
@@ -181,6 +181,14 @@ func open(ctx context.Context, o *options.Options, set *Settings, journal *logs.
 		return nil, errors.Join(err, s.close(context.WithoutCancel(ctx)), s.sockets.close())
 	}
 	return s, nil
+}
+
+// namespaces returns a function for the namespaces of models, nil if they have none. It may be called once the repository is open.
+func (s *Server) namespaces() func(model string, control bool) []string {
+	if !s.o.Namespacing {
+		return nil
+	}
+	return func(model string, control bool) []string { return s.repo.Namespaces(model, control) }
 }
 
 // load opens the recorders, the response cache and the repository. If it fails, it closes what it opened.

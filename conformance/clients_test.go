@@ -40,6 +40,7 @@ func TestClients(t *testing.T) {
 			"--http-restricted-api=inference,model-repository:key=word", "--grpc-restricted-protocol=inference,model-repository:key=word",
 			"--exit-on-error=false", "--strict-readiness=false",
 		}},
+		{"tokens", []string{"--auth-file=" + writeTokens(t), "--model-control-mode=explicit", "--load-model=raw"}},
 		{"tuned", []string{
 			"--model-control-mode=explicit", "--load-model=raw", "--strict-model-config=false", "--reuse-http-port=true", "--metrics-address=127.0.0.1",
 			"--grpc-header-forward-pattern=x-.*", "--grpc-keepalive-timeout=20000", "--grpc-keepalive-permit-without-calls=true",
@@ -59,6 +60,22 @@ func TestClients(t *testing.T) {
 			}
 		})
 	}
+}
+
+// writeTokens writes an auth file, and returns its path: one token may infer, one may only read.
+func writeTokens(t *testing.T) string {
+	t.Helper()
+	folder := t.TempDir()
+	for name, text := range map[string]string{
+		"user": "user-0123456789abcdef", "reader": "reader-0123456789abcdef",
+		"auth.yaml": "roles:\n  use: {apis: [health, metadata, inference], models: [raw]}\n  read: {apis: [health, metadata]}\n" +
+			"tokens:\n- {name: user, file: user, roles: use}\n- {name: reader, file: reader, roles: read}\n",
+	} {
+		if err := os.WriteFile(filepath.Join(folder, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return filepath.Join(folder, "auth.yaml")
 }
 
 // outcome is a line of clients/run.py.

@@ -113,6 +113,32 @@ def loading_is_off_by_default(f):
     equal(f.is_model_ready("raw"), True)
 
 
+def token(f, text):
+    """The headers of a token."""
+    return {"authorization": f"Bearer {text}"}
+
+
+# shows: restricted
+@case(variant="tokens")
+def tokens_of_an_auth_file(f):
+    data = np.ones((1, 4), np.float32)
+    right, other, wrong = token(f, "user-0123456789abcdef"), token(f, "reader-0123456789abcdef"), token(f, "wrong-0123456789abcdef")
+    calls = [
+        lambda **k: f.infer("raw", [f.input("INPUT0", data)], **k),
+        lambda **k: f.get_server_metadata(**k),
+        lambda **k: f.get_model_metadata("raw", **k),
+    ]
+    for call in calls:
+        refused(f, call, "this server needs a token", "401", "UNAUTHENTICATED")
+        refused(f, lambda: call(headers=wrong), "the token is not known to this server", "401", "UNAUTHENTICATED")
+    same(calls[0](headers=right).as_numpy("OUTPUT0"), data)
+    assert f.is_server_live(headers=right) and f.get_server_metadata(headers=right) and f.get_model_metadata("raw", headers=right)
+    refused(f, lambda: calls[0](headers=other), "'reader' may not use 'inference'", "403", "PERMISSION_DENIED")
+    assert f.get_model_metadata("raw", headers=other)
+    refused(f, lambda: f.unload_model("raw", headers=right), "'user' may not use 'model-repository'", "403", "PERMISSION_DENIED")
+    refused(f, lambda: f.get_model_repository_index(headers=right), "'user' may not use 'model-repository'", "403", "PERMISSION_DENIED")
+
+
 # shows: trace.file http.keepalive
 @case(variant="tuned")
 def old_trace_flags(f):

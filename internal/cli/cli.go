@@ -219,9 +219,10 @@ func repositoryCommands() []command {
 			examples: []string{"tutti worker --model-repository models --temporal-address temporal.example:7233"},
 		},
 		{
-			name: "validate", usage: "DIR ... [-o text|json|yaml|sarif] [--strict]", summary: "Check repositories and print every problem",
-			notes:    "The command reads every configuration and loads the models whose runtimes are on this machine.",
-			examples: []string{"tutti validate models", "tutti validate --strict -o sarif models > problems.sarif"},
+			name: "validate", usage: "DIR ... [-o text|json|yaml|sarif] [--strict] [-- OPTION ...]", summary: "Check repositories and print every problem",
+			notes: "The command reads every configuration and loads the models whose runtimes are on this machine. " +
+				"With the options of tutti serve behind -- it also checks these and the auth file, and says what of the server is open to whom.",
+			examples: []string{"tutti validate models", "tutti validate models -- --config tutti.yaml --auth-file auth.yaml", "tutti validate --strict -o sarif models > problems.sarif"},
 			run:      (*program).validate,
 		},
 		{
@@ -308,9 +309,10 @@ func machineCommands() []command {
 			examples: []string{"tutti runtime list", "tutti runtime fetch onnxruntime"},
 		},
 		{
-			name: "doctor", usage: "[-o text|json|yaml] [--backend-config NAME,key=value ...] [NAME ...]", summary: "Check that this machine has what backends need",
-			notes:    "Each backend opens in its own process. The command fails if a backend that NAME names does not open.",
-			examples: []string{"tutti doctor", "tutti doctor -o json onnxruntime"},
+			name: "doctor", usage: "[-o text|json|yaml] [--backend-config NAME,key=value ...] [NAME ...] [-- OPTION ...]", summary: "Check that this machine has what backends need",
+			notes: "Each backend opens in its own process. The command fails if a backend that NAME names does not open. " +
+				"It also says what of a server is open to whom: by default, with the variables of the environment, or with the options of tutti serve behind --.",
+			examples: []string{"tutti doctor", "tutti doctor -- --config tutti.yaml", "tutti doctor -o json onnxruntime"},
 			run:      (*program).doctor,
 		},
 		{

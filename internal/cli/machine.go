@@ -19,6 +19,7 @@ import (
 	"github.com/tutti-server/tutti/backends"
 	"github.com/tutti-server/tutti/core/status"
 	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/internal/exposure"
 	"github.com/tutti-server/tutti/internal/options"
 	"github.com/tutti-server/tutti/internal/runtimes"
 	"github.com/tutti-server/tutti/internal/table"
@@ -38,6 +39,7 @@ type finding struct {
 // doctor opens each backend that needs more than this program, in its own process: an unsuitable library may end
 // its process. It fails if a backend that the user named does not open.
 func (p *program) doctor(ctx context.Context, args []string) error {
+	args, serve, given := beforeServe(args)
 	fs := p.flags("doctor")
 	out := outputFlag(fs, formatText, formatJSON, formatYAML)
 	probe := fs.String("probe", "", "open one backend `NAME` in this process and print its description")
@@ -62,7 +64,13 @@ func (p *program) doctor(ctx context.Context, args []string) error {
 	for _, name := range list {
 		found = append(found, examineBackend(ctx, name, args))
 	}
-	if err := p.printFindings(out, machine(ctx), found); err != nil {
+	var access []exposure.Entry
+	if given || len(names) == 0 {
+		if access, err = openTo(serve); err != nil {
+			return err
+		}
+	}
+	if err := p.printFindings(out, machine(ctx), found, access); err != nil {
 		return err
 	}
 	for _, f := range found {
@@ -151,11 +159,15 @@ func examineBackend(ctx context.Context, name string, args []string) finding {
 	return finding{name, false, text}
 }
 
-func (p *program) printFindings(out *output, machine, found []finding) error {
-	return out.print(p.stdout, map[string][]finding{"machine": machine, "backends": found}, func() error { return p.writeFindings(machine, found) })
+func (p *program) printFindings(out *output, machine, found []finding, access []exposure.Entry) error {
+	all := map[string]any{"machine": machine, "backends": found}
+	if access != nil {
+		all["access"] = access
+	}
+	return out.print(p.stdout, all, func() error { return p.writeFindings(machine, found, access) })
 }
 
-func (p *program) writeFindings(machine, found []finding) error {
+func (p *program) writeFindings(machine, found []finding, access []exposure.Entry) error {
 	var b strings.Builder
 	for _, part := range []struct {
 		title string
@@ -169,6 +181,10 @@ func (p *program) writeFindings(machine, found []finding) error {
 			}
 			fmt.Fprintf(&b, "  %s  %-14s %s\n", mark, f.Name, strings.ReplaceAll(f.Text, "\n", "\n                     "))
 		}
+	}
+	if access != nil {
+		b.WriteString(paint(p.stdout, bold, "Open to whom") + "\n")
+		exposure.Write(&b, access)
 	}
 	_, err := p.stdout.Write([]byte(b.String()))
 	return err

@@ -13,10 +13,10 @@ import (
 	"path/filepath"
 	"slices"
 
-	"github.com/tutti-server/tutti"
 	"github.com/tutti-server/tutti/core/config"
 	"github.com/tutti-server/tutti/core/status"
 	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/internal/exposure"
 	"github.com/tutti-server/tutti/internal/gpu"
 	"github.com/tutti-server/tutti/internal/lint"
 	"github.com/tutti-server/tutti/internal/options"
@@ -205,6 +205,7 @@ func failureOf(r *repository.Repository, model string, err error) error {
 
 // validate prints every problem of repositories. It loads the models whose runtimes are on this machine.
 func (p *program) validate(ctx context.Context, args []string) error {
+	args, serve, given := beforeServe(args)
 	fs := p.flags("validate")
 	settings := options.BackendConfig{}
 	out := outputFlag(fs, formatText, formatJSON, formatYAML, lint.SARIF)
@@ -224,6 +225,12 @@ func (p *program) validate(ctx context.Context, args []string) error {
 	case *fallback != options.FallbackNone && *fallback != options.FallbackCPU:
 		return usagef("unknown --gpu-fallback '%s', expected none or cpu", *fallback)
 	}
+	var access []exposure.Entry
+	if given {
+		if access, err = openTo(serve); err != nil {
+			return err
+		}
+	}
 	r, err := p.report(ctx, lint.Settings{
 		Roots: roots, ConfigName: *name, Options: config.Options{StrictEnsembleConfig: *strictEnsembles, StrictParams: *strictParams, GPUFallback: *fallback == options.FallbackCPU},
 	}, settings)
@@ -241,7 +248,7 @@ func (p *program) validate(ctx context.Context, args []string) error {
 		form = lint.JSON
 	}
 	var b bytes.Buffer
-	if err := r.Write(&b, form, tutti.Version); err != nil {
+	if err := writeReport(&b, r, access, form); err != nil {
 		return err
 	}
 	if out.format == formatYAML {

@@ -1,6 +1,7 @@
 package identity
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"crypto/x509"
 	"encoding/hex"
@@ -72,8 +73,8 @@ func (p *policy) start(g *Guard, old *policy) {
 }
 
 // readPolicy reads an auth file and the files that it names.
-func readPolicy(file string, getenv func(string) string) (*policy, error) {
-	r := &reader{file: file, getenv: getenv}
+func readPolicy(set *Settings) (*policy, error) {
+	r := &reader{file: set.File, getenv: set.Getenv, spaces: set.Namespaces}
 	p := &policy{roles: map[string]*role{}, issuers: map[string]*issuer{}}
 	root, err := r.document()
 	if err != nil {
@@ -115,14 +116,19 @@ func (r *reader) roles(n *yaml.Node, p *policy) error {
 	}
 	for i := 0; i+1 < len(n.Content); i += 2 {
 		key := n.Content[i]
-		one := &role{name: key.Value}
+		one := &role{name: key.Value, of: r.spaces}
 		if p.roles[key.Value] != nil {
 			return r.errorf(key, "role '%s' is there twice", key.Value)
 		}
 		what := "role '" + key.Value + "'"
 		err := r.fields(n.Content[i+1], what, map[string]func(*yaml.Node) error{
-			"apis":   func(n *yaml.Node) error { return r.list(n, func(n *yaml.Node) error { return r.group(n, what, one) }) },
-			"models": func(n *yaml.Node) error { return r.list(n, func(n *yaml.Node) error { return r.model(n, one) }) },
+			"apis": func(n *yaml.Node) error { return r.list(n, func(n *yaml.Node) error { return r.group(n, what, one) }) },
+			"models": func(n *yaml.Node) error {
+				return r.list(n, func(n *yaml.Node) error { return r.pattern(n, "models", &one.models) })
+			},
+			"namespaces": func(n *yaml.Node) error {
+				return r.list(n, func(n *yaml.Node) error { return r.namespace(n, what, one) })
+			},
 		})
 		if err != nil {
 			return err
@@ -131,8 +137,8 @@ func (r *reader) roles(n *yaml.Node, p *policy) error {
 			return r.errorf(key, "%s: it has no apis, expected some of %s", what, groupNames())
 		}
 		for _, g := range wholeServer {
-			if len(one.models) > 0 && one.groups.has(g) {
-				return r.errorf(key, "%s: '%s' concerns all models, so a role that is limited to some cannot have it; expected it in a role without models", what, g)
+			if one.limited() && one.groups.has(g) {
+				return r.errorf(key, "%s: '%s' concerns all models, so a role that is limited to some cannot have it; expected it in a role without models and namespaces", what, g)
 			}
 		}
 		p.roles[key.Value] = one
@@ -159,15 +165,29 @@ func (r *reader) group(n *yaml.Node, what string, to *role) error {
 	return r.errorf(n, "%s: there is no API '%s', expected %s, or * for all", what, n.Value, groupNames())
 }
 
-func (r *reader) model(n *yaml.Node, to *role) error {
+// pattern reads a pattern of names.
+func (r *reader) pattern(n *yaml.Node, what string, to *[]string) error {
 	var pattern string
 	if err := r.text(&pattern)(n); err != nil {
 		return err
 	}
 	if _, err := path.Match(pattern, ""); err != nil {
-		return r.errorf(n, "the pattern '%s' of models is invalid: * matches any text, ? a character, [a-z] a range", pattern)
+		return r.errorf(n, "the pattern '%s' of %s is invalid: * matches any text, ? a character, [a-z] a range", pattern, what)
 	}
-	to.models = append(to.models, pattern)
+	*to = append(*to, pattern)
+	return nil
+}
+
+// namespace reads a namespace of a role: a repository as --model-repository names it, or a pattern.
+func (r *reader) namespace(n *yaml.Node, what string, to *role) error {
+	if r.spaces == nil {
+		return r.errorf(n, "%s: models have namespaces with --model-namespacing=true only, and this server has not; expected the flag, or models", what)
+	}
+	if err := r.pattern(n, "namespaces", &to.spaces); err != nil {
+		return err
+	}
+	last := &to.spaces[len(to.spaces)-1]
+	*last = cmp.Or(strings.TrimRight(*last, "/"), *last) // as the repository does
 	return nil
 }
 

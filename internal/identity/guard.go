@@ -26,6 +26,9 @@ type Settings struct {
 	Audit          string    // Audit is the file of the audit log, or StandardError; empty for none
 	Stderr         io.Writer // where StandardError goes; nil for os.Stderr
 	Log            *slog.Logger
+	// Namespaces returns the namespaces that have a model of a name: those of models that the server knows, and for control also those
+	// from which a request would load it. It must not change the list that it returns. Nil: models have no namespaces.
+	Namespaces func(model string, control bool) []string
 	// Getenv and Now are os.Getenv and time.Now if nil.
 	Getenv func(string) string
 	Now    func() time.Time
@@ -72,7 +75,7 @@ func Open(ctx context.Context, set Settings) (*Guard, error) {
 	}
 	g.ctx, g.stop = context.WithCancel(context.WithoutCancel(ctx))
 	if set.File != "" {
-		p, err := readPolicy(set.File, set.Getenv)
+		p, err := readPolicy(&set)
 		if err != nil {
 			g.stop()
 			return nil, err
@@ -198,7 +201,8 @@ func (p *policy) byCertificate(c *x509.Certificate) *Identity {
 // current returns the policy of the file, after a look whether the file has changed.
 func (g *Guard) current() *policy {
 	now := g.set.Now().UnixNano()
-	if last := g.looked.Load(); now-last >= int64(lookEvery) && g.looked.CompareAndSwap(last, now) {
+	// A clock that was set back counts as time that has passed: a token that was removed must not stay valid until the clock is there again.
+	if last := g.looked.Load(); (now-last >= int64(lookEvery) || now < last) && g.looked.CompareAndSwap(last, now) {
 		g.reload()
 	}
 	return g.policy.Load()
@@ -212,7 +216,7 @@ func (g *Guard) reload() {
 	if stampsOf(old.files).equal(old.stamps) {
 		return
 	}
-	p, err := readPolicy(g.set.File, g.set.Getenv)
+	p, err := readPolicy(&g.set)
 	if err != nil {
 		old = old.with(stampsOf(old.files))
 		g.policy.Store(old)

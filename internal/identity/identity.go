@@ -4,6 +4,7 @@
 //   - identity.go: groups of the API, roles, Identity
 //   - guard.go: Guard, which the front ends ask; local.go: what is closed to other machines
 //   - file.go, reader.go: the auth file, with errors that name lines
+//   - rights.go: what a file allows to whom, for people
 //   - issuer.go, keys.go: tokens of OpenID Connect issuers, and their keys
 //   - audit.go: the log of control actions; notices.go: bounded messages about refusals
 //
@@ -16,6 +17,7 @@ package identity
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"path"
 	"slices"
@@ -84,16 +86,34 @@ func (s groupSet) names() string {
 	return strings.Join(list, ", ")
 }
 
-// role allows groups, for models that match one of the patterns; no patterns stand for all models.
+// role allows groups, for models that match one of the patterns and are in the namespaces; no patterns, and no namespaces, stand for all.
 type role struct {
 	name   string
 	groups groupSet
 	models []string
+	spaces []string // patterns of namespaces
+	of     func(model string, control bool) []string
 }
 
-func (r *role) matches(model string) bool {
-	return len(r.models) == 0 || slices.ContainsFunc(r.models, func(pattern string) bool {
-		ok, err := path.Match(pattern, model)
+// limited reports whether the role is for some models only.
+func (r *role) limited() bool { return len(r.models)+len(r.spaces) > 0 }
+
+// matches reports whether the role is for a model. With namespaces it is if every namespace that has a model of this name is the role's:
+// a request cannot name a namespace.
+func (r *role) matches(g Group, model string) bool {
+	if len(r.models) > 0 && !matchesAny(r.models, model) {
+		return false
+	}
+	if len(r.spaces) == 0 {
+		return true
+	}
+	list := r.of(model, g == GroupOf(infer.APIModelRepository))
+	return len(list) > 0 && !slices.ContainsFunc(list, func(space string) bool { return !slices.Contains(r.spaces, space) && !matchesAny(r.spaces, space) })
+}
+
+func matchesAny(patterns []string, name string) bool {
+	return slices.ContainsFunc(patterns, func(pattern string) bool {
+		ok, err := path.Match(pattern, name)
 		return ok && err == nil
 	})
 }
@@ -132,7 +152,7 @@ func (i *Identity) Sees(g Group, model string) bool {
 		if !r.groups.has(g) {
 			continue
 		}
-		if model == "" && (len(r.models) == 0 || g != GroupOf(infer.APITrace)) || model != "" && r.matches(model) {
+		if model == "" && (!r.limited() || g != GroupOf(infer.APITrace)) || model != "" && r.matches(g, model) {
 			return true
 		}
 	}
@@ -156,10 +176,20 @@ func (i *Identity) May(g Group, model string) error {
 
 // MayAll returns why the identity may not use a group for all models, as May does.
 func (i *Identity) MayAll(g Group) error {
-	if i == nil || slices.ContainsFunc(i.roles, func(r *role) bool { return r.groups.has(g) && len(r.models) == 0 }) {
+	if i == nil || slices.ContainsFunc(i.roles, func(r *role) bool { return r.groups.has(g) && !r.limited() }) {
 		return nil
 	}
 	return i.refusal(g, " of all models")
+}
+
+// MayReach returns why the identity may not change a model in a way that reaches others: an ensemble or a program that comes with a load
+// request uses whatever models it names, and an unload may take along the models of an ensemble. The error is a *RefusedError.
+func (i *Identity) MayReach(change string) error {
+	err := i.MayAll(GroupOf(infer.APIModelRepository))
+	if r, ok := errors.AsType[*RefusedError](err); ok {
+		return &RefusedError{Reason: r.Reason, Text: change + " reaches other models: " + r.Text}
+	}
+	return nil
 }
 
 func (i *Identity) refusal(g Group, of string) error {

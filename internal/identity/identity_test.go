@@ -355,3 +355,90 @@ func TestLocal(t *testing.T) {
 		t.Error("an identity out of nothing")
 	}
 }
+
+// TestNamespaces checks roles for the models of some repositories.
+func TestNamespaces(t *testing.T) {
+	t.Parallel()
+	const file = `
+roles:
+  team: {apis: [inference, model-repository, trace], namespaces: [/models/a/, "s3://bucket/*"]}
+  both: {apis: [inference], models: ["text-*"], namespaces: [/models/b]}
+tokens:
+- {name: one, sha256: "` + "%s" + `", roles: team}
+- {name: two, env: CI_TOKEN, roles: both}
+`
+	const other = "another-token-of-16"
+	sum := sha256.Sum256([]byte(other))
+	text := strings.Replace(file, "%s", hex.EncodeToString(sum[:]), 1)
+	where := map[string][]string{
+		"a": {"/models/a"}, "b": {"/models/b"}, "text-b": {"/models/b"}, "shared": {"/models/a", "/models/b"}, "cloud": {"s3://bucket/x"},
+		"deep": {"s3://bucket/x/y"}, "sent": {""}, "prefix": {"/models/a-other"},
+	}
+	g := open(t, text, func(s *identity.Settings) {
+		s.Namespaces = func(model string, control bool) []string {
+			if model == "a" && control {
+				return []string{"/models/a", "/models/b"} // a load would take both
+			}
+			return where[model]
+		}
+	})
+	for token, want := range map[string]string{other: "a cloud", secret: "text-b"} {
+		who, err := g.Authenticate(t.Context(), bearer(token))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for model := range where {
+			if got := who.Sees(identity.GroupOf(infer.APIInference), model); got != strings.Contains(" "+want+" ", " "+model+" ") {
+				t.Errorf("%s: %s: %v", who.Name, model, got)
+			}
+		}
+		if who.Sees(identity.GroupOf(infer.APIInference), "missing") || who.Sees(identity.GroupOf(infer.APIModelRepository), "a") ||
+			who.Sees(identity.GroupOf(infer.APITrace), "") || who.MayAll(identity.GroupOf(infer.APIInference)) == nil {
+			t.Errorf("%s may use what is not in its namespaces", who.Name)
+		}
+	}
+	for text, want := range map[string]string{
+		strings.Replace(text, "trace]", "logging]", 1): "'logging' concerns all models",
+		strings.Replace(text, "s3://", "[s3://", 1):    "of namespaces is invalid",
+	} {
+		if _, err := identity.Open(t.Context(), identity.Settings{File: write(t, text), Getenv: getenv, Namespaces: func(string, bool) []string { return nil }}); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want %s", err, want)
+		}
+	}
+	if _, err := identity.Open(t.Context(), identity.Settings{File: write(t, text), Getenv: getenv}); err == nil || !strings.Contains(err.Error(), "--model-namespacing=true") {
+		t.Error(err)
+	}
+}
+
+// TestClockSetBack removes a token and sets the clock back before the guard looks at the file again: the token must end nevertheless. Refusals
+// are logged as before.
+func TestClockSetBack(t *testing.T) {
+	t.Parallel()
+	c, logged := newClock(), &bytes.Buffer{}
+	c.at = c.at.Round(0) // as of a clock that may be set
+	file := write(t, roles+tokens)
+	g, err := identity.Open(t.Context(), identity.Settings{File: file, Getenv: getenv, Now: c.now, Log: slog.New(slog.NewTextHandler(logged, nil))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer g.Close()
+	if _, err := g.Authenticate(t.Context(), bearer(secret)); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(file, []byte(roles+"anonymous: use"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for range 20 {
+		c.move(-24 * time.Hour)
+		_, err := g.Authenticate(t.Context(), bearer(secret))
+		if reason(t, err) != int(identity.Unauthenticated) {
+			t.Fatalf("a token that was removed: %v", err)
+		}
+		g.Refuse(nil, identity.Event{}, err)
+	}
+	c.move(time.Minute)
+	g.Refuse(nil, identity.Event{}, &identity.RefusedError{Text: "again"})
+	if n := strings.Count(logged.String(), "a request was refused"); n != 11 {
+		t.Errorf("%d lines in the log, want 10 at once and one a minute later", n)
+	}
+}

@@ -24,7 +24,7 @@ func (b *budget) take(now time.Time) (lost uint64, ok bool) {
 	if b.last.IsZero() {
 		b.left = float64(b.burst)
 	} else {
-		b.left = min(float64(b.burst), b.left+float64(now.Sub(b.last))/float64(b.interval))
+		b.left = min(float64(b.burst), b.left+float64(max(0, now.Sub(b.last)))/float64(b.interval)) // a clock may be set back
 	}
 	b.last = now
 	if b.left < 1 {

@@ -22,7 +22,8 @@ const maxFile = 1 << 20
 type reader struct {
 	file   string
 	getenv func(string) string
-	files  []string // that were read
+	spaces func(model string, control bool) []string // see Settings.Namespaces
+	files  []string                                  // that were read
 }
 
 func (r *reader) errorf(n *yaml.Node, format string, args ...any) error {

@@ -43,6 +43,24 @@ func spaceOf(key string) string {
 	return space
 }
 
+// Namespaces returns the namespaces that have a model of a name: of the known models, and for control also of those in the repositories, which
+// a request would load. It has none without namespacing. The caller must not change the list.
+//
+// hot: without control, one map lookup.
+func (r *Repository) Namespaces(name string, control bool) []string {
+	list := r.catalog.Load().spaces[name]
+	if !control || !r.s.Namespacing {
+		return list
+	}
+	list = slices.Clone(list)
+	for _, p := range r.source.findAll(name) {
+		if space := spaceOf(p.key); !slices.Contains(list, space) {
+			list = append(list, space)
+		}
+	}
+	return list
+}
+
 // namespaces returns the namespaces of all roots, and the empty one of models that came with a load request. Nil
 // without namespacing.
 func (s *Settings) namespaces() []string {

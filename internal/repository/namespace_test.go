@@ -218,3 +218,26 @@ func TestNamespacedLoad(t *testing.T) {
 	}
 	wantOutputs(t, w, r, map[string]any{"part": "Request for unknown model: 'part' has no available versions"})
 }
+
+// TestNamespacesOf checks by which repositories a name is known, before and after it is loaded.
+func TestNamespacesOf(t *testing.T) {
+	t.Parallel()
+	_, r, roots := spaces(t, repository.Explicit, partOf(doubles)+over("one", "part"), partOf(triples))
+	check := func(name string, control bool, want ...string) {
+		t.Helper()
+		if d := cmp.Diff(want, r.Namespaces(name, control)); d != "" {
+			t.Errorf("%s, control %v (-want +got):\n%s", name, control, d)
+		}
+	}
+	check("part", false)
+	check("part", true, roots...)
+	check("one", true, roots[0])
+	check("none", true)
+	check("../"+filepath.Base(roots[1])+"/part", true)
+	if err := r.Load(t.Context(), "one", infer.LoadOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	check("one", false, roots[0])
+	check("part", false, roots[0])
+	check("part", true, roots...)
+}

@@ -17,16 +17,20 @@ import (
 
 // snapshot is an immutable table of every known model. Requests read it without a lock; a change publishes a new one.
 type snapshot struct {
-	models map[string]*model // by key
-	keys   []string          // of models, sorted
-	called map[string]*model // by the name in requests
+	models map[string]*model   // by key
+	keys   []string            // of models, sorted
+	called map[string]*model   // by the name in requests
+	spaces map[string][]string // the namespaces of the models with a name; nil without namespacing
 }
 
 // newSnapshot returns a snapshot of models by key. spaced is set if keys hold a namespace.
 func newSnapshot(models map[string]*model, spaced bool) *snapshot {
 	s := &snapshot{models: models, keys: slices.Sorted(maps.Keys(models)), called: models}
 	if spaced {
-		s.called = callNames(models)
+		s.called, s.spaces = callNames(models), map[string][]string{}
+		for _, key := range s.keys {
+			s.spaces[nameOf(key)] = append(s.spaces[nameOf(key)], spaceOf(key))
+		}
 	}
 	return s
 }

@@ -190,6 +190,9 @@ func (s *service) controlled(ctx context.Context, req any, method string, handle
 		return nil, err
 	}
 	resp, err := handler(ctx, req)
+	if r, ok := errors.AsType[*identity.RefusedError](err); ok {
+		return nil, refuse(ctx, s.set.Guard, identity.From(ctx), method, object, r)
+	}
 	if action != "" {
 		s.set.Guard.Record(identity.From(ctx), eventOf(ctx, action, object), err)
 	}

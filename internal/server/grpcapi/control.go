@@ -36,6 +36,9 @@ func (s *service) RepositoryIndex(ctx context.Context, req *inference.Repository
 func (s *service) RepositoryModelLoad(ctx context.Context, req *inference.RepositoryModelLoadRequest) (*inference.RepositoryModelLoadResponse, error) {
 	return &inference.RepositoryModelLoadResponse{}, s.changeModel("RepositoryModelLoad", req.GetRepositoryName(), func() error {
 		o, err := loadOptions(req.GetParameters())
+		if err == nil && (o.Config != "" || len(o.Files) > 0) {
+			err = identity.From(ctx).MayReach("a load with a configuration or files")
+		}
 		if err == nil {
 			err = s.set.Lifecycle.Load(ctx, req.GetModelName(), o)
 		}
@@ -50,6 +53,11 @@ func (s *service) RepositoryModelUnload(ctx context.Context, req *inference.Repo
 		v, ok := p.GetParameterChoice().(*inference.ModelRepositoryParameter_BoolParam)
 		if given && !ok {
 			return wrongType("unload_dependents", "bool_param")
+		}
+		if given && v.BoolParam {
+			if err := identity.From(ctx).MayReach("an unload of dependents"); err != nil {
+				return err
+			}
 		}
 		return s.set.Lifecycle.Unload(ctx, req.GetModelName(), given && v.BoolParam)
 	})

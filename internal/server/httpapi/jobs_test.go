@@ -7,6 +7,8 @@ import (
 	"io"
 	"maps"
 	"net/http"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -16,6 +18,7 @@ import (
 	"github.com/getkin/kin-openapi/routers/gorillamux"
 
 	"github.com/tutti-server/tutti/core/job"
+	"github.com/tutti-server/tutti/internal/identity"
 	"github.com/tutti-server/tutti/internal/server/httpapi"
 	"github.com/tutti-server/tutti/internal/server/servertest"
 )
@@ -260,6 +263,66 @@ func TestJobPaths(t *testing.T) {
 		resp.Body.Close()
 		if err != nil || resp.StatusCode != tt.want {
 			t.Errorf("input %s, %q: status %d, want %d: %v, %s", tt.input, tt.header, resp.StatusCode, tt.want, err, text)
+		}
+	}
+}
+
+// TestJobsAudit makes every change of jobs, and some that are refused, and looks for them in the audit log.
+func TestJobsAudit(t *testing.T) {
+	t.Parallel()
+	const token, reader = "operator-0123456789abcdef", "reader-0123456789abcdef"
+	file := filepath.Join(t.TempDir(), "auth.yaml")
+	text := "roles:\n  operate: {apis: ['*']}\n  read: {apis: [metadata]}\ntokens:\n- {name: ops, env: OPS, roles: operate}\n- {name: ada, env: ADA, roles: read}\n"
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var lines bytes.Buffer
+	guard, err := identity.Open(t.Context(), identity.Settings{
+		File: file, Audit: identity.StandardError, Stderr: &lines, Getenv: func(name string) string { return map[string]string{"OPS": token, "ADA": reader}[name] },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer guard.Close()
+	address, _ := listen(t, func(set *httpapi.Settings) { set.Jobs, set.Guard = &servertest.Jobs{}, guard })
+	send := func(token, method, path, body string) int {
+		t.Helper()
+		c := &jobsClient{t: t, url: "http://" + address, header: http.Header{"Authorization": {"Bearer " + token}}}
+		return c.raw(method, path, body).status
+	}
+	for _, tt := range []struct {
+		token, method, path, body string
+		want                      string // who, action, object and outcome; empty for nothing
+	}{
+		{token, http.MethodPost, "/v2/jobs", order, "ops job.submit job-0 ok"},
+		{token, http.MethodGet, "/v2/jobs", "", ""},
+		{token, http.MethodGet, "/v2/jobs/job-0", "", ""},
+		{token, http.MethodPost, "/v2/jobs/job-0/pause", "", "ops job.pause job-0 ok"},
+		{token, http.MethodPost, "/v2/jobs/job-0/resume", "", "ops job.resume job-0 ok"},
+		{token, http.MethodPost, "/v2/jobs/job-0/cancel", "", "ops job.cancel job-0 ok"},
+		{token, http.MethodPost, "/v2/jobs/job-0/retry", "", "ops job.submit job-1 ok"},
+		{token, http.MethodPost, "/v2/jobs", "{", "ops job.submit  failed"},
+		{token, http.MethodPost, "/v2/jobs/none/cancel", "", "ops job.cancel none failed"},
+		{token, http.MethodDelete, "/v2/jobs/requests/r1", "", "ops request.cancel r1 failed"}, // none are stored
+		{reader, http.MethodPost, "/v2/jobs/job-1/cancel", "", "ada job.cancel job-1 refused"},
+		{reader, http.MethodPost, "/v2/jobs", order, "ada job.submit  refused"},
+		{"wrong", http.MethodPost, "/v2/jobs/job-1/pause", "", "anonymous job.pause job-1 refused"},
+	} {
+		lines.Reset()
+		code := send(tt.token, tt.method, tt.path, tt.body)
+		got := ""
+		if lines.Len() > 0 {
+			var e identity.Event
+			if err := json.Unmarshal(lines.Bytes(), &e); err != nil { // one line
+				t.Fatalf("%s: %v", &lines, err)
+			}
+			got = strings.Join([]string{e.Who, e.Action, e.Object, e.Outcome}, " ")
+			if (e.Outcome == identity.OutcomeOK) != (code < 300) || e.Via != "http" || !strings.HasPrefix(e.From, "127.0.0.1:") || strings.Contains(lines.String(), "0123456789") {
+				t.Errorf("%s %s: status %d, %s", tt.method, tt.path, code, &lines)
+			}
+		}
+		if got != tt.want {
+			t.Errorf("%s %s: status %d, '%s' in the audit log, want '%s'", tt.method, tt.path, code, got, tt.want)
 		}
 	}
 }

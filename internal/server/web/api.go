@@ -54,7 +54,7 @@ func (s *Server) addRoutes() {
 		return struct {
 			Token    bool `json:"token"`
 			Admitted bool `json:"admitted"`
-		}{s.set.Token != "" || s.set.Guard.Required(), s.admitted(r)}, nil
+		}{s.set.Token != "" || s.set.Guard.Required(), s.try(r)}, nil
 	})
 	s.route("GET models", infer.APIStatistics, false, func(*http.Request) (any, error) { return map[string]any{"models": s.set.Overview.Models()}, nil })
 	s.route("GET graph/{model}", infer.APIModelConfig, false, s.graph)

@@ -61,7 +61,6 @@ package web
 import (
 	"context"
 	"encoding/json"
-	"log/slog"
 	"net/http"
 	"slices"
 	"strings"
@@ -92,8 +91,6 @@ type Settings struct {
 	Guard *identity.Guard
 	// Sites decides by which names browsers may reach the dashboard, and which pages may use it. Nil: by addresses and localhost.
 	Sites *sites.Policy
-	// Log receives requests with a wrong token. Optional.
-	Log *slog.Logger
 	// Pages serves everything below the mount point except api/. Optional.
 	Pages http.Handler
 
@@ -105,7 +102,6 @@ type Settings struct {
 type Server struct {
 	set     Settings
 	limited infer.Restrictions
-	wrong   wrongTokens
 	routes  *http.ServeMux
 	streams atomic.Int32
 	closing context.Context //nolint:containedctx // ends the streams, which last longer than any request
@@ -119,7 +115,7 @@ const maxBody = 64 << 10 // bounds the size of a request body
 
 // New returns a server. The caller must close it.
 func New(set Settings) *Server {
-	s := &Server{set: set, limited: infer.Restrict(set.Restricted), routes: http.NewServeMux(), wrong: wrongTokens{log: set.Log}}
+	s := &Server{set: set, limited: infer.Restrict(set.Restricted), routes: http.NewServeMux()}
 	s.closing, s.stop = context.WithCancel(context.Background())
 	s.addRoutes()
 	s.routes.HandleFunc("GET "+Mount+"api/events", s.events)

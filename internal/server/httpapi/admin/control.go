@@ -48,7 +48,14 @@ func (s *Service) LoadModel(w http.ResponseWriter, r *http.Request, p transport.
 	var o infer.LoadOptions
 	return nil, s.changeModel(w, r, p, "model load",
 		func(p *jsonwire.Parser, name string) error { return readLoadParameter(p, &o, name) },
-		func() error { return s.Lifecycle.Load(r.Context(), p.Model, o) })
+		func() error {
+			if o.Config != "" || len(o.Files) > 0 {
+				if err := identity.From(r.Context()).MayReach("a load with a configuration or files"); err != nil {
+					return err
+				}
+			}
+			return s.Lifecycle.Load(r.Context(), p.Model, o)
+		})
 }
 
 // UnloadModel unloads a model. It responds when the model accepts no more requests.
@@ -62,7 +69,14 @@ func (s *Service) UnloadModel(w http.ResponseWriter, r *http.Request, p transpor
 			dependents, err = p.Bool(name)
 			return err
 		},
-		func() error { return s.Lifecycle.Unload(r.Context(), p.Model, dependents) })
+		func() error {
+			if dependents {
+				if err := identity.From(r.Context()).MayReach("an unload of dependents"); err != nil {
+					return err
+				}
+			}
+			return s.Lifecycle.Unload(r.Context(), p.Model, dependents)
+		})
 }
 
 // changeModel reads the parameters of a load or unload with parameter, then calls change.

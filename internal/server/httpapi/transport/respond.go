@@ -17,6 +17,7 @@ import (
 
 	"github.com/tutti-server/tutti/core/infer"
 	"github.com/tutti-server/tutti/core/status"
+	"github.com/tutti-server/tutti/internal/identity"
 	"github.com/tutti-server/tutti/internal/jsontext"
 )
 
@@ -40,6 +41,9 @@ func WriteError(w http.ResponseWriter, err error) {
 	code := status.CodeOf(err).HTTP()
 	if errors.Is(err, infer.ErrTooLarge) {
 		code = http.StatusRequestEntityTooLarge
+	}
+	if r, ok := errors.AsType[*identity.RefusedError](err); ok && r.Reason == identity.Forbidden {
+		code = http.StatusForbidden
 	}
 	WriteErrorText(w, code, ErrorText(err))
 }

@@ -4,6 +4,7 @@ import (
 	"archive/zip"
 	"bytes"
 	"io"
+	"strconv"
 	"strings"
 
 	"github.com/tutti-server/tutti/core/status"
@@ -23,7 +24,11 @@ func IsArrays(data []byte) bool {
 	return bytes.HasPrefix(data, []byte("\x93NUMPY")) || bytes.HasPrefix(data, []byte("PK\x03\x04"))
 }
 
-// ReadArrays returns the arrays in the content of a .npy or .npz. The only array of a .npy shares memory with data.
+// maxArrays bounds the bytes of all arrays in a .npz: a compressed file of a megabyte may have a gigabyte of zeros.
+const maxArrays = 1 << 30
+
+// ReadArrays returns the arrays in the content of a .npy or .npz. The only array of a .npy shares memory with data. Those of a .npz may have
+// 1 GiB together.
 func ReadArrays(data []byte) ([]Array, error) {
 	if bytes.HasPrefix(data, []byte("\x93NUMPY")) {
 		a, err := readArray("", data)
@@ -34,15 +39,17 @@ func ReadArrays(data []byte) ([]Array, error) {
 		return nil, fileError(err, "not a zip file of arrays")
 	}
 	var list []Array
+	left := int64(maxArrays)
 	for _, e := range z.File {
 		name, ok := strings.CutSuffix(e.Name, ".npy")
 		if !ok {
 			continue
 		}
-		a, err := readEntry(name, e)
+		a, err := readEntry(name, e, left)
 		if err != nil {
 			return nil, err
 		}
+		left -= int64(len(a.Data))
 		list = append(list, a)
 	}
 	if len(list) == 0 {
@@ -51,17 +58,26 @@ func ReadArrays(data []byte) ([]Array, error) {
 	return list, nil
 }
 
-func readEntry(name string, e *zip.File) (Array, error) {
+// readEntry reads an array that may have at most some bytes. No more is decompressed than its header says.
+func readEntry(name string, e *zip.File, most int64) (Array, error) {
 	r, err := e.Open()
 	if err != nil {
 		return Array{}, fileError(err, "array '"+name+"'")
 	}
 	defer r.Close()
-	data, err := io.ReadAll(r)
+	a := &array{name: name}
+	if err := a.readHeader(r); err != nil {
+		return Array{}, fileError(err, "array '"+name+"'")
+	}
+	need := a.rows * a.size
+	if need > most {
+		return Array{}, status.Errorf(status.InvalidArg, "array '%s' has %d bytes by its header, and the arrays of a file may have %d together", name, need, maxArrays)
+	}
+	data, err := io.ReadAll(io.LimitReader(r, need+1)) // the end is reached, where the checksum is checked
 	if err != nil {
 		return Array{}, fileError(err, "array '"+name+"'")
 	}
-	return readArray(name, data)
+	return a.of(data)
 }
 
 func readArray(name string, data []byte) (Array, error) {
@@ -70,12 +86,27 @@ func readArray(name string, data []byte) (Array, error) {
 		return Array{}, err
 	}
 	data = data[a.start:]
-	if need := a.rows * a.size; int64(len(data)) != need {
-		return Array{}, status.Errorf(status.InvalidArg, "array '%s' has %d bytes, and its header says %d", name, len(data), need)
-	}
 	if a.swap {
 		data = bytes.Clone(data)
+	}
+	return a.of(data)
+}
+
+// of returns the array with its elements, which it may change.
+func (a *array) of(data []byte) (Array, error) {
+	if need := a.rows * a.size; int64(len(data)) != need {
+		return Array{}, status.Errorf(status.InvalidArg, "array '%s' has %s bytes, and its header says %d", a.name, found(len(data), need), need)
+	}
+	if a.swap {
 		swapBytes(data, a.dtype.Size())
 	}
-	return Array{Name: name, DType: a.dtype, Shape: append([]int64{a.rows}, a.shape...), Data: data}, nil
+	return Array{Name: a.name, DType: a.dtype, Shape: append([]int64{a.rows}, a.shape...), Data: data}, nil
+}
+
+// found says how many bytes there are: those of a compressed array that has too many are not counted.
+func found(n int, need int64) string {
+	if int64(n) > need {
+		return "more than " + strconv.FormatInt(need, 10)
+	}
+	return strconv.Itoa(n)
 }

@@ -93,7 +93,7 @@ func (s *Server) try(r *http.Request) bool {
 		if err == nil {
 			return true // the auth file has changed
 		}
-		s.set.Guard.Refuse(who, eventOf(r), err)
+		_ = s.set.Guard.Refuse(who, eventOf(r), err) // the response says that the token is not admitted
 	}
 	return ok
 }

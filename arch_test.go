@@ -30,7 +30,7 @@ var layers = [][]string{
 	{"core/config", "core/infer", "core/job", "inspect", "simdev", "gpu"},
 	{"wire", "identity"},
 	{"backends", "cache", "tracing/*"},
-	{"steps", "scheduler", "scheduler/device", "pipeline", "pipeline/plan", "backends/bind", "backends/dylib", "runtimes", "cloud", "temporald", "pipeline/engine"},
+	{"steps", "scheduler", "scheduler/device", "pipeline", "pipeline/plan", "backends/bind", "backends/dylib", "backends/crash", "runtimes", "cloud", "temporald", "pipeline/engine"},
 	{"scheduler/batch", "dataset"},
 	{"scheduler/queue"},
 	{"backends/*", "steps/*", "scheduler/*", "cache/*", "runtimes/*", "pipeline/exec"},

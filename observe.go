@@ -8,6 +8,7 @@ import (
 	"os"
 	"strconv"
 
+	"github.com/tutti-server/tutti/backends"
 	"github.com/tutti-server/tutti/internal/inspect"
 	"github.com/tutti-server/tutti/internal/options"
 	"github.com/tutti-server/tutti/internal/runtimes/nvml"
@@ -65,6 +66,14 @@ func openTraces(ctx context.Context, o *options.Options, metrics *telemetry.Metr
 	}
 	t.tracer, err = tracing.New(list)
 	return t, err
+}
+
+// crashes returns the recorder of requests that end processes, or nil.
+func (t *traces) crashes() backends.CrashRecorder {
+	if t.captures == nil {
+		return nil
+	}
+	return t.captures
 }
 
 // close closes the trace file and exports the remaining spans. It does not close the store: see closeStore.

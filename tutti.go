@@ -240,6 +240,7 @@ func (s *Server) load(ctx context.Context, registry *backends.Registry, stderr i
 		Limits:       device.Settings{RateLimit: o.Limits.RateLimit, Limits: o.Limits.Resources, Executions: o.Limits.Executions, Threads: o.Limits.Threads},
 		HostPolicies: policies, DelayScheduler: o.DelayScheduler, BacklogDelayScheduler: o.BacklogDelayScheduler,
 		Isolate:  o.Isolation == options.IsolationProcess,
+		Crashes:  s.crashes(),
 		Backends: registry, BackendConfig: settings, Alloc: s.alloc, Responses: s.responses, Metrics: s.metrics, Log: s.log,
 		Tracer: s.tracer, Progress: progressOn(stderr),
 	})

@@ -177,8 +177,17 @@ type Options struct {
 	// Isolate runs models in processes of their own unless their configuration says otherwise (--isolation=process). Backends that cannot
 	// ignore it.
 	Isolate bool
+	// Crashes keeps the inputs of requests that end the processes of models. It is nil when the server captures no requests.
+	Crashes CrashRecorder
 
 	_ struct{}
+}
+
+// CrashRecorder keeps the inputs of requests that end the processes of models, bounded in number and size. It is safe for concurrent use.
+type CrashRecorder interface {
+	// RecordCrash copies the inputs of a request and returns the id under which they are kept, or "" if they are not. The tensors are
+	// borrowed, and on the host.
+	RecordCrash(model string, version int64, request string, in []infer.Named) string
 }
 
 // Backend loads models of one runtime.

@@ -2,17 +2,15 @@ package isolate
 
 import (
 	"context"
-	"encoding/binary"
-	"hash/fnv"
 	"log/slog"
 	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
-	"unsafe"
 
 	"github.com/tutti-server/tutti/backends"
 	"github.com/tutti-server/tutti/backends/bind"
+	"github.com/tutti-server/tutti/backends/crash"
 	"github.com/tutti-server/tutti/core/status"
 	"github.com/tutti-server/tutti/core/tensor"
 )
@@ -52,19 +50,6 @@ func newInstance(m *model, p *process) *instance {
 	return x
 }
 
-// The delay before a process is started again: none after the first end, then a time that doubles until a batch succeeds.
-const (
-	restartAfter = 100 * time.Millisecond
-	restartMost  = 30 * time.Second
-)
-
-func delay(fails int32) time.Duration {
-	if fails < 2 {
-		return 0
-	}
-	return min(restartAfter<<min(fails-2, 16), restartMost)
-}
-
 // keep replaces the process whenever it ends, until the instance is closed.
 func (x *instance) keep(p *process) {
 	for {
@@ -76,11 +61,11 @@ func (x *instance) keep(p *process) {
 		}
 		fails := x.fails.Add(1)
 		x.m.log.ErrorContext(x.life, "the process of an isolated instance ended", slog.Int("pid", p.pid), slog.String("reason", status.Line(p.why)))
-		x.publish(nil, time.Now().Add(delay(fails)), p.why)
+		x.publish(nil, time.Now().Add(crash.Delay(fails)), p.why)
 		p.close()
 		for {
 			select {
-			case <-time.After(delay(fails)):
+			case <-time.After(crash.Delay(fails)):
 			case <-x.life.Done():
 				return
 			}
@@ -95,7 +80,7 @@ func (x *instance) keep(p *process) {
 			}
 			fails = x.fails.Add(1)
 			x.m.log.ErrorContext(x.life, "the process of an isolated instance cannot be started again", slog.String("reason", status.Text(err)))
-			x.publish(nil, time.Now().Add(delay(fails)), status.Text(err))
+			x.publish(nil, time.Now().Add(crash.Delay(fails)), status.Text(err))
 		}
 		x.publish(p, time.Time{}, "")
 	}
@@ -110,9 +95,6 @@ func (x *instance) publish(p *process, next time.Time, why string) {
 	x.changed = make(chan struct{})
 }
 
-// patience is how long a batch waits for a process that is not being started yet.
-const patience = time.Second
-
 // current returns the process, for which it waits. The caller must release it.
 func (x *instance) current(ctx context.Context) (*process, error) {
 	for {
@@ -122,11 +104,8 @@ func (x *instance) current(ctx context.Context) (*process, error) {
 		x.mu.Lock()
 		changed, next, why := x.changed, x.next, x.why
 		x.mu.Unlock()
-		if left := time.Until(next); left > patience {
-			return nil, &status.Error{
-				Code: status.Unavailable, RetryAfter: left.Round(time.Second) + time.Second,
-				Msg: "model '" + x.m.name + "': the process of the instance is started again in " + left.Round(time.Second).String() + ", it ended: " + why,
-			}
+		if left := time.Until(next); left > crash.Patience {
+			return nil, crash.Refusal(x.m.name, left, why)
 		}
 		select {
 		case <-changed:
@@ -320,34 +299,9 @@ func (x *instance) unusable(i int) error {
 // lost returns the error of a batch whose process has ended.
 func (x *instance) lost(ctx context.Context, p *process, b *backends.Batch) error {
 	<-p.ended
-	id := ""
-	if len(b.Requests) > 0 && b.Requests[0].Meta != nil {
-		id = b.Requests[0].Meta.ID
-	}
-	if len(b.Requests) < 2 {
-		x.m.crashed(ctx, fingerprint(b.In), id, p.why)
-	}
+	x.m.crashes.Ended(ctx, b, p.why)
 	return &status.Error{
 		Code: status.Unavailable, RetryAfter: time.Second,
 		Msg: "model '" + x.m.name + "': the process of the instance ended while it executed the request, and is started again: " + p.why,
 	}
-}
-
-// fingerprint returns a hash of inputs.
-func fingerprint(in []tensor.Tensor) uint64 {
-	h := fnv.New64a()
-	for i := range in {
-		t := &in[i]
-		if !t.Present() {
-			_, _ = h.Write([]byte{0}) // it never fails
-			continue
-		}
-		head := []byte{1, byte(t.DType)}
-		for _, d := range t.Shape.Dims() {
-			head = binary.LittleEndian.AppendUint64(head, uint64(d)) //nolint:gosec // the same bits
-		}
-		_, _ = h.Write(head)
-		_, _ = h.Write(unsafe.Slice((*byte)(t.Pointer()), t.Len))
-	}
-	return h.Sum64()
 }

@@ -35,12 +35,12 @@ package isolate
 
 import (
 	"context"
-	"fmt"
 	"log/slog"
 	"slices"
 	"sync"
 
 	"github.com/tutti-server/tutti/backends"
+	"github.com/tutti-server/tutti/backends/crash"
 	"github.com/tutti-server/tutti/core/config"
 	"github.com/tutti-server/tutti/core/status"
 	"github.com/tutti-server/tutti/core/tensor"
@@ -232,7 +232,7 @@ func (b *backend) load(ctx context.Context, s *backends.Settings) (*model, error
 	if err != nil {
 		return nil, err
 	}
-	m := &model{name: s.Model, about: about, shared: shared, staging: staging, log: s.Log, restarts: countRestarts(b.options.Metrics, s), crashes: map[uint64]int{}}
+	m := &model{name: s.Model, about: about, shared: shared, staging: staging, log: s.Log, restarts: countRestarts(b.options.Metrics, s)}
 	first, made, err := m.start(ctx)
 	if err != nil {
 		return nil, err
@@ -242,6 +242,7 @@ func (b *backend) load(ctx context.Context, s *backends.Settings) (*model, error
 		return nil, err
 	}
 	m.threads, m.spare = made.Threads, first
+	m.crashes = crash.New(crash.Settings{Signature: m.sig, Log: m.log, Captures: b.options.Crashes, Repeated: m.restarts.repeated})
 	return m, nil
 }
 
@@ -255,13 +256,12 @@ type model struct {
 	restarts *restarts
 	sig      *config.Signature
 	threads  int
+	crashes  *crash.Requests
 
-	mu      sync.Mutex
-	spare   *process       // started by Load, for the first instance; guarded by mu
-	live    []*instance    // guarded by mu
-	crashes map[uint64]int // of requests, by a hash of their inputs; guarded by mu
-	report  string         // guarded by mu
-	closed  bool           // guarded by mu
+	mu     sync.Mutex
+	spare  *process    // started by Load, for the first instance; guarded by mu
+	live   []*instance // guarded by mu
+	closed bool        // guarded by mu
 }
 
 var (
@@ -290,11 +290,7 @@ func (m *model) Ready() error {
 }
 
 // Report implements backends.Reporter.
-func (m *model) Report() string {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.report
-}
+func (m *model) Report() string { return m.crashes.Report() }
 
 // NewInstance starts a process, or takes the one that Load has started.
 func (m *model) NewInstance(ctx context.Context, at tensor.Place) (backends.Instance, error) {
@@ -316,25 +312,6 @@ func (m *model) NewInstance(ctx context.Context, at tensor.Place) (backends.Inst
 	m.live = append(m.live, x)
 	m.mu.Unlock()
 	return x, nil
-}
-
-// crashed counts a request that ended the process, and reports one that does so again.
-func (m *model) crashed(ctx context.Context, request uint64, id, why string) {
-	const most = 256
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if len(m.crashes) >= most {
-		clear(m.crashes)
-	}
-	m.crashes[request]++
-	n := m.crashes[request]
-	if n < 2 {
-		return
-	}
-	m.report = fmt.Sprintf("a request with the same inputs has ended the process of an instance %d times: %s", n, status.Line(why))
-	m.restarts.repeated()
-	m.log.ErrorContext(ctx, "a request ends the process of an isolated model again and again", slog.String("request", id),
-		slog.String("inputs", fmt.Sprintf("%016x", request)), slog.Int("times", n), slog.String("reason", status.Line(why)))
 }
 
 // Close ends the process that no instance has taken.

@@ -28,6 +28,7 @@ import (
 	"github.com/tutti-server/tutti/core/status"
 	"github.com/tutti-server/tutti/core/tensor"
 	"github.com/tutti-server/tutti/internal/preparedtest"
+	"github.com/tutti-server/tutti/internal/tracing/capture"
 )
 
 func factory() backends.Factory { return isolate.Around(onnx.NewFactory())[0] }
@@ -154,12 +155,19 @@ func (l *lines) String() string {
 
 func open(t *testing.T, name string) *bench {
 	t.Helper()
+	return openModel(t, name, divModel())
+}
+
+func openModel(t *testing.T, name string, model []byte) *bench {
+	t.Helper()
 	b := &bench{T: t, log: &lines{}}
+	o := options(t)
+	o.Crashes = capture.New(capture.Settings{Bytes: 1 << 20, RequestBytes: 1 << 20})
 	var err error
-	if b.backend, err = factory().New(options(t)); err != nil {
+	if b.backend, err = factory().New(o); err != nil {
 		t.Fatal(err)
 	}
-	s := settings(t, name, divModel(), "")
+	s := settings(t, name, model, "")
 	b.pool = s.Alloc.(*tensor.Pool)
 	s.Log = slog.New(slog.NewTextHandler(b.log, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	if b.model, err = b.backend.Load(t.Context(), s); err != nil {
@@ -248,7 +256,7 @@ func TestDivision(t *testing.T) {
 		}
 		b.right()
 	}
-	if r := b.model.(backends.Reporter).Report(); !strings.Contains(r, "2 times") || !strings.Contains(r, "SIGFPE") {
+	if r := b.model.(backends.Reporter).Report(); !strings.Contains(r, "2 times") || !strings.Contains(r, "SIGFPE") || !strings.Contains(r, "are captured as ") {
 		t.Errorf("report %q, want the crash and its number", r)
 	}
 	if text := b.log.String(); !strings.Contains(text, "again and again") {

@@ -27,8 +27,9 @@
 // # Crashes
 //
 // A worker that exits unexpectedly is logged with its last lines of standard error, and its instance is not ready. The next
-// request starts a new worker and is served by it. Without a request, a new worker starts after 5 seconds; the delay doubles
-// with each crash until a request succeeds, to at most a minute.
+// request starts a new worker and is served by it; the start goes on when that client leaves, and serves those that follow. Without a
+// request, a new worker starts after 5 seconds; the delay doubles with each crash until a request succeeds, to at most a minute. From
+// the second crash on, a start that a request begins has a delay, too (backends/crash).
 //
 // # Fork servers
 //

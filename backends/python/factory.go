@@ -117,6 +117,7 @@ type backend struct {
 	infer     infer.Inferer
 	control   infer.Lifecycle
 	catalog   infer.Catalog
+	crashes   backends.CrashRecorder
 	places    *tensor.Places
 	metrics   *telemetry.Metrics
 	callGraph callGraph
@@ -139,7 +140,7 @@ func open(o backends.Options) (backends.Backend, error) {
 	if err != nil {
 		return nil, status.Errorf(status.Unavailable, "cannot write the files of python workers: %w", err)
 	}
-	b := &backend{set: set, starter: newStarter(set.sandbox), scripts: files, infer: o.Infer, control: o.Control, catalog: o.Catalog, places: o.Places, metrics: o.Metrics, forkServers: map[interpreterKey]*forkServers{}}
+	b := &backend{set: set, starter: newStarter(set.sandbox), scripts: files, infer: o.Infer, control: o.Control, catalog: o.Catalog, crashes: o.Crashes, places: o.Places, metrics: o.Metrics, forkServers: map[interpreterKey]*forkServers{}}
 	b.callGraph.instances, b.callGraph.ensembles = map[string]int{}, map[string][]string{}
 	if b.catalog != nil {
 		b.callGraph.steps = b.steps

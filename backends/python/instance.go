@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/tutti-server/tutti/backends"
+	"github.com/tutti-server/tutti/backends/crash"
 	"github.com/tutti-server/tutti/core/status"
 	"github.com/tutti-server/tutti/core/tensor"
 	"github.com/tutti-server/tutti/internal/recovery"
@@ -25,11 +26,14 @@ type instance struct {
 	alive     atomic.Pointer[worker] // same as w; read without mu
 	crashes   atomic.Int32           // since the last request that succeeded
 	restarter *time.Timer            // replaces a crashed worker
-	life      context.Context        //nolint:containedctx // cancelled by Close, for restarts in the background
+	life      context.Context        //nolint:containedctx // cancelled by Close, for restarts
 	end       context.CancelFunc
+	starts    sync.WaitGroup
 
 	mu       sync.Mutex
-	w        *worker // guarded by mu, like all fields below
+	w        *worker   // guarded by mu, like all fields below
+	starting *newStart // a start in progress
+	ended    string    // why the last worker ended
 	closed   bool
 	cursors  []cursor
 	response response
@@ -44,23 +48,27 @@ type instance struct {
 	streams   []tensor.Stream // one for each device that was used; guarded by streamsMu
 }
 
-// start starts a worker and initializes the model in it. The caller holds mu, or is the only user.
-func (x *instance) start(ctx context.Context) error {
+// start starts a worker and initializes the model in it.
+func (x *instance) start(ctx context.Context) (*worker, error) {
 	w := x.m.takeSpare()
 	if w == nil {
 		var err error
 		if w, err = startWorker(ctx, x.m); err != nil {
-			return err
+			return nil, err
 		}
 	}
 	w.owner.Store(x)
 	if err := w.prepare(ctx, kindInit, "initialize", x.m.initialise(x.name, x.at), nil); err != nil {
 		w.close()
-		return err
+		return nil, err
 	}
+	return w, nil
+}
+
+// use makes a started worker that of the instance. The caller holds mu, or is the only user.
+func (x *instance) use(w *worker) {
 	x.w = w
 	x.alive.Store(w)
-	return nil
 }
 
 // Close calls finalize of the model and stops the worker.
@@ -68,11 +76,15 @@ func (x *instance) Close() error {
 	x.restarter.Stop()
 	x.end() // cancels a start that is in progress
 	x.mu.Lock()
-	defer x.mu.Unlock()
-	if x.closed {
+	closed := x.closed
+	x.closed = true
+	x.mu.Unlock()
+	if closed {
 		return nil
 	}
-	x.closed = true
+	x.starts.Wait() // none begins any more
+	x.mu.Lock()
+	defer x.mu.Unlock()
 	x.m.mu.Lock()
 	x.m.live = slices.DeleteFunc(x.m.live, func(y *instance) bool { return x == y })
 	x.m.mu.Unlock()
@@ -132,31 +144,27 @@ func (x *instance) Execute(ctx context.Context, b *backends.Batch) error {
 		x.closeDead()
 		x.mu.Unlock()
 	}
-	if err != nil {
-		failAll(b, e, err)
+	if err == nil {
+		return nil
 	}
-	return nil
+	failAll(b, e, err)
+	if status.RetryAfter(err) == 0 {
+		return nil
+	}
+	x.m.crashes.Ended(ctx, b, w.reason())
+	if x.m.sig.Decoupled || len(b.Requests) == 1 {
+		return nil
+	}
+	return e.lost(0, err) // the scheduler executes the requests one by one, so that only the one at fault fails
 }
 
 // dispatch sends the batch to the worker and reads the responses that execute returned. Responses of response senders may
 // follow. The worker is nil when the batch was not sent.
 func (x *instance) dispatch(ctx context.Context, b *backends.Batch, e *execution) (w *worker, err error) {
-	x.mu.Lock()
+	if err := x.lockWorker(ctx); err != nil {
+		return nil, err
+	}
 	defer x.mu.Unlock()
-	if x.closed {
-		return nil, status.Errorf(status.Unavailable, "instance of model '%s' is closed", x.m.sig.Model)
-	}
-	x.closeDead() // it may have exited between two batches
-	if x.w == nil {
-		if err := x.start(ctx); err != nil {
-			err = status.Prefixf(err, "cannot start the python worker of model '%s' again: ", x.m.sig.Model)
-			x.m.failed(x.name, status.Text(err))
-			if ctx.Err() != nil {
-				return nil, err
-			}
-			return nil, &status.Error{Code: status.Unavailable, Msg: err.Error(), RetryAfter: retryAfter}
-		}
-	}
 	defer x.releaseOutputs()
 	if err := x.begin(b); err != nil {
 		return nil, err
@@ -166,6 +174,35 @@ func (x *instance) dispatch(ctx context.Context, b *backends.Batch, e *execution
 	e.begin(w.seq+1, b)
 	w.running.add(e)
 	return w, x.run(b, e)
+}
+
+// lockWorker locks mu once the instance has a live worker, for which it waits. A request that is cancelled meanwhile leaves the start of
+// the worker to those that follow: clients that wait for less than a start takes would otherwise have it begin again and again.
+func (x *instance) lockWorker(ctx context.Context) error {
+	for {
+		x.mu.Lock()
+		if x.closed {
+			x.mu.Unlock()
+			return status.Errorf(status.Unavailable, "instance of model '%s' is closed", x.m.sig.Model)
+		}
+		x.closeDead() // it may have exited between two batches
+		if x.w != nil {
+			return nil
+		}
+		r := x.startAgain()
+		x.mu.Unlock()
+		if left := time.Until(r.at); left > crash.Patience {
+			return crash.Refusal(x.m.sig.Model, left, r.why)
+		}
+		select {
+		case <-r.done:
+		case <-ctx.Done():
+			return status.ErrCancelled
+		}
+		if r.err != nil {
+			return &status.Error{Code: status.Unavailable, Msg: status.Text(r.err), RetryAfter: retryAfter}
+		}
+	}
 }
 
 // closeDead frees the worker if it has exited. The caller holds mu.
@@ -194,6 +231,7 @@ func failAll(b *backends.Batch, e *execution, err error) {
 // closeWorker frees the worker. The caller holds mu.
 func (x *instance) closeWorker() {
 	x.w.close()
+	x.ended = x.w.reason()
 	x.w = nil
 	x.alive.Store(nil)
 }
@@ -227,22 +265,59 @@ func (x *instance) died() {
 	x.restarter.Reset(delay)
 }
 
-// restart starts a new worker unless the instance has a live one.
-func (x *instance) restart() {
+// newStart is the start of a worker after the first one. It has a goroutine of its own.
+type newStart struct {
+	at   time.Time     // when it begins
+	why  string        // the worker before ended
+	done chan struct{} // closed when it has ended
+	err  error         // why there is no worker; valid afterwards
+}
+
+// startAgain begins to start a worker, or returns the start that is in progress. The caller holds mu.
+func (x *instance) startAgain() *newStart {
+	if x.starting != nil {
+		return x.starting
+	}
+	delay := crash.Delay(x.crashes.Load())
+	r := &newStart{at: time.Now().Add(delay), why: x.ended, done: make(chan struct{})}
+	x.starting = r
+	x.starts.Go(func() {
+		w, err := x.startAfter(delay)
+		x.mu.Lock()
+		defer x.mu.Unlock()
+		defer close(r.done)
+		x.starting = nil
+		if err == nil {
+			x.use(w)
+			return
+		}
+		x.ended = status.Line(status.Text(err))
+		r.err = status.Prefixf(err, "cannot start the python worker of model '%s' again: ", x.m.sig.Model)
+		if x.life.Err() == nil {
+			x.m.failed(x.name, status.Text(r.err))
+			x.died()
+		}
+	})
+	return r
+}
+
+// startAfter is start after a delay. It turns a panic into an error.
+func (x *instance) startAfter(delay time.Duration) (w *worker, err error) {
+	select {
+	case <-time.After(delay):
+	case <-x.life.Done():
+		return nil, status.ErrCancelled
+	}
+	defer recovery.Error(&err, x.m.log, "starting the worker of instance '"+x.name+"' again")
+	return x.start(x.life)
+}
+
+// replace starts a new worker unless the instance has a live one.
+func (x *instance) replace() {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	x.closeDead()
-	if x.closed || x.w != nil {
-		return
+	if !x.closed && x.w == nil {
+		x.startAgain()
 	}
-	if err := x.startAgain(); err != nil && x.life.Err() == nil {
-		x.m.log.ErrorContext(x.life, "the worker of a python model cannot be started again", slog.String("instance", x.name), slog.String("reason", status.Text(err)))
-		x.died()
-	}
-}
-
-// startAgain starts a worker and turns a panic into an error.
-func (x *instance) startAgain() (err error) {
-	defer recovery.Error(&err, x.m.log, "starting the worker of instance '"+x.name+"' again")
-	return x.start(x.life)
 }

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/tutti-server/tutti/backends"
+	"github.com/tutti-server/tutti/backends/crash"
 	"github.com/tutti-server/tutti/core/config"
 	"github.com/tutti-server/tutti/core/status"
 	"github.com/tutti-server/tutti/core/tensor"
@@ -45,6 +46,7 @@ type model struct {
 	warned               []atomic.Bool
 	repeated, undeclared atomic.Bool
 	failures             failureLog
+	crashes              *crash.Requests
 
 	mu     sync.Mutex
 	spare  *worker     // the worker of Load, for the first instance; guarded by mu
@@ -56,6 +58,7 @@ type model struct {
 var (
 	_ backends.ConfigCompleter  = (*model)(nil)
 	_ backends.ReadinessChecker = (*model)(nil)
+	_ backends.Reporter         = (*model)(nil)
 )
 
 // Load imports model.py in a worker and calls auto_complete_config. The worker then serves the first instance.
@@ -103,6 +106,7 @@ func (b *backend) Load(ctx context.Context, s backends.Settings) (_ backends.Mod
 		return nil, err
 	}
 	m.json, m.spare = string(text), w
+	m.crashes = crash.New(crash.Settings{Signature: m.sig, Log: m.log, Captures: b.crashes})
 	b.callGraph.set(s.Model, max(1, s.Instances))
 	return m, nil
 }
@@ -180,12 +184,14 @@ func (m *model) NewInstance(ctx context.Context, at tensor.Place) (backends.Inst
 	x := &instance{m: m, name: m.instanceName(n), at: at, cursors: make([]cursor, len(m.sig.Inputs))}
 	x.single.idle = make(chan struct{}, 1)
 	x.life, x.end = context.WithCancel(context.Background())
-	x.restarter = time.AfterFunc(restartMost, x.restart)
+	x.restarter = time.AfterFunc(restartMost, x.replace)
 	x.restarter.Stop() // died sets it
-	if err := x.start(ctx); err != nil {
+	w, err := x.start(ctx)
+	if err != nil {
 		_ = x.Close() //nolint:contextcheck // Close limits its own time; an instance left open would start its process again
 		return nil, m.diagnose(status.Prefixf(err, "unable to initialize model '%s' from '%s': ", m.sig.Model, m.file), m.file)
 	}
+	x.use(w)
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.live = append(m.live, x)
@@ -207,6 +213,9 @@ func (m *model) Ready() error {
 	}
 	return nil
 }
+
+// Report implements backends.Reporter.
+func (m *model) Report() string { return m.crashes.Report() }
 
 // initialise returns the body of INIT.
 func (m *model) initialise(instance string, at tensor.Place) map[string]any {

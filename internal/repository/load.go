@@ -219,7 +219,7 @@ func (r *Repository) backend(cfg *modelconfig.ModelConfig) (backends.Backend, *b
 	}
 	b, err := f.New(backends.Options{
 		Log: r.s.Log.With(slog.String("backend", f.Name)), Config: r.s.BackendConfig[f.Name],
-		Others: r.s.BackendConfig, Places: r.places, Infer: r, Control: r, Catalog: r, Metrics: r.s.Metrics, Isolate: r.s.Isolate,
+		Others: r.s.BackendConfig, Places: r.places, Infer: r, Control: r, Catalog: r, Metrics: r.s.Metrics, Isolate: r.s.Isolate, Crashes: r.s.Crashes,
 	})
 	if err != nil {
 		return nil, nil, err

@@ -89,7 +89,8 @@ type Settings struct {
 	// batch. 0: no wait. For tests.
 	BacklogDelayScheduler int
 
-	Isolate  bool // runs models in processes of their own where the backend can, see backends.Options
+	Crashes  backends.CrashRecorder // see backends.Options
+	Isolate  bool                   // runs models in processes of their own where the backend can, see backends.Options
 	Backends *backends.Registry
 	// BackendConfig holds the values of --backend-config by backend name.
 	BackendConfig map[string]map[string]string

@@ -124,6 +124,13 @@ func (t *Tracer) newTrace(s *setting, model string, version int64, id string) *T
 	return x
 }
 
+// NewTraceID returns a random id.
+func NewTraceID() (id TraceID) {
+	var span SpanID
+	draw(&id, &span)
+	return id
+}
+
 // draw sets random ids. They are never zero, as the standard requires.
 func draw(id *TraceID, span *SpanID) {
 	binary.BigEndian.PutUint64(id[:8], rand.Uint64()|1)

@@ -8,6 +8,7 @@
 //
 // - store.go: Store, its memory, its captures and the selection of requests
 // - snapshot.go: recording the tensors of one request, the views that the dashboard and the CLI read, and NumPy files
+// - crash.go: requests that have ended the process of their model
 // - preview.go: previews of contents
 //
 // # Files
@@ -60,6 +61,7 @@ type Store struct {
 	snapshots []*snapshot // oldest first; guarded by mu
 	sessions  []*session  // oldest first; guarded by mu
 	ids       uint64      // guarded by mu
+	crashes   *session    // of RecordCrash, nil before the first; guarded by mu
 }
 
 // snapshot holds the tensors of a finished request. It is immutable.

@@ -39,7 +39,7 @@ func (s *Server) openJobs(catalog *catalog) (err error) {
 	}
 	s.jobs = j
 	settings := durable.Settings{
-		Client: j.conn.Client(), Codec: j.conn.Codec(), Inferer: s.repo, Catalog: catalog, Fingerprint: s.repo.Fingerprint, Busy: s.repo.Online, OnGPU: s.repo.OnGPU, Failure: j.conn.Failure,
+		Client: j.conn.Client(), Codec: j.conn.Codec(), Inferer: s.repo, Catalog: catalog, Fingerprint: s.repo.Fingerprint, Background: s.repo.Background(), OnGPU: s.repo.OnGPU, Failure: j.conn.Failure,
 		Queue: s.o.Jobs.Queue, Chunks: s.o.Jobs.Chunks, Log: s.log,
 	}
 	j.service = durable.New(settings)

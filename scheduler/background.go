@@ -44,8 +44,9 @@ const (
 	processorsEach = 4
 	// minWait is how soon a scheduler asks again, at the least.
 	minWait = 5 * time.Millisecond
-	// paceShare is the part of one processor that inline background tasks may take beside online requests.
-	paceShare = 20
+	// paceShare is the part of all processors that inline background tasks and slices may take beside online requests. Each of their
+	// slices is in the way of few online requests then, fewer than p99 notices, also on two processors.
+	paceShare = 800
 )
 
 // Watching reports whether there are, or were lately, background requests.
@@ -149,7 +150,7 @@ func (b *Background) Force() { b.batches.Add(1) }
 func (b *Background) Done() { b.batches.Add(-1) }
 
 // Pace asks for the execution of one inline background task. If ok is false, ask again after wait. Otherwise Paced must follow.
-// While there are online requests, inline background tasks take a twentieth of one processor, for all models together.
+// While there are online requests, inline background tasks take an 800th of the processors, for all models together.
 func (b *Background) Pace(now int64) (ok bool, wait time.Duration) {
 	if b.Quiet(now) {
 		return true, 0
@@ -166,7 +167,7 @@ func (b *Background) Pace(now int64) (ok bool, wait time.Duration) {
 
 // Paced ends an execution that Pace allowed, from begin to now.
 func (b *Background) Paced(begin, now int64) {
-	b.pause.Store(now + (now-begin)*(paceShare-1))
+	b.pause.Store(now + (now-begin)*int64(max(paceShare/runtime.GOMAXPROCS(0)-1, 1)))
 }
 
 // Background returns what decides when background requests execute in the process of the workers; a new one without workers.

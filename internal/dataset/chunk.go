@@ -41,6 +41,8 @@ type CutOptions struct {
 	MinRows  int64 // 0: a quarter of MaxRows
 	MaxRows  int64 // 0: 1024
 	MaxBytes int64 // of the rows as the model gets them, about; at least one row is in a chunk. 0: 64 MiB
+	// Between is called between rows: it waits while the reader has to give way to others. Its error ends the sequence. Nil: nothing waits.
+	Between func(ctx context.Context) error
 	// From is a chunk that was cut with the same options: the sequence begins with it, and nothing in front of it is read, except
 	// for a compressed file, which is read from its start. The sequence ends with ErrChanged if the dataset has another chunk there
 	// now. Nil: the first row.
@@ -189,9 +191,15 @@ func (s *Set) sameFirst(want *Chunk, yield func(*Chunk, error) bool) func(*Chunk
 // cutFile cuts the rows of a file from a place on.
 func (s *Set) cutFile(ctx context.Context, src *source, from *Slice, sel *selection, c *cutter, h *hasher, yield func(*Chunk, error) bool) (more bool, err error) {
 	more = true
+	var stopped error
 	err = s.scan(ctx, src, from, sel, true, func(rec *record) bool {
 		if ctx.Err() != nil {
 			return false
+		}
+		if c.o.Between != nil {
+			if stopped = c.o.Between(ctx); stopped != nil {
+				return false
+			}
 		}
 		key, n := rec.identify(sel, h)
 		if ended := c.add(src, rec, key, n, s.format.byOffset() && !compressed(src.file.key)); ended != nil {
@@ -202,8 +210,12 @@ func (s *Set) cutFile(ctx context.Context, src *source, from *Slice, sel *select
 		}
 		return more
 	})
-	if err == nil && ctx.Err() != nil {
+	switch {
+	case err != nil:
+	case ctx.Err() != nil:
 		err = status.ErrCancelled
+	default:
+		err = stopped
 	}
 	return more, err
 }

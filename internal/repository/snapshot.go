@@ -12,7 +12,7 @@ import (
 	"github.com/tutti-server/tutti/core/infer"
 	"github.com/tutti-server/tutti/core/status"
 	"github.com/tutti-server/tutti/core/tensor"
-	"github.com/tutti-server/tutti/internal/telemetry"
+	"github.com/tutti-server/tutti/scheduler"
 )
 
 // snapshot is an immutable table of every known model. Requests read it without a lock; a change publishes a new one.
@@ -178,8 +178,8 @@ func mergeStates(first, second []*versionState) []*versionState {
 
 var _ infer.Inferer = (*Repository)(nil)
 
-// Online reports whether online requests are served, so that requests in the background wait. It is false while there are none of these.
-func (r *Repository) Online() bool { return !r.workers.Background().Quiet(telemetry.Now()) }
+// Background decides when background work of the process may execute.
+func (r *Repository) Background() *scheduler.Background { return r.workers.Background() }
 
 // Submit passes req to the executor of its model and version. If that version retires in between, Submit looks it
 // up again, at most once per change.

@@ -26,6 +26,7 @@ type gate struct {
 	inFlight int
 	waiting  []chan struct{} // of those that wait for a place, each closed when it has one
 	now      func() time.Time
+	beside   chan struct{} // has an element for each unit that is in pieces
 
 	begun    time.Time // of the measurement
 	rows     int64     // in the measurement
@@ -38,7 +39,7 @@ type gate struct {
 
 func newGate(limit int) *gate {
 	limit = min(max(limit, minFlight), maxFlight)
-	return &gate{limit: limit, base: limit, now: time.Now}
+	return &gate{limit: limit, base: limit, now: time.Now, beside: make(chan struct{}, unitsBeside)}
 }
 
 // acquire waits for a place. Places are given in the order of the calls.

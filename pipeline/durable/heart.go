@@ -11,6 +11,8 @@ import (
 
 	"github.com/tutti-server/tutti/core/infer"
 	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/internal/telemetry"
+	"github.com/tutti-server/tutti/scheduler"
 )
 
 // activities are the activities of a worker, with what they share. They are safe for concurrent use.
@@ -55,12 +57,15 @@ type heart struct {
 	ctx    context.Context //nolint:containedctx // of the goroutine
 	rows   atomic.Int64
 	ended  chan struct{}
+
+	background *scheduler.Background
 }
 
-// beat starts the heartbeats of an activity. The context ends when the job was cancelled, when the attempt has timed
+// beat starts the heartbeats of an activity, beside which online requests are counted. The context ends when the job was cancelled, when the attempt has timed
 // out, and when the worker stops.
-func (*activities) beat(ctx context.Context, chunk int64) (context.Context, *heart) {
-	h := &heart{ended: make(chan struct{})}
+func (a *activities) beat(ctx context.Context, chunk int64) (context.Context, *heart) {
+	h := &heart{ended: make(chan struct{}), background: a.s.Background}
+	h.background.Begin(telemetry.Now())
 	outer := ctx
 	ctx, h.cancel = context.WithCancelCause(ctx)
 	h.ctx = ctx
@@ -116,6 +121,7 @@ func (h *heart) set(rows int64) { h.rows.Store(rows) }
 func (h *heart) stop() {
 	h.cancel(nil)
 	<-h.ended
+	h.background.End(telemetry.Now())
 }
 
 // cause returns the reason why an activity was ended, for one that failed because of that.

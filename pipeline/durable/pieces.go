@@ -8,12 +8,16 @@ import (
 	"time"
 
 	"github.com/tutti-server/tutti/core/infer"
+	"github.com/tutti-server/tutti/internal/dataset"
+	"github.com/tutti-server/tutti/internal/telemetry"
 )
 
 const (
 	// pieces is how many requests have the rows of a unit beside online requests. One request of all rows finds no free places in the
 	// batches of online requests.
 	pieces = 16
+	// unitsBeside is how many units of a model are in pieces at a time: more than the free places of a batch.
+	unitsBeside = 4
 	// busyTime is how long a request of a whole unit may execute or wait before it is made again in pieces, if online requests came.
 	busyTime = 250 * time.Millisecond
 )
@@ -23,23 +27,44 @@ var errBusy = errors.New("online requests are served")
 
 // whole sends a unit as one request. Beside online requests it fails with errBusy; the inputs are released.
 func (s *sender) whole(ctx context.Context, u *unit) (*infer.Response, error) {
-	busy := s.a.s.Busy
-	if busy == nil || u.piece || len(u.sent) == 1 {
+	if u.piece || len(u.sent) == 1 {
 		return s.request(ctx, u.sent, u.inputs)
 	}
-	if busy() {
+	if s.busy() {
 		u.releaseInputs()
 		return nil, errBusy
 	}
 	limited, stop := context.WithCancel(ctx)
 	defer stop()
-	w := &onlineWatch{busy: busy, stop: stop}
+	w := &onlineWatch{busy: s.busy, stop: stop}
 	w.begin()
 	resp, err := s.request(limited, u.sent, u.inputs)
 	if gaveUp := w.end(); err != nil && gaveUp && ctx.Err() == nil {
 		err = errBusy
 	}
 	return resp, err
+}
+
+// busy reports whether online requests are served.
+func (s *sender) busy() bool { return !s.a.s.Background.Quiet(telemetry.Now()) }
+
+// beside executes a unit while online requests are served, in pieces: few units at a time, because the rows of more find no free places
+// sooner. One that has waited until there are no online requests is sent as one request again.
+func (s *sender) beside(ctx context.Context, u *unit) {
+	select {
+	case s.gate.beside <- struct{}{}:
+		defer func() { <-s.gate.beside }()
+	case <-ctx.Done():
+		u.err = ctx.Err()
+		return
+	}
+	if s.busy() {
+		s.sendPieces(ctx, u)
+		return
+	}
+	if u.inputs, u.err = s.inputs(u.sent); u.err == nil {
+		s.execute(ctx, u)
+	}
 }
 
 // onlineWatch stops a request when online requests came.
@@ -83,13 +108,21 @@ func (w *onlineWatch) end() bool {
 
 // sendPieces sends the rows of a unit in several requests at a time.
 func (s *sender) sendPieces(ctx context.Context, u *unit) {
+	turn := s.a.s.Background.NewSlice()
 	var list []*unit
 	var running sync.WaitGroup
 	for rows := range slices.Chunk(u.sent, max(len(u.sent)/pieces, 1)) {
 		p := &unit{entries: u.entries, sent: rows, piece: true}
 		list = append(list, p)
-		running.Go(func() { s.sendPiece(ctx, p) })
+		if p.err = turn.Next(ctx); p.err == nil {
+			p.inputs, p.err = s.inputs(rows)
+		}
+		if p.err != nil {
+			break
+		}
+		running.Go(func() { s.execute(ctx, p) })
 	}
+	turn.Yield()
 	running.Wait()
 	for _, p := range list {
 		u.answers = append(u.answers, p.answers...)
@@ -99,16 +132,13 @@ func (s *sender) sendPieces(ctx context.Context, u *unit) {
 	}
 }
 
-func (s *sender) sendPiece(ctx context.Context, p *unit) {
+// inputs returns the inputs of a request of rows that were in one before.
+func (s *sender) inputs(rows []*dataset.Row) ([]infer.Named, error) {
 	batch := s.d.binder.NewBatch(s.a.memory)
-	for _, row := range p.sent {
-		if _, p.err = batch.Add(row); p.err != nil {
-			return
+	for _, row := range rows {
+		if _, err := batch.Add(row); err != nil {
+			return nil, err
 		}
 	}
-	inputs, err := batch.Inputs()
-	if p.err = err; err == nil {
-		p.inputs = inputs
-		s.execute(ctx, p)
-	}
+	return batch.Inputs()
 }

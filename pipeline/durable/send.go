@@ -67,14 +67,20 @@ func (s *sender) send(ctx context.Context, rows func(yield func(*dataset.Row, er
 	defer close(units)
 	s.idle = make(chan *unit)
 	defer close(s.idle)
+	turn := s.a.s.Background.NewSlice()
+	defer turn.Yield()
 	batch := s.d.binder.NewBatch(s.a.memory)
 	u := &unit{done: make(chan struct{})}
 	flush := func() bool {
+		turn.Yield()
 		full := u
 		u = &unit{done: make(chan struct{})}
 		return s.dispatch(ctx, full, batch, units)
 	}
 	for row, err := range rows {
+		if err == nil {
+			err = turn.Next(ctx)
+		}
 		if err != nil {
 			u.err = err
 			break
@@ -149,7 +155,7 @@ func (s *sender) execute(ctx context.Context, u *unit) {
 	u.inputs = nil
 	switch {
 	case errors.Is(err, errBusy):
-		s.sendPieces(ctx, u)
+		s.beside(ctx, u)
 		return
 	case err == nil:
 		u.answers = append(u.answers, answer{resp, u.sent})
@@ -161,9 +167,8 @@ func (s *sender) execute(ctx context.Context, u *unit) {
 		u.fail(u.sent[0], err)
 		return
 	}
-	batch := s.d.binder.NewBatch(s.a.memory)
 	for i, row := range u.sent {
-		resp, err := s.again(ctx, batch, u.sent[i:i+1])
+		resp, err := s.again(ctx, u.sent[i:i+1])
 		switch {
 		case err == nil:
 			u.answers = append(u.answers, answer{resp, u.sent[i : i+1]})
@@ -186,13 +191,8 @@ func (u *unit) fail(row *dataset.Row, err error) {
 }
 
 // again makes a request of some rows.
-func (s *sender) again(ctx context.Context, batch *dataset.Batch, rows []*dataset.Row) (*infer.Response, error) {
-	for _, row := range rows {
-		if _, err := batch.Add(row); err != nil {
-			return nil, err
-		}
-	}
-	inputs, err := batch.Inputs()
+func (s *sender) again(ctx context.Context, rows []*dataset.Row) (*infer.Response, error) {
+	inputs, err := s.inputs(rows)
 	if err != nil {
 		return nil, err
 	}
@@ -221,13 +221,7 @@ func (s *sender) request(ctx context.Context, rows []*dataset.Row, inputs []infe
 			return nil, err
 		case <-time.After(max(sendPause<<try, min(status.RetryAfter(err), time.Second))):
 		}
-		batch := s.d.binder.NewBatch(s.a.memory)
-		for _, row := range rows {
-			if _, err = batch.Add(row); err != nil {
-				return nil, err
-			}
-		}
-		if inputs, err = batch.Inputs(); err != nil {
+		if inputs, err = s.inputs(rows); err != nil {
 			return nil, err
 		}
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/tutti-server/tutti/core/infer"
 	"github.com/tutti-server/tutti/internal/dataset"
 	"github.com/tutti-server/tutti/pipeline/engine"
+	"github.com/tutti-server/tutti/scheduler"
 )
 
 // Settings are what a Service and a Worker need of the server around them.
@@ -33,8 +34,8 @@ type Settings struct {
 	// of its steps. Required for a Worker. It is called for each chunk. Errors have the code NotFound or Unavailable
 	// while the version is not loaded.
 	Fingerprint func(model string, version int64) (string, error)
-	// Busy reports whether online requests are served, so that requests in the background wait for free places in batches. Optional.
-	Busy func() bool
+	// Background is that of the process's executors: jobs give way to the online requests that it counts. Nil: there are none.
+	Background *scheduler.Background
 	// OnGPU reports whether a loaded model, or a step of an ensemble, is on a GPU. Nil: none is.
 	OnGPU func(model string) bool
 	// Data configures the access to datasets and outputs.
@@ -65,6 +66,9 @@ const (
 func (s *Settings) complete() {
 	s.Queue = cmp.Or(s.Queue, defaultQueue)
 	s.Chunks = cmp.Or(s.Chunks, defaultChunks)
+	if s.Background == nil {
+		s.Background = new(scheduler.Background)
+	}
 	if s.Log == nil {
 		s.Log = slog.New(slog.DiscardHandler)
 	}

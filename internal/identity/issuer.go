@@ -38,9 +38,12 @@ type issuer struct {
 
 // verifiedToken is a token that was verified, so that the next request with it need not be.
 type verifiedToken struct {
-	who   *Identity
-	until time.Time
+	who         *Identity
+	from, until time.Time // from is when it was verified: before, the clock was set back, and it is verified again
 }
+
+// valid reports whether the token need not be verified.
+func (v verifiedToken) valid(now time.Time) bool { return !now.Before(v.from) && now.Before(v.until) }
 
 const (
 	maxVerified    = 4096             // tokens are remembered
@@ -196,7 +199,7 @@ func (p *policy) byIssuer(ctx context.Context, g *Guard, token string, sum [sha2
 	if err != nil {
 		return nil, err
 	}
-	i.remember(sum, verifiedToken{who, earlier(now.Add(verifiedTime), t.Expiry.Add(i.skew))}, now)
+	i.remember(sum, verifiedToken{who, now, earlier(now.Add(verifiedTime), t.Expiry.Add(i.skew))}, now)
 	return who, nil
 }
 
@@ -275,7 +278,7 @@ func claimTexts(claims map[string]any, name string) (list []string) {
 func (i *issuer) recall(sum [sha256.Size]byte, now time.Time) *Identity {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	if v, ok := i.verified[sum]; ok && now.Before(v.until) {
+	if v, ok := i.verified[sum]; ok && v.valid(now) {
 		return v.who
 	}
 	return nil
@@ -286,7 +289,7 @@ func (i *issuer) remember(sum [sha256.Size]byte, v verifiedToken, now time.Time)
 	defer i.mu.Unlock()
 	if len(i.verified) >= maxVerified {
 		for k, old := range i.verified {
-			if !now.Before(old.until) || len(i.verified) >= maxVerified {
+			if !old.valid(now) || len(i.verified) >= maxVerified {
 				delete(i.verified, k)
 			}
 		}

@@ -260,3 +260,80 @@ func TestIssuerAway(t *testing.T) {
 		t.Errorf("away again: %v", err)
 	}
 }
+
+// TestTokenClock moves the clock under a signed token: it is valid from its beginning to its end by the clock of the server, also after the server has
+// verified it, and keys are fetched again after the clock was set back.
+func TestTokenClock(t *testing.T) {
+	t.Parallel()
+	c := newClock()
+	c.at = c.at.Round(0) // as of a clock that may be set
+	start, key, next := c.at, rsaKeys()[0], rsaKeys()[1]
+	p := newProvider(t, public("a", key.Public()))
+	g := open(t, p.file(""), func(s *identity.Settings) { s.Now = c.now })
+	token := p.sign(t, jose.RS256, key, "a", claims{"nbf": start.Unix(), "exp": start.Add(time.Hour).Unix()})
+	for _, tt := range []struct {
+		at    time.Duration
+		valid bool
+	}{
+		{0, true},
+		{2 * time.Hour, false}, // forward, beyond the end
+		{30 * time.Minute, true},
+		{time.Hour + 59*time.Second, true}, // within the skew
+		{time.Hour + 61*time.Second, false},
+		{10 * time.Minute, true},
+		{-24 * time.Hour, false}, // before the beginning
+		{20 * time.Minute, true},
+	} {
+		c.move(start.Add(tt.at).Sub(c.now()))
+		_, err := g.Authenticate(t.Context(), bearer(token))
+		if got := reason(t, err) == -1; got != tt.valid {
+			t.Errorf("at %v: %v, want %v", tt.at, err, tt.valid)
+		}
+	}
+	p.rotate(public("b", next.Public()))
+	c.move(-48 * time.Hour)
+	now := c.now()
+	if _, err := g.Authenticate(t.Context(), bearer(p.sign(t, jose.RS256, next, "b", claims{"nbf": now.Unix(), "exp": now.Add(time.Hour).Unix()}))); err != nil {
+		t.Errorf("a key that was rotated while the clock was set back: %v", err)
+	}
+}
+
+// TestRotationUnderLoad rotates the issuer's keys while requests run: tokens of a key that is there are never refused.
+func TestRotationUnderLoad(t *testing.T) {
+	t.Parallel()
+	c := newClock()
+	key, next := rsaKeys()[0], rsaKeys()[1]
+	p := newProvider(t, public("a", key.Public()))
+	g := open(t, p.file(""), func(s *identity.Settings) { s.Now = c.now })
+	stop, failed := make(chan struct{}), make(chan error, 8)
+	for range cap(failed) {
+		go func() {
+			for i := 0; ; i++ {
+				select {
+				case <-stop:
+					failed <- nil
+					return
+				default:
+				}
+				token := p.sign(t, jose.RS256, key, "a", claims{"jti": i}) // never one that is remembered
+				if _, err := g.Authenticate(t.Context(), bearer(token)); err != nil {
+					failed <- err
+					return
+				}
+			}
+		}()
+	}
+	for i := range 10 {
+		p.rotate(public("a", key.Public()), public(fmt.Sprint("b", i), next.Public()))
+		c.move(11 * time.Second)
+		if _, err := g.Authenticate(t.Context(), bearer(p.sign(t, jose.RS256, next, fmt.Sprint("b", i), nil))); err != nil {
+			t.Errorf("rotation %d: %v", i, err)
+		}
+	}
+	close(stop)
+	for range cap(failed) {
+		if err := <-failed; err != nil {
+			t.Error(err)
+		}
+	}
+}

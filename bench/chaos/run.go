@@ -363,12 +363,14 @@ func (x *run) saveStacks(ctx context.Context, name string) {
 	if err != nil {
 		return
 	}
+	var b strings.Builder
+	b.WriteString(text)
 	children, _ := x.server.children()
 	for _, pid := range children {
 		call, _ := os.ReadFile(fmt.Sprintf("/proc/%d/syscall", pid)) // it may be gone
-		text += fmt.Sprintf("\nprocess %d: %s: state %s, system call %s", pid, command(pid), stateOf(pid), call)
+		fmt.Fprintf(&b, "\nprocess %d: %s: state %s, system call %s", pid, command(pid), stateOf(pid), call)
 	}
-	_ = os.WriteFile(filepath.Join(x.set.out, name+".txt"), []byte(text), 0o600)
+	_ = os.WriteFile(filepath.Join(x.set.out, name+".txt"), []byte(b.String()), 0o600)
 }
 
 // leaked reads Go's profile of leaked goroutines. A server that was not built here may have none.

@@ -83,6 +83,10 @@ func TestExamples(t *testing.T) {
 				}
 				continue
 			}
+			rest, behind, _ := beforeServe(rest)
+			if _, err := options.Parse(slices.DeleteFunc(behind, isConfig), nil); err != nil {
+				t.Errorf("the example %q: %v", example, err)
+			}
 			if _, err := parse(p.describe(find(full)), rest); err != nil {
 				t.Errorf("the example %q: %v", example, err)
 			}

@@ -194,3 +194,6 @@ func MarshalResponse(resp *infer.Response) mem.BufferSlice {
 	r.resp = resp
 	return r.marshal(nil)
 }
+
+// KeepaliveOf is keepaliveOf.
+var KeepaliveOf = keepaliveOf

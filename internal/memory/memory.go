@@ -4,6 +4,9 @@
 // The bound is, in this order: a given one for the server with its child processes, the control group (v2) with the least room, or
 // the machine. For example, in a container with memory.max of 8 GiB, of which 7.7 GiB are in use, Watch calls its function with an
 // error, and again with nil when less than 90 % are in use.
+//
+// The machine, and a group above the server's own one, are shared with other programs. They are full for the server only when its
+// processes have at least half of what is in use: to refuse requests frees nothing that others have.
 package memory
 
 import (
@@ -22,6 +25,9 @@ import (
 const (
 	high = 95
 	low  = 90
+	// The share of the server in what is in use, in percent, from which on a shared bound is full, and until it is below the second.
+	highShare = 50
+	lowShare  = 40
 	// interval is the time between two looks.
 	interval = 250 * time.Millisecond
 )
@@ -30,33 +36,46 @@ const (
 type Use struct {
 	Bytes, Limit int64
 	Of           string // what the bound is of. For example, "control group /system.slice/tutti.service".
+	Shared       bool   // with other programs
 }
 
-// above reports whether the use is at a mark, in percent.
-func (u *Use) above(mark int64) bool { return u.Limit > 0 && u.Bytes/100*100 >= u.Limit/100*mark }
+// above reports whether the use is at a mark, in percent, and if it is shared, whether the server's part is at share. own returns the
+// bytes of the server, and is called only if they decide.
+func (u *Use) above(mark, share int64, own func() int64) bool {
+	if u.Limit <= 0 || u.Bytes/100*100 < u.Limit/100*mark {
+		return false
+	}
+	return !u.Shared || own() >= u.Bytes/100*share
+}
 
-// full returns the reason why nothing more may begin.
-func (u *Use) full() error {
-	return fmt.Errorf("%d of the %d bytes of %s are in use, and from %d %% on requests are refused; send it again later or to another server, or change --memory-limit-bytes", u.Bytes, u.Limit, u.Of, high)
+// full returns the reason why nothing more may begin. own are the bytes of the server.
+func (u *Use) full(own int64) error {
+	by := ""
+	if u.Shared {
+		by = fmt.Sprintf(", %d of them by the server and its child processes", own)
+	}
+	return fmt.Errorf("%d of the %d bytes of %s are in use%s, and from %d %% on requests are refused; send it again later or to another server, or change --memory-limit-bytes", u.Bytes, u.Limit, u.Of, by, high)
 }
 
 // Meter measures. The zero value is not ready; see New.
 type Meter struct {
 	bound int64
 	read  func(string) ([]byte, error)
-	self  int
+	own   func() int64 // the resident bytes of this process and its children
 	page  int64
 }
 
 // New returns a meter with a bound for this process and its children; 0 for that of the control group or the machine.
 func New(bound int64) *Meter {
-	return &Meter{bound: bound, read: os.ReadFile, self: os.Getpid(), page: int64(os.Getpagesize())}
+	m := &Meter{bound: bound, read: os.ReadFile, page: int64(os.Getpagesize())}
+	m.own = func() int64 { return m.resident(os.Getpid()) }
+	return m
 }
 
 // Use returns what is in use of the bound. Without a bound that can be read the limit is 0.
 func (m *Meter) Use() Use {
 	if m.bound > 0 {
-		return Use{m.resident(m.self), m.bound, "--memory-limit-bytes"}
+		return Use{m.own(), m.bound, "--memory-limit-bytes", false}
 	}
 	if u := m.group(); u.Limit > 0 {
 		return u
@@ -72,10 +91,10 @@ func (m *Meter) Watch(ctx context.Context, changed func(why error)) {
 	for full := false; ; {
 		u := m.Use()
 		switch {
-		case !full && u.above(high):
+		case !full && u.above(high, highShare, m.own):
 			full = true
-			changed(u.full())
-		case full && !u.above(low):
+			changed(u.full(m.own()))
+		case full && !u.above(low, lowShare, m.own):
 			full = false
 			changed(nil)
 		}
@@ -103,7 +122,7 @@ func (m *Meter) group() (found Use) {
 		dir := path.Join(root, at)
 		limit, used := m.number(dir+"/memory.max"), m.number(dir+"/memory.current")
 		if limit > 0 && used >= 0 {
-			u := Use{max(used-m.cached(dir+"/memory.stat"), 0), limit, "control group " + at}
+			u := Use{max(used-m.cached(dir+"/memory.stat"), 0), limit, "control group " + at, at != path.Join("/", own)}
 			if room := 1 - float64(u.Bytes)/float64(limit); room < least {
 				least, found = room, u
 			}
@@ -146,7 +165,7 @@ func (m *Meter) machine() Use {
 	if total <= 0 || free < 0 {
 		return Use{}
 	}
-	return Use{total - free, total, "the machine"}
+	return Use{total - free, total, "the machine", true}
 }
 
 // field returns the number after a name, times unit; 0 without one.

@@ -19,16 +19,16 @@ func TestUse(t *testing.T) {
 		want  Use
 	}{
 		"nothing": {nil, Use{}},
-		"machine": {map[string]string{"/proc/meminfo": meminfo}, Use{600 << 10, 1000 << 10, "the machine"}},
+		"machine": {map[string]string{"/proc/meminfo": meminfo}, Use{600 << 10, 1000 << 10, "the machine", true}},
 		"group": {map[string]string{
 			"/proc/meminfo": meminfo, "/proc/self/cgroup": "0::/a/b\n", "/sys/fs/cgroup/a/b/memory.max": "max\n", "/sys/fs/cgroup/a/b/memory.current": "700\n",
 			"/sys/fs/cgroup/a/memory.max": "1000\n", "/sys/fs/cgroup/a/memory.current": "900\n", "/sys/fs/cgroup/a/memory.stat": "anon 1\ninactive_file 150\n",
-		}, Use{750, 1000, "control group /a"}},
+		}, Use{750, 1000, "control group /a", true}},
 		"least room": {map[string]string{
 			"/proc/self/cgroup": "0::/a/b\n", "/sys/fs/cgroup/a/b/memory.max": "1000\n", "/sys/fs/cgroup/a/b/memory.current": "900\n",
 			"/sys/fs/cgroup/a/memory.max": "10000\n", "/sys/fs/cgroup/a/memory.current": "5000\n",
-		}, Use{900, 1000, "control group /a/b"}},
-		"container": {map[string]string{"/proc/self/cgroup": "0::/\n", "/sys/fs/cgroup/memory.max": "100\n", "/sys/fs/cgroup/memory.current": "10\n"}, Use{10, 100, "control group /"}},
+		}, Use{900, 1000, "control group /a/b", false}},
+		"container": {map[string]string{"/proc/self/cgroup": "0::/\n", "/sys/fs/cgroup/memory.max": "100\n", "/sys/fs/cgroup/memory.current": "10\n"}, Use{10, 100, "control group /", false}},
 		"malformed": {map[string]string{"/proc/meminfo": "MemTotal:\nMemTotal: x kB\n", "/proc/self/cgroup": "0:", "/sys/fs/cgroup/memory.max": "-5", "/sys/fs/cgroup/memory.current": ""}, Use{}},
 	} {
 		m := New(0)
@@ -49,18 +49,27 @@ func TestUse(t *testing.T) {
 func TestWatch(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
-		used      int64
-		full, had bool
-	}{{949, false, false}, {950, true, false}, {920, true, true}, {899, false, true}} {
-		u := Use{tt.used * 1000, 1000 * 1000, "x"}
-		now := tt.had
-		if !now {
-			now = u.above(high)
-		} else {
-			now = u.above(low)
+		used, own         int64
+		shared, full, had bool
+	}{
+		{949, 949, false, false, false},
+		{950, 0, false, true, false},
+		{920, 0, false, true, true},
+		{899, 899, false, false, true},
+		{990, 100, true, false, false}, // others have filled the machine
+		{990, 494, true, false, false},
+		{990, 495, true, true, false},
+		{920, 380, true, true, true},
+		{920, 360, true, false, true},
+		{899, 899, true, false, true},
+	} {
+		u := Use{tt.used * 1000, 1000 * 1000, "x", tt.shared}
+		mark, share := int64(high), int64(highShare)
+		if tt.had {
+			mark, share = low, lowShare
 		}
-		if now != tt.full {
-			t.Errorf("%d, full before %v: got %v", tt.used, tt.had, now)
+		if got := u.above(mark, share, func() int64 { return tt.own * 1000 }); got != tt.full {
+			t.Errorf("%+v: got %v", tt, got)
 		}
 	}
 	m := New(0)
@@ -86,6 +95,34 @@ func TestWatch(t *testing.T) {
 	})
 	if len(got) != 2 || got[0] == nil || !strings.Contains(got[0].Error(), "96000 of the 100000 bytes of control group / are in use") {
 		t.Errorf("got %v", got)
+	}
+}
+
+// TestWatchMachine checks a machine that others fill first, and then the server.
+func TestWatchMachine(t *testing.T) {
+	t.Parallel()
+	m := New(0)
+	m.read = func(path string) ([]byte, error) {
+		if path == "/proc/meminfo" {
+			return []byte("MemTotal: 1000 kB\nMemAvailable: 20 kB\n"), nil
+		}
+		return nil, fs.ErrNotExist
+	}
+	own := make(chan int64, 4)
+	for _, n := range []int64{10, 600, 600, 10} { // a look, a look with the text, a look
+		own <- n << 10
+	}
+	m.own = func() int64 { return <-own }
+	ctx, cancel := context.WithCancel(t.Context())
+	var got []error
+	m.Watch(ctx, func(why error) {
+		if got = append(got, why); why == nil {
+			cancel()
+		}
+	})
+	const want = "1003520 of the 1024000 bytes of the machine are in use, 614400 of them by the server and its child processes"
+	if len(got) != 2 || got[0] == nil || !strings.Contains(got[0].Error(), want) {
+		t.Errorf("got %v, want %s", got, want)
 	}
 }
 

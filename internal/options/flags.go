@@ -122,7 +122,7 @@ func (o *Options) limitFlags() []Flag {
 		},
 		Flag{
 			Name: "memory-limit-bytes", Arg: argBytes, Own: true, set: o.memoryLimit,
-			Help: "Memory of the server and its child processes; from 95 % of it on further requests are refused as unavailable, until less than 90 % is in use; 0 for no bound; by default the limit of the control group (v2), or what the machine has",
+			Help: "Memory of the server and its child processes; from 95 % of it on further requests are refused as unavailable, until less than 90 % is in use; 0 for no bound; by default the limit of the control group (v2), or what the machine has while the server has at least half of what is in use",
 		},
 		Flag{
 			Name: "host-policy", Arg: "policy,key=value", Many: true, set: o.hostPolicy,

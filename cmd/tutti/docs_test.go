@@ -27,9 +27,8 @@ const docsDir = "../../docs/"
 func TestStepsPage(t *testing.T) {
 	t.Parallel()
 	var b bytes.Buffer
-	b.WriteString("<!-- page run by TestStepsPage -->\n# Native steps\n\nA native step does pre- or post-processing in Go inside the server, for example from a JPEG file to a " +
-		"normalised tensor, or from the outputs of a detector to boxes. With this page you can add one to an ensemble without " +
-		"writing code. It is written by `make golden` from the declarations of the steps.\n\n" +
+	b.WriteString("<!-- page run by TestStepsPage -->\n# Native steps\n\nAfter this page you can add pre- and post-processing to an ensemble without writing code. A native step runs in Go inside the " +
+		"server: for example, from a JPEG file to a normalised tensor, or from the outputs of a detector to boxes. This page is written by `make golden` from the declarations of the steps.\n\n" +
 		"## Use a step\n\nA native step is a model. Create a folder in the model repository with a `config.pbtxt`:\n\n```\nbackend: \"native\"\n" +
 		"max_batch_size: 8\nparameters { key: \"step\" value { string_value: \"top_k\" } }\n" +
 		"parameters { key: \"k\" value { string_value: \"3\" } }\n```\n\n" +
@@ -118,7 +117,7 @@ func writeStep(b *bytes.Buffer, f *steps.Factory) error {
 		case p.Required:
 			byDefault = "required"
 		case p.Default == "":
-			byDefault = "none"
+			byDefault = "not set"
 		}
 		if given[p.Key] = sample(&p); given[p.Key] == "" {
 			delete(given, p.Key)
@@ -127,7 +126,7 @@ func writeStep(b *bytes.Buffer, f *steps.Factory) error {
 		}
 		doc := strings.ToUpper(p.Doc[:1]) + strings.TrimSuffix(p.Doc[1:], ".")
 		if len(p.Values) > 0 {
-			doc += " (" + strings.Join(p.Values, ", ") + ")"
+			doc += ". Values: `" + strings.Join(p.Values, "`, `") + "`"
 		}
 		fmt.Fprintf(b, "| `%s` | %s | %s |\n", p.Key, byDefault, strings.ReplaceAll(doc, "|", `\|`))
 	}

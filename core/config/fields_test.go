@@ -71,9 +71,10 @@ func TestPage(t *testing.T) {
 
 func page() []byte {
 	var b bytes.Buffer
-	b.WriteString("<!-- page run by TestPage -->\n# config.pbtxt\n\nWritten by `make golden` from the tables in `core/config`.\n\n## Fields\n\n" +
+	b.WriteString("<!-- page run by TestPage -->\n# config.pbtxt\n\nAfter this page you know which fields of Triton's `config.pbtxt` have an effect, and what to do about each code that `tutti validate` reports. " +
+		"[scheduling.md](scheduling.md) explains batching, queues, sequences and instances. Written by `make golden` from the tables in `core/config`.\n\n## Fields\n\n" +
 		"A field has one of three classes:\n\n- *honoured*: it has the effect that Triton documents.\n- *hint*: it affects only speed. It is accepted " +
-		"with a notice and has no effect.\n- *refused*: it would change results and is not supported.\n\n" +
+		"with a notice and has no effect; the row says what happens instead.\n- *refused*: it would change results and is not supported.\n\n" +
 		"A row also applies to the fields below it that have no row.\n\n| field | class | effect, or reason |\n|---|---|---|\n")
 	for _, f := range config.Fields() {
 		class := string(f.Class)

@@ -70,7 +70,7 @@ func (a *inferCall) run(ctx context.Context) error {
 		return err
 	}
 	if err == nil {
-		fmt.Fprintf(a.stderr, "answered in %s, trace %s\n", micros(t.took), a.trace.ID)
+		fmt.Fprintf(a.stderr, "response in %s, trace %s\n", micros(t.took), a.trace.ID)
 	}
 	if err == nil && len(t.models) > 0 {
 		table.Right(a.stderr, "", t.rows(a.req.Model, planOrder(ctx, a.c, a.req.Model)))
@@ -97,7 +97,7 @@ func (a *inferCall) request(ctx context.Context, c client.Client, req *client.Re
 	}
 	s, ok := c.(client.Streamer)
 	if !ok {
-		return nil, fmt.Errorf("model '%s' is decoupled: it answers a request any number of times, "+
+		return nil, fmt.Errorf("model '%s' is decoupled: a request has any number of responses, "+
 			"expected --url grpc://HOST:PORT, grpcs:// with TLS (over HTTP, POST to /v2/models/%[1]s/generate_stream)", req.Model)
 	}
 	return measure(ctx, c, req.Model, func() (*client.Response, error) {

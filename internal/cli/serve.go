@@ -264,7 +264,7 @@ func (d *demonstration) run(ctx context.Context, once bool) error {
 		}
 	}
 	if d.wrong > 0 {
-		return fmt.Errorf("%d answers are not as expected", d.wrong)
+		return fmt.Errorf("%d responses are not as expected", d.wrong)
 	}
 	if err := d.showJob(ctx); err != nil {
 		return err

@@ -311,6 +311,8 @@ func TestMetricsPage(t *testing.T) {
 	b.WriteString(".\n\n" +
 		"`nv_gpu_*` and `nv_energy_consumption` are measured by NVIDIA's library `libnvidia-ml.so.1`; without it there are none. " +
 		"The pool of pinned memory is empty without devices.\n\n" +
+		"With models in processes of their own there are also `tutti_isolated_restarts_total` and `tutti_isolated_repeated_crashes_total`: see " +
+		"[reliability.md](reliability.md#isolation).\n\n" +
 		"Histograms whose names start with `ensemble_` are classic in the text formats; in the protobuf format they are also native (schema 2). " +
 		"`phase` is one of `queue` `input` `infer` `output` `total`; a phase whose duration was always 0 has no metric, and `--metrics-config phase_histograms=false` " +
 		"omits all of them. Steps of graphs of more than 64 nodes have the phase `total` only. " +

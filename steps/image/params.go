@@ -28,7 +28,7 @@ func outputParams() []steps.Param {
 		{Key: "antialias", Doc: "Whether a filter of Pillow widens when the image shrinks, as in Pillow. With false, bilinear is " +
 			"within 1 of OpenCV's INTER_LINEAR and PyTorch's interpolate; the other filters match neither. " +
 			"The filters of OpenCV never widen.", Default: "true", Values: []string{"true", "false"}},
-		{Key: "reducing_gap", Doc: "reducing_gap of Pillow's resize, a number of at least 1: an image that shrinks by twice this number or more is first averaged over " +
+		{Key: "reducing_gap", Doc: "as in Pillow's resize, a number of at least 1: an image that shrinks by twice this number or more is first averaged over " +
 			"boxes of whole pixels, down to this many times the output; none turns that off.", Default: "none"},
 		{Key: "color", Doc: "Colour space of the output.", Default: "rgb", Values: raster.SpaceNames},
 		{Key: "layout", Doc: "Order of the output's dimensions.", Default: "nchw", Values: []string{"nchw", "nhwc"}},

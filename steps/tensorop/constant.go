@@ -21,7 +21,7 @@ import (
 func NewConstantFactory() steps.Factory {
 	return steps.Factory{
 		Name: "constant",
-		Doc:  "Gives a value that the configuration has, once for each row of the batch. The inputs, which may be any, only say how many rows there are.",
+		Doc:  "Returns a value of the configuration, once for each row of the batch. Any inputs may be declared; they only set the number of rows.",
 		Params: []steps.Param{
 			{Key: "value", Doc: "The value in JSON: a number, true, false or text, or arrays of them as nested as the dims; NaN, Infinity and -Infinity are texts there.", Default: "0"},
 			{Key: "dtype", Doc: "Its type (FP32, INT64, BYTES, ...).", Default: "FP32"},

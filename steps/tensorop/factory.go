@@ -47,7 +47,7 @@ func NewFactory() steps.Factory {
 			{Key: "pads", Doc: "pad: the elements added before and after each axis: `before0, after0, before1, ...`."},
 			{Key: "mode", Doc: "pad: constant (the default), edge or reflect."},
 			{Key: "value", Doc: "The second operand of arithmetic and comparison, or the element that pad adds (0 or an empty text by default)."},
-			{Key: "swap", Doc: "Whether the value is the first operand."},
+			{Key: "swap", Doc: "Whether the value is the first operand instead of the second."},
 			{Key: "low", Doc: "clip: the least number."},
 			{Key: "high", Doc: "clip: the greatest number."},
 			{Key: "depth", Doc: "one_hot: the extent of the new last axis."},

@@ -18,7 +18,7 @@ func formatParams() []steps.Param {
 		{
 			Key: "format", Default: "auto", Values: []string{"auto", "tokenizer_json", "vocab_txt", "vocab_json", "sentencepiece", "tiktoken", "tekken"},
 			Doc: "format of the file; auto chooses by its name: .txt is a BERT vocab.txt, vocab.json one with merges_file, " +
-				".model of sentencepiece, .tiktoken ranks, tekken.json (or any name with tekken that ends so) of Mistral's models, " +
+				".model of sentencepiece, .tiktoken ranks, .json with tekken in the name of Mistral's models, " +
 				"and others a Hugging Face tokenizer.json",
 		},
 		{Key: "merges_file", Default: "merges.txt", Doc: "merges of format vocab_json"},

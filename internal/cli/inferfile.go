@@ -244,7 +244,7 @@ func (b *bodyInput) tensor(tail []byte, md *infer.Metadata) (t client.Tensor, re
 	case t.DType != tensor.ParseDType(in.Datatype):
 		return t, tail, fmt.Errorf("found datatype '%s', expected %s", b.Datatype, in.Datatype)
 	case !within(b.Shape, in.Shape):
-		return t, tail, fmt.Errorf("found the shape %v, expected %s", b.Shape, tensor.Of(in.Shape...))
+		return t, tail, fmt.Errorf("found the shape %s, expected %s", tensor.Of(b.Shape...), tensor.Of(in.Shape...))
 	case b.Parameters.Size != nil:
 		n := *b.Parameters.Size
 		if n < 0 || n > len(tail) {

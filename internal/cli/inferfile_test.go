@@ -137,7 +137,7 @@ func TestDataFile(t *testing.T) {
 		{"no inputs", `{"id":"7"}`, "the request has no inputs"},
 		{"unknown input", body(`{"name":"X","datatype":"FP32","shape":[1],"data":[1]}`), "model 'm' has no input 'X', expected one of: F, T, H"},
 		{"other type", body(`{"name":"F","datatype":"FP64","shape":[1,2],"data":[1,2]}`), "input 'F': found datatype 'FP64', expected FP32"},
-		{"other shape", body(`{"name":"F","datatype":"FP32","shape":[1,3],"data":[1,2,3]}`), "input 'F': found the shape [1 3], expected [-1,2]"},
+		{"other shape", body(`{"name":"F","datatype":"FP32","shape":[1,3],"data":[1,2,3]}`), "input 'F': found the shape [1,3], expected [-1,2]"},
 		{"few elements", body(`{"name":"F","datatype":"FP32","shape":[2,2],"data":[1,2,3]}`), "input 'F': found 3 elements, expected 4 for the shape [2,2]"},
 		{"wrong element", body(`{"name":"F","datatype":"FP32","shape":[1,2],"data":[1,"b"]}`), `input 'F': element 1 is "b", expected a number (FP32)`},
 		{"no data", body(`{"name":"F","datatype":"FP32","shape":[1,2]}`), "input 'F': it has no data"},

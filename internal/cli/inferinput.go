@@ -153,6 +153,9 @@ func fittingShape(declared, nested []int64, n int) ([]int64, error) {
 	if tensor.Of(shape...).Elements() == int64(n) && within(shape, declared) {
 		return shape, nil
 	}
+	if len(nested) == len(declared) {
+		return nil, fmt.Errorf("found an array of shape %v, expected %v", tensor.Of(nested...), tensor.Of(declared...))
+	}
 	known, multiple := int64(1), ""
 	for _, d := range declared {
 		if d < 0 {

@@ -118,7 +118,10 @@ func remoteModel(params ...string) string {
 func nearOf(t *testing.T, env []string, params ...string) (call func(ctx context.Context, params ...map[string]any) error) {
 	t.Helper()
 	root := t.TempDir()
-	writeModel(t, root, "near", remoteModel(params...))
+	if err := os.Mkdir(filepath.Join(root, "near"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	writeFile(t, filepath.Join(root, "near", "config.pbtxt"), []byte(remoteModel(params...))) // it needs no version folder
 	_, near := startProcessIn(t, env, services, append([]string{"serve", "--model-repository", root}, freePorts...)...)
 	return func(ctx context.Context, params ...map[string]any) error {
 		body := map[string]any{"inputs": []any{map[string]any{"name": "INPUT0", "shape": []int{1}, "datatype": "INT32", "data": []int{7}}}}

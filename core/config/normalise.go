@@ -18,6 +18,7 @@ const (
 	onnxRuntime   = "onnxruntime"
 	pythonBackend = "python"
 	nativeBackend = "native"
+	remoteBackend = "remote"
 )
 
 // platforms maps platform names, the older form, to backends.

@@ -172,13 +172,13 @@ func LooksLikeVersion(name string) bool {
 	return name != "" && name[0] >= '0' && name[0] <= '9'
 }
 
-// NeedsVersion reports whether a model needs a version folder. Ensembles and native steps are version 1 without
+// NeedsVersion reports whether a model needs a version folder. Ensembles, native steps and remote ones are version 1 without
 // one. Under StrictEnsembleConfig an ensemble needs one.
 func NeedsVersion(cfg *modelconfig.ModelConfig, o *Options) bool {
 	if IsEnsemble(cfg) {
 		return o != nil && o.StrictEnsembleConfig
 	}
-	return cfg.GetBackend() != nativeBackend
+	return cfg.GetBackend() != nativeBackend && cfg.GetBackend() != remoteBackend
 }
 
 // NoVersionFolder is Triton's error for a model without a version folder. ignored are folders that were probably

@@ -2,6 +2,7 @@
 
 import os
 import signal
+import socket
 import sys
 
 import numpy as np
@@ -54,8 +55,11 @@ def killed(models):
 
 
 def refused(models):
-    """Servers that do not start."""
-    for repository, options in (("/nowhere", {}), (models, {"no_such_option": 1}), (models, {"timeout": 0})):
+    """Servers that do not start, the last one because its bucket never responds."""
+    os.environ.update(AWS_ACCESS_KEY_ID="id", AWS_SECRET_ACCESS_KEY="secret")
+    silent = socket.create_server(("127.0.0.1", 0))
+    bucket = f"s3://http://127.0.0.1:{silent.getsockname()[1]}/bucket/models"
+    for repository, options in (("/nowhere", {}), (models, {"no_such_option": 1}), (bucket, {"timeout": 0})):
         try:
             Server(repository, **options)
         except (RuntimeError, TimeoutError) as e:

@@ -156,19 +156,19 @@ func (r *chunkRun) execute(ctx context.Context, c *dataset.Chunk, side *sidecar,
 	go s.send(ctx, rows, reused, units)
 	w := &results{d: r.d, side: side, token: r.token, check: r.sameModel, segment: r.a.segment}
 	defer w.abort()
-	turn := r.a.s.Background.NewSlice()
+	turn := &slice{b: r.a.s.Background}
 	for u := range units {
 		<-u.done
 		if err == nil {
 			err = u.err
 		}
 		if err == nil {
-			err = turn.Next(lasting)
+			err = turn.next(lasting)
 		}
 		if err == nil {
 			err = r.write(lasting, w, u)
 		}
-		turn.Yield()
+		turn.yield()
 		u.release()
 		if err != nil {
 			cancel() // and receive the rest

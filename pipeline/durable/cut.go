@@ -74,14 +74,14 @@ func (a *activities) cutFrom(ctx context.Context, w *pageWriter, from *dataset.C
 	if err != nil {
 		return nil, err
 	}
-	turn := a.s.Background.NewSlice()
-	defer turn.Yield()
-	o := dataset.CutOptions{MinRows: d.Spec.ChunkRows, MaxRows: d.Checked.ChunkRows, From: from, Between: turn.Next}
+	turn := &slice{b: a.s.Background}
+	defer turn.yield()
+	o := dataset.CutOptions{MinRows: d.Spec.ChunkRows, MaxRows: d.Checked.ChunkRows, From: from, Between: turn.next}
 	for c, err := range set.Select(d.Selected...).Cut(ctx, o) {
 		if err != nil {
 			return nil, err
 		}
-		turn.Yield() // a page may be written
+		turn.yield() // a page may be written
 		if err = w.add(ctx, c); err != nil {
 			return nil, err
 		}

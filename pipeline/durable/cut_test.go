@@ -18,7 +18,6 @@ import (
 	"github.com/tutti-server/tutti/internal/cloud"
 	"github.com/tutti-server/tutti/internal/cloud/cloudtest"
 	"github.com/tutti-server/tutti/internal/dataset"
-	"github.com/tutti-server/tutti/scheduler"
 )
 
 // watch sees the bucket of a dataset and of its plan. It calls saved whenever a page in progress was saved.
@@ -118,7 +117,7 @@ func TestCutContinues(t *testing.T) {
 	const rows = 2000
 	address, bucket := inBucket(t, rows)
 	w := &watch{}
-	a := newActivities(&Settings{Data: w.options(), Background: new(scheduler.Background)})
+	a := newActivities(&Settings{Data: w.options(), Background: noOnline{}})
 	a.segment = 0 // the page is saved with each chunk
 	begin := func(run string) *data {
 		d := &data{place: place{Job: "j", Run: run, Output: job.Place{URI: address + "/" + run}}}

@@ -12,7 +12,6 @@ import (
 	"github.com/tutti-server/tutti/core/infer"
 	"github.com/tutti-server/tutti/core/tensor"
 	"github.com/tutti-server/tutti/internal/telemetry"
-	"github.com/tutti-server/tutti/scheduler"
 )
 
 // activities are the activities of a worker, with what they share. They are safe for concurrent use.
@@ -58,7 +57,7 @@ type heart struct {
 	rows   atomic.Int64
 	ended  chan struct{}
 
-	background *scheduler.Background
+	background Background
 }
 
 // beat starts the heartbeats of an activity, beside which online requests are counted. The context ends when the job was cancelled, when the attempt has timed

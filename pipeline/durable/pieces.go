@@ -108,13 +108,13 @@ func (w *onlineWatch) end() bool {
 
 // sendPieces sends the rows of a unit in several requests at a time.
 func (s *sender) sendPieces(ctx context.Context, u *unit) {
-	turn := s.a.s.Background.NewSlice()
+	turn := &slice{b: s.a.s.Background}
 	var list []*unit
 	var running sync.WaitGroup
 	for rows := range slices.Chunk(u.sent, max(len(u.sent)/pieces, 1)) {
 		p := &unit{entries: u.entries, sent: rows, piece: true}
 		list = append(list, p)
-		if p.err = turn.Next(ctx); p.err == nil {
+		if p.err = turn.next(ctx); p.err == nil {
 			p.inputs, p.err = s.inputs(rows)
 		}
 		if p.err != nil {
@@ -122,7 +122,7 @@ func (s *sender) sendPieces(ctx context.Context, u *unit) {
 		}
 		running.Go(func() { s.execute(ctx, p) })
 	}
-	turn.Yield()
+	turn.yield()
 	running.Wait()
 	for _, p := range list {
 		u.answers = append(u.answers, p.answers...)

@@ -67,19 +67,19 @@ func (s *sender) send(ctx context.Context, rows func(yield func(*dataset.Row, er
 	defer close(units)
 	s.idle = make(chan *unit)
 	defer close(s.idle)
-	turn := s.a.s.Background.NewSlice()
-	defer turn.Yield()
+	turn := &slice{b: s.a.s.Background}
+	defer turn.yield()
 	batch := s.d.binder.NewBatch(s.a.memory)
 	u := &unit{done: make(chan struct{})}
 	flush := func() bool {
-		turn.Yield()
+		turn.yield()
 		full := u
 		u = &unit{done: make(chan struct{})}
 		return s.dispatch(ctx, full, batch, units)
 	}
 	for row, err := range rows {
 		if err == nil {
-			err = turn.Next(ctx)
+			err = turn.next(ctx)
 		}
 		if err != nil {
 			u.err = err

@@ -18,7 +18,6 @@ import (
 	"github.com/tutti-server/tutti/core/infer"
 	"github.com/tutti-server/tutti/internal/dataset"
 	"github.com/tutti-server/tutti/pipeline/engine"
-	"github.com/tutti-server/tutti/scheduler"
 )
 
 // Settings are what a Service and a Worker need of the server around them.
@@ -34,8 +33,9 @@ type Settings struct {
 	// of its steps. Required for a Worker. It is called for each chunk. Errors have the code NotFound or Unavailable
 	// while the version is not loaded.
 	Fingerprint func(model string, version int64) (string, error)
-	// Background is that of the process's executors: jobs give way to the online requests that it counts. Nil: there are none.
-	Background *scheduler.Background
+	// Background is that of the process's executors: jobs give way to the online requests that it counts. Default: there
+	// are none.
+	Background Background
 	// OnGPU reports whether a loaded model, or a step of an ensemble, is on a GPU. Nil: none is.
 	OnGPU func(model string) bool
 	// Data configures the access to datasets and outputs.
@@ -67,7 +67,7 @@ func (s *Settings) complete() {
 	s.Queue = cmp.Or(s.Queue, defaultQueue)
 	s.Chunks = cmp.Or(s.Chunks, defaultChunks)
 	if s.Background == nil {
-		s.Background = new(scheduler.Background)
+		s.Background = noOnline{}
 	}
 	if s.Log == nil {
 		s.Log = slog.New(slog.DiscardHandler)

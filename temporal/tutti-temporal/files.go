@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"math/rand/v2"
 	"net"
 	"os"
 	"path/filepath"
@@ -76,6 +77,13 @@ func lastPort(file string) (int, error) {
 // ports are those of Temporal's services.
 type ports struct{ frontend, history, matching, worker int }
 
+// The ports to choose from are below those that Linux gives to outgoing connections: one of these took a port before Temporal listened.
+const (
+	firstPort = 10240
+	endPort   = 32768
+	portTries = 50
+)
+
 // choose returns ports that are free now. The frontend has the port wanted, or without one that of the last time, so that
 // clients find a server that was started again.
 func choose(wanted int, file string) (p ports, err error) {
@@ -97,6 +105,15 @@ func choose(wanted int, file string) (p ports, err error) {
 		held = append(held, l)
 		return l.Addr().(*net.TCPAddr).Port, nil
 	}
+	free := func() (int, error) {
+		for range portTries {
+			port, err := take(firstPort + rand.IntN(endPort-firstPort)) //nolint:gosec // not a secret
+			if err == nil {
+				return port, nil
+			}
+		}
+		return take(0)
+	}
 	switch {
 	case wanted != 0:
 		p.frontend, err = take(wanted)
@@ -106,14 +123,14 @@ func choose(wanted int, file string) (p ports, err error) {
 	case last != 0:
 		p.frontend, err = take(last)
 		if err != nil {
-			p.frontend, err = take(0)
+			p.frontend, err = free()
 		}
 	default:
-		p.frontend, err = take(0)
+		p.frontend, err = free()
 	}
 	for _, at := range []*int{&p.history, &p.matching, &p.worker} {
 		if err == nil {
-			*at, err = take(0)
+			*at, err = free()
 		}
 	}
 	return p, err

@@ -210,7 +210,7 @@ type inflater struct {
 	gzip gzip.Reader
 	zlib io.ReadCloser
 	bare io.ReadCloser
-	done bool
+	last error // of the read that ended it, also for those that follow
 }
 
 var inflaters = pool.Of[inflater]{New: func() *inflater {
@@ -221,7 +221,7 @@ var inflaters = pool.Of[inflater]{New: func() *inflater {
 
 func newInflater(src io.Reader) *inflater {
 	f := inflaters.Get()
-	f.src, f.r, f.done = src, nil, false
+	f.src, f.r, f.last = src, nil, nil
 	f.in.Reset(src)
 	return f
 }
@@ -235,12 +235,13 @@ func (f *inflater) release() {
 
 // Read reads decompressed bytes. It returns io.EOF only where the compressed data is complete and nothing follows it.
 func (f *inflater) Read(p []byte) (int, error) {
-	if f.done {
-		return 0, io.EOF
+	if f.last != nil {
+		return 0, f.last
 	}
 	if f.r == nil {
 		if err := f.start(); err != nil {
-			return 0, inflateError(err)
+			f.last = inflateError(err)
+			return 0, f.last
 		}
 	}
 	n, err := f.r.Read(p)
@@ -250,6 +251,7 @@ func (f *inflater) Read(p []byte) (int, error) {
 	if err != nil && !errors.Is(err, io.EOF) {
 		err = inflateError(err)
 	}
+	f.last = err
 	return n, err
 }
 
@@ -296,7 +298,6 @@ func unexpected(err error) error {
 
 // end verifies that the body ends with its compressed data.
 func (f *inflater) end() error {
-	f.done = true
 	_, err := f.in.ReadByte()
 	if err == nil {
 		return status.Errorf(status.InvalidArg, "failed to decompress the request: data follows the compressed body")

@@ -41,11 +41,11 @@ func (b *bench) remote() (err error) {
 	defer func() { err = errors.Join(err, b.table.Flush()) }() // also when a step is too slow
 	step := fmt.Sprintf("remote step (at most %.0f us)", remoteLimit)
 	for _, protocol := range []string{load.Binary, load.GRPC} {
-		for _, connections := range []int{1, concurrency} {
+		for _, clients := range []int{1, concurrency} {
 			if protocol == load.GRPC {
-				err = errors.Join(err, b.remoteFloor(connections))
+				err = errors.Join(err, b.remoteFloor(clients))
 			}
-			over, failed := b.remoteCost(near, far, step, protocol, connections)
+			over, failed := b.remoteCost(near, far, step, protocol, clients)
 			if err = errors.Join(err, failed); failed == nil && over > remoteLimit {
 				err = errors.Join(err, fmt.Errorf("a remote step costs %.1f us of CPU, expected at most %.0f", over, remoteLimit))
 			}
@@ -56,7 +56,7 @@ func (b *bench) remote() (err error) {
 
 // remoteFloor measures the same for two echo servers of stock grpc-go, of which the first passes each request on to the second: what a
 // remote call costs before a server does anything. It has no limit.
-func (b *bench) remoteFloor(connections int) (err error) {
+func (b *bench) remoteFloor(clients int) (err error) {
 	far, err := startEcho()
 	if err != nil {
 		return err
@@ -70,7 +70,7 @@ func (b *bench) remoteFloor(connections int) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, near.Stop()) }()
-	_, err = b.remoteCost(near, far, "floor: echo servers of grpc-go", load.GRPC, connections)
+	_, err = b.remoteCost(near, far, "floor: echo servers of grpc-go", load.GRPC, clients)
 	return err
 }
 
@@ -79,14 +79,14 @@ func taxText(key, value string) string {
 }
 
 // remoteCost measures and prints the cost of the remote step, in microseconds.
-func (b *bench) remoteCost(near, far *process, row, protocol string, connections int) (float64, error) {
+func (b *bench) remoteCost(near, far *process, row, protocol string, clients int) (float64, error) {
 	var here, there, costs []float64
 	for round := range b.rounds + 1 {
-		local, err := remoteLoad(near, far, protocol, remoteModel, connections)
+		local, err := remoteLoad(near, far, protocol, remoteModel, clients)
 		if err != nil {
 			return 0, err
 		}
-		away, err := remoteLoad(near, far, protocol, farModel, connections)
+		away, err := remoteLoad(near, far, protocol, farModel, clients)
 		if err != nil {
 			return 0, err
 		}
@@ -95,14 +95,15 @@ func (b *bench) remoteCost(near, far *process, row, protocol string, connections
 		}
 	}
 	cost := median(costs)
-	fmt.Fprintf(b.table, "%s, FP32[16], %s, %d connections: CPU per request of both servers\there %.1f us\tremote %.1f us\tdifference %.1f us\n",
-		row, protocol, connections, median(here), median(there), cost)
+	fmt.Fprintf(b.table, "%s, FP32[16], %s, %d in flight: CPU per request of both servers\there %.1f us\tremote %.1f us\tdifference %.1f us\n",
+		row, protocol, clients, median(here), median(there), cost)
 	return cost, nil
 }
 
-// remoteLoad returns the CPU time of both servers for a request to a model of the first, in microseconds.
-func remoteLoad(near, far *process, protocol, model string, connections int) (float64, error) {
-	g, err := near.dial(protocol, ramp(model, 16), connections)
+// remoteLoad returns the CPU time of both servers for a request to a model of the first, in microseconds. Each client has one request in
+// flight: with one client every goroutine and every processor on the way has gone to sleep before the next message.
+func remoteLoad(near, far *process, protocol, model string, clients int) (float64, error) {
+	g, err := load.Dial(load.Target{HTTP: near.HTTP, GRPC: near.GRPC}, protocol, []load.Request{ramp(model, 16)}, clients)
 	if err != nil {
 		return 0, err
 	}

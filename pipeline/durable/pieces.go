@@ -53,13 +53,16 @@ func (s *sender) busy() bool { return !s.a.s.Background.Quiet(telemetry.Now()) }
 func (s *sender) beside(ctx context.Context, u *unit) {
 	select {
 	case s.gate.beside <- struct{}{}:
-		defer func() { <-s.gate.beside }()
 	case <-ctx.Done():
 		u.err = ctx.Err()
 		return
 	}
-	if s.busy() {
+	busy := s.busy()
+	if busy {
 		s.sendPieces(ctx, u)
+	}
+	<-s.gate.beside // before it is sent as one request, which may fail with errBusy again
+	if busy {
 		return
 	}
 	if u.inputs, u.err = s.inputs(u.sent); u.err == nil {

@@ -186,15 +186,17 @@ func (s *temporalServer) kill() {
 // rig is a Temporal server, a model and a service, with workers.
 type rig struct {
 	*temporalServer
-	model   *doubler
-	client  client.Client
-	service *Service
-	data    *dataset.Options
-	codec   converter.PayloadCodec
-	segment time.Duration // 0: the usual one
-	gpu     bool          // the model is on a GPU
-	chunks  int           // at a time; 0: the usual number
-	stop    func()        // stops the worker
+	model      *doubler
+	client     client.Client
+	service    *Service
+	data       *dataset.Options
+	codec      converter.PayloadCodec
+	background Background
+	gate       *gate         // of the model; nil for one of the worker
+	segment    time.Duration // 0: the usual one
+	gpu        bool          // the model is on a GPU
+	chunks     int           // at a time; 0: the usual number
+	stop       func()        // stops the worker
 }
 
 func quiet() sdklog.Logger { return sdklog.NewStructuredLogger(slog.New(slog.DiscardHandler)) }
@@ -213,7 +215,7 @@ func newRig(t *testing.T) *rig {
 
 func (r *rig) settings() Settings {
 	gpu := r.gpu
-	return Settings{OnGPU: func(string) bool { return gpu }, Client: r.client, Inferer: r.model, Catalog: r.model, Fingerprint: r.model.fingerprint, Codec: r.codec, Data: r.data, Chunks: r.chunks}
+	return Settings{OnGPU: func(string) bool { return gpu }, Client: r.client, Inferer: r.model, Catalog: r.model, Fingerprint: r.model.fingerprint, Codec: r.codec, Data: r.data, Chunks: r.chunks, Background: r.background}
 }
 
 // work runs a worker until stop is called or the test ends.
@@ -225,6 +227,9 @@ func (r *rig) work() {
 	}
 	if r.segment > 0 {
 		w.acts.segment = r.segment
+	}
+	if r.gate != nil {
+		w.acts.gates[modelKey{"double", 1}] = r.gate
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	var wait sync.WaitGroup

@@ -118,6 +118,35 @@ func TestInFlight(t *testing.T) {
 	drained(t, f)
 }
 
+// TestInFlightTooLarge checks that a message over the limit is refused with its size, however much of it comes before its call begins, and
+// that the connection's other calls go on.
+// shows: limits
+func TestInFlightTooLarge(t *testing.T) {
+	t.Parallel()
+	const limit = 1 << 20
+	f := counter(t, limit)
+	e := servertest.NewEcho()
+	c, _, _ := serveWith(t, grpcapi.Settings{Infer: e, Catalog: e, InFlight: f})
+	ctx, cancel := context.WithCancel(t.Context())
+	held := make(chan error, 1)
+	go func() {
+		_, err := c.ModelInfer(ctx, bytesRequest("wait", 100))
+		held <- err
+	}()
+	<-e.Waiting
+	for range 50 {
+		if _, err := c.ModelInfer(t.Context(), bytesRequest("echo", 4*limit)); status.Code(err) != codes.ResourceExhausted {
+			t.Fatal(err)
+		}
+	}
+	cancel()
+	if err := <-held; status.Code(err) != codes.Canceled {
+		t.Errorf("the call that was open: %v", err)
+	}
+	<-e.Cancelled
+	drained(t, f)
+}
+
 // drained waits until the transport has released all its bytes.
 func drained(t *testing.T, f *infer.InFlight) {
 	t.Helper()

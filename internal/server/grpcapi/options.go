@@ -41,8 +41,11 @@ func options(set *Settings) []grpc.ServerOption {
 	if most <= 0 {
 		most = math.MaxInt32
 	}
+	ofMessage := int32(window)
 	if limit := set.InFlight.Limit(); limit > 0 {
 		most = int(min(int64(most), limit))
+		// A message is refused for its size when its call begins. What came of it before must not fill the limit: that closes the connection.
+		ofMessage = int32(min(window, limit/4)) //nolint:gosec // bounded; grpc takes 64 kB for less
 	}
 	list := []grpc.ServerOption{
 		grpc.ForceServerCodecV2(newCodec(set.InFlight)),
@@ -50,7 +53,7 @@ func options(set *Settings) []grpc.ServerOption {
 		grpc.MaxSendMsgSize(math.MaxInt32),
 		grpc.MaxHeaderListSize(64 << 10), // far above what clients send
 		grpc.MaxConcurrentStreams(maxStreams),
-		grpc.InitialWindowSize(window), grpc.InitialConnWindowSize(2 * window),
+		grpc.InitialWindowSize(ofMessage), grpc.InitialConnWindowSize(2 * ofMessage),
 		grpc.KeepaliveParams(keepaliveOf(set.Keepalive)),
 		grpc.KeepaliveEnforcementPolicy(set.Pings),
 		// Without these a goroutine starts with each request, whose stack grows to the depth of a run: 15 % of the CPU of a

@@ -16,8 +16,10 @@ const (
 	// pilotLoad is the part of the highest predicted rate at which the slowdown is measured: near the rates of the search,
 	// where latencies depend on it most.
 	pilotLoad = 0.9
-	// mostHalved bounds how often a rate is halved that the server does not reach, because other processes use the cores.
-	mostHalved = 5
+	// mostLowered bounds how often the rate is lowered because the server does not reach it: executions take longer under
+	// load, or other processes use the cores. Each time it becomes calmer times what the server did reach.
+	mostLowered = 5
+	calmer      = 0.7
 	// leastSlowdown and mostSlowdown bound the calibration.
 	leastSlowdown, mostSlowdown = 0.7, 2.0
 )
@@ -44,11 +46,7 @@ func (t *tuning) calibrate(ctx context.Context) (err error) {
 	var waits []time.Duration
 	for i := range pilotRounds {
 		plan.Seed = uint64(1000 + i)
-		m, err := v.run(ctx, plan, t.clients(plan.Rate))
-		for halved := 0; errors.Is(err, load.ErrLate) && halved < mostHalved; halved++ {
-			plan.Rate /= 2
-			m, err = v.run(ctx, plan, t.clients(plan.Rate))
-		}
+		m, err := t.pilot(ctx, v, &plan)
 		if err != nil {
 			return err
 		}
@@ -62,6 +60,39 @@ func (t *tuning) calibrate(ctx context.Context) (err error) {
 	t.overhead.Slowdown = median(factors)
 	t.overhead.Wait = slices.Min(waits) // other processes only add to it
 	return nil
+}
+
+// pilot runs the server with a plan. It lowers the plan's rate until the server reaches it: beyond that, latencies are those of a
+// queue that grows with the length of the run.
+func (t *tuning) pilot(ctx context.Context, v *live, p *load.Plan) (m measurement, err error) {
+	for lowered := 0; ; lowered++ {
+		m, err = v.run(ctx, *p, t.clients(p.Rate))
+		late := errors.Is(err, load.ErrLate)
+		if err != nil && !late || lowered == mostLowered {
+			return m, err
+		}
+		if !late {
+			if late, err = t.overloaded(p, &m.Outcome); err != nil || !late {
+				return m, err
+			}
+		}
+		p.Rate = calmed(p.Rate, m.Throughput)
+	}
+}
+
+// calmed returns the rate after one at which the server executed fewer requests. It falls to a third at most: a run that was given
+// up says little.
+func calmed(rate, executed float64) float64 {
+	return calmer * min(rate, max(executed, rate/2))
+}
+
+// overloaded reports whether the server did not reach the rate of a run: it executed fewer requests, or the median latency is
+// longer than the p99 of a simulation with headroom. A median within a tenth of the objective is no overload, whatever the
+// simulation says.
+func (t *tuning) overloaded(p *load.Plan, measured *Outcome) (bool, error) {
+	const tenth = 10
+	o, err := t.predict(t.current(), p.Arrivals(), headroom)
+	return measured.P50 > max(o.P99, t.Objective/tenth) || measured.Throughput < sustained*p.Rate, err
 }
 
 // fewestRequests are enough for a p99.

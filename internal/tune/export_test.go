@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/tutti-server/tutti/client"
+	"github.com/tutti-server/tutti/internal/load"
 )
 
 // NewCost returns a cost with coefficients in ns: constant, per row, per element, and per element and length.
@@ -22,3 +23,19 @@ func Search(ctx context.Context, n *Network, cores int, objective time.Duration,
 
 // SameRows compares the outputs of a request with those of a batch of its copies.
 func SameRows(alone, batch []client.Tensor, times int) error { return sameRows(alone, batch, times) }
+
+// Lowered returns the rate of a pilot after a run with a measured outcome; the rate itself if the server reached it.
+func Lowered(n *Network, cores int, objective time.Duration, rate float64, measured Outcome) (float64, error) {
+	t := &tuning{Settings: &Settings{Objective: objective}, cores: cores, network: n}
+	p := load.Plan{Duration: time.Second, Rate: rate}
+	late, err := t.overloaded(&p, &measured)
+	if !late || err != nil {
+		return rate, err
+	}
+	return calmed(rate, measured.Throughput), nil
+}
+
+// Disturbed returns the error of a run of a network beside other processes.
+func Disturbed(n *Network, err error, foreign float64) error {
+	return (&tuning{network: n}).disturbed(err, foreign)
+}

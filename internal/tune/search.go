@@ -16,8 +16,11 @@ const (
 	// headroom is how much slower executions may become until the advice exceeds the objective. Beside the end of
 	// capacity, where a few percent multiply the latency, no advice would hold.
 	headroom = 1.3
-	// searchRequests is the number of simulated requests of one operating point.
-	searchRequests = 2500
+	// searchRequests is the least number of simulated requests of one operating point, mostSearchRequests the most. Between them it
+	// is the number that arrives in searchObjectives times the objective: in a shorter time even a queue that grows without bounds
+	// stays within the objective.
+	searchRequests, mostSearchRequests = 2500, 20000
+	searchObjectives                   = 20
 	// narrow ends the search of a rate, relative to it.
 	narrow = 0.01
 	// worthwhile is how much better settings must be than those before, so that they are worth a change.
@@ -166,7 +169,8 @@ func (x *searching) note(p Point) {
 
 // simulate predicts settings at a rate, with executions that are slower by a factor.
 func (t *tuning) simulate(settings []Setting, rate, slower float64) (Outcome, error) {
-	p := load.Plan{Requests: t.number(searchRequests), Rate: rate, Seed: 1}
+	n := min(max(int(searchObjectives*rate*t.Objective.Seconds()), searchRequests), mostSearchRequests)
+	p := load.Plan{Requests: t.number(n), Rate: rate, Seed: 1}
 	return t.predict(settings, p.Arrivals(), slower)
 }
 

@@ -2,10 +2,12 @@ package tune_test
 
 import (
 	"errors"
+	"math"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/tutti-server/tutti/internal/load"
 	"github.com/tutti-server/tutti/internal/tune"
 )
 
@@ -49,6 +51,66 @@ func TestSearchSavesCores(t *testing.T) {
 	o, err := tune.Simulate(&tune.Scenario{Network: n, Settings: r.Advice.Settings, Cores: 4, Arrivals: poisson(5000, 150)})
 	if err != nil || o.P99 > 60*time.Millisecond || s.Delay == 0 {
 		t.Errorf("%s: p99 %v, error %v; expected a delay for larger batches", s, o.P99, err)
+	}
+}
+
+// TestSearchSustains checks that a long objective does not hide a queue that grows: the highest rate of a model of 100 us is at most
+// what it executes in the long run, with headroom.
+func TestSearchSustains(t *testing.T) {
+	t.Parallel()
+	n := oneModel(tune.NewCost(1, float64(100*time.Microsecond)), 0)
+	const capacity, headroom = 10_000, 1.3
+	r, err := tune.Search(t.Context(), n, 1, 50*time.Millisecond, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := r.Current.Highest; got < 0.9*capacity/headroom || got > 1.08*capacity/headroom {
+		t.Errorf("the highest rate is %.0f requests/s, want about %.0f", got, capacity/headroom)
+	}
+}
+
+// TestPilotRate checks that the calibration lowers its rate when the server did not reach it, and only then: latencies of a queue
+// that grows are no costs of a request.
+func TestPilotRate(t *testing.T) {
+	t.Parallel()
+	const ms = time.Millisecond
+	n := oneModel(tune.NewCost(1, float64(ms)), 0) // at most 1,000 requests/s
+	for name, c := range map[string]struct {
+		measured tune.Outcome
+		want     float64
+	}{
+		"as simulated":                   {tune.Outcome{P50: ms, P99: 3 * ms, Throughput: 500}, 500},
+		"waits within a tenth":           {tune.Outcome{P50: 9 * ms, P99: 40 * ms, Throughput: 500}, 500},
+		"a tail of other work":           {tune.Outcome{P50: 2 * ms, P99: 900 * ms, Throughput: 500}, 500},
+		"a queue that grows":             {tune.Outcome{P50: 300 * ms, P99: 600 * ms, Throughput: 480}, 0.7 * 480},
+		"fewer requests than arrive":     {tune.Outcome{P50: 2 * ms, P99: 3 * ms, Throughput: 400}, 0.7 * 400},
+		"hardly any request is executed": {tune.Outcome{P50: 2000 * ms, P99: 3000 * ms, Throughput: 1}, 0.7 * 250},
+	} {
+		if got, err := tune.Lowered(n, 1, 100*ms, 500, c.measured); err != nil || math.Abs(got-c.want) > 1e-9 {
+			t.Errorf("%s: the next rate is %v, error %v, want %v", name, got, err, c.want)
+		}
+	}
+}
+
+// TestDisturbed checks which errors name the other processes that used the cores: those that they may have caused.
+func TestDisturbed(t *testing.T) {
+	t.Parallel()
+	n, python := oneModel(tune.NewCost(1, 1e6), 0), oneModel(tune.NewCost(1, 1e6), 0)
+	python.Models[0].Config.Backend = "python"
+	unreachable, other := &tune.UnreachableError{Objective: time.Second, Best: time.Minute}, errors.New("no model")
+	for _, c := range []struct {
+		n       *tune.Network
+		err     error
+		foreign float64
+		busy    bool
+	}{
+		{n, unreachable, 1.5, true}, {n, load.ErrLate, 0.2, true}, {n, unreachable, 0.1, false}, {n, other, 1.5, false}, {python, unreachable, 1.5, false},
+	} {
+		err := tune.Disturbed(c.n, c.err, c.foreign)
+		_, busy := errors.AsType[*tune.BusyError](err)
+		if busy != c.busy || !errors.Is(err, c.err) || strings.Contains(err.Error(), "cores meanwhile: repeat it where nothing else runs") != busy {
+			t.Errorf("%v beside %v cores: %v", c.err, c.foreign, err)
+		}
 	}
 }
 

@@ -18,6 +18,7 @@ import (
 	"github.com/tutti-server/tutti/core/config"
 	"github.com/tutti-server/tutti/core/status"
 	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/internal/load"
 	"github.com/tutti-server/tutti/internal/options"
 	"github.com/tutti-server/tutti/pipeline/plan"
 )
@@ -111,6 +112,18 @@ func (e *UnreachableError) Error() string {
 		Round(e.Objective), rounded(e.Rate), Round(e.Best), e.Settings)
 }
 
+// BusyError is the error of a run that failed while other processes used the cores: alone it might have succeeded.
+type BusyError struct {
+	Err     error   // an *UnreachableError, or load.ErrLate
+	Foreign float64 // the cores that other processes used, on average
+}
+
+func (e *BusyError) Error() string {
+	return fmt.Sprintf("%v. Other processes used %.1f cores meanwhile: repeat it where nothing else runs", e.Err, e.Foreign)
+}
+
+func (e *BusyError) Unwrap() error { return e.Err }
+
 // Run measures an ensemble and returns the best settings that it found, validated. It changes no file.
 func Run(ctx context.Context, s Settings) (*Report, error) {
 	began := time.Now()
@@ -118,6 +131,18 @@ func Run(ctx context.Context, s Settings) (*Report, error) {
 		s.Progress = func(string, float64) {}
 	}
 	t := &tuning{Settings: &s, cores: runtime.GOMAXPROCS(0)}
+	own, all := processTime(), machineTime()
+	r, err := t.run(ctx)
+	elapsed := time.Since(began)
+	if err != nil {
+		return nil, t.disturbed(err, (machineTime()-all-processTime()+own).Seconds()/elapsed.Seconds())
+	}
+	r.Elapsed = elapsed
+	return r, nil
+}
+
+// run executes the phases.
+func (t *tuning) run(ctx context.Context) (*Report, error) {
 	if err := t.study(ctx); err != nil {
 		return nil, err
 	}
@@ -128,11 +153,18 @@ func Run(ctx context.Context, s Settings) (*Report, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := t.validate(ctx, r); err != nil {
-		return nil, err
+	return r, t.validate(ctx, r)
+}
+
+// disturbed returns the error of a run in which other processes used so many cores. The processes of models in Python count as other
+// ones: with them it is not known.
+func (t *tuning) disturbed(err error, foreign float64) error {
+	_, unreachable := errors.AsType[*UnreachableError](err)
+	if foreign <= quiet || !unreachable && !errors.Is(err, load.ErrLate) ||
+		slices.ContainsFunc(t.network.Models, func(m Model) bool { return m.Config.GetBackend() == "python" }) {
+		return err
 	}
-	r.Elapsed = time.Since(began)
-	return r, nil
+	return &BusyError{err, foreign}
 }
 
 // tuning is the state of one Run.

@@ -43,7 +43,8 @@ func (m *model) environment(ctx context.Context, s *backends.Settings) (err erro
 		if !spawn && !m.b.set.spawn && m.useForkServer(ctx, "") {
 			return nil
 		}
-		return m.b.interpreter(ctx)
+		_, err := m.b.interpreter(ctx)
+		return err
 	}
 	dir := path
 	st, err := os.Stat(path)

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"os/exec"
@@ -11,7 +12,10 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/tutti-server/tutti/backends"
 	"github.com/tutti-server/tutti/core/config"
@@ -125,10 +129,12 @@ type backend struct {
 	mu          sync.Mutex
 	forkServers map[interpreterKey]*forkServers // guarded by mu
 
-	findOnce  sync.Once // sets set.python
-	probeOnce sync.Once // sets version and probeErr
-	version   string
-	probeErr  error
+	findOnce sync.Once // sets set.python
+
+	probing  sync.Mutex
+	probed   bool   // the interpreter is checked; guarded by probing
+	version  string // guarded by probing
+	probeErr error  // guarded by probing
 }
 
 func open(o backends.Options) (backends.Backend, error) {
@@ -197,12 +203,15 @@ func parseStartMethod(method, what string) (bool, error) {
 
 // Describe returns the versions of Python and numpy, and the path of the interpreter.
 func (b *backend) Describe() string {
-	_ = b.interpreter(context.Background())
-	return b.version
+	version, _ := b.interpreter(context.Background())
+	return version
 }
 
 // Check returns an error when the interpreter or numpy is missing.
-func (b *backend) Check() error { return b.interpreter(context.Background()) }
+func (b *backend) Check() error {
+	_, err := b.interpreter(context.Background())
+	return err
+}
 
 // Close stops the fork servers and removes the workers' scripts.
 func (b *backend) Close() error {
@@ -217,11 +226,17 @@ func (b *backend) Close() error {
 	return b.scripts.remove()
 }
 
-// interpreter checks the default interpreter, once. Models with EXECUTION_ENV_PATH use another one.
-func (b *backend) interpreter(ctx context.Context) error {
+// interpreter checks the default interpreter, once unless the check was cut off, and returns its version. Models with
+// EXECUTION_ENV_PATH use another one.
+func (b *backend) interpreter(ctx context.Context) (version string, err error) {
 	python := b.python(ctx)
-	b.probeOnce.Do(func() { b.version, b.probeErr = probe(ctx, python, b.environ()) })
-	return b.probeErr
+	b.probing.Lock()
+	defer b.probing.Unlock()
+	if !b.probed {
+		b.version, b.probeErr = probe(ctx, python, b.environ())
+		b.probed = status.RetryAfter(b.probeErr) == 0
+	}
+	return b.version, b.probeErr
 }
 
 // python returns the name or path of the default interpreter. It is searched for once.
@@ -272,7 +287,11 @@ func hasNumpy(ctx context.Context, python string) bool {
 	return exec.CommandContext(context.WithoutCancel(ctx), python, "-c", look).Run() == nil //nolint:gosec // the interpreter is a constant
 }
 
-// probe checks that an interpreter exists, is 3.9 or later, and has numpy. version describes it.
+// probeCode is what probe has an interpreter execute.
+const probeCode = "import sys, platform, numpy; print(sys.hexversion, platform.python_version(), numpy.__version__)"
+
+// probe checks that an interpreter exists, is 3.9 or later, and has numpy. version describes it. An error after which the same check may
+// succeed has a time to retry.
 func probe(ctx context.Context, python string, env []string) (version string, err error) {
 	path, err := exec.LookPath(python)
 	if err != nil {
@@ -281,11 +300,11 @@ func probe(ctx context.Context, python string, env []string) (version string, er
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), probeTime)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, path, "-c", "import sys, platform, numpy; print(sys.hexversion, platform.python_version(), numpy.__version__)") //nolint:gosec // the interpreter is a setting
+	cmd := exec.CommandContext(ctx, path, "-c", probeCode) //nolint:gosec // the interpreter is a setting
 	cmd.Env = env
 	out, err := cmd.Output()
 	if err != nil {
-		return "", errNumpy(path, python, err)
+		return "", errProbe(ctx, path, python, err)
 	}
 	f := strings.Fields(string(out))
 	if len(f) != 3 {
@@ -297,15 +316,32 @@ func probe(ctx context.Context, python string, env []string) (version string, er
 	return "Python " + f[1] + ", numpy " + f[2] + ", " + path, nil
 }
 
-func errNumpy(path, given string, err error) error {
+// errProbe explains a check that failed: it took too long, was ended by a signal, or numpy is missing.
+func errProbe(ctx context.Context, path, given string, err error) error {
 	text := err.Error()
-	if e, ok := errors.AsType[*exec.ExitError](err); ok {
+	e, exited := errors.AsType[*exec.ExitError](err)
+	if exited {
 		lines := strings.Split(strings.TrimSpace(string(e.Stderr)), "\n")
-		text = lines[len(lines)-1]
+		text = cmp.Or(lines[len(lines)-1], text)
+	}
+	if ctx.Err() != nil {
+		return errCutOff(path, fmt.Sprintf("took longer than %v", probeTime), "the machine may be overloaded")
+	}
+	if exited {
+		if state, ok := e.Sys().(syscall.WaitStatus); ok && state.Signaled() {
+			return errCutOff(path, "was ended by "+unix.SignalName(state.Signal()),
+				"a SIGKILL may come from the kernel when memory is full, or from another program")
+		}
 	}
 	way := "'" + path + " -m pip install numpy'"
 	if given == systemPython { // pip may refuse to install into it
 		way = "'tutti runtime fetch python', or name an interpreter that can by " + interpreterVariable
 	}
 	return status.Errorf(status.Unavailable, "the python interpreter '%s' cannot import numpy (%s): run %s", path, text, way)
+}
+
+// errCutOff is the error of a check without a result: the next load checks again.
+func errCutOff(path, how, hint string) error {
+	return &status.Error{Code: status.Unavailable, RetryAfter: retryAfter, Msg: fmt.Sprintf(
+		"the check of the python interpreter %s before it had a result: %s; load the model again. It ran: %s -c \"%s\"", how, hint, path, probeCode)}
 }

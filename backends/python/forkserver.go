@@ -239,18 +239,17 @@ func (s *forkServers) retire(old *forkServer) {
 	}
 }
 
-// fork returns the process of a new worker. When the current fork server fails, it tries once more with a new one.
-func (s *forkServers) fork(ctx context.Context, name string, files [4]*os.File) (*process, error) {
+// use calls fork with the current fork server. When that fails, it calls fork once more with a new one.
+func (s *forkServers) use(ctx context.Context, fork func(context.Context, *forkServer) error) error {
 	ctx, cancel := context.WithTimeout(ctx, probeTime)
 	defer cancel()
 	for try := 0; ; try++ {
 		server, err := s.server(ctx)
 		if err != nil {
-			return nil, err
+			return err
 		}
-		p, err := server.fork(ctx, name, files)
-		if err == nil || try > 0 || ctx.Err() != nil {
-			return p, err
+		if err = fork(ctx, server); err == nil || try > 0 || ctx.Err() != nil {
+			return err
 		}
 		s.retire(server)
 	}

@@ -184,3 +184,33 @@ func TestWithoutNumpy(t *testing.T) { //nolint:paralleltest // it changes where 
 	checkInterpreter(t, bare, "run '"+bare+" -m pip install numpy'")
 	checkInterpreter(t, "", "run 'tutti runtime fetch python', or name an interpreter that can by TUTTI_PYTHON")
 }
+
+// TestProbeKilled checks the error for an interpreter whose check is ended by a signal: it names the signal and what was executed, and the
+// next load checks again.
+func TestProbeKilled(t *testing.T) {
+	t.Parallel()
+	o := options(t)
+	dir := t.TempDir()
+	once, python := filepath.Join(dir, "once"), filepath.Join(dir, "python3")
+	script := "#!/bin/sh\nif [ -e '" + once + "' ]; then exec '" + preparedtest.Runtime(t, "python") + "' \"$@\"; fi\n: > '" + once + "'\nkill -KILL $$\n"
+	if err := os.WriteFile(python, []byte(script), 0o700); err != nil { //nolint:gosec // it must be executable
+		t.Fatal(err)
+	}
+	o.Config = map[string]string{"python-runtime": python, "start-method": "spawn"}
+	check := opened(t, o).(backends.Checker).Check
+	err := check()
+	for _, want := range []string{"was ended by SIGKILL", "load the model again", python + " -c", "import sys, platform, numpy"} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want %q", err, want)
+		}
+	}
+	if err != nil && strings.Contains(err.Error(), "cannot import numpy") {
+		t.Errorf("%v names another reason", err)
+	}
+	if status.RetryAfter(err) == 0 {
+		t.Errorf("%v does not say when to retry", err)
+	}
+	if err := check(); err != nil {
+		t.Errorf("the next check: %v", err)
+	}
+}

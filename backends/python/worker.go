@@ -81,7 +81,20 @@ func startWorker(ctx context.Context, m *model) (*worker, error) {
 // them in again for every array costs more than the arithmetic on it. The server's environment overrides them.
 var mallocEnv = [...]string{"MALLOC_TRIM_THRESHOLD_=134217728", "MALLOC_MMAP_THRESHOLD_=33554432"}
 
+// spawn starts the process.
 func (w *worker) spawn(ctx context.Context) error {
+	if err := w.launch(ctx); err != nil {
+		return status.Errorf(status.Unavailable, "cannot start '%s' for model '%s': %w", w.m.python, w.m.sig.Model, err)
+	}
+	w.sides.Go(w.side.serve)
+	w.sides.Go(w.watch)
+	return nil
+}
+
+// attempt calls start with new sockets, and keeps them if it succeeds. Every attempt needs its own: a process of an attempt that failed may
+// exist, for example because its fork server died before it could confirm the fork. It finds its sockets closed, and exits. With the
+// sockets of the next attempt it would take packets of the other process.
+func (w *worker) attempt(start func(commands, side *os.File) (*process, error)) error {
 	commands, commandsEnd, err := newLink("commands")
 	if err != nil {
 		return err
@@ -90,15 +103,13 @@ func (w *worker) spawn(ctx context.Context) error {
 	if err != nil {
 		return errors.Join(err, commands.close(), commandsEnd.Close())
 	}
-	w.commands, w.side = commands, w.newSide(side, true)
-	w.regions = &regions{commands: commands, first: w.m.b.set.first, growth: w.m.b.set.growth}
-	w.proc, err = w.launch(ctx, commandsEnd, sideEnd)
+	proc, err := start(commandsEnd, sideEnd)
 	err = errors.Join(err, commandsEnd.Close(), sideEnd.Close())
 	if err != nil {
-		return errors.Join(status.Errorf(status.Unavailable, "cannot start '%s' for model '%s': %w", w.m.python, w.m.sig.Model, err), commands.close(), side.close())
+		return errors.Join(err, commands.close(), side.close())
 	}
-	w.sides.Go(w.side.serve)
-	w.sides.Go(w.watch)
+	w.proc, w.commands, w.side = proc, commands, w.newSide(side, true)
+	w.regions = &regions{commands: commands, first: w.m.b.set.first, growth: w.m.b.set.growth}
 	return nil
 }
 
@@ -126,24 +137,28 @@ func (w *worker) name() string {
 }
 
 // launch forks the process from a fork server. It spawns the process when there is none or the fork fails.
-func (w *worker) launch(ctx context.Context, commands, side *os.File) (*process, error) {
+func (w *worker) launch(ctx context.Context) error {
 	name := processPrefix + w.m.sig.Model
 	if w.m.forkServers != nil {
-		p, err := w.fork(ctx, name, commands, side)
+		err := w.m.forkServers.use(ctx, func(ctx context.Context, s *forkServer) error {
+			return w.attempt(func(commands, side *os.File) (*process, error) { return w.fork(ctx, s, name, commands, side) })
+		})
 		if err == nil {
-			return p, nil
+			return nil
 		}
 		w.m.log.DebugContext(ctx, "a python worker is spawned, not forked", slog.String("reason", err.Error()))
 	}
 	cmd := exec.Command(w.m.python, "-u", filepath.Join(w.m.b.scripts.path, mainScript), name) //nolint:gosec,noctx // the interpreter is a setting; the worker ends itself
 	cmd.Env = w.m.env
-	cmd.ExtraFiles = []*os.File{commands, side}
 	cmd.Stdout, cmd.Stderr = w.stdout, w.stderr
-	return w.m.b.starter.start(cmd, true)
+	return w.attempt(func(commands, side *os.File) (*process, error) {
+		cmd.ExtraFiles = []*os.File{commands, side}
+		return w.m.b.starter.start(cmd, true)
+	})
 }
 
 // fork forks the process from a fork server, with pipes as its standard streams.
-func (w *worker) fork(ctx context.Context, name string, commands, side *os.File) (*process, error) {
+func (w *worker) fork(ctx context.Context, s *forkServer, name string, commands, side *os.File) (*process, error) {
 	out, outEnd, err := os.Pipe()
 	if err != nil {
 		return nil, err
@@ -154,7 +169,7 @@ func (w *worker) fork(ctx context.Context, name string, commands, side *os.File)
 		return nil, errors.Join(err, out.Close())
 	}
 	defer faultEnd.Close()
-	p, err := w.m.forkServers.fork(ctx, name, [...]*os.File{commands, side, outEnd, faultEnd})
+	p, err := s.fork(ctx, name, [...]*os.File{commands, side, outEnd, faultEnd})
 	if err != nil {
 		return nil, errors.Join(err, out.Close(), fault.Close())
 	}

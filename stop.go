@@ -11,6 +11,7 @@ import (
 
 	"github.com/tutti-server/tutti/core/status"
 	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/internal/wire"
 )
 
 // Close stops the server in phases:
@@ -59,10 +60,24 @@ func (s *Server) close(ctx context.Context) error {
 	if errors.Is(err, context.DeadlineExceeded) {
 		return fmt.Errorf("exit timeout of %s expired, requests under way were cut off: %w", s.o.ExitTimeout, err)
 	}
-	if n := s.alloc.InUse(); err == nil && n > 0 {
-		s.log.WarnContext(ctx, "tensors were not released", slog.Int64("bytes", n))
+	if err == nil {
+		s.reportTensors(ctx)
 	}
 	return err
+}
+
+// collections bounds the garbage collections of reportTensors.
+const collections = 8
+
+// reportTensors logs tensors that nobody has released. Those of responses that broken gRPC connections have dropped unsent are released by
+// a garbage collection, and are no fault.
+func (s *Server) reportTensors(ctx context.Context) {
+	for i := 0; i < collections && s.alloc.InUse() > 0; i++ {
+		wire.Collect()
+	}
+	if n := s.alloc.InUse(); n > 0 {
+		s.log.WarnContext(ctx, "tensors were not released", slog.Int64("bytes", n))
+	}
 }
 
 // stopJobs stops the workers of jobs, and returns a channel that gets the result.

@@ -50,6 +50,17 @@ func HandOver(t *tensor.Tensor, f Counter) mem.Buffer {
 	return mem.NewBuffer(&l.data, l)
 }
 
+// Collect releases the memory of tensors that broken connections have dropped, by a garbage collection, and waits for its cleanups. They are
+// executed concurrently, so a caller that wants all of them looks at its memory and calls Collect again.
+func Collect() {
+	type marker struct{ done chan struct{} }
+	m := &marker{make(chan struct{})}
+	done := m.done
+	runtime.AddCleanup(m, func(done chan struct{}) { close(done) }, done)
+	runtime.GC()
+	<-done
+}
+
 // Put releases the tensor's memory.
 func (l *sentTensor) Put(*[]byte) {
 	l.lost.Stop()

@@ -3,29 +3,50 @@ package tutti
 import (
 	"context"
 	"log/slog"
+	"slices"
 	"sync"
+	"time"
 
 	"github.com/tutti-server/tutti/core/infer"
 	"github.com/tutti-server/tutti/core/status"
 	"github.com/tutti-server/tutti/internal/memory"
 )
 
-// guard refuses requests while the memory is full.
+// guard watches a server that serves: it refuses requests while the memory is full, and looks for what is degraded.
 type guard struct {
-	end  context.CancelFunc // nil without a bound
+	end  context.CancelFunc // nil before the server serves
 	done sync.WaitGroup
+
+	mu    sync.Mutex
+	since map[infer.Degradation]time.Time // what is degraded, without reasons and times; guarded by mu
+	found []infer.Degradation             // at the last look; guarded by mu
 }
 
-// guardMemory begins to watch the memory.
-func (s *Server) guardMemory() {
+// degradedTime is the time between two looks at what is degraded.
+const degradedTime = time.Second
+
+// watch begins to watch the server.
+func (s *Server) watch() {
+	ctx, end := context.WithCancel(context.Background())
+	s.guard.end = end
+	s.guard.done.Go(func() {
+		tick := time.NewTicker(degradedTime)
+		defer tick.Stop()
+		for {
+			select {
+			case <-tick.C:
+				s.Degraded()
+			case <-ctx.Done():
+				return
+			}
+		}
+	})
 	bound := int64(0)
 	if b := s.o.Limits.Memory; b != nil {
 		if bound = *b; bound == 0 {
 			return
 		}
 	}
-	ctx, end := context.WithCancel(context.Background())
-	s.guard.end = end
 	s.guard.done.Go(func() {
 		memory.New(bound).Watch(ctx, func(why error) {
 			s.inFlight.Block(why)
@@ -38,35 +59,75 @@ func (s *Server) guardMemory() {
 	})
 }
 
+// close ends the looks, and does not wait for one that asks a model: done has that.
 func (g *guard) close() {
 	if g.end != nil {
 		g.end()
-		g.done.Wait()
 	}
 }
 
 // unloaded is the reason of versions in the index that are not meant to serve.
 const unloaded = "unloaded"
 
-// Degraded returns what does not work as configured: models that cannot serve, or serve at some places only, and memory that is
-// full. It is empty for a sound server.
-func (s *Server) Degraded() (list []infer.Degradation) {
+// Degraded returns what does not work as configured, with the time since when: models that cannot serve, serve at some places only or
+// are stuck, memory that is full, buckets and a response cache that do not respond. It is empty for a sound server.
+func (s *Server) Degraded() []infer.Degradation { return s.guard.date(s.degraded(), time.Now()) }
+
+func (s *Server) degraded() (list []infer.Degradation) {
 	if err := s.repo.Err(); err != nil {
 		list = append(list, infer.Degradation{What: "repository", Reason: status.Text(err)})
+	}
+	for _, f := range s.repo.LostBuckets() {
+		list = append(list, infer.Degradation{What: "repository", Name: f.Dir, Reason: status.Text(f.Err)})
+	}
+	if c, ok := s.responses.(interface{ Lost() error }); ok && c.Lost() != nil {
+		list = append(list, infer.Degradation{What: "cache", Name: "redis", Reason: status.Text(c.Lost())})
 	}
 	if err := s.inFlight.Blocked(); err != nil {
 		list = append(list, infer.Degradation{What: "memory", Reason: status.Text(err)})
 	}
 	for _, e := range s.repo.Index(false) {
-		reason := e.Reason
+		reason, since := e.Reason, time.Time{}
 		if version, err := infer.ParseVersion(e.Version); err == nil && e.State == infer.Ready {
 			if err := s.repo.ModelReady(e.Name, version); err != nil {
 				reason = status.Text(err)
+			} else if text, at := s.repo.Stuck(e.Name, version); text != "" {
+				reason, since = text, at
+			} else if reason == s.repo.Evicted(e.Name, version) {
+				reason = "" // as --model-memory asks for
 			}
 		}
 		if reason != "" && reason != unloaded {
-			list = append(list, infer.Degradation{What: "model", Name: e.Name, Version: e.Version, Reason: reason})
+			list = append(list, infer.Degradation{What: "model", Name: e.Name, Version: e.Version, Reason: reason, Since: since})
 		}
 	}
 	return list
+}
+
+// date sets the times of a list that are not known to those at which the parts were found degraded first, now at the latest.
+func (g *guard) date(list []infer.Degradation, now time.Time) []infer.Degradation {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	was := g.since
+	g.since = make(map[infer.Degradation]time.Time, len(list))
+	for i := range list {
+		d := &list[i]
+		key := infer.Degradation{What: d.What, Name: d.Name, Version: d.Version}
+		if at, ok := was[key]; ok && (d.Since.IsZero() || at.Before(d.Since)) {
+			d.Since = at
+		} else if d.Since.IsZero() {
+			d.Since = now
+		}
+		d.Since = d.Since.Round(0).UTC().Truncate(time.Millisecond)
+		g.since[key] = d.Since
+	}
+	g.found = slices.Clone(list)
+	return list
+}
+
+// last returns what was degraded at the last look, at most degradedTime ago.
+func (g *guard) last() []infer.Degradation {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return slices.Clone(g.found)
 }

@@ -141,7 +141,7 @@ func (s *Server) Start() error {
 		s.log.Info("Dashboard at " + at) //nolint:sloglint // a line as those of the services
 	}
 	s.jobs.start()
-	s.guardMemory()
+	s.watch()
 	s.succeed()
 	return nil
 }

@@ -42,6 +42,7 @@ func (s *Server) close(ctx context.Context) error {
 	}
 	s.leaving.Store(!next)
 	s.guard.close()
+	defer s.guard.done.Wait()
 	if s.ui != nil {
 		s.ui.Close()
 		s.window.Close()

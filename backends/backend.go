@@ -423,6 +423,19 @@ type Instance interface {
 	Close() error
 }
 
+// Recycler is an Instance that executes in a process of its own, which can be ended without harm to others. For example, an
+// instance of the Python backend. Its methods may be called at any time, concurrently with Execute, and must not wait.
+type Recycler interface {
+	Instance
+	// Alive reports whether there is a process that can execute. For example, there is none while another one is started.
+	Alive() bool
+	// Recycle ends the process. The requests that it executes fail with the text of why, Unavailable and a time to retry, and the next
+	// request gets a new process. It returns false, and does nothing, when there is no process that is alive.
+	Recycle(why error) bool
+	// Resident returns the resident memory in bytes of the process and its children; 0 without a process.
+	Resident() int64
+}
+
 // Loader is a Backend without a runtime: a function that loads models. For example, Factory.New of the backend "square"
 // returns Loader(load). It is safe for concurrent use if the function is.
 type Loader func(ctx context.Context, s Settings) (Model, error)

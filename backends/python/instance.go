@@ -13,6 +13,7 @@ import (
 	"github.com/tutti-server/tutti/backends/crash"
 	"github.com/tutti-server/tutti/core/status"
 	"github.com/tutti-server/tutti/core/tensor"
+	processes "github.com/tutti-server/tutti/internal/memory"
 	"github.com/tutti-server/tutti/internal/recovery"
 )
 
@@ -115,6 +116,34 @@ func (x *instance) ready() error {
 		return status.Errorf(status.Unavailable, "%s", unhealthy(x.name))
 	}
 	return w.isReady()
+}
+
+var _ backends.Recycler = (*instance)(nil)
+
+// Alive reports whether there is a worker.
+func (x *instance) Alive() bool {
+	w := x.alive.Load()
+	return w != nil && !w.exited()
+}
+
+// Recycle kills the worker. The next request, or the restarter, starts another one.
+func (x *instance) Recycle(why error) bool {
+	w := x.alive.Load()
+	if w == nil || w.exited() {
+		return false
+	}
+	w.recycled.CompareAndSwap(nil, &why)
+	w.kill(status.Text(why))
+	return true
+}
+
+// Resident returns the memory of the worker.
+func (x *instance) Resident() int64 {
+	w := x.alive.Load()
+	if w == nil || w.exited() {
+		return 0
+	}
+	return processes.Resident(w.proc.pid)
 }
 
 // Execute sends the batch to the worker and waits for its responses.
@@ -253,13 +282,16 @@ const (
 	restartMost  = time.Minute
 )
 
-// died schedules a new worker. A request that arrives earlier starts it at once.
-func (x *instance) died() {
+// died schedules a new worker: at once for the first one that was recycled. A request that arrives earlier starts it at once.
+func (x *instance) died(recycled bool) {
 	if x.life.Err() != nil {
 		return // closed
 	}
 	delay := restartMost
-	if n := x.crashes.Add(1); n <= 4 {
+	switch n := x.crashes.Add(1); {
+	case n == 1 && recycled:
+		delay = 0
+	case n <= 4:
 		delay = min(restartAfter<<(n-1), restartMost)
 	}
 	x.restarter.Reset(delay)
@@ -295,7 +327,7 @@ func (x *instance) startAgain() *newStart {
 		r.err = status.Prefixf(err, "cannot start the python worker of model '%s' again: ", x.m.sig.Model)
 		if x.life.Err() == nil {
 			x.m.failed(x.name, status.Text(r.err))
-			x.died()
+			x.died(false)
 		}
 	})
 	return r

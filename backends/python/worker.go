@@ -38,8 +38,9 @@ type worker struct {
 	stdout   *output
 	stderr   *output
 	killed   atomic.Pointer[string]
-	mixed    atomic.Bool // requests of several clients are executed
-	leaving  atomic.Bool // its exit is expected and not logged
+	recycled atomic.Pointer[error] // the error of its requests, once it is recycled
+	mixed    atomic.Bool           // requests of several clients are executed
+	leaving  atomic.Bool           // its exit is expected and not logged
 	sides    sync.WaitGroup
 	ctx      context.Context //nolint:containedctx // cancelled when the worker exits
 	cancel   context.CancelFunc
@@ -124,7 +125,7 @@ func (w *worker) watch() {
 	}
 	w.m.log.ErrorContext(w.ctx, "the worker of a python model exited", slog.String("instance", w.name()), slog.String("reason", w.end()))
 	if x := w.owner.Load(); x != nil {
-		x.died()
+		x.died(w.recycled.Load() != nil)
 	}
 }
 
@@ -182,6 +183,16 @@ func (w *worker) fork(ctx context.Context, s *forkServer, name string, commands,
 // unhealthy returns Triton's text for an instance whose worker has exited.
 func unhealthy(instance string) string { return "Stub process '" + instance + "' is not healthy." }
 
+// exited reports whether the process has exited.
+func (w *worker) exited() bool {
+	select {
+	case <-w.proc.ended:
+		return true
+	default:
+		return false
+	}
+}
+
 // kill kills the process group. why becomes part of the error of its requests.
 func (w *worker) kill(why string) {
 	w.killed.CompareAndSwap(nil, &why)
@@ -212,6 +223,9 @@ func (w *worker) gone(err error) error {
 		w.kill(err.Error())
 	}
 	w.proc.waitExit(func() { w.kill("it closed its socket and did not exit") })
+	if why := w.recycled.Load(); why != nil {
+		return *why
+	}
 	how := w.end()
 	if w.mixed.Load() { // what it printed may belong to another client
 		how = w.reason()

@@ -45,7 +45,14 @@ func TestDegraded(t *testing.T) {
 	a = serve(t, "--model-repository="+broken, "--exit-on-error=false")
 	code, d := detailOf(t, a)
 	if code != http.StatusBadRequest || d.Ready || len(d.Degraded) != 1 || d.Degraded[0].What != "model" || d.Degraded[0].Name != "broken" || d.Degraded[0].Reason == "" {
-		t.Errorf("of a broken model: %d %+v", code, d)
+		t.Fatalf("of a broken model: %d %+v", code, d)
+	}
+	first := d.Degraded[0].Since
+	if first.IsZero() || first.After(time.Now()) {
+		t.Errorf("of a broken model: since %v", first)
+	}
+	if _, d = detailOf(t, a); len(d.Degraded) != 1 || !d.Degraded[0].Since.Equal(first) {
+		t.Errorf("of a broken model, once more: %+v, want since %v", d, first)
 	}
 	if code, text := fetch(t, "http://"+a.http+"/v2/health/ready", ""); code != http.StatusBadRequest || text != "" {
 		t.Errorf("without the parameter: %d %q", code, text)

@@ -6,6 +6,7 @@ package infer
 
 import (
 	"context"
+	"time"
 
 	"github.com/tutti-server/tutti/core/tensor"
 	"github.com/tutti-server/tutti/proto/modelconfig"
@@ -181,10 +182,11 @@ type Entry struct {
 
 // Degradation is a part of a server that does not work as configured.
 type Degradation struct {
-	What    string `json:"what"` // model, memory or repository
-	Name    string `json:"name,omitempty"`
-	Version string `json:"version,omitempty"`
-	Reason  string `json:"reason"`
+	What    string    `json:"what"` // model, memory, repository or cache
+	Name    string    `json:"name,omitempty"`
+	Version string    `json:"version,omitempty"`
+	Reason  string    `json:"reason"`
+	Since   time.Time `json:"since"` // within a second; of an execution that is stuck, its start
 }
 
 // LoadOptions override the repository's content for one load; the zero value overrides nothing.

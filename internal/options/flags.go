@@ -120,6 +120,12 @@ func (o *Options) limitFlags() []Flag {
 			Name: "max-inflight-bytes", Arg: argBytes, Own: true, set: o.inFlight,
 			Help: "Most bytes of HTTP and gRPC requests in flight together; further requests are refused as unavailable; 0 for no bound; by default half of the memory of the machine or its control group",
 		},
+		span("watchdog-secs", argSeconds, &o.Limits.Watchdog, "0", 0,
+			"Report an execution of a model that takes longer, and end its process if it has one of its own; the model's parameter watchdog_secs takes precedence; 0 for no limit").own(),
+		Flag{
+			Name: "watchdog-factor", Arg: argNumber, Default: "0", Own: true, set: o.watchdogFactor,
+			Help: "Do the same with an execution that takes longer than this times the 99.9th percentile of the model's last executions, and than a second; 0 for no limit",
+		},
 		Flag{
 			Name: "memory-limit-bytes", Arg: argBytes, Own: true, set: o.memoryLimit,
 			Help: "Memory of the server and its child processes; from 95 % of it on further requests are refused as unavailable, until less than 90 % is in use; 0 for no bound; by default the limit of the control group (v2), or what the machine has while the server has at least half of what is in use",
@@ -134,6 +140,15 @@ func (o *Options) limitFlags() []Flag {
 func (o *Options) inFlight(value string) error {
 	o.Limits.InFlight = new(int64)
 	return integer(o.Limits.InFlight, 0, math.MaxInt64)(value)
+}
+
+func (o *Options) watchdogFactor(value string) error {
+	f, err := strconv.ParseFloat(value, 64)
+	if err != nil || !(f == 0 || f >= 1 && f <= 1e6) {
+		return fmt.Errorf("invalid argument for --watchdog-factor: '%s', expected 0 or a number from 1 to 1000000", value)
+	}
+	o.Limits.WatchdogFactor = f
+	return nil
 }
 
 func (o *Options) memoryLimit(value string) error {

@@ -99,6 +99,9 @@ type Limits struct {
 	// Executions is the most concurrent executions of each device, Threads the most threads of concurrent
 	// executions on the CPU; 0 for no bound.
 	Executions, Threads int
+	// Watchdog is the longest time of an execution, and WatchdogFactor that times the 99.9th percentile of the model's; 0 for none.
+	Watchdog       time.Duration
+	WatchdogFactor float64
 	// Memory is the bound of the memory of the server and its child processes; 0 for none, nil for that of the control group or the machine.
 	Memory   *int64
 	InFlight *int64 // the most bytes of requests in flight, 0 for no bound; nil for half of the memory

@@ -311,6 +311,7 @@ func TestParseOptionsRefuses(t *testing.T) {
 		{"--exit-timeout-secs=99999999999999999999", "Provided option value is out of bound. Got 99999999999999999999"},
 		{"--allow-http=maybe", "Bad option: \"--allow-http\".\ninvalid value for bool option: maybe"},
 		{"--http-max-input-size=0", "Error: --http-max-input-size must be greater than 0. Got 0"},
+		{"--watchdog-factor=0.5", "invalid argument for --watchdog-factor: '0.5', expected 0 or a number from 1 to 1000000"},
 		{"--max-inflight-bytes=-1", "Provided option value is out of bound. Got -1, expected 0 to 9223372036854775807"},
 		{"--grpc-max-message-size=0", "Provided option value is out of bound. Got 0, expected 1 to 2147483647"},
 		{"--model-control-mode=now", "invalid argument for --model-control-mode: 'now', expected one of: none, poll, explicit"},

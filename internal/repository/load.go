@@ -49,6 +49,7 @@ type version struct {
 	// queue and model are nil for an ensemble. inner is queue without the response cache.
 	queue, inner scheduler.Scheduler
 	model        backends.Model
+	watch        *batch.Watch   // nil: executions may take any time. See watched
 	padding      *batch.Padding // nil: no padding
 	places       []tensor.Place // those of the instances at load. Nil: the host.
 	holders      *atomic.Int32  // counts the versions that share model
@@ -140,6 +141,7 @@ func (r *Repository) assemble(ctx context.Context, f *folder, model backends.Mod
 		v.places = v.instances.places()
 	}
 	if v.queue, err = r.newScheduler(ctx, f, v); err != nil {
+		v.watch.Close()
 		return nil, err
 	}
 	alone := plan.Single(sig)
@@ -255,6 +257,7 @@ func (v *version) closeModel(ctx context.Context, queue scheduler.Scheduler) err
 	for _, inst := range v.removed {
 		errs = append(errs, inst.Close())
 	}
+	v.watch.Close()
 	return errors.Join(append(errs, v.release())...)
 }
 

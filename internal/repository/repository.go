@@ -197,6 +197,11 @@ func (r *Repository) Failures() []Failure {
 			list = append(list, Failure{Model: m.name, Dir: m.folder.dir, Err: m.err})
 		}
 	}
+	return append(list, r.LostBuckets()...)
+}
+
+// LostBuckets returns the buckets whose last listing failed.
+func (r *Repository) LostBuckets() (list []Failure) {
 	for _, m := range r.source.buckets {
 		if err := m.err.Load(); err != nil {
 			list = append(list, Failure{Model: m.address, Dir: m.address, Err: *err})

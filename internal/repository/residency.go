@@ -139,7 +139,7 @@ func (x *residency) closeLoaded(ctx context.Context) (err error) {
 	inner := x.inner
 	x.inner = nil
 	err = v.closeModel(ctx, inner)
-	v.instances, v.model, v.holders = nil, nil, nil
+	v.instances, v.model, v.holders, v.watch = nil, nil, nil, nil
 	return err
 }
 
@@ -226,7 +226,7 @@ func (x *residency) open(ctx context.Context) (err error) {
 	}
 	x.use.Lock()
 	defer x.use.Unlock()
-	v.model, v.instances, v.holders, x.inner = now.model, now.instances, now.holders, now.queue
+	v.model, v.instances, v.holders, v.watch, x.inner = now.model, now.instances, now.holders, now.watch, now.queue
 	x.state.Store(&residentState{loaded: true, at: telemetry.Now()}) // before other loads look for room
 	return now.overrideDir.release()
 }

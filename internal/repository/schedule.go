@@ -70,8 +70,11 @@ func (r *Repository) newQueue(ctx context.Context, f *folder, v *version) (sched
 	if err != nil {
 		return nil, err
 	}
+	if v.watch, err = r.watchOf(v, params); err != nil {
+		return nil, err
+	}
 	runner := batch.NewRunner(batch.Settings{
-		Signature: v.sig, Stats: v.stats, Alloc: r.s.Alloc, Padding: padding, Log: r.s.Log, Mover: r.mover, Native: native(v),
+		Watch: v.watch, Signature: v.sig, Stats: v.stats, Alloc: r.s.Alloc, Padding: padding, Log: r.s.Log, Mover: r.mover, Native: native(v),
 	})
 	batches := v.cfg.GetDynamicBatching() != nil
 	if padding != nil && !batches {
@@ -157,11 +160,14 @@ const stateFolder = "initial_state"
 
 // sequenceSettings returns the settings of a sequence scheduler. stats counts its requests.
 func (r *Repository) sequenceSettings(f *folder, v *version, stats *telemetry.Model, active instances) sequence.Settings {
-	rules := sequence.RulesOf(v.cfg)
+	rules, watch := sequence.RulesOf(v.cfg), v.watch
+	if stats != v.stats {
+		watch = nil // a dry run is part of the load
+	}
 	return sequence.Settings{
 		Config: v.cfg, Signature: v.full, Public: v.sig, Rules: rules, Policy: oldestPolicy(v.cfg),
 		Runner: batch.NewRunner(batch.Settings{
-			Signature: v.full, Stats: stats, Alloc: r.s.Alloc, Log: r.s.Log, Mover: r.mover, NoRetry: true, Iterative: rules.Iterative,
+			Watch: watch, Signature: v.full, Stats: stats, Alloc: r.s.Alloc, Log: r.s.Log, Mover: r.mover, NoRetry: true, Iterative: rules.Iterative,
 			InPlace: sequence.InPlace(v.cfg, v.full), Native: native(v),
 		}),
 		Stats: stats, Alloc: r.s.Alloc, Instances: active.backends(), Limiters: active.limiters(), Workers: r.workers, Log: r.s.Log,

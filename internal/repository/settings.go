@@ -56,6 +56,9 @@ type Settings struct {
 	LoadRetries  int    // the number of further attempts after a version fails to load
 	// StrictConfig rejects a configuration without inputs or outputs. Otherwise the model's own are used.
 	StrictConfig bool
+	// Watchdog is the longest time of an execution, and WatchdogFactor that times the 99.9th percentile of a model's; 0 for none.
+	Watchdog       time.Duration
+	WatchdogFactor float64
 	// StrictEnsembleConfig requires ensembles to declare inputs and outputs, as Triton does. Otherwise they are
 	// derived from the steps.
 	StrictEnsembleConfig bool

@@ -44,6 +44,7 @@ var (
 	whereRefused = want{text: "once a request was refused"}
 	whereDue     = want{text: "once a request with a deadline succeeded"}
 	whereQueued  = want{text: "once a request waited"}
+	whereStuck   = want{"once an execution or an instance has exceeded a limit of the watchdog", nil, func(_ *series, m *Model) bool { return m.Stuck.Load()+m.Recycled.Load() > 0 }}
 	whereEvicted = want{"once the model was evicted", nil, func(_ *series, m *Model) bool { return m.Evictions.Load() > 0 }}
 	whereCarried = want{text: "of ensembles, once a request was received"}
 )
@@ -83,6 +84,8 @@ var families = slices.SortedFunc(slices.Values([]family{
 	{"nv_inference_compute_output_duration_us", "Microseconds spent passing on the outputs of successful requests", counter, counterLatency, micros(func(m *Model) uint64 { return m.Requests().OutputNs })},
 	{"nv_inference_pending_request_count", "Requests waiting for an instance now", gauge, always, perModel(func(m *Model) float64 { return float64(m.Pending()) })},
 	{"nv_model_load_duration_secs", "Duration of the last load of the model in seconds", gauge, always, perModel(func(m *Model) float64 { return time.Duration(m.LoadNs.Load()).Seconds() })},
+	{"ensemble_stuck_executions_total", "Executions that took longer than the watchdog allows", counter, whereStuck, perModel(func(m *Model) float64 { return float64(m.Stuck.Load()) })},
+	{"ensemble_recycled_instances_total", "Instances whose process the watchdog has ended, because of an execution or of its memory", counter, whereStuck, perModel(func(m *Model) float64 { return float64(m.Recycled.Load()) })},
 	{"ensemble_model_evictions_total", "Times that an idle model was unloaded from a full device, with `--model-memory=lru`", counter, whereEvicted, perModel(func(m *Model) float64 { return float64(m.Evictions.Load()) })},
 	{"ensemble_model_reloads_total", "Times that an evicted model was loaded again", counter, whereEvicted, perModel(func(m *Model) float64 { return float64(m.Reloads.Load()) })},
 

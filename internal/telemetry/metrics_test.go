@@ -159,6 +159,7 @@ func everything(t *testing.T) *telemetry.Metrics {
 	m.Missed(5_000)
 	m.Padded(3, 1)
 	m.Evictions.Add(1)
+	m.Stuck.Add(1)
 	m.Reloads.Add(1)
 	m.Copies.Count("x", tensor.Place{}, tensor.Place{Kind: tensor.Device}, telemetry.ForDevice, 1, 12)
 	x.Fetched(1, 1)

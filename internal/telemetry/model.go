@@ -113,6 +113,8 @@ type Model struct {
 	LoadNs       atomic.Int64 // duration of the last load
 	// Evictions counts how often the model was unloaded from a full device, Reloads how often it was loaded again for a request.
 	Evictions, Reloads atomic.Uint64
+	// Stuck counts the executions that took longer than the watchdog allows, Recycled the instances whose process it has ended.
+	Stuck, Recycled atomic.Uint64
 
 	requests  requests
 	batches   batches

@@ -52,6 +52,8 @@ type Settings struct {
 	// Padding is nil when shapes must match.
 	Padding *Padding
 	Log     *slog.Logger
+	// Watch finds executions that take too long. Nil: none does.
+	Watch *Watch
 	// Mover is nil where there are no devices.
 	Mover *Mover
 	// NoRetry forbids to execute the tasks of a failed batch again, one by one: the model keeps state.
@@ -268,6 +270,12 @@ func (r *Runner) execute(ctx context.Context, inst backends.Instance, b *backend
 			err = recovery.Report(p, r.s.Log, "model '"+r.sig.Model+"'", slog.String("model", r.sig.Model))
 		}
 	}()
+	w := r.s.Watch
+	if w == nil {
+		return inst.Execute(ctx, b)
+	}
+	x := w.begin(inst, telemetry.Now())
+	defer func() { w.end(x, telemetry.Now()) }()
 	return inst.Execute(ctx, b)
 }
 

@@ -46,6 +46,7 @@ func (s *lastBatches) find(id uintptr) int {
 // Forget frees what is kept for an instance that is removed: the number that traces use, and its last batch.
 func (r *Runner) Forget(inst backends.Instance) {
 	r.paces.forget(inst)
+	r.s.Watch.forget(inst)
 	r.last.mu.Lock()
 	defer r.last.mu.Unlock()
 	if i := r.last.find(identity(inst)); i >= 0 {

@@ -42,6 +42,7 @@ type Settings struct {
 type Cache struct {
 	s      Settings
 	client atomic.Pointer[rueidis.Client] // nil while the server does not respond
+	lost   atomic.Pointer[error]          // why it does not; nil before the first attempt
 	jobs   chan job
 	failed chan struct{} // a lookup or an insertion failed
 	stop   context.CancelFunc
@@ -93,6 +94,7 @@ func (c *Cache) connect(ctx context.Context) {
 		if err == nil {
 			c.s.Log.InfoContext(ctx, "response cache connected", slog.String("address", c.s.Config.Address))
 			reported = false
+			c.lost.Store(nil)
 			c.client.Store(&client)
 			select {
 			case <-c.failed:
@@ -102,6 +104,7 @@ func (c *Cache) connect(ctx context.Context) {
 			client.Close()
 			err = errLost
 		}
+		c.lost.Store(&err)
 		if !reported && ctx.Err() == nil {
 			c.s.Log.ErrorContext(ctx, "response cache does not answer, requests are computed", slog.String("address", c.s.Config.Address), slog.String("error", err.Error()))
 			reported = true
@@ -111,6 +114,14 @@ func (c *Cache) connect(ctx context.Context) {
 		case <-ctx.Done():
 		}
 	}
+}
+
+// Lost returns why the server does not respond, nil while it does. Requests are computed meanwhile.
+func (c *Cache) Lost() error {
+	if err := c.lost.Load(); err != nil {
+		return fmt.Errorf("the response cache at '%s' does not respond, so that every request is computed: %w", c.s.Config.Address, *err)
+	}
+	return nil
 }
 
 // dial returns a client whose server has responded to a ping.

@@ -128,9 +128,15 @@ func TestRedis(t *testing.T) {
 		t.Error("an answer of another number of outputs is found")
 	}
 	stop()
-	until(t, "the end of the server is not noticed", func() bool { return !kept() && c.Counts().Errors > 1 })
+	if err := c.Lost(); err != nil {
+		t.Errorf("of a server that responds: %v", err)
+	}
+	until(t, "the end of the server is not noticed", func() bool { return !kept() && c.Counts().Errors > 1 && c.Lost() != nil })
 	server(t, port)
 	until(t, "no answer is kept after the server came back", kept)
+	if err := c.Lost(); err != nil {
+		t.Errorf("of a server that came back: %v", err)
+	}
 }
 
 // TestDead checks lookups where no server listens, and where a server does not respond.

@@ -32,6 +32,17 @@ type ServerView struct {
 	Tensors    int64      `json:"tensor_bytes"`
 	Store      *StoreView `json:"store"`
 	GPUs       []GPUView  `json:"gpus"` // the GPUs of the machine, none where they are not measured
+	// Degraded is what does not work as configured, as /v2/health/ready?verbose lists it.
+	Degraded []DegradedView `json:"degraded"`
+}
+
+// DegradedView is a part of a server that does not work as configured. What is model, memory, repository or cache.
+type DegradedView struct {
+	What    string `json:"what"`
+	Name    string `json:"name,omitempty"`
+	Version string `json:"version,omitempty"`
+	Reason  string `json:"reason"`
+	SinceUs int64  `json:"since_us"`
 }
 
 // GPUView is a measurement of a GPU, of all its processes. A value that the GPU does not report is nil. Utilization

@@ -36,10 +36,11 @@ type Traces interface {
 type Settings struct {
 	Name, Version string
 	Models        Models
-	Traces        Traces                 // nil when no traces are stored
-	Ready         func() bool            // reports the readiness of the server
-	TensorBytes   func() int64           // returns the memory of all tensors; nil where it is not counted
-	GPUs          func() []telemetry.GPU // returns the last measurement of each GPU
+	Traces        Traces                     // nil when no traces are stored
+	Ready         func() bool                // reports the readiness of the server
+	TensorBytes   func() int64               // returns the memory of all tensors; nil where it is not counted
+	GPUs          func() []telemetry.GPU     // returns the last measurement of each GPU
+	Degraded      func() []infer.Degradation // returns what was degraded at the last look; nil where nothing looks
 
 	_ struct{}
 }
@@ -134,7 +135,12 @@ func (w *Window) sample() {
 func (w *Window) Server() *inspect.ServerView {
 	v := &inspect.ServerView{
 		Name: w.set.Name, Version: w.set.Version, StartedUs: w.began.UnixMicro(), NowUs: time.Now().UnixMicro(),
-		Ready: w.set.Ready(), Cores: runtime.NumCPU(), CPUSeconds: cpuSeconds(), Memory: residentBytes(), GPUs: gpuViews(w.set.GPUs()),
+		Ready: w.set.Ready(), Cores: runtime.NumCPU(), CPUSeconds: cpuSeconds(), Memory: residentBytes(), GPUs: gpuViews(w.set.GPUs()), Degraded: []inspect.DegradedView{},
+	}
+	if w.set.Degraded != nil {
+		for _, d := range w.set.Degraded() {
+			v.Degraded = append(v.Degraded, inspect.DegradedView{What: d.What, Name: d.Name, Version: d.Version, Reason: d.Reason, SinceUs: d.Since.UnixMicro()})
+		}
 	}
 	if w.set.TensorBytes != nil {
 		v.Tensors = w.set.TensorBytes()

@@ -5,10 +5,13 @@ export interface RingStats { retained: string; bytes: number; used_bytes: number
 /** GPUView is a GPU; what it does not tell is null. */
 export interface GPUView { uuid: string; utilization: number | null; memory_total_bytes: number | null; memory_used_bytes: number | null; power_watts: number | null }
 
+export interface DegradedView { what: string; name?: string; version?: string; reason: string; since_us: number }
+
 export interface ServerView {
   name: string; version: string; started_us: number; now_us: number; ready: boolean;
   cpu_seconds: number; cores: number; memory_bytes: number; tensor_bytes: number;
   gpus: GPUView[] | null;
+  degraded: DegradedView[] | null;
   store: { bytes: number; rings: RingStats[] } | null;
 }
 

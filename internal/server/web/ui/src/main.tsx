@@ -4,6 +4,7 @@ import './style.css';
 import { live, useLive } from './live';
 import { link, useRoute, type Route } from './route';
 import { applyTheme, flipTheme, useTheme } from './theme';
+import { Degraded } from './parts/degraded';
 import { Palette } from './parts/palette';
 import { Page } from './parts/bits';
 import { Batch } from './pages/batch';
@@ -59,6 +60,7 @@ const App = () => {
     <>
       <a class="skip" href="#main" onClick={(e) => { e.preventDefault(); document.getElementById('main')?.focus(); }}>Skip to the page</a>
       <Bar page={r.page} search={() => search(true)} />
+      <Degraded />
       {show(r)}
       {searching && <Palette close={() => search(false)} />}
     </>

@@ -1,6 +1,7 @@
 package isolate
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"slices"
@@ -31,6 +32,7 @@ type instance struct {
 	changed chan struct{} // closed when the fields below change; guarded by mu
 	next    time.Time     // the next start, zero while one is in progress; guarded by mu
 	why     string        // the last process ended; guarded by mu
+	since   time.Time     // there is no process, zero while there is one; guarded by mu
 
 	staged []tensor.Tensor // copies of inputs that are in no shared memory
 }
@@ -91,6 +93,12 @@ func (x *instance) publish(p *process, next time.Time, why string) {
 	defer x.mu.Unlock()
 	x.now.Store(p)
 	x.next, x.why = next, why
+	switch {
+	case p != nil:
+		x.since = time.Time{}
+	case x.since.IsZero():
+		x.since = time.Now()
+	}
 	close(x.changed)
 	x.changed = make(chan struct{})
 }
@@ -117,14 +125,41 @@ func (x *instance) current(ctx context.Context) (*process, error) {
 	}
 }
 
-// ready returns why the instance has no process.
-func (x *instance) ready() error {
-	if p := x.now.Load(); p != nil && p.alive() {
-		return nil
+// down returns why the instance has no process, and since when: zero if that is not known yet. It is empty if there is one.
+func (x *instance) down() (why string, since time.Time) {
+	p := x.now.Load()
+	if p != nil && p.alive() {
+		return "", time.Time{}
 	}
 	x.mu.Lock()
-	defer x.mu.Unlock()
-	return status.Errorf(status.Unavailable, "model '%s': the process of an instance is started again, it ended: %s", x.m.name, x.why)
+	why, since = x.why, x.since
+	x.mu.Unlock()
+	if p != nil { // nothing has noticed its end yet
+		why = p.ending()
+	}
+	return "the process of an instance is started again, it ended: " + status.Line(why), since
+}
+
+var _ backends.Recycler = (*instance)(nil)
+
+// Alive implements backends.Recycler.
+func (x *instance) Alive() bool {
+	p := x.now.Load()
+	return p != nil && p.alive()
+}
+
+// Recycle implements backends.Recycler.
+func (x *instance) Recycle(why error) bool {
+	p := x.now.Load()
+	return p != nil && p.recycle(why)
+}
+
+// Resident implements backends.Recycler. Shared memory, which has the tensors of the server and the outputs, does not count.
+func (x *instance) Resident() int64 {
+	if p := x.now.Load(); p != nil {
+		return p.resident()
+	}
+	return 0
 }
 
 // Close ends the process.
@@ -300,6 +335,9 @@ func (x *instance) unusable(i int) error {
 func (x *instance) lost(ctx context.Context, p *process, b *backends.Batch) error {
 	<-p.ended
 	x.m.crashes.Ended(ctx, b, p.why)
+	if why := p.recycled(); why != nil {
+		return &status.Error{Code: status.Unavailable, RetryAfter: cmp.Or(status.RetryAfter(why), time.Second), Msg: status.Text(why) + "; send the request again"}
+	}
 	return &status.Error{
 		Code: status.Unavailable, RetryAfter: time.Second,
 		Msg: "model '" + x.m.name + "': the process of the instance ended while it executed the request, and is started again: " + p.why,

@@ -38,6 +38,7 @@ import (
 	"log/slog"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/tutti-server/tutti/backends"
 	"github.com/tutti-server/tutti/backends/crash"
@@ -268,6 +269,7 @@ var (
 	_ backends.ThreadedModel    = (*model)(nil)
 	_ backends.ReadinessChecker = (*model)(nil)
 	_ backends.Reporter         = (*model)(nil)
+	_ backends.Degrader         = (*model)(nil)
 )
 
 // Signature implements backends.Model.
@@ -280,13 +282,27 @@ func (m *model) Threads() int { return m.threads }
 func (m *model) Ready() error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	var err error
+	why := ""
 	for _, x := range m.live {
-		if err = x.ready(); err == nil {
+		if why, _ = x.down(); why == "" {
 			return nil
 		}
 	}
-	return err
+	if why == "" {
+		return nil
+	}
+	return status.Errorf(status.Unavailable, "model '%s': %s", m.name, why)
+}
+
+// Degraded implements backends.Degrader.
+func (m *model) Degraded() (reason string, since time.Time) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	var list backends.Outages
+	for _, x := range m.live {
+		list.Add(x.down())
+	}
+	return list.Text(len(m.live))
 }
 
 // Report implements backends.Reporter.

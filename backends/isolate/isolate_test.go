@@ -133,6 +133,7 @@ type bench struct {
 	x       backends.Instance
 	pool    *tensor.Pool
 	log     *lines
+	dir     string // of the model
 }
 
 // lines is a log that tests read.
@@ -168,7 +169,7 @@ func openModel(t *testing.T, name string, model []byte) *bench {
 		t.Fatal(err)
 	}
 	s := settings(t, name, model, "")
-	b.pool = s.Alloc.(*tensor.Pool)
+	b.pool, b.dir = s.Alloc.(*tensor.Pool), s.ModelDir
 	s.Log = slog.New(slog.NewTextHandler(b.log, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	if b.model, err = b.backend.Load(t.Context(), s); err != nil {
 		t.Fatal(err)

@@ -1,6 +1,7 @@
 package isolate
 
 import (
+	"cmp"
 	"context"
 	"encoding/gob"
 	"errors"
@@ -24,6 +25,7 @@ import (
 	"github.com/tutti-server/tutti/core/status"
 	"github.com/tutti-server/tutti/core/tensor"
 	"github.com/tutti-server/tutti/internal/environ"
+	"github.com/tutti-server/tutti/internal/memory"
 )
 
 // description is what a child needs to load a model.
@@ -109,11 +111,13 @@ type process struct {
 	output  *output
 	pid     int
 	ended   chan struct{} // closed when it has exited
-	dead    atomic.Bool   // set before ended is closed
+	dead    atomic.Bool   // it has exited, or was killed: no batch may be sent
 	why     string        // valid after ended is closed
 
 	mu     sync.Mutex
 	killed string   // why the server killed it; guarded by mu
+	asked  error    // why it was recycled; guarded by mu
+	reaped bool     // its number may be that of another process; guarded by mu
 	freed  []uint64 // slots of outputs to free; guarded by mu
 	held   int      // outputs that are in use, and one for the process; guarded by mu
 	spare  []*held  // guarded by mu
@@ -221,8 +225,11 @@ func (p *process) watch(cmd *exec.Cmd) {
 		}
 		break
 	}
+	p.mu.Lock()
 	_ = syscall.Kill(-p.pid, syscall.SIGKILL) // the rest of its group, while it is a zombie and its number not used again
-	_ = cmd.Wait()                            // ProcessState has the exit status
+	p.reaped = true
+	p.mu.Unlock()
+	_ = cmd.Wait() // ProcessState has the exit status
 	p.why = p.reason(cmd.ProcessState.String())
 	p.dead.Store(true)
 	p.control.counter(atEnded).Store(gone)
@@ -246,18 +253,59 @@ func (p *process) reason(how string) string {
 	return how
 }
 
-// kill kills the process group.
+// ending returns why a process that is not alive was killed, or that it exited.
+func (p *process) ending() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return cmp.Or(p.killed, "it exits")
+}
+
+// kill kills the process group. It does not wait for the end.
 func (p *process) kill(why string) {
 	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.end(why)
+}
+
+// end is kill. The caller holds mu.
+func (p *process) end(why string) {
 	if p.killed == "" {
 		p.killed = why
 	}
-	p.mu.Unlock()
-	select {
-	case <-p.ended:
-	default:
+	p.dead.Store(true)
+	if !p.reaped {
 		_ = syscall.Kill(-p.pid, syscall.SIGKILL)
 	}
+}
+
+// recycle kills a process that is alive. The batch that it executes fails with why.
+func (p *process) recycle(why error) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.alive() || p.reaped {
+		return false
+	}
+	p.asked = why
+	p.end(status.Text(why))
+	return true
+}
+
+// recycled returns why the process was recycled, nil if it was not.
+func (p *process) recycled() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.asked
+}
+
+// resident returns the memory of the process, without tensors: they are the server's. It is 0 once the process has exited.
+func (p *process) resident() int64 {
+	n := memory.Private(p.pid)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.reaped { // it may be that of another process
+		return 0
+	}
+	return n
 }
 
 // exitTime is how long a process may take to exit.
@@ -269,7 +317,7 @@ func (p *process) awaitEnd(why string) {
 	late.Stop()
 }
 
-// alive reports whether the process has not exited.
+// alive reports whether the process has not exited and was not killed.
 //
 // hot: a load.
 func (p *process) alive() bool { return !p.dead.Load() }

@@ -182,15 +182,33 @@ func field(text []byte, name string, unit int64) int64 {
 }
 
 // resident returns the resident bytes of a process and of its children, and theirs.
-func (m *Meter) resident(pid int) (sum int64) {
-	dir := "/proc/" + strconv.Itoa(pid)
+func (m *Meter) resident(pid int) int64 { return m.tree(pid, m.all) }
+
+// all returns the resident bytes of the process with a folder below /proc.
+func (m *Meter) all(dir string) int64 {
 	if text, err := m.read(dir + "/statm"); err == nil {
 		if f := strings.Fields(string(text)); len(f) > 1 {
 			if n, err := strconv.ParseInt(f[1], 10, 64); err == nil {
-				sum = n * m.page
+				return n * m.page
 			}
 		}
 	}
+	return 0
+}
+
+// private is all without shared memory.
+func (m *Meter) private(dir string) int64 {
+	text, err := m.read(dir + "/status")
+	if err != nil {
+		return 0
+	}
+	return field(text, "RssAnon:", 1<<10) + field(text, "RssFile:", 1<<10)
+}
+
+// tree sums what of returns of a process and of its children, and theirs.
+func (m *Meter) tree(pid int, of func(dir string) int64) int64 {
+	dir := "/proc/" + strconv.Itoa(pid)
+	sum := of(dir)
 	threads, err := os.ReadDir(dir + "/task")
 	if err != nil {
 		return sum // it has ended
@@ -202,7 +220,7 @@ func (m *Meter) resident(pid int) (sum int64) {
 		}
 		for child := range strings.FieldsSeq(string(text)) {
 			if n, err := strconv.Atoi(child); err == nil {
-				sum += m.resident(n)
+				sum += m.tree(n, of)
 			}
 		}
 	}
@@ -211,3 +229,9 @@ func (m *Meter) resident(pid int) (sum int64) {
 
 // Resident returns the resident bytes of a process and of its children, and theirs; 0 for one that has ended.
 func Resident(pid int) int64 { return New(0).resident(pid) }
+
+// Private is Resident without shared memory.
+func Private(pid int) int64 {
+	m := New(0)
+	return m.tree(pid, m.private)
+}

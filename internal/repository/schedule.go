@@ -91,6 +91,11 @@ func (r *Repository) newQueue(ctx context.Context, f *folder, v *version) (sched
 		return nil, err
 	}
 	v.padding = padding
+	for _, u := range v.instances {
+		if err := v.watch.Fits(u.inst); err != nil {
+			return nil, errors.Join(err, v.instances.close())
+		}
+	}
 	queue, err := r.queueFor(ctx, f, v, runner, &rules, batches)
 	if err != nil {
 		return nil, errors.Join(err, v.instances.close())

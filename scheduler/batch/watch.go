@@ -49,7 +49,9 @@ const (
 type Watch struct {
 	s    WatchSettings
 	stop chan struct{}
-	done sync.WaitGroup
+
+	unbounded sync.Once // reports that the memory has no limit
+	done      sync.WaitGroup
 
 	mu    sync.Mutex
 	slots []*watched // guarded by mu, and their fields
@@ -60,8 +62,9 @@ type Watch struct {
 // watched is an instance and its execution, if one runs. A concurrent instance has several.
 type watched struct {
 	inst   backends.Instance
-	since  int64 // telemetry.Now at its start
-	from   int64 // the limit counts from here
+	child  backends.Recycler // the same, nil if it has no process of its own
+	since  int64             // telemetry.Now at its start
+	from   int64             // the limit counts from here
 	busy   bool
 	reason string // set once it was reported
 }
@@ -114,7 +117,7 @@ func (w *Watch) begin(inst backends.Instance, now int64) *watched {
 			return x
 		}
 	}
-	x := &watched{inst: inst, since: now, from: now, busy: true}
+	x := &watched{inst: inst, child: backends.RecyclerOf(inst), since: now, from: now, busy: true}
 	w.slots = append(w.slots, x)
 	return x
 }
@@ -165,6 +168,25 @@ type finding struct {
 	attrs    []any
 }
 
+// Fits returns an error if an instance that has just been made has more memory than the limit: it would be recycled again and again.
+// An instance in the server's process has no limit, which is logged.
+func (w *Watch) Fits(inst backends.Instance) error {
+	if w == nil || w.s.Memory <= 0 {
+		return nil
+	}
+	r := backends.RecyclerOf(inst)
+	if r == nil {
+		w.unbounded.Do(func() {
+			w.s.Log.Warn("the parameter memory_limit_bytes has no effect: the instances of the model run in the server's process; isolate the model", slog.String("model", w.s.Model))
+		})
+		return nil
+	}
+	if n := r.Resident(); n > w.s.Memory {
+		return status.Errorf(status.InvalidArg, "model '%s' has the parameter memory_limit_bytes of %d, but the process of an instance has %d bytes of memory before its first request: expected a larger limit, or 0 for none", w.s.Model, w.s.Memory, n)
+	}
+	return nil
+}
+
 // look reports and recycles what exceeds a limit at the time now of telemetry.Now.
 func (w *Watch) look(now int64) {
 	var found []finding
@@ -172,7 +194,7 @@ func (w *Watch) look(now int64) {
 	w.forgive(now)
 	limit, from := w.limit()
 	for _, x := range w.slots {
-		if r, ok := x.inst.(backends.Recycler); ok && !r.Alive() {
+		if x.child != nil && !x.child.Alive() {
 			x.from = now // its process is being started, which has a limit of its own: the execution has not begun
 		}
 		if limit > 0 && x.busy && now-x.from > limit {
@@ -213,11 +235,11 @@ func (w *Watch) forgive(now int64) {
 // of the instance is ended in its place. The caller holds mu.
 func (w *Watch) stuck(x *watched, now int64, why string) []finding {
 	first := x.reason == ""
-	r, ok := x.inst.(backends.Recycler)
+	ends := x.child != nil
 	switch {
-	case ok && !r.Recycle(recycled(why)):
+	case ends && !x.child.Recycle(recycled(why)):
 		return nil // it has exited just now
-	case ok:
+	case ends:
 		x.from = now // for the case that the execution outlives the process: it is ended again
 		w.s.Stats.Recycled.Add(1)
 	case !first:
@@ -227,7 +249,7 @@ func (w *Watch) stuck(x *watched, now int64, why string) []finding {
 	if first {
 		w.s.Stats.Stuck.Add(1)
 	}
-	return []finding{{ok, []any{slog.String("reason", why), slog.Duration("time", time.Duration(now-x.since))}}}
+	return []finding{{ends, []any{slog.String("reason", why), slog.Duration("time", time.Duration(now-x.since))}}}
 }
 
 // recyclers returns the instances whose memory is bounded. The caller holds mu.
@@ -236,8 +258,8 @@ func (w *Watch) recyclers() (list []backends.Recycler) {
 		return nil
 	}
 	for _, x := range w.slots {
-		if r, ok := x.inst.(backends.Recycler); ok && !slices.ContainsFunc(list, func(y backends.Recycler) bool { return Same(y, r) }) {
-			list = append(list, r)
+		if x.child != nil && !slices.ContainsFunc(list, func(y backends.Recycler) bool { return Same(y, x.child) }) {
+			list = append(list, x.child)
 		}
 	}
 	return list

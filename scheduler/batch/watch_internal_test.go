@@ -83,6 +83,49 @@ func TestWatchLimit(t *testing.T) {
 	}
 }
 
+// wrapper is an instance around another one, such as one with a limiter or bound to processors.
+type wrapper struct{ backends.Instance }
+
+func (w *wrapper) Unwrap() backends.Instance { return w.Instance }
+
+// TestWatchWrapped checks that an instance is recycled that is behind others, for its time and for its memory.
+func TestWatchWrapped(t *testing.T) {
+	t.Parallel()
+	w, _ := newWatch(t, WatchSettings{Limit: time.Second, Memory: 1000})
+	c := &child{resident: 1001}
+	x := w.begin(&wrapper{&wrapper{c}}, 0)
+	w.look(1)
+	w.look(2e9)
+	w.look(3e9)
+	if len(c.whys) != 4 || w.s.Stats.Stuck.Load() != 1 || !strings.Contains(c.whys[0].Error(), "1001 bytes") {
+		t.Errorf("recycled with %v", c.whys)
+	}
+	w.end(x, 3e9)
+}
+
+// TestWatchFits checks that a process that is too large from the beginning is refused.
+func TestWatchFits(t *testing.T) {
+	t.Parallel()
+	w, lines := newWatch(t, WatchSettings{Memory: 1000})
+	if err := w.Fits(&wrapper{&child{resident: 1000}}); err != nil {
+		t.Errorf("at the limit: %v", err)
+	}
+	if err := w.Fits(&wrapper{&child{resident: 1001}}); status.CodeOf(err) != status.InvalidArg || !strings.Contains(err.Error(), "memory_limit_bytes of 1000, but the process of an instance has 1001 bytes") {
+		t.Errorf("beyond the limit: %v", err)
+	}
+	for range 2 {
+		if err := w.Fits(&plain{}); err != nil {
+			t.Errorf("in the server's process: %v", err)
+		}
+	}
+	if n := strings.Count(lines.String(), "memory_limit_bytes has no effect"); n != 1 {
+		t.Errorf("reported %d times:\n%s", n, lines)
+	}
+	if err := (*Watch)(nil).Fits(&child{resident: 1}); err != nil {
+		t.Errorf("without limits: %v", err)
+	}
+}
+
 // TestWatchRepeats checks that no execution is forgotten: one whose process is being started, or that outlives its process, is ended
 // when it exceeds the limit again.
 func TestWatchRepeats(t *testing.T) {

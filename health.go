@@ -89,7 +89,10 @@ func (s *Server) degraded() (list []infer.Degradation) {
 	for _, e := range s.repo.Index(false) {
 		reason, since := e.Reason, time.Time{}
 		if version, err := infer.ParseVersion(e.Version); err == nil && e.State == infer.Ready {
-			if err := s.repo.ModelReady(e.Name, version); err != nil {
+			err := s.repo.ModelReady(e.Name, version)
+			if text, at := s.repo.Degraded(e.Name, version); text != "" {
+				reason, since = text, at
+			} else if err != nil {
 				reason = status.Text(err)
 			} else if text, at := s.repo.Stuck(e.Name, version); text != "" {
 				reason, since = text, at

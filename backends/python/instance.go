@@ -25,6 +25,7 @@ type instance struct {
 	single execution    // reused by each batch, unless the model is decoupled
 
 	alive     atomic.Pointer[worker] // same as w; read without mu
+	outage    atomic.Pointer[outage] // since the last worker ended, nil while there is one
 	crashes   atomic.Int32           // since the last request that succeeded
 	restarter *time.Timer            // replaces a crashed worker
 	life      context.Context        //nolint:containedctx // cancelled by Close, for restarts
@@ -69,6 +70,7 @@ func (x *instance) start(ctx context.Context) (*worker, error) {
 // use makes a started worker that of the instance. The caller holds mu, or is the only user.
 func (x *instance) use(w *worker) {
 	x.w = w
+	x.outage.Store(nil)
 	x.alive.Store(w)
 }
 
@@ -116,6 +118,25 @@ func (x *instance) ready() error {
 		return status.Errorf(status.Unavailable, "%s", unhealthy(x.name))
 	}
 	return w.isReady()
+}
+
+// outage is a time without a worker.
+type outage struct {
+	since time.Time
+	why   string // the last worker ended, or cannot be started
+}
+
+// down returns why the instance has no worker, and since when: zero if that is not known yet. It is empty if there is one.
+func (x *instance) down() (why string, since time.Time) {
+	w := x.alive.Load()
+	if w != nil && !w.exited() {
+		return "", time.Time{}
+	}
+	why = unhealthy(x.name) // Triton's text
+	if o := x.outage.Load(); o != nil {
+		why, since = why+" Its process is started again, it ended: "+status.Line(o.why), o.since
+	}
+	return why, since
 }
 
 var _ backends.Recycler = (*instance)(nil)
@@ -282,11 +303,17 @@ const (
 	restartMost  = time.Minute
 )
 
-// died schedules a new worker: at once for the first one that was recycled. A request that arrives earlier starts it at once.
-func (x *instance) died(recycled bool) {
+// died schedules a new worker: at once for the first one that was recycled. A request that arrives earlier starts it at once. why is the
+// end of the last one, or the error of a start.
+func (x *instance) died(why string, recycled bool) {
 	if x.life.Err() != nil {
 		return // closed
 	}
+	now := &outage{time.Now(), why}
+	if o := x.outage.Load(); o != nil {
+		now.since = o.since
+	}
+	x.outage.Store(now)
 	delay := restartMost
 	switch n := x.crashes.Add(1); {
 	case n == 1 && recycled:
@@ -327,7 +354,7 @@ func (x *instance) startAgain() *newStart {
 		r.err = status.Prefixf(err, "cannot start the python worker of model '%s' again: ", x.m.sig.Model)
 		if x.life.Err() == nil {
 			x.m.failed(x.name, status.Text(r.err))
-			x.died(false)
+			x.died(x.ended, false)
 		}
 	})
 	return r

@@ -59,6 +59,7 @@ var (
 	_ backends.ConfigCompleter  = (*model)(nil)
 	_ backends.ReadinessChecker = (*model)(nil)
 	_ backends.Reporter         = (*model)(nil)
+	_ backends.Degrader         = (*model)(nil)
 )
 
 // Load imports model.py in a worker and calls auto_complete_config. The worker then serves the first instance.
@@ -216,6 +217,17 @@ func (m *model) Ready() error {
 
 // Report implements backends.Reporter.
 func (m *model) Report() string { return m.crashes.Report() }
+
+// Degraded implements backends.Degrader.
+func (m *model) Degraded() (reason string, since time.Time) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	var list backends.Outages
+	for _, x := range m.live {
+		list.Add(x.down())
+	}
+	return list.Text(len(m.live))
+}
 
 // initialise returns the body of INIT.
 func (m *model) initialise(instance string, at tensor.Place) map[string]any {

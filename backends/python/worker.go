@@ -125,7 +125,7 @@ func (w *worker) watch() {
 	}
 	w.m.log.ErrorContext(w.ctx, "the worker of a python model exited", slog.String("instance", w.name()), slog.String("reason", w.end()))
 	if x := w.owner.Load(); x != nil {
-		x.died(w.recycled.Load() != nil)
+		x.died(w.reason(), w.recycled.Load() != nil)
 	}
 }
 

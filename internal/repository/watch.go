@@ -4,6 +4,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/tutti-server/tutti/backends"
 	"github.com/tutti-server/tutti/core/status"
 	"github.com/tutti-server/tutti/internal/telemetry"
 	"github.com/tutti-server/tutti/scheduler/batch"
@@ -45,6 +46,25 @@ func (r *Repository) Stuck(name string, number int64) (reason string, since time
 	}
 	reason, at := v.watched().Stuck()
 	return reason, time.Now().Add(time.Duration(at - telemetry.Now()))
+}
+
+// Degraded returns why a version is degraded of which some instances have no process, and since when, zero if that is not known; empty if
+// all have one.
+func (r *Repository) Degraded(name string, number int64) (reason string, since time.Time) {
+	v, err := r.find(name, number)
+	if err != nil {
+		return "", time.Time{}
+	}
+	if x := v.residency; x != nil {
+		if !x.use.TryRLock() { // it is being evicted or loaded
+			return "", time.Time{}
+		}
+		defer x.use.RUnlock()
+	}
+	if m, ok := v.model.(backends.Degrader); ok {
+		return m.Degraded()
+	}
+	return "", time.Time{}
 }
 
 // Evicted returns the reason of a version in the index that is not loaded until its next request; empty for any other.

@@ -155,7 +155,7 @@ func (i *instance) download(to, from []tensor.Tensor, ports []int) error {
 	return nil
 }
 
-// store moves the outputs to the device. BYTES stay on the host.
+// store moves the outputs to the device. BYTES stay on the host, and inputs that are returned where they are.
 func (i *instance) store(from []tensor.Tensor) ([]tensor.Tensor, error) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -164,7 +164,7 @@ func (i *instance) store(from []tensor.Tensor) ([]tensor.Tensor, error) {
 		t := &from[port]
 		switch {
 		case !t.Present():
-		case t.DType == tensor.Bytes:
+		case t.DType == tensor.Bytes, t.Buf.Place() == i.stream.Place():
 			to[port] = t.Move()
 		default:
 			b, err := i.upload(t)

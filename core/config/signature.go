@@ -222,7 +222,7 @@ func (p *Port) ModelDims() tensor.Shape {
 }
 
 // JoinsRows reports whether a batch of the model is its requests' rows one after the other. Otherwise some input is
-// ragged, a shape tensor or computed, or some output is split by elements: such batches are made on the host.
+// ragged, a shape tensor or computed, or some output is split by elements.
 func (s *Signature) JoinsRows() bool {
 	return len(s.Computed)+len(s.Scattered) == 0 &&
 		!slices.ContainsFunc(s.Inputs, func(p Port) bool { return p.Unbatched || p.ShapeTensor })

@@ -226,7 +226,7 @@ const (
 	ForHost                       // a step on the host reads a tensor in device memory
 	ForPeer                       // a step on a device reads a tensor of another device
 	ForResponse                   // the response needs a tensor in device memory
-	ForBatch                      // only the host can gather or scatter the tensors of a batch
+	ForBatch                      // the host reads the tensor to form a batch: a shape tensor
 	ForCapture                    // a tensor in device memory is captured, or recorded by a trace
 	ForRows                       // rows are joined or cut within device memory
 	ForState                      // the state of a sequence is copied within device memory

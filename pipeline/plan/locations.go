@@ -174,16 +174,13 @@ func (p *Plan) addCopies(s Slot, uses []InputRef) {
 	}
 	for _, u := range uses {
 		n := &p.Nodes[u.Node]
-		if n.Signature.Inputs[u.Port].OnHost() || n.Signature.AnyPlace {
-			continue
+		switch {
+		case n.Signature.AnyPlace:
+		case n.Signature.Inputs[u.Port].OnHost():
+			read(Location{}, u, "which is read on the host")
+		default:
+			read(n.location(), u, "")
 		}
-		at := n.location()
-		if at.OnDevice && from.OnDevice && !n.Signature.JoinsRows() {
-			read(Location{}, u, "whose batches are made on the host")
-			p.Copies = append(p.Copies, Copy{Slot: s, To: at, Reader: u})
-			continue
-		}
-		read(at, u, "")
 	}
 	if slices.Contains(p.Outputs, s) {
 		read(Location{}, InputRef{Node: -1}, "")

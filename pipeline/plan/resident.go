@@ -40,7 +40,7 @@ func (p *Plan) copiesBetween(path []string) (list []string) {
 			}
 			for _, u := range p.Consumers[s] {
 				b := &p.Nodes[u.Node]
-				if why := p.copyBetween(a, b); inside(b) && why != "" {
+				if why := p.copyBetween(a, b, u.Port); inside(b) && why != "" {
 					list = append(list, fmt.Sprintf("tensor '%s' from step '%s' (at %s) to step '%s' input '%s' (at %s) would be copied %s",
 						p.Names[s], a.Name, p.sideText(from), b.Name, b.Signature.Inputs[u.Port].Name, p.sideText(int(u.Node)), why))
 				}
@@ -50,15 +50,15 @@ func (p *Plan) copiesBetween(path []string) (list []string) {
 	return list
 }
 
-// copyBetween describes the copy of a tensor from step a to step b; empty when there is none in any request.
-func (p *Plan) copyBetween(a, b *Node) string {
+// copyBetween describes the copy of a tensor from step a to an input of step b; empty when there is none in any request.
+func (p *Plan) copyBetween(a, b *Node, input int32) string {
 	from, to := a.location(), b.location()
 	way := p.short(from) + " -> " + p.short(to)
 	switch {
 	case !from.OnDevice && !to.OnDevice, b.Signature.AnyPlace:
 		return ""
-	case from.OnDevice && to.OnDevice && !b.Signature.JoinsRows():
-		return p.short(from) + " -> host -> " + p.short(to) + ", since the batches of model '" + b.Model + "' are made on the host"
+	case from.OnDevice && to.OnDevice && b.Signature.Inputs[input].OnHost():
+		return p.short(from) + " -> host, since it is read on the host there"
 	case from.OnDevice != to.OnDevice, p.Devices == 0 && (from != to || bits.OnesCount64(from.Devices) > 1):
 		return way
 	}

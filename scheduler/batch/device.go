@@ -68,11 +68,8 @@ func (r *Runner) moveInputs(b *backends.Batch, tasks *scheduler.Task) error {
 
 // onHost reports whether input i of a batch is on the host at an instance on a device.
 func (r *Runner) onHost(i int) bool {
-	if r.layout == nil {
-		return r.sig.Inputs[i].OnHost()
-	}
-	in := &r.layout.inputs[i]
-	return in.computed == nil && r.sig.Inputs[in.from].OnHost()
+	port, ok := r.layout.sourceOf(i)
+	return ok && r.sig.Inputs[port].OnHost()
 }
 
 // waitHostInputs waits for the inputs of a task that the host reads.
@@ -95,12 +92,10 @@ func (r *Runner) note(port int, why telemetry.CopyReason, tasks *scheduler.Task)
 
 // noteBatch returns the Note of an input of the batch, which may be a computed one.
 func (r *Runner) noteBatch(i int, why telemetry.CopyReason, tasks *scheduler.Task) Note {
-	if r.layout == nil {
-		return r.note(i, why, tasks)
-	}
-	n := r.note(r.layout.inputs[i].from, why, tasks)
-	if c := r.layout.inputs[i].computed; c != nil {
-		n.Tensor = c.Name
+	port, ok := r.layout.sourceOf(i)
+	n := r.note(port, why, tasks)
+	if !ok {
+		n.Tensor = r.layout.inputs[i].computed.Name
 	}
 	return n
 }
@@ -116,20 +111,19 @@ func (r *Runner) bring(b *backends.Batch, list *scheduler.TaskList) error {
 	if s != nil {
 		why = telemetry.ForBatch
 	}
-	if r.layout != nil {
-		s = nil // such batches are made on the host
-	}
-	for port := range list.Head.In {
-		t := &list.Head.In[port]
-		var err error
-		at := s
+	for i := range b.In {
+		port, ok := r.layout.sourceOf(i)
+		if !ok || !list.Head.In[port].Present() {
+			continue
+		}
+		at, err := s, error(nil)
 		if stay {
 			at, err = streamOfRows(b, list, port)
 		}
 		switch {
-		case !t.Present() || err != nil:
+		case err != nil:
 		case at != nil && !r.sig.Inputs[port].OnHost():
-			b.In[port], err = r.gatherAt(at, list, port)
+			b.In[i], err = r.gatherAt(at, list, port)
 		default:
 			for w := list.Head; w != nil && err == nil; w = w.Next() {
 				n := r.note(port, why, w)

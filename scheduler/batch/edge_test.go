@@ -62,7 +62,7 @@ type edges struct {
 	next   int
 }
 
-func newEdges(tb testing.TB, params map[string]string) *edges {
+func newEdges(tb testing.TB, params map[string]string, ragged bool) *edges {
 	tb.Helper()
 	driver, err := cuda.Open(cudatest.Library(tb))
 	if err != nil {
@@ -80,6 +80,9 @@ func newEdges(tb testing.TB, params map[string]string) *edges {
 	mover, workers := batch.NewMover(places), scheduler.NewWorkers()
 	port := []config.Port{{Name: "X", DType: tensor.FP32, Dims: tensor.Of(-1)}}
 	sig := &config.Signature{Model: "m", Version: 1, MaxBatch: 8, Inputs: port, Outputs: port}
+	if ragged {
+		port[0].Unbatched, sig.Scattered = true, []config.Scattered{{Output: 0, Source: 0}}
+	}
 	padding, err := batch.NewPadding(sig, params)
 	if err != nil {
 		tb.Fatal(err)
@@ -150,7 +153,7 @@ func (s *edges) step() {
 func TestBudgetDeviceEdge(t *testing.T) { //nolint:paralleltest // counts the copies of the process
 	cudatest.Require(t)
 	inTime(t)
-	s := newEdges(t, nil)
+	s := newEdges(t, nil, false)
 	for range 300 {
 		s.step()
 	}
@@ -174,7 +177,18 @@ func TestBudgetDeviceEdge(t *testing.T) { //nolint:paralleltest // counts the co
 // TestJoinAtDevice checks that rows of several requests at a device are joined and padded by a kernel, without copies.
 func TestJoinAtDevice(t *testing.T) { //nolint:paralleltest // counts the copies of the process
 	cudatest.Require(t)
-	s := newEdges(t, map[string]string{"pad.X": "7", "unpad.X": "X"})
+	testJoin(t, newEdges(t, map[string]string{"pad.X": "7", "unpad.X": "X"}, false), 8) // rows that were padded are cut out of the output
+}
+
+// TestJoinRaggedAtDevice is TestJoinAtDevice for a ragged input, whose elements are joined, and the output that is split as it was.
+func TestJoinRaggedAtDevice(t *testing.T) { //nolint:paralleltest // counts the copies of the process
+	cudatest.Require(t)
+	testJoin(t, newEdges(t, nil, true), 0)
+}
+
+// testJoin runs a batch of eight requests, whose outputs take at most the given number of copies.
+func testJoin(t *testing.T, s *edges, cuts uint64) {
+	t.Helper()
 	stream := s.steps[0].(*deviceModel).stream
 	host := tensor.NewPool()
 	var list scheduler.TaskList
@@ -214,8 +228,8 @@ func TestJoinAtDevice(t *testing.T) { //nolint:paralleltest // counts the copies
 		t.Fatal(err)
 	}
 	after := cudatest.Count(t)
-	// The model copies its input, and rows that were padded are cut out of its output.
-	if after.Kernels-before.Kernels != 1 || after.Up != before.Up || after.Down != before.Down || after.Within-before.Within > 1+uint64(len(tasks)) {
+	// The model copies its input.
+	if after.Kernels-before.Kernels != 1 || after.Up != before.Up || after.Down != before.Down || after.Within-before.Within > 1+cuts {
 		t.Errorf("%+v, before %+v", after, before)
 	}
 	for i, w := range tasks {
@@ -248,7 +262,7 @@ func BenchmarkDeviceEdge(b *testing.B) {
 	if cudatest.Checking(b) {
 		inTime(b)
 	}
-	s := newEdges(b, nil)
+	s := newEdges(b, nil, false)
 	b.ReportAllocs()
 	for b.Loop() {
 		s.step()

@@ -8,9 +8,10 @@ import (
 )
 
 // gatherAt joins the tensors of one input at the device of s: by a kernel if all are there and the device has kernels, and else by
-// copies.
+// copies. Those of a ragged input are joined as rows of one element.
 func (r *Runner) gatherAt(s tensor.Stream, list *scheduler.TaskList, port int) (tensor.Tensor, error) {
-	if whole, ok := join(list, port); ok {
+	whole, ok := joined(list, port, r.sig.Inputs[port].Unbatched)
+	if ok {
 		err := r.s.Mover.ToDevice(&whole, s, r.note(port, telemetry.ForDevice, list.Head))
 		if err != nil {
 			whole.Release()
@@ -18,7 +19,11 @@ func (r *Runner) gatherAt(s tensor.Stream, list *scheduler.TaskList, port int) (
 		return whole, err
 	}
 	pad := r.s.Padding.input(port)
-	out, err := tensor.New(s, list.Head.In[port].DType, joinedShape(list, port, int(list.Rows()), pad))
+	shape := elementsShape(list, port)
+	if !r.sig.Inputs[port].Unbatched {
+		shape = joinedShape(list, port, int(list.Rows()), pad)
+	}
+	out, err := tensor.New(s, list.Head.In[port].DType, shape)
 	if err != nil {
 		return out, err
 	}
@@ -41,6 +46,14 @@ func (r *Runner) gatherAt(s tensor.Stream, list *scheduler.TaskList, port int) (
 		off += size
 	}
 	return out, nil
+}
+
+// joined is joinElements for a ragged input, and join for others.
+func joined(list *scheduler.TaskList, port int, ragged bool) (tensor.Tensor, bool) {
+	if ragged {
+		return joinElements(list, port)
+	}
+	return join(list, port)
 }
 
 // put copies a task's tensor into out at off and returns its size there. If the tensor is elsewhere and has other
@@ -133,9 +146,11 @@ func (r *Runner) joinAt(s tensor.Stream, k compute.Kernels, out *tensor.Tensor, 
 		if err := await(t.Buf, s); err != nil {
 			return err
 		}
-		p := compute.Part{Buf: t.Buf, Off: t.Off, Rows: int(t.Shape.Dim(0)), Len: j.To}
+		p := compute.Part{Buf: t.Buf, Off: t.Off, Len: j.To}
 		if pad != nil {
 			p.Rows, p.Len = segments(t, pad.dim)
+		} else if j.To > 0 {
+			p.Rows = t.Len / j.To
 		}
 		j.Parts = append(j.Parts, p)
 	}

@@ -20,6 +20,14 @@ type layout struct {
 	source []int         // per output: the input it is split as, or -1
 }
 
+// sourceOf returns the input of the tasks that input i of a batch is made of. It reports false if that is computed from shapes.
+func (f *layout) sourceOf(i int) (port int, ok bool) {
+	if f == nil {
+		return i, true
+	}
+	return f.inputs[i].from, f.inputs[i].computed == nil
+}
+
 // layoutInput is the source of one input of a batch: an input of the tasks, or their shapes.
 type layoutInput struct {
 	from     int
@@ -52,6 +60,9 @@ func newLayout(sig *config.Signature) *layout {
 // gatherLayout sets the inputs of the batch by the layout.
 func (r *Runner) gatherLayout(b *backends.Batch, list *scheduler.TaskList) error {
 	for i := range b.In {
+		if b.In[i].Present() {
+			continue // joined already
+		}
 		var err error
 		in := &r.layout.inputs[i]
 		switch c := in.computed; {
@@ -77,20 +88,35 @@ func (r *Runner) gatherLayout(b *backends.Batch, list *scheduler.TaskList) error
 
 // gatherRagged concatenates the elements of all tasks in one dimension, without a copy where they are neighbours.
 func (r *Runner) gatherRagged(list *scheduler.TaskList, port int) (tensor.Tensor, error) {
-	first := &list.Head.In[port]
-	elements, n, together := int64(0), 0, true
-	for w := list.Head; w != nil; w = w.Next() {
-		t := &w.In[port]
-		together = together && t.Buf == first.Buf && t.Off == first.Off+n
-		elements += t.Shape.Elements()
-		n += t.Len
-	}
-	if together {
-		whole := first.Retain()
-		whole.Shape, whole.Len = tensor.Of(elements), n
+	if whole, ok := joinElements(list, port); ok {
 		return whole, nil
 	}
-	return r.concatenate(list, port, tensor.Of(elements))
+	return r.concatenate(list, port, elementsShape(list, port))
+}
+
+// joinElements is join for elements in one dimension, whatever the shapes of the tensors.
+func joinElements(list *scheduler.TaskList, port int) (tensor.Tensor, bool) {
+	first := &list.Head.In[port]
+	n := 0
+	for w := list.Head; w != nil; w = w.Next() {
+		t := &w.In[port]
+		if t.Buf != first.Buf || t.Off != first.Off+n {
+			return tensor.Tensor{}, false
+		}
+		n += t.Len
+	}
+	whole := first.Retain()
+	whole.Shape, whole.Len = elementsShape(list, port), n
+	return whole, true
+}
+
+// elementsShape returns the shape of the elements of all tasks in one dimension.
+func elementsShape(list *scheduler.TaskList, port int) tensor.Shape {
+	elements := int64(0)
+	for w := list.Head; w != nil; w = w.Next() {
+		elements += w.In[port].Shape.Elements()
+	}
+	return tensor.Of(elements)
 }
 
 // maxComputed bounds a computed input: without elements and batch dimension, a request may claim any number of rows.

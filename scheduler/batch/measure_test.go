@@ -26,7 +26,7 @@ func (*deviceTimes) Trace(*tracing.Trace) {}
 // statistics count the batch once.
 func TestBatchHasTheTimeOfItsDevice(t *testing.T) { //nolint:paralleltest // changes the driver
 	cudatest.Require(t)
-	s := newEdges(t, nil)
+	s := newEdges(t, nil, false)
 	cudatest.Set(t, "work_us", 2000)
 	defer cudatest.Set(t, "work_us", 0)
 	host, stats, sink := tensor.NewPool(), s.runner.Stats(), &deviceTimes{}

@@ -21,15 +21,15 @@ func (r *Repository) watchOf(v *version, params map[string]string) (*batch.Watch
 	s := batch.WatchSettings{Limit: r.s.Watchdog, Factor: r.s.WatchdogFactor, Model: v.sig.Model, Stats: v.stats, Log: r.s.Log}
 	if text := params[paramWatchdog]; text != "" {
 		n, err := strconv.ParseFloat(text, 64)
-		if err != nil || !(n >= 0 && n <= 1e6) {
-			return nil, status.Errorf(status.InvalidArg, "model '%s' has the parameter %s '%s', expected seconds from 0, for no limit, to 1000000", v.sig.Model, paramWatchdog, text)
+		if err != nil || n != 0 && !(n >= 1e-3 && n <= 1e6) {
+			return nil, status.Errorf(status.InvalidArg, "model '%s' has the parameter %s '%s', expected seconds from 0.001 to 1000000, or 0 for no limit", v.sig.Model, paramWatchdog, text)
 		}
 		s.Limit = time.Duration(n * float64(time.Second))
 	}
 	if text := params[paramMemory]; text != "" {
 		n, err := strconv.ParseInt(text, 10, 64)
 		if err != nil || n < 0 {
-			return nil, status.Errorf(status.InvalidArg, "model '%s' has the parameter %s '%s', expected a number of bytes, or 0 for no limit", v.sig.Model, paramMemory, text)
+			return nil, status.Errorf(status.InvalidArg, "model '%s' has the parameter %s '%s', expected a number of bytes up to 9223372036854775807, or 0 for no limit", v.sig.Model, paramMemory, text)
 		}
 		s.Memory = n
 	}

@@ -22,6 +22,7 @@ import (
 	"github.com/tutti-server/tutti/core/infer"
 	"github.com/tutti-server/tutti/core/status"
 	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/internal/diskfull"
 	"github.com/tutti-server/tutti/internal/runtimes"
 	"github.com/tutti-server/tutti/internal/telemetry"
 )
@@ -144,7 +145,8 @@ func open(o backends.Options) (backends.Backend, error) {
 	}
 	files, err := writeScripts(os.TempDir())
 	if err != nil {
-		return nil, status.Errorf(status.Unavailable, "cannot write the files of python workers: %w", err)
+		err = diskfull.Explain(err, os.TempDir(), "start the server with TMPDIR at another disk")
+		return nil, &status.Error{Code: status.Unavailable, Msg: "cannot write the files of python workers: " + err.Error(), Err: err, RetryAfter: status.RetryAfter(err)}
 	}
 	b := &backend{set: set, starter: newStarter(set.sandbox), scripts: files, infer: o.Infer, control: o.Control, catalog: o.Catalog, crashes: o.Crashes, places: o.Places, metrics: o.Metrics, forkServers: map[interpreterKey]*forkServers{}}
 	b.callGraph.instances, b.callGraph.ensembles = map[string]int{}, map[string][]string{}

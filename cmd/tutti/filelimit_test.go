@@ -70,7 +70,7 @@ func TestFileSizeLimit(t *testing.T) {
 	if err := <-ended; !cmd.ProcessState.Exited() {
 		t.Errorf("the server ended with %v:\n%s", err, log)
 	}
-	if s, err := os.Stat(traces); err != nil || s.Size() != 1024 || !strings.Contains(log.String(), "file too large") {
-		t.Errorf("the file of the traces is %v (%v), expected the 1024 bytes of the limit, and a line in the log:\n%s", s, err, log)
+	if s, err := os.Stat(traces); err != nil || s.Size() != 1024 || !strings.Contains(log.String(), "file too large") || !strings.Contains(log.String(), "raise the limit (ulimit -f, LimitFSIZE of systemd), or set another trace_file") {
+		t.Errorf("the file of the traces is %v (%v), expected the 1024 bytes of the limit, and a line in the log that says what to do:\n%s", s, err, log)
 	}
 }

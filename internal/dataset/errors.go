@@ -8,6 +8,7 @@ import (
 
 	"github.com/tutti-server/tutti/core/status"
 	"github.com/tutti-server/tutti/internal/cloud"
+	"github.com/tutti-server/tutti/internal/diskfull"
 )
 
 // ErrChanged is wrapped by the error for a file that is another one than when the dataset was cut, or is gone.
@@ -36,6 +37,9 @@ func localError(what, path string, err error) error {
 		return status.Errorf(status.NotFound, "%s '%s': %w", what, path, err)
 	case errors.Is(err, syscall.EISDIR), errors.Is(err, syscall.ENAMETOOLONG), errors.Is(err, syscall.EINVAL), errors.Is(err, syscall.ELOOP):
 		return status.Errorf(status.InvalidArg, "%s '%s': %w", what, path, err)
+	}
+	if full := diskfull.Explain(err, path, "write the results to another disk or a bucket"); status.RetryAfter(full) > 0 {
+		return status.Prefixf(full, "%s '%s': ", what, path)
 	}
 	return status.Errorf(status.Unavailable, "%s '%s': %w", what, path, err)
 }

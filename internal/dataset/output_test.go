@@ -251,6 +251,9 @@ func TestFullDisk(t *testing.T) {
 	if status.CodeOf(err) != status.Unavailable || !strings.Contains(err.Error(), filepath.Join(dir, "a.jsonl")) || !strings.Contains(err.Error(), "no space left") {
 		t.Errorf("got %v", err)
 	}
+	if status.RetryAfter(err) == 0 || !strings.Contains(err.Error(), "free space there, or write the results to another disk or a bucket") {
+		t.Errorf("got %v, want what to do and when to try again", err)
+	}
 	if _, err := p.Close(); status.CodeOf(err) != status.Unavailable {
 		t.Errorf("Close returns %v", err)
 	}

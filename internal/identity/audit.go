@@ -8,6 +8,8 @@ import (
 	"os"
 	"sync"
 	"time"
+
+	"github.com/tutti-server/tutti/internal/diskfull"
 )
 
 // Event is a line of the audit log.
@@ -42,13 +44,14 @@ const maxAuditText = 500
 type auditLog struct {
 	mu      sync.Mutex
 	to      io.Writer // guarded by mu
+	name    string
 	close   func() error
 	refused budget
 }
 
 // openAudit opens a log. Lines are appended, each in one write, so that a file may be truncated while the server runs.
 func openAudit(name string, stderr io.Writer) (*auditLog, error) {
-	a := &auditLog{to: stderr, close: func() error { return nil }, refused: budget{burst: auditBurst, interval: auditEvery}}
+	a := &auditLog{to: stderr, name: name, close: func() error { return nil }, refused: budget{burst: auditBurst, interval: auditEvery}}
 	switch name {
 	case "":
 		return nil, nil //nolint:nilnil // there is none
@@ -111,6 +114,7 @@ func (g *Guard) append(who *Identity, e *Event) {
 	e.Object, e.Error = cut(e.Object), cut(e.Error)
 	if err := g.audit.write(e); err != nil {
 		if _, ok := g.broken.take(g.set.Now()); ok {
+			err = diskfull.Explain(err, g.audit.name, "set another --audit-log")
 			g.set.Log.Error("the audit log cannot be written", slog.String("error", err.Error()))
 		}
 	}

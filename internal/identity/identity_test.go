@@ -272,6 +272,22 @@ func TestReload(t *testing.T) {
 	}
 }
 
+// TestAuditFullDisk writes an audit log to a device that is always full: the log says what is full, and what to do.
+func TestAuditFullDisk(t *testing.T) {
+	t.Parallel()
+	if _, err := os.Stat("/dev/full"); err != nil {
+		t.Skip("no /dev/full")
+	}
+	logged := &bytes.Buffer{}
+	g := open(t, roles+tokens, func(s *identity.Settings) { s.Audit, s.Log = "/dev/full", slog.New(slog.NewTextHandler(logged, nil)) })
+	g.Record(nil, identity.Event{Action: "model.load"}, nil)
+	for _, want := range []string{"the audit log cannot be written", "the disk of '/dev/full' is full", "free space there, or set another --audit-log"} {
+		if !strings.Contains(logged.String(), want) {
+			t.Errorf("the log is %q, want %q", logged, want)
+		}
+	}
+}
+
 // TestAudit records changes and more refused requests than the log takes.
 func TestAudit(t *testing.T) {
 	t.Parallel()

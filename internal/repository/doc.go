@@ -30,7 +30,7 @@
 // # Files
 //
 //   - source.go and namespace.go find models in folders; bucket.go and fetch.go in buckets; lifecycle.go is Load,
-//     Unload and the overrides of a load request; poll.go is Poll, with the fingerprints of folders.
+//     Unload and the overrides of a load request; overridedir.go has its files; poll.go is Poll, with the fingerprints of folders.
 //   - load.go opens a version, or compiles that of an ensemble; instances.go and schedule.go make its instances and its
 //     scheduler; update.go changes the instances of a version or of an open model.
 //   - dryrun.go and golden.go are the checks before a version serves.

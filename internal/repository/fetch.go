@@ -3,7 +3,6 @@ package repository
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"log/slog"
 	"os"
@@ -17,6 +16,7 @@ import (
 
 	"github.com/tutti-server/tutti/core/status"
 	"github.com/tutti-server/tutti/internal/cloud"
+	"github.com/tutti-server/tutti/internal/diskfull"
 	"github.com/tutti-server/tutti/internal/recovery"
 	"github.com/tutti-server/tutti/internal/telemetry"
 )
@@ -40,13 +40,17 @@ func (m *bucketRoot) fetch(ctx context.Context, model string, list []cloud.Objec
 		}
 	}
 	objects := filepath.Join(m.cache, "objects")
-	if err := os.MkdirAll(objects, 0o700); err != nil {
-		return "", err
+	err := os.MkdirAll(objects, 0o700)
+	if err == nil {
+		err = m.fetchObjects(ctx, model, objects, list)
 	}
-	if err := m.fetchObjects(ctx, model, objects, list); err != nil {
-		return "", fmt.Errorf("fetching model '%s' from %s: %w", model, m.address, err)
+	if err == nil {
+		err = m.assemble(model, dir, objects, list)
 	}
-	return dir, m.assemble(model, dir, objects, list)
+	if err != nil {
+		return "", status.Prefixf(diskfull.Explain(err, m.cache, "start the server with XDG_CACHE_HOME at another disk"), "fetching model '%s' from %s: ", model, m.address)
+	}
+	return dir, nil
 }
 
 func (m *bucketRoot) dir(model string, list []cloud.Object) string {

@@ -6,18 +6,14 @@ import (
 	"io/fs"
 	"log/slog"
 	"maps"
-	"os"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
-	"sync/atomic"
 
 	"github.com/tutti-server/tutti/core/config"
 	"github.com/tutti-server/tutti/core/infer"
 	"github.com/tutti-server/tutti/core/status"
 	"github.com/tutti-server/tutti/internal/recovery"
-	"github.com/tutti-server/tutti/internal/tempfolder"
 )
 
 var _ infer.Lifecycle = (*Repository)(nil)
@@ -170,7 +166,7 @@ func (c *change) firstError(folders []*folder, broken []*model) error {
 			continue
 		}
 		if m.folder.err != nil {
-			return failedToPoll(m.name, ": "+m.folder.err.Error())
+			return unreadable(m.name, m.folder.err)
 		}
 		if m.err != nil {
 			return status.Errorf(status.InvalidArg, "load failed for model '%s': %s\n", m.name, c.reason(m))
@@ -322,68 +318,6 @@ func (r *Repository) Index(ready bool) []infer.Entry {
 	return list
 }
 
-// overrideDir holds the files that came with a load request. It is removed when its last user releases it.
-type overrideDir struct {
-	dir   string
-	temp  *tempfolder.Folder
-	users atomic.Int32
-}
-
-// overridePrefix begins the names of folders with override files.
-const overridePrefix = "tutti-override-"
-
-func (t *overrideDir) retain() {
-	if t != nil {
-		t.users.Add(1)
-	}
-}
-
-// release removes the folder after the last user.
-func (t *overrideDir) release() error {
-	if t == nil || t.users.Add(-1) > 0 {
-		return nil
-	}
-	return t.temp.Remove()
-}
-
-// newOverrideDir writes the files into a private folder and retains it once.
-func newOverrideDir(model string, files map[string][]byte) (*overrideDir, error) {
-	for name := range files {
-		if !filepath.IsLocal(inside(name)) || inside(name) == "." {
-			return nil, failedToPoll(model, ": override file '"+name+"' is outside the model's folder, expected a relative path as in '1/model.onnx'")
-		}
-	}
-	temp, err := tempfolder.Make(os.TempDir(), overridePrefix)
-	if err != nil {
-		return nil, err
-	}
-	dir := temp.Path()
-	for _, name := range slices.Sorted(maps.Keys(files)) {
-		if err := writeBelow(dir, inside(name), files[name]); err != nil {
-			_ = temp.Remove() // the first error says more
-			return nil, failedToPoll(model, ": override file '"+name+"' cannot be written: "+err.Error())
-		}
-	}
-	t := &overrideDir{dir: dir, temp: temp}
-	t.retain()
-	return t, nil
-}
-
-// inside returns the path of an override file relative to its model's folder. A leading slash means that folder.
-func inside(name string) string { return filepath.Clean(strings.TrimLeft(name, "/")) }
-
-func writeBelow(dir, name string, data []byte) error {
-	root, err := os.OpenRoot(dir)
-	if err != nil {
-		return err
-	}
-	defer root.Close()
-	if err := root.MkdirAll(filepath.Dir(name), 0o700); err != nil {
-		return err
-	}
-	return root.WriteFile(name, data, 0o600)
-}
-
 // fetch returns the model as the options ask for it; with namespacing all models with the name. The caller must
 // release an overrideDir once.
 func (s *source) fetch(ctx context.Context, name string, o infer.LoadOptions) ([]*folder, error) {
@@ -410,7 +344,7 @@ func (s *source) fetch(ctx context.Context, name string, o infer.LoadOptions) ([
 func (s *source) override(ctx context.Context, p location, o infer.LoadOptions) (*folder, error) {
 	cfg, err := config.ParseJSON(o.Config)
 	if err != nil {
-		return nil, failedToPoll(p.name, ": "+err.Error())
+		return nil, unreadable(p.name, err)
 	}
 	f := &folder{key: p.key, name: p.name, dir: p.dir, cfg: cfg, override: true}
 	if len(o.Files) == 0 && p.dir != "" { // the files serve with it until they change
@@ -418,7 +352,7 @@ func (s *source) override(ctx context.Context, p location, o infer.LoadOptions) 
 	}
 	if p.bucket != nil && len(o.Files) == 0 {
 		if f.dir, err = p.bucket.fetch(ctx, p.name, p.objects); err != nil {
-			return nil, failedToPoll(p.name, ": "+err.Error())
+			return nil, unreadable(p.name, err)
 		}
 	}
 	if len(o.Files) > 0 {
@@ -441,6 +375,15 @@ func (s *source) unknown(name string) error {
 	}
 	err := failedToPoll(name, ": model not found in any model repository")
 	return &status.Error{Code: status.CodeOf(err), Msg: err.Error(), Err: fs.ErrNotExist}
+}
+
+// unreadable is failedToPoll because of err. It keeps the code of an error that has a time to retry, as a full disk has.
+func unreadable(name string, err error) error {
+	e := failedToPoll(name, ": "+err.Error())
+	if after := status.RetryAfter(err); after > 0 {
+		return &status.Error{Code: status.CodeOf(err), Msg: e.Error(), Err: err, RetryAfter: after}
+	}
+	return e
 }
 
 // failedToPoll is Triton's error for a model that cannot be found or read.

@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"github.com/tutti-server/tutti/core/status"
+	"github.com/tutti-server/tutti/internal/diskfull"
 )
 
 // Fetcher downloads runtimes. The zero value uses List.
@@ -95,7 +96,8 @@ func (f *Fetcher) Fetch(ctx context.Context, name, dir string) (string, error) {
 		}
 		f.printf("unable to fetch %s %s: %v", r.Title, p.Version, err)
 	}
-	return "", status.Errorf(status.Unavailable, "unable to fetch %s: %w", r.Title, errors.Join(failures...))
+	err = diskfull.Explain(errors.Join(failures...), cache, "set XDG_CACHE_HOME to a folder of another disk")
+	return "", &status.Error{Code: status.Unavailable, Msg: fmt.Sprintf("unable to fetch %s: %v", r.Title, err), Err: err, RetryAfter: status.RetryAfter(err)}
 }
 
 func (f *Fetcher) printf(format string, args ...any) {

@@ -14,6 +14,7 @@ import (
 	"sync"
 
 	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/internal/diskfull"
 	"github.com/tutti-server/tutti/internal/jsontext"
 	"github.com/tutti-server/tutti/internal/telemetry"
 )
@@ -81,6 +82,7 @@ func (f *file) close() error {
 
 // failed logs that traces are lost. Requests continue.
 func (f *file) failed(err error) {
+	err = diskfull.Explain(err, f.name, "set another trace_file")
 	f.log.Error("traces are lost", slog.String("error", err.Error()))
 }
 

@@ -1,0 +1,105 @@
+package main
+
+import (
+	"bytes"
+	"encoding/base64"
+	"encoding/json"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+
+	"github.com/tutti-server/tutti/internal/cloud"
+	"github.com/tutti-server/tutti/internal/cloud/cloudtest"
+)
+
+// smallDisk starts a server for which a folder is a disk of 128 kB. It skips the test where no disk can be mounted.
+func smallDisk(t *testing.T, disk string, env []string, args ...string) *process {
+	t.Helper()
+	unshare, err := exec.LookPath("unshare")
+	if err != nil {
+		t.Skip("no unshare")
+	}
+	mount := []string{"--map-root-user", "--mount", "bash", "-c", "mount -t tmpfs -o size=128k none '" + disk + `' && exec -a tutti "$@"`, "bash"}
+	if out, err := exec.CommandContext(t.Context(), unshare, append(mount, "/bin/true")...).CombinedOutput(); err != nil { //nolint:gosec // constants
+		t.Skipf("no disk can be mounted here: %v: %s", err, out)
+	}
+	exe, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	list := append(append(append([]string{"unshare"}, mount...), exe, "serve"), freePorts...)
+	return startCommand(t, &exec.Cmd{Path: unshare, Args: append(list, args...), Env: append(append(os.Environ(), "GORACE="+raceOptions), env...)})
+}
+
+// loadModel loads the model "m", and returns the status, the header Retry-After and the body.
+func loadModel(t *testing.T, a addresses, body []byte) (code int, after, text string) {
+	t.Helper()
+	resp, err := http.Post("http://"+a.http+"/v2/repository/models/m/load", "application/json", bytes.NewReader(body)) //nolint:noctx // ends with the server
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	reply, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return resp.StatusCode, resp.Header.Get("Retry-After"), string(reply)
+}
+
+// TestFullDiskOfServer loads a model with files larger than the disk of temporary files: the load fails with 503 and Retry-After, and says what
+// is full, where, and what to do. The server goes on, and a smaller load succeeds.
+func TestFullDiskOfServer(t *testing.T) {
+	t.Parallel()
+	disk, root := t.TempDir(), t.TempDir()
+	p := smallDisk(t, disk, []string{"TMPDIR=" + disk}, "--model-repository", root, "--model-control-mode=explicit")
+	load := func(size int) (code int, after, text string) {
+		t.Helper()
+		const config = `{"backend":"identity","input":[{"name":"INPUT0","data_type":"TYPE_FP32","dims":[1]}],"output":[{"name":"OUTPUT0","data_type":"TYPE_FP32","dims":[1]}]}`
+		body, err := json.Marshal(map[string]any{"parameters": map[string]string{"config": config, "file:1/weights": base64.StdEncoding.EncodeToString(make([]byte, size))}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return loadModel(t, p.addresses, body)
+	}
+	code, after, text := load(1 << 20)
+	if code != http.StatusServiceUnavailable || after != "30" {
+		t.Errorf("a load beyond the disk: %d, Retry-After %q", code, after)
+	}
+	for _, want := range []string{"failed to load 'm', failed to poll from model repository: override file '1/weights' cannot be written", "the disk of '" + disk, "bytes are free): free space there, or start the server with TMPDIR at another disk, and try again"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("%s, want %q", text, want)
+		}
+	}
+	if code, _, text := load(1000); code != http.StatusOK {
+		t.Errorf("a smaller load: %d %s", code, text)
+	}
+}
+
+// TestFullDiskOfCache loads a model of a bucket that is larger than the disk of the cache.
+func TestFullDiskOfCache(t *testing.T) {
+	t.Parallel()
+	address := "s3://" + cloudtest.S3(t, "models") + "/models/repo"
+	b, err := cloud.Open(t.Context(), address, &cloud.Options{Env: func(string) string { return "" }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for key, data := range map[string][]byte{"m/config.pbtxt": []byte(`backend: "identity" input { name: "INPUT0" data_type: TYPE_FP32 dims: 1 } output { name: "OUTPUT0" data_type: TYPE_FP32 dims: 1 }`), "m/1/weights": make([]byte, 1<<20)} {
+		if err := b.Write(t.Context(), key, bytes.NewReader(data), int64(len(data))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	disk := t.TempDir()
+	p := smallDisk(t, disk, []string{"XDG_CACHE_HOME=" + disk}, "--model-repository", address, "--model-control-mode=explicit")
+	code, after, text := loadModel(t, p.addresses, nil)
+	if code != http.StatusServiceUnavailable || after != "30" {
+		t.Errorf("a load beyond the disk: %d, Retry-After %q", code, after)
+	}
+	for _, want := range []string{"fetching model 'm' from", "the disk of '" + disk, "bytes are free): free space there, or start the server with XDG_CACHE_HOME at another disk, and try again"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("%s, want %q", text, want)
+		}
+	}
+}

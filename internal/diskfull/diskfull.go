@@ -1,0 +1,61 @@
+// Package diskfull explains errors of full disks: what is full, where, what to do, and when to try again.
+package diskfull
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/tutti-server/tutti/core/status"
+)
+
+// RetryAfter is the time after which a request that failed because of a full disk may be sent again.
+const RetryAfter = 30 * time.Second
+
+// Explain returns err, unless it says that a disk is full, a quota is used up or a file exceeds the limit of the process. Then it returns an
+// Unavailable error with the file system of path, its free space, and what to do: remedy says what else than to free space. For example,
+// "set TMPDIR to a folder of another disk".
+func Explain(err error, path, remedy string) error {
+	var what, do string
+	switch {
+	case errors.Is(err, syscall.ENOSPC):
+		what, do = "the disk of '"+path+"' is full"+left(path), "free space there"
+	case errors.Is(err, syscall.EDQUOT):
+		what, do = "the quota of the server's user at the disk of '"+path+"' is used up", "free space there or raise the quota"
+	case errors.Is(err, syscall.EFBIG):
+		what, do = "a file in '"+path+"' would exceed the limit on the size of the server's files", "raise the limit (ulimit -f, LimitFSIZE of systemd)"
+	default:
+		return err
+	}
+	if remedy != "" {
+		do += ", or " + remedy
+	}
+	return &status.Error{
+		Code: status.Unavailable, Err: err, RetryAfter: RetryAfter,
+		Msg: fmt.Sprintf("%s: %s, and try again (%v)", what, do, err),
+	}
+}
+
+// left returns the free space and the free files of the file system of path, or of the closest folder above that exists.
+func left(path string) string {
+	for {
+		if _, err := os.Lstat(path); err == nil || filepath.Dir(path) == path {
+			break
+		}
+		path = filepath.Dir(path)
+	}
+	var s unix.Statfs_t
+	if unix.Statfs(path, &s) != nil {
+		return ""
+	}
+	text := fmt.Sprintf(" (%d of %d bytes are free", s.Bavail*uint64(s.Bsize), s.Blocks*uint64(s.Bsize)) //nolint:gosec // a size of blocks is positive
+	if s.Files > 0 && s.Ffree == 0 {
+		text += "; it can have no more files"
+	}
+	return text + ")"
+}

@@ -1,0 +1,54 @@
+package diskfull_test
+
+import (
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/tutti-server/tutti/core/status"
+	"github.com/tutti-server/tutti/internal/diskfull"
+	"github.com/tutti-server/tutti/internal/diskfull/disktest"
+)
+
+func TestMain(m *testing.M) { os.Exit(disktest.Main(m)) } //nolint:forbidigo // a main function
+
+// TestExplain checks the text, the code and the time to retry of the error of each kind.
+func TestExplain(t *testing.T) {
+	t.Parallel()
+	missing := filepath.Join(t.TempDir(), "a", "b")
+	for errno, want := range map[syscall.Errno]string{
+		syscall.ENOSPC: "' is full (", syscall.EDQUOT: "the quota of the server's user", syscall.EFBIG: "raise the limit (ulimit -f",
+	} {
+		err := diskfull.Explain(&os.PathError{Op: "write", Path: missing, Err: errno}, missing, "use another disk")
+		text := err.Error()
+		if status.CodeOf(err) != status.Unavailable || status.RetryAfter(err) != diskfull.RetryAfter || !errors.Is(err, errno) {
+			t.Errorf("%v: code %v, retry after %v", err, status.CodeOf(err), status.RetryAfter(err))
+		}
+		for _, want := range []string{want, missing, ", or use another disk, and try again", errno.Error()} {
+			if !strings.Contains(text, want) {
+				t.Errorf("%q, want %q", text, want)
+			}
+		}
+	}
+	for _, err := range []error{nil, io.EOF, syscall.EACCES} {
+		if got := diskfull.Explain(err, missing, ""); !errors.Is(got, err) || got != err { //nolint:errorlint // the same error
+			t.Errorf("%v became %v", err, got)
+		}
+	}
+}
+
+// TestSmallDisk fills a small disk.
+func TestSmallDisk(t *testing.T) {
+	t.Parallel()
+	disktest.Run(t, func(dir string) {
+		name := filepath.Join(dir, "file")
+		err := diskfull.Explain(os.WriteFile(name, make([]byte, 2*disktest.Size), 0o600), name, "")
+		if err == nil || !strings.Contains(err.Error(), "the disk of '"+name+"' is full (0 of 131072 bytes are free): free space there, and try again") {
+			t.Errorf("got %v", err)
+		}
+	})
+}

@@ -83,16 +83,6 @@ func (f *InFlight) Admit() error {
 	return f.refuse("no room for another request")
 }
 
-// Exceeded refuses a request that is about to be received while the limit is exceeded.
-//
-// hot: no allocation unless it refuses.
-func (f *InFlight) Exceeded() error {
-	if f == nil || f.limit == 0 || f.bytes.Load() <= f.limit {
-		return nil
-	}
-	return f.refuse("no room for a request that has come")
-}
-
 // Add counts n bytes without a check. Release must subtract them.
 func (f *InFlight) Add(n int64) {
 	if f != nil {
@@ -196,9 +186,6 @@ func (c *Charge) Add(n int64) {
 		c.n += n
 	}
 }
-
-// Adopt takes over n bytes that InFlight.Add has counted.
-func (c *Charge) Adopt(n int64) { c.n += n }
 
 // Bytes returns the charged bytes.
 func (c *Charge) Bytes() int64 { return c.n }

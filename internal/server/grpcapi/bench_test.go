@@ -152,9 +152,26 @@ func floor(b *testing.B, req []byte) {
 	benchmark(b, s, s.Stop, req)
 }
 
+// BenchmarkInferCounted and BenchmarkInferCountedLarge count the bytes in flight, as a server with its defaults does.
+func BenchmarkInferCounted(b *testing.B) { inferCounted(b, encoded(b, 16, false)) }
+
+func BenchmarkInferCountedLarge(b *testing.B) { inferCounted(b, encoded(b, 1<<20, false)) }
+
+func inferCounted(b *testing.B, req []byte) {
+	b.Helper()
+	set := echoSettings()
+	set.InFlight = infer.NewInFlight(1 << 30)
+	inferringWith(b, set, req)
+}
+
 func inferring(b *testing.B, req []byte) {
 	b.Helper()
-	s := grpcapi.New(echoSettings())
+	inferringWith(b, echoSettings(), req)
+}
+
+func inferringWith(b *testing.B, set grpcapi.Settings, req []byte) {
+	b.Helper()
+	s := grpcapi.New(set)
 	benchmark(b, s, func() {
 		if err := s.Shutdown(context.WithoutCancel(b.Context())); err != nil {
 			b.Error(err)

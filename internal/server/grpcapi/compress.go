@@ -136,6 +136,9 @@ func (c *compressor) Decompress(r io.Reader) (io.Reader, error) {
 	return u, nil
 }
 
+// countStep is the number of decompressed bytes that are charged at once.
+const countStep = 64 << 10
+
 // unpacker decompresses a message. It charges what it has read until it is closed, and fails where there is no room. The first countStep
 // bytes are not charged.
 type unpacker struct {

@@ -4,8 +4,6 @@ import (
 	"context"
 	"encoding/binary"
 	"math"
-	"net"
-	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/mem"
@@ -52,17 +50,6 @@ func (e *Endpoint) Stream(ss grpc.ServerStream) error {
 	defer e.svc.streams.Wait()
 	return modelStreamInfer(e.svc, ss)
 }
-
-// Connection exports connection.
-type Connection = connection
-
-// NewConnection returns a Connection that counts what comes through c.
-func NewConnection(c net.Conn, f *infer.InFlight, stall time.Duration) *Connection {
-	return &connection{Conn: c, f: f, stall: stall}
-}
-
-// AddWaiting exports addWaiting.
-func (l *connection) AddWaiting(calls int) { l.addWaiting(calls) }
 
 // Await exports await.
 func Await[T any](ctx context.Context, f func(context.Context) (T, error), drop func(T)) (T, error) {

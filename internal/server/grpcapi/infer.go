@@ -78,17 +78,11 @@ func (s *service) execute(ctx context.Context, m *message, came tracing.Interval
 
 // receive reads a message and charges its bytes. If there is no room the call is rejected before it is read.
 func (s *service) receive(ctx context.Context, m *message, receive func(any) error) error {
-	f := s.set.InFlight
-	err := f.Admit()
+	err := s.set.InFlight.Admit()
 	if err == nil {
-		l := connectionOf(ctx, f)
-		m.conn = l
-		l.awaitFirst(ctx, &m.first)
-		defer l.firstCame(&m.first)
-		if err := receive(m); err != nil {
-			return err
-		}
-		err = m.chargeReceived(f, l)
+		r := s.receiverOf(ctx, true)
+		m.conn = r.conn
+		err = r.receive(&m.incoming, m, receive)
 	}
 	if err != nil {
 		retryAfter(ctx, err)
@@ -233,7 +227,7 @@ func (s *service) interceptStream(srv any, ss grpc.ServerStream, info *grpc.Stre
 	if ctx != ss.Context() {
 		ss = &identified{ss, ctx}
 	}
-	return handler(srv, &firstStream{ServerStream: ss, l: connectionOf(ctx, s.set.InFlight)})
+	return handler(srv, &receivingStream{ServerStream: ss, r: s.receiverOf(ctx, !info.IsClientStream)})
 }
 
 // recovered must be deferred: it turns a panic into the error of the call.

@@ -8,7 +8,6 @@ import (
 	"google.golang.org/grpc/mem"
 	"google.golang.org/protobuf/encoding/protowire"
 
-	"github.com/tutti-server/tutti/core/infer"
 	"github.com/tutti-server/tutti/core/status"
 	"github.com/tutti-server/tutti/internal/pool"
 	"github.com/tutti-server/tutti/internal/shm"
@@ -19,11 +18,10 @@ import (
 // read twice, because contents may precede their inputs: scan finds the fields, and decoder processes them in the
 // protocol's order.
 type message struct {
+	incoming
 	data   mem.BufferSlice // an own reference, until free
 	cursor wire.Cursor
-	first  firstMessage // until it has come
-	charge infer.Charge // bytes in flight of the request
-	conn   *connection  // that it came over; nil if nothing is limited
+	conn   *connection // that it came over; nil if nothing is limited
 
 	model, version, id []byte
 	params             []param
@@ -46,17 +44,6 @@ func (m *message) keep(data mem.BufferSlice) {
 	m.data = data
 }
 
-// chargeReceived charges the received bytes, part of which l may have counted. It fails over the limit.
-func (m *message) chargeReceived(f *infer.InFlight, l *connection) error {
-	n := int64(m.data.Len())
-	m.charge = f.Charge()
-	l.chargeMessage(&m.charge, n)
-	if rest := n - m.charge.Bytes(); rest > 0 {
-		return m.charge.Acquire(rest)
-	}
-	return f.Exceeded()
-}
-
 // free releases the transport's buffers. Results of scan are invalid afterwards.
 func (m *message) free() {
 	m.data.Free()
@@ -71,7 +58,7 @@ const maxKept = 256
 func (m *message) release() {
 	m.free()
 	m.charge.Release()
-	m.conn = nil
+	m.conn, m.refused = nil, nil
 	m.windows = closeWindows(m.windows)
 	m.model, m.version, m.id = nil, nil, nil
 	m.params, m.inputs, m.outputs = reuse(m.params), reuse(m.inputs), reuse(m.outputs)

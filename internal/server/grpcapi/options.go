@@ -37,23 +37,13 @@ const (
 
 // options converts the settings into grpc's options. Only the size of a message limits the size of tensors.
 func options(set *Settings) []grpc.ServerOption {
-	most := min(set.MaxMessage, math.MaxInt32)
-	if most <= 0 {
-		most = math.MaxInt32
-	}
-	ofMessage := int32(window)
-	if limit := set.InFlight.Limit(); limit > 0 {
-		most = int(min(int64(most), limit))
-		// A message is refused for its size when its call begins. What came of it before must not fill the limit: that closes the connection.
-		ofMessage = int32(min(window, limit/4)) //nolint:gosec // bounded; grpc takes 64 kB for less
-	}
 	list := []grpc.ServerOption{
 		grpc.ForceServerCodecV2(newCodec(set.InFlight)),
-		grpc.MaxRecvMsgSize(most),
+		grpc.MaxRecvMsgSize(set.maxMessage()),
 		grpc.MaxSendMsgSize(math.MaxInt32),
 		grpc.MaxHeaderListSize(64 << 10), // far above what clients send
 		grpc.MaxConcurrentStreams(maxStreams),
-		grpc.InitialWindowSize(ofMessage), grpc.InitialConnWindowSize(2 * ofMessage),
+		grpc.InitialWindowSize(window), grpc.InitialConnWindowSize(2 * window),
 		grpc.KeepaliveParams(keepaliveOf(set.Keepalive)),
 		grpc.KeepaliveEnforcementPolicy(set.Pings),
 		// Without these a goroutine starts with each request, whose stack grows to the depth of a run: 15 % of the CPU of a
@@ -72,6 +62,18 @@ func options(set *Settings) []grpc.ServerOption {
 	}
 	compression.use(set.Compression, set.InFlight)
 	return list
+}
+
+// maxMessage returns the most bytes of a message, before and after decompression.
+func (set *Settings) maxMessage() int {
+	most := min(set.MaxMessage, math.MaxInt32)
+	if most <= 0 {
+		most = math.MaxInt32
+	}
+	if limit := set.InFlight.Limit(); limit > 0 {
+		most = int(min(int64(most), limit))
+	}
+	return most
 }
 
 // keepaliveOf bounds how long connections are idle.

@@ -8,7 +8,8 @@
 //   - server.go: Settings, New, Serve, Shutdown; options.go: grpc's options, the codec, restricted methods; access.go: who may call what
 //   - describe.go: queries about the server and its models; control.go: administration
 //   - infer.go: ModelInfer, and the deadlines and panics of calls; stream.go, streamcall.go: ModelStreamInfer
-//   - message.go: reading protobuf, by package wire; connection.go: bytes in flight of incomplete messages
+//   - receive.go: reading messages in pieces, which are charged; latemessage.go: ending calls whose messages do not come
+//   - connection.go: responses that are not read; message.go: reading protobuf, by package wire
 //   - load.go: the load for clients that balance by it
 //   - request.go, params.go: from message to request; response.go: from response to message
 package grpcapi
@@ -70,8 +71,8 @@ type Settings struct {
 	MaxMessage int
 	// InFlight counts the bytes of requests and rejects requests over its limit. Nil: neither.
 	InFlight *infer.InFlight
-	// StallTimeout is how long a client may pause within a message of which InFlight holds more than 1 MiB, before
-	// its connection is closed. 0: one minute.
+	// StallTimeout is how long a client may send nothing of a call's first message or of the rest of a large one, before the
+	// call ends, and read nothing, before its connection is closed. 0: one minute.
 	StallTimeout time.Duration
 	// Keepalive configures pings to clients and the lifetime of connections, Pings the pings of clients. The third early
 	// ping in a row closes the connection.
@@ -104,6 +105,7 @@ type Server struct {
 type service struct {
 	inference.UnimplementedGRPCInferenceServiceServer
 	set     Settings
+	codec   codec
 	limited infer.Restrictions
 	names   pool.Names
 	load    load
@@ -126,7 +128,7 @@ func newService(set Settings) *service {
 	if set.Regions == nil {
 		set.Regions = shm.NewRegistry(false)
 	}
-	return &service{set: set, limited: infer.Restrict(set.Restricted), exit: make(chan struct{}), cut: make(chan struct{})}
+	return &service{set: set, codec: newCodec(set.InFlight), limited: infer.Restrict(set.Restricted), exit: make(chan struct{}), cut: make(chan struct{})}
 }
 
 // New returns a server that does not listen yet.
@@ -134,8 +136,8 @@ func New(set Settings) *Server {
 	svc := newService(set)
 	intercept := []grpc.ServerOption{grpc.UnaryInterceptor(svc.interceptUnary), grpc.StreamInterceptor(svc.interceptStream)}
 	s := &Server{grpc: grpc.NewServer(append(options(&set), intercept...)...), svc: svc}
-	s.grpc.RegisterService(svc.firstBounded(serviceDesc()), svc)
-	s.grpc.RegisterService(svc.firstBounded(&grpc_health_v1.Health_ServiceDesc), &health{svc: svc})
+	s.grpc.RegisterService(svc.receiving(serviceDesc()), svc)
+	s.grpc.RegisterService(svc.receiving(&grpc_health_v1.Health_ServiceDesc), &health{svc: svc})
 	reflection.Register(s.grpc)
 	if err := orca.Register(s.grpc, orca.ServiceOptions{ServerMetricsProvider: &svc.load}); err != nil {
 		panic(err) // unreachable: there is a provider

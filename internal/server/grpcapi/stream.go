@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -235,8 +236,6 @@ func (st *stream) close() {
 // receive submits the client's requests until there are no more.
 func (st *stream) receive(ss grpc.ServerStream) {
 	defer st.svc.streams.Done()
-	st.conn.addWaiting(1)
-	defer st.conn.addWaiting(-1)
 	var err error
 	for err == nil {
 		err = st.receiveOne(ss)
@@ -267,11 +266,12 @@ func (st *stream) receiveOne(ss grpc.ServerStream) (err error) {
 // request submits one request. An error ends the stream.
 func (st *stream) request(m *message, came tracing.Interval) error {
 	d, size := decoder{svc: st.svc, msg: m, received: came}, m.data.Len()
-	err := m.chargeReceived(st.svc.set.InFlight, st.conn)
+	err := m.refused
 	if err == nil {
 		err = d.decode(st.ctx, false)
-	} else if m.scan() == nil { // a rejected message has an id
-		d.id = string(m.id)
+	} else {
+		_ = m.scan() // its beginning has the id
+		d.id = strings.ToValidUTF8(string(m.id), "")
 	}
 	if _, ok := err.(interface{ GRPCStatus() *grpcstatus.Status }); ok {
 		return err

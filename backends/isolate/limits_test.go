@@ -4,7 +4,6 @@ package isolate_test
 
 import (
 	"bufio"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -12,7 +11,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"syscall"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -20,6 +18,7 @@ import (
 	"github.com/tutti-server/tutti/backends"
 	"github.com/tutti-server/tutti/core/status"
 	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/internal/proctest"
 )
 
 // serverVariable makes TestHelperServer a server.
@@ -63,26 +62,7 @@ func TestServerKilled(t *testing.T) {
 	if pid == 0 || err != nil {
 		t.Fatalf("the server has no process: %v, %v", err, cmd.Wait())
 	}
-	process, err := unix.PidfdOpen(pid, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer unix.Close(process)
-	if err := cmd.Process.Kill(); err != nil {
-		t.Fatal(err)
-	}
-	_ = cmd.Wait() // killed
-	for {
-		n, err := unix.Poll([]unix.PollFd{{Fd: int32(process), Events: unix.POLLIN}}, 60_000) //nolint:gosec // a descriptor fits
-		if errors.Is(err, unix.EINTR) {
-			continue
-		}
-		if n != 1 || err != nil {
-			_ = syscall.Kill(pid, syscall.SIGKILL)
-			t.Errorf("process %d outlives its server: %v", pid, err)
-		}
-		return
-	}
+	proctest.KillServer(t, cmd, pid)
 }
 
 // sumModel is an ONNX model s = sum(zeros(n)): it needs n floats of memory.

@@ -11,15 +11,13 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/tutti-server/tutti/backends"
 	"github.com/tutti-server/tutti/backends/python"
 	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/internal/proctest"
 	"github.com/tutti-server/tutti/proto/modelconfig"
 )
 
@@ -93,20 +91,7 @@ func TestServerKilled(t *testing.T) {
 			if err := cmd.Start(); err != nil {
 				t.Fatal(err)
 			}
-			pid := executing(t, dir)
-			worker, err := unix.PidfdOpen(pid, 0)
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer unix.Close(worker)
-			if err := cmd.Process.Kill(); err != nil {
-				t.Fatal(err)
-			}
-			_ = cmd.Wait() // killed
-			if !exited(t, worker) {
-				_ = syscall.Kill(pid, syscall.SIGKILL)
-				t.Errorf("the worker %d outlives its server", pid)
-			}
+			proctest.KillServer(t, cmd, executing(t, dir))
 		})
 	}
 }
@@ -129,21 +114,6 @@ func executing(t *testing.T, dir string) int {
 	}
 	t.Fatal("no model executes")
 	return 0
-}
-
-// exited waits until a process exits, for a minute at most.
-func exited(t *testing.T, process int) bool {
-	t.Helper()
-	for {
-		n, err := unix.Poll([]unix.PollFd{{Fd: int32(process), Events: unix.POLLIN}}, 60_000) //nolint:gosec // a descriptor fits
-		if errors.Is(err, unix.EINTR) {
-			continue
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		return n > 0
-	}
 }
 
 // exposure is what the model "exposed" finds in its process.

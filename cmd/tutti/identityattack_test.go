@@ -88,18 +88,26 @@ func TestIdentityVariants(t *testing.T) {
 	}
 }
 
-// sendRaw sends bytes and returns the status and the text of the response, and of what follows it.
-func sendRaw(t *testing.T, address, text string) (code int, got string) {
+// dialRaw connects to a server for attackTime at most and sends the first bytes. The caller must close the connection.
+func dialRaw(t *testing.T, address, first string) net.Conn {
 	t.Helper()
 	conn, err := net.Dial("tcp", address) //nolint:noctx // loopback
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer conn.Close()
 	_ = conn.SetDeadline(time.Now().Add(attackTime))
-	if _, err := io.WriteString(conn, text); err != nil {
+	if _, err := io.WriteString(conn, first); err != nil {
+		_ = conn.Close()
 		t.Fatal(err)
 	}
+	return conn
+}
+
+// sendRaw sends bytes and returns the status and the text of the response, and of what follows it.
+func sendRaw(t *testing.T, address, text string) (code int, got string) {
+	t.Helper()
+	conn := dialRaw(t, address, text)
+	defer conn.Close()
 	if c, ok := conn.(*net.TCPConn); ok {
 		_ = c.CloseWrite()
 	}
@@ -149,15 +157,8 @@ func TestIdentityPseudoHeaders(t *testing.T) {
 // the reason as message.
 func rawCall(t *testing.T, address string, fields [][2]string) (status, message string) {
 	t.Helper()
-	conn, err := net.Dial("tcp", address) //nolint:noctx // loopback
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := dialRaw(t, address, http2.ClientPreface)
 	defer conn.Close()
-	_ = conn.SetDeadline(time.Now().Add(attackTime))
-	if _, err := io.WriteString(conn, http2.ClientPreface); err != nil {
-		t.Fatal(err)
-	}
 	f := http2.NewFramer(conn, conn)
 	f.ReadMetaHeaders = hpack.NewDecoder(4096, nil)
 	_ = f.WriteSettings()

@@ -153,6 +153,9 @@ func explainFlag(fs *flag.FlagSet, err error) error {
 		}
 		return err
 	}
+	if name == "url" && strings.HasPrefix(fs.Name(), commandName+" repo ") {
+		return fmt.Errorf("there is no flag '--url': the server is an argument here, for example %s http://127.0.0.1:8000", fs.Name())
+	}
 	var names []string
 	fs.VisitAll(func(f *flag.Flag) { names = append(names, f.Name) })
 	return fmt.Errorf("there is no flag '--%s'%s", name, meant("--", name, names))

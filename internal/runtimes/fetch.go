@@ -158,7 +158,11 @@ func (f *Fetcher) announce(r *Runtime, p *Release) {
 			unpacked += m.Bytes
 		}
 	}
-	f.printf("%s %s is %d archives of %.1f MB together, and %.1f MB or more unpacked:", r.Title, p.Version, len(p.Archives), float64(size)/1e6, float64(unpacked)/1e6)
+	disk := ""
+	if unpacked > size { // of packages that pip installs it is hardly known
+		disk = fmt.Sprintf(", and %.1f MB or more unpacked", float64(unpacked)/1e6)
+	}
+	f.printf("%s %s is %d archives of %.1f MB together%s:", r.Title, p.Version, len(p.Archives), float64(size)/1e6, disk)
 	for i := range p.Archives {
 		a := &p.Archives[i]
 		f.printf("  %-36s %7.1f MB  SHA-256 %s", a.Package, float64(a.Size)/1e6, a.Sum)

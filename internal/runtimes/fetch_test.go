@@ -148,7 +148,7 @@ func TestFetchFolder(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if list, _, _ := strings.Cut(progress.String(), "fetching"); strings.Count(list, a.Sum) != 2 || !strings.Contains(list, "2 archives of 0.0 MB together") {
+	if list, _, _ := strings.Cut(progress.String(), "fetching"); strings.Count(list, a.Sum) != 2 || !strings.Contains(list, "2 archives of 0.0 MB together:") {
 		t.Errorf("before the download there is no list of the archives with their hashes:\n%s", &progress)
 	}
 	root := filepath.Join(dir, "ttfake-1.0")

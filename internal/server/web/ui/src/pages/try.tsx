@@ -40,7 +40,7 @@ const blobs = (f: Field): Promise<Uint8Array[]> => Promise.all(f.mode === 'file'
   ? f.files.map(async (x) => new Uint8Array(await x.arrayBuffer()))
   : (f.mode === 'lines' ? f.text.split('\n') : [f.text]).map((t) => new TextEncoder().encode(t)));
 
-/** isDecoupled tells whether a model answers a request any number of times. */
+/** isDecoupled reports whether a model sends any number of responses to a request. */
 const isDecoupled = (config: Record<string, unknown>): boolean =>
   (config['model_transaction_policy'] as { decoupled?: boolean } | undefined)?.decoupled === true;
 

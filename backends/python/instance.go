@@ -135,6 +135,8 @@ func (x *instance) down() (why string, since time.Time) {
 	why = unhealthy(x.name) // Triton's text
 	if o := x.outage.Load(); o != nil {
 		why, since = why+" Its process is started again, it ended: "+status.Line(o.why), o.since
+	} else if w != nil { // nothing has noticed its end yet
+		why += " Its process is started again, it ended: " + status.Line(w.reason())
 	}
 	return why, since
 }

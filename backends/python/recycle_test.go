@@ -3,9 +3,13 @@ package python_test
 import (
 	"context"
 	"log/slog"
+	"os"
+	"path/filepath"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/tutti-server/tutti/backends"
 	"github.com/tutti-server/tutti/core/status"
@@ -66,6 +70,67 @@ func TestRecycle(t *testing.T) {
 				t.Error("a closed instance has a process")
 			}
 		})
+	}
+}
+
+// TestDegraded checks a model that has lost one of two workers, which cannot be started again for as long as model.py is missing.
+func TestDegraded(t *testing.T) {
+	t.Parallel()
+	s := stuck(t, map[string]string{"where": "value", "lock": "no"})
+	dir := t.TempDir()
+	if err := os.CopyFS(dir, os.DirFS(s.ModelDir)); err != nil {
+		t.Fatal(err)
+	}
+	s.ModelDir, s.Dir = dir, filepath.Join(dir, "1")
+	b := opened(t, options(t))
+	m, err := b.Load(t.Context(), s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Close()
+	var list [2]backends.Instance
+	for i := range list {
+		if list[i], err = m.NewInstance(t.Context(), tensor.Place{}); err != nil {
+			t.Fatal(err)
+		}
+		defer list[i].Close()
+	}
+	d := m.(backends.Degrader)
+	if why, since := d.Degraded(); why != "" || !since.IsZero() {
+		t.Errorf("of a sound model: %q since %v", why, since)
+	}
+	path := filepath.Join(s.Dir, "model.py")
+	if err := os.Rename(path, path+".away"); err != nil {
+		t.Fatal(err)
+	}
+	began := time.Now()
+	if !list[0].(backends.Recycler).Recycle(status.Errorf(status.Unavailable, "it is recycled")) {
+		t.Fatal("there is no process to recycle")
+	}
+	for one(list[0], 0) == nil { // until it has ended, and cannot be started
+	}
+	why, since := d.Degraded()
+	for !strings.Contains(why, "model.py") {
+		why, since = d.Degraded()
+		runtime.Gosched()
+	}
+	const want = "1 of 2 instances cannot serve: Stub process 'stuck_0_0' is not healthy. Its process is started again, it ended: "
+	if !strings.HasPrefix(why, want) || since.Before(began) || since.After(time.Now()) {
+		t.Errorf("%q since %v, want %q", why, since, want)
+	}
+	if err := one(list[1], 0); err != nil {
+		t.Errorf("the other instance: %v", err)
+	}
+	if err := os.Rename(path+".away", path); err != nil {
+		t.Fatal(err)
+	}
+	for err = one(list[0], 0); err != nil; err = one(list[0], 0) { // until it is started again
+		if status.CodeOf(err) != status.Unavailable {
+			t.Fatalf("an instance that is started again: %v", err)
+		}
+	}
+	if why, _ := d.Degraded(); why != "" {
+		t.Errorf("of a model that is sound again: %q", why)
 	}
 }
 

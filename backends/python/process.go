@@ -2,6 +2,7 @@ package python
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"embed"
 	"errors"
@@ -183,15 +184,71 @@ type output struct {
 	level slog.Level
 	what  string
 
-	mu   sync.Mutex
-	line []byte   // guarded by mu
-	last []string // guarded by mu
+	mu    sync.Mutex
+	line  []byte             // guarded by mu
+	last  []string           // guarded by mu
+	from  syscall.RawConn    // the pipe, nil until it is read; guarded by mu
+	look  func(pipe uintptr) // sets older; guarded by mu
+	older int                // bytes in the pipe that are forgotten; guarded by mu
+}
+
+// ReadFrom implements io.ReaderFrom: io.Copy calls it for a pipe. Bytes go from the pipe to the lines under the lock, so that forget finds all
+// others in the pipe.
+func (o *output) ReadFrom(r io.Reader) (total int64, err error) {
+	c, ok := r.(syscall.Conn)
+	if !ok {
+		return 0, errors.New("the output of a worker is no pipe")
+	}
+	from, err := c.SyscallConn()
+	if err != nil {
+		return 0, err
+	}
+	o.mu.Lock()
+	o.from, o.look = from, func(pipe uintptr) {
+		o.older, _ = unix.IoctlGetInt(int(pipe), unix.TIOCINQ)
+	}
+	o.mu.Unlock()
+	buf := make([]byte, maxLine)
+	for n := 1; n > 0 && err == nil; {
+		var failed error
+		err = from.Read(func(pipe uintptr) bool {
+			o.mu.Lock()
+			defer o.mu.Unlock()
+			n, failed = unix.Read(int(pipe), buf)
+			if errors.Is(failed, unix.EAGAIN) || errors.Is(failed, unix.EINTR) {
+				return false
+			}
+			o.add(buf[:max(0, n)])
+			return true
+		})
+		total += int64(max(0, n))
+		err = cmp.Or(err, failed)
+	}
+	return total, err
 }
 
 // Write implements io.Writer.
 func (o *output) Write(p []byte) (int, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	o.add(p)
+	return len(p), nil
+}
+
+// add adds text that was printed. The caller holds mu.
+func (o *output) add(p []byte) {
+	if n := min(o.older, len(p)); n > 0 {
+		o.split(p[:n])
+		if o.older -= n; o.older == 0 {
+			o.drop()
+		}
+		p = p[n:]
+	}
+	o.split(p)
+}
+
+// split adds text that is forgotten as a whole or not at all. The caller holds mu.
+func (o *output) split(p []byte) {
 	for line := range bytes.Lines(p) {
 		part, whole := bytes.CutSuffix(line, []byte("\n"))
 		o.line = append(o.line, part[:min(len(part), maxLine-len(o.line))]...)
@@ -199,7 +256,6 @@ func (o *output) Write(p []byte) (int, error) {
 			o.flush()
 		}
 	}
-	return len(p), nil
 }
 
 // flush logs the current line. The caller holds mu.
@@ -213,12 +269,23 @@ func (o *output) flush() {
 	o.log.LogAttrs(o.ctx, o.level, "a python model printed", slog.String("stream", o.what), slog.String("text", text))
 }
 
-// forget drops the last lines.
+// forget drops the last lines, and those that are still in the pipe.
 //
 // hot: no allocation.
 func (o *output) forget() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	o.drop()
+	if o.from != nil {
+		_ = o.from.Control(o.look) // a closed pipe has nothing
+	}
+}
+
+// drop drops the last lines and the current one. The caller holds mu.
+func (o *output) drop() {
+	if len(o.line) > 0 {
+		o.flush()
+	}
 	clear(o.last)
 	o.last = o.last[:0]
 }
@@ -229,6 +296,9 @@ func (o *output) tail() string {
 	defer o.mu.Unlock()
 	if len(o.line) > 0 {
 		o.flush()
+	}
+	if o.older > 0 {
+		return "" // what was printed since then is behind it in the pipe
 	}
 	return strings.Join(o.last, "\n")
 }

@@ -56,29 +56,37 @@ func (s *Server) close(ctx context.Context) error {
 	}
 	err := errors.Join(worker, s.stopServices(ctx), s.offer.Close(), s.giveUp(errors.New("it stopped before it was ready")), s.jobs.close(ctx, s.log), s.repo.Close(ctx), s.traces.close(ctx), s.meter.Close(), s.access.Close())
 	if err == nil { // otherwise requests may still use them
-		err = errors.Join(s.closeGPUs(ctx), closeCache(s.responses), closeStore(s.store))
+		err = errors.Join(closeCache(s.responses), closeStore(s.store))
+		s.collectDropped()
+		err = errors.Join(err, s.closeGPUs(ctx))
 	}
 	if errors.Is(err, context.DeadlineExceeded) {
 		return fmt.Errorf("exit timeout of %s expired, requests under way were cut off: %w", s.o.ExitTimeout, err)
 	}
-	if err == nil {
-		s.reportTensors(ctx)
+	if n := s.alloc.InUse(); err == nil && n > 0 {
+		s.log.WarnContext(ctx, "tensors were not released", slog.Int64("bytes", n))
 	}
 	return err
 }
 
-// collections bounds the garbage collections of reportTensors.
+// collections bounds the garbage collections of collectDropped.
 const collections = 8
 
-// reportTensors logs tensors that nobody has released. Those of responses that broken gRPC connections have dropped unsent are released by
-// a garbage collection, and are no fault.
-func (s *Server) reportTensors(ctx context.Context) {
-	for i := 0; i < collections && s.alloc.InUse() > 0; i++ {
+// collectDropped releases the tensors of responses that broken gRPC connections have dropped unsent, by garbage collections. Pinned memory
+// must be released before the GPUs are closed.
+func (s *Server) collectDropped() {
+	for i := 0; i < collections && s.heldTensors() > 0; i++ {
 		wire.Collect()
 	}
-	if n := s.alloc.InUse(); n > 0 {
-		s.log.WarnContext(ctx, "tensors were not released", slog.Int64("bytes", n))
+}
+
+// heldTensors returns the bytes of tensors in host memory.
+func (s *Server) heldTensors() int64 {
+	n := s.alloc.InUse()
+	if pinned, ok := s.gpus.Pinned(s.alloc).(interface{ InUse() int64 }); ok {
+		n += pinned.InUse()
 	}
+	return n
 }
 
 // stopJobs stops the workers of jobs, and returns a channel that gets the result.

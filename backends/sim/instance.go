@@ -49,6 +49,9 @@ func wrap(inner backends.Instance, d tensor.Accelerator, name string, host tenso
 // Stream implements backends.DeviceInstance.
 func (i *instance) Stream() tensor.Stream { return i.stream }
 
+// Unwrap returns the instance on the host.
+func (i *instance) Unwrap() backends.Instance { return i.inner }
+
 // Execute runs the model once the stream reaches it, and enqueues the upload of the outputs on the stream without waiting.
 func (i *instance) Execute(ctx context.Context, b *backends.Batch) error {
 	in := make([]tensor.Tensor, len(b.In))

@@ -52,7 +52,7 @@ func apiOf(method string) infer.API {
 	if api, ok := methodAPIs[path.Base(method)]; ok {
 		return api
 	}
-	if strings.HasPrefix(method, "/grpc.reflection.") {
+	if isReflection(method) {
 		return infer.APIMetadata
 	}
 	return infer.APIStatistics

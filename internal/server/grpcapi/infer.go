@@ -227,7 +227,11 @@ func (s *service) interceptStream(srv any, ss grpc.ServerStream, info *grpc.Stre
 	if ctx != ss.Context() {
 		ss = &identified{ss, ctx}
 	}
-	return handler(srv, &receivingStream{ServerStream: ss, r: s.receiverOf(ctx, !info.IsClientStream)})
+	ss = &receivingStream{ServerStream: ss, r: s.receiverOf(ctx, !info.IsClientStream)}
+	if isReflection(info.FullMethod) {
+		return s.reflect(ctx, ss, func(ss grpc.ServerStream) error { return handler(srv, ss) })
+	}
+	return handler(srv, ss)
 }
 
 // recovered must be deferred: it turns a panic into the error of the call.

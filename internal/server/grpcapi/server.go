@@ -113,6 +113,7 @@ type service struct {
 	exit, cut         chan struct{}
 	exitOnce, cutOnce sync.Once
 	watchers          watchers
+	reflections       atomic.Int32 // streams that are open
 	// last is set when requests that arrive during a shutdown are served.
 	last atomic.Bool
 	// streams counts what outlives its method: the receiver and requests of a stream, and methods that continue

@@ -17,7 +17,7 @@ import (
 	"github.com/tutti-server/tutti/proto/inference"
 )
 
-// isolatedLoop writes a model of ONNX Runtime, in processes of its own, that adds 1 to x, n times.
+// isolatedLoop writes an isolated model of ONNX Runtime that adds 1 to x, n times.
 func isolatedLoop(t *testing.T, root, text string) {
 	t.Helper()
 	copyModel(t, root, "loop", "loop.onnx", text)

@@ -9,6 +9,7 @@ import "C"
 
 import (
 	"context"
+	"os"
 	"runtime"
 	"slices"
 	"strings"
@@ -19,6 +20,7 @@ import (
 	"github.com/tutti-server/tutti/backends/bind"
 	"github.com/tutti-server/tutti/backends/dylib"
 	"github.com/tutti-server/tutti/core/status"
+	"github.com/tutti-server/tutti/internal/environ"
 	"github.com/tutti-server/tutti/internal/recovery"
 )
 
@@ -41,8 +43,21 @@ type library struct {
 // being released.
 var environments sync.Mutex
 
+// withoutTelemetry turns the runtime's telemetry off for this process, unless the user has set its variable.
+func withoutTelemetry() error {
+	environments.Lock()
+	defer environments.Unlock()
+	if os.Getenv(environ.ONNXTelemetry) != "" {
+		return nil
+	}
+	return os.Setenv(environ.ONNXTelemetry, "1")
+}
+
 // openLibrary opens the library at path and creates its environment. The caller holds the only reference.
 func openLibrary(path string, s start) (*library, error) {
+	if err := withoutTelemetry(); err != nil {
+		return nil, status.Errorf(status.Internal, "unable to turn the telemetry of ONNX Runtime off: %w", err)
+	}
 	so, err := dylib.Open(path, false)
 	if err != nil {
 		return nil, status.Errorf(status.Unavailable, "unable to open ONNX Runtime: %w", err)

@@ -115,4 +115,6 @@ func parsePassed(value string) ([]string, error) {
 }
 
 // environ returns the environment of the backend's processes.
-func (b *backend) environ() []string { return environ.WithoutSecrets(os.Environ(), b.set.pass) }
+func (b *backend) environ() []string {
+	return environ.WithoutTelemetry(environ.WithoutSecrets(os.Environ(), b.set.pass))
+}

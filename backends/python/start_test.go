@@ -17,6 +17,7 @@ import (
 	"github.com/tutti-server/tutti/backends"
 	"github.com/tutti-server/tutti/backends/python"
 	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/internal/environ"
 	"github.com/tutti-server/tutti/internal/proctest"
 	"github.com/tutti-server/tutti/proto/modelconfig"
 )
@@ -189,6 +190,9 @@ func TestSecrets(t *testing.T) {
 			found, err := exposed(t, config, start)
 			if err != nil {
 				t.Fatal(err)
+			}
+			if !slices.Contains(found.Environment, environ.ONNXTelemetry) {
+				t.Errorf("%s, pass-environment=%s: ONNX Runtime in the model would send events: %s is not set", start, c.pass, environ.ONNXTelemetry)
 			}
 			for _, name := range slices.Concat(secrets, plain) {
 				if got, want := slices.Contains(found.Environment, name), slices.Contains(c.want, name); got != want {

@@ -31,6 +31,20 @@ func secret(name string) bool {
 	return false
 }
 
+// ONNXTelemetry is the variable that keeps ONNX Runtime from collecting events and sending them to its maker, if it is set before the
+// process creates its first environment. From 1.29 on the official libraries do both by default, and write a database below the home
+// folder; DisableTelemetryEvents of the C API is too late, because the environment exists by then.
+const ONNXTelemetry = "ORT_DISABLE_TELEMETRY"
+
+// WithoutTelemetry changes the list of environment variables so that ONNX Runtime sends nothing, unless the user has set its variable.
+func WithoutTelemetry(env []string) []string {
+	env = slices.DeleteFunc(env, func(v string) bool { return v == ONNXTelemetry+"=" })
+	if slices.ContainsFunc(env, func(v string) bool { return strings.HasPrefix(v, ONNXTelemetry+"=") }) {
+		return env
+	}
+	return append(env, ONNXTelemetry+"=1")
+}
+
 // All passes every variable.
 const All = "*"
 

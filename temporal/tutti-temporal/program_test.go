@@ -25,6 +25,8 @@ import (
 	"go.temporal.io/sdk/log"
 	"go.temporal.io/sdk/worker"
 	"go.temporal.io/sdk/workflow"
+	"go.temporal.io/server/common/dynamicconfig"
+	temporallog "go.temporal.io/server/common/log"
 )
 
 // asProgram makes the binary of the tests the program.
@@ -251,6 +253,15 @@ func TestAddressFile(t *testing.T) {
 	}
 	if code := p.status(t); code != 0 {
 		t.Errorf("after the end of its parent the status is %d, expected 0; log: %s", code, p.stderr)
+	}
+}
+
+// TestNoVersionCheck checks that the server does not send its version and that of its clients to Temporal's makers once a day.
+func TestNoVersionCheck(t *testing.T) {
+	t.Setenv("TEMPORAL_VERSION_CHECK_DISABLED", "") // the library's default is on
+	dynamic := dynamicconfig.NewCollection(tuning(), temporallog.NewNoopLogger())
+	if dynamicconfig.EnableServerVersionCheck.Get(dynamic)() {
+		t.Error("the server asks temporal.io for newer versions")
 	}
 }
 

@@ -35,12 +35,14 @@ func moduleVersion() string {
 
 // tuning are Temporal's dynamic settings. The queue processors look for new tasks at most 20 times in a second by
 // default, to spare a shared database; each workflow task waits for it. Here the database is in the process.
+// By default the frontend sends its version, its platform and those of its clients to temporal.io once a day.
 func tuning() dynamicconfig.StaticClient {
 	return dynamicconfig.StaticClient{
 		dynamicconfig.TransferProcessorMaxPollRPS.Key():   500,
 		dynamicconfig.TimerProcessorMaxPollRPS.Key():      500,
 		dynamicconfig.VisibilityProcessorMaxPollRPS.Key(): 100,
 		dynamicconfig.MatchingEnableFairness.Key():        true,
+		dynamicconfig.EnableServerVersionCheck.Key():      false,
 	}
 }
 

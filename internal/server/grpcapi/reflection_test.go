@@ -1,6 +1,7 @@
 package grpcapi_test
 
 import (
+	"context"
 	"testing"
 	"time"
 
@@ -9,6 +10,7 @@ import (
 	"google.golang.org/grpc/connectivity"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/reflection/grpc_reflection_v1"
+	"google.golang.org/grpc/status"
 
 	"github.com/tutti-server/tutti/internal/server/grpcapi"
 	"github.com/tutti-server/tutti/internal/server/servertest"
@@ -89,11 +91,20 @@ func closesUnread(t *testing.T, stall time.Duration) bool {
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	s, err := grpc_reflection_v1.NewServerReflectionClient(conn).ServerReflectionInfo(t.Context())
+	// A status that the server sends instead is behind responses for which this client has no window: it would wait for ever.
+	ctx, cancel := context.WithTimeout(t.Context(), 10*stall)
+	defer cancel()
+	s, err := grpc_reflection_v1.NewServerReflectionClient(conn).ServerReflectionInfo(ctx)
 	for err == nil { // the client waits for its window in between
 		err = s.Send(askForFile)
 	}
-	return conn.GetState() != connectivity.Ready
+	if s == nil {
+		return false
+	}
+	for err = nil; err == nil; { // the status is behind the responses that have come
+		_, err = s.Recv()
+	}
+	return status.Code(err) == codes.Unavailable // the connection's state changes later
 }
 
 // reflectFor returns a connection to a server with the given stall time.

@@ -232,7 +232,10 @@ func (c *catalog) Describe(model string, version int64) (*infer.Description, err
 	if err != nil || !c.s.stopping.Load() {
 		return d, err
 	}
-	err = status.Errorf(status.Unavailable, "%sServer is stopping, scheduler for model has stopped accepting new inference requests", infer.IDPrefix(""))
+	err = &status.Error{
+		Code: status.Unavailable, RetryAfter: infer.LeavingRetry,
+		Msg: infer.IDPrefix("") + "Server is stopping, scheduler for model has stopped accepting new inference requests",
+	}
 	if cfg, failed := c.Config(model, version); failed == nil && cfg.GetEnsembleScheduling() != nil {
 		err = status.Prefixf(err, "in ensemble '%s', ", model)
 	}

@@ -12,7 +12,9 @@ import (
 	"strings"
 	"testing"
 
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
 	"github.com/tutti-server/tutti/backends"
@@ -118,24 +120,26 @@ func TestDrain(t *testing.T) {
 	for _, tt := range []struct {
 		path, body string
 		code       int
+		after      string
 		want       string
 	}{
-		{"/v2/models/copy/infer", drainInput, 503, `{"error":"` + refused + `"}`},
-		{"/v2/models/ens/infer", drainInput, 503, `{"error":"in ensemble 'ens', ` + refused + `"}`},
-		{"/v2/models/copy/generate", `{"INPUT0":7}`, 503, `{"error":"` + refused + `"}`},
-		{"/v2/health/live", "", 503, `{"error":"Server exiting"}`},
-		{"/v2/health/ready", "", 503, `{"error":"Server exiting"}`},
+		{"/v2/models/copy/infer", drainInput, 503, "1", `{"error":"` + refused + `"}`},
+		{"/v2/models/ens/infer", drainInput, 503, "1", `{"error":"in ensemble 'ens', ` + refused + `"}`},
+		{"/v2/models/copy/generate", `{"INPUT0":7}`, 503, "1", `{"error":"` + refused + `"}`},
+		{"/v2/health/live", "", 503, "", `{"error":"Server exiting"}`},
+		{"/v2/health/ready", "", 503, "", `{"error":"Server exiting"}`},
 	} {
-		if code, got := fetch(t, "http://"+a.http+tt.path, tt.body); code != tt.code || got != tt.want {
-			t.Errorf("%s: got status %d, %s, want %d, %s", tt.path, code, got, tt.code, tt.want)
+		if code, after, got := fetchWhen(t, "http://"+a.http+tt.path, tt.body); code != tt.code || got != tt.want || after != tt.after {
+			t.Errorf("%s: got status %d, %s, Retry-After %q, want %d, %s, %q", tt.path, code, got, after, tt.code, tt.want, tt.after)
 		}
 	}
 	if code, _ := fetch(t, "http://"+a.http+"/v2/models/copy", ""); code != http.StatusOK {
 		t.Errorf("metadata: status %d", code)
 	}
-	_, err = stub.ModelInfer(t.Context(), drainRequest("copy"))
-	if s := status.Convert(err); s.Code() != codes.Unavailable || s.Message() != refused {
-		t.Errorf("over gRPC: got %v", err)
+	var trailer metadata.MD
+	_, err = stub.ModelInfer(t.Context(), drainRequest("copy"), grpc.Trailer(&trailer))
+	if s := status.Convert(err); s.Code() != codes.Unavailable || s.Message() != refused || !slices.Equal(trailer.Get("retry-after"), []string{"1"}) {
+		t.Errorf("over gRPC: got %v, %v", err, trailer)
 	}
 	if live, err := stub.ServerLive(t.Context(), &inference.ServerLiveRequest{}); err != nil || live.GetLive() {
 		t.Errorf("live over gRPC: %v, %v", live, err)
@@ -182,6 +186,13 @@ func exchange(t *testing.T, conn net.Conn, responses *bufio.Reader, path, body s
 // fetch sends a request on a new connection: a POST request, or a GET request if body is empty.
 func fetch(t *testing.T, url, body string) (code int, text string) {
 	t.Helper()
+	code, _, text = fetchWhen(t, url, body)
+	return code, text
+}
+
+// fetchWhen is fetch, and returns the header Retry-After as well.
+func fetchWhen(t *testing.T, url, body string) (code int, after, text string) {
+	t.Helper()
 	method := http.MethodGet
 	if body != "" {
 		method = http.MethodPost
@@ -200,5 +211,5 @@ func fetch(t *testing.T, url, body string) (code int, text string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return resp.StatusCode, string(b)
+	return resp.StatusCode, resp.Header.Get("Retry-After"), string(b)
 }

@@ -8,11 +8,18 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"testing"
 
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
+	grpcstatus "google.golang.org/grpc/status"
+
 	"github.com/tutti-server/tutti/internal/cloud"
 	"github.com/tutti-server/tutti/internal/cloud/cloudtest"
+	"github.com/tutti-server/tutti/proto/inference"
 )
 
 // smallDisk starts a server for which a folder is a disk of 128 kB. It skips the test where no disk can be mounted.
@@ -55,9 +62,9 @@ func TestFullDiskOfServer(t *testing.T) {
 	t.Parallel()
 	disk, root := t.TempDir(), t.TempDir()
 	p := smallDisk(t, disk, []string{"TMPDIR=" + disk}, "--model-repository", root, "--model-control-mode=explicit")
+	const config = `{"backend":"identity","input":[{"name":"INPUT0","data_type":"TYPE_FP32","dims":[1]}],"output":[{"name":"OUTPUT0","data_type":"TYPE_FP32","dims":[1]}]}`
 	load := func(size int) (code int, after, text string) {
 		t.Helper()
-		const config = `{"backend":"identity","input":[{"name":"INPUT0","data_type":"TYPE_FP32","dims":[1]}],"output":[{"name":"OUTPUT0","data_type":"TYPE_FP32","dims":[1]}]}`
 		body, err := json.Marshal(map[string]any{"parameters": map[string]string{"config": config, "file:1/weights": base64.StdEncoding.EncodeToString(make([]byte, size))}})
 		if err != nil {
 			t.Fatal(err)
@@ -72,6 +79,14 @@ func TestFullDiskOfServer(t *testing.T) {
 		if !strings.Contains(text, want) {
 			t.Errorf("%s, want %q", text, want)
 		}
+	}
+	var trailer metadata.MD
+	_, err := dialStub(t, p.grpc).RepositoryModelLoad(t.Context(), &inference.RepositoryModelLoadRequest{ModelName: "m", Parameters: map[string]*inference.ModelRepositoryParameter{
+		"config":         {ParameterChoice: &inference.ModelRepositoryParameter_StringParam{StringParam: config}},
+		"file:1/weights": {ParameterChoice: &inference.ModelRepositoryParameter_BytesParam{BytesParam: make([]byte, 1<<20)}},
+	}}, grpc.Trailer(&trailer))
+	if grpcstatus.Code(err) != codes.Unavailable || !slices.Equal(trailer.Get("retry-after"), []string{"30"}) {
+		t.Errorf("a load beyond the disk over gRPC: %v, %v", err, trailer)
 	}
 	if code, _, text := load(1000); code != http.StatusOK {
 		t.Errorf("a smaller load: %d %s", code, text)

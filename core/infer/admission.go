@@ -22,6 +22,10 @@ var (
 // inFlightRetry is the suggested delay before a refused request is sent again.
 const inFlightRetry = time.Second
 
+// LeavingRetry is the suggested delay before a request that a stopping server refused is sent again: the connection is closed by then, and
+// a new one reaches another server behind the same address, or the one that is started next.
+const LeavingRetry = time.Second
+
 // InFlight counts the bytes of the requests that all front ends are receiving, executing or responding to, and
 // refuses requests beyond a limit. It does not count the memory that models allocate to execute. A nil InFlight
 // counts nothing. It is safe for concurrent use.

@@ -86,10 +86,18 @@ func (e *Error) Error() string { return e.Msg }
 // Unwrap returns the cause, or nil.
 func (e *Error) Unwrap() error { return e.Err }
 
-// Errorf returns an error of the given code. A %w verb keeps its operand as the cause.
+// Errorf returns an error of the given code. A %w verb keeps its operand as the cause, and also the cause's time to retry if the codes are
+// equal: an error of another code, for example InvalidArg because of Unavailable, has none.
 func Errorf(c Code, format string, args ...any) error {
 	err := fmt.Errorf(format, args...)
-	return &Error{Code: c, Msg: err.Error(), Err: errors.Unwrap(err)}
+	e := &Error{Code: c, Msg: err.Error(), Err: errors.Unwrap(err)}
+	if _, several := err.(interface{ Unwrap() []error }); several {
+		e.Err = err
+	}
+	if cause, ok := errors.AsType[*Error](err); ok && cause.Code == c {
+		e.RetryAfter = cause.RetryAfter
+	}
+	return e
 }
 
 // CodeOf returns the code of the first coded error in err's chain. A bare context

@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"testing"
+	"time"
 
 	"google.golang.org/grpc/codes"
 
@@ -89,6 +90,30 @@ func TestCodeOf(t *testing.T) {
 	}
 	if got, want := status.Prefixf(coded, "in ensemble '%s', ", "e").Error(), "in ensemble 'e', no model 'm': EOF"; got != want {
 		t.Errorf("Prefixf text = %q, want %q", got, want)
+	}
+}
+
+// TestErrorfKeeps checks which errors have the causes of their %w verbs, and their time to retry.
+func TestErrorfKeeps(t *testing.T) {
+	t.Parallel()
+	full := &status.Error{Code: status.Unavailable, Msg: "full", Err: io.ErrShortWrite, RetryAfter: 30 * time.Second}
+	for _, tt := range []struct {
+		name string
+		err  error
+		want time.Duration
+	}{
+		{"the same code", status.Errorf(status.Unavailable, "collecting: %w", full), full.RetryAfter},
+		{"below an uncoded error", status.Errorf(status.Unavailable, "collecting: %w", fmt.Errorf("row 3: %w", full)), full.RetryAfter},
+		{"two causes", status.Errorf(status.Unavailable, "%w: %w", io.EOF, full), full.RetryAfter},
+		{"twice", status.Errorf(status.Unavailable, "a: %w", status.Errorf(status.Unavailable, "b: %w", full)), full.RetryAfter},
+		{"prefixed", status.Prefixf(full, "a: "), full.RetryAfter},
+		{"another code", status.Errorf(status.InvalidArg, "unusable: %w", full), 0},
+		{"another code between", status.Errorf(status.Unavailable, "a: %w", status.Errorf(status.Internal, "b: %w", full)), 0},
+		{"no time", status.Errorf(status.Unavailable, "a: %w", io.ErrShortWrite), 0},
+	} {
+		if got := status.RetryAfter(tt.err); got != tt.want || !errors.Is(tt.err, io.ErrShortWrite) {
+			t.Errorf("%s: retry after %v, want %v; the cause is there: %v", tt.name, got, tt.want, errors.Is(tt.err, io.ErrShortWrite))
+		}
 	}
 }
 

@@ -59,7 +59,7 @@ func (r *Repository) beginChange(ctx context.Context) (outer *change, leave func
 	}
 	if r.closed {
 		r.changes.unlock()
-		return nil, nil, status.Errorf(status.Unavailable, "the server is stopping, no model can be loaded or unloaded")
+		return nil, nil, &status.Error{Code: status.Unavailable, RetryAfter: infer.LeavingRetry, Msg: "the server is stopping, no model can be loaded or unloaded"}
 	}
 	return nil, r.changes.unlock, nil
 }

@@ -139,7 +139,7 @@ func (h *health) Watch(_ *grpc_health_v1.HealthCheckRequest, stream grpc.ServerS
 			}
 		}
 		if h.svc.shuttingDown() {
-			return wireError(errLeaving)
+			return refusal(ctx, errLeaving)
 		}
 		select {
 		case <-changed:

@@ -52,8 +52,7 @@ func modelInfer(srv any, ctx context.Context, receive func(any) error, _ grpc.Un
 	r, err := s.respond(ctx, m, came)
 	s.load.attach(ctx)
 	if err != nil {
-		retryAfter(ctx, err)
-		return nil, wireError(err)
+		return nil, refusal(ctx, err)
 	}
 	s.compress(ctx)
 	return r, nil
@@ -85,21 +84,23 @@ func (s *service) receive(ctx context.Context, m *message, receive func(any) err
 		err = r.receive(&m.incoming, m, receive)
 	}
 	if err != nil {
-		retryAfter(ctx, err)
-		return wireError(err)
+		return refusal(ctx, err)
 	}
 	return nil
 }
 
-// retryAfter sets the retry-after trailer if err has a time.
-func retryAfter(ctx context.Context, err error) {
+// refusal returns err as a client gets it. It sets the retry-after trailer of the call if err has a time.
+func refusal(ctx context.Context, err error) error {
 	if d := status.RetryAfter(err); d > 0 {
 		// It fails only outside a call.
 		_ = grpc.SetTrailer(ctx, metadata.Pairs("retry-after", strconv.FormatInt(int64((d+time.Second-1)/time.Second), 10)))
 	}
+	return wireError(err)
 }
 
-var errLeaving = status.Errorf(status.Unavailable, "GRPC server is shutting down and has stopped accepting new requests.")
+var errLeaving error = &status.Error{
+	Code: status.Unavailable, RetryAfter: infer.LeavingRetry, Msg: "GRPC server is shutting down and has stopped accepting new requests.",
+}
 
 func (s *service) infer(ctx context.Context, m *message, came tracing.Interval) (*response, error) {
 	if s.refuses() {
@@ -213,7 +214,7 @@ func (s *service) interceptUnary(ctx context.Context, req any, info *grpc.UnaryS
 	call := func(ctx context.Context) (any, error) { return s.controlled(ctx, req, info.FullMethod, handler) }
 	resp, err = await(ctx, s, info.FullMethod, call, func(any) {})
 	if err != nil {
-		return nil, wireError(err)
+		return nil, refusal(ctx, err)
 	}
 	return resp, nil
 }

@@ -278,7 +278,7 @@ func (s *service) receiving(desc *grpc.ServiceDesc) *grpc.ServiceDesc {
 			return handle(srv, ctx, func(v any) error {
 				in, r := new(incoming), s.receiverOf(ctx, true)
 				defer in.charge.Release()
-				return r.control(in, v, receive)
+				return r.control(ctx, in, v, receive)
 			}, with)
 		}
 	}
@@ -286,12 +286,12 @@ func (s *service) receiving(desc *grpc.ServiceDesc) *grpc.ServiceDesc {
 }
 
 // control receives a message that is not an inference request.
-func (r *receiver) control(in *incoming, v any, plain func(any) error) error {
+func (r *receiver) control(ctx context.Context, in *incoming, v any, plain func(any) error) error {
 	err := r.receive(in, v, plain)
 	if err == nil || err == io.EOF { //nolint:errorlint // receive's own
 		return err
 	}
-	return wireError(err)
+	return refusal(ctx, err)
 }
 
 // receivingStream is a stream that receives its messages so.
@@ -307,5 +307,5 @@ func (s *receivingStream) RecvMsg(v any) error {
 	}
 	in := new(incoming)
 	defer in.charge.Release()
-	return s.r.control(in, v, s.ServerStream.RecvMsg)
+	return s.r.control(s.Context(), in, v, s.ServerStream.RecvMsg)
 }

@@ -163,7 +163,7 @@ func (st *stream) next() (*response, error) {
 	case st.received:
 		return nil, io.EOF
 	case st.svc.shuttingDown():
-		return nil, wireError(errLeaving)
+		return nil, refusal(st.ctx, errLeaving)
 	}
 	return nil, nil
 }

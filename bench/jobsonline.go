@@ -22,9 +22,11 @@ const (
 )
 
 // jobOnline compares the p99 of single online requests, which arrive at random at a fixed rate, with and without a job on the same
-// ensemble, in pairs. Both halves of a pair have the same arrivals, and each is the first one in every other pair.
+// ensemble, in pairs. Both halves of a pair have the same arrivals, and each is the first one in every other pair. The limit holds for
+// the p99 of the requests of all pairs together: that of a half is set by its 30 slowest requests, so those of single pairs scatter.
 func (b *bench) jobOnline(s *jobServer, l *jobLoad, rate float64, requests []load.Request) error {
-	var alone, beside, ratios, rows []float64
+	var all [2][]time.Duration // without a job and with one
+	var ratios, rows []float64
 	for round := range b.rounds + 1 {
 		var p99 [2]float64
 		var done int64
@@ -34,20 +36,24 @@ func (b *bench) jobOnline(s *jobServer, l *jobLoad, rate float64, requests []loa
 			if err != nil {
 				return err
 			}
-			p99[withJob], done = r.P99.Seconds()*1e3, done+n
+			if round > 0 { // the first round fills pools
+				all[withJob] = append(all[withJob], r.Latencies...)
+			}
+			p99[withJob], done = r.P99.Seconds(), done+n
 		}
-		if round == 0 { // it fills pools
-			continue
+		if round > 0 {
+			ratios, rows = append(ratios, p99[1]/p99[0]), append(rows, float64(done)/onlineTime.Seconds())
 		}
-		alone, beside, ratios = append(alone, p99[0]), append(beside, p99[1]), append(ratios, p99[1]/p99[0])
-		rows = append(rows, float64(done)/onlineTime.Seconds())
 	}
-	ratio, verdict := median(ratios), fmt.Sprintf("at most %.2f", onlineMost)
+	slices.Sort(all[0])
+	slices.Sort(all[1])
+	alone, beside := load.Percentile(all[0], 0.99), load.Percentile(all[1], 0.99)
+	ratio, verdict := float64(beside)/float64(alone), fmt.Sprintf("at most %.2f", onlineMost)
 	if ratio > onlineMost {
 		verdict += ", OVER"
 	}
-	fmt.Fprintf(b.table, "online requests, %s at %.0f/s\tp99 %.2f ms\tbeside a job %.2f ms (%.0f rows/s)\tratio %.2f (%.2f to %.2f; %s)\n",
-		l.model, rate, median(alone), median(beside), median(rows), ratio, slices.Min(ratios), slices.Max(ratios), verdict)
+	fmt.Fprintf(b.table, "online requests, %s at %.0f/s, %d\tp99 %.2f ms\tbeside a job %.2f ms (%.0f rows/s)\tratio %.2f (%s); of single pairs %.2f to %.2f, median %.2f\n",
+		l.model, rate, len(all[0]), alone.Seconds()*1e3, beside.Seconds()*1e3, median(rows), ratio, verdict, slices.Min(ratios), slices.Max(ratios), median(ratios))
 	if ratio > onlineMost {
 		return fmt.Errorf("the p99 of online requests of '%s' is %.2f times as long beside a job, expected at most %.2f", l.model, ratio, onlineMost)
 	}

@@ -24,6 +24,7 @@ type Background struct {
 	requests atomic.Int64 // background requests in flight
 	seen     atomic.Int64 // when the last of them began or ended
 	online   atomic.Int64 // online requests in flight
+	came     atomic.Int64 // when the last of them began, 0 for never
 	last     atomic.Int64 // when the last of them began or ended, 0 for never
 	window   atomic.Int64 // ns, 0 for firstWindow
 	batches  atomic.Int64 // batches of background tasks alone that execute
@@ -40,6 +41,8 @@ const (
 	windowDecay = 9
 	// watchTime is how long online requests are counted after the last background request.
 	watchTime = time.Minute
+	// expectTime is how long after an online request another one is expected.
+	expectTime = 10 * time.Second
 	// processorsEach is how many processors there are for each background batch beside online requests.
 	processorsEach = 4
 	// minWait is how soon a scheduler asks again, at the least.
@@ -73,6 +76,7 @@ func (b *Background) End(now int64) {
 // Arrive notes an online request that arrives at now. Leave must follow. Call it while Watching is true.
 func (b *Background) Arrive(now int64) {
 	n, last := b.online.Add(1), b.last.Swap(now)
+	b.came.Store(now)
 	if last != 0 {
 		b.learn(now-last, n == 1)
 	}
@@ -115,6 +119,13 @@ func (b *Background) Quiet(now int64) bool {
 	}
 	last := b.last.Load()
 	return last == 0 || now-last > b.quietAfter()
+}
+
+// Expecting reports whether an online request is to be expected soon, because there was one lately. One that comes while
+// the process is quiet waits for the background work that has begun, so that must be short then.
+func (b *Background) Expecting(now int64) bool {
+	came := b.came.Load()
+	return came != 0 && now-came < int64(expectTime)
 }
 
 // Wait returns when to ask again whether the process is quiet.

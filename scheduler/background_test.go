@@ -25,6 +25,9 @@ func TestQuietAfterTraffic(t *testing.T) {
 	if at := ms + int64(b.Wait(ms)); b.Quiet(2*ms) || b.Quiet(at-1) || !b.Quiet(at+1) {
 		t.Error("the first background request does not wait for one window")
 	}
+	if b.Expecting(2 * ms) {
+		t.Error("an online request is expected before there was one")
+	}
 	b.Arrive(2 * ms)
 	if ok, beside := b.Start(3*ms, false); ok || !beside {
 		t.Error("a batch starts beside an online request at the only instance")
@@ -40,6 +43,9 @@ func TestQuietAfterTraffic(t *testing.T) {
 		t.Error("no batch starts in a quiet process")
 	}
 	b.Done()
+	if !b.Expecting(5000*ms) || b.Expecting(20_000*ms) {
+		t.Error("an online request is not expected three seconds after the last one, or is for long")
+	}
 }
 
 // TestWatchEnds checks that online requests are not counted any more a minute after the last background request.

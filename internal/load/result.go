@@ -15,6 +15,7 @@ type Result struct {
 	Throughput float64
 	// Latencies of the successful requests, from arrival to the end of the response.
 	Mean, P50, P99, P999 time.Duration
+	Latencies            []time.Duration // each of them, ascending
 	// First is an error of one of the failed requests, or nil.
 	First error
 }
@@ -30,6 +31,7 @@ func newResult(samples []time.Duration, elapsed time.Duration) Result {
 		sum += s
 	}
 	slices.Sort(samples)
+	r.Latencies = samples
 	r.Throughput = float64(len(samples)) / elapsed.Seconds()
 	r.Mean = sum / time.Duration(len(samples))
 	r.P50, r.P99, r.P999 = Percentile(samples, 0.5), Percentile(samples, 0.99), Percentile(samples, 0.999)

@@ -2,6 +2,7 @@ package durable
 
 import (
 	"context"
+	"math"
 	"slices"
 	"sync"
 	"time"
@@ -15,6 +16,8 @@ const (
 	measureTime = 100 * time.Millisecond
 	holdTime    = 15 * time.Second
 	worthwhile  = 1.05 // the gain in throughput for which the limit stays raised
+	// briefTime is how long a request may occupy an instance while online requests are expected: one that comes waits for it.
+	briefTime = 20 * time.Millisecond
 )
 
 // gate limits the requests of one model that this worker has in flight, for all chunks together. It looks for the lowest
@@ -28,6 +31,9 @@ type gate struct {
 	now      func() time.Time
 	beside   chan struct{} // has an element for each unit that is in pieces
 
+	instances int           // of the model
+	took      time.Duration // time of a row at one instance, by the last measurement; 0 before that
+
 	begun    time.Time // of the measurement
 	rows     int64     // in the measurement
 	requests int
@@ -37,9 +43,20 @@ type gate struct {
 	held     time.Time // since when the limit is not questioned; zero while it grows
 }
 
-func newGate(limit int) *gate {
-	limit = min(max(limit, minFlight), maxFlight)
-	return &gate{limit: limit, base: limit, now: time.Now, beside: make(chan struct{}, unitsBeside)}
+// newGate returns the gate of a model with some instances, which begins with two requests for each.
+func newGate(instances int) *gate {
+	limit := min(max(2*instances, minFlight), maxFlight)
+	return &gate{limit: limit, base: limit, instances: max(instances, 1), now: time.Now, beside: make(chan struct{}, unitsBeside)}
+}
+
+// brief returns how many rows a request has that occupies an instance for briefTime, any number while that is not known.
+func (g *gate) brief() int {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.took == 0 {
+		return math.MaxInt
+	}
+	return int(max(briefTime/g.took, 1))
 }
 
 // acquire waits for a place. Places are given in the order of the calls.
@@ -98,6 +115,9 @@ func (g *gate) release(rows int) {
 	g.requests++
 	now := g.now()
 	if took := now.Sub(g.begun); took >= measureTime && g.requests >= 2*g.limit {
+		if g.full && g.rows > 0 {
+			g.took = max(took*time.Duration(g.instances)/time.Duration(g.rows), 1)
+		}
 		g.judge(float64(g.rows)/took.Seconds(), now)
 		g.begun, g.rows, g.requests, g.full = now, 0, 0, false
 	}

@@ -10,7 +10,7 @@ import (
 func TestGateFindsTheLimit(t *testing.T) {
 	t.Parallel()
 	for _, knee := range []int{1, 4, 32, 100} {
-		g := newGate(2)
+		g := newGate(1)
 		now := time.Unix(0, 0)
 		g.now = func() time.Time { return now }
 		for range 200 {
@@ -42,7 +42,7 @@ func TestGateFindsTheLimit(t *testing.T) {
 
 func TestGateWaits(t *testing.T) {
 	t.Parallel()
-	g := newGate(2)
+	g := newGate(1)
 	_, _ = g.acquire(t.Context()), g.acquire(t.Context())
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()

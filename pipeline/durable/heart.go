@@ -147,7 +147,7 @@ func (a *activities) gate(d *infer.Description) *gate {
 				instances += max(group.GetCount(), 1)
 			}
 		}
-		g = newGate(2 * int(instances))
+		g = newGate(int(instances))
 		a.gates[key] = g
 	}
 	return g

@@ -25,12 +25,12 @@ const (
 // errBusy says that a unit must be sent in pieces.
 var errBusy = errors.New("online requests are served")
 
-// whole sends a unit as one request. Beside online requests it fails with errBusy; the inputs are released.
+// whole sends a unit as one request. While online requests are served or expected it fails with errBusy; the inputs are released.
 func (s *sender) whole(ctx context.Context, u *unit) (*infer.Response, error) {
 	if u.piece || len(u.sent) == 1 {
 		return s.request(ctx, u.sent, u.inputs)
 	}
-	if s.busy() {
+	if s.most(len(u.sent)) < len(u.sent) {
 		u.releaseInputs()
 		return nil, errBusy
 	}
@@ -48,8 +48,21 @@ func (s *sender) whole(ctx context.Context, u *unit) (*infer.Response, error) {
 // busy reports whether online requests are served.
 func (s *sender) busy() bool { return !s.a.s.Background.Quiet(telemetry.Now()) }
 
-// beside executes a unit while online requests are served, in pieces: few units at a time, because the rows of more find no free places
-// sooner. One that has waited until there are no online requests is sent as one request again.
+// most returns how many rows of a unit of n a request may have now. While online requests are expected it is brief, because one that comes
+// waits for it.
+func (s *sender) most(n int) int {
+	b, now := s.a.s.Background, telemetry.Now()
+	switch {
+	case !b.Quiet(now):
+		return max(n/pieces, 1)
+	case b.Expecting(now):
+		return min(s.gate.brief(), n)
+	}
+	return n
+}
+
+// beside executes a unit while online requests are served or expected, in pieces: few units at a time, because the rows of more find no
+// free places sooner. One that has waited until there are none is sent as one request again.
 func (s *sender) beside(ctx context.Context, u *unit) {
 	select {
 	case s.gate.beside <- struct{}{}:
@@ -57,12 +70,12 @@ func (s *sender) beside(ctx context.Context, u *unit) {
 		u.err = ctx.Err()
 		return
 	}
-	busy := s.busy()
-	if busy {
-		s.sendPieces(ctx, u)
+	most := s.most(len(u.sent))
+	if most < len(u.sent) {
+		s.sendPieces(ctx, u, most)
 	}
 	<-s.gate.beside // before it is sent as one request, which may fail with errBusy again
-	if busy {
+	if most < len(u.sent) {
 		return
 	}
 	if u.inputs, u.err = s.inputs(u.sent); u.err == nil {
@@ -109,12 +122,12 @@ func (w *onlineWatch) end() bool {
 	return w.gaveUp
 }
 
-// sendPieces sends the rows of a unit in several requests at a time.
-func (s *sender) sendPieces(ctx context.Context, u *unit) {
+// sendPieces sends the rows of a unit in requests of most rows each.
+func (s *sender) sendPieces(ctx context.Context, u *unit, most int) {
 	turn := &slice{b: s.a.s.Background}
 	var list []*unit
 	var running sync.WaitGroup
-	for rows := range slices.Chunk(u.sent, max(len(u.sent)/pieces, 1)) {
+	for rows := range slices.Chunk(u.sent, most) {
 		p := &unit{entries: u.entries, sent: rows, piece: true}
 		list = append(list, p)
 		if p.err = turn.next(ctx); p.err == nil {

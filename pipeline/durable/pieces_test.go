@@ -20,7 +20,7 @@ func (changing) Pace(int64) (ok bool, wait time.Duration) { return true, 0 }
 func TestComingAndGoing(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	r.background, r.gate = changing{}, newGate(8)
+	r.background, r.gate = changing{}, newGate(4)
 	r.gate.beside = make(chan struct{}, 1)
 	r.work()
 	if st, _ := r.run(r.spec("changing", 400)); st.State != job.Completed || st.Rows.Done != 400 {

@@ -16,6 +16,8 @@ type Background interface {
 	End(now int64)
 	// Quiet reports whether there are no online requests.
 	Quiet(now int64) bool
+	// Expecting reports whether an online request is to be expected soon, because there was one lately.
+	Expecting(now int64) bool
 	// Pace asks for a slice of work beside online requests. If ok is false, ask again after wait. Otherwise Paced must follow.
 	Pace(now int64) (ok bool, wait time.Duration)
 	// Paced ends the slice that began at begin.
@@ -28,6 +30,7 @@ type noOnline struct{}
 func (noOnline) Begin(int64)                      {}
 func (noOnline) End(int64)                        {}
 func (noOnline) Quiet(int64) bool                 { return true }
+func (noOnline) Expecting(int64) bool             { return false }
 func (noOnline) Pace(int64) (bool, time.Duration) { return true, 0 }
 func (noOnline) Paced(int64, int64)               {}
 

@@ -19,7 +19,7 @@ type background struct {
 
 const (
 	// maxOwn bounds how long a batch of several background tasks takes, because an online task may come and wait for it.
-	maxOwn = 50 * time.Millisecond
+	maxOwn = 20 * time.Millisecond
 	// apart is how long no background task joins a batch of online ones after such a batch failed: its tasks were executed twice.
 	apart = 10 * time.Second
 )

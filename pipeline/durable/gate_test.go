@@ -40,6 +40,27 @@ func TestGateFindsTheLimit(t *testing.T) {
 	}
 }
 
+// TestGateBrief checks the time of a row that a gate has measured: two instances that execute 8 rows in 20 ms together.
+func TestGateBrief(t *testing.T) {
+	t.Parallel()
+	g, now := newGate(2), time.Unix(0, 0)
+	g.now = func() time.Time { return now }
+	if n := g.brief(); n < 1024 {
+		t.Errorf("before a measurement a request has %d rows", n)
+	}
+	for range g.limit {
+		_ = g.acquire(t.Context())
+	}
+	for range 2 * g.limit {
+		now = now.Add(20 * time.Millisecond)
+		g.release(8)
+		_ = g.acquire(t.Context())
+	}
+	if n := g.brief(); n != 4 {
+		t.Errorf("a request of 20 ms has %d rows, want 4 of 5 ms", n)
+	}
+}
+
 func TestGateWaits(t *testing.T) {
 	t.Parallel()
 	g := newGate(1)

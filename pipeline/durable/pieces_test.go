@@ -27,3 +27,24 @@ func TestComingAndGoing(t *testing.T) {
 		t.Errorf("%s %s: %+v", st.State, st.Reason, st.Rows)
 	}
 }
+
+// expecting is a Background without online requests that expects one.
+type expecting struct{ noOnline }
+
+func (expecting) Expecting(int64) bool { return true }
+
+// TestExpecting checks that the requests of a job are small while online requests are expected.
+func TestExpecting(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.background, r.gate = expecting{}, newGate(4)
+	r.gate.now = func() time.Time { return time.Unix(0, 0) } // nothing is measured
+	r.gate.took = briefTime / 2
+	r.work()
+	if st, _ := r.run(r.spec("expecting", 400)); st.State != job.Completed || st.Rows.Done != 400 {
+		t.Errorf("%s %s: %+v", st.State, st.Reason, st.Rows)
+	}
+	if n := r.model.low.Load(); n < 200 {
+		t.Errorf("400 rows are in %d requests, want at most 2 in each", n)
+	}
+}

@@ -17,6 +17,7 @@ import (
 
 	"github.com/tutti-server/tutti/backends"
 	"github.com/tutti-server/tutti/core/status"
+	"github.com/tutti-server/tutti/internal/diskfull"
 )
 
 const (
@@ -97,14 +98,16 @@ func unpacked(ctx context.Context, path string, st fs.FileInfo) (string, error) 
 	if _, err := os.Stat(dir); err == nil {
 		return dir, nil
 	}
+	const otherCache = "start the server with XDG_CACHE_HOME at another disk"
 	if err := os.MkdirAll(home, 0o700); err != nil {
-		return "", err
+		return "", diskfull.Explain(err, home, otherCache)
 	}
 	temp, err := os.MkdirTemp(home, "unpacking-")
 	if err != nil {
-		return "", err
+		return "", diskfull.Explain(err, home, otherCache)
 	}
 	if err := unpack(ctx, path, temp); err != nil {
+		err = diskfull.Explain(err, home, otherCache) // it names the free space, so before there is some again
 		return "", errors.Join(err, os.RemoveAll(temp))
 	}
 	if err := os.Rename(temp, dir); err != nil {

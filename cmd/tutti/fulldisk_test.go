@@ -1,13 +1,17 @@
 package main
 
 import (
+	"archive/tar"
 	"bytes"
+	"compress/gzip"
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"io"
 	"net/http"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -19,6 +23,7 @@ import (
 
 	"github.com/tutti-server/tutti/internal/cloud"
 	"github.com/tutti-server/tutti/internal/cloud/cloudtest"
+	"github.com/tutti-server/tutti/internal/preparedtest"
 	"github.com/tutti-server/tutti/proto/inference"
 )
 
@@ -118,3 +123,45 @@ func TestFullDiskOfCache(t *testing.T) {
 		}
 	}
 }
+
+// TestFullDiskOfEnvironment loads a Python model whose environment is larger, unpacked, than the disk of the cache: the error says so, nothing is
+// left there, and a smaller environment is loaded.
+func TestFullDiskOfEnvironment(t *testing.T) {
+	t.Parallel()
+	python, disk, root := preparedtest.Runtime(t, "python"), t.TempDir(), t.TempDir()
+	writeModel(t, root, "m", `backend: "python" input { name: "IN" data_type: TYPE_FP32 dims: 1 } output { name: "OUT" data_type: TYPE_FP32 dims: 1 }
+		parameters { key: "EXECUTION_ENV_PATH" value { string_value: "$$TRITON_MODEL_DIRECTORY/env.tar.gz" } }`)
+	writeFile(t, filepath.Join(root, "m", "1", "model.py"), []byte("class TritonPythonModel:\n    def execute(self, requests):\n        return []\n"))
+	archive := func(size int) {
+		t.Helper()
+		var b bytes.Buffer
+		z := gzip.NewWriter(&b)
+		w := tar.NewWriter(z)
+		for name, data := range map[string][]byte{"bin/python": []byte("#!/bin/sh\nexec '" + python + "' \"$@\"\n"), "lib/weights": make([]byte, size)} {
+			if err := errors.Join(w.WriteHeader(&tar.Header{Name: name, Mode: 0o755, Size: int64(len(data)), Typeflag: tar.TypeReg}), second(w.Write(data))); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := errors.Join(w.Close(), z.Close()); err != nil {
+			t.Fatal(err)
+		}
+		writeFile(t, filepath.Join(root, "m", "env.tar.gz"), b.Bytes())
+	}
+	p := smallDisk(t, disk, []string{"XDG_CACHE_HOME=" + disk, "TUTTI_PYTHON=" + python}, "--model-repository", root, "--model-control-mode=explicit")
+	archive(1 << 20)
+	code, after, text := loadModel(t, p.addresses, nil)
+	if code != http.StatusServiceUnavailable || after != "30" {
+		t.Errorf("an environment beyond the disk: %d, Retry-After %q", code, after)
+	}
+	for _, want := range []string{"cannot unpack '" + filepath.Join(root, "m", "env.tar.gz"), "EXECUTION_ENV_PATH", "the disk of '" + filepath.Join(disk, "tutti", "python") + "' is full (0 of", "or start the server with XDG_CACHE_HOME at another disk, and try again"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("%s, want %q", text, want)
+		}
+	}
+	archive(1000)
+	if code, _, text := loadModel(t, p.addresses, nil); code != http.StatusOK {
+		t.Errorf("a smaller environment: %d %s", code, text)
+	}
+}
+
+func second(_ int, err error) error { return err }

@@ -17,10 +17,18 @@ import (
 // RetryAfter is the time after which a request that failed because of a full disk may be sent again.
 const RetryAfter = 30 * time.Second
 
+// Is reports whether err says that a disk is full, a quota is used up or a file exceeds the limit of the process.
+func Is(err error) bool {
+	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) || errors.Is(err, syscall.EFBIG)
+}
+
 // Explain returns err, unless it says that a disk is full, a quota is used up or a file exceeds the limit of the process. Then it returns an
 // Unavailable error with the file system of path, its free space, and what to do: remedy says what else than to free space. For example,
-// "set TMPDIR to a folder of another disk".
+// "set TMPDIR to a folder of another disk". An error that Explain returned, or that wraps one, is returned as it is.
 func Explain(err error, path, remedy string) error {
+	if status.RetryAfter(err) == RetryAfter {
+		return err
+	}
 	var what, do string
 	switch {
 	case errors.Is(err, syscall.ENOSPC):

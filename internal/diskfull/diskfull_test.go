@@ -25,8 +25,11 @@ func TestExplain(t *testing.T) {
 	} {
 		err := diskfull.Explain(&os.PathError{Op: "write", Path: missing, Err: errno}, missing, "use another disk")
 		text := err.Error()
-		if status.CodeOf(err) != status.Unavailable || status.RetryAfter(err) != diskfull.RetryAfter || !errors.Is(err, errno) {
+		if status.CodeOf(err) != status.Unavailable || status.RetryAfter(err) != diskfull.RetryAfter || !errors.Is(err, errno) || !diskfull.Is(err) {
 			t.Errorf("%v: code %v, retry after %v", err, status.CodeOf(err), status.RetryAfter(err))
+		}
+		if again := diskfull.Explain(errors.Join(io.EOF, err), "elsewhere", "twice"); strings.Contains(again.Error(), "twice") {
+			t.Errorf("explained twice: %v", again)
 		}
 		for _, want := range []string{want, missing, ", or use another disk, and try again", errno.Error()} {
 			if !strings.Contains(text, want) {

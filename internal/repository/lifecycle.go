@@ -13,6 +13,7 @@ import (
 	"github.com/tutti-server/tutti/core/config"
 	"github.com/tutti-server/tutti/core/infer"
 	"github.com/tutti-server/tutti/core/status"
+	"github.com/tutti-server/tutti/internal/diskfull"
 	"github.com/tutti-server/tutti/internal/recovery"
 )
 
@@ -169,7 +170,7 @@ func (c *change) firstError(folders []*folder, broken []*model) error {
 			return unreadable(m.name, m.folder.err)
 		}
 		if m.err != nil {
-			return status.Errorf(status.InvalidArg, "load failed for model '%s': %s\n", m.name, c.reason(m))
+			return failedLoad(m.name, c.reason(m), m.err)
 		}
 	}
 	for _, b := range broken {
@@ -181,6 +182,15 @@ func (c *change) firstError(folders []*folder, broken []*model) error {
 		}
 	}
 	return nil
+}
+
+// failedLoad is Triton's error for a model that cannot be loaded, why because of err. It is one of the client, as in Triton, unless a disk is full.
+func failedLoad(name, why string, err error) error {
+	e := &status.Error{Code: status.InvalidArg, Msg: "load failed for model '" + name + "': " + why + "\n"}
+	if diskfull.Is(err) {
+		e.Code, e.Err, e.RetryAfter = status.CodeOf(err), err, status.RetryAfter(err)
+	}
+	return e
 }
 
 // reason returns why a model failed to load: one text for an ensemble, one per version for other models.

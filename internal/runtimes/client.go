@@ -11,7 +11,10 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/tutti-server/tutti/core/status"
 )
@@ -90,6 +93,9 @@ func (f *Fetcher) download(ctx context.Context, c client, a *Archive, tmp string
 	if err := cmd.Run(); err != nil {
 		const most = 2048 // of the end of the client's errors, joined to one line
 		text := words.String()
+		if full := fullWords(text); full != nil {
+			err = fmt.Errorf("%w (%w)", err, full)
+		}
 		text = text[max(0, len(text)-most):]
 		return "", fmt.Errorf("%s: %w: %s", strings.Join(c, " "), err, strings.Join(strings.Fields(text), " "))
 	}
@@ -101,6 +107,17 @@ func (f *Fetcher) download(ctx context.Context, c client, a *Archive, tmp string
 		return "", fmt.Errorf("%s left %d files, expected one archive", strings.Join(c, " "), len(files))
 	}
 	return filepath.Join(dir, files[0].Name()), nil
+}
+
+// fullWords returns the error that a package client means: a program has only its words to say that a disk is full. Python's are "No space left on
+// device" and "Disk quota exceeded", node's the names of the errors.
+func fullWords(text string) error {
+	for _, errno := range []syscall.Errno{syscall.ENOSPC, syscall.EDQUOT, syscall.EFBIG} {
+		if strings.Contains(strings.ToLower(text), errno.Error()) || strings.Contains(text, unix.ErrnoName(errno)) {
+			return errno
+		}
+	}
+	return nil
 }
 
 // watchInterval is the time between two looks at a download.

@@ -96,7 +96,7 @@ func (f *Fetcher) Fetch(ctx context.Context, name, dir string) (string, error) {
 		}
 		f.printf("unable to fetch %s %s: %v", r.Title, p.Version, err)
 	}
-	err = diskfull.Explain(errors.Join(failures...), cache, "set XDG_CACHE_HOME to a folder of another disk")
+	err = diskfull.Explain(errors.Join(failures...), cache, otherCache)
 	return "", &status.Error{Code: status.Unavailable, Msg: fmt.Sprintf("unable to fetch %s: %v", r.Title, err), Err: err, RetryAfter: status.RetryAfter(err)}
 }
 
@@ -106,8 +106,11 @@ func (f *Fetcher) printf(format string, args ...any) {
 	}
 }
 
+// otherCache is what to do when the cache's disk is full.
+const otherCache = "set XDG_CACHE_HOME to a folder of another disk"
+
 // release downloads one release into the cache. Each archive is retried on its own.
-func (f *Fetcher) release(ctx context.Context, r *Runtime, p *Release, cache string) error {
+func (f *Fetcher) release(ctx context.Context, r *Runtime, p *Release, cache string) (err error) {
 	if err := os.MkdirAll(cache, 0o755); err != nil {
 		return err
 	}
@@ -116,6 +119,7 @@ func (f *Fetcher) release(ctx context.Context, r *Runtime, p *Release, cache str
 		return err
 	}
 	defer os.RemoveAll(tmp)
+	defer func() { err = diskfull.Explain(err, cache, otherCache) }() // before the removal frees what was missing
 	staged := filepath.Join(tmp, "release")
 	f.announce(r, p)
 	for i := range p.Archives {

@@ -238,6 +238,23 @@ func TestFetchWithNPM(t *testing.T) {
 		t.Skip("no npm")
 	}
 	f, release := index(t, wheelBytes(t))
+	path := packNPM(t)
+	tgz, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a := &release.Archives[0]
+	a.Client, a.Package, a.Members[0].Path = "npm", path, "package/libtt.so"
+	a.Sum, a.Size = sum(tgz), int64(len(tgz))
+	f.Env = []string{"npm_config_offline=true"}
+	if path, err := f.Fetch(t.Context(), "ttfake", t.TempDir()); err != nil {
+		t.Errorf("Fetch = %q, %v", path, err)
+	}
+}
+
+// packNPM returns the path of an npm package with the library.
+func packNPM(t *testing.T) string {
+	t.Helper()
 	folder := t.TempDir()
 	for name, text := range map[string]string{"package.json": `{"name": "ttfake", "version": "1.0.0"}`, "libtt.so": library} {
 		if err := os.WriteFile(filepath.Join(folder, name), []byte(text), 0o600); err != nil {
@@ -249,17 +266,7 @@ func TestFetchWithNPM(t *testing.T) {
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("npm pack: %v: %s", err, out)
 	}
-	tgz, err := os.ReadFile(filepath.Join(folder, "ttfake-1.0.0.tgz"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	a := &release.Archives[0]
-	a.Client, a.Package, a.Members[0].Path = "npm", filepath.Join(folder, "ttfake-1.0.0.tgz"), "package/libtt.so"
-	a.Sum, a.Size = sum(tgz), int64(len(tgz))
-	f.Env = []string{"npm_config_offline=true"}
-	if path, err := f.Fetch(t.Context(), "ttfake", t.TempDir()); err != nil {
-		t.Errorf("Fetch = %q, %v", path, err)
-	}
+	return filepath.Join(folder, "ttfake-1.0.0.tgz")
 }
 
 func TestFetchUnknown(t *testing.T) {

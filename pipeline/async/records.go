@@ -3,6 +3,7 @@ package async
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/rand"
 	"crypto/sha256"
@@ -21,6 +22,7 @@ import (
 	"github.com/tutti-server/tutti/core/status"
 	"github.com/tutti-server/tutti/internal/cloud"
 	"github.com/tutti-server/tutti/internal/dataset"
+	"github.com/tutti-server/tutti/internal/diskfull"
 )
 
 // records is the storage. A record is an object: a line of JSON, then the body of the request or of the response. It is
@@ -108,8 +110,9 @@ func (r *records) open(ctx context.Context) (*dataset.Output, error) {
 
 // away is the error of a storage that cannot be used now.
 func (r *records) away(err error) error {
+	err = diskfull.Explain(err, r.uri, "")
 	return &status.Error{
-		Code: status.Unavailable, Err: err, RetryAfter: time.Second,
+		Code: status.Unavailable, Err: err, RetryAfter: cmp.Or(status.RetryAfter(err), time.Second),
 		Msg: "the storage of asynchronous requests '" + r.uri + "' cannot be used: " + err.Error() + "; --async-dir names another one",
 	}
 }

@@ -3,9 +3,12 @@
 package onnx
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
+	"runtime/debug"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -58,6 +61,52 @@ func load20(t *testing.T, values map[string]string) int {
 		t.Cleanup(func() { _ = x.Close() })
 	}
 	return threads(t) - before
+}
+
+// TestReloadBudget checks that a model that was unloaded leaves no memory of the runtime behind.
+func TestReloadBudget(t *testing.T) {
+	t.Parallel()
+	if !inChild(t) {
+		return
+	}
+	b := openBackend(t, nil)
+	reload := func(n int) int64 {
+		for range n {
+			m, err := loadFile(t, b, "mlp.onnx", "max_batch_size: 2")
+			if err != nil {
+				t.Fatal(err)
+			}
+			x, err := m.NewInstance(t.Context(), tensor.Place{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := errors.Join(x.Close(), m.Close()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		debug.FreeOSMemory()
+		return resident(t)
+	}
+	const times, most = 500, 4 << 20
+	before := reload(100)
+	if after := reload(times); after > before+most {
+		t.Errorf("%d loads have added %d KB, expected at most %d", times, (after-before)>>10, most>>10)
+	}
+}
+
+// resident returns the resident memory of the process that no file backs.
+func resident(t *testing.T) int64 {
+	t.Helper()
+	text, err := os.ReadFile("/proc/self/status")
+	if err != nil {
+		t.Skip(err)
+	}
+	_, rest, _ := strings.Cut(string(text), "RssAnon:")
+	kb, err := strconv.ParseInt(strings.Fields(rest)[0], 10, 64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return kb << 10
 }
 
 // TestSharedThreads checks that twenty models share one pool of eight threads.

@@ -41,6 +41,7 @@ func (s *Server) watch() {
 			}
 		}
 	})
+	s.guard.done.Go(func() { s.releaseIdle(ctx) })
 	bound := int64(0)
 	if b := s.o.Limits.Memory; b != nil {
 		if bound = *b; bound == 0 {
@@ -57,6 +58,23 @@ func (s *Server) watch() {
 			s.log.InfoContext(ctx, "requests are served again, there is memory")
 		})
 	})
+}
+
+// idleTime is the time after which memory of tensors that is not in use is returned to the system. It takes up to twice as long.
+const idleTime = 20 * time.Second
+
+// releaseIdle returns the memory of tensors that was not used for a while.
+func (s *Server) releaseIdle(ctx context.Context) {
+	tick := time.NewTicker(idleTime)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+			s.alloc.ReleaseIdle()
+		case <-ctx.Done():
+			return
+		}
+	}
 }
 
 // close ends the looks, and does not wait for one that asks a model: done has that.

@@ -26,7 +26,7 @@ const (
 // Pool allocates host memory outside the Go heap. Sizes up to 1 MiB come from power-of-two classes carved out of 1 MiB
 // slabs, which stay mapped; larger ones are separate mappings. Up to 256 MiB of them are kept for reuse, because
 // mapping and faulting pages costs more than most uses of them; from 64 MiB on the system may take their pages back
-// when it needs memory.
+// when it needs memory, and ReleaseIdle returns those that were not used for a while.
 type Pool struct {
 	place   Place
 	mapper  Mapper // nil: mappings of the process
@@ -60,6 +60,7 @@ type mappings struct {
 	mu   sync.Mutex
 	free []*Buffer // oldest first, guarded by mu
 	kept int       // bytes in free, guarded by mu
+	idle int       // the first ones of free, which were there at the last ReleaseIdle; guarded by mu
 }
 
 // Mapper maps the memory of a Pool that is not ordinary memory. It is safe for concurrent use.
@@ -258,6 +259,9 @@ func (m *mappings) take(size int) *Buffer {
 		if mappedLen(b.n) == size {
 			m.free = slices.Delete(m.free, i, i+1)
 			m.kept -= size
+			if i < m.idle {
+				m.idle--
+			}
 			return b
 		}
 	}
@@ -284,6 +288,7 @@ func (m *mappings) put(b *Buffer, of *Pool) (unmapped int) {
 		old := m.free[0]
 		m.free = append(m.free[:0], m.free[1:]...)
 		m.kept -= mappedLen(old.n)
+		m.idle = max(0, m.idle-1)
 		unmapped += mappedLen(old.n)
 		unmap(old, of.source(old))
 	}
@@ -299,7 +304,25 @@ func (p *Pool) Trim() {
 		p.mapped.Add(-int64(mappedLen(b.n)))
 		unmap(b, p.source(b))
 	}
-	m.free, m.kept = nil, 0
+	m.free, m.kept, m.idle = nil, 0, 0
+}
+
+// ReleaseIdle unmaps the large mappings that are kept for reuse and that nothing has used since the last call. A server calls it regularly, so that
+// the memory of a burst of requests is returned.
+func (p *Pool) ReleaseIdle() {
+	m := &p.large
+	m.mu.Lock()
+	old := slices.Clone(m.free[:m.idle])
+	m.free = slices.Delete(m.free, 0, m.idle)
+	m.idle = len(m.free)
+	for _, b := range old {
+		m.kept -= mappedLen(b.n)
+	}
+	m.mu.Unlock()
+	for _, b := range old { // requests do not wait for it
+		p.mapped.Add(-int64(mappedLen(b.n)))
+		unmap(b, p.source(b))
+	}
 }
 
 // Close unmaps all memory of a pool with a Mapper. While buffers are in use it unmaps what Trim does, and returns false. Nothing may be

@@ -122,3 +122,40 @@ func TestPoolKeeps(t *testing.T) {
 		})
 	}
 }
+
+// TestPoolReleasesIdle checks that memory kept for reuse is unmapped when nothing has used it between two calls.
+func TestPoolReleasesIdle(t *testing.T) {
+	t.Parallel()
+	p := tensor.NewPool()
+	use := func(sizes ...int) {
+		var held []*tensor.Buffer
+		for _, n := range sizes {
+			held = append(held, alloc(t, p, n))
+		}
+		for _, b := range held {
+			b.Release()
+		}
+	}
+	check := func(when string, mappings, bytes int) {
+		t.Helper()
+		n, kept := p.KeptMappings()
+		if mapped, _ := p.Usage(); n != mappings || kept != bytes || mapped != int64(bytes) {
+			t.Errorf("%s: %d mappings of %d bytes are kept, %d bytes are mapped, want %d of %d", when, n, kept, mapped, mappings, bytes)
+		}
+	}
+	use(2*mib, 3*mib, 4*mib, 5*mib)
+	p.ReleaseIdle()
+	check("all were used", 4, 14*mib)
+	use(3*mib, 6*mib)
+	p.ReleaseIdle()
+	check("two were used", 2, 9*mib)
+	use(200*mib, 100*mib) // the bound drops the oldest ones
+	p.ReleaseIdle()
+	check("beyond the bound", 1, 100*mib)
+	p.ReleaseIdle()
+	check("none was used", 0, 0)
+	use(2 * mib)
+	p.Trim()
+	p.ReleaseIdle()
+	check("after Trim", 0, 0)
+}

@@ -13,17 +13,19 @@ type Data struct {
 	Cores       int     `json:"cores"`
 	Samples     int     `json:"sample_requests"`
 	// Rate is the traffic of the validation in requests per second.
-	Rate     float64         `json:"rate"`
-	Models   []ModelData     `json:"models"`
-	Overhead OverheadData    `json:"overhead"`
-	Current  CandidateData   `json:"current"`
-	Advice   *CandidateData  `json:"advice"` // null if nothing better was found
-	Changes  []ChangeData    `json:"changes"`
-	Holds    bool            `json:"holds"`
-	Reason   string          `json:"reason,omitempty"` // why the advice does not hold
-	Pareto   []OperatingData `json:"pareto"`
-	Foreign  float64         `json:"foreign_cores"`
-	Seconds  float64         `json:"elapsed_s"`
+	Rate     float64        `json:"rate"`
+	Models   []ModelData    `json:"models"`
+	Overhead OverheadData   `json:"overhead"`
+	Current  CandidateData  `json:"current"`
+	Advice   *CandidateData `json:"advice"` // null if nothing better was found
+	Changes  []ChangeData   `json:"changes"`
+	// Validated says that the advice is good as measured, Holds that its predictions are within 15 %, too.
+	Validated bool            `json:"validated"`
+	Holds     bool            `json:"holds"`
+	Reason    string          `json:"reason,omitempty"` // why the advice does not hold
+	Pareto    []OperatingData `json:"pareto"`
+	Foreign   float64         `json:"foreign_cores"`
+	Seconds   float64         `json:"elapsed_s"`
 }
 
 // ModelData is a measured model.
@@ -94,6 +96,7 @@ func (r *Report) Data() *Data {
 		Overhead: OverheadData{micros(r.Overhead.CPU), micros(r.Overhead.Wait), r.slowdown()},
 		Current:  r.candidate(&r.Current), Changes: []ChangeData{}, Pareto: []OperatingData{}, Foreign: r.Foreign, Seconds: r.Elapsed.Seconds(),
 	}
+	d.Validated, _ = r.Validated()
 	d.Holds, d.Reason = r.Holds()
 	if r.Changed {
 		advice := r.candidate(&r.Advice)

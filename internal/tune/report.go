@@ -37,17 +37,38 @@ func (r *Report) Write(w io.Writer) error {
 	if r.Foreign > quiet {
 		fmt.Fprintf(&b, "Other processes used %.1f cores meanwhile: on an idle machine the results are more exact.\n", r.Foreign)
 	}
-	ok, reason := r.Holds()
-	verdict := "The advice holds: within 15 % of the predictions."
-	if !ok {
-		verdict = "The advice does not hold: " + reason + "."
-	}
-	fmt.Fprintf(&b, "%s It took %s.\n", verdict, r.Elapsed.Round(time.Second))
+	r.outside(&b)
+	fmt.Fprintf(&b, "%s It took %s.\n", r.verdict(), r.Elapsed.Round(time.Second))
 	for i := range r.Changes {
 		fmt.Fprintf(&b, "\n%s", r.Changes[i].Diff())
 	}
 	_, err := io.WriteString(w, b.String())
 	return err
+}
+
+// verdict says whether the advice holds, and what to rely on if only its predictions do not.
+func (r *Report) verdict() string {
+	ok, reason := r.Holds()
+	if ok {
+		return "The advice holds: within 15 % of the predictions."
+	}
+	text := "The advice does not hold: " + reason + "."
+	if validated, _ := r.Validated(); validated {
+		m := &r.Advice.Measured
+		text += fmt.Sprintf(" What was measured is within the objective: %s requests/s with a p99 of %s. Rely on that, not on the predictions.", rounded(m.Throughput), Round(m.P99))
+	}
+	return text
+}
+
+// outside says how much of the processor time was outside the models, where that is most of it: the predictions know that part
+// from requests one at a time only.
+func (r *Report) outside(b *strings.Builder) {
+	measured, predicted := r.Advice.Measured.perRequest(), r.Advice.Predicted.perRequest()
+	models := predicted - time.Duration(r.slowdown()*float64(r.Overhead.CPU))
+	if outside := measured - models; outside > measured/2 {
+		fmt.Fprintf(b, "A request took %s of processor time, predicted %s. %.0f %% of it was outside the models, mostly to wake threads: settings change little of that.\n",
+			Round(measured), Round(predicted), 100*float64(outside)/float64(measured))
+	}
 }
 
 // largerText prints up to which max_batch_size models were measured and how exact the predictions are there, or why not.

@@ -38,6 +38,14 @@ type Outcome struct {
 	Batches []float64
 }
 
+// perRequest returns the processor time of a request, 0 without responses.
+func (o *Outcome) perRequest() time.Duration {
+	if o.Throughput <= 0 {
+		return 0
+	}
+	return time.Duration(o.CPU / o.Throughput * float64(time.Second))
+}
+
 // Simulate executes a scenario as discrete events in virtual time. Equal scenarios have equal outcomes.
 //
 // The batching policies are those of the server. Requests of one batch go on together. A step without a queue executes

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"math"
 	"path/filepath"
 	"slices"
@@ -121,29 +122,49 @@ func medians(list []Outcome) (o Outcome) {
 
 // Within reports whether the measured p50, p99 and throughput are within Tolerance of the predicted ones.
 func (c *Candidate) Within() bool {
+	_, difference := c.worst()
+	return math.Abs(difference) <= Tolerance
+}
+
+// worst returns the prediction that is furthest from its measurement, and the difference relative to the measurement.
+func (c *Candidate) worst() (name string, difference float64) {
 	p, m := &c.Predicted, &c.Measured
-	return near(float64(p.P50), float64(m.P50)) && near(float64(p.P99), float64(m.P99)) && near(p.Throughput, m.Throughput)
+	for _, x := range []struct {
+		name                string
+		predicted, measured float64
+	}{{"p50", float64(p.P50), float64(m.P50)}, {"p99", float64(p.P99), float64(m.P99)}, {"throughput", p.Throughput, m.Throughput}} {
+		if x.measured <= 0 {
+			return x.name, math.Inf(1)
+		}
+		if d := x.predicted/x.measured - 1; math.Abs(d) >= math.Abs(difference) {
+			name, difference = x.name, d
+		}
+	}
+	return name, difference
 }
 
-func near(predicted, measured float64) bool {
-	return measured > 0 && math.Abs(predicted/measured-1) <= Tolerance
-}
-
-// Holds reports whether the advice held in the validation: the objective was met, and the measurements are within
-// Tolerance of the predictions. Reason says why not.
-func (r *Report) Holds() (ok bool, reason string) {
+// Validated reports whether the advice is good as measured, whatever was predicted: the objective was met, the rate was served,
+// and the current settings were not better. Reason says why not.
+func (r *Report) Validated() (ok bool, reason string) {
 	a := &r.Advice
 	switch {
 	case a.Measured.P99 > r.Objective:
 		return false, "the p99 exceeds the objective"
 	case a.Measured.Throughput < sustained*r.Rate:
 		return false, "the server did not serve the rate"
-	case !a.Within():
-		return false, "a prediction is more than 15 % from its measurement"
 	case r.Changed && !r.Given && r.Current.Measured.P99 <= r.Objective && r.Current.Measured.P99 < a.Measured.P99:
 		return false, "the current configuration serves that rate with a lower p99"
 	case r.Changed && r.Given && r.Current.Measured.P99 <= r.Objective && r.Current.Measured.CPU < a.Measured.CPU:
 		return false, "the current configuration takes less processor time"
 	}
 	return true, ""
+}
+
+// Holds reports whether the advice is validated and the measurements are within Tolerance of the predictions. Reason says why not.
+func (r *Report) Holds() (ok bool, reason string) {
+	if ok, reason = r.Validated(); ok && !r.Advice.Within() {
+		name, difference := r.Advice.worst()
+		return false, fmt.Sprintf("the predicted %s is %.0f %% from its measurement, more than 15 %%", name, 100*math.Abs(difference))
+	}
+	return ok, reason
 }

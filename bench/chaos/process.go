@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -67,6 +68,10 @@ type server struct {
 	web     http.Client // over the socket
 }
 
+// oneArena has the C library allocate in its main arena only. malloc_trim, which measure calls, returns no free memory from the ends of
+// the others: what loading models leaves there, 25 to 45 MB with two cores, depends on the threads that happened to load them, and would hide a leak.
+const oneArena = "MALLOC_ARENA_MAX=1"
+
 // serve starts a server with the given flags and waits until it is ready.
 func serve(ctx context.Context, s *settings, scratch string, args ...string) (*server, error) {
 	var ports [3]string
@@ -94,7 +99,7 @@ func serve(ctx context.Context, s *settings, scratch string, args ...string) (*s
 	r, w := io.Pipe()
 	go func() { _, _ = io.Copy(log, r) }()
 	v.Process, err = proc.Start(ctx, &proc.Settings{
-		Command: command, Env: []string{"TUTTI_PROFILE=" + v.socket, "TMPDIR=" + scratch}, Output: w, HTTP: "127.0.0.1:" + ports[0], GRPC: "127.0.0.1:" + ports[1], Patience: 3 * time.Minute,
+		Command: command, Env: []string{"TUTTI_PROFILE=" + v.socket, "TMPDIR=" + scratch, oneArena}, Output: w, HTTP: "127.0.0.1:" + ports[0], GRPC: "127.0.0.1:" + ports[1], Patience: 3 * time.Minute,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("%w; its log is %s", err, log.Name())
@@ -127,14 +132,17 @@ type state struct {
 	Goroutines  int `json:"goroutines"`
 	Parked      int `json:"parked_workers"`
 	Descriptors int `json:"descriptors"`
-	// Kinds counts the descriptors by their targets.
+	// Kinds counts the descriptors by their targets, or ports.
 	Kinds    map[string]int `json:"descriptor_kinds"`
 	Children int            `json:"children"`
 	Threads  int            `json:"threads"`
 	// Shared are the files of the server and of its children in /dev/shm, and their bytes.
 	Shared      []string `json:"shared_memory"`
 	SharedBytes int64    `json:"shared_memory_bytes"`
-	RSS         int64    `json:"rss"` // of the server
+	RSS         int64    `json:"rss"` // of the server; the next three are its parts
+	Anonymous   int64    `json:"rss_anonymous"`
+	Files       int64    `json:"rss_files"` // programs, libraries and models that are mapped
+	Memory      int64    `json:"rss_shared_memory"`
 	Tree        int64    `json:"tree_pss"`
 	Heap        int64    `json:"go_heap"`
 	Active      []string `json:"active"` // metrics of what is under way that are not 0
@@ -182,8 +190,18 @@ func (v *server) measure(ctx context.Context) (state, error) {
 	}
 	s.Tree = m.Proportional
 	s.RSS, s.Threads = fieldOf(v.PID(), "VmRSS:")<<10, int(fieldOf(v.PID(), "Threads:"))
+	s.Anonymous, s.Files, s.Memory = fieldOf(v.PID(), "RssAnon:")<<10, fieldOf(v.PID(), "RssFile:")<<10, fieldOf(v.PID(), "RssShmem:")<<10
 	s.Active, err = v.active(ctx)
 	return s, err
+}
+
+// saveMemory writes the mappings of the server and the arenas of its C library, to find out where memory is.
+func (v *server) saveMemory(ctx context.Context, out, name string) {
+	maps, _ := os.ReadFile(fmt.Sprintf("/proc/%d/smaps", v.PID())) // a missing file shows in the comparison of the states
+	arenas, _ := v.get(ctx, "/debug/malloc")
+	heap, _ := v.get(ctx, "/debug/pprof/heap?debug=1")
+	_, stats, _ := strings.Cut(heap, "# runtime.MemStats")
+	_ = os.WriteFile(filepath.Join(out, "memory-"+name+".txt"), []byte(string(maps)+arenas+stats), 0o600)
 }
 
 // children lists the processes of the server besides itself, also those whose parent has been killed.
@@ -282,6 +300,10 @@ func (s *state) descriptors(pid int) error {
 	if err != nil {
 		return err
 	}
+	peers, err := sockets(pid)
+	if err != nil {
+		return err
+	}
 	s.Kinds = map[string]int{}
 	for _, e := range entries {
 		to, err := os.Readlink(filepath.Join(dir, e.Name()))
@@ -289,9 +311,28 @@ func (s *state) descriptors(pid int) error {
 			continue
 		}
 		s.Descriptors++
-		s.Kinds[inode.ReplaceAllString(to, "N")]++
+		s.Kinds[cmp.Or(peers[to], inode.ReplaceAllString(to, "N"))]++
 	}
 	return nil
+}
+
+// sockets returns the ports of TCP connections and listeners by their names in /proc/PID/fd.
+func sockets(pid int) (map[string]string, error) {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/net/tcp", pid))
+	found := map[string]string{}
+	for line := range strings.Lines(string(text)) {
+		if f := strings.Fields(line); len(f) > 9 {
+			found["socket:["+f[9]+"]"] = fmt.Sprintf("tcp %d to %d", port(f[1]), port(f[2]))
+		}
+	}
+	return found, err
+}
+
+// port returns the port of an address in /proc/net/tcp, which is in hexadecimal digits behind a colon.
+func port(address string) uint64 {
+	_, digits, _ := strings.Cut(address, ":")
+	n, _ := strconv.ParseUint(digits, 16, 16)
+	return n
 }
 
 // sharedMemory lists the files of servers in /dev/shm. The ones of this program have another prefix.

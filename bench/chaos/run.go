@@ -24,6 +24,7 @@ type run struct {
 	c      *clients
 	redis  *redis
 	bucket *bucket
+	trace  string          // the file of traces, which the server opens with the first ones
 	have   map[string]bool // what is there: redis, s3, isolation
 
 	models, disk, memory sync.Mutex // one event at a time for each
@@ -92,13 +93,14 @@ func (s *settings) runChaos(ctx context.Context) (err error) {
 // prepare makes the repository and starts everything. It returns what is there.
 func (x *run) prepare(ctx context.Context, scratch string) (map[string]bool, error) {
 	have := map[string]bool{}
+	x.trace = filepath.Join(scratch, "trace.json")
 	var err error
 	if x.repo, err = makeRepository(filepath.Join(scratch, "models")); err != nil {
 		return nil, err
 	}
 	args := []string{
 		"--model-repository=" + x.repo.dir, "--model-control-mode=explicit", "--load-model=*", "--allow-client-shm=true", "--model-cache-directory=" + filepath.Join(scratch, "cache"),
-		"--trace-config=triton,file=" + filepath.Join(scratch, "trace.json"), "--trace-config=level=TIMESTAMPS", "--trace-config=rate=200",
+		"--trace-config=triton,file=" + x.trace, "--trace-config=level=TIMESTAMPS", "--trace-config=rate=200",
 		"--log-file=" + filepath.Join(x.set.out, "server-file.log"),
 	}
 	if readable(x.set.redis) {
@@ -145,11 +147,12 @@ func (x *run) stopOutside() {
 }
 
 // judged is the length from which a run's resident memory is judged: in shorter ones it is what the warm-up left to pools by chance.
-const judged = 10 * time.Minute
+const judged = 3 * time.Minute
 
 const (
 	warmUp   = time.Minute
 	measured = 10 * time.Second
+	idle     = 45 * time.Second // after which the server has returned the memory of tensors that it keeps for reuse
 )
 
 // execute measures the capacity, runs the events under traffic, and compares the states.
@@ -191,17 +194,22 @@ func (x *run) execute(ctx context.Context, plan []event, sum *summary) error {
 }
 
 // settle warms the server up, measures its capacity and its state. What bounded pools keep (the tensors', the schedulers' workers, the
-// C library's arenas) is there afterwards: each kind of event happens before, and each model is loaded again.
+// C library's arenas) is there afterwards: each kind of event happens before. As at the end of the run, each model is then loaded again, and
+// little is sent before the measurement: the memory of an ONNX session grows with the largest batch since it was opened.
 func (x *run) settle(ctx context.Context, flows []flow, sum *summary) (state, float64, error) {
 	x.warmUp(ctx, flows)
 	t := newTraffic(flows, x.c, x.set.seed+1)
-	sum.Capacity = t.capacity(ctx, min(measured, x.set.duration))
+	sum.Capacity = t.capacity(ctx, min(measured, x.set.duration), callers)
 	sum.Rate = x.set.load * sum.Capacity
 	for _, o := range outcomes {
 		if n := t.tally.totals()[o]; o != right && n > 0 {
 			return state{}, 0, fmt.Errorf("%d requests ended %s before any event: %v", n, o, slices.Collect(maps.Keys(t.tally.texts)))
 		}
 	}
+	for until := time.Now().Add(patience); !readable(x.trace) && time.Now().Before(until); {
+		t.capacity(ctx, time.Second, callers)
+	}
+	x.calm(ctx, flows)
 	if err := x.leave(ctx); err != nil {
 		return state{}, 0, err
 	}
@@ -209,6 +217,7 @@ func (x *run) settle(ctx context.Context, flows []flow, sum *summary) (state, fl
 	if err != nil {
 		return state{}, 0, err
 	}
+	x.server.saveMemory(ctx, x.set.out, "before")
 	return s, sum.Rate, x.enter(ctx)
 }
 
@@ -219,7 +228,7 @@ func (x *run) warmUp(ctx context.Context, flows []flow) {
 	d := min(warmUp, x.set.duration)
 	over, stop := context.WithCancel(ctx)
 	var wg sync.WaitGroup
-	wg.Go(func() { t.capacity(over, time.Hour) })
+	wg.Go(func() { t.capacity(over, time.Hour, mostAtOnce) }) // as many as the run may have under way: pools are as large as they were ever needed
 	for i, k := range kinds {
 		if (k.needs == "" || x.have[k.needs]) && wants(x.set.only.events, k.name) {
 			wg.Go(func() {
@@ -253,13 +262,32 @@ func (x *run) reload(ctx context.Context) error {
 	return nil
 }
 
-// leave closes all connections of the traffic, so that only what the server holds for itself is left.
+// leave closes all connections of the traffic, and takes Redis and the bucket away, so that only what the server holds for itself is left. It
+// keeps idle connections to them: one to a bucket for a minute, and to Redis as many as were needed since it last came back.
 func (x *run) leave(ctx context.Context) error {
-	return errors.Join(x.c.shared.close(ctx, x.c), x.c.close())
+	err := errors.Join(x.c.shared.close(ctx, x.c), x.c.close())
+	if x.bucket != nil {
+		x.bucket.set(true)
+	}
+	if x.redis != nil {
+		err = errors.Join(err, x.redis.stop())
+	}
+	if x.set.duration >= judged {
+		pause(ctx, idle)
+	}
+	return err
 }
 
-// enter opens them again.
+// enter undoes leave.
 func (x *run) enter(ctx context.Context) (err error) {
+	if x.redis != nil {
+		if err := x.redis.start(); err != nil {
+			return err
+		}
+	}
+	if x.bucket != nil {
+		x.bucket.set(false)
+	}
 	if x.c, err = dial(x.server); err != nil {
 		return err
 	}
@@ -349,6 +377,7 @@ func (x *run) compare(ctx context.Context, before state, sum *summary) error {
 		return err
 	}
 	sum.After = after
+	x.server.saveMemory(ctx, x.set.out, "after")
 	for _, f := range after.compare(&before, x.set.duration >= judged) {
 		x.fault(f)
 	}

@@ -240,6 +240,7 @@ func (l *problems) devices(field string, g *modelconfig.ModelInstanceGroup) {
 		return
 	case len(g.GetGpus()) == 0 && len(l.gpus) == 0:
 		l.add(InstanceGroup, field+".kind", "instance group %s of model %s has kind KIND_GPU but no GPUs are available, %s", g.GetName(), name, runOnCPU)
+		l.fix("") // the reason says it
 		return
 	case len(g.GetGpus()) == 0:
 		l.add(InstanceGroup, field+".gpus", "instance group %s of model %s has kind KIND_GPU but specifies no GPUs", g.GetName(), name)
@@ -248,9 +249,12 @@ func (l *problems) devices(field string, g *modelconfig.ModelInstanceGroup) {
 		return
 	}
 	for _, id := range g.GetGpus() {
-		l.addIf(!slices.Contains(l.gpus, id), InstanceGroup, field+".gpus", "instance group %s of model %s specifies invalid or unsupported gpu id %d. "+
-			"GPUs with at least the minimum required CUDA compute compatibility of 6.000000 are: %s; %s",
-			g.GetName(), name, id, cmp.Or(numbers(l.gpus), "none"), runOnCPU)
+		if !slices.Contains(l.gpus, id) {
+			l.add(InstanceGroup, field+".gpus", "instance group %s of model %s specifies invalid or unsupported gpu id %d. "+
+				"GPUs with at least the minimum required CUDA compute compatibility of 6.000000 are: %s; %s",
+				g.GetName(), name, id, cmp.Or(numbers(l.gpus), "none"), runOnCPU)
+			l.fix("")
+		}
 	}
 }
 

@@ -78,10 +78,13 @@ func lastPort(file string) (int, error) {
 type ports struct{ frontend, history, matching, worker int }
 
 // The ports to choose from are below those that Linux gives to outgoing connections: one of these took a port before Temporal listened.
+// The frontend's are apart from those of the internal services: clients connect again to the port of a server that ended, and one of its
+// successors' internal services there would refuse their calls as unknown.
 const (
-	firstPort = 10240
-	endPort   = 32768
-	portTries = 50
+	firstPort     = 10240
+	firstInternal = 21504
+	endPort       = 32768
+	portTries     = 50
 )
 
 // choose returns ports that are free now. The frontend has the port wanted, or without one that of the last time, so that
@@ -105,9 +108,9 @@ func choose(wanted int, file string) (p ports, err error) {
 		held = append(held, l)
 		return l.Addr().(*net.TCPAddr).Port, nil
 	}
-	free := func() (int, error) {
+	free := func(first, end int) (int, error) {
 		for range portTries {
-			port, err := take(firstPort + rand.IntN(endPort-firstPort)) //nolint:gosec // not a secret
+			port, err := take(first + rand.IntN(end-first)) //nolint:gosec // not a secret
 			if err == nil {
 				return port, nil
 			}
@@ -123,14 +126,14 @@ func choose(wanted int, file string) (p ports, err error) {
 	case last != 0:
 		p.frontend, err = take(last)
 		if err != nil {
-			p.frontend, err = free()
+			p.frontend, err = free(firstPort, firstInternal)
 		}
 	default:
-		p.frontend, err = free()
+		p.frontend, err = free(firstPort, firstInternal)
 	}
 	for _, at := range []*int{&p.history, &p.matching, &p.worker} {
 		if err == nil {
-			*at, err = free()
+			*at, err = free(firstInternal, endPort)
 		}
 	}
 	return p, err

@@ -199,7 +199,7 @@ func (x *run) execute(ctx context.Context, plan []event, sum *summary) error {
 func (x *run) settle(ctx context.Context, flows []flow, sum *summary) (state, float64, error) {
 	x.warmUp(ctx, flows)
 	t := newTraffic(flows, x.c, x.set.seed+1)
-	sum.Capacity = t.capacity(ctx, min(measured, x.set.duration), callers)
+	sum.Capacity = t.capacity(ctx, min(measured, x.set.duration))
 	sum.Rate = x.set.load * sum.Capacity
 	for _, o := range outcomes {
 		if n := t.tally.totals()[o]; o != right && n > 0 {
@@ -207,7 +207,7 @@ func (x *run) settle(ctx context.Context, flows []flow, sum *summary) (state, fl
 		}
 	}
 	for until := time.Now().Add(patience); !readable(x.trace) && time.Now().Before(until); {
-		t.capacity(ctx, time.Second, callers)
+		t.capacity(ctx, time.Second)
 	}
 	x.calm(ctx, flows)
 	if err := x.leave(ctx); err != nil {
@@ -228,7 +228,7 @@ func (x *run) warmUp(ctx context.Context, flows []flow) {
 	d := min(warmUp, x.set.duration)
 	over, stop := context.WithCancel(ctx)
 	var wg sync.WaitGroup
-	wg.Go(func() { t.capacity(over, time.Hour, mostAtOnce) }) // as many as the run may have under way: pools are as large as they were ever needed
+	wg.Go(func() { t.capacity(over, time.Hour) })
 	for i, k := range kinds {
 		if (k.needs == "" || x.have[k.needs]) && wants(x.set.only.events, k.name) {
 			wg.Go(func() {

@@ -59,8 +59,8 @@ func (t *traffic) one(ctx context.Context, draw uint64, impatient bool) {
 // callers is the number of clients that measure the capacity.
 const callers = 16
 
-// capacity measures the requests in a second of a closed loop of some clients.
-func (t *traffic) capacity(ctx context.Context, d time.Duration, callers int) float64 {
+// capacity measures the requests in a second of a closed loop.
+func (t *traffic) capacity(ctx context.Context, d time.Duration) float64 {
 	ctx, cancel := context.WithTimeout(ctx, d)
 	defer cancel()
 	var wg sync.WaitGroup

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net/http"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -100,7 +101,7 @@ func (x *run) prepare(ctx context.Context, scratch string) (map[string]bool, err
 	}
 	args := []string{
 		"--model-repository=" + x.repo.dir, "--model-control-mode=explicit", "--load-model=*", "--allow-client-shm=true", "--model-cache-directory=" + filepath.Join(scratch, "cache"),
-		"--trace-config=triton,file=" + x.trace, "--trace-config=level=TIMESTAMPS", "--trace-config=rate=200",
+		"--trace-config=triton,file=" + x.trace, "--trace-config=level=TIMESTAMPS", "--trace-config=rate=100",
 		"--log-file=" + filepath.Join(x.set.out, "server-file.log"),
 	}
 	if readable(x.set.redis) {
@@ -206,8 +207,8 @@ func (x *run) settle(ctx context.Context, flows []flow, sum *summary) (state, fl
 			return state{}, 0, fmt.Errorf("%d requests ended %s before any event: %v", n, o, slices.Collect(maps.Keys(t.tally.texts)))
 		}
 	}
-	for until := time.Now().Add(patience); !readable(x.trace) && time.Now().Before(until); {
-		t.capacity(ctx, time.Second)
+	if err := x.openTraces(ctx); err != nil {
+		return state{}, 0, err
 	}
 	x.calm(ctx, flows)
 	if err := x.leave(ctx); err != nil {
@@ -219,6 +220,26 @@ func (x *run) settle(ctx context.Context, flows []flow, sum *summary) (state, fl
 	}
 	x.server.saveMemory(ctx, x.set.out, "before")
 	return s, sum.Rate, x.enter(ctx)
+}
+
+// openTraces has the server write the traces of the warm-up, with a change of their rate, so that their file is open before the events and
+// after them. Otherwise it is opened when there is 1 MiB of them, which a short run does not have.
+func (x *run) openTraces(ctx context.Context) error {
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, x.c.url+"/v2/trace/setting", strings.NewReader(`{"trace_rate":"200"}`))
+	if err != nil {
+		return err
+	}
+	resp, err := x.c.web.Do(req)
+	if err != nil {
+		return err
+	}
+	if err := resp.Body.Close(); err != nil {
+		return err
+	}
+	if resp.StatusCode != http.StatusOK || !readable(x.trace) {
+		return fmt.Errorf("the traces of the warm-up are not in '%s': %s", x.trace, resp.Status)
+	}
+	return nil
 }
 
 // warmUp sends as much traffic as the server can take, while each kind of event happens once, and then some more.

@@ -71,7 +71,7 @@ func TestTopKeys(t *testing.T) {
 	shows("requests of the second model", func(text string) bool {
 		request()
 		at := strings.Index(text, "second")
-		return at >= 0 && at < strings.Index(text, "first") && !strings.Contains(text, "0 req/s")
+		return at >= 0 && at < strings.Index(text, "first") && !strings.Contains(text, ", 0 req/s")
 	})
 	term.KeyTap(vt.KeySlash)
 	term.KeyTap(vt.KeyF)

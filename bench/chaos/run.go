@@ -25,7 +25,7 @@ type run struct {
 	c      *clients
 	redis  *redis
 	bucket *bucket
-	trace  string          // the file of traces, which the server opens with the first ones
+	trace  string          // the file of traces, which the server opens when it first writes some
 	have   map[string]bool // what is there: redis, s3, isolation
 
 	models, disk, memory sync.Mutex // one event at a time for each

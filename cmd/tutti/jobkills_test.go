@@ -84,41 +84,58 @@ func (k *killing) done(id string, least int64) (st job.Status) {
 
 // TestJobKills kills the server, a worker and the Temporal server with SIGKILL, 50 times, at random, during a job of 20,000
 // rows. The manifest must have every row once, and the sum of an undisturbed run. With -short there are 3 kills and 1,200 rows.
+// A job that ends before the last kill is followed by the next one, so every kill meets a job.
 func TestJobKills(t *testing.T) {
 	t.Parallel()
 	kills, rows := 50, 20_000
 	if testing.Short() {
 		kills, rows = 3, 1200
 	}
-	repository, spec := identities(t, "line", rows)
-	spec.ChunkRows = 100
+	repository, first := identities(t, "line", rows)
+	first.ChunkRows = 100
 	k := &killing{t: t, dir: t.TempDir()}
 	k.common = []string{"--model-repository", repository, "--data-dir", k.dir, "--temporal-program", temporalProgram(t), "--job-chunks=1"}
 	k.startServer()
 	k.startWorker()
-	submitJob(t, k.at.http, spec)
-	random, count := rand.New(rand.NewPCG(1, 2)), [3]int{}
+	another := func(id string) *job.Spec {
+		spec := *first
+		spec.ID, spec.Output.URI = id, filepath.Join(filepath.Dir(first.Output.URI), id)
+		submitJob(t, k.at.http, &spec)
+		return &spec
+	}
+	disturbed := []*job.Spec{another("disturbed-0")}
+	random, count, since := rand.New(rand.NewPCG(1, 2)), [3]int{}, 0 // since is the first kill of the newest job
 	for i := range kills {
-		st := k.done(spec.ID, int64(i*rows/(kills+1)))
+		st := k.done(disturbed[len(disturbed)-1].ID, int64((i-since)*rows/(kills+1)))
 		if st.State.Final() {
-			t.Fatalf("the job is %s after %d of %d kills", st.State, i, kills)
+			disturbed, since = append(disturbed, another(fmt.Sprintf("disturbed-%d", len(disturbed)))), i
 		}
 		which := random.IntN(len(count))
 		count[which]++
 		k.kill(which)
 	}
-	disturbed := k.done(spec.ID, int64(rows)+1)
-	t.Logf("killed %v (server, worker, Temporal); %d chunks, %d retries", count, disturbed.Chunks, disturbed.Retries)
-	calm := *spec
-	calm.ID, calm.Output.URI = "calm", filepath.Join(filepath.Dir(spec.Output.URI), "calm")
-	submitJob(t, k.at.http, &calm)
-	k.done(calm.ID, int64(rows)+1)
-	got, want := manifest(t, spec), manifest(t, &calm)
-	if got.Sum != want.Sum || got.Rows.Done != int64(rows) || got.Rows.Failed != 0 {
-		t.Errorf("%+v with the sum %s, want %d rows and %s", got.Rows, got.Sum, rows, want.Sum)
+	for _, spec := range disturbed {
+		st := k.done(spec.ID, int64(rows)+1)
+		t.Logf("%s: %d chunks, %d retries", spec.ID, st.Chunks, st.Retries)
 	}
+	t.Logf("killed %v (server, worker, Temporal)", count)
+	calm := another("calm")
+	k.done(calm.ID, int64(rows)+1)
+	want := manifest(t, calm)
+	for _, spec := range disturbed {
+		got := manifest(t, spec)
+		if got.Sum != want.Sum || got.Rows.Done != int64(rows) || got.Rows.Failed != 0 {
+			t.Errorf("%s: %+v with the sum %s, want %d rows and %s", spec.ID, got.Rows, got.Sum, rows, want.Sum)
+		}
+		inOrder(t, spec, got, rows)
+	}
+}
+
+// inOrder checks that the parts of a job have the rows 0 to n-1, each once.
+func inOrder(t *testing.T, spec *job.Spec, m job.Manifest, n int) {
+	t.Helper()
 	next := 0
-	for _, p := range got.Parts {
+	for _, p := range m.Parts {
 		text, err := os.ReadFile(filepath.Join(spec.Output.URI, p.Path))
 		if err != nil {
 			t.Fatal(err)
@@ -131,8 +148,8 @@ func TestJobKills(t *testing.T) {
 			next++
 		}
 	}
-	if next != rows {
-		t.Errorf("the parts have %d rows, want %d", next, rows)
+	if next != n {
+		t.Errorf("the parts of %s have %d rows, want %d", spec.ID, next, n)
 	}
 }
 

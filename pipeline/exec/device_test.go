@@ -1,6 +1,7 @@
 package exec_test
 
 import (
+	"sync"
 	"testing"
 
 	"github.com/tutti-server/tutti/backends"
@@ -18,6 +19,8 @@ type testDevice struct {
 	traffic *sim.Traffic
 	mover   *batch.Mover
 	mixed   bool
+
+	mu      sync.Mutex // parallel tests share a bench
 	models  int
 	opened  []backends.Instance
 	ledgers []*telemetry.Model
@@ -61,6 +64,8 @@ func (s *testDevice) decide() bool {
 	if s == nil {
 		return false
 	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	s.models++
 	return !s.mixed || s.models%2 != 0
 }
@@ -75,6 +80,8 @@ func (s *testDevice) wrap(b *bench, list []backends.Instance) []backends.Instanc
 		}
 		all = append(all, p)
 	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	s.opened = append(s.opened, all...)
 	return all
 }
@@ -97,6 +104,8 @@ func (b *bench) mover() *batch.Mover {
 func (b *bench) stats(name string) *telemetry.Model {
 	m := &telemetry.Model{Name: name}
 	if b.device != nil {
+		b.device.mu.Lock()
+		defer b.device.mu.Unlock()
 		b.device.ledgers = append(b.device.ledgers, m)
 	}
 	return m

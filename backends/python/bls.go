@@ -301,6 +301,13 @@ func (b *callGraph) done(x wait) {
 	}
 }
 
+// forget removes the calls of a worker that has ended: another one serves its instance.
+func (b *callGraph) forget(w *worker) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.waits = slices.DeleteFunc(b.waits, func(x wait) bool { return x.w == w })
+}
+
 // stuck reports whether every instance of a model waits for a stuck model, or an ensemble has a stuck step. A model in seen counts
 // as stuck: it is part of a cycle.
 func (b *callGraph) stuck(name string, seen map[string]bool) bool {

@@ -53,6 +53,24 @@ func TestCallGraph(t *testing.T) {
 	}
 }
 
+// TestCallGraphForgets checks that a call of a worker that has ended, which the called model still executes, makes no cycle: the instance has
+// another worker.
+func TestCallGraphForgets(t *testing.T) {
+	t.Parallel()
+	b := callGraph{instances: map[string]int{"a": 1, "b": 1}, ensembles: map[string][]string{}}
+	ended := &worker{}
+	if call := (wait{"a", ended, "b"}); !b.wait(call) {
+		t.Fatal("the first call is refused")
+	}
+	b.forget(ended)
+	if !b.wait(wait{"b", &worker{}, "a"}) {
+		t.Error("a call of the model whose worker has ended is refused")
+	}
+	if b.done(wait{"a", ended, "b"}); len(b.waits) != 1 {
+		t.Errorf("calls %v wait, want that of model b", b.waits)
+	}
+}
+
 // FuzzResponse checks that parsing any bytes as a response stays within them, and that valid parts lie within
 // memory.
 func FuzzResponse(f *testing.F) {

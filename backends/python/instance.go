@@ -31,6 +31,7 @@ type instance struct {
 	life      context.Context        //nolint:containedctx // cancelled by Close, for restarts
 	end       context.CancelFunc
 	starts    sync.WaitGroup
+	frees     sync.WaitGroup // of workers that have ended
 
 	mu       sync.Mutex
 	w        *worker   // guarded by mu, like all fields below
@@ -95,6 +96,7 @@ func (x *instance) Close() error {
 	x.w = nil
 	x.alive.Store(nil)
 	defer x.closeStreams()
+	defer x.frees.Wait()
 	if w == nil {
 		return nil
 	}
@@ -280,12 +282,15 @@ func failAll(b *backends.Batch, e *execution, err error) {
 	tensor.ReleaseAll(b.Out)
 }
 
-// closeWorker frees the worker. The caller holds mu.
+// closeWorker ends the worker, and frees it in the background: another one serves while a client does not take the last responses of this one,
+// or while a model that it has called executes. The caller holds mu.
 func (x *instance) closeWorker() {
-	x.w.close()
-	x.ended = x.w.reason()
+	w := x.w
+	w.stop()
+	x.ended = w.reason()
 	x.w = nil
 	x.alive.Store(nil)
+	x.frees.Go(w.free)
 }
 
 // broken frees the worker when err is an error of its socket. The caller holds mu.

@@ -199,8 +199,14 @@ func (w *worker) kill(why string) {
 	w.proc.kill()
 }
 
-// close frees the worker, and kills it when it does not exit.
+// close ends and frees the worker.
 func (w *worker) close() {
+	w.stop()
+	w.free()
+}
+
+// stop ends the process, and kills it when it does not exit. The calls that it has made are cancelled. No more commands are sent then.
+func (w *worker) stop() {
 	select {
 	case <-w.proc.ended: // a crash, which watch logs
 	default:
@@ -209,6 +215,11 @@ func (w *worker) close() {
 	w.cancel()
 	w.commands.hangUp()
 	w.proc.waitExit(func() { w.kill("it did not exit") })
+	w.m.b.callGraph.forget(w)
+}
+
+// free frees what is left after stop. It waits for the models that the worker has called and for the clients to which it has sent responses.
+func (w *worker) free() {
 	w.sides.Wait()
 	_ = w.commands.close()
 	_ = w.side.link.close()

@@ -257,6 +257,9 @@ type borrowed struct{}
 // Free does nothing.
 func (borrowed) Free(*tensor.Buffer) {}
 
+// Lends implements tensor.Lender.
+func (borrowed) Lends() {}
+
 // respond describes the outputs.
 func (c *child) respond(w *words) error {
 	for i := range c.batch.Out {

@@ -44,6 +44,13 @@ type Owner interface {
 	Free(b *Buffer)
 }
 
+// Lender is an Owner of buffers over memory that is not its own and that others read, or that cannot be written. Builds with the tag
+// invariants overwrite memory when its last reference is released, but not this.
+type Lender interface {
+	Owner
+	Lends()
+}
+
 // Allocator allocates buffers at one place. It is safe for concurrent use.
 //
 // Lifecycle of a buffer:

@@ -251,5 +251,8 @@ func (c *HTTP) Close() error {
 	c.mu.Lock()
 	c.conn, c.open = nil, nil
 	c.mu.Unlock()
-	return conn.Close()
+	if err := conn.Close(); !errors.Is(err, net.ErrClosed) { // an interruption closes it too
+		return err
+	}
+	return nil
 }

@@ -138,7 +138,18 @@ func (d *Driver) Count() Counters {
 	return Parse(text)
 }
 
-// Parse returns the counters of a report. For example, of the file that TUTTI_CUDA_CHECK_REPORT names.
+// ParseFile returns the counters of each process that has written its report to the file that TUTTI_CUDA_CHECK_REPORT names, in the order in
+// which they ended.
+func ParseFile(text string) (list []Counters) {
+	const first = "up " // begins the counters of a report
+	parts := strings.Split("\n"+text, "\n"+first)
+	for _, part := range parts[1:] {
+		list = append(list, Parse(first+part))
+	}
+	return list
+}
+
+// Parse returns the counters of a report.
 func Parse(report string) (c Counters) {
 	for line := range strings.Lines(report) {
 		var name string

@@ -216,6 +216,11 @@ JPEG or PNG bytes in, the three likeliest digits out:
 It has seen nothing but centred single digits: any other picture gets a digit too, and often a confident one.
 
 The six pictures here are digits held out, `expected.json` holds their answers.
+
+## second_look
+
+An ensemble around `digits` with a condition: where the first answer has a probability below 0.9, the picture is decoded again with a
+sharper filter. [Conditions in ensembles](../../../docs/ensembles.md) explains it; its answers are from `scripts/make_second_look.py`.
 """
 
 

@@ -242,16 +242,18 @@ func writePorts(b *bytes.Buffer, kind string, ports []config.Port) {
 	}
 }
 
-// TestPlanImage checks that the image of docs/first-ensemble.md is the one that the program draws.
+// TestPlanImage checks that the images of the pages are those that the program draws.
 func TestPlanImage(t *testing.T) {
 	t.Parallel()
-	var out, errs bytes.Buffer
-	code := cli.Main(t.Context(), []string{
-		"tutti", "plan", examplesDir + "/parallel", "parallel_nested", "--format=svg",
-		"--backend-config=onnxruntime,library-path=" + requireRuntime(t),
-	}, &out, &errs, components())
-	if code != 0 {
-		t.Fatalf("tutti plan ended with %d: %s", code, &errs)
+	library := requireRuntime(t)
+	for image, of := range map[string][2]string{"ensemble.svg": {"parallel", "parallel_nested"}, "second_look.svg": {"digits", "second_look"}} {
+		var out, errs bytes.Buffer
+		code := cli.Main(t.Context(), []string{
+			"tutti", "plan", examplesDir + "/" + of[0], of[1], "--format=svg", "--backend-config=onnxruntime,library-path=" + library,
+		}, &out, &errs, components())
+		if code != 0 {
+			t.Fatalf("tutti plan ended with %d: %s", code, &errs)
+		}
+		goldentest.Check(t, docsDir+image, out.Bytes())
 	}
-	goldentest.Check(t, docsDir+"ensemble.svg", out.Bytes())
 }

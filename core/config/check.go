@@ -193,6 +193,7 @@ func (l *problems) extensions() {
 	l.addIf(b == nativeBackend, OwnBackend, "backend", "model '%s' uses backend '%s', which Triton does not have", name, b)
 	for _, key := range sortedKeys(l.cfg.GetParameters()) {
 		l.addIf(IsPaddingParam(key), PaddingParam, "parameters", "model '%s' sets parameter '%s', which Triton ignores", name, key)
+		l.addIf(IsEnsemble(l.cfg) && IsFlowParam(key), FlowExtension, "parameters."+key, "ensemble '%s' sets parameter '%s', which Triton ignores", name, key)
 	}
 }
 
@@ -231,7 +232,7 @@ func (l *problems) metrics() {
 var generalParams = []string{"watchdog_secs", "memory_limit_bytes", PadPrefix + "*", UnpadPrefix + "*", "max_batch_elements", batchStrategy}
 
 // ensembleParams are the parameters of ensembles.
-var ensembleParams = []string{ResidentParam}
+var ensembleParams = []string{ResidentParam, stepPrefix + "*", firstOfParam}
 
 // ResidentParam is the parameter of an ensemble that refuses it when a tensor would be copied between two of its steps.
 const ResidentParam = "require_resident"

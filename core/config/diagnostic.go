@@ -260,6 +260,8 @@ const (
 	NotCompiled   Code = "TUT3018"
 	MixedStreams  Code = "TUT3019"
 	NotResident   Code = "TUT3020"
+	FlowParam     Code = "TUT3021"
+	MixedRows     Code = "TUT3022"
 
 	NotHonoured   Code = "TUT4001"
 	Hint          Code = "TUT4002"
@@ -286,6 +288,7 @@ const (
 	OwnBackend          Code = "TUT6005"
 	PaddingParam        Code = "TUT6006"
 	InferredTensor      Code = "TUT6007"
+	FlowExtension       Code = "TUT6008"
 )
 
 // Rules returns every rule, sorted by code.
@@ -360,6 +363,8 @@ var rules = []Rule{
 	{Code: NotCompiled, Severity: Fault, Doc: "An ensemble cannot be compiled for a reason that has no code of its own."},
 	{Code: MixedStreams, Severity: Fault, Doc: "A step would need to pair responses of independent decoupled steps.", Fix: "give each decoupled step an ensemble of its own"},
 	{Code: NotResident, Severity: Fault, Doc: "A tensor would be copied between two steps of an ensemble with require_resident.", Fix: "run both steps on one device by their instance_group, or remove require_resident"},
+	{Code: FlowParam, Severity: Fault, Doc: "A parameter of an ensemble that changes its data flow is not valid.", Fix: "correct the parameter as docs/ensembles.md describes it"},
+	{Code: MixedRows, Severity: Fault, Doc: "A tensor is needed for rows that do not have it, because of the condition of a step.", Fix: "give the rows without it a value by step.MODEL.otherwise, or join it with others by ensemble.first_of"},
 	{Code: NotHonoured, Severity: Fault, Unsupported: true, Doc: "A field would change results and is not supported.", Fix: "remove the field"},
 	{Code: Hint, Severity: Notice, Doc: "A field only hints at speed, or depends on one that is not set, and has no effect here."},
 	{Code: SharedLibrary, Severity: Fault, Unsupported: true, Doc: "The field names a shared library that was built for Triton.", Fix: "use what is built in; libraries made for Triton's interfaces are not loaded"},
@@ -383,4 +388,5 @@ var rules = []Rule{
 	{Code: OwnBackend, Severity: Notice, Extension: true, Doc: "The backend exists in this server only."},
 	{Code: PaddingParam, Severity: Notice, Extension: true, Doc: "A parameter pads inputs, which Triton ignores."},
 	{Code: InferredTensor, Severity: Notice, Extension: true, Doc: "A declared tensor's type or dims are inferred from the model.", Fix: "declare data_type and dims"},
+	{Code: FlowExtension, Severity: Notice, Extension: true, Doc: "A parameter changes the data flow of an ensemble, which Triton ignores."},
 }

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 
+	"google.golang.org/protobuf/proto"
+
 	"github.com/tutti-server/tutti/proto/modelconfig"
 )
 
@@ -26,7 +28,8 @@ func (l *problems) ensemble() {
 	for i, s := range steps {
 		l.step(i, s)
 	}
-	if len(l.list) == before {
+	_, faults := FlowOf(l.cfg)
+	if l.list = append(l.list, faults...); len(l.list) == before {
 		l.dataFlow()
 	}
 }
@@ -40,13 +43,14 @@ func (l *problems) step(i int, s *modelconfig.ModelEnsembling_Step) {
 
 // flow is an ensemble's data flow by tensor name.
 type flow struct {
-	steps    []*modelconfig.ModelEnsembling_Step
-	inputs   map[string]bool   // the ensemble's inputs
-	writer   map[string]int    // the step that writes a tensor
-	readers  map[string][]int  // the steps that read it
-	where    map[string]string // the field that names it first
-	unfed    map[string]bool   // tensors that nothing writes, and all that depend on them
-	reported map[string]bool   // tensors whose problem was reported already
+	steps    []*modelconfig.ModelEnsembling_Step // those of the configuration, then the operations of its parameters
+	fields   []string                            // per step: its place in the configuration
+	inputs   map[string]bool                     // the ensemble's inputs
+	writer   map[string]int                      // the step that writes a tensor
+	readers  map[string][]int                    // the steps that read it
+	where    map[string]string                   // the field that names it first
+	unfed    map[string]bool                     // tensors that nothing writes, and all that depend on them
+	reported map[string]bool                     // tensors whose problem was reported already
 }
 
 func (l *problems) dataFlow() {
@@ -84,13 +88,37 @@ func (l *problems) dataFlow() {
 
 func newFlow(cfg *modelconfig.ModelConfig) *flow {
 	f := &flow{
-		steps: cfg.GetEnsembleScheduling().GetStep(), inputs: map[string]bool{}, unfed: map[string]bool{},
+		inputs: map[string]bool{}, unfed: map[string]bool{},
 		writer: map[string]int{}, readers: map[string][]int{}, where: map[string]string{}, reported: map[string]bool{},
 	}
 	for _, in := range cfg.GetInput() {
 		f.inputs[in.GetName()] = true
 	}
+	all, _ := FlowOf(cfg)
+	for i, s := range all.Steps {
+		step := s.ModelEnsembling_Step
+		if s.Rows != "" {
+			step = proto.CloneOf(step)
+			step.InputMap[s.Rows] = s.Rows
+		}
+		f.steps, f.fields = append(f.steps, step), append(f.fields, stepField(i))
+	}
+	for _, o := range all.Operations {
+		step := &modelconfig.ModelEnsembling_Step{ModelName: o.Name, InputMap: map[string]string{}, OutputMap: map[string]string{o.Out: o.Out}}
+		for _, t := range o.In {
+			step.InputMap[t] = t
+		}
+		f.steps, f.fields = append(f.steps, step), append(f.fields, o.Field)
+	}
 	return f
+}
+
+// at returns the place of one port of step i. An operation has one place.
+func (f *flow) at(i int, ports, port string) string {
+	if strings.HasPrefix(f.fields[i], "parameters.") {
+		return f.fields[i]
+	}
+	return f.fields[i] + ports + port
 }
 
 func stepField(i int) string { return fmt.Sprintf("ensemble_scheduling.step[%d]", i) }
@@ -99,17 +127,17 @@ func (l *problems) link(f *flow, i int, s *modelconfig.ModelEnsembling_Step) {
 	for _, port := range sortedKeys(s.GetOutputMap()) {
 		t := s.GetOutputMap()[port]
 		_, twice := f.writer[t]
-		l.addIf(twice, TensorTwice, stepField(i)+".output_map",
+		l.addIf(twice, TensorTwice, f.at(i, ".output_map", ""),
 			"ensemble tensor '%s' can appear in an output map only once for ensemble '%s' step %d", t, l.cfg.GetName(), i)
-		l.addIf(f.inputs[t], InputWritten, stepField(i)+".output_map",
+		l.addIf(f.inputs[t], InputWritten, f.at(i, ".output_map", ""),
 			"ensemble tensor '%s' is an input of ensemble '%s', but step %d writes it", t, l.cfg.GetName(), i)
 		f.writer[t] = i
-		f.where[t] = cmp.Or(f.where[t], stepField(i)+".output_map."+port)
+		f.where[t] = cmp.Or(f.where[t], f.at(i, ".output_map.", port))
 	}
 	for _, port := range sortedKeys(s.GetInputMap()) {
 		t := s.GetInputMap()[port]
 		f.readers[t] = append(f.readers[t], i)
-		f.where[t] = cmp.Or(f.where[t], stepField(i)+".input_map."+port)
+		f.where[t] = cmp.Or(f.where[t], f.at(i, ".input_map.", port))
 	}
 }
 
@@ -176,13 +204,15 @@ func (l *problems) outputFed(f *flow, field, out string) {
 // CompleteFlow is idempotent.
 func CompleteFlow(cfg *modelconfig.ModelConfig) []Diagnostic {
 	l := &problems{cfg: cfg}
-	f := newFlow(cfg)
-	for i, s := range f.steps {
+	for i, s := range cfg.GetEnsembleScheduling().GetStep() {
 		if s.GetModelVersion() == 0 && s.GetModelName() != "" {
 			l.add(NoModelVersion, stepField(i), "step %d of ensemble '%s' does not specify 'model_version', so the latest version of model '%s' is taken",
 				i, cfg.GetName(), s.GetModelName())
 			s.ModelVersion = -1
 		}
+	}
+	f := newFlow(cfg)
+	for i, s := range f.steps {
 		for _, t := range s.GetInputMap() {
 			f.readers[t] = append(f.readers[t], i)
 		}
@@ -208,7 +238,7 @@ func (l *problems) completePorts(f *flow) {
 		for _, t := range sortedKeys(f.readers) {
 			if _, written := f.writer[t]; !written {
 				cfg.Input = append(cfg.Input, &modelconfig.ModelInput{Name: t})
-				l.undeclared(stepField(f.readers[t][0])+".input_map", "input", t)
+				l.undeclared(f.at(f.readers[t][0], ".input_map", ""), "input", t)
 			}
 		}
 	}
@@ -216,7 +246,7 @@ func (l *problems) completePorts(f *flow) {
 		for _, t := range sortedKeys(f.writer) {
 			if len(f.readers[t]) == 0 {
 				cfg.Output = append(cfg.Output, &modelconfig.ModelOutput{Name: t})
-				l.undeclared(stepField(f.writer[t])+".output_map", "output", t)
+				l.undeclared(f.at(f.writer[t], ".output_map", ""), "output", t)
 			}
 		}
 	}
@@ -283,7 +313,7 @@ func (l *problems) cycle(f *flow) {
 	for _, i := range around {
 		names = append(names, f.steps[i].GetModelName())
 	}
-	l.add(Circle, stepField(around[0]), "steps of ensemble '%s' wait for each other (cycle: %s)", l.cfg.GetName(), strings.Join(append(names, names[0]), " -> "))
+	l.add(Circle, f.fields[around[0]], "steps of ensemble '%s' wait for each other (cycle: %s)", l.cfg.GetName(), strings.Join(append(names, names[0]), " -> "))
 }
 
 // cycle returns the steps of one cycle, or nil.

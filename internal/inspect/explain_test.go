@@ -42,6 +42,27 @@ func TestExplain(t *testing.T) {
 	}
 }
 
+// TestExplainConditions checks the lines of conditions, of which there are at most twenty.
+func TestExplainConditions(t *testing.T) {
+	t.Parallel()
+	r := record()
+	r.Events = append(r.Events,
+		tracing.Event{Kind: tracing.EventChosen, At: 82_000, Node: 1, Reason: "'a' ran for 0 of 2 rows: x[0] > 1"},
+		tracing.Event{Kind: tracing.EventSkipped, At: 82_001, Node: 2, Reason: "'a' did not run: x[0] > 1 holds for no row"})
+	for range 20 {
+		r.Events = append(r.Events, tracing.Event{Kind: tracing.EventSkipped, At: 82_002, Node: 3, Reason: "r"})
+	}
+	var b bytes.Buffer
+	if err := inspect.Explain(&b, inspect.NewTraceView(r, "slow")); err != nil {
+		t.Fatal(err)
+	}
+	_, got, _ := strings.Cut(b.String(), "  condition: ")
+	lines := strings.Split(got, "\n  condition: ")
+	if len(lines) != 21 || lines[0] != "'a' ran for 0 of 2 rows: x[0] > 1" || lines[1] != "'a' did not run: x[0] > 1 holds for no row" || lines[20] != "2 more\n" {
+		t.Errorf("%q", lines)
+	}
+}
+
 // TestExplainSpills checks the lines of spills, of which there are at most ten.
 func TestExplainSpills(t *testing.T) {
 	t.Parallel()

@@ -335,8 +335,29 @@ func Explain(w io.Writer, v *TraceView) error {
 		}
 		b = fmt.Appendf(b, "%12s %5.1f%% %-10s %-9s %s\n", span(p.Ns), 100*share, strings.Repeat("#", int(10*share+0.5)), p.Kind, p.Text)
 	}
-	_, err := w.Write(v.appendSpills(b))
+	_, err := w.Write(v.appendSpills(v.appendRows(b)))
 	return err
+}
+
+// maxConditions bounds the conditions that Explain lists.
+const maxConditions = 20
+
+// appendRows appends a line for each condition and for each step that it kept from running.
+func (v *TraceView) appendRows(b []byte) []byte {
+	n := 0
+	for i := range v.Events {
+		e := &v.Events[i]
+		if e.Kind != tracing.EventChosen.String() && e.Kind != tracing.EventSkipped.String() {
+			continue
+		}
+		if n++; n <= maxConditions {
+			b = fmt.Appendf(b, "  condition: %s\n", e.Reason)
+		}
+	}
+	if n > maxConditions {
+		b = fmt.Appendf(b, "  condition: %d more\n", n-maxConditions)
+	}
+	return b
 }
 
 // maxSpills bounds the spills that Explain lists.

@@ -276,8 +276,11 @@ func (r *Repository) Graph(name string, number int64) (*inspect.GraphView, error
 func (r *Repository) node(p *plan.Plan, i int) inspect.NodeView {
 	n := &p.Nodes[i]
 	v := inspect.NodeView{
-		Node: i, Name: n.Name, Model: n.Model, Version: n.Signature.Version, MaxBatch: n.Signature.MaxBatch, Site: "host",
+		Node: i, Name: n.Label(), Model: n.Model, Version: n.Signature.Version, MaxBatch: n.Signature.MaxBatch, Site: "host",
 		Places: []string{}, Lost: []string{}, Ensembles: append([]string{}, n.Ensembles...), Stream: n.Stream, Inflight: n.MaxInflight,
+	}
+	if n.Operation != nil {
+		v.Platform = n.Kind()
 	}
 	if n.OnDevice {
 		v.Site = "device"
@@ -288,7 +291,7 @@ func (r *Repository) node(p *plan.Plan, i int) inspect.NodeView {
 			v.Lost = append(v.Lost, at.String())
 		}
 	}
-	if m := r.stepModel(n); m != nil {
+	if m := r.stepModel(n); m != nil && n.Operation == nil {
 		v.Platform = platformOf(m)
 		if m.queue != nil {
 			v.InFlight = m.queue.InFlight()
@@ -333,6 +336,11 @@ func (r *Repository) edges(v *version, p *plan.Plan) []inspect.EdgeView {
 			if used := r.stepModel(n); used != nil {
 				addCopies(&e, used.stats.Copies.List(), func(c *telemetry.Copy) bool { return c.Reason != telemetry.ForResponse && c.Tensor == e.Input })
 			}
+			list = append(list, e)
+		}
+		for _, slot := range n.Waits {
+			e := edge(p, slot, to, &config.Port{Name: "rows", DType: tensor.Int32}, n.Signature.MaxBatch)
+			e.Tensor = "rows"
 			list = append(list, e)
 		}
 	}

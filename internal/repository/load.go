@@ -384,6 +384,9 @@ func (c *change) compile(ctx context.Context, m *model, l *versionState) (v *ver
 	}
 	targets := make([]scheduler.Scheduler, len(p.Nodes))
 	for i := range p.Nodes {
+		if p.Nodes[i].Operation != nil {
+			continue
+		}
 		used := c.next[p.Nodes[i].ID].version(p.Nodes[i].Version)
 		targets[i] = used.queue
 		if !slices.Contains(v.uses, used) {
@@ -400,7 +403,7 @@ func (c *change) compile(ctx context.Context, m *model, l *versionState) (v *ver
 	}
 	settings := exec.Settings{
 		Plan: p, Targets: targets, Stats: v.stats, Workers: c.r.workers, Mover: c.r.mover,
-		Tracer: c.r.s.Tracer, Log: c.r.s.Log,
+		Tracer: c.r.s.Tracer, Log: c.r.s.Log, Alloc: c.r.s.Alloc,
 	}
 	v.exec = exec.New(settings)
 	for _, used := range v.uses {

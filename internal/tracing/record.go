@@ -169,10 +169,12 @@ const (
 	EventReport                     // a model reports an event while it executes: Reason is its name
 	EventSpill                      // memory of a tensor is slower than what was asked for: as EventCopy without Duration; no Tensor for the model's own memory
 	EventLoad                       // a task waited for its model to be loaded again: Duration
+	EventChosen                     // a condition was evaluated: Reason is the step and how many rows it ran for
+	EventSkipped                    // a step did not run, because its condition held for no row: Reason is the step and the condition
 	numEvents
 )
 
-var eventNames = [numEvents]string{"copy", "cache_hit", "cache_miss", "refused", "cancelled", "deadline", "wave", "report", "spill", "model_load"}
+var eventNames = [numEvents]string{"copy", "cache_hit", "cache_miss", "refused", "cancelled", "deadline", "wave", "report", "spill", "model_load", "rows_chosen", "step_skipped"}
 
 // Moves reports whether events of the kind have From and To.
 func (k EventKind) Moves() bool { return k == EventCopy || k == EventSpill }

@@ -58,6 +58,9 @@ func (l *lab) network(ensemble string) (*Network, *plan.Plan, error) {
 
 // unsupported returns why a step cannot be simulated, nil if it can.
 func (l *lab) unsupported(node *plan.Node) error {
+	if node.Operation != nil {
+		return fmt.Errorf("the ensemble has the %s '%s': tune supports ensembles whose steps all run for every request", node.Kind(), node.Label())
+	}
 	cfg, err := l.Config(node.Model, max(node.Version, 0))
 	switch {
 	case err != nil:

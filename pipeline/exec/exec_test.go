@@ -135,7 +135,7 @@ func (b *bench) batching(sig *config.Signature, rules dynamic.Rules, f ...backen
 }
 
 func (b *bench) executor(p *plan.Plan, targets ...scheduler.Scheduler) *exec.Executor {
-	return exec.New(exec.Settings{Plan: p, Targets: targets, Stats: b.stats("e"), Workers: b.workers, Mover: b.mover()})
+	return exec.New(exec.Settings{Plan: p, Targets: targets, Stats: b.stats("e"), Workers: b.workers, Mover: b.mover(), Alloc: b.alloc})
 }
 
 func (b *bench) request(values ...float32) *infer.Request {

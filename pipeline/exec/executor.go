@@ -45,6 +45,7 @@ type Executor struct {
 	tracer  *tracing.Tracer
 	log     *slog.Logger // may be nil
 	workers *scheduler.Workers
+	alloc   tensor.Allocator // of what operations make
 	runs    pool.Of[run]
 	pending pending.Count
 	retired atomic.Bool
@@ -95,6 +96,8 @@ type Settings struct {
 	Workers *scheduler.Workers
 	// Mover is nil where there are no devices.
 	Mover *batch.Mover
+	// Alloc has host memory for the tensors that conditions and joins make. It may be nil for a plan without row sets.
+	Alloc tensor.Allocator
 	// Tracer receives failed requests that were not sampled. Optional.
 	Tracer *tracing.Tracer
 	// Log receives, at the debug level, the outputs that an ensemble's steps left out of a response. Optional.
@@ -125,7 +128,7 @@ func New(s Settings) *Executor {
 
 // newExecutor returns an executor of p, which is s.Plan or one of its segments.
 func newExecutor(s *Settings, p *plan.Plan, targets []scheduler.Scheduler, d segmentPosition) *Executor {
-	x := &Executor{plan: p, targets: targets, stats: s.Stats, mover: s.Mover, tracer: s.Tracer, log: s.Log, workers: s.Workers, segmentPosition: d}
+	x := &Executor{plan: p, targets: targets, stats: s.Stats, mover: s.Mover, tracer: s.Tracer, log: s.Log, workers: s.Workers, alloc: s.Alloc, segmentPosition: d}
 	for i, readers := range p.Readers {
 		if readers > 1 {
 			x.shared = append(x.shared, plan.Slot(i))

@@ -330,6 +330,9 @@ func (r *run) fill(task *scheduler.Task, n *plan.Node) error {
 				"tensor '%s' of shape %s cannot lose its batch dimension for input '%s' of model '%s', which does not batch",
 				r.x.plan.Names[s], in.Shape, decl.Name, n.Model)
 		}
+		if err := r.project(&task.In[port], n, port); err != nil {
+			return err
+		}
 		if err := checkShape(n.Signature, decl, &task.In[port].Shape, &rows); err != nil {
 			return status.Prefixf(err, "%s", infer.IDPrefix(r.req.ID))
 		}

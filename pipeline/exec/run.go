@@ -56,6 +56,7 @@ type values struct {
 	readers []atomic.Int32 // per slot: reads to come
 	need    []atomic.Int32 // per node: inputs to come
 	tasks   []scheduler.Task
+	sets    []rowSet // of conditions
 }
 
 // selection is the part of the plan that the requested outputs need.
@@ -92,6 +93,7 @@ func newRun(x *Executor, workers *scheduler.Workers) *run {
 		readers: make([]atomic.Int32, p.Slots),
 		need:    make([]atomic.Int32, len(p.Nodes)),
 		tasks:   make([]scheduler.Task, len(p.Nodes)),
+		sets:    make([]rowSet, len(p.RowSets)),
 	}
 	r.selection = selection{outputs: make([]int32, 0, len(p.Outputs)), subset: plan.NewNodeSet(len(p.Nodes))}
 	r.root = r
@@ -194,6 +196,14 @@ func (r *run) stage(n, after int32, loop *scheduler.RunLoop) int32 {
 		return 0
 	}
 	x, task := r.x, &r.tasks[n]
+	if x.plan.RowSets != nil {
+		switch node := &x.plan.Nodes[n]; {
+		case r.empty(node.Rows):
+			return r.skip(n, after, loop)
+		case node.Operation != nil:
+			return r.operate(n, after, loop)
+		}
+	}
 	if err := r.fill(task, &x.plan.Nodes[n]); err != nil {
 		tensor.ReleaseAll(task.In)
 		r.fail(n, err)

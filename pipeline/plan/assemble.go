@@ -65,9 +65,24 @@ func (c *compiler) assemble() *Plan {
 		p.AllNodes.AddAll(n)
 	}
 	p.link()
+	a.rowSets()
 	a.aliases()
 	p.cut()
 	return p
+}
+
+// rowSets notes the row sets of the tensors.
+func (a *assembly) rowSets() {
+	p := a.plan
+	if p.RowSets = a.c.sets; len(p.RowSets) == 0 {
+		return
+	}
+	p.SlotRows = make([]int32, p.Slots)
+	for s, to := range a.number {
+		if to != None {
+			p.SlotRows[to] = a.c.setOf[s]
+		}
+	}
 }
 
 // aliases lists the names that the ensembles have for their tensors.
@@ -97,6 +112,11 @@ func (a *assembly) node(s *step) Node {
 		if slot != None {
 			n.Need++
 		}
+	}
+	n.Rows, n.Waits = s.set, a.slots(s.waits)
+	n.Need += int32(len(n.Waits)) //nolint:gosec // ensembles nest at most 64 deep
+	if s.op != nil {
+		n.Operation = &Operation{When: s.op.when, Chooses: s.op.chooses, Otherwise: s.op.otherwise}
 	}
 	return n
 }
@@ -249,6 +269,15 @@ func (k *cutter) enter(seg, outer *Segment, depth int32, before []Slot) {
 		producer.Need++
 	}
 	seg.Ports = k.slots(k.whole.Nodes[outer.First+outer.Producer].Out)
+}
+
+// linkWaits adds the steps that wait for a choice to its readers. It is the end of Compile: the passes see readers of tensors only.
+func (p *Plan) linkWaits() {
+	for i := range p.Nodes {
+		for _, s := range p.Nodes[i].Waits {
+			p.Consumers[s] = append(p.Consumers[s], InputRef{Node: int32(i), Port: None}) //nolint:gosec // at most maxSteps
+		}
+	}
 }
 
 // link lists the readers of every slot.

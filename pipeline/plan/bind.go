@@ -17,6 +17,9 @@ func (c *compiler) bind() error {
 			return err
 		}
 		for _, s := range l.steps {
+			if s.rowsName != "" {
+				s.rows = c.tensor(l, s.rowsName)
+			}
 			var err error
 			if s.in, err = c.bindPorts(s, s.cfg.GetInputMap(), s.sig.Inputs, "input", "ensemble tensor %s is mapping to non-existing input %s in model %s"); err != nil {
 				return err

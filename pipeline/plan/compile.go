@@ -12,11 +12,11 @@ import (
 )
 
 // passes are the names of the steps of the compiler, in order.
-var passes = []string{"expand", "bind", "types", "batchdims", "cycles", "streams", "prune", "order", "place"}
+var passes = []string{"expand", "bind", "types", "batchdims", "cycles", "streams", "rows", "prune", "order", "place"}
 
 // run runs the passes up to the one named after. A pass reads what earlier ones have left in the compiler.
 func (c *compiler) run(after string) error {
-	for i, pass := range []func() error{c.expand, c.bind, c.types, c.batchDims, c.cycles, c.streams, c.prune, c.order, c.place} {
+	for i, pass := range []func() error{c.expand, c.bind, c.types, c.batchDims, c.cycles, c.streams, c.rows, c.prune, c.order, c.place} {
 		if err := pass(); err != nil || passes[i] == after {
 			return err
 		}
@@ -32,6 +32,7 @@ func Compile(cfg *modelconfig.ModelConfig, version int64, look Lookup) (*Plan, e
 	if err := c.run(""); err != nil {
 		return nil, err
 	}
+	c.plan.linkWaits()
 	return c.plan, nil
 }
 
@@ -61,6 +62,11 @@ type compiler struct {
 	flows  []stream
 	origin []int32 // per slot: the stream it is of
 
+	// rows; nil when no step has a condition
+	sets    []RowSet
+	choices []Slot  // per row set: what its choice writes
+	setOf   []int32 // per slot: the row set of its tensor
+
 	// prune
 	outputs []Slot    // per port of the ensemble
 	needs   []NodeSet // per output: leaves
@@ -83,21 +89,26 @@ type level struct {
 
 // step is one step of a level.
 type step struct {
-	level   *level
-	name    string // unique in the plan
-	model   string
-	id      string
-	version int64
-	cfg     *modelconfig.ModelEnsembling_Step
-	sig     *config.Signature
-	places  []tensor.Place
-	why     string        // of places
-	edge    bool          // runs on the side of its neighbours
-	inner   *level        // of a nested ensemble
-	in, out []Slot        // per port
-	rules   []BatchRule   // per input, of a leaf
-	runtime []RuntimeRule // per input, of a leaf; nil when none is
-	stream  int32         // of a leaf
+	level    *level
+	name     string // unique in the plan
+	model    string
+	id       string
+	version  int64
+	cfg      *modelconfig.ModelEnsembling_Step
+	sig      *config.Signature
+	places   []tensor.Place
+	why      string        // of places
+	edge     bool          // runs on the side of its neighbours
+	inner    *level        // of a nested ensemble
+	in, out  []Slot        // per port
+	rules    []BatchRule   // per input, of a leaf
+	runtime  []RuntimeRule // per input, of a leaf; nil when none is
+	stream   int32         // of a leaf
+	op       *operation    // nil for a model
+	rowsName string        // the tensor that the choice of its rows writes, or ""
+	rows     Slot          // written by the choice of its rows, or None
+	waits    []Slot        // of the choices that it runs after
+	set      int32         // its row set
 }
 
 // name returns the name by which the ensemble was looked up.
@@ -148,6 +159,9 @@ func (l *level) errorf(code config.Code, field, format string, args ...any) erro
 
 // field is the path of the step in its ensemble's configuration.
 func (s *step) field() string {
+	if s.op != nil {
+		return s.op.Field
+	}
 	return fmt.Sprintf("ensemble_scheduling.step[%d]", slices.Index(s.level.steps, s))
 }
 

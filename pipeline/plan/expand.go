@@ -58,17 +58,23 @@ func (c *compiler) open(l *level) error {
 		return l.fail(err)
 	}
 	names := stepNames(l, steps)
-	for i, s := range steps {
+	flow, _ := config.FlowOf(l.cfg)
+	for i, s := range flow.Steps {
 		if err := c.step(l, s, names[i], models[i]); err != nil {
 			return err
 		}
+	}
+	l.completeBatch()
+	if err := c.operations(l, flow.Operations); err != nil {
+		return err
 	}
 	l.complete()
 	return nil
 }
 
-func (c *compiler) step(l *level, cfg *modelconfig.ModelEnsembling_Step, name string, m Model) error {
-	s := &step{level: l, name: name, model: cfg.GetModelName(), id: m.ID, version: cfg.GetModelVersion(), cfg: cfg, sig: m.Signature, places: m.Places, why: m.PlacesWhy, edge: m.Edge}
+func (c *compiler) step(l *level, flow config.FlowStep, name string, m Model) error {
+	cfg := flow.ModelEnsembling_Step
+	s := &step{level: l, name: name, model: cfg.GetModelName(), id: m.ID, version: cfg.GetModelVersion(), cfg: cfg, sig: m.Signature, places: m.Places, why: m.PlacesWhy, edge: m.Edge, rows: None, rowsName: flow.Rows}
 	l.steps = append(l.steps, s)
 	if m.Ensemble == nil {
 		if s.sig.Version > 0 {
@@ -198,21 +204,31 @@ func stepNames(l *level, steps []*modelconfig.ModelEnsembling_Step) []string {
 	return names
 }
 
-// complete fills in the types and dims that an ensemble does not declare from those of its steps and, when it declares
-// no dims at all, max_batch_size. The steps' models must be known, and nested ensembles complete.
-func (l *level) complete() {
+// completeBatch sets max_batch_size when the ensemble declares no dims at all: 0 counts as absent then, and becomes the largest batch that
+// every step takes.
+func (l *level) completeBatch() {
 	l.decouple()
+	absent := l.cfg.MaxBatchSize == 0 && !slices.ContainsFunc(l.cfg.Input, func(in *modelconfig.ModelInput) bool { return len(in.Dims) > 0 }) &&
+		!slices.ContainsFunc(l.cfg.Output, func(out *modelconfig.ModelOutput) bool { return len(out.Dims) > 0 })
+	if !absent || len(config.CheckComplete(l.cfg)) == 0 {
+		return
+	}
+	l.cfg = proto.CloneOf(l.cfg)
+	for i, s := range l.steps {
+		if n := int32(s.sig.MaxBatch); i == 0 || n < l.cfg.MaxBatchSize {
+			l.cfg.MaxBatchSize = n
+		}
+	}
+	l.sig = config.SignatureOf(l.cfg)
+}
+
+// complete fills in the types and dims that an ensemble does not declare from those of its steps. The steps' models must be known, and
+// nested ensembles complete.
+func (l *level) complete() {
 	if len(config.CheckComplete(l.cfg)) == 0 {
 		return
 	}
 	l.cfg = proto.CloneOf(l.cfg)
-	absent := l.cfg.MaxBatchSize == 0 && !slices.ContainsFunc(l.cfg.Input, func(in *modelconfig.ModelInput) bool { return len(in.Dims) > 0 }) &&
-		!slices.ContainsFunc(l.cfg.Output, func(out *modelconfig.ModelOutput) bool { return len(out.Dims) > 0 })
-	for i, s := range l.steps { // 0 counts as absent: it becomes the largest batch that every step takes
-		if n := int32(s.sig.MaxBatch); absent && (i == 0 || n < l.cfg.MaxBatchSize) {
-			l.cfg.MaxBatchSize = n
-		}
-	}
 	stepPorts := l.stepPorts()
 	fill := func(d *modelconfig.DataType, dims *[]int64, t *portInfo) {
 		if *d == modelconfig.DataType_TYPE_INVALID {

@@ -66,7 +66,7 @@ func (l *level) cycle(steps []*modelconfig.ModelEnsembling_Step) error {
 		return slot
 	}
 	for i, name := range stepNames(l, steps) {
-		s := &step{level: &own, name: name}
+		s := &step{level: &own, name: name, rows: None}
 		for _, port := range slices.Sorted(maps.Keys(steps[i].GetInputMap())) {
 			s.in = append(s.in, slotOf(steps[i].GetInputMap()[port]))
 		}
@@ -88,7 +88,7 @@ func (c *compiler) graph() (graph.Graph[int, int], error) {
 		}
 	}
 	for i, s := range c.leaves {
-		for _, slot := range s.in {
+		for _, slot := range c.before(s) {
 			if slot == None || c.writer[slot] < 0 {
 				continue
 			}
@@ -320,7 +320,7 @@ func (c *compiler) upstream(slot Slot) NodeSet {
 			continue
 		}
 		need.Add(c.writer[slot])
-		stack = append(stack, c.leaves[c.writer[slot]].in...)
+		stack = append(stack, c.before(c.leaves[c.writer[slot]])...)
 	}
 	return need
 }
@@ -348,7 +348,7 @@ func (c *compiler) order() error {
 		ready = slices.Insert(ready, at, position)
 	}
 	for i, s := range c.leaves {
-		for _, slot := range s.in {
+		for _, slot := range c.before(s) {
 			if slot != None && c.writer[slot] >= 0 {
 				waits[i]++
 				next[c.writer[slot]] = append(next[c.writer[slot]], int32(i))

@@ -57,6 +57,10 @@ type Plan struct {
 	OutputNodes []NodeSet
 	// AllNodes is the union of OutputNodes.
 	AllNodes NodeSet
+	// RowSets are the row sets of conditions, after set 0, which has all rows. Nil when no step has a condition.
+	RowSets []RowSet
+	// SlotRows holds, per slot, the row set of its tensor; nil when RowSets is.
+	SlotRows []int32
 	// Devices holds a bit for each device on which all device steps can run; 0 when there is none.
 	Devices uint64
 	// Copies are the copies between host and devices that a request needs.
@@ -65,7 +69,7 @@ type Plan struct {
 	Segments []Segment
 }
 
-// InputRef is one input of a node.
+// InputRef is one input of a node. Port is None where the node only waits for the tensor.
 type InputRef struct {
 	Node, Port int32
 }
@@ -107,6 +111,12 @@ type Node struct {
 	Stream int32
 	// MaxInflight bounds how many requests of this ensemble the step may have at a time; 0 for no limit.
 	MaxInflight uint32
+	// Rows is the row set that the step runs for.
+	Rows int32
+	// Waits are the slots of the choices that it runs after, besides its inputs.
+	Waits []Slot
+	// Operation is set for a node that is no model.
+	Operation *Operation
 }
 
 // BatchRule is the change of a tensor's batch dimension between two steps of which only one batches.

@@ -25,6 +25,9 @@ const svgStyle = `text{font-family:ui-sans-serif,system-ui,"Segoe UI",Helvetica,
 .kind{font-size:11px;fill:#5b6780}
 `
 
+// choiceStyle is for the nodes of conditions.
+const choiceStyle = ".choice{fill:#f3eefc;stroke:#7c4dcc;stroke-width:1.5}\n"
+
 // maxDrawn bounds the steps of a drawing: a line has a point in every column, so they may grow with the square.
 const maxDrawn = 512
 
@@ -35,9 +38,13 @@ func (p *Plan) SVG(w io.Writer, kind func(model string) string) error {
 		return status.Errorf(status.Unsupported, "'%s' has %d steps, expected at most %d in an image", p.Signature.Model, len(p.Nodes), maxDrawn)
 	}
 	l := newLayout(p, kind)
+	style := svgStyle
+	if len(p.RowSets) > 0 {
+		style += choiceStyle
+	}
 	var b bytes.Buffer
 	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" width="%.0f" height="%.0f" viewBox="0 0 %.0f %.0f" role="img">`+"\n", l.w, l.h, l.w, l.h)
-	fmt.Fprintf(&b, "<title>%s</title>\n<style>%s</style>\n", escape(p.Signature.Model), svgStyle)
+	fmt.Fprintf(&b, "<title>%s</title>\n<style>%s</style>\n", escape(p.Signature.Model), style)
 	b.WriteString(`<defs><marker id="tip" viewBox="0 0 8 8" refX="7.5" refY="4" markerWidth="7" markerHeight="7" orient="auto">` +
 		`<path d="M0,0.5 L8,4 L0,7.5 z" fill="#8391a7"/></marker></defs>` + "\n")
 	fmt.Fprintf(&b, `<rect class="ground" x="0.5" y="0.5" width="%.0f" height="%.0f" rx="10"/>`+"\n", l.w-1, l.h-1)
@@ -88,9 +95,9 @@ func (g *glyph) draw(b *bytes.Buffer) {
 	if g.kind == passGlyph {
 		return
 	}
-	class := [...]string{inputGlyph: "input", stepGlyph: "step", outputGlyph: "output"}[g.kind]
+	class := [...]string{inputGlyph: "input", stepGlyph: "step", choiceGlyph: "choice", outputGlyph: "output"}[g.kind]
 	radius := 8.0
-	if g.kind != stepGlyph {
+	if g.kind != stepGlyph && g.kind != choiceGlyph {
 		radius = g.h / 2
 	}
 	fmt.Fprintf(b, `<rect class="%s" x="%.1f" y="%.1f" width="%.1f" height="%.1f" rx="%.1f"/>`+"\n", class, g.x, g.y-g.h/2, g.w, g.h, radius)
@@ -141,6 +148,7 @@ type glyphKind uint8
 const (
 	inputGlyph glyphKind = iota
 	stepGlyph
+	choiceGlyph
 	outputGlyph
 	passGlyph
 )
@@ -209,8 +217,11 @@ func newLayout(p *Plan, kind func(model string) string) *layout {
 // node adds step i and returns its layer.
 func (l *layout) node(p *Plan, i int, kind func(string) string) int {
 	n := &p.Nodes[i]
-	g := l.add(glyph{kind: stepGlyph, title: n.Name, layer: 1})
-	if kind != nil {
+	g := l.add(glyph{kind: stepGlyph, title: n.Label(), layer: 1})
+	switch {
+	case n.Operation != nil:
+		g.kind, g.caption = choiceGlyph, n.Kind()
+	case kind != nil:
 		g.caption = kind(n.Model)
 	}
 	if p.placed() {
@@ -222,8 +233,14 @@ func (l *layout) node(p *Plan, i int, kind func(string) string) int {
 			l.connect(slot, g)
 		}
 	}
+	for _, slot := range n.Waits {
+		g.layer = max(g.layer, l.lines[l.bySlot[slot]].from.layer+1)
+		l.connect(slot, g)
+	}
 	for port, slot := range n.Out {
-		if slot != None {
+		if slot != None && n.Kind() == "condition" {
+			l.out(g, slot, "rows", "")
+		} else if slot != None {
 			l.out(g, slot, p.Names[slot], p.lineType(slot, portType(n.Signature, &n.Signature.Outputs[port])))
 		}
 	}

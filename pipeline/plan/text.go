@@ -50,7 +50,19 @@ func (p *Plan) Text() string {
 
 func (p *Plan) nodeText(b *strings.Builder, i int) {
 	n := &p.Nodes[i]
-	fmt.Fprintf(b, "step %d %s: model %s version %d", i, n.Name, n.Model, n.Version)
+	switch n.Kind() {
+	case "":
+		fmt.Fprintf(b, "step %d %s: model %s version %d", i, n.Name, n.Model, n.Version)
+	case "condition":
+		fmt.Fprintf(b, "step %d %s: the rows %s", i, n.Name, n.Label())
+	default:
+		fmt.Fprintf(b, "step %d %s: joins rows", i, n.Name)
+	}
+	if text := p.when(n.Rows); text != "" && n.Kind() == "condition" {
+		b.WriteString(", of those when " + text)
+	} else if text != "" {
+		b.WriteString(", when " + text)
+	}
 	if p.placed() {
 		b.WriteString(" at " + p.sideText(i))
 	}
@@ -164,11 +176,17 @@ func (c *compiler) text() string {
 }
 
 func (c *compiler) stepText(b *strings.Builder, s *step) {
-	kind := "model"
-	if s.inner != nil {
-		kind = "ensemble"
+	switch {
+	case s.op != nil:
+		fmt.Fprintf(b, "  operation %s", s.name)
+	case s.inner != nil:
+		fmt.Fprintf(b, "  step %s: ensemble %s version %d", s.name, s.model, s.version)
+	default:
+		fmt.Fprintf(b, "  step %s: model %s version %d", s.name, s.model, s.version)
 	}
-	fmt.Fprintf(b, "  step %s: %s %s version %d", s.name, kind, s.model, s.version)
+	if c.sets != nil {
+		fmt.Fprintf(b, " for row set %d", s.set)
+	}
 	if s.stream > 0 {
 		fmt.Fprintf(b, " in stream %d", s.stream)
 	}
@@ -246,12 +264,18 @@ func (p *Plan) drawing(g graph.Graph[string, string]) error {
 	for i := range p.Nodes {
 		n := &p.Nodes[i]
 		name := fmt.Sprintf("step %d", i)
-		label := quoteDOT(n.Name)
+		label, shape := quoteDOT(n.Label()), "box"
 		if p.placed() {
 			label += `\n` + p.atText(i)
 		}
-		if err := vertex(g, name, label, "box"); err != nil {
+		if n.Operation != nil {
+			shape = "hexagon"
+		}
+		if err := vertex(g, name, label, shape); err != nil {
 			return err
+		}
+		for _, slot := range n.Waits {
+			connect(slot, name, "rows")
 		}
 		for port, slot := range n.In {
 			if slot != None {

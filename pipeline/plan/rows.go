@@ -1,0 +1,345 @@
+package plan
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/tutti-server/tutti/core/condition"
+	"github.com/tutti-server/tutti/core/config"
+	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/proto/modelconfig"
+)
+
+// A row set is a part of the rows of a request: those for which a condition holds, out of another set. Set 0 has all rows.
+// A step runs for the smallest of the sets that its inputs and its conditions belong to; one must contain the other. Its outputs have
+// the rows of that set. A join puts the rows of several tensors together again.
+//
+// For example, of score -> detailed (when score[0] < 0.8) -> spell, both detailed and spell run for set 1.
+
+// RowSet is a set of rows that a condition chooses.
+type RowSet struct {
+	Parent int32  // the set that it is a part of
+	Text   string // the condition
+}
+
+// Operation is what a node without a model does: it chooses the rows of a set, or it joins tensors.
+type Operation struct {
+	// When chooses the rows of the set Chooses; nil for a join.
+	When    *condition.Condition
+	Chooses int32
+	// Otherwise is the row of a joined tensor that no input has; absent when that is an error. It is on the host and belongs to the plan.
+	Otherwise Constant
+}
+
+// Label is the text of a node in drawings: its name, or the condition of a choice.
+func (n *Node) Label() string {
+	if n.Operation != nil && n.Operation.When != nil {
+		return "when " + n.Operation.When.Text()
+	}
+	return n.Name
+}
+
+// Kind is "condition" or "join" for a node without a model, else "".
+func (n *Node) Kind() string {
+	switch {
+	case n.Operation == nil:
+		return ""
+	case n.Operation.When != nil:
+		return "condition"
+	default:
+		return "join"
+	}
+}
+
+// when returns the conditions of a row set, outermost first: for example "a[0] > 1 and b[0] < 2"; "" for all rows.
+func (p *Plan) when(set int32) string {
+	if set == 0 {
+		return ""
+	}
+	if outer := p.when(p.RowSets[set].Parent); outer != "" {
+		return outer + " and " + p.RowSets[set].Text
+	}
+	return p.RowSets[set].Text
+}
+
+// Constant is one row of a tensor.
+type Constant struct {
+	Data  []byte // in the layout of a tensor; nil: there is no constant
+	Shape tensor.Shape
+}
+
+// operation is a node without a model, as the configuration describes it.
+type operation struct {
+	config.Operation
+
+	when      *condition.Condition
+	owner     *step // of a choice: the step whose rows it chooses
+	otherwise Constant
+	chooses   int32
+}
+
+// operations adds the operations of l as steps, when the types of the models' tensors are known.
+func (c *compiler) operations(l *level, list []config.Operation) error {
+	known := l.stepPorts()
+	for _, in := range l.cfg.GetInput() {
+		if known[in.GetName()] == nil && len(in.GetDims()) > 0 {
+			known[in.GetName()] = &portInfo{dtype: tensor.DType(in.GetDataType()), dims: tensor.Of(in.GetDims()...)} //nolint:gosec // the same numbers
+		}
+	}
+	for len(list) > 0 {
+		at := slices.IndexFunc(list, func(o config.Operation) bool {
+			return !slices.ContainsFunc(o.In, func(t string) bool { return known[t] == nil })
+		})
+		if at < 0 {
+			return l.errorf(config.Circle, list[0].Field, "the tensors of %s cannot be typed: they wait for each other, or are inputs without data_type and dims", list[0].Name)
+		}
+		s, err := l.operation(list[at], known)
+		if err != nil {
+			return err
+		}
+		if at := slices.IndexFunc(l.steps, func(x *step) bool { return x.rowsName == s.op.Out }); s.op.When != nil {
+			s.op.owner = l.steps[at]
+		}
+		l.steps, c.leaves = append(l.steps, s), append(c.leaves, s)
+		list = slices.Delete(slices.Clone(list), at, at+1)
+	}
+	return nil
+}
+
+// operation returns an operation as a step, and notes the tensor that it writes.
+func (l *level) operation(o config.Operation, known map[string]*portInfo) (*step, error) {
+	s := &step{
+		level: l, name: l.prefix() + o.Name, op: &operation{Operation: o}, rows: None,
+		cfg: &modelconfig.ModelEnsembling_Step{ModelName: o.Name, InputMap: map[string]string{}, OutputMap: map[string]string{o.Out: o.Out}},
+		sig: &config.Signature{Model: o.Name, MaxBatch: int(l.cfg.GetMaxBatchSize())},
+	}
+	for _, t := range o.In {
+		s.cfg.InputMap[t] = t
+		s.sig.Inputs = append(s.sig.Inputs, config.Port{Name: t, DType: known[t].dtype, Dims: known[t].dims})
+	}
+	out := config.Port{Name: o.Out, DType: tensor.Int32, Dims: tensor.Of(1)}
+	var err error
+	if o.When != nil {
+		err = l.choice(s)
+	} else {
+		out.DType, out.Dims, err = l.join(s)
+		known[o.Out] = &portInfo{dtype: out.DType, dims: out.Dims}
+	}
+	s.sig.Outputs = []config.Port{out}
+	return s, err
+}
+
+// choice compiles the condition of a choice.
+func (l *level) choice(s *step) error {
+	var vars []condition.Variable
+	for i := range s.sig.Inputs {
+		p := &s.sig.Inputs[i]
+		vars = append(vars, condition.Variable{Name: p.Name, DType: p.DType, Dims: p.Dims})
+	}
+	var err error
+	if s.op.when, err = s.op.When.Compile(vars); err != nil {
+		return l.errorf(config.FlowParam, s.op.Field, "parameter '%s' is not valid: %s", strings.TrimPrefix(s.op.Field, "parameters."), err)
+	}
+	return nil
+}
+
+// join returns the type and dims of a joined tensor, and reads the value of the rows that no tensor has.
+func (l *level) join(s *step) (tensor.DType, tensor.Shape, error) {
+	first := &s.sig.Inputs[0]
+	dims := first.Dims
+	for i := range s.sig.Inputs[1:] {
+		p := &s.sig.Inputs[i+1]
+		if p.DType != first.DType {
+			return 0, dims, l.errorf(config.TypesDiffer, s.op.Field, "%s joins '%s' of type %s and '%s' of type %s", s.op.Name, first.Name, first.DType.ConfigName(), p.Name, p.DType.ConfigName())
+		}
+		both, ok := config.Narrow(dims, p.Dims)
+		if !ok {
+			return 0, dims, l.errorf(config.ShapesDiffer, s.op.Field, "%s joins '%s' of dims %s and '%s' of dims %s", s.op.Name, first.Name, dims, p.Name, p.Dims)
+		}
+		dims = both
+	}
+	if s.op.Otherwise == nil {
+		return first.DType, dims, nil
+	}
+	var err error
+	if s.op.otherwise, err = constant(s.op.Otherwise, first.DType, dims); err != nil {
+		return 0, dims, l.errorf(config.FlowParam, s.op.Field, "parameter '%s' has for the tensor '%s' %s", strings.TrimPrefix(s.op.Field, "parameters."), s.op.Out, err)
+	}
+	return first.DType, dims, nil
+}
+
+// chosenBy returns the slots of the choices that a step runs after: its own, and those of the ensembles around it.
+func (c *compiler) chosenBy(s *step) (list []Slot) {
+	if s.rows != None {
+		list = append(list, c.slot(s.rows))
+	}
+	for l := s.level; l.within != nil; l = l.parent {
+		if l.within.rows != None {
+			list = append(list, c.slot(l.within.rows))
+		}
+	}
+	return list
+}
+
+// before returns the slots that a step reads or waits for. A choice looks only at rows that its step would run for, so it comes after the
+// choices of the step's inputs.
+func (c *compiler) before(s *step) []Slot {
+	switch {
+	case c.sets != nil:
+		return slices.Concat(s.in, s.waits)
+	case s.op != nil && s.op.owner != nil:
+		return slices.Concat(s.in, c.chosenBy(s), s.op.owner.in)
+	case s.rows != None || s.level.within != nil:
+		return slices.Concat(s.in, c.chosenBy(s))
+	default:
+		return s.in
+	}
+}
+
+// conditional reports whether a step has a condition.
+func (c *compiler) conditional() bool {
+	return slices.ContainsFunc(c.leaves, func(s *step) bool { return s.op != nil })
+}
+
+// rows finds the row set of every step and tensor.
+func (c *compiler) rows() error {
+	if !c.conditional() {
+		return nil
+	}
+	c.sets, c.choices, c.setOf = []RowSet{{}}, []Slot{None}, make([]int32, len(c.names))
+	seen := make([]bool, len(c.leaves))
+	for i, s := range c.leaves {
+		if s.sig.Decoupled {
+			return config.Coded(config.NotHonoured, s.field(), s.level.fail(fmt.Errorf(
+				"ensemble '%s' has conditions and the decoupled step '%s': conditions are supported where every step sends one response", c.root.GetName(), s.name)))
+		}
+		if err := c.rowsOf(int32(i), seen); err != nil {
+			return err
+		}
+	}
+	root := c.levels[0]
+	for i, slot := range c.outputs {
+		if slot != None && c.setOf[slot] != 0 {
+			return root.errorf(config.MixedRows, fmt.Sprintf("output[%d]", i), "output '%s' is not there for every row: it is written when %s",
+				root.sig.Outputs[i].Name, c.sets[c.setOf[slot]].Text)
+		}
+	}
+	return nil
+}
+
+// rowsOf finds the row set of leaf i after those of the steps that it comes after.
+func (c *compiler) rowsOf(i int32, seen []bool) error {
+	if seen[i] {
+		return nil
+	}
+	seen[i] = true
+	s := c.leaves[i]
+	reads, choices := s.in, c.chosenBy(s)
+	if s.op != nil && s.op.owner != nil {
+		reads = slices.Concat(s.in, s.op.owner.in)
+	}
+	for _, slot := range slices.Concat(choices, reads) {
+		if slot = c.slot(slot); slot != None && c.writer[slot] >= 0 {
+			if err := c.rowsOf(c.writer[slot], seen); err != nil {
+				return err
+			}
+		}
+	}
+	at := None // the slot that the set is of
+	for _, slot := range choices {
+		if err := c.narrow(s, &at, c.slot(slot)); err != nil {
+			return err
+		}
+	}
+	if s.op != nil && s.op.when == nil {
+		if err := c.joinRows(s); err != nil {
+			return err
+		}
+	} else {
+		for _, slot := range reads {
+			if err := c.narrow(s, &at, c.slot(slot)); err != nil {
+				return err
+			}
+		}
+	}
+	if s.set != 0 && !slices.ContainsFunc(s.in, func(slot Slot) bool { return slot != None && c.inside(c.setOf[slot], s.set) }) {
+		s.waits = []Slot{c.choices[s.set]}
+	}
+	if s.op != nil && s.op.when != nil {
+		c.choose(s)
+		return nil
+	}
+	for _, slot := range s.out {
+		if slot != None {
+			c.setOf[slot] = s.set
+		}
+	}
+	return nil
+}
+
+// choose gives a choice a row set, or, where an earlier one chooses the same rows, makes that one choose for its step.
+func (c *compiler) choose(s *step) {
+	slot := s.out[0]
+	for _, other := range c.leaves {
+		if other != s && other.op != nil && other.op.chooses != 0 && other.set == s.set && other.op.when.Text() == s.op.when.Text() && slices.Equal(other.in, s.in) {
+			c.alias[slot] = other.out[0]
+			return
+		}
+	}
+	s.op.chooses = int32(len(c.sets)) //nolint:gosec // as many as steps
+	c.sets = append(c.sets, RowSet{Parent: s.set, Text: s.op.when.Text()})
+	c.choices = append(c.choices, slot)
+	c.setOf[slot] = s.op.chooses
+}
+
+// narrow makes a step's row set the smaller of it and that of a tensor.
+func (c *compiler) narrow(s *step, at *Slot, slot Slot) error {
+	if slot == None {
+		return nil
+	}
+	switch of := c.setOf[slot]; {
+	case c.inside(of, s.set):
+		s.set, *at = of, slot
+		return nil
+	case c.inside(s.set, of):
+		return nil
+	default:
+		name := s.name
+		if s.op != nil && s.op.owner != nil {
+			name = s.op.owner.name
+		}
+		return s.level.errorf(config.MixedRows, s.field(), "step '%s' needs tensor '%s', which is there when %s, and tensor '%s', which is there when %s",
+			name, c.names[*at], c.sets[s.set].Text, c.names[slot], c.sets[of].Text)
+	}
+}
+
+// inside reports whether set a is b or a part of it.
+func (c *compiler) inside(a, b int32) bool {
+	for a != b && a != 0 {
+		a = c.sets[a].Parent
+	}
+	return a == b
+}
+
+// joinRows finds the row set of a join: the smallest one that all its inputs are parts of, or, with a value for other rows, the one that
+// the input is a part of.
+func (c *compiler) joinRows(s *step) error {
+	set := c.setOf[s.in[0]]
+	for _, slot := range s.in {
+		for !c.inside(c.setOf[slot], set) {
+			set = c.sets[set].Parent
+		}
+	}
+	if s.op.Otherwise != nil {
+		if set == s.set {
+			return s.level.errorf(config.FlowParam, s.op.Field, "parameter '%s' has no effect: the tensor '%s' is there for every row",
+				strings.TrimPrefix(s.op.Field, "parameters."), s.op.Out)
+		}
+		set = c.sets[set].Parent
+	}
+	if c.inside(set, s.set) {
+		s.set = set
+	}
+	return nil
+}

@@ -87,6 +87,11 @@ func (f *InFlight) Admit() error {
 	return f.refuse("no room for another request")
 }
 
+// Full reports whether new requests are refused, or less than an eighth of the limit is left.
+func (f *InFlight) Full() bool {
+	return f != nil && (f.blocked.Load() != nil || f.limit > 0 && f.bytes.Load() > f.limit-f.limit/8)
+}
+
 // Add counts n bytes without a check. Release must subtract them.
 func (f *InFlight) Add(n int64) {
 	if f != nil {

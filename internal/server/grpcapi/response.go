@@ -42,9 +42,11 @@ func (r *response) release() {
 	responses.Put(r)
 }
 
-// weigh returns the bytes of the tensors.
+// weigh returns what a response of a stream is charged until it is sent: the bytes of its tensors, and what it costs besides.
 func (r *response) weigh() int {
-	r.size = 0
+	if r.size = refusalCost; len(r.resp.Outputs) > 0 {
+		r.size = requestCost
+	}
 	for i := range r.resp.Outputs {
 		r.size += r.resp.Outputs[i].Tensor.Len
 	}

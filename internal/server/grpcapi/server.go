@@ -7,7 +7,7 @@
 //
 //   - server.go: Settings, New, Serve, Shutdown; options.go: grpc's options, the codec, restricted methods; access.go: who may call what
 //   - describe.go: queries about the server and its models; control.go: administration
-//   - infer.go: ModelInfer, and the deadlines and panics of calls; stream.go, streamcall.go: ModelStreamInfer
+//   - infer.go: ModelInfer, and the deadlines and panics of calls; stream.go, streamcall.go, streamroom.go: ModelStreamInfer
 //   - receive.go: reading messages in pieces, which are charged; latemessage.go: ending calls whose messages do not come
 //   - connection.go: responses that are not read; message.go: reading protobuf, by package wire
 //   - load.go: the load for clients that balance by it
@@ -114,6 +114,7 @@ type service struct {
 	exitOnce, cutOnce sync.Once
 	watchers          watchers
 	reflections       atomic.Int32 // streams that are open
+	waiting           atomic.Int32 // streams that wait for room while there is none in flight for what they hold
 	// last is set when requests that arrive during a shutdown are served.
 	last atomic.Bool
 	// streams counts what outlives its method: the receiver and requests of a stream, and methods that continue

@@ -16,7 +16,6 @@ import (
 	"google.golang.org/grpc/metadata"
 	grpcstatus "google.golang.org/grpc/status"
 
-	"github.com/tutti-server/tutti/core/status"
 	"github.com/tutti-server/tutti/internal/tracing"
 )
 
@@ -31,6 +30,7 @@ type stream struct {
 	conn  *connection   // nil if nothing is limited
 	wake  chan struct{} // has a token when there is something to send
 	sends atomic.Int64  // of SendMsg, the calls and the returns: odd while it waits for the client
+	waits atomic.Bool   // the receiver waits for room
 
 	mu                       sync.Mutex
 	first, last              *response   // ready to send; guarded by mu
@@ -45,18 +45,8 @@ type stream struct {
 	room chan struct{}
 }
 
-const (
-	// paceCount and paceSize bound the responses that wait for a slow client. Beyond them a decoupled model must
-	// wait.
-	paceCount = 32
-	paceSize  = 8 << 20
-	// maxPendingCount and maxPendingSize bound a stream's requests in flight and waiting responses. Beyond them no
-	// more requests are received. They are far above the needs of clients that send everything before they read.
-	maxPendingCount = 1 << 16
-	maxPendingSize  = 128 << 20
-	// stallLooks is how often in the stall time the stream is looked at.
-	stallLooks = 4
-)
+// stallLooks is how often in the stall time the stream is looked at.
+const stallLooks = 4
 
 // modelStreamInfer handles ModelStreamInfer: any number of requests, until the client's half-close.
 func modelStreamInfer(srv any, ss grpc.ServerStream) error {
@@ -95,6 +85,7 @@ func (st *stream) watch(ss grpc.ServerStream) error {
 			last, looks = n, 0
 		}
 		if looks >= stallLooks {
+			st.closeCrowded()
 			return grpcstatus.Errorf(codes.Unavailable, "the client has taken no response of this stream for %v: read responses while the requests are executed", stall)
 		}
 	}
@@ -179,14 +170,6 @@ func (st *stream) pop(r *response) {
 	st.signalRoom()
 }
 
-// signalRoom wakes those that wait for room. mu must be held.
-func (st *stream) signalRoom() {
-	if st.room != nil && st.count <= paceCount/2 && st.size <= paceSize/2 {
-		close(st.room)
-		st.room = nil
-	}
-}
-
 // push queues a response, or releases it if nothing more is sent. mu must be held.
 func (st *stream) push(r *response) {
 	if r == nil {
@@ -254,7 +237,7 @@ func (st *stream) receive(ss grpc.ServerStream) {
 // receiveOne receives and submits one request. Its error, or panic, ends the stream.
 func (st *stream) receiveOne(ss grpc.ServerStream) (err error) {
 	defer st.svc.recovered(methodStream, &err)
-	_ = st.waitForRoom(st.ctx, (*stream).crowded) // an ended stream shows in RecvMsg
+	st.awaitRoom()
 	m, came := messages.Get(), st.svc.set.Tracer.Begin()
 	if err = ss.RecvMsg(m); err == nil {
 		err = st.request(m, came)
@@ -341,44 +324,4 @@ func (st *stream) finish(c *streamCall, r *response) {
 		st.push(first.reply)
 		first.recycle()
 	}
-}
-
-// unread reports whether a decoupled model must wait for the client to read. mu must be held.
-func (st *stream) unread() bool { return st.count >= paceCount || st.size >= paceSize }
-
-// crowded reports whether too much is in flight or unread to receive more requests. mu must be held.
-func (st *stream) crowded() bool {
-	return st.open+st.count >= maxPendingCount || st.inFlightBytes+st.heldBytes+st.size >= maxPendingSize
-}
-
-// waitForRoom waits while full is true and the stream is open.
-func (st *stream) waitForRoom(ctx context.Context, full func(*stream) bool) error {
-	for {
-		room, err := st.roomOf(full)
-		if room == nil {
-			return err
-		}
-		select {
-		case <-room:
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-st.ctx.Done():
-			return st.ctx.Err()
-		}
-	}
-}
-
-// roomOf returns a channel that signalRoom closes, or nil if full is false or, with an error, nothing more is sent.
-func (st *stream) roomOf(full func(*stream) bool) (<-chan struct{}, error) {
-	st.mu.Lock()
-	defer st.mu.Unlock()
-	switch {
-	case st.closed:
-		return nil, status.ErrCancelled
-	case !full(st):
-		return nil, nil
-	case st.room == nil:
-		st.room = make(chan struct{})
-	}
-	return st.room, nil
 }

@@ -48,6 +48,7 @@ func newStreamCall(st *stream, d *decoder) *streamCall {
 		wants:   append(c.wants[:0], d.msg.wants...),
 		windows: append(c.windows[:0], d.msg.windows...),
 	}
+	c.charge.Add(requestCost)
 	d.msg.windows = reuse(d.msg.windows) // moved to the call
 	return c
 }

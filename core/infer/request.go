@@ -2,6 +2,7 @@ package infer
 
 import (
 	"slices"
+	"strconv"
 	"sync/atomic"
 
 	"github.com/tutti-server/tutti/core/status"
@@ -190,6 +191,28 @@ type Param struct {
 	Uint   uint64
 	Double float64
 	String string
+}
+
+// kindNames are the names of types that Type returns.
+var kindNames = [...]string{ParamBool: "bool", ParamInt: "int64", ParamUint: "uint64", ParamDouble: "double", ParamString: "string"}
+
+// Type returns the name of the value's type: bool, int64, uint64, double or string.
+func (p *Param) Type() string { return kindNames[p.Kind] }
+
+// Text returns the value as text.
+func (p *Param) Text() string {
+	switch p.Kind {
+	case ParamBool:
+		return strconv.FormatBool(p.Bool)
+	case ParamInt:
+		return strconv.FormatInt(p.Int, 10)
+	case ParamUint:
+		return strconv.FormatUint(p.Uint, 10)
+	case ParamDouble:
+		return strconv.FormatFloat(p.Double, 'g', -1, 64)
+	case ParamString:
+	}
+	return p.String
 }
 
 // Params is an ordered list of parameters with unique keys.

@@ -238,6 +238,31 @@ type TensorList struct {
 	SnapshotView
 	List []TensorView `json:"list"`
 	More int          `json:"more,omitempty"` // counts the tensors beyond the limit of the list
+	// Sent is what the request said besides its tensors. It is shown like the contents of tensors, and nil elsewhere.
+	Sent *SentView `json:"sent,omitempty"`
+}
+
+// SentView is what a request said besides its tensors.
+type SentView struct {
+	Outputs  []string      `json:"outputs,omitempty"` // the requested outputs, empty for all
+	Sequence *SequenceView `json:"sequence,omitempty"`
+	Params   []ParamView   `json:"parameters,omitempty"`
+	Redacted []string      `json:"redacted_parameters,omitempty"` // the names of the parameters that are not in Params
+}
+
+// SequenceView is the place of a request in a sequence. The sequence has an ID or a Name.
+type SequenceView struct {
+	ID    uint64 `json:"id,omitempty"`
+	Name  string `json:"name,omitempty"`
+	Start bool   `json:"start,omitempty"`
+	End   bool   `json:"end,omitempty"`
+}
+
+// ParamView is a parameter of a request. Type is bool, int64, uint64, double or string.
+type ParamView struct {
+	Key   string `json:"key"`
+	Type  string `json:"type"`
+	Value string `json:"value"`
 }
 
 // TensorView is a captured tensor, named by its producer.

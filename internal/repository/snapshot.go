@@ -5,7 +5,6 @@ import (
 	"context"
 	"maps"
 	"slices"
-	"strconv"
 	"sync/atomic"
 
 	"github.com/tutti-server/tutti/core/config"
@@ -231,25 +230,10 @@ func (r *Repository) describe(req *infer.Request) {
 	for _, key := range r.s.Tracer.Params() {
 		for i := range req.Params {
 			if p := &req.Params[i]; p.Key == key {
-				req.Trace.Param(key, paramText(p))
+				req.Trace.Param(key, p.Text())
 			}
 		}
 	}
-}
-
-func paramText(p *infer.Param) string {
-	switch p.Kind {
-	case infer.ParamBool:
-		return strconv.FormatBool(p.Bool)
-	case infer.ParamInt:
-		return strconv.FormatInt(p.Int, 10)
-	case infer.ParamUint:
-		return strconv.FormatUint(p.Uint, 10)
-	case infer.ParamDouble:
-		return strconv.FormatFloat(p.Double, 'g', -1, 64)
-	case infer.ParamString:
-	}
-	return p.String
 }
 
 // changeLock is a mutex whose Lock can be abandoned.

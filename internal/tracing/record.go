@@ -261,6 +261,8 @@ type Recorder interface {
 //     copying it to the host failed.
 //  2. Finish is called exactly once, when the request has ended; no other call follows.
 type Snapshot interface {
+	// Describe records what the request says besides its tensors. It is called at most once, before the first Add.
+	Describe(q *RequestInfo)
 	// Add announces a tensor, which it borrows. It returns the number for Put, and false when
 	// the content must not be put because it is redacted or too large.
 	Add(e *TensorEdge, t *tensor.Tensor) (n int, content bool)
@@ -270,6 +272,20 @@ type Snapshot interface {
 	NextResponse() int32 // returns the number of one more response of a decoupled model, from 1
 	Finish(r *Record)    // takes the finished record of the request, which it borrows
 }
+
+// RequestInfo is what a request says besides its tensors. Its lists belong to the request.
+type RequestInfo struct {
+	Outputs []string // the names of the requested outputs, empty for all
+	// SequenceID or SequenceName identifies the sequence of the request, if it has one. Start and End mark the first and the
+	// last request of the sequence.
+	SequenceID   uint64
+	SequenceName string
+	Start, End   bool
+	Params       []RequestParam
+}
+
+// RequestParam is a parameter of a request with the name of its type: "bool", "int64", "uint64", "double" or "string".
+type RequestParam struct{ Key, Type, Value string }
 
 // TensorEdge identifies a tensor in a plan.
 type TensorEdge struct {

@@ -220,15 +220,13 @@ func (x *Executor) begin(ctx context.Context, req *infer.Request, sink infer.Sin
 	if req.Trace != nil {
 		r.traceStart()
 	}
+	if f := req.Trace.Snapshot(); f != nil {
+		r.captureRequest(f)
+	}
 	if err := r.bind(); err != nil {
 		r.release()
 		r.close(err)
 		return
-	}
-	if f := req.Trace.Snapshot(); f != nil {
-		for _, s := range x.plan.Inputs {
-			r.capture(f, x.captureEdges()[s], 0, &r.slots[s])
-		}
 	}
 	r.start(r.loop)
 	r.loop.Dispatch()

@@ -203,6 +203,25 @@ func (x *Executor) addShared(e *tracing.TensorEdge, s plan.Slot) {
 	}
 }
 
+// captureRequest records a request as the client sent it: before its inputs are bound, which changes their shapes, or fails.
+func (r *run) captureRequest(f tracing.Snapshot) {
+	q := r.req
+	info := tracing.RequestInfo{
+		Outputs: q.Outputs, SequenceID: q.Sequence.ID, SequenceName: q.Sequence.Name, Start: q.Sequence.Start, End: q.Sequence.End,
+	}
+	for i := range q.Params {
+		p := &q.Params[i]
+		info.Params = append(info.Params, tracing.RequestParam{Key: p.Key, Type: p.Type(), Value: p.Text()})
+	}
+	f.Describe(&info)
+	edges := r.x.captureEdges()
+	for i, s := range r.x.plan.Inputs {
+		if t := q.Input(r.x.plan.Signature.Inputs[i].Name); t != nil {
+			r.capture(f, edges[s], 0, t)
+		}
+	}
+}
+
 // captureOutputs records the tensors that a step wrote for other steps.
 func (r *run) captureOutputs(f tracing.Snapshot, task *scheduler.Task) {
 	edges := r.x.captureEdges()
@@ -271,11 +290,7 @@ func (r *ResponseCache) captureCached(a *cachedCall, w waiter, resp *infer.Respo
 	x := r.x
 	host := run{x: x, call: call{req: w.req}}
 	edges := x.captureEdges()
-	for i, s := range x.plan.Inputs {
-		if t := w.req.Input(x.plan.Signature.Inputs[i].Name); t != nil {
-			host.capture(f, edges[s], 0, t)
-		}
-	}
+	host.captureRequest(f)
 	for _, o := range a.wanted {
 		name := x.plan.Signature.Outputs[o].Name
 		if t := resp.Output(name); t != nil {

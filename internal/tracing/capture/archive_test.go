@@ -7,10 +7,41 @@ import (
 	"github.com/tutti-server/tutti/core/status"
 	"github.com/tutti-server/tutti/core/tensor"
 	"github.com/tutti-server/tutti/internal/dataset"
+	"github.com/tutti-server/tutti/internal/tracing/capture"
 )
 
-// FuzzArchive writes a captured request to a file, damages it, and reads it as `tutti infer --data` does: there is an error with a code, or
-// the tensors of a file that is whole are those of the request.
+// checkReadFile reads a file of one tensor. One that is whole must have these bytes.
+func checkReadFile(t *testing.T, file, want []byte, whole bool) {
+	t.Helper()
+	f, err := capture.ReadFile(bytes.NewReader(file), int64(len(file)))
+	if err != nil {
+		if whole || status.CodeOf(err) != status.InvalidArg {
+			t.Fatal(err)
+		}
+		return
+	}
+	for i := range f.List {
+		x := &f.List[i]
+		data, fits, err := f.Content(i)
+		if code := status.CodeOf(err); err != nil && (whole || code != status.InvalidArg && code != status.Unavailable) {
+			t.Fatal(err)
+		}
+		if size := tensor.ParseDType(x.Type).Size(); fits && size > 0 && tensor.Of(x.Shape...).Elements()*int64(size) != int64(len(data)) {
+			t.Errorf("%s of %s %v has %d bytes", x.Name, x.Type, x.Shape, len(data))
+		}
+		if fits && x.Type == tensor.Bytes.String() {
+			if err := tensor.CheckBytes(data, tensor.Of(x.Shape...).Elements()); err != nil {
+				t.Errorf("%s: %v", x.Name, err)
+			}
+		}
+		if whole && !bytes.Equal(data, want) {
+			t.Errorf("%s is %x, expected %x", x.Name, data, want)
+		}
+	}
+}
+
+// FuzzArchive writes a captured request to a file, damages it, and reads it as `tutti infer --data` and `tutti replay` do: there is an
+// error with a code, or the tensors of a file that is whole are those of the request.
 func FuzzArchive(f *testing.F) {
 	f.Add(uint8(tensor.FP32), int64(2), int64(1), []byte("abcdefgh"), uint16(0), byte(0), uint16(0))
 	f.Add(uint8(tensor.Bytes), int64(1), int64(2), []byte("\x02\x00\x00\x00ab\x00\x00\x00\x00"), uint16(40), byte(1), uint16(0))
@@ -32,6 +63,7 @@ func FuzzArchive(f *testing.F) {
 		file := b.Bytes()
 		file[int(at)%len(file)] ^= flip
 		file = file[:len(file)-int(cut)%len(file)]
+		checkReadFile(t, file, data, flip == 0 && int(cut)%b.Len() == 0 && dtype != tensor.Invalid && shape.Elements() >= 0)
 		list, err := dataset.ReadArrays(file)
 		if code := status.CodeOf(err); err != nil && code != status.InvalidArg && code != status.Unsupported {
 			t.Fatalf("%v: %v", code, err)

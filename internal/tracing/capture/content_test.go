@@ -31,7 +31,7 @@ func keep(tb testing.TB, list ...tensor.Tensor) (*capture.Store, string) {
 	for _, t := range list {
 		shoot(f, edge("../a/step:1", "X"), t)
 	}
-	f.Finish(&tracing.Record{ID: id(1)})
+	f.Finish(&tracing.Record{ID: id(1), Model: "m"})
 	return s, id(1).String()
 }
 

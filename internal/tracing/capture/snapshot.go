@@ -31,12 +31,15 @@ type recording struct {
 	s       *Store
 	session *session
 
+	model string
+
 	mu        sync.Mutex
-	tensors   []capturedTensor // guarded by mu
-	more      int              // tensors beyond maxTensors; guarded by mu
-	bytes     int64            // of contents; guarded by mu
-	cost      int64            // reserved bytes; guarded by mu
-	responses int32            // guarded by mu
+	sent      *inspect.SentView // guarded by mu
+	tensors   []capturedTensor  // guarded by mu
+	more      int               // tensors beyond maxTensors; guarded by mu
+	bytes     int64             // of contents; guarded by mu
+	cost      int64             // reserved bytes; guarded by mu
+	responses int32             // guarded by mu
 }
 
 // capturedTensor is one tensor of a request.
@@ -50,6 +53,25 @@ type capturedTensor struct {
 	hasContent bool
 	reason     string
 	pending    tensor.Tensor // the content while it is copied to the host
+}
+
+func (f *recording) Describe(q *tracing.RequestInfo) {
+	v := &inspect.SentView{Outputs: slices.Clone(q.Outputs)}
+	if q.SequenceID != 0 || q.SequenceName != "" {
+		v.Sequence = &inspect.SequenceView{ID: q.SequenceID, Name: q.SequenceName, Start: q.Start, End: q.End}
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, p := range q.Params {
+		size := int64(len(p.Key) + len(p.Value))
+		if f.session.redactsParam(f.model, p.Key) || !f.s.reserve(size) {
+			v.Redacted = append(v.Redacted, p.Key)
+			continue
+		}
+		f.cost += size
+		v.Params = append(v.Params, inspect.ParamView(p))
+	}
+	f.sent = v
 }
 
 func (f *recording) Add(e *tracing.TensorEdge, t *tensor.Tensor) (int, bool) {
@@ -124,7 +146,7 @@ func (f *recording) Finish(r *tracing.Record) {
 	defer f.s.mu.Unlock()
 	f.session.taken++
 	f.s.snapshots = append(f.s.snapshots, &snapshot{
-		session: f.session, cost: f.cost, tensors: slices.Clip(f.tensors), more: f.more,
+		session: f.session, cost: f.cost, tensors: slices.Clip(f.tensors), more: f.more, sent: f.sent,
 		id: r.ID,
 		view: inspect.SnapshotView{
 			Trace: r.ID.String(), Span: r.Span.String(), Request: r.Request, Model: r.Model, Version: r.Version,
@@ -211,6 +233,9 @@ func (h *snapshot) list(previews bool) *inspect.TensorList {
 			t.Preview = preview(x, &images)
 		}
 		v.List = append(v.List, t)
+	}
+	if previews {
+		v.Sent = h.sent
 	}
 	return v
 }
@@ -357,7 +382,9 @@ func (a array) write(w io.Writer) error {
 const aboutName = "__capture__" // the name of the array that lists all tensors
 
 func (h *snapshot) writeNPZ(w io.Writer) error {
-	about, err := json.Marshal(h.list(false))
+	list := h.list(false)
+	list.Sent = h.sent
+	about, err := json.Marshal(list)
 	if err != nil {
 		return err
 	}

@@ -4,11 +4,13 @@
 //
 // Redacted contents are never copied. Only type and shape are recorded of a tensor that has a redacted name (in an
 // ensemble, nested ones included, or as an input that reads it), or that a redacted model produces or reads. A
-// tensor that a step computes from a redacted one is another tensor: it needs its own rule.
+// tensor that a step computes from a redacted one is another tensor: it needs its own rule. The patterns of tensors are
+// also those of the request's parameters.
 //
 // - store.go: Store, its memory, its captures and the selection of requests
 // - snapshot.go: recording the tensors of one request, the views that the dashboard and the CLI read, and NumPy files
 // - crash.go: requests that have ended the process of their model
+// - read.go: reading the NumPy files
 // - preview.go: previews of contents
 //
 // # Files
@@ -18,7 +20,7 @@
 // float32. A BYTES tensor is an array of fixed-width bytes (S) when that preserves every byte and is not much
 // larger; else it is three arrays: NAME.data, all elements as uint8, NAME.offsets, where each begins and the last
 // ends, and NAME.shape. Content that does not match its type and shape is a flat uint8 array. __capture__ is the
-// list of all tensors, including redacted ones, as the UTF-8 bytes of JSON.
+// list of all tensors, including redacted ones, as the UTF-8 bytes of JSON, with what the request said besides them.
 package capture
 
 import (
@@ -71,6 +73,7 @@ type snapshot struct {
 	cost    int64
 	tensors []capturedTensor
 	more    int
+	sent    *inspect.SentView
 	view    inspect.SnapshotView
 }
 
@@ -95,7 +98,7 @@ func (s *Store) Select(model, request string, id tracing.TraceID) tracing.Snapsh
 	s.expire()
 	for _, x := range *s.active.Load() {
 		if x.matches(model, request, id) && (x.matched.Add(1)-1)%uint64(x.rule.Every) == 0 && s.admit(x) {
-			return &recording{s: s, session: x, cost: snapshotCost}
+			return &recording{s: s, session: x, model: model, cost: snapshotCost}
 		}
 	}
 	return nil
@@ -288,6 +291,11 @@ func (s *session) redacts(e *tracing.TensorEdge) bool {
 		return false
 	}
 	return hit(s.rule.RedactTensors, e.Names) || hit(s.rule.RedactTensors, []string{e.Tensor}) || hit(s.rule.RedactModels, e.Models)
+}
+
+// redactsParam reports whether a parameter of a request to a model must not be recorded.
+func (s *session) redactsParam(model, key string) bool {
+	return s.redacts(&tracing.TensorEdge{Tensor: key, Models: []string{model}})
 }
 
 // matchGlob reports whether text matches a pattern, in which * matches any text and ? any byte. It backtracks to

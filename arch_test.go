@@ -37,7 +37,7 @@ var layers = [][]string{
 	{"repository", "repository/*"},
 	{"server/*", "pipeline/durable", "pipeline/async"},
 	{"client", "options", "lint", "starter"},
-	{"benchmark", "exposure"},
+	{"benchmark", "exposure", "replay"},
 	{"monitor"},
 	{"."},
 	{"tune"},

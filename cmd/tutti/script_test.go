@@ -40,6 +40,7 @@ func TestMain(m *testing.M) {
 //	http METHOD URL [-H NAME:VALUE] [BODY | @FILE]    prints the status, the body and Retry-After of the response
 //	stop-during URL BODY   sends half of the body, then SIGTERM, then the rest
 //	fill FILE N            makes a file of N letters
+//	record DIR MODEL BODY ...    runs tutti capture while it sends a request with each body; the token of the server is s3cret
 //	status N COMMAND ...   expects that a command ends with an exit status; its output is on stdout and stderr
 func TestScript(t *testing.T) {
 	t.Parallel()
@@ -64,7 +65,7 @@ func TestScript(t *testing.T) {
 			return nil
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"serve": scriptServe, "terminate": scriptStop, "http": scriptHTTP, "stop-during": scriptStopDuring, "fill": scriptFill, "status": scriptStatus,
+			"serve": scriptServe, "terminate": scriptStop, "http": scriptHTTP, "stop-during": scriptStopDuring, "fill": scriptFill, "record": scriptRecord, "status": scriptStatus,
 		},
 	})
 }
@@ -237,6 +238,34 @@ func scriptFill(ts *testscript.TestScript, neg bool, args []string) {
 	_, err := fmt.Sscan(args[1], &n)
 	ts.Check(err)
 	ts.Check(os.WriteFile(ts.MkAbs(args[0]), bytes.Repeat([]byte("a"), n), 0o600))
+}
+
+// scriptRecord saves the captures of requests in a folder.
+func scriptRecord(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 3 {
+		ts.Fatalf("usage: record DIR MODEL BODY ...")
+	}
+	exe, err := os.Executable()
+	ts.Check(err)
+	at, bodies := "http://"+ts.Getenv("HTTP"), args[2:]
+	cmd := &exec.Cmd{
+		Path: exe, Dir: ts.MkAbs("."), Stdout: ts.Stdout(), Stderr: ts.Stderr(), Env: scriptEnv(ts),
+		Args: []string{"tutti", "capture", "--url", at, "--token", captureToken, "--model", args[1], "--count", strconv.Itoa(len(bodies)), "--out", args[0]},
+	}
+	ts.Check(cmd.Start())
+	for active := false; !active; { // until the server captures
+		resp, err := http.Get(at + "/ui/api/captures") //nolint:noctx // a script has no context
+		ts.Check(err)
+		text, err := io.ReadAll(resp.Body)
+		ts.Check(errors.Join(err, resp.Body.Close()))
+		active = bytes.Contains(text, []byte(`"active":true`))
+	}
+	for _, body := range bodies {
+		resp, err := http.Post(at+"/v2/models/"+args[1]+"/infer", "application/json", strings.NewReader(body)) //nolint:noctx // a script has no context
+		ts.Check(err)
+		printResponse(ts, resp)
+	}
+	ts.Check(cmd.Wait())
 }
 
 func scriptStatus(ts *testscript.TestScript, neg bool, args []string) {

@@ -284,6 +284,7 @@ The times of the steps are differences of the server's statistics, and n/a if ot
 			},
 			run: (*program).capture,
 		},
+		replayCommand(),
 		{
 			name: "repo", usage: "COMMAND", summary: "Inspect and change repositories and servers",
 			notes: "REPO is a folder, the address of a bucket, or the URL of a server. Without it the server of the context is meant: see tutti help context.", commands: repoCommands(),

@@ -243,6 +243,8 @@ type goldenPart struct {
 	Shape    []int64         `json:"shape"`
 	Data     json.RawMessage `json:"data,omitempty"`
 	Raw      []byte          `json:"raw,omitempty"`
+	// Tolerance replaces that of the request.
+	Tolerance *tolerances `json:"tolerance,omitempty"`
 }
 
 func goldenOf(t *client.Tensor) goldenPart {

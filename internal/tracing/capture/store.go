@@ -277,14 +277,14 @@ type session struct {
 
 func (s *session) matches(model, request string, id tracing.TraceID) bool {
 	r := &s.rule
-	fits := func(pattern, text string) bool { return pattern == "" || matchGlob(pattern, text) }
-	return fits(r.Model, model) && fits(r.Request, request) && (r.Trace == "" || matchGlob(r.Trace, id.String()))
+	fits := func(pattern, text string) bool { return pattern == "" || MatchGlob(pattern, text) }
+	return fits(r.Model, model) && fits(r.Request, request) && (r.Trace == "" || MatchGlob(r.Trace, id.String()))
 }
 
 func (s *session) redacts(e *tracing.TensorEdge) bool {
 	hit := func(patterns, names []string) bool {
 		for _, p := range patterns {
-			if slices.ContainsFunc(names, func(name string) bool { return matchGlob(p, name) }) {
+			if slices.ContainsFunc(names, func(name string) bool { return MatchGlob(p, name) }) {
 				return true
 			}
 		}
@@ -298,9 +298,9 @@ func (s *session) redactsParam(model, key string) bool {
 	return s.redacts(&tracing.TensorEdge{Tensor: key, Models: []string{model}})
 }
 
-// matchGlob reports whether text matches a pattern, in which * matches any text and ? any byte. It backtracks to
+// MatchGlob reports whether text matches a pattern, in which * matches any text and ? any byte. It backtracks to
 // the last star only, so that its time is at most the product of the lengths.
-func matchGlob(pattern, text string) bool {
+func MatchGlob(pattern, text string) bool {
 	p, t, star, mark := 0, 0, -1, 0
 	for t < len(text) {
 		switch {

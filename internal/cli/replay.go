@@ -8,9 +8,11 @@ import (
 	"fmt"
 	"math"
 	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
+	"unicode"
 
 	"github.com/tutti-server/tutti"
 	"github.com/tutti-server/tutti/client"
@@ -233,7 +235,7 @@ func (a *replayCall) options(captures []*replay.Capture, token string) []string 
 	}
 	var models []string
 	for _, c := range captures {
-		if c.Err == nil && !slices.Contains(models, c.About.Model) {
+		if c.Err == nil && !slices.Contains(models, c.About.Model) && isModelName(c.About.Model) {
 			models = append(models, c.About.Model)
 			args = append(args, "--load-model="+c.About.Model)
 		}
@@ -244,6 +246,11 @@ func (a *replayCall) options(captures []*replay.Capture, token string) []string 
 		}
 	}
 	return args
+}
+
+// isModelName reports whether a name from a file can be that of a model: the name of a folder, and no pattern or list for --load-model.
+func isModelName(name string) bool {
+	return filepath.IsLocal(name) && filepath.Base(name) == name && !strings.ContainsAny(name, "*,") && !strings.ContainsFunc(name, unicode.IsControl)
 }
 
 // explainLocal returns the error of a request to a model of a repository: the reason that the model was not loaded, if it was not.

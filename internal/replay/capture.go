@@ -141,7 +141,7 @@ func requestOf(f *capture.File) (*client.Request, error) {
 	for _, p := range s.Params {
 		v, err := value(p)
 		if err != nil {
-			return nil, fmt.Errorf("parameter '%s' of the request is '%s', expected a %s", p.Key, p.Value, p.Type)
+			return nil, fmt.Errorf("parameter '%s' of the request is '%s', expected %s", p.Key, p.Value, p.Type)
 		}
 		req.Parameters[p.Key] = v
 	}

@@ -159,6 +159,11 @@ func (l *level) join(s *step) (tensor.DType, tensor.Shape, error) {
 		}
 		dims = both
 	}
+	for _, out := range l.cfg.GetOutput() { // it may declare what the models leave open
+		if both, ok := config.Narrow(dims, tensor.Of(out.GetDims()...)); out.GetName() == s.op.Out && out.GetReshape() == nil && ok {
+			dims = both
+		}
+	}
 	if s.op.Otherwise == nil {
 		return first.DType, dims, nil
 	}

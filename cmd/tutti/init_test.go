@@ -241,7 +241,7 @@ func TestInitExamples(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		examples = append(examples, list...)
+		examples = append(examples, slices.DeleteFunc(list, func(e cli.Example) bool { return e.Request.Model != filepath.Base(dir) })...)
 	}
 	if _, err := os.Stat(weightsFile); err == nil {
 		dir, _ := initModel(t, "--model="+weightsFile, "--tokenizer="+examplesDir+"/text/tokenizer/1/tokenizer.json", "--name=ensemble")

@@ -59,9 +59,10 @@ type Settings struct {
 }
 
 const (
-	defaultQueue = "tutti"
-	defaultKeep  = 24 * time.Hour
-	callTimeout  = 10 * time.Second // of a call to Temporal; the SDK gives one attempt half of it
+	defaultQueue  = "tutti"
+	defaultKeep   = 24 * time.Hour
+	settleTimeout = 2 * time.Second  // of the wait until Temporal knows of the end of a request
+	callTimeout   = 10 * time.Second // of a call to Temporal; the SDK gives one attempt half of it
 	// maxStarts bounds the requests that are started at a time: a Temporal server with a database on a disk executes the
 	// others one after another anyway, and calls would time out.
 	maxStarts = 16

@@ -122,6 +122,7 @@ func (s *Service) Cancel(ctx context.Context, id string) (*job.RequestStatus, er
 		return nil, err
 	}
 	if st.State.Final() {
+		s.settle(ctx, id)
 		return st, errors.Join(s.records.remove(ctx, id+kindResponse), s.records.remove(ctx, id+kindRequest))
 	}
 	call, done := context.WithTimeout(ctx, callTimeout)
@@ -136,6 +137,14 @@ func (s *Service) Cancel(ctx context.Context, id string) (*job.RequestStatus, er
 		return nil, err
 	}
 	return s.Show(ctx, id)
+}
+
+// settle waits for a moment until Temporal knows of the end of a request. The response is stored before that; without it, a request that
+// Temporal does not know to have ended would be shown as running.
+func (s *Service) settle(ctx context.Context, id string) {
+	ctx, done := context.WithTimeout(ctx, settleTimeout)
+	defer done()
+	_ = s.handle(id).Get(ctx, nil) // the result is removed even if Temporal is away
 }
 
 // coded returns an error of Temporal with its code and with what to do.

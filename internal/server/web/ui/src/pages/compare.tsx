@@ -85,7 +85,7 @@ const Both = ({ x, y }: { x: Side; y: Side }) => {
         </Card>
       ))}</div>
       <Card title="What differs">
-        <div class="scroll"><table class="diff">
+        <div class="scroll" tabIndex={0} role="region" aria-label="What differs"><table class="diff">
           <thead><tr><th>Part</th><th class="num">A</th><th class="num">B</th><th class="num">B − A</th><th aria-hidden="true" /></tr></thead>
           <tbody>
             <Line name="all" a={x.total} b={y.total} most={Math.max(x.total, y.total)} strong />

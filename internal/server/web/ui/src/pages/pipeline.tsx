@@ -149,7 +149,7 @@ const Step = ({ node: n, g, close }: { node: NodeView; g: GraphView; close: () =
 const Carried = ({ e }: { e: EdgeView }) => <small class="dim">{carriedText(e)}</small>;
 
 const Plan = ({ nodes }: { nodes: NodeView[] }) => (
-  <div class="scroll"><table>
+  <div class="scroll" tabIndex={0} role="region" aria-label="Steps"><table>
     <thead><tr><th>#</th><th>Step</th><th>Where</th><th class="num">Batch</th><th class="num">Mean</th></tr></thead>
     <tbody>{nodes.map((n) => (
       <tr key={n.node}><td class="dim">{n.node}</td><td>{n.name}<br /><small class="dim">{n.platform}{n.ensembles && n.ensembles.length > 1 ? ` · in ${n.ensembles.at(-1)}` : ''}</small></td>
@@ -160,7 +160,7 @@ const Plan = ({ nodes }: { nodes: NodeView[] }) => (
 
 /** Places lists where each tensor is and why, and its copies. */
 const Places = ({ g }: { g: GraphView }) => (
-  <div class="scroll"><table>
+  <div class="scroll" tabIndex={0} role="region" aria-label="Tensors"><table>
     <thead><tr><th>Tensor</th><th>Where</th><th>Copies</th></tr></thead>
     <tbody>{g.edges.map((e, i) => (
       <tr key={i}><td>{e.tensor}<br /><small class="dim">{e.to < 0 ? 'to the response' : `to ${g.nodes[e.to]?.name ?? e.to}`}</small></td>

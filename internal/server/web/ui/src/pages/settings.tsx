@@ -70,7 +70,7 @@ const Store = () => {
   return (
     <Card title="Trace store">
       {!s?.store ? <Empty>No traces are stored.</Empty> : (
-        <div class="scroll"><table>
+        <div class="scroll" tabIndex={0} role="region" aria-label="Trace store"><table>
           <thead><tr><th>Retained</th><th class="num">Traces</th><th class="num">Used</th><th class="num">Of</th><th class="num">Oldest</th></tr></thead>
           <tbody>{s.store.rings.map((r) => (
             <tr key={r.retained}><td>{r.retained}</td><td class="num">{r.traces}</td><td class="num">{bytes(r.used_bytes)}</td><td class="num">{bytes(r.bytes)}</td>

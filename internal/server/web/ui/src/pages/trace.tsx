@@ -53,7 +53,7 @@ export const TraceBody = ({ t }: { t: TraceView }) => {
 const SameBatches = ({ t }: { t: TraceView }) => (
   <Card title="Requests in the same batches">
     {t.batches.length === 0 ? <Empty>{t.spans.length ? 'The batches are not known any more.' : 'No batch was formed.'}</Empty> : (
-      <div class="scroll"><table>
+      <div class="scroll" tabIndex={0} role="region" aria-label="Requests in the same batches"><table>
         <thead><tr><th>Batch</th><th>Model</th><th class="num">Rows</th><th>Requests</th></tr></thead>
         <tbody>{t.batches.map((b) => (
           <tr key={b.id}><td><a href={link('batches', String(b.id))}>{b.id}</a></td><td>{b.model}</td><td class="num">{b.rows}</td>
@@ -69,7 +69,7 @@ const Events = ({ t }: { t: TraceView }) => (
     {t.events.some((e) => e.kind === 'model_load') && <p class="note">The request waited for a model that had been evicted from its device. See --model-memory.</p>}
     {t.events.some((e) => e.kind === 'spill') && <p class="note">The memory pool of a GPU was full: tensors of the events “spill” are in slower memory.</p>}
     {t.events.length === 0 ? <Empty>Nothing was copied between places.</Empty> : (
-      <div class="scroll"><table>
+      <div class="scroll" tabIndex={0} role="region" aria-label="Copies and events"><table>
         <thead><tr><th class="num">At</th><th>Event</th><th>Tensor</th><th class="num">Bytes</th><th>From → to</th></tr></thead>
         <tbody>{t.events.map((e, i) => (
           <tr key={i}><td class="num mono">{dur(e.ns)}</td><td class={e.kind === 'copy' || e.kind === 'spill' ? 'wrong' : ''}>{eventNames[e.kind] ?? e.kind}</td><td>{e.tensor ?? (e.kind === 'spill' ? <span class="dim">memory of the model</span> : '')}</td>

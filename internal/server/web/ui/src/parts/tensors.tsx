@@ -16,7 +16,7 @@ export const Tensors = ({ t }: { t: TraceView }) => {
       : <span class="dim">contents need the <a href={link('settings')}>token</a></span>}>
       {error !== null && <Bad error={error} />}{failed !== null && <Bad error={failed} />}
       {value?.list && (
-        <div class="scroll"><table class="tensors">
+        <div class="scroll" tabIndex={0} role="region" aria-label="Tensors"><table class="tensors">
           <thead><tr><th>Tensor</th><th>Type</th><th class="num">Size</th><th>Place</th><th>Read by</th><th>Content</th></tr></thead>
           <tbody>{value.list.map((x) => (
             <tr key={x.n}><td><b>{x.tensor}</b><br /><small class="dim">{x.step}{x.wave > 0 && `, sub-run ${x.wave}`}</small></td>

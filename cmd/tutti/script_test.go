@@ -248,8 +248,9 @@ func scriptRecord(ts *testscript.TestScript, neg bool, args []string) {
 	exe, err := os.Executable()
 	ts.Check(err)
 	at, bodies := "http://"+ts.Getenv("HTTP"), args[2:]
+	var out, log bytes.Buffer // its own: the script's are written here meanwhile
 	cmd := &exec.Cmd{
-		Path: exe, Dir: ts.MkAbs("."), Stdout: ts.Stdout(), Stderr: ts.Stderr(), Env: scriptEnv(ts),
+		Path: exe, Dir: ts.MkAbs("."), Stdout: &out, Stderr: &log, Env: scriptEnv(ts),
 		Args: []string{"tutti", "capture", "--url", at, "--token", captureToken, "--model", args[1], "--count", strconv.Itoa(len(bodies)), "--out", args[0]},
 	}
 	ts.Check(cmd.Start())
@@ -265,7 +266,12 @@ func scriptRecord(ts *testscript.TestScript, neg bool, args []string) {
 		ts.Check(err)
 		printResponse(ts, resp)
 	}
-	ts.Check(cmd.Wait())
+	err = cmd.Wait()
+	_, printed := ts.Stdout().Write(out.Bytes())
+	ts.Check(printed)
+	if err != nil {
+		ts.Fatalf("tutti capture: %v\n%s", err, &log)
+	}
 }
 
 func scriptStatus(ts *testscript.TestScript, neg bool, args []string) {

@@ -38,7 +38,7 @@ func localError(what, path string, err error) error {
 	case errors.Is(err, syscall.EISDIR), errors.Is(err, syscall.ENAMETOOLONG), errors.Is(err, syscall.EINVAL), errors.Is(err, syscall.ELOOP):
 		return status.Errorf(status.InvalidArg, "%s '%s': %w", what, path, err)
 	}
-	if full := diskfull.Explain(err, path, "write the results to another disk or a bucket"); status.RetryAfter(full) > 0 {
+	if full := diskfull.Explain(err, path, "write the results to another disk or a bucket"); diskfull.Is(err) {
 		return status.Prefixf(full, "%s '%s': ", what, path)
 	}
 	return status.Errorf(status.Unavailable, "%s '%s': %w", what, path, err)

@@ -26,7 +26,7 @@ func Is(err error) bool {
 // Unavailable error with the file system of path, its free space, and what to do: remedy says what else than to free space. For example,
 // "set TMPDIR to a folder of another disk". An error that Explain returned, or that wraps one, is returned as it is.
 func Explain(err error, path, remedy string) error {
-	if status.RetryAfter(err) == RetryAfter {
+	if _, done := errors.AsType[explained](err); done {
 		return err
 	}
 	var what, do string
@@ -44,10 +44,16 @@ func Explain(err error, path, remedy string) error {
 		do += ", or " + remedy
 	}
 	return &status.Error{
-		Code: status.Unavailable, Err: err, RetryAfter: RetryAfter,
+		Code: status.Unavailable, Err: explained{err}, RetryAfter: RetryAfter,
 		Msg: fmt.Sprintf("%s: %s, and try again (%v)", what, do, err),
 	}
 }
+
+// explained marks the cause of an error that Explain returned.
+type explained struct{ error }
+
+// Unwrap returns the cause.
+func (e explained) Unwrap() error { return e.error }
 
 // left returns the free space and the free files of the file system of path, or of the closest folder above that exists.
 func left(path string) string {

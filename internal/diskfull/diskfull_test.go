@@ -37,6 +37,10 @@ func TestExplain(t *testing.T) {
 			}
 		}
 	}
+	other := &status.Error{Code: status.Unavailable, Msg: "busy", RetryAfter: diskfull.RetryAfter, Err: syscall.ENOSPC}
+	if err := diskfull.Explain(other, missing, ""); !strings.Contains(err.Error(), "' is full") {
+		t.Errorf("an error with the same time to retry is not explained: %v", err)
+	}
 	for _, err := range []error{nil, io.EOF, syscall.EACCES} {
 		if got := diskfull.Explain(err, missing, ""); !errors.Is(got, err) || got != err { //nolint:errorlint // the same error
 			t.Errorf("%v became %v", err, got)

@@ -88,7 +88,7 @@ func (g *guard) close() {
 const unloaded = "unloaded"
 
 // Degraded returns what does not work as configured, with the time since when: models that cannot serve, serve at some places only or
-// are stuck, memory that is full, buckets and a response cache that do not respond. It is empty for a sound server.
+// are stuck, memory that is full, buckets and a response cache that do not respond, a full disk of jobs. It is empty for a sound server.
 func (s *Server) Degraded() []infer.Degradation { return s.guard.date(s.degraded(), time.Now()) }
 
 func (s *Server) degraded() (list []infer.Degradation) {
@@ -100,6 +100,9 @@ func (s *Server) degraded() (list []infer.Degradation) {
 	}
 	if c, ok := s.responses.(interface{ Lost() error }); ok && c.Lost() != nil {
 		list = append(list, infer.Degradation{What: "cache", Name: "redis", Reason: status.Text(c.Lost())})
+	}
+	if s.jobs != nil && s.jobs.conn.Full() != nil {
+		list = append(list, infer.Degradation{What: "jobs", Name: "temporal", Reason: status.Text(s.jobs.conn.Full())})
 	}
 	if err := s.inFlight.Blocked(); err != nil {
 		list = append(list, infer.Degradation{What: "memory", Reason: status.Text(err)})

@@ -4,6 +4,7 @@ import (
 	"archive/tar"
 	"bytes"
 	"compress/gzip"
+	"context"
 	"encoding/base64"
 	"encoding/json"
 	"errors"
@@ -13,7 +14,9 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 
 	"google.golang.org/grpc"
@@ -30,11 +33,17 @@ import (
 // smallDisk starts a server for which a folder is a disk of 128 kB. It skips the test where no disk can be mounted.
 func smallDisk(t *testing.T, disk string, env []string, args ...string) *process {
 	t.Helper()
+	return diskOf(t, "128k", disk, env, args...)
+}
+
+// diskOf is smallDisk with a size.
+func diskOf(t *testing.T, size, disk string, env []string, args ...string) *process {
+	t.Helper()
 	unshare, err := exec.LookPath("unshare")
 	if err != nil {
 		t.Skip("no unshare")
 	}
-	mount := []string{"--map-root-user", "--mount", "bash", "-c", "mount -t tmpfs -o size=128k none '" + disk + `' && exec -a tutti "$@"`, "bash"}
+	mount := []string{"--map-root-user", "--mount", "bash", "-c", "mount -t tmpfs -o size=" + size + " none '" + disk + `' && exec -a tutti "$@"`, "bash"}
 	if out, err := exec.CommandContext(t.Context(), unshare, append(mount, "/bin/true")...).CombinedOutput(); err != nil { //nolint:gosec // constants
 		t.Skipf("no disk can be mounted here: %v: %s", err, out)
 	}
@@ -96,6 +105,54 @@ func TestFullDiskOfServer(t *testing.T) {
 	if code, _, text := load(1000); code != http.StatusOK {
 		t.Errorf("a smaller load: %d %s", code, text)
 	}
+}
+
+// TestFullDiskOfJobs fills the disk of the Temporal server: jobs are refused with the reason, and health names it. With room a job is done.
+func TestFullDiskOfJobs(t *testing.T) {
+	t.Parallel()
+	repository, spec := identities(t, "line", 200)
+	disk := t.TempDir()
+	p := diskOf(t, "24m", disk, nil, "--model-repository", repository, "--jobs=true", "--data-dir", filepath.Join(disk, "data"), "--temporal-program", temporalProgram(t))
+	first := *spec
+	first.ID, first.Output.URI = "first", spec.Output.URI+"-first"
+	submitJob(t, p.http, &first)
+	waitForJob(t, p.http, first.ID)
+	fill := filepath.Join("/proc", strconv.Itoa(p.cmd.Process.Pid), "root", disk, "fill") // as the server sees it
+	if err := os.WriteFile(fill, make([]byte, 32<<20), 0o600); !errors.Is(err, syscall.ENOSPC) {
+		t.Fatalf("filling the disk: %v", err)
+	}
+	code, text, err := httpCall(t.Context(), http.MethodPost, "http://"+p.http+"/v2/jobs", spec)
+	if err != nil || code != http.StatusServiceUnavailable {
+		t.Errorf("a job on a full disk: %d %s, %v", code, text, err)
+	}
+	for _, want := range []string{"the Temporal server cannot store anything: the disk of '" + disk, "bytes are free): free space there, or name a folder of another disk with --data-dir, and try again"} {
+		if !strings.Contains(string(text), want) {
+			t.Errorf("%s, want %q", text, want)
+		}
+	}
+	if _, text, err = httpCall(t.Context(), http.MethodGet, "http://"+p.http+"/v2/health/ready?verbose", nil); err != nil || !strings.Contains(string(text), `"what":"jobs","name":"temporal","reason":"the disk of '`) {
+		t.Errorf("health: %s, %v", text, err)
+	}
+	if err := os.Remove(fill); err != nil {
+		t.Fatal(err)
+	}
+	submitJob(t, p.http, spec)
+	waitForJob(t, p.http, spec.ID)
+	if _, text, err = httpCall(t.Context(), http.MethodGet, "http://"+p.http+"/v2/health/ready?verbose", nil); err != nil || !strings.Contains(string(text), `"degraded":[]`) {
+		t.Errorf("health with room: %s, %v", text, err)
+	}
+}
+
+// waitForJob waits until a job is completed.
+func waitForJob(t *testing.T, address, id string) {
+	t.Helper()
+	repeated(t, "job "+id, func(ctx context.Context) error {
+		_, text, err := httpCall(ctx, http.MethodGet, "http://"+address+"/v2/jobs/"+id, nil)
+		if err == nil && !strings.Contains(string(text), `"state":"completed"`) {
+			return errors.New(string(text))
+		}
+		return err
+	})
 }
 
 // TestFullDiskOfCache loads a model of a bucket that is larger than the disk of the cache.

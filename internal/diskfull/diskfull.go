@@ -49,6 +49,20 @@ func Explain(err error, path, remedy string) error {
 	}
 }
 
+// low is the free space below which Low reports a disk as full. A database may need some pages for one change.
+const low = 256 << 10
+
+// Low returns what Explain returns of a full disk, if the file system of path has less than 256 KiB free; else, and when that is not known, nil.
+// It is for folders that other programs write.
+func Low(path, remedy string) error {
+	var s unix.Statfs_t
+	known := unix.Statfs(path, &s) == nil
+	if known && s.Bavail*uint64(s.Bsize) < low { //nolint:gosec // a size of blocks is positive
+		return Explain(syscall.ENOSPC, path, remedy)
+	}
+	return nil
+}
+
 // explained marks the cause of an error that Explain returned.
 type explained struct{ error }
 

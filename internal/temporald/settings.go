@@ -19,6 +19,7 @@ import (
 	"log/slog"
 	"net"
 	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"time"
@@ -29,6 +30,7 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/tutti-server/tutti/core/status"
+	"github.com/tutti-server/tutti/internal/diskfull"
 )
 
 // DefaultNamespace is the namespace that tutti-temporal registers.
@@ -181,9 +183,23 @@ func (c *Connection) Client() client.Client { return c.client }
 // Codec returns the codec of payloads, nil for none. The client has it already.
 func (c *Connection) Codec() converter.PayloadCodec { return c.codec }
 
-// Failure returns the error of the last call if the Temporal server of an address was away or refused it, and nil otherwise. The
-// client tries such calls again until their deadline, and then returns only that.
-func (c *Connection) Failure() error { return c.last.err() }
+// Failure returns the error of the last call if the Temporal server of an address was away or refused it, or that the disk of the Temporal
+// server of a folder is full, and nil otherwise. The client tries such calls again until their deadline, and then returns only that.
+func (c *Connection) Failure() error {
+	if err := c.Full(); err != nil {
+		return err
+	}
+	return c.last.err()
+}
+
+// Full returns an error while the disk of the folder in which the Temporal server stores everything is full; nil for a server with an address.
+// The server tries again by itself what it could not store.
+func (c *Connection) Full() error {
+	if c.child == nil {
+		return nil
+	}
+	return diskfull.Low(filepath.Join(c.child.dir, "temporal"), "name a folder of another disk with --data-dir")
+}
 
 // Close closes the client, and ends the Temporal server if this process started it: in order, or when ctx is done at once.
 func (c *Connection) Close(ctx context.Context) error {

@@ -12,6 +12,7 @@ import (
 	"go.temporal.io/sdk/temporal"
 
 	"github.com/tutti-server/tutti/core/status"
+	"github.com/tutti-server/tutti/internal/diskfull"
 )
 
 // advices are what to do about errors of a connection to Temporal. The first whose text is in the error counts.
@@ -74,6 +75,8 @@ func (f Failure) Coded(err error, what string, missing error) error {
 		return status.Errorf(status.Unavailable, "Temporal refuses this server: %w; check the client certificate of --temporal-tls-cert, or the API key of --temporal-api-key-file", err)
 	case errors.Is(err, context.Canceled), temporal.IsCanceledError(err):
 		return status.ErrCancelled
+	case diskfull.Is(err):
+		return status.Prefixf(err, "%s: the Temporal server cannot store anything: ", what)
 	}
 	return &status.Error{Code: status.Unavailable, Msg: "Temporal cannot be reached: " + advise(err), Err: err, RetryAfter: time.Second}
 }

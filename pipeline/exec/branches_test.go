@@ -69,12 +69,13 @@ func newBranches(rng *rand.Rand, steps int, broken bool) *branches {
 	return f
 }
 
-// join adds a tensor that is the first of three others; the last exists for every row.
+// join adds a tensor that is the first of three others; one of them exists for every row.
 func (f *branches) join(i int, joins *[]string) bool {
 	list := []string{f.pick(f.tensors).name, f.pick(f.tensors).name, f.pick(f.within("")).name}
 	if list[0] == list[1] || list[1] == list[2] || list[0] == list[2] {
 		return false
 	}
+	f.rng.Shuffle(len(list), func(i, j int) { list[i], list[j] = list[j], list[i] })
 	f.joined(fmt.Sprintf("j%d", i), list, joins)
 	return true
 }

@@ -57,7 +57,7 @@ func (r *run) skip(n, after int32, loop *scheduler.RunLoop) (staged int32) {
 		}
 	}
 	if op := node.Operation; op != nil && op.When != nil {
-		r.sets[op.Chooses] = rowSet{rows: r.sets[op.Chooses].rows[:0]}
+		r.sets[op.Chooses] = rowSet{rows: r.sets[op.Chooses].rows[:0], of: r.setSize(node.Rows)}
 	}
 	if r.req.Trace != nil && node.Operation == nil {
 		r.traceRows(tracing.EventSkipped, n, "'"+node.Name+"' did not run: "+p.RowSets[node.Rows].Text+" holds for no row")
@@ -136,23 +136,16 @@ func (r *run) toHost(t *tensor.Tensor, name string) error {
 
 // choose evaluates the condition of a choice. Tensors from larger row sets lose the rows that the choice does not look at.
 func (r *run) choose(n int32, node *plan.Node, in []tensor.Tensor) error {
-	op := node.Operation
-	set, batched := &r.sets[op.Chooses], node.Signature.MaxBatch > 0
-	of, looks := r.rows, 1
-	if batched {
-		for port := range in {
-			if in[port].Present() && in[port].Shape.Rank() > 0 && r.x.plan.SlotRows[node.In[port]] == 0 {
-				of = int32(in[port].Shape.Dim(0)) //nolint:gosec // a batch has few rows
-			}
-		}
-		looks = int(of)
-	} else {
-		of = 1
-	}
+	op, batched := node.Operation, node.Signature.MaxBatch > 0
+	set := &r.sets[op.Chooses]
 	outer, all := r.rowsOf(node.Rows)
-	if !all {
-		looks = len(outer)
-		of = r.setSize(node.Rows)
+	of := int32(1)
+	if batched {
+		of = r.rowsIn(node, in)
+	}
+	looks := len(outer)
+	if all {
+		looks = int(of)
 	}
 	for port := range in {
 		if err := r.project(&in[port], node, port); err != nil {
@@ -272,7 +265,7 @@ func (r *run) join(node *plan.Node, in []tensor.Tensor) (tensor.Tensor, error) {
 	}
 	rows, all := r.rowsOf(node.Rows)
 	if all {
-		rows = r.every(node, in)
+		rows = every(r.rowsIn(node, in))
 	}
 	if err := r.checkRows(node, in, len(rows)); err != nil {
 		return tensor.Tensor{}, err
@@ -309,17 +302,26 @@ func (r *run) missing(node *plan.Node, row int) error {
 	return status.Errorf(status.InvalidArg, "tensor '%s' has no value for row %d: none of the steps that write its alternatives ran for it", r.x.plan.Names[node.Out[0]], row)
 }
 
-// every lists all rows of the request, as many as the inputs of a join or their row sets say.
-func (r *run) every(node *plan.Node, in []tensor.Tensor) []int32 {
-	n := r.rows
+// rowsIn returns how many rows the request has, as the inputs of an operation or their row sets say. It is not the number of rows of the
+// request's inputs where only a nested ensemble batches.
+func (r *run) rowsIn(node *plan.Node, in []tensor.Tensor) int32 {
 	for port, s := range node.In {
 		set := r.x.plan.SlotRows[s]
 		if _, all := r.rowsOf(set); !all {
-			n = r.setSize(set)
-		} else if in[port].Present() && in[port].Shape.Rank() > 0 {
-			n = int32(in[port].Shape.Dim(0)) //nolint:gosec // a batch has few rows
+			return r.setSize(set)
+		}
+		if in[port].Present() && in[port].Shape.Rank() > 0 {
+			return int32(in[port].Shape.Dim(0)) //nolint:gosec // a batch has few rows
 		}
 	}
+	if _, all := r.rowsOf(node.Rows); !all {
+		return r.setSize(node.Rows)
+	}
+	return r.rows
+}
+
+// every lists the rows 0 to n-1.
+func every(n int32) []int32 {
 	list := make([]int32, n)
 	for i := range list {
 		list[i] = int32(i) //nolint:gosec // a batch has few rows

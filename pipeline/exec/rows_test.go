@@ -262,6 +262,37 @@ func TestConditionErrors(t *testing.T) {
 	}
 }
 
+// TestConditionInside checks conditions of an ensemble that batches, inside one that does not: a tensor of three rows is one row outside.
+func TestConditionInside(t *testing.T) {
+	t.Parallel()
+	b, e, inner := newBench(t), newBranching(0, "out"), newBranching(8, "OUTPUT0")
+	inner.cfg.Name = "inner"
+	inner.step("one", "a", plus(1), "INPUT0")
+	inner.step("two", "b", plus(10), "a")
+	inner.param("step.two.when", "a[0] < 3")
+	inner.param("ensemble.first_of", `{"OUTPUT0": ["b", "INPUT0"]}`)
+	for name, m := range inner.models {
+		e.models[name], e.does[name], e.rows[name] = m, inner.does[name], inner.rows[name]
+	}
+	e.models["inner"] = plan.Model{Signature: config.SignatureOf(inner.cfg), Ensemble: inner.cfg}
+	addStep(e.cfg, "inner", "out", "INPUT0")
+	e.cfg.Input[0].Dims, e.cfg.Output[0].Dims = []int64{-1, 1}, []int64{-1, 1}
+	x, err := e.executor(t, b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a := submit(t.Context(), x, b.batched(1, 5, 0))
+	if a.err != nil {
+		t.Fatal(a.err)
+	}
+	if d := cmp.Diff(map[string][]float32{"out": {12, 5, 11}}, a.tensors()); d != "" {
+		t.Errorf("(-want +got):\n%s", d)
+	}
+	if n := e.rows["two"].Load(); n != 2 {
+		t.Errorf("'two' executed %d rows, want 2", n)
+	}
+}
+
 // TestConditionOfParameters checks a condition on the parameters of the request.
 func TestConditionOfParameters(t *testing.T) {
 	t.Parallel()

@@ -216,8 +216,8 @@ func (s *Server) load(ctx context.Context, registry *backends.Registry, stderr i
 		s.metrics.Cache(s.responses.Counts)
 	}
 	s.meter = measureGPUs(ctx, export.GPU, s.metrics, s.log)
-	var noGPU error
-	if s.gpus, noGPU = gpu.Open(o.GPU); status.CodeOf(noGPU) == status.InvalidArg {
+	noGPU := s.openGPUs(ctx, o)
+	if status.CodeOf(noGPU) == status.InvalidArg {
 		return errors.Join(noGPU, s.traces.close(ctx), closeStore(s.store), closeCache(s.responses), s.meter.Close())
 	}
 	pinned := s.gpus.Pinned(s.alloc)
@@ -255,6 +255,18 @@ func (s *Server) load(ctx context.Context, registry *backends.Registry, stderr i
 		s.log.WarnContext(ctx, text) //nolint:sloglint // the text names the folder
 	}
 	return nil
+}
+
+// openGPUs opens the GPUs. The error says why none is used; its code is InvalidArg if an option is wrong. A machine without GPUs is usual
+// and not logged, unless an option names the driver.
+func (s *Server) openGPUs(ctx context.Context, o *options.Options) (err error) {
+	set := o.GPU
+	set.Limited = slices.Sorted(maps.Keys(o.GPULoadLimits))
+	s.gpus, err = gpu.Open(set)
+	if err != nil && set.Driver != "" && status.CodeOf(err) != status.InvalidArg {
+		s.log.WarnContext(ctx, "no GPU is used", slog.String("option", "--cuda-driver="+set.Driver), slog.String("reason", err.Error()))
+	}
+	return err
 }
 
 // hostPolicies parses the host policies. Its notices name the settings that this machine cannot apply.

@@ -17,6 +17,7 @@ const (
 type Settings struct {
 	Driver     string        // path of the CUDA driver's library, empty for the system's
 	Pools      map[int]int64 // bytes of device memory for tensors, by GPU; 0 or no entry is no bound
+	Limited    []int         // GPUs that --model-load-gpu-limit names; Open checks their numbers
 	PinnedSize int64         // bytes of the pool of pinned memory; 0: none
 	Capability float64       // lowest compute capability of GPUs that are used. For example, 7.5
 	NoPeers    bool          // copies between GPUs go through the host

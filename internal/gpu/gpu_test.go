@@ -155,9 +155,10 @@ func TestOpenErrors(t *testing.T) {
 	t.Parallel()
 	library := cudatest.Library(t)
 	for want, s := range map[string]gpu.Settings{
-		"libnone.so: cannot open shared object file": {Driver: "libnone.so"},
-		"capability 9.0 is below 9.5, see --min-sup": {Driver: library, Capability: 9.5},
-		"names GPU 7, expected 0 to 1":               {Driver: library, Pools: map[int]int64{7: 1}},
+		"libnone.so: cannot open shared object file":  {Driver: "libnone.so"},
+		"capability 9.0 is below 9.5, see --min-sup":  {Driver: library, Capability: 9.5},
+		"names GPU 7, expected 0 to 1":                {Driver: library, Pools: map[int]int64{7: 1}},
+		"load-gpu-limit names GPU 2, expected 0 to 1": {Driver: library, Limited: []int{0, 2}},
 	} {
 		if _, err := gpu.Open(s); err == nil || !strings.Contains(err.Error(), want) || status.CodeOf(err) == status.Internal {
 			t.Errorf("%+v: %v, want %q", s, err, want)

@@ -3,8 +3,11 @@
 package gpu
 
 import (
+	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -57,12 +60,20 @@ func Open(s Settings) (*Devices, error) {
 		}
 		return nil, err
 	}
-	for number := range s.Pools {
-		if number < 0 || number >= len(d.all) {
-			return nil, status.Errorf(status.InvalidArg, "--cuda-memory-pool-byte-size names GPU %d, expected 0 to %d", number, len(d.all)-1)
-		}
+	if err := errors.Join(d.named("--cuda-memory-pool-byte-size", slices.Sorted(maps.Keys(s.Pools))), d.named("--model-load-gpu-limit", s.Limited)); err != nil {
+		return nil, err
 	}
 	return d, nil
+}
+
+// named returns an error if an option names a GPU that is not there.
+func (d *Devices) named(option string, numbers []int) error {
+	for _, n := range numbers {
+		if n < 0 || n >= len(d.all) {
+			return status.Errorf(status.InvalidArg, "%s names GPU %d, expected 0 to %d", option, n, len(d.all)-1)
+		}
+	}
+	return nil
 }
 
 // Version returns the newest CUDA release that the driver supports. For example, "13.0".

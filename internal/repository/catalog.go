@@ -54,11 +54,21 @@ func (r *Repository) Lost() error {
 	return nil
 }
 
-// ModelReady returns nil if the version serves, else the reason.
+// ModelReady returns nil if the version serves, else the reason. An ensemble serves if all models that it uses do.
 func (r *Repository) ModelReady(name string, number int64) error {
 	v, err := r.find(name, number)
 	if err != nil {
 		return err
+	}
+	return r.readinessOfAll(v)
+}
+
+// readinessOfAll is readiness, of an ensemble that of the models that it uses, too.
+func (r *Repository) readinessOfAll(v *version) error {
+	for _, used := range v.uses {
+		if err := r.readinessOfAll(used); err != nil {
+			return status.Prefixf(err, "in ensemble '%s', ", v.sig.Model)
+		}
 	}
 	return r.readiness(v)
 }

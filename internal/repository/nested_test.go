@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/tutti-server/tutti/core/infer"
@@ -107,11 +108,11 @@ func TestLoadInsideEnsemble(t *testing.T) {
 	wantValues(t, w, r, map[string]float32{"ens": 0, "part": 0, "x": 2, "y": 2})
 }
 
-// TestReadyOfModels checks that the server is not ready while a loaded model reports that it is not.
+// TestReadyOfModels checks that the server, the model and an ensemble that uses it are not ready while a loaded model reports that it is not.
 func TestReadyOfModels(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	r := w.repo(t, folder(t, plain("part", "spy")+plain("other", "spy")))
+	r := w.repo(t, folder(t, pair+ensemble("ens", step("part", "-1", "IN", "M"), step("other", "-1", "M", "X"))))
 	for _, ready := range []bool{true, false, true} {
 		var why error
 		if !ready {
@@ -120,6 +121,9 @@ func TestReadyOfModels(t *testing.T) {
 		w.spy.unready.Store(&why)
 		if r.Ready() != ready || (r.ModelReady("part", -1) == nil) != ready {
 			t.Errorf("ready: %v, model: %v; want a model that is ready: %v", r.Ready(), r.ModelReady("part", -1), ready)
+		}
+		if err := r.ModelReady("ens", -1); (err == nil) != ready || err != nil && !strings.Contains(err.Error(), "in ensemble 'ens', ") {
+			t.Errorf("ensemble: %v; want one that is ready: %v", err, ready)
 		}
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -32,10 +33,15 @@ type Async struct {
 	Secret string        // the file with the secrets that sign callbacks
 }
 
+const (
+	jobsGroup = "Jobs"
+	flagJobs  = "jobs"
+)
+
 func (o *Options) jobFlags() []Flag {
 	j, t := &o.Jobs, &o.Jobs.Temporal
-	list := grouped("Jobs",
-		onOff("jobs", &j.Enabled, no, "Run durable jobs over datasets, and serve /v2/jobs"),
+	list := grouped(jobsGroup,
+		onOff(flagJobs, &j.Enabled, no, "Run durable jobs over datasets, and serve /v2/jobs"),
 		word("data-dir", argFolder, &j.DataDir, "", "Folder of the Temporal server that is started without --temporal-address; by default in the user's state directory"),
 		words("job-path", argFolder, &j.Paths, "Folder or address in a bucket that jobs may read and write; without one, programs of this machine may name any, and others none"),
 		word("async-dir", argFolder, &j.Async.Dir, "", "Folder or address in a bucket for asynchronous requests and their results; by default 'requests' below --data-dir"),
@@ -59,6 +65,17 @@ func (o *Options) jobFlags() []Flag {
 		list[i].Own = true
 	}
 	return list
+}
+
+// unusedJobs adds a notice for each flag of jobs that was given, with another value than its default, to a server without them.
+func (o *Options) unusedJobs(flags []Flag, sources []given) {
+	for i := range flags {
+		f := &flags[i]
+		other := func(v value) bool { return v.text != f.Default }
+		if f.Group == jobsGroup && f.Name != flagJobs && slices.ContainsFunc(nearestSource(sources, f.Name), other) {
+			o.notice("--"+f.Name, "without effect: --jobs is off")
+		}
+	}
 }
 
 // finishJobs sets the default of --data-dir for jobs. environ has the state directory of the user.

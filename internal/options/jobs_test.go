@@ -62,3 +62,27 @@ func TestJobs(t *testing.T) {
 		}
 	}
 }
+
+// TestUnusedJobFlags checks that the server says which flags have no effect without --jobs, wherever they come from.
+func TestUnusedJobFlags(t *testing.T) {
+	t.Parallel()
+	args := []string{"--model-repository=m", "--temporal-address=t:7233"}
+	for _, tt := range []struct {
+		args, env []string
+		want      []options.Notice
+	}{
+		{args, []string{"HOME=/h", "TUTTI_JOB_PATH=/data"}, []options.Notice{
+			{Option: "--job-path", Text: "without effect: --jobs is off"}, {Option: "--temporal-address", Text: "without effect: --jobs is off"},
+		}},
+		{append(args, "--jobs"), []string{"HOME=/h", "TUTTI_JOB_PATH=/data"}, nil},
+		{args[:1], []string{"HOME=/h"}, nil},
+	} {
+		o, err := options.Parse(tt.args, tt.env)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(tt.want, o.Notices); diff != "" {
+			t.Errorf("%v, %v (-want +got):\n%s", tt.args, tt.env, diff)
+		}
+	}
+}

@@ -35,6 +35,9 @@ func Parse(args, environ []string) (*Options, error) {
 	if err := o.apply(flags, sources); err != nil {
 		return nil, err
 	}
+	if !o.Jobs.Enabled {
+		o.unusedJobs(flags, sources)
+	}
 	return &o, o.finish(environ)
 }
 

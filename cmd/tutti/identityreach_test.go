@@ -63,6 +63,23 @@ func TestIdentityNamespaces(t *testing.T) {
 	}
 }
 
+// TestIdentityHealth reads the list of degraded parts as a client who may use some models: others' names and reasons are not in it.
+func TestIdentityHealth(t *testing.T) {
+	t.Parallel()
+	root := copyModels(t, "text-a", "image-b", "text-c")
+	for _, name := range []string{"image-b", "text-c"} {
+		writeModel(t, root, name, `backend: "nonsense"`)
+	}
+	a := serve(t, "--model-repository", root, "--auth-file", authFile(t, authText), "--exit-on-error=false")
+	c := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	for token, others := range map[string]bool{userToken: false, operatorToken: true} {
+		code, _, got := ask(t, c, http.MethodGet, "http://"+a.http+"/v2/health/ready?verbose", "", "Authorization", "Bearer "+token)
+		if code != http.StatusBadRequest || !strings.Contains(got, `"text-c"`) || strings.Contains(got, "image-b") != others {
+			t.Errorf("for %s: %d, %s; want text-c, and image-b: %v", token, code, got, others)
+		}
+	}
+}
+
 // TestIdentityReach loads and unloads models in ways that reach others, as a client who may control some models: with a configuration that is
 // an ensemble over a model of others, with a file that is a program, and along with what a model uses.
 func TestIdentityReach(t *testing.T) {

@@ -71,7 +71,7 @@ func (s *Service) Health(ready bool) transport.Handler {
 	return func(w http.ResponseWriter, r *http.Request, _ transport.Path) {
 		switch {
 		case ready && r.URL.RawQuery != "" && r.URL.Query().Has("verbose"):
-			s.details(w)
+			s.details(w, identity.From(r.Context()))
 		case s.Exiting.Load(), ready && s.Leaving.Load():
 			transport.WriteErrorText(w, http.StatusServiceUnavailable, "Server exiting")
 		case s.Live() && (!ready || s.Catalog.Ready()):
@@ -84,8 +84,9 @@ func (s *Service) Health(ready bool) transport.Handler {
 	}
 }
 
-// details responds with what is degraded.
-func (s *Service) details(w http.ResponseWriter) {
+// details responds with what is degraded, as far as a client may know: a role for some models shows these only, and no other parts of the
+// server, whose reasons have folders and addresses.
+func (s *Service) details(w http.ResponseWriter, who *identity.Identity) {
 	shown := struct {
 		Ready    bool                `json:"ready"`
 		Reason   string              `json:"reason,omitempty"`
@@ -99,7 +100,10 @@ func (s *Service) details(w http.ResponseWriter) {
 		code = http.StatusBadRequest
 	}
 	if c, ok := s.Catalog.(interface{ Degraded() []infer.Degradation }); ok {
-		shown.Degraded = list(c.Degraded())
+		of := identity.GroupOf(infer.APIHealth)
+		shown.Degraded = list(slices.DeleteFunc(c.Degraded(), func(d infer.Degradation) bool {
+			return who != nil && (d.What == "model" && !who.Sees(of, d.Name) || d.What != "model" && who.MayAll(of) != nil)
+		}))
 	}
 	w.Header()["Content-Type"] = transport.JSONType
 	w.WriteHeader(code)

@@ -14,6 +14,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/tutti-server/tutti/backends"
 	"github.com/tutti-server/tutti/backends/python"
 	"github.com/tutti-server/tutti/core/tensor"
@@ -119,9 +121,13 @@ func executing(t *testing.T, dir string) int {
 
 // exposure is what the model "exposed" finds in its process.
 type exposure struct {
-	Environment     []string
-	Connect, Server string
-	NoNewPrivs      int `json:"no_new_privs"`
+	Environment           []string
+	Connect, Server, Host string
+	NoNewPrivs            int    `json:"no_new_privs"`
+	Signal                string // to the server
+	ParentSignal          string `json:"parent_signal"`
+	OwnSignal             string `json:"own_signal"`
+	Limits                string // of the server
 }
 
 func exposed(t *testing.T, config map[string]string, start string) (found exposure, err error) {
@@ -207,7 +213,8 @@ func TestSecrets(t *testing.T) {
 }
 
 // TestSandbox checks that a model in the sandbox reaches no network, does not read the server's environment, and gets no new
-// privileges. Where the kernel refuses the sandbox, the model is refused with the reason.
+// privileges, neither signals nor limits another process, and has no socket to the host of a virtual machine. Where the kernel refuses the
+// sandbox, the model is refused with the reason; without Landlock's scopes (Linux 6.12) it may signal.
 func TestSandbox(t *testing.T) {
 	for _, start := range []string{"forkserver", "spawn"} {
 		open, err := exposed(t, nil, start)
@@ -223,6 +230,14 @@ func TestSandbox(t *testing.T) {
 		}
 		if !strings.HasPrefix(found.Connect, "OSError") || !strings.HasPrefix(found.Server, "PermissionError") || found.NoNewPrivs != 1 {
 			t.Errorf("%s: %+v, want no connection, no environment of the server, and no new privileges", start, found)
+		}
+		if !strings.HasPrefix(found.Host, "OSError") || !strings.HasPrefix(found.Limits, "PermissionError") || found.OwnSignal != "sent" {
+			t.Errorf("%s: %+v, want no socket to the host, no limits of the server, and signals to itself", start, found)
+		}
+		if version, _, _ := unix.Syscall(unix.SYS_LANDLOCK_CREATE_RULESET, 0, 0, unix.LANDLOCK_CREATE_RULESET_VERSION); int(version) < 6 { //nolint:gosec // negative for an error
+			t.Logf("%s: signals are not tested: the kernel has version %d of Landlock, expected at least 6", start, int(version)) //nolint:gosec // likewise
+		} else if !strings.HasPrefix(found.Signal, "PermissionError") || !strings.HasPrefix(found.ParentSignal, "PermissionError") {
+			t.Errorf("%s: %+v, want no signal to others", start, found)
 		}
 	}
 }

@@ -12,6 +12,7 @@ import numpy as np
 
 import tutti_cuda
 import tutti_forkserver as forkserver
+import tutti_sandbox as sandbox
 import tutti_wire as wire
 import triton_python_backend_utils as pb
 from tutti_errors import TritonError, TritonModelException, failure
@@ -189,18 +190,10 @@ def code_of(e):
     return int(TritonError.INTERNAL)
 
 
-def give_up_privileges():
-    """Keeps this process and its children from new privileges, such as those of programs with the set-user-ID bit."""
-    import ctypes
-
-    PR_SET_NO_NEW_PRIVS = 38
-    if ctypes.CDLL(None, use_errno=True).prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0:
-        raise OSError(ctypes.get_errno(), "the kernel refuses PR_SET_NO_NEW_PRIVS, which --python-sandbox needs")
-
-
 if __name__ == "__main__":
-    if os.environ.pop("TUTTI_PYTHON_SANDBOX", None):
-        give_up_privileges()
+    sandboxed = os.environ.pop("TUTTI_PYTHON_SANDBOX", None)
+    if sandboxed:
+        sandbox.give_up_privileges()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C in a terminal is for the server, which ends its workers
     signal.signal(signal.SIGTERM, lambda *_: None)  # likewise; a handler, not SIG_IGN, so that programs started by models get the default
     name = " ".join(sys.argv[1:])
@@ -211,4 +204,6 @@ if __name__ == "__main__":
         forkserver.set_process_name(name.encode())
         for descriptor in (3, 4):
             os.set_inheritable(descriptor, False)
+    if sandboxed:
+        sandbox.confine()  # each worker by itself: the fork server kills workers, and they do not kill each other
     Worker().run()

@@ -3,6 +3,7 @@
 import ctypes
 import json
 import os
+import resource
 import socket
 
 import numpy as np
@@ -28,11 +29,28 @@ def server():
     return "read"
 
 
+def signal(process):
+    os.kill(process, 0)
+    return "sent"
+
+
+def limits():
+    resource.prlimit(int(os.environ["EXPOSED_SERVER"]), resource.RLIMIT_CORE)
+    return "read"
+
+
+def host():
+    socket.socket(socket.AF_VSOCK, socket.SOCK_STREAM).close()
+    return "a socket"
+
+
 class TritonPythonModel:
     def execute(self, requests):
         found = {
             "environment": sorted(os.environ), "connect": attempt(connect), "server": attempt(server),
-            "no_new_privs": ctypes.CDLL(None).prctl(39, 0, 0, 0, 0),
+            "signal": attempt(lambda: signal(int(os.environ["EXPOSED_SERVER"]))), "own_signal": attempt(lambda: signal(os.getpid())),
+            "parent_signal": attempt(lambda: signal(os.getppid())), "limits": attempt(limits),
+            "host": attempt(host), "no_new_privs": ctypes.CDLL(None).prctl(39, 0, 0, 0, 0),
         }
         text = np.array([json.dumps(found).encode()], np.object_)
         return [pb_utils.InferenceResponse([pb_utils.Tensor("FOUND", text)]) for _ in requests]

@@ -22,7 +22,7 @@ func TestDelay(t *testing.T) {
 func TestRefusal(t *testing.T) {
 	t.Parallel()
 	err := crash.Refusal("m", 2100*time.Millisecond, "signal: killed")
-	const want = "model 'm': the process of the instance is started again in 3s, it ended: signal: killed"
+	const want = "model 'm': the process of the instance is started again in 3s, it ended: signal: killed; send the request again then"
 	if status.CodeOf(err) != status.Unavailable || status.RetryAfter(err) != 3*time.Second || status.Text(err) != want {
 		t.Errorf("%v: %q, to be sent again after %v; want %q", status.CodeOf(err), status.Text(err), status.RetryAfter(err), want)
 	}

@@ -32,6 +32,6 @@ func Refusal(model string, left time.Duration, why string) error {
 	left = left.Round(time.Second) + time.Second
 	return &status.Error{
 		Code: status.Unavailable, RetryAfter: left,
-		Msg: "model '" + model + "': the process of the instance is started again in " + left.String() + ", it ended: " + why,
+		Msg: "model '" + model + "': the process of the instance is started again in " + left.String() + ", it ended: " + why + "; send the request again then",
 	}
 }

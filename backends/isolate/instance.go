@@ -340,6 +340,6 @@ func (x *instance) lost(ctx context.Context, p *process, b *backends.Batch) erro
 	}
 	return &status.Error{
 		Code: status.Unavailable, RetryAfter: time.Second,
-		Msg: "model '" + x.m.name + "': the process of the instance ended while it executed the request, and is started again: " + p.why,
+		Msg: "model '" + x.m.name + "': the process of the instance ended while it executed the request, and is started again: " + p.why + "; send the request again",
 	}
 }

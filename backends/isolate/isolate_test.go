@@ -252,7 +252,7 @@ func TestDivision(t *testing.T) {
 	}
 	for range 2 {
 		_, err := b.div(t.Context(), math.MinInt32, -1)
-		if status.CodeOf(err) != status.Unavailable || status.RetryAfter(err) == 0 || !strings.Contains(fmt.Sprint(err), "SIGFPE") {
+		if status.CodeOf(err) != status.Unavailable || status.RetryAfter(err) == 0 || !strings.Contains(fmt.Sprint(err), "SIGFPE") || !strings.HasSuffix(fmt.Sprint(err), "; send the request again") {
 			t.Fatalf("%v, want an unavailable error that names SIGFPE and says when to retry", err)
 		}
 		b.right()

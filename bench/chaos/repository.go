@@ -69,6 +69,14 @@ class TritonPythonModel:
             sender.send(flags=pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL)
 `
 
+// isolated are the models of the examples that run in child processes of the server, with a process for each instance.
+var isolated = []string{"scale_shift", "image_cnn"}
+
+// isolation is what their configurations are given.
+const isolation = `
+parameters { key: "isolation" value { string_value: "process" } }
+`
+
 // makeRepository copies the examples that are there, and writes the models without files.
 func makeRepository(dir string) (*repository, error) {
 	r := &repository{dir: dir, examples: map[string][]stored{}}
@@ -116,9 +124,24 @@ func (r *repository) copy(from string) error {
 		if err := os.MkdirAll(filepath.Join(r.dir, e.Name(), "1"), 0o755); err != nil { //nolint:gosec // models are no secrets
 			return err
 		}
+		if slices.Contains(isolated, e.Name()) {
+			if err := r.isolate(e.Name()); err != nil {
+				return err
+			}
+		}
 		r.models = append(r.models, e.Name())
 	}
 	return nil
+}
+
+// isolate has a model run in processes of its own.
+func (r *repository) isolate(model string) error {
+	text, err := os.ReadFile(r.config(model))
+	if err != nil {
+		return err
+	}
+	r.isolated = true
+	return os.WriteFile(r.config(model), append(text, isolation...), 0o600)
 }
 
 // write writes a model of one version.

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"archive/zip"
 	"bytes"
 	"encoding/json"
 	"errors"
@@ -367,6 +368,19 @@ func TestInitRefuses(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	torch := func(files ...string) string {
+		var b bytes.Buffer
+		z := zip.NewWriter(&b)
+		for _, f := range files {
+			if _, err := z.Create(f); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := z.Close(); err != nil {
+			t.Fatal(err)
+		}
+		return b.String()
+	}
 	ten := "a\nb\nc\nd\ne\nf\ng\nh\ni\nj\n"
 	for _, tt := range []struct {
 		name, want string
@@ -384,7 +398,10 @@ func TestInitRefuses(t *testing.T) {
 		{"unknown format", "of no known format; expected an ONNX file", []string{"--model=" + file("model.foo", "x")}},
 		{"no file", "it is neither a file nor a folder", []string{"--model=" + os.DevNull}},
 		{"a folder", "has no saved_model.pb", []string{"--model=" + dir}},
-		{"pickle of PyTorch", "is no archive of TorchScript", []string{"--model=" + file("weights.pt", "x")}},
+		{"pickle of PyTorch", "is not an archive of TorchScript", []string{"--model=" + file("weights.pt", "x")}},
+		{"weights of PyTorch", "is a file of torch.save, with weights or a pickled object and without a graph", []string{"--model=" + file("best.pt", torch("best/data.pkl", "best/data/0"))}},
+		{"archive of something else", "is a ZIP archive without TorchScript", []string{"--model=" + file("zip.jit", torch("a/b"))}},
+		{"TorchScript by another name", "has no names, types and shapes of inputs and outputs. Write the repository by hand: NAME/1/model.pt", []string{"--model=" + file("vad.jit", torch("vad/data.pkl", "vad/code/m.py", "vad/constants.pkl"))}},
 		{"OpenVINO without weights", "the weights of '", []string{"--model=" + file("net.xml", "<net/>")}},
 		{"unknown kind", "unknown --kind 'poem', expected one of classify, detect", []string{"--model=" + good, "--kind=poem"}},
 		{"image as text", "is no model of kind 'text': expected an input input_ids", []string{"--model=" + good, "--kind=text"}},
@@ -393,7 +410,8 @@ func TestInitRefuses(t *testing.T) {
 		{"classifier as detector", "expected outputs of YOLO", []string{"--model=" + good, "--kind=detect"}},
 		{"few labels", "found 2 labels, expected 10, one for each class of output 'output'", []string{"--model=" + good, "--labels=" + file("two.txt", "a\nb\n")}},
 		{"empty label", "label 2 is \"\", expected one line", []string{"--model=" + good, "--labels=" + file("gap.txt", "a\n\n"+ten)}},
-		{"labels are no text", "are no text in UTF-8", []string{"--model=" + good, "--labels=" + file("bin.txt", "\xff\xfe\x00")}},
+		{"labels are no text", "is not text in UTF-8, expected one label per line", []string{"--model=" + good, "--labels=" + file("bin.txt", "\xff\xfe\x00")}},
+		{"labels in Latin-1", `line 2, "na\xefve", is not text in UTF-8`, []string{"--model=" + good, "--labels=" + file("latin1.txt", "a\nna\xefve\n")}},
 		{"labels without numbers", "expected an array of labels", []string{"--model=" + good, "--labels=" + file("bad.json", `{"a": 1}`)}},
 		{"no labels", "labels: ", []string{"--model=" + good, "--labels=" + dir + "/none.txt"}},
 		{"labels of an embedding", "names classes, and a model of kind 'embed' has none", []string{

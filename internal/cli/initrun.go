@@ -154,7 +154,11 @@ func send(ctx context.Context, c client.Client, r *starter.Repository) (*sampled
 	case r.Kind == starter.Custom: // nothing is known of the values that it accepts
 		return &sampled{missing: fmt.Sprintf("the model refuses the sample request (%v): write one with values that it accepts", err)}, nil
 	}
-	return nil, fmt.Errorf("the model fails at the sample request, so nothing was written: %w; --kind %s takes the model without steps", err, starter.Custom)
+	advice := ""
+	if r.Tokenized {
+		advice = "; is the tokenizer that of this model? --tokenizer FILE names another"
+	}
+	return nil, fmt.Errorf("the model fails at the sample request, so nothing was written: %w%s; --kind %s takes the model without steps", err, advice, starter.Custom)
 }
 
 // mostGolden is the most bytes of the tensors of a golden request: it is read at each load.

@@ -1,6 +1,7 @@
 package starter
 
 import (
+	"archive/zip"
 	"errors"
 	"fmt"
 	"io"
@@ -103,7 +104,7 @@ func fileFormat(path string) (string, error) {
 		return formatOpenVINO, nil
 	case ".pt2":
 		return formatExported, nil
-	case ".pt", ".pth", ".torchscript", ".ts":
+	case ".pt", ".pth", ".torchscript", ".ts", ".jit", ".ptl":
 		return torchFormat(path)
 	case ".pb":
 		if filepath.Base(path) == "saved_model.pb" {
@@ -140,18 +141,32 @@ func folderFormat(path string) (string, error) {
 	return "", fmt.Errorf("the folder '%s' has no saved_model.pb, expected a file, or the folder of a SavedModel", path)
 }
 
-// torchFormat checks that a file of PyTorch is TorchScript: an archive with code, and not weights alone.
+// torchFormat checks that a file of PyTorch is TorchScript: an archive with code, and not one of torch.save with weights or a pickled
+// object.
 func torchFormat(path string) (string, error) {
-	f, err := os.Open(path)
+	const instead = "save the model by torch.jit.trace(model, example).save(...), or export it to ONNX (torch.onnx.export; yolo export format=onnx)"
+	archive, err := zip.OpenReader(path)
+	if errors.Is(err, zip.ErrFormat) || errors.Is(err, io.ErrUnexpectedEOF) {
+		return "", fmt.Errorf("'%s' is not an archive of TorchScript: %s", path, instead)
+	}
 	if err != nil {
 		return "", err
 	}
-	defer func() { _ = f.Close() }()
-	head := make([]byte, 4)
-	if _, err := io.ReadFull(f, head); err != nil || string(head) != "PK\x03\x04" {
-		return "", fmt.Errorf("'%s' is no archive of TorchScript: save the model by torch.jit.trace(model, example).save(...), or export it to ONNX", path)
+	defer func() { _ = archive.Close() }()
+	pickled := false
+	for _, f := range archive.File {
+		_, name, _ := strings.Cut(f.Name, "/") // the archive's own folder, which torch names after the file
+		switch {
+		case name == "constants.pkl":
+			return formatTorch, nil
+		case name == "data.pkl":
+			pickled = true
+		}
 	}
-	return formatTorch, nil
+	if pickled {
+		return "", fmt.Errorf("'%s' is a file of torch.save, with weights or a pickled object and without a graph: %s", path, instead)
+	}
+	return "", fmt.Errorf("'%s' is a ZIP archive without TorchScript: %s", path, instead)
 }
 
 // files returns the files of the version folder.
@@ -190,7 +205,12 @@ func (m *Model) Link(dir string) error {
 
 // Undeclared says what to write for a model whose inputs and outputs cannot be read.
 func (m *Model) Undeclared() string {
-	if m.Format == formatPython {
+	switch m.Format {
+	case formatTorch:
+		return fmt.Sprintf("Write the repository by hand: NAME/1/%s, a copy of the file, and NAME/config.pbtxt with the types and shapes of the model's own (dims are without the batch):\n"+
+			"  backend: \"%s\"\n  max_batch_size: 8\n  input { name: \"INPUT__0\" data_type: TYPE_FP32 dims: [ 3, 224, 224 ] }\n"+
+			"  output { name: \"OUTPUT__0\" data_type: TYPE_FP32 dims: [ 1000 ] }\nor export the model to ONNX, which has them", m.File, m.Backend)
+	case formatPython:
 		return "Add auto_complete_config to the class, which declares them (tutti init DIR python writes an example), or write NAME/1/model.py and " +
 			"NAME/config.pbtxt with backend: \"python\", max_batch_size, and input and output with name, data_type and dims (docs/config.md)"
 	}

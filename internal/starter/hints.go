@@ -7,11 +7,8 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
-	"strconv"
 	"strings"
-	"unicode/utf8"
 
 	"github.com/tutti-server/tutti/internal/tokenizer"
 )
@@ -29,12 +26,11 @@ type hints struct {
 
 // modelConfig is the part of Hugging Face's config.json that is read.
 type modelConfig struct {
-	Labels     map[string]string `json:"id2label"`
-	Problem    string            `json:"problem_type"`
-	Positions  int               `json:"max_position_embeddings"`
-	Type       string            `json:"model_type"`
-	Size       json.RawMessage   `json:"image_size"`
-	Vocabulary int64             `json:"vocab_size"`
+	Labels    map[string]string `json:"id2label"`
+	Problem   string            `json:"problem_type"`
+	Positions int               `json:"max_position_embeddings"`
+	Type      string            `json:"model_type"`
+	Size      json.RawMessage   `json:"image_size"`
 }
 
 // processor is the part of Hugging Face's preprocessor_config.json that is read.
@@ -116,116 +112,6 @@ func (b *builder) findHints() error {
 	}
 	b.findPooling()
 	return b.findLabels()
-}
-
-func (b *builder) findLabels() (err error) {
-	h := &b.hints
-	if b.o.Labels != "" {
-		h.labelsFrom = b.o.Labels
-		h.labels, err = readLabels(b.o.Labels)
-		return err
-	}
-	if list := ultralyticsNames(b.m.Meta["names"]); len(list) > 0 {
-		h.labels, h.labelsFrom = list, "the metadata of the model"
-		return nil
-	}
-	if list := byNumber(h.config.Labels); len(list) > 0 {
-		h.labels, h.labelsFrom = list, b.near("config.json")
-		return nil
-	}
-	for _, name := range []string{"labels.txt", "classes.txt", "synset.txt", "imagenet_classes.txt"} {
-		if path := b.near(name); path != "" {
-			h.labelsFrom = path
-			h.labels, err = readLabels(path)
-			return err
-		}
-	}
-	return nil
-}
-
-// byNumber returns the values of a map from "0", "1" and so on, or nil if a number is missing.
-func byNumber(m map[string]string) []string {
-	list := make([]string, len(m))
-	for i := range list {
-		label, ok := m[strconv.Itoa(i)]
-		if !ok {
-			return nil
-		}
-		list[i] = label
-	}
-	return list
-}
-
-// ultralyticsName is an entry of the metadata "names" of Ultralytics, a dict of Python: {0: 'person', 1: "bear's"}.
-var ultralyticsName = regexp.MustCompile(`(\d+): (?:'([^']*)'|"([^"]*)")`)
-
-func ultralyticsNames(text string) []string {
-	m := map[string]string{}
-	for _, entry := range ultralyticsName.FindAllStringSubmatch(text, -1) {
-		m[entry[1]] = entry[2] + entry[3]
-	}
-	return byNumber(m)
-}
-
-// readLabels reads a file with a label per line, or with JSON: an array, a map from the class's number to its label, or a config.json.
-func readLabels(path string) ([]string, error) {
-	data, err := readHint(path)
-	if err != nil {
-		return nil, fmt.Errorf("labels: %w", err)
-	}
-	data = bytes.TrimPrefix(data, []byte("\xef\xbb\xbf"))
-	if !utf8.Valid(data) || bytes.IndexByte(data, 0) >= 0 {
-		return nil, fmt.Errorf("labels '%s' are no text in UTF-8, expected one label per line", path)
-	}
-	var list []string
-	if strings.EqualFold(filepath.Ext(path), ".json") {
-		if list, err = jsonLabels(data); err != nil {
-			return nil, fmt.Errorf("labels '%s': %w", path, err)
-		}
-	} else {
-		text := strings.TrimRight(strings.ReplaceAll(string(data), "\r\n", "\n"), "\n \t")
-		if text != "" {
-			list = strings.Split(text, "\n")
-		}
-	}
-	if len(list) == 0 {
-		return nil, fmt.Errorf("labels '%s' are empty, expected one label per line", path)
-	}
-	for i, label := range list {
-		if list[i] = strings.TrimSpace(label); list[i] == "" || strings.ContainsAny(list[i], "\n\r") {
-			return nil, fmt.Errorf("labels '%s': label %d is %q, expected one line that is not empty", path, i+1, label)
-		}
-	}
-	return list, nil
-}
-
-func jsonLabels(data []byte) ([]string, error) {
-	var list []string
-	if json.Unmarshal(data, &list) == nil {
-		return list, nil
-	}
-	var c modelConfig
-	if json.Unmarshal(data, &c) == nil && len(c.Labels) > 0 {
-		list = byNumber(c.Labels)
-	}
-	var m map[string]string
-	if list == nil && json.Unmarshal(data, &m) == nil {
-		list = byNumber(m)
-	}
-	var pairs map[string][]string // of Keras: {"0": ["n01440764", "tench"]}
-	if list == nil && json.Unmarshal(data, &pairs) == nil {
-		m = map[string]string{}
-		for number, names := range pairs {
-			if len(names) > 0 {
-				m[number] = names[len(names)-1]
-			}
-		}
-		list = byNumber(m)
-	}
-	if list == nil {
-		return nil, errors.New("expected an array of labels, or a map from the numbers of all classes to labels")
-	}
-	return list, nil
 }
 
 // tokenizerFiles are the names of tokenizer files, the best first.

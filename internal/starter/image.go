@@ -33,10 +33,9 @@ func (b *builder) setSize() {
 	if in.h > 0 && in.w > 0 {
 		return
 	}
-	h, w := b.sizeHint()
-	from := "the files beside it"
+	h, w, from := b.sizeHint()
 	if h <= 0 || w <= 0 {
-		h, w, from = usualSide, usualSide, "a guess"
+		h, w, from = usualSide, usualSide, "is a guess"
 		if b.kind == Detect {
 			h, w = detectorSide, detectorSide
 		}
@@ -47,11 +46,12 @@ func (b *builder) setSize() {
 	if in.w <= 0 {
 		in.w = w
 	}
-	b.note("The model accepts images of any size; %d x %d is %s: change width and height of %s.", in.w, in.h, from, b.r.ModelName("decode"))
+	b.note("The model accepts images of any size; %d x %d %s: change width and height of %s.", in.w, in.h, from, b.r.ModelName("decode"))
 }
 
-// sizeHint returns the size that the files beside the model say, or 0.
-func (b *builder) sizeHint() (h, w int64) {
+// sizeHint returns the size that the files beside the model or its metadata say, or 0, and where it is from.
+func (b *builder) sizeHint() (h, w int64, from string) {
+	from = "comes from the files beside it"
 	if p := b.hints.images; p != nil {
 		if on(p.Crop, false) {
 			h, w = sideOf(p.CropSize)
@@ -65,9 +65,9 @@ func (b *builder) sizeHint() (h, w int64) {
 	}
 	var list []int64
 	if h == 0 && json.Unmarshal([]byte(b.m.Meta["imgsz"]), &list) == nil && len(list) == 2 {
-		return list[0], list[1]
+		return list[0], list[1], "comes from its metadata"
 	}
-	return h, w
+	return h, w, from
 }
 
 func on(b *bool, otherwise bool) bool {

@@ -122,16 +122,16 @@ func (r *Repository) readme(golden bool) string {
 		t.WriteString(c + "\n")
 	}
 	t.WriteString("```\n\n`tutti infer` also shows the time of each step; curl prints the response alone.\n")
-	if list := r.measures(golden); len(list) > 0 {
-		t.WriteString("\n## Measure and tune it\n\n`tutti bench` measures the server that runs. `tutti tune` starts its own for some minutes, so end the other first; " +
-			"it searches for the settings with which 99 of 100 requests take at most 50 ms: write your objective there.\n\n```\n" + strings.Join(list, "\n") + "\n```\n")
-	}
-	t.WriteString("\n| | name | type | shape |\n|---|---|---|---|\n")
+	t.WriteString("\n## Inputs and outputs\n\n| | name | type | shape |\n|---|---|---|---|\n")
 	for _, s := range r.Sample {
 		fmt.Fprintf(t, "| input | `%s` | %s | %v |\n", s.Name, s.DType, tensor.Of(s.Shape...))
 	}
 	for _, p := range r.outputs {
 		fmt.Fprintf(t, "| output | `%s` | %s | dims %s |\n", p.name, p.dtype, extents(p.dims))
+	}
+	if list := r.measures(golden); len(list) > 0 {
+		t.WriteString("\n## Measure and tune it\n\n`tutti bench` measures the server that runs. `tutti tune` starts its own for some minutes, so end the other first; " +
+			"it searches for the settings with which 99 of 100 requests take at most 50 ms: write your objective there.\n\n```\n" + strings.Join(list, "\n") + "\n```\n")
 	}
 	if len(r.Notes) > 0 {
 		t.WriteString("\n## What was guessed\n\n")

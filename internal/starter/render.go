@@ -115,7 +115,10 @@ func (b *builder) assemble() {
 	t := &strings.Builder{}
 	what := map[string]string{
 		Classify: "An image file in, the likeliest classes out.", Detect: "An image file in, the boxes of objects out, in pixels of the image.",
-		Embed: "A text or an image in, one vector of length 1 out.", Text: "A text in, its labels with their scores out.", Custom: "The model alone. Put steps before and after it; docs/steps.md has those that need no code.",
+		Embed: "A text in, its embedding out, a vector normalized to length 1.", Text: "A text in, its labels with their scores out.", Custom: "The model alone. Put steps before and after it; docs/steps.md has those that need no code.",
+	}
+	if b.kind == Embed && b.ensembleInputs[0].name == inImage {
+		what[Embed] = "An image file in, its embedding out, a vector normalized to length 1."
 	}
 	fmt.Fprintf(t, "# %s\nplatform: \"ensemble\"\nmax_batch_size: %d\n%s%sensemble_scheduling {\n", what[b.kind], b.batch.max, ports("input", b.ensembleInputs), ports("output", b.r.outputs))
 	for _, s := range b.steps {

@@ -88,6 +88,8 @@ type Repository struct {
 	// Sample are the inputs of the sample request.
 	Sample []Sample
 	Model  *Model
+	// Tokenized is true if a tokenizer step is in front of the model.
+	Tokenized bool
 
 	outputs []port // of the ensemble
 	labels  []string
@@ -125,6 +127,9 @@ func Build(o *Options) (*Repository, error) {
 	m, err := Open(o.Model)
 	if err != nil {
 		return nil, err
+	}
+	if m.Format == formatTorch {
+		return nil, fmt.Errorf("the TorchScript file '%s' has no names, types and shapes of inputs and outputs. %s", o.Model, m.Undeclared())
 	}
 	if m.incomplete() {
 		if o.Ports == nil {

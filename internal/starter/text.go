@@ -124,6 +124,7 @@ const sampleText = "The bread rises because yeast makes gas in the dough."
 // tokenize adds the tokenizer. It returns the model's inputs with their tensors.
 func (b *builder) tokenize() (in [][2]string, err error) {
 	h := b.hints.tokenizer
+	b.r.Tokenized = true
 	fixed, most := b.tokens()
 	data := h.data
 	if fixed > 0 {

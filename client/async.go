@@ -53,7 +53,7 @@ func (c *HTTP) InferAsync(ctx context.Context, req *Request) (*Async, error) {
 	if r.code == http.StatusAccepted {
 		var st job.RequestStatus
 		if err = json.Unmarshal(r.body, &st); err != nil || st.ID == "" {
-			return nil, errors.Join(fmt.Errorf("the answer of %s is not the expected status of a request", hr.URL), err)
+			return nil, errors.Join(fmt.Errorf("the response of %s is not the expected status of a request", hr.URL), err)
 		}
 		return c.Async(st.ID), nil
 	}

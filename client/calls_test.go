@@ -231,7 +231,7 @@ func TestEvents(t *testing.T) {
 		{"data: {\"model_name\":\"m\"}", "", 1},                                  // without its blank line
 		{"", "", 0},
 		{"data: {\"model_name\":\"m\"}\n\ndata: {\"error\":\"gone\"}\n\n", "error: gone", 1},
-		{"data: nonsense\n\n", "the answer is not JSON", 0},
+		{"data: nonsense\n\n", "the response is not JSON", 0},
 	} {
 		s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, tt.body) }))
 		n := 0

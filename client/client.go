@@ -24,6 +24,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"strconv"
 	"strings"
 	"time"
 
@@ -135,10 +136,47 @@ type Error struct {
 	// RetryAfter is the time after which the server expects the request to succeed; 0 when it does not say. The server has not
 	// executed such a request.
 	RetryAfter time.Duration
+	// Foreign is true if the response has not the JSON form of the protocol's errors, so that probably a proxy or another program
+	// has sent it. Text is then the beginning of its body.
+	Foreign bool
 }
 
 // Error returns status and text.
 func (e *Error) Error() string { return e.Status + ": " + e.Text }
+
+// ForeignError is a successful response that no server of the protocol sends, for example the page of a web server.
+type ForeignError struct {
+	// URL is that of the request.
+	URL string
+	// Found is the beginning of the response's body.
+	Found string
+	// Err says why the body is not the expected one.
+	Err error
+}
+
+// Error returns the URL and what was found there.
+func (e *ForeignError) Error() string {
+	found := "an empty body"
+	if e.Found != "" {
+		found = strconv.Quote(e.Found)
+	}
+	return fmt.Sprintf("the response of %s is not that of an inference server: expected JSON, found %s", e.URL, found)
+}
+
+// Unwrap returns Err.
+func (e *ForeignError) Unwrap() error { return e.Err }
+
+// mostFound is the most bytes of a foreign body in an error.
+const mostFound = 120
+
+// beginning returns the beginning of a body as text.
+func beginning(body []byte) string {
+	text := strings.ToValidUTF8(strings.TrimSpace(string(body[:min(len(body), mostFound)])), "")
+	if len(body) > mostFound {
+		text += "..."
+	}
+	return text
+}
 
 // Dial returns a client of the server at a URL that ParseURL accepts. It opens no connection: the first request
 // does.

@@ -188,16 +188,42 @@ func TestAbout(t *testing.T) {
 	}
 }
 
-// TestStranger checks the error for a server that does not speak the v2 protocol.
+// TestStranger checks the errors for a program that does not speak the v2 protocol.
 func TestStranger(t *testing.T) {
 	t.Parallel()
-	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "<html>") }))
+	page := "<html>" + strings.Repeat("x", 1000) + "</html>"
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch r.URL.Path {
+		case "/v2/models/stats":
+			w.WriteHeader(http.StatusNotFound)
+			_, _ = io.WriteString(w, page)
+		case "/v2/repository/index":
+			_, _ = io.WriteString(w, page)
+		case "/v2/models/refused":
+			w.WriteHeader(http.StatusNotFound)
+			_, _ = io.WriteString(w, `{"error":"no such model"}`)
+		}
+	}))
 	defer s.Close()
 	c := client.NewHTTP(s.URL, nil)
 	defer func() { _ = c.Close() }()
-	want := "the answer of " + s.URL + "/v2/repository/index is not the expected JSON: "
-	if _, err := c.Index(t.Context()); err == nil || !strings.HasPrefix(err.Error(), want) {
+	want := "the response of " + s.URL + `/v2/repository/index is not that of an inference server: expected JSON, found "` + page[:120] + `..."`
+	_, err := c.Index(t.Context())
+	if _, foreign := errors.AsType[*client.ForeignError](err); !foreign || err.Error() != want {
 		t.Errorf("got %v, want %s", err, want)
+	}
+	_, err = c.Metadata(t.Context(), "m")
+	want = "the response of " + s.URL + "/v2/models/m is not that of an inference server: expected JSON, found an empty body"
+	if _, foreign := errors.AsType[*client.ForeignError](err); !foreign || err.Error() != want {
+		t.Errorf("got %v, want %s", err, want)
+	}
+	_, err = c.Metadata(t.Context(), "stats")
+	if refusal, ok := errors.AsType[*client.Error](err); !ok || !refusal.Foreign || refusal.Text != page[:120]+"..." {
+		t.Errorf("got %#v, want the beginning of the page", err)
+	}
+	_, err = c.Metadata(t.Context(), "refused")
+	if refusal, ok := errors.AsType[*client.Error](err); !ok || refusal.Foreign || refusal.Text != "no such model" {
+		t.Errorf("got %#v, want the server's error", err)
 	}
 }
 
@@ -209,8 +235,8 @@ func TestBadAnswers(t *testing.T) {
 		status             int
 		want               string
 	}{
-		{"no JSON", "", "hello", 200, "the answer is not JSON"},
-		{"header beyond the body", "999", out, 200, "the answer of 109 bytes says that its JSON has '999'"},
+		{"no JSON", "", "hello", 200, "the response is not JSON"},
+		{"header beyond the body", "999", out, 200, "the response of 109 bytes says that its JSON has '999'"},
 		{"negative header", "-1", out, 200, "says that its JSON has '-1'"},
 		{"short tensor", "109", out + "abc", 200, "output 'Y' says that it has 4 bytes, but 3 are left"},
 		{"negative size", "", strings.Replace(out, "4", "-4", 1), 200, "output 'Y' says that it has -4 bytes"},

@@ -34,7 +34,7 @@ type Generated struct {
 func (g *Generated) Decode(output string, to any) error {
 	raw, ok := g.Outputs[output]
 	if !ok {
-		return fmt.Errorf("the answer of model '%s' has no output '%s'", g.Model, output)
+		return fmt.Errorf("the response of model '%s' has no output '%s'", g.Model, output)
 	}
 	if err := json.Unmarshal(raw, to); err != nil {
 		return fmt.Errorf("output '%s' of model '%s': %w", output, g.Model, err)
@@ -103,7 +103,7 @@ func (c *HTTP) GenerateStream(ctx context.Context, req *GenerateRequest, each fu
 func parseGenerated(data []byte) (*Generated, error) {
 	var all map[string]json.RawMessage
 	if err := json.Unmarshal(data, &all); err != nil {
-		return nil, fmt.Errorf("the answer is not JSON: %w", err)
+		return nil, fmt.Errorf("the response is not JSON: %w", err)
 	}
 	text := func(key string) (s string) {
 		_ = json.Unmarshal(all[key], &s)

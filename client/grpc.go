@@ -129,14 +129,14 @@ func decodeResponse(a *inference.ModelInferResponse) (*Response, error) {
 		t := Tensor{Name: out.GetName(), DType: tensor.ParseDType(out.GetDatatype()), Shape: out.GetShape(), Region: regionOf(out.GetParameters())}
 		if t.Region == nil || all {
 			if len(raw) == 0 {
-				return nil, fmt.Errorf("the answer has %d outputs and %d raw contents", len(a.GetOutputs()), len(a.GetRawOutputContents()))
+				return nil, fmt.Errorf("the response has %d outputs and %d raw contents", len(a.GetOutputs()), len(a.GetRawOutputContents()))
 			}
 			t.Data, raw = raw[0], raw[1:]
 		}
 		resp.Outputs = append(resp.Outputs, t)
 	}
 	if len(raw) > 0 {
-		return nil, fmt.Errorf("the answer has %d outputs and %d raw contents", len(a.GetOutputs()), len(a.GetRawOutputContents()))
+		return nil, fmt.Errorf("the response has %d outputs and %d raw contents", len(a.GetOutputs()), len(a.GetRawOutputContents()))
 	}
 	return resp, nil
 }

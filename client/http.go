@@ -195,14 +195,16 @@ func (c *HTTP) do(hr *http.Request) (*reply, error) {
 
 // newError returns the error of a response with another status than 200 to 299.
 func newError(resp *http.Response, body []byte) *Error {
-	text := strings.TrimSpace(string(body))
+	refusal := &Error{Status: resp.Status, RetryAfter: retryAfter(resp.Header.Get("Retry-After"))}
 	var e struct {
 		Error *string `json:"error"`
 	}
 	if json.Unmarshal(body, &e) == nil && e.Error != nil {
-		text = *e.Error
+		refusal.Text = *e.Error
+	} else {
+		refusal.Text, refusal.Foreign = beginning(body), true
 	}
-	return &Error{Status: resp.Status, Text: text, RetryAfter: retryAfter(resp.Header.Get("Retry-After"))}
+	return refusal
 }
 
 // parse decodes the body of a response to an inference request whose outputs of these names are in shared memory.
@@ -217,7 +219,7 @@ func parseResponse(body []byte, header string, regions map[string]Region) (*Resp
 	if header != "" {
 		n, err := strconv.ParseUint(header, 10, 31)
 		if err != nil || n > uint64(len(body)) {
-			return nil, fmt.Errorf("the answer of %d bytes says that its JSON has '%s'", len(body), header)
+			return nil, fmt.Errorf("the response of %d bytes says that its JSON has '%s'", len(body), header)
 		}
 		head, tail = body[:n], body[n:]
 	}
@@ -230,7 +232,7 @@ func parseResponse(body []byte, header string, regions map[string]Region) (*Resp
 		Parameters map[string]any `json:"parameters"`
 	}
 	if err := json.Unmarshal(head, &a); err != nil {
-		return nil, fmt.Errorf("the answer is not JSON: %w", err)
+		return nil, fmt.Errorf("the response is not JSON: %w", err)
 	}
 	resp := &Response{Model: a.Model, Version: a.Version, ID: a.ID, Parameters: a.Parameters}
 	for i := range a.Outputs {
@@ -280,8 +282,8 @@ func (c *HTTP) call(ctx context.Context, path string, body, to any) error {
 	if err != nil || to == nil {
 		return err
 	}
-	if err := json.Unmarshal(r.body, to); err != nil { // probably a server that does not speak the v2 protocol
-		return fmt.Errorf("the answer of %s is not the expected JSON: %w", hr.URL, err)
+	if err := json.Unmarshal(r.body, to); err != nil {
+		return &ForeignError{hr.URL.String(), beginning(r.body), err}
 	}
 	return nil
 }

@@ -9,6 +9,9 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"github.com/tutti-server/tutti/internal/monitor"
+	"github.com/tutti-server/tutti/internal/starter"
 )
 
 // shells are the shells for which completion is written.
@@ -93,6 +96,10 @@ func completeFlag(c *cobra.Command, name string, value flag.Value) {
 	case *output:
 		complete = cobra.FixedCompletions(v.formats, cobra.ShellCompDirectiveNoFileComp)
 	default:
+		if values := flagValues(c.Annotations[rowName], name); values != nil {
+			complete = cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)
+			break
+		}
 		if c.Flags().Lookup("url") == nil || name != "model" && name != "against-model" {
 			return
 		}
@@ -101,4 +108,17 @@ func completeFlag(c *cobra.Command, name string, value flag.Value) {
 		}
 	}
 	_ = c.RegisterFlagCompletionFunc(name, complete) // which fails for a flag that is not declared
+}
+
+// flagValues returns the values of a flag of a command that accepts few, nil for others.
+func flagValues(command, flag string) []string {
+	switch command + " --" + flag {
+	case "init --kind":
+		return starter.Kinds()
+	case "bench --protocol":
+		return benchProtocols()
+	case "top --sort":
+		return monitor.Columns()
+	}
+	return nil
 }

@@ -194,10 +194,23 @@ func (c *connection) explain(ctx context.Context, server string, err error) erro
 		return &failure{exitRefused, errorWith(client.ErrCertificateRequired, ": pass --cert and --key")}
 	case strings.Contains(text, "x509: "):
 		return &failure{exitRefused, errorWith(err, "; pass --cacert with the file of the authority that signed the server's certificate, or --insecure to use any")}
+	case isForeign(err):
+		return &failure{exitUsage, errorWith(err, "; expected the HTTP port of a server, by default 8000, and not its metrics port or another program: is --url right?")}
 	case !maybeMisdirected(err):
 		return err
 	}
 	return c.explainPort(ctx, u, err)
+}
+
+// isForeign reports whether another program than an inference server has responded. A proxy in front of a server responds in its own
+// way too, but only to say that the client may not use the server or that the server is not available.
+func isForeign(err error) bool {
+	if _, ok := errors.AsType[*client.ForeignError](err); ok {
+		return true
+	}
+	refusal, ok := errors.AsType[*client.Error](err)
+	return ok && refusal.Foreign && refusal.Text != "" && !strings.Contains(refusal.Text, "HTTPS server") &&
+		slices.Contains([]int{exitFailure, exitNotFound}, refusalStatus(refusal.Status))
 }
 
 // maybeMisdirected reports whether the protocol at the address may have caused an error, so that it is not the response of

@@ -86,13 +86,13 @@ func readInput(dir string, raw []byte) (client.Tensor, error) {
 // Check compares a response with the expected one.
 func (e *Example) Check(resp *client.Response) error {
 	if len(resp.Outputs) != len(e.Outputs) {
-		return fmt.Errorf("example '%s': the answer has %d outputs, expected %d", e.Name, len(resp.Outputs), len(e.Outputs))
+		return fmt.Errorf("example '%s': the response has %d outputs, expected %d", e.Name, len(resp.Outputs), len(e.Outputs))
 	}
 	for i := range e.Outputs {
 		want := &e.Outputs[i]
 		got := resp.Output(want.Name)
 		if got == nil {
-			return fmt.Errorf("example '%s': the answer has no output '%s'", e.Name, want.Name)
+			return fmt.Errorf("example '%s': the response has no output '%s'", e.Name, want.Name)
 		}
 		if err := e.checkOutput(got, want); err != nil {
 			return fmt.Errorf("example '%s', output '%s': %w", e.Name, want.Name, err)

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/tutti-server/tutti/client"
+	"github.com/tutti-server/tutti/core/infer"
 	"github.com/tutti-server/tutti/internal/table"
 	"github.com/tutti-server/tutti/internal/tracing"
 )
@@ -79,7 +80,20 @@ func (a *inferCall) run(ctx context.Context) error {
 		fmt.Fprintln(a.stderr)
 		err = errors.Join(err, a.why.await(ctx, a.stderr, a.trace.ID.String()))
 	}
-	return err
+	return withInputs(err, &a.req, md)
+}
+
+// withInputs returns the error of a request that the server refused, with the flags to write if it had no inputs.
+func withInputs(err error, req *client.Request, md *infer.Metadata) error {
+	refusal, refused := errors.AsType[*client.Error](err)
+	if !refused || len(req.Inputs) > 0 || len(md.Inputs) == 0 || refusalStatus(refusal.Status) != exitFailure {
+		return err
+	}
+	var t strings.Builder
+	for _, in := range md.Inputs {
+		fmt.Fprintf(&t, " --input %s=VALUE (%s %s)", in.Name, in.Datatype, brackets(in.Shape, len(in.Shape)))
+	}
+	return &failure{exitUsage, errorWith(err, "\nexpected"+t.String()+", or --data FILE")}
 }
 
 // request sends the request and prints the response, or the responses of a decoupled model as they come.

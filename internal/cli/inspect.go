@@ -116,7 +116,7 @@ func (a *inspector) traceOf(ctx context.Context, request string) (string, error)
 	}
 	var list inspect.TraceList
 	if err := json.Unmarshal(b, &list); err != nil {
-		return "", fmt.Errorf("the server's response is no list of traces: %w", err)
+		return "", &failure{exitUsage, fmt.Errorf("the response of %straces is not a list of traces, expected a server of this project with its --dashboard: is --url right? %w", a.base, err)}
 	}
 	if len(list.Traces) == 0 {
 		return "", &failure{exitNotFound, fmt.Errorf("no trace of request '%s' is stored: not every request is, see --trace-store-every (tutti infer asks for its own)", request)}

@@ -186,6 +186,9 @@ func (p *program) mirror(c *cobra.Command) {
 	case full == "serve" || full == "worker":
 		for _, f := range options.Flags() {
 			declareOption(c.Flags(), &f)
+			if len(f.Values) > 0 {
+				_ = c.RegisterFlagCompletionFunc(f.Name, cobra.FixedCompletions(f.Values, cobra.ShellCompDirectiveNoFileComp)) // it is declared
+			}
 		}
 	case r.run != nil:
 		fs := p.describe(r)

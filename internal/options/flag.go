@@ -38,10 +38,11 @@ type Flag struct {
 	Group   string // the heading of the flag in the help
 	Help    string // a sentence about it, without a full stop
 	Class   Class
-	Why     string // the reason that a flag has no effect or is refused
-	Many    bool   // Many flags may be repeated; each occurrence adds a value
-	Own     bool   // Own marks a flag that tritonserver lacks
-	Instead string // Instead, unless empty, marks a deprecated flag and names its replacement
+	Why     string   // the reason that a flag has no effect or is refused
+	Many    bool     // Many flags may be repeated; each occurrence adds a value
+	Own     bool     // Own marks a flag that tritonserver lacks
+	Values  []string // Values are those that a flag with few accepts; nil for others
+	Instead string   // Instead, unless empty, marks a deprecated flag and names its replacement
 
 	alias string // the name of the flag of which this one is a synonym
 	// set checks a value and stores it in the Options that the flag belongs to; nil for --help and --config.

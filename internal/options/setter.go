@@ -52,7 +52,7 @@ func span(name, arg string, to *time.Duration, byDefault string, least int64, he
 
 // oneOf returns the flag of one of the words, without regard to case. The first word is the default.
 func oneOf(name, arg string, to *string, help string, words ...string) Flag {
-	return Flag{Name: name, Arg: arg, Default: words[0], Help: help, set: func(value string) error {
+	return Flag{Name: name, Arg: arg, Default: words[0], Help: help, Values: words, set: func(value string) error {
 		for _, w := range words {
 			if strings.EqualFold(w, value) {
 				*to = w

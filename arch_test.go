@@ -32,7 +32,7 @@ var layers = [][]string{
 	{"backends", "cache", "tracing/*"},
 	{"steps", "scheduler", "scheduler/device", "pipeline", "pipeline/plan", "backends/bind", "backends/dylib", "backends/crash", "runtimes", "cloud", "temporald", "pipeline/engine"},
 	{"scheduler/batch", "dataset"},
-	{"scheduler/queue"},
+	{"scheduler/queue", "scheduler/guarded"},
 	{"backends/*", "steps/*", "scheduler/*", "cache/*", "runtimes/*", "pipeline/exec"},
 	{"repository", "repository/*"},
 	{"server/*", "pipeline/durable", "pipeline/async"},

@@ -65,6 +65,8 @@ type TaskResult struct {
 	// Measured is the batch if its device measures it: it is counted when the device has executed it, by the scheduler. The sender must
 	// reset it before it enqueues the task.
 	Measured telemetry.Pending
+	// Retries is how often the task was executed again after failures.
+	Retries int32
 	// Cached reports that the outputs come from a response cache.
 	Cached bool
 	// Rescheduled reports that the model asked to execute the task once more; its inputs are released.

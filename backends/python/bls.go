@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/tutti-server/tutti/core/config"
 	"github.com/tutti-server/tutti/core/infer"
 	"github.com/tutti-server/tutti/core/status"
 	"github.com/tutti-server/tutti/core/tensor"
@@ -366,7 +367,7 @@ func (b *backend) steps(name string) []string {
 		return nil // the call reports the error
 	}
 	var list []string
-	for _, s := range cfg.GetEnsembleScheduling().GetStep() {
+	for _, s := range config.StepModels(cfg) {
 		list = append(list, s.GetModelName())
 	}
 	return list

@@ -27,7 +27,7 @@ const (
 	firstOfParam   = "ensemble.first_of"
 )
 
-var stepParams = []string{otherwiseParam, whenParam}
+var stepParams = slices.Sorted(slices.Values(slices.Concat([]string{otherwiseParam, whenParam}, faultParams)))
 
 // Flow is the data flow of an ensemble: its steps, and the operations that its parameters add.
 type Flow struct {
@@ -41,6 +41,11 @@ type FlowStep struct {
 
 	// Rows is the output of the operation When that chooses the rows for which the step runs; empty for all.
 	Rows string
+	// Faults say what happens when the step fails; nil: its request fails.
+	Faults *Faults
+	// Name and Field are set for a step that is not in the configuration: its name, and the parameter that adds it. Of is the step whose
+	// fallback it is.
+	Name, Field, Of string
 }
 
 // Operation is a part of an ensemble's data flow that is no model: either a choice of rows (When is set), or a tensor that is joined from
@@ -57,6 +62,8 @@ type Operation struct {
 	When *condition.Parsed
 	// Otherwise is the value, in JSON, of rows that no input has; nil where there must be none.
 	Otherwise json.RawMessage
+	// Faults marks a join of what a step and its fallback or optional result write. Absent reports that the tensor is absent when none did.
+	Faults, Absent bool
 }
 
 // IsFlowParam reports whether a parameter changes the data flow of an ensemble.
@@ -76,6 +83,9 @@ func FlowOf(cfg *modelconfig.ModelConfig) (*Flow, []Diagnostic) {
 			b.firstOf(key)
 		}
 	}
+	for _, f := range slices.Concat(b.fallbacks, b.optionals) {
+		f()
+	}
 	return b.flow, b.list
 }
 
@@ -84,6 +94,8 @@ type branches struct {
 	problems
 
 	flow *Flow
+	// fallbacks and optionals read parameters that rename what a step writes, after all others.
+	fallbacks, optionals []func()
 }
 
 func (b *branches) value(key string) string { return b.cfg.GetParameters()[key].GetStringValue() }
@@ -98,7 +110,7 @@ func (b *branches) step(key string) {
 	name := strings.TrimPrefix(key, stepPrefix)
 	dot := strings.LastIndexByte(name, '.')
 	if dot < 0 {
-		b.fail(key, "names no step or no setting, expected %sMODEL.%s", stepPrefix, strings.Join(stepParams, " or "+stepPrefix+"MODEL."))
+		b.fail(key, "names no step or no setting, expected %sMODEL. and one of %s", stepPrefix, strings.Join(stepParams, ", "))
 		return
 	}
 	name, what := name[:dot], name[dot+1:]
@@ -110,10 +122,13 @@ func (b *branches) step(key string) {
 	if !ok {
 		return
 	}
-	if what == whenParam {
+	switch what {
+	case whenParam:
 		b.when(key, i)
-	} else {
+	case otherwiseParam:
 		b.otherwise(key, i)
+	default:
+		b.fault(key, what, i)
 	}
 }
 

@@ -227,9 +227,9 @@ func (l *problems) metrics() {
 	}
 }
 
-// generalParams are the parameters that any model may have: padding, batch size, and the path of a batching
+// generalParams are the parameters that any model may have: whether it is idempotent, padding, batch size, and the path of a batching
 // library, which is refused.
-var generalParams = []string{"watchdog_secs", "memory_limit_bytes", PadPrefix + "*", UnpadPrefix + "*", "max_batch_elements", batchStrategy}
+var generalParams = []string{IdempotentParam, "watchdog_secs", "memory_limit_bytes", PadPrefix + "*", UnpadPrefix + "*", "max_batch_elements", batchStrategy}
 
 // ensembleParams are the parameters of ensembles.
 var ensembleParams = []string{ResidentParam, stepPrefix + "*", firstOfParam}

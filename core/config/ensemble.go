@@ -101,7 +101,11 @@ func newFlow(cfg *modelconfig.ModelConfig) *flow {
 			step = proto.CloneOf(step)
 			step.InputMap[s.Rows] = s.Rows
 		}
-		f.steps, f.fields = append(f.steps, step), append(f.fields, stepField(i))
+		if s.Faults != nil && s.Faults.Failed != "" {
+			step = proto.CloneOf(step)
+			step.OutputMap[s.Faults.Failed] = s.Faults.Failed
+		}
+		f.steps, f.fields = append(f.steps, step), append(f.fields, cmp.Or(s.Field, stepField(i)))
 	}
 	for _, o := range all.Operations {
 		step := &modelconfig.ModelEnsembling_Step{ModelName: o.Name, InputMap: map[string]string{}, OutputMap: map[string]string{o.Out: o.Out}}

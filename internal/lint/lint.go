@@ -132,7 +132,7 @@ func (e *examiner) inOrder(names []string) []string {
 			return
 		}
 		seen[name] = true
-		for _, st := range e.configs[name].GetEnsembleScheduling().GetStep() {
+		for _, st := range config.StepModels(e.configs[name]) {
 			visit(st.GetModelName())
 		}
 		list = append(list, name)

@@ -96,7 +96,7 @@ func (c *change) loadDependencies(ctx context.Context, key string) {
 	if m == nil {
 		return
 	}
-	for _, st := range m.folder.cfg.GetEnsembleScheduling().GetStep() {
+	for _, st := range config.StepModels(m.folder.cfg) {
 		if !plainName(st.GetModelName()) {
 			continue
 		}

@@ -363,7 +363,7 @@ func (c *change) affectsEnsembles(m *model) bool {
 }
 
 func (m *model) usesAny(names map[string]bool) bool {
-	return slices.ContainsFunc(m.folder.cfg.GetEnsembleScheduling().GetStep(), func(st *modelconfig.ModelEnsembling_Step) bool {
+	return slices.ContainsFunc(config.StepModels(m.folder.cfg), func(st *modelconfig.ModelEnsembling_Step) bool {
 		return names[st.GetModelName()]
 	})
 }

@@ -118,7 +118,7 @@ func known(models map[string]*model) func(key string) bool {
 // dependencies returns the keys of the models that an ensemble uses.
 func (m *model) dependencies(s *source, models map[string]*model) []string {
 	var list []string
-	for _, st := range m.folder.cfg.GetEnsembleScheduling().GetStep() {
+	for _, st := range config.StepModels(m.folder.cfg) {
 		if key := s.resolve(m.key, st, known(models)); key != "" && !slices.Contains(list, key) {
 			list = append(list, key)
 		}
@@ -212,7 +212,7 @@ func (l lookup) Model(name string, number int64) (plan.Model, error) {
 	case v == nil:
 		return plan.Model{}, status.Errorf(status.InvalidArg, "version %d of model '%s' is not loaded", number, name)
 	}
-	return plan.Model{ID: key, Signature: v.sig, Places: m.placesOf(v), PlacesWhy: v.placesWhy(), Edge: v.edge()}, nil
+	return plan.Model{ID: key, Signature: v.sig, Places: m.placesOf(v), PlacesWhy: v.placesWhy(), Edge: v.edge(), Idempotent: config.Idempotent(v.cfg)}, nil
 }
 
 // findAll returns the locations of the models with a name, one per namespace.

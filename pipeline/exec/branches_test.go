@@ -24,7 +24,29 @@ type branches struct {
 
 	rng     *rand.Rand
 	tensors []branchTensor
-	program []func(values map[string]float32) error // per step or join, in order: they write values
+	program []func(v table, rows int) error // per step or join, in order: they write into the table
+	faults  bool                            // steps fail, and some have fallbacks and optional results
+}
+
+// table has the values of the tensors by row; a row that a tensor does not have is absent.
+type table map[string]map[int]float32
+
+func (v table) set(name string, row int, x float32) {
+	if v[name] == nil {
+		v[name] = map[int]float32{}
+	}
+	v[name][row] = x
+}
+
+// row returns the values of the tensors that have a row.
+func (v table) row(row int) map[string]float32 {
+	values := map[string]float32{}
+	for name, rows := range v {
+		if x, ok := rows[row]; ok {
+			values[name] = x
+		}
+	}
+	return values
 }
 
 type branchTensor struct {
@@ -44,8 +66,8 @@ func (f *branches) within(path string) (list []branchTensor) {
 
 func (f *branches) pick(list []branchTensor) branchTensor { return list[f.rng.IntN(len(list))] }
 
-func newBranches(rng *rand.Rand, steps int, broken bool) *branches {
-	f := &branches{branching: newBranching(8), rng: rng, tensors: []branchTensor{{name: "INPUT0"}}}
+func newBranches(rng *rand.Rand, steps int, broken, faults bool) *branches {
+	f := &branches{branching: newBranching(8), rng: rng, tensors: []branchTensor{{name: "INPUT0"}}, faults: faults}
 	var joins []string
 	for i := range steps {
 		if f.rng.IntN(4) == 0 && f.join(i, &joins) {
@@ -83,11 +105,13 @@ func (f *branches) join(i int, joins *[]string) bool {
 func (f *branches) joined(out string, list []string, joins *[]string) {
 	*joins = append(*joins, fmt.Sprintf(`"%s": ["%s"]`, out, strings.Join(list, `", "`)))
 	f.tensors = append(f.tensors, branchTensor{name: out})
-	f.program = append(f.program, func(values map[string]float32) error {
-		for _, name := range list {
-			if v, ok := values[name]; ok {
-				values[out] = v
-				break
+	f.program = append(f.program, func(v table, rows int) error {
+		for row := range rows {
+			for _, name := range list {
+				if x, ok := v[name][row]; ok {
+					v.set(out, row, x)
+					break
+				}
 			}
 		}
 		return nil
@@ -115,6 +139,7 @@ func (f *branches) add(i int, broken bool) {
 	} else {
 		f.step(name, out, does, in...)
 	}
+	fails := f.fault(name, out, len(in), &does)
 	path, holds, tested, otherwise := deepest.path, float32(0), "", false
 	if f.rng.IntN(2) == 0 {
 		tested, holds = f.pick(can).name, float32(f.rng.IntN(40))
@@ -128,28 +153,34 @@ func (f *branches) add(i int, broken bool) {
 		f.param("step."+name+".otherwise", fmt.Sprintf(`{"%s": [%d]}`, out, -i))
 		path = path[:strings.LastIndexByte(strings.TrimSuffix(path, ";"), ';')+1]
 	}
+	switch {
+	case fails.lacks && otherwise:
+		fails.optional = &value
+	case fails.lacks:
+		path += "'" + name + "' succeeded;"
+	}
 	f.tensors = append(f.tensors, branchTensor{out, path})
 	conditions := conditionsOf(path)
-	f.program = append(f.program, func(values map[string]float32) error {
-		run := true
-		var args []float32
-		for _, n := range in {
-			v, ok := values[n]
-			run, args = run && ok, append(args, v)
+	f.program = append(f.program, func(v table, rows int) error {
+		ran := map[int][]float32{}
+		for row := range rows {
+			values, args, run := v.row(row), []float32{}, true
+			for _, n := range in {
+				x, ok := values[n]
+				run, args = run && ok, append(args, x)
+			}
+			if tested != "" {
+				x, ok := values[tested]
+				run = run && ok && int(x)%41 < int(holds)
+			}
+			switch {
+			case run:
+				ran[row] = args
+			case otherwise && conditions(values):
+				v.set(out, row, value)
+			}
 		}
-		if tested != "" {
-			v, ok := values[tested]
-			run = run && ok && int(v)%41 < int(holds)
-		}
-		switch {
-		case run:
-			v, err := does(args)
-			values[out] = v
-			return err
-		case otherwise && conditions(values):
-			values[out] = value
-		}
-		return nil
+		return fails.run(v, out, ran)
 	})
 }
 
@@ -183,6 +214,12 @@ func conditionsOf(path string) func(values map[string]float32) bool {
 			if text == "" {
 				continue
 			}
+			if name, fault := strings.CutSuffix(text, "' succeeded"); fault {
+				if _, ok := values["t"+strings.TrimPrefix(name, "'m")]; !ok {
+					return false
+				}
+				continue
+			}
 			name, _, _ := strings.Cut(strings.TrimPrefix(text, "int("), "[")
 			limit, err := strconv.Atoi(text[strings.LastIndexByte(text, ' ')+1:])
 			v, ok := values[name]
@@ -194,21 +231,30 @@ func conditionsOf(path string) func(values map[string]float32) bool {
 	}
 }
 
-// interpret computes one row; it has no value for a tensor that the row lacks.
-func (f *branches) interpret(in float32) (map[string]float32, error) {
-	values := map[string]float32{"INPUT0": in}
+// interpret computes a request of one number a row; it has no value for a tensor that a row lacks.
+func (f *branches) interpret(in []float32) (table, error) {
+	v := table{}
+	for row, x := range in {
+		v.set("INPUT0", row, x)
+	}
 	for _, f := range f.program {
-		if err := f(values); err != nil {
+		if err := f(v, len(in)); err != nil {
 			return nil, err
 		}
 	}
-	return values, nil
+	return v, nil
 }
 
 // TestRandomConditions compares random ensembles with nested conditions, joins and failing models, under concurrent requests of
 // 1 to 8 rows, with an interpreter of single rows.
 func TestRandomConditions(t *testing.T) {
 	t.Parallel()
+	randomBranches(t, false)
+}
+
+// randomBranches compares random ensembles, with failures of steps or without, with their interpreter.
+func randomBranches(t *testing.T, faults bool) {
+	t.Helper()
 	graphs := uint64(80)
 	if testing.Short() || mode != "" {
 		graphs = 20
@@ -217,7 +263,7 @@ func TestRandomConditions(t *testing.T) {
 		t.Run(fmt.Sprintf("seed=%d", seed), func(t *testing.T) {
 			t.Parallel()
 			rng := rand.New(rand.NewPCG(seed, 2)) //nolint:gosec // reproducible by seed
-			b, f := newHostBench(t), newBranches(rng, 2+rng.IntN(30), seed%5 == 4)
+			b, f := newHostBench(t), newBranches(rng, 2+rng.IntN(30), !faults && seed%5 == 4, faults)
 			x, err := f.executor(t, b)
 			if err != nil {
 				t.Fatal(err)
@@ -241,12 +287,14 @@ func TestRandomConditions(t *testing.T) {
 // compare sends one request and compares its outputs with the interpreter's.
 func (f *branches) compare(t *testing.T, b *bench, x *exec.Executor, in []float32) {
 	t.Helper()
-	want, broken := map[string][]float32{}, false
-	for _, v := range in {
-		values, err := f.interpret(v)
-		broken = broken || err != nil
-		for _, o := range f.cfg.Output {
-			want[o.Name] = append(want[o.Name], values[o.Name])
+	want := map[string][]float32{}
+	values, err := f.interpret(in)
+	broken := err != nil
+	for _, o := range f.cfg.Output {
+		for row := range in {
+			if x, ok := values[o.Name][row]; ok {
+				want[o.Name] = append(want[o.Name], x)
+			}
 		}
 	}
 	a := submit(context.Background(), x, b.batched(in...))

@@ -157,6 +157,7 @@ func newExecutor(s *Settings, p *plan.Plan, targets []scheduler.Scheduler, d seg
 		}
 		x.entries = append(x.entries, slices.DeleteFunc(slices.Clone(d.segment.Ports), func(s plan.Slot) bool { return s == plan.None })...)
 	}
+	x.guards()
 	x.captureEdges = sync.OnceValue(x.tensorEdges)
 	x.outputNames = outputNames(p)
 	x.credits, x.background = newCredits(x, s.Workers), s.Workers.Background()

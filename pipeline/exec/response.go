@@ -120,7 +120,7 @@ func (r *run) respond() error {
 func (r *run) response() (*infer.Response, error) {
 	p := r.x.plan
 	resp := newResponse(r.x.plan, r.req.ID, r.meta().Sequence)
-	resp.Params = append(resp.Params, r.responseParams...)
+	resp.Params = append(append(resp.Params, r.responseParams...), r.told...)
 	for _, o := range r.outputs {
 		port := &p.Signature.Outputs[o]
 		name, dims := port.Name, &port.Dims

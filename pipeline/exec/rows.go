@@ -48,7 +48,7 @@ func (r *run) empty(set int32) bool {
 }
 
 // skip passes over a step whose row set is empty. In traces, the steps that follow come after the one that brought the last tensor.
-func (r *run) skip(n, after int32, loop *scheduler.RunLoop) (staged int32) {
+func (r *run) skip(n, after int32, loop *scheduler.RunLoop) int32 {
 	p, node := r.x.plan, &r.x.plan.Nodes[n]
 	for _, s := range node.In {
 		if s != plan.None {
@@ -59,15 +59,11 @@ func (r *run) skip(n, after int32, loop *scheduler.RunLoop) (staged int32) {
 	if op := node.Operation; op != nil && op.When != nil {
 		r.sets[op.Chooses] = rowSet{rows: r.sets[op.Chooses].rows[:0], of: r.setSize(node.Rows)}
 	}
-	if r.req.Trace != nil && node.Operation == nil {
+	r.skipOutcomes(node)
+	if r.req.Trace != nil && node.Operation == nil && (node.FallbackOf == "" || !p.RowSets[node.Rows].Fault) {
 		r.traceRows(tracing.EventSkipped, n, "'"+node.Name+"' did not run: "+p.RowSets[node.Rows].Text+" holds for no row")
 	}
-	for _, s := range node.Out {
-		if s != plan.None {
-			staged += r.deliver(s, after, loop)
-		}
-	}
-	return staged
+	return r.deliverOutputs(node, after, loop)
 }
 
 // traceRows records what a condition did.
@@ -83,7 +79,7 @@ func (r *run) operate(n, after int32, loop *scheduler.RunLoop) (staged int32) {
 	err := r.operands(node, in)
 	if err == nil && node.Operation.When != nil {
 		err = r.choose(n, node, in)
-	} else if err == nil {
+	} else if err == nil && !r.lacks(node, in) {
 		r.slots[node.Out[0]], err = r.join(node, in)
 	}
 	if err != nil {

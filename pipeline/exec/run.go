@@ -33,6 +33,7 @@ type run struct {
 	progress
 	timing
 	params
+	stepFaults
 	loop     *scheduler.RunLoop // of the submitting goroutine
 	affinity scheduler.Affinity
 	traced   []scheduler.TaskTrace // per node, made when the run is first traced
@@ -254,7 +255,7 @@ func (r *run) complete(task *scheduler.Task, loop *scheduler.RunLoop) {
 		r.x.credits[task.Node].release(loop)
 	}
 	if task.Err != nil {
-		r.fail(task.Node, task.Err)
+		staged = r.taskFailed(task, loop)
 	} else {
 		if len(task.ResponseParams) > 0 {
 			if r.x.plan.Ensemble {
@@ -288,25 +289,26 @@ func (x *Executor) facets(i int32) (list []resultHook) {
 	if x.plan.Nodes[i].Reshape {
 		list = append(list, (*run).reshapeOutputs)
 	}
+	if f := x.plan.Nodes[i].Fault; f != nil && f.Absorbed {
+		list = append(list, (*run).stepSucceeded)
+	}
+	if f := x.plan.Nodes[i].Fault; f != nil && f.Retries > 0 {
+		list = append(list, (*run).countRetries)
+	}
 	return list
 }
 
 // store moves the outputs of a task into their slots and stages the nodes that become ready.
-func (r *run) store(task *scheduler.Task, loop *scheduler.RunLoop) (staged int32) {
-	out := r.x.plan.Nodes[task.Node].Out
-	for port, s := range out {
+func (r *run) store(task *scheduler.Task, loop *scheduler.RunLoop) int32 {
+	n := &r.x.plan.Nodes[task.Node]
+	for port, s := range n.Out {
 		if s == plan.None {
 			task.Out[port].Release()
 			continue
 		}
 		r.slots[s] = task.Out[port].Move()
 	}
-	for _, s := range out {
-		if s != plan.None {
-			staged += r.deliver(s, task.Step, loop)
-		}
-	}
-	return staged
+	return r.deliverOutputs(n, task.Step, loop)
 }
 
 // countTask counts the times of a step that succeeded, and the tensors that it wrote.
@@ -390,6 +392,7 @@ func (r *run) close(err error) {
 		r.override.Store(nil)
 	}
 	r.responseParams = nil
+	r.endFaults()
 	if r.sub != nil {
 		r.sub.depth = 0
 	}

@@ -241,6 +241,7 @@ func (r *run) finishSubRun(loop *scheduler.RunLoop) {
 		}
 	}
 	tensor.ReleaseAll(r.slots)
+	r.endFaults()
 	root.holders.Add(1) // the last sub-run ends it
 	root.sub.mu.Lock()
 	r.sub.over = true

@@ -20,6 +20,9 @@ func (c *compiler) bind() error {
 			if s.rowsName != "" {
 				s.rows = c.tensor(l, s.rowsName)
 			}
+			if s.faults != nil && s.faults.Failed != "" {
+				s.failed = c.tensor(l, s.faults.Failed)
+			}
 			var err error
 			if s.in, err = c.bindPorts(s, s.cfg.GetInputMap(), s.sig.Inputs, "input", "ensemble tensor %s is mapping to non-existing input %s in model %s"); err != nil {
 				return err

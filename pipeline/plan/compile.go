@@ -78,6 +78,7 @@ type compiler struct {
 // level is one ensemble: the one compiled, or one inlined into it.
 type level struct {
 	cfg    *modelconfig.ModelConfig
+	flow   *config.Flow
 	look   Lookup
 	id     string            // of the model; the name when there is no other
 	sig    *config.Signature // as declared
@@ -109,6 +110,12 @@ type step struct {
 	rows     Slot          // written by the choice of its rows, or None
 	waits    []Slot        // of the choices that it runs after
 	set      int32         // its row set
+
+	faults           *config.Faults // nil: a failure fails the request
+	added            string         // the parameter that adds the step, "" for one of the configuration
+	of               string         // the step that it runs instead of, "" for an ordinary one
+	failed           Slot           // by which its fallback waits for it, or None
+	succeeded, fails int32          // row sets; 0 where failures are not absorbed
 }
 
 // name returns the name by which the ensemble was looked up.
@@ -162,11 +169,19 @@ func (s *step) field() string {
 	if s.op != nil {
 		return s.op.Field
 	}
+	if s.added != "" {
+		return s.added
+	}
 	return fmt.Sprintf("ensemble_scheduling.step[%d]", slices.Index(s.level.steps, s))
 }
 
 // fieldOf is the path of the first step of the given model.
 func (l *level) fieldOf(model string) string {
+	for _, s := range l.flow.Steps {
+		if s.Field != "" && s.GetModelName() == model {
+			return s.Field
+		}
+	}
 	return fmt.Sprintf("ensemble_scheduling.step[%d]", slices.IndexFunc(l.cfg.GetEnsembleScheduling().GetStep(),
 		func(s *modelconfig.ModelEnsembling_Step) bool { return s.GetModelName() == model }))
 }

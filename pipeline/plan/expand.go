@@ -41,7 +41,11 @@ func (c *compiler) open(l *level) error {
 	}
 	c.levels = append(c.levels, l)
 	l.sig = config.SignatureOf(l.cfg)
-	steps := l.cfg.GetEnsembleScheduling().GetStep()
+	l.flow, _ = config.FlowOf(l.cfg)
+	steps := make([]*modelconfig.ModelEnsembling_Step, len(l.flow.Steps))
+	for i := range steps {
+		steps[i] = l.flow.Steps[i].ModelEnsembling_Step
+	}
 	if c.total += len(steps); c.total > maxSteps {
 		return status.Errorf(status.Unsupported, "ensemble '%s' expands to more than %d steps", c.root.GetName(), maxSteps)
 	}
@@ -58,14 +62,13 @@ func (c *compiler) open(l *level) error {
 		return l.fail(err)
 	}
 	names := stepNames(l, steps)
-	flow, _ := config.FlowOf(l.cfg)
-	for i, s := range flow.Steps {
+	for i, s := range l.flow.Steps {
 		if err := c.step(l, s, names[i], models[i]); err != nil {
 			return err
 		}
 	}
 	l.completeBatch()
-	if err := c.operations(l, flow.Operations); err != nil {
+	if err := c.operations(l, l.flow.Operations); err != nil {
 		return err
 	}
 	l.complete()
@@ -74,7 +77,10 @@ func (c *compiler) open(l *level) error {
 
 func (c *compiler) step(l *level, flow config.FlowStep, name string, m Model) error {
 	cfg := flow.ModelEnsembling_Step
-	s := &step{level: l, name: name, model: cfg.GetModelName(), id: m.ID, version: cfg.GetModelVersion(), cfg: cfg, sig: m.Signature, places: m.Places, why: m.PlacesWhy, edge: m.Edge, rows: None, rowsName: flow.Rows}
+	s := &step{level: l, name: name, model: cfg.GetModelName(), id: m.ID, version: cfg.GetModelVersion(), cfg: cfg, sig: m.Signature, places: m.Places, why: m.PlacesWhy, edge: m.Edge, rows: None, rowsName: flow.Rows, faults: flow.Faults, added: flow.Field, of: flow.Of, failed: None}
+	if err := s.checkFaults(&m); err != nil {
+		return err
+	}
 	l.steps = append(l.steps, s)
 	if m.Ensemble == nil {
 		if s.sig.Version > 0 {
@@ -190,13 +196,19 @@ func (l *level) model(s *modelconfig.ModelEnsembling_Step) (Model, error) {
 // stepNames names the steps of l: prefix and model, with the step's position when the ensemble uses the model twice.
 func stepNames(l *level, steps []*modelconfig.ModelEnsembling_Step) []string {
 	times := make(map[string]int, len(steps))
-	for _, s := range steps {
-		times[s.GetModelName()]++
+	for i, s := range steps {
+		if l.flow == nil || l.flow.Steps[i].Name == "" {
+			times[s.GetModelName()]++
+		}
 	}
 	names := make([]string, len(steps))
 	prefix := l.prefix()
 	for i, s := range steps {
 		names[i] = prefix + s.GetModelName()
+		if l.flow != nil && l.flow.Steps[i].Name != "" {
+			names[i] = prefix + l.flow.Steps[i].Name
+			continue
+		}
 		if times[s.GetModelName()] > 1 {
 			names[i] = fmt.Sprintf("%s%s[%d]", prefix, s.GetModelName(), i)
 		}

@@ -22,6 +22,9 @@ func (c *compiler) cycles() error {
 				c.writer[slot] = int32(i)
 			}
 		}
+		if s.failed != None {
+			c.writer[s.failed] = int32(i)
+		}
 	}
 	var edges map[int]map[int]graph.Edge[int]
 	var components [][]int
@@ -66,7 +69,7 @@ func (l *level) cycle(steps []*modelconfig.ModelEnsembling_Step) error {
 		return slot
 	}
 	for i, name := range stepNames(l, steps) {
-		s := &step{level: &own, name: name, rows: None}
+		s := &step{level: &own, name: name, rows: None, failed: None}
 		for _, port := range slices.Sorted(maps.Keys(steps[i].GetInputMap())) {
 			s.in = append(s.in, slotOf(steps[i].GetInputMap()[port]))
 		}

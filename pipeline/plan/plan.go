@@ -115,6 +115,10 @@ type Node struct {
 	Rows int32
 	// Waits are the slots of the choices that it runs after, besides its inputs.
 	Waits []Slot
+	// Fault says what happens when the node fails; nil: its request fails. FallbackOf is the step that it runs instead of, "" for an
+	// ordinary one.
+	Fault      *Fault
+	FallbackOf string
 	// Operation is set for a node that is no model.
 	Operation *Operation
 }
@@ -196,6 +200,8 @@ type Model struct {
 	PlacesWhy string
 	// Edge reports that the model has instances on the host and on devices, and runs on the side of its neighbours.
 	Edge bool
+	// Idempotent reports that a request may be sent to the model again.
+	Idempotent bool
 	// Ensemble is the configuration of an ensemble, which is inlined; nil for other models.
 	Ensemble *modelconfig.ModelConfig
 }

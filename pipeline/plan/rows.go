@@ -21,6 +21,8 @@ import (
 type RowSet struct {
 	Parent int32  // the set that it is a part of
 	Text   string // the condition
+	// Fault marks a set that the failure of a step decides: it has all rows of its parent, or none.
+	Fault bool
 }
 
 // Operation is what a node without a model does: it chooses the rows of a set, or it joins tensors.
@@ -30,6 +32,9 @@ type Operation struct {
 	Chooses int32
 	// Otherwise is the row of a joined tensor that no input has; absent when that is an error. It is on the host and belongs to the plan.
 	Otherwise Constant
+	// Fault marks a join of what a step and its fallback or optional result write; if Absent is set and neither wrote, it writes nothing.
+	// Chooses then has rows where one did.
+	Fault, Absent bool
 }
 
 // Label is the text of a node in drawings: its name, or the condition of a choice.
@@ -40,13 +45,15 @@ func (n *Node) Label() string {
 	return n.Name
 }
 
-// Kind is "condition" or "join" for a node without a model, else "".
+// Kind is "condition", "join" or, for what a step or its replacement wrote, "fallback" for a node without a model, else "".
 func (n *Node) Kind() string {
 	switch {
 	case n.Operation == nil:
 		return ""
 	case n.Operation.When != nil:
 		return "condition"
+	case n.Operation.Fault:
+		return "fallback"
 	default:
 		return "join"
 	}
@@ -110,7 +117,7 @@ func (c *compiler) operations(l *level, list []config.Operation) error {
 // operation returns an operation as a step, and notes the tensor that it writes.
 func (l *level) operation(o config.Operation, known map[string]*portInfo) (*step, error) {
 	s := &step{
-		level: l, name: l.prefix() + o.Name, op: &operation{Operation: o}, rows: None,
+		level: l, name: l.prefix() + o.Name, op: &operation{Operation: o}, rows: None, failed: None,
 		cfg: &modelconfig.ModelEnsembling_Step{ModelName: o.Name, InputMap: map[string]string{}, OutputMap: map[string]string{o.Out: o.Out}},
 		sig: &config.Signature{Model: o.Name, MaxBatch: int(l.cfg.GetMaxBatchSize())},
 	}
@@ -204,7 +211,7 @@ func (c *compiler) before(s *step) []Slot {
 
 // conditional reports whether a step has a condition.
 func (c *compiler) conditional() bool {
-	return slices.ContainsFunc(c.leaves, func(s *step) bool { return s.op != nil })
+	return slices.ContainsFunc(c.leaves, func(s *step) bool { return s.op != nil || s.absorbs() })
 }
 
 // rows finds the row set of every step and tensor.
@@ -217,7 +224,7 @@ func (c *compiler) rows() error {
 	for i, s := range c.leaves {
 		if s.sig.Decoupled {
 			return config.Coded(config.NotHonoured, s.field(), s.level.fail(fmt.Errorf(
-				"ensemble '%s' has conditions and the decoupled step '%s': conditions are supported where every step sends one response", c.root.GetName(), s.name)))
+				"ensemble '%s' has %s and the decoupled step '%s': %[2]s are supported where every step sends one response", c.root.GetName(), c.rowFeature(), s.name)))
 		}
 		if err := c.rowsOf(int32(i), seen); err != nil {
 			return err
@@ -225,7 +232,7 @@ func (c *compiler) rows() error {
 	}
 	root := c.levels[0]
 	for i, slot := range c.outputs {
-		if slot != None && c.setOf[slot] != 0 {
+		if slot != None && !c.mayLack(c.setOf[slot]) {
 			return root.errorf(config.MixedRows, fmt.Sprintf("output[%d]", i), "output '%s' is not there for every row: it is written when %s",
 				root.sig.Outputs[i].Name, c.sets[c.setOf[slot]].Text)
 		}
@@ -262,8 +269,11 @@ func (c *compiler) rowsOf(i int32, seen []bool) error {
 			return err
 		}
 	} else {
-		for _, slot := range reads {
-			if err := c.narrow(s, &at, c.slot(slot)); err != nil {
+		for port, slot := range reads {
+			if slot = c.slot(slot); slot == None {
+				continue
+			}
+			if err := c.narrowTo(s, &at, slot, c.setFor(s, port, slot)); err != nil {
 				return err
 			}
 		}
@@ -280,6 +290,10 @@ func (c *compiler) rowsOf(i int32, seen []bool) error {
 			c.setOf[slot] = s.set
 		}
 	}
+	if s.op != nil && s.op.chooses != 0 {
+		c.setOf[s.out[0]] = s.op.chooses
+	}
+	c.outcomes(s)
 	return nil
 }
 
@@ -287,14 +301,12 @@ func (c *compiler) rowsOf(i int32, seen []bool) error {
 func (c *compiler) choose(s *step) {
 	slot := s.out[0]
 	for _, other := range c.leaves {
-		if other != s && other.op != nil && other.op.chooses != 0 && other.set == s.set && other.op.when.Text() == s.op.when.Text() && slices.Equal(other.in, s.in) {
+		if other != s && other.op != nil && other.op.when != nil && other.op.chooses != 0 && other.set == s.set && other.op.when.Text() == s.op.when.Text() && slices.Equal(other.in, s.in) {
 			c.alias[slot] = other.out[0]
 			return
 		}
 	}
-	s.op.chooses = int32(len(c.sets)) //nolint:gosec // as many as steps
-	c.sets = append(c.sets, RowSet{Parent: s.set, Text: s.op.when.Text()})
-	c.choices = append(c.choices, slot)
+	s.op.chooses = c.newSet(RowSet{Parent: s.set, Text: s.op.when.Text()}, slot)
 	c.setOf[slot] = s.op.chooses
 }
 
@@ -303,7 +315,12 @@ func (c *compiler) narrow(s *step, at *Slot, slot Slot) error {
 	if slot == None {
 		return nil
 	}
-	switch of := c.setOf[slot]; {
+	return c.narrowTo(s, at, slot, c.setOf[slot])
+}
+
+// narrowTo is narrow for a tensor of which the step needs the rows of a set.
+func (c *compiler) narrowTo(s *step, at *Slot, slot Slot, of int32) error {
+	switch {
 	case c.inside(of, s.set):
 		s.set, *at = of, slot
 		return nil
@@ -330,6 +347,10 @@ func (c *compiler) inside(a, b int32) bool {
 // joinRows finds the row set of a join: the smallest one that all its inputs are parts of, or, with a value for other rows, the one that
 // the input is a part of.
 func (c *compiler) joinRows(s *step) error {
+	if s.op.Faults {
+		c.joinOutcomes(s)
+		return nil
+	}
 	set := c.setOf[s.in[0]]
 	for _, slot := range s.in {
 		for !c.inside(c.setOf[slot], set) {
@@ -337,11 +358,17 @@ func (c *compiler) joinRows(s *step) error {
 		}
 	}
 	if s.op.Otherwise != nil {
-		if set == s.set {
+		own := c.ownOutcome(s.in[0])
+		if own {
+			set = c.sets[set].Parent
+		}
+		if set == s.set && !own {
 			return s.level.errorf(config.FlowParam, s.op.Field, "parameter '%s' has no effect: the tensor '%s' is there for every row",
 				strings.TrimPrefix(s.op.Field, "parameters."), s.op.Out)
 		}
-		set = c.sets[set].Parent
+		if set != s.set {
+			set = c.sets[set].Parent
+		}
 	}
 	if c.inside(set, s.set) {
 		s.set = set

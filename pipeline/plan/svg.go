@@ -244,6 +244,9 @@ func (l *layout) node(p *Plan, i int, kind func(string) string) int {
 			l.out(g, slot, p.Names[slot], p.lineType(slot, portType(n.Signature, &n.Signature.Outputs[port])))
 		}
 	}
+	if n.Fault != nil && n.Fault.Waits != None {
+		l.out(g, n.Fault.Waits, p.waitLabel(n.Fault.Waits), "")
+	}
 	return g.layer
 }
 

@@ -55,6 +55,8 @@ func (p *Plan) nodeText(b *strings.Builder, i int) {
 		fmt.Fprintf(b, "step %d %s: model %s version %d", i, n.Name, n.Model, n.Version)
 	case "condition":
 		fmt.Fprintf(b, "step %d %s: the rows %s", i, n.Name, n.Label())
+	case "fallback":
+		fmt.Fprintf(b, "step %d %s: what was written", i, n.Name)
 	default:
 		fmt.Fprintf(b, "step %d %s: joins rows", i, n.Name)
 	}
@@ -72,6 +74,9 @@ func (p *Plan) nodeText(b *strings.Builder, i int) {
 	}
 	if n.MaxInflight > 0 {
 		fmt.Fprintf(b, ", at most %d requests at a time", n.MaxInflight)
+	}
+	if n.Fault != nil && n.Fault.Text() != "" {
+		b.WriteString(", " + n.Fault.Text())
 	}
 	b.WriteString("\n")
 	for port, slot := range n.In {
@@ -275,7 +280,7 @@ func (p *Plan) drawing(g graph.Graph[string, string]) error {
 			return err
 		}
 		for _, slot := range n.Waits {
-			connect(slot, name, "rows")
+			connect(slot, name, p.waitLabel(slot))
 		}
 		for port, slot := range n.In {
 			if slot != None {
@@ -286,6 +291,9 @@ func (p *Plan) drawing(g graph.Graph[string, string]) error {
 			if slot != None {
 				from[slot] = name
 			}
+		}
+		if n.Fault != nil && n.Fault.Waits != None {
+			from[n.Fault.Waits] = name
 		}
 	}
 	for i, slot := range p.Outputs {

@@ -63,6 +63,20 @@ func TestExplainConditions(t *testing.T) {
 	}
 }
 
+// TestExplainFaults checks the lines of failures that were handled.
+func TestExplainFaults(t *testing.T) {
+	t.Parallel()
+	r := record()
+	r.Events = append(r.Events, tracing.Event{Kind: tracing.EventFault, At: 82_000, Node: 1, Reason: "'a' failed, its fallback 'b' runs: busy"})
+	var b bytes.Buffer
+	if err := inspect.Explain(&b, inspect.NewTraceView(r, "slow")); err != nil {
+		t.Fatal(err)
+	}
+	if want := "  fault: 'a' failed, its fallback 'b' runs: busy\n"; !strings.Contains(b.String(), want) {
+		t.Errorf("expected %q in\n%s", want, b.String())
+	}
+}
+
 // TestExplainSpills checks the lines of spills, of which there are at most ten.
 func TestExplainSpills(t *testing.T) {
 	t.Parallel()

@@ -339,23 +339,29 @@ func Explain(w io.Writer, v *TraceView) error {
 	return err
 }
 
-// maxConditions bounds the conditions that Explain lists.
+// maxConditions bounds the conditions, and the faults, that Explain lists.
 const maxConditions = 20
 
-// appendRows appends a line for each condition and for each step that it kept from running.
+// appendRows appends a line for each condition and for each step that it kept from running, and for each failure that was handled.
 func (v *TraceView) appendRows(b []byte) []byte {
+	b = v.appendReasons(b, "condition", tracing.EventChosen, tracing.EventSkipped)
+	return v.appendReasons(b, "fault", tracing.EventFault)
+}
+
+// appendReasons appends a line for each event of some kinds.
+func (v *TraceView) appendReasons(b []byte, word string, kinds ...tracing.EventKind) []byte {
 	n := 0
 	for i := range v.Events {
 		e := &v.Events[i]
-		if e.Kind != tracing.EventChosen.String() && e.Kind != tracing.EventSkipped.String() {
+		if !slices.ContainsFunc(kinds, func(k tracing.EventKind) bool { return e.Kind == k.String() }) {
 			continue
 		}
 		if n++; n <= maxConditions {
-			b = fmt.Appendf(b, "  condition: %s\n", e.Reason)
+			b = fmt.Appendf(b, "  %s: %s\n", word, e.Reason)
 		}
 	}
 	if n > maxConditions {
-		b = fmt.Appendf(b, "  condition: %d more\n", n-maxConditions)
+		b = fmt.Appendf(b, "  %s: %d more\n", word, n-maxConditions)
 	}
 	return b
 }

@@ -27,7 +27,7 @@ const (
 	firstOfParam   = "ensemble.first_of"
 )
 
-var stepParams = slices.Sorted(slices.Values(slices.Concat([]string{otherwiseParam, whenParam}, faultParams)))
+var stepParams = slices.Sorted(slices.Values(slices.Concat([]string{otherwiseParam, whenParam}, faultParams, inputParams)))
 
 // Flow is the data flow of an ensemble: its steps, and the operations that its parameters add.
 type Flow struct {
@@ -43,6 +43,9 @@ type FlowStep struct {
 	Rows string
 	// Faults say what happens when the step fails; nil: its request fails.
 	Faults *Faults
+	// Constants are inputs that the configuration gives, nil for none; Params are request parameters that only the step sees.
+	Constants *Constants
+	Params    []StepParameter
 	// Name and Field are set for a step that is not in the configuration: its name, and the parameter that adds it. Of is the step whose
 	// fallback it is.
 	Name, Field, Of string
@@ -127,6 +130,10 @@ func (b *branches) step(key string) {
 		b.when(key, i)
 	case otherwiseParam:
 		b.otherwise(key, i)
+	case constantParam:
+		b.constants(key, i)
+	case requestParams:
+		b.params(key, i)
 	default:
 		b.fault(key, what, i)
 	}

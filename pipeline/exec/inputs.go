@@ -301,6 +301,9 @@ func (r *run) fill(task *scheduler.Task, n *plan.Node) error {
 	for port, s := range n.In {
 		decl := &n.Signature.Inputs[port]
 		if s == plan.None {
+			if n.Constants != nil && n.Constants[port].Data != nil {
+				continue
+			}
 			if !decl.Optional {
 				return status.Errorf(status.InvalidArg, "input '%s' of model '%s' is required but not mapped to any tensor that was given", decl.Name, n.Model)
 			}
@@ -335,6 +338,14 @@ func (r *run) fill(task *scheduler.Task, n *plan.Node) error {
 		}
 		if err := checkShape(n.Signature, decl, &task.In[port].Shape, &rows); err != nil {
 			return status.Prefixf(err, "%s", infer.IDPrefix(r.req.ID))
+		}
+	}
+	if n.Constants != nil {
+		if rows < 0 {
+			rows = int64(r.rows)
+		}
+		if err := r.giveConstants(task, n, rows); err != nil {
+			return err
 		}
 	}
 	if n.Signature.MaxBatch > 0 && rows >= 0 {

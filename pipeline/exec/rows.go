@@ -150,7 +150,7 @@ func (r *run) choose(n int32, node *plan.Node, in []tensor.Tensor) error {
 	}
 	var params map[string]any
 	if op.When.ReadsParams() {
-		params = paramMap(r.req.Params)
+		params = paramMap(r.metaOf(n).Params)
 	}
 	var err error
 	if set.rows, err = op.When.Rows(set.rows[:0], in, batched, looks, params); err != nil {

@@ -57,7 +57,8 @@ type values struct {
 	readers []atomic.Int32 // per slot: reads to come
 	need    []atomic.Int32 // per node: inputs to come
 	tasks   []scheduler.Task
-	sets    []rowSet // of conditions
+	sets    []rowSet     // of conditions
+	metas   []infer.Meta // per node, of those with parameters of their own; nil when no node has any
 }
 
 // selection is the part of the plan that the requested outputs need.
@@ -95,6 +96,9 @@ func newRun(x *Executor, workers *scheduler.Workers) *run {
 		need:    make([]atomic.Int32, len(p.Nodes)),
 		tasks:   make([]scheduler.Task, len(p.Nodes)),
 		sets:    make([]rowSet, len(p.RowSets)),
+	}
+	if ownParams(p) {
+		r.metas = make([]infer.Meta, len(p.Nodes))
 	}
 	r.selection = selection{outputs: make([]int32, 0, len(p.Outputs)), subset: plan.NewNodeSet(len(p.Nodes))}
 	r.root = r
@@ -210,7 +214,7 @@ func (r *run) stage(n, after int32, loop *scheduler.RunLoop) int32 {
 		r.fail(n, err)
 		return 0
 	}
-	task.Ctx, task.Meta, task.Err, task.ResponseParams, task.Cached = r.ctx, r.meta(), nil, nil, false
+	task.Ctx, task.Meta, task.Err, task.ResponseParams, task.Cached = r.ctx, r.metaOf(n), nil, nil, false
 	task.Measured = telemetry.Pending{}
 	if task.Outputs = x.outputNames[n]; !x.plan.Ensemble {
 		task.Outputs = r.req.Outputs

@@ -118,6 +118,7 @@ func (a *assembly) node(s *step) Node {
 	if s.op != nil {
 		n.Operation = &Operation{When: s.op.when, Chooses: s.op.chooses, Otherwise: s.op.otherwise, Fault: s.op.Faults, Absent: s.op.Absent}
 	}
+	n.Constants, n.Params = s.constants, s.allParams()
 	n.Fault, n.FallbackOf = a.fault(s), s.fallbackOf()
 	return n
 }

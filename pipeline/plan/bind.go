@@ -115,7 +115,7 @@ func (c *compiler) bindPorts(s *step, m map[string]string, ports []config.Port, 
 	}
 	for i := range ports {
 		p := &ports[i]
-		if _, mapped := m[p.Name]; !mapped && !p.Optional && kind == "input" {
+		if _, mapped := m[p.Name]; !mapped && !p.Optional && kind == "input" && !s.given(i) {
 			return nil, config.WithFix(s.level.errorf(config.InputUnmapped, s.field()+".input_map", "input %s in model %s is not mapped to any ensemble tensors", p.Name, s.model),
 				`add input_map { key: "`+p.Name+`" value: "TENSOR" } to the step`)
 		}

@@ -16,6 +16,7 @@ import (
 	"slices"
 
 	"github.com/tutti-server/tutti/core/config"
+	"github.com/tutti-server/tutti/core/infer"
 	"github.com/tutti-server/tutti/core/tensor"
 	"github.com/tutti-server/tutti/proto/modelconfig"
 )
@@ -115,6 +116,10 @@ type Node struct {
 	Rows int32
 	// Waits are the slots of the choices that it runs after, besides its inputs.
 	Waits []Slot
+	// Constants holds, per input, the row that the configuration gives; nil when no input has one. It belongs to the plan.
+	Constants []Constant
+	// Params are request parameters that only the node sees.
+	Params infer.Params
 	// Fault says what happens when the node fails; nil: its request fails. FallbackOf is the step that it runs instead of, "" for an
 	// ordinary one.
 	Fault      *Fault

@@ -78,8 +78,15 @@ func (p *Plan) nodeText(b *strings.Builder, i int) {
 	if n.Fault != nil && n.Fault.Text() != "" {
 		b.WriteString(", " + n.Fault.Text())
 	}
+	if n.Params != nil {
+		b.WriteString(", " + n.paramsText())
+	}
 	b.WriteString("\n")
 	for port, slot := range n.In {
+		if n.Constants != nil && n.Constants[port].Data != nil {
+			fmt.Fprintf(b, "  %s is constant %s\n", n.Signature.Inputs[port].Name, portType(n.Signature, &n.Signature.Inputs[port]))
+			continue
+		}
 		portText(b, "  ", "<-", p.name(slot), n.Signature, &n.Signature.Inputs[port], n.Rules[port])
 	}
 	for port, slot := range n.Out {

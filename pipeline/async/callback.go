@@ -23,6 +23,7 @@ import (
 
 	"github.com/tutti-server/tutti/core/job"
 	"github.com/tutti-server/tutti/core/status"
+	"github.com/tutti-server/tutti/pipeline/engine"
 )
 
 // Callbacks tells receivers that requests have ended, as the specification Standard Webhooks says. It is safe for concurrent
@@ -193,5 +194,5 @@ func (w *Worker) callback(ctx context.Context, o *order) error {
 	if err == nil || temporal.IsApplicationError(err) {
 		return err
 	}
-	return temporal.NewApplicationError(short(err.Error()), errWaits)
+	return temporal.NewApplicationError(engine.Text(err.Error()), errWaits)
 }

@@ -17,6 +17,7 @@ import (
 
 	"github.com/tutti-server/tutti/core/job"
 	"github.com/tutti-server/tutti/core/status"
+	"github.com/tutti-server/tutti/pipeline/engine"
 )
 
 // beatEvery must be well below heartbeatTimeout.
@@ -110,21 +111,12 @@ func (w *Worker) ended(ctx context.Context, o *order, err error) error {
 	case temporal.IsApplicationError(err):
 		return err
 	}
-	return temporal.NewApplicationError(short(err.Error()), errWaits)
+	return temporal.NewApplicationError(engine.Text(err.Error()), errWaits)
 }
 
 // fatal ends the activity.
 func fatal(err error) error {
-	return temporal.NewNonRetryableApplicationError(short(err.Error()), errFatal, nil)
-}
-
-// short bounds what goes to Temporal's history.
-func short(text string) string {
-	const most = 2 << 10 // bytes
-	if len(text) > most {
-		text = text[:most] + "..."
-	}
-	return text
+	return temporal.NewNonRetryableApplicationError(engine.Text(err.Error()), errFatal, nil)
 }
 
 // reason returns the text of an activity's failure without Temporal's additions.

@@ -1,6 +1,7 @@
 package durable
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -8,6 +9,7 @@ import (
 	"go.temporal.io/sdk/temporal"
 
 	"github.com/tutti-server/tutti/core/status"
+	"github.com/tutti-server/tutti/pipeline/engine"
 )
 
 // errStopping ends the chunks of a worker that stops. Another worker continues them.
@@ -35,17 +37,7 @@ func fatal(err error) error {
 // waits has the activity tried again.
 func waits(err error) error { return temporal.NewApplicationError(text(err), errWaits) }
 
-func text(err error) string {
-	const most = 2 << 10 // bytes that go to Temporal's history
-	t := err.Error()
-	if t == "" {
-		t = status.CodeOf(err).String()
-	}
-	if len(t) > most {
-		t = t[:most] + "..."
-	}
-	return t
-}
+func text(err error) string { return engine.Text(cmp.Or(err.Error(), status.CodeOf(err).String())) }
 
 // ofRow reports whether an error of a request is the fault of its rows: they fail, and the job goes on. All others pass:
 // the model is being loaded, its queue is full, or a step cannot be reached.

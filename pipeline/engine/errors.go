@@ -7,6 +7,7 @@ import (
 	"errors"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"go.temporal.io/api/serviceerror"
 	"go.temporal.io/sdk/temporal"
@@ -38,6 +39,28 @@ func advise(err error) string {
 		}
 	}
 	return text + "; " + do
+}
+
+// maxText bounds a text of an error in Temporal's history, in bytes.
+const maxText = 2 << 10
+
+// Text returns a text as Temporal's history can have it: short and valid UTF-8. The call that reports the failure of an activity would
+// fail otherwise, and the activity would look as if its worker had died. Errors may quote bytes of a dataset or of a file's name.
+func Text(text string) string {
+	long := len(text) > maxText
+	if long {
+		text = text[:maxText]
+	}
+	for i := 0; long && i < utf8.UTFMax && len(text) > 0; i++ { // a character that was cut
+		if r, n := utf8.DecodeLastRuneInString(text); r != utf8.RuneError || n != 1 {
+			break
+		}
+		text = text[:len(text)-1]
+	}
+	if text = strings.ToValidUTF8(text, "\ufffd"); long {
+		text += "..."
+	}
+	return text
 }
 
 // Failure returns the error of the last call to Temporal if the server was away or refused it, and else nil. It gives the reason of calls

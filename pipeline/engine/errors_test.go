@@ -41,3 +41,20 @@ func TestCoded(t *testing.T) {
 		}
 	}
 }
+
+// TestText checks that texts for the history are valid UTF-8 and short, whatever an error quotes.
+func TestText(t *testing.T) {
+	t.Parallel()
+	long := strings.Repeat("\u00e9", 2<<10) // two bytes each
+	for text, want := range map[string]string{
+		"":                             "",
+		"open /data/\xff.txt: no file": "open /data/\ufffd.txt: no file",
+		long:                           strings.Repeat("\u00e9", 1<<10) + "...",
+		"x" + long:                     "x" + strings.Repeat("\u00e9", 1<<10-1) + "...",
+		strings.Repeat("\xff", 3<<10):  "\ufffd...",
+	} {
+		if got := Text(text); got != want {
+			t.Errorf("%.40q: %.40q of %d bytes, want %.40q of %d", text, got, len(got), want, len(want))
+		}
+	}
+}

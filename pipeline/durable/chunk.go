@@ -156,7 +156,7 @@ func (r *chunkRun) execute(ctx context.Context, c *dataset.Chunk, side *sidecar,
 	go s.send(ctx, rows, reused, units)
 	w := &results{d: r.d, side: side, token: r.token, check: r.sameModel, segment: r.a.segment}
 	defer w.abort()
-	turn := &slice{b: r.a.s.Background}
+	turn := r.a.slice()
 	for u := range units {
 		<-u.done
 		if err == nil {

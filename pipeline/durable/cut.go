@@ -74,7 +74,7 @@ func (a *activities) cutFrom(ctx context.Context, w *pageWriter, from *dataset.C
 	if err != nil {
 		return nil, err
 	}
-	turn := &slice{b: a.s.Background}
+	turn := a.slice()
 	defer turn.yield()
 	o := dataset.CutOptions{MinRows: d.Spec.ChunkRows, MaxRows: d.Checked.ChunkRows, From: from, Between: turn.next}
 	for c, err := range set.Select(d.Selected...).Cut(ctx, o) {

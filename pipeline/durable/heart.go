@@ -19,6 +19,7 @@ type activities struct {
 	s       *Settings
 	memory  tensor.Allocator
 	segment time.Duration // see segmentTime
+	asking  chan struct{} // see slice
 
 	mu    sync.Mutex
 	jobs  map[string]*data // by the run
@@ -31,7 +32,7 @@ type modelKey struct {
 }
 
 func newActivities(s *Settings) *activities {
-	return &activities{s: s, memory: tensor.NewPool(), segment: segmentTime, jobs: map[string]*data{}, gates: map[modelKey]*gate{}}
+	return &activities{s: s, memory: tensor.NewPool(), segment: segmentTime, asking: make(chan struct{}, 1), jobs: map[string]*data{}, gates: map[modelKey]*gate{}}
 }
 
 // close drops what is kept of jobs.

@@ -124,7 +124,7 @@ func (w *onlineWatch) end() bool {
 
 // sendPieces sends the rows of a unit in requests of most rows each.
 func (s *sender) sendPieces(ctx context.Context, u *unit, most int) {
-	turn := &slice{b: s.a.s.Background}
+	turn := s.a.slice()
 	var list []*unit
 	var running sync.WaitGroup
 	for rows := range slices.Chunk(u.sent, most) {

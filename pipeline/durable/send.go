@@ -67,7 +67,7 @@ func (s *sender) send(ctx context.Context, rows func(yield func(*dataset.Row, er
 	defer close(units)
 	s.idle = make(chan *unit)
 	defer close(s.idle)
-	turn := &slice{b: s.a.s.Background}
+	turn := s.a.slice()
 	defer turn.yield()
 	batch := s.d.binder.NewBatch(s.a.memory)
 	u := &unit{done: make(chan struct{})}

@@ -44,9 +44,13 @@ const (
 // slice divides the work of one goroutine that is not a request, for example reading rows, so that it gives way to online requests: beside
 // them it is done in slices of half a millisecond, at the pace of a Background. While there are none nothing waits.
 type slice struct {
-	b     Background
-	begin int64 // of the slice, 0 while there is none or no online requests
+	b      Background
+	asking chan struct{} // of the process, has an element while a goroutine asks: each that asks wakes a processor every few milliseconds
+	begin  int64         // of the slice, 0 while there is none or no online requests
 }
+
+// slice returns a slice that has not begun.
+func (a *activities) slice() *slice { return &slice{b: a.s.Background, asking: a.asking} }
 
 // next waits until more work may be done. Call it between pieces of some 100 microseconds at the most. It ends with the context.
 func (s *slice) next(ctx context.Context) error {
@@ -57,7 +61,21 @@ func (s *slice) next(ctx context.Context) error {
 		}
 		s.yield()
 	}
-	for !s.b.Quiet(now) {
+	if s.b.Quiet(now) {
+		return nil
+	}
+	select {
+	case s.asking <- struct{}{}:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	defer func() { <-s.asking }()
+	return s.ask(ctx)
+}
+
+// ask waits until there are no online requests, or a slice may begin.
+func (s *slice) ask(ctx context.Context) error {
+	for now := telemetry.Now(); !s.b.Quiet(now); now = telemetry.Now() {
 		ok, wait := s.b.Pace(now)
 		if ok {
 			s.begin = now
@@ -68,7 +86,6 @@ func (s *slice) next(ctx context.Context) error {
 			return ctx.Err()
 		case <-time.After(min(wait, maxAsk)):
 		}
-		now = telemetry.Now()
 	}
 	return nil
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"runtime"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -18,7 +19,8 @@ func TestSlice(t *testing.T) {
 	var b scheduler.Background
 	b.Begin(telemetry.Now())
 	b.Arrive(telemetry.Now())
-	first, second := &slice{b: &b}, &slice{b: &b}
+	asking := make(chan struct{}, 1)
+	first, second := &slice{b: &b, asking: asking}, &slice{b: &b, asking: asking}
 	next := func(s *slice) {
 		t.Helper()
 		if err := s.next(t.Context()); err != nil {
@@ -53,7 +55,8 @@ func TestSlice(t *testing.T) {
 func TestQuietSlice(t *testing.T) {
 	t.Parallel()
 	var b scheduler.Background
-	first, second := &slice{b: &b}, &slice{b: &b}
+	asking := make(chan struct{}, 1)
+	first, second := &slice{b: &b, asking: asking}, &slice{b: &b, asking: asking}
 	ended, end := context.WithCancel(t.Context())
 	end()
 	for range 3 {
@@ -67,5 +70,64 @@ func TestQuietSlice(t *testing.T) {
 	}
 	if second.next(ended) == nil {
 		t.Error("two slices beside an online request")
+	}
+}
+
+// asked is a Background beside online requests. It counts those that ask, and lets them wait until open.
+type asked struct {
+	noOnline
+	here  chan struct{} // gets an element for each question whether the process is quiet
+	count atomic.Int32
+	open  atomic.Bool
+}
+
+func (a *asked) Quiet(int64) bool {
+	select {
+	case a.here <- struct{}{}:
+	default:
+	}
+	return false
+}
+
+func (a *asked) Pace(int64) (bool, time.Duration) {
+	a.count.Add(1)
+	return a.open.Load(), time.Millisecond
+}
+
+// TestOneAsks checks that of the goroutines that wait for a slice one asks when it may begin. All of them would wake the process
+// hundreds of times in a second each, which online requests notice.
+func TestOneAsks(t *testing.T) {
+	t.Parallel()
+	asking := make(chan struct{}, 1)
+	begin := func() (*asked, chan error) {
+		b, done := &asked{here: make(chan struct{}, 1)}, make(chan error, 1)
+		go func() { done <- (&slice{b: b, asking: asking}).next(t.Context()) }()
+		return b, done
+	}
+	first, done := begin()
+	for first.count.Load() == 0 {
+		<-first.here
+	}
+	var others []*asked
+	var ends []chan error
+	for range 8 {
+		b, end := begin()
+		<-b.here
+		others, ends = append(others, b), append(ends, end)
+	}
+	for n := first.count.Load(); first.count.Load() < n+10; { // meanwhile the others would have asked
+		<-first.here
+	}
+	for _, b := range others {
+		if n := b.count.Load(); n != 0 {
+			t.Errorf("another one asked %d times, want 0", n)
+		}
+		b.open.Store(true)
+	}
+	first.open.Store(true)
+	for _, end := range append(ends, done) {
+		if err := <-end; err != nil {
+			t.Error(err)
+		}
 	}
 }

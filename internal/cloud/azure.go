@@ -25,7 +25,7 @@ type bucketAzure struct {
 // openAzure uses the account's key from the credential file or AZURE_STORAGE_KEY, else the identity that
 // AZURE_STORAGE_AUTH_TYPE selects, else anonymous access. AZURE_STORAGE_SERVICE_ENDPOINT names another server, with
 // the account in its path.
-func openAzure(a address, file *credentialFile, o *Options) (Bucket, error) {
+func openAzure(a address, file *credentialFile, o *Options) (driver, error) {
 	server := cmp.Or(strings.TrimSuffix(o.Env("AZURE_STORAGE_SERVICE_ENDPOINT"), "/"), "https://"+a.account+".blob.core.windows.net")
 	key := azureKey{Account: o.Env("AZURE_STORAGE_ACCOUNT"), Key: o.Env("AZURE_STORAGE_KEY")}
 	if found, ok := longestPrefix(file.AS, a.text); ok {

@@ -2,7 +2,7 @@
 // (Azure). Open turns an address into a Bucket. The package does not cache: the repository stores downloads on disk.
 //
 // Files: bucket.go is the contract, addresses and keys, and Copy, whose ranged reads resume after a broken connection;
-// s3.go, gcs.go and azure.go implement Bucket.
+// s3.go, gcs.go and azure.go implement Bucket; renew.go opens one again when its credentials were renewed.
 package cloud
 
 import (
@@ -73,12 +73,21 @@ func Is(address string) bool {
 }
 
 // Open returns the bucket at an address. For example, "s3://bucket/models". It does not connect to the bucket, but
-// may request credentials from the machine's metadata service.
+// may request credentials from the machine's metadata service. When the server refuses the credentials, they are read again.
 func Open(ctx context.Context, address string, o *Options) (Bucket, error) {
 	a, err := parse(address)
 	if err != nil {
 		return nil, err
 	}
+	b, err := newRenewing(ctx, func(ctx context.Context) (driver, error) { return open(ctx, a, o) })
+	if err != nil {
+		return nil, err // and no *renewing, which would be a Bucket that is not nil
+	}
+	return b, nil
+}
+
+// open opens the bucket with the credentials of now.
+func open(ctx context.Context, a address, o *Options) (driver, error) {
 	keys, err := readCredentials(o.Env)
 	if err != nil {
 		return nil, err

@@ -34,7 +34,7 @@ const (
 // openGCS uses a key file from the credential file, else Google's application default credentials
 // (GOOGLE_APPLICATION_CREDENTIALS, the user's login, the machine), else anonymous access. STORAGE_EMULATOR_HOST
 // names another server.
-func openGCS(ctx context.Context, a address, file *credentialFile, o *Options) (Bucket, error) {
+func openGCS(ctx context.Context, a address, file *credentialFile, o *Options) (driver, error) {
 	b := &bucketGCS{address: a, client: newClient(), server: gcsServer}
 	if host := o.Env("STORAGE_EMULATOR_HOST"); host != "" {
 		if !strings.Contains(host, "://") {
@@ -81,7 +81,11 @@ func (b *bucketGCS) do(ctx context.Context, what, method, path string, header ht
 		if u, ok := errors.AsType[*url.Error](err); ok {
 			err = u.Err // the URL may contain a token
 		}
-		return nil, failed(b.text, what, 0, err)
+		code := 0
+		if refused, ok := errors.AsType[*oauth2.RetrieveError](err); ok && refused.Response != nil && refused.Response.StatusCode/100 == 4 {
+			code = http.StatusUnauthorized // the server of tokens refuses the key
+		}
+		return nil, failed(b.text, what, code, err)
 	}
 	if resp.StatusCode/100 == 2 {
 		return resp, nil

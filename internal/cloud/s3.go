@@ -26,7 +26,7 @@ type bucketS3 struct {
 
 // openS3 uses keys from the credential file, else the default chain of AWS: the environment, the shared files with
 // AWS_PROFILE, the machine. Another server than Amazon's is accessed anonymously if there are no keys.
-func openS3(ctx context.Context, a address, file *credentialFile, o *Options) (Bucket, error) {
+func openS3(ctx context.Context, a address, file *credentialFile, o *Options) (driver, error) {
 	keys, _ := longestPrefix(file.S3, a.text)
 	options := []func(*config.LoadOptions) error{config.WithHTTPClient(awshttp.NewBuildableClient().WithTransportOptions(setTimeouts))}
 	if keys.Profile != "" {

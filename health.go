@@ -2,6 +2,7 @@ package tutti
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"slices"
 	"sync"
@@ -10,6 +11,7 @@ import (
 	"github.com/tutti-server/tutti/core/infer"
 	"github.com/tutti-server/tutti/core/status"
 	"github.com/tutti-server/tutti/internal/memory"
+	"github.com/tutti-server/tutti/internal/options"
 )
 
 // guard watches a server that serves: it refuses requests while the memory is full, and looks for what is degraded.
@@ -42,14 +44,11 @@ func (s *Server) watch() {
 		}
 	})
 	s.guard.done.Go(func() { s.releaseIdle(ctx) })
-	bound := int64(0)
-	if b := s.o.Limits.Memory; b != nil {
-		if bound = *b; bound == 0 {
-			return
-		}
+	if s.bound == nil {
+		return
 	}
 	s.guard.done.Go(func() {
-		memory.New(bound).Watch(ctx, func(why error) {
+		s.bound.Watch(ctx, func(why error) {
 			s.inFlight.Block(why)
 			if why != nil {
 				s.log.WarnContext(ctx, "requests are refused, the memory is full", slog.String("reason", why.Error()))
@@ -58,6 +57,33 @@ func (s *Server) watch() {
 			s.log.InfoContext(ctx, "requests are served again, there is memory")
 		})
 	})
+}
+
+// newMeter returns the meter of the memory that the options bound, nil if they switch the refusals off.
+func newMeter(o *options.Limits) *memory.Meter {
+	switch {
+	case o.Memory == nil:
+		return memory.New(0)
+	case *o.Memory == 0:
+		return nil
+	}
+	return memory.New(*o.Memory)
+}
+
+// admit returns why the pool must not map n bytes for a tensor: the memory has no room for it.
+func (s *Server) admit(n int64) error {
+	u := s.bound.Use()
+	mapped, _ := s.alloc.Usage() // also what is not written yet, and so not in use
+	switch room := min(u.Room(), u.Limit-mapped); {
+	case u.Limit <= 0 || n <= room:
+		return nil
+	case n > u.Limit:
+		return status.Errorf(status.InvalidArg, "a tensor of %d bytes is %w: %s has %d bytes; send less data, or change --memory-limit-bytes", n, infer.ErrTooLarge, u.Of, u.Limit)
+	default:
+		return &status.Error{Code: status.Unavailable, RetryAfter: time.Second, Msg: fmt.Sprintf(
+			"a tensor of %d bytes does not fit in the %d bytes that are left of the %d bytes of %s; send the request again later or to another server, or change --memory-limit-bytes", n, max(room, 0), u.Limit, u.Of,
+		)}
+	}
 }
 
 // idleTime is the time after which memory of tensors that is not in use is returned to the system. It takes up to twice as long.

@@ -20,6 +20,7 @@ import (
 	"github.com/tutti-server/tutti/internal/gpu"
 	"github.com/tutti-server/tutti/internal/identity"
 	"github.com/tutti-server/tutti/internal/logs"
+	"github.com/tutti-server/tutti/internal/memory"
 	"github.com/tutti-server/tutti/internal/options"
 	"github.com/tutti-server/tutti/internal/repository"
 	"github.com/tutti-server/tutti/internal/server/httpapi"
@@ -42,6 +43,7 @@ type Server struct {
 	journal   *logs.Log
 	log       *slog.Logger
 	alloc     *tensor.Pool
+	bound     *memory.Meter // of the memory; nil if the options switch it off
 	repo      *repository.Repository
 	responses cache.Cache // nil without --cache-config
 	gpus      *gpu.Devices

@@ -148,7 +148,10 @@ func open(ctx context.Context, o *options.Options, set *Settings, journal *logs.
 	if err != nil {
 		return nil, err
 	}
-	s = &Server{o: *o, journal: journal, log: journal.Logger(), alloc: tensor.NewPool(), regions: shm.NewRegistry(o.ClientSHM)}
+	s = &Server{o: *o, journal: journal, log: journal.Logger(), alloc: tensor.NewPool(), bound: newMeter(&o.Limits), regions: shm.NewRegistry(o.ClientSHM)}
+	if s.bound != nil {
+		s.alloc.Admit(s.admit)
+	}
 	s.inFlight, s.replaced = infer.NewInFlight(o.Limits.InFlightBytes()), make(chan struct{})
 	s.access, err = identity.Open(ctx, identity.Settings{
 		Namespaces: s.namespaces(), File: o.Access.File, RemoteControl: o.Access.RemoteControl, DashboardToken: o.Dashboard.Token, Audit: o.Access.Audit, Stderr: set.Stderr, Log: s.log,

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"math"
 	"net/http"
 	"os"
 	"regexp"
@@ -12,10 +13,13 @@ import (
 	"testing"
 	"time"
 
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
 	"github.com/tutti-server/tutti/core/infer"
+	"github.com/tutti-server/tutti/proto/inference"
 )
 
 // detail is the body of /v2/health/ready?verbose.
@@ -80,6 +84,46 @@ func TestMemoryLimit(t *testing.T) {
 	}
 	if code, d := detailOf(t, p.addresses); code != http.StatusBadRequest || len(d.Degraded) != 1 || d.Degraded[0].What != "memory" || !strings.Contains(d.Degraded[0].Reason, reason) {
 		t.Errorf("health: %d %+v", code, d)
+	}
+}
+
+// TestLargeTensor requests the sums of all pairs of two lists, which need more memory than the server may have. They are refused before any
+// of it is in use: requests of 128 kB would end a server otherwise.
+func TestLargeTensor(t *testing.T) {
+	t.Parallel()
+	root := t.TempDir()
+	writeModel(t, root, "pairs", `backend: "native" parameters { key: "step" value { string_value: "tensor" } } parameters { key: "op" value { string_value: "add" } }
+		input [ { name: "A" data_type: TYPE_FP32 dims: [ -1, 1 ] }, { name: "B" data_type: TYPE_FP32 dims: [ 1, -1 ] } ] output [ { name: "C" data_type: TYPE_FP32 dims: [ -1, -1 ] } ]`)
+	p := startServer(t, "--model-repository="+root, "--memory-limit-bytes=1000000000")
+	for _, tt := range []struct {
+		n     int64
+		code  codes.Code
+		want  string
+		retry bool
+	}{
+		{3_000, codes.OK, "", false},
+		{15_000, codes.Unavailable, "bytes that are left of the 1000000000 bytes of --memory-limit-bytes", true},
+		{16_000, codes.ResourceExhausted, "a tensor of 1024000000 bytes is too large", false},
+	} {
+		list, trailer := make([]byte, 4*tt.n), metadata.MD{}
+		resp, err := dialStub(t, p.grpc).ModelInfer(t.Context(), &inference.ModelInferRequest{
+			ModelName: "pairs", RawInputContents: [][]byte{list, list},
+			Inputs: []*inference.ModelInferRequest_InferInputTensor{{Name: "A", Datatype: "FP32", Shape: []int64{tt.n, 1}}, {Name: "B", Datatype: "FP32", Shape: []int64{1, tt.n}}},
+		}, grpc.MaxCallRecvMsgSize(math.MaxInt32), grpc.Trailer(&trailer))
+		if s := status.Convert(err); s.Code() != tt.code || !strings.Contains(s.Message(), tt.want) || tt.retry != (trailer.Get("retry-after") != nil) {
+			t.Errorf("%d pairs: %v, %v, want %s with %q", tt.n, err, trailer, tt.code, tt.want)
+		}
+		if err == nil && int64(len(resp.GetRawOutputContents()[0])) != 4*tt.n*tt.n {
+			t.Errorf("%d pairs: a response of %d bytes", tt.n, len(resp.GetRawOutputContents()[0]))
+		}
+	}
+	text, err := os.ReadFile("/proc/" + strconv.Itoa(p.cmd.Process.Pid) + "/status")
+	m := regexp.MustCompile(`VmHWM:\s+(\d+) kB`).FindSubmatch(text)
+	if err != nil || m == nil {
+		t.Fatalf("no peak of the memory: %v", err)
+	}
+	if peak, err := strconv.Atoi(string(m[1])); err != nil || peak > 850_000 {
+		t.Errorf("the server had %s kB at once, expected at most 850000", m[1])
 	}
 }
 

@@ -21,6 +21,7 @@ const (
 	keepResident = 64 << 20  // bytes of large mappings kept for reuse as they are
 	keepMapped   = 256 << 20 // and in all: the system may take the pages of the others
 	hugeFrom     = 4 << 20   // bytes from which a mapping asks for huge pages
+	admitFrom    = 16 << 20  // bytes from which a mapping asks whether the memory has room for it
 )
 
 // Pool allocates host memory outside the Go heap. Sizes up to 1 MiB come from power-of-two classes carved out of 1 MiB
@@ -37,6 +38,9 @@ type Pool struct {
 	classes [numClasses]freeList
 	large   mappings
 	slabs   slabs // of a mapper
+
+	room      func(n int64) error // of Admit; nil for none
+	admitting sync.Mutex          // held from room to the mapping, so that what room has admitted counts for the next
 }
 
 // slabs are the slabs that a mapper has mapped.
@@ -96,6 +100,11 @@ func (p *Pool) Share() (*SharedMemory, error) {
 	p.shareIn(m)
 	return m, nil
 }
+
+// Admit has the pool call room before it maps a buffer of n bytes, 16 MiB at least, and fail with the error that room returns. A small request
+// can need a large tensor, for example the sums of all pairs of two lists, and the kernel would end a process without memory for it. Admit
+// must be called before Alloc. Calls of room follow each other.
+func (p *Pool) Admit(room func(n int64) error) { p.room = room }
 
 // ShareIn is Share with memory that exists already.
 func (p *Pool) ShareIn(m *SharedMemory) {
@@ -238,7 +247,7 @@ func (p *Pool) allocLarge(n int) (*Buffer, error) {
 	size := mappedLen(n)
 	b := p.large.take(size)
 	if b == nil {
-		m, err := p.mapMemory(size)
+		m, err := p.mapLarge(size)
 		if err != nil {
 			return nil, err
 		}
@@ -248,6 +257,17 @@ func (p *Pool) allocLarge(n int) (*Buffer, error) {
 	b.refs.Store(1)
 	p.inUse.Add(int64(size))
 	return b, nil
+}
+
+func (p *Pool) mapLarge(size int) ([]byte, error) {
+	if p.room != nil && size >= admitFrom {
+		p.admitting.Lock()
+		defer p.admitting.Unlock()
+		if err := p.room(int64(size)); err != nil {
+			return nil, err
+		}
+	}
+	return p.mapMemory(size)
 }
 
 // take returns a kept mapping of exactly size bytes, newest first, or nil. Requests

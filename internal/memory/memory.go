@@ -57,6 +57,15 @@ func (u *Use) full(own int64) error {
 	return fmt.Errorf("%d of the %d bytes of %s are in use%s, and from %d %% on requests are refused; send it again later or to another server, or change --memory-limit-bytes", u.Bytes, u.Limit, u.Of, by, high)
 }
 
+// Room returns the bytes that may be allocated at once. What is shared with other programs has room while it has memory: if others have
+// filled it, to keep a part of it free helps nobody.
+func (u *Use) Room() int64 {
+	if u.Shared {
+		return max(u.Limit-u.Bytes, 0)
+	}
+	return max(u.Limit/100*high-u.Bytes, 0)
+}
+
 // Meter measures. The zero value is not ready; see New.
 type Meter struct {
 	bound int64

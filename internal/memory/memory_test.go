@@ -45,6 +45,21 @@ func TestUse(t *testing.T) {
 	}
 }
 
+// TestRoom checks what may be allocated at once.
+func TestRoom(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		used   int64
+		shared bool
+		want   int64
+	}{{0, false, 950}, {900, false, 50}, {970, false, 0}, {970, true, 30}, {1000, true, 0}, {1200, true, 0}} {
+		u := Use{tt.used * 1000, 1000 * 1000, "x", tt.shared}
+		if got := u.Room(); got != tt.want*1000 {
+			t.Errorf("%+v: room of %d, want %d", u, got, tt.want*1000)
+		}
+	}
+}
+
 // TestWatch checks the two marks.
 func TestWatch(t *testing.T) {
 	t.Parallel()

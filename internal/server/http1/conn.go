@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"os"
 	"runtime"
 	"sync/atomic"
 	"syscall"
@@ -157,8 +158,26 @@ func (c *conn) receive() bool {
 func (c *conn) fill() bool {
 	c.r, c.w = 0, copy(c.buf, c.buf[c.r:c.w])
 	n, err := c.nc.Read(c.buf[c.w:])
+	if err != nil && errors.Is(err, os.ErrDeadlineExceeded) && c.arrived() {
+		n, err = c.nc.Read(c.buf[c.w:])
+	}
 	c.w += n
 	return n > 0 && err == nil
+}
+
+// arrived reports whether a request has arrived although the read deadline has passed, and then extends the deadline. This happens when the
+// process does not run, for example while the machine is suspended or overloaded: both are then noticed together, the deadline first. To close
+// the connection would reset it, and the client would not know what became of its request.
+func (c *conn) arrived() (some bool) {
+	c.expect(c.srv.std.ReadHeaderTimeout)
+	c.set = time.Time{}
+	err := c.raw.Read(func(fd uintptr) bool {
+		var one [1]byte
+		n, _, err := syscall.Recvfrom(int(fd), one[:], syscall.MSG_PEEK|syscall.MSG_DONTWAIT)
+		some = err == nil && n > 0
+		return true
+	})
+	return err == nil && some
 }
 
 // lateHTTP2 refuses the preface of HTTP/2 behind a request of HTTP/1.1. net/http would take it for that of a new connection, and a proxy

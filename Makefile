@@ -149,9 +149,10 @@ test-chaos: bin/tutti-chaos runtime ## Harm a real server under load for T=30m, 
 	bin/tutti-chaos -t $(if $(filter command environment,$(firstword $(origin T))),$(T),30m) -seed $(SEED) -load $(LOAD) $(outside) -out bin/chaos
 
 N ?= 10000000
+SOAK_TIME ?= 0
 .PHONY: soak
-soak: bin/tutti-chaos ## Send N=10000000 requests over the sockets, and as many through a graph, and check for leaks
-	bin/tutti-chaos -soak $(N) -out bin/soak
+soak: bin/tutti-chaos ## Send N=10000000 requests over the sockets, and as many through a graph, and check for leaks; SOAK_TIME=30m ends the first part
+	bin/tutti-chaos -soak $(N) -soak-time $(SOAK_TIME) -out bin/soak
 	go test -run '^TestSoakBudget$$' -timeout 60m -v ./pipeline/exec -args -requests $(N)
 
 UI := internal/server/web/ui

@@ -3,6 +3,7 @@
 //	chaos [-t 30m] [-seed 1] [-out bin/chaos]      the plan of events of a seed, under mixed traffic
 //	chaos -flows 'count|plain' -models count -events 'reload|kill-worker' -gap 300ms -t 2m    only these, to narrow a fault down
 //	chaos -soak 10000000 [-out bin/soak]           requests over the sockets, with a test of the slope of the memory
+//	chaos -soak 10000000 -soak-time 30m            as many of them as fit in the time, with the growth that the slope gives for all
 //
 // Every response is compared with the stored right one. An error must say whether the request may be sent again. At the
 // end memory, goroutines, descriptors, shared memory and children are compared with those before. The exit status is 1 when
@@ -40,6 +41,7 @@ type settings struct {
 	seed     uint64
 	load     float64
 	soak     int
+	most     time.Duration // of a soak
 	out      string
 	tutti    string
 	redis    string
@@ -72,6 +74,7 @@ func main() {
 	flag.Func("events", "only events whose names begin with this `pattern`", pattern(&s.only.events))
 	flag.Func("models", "events of models happen only to those whose names begin with this `pattern`", pattern(&s.only.models))
 	flag.IntVar(&s.soak, "soak", 0, "send this number of requests without events instead")
+	flag.DurationVar(&s.most, "soak-time", 0, "end a soak after this time, and judge the requests until then; 0 for none")
 	flag.StringVar(&s.out, "out", "bin/chaos", "the `folder` of the plan, the log and the summary")
 	flag.StringVar(&s.tutti, "tutti", "", "the `binary`; built with profiles if empty")
 	flag.StringVar(&s.redis, "redis", "", "the `path` of redis-server; without one Redis is left out")

@@ -92,8 +92,13 @@ func (k *soak) execute(ctx context.Context, sum *soakSummary) error {
 		return err
 	}
 	sum.Before = before
-	began := time.Now()
-	if err := k.send(ctx, k.set.soak, k.watch); err != nil {
+	began, sending := time.Now(), ctx
+	if k.set.most > 0 {
+		var cancel context.CancelFunc
+		sending, cancel = context.WithTimeout(ctx, k.set.most)
+		defer cancel()
+	}
+	if err := k.send(sending, k.set.soak, k.watch); err != nil {
 		return err
 	}
 	sum.Duration, sum.Requests, sum.Checked = time.Since(began).Round(time.Second).String(), k.sent.Load(), k.checked.Load()
@@ -101,7 +106,7 @@ func (k *soak) execute(ctx context.Context, sum *soakSummary) error {
 	sum.Samples, sum.Slope = len(k.samples), slope(tail)
 	sum.Growth, sum.Bound = int64(sum.Slope*float64(k.set.soak)), max(growthAlways, int64(growthPerRequest*k.set.soak))
 	if sum.Growth > sum.Bound {
-		k.fault(fmt.Sprintf("the resident memory grows by %d bytes over %d requests, expected at most %d", sum.Growth, sum.Requests, sum.Bound))
+		k.fault(fmt.Sprintf("the resident memory grows by %d bytes over %d requests, expected at most %d", sum.Growth, k.set.soak, sum.Bound))
 	}
 	if sum.After, err = k.stable(ctx, &before); err != nil {
 		return err
@@ -158,7 +163,7 @@ func soakRequests() (list []load.Request, want [][]float64) {
 // checkEvery is how often a client decodes a response and compares it. All others must have the status of success.
 const checkEvery = 16
 
-// send sends n requests over all protocols. beside runs until they are answered.
+// send sends n requests over all protocols, fewer if the deadline of ctx is before their end. beside runs until they are answered.
 func (k *soak) send(ctx context.Context, n int, beside func(context.Context)) error {
 	requests, want := soakRequests()
 	over, stop := context.WithCancel(ctx)
@@ -194,7 +199,10 @@ func (k *soak) send(ctx context.Context, n int, beside func(context.Context)) er
 	for _, g := range groups {
 		errs = append(errs, g.Close())
 	}
-	return errors.Join(errors.Join(errs...), ctx.Err())
+	if err := ctx.Err(); !errors.Is(err, context.DeadlineExceeded) {
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
 }
 
 func (k *soak) one(c load.Client, i int, want [][]float64) error {

@@ -336,6 +336,10 @@ test-dist: dist ## Install and run what dist/ contains
 	@$(prepared); export TUTTI_TEST_DIST="$(CURDIR)/dist"; go test -count=1 -timeout 60m -v -run '^Test(Dist|InstallPage)' ./deploy
 	@scripts/new-user dist
 
+.PHONY: test-image
+test-image: ## Build the container image with buildah and serve models in it (root; apt-get install buildah debootstrap)
+	scripts/test-image
+
 # A mutant that no test notices is a missing test, or code that nothing needs. THRESHOLD=80 is the least percentage noticed.
 BASE ?= main
 THRESHOLD ?= 80

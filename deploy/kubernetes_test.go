@@ -182,11 +182,20 @@ func arguments(t *testing.T, manifests []byte) (list []string) {
 	}
 }
 
-// TestContainerfile checks the container file.
+// TestContainerfile checks the container file, which scripts/test-image builds and runs.
 func TestContainerfile(t *testing.T) {
 	t.Parallel()
 	if out, err := run(t, nil, filepath.Join(checkers(t), "bin", "hadolint"), "--failure-threshold", "style", "container/Containerfile"); err != nil {
 		t.Errorf("%v\n%s", err, out)
+	}
+	text, err := os.ReadFile("container/Containerfile")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, instruction := range []string{"SHELL", "HEALTHCHECK", "ONBUILD"} {
+		if regexp.MustCompile(`(?m)^` + instruction + ` `).Match(text) {
+			t.Errorf("%s has no effect in images of OCI format, the default of buildah and podman", instruction)
+		}
 	}
 }
 

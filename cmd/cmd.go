@@ -33,6 +33,7 @@ import (
 	"github.com/tutti-server/tutti/steps/embed"
 	"github.com/tutti-server/tutti/steps/encode"
 	"github.com/tutti-server/tutti/steps/image"
+	"github.com/tutti-server/tutti/steps/image/crop"
 	"github.com/tutti-server/tutti/steps/image/draw"
 	"github.com/tutti-server/tutti/steps/jsonvalue"
 	"github.com/tutti-server/tutti/steps/normalize"
@@ -70,6 +71,7 @@ func builtinSteps() []steps.Factory {
 		image.NewFactory(),
 		image.NewResizeFactory(),
 		image.NewCropFactory(),
+		crop.NewFactory(),
 		draw.NewFactory(),
 		jsonvalue.NewBuildFactory(),
 		jsonvalue.NewExtractFactory(),

@@ -37,6 +37,7 @@ import (
 	"github.com/tutti-server/tutti/steps/image/draw"
 	"github.com/tutti-server/tutti/steps/jsonvalue"
 	"github.com/tutti-server/tutti/steps/normalize"
+	"github.com/tutti-server/tutti/steps/ocr"
 	"github.com/tutti-server/tutti/steps/pool"
 	"github.com/tutti-server/tutti/steps/spans"
 	"github.com/tutti-server/tutti/steps/stringop"
@@ -76,6 +77,7 @@ func builtinSteps() []steps.Factory {
 		jsonvalue.NewBuildFactory(),
 		jsonvalue.NewExtractFactory(),
 		normalize.NewFactory(),
+		ocr.NewBoxesFactory(),
 		pool.NewFactory(),
 		spans.NewAnswerFactory(),
 		spans.NewTokenFactory(),

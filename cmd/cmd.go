@@ -78,6 +78,8 @@ func builtinSteps() []steps.Factory {
 		jsonvalue.NewExtractFactory(),
 		normalize.NewFactory(),
 		ocr.NewBoxesFactory(),
+		ocr.NewCTCFactory(),
+		ocr.NewLinesFactory(),
 		pool.NewFactory(),
 		spans.NewAnswerFactory(),
 		spans.NewTokenFactory(),

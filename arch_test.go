@@ -36,7 +36,7 @@ var layers = [][]string{
 	{"backends/*", "steps/*", "scheduler/*", "cache/*", "runtimes/*", "pipeline/exec"},
 	{"repository", "repository/*"},
 	{"server/*", "pipeline/durable", "pipeline/async"},
-	{"client", "options", "lint", "starter"},
+	{"client", "options", "lint", "starter", "importer"},
 	{"benchmark", "exposure", "replay"},
 	{"monitor"},
 	{"."},

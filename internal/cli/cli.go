@@ -241,6 +241,7 @@ func repositoryCommands() []command {
 			examples: []string{"tutti init models", "tutti init models python", "tutti init models --model resnet50.onnx --labels imagenet.txt", "tutti init models --model minilm/onnx/model.onnx --kind embed"},
 			run:      (*program).init,
 		},
+		importCommand(),
 		{
 			name: "plan", usage: "DIR NAME [--after PASS] [-o text|json|yaml|dot|svg]", summary: "Print the execution plan of an ensemble",
 			examples: []string{"tutti plan models text", "tutti plan -o svg models text > text.svg", "tutti plan --after bind models text"},

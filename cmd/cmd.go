@@ -35,6 +35,7 @@ import (
 	"github.com/tutti-server/tutti/steps/image"
 	"github.com/tutti-server/tutti/steps/image/crop"
 	"github.com/tutti-server/tutti/steps/image/draw"
+	"github.com/tutti-server/tutti/steps/image/fit"
 	"github.com/tutti-server/tutti/steps/jsonvalue"
 	"github.com/tutti-server/tutti/steps/normalize"
 	"github.com/tutti-server/tutti/steps/ocr"
@@ -74,6 +75,8 @@ func builtinSteps() []steps.Factory {
 		image.NewCropFactory(),
 		crop.NewFactory(),
 		draw.NewFactory(),
+		fit.NewFactory(),
+		fit.NewRotateFactory(),
 		jsonvalue.NewBuildFactory(),
 		jsonvalue.NewExtractFactory(),
 		normalize.NewFactory(),

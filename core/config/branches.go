@@ -27,7 +27,7 @@ const (
 	firstOfParam   = "ensemble.first_of"
 )
 
-var stepParams = slices.Sorted(slices.Values(slices.Concat([]string{otherwiseParam, whenParam}, faultParams, inputParams)))
+var stepParams = slices.Sorted(slices.Values(slices.Concat([]string{countsParam, demuxParam, otherwiseParam, whenParam}, faultParams, inputParams)))
 
 // Flow is the data flow of an ensemble: its steps, and the operations that its parameters add.
 type Flow struct {
@@ -51,8 +51,8 @@ type FlowStep struct {
 	Name, Field, Of string
 }
 
-// Operation is a part of an ensemble's data flow that is no model: either a choice of rows (When is set), or a tensor that is joined from
-// the rows of others.
+// Operation is a part of an ensemble's data flow that is no model: a choice of rows (When is set), the begin or the end of a fan-out (Demux or
+// Gather is set), or a tensor that is joined from the rows of others.
 type Operation struct {
 	// Name is unique in the ensemble. For example, "detailed.when".
 	Name string
@@ -61,16 +61,23 @@ type Operation struct {
 	// In and Out name the ensemble's tensors that it reads and writes. Each row of a joined tensor is that of the first in In that has it.
 	In  []string
 	Out string
+	// More are further tensors that a Demux or a Gather writes.
+	More []string
 	// When is the condition of the rows; nil for a joined tensor.
 	When *condition.Parsed
 	// Otherwise is the value, in JSON, of rows that no input has; nil where there must be none.
 	Otherwise json.RawMessage
 	// Faults marks a join of what a step and its fallback or optional result write. Absent reports that the tensor is absent when none did.
 	Faults, Absent bool
+	// Demux and Gather are nil for other operations.
+	Demux  *Demux
+	Gather *Gather
 }
 
 // IsFlowParam reports whether a parameter changes the data flow of an ensemble.
-func IsFlowParam(key string) bool { return strings.HasPrefix(key, stepPrefix) || key == firstOfParam }
+func IsFlowParam(key string) bool {
+	return strings.HasPrefix(key, stepPrefix) || slices.Contains([]string{firstOfParam, gatherParam, maxItemsParam, inFlightParam}, key)
+}
 
 // FlowOf returns the data flow of an ensemble, and what is wrong with the parameters that change it. These have no effect then.
 func FlowOf(cfg *modelconfig.ModelConfig) (*Flow, []Diagnostic) {
@@ -84,11 +91,19 @@ func FlowOf(cfg *modelconfig.ModelConfig) (*Flow, []Diagnostic) {
 			b.step(key)
 		case key == firstOfParam:
 			b.firstOf(key)
+		case key == gatherParam:
+			b.gather(key)
+		case key == maxItemsParam, key == inFlightParam:
+			b.limit(key)
 		}
 	}
 	for _, f := range slices.Concat(b.fallbacks, b.optionals) {
 		f()
 	}
+	for _, d := range b.demuxes {
+		b.demux(d.key, d.step)
+	}
+	b.named()
 	return b.flow, b.list
 }
 
@@ -99,6 +114,13 @@ type branches struct {
 	flow *Flow
 	// fallbacks and optionals read parameters that rename what a step writes, after all others.
 	fallbacks, optionals []func()
+	demuxes              []stepParam // read last: they divide what the other parameters leave
+}
+
+// stepParam is a parameter of a step.
+type stepParam struct {
+	key  string
+	step int
 }
 
 func (b *branches) value(key string) string { return b.cfg.GetParameters()[key].GetStringValue() }
@@ -130,6 +152,10 @@ func (b *branches) step(key string) {
 		b.when(key, i)
 	case otherwiseParam:
 		b.otherwise(key, i)
+	case demuxParam:
+		b.demuxes = append(b.demuxes, stepParam{key, i})
+	case countsParam:
+		b.counts(key)
 	case constantParam:
 		b.constants(key, i)
 	case requestParams:

@@ -108,7 +108,10 @@ func newFlow(cfg *modelconfig.ModelConfig) *flow {
 		f.steps, f.fields = append(f.steps, step), append(f.fields, cmp.Or(s.Field, stepField(i)))
 	}
 	for _, o := range all.Operations {
-		step := &modelconfig.ModelEnsembling_Step{ModelName: o.Name, InputMap: map[string]string{}, OutputMap: map[string]string{o.Out: o.Out}}
+		step := &modelconfig.ModelEnsembling_Step{ModelName: o.Name, InputMap: map[string]string{}, OutputMap: map[string]string{}}
+		for _, t := range o.Written() {
+			step.OutputMap[t] = t
+		}
 		for _, t := range o.In {
 			step.InputMap[t] = t
 		}

@@ -339,13 +339,14 @@ func Explain(w io.Writer, v *TraceView) error {
 	return err
 }
 
-// maxConditions bounds the conditions, and the faults, that Explain lists.
+// maxConditions bounds the conditions, the faults and the fan-outs that Explain lists.
 const maxConditions = 20
 
-// appendRows appends a line for each condition and for each step that it kept from running, and for each failure that was handled.
+// appendRows appends a line for each condition and for each step that it kept from running, for each failure that was handled, and for each fan-out.
 func (v *TraceView) appendRows(b []byte) []byte {
 	b = v.appendReasons(b, "condition", tracing.EventChosen, tracing.EventSkipped)
-	return v.appendReasons(b, "fault", tracing.EventFault)
+	b = v.appendReasons(b, "fault", tracing.EventFault)
+	return v.appendReasons(b, "fan-out", tracing.EventFanOut)
 }
 
 // appendReasons appends a line for each event of some kinds.

@@ -53,6 +53,7 @@ type Executor struct {
 	precomputed
 	counters
 	segmentPosition
+	partPosition
 
 	captureEdges func() []tracing.TensorEdge // tensorEdges, called once
 }
@@ -108,6 +109,9 @@ type Settings struct {
 
 // New returns an executor of s.Plan.
 func New(s Settings) *Executor {
+	if s.Plan.First != nil {
+		return newParts(&s)
+	}
 	segments := s.Plan.Segments
 	if len(segments) == 0 {
 		return newExecutor(&s, s.Plan, s.Targets, segmentPosition{})

@@ -16,7 +16,7 @@ import (
 // it fails for good, its request fails, unless the step has a fallback or an optional result: the row set of those for which it failed then
 // has all rows, that of those for which it succeeded none, and the request goes on.
 
-// stepFaults are the failures of a run that did not fail its request.
+// stepFaults are the failures that did not fail a request. Those of its groups of items are the root's, too.
 type stepFaults struct {
 	faultMu sync.Mutex
 	causes  []cause      // guarded by faultMu
@@ -75,9 +75,10 @@ func (r *run) explain(n *plan.Node, err error) error {
 	if n.FallbackOf == "" || status.CodeOf(err) == status.Cancelled {
 		return err
 	}
-	r.faultMu.Lock()
-	defer r.faultMu.Unlock()
-	for _, c := range r.causes {
+	faults := &r.root.stepFaults
+	faults.faultMu.Lock()
+	defer faults.faultMu.Unlock()
+	for _, c := range faults.causes {
 		if c.of == n.FallbackOf {
 			return status.Prefixf(err, "the fallback of step '%s', which failed with '%s', failed too: ", c.of, status.Line(c.err.Error()))
 		}
@@ -94,10 +95,7 @@ func (r *run) note(n *plan.Node, task *scheduler.Task) {
 		key, value = "fallback."+f.Of, f.Fallback
 		next = "its fallback '" + f.Fallback + "' runs"
 	}
-	r.faultMu.Lock()
-	r.causes = append(r.causes, cause{f.Of, task.Err})
-	r.told = append(r.told, infer.Param{Key: key, Kind: infer.ParamString, String: value})
-	r.faultMu.Unlock()
+	r.root.tell(infer.Param{Key: key, Kind: infer.ParamString, String: value}, &cause{f.Of, task.Err})
 	if r.req.Trace != nil {
 		r.traceRows(tracing.EventFault, task.Node, "'"+n.Name+"' failed, "+next+": "+status.Line(task.Err.Error()))
 	}
@@ -108,9 +106,24 @@ func (r *run) countRetries(task *scheduler.Task, _ *scheduler.RunLoop) {
 	if task.Retries == 0 {
 		return
 	}
-	r.faultMu.Lock()
-	defer r.faultMu.Unlock()
-	r.told = append(r.told, infer.Param{Key: "retries." + r.x.plan.Nodes[task.Node].Fault.Of, Kind: infer.ParamInt, Int: int64(task.Retries)})
+	r.root.tell(infer.Param{Key: "retries." + r.x.plan.Nodes[task.Node].Fault.Of, Kind: infer.ParamInt, Int: int64(task.Retries)}, nil)
+}
+
+// tell adds a parameter to the response, and notes why. A step that runs for several groups of items has one parameter: the retries of all,
+// or what the first failure brought.
+func (s *stepFaults) tell(p infer.Param, why *cause) {
+	s.faultMu.Lock()
+	defer s.faultMu.Unlock()
+	if why != nil {
+		s.causes = append(s.causes, *why)
+	}
+	for i := range s.told {
+		if s.told[i].Key == p.Key {
+			s.told[i].Int += p.Int
+			return
+		}
+	}
+	s.told = append(s.told, p)
 }
 
 // stepSucceeded is the result hook of steps whose failures are absorbed.

@@ -18,7 +18,11 @@ import (
 // finish ends a run without active tasks. It wakes the goroutine that waits in infer.Call.Wait, which calls End; if there
 // is none, it calls End itself.
 func (r *run) finish(loop *scheduler.RunLoop) {
-	if r.root != r {
+	switch {
+	case r.group.parent != nil:
+		r.finishGroup(loop)
+		return
+	case r.root != r:
 		r.finishSubRun(loop)
 		return
 	}

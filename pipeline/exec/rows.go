@@ -68,12 +68,15 @@ func (r *run) skip(n, after int32, loop *scheduler.RunLoop) int32 {
 
 // traceRows records what a condition did.
 func (r *run) traceRows(kind tracing.EventKind, n int32, reason string) {
-	r.req.Trace.Event(&tracing.Event{Kind: kind, At: telemetry.Now(), Node: r.x.first + n, Reason: reason})
+	r.req.Trace.Event(&tracing.Event{Kind: kind, At: telemetry.Now(), Node: r.x.number(n), Reason: reason})
 }
 
 // operate computes a choice or a join and delivers its result.
 func (r *run) operate(n, after int32, loop *scheduler.RunLoop) (staged int32) {
 	node := &r.x.plan.Nodes[n]
+	if node.Operation.FanOut != nil {
+		return r.fanOut(n, after, loop)
+	}
 	in := r.tasks[n].In
 	defer tensor.ReleaseAll(in)
 	err := r.operands(node, in)

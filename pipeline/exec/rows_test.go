@@ -25,6 +25,7 @@ type branching struct {
 	models map[string]plan.Model
 	does   map[string]func(in []float32) (float32, error)
 	rows   map[string]*atomic.Int64 // rows that each model executed
+	batch  map[string]model         // models that are functions of a batch
 }
 
 func (e *branching) Model(name string, _ int64) (plan.Model, error) {
@@ -36,7 +37,7 @@ func (e *branching) Model(name string, _ int64) (plan.Model, error) {
 }
 
 func newBranching(maxBatch int32, outputs ...string) *branching {
-	e := &branching{cfg: ensemble("e", 1, outputs...), models: map[string]plan.Model{}, does: map[string]func([]float32) (float32, error){}, rows: map[string]*atomic.Int64{}}
+	e := &branching{cfg: ensemble("e", 1, outputs...), models: map[string]plan.Model{}, does: map[string]func([]float32) (float32, error){}, rows: map[string]*atomic.Int64{}, batch: map[string]model{}}
 	e.cfg.MaxBatchSize = maxBatch
 	return e
 }
@@ -64,6 +65,9 @@ func (e *branching) model(name string, inputs int, does func(in []float32) (floa
 
 // instance returns the instance of a model. A failed row fails its request.
 func (e *branching) instance(name string) model {
+	if f := e.batch[name]; f != nil {
+		return f
+	}
 	return func(b *backends.Batch) error {
 		e.rows[name].Add(int64(b.Rows))
 		out, err := b.Alloc(0, tensor.FP32, b.In[0].Shape)

@@ -37,8 +37,11 @@ type run struct {
 	loop     *scheduler.RunLoop // of the submitting goroutine
 	affinity scheduler.Affinity
 	traced   []scheduler.TaskTrace // per node, made when the run is first traced
-	root     *run                  // the request's first run: the run itself, unless it is a sub-run
-	sub      *subRun               // nil unless the plan has segments
+	root     *run                  // the request's first run: the run itself, unless it is a sub-run or executes a group of items
+	group    groupOf
+	counted  counted
+	fans     []fanState // of the fan-outs in the part
+	sub      *subRun    // nil unless the plan has segments
 }
 
 // call is the request that a run executes.
@@ -102,6 +105,7 @@ func newRun(x *Executor, workers *scheduler.Workers) *run {
 	}
 	r.selection = selection{outputs: make([]int32, 0, len(p.Outputs)), subset: plan.NewNodeSet(len(p.Nodes))}
 	r.root = r
+	r.fans = make([]fanState, x.countFanOuts())
 	if x.segment != nil {
 		r.sub = &subRun{}
 	}
@@ -118,7 +122,7 @@ func newRun(x *Executor, workers *scheduler.Workers) *run {
 		}
 		r.tasks[i] = scheduler.Task{
 			TaskRequest: scheduler.TaskRequest{
-				To: x, Run: r, Node: int32(i), Step: x.first + int32(i), Affinity: &r.affinity, Want: want,
+				To: x, Run: r, Node: int32(i), Step: x.number(int32(i)), Affinity: &r.affinity, Want: want,
 				In: make([]tensor.Tensor, len(n.In)),
 			},
 			TaskResult: scheduler.TaskResult{Out: make([]tensor.Tensor, len(n.Out))},
@@ -254,6 +258,7 @@ func (r *run) complete(task *scheduler.Task, loop *scheduler.RunLoop) {
 	staged := int32(0)
 	if task.Traced != nil {
 		r.traceTask(task, loop.Now())
+		r.group.last.Store(task.Step)
 	}
 	if r.x.credits != nil && !r.req.Background {
 		r.x.credits[task.Node].release(loop)
@@ -397,6 +402,10 @@ func (r *run) close(err error) {
 	}
 	r.responseParams = nil
 	r.endFaults()
+	if len(r.fans) > 0 {
+		r.counted.items.Store(0)
+		r.counted.groups.Store(0)
+	}
 	if r.sub != nil {
 		r.sub.depth = 0
 	}

@@ -52,10 +52,10 @@ type sendOrder struct {
 	sending bool // guarded by mu
 }
 
-// subNumber returns the number of the sub-run, 0 for a request's first run.
+// subNumber returns the number of the sub-run or of the group of items, 0 for a request's first run.
 func (r *run) subNumber() int32 {
 	if r.sub == nil {
-		return 0
+		return r.group.number
 	}
 	return r.sub.number
 }

@@ -42,7 +42,7 @@ func (r *run) tracePorts(output bool, task *scheduler.Task, list []tensor.Tensor
 		return
 	}
 	for i := range min(len(list), len(ports)) {
-		r.traceTensor(output, r.x.first+task.Node, r.subNumber(), ports[i].Name, &list[i])
+		r.traceTensor(output, r.x.number(task.Node), r.subNumber(), ports[i].Name, &list[i])
 	}
 }
 
@@ -152,7 +152,7 @@ func (x *Executor) edge(s plan.Slot) tracing.TensorEdge {
 		n := &p.Nodes[i]
 		for port, out := range n.Out {
 			if out == s {
-				setProducer(&e, n, x.first+int32(i), port)
+				setProducer(&e, n, x.number(int32(i)), port)
 			}
 		}
 		for port, in := range n.In {

@@ -116,7 +116,10 @@ func (a *assembly) node(s *step) Node {
 	n.Rows, n.Waits = s.set, a.slots(s.waits)
 	n.Need += int32(len(n.Waits)) //nolint:gosec // ensembles nest at most 64 deep
 	if s.op != nil {
-		n.Operation = &Operation{When: s.op.when, Chooses: s.op.chooses, Otherwise: s.op.otherwise, Fault: s.op.Faults, Absent: s.op.Absent}
+		n.Operation = &Operation{
+			When: s.op.when, Chooses: s.op.chooses, Otherwise: s.op.otherwise, Fault: s.op.Faults, Absent: s.op.Absent,
+			Demux: s.op.demux, Gather: s.op.gather,
+		}
 	}
 	n.Constants, n.Params = s.constants, s.allParams()
 	n.Fault, n.FallbackOf = a.fault(s), s.fallbackOf()

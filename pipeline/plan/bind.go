@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -166,7 +167,7 @@ func (c *compiler) types() error {
 func (s *step) types(first map[string]*declaration, field string, m map[string]string, ports []config.Port) error {
 	for i := range ports {
 		if t, mapped := m[ports[i].Name]; mapped {
-			if err := s.level.agree(first, s.field()+field, t, declarationOf(s.model, s.sig.MaxBatch, &ports[i])); err != nil {
+			if err := s.level.agree(first, s.field()+field, t, declarationOf(cmp.Or(s.model, s.name), s.sig.MaxBatch, &ports[i])); err != nil {
 				return err
 			}
 		}
@@ -198,7 +199,7 @@ func (l *level) agree(first map[string]*declaration, field, name string, b *decl
 func (c *compiler) batchDims() error {
 	for _, l := range c.levels {
 		for _, s := range l.steps {
-			if s.sig.MaxBatch > 0 && s.sig.MaxBatch < l.sig.MaxBatch {
+			if s.sig.MaxBatch > 0 && s.sig.MaxBatch < l.sig.MaxBatch && !s.perItem() {
 				return config.WithFix(l.fail(config.Errorf(config.BatchTooSmall, "max_batch_size",
 					"ensemble %s allows maximum batch size %d, but it contains model %s which only allows maximum batch size to be %d",
 					l.name(), l.sig.MaxBatch, s.model, s.sig.MaxBatch)), fmt.Sprintf(
@@ -247,6 +248,7 @@ type producer struct {
 	rank    int  // in full, -1 without a writer
 	free    bool // the writer's output is Unchecked
 	batches bool // the writer batches
+	shape   tensor.Shape
 }
 
 // to notes in list how port i of n reads the tensor; the list is made with the first Unchecked one.
@@ -277,13 +279,13 @@ func (c *compiler) written() []producer {
 	root := c.levels[0]
 	sig := root.sig.AtModel()
 	for i := range sig.Inputs {
-		list[root.slots[sig.Inputs[i].Name]].rank = rank(sig, &sig.Inputs[i])
+		list[root.slots[sig.Inputs[i].Name]] = producer{rank: rank(sig, &sig.Inputs[i]), batches: sig.MaxBatch > 0, shape: sig.Inputs[i].FullDims(sig.MaxBatch)}
 	}
 	for _, s := range c.leaves {
 		for i, slot := range s.out {
 			if slot != None {
 				out := &s.sig.Outputs[i]
-				list[slot] = producer{rank: rank(s.sig, out), free: out.Unchecked, batches: s.sig.MaxBatch > 0}
+				list[slot] = producer{rank: rank(s.sig, out), free: out.Unchecked, batches: s.batchesOut(), shape: out.FullDims(s.sig.MaxBatch)}
 			}
 		}
 	}

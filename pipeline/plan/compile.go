@@ -33,6 +33,7 @@ func Compile(cfg *modelconfig.ModelConfig, version int64, look Lookup) (*Plan, e
 		return nil, err
 	}
 	c.plan.linkWaits()
+	c.plan.divide()
 	return c.plan, nil
 }
 
@@ -86,6 +87,7 @@ type level struct {
 	within *step // the parent's step that this ensemble stands for
 	steps  []*step
 	slots  map[string]Slot // by tensor name
+	depths *depths         // nil without a fan-out
 }
 
 // step is one step of a level.

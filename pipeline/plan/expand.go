@@ -62,12 +62,16 @@ func (c *compiler) open(l *level) error {
 		return l.fail(err)
 	}
 	names := stepNames(l, steps)
+	l.depths = depthsOf(l.flow)
 	for i, s := range l.flow.Steps {
 		if err := c.step(l, s, names[i], models[i]); err != nil {
 			return err
 		}
 	}
 	l.completeBatch()
+	if err := l.gathered(); err != nil {
+		return err
+	}
 	if err := c.operations(l, l.flow.Operations); err != nil {
 		return err
 	}
@@ -229,9 +233,10 @@ func (l *level) completeBatch() {
 		return
 	}
 	l.cfg = proto.CloneOf(l.cfg)
-	for i, s := range l.steps {
-		if n := int32(s.sig.MaxBatch); i == 0 || n < l.cfg.MaxBatchSize {
-			l.cfg.MaxBatchSize = n
+	first := true
+	for _, s := range l.steps {
+		if n := int32(s.sig.MaxBatch); !s.perItem() && (first || n < l.cfg.MaxBatchSize) {
+			l.cfg.MaxBatchSize, first = n, false
 		}
 	}
 	l.sig = config.SignatureOf(l.cfg)
@@ -322,7 +327,7 @@ func (l *level) dimsOf(s *step, p *config.Port) tensor.Shape {
 	switch {
 	case l.cfg.GetMaxBatchSize() == 0:
 		return p.FullDims(s.sig.MaxBatch)
-	case s.sig.MaxBatch == 0 && p.Dims.Rank() > 1 && p.Dims.Dim(0) == -1:
+	case s.sig.MaxBatch == 0 && p.Dims.Rank() > 1 && p.Dims.Dim(0) == -1 && !s.perItem():
 		return tensor.Of(p.Dims.Dims()[1:]...)
 	default:
 		return p.Dims

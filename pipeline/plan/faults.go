@@ -188,10 +188,15 @@ func (s *step) fallbackOf() string {
 
 // rowFeature names what row sets are used for, in errors.
 func (c *compiler) rowFeature() string {
+	feature := "fallbacks or optional results"
 	for _, s := range c.leaves {
-		if s.op != nil && !s.op.Faults {
-			return "conditions"
+		switch {
+		case s.op == nil || s.op.Faults:
+		case s.op.Demux != nil:
+			return "fan-outs"
+		default:
+			feature = "conditions"
 		}
 	}
-	return "fallbacks or optional results"
+	return feature
 }

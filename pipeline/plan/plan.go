@@ -68,6 +68,8 @@ type Plan struct {
 	Copies []Copy
 	// Segments divides the plan at its decoupled steps; nil when no step is decoupled.
 	Segments []Segment
+	// First is the part of the plan outside of every fan-out; nil when there is none.
+	First *Part
 }
 
 // InputRef is one input of a node. Port is None where the node only waits for the tensor.

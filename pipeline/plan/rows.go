@@ -17,15 +17,16 @@ import (
 //
 // For example, of score -> detailed (when score[0] < 0.8) -> spell, both detailed and spell run for set 1.
 
-// RowSet is a set of rows that a condition chooses.
+// RowSet is a set of rows that a condition chooses, or the items of a fan-out.
 type RowSet struct {
-	Parent int32  // the set that it is a part of
-	Text   string // the condition
+	Parent int32  // the set that it is a part of, or that has the items
+	Text   string // the condition; of a fan-out, for example, "item of crops"
+	FanOut bool
 	// Fault marks a set that the failure of a step decides: it has all rows of its parent, or none.
 	Fault bool
 }
 
-// Operation is what a node without a model does: it chooses the rows of a set, or it joins tensors.
+// Operation is what a node without a model does: it chooses the rows of a set, begins or ends a fan-out, or joins tensors.
 type Operation struct {
 	// When chooses the rows of the set Chooses; nil for a join.
 	When    *condition.Condition
@@ -35,17 +36,34 @@ type Operation struct {
 	// Fault marks a join of what a step and its fallback or optional result write; if Absent is set and neither wrote, it writes nothing.
 	// Chooses then has rows where one did.
 	Fault, Absent bool
+	// Demux and Gather are the begin and the end of a fan-out.
+	Demux  *Demux
+	Gather *Gather
+	// FanOut stands for a whole fan-out, in a part of a plan that has it.
+	FanOut *FanOut
 }
 
-// Label is the text of a node in drawings: its name, or the condition of a choice.
+// Label is the text of a node in drawings: its name, the condition of a choice, or what a fan-out divides.
 func (n *Node) Label() string {
-	if n.Operation != nil && n.Operation.When != nil {
+	switch {
+	case n.Operation != nil && n.Operation.When != nil:
 		return "when " + n.Operation.When.Text()
+	case n.Operation != nil && n.Operation.Demux != nil:
+		return "each item of " + n.Items()
 	}
 	return n.Name
 }
 
-// Kind is "condition", "join" or, for what a step or its replacement wrote, "fallback" for a node without a model, else "".
+// Items lists the tensors of items that a demux writes.
+func (n *Node) Items() string {
+	var names []string
+	for i := range n.Signature.Outputs {
+		names = append(names, n.Signature.Outputs[i].Name)
+	}
+	return strings.Join(names, ", ")
+}
+
+// Kind is "condition", "fan-out", "gather", "join" or, for what a step or its replacement wrote, "fallback" for a node without a model, else "".
 func (n *Node) Kind() string {
 	switch {
 	case n.Operation == nil:
@@ -54,20 +72,29 @@ func (n *Node) Kind() string {
 		return "condition"
 	case n.Operation.Fault:
 		return "fallback"
+	case n.Operation.Demux != nil:
+		return "fan-out"
+	case n.Operation.Gather != nil:
+		return "gather"
 	default:
 		return "join"
 	}
 }
 
-// when returns the conditions of a row set, outermost first: for example "a[0] > 1 and b[0] < 2"; "" for all rows.
-func (p *Plan) when(set int32) string {
+// rowsText returns the rows of a set, outermost first: for example "when a[0] > 1 and b[0] < 2, for each item of crops"; "" for all rows.
+func (p *Plan) rowsText(set int32) string {
 	if set == 0 {
 		return ""
 	}
-	if outer := p.when(p.RowSets[set].Parent); outer != "" {
-		return outer + " and " + p.RowSets[set].Text
+	s := &p.RowSets[set]
+	switch outer := p.rowsText(s.Parent); {
+	case outer == "":
+		return s.text()
+	case s.FanOut || p.RowSets[s.Parent].FanOut:
+		return outer + ", " + s.text()
+	default:
+		return outer + " and " + s.Text
 	}
-	return p.RowSets[set].Text
 }
 
 // Constant is one row of a tensor.
@@ -84,6 +111,8 @@ type operation struct {
 	owner     *step // of a choice: the step whose rows it chooses
 	otherwise Constant
 	chooses   int32
+	demux     *Demux
+	gather    *Gather
 }
 
 // operations adds the operations of l as steps, when the types of the models' tensors are known.
@@ -95,9 +124,7 @@ func (c *compiler) operations(l *level, list []config.Operation) error {
 		}
 	}
 	for len(list) > 0 {
-		at := slices.IndexFunc(list, func(o config.Operation) bool {
-			return !slices.ContainsFunc(o.In, func(t string) bool { return known[t] == nil })
-		})
+		at := typable(list, known)
 		if at < 0 {
 			return l.errorf(config.Circle, list[0].Field, "the tensors of %s cannot be typed: they wait for each other, or are inputs without data_type and dims", list[0].Name)
 		}
@@ -114,27 +141,70 @@ func (c *compiler) operations(l *level, list []config.Operation) error {
 	return nil
 }
 
+// typable returns the first operation whose inputs have types, if it can one that reads no other's output; -1 for none.
+func typable(list []config.Operation, known map[string]*portInfo) int {
+	first := -1
+	for i := range list {
+		if slices.ContainsFunc(list[i].In, func(t string) bool { return known[t] == nil }) {
+			continue
+		}
+		late := slices.ContainsFunc(list, func(o config.Operation) bool {
+			return o.When == nil && slices.ContainsFunc(o.Written(), func(t string) bool { return slices.Contains(list[i].In, t) })
+		})
+		if !late {
+			return i
+		}
+		if first < 0 {
+			first = i
+		}
+	}
+	return first
+}
+
 // operation returns an operation as a step, and notes the tensor that it writes.
 func (l *level) operation(o config.Operation, known map[string]*portInfo) (*step, error) {
 	s := &step{
 		level: l, name: l.prefix() + o.Name, op: &operation{Operation: o}, rows: None, failed: None,
-		cfg: &modelconfig.ModelEnsembling_Step{ModelName: o.Name, InputMap: map[string]string{}, OutputMap: map[string]string{o.Out: o.Out}},
+		cfg: &modelconfig.ModelEnsembling_Step{ModelName: o.Name, InputMap: map[string]string{}, OutputMap: map[string]string{}},
 		sig: &config.Signature{Model: o.Name, MaxBatch: int(l.cfg.GetMaxBatchSize())},
+	}
+	for _, t := range o.Written() {
+		s.cfg.OutputMap[t] = t
 	}
 	for _, t := range o.In {
 		s.cfg.InputMap[t] = t
-		s.sig.Inputs = append(s.sig.Inputs, config.Port{Name: t, DType: known[t].dtype, Dims: known[t].dims})
+		s.sig.Inputs = append(s.sig.Inputs, config.Port{Name: t, DType: known[t].dtype, Dims: l.rowDims(t, known[t])})
+		if o.Demux == nil && s.sig.MaxBatch == 0 && l.depths.depth(t) > 0 {
+			s.sig.MaxBatch = many // items are rows
+		}
 	}
-	out := config.Port{Name: o.Out, DType: tensor.Int32, Dims: tensor.Of(1)}
-	var err error
-	if o.When != nil {
+	if err := l.operationOutputs(s, known); err != nil {
+		return s, err
+	}
+	for i := range s.sig.Outputs {
+		out := &s.sig.Outputs[i]
+		if o.When == nil {
+			known[out.Name] = &portInfo{dtype: out.DType, dims: l.dimsOf(s, out)}
+		}
+	}
+	return s, nil
+}
+
+// operationOutputs types what an operation writes.
+func (l *level) operationOutputs(s *step, known map[string]*portInfo) (err error) {
+	out := config.Port{Name: s.op.Out, DType: tensor.Int32, Dims: tensor.Of(1)}
+	switch {
+	case s.op.Demux != nil:
+		return s.demux()
+	case s.op.Gather != nil:
+		return s.gather(known)
+	case s.op.When != nil:
 		err = l.choice(s)
-	} else {
+	default:
 		out.DType, out.Dims, err = l.join(s)
-		known[o.Out] = &portInfo{dtype: out.DType, dims: out.Dims}
 	}
 	s.sig.Outputs = []config.Port{out}
-	return s, err
+	return err
 }
 
 // choice compiles the condition of a choice.
@@ -237,7 +307,7 @@ func (c *compiler) rows() error {
 				root.sig.Outputs[i].Name, c.sets[c.setOf[slot]].Text)
 		}
 	}
-	return nil
+	return c.fanOuts()
 }
 
 // rowsOf finds the row set of leaf i after those of the steps that it comes after.
@@ -264,7 +334,10 @@ func (c *compiler) rowsOf(i int32, seen []bool) error {
 			return err
 		}
 	}
-	if s.op != nil && s.op.when == nil {
+	if s.op != nil && s.op.gather != nil {
+		return c.closeFanOut(s)
+	}
+	if s.op != nil && s.op.when == nil && s.op.demux == nil {
 		if err := c.joinRows(s); err != nil {
 			return err
 		}
@@ -283,6 +356,10 @@ func (c *compiler) rowsOf(i int32, seen []bool) error {
 	}
 	if s.op != nil && s.op.when != nil {
 		c.choose(s)
+		return nil
+	}
+	if s.op != nil && s.op.demux != nil {
+		c.openFanOut(s)
 		return nil
 	}
 	for _, slot := range s.out {
@@ -318,7 +395,7 @@ func (c *compiler) narrow(s *step, at *Slot, slot Slot) error {
 	return c.narrowTo(s, at, slot, c.setOf[slot])
 }
 
-// narrowTo is narrow for a tensor of which the step needs the rows of a set.
+// narrowTo is narrow for a tensor of which the step needs the rows of the set of.
 func (c *compiler) narrowTo(s *step, at *Slot, slot Slot, of int32) error {
 	switch {
 	case c.inside(of, s.set):
@@ -331,8 +408,12 @@ func (c *compiler) narrowTo(s *step, at *Slot, slot Slot, of int32) error {
 		if s.op != nil && s.op.owner != nil {
 			name = s.op.owner.name
 		}
-		return s.level.errorf(config.MixedRows, s.field(), "step '%s' needs tensor '%s', which is there when %s, and tensor '%s', which is there when %s",
-			name, c.names[*at], c.sets[s.set].Text, c.names[slot], c.sets[of].Text)
+		err := s.level.errorf(config.MixedRows, s.field(), "step '%s' needs tensor '%s', which is there %s, and tensor '%s', which is there %s",
+			name, c.names[*at], c.sets[s.set].text(), c.names[slot], c.sets[of].text())
+		if c.fanOutOf(s.set) != c.fanOutOf(of) {
+			return config.WithFix(err, "gather the items of one of them first, by ensemble.gather")
+		}
+		return err
 	}
 }
 
@@ -345,15 +426,35 @@ func (c *compiler) inside(a, b int32) bool {
 }
 
 // joinRows finds the row set of a join: the smallest one that all its inputs are parts of, or, with a value for other rows, the one that
-// the input is a part of.
+// the input is a part of. It does not leave the fan-out of its innermost input: a tensor from around it has a value for each item.
 func (c *compiler) joinRows(s *step) error {
 	if s.op.Faults {
 		c.joinOutcomes(s)
 		return nil
 	}
-	set := c.setOf[s.in[0]]
+	at := None
+	inner := *s
+	inner.set = 0
 	for _, slot := range s.in {
-		for !c.inside(c.setOf[slot], set) {
+		f := c.fanOutOf(c.setOf[slot])
+		if err := c.narrowTo(&inner, &at, slot, f); err != nil {
+			return err
+		}
+	}
+	f := inner.set
+	set := int32(-1)
+	for _, slot := range s.in {
+		of := c.setOf[slot]
+		if c.fanOutOf(of) != f {
+			if err := c.narrow(&inner, &at, slot); err != nil {
+				return err
+			}
+			of = f
+		}
+		if set < 0 {
+			set = of
+		}
+		for !c.inside(of, set) {
 			set = c.sets[set].Parent
 		}
 	}
@@ -362,7 +463,7 @@ func (c *compiler) joinRows(s *step) error {
 		if own {
 			set = c.sets[set].Parent
 		}
-		if set == s.set && !own {
+		if !own && (set == s.set || c.sets[set].FanOut) {
 			return s.level.errorf(config.FlowParam, s.op.Field, "parameter '%s' has no effect: the tensor '%s' is there for every row",
 				strings.TrimPrefix(s.op.Field, "parameters."), s.op.Out)
 		}

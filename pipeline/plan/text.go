@@ -57,13 +57,17 @@ func (p *Plan) nodeText(b *strings.Builder, i int) {
 		fmt.Fprintf(b, "step %d %s: the rows %s", i, n.Name, n.Label())
 	case "fallback":
 		fmt.Fprintf(b, "step %d %s: what was written", i, n.Name)
+	case "fan-out":
+		fmt.Fprintf(b, "step %d %s: %s, at most %d items a request and %d in flight", i, n.Name, n.Label(), n.Operation.Demux.MaxItems, n.Operation.Demux.MaxInFlight)
+	case "gather":
+		fmt.Fprintf(b, "step %d %s: collects items", i, n.Name)
 	default:
 		fmt.Fprintf(b, "step %d %s: joins rows", i, n.Name)
 	}
-	if text := p.when(n.Rows); text != "" && n.Kind() == "condition" {
-		b.WriteString(", of those when " + text)
+	if text := p.rowsText(n.Rows); text != "" && n.Kind() == "condition" {
+		b.WriteString(", of those " + text)
 	} else if text != "" {
-		b.WriteString(", when " + text)
+		b.WriteString(", " + text)
 	}
 	if p.placed() {
 		b.WriteString(" at " + p.sideText(i))

@@ -1,0 +1,53 @@
+package fit
+
+import (
+	"encoding/binary"
+	"math"
+)
+
+// sink writes the rows of a resize to the output of a row of the batch. It implements opencv.Sink.
+type sink struct {
+	o   *options
+	f   *frame
+	dst []byte
+}
+
+// Put implements opencv.Sink.
+func (s *sink) Put(i int, row []byte) {
+	f, y := s.f, s.f.top+i
+	if s.o.bytes {
+		line := s.dst[3*y*f.outW:][:3*f.w]
+		copy(line, row)
+		if s.o.reverse {
+			for i := 0; i+2 < len(line); i += 3 {
+				line[i], line[i+2] = line[i+2], line[i]
+			}
+		}
+		return
+	}
+	for c := range 3 {
+		from := c
+		if s.o.reverse {
+			from = 2 - c
+		}
+		line, table := s.dst[4*((c*f.outH+y)*f.outW):][:4*f.w], &s.o.table[c]
+		for at := from; at < len(row) && len(line) >= 4; at += 3 {
+			binary.LittleEndian.PutUint32(line, math.Float32bits(table[row[at]]))
+			line = line[4:]
+		}
+	}
+}
+
+// pad fills the output around the image: 0 at the right, black above and below.
+func (s *step) pad(dst []byte, f *frame) {
+	if s.bytes || s.height > 0 {
+		clear(dst)
+		return
+	}
+	n := 4 * f.outW * f.outH
+	for c := range 3 {
+		for i := 0; i < n; i += 4 {
+			binary.LittleEndian.PutUint32(dst[c*n+i:], math.Float32bits(s.table[c][0]))
+		}
+	}
+}

@@ -11,7 +11,8 @@ runtimes are found in runtime/. Sections:
     copies    what was copied between host and device, by tensor
     figures   tutti-bench -only gpu, see docs/performance.md
 
-A part that cannot run is a row with the reason, and the others go on. The exit status is 1 if anything failed.
+A part that cannot run is a row with the reason, and the others go on. Where the server finds no GPU nothing is measured. The exit status is
+1 if anything failed.
 """
 
 import argparse
@@ -350,20 +351,26 @@ def figures(table, args, library):
 
 
 def machine(table, args):
-    """Adds what the machine has, and says whether there is a torch."""
+    """Adds what the machine has, and returns whether there is a torch, and a GPU that the server uses if one is asked for."""
     text = ('import json, torch; g = torch.cuda.is_available(); print(json.dumps([torch.cuda.get_device_name(0) if g else "no GPU for torch", g, '
             'torch.cuda.device_count(), "torch %s, CUDA %s" % (torch.__version__, torch.version.cuda)]))')
-    found = None
+    found, seen = None, False
     with guarded(table, "machine", "torch"):
-        found = json.loads(call([sys.executable, "-c", text], 300).splitlines()[-1])
-        name, gpu, count, versions = found
-        table.add("machine", name, gpu if args.kind == "KIND_GPU" else None, "%s, %d GPUs, Python %s" % (versions, count, sys.version.split()[0]))
+        probe = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, timeout=300, cwd=HERE)
+        if probe.returncode == 0:
+            found = json.loads(probe.stdout.splitlines()[-1])
+            name, gpu, count, versions = found
+            table.add("machine", name, gpu if args.kind == "KIND_GPU" else None, "%s, %d GPUs, Python %s" % (versions, count, sys.version.split()[0]))
+        else:
+            why = (probe.stderr.strip().splitlines() or ["it ended with %d" % probe.returncode])[-1]
+            table.add("machine", "torch", False, "%s cannot use torch: %s; install it, or run kit.py with the Python that has it" % (sys.executable, why))
     with guarded(table, "machine", "tutti doctor"):
         text = subprocess.run([str(BIN / "tutti"), "doctor"], capture_output=True, text=True, cwd=HERE, timeout=120,
                               env=dict(os.environ, TUTTI_CUDA_DRIVER=args.driver)).stdout
-        gpus = [line for line in text.splitlines() if re.search(r"\bgpu\b", line)]
-        table.add("machine", "tutti doctor", any(" ok " in " " + line for line in gpus) if args.kind == "KIND_GPU" else None, " ".join(gpus))
-    return found is not None
+        gpus = [line for line in text.splitlines() if re.match(r"\s*\S+\s+gpu\b", line)]
+        seen = any(" ok " in " " + line for line in gpus)
+        table.add("machine", "tutti doctor", seen if args.kind == "KIND_GPU" else None, " ".join(gpus))
+    return found is not None, seen or args.kind != "KIND_GPU"
 
 
 def first_gpu():
@@ -392,7 +399,11 @@ def main():
 
 
 def run(table, args):
-    torch = machine(table, args)
+    torch, gpu = machine(table, args)
+    if not gpu:
+        for section in ("device", "backends", "copies", "figures"):
+            table.add(section, "all", None, "not measured: the server uses no GPU of this machine, see the row of tutti doctor")
+        return
     device(table, args)
     first_gpu()
     native(table, args)

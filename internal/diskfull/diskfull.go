@@ -63,6 +63,31 @@ func Low(path, remedy string) error {
 	return nil
 }
 
+// mostReserve bounds what Reserve keeps free.
+const mostReserve = 1 << 30
+
+// Reserve returns what Explain returns of a full disk, if n more bytes in the file system of path leave less than a twentieth of it free, or less
+// than 1 GiB of a large one; else, and when that is not known, nil. It is for what clients have a server store: they cannot fill the disk, which
+// other programs and the server itself need.
+func Reserve(path string, n int64, remedy string) error {
+	var s unix.Statfs_t
+	if unix.Statfs(path, &s) != nil {
+		return nil
+	}
+	reserve := min(int64(s.Blocks)*s.Bsize/20, mostReserve)   //nolint:gosec // a size of blocks is positive
+	if free := int64(s.Bavail) * s.Bsize; free-n >= reserve { //nolint:gosec // likewise
+		return nil
+	}
+	do := "free space there"
+	if remedy != "" {
+		do += ", or " + remedy
+	}
+	return &status.Error{
+		Code: status.Unavailable, Err: explained{syscall.ENOSPC}, RetryAfter: RetryAfter,
+		Msg: fmt.Sprintf("the disk of '%s' is full%s for %d more bytes, since %d bytes stay free: %s, and try again", path, left(path), n, reserve, do),
+	}
+}
+
 // explained marks the cause of an error that Explain returned.
 type explained struct{ error }
 

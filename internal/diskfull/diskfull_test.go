@@ -59,3 +59,23 @@ func TestSmallDisk(t *testing.T) {
 		}
 	})
 }
+
+// TestReserve checks that a small disk keeps a twentieth free.
+func TestReserve(t *testing.T) {
+	t.Parallel()
+	disktest.Run(t, func(dir string) {
+		const reserve = disktest.Size / 20
+		for n, full := range map[int64]bool{0: false, disktest.Size - reserve: false, disktest.Size - reserve + 1: true, disktest.Size: true, 1 << 40: true} {
+			err := diskfull.Reserve(dir, n, "use another disk")
+			if (err != nil) != full {
+				t.Errorf("%d bytes: %v", n, err)
+			}
+			if full && (status.CodeOf(err) != status.Unavailable || status.RetryAfter(err) != diskfull.RetryAfter || !strings.Contains(err.Error(), "6553 bytes stay free: free space there, or use another disk, and try again")) {
+				t.Errorf("%d bytes: %v, retry after %v", n, err, status.RetryAfter(err))
+			}
+		}
+	})
+	if err := diskfull.Reserve(filepath.Join(t.TempDir(), "missing"), 1<<60, ""); err != nil {
+		t.Errorf("of a missing folder: %v", err)
+	}
+}

@@ -45,3 +45,25 @@ func TestFullDisk(t *testing.T) {
 		}
 	})
 }
+
+// TestRoom refuses requests before the disk is full: clients cannot fill it. Without Temporal, since they are refused before.
+func TestRoom(t *testing.T) {
+	t.Parallel()
+	disktest.Run(t, func(dir string) {
+		store := filepath.Join(dir, "requests")
+		s := &Service{records: &records{uri: store}}
+		if err := s.records.room(t.Context(), 1<<10); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(dir, "ballast"), make([]byte, disktest.Size*9/10), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.records.put(t.Context(), "20261123-010203-0123456789abcdef0123456789abcdef"+kindResponse, &storedResponse{}, make([]byte, 1<<10)); err != nil {
+			t.Fatalf("a result: %v", err)
+		}
+		_, err := s.Submit(t.Context(), &job.Request{Model: "echo", Body: make([]byte, 4<<10)})
+		if status.CodeOf(err) != status.Unavailable || status.RetryAfter(err) != diskfull.RetryAfter || !strings.Contains(err.Error(), "bytes stay free: free space there") {
+			t.Errorf("a request that leaves too little: %v", err)
+		}
+	})
+}

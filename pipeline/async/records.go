@@ -155,6 +155,18 @@ func (r *records) name(ctx context.Context) (string, error) {
 	return r.id, err
 }
 
+// room returns an error if a request of n bytes would leave too little of the storage's disk free. Results are not refused: their requests are
+// stored already.
+func (r *records) room(ctx context.Context, n int) error {
+	if _, err := r.open(ctx); err != nil || cloud.Is(r.uri) {
+		return err
+	}
+	if err := diskfull.Reserve(strings.TrimPrefix(r.uri, "file://"), int64(n), ""); err != nil {
+		return r.away(err)
+	}
+	return nil
+}
+
 // put writes a record.
 func (r *records) put(ctx context.Context, key string, head any, body []byte) error {
 	out, err := r.open(ctx)

@@ -42,6 +42,9 @@ func (s *Service) Submit(ctx context.Context, req *job.Request) (*job.RequestSta
 		}
 	}
 	store, err := s.records.name(ctx)
+	if err == nil {
+		err = s.records.room(ctx, len(req.Body))
+	}
 	if err != nil {
 		return nil, err
 	}

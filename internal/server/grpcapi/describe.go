@@ -123,12 +123,19 @@ func (h *health) List(context.Context, *grpc_health_v1.HealthListRequest) (*grpc
 	}}, nil
 }
 
+// maxWatches is how many Watch calls may be open at a time, of all connections. Each has a goroutine, a timer and 13 KB of memory.
+const maxWatches = 10_000
+
 // Watch sends the state and each change of it, until the server shuts down.
 func (h *health) Watch(_ *grpc_health_v1.HealthCheckRequest, stream grpc.ServerStreamingServer[grpc_health_v1.HealthCheckResponse]) error {
 	timer := time.NewTicker(time.Second) // for a change that nothing announced
 	defer timer.Stop()
 	ctx, cancel := beforeDeadline(stream.Context())
 	defer cancel()
+	defer h.svc.watches.Add(-1)
+	if h.svc.watches.Add(1) > maxWatches {
+		return refusal(ctx, &status.Error{Code: status.Unavailable, RetryAfter: time.Second, Msg: "too many calls of Watch are open: call Check, or try again later"})
+	}
 	told := grpc_health_v1.HealthCheckResponse_UNKNOWN
 	for {
 		changed := h.svc.watchers.changed()

@@ -184,3 +184,6 @@ func MarshalResponse(resp *infer.Response) mem.BufferSlice {
 
 // KeepaliveOf is keepaliveOf.
 var KeepaliveOf = keepaliveOf
+
+// AddWatches counts n calls of Watch as open: all that may be for 1, none of them again for -1.
+func (s *Server) AddWatches(n int32) { s.svc.watches.Add(n * maxWatches) }

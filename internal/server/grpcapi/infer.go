@@ -228,6 +228,11 @@ func (s *service) interceptStream(srv any, ss grpc.ServerStream, info *grpc.Stre
 	if ctx != ss.Context() {
 		ss = &identified{ss, ctx}
 	}
+	if s.set.InFlight != nil { // streams stay open: while the memory is full, each would take more of it
+		if err := s.set.InFlight.Blocked(); err != nil {
+			return refusal(ctx, err)
+		}
+	}
 	ss = &receivingStream{ServerStream: ss, r: s.receiverOf(ctx, !info.IsClientStream)}
 	if isReflection(info.FullMethod) {
 		return s.reflect(ctx, ss, func(ss grpc.ServerStream) error { return handler(srv, ss) })

@@ -114,6 +114,7 @@ type service struct {
 	exitOnce, cutOnce sync.Once
 	watchers          watchers
 	reflections       atomic.Int32 // streams that are open
+	watches           atomic.Int32 // calls of Watch that are open
 	waiting           atomic.Int32 // streams that wait for room while there is none in flight for what they hold
 	// last is set when requests that arrive during a shutdown are served.
 	last atomic.Bool

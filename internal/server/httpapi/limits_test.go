@@ -10,7 +10,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tutti-server/tutti/core/tensor/tensortest"
 	"github.com/tutti-server/tutti/internal/server/httpapi"
+	"github.com/tutti-server/tutti/internal/server/servertest"
 )
 
 const chunkedHead = "POST " + inferPath + " HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n"
@@ -53,6 +55,31 @@ func TestChunkCount(t *testing.T) {
 				t.Errorf("the connection is closed: %v", closing)
 			}
 		})
+	}
+}
+
+// TestListLengths sends lists of as many entries as they may have, and of one more: each entry costs the server more than its bytes.
+func TestListLengths(t *testing.T) {
+	t.Parallel()
+	e := servertest.NewEcho()
+	h := httpapi.New(httpapi.Settings{Infer: e, Catalog: e, Alloc: tensortest.NewChecked(t, nil), MaxInput: 64 << 20})
+	list := func(before string, n int, entry, after string) string {
+		return before + strings.Repeat(entry+",", n-1) + entry + after
+	}
+	const input = `"inputs":[{"name":"INPUT0","datatype":"FP32","shape":[1],"data":[1]}]`
+	for what, of := range map[string]func(n int) string{
+		"inputs":     func(n int) string { return list(`{"inputs":[`, n, `{"name":"a","datatype":"FP32","shape":[1],"data":[1]}`, `]}`) },
+		"outputs":    func(n int) string { return list(`{`+input+`,"outputs":[`, n, `{"name":"a"}`, `]}`) },
+		"dimensions": func(n int) string { return list(`{"inputs":[{"name":"INPUT0","datatype":"FP32","shape":[`, n, `1`, `],"data":[1]}]}`) },
+		"parameters": func(n int) string { return list(`{`+input+`,"parameters":{`, n, `"a":1`, `}}`) },
+	} {
+		refused := "request has more than 65536 " + what
+		for n, want := range map[int]bool{65536: false, 65537: true} {
+			w := post(t, h, "echo", of(n), "")
+			if got := strings.Contains(w.Body.String(), refused); got != want || want && w.Code != http.StatusBadRequest {
+				t.Errorf("%d %s: %d, %.200s", n, what, w.Code, w.Body)
+			}
+		}
 	}
 }
 

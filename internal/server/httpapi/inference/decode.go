@@ -232,12 +232,30 @@ func (x *exchange) readMember(name []byte, seen *field) error {
 	return x.p.Skip()
 }
 
+// maxElements bounds each list of a request, as over gRPC: an entry of two bytes must not cost the server a hundred.
+const maxElements = 1 << 16
+
+// tooMany returns an error if a list has more than maxElements entries.
+func tooMany(what string, n int) error {
+	if n <= maxElements {
+		return nil
+	}
+	return status.Errorf(status.InvalidArg, "request has more than %d %s", maxElements, what)
+}
+
 // readList reads an array, each element with read.
 func (x *exchange) readList(name string, read func() error) error {
 	if x.p.Peek() != '[' {
 		return jsonwire.Unable(name, jsonwire.NotArray)
 	}
-	return x.p.Elements(read)
+	n := 0
+	return x.p.Elements(func() error {
+		n++
+		if err := tooMany(name, n); err != nil {
+			return err
+		}
+		return read()
+	})
 }
 
 // readParameters reads the request's parameters.
@@ -321,6 +339,7 @@ func (x *exchange) readCustomParameter(name string) (err error) {
 	}
 	if err == nil {
 		x.req.Params = append(x.req.Params, to)
+		err = tooMany("parameters", len(x.req.Params))
 	}
 	return err
 }

@@ -1,6 +1,7 @@
 package inference
 
 import (
+	"cmp"
 	"math"
 
 	"github.com/tutti-server/tutti/core/infer"
@@ -61,7 +62,7 @@ func (x *exchange) readShape(in *input) error {
 	err := x.p.Elements(func() error {
 		d, err := x.p.Unsigned("shape")
 		dims = append(dims, int64(d))
-		return err
+		return cmp.Or(err, tooMany("dimensions", len(dims)))
 	})
 	if err == nil {
 		in.shape = tensor.Of(dims...)

@@ -96,7 +96,7 @@ func (p *program) bench(ctx context.Context, args []string) error {
 
 func (s *benchSettings) flags(fs *flag.FlagSet) {
 	s.url = urlFlag(fs, "http://, https://, grpc:// or grpcs://")
-	fs.StringVar(&s.protocol, "protocol", "", "`protocol`: binary, json or shm (system shared memory) over HTTP, grpc or stream over gRPC; by default binary, grpc, or stream for decoupled models")
+	fs.StringVar(&s.protocol, "protocol", "", "`protocol`: binary, json, shm (system shared memory) or sse (generate_stream) over HTTP, grpc or stream over gRPC; by default binary or grpc, and sse or stream for decoupled models")
 	fs.StringVar(&s.version, "version", "", "model `version`; by default the server chooses")
 	fs.StringVar(&s.concurrency, "concurrency", "8", "`numbers` of clients of a closed loop, separated by commas")
 	fs.StringVar(&s.rate, "rate", "", "arrivals per second of an open loop, `numbers` separated by commas; in place of --concurrency")
@@ -300,4 +300,4 @@ func (s *benchSettings) protocolFor(grpc bool, server string) (string, error) {
 }
 
 // benchProtocols returns the values of --protocol.
-func benchProtocols() []string { return append(load.Protocols(), load.Stream) }
+func benchProtocols() []string { return append(load.Protocols(), load.Stream, load.Events) }

@@ -126,10 +126,12 @@ func (a *benchCall) setStreams(s *benchSide, cfg *modelconfig.ModelConfig) error
 	}
 	decoupled := cfg.GetModelTransactionPolicy().GetDecoupled()
 	switch over := s.protocol == load.GRPC || s.protocol == load.Stream; {
-	case decoupled && !over:
-		return usagef("model '%s' is decoupled: it has any number of responses to a request, which are measured over gRPC, expected --url grpc://HOST:PORT", s.model)
+	case decoupled && !over && a.set.protocol != "" && s.protocol != load.Events:
+		return usagef("model '%s' is decoupled: it has any number of responses to a request, which --protocol %s does not have, expected sse, or --url grpc://HOST:PORT", s.model, s.protocol)
 	case length > 0 && !over:
 		return usagef("the requests of model '%s' are sent in sequences, which needs gRPC, expected --url grpc://HOST:PORT", s.model)
+	case decoupled && !over:
+		s.protocol = load.Events
 	case decoupled:
 		s.protocol = load.Stream
 	}
@@ -189,14 +191,14 @@ func (a *benchCall) tryStream(ctx context.Context, s *benchSide) error {
 	}
 	if err = errors.Join(err, group.Close()); err != nil {
 		refused, ok := errors.AsType[*load.ResponseError](err)
-		return a.firstFailed(s, err, ok && (refused.Code == "" || refused.Code == "InvalidArgument"))
+		return a.firstFailed(s, err, ok && slices.Contains([]string{"", "InvalidArgument", "400"}, refused.Code))
 	}
 	return nil
 }
 
 // try sends the first request.
 func (a *benchCall) try(ctx context.Context, s *benchSide) error {
-	if s.protocol == load.Stream || s.target.Sequences.Length > 0 {
+	if s.protocol == load.Stream || s.protocol == load.Events || s.target.Sequences.Length > 0 {
 		return a.tryStream(ctx, s)
 	}
 	n := 1

@@ -89,10 +89,12 @@ func Dial(t Target, protocol string, requests []Request, n int) (*Group, error) 
 		err = g.grpc(&t, requests, n)
 	case Stream:
 		err = g.stream(&t, requests, n)
+	case Events:
+		err = g.events(&t, requests, n)
 	case Shared:
 		err = g.shared(&t, requests, n)
 	default:
-		err = fmt.Errorf("unknown protocol '%s', expected %s or one of %v", protocol, Stream, Protocols())
+		err = fmt.Errorf("unknown protocol '%s', expected %s, %s or one of %v", protocol, Stream, Events, Protocols())
 	}
 	if err != nil {
 		return nil, errors.Join(err, g.Close())

@@ -3,8 +3,8 @@
 // Each request is encoded once, before the measurement starts, for one of four protocols: JSON or the binary
 // extension over HTTP, gRPC, and HTTP with the tensors in system shared memory. A client is one connection that
 // sends one request at a time. It reads the response into a buffer that it reuses, so the generator takes little of
-// a machine that it may share with the server. A fifth protocol, Stream, is for models with several responses to a
-// request; it uses the general client of gRPC, and takes more.
+// a machine that it may share with the server. Two more, Stream and Events, are for models with several responses to a
+// request: gRPC streams, for which it uses the general client of gRPC and takes more, and server-sent events over HTTP.
 //
 // For example, this sends 1,000 requests through 8 clients as fast as the server responds (r is a Request):
 //
@@ -17,6 +17,7 @@
 //	http.go      clients over HTTP/1.1
 //	grpc.go      clients over gRPC
 //	stream.go    clients over gRPC streams, for decoupled models
+//	events.go    clients over HTTP that read server-sent events, for the same
 //	sequence.go  the parameters of requests in sequences
 //	shared.go    the shared-memory region of a group
 //	response.go  decoding of responses

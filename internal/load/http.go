@@ -36,6 +36,7 @@ type HTTP struct {
 	body    []byte    // of the last response
 	head    int       // the number of its bytes that are JSON
 	last    bool      // the server closes the connection after this response
+	arrived func()    // unless nil, is called after each chunk of a body
 
 	mu          sync.Mutex
 	open        net.Conn // conn, for Interrupt; guarded by mu
@@ -107,17 +108,22 @@ func (c *HTTP) do(message []byte) error {
 			return err
 		}
 	}
-	// Setting a deadline costs a runtime timer, so it is set at most once a second.
-	if now.Sub(c.renewed) > time.Second {
-		if err := c.conn.SetDeadline(now.Add(c.limit)); err != nil {
-			return err
-		}
-		c.renewed = now
+	if err := c.renew(now); err != nil {
+		return err
 	}
 	if _, err := c.conn.Write(message); err != nil {
 		return err
 	}
 	return c.readResponse()
+}
+
+// renew moves the connection's deadline. Setting it costs a runtime timer, so it is set at most once a second.
+func (c *HTTP) renew(now time.Time) error {
+	if now.Sub(c.renewed) <= time.Second {
+		return nil
+	}
+	c.renewed = now
+	return c.conn.SetDeadline(now.Add(c.limit))
 }
 
 // readResponse reads one response.
@@ -232,6 +238,12 @@ func (c *HTTP) readChunks() error {
 		}
 		if n == 0 {
 			return nil
+		}
+		if c.arrived != nil {
+			c.arrived()
+			if err := c.renew(time.Now()); err != nil { // each part of a stream gives the server as much time again
+				return err
+			}
 		}
 	}
 }

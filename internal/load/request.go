@@ -139,12 +139,15 @@ func (r *Request) message() *inference.ModelInferRequest {
 }
 
 // path returns the path of the request's URL.
-func (r *Request) path() string {
+func (r *Request) path() string { return r.modelPath() + "/infer" }
+
+// modelPath returns the path of the model's URL.
+func (r *Request) modelPath() string {
 	path := "/v2/models/" + url.PathEscape(r.Model)
 	if r.Version != "" {
 		path += "/versions/" + url.PathEscape(r.Version)
 	}
-	return path + "/infer"
+	return path
 }
 
 // localhost is the Host header of a message until address replaces it.

@@ -35,10 +35,10 @@ func (m *measured) ratio(i int) float64 { return m.Cases[i].CPU[0] / m.Cases[i].
 const backendsHead = `<!-- page run by TestBackendsPage -->
 # Backends
 
-Written by ` + "`make golden`" + ` from what each backend declares, and from the figures of ` + "`make bench-backends`" + `.
+After this page you can choose the backend of a model, set its parameters, and fetch its library. Written by ` + "`make golden`" + ` from what each backend declares, and from the figures of ` + "`make bench-backends`" + `.
 
 A model names its backend in ` + "`config.pbtxt`" + `, or a platform that stands for one. The runtime's library is opened when a
-model first needs it; it is no part of the program. It is looked for at ` + "`--backend-config=NAME,library-path=PATH`" + `, at the
+model first needs it; it is not part of the program. It is looked for at ` + "`--backend-config=NAME,library-path=PATH`" + `, at the
 variable ` + "`TUTTI_NAME_LIB`" + ` (for Python, ` + "`python-runtime`" + ` and ` + "`TUTTI_PYTHON`" + `), in ` + "`.runtime`" + ` beside the program or its folder or
 in the working directory, in the user's cache, and where the system keeps libraries. Where it is not, that model is
 UNAVAILABLE with the command that fetches it, and the others serve. ` + "`tutti runtime list`" + ` and ` + "`tutti doctor`" + ` print what

@@ -63,7 +63,7 @@ func TestOptionsPage(t *testing.T) {
 	if code := cli.Main(t.Context(), []string{"tutti", "serve", "--help-all"}, &help, &log, components()); code != 0 || log.Len() > 0 {
 		t.Fatalf("status %d: %s", code, &log)
 	}
-	goldentest.Check(t, docsDir+"options.md", []byte("<!-- page run by TestOptionsPage -->\n# Options of tutti serve\n\nWritten by `make golden` from `tutti serve --help-all`.\n\n"+
+	goldentest.Check(t, docsDir+"options.md", []byte("<!-- page run by TestOptionsPage -->\n# Options of tutti serve\n\nAfter this page you know each option of `tutti serve`, its default, and which of tritonserver's have no effect. Written by `make golden` from `tutti serve --help-all`.\n\n"+
 		"The same in a file for `--config`:\n\n```yaml\nmodel-repository: [/models, /more]\nhttp-port: 9000\nbackend-config:\n"+
 		"  - onnxruntime,default-max-batch-size=8\n```\n\nand in the environment:\n\n```\nTUTTI_MODEL_REPOSITORY=/models,/more\n"+
 		"TUTTI_HTTP_PORT=9000\n```\n\nAn empty variable is ignored. In the environment `TRITON_SERVER_ESCAPE_LOG_MESSAGES=0` "+

@@ -145,3 +145,26 @@ func TestBrokenLinks(t *testing.T) {
 		t.Errorf("%q, want %q: %v", broken, want, err)
 	}
 }
+
+// lead is the first paragraph of a page below its title.
+var lead = regexp.MustCompile(`(?m)^# .+\n+((?:[^#\n<!].*\n)+)`)
+
+// TestPageLeads checks that each page begins with what its reader can do after it.
+func TestPageLeads(t *testing.T) {
+	t.Parallel()
+	pages, err := filepath.Glob(docsDir + "*.md")
+	if err != nil || len(pages) < 30 {
+		t.Fatalf("%d pages, %v", len(pages), err)
+	}
+	promise := regexp.MustCompile(`^(After this page|With this page|With these commands|With .tutti \w+.) you `)
+	for _, page := range pages {
+		text, err := os.ReadFile(page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		first := lead.FindSubmatch(text)
+		if first == nil || !promise.Match(first[1]) && !strings.HasPrefix(string(first[1]), "After this page your ") {
+			t.Errorf("%s does not begin with what the reader can do after it (After this page you ...): %.100q", page, first)
+		}
+	}
+}

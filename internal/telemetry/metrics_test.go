@@ -282,7 +282,7 @@ func TestMetricsPage(t *testing.T) {
 		t.Fatal(err)
 	}
 	var b strings.Builder
-	b.WriteString("<!-- page run by TestMetricsPage -->\n# Metrics\n\nWritten by `make golden` from the declaration in `internal/telemetry/metrics.go`.\n\n" +
+	b.WriteString("<!-- page run by TestMetricsPage -->\n# Metrics\n\nAfter this page you know what each metric counts and which labels it has. Written by `make golden` from the declaration in `internal/telemetry/metrics.go`.\n\n" +
 		"`GET /metrics` on the metrics port (8002) responds in the Prometheus text format. An ensemble has the metrics of a model, and so does " +
 		"each of its steps. Counters start at 0 when a model is loaded. The page also has the Go runtime's `go_*` and the process's `process_*` " +
 		"metrics.\n\n| metric | type | labels | exported | meaning |\n|---|---|---|---|---|\n")

@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"flag"
+	"io"
 	"slices"
 	"strings"
 	"time"
@@ -25,7 +26,11 @@ func (p *program) completion(_ context.Context, args []string) error {
 	}
 	switch rest[0] {
 	case "bash":
-		return p.root.GenBashCompletionV2(p.stdout, true)
+		if err := p.root.GenBashCompletionV2(p.stdout, true); err != nil {
+			return err
+		}
+		_, err := io.WriteString(p.stdout, bareBash)
+		return err
 	case "zsh":
 		return p.root.GenZshCompletion(p.stdout)
 	case "fish":
@@ -33,6 +38,27 @@ func (p *program) completion(_ context.Context, args []string) error {
 	}
 	return usagef("unknown shell '%s', expected %s", rest[0], strings.Join(shells(), ", "))
 }
+
+// bareBash replaces a function of cobra's script, which needs the package bash-completion: images and small machines have none. Without it
+// the words are those of the line up to the cursor, without regard to quotes, so that those with : and = stay whole.
+const bareBash = `
+__tutti_init_completion()
+{
+    COMPREPLY=()
+    if declare -F _get_comp_words_by_ref >/dev/null 2>&1; then
+        _get_comp_words_by_ref "$@" cur prev words cword
+        return
+    fi
+    local line="${COMP_LINE:0:COMP_POINT}"
+    read -ra words <<<"$line"
+    if [[ "$line" == *[[:space:]] ]]; then
+        words+=("")
+    fi
+    cword=$((${#words[@]} - 1))
+    cur="${words[cword]}"
+    prev="${words[cword > 0 ? cword - 1 : 0]}"
+}
+`
 
 // completeShells completes the name of a shell.
 func completeShells(_ *program, _ *cobra.Command, args []string) (list []cobra.Completion) {

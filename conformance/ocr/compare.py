@@ -1,0 +1,161 @@
+#!/usr/bin/env python3
+"""Compares the native steps of a text reader with a public reader, RapidOCR, on its own three networks.
+
+usage: python compare.py --server PROGRAM --models EXAMPLE [--json] [--pictures FOLDER]
+
+EXAMPLE is the folder of the example ocr: its native models are served with RapidOCR's networks in place of its own.
+Prints a line for each picture: how many lines of text RapidOCR reads, whether the texts, the boxes and the scores are
+equal, and the largest difference of a score. The exit status is 1 if a text or a box differs.
+
+It needs the packages of requirements.txt.
+"""
+
+import argparse
+import json
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+
+import numpy as np
+import onnxruntime
+import rapidocr_onnxruntime
+import tritonclient.http as triton
+
+import pictures
+
+NETWORKS = {"detector": "ch_PP-OCRv4_det_infer.onnx", "direction": "ch_ppocr_mobile_v2.0_cls_infer.onnx", "recogniser": "ch_PP-OCRv4_rec_infer.onnx"}
+
+
+def repository(example, to):
+    """Makes a repository of the native models of the example and RapidOCR's networks."""
+    for config in sorted(example.glob("*/config.pbtxt")):
+        if 'backend: "native"' in config.read_text():
+            shutil.copytree(config.parent, to / config.parent.name)
+    models = pathlib.Path(rapidocr_onnxruntime.__file__).parent / "models"
+    for name, file in NETWORKS.items():
+        folder = to / name / "1"
+        folder.mkdir(parents=True)
+        shutil.copy(models / file, folder / "model.onnx")
+        (to / name / "config.pbtxt").write_text('platform: "onnxruntime_onnx"\nmax_batch_size: 8\n')
+    meta = onnxruntime.InferenceSession(models / NETWORKS["recogniser"]).get_modelmeta().custom_metadata_map
+    (to / "ocr_text/characters.txt").write_text("\n".join(meta["character"].splitlines()) + "\n", encoding="utf-8")
+
+
+class Server:
+    """A server, as a context manager that returns a client."""
+
+    def __init__(self, program, models, log):
+        self.args = [program, "serve", "--model-repository", models, "--http-port", "0", "--grpc-port", "0", "--metrics-port", "0"]
+        self.log = log
+
+    def __enter__(self):
+        with self.log.open("w") as out:
+            self.process = subprocess.Popen(self.args, stdout=out, stderr=subprocess.STDOUT)
+        while self.process.poll() is None:
+            if found := re.search(r"(?i)http\S*[^\n]*?((?:127\.0\.0\.1|localhost|0\.0\.0\.0|\[::\]):\d+)", self.log.read_text()):
+                client = triton.InferenceServerClient("localhost:" + found[1].rpartition(":")[2], network_timeout=600, connection_timeout=600)
+                try:
+                    if client.is_server_ready():
+                        return client
+                except OSError:
+                    pass
+        raise SystemExit(f"the server ended: {self.log.read_text()}")
+
+    def __exit__(self, *_):
+        self.process.terminate()
+        self.process.wait()
+
+
+DTYPES = {np.dtype(np.float32): "FP32", np.dtype(np.int32): "INT32", np.dtype(np.uint8): "UINT8", np.dtype(object): "BYTES"}
+
+
+class Reader:
+    """The graph, walked from here: each step is a request to its model."""
+
+    def __init__(self, client):
+        self.client = client
+        self.names = {m: tuple(t["name"] for t in client.get_model_metadata(m)["inputs"]) for m in NETWORKS}
+
+    def infer(self, model, **inputs):
+        list_ = []
+        for name, value in inputs.items():
+            t = triton.InferInput(name, value.shape, DTYPES[value.dtype])
+            t.set_data_from_numpy(value)
+            list_.append(t)
+        got = self.client.infer(model, list_)
+        return {o["name"]: got.as_numpy(o["name"]) for o in got.get_response()["outputs"]}
+
+    def network(self, model, value):
+        return next(iter(self.infer(model, **{self.names[model][0]: value}).values()))
+
+    def read(self, file):
+        image = self.infer("ocr_image", IMAGE=np.array([[file]], object))
+        pixels = image["image"]
+        small = self.infer("ocr_detector_input", IMAGE=pixels)
+        boxes = self.infer("ocr_boxes", MAP=self.network("detector", small["image"]), geometry=small["geometry"])
+        crops = self.infer("ocr_crops", IMAGE=pixels, BOXES=boxes["BOXES"], COUNT=boxes["COUNT"])
+        texts = [self.line(data, shape, width) for data, shape, width in zip(crops["CROPS"][0], crops["SHAPES"][0], crops["WIDTHS"][0])]
+        n = len(texts)
+        lines = self.infer(
+            "ocr_lines", TEXTS=np.array([t for t, _ in texts], object).reshape(1, n, 1), SCORES=np.array([s for _, s in texts], np.float32).reshape(1, n, 1),
+            BOXES=boxes["BOXES"], geometry=image["geometry"],
+        )  # fmt: skip
+        return [t.decode() for t in lines["TEXT"][0]], lines["BOXES"][0], lines["SCORE"][0]
+
+    def line(self, data, shape, width):
+        crop = np.frombuffer(data, np.uint8).reshape(1, *shape)
+        direction = self.network("direction", self.infer("ocr_direction_input", IMAGE=crop)["image"])
+        upright = self.infer("ocr_upright", IMAGE=crop, scores=direction)["image"]
+        ready = self.infer("ocr_recogniser_input", IMAGE=upright, WIDTH=width.reshape(1, 1))["image"]
+        got = self.infer("ocr_text", scores=self.network("recogniser", ready))
+        return got["TEXT"][0][0], got["SCORE"][0][0]
+
+
+def reference(reader, file):
+    found, _ = reader(file)
+    found = found or []
+    return [t for _, t, _ in found], np.array([b for b, _, _ in found], np.float32).reshape(-1, 4, 2), np.array([s for _, _, s in found], np.float32)
+
+
+def compared(name, want, got):
+    texts = want[0] == got[0]
+    boxes = want[1].shape == got[1].shape and bool((want[1] == got[1]).all())
+    apart = float(np.abs(want[2] - got[2]).max(initial=0)) if want[2].shape == got[2].shape else None
+    return {"picture": name, "lines": len(want[0]), "texts": texts, "boxes": boxes, "score": apart, "want": want[0], "got": got[0]}
+
+
+def main():
+    p = argparse.ArgumentParser()
+    p.add_argument("--server", required=True)
+    p.add_argument("--models", required=True, type=pathlib.Path)
+    p.add_argument("--pictures", type=pathlib.Path, help="folder of more pictures")
+    p.add_argument("--json", action="store_true")
+    args = p.parse_args()
+    files = [(name, pictures.encoded(name, img)) for name, img in pictures.all_pictures()]
+    files += [(f.name, f.read_bytes()) for f in sorted(args.pictures.iterdir())] if args.pictures else []
+    public, failed, lines = rapidocr_onnxruntime.RapidOCR(), 0, 0
+    with tempfile.TemporaryDirectory(prefix="tutti-ocr-") as folder:
+        models = pathlib.Path(folder) / "models"
+        models.mkdir()
+        repository(args.models, models)
+        with Server(args.server, models, pathlib.Path(folder) / "log") as client:
+            reader = Reader(client)
+            for name, file in files:
+                result = compared(name, reference(public, file), reader.read(file))
+                failed += not (result["texts"] and result["boxes"])
+                lines += result["lines"]
+                if args.json:
+                    print(json.dumps(result, ensure_ascii=False), flush=True)
+                    continue
+                print(f"{name:<24} {result['lines']:>3} lines  texts {'equal' if result['texts'] else 'DIFFER'}  boxes {'equal' if result['boxes'] else 'DIFFER'}  score {result['score']}")
+                if not result["texts"]:
+                    print("   ", result["want"], "\n   ", result["got"])
+    if not args.json:
+        print(f"{len(files) - failed} of {len(files)} pictures with {lines} lines: texts and boxes equal")
+    return 1 if failed else 0
+
+
+sys.exit(main())

@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 """Compares the native steps of a text reader with a public reader, RapidOCR, on its own three networks.
 
-usage: python compare.py --server PROGRAM --models EXAMPLE [--json] [--pictures FOLDER]
+usage: python compare.py --server PROGRAM --models EXAMPLE [--walk] [--json] [--pictures FOLDER]
 
-EXAMPLE is the folder of the example ocr: its native models are served with RapidOCR's networks in place of its own.
+EXAMPLE is the folder of the example ocr, which is served with RapidOCR's networks in place of its own. With --walk the
+ensemble is left out, and its steps are requests of this script.
 Prints a line for each picture: how many lines of text RapidOCR reads, whether the texts, the boxes and the scores are
 equal, and the largest difference of a score. The exit status is 1 if a text or a box differs.
 
@@ -26,22 +27,36 @@ import tritonclient.http as triton
 
 import pictures
 
-NETWORKS = {"detector": "ch_PP-OCRv4_det_infer.onnx", "direction": "ch_ppocr_mobile_v2.0_cls_infer.onnx", "recogniser": "ch_PP-OCRv4_rec_infer.onnx"}
+# The networks: the file in RapidOCR's package, the name of the output in the example, and RapidOCR's.
+NETWORKS = {
+    "ocr_detector": ("ch_PP-OCRv4_det_infer.onnx", "map", "sigmoid_0.tmp_0"),
+    "ocr_direction": ("ch_ppocr_mobile_v2.0_cls_infer.onnx", "scores", "save_infer_model/scale_0.tmp_1"),
+    "ocr_recogniser": ("ch_PP-OCRv4_rec_infer.onnx", "scores", "softmax_11.tmp_0"),
+}
 
 
-def repository(example, to):
-    """Makes a repository of the native models of the example and RapidOCR's networks."""
-    for config in sorted(example.glob("*/config.pbtxt")):
-        if 'backend: "native"' in config.read_text():
-            shutil.copytree(config.parent, to / config.parent.name)
+def repository(example, to, walk):
+    """Makes the repository of the example with RapidOCR's networks: what examples/ensembles/ocr/README.md describes."""
     models = pathlib.Path(rapidocr_onnxruntime.__file__).parent / "models"
-    for name, file in NETWORKS.items():
-        folder = to / name / "1"
-        folder.mkdir(parents=True)
-        shutil.copy(models / file, folder / "model.onnx")
-        (to / name / "config.pbtxt").write_text('platform: "onnxruntime_onnx"\nmax_batch_size: 8\n')
-    meta = onnxruntime.InferenceSession(models / NETWORKS["recogniser"]).get_modelmeta().custom_metadata_map
+    for config in sorted(example.glob("*/config.pbtxt")):
+        if not (walk and config.parent.name == "ocr"):
+            shutil.copytree(config.parent, to / config.parent.name)
+    for name, (file, *_) in NETWORKS.items():
+        (to / name / "1").mkdir(exist_ok=True)
+        shutil.copy(models / file, to / name / "1/model.onnx")
+        (to / name / "config.pbtxt").write_text('platform: "onnxruntime_onnx"\nmax_batch_size: 64\ndynamic_batching { }\n')
+    meta = onnxruntime.InferenceSession(models / NETWORKS["ocr_recogniser"][0]).get_modelmeta().custom_metadata_map
     (to / "ocr_text/characters.txt").write_text("\n".join(meta["character"].splitlines()) + "\n", encoding="utf-8")
+    edit(to / "ocr_boxes/config.pbtxt", 'key: "unclip_ratio" value { string_value: "0.35" }', 'key: "unclip_ratio" value { string_value: "1.6" }')
+    for name, (_, ours, theirs) in NETWORKS.items() if not walk else ():
+        edit(to / "ocr/config.pbtxt", rf'(?s)(model_name: "{name}".*?output_map \{{ key: )"{ours}"', rf'\1"{theirs}"', regular=True)
+
+
+def edit(path, old, new, regular=False):
+    text, n = re.subn(old if regular else re.escape(old), new, path.read_text(), count=1)
+    if n != 1:
+        raise SystemExit(f"{path} has no {old}")
+    path.write_text(text)
 
 
 class Server:
@@ -72,12 +87,11 @@ class Server:
 DTYPES = {np.dtype(np.float32): "FP32", np.dtype(np.int32): "INT32", np.dtype(np.uint8): "UINT8", np.dtype(object): "BYTES"}
 
 
-class Reader:
-    """The graph, walked from here: each step is a request to its model."""
+class Graph:
+    """The ensemble: one request for each picture."""
 
     def __init__(self, client):
         self.client = client
-        self.names = {m: tuple(t["name"] for t in client.get_model_metadata(m)["inputs"]) for m in NETWORKS}
 
     def infer(self, model, **inputs):
         list_ = []
@@ -88,14 +102,22 @@ class Reader:
         got = self.client.infer(model, list_)
         return {o["name"]: got.as_numpy(o["name"]) for o in got.get_response()["outputs"]}
 
+    def read(self, file):
+        got = self.infer("ocr", IMAGE=np.array([[file]], object))
+        return [t.decode() for t in got["TEXT"][0]], got["BOXES"][0], got["SCORE"][0]
+
+
+class Walk(Graph):
+    """The graph, walked from here: each step is a request to its model."""
+
     def network(self, model, value):
-        return next(iter(self.infer(model, **{self.names[model][0]: value}).values()))
+        return next(iter(self.infer(model, x=value).values()))
 
     def read(self, file):
         image = self.infer("ocr_image", IMAGE=np.array([[file]], object))
         pixels = image["image"]
         small = self.infer("ocr_detector_input", IMAGE=pixels)
-        boxes = self.infer("ocr_boxes", MAP=self.network("detector", small["image"]), geometry=small["geometry"])
+        boxes = self.infer("ocr_boxes", MAP=self.network("ocr_detector", small["image"]), geometry=small["geometry"])
         crops = self.infer("ocr_crops", IMAGE=pixels, BOXES=boxes["BOXES"], COUNT=boxes["COUNT"])
         texts = [self.line(data, shape, width) for data, shape, width in zip(crops["CROPS"][0], crops["SHAPES"][0], crops["WIDTHS"][0])]
         n = len(texts)
@@ -107,10 +129,10 @@ class Reader:
 
     def line(self, data, shape, width):
         crop = np.frombuffer(data, np.uint8).reshape(1, *shape)
-        direction = self.network("direction", self.infer("ocr_direction_input", IMAGE=crop)["image"])
+        direction = self.network("ocr_direction", self.infer("ocr_direction_input", IMAGE=crop)["image"])
         upright = self.infer("ocr_upright", IMAGE=crop, scores=direction)["image"]
         ready = self.infer("ocr_recogniser_input", IMAGE=upright, WIDTH=width.reshape(1, 1))["image"]
-        got = self.infer("ocr_text", scores=self.network("recogniser", ready))
+        got = self.infer("ocr_text", scores=self.network("ocr_recogniser", ready))
         return got["TEXT"][0][0], got["SCORE"][0][0]
 
 
@@ -122,7 +144,7 @@ def reference(reader, file):
 
 def compared(name, want, got):
     texts = want[0] == got[0]
-    boxes = want[1].shape == got[1].shape and bool((want[1] == got[1]).all())
+    boxes = want[1].shape == got[1].shape and bool((np.abs(want[1] - got[1]) < 1e-3).all())  # pixels
     apart = float(np.abs(want[2] - got[2]).max(initial=0)) if want[2].shape == got[2].shape else None
     return {"picture": name, "lines": len(want[0]), "texts": texts, "boxes": boxes, "score": apart, "want": want[0], "got": got[0]}
 
@@ -132,6 +154,7 @@ def main():
     p.add_argument("--server", required=True)
     p.add_argument("--models", required=True, type=pathlib.Path)
     p.add_argument("--pictures", type=pathlib.Path, help="folder of more pictures")
+    p.add_argument("--walk", action="store_true")
     p.add_argument("--json", action="store_true")
     args = p.parse_args()
     files = [(name, pictures.encoded(name, img)) for name, img in pictures.all_pictures()]
@@ -140,9 +163,9 @@ def main():
     with tempfile.TemporaryDirectory(prefix="tutti-ocr-") as folder:
         models = pathlib.Path(folder) / "models"
         models.mkdir()
-        repository(args.models, models)
+        repository(args.models, models, args.walk)
         with Server(args.server, models, pathlib.Path(folder) / "log") as client:
-            reader = Reader(client)
+            reader = Walk(client) if args.walk else Graph(client)
             for name, file in files:
                 result = compared(name, reference(public, file), reader.read(file))
                 failed += not (result["texts"] and result["boxes"])

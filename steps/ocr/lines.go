@@ -161,11 +161,12 @@ func checkGeometry(g []float32) error {
 	return nil
 }
 
-// toSource maps the corners of a box to pixels of the source, within its edges.
+// toSource maps the corners of a box to pixels of the source, within its edges. Like PP-OCR's readers it multiplies with the
+// size of the source divided by that of the image.
 func toSource(box *[boxSize]float32, g []float32) {
 	for i := range box {
 		axis := i % 2
-		box[i] = min(max((box[i]-g[2+axis])/g[axis], 0), g[4+axis])
+		box[i] = min(max((box[i]-g[2+axis])*float32(1/float64(g[axis])), 0), g[4+axis])
 	}
 }
 

@@ -27,12 +27,14 @@ const (
 	firstOfParam   = "ensemble.first_of"
 )
 
-var stepParams = slices.Sorted(slices.Values(slices.Concat([]string{countsParam, demuxParam, otherwiseParam, whenParam}, faultParams, inputParams)))
+var stepParams = slices.Sorted(slices.Values(slices.Concat([]string{adaptParam, countsParam, demuxParam, otherwiseParam, whenParam}, faultParams, inputParams)))
 
 // Flow is the data flow of an ensemble: its steps, and the operations that its parameters add.
 type Flow struct {
 	Steps      []FlowStep
 	Operations []Operation
+	// Adapt reports that adapters may be inserted for every step and output.
+	Adapt bool
 }
 
 // FlowStep is a step of the configuration.
@@ -46,6 +48,8 @@ type FlowStep struct {
 	// Constants are inputs that the configuration gives, nil for none; Params are request parameters that only the step sees.
 	Constants *Constants
 	Params    []StepParameter
+	// Adapt is whether adapters may be inserted before the step; nil: as for the ensemble.
+	Adapt *bool
 	// Name and Field are set for a step that is not in the configuration: its name, and the parameter that adds it. Of is the step whose
 	// fallback it is.
 	Name, Field, Of string
@@ -76,7 +80,7 @@ type Operation struct {
 
 // IsFlowParam reports whether a parameter changes the data flow of an ensemble.
 func IsFlowParam(key string) bool {
-	return strings.HasPrefix(key, stepPrefix) || slices.Contains([]string{firstOfParam, gatherParam, maxItemsParam, inFlightParam}, key)
+	return strings.HasPrefix(key, stepPrefix) || slices.Contains([]string{firstOfParam, gatherParam, maxItemsParam, inFlightParam, ensembleAdaptParam}, key)
 }
 
 // FlowOf returns the data flow of an ensemble, and what is wrong with the parameters that change it. These have no effect then.
@@ -95,6 +99,8 @@ func FlowOf(cfg *modelconfig.ModelConfig) (*Flow, []Diagnostic) {
 			b.gather(key)
 		case key == maxItemsParam, key == inFlightParam:
 			b.limit(key)
+		case key == ensembleAdaptParam:
+			b.adapt(key, -1)
 		}
 	}
 	for _, f := range slices.Concat(b.fallbacks, b.optionals) {
@@ -158,6 +164,8 @@ func (b *branches) step(key string) {
 		b.counts(key)
 	case constantParam:
 		b.constants(key, i)
+	case adaptParam:
+		b.adapt(key, i)
 	case requestParams:
 		b.params(key, i)
 	default:

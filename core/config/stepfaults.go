@@ -202,7 +202,7 @@ func (b *branches) fallback(key string, i int) {
 		return
 	}
 	label, field := b.label(i), "parameters."+key
-	other := FlowStep{Constants: s.Constants, ModelEnsembling_Step: proto.CloneOf(s.ModelEnsembling_Step), Name: label + ".fallback", Field: field, Of: label, Params: s.Params}
+	other := FlowStep{Constants: s.Constants, Adapt: s.Adapt, ModelEnsembling_Step: proto.CloneOf(s.ModelEnsembling_Step), Name: label + ".fallback", Field: field, Of: label, Params: s.Params}
 	other.ModelName, other.ModelVersion, other.ModelNamespace = model, -1, ""
 	s.ModelEnsembling_Step = proto.CloneOf(s.ModelEnsembling_Step)
 	s.Faults.Absorbed, s.Faults.Fallback, s.Faults.Failed = true, model, label+".failed"

@@ -66,6 +66,7 @@ type precomputed struct {
 	entries []plan.Slot // slots whose tensors are known at the start
 	// outputNames are, per node, the outputs that the plan reads; nil for all. A plain model's are the request's.
 	outputNames [][]string
+	operates    bool           // the plan has row sets or nodes without a model
 	results     [][]resultHook // per node
 	credits     []*credits     // per node, nil without a limit; nil when no node has one
 	background  *scheduler.Background
@@ -161,6 +162,7 @@ func newExecutor(s *Settings, p *plan.Plan, targets []scheduler.Scheduler, d seg
 		}
 		x.entries = append(x.entries, slices.DeleteFunc(slices.Clone(d.segment.Ports), func(s plan.Slot) bool { return s == plan.None })...)
 	}
+	x.operates = p.RowSets != nil || slices.ContainsFunc(p.Nodes, func(n plan.Node) bool { return n.Operation != nil })
 	x.guards()
 	x.captureEdges = sync.OnceValue(x.tensorEdges)
 	x.outputNames = outputNames(p)

@@ -82,6 +82,8 @@ func (r *run) operate(n, after int32, loop *scheduler.RunLoop) (staged int32) {
 	err := r.operands(node, in)
 	if err == nil && node.Operation.When != nil {
 		err = r.choose(n, node, in)
+	} else if err == nil && node.Operation.Adapter != nil {
+		r.slots[node.Out[0]], err = r.adapt(node, &in[0])
 	} else if err == nil && !r.lacks(node, in) {
 		r.slots[node.Out[0]], err = r.join(node, in)
 	}

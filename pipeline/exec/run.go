@@ -205,7 +205,7 @@ func (r *run) stage(n, after int32, loop *scheduler.RunLoop) int32 {
 		return 0
 	}
 	x, task := r.x, &r.tasks[n]
-	if x.plan.RowSets != nil {
+	if x.operates {
 		switch node := &x.plan.Nodes[n]; {
 		case r.empty(node.Rows):
 			return r.skip(n, after, loop)

@@ -118,7 +118,7 @@ func (a *assembly) node(s *step) Node {
 	if s.op != nil {
 		n.Operation = &Operation{
 			When: s.op.when, Chooses: s.op.chooses, Otherwise: s.op.otherwise, Fault: s.op.Faults, Absent: s.op.Absent,
-			Demux: s.op.demux, Gather: s.op.gather,
+			Demux: s.op.demux, Gather: s.op.gather, Adapter: s.op.adapter,
 		}
 	}
 	n.Constants, n.Params = s.constants, s.allParams()

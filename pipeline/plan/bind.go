@@ -183,14 +183,14 @@ func (l *level) agree(first map[string]*declaration, field, name string, b *decl
 		return nil
 	}
 	if a.dtype != b.dtype {
-		return l.errorf(config.TypesDiffer, field, "ensemble tensor %s: inconsistent data type: %s is inferred from model %s while %s is inferred from model %s",
-			name, a.dtype.ConfigName(), a.model, b.dtype.ConfigName(), b.model)
+		return l.errorf(config.TypesDiffer, field, "ensemble tensor %s: inconsistent data type: %s is inferred from model %s while %s is inferred from model %s%s",
+			name, a.dtype.ConfigName(), a.model, b.dtype.ConfigName(), b.model, l.adapterHint(name))
 	}
 	_, same := config.Narrow(a.dims, b.dims)
 	_, sameFull := config.Narrow(a.full, b.full)
 	if !same && !sameFull {
-		return l.errorf(config.ShapesDiffer, field, "ensemble tensor %s: inconsistent shape: %s is inferred from model %s while %s is inferred from model %s",
-			name, a.full, a.model, b.full, b.model)
+		return l.errorf(config.ShapesDiffer, field, "ensemble tensor %s: inconsistent shape: %s is inferred from model %s while %s is inferred from model %s%s",
+			name, a.full, a.model, b.full, b.model, l.adapterHint(name))
 	}
 	return nil
 }

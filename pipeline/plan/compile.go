@@ -113,13 +113,14 @@ type step struct {
 	waits    []Slot        // of the choices that it runs after
 	set      int32         // its row set
 
-	constants        []Constant             // per input, those that the configuration gives; nil for none
-	params           []config.StepParameter // request parameters that only the step sees
-	faults           *config.Faults         // nil: a failure fails the request
-	added            string                 // the parameter that adds the step, "" for one of the configuration
-	of               string                 // the step that it runs instead of, "" for an ordinary one
-	failed           Slot                   // by which its fallback waits for it, or None
-	succeeded, fails int32                  // row sets; 0 where failures are not absorbed
+	formats          map[string]modelconfig.ModelInput_Format // of inputs that declare one
+	constants        []Constant                               // per input, those that the configuration gives; nil for none
+	params           []config.StepParameter                   // request parameters that only the step sees
+	faults           *config.Faults                           // nil: a failure fails the request
+	added            string                                   // the parameter that adds the step, "" for one of the configuration
+	of               string                                   // the step that it runs instead of, "" for an ordinary one
+	failed           Slot                                     // by which its fallback waits for it, or None
+	succeeded, fails int32                                    // row sets; 0 where failures are not absorbed
 }
 
 // name returns the name by which the ensemble was looked up.

@@ -207,6 +207,8 @@ type Model struct {
 	PlacesWhy string
 	// Edge reports that the model has instances on the host and on devices, and runs on the side of its neighbours.
 	Edge bool
+	// Formats are the image formats of inputs that declare one, by name.
+	Formats map[string]modelconfig.ModelInput_Format
 	// Idempotent reports that a request may be sent to the model again.
 	Idempotent bool
 	// Ensemble is the configuration of an ensemble, which is inlined; nil for other models.

@@ -33,6 +33,8 @@ type Operation struct {
 	Chooses int32
 	// Otherwise is the row of a joined tensor that no input has; absent when that is an error. It is on the host and belongs to the plan.
 	Otherwise Constant
+	// Adapter is set for a node that only changes the type, layout or dims of a tensor.
+	Adapter *Adapter
 	// Fault marks a join of what a step and its fallback or optional result write; if Absent is set and neither wrote, it writes nothing.
 	// Chooses then has rows where one did.
 	Fault, Absent bool
@@ -63,13 +65,15 @@ func (n *Node) Items() string {
 	return strings.Join(names, ", ")
 }
 
-// Kind is "condition", "fan-out", "gather", "join" or, for what a step or its replacement wrote, "fallback" for a node without a model, else "".
+// Kind is "condition", "fan-out", "gather", "join", "adapter" or, for what a step or its replacement wrote, "fallback" for a node without a model, else "".
 func (n *Node) Kind() string {
 	switch {
 	case n.Operation == nil:
 		return ""
 	case n.Operation.When != nil:
 		return "condition"
+	case n.Operation.Adapter != nil:
+		return "adapter"
 	case n.Operation.Fault:
 		return "fallback"
 	case n.Operation.Demux != nil:
@@ -108,6 +112,7 @@ type operation struct {
 	config.Operation
 
 	when      *condition.Condition
+	adapter   *Adapter
 	owner     *step // of a choice: the step whose rows it chooses
 	otherwise Constant
 	chooses   int32
@@ -281,7 +286,7 @@ func (c *compiler) before(s *step) []Slot {
 
 // conditional reports whether a step has a condition.
 func (c *compiler) conditional() bool {
-	return slices.ContainsFunc(c.leaves, func(s *step) bool { return s.op != nil || s.absorbs() })
+	return slices.ContainsFunc(c.leaves, func(s *step) bool { return s.op != nil && s.op.adapter == nil || s.absorbs() })
 }
 
 // rows finds the row set of every step and tensor.
@@ -428,6 +433,10 @@ func (c *compiler) inside(a, b int32) bool {
 // joinRows finds the row set of a join: the smallest one that all its inputs are parts of, or, with a value for other rows, the one that
 // the input is a part of. It does not leave the fan-out of its innermost input: a tensor from around it has a value for each item.
 func (c *compiler) joinRows(s *step) error {
+	if s.op.adapter != nil {
+		s.set = c.setOf[s.in[0]]
+		return nil
+	}
 	if s.op.Faults {
 		c.joinOutcomes(s)
 		return nil

@@ -55,6 +55,8 @@ func (p *Plan) nodeText(b *strings.Builder, i int) {
 		fmt.Fprintf(b, "step %d %s: model %s version %d", i, n.Name, n.Model, n.Version)
 	case "condition":
 		fmt.Fprintf(b, "step %d %s: the rows %s", i, n.Name, n.Label())
+	case "adapter":
+		fmt.Fprintf(b, "step %d %s: adapts", i, n.Name)
 	case "fallback":
 		fmt.Fprintf(b, "step %d %s: what was written", i, n.Name)
 	case "fan-out":

@@ -88,14 +88,19 @@ func (p *program) completed(r *repository.Repository, s config.Source) (*modelco
 	return cfg, config.FirstError(list)
 }
 
-// printConfig prints a configuration, as JSON and YAML in the form of the configuration endpoint.
+// printConfig prints a configuration, as JSON and YAML in the form of the configuration endpoint. As text it ends with comments that explain
+// the parameters of an ensemble's data flow.
 func (p *program) printConfig(cfg *modelconfig.ModelConfig, out *output) error {
 	raw, err := config.JSON(cfg)
 	if err != nil {
 		return err
 	}
 	return out.print(p.stdout, json.RawMessage(raw), func() error {
-		_, err := p.stdout.Write(config.Text(cfg))
+		text := config.Text(cfg)
+		for _, m := range config.Meanings(cfg) {
+			text = fmt.Appendf(text, "# %s\n", m)
+		}
+		_, err := p.stdout.Write(text)
 		return err
 	})
 }

@@ -1,0 +1,77 @@
+package config
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/tutti-server/tutti/proto/modelconfig"
+)
+
+// meanings explain the parameters of a step: the verb follows the step's name.
+var meanings = map[string]func(value string) string{
+	whenParam:      func(v string) string { return "runs for the rows for which " + v },
+	otherwiseParam: func(v string) string { return "has, for the rows for which it does not run, the values " + v },
+	timeoutParam:   func(v string) string { return "fails when an attempt takes longer than " + v + " ms" },
+	retriesParam:   func(v string) string { return "is executed again after a failure, at most " + v + " times" },
+	fallbackParam:  func(v string) string { return "is replaced by the model '" + v + "' when it fails" },
+	optionalParam: func(v string) string {
+		if v == "absent" {
+			return "has no outputs when it fails, and its request goes on"
+		}
+		return "has, when it fails, the values " + v + ", and no other outputs"
+	},
+	constantParam: func(v string) string { return "has the constant inputs " + v },
+	requestParams: func(v string) string { return "sees the request parameters " + v + " over those of the request" },
+	adaptParam: func(v string) string {
+		if v == "true" {
+			return "gets adapters where an input differs in type, layout or a leading dimension of 1"
+		}
+		return "gets no adapters"
+	},
+}
+
+// Meanings returns a sentence for each parameter of an ensemble that changes its data flow, in the order of their names. Those that are not
+// valid have none.
+//
+// For example, "step.detailed.timeout_ms" with the value 50 gives "step 'detailed' fails when an attempt takes longer than 50 ms".
+func Meanings(cfg *modelconfig.ModelConfig) (list []string) {
+	if !IsEnsemble(cfg) {
+		return nil
+	}
+	flow, faults := FlowOf(cfg)
+	if len(faults) > 0 {
+		return nil
+	}
+	b := &branches{problems: problems{cfg: cfg}, flow: flow}
+	for _, key := range sortedKeys(cfg.GetParameters()) {
+		name, isStep := strings.CutPrefix(key, stepPrefix)
+		dot := strings.LastIndexByte(name, '.')
+		switch {
+		case key == firstOfParam:
+			list = append(list, "each row of a tensor is that of the first tensor in its list that has the row: "+b.value(key))
+		case key == ensembleAdaptParam && flow.Adapt:
+			list = append(list, "every step and output gets adapters where a tensor differs in type, layout or a leading dimension of 1")
+		case isStep && dot > 0:
+			if text := b.meaning(key, name[:dot], name[dot+1:]); text != "" {
+				list = append(list, text)
+			}
+		}
+	}
+	return list
+}
+
+// meaning explains one parameter of a step; "" when there is nothing to say.
+func (b *branches) meaning(key, name, what string) string {
+	i, ok := b.find(key, name)
+	if !ok {
+		return ""
+	}
+	step := "step '" + b.label(i) + "' "
+	if r := b.flow.Steps[i].Faults; what == breakerParam && r != nil && r.Breaker != nil {
+		return step + fmt.Sprintf("has a circuit breaker that %s", r.Breaker)
+	}
+	if say := meanings[what]; say != nil {
+		return step + say(b.value(key))
+	}
+	return ""
+}

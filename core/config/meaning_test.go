@@ -1,0 +1,65 @@
+package config_test
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/tutti-server/tutti/core/config"
+)
+
+// TestMeanings checks the sentences about each parameter of an ensemble's data flow, and that a mistake has none.
+func TestMeanings(t *testing.T) {
+	t.Parallel()
+	const steps = `platform: "ensemble"
+input { name: "IN" data_type: TYPE_FP32 dims: 1 } output { name: "OUT" data_type: TYPE_FP32 dims: 1 }
+ensemble_scheduling {
+  step { model_name: "a" model_version: -1 input_map { key: "I" value: "IN" } output_map { key: "O" value: "x" } }
+  step { model_name: "a" model_version: -1 input_map { key: "I" value: "x" } output_map { key: "O" value: "y" } }
+  step { model_name: "b" model_version: -1 input_map { key: "I" value: "y" } output_map { key: "O" value: "z" } }
+}
+`
+	for name, tc := range map[string]struct {
+		params []string
+		want   []string
+	}{
+		"all": {
+			[]string{
+				"ensemble.adapt", "true", "ensemble.first_of", `{"OUT": ["z", "y"]}`, "step.0.fallback", "c", "step.0.optional_result", `{"x": 0}`,
+				"step.0.timeout_ms", "50", "step.1.optional_result", "absent", "step.b.adapt", "false", "step.b.breaker", `{"failures": 5}`,
+				"step.b.constant", `{"N": 1}`, "step.b.parameters", `{"t": 1}`, "step.b.retries", "2", "step.b.when", "y[0] > 1",
+			},
+			[]string{
+				"every step and output gets adapters where a tensor differs in type, layout or a leading dimension of 1",
+				`each row of a tensor is that of the first tensor in its list that has the row: {"OUT": ["z", "y"]}`,
+				"step 'a[0]' is replaced by the model 'c' when it fails",
+				`step 'a[0]' has, when it fails, the values {"x": 0}, and no other outputs`,
+				"step 'a[0]' fails when an attempt takes longer than 50 ms",
+				"step 'a[1]' has no outputs when it fails, and its request goes on",
+				"step 'b' gets no adapters",
+				"step 'b' has a circuit breaker that opens after 5 failures in a row, probes after 1s",
+				`step 'b' has the constant inputs {"N": 1}`,
+				`step 'b' sees the request parameters {"t": 1} over those of the request`,
+				"step 'b' is executed again after a failure, at most 2 times",
+				"step 'b' runs for the rows for which y[0] > 1",
+			},
+		},
+		"mistake": {[]string{"step.b.retries", "many"}, nil},
+		"none":    {nil, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			text := steps
+			for i := 0; i < len(tc.params); i += 2 {
+				text += `parameters { key: "` + tc.params[i] + `" value { string_value: '` + tc.params[i+1] + "' } }\n"
+			}
+			cfg, err := config.Parse("config.pbtxt", []byte(text))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if d := cmp.Diff(tc.want, config.Meanings(cfg)); d != "" {
+				t.Errorf("(-want +got):\n%s", d)
+			}
+		})
+	}
+}

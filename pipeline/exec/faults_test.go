@@ -9,6 +9,7 @@ import (
 
 	"github.com/tutti-server/tutti/core/status"
 	"github.com/tutti-server/tutti/pipeline/plan"
+	"github.com/tutti-server/tutti/proto/modelconfig"
 )
 
 // stepFault is what an interpreter does when a step fails.
@@ -278,5 +279,49 @@ func TestFaultLoad(t *testing.T) {
 	e.param("step.quick.retries", "3")
 	if _, err := e.executor(t, newHostBench(t)); err == nil || !strings.Contains(err.Error(), "not marked as idempotent") {
 		t.Error(err)
+	}
+}
+
+// TestFaultsOfItems checks that a step inside of a fan-out has its fallback for the groups of items for which it fails, and that the response says so
+// once.
+func TestFaultsOfItems(t *testing.T) {
+	t.Parallel()
+	b, e := newBench(t), newBranching(8)
+	e.explode("crop", 8, modulo(5), func(v float32) int { return 1 + int(v)%2 }) // two groups: items of one element and of two
+	e.addSplit("crop", "item", "n", "INPUT0", true)
+	e.sum("length", 8, -1)
+	addStep(e.cfg, "length", "size", "item")
+	e.step("add", "more", func(in []float32) (float32, error) {
+		if in[0] >= 10 { // the sum of two elements
+			return 0, status.Errorf(status.Unavailable, "broken")
+		}
+		return in[0] + 100, nil
+	}, "size")
+	e.models["add"].Signature.MaxBatch = 8
+	e.model("spare", 1, plus(1000))
+	e.models["spare"].Signature.MaxBatch = 8
+	e.param("step.add.fallback", "spare")
+	e.param("ensemble.gather", `{"out": {"of": "more"}}`)
+	e.output("out", modelconfig.DataType_TYPE_FP32, -1, -1)
+	x, err := e.executor(t, b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 3 {
+		a := submit(t.Context(), x, b.batched(4))
+		if a.err != nil {
+			t.Fatal(a.err)
+		}
+		told := map[string]string{}
+		for i := range a.resp.Params {
+			told[a.resp.Params[i].Key] = a.resp.Params[i].Text()
+		}
+		got := resultOf(t, a)
+		if d := cmp.Diff([]float32{104, 1010, 106, 1014}, got.Out); d != "" {
+			t.Errorf("(-want +got):\n%s", d)
+		}
+		if d := cmp.Diff(map[string]string{"fallback.add": "spare"}, told); d != "" {
+			t.Errorf("(-want +got):\n%s", d)
+		}
 	}
 }

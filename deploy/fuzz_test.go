@@ -21,7 +21,7 @@ func TestFuzzWorkflow(t *testing.T) {
 	}
 	decodeYAML(t, "../.github/workflows/fuzz.yml", &workflow)
 	counts, target := map[string]int{}, regexp.MustCompile(`(?m)^func Fuzz\w+`)
-	err := filepath.WalkDir("..", func(path string, d fs.DirEntry, err error) error {
+	err := filepath.WalkDir("..", func(path string, _ fs.DirEntry, err error) error {
 		if err != nil || !strings.HasSuffix(path, "_test.go") {
 			return err
 		}

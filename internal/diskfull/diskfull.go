@@ -71,11 +71,9 @@ const mostReserve = 1 << 30
 // other programs and the server itself need.
 func Reserve(path string, n int64, remedy string) error {
 	var s unix.Statfs_t
-	if unix.Statfs(path, &s) != nil {
-		return nil
-	}
-	reserve := min(int64(s.Blocks)*s.Bsize/20, mostReserve)   //nolint:gosec // a size of blocks is positive
-	if free := int64(s.Bavail) * s.Bsize; free-n >= reserve { //nolint:gosec // likewise
+	known := unix.Statfs(path, &s) == nil
+	reserve := min(int64(s.Blocks)*s.Bsize/20, mostReserve)             //nolint:gosec // a size of blocks is positive
+	if free := int64(s.Bavail) * s.Bsize; !known || free-n >= reserve { //nolint:gosec // likewise
 		return nil
 	}
 	do := "free space there"

@@ -30,7 +30,9 @@ func TestFrozen(t *testing.T) {
 	if os.Getenv(frozenVariable) != "" {
 		set := settings(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "done") })
 		set.IdleTimeout = frozenIdle
-		fmt.Println(start(t, http1.New(set)))
+		if _, err := fmt.Fprintln(os.Stdout, start(t, http1.New(set))); err != nil {
+			t.Fatal(err)
+		}
 		_, _ = io.Copy(io.Discard, os.Stdin) // until the test ends
 		return
 	}

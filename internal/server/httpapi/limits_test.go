@@ -68,9 +68,13 @@ func TestListLengths(t *testing.T) {
 	}
 	const input = `"inputs":[{"name":"INPUT0","datatype":"FP32","shape":[1],"data":[1]}]`
 	for what, of := range map[string]func(n int) string{
-		"inputs":     func(n int) string { return list(`{"inputs":[`, n, `{"name":"a","datatype":"FP32","shape":[1],"data":[1]}`, `]}`) },
-		"outputs":    func(n int) string { return list(`{`+input+`,"outputs":[`, n, `{"name":"a"}`, `]}`) },
-		"dimensions": func(n int) string { return list(`{"inputs":[{"name":"INPUT0","datatype":"FP32","shape":[`, n, `1`, `],"data":[1]}]}`) },
+		"inputs": func(n int) string {
+			return list(`{"inputs":[`, n, `{"name":"a","datatype":"FP32","shape":[1],"data":[1]}`, `]}`)
+		},
+		"outputs": func(n int) string { return list(`{`+input+`,"outputs":[`, n, `{"name":"a"}`, `]}`) },
+		"dimensions": func(n int) string {
+			return list(`{"inputs":[{"name":"INPUT0","datatype":"FP32","shape":[`, n, `1`, `],"data":[1]}]}`)
+		},
 		"parameters": func(n int) string { return list(`{`+input+`,"parameters":{`, n, `"a":1`, `}}`) },
 	} {
 		refused := "request has more than 65536 " + what

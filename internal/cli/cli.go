@@ -143,24 +143,6 @@ func selectContext(fs *flag.FlagSet) error {
 	return nil
 }
 
-// explainFlag words the error of a flag as other errors are, and adds the flag that was probably meant in place of one that does
-// not exist.
-func explainFlag(fs *flag.FlagSet, err error) error {
-	name, unknown := strings.CutPrefix(err.Error(), "flag provided but not defined: -")
-	if !unknown {
-		if _, after, wrong := strings.Cut(err.Error(), `" for flag -`); wrong {
-			return errors.New("--" + after)
-		}
-		return err
-	}
-	if name == "url" && strings.HasPrefix(fs.Name(), commandName+" repo ") {
-		return fmt.Errorf("there is no flag '--url': the server is an argument here, for example %s http://127.0.0.1:8000", fs.Name())
-	}
-	var names []string
-	fs.VisitAll(func(f *flag.Flag) { names = append(names, f.Name) })
-	return fmt.Errorf("there is no flag '--%s'%s", name, meant("--", name, names))
-}
-
 // arguments is parse for a command with least to most arguments besides flags; expected names them in the error.
 func arguments(fs *flag.FlagSet, args []string, least, most int, expected string) ([]string, error) {
 	rest, err := parse(fs, args)

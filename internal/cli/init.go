@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -69,7 +70,7 @@ func (p *program) init(ctx context.Context, args []string) error {
 		return err
 	}
 	return out.print(p.stdout, writtenRepository{Folder: rest[0], Kind: kind}, func() error {
-		_, err := fmt.Fprintf(p.stdout, "Wrote %s. Check it and serve it:\n  tutti validate %s\n  tutti serve --model-repository %s\n", rest[0], rest[0], rest[0])
+		_, err := fmt.Fprintf(p.stdout, "Wrote %s. Check it and serve it:\n  tutti validate %s\n  tutti serve --model-repository %[2]s\n", rest[0], shellWord(rest[0]))
 		return err
 	})
 }
@@ -219,6 +220,7 @@ func describeWritten(dir string, r *starter.Repository, s *sampled) writtenRepos
 // describeInit prints what was written and what to do next.
 func (p *program) describeInit(dir, model string, r *starter.Repository, s *sampled) error {
 	var t strings.Builder
+	folder := shellWord(dir)
 	fmt.Fprintf(&t, "Wrote %s around %s: the ensemble '%s', kind %s.\n", dir, model, r.Name, r.Kind)
 	for _, f := range r.Folders {
 		fmt.Fprintf(&t, "  %-*s  %s\n", longest(r.Folders), f.Name, f.Doc())
@@ -242,12 +244,23 @@ func (p *program) describeInit(dir, model string, r *starter.Repository, s *samp
 	if s.fetch != "" {
 		fmt.Fprintf(&t, "  %s\n", s.fetch)
 	}
-	fmt.Fprintf(&t, "  tutti validate %[1]s\n  tutti serve --model-repository %[1]s\n", dir)
+	fmt.Fprintf(&t, "  tutti validate %[1]s\n  tutti serve --model-repository %[1]s\n", folder)
 	if list := r.Commands(); len(list) > 0 {
-		fmt.Fprintf(&t, "and in another terminal, in %s:\n  %s\n", dir, list[0])
+		fmt.Fprintf(&t, "and in another terminal, in %s:\n  %s\n", folder, list[0])
 	}
 	_, err := p.stdout.Write([]byte(t.String()))
 	return err
+}
+
+// plainWord matches the words that shells take as they are.
+var plainWord = regexp.MustCompile(`^[\w@%+=:,./-]+$`)
+
+// shellWord returns a word as a command line has it: in quotes where it needs them.
+func shellWord(s string) string {
+	if plainWord.MatchString(s) {
+		return s
+	}
+	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
 }
 
 func longest(list []starter.Folder) int {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"log/slog"
 	"os"
@@ -85,7 +86,7 @@ func (p *program) doctor(ctx context.Context, args []string) error {
 func nativeBackends(r *backends.Registry, names []string) ([]string, error) {
 	for _, name := range names {
 		if r.ByName(name) == nil {
-			return nil, status.Errorf(status.InvalidArg, "unknown backend '%s', expected one of %s", name, strings.Join(r.Names(), ", "))
+			return nil, usagef("unknown backend '%s'%s, expected one of %s", name, meant("", name, r.Names()), strings.Join(r.Names(), ", "))
 		}
 	}
 	if len(names) == 0 {
@@ -298,6 +299,22 @@ func completeRuntimes(_ *program, _ *cobra.Command, args []string) (list []cobra
 	return list
 }
 
+// runtimeName reads the flags of a command and the name of one runtime.
+func runtimeName(fs *flag.FlagSet, args []string) (string, error) {
+	rest, err := arguments(fs, args, 1, 1, "the name of one runtime")
+	if err != nil {
+		return "", err
+	}
+	var names []string
+	for _, r := range runtimes.List() {
+		names = append(names, r.Name)
+	}
+	if !slices.Contains(names, rest[0]) {
+		return "", usagef("unknown runtime '%s'%s, expected one of %s", rest[0], meant("", rest[0], names), strings.Join(names, ", "))
+	}
+	return rest[0], nil
+}
+
 // fetchRuntime fetches a native library.
 func (p *program) fetchRuntime(ctx context.Context, args []string) error {
 	fs := p.flags("runtime fetch")
@@ -305,16 +322,16 @@ func (p *program) fetchRuntime(ctx context.Context, args []string) error {
 	var from list
 	out := outputFlag(fs, formatText, formatJSON, formatYAML)
 	fs.Var(&from, "from", "`file` or folder with the packages, in place of a download: without a network; may be repeated")
-	rest, err := arguments(fs, args, 1, 1, "the name of one runtime")
+	name, err := runtimeName(fs, args)
 	if err != nil {
 		return err
 	}
 	line := &liveLine{w: p.stderr, terminal: isTerminal(p.stderr)}
-	path, err := (&runtimes.Fetcher{Progress: p.stderr, Transfer: line.transfer, From: from}).Fetch(ctx, rest[0], *dir)
+	path, err := (&runtimes.Fetcher{Progress: p.stderr, Transfer: line.transfer, From: from}).Fetch(ctx, name, *dir)
 	if err != nil {
 		return err
 	}
-	return p.prepare(ctx, out, &changedRuntime{Name: rest[0], Path: path})
+	return p.prepare(ctx, out, &changedRuntime{Name: name, Path: path})
 }
 
 // updateRuntime replaces the releases of a runtime by the one of this program.
@@ -322,19 +339,19 @@ func (p *program) updateRuntime(ctx context.Context, args []string) error {
 	fs := p.flags("runtime update")
 	out := outputFlag(fs, formatText, formatJSON, formatYAML)
 	dir := fs.String("dir", runtimes.Folder, "`folder` of fetched libraries")
-	rest, err := arguments(fs, args, 1, 1, "the name of one runtime")
+	name, err := runtimeName(fs, args)
 	if err != nil {
 		return err
 	}
 	line := &liveLine{w: p.stderr, terminal: isTerminal(p.stderr)}
-	path, removed, err := (&runtimes.Fetcher{Progress: p.stderr, Transfer: line.transfer}).Update(ctx, rest[0], *dir)
+	path, removed, err := (&runtimes.Fetcher{Progress: p.stderr, Transfer: line.transfer}).Update(ctx, name, *dir)
 	for _, folder := range removed {
 		fmt.Fprintf(p.stderr, "removed %s\n", folder)
 	}
 	if err != nil {
 		return err
 	}
-	return p.prepare(ctx, out, &changedRuntime{rest[0], path, removed})
+	return p.prepare(ctx, out, &changedRuntime{name, path, removed})
 }
 
 // removeRuntime removes what was fetched of a runtime.
@@ -342,18 +359,18 @@ func (p *program) removeRuntime(_ context.Context, args []string) error {
 	fs := p.flags("runtime remove")
 	out := outputFlag(fs, formatText, formatJSON, formatYAML)
 	dir := fs.String("dir", "", "`folder` of fetched libraries; by default those that backends look in; the user's cache is always one")
-	rest, err := arguments(fs, args, 1, 1, "the name of one runtime")
+	name, err := runtimeName(fs, args)
 	if err != nil {
 		return err
 	}
-	removed, err := (&runtimes.Fetcher{}).Remove(rest[0], *dir)
+	removed, err := (&runtimes.Fetcher{}).Remove(name, *dir)
 	for _, folder := range removed {
 		fmt.Fprintf(p.stderr, "removed %s\n", folder)
 	}
 	if err != nil {
 		return err
 	}
-	return out.print(p.stdout, changedRuntime{Name: rest[0], Removed: removed}, func() error { return nil })
+	return out.print(p.stdout, changedRuntime{Name: name, Removed: removed}, func() error { return nil })
 }
 
 // prepareRuntime completes a library that was not fetched.

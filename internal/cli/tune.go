@@ -48,7 +48,7 @@ func (p *program) tune(ctx context.Context, args []string) (err error) {
 	case err != nil:
 		return err
 	case a.slo <= 0:
-		return usagef("--slo-ms is %v, expected the objective in milliseconds, for example --slo-ms 50", a.slo)
+		return usagef("--slo-ms is missing or %v, expected the objective in milliseconds, for example --slo-ms 50", a.slo)
 	case a.rate < 0:
 		return usagef("--rate is %v, expected requests per second", a.rate)
 	}

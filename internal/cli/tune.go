@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"os"
 	"runtime/debug"
@@ -48,7 +49,7 @@ func (p *program) tune(ctx context.Context, args []string) (err error) {
 	case err != nil:
 		return err
 	case a.slo <= 0:
-		return usagef("--slo-ms is missing or %v, expected the objective in milliseconds, for example --slo-ms 50", a.slo)
+		return usagef("--slo-ms is %s, expected the objective in milliseconds, for example --slo-ms 50", sloText(fs, a.slo))
 	case a.rate < 0:
 		return usagef("--rate is %v, expected requests per second", a.rate)
 	}
@@ -66,6 +67,17 @@ func (p *program) tune(ctx context.Context, args []string) (err error) {
 		return err
 	}
 	return a.finish(p, r)
+}
+
+// sloText returns the objective as an error has it.
+func sloText(fs *flag.FlagSet, slo float64) string {
+	text := "missing"
+	fs.Visit(func(f *flag.Flag) {
+		if f.Name == "slo-ms" {
+			text = fmt.Sprint(slo)
+		}
+	})
+	return text
 }
 
 // finish prints the report, and writes the picture and the changes.

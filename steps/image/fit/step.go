@@ -43,7 +43,9 @@ type worker struct {
 	pix     []byte // the image: rows of w pixels of three samples
 	w, h    int
 	rest    []byte // the input after the image
+	job     opencv.Job
 	sink    sink
+	group   group
 }
 
 // keep is the most bytes of a decoded image that a worker keeps for the next batch.
@@ -63,19 +65,20 @@ type group struct {
 
 // Run resizes the image of each row.
 //
-// hot: once the scratch has grown, only the outputs are allocated.
+// hot: once the scratch has grown, only the outputs are allocated, and a slice for each request where their sizes may differ.
 func (s *step) Run(ctx context.Context, b *backends.Batch) error {
 	w := s.workers.Get()
 	defer s.done(w)
 	w.rest = b.In[0].Bytes()
 	if len(b.Requests) == 1 || !s.files && !s.widths {
-		g := group{rows: b.Rows}
-		return s.group(ctx, w, b, &g)
+		w.group = group{rows: b.Rows}
+		return s.fill(ctx, w, b, &w.group)
 	}
 	for i := range b.Requests {
 		q := &b.Requests[i]
-		g := group{first: q.First, rows: q.Rows, out: make([]tensor.Tensor, len(b.Out))}
-		if err := s.group(ctx, w, b, &g); err != nil {
+		w.group = group{first: q.First, rows: q.Rows, out: make([]tensor.Tensor, len(b.Out))}
+		g := &w.group
+		if err := s.fill(ctx, w, b, g); err != nil {
 			tensor.ReleaseAll(g.out)
 			return err
 		}
@@ -93,12 +96,12 @@ func (s *step) done(w *worker) {
 	if cap(w.decoded) > keep {
 		w.decoded = nil
 	}
-	w.pix, w.rest, w.sink = nil, nil, sink{}
+	w.pix, w.rest, w.sink, w.job, w.group = nil, nil, sink{}, opencv.Job{}, group{}
 	s.workers.Put(w)
 }
 
-// group resizes the rows of a group. Its outputs are allocated when the size of the first image is known.
-func (s *step) group(ctx context.Context, w *worker, b *backends.Batch, g *group) error {
+// fill resizes the rows of a group. Its outputs are allocated when the size of the first image is known.
+func (s *step) fill(ctx context.Context, w *worker, b *backends.Batch, g *group) error {
 	for row := g.first; row < g.first+g.rows; row++ {
 		f, err := s.load(ctx, w, b, row)
 		if ctx.Err() != nil {
@@ -240,13 +243,13 @@ func (s *step) write(w *worker, g *group, row int) {
 		s.pad(out, f)
 	}
 	w.sink = sink{o: &s.options, f: f, dst: out}
-	w.resizer.Run(&opencv.Job{
+	w.job = opencv.Job{
 		Sampling: opencv.Linear, Channels: 3, From: w, To: &w.sink,
 		X: opencv.Span{In: w.w, Out: f.w, N: f.w}, Y: opencv.Span{In: w.h, Out: f.h, N: f.h},
-	})
+	}
+	w.resizer.Run(&w.job)
 	if geometry != nil {
-		copy(geometry, []float32{
-			float32(float64(f.w) / float64(w.w)), float32(float64(f.h) / float64(w.h)), 0, float32(f.top), float32(w.w), float32(w.h),
-		})
+		g := [geometrySize]float32{float32(float64(f.w) / float64(w.w)), float32(float64(f.h) / float64(w.h)), 0, float32(f.top), float32(w.w), float32(w.h)}
+		copy(geometry, g[:])
 	}
 }

@@ -383,7 +383,8 @@ func (c *compiler) rowsOf(i int32, seen []bool) error {
 func (c *compiler) choose(s *step) {
 	slot := s.out[0]
 	for _, other := range c.leaves {
-		if other != s && other.op != nil && other.op.when != nil && other.op.chooses != 0 && other.set == s.set && other.op.when.Text() == s.op.when.Text() && slices.Equal(other.in, s.in) {
+		if other != s && other.op != nil && other.op.when != nil && other.op.chooses != 0 && other.set == s.set && other.op.when.Text() == s.op.when.Text() && slices.Equal(other.in, s.in) &&
+			slices.Equal(other.allParams(), s.allParams()) {
 			c.alias[slot] = other.out[0]
 			return
 		}

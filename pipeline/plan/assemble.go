@@ -121,7 +121,9 @@ func (a *assembly) node(s *step) Node {
 			Demux: s.op.demux, Gather: s.op.gather, Adapter: s.op.adapter,
 		}
 	}
-	n.Constants, n.Params = s.constants, s.allParams()
+	if n.Constants = s.constants; s.op == nil || s.op.when != nil {
+		n.Params = s.allParams()
+	}
 	n.Fault, n.FallbackOf = a.fault(s), s.fallbackOf()
 	return n
 }

@@ -80,6 +80,38 @@ def to_onnx():
     return model.SerializeToString(deterministic=True)
 
 
+def kinds_to_onnx():
+    """What a crop shows, as ONNX: crop [batch, 3, 32, 32] -> scores [batch, 2], square and disc. A square fills its crop, a disc 0.785 of it."""
+    colour = np.full((3, 3, 1, 1), -0.75, np.float32)
+    for k in range(3):
+        colour[k, k] = 1.5
+    values = {
+        "colour": colour, "bias": np.full(3, -0.1, np.float32), "from": np.array([12, 12], np.int64), "to": np.array([20, 20], np.int64),
+        "axes": np.array([2, 3], np.int64), "least": np.float32(0.01), "steep": np.array([60, 0], np.float32), "limit": np.array([52.8, 0], np.float32),
+    }
+    nodes = [
+        helper.make_node("Conv", ["crop", "colour", "bias"], ["tint"], kernel_shape=[1, 1]),
+        helper.make_node("Relu", ["tint"], ["shades"]),
+        helper.make_node("ReduceMax", ["shades"], ["shade"], axes=[1], keepdims=1),
+        helper.make_node("Slice", ["shade", "from", "to", "axes"], ["middle"]),
+        helper.make_node("ReduceMean", ["shade"], ["all"], axes=[2, 3], keepdims=0),
+        helper.make_node("ReduceMean", ["middle"], ["centre"], axes=[2, 3], keepdims=0),
+        helper.make_node("Max", ["centre", "least"], ["whole"]),
+        helper.make_node("Div", ["all", "whole"], ["filled"]),
+        helper.make_node("Mul", ["filled", "steep"], ["steeper"]),
+        helper.make_node("Sub", ["steeper", "limit"], ["scores"]),
+    ]
+    graph = helper.make_graph(
+        nodes, "kinds",
+        [helper.make_tensor_value_info("crop", TensorProto.FLOAT, ["batch", 3, 32, 32])],
+        [helper.make_tensor_value_info("scores", TensorProto.FLOAT, ["batch", 2])],
+        [numpy_helper.from_array(np.asarray(v), k) for k, v in values.items()],
+    )
+    model = helper.make_model(graph, producer_name="tutti", ir_version=8, opset_imports=[helper.make_opsetid("", 17)])
+    onnx.checker.check_model(model)
+    return model.SerializeToString(deterministic=True)
+
+
 def scene(rng, width, height, shapes):
     """A noisy grey picture with shapes: (colour, square or disc, x, y, size)."""
     image = Image.new("RGB", (width, height), (120, 120, 120))
@@ -158,6 +190,8 @@ def main():
     model = to_onnx()
     (FOLDER / "shapes_cnn/1").mkdir(parents=True, exist_ok=True)
     (FOLDER / "shapes_cnn/1/model.onnx").write_bytes(model)
+    (FOLDER / "kinds_cnn/1").mkdir(parents=True, exist_ok=True)
+    (FOLDER / "kinds_cnn/1/model.onnx").write_bytes(kinds_to_onnx())
     print(len(model), "bytes")
     session = onnxruntime.InferenceSession(model, providers=["CPUExecutionProvider"])
     tall = Image.Exif()

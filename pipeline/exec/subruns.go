@@ -205,8 +205,11 @@ func (r *run) nextSubRun(out []tensor.Tensor, params infer.Params) *run {
 	return c
 }
 
-// origin returns the step whose response started the sub-run, -1 for a request's first run.
+// origin returns the step whose response started the sub-run or whose output completed the inputs of the fan-out, -1 for a request's first run.
 func (r *run) origin() int32 {
+	if r.group.parent != nil {
+		return r.group.last.Load()
+	}
 	if r.sub == nil || r.sub.parent == nil {
 		return -1
 	}

@@ -27,7 +27,7 @@ const (
 	firstOfParam   = "ensemble.first_of"
 )
 
-var stepParams = slices.Sorted(slices.Values(slices.Concat([]string{adaptParam, countsParam, demuxParam, otherwiseParam, whenParam}, faultParams, inputParams)))
+var stepParams = slices.Sorted(slices.Values(slices.Concat([]string{adaptParam, countsParam, demuxParam, otherwiseParam, whenParam}, faultParams, inputParams, routeParams)))
 
 // Flow is the data flow of an ensemble: its steps, and the operations that its parameters add.
 type Flow struct {
@@ -53,6 +53,8 @@ type FlowStep struct {
 	// Name and Field are set for a step that is not in the configuration: its name, and the parameter that adds it. Of is the step whose
 	// fallback it is.
 	Name, Field, Of string
+	// Route is set for a step that is an alternative of a route, the one of the configuration included.
+	Route *Route
 }
 
 // Operation is a part of an ensemble's data flow that is no model: a choice of rows (When is set), the begin or the end of a fan-out (Demux or
@@ -76,6 +78,13 @@ type Operation struct {
 	// Demux and Gather are nil for other operations.
 	Demux  *Demux
 	Gather *Gather
+	// Route marks a choice that has all rows if the route takes the Alternative of this number, else none. Joins marks a join of what the
+	// alternatives write.
+	Route, Joins *Route
+	Alternative  int
+	// Shadow marks an operation that reads the inputs and outputs of the step of number Of and writes nothing.
+	Shadow *Shadow
+	Of     int
 }
 
 // IsFlowParam reports whether a parameter changes the data flow of an ensemble.
@@ -103,13 +112,14 @@ func FlowOf(cfg *modelconfig.ModelConfig) (*Flow, []Diagnostic) {
 			b.adapt(key, -1)
 		}
 	}
-	for _, f := range slices.Concat(b.fallbacks, b.optionals) {
+	for _, f := range slices.Concat(b.fallbacks, b.optionals, b.routes, b.shadows) {
 		f()
 	}
 	for _, d := range b.demuxes {
 		b.demux(d.key, d.step)
 	}
 	b.named()
+	b.checkRoutes()
 	return b.flow, b.list
 }
 
@@ -120,7 +130,9 @@ type branches struct {
 	flow *Flow
 	// fallbacks and optionals read parameters that rename what a step writes, after all others.
 	fallbacks, optionals []func()
-	demuxes              []stepParam // read last: they divide what the other parameters leave
+	// routes read those that divide steps, after these, and shadows those that copy requests, last.
+	routes, shadows []func()
+	demuxes         []stepParam // read last: they divide what the other parameters leave
 }
 
 // stepParam is a parameter of a step.
@@ -168,6 +180,8 @@ func (b *branches) step(key string) {
 		b.adapt(key, i)
 	case requestParams:
 		b.params(key, i)
+	case canaryParam, shadowParam, splitParam:
+		b.route(key, what, i)
 	default:
 		b.fault(key, what, i)
 	}

@@ -109,8 +109,10 @@ func newFlow(cfg *modelconfig.ModelConfig) *flow {
 	}
 	for _, o := range all.Operations {
 		step := &modelconfig.ModelEnsembling_Step{ModelName: o.Name, InputMap: map[string]string{}, OutputMap: map[string]string{}}
-		for _, t := range o.Written() {
-			step.OutputMap[t] = t
+		if o.Shadow == nil {
+			for _, t := range o.Written() {
+				step.OutputMap[t] = t
+			}
 		}
 		for _, t := range o.In {
 			step.InputMap[t] = t

@@ -85,7 +85,7 @@ func StepModels(cfg *modelconfig.ModelConfig) []*modelconfig.ModelEnsembling_Ste
 			list = append(list, &modelconfig.ModelEnsembling_Step{ModelName: cfg.GetParameters()[key].GetStringValue(), ModelVersion: -1})
 		}
 	}
-	return list
+	return append(list, routedModels(cfg)...)
 }
 
 // limits of the parameters.

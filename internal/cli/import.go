@@ -117,4 +117,3 @@ func countOf(n int, word string) string {
 	}
 	return fmt.Sprintf("%d %s", n, word)
 }
-

@@ -91,6 +91,7 @@ type step struct {
 	version int64
 	in, out []link
 	when    *condition
+	demux   bool // its outputs are divided into items
 }
 
 // link connects a tensor of a model with one of the ensemble.
@@ -111,6 +112,7 @@ type ensemble struct {
 	steps   []*step
 	in, out []*wire
 	joins   []joined
+	gathers []gathered
 	params  [][2]string
 	wires   []*wire
 	comment string
@@ -215,6 +217,11 @@ func (e *ensemble) cycle() (models []string) {
 				done[i], progress = true, true
 			}
 		}
+		for _, g := range e.gathers {
+			if !written[g.to] && written[g.from] {
+				written[g.to], progress = true, true
+			}
+		}
 		for _, j := range e.joins {
 			if !written[j.to] && !slices.ContainsFunc(j.from, func(w *wire) bool { return !written[w] }) {
 				written[j.to], progress = true, true
@@ -306,6 +313,9 @@ func (e *ensemble) read() map[*wire]bool {
 		for _, w := range j.from {
 			read[w] = true
 		}
+	}
+	for _, g := range e.gathers {
+		read[g.from] = true
 	}
 	for _, s := range e.steps {
 		for _, l := range s.in {

@@ -122,7 +122,17 @@ func (g *graph) build(name, node string, at value) {
 		}
 	}
 	g.add(g.nodes[node], g.e)
-	g.e = before
+	sig := &signature{}
+	for _, w := range g.e.in {
+		sig.in = append(sig.in, port{w.name, w.port.dtype, w.port.dims, w.port.known})
+	}
+	for _, w := range g.e.out {
+		sig.out = append(sig.out, port{w.name, w.port.dtype, w.port.dims, w.port.known})
+	}
+	if g.signatures == nil {
+		g.signatures = map[string]*signature{}
+	}
+	g.signatures[name], g.e = sig, before
 }
 
 // node reads a node and returns its response; nil after an error. when is the condition under which it runs.
@@ -209,6 +219,11 @@ func (g *graph) run(s *graphStep, request *message, when *condition) *message {
 	if model == "" {
 		return nil
 	}
+	return g.call(s, model, request, when)
+}
+
+// call adds a step of a model and returns its response.
+func (g *graph) call(s *graphStep, model string, request *message, when *condition) *message {
 	sig := g.needed(s.value, model)
 	if sig == nil {
 		return nil

@@ -210,6 +210,9 @@ type ovmsNode struct {
 	step    *step
 	outputs map[string]*wire // by alias
 	sig     *signature
+	sources []*ovmsNode // per input of the step
+	within  []*ovmsNode // the demultiplexers that it runs inside, outermost first
+	placed  bool        // within is known
 }
 
 // ovmsPipeline reads a pipeline.
@@ -236,9 +239,16 @@ func (b *builder) ovmsPipeline(v value, libraries map[string]bool) {
 			b.ovmsInput(n, in, byName)
 		}
 	}
+	for _, n := range nodes {
+		b.fans(e, n)
+	}
 	for _, out := range b.list(f["outputs"]) {
 		for _, o := range b.fields(out) {
-			if w := b.ovmsSource(o.value, byName); w != nil && !e.output(w, o.name) {
+			w, from := b.ovmsSource(o.value, byName)
+			if from != nil {
+				w = e.gather(w, len(from.fan()))
+			}
+			if w != nil && !e.output(w, o.name) {
 				b.note(o.value, "output '"+o.name+"'", "the same tensor is an input or another output of the pipeline already: it is one tensor in an ensemble")
 			}
 		}
@@ -255,11 +265,6 @@ func (b *builder) leftOut(f map[string]value, nodes []*ovmsNode, libraries map[s
 				b.fail(cmp.Or(n.fields["library_name"], n.value), "there is no library '%s' in custom_node_library_config_list.%s", library, nearest(library, slices.Sorted(maps.Keys(libraries))))
 			}
 			return fmt.Sprintf("it is left out: the node '%s' runs the library '%s' in C++. Write it as a step in Python or Go, and the pipeline as an ensemble", n.name, library)
-		}
-		for _, key := range []string{"demultiply_count", "gather_from_node"} {
-			if n.fields[key].n != nil {
-				return fmt.Sprintf("it is left out: the node '%s' has %s", n.name, key)
-			}
 		}
 	}
 	if f["demultiply_count"].n != nil {
@@ -290,6 +295,12 @@ func (b *builder) ovmsNodes(v value, e *ensemble, inputs map[string]*wire) ([]*o
 		}
 		n.step = &step{model: b.ovmsModelOf(item, n.fields["model_name"]), version: b.integer(n.fields["version"], 0)}
 		n.sig = b.signatures[n.step.model]
+		if count := n.fields["demultiply_count"]; count.n != nil {
+			n.step.demux = true
+			if items := b.integer(count, 0); items > 0 {
+				b.noteOnce(count, "demultiply_count of node '"+n.name+"'", "the number of items is that of the tensor, and %d is not checked", items)
+			}
+		}
 		e.steps = append(e.steps, n.step)
 		b.ovmsOutputs(e, n)
 	}
@@ -349,7 +360,7 @@ func (b *builder) ovmsInput(n *ovmsNode, v value, byName map[string]*ovmsNode) {
 		b.fail(v, "found %d fields, expected one: the input of the model and where it comes from", len(list))
 		return
 	}
-	w := b.ovmsSource(list[0].value, byName)
+	w, from := b.ovmsSource(list[0].value, byName)
 	if w == nil {
 		return
 	}
@@ -366,21 +377,22 @@ func (b *builder) ovmsInput(n *ovmsNode, v value, byName map[string]*ovmsNode) {
 		b.fail(list[0].value, "the node '%s' has two inputs '%s'", n.name, list[0].name)
 		return
 	}
-	n.step.in = append(n.step.in, link{list[0].name, w})
+	n.step.in, n.sources = append(n.step.in, link{list[0].name, w}), append(n.sources, from)
 }
 
 // ovmsSource returns the tensor that a node_name and data_item name.
-func (b *builder) ovmsSource(v value, byName map[string]*ovmsNode) *wire {
+func (b *builder) ovmsSource(v value, byName map[string]*ovmsNode) (*wire, *ovmsNode) {
 	f := b.object(v, "node_name", "data_item")
 	node, item := b.name(v, f["node_name"], "node_name"), b.name(v, f["data_item"], "data_item")
 	n := byName[node]
 	if n == nil {
 		b.fail(cmp.Or(f["node_name"], v), "there is no node '%s'.%s", node, nearest(node, slices.Sorted(maps.Keys(byName))))
-		return nil
+		return nil, nil
 	}
 	w := n.outputs[item]
 	if w == nil {
 		b.fail(cmp.Or(f["data_item"], v), "the node '%s' has no output '%s', expected one of %s.%s", node, item, strings.Join(slices.Sorted(maps.Keys(n.outputs)), ", "), nearest(item, slices.Sorted(maps.Keys(n.outputs))))
+		return nil, nil
 	}
-	return w
+	return w, n
 }

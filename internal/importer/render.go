@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -36,7 +37,7 @@ func (e *ensemble) text() string {
 
 // allParams returns the parameters of the ensemble, with those of conditions and joined tensors.
 func (e *ensemble) allParams() [][2]string {
-	list := e.params
+	list := append(slices.Clone(e.params), e.demuxParams()...)
 	for i, s := range e.steps {
 		if s.when != nil {
 			list = append(list, [2]string{"step." + e.stepKey(i) + ".when", s.when.String()})

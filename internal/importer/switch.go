@@ -73,11 +73,11 @@ func (g *graph) split(name string, at value, steps []value, request *message, wh
 	if len(g.errs) > 0 || list[0].model == "" {
 		return nil
 	}
-	first := g.stepOf(steps[0])
-	response := g.run(&graphStep{first.value, map[string]value{"serviceName": {first.n, first.path}}, list[0].model}, request, when)
+	first := value{steps[0].n, steps[0].path}
+	response := g.call(&graphStep{first, nil, list[0].model}, list[0].model, request, when)
 	text, _ := json.Marshal(map[string]any{"weights": weights})
-	if len(weights) > 1 {
-		g.e.params = append(g.e.params, [2]string{"step." + list[0].model + ".split", string(text)})
+	if len(weights) > 1 && response != nil {
+		g.e.params = append(g.e.params, [2]string{"step." + g.e.stepKey(len(g.e.steps)-1) + ".split", string(text)})
 	}
 	return response
 }

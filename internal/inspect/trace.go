@@ -335,7 +335,7 @@ func Explain(w io.Writer, v *TraceView) error {
 		}
 		b = fmt.Appendf(b, "%12s %5.1f%% %-10s %-9s %s\n", span(p.Ns), 100*share, strings.Repeat("#", int(10*share+0.5)), p.Kind, p.Text)
 	}
-	_, err := w.Write(v.appendSpills(v.appendRows(b)))
+	_, err := w.Write(v.appendSpills(v.appendRoutes(v.appendRows(b))))
 	return err
 }
 
@@ -363,6 +363,27 @@ func (v *TraceView) appendReasons(b []byte, word string, kinds ...tracing.EventK
 	}
 	if n > maxConditions {
 		b = fmt.Appendf(b, "  %s: %d more\n", word, n-maxConditions)
+	}
+	return b
+}
+
+// appendRoutes appends a line for each alternative that executed a step, and for each copy of a request that was compared.
+func (v *TraceView) appendRoutes(b []byte) []byte {
+	n := 0
+	for i := range v.Events {
+		e, what := &v.Events[i], ""
+		switch e.Kind {
+		case tracing.EventRouted.String():
+			what = "route"
+		case tracing.EventShadow.String():
+			what = "shadow"
+		}
+		if what == "" {
+			continue
+		}
+		if n++; n <= maxConditions {
+			b = fmt.Appendf(b, "  %s: %s\n", what, e.Reason)
+		}
 	}
 	return b
 }

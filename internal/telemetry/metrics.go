@@ -46,6 +46,8 @@ var (
 	whereQueued  = want{text: "once a request waited"}
 	whereStuck   = want{"once an execution or an instance has exceeded a limit of the watchdog", nil, func(_ *series, m *Model) bool { return m.Stuck.Load()+m.Recycled.Load() > 0 }}
 	whereEvicted = want{"once the model was evicted", nil, func(_ *series, m *Model) bool { return m.Evictions.Load() > 0 }}
+	whereRouted  = want{text: "of ensembles whose steps are divided"}
+	whereShadow  = want{text: "of ensembles whose steps have shadows"}
 	whereCarried = want{text: "of ensembles, once a request was received"}
 )
 
@@ -135,6 +137,10 @@ var families = slices.SortedFunc(slices.Values([]family{
 	{"ensemble_deadline_slack_seconds", "Seconds left until the deadlines of successful requests, 0 for late ones", histogram, whereDue, tallies(func(m *Model, a *arena) *tally { return m.slack.tally(a, slackScale, nsPerSecond) })},
 	{"ensemble_refusals_total", "Requests that were not executed, by reason", counter, whereRefused, each(refusalsOf)},
 	{"ensemble_edge_bytes_total", "Bytes of the tensors between the steps of an ensemble, by the place where they were put", counter, whereCarried, each(edgesOf)},
+	{"ensemble_route_requests_total", "Requests that an alternative of a step executed, by result", counter, whereRouted, each(routeRequestsOf)},
+	{"ensemble_route_seconds_total", "Seconds of the successful requests of an alternative of a step", counter, whereRouted, perRoute(func(r *Route) float64 { return float64(r.Ns.Load()) / nsPerSecond })},
+	{"ensemble_route_share", "Share of requests that an alternative of a step gets now, from 0 to 1", gauge, whereRouted, perRoute((*Route).Share)},
+	{"ensemble_shadow_requests_total", "Copies of requests that the shadow of a step got, by the comparison of the responses", counter, whereShadow, each(shadowsOf)},
 	{"ensemble_model_load_failures_total", "Failed loads of models", counter, always, ofServer(func(x *Metrics) float64 { return float64(x.failedLoads.Load()) })},
 	{"ensemble_inflight_bytes", "Bytes of requests being received, executed and responded to now, without the memory that models allocate", gauge, withInFlight, ofServer(func(x *Metrics) float64 { return float64(x.inFlight.Bytes()) })},
 	{"ensemble_inflight_limit_bytes", "Limit of the bytes in flight, 0 for no limit", gauge, withInFlight, ofServer(func(x *Metrics) float64 { return float64(x.inFlight.Limit()) })},

@@ -126,6 +126,8 @@ type Model struct {
 	exemplars atomic.Pointer[exemplars] // nil without retained traces
 	steps     atomic.Pointer[[]*Step]   // of an ensemble
 	edges     atomic.Pointer[[]*Edge]   // of an ensemble
+	routes    atomic.Pointer[[]*Route]  // of an ensemble
+	shadows   atomic.Pointer[[]*Shadow] // of an ensemble
 	setup     atomic.Pointer[Setup]
 	measuring measuring // batches at devices
 }

@@ -173,10 +173,12 @@ const (
 	EventSkipped                    // a step did not run, because its condition held for no row: Reason is the step and the condition
 	EventFault                      // a step failed, was repeated, or was replaced: Reason says which and why
 	EventFanOut                     // a step's items were divided: Reason is the demux, and how many rows, items and groups
+	EventRouted                     // a step was divided: Reason is the step and the alternative that ran
+	EventShadow                     // the response of a shadow was compared: Reason is the step, the model and what differs
 	numEvents
 )
 
-var eventNames = [numEvents]string{"copy", "cache_hit", "cache_miss", "refused", "cancelled", "deadline", "wave", "report", "spill", "model_load", "rows_chosen", "step_skipped", "step_fault", "fan_out"}
+var eventNames = [numEvents]string{"copy", "cache_hit", "cache_miss", "refused", "cancelled", "deadline", "wave", "report", "spill", "model_load", "rows_chosen", "step_skipped", "step_fault", "fan_out", "step_routed", "step_shadow"}
 
 // Moves reports whether events of the kind have From and To.
 func (k EventKind) Moves() bool { return k == EventCopy || k == EventSpill }

@@ -56,6 +56,12 @@ type Executor struct {
 	partPosition
 
 	captureEdges func() []tracing.TensorEdge // tensorEdges, called once
+
+	routers   []*router // of the plan's routes
+	shadows   []*shadow // per node; nil when no step has one
+	submitter func(ctx context.Context, req *infer.Request, sink infer.Sink)
+	copying   context.Context    //nolint:containedctx // of the copies for shadows, which no request waits for
+	endCopies context.CancelFunc // nil without shadows
 }
 
 // precomputed is what New derives from the plan for every run.
@@ -100,6 +106,8 @@ type Settings struct {
 	Mover *batch.Mover
 	// Alloc has host memory for the tensors that conditions and joins make. It may be nil for a plan without row sets.
 	Alloc tensor.Allocator
+	// Submit sends a request to any model of the repository. It may be nil for a plan without shadows.
+	Submit func(ctx context.Context, req *infer.Request, sink infer.Sink)
 	// Tracer receives failed requests that were not sampled. Optional.
 	Tracer *tracing.Tracer
 	// Log receives, at the debug level, the outputs that an ensemble's steps left out of a response. Optional.
@@ -133,7 +141,11 @@ func New(s Settings) *Executor {
 
 // newExecutor returns an executor of p, which is s.Plan or one of its segments.
 func newExecutor(s *Settings, p *plan.Plan, targets []scheduler.Scheduler, d segmentPosition) *Executor {
-	x := &Executor{plan: p, targets: targets, stats: s.Stats, mover: s.Mover, tracer: s.Tracer, log: s.Log, workers: s.Workers, alloc: s.Alloc, segmentPosition: d}
+	x := &Executor{plan: p, targets: targets, stats: s.Stats, mover: s.Mover, tracer: s.Tracer, log: s.Log, workers: s.Workers, alloc: s.Alloc, segmentPosition: d, submitter: s.Submit}
+	x.routers = newRouters(x)
+	if x.shadows = newShadows(x); x.shadows != nil {
+		x.copying, x.endCopies = context.WithCancel(context.Background())
+	}
 	for i, readers := range p.Readers {
 		if readers > 1 {
 			x.shared = append(x.shared, plan.Slot(i))
@@ -291,8 +303,15 @@ func (*Executor) Account(of any, node int32) (*telemetry.Step, *telemetry.RunSum
 	}
 }
 
-// Drain waits until every accepted request has ended.
-func (x *Executor) Drain(ctx context.Context) error { return x.pending.Wait(ctx) }
+// Drain waits until every accepted request has ended. It cancels the copies for shadows.
+func (x *Executor) Drain(ctx context.Context) error {
+	for at := x; at != nil; at = at.next {
+		if at.endCopies != nil {
+			at.endCopies()
+		}
+	}
+	return x.pending.Wait(ctx)
+}
 
 // Busy reports whether a request that has begun has not ended.
 func (x *Executor) Busy() bool {

@@ -56,11 +56,11 @@ func (r *run) skip(n, after int32, loop *scheduler.RunLoop) int32 {
 			unused.Release()
 		}
 	}
-	if op := node.Operation; op != nil && op.When != nil {
+	if op := node.Operation; op != nil && (op.When != nil || op.Takes) {
 		r.sets[op.Chooses] = rowSet{rows: r.sets[op.Chooses].rows[:0], of: r.setSize(node.Rows)}
 	}
 	r.skipOutcomes(node)
-	if r.req.Trace != nil && node.Operation == nil && (node.FallbackOf == "" || !p.RowSets[node.Rows].Fault) {
+	if r.req.Trace != nil && node.Operation == nil && p.RowSets[node.Rows].Route == nil && (node.FallbackOf == "" || !p.RowSets[node.Rows].Fault) {
 		r.traceRows(tracing.EventSkipped, n, "'"+node.Name+"' did not run: "+p.RowSets[node.Rows].Text+" holds for no row")
 	}
 	return r.deliverOutputs(node, after, loop)
@@ -77,6 +77,9 @@ func (r *run) operate(n, after int32, loop *scheduler.RunLoop) (staged int32) {
 	if node.Operation.FanOut != nil {
 		return r.fanOut(n, after, loop)
 	}
+	if staged, done := r.routeNode(n, after, node, loop); done {
+		return staged
+	}
 	in := r.tasks[n].In
 	defer tensor.ReleaseAll(in)
 	err := r.operands(node, in)
@@ -86,6 +89,7 @@ func (r *run) operate(n, after int32, loop *scheduler.RunLoop) (staged int32) {
 		r.slots[node.Out[0]], err = r.adapt(node, &in[0])
 	} else if err == nil && !r.lacks(node, in) {
 		r.slots[node.Out[0]], err = r.join(node, in)
+		r.routeJoined(node.Operation)
 	}
 	if err != nil {
 		r.fail(n, err)

@@ -34,6 +34,7 @@ type run struct {
 	timing
 	params
 	stepFaults
+	routing
 	loop     *scheduler.RunLoop // of the submitting goroutine
 	affinity scheduler.Affinity
 	traced   []scheduler.TaskTrace // per node, made when the run is first traced
@@ -79,7 +80,10 @@ type progress struct {
 	failure atomic.Pointer[failure] // of the root: the first
 }
 
-type failure struct{ err error }
+type failure struct {
+	err  error
+	node int32 // of the root's plan; -1 for one of a sub-run or a group of items
+}
 
 // timing has the times of a run for the statistics, as telemetry.Now returns them.
 type timing struct {
@@ -104,7 +108,7 @@ func newRun(x *Executor, workers *scheduler.Workers) *run {
 		r.metas = make([]infer.Meta, len(p.Nodes))
 	}
 	r.selection = selection{outputs: make([]int32, 0, len(p.Outputs)), subset: plan.NewNodeSet(len(p.Nodes))}
-	r.root = r
+	r.root, r.routing = r, newRouting(len(p.Routes))
 	r.fans = make([]fanState, x.countFanOuts())
 	if x.segment != nil {
 		r.sub = &subRun{}
@@ -367,7 +371,11 @@ func (t *timing) settle() bool {
 // fail keeps the request's first failure. No further task starts; the request ends when the active ones are done.
 func (r *run) fail(n int32, err error) {
 	if r.root.failure.Load() == nil {
-		r.root.failure.CompareAndSwap(nil, &failure{r.x.wrap(r.ctx, n, err)})
+		at := n
+		if r.root != r {
+			at = -1
+		}
+		r.root.failure.CompareAndSwap(nil, &failure{r.x.wrap(r.ctx, n, err), at})
 	}
 }
 
@@ -391,6 +399,7 @@ func (r *run) close(err error) {
 	if r.req.Trace != nil || err != nil {
 		r.traceEnd(err)
 	}
+	r.endRoutes(err)
 	r.leave()
 	r.req.Release()
 	r.ctx, r.req, r.sink = nil, nil, nil

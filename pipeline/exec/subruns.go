@@ -238,7 +238,7 @@ func (r *run) finishSubRun(loop *scheduler.RunLoop) {
 	if root.failure.Load() == nil && r.x.depth == root.sub.depth {
 		resp, err := r.response()
 		if err != nil {
-			root.failure.CompareAndSwap(nil, &failure{err})
+			root.failure.CompareAndSwap(nil, &failure{err: err, node: -1})
 		} else {
 			r.sub.resp = resp
 		}

@@ -118,8 +118,9 @@ func (a *assembly) node(s *step) Node {
 	if s.op != nil {
 		n.Operation = &Operation{
 			When: s.op.when, Chooses: s.op.chooses, Otherwise: s.op.otherwise, Fault: s.op.Faults, Absent: s.op.Absent,
-			Demux: s.op.demux, Gather: s.op.gather, Adapter: s.op.adapter,
+			Demux: s.op.demux, Gather: s.op.gather, Adapter: s.op.adapter, Route: -1, Alternative: -1,
 		}
+		a.routed(s, n.Operation)
 	}
 	if n.Constants = s.constants; s.op == nil || s.op.when != nil {
 		n.Params = s.allParams()

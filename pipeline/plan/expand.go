@@ -67,6 +67,9 @@ func (c *compiler) open(l *level) error {
 		if err := c.step(l, s, names[i], models[i]); err != nil {
 			return err
 		}
+		if err := l.checkRoute(i); err != nil {
+			return err
+		}
 	}
 	l.completeBatch()
 	if err := l.gathered(); err != nil {

@@ -332,6 +332,10 @@ func (c *compiler) fanOuts() error {
 		if f == 0 {
 			continue
 		}
+		if s.op != nil && (s.op.Route != nil || s.op.Joins != nil || s.op.Shadow != nil) {
+			return config.WithFix(s.level.errorf(config.NotHonoured, s.field(), "step '%s' runs %s: splits, canaries and shadows are supported for steps outside of fan-outs",
+				s.name, c.sets[f].text()), "put them around the whole fan-out: route a step that is an ensemble with the fan-out inside")
+		}
 		for i, slot := range s.in {
 			if slot == None || written[slot].free {
 				continue

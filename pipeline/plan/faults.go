@@ -194,6 +194,8 @@ func (c *compiler) rowFeature() string {
 		case s.op == nil || s.op.Faults:
 		case s.op.Demux != nil:
 			return "fan-outs"
+		case s.op.Route != nil || s.op.Joins != nil || s.op.Shadow != nil:
+			return "splits, canaries or shadows"
 		default:
 			feature = "conditions"
 		}

@@ -285,7 +285,9 @@ func (c *compiler) innermost(a, b int32) (int32, bool) {
 // prune finds the steps that each output needs, so that a request runs only those, and removes those of none.
 func (c *compiler) prune() error {
 	for _, slot := range c.outputs {
-		c.needs = append(c.needs, c.upstream(slot))
+		need := c.upstream(slot)
+		c.shadows(need)
+		c.needs = append(c.needs, need)
 	}
 	all := NewNodeSet(len(c.leaves))
 	for _, n := range c.needs {

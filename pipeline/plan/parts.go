@@ -105,7 +105,7 @@ func (d *divider) part(f int32, demux *Node) *part {
 	k := &part{Part: Part{Plan: sub}, d: d, set: f, rows: many, numbering: numbering{plan: sub, number: unmapped(p.Slots), names: p.Names, aliases: p.Aliases}}
 	k.rowSets()
 	if f == 0 {
-		sub.Inputs = k.slots(p.Inputs)
+		sub.Inputs, sub.Routes = k.slots(p.Inputs), p.Routes // no route is in a fan-out
 	} else {
 		k.slots(demux.Out)
 	}
@@ -128,7 +128,7 @@ func (k *part) rowSets() {
 			continue
 		}
 		k.sets[s] = int32(len(list)) //nolint:gosec // as many as steps
-		set := RowSet{Text: p.RowSets[s].Text, Fault: p.RowSets[s].Fault}
+		set := RowSet{Text: p.RowSets[s].Text, Fault: p.RowSets[s].Fault, Route: p.RowSets[s].Route, Alternative: p.RowSets[s].Alternative}
 		if len(list) > 0 {
 			set.Parent = k.sets[p.RowSets[s].Parent]
 		}

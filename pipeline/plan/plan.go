@@ -62,6 +62,8 @@ type Plan struct {
 	RowSets []RowSet
 	// SlotRows holds, per slot, the row set of its tensor; nil when RowSets is.
 	SlotRows []int32
+	// Routes are the divisions of steps between alternatives; nil when there is none.
+	Routes []*Route
 	// Devices holds a bit for each device on which all device steps can run; 0 when there is none.
 	Devices uint64
 	// Copies are the copies between host and devices that a request needs.

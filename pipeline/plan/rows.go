@@ -24,6 +24,9 @@ type RowSet struct {
 	FanOut bool
 	// Fault marks a set that the failure of a step decides: it has all rows of its parent, or none.
 	Fault bool
+	// Route is set for the rows of an alternative: all rows of its parent, or none.
+	Route       *config.Route
+	Alternative int
 }
 
 // Operation is what a node without a model does: it chooses the rows of a set, begins or ends a fan-out, or joins tensors.
@@ -43,15 +46,23 @@ type Operation struct {
 	Gather *Gather
 	// FanOut stands for a whole fan-out, in a part of a plan that has it.
 	FanOut *FanOut
+	// Route is the position of the operation's route in Plan.Routes, of a choice (Takes is set) that of its alternative, too; -1 for none.
+	Route, Alternative int32
+	Takes              bool
+	// Shadow is set for a node that sends copies of a step's requests to another model.
+	Shadow *Shadow
 }
 
 // Label is the text of a node in drawings: its name, the condition of a choice, or what a fan-out divides.
 func (n *Node) Label() string {
-	switch {
-	case n.Operation != nil && n.Operation.When != nil:
-		return "when " + n.Operation.When.Text()
-	case n.Operation != nil && n.Operation.Demux != nil:
+	switch op := n.Operation; {
+	case op == nil:
+	case op.When != nil:
+		return "when " + op.When.Text()
+	case op.Demux != nil:
 		return "each item of " + n.Items()
+	case op.Shadow != nil:
+		return "shadow " + op.Shadow.Name
 	}
 	return n.Name
 }
@@ -65,7 +76,7 @@ func (n *Node) Items() string {
 	return strings.Join(names, ", ")
 }
 
-// Kind is "condition", "fan-out", "gather", "join", "adapter" or, for what a step or its replacement wrote, "fallback" for a node without a model, else "".
+// Kind is "condition", "fan-out", "gather", "join", "adapter", "route", "shadow" or, for what a step or its replacement wrote, "fallback" for a node without a model, else "".
 func (n *Node) Kind() string {
 	switch {
 	case n.Operation == nil:
@@ -80,6 +91,10 @@ func (n *Node) Kind() string {
 		return "fan-out"
 	case n.Operation.Gather != nil:
 		return "gather"
+	case n.Operation.Takes:
+		return "route"
+	case n.Operation.Shadow != nil:
+		return "shadow"
 	default:
 		return "join"
 	}
@@ -137,8 +152,9 @@ func (c *compiler) operations(l *level, list []config.Operation) error {
 		if err != nil {
 			return err
 		}
-		if at := slices.IndexFunc(l.steps, func(x *step) bool { return x.rowsName == s.op.Out }); s.op.When != nil {
-			s.op.owner = l.steps[at]
+		if s.op.When != nil || s.op.Route != nil {
+			s.op.owner = l.owner(s.op.Out)
+			known[s.op.Out] = &portInfo{dtype: anyType.DType, dims: anyType.Dims}
 		}
 		l.steps, c.leaves = append(l.steps, s), append(c.leaves, s)
 		list = slices.Delete(slices.Clone(list), at, at+1)
@@ -164,6 +180,17 @@ func typable(list []config.Operation, known map[string]*portInfo) int {
 		}
 	}
 	return first
+}
+
+// owner returns the step whose rows a choice chooses, directly or before the choices of a route.
+func (l *level) owner(rows string) *step {
+	for _, o := range l.flow.Operations {
+		if o.Route != nil && slices.Contains(o.In, rows) {
+			rows = o.Out
+			break
+		}
+	}
+	return l.steps[slices.IndexFunc(l.steps, func(x *step) bool { return x.rowsName == rows })]
 }
 
 // operation returns an operation as a step, and notes the tensor that it writes.
@@ -197,7 +224,7 @@ func (l *level) operation(o config.Operation, known map[string]*portInfo) (*step
 
 // operationOutputs types what an operation writes.
 func (l *level) operationOutputs(s *step, known map[string]*portInfo) (err error) {
-	out := config.Port{Name: s.op.Out, DType: tensor.Int32, Dims: tensor.Of(1)}
+	out := config.Port{Name: s.op.Out, DType: anyType.DType, Dims: anyType.Dims}
 	switch {
 	case s.op.Demux != nil:
 		return s.demux()
@@ -205,6 +232,9 @@ func (l *level) operationOutputs(s *step, known map[string]*portInfo) (err error
 		return s.gather(known)
 	case s.op.When != nil:
 		err = l.choice(s)
+	case s.op.Route != nil:
+	case s.op.Shadow != nil:
+		return l.shadowStep(s, s.op.Operation)
 	default:
 		out.DType, out.Dims, err = l.join(s)
 	}
@@ -342,7 +372,7 @@ func (c *compiler) rowsOf(i int32, seen []bool) error {
 	if s.op != nil && s.op.gather != nil {
 		return c.closeFanOut(s)
 	}
-	if s.op != nil && s.op.when == nil && s.op.demux == nil {
+	if s.op != nil && s.op.when == nil && s.op.demux == nil && s.op.Route == nil && s.op.Shadow == nil {
 		if err := c.joinRows(s); err != nil {
 			return err
 		}
@@ -359,8 +389,13 @@ func (c *compiler) rowsOf(i int32, seen []bool) error {
 	if s.set != 0 && !slices.ContainsFunc(s.in, func(slot Slot) bool { return slot != None && c.inside(c.setOf[slot], s.set) }) {
 		s.waits = []Slot{c.choices[s.set]}
 	}
-	if s.op != nil && s.op.when != nil {
+	switch {
+	case s.op == nil:
+	case s.op.when != nil:
 		c.choose(s)
+		return nil
+	case s.op.Route != nil:
+		c.takes(s)
 		return nil
 	}
 	if s.op != nil && s.op.demux != nil {

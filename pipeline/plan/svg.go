@@ -238,7 +238,7 @@ func (l *layout) node(p *Plan, i int, kind func(string) string) int {
 		l.connect(slot, g)
 	}
 	for port, slot := range n.Out {
-		if slot != None && n.Kind() == "condition" {
+		if slot != None && (n.Kind() == "condition" || n.Kind() == "route") {
 			l.out(g, slot, "rows", "")
 		} else if slot != None {
 			l.out(g, slot, p.Names[slot], p.lineType(slot, portType(n.Signature, &n.Signature.Outputs[port])))

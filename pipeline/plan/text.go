@@ -63,6 +63,10 @@ func (p *Plan) nodeText(b *strings.Builder, i int) {
 		fmt.Fprintf(b, "step %d %s: %s, at most %d items a request and %d in flight", i, n.Name, n.Label(), n.Operation.Demux.MaxItems, n.Operation.Demux.MaxInFlight)
 	case "gather":
 		fmt.Fprintf(b, "step %d %s: collects items", i, n.Name)
+	case "route":
+		fmt.Fprintf(b, "step %d %s: %s", i, n.Name, p.Routes[n.Operation.Route])
+	case "shadow":
+		fmt.Fprintf(b, "step %d %s: copies of %g%% of the requests to %s, at most %d at a time", i, n.Name, n.Operation.Shadow.Share*100, n.Operation.Shadow.Name, n.Operation.Shadow.InFlight)
 	default:
 		fmt.Fprintf(b, "step %d %s: joins rows", i, n.Name)
 	}

@@ -181,7 +181,7 @@ func (v *server) measure(ctx context.Context) (state, error) {
 	if err := s.descriptors(v.PID()); err != nil {
 		return s, err
 	}
-	if err := s.sharedMemory(); err != nil {
+	if err := s.sharedMemory(append(children, v.PID())); err != nil {
 		return s, err
 	}
 	m, err := v.Memory()
@@ -335,14 +335,16 @@ func port(address string) uint64 {
 	return n
 }
 
-// sharedMemory lists the files of servers in /dev/shm. The ones of this program have another prefix.
-func (s *state) sharedMemory() error {
-	entries, err := os.ReadDir("/dev/shm")
+// sharedMemory lists the files in /dev/shm but those of this program, which have another prefix, and those that a process besides the server
+// and its children has mapped: other programs have files there, too.
+func (s *state) sharedMemory(server []int) error {
+	const dir = "/dev/shm"
+	entries, err := os.ReadDir(dir)
 	if err != nil {
 		return err
 	}
 	for _, e := range entries {
-		if strings.HasPrefix(e.Name(), ownPrefix) {
+		if strings.HasPrefix(e.Name(), ownPrefix) || mappedBeside(server, filepath.Join(dir, e.Name())) {
 			continue
 		}
 		s.Shared = append(s.Shared, e.Name())
@@ -352,6 +354,22 @@ func (s *state) sharedMemory() error {
 	}
 	slices.Sort(s.Shared)
 	return nil
+}
+
+// mappedBeside reports whether a process that is not in a list has mapped a file.
+func mappedBeside(list []int, path string) bool {
+	entries, _ := os.ReadDir("/proc") // without it nothing is left out
+	for _, e := range entries {
+		pid, err := strconv.Atoi(e.Name())
+		if err != nil || slices.Contains(list, pid) {
+			continue
+		}
+		text, _ := os.ReadFile(filepath.Join("/proc", e.Name(), "maps")) // it may be gone
+		if strings.Contains(string(text), " "+path+"\n") {
+			return true
+		}
+	}
+	return false
 }
 
 // compare lists in which way the state after a run differs from the one before. Memory may be 5 % more; all else must be equal. A

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"archive/zip"
 	"bytes"
 	"encoding/json"
 	"errors"
@@ -61,21 +60,6 @@ func initModel(t *testing.T, args ...string) (dir, out string) {
 		}
 	}
 	return dir, out
-}
-
-// folders returns the names of the models in a repository.
-func folders(t *testing.T, dir string) (names []string) {
-	t.Helper()
-	entries, err := os.ReadDir(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, e := range entries {
-		if e.IsDir() {
-			names = append(names, e.Name())
-		}
-	}
-	return names
 }
 
 // sendSample posts the sample request of a repository and returns the response. The README has the length of the JSON if tensors
@@ -368,19 +352,6 @@ func TestInitRefuses(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	torch := func(files ...string) string {
-		var b bytes.Buffer
-		z := zip.NewWriter(&b)
-		for _, f := range files {
-			if _, err := z.Create(f); err != nil {
-				t.Fatal(err)
-			}
-		}
-		if err := z.Close(); err != nil {
-			t.Fatal(err)
-		}
-		return b.String()
-	}
 	ten := "a\nb\nc\nd\ne\nf\ng\nh\ni\nj\n"
 	for _, tt := range []struct {
 		name, want string
@@ -399,9 +370,9 @@ func TestInitRefuses(t *testing.T) {
 		{"no file", "it is neither a file nor a folder", []string{"--model=" + os.DevNull}},
 		{"a folder", "has no saved_model.pb", []string{"--model=" + dir}},
 		{"pickle of PyTorch", "is not an archive of TorchScript", []string{"--model=" + file("weights.pt", "x")}},
-		{"weights of PyTorch", "is a file of torch.save, with weights or a pickled object and without a graph", []string{"--model=" + file("best.pt", torch("best/data.pkl", "best/data/0"))}},
-		{"archive of something else", "is a ZIP archive without TorchScript", []string{"--model=" + file("zip.jit", torch("a/b"))}},
-		{"TorchScript by another name", "has no names, types and shapes of inputs and outputs. Write the repository by hand: NAME/1/model.pt", []string{"--model=" + file("vad.jit", torch("vad/data.pkl", "vad/code/m.py", "vad/constants.pkl"))}},
+		{"weights of PyTorch", "is a file of torch.save, with weights or a pickled object and without a graph", []string{"--model=" + file("best.pt", zipOf(t, "best/data.pkl", "best/data/0"))}},
+		{"archive of something else", "is a ZIP archive without TorchScript", []string{"--model=" + file("zip.jit", zipOf(t, "a/b"))}},
+		{"TorchScript by another name", "has no names, types and shapes of inputs and outputs. Write the repository by hand: NAME/1/model.pt", []string{"--model=" + file("vad.jit", zipOf(t, "vad/data.pkl", "vad/code/m.py", "vad/constants.pkl"))}},
 		{"OpenVINO without weights", "the weights of '", []string{"--model=" + file("net.xml", "<net/>")}},
 		{"unknown kind", "unknown --kind 'poem', expected one of classify, detect", []string{"--model=" + good, "--kind=poem"}},
 		{"image as text", "is no model of kind 'text': expected an input input_ids", []string{"--model=" + good, "--kind=text"}},

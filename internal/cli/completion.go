@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/tutti-server/tutti/internal/monitor"
+	"github.com/tutti-server/tutti/internal/runtimes"
 	"github.com/tutti-server/tutti/internal/starter"
 )
 
@@ -64,6 +65,16 @@ __tutti_init_completion()
 func completeShells(_ *program, _ *cobra.Command, args []string) (list []cobra.Completion) {
 	if len(args) == 0 {
 		list = shells()
+	}
+	return list
+}
+
+// completeRuntimes completes the name of a runtime.
+func completeRuntimes(_ *program, _ *cobra.Command, args []string) (list []cobra.Completion) {
+	for _, r := range runtimes.List() {
+		if len(args) == 0 {
+			list = append(list, cobra.CompletionWithDesc(r.Name, r.Title))
+		}
 	}
 	return list
 }

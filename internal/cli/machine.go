@@ -15,8 +15,6 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/spf13/cobra"
-
 	"github.com/tutti-server/tutti/backends"
 	"github.com/tutti-server/tutti/core/status"
 	"github.com/tutti-server/tutti/core/tensor"
@@ -287,16 +285,6 @@ func runtimeCommands() []command {
 			run:      (*program).prepareRuntime, complete: completeRuntimes,
 		},
 	}
-}
-
-// completeRuntimes completes the name of a runtime.
-func completeRuntimes(_ *program, _ *cobra.Command, args []string) (list []cobra.Completion) {
-	for _, r := range runtimes.List() {
-		if len(args) == 0 {
-			list = append(list, cobra.CompletionWithDesc(r.Name, r.Title))
-		}
-	}
-	return list
 }
 
 // runtimeName reads the flags of a command and the name of one runtime.

@@ -156,10 +156,10 @@ func torchFormat(path string) (string, error) {
 	pickled := false
 	for _, f := range archive.File {
 		_, name, _ := strings.Cut(f.Name, "/") // the archive's own folder, which torch names after the file
-		switch {
-		case name == "constants.pkl":
+		switch name {
+		case "constants.pkl":
 			return formatTorch, nil
-		case name == "data.pkl":
+		case "data.pkl":
 			pickled = true
 		}
 	}

@@ -2,6 +2,7 @@ package starter_test
 
 import (
 	"encoding/binary"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -27,9 +28,9 @@ func TestLabels(t *testing.T) {
 	const lines = "zéro\n一\ntwo\n3\n4\n5\n6\n7\n8\n\U0001f600 nine\n"
 	names := strings.Split(strings.TrimSpace(lines), "\n")
 	quoted := `["` + strings.Join(names, `","`) + `"]`
-	numbered := "names:\n"
+	var numbered strings.Builder
 	for i, name := range names {
-		numbered += "  " + string(rune('0'+i)) + ": " + name + "\n"
+		fmt.Fprintf(&numbered, "  %d: %s\n", i, name)
 	}
 	for name, text := range map[string]string{
 		"unix.txt":    lines,
@@ -40,7 +41,7 @@ func TestLabels(t *testing.T) {
 		"utf16be.txt": wide(binary.BigEndian, lines),
 		"list.json":   quoted,
 		"config.json": `{"id2label": {"0":"zéro","1":"一","2":"two","3":"3","4":"4","5":"5","6":"6","7":"7","8":"8","9":"😀 nine"}}`,
-		"data.yaml":   "path: ../data\nnc: 10\n" + numbered,
+		"data.yaml":   "path: ../data\nnc: 10\nnames:\n" + numbered.String(),
 		"list.yml":    "names: " + quoted + "\n",
 	} {
 		path := filepath.Join(t.TempDir(), name)

@@ -19,6 +19,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import threading
 
 import numpy as np
 import onnxruntime
@@ -62,22 +63,18 @@ def edit(path, old, new, regular=False):
 class Server:
     """A server, as a context manager that returns a client."""
 
-    def __init__(self, program, models, log):
+    def __init__(self, program, models):
         self.args = [program, "serve", "--model-repository", models, "--http-port", "0", "--grpc-port", "0", "--metrics-port", "0"]
-        self.log = log
 
     def __enter__(self):
-        with self.log.open("w") as out:
-            self.process = subprocess.Popen(self.args, stdout=out, stderr=subprocess.STDOUT)
-        while self.process.poll() is None:
-            if found := re.search(r"(?i)http\S*[^\n]*?((?:127\.0\.0\.1|localhost|0\.0\.0\.0|\[::\]):\d+)", self.log.read_text()):
-                client = triton.InferenceServerClient("localhost:" + found[1].rpartition(":")[2], network_timeout=600, connection_timeout=600)
-                try:
-                    if client.is_server_ready():
-                        return client
-                except OSError:
-                    pass
-        raise SystemExit(f"the server ended: {self.log.read_text()}")
+        self.process = subprocess.Popen(self.args, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        log = []
+        for line in self.process.stdout:
+            log.append(line)
+            if found := re.search(r"Started HTTPService at \S*:(\d+)", line):
+                threading.Thread(target=self.process.stdout.read, daemon=True).start()
+                return triton.InferenceServerClient(f"localhost:{found[1]}", network_timeout=3600, connection_timeout=3600)
+        raise SystemExit("the server ended:\n" + "".join(log))
 
     def __exit__(self, *_):
         self.process.terminate()
@@ -164,7 +161,7 @@ def main():
         models = pathlib.Path(folder) / "models"
         models.mkdir()
         repository(args.models, models, args.walk)
-        with Server(args.server, models, pathlib.Path(folder) / "log") as client:
+        with Server(args.server, models) as client:
             reader = Walk(client) if args.walk else Graph(client)
             for name, file in files:
                 result = compared(name, reference(public, file), reader.read(file))

@@ -138,7 +138,7 @@ func newBoxes(s *steps.Settings) (steps.Step, error) {
 // hot: once the scratch has grown, only the outputs are allocated.
 func (s *boxStep) Run(ctx context.Context, b *backends.Batch) error {
 	f := s.workers.Get()
-	defer s.workers.Put(f)
+	defer s.done(f)
 	f.found, f.ends = f.found[:0], f.ends[:0]
 	for row := range b.Rows {
 		first := len(f.found)
@@ -151,8 +151,18 @@ func (s *boxStep) Run(ctx context.Context, b *backends.Batch) error {
 		}
 		f.ends = append(f.ends, len(f.found))
 	}
-	f.values = nil
 	return s.write(f, b)
+}
+
+// keep is the largest map whose scratch memory a worker keeps for the next batch.
+const keep = 1 << 22
+
+// done keeps the scratch memory unless it is large, without references to the request.
+func (s *boxStep) done(f *finder) {
+	if f.values = nil; f.w > keep/max(f.h, 1) {
+		*f = finder{}
+	}
+	s.workers.Put(f)
 }
 
 // one finds the boxes of a row.

@@ -40,6 +40,7 @@ func NewLinesFactory() steps.Factory {
     {"name": "BOXES", "datatype": "FP32", "shape": [2, 4, 2], "data": [4,9, 24,9, 24,17, 4,17, 0,0, 1,0, 1,1, 0,1]},
     {"name": "geometry", "datatype": "FP32", "shape": [6], "data": [2,2, 0,8, 40,20]}]}`,
 		}},
+		Inline:    true,
 		Signature: linesSignature,
 		New: func(s *steps.Settings) (steps.Step, error) {
 			threshold, err := s.Float("score_threshold")

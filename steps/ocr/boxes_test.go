@@ -3,10 +3,10 @@ package ocr_test
 import (
 	"compress/gzip"
 	"encoding/json"
-	"fmt"
 	"math"
 	"os"
 	"slices"
+	"strconv"
 	"testing"
 
 	"github.com/tutti-server/tutti/backends"
@@ -96,7 +96,7 @@ func TestBoxesGold(t *testing.T) {
 	t.Parallel()
 	all := readGold(t)
 	for i, g := range all.Cases {
-		t.Run(fmt.Sprint(i), func(t *testing.T) {
+		t.Run(strconv.Itoa(i), func(t *testing.T) {
 			t.Parallel()
 			m := all.Maps[g.Map]
 			b := mapBatch(t, m.W, m.H, floats(m.Values), g.Size)
@@ -177,7 +177,7 @@ func FuzzBoxes(f *testing.F) {
 		if w == 0 || len(data) < int(w) {
 			return
 		}
-		params := map[string]string{"min_size": fmt.Sprint(choice % 3), "min_side": "0", "dilate": "false", "box_threshold": "0.1"}
+		params := map[string]string{"min_size": strconv.Itoa(int(choice % 3)), "min_side": "0", "dilate": "false", "box_threshold": "0.1"}
 		if choice&4 != 0 {
 			params["dilate"], params["score"], params["unclip_ratio"] = "true", "slow", "99"
 		}

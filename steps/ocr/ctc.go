@@ -122,10 +122,10 @@ func (s *ctcStep) Run(ctx context.Context, b *backends.Batch) error {
 
 func (s *ctcStep) check(classes int) error {
 	n := len(s.characters)
-	switch {
-	case classes == n:
+	switch classes {
+	case n:
 		return nil
-	case classes == n+1 || classes == n-1:
+	case n - 1, n + 1:
 		return fmt.Errorf("expected %d classes, those of characters_file with the blank and with space true one more, found %d; change the parameter 'space'", n, classes)
 	}
 	return fmt.Errorf("expected %d classes, those of characters_file with the blank and with space true one more, found %d", n, classes)

@@ -44,8 +44,10 @@ func (r *Rect) Corners() [4]Corner {
 	b, a := float32(math.Cos(angle))*0.5, float32(math.Sin(angle))*0.5
 	ah, aw, bh, bw := float32(a*r.Height), float32(a*r.Width), float32(b*r.Height), float32(b*r.Width)
 	return [4]Corner{
-		{r.X - ah - bw, r.Y + bh - aw}, {r.X + ah - bw, r.Y - bh - aw},
-		{r.X + ah + bw, r.Y - bh + aw}, {r.X - ah + bw, r.Y + bh + aw},
+		{r.X - ah - bw, r.Y + bh - aw},
+		{r.X + ah - bw, r.Y - bh - aw},
+		{r.X + ah + bw, r.Y - bh + aw},
+		{r.X - ah + bw, r.Y + bh + aw},
 	}
 }
 

@@ -96,14 +96,12 @@ func (c *Contours) follow(start int, p Point, out int) {
 	}
 	last, at, before := start+c.next[s], start, s^4
 	for {
-		from, to := s, 0
-		for {
+		from := s
+		for s++; c.marks[at+c.next[s&7]] == empty && s < 15; {
 			s++
-			if to = at + c.next[s&7]; c.marks[to] != empty || s >= 15 {
-				break
-			}
 		}
 		s &= 7
+		to := at + c.next[s]
 		if s > 0 && s-1 < from {
 			c.marks[at] = traced1
 		} else if c.marks[at] == fresh {

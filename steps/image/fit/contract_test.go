@@ -2,6 +2,7 @@ package fit_test
 
 import (
 	"encoding/binary"
+	"maps"
 	"math"
 	"strings"
 	"testing"
@@ -32,9 +33,7 @@ func TestContract(t *testing.T) {
 	plain := map[string]string{"scale": "1", "mean": "0", "std": "1", "fit": "height", "height": "1"}
 	with := func(more ...string) map[string]string {
 		m := map[string]string{}
-		for k, v := range plain {
-			m[k] = v
-		}
+		maps.Copy(m, plain)
 		for i := 0; i < len(more); i += 2 {
 			m[more[i]] = more[i+1]
 		}

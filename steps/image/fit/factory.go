@@ -51,8 +51,10 @@ func NewFactory() steps.Factory {
 			{Key: "scale", Doc: "Factor on the 8-bit samples, a number or a fraction.", Default: "1/255"},
 			{Key: "mean", Doc: "Subtracted after scaling: one number, or one per channel of the output separated by commas.", Default: "0.5"},
 			{Key: "std", Doc: "Divides after the mean is subtracted: one number, or one per channel separated by commas.", Default: "0.5"},
-			{Key: "rounding", Doc: "Whether the normalised sample is rounded once, after each of the three operations as in PyTorch, or after the scale as well as at the end, as numpy does with a list of means.",
-				Default: "each", Values: []string{"once", "each", "scaled"}},
+			{
+				Key: "rounding", Doc: "Whether the normalised sample is rounded once, after each of the three operations as in PyTorch, or after the scale as well as at the end, as numpy does with a list of means.",
+				Default: "each", Values: []string{"once", "each", "scaled"},
+			},
 			{Key: "geometry", Doc: "Adds the output geometry, which maps points of the source to the output.", Default: "false", Values: []string{"true", "false"}},
 		}, image.OpenerParams()),
 		Examples: []steps.Example{

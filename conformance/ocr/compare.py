@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 """Compares the native steps of a text reader with a public reader, RapidOCR, on its own three networks.
 
-usage: python compare.py --server PROGRAM --models EXAMPLE [--walk] [--json] [--pictures FOLDER]
+usage: python compare.py --server PROGRAM --models EXAMPLE [--walk] [--json] [--pictures FOLDER] [NAME ...]
 
 EXAMPLE is the folder of the example ocr, which is served with RapidOCR's networks in place of its own. With --walk the
 ensemble is left out, and its steps are requests of this script.
 Prints a line for each picture: how many lines of text RapidOCR reads, whether the texts, the boxes and the scores are
-equal, and the largest difference of a score. The exit status is 1 if a text or a box differs.
+equal, and the largest difference of a score. NAME is a part of the name of a picture. The exit status is 1 if a text or a box differs.
 
 It needs the packages of requirements.txt.
 """
@@ -151,11 +151,13 @@ def main():
     p.add_argument("--server", required=True)
     p.add_argument("--models", required=True, type=pathlib.Path)
     p.add_argument("--pictures", type=pathlib.Path, help="folder of more pictures")
+    p.add_argument("names", nargs="*")
     p.add_argument("--walk", action="store_true")
     p.add_argument("--json", action="store_true")
     args = p.parse_args()
     files = [(name, pictures.encoded(name, img)) for name, img in pictures.all_pictures()]
     files += [(f.name, f.read_bytes()) for f in sorted(args.pictures.iterdir())] if args.pictures else []
+    files = [f for f in files if not args.names or any(n in f[0] for n in args.names)]
     public, failed, lines = rapidocr_onnxruntime.RapidOCR(), 0, 0
     with tempfile.TemporaryDirectory(prefix="tutti-ocr-") as folder:
         models = pathlib.Path(folder) / "models"

@@ -8,7 +8,7 @@ ensemble is left out, and its steps are requests of this script.
 Prints a line for each picture: how many lines of text RapidOCR reads, whether the texts, the boxes and the scores are
 equal, and the largest difference of a score. NAME is a part of the name of a picture. The exit status is 1 if a text or a box differs.
 
-It needs the packages of requirements.txt.
+It needs the packages of conformance/testdata/requirements-ocr.txt: scripts/prepare-conformance ocr.
 """
 
 import argparse

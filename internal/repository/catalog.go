@@ -350,7 +350,7 @@ func (r *Repository) edges(v *version, p *plan.Plan) []inspect.EdgeView {
 		}
 		for _, slot := range n.Waits {
 			e := edge(p, slot, to, &config.Port{Name: "rows", DType: tensor.Int32}, n.Signature.MaxBatch)
-			e.Tensor = "rows"
+			e.Tensor = p.WaitLabel(slot)
 			list = append(list, e)
 		}
 	}
@@ -370,7 +370,7 @@ func (r *Repository) edges(v *version, p *plan.Plan) []inspect.EdgeView {
 
 // edge returns the view of a slot that node to reads at a port.
 func edge(p *plan.Plan, slot plan.Slot, to int, port *config.Port, maxBatch int) inspect.EdgeView {
-	from := slices.IndexFunc(p.Nodes, func(n plan.Node) bool { return slices.Contains(n.Out, slot) }) // -1: an input of the request
+	from := slices.IndexFunc(p.Nodes, func(n plan.Node) bool { return slices.Contains(n.Out, slot) || n.Fault != nil && n.Fault.Waits == slot }) // -1: an input of the request
 	shape := port.FullDims(maxBatch)
 	at, why := p.PlaceOf(slot)
 	return inspect.EdgeView{

@@ -65,8 +65,8 @@ func (f *Fault) Text() string {
 	return strings.Join(list, ", ")
 }
 
-// waitLabel is the text at the line from a choice, or from a step that may fail, to the steps that wait for it.
-func (p *Plan) waitLabel(slot Slot) string {
+// WaitLabel is the text at the line from a choice, or from a step that may fail, to the steps that wait for it.
+func (p *Plan) WaitLabel(slot Slot) string {
 	if p.RowSets[p.SlotRows[slot]].Fault {
 		return "on failure"
 	}

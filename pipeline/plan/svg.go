@@ -245,7 +245,7 @@ func (l *layout) node(p *Plan, i int, kind func(string) string) int {
 		}
 	}
 	if n.Fault != nil && n.Fault.Waits != None {
-		l.out(g, n.Fault.Waits, p.waitLabel(n.Fault.Waits), "")
+		l.out(g, n.Fault.Waits, p.WaitLabel(n.Fault.Waits), "")
 	}
 	return g.layer
 }

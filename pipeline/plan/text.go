@@ -297,7 +297,7 @@ func (p *Plan) drawing(g graph.Graph[string, string]) error {
 			return err
 		}
 		for _, slot := range n.Waits {
-			connect(slot, name, p.waitLabel(slot))
+			connect(slot, name, p.WaitLabel(slot))
 		}
 		for port, slot := range n.In {
 			if slot != None {

@@ -1,6 +1,7 @@
 package config_test
 
 import (
+	"fmt"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -49,11 +50,11 @@ ensemble_scheduling {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			text := steps
+			text := []byte(steps)
 			for i := 0; i < len(tc.params); i += 2 {
-				text += `parameters { key: "` + tc.params[i] + `" value { string_value: '` + tc.params[i+1] + "' } }\n"
+				text = fmt.Appendf(text, "parameters { key: %q value { string_value: '%s' } }\n", tc.params[i], tc.params[i+1])
 			}
-			cfg, err := config.Parse("config.pbtxt", []byte(text))
+			cfg, err := config.Parse("config.pbtxt", text)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -17,7 +17,7 @@ import (
 // adapted is one model that returns what it receives, behind an adapter.
 func adapted(t *testing.T, b *bench, from, to config.Port, maxBatch int, formats ...modelconfig.ModelInput_Format) (*exec.Executor, error) {
 	t.Helper()
-	from.Name, to.Name = "INPUT0", "INPUT0"
+	to.Name = "INPUT0"
 	e := newBranching(int32(maxBatch), "out")
 	e.cfg.Input[0].DataType, e.cfg.Input[0].Dims = modelconfig.DataType(from.DType), from.Dims.Dims()
 	e.cfg.Output[0].DataType, e.cfg.Output[0].Dims = modelconfig.DataType(to.DType), to.Dims.Dims()
@@ -61,6 +61,7 @@ func adaptOne[S, D tensor.Number](t *testing.T, b *bench, x *exec.Executor, d te
 // castCase checks the conversion of values from one type to another one.
 func castCase[S, D tensor.Number](from, to tensor.DType, values []S, want ...D) func(t *testing.T) {
 	return func(t *testing.T) {
+		t.Helper()
 		t.Parallel()
 		b := newBench(t)
 		x, err := adapted(t, b, config.Port{DType: from, Dims: tensor.Of(-1)}, config.Port{DType: to, Dims: tensor.Of(-1)}, 0)

@@ -1,6 +1,7 @@
 package exec
 
 import (
+	"slices"
 	"sync"
 
 	"github.com/tutti-server/tutti/core/infer"
@@ -183,12 +184,9 @@ func (r *run) lacks(node *plan.Node, in []tensor.Tensor) bool {
 	if !node.Operation.Absent {
 		return false
 	}
-	any := false
-	for i := range in {
-		any = any || in[i].Present()
-	}
-	r.setRows(node.Operation.Chooses, any, r.rowsIn(node, in))
-	return !any
+	written := slices.ContainsFunc(in, func(t tensor.Tensor) bool { return t.Present() })
+	r.setRows(node.Operation.Chooses, written, r.rowsIn(node, in))
+	return !written
 }
 
 // endFaults forgets the failures of a run. The response keeps the parameters.

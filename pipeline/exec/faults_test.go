@@ -59,7 +59,7 @@ func (f *branches) fault(name, out string, inputs int, does *func(in []float32) 
 	if !f.faults || f.models[name].Ensemble != nil || f.rng.IntN(3) == 0 {
 		return s
 	}
-	failing := func(name string, does func(in []float32) (float32, error)) func(in []float32) (float32, error) {
+	failing := func(does func(in []float32) (float32, error)) func(in []float32) (float32, error) {
 		limit := f.rng.IntN(30)
 		return func(in []float32) (float32, error) {
 			if int(in[0])%97 < limit {
@@ -68,7 +68,7 @@ func (f *branches) fault(name, out string, inputs int, does *func(in []float32) 
 			return does(in)
 		}
 	}
-	s.does = failing(name, *does)
+	s.does = failing(*does)
 	f.does[name] = s.does
 	m := f.models[name]
 	m.Idempotent = true
@@ -80,7 +80,7 @@ func (f *branches) fault(name, out string, inputs int, does *func(in []float32) 
 		f.param("step."+name+".retries", "1")
 	}
 	if f.rng.IntN(2) == 0 {
-		s.fallback = failing(name+"_fallback", plus(-500))
+		s.fallback = failing(plus(-500))
 		if f.rng.IntN(3) == 0 {
 			s.fallback = f.nest(name+"_fallback", inputs, s.fallback)
 		} else {
@@ -140,27 +140,44 @@ func TestFaults(t *testing.T) {
 		fails  string
 	}{
 		"fallback": {
-			status.Unavailable, params{"step.quick.fallback": "spare"},
-			map[string][]float32{"out": {99, 102}}, params{"fallback.quick": "spare"}, "",
+			status.Unavailable,
+			params{"step.quick.fallback": "spare"},
+			map[string][]float32{"out": {99, 102}},
+			params{"fallback.quick": "spare"},
+			"",
 		},
 		"constant": {
-			status.Internal, params{"step.quick.optional_result": `{"score": [41]}`},
-			map[string][]float32{"out": {42, 42}}, params{"optional_result.quick": "Internal"}, "",
+			status.Internal,
+			params{"step.quick.optional_result": `{"score": [41]}`},
+			map[string][]float32{"out": {42, 42}},
+			params{"optional_result.quick": "Internal"},
+			"",
 		},
 		"absent": {
-			status.Internal, params{"step.quick.optional_result": "absent"},
-			map[string][]float32{}, params{"optional_result.quick": "Internal"}, "",
+			status.Internal,
+			params{"step.quick.optional_result": "absent"},
+			map[string][]float32{},
+			params{"optional_result.quick": "Internal"},
+			"",
 		},
 		"both": {
-			status.Internal, params{"step.quick.optional_result": `{"score": [41]}`, "step.quick.fallback": "broken"},
-			map[string][]float32{"out": {42, 42}}, params{"optional_result.quick": "Unavailable", "fallback.quick": "broken"}, "",
+			status.Internal,
+			params{"step.quick.optional_result": `{"score": [41]}`, "step.quick.fallback": "broken"},
+			map[string][]float32{"out": {42, 42}},
+			params{"optional_result.quick": "Unavailable", "fallback.quick": "broken"},
+			"",
 		},
 		"both absent": {
-			status.Internal, params{"step.quick.optional_result": "absent", "step.quick.fallback": "broken"},
-			map[string][]float32{}, params{"optional_result.quick": "Unavailable", "fallback.quick": "broken"}, "",
+			status.Internal,
+			params{"step.quick.optional_result": "absent", "step.quick.fallback": "broken"},
+			map[string][]float32{},
+			params{"optional_result.quick": "Unavailable", "fallback.quick": "broken"},
+			"",
 		},
 		"fallback fails": {
-			status.Internal, params{"step.quick.fallback": "broken"}, nil, nil,
+			status.Internal,
+			params{"step.quick.fallback": "broken"},
+			nil, nil,
 			"in ensemble 'e', the fallback of step 'quick', which failed with 'broken', failed too: out of order",
 		},
 		"input": {status.InvalidArg, params{"step.quick.fallback": "spare", "step.quick.optional_result": "absent"}, nil, nil, "in ensemble 'e', broken"},
@@ -178,13 +195,14 @@ func TestFaults(t *testing.T) {
 			}
 			for range 2 { // the second run reuses the first's memory
 				a := submit(t.Context(), x, b.batched(-2, 1))
-				if tc.fails != "" {
+				switch {
+				case tc.fails != "":
 					if a.err == nil || a.err.Error() != tc.fails {
 						t.Errorf("%v, want %s", a.err, tc.fails)
 					}
-				} else if a.err != nil {
+				case a.err != nil:
 					t.Fatal(a.err)
-				} else {
+				default:
 					told := params{}
 					for i := range a.resp.Params {
 						told[a.resp.Params[i].Key] = a.resp.Params[i].Text()

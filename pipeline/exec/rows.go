@@ -83,11 +83,13 @@ func (r *run) operate(n, after int32, loop *scheduler.RunLoop) (staged int32) {
 	in := r.tasks[n].In
 	defer tensor.ReleaseAll(in)
 	err := r.operands(node, in)
-	if err == nil && node.Operation.When != nil {
+	switch {
+	case err != nil:
+	case node.Operation.When != nil:
 		err = r.choose(n, node, in)
-	} else if err == nil && node.Operation.Adapter != nil {
+	case node.Operation.Adapter != nil:
 		r.slots[node.Out[0]], err = r.adapt(node, &in[0])
-	} else if err == nil && !r.lacks(node, in) {
+	case !r.lacks(node, in):
 		r.slots[node.Out[0]], err = r.join(node, in)
 		r.routeJoined(node.Operation)
 	}

@@ -259,7 +259,7 @@ func (r *run) read(s plan.Slot) tensor.Tensor {
 // complete stores the result of an executed task and stages the nodes that become ready. Afterwards r may be
 // in the pool again.
 func (r *run) complete(task *scheduler.Task, loop *scheduler.RunLoop) {
-	staged := int32(0)
+	var staged int32
 	if task.Traced != nil {
 		r.traceTask(task, loop.Now())
 		r.group.last.Store(task.Step)

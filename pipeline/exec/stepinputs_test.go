@@ -3,6 +3,7 @@ package exec_test
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"testing"
 
@@ -63,12 +64,12 @@ func (s *seen) model(name string) model {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		for i := range b.Requests {
-			text := ""
+			var text strings.Builder
 			for k := range b.Requests[i].Meta.Params {
 				p := &b.Requests[i].Meta.Params[k]
-				text += fmt.Sprintf("%s=%s ", p.Key, p.Text())
+				fmt.Fprintf(&text, "%s=%s ", p.Key, p.Text())
 			}
-			s.list[name] = append(s.list[name], text)
+			s.list[name] = append(s.list[name], text.String())
 		}
 		return share(b)
 	}

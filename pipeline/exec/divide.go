@@ -44,63 +44,76 @@ func (u *units) span(i int32) (from, to int) {
 	return u.ends[i] + u.skip, u.ends[i+1]
 }
 
-// divide lists the items of the tensors that a demux reads and forms their groups. name is that of the demux, for messages.
-func (d *divided) divide(f *fanOut, name string, in []tensor.Tensor) error {
-	fail := func(format string, args ...any) error {
-		return status.Prefixf(status.Errorf(status.InvalidArg, format, args...), "'%s': ", name)
+// divide lists the items of the tensors that a demux reads and forms their groups. node is that of the fan-out.
+func (d *divided) divide(f *fanOut, node *plan.Node, in []tensor.Tensor) error {
+	err := d.find(f, node, in)
+	if err == nil {
+		err = d.around(f, node, in)
 	}
+	if err == nil {
+		err = d.count(f, in)
+	}
+	kinds := int32(1)
+	for i := range f.Demux.Items {
+		if t := &f.Demux.Items[i]; t.Shapes >= 0 && err == nil {
+			kinds, err = d.sortKinds(&d.units[t.In], t, f.Demux.Counts < 0)
+			err = ofTensor(err, node, t.In)
+		}
+	}
+	if err != nil {
+		return status.Prefixf(err, "'%s': ", node.Name)
+	}
+	d.groupItems(kinds, int32(min(f.MaxRows, len(d.items)+1))) //nolint:gosec // MaxItems bounds them
+	return nil
+}
+
+// ofTensor puts the name of an input before an error.
+func ofTensor(err error, node *plan.Node, port int32) error {
+	if err == nil {
+		return nil
+	}
+	return status.Prefixf(err, "tensor '%s': ", node.Signature.Inputs[port].Name)
+}
+
+// find finds the items in each tensor.
+func (d *divided) find(f *fanOut, node *plan.Node, in []tensor.Tensor) error {
 	if len(d.units) < len(in) {
 		d.units = make([]units, len(in))
 	}
 	d.rows = -1
 	for i := range f.Demux.Items {
 		t := &f.Demux.Items[i]
-		if err := d.measure(&in[t.In], f.Demux.Batched); err != nil {
-			return fail("%s", err)
+		err := d.measure(&in[t.In], f.Demux.Batched)
+		if err == nil {
+			err = d.units[t.In].ofItems(&in[t.In], d.rows*d.each, t.Shapes >= 0, f.Demux.Batched)
 		}
-		if err := d.units[t.In].ofItems(&in[t.In], d.rows*d.each, t.Shapes >= 0, f.Demux.Batched); err != nil {
-			return fail("%s", err)
+		if err != nil {
+			return ofTensor(err, node, t.In)
 		}
 		if t.Shapes >= 0 {
 			if err := d.units[t.In].read(&in[t.Shapes], d.rows*d.each, t.Rank); err != nil {
-				return fail("%s", err)
+				return ofTensor(err, node, t.Shapes)
 			}
 		}
 	}
-	if err := d.around(f, in); err != nil {
-		return fail("%s", err)
-	}
-	if err := d.count(f, in); err != nil {
-		return fail("%s", err)
-	}
-	kinds := int32(1)
-	for i := range f.Demux.Items {
-		if t := &f.Demux.Items[i]; t.Shapes >= 0 {
-			var err error
-			if kinds, err = d.sortKinds(&d.units[t.In], t, f.Demux.Counts < 0); err != nil {
-				return fail("%s", err)
-			}
-		}
-	}
-	d.groupItems(kinds, int32(min(f.MaxRows, len(d.items)+1))) //nolint:gosec // MaxItems bounds them
 	return nil
 }
 
 // measure notes the number of rows and of items in each, which every tensor of the demux has.
 func (d *divided) measure(t *tensor.Tensor, batched bool) error {
 	if !t.Present() {
-		return status.Errorf(status.InvalidArg, "a tensor with items was not produced")
+		return status.Errorf(status.InvalidArg, "it was not produced")
 	}
 	rows, at := 1, 0
 	if batched && t.Shape.Rank() > 0 {
 		rows, at = int(t.Shape.Dim(0)), 1
 	}
 	if t.Shape.Rank() <= at {
-		return status.Errorf(status.InvalidArg, "a tensor of shape %s has no items, expected one dimension more", t.Shape)
+		return status.Errorf(status.InvalidArg, "its shape %s has no dimension of items, expected one more", t.Shape)
 	}
 	n := int(t.Shape.Dim(at))
 	if d.rows >= 0 && (n != d.each || rows != d.rows) {
-		return status.Errorf(status.InvalidArg, "a tensor of shape %s has %d rows of %d items, expected %d of %d as in the others", t.Shape, rows, n, d.rows, d.each)
+		return status.Errorf(status.InvalidArg, "its shape is %s, %d rows of %d items, expected %d of %d as the others have", t.Shape, rows, n, d.rows, d.each)
 	}
 	d.rows, d.each = rows, n
 	return nil
@@ -127,7 +140,7 @@ func (u *units) find(t *tensor.Tensor, n, elements int) error {
 	u.size, u.ends = elements*t.DType.Size(), u.ends[:0]
 	if t.DType != tensor.Bytes {
 		if u.ends = nil; u.size*n != t.Len {
-			return status.Errorf(status.InvalidArg, "a tensor of %d bytes has not %d items of %d bytes", t.Len, n, u.size)
+			return status.Errorf(status.InvalidArg, "it has %d bytes, expected %d items of %d bytes", t.Len, n, u.size)
 		}
 		return nil
 	}
@@ -137,7 +150,7 @@ func (u *units) find(t *tensor.Tensor, n, elements int) error {
 		for range elements {
 			var ok bool
 			if _, rest, ok = tensor.NextBytes(rest); !ok {
-				return status.Errorf(status.InvalidArg, "a tensor of %d bytes ends before its element %d", t.Len, len(u.ends)-1)
+				return status.Errorf(status.InvalidArg, "its %d bytes end in item %d", t.Len, len(u.ends)-1)
 			}
 		}
 	}
@@ -145,18 +158,19 @@ func (u *units) find(t *tensor.Tensor, n, elements int) error {
 }
 
 // around finds the rows of the tensors from around the fan-out.
-func (d *divided) around(f *fanOut, in []tensor.Tensor) error {
+func (d *divided) around(f *fanOut, node *plan.Node, in []tensor.Tensor) error {
 	for port := f.First; port < len(in); port++ {
 		t, u := &in[port], &d.units[port]
 		if !t.Present() {
 			continue
 		}
 		if t.Shape.Rank() == 0 || t.Shape.Dim(0) != int64(d.rows) {
-			return status.Errorf(status.InvalidArg, "a tensor from around the fan-out has the shape %s, expected %d rows", t.Shape, d.rows)
+			err := status.Errorf(status.InvalidArg, "its shape is %s, expected %d rows as around the fan-out", t.Shape, d.rows)
+			return ofTensor(err, node, int32(port)) //nolint:gosec // few
 		}
 		u.shape, u.skip = t.Shape.Tail(), 0
 		if err := u.find(t, d.rows, int(u.shape.Elements())); err != nil {
-			return err
+			return ofTensor(err, node, int32(port)) //nolint:gosec // few
 		}
 	}
 	return nil
@@ -165,7 +179,7 @@ func (d *divided) around(f *fanOut, in []tensor.Tensor) error {
 // read reads the shapes of n items.
 func (u *units) read(t *tensor.Tensor, n, rank int) error {
 	if !t.Present() || t.Shape.Elements() != int64(n*rank) {
-		return status.Errorf(status.InvalidArg, "the shapes of %d items are a tensor of shape %s, expected %d dimensions for each", n, t.Shape, rank)
+		return status.Errorf(status.InvalidArg, "its shape is %s, expected %d dimensions for each of %d items", t.Shape, rank, n)
 	}
 	u.shapes = u.shapes[:0]
 	for i := range n * rank {
@@ -196,15 +210,15 @@ func (d *divided) count(f *fanOut, in []tensor.Tensor) error {
 		}
 	}
 	for row := range d.rows {
-		n := d.each
-		if given != nil {
+		n := 0
+		if given == nil {
+			n = d.unpadded(f, row)
+		} else {
 			v := integer(given, row)
 			if v < 0 || v > int64(d.each) {
 				return status.Errorf(status.InvalidArg, "row %d counts %d items, expected 0 to %d, as many as it has", row, v, d.each)
 			}
 			n = int(v)
-		} else {
-			n = d.unpadded(f, row)
 		}
 		d.counts = append(d.counts, int32(n)) //nolint:gosec // of a tensor in memory
 		for i := range n {

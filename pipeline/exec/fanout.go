@@ -128,7 +128,7 @@ func (r *run) fanOut(n, after int32, loop *scheduler.RunLoop) (staged int32) {
 		}
 	}
 	if err == nil {
-		err = st.divide(f, r.x.plan.Nodes[n].Name, in)
+		err = st.divide(f, node, in)
 	}
 	if err == nil && r.root.counted.items.Add(int64(len(st.items))) > int64(f.Demux.MaxItems) {
 		err = status.Errorf(status.InvalidArg, "'%s': the request has more than %d items, the limit of ensemble.max_items", node.Name, f.Demux.MaxItems)

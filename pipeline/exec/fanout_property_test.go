@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
+	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -60,7 +62,7 @@ func (f *fans) scope(visible []string, size, depth int) (program []statement, ow
 		} else {
 			s, out = f.compute(visible, own, depth)
 		}
-		program, own, visible = append(program, s), append(own[:len(own):len(own)], out), append(visible[:len(visible):len(visible)], out)
+		program, own, visible = append(program, s), append(slices.Clip(own), out), append(slices.Clip(visible), out)
 	}
 	f.last = own[1:]
 	return program, own
@@ -111,8 +113,9 @@ func (f *fans) compute(visible, own []string, depth int) (statement, string) {
 func (f *fans) fan(visible, own []string, depth int) (statement, string) {
 	from, split, item, second := f.pick(own), f.name("split"), f.name("item"), f.name("n")
 	count, ragged := modulo(1+f.rng.IntN(5)), f.rng.IntN(2) == 0
-	width, batch := modulo(0), 8
-	if width = nil; ragged {
+	var width func(v float32) int
+	batch := 8
+	if ragged {
 		w := modulo(1 + f.rng.IntN(3))
 		width = func(v float32) int { return 1 + w(v) }
 	}
@@ -132,13 +135,13 @@ func (f *fans) fan(visible, own []string, depth int) (statement, string) {
 		f.sum(f.name("sum"), 2, -1)
 		addStep(f.cfg, fmt.Sprintf("sum%d", f.n), head, item)
 	}
-	program, inner := f.scope(append(visible[:len(visible):len(visible)], head), 1+f.rng.IntN(3), depth+1)
+	program, inner := f.scope(append(slices.Clip(visible), head), 1+f.rng.IntN(3), depth+1)
 	given := f.pick(inner[1:])
 	gathered, total, model := f.name("all"), f.name("total"), f.name("reduce")
 	f.gathers = append(f.gathers, fmt.Sprintf(`"%s": {"of": "%s", "pad": 0}`, gathered, given))
 	f.sum(model, 8, -1, -1)
 	addStep(f.cfg, model, total, gathered)
-	f.ends(inner[1:], given, &total, model)
+	f.ends(inner[1:], given, model)
 	if tested != "" {
 		f.param("step."+model+".otherwise", fmt.Sprintf(`{"%s": [-3]}`, total))
 	}
@@ -167,7 +170,7 @@ func (f *fans) fan(visible, own []string, depth int) (statement, string) {
 }
 
 // ends gives the inner tensors that are not gathered a reader: the reducing step takes a gather of each that it ignores.
-func (f *fans) ends(inner []string, given string, _ *string, model string) {
+func (f *fans) ends(inner []string, given, model string) {
 	sig := f.models[model].Signature
 	steps := f.cfg.GetEnsembleScheduling().Step
 	for _, t := range inner {
@@ -200,7 +203,7 @@ func TestRandomFanOuts(t *testing.T) {
 			}
 			b, f := newHostBench(t), newFans(rng, 1+rng.IntN(5), broken)
 			if seed%3 == 0 {
-				f.param("ensemble.max_items_in_flight", fmt.Sprint(1+rng.IntN(6)))
+				f.param("ensemble.max_items_in_flight", strconv.Itoa(1+rng.IntN(6)))
 			}
 			f.nest(seed)
 			x, err := f.executor(t, b)

@@ -336,9 +336,9 @@ func TestFanOutErrors(t *testing.T) {
 	}{
 		"counts beyond":    {false, counted(3), nil, "in ensemble 'e', 'crop.demux': row 0 counts 3 items, expected 0 to 2, as many as it has"},
 		"negative count":   {false, counted(-1), nil, "in ensemble 'e', 'crop.demux': row 0 counts -1 items, expected 0 to 2, as many as it has"},
-		"negative extent":  {true, shaped(-1), nil, "in ensemble 'e', 'crop.demux': item 0 has the extent -1, expected 0 or more"},
-		"shape and bytes":  {true, shaped(2), nil, "in ensemble 'e', 'crop.demux': item 0 of row 0 has 4 bytes, expected those of FP32 [2]"},
-		"empty in between": {true, shaped(0), nil, "in ensemble 'e', 'crop.demux': item 0 of row 0 is empty, but a later one is not"},
+		"negative extent":  {true, shaped(-1), nil, "in ensemble 'e', 'crop.demux': tensor 'n': item 0 has the extent -1, expected 0 or more"},
+		"shape and bytes":  {true, shaped(2), nil, "in ensemble 'e', 'crop.demux': tensor 'item_data': item 0 of row 0 has 4 bytes, expected those of FP32 [2]"},
+		"empty in between": {true, shaped(0), nil, "in ensemble 'e', 'crop.demux': tensor 'item_data': item 0 of row 0 is empty, but a later one is not"},
 		"too many":         {false, counted(2), func(e *branching) { e.param("ensemble.max_items", "3") }, "in ensemble 'e', 'crop.demux': the request has more than 3 items, the limit of ensemble.max_items"},
 		"no pad": {
 			false, counted(1), func(e *branching) { e.param("ensemble.gather", `{"out": {"of": "more", "counts": "count"}}`) },

@@ -71,7 +71,7 @@ func (r *run) gather(n int32) error {
 	st, out := &r.fans[f.at], r.x.plan.Nodes[n].Out
 	for i := range f.Gathers {
 		g := &f.Gathers[i]
-		t, err := r.collect(f, st, g)
+		t, err := r.collect(st, g)
 		if err != nil {
 			return err
 		}
@@ -106,7 +106,7 @@ func (r *run) countsTensor(st *fanState, batched bool) (tensor.Tensor, error) {
 }
 
 // collect returns one gathered tensor; absent when the request does not need it.
-func (r *run) collect(f *fanOut, st *fanState, g *plan.Gathered) (tensor.Tensor, error) {
+func (r *run) collect(st *fanState, g *plan.Gathered) (tensor.Tensor, error) {
 	c := collector{r: r, g: g, st: st, parts: st.parts[:0]}
 	defer func() {
 		tensor.ReleaseAll(c.parts)
@@ -121,7 +121,7 @@ func (r *run) collect(f *fanOut, st *fanState, g *plan.Gathered) (tensor.Tensor,
 				g.Name, st.counts[0], m, i)
 		}
 	}
-	if absent, err := c.read(f); err != nil || absent {
+	if absent, err := c.read(); err != nil || absent {
 		return tensor.Tensor{}, err
 	}
 	if err := c.measure(); err != nil {
@@ -146,7 +146,7 @@ type collector struct {
 }
 
 // read takes the tensor of each group. It reports whether no group has it.
-func (c *collector) read(f *fanOut) (absent bool, err error) {
+func (c *collector) read() (absent bool, err error) {
 	missing := 0
 	for i, run := range c.st.runs {
 		t := run.read(c.g.Slot)

@@ -255,7 +255,7 @@ func (k *part) fanOut(n *Node) Node {
 }
 
 // gather adds the outputs of a gather to the node of a fan-out.
-func (f *FanOut) gather(k, inner *part, g *Node, c *Node) {
+func (f *FanOut) gather(k, inner *part, g, c *Node) {
 	t := Gathered{
 		Gather: g.Operation.Gather, Name: k.d.whole.Names[g.In[0]], Slot: inner.slot(g.In[0]), Rule: g.Rules[0], CountsOut: -1,
 		DType: g.Signature.Inputs[0].DType, Dims: g.Signature.Inputs[0].Dims, Out: int32(len(c.Out)), //nolint:gosec // few

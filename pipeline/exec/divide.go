@@ -210,7 +210,7 @@ func (d *divided) count(f *fanOut, in []tensor.Tensor) error {
 		}
 	}
 	for row := range d.rows {
-		n := 0
+		var n int
 		if given == nil {
 			n = d.unpadded(f, row)
 		} else {

@@ -178,6 +178,7 @@ func (s *Server) drain(ctx context.Context) {
 		_ = s.stopServices(ctx) // close returns the error
 	}
 	s.stopping.Store(true)
+	s.repo.EndCopies()
 	s.log.Info("Waiting for in-flight requests to complete.") //nolint:sloglint // tools look for this line of Triton's
 	d.wait(ctx, s.repo.Busy, "model versions that have in-flight inferences")
 }

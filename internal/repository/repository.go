@@ -240,6 +240,15 @@ func (r *Repository) Flush() {
 	}
 }
 
+// EndCopies cancels the copies of requests that shadows execute. The server calls it when it shuts down.
+func (r *Repository) EndCopies() {
+	for _, m := range r.catalog.Load().models {
+		for _, v := range m.versions {
+			v.exec.EndCopies()
+		}
+	}
+}
+
 // Busy returns the number of versions with requests in flight.
 func (r *Repository) Busy() (n int) {
 	for _, m := range r.catalog.Load().models {

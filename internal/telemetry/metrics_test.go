@@ -171,6 +171,9 @@ func everything(t *testing.T) *telemetry.Metrics {
 	step := m.Steps([]string{"detect"})[0]
 	step.Done(0, &telemetry.Times{Start: 1_000, InputEnd: 1_000, InferEnd: 5_000, End: 5_000})
 	carried := tensor.Tensor{Buf: buffer(t), Len: 12}
+	m.RouteOf("step", "canary", "step:2").SetShare(0.05)
+	m.RouteOf("step", "canary", "step:2").Succeeded.Add(1)
+	m.ShadowOf("step", "step:2").Results[telemetry.ShadowEqual].Add(1)
 	m.Edges([]string{"boxes"})[0].Carried(&carried)
 	carried.Release()
 	return x

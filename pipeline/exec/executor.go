@@ -305,12 +305,17 @@ func (*Executor) Account(of any, node int32) (*telemetry.Step, *telemetry.RunSum
 
 // Drain waits until every accepted request has ended. It cancels the copies for shadows.
 func (x *Executor) Drain(ctx context.Context) error {
-	for at := x; at != nil; at = at.next {
-		if at.endCopies != nil {
-			at.endCopies()
+	x.EndCopies()
+	return x.pending.Wait(ctx)
+}
+
+// EndCopies cancels the copies for shadows, and makes none from now on. Requests go on.
+func (x *Executor) EndCopies() {
+	for ; x != nil; x = x.next {
+		if x.endCopies != nil {
+			x.endCopies()
 		}
 	}
-	return x.pending.Wait(ctx)
 }
 
 // Busy reports whether a request that has begun has not ended.

@@ -153,7 +153,7 @@ func (r *run) takeRoute(n int32, node *plan.Node) {
 			r.noteRoute(n, u, alternative)
 		}
 	}
-	of := r.rowsIn(node, nil)
+	of := r.rowsIn(node, r.tasks[n].In)
 	set := &r.sets[op.Chooses]
 	*set = rowSet{rows: set.rows[:0], of: of, all: taken.Load() == op.Alternative+1}
 }

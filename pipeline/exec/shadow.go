@@ -87,7 +87,7 @@ func (r *run) shadowed(n int32, node *plan.Node) {
 			whole = false
 		}
 	}
-	if !whole || s.Share < 1 && s.random() >= s.Share {
+	if !whole || r.x.copying.Err() != nil || s.Share < 1 && s.random() >= s.Share {
 		return
 	}
 	if s.inFlight.Add(1) > int64(s.InFlight) {

@@ -189,7 +189,10 @@ func (b *branches) written(step int) []string {
 	list := slices.Collect(maps.Values(b.flow.Steps[step].GetOutputMap()))
 	for i := range b.flow.Operations {
 		o := &b.flow.Operations[i]
-		if at := slices.Index(list, o.In[0]); at >= 0 && o.Otherwise != nil {
+		if o.Otherwise == nil {
+			continue
+		}
+		if at := slices.Index(list, o.In[0]); at >= 0 {
 			list[at] = o.Out
 		}
 	}

@@ -3,6 +3,7 @@ package config
 import (
 	"cmp"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"math"
@@ -272,7 +273,7 @@ func (b *branches) weights(key string, text json.RawMessage) (map[string]float64
 func memberNames(text json.RawMessage) (names []string, err error) {
 	d := json.NewDecoder(strings.NewReader(string(text)))
 	if t, err := d.Token(); err != nil || t != json.Delim('{') {
-		return nil, fmt.Errorf("no object")
+		return nil, errors.New("no object")
 	}
 	for d.More() {
 		t, err := d.Token()

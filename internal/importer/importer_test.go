@@ -29,6 +29,7 @@ func TestPipelines(t *testing.T) {
 	t.Parallel()
 	for _, pattern := range []string{"testdata/*.json", "testdata/*.yaml"} {
 		goldentest.Each(t, pattern, func(t *testing.T, file string) {
+			t.Helper()
 			r, err := importer.Import(t.Context(), settings(file))
 			if err != nil {
 				t.Fatal(err)
@@ -57,6 +58,7 @@ func TestPipelines(t *testing.T) {
 func TestBadInput(t *testing.T) {
 	t.Parallel()
 	goldentest.Each(t, "testdata/bad/*", func(t *testing.T, file string) {
+		t.Helper()
 		if filepath.Ext(file) == ".golden" {
 			return
 		}

@@ -272,7 +272,7 @@ func (g *graph) connect(s *graphStep, m *message, p port, sig *signature) *wire 
 
 // target adds the remote model of a step and returns its name.
 func (g *graph) target(s *graphStep) string {
-	name, far, endpoint := s.name, "", ""
+	var name, far, endpoint string
 	if v := s.fields["serviceName"]; v.n != nil {
 		name = g.folderName(s.value, v, "serviceName")
 		endpoint = name + "-predictor." + g.namespace + ".svc.cluster.local:80"

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -130,7 +131,7 @@ func (b *builder) versionPolicy(v value) string {
 	case f["specific"].n != nil:
 		var all []string
 		for _, n := range b.list(b.object(f["specific"], "versions")["versions"]) {
-			all = append(all, fmt.Sprint(b.integer(n, 1)))
+			all = append(all, strconv.FormatInt(b.integer(n, 1), 10))
 		}
 		return "version_policy { specific { versions: [ " + strings.Join(all, ", ") + " ] } }\n"
 	}

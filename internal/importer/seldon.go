@@ -119,10 +119,9 @@ func (p *pipeline) read(v value) {
 
 // reference is what an input or trigger names: the tensors of a step, or of the request.
 type reference struct {
-	step    *seldonStep // nil for the request
-	inputs  bool        // the inputs of the step, not its outputs
-	tensor  string      // empty for all
-	ordinal string      // the text without the tensor
+	step   *seldonStep // nil for the request
+	inputs bool        // the inputs of the step, not its outputs
+	tensor string      // empty for all
 }
 
 // refer reads a reference: STEP, STEP.inputs, STEP.outputs.TENSOR, PIPELINE.inputs.TENSOR.
@@ -315,7 +314,7 @@ func (p *pipeline) outputs(doc, v value) {
 		return
 	}
 	f := p.object(v, "steps", "joinWindowMs", "stepsJoin", "tensorMap")
-	any := p.choice(f["stepsJoin"], "inner", "inner", "outer", "any") != "inner"
+	anyOf := p.choice(f["stepsJoin"], "inner", "inner", "outer", "any") != "inner"
 	renamed := map[string]string{}
 	for _, t := range p.fields(f["tensorMap"]) {
 		renamed[t.name] = p.text(t.value)
@@ -346,23 +345,23 @@ func (p *pipeline) outputs(doc, v value) {
 		}
 	}
 	for _, name := range order {
-		p.output(f["steps"], name, byName[name], any)
+		p.output(f["steps"], name, byName[name], anyOf)
 	}
 }
 
 // output makes an output of tensors that have its name.
-func (p *pipeline) output(at value, name string, list []*wire, any bool) {
+func (p *pipeline) output(at value, name string, list []*wire, anyOf bool) {
 	conditional := slices.ContainsFunc(list, func(w *wire) bool { return w.when != nil })
 	switch {
 	case len(list) == 1 && conditional:
 		p.note(at, "output '"+name+"'", "the step that writes it runs for some requests only, and an output is in every response: it is left out")
 	case len(list) == 1:
 		p.e.output(list[0], name)
-	case any && conditional && list[0].when != nil:
+	case anyOf && conditional && list[0].when != nil:
 		to := p.e.wire(name, list[0].port, nil)
 		p.e.joins = append(p.e.joins, joined{to, list})
 		p.e.output(to, name)
-	case any:
+	case anyOf:
 		p.note(at, "stepsJoin any of output '"+name+"'", "every step that writes it runs for each request: it is the first one's. With the parameter step.STEP.when steps run for some requests")
 		p.e.output(list[0], name)
 	default:

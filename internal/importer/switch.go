@@ -54,7 +54,7 @@ func (g *graph) split(name string, at value, steps []value, request *message, wh
 			g.fail(v, "the step of the Splitter '%s' has no weight, expected 0 to 100", name)
 		}
 		sum += max(w, 0)
-		model := ""
+		var model string
 		if n := s.fields["nodeName"]; n.n != nil {
 			model = g.name + "-" + g.text(n)
 			g.build(model, g.text(n), n)
@@ -149,7 +149,7 @@ func (g *graph) dataCondition(m *message, name, rest string) *condition {
 }
 
 // onlyTensor returns the tensor of a message that has one; else nil.
-func (g *graph) onlyTensor(m *message) *wire {
+func (*graph) onlyTensor(m *message) *wire {
 	if len(m.links) != 1 || m.links[0].wire.fixed && !isIdentifier(m.links[0].wire.name) {
 		return nil
 	}

@@ -127,7 +127,8 @@ func (c *copied) send() {
 	call := infer.NewCall()
 	c.x.submitter(ctx, c.req, call)
 	resp, err := call.Wait()
-	result, text := telemetry.ShadowFailed, ""
+	result := telemetry.ShadowFailed
+	var text string
 	switch {
 	case err != nil:
 		text = "failed: " + status.Line(err.Error())

@@ -77,12 +77,13 @@ func TestBadInput(t *testing.T) {
 // TestHostile imports files that are made to cost much: they fail, and soon.
 func TestHostile(t *testing.T) {
 	t.Parallel()
-	bomb := "a: &a [x,x,x,x,x,x,x,x,x,x]\n"
+	var bomb strings.Builder
+	bomb.WriteString("a: &a [x,x,x,x,x,x,x,x,x,x]\n")
 	for c := 'b'; c < 'l'; c++ {
-		bomb += fmt.Sprintf("%c: &%c [%s]\n", c, c, strings.TrimSuffix(strings.Repeat("*"+string(c-1)+",", 10), ","))
+		fmt.Fprintf(&bomb, "%c: &%c [%s]\n", c, c, strings.TrimSuffix(strings.Repeat("*"+string(c-1)+",", 10), ","))
 	}
 	for name, test := range map[string]struct{ text, want string }{
-		"aliases": {bomb, "more than 200000 values with its aliases written out"},
+		"aliases": {bomb.String(), "more than 200000 values with its aliases written out"},
 		"deep":    {"a: " + strings.Repeat("[", 5000) + strings.Repeat("]", 5000), "nested more than 100 deep"},
 		"huge":    {strings.Repeat("#", 17<<20), "expected at most 16777216"},
 		"empty":   {" \n", "the file is empty"},

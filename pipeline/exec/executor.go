@@ -244,7 +244,7 @@ func (x *Executor) begin(ctx context.Context, req *infer.Request, sink infer.Sin
 	}
 	if err := r.bind(); err != nil {
 		r.release()
-		r.close(err)
+		r.close(err) //nolint:contextcheck // the log of a canary belongs to no request
 		return
 	}
 	r.start(r.loop)

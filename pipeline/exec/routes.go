@@ -290,22 +290,22 @@ func (u *router) promote() {
 	c.seen, c.drift, c.copies = [2]observation{}, 0, 0
 	if c.stage++; c.stage >= len(c.Stages) {
 		c.ended = true
-		u.tell(slog.LevelInfo, "the canary has passed its last stage", slog.Float64("share", c.Stages[len(c.Stages)-1]))
+		u.tell(slog.LevelInfo, "passed its last stage", slog.Float64("share", c.Stages[len(c.Stages)-1]))
 		return
 	}
 	u.setShares([]float64{c.Stages[c.stage], 1 - c.Stages[c.stage]})
-	u.tell(slog.LevelInfo, "the canary enters the next stage", slog.Float64("share", c.Stages[c.stage]))
+	u.tell(slog.LevelInfo, "enters the next stage", slog.Float64("share", c.Stages[c.stage]))
 }
 
 // rollBack sends every request to the step's own model, until the ensemble is loaded again.
 func (u *router) rollBack(reason string) {
 	u.canary.ended = true
 	u.setShares([]float64{0, 1})
-	u.tell(slog.LevelWarn, "the canary is rolled back", slog.String("reason", reason))
+	u.tell(slog.LevelWarn, "rolled back", slog.String("reason", reason))
 }
 
 func (u *router) tell(level slog.Level, text string, more slog.Attr) {
 	if u.log != nil {
-		u.log.LogAttrs(context.Background(), level, text, slog.String("model", u.model), slog.String("step", u.Step), slog.String("canary", u.Alternatives[0].Name), more)
+		u.log.LogAttrs(context.Background(), level, "canary", slog.String("state", text), slog.String("model", u.model), slog.String("step", u.Step), slog.String("canary", u.Alternatives[0].Name), more)
 	}
 }

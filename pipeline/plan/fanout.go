@@ -411,3 +411,23 @@ func (c *compiler) fanOutCycles() error {
 	}
 	return nil
 }
+
+// typable returns the first operation whose inputs have types, if it can one that reads no other's output; -1 for none.
+func typable(list []config.Operation, known map[string]*portInfo) int {
+	first := -1
+	for i := range list {
+		if slices.ContainsFunc(list[i].In, func(t string) bool { return known[t] == nil }) {
+			continue
+		}
+		late := slices.ContainsFunc(list, func(o config.Operation) bool {
+			return o.When == nil && slices.ContainsFunc(o.Written(), func(t string) bool { return slices.Contains(list[i].In, t) })
+		})
+		if !late {
+			return i
+		}
+		if first < 0 {
+			first = i
+		}
+	}
+	return first
+}

@@ -184,15 +184,15 @@ func strict(text json.RawMessage, to any) error {
 	return d.Decode(to)
 }
 
-// written lists the tensors that a step writes, with those that its values for other rows are joined to.
+// written lists the tensors that a step writes, with those that its values for other rows, its replacements and its alternatives are joined to.
 func (b *branches) written(step int) []string {
 	list := slices.Collect(maps.Values(b.flow.Steps[step].GetOutputMap()))
 	for i := range b.flow.Operations {
 		o := &b.flow.Operations[i]
-		if o.Otherwise == nil {
+		if !o.joinsStep() {
 			continue
 		}
-		if at := slices.Index(list, o.In[0]); at >= 0 {
+		if at := slices.IndexFunc(list, func(t string) bool { return slices.Contains(o.In, t) }); at >= 0 {
 			list[at] = o.Out
 		}
 	}
@@ -200,11 +200,14 @@ func (b *branches) written(step int) []string {
 	return list
 }
 
+// joinsStep reports whether an operation writes a tensor of a step of the configuration, from what the step or others write in its place.
+func (o *Operation) joinsStep() bool { return o.Otherwise != nil || o.Faults || o.Joins != nil }
+
 // rename has what writes a tensor of a step write another one, and returns the new name.
 func (b *branches) rename(step int, t string) string {
 	s := &b.flow.Steps[step]
 	for i := range b.flow.Operations {
-		if o := &b.flow.Operations[i]; o.Out == t && o.Otherwise != nil {
+		if o := &b.flow.Operations[i]; o.Out == t && o.joinsStep() {
 			o.Out = t + " or otherwise of " + s.GetModelName()
 			return o.Out
 		}

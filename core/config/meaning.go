@@ -28,6 +28,31 @@ var meanings = map[string]func(value string) string{
 		}
 		return "gets no adapters"
 	},
+	demuxParam: func(v string) string { return "writes items that become rows of their own: " + v },
+	countsParam: func(v string) string {
+		return "counts the items of each row that are no padding by the tensor '" + v + "'"
+	},
+	splitParam:  func(v string) string { return "is executed by one of several models for each request: " + v },
+	canaryParam: func(v string) string { return "has a canary, whose share of the requests follows its results: " + v },
+	shadowParam: func(v string) string {
+		return "has a shadow, which gets copies of requests and responds to nobody: " + v
+	},
+}
+
+// ensembleMeanings explain the parameters of an ensemble that are of no step.
+var ensembleMeanings = map[string]func(value string) string{
+	firstOfParam: func(v string) string {
+		return "each row of a tensor is that of the first tensor in its list that has the row: " + v
+	},
+	gatherParam:   func(v string) string { return "the rows of items are collected in one tensor again: " + v },
+	maxItemsParam: func(v string) string { return "a request has at most " + v + " items in all its fan-outs" },
+	inFlightParam: func(v string) string { return "at most " + v + " items are executed at a time" },
+	ensembleAdaptParam: func(v string) string {
+		if v == "true" {
+			return "every step and output gets adapters where a tensor differs in type, layout or a leading dimension of 1"
+		}
+		return ""
+	},
 }
 
 // Meanings returns a sentence for each parameter of an ensemble that changes its data flow, in the order of their names. Those that are not
@@ -46,15 +71,14 @@ func Meanings(cfg *modelconfig.ModelConfig) (list []string) {
 	for _, key := range sortedKeys(cfg.GetParameters()) {
 		name, isStep := strings.CutPrefix(key, stepPrefix)
 		dot := strings.LastIndexByte(name, '.')
-		switch {
-		case key == firstOfParam:
-			list = append(list, "each row of a tensor is that of the first tensor in its list that has the row: "+b.value(key))
-		case key == ensembleAdaptParam && flow.Adapt:
-			list = append(list, "every step and output gets adapters where a tensor differs in type, layout or a leading dimension of 1")
-		case isStep && dot > 0:
-			if text := b.meaning(key, name[:dot], name[dot+1:]); text != "" {
-				list = append(list, text)
-			}
+		text := ""
+		if say := ensembleMeanings[key]; say != nil {
+			text = say(b.value(key))
+		} else if isStep && dot > 0 {
+			text = b.meaning(key, name[:dot], name[dot+1:])
+		}
+		if text != "" {
+			list = append(list, text)
 		}
 	}
 	return list

@@ -45,6 +45,20 @@ ensemble_scheduling {
 				"step 'b' runs for the rows for which y[0] > 1",
 			},
 		},
+		"items and models": {
+			[]string{
+				"ensemble.gather", `{"OUT": "z"}`, "ensemble.max_items", "8", "ensemble.max_items_in_flight", "16", "step.0.demux", "x", "step.1.shadow", `{"model": "c"}`,
+				"step.b.split", `{"weights": {"b": 1, "c": 1}}`,
+			},
+			[]string{
+				`the rows of items are collected in one tensor again: {"OUT": "z"}`,
+				"a request has at most 8 items in all its fan-outs",
+				"at most 16 items are executed at a time",
+				"step 'a[0]' writes items that become rows of their own: x",
+				`step 'a[1]' has a shadow, which gets copies of requests and responds to nobody: {"model": "c"}`,
+				`step 'b' is executed by one of several models for each request: {"weights": {"b": 1, "c": 1}}`,
+			},
+		},
 		"mistake": {[]string{"step.b.retries", "many"}, nil},
 		"none":    {nil, nil},
 	} {

@@ -65,9 +65,13 @@ func (s *slice) next(ctx context.Context) error {
 		return nil
 	}
 	select {
-	case s.asking <- struct{}{}:
-	case <-ctx.Done():
-		return ctx.Err()
+	case s.asking <- struct{}{}: // at once, also when the context has ended: a slice that need not wait is no reason to stop
+	default:
+		select {
+		case s.asking <- struct{}{}:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
 	}
 	defer func() { <-s.asking }()
 	return s.ask(ctx)

@@ -10,6 +10,7 @@ import (
 	"unicode"
 
 	"github.com/tutti-server/tutti/internal/table"
+	"github.com/tutti-server/tutti/internal/tensordiff"
 )
 
 // Write prints the differences of the first step of each request, what failed, and the numbers of requests.
@@ -75,11 +76,11 @@ func (d *Difference) cells() []string {
 	if d.Response > 0 {
 		name += "@" + strconv.Itoa(d.Response)
 	}
-	if d.Kind == KindValues && d.Index != nil {
-		element = brackets(d.Index)
+	if d.Kind == tensordiff.KindValues && d.Index != nil {
+		element = tensordiff.Brackets(d.Index)
 		elements = fmt.Sprintf("%d of %d", d.Different, d.Elements)
 	}
-	return []string{d.Step, name, element, d.Captured, d.Replayed, elements, figure(d.Absolute), figure(d.Relative), ""}
+	return []string{d.Step, name, element, d.Want, d.Got, elements, figure(d.Absolute), figure(d.Relative), ""}
 }
 
 // plain replaces characters that control a terminal: names come from files.

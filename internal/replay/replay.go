@@ -17,6 +17,7 @@ import (
 	"github.com/tutti-server/tutti/client"
 	"github.com/tutti-server/tutti/core/tensor"
 	"github.com/tutti-server/tutti/internal/inspect"
+	"github.com/tutti-server/tutti/internal/tensordiff"
 	"github.com/tutti-server/tutti/internal/tracing"
 	"github.com/tutti-server/tutti/internal/tracing/capture"
 )
@@ -303,23 +304,16 @@ func statusDifference(then, now string, sent error) *Difference {
 	case then == succeeded || !reproducible(then):
 		return nil
 	case sent == nil:
-		return &Difference{Kind: KindStatus, Captured: then, Replayed: succeeded}
+		return &Difference{Difference: *difference(KindStatus, then, succeeded)}
 	case now != "" && now != then && then != crashed:
-		return &Difference{Kind: KindStatus, Captured: then, Replayed: now}
+		return &Difference{Difference: *difference(KindStatus, then, now)}
 	}
 	return nil
 }
 
 // Tolerance returns the tolerance for a type.
-func (s *Settings) Tolerance(d tensor.DType) Tolerance {
-	near := DefaultTolerance(d)
-	if s.Absolute != nil {
-		near.Absolute = *s.Absolute
-	}
-	if s.Relative != nil {
-		near.Relative = *s.Relative
-	}
-	return near
+func (s *Settings) Tolerance(d tensor.DType) tensordiff.Tolerance {
+	return tensordiff.DefaultTolerance(d).With(s.Absolute, s.Relative)
 }
 
 // ignored reports whether a tensor is not to be compared.

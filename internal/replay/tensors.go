@@ -7,6 +7,7 @@ import (
 
 	"github.com/tutti-server/tutti/client"
 	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/internal/tensordiff"
 	"github.com/tutti-server/tutti/internal/tracing"
 	"github.com/tutti-server/tutti/internal/tracing/capture"
 )
@@ -14,7 +15,7 @@ import (
 // instance is one tensor: a step has one for each response of the decoupled steps before it.
 type instance struct {
 	subRun int32
-	read   func() (*content, error)
+	read   func() (*tensordiff.Tensor, error)
 }
 
 // group is the tensors of one output of a step, or of one output of the response, in the order of their sub-runs.
@@ -30,14 +31,14 @@ type groupKey struct{ step, tensor string }
 // instanceOf returns tensor i of a file.
 func instanceOf(f *capture.File, i int) instance {
 	x := &f.List[i]
-	return instance{x.SubRun, func() (*content, error) {
-		c := &content{dtype: tensor.ParseDType(x.Type), shape: x.Shape}
+	return instance{x.SubRun, func() (*tensordiff.Tensor, error) {
+		c := &tensordiff.Tensor{DType: tensor.ParseDType(x.Type), Shape: x.Shape}
 		if !x.HasContent {
 			return c, nil
 		}
 		var err error
-		if c.data, c.whole, err = f.Content(i); c.data == nil {
-			c.data = []byte{} // which is known
+		if c.Data, c.Whole, err = f.Content(i); c.Data == nil {
+			c.Data = []byte{} // which is known
 		}
 		return c, err
 	}}
@@ -153,8 +154,8 @@ func (r *replayer) compareResponses(f *capture.File, responses []*client.Respons
 		got := &group{}
 		for n, resp := range responses {
 			if t := resp.Output(outputs[i]); t != nil {
-				c := &content{t.DType, t.Shape, t.Data, true}
-				got.list = append(got.list, instance{int32(n + 1), func() (*content, error) { return c, nil }}) //nolint:gosec // there are few
+				c := &tensordiff.Tensor{DType: t.DType, Shape: t.Shape, Data: t.Data, Whole: true}
+				got.list = append(got.list, instance{int32(n + 1), func() (*tensordiff.Tensor, error) { return c, nil }}) //nolint:gosec // there are few
 			}
 		}
 		if len(want.list) < most && len(got.list) > 0 && f.Status == succeeded {
@@ -217,8 +218,8 @@ func (r *replayer) outputs(f *capture.File, responses []*client.Response) (out [
 		if err != nil {
 			return nil, err
 		}
-		if c.whole {
-			out = append(out, client.Tensor{Name: t.Name, DType: t.DType, Shape: t.Shape, Data: c.data})
+		if c.Whole {
+			out = append(out, client.Tensor{Name: t.Name, DType: t.DType, Shape: t.Shape, Data: c.Data})
 		}
 	}
 	return out, nil
@@ -229,16 +230,15 @@ func (r *replayer) compareGroup(want, got *group, partly, loose bool, res *Resul
 	if r.ignored(want.step, want.tensor) {
 		return nil
 	}
-	add := func(d *Difference, response int) {
-		d.Step, d.Tensor, d.Response = want.step, want.tensor, response
-		res.Differences = append(res.Differences, *d)
+	add := func(d *tensordiff.Difference, response int) {
+		res.Differences = append(res.Differences, Difference{Step: want.step, Tensor: want.tensor, Response: response, Difference: *d})
 	}
 	switch {
 	case len(got.list) == 0 && !partly:
-		add(&Difference{Kind: KindMissing, Captured: describe(want), Replayed: "no tensor"}, 0)
+		add(difference(KindMissing, describe(want), "no tensor"), 0)
 		return nil
 	case len(got.list) != len(want.list) && !partly:
-		add(&Difference{Kind: KindResponses, Captured: count(len(want.list)), Replayed: count(len(got.list))}, 0)
+		add(difference(KindResponses, count(len(want.list)), count(len(got.list))), 0)
 	}
 	differences, err := r.comparePairs(want, got, loose, res)
 	if err != nil {
@@ -262,8 +262,8 @@ func (r *replayer) compareGroup(want, got *group, partly, loose bool, res *Resul
 }
 
 // comparePairs compares the tensors at the same places of two groups, and returns the difference at each place, or nil.
-func (r *replayer) comparePairs(want, got *group, loose bool, res *Result) ([]*Difference, error) {
-	list := make([]*Difference, min(len(want.list), len(got.list)))
+func (r *replayer) comparePairs(want, got *group, loose bool, res *Result) ([]*tensordiff.Difference, error) {
+	list := make([]*tensordiff.Difference, min(len(want.list), len(got.list)))
 	for i := range list {
 		d, known, err := r.comparePair(&want.list[i], &got.list[i], loose)
 		if err != nil {
@@ -278,7 +278,7 @@ func (r *replayer) comparePairs(want, got *group, loose bool, res *Result) ([]*D
 }
 
 // comparePair compares two tensors. known is false if the contents of one are not known: then only types and shapes are compared.
-func (r *replayer) comparePair(want, got *instance, loose bool) (d *Difference, known bool, err error) {
+func (r *replayer) comparePair(want, got *instance, loose bool) (d *tensordiff.Difference, known bool, err error) {
 	a, err := want.read()
 	if err != nil {
 		return nil, false, err
@@ -287,10 +287,10 @@ func (r *replayer) comparePair(want, got *instance, loose bool) (d *Difference, 
 	if err != nil {
 		return nil, false, err
 	}
-	if known = a.data != nil && b.data != nil; !known {
-		a.data, b.data = nil, nil
+	if known = a.Data != nil && b.Data != nil; !known {
+		a.Data, b.Data = nil, nil
 	}
-	return compare(a, b, r.Tolerance(a.dtype), loose), known, nil
+	return tensordiff.Compare(a, b, r.Tolerance(a.DType), loose), known, nil
 }
 
 // unordered reports whether the tensors of a group are those of decoupled steps behind decoupled steps. Their sub-runs are counted in
@@ -298,7 +298,7 @@ func (r *replayer) comparePair(want, got *instance, loose bool) (d *Difference, 
 func unordered(g *group) bool { return len(g.list) > 1 && g.list[0].subRun > 1 }
 
 // match removes the differences of tensors that only have changed places.
-func (r *replayer) match(want, got *group, differences []*Difference, loose bool) ([]*Difference, error) {
+func (r *replayer) match(want, got *group, differences []*tensordiff.Difference, loose bool) ([]*tensordiff.Difference, error) {
 	var free []int // the places in got that differ
 	for i, d := range differences {
 		if d != nil {
@@ -329,7 +329,7 @@ func describe(g *group) string {
 	if err != nil {
 		return "a tensor"
 	}
-	return fmt.Sprintf("%s %s", c.dtype, brackets(c.shape))
+	return fmt.Sprintf("%s %s", c.DType, tensordiff.Brackets(c.Shape))
 }
 
 func count(n int) string {

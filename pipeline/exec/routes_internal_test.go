@@ -5,13 +5,11 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
-	"strings"
 	"sync"
 	"testing"
 
 	"github.com/tutti-server/tutti/core/config"
 	"github.com/tutti-server/tutti/core/infer"
-	"github.com/tutti-server/tutti/core/tensor"
 	"github.com/tutti-server/tutti/internal/telemetry"
 	"github.com/tutti-server/tutti/pipeline/plan"
 )
@@ -188,51 +186,6 @@ func TestCanaryConcurrent(t *testing.T) {
 	all.Wait()
 	if u.counts[0].Share() != 1 || !u.canary.ended {
 		t.Errorf("share %g after 800 good requests, want 1", u.counts[0].Share())
-	}
-}
-
-// TestDifference checks how tensors are compared.
-func TestDifference(t *testing.T) {
-	t.Parallel()
-	of := func(d tensor.DType, shape []int64, data ...byte) *tensor.Tensor {
-		x, err := tensor.NewBytes(tensor.NewPool(), tensor.Of(shape...), len(data))
-		if err != nil {
-			t.Fatal(err)
-		}
-		x.DType = d
-		copy(x.Bytes(), data)
-		return &x
-	}
-	float := func(values ...float32) *tensor.Tensor {
-		var data []byte
-		for _, v := range values {
-			b := math.Float32bits(v)
-			data = append(data, byte(b), byte(b>>8), byte(b>>16), byte(b>>24))
-		}
-		return of(tensor.FP32, []int64{int64(len(values))}, data...)
-	}
-	nan, inf, exact, wide := float32(math.NaN()), float32(math.Inf(1)), 0.0, 0.5
-	for name, tc := range map[string]struct {
-		want, got *tensor.Tensor
-		absolute  *float64
-		text      string
-	}{
-		"equal":          {float(1, 2), float(1, 2), nil, ""},
-		"near":           {float(1, 2), float(1, 2.00001), nil, ""},
-		"exact":          {float(0, 2), float(1e-6, 2), &exact, "differs in 1 of 2 elements, most in element 0: 1e-06, expected 0"},
-		"wide":           {float(1, 2), float(1.4, 2), &wide, ""},
-		"far":            {float(1, 2, 3), float(1, 3, 5), nil, "differs in 2 of 3 elements, most in element 2: 5, expected 3"},
-		"NaN":            {float(nan), float(nan), nil, ""},
-		"NaN for number": {float(1), float(nan), nil, "differs in 1 of 1 elements"},
-		"infinity":       {float(inf), float(inf), nil, ""},
-		"shape":          {float(1), of(tensor.FP32, []int64{1, 1}, 0, 0, 128, 63), nil, "has the shape [1,1], expected [1]"},
-		"type":           {float(1), of(tensor.Int32, []int64{1}, 1, 0, 0, 0), nil, "is INT32, expected FP32"},
-		"integers":       {of(tensor.Uint8, []int64{2}, 1, 2), of(tensor.Uint8, []int64{2}, 1, 3), nil, "differs in 1 of 2 elements, most in element 1: 3, expected 2"},
-		"texts":          {of(tensor.Bytes, []int64{1}, 1, 0, 0, 0, 'a'), of(tensor.Bytes, []int64{1}, 1, 0, 0, 0, 'b'), nil, `differs in element 0: "b", expected "a"`},
-	} {
-		if got := difference(tc.want, tc.got, tc.absolute, nil); (tc.text == "") != (got == "") || !strings.HasPrefix(got, tc.text) {
-			t.Errorf("%s: %q, want %q", name, got, tc.text)
-		}
 	}
 }
 

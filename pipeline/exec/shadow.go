@@ -11,6 +11,7 @@ import (
 	"github.com/tutti-server/tutti/core/status"
 	"github.com/tutti-server/tutti/core/tensor"
 	"github.com/tutti-server/tutti/internal/telemetry"
+	"github.com/tutti-server/tutti/internal/tensordiff"
 	"github.com/tutti-server/tutti/internal/tracing"
 	"github.com/tutti-server/tutti/pipeline/plan"
 	"github.com/tutti-server/tutti/scheduler"
@@ -170,11 +171,17 @@ func (c *copied) compare(resp *infer.Response) (string, error) {
 		if err := batch.WaitOnHost(&want.Tensor); err != nil {
 			return "", err
 		}
-		if text := difference(&want.Tensor, got, c.Absolute, c.Relative); text != "" {
-			return fmt.Sprintf("output '%s' %s", want.Name, text), nil
+		near := tensordiff.DefaultTolerance(want.Tensor.DType).With(c.Absolute, c.Relative)
+		if d := tensordiff.Compare(compared(&want.Tensor), compared(got), near, false); d != nil {
+			return fmt.Sprintf("output '%s' %s", want.Name, d), nil
 		}
 	}
 	return "", nil
+}
+
+// compared is a tensor on the host for a comparison.
+func compared(t *tensor.Tensor) *tensordiff.Tensor {
+	return &tensordiff.Tensor{DType: t.DType, Shape: t.Shape.Dims(), Data: t.Bytes(), Whole: true}
 }
 
 // note records a difference: in the trace of the request that was copied, and in its capture with the tensors of the response.

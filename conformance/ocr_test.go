@@ -15,19 +15,19 @@ import (
 // ocrPackages holds RapidOCR, a public reader of text, with its networks.
 const ocrPackages prepared = "ocr"
 
-// ocrReport is the line of ocr/compare.py for one picture.
+// ocrReport is the line of ocr/compare.py for one image.
 type ocrReport struct {
-	Picture      string
+	Image        string
 	Texts, Boxes bool
 	Score        *float64
 	Want, Got    []string
 }
 
-// TestTextReader checks that the example ocr with RapidOCR's networks reads what RapidOCR reads, on every picture.
+// TestTextReader checks that the example ocr with RapidOCR's networks reads what RapidOCR reads, on every image.
 func TestTextReader(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
-		t.Skip("reads many pictures twice")
+		t.Skip("reads many images twice")
 	}
 	packages := ocrPackages.require(t)
 	library, err := preparedtest.Find("onnxruntime")
@@ -44,22 +44,25 @@ func TestTextReader(t *testing.T) {
 	cmd := exec.CommandContext(ctx, "python3", "-B", "ocr/compare.py", "--json", "--server", path, "--models", "../examples/ensembles/ocr")
 	cmd.Env = append(os.Environ(), "PYTHONPATH="+packages, "TUTTI_ONNXRUNTIME_LIB="+library)
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
-	_ = cmd.Run() // a picture that differs has its own failure below
-	pictures := 0
+	ended := cmd.Run()
+	images := 0
 	for line := range strings.Lines(stdout.String()) {
 		var r ocrReport
 		if err := json.Unmarshal([]byte(line), &r); err != nil {
 			t.Fatalf("%v in %s", err, line)
 		}
-		pictures++
-		t.Run(r.Picture, func(t *testing.T) { checkPicture(t, &r) })
+		images++
+		t.Run(r.Image, func(t *testing.T) { checkImage(t, &r) })
 	}
-	if pictures < 20 {
-		t.Errorf("%d pictures, expected 20 or more\n%s", pictures, &stderr)
+	if images < 20 {
+		t.Errorf("%d images, expected 20 or more\n%s", images, &stderr)
+	}
+	if ended != nil && !t.Failed() { // an image that differs has failed above
+		t.Errorf("compare.py ended early: %v\n%s", ended, &stderr)
 	}
 }
 
-func checkPicture(t *testing.T, r *ocrReport) {
+func checkImage(t *testing.T, r *ocrReport) {
 	t.Helper()
 	const apart = 0.01 // crops of one ratio may be in different batches of RapidOCR, whose sort is not stable
 	switch {

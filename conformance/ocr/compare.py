@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 """Compares the native steps of a text reader with a public reader, RapidOCR, on its own three networks.
 
-usage: python compare.py --server PROGRAM --models EXAMPLE [--walk] [--json] [--pictures FOLDER] [NAME ...]
+usage: python compare.py --server PROGRAM --models EXAMPLE [--walk] [--json] [--images FOLDER] [NAME ...]
 
 EXAMPLE is the folder of the example ocr, which is served with RapidOCR's networks in place of its own. With --walk the
 ensemble is left out, and its steps are requests of this script.
-Prints a line for each picture: how many lines of text RapidOCR reads, whether the texts, the boxes and the scores are
-equal, and the largest difference of a score. NAME is a part of the name of a picture. The exit status is 1 if a text or a box differs.
+Prints a line for each image: how many lines of text RapidOCR reads, whether the texts, the boxes and the scores are
+equal, and the largest difference of a score. NAME is a part of the name of an image. The exit status is 1 if a text or a box differs.
 
 It needs the packages of conformance/testdata/requirements-ocr.txt: scripts/prepare-conformance ocr.
 """
@@ -26,7 +26,7 @@ import onnxruntime
 import rapidocr_onnxruntime
 import tritonclient.http as triton
 
-import pictures
+import images
 
 # The networks: the file in RapidOCR's package, the name of the output in the example, and RapidOCR's.
 NETWORKS = {
@@ -85,7 +85,7 @@ DTYPES = {np.dtype(np.float32): "FP32", np.dtype(np.int32): "INT32", np.dtype(np
 
 
 class Graph:
-    """The ensemble: one request for each picture."""
+    """The ensemble: one request for each image."""
 
     def __init__(self, client):
         self.client = client
@@ -143,20 +143,20 @@ def compared(name, want, got):
     texts = want[0] == got[0]
     boxes = want[1].shape == got[1].shape and bool((np.abs(want[1] - got[1]) < 1e-3).all())  # pixels
     apart = float(np.abs(want[2] - got[2]).max(initial=0)) if want[2].shape == got[2].shape else None
-    return {"picture": name, "lines": len(want[0]), "texts": texts, "boxes": boxes, "score": apart, "want": want[0], "got": got[0]}
+    return {"image": name, "lines": len(want[0]), "texts": texts, "boxes": boxes, "score": apart, "want": want[0], "got": got[0]}
 
 
 def main():
     p = argparse.ArgumentParser()
     p.add_argument("--server", required=True)
     p.add_argument("--models", required=True, type=pathlib.Path)
-    p.add_argument("--pictures", type=pathlib.Path, help="folder of more pictures")
+    p.add_argument("--images", type=pathlib.Path, help="folder of more images")
     p.add_argument("names", nargs="*")
     p.add_argument("--walk", action="store_true")
     p.add_argument("--json", action="store_true")
     args = p.parse_args()
-    files = [(name, pictures.encoded(name, img)) for name, img in pictures.all_pictures()]
-    files += [(f.name, f.read_bytes()) for f in sorted(args.pictures.iterdir())] if args.pictures else []
+    files = [(name, images.encoded(name, img)) for name, img in images.all_images()]
+    files += [(f.name, f.read_bytes()) for f in sorted(args.images.iterdir())] if args.images else []
     files = [f for f in files if not args.names or any(n in f[0] for n in args.names)]
     public, failed, lines = rapidocr_onnxruntime.RapidOCR(), 0, 0
     with tempfile.TemporaryDirectory(prefix="tutti-ocr-") as folder:
@@ -176,7 +176,7 @@ def main():
                 if not result["texts"]:
                     print("   ", result["want"], "\n   ", result["got"])
     if not args.json:
-        print(f"{len(files) - failed} of {len(files)} pictures with {lines} lines: texts and boxes equal")
+        print(f"{len(files) - failed} of {len(files)} images with {lines} lines: texts and boxes equal")
     return 1 if failed else 0
 
 

@@ -1,4 +1,4 @@
-"""Rendered pictures of text for compare.py: what a reader of documents, labels and screens meets."""
+"""Rendered images of text for compare.py: what a reader of documents, labels and screens meets."""
 
 import io
 
@@ -74,8 +74,8 @@ def vertical():
     return img
 
 
-def all_pictures():
-    """Yields a name and an image for each picture."""
+def all_images():
+    """Yields a name and the pixels of each image."""
     yield "one line", page(360, 70, WORDS[:1], 32)
     yield "page", page(640, 480, WORDS[:9], 28)
     yield "small print", page(420, 300, WORDS[5:17], 13, gap=1.7)
@@ -108,7 +108,7 @@ def all_pictures():
 
 
 def encoded(name, img):
-    """Returns the file of a picture: every third one is a JPEG file."""
+    """Returns the file of an image: every third one is a JPEG file."""
     out = io.BytesIO()
     if sum(map(ord, name)) % 3 == 0:
         img.save(out, "JPEG", quality=88)

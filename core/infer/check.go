@@ -190,3 +190,14 @@ func repeated[T any](list []T, name func(*T) string) int {
 	}
 	return -1
 }
+
+// MaxEntries bounds each list of a request, over every protocol: an entry of two bytes must not cost the server a hundred.
+const MaxEntries = 1 << 16
+
+// TooMany returns an error if a list of a request has more than MaxEntries entries; what names them.
+func TooMany(what string, n int) error {
+	if n <= MaxEntries {
+		return nil
+	}
+	return status.Errorf(status.InvalidArg, "request has more than %d %s", MaxEntries, what)
+}

@@ -11,6 +11,7 @@ import (
 	"github.com/tutti-server/tutti/client"
 	"github.com/tutti-server/tutti/core/infer"
 	"github.com/tutti-server/tutti/internal/importer"
+	"github.com/tutti-server/tutti/internal/table"
 )
 
 func importCommand() command {
@@ -94,7 +95,7 @@ func (c *connection) metadata(from string) (source func(context.Context, string)
 // describeImport prints what was written and what did not carry over.
 func (p *program) describeImport(file, dir string, r *importer.Result) error {
 	var t strings.Builder
-	fmt.Fprintf(&t, "Wrote %s from %s (%s): %s, %s.\n", dir, file, r.Format, countOf(len(r.Ensembles), "ensemble"), countOf(len(r.Models), "model"))
+	fmt.Fprintf(&t, "Wrote %s from %s (%s): %s, %s.\n", dir, file, r.Format, table.Count(len(r.Ensembles), "ensemble"), table.Count(len(r.Models), "model"))
 	if len(r.Notes) > 0 {
 		t.WriteString("\nWhat did not carry over as it was:\n")
 	}
@@ -108,12 +109,4 @@ func (p *program) describeImport(file, dir string, r *importer.Result) error {
 	fmt.Fprintf(&t, "\nCheck it and serve it:\n  tutti validate %[1]s\n  tutti serve --model-repository %[1]s\n", dir)
 	_, err := p.stdout.Write([]byte(t.String()))
 	return err
-}
-
-// countOf returns a number and a word, which gets its plural. For example, "2 models".
-func countOf(n int, word string) string {
-	if n != 1 {
-		word += "s"
-	}
-	return fmt.Sprintf("%d %s", n, word)
 }

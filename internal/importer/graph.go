@@ -7,8 +7,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-
-	"github.com/tutti-server/tutti/core/config"
 )
 
 // wire is a tensor of an ensemble. Its name is chosen when the ensemble is complete.
@@ -370,6 +368,3 @@ func (b *builder) finish() {
 		b.result.folders = append(b.result.folders, &folder{name: m.name, text: m.text(), from: m.from})
 	}
 }
-
-// nearest returns the name that was probably meant.
-func nearest(name string, names []string) string { return config.DidYouMean(name, names) }

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/tutti-server/tutti/core/config"
 )
 
 // The fields of InferenceGraph.
@@ -39,7 +41,7 @@ func (b *builder) document(doc value) {
 	case "":
 		b.fail(doc, "the field 'kind' is missing, expected InferenceGraph or Pipeline")
 	default:
-		b.fail(doc, "found the kind '%s', expected InferenceGraph or Pipeline.%s", kind, nearest(kind, []string{"InferenceGraph", "Pipeline"}))
+		b.fail(doc, "found the kind '%s', expected InferenceGraph or Pipeline.%s", kind, config.DidYouMean(kind, []string{"InferenceGraph", "Pipeline"}))
 	}
 }
 
@@ -144,7 +146,7 @@ func (g *graph) node(at value, name string, request *message, when *condition) *
 			names = append(names, n)
 		}
 		slices.Sort(names)
-		g.fail(at, "there is no node '%s', expected one of %s.%s", name, strings.Join(names, ", "), nearest(name, names))
+		g.fail(at, "there is no node '%s', expected one of %s.%s", name, strings.Join(names, ", "), config.DidYouMean(name, names))
 		return nil
 	}
 	if slices.Contains(g.open, name) {
@@ -265,7 +267,7 @@ func (g *graph) connect(s *graphStep, m *message, p port, sig *signature) *wire 
 		for _, l := range m.links {
 			names = append(names, l.port)
 		}
-		g.fail(s.value, "the model '%s' has the input '%s', which %s does not have, found %s.%s", s.name, p.name, m.from, strings.Join(names, ", "), nearest(p.name, names))
+		g.fail(s.value, "the model '%s' has the input '%s', which %s does not have, found %s.%s", s.name, p.name, m.from, strings.Join(names, ", "), config.DidYouMean(p.name, names))
 	}
 	return w
 }

@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/tutti-server/tutti/core/config"
 )
 
 // ovms reads the configuration file of OpenVINO Model Server.
@@ -104,7 +106,7 @@ func (b *builder) ovmsSettings(f map[string]value, m *model) {
 	t.WriteString(b.versionPolicy(f["model_version_policy"]))
 	for _, p := range b.fields(f["plugin_config"]) {
 		if !slices.Contains(pluginKeys, p.name) {
-			b.note(p.value, "plugin_config "+p.name+" of model '"+m.name+"'", "the backend has no such setting%s", nearest(p.name, pluginKeys))
+			b.note(p.value, "plugin_config "+p.name+" of model '"+m.name+"'", "the backend has no such setting%s", config.DidYouMean(p.name, pluginKeys))
 			continue
 		}
 		t.WriteString(parameter(p.name, b.text(p.value)))
@@ -263,7 +265,7 @@ func (b *builder) leftOut(f map[string]value, nodes []*ovmsNode, libraries map[s
 		if b.text(n.fields["type"]) == "custom" {
 			library := b.text(n.fields["library_name"])
 			if !libraries[library] {
-				b.fail(cmp.Or(n.fields["library_name"], n.value), "there is no library '%s' in custom_node_library_config_list.%s", library, nearest(library, slices.Sorted(maps.Keys(libraries))))
+				b.fail(cmp.Or(n.fields["library_name"], n.value), "there is no library '%s' in custom_node_library_config_list.%s", library, config.DidYouMean(library, slices.Sorted(maps.Keys(libraries))))
 			}
 			return fmt.Sprintf("it is left out: the node '%s' runs the library '%s' in C++. Write it as a step in Python or Go, and the pipeline as an ensemble", n.name, library)
 		}
@@ -316,7 +318,7 @@ func (b *builder) ovmsModelOf(node, v value) string {
 		names = append(names, m.name)
 	}
 	if name != "" && !slices.Contains(names, name) {
-		b.fail(v, "there is no model '%s' in model_config_list.%s", name, nearest(name, names))
+		b.fail(v, "there is no model '%s' in model_config_list.%s", name, config.DidYouMean(name, names))
 	}
 	return name
 }
@@ -333,7 +335,7 @@ func (b *builder) ovmsOutputs(e *ensemble, n *ovmsNode) {
 			if n.sig != nil {
 				known, ok := find(n.sig.out, item)
 				if p = known; !ok {
-					b.fail(f["data_item"], "the model '%s' has no output '%s'.%s", n.step.model, item, nearest(item, names(n.sig.out)))
+					b.fail(f["data_item"], "the model '%s' has no output '%s'.%s", n.step.model, item, config.DidYouMean(item, names(n.sig.out)))
 				}
 			}
 			w = e.wire(n.name+"_"+alias, p, nil)
@@ -368,7 +370,7 @@ func (b *builder) ovmsInput(n *ovmsNode, v value, byName map[string]*ovmsNode) {
 	if n.sig != nil {
 		p, ok := find(n.sig.in, list[0].name)
 		if !ok {
-			b.fail(list[0].value, "the model '%s' has no input '%s'.%s", n.step.model, list[0].name, nearest(list[0].name, names(n.sig.in)))
+			b.fail(list[0].value, "the model '%s' has no input '%s'.%s", n.step.model, list[0].name, config.DidYouMean(list[0].name, names(n.sig.in)))
 		}
 		if !w.port.known {
 			w.port = p
@@ -387,12 +389,12 @@ func (b *builder) ovmsSource(v value, byName map[string]*ovmsNode) (*wire, *ovms
 	node, item := b.name(v, f["node_name"], "node_name"), b.name(v, f["data_item"], "data_item")
 	n := byName[node]
 	if n == nil {
-		b.fail(cmp.Or(f["node_name"], v), "there is no node '%s'.%s", node, nearest(node, slices.Sorted(maps.Keys(byName))))
+		b.fail(cmp.Or(f["node_name"], v), "there is no node '%s'.%s", node, config.DidYouMean(node, slices.Sorted(maps.Keys(byName))))
 		return nil, nil
 	}
 	w := n.outputs[item]
 	if w == nil {
-		b.fail(cmp.Or(f["data_item"], v), "the node '%s' has no output '%s', expected one of %s.%s", node, item, strings.Join(slices.Sorted(maps.Keys(n.outputs)), ", "), nearest(item, slices.Sorted(maps.Keys(n.outputs))))
+		b.fail(cmp.Or(f["data_item"], v), "the node '%s' has no output '%s', expected one of %s.%s", node, item, strings.Join(slices.Sorted(maps.Keys(n.outputs)), ", "), config.DidYouMean(item, slices.Sorted(maps.Keys(n.outputs))))
 		return nil, nil
 	}
 	return w, n

@@ -6,6 +6,8 @@ import (
 	"maps"
 	"slices"
 	"strings"
+
+	"github.com/tutti-server/tutti/core/config"
 )
 
 var (
@@ -129,12 +131,12 @@ func (p *pipeline) refer(v value, text string) (r reference, ok bool) {
 	parts := strings.SplitN(text, ".", 3)
 	known := append(slices.Sorted(maps.Keys(p.steps)), p.name)
 	if r.step = p.steps[parts[0]]; r.step == nil && parts[0] != p.name {
-		p.fail(v, "'%s' names no step, expected one of %s.%s", text, strings.Join(known, ", "), nearest(parts[0], known))
+		p.fail(v, "'%s' names no step, expected one of %s.%s", text, strings.Join(known, ", "), config.DidYouMean(parts[0], known))
 		return r, false
 	}
 	if len(parts) > 1 {
 		if parts[1] != "inputs" && parts[1] != "outputs" {
-			p.fail(v, "found '%s' in '%s', expected inputs or outputs.%s", parts[1], text, nearest(parts[1], []string{"inputs", "outputs"}))
+			p.fail(v, "found '%s' in '%s', expected inputs or outputs.%s", parts[1], text, config.DidYouMean(parts[1], []string{"inputs", "outputs"}))
 			return r, false
 		}
 		r.inputs = parts[1] == "inputs"
@@ -172,7 +174,7 @@ func (p *pipeline) connect(s *seldonStep) {
 		}
 		if w == nil {
 			have := slices.Sorted(maps.Keys(found))
-			p.fail(s.value, "the model '%s' has the input '%s', which is not among the tensors of its inputs (%s): expected a tensorMap.%s", s.name, in.name, cmp.Or(strings.Join(have, ", "), "none"), nearest(in.name, have))
+			p.fail(s.value, "the model '%s' has the input '%s', which is not among the tensors of its inputs (%s): expected a tensorMap.%s", s.name, in.name, cmp.Or(strings.Join(have, ", "), "none"), config.DidYouMean(in.name, have))
 			continue
 		}
 		s.step.in = append(s.step.in, link{in.name, w})
@@ -213,7 +215,7 @@ func (p *pipeline) tensorMap(s *seldonStep) map[string]string {
 				p.fail(f.value, "'%s' names no tensor, expected for example STEP.outputs.TENSOR", f.name)
 			}
 			if _, there := find(s.sig.in, to); !there {
-				p.fail(f.value, "the model '%s' has no input '%s', expected one of %s.%s", s.name, to, strings.Join(names(s.sig.in), ", "), nearest(to, names(s.sig.in)))
+				p.fail(f.value, "the model '%s' has no input '%s', expected one of %s.%s", s.name, to, strings.Join(names(s.sig.in), ", "), config.DidYouMean(to, names(s.sig.in)))
 			}
 		}
 		m[f.name] = to
@@ -245,7 +247,7 @@ func (p *pipeline) source(s *seldonStep, v value, renamed map[string]string, fou
 		found[to], hit = l.wire, true
 	}
 	if !hit && r.step.sig != nil {
-		p.fail(v, "the step '%s' has no output '%s', expected one of %s.%s", r.step.name, r.tensor, strings.Join(names(r.step.sig.out), ", "), nearest(r.tensor, names(r.step.sig.out)))
+		p.fail(v, "the step '%s' has no output '%s', expected one of %s.%s", r.step.name, r.tensor, strings.Join(names(r.step.sig.out), ", "), config.DidYouMean(r.tensor, names(r.step.sig.out)))
 	}
 }
 
@@ -341,7 +343,7 @@ func (p *pipeline) outputs(doc, v value) {
 			byName[name] = append(byName[name], l.wire)
 		}
 		if !hit {
-			p.fail(s, "the step '%s' has no output '%s', expected one of %s.%s", r.step.name, r.tensor, strings.Join(names(r.step.sig.out), ", "), nearest(r.tensor, names(r.step.sig.out)))
+			p.fail(s, "the step '%s' has no output '%s', expected one of %s.%s", r.step.name, r.tensor, strings.Join(names(r.step.sig.out), ", "), config.DidYouMean(r.tensor, names(r.step.sig.out)))
 		}
 	}
 	for _, name := range order {

@@ -18,6 +18,7 @@ import (
 	"github.com/tutti-server/tutti/core/status"
 	"github.com/tutti-server/tutti/internal/repository"
 	"github.com/tutti-server/tutti/internal/runtimes"
+	"github.com/tutti-server/tutti/internal/table"
 	"github.com/tutti-server/tutti/pipeline/plan"
 	"github.com/tutti-server/tutti/proto/modelconfig"
 )
@@ -100,17 +101,10 @@ func (r *Report) writeText(w io.Writer) error {
 		b.WriteString(r.Diagnostics[i].String() + "\n")
 	}
 	fmt.Fprintf(&b, "%s in %s\n", strings.Join([]string{
-		plural(counts[config.Fault], "error"), plural(counts[config.Warning], "warning"), plural(counts[config.Notice], "notice"),
-	}, ", "), plural(r.Models, "model"))
+		table.Count(counts[config.Fault], "error"), table.Count(counts[config.Warning], "warning"), table.Count(counts[config.Notice], "notice"),
+	}, ", "), table.Count(r.Models, "model"))
 	_, err := io.WriteString(w, b.String())
 	return err
-}
-
-func plural(n int, word string) string {
-	if n == 1 {
-		return "1 " + word
-	}
-	return fmt.Sprintf("%d %ss", n, word)
 }
 
 // examiner collects the problems of repositories.

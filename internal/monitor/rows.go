@@ -13,6 +13,7 @@ import (
 	"github.com/tutti-server/tutti/core/infer"
 	"github.com/tutti-server/tutti/internal/benchmark"
 	"github.com/tutti-server/tutti/internal/inspect"
+	"github.com/tutti-server/tutti/internal/table"
 )
 
 // Figure is a value that is unknown if it is negative.
@@ -226,7 +227,7 @@ func Totals(before, after *Sample, rows []Row) []string {
 	for i := range rows {
 		total, errors = total+rows[i].Rate, errors+rows[i].Errors
 	}
-	parts = append(parts, plural(len(rows), "model"), rateText(total)+" req/s", rateText(errors)+" err/s")
+	parts = append(parts, table.Count(len(rows), "model"), rateText(total)+" req/s", rateText(errors)+" err/s")
 	v := after.Server
 	if v == nil {
 		return parts
@@ -246,13 +247,6 @@ func Totals(before, after *Sample, rows []Row) []string {
 		parts = append(parts, text)
 	}
 	return parts
-}
-
-func plural(n int, what string) string {
-	if n != 1 {
-		what += "s"
-	}
-	return strconv.Itoa(n) + " " + what
 }
 
 // rateText formats a number per second.

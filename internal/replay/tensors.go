@@ -7,6 +7,7 @@ import (
 
 	"github.com/tutti-server/tutti/client"
 	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/internal/table"
 	"github.com/tutti-server/tutti/internal/tensordiff"
 	"github.com/tutti-server/tutti/internal/tracing"
 	"github.com/tutti-server/tutti/internal/tracing/capture"
@@ -238,7 +239,7 @@ func (r *replayer) compareGroup(want, got *group, partly, loose bool, res *Resul
 		add(difference(KindMissing, describe(want), "no tensor"), 0)
 		return nil
 	case len(got.list) != len(want.list) && !partly:
-		add(difference(KindResponses, count(len(want.list)), count(len(got.list))), 0)
+		add(difference(KindResponses, table.Count(len(want.list), "response"), table.Count(len(got.list), "response")), 0)
 	}
 	differences, err := r.comparePairs(want, got, loose, res)
 	if err != nil {
@@ -330,11 +331,4 @@ func describe(g *group) string {
 		return "a tensor"
 	}
 	return fmt.Sprintf("%s %s", c.DType, tensordiff.Brackets(c.Shape))
-}
-
-func count(n int) string {
-	if n == 1 {
-		return "1 response"
-	}
-	return fmt.Sprintf("%d responses", n)
 }

@@ -3,6 +3,7 @@ package table
 
 import (
 	"io"
+	"strconv"
 	"strings"
 	"unicode/utf8"
 )
@@ -104,4 +105,12 @@ func Wrap(text string, width int) []string {
 		}
 	}
 	return lines
+}
+
+// Count returns a number and a word, which gets an s unless the number is 1. For example, "2 models".
+func Count(n int, word string) string {
+	if n != 1 {
+		word += "s"
+	}
+	return strconv.Itoa(n) + " " + word
 }

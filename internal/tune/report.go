@@ -17,7 +17,7 @@ import (
 // Write prints the report: the measured models, predictions beside measurements, and the changes as a diff.
 func (r *Report) Write(w io.Writer) error {
 	var b strings.Builder
-	fmt.Fprintf(&b, "Ensemble %s, p99 of at most %s, %s, %s.\n\n", r.Ensemble, Round(r.Objective), count(r.Cores, "core"), count(len(r.Network.Samples), "sample request"))
+	fmt.Fprintf(&b, "Ensemble %s, p99 of at most %s, %s, %s.\n\n", r.Ensemble, Round(r.Objective), table.Count(r.Cores, "core"), table.Count(len(r.Network.Samples), "sample request"))
 	table.Right(&b, "", r.Network.costs())
 	r.Network.largerText(&b)
 	fmt.Fprintf(&b, "\nBesides its models a request takes %s of processor time and %s without; under load executions take %.2f times as long.\n\n",
@@ -80,7 +80,7 @@ func (n *Network) largerText(b *strings.Builder) {
 			fmt.Fprintf(b, "%s: max_batch_size stays %d: %s\n", m.Name, m.Current.MaxBatch, m.Fixed)
 		case m.Largest > m.Current.MaxBatch:
 			fmt.Fprintf(b, "%s: its file takes batches beyond max_batch_size %d. They were measured up to %d; there the fit is off by %.0f %% (%s).\n",
-				m.Name, m.Current.MaxBatch, m.Largest, 100*mean, count(batches, "measurement"))
+				m.Name, m.Current.MaxBatch, m.Largest, 100*mean, table.Count(batches, "measurement"))
 		}
 	}
 }

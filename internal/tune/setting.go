@@ -10,6 +10,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/tutti-server/tutti/core/config"
+	"github.com/tutti-server/tutti/internal/table"
 	"github.com/tutti-server/tutti/proto/modelconfig"
 )
 
@@ -102,9 +103,9 @@ func Edits(cfg *modelconfig.ModelConfig, from, to *Setting) (list []config.Edit)
 
 // String describes a setting. For example: "2 instances with 1 thread, batches up to 32 after at most 2ms".
 func (s *Setting) String() string {
-	text := count(s.Instances, "instance")
+	text := table.Count(s.Instances, "instance")
 	if s.Threads > 0 {
-		text += " with " + count(s.Threads, "thread")
+		text += " with " + table.Count(s.Threads, "thread")
 	}
 	switch {
 	case !s.Batching:
@@ -118,11 +119,4 @@ func (s *Setting) String() string {
 		text += " after at most " + s.Delay.String()
 	}
 	return text
-}
-
-func count(n int, what string) string {
-	if n == 1 {
-		return "1 " + what
-	}
-	return fmt.Sprintf("%d %ss", n, what)
 }

@@ -154,17 +154,23 @@ func (l *level) models(steps []*modelconfig.ModelEnsembling_Step) ([]Model, erro
 	}
 	if len(missing) > 0 {
 		slices.Sort(missing)
-		hint := ""
-		if namer, ok := l.look.(Namer); ok {
-			names := slices.DeleteFunc(namer.Names(), func(name string) bool { return name == l.name() || name == missing[0] })
-			if near := config.DidYouMean(missing[0], names); near != "" {
-				hint = "." + near
-			}
-		}
 		return models, config.Errorf(config.NoSuchModel, l.fieldOf(missing[0])+".model_name", "ensemble %s contains models that are not available or ambiguous: %s%s",
-			l.name(), strings.Join(slices.Compact(missing), ", "), hint)
+			l.name(), strings.Join(slices.Compact(missing), ", "), l.nearest(missing[0]))
 	}
 	return models, first
+}
+
+// nearest returns the question whether another model was meant, after a full stop; "" when none is near.
+func (l *level) nearest(name string) string {
+	namer, ok := l.look.(Namer)
+	if !ok {
+		return ""
+	}
+	names := slices.DeleteFunc(namer.Names(), func(n string) bool { return n == l.name() || n == name })
+	if near := config.DidYouMean(name, names); near != "" {
+		return "." + near
+	}
+	return ""
 }
 
 // model looks up one step's model. An unknown model is a NotFound error; version 0 is never loaded.

@@ -177,16 +177,6 @@ func (l *level) shadowStep(s *step, o config.Operation) error {
 	return l.comparePorts(o.Field, owner, sig, o.Shadow.Model)
 }
 
-// nearest returns the model that was probably meant.
-func (l *level) nearest(name string) string {
-	if namer, ok := l.look.(Namer); ok {
-		if near := config.DidYouMean(name, namer.Names()); near != "" {
-			return "." + near
-		}
-	}
-	return ""
-}
-
 // shadows adds the shadows of the steps that an output needs to what it needs.
 func (c *compiler) shadows(need NodeSet) {
 	for i, s := range c.leaves {

@@ -8,7 +8,7 @@ import (
 	"google.golang.org/grpc/mem"
 	"google.golang.org/protobuf/encoding/protowire"
 
-	"github.com/tutti-server/tutti/core/status"
+	"github.com/tutti-server/tutti/core/infer"
 	"github.com/tutti-server/tutti/internal/pool"
 	"github.com/tutti-server/tutti/internal/shm"
 	"github.com/tutti-server/tutti/internal/wire"
@@ -75,9 +75,6 @@ func reuse[T any](list []T) []T {
 	return list[:0]
 }
 
-// maxElements bounds each list of a request: a field of two bytes must not cost the server a hundred.
-const maxElements = 1 << 16
-
 // scan finds the fields of the message. An error means that they are malformed.
 //
 // hot: no allocation in steady state.
@@ -109,7 +106,7 @@ func (m *message) field(num protowire.Number) error {
 	}
 	if num == 7 {
 		m.raw = append(m.raw, s)
-		return tooMany("raw_input_contents", len(m.raw))
+		return infer.TooMany("raw_input_contents", len(m.raw))
 	}
 	b := m.cursor.Bytes(s)
 	switch num {
@@ -123,22 +120,15 @@ func (m *message) field(num protowire.Number) error {
 		m.params, err = appendParam(m.params, b)
 	case 5:
 		m.inputs = append(m.inputs, b)
-		err = tooMany("inputs", len(m.inputs))
+		err = infer.TooMany("inputs", len(m.inputs))
 	case 6:
 		m.outputs = append(m.outputs, b)
-		err = tooMany("outputs", len(m.outputs))
+		err = infer.TooMany("outputs", len(m.outputs))
 	}
 	if num <= 3 && !utf8.Valid(b) {
 		return wire.ErrMalformed
 	}
 	return err
-}
-
-func tooMany(what string, n int) error {
-	if n <= maxElements {
-		return nil
-	}
-	return status.Errorf(status.InvalidArg, "request has more than %d %s", maxElements, what)
 }
 
 // param is an entry of a parameter map.
@@ -149,7 +139,7 @@ func appendParam(list []param, b []byte) ([]param, error) {
 	var p param
 	err := p.Parse(b)
 	list = append(list, p)
-	return list, cmp.Or(err, tooMany("parameters", len(list)))
+	return list, cmp.Or(err, infer.TooMany("parameters", len(list)))
 }
 
 // tensorFields is an InferInputTensor or, without the last three fields, an InferRequestedOutputTensor.
@@ -185,7 +175,7 @@ func (m *message) tensorOf(b []byte, input bool) (*tensorFields, error) {
 			t.packedDims(&f)
 		case input && f.Is(3, protowire.VarintType):
 			t.dims = append(t.dims, int64(f.Varint()))
-			f.Err = cmp.Or(f.Err, tooMany("dimensions", len(t.dims)))
+			f.Err = cmp.Or(f.Err, infer.TooMany("dimensions", len(t.dims)))
 		case input && f.Is(5, protowire.BytesType):
 			t.addContents(f.Bytes())
 		case f.Is(params, protowire.BytesType):
@@ -203,7 +193,7 @@ func (t *tensorFields) packedDims(f *wire.Fields) {
 	list := wire.Fields{Rest: f.Bytes()}
 	for len(list.Rest) > 0 && list.Err == nil {
 		t.dims = append(t.dims, int64(list.Varint()))
-		list.Err = cmp.Or(list.Err, tooMany("dimensions", len(t.dims)))
+		list.Err = cmp.Or(list.Err, infer.TooMany("dimensions", len(t.dims)))
 	}
 	f.Err = cmp.Or(f.Err, list.Err)
 }

@@ -232,17 +232,6 @@ func (x *exchange) readMember(name []byte, seen *field) error {
 	return x.p.Skip()
 }
 
-// maxElements bounds each list of a request, as over gRPC: an entry of two bytes must not cost the server a hundred.
-const maxElements = 1 << 16
-
-// tooMany returns an error if a list has more than maxElements entries.
-func tooMany(what string, n int) error {
-	if n <= maxElements {
-		return nil
-	}
-	return status.Errorf(status.InvalidArg, "request has more than %d %s", maxElements, what)
-}
-
 // readList reads an array, each element with read.
 func (x *exchange) readList(name string, read func() error) error {
 	if x.p.Peek() != '[' {
@@ -251,7 +240,7 @@ func (x *exchange) readList(name string, read func() error) error {
 	n := 0
 	return x.p.Elements(func() error {
 		n++
-		if err := tooMany(name, n); err != nil {
+		if err := infer.TooMany(name, n); err != nil {
 			return err
 		}
 		return read()
@@ -339,7 +328,7 @@ func (x *exchange) readCustomParameter(name string) (err error) {
 	}
 	if err == nil {
 		x.req.Params = append(x.req.Params, to)
-		err = tooMany("parameters", len(x.req.Params))
+		err = infer.TooMany("parameters", len(x.req.Params))
 	}
 	return err
 }

@@ -62,7 +62,7 @@ func (x *exchange) readShape(in *input) error {
 	err := x.p.Elements(func() error {
 		d, err := x.p.Unsigned("shape")
 		dims = append(dims, int64(d))
-		return cmp.Or(err, tooMany("dimensions", len(dims)))
+		return cmp.Or(err, infer.TooMany("dimensions", len(dims)))
 	})
 	if err == nil {
 		in.shape = tensor.Of(dims...)

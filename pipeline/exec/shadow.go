@@ -27,7 +27,7 @@ type shadow struct {
 	*plan.Shadow
 
 	name     string // of the node
-	node     int32  // in the whole plan
+	node     int32  // of the executor's plan
 	counts   *telemetry.Shadow
 	inFlight atomic.Int64
 	router   *router // of a canary that counts the differences; nil for none
@@ -47,7 +47,7 @@ func newShadows(x *Executor) (list []*shadow) {
 		if list == nil {
 			list = make([]*shadow, len(x.plan.Nodes))
 		}
-		s := &shadow{Shadow: n.Operation.Shadow, name: n.Name, node: x.number(int32(i)), counts: &telemetry.Shadow{}, random: rand.Float64}
+		s := &shadow{Shadow: n.Operation.Shadow, name: n.Name, node: int32(i), counts: &telemetry.Shadow{}, random: rand.Float64}
 		if x.stats != nil {
 			s.counts = x.stats.ShadowOf(s.Step, s.Name)
 		}
@@ -189,18 +189,16 @@ func (c *copied) note(resp *infer.Response, text string) {
 	if c.trace == nil {
 		return
 	}
-	reason := fmt.Sprintf("the copy of the request of '%s' at '%s' ", c.Step, c.Name)
 	if text == "" {
-		reason += "has the same response"
-	} else {
-		reason += text
+		text = "the responses are equal"
 	}
-	c.trace.Event(&tracing.Event{Kind: tracing.EventShadow, At: telemetry.Now(), Node: c.node, Reason: reason})
+	reason := fmt.Sprintf("the copy of a request of '%s' for '%s': %s", c.Step, c.Name, text)
+	c.trace.Event(&tracing.Event{Kind: tracing.EventShadow, At: telemetry.Now(), Node: c.x.number(c.node), Reason: reason})
 	if f := c.trace.Snapshot(); f != nil && resp != nil {
 		host := run{x: c.x, call: call{req: &infer.Request{Trace: c.trace}}}
 		for i := range resp.Outputs {
 			o := &resp.Outputs[i]
-			host.capture(f, tracing.TensorEdge{Node: c.node, Step: c.name, Tensor: o.Name, Names: []string{o.Name}, Models: []string{c.Model}}, 0, &o.Tensor)
+			host.capture(f, tracing.TensorEdge{Node: c.x.number(c.node), Step: c.name, Tensor: o.Name, Names: []string{o.Name}, Models: []string{c.Model}}, 0, &o.Tensor)
 		}
 	}
 	c.trace.End()

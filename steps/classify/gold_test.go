@@ -1,18 +1,16 @@
 package classify_test
 
 import (
-	"compress/gzip"
 	"encoding/binary"
-	"encoding/json"
 	"fmt"
 	"math"
-	"os"
 	"strconv"
 	"testing"
 
 	"github.com/tutti-server/tutti/core/tensor"
 	"github.com/tutti-server/tutti/steps"
 	"github.com/tutti-server/tutti/steps/classify"
+	"github.com/tutti-server/tutti/steps/steptest"
 )
 
 // gold is one case of testdata/gold.json.gz, made by testdata/make_gold.py.
@@ -23,21 +21,9 @@ type gold struct {
 	LogSoftmax          []byte `json:"log_softmax"`
 }
 
-func readGold(t *testing.T) []gold {
+func readGold(t *testing.T) (list []gold) {
 	t.Helper()
-	f, err := os.Open("testdata/gold.json.gz")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	z, err := gzip.NewReader(f)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var list []gold
-	if err := json.NewDecoder(z).Decode(&list); err != nil {
-		t.Fatal(err)
-	}
+	steptest.ReadGold(t, "gold.json.gz", &list)
 	return list
 }
 

@@ -1,13 +1,10 @@
 package detect_test
 
 import (
-	"compress/gzip"
 	"encoding/binary"
-	"encoding/json"
 	"fmt"
 	"maps"
 	"math"
-	"os"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -17,6 +14,7 @@ import (
 	"github.com/tutti-server/tutti/core/tensor/tensortest"
 	"github.com/tutti-server/tutti/steps"
 	"github.com/tutti-server/tutti/steps/detect"
+	"github.com/tutti-server/tutti/steps/steptest"
 )
 
 // array is a tensor of the gold file.
@@ -32,21 +30,9 @@ type gold struct {
 	Boxes, Scores, Classes []array // by row
 }
 
-func readGold(t *testing.T) []gold {
+func readGold(t *testing.T) (list []gold) {
 	t.Helper()
-	f, err := os.Open("testdata/gold.json.gz")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	z, err := gzip.NewReader(f)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var list []gold
-	if err := json.NewDecoder(z).Decode(&list); err != nil {
-		t.Fatal(err)
-	}
+	steptest.ReadGold(t, "gold.json.gz", &list)
 	return list
 }
 

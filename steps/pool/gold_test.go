@@ -1,10 +1,7 @@
 package pool_test
 
 import (
-	"compress/gzip"
-	"encoding/json"
 	"fmt"
-	"os"
 	"testing"
 
 	"github.com/tutti-server/tutti/core/config"
@@ -21,21 +18,9 @@ type gold struct {
 	Hidden, Mask, Weights, Want []byte
 }
 
-func readGold(tb testing.TB) []gold {
+func readGold(tb testing.TB) (list []gold) {
 	tb.Helper()
-	f, err := os.Open("testdata/gold.json.gz")
-	if err != nil {
-		tb.Fatal(err)
-	}
-	defer f.Close()
-	r, err := gzip.NewReader(f)
-	if err != nil {
-		tb.Fatal(err)
-	}
-	var list []gold
-	if err := json.NewDecoder(r).Decode(&list); err != nil {
-		tb.Fatal(err)
-	}
+	steptest.ReadGold(tb, "gold.json.gz", &list)
 	return list
 }
 

@@ -1,7 +1,6 @@
 package spans_test
 
 import (
-	"compress/gzip"
 	"context"
 	"encoding/json"
 	"os"
@@ -38,22 +37,6 @@ type gold struct {
 	Longest                            int
 	Empty                              bool
 	Want                               []passage
-}
-
-func readGold(tb testing.TB, name string, into any) {
-	tb.Helper()
-	f, err := os.Open(filepath.Join("testdata", name))
-	if err != nil {
-		tb.Fatal(err)
-	}
-	defer f.Close()
-	r, err := gzip.NewReader(f)
-	if err != nil {
-		tb.Fatal(err)
-	}
-	if err := json.NewDecoder(r).Decode(into); err != nil {
-		tb.Fatal(err)
-	}
 }
 
 // value makes a value of a row of numbers; without data it is one that is not given.
@@ -156,7 +139,7 @@ func TestTokenGold(t *testing.T) {
 		Labels []string
 		Cases  []gold
 	}
-	readGold(t, "tokens.json.gz", &file)
+	steptest.ReadGold(t, "tokens.json.gz", &file)
 	files := map[string]string{"labels.txt": strings.Join(file.Labels, "\n") + "\n"}
 	for i, g := range file.Cases {
 		s := newStep(t, spans.NewTokenFactory(), map[string]string{
@@ -172,7 +155,7 @@ func TestTokenGold(t *testing.T) {
 func TestAnswerGold(t *testing.T) {
 	t.Parallel()
 	var cases []gold
-	readGold(t, "answers.json.gz", &cases)
+	steptest.ReadGold(t, "answers.json.gz", &cases)
 	for i, g := range cases {
 		s := newStep(t, spans.NewAnswerFactory(), map[string]string{
 			"top_k": strconv.Itoa(g.TopK), "max_answer_tokens": strconv.Itoa(g.Longest), "no_answer": strconv.FormatBool(g.Empty),

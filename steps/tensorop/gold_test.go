@@ -1,13 +1,10 @@
 package tensorop_test
 
 import (
-	"compress/gzip"
 	"context"
-	"encoding/json"
 	"fmt"
 	"maps"
 	"math"
-	"os"
 	"slices"
 	"testing"
 
@@ -16,6 +13,7 @@ import (
 	"github.com/tutti-server/tutti/core/tensor"
 	"github.com/tutti-server/tutti/core/tensor/tensortest"
 	"github.com/tutti-server/tutti/steps"
+	"github.com/tutti-server/tutti/steps/steptest"
 	"github.com/tutti-server/tutti/steps/tensorop"
 )
 
@@ -33,22 +31,10 @@ type goldCase struct {
 	Near     float64
 }
 
-func readGold(t *testing.T) []goldCase {
+func readGold(t *testing.T) (list []goldCase) {
 	t.Helper()
-	f, err := os.Open("testdata/gold.json.gz")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	z, err := gzip.NewReader(f)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var cases []goldCase
-	if err := json.NewDecoder(z).Decode(&cases); err != nil {
-		t.Fatal(err)
-	}
-	return cases
+	steptest.ReadGold(t, "gold.json.gz", &list)
+	return list
 }
 
 // TestGold compares every operation with numpy, with dims that are known at load and with variable

@@ -1,13 +1,11 @@
 package contour_test
 
 import (
-	"compress/gzip"
-	"encoding/json"
-	"os"
 	"slices"
 	"testing"
 
 	"github.com/tutti-server/tutti/steps/image/contour"
+	"github.com/tutti-server/tutti/steps/steptest"
 )
 
 // gold is a mask of testdata/gold.json.gz, made by testdata/make_gold.py.
@@ -25,18 +23,7 @@ type gold struct {
 
 func readGold(t *testing.T) (list []gold) {
 	t.Helper()
-	f, err := os.Open("testdata/gold.json.gz")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	z, err := gzip.NewReader(f)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := json.NewDecoder(z).Decode(&list); err != nil {
-		t.Fatal(err)
-	}
+	steptest.ReadGold(t, "gold.json.gz", &list)
 	return list
 }
 

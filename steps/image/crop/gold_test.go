@@ -1,11 +1,8 @@
 package crop_test
 
 import (
-	"compress/gzip"
 	"crypto/sha256"
 	"encoding/hex"
-	"encoding/json"
-	"os"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -15,6 +12,7 @@ import (
 	"github.com/tutti-server/tutti/core/tensor/tensortest"
 	"github.com/tutti-server/tutti/steps"
 	"github.com/tutti-server/tutti/steps/image/crop"
+	"github.com/tutti-server/tutti/steps/steptest"
 )
 
 // gold is testdata/gold.json.gz, made by testdata/make_gold.py.
@@ -34,19 +32,8 @@ type gold struct {
 
 func readGold(t *testing.T) *gold {
 	t.Helper()
-	f, err := os.Open("testdata/gold.json.gz")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	z, err := gzip.NewReader(f)
-	if err != nil {
-		t.Fatal(err)
-	}
 	g := &gold{}
-	if err := json.NewDecoder(z).Decode(g); err != nil {
-		t.Fatal(err)
-	}
+	steptest.ReadGold(t, "gold.json.gz", g)
 	return g
 }
 

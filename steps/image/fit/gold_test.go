@@ -1,11 +1,8 @@
 package fit_test
 
 import (
-	"compress/gzip"
 	"crypto/sha256"
 	"encoding/hex"
-	"encoding/json"
-	"os"
 	"slices"
 	"testing"
 
@@ -14,6 +11,7 @@ import (
 	"github.com/tutti-server/tutti/core/tensor/tensortest"
 	"github.com/tutti-server/tutti/steps"
 	"github.com/tutti-server/tutti/steps/image/fit"
+	"github.com/tutti-server/tutti/steps/steptest"
 )
 
 // gold is a case of testdata/gold.json.gz, made by testdata/make_gold.py.
@@ -27,18 +25,7 @@ type gold struct {
 
 func readGold(t *testing.T) (list []gold) {
 	t.Helper()
-	f, err := os.Open("testdata/gold.json.gz")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	z, err := gzip.NewReader(f)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := json.NewDecoder(z).Decode(&list); err != nil {
-		t.Fatal(err)
-	}
+	steptest.ReadGold(t, "gold.json.gz", &list)
 	return list
 }
 

@@ -1,9 +1,6 @@
 package exec
 
 import (
-	"encoding/binary"
-	"math"
-
 	"github.com/tutti-server/tutti/core/status"
 	"github.com/tutti-server/tutti/core/tensor"
 	"github.com/tutti-server/tutti/pipeline/plan"
@@ -22,26 +19,38 @@ func (r *run) adapt(node *plan.Node, in *tensor.Tensor) (tensor.Tensor, error) {
 	if err != nil {
 		return tensor.Tensor{}, err
 	}
-	if a.Layout == plan.SameLayout && a.From == a.To {
-		out := in.Move()
-		out.Shape = shape
-		return out, nil
+	out, err := r.turned(a, in, shape)
+	if err == nil && a.From != a.To {
+		out, err = r.widened(a, out, shape)
 	}
-	out, err := tensor.New(r.x.alloc, a.To, shape)
 	if err != nil {
 		return out, status.Errorf(status.Unavailable, "tensor '%s': %w", node.Signature.Outputs[0].Name, err)
 	}
-	convert := converters[[2]tensor.DType{a.From, a.To}]
-	size := a.From.Size()
-	if convert == nil {
-		convert = func(dst, src []byte) { copy(dst, src) }
-	}
+	return out, nil
+}
+
+// turned returns the input with its new shape, in the other layout or as another reference on it. The layout is turned first: the elements are smaller then.
+func (r *run) turned(a *plan.Adapter, in *tensor.Tensor, shape tensor.Shape) (tensor.Tensor, error) {
 	if a.Layout == plan.SameLayout {
-		convert(out.Bytes(), in.Bytes())
+		out := in.Retain()
+		out.Shape = shape
 		return out, nil
 	}
-	turn(out.Bytes(), in.Bytes(), imageOf(in.Shape, a), a, size, convert)
-	return out, nil
+	out, err := tensor.New(r.x.alloc, a.From, shape)
+	if err == nil {
+		turn(out.Bytes(), in.Bytes(), imageOf(in.Shape, a), a.From.Size())
+	}
+	return out, err
+}
+
+// widened returns in with elements of the other type. It takes in over.
+func (r *run) widened(a *plan.Adapter, in tensor.Tensor, shape tensor.Shape) (tensor.Tensor, error) {
+	defer in.Release()
+	out, err := tensor.New(r.x.alloc, a.To, shape)
+	if err == nil {
+		converters[[2]tensor.DType{a.From, a.To}](&out, &in)
+	}
+	return out, err
 }
 
 // adaptedShape returns the shape of the result.
@@ -95,78 +104,55 @@ func imageOf(s tensor.Shape, a *plan.Adapter) imageSize {
 	return i
 }
 
-// turn transposes the matrices of images, and converts their elements a row at a time.
-func turn(dst, src []byte, i imageSize, a *plan.Adapter, size int, convert func(dst, src []byte)) {
-	to := a.To.Size()
-	row := make([]byte, i.columns*to)
-	for m := range i.n {
-		from := src[m*i.rows*i.columns*size:]
-		into := dst[m*i.rows*i.columns*to:]
+// turn transposes the matrices of images whose elements have size bytes.
+func turn(dst, src []byte, i imageSize, size int) {
+	for range i.n {
 		for y := range i.rows {
-			convert(row, from[y*i.columns*size:(y+1)*i.columns*size])
 			for x := range i.columns {
-				copy(into[(x*i.rows+y)*to:(x*i.rows+y+1)*to], row[x*to:(x+1)*to])
+				copy(dst[(x*i.rows+y)*size:][:size], src[(y*i.columns+x)*size:])
 			}
 		}
+		n := i.rows * i.columns * size
+		dst, src = dst[n:], src[n:]
 	}
 }
 
-type number interface {
-	~int8 | ~int16 | ~int32 | ~int64 | ~uint8 | ~uint16 | ~uint32 | ~uint64 | ~float32 | ~float64
+// widen writes the elements of in to out, whose type holds every one.
+func widen[S, D tensor.Number](out, in *tensor.Tensor) {
+	dst := tensor.Slice[D](out)
+	for i, v := range tensor.Slice[S](in) {
+		dst[i] = D(v)
+	}
 }
 
-// get reads and put writes one little-endian element.
-type (
-	getter[S number] func(b []byte) S
-	putter[D number] func(b []byte, v D)
-)
-
-// widen returns a function that converts elements of from bytes to elements of to bytes.
-func widen[S, D number](from, to int, get getter[S], put putter[D]) func(dst, src []byte) {
-	return func(dst, src []byte) {
-		for ; len(src) > 0; dst, src = dst[to:], src[from:] {
-			put(dst, D(get(src)))
+// widenHalf is widen for a type of half precision, whose elements number decodes.
+func widenHalf[D float32 | float64](number func(uint16) float32) func(out, in *tensor.Tensor) {
+	return func(out, in *tensor.Tensor) {
+		dst := tensor.Slice[D](out)
+		for i, v := range tensor.Slice[uint16](in) {
+			dst[i] = D(number(v))
 		}
 	}
 }
 
-func getI8(b []byte) int8      { return int8(b[0]) } //nolint:gosec // the same bits
-func getU8(b []byte) uint8     { return b[0] }
-func getI16(b []byte) int16    { return int16(binary.LittleEndian.Uint16(b)) } //nolint:gosec // the same bits
-func getU16(b []byte) uint16   { return binary.LittleEndian.Uint16(b) }
-func getI32(b []byte) int32    { return int32(binary.LittleEndian.Uint32(b)) } //nolint:gosec // the same bits
-func getU32(b []byte) uint32   { return binary.LittleEndian.Uint32(b) }
-func getF16(b []byte) float32  { return tensor.FP16ToFloat32(binary.LittleEndian.Uint16(b)) }
-func getBF16(b []byte) float32 { return tensor.BF16ToFloat32(binary.LittleEndian.Uint16(b)) }
-func getF32(b []byte) float32  { return math.Float32frombits(binary.LittleEndian.Uint32(b)) }
-
-func putI16(b []byte, v int16)   { binary.LittleEndian.PutUint16(b, uint16(v)) } //nolint:gosec // the same bits
-func putU16(b []byte, v uint16)  { binary.LittleEndian.PutUint16(b, v) }
-func putI32(b []byte, v int32)   { binary.LittleEndian.PutUint32(b, uint32(v)) } //nolint:gosec // the same bits
-func putU32(b []byte, v uint32)  { binary.LittleEndian.PutUint32(b, v) }
-func putI64(b []byte, v int64)   { binary.LittleEndian.PutUint64(b, uint64(v)) } //nolint:gosec // the same bits
-func putU64(b []byte, v uint64)  { binary.LittleEndian.PutUint64(b, v) }
-func putF32(b []byte, v float32) { binary.LittleEndian.PutUint32(b, math.Float32bits(v)) }
-func putF64(b []byte, v float64) { binary.LittleEndian.PutUint64(b, math.Float64bits(v)) }
-
 // converters are the functions of the conversions that lose nothing; plan lists the same ones.
-var converters = map[[2]tensor.DType]func(dst, src []byte){
-	{tensor.Int8, tensor.Int16}: widen(1, 2, getI8, putI16), {tensor.Int8, tensor.Int32}: widen(1, 4, getI8, putI32),
-	{tensor.Int8, tensor.Int64}: widen(1, 8, getI8, putI64), {tensor.Int8, tensor.FP32}: widen(1, 4, getI8, putF32),
-	{tensor.Int8, tensor.FP64}:   widen(1, 8, getI8, putF64),
-	{tensor.Int16, tensor.Int32}: widen(2, 4, getI16, putI32), {tensor.Int16, tensor.Int64}: widen(2, 8, getI16, putI64),
-	{tensor.Int16, tensor.FP32}: widen(2, 4, getI16, putF32), {tensor.Int16, tensor.FP64}: widen(2, 8, getI16, putF64),
-	{tensor.Int32, tensor.Int64}: widen(4, 8, getI32, putI64), {tensor.Int32, tensor.FP64}: widen(4, 8, getI32, putF64),
-	{tensor.Uint8, tensor.Uint16}: widen(1, 2, getU8, putU16), {tensor.Uint8, tensor.Uint32}: widen(1, 4, getU8, putU32),
-	{tensor.Uint8, tensor.Uint64}: widen(1, 8, getU8, putU64), {tensor.Uint8, tensor.Int16}: widen(1, 2, getU8, putI16),
-	{tensor.Uint8, tensor.Int32}: widen(1, 4, getU8, putI32), {tensor.Uint8, tensor.Int64}: widen(1, 8, getU8, putI64),
-	{tensor.Uint8, tensor.FP32}: widen(1, 4, getU8, putF32), {tensor.Uint8, tensor.FP64}: widen(1, 8, getU8, putF64),
-	{tensor.Uint16, tensor.Uint32}: widen(2, 4, getU16, putU32), {tensor.Uint16, tensor.Uint64}: widen(2, 8, getU16, putU64),
-	{tensor.Uint16, tensor.Int32}: widen(2, 4, getU16, putI32), {tensor.Uint16, tensor.Int64}: widen(2, 8, getU16, putI64),
-	{tensor.Uint16, tensor.FP32}: widen(2, 4, getU16, putF32), {tensor.Uint16, tensor.FP64}: widen(2, 8, getU16, putF64),
-	{tensor.Uint32, tensor.Uint64}: widen(4, 8, getU32, putU64), {tensor.Uint32, tensor.Int64}: widen(4, 8, getU32, putI64),
-	{tensor.Uint32, tensor.FP64}: widen(4, 8, getU32, putF64),
-	{tensor.FP16, tensor.FP32}:   widen(2, 4, getF16, putF32), {tensor.FP16, tensor.FP64}: widen(2, 8, getF16, putF64),
-	{tensor.BF16, tensor.FP32}: widen(2, 4, getBF16, putF32), {tensor.BF16, tensor.FP64}: widen(2, 8, getBF16, putF64),
-	{tensor.FP32, tensor.FP64}: widen(4, 8, getF32, putF64),
+var converters = map[[2]tensor.DType]func(out, in *tensor.Tensor){
+	{tensor.Int8, tensor.Int16}: widen[int8, int16], {tensor.Int8, tensor.Int32}: widen[int8, int32],
+	{tensor.Int8, tensor.Int64}: widen[int8, int64], {tensor.Int8, tensor.FP32}: widen[int8, float32],
+	{tensor.Int8, tensor.FP64}:   widen[int8, float64],
+	{tensor.Int16, tensor.Int32}: widen[int16, int32], {tensor.Int16, tensor.Int64}: widen[int16, int64],
+	{tensor.Int16, tensor.FP32}: widen[int16, float32], {tensor.Int16, tensor.FP64}: widen[int16, float64],
+	{tensor.Int32, tensor.Int64}: widen[int32, int64], {tensor.Int32, tensor.FP64}: widen[int32, float64],
+	{tensor.Uint8, tensor.Uint16}: widen[uint8, uint16], {tensor.Uint8, tensor.Uint32}: widen[uint8, uint32],
+	{tensor.Uint8, tensor.Uint64}: widen[uint8, uint64], {tensor.Uint8, tensor.Int16}: widen[uint8, int16],
+	{tensor.Uint8, tensor.Int32}: widen[uint8, int32], {tensor.Uint8, tensor.Int64}: widen[uint8, int64],
+	{tensor.Uint8, tensor.FP32}: widen[uint8, float32], {tensor.Uint8, tensor.FP64}: widen[uint8, float64],
+	{tensor.Uint16, tensor.Uint32}: widen[uint16, uint32], {tensor.Uint16, tensor.Uint64}: widen[uint16, uint64],
+	{tensor.Uint16, tensor.Int32}: widen[uint16, int32], {tensor.Uint16, tensor.Int64}: widen[uint16, int64],
+	{tensor.Uint16, tensor.FP32}: widen[uint16, float32], {tensor.Uint16, tensor.FP64}: widen[uint16, float64],
+	{tensor.Uint32, tensor.Uint64}: widen[uint32, uint64], {tensor.Uint32, tensor.Int64}: widen[uint32, int64],
+	{tensor.Uint32, tensor.FP64}: widen[uint32, float64],
+	{tensor.FP16, tensor.FP32}:   widenHalf[float32](tensor.FP16ToFloat32), {tensor.FP16, tensor.FP64}: widenHalf[float64](tensor.FP16ToFloat32),
+	{tensor.BF16, tensor.FP32}: widenHalf[float32](tensor.BF16ToFloat32), {tensor.BF16, tensor.FP64}: widenHalf[float64](tensor.BF16ToFloat32),
+	{tensor.FP32, tensor.FP64}: widen[float32, float64],
 }

@@ -83,7 +83,7 @@ func (d *divided) find(f *fanOut, node *plan.Node, in []tensor.Tensor) error {
 	d.rows = -1
 	for i := range f.Demux.Items {
 		t := &f.Demux.Items[i]
-		err := d.measure(&in[t.In], f.Demux.Batched)
+		err := d.measure(&in[t.In], f.Demux)
 		if err == nil {
 			err = d.units[t.In].ofItems(&in[t.In], d.rows*d.each, t.Shapes >= 0, f.Demux.Batched)
 		}
@@ -99,19 +99,28 @@ func (d *divided) find(f *fanOut, node *plan.Node, in []tensor.Tensor) error {
 	return nil
 }
 
-// measure notes the number of rows and of items in each, which every tensor of the demux has.
-func (d *divided) measure(t *tensor.Tensor, batched bool) error {
+// tooManyItems is the error of a request with more items than its ensemble allows.
+func tooManyItems(demux *plan.Demux) error {
+	return status.Errorf(status.InvalidArg, "the request has more than %d items, the limit of ensemble.max_items", demux.MaxItems)
+}
+
+// measure notes the number of rows and of items in each, which every tensor of the demux has. There may be more than MaxItems if the rest is
+// padding, but not of elements without bytes: a shape alone must not cost memory.
+func (d *divided) measure(t *tensor.Tensor, demux *plan.Demux) error {
 	if !t.Present() {
 		return status.Errorf(status.InvalidArg, "it was not produced")
 	}
 	rows, at := 1, 0
-	if batched && t.Shape.Rank() > 0 {
+	if demux.Batched && t.Shape.Rank() > 0 {
 		rows, at = int(t.Shape.Dim(0)), 1
 	}
 	if t.Shape.Rank() <= at {
 		return status.Errorf(status.InvalidArg, "its shape %s has no dimension of items, expected one more", t.Shape)
 	}
 	n := int(t.Shape.Dim(at))
+	if n > max(t.Len, demux.MaxItems)/max(rows, 1) {
+		return tooManyItems(demux)
+	}
 	if d.rows >= 0 && (n != d.each || rows != d.rows) {
 		return status.Errorf(status.InvalidArg, "its shape is %s, %d rows of %d items, expected %d of %d as the others have", t.Shape, rows, n, d.rows, d.each)
 	}
@@ -220,7 +229,10 @@ func (d *divided) count(f *fanOut, in []tensor.Tensor) error {
 			}
 			n = int(v)
 		}
-		d.counts = append(d.counts, int32(n)) //nolint:gosec // of a tensor in memory
+		if len(d.items)+n > f.Demux.MaxItems {
+			return tooManyItems(f.Demux)
+		}
+		d.counts = append(d.counts, int32(n)) //nolint:gosec // MaxItems bounds it
 		for i := range n {
 			d.items = append(d.items, item{row: int32(row), at: int32(row*d.each + i)}) //nolint:gosec // of a tensor in memory
 		}

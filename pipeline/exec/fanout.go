@@ -131,7 +131,7 @@ func (r *run) fanOut(n, after int32, loop *scheduler.RunLoop) (staged int32) {
 		err = st.divide(f, node, in)
 	}
 	if err == nil && r.root.counted.items.Add(int64(len(st.items))) > int64(f.Demux.MaxItems) {
-		err = status.Errorf(status.InvalidArg, "'%s': the request has more than %d items, the limit of ensemble.max_items", node.Name, f.Demux.MaxItems)
+		err = status.Prefixf(tooManyItems(f.Demux), "'%s': ", node.Name)
 	}
 	if err != nil {
 		tensor.ReleaseAll(in)

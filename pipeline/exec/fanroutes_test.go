@@ -5,7 +5,10 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/tutti-server/tutti/backends"
+	"github.com/tutti-server/tutti/core/config"
 	"github.com/tutti-server/tutti/core/status"
+	"github.com/tutti-server/tutti/core/tensor"
 	"github.com/tutti-server/tutti/proto/modelconfig"
 )
 
@@ -42,5 +45,38 @@ func TestFanOutOfSplit(t *testing.T) {
 	}
 	if crop, other := e.rows["crop"].Load(), e.rows["other"].Load(); crop == 0 || other == 0 || crop+other != 80 {
 		t.Errorf("'crop' executed %d rows and 'other' %d, want 80 together", crop, other)
+	}
+}
+
+// TestFanOutOfNothing divides tensors without elements whose shapes name a great many items: that request fails, and costs no memory.
+func TestFanOutOfNothing(t *testing.T) {
+	t.Parallel()
+	const many = 1 << 40
+	for _, dtype := range []tensor.DType{tensor.FP32, tensor.Bytes} {
+		b, e := newBench(t), newBranching(8)
+		sig := &config.Signature{Model: "crop", MaxBatch: 8, Inputs: []config.Port{port("INPUT0", tensor.FP32, -1)}, Outputs: []config.Port{port("OUTPUT0", dtype, -1, -1)}}
+		e.custom(sig, func(b *backends.Batch) error {
+			if dtype == tensor.Bytes {
+				_, err := b.AllocBytes(0, tensor.Of(1, many, 0), 0)
+				return err
+			}
+			_, err := b.Alloc(0, dtype, tensor.Of(1, many, 0))
+			return err
+		})
+		addStep(e.cfg, "crop", "item", "INPUT0")
+		e.param("step.crop.demux", "item")
+		e.custom(&config.Signature{Model: "copy", MaxBatch: 8, Inputs: []config.Port{port("INPUT0", dtype, -1)}, Outputs: []config.Port{port("OUTPUT0", dtype, -1)}},
+			func(*backends.Batch) error { return errBroken })
+		addStep(e.cfg, "copy", "more", "item")
+		e.param("ensemble.gather", `{"out": "more"}`)
+		e.output("out", modelconfig.DataType(dtype), -1, -1)
+		x, err := e.executor(t, b)
+		if err != nil {
+			t.Fatal(err)
+		}
+		const want = "in ensemble 'e', 'crop.demux': tensor 'item of crop': the request has more than 4096 items, the limit of ensemble.max_items"
+		if a := submit(t.Context(), x, b.batched(1)); a.err == nil || a.err.Error() != want {
+			t.Errorf("%s: %v, want %s", dtype, a.err, want)
+		}
 	}
 }

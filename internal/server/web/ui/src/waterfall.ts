@@ -130,5 +130,5 @@ export const kinds: Record<string, string> = {
 export const eventNames: Record<string, string> = {
   copy: 'copy', cache_hit: 'found in the cache', cache_miss: 'not in the cache', refused: 'refused', cancelled: 'client disconnected',
   deadline: 'deadline passed', wave: 'sub-run', report: 'reported by the model', spill: 'spill to slower memory', model_load: 'evicted model loaded again',
-  rows_chosen: 'condition', step_skipped: 'step skipped', fan_out: 'fan-out',
+  rows_chosen: 'condition', step_skipped: 'step skipped', fan_out: 'fan-out', step_fault: 'fault', step_routed: 'route', step_shadow: 'shadow',
 };

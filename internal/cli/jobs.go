@@ -144,6 +144,23 @@ func jobsRun(name string, flags func(*jobsCommand, *flag.FlagSet), run func(*job
 	}
 }
 
+// boolValue is a flag without a value that calls set. Help prints it as it prints a bool, which flag.BoolFunc's has not the name of.
+type boolValue struct {
+	set   func() error
+	given bool
+}
+
+func (b *boolValue) String() string   { return strconv.FormatBool(b.given) }
+func (b *boolValue) IsBoolFlag() bool { return true }
+
+// Set calls set if the text is true.
+func (b *boolValue) Set(text string) (err error) {
+	if b.given, err = strconv.ParseBool(text); err == nil && b.given {
+		err = b.set()
+	}
+	return err
+}
+
 // jobs runs a command that has n arguments.
 func (p *program) jobs(ctx context.Context, name string, args []string, n int, flags func(*jobsCommand, *flag.FlagSet),
 	run func(*jobsCommand, context.Context, []string) error,
@@ -153,7 +170,7 @@ func (p *program) jobs(ctx context.Context, name string, args []string, n int, f
 	connect.flags(fs)
 	j := &jobsCommand{program: p}
 	j.out = outputFlag(fs, formatTable, formatJSON, formatYAML)
-	fs.BoolFunc("json", "-o json", func(string) error { return j.out.Set(formatJSON) })
+	fs.Var(&boolValue{set: func() error { return j.out.Set(formatJSON) }}, "json", "-o json")
 	if flags != nil {
 		flags(j, fs)
 	}

@@ -150,8 +150,8 @@ type boolValue struct {
 	given bool
 }
 
-func (b *boolValue) String() string   { return strconv.FormatBool(b.given) }
-func (b *boolValue) IsBoolFlag() bool { return true }
+func (b *boolValue) String() string { return strconv.FormatBool(b.given) }
+func (*boolValue) IsBoolFlag() bool { return true }
 
 // Set calls set if the text is true.
 func (b *boolValue) Set(text string) (err error) {

@@ -283,6 +283,10 @@ bench-backends: bin/tutti-bench runtimes ## Compare a call of each backend with 
 bench-sched: bin/tutti-bench ## Measure what schedulers and the executor add to the models' work; fails beyond a limit
 	bin/tutti-bench -only sched -rounds $(COUNT)
 
+.PHONY: bench-streams
+bench-streams: bin/tutti-bench build ## Measure the time to the first chunk through three decoupled steps
+	bin/tutti-bench -only streams -rounds $(COUNT)
+
 .PHONY: bench-jobs
 bench-jobs: bin/tutti-bench runtime examples temporal ## Compare jobs with the same rows of a client, and measure what jobs cost online requests and what a remote step costs; fails beyond a limit
 	bin/tutti-bench -only remote,jobs,jobsonline -rounds $(COUNT)

@@ -27,7 +27,7 @@ import (
 func main() {
 	tutti := flag.String("tutti", "bin/tutti", "the `binary` to measure")
 	rounds := flag.Int("rounds", 5, "the number of measurements of each side")
-	only := flag.String("only", "wire,text,memory", "comma-separated measurements to run; also steps, backends, sched, tax, pgo, growth, matrix, remote, jobs, jobsonline, router, agree and gpu")
+	only := flag.String("only", "wire,text,memory", "comma-separated measurements to run; also steps, backends, sched, streams, tax, pgo, growth, matrix, remote, jobs, jobsonline, router, agree and gpu")
 	router := flag.String("router", "bin/kserve-router", "KServe's `router`, as scripts/prepare-peers kserve builds it")
 	backend := flag.String("backend", "", "the `names` of the scripts in bench/peers/backends to measure, all if empty")
 	cells := &matrix{}
@@ -51,6 +51,7 @@ func main() {
 		{"steps", b.steps},
 		{"backends", b.backends},
 		{"sched", b.sched},
+		{"streams", b.streams},
 		{"matrix", b.matrix},
 		{"growth", b.growth},
 		{"tax", b.tax},

@@ -27,7 +27,7 @@ const (
 	firstOfParam   = "ensemble.first_of"
 )
 
-var stepParams = slices.Sorted(slices.Values(slices.Concat([]string{adaptParam, countsParam, demuxParam, otherwiseParam, whenParam}, faultParams, inputParams, routeParams)))
+var stepParams = slices.Sorted(slices.Values(slices.Concat([]string{adaptParam, countsParam, demuxParam, otherwiseParam, whenParam}, faultParams, inputParams, routeParams, streamParams)))
 
 // Flow is the data flow of an ensemble: its steps, and the operations that its parameters add.
 type Flow struct {
@@ -82,6 +82,9 @@ type Operation struct {
 	// alternatives write.
 	Route, Joins *Route
 	Alternative  int
+	// Window and StreamJoin are operations on streams; nil for others.
+	Window     *Window
+	StreamJoin *StreamJoin
 	// Shadow marks an operation that reads the inputs and outputs of the step of number Of and writes nothing.
 	Shadow *Shadow
 	Of     int
@@ -89,7 +92,7 @@ type Operation struct {
 
 // IsFlowParam reports whether a parameter changes the data flow of an ensemble.
 func IsFlowParam(key string) bool {
-	return strings.HasPrefix(key, stepPrefix) || slices.Contains([]string{firstOfParam, gatherParam, maxItemsParam, inFlightParam, ensembleAdaptParam}, key)
+	return strings.HasPrefix(key, stepPrefix) || slices.Contains([]string{firstOfParam, gatherParam, maxItemsParam, inFlightParam, ensembleAdaptParam, earlyParam}, key)
 }
 
 // FlowOf returns the data flow of an ensemble, and what is wrong with the parameters that change it. These have no effect then.
@@ -97,6 +100,7 @@ func FlowOf(cfg *modelconfig.ModelConfig) (*Flow, []Diagnostic) {
 	b := &branches{problems: problems{cfg: cfg}, flow: &Flow{}}
 	for _, s := range cfg.GetEnsembleScheduling().GetStep() {
 		b.flow.Steps = append(b.flow.Steps, FlowStep{ModelEnsembling_Step: s})
+		b.inputs = append(b.inputs, s.GetInputMap())
 	}
 	for _, key := range sortedKeys(cfg.GetParameters()) {
 		switch {
@@ -110,9 +114,11 @@ func FlowOf(cfg *modelconfig.ModelConfig) (*Flow, []Diagnostic) {
 			b.limit(key)
 		case key == ensembleAdaptParam:
 			b.adapt(key, -1)
+		case key == earlyParam:
+			b.early()
 		}
 	}
-	for _, f := range slices.Concat(b.fallbacks, b.optionals, b.routes, b.shadows) {
+	for _, f := range slices.Concat(b.fallbacks, b.optionals, b.routes, b.shadows, b.streamed, b.joined) {
 		f()
 	}
 	for _, d := range b.demuxes {
@@ -133,6 +139,10 @@ type branches struct {
 	// routes read those that divide steps, after these, and shadows those that copy requests, last.
 	routes, shadows []func()
 	demuxes         []stepParam // read last: they divide what the other parameters leave
+	// streamed read windows, and joined the joins of streams, which may be of windows.
+	streamed, joined []func()
+	// inputs are the input maps of the configuration's steps.
+	inputs []map[string]string
 }
 
 // stepParam is a parameter of a step.
@@ -182,6 +192,8 @@ func (b *branches) step(key string) {
 		b.params(key, i)
 	case canaryParam, shadowParam, splitParam:
 		b.route(key, what, i)
+	case aheadParam, joinByParam, joinParam, strideParam, tailParam, unevenParam, windowOfParam, windowParam:
+		b.stream(key, what, i)
 	default:
 		b.fault(key, what, i)
 	}

@@ -173,6 +173,7 @@ func (l *problems) cache() {
 	const field, text = "response_cache", "Response Cache does not currently support model %s with %s. Please disable the response cache."
 	on := l.cfg.GetResponseCache().GetEnable()
 	l.addIf(on && l.cfg.GetModelTransactionPolicy().GetDecoupled(), CacheClash, field, text, l.cfg.GetName(), "'decoupled' transaction policy")
+	l.addIf(on && EarlyOutputs(l.cfg), CacheClash, field, text, l.cfg.GetName(), "early outputs")
 	l.addIf(on && l.cfg.GetSequenceBatching() != nil, CacheClash, field, text, l.cfg.GetName(), "sequence batching scheduler")
 }
 

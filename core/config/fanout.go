@@ -266,7 +266,7 @@ func (b *branches) named() {
 	for i := range b.flow.Operations {
 		o := &b.flow.Operations[i]
 		for _, t := range o.In {
-			if _, found := slices.BinarySearch(known, t); !found && (o.Demux != nil || o.Gather != nil) && len(b.cfg.GetInput()) > 0 {
+			if _, found := slices.BinarySearch(known, t); !found && (o.Demux != nil || o.Gather != nil || o.Window != nil || o.StreamJoin != nil) && len(b.cfg.GetInput()) > 0 {
 				key := strings.TrimPrefix(o.Field, "parameters.")
 				b.fail(key, "reads the tensor '%s', which nothing writes.%s", t, DidYouMean(t, known))
 			}

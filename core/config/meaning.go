@@ -32,8 +32,35 @@ var meanings = map[string]func(value string) string{
 	countsParam: func(v string) string {
 		return "counts the items of each row that are no padding by the tensor '" + v + "'"
 	},
-	splitParam:  func(v string) string { return "is executed by one of several models for each request: " + v },
-	canaryParam: func(v string) string { return "has a canary, whose share of the requests follows its results: " + v },
+	splitParam:    func(v string) string { return "is executed by one of several models for each request: " + v },
+	canaryParam:   func(v string) string { return "has a canary, whose share of the requests follows its results: " + v },
+	windowParam:   func(v string) string { return "reads windows of " + v + " positions" },
+	strideParam:   func(v string) string { return "reads a window that begins every " + v + " positions" },
+	windowOfParam: func(v string) string { return "reads windows of the tensors " + v },
+	tailParam: func(v string) string {
+		switch Tail(v) {
+		case TailDrop:
+			return "leaves out the positions at the end that fill no window"
+		case TailPad:
+			return "has its last window filled with zeros or empty strings"
+		default:
+			return "has a shorter last window"
+		}
+	},
+	joinParam: func(v string) string { return "runs for the streams of " + v + " together" },
+	joinByParam: func(v string) string {
+		if v == "latest" {
+			return "runs for each response of the first stream, with the latest ones of the others"
+		}
+		return "runs for the responses of equal position"
+	},
+	aheadParam: func(v string) string { return "lets a stream be at most " + v + " responses ahead of another" },
+	unevenParam: func(v string) string {
+		if v == "drop" {
+			return "leaves out responses without a partner"
+		}
+		return "fails the request when a response has no partner"
+	},
 	shadowParam: func(v string) string {
 		return "has a shadow, which gets copies of requests and responds to nobody: " + v
 	},
@@ -47,6 +74,12 @@ var ensembleMeanings = map[string]func(value string) string{
 	gatherParam:   func(v string) string { return "the rows of items are collected in one tensor again: " + v },
 	maxItemsParam: func(v string) string { return "a request has at most " + v + " items in all its fan-outs" },
 	inFlightParam: func(v string) string { return "at most " + v + " items are executed at a time" },
+	earlyParam: func(v string) string {
+		if v == "true" {
+			return "a client that accepts several responses gets each output as soon as it is known"
+		}
+		return ""
+	},
 	ensembleAdaptParam: func(v string) string {
 		if v == "true" {
 			return "every step and output gets adapters where a tensor differs in type, layout or a leading dimension of 1"

@@ -68,7 +68,9 @@ type Request struct {
 	KeepPlaces bool
 	// Nested marks a request of a model that executes, on behalf of a request that has been counted as an arrival.
 	Nested bool
-	Async  bool // forbids Submit to execute on the calling goroutine: Submit returns at once
+	// Early reports that the sink takes several responses, each with the outputs that are new, also where the model is not decoupled.
+	Early bool
+	Async bool // forbids Submit to execute on the calling goroutine: Submit returns at once
 
 	checked bool // CheckInputs has succeeded
 }

@@ -83,6 +83,7 @@ type Description struct {
 	Model           string
 	Version         int64
 	Decoupled       bool // marks a model that sends any number of responses to a request
+	Early           bool // marks an ensemble that sends outputs as soon as they are known, where the request is Early
 	MaxBatch        int  // max_batch_size; 0 means that tensors carry no batch dimension
 	Inputs, Outputs []Port
 }

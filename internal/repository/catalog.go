@@ -102,9 +102,9 @@ func (r *Repository) Describe(name string, number int64) (*infer.Description, er
 	return v.description, nil
 }
 
-func newDescription(sig *config.Signature) *infer.Description {
+func newDescription(sig *config.Signature, cfg *modelconfig.ModelConfig) *infer.Description {
 	return &infer.Description{
-		Model: sig.Model, Version: sig.Version, MaxBatch: sig.MaxBatch, Decoupled: sig.Decoupled,
+		Model: sig.Model, Version: sig.Version, MaxBatch: sig.MaxBatch, Decoupled: sig.Decoupled, Early: config.EarlyOutputs(cfg),
 		Inputs: ports(sig.Inputs, sig.MaxBatch), Outputs: ports(sig.Outputs, sig.MaxBatch),
 	}
 }

@@ -133,7 +133,7 @@ func (r *Repository) assemble(ctx context.Context, f *folder, model backends.Mod
 		return nil, err
 	}
 	v := &version{
-		dir: f.dir, cfg: config.Complete(f.cfg, sig), sig: sig, full: full, description: newDescription(sig), model: model,
+		dir: f.dir, cfg: config.Complete(f.cfg, sig), sig: sig, full: full, description: newDescription(sig, f.cfg), model: model,
 		stats: stats, overrideDir: f.overrideDir, instances: r.wantedBy(f, model),
 	}
 	v.shownConfig.Store(v.cfg)
@@ -379,7 +379,7 @@ func (c *change) compile(ctx context.Context, m *model, l *versionState) (v *ver
 		return nil, err
 	}
 	v = &version{
-		key: m.key, dir: m.folder.dir, cfg: p.Config, sig: p.Signature, description: newDescription(p.Signature), state: l,
+		key: m.key, dir: m.folder.dir, cfg: p.Config, sig: p.Signature, description: newDescription(p.Signature, p.Config), state: l,
 		stats: c.stats(m, l.number), overrideDir: m.folder.overrideDir,
 	}
 	targets := make([]scheduler.Scheduler, len(p.Nodes))

@@ -49,10 +49,14 @@ func (f fakes) Model(name string, _ int64) (plan.Model, error) {
 	return plan.Model{Signature: m.sig, Ensemble: m.ensemble}, nil
 }
 
-// ensemble compiles an ensemble from steps in text. Ports are "NAME" or "NAME?" (optional), all FP32 [-1].
-func (b *bench) ensemble(tb testing.TB, models fakes, inputs, outputs, steps string) (*exec.Executor, *telemetry.Model) {
+// ensemble compiles an ensemble from steps in text, and parameters as KEY=VALUE. Ports are "NAME" or "NAME?" (optional), all FP32 [-1].
+func (b *bench) ensemble(tb testing.TB, models fakes, inputs, outputs, steps string, params ...string) (*exec.Executor, *telemetry.Model) {
 	tb.Helper()
 	var text strings.Builder
+	for _, p := range params {
+		key, value, _ := strings.Cut(p, "=")
+		text.WriteString(`parameters { key: "` + key + `" value { string_value: "` + value + `" } }` + "\n")
+	}
 	text.WriteString(`name: "e" platform: "ensemble" max_batch_size: 8 ensemble_scheduling {` + steps + "}\n")
 	for name := range strings.FieldsSeq(inputs) {
 		name, optional := strings.CutSuffix(name, "?")
@@ -81,13 +85,13 @@ func (b *bench) ensemble(tb testing.TB, models fakes, inputs, outputs, steps str
 	known := map[string]scheduler.Scheduler{}
 	for i := range p.Nodes {
 		name := p.Nodes[i].Model
-		if known[name] == nil {
+		if known[name] == nil && p.Nodes[i].Operation == nil {
 			known[name] = b.scheduler(models[name], sites.at[name])
 		}
 		targets[i] = known[name]
 	}
 	stats := b.stats("e")
-	return exec.New(exec.Settings{Plan: p, Targets: targets, Stats: stats, Workers: b.workers, Mover: b.mover(), Log: b.log}), stats
+	return exec.New(exec.Settings{Plan: p, Targets: targets, Stats: stats, Workers: b.workers, Mover: b.mover(), Alloc: b.alloc, Log: b.log}), stats
 }
 
 // scheduler returns the scheduler of a model. With at, its instances are on the device.

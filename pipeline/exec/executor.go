@@ -84,14 +84,17 @@ type counters struct {
 	edges []*telemetry.Edge
 }
 
-// division is the position of an executor in a divided plan, which has one for each segment. It is zero otherwise.
+// segmentPosition is the position of an executor in a divided plan, which has one for each segment. It is zero otherwise.
 type segmentPosition struct {
 	whole   *plan.Plan // of the first segment's executor: the plan that was compiled
 	segment *plan.Segment
-	depth   int32     // counts the segments before
-	first   int32     // the number of the segment's first step in the whole plan
-	next    *Executor // of the next segment
-	writers []int32   // per shared tensor of the next segment: the node that writes it, or -1
+	stream  int32    // the position of the segment in the plan
+	inner   []*begun // the streams that begin in this one
+	begins  []int32  // per node: the stream in inner that it begins, or -1
+	// awaiting counts, per node, the shared tensors that it waits for because it begins a stream.
+	awaiting []int32
+	source   *plan.Node // whose responses its runs are; nil for the first segment
+	origin   int32      // the number of source in the whole plan
 }
 
 // Settings configure an Executor.
@@ -121,22 +124,10 @@ func New(s Settings) *Executor {
 	if s.Plan.First != nil {
 		return newParts(&s)
 	}
-	segments := s.Plan.Segments
-	if len(segments) == 0 {
-		return newExecutor(&s, s.Plan, s.Targets, segmentPosition{})
+	if len(s.Plan.Segments) > 0 {
+		return newSegments(&s)
 	}
-	var next *Executor
-	for i := len(segments) - 1; i >= 0; i-- {
-		segment := &segments[i]
-		d := segmentPosition{segment: segment, depth: int32(i), first: segment.First, next: next}
-		x := newExecutor(&s, segment.Plan, s.Targets[segment.First:], d)
-		if next != nil {
-			x.writers = x.sharedWriters()
-		}
-		next = x
-	}
-	next.whole = s.Plan
-	return next
+	return newExecutor(&s, s.Plan, s.Targets, segmentPosition{})
 }
 
 // newExecutor returns an executor of p, which is s.Plan or one of its segments.
@@ -169,6 +160,7 @@ func newExecutor(s *Settings, p *plan.Plan, targets []scheduler.Scheduler, d seg
 	}
 	x.entries = slices.Clone(p.Inputs)
 	if d.segment != nil {
+		x.numbers = d.segment.Numbers
 		for _, in := range d.segment.Shared {
 			x.entries = append(x.entries, in.To)
 		}
@@ -260,7 +252,7 @@ func (x *Executor) begin(ctx context.Context, req *infer.Request, sink infer.Sin
 // Respond takes one response of a decoupled model: it goes to the client of a plain model, else it starts a sub-run.
 func (x *Executor) Respond(task *scheduler.Task, out []tensor.Tensor, params infer.Params, final bool) error {
 	r := task.Run.(*run) //nolint:errcheck,forcetypeassert // set by newRun
-	if x.next != nil {
+	if x.begins != nil {
 		return r.startSubRun(task, out, params, final)
 	}
 	return r.send(task, out, params, final)
@@ -269,7 +261,7 @@ func (x *Executor) Respond(task *scheduler.Task, out []tensor.Tensor, params inf
 // Fail reports a failure of one response at once, for a plain model. Other requests fail when their last task is done.
 func (x *Executor) Fail(task *scheduler.Task, err error, final bool) {
 	r := task.Run.(*run) //nolint:errcheck,forcetypeassert // set by newRun
-	if f, ok := r.sink.(infer.Failer); ok && x.next == nil && r.root == r && !x.plan.Ensemble {
+	if f, ok := r.sink.(infer.Failer); ok && x.segment == nil && r.root == r && !x.plan.Ensemble {
 		f.Fail(x.wrap(r.ctx, task.Node, err), final)
 	}
 }
@@ -306,15 +298,20 @@ func (*Executor) Account(of any, node int32) (*telemetry.Step, *telemetry.RunSum
 // Drain waits until every accepted request has ended. It cancels the copies for shadows.
 func (x *Executor) Drain(ctx context.Context) error {
 	x.EndCopies()
-	return x.pending.Wait(ctx)
+	err := x.pending.Wait(ctx)
+	if err == nil {
+		x.endInputs()
+	}
+	return err
 }
 
 // EndCopies cancels the copies for shadows, and makes none from now on. Requests go on.
 func (x *Executor) EndCopies() {
-	for ; x != nil; x = x.next {
-		if x.endCopies != nil {
-			x.endCopies()
-		}
+	if x.endCopies != nil {
+		x.endCopies()
+	}
+	for _, inner := range x.inner {
+		inner.x.EndCopies()
 	}
 }
 
@@ -337,13 +334,17 @@ func (x *Executor) Plan() *plan.Plan {
 
 // wrap prefixes a failure of node n with its ensembles, outermost first. A cancelled request has its model's text only.
 func (x *Executor) wrap(ctx context.Context, n int32, err error) error {
+	return wrapAs(ctx, &x.plan.Nodes[n], err)
+}
+
+func wrapAs(ctx context.Context, n *plan.Node, err error) error {
 	if status.CodeOf(err) == status.Cancelled && (ctx.Err() != nil || errors.Is(err, status.ErrDeadline) || status.Text(err) == "") {
 		if errors.Is(err, status.ErrDeadline) {
 			return status.ErrDeadline
 		}
 		return status.ErrCancelled
 	}
-	for _, name := range slices.Backward(x.plan.Nodes[n].Ensembles) {
+	for _, name := range slices.Backward(n.Ensembles) {
 		err = status.Prefixf(err, "in ensemble '%s', ", name)
 	}
 	return err

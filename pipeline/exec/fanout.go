@@ -76,7 +76,7 @@ func (x *Executor) number(n int32) int32 {
 	if x.numbers != nil {
 		return x.numbers[n]
 	}
-	return x.first + n
+	return n
 }
 
 // countFanOuts returns how many fan-outs the part has.

@@ -15,6 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/tutti-server/tutti/core/config"
+	"github.com/tutti-server/tutti/core/status"
 	"github.com/tutti-server/tutti/pipeline/exec"
 	"github.com/tutti-server/tutti/pipeline/plan"
 	"github.com/tutti-server/tutti/proto/modelconfig"
@@ -26,7 +27,8 @@ type fans struct {
 
 	rng     *rand.Rand
 	n       int
-	broken  int // the number of the step that fails for some values, -1 for none
+	broken  int  // the number of the step that fails for some values, -1 for none
+	faulty  bool // some steps always fail and are replaced
 	gathers []string
 	last    []string // the tensors of the last scope
 	program []statement
@@ -41,8 +43,8 @@ func (f *fans) name(prefix string) string {
 	return fmt.Sprintf("%s%d", prefix, f.n)
 }
 
-func newFans(rng *rand.Rand, size, broken int) *fans {
-	f := &fans{branching: newBranching(8), rng: rng, broken: broken}
+func newFans(rng *rand.Rand, size, broken int, faulty bool) *fans {
+	f := &fans{branching: newBranching(8), rng: rng, broken: broken, faulty: faulty}
 	f.program, _ = f.scope([]string{"INPUT0"}, size, 0)
 	f.param("ensemble.gather", "{"+strings.Join(f.gathers, ", ")+"}")
 	for _, t := range f.last {
@@ -85,6 +87,10 @@ func (f *fans) compute(visible, own []string, depth int) (statement, string) {
 		sum, err := plus(add)(in)
 		return float32(int(sum) % 1000), err
 	}
+	instead := does // what the interpreter computes
+	if f.faulty && f.rng.IntN(3) == 0 {
+		does, instead = f.replace(model, out, len(in))
+	}
 	f.step(model, out, does, in...)
 	if depth > 0 {
 		f.models[model].Signature.MaxBatch = []int{0, 1, 2, 8}[f.rng.IntN(4)]
@@ -104,9 +110,27 @@ func (f *fans) compute(visible, own []string, depth int) (statement, string) {
 		for _, t := range in {
 			args = append(args, values[t])
 		}
-		values[out], err = does(args)
+		values[out], err = instead(args)
 		return err
 	}, out
+}
+
+// replace lets a step fail always, with a fallback or an optional result, and returns what it does and what its output is instead.
+func (f *fans) replace(model, out string, inputs int) (does, instead func(in []float32) (float32, error)) {
+	does = func([]float32) (float32, error) { return 0, status.Errorf(status.Unavailable, "down") }
+	if f.rng.IntN(2) == 0 {
+		spare, add := f.name("spare"), float32(f.rng.IntN(9))
+		instead = func(in []float32) (float32, error) {
+			sum, err := plus(add)(in)
+			return float32(int(sum) % 1000), err
+		}
+		f.model(spare, inputs, instead)
+		f.param("step."+model+".fallback", spare)
+		return does, instead
+	}
+	value := float32(f.rng.IntN(1000))
+	f.param("step."+model+".optional_result", fmt.Sprintf(`{"%s": [%v]}`, out, value))
+	return does, func([]float32) (float32, error) { return value, nil }
 }
 
 // fan adds a fan-out of a tensor of the scope, maybe under a condition, whose inner tensors are added up. It returns the sum.
@@ -185,7 +209,7 @@ func (f *fans) ends(inner []string, given, model string) {
 	}
 }
 
-// TestRandomFanOuts compares random ensembles with nested fan-outs, conditions and failing models, under concurrent requests of 1 to 8 rows, with
+// TestRandomFanOuts compares random ensembles with nested fan-outs, conditions, models that fail and fallbacks, under concurrent requests of 1 to 8 rows, with
 // an interpreter of single rows.
 func TestRandomFanOuts(t *testing.T) {
 	t.Parallel()
@@ -201,7 +225,7 @@ func TestRandomFanOuts(t *testing.T) {
 			if seed%5 == 4 {
 				broken = rng.IntN(12)
 			}
-			b, f := newHostBench(t), newFans(rng, 1+rng.IntN(5), broken)
+			b, f := newHostBench(t), newFans(rng, 1+rng.IntN(5), broken, seed%2 == 1)
 			if seed%3 == 0 {
 				f.param("ensemble.max_items_in_flight", strconv.Itoa(1+rng.IntN(6)))
 			}

@@ -168,6 +168,9 @@ func (r *run) skipOutcomes(n *plan.Node) {
 
 // deliverOutputs delivers the outputs of a node, absent or not, and what its fallback waits for.
 func (r *run) deliverOutputs(n *plan.Node, after int32, loop *scheduler.RunLoop) (staged int32) {
+	if r.root.early.on {
+		r.sendEarly(n.Out)
+	}
 	for _, s := range n.Out {
 		if s != plan.None {
 			staged += r.deliver(s, after, loop)

@@ -22,7 +22,7 @@ func (r *run) bind() error {
 		return err
 	}
 	if r.sub != nil {
-		r.sub.depth = r.x.lastSegment(r.outputs)
+		r.sub.responds = r.x.respondingStream(r.outputs)
 	}
 	if err := r.req.CheckInputs(); err != nil {
 		return r.prefixed(err)
@@ -55,7 +55,7 @@ func (r *run) bind() error {
 	if sig.MaxBatch > 0 && rows >= 0 {
 		r.rows = int32(rows)
 	}
-	return nil
+	return r.enterStreams()
 }
 
 // fetchInputs prepares inputs that clients have put into device memory: BYTES are copied to the host, and checked there, and tensors at

@@ -39,7 +39,11 @@ func (r *run) End() {
 	if f := r.failure.Load(); f != nil {
 		err = f.err
 	}
-	if err == nil && (r.sub == nil || r.sub.depth == 0) {
+	switch {
+	case err != nil:
+	case r.early.on:
+		err = r.respondLast()
+	case r.sub == nil || r.sub.responds == 0:
 		err = r.respond()
 	}
 	if r.settle() {
@@ -121,11 +125,14 @@ func (r *run) respond() error {
 }
 
 // response returns the response with the requested outputs, taken from their slots.
-func (r *run) response() (*infer.Response, error) {
+func (r *run) response() (*infer.Response, error) { return r.responseOf(r.outputs) }
+
+// responseOf returns a response with some outputs.
+func (r *run) responseOf(outputs []int32) (*infer.Response, error) {
 	p := r.x.plan
 	resp := newResponse(r.x.plan, r.req.ID, r.meta().Sequence)
 	resp.Params = append(append(resp.Params, r.responseParams...), r.told...)
-	for _, o := range r.outputs {
+	for _, o := range outputs {
 		port := &p.Signature.Outputs[o]
 		name, dims := port.Name, &port.Dims
 		t := r.read(p.Outputs[o])

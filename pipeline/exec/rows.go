@@ -77,6 +77,9 @@ func (r *run) operate(n, after int32, loop *scheduler.RunLoop) (staged int32) {
 	if node.Operation.FanOut != nil {
 		return r.fanOut(n, after, loop)
 	}
+	if node.Operation.Feed != nil {
+		return r.feed(n, after, loop)
+	}
 	if staged, done := r.routeNode(n, after, node, loop); done {
 		return staged
 	}
@@ -99,6 +102,9 @@ func (r *run) operate(n, after int32, loop *scheduler.RunLoop) (staged int32) {
 	}
 	if f := r.req.Trace.Snapshot(); f != nil {
 		r.capture(f, r.x.captureEdges()[node.Out[0]], 0, &r.slots[node.Out[0]])
+	}
+	if r.root.early.on {
+		r.sendEarly(node.Out[:1])
 	}
 	return r.deliver(node.Out[0], after, loop)
 }

@@ -35,6 +35,7 @@ type run struct {
 	params
 	stepFaults
 	routing
+	early    early
 	loop     *scheduler.RunLoop // of the submitting goroutine
 	affinity scheduler.Affinity
 	traced   []scheduler.TaskTrace // per node, made when the run is first traced
@@ -113,8 +114,8 @@ func newRun(x *Executor, workers *scheduler.Workers) *run {
 	if x.segment != nil {
 		r.sub = &subRun{}
 	}
-	if x.next != nil {
-		r.sub.room = make(chan struct{}, 1)
+	if len(x.inner) > 0 {
+		r.sub.streams = newStreams(x)
 	}
 	for i := range r.tasks {
 		n, want := &p.Nodes[i], scheduler.Anywhere
@@ -146,6 +147,7 @@ func (r *run) begin(ctx context.Context, req *infer.Request, sink infer.Sink) {
 		req.Deadline = max(telemetry.At(d), 1)
 	}
 	r.rows, r.responded = 1, false
+	r.early.begin(p, req)
 	if r.sub != nil {
 		r.sub.started.Store(0)
 	}
@@ -174,6 +176,9 @@ func (r *run) resetCounters() {
 // start stages the nodes that need no input, and delivers the inputs of the request or of the sub-run.
 func (r *run) start(loop *scheduler.RunLoop) {
 	origin, staged := r.origin(), int32(0)
+	if r.root.early.on && r.sub != nil && r.sub.parent != nil {
+		r.beginEarly()
+	}
 	for _, n := range r.x.sources {
 		if r.wanted.Contains(n) {
 			staged += r.stage(n, origin, loop)
@@ -182,7 +187,7 @@ func (r *run) start(loop *scheduler.RunLoop) {
 	for _, s := range r.x.entries {
 		staged += r.deliver(s, origin, loop)
 	}
-	staged += r.stageProducer(loop)
+	staged += r.stageProducers(loop)
 	r.taskDone(staged, loop)
 }
 
@@ -296,7 +301,7 @@ func (x *Executor) facets(i int32) (list []resultHook) {
 	if x.plan.Ensemble {
 		list = append(list, (*run).countTask)
 	}
-	if x.next != nil && i == x.segment.Producer {
+	if x.begins != nil && x.begins[i] >= 0 {
 		list = append(list, (*run).endSubRuns)
 	}
 	if x.plan.Nodes[i].Reshape {
@@ -377,6 +382,13 @@ func (r *run) fail(n int32, err error) {
 		}
 		r.root.failure.CompareAndSwap(nil, &failure{r.x.wrap(r.ctx, n, err), at})
 	}
+	r.wakeProducers()
+}
+
+// failOf is fail for a node that is no task of the run.
+func (r *run) failOf(n *plan.Node, err error) {
+	r.root.failure.CompareAndSwap(nil, &failure{wrapAs(r.ctx, n, err), -1})
+	r.wakeProducers()
 }
 
 // taskDone counts one task (or the set-up) out and those that it staged in. The last one finishes the run.
@@ -400,6 +412,7 @@ func (r *run) close(err error) {
 		r.traceEnd(err)
 	}
 	r.endRoutes(err)
+	r.leaveStreams()
 	r.leave()
 	r.req.Release()
 	r.ctx, r.req, r.sink = nil, nil, nil
@@ -416,7 +429,8 @@ func (r *run) close(err error) {
 		r.counted.groups.Store(0)
 	}
 	if r.sub != nil {
-		r.sub.depth = 0
+		r.sub.responds = 0
+		r.endStreams()
 	}
 	r.sums.Reset()
 	r.outputs = r.outputs[:0]

@@ -185,14 +185,14 @@ func addModels(e *tracing.TensorEdge, n *plan.Node) {
 	e.Models = append(append(e.Models, n.Model), n.Ensembles...)
 }
 
-// addShared adds the readers of a shared tensor in the next segment.
+// addShared adds the readers of a shared tensor in the streams that begin in this one.
 func (x *Executor) addShared(e *tracing.TensorEdge, s plan.Slot) {
-	if x.next == nil {
-		return
-	}
-	for _, in := range x.next.segment.Shared {
-		if in.From == s {
-			far := &x.next.captureEdges()[in.To]
+	for _, inner := range x.inner {
+		for _, in := range inner.x.segment.Shared {
+			if in.From != s {
+				continue
+			}
+			far := &inner.x.captureEdges()[in.To]
 			e.Names, e.Models = append(e.Names, far.Names...), append(e.Models, far.Models...)
 			for _, r := range far.Readers {
 				if !slices.Contains(e.Readers, r) {
@@ -232,16 +232,15 @@ func (r *run) captureOutputs(f tracing.Snapshot, task *scheduler.Task) {
 	}
 }
 
-// captureSubRun records the response of a decoupled step that started sub-run r.
+// captureSubRun records the tensors that started sub-run r.
 func (r *run) captureSubRun(f tracing.Snapshot, out []tensor.Tensor) {
-	up := r.sub.parent.x
 	for port, s := range r.x.segment.Ports {
 		if s == plan.None {
 			continue
 		}
 		e := r.x.captureEdges()[s]
 		e.Names, e.Models = slices.Clone(e.Names), slices.Clone(e.Models)
-		setProducer(&e, &up.plan.Nodes[up.segment.Producer], up.first+up.segment.Producer, port)
+		setProducer(&e, r.x.source, r.x.origin, port)
 		r.capture(f, e, r.sub.number, &out[port])
 	}
 }

@@ -79,7 +79,8 @@ func (c *compiler) open(l *level) error {
 	if err := c.operations(l, l.flow.Operations); err != nil {
 		return err
 	}
-	c.adapt(l) // also what the operations write
+	l.decouple() // windows may have made it so
+	c.adapt(l)   // also what the operations write
 	l.complete()
 	return nil
 }
@@ -284,7 +285,7 @@ func (l *level) complete() {
 	l.sig = config.SignatureOf(l.cfg)
 }
 
-// decouple sets whether the ensemble is decoupled: when one of its steps is, whatever the configuration, as in Triton.
+// decouple sets whether the ensemble is decoupled: when one of its steps is, whatever the configuration, as in Triton, or when it makes windows.
 func (l *level) decouple() {
 	decoupled := slices.ContainsFunc(l.steps, func(s *step) bool { return s.sig.Decoupled })
 	if p := l.cfg.GetModelTransactionPolicy(); p != nil && p.GetDecoupled() == decoupled {

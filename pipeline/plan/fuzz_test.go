@@ -106,17 +106,28 @@ func check(t *testing.T, cfg *modelconfig.ModelConfig, repo repository) {
 }
 
 // checkParts checks that the segments of a divided plan are closed: every tensor that a segment reads is written in
-// it or shared by the previous segment.
+// it or shared by the segment around it. Every step is in one segment.
 func checkParts(t *testing.T, p *plan.Plan) {
 	t.Helper()
 	nodes := 0
 	for i := range p.Segments {
 		part := &p.Segments[i]
 		sub := part.Plan
-		if last := i == len(p.Segments)-1; last != (part.Producer < 0) || int(part.First) != nodes {
-			t.Errorf("part %d begins at step %d and has producer %d, expected %d steps before", i, part.First, part.Producer, nodes)
+		if (i == 0) != (part.Parent < 0) || int(part.Parent) >= i || (i > 0) != (part.Producer != plan.None || part.Operator != plan.None) {
+			t.Errorf("part %d is in part %d and begins with step %d or operation %d", i, part.Parent, part.Producer, part.Operator)
 		}
-		nodes += len(sub.Nodes)
+		for n, number := range part.Numbers {
+			if op := sub.Nodes[n].Operation; op != nil && op.Feed != nil {
+				continue
+			}
+			nodes++
+			if int(p.Nodes[number].Stream) != i || p.Nodes[number].Name != sub.Nodes[n].Name {
+				t.Errorf("part %d has step %d as %s, the plan as %s of stream %d", i, number, sub.Nodes[n].Name, p.Nodes[number].Name, p.Nodes[number].Stream)
+			}
+		}
+		if part.Operator != plan.None {
+			nodes++
+		}
 		written := make([]bool, sub.Slots)
 		for _, slot := range append(append([]plan.Slot{}, sub.Inputs...), part.Ports...) {
 			if slot != plan.None {
@@ -124,7 +135,7 @@ func checkParts(t *testing.T, p *plan.Plan) {
 			}
 		}
 		for _, in := range part.Shared {
-			if before := p.Segments[i-1].Plan; before.Names[in.From] != sub.Names[in.To] {
+			if before := p.Segments[part.Parent].Plan; before.Names[in.From] != sub.Names[in.To] {
 				t.Errorf("part %d shares %s as %s", i, before.Names[in.From], sub.Names[in.To])
 			}
 			written[in.To] = true

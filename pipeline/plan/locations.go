@@ -59,8 +59,8 @@ func (c *compiler) place() error {
 	for i := range p.Segments {
 		t := &p.Segments[i] // its steps have the locations that the whole plan has for them
 		t.Plan.Devices = p.Devices
-		for n := range t.Plan.Nodes {
-			t.Plan.Nodes[n].OnDevice, t.Plan.Nodes[n].Inputs = p.Nodes[t.First+int32(n)].OnDevice, p.Nodes[t.First+int32(n)].Inputs
+		for n, number := range t.Numbers {
+			t.Plan.Nodes[n].OnDevice, t.Plan.Nodes[n].Inputs = p.Nodes[number].OnDevice, p.Nodes[number].Inputs
 		}
 	}
 	return c.checkResident()

@@ -30,6 +30,10 @@ type Operation struct {
 	// Route is the position of the operation's route in Plan.Routes, of a choice (Takes is set) that of its alternative, too; -1 for none.
 	Route, Alternative int32
 	Takes              bool
+	// Window and StreamJoin make a new stream of those that the node reads. Feed is set for what each of these streams does for it.
+	Window     *config.Window
+	StreamJoin *config.StreamJoin
+	Feed       *Feed
 	// Shadow is set for a node that sends copies of a step's requests to another model.
 	Shadow *Shadow
 }
@@ -42,6 +46,10 @@ func (n *Node) Label() string {
 		return "when " + op.When.Text()
 	case op.Demux != nil:
 		return "each item of " + n.Items()
+	case op.Window != nil:
+		return windowText(op.Window)
+	case op.StreamJoin != nil:
+		return joinText(op.StreamJoin)
 	case op.Shadow != nil:
 		return "shadow " + op.Shadow.Name
 	}
@@ -57,7 +65,7 @@ func (n *Node) Items() string {
 	return strings.Join(names, ", ")
 }
 
-// Kind is "condition", "fan-out", "gather", "join", "adapter", "route", "shadow" or, for what a step or its replacement wrote, "fallback" for a
+// Kind is "condition", "fan-out", "gather", "join", "adapter", "route", "shadow", "window", "stream join" or, for what a step or its replacement wrote, "fallback" for a
 // node without a model, else "".
 func (n *Node) Kind() string {
 	switch {
@@ -77,6 +85,10 @@ func (n *Node) Kind() string {
 		return "route"
 	case n.Operation.Shadow != nil:
 		return "shadow"
+	case n.Operation.Window != nil:
+		return "window"
+	case n.Operation.StreamJoin != nil:
+		return "stream join"
 	default:
 		return "join"
 	}
@@ -181,6 +193,8 @@ func (l *level) operationOutputs(s *step, known map[string]*portInfo) (err error
 	case s.op.Route != nil:
 	case s.op.Shadow != nil:
 		return l.shadowStep(s, s.op.Operation)
+	case s.op.onStreams():
+		return s.streamOutputs(known)
 	default:
 		out.DType, out.Dims, err = l.join(s)
 	}

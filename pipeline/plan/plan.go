@@ -68,8 +68,12 @@ type Plan struct {
 	Devices uint64
 	// Copies are the copies between host and devices that a request needs.
 	Copies []Copy
-	// Segments divides the plan at its decoupled steps; nil when no step is decoupled.
+	// Segments divides the plan into its streams, each behind those that it depends on; nil when no step is decoupled.
 	Segments []Segment
+	// OutputStreams holds, per output, the stream that it is of; nil when Segments is.
+	OutputStreams []int32
+	// Early reports that outputs are sent as soon as they are known, to clients that accept several responses.
+	Early bool
 	// First is the part of the plan outside of every fan-out; nil when there is none.
 	First *Part
 }
@@ -112,7 +116,8 @@ type Node struct {
 	Edge bool
 	// Ensembles lists the ensembles that contain the step, outermost first, for error texts.
 	Ensembles []string
-	// Stream counts the decoupled steps before this one: it runs once for each of their responses.
+	// Stream is the stream that the step is in: it runs once for each response or window of that stream, or once per request in stream 0. It is
+	// the position in Plan.Segments.
 	Stream int32
 	// MaxInflight bounds how many requests of this ensemble the step may have at a time; 0 for no limit.
 	MaxInflight uint32

@@ -72,7 +72,7 @@ func (c *compiler) before(s *step) []Slot {
 
 // conditional reports whether a step has a condition.
 func (c *compiler) conditional() bool {
-	return slices.ContainsFunc(c.leaves, func(s *step) bool { return s.op != nil && s.op.adapter == nil || s.absorbs() })
+	return slices.ContainsFunc(c.leaves, func(s *step) bool { return s.op != nil && s.op.adapter == nil && !s.op.onStreams() || s.absorbs() })
 }
 
 // rows finds the row set of every step and tensor.

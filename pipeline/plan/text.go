@@ -67,6 +67,8 @@ func (p *Plan) nodeText(b *strings.Builder, i int) {
 		fmt.Fprintf(b, "step %d %s: %s", i, n.Name, p.Routes[n.Operation.Route])
 	case "shadow":
 		fmt.Fprintf(b, "step %d %s: copies of %g%% of the requests to %s, at most %d at a time", i, n.Name, n.Operation.Shadow.Share*100, n.Operation.Shadow.Name, n.Operation.Shadow.InFlight)
+	case "window", "stream join":
+		fmt.Fprintf(b, "step %d %s: %s", i, n.Name, n.Label())
 	default:
 		fmt.Fprintf(b, "step %d %s: joins rows", i, n.Name)
 	}
@@ -78,9 +80,8 @@ func (p *Plan) nodeText(b *strings.Builder, i int) {
 	if p.placed() {
 		b.WriteString(" at " + p.sideText(i))
 	}
-	if n.Stream > 0 {
-		outer := &p.Segments[n.Stream-1]
-		fmt.Fprintf(b, ", for each response of step %d", outer.First+outer.Producer)
+	if n.Stream > 0 && int32(i) != p.Segments[n.Stream].Operator { //nolint:gosec // at most maxSteps
+		b.WriteString(", for each " + p.streamText(n.Stream))
 	}
 	if n.MaxInflight > 0 {
 		fmt.Fprintf(b, ", at most %d requests at a time", n.MaxInflight)

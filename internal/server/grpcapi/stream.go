@@ -270,7 +270,7 @@ func (st *stream) request(m *message, came tracing.Interval) error {
 		c.Close(err)
 		return nil
 	}
-	d.req.Async = true
+	d.req.Async, d.req.Early = true, true
 	st.svc.set.Infer.Submit(st.ctx, d.req, c)
 	return nil
 }

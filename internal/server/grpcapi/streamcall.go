@@ -44,7 +44,7 @@ func newStreamCall(st *stream, d *decoder) *streamCall {
 	c := streamCalls.Get()
 	*c = streamCall{
 		st: st, id: d.id, about: d.about, emptyFinal: d.emptyFinal, charge: d.msg.charge.Move(),
-		ordered: d.about == nil || !d.about.Decoupled,
+		ordered: d.about == nil || !d.about.Decoupled && !d.about.Early,
 		wants:   append(c.wants[:0], d.msg.wants...),
 		windows: append(c.windows[:0], d.msg.windows...),
 	}

@@ -93,7 +93,7 @@ func (s *Service) generate(w http.ResponseWriter, r *http.Request, p transport.P
 	defer cancel()
 	req := x.req
 	x.req = nil
-	req.Async = stream || x.desc.Decoupled
+	req.Async, req.Early = stream || x.desc.Decoupled, stream
 	s.Settings.Infer.Submit(ctx, req, q)
 	respond(x, q, cancel)
 }

@@ -184,11 +184,13 @@ func leaveEvents(ctx context.Context, cancel context.CancelFunc, url string) (ev
 	defer func() { _ = resp.Body.Close() }()
 	lines := bufio.NewScanner(resp.Body)
 	for lines.Scan() {
-		if strings.HasPrefix(lines.Text(), `data: {"OUT"`) || strings.HasPrefix(lines.Text(), `data: {"a"`) {
+		switch text := lines.Text(); {
+		case text == "":
+		case strings.Contains(text, `"model_version"`): // a response, not an error
 			events++
 			cancel()
-		} else if lines.Text() != "" {
-			return events, errors.New(lines.Text())
+		default:
+			return events, errors.New(text)
 		}
 	}
 	return events, lines.Err()

@@ -77,7 +77,6 @@ parameters { key: "ensemble.early_outputs" value { string_value: "true" } }
 
 // TestCancellationReachesTheSource cancels requests after their first response, in each kind of stream and over each protocol: the model that is the
 // source of the stream is cancelled, here, in a Python process and on another server.
-// shows: ensembles.cancellation
 func TestCancellationReachesTheSource(t *testing.T) {
 	t.Parallel()
 	requirePython(t)

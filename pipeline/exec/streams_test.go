@@ -115,7 +115,6 @@ step { model_name: "emit" model_version: -1 input_map { key: "INPUT0" value: "N"
 step { model_name: "total" model_version: -1 input_map { key: "INPUT0" value: "ROWS" } output_map { key: "OUTPUT0" value: "OUT" } }`
 
 // TestWindows checks windows over rows of different widths, and what becomes of the end of a stream.
-// shows: ensembles.windows
 func TestWindows(t *testing.T) {
 	t.Parallel()
 	tests := map[string]struct {
@@ -180,7 +179,6 @@ func constantly(v float32, n int) func(float32) series {
 }
 
 // TestJoins checks joins of two streams by index.
-// shows: ensembles.stream_joins
 func TestJoins(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -307,7 +305,6 @@ func TestStreamCancelled(t *testing.T) {
 }
 
 // TestRandomWindows compares random ensembles of streams, windows and joins, under concurrent requests, with a sequential interpreter.
-// shows: ensembles.windows, ensembles.stream_joins
 func TestRandomWindows(t *testing.T) {
 	t.Parallel()
 	ensembles, requests := 60, 20
@@ -461,7 +458,6 @@ func (b *bench) sequence(x infer.Inferer, q infer.Sequence, values ...float32) *
 const inputSteps = `step { model_name: "total" model_version: -1 input_map { key: "INPUT0" value: "N" } output_map { key: "OUTPUT0" value: "OUT" } }`
 
 // TestInputStreams checks windows over the requests of sequences.
-// shows: ensembles.input_streams
 func TestInputStreams(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -530,7 +526,6 @@ step { model_name: "total" model_version: -1 input_map { key: "INPUT0" value: "M
 }
 
 // TestEarlyOutputs checks that outputs are sent as soon as they are known, and that clients which take one response get one.
-// shows: ensembles.early_outputs
 func TestEarlyOutputs(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

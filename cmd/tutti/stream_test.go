@@ -55,6 +55,23 @@ func TestStreamExample(t *testing.T) {
 	if diff := cmp.Diff([]int32{3, 3, 3}, got); diff != "" || err != nil {
 		t.Errorf("%v (-want +got):\n%s", err, diff)
 	}
+
+	var totals []int64
+	req = &client.Request{Model: "moving_total", Inputs: []client.Tensor{
+		client.Of("IN", []int64{5}, []int32{1, 2, 3, 4, 5}...), client.Of("DELAY", []int64{5}, make([]uint32, 5)...), client.Of("WAIT", []int64{1}, uint32(0)),
+	}}
+	err = c.Stream(t.Context(), req, func(r *client.Response) error {
+		out := r.Output("TOTAL")
+		if out == nil { // the end
+			return nil
+		}
+		total, err := client.Values[int64](out)
+		totals = append(totals, total...)
+		return err
+	})
+	if diff := cmp.Diff([]int64{6, 9, 12}, totals); diff != "" || err != nil {
+		t.Errorf("%v (-want +got):\n%s", err, diff)
+	}
 }
 
 // TestStreamEnsemble checks an ensemble of two decoupled steps.

@@ -11,8 +11,8 @@
 //   - plan: an ensemble, compiled once; node: one step of a plan.
 //   - slot: the number of an ensemble tensor in a plan.
 //   - run: one request on its way through a plan.
-//   - segment: the piece of a plan between two decoupled steps; sub-run: the run of a segment
-//     for one response of the decoupled step before it.
+//   - stream: what depends on the responses of a decoupled step, or on the tensors that a window or a join makes of
+//     streams; segment: the steps of one stream; sub-run: the run of a segment for one response.
 //   - task: one request at one node; batch: tasks that execute together.
 //   - row: one element of the batch dimension.
 //   - place: where memory lives, for example host or device:0.

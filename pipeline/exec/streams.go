@@ -70,8 +70,8 @@ func newSegments(s *Settings) *Executor {
 			x.results[n] = x.facets(int32(n)) //nolint:gosec // at most maxSteps
 		}
 	}
-	for i := len(list) - 1; i >= 0; i-- {
-		list[i].lookDeeper()
+	for _, x := range slices.Backward(list) {
+		x.lookDeeper()
 	}
 	list[0].whole = s.Plan
 	return list[0]

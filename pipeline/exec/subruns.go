@@ -219,7 +219,7 @@ func (r *run) origin() int32 {
 	if r.sub == nil || r.sub.parent == nil {
 		return -1
 	}
-	return r.x.segmentPosition.origin
+	return r.x.origin
 }
 
 // selectNodes notes which nodes of the plan or segment the requested outputs need.

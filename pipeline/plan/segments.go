@@ -190,7 +190,7 @@ func (k *cutter) segment(at int32) {
 		if c.In, c.Out = num.slots(n.In), unmapped(len(n.Out)); !n.Signature.Decoupled { // else they are of another segment
 			c.Out = num.slots(n.Out)
 		}
-		k.add(seg, &c, int32(i)) //nolint:gosec // at most maxSteps
+		seg.add(&c, int32(i)) //nolint:gosec // at most maxSteps
 	}
 	sub.AllNodes = NewNodeSet(len(sub.Nodes))
 	for i := range sub.Nodes {
@@ -214,7 +214,8 @@ func (k *cutter) segment(at int32) {
 	k.await(at)
 }
 
-func (k *cutter) add(seg *Segment, n *Node, number int32) {
+// add appends a step to a segment.
+func (seg *Segment) add(n *Node, number int32) {
 	seg.Plan.Nodes, seg.Numbers = append(seg.Plan.Nodes, *n), append(seg.Numbers, number)
 }
 
@@ -243,7 +244,7 @@ func (k *cutter) feed(seg *Segment, at, i int32) {
 		c.Need++
 	}
 	c.Operation = &Operation{Window: n.Operation.Window, StreamJoin: n.Operation.StreamJoin, Feed: f, Route: -1, Alternative: -1}
-	k.add(seg, &c, i)
+	seg.add(&c, i)
 }
 
 // enter binds the tensors that a segment gets from around it.

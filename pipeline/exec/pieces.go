@@ -3,6 +3,7 @@ package exec
 import (
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/tutti-server/tutti/core/infer"
@@ -21,8 +22,9 @@ import (
 const (
 	// inputIdle is how long an input stream is kept after its last request.
 	inputIdle = time.Minute
-	// maxInputStreams bounds the input streams of an operation.
+	// maxInputStreams bounds the input streams of an operation, and maxInputBytes what they keep for windows that are not complete.
 	maxInputStreams = 16384
+	maxInputBytes   = 256 << 20
 )
 
 // inputStreams are those of one operation, by sequence.
@@ -30,6 +32,13 @@ type inputStreams struct {
 	mu    sync.Mutex
 	live  map[infer.Sequence]*inputStream // by id and name, without the flags
 	swept int64
+
+	held atomic.Int64 // bytes
+	most int64
+}
+
+func newInputStreams() *inputStreams {
+	return &inputStreams{live: map[infer.Sequence]*inputStream{}, most: maxInputBytes}
 }
 
 // inputStream is a stream whose pieces are requests.
@@ -96,6 +105,7 @@ func (b *begun) enter(q *infer.Sequence, model string) (t ticket, err error) {
 		err = status.Errorf(status.Unavailable, "model '%s' has %d input streams, the most that it takes; send the END flag with the last request of each", model, maxInputStreams)
 	case s == nil:
 		s = &inputStream{waiting: map[int32]piece{}, op: newOperator(b)}
+		s.op.window.held = &in.held
 		in.live[key] = s
 	}
 	if err == nil {
@@ -186,7 +196,13 @@ func (s *inputStream) add(number int32, p piece) {
 
 // feedPiece adds the tensors of a request to its input stream. The piece keeps the run active until it is taken.
 func (r *run) feedPiece(at int, item []tensor.Tensor, loop *scheduler.RunLoop) {
-	t := &r.sub.streams[at].ticket
+	t, in := &r.sub.streams[at].ticket, r.x.inner[at].inputs
+	if held, size := in.held.Load(), bytesOf(item); held > 0 && held+size > in.most {
+		tensor.ReleaseAll(item)
+		r.failOf(r.x.inner[at].x.source, status.Errorf(status.Unavailable, "the input streams of model '%s' keep %d bytes for windows that are not complete, and have no room for %d more; send the request again",
+			r.x.plan.Signature.Model, held, size))
+		return // its place is given up when the request ends
+	}
 	t.fed = true
 	r.active.Add(1)
 	t.of.add(t.number, piece{run: r, item: item, end: r.req.Sequence.End})

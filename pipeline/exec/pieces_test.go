@@ -10,7 +10,9 @@ import (
 
 	"github.com/tutti-server/tutti/backends"
 	"github.com/tutti-server/tutti/core/infer"
+	"github.com/tutti-server/tutti/core/status"
 	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/pipeline/exec"
 )
 
 // sequence sends one request of a sequence.
@@ -90,6 +92,34 @@ step { model_name: "total" model_version: -1 input_map { key: "INPUT0" value: "M
 	err := <-last.done
 	if diff := cmp.Diff(series{{3, 2}, {3, 1}}, last.rows); diff != "" || err != nil {
 		t.Errorf("%v (-want +got):\n%s", err, diff)
+	}
+}
+
+// TestInputStreamRoom checks that what input streams keep is bounded, and is nothing in the end.
+func TestInputStreamRoom(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	x, _ := b.ensemble(t, fakes{"total": total("total", 1)}, "N", "OUT", inputSteps, "step.total.window=4")
+	exec.SetInputBytes(x, 20)
+	first := b.sequence(x, infer.Sequence{ID: 1, Start: true}, 1, 2, 3)
+	if err := <-first.done; err != nil || exec.InputBytes(x) != 12 {
+		t.Errorf("%d bytes, %v", exec.InputBytes(x), err)
+	}
+	refused := b.sequence(x, infer.Sequence{ID: 2, Start: true}, 1, 2, 3)
+	if err := <-refused.done; status.CodeOf(err) != status.Unavailable {
+		t.Error(err)
+	}
+	last := b.sequence(x, infer.Sequence{ID: 1, End: true}, 4)
+	err := <-last.done
+	if diff := cmp.Diff(series{{10, 4}}, last.rows); diff != "" || err != nil {
+		t.Errorf("%v (-want +got):\n%s", err, diff)
+	}
+	again := b.sequence(x, infer.Sequence{ID: 2}, 1, 2, 3)
+	if err := <-again.done; err != nil {
+		t.Error(err)
+	}
+	if err := x.Drain(t.Context()); err != nil || exec.InputBytes(x) != 0 {
+		t.Errorf("%d bytes, %v", exec.InputBytes(x), err)
 	}
 }
 

@@ -5,7 +5,6 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/tutti-server/tutti/core/infer"
 	"github.com/tutti-server/tutti/core/status"
 	"github.com/tutti-server/tutti/core/tensor"
 	"github.com/tutti-server/tutti/pipeline/plan"
@@ -104,7 +103,7 @@ func (x *Executor) addInner(inner *Executor, list []*Executor) {
 		}
 		if list[from] == x {
 			if x.stream == 0 {
-				b.inputs = &inputStreams{live: map[infer.Sequence]*inputStream{}}
+				b.inputs = newInputStreams()
 			}
 			continue
 		}

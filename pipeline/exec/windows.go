@@ -2,6 +2,7 @@ package exec
 
 import (
 	"slices"
+	"sync/atomic"
 
 	"github.com/tutti-server/tutti/core/config"
 	"github.com/tutti-server/tutti/core/status"
@@ -15,6 +16,8 @@ type windows struct {
 	skip  int // positions of the first item that no window needs any more
 	have  int // positions in items, without skip
 	seen  int // of these, how many were in a window
+	// held counts the bytes of the items; nil where the request bounds them.
+	held *atomic.Int64
 }
 
 // cells is one item: per port a tensor, absent when it was left out, and where its positions are.
@@ -27,9 +30,24 @@ type cells struct {
 
 func (w *windows) reset() {
 	for i := range w.items {
-		tensor.ReleaseAll(w.items[i].in)
+		w.release(&w.items[i])
 	}
-	*w = windows{}
+	*w = windows{held: w.held}
+}
+
+// release releases the tensors of an item.
+func (w *windows) release(c *cells) {
+	if w.held != nil {
+		w.held.Add(-bytesOf(c.in))
+	}
+	tensor.ReleaseAll(c.in)
+}
+
+func bytesOf(list []tensor.Tensor) (n int64) {
+	for i := range list {
+		n += int64(list[i].Len)
+	}
+	return n
 }
 
 // empty reports whether there are no positions that no window has had.
@@ -109,6 +127,9 @@ func (b *begun) addItem(w *windows, in []tensor.Tensor) error {
 	if first < 0 || c.positions*c.rows == 0 { // nothing in it
 		tensor.ReleaseAll(in)
 		return nil
+	}
+	if w.held != nil {
+		w.held.Add(bytesOf(in))
 	}
 	w.items = append(w.items, c)
 	w.have += c.positions
@@ -237,7 +258,7 @@ func (w *windows) advance(size, stride int) {
 	w.skip += stride
 	for len(w.items) > 0 && w.skip >= w.items[0].positions {
 		w.skip -= w.items[0].positions
-		tensor.ReleaseAll(w.items[0].in)
+		w.release(&w.items[0])
 		w.items = slices.Delete(w.items, 0, 1)
 	}
 }

@@ -189,7 +189,8 @@ func TestCanaryConcurrent(t *testing.T) {
 	}
 }
 
-// TestShadowBound checks that no more copies are in flight than permitted, and that further ones are dropped at once.
+// TestShadowBound checks that no more copies are in flight than permitted, that further ones are dropped at once, and that a copy is not
+// copied again.
 func TestShadowBound(t *testing.T) {
 	t.Parallel()
 	const bound, requests = 3, 10
@@ -203,7 +204,7 @@ func TestShadowBound(t *testing.T) {
 	node := &plan.Node{Signature: &config.Signature{}, Operation: &plan.Operation{Shadow: s.Shadow}}
 	x.plan = &plan.Plan{Nodes: []plan.Node{*node}, Signature: &config.Signature{}}
 	r := newRun(x, nil)
-	r.req = infer.NewRequest()
+	r.ctx, r.req = t.Context(), infer.NewRequest()
 	for range requests {
 		r.shadowed(0, node)
 	}
@@ -212,6 +213,11 @@ func TestShadowBound(t *testing.T) {
 	}
 	if n := s.counts.Results[telemetry.ShadowDropped].Load(); n != requests-bound {
 		t.Errorf("%d copies dropped, want %d", n, requests-bound)
+	}
+	r.ctx = context.WithValue(t.Context(), isCopy{}, true)
+	r.shadowed(0, node)
+	if n := s.counts.Results[telemetry.ShadowDropped].Load(); n != requests-bound {
+		t.Errorf("a copy was copied: %d copies dropped, want %d", n, requests-bound)
 	}
 	for range bound {
 		sink := <-held

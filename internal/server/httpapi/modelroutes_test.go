@@ -29,6 +29,7 @@ func (c routed) Routes(model string, version int64) (*infer.Routes, error) {
 }
 
 // TestModelRoutes reads the routes of models, and compares each response with the OpenAPI document.
+// shows: model_routes
 func TestModelRoutes(t *testing.T) {
 	t.Parallel()
 	both := []infer.Alternative{{Model: "next", Share: 0.05, Requests: 3, Errors: 1, MeanNs: 1000}, {Model: "a:2", Share: 0.95}}

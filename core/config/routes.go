@@ -163,8 +163,7 @@ func (b *branches) alternative(key, name string) (Alternative, bool) {
 			return a, false
 		}
 	}
-	switch {
-	case a.Model == "":
+	if a.Model == "" {
 		b.fail(key, "names no model, expected MODEL or MODEL:VERSION")
 		return a, false
 	}

@@ -52,7 +52,7 @@ func (c *canary) state() *infer.Canary {
 	case c.ended:
 		s.State = infer.CanaryPassed
 	default:
-		s.Remaining = max(int64(c.Canary.Requests)-its.requests, 0)
+		s.Remaining = max(int64(c.Requests)-its.requests, 0)
 	}
 	if c.MaxDrift >= 0 {
 		s.Drift = &infer.Drift{Copies: c.copies, Different: c.drift, Max: c.MaxDrift}

@@ -225,6 +225,11 @@ func (c *catalog) Ready() bool { return c.s.Ready() }
 // Degraded returns what does not work as configured.
 func (c *catalog) Degraded() []infer.Degradation { return c.s.Degraded() }
 
+// Routes implements infer.RouteCatalog.
+func (c *catalog) Routes(model string, version int64) (*infer.Routes, error) {
+	return c.s.repo.Routes(model, version)
+}
+
 // Lost returns why a model cannot serve whose devices are lost; nil if there is none.
 func (c *catalog) Lost() error { return c.s.repo.Lost() }
 

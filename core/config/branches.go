@@ -92,7 +92,8 @@ type Operation struct {
 
 // IsFlowParam reports whether a parameter changes the data flow of an ensemble.
 func IsFlowParam(key string) bool {
-	return strings.HasPrefix(key, stepPrefix) || slices.Contains([]string{firstOfParam, gatherParam, maxItemsParam, inFlightParam, ensembleAdaptParam, earlyParam}, key)
+	return strings.HasPrefix(key, stepPrefix) || slices.Contains(ensembleRouteParams, key) ||
+		slices.Contains([]string{firstOfParam, gatherParam, maxItemsParam, inFlightParam, ensembleAdaptParam, earlyParam}, key)
 }
 
 // FlowOf returns the data flow of an ensemble, and what is wrong with the parameters that change it. These have no effect then.
@@ -134,6 +135,8 @@ type branches struct {
 	problems
 
 	flow *Flow
+	// inside is the flow of the ensemble's steps, when flow is the one around it (WholeFlowOf); else nil.
+	inside *Flow
 	// fallbacks and optionals read parameters that rename what a step writes, after all others.
 	fallbacks, optionals []func()
 	// routes read those that divide steps, after these, and shadows those that copy requests, last.

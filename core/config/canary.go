@@ -49,7 +49,7 @@ func (b *branches) canary(key string, i int) {
 		return
 	}
 	if other.Name == own.Name {
-		b.fail(key, "names the step's own model '%s', expected another model or version", own.Name)
+		b.fail(key, "names %s, expected another model or version", b.ownText(&own))
 		return
 	}
 	other.Share = c.Stages[0]
@@ -90,8 +90,8 @@ func (b *branches) checkRoutes() {
 		}
 		at := slices.IndexFunc(b.flow.Operations, func(o Operation) bool { return o.Shadow != nil && o.Shadow.Of == r.Of })
 		if at < 0 || b.flow.Operations[at].Shadow.Name != r.Alternatives[0].Name {
-			b.fail(strings.TrimPrefix(r.Field, "parameters."), "has 'max_drift', which counts the responses of a shadow that differ: expected the parameter '%s%s.%s' with the model '%s'",
-				stepPrefix, r.Of, shadowParam, r.Alternatives[0].Name)
+			b.fail(strings.TrimPrefix(r.Field, "parameters."), "has 'max_drift', which counts the responses of a shadow that differ: expected the parameter '%s' with the model '%s'",
+				b.shadowKey(r), r.Alternatives[0].Name)
 		}
 	}
 }

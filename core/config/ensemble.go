@@ -29,7 +29,8 @@ func (l *problems) ensemble() {
 		l.step(i, s)
 	}
 	_, faults := FlowOf(l.cfg)
-	if l.list = append(l.list, faults...); len(l.list) == before {
+	_, whole := WholeFlowOf(l.cfg)
+	if l.list = append(append(l.list, faults...), whole...); len(l.list) == before {
 		l.dataFlow()
 	}
 }

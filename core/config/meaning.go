@@ -97,7 +97,7 @@ func Meanings(cfg *modelconfig.ModelConfig) (list []string) {
 		return nil
 	}
 	flow, faults := FlowOf(cfg)
-	if len(faults) > 0 {
+	if _, whole := WholeFlowOf(cfg); len(faults) > 0 || len(whole) > 0 {
 		return nil
 	}
 	b := &branches{problems: problems{cfg: cfg}, flow: flow}
@@ -105,7 +105,9 @@ func Meanings(cfg *modelconfig.ModelConfig) (list []string) {
 		name, isStep := strings.CutPrefix(key, stepPrefix)
 		dot := strings.LastIndexByte(name, '.')
 		text := ""
-		if say := ensembleMeanings[key]; say != nil {
+		if say := wholeMeanings[key]; say != nil {
+			text = say(b.value(key))
+		} else if say := ensembleMeanings[key]; say != nil {
 			text = say(b.value(key))
 		} else if isStep && dot > 0 {
 			text = b.meaning(key, name[:dot], name[dot+1:])

@@ -45,6 +45,15 @@ ensemble_scheduling {
 				"step 'b' runs for the rows for which y[0] > 1",
 			},
 		},
+		"whole requests": {
+			[]string{"ensemble.canary", `{"model": "n"}`, "ensemble.shadow", `{"model": "n"}`},
+			[]string{
+				`the ensemble has a canary, whose share of the requests follows its results: {"model": "n"}`,
+				`the ensemble has a shadow, which gets copies of requests and responds to nobody: {"model": "n"}`,
+			},
+		},
+		"a split of requests":        {[]string{"ensemble.split", `{"weights": {"m": 1, "n": 1}}`}, []string{`each request is executed by the ensemble itself or by another model: {"weights": {"m": 1, "n": 1}}`}},
+		"a mistake in a whole split": {[]string{"ensemble.split", `{"weights": {"m": 1}}`}, nil},
 		"items and models": {
 			[]string{
 				"ensemble.gather", `{"OUT": "z"}`, "ensemble.max_items", "8", "ensemble.max_items_in_flight", "16", "step.0.demux", "x", "step.1.shadow", `{"model": "c"}`,
@@ -72,6 +81,7 @@ ensemble_scheduling {
 			if err != nil {
 				t.Fatal(err)
 			}
+			cfg.Name = "m"
 			if d := cmp.Diff(tc.want, config.Meanings(cfg)); d != "" {
 				t.Errorf("(-want +got):\n%s", d)
 			}

@@ -25,6 +25,7 @@ func TestUnknownParams(t *testing.T) {
 		"any":      {"backend: \"python\"\n" + param("mine"), nil},
 		"ensemble": {"platform: \"ensemble\"\n" + param("owner"), []string{`TUT2028 2:1 parameter 'owner' of model 'm' has no effect: an ensemble does not read it.`}},
 		"resident": {"platform: \"ensemble\"\n" + param("require_resident") + param("require_residnt"), []string{`TUT2028 3:1 parameter 'require_residnt' of model 'm' has no effect: an ensemble does not read it. Did you mean "require_resident"?`}},
+		"route":    {"platform: \"ensemble\"\n" + param("ensemble.split") + param("ensemble.canry"), []string{`TUT2028 3:1 parameter 'ensemble.canry' of model 'm' has no effect: an ensemble does not read it. Did you mean "ensemble.canary"?`}},
 		"places":   {"backend: \"identity\"\n" + param("a") + param("b"), []string{`TUT2028 2:1 parameter 'a' of model 'm' has no effect: backend 'identity' does not read it.`, `TUT2028 3:1 parameter 'b' of model 'm' has no effect: backend 'identity' does not read it.`}},
 	} {
 		for _, strict := range []bool{false, true} {

@@ -163,15 +163,11 @@ func (b *branches) alternative(key, name string) (Alternative, bool) {
 			return a, false
 		}
 	}
-	switch {
-	case a.Model == "":
+	if a.Model == "" {
 		b.fail(key, "names no model, expected MODEL or MODEL:VERSION")
 		return a, false
-	case a.Model == b.cfg.GetName():
-		b.fail(key, "names the ensemble '%s' itself, which would never end", a.Model)
-		return a, false
 	}
-	return a, true
+	return a, !b.endless(key, &a)
 }
 
 // own returns the alternative that step i of the configuration is.
@@ -190,7 +186,7 @@ func (b *branches) own(i int) Alternative {
 func (b *branches) divided(key string, i int) bool {
 	s := &b.flow.Steps[i]
 	if s.Route != nil {
-		b.fail(key, "is of a step that '%s' divides already, expected one of both", strings.TrimPrefix(s.Route.Field, "parameters."))
+		b.fail(key, "is of %s that '%s' divides already, expected one of both", b.divides(), strings.TrimPrefix(s.Route.Field, "parameters."))
 		return true
 	}
 	if s.Faults != nil && s.Faults.Absorbed {
@@ -213,7 +209,7 @@ func (b *branches) split(key string, i int) {
 		return
 	}
 	if _, there := weights[own.Name]; !there {
-		b.fail(key, "has no weight for the step's own model '%s', expected one, which may be 0.%s", own.Name, DidYouMean(own.Name, slices.Collect(maps.Keys(weights))))
+		b.fail(key, "has no weight for %s, expected one, which may be 0.%s", b.ownText(&own), DidYouMean(own.Name, slices.Collect(maps.Keys(weights))))
 		return
 	}
 	sum := 0.0
@@ -304,7 +300,7 @@ func (b *branches) divide(r *Route, i int) {
 		if k < len(r.Alternatives)-1 {
 			s.ModelName, s.ModelVersion, s.ModelNamespace = a.Model, a.Version, ""
 			s.Name, s.Field = a.Name, r.Field
-			if strings.HasPrefix(r.Of, a.Name) || b.hasStep(a.Name) {
+			if !b.outer() && strings.HasPrefix(r.Of, a.Name) || b.hasStep(a.Name) {
 				s.Name = s.Rows
 			}
 		}
@@ -325,13 +321,8 @@ func (b *branches) divide(r *Route, i int) {
 		}
 	}
 	for _, t := range slices.Sorted(maps.Keys(joins)) {
-		b.flow.Operations = append(b.flow.Operations, Operation{Name: r.Kind + " " + t, Field: r.Field, In: joins[t], Out: t, Joins: r})
+		b.flow.Operations = append(b.flow.Operations, Operation{Name: b.joinName(r, t), Field: r.Field, In: joins[t], Out: t, Joins: r})
 	}
-}
-
-// hasStep reports whether a step has this name.
-func (b *branches) hasStep(name string) bool {
-	return slices.ContainsFunc(b.flow.Steps, func(s FlowStep) bool { return s.Name == name || s.Name == "" && s.GetModelName() == name })
 }
 
 // shadow reads the model that gets copies of a step's requests.
@@ -357,7 +348,7 @@ func (b *branches) shadow(key string, i int) {
 		return
 	}
 	if s.Name == own.Name {
-		b.fail(key, "names the step's own model '%s', expected another model or version", own.Name)
+		b.fail(key, "names %s, expected another model or version", b.ownText(&own))
 		return
 	}
 	if s.Share = share; absolute >= 0 {
@@ -379,6 +370,9 @@ func (b *branches) shadow(key string, i int) {
 // routedModels returns the models of alternatives and shadows, as steps.
 func routedModels(cfg *modelconfig.ModelConfig) (list []*modelconfig.ModelEnsembling_Step) {
 	flow, _ := FlowOf(cfg)
+	if whole, _ := WholeFlowOf(cfg); whole != nil {
+		flow = &Flow{Steps: slices.Concat(flow.Steps, whole.Steps), Operations: slices.Concat(flow.Operations, whole.Operations)}
+	}
 	for i := range flow.Steps {
 		if s := &flow.Steps[i]; s.Route != nil && s.Name != "" {
 			list = append(list, &modelconfig.ModelEnsembling_Step{ModelName: s.GetModelName(), ModelVersion: s.GetModelVersion()})

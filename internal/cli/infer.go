@@ -7,6 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
+	"slices"
 	"strings"
 
 	"github.com/tutti-server/tutti/client"
@@ -138,9 +140,24 @@ func (a *inferCall) write(resp *client.Response) error {
 			rows = append(rows, []string{out.Name, out.DType.String(), brackets(out.Shape, len(out.Shape)), strings.ReplaceAll(shortData(out), "\n", `\n`)})
 		}
 		table.Left(a.stdout, rows)
+		if routes := routesOf(resp); len(routes) > 1 {
+			fmt.Fprintln(a.stdout)
+			table.Left(a.stdout, routes)
+		}
 		return nil
 	}
 	return writeResponse(a.stdout, resp)
+}
+
+// routesOf returns the rows of a table of the routes of a response, the head included: which model executed each step that is divided.
+func routesOf(resp *client.Response) [][]string {
+	rows := [][]string{{"ROUTE", "EXECUTED BY"}}
+	for _, key := range slices.Sorted(maps.Keys(resp.Parameters)) {
+		if step, ok := strings.CutPrefix(key, "route."); ok {
+			rows = append(rows, []string{step, fmt.Sprint(resp.Parameters[key])})
+		}
+	}
+	return rows
 }
 
 // writeResponse prints a response as JSON with a line per output. It omits elements that JSON cannot hold.

@@ -325,10 +325,10 @@ func (e *examiner) Model(name string, number int64) (plan.Model, error) {
 	}
 	if done, err := e.Repository.Config(name, max(0, number)); err == nil {
 		places, why := e.Repository.Places(name, max(0, number))
-		return plan.Model{Signature: config.SignatureOf(done), Places: places, PlacesWhy: why}, nil
+		return plan.Model{Signature: config.SignatureOf(done), Places: places, PlacesWhy: why, Sequence: done.GetSequenceBatching() != nil}, nil
 	}
 	if gaps := config.CheckComplete(cfg); len(gaps) > 0 || len(cfg.GetInput()) == 0 || len(cfg.GetOutput()) == 0 {
 		return plan.Model{}, &unready{model: name, blind: cfg.GetBackend()}
 	}
-	return plan.Model{Signature: config.SignatureOf(cfg)}, nil
+	return plan.Model{Signature: config.SignatureOf(cfg), Sequence: cfg.GetSequenceBatching() != nil}, nil
 }

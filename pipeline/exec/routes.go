@@ -219,6 +219,7 @@ type canary struct {
 	mu     sync.Mutex
 	stage  int
 	ended  bool           // rolled back, or all requests go to the canary
+	reason string         // why it was rolled back, else ""
 	seen   [2]observation // since the stage began
 	drift  int            // shadow responses that differ, since the stage began
 	copies int            // shadow responses
@@ -299,7 +300,7 @@ func (u *router) promote() {
 
 // rollBack sends every request to the step's own model, until the ensemble is loaded again.
 func (u *router) rollBack(reason string) {
-	u.canary.ended = true
+	u.canary.ended, u.canary.reason = true, reason
 	u.setShares([]float64{0, 1})
 	u.tell(slog.LevelWarn, "rolled back", slog.String("reason", reason))
 }

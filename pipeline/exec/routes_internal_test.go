@@ -8,6 +8,8 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/tutti-server/tutti/core/config"
 	"github.com/tutti-server/tutti/core/infer"
 	"github.com/tutti-server/tutti/internal/telemetry"
@@ -189,7 +191,8 @@ func TestCanaryConcurrent(t *testing.T) {
 	}
 }
 
-// TestShadowBound checks that no more copies are in flight than permitted, and that further ones are dropped at once.
+// TestShadowBound checks that no more copies are in flight than permitted, that further ones are dropped at once, and that a copy is not
+// copied again.
 func TestShadowBound(t *testing.T) {
 	t.Parallel()
 	const bound, requests = 3, 10
@@ -203,7 +206,7 @@ func TestShadowBound(t *testing.T) {
 	node := &plan.Node{Signature: &config.Signature{}, Operation: &plan.Operation{Shadow: s.Shadow}}
 	x.plan = &plan.Plan{Nodes: []plan.Node{*node}, Signature: &config.Signature{}}
 	r := newRun(x, nil)
-	r.req = infer.NewRequest()
+	r.ctx, r.req = t.Context(), infer.NewRequest()
 	for range requests {
 		r.shadowed(0, node)
 	}
@@ -212,6 +215,11 @@ func TestShadowBound(t *testing.T) {
 	}
 	if n := s.counts.Results[telemetry.ShadowDropped].Load(); n != requests-bound {
 		t.Errorf("%d copies dropped, want %d", n, requests-bound)
+	}
+	r.ctx = context.WithValue(t.Context(), isCopy{}, true)
+	r.shadowed(0, node)
+	if n := s.counts.Results[telemetry.ShadowDropped].Load(); n != requests-bound {
+		t.Errorf("a copy was copied: %d copies dropped, want %d", n, requests-bound)
 	}
 	for range bound {
 		sink := <-held
@@ -223,5 +231,71 @@ func TestShadowBound(t *testing.T) {
 	}
 	if n := s.counts.Results[telemetry.ShadowEqual].Load(); n != bound || s.inFlight.Load() != 0 {
 		t.Errorf("%d copies compared, want %d; %d in flight", n, bound, s.inFlight.Load())
+	}
+}
+
+// TestRouteState checks what is reported of a canary while it runs, when its last stage is over, and when it is rolled back.
+func TestRouteState(t *testing.T) {
+	t.Parallel()
+	alternatives := func(share float64, requests, errs, own uint64) []infer.Alternative {
+		a := []infer.Alternative{{Model: "a0", Share: share, Requests: requests, Errors: errs, MeanNs: 20}, {Model: "a1", Share: 1 - share, Requests: own, MeanNs: 10}}
+		if requests == errs {
+			a[0].MeanNs = 0
+		}
+		return a
+	}
+	stages := []float64{0.1, 0.5}
+	for name, tc := range map[string]struct {
+		its, failures, own, differ int
+		want                       infer.Route
+	}{
+		"running": {3, 1, 5, 1, infer.Route{Alternatives: alternatives(0.1, 4, 1, 5), Canary: &infer.Canary{
+			State: infer.CanaryRunning, Stages: stages, Stage: 1, Requests: 4, Errors: 1, OwnRequests: 5, Remaining: 6, Drift: &infer.Drift{Copies: 1, Different: 1, Max: 0.2},
+		}}},
+		"the next stage": {12, 0, 5, 0, infer.Route{Alternatives: alternatives(0.5, 12, 0, 5), Canary: &infer.Canary{
+			State: infer.CanaryRunning, Stages: stages, Stage: 2, Requests: 2, Remaining: 8, Drift: &infer.Drift{Max: 0.2},
+		}}},
+		"passed": {20, 0, 5, 0, infer.Route{Alternatives: alternatives(0.5, 20, 0, 5), Canary: &infer.Canary{
+			State: infer.CanaryPassed, Stages: stages, Stage: 2, Drift: &infer.Drift{Max: 0.2},
+		}}},
+		"rolled back": {0, 3, 5, 0, infer.Route{Alternatives: alternatives(0, 3, 3, 5), Canary: &infer.Canary{
+			State: infer.CanaryRolledBack, Reason: "3 of 3 requests failed, and 0% of those of 'a1'", Stages: stages, Stage: 1,
+			Requests: 3, Errors: 3, OwnRequests: 5, Drift: &infer.Drift{Max: 0.2},
+		}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			u := routerOf(&config.Canary{Stages: stages, Requests: 10, MaxErrors: 0.2, MaxLatency: -1, MaxDrift: 0.2}, 0.1, 0.9)
+			for range tc.own {
+				u.done(1, 10)
+			}
+			for range tc.differ {
+				u.observeShadow(true)
+			}
+			for range tc.failures {
+				u.failed(0)
+			}
+			for range tc.its {
+				u.done(0, 20)
+			}
+			tc.want.Step, tc.want.Kind, tc.want.Key = "step", "split", "user"
+			x := &Executor{routers: []*router{u}}
+			if d := cmp.Diff([]infer.Route{tc.want}, x.Routes()); d != "" {
+				t.Errorf("(-want +got):\n%s", d)
+			}
+		})
+	}
+	counts := &telemetry.Shadow{}
+	for i, n := range []uint64{1, 2, 3, 4} {
+		counts.Results[i].Store(n)
+	}
+	s := &shadow{Shadow: &plan.Shadow{Step: "step", Shadow: &config.Shadow{Alternative: config.Alternative{Name: "b:2", Share: 0.5}, InFlight: 8}}, counts: counts}
+	s.inFlight.Store(5)
+	want := []infer.Route{{Step: "step", Kind: "shadow", Shadow: &infer.Shadow{Model: "b:2", Share: 0.5, InFlight: 5, MaxInFlight: 8, Equal: 1, Different: 2, Failed: 3, Dropped: 4}}}
+	if d := cmp.Diff(want, (&Executor{shadows: []*shadow{nil, s}}).Routes()); d != "" {
+		t.Errorf("a shadow (-want +got):\n%s", d)
+	}
+	if got := (&Executor{}).Routes(); got == nil || len(got) > 0 {
+		t.Errorf("without routes: %v, want an empty list", got)
 	}
 }

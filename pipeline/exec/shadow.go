@@ -37,6 +37,9 @@ type shadow struct {
 // shadowTime bounds a copy.
 const shadowTime = time.Minute
 
+// isCopy is the key of the contexts of copies. A copy is not copied again: two ensembles may be shadows of each other.
+type isCopy struct{}
+
 // newShadows returns, per node, the shadow that it is; nil when the plan has none.
 func newShadows(x *Executor) (list []*shadow) {
 	for i := range x.plan.Nodes {
@@ -88,7 +91,7 @@ func (r *run) shadowed(n int32, node *plan.Node) {
 			whole = false
 		}
 	}
-	if !whole || r.x.copying.Err() != nil || s.Share < 1 && s.random() >= s.Share {
+	if !whole || r.x.copying.Err() != nil || r.ctx.Value(isCopy{}) != nil || s.Share < 1 && s.random() >= s.Share {
 		return
 	}
 	if s.inFlight.Add(1) > int64(s.InFlight) {
@@ -123,7 +126,7 @@ func (r *run) shadowed(n int32, node *plan.Node) {
 
 // send executes the copy and compares the response.
 func (c *copied) send() {
-	ctx, cancel := context.WithTimeout(c.x.copying, shadowTime)
+	ctx, cancel := context.WithTimeout(context.WithValue(c.x.copying, isCopy{}, true), shadowTime)
 	defer cancel()
 	call := infer.NewCall()
 	c.x.submitter(ctx, c.req, call)

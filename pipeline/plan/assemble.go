@@ -137,6 +137,9 @@ func (l *level) labels(tensor string) []string {
 			if t, mapped := s.cfg.GetOutputMap()[p.Name]; !mapped || t != tensor {
 				continue
 			}
+			if s.op != nil && s.op.Joins != nil {
+				return l.labels(s.op.In[len(s.op.In)-1]) // the step's own model is the last alternative
+			}
 			if p.Labels == nil && s.inner != nil {
 				return s.inner.labels(p.Name)
 			}

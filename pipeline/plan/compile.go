@@ -88,6 +88,8 @@ type level struct {
 	steps  []*step
 	slots  map[string]Slot // by tensor name
 	depths *depths         // nil without a fan-out
+	whole  bool            // routes whole requests: its flow is config.WholeFlowOf
+	itself bool            // the steps of the ensemble that the level around it routes
 }
 
 // step is one step of a level.
@@ -113,6 +115,7 @@ type step struct {
 	waits    []Slot        // of the choices that it runs after
 	set      int32         // its row set
 
+	sequence         bool                                     // the requests of a sequence depend on each other
 	formats          map[string]modelconfig.ModelInput_Format // of inputs that declare one
 	constants        []Constant                               // per input, those that the configuration gives; nil for none
 	params           []config.StepParameter                   // request parameters that only the step sees
@@ -133,16 +136,22 @@ func (l *level) name() string {
 
 // prefix distinguishes names inside l from names outside. For example, "inner/".
 func (l *level) prefix() string {
-	if l.within == nil {
+	switch {
+	case l.within == nil:
 		return ""
+	case l.itself:
+		return l.parent.prefix()
 	}
 	return l.within.name + "/"
 }
 
-// around lists the levels that l is in and l itself, outermost first.
+// around lists the levels that l is in and l itself, outermost first. An ensemble whose requests are routed is one of them.
 func (l *level) around() []*level {
 	if l == nil {
 		return nil
+	}
+	if l.itself {
+		return l.parent.around()
 	}
 	return append(l.parent.around(), l)
 }
@@ -158,6 +167,9 @@ func (l *level) path() (names []string) {
 // fail wraps an error about l into one about the compiled ensemble.
 func (l *level) fail(err error) error {
 	for ; l.parent != nil; l = l.parent {
+		if l.itself {
+			continue
+		}
 		err = config.Coded(config.BadDependency, l.within.field(), status.Prefixf(err,
 			"ensemble '%s' depends on '%s' which is not valid. Model '%s' failed with error: ", l.parent.name(), l.name(), l.name()))
 	}

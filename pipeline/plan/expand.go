@@ -25,7 +25,10 @@ func (c *compiler) expand() error {
 	if s, ok := c.look.(NamespaceLookup); ok {
 		root.id = s.Self()
 	}
-	return c.open(root)
+	if err := c.open(root); err != nil {
+		return err
+	}
+	return c.checkSequences()
 }
 
 // open checks the configuration of l and expands its steps.
@@ -41,7 +44,7 @@ func (c *compiler) open(l *level) error {
 	}
 	c.levels = append(c.levels, l)
 	l.sig = config.SignatureOf(l.cfg)
-	l.flow, _ = config.FlowOf(l.cfg)
+	l.readFlow()
 	steps := make([]*modelconfig.ModelEnsembling_Step, len(l.flow.Steps))
 	for i := range steps {
 		steps[i] = l.flow.Steps[i].ModelEnsembling_Step
@@ -51,7 +54,7 @@ func (c *compiler) open(l *level) error {
 	}
 	models, err := l.models(steps)
 	for i, s := range steps {
-		if cycle := l.ring(models[i].ID, s.GetModelName()); cycle != "" {
+		if cycle := l.ring(models[i].ID, s.GetModelName()); cycle != "" && !l.isItself(s) {
 			return config.Errorf(config.Circle, "ensemble_scheduling", "circular dependency between ensembles: %s", cycle)
 		}
 	}
@@ -87,7 +90,7 @@ func (c *compiler) open(l *level) error {
 
 func (c *compiler) step(l *level, flow config.FlowStep, name string, m Model) error {
 	cfg := flow.ModelEnsembling_Step
-	s := &step{level: l, name: name, model: cfg.GetModelName(), id: m.ID, version: cfg.GetModelVersion(), cfg: cfg, sig: m.Signature, places: m.Places, why: m.PlacesWhy, edge: m.Edge, rows: None, rowsName: flow.Rows, faults: flow.Faults, added: flow.Field, of: flow.Of, failed: None, params: flow.Params, formats: m.Formats}
+	s := &step{level: l, name: name, model: cfg.GetModelName(), id: m.ID, version: cfg.GetModelVersion(), cfg: cfg, sig: m.Signature, places: m.Places, why: m.PlacesWhy, edge: m.Edge, rows: None, rowsName: flow.Rows, faults: flow.Faults, added: flow.Field, of: flow.Of, failed: None, params: flow.Params, formats: m.Formats, sequence: m.Sequence}
 	if err := s.checkFaults(&m); err != nil {
 		return err
 	}
@@ -102,7 +105,7 @@ func (c *compiler) step(l *level, flow config.FlowStep, name string, m Model) er
 		c.leaves = append(c.leaves, s)
 		return nil
 	}
-	s.inner = &level{cfg: m.Ensemble, parent: l, within: s, look: l.look, id: m.ID}
+	s.inner = &level{cfg: m.Ensemble, parent: l, within: s, look: l.look, id: m.ID, itself: l.isItself(cfg)}
 	if m.Steps != nil {
 		s.inner.look = m.Steps
 	}
@@ -176,6 +179,9 @@ func (l *level) nearest(name string) string {
 
 // model looks up one step's model. An unknown model is a NotFound error; version 0 is never loaded.
 func (l *level) model(s *modelconfig.ModelEnsembling_Step) (Model, error) {
+	if l.isItself(s) {
+		return Model{ID: l.id, Ensemble: config.WithoutRoutes(l.cfg)}, nil
+	}
 	name, version := s.GetModelName(), s.GetModelVersion()
 	look := l.look
 	if space := s.GetModelNamespace(); space != "" {

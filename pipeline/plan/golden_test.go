@@ -45,7 +45,7 @@ func (r repository) Model(name string, version int64) (plan.Model, error) {
 	if version != -1 && version != sig.Version {
 		return plan.Model{}, status.Errorf(status.NotFound, "model '%s' version %d is not found", name, version)
 	}
-	m := plan.Model{Signature: sig, Idempotent: config.Idempotent(cfg), Formats: config.Formats(cfg), Places: places(cfg.Parameters["places"].GetStringValue())}
+	m := plan.Model{Signature: sig, Idempotent: config.Idempotent(cfg), Formats: config.Formats(cfg), Sequence: cfg.GetSequenceBatching() != nil, Places: places(cfg.Parameters["places"].GetStringValue())}
 	if config.IsEnsemble(cfg) {
 		m.Ensemble = cfg
 	}

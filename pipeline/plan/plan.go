@@ -218,6 +218,8 @@ type Model struct {
 	Formats map[string]modelconfig.ModelInput_Format
 	// Idempotent reports that a request may be sent to the model again.
 	Idempotent bool
+	// Sequence reports that the requests of a sequence depend on each other.
+	Sequence bool
 	// Ensemble is the configuration of an ensemble, which is inlined; nil for other models.
 	Ensemble *modelconfig.ModelConfig
 }

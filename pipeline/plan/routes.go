@@ -120,12 +120,16 @@ func (l *level) comparePorts(parameter string, own *step, sig *config.Signature,
 				return l.errorf(config.TypesDiffer, parameter, "parameter '%s' names the model '%s', whose %s '%s' is %s %s, expected %s %s as '%s' has it",
 					strings.TrimPrefix(parameter, "parameters."), model, side.what, p.Name, q.DType.ConfigName(), b, p.DType.ConfigName(), a, own.model)
 			}
+			if l.whole && side.what == "input" && p.Optional && !q.Optional {
+				return l.errorf(config.InputUnmapped, parameter, "parameter '%s' names the model '%s', whose input '%s' is required, expected an optional one as '%s' has it: requests may be without it",
+					strings.TrimPrefix(parameter, "parameters."), model, p.Name, own.model)
+			}
 		}
 	}
 	for i := range sig.Inputs {
 		if p := &sig.Inputs[i]; !p.Optional && own.cfg.GetInputMap()[p.Name] == "" {
-			return l.errorf(config.InputUnmapped, parameter, "parameter '%s' names the model '%s', which needs the input '%s' that the step of '%s' does not give",
-				strings.TrimPrefix(parameter, "parameters."), model, p.Name, own.model)
+			return l.errorf(config.InputUnmapped, parameter, "parameter '%s' names the model '%s', which needs the input '%s' that %s",
+				strings.TrimPrefix(parameter, "parameters."), model, p.Name, l.without(own))
 		}
 	}
 	return nil
@@ -174,7 +178,37 @@ func (l *level) shadowStep(s *step, o config.Operation) error {
 	if sig.Decoupled || owner.sig.Decoupled {
 		return l.errorf(config.NotHonoured, o.Field, "parameter '%s' has a decoupled model: the responses of a shadow are compared one by one", strings.TrimPrefix(o.Field, "parameters."))
 	}
+	if m.Sequence {
+		return l.sequenceError(o.Field, "copies requests to", o.Shadow.Model)
+	}
 	return l.comparePorts(o.Field, owner, sig, o.Shadow.Model)
+}
+
+// checkSequences refuses routes of sequence models: all requests of a sequence must go to one model.
+func (c *compiler) checkSequences() error {
+	for _, leaf := range c.leaves {
+		if !leaf.sequence {
+			continue
+		}
+		for s := leaf; s != nil; s = s.level.within {
+			l := s.level
+			at := slices.Index(l.steps, s)
+			if r := l.flow.Steps[at].Route; r != nil {
+				return l.sequenceError(r.Field, "divides the requests of", leaf.model)
+			}
+			for _, o := range l.flow.Operations {
+				if o.Shadow != nil && o.Of == at {
+					return l.sequenceError(o.Field, "copies the requests of", leaf.model)
+				}
+			}
+		}
+	}
+	return nil
+}
+
+func (l *level) sequenceError(parameter, does, model string) error {
+	return config.WithFix(l.errorf(config.NotHonoured, parameter, "parameter '%s' %s the sequence model '%s': expected models without sequence_batching, because all requests of a sequence must go to one model",
+		strings.TrimPrefix(parameter, "parameters."), does, model), "remove the parameter, or let the clients choose the model")
 }
 
 // shadows adds the shadows of the steps that an output needs to what it needs.

@@ -40,6 +40,7 @@ func routes(s *transport.Shared, i *inference.Service) []route {
 		{get, "/v2/models/{model}[/versions/{version}]/ready", infer.APIHealth, json(a.ModelReady)},
 		{get, "/v2/models/{model}[/versions/{version}]/config", infer.APIModelConfig, a.ModelConfig},
 		{get, "/v2/models/{model}[/versions/{version}]/stats", infer.APIStatistics, json(a.Statistics)},
+		{get, "/v2/models/{model}[/versions/{version}]/routes", infer.APIStatistics, json(a.Routes)},
 		{post, "/v2/models/{model}[/versions/{version}]/generate", infer.APIInference, i.Generate},
 		{post, "/v2/models/{model}[/versions/{version}]/generate_stream", infer.APIInference, i.GenerateStream},
 		{getPost, "/v2/models/{model}/trace/setting", infer.APITrace, json(a.TraceSetting)},

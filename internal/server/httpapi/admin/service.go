@@ -2,7 +2,8 @@
 //
 //   - service.go: Service, and how requests are read and responses written; health, metadata, configurations, statistics
 //   - control.go: index, load and unload of models, shared memory regions, trace and log settings
-//   - jobs.go, openapi.json: durable jobs
+//   - routes.go: the state of an ensemble's splits, canaries and shadows
+//   - jobs.go, openapi.json: durable jobs; the document also describes asynchronous requests and routes
 //
 // Most handlers return the value or error to respond with, which JSON writes. They use encoding/json: such requests are rare, and
 // struct types fix the form of the responses.

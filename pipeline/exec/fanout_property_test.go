@@ -15,6 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/tutti-server/tutti/core/config"
+	"github.com/tutti-server/tutti/core/tensor"
 	"github.com/tutti-server/tutti/pipeline/exec"
 	"github.com/tutti-server/tutti/pipeline/plan"
 	"github.com/tutti-server/tutti/proto/modelconfig"
@@ -89,6 +90,7 @@ func (f *fans) compute(visible, own []string, depth int) (statement, string) {
 	if depth > 0 {
 		f.models[model].Signature.MaxBatch = []int{0, 1, 2, 8}[f.rng.IntN(4)]
 	}
+	f.meets(model)
 	tested, limit, otherwise := "", f.rng.IntN(41), float32(-f.n)
 	if f.rng.IntN(3) == 0 {
 		tested = f.pick(visible)
@@ -107,6 +109,19 @@ func (f *fans) compute(visible, own []string, depth int) (statement, string) {
 		values[out], err = does(args)
 		return err
 	}, out
+}
+
+// meets has groups of items wait for each other at a model, of every three two. Half of them read items of one shape, of which a full batch
+// does not wait.
+func (f *fans) meets(model string) {
+	m := f.models[model]
+	m.Gathers = f.n%3 > 0
+	if f.n%4 < 2 {
+		for i := range m.Signature.Inputs {
+			m.Signature.Inputs[i].Dims = tensor.Of(1)
+		}
+	}
+	f.models[model] = m
 }
 
 // fan adds a fan-out of a tensor of the scope, maybe under a condition, whose inner tensors are added up. It returns the sum.

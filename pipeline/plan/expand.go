@@ -86,7 +86,7 @@ func (c *compiler) open(l *level) error {
 
 func (c *compiler) step(l *level, flow config.FlowStep, name string, m Model) error {
 	cfg := flow.ModelEnsembling_Step
-	s := &step{level: l, name: name, model: cfg.GetModelName(), id: m.ID, version: cfg.GetModelVersion(), cfg: cfg, sig: m.Signature, places: m.Places, why: m.PlacesWhy, edge: m.Edge, rows: None, rowsName: flow.Rows, faults: flow.Faults, added: flow.Field, of: flow.Of, failed: None, params: flow.Params, formats: m.Formats}
+	s := &step{level: l, name: name, model: cfg.GetModelName(), id: m.ID, version: cfg.GetModelVersion(), cfg: cfg, sig: m.Signature, places: m.Places, why: m.PlacesWhy, edge: m.Edge, gathers: m.Gathers, rows: None, rowsName: flow.Rows, faults: flow.Faults, added: flow.Field, of: flow.Of, failed: None, params: flow.Params, formats: m.Formats}
 	if err := s.checkFaults(&m); err != nil {
 		return err
 	}

@@ -145,7 +145,7 @@ func (r *run) fanOut(n, after int32, loop *scheduler.RunLoop) (staged int32) {
 	}
 	st.runs = slices.Grow(st.runs[:0], len(st.groups))[:len(st.groups)]
 	clear(st.runs)
-	st.meetings.begin(len(f.x.meets), len(st.groups))
+	st.begin(len(f.x.meets), len(st.groups))
 	st.pending.Store(int32(len(st.groups)) + 1) //nolint:gosec // MaxItems bounds them
 	r.active.Add(1)
 	for i := range st.groups {
@@ -189,7 +189,7 @@ func (r *run) startGroup(w waitingGroup, loop *scheduler.RunLoop) {
 		r.endGroup(w, st.after, err, loop)
 		return
 	}
-	st.meetings.join()
+	st.join()
 	c.start(loop)
 }
 

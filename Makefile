@@ -291,6 +291,10 @@ bench-streams: bin/tutti-bench build ## Measure the time to the first chunk thro
 bench-jobs: bin/tutti-bench runtime examples temporal ## Compare jobs with the same rows of a client, and measure what jobs cost online requests and what a remote step costs; fails beyond a limit
 	bin/tutti-bench -only remote,jobs,jobsonline -rounds $(COUNT)
 
+.PHONY: bench-ocr
+bench-ocr: bin/tutti-bench runtime build ## Compare the example ocr with the same work in one Python model with BLS, 8 clients; fails below 3 times its throughput
+	bin/tutti-bench -only ocr -rounds $(COUNT)
+
 .PHONY: bench-router
 bench-router: bin/tutti-bench build ## Compare an ensemble with KServe's router of an InferenceGraph (builds 1,200 packages of KServe, once)
 	scripts/prepare-peers kserve

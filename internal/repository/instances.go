@@ -121,6 +121,9 @@ func (v *version) edge() bool {
 		})
 }
 
+// gathers reports whether the version batches across requests, and its instances are few: concurrent models have one for each processor.
+func (v *version) gathers() bool { return v.cfg.GetDynamicBatching() != nil && !v.shared() }
+
 // places returns the places of the instances that accept requests.
 func (list instances) places() (places []tensor.Place) {
 	for _, u := range list.active() {

@@ -26,6 +26,7 @@ import (
 type partPosition struct {
 	numbers []int32   // per node: its number in the whole plan
 	fanOuts []*fanOut // per node: what it stands for, or nil
+	meets   []int32   // plan.Part.Meets
 	limit   *itemLimit
 }
 
@@ -55,7 +56,7 @@ func newPart(s *Settings, part *plan.Part, of *plan.FanOut, limit *itemLimit) *E
 	if of != nil {
 		x.entries = slices.Concat(of.Items, of.Around)
 	}
-	x.partPosition = partPosition{numbers: part.Numbers, fanOuts: make([]*fanOut, len(part.Numbers)), limit: limit}
+	x.partPosition = partPosition{numbers: part.Numbers, fanOuts: make([]*fanOut, len(part.Numbers)), meets: part.Meets, limit: limit}
 	n := 0
 	for i := range part.Plan.Nodes {
 		op := part.Plan.Nodes[i].Operation
@@ -110,6 +111,7 @@ type fanState struct {
 	pending atomic.Int32 // groups that have not ended
 	divided
 	runs []*run // per group, until its items are gathered
+	meetings
 	// memory of a gather
 	parts  []tensor.Tensor
 	places []place
@@ -143,6 +145,7 @@ func (r *run) fanOut(n, after int32, loop *scheduler.RunLoop) (staged int32) {
 	}
 	st.runs = slices.Grow(st.runs[:0], len(st.groups))[:len(st.groups)]
 	clear(st.runs)
+	st.begin(len(f.x.meets), len(st.groups))
 	st.pending.Store(int32(len(st.groups)) + 1) //nolint:gosec // MaxItems bounds them
 	r.active.Add(1)
 	for i := range st.groups {
@@ -186,6 +189,7 @@ func (r *run) startGroup(w waitingGroup, loop *scheduler.RunLoop) {
 		r.endGroup(w, st.after, err, loop)
 		return
 	}
+	st.join()
 	c.start(loop)
 }
 

@@ -16,6 +16,7 @@ import (
 
 	"github.com/tutti-server/tutti/core/config"
 	"github.com/tutti-server/tutti/core/status"
+	"github.com/tutti-server/tutti/core/tensor"
 	"github.com/tutti-server/tutti/pipeline/exec"
 	"github.com/tutti-server/tutti/pipeline/plan"
 	"github.com/tutti-server/tutti/proto/modelconfig"
@@ -95,6 +96,7 @@ func (f *fans) compute(visible, own []string, depth int) (statement, string) {
 	if depth > 0 {
 		f.models[model].Signature.MaxBatch = []int{0, 1, 2, 8}[f.rng.IntN(4)]
 	}
+	f.meets(model)
 	tested, limit, otherwise := "", f.rng.IntN(41), float32(-f.n)
 	if f.rng.IntN(3) == 0 {
 		tested = f.pick(visible)
@@ -131,6 +133,19 @@ func (f *fans) replace(model, out string, inputs int) (does, instead func(in []f
 	value := float32(f.rng.IntN(1000))
 	f.param("step."+model+".optional_result", fmt.Sprintf(`{"%s": [%v]}`, out, value))
 	return does, func([]float32) (float32, error) { return value, nil }
+}
+
+// meets has groups of items wait for each other at a model, of every three two. Half of them read items of one shape, of which a full batch
+// does not wait.
+func (f *fans) meets(model string) {
+	m := f.models[model]
+	m.Gathers = f.n%3 > 0
+	if f.n%4 < 2 {
+		for i := range m.Signature.Inputs {
+			m.Signature.Inputs[i].Dims = tensor.Of(1)
+		}
+	}
+	f.models[model] = m
 }
 
 // fan adds a fan-out of a tensor of the scope, maybe under a condition, whose inner tensors are added up. It returns the sum.

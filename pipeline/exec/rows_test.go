@@ -100,12 +100,17 @@ func (e *branching) executor(tb testing.TB, b *bench) (*exec.Executor, error) {
 	}
 	targets := make([]scheduler.Scheduler, len(p.Nodes))
 	for i := range p.Nodes {
-		switch n := &p.Nodes[i]; {
+		n := &p.Nodes[i]
+		most := int32(max(n.Signature.MaxBatch, 1)) //nolint:gosec // small, but of operations, which have no target
+		switch {
 		case n.Operation != nil:
+		case n.Gathers && n.Signature.MaxBatch > 0:
+			rules := dynamic.Rules{MaxBatch: most, Preferred: []int32{most + 1}} // a size out of reach: measured times must not decide
+			targets[i] = b.batching(n.Signature, rules, e.instance(n.Model))
 		case n.Signature.MaxBatch == 0 || len(n.Name)%3 == 0:
 			targets[i] = b.inline(n.Signature, e.instance(n.Model))
 		default:
-			targets[i] = b.batching(n.Signature, dynamic.Rules{MaxBatch: 8, Delay: time.Microsecond}, e.instance(n.Model), e.instance(n.Model))
+			targets[i] = b.batching(n.Signature, dynamic.Rules{MaxBatch: min(8, most), Delay: time.Microsecond}, e.instance(n.Model), e.instance(n.Model))
 		}
 	}
 	return b.executor(p, targets...), nil

@@ -217,6 +217,7 @@ func (r *run) stage(n, after int32, loop *scheduler.RunLoop) int32 {
 	if x.operates {
 		switch node := &x.plan.Nodes[n]; {
 		case r.empty(node.Rows):
+			r.passes(n, loop)
 			return r.skip(n, after, loop)
 		case node.Operation != nil:
 			return r.operate(n, after, loop)
@@ -242,6 +243,10 @@ func (r *run) stage(n, after int32, loop *scheduler.RunLoop) int32 {
 			loop.Stage(x.targets[n], task)
 		}
 		return 0
+	}
+	if x.meets != nil && x.meets[n] > 0 {
+		r.meet(task, loop)
+		return 1
 	}
 	loop.Stage(x.targets[n], task)
 	return 1
@@ -395,6 +400,9 @@ func (r *run) failOf(n *plan.Node, err error) {
 func (r *run) taskDone(staged int32, loop *scheduler.RunLoop) {
 	if staged == 1 { // one out, one in
 		return
+	}
+	if r.x.meets != nil && r.root.failure.Load() != nil {
+		r.dropHeld(loop)
 	}
 	if r.active.Add(staged-1) == 0 {
 		r.finish(loop)

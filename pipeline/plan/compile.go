@@ -104,6 +104,7 @@ type step struct {
 	places   []tensor.Place
 	why      string        // of places
 	edge     bool          // runs on the side of its neighbours
+	gathers  bool          // batches across requests, and is no concurrent model
 	inner    *level        // of a nested ensemble
 	in, out  []Slot        // per port
 	rules    []BatchRule   // per input, of a leaf

@@ -16,6 +16,9 @@ type Part struct {
 	Plan *Plan
 	// Numbers holds, per node, its number in the whole plan. That of a fan-out is its demux's.
 	Numbers []int32
+	// Meets holds, per node, how many rows of tasks make a full batch where the groups of the fan-out wait for each other, and 0 elsewhere;
+	// nil where they never do.
+	Meets []int32
 }
 
 // FanOut is a fan-out as a node of the part around it. Its inputs are those of its demux, then the tensors that its steps read from around it; its
@@ -115,6 +118,9 @@ func (d *divider) part(f int32, demux *Node) *part {
 	k.outputs()
 	sub.link()
 	sub.linkWaits()
+	if f != 0 {
+		k.Meets = sub.meetings()
+	}
 	return k
 }
 

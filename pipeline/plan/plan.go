@@ -114,6 +114,8 @@ type Node struct {
 	Inputs Location
 	// Edge reports that the step runs on the side of its neighbours (KIND_AUTO of a native step): on a device only if one of them does.
 	Edge bool
+	// Gathers reports that the model batches across requests and is no concurrent model.
+	Gathers bool
 	// Ensembles lists the ensembles that contain the step, outermost first, for error texts.
 	Ensembles []string
 	// Stream is the stream that the step is in: it runs once for each response or window of that stream, or once per request in stream 0. It is
@@ -214,6 +216,9 @@ type Model struct {
 	PlacesWhy string
 	// Edge reports that the model has instances on the host and on devices, and runs on the side of its neighbours.
 	Edge bool
+	// Gathers reports that the model batches across requests, and that a larger batch is better than an earlier one: it is no concurrent
+	// model, which has an instance for each processor.
+	Gathers bool
 	// Formats are the image formats of inputs that declare one, by name.
 	Formats map[string]modelconfig.ModelInput_Format
 	// Idempotent reports that a request may be sent to the model again.

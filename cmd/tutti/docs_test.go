@@ -246,7 +246,10 @@ func writePorts(b *bytes.Buffer, kind string, ports []config.Port) {
 func TestPlanImage(t *testing.T) {
 	t.Parallel()
 	library := requireRuntime(t)
-	for image, of := range map[string][2]string{"ensemble.svg": {"parallel", "parallel_nested"}, "second_look.svg": {"digits", "second_look"}, "detection_kinds.svg": {"detection", "detection_kinds"}} {
+	for image, of := range map[string][2]string{
+		"ensemble.svg": {"parallel", "parallel_nested"}, "second_look.svg": {"digits", "second_look"}, "detection_kinds.svg": {"detection", "detection_kinds"},
+		"estimate.svg": {"shop", "estimate"}, "total.svg": {"shop", "total"}, "shop.svg": {"shop", "shop"}, "watched.svg": {"shop", "watched"},
+	} {
 		var out, errs bytes.Buffer
 		code := cli.Main(t.Context(), []string{
 			"tutti", "plan", examplesDir + "/" + of[0], of[1], "--format=svg", "--backend-config=onnxruntime,library-path=" + library,

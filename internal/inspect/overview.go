@@ -104,6 +104,64 @@ type NodeView struct {
 	// InFlight counts the model's requests that are queued or executing, from all callers.
 	InFlight int64      `json:"in_flight"`
 	Live     *ModelView `json:"live"` // the model's entry of Models, nil before the first second
+
+	// Kind is what a node without a model does, for example "condition"; FallbackOf the step that the node runs instead of.
+	Kind       string `json:"kind,omitempty"`
+	FallbackOf string `json:"fallback_of,omitempty"`
+	// Within are the numbers of the nodes that begin the fan-outs around the node, outermost first.
+	Within []int `json:"within,omitempty"`
+	// Rows is set for a condition, Items for the begin of a fan-out, Share for an alternative of a split or canary: the node that
+	// takes it and the steps that execute it. Copies is set for a shadow, Fault for a step with rules about failures.
+	Rows   *RowsView   `json:"rows,omitempty"`
+	Items  *ItemsView  `json:"items,omitempty"`
+	Share  *ShareView  `json:"share,omitempty"`
+	Copies *ShadowView `json:"shadow,omitempty"`
+	Fault  *FaultView  `json:"fault,omitempty"`
+}
+
+// RowsView counts the rows for which a condition was true and false. All counts are since the ensemble was loaded first.
+type RowsView struct {
+	Step   string `json:"step"`
+	Held   uint64 `json:"held"`
+	Failed uint64 `json:"failed"`
+}
+
+// ItemsView counts what a fan-out divided: requests or, inside of another fan-out, groups of items.
+type ItemsView struct {
+	Divided uint64 `json:"divided"`
+	Items   uint64 `json:"items"`
+	Groups  uint64 `json:"groups"`
+}
+
+// ShareView is an alternative of a step, with the share of requests that it gets now, 0 to 1, and those that it executed. Kind is "split"
+// or "canary".
+type ShareView struct {
+	Step        string  `json:"step"`
+	Kind        string  `json:"kind"`
+	Alternative string  `json:"alternative"`
+	Share       float64 `json:"share"`
+	Succeeded   uint64  `json:"succeeded"`
+	Failed      uint64  `json:"failed"`
+	MeanNs      uint64  `json:"mean_ns"` // of those that succeeded
+}
+
+// ShadowView counts the copies of a step's requests by the comparison of the responses.
+type ShadowView struct {
+	Step      string  `json:"step"`
+	Model     string  `json:"model"`
+	Share     float64 `json:"share"`
+	Equal     uint64  `json:"equal"`
+	Different uint64  `json:"different"`
+	Failed    uint64  `json:"failed"`
+	Dropped   uint64  `json:"dropped"`
+}
+
+// FaultView are the rules about failures of a step. Used counts how often its fallback or optional result took its place.
+type FaultView struct {
+	Rules    string `json:"rules"`
+	Fallback string `json:"fallback,omitempty"`
+	Absorbed bool   `json:"absorbed"`
+	Used     uint64 `json:"used"`
 }
 
 // EdgeView is a tensor between two nodes. From is -1 for the request, To is -1 for the response.

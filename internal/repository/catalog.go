@@ -277,7 +277,9 @@ func (r *Repository) Graph(name string, number int64) (*inspect.GraphView, error
 	p := v.exec.Plan()
 	g := &inspect.GraphView{Model: name, Version: v.sig.Version, Nodes: []inspect.NodeView{}, Edges: r.edges(v, p)}
 	for i := range p.Nodes {
-		g.Nodes = append(g.Nodes, r.node(p, i))
+		n := r.node(p, i)
+		addFlow(&n, p, v.stats)
+		g.Nodes = append(g.Nodes, n)
 	}
 	addTraffic(g.Edges, v.stats.Carried())
 	return g, nil

@@ -3,6 +3,7 @@ package telemetry
 import (
 	"cmp"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	dto "github.com/prometheus/client_model/go"
@@ -48,6 +49,9 @@ var (
 	whereEvicted = want{"once the model was evicted", nil, func(_ *series, m *Model) bool { return m.Evictions.Load() > 0 }}
 	whereRouted  = want{text: "of ensembles whose steps are divided"}
 	whereShadow  = want{text: "of ensembles whose steps have shadows"}
+	whereChosen  = want{text: "of ensembles with conditions"}
+	whereFanOut  = want{text: "of ensembles with fan-outs"}
+	whereFaults  = want{text: "of ensembles with fallbacks or optional results"}
 	whereCarried = want{text: "of ensembles, once a request was received"}
 )
 
@@ -141,6 +145,11 @@ var families = slices.SortedFunc(slices.Values([]family{
 	{"ensemble_route_seconds_total", "Seconds of the successful requests of an alternative of a step", counter, whereRouted, perRoute(func(r *Route) float64 { return float64(r.Ns.Load()) / nsPerSecond })},
 	{"ensemble_route_share", "Share of requests that an alternative of a step gets now, from 0 to 1", gauge, whereRouted, perRoute((*Route).Share)},
 	{"ensemble_shadow_requests_total", "Copies of requests that the shadow of a step got, by the comparison of the responses", counter, whereShadow, each(shadowsOf)},
+	{"ensemble_condition_rows_total", "Rows for which the condition of a step was evaluated, by its value", counter, whereChosen, each(conditionsOf)},
+	{"ensemble_fan_out_requests_total", "Requests that a fan-out divided; of one inside another, the groups of items", counter, whereFanOut, perFanOut(func(f *FanOut) *atomic.Uint64 { return &f.Divided })},
+	{"ensemble_fan_out_items_total", "Items that a fan-out made of them", counter, whereFanOut, perFanOut(func(f *FanOut) *atomic.Uint64 { return &f.Items })},
+	{"ensemble_fan_out_groups_total", "Groups of items of equal shape that the steps inside of a fan-out executed", counter, whereFanOut, perFanOut(func(f *FanOut) *atomic.Uint64 { return &f.Groups })},
+	{"ensemble_fallbacks_total", "Failures of a step after which the alternative, a model or the optional result, took its place", counter, whereFaults, each(replacementsOf)},
 	{"ensemble_model_load_failures_total", "Failed loads of models", counter, always, ofServer(func(x *Metrics) float64 { return float64(x.failedLoads.Load()) })},
 	{"ensemble_inflight_bytes", "Bytes of requests being received, executed and responded to now, without the memory that models allocate", gauge, withInFlight, ofServer(func(x *Metrics) float64 { return float64(x.inFlight.Bytes()) })},
 	{"ensemble_inflight_limit_bytes", "Limit of the bytes in flight, 0 for no limit", gauge, withInFlight, ofServer(func(x *Metrics) float64 { return float64(x.inFlight.Limit()) })},

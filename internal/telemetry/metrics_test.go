@@ -173,6 +173,9 @@ func everything(t *testing.T) *telemetry.Metrics {
 	carried := tensor.Tensor{Buf: buffer(t), Len: 12}
 	m.RouteOf("step", "canary", "step:2").SetShare(0.05)
 	m.RouteOf("step", "canary", "step:2").Succeeded.Add(1)
+	m.ConditionOf("step").Held.Add(1)
+	m.FanOutOf("step").Items.Add(1)
+	m.ReplacementOf("step", "").Used.Add(1)
 	m.ShadowOf("step", "step:2").Results[telemetry.ShadowEqual].Add(1)
 	m.Edges([]string{"boxes"})[0].Carried(&carried)
 	carried.Release()

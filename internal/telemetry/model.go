@@ -128,6 +128,7 @@ type Model struct {
 	edges     atomic.Pointer[[]*Edge]   // of an ensemble
 	routes    atomic.Pointer[[]*Route]  // of an ensemble
 	shadows   atomic.Pointer[[]*Shadow] // of an ensemble
+	flows     flows                     // of an ensemble
 	setup     atomic.Pointer[Setup]
 	measuring measuring // batches at devices
 }

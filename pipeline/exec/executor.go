@@ -59,6 +59,7 @@ type Executor struct {
 
 	routers   []*router // of the plan's routes
 	shadows   []*shadow // per node; nil when no step has one
+	flows     flowCounters
 	submitter func(ctx context.Context, req *infer.Request, sink infer.Sink)
 	copying   context.Context    //nolint:containedctx // of the copies for shadows, which no request waits for
 	endCopies context.CancelFunc // nil without shadows
@@ -133,7 +134,7 @@ func New(s Settings) *Executor {
 // newExecutor returns an executor of p, which is s.Plan or one of its segments.
 func newExecutor(s *Settings, p *plan.Plan, targets []scheduler.Scheduler, d segmentPosition) *Executor {
 	x := &Executor{plan: p, targets: targets, stats: s.Stats, mover: s.Mover, tracer: s.Tracer, log: s.Log, workers: s.Workers, alloc: s.Alloc, segmentPosition: d, submitter: s.Submit}
-	x.routers = newRouters(x)
+	x.routers, x.flows = newRouters(x), newFlowCounters(x)
 	if x.shadows = newShadows(x); x.shadows != nil {
 		x.copying, x.endCopies = context.WithCancel(context.Background())
 	}

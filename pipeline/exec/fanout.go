@@ -9,6 +9,7 @@ import (
 
 	"github.com/tutti-server/tutti/core/status"
 	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/internal/telemetry"
 	"github.com/tutti-server/tutti/internal/tracing"
 	"github.com/tutti-server/tutti/pipeline/plan"
 	"github.com/tutti-server/tutti/scheduler"
@@ -34,8 +35,9 @@ type partPosition struct {
 type fanOut struct {
 	*plan.FanOut
 
-	x  *Executor
-	at int // in run.fans
+	x      *Executor
+	at     int // in run.fans
+	counts *telemetry.FanOut
 }
 
 // newParts returns the executor of the part outside of every fan-out.
@@ -66,7 +68,7 @@ func newPart(s *Settings, part *plan.Part, of *plan.FanOut, limit *itemLimit) *E
 		if at := op.FanOut.Demux.MaxInFlight; limit.most == 0 || at < limit.most {
 			limit.most = at
 		}
-		x.fanOuts[i] = &fanOut{FanOut: op.FanOut, x: newPart(s, &op.FanOut.Part, op.FanOut, limit), at: n}
+		x.fanOuts[i] = &fanOut{FanOut: op.FanOut, x: newPart(s, &op.FanOut.Part, op.FanOut, limit), at: n, counts: x.fanOutCounters(i)}
 		n++
 	}
 	return x
@@ -140,6 +142,9 @@ func (r *run) fanOut(n, after int32, loop *scheduler.RunLoop) (staged int32) {
 		r.fail(n, err)
 		return 0
 	}
+	f.counts.Divided.Add(1)
+	f.counts.Items.Add(uint64(len(st.items)))
+	f.counts.Groups.Add(uint64(len(st.groups)))
 	if r.req.Trace != nil {
 		r.traceRows(tracing.EventFanOut, n, fmt.Sprintf("'%s' divided %d rows into %d items, in %d groups of equal shape", node.Name, len(st.counts), len(st.items), len(st.groups)))
 	}

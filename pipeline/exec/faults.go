@@ -90,6 +90,7 @@ func (r *run) explain(n *plan.Node, err error) error {
 // note records that a step failed and what takes its place, for the response and the trace.
 func (r *run) note(n *plan.Node, task *scheduler.Task) {
 	f := n.Fault
+	r.x.flows.replacements[task.Node].Used.Add(1)
 	key, value := "optional_result."+f.Of, status.CodeOf(task.Err).String()
 	next := "its optional result is used"
 	if f.Fallback != "" {

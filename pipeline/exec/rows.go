@@ -3,7 +3,6 @@ package exec
 import (
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/tutti-server/tutti/core/infer"
 	"github.com/tutti-server/tutti/core/status"
@@ -174,13 +173,15 @@ func (r *run) choose(n int32, node *plan.Node, in []tensor.Tensor) error {
 		return status.Errorf(status.InvalidArg, "%s", err)
 	}
 	set.of, set.all = of, len(set.rows) == looks
+	r.x.flows.conditions[n].Held.Add(uint64(len(set.rows)))
+	r.x.flows.conditions[n].Failed.Add(uint64(looks - len(set.rows)))
 	if !all {
 		for i, row := range set.rows {
 			set.rows[i] = outer[row]
 		}
 	}
 	if r.req.Trace != nil {
-		r.traceRows(tracing.EventChosen, n, fmt.Sprintf("'%s' ran for %d of %d rows: %s", strings.TrimSuffix(node.Name, ".when"), len(set.rows), looks, op.When.Text()))
+		r.traceRows(tracing.EventChosen, n, fmt.Sprintf("'%s' ran for %d of %d rows: %s", node.Owner(), len(set.rows), looks, op.When.Text()))
 	}
 	return nil
 }

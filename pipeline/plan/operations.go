@@ -65,6 +65,11 @@ func (n *Node) Items() string {
 	return strings.Join(names, ", ")
 }
 
+// Owner is the step that a condition or a demux belongs to.
+func (n *Node) Owner() string {
+	return strings.TrimSuffix(strings.TrimSuffix(n.Name, ".when"), ".demux")
+}
+
 // Kind is "condition", "fan-out", "gather", "join", "adapter", "route", "shadow", "window", "stream join" or, for what a step or its replacement wrote, "fallback" for a
 // node without a model, else "".
 func (n *Node) Kind() string {

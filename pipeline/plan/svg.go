@@ -3,7 +3,6 @@ package plan
 import (
 	"bytes"
 	"cmp"
-	"encoding/xml"
 	"fmt"
 	"io"
 	"slices"
@@ -42,12 +41,21 @@ func (p *Plan) SVG(w io.Writer, kind func(model string) string) error {
 	if len(p.RowSets) > 0 {
 		style += choiceStyle
 	}
+	if len(l.framed) > 0 {
+		style += frameStyle
+	}
+	if slices.ContainsFunc(p.Nodes, func(n Node) bool { return n.Dashed() }) {
+		style += dashedStyle
+	}
 	var b bytes.Buffer
 	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" width="%.0f" height="%.0f" viewBox="0 0 %.0f %.0f" role="img">`+"\n", l.w, l.h, l.w, l.h)
 	fmt.Fprintf(&b, "<title>%s</title>\n<style>%s</style>\n", escape(p.Signature.Model), style)
 	b.WriteString(`<defs><marker id="tip" viewBox="0 0 8 8" refX="7.5" refY="4" markerWidth="7" markerHeight="7" orient="auto">` +
 		`<path d="M0,0.5 L8,4 L0,7.5 z" fill="#8391a7"/></marker></defs>` + "\n")
 	fmt.Fprintf(&b, `<rect class="ground" x="0.5" y="0.5" width="%.0f" height="%.0f" rx="10"/>`+"\n", l.w-1, l.h-1)
+	for _, f := range slices.Backward(l.framed) { // the outer ones below
+		f.draw(&b, l)
+	}
 	for _, li := range l.lines {
 		l.drawLine(&b, li)
 	}
@@ -57,63 +65,6 @@ func (p *Plan) SVG(w io.Writer, kind func(model string) string) error {
 	b.WriteString("</svg>\n")
 	_, err := w.Write(b.Bytes())
 	return err
-}
-
-// drawLine draws a line straight past its label and then in a curve to each end.
-func (l *layout) drawLine(b *bytes.Buffer, li *line) {
-	g := li.from
-	x, y := g.x+g.w, g.portY(li.port, len(g.outs))
-	bend := x
-	if g.kind == inputGlyph { // inputs differ in width; lines bend together
-		for _, other := range l.columns[g.layer] {
-			bend = max(bend, other.x+other.w)
-		}
-	}
-	bend += l.labels[g.layer]
-	for _, e := range li.to {
-		ex, ey := e.to.x, e.to.portY(e.port, len(e.to.ins))
-		tip := ` marker-end="url(#tip)"`
-		if e.to.kind == passGlyph {
-			tip = ""
-		}
-		mid := (bend + ex) / 2
-		fmt.Fprintf(b, `<path class="line" d="M%.1f,%.1f H%.1f C%.1f,%.1f %.1f,%.1f %.1f,%.1f"%s/>`+"\n",
-			x, y, bend, mid, y, mid, ey, ex, ey, tip)
-	}
-	if g.kind == passGlyph {
-		fmt.Fprintf(b, `<path class="line" d="M%.1f,%.1f H%.1f"/>`+"\n", g.x, y, x)
-	}
-	if li.name != "" {
-		fmt.Fprintf(b, `<text class="name" x="%.1f" y="%.1f">%s</text>`+"\n", x+8, y-6, escape(li.name))
-	}
-	if li.kind != "" {
-		fmt.Fprintf(b, `<text class="kind" x="%.1f" y="%.1f">%s</text>`+"\n", x+8, y+14, escape(li.kind))
-	}
-}
-
-func (g *glyph) draw(b *bytes.Buffer) {
-	if g.kind == passGlyph {
-		return
-	}
-	class := [...]string{inputGlyph: "input", stepGlyph: "step", choiceGlyph: "choice", outputGlyph: "output"}[g.kind]
-	radius := 8.0
-	if g.kind != stepGlyph && g.kind != choiceGlyph {
-		radius = g.h / 2
-	}
-	fmt.Fprintf(b, `<rect class="%s" x="%.1f" y="%.1f" width="%.1f" height="%.1f" rx="%.1f"/>`+"\n", class, g.x, g.y-g.h/2, g.w, g.h, radius)
-	x, y := g.x+g.w/2, g.y+4.5
-	if g.caption != "" {
-		y -= 7.5
-		fmt.Fprintf(b, `<text class="caption" x="%.1f" y="%.1f">%s</text>`+"\n", x, y+16, escape(g.caption))
-	}
-	fmt.Fprintf(b, `<text class="title" x="%.1f" y="%.1f">%s</text>`+"\n", x, y, escape(g.title))
-}
-
-// escape makes s safe inside an element; characters that XML cannot represent become U+FFFD.
-func escape(s string) string {
-	var b bytes.Buffer
-	_ = xml.EscapeText(&b, []byte(s)) // writing to a buffer cannot fail
-	return b.String()
 }
 
 // Sizes of a drawing, in pixels.
@@ -130,6 +81,8 @@ const (
 type glyph struct {
 	kind           glyphKind
 	title, caption string
+	node           int // of a step or an operation
+	dashed         bool
 	layer          int
 	x, y, w, h     float64 // y is the vertical centre
 	outs           []int   // outgoing lines, top to bottom
@@ -149,6 +102,7 @@ const (
 	inputGlyph glyphKind = iota
 	stepGlyph
 	choiceGlyph
+	decisionGlyph
 	outputGlyph
 	passGlyph
 )
@@ -163,8 +117,9 @@ type line struct {
 
 // end is where a line arrives.
 type end struct {
-	to   *glyph
-	port int // of to.ins
+	to     *glyph
+	port   int // of to.ins
+	dashed bool
 }
 
 // portY returns the height of port i of n on g.
@@ -175,6 +130,7 @@ type layout struct {
 	glyphs  []*glyph
 	lines   []*line
 	columns [][]*glyph
+	framed  []*frame
 	labels  []float64 // per column: the space its labels need on its right
 	bySlot  []int     // per slot: its line out of its writer
 	w, h    float64
@@ -209,7 +165,9 @@ func newLayout(p *Plan, kind func(model string) string) *layout {
 		}
 	}
 	l.passes()
+	l.frames(p)
 	l.place()
+	l.clear()
 	l.frame()
 	return l
 }
@@ -217,8 +175,13 @@ func newLayout(p *Plan, kind func(model string) string) *layout {
 // node adds step i and returns its layer.
 func (l *layout) node(p *Plan, i int, kind func(string) string) int {
 	n := &p.Nodes[i]
-	g := l.add(glyph{kind: stepGlyph, title: n.Label(), layer: 1})
+	g := l.add(glyph{kind: stepGlyph, title: n.Label(), node: i, dashed: n.Dashed(), layer: 1})
 	switch {
+	case n.Kind() == "condition":
+		g.kind, g.caption = decisionGlyph, n.Kind()
+	case n.Kind() == "route":
+		r := p.Routes[n.Operation.Route]
+		g.kind, g.caption = decisionGlyph, fmt.Sprintf("%s, %.4g%%", r.Kind, r.Alternatives[n.Operation.Alternative].Share*100)
 	case n.Operation != nil:
 		g.kind, g.caption = choiceGlyph, n.Kind()
 	case kind != nil:
@@ -272,9 +235,9 @@ func (l *layout) out(g *glyph, slot Slot, name, kind string) {
 }
 
 func (l *layout) connect(slot Slot, g *glyph) {
-	e := &end{to: g, port: len(g.ins)}
-	g.ins = append(g.ins, e)
 	from := l.lines[l.bySlot[slot]]
+	e := &end{to: g, port: len(g.ins), dashed: g.dashed || from.from.dashed}
+	g.ins = append(g.ins, e)
 	from.to = append(from.to, e)
 }
 
@@ -287,7 +250,8 @@ func (l *layout) passes() {
 		if len(far) == 0 {
 			continue
 		}
-		e := &end{to: l.add(glyph{kind: passGlyph, layer: li.from.layer + 1, outs: []int{len(l.lines)}})}
+		dashed := !slices.ContainsFunc(far, func(e *end) bool { return !e.dashed })
+		e := &end{to: l.add(glyph{kind: passGlyph, layer: li.from.layer + 1, outs: []int{len(l.lines)}}), dashed: dashed}
 		e.to.ins = []*end{e}
 		l.lines = append(l.lines, &line{from: e.to, to: far})
 		li.to = append(slices.DeleteFunc(li.to, isFar), e)
@@ -332,6 +296,9 @@ func (g *glyph) size() {
 	}
 	g.w = 28 + max(broad*float64(len([]rune(g.title))), narrow*float64(len([]rune(g.caption))))
 	g.h = 46
+	if g.kind == decisionGlyph {
+		g.w += slant
+	}
 	if g.kind == stepGlyph {
 		g.h = max(g.h, lineStep*float64(len(g.outs)), 16*float64(len(g.ins)))
 	}
@@ -411,8 +378,14 @@ func (l *layout) frame() {
 			x += l.labels[c] + curveSpan
 		}
 	}
+	for _, f := range l.framed {
+		top, bottom = min(top, f.top), max(bottom, f.bottom)
+	}
 	for _, g := range l.glyphs {
 		g.y += margin - top
+	}
+	for _, f := range l.framed {
+		f.top, f.bottom = f.top+margin-top, f.bottom+margin-top
 	}
 	l.w, l.h = x+margin, bottom-top+2*margin
 	source := map[*end]float64{}

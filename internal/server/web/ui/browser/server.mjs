@@ -14,7 +14,7 @@ const freePort = () => new Promise((done, fail) => {
 });
 
 // Examples whose models are in the repository or were made by make examples.
-const wanted = ['digits', 'detection', 'image', 'sentiment', 'entities', 'answers', 'form', 'parallel'];
+const wanted = ['digits', 'detection', 'image', 'sentiment', 'entities', 'answers', 'form', 'parallel', 'shop'];
 
 /** full is how a server is started that stores everything and lets who has the token change things. */
 export const full = ['--model-control-mode=explicit', '--load-model=*', '--dashboard-token', token, '--trace-store-every', '1', '--trace-store-rate', '0'];

@@ -24,7 +24,15 @@ export interface ModelView {
 export interface NodeView {
   node: number; name: string; model: string; version: number; platform: string; places: string[] | null; lost: string[] | null; site: string;
   ensembles: string[] | null; stream: number; max_inflight: number; max_batch: number; instances: number; in_flight: number; live: ModelView | null;
+  kind?: string; fallback_of?: string; within?: number[]; rows?: RowsView; items?: ItemsView; share?: ShareView; shadow?: ShadowView; fault?: FaultView;
 }
+
+/** What a node has decided since the ensemble was loaded first. */
+export interface RowsView { step: string; held: number; failed: number }
+export interface ItemsView { divided: number; items: number; groups: number }
+export interface ShareView { step: string; kind: string; alternative: string; share: number; succeeded: number; failed: number; mean_ns: number }
+export interface ShadowView { step: string; model: string; share: number; equal: number; different: number; failed: number; dropped: number }
+export interface FaultView { rules: string; fallback?: string; absorbed: boolean; used: number }
 
 export interface CarriedView { place: string; bytes: number; rate: number }
 

@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
-import type { StepView, TraceView } from './api';
-import { eventNames, kinds, rows, stepSegments, ticks, totals } from './waterfall';
+import type { GraphView, NodeView, StepView, TraceView } from './api';
+import { decided, eventNames, kinds, rows, stepSegments, ticks, totals } from './waterfall';
 
 const step = (v: Partial<StepView>): StepView => ({
   span_id: '', node: 0, after: -1, sub_run: 0, model: 'm', version: 1, critical: false, cached: false, native: false, status: 'ok',
@@ -73,4 +73,53 @@ test('a step shows that its model was loaded again', () => {
   expect(stepSegments({ ...s, ready_ns: 58 }, [load]).map((x) => x.kind)).not.toContain('model_load');
   for (const kind of ['model_load', 'spill']) expect(eventNames[kind]).toBeTruthy();
   expect(kinds['model_load']).toBeTruthy();
+});
+
+const node = (v: Partial<NodeView>): NodeView => ({
+  node: 0, name: 'n', model: 'm', version: 1, platform: '', places: [], lost: [], site: 'host', ensembles: [], stream: 0, max_inflight: 0, max_batch: 1, instances: 1, in_flight: 0, live: null, ...v,
+});
+const graph = (...nodes: NodeView[]): GraphView => ({ model: 'e', version: 1, nodes, edges: [] });
+
+test('the steps inside of a fan-out are grouped below it, with their items, also in a fan-out of a fan-out', () => {
+  const g = graph(
+    node({ node: 0, name: 'find' }), node({ node: 1, name: 'each item of crop', kind: 'fan-out' }), node({ node: 2, name: 'read', within: [1] }),
+    node({ node: 3, name: 'each item of word', kind: 'fan-out', within: [1] }), node({ node: 4, name: 'spell', within: [1, 3] }), node({ node: 5, name: 'last' }),
+  );
+  const t = trace({
+    spans: [
+      step({ model: 'find', node: 0, ready_ns: 1, done_ns: 9 }),
+      step({ model: 'read', node: 2, ready_ns: 10, done_ns: 20, rows: 2, sub_run: 1 }), step({ model: 'read', node: 2, ready_ns: 12, done_ns: 30, rows: 3, sub_run: 2 }),
+      step({ model: 'spell', node: 4, ready_ns: 40, done_ns: 50, rows: 4, sub_run: 3 }), step({ model: 'last', node: 5, ready_ns: 60, done_ns: 70 }),
+    ],
+    events: [
+      { kind: 'fan_out', ns: 10, node: 1, reason: "'find.demux' divided 1 rows into 5 items, in 2 groups of equal shape" },
+      { kind: 'fan_out', ns: 31, node: 3, reason: "'read.demux' divided 2 rows into 1 items, in 1 groups of equal shape" },
+      { kind: 'fan_out', ns: 32, node: 3, reason: "'read.demux' divided 3 rows into 3 items, in 1 groups of equal shape" },
+    ],
+  });
+  const list = rows(t, g);
+  expect(list.map((r) => [r.label, r.role, r.depth])).toEqual([
+    ['e', '', 0], ['find', '', 0], ['each item of crop', '5 items in 2 groups', 0], ['read', '5 items in 2 groups', 1],
+    ['each item of word', '4 items in 2 groups', 1], ['spell', '4 items', 2], ['last', '', 0],
+  ]);
+  expect(list[3]!.runs).toHaveLength(2);
+  expect([list[3]!.from, list[3]!.to, list[2]!.from, list[2]!.to]).toEqual([10, 30, 10, 50]);
+  expect(rows(t).map((r) => r.label)).toEqual(['e', 'find', 'read', 'read', 'spell', 'last']);
+});
+
+test('skipped steps have the reason, and the steps that ran instead of others are named', () => {
+  const g = graph(node({ node: 1, fallback_of: 'exact' }), node({ node: 2, share: { step: 'price', kind: 'canary', alternative: 'b', share: 0.1, succeeded: 1, failed: 0, mean_ns: 1 } }));
+  const t = trace({
+    spans: [step({ model: 'rough', node: 1, ready_ns: 5, done_ns: 6 }), step({ model: 'b', node: 2, ready_ns: 7, done_ns: 8 })],
+    events: [
+      { kind: 'step_skipped', ns: 9, node: 3, reason: "'look' did not run: a[0] < 0.9 holds for no row" }, { kind: 'step_skipped', ns: 9, node: 2, reason: "'b' did not run: x holds for no row" },
+      { kind: 'step_fault', ns: 4, node: 0, reason: "an attempt of 'exact' failed" }, { kind: 'step_fault', ns: 5, node: 0, reason: "'exact' failed, its fallback 'rough' runs: it hangs" },
+      { kind: 'step_routed', ns: 7, node: 4, reason: "'price' was executed by 'b', which has 10% of the requests" },
+    ],
+  });
+  const list = rows(t, g);
+  expect(list.map((r) => [r.label, r.role, r.skipped])).toEqual([
+    ['e', '', undefined], ['rough', 'fallback of exact', undefined], ['b', 'canary of price', undefined], ['look', 'skipped', 'a[0] < 0.9 holds for no row'],
+  ]);
+  expect(decided(t)).toEqual(["'exact' failed, its fallback 'rough' runs: it hangs", "'price' was executed by 'b', which has 10% of the requests"]);
 });

@@ -1,9 +1,21 @@
 // What a trace's waterfall is made of.
-import type { EventView, StepView, TraceView } from './api';
+import type { EventView, GraphView, NodeView, StepView, TraceView } from './api';
+import { roleOf } from './flow';
+import { plural } from './format';
 
 /** Segment is a part of a row; kind names its colour. */
 export interface Segment { kind: string; from: number; to: number; title: string }
-export interface Row { key: string; label: string; step: StepView | null; segments: Segment[]; events: EventView[]; from: number; to: number }
+export interface Row {
+  key: string; label: string; step: StepView | null; segments: Segment[]; events: EventView[]; from: number; to: number;
+  /** Why the step ran or did not: "fallback of exact", "5 items in 2 groups", "skipped". */
+  role: string;
+  /** The fan-outs around it. */
+  depth: number;
+  /** The executions of a step inside of a fan-out, one for each group of items. */
+  runs: StepView[];
+  /** The reason for which the step was skipped. */
+  skipped?: string;
+}
 
 const phases: [string, string, string][] = [
   ['receive', 'HTTP_RECV_START', 'HTTP_RECV_END'],
@@ -12,25 +24,107 @@ const phases: [string, string, string][] = [
   ['encode', 'GRPC_SEND_START', 'GRPC_SEND_END'],
 ];
 
-/** rows makes the request's own row and one for each step, in the order in which they began. */
-export function rows(t: TraceView): Row[] {
+/** rows makes the request's own row and one for each step, in the order in which they began. The steps inside of a fan-out follow its row. */
+export function rows(t: TraceView, g: GraphView | null = null): Row[] {
   const own: Segment[] = [{ kind: 'scheduler', from: 0, to: t.duration_ns, title: 'request' }];
   const at = new Map(t.moments.map((m) => [m.name, m.ns]));
   for (const [kind, a, b] of phases) {
     const from = at.get(a), to = at.get(b);
     if (from !== undefined && to !== undefined) own.push({ kind, from, to, title: kind === 'receive' ? 'receive and decode' : 'encode and send' });
   }
-  const list: Row[] = [{
-    key: 'request', label: t.model, step: null, segments: own, events: t.events.filter((e) => e.node < 0), from: 0, to: t.duration_ns,
-  }];
+  const first: Row = {
+    key: 'request', label: t.model, step: null, segments: own, events: t.events.filter((e) => e.node < 0), from: 0, to: t.duration_ns, role: '', depth: 0, runs: [],
+  };
+  const nodes = new Map((g?.nodes ?? []).map((n) => [n.node, n]));
+  const list = [...steps(t, nodes), ...skips(t, nodes)];
+  return [first, ...nest(list, fans(t, nodes, list), nodes)];
+}
+
+/** steps makes the rows of executions: one for each, inside of fan-outs one for all groups of items. */
+function steps(t: TraceView, nodes: Map<number, NodeView>): Row[] {
+  const list: Row[] = [], inside = new Map<number, Row>();
   for (const [i, s] of t.spans.entries()) {
+    const n = nodes.get(s.node), depth = n?.within?.length ?? 0;
     const events = t.events.filter((e) => e.node === s.node);
     const segments = (s.critical && partSegments(t, s)) || stepSegments(s, events);
-    const [from, to] = bounds(s, segments);
-    list.push({ key: `${i}`, label: s.model, step: s, segments, events, from, to });
+    const [from, to] = bounds(s, segments), before = depth > 0 ? inside.get(s.node) : undefined;
+    if (before) {
+      before.segments.push(...segments);
+      before.runs.push(s);
+      before.from = Math.min(before.from, from);
+      before.to = Math.max(before.to, to);
+      if (s.critical && !before.step?.critical) before.step = s;
+      continue;
+    }
+    const row: Row = { key: `${i}`, label: s.model, step: s, segments, events, from, to, role: n ? roleOf(n) : '', depth, runs: depth > 0 ? [s] : [] };
+    if (depth > 0) inside.set(s.node, row);
+    list.push(row);
   }
-  return [list[0]!, ...list.slice(1).sort((a, b) => a.from - b.from || a.to - b.to)];
+  for (const r of inside.values()) r.role = [r.role, itemsText(r.runs)].filter(Boolean).join(' · ');
+  return list;
 }
+
+/** itemsText says for how many items a step ran, and in how many groups. */
+const itemsText = (runs: StepView[]): string => `${plural(runs.reduce((n, s) => n + s.rows, 0), 'item')}${runs.length > 1 ? ` in ${runs.length} groups` : ''}`;
+
+/** The events of conditions and fan-outs, as the server writes them. */
+const skipText = /^'(.+?)' did not run: (.*)$/s, fanText = /divided (\d+) rows into (\d+) items, in (\d+) groups/;
+
+/** skips makes a row for each step that did not run at all. */
+function skips(t: TraceView, nodes: Map<number, NodeView>): Row[] {
+  const ran = new Set(t.spans.map((s) => s.node)), list = new Map<number, Row>();
+  for (const e of t.events) {
+    if (e.kind !== 'step_skipped' || ran.has(e.node) || list.has(e.node)) continue;
+    const [, name, why] = skipText.exec(e.reason ?? '') ?? [];
+    list.set(e.node, {
+      key: `skipped ${e.node}`, label: name ?? nodes.get(e.node)?.name ?? `step ${e.node}`, step: null, segments: [], events: [e], from: e.ns, to: e.ns,
+      role: 'skipped', depth: nodes.get(e.node)?.within?.length ?? 0, runs: [], skipped: why ?? e.reason ?? '',
+    });
+  }
+  return [...list.values()];
+}
+
+/** fans makes a row for each fan-out, over the time of the steps inside. */
+function fans(t: TraceView, nodes: Map<number, NodeView>, list: Row[]): Map<number, Row> {
+  const made = new Map<number, Row>();
+  for (const e of t.events) {
+    const n = e.kind === 'fan_out' ? nodes.get(e.node) : undefined;
+    if (!n) continue;
+    const inside = list.filter((r) => r.step && nodes.get(r.step.node)?.within?.includes(n.node));
+    const row = made.get(n.node) ?? {
+      key: `fan-out ${n.node}`, label: n.name, step: null, segments: [], events: [], from: Math.min(e.ns, ...inside.map((r) => r.from)), to: Math.max(e.ns, ...inside.map((r) => r.to)),
+      role: '', depth: n.within?.length ?? 0, runs: [],
+    };
+    row.events.push(e);
+    made.set(n.node, row);
+  }
+  for (const r of made.values()) {
+    let items = 0, groups = 0;
+    for (const e of r.events) {
+      const [, , i, n] = fanText.exec(e.reason ?? '') ?? [];
+      items += Number(i ?? 0);
+      groups += Number(n ?? 0);
+    }
+    r.role = `${plural(items, 'item')} in ${plural(groups, 'group')}`;
+    r.segments = [{ kind: 'fan', from: r.from, to: r.to, title: r.role }];
+  }
+  return made;
+}
+
+/** nest puts the rows inside of each fan-out behind its own, in the order in which they began. */
+function nest(list: Row[], made: Map<number, Row>, nodes: Map<number, NodeView>): Row[] {
+  const nodeOf = (r: Row): number => r.step?.node ?? r.events[0]?.node ?? -1;
+  const around = (r: Row): number | undefined => nodes.get(nodeOf(r))?.within?.findLast((at) => made.has(at));
+  const under = (begin: number | undefined): Row[] => [...list, ...made.values()].filter((r) => around(r) === begin)
+    .sort((a, b) => a.from - b.from || a.to - b.to)
+    .flatMap((r) => (r.key.startsWith('fan-out') ? [r, ...under(nodeOf(r))] : [r]));
+  return under(undefined);
+}
+
+/** decided are the events that say which way a request took, each text once. Of failures it is what took the place of the step. */
+export const decided = (t: TraceView): string[] => [...new Set(t.events
+  .filter((e) => ['rows_chosen', 'fan_out', 'step_routed'].includes(e.kind) || (e.kind === 'step_fault' && /^'.+' failed, its /s.test(e.reason ?? '')))
+  .map((e) => e.reason ?? ''))].filter(Boolean);
 
 /** partSegments are the parts of the request's time that a step on the critical path took, null when they are unknown. */
 export function partSegments(t: TraceView, s: StepView): Segment[] | null {

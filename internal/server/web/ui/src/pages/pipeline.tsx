@@ -1,7 +1,9 @@
+import type { ComponentChildren } from 'preact';
 import { useEffect, useMemo, useRef, useState } from 'preact/hooks';
 import { api, type EdgeView, type GraphView, type ModelView, type NodeView } from '../api';
 import { carriedText, copiesText } from '../figures';
-import { count, dur, percent, plural, shape } from '../format';
+import { roleOf } from '../flow';
+import { count, dur, percent, plural, shape, whole } from '../format';
 import { useLive } from '../live';
 import { go, link } from '../route';
 import { Bad, Card, Empty, Fact, Page, Ratio, Spark, State, useAsked } from '../parts/bits';
@@ -69,7 +71,7 @@ const One = ({ model, query }: { model: string; query: Record<string, string> })
       {asked.error !== null && !g && !down && <Bad error={asked.error} />}
       <div class={down ? '' : 'columns wide'}>
         {!down && (
-        <Card class="graphcard" title={g ? <>Graph <span class="dim">{plural(g.nodes.length, 'step')}, version {g.version}</span></> : 'Graph'} actions={<Legend />}>
+        <Card class="graphcard" title={g ? <>Graph <span class="dim">{plural(g.nodes.length, 'step')}, version {g.version}</span></> : 'Graph'} actions={<Legend nodes={nodes} />}>
           {g ? <Graph g={g} nodes={nodes} rates={last.current.rates} chosen={chosen?.node ?? null} choose={choose} /> : asked.error === null && <Empty>Reading the plan…</Empty>}
         </Card>)}
         <Beside model={model} g={g} down={down} node={chosen} nodes={nodes} close={() => choose(null)} version={own?.state === 'READY' ? own.version : ''} />
@@ -78,10 +80,12 @@ const One = ({ model, query }: { model: string; query: Record<string, string> })
   );
 };
 
-const Legend = () => (
+const Legend = ({ nodes }: { nodes: NodeView[] }) => (
   <ul class="legend" aria-label="Colours">
     <li><i class="line host" />host</li><li><i class="line pinned" />pinned</li><li><i class="line device" />device</li><li><i class="line copied" />copied</li>
     <li><i class="fill queue" />queue</li><li><i class="fill compute" />compute</li>
+    {nodes.some((n) => n.fallback_of || n.kind === 'shadow') && <li><i class="line beside" />fallback or shadow</li>}
+    {nodes.some((n) => n.within?.length) && <li><i class="framed" />for each item</li>}
   </ul>
 );
 
@@ -122,7 +126,8 @@ const Step = ({ node: n, g, close }: { node: NodeView; g: GraphView; close: () =
   return (
     <div class="step">
       <h3>{n.name} <button type="button" class="quiet" onClick={close} aria-label="Close the step">×</button></h3>
-      <dl class="facts">
+      <Flow n={n} nodes={g.nodes} />
+      {!n.kind && <dl class="facts">
         <Fact name="model"><a href={link('pipeline', n.model)}>{n.model}</a> {n.version}</Fact>
         <Fact name="platform">{n.platform}</Fact>
         <Fact name="runs on">{n.site}{n.places?.length ? ` (${n.places.map((at) => (n.lost?.includes(at) ? `${at}, lost` : at)).join('; ')})` : ''}</Fact>
@@ -134,7 +139,7 @@ const Step = ({ node: n, g, close }: { node: NodeView; g: GraphView; close: () =
           <Fact name="waiting">{v.queue}</Fact><Fact name="mean batch">{v.batch_rows ? count(v.batch_rows) : '–'}</Fact>
           <Fact name="p50, p99">{dur(v.p50_ns)}, {dur(v.p99_ns)}</Fact>
           <Fact name="queue, compute">{dur(v.queue_ns)}, {dur(v.compute_ns)}</Fact></>}
-      </dl>
+      </dl>}
       {v && v.queue_ns + v.compute_ns > 0 && <div class="wideratio"><Ratio queue={v.queue_ns} compute={v.compute_ns} />
         <small class="dim">{percent(v.queue_ns / (v.queue_ns + v.compute_ns))} of the time in the queue</small></div>}
       <h3>Tensors</h3>
@@ -146,14 +151,36 @@ const Step = ({ node: n, g, close }: { node: NodeView; g: GraphView; close: () =
   );
 };
 
+/** Flow says what a node decides, and why a step runs or does not run. */
+const Flow = ({ n, nodes }: { n: NodeView; nodes: NodeView[] }) => {
+  const around = (n.within ?? []).map((at) => nodes.find((x) => x.node === at)?.name ?? String(at));
+  const facts: [string, ComponentChildren][] = [];
+  if (n.kind) facts.push(['kind', n.kind]);
+  if (around.length) facts.push(['runs', `for ${around.join(', for ')}`]);
+  if (roleOf(n)) facts.push(['role', roleOf(n)]);
+  if (n.rows) facts.push(['step', n.rows.step], ['rows that took it', whole(n.rows.held)], ['rows that did not', whole(n.rows.failed)]);
+  if (n.items) {
+    const { divided, items, groups } = n.items;
+    facts.push([around.length ? 'groups divided' : 'requests divided', whole(divided)], ['items', whole(items)], ['groups of equal shape', whole(groups)]);
+    if (divided > 0) facts.push(['items on average', count(items / divided)], ['groups on average', count(groups / divided)]);
+  }
+  if (n.share) facts.push(['share now', percent(n.share.share)], ['requests', whole(n.share.succeeded + n.share.failed)],
+    ['failed', whole(n.share.failed)], ['mean time', n.share.mean_ns ? dur(n.share.mean_ns) : '–']);
+  if (n.shadow) facts.push(['copies of', `${percent(n.shadow.share)} of the requests`], ['equal', whole(n.shadow.equal)], ['different', whole(n.shadow.different)],
+    ['failed', whole(n.shadow.failed)], ['dropped', whole(n.shadow.dropped)]);
+  if (n.fault?.rules) facts.push(['when it fails', n.fault.rules]);
+  if (n.fault?.absorbed) facts.push([n.fault.fallback ? 'its fallback ran' : 'its optional result was used', plural(n.fault.used, 'time')]);
+  return facts.length ? <dl class="facts">{facts.map(([name, value]) => <Fact key={name} name={name}>{value}</Fact>)}</dl> : null;
+};
+
 const Carried = ({ e }: { e: EdgeView }) => <small class="dim">{carriedText(e)}</small>;
 
 const Plan = ({ nodes }: { nodes: NodeView[] }) => (
   <div class="scroll" tabIndex={0} role="region" aria-label="Steps"><table>
     <thead><tr><th>#</th><th>Step</th><th>Where</th><th class="num">Batch</th><th class="num">Mean</th></tr></thead>
     <tbody>{nodes.map((n) => (
-      <tr key={n.node}><td class="dim">{n.node}</td><td>{n.name}<br /><small class="dim">{n.platform}{n.ensembles && n.ensembles.length > 1 ? ` · in ${n.ensembles.at(-1)}` : ''}</small></td>
-        <td>{n.site}</td><td class="num">{n.max_batch || '–'}</td><td class="num">{n.live ? dur(n.live.queue_ns + n.live.compute_ns) : '–'}</td></tr>
+      <tr key={n.node}><td class="dim">{n.node}</td><td>{n.name}<br /><small class="dim">{[n.platform, roleOf(n)].filter(Boolean).join(' · ')}{n.ensembles && n.ensembles.length > 1 ? ` · in ${n.ensembles.at(-1)}` : ''}</small></td>
+        <td>{n.site}</td><td class="num">{(!n.kind && n.max_batch) || '–'}</td><td class="num">{n.live ? dur(n.live.queue_ns + n.live.compute_ns) : '–'}</td></tr>
     ))}</tbody>
   </table></div>
 );

@@ -29,9 +29,13 @@ export const Trace = ({ id }: { id: string }) => {
   );
 };
 
+/** flowEvents are those that the graph of the ensemble helps to draw. */
+const flowEvents = new Set(['fan_out', 'step_skipped', 'step_fault', 'step_routed']);
+
 /** TraceBody is a trace without its title. */
 export const TraceBody = ({ t }: { t: TraceView }) => {
-  const worst = totals(t.split)[0];
+  const worst = totals(t.split)[0], flow = t.ensemble && t.events.some((e) => flowEvents.has(e.kind));
+  const { value: g } = useAsked(() => (flow ? api.graph(t.model, t.version).catch(() => null) : Promise.resolve(null)), [t.model, t.version, flow]);
   return (
     <>
       <Card title="Why did it take so long?" actions={worst && <span class="dim">most of it: {(kinds[worst.kind] ?? worst.kind).toLowerCase()}</span>}>
@@ -39,7 +43,7 @@ export const TraceBody = ({ t }: { t: TraceView }) => {
         <details class="inorder"><summary>Along the critical path</summary><Parts t={t} /></details>
       </Card>
       <Card title={<>Waterfall <span class="dim">{plural(t.spans.length, 'step')}</span></>} actions={<span class="dim hint">● critical path · press a row for its figures</span>}>
-        <Waterfall t={t} />
+        <Waterfall t={t} g={g} />
       </Card>
       {t.captured && <Tensors t={t} />}
       <div class="columns even">

@@ -1,9 +1,9 @@
 // The waterfall of a request and what its time went into.
 import { useMemo, useState } from 'preact/hooks';
-import type { PartView, StepView, TraceView } from '../api';
+import type { GraphView, PartView, StepView, TraceView } from '../api';
 import { bytes, dur, percent, plural } from '../format';
 import { link } from '../route';
-import { eventNames, kinds, rows, ticks, totals, type Row } from '../waterfall';
+import { decided, eventNames, kinds, rows, ticks, totals, type Row } from '../waterfall';
 import { Fact, useWidth } from './bits';
 
 /** Split is the bar of parts along the critical path, with a table of their sums. */
@@ -39,8 +39,8 @@ export const Parts = ({ t }: { t: TraceView }) => (
   </ol>
 );
 
-export const Waterfall = ({ t }: { t: TraceView }) => {
-  const list = useMemo(() => rows(t), [t]);
+export const Waterfall = ({ t, g = null }: { t: TraceView; g?: GraphView | null }) => {
+  const list = useMemo(() => rows(t, g), [t, g]);
   const [open, set] = useState('');
   const [box, width] = useWidth<HTMLDivElement>();
   const narrow = width > 0 && width < 560;
@@ -52,26 +52,42 @@ export const Waterfall = ({ t }: { t: TraceView }) => {
       <div class="axis" aria-hidden="true"><span /><div>{marks.filter((v) => v < total * (narrow ? 0.75 : 0.94)).map((v) => <i key={v} style={{ left: x(v) }}>{dur(v)}</i>)}</div><span /></div>
       <ol>
         {list.map((r) => (
-          <li key={r.key} class={r.step?.critical ? 'critical' : ''}>
+          <li key={r.key} class={`${r.step?.critical ? 'critical' : ''}${r.skipped === undefined ? '' : ' skipped'}${r.depth ? ' inside' : ''}`}>
             <button type="button" class="wrow" aria-expanded={open === r.key} onClick={() => set(open === r.key ? '' : r.key)}>
-              <span class="wname clip">{r.label}{r.step?.critical && <abbr title="on the critical path">●</abbr>}</span>
+              <span class="wname" style={{ paddingLeft: `${6 + Math.min(r.depth, 3) * 10}px` }}>
+                <span class="clip">{r.label}{r.step?.critical && <abbr title="on the critical path">●</abbr>}</span>
+                {r.role && <small class="clip dim" title={r.role}>{r.role}</small>}
+              </span>
               <span class="track">
                 {marks.map((v) => <i key={v} class="grid" style={{ left: x(v) }} />)}
                 {r.segments.map((s, i) => (
-                  <i key={i} class={`fill seg ${s.kind}${r.step ? '' : ' own'}`} title={`${s.title}: ${dur(s.to - s.from)}`}
+                  <i key={i} class={`fill seg ${s.kind}${r.key === 'request' ? ' own' : ''}`} title={`${s.title}: ${dur(s.to - s.from)}`}
                     style={{ left: x(s.from), width: `max(1px, ${x(s.to - s.from)})` }} />
                 ))}
                 {!!r.step?.device_end_ns && <i class="ondevice" title={`on ${r.step.place}: ${dur(deviceTime(r.step))}`} style={{ left: x(r.step.device_start_ns ?? 0), width: `max(2px, ${x(deviceTime(r.step))})` }} />}
                 {r.events.map((e, i) => <i key={`e${i}`} class={`event ${e.kind}`} style={{ left: x(e.ns) }} title={eventTitle(e)} />)}
               </span>
-              <b class="wdur">{dur(r.to - r.from)}</b>
+              <b class="wdur">{r.skipped === undefined ? dur(r.to - r.from) : '–'}</b>
             </button>
             {open === r.key && <Detail r={r} t={t} />}
           </li>
         ))}
       </ol>
       <Legend t={t} />
+      <Decided t={t} />
     </div>
+  );
+};
+
+/** Decided lists which way the request took. */
+const Decided = ({ t }: { t: TraceView }) => {
+  const list = decided(t), most = 12;
+  if (list.length === 0) return null;
+  return (
+    <ul class="plain decided" aria-label="What was decided">
+      {list.slice(0, most).map((x) => <li key={x}>{x}</li>)}
+      {list.length > most && <li class="dim">and {list.length - most} more, in the table of events</li>}
+    </ul>
   );
 };
 
@@ -94,8 +110,23 @@ const Legend = ({ t }: { t: TraceView }) => {
 const eventTitle = (e: TraceView['events'][number]): string =>
   [eventNames[e.kind] ?? e.kind, e.tensor, e.bytes ? bytes(e.bytes) : '', e.duration_ns ? dur(e.duration_ns) : '', e.from && e.to ? `${e.from} to ${e.to}` : '', e.reason].filter(Boolean).join(' · ');
 
+/** Runs lists the executions of a step inside of a fan-out. */
+const Runs = ({ r }: { r: Row }) => (
+  <div class="detail scroll" tabIndex={0} role="region" aria-label={`Groups of ${r.label}`}><table>
+    <thead><tr><th>Group</th><th class="num">Items</th><th class="num">Batch</th><th class="num">Its rows</th><th>Status</th><th class="num">From</th><th class="num">Took</th></tr></thead>
+    <tbody>{r.runs.map((s, i) => (
+      <tr key={i}><td>{s.sub_run || i + 1}</td><td class="num">{s.rows}</td>
+        <td class="num">{s.batch > 0 && <a href={link('batches', String(s.batch))}>{s.batch}</a>}</td><td class="num">{s.batch > 0 && s.batch_rows}</td>
+        <td>{s.status.replaceAll('_', ' ')}</td><td class="num mono">{dur(s.ready_ns || s.enqueued_ns)}</td><td class="num mono">{dur(s.done_ns - (s.ready_ns || s.enqueued_ns))}</td></tr>
+    ))}</tbody>
+  </table></div>
+);
+
 const Detail = ({ r, t }: { r: Row; t: TraceView }) => {
   const s = r.step;
+  if (r.skipped !== undefined) return <p class="detail">Skipped at {dur(r.from)}: {r.skipped}</p>;
+  if (r.key.startsWith('fan-out')) return <ul class="plain detail">{r.events.map((e, i) => <li key={i}>{dur(e.ns)} {e.reason}</li>)}</ul>;
+  if (r.runs.length > 1) return <Runs r={r} />;
   if (!s) return (
     <dl class="facts detail">{t.moments.map((m) => <Fact key={m.name} name={m.name}>{dur(m.ns)}</Fact>)}</dl>
   );

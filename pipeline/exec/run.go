@@ -245,8 +245,9 @@ func (r *run) stage(n, after int32, loop *scheduler.RunLoop) int32 {
 		return 0
 	}
 	if x.meets != nil && x.meets[n] > 0 {
+		r.active.Add(1) // first: the group that arrives last may stage and complete the task before meet returns
 		r.meet(task, loop)
-		return 1
+		return 0
 	}
 	loop.Stage(x.targets[n], task)
 	return 1

@@ -283,7 +283,7 @@ func newPartViews(r *tracing.Record, start int64) []PartView {
 
 // partTexts describe the parts that belong to a step, by its model, the batch and the batch's rows.
 var partTexts = map[tracing.PartKind]string{
-	tracing.PartLimit:    "waiting for one of the requests in flight of %[1]s to end",
+	tracing.PartLimit:    "waiting for one of the requests in flight of %[1]s to end, or for the other items of its fan-out",
 	tracing.PartLoad:     "waiting for the evicted model %[1]s to be loaded again",
 	tracing.PartQueue:    "in the queue of %[1]s behind batch %[2]d",
 	tracing.PartBatching: "waiting for others to join the batch of %[1]s",

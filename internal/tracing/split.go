@@ -12,7 +12,7 @@ type PartKind uint8
 const (
 	PartReceive   PartKind = iota // socket and decode
 	PartScheduler                 // the server's own work
-	PartLimit                     // waiting for max_inflight_requests
+	PartLimit                     // waiting for max_inflight_requests, or for the other groups of a fan-out
 	PartLoad                      // waiting for an evicted model to be loaded again
 	PartQueue                     // waiting while the instance executes the batch before
 	PartBatching                  // waiting for other requests to fill the batch

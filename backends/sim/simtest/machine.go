@@ -56,7 +56,7 @@ func New(tb testing.TB, n int) *Machine {
 // Simulated starts n simulated devices, whatever the environment says.
 func Simulated(tb testing.TB, n int) *Machine {
 	tb.Helper()
-	machine, err := simdev.New(n, simdev.Options{Memory: 256 << 20})
+	machine, err := simdev.New(n, simdev.Options{})
 	if err != nil {
 		tb.Fatal(err)
 	}

@@ -105,9 +105,11 @@ func (w *Worker) ended(ctx context.Context, o *order, err error) error {
 	switch {
 	case stopping(ctx):
 		return temporal.NewApplicationError(errStopping.Error(), errWaits)
-	case ctx.Err() != nil:
+	case temporal.IsCanceledError(context.Cause(ctx)):
 		_ = w.records.remove(context.WithoutCancel(ctx), o.ID+kindRequest) // else it is swept
 		return ctx.Err()
+	case ctx.Err() != nil: // Temporal could not be reached, or took the attempt for lost: another one needs the stored request
+		return temporal.NewApplicationError(engine.Text("the attempt was lost: "+context.Cause(ctx).Error()), errWaits)
 	case temporal.IsApplicationError(err):
 		return err
 	}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -33,8 +34,9 @@ type ocrSide struct {
 	model    string
 	requests []load.Request
 
-	rates, cpu []float64 // per round: pictures per second, and milliseconds of a picture
-	latencies  []time.Duration
+	rates     []float64 // of each round: pictures per second
+	cpu       []float64 // of each round: the server's CPU time for a picture, in ms
+	latencies []time.Duration
 }
 
 // ocr compares the ensemble ocr with one Python model that does the same work by BLS: 8 clients in a closed loop, in turns, on one server.
@@ -81,7 +83,7 @@ func (b *bench) ocr() (err error) {
 	return b.ocrRounds(p, sides[0], peer)
 }
 
-// copyOCRPeer makes a copy of the Python model with a name and a number of instances of its own, and the characters of the example.
+// copyOCRPeer copies the Python model to a folder, with another name and another number of instances, and adds the example's file of characters.
 func copyOCRPeer(to, name string, instances int) error {
 	if err := os.CopyFS(to, os.DirFS(ocrPeer)); err != nil {
 		return err
@@ -101,11 +103,11 @@ func copyOCRPeer(to, name string, instances int) error {
 	)
 }
 
-// sameTexts makes the requests of each side, and checks that all of them read the same texts from the pictures of the bench and of the example.
+// sameTexts builds the requests of each side. It checks that all sides read the same texts from the pictures of the bench and from those of the example.
 func (p *process) sameTexts(sides []*ocrSide) error {
 	files, err := filepath.Glob(ocrPictures)
 	if err != nil || len(files) == 0 {
-		return errors.Join(err, fmt.Errorf("there are no pictures %s", ocrPictures))
+		return errors.Join(err, fmt.Errorf("no file matches '%s', expected pictures", ocrPictures))
 	}
 	measured := len(files)
 	for _, kind := range []string{"*.png", "*.jpg"} {
@@ -136,12 +138,12 @@ func (p *process) sameTexts(sides []*ocrSide) error {
 				return fmt.Errorf("%s reads %q from %s, expected %q as %s does", s.model, texts, file, want[i], sides[0].model)
 			}
 		}
-		s.requests = s.requests[:measured] // the example's pictures have too few lines
+		s.requests = s.requests[:measured] // the example's pictures are not measured: they have few lines
 	}
 	return nil
 }
 
-// texts returns what a model reads from a picture.
+// texts sends a picture to a model and returns the texts of the response.
 func (p *process) texts(r load.Request) (texts []string, err error) {
 	g, err := load.Dial(load.Target{HTTP: p.HTTP}, load.Binary, []load.Request{r}, 1)
 	if err != nil {
@@ -163,7 +165,7 @@ func (p *process) texts(r load.Request) (texts []string, err error) {
 	return nil, errors.New("the response has no output TEXT")
 }
 
-// read sends pictures from all clients for a time, and adds the result to the side.
+// read sends the pictures of a side from all clients for the time d, and notes throughput, CPU time and latencies.
 func (p *process) read(s *ocrSide, d time.Duration) (err error) {
 	g, err := load.Dial(load.Target{HTTP: p.HTTP}, load.Binary, s.requests, ocrClients)
 	if err != nil {
@@ -194,7 +196,7 @@ func (p *process) bestOCRPeer(list []*ocrSide) (*ocrSide, error) {
 			}
 		}
 	}
-	best := slices.MaxFunc(list, func(a, b *ocrSide) int { return int(1e6 * (a.rates[1] - b.rates[1])) })
+	best := slices.MaxFunc(list, func(a, b *ocrSide) int { return cmp.Compare(a.rates[1], b.rates[1]) })
 	best.rates, best.cpu, best.latencies = nil, nil, nil
 	return best, nil
 }
@@ -219,7 +221,7 @@ func (b *bench) ocrRounds(p *process, ours, peer *ocrSide) error {
 	}
 	for _, s := range pair {
 		slices.Sort(s.latencies)
-		fmt.Fprintf(b.table, "%s, %d clients\t%.1f pictures/s\tCPU of a picture %.1f ms\tp50 %.0f ms\tp99 %.0f ms\n",
+		fmt.Fprintf(b.table, "%s, %d clients\t%.1f pictures/s\t%.1f ms of CPU per picture\tp50 %.0f ms\tp99 %.0f ms\n",
 			s.model, ocrClients, median(s.rates), median(s.cpu), load.Percentile(s.latencies, 0.5).Seconds()*1e3, load.Percentile(s.latencies, 0.99).Seconds()*1e3)
 	}
 	ratio, verdict := median(ratios), fmt.Sprintf("at least %.1f", ocrLeast)

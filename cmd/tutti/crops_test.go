@@ -7,8 +7,8 @@ import (
 	"github.com/tutti-server/tutti/client"
 )
 
-// TestCropsShareBatches checks that the crops of a picture, each of a size of its own, execute the next model of the example ocr in as many
-// batches as needed: the direction classifier, whose input has one shape, in one, and the recogniser in one for each width.
+// TestCropsShareBatches checks that the crops of one picture, which differ in size, share batches in the example ocr: the direction classifier, whose
+// input has one shape, executes one batch, and the recogniser one batch for each width.
 func TestCropsShareBatches(t *testing.T) {
 	t.Parallel()
 	a := serve(t, "--model-repository="+examplesDir+"/ocr", "--backend-config", "onnxruntime,library-path="+requireRuntime(t))

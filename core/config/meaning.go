@@ -62,7 +62,7 @@ var meanings = map[string]func(value string) string{
 		return "fails the request when a response has no partner"
 	},
 	shadowParam: func(v string) string {
-		return "has a shadow, which gets copies of requests and responds to nobody: " + v
+		return "has a shadow: a model that gets copies of requests, and whose responses are only compared: " + v
 	},
 }
 

@@ -49,7 +49,7 @@ ensemble_scheduling {
 			[]string{"ensemble.canary", `{"model": "n"}`, "ensemble.shadow", `{"model": "n"}`},
 			[]string{
 				`the ensemble has a canary, whose share of the requests follows its results: {"model": "n"}`,
-				`the ensemble has a shadow, which gets copies of requests and responds to nobody: {"model": "n"}`,
+				`the ensemble has a shadow: a model that gets copies of requests, and whose responses are only compared: {"model": "n"}`,
 			},
 		},
 		"a split of requests":        {[]string{"ensemble.split", `{"weights": {"m": 1, "n": 1}}`}, []string{`each request is executed by the ensemble itself or by another model: {"weights": {"m": 1, "n": 1}}`}},
@@ -64,7 +64,7 @@ ensemble_scheduling {
 				"a request has at most 8 items in all its fan-outs",
 				"at most 16 items are executed at a time",
 				"step 'a[0]' writes items that become rows of their own: x",
-				`step 'a[1]' has a shadow, which gets copies of requests and responds to nobody: {"model": "c"}`,
+				`step 'a[1]' has a shadow: a model that gets copies of requests, and whose responses are only compared: {"model": "c"}`,
 				`step 'b' is executed by one of several models for each request: {"weights": {"b": 1, "c": 1}}`,
 			},
 		},

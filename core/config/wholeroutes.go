@@ -134,6 +134,6 @@ var wholeMeanings = map[string]func(value string) string{
 		return "the ensemble has a canary, whose share of the requests follows its results: " + v
 	},
 	ensemblePrefix + shadowParam: func(v string) string {
-		return "the ensemble has a shadow, which gets copies of requests and responds to nobody: " + v
+		return "the ensemble has a shadow: a model that gets copies of requests, and whose responses are only compared: " + v
 	},
 }

@@ -34,8 +34,18 @@ func (e *early) begin(p *plan.Plan, req *infer.Request) {
 
 // outputsOf returns the requested outputs that are in the slots.
 func (r *run) outputsOf(slots []plan.Slot) (list []int32) {
+	for _, o := range r.ownOutputs() {
+		if slices.Contains(slots, r.x.plan.Outputs[o]) {
+			list = append(list, o)
+		}
+	}
+	return list
+}
+
+// ownOutputs returns the requested outputs of the run's stream.
+func (r *run) ownOutputs() (list []int32) {
 	for _, o := range r.outputs {
-		if s := r.x.plan.Outputs[o]; s != plan.None && slices.Contains(slots, s) {
+		if r.x.plan.Outputs[o] != plan.None {
 			list = append(list, o)
 		}
 	}
@@ -56,7 +66,7 @@ func (r *run) sendEarly(slots []plan.Slot) {
 	}
 	resp, err := r.responseOf(list)
 	if err != nil {
-		r.failure.CompareAndSwap(nil, &failure{err: err, node: -1})
+		r.failWith(&failure{err: err, node: -1})
 		return
 	}
 	r.early.mu.Lock()
@@ -69,14 +79,9 @@ func (r *run) sendEarly(slots []plan.Slot) {
 
 // beginEarly counts the outputs of a sub-run, and sends them when they are what it begins with.
 func (r *run) beginEarly() {
-	own := int32(0)
-	for _, o := range r.outputs {
-		if r.x.plan.Outputs[o] != plan.None {
-			own++
-		}
-	}
-	r.sub.unknown.Store(own)
-	if own == 0 {
+	own := r.ownOutputs()
+	r.sub.unknown.Store(int32(len(own))) //nolint:gosec // few
+	if len(own) == 0 {
 		r.respondEarly()
 		return
 	}
@@ -86,17 +91,12 @@ func (r *run) beginEarly() {
 // respondEarly sends the response of a sub-run when it is the next one of its stream, with those after it that are ready.
 func (r *run) respondEarly() {
 	root := r.root
-	var own []int32
-	for _, o := range r.outputs {
-		if r.x.plan.Outputs[o] != plan.None {
-			own = append(own, o)
-		}
-	}
+	own := r.ownOutputs()
 	var resp *infer.Response
 	if len(own) > 0 {
 		var err error
 		if resp, err = r.responseOf(own); err != nil {
-			root.failure.CompareAndSwap(nil, &failure{err: err, node: -1})
+			r.failWith(&failure{err: err, node: -1})
 			return
 		}
 	}
@@ -117,12 +117,7 @@ func (r *run) respondEarly() {
 
 // respondLast sends the outputs that were not sent early. A request that has had them all ends without a final response.
 func (r *run) respondLast() error {
-	var list []int32
-	for _, o := range r.outputs {
-		if r.x.plan.Outputs[o] != plan.None && !r.early.sent.Contains(o) {
-			list = append(list, o)
-		}
-	}
+	list := slices.DeleteFunc(r.ownOutputs(), r.early.sent.Contains)
 	if len(list) == 0 && (len(r.outputs) > 0 || r.sub != nil) {
 		return nil
 	}

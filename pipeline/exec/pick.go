@@ -101,16 +101,31 @@ func rowSpans(t *tensor.Tensor) func(row int32) []byte {
 		size := len(data) / n
 		return func(row int32) []byte { return data[int(row)*size : (int(row)+1)*size] }
 	}
-	perRow := int(t.Shape.Tail().Elements())
-	ends := make([]int, 1, n+1)
-	for rest := data; len(ends) <= n; ends = append(ends, len(data)-len(rest)) {
-		for range perRow {
+	ends := bytesEnds(t, 1)
+	return func(row int32) []byte { return data[ends[row]:ends[row+1]] }
+}
+
+// bytesEnds returns, after a 0, where each part of a BYTES tensor ends. A part is what one index of the first dimensions has; leading is their number.
+func bytesEnds(t *tensor.Tensor, leading int) []int {
+	per, count := 1, 1
+	for i := range t.Shape.Rank() {
+		if n := int(t.Shape.Dim(i)); i < leading {
+			count *= n
+		} else {
+			per *= n
+		}
+	}
+	data := t.Bytes()
+	ends, rest := make([]int, 1, count+1), data
+	for range count {
+		for range per {
 			_, after, ok := tensor.NextBytes(rest)
 			if !ok {
 				break
 			}
 			rest = after
 		}
+		ends = append(ends, len(data)-len(rest))
 	}
-	return func(row int32) []byte { return data[ends[row]:ends[row+1]] }
+	return ends
 }

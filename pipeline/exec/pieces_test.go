@@ -192,3 +192,24 @@ func TestEarlyStreams(t *testing.T) {
 		t.Errorf("%v (-want +got):\n%s\n%v", err, diff, g.responses)
 	}
 }
+
+// TestEarlySharedOutput checks that an output which a stream reads, too, is sent once, and not with each response of that stream.
+func TestEarlySharedOutput(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	models := fakes{"emit": emit("emit", upTo(1)), "soon": {sig: signature("soon", 1, 8), run: add(1)}, "total": total("total", 2)}
+	x, _ := b.ensemble(t, models, "N", "SOON OUT", `
+step { model_name: "soon" model_version: -1 input_map { key: "INPUT0" value: "N" } output_map { key: "OUTPUT0" value: "SOON" } }
+step { model_name: "emit" model_version: -1 input_map { key: "INPUT0" value: "N" } output_map { key: "OUTPUT0" value: "ROWS" } }
+step { model_name: "total" model_version: -1 input_map { key: "INPUT0" value: "ROWS" } input_map { key: "INPUT1" value: "SOON" } output_map { key: "OUTPUT0" value: "OUT" } }`,
+		"ensemble.early_outputs=true")
+	g := &collector{done: make(chan error, 1)}
+	req := number(b, 3)
+	req.Async, req.Early = true, true
+	x.Submit(t.Context(), req, g)
+	err := <-g.done
+	want := []results{{"SOON": 4}, {"OUT": 4}, {"OUT": 5}, {"OUT": 6}}
+	if diff := cmp.Diff(want, g.responses); diff != "" || err != nil {
+		t.Errorf("%v (-want +got):\n%s", err, diff)
+	}
+}

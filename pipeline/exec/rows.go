@@ -110,21 +110,31 @@ func (r *run) operate(n, after int32, loop *scheduler.RunLoop) (staged int32) {
 
 // operands moves the inputs of an operation into in, on the host and in the shapes of the operation.
 func (r *run) operands(node *plan.Node, in []tensor.Tensor) error {
-	for port, s := range node.In {
-		if in[port] = r.read(s); !in[port].Present() {
-			continue
-		}
-		decl := &node.Signature.Inputs[port]
-		if node.Runtime != nil && node.Runtime[port] != plan.Declared {
-			if err := applyRuntimeRule(node.Runtime[port], node.Signature, decl, &in[port]); err != nil {
-				return err
-			}
-		} else if !fit(&in[port], node.Rules[port]) {
-			return status.Errorf(status.InvalidArg, "tensor '%s' of shape %s cannot lose its batch dimension for '%s'", decl.Name, in[port].Shape, node.Name)
-		}
-		if err := r.toHost(&in[port], decl.Name); err != nil {
+	for port := range node.In {
+		if err := r.operand(node, port, &in[port]); err != nil {
 			return err
 		}
+		if !in[port].Present() {
+			continue
+		}
+		if err := r.toHost(&in[port], node.Signature.Inputs[port].Name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// operand moves an input of an operation into to, in the shape of the operation.
+func (r *run) operand(node *plan.Node, port int, to *tensor.Tensor) error {
+	if *to = r.read(node.In[port]); !to.Present() {
+		return nil
+	}
+	decl := &node.Signature.Inputs[port]
+	if node.Runtime != nil && node.Runtime[port] != plan.Declared {
+		return applyRuntimeRule(node.Runtime[port], node.Signature, decl, to)
+	}
+	if !fit(to, node.Rules[port]) {
+		return status.Errorf(status.InvalidArg, "tensor '%s' of shape %s cannot lose its batch dimension for '%s'", decl.Name, to.Shape, node.Name)
 	}
 	return nil
 }

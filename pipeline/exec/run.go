@@ -381,20 +381,25 @@ func (t *timing) settle() bool {
 
 // fail keeps the request's first failure. No further task starts; the request ends when the active ones are done.
 func (r *run) fail(n int32, err error) {
-	if r.root.failure.Load() == nil {
-		at := n
-		if r.root != r {
-			at = -1
-		}
-		r.root.failure.CompareAndSwap(nil, &failure{r.x.wrap(r.ctx, n, err), at})
+	if r.root.failure.Load() != nil {
+		return
 	}
+	at := n
+	if r.root != r {
+		at = -1
+	}
+	r.failWith(&failure{r.x.wrap(r.ctx, n, err), at})
+}
+
+// failWith is fail with a failure that is complete. Steps that wait for room see it.
+func (r *run) failWith(f *failure) {
+	r.root.failure.CompareAndSwap(nil, f)
 	r.wakeProducers()
 }
 
 // failOf is fail for a node that is no task of the run.
 func (r *run) failOf(n *plan.Node, err error) {
-	r.root.failure.CompareAndSwap(nil, &failure{wrapAs(r.ctx, n, err), -1})
-	r.wakeProducers()
+	r.failWith(&failure{wrapAs(r.ctx, n, err), -1})
 }
 
 // taskDone counts one task (or the set-up) out and those that it staged in. The last one finishes the run.

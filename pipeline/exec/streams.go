@@ -249,24 +249,16 @@ func (r *run) feed(n, after int32, loop *scheduler.RunLoop) (staged int32) {
 
 // feedTensors moves the inputs of a feed to their ports in item. Windows are made on the host.
 func (r *run) feedTensors(node *plan.Node, item []tensor.Tensor) error {
-	for i, s := range node.In {
-		t := r.read(s)
-		port, decl := node.Operation.Feed.Ports[i], &node.Signature.Inputs[i]
-		item[port] = t
-		if !t.Present() {
+	for i, port := range node.Operation.Feed.Ports {
+		t := &item[port]
+		if err := r.operand(node, i, t); err != nil {
+			return err
+		}
+		if node.Operation.Window == nil || !t.Present() {
 			continue
 		}
-		if node.Runtime != nil && node.Runtime[i] != plan.Declared {
-			if err := applyRuntimeRule(node.Runtime[i], node.Signature, decl, &item[port]); err != nil {
-				return err
-			}
-		} else if !fit(&item[port], node.Rules[i]) {
-			return status.Errorf(status.InvalidArg, "tensor '%s' of shape %s cannot lose its batch dimension for '%s'", decl.Name, t.Shape, node.Name)
-		}
-		if node.Operation.Window != nil {
-			if err := r.toHost(&item[port], decl.Name); err != nil {
-				return err
-			}
+		if err := r.toHost(t, node.Signature.Inputs[i].Name); err != nil {
+			return err
 		}
 	}
 	return nil

@@ -243,7 +243,7 @@ func (r *run) finishSubRun(loop *scheduler.RunLoop) {
 	if root.failure.Load() == nil && r.x.stream == root.sub.responds && !root.early.on {
 		resp, err := r.response()
 		if err != nil {
-			root.failure.CompareAndSwap(nil, &failure{err: err, node: -1})
+			r.failWith(&failure{err: err, node: -1})
 		} else {
 			r.sub.resp = resp
 		}

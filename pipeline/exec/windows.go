@@ -87,14 +87,19 @@ func (b *begun) takeWindow(o *operator, alloc tensor.Allocator) ([]tensor.Tensor
 	}
 }
 
+// positionsAt returns the dimension that has the positions: the first one behind the batch.
+func (b *begun) positionsAt() int {
+	if b.windows.Signature.MaxBatch > 0 {
+		return 1
+	}
+	return 0
+}
+
 // addItem appends an item, whose tensors must have as many positions each.
 func (b *begun) addItem(w *windows, in []tensor.Tensor) error {
 	sig := b.windows.Signature
 	c := cells{in: in, ends: make([][]int, len(in)), rows: 1}
-	batched, first := 0, -1
-	if sig.MaxBatch > 0 {
-		batched = 1
-	}
+	batched, first := b.positionsAt(), -1
 	for port := range in {
 		t := &in[port]
 		if !t.Present() {
@@ -121,7 +126,7 @@ func (b *begun) addItem(w *windows, in []tensor.Tensor) error {
 			}
 		}
 		if t.DType == tensor.Bytes {
-			c.ends[port] = positionEnds(t, batched)
+			c.ends[port] = bytesEnds(t, batched+1)
 		}
 	}
 	if first < 0 || c.positions*c.rows == 0 { // nothing in it
@@ -148,31 +153,6 @@ func (b *begun) fits(w *windows, port int, t *tensor.Tensor, batched int) error 
 			b.windows.Name, b.windows.Signature.Inputs[port].Name, t.DType, t.Shape, before.DType, before.Shape)
 	}
 	return nil
-}
-
-// positionEnds returns where each position of each row of a BYTES tensor ends, after a 0.
-func positionEnds(t *tensor.Tensor, batched int) []int {
-	per, count := 1, 1
-	for i := range t.Shape.Rank() {
-		if i > batched {
-			per *= int(t.Shape.Dim(i))
-		} else {
-			count *= int(t.Shape.Dim(i))
-		}
-	}
-	data := t.Bytes()
-	ends, rest := make([]int, 1, count+1), data
-	for range count {
-		for range per {
-			_, after, ok := tensor.NextBytes(rest)
-			if !ok {
-				break
-			}
-			rest = after
-		}
-		ends = append(ends, len(data)-len(rest))
-	}
-	return ends
 }
 
 // span returns the memory of positions from to to of a row.
@@ -204,10 +184,7 @@ func (b *begun) cutWindow(w *windows, n, size int, alloc tensor.Allocator) ([]te
 func (b *begun) cutTensor(w *windows, port, n, size int, alloc tensor.Allocator) (tensor.Tensor, error) {
 	like, rows := &w.items[0].in[port], w.items[0].rows
 	dims := like.Shape.Dims()
-	batched := 0
-	if b.windows.Signature.MaxBatch > 0 {
-		batched = 1
-	}
+	batched := b.positionsAt()
 	shape := slices.Clone(dims)
 	shape[batched] = int64(size)
 	per := 1 // elements of a position
@@ -218,7 +195,9 @@ func (b *begun) cutTensor(w *windows, port, n, size int, alloc tensor.Allocator)
 	if like.DType == tensor.Bytes {
 		padding = per * 4 // each empty string is its length
 	}
-	w.spans(port, n, func(row []byte) { length += len(row) })
+	for row := range rows {
+		w.spans(port, row, n, func(data []byte) { length += len(data) })
+	}
 	t, err := tensor.NewBytes(alloc, tensor.Of(shape...), length+rows*(size-n)*padding)
 	if err != nil {
 		return t, err
@@ -226,22 +205,15 @@ func (b *begun) cutTensor(w *windows, port, n, size int, alloc tensor.Allocator)
 	t.DType = like.DType
 	dst := t.Bytes()
 	for row := range rows {
-		w.rowSpans(port, row, n, func(data []byte) { dst = dst[copy(dst, data):] })
+		w.spans(port, row, n, func(data []byte) { dst = dst[copy(dst, data):] })
 		clear(dst[:(size-n)*padding])
 		dst = dst[(size-n)*padding:]
 	}
 	return t, nil
 }
 
-// spans passes the memory of the first n positions of all rows to f.
-func (w *windows) spans(port, n int, f func([]byte)) {
-	for row := range w.items[0].rows {
-		w.rowSpans(port, row, n, f)
-	}
-}
-
-// rowSpans passes the memory of the first n positions of a row to f.
-func (w *windows) rowSpans(port, row, n int, f func([]byte)) {
+// spans passes the memory of the first n positions of a row to f.
+func (w *windows) spans(port, row, n int, f func([]byte)) {
 	from := w.skip
 	for i := 0; n > 0; i++ {
 		c := &w.items[i]

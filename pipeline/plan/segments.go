@@ -198,7 +198,7 @@ func (k *cutter) segment(at int32) {
 	}
 	for i, s := range p.Outputs {
 		out := None
-		if s != None {
+		if s != None && (!p.Early || p.OutputStreams[i] == at) { // with early outputs the stream that writes it sends it
 			out = num.number[s]
 		}
 		sub.Outputs = append(sub.Outputs, out)

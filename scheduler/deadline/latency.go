@@ -1,0 +1,84 @@
+package deadline
+
+import "math"
+
+// Latency learns how long a batch takes, by its size: the number of its elements, or of its rows. The zero value knows nothing. It is not
+// safe for concurrent use.
+//
+// The estimate is fixed + perUnit*size, by least squares over about the last 100 batches, times a correction that follows the last few:
+// when a model becomes ten times slower, for example because another process uses its processors, the estimate is right again after
+// about 20 batches. As long as all batches have had one size, every size is estimated alike.
+type Latency struct {
+	weight                 float64 // of the batches
+	size, time, size2, mix float64 // weighted means of size, time, size*size and size*time
+	fixed, perUnit         float64 // ns
+	correction             float64 // the last batches' time over the estimate
+	deviation              float64 // mean difference of a batch's time from the corrected estimate, as a part of it
+	recent, perRow         float64 // mean rows of the last batches, and size of their rows
+	batches                int
+}
+
+const (
+	// memory is the weight of all batches but the last one.
+	memory = 0.99
+	// quick is the weight of the last batch in the correction and in the recent size.
+	quick = 0.15
+	// fewest is how many batches are observed before there is an estimate.
+	fewest = 8
+	// spread is how much sizes must vary, as a part of the mean of their squares, before the cost of an element is estimated.
+	spread = 1e-3
+	// maxCorrection bounds what a single batch says about those to come.
+	maxCorrection = 20
+)
+
+// Observe adds a batch of so many rows and of a size that has taken ns.
+func (l *Latency) Observe(rows, size float64, ns int64) {
+	took := float64(max(ns, 1))
+	if l.Known() {
+		ratio := min(took/max(l.plain(size), 1), maxCorrection)
+		l.deviation += quick * (min(math.Abs(ratio/l.correction-1), 1) - l.deviation)
+		l.correction += quick * (ratio - l.correction)
+		l.recent += quick * (rows - l.recent)
+		l.perRow += quick * (size/max(rows, 1) - l.perRow)
+	}
+	l.batches++
+	l.weight = l.weight*memory + 1
+	w := 1 / l.weight
+	l.size += w * (size - l.size)
+	l.time += w * (took - l.time)
+	l.size2 += w * (size*size - l.size2)
+	l.mix += w * (size*took - l.mix)
+	l.fixed, l.perUnit = l.time, 0
+	if variance := l.size2 - l.size*l.size; variance > spread*l.size2 {
+		slope := min(max((l.mix-l.size*l.time)/variance, 0), l.time/l.size) // neither part is negative
+		l.fixed, l.perUnit = l.time-slope*l.size, slope
+	}
+	if l.batches <= fewest {
+		l.correction, l.recent, l.perRow = 1, rows, size/max(rows, 1)
+	}
+}
+
+// Known reports whether there is an estimate.
+func (l *Latency) Known() bool { return l.batches >= fewest }
+
+// Of returns the time of a batch of a size in ns, 0 while it is not known.
+//
+// hot: asked for each batch.
+func (l *Latency) Of(size float64) int64 {
+	if !l.Known() {
+		return 0
+	}
+	return int64(min(l.plain(size)*l.correction, math.MaxInt64/4))
+}
+
+// plain is the estimate without the correction.
+func (l *Latency) plain(size float64) float64 { return l.fixed + l.perUnit*size }
+
+// Rows returns the time of a batch of so many rows of the usual size, in ns.
+func (l *Latency) Rows(n float64) int64 { return l.Of(n * l.perRow) }
+
+// Recent returns the mean rows of the last batches.
+func (l *Latency) Recent() float64 { return l.recent }
+
+// Deviation returns how far the times of batches are from their estimates on average: 0.1 is 10 %.
+func (l *Latency) Deviation() float64 { return l.deviation }

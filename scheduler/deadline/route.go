@@ -1,0 +1,96 @@
+package deadline
+
+import (
+	"math"
+	"slices"
+)
+
+// Stage is a step of a graph, in the moment of a prediction. Times are in ns.
+type Stage struct {
+	// Busy is how long it takes until an instance is free, Work how long its instances then need for what is queued.
+	Busy, Work int64
+	// Latency is that of the stage's batches.
+	Latency Latency
+}
+
+// Route predicts the end of requests in a graph of stages. It is made once for a graph; Stages are set before each prediction. It is not
+// safe for concurrent use.
+type Route struct {
+	Stages []Stage
+
+	after    [][]int32 // by stage: those whose outputs it reads, all of lower numbers
+	ahead    [][]bool  // by stage and stage: whether the second lies before the first
+	device   []int32   // by stage
+	devices  int
+	free     []int64 // by device
+	finished []int64 // by stage
+}
+
+// NewRoute returns the route of a graph. after holds, for each stage, the numbers of those whose outputs it reads, which must be lower
+// than its own. Stages with equal numbers in device share a device, one batch at a time.
+func NewRoute(after [][]int32, device []int32) *Route {
+	r := &Route{
+		Stages: make([]Stage, len(after)), after: after, ahead: make([][]bool, len(after)), device: device,
+		devices: int(slices.Max(append([]int32{-1}, device...))) + 1, finished: make([]int64, len(after)),
+	}
+	for i := range after {
+		r.ahead[i] = make([]bool, len(after))
+		for _, a := range after[i] {
+			r.ahead[i][a] = true
+			for j, before := range r.ahead[a] {
+				r.ahead[i][j] = r.ahead[i][j] || before
+			}
+		}
+	}
+	r.free = make([]int64, r.devices)
+	return r
+}
+
+// Arrival is the stage before the first ones.
+const Arrival = -1
+
+// After predicts how long a request takes from now on until its response that will leave a stage in so many ns, in a batch of so many
+// rows. A request at Arrival
+// waits for everything that is queued; one that is at a stage does not wait for what is queued before it, because devices that are shared
+// execute later stages first (Pick). slowest is the stage at which the request waits longest, or that takes longest where it does not
+// wait; it is Arrival if no stage follows.
+//
+// hot: no allocation.
+func (r *Route) After(stage int, leaves int64, rows float64) (ends int64, slowest int) {
+	clear(r.free)
+	for i := range r.Stages {
+		s, d := &r.Stages[i], r.device[i]
+		r.free[d] = max(r.free[d], s.Busy)
+	}
+	if stage >= 0 {
+		d := r.device[stage]
+		r.free[d] = leaves
+		r.finished[stage] = leaves
+	}
+	for i := range r.Stages {
+		if stage < 0 || i != stage && !r.ahead[stage][i] {
+			r.free[r.device[i]] += r.Stages[i].Work
+		}
+	}
+	ends, slowest = leaves, Arrival
+	longest := int64(-1)
+	for i := stage + 1; i < len(r.Stages); i++ {
+		if stage >= 0 && !r.ahead[i][stage] {
+			continue
+		}
+		ready := leaves
+		for _, a := range r.after[i] {
+			if stage < 0 || int(a) == stage || r.ahead[a][stage] {
+				ready = max(ready, r.finished[a])
+			}
+		}
+		start := max(ready, r.free[r.device[i]])
+		end := start + r.Stages[i].Latency.Rows(math.Ceil(max(rows, r.Stages[i].Latency.Recent())))
+		r.finished[i], r.free[r.device[i]] = end, end
+		ends = max(ends, end)
+		if part := end - ready; part > longest {
+			longest, slowest = part, i
+		}
+	}
+	return ends, slowest
+}

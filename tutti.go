@@ -245,7 +245,7 @@ func (s *Server) load(ctx context.Context, registry *backends.Registry, stderr i
 		Isolate:  o.Isolation == options.IsolationProcess,
 		Crashes:  s.crashes(),
 		Backends: registry, BackendConfig: settings, Alloc: s.alloc, Responses: s.responses, Metrics: s.metrics, Log: s.log,
-		Watchdog: o.Limits.Watchdog, WatchdogFactor: o.Limits.WatchdogFactor, Tracer: s.tracer, Progress: progressOn(stderr),
+		Watchdog: o.Limits.Watchdog, WatchdogFactor: o.Limits.WatchdogFactor, TimeoutPerStep: o.Limits.TimeoutPerStep, Tracer: s.tracer, Progress: progressOn(stderr),
 	})
 	if err != nil {
 		return errors.Join(err, s.traces.close(ctx), closeStore(s.store), closeCache(s.responses), s.meter.Close(), s.gpus.Close())

@@ -29,6 +29,7 @@ import (
 	"github.com/tutti-server/tutti/core/infer"
 	"github.com/tutti-server/tutti/core/tensor"
 	"github.com/tutti-server/tutti/internal/telemetry"
+	"github.com/tutti-server/tutti/scheduler/deadline"
 )
 
 // Scheduler decides when and with which others the tasks of one model version execute.
@@ -98,6 +99,21 @@ type Losing interface {
 	// the scheduler others. In a model of sequences those in slots of the instances end, and their tasks fail. gone is called once for
 	// each instance; it must neither block nor call the scheduler.
 	Lose(at tensor.Place, why error, gone func(inst backends.Instance))
+}
+
+// Forecaster is a Scheduler that predicts when a task would execute.
+type Forecaster interface {
+	// Forecast describes the scheduler as a stage of a route, for a task that must be done by a time: it goes before queued ones that have
+	// more time. ok is false while nothing is known. It may be called from any goroutine.
+	Forecast(now, due int64) (s deadline.Stage, ok bool)
+}
+
+// ForecastOf returns the forecast of a scheduler; ok is false for one that is no Forecaster.
+func ForecastOf(s Scheduler, now, due int64) (stage deadline.Stage, ok bool) {
+	if f, is := s.(Forecaster); is {
+		return f.Forecast(now, due)
+	}
+	return stage, false
 }
 
 // Item is what a Policy sees of one queued task.

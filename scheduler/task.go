@@ -2,7 +2,9 @@ package scheduler
 
 import (
 	"context"
+	"fmt"
 	"sync/atomic"
+	"time"
 
 	"github.com/tutti-server/tutti/backends"
 	"github.com/tutti-server/tutti/core/infer"
@@ -40,6 +42,8 @@ type TaskRequest struct {
 	// Want restricts where the task executes; Affinity binds its request's steps to one device, unless nil.
 	Want     Want
 	Affinity *Affinity
+	// Path is what is predicted of the way from the step to the response; nil for a model that is no step of an ensemble.
+	Path *Path
 
 	Meta *infer.Meta
 	// Ctx ends when the client disconnects.
@@ -50,6 +54,48 @@ type TaskRequest struct {
 	Outputs []string
 	// Placeholder marks a row that fills a gap in a batch: it executes, but it is not counted and has no response.
 	Placeholder bool
+}
+
+// Path is what is predicted of the way of an ensemble's requests from the end of a step to their responses. Tasks of the step share it.
+type Path struct {
+	// Rest is the predicted time from the end of the step to the response, in ns; 0 while it is not known.
+	Rest atomic.Int64
+	// First says that no step lies before: a request that is dropped there has cost nothing.
+	First bool
+	// Depth is the longest distance of the step from the first ones.
+	Depth int
+}
+
+// Due returns by when the task must be done for its request to meet its deadline, 0 without one.
+func (w *Task) Due() int64 {
+	d := w.Meta.Deadline
+	if d > 0 && w.Path != nil {
+		return max(d-w.Path.Rest.Load(), 1)
+	}
+	return d
+}
+
+// ErrMissed returns the error of a request that would end at a time that is after its deadline, because of a model or step.
+func ErrMissed(step string, m *infer.Meta, now, ends int64) error {
+	arrived := m.Arrived
+	if arrived == 0 {
+		arrived = now
+	}
+	allowed := max(m.Deadline-arrived, 0)
+	return &status.Error{
+		Code: status.Unavailable, Err: status.ErrDeadline, RetryAfter: max(time.Duration(ends-m.Deadline).Round(time.Millisecond), time.Millisecond),
+		Msg: fmt.Sprintf("Request deadline cannot be met: '%s' has too much to do. The response is expected %v after the request's arrival, %v are allowed",
+			step, millis(ends-arrived), millis(allowed)),
+	}
+}
+
+// millis rounds a time for a text.
+func millis(ns int64) time.Duration {
+	d := time.Duration(ns)
+	if d >= 10*time.Millisecond {
+		return d.Round(time.Millisecond)
+	}
+	return d.Round(10 * time.Microsecond)
 }
 
 // TaskResult is what a completed task returns. The scheduler sets it.

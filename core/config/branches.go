@@ -93,7 +93,7 @@ type Operation struct {
 // IsFlowParam reports whether a parameter changes the data flow of an ensemble.
 func IsFlowParam(key string) bool {
 	return strings.HasPrefix(key, stepPrefix) || slices.Contains(ensembleRouteParams, key) ||
-		slices.Contains([]string{firstOfParam, gatherParam, maxItemsParam, inFlightParam, ensembleAdaptParam, earlyParam}, key)
+		slices.Contains([]string{firstOfParam, gatherParam, maxItemsParam, inFlightParam, ensembleAdaptParam, earlyParam, limitParam}, key)
 }
 
 // FlowOf returns the data flow of an ensemble, and what is wrong with the parameters that change it. These have no effect then.
@@ -117,6 +117,8 @@ func FlowOf(cfg *modelconfig.ModelConfig) (*Flow, []Diagnostic) {
 			b.adapt(key, -1)
 		case key == earlyParam:
 			b.early()
+		case key == limitParam:
+			b.timeLimit()
 		}
 	}
 	for _, f := range slices.Concat(b.fallbacks, b.optionals, b.routes, b.shadows, b.streamed, b.joined) {

@@ -233,7 +233,7 @@ func (l *problems) metrics() {
 var generalParams = []string{IdempotentParam, "watchdog_secs", "memory_limit_bytes", PadPrefix + "*", UnpadPrefix + "*", "max_batch_elements", batchStrategy}
 
 // ensembleParams are the parameters of ensembles.
-var ensembleParams = slices.Concat([]string{ResidentParam, stepPrefix + "*", firstOfParam, gatherParam, maxItemsParam, inFlightParam, ensembleAdaptParam, earlyParam}, ensembleRouteParams)
+var ensembleParams = slices.Concat([]string{ResidentParam, stepPrefix + "*", firstOfParam, gatherParam, maxItemsParam, inFlightParam, ensembleAdaptParam, earlyParam, limitParam}, ensembleRouteParams)
 
 // ResidentParam is the parameter of an ensemble that refuses it when a tensor would be copied between two of its steps.
 const ResidentParam = "require_resident"

@@ -80,6 +80,7 @@ var ensembleMeanings = map[string]func(value string) string{
 		}
 		return ""
 	},
+	limitParam: func(v string) string { return "a response is due " + v + " ms after its request has arrived" },
 	ensembleAdaptParam: func(v string) string {
 		if v == "true" {
 			return "every step and output gets adapters where a tensor differs in type, layout or a leading dimension of 1"

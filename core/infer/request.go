@@ -26,13 +26,15 @@ type Meta struct {
 	// Arrived is the begin of Timeout, on the clock of telemetry.Now; 0 for the time at which a queue accepts the
 	// request.
 	Arrived int64
-	// Deadline is when the client stops waiting, on the clock of telemetry.Now; 0 for none. It is set when the
-	// request starts.
+	// Deadline is when the response must be ready, on the clock of telemetry.Now; 0 for none. A front end sets that of TimeLimitHeader. When
+	// the request starts, it becomes the earliest of this one, that of the context, that of Timeout and that of the ensemble.
 	Deadline int64
 	// Background marks a request that must not delay others, such as those of a job: it executes in free places of batches, and
 	// otherwise while no other request is served.
 	Background bool
-	Params     Params // the client's other parameters, in its order
+	// Probe marks a request that is executed although its response is expected after its deadline, so that the expectation is corrected.
+	Probe  bool
+	Params Params // the client's other parameters, in its order
 }
 
 // BackgroundHeader is the key of the gRPC metadata, and the name of the HTTP header, that marks a request as one in the background.

@@ -106,8 +106,17 @@ func (o *Options) limitFlags() []Flag {
 		o.Limits.RateLimit = mode == "execution_count"
 		return err
 	}
+	var timeout string
+	perStep := oneOf("ensemble-timeout", "mode", &timeout, "What the parameter timeout of a request to an ensemble limits: graph for the time until its response, per-step "+
+		"for the time in the queue of each step that allows it, as in Triton", "graph", "per-step").own()
+	choosePerStep := perStep.set
+	perStep.set = func(value string) error {
+		err := choosePerStep(value)
+		o.Limits.TimeoutPerStep = timeout == "per-step"
+		return err
+	}
 	return grouped("Limits",
-		limit,
+		limit, perStep,
 		Flag{
 			Name: "rate-limit-resource", Arg: "name:count[:device]", Many: true, set: o.limiterResource,
 			Help: "Available amount of a resource, on the device of that number or on each; by default as much as the instance that needs the most",

@@ -99,6 +99,8 @@ type Limits struct {
 	// Executions is the most concurrent executions of each device, Threads the most threads of concurrent
 	// executions on the CPU; 0 for no bound.
 	Executions, Threads int
+	// TimeoutPerStep makes the timeout of a request that of each step of an ensemble, as in Triton, and not that of the whole.
+	TimeoutPerStep bool
 	// Watchdog is the longest time of an execution, and WatchdogFactor that times the 99.9th percentile of the model's; 0 for none.
 	Watchdog       time.Duration
 	WatchdogFactor float64

@@ -404,6 +404,7 @@ func (c *change) compile(ctx context.Context, m *model, l *versionState) (v *ver
 	settings := exec.Settings{
 		Plan: p, Targets: targets, Stats: v.stats, Workers: c.r.workers, Mover: c.r.mover,
 		Tracer: c.r.s.Tracer, Log: c.r.s.Log, Alloc: c.r.s.Alloc, Submit: c.r.Submit,
+		TimeoutPerStep: c.r.s.TimeoutPerStep,
 	}
 	v.exec = exec.New(settings)
 	for _, used := range v.uses {

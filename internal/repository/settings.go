@@ -59,6 +59,8 @@ type Settings struct {
 	// Watchdog is the longest time of an execution, and WatchdogFactor that times the 99.9th percentile of a model's; 0 for none.
 	Watchdog       time.Duration
 	WatchdogFactor float64
+	// TimeoutPerStep makes the timeout of a request that of each step of an ensemble, as in Triton.
+	TimeoutPerStep bool
 	// StrictEnsembleConfig requires ensembles to declare inputs and outputs, as Triton does. Otherwise they are
 	// derived from the steps.
 	StrictEnsembleConfig bool

@@ -305,6 +305,7 @@ const (
 	QueueFull      Refusal = iota // the queue of its priority was full
 	QueueTimeout                  // it waited longer than its queue allows
 	DeadlinePassed                // its deadline passed while it waited
+	DeadlineMissed                // its deadline has not passed, but it would before the response
 	ClientGone                    // its client cancelled it or disconnected
 	NotServing                    // the model has no instance for it
 	NoSequence                    // its sequence could not get, or lost, a slot
@@ -318,6 +319,7 @@ var refusals = [numRefusals]struct {
 	{"queue_full", Rejected},
 	{"queue_timeout", Rejected},
 	{"deadline", Canceled},
+	{"deadline_predicted", Rejected},
 	{"client_gone", Canceled},
 	{"not_serving", Backend},
 	{"sequence", Rejected},

@@ -60,6 +60,8 @@ type Executor struct {
 	routers   []*router // of the plan's routes
 	shadows   []*shadow // per node; nil when no step has one
 	flows     flowCounters
+	forecast  forecast
+	perStep   bool // the timeouts of requests are those of steps
 	submitter func(ctx context.Context, req *infer.Request, sink infer.Sink)
 	copying   context.Context    //nolint:containedctx // of the copies for shadows, which no request waits for
 	endCopies context.CancelFunc // nil without shadows
@@ -108,6 +110,8 @@ type Settings struct {
 	Workers *scheduler.Workers
 	// Mover is nil where there are no devices.
 	Mover *batch.Mover
+	// TimeoutPerStep makes the timeout of a request that of each of its steps, as in Triton, and not that of the whole ensemble.
+	TimeoutPerStep bool
 	// Alloc has host memory for the tensors that conditions and joins make. It may be nil for a plan without row sets.
 	Alloc tensor.Allocator
 	// Submit sends a request to any model of the repository. It may be nil for a plan without shadows.
@@ -169,6 +173,8 @@ func newExecutor(s *Settings, p *plan.Plan, targets []scheduler.Scheduler, d seg
 	}
 	x.operates = p.RowSets != nil || slices.ContainsFunc(p.Nodes, func(n plan.Node) bool { return n.Operation != nil })
 	x.guards()
+	x.perStep = s.TimeoutPerStep
+	x.forecast.init(x)
 	x.captureEdges = sync.OnceValue(x.tensorEdges)
 	x.outputNames = outputNames(p)
 	x.credits, x.background = newCredits(x, s.Workers), s.Workers.Background()
@@ -235,7 +241,11 @@ func (x *Executor) begin(ctx context.Context, req *infer.Request, sink infer.Sin
 	if f := req.Trace.Snapshot(); f != nil {
 		r.captureRequest(f)
 	}
-	if err := r.bind(); err != nil {
+	err := x.admit(r)
+	if err == nil {
+		err = r.bind()
+	}
+	if err != nil {
 		r.release()
 		r.close(err) //nolint:contextcheck // the log of a canary belongs to no request
 		return

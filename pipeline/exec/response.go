@@ -49,6 +49,9 @@ func (r *run) End() {
 	if r.settle() {
 		r.ended = telemetry.Now() // the devices' time is the request's too
 	}
+	if r.req.Probe {
+		r.x.forecast.probed(&r.req.Meta, r.ended, err)
+	}
 	switch took := r.ended - r.started; {
 	case !r.x.plan.Ensemble:
 	case err == nil:

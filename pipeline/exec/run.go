@@ -127,7 +127,7 @@ func newRun(x *Executor, workers *scheduler.Workers) *run {
 		}
 		r.tasks[i] = scheduler.Task{
 			TaskRequest: scheduler.TaskRequest{
-				To: x, Run: r, Node: int32(i), Step: x.number(int32(i)), Affinity: &r.affinity, Want: want,
+				To: x, Run: r, Node: int32(i), Step: x.number(int32(i)), Affinity: &r.affinity, Want: want, Path: x.forecast.pathOf(i),
 				In: make([]tensor.Tensor, len(n.In)),
 			},
 			TaskResult: scheduler.TaskResult{Out: make([]tensor.Tensor, len(n.Out))},
@@ -143,9 +143,7 @@ func (r *run) begin(ctx context.Context, req *infer.Request, sink infer.Sink) {
 	r.started = r.loop.Now()
 	r.arrive()
 	p := r.x.plan
-	if d, ok := ctx.Deadline(); ok {
-		req.Deadline = max(telemetry.At(d), 1)
-	}
+	r.limit(req)
 	r.rows, r.responded = 1, false
 	r.early.begin(p, req)
 	if r.sub != nil {

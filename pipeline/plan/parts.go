@@ -103,7 +103,7 @@ func (d *divider) part(f int32, demux *Node) *part {
 	p := d.whole
 	sub := &Plan{
 		Signature: p.Signature, Config: p.Config, Ensemble: true, Reshape: p.Reshape, OutputRules: p.OutputRules, OutputRuntime: p.OutputRuntime,
-		Devices: p.Devices, Aliases: [][]string{},
+		Devices: p.Devices, Limit: p.Limit, Aliases: [][]string{},
 	}
 	k := &part{Part: Part{Plan: sub}, d: d, set: f, rows: many, numbering: numbering{plan: sub, number: unmapped(p.Slots), names: p.Names, aliases: p.Aliases}}
 	k.rowSets()

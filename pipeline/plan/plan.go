@@ -14,6 +14,7 @@ package plan
 
 import (
 	"slices"
+	"time"
 
 	"github.com/tutti-server/tutti/core/config"
 	"github.com/tutti-server/tutti/core/infer"
@@ -74,6 +75,8 @@ type Plan struct {
 	OutputStreams []int32
 	// Early reports that outputs are sent as soon as they are known, to clients that accept several responses.
 	Early bool
+	// Limit is how long after its arrival a request must have its response; 0 for any time.
+	Limit time.Duration
 	// First is the part of the plan outside of every fan-out; nil when there is none.
 	First *Part
 }

@@ -52,7 +52,7 @@ type Feed struct {
 
 // cut divides a plan into the segments of its streams.
 func (p *Plan) cut(c *compiler) {
-	p.Early = config.EarlyOutputs(c.root)
+	p.Early, p.Limit = config.EarlyOutputs(c.root), config.Limit(c.root)
 	used := []int32{0} // streams that have steps, outer ones and sources first
 	for _, s := range c.leaves {
 		out := s.stream
@@ -168,7 +168,7 @@ func (k *cutter) needed(at int32) []bool {
 func (k *cutter) segment(at int32) {
 	p := k.whole
 	seg := &p.Segments[at]
-	sub := &Plan{Signature: p.Signature, Ensemble: true, Reshape: p.Reshape, OutputRules: p.OutputRules, OutputRuntime: p.OutputRuntime, Early: p.Early}
+	sub := &Plan{Signature: p.Signature, Ensemble: true, Reshape: p.Reshape, OutputRules: p.OutputRules, OutputRuntime: p.OutputRuntime, Early: p.Early, Limit: p.Limit}
 	seg.Plan = sub
 	k.numbers = append(k.numbers, numbering{plan: sub, number: unmapped(p.Slots), names: p.Names, aliases: p.Aliases})
 	num := &k.numbers[at]

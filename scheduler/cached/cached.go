@@ -26,6 +26,7 @@ import (
 	"github.com/tutti-server/tutti/internal/tracing"
 	"github.com/tutti-server/tutti/scheduler"
 	"github.com/tutti-server/tutti/scheduler/batch"
+	"github.com/tutti-server/tutti/scheduler/deadline"
 )
 
 // Settings are the parameters of New.
@@ -113,6 +114,11 @@ func (c *Scheduler) Enqueue(list scheduler.TaskList, t *scheduler.RunLoop) {
 	}
 	c.mu.Unlock()
 	t.Ready(c)
+}
+
+// Forecast implements scheduler.Forecaster: a response may be in the cache, but need not be.
+func (c *Scheduler) Forecast(now, due int64) (deadline.Stage, bool) {
+	return scheduler.ForecastOf(c.inner, now, due)
 }
 
 // RunInline looks the tasks up, completes the hits and enqueues the others.

@@ -23,6 +23,8 @@ const (
 	memory = 0.99
 	// quick is the weight of the last batch in the correction and in the recent size.
 	quick = 0.15
+	// fast is that in the correction if the batch took less than half of the estimate.
+	fast = 0.5
 	// fewest is how many batches are observed before there is an estimate.
 	fewest = 8
 	// spread is how much sizes must vary, as a part of the mean of their squares, before the cost of an element is estimated.
@@ -37,7 +39,11 @@ func (l *Latency) Observe(rows, size float64, ns int64) {
 	if l.Known() {
 		ratio := min(took/max(l.plain(size), 1), maxCorrection)
 		l.deviation += quick * (min(math.Abs(ratio/l.correction-1), 1) - l.deviation)
-		l.correction += quick * (ratio - l.correction)
+		weight := quick
+		if ratio < l.correction/2 { // other load makes batches slower, never faster
+			weight = fast
+		}
+		l.correction += weight * (ratio - l.correction)
 		l.recent += quick * (rows - l.recent)
 		l.perRow += quick * (size/max(rows, 1) - l.perRow)
 	}
@@ -76,6 +82,15 @@ func (l *Latency) plain(size float64) float64 { return l.fixed + l.perUnit*size 
 
 // Rows returns the time of a batch of so many rows of the usual size, in ns.
 func (l *Latency) Rows(n float64) int64 { return l.Of(n * l.perRow) }
+
+// Queue returns the time of what is queued, in ns: rows of a size together, in batches of at most so many rows.
+func (l *Latency) Queue(rows, size float64, most int) int64 {
+	if !l.Known() || rows <= 0 {
+		return 0
+	}
+	batches := math.Ceil(rows / float64(max(most, 1)))
+	return int64(min((batches*l.fixed+l.perUnit*size)*l.correction, math.MaxInt64/4))
+}
 
 // Recent returns the mean rows of the last batches.
 func (l *Latency) Recent() float64 { return l.recent }

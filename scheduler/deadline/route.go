@@ -9,6 +9,10 @@ import (
 type Stage struct {
 	// Busy is how long it takes until an instance is free, Work how long its instances then need for what is queued.
 	Busy, Work int64
+	// Rows are the rows that are queued. They need the stages that follow, too.
+	Rows float64
+	// Instances is how many batches execute at a time, 0 for 1.
+	Instances int
 	// Latency is that of the stage's batches.
 	Latency Latency
 }
@@ -49,6 +53,20 @@ func NewRoute(after [][]int32, device []int32) *Route {
 // Arrival is the stage before the first ones.
 const Arrival = -1
 
+// addRest adds what the rows that are queued at a stage need of the stages that follow: they are there before the request is.
+func (r *Route) addRest(i int) {
+	rows := r.Stages[i].Rows
+	if rows == 0 {
+		return
+	}
+	for j := i + 1; j < len(r.Stages); j++ {
+		if l := &r.Stages[j].Latency; r.ahead[j][i] && l.Known() {
+			usual := math.Ceil(l.Recent())
+			r.free[r.device[j]] += int64(rows / usual * float64(l.Rows(usual)) / float64(max(r.Stages[j].Instances, 1)))
+		}
+	}
+}
+
 // After predicts how long a request takes from now on until its response that will leave a stage in so many ns, in a batch of so many
 // rows. A request at Arrival
 // waits for everything that is queued; one that is at a stage does not wait for what is queued before it, because devices that are shared
@@ -70,6 +88,7 @@ func (r *Route) After(stage int, leaves int64, rows float64) (ends int64, slowes
 	for i := range r.Stages {
 		if stage < 0 || i != stage && !r.ahead[stage][i] {
 			r.free[r.device[i]] += r.Stages[i].Work
+			r.addRest(i)
 		}
 	}
 	ends, slowest = leaves, Arrival
@@ -93,4 +112,20 @@ func (r *Route) After(stage int, leaves int64, rows float64) (ends int64, slowes
 		}
 	}
 	return ends, slowest
+}
+
+// Alone returns how long a request takes that waits nowhere: the longest way through the stages' batches.
+//
+// hot: no allocation.
+func (r *Route) Alone() (longest int64) {
+	for i := range r.Stages {
+		ready := int64(0)
+		for _, a := range r.after[i] {
+			ready = max(ready, r.finished[a])
+		}
+		l := &r.Stages[i].Latency
+		r.finished[i] = ready + l.Rows(math.Ceil(max(1, l.Recent())))
+		longest = max(longest, r.finished[i])
+	}
+	return longest
 }

@@ -5,11 +5,14 @@ package direct
 
 import (
 	"context"
+	"sync"
+	"sync/atomic"
 
 	"github.com/tutti-server/tutti/backends"
 	"github.com/tutti-server/tutti/internal/pending"
 	"github.com/tutti-server/tutti/scheduler"
 	"github.com/tutti-server/tutti/scheduler/batch"
+	"github.com/tutti-server/tutti/scheduler/deadline"
 	"github.com/tutti-server/tutti/scheduler/queue"
 )
 
@@ -37,6 +40,34 @@ type Inline struct {
 	why     error
 	pending pending.Count
 	held    held // background tasks
+	observed
+}
+
+// observed are the times of an inline model's executions, from the first forecast on.
+type observed struct {
+	watching atomic.Bool
+	mu       sync.Mutex
+	latency  deadline.Latency // guarded by mu
+}
+
+// observe adds an execution that has succeeded.
+func (o *observed) observe(list *scheduler.TaskList) {
+	w := list.Head
+	if w == nil || w.Err != nil {
+		return
+	}
+	rows := float64(list.Rows())
+	o.mu.Lock()
+	o.latency.Observe(rows, rows, w.Times.InferEnd-w.Times.InputEnd)
+	o.mu.Unlock()
+}
+
+// Forecast implements scheduler.Forecaster. Nothing waits for an inline model. The first call has executions observed from then on.
+func (o *observed) Forecast(int64, int64) (s deadline.Stage, ok bool) {
+	o.watching.Store(true)
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return deadline.Stage{Latency: o.latency}, o.latency.Known()
 }
 
 // NewInline returns a scheduler over one instance of a concurrent model.
@@ -70,6 +101,8 @@ func (i *Inline) RunInline(list scheduler.TaskList, t *scheduler.RunLoop) {
 		i.runner.Reject(&list, i.why, t.Now())
 	} else if !i.runner.RunSealed(i.inst, &list, t) {
 		list = i.runEach(list, t)
+	} else if i.watching.Load() {
+		i.observe(&list)
 	}
 	i.pending.Add(-n)
 	scheduler.Complete(list, t)
@@ -86,6 +119,9 @@ func (i *Inline) runEach(list scheduler.TaskList, t *scheduler.RunLoop) (done sc
 			i.runner.Cancel(&one, t.Now())
 		} else {
 			i.runner.Run(i.inst, &one, t)
+			if i.watching.Load() {
+				i.observe(&one)
+			}
 		}
 		done.Push(w)
 	}

@@ -24,6 +24,7 @@ import (
 	"github.com/tutti-server/tutti/internal/tracing"
 	"github.com/tutti-server/tutti/scheduler"
 	"github.com/tutti-server/tutti/scheduler/batch"
+	"github.com/tutti-server/tutti/scheduler/deadline"
 )
 
 // Settings are the parameters of New.
@@ -71,6 +72,16 @@ func New(s Settings) *Scheduler {
 	e.inner.Store(&s.Inner)
 	e.used.Store(telemetry.Now())
 	return e
+}
+
+// Forecast implements scheduler.Forecaster; nothing is known while the model is not in memory.
+func (e *Scheduler) Forecast(now, due int64) (s deadline.Stage, ok bool) {
+	e.entering.Add(1)
+	defer e.entering.Add(-1)
+	if inner := e.inner.Load(); inner != nil {
+		return scheduler.ForecastOf(*inner, now, due)
+	}
+	return s, false
 }
 
 // Enqueue implements scheduler.Scheduler.

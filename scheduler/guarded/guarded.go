@@ -14,6 +14,7 @@ package guarded
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -28,6 +29,7 @@ import (
 	"github.com/tutti-server/tutti/internal/telemetry"
 	"github.com/tutti-server/tutti/internal/tracing"
 	"github.com/tutti-server/tutti/scheduler"
+	"github.com/tutti-server/tutti/scheduler/deadline"
 )
 
 // Settings are the parameters of New.
@@ -66,6 +68,9 @@ func New(s Settings) *Scheduler {
 //
 // For example, Unavailable and Internal count, InvalidArg and Cancelled do not.
 func Counts(err error) bool {
+	if errors.Is(err, status.ErrDeadline) {
+		return false
+	}
 	switch status.CodeOf(err) {
 	case status.Unavailable, status.Internal, status.Unknown, status.NotFound:
 		return true
@@ -103,6 +108,11 @@ type attempt struct {
 func (g *Scheduler) Enqueue(list scheduler.TaskList, t *scheduler.RunLoop) {
 	g.pending.Add(list.Len())
 	t.Inline(g, list)
+}
+
+// Forecast implements scheduler.Forecaster, for an attempt that succeeds.
+func (g *Scheduler) Forecast(now, due int64) (deadline.Stage, bool) {
+	return scheduler.ForecastOf(g.s.Inner, now, due)
 }
 
 // RunInline starts the first attempt of each task. Those of a sealed list stay together.

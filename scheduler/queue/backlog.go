@@ -19,6 +19,8 @@ type backlog struct {
 	wheel   *wheel // made when the first task has a time limit
 	n       int
 	rows    int32
+	size    int64 // elements
+	due     dueOrder
 	arrived uint64
 	spare   *entry // free entries, linked by next
 	spares  int
@@ -53,9 +55,11 @@ func (q *backlog) push(w *scheduler.Task, now int64) bool {
 	q.arrived++
 	e.task, e.level, e.rank, e.slot, e.arrival = w, l, l.rank(), nowhere, q.arrived
 	e.expires = l.expires(w.Meta, now)
+	e.due = q.due.key(w, now)
 	l.n++
 	q.n++
 	q.rows += w.Rows
+	q.size += w.Elements
 	q.enter(e)
 	q.schedule(e, now)
 	return true
@@ -79,7 +83,7 @@ func (q *backlog) enter(e *entry) {
 		g = q.group(e.task.Shape)
 		q.last = g
 	}
-	front := len(g.lanes) == 0 || e.rank < g.lanes[0].rank
+	front := len(g.lanes) == 0 || e.precedes(&g.lanes[0])
 	g.push(e)
 	switch {
 	case g.pos == nowhere:
@@ -121,11 +125,11 @@ func (q *backlog) group(key uint64) *group {
 
 // schedule has e checked when its timeout or its deadline has passed.
 func (q *backlog) schedule(e *entry, now int64) {
-	e.due = e.expires
-	if d := e.task.Meta.Deadline; d > 0 && (e.due == 0 || d < e.due) {
-		e.due = d
+	e.check = e.expires
+	if d := e.task.Meta.Deadline; d > 0 && (e.check == 0 || d < e.check) {
+		e.check = d
 	}
-	if e.due == 0 {
+	if e.check == 0 {
 		return
 	}
 	if q.wheel == nil {
@@ -138,12 +142,15 @@ func (q *backlog) schedule(e *entry, now int64) {
 func (q *backlog) remove(e *entry) *scheduler.Task {
 	w := e.task
 	q.unlink(e)
-	if e.due != 0 {
+	if e.check != 0 {
 		q.wheel.remove(e)
 	}
 	e.level.n--
-	q.n--
+	if q.n--; q.n == 0 {
+		q.due.on = false
+	}
 	q.rows -= w.Rows
+	q.size -= w.Elements
 	*e = entry{slot: nowhere}
 	if q.spares < maxSpare {
 		e.next, q.spare = q.spare, e
@@ -231,32 +238,41 @@ type entry struct {
 	prev, next *entry // in the lane
 	level      *level
 	rank       uint64 // in the order of service: odd behind the others of its level
+	due        int64  // in the order of service, behind rank: see dueOrder
 	arrival    uint64 // counts entries
 	slot       int16  // in the timing wheel, or nowhere
 
 	expires       int64  // when the queue policy's timeout ends, 0 for never
-	due           int64  // when to check the task, 0 for never
+	check         int64  // when to check the task, 0 for never
 	before, after *entry // in the wheel's slot
 }
 
 // group holds the queued tasks of one shape, by lanes in order of service.
 type group struct {
 	key   uint64
-	lanes []lane // those that hold tasks, by rank
+	lanes []lane // those that hold tasks, by rank and due time
 	pos   int    // in the heap; nowhere when empty
 }
 
-// lane is a list of tasks of one rank: a priority level, before or after their timeout.
+// lane is a list of tasks of one rank, a priority level before or after their timeout, and one due time.
 type lane struct {
 	rank       uint64
+	due        int64
+	rows       int32
+	size       int64
+	undated    int32 // tasks without a deadline
 	head, tail *entry
 }
 
-// find returns the position of a rank's lane, or where to insert it.
-func (g *group) find(rank uint64) int {
+// precedes reports whether e is served before the tasks of a lane.
+func (e *entry) precedes(l *lane) bool { return e.rank < l.rank || e.rank == l.rank && e.due < l.due }
+
+// find returns the position of an entry's lane, or where to insert it.
+func (g *group) find(e *entry) int {
 	lo, hi := 0, len(g.lanes)
 	for lo < hi {
-		if mid := (lo + hi) / 2; g.lanes[mid].rank < rank {
+		mid := (lo + hi) / 2
+		if l := &g.lanes[mid]; l.rank < e.rank || l.rank == e.rank && l.due < e.due {
 			lo = mid + 1
 		} else {
 			hi = mid
@@ -265,15 +281,20 @@ func (g *group) find(rank uint64) int {
 	return lo
 }
 
-// push appends e to the lane of its rank.
+// push appends e to its lane.
 func (g *group) push(e *entry) {
-	i := g.find(e.rank)
-	if i == len(g.lanes) || g.lanes[i].rank != e.rank {
+	i := g.find(e)
+	if i == len(g.lanes) || e.precedes(&g.lanes[i]) {
 		g.lanes = append(g.lanes, lane{}) // slices.Insert and slices.Delete take longer
 		copy(g.lanes[i+1:], g.lanes[i:])
-		g.lanes[i] = lane{rank: e.rank}
+		g.lanes[i] = lane{rank: e.rank, due: e.due}
 	}
 	l := &g.lanes[i]
+	l.rows += e.task.Rows
+	l.size += e.task.Elements
+	if e.task.Meta.Deadline == 0 {
+		l.undated++
+	}
 	e.group, e.prev, e.next = g, l.tail, nil
 	if l.tail == nil {
 		l.head = e
@@ -285,8 +306,13 @@ func (g *group) push(e *entry) {
 
 // remove takes e out of its lane and reports whether it was the first of the group.
 func (g *group) remove(e *entry) (first bool) {
-	i := g.find(e.rank)
+	i := g.find(e)
 	l := &g.lanes[i]
+	l.rows -= e.task.Rows
+	l.size -= e.task.Elements
+	if e.task.Meta.Deadline == 0 {
+		l.undated--
+	}
 	first = i == 0 && l.head == e
 	if e.prev == nil {
 		l.head = e.next
@@ -319,7 +345,7 @@ func (g *group) after(e *entry) *entry {
 	case e.next != nil:
 		return e.next
 	}
-	if i := g.find(e.rank) + 1; i < len(g.lanes) {
+	if i := g.find(e) + 1; i < len(g.lanes) {
 		return g.lanes[i].head
 	}
 	return nil
@@ -330,6 +356,9 @@ func (g *group) before(h *group) bool {
 	a, b := &g.lanes[0], &h.lanes[0]
 	if a.rank != b.rank {
 		return a.rank < b.rank
+	}
+	if a.due != b.due {
+		return a.due < b.due
 	}
 	return a.head.arrival < b.head.arrival
 }

@@ -40,6 +40,9 @@ func (q *Queue) start(inst backends.Instance, tasks scheduler.TaskList, riders i
 	}
 	x.tasks, x.inst, x.rows, x.riders, x.next = tasks, inst, tasks.Rows(), riders, nil
 	q.rows += x.rows
+	if q.watching {
+		q.expectEnd(&x.tasks, telemetry.Now())
+	}
 	return x
 }
 
@@ -120,8 +123,11 @@ func (q *Queue) end(x *execution, tasks *scheduler.TaskList, together bool, behi
 		sample := int64(cost.Duration) / int64(tasks.Len())
 		q.perTask = max(q.perTask+(sample-q.perTask)/costWeight, 1) // a moving average; 0: not known
 	}
-	if known && q.learner != nil && !tasks.Head.Measured.Any() { // else Learn has the device's time
-		q.learner.Observe(cost)
+	if w := tasks.Head; w != nil && w.Meta.Probe && w.Path == nil {
+		q.probes.Ended(telemetry.Now(), telemetry.Now() <= w.Meta.Deadline)
+	}
+	if known && !tasks.Head.Measured.Any() { // else Learn has the device's time
+		q.observe(&cost)
 	}
 	x.tasks, x.inst, x.detached, x.own, x.beside = scheduler.TaskList{}, nil, false, false, false
 	x.next, q.spare = q.spare, x
@@ -145,7 +151,7 @@ func measure(x *scheduler.Executed, tasks *scheduler.TaskList) (known bool) {
 func (q *Queue) Learn(c telemetry.Cost, ns int64) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.learner.Observe(scheduler.Executed{
+	q.observe(&scheduler.Executed{
 		Rows: c.Rows, Elements: c.Elements, Unpadded: c.Unpadded, Padding: c.Padding, Duration: time.Duration(ns),
 	})
 }
@@ -168,7 +174,7 @@ func (q *Queue) handOff(list *scheduler.TaskList, t *scheduler.RunLoop) bool {
 	switch {
 	case len(q.free) == 0, q.backlog.n > 0, q.hold > n: // there is a queue to join
 		return false
-	case n == 1 && q.companionsLikely(), q.backlog.late(list.Head, now), !q.takesAll(list, now):
+	case n == 1 && q.companionsLikely(), q.backlog.late(list.Head, now), !q.takesAll(list, now), q.late(list, now):
 		return false
 	}
 	inst := q.admit()

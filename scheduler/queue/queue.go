@@ -48,7 +48,8 @@ type state struct {
 	instances
 	backlog backlog
 	background
-	decision  decision
+	decision decision
+	deadlines
 	timers    timers
 	coalescer coalescer
 	flush     bool  // no batch waits for more tasks
@@ -109,9 +110,8 @@ func New(s Settings) *Queue {
 	}
 	q.all = s.Instances
 	q.free = q.limit(s.Instances, s.Limiters)
-	if q.learner, _ = s.Policy.(scheduler.Learner); q.learner != nil {
-		q.runner.Teach(q)
-	}
+	q.learner, _ = s.Policy.(scheduler.Learner)
+	q.runner.Teach(q)
 	if s.Runner.Repeats() {
 		q.filler, _ = s.Policy.(scheduler.Filler)
 	}
@@ -146,6 +146,11 @@ func (q *Queue) Enqueue(list scheduler.TaskList, t *scheduler.RunLoop) {
 	for w := list.Pop(); w != nil; w = list.Pop() {
 		if q.lost != nil {
 			w.Err, w.Refusal = q.lost, telemetry.NotServing
+			refused.Push(w)
+			continue
+		}
+		if err := q.unreachable(w, now); err != nil {
+			w.Err, w.Refusal = err, telemetry.DeadlineMissed
 			refused.Push(w)
 			continue
 		}
@@ -262,9 +267,12 @@ func (q *Queue) next(t *scheduler.RunLoop, dropped *scheduler.TaskList) (x *exec
 // form asks the policy for a batch of the shape to serve next. Tasks queued behind it that cannot join close the batch:
 // it does not wait for more. It returns positions in the view, for pull. Called with the lock held.
 func (q *Queue) form(b *backlog, now int64, dropped *scheduler.TaskList) (take []int32, wait time.Duration) {
+	if q.dated(b) {
+		return q.formDated(b, now, dropped)
+	}
 	for len(b.heap) > 0 {
 		g := b.heap[0]
-		v := q.view(b, g, now, dropped)
+		v := q.view(b, g, nil, now, dropped)
 		if len(v.Items) == 0 || len(b.heap) == 0 || b.heap[0] != g {
 			continue // its first tasks were dropped or delayed
 		}
@@ -274,12 +282,15 @@ func (q *Queue) form(b *backlog, now int64, dropped *scheduler.TaskList) (take [
 	return nil, longest
 }
 
-// view returns the first tasks of a group, of which it drops those that have expired.
-func (q *Queue) view(b *backlog, g *group, now int64, dropped *scheduler.TaskList) scheduler.View {
+// view returns the tasks of a group from one on, nil for the first, of which it drops those that have expired.
+func (q *Queue) view(b *backlog, g *group, from *entry, now int64, dropped *scheduler.TaskList) scheduler.View {
 	d := &q.decision
 	clear(d.seen)
 	d.items, d.seen = d.items[:0], d.seen[:0]
-	e := g.after(nil)
+	e := from
+	if e == nil {
+		e = g.after(nil)
+	}
 	for e != nil && len(d.items) < q.window {
 		after := g.after(e)
 		if b.check(e, now, dropped) {

@@ -143,7 +143,7 @@ const (
 // tickOf returns the tick at whose end ns has passed.
 func tickOf(ns int64) int64 { return (ns-1)>>tickBits + 1 }
 
-// add inserts e, which advance returns once e.due has passed.
+// add inserts e, which advance returns once e.check has passed.
 func (h *wheel) add(e *entry, now int64) {
 	if h.n == 0 {
 		h.now = now >> tickBits
@@ -153,7 +153,7 @@ func (h *wheel) add(e *entry, now int64) {
 }
 
 func (h *wheel) insert(e *entry) {
-	tick := min(max(tickOf(e.due), h.now+1), h.now+farthest)
+	tick := min(max(tickOf(e.check), h.now+1), h.now+farthest)
 	level := (bits.Len64(uint64(tick-h.now)) - 1) / wheelBits
 	slot := tick >> (level * wheelBits) & (wheelSlots - 1)
 	head := &h.slots[level][slot]
@@ -202,7 +202,7 @@ func (h *wheel) advance(now int64) (due *entry) {
 			for chain != nil {
 				e := chain
 				chain = e.after
-				if tickOf(e.due) > to {
+				if tickOf(e.check) > to {
 					h.insert(e)
 					continue
 				}

@@ -47,6 +47,7 @@ func (p *server) refresh() {
 		l, s := &p.latency[i], &p.route.Stages[i]
 		*s = deadline.Stage{Busy: max(0, int64(n.device.freeAt-p.x.now))}
 		queued := len(n.queue)
+		s.Rows, s.Instances = float64(queued), n.Instances
 		s.Work = int64(queued/n.MaxBatch) * l.Of(float64(n.MaxBatch))
 		if rest := queued % n.MaxBatch; rest > 0 {
 			s.Work += l.Of(float64(rest))
@@ -68,7 +69,7 @@ func (p *server) margins(n *node, rows int) deadline.Margins {
 func (p *server) admit(r *request) bool {
 	p.refresh()
 	ends, _ := p.route.After(deadline.Arrival, 0, 1)
-	return p.x.now+float64(ends) <= r.deadline
+	return deadline.Admits(int64(r.deadline-p.x.now), ends, p.route.Alone())
 }
 
 func (p *server) next(d *device) (*node, []*task) {

@@ -12,6 +12,7 @@ import (
 	"github.com/tutti-server/tutti/core/tensor"
 	"github.com/tutti-server/tutti/scheduler"
 	"github.com/tutti-server/tutti/scheduler/batch"
+	"github.com/tutti-server/tutti/scheduler/deadline"
 )
 
 // Placed is the scheduler of a model's instances at one place.
@@ -116,6 +117,16 @@ func (s *Spread) least(w *scheduler.Task, together bool) int {
 		return s.least(w, false)
 	}
 	return max(best, 0)
+}
+
+// Forecast implements scheduler.Forecaster: that of the place where a task would be done first.
+func (s *Spread) Forecast(now, due int64) (best deadline.Stage, ok bool) {
+	for i := range s.targets {
+		if stage, known := scheduler.ForecastOf(s.targets[i].To, now, due); known && (!ok || stage.Busy+stage.Work < best.Busy+best.Work) {
+			best, ok = stage, true
+		}
+	}
+	return best, ok
 }
 
 // Help helps the targets' schedulers, which call RunLoop.Ready themselves.

@@ -12,6 +12,7 @@ import (
 	"github.com/tutti-server/tutti/core/infer"
 	"github.com/tutti-server/tutti/core/status"
 	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/internal/telemetry"
 	"github.com/tutti-server/tutti/internal/tracing"
 	"github.com/tutti-server/tutti/internal/wire"
 )
@@ -41,6 +42,9 @@ func (d *decoder) decode(ctx context.Context, unary bool) error {
 	d.req.Origin = tracing.Origin{Read: d.received, Start: tracing.GRPCWaitReadStart, Done: tracing.GRPCWaitReadEnd}
 	d.readTraceContext(ctx)
 	d.req.SetBackground(metadata.ValueFromIncomingContext(ctx, infer.BackgroundHeader))
+	if limit := metadata.ValueFromIncomingContext(ctx, infer.TimeLimitHeader); err == nil && limit != nil {
+		err = d.req.SetTimeLimit(limit, telemetry.Now())
+	}
 	if err == nil {
 		return nil
 	}

@@ -25,6 +25,7 @@ import (
 	"github.com/tutti-server/tutti/internal/server/httpapi/jsonwire"
 	"github.com/tutti-server/tutti/internal/server/httpapi/transport"
 	"github.com/tutti-server/tutti/internal/shm"
+	"github.com/tutti-server/tutti/internal/telemetry"
 	"github.com/tutti-server/tutti/internal/tracing"
 )
 
@@ -255,6 +256,11 @@ func (x *exchange) readInfer(w http.ResponseWriter, r *http.Request, p transport
 	if err := x.decode(r.Header); err != nil {
 		return err
 	}
+	if limit := r.Header[timeLimitHeader]; limit != nil {
+		if err := x.req.SetTimeLimit(limit, telemetry.Now()); err != nil {
+			return err
+		}
+	}
 	return x.forwardHeaders(r)
 }
 
@@ -282,6 +288,9 @@ func (x *exchange) reject(p transport.Path, err error) {
 
 // backgroundHeader is infer.BackgroundHeader as net/http has it.
 const backgroundHeader = "Tutti-Background"
+
+// timeLimitHeader is infer.TimeLimitHeader as net/http has it.
+const timeLimitHeader = "Tutti-Timeout-Ms"
 
 // received records what the headers say of a request that was read: whether it is in the background and, for the request's trace, which
 // trace of the client it belongs to, and when it was read.

@@ -1,0 +1,225 @@
+package exec
+
+import (
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/tutti-server/tutti/core/infer"
+	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/internal/telemetry"
+	"github.com/tutti-server/tutti/pipeline/plan"
+	"github.com/tutti-server/tutti/scheduler"
+	"github.com/tutti-server/tutti/scheduler/deadline"
+)
+
+// forecast predicts the ends of an ensemble's requests. It is made once for an executor, and computes nothing before the first request
+// with a deadline.
+//
+// Predictions are shared by all requests for an interval, so that they cost a request little: on arrival one comparison, at each step one
+// load. Steps that a request may skip, because of a condition or because they are a fallback, count as if they took no time: a request
+// that takes them is judged again at their queues.
+type forecast struct {
+	paths []scheduler.Path // per node; nil for a plain model
+
+	next     atomic.Int64 // when to predict again
+	arrival  atomic.Int64 // from the arrival of a request to its response, ns; 0 while it is not known
+	alone    atomic.Int64 // that of a request which waits nowhere
+	mu       sync.Mutex
+	route    *deadline.Route // guarded by mu; nil where nothing is predicted
+	probes   deadline.Probes // guarded by mu
+	optional []bool          // per node
+}
+
+// interval is how long a prediction is used, in ns. It is longer for an ensemble of so many steps that a prediction takes long.
+const interval = int64(500 * time.Microsecond)
+
+// init prepares the forecast of an executor's plan.
+func (f *forecast) init(x *Executor) {
+	p := x.plan
+	if !p.Ensemble {
+		return
+	}
+	f.paths = make([]scheduler.Path, len(p.Nodes))
+	after, device := make([][]int32, len(p.Nodes)), make([]int32, len(p.Nodes))
+	writer := make([]int32, p.Slots)
+	for i := range writer {
+		writer[i] = -1
+	}
+	shared := map[tensor.Place]int32{}
+	for i := range p.Nodes {
+		n := &p.Nodes[i]
+		for _, s := range slices.Concat(n.In, n.Waits) {
+			if s != plan.None && writer[s] >= 0 && !slices.Contains(after[i], writer[s]) {
+				after[i] = append(after[i], writer[s])
+			}
+		}
+		for _, s := range n.Out {
+			if s != plan.None {
+				writer[s] = int32(i) //nolint:gosec // nodes are few
+			}
+		}
+		f.paths[i].First = len(after[i]) == 0
+		for _, a := range after[i] {
+			f.paths[i].Depth = max(f.paths[i].Depth, f.paths[a].Depth+1)
+		}
+		f.optional = append(f.optional, n.Rows != 0 || n.FallbackOf != "")
+		device[i] = int32(i) //nolint:gosec // nodes are few
+		if n.OnDevice && len(n.Places) > 0 {
+			if first, ok := shared[n.Places[0]]; ok {
+				device[i] = first
+			} else {
+				shared[n.Places[0]] = device[i]
+			}
+		}
+	}
+	if x.segment == nil && len(p.Nodes) > 0 {
+		f.route = deadline.NewRoute(after, device)
+	}
+}
+
+// pathOf returns the path of a node's tasks, nil for a plain model.
+func (f *forecast) pathOf(n int) *scheduler.Path {
+	if f.paths == nil {
+		return nil
+	}
+	return &f.paths[n]
+}
+
+// limit sets the deadline of a request that arrives: the earliest of the client's, that of its timeout and that of the ensemble.
+//
+// hot: a few comparisons.
+func (r *run) limit(req *infer.Request) {
+	x := r.x
+	if d, ok := r.ctx.Deadline(); ok {
+		req.Deadline = earlier(req.Deadline, max(telemetry.At(d), 1))
+	}
+	if !x.plan.Ensemble {
+		return
+	}
+	if x.plan.Limit > 0 {
+		req.Deadline = earlier(req.Deadline, r.started+int64(x.plan.Limit))
+	}
+	if req.Timeout > 0 && !x.perStep && req.Timeout < longestTimeout {
+		req.Deadline = earlier(req.Deadline, r.started+int64(req.Timeout)*int64(time.Microsecond)) //nolint:gosec // compared before
+	}
+}
+
+// longestTimeout is the timeout in microseconds from which on a request has no deadline: a hundred years.
+const longestTimeout = 100 * 365 * 24 * 3600 * 1e6
+
+// earlier returns the earlier one of two deadlines, of which the first may be 0 for none.
+func earlier(a, b int64) int64 {
+	if a == 0 || b < a {
+		return b
+	}
+	return a
+}
+
+// admit returns why a request of an ensemble is refused on arrival: its response is expected after its deadline.
+//
+// hot: one comparison without a deadline.
+func (x *Executor) admit(r *run) error {
+	d := r.req.Deadline
+	if d == 0 || x.forecast.paths == nil || r.req.Background {
+		return nil
+	}
+	now := r.started
+	if now >= x.forecast.next.Load() {
+		x.predict(now)
+	}
+	alone := x.forecast.alone.Load()
+	if took := x.forecast.arrival.Load(); took == 0 || deadline.Admits(d-now, took, alone) {
+		return nil
+	}
+	took, slowest := x.predictFor(now, d)
+	if took == 0 || deadline.Admits(d-now, took, alone) {
+		return nil
+	}
+	if x.pending.Now()-x.entry.waiting.Load() <= 1 && x.forecast.probe(now) {
+		r.req.Probe = true
+		return nil
+	}
+	if x.stats != nil {
+		x.stats.Refused(telemetry.DeadlineMissed, 0)
+	}
+	meta := r.req.Meta
+	meta.Arrived = now
+	return x.wrap(r.ctx, slowest, scheduler.ErrMissed(x.plan.Nodes[slowest].Name, &meta, now, now+took))
+}
+
+// probe reports whether a request may be let through that would be late.
+func (f *forecast) probe(now int64) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.probes.Try(now)
+}
+
+// probed notes the end of a request that was let through.
+func (f *forecast) probed(m *infer.Meta, now int64, err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.probes.Ended(now, err == nil && now <= m.Deadline)
+}
+
+// predict predicts the ways of requests from their arrival and from each step. Of several goroutines one does.
+func (x *Executor) predict(now int64) {
+	f := &x.forecast
+	if !f.mu.TryLock() {
+		return
+	}
+	defer f.mu.Unlock()
+	if now < f.next.Load() || f.route == nil {
+		return
+	}
+	known := x.stages(now, deadline.NoDeadline)
+	for i := range f.route.Stages {
+		l := &f.route.Stages[i].Latency
+		rows := l.Recent()
+		leaves := l.Rows(rows)
+		ends, _ := f.route.After(i, leaves, rows)
+		f.paths[i].Rest.Store(ends - leaves)
+	}
+	arrival := int64(0)
+	if known {
+		arrival, _ = f.route.After(deadline.Arrival, 0, 1)
+		f.alone.Store(f.route.Alone())
+	}
+	f.arrival.Store(arrival)
+	f.next.Store(now + max(interval, 20*(telemetry.Now()-now)))
+}
+
+// stages sets the stages of the route, and reports whether at least one step has a forecast. mu is held. A step before which tasks wait
+// that have more time than due has less to do for a request that is due then.
+func (x *Executor) stages(now, due int64) (known bool) {
+	f := &x.forecast
+	for i := range f.route.Stages {
+		s := &f.route.Stages[i]
+		*s = deadline.Stage{}
+		if f.optional[i] || x.plan.Nodes[i].Operation != nil {
+			continue
+		}
+		at := due
+		if due != deadline.NoDeadline {
+			at -= f.paths[i].Rest.Load()
+		}
+		if stage, ok := scheduler.ForecastOf(x.targets[i], now, at); ok {
+			*s, known = stage, true
+		}
+	}
+	return known
+}
+
+// predictFor predicts how long a request takes that arrives now and is due at a time, and the step at which it waits longest. It returns 0
+// if nothing is known.
+func (x *Executor) predictFor(now, due int64) (took int64, slowest int32) {
+	f := &x.forecast
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.route == nil || !x.stages(now, due) {
+		return 0, 0
+	}
+	took, at := f.route.After(deadline.Arrival, 0, 1)
+	return took, int32(max(at, 0)) //nolint:gosec // nodes are few
+}

@@ -1,0 +1,247 @@
+package queue
+
+import (
+	"time"
+
+	"github.com/tutti-server/tutti/internal/telemetry"
+	"github.com/tutti-server/tutti/scheduler"
+	"github.com/tutti-server/tutti/scheduler/deadline"
+)
+
+// deadlines are what a queue knows for requests with deadlines. The queue's lock guards them. Nothing is observed, and nothing costs
+// anything, before the first such request.
+type deadlines struct {
+	watching bool // batches are observed
+	latency  deadline.Latency
+	probes   deadline.Probes
+	freeAt   int64 // when the batches that execute are expected to end, shared out over the instances
+}
+
+// observe teaches the policy and the predictions what a batch has cost. Called with the lock held.
+func (q *Queue) observe(x *scheduler.Executed) {
+	if q.learner != nil {
+		q.learner.Observe(*x)
+	}
+	if q.watching {
+		padded := float64(x.Elements)
+		if x.Unpadded > 0 {
+			padded *= 1 + float64(x.Padding)/float64(x.Unpadded)
+		}
+		q.latency.Observe(float64(x.Rows), padded, int64(x.Duration))
+	}
+}
+
+// expectEnd notes that a batch of a size begins. Called with the lock held.
+func (q *Queue) expectEnd(list *scheduler.TaskList, now int64) {
+	if q.watching {
+		size, _ := sizeOf(list)
+		q.freeAt = max(q.freeAt, now) + q.latency.Of(size)/int64(max(len(q.all), 1))
+	}
+}
+
+// sizeOf returns the elements of the tasks of a list, and the time by which the first of them must be done; 0 without deadlines.
+func sizeOf(list *scheduler.TaskList) (size float64, due int64) {
+	for w := list.Head; w != nil; w = w.Next() {
+		size += float64(w.Elements)
+		if d := w.Due(); d > 0 && !w.Meta.Probe && (due == 0 || d < due) {
+			due = d
+		}
+	}
+	return size, due
+}
+
+// Forecast implements scheduler.Forecaster. The first call has batches observed from then on.
+func (q *Queue) Forecast(now, due int64) (s deadline.Stage, ok bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.watching = true
+	if !q.latency.Known() || len(q.all) == 0 {
+		return s, false
+	}
+	return q.stage(now, due), true
+}
+
+// stage is Forecast with the lock held.
+func (q *Queue) stage(now, due int64) deadline.Stage {
+	s := deadline.Stage{Latency: q.latency, Instances: len(q.all)}
+	if len(q.free) == 0 {
+		s.Busy = max(q.freeAt-now, 0)
+	}
+	rows, size := q.backlog.ahead(due)
+	s.Rows = float64(rows)
+	s.Work = q.latency.Queue(float64(rows), float64(size), int(q.runner.Signature().MaxBatch)) / int64(len(q.all))
+	return s
+}
+
+// ahead returns the rows and elements of the tasks that are served before one that is due at a time.
+//
+// hot: all of them without a search where all are.
+func (q *backlog) ahead(due int64) (rows int32, size int64) {
+	if due == deadline.NoDeadline || !q.due.on {
+		return q.rows, q.size
+	}
+	for _, g := range q.heap {
+		for i := range g.lanes {
+			if l := &g.lanes[i]; l.due <= due {
+				rows += l.rows
+				size += l.size
+			}
+		}
+	}
+	return rows, size
+}
+
+// unreachable returns why a task of a model that is no step of an ensemble is not queued: its deadline would pass first. nil if it may be
+// queued. Called with the lock held.
+func (q *Queue) unreachable(w *scheduler.Task, now int64) error {
+	due := w.Meta.Deadline
+	if due == 0 || w.Path != nil || w.Meta.Background {
+		return nil
+	}
+	if q.watching = true; !q.latency.Known() || len(q.all) == 0 {
+		return nil
+	}
+	own := q.latency.Of(float64(w.Elements))
+	s := q.stage(now, deadline.NoDeadline)
+	if deadline.Admits(due-now, s.Busy+s.Work+own, own) {
+		return nil
+	}
+	s = q.stage(now, due)
+	takes := s.Busy + s.Work + own
+	if deadline.Admits(due-now, takes, own) {
+		return nil
+	}
+	if q.backlog.n == 0 && q.rows == 0 && q.probes.Try(now) {
+		w.Meta.Probe = true
+		return nil
+	}
+	return q.errMissed(w, now, now+takes)
+}
+
+// errMissed returns the error of a task whose request would end at a time that is after its deadline.
+func (q *Queue) errMissed(w *scheduler.Task, now, ends int64) error {
+	return scheduler.ErrMissed(q.runner.Signature().Model, w.Meta, now, ends)
+}
+
+// dated reports whether deadlines decide on the batches of a backlog.
+func (q *Queue) dated(b *backlog) bool { return b.due.on && q.watching && q.latency.Known() }
+
+// late reports whether a batch of the tasks of a list would complete one of them too late. Called with the lock held.
+func (q *Queue) late(list *scheduler.TaskList, now int64) bool {
+	if !q.watching || !q.latency.Known() {
+		return false
+	}
+	size, due := sizeOf(list)
+	m := deadline.Margins{Now: now, Batch: q.latency.Of(size), Deviation: q.latency.Deviation()}
+	return due > 0 && m.Ends() > due // due has the rest already
+}
+
+// formDated is form where tasks have deadlines: those that a batch would complete too late are dropped.
+func (q *Queue) formDated(b *backlog, now int64, dropped *scheduler.TaskList) (take []int32, wait time.Duration) {
+	for len(b.heap) > 0 {
+		g := b.heap[0]
+		v := q.view(b, g, nil, now, dropped)
+		if len(v.Items) == 0 || len(b.heap) == 0 || b.heap[0] != g {
+			continue
+		}
+		d := q.policy.Decide(now, v, q.decision.take[:0])
+		if len(d.Take) == 0 {
+			if d.Wait = min(d.Wait, q.closes(now)); d.Wait > 0 {
+				return nil, d.Wait
+			}
+			v.Flush = true
+			d = q.policy.Decide(now, v, q.decision.take[:0])
+		}
+		m := q.margins(d.Take, now)
+		if q.dropMissed(b, d.Take, &m, dropped) > 0 {
+			continue
+		}
+		if from := q.safe(g, d.Take, &m); from != nil {
+			d = q.policy.Decide(now, q.view(b, g, from, now, dropped), q.decision.take[:0])
+		}
+		return d.Take, 0
+	}
+	return nil, longest
+}
+
+// margins judges a batch of the items at the given positions.
+func (q *Queue) margins(take []int32, now int64) deadline.Margins {
+	size := 0.0
+	for _, i := range take {
+		size += float64(q.decision.items[i].Elements)
+	}
+	m := deadline.Margins{Now: now, Batch: q.latency.Of(size), Deviation: q.latency.Deviation()}
+	if p := q.decision.seen[take[0]].task.Path; p != nil {
+		m.Rest = p.Rest.Load()
+	}
+	return m
+}
+
+// closes returns how long a batch of all that the policy sees may wait until one of its requests has no room to spare any more.
+func (q *Queue) closes(now int64) time.Duration {
+	size, left := 0.0, int64(longest)
+	for i, e := range q.decision.seen {
+		size += float64(q.decision.items[i].Elements)
+		if due := e.task.Due(); due > 0 {
+			left = min(left, due-now)
+		}
+	}
+	if left == int64(longest) {
+		return longest
+	}
+	m := deadline.Margins{Now: now, Batch: q.latency.Of(size), Deviation: q.latency.Deviation()}
+	return time.Duration(left - (m.Safe() - now))
+}
+
+// dropMissed drops the tasks at the given positions that a batch of them would complete too late, and returns how many.
+func (q *Queue) dropMissed(b *backlog, take []int32, m *deadline.Margins, dropped *scheduler.TaskList) (n int) {
+	ends := m.Ends()
+	for _, i := range take {
+		e := q.decision.seen[i]
+		w := e.task
+		if due := w.Meta.Deadline; due == 0 || ends <= due || w.Meta.Probe {
+			continue
+		}
+		b.remove(e)
+		w.Err, w.Refusal = q.errMissed(w, m.Now, ends), telemetry.DeadlineMissed
+		dropped.Push(w)
+		n++
+	}
+	return n
+}
+
+// safe returns the first of the tasks with room to spare, if others are at the head of the group and those with room make a batch as large
+// as the one that take describes; else nil. Requests that have begun are not left out, nor are those without a deadline.
+func (q *Queue) safe(g *group, take []int32, m *deadline.Margins) *entry {
+	first := q.decision.seen[take[0]]
+	if due := first.task.Meta.Deadline; due == 0 || due >= m.Safe() || first.task.Path != nil && !first.task.Path.First {
+		return nil
+	}
+	rows := int32(0)
+	for _, i := range take {
+		rows += q.decision.items[i].Rows
+	}
+	return g.dueFrom(m.Safe()-m.Rest, rows)
+}
+
+// dueFrom returns the first task of the group's first rank that is due at a time or later, if so many rows are; else nil. It passes no task
+// without a deadline.
+func (g *group) dueFrom(due int64, rows int32) (from *entry) {
+	for i := range g.lanes {
+		l := &g.lanes[i]
+		switch {
+		case l.rank != g.lanes[0].rank:
+			return nil
+		case l.due < due && l.undated == 0:
+			continue
+		case from == nil && i == 0:
+			return nil
+		case from == nil:
+			from = l.head
+		}
+		if rows -= l.rows; rows <= 0 {
+			return from
+		}
+	}
+	return nil
+}

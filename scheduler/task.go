@@ -181,6 +181,9 @@ func (w *Task) Expired(now int64) error {
 		return status.ErrCancelled
 	}
 	if d := w.Meta.Deadline; d > 0 && now >= d {
+		if _, own := w.Ctx.Deadline(); !own {
+			return status.ErrLate
+		}
 		return status.ErrDeadline
 	}
 	return nil

@@ -142,6 +142,10 @@ var ErrCancelled error = &Error{Code: Cancelled}
 // ErrDeadline ends a request whose deadline passed before it was executed.
 var ErrDeadline error = &Error{Code: Cancelled, Msg: "request deadline expired before the request was executed"}
 
+// ErrLate is ErrDeadline for a deadline that is none of the client's call, such as that of the header tutti-timeout-ms or of an ensemble: the
+// client still waits, and learns that the server was too slow.
+var ErrLate error = &Error{Code: Unavailable, Msg: "request deadline expired before the request was executed", Err: ErrDeadline}
+
 // Line returns a text on one line, for logs and tables: its lines are trimmed and joined
 // by "; ", or by a space behind a colon.
 //

@@ -363,7 +363,7 @@ func (r *Runner) finish(w *scheduler.Task, member *backends.Request, err error) 
 
 // RefusalOf returns the counter of a task that scheduler.Task.Expired fails with err.
 func RefusalOf(err error) telemetry.Refusal {
-	if err == status.ErrDeadline { //nolint:errorlint // never wrapped
+	if err == status.ErrDeadline || err == status.ErrLate { //nolint:errorlint // never wrapped
 		return telemetry.DeadlinePassed
 	}
 	return telemetry.ClientGone

@@ -7,7 +7,7 @@ import "math"
 //
 // The estimate is fixed + perUnit*size, by least squares over about the last 100 batches, times a correction that follows the last few:
 // when a model becomes ten times slower, for example because another process uses its processors, the estimate is right again after
-// about 20 batches. As long as all batches have had one size, every size is estimated alike.
+// about 20 batches. What the least squares see is the time without the correction. As long as all batches have had one size, every size is estimated alike.
 type Latency struct {
 	weight                 float64 // of the batches
 	size, time, size2, mix float64 // weighted means of size, time, size*size and size*time
@@ -45,6 +45,7 @@ func (l *Latency) Observe(rows, size float64, ns int64) {
 		}
 		l.correction += weight * (ratio - l.correction)
 		l.recent += quick * (rows - l.recent)
+		took /= l.correction // so that batches of all times say how the time depends on the size
 		l.perRow += quick * (size/max(rows, 1) - l.perRow)
 	}
 	l.batches++

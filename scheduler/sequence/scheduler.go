@@ -246,7 +246,7 @@ func (s *Scheduler) drop(list scheduler.TaskList, t *scheduler.RunLoop) bool {
 	for w := list.Head; w != nil; w = w.Next() {
 		tensor.ReleaseAll(w.In)
 		refusal := telemetry.NoSequence
-		if status.CodeOf(w.Err) == status.Cancelled || w.Err == status.ErrDeadline { //nolint:errorlint // never wrapped
+		if status.CodeOf(w.Err) == status.Cancelled || w.Err == status.ErrDeadline || w.Err == status.ErrLate { //nolint:errorlint // never wrapped
 			refusal = batch.RefusalOf(w.Err)
 		}
 		s.stats.Refused(refusal, t.Now()-w.Enqueued)

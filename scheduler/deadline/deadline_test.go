@@ -1,0 +1,134 @@
+package deadline_test
+
+import (
+	"math/rand/v2"
+	"testing"
+
+	"github.com/tutti-server/tutti/scheduler/deadline"
+)
+
+const ms = int64(1e6)
+
+// observe adds n batches of random sizes of a model with a batch time of 2 + 0.5 b ms, times a factor.
+func observe(l *deadline.Latency, rng *rand.Rand, n int, factor float64) {
+	for range n {
+		size := float64(1 + rng.IntN(16))
+		l.Observe(size, size, int64((2+0.5*size)*factor*float64(ms)))
+	}
+}
+
+// TestLatency checks that times are learned by size, and that an estimate which is wrong by ten times is right within 50 batches.
+func TestLatency(t *testing.T) {
+	t.Parallel()
+	rng := rand.New(rand.NewPCG(1, 1)) //nolint:gosec // a test wants the same numbers again
+	var l deadline.Latency
+	observe(&l, rng, 7, 1)
+	if l.Known() || l.Of(8) != 0 {
+		t.Error("seven batches are an estimate")
+	}
+	check := func(what string, factor float64) {
+		t.Helper()
+		for _, size := range []float64{1, 8, 16} {
+			want := (2 + 0.5*size) * factor * float64(ms)
+			if got := float64(l.Of(size)); got < 0.75*want || got > 1.25*want {
+				t.Errorf("%s: a batch of %v takes %.1f ms, want %.1f", what, size, got/float64(ms), want/float64(ms))
+			}
+		}
+	}
+	observe(&l, rng, 100, 1)
+	check("at first", 1)
+	observe(&l, rng, 50, 10)
+	check("ten times slower", 10)
+	observe(&l, rng, 50, 1)
+	check("as fast as before", 1)
+}
+
+// TestRoute predicts ways through a diamond of which two stages share a device.
+//
+//	0 -> 1 -> 3
+//	  -> 2 ->
+func TestRoute(t *testing.T) { //nolint:paralleltest // it counts allocations
+	r := deadline.NewRoute([][]int32{nil, {0}, {0}, {1, 2}}, []int32{0, 1, 1, 2})
+	times := []int64{10 * ms, 20 * ms, 5 * ms, 1 * ms}
+	for i, ns := range times {
+		for range 8 {
+			r.Stages[i].Latency.Observe(1, 1, ns)
+		}
+	}
+	if got := r.Alone(); got != 31*ms {
+		t.Errorf("alone it takes %d ms, want 31", got/ms)
+	}
+	for name, c := range map[string]struct {
+		set     func(s []deadline.Stage)
+		stage   int
+		leaves  int64
+		want    int64
+		slowest int
+	}{
+		"the longest way at a join, on one device": {nil, deadline.Arrival, 0, 36 * ms, 2},
+		"busy": {func(s []deadline.Stage) { s[0].Busy = 7 * ms }, deadline.Arrival, 0, 43 * ms, 2},
+		"what is queued needs the stages that follow": {func(s []deadline.Stage) { s[0].Work, s[0].Rows = 10*ms, 1 }, deadline.Arrival, 0, 51 * ms, 2},
+		"what is queued before a stage is not ahead":  {func(s []deadline.Stage) { s[0].Work, s[0].Rows = 10*ms, 1 }, 0, 10 * ms, 36 * ms, 2},
+		"from the last but one":                       {func(s []deadline.Stage) { s[3].Work = 4 * ms }, 1, 3 * ms, 5 * ms, 3},
+		"from the end":                                {nil, 3, 2 * ms, 2 * ms, deadline.Arrival},
+	} {
+		stages := make([]deadline.Stage, len(r.Stages))
+		copy(stages, r.Stages)
+		if c.set != nil {
+			c.set(r.Stages)
+		}
+		ends, slowest := r.After(c.stage, c.leaves, 1)
+		if ends != c.want || slowest != c.slowest {
+			t.Errorf("%s: it ends after %d ms, slowest at %d, want %d and %d", name, ends/ms, slowest, c.want/ms, c.slowest)
+		}
+		copy(r.Stages, stages)
+	}
+	if n := testing.AllocsPerRun(100, func() { r.After(deadline.Arrival, 0, 1) }); n != 0 {
+		t.Errorf("%v allocations a prediction", n)
+	}
+}
+
+// TestPick chooses between queues of a device.
+func TestPick(t *testing.T) {
+	t.Parallel()
+	full := float64(ms)
+	for name, c := range map[string]struct {
+		list []deadline.Candidate
+		want int
+	}{
+		"none":                     {nil, -1},
+		"the one that loses least": {[]deadline.Candidate{{Batch: 3 * ms, Rows: 1, Full: full, Closes: 90 * ms}, {Batch: 16 * ms, Rows: 16, Full: full, Closes: 99 * ms}}, 1},
+		"of equal ones the deeper": {[]deadline.Candidate{{Batch: ms, Rows: 1, Full: full, Closes: 1, Depth: 1}, {Batch: ms, Rows: 1, Full: full, Closes: 2, Depth: 2}}, 1},
+		"a deeper one that closes": {[]deadline.Candidate{{Batch: 16 * ms, Rows: 16, Full: full, Closes: 90 * ms}, {Batch: 3 * ms, Rows: 1, Full: full, Closes: 15 * ms, Depth: 1}}, 1},
+		"it can still wait":        {[]deadline.Candidate{{Batch: 16 * ms, Rows: 16, Full: full, Closes: 90 * ms}, {Batch: 3 * ms, Rows: 1, Full: full, Closes: 17 * ms, Depth: 1}}, 0},
+	} {
+		if got := deadline.Pick(0, c.list); got != c.want {
+			t.Errorf("%s: %d, want %d", name, got, c.want)
+		}
+	}
+}
+
+// TestProbes checks that probes become rarer as long as they are late, and that one in time ends that.
+func TestProbes(t *testing.T) {
+	t.Parallel()
+	var p deadline.Probes
+	if !p.Try(1) || p.Try(2) {
+		t.Error("the first probe must start, and no other one beside it")
+	}
+	now, waits := int64(1), []int64(nil)
+	for range 12 {
+		p.Ended(now, false)
+		from := now
+		for !p.Try(now) {
+			now += ms
+		}
+		waits = append(waits, (now-from)/ms)
+	}
+	if waits[0] != 5 || waits[1] != 10 || waits[11] != 1000 {
+		t.Errorf("waits of %v ms, want 5, 10 and so on to 1000", waits)
+	}
+	p.Ended(now, true)
+	if !p.Try(now) {
+		t.Error("after a probe in time the next one waits")
+	}
+}

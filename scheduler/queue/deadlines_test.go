@@ -1,0 +1,215 @@
+package queue_test
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/tutti-server/tutti/backends"
+	"github.com/tutti-server/tutti/core/status"
+	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/internal/telemetry"
+	"github.com/tutti-server/tutti/scheduler"
+	"github.com/tutti-server/tutti/scheduler/queue"
+	"github.com/tutti-server/tutti/scheduler/schedtest"
+)
+
+// atMost is a policy of batches of at most so many tasks.
+type atMost int
+
+func (n atMost) Decide(_ int64, v scheduler.View, scratch []int32) scheduler.Decision {
+	for i := range v.Items[:min(int(n), len(v.Items))] {
+		scratch = append(scratch, int32(i)) //nolint:gosec // few
+	}
+	return scheduler.Decision{Take: scratch}
+}
+
+// dated is a queue of one instance, whose first execution waits until leave is called, with tasks of which each is numbered.
+type dated struct {
+	b     *schedtest.Bench
+	s     scheduler.Scheduler
+	jobs  []*schedtest.Job
+	path  *scheduler.Path
+	now   int64
+	begun chan struct{}
+	wg    sync.WaitGroup
+	leave func()
+
+	mu   sync.Mutex
+	runs [][]int // the tasks of each execution, guarded by mu
+}
+
+func newDated(t *testing.T, most int) *dated {
+	t.Helper()
+	d := &dated{b: schedtest.NewBench(t, schedtest.Mirror(8, schedtest.Port("INPUT0", tensor.FP32, 1)), nil), now: telemetry.Now()}
+	m, entered, leave := blocking(func(batch *backends.Batch) error {
+		var run []int
+		for _, v := range tensor.Slice[float32](&batch.In[0]) {
+			run = append(run, int(v))
+		}
+		d.mu.Lock()
+		d.runs = append(d.runs, run)
+		d.mu.Unlock()
+		if run[0] < 0 {
+			return errors.New("nothing is learned from a failure")
+		}
+		return schedtest.Share(batch)
+	})
+	d.s = queue.New(queue.Settings{Runner: d.b.Runner, Policy: atMost(most), Instances: []backends.Instance{m}, Workers: d.b.Workers})
+	d.begun, d.leave = entered, sync.OnceFunc(func() { close(leave) })
+	return d
+}
+
+// busy has the instance execute a task until leave is called.
+func (d *dated) busy() {
+	j := d.b.Job(1, d.b.Floats([]int64{1, 1}, -1))
+	d.jobs = append(d.jobs, j)
+	d.wg.Go(func() { d.b.Submit(d.s, j) })
+	<-d.begun
+}
+
+// add enqueues a task that is due after a time, 0 for none.
+func (d *dated) add(number int, due time.Duration) *schedtest.Job {
+	j := d.b.Job(1, d.b.Floats([]int64{1, 1}, float32(number)))
+	j.Path = d.path
+	if due > 0 {
+		j.Meta.Deadline = d.now + int64(due)
+	}
+	d.jobs = append(d.jobs, j)
+	d.b.Submit(d.s, j)
+	return j
+}
+
+// executed returns the tasks in the order of their executions, after all have ended.
+func (d *dated) executed(t *testing.T) (runs [][]int) {
+	t.Helper()
+	d.leave()
+	schedtest.Wait(d.jobs...)
+	d.wg.Wait()
+	for _, j := range d.jobs {
+		j.Release()
+	}
+	if err := d.s.Close(); err != nil {
+		t.Error(err)
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return slices.DeleteFunc(d.runs, func(r []int) bool { return r[0] < 0 })
+}
+
+// missed fails the test unless a task was refused because of its deadline.
+func missed(t *testing.T, j *schedtest.Job) {
+	t.Helper()
+	<-j.Done()
+	if !errors.Is(j.Err, status.ErrDeadline) || status.CodeOf(j.Err) != status.Unavailable || status.RetryAfter(j.Err) <= 0 ||
+		!strings.Contains(j.Err.Error(), "Request deadline cannot be met: 'm' has too much to do.") {
+		t.Errorf("got error %v, want one of its deadline", j.Err)
+	}
+}
+
+// TestOrderBySlack checks that tasks are executed in the order in which they are due, and those without a deadline as if they had the
+// usual one: not before what is due earlier, not after what is due much later.
+func TestOrderBySlack(t *testing.T) {
+	t.Parallel()
+	d := newDated(t, 1)
+	d.busy()
+	d.add(1, 0) // came before any deadline
+	d.add(2, 100*time.Second)
+	d.add(3, 50*time.Second)
+	d.add(4, 0)
+	d.add(5, 80*time.Second)
+	d.add(6, 1000*time.Second)
+	d.add(7, 0)
+	d.add(8, 20*time.Second)
+	got := d.executed(t)
+	want := [][]int{{1}, {8}, {3}, {5}, {4}, {2}, {7}, {6}}
+	if !slices.EqualFunc(got, want, slices.Equal) {
+		t.Errorf("executed in the order %v, want %v", got, want)
+	}
+}
+
+// TestEarlyDrop checks that a batch leaves out what it would complete too late, with the rest of the path, and executes the others.
+func TestEarlyDrop(t *testing.T) {
+	t.Parallel()
+	d := newDated(t, 8)
+	d.path = &scheduler.Path{First: true}
+	d.path.Rest.Store(int64(30 * time.Second))
+	queue.Observe(d.s, 1, int64(10*time.Second))
+	d.busy()
+	late := []*schedtest.Job{d.add(1, 35*time.Second), d.add(2, 39*time.Second)}
+	d.add(3, 90*time.Second)
+	d.add(4, 0)
+	got := d.executed(t)
+	if want := [][]int{{4, 3}}; !slices.EqualFunc(got, want, slices.Equal) {
+		t.Errorf("executed %v, want %v", got, want)
+	}
+	for _, j := range late {
+		missed(t, j)
+	}
+}
+
+// TestRoomToSpare checks that requests which would just make it are left out while others fill the batch, and executed when none do.
+func TestRoomToSpare(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		first bool
+		want  [][]int
+	}{
+		"at the first step": {true, [][]int{{3, 4}, {1, 2}}},
+		"at a later step":   {false, [][]int{{1, 2}, {3, 4}}},
+	} {
+		d := newDated(t, 2)
+		d.path = &scheduler.Path{First: c.first}
+		queue.Observe(d.s, 1, int64(100*time.Second))
+		d.busy()
+		d.add(1, 110*time.Second)
+		d.add(2, 120*time.Second)
+		d.add(3, 200*time.Second)
+		d.add(4, 210*time.Second)
+		if got := d.executed(t); !slices.EqualFunc(got, c.want, slices.Equal) {
+			t.Errorf("%s: executed %v, want %v", name, got, c.want)
+		}
+	}
+}
+
+// TestRefusedAtOnce checks that a request of a plain model whose turn would come too late is refused before it is queued; a more urgent one
+// is not behind those that have time.
+func TestRefusedAtOnce(t *testing.T) {
+	t.Parallel()
+	d := newDated(t, 1)
+	queue.Observe(d.s, 1, int64(10*time.Second))
+	d.busy()
+	d.add(1, 900*time.Second)
+	d.add(2, 900*time.Second)
+	d.add(3, 900*time.Second)
+	missed(t, d.add(4, 8*time.Second))
+	d.add(5, 60*time.Second)
+	got := d.executed(t)
+	if want := [][]int{{5}, {1}, {2}, {3}}; !slices.EqualFunc(got, want, slices.Equal) {
+		t.Errorf("executed %v, want %v", got, want)
+	}
+}
+
+// TestProbe checks that an estimate which is far too long does not refuse everything for ever: a request is executed while nothing else is
+// there, and the estimate follows.
+func TestProbe(t *testing.T) {
+	t.Parallel()
+	d := newDated(t, 1)
+	d.leave()
+	queue.Observe(d.s, 1, int64(time.Hour))
+	refused := 0
+	for range 50 {
+		if j := d.add(1, 60*time.Second); j.Err != nil {
+			refused++
+			missed(t, j)
+		}
+	}
+	d.add(2, 60*time.Second)
+	got := d.executed(t)
+	if last := got[len(got)-1]; last[0] != 2 || refused > 25 {
+		t.Errorf("%d of 50 were refused, and the last execution was of %v", refused, last)
+	}
+}

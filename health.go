@@ -78,9 +78,9 @@ func (s *Server) admit(n int64) error {
 	case u.Limit <= 0 || n <= room:
 		return nil
 	case n > u.Limit:
-		return status.Errorf(status.InvalidArg, "a tensor of %d bytes is %w: %s has %d bytes; send less data, or change --memory-limit-bytes", n, infer.ErrTooLarge, u.Of, u.Limit)
+		return status.Reasonf(status.TooLarge, "a tensor of %d bytes is %w: %s has %d bytes; send less data, or change --memory-limit-bytes", n, infer.ErrTooLarge, u.Of, u.Limit)
 	default:
-		return &status.Error{Code: status.Unavailable, RetryAfter: time.Second, Msg: fmt.Sprintf(
+		return &status.Error{Code: status.Unavailable, Reason: status.MemoryLimit, RetryAfter: time.Second, Msg: fmt.Sprintf(
 			"a tensor of %d bytes does not fit in the %d bytes that are left of the %d bytes of %s; send the request again later or to another server, or change --memory-limit-bytes", n, max(room, 0), u.Limit, u.Of,
 		)}
 	}

@@ -240,7 +240,7 @@ func (c *catalog) Describe(model string, version int64) (*infer.Description, err
 		return d, err
 	}
 	err = &status.Error{
-		Code: status.Unavailable, RetryAfter: infer.LeavingRetry,
+		Code: status.Unavailable, Reason: status.Draining, RetryAfter: infer.LeavingRetry,
 		Msg: infer.IDPrefix("") + "Server is stopping, scheduler for model has stopped accepting new inference requests",
 	}
 	if cfg, failed := c.Config(model, version); failed == nil && cfg.GetEnsembleScheduling() != nil {

@@ -329,6 +329,6 @@ func (s *Server) room(limits map[int]float64) func(at tensor.Place) error {
 		if err != nil || float64(used) <= limit*float64(total) {
 			return err
 		}
-		return status.Errorf(status.Unavailable, "%d of the %d bytes of %s are in use, more than the fraction %v of --model-load-gpu-limit: unload models, or raise the limit", used, total, at, limit)
+		return status.Reasonf(status.MemoryLimit, "%d of the %d bytes of %s are in use, more than the fraction %v of --model-load-gpu-limit: unload models, or raise the limit", used, total, at, limit)
 	}
 }

@@ -136,6 +136,15 @@ type Error struct {
 	// RetryAfter is the time after which the server expects the request to succeed; 0 when it does not say. The server has not
 	// executed such a request.
 	RetryAfter time.Duration
+	// Reason says why the request was refused, for programs. For example, "QUEUE_FULL"; docs/errors.md lists them. It is empty if the
+	// server does not say, as other servers of the protocol.
+	Reason string
+	// Retryable reports whether the same request may succeed when it is sent again. If the server does not say, the status decides.
+	Retryable bool
+	// Step is the step of the ensemble, or the model, that is the cause; empty if the server does not say.
+	Step string
+	// Finish is the time from the arrival of the request to its response that the server predicted; 0 when it does not say.
+	Finish time.Duration
 	// Foreign is true if the response has not the JSON form of the protocol's errors, so that probably a proxy or another program
 	// has sent it. Text is then the beginning of its body.
 	Foreign bool

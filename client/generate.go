@@ -111,7 +111,11 @@ func parseGenerated(data []byte) (*Generated, error) {
 		return s
 	}
 	if _, failed := all["error"]; failed && all["model_name"] == nil {
-		return nil, &Error{Status: "error", Text: text("error")}
+		e, body := &Error{Status: "error"}, errorBody{}
+		if json.Unmarshal(data, &body) == nil && body.Error != nil {
+			body.explain(e)
+		}
+		return nil, e
 	}
 	g := &Generated{Model: text("model_name"), Version: text("model_version")}
 	g.Outputs = all

@@ -61,7 +61,10 @@ func rpcError(err error) error {
 		return err // an interceptor has converted it
 	}
 	if s, ok := status.FromError(err); ok && err != nil {
-		return &Error{Status: s.Code().String(), Text: s.Message()}
+		e := &Error{Status: s.Code().String(), Text: s.Message()}
+		e.Retryable = retryable(e.Status)
+		e.explain(s)
+		return e
 	}
 	return err
 }

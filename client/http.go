@@ -11,6 +11,7 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/tutti-server/tutti/core/config"
 	"github.com/tutti-server/tutti/core/infer"
@@ -195,16 +196,46 @@ func (c *HTTP) do(hr *http.Request) (*reply, error) {
 
 // newError returns the error of a response with another status than 200 to 299.
 func newError(resp *http.Response, body []byte) *Error {
-	refusal := &Error{Status: resp.Status, RetryAfter: retryAfter(resp.Header.Get("Retry-After"))}
-	var e struct {
-		Error *string `json:"error"`
+	refusal := &Error{
+		Status: resp.Status, RetryAfter: retryAfter(resp.Header.Get("Retry-After")), Retryable: retryable(resp.Status), Reason: resp.Header.Get("Tutti-Error-Reason"),
 	}
+	if again, err := strconv.ParseBool(resp.Header.Get("Tutti-Error-Retryable")); err == nil {
+		refusal.Retryable = again
+	}
+	if after := milliseconds(resp.Header.Get("Tutti-Retry-After-Ms")); after > 0 {
+		refusal.RetryAfter = after
+	}
+	var e errorBody
 	if json.Unmarshal(body, &e) == nil && e.Error != nil {
-		refusal.Text = *e.Error
+		e.explain(refusal)
 	} else {
 		refusal.Text, refusal.Foreign = beginning(body), true
 	}
 	return refusal
+}
+
+// errorBody is the JSON form of an error.
+type errorBody struct {
+	Error      *string `json:"error"`
+	Reason     string  `json:"reason"`
+	Retryable  *bool   `json:"retryable"`
+	RetryAfter uint32  `json:"retry_after_ms"`
+	Step       string  `json:"step"`
+	Finish     uint32  `json:"predicted_finish_ms"`
+}
+
+// explain sets the text of an error, and what the body says besides.
+func (b *errorBody) explain(e *Error) {
+	e.Text, e.Step, e.Finish = *b.Error, b.Step, time.Duration(b.Finish)*time.Millisecond
+	if b.Reason != "" {
+		e.Reason = b.Reason
+	}
+	if b.Retryable != nil {
+		e.Retryable = *b.Retryable
+	}
+	if b.RetryAfter > 0 {
+		e.RetryAfter = time.Duration(b.RetryAfter) * time.Millisecond
+	}
 }
 
 // parse decodes the body of a response to an inference request whose outputs of these names are in shared memory.

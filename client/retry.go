@@ -19,8 +19,8 @@ import (
 )
 
 // Retry sends a refused request again after the time that the server's error says: Retry-After over HTTP, RetryInfo or a retry-after
-// trailer over gRPC. Only those requests are sent again: the server has not executed them. An error without a time is returned at
-// once, as is a lost connection.
+// trailer over gRPC. Only those requests are sent again that the server calls retryable; of other servers, those with the status 503 or
+// 429, UNAVAILABLE or RESOURCE_EXHAUSTED. An error without a time is returned at once, as is a lost connection.
 //
 // Sent again are Infer, unless the request belongs to a sequence, and what only reads: metadata, configurations, statistics, states. What
 // changes the server (loads, regions, settings) and streams are not.
@@ -63,7 +63,7 @@ func (r *Retry) wait(err error, attempt int) time.Duration {
 		return 0
 	}
 	e, refused := errors.AsType[*Error](err)
-	if !refused || !retryable(e.Status) {
+	if !refused || !e.Retryable {
 		return 0
 	}
 	most := r.MaxWait
@@ -76,7 +76,7 @@ func (r *Retry) wait(err error, attempt int) time.Duration {
 	return e.RetryAfter
 }
 
-// retryable reports whether a status means that the server has not executed the request, and may do so later.
+// retryable reports whether a status, of a server that says no more, means that the server has not executed the request, and may do so later.
 func retryable(of string) bool {
 	code, _, _ := strings.Cut(of, " ")
 	return code == "503" || code == "429" || of == codes.Unavailable.String() || of == codes.ResourceExhausted.String()
@@ -112,17 +112,33 @@ func refusal(err error, trailer metadata.MD) error {
 	if !ok {
 		return err
 	}
-	if value := trailer.Get("retry-after"); len(value) > 0 {
+	if value := trailer.Get("retry-after"); len(value) > 0 && out.RetryAfter == 0 {
 		out.RetryAfter = retryAfter(value[0])
 	}
-	if s, ok := status.FromError(err); ok {
-		for _, detail := range s.Details() {
-			if info, ok := detail.(*errdetails.RetryInfo); ok {
-				out.RetryAfter = info.GetRetryDelay().AsDuration()
+	return out
+}
+
+// explain sets what the details of a gRPC status say.
+func (e *Error) explain(s *status.Status) {
+	for _, detail := range s.Details() {
+		switch d := detail.(type) {
+		case *errdetails.RetryInfo:
+			e.RetryAfter = d.GetRetryDelay().AsDuration()
+		case *errdetails.ErrorInfo:
+			m := d.GetMetadata()
+			e.Reason, e.Step = d.GetReason(), m["step"]
+			if again, err := strconv.ParseBool(m["retryable"]); err == nil {
+				e.Retryable = again
 			}
+			e.Finish = milliseconds(m["predicted_finish_ms"])
 		}
 	}
-	return out
+}
+
+// milliseconds parses a time in milliseconds. It returns 0 if there is none.
+func milliseconds(value string) time.Duration {
+	n, _ := strconv.ParseUint(value, 10, 40)
+	return time.Duration(n) * time.Millisecond //nolint:gosec // less than 35 years
 }
 
 // repeatable reports whether a call may be sent again.

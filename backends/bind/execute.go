@@ -27,7 +27,7 @@ func CheckHost(backend, model string, at tensor.Place) error {
 func (b *Binding[R]) CheckExecute(ctx context.Context, open bool, batch *backends.Batch) error {
 	switch {
 	case !open:
-		return status.Errorf(status.Unavailable, "instance of model '%s' is closed", b.Sig.Model)
+		return status.Reasonf(status.ModelNotReady, "instance of model '%s' is closed", b.Sig.Model)
 	case ctx.Err() != nil:
 		return status.ErrCancelled
 	case len(batch.In) != len(b.In) || len(batch.Out) != len(b.Out):

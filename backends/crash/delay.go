@@ -31,7 +31,7 @@ func Delay(ended int32) time.Duration {
 func Refusal(model string, left time.Duration, why string) error {
 	left = left.Round(time.Second) + time.Second
 	return &status.Error{
-		Code: status.Unavailable, RetryAfter: left,
+		Code: status.Unavailable, Reason: status.InstanceLost, RetryAfter: left,
 		Msg: "model '" + model + "': the process of the instance is started again in " + left.String() + ", it ended: " + why + "; send the request again then",
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"hash/fnv"
 	"log/slog"
 	"sync"
+	"time"
 
 	"github.com/tutti-server/tutti/backends"
 	"github.com/tutti-server/tutti/core/config"
@@ -45,12 +46,12 @@ func New(set Settings) *Requests { return &Requests{set: set, ended: map[uint64]
 // most bounds the requests that are remembered.
 const most = 256
 
-// Ended records that a process has ended, because of why, while it executed a batch. A batch of several requests is not recorded: any of
-// them may be at fault. The inputs are borrowed.
-func (r *Requests) Ended(ctx context.Context, b *backends.Batch, why string) {
+// Ended records that a process has ended, because of why, while it executed a batch. It returns how many have ended with these inputs. A batch
+// of several requests is not recorded, and has 0: any of them may be at fault. The inputs are borrowed.
+func (r *Requests) Ended(ctx context.Context, b *backends.Batch, why string) (times int) {
 	sum, ok := fingerprint(b.In)
 	if len(b.Requests) > 1 || !ok {
-		return
+		return 0
 	}
 	r.mu.Lock()
 	if len(r.ended) >= most {
@@ -60,7 +61,7 @@ func (r *Requests) Ended(ctx context.Context, b *backends.Batch, why string) {
 	n := r.ended[sum]
 	r.mu.Unlock()
 	if n < 2 {
-		return
+		return n
 	}
 	id := ""
 	if len(b.Requests) > 0 && b.Requests[0].Meta != nil {
@@ -86,6 +87,20 @@ func (r *Requests) Ended(ctx context.Context, b *backends.Batch, why string) {
 	}
 	r.set.Log.ErrorContext(ctx, "a request ends the process of a model again and again", slog.String("request", id),
 		slog.String("inputs", hash), slog.Int("times", n), slog.String("reason", why), slog.String("captured", captured))
+	return n
+}
+
+// final is how often a request must have ended a process until it is not to be sent again.
+const final = 3
+
+// Lost returns the error of a request whose process ended, as text says, while it executed the request. times is how many have ended with its
+// inputs and without another request that succeeded in between, since others may end processes too. The request may be sent again after a
+// delay, but not for ever.
+func Lost(text string, after time.Duration, times int) error {
+	if times < final {
+		return &status.Error{Code: status.Unavailable, Reason: status.InstanceLost, RetryAfter: after, Msg: text + "; send the request again"}
+	}
+	return status.Reasonf(status.RequestCrashes, "%s; requests with the same inputs have ended processes %d times: do not send them again", text, times)
 }
 
 // named returns the inputs with their names.

@@ -145,7 +145,7 @@ func (c *child) mapMemory(about *description) (err error) {
 		c.all, err = unix.Mmap(readFD, 0, about.SharedLen, unix.PROT_READ, unix.MAP_SHARED|unix.MAP_NORESERVE)
 	}
 	if err != nil {
-		return status.Errorf(status.Unavailable, "model '%s': its process cannot map the shared memory: %w", about.Model, err)
+		return status.Reasonf(status.MemoryLimit, "model '%s': its process cannot map the shared memory: %w", about.Model, err)
 	}
 	c.control = control{c.own[:controlSize]}
 	c.pool = tensor.NewPool()

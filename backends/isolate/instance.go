@@ -120,7 +120,7 @@ func (x *instance) current(ctx context.Context) (*process, error) {
 		case <-ctx.Done():
 			return nil, status.ErrCancelled
 		case <-x.life.Done():
-			return nil, status.Errorf(status.Unavailable, "instance of model '%s' is closed", x.m.name)
+			return nil, status.Reasonf(status.ModelNotReady, "instance of model '%s' is closed", x.m.name)
 		}
 	}
 }
@@ -178,7 +178,7 @@ func (x *instance) Close() error {
 func (x *instance) Execute(ctx context.Context, b *backends.Batch) error {
 	switch {
 	case x.life.Err() != nil:
-		return status.Errorf(status.Unavailable, "instance of model '%s' is closed", x.m.name)
+		return status.Reasonf(status.ModelNotReady, "instance of model '%s' is closed", x.m.name)
 	case ctx.Err() != nil:
 		return status.ErrCancelled
 	case len(b.In) != len(x.m.sig.Inputs) || len(b.Out) != len(x.m.sig.Outputs):
@@ -334,12 +334,9 @@ func (x *instance) unusable(i int) error {
 // lost returns the error of a batch whose process has ended.
 func (x *instance) lost(ctx context.Context, p *process, b *backends.Batch) error {
 	<-p.ended
-	x.m.crashes.Ended(ctx, b, p.why)
+	times := min(x.m.crashes.Ended(ctx, b, p.why), int(x.fails.Load())+1) // this end may not be in fails yet
 	if why := p.recycled(); why != nil {
-		return &status.Error{Code: status.Unavailable, RetryAfter: cmp.Or(status.RetryAfter(why), time.Second), Msg: status.Text(why) + "; send the request again"}
+		return &status.Error{Code: status.Unavailable, Reason: status.InstanceLost, RetryAfter: cmp.Or(status.RetryAfter(why), time.Second), Msg: status.Text(why) + "; send the request again"}
 	}
-	return &status.Error{
-		Code: status.Unavailable, RetryAfter: time.Second,
-		Msg: "model '" + x.m.name + "': the process of the instance ended while it executed the request, and is started again: " + p.why + "; send the request again",
-	}
+	return crash.Lost("model '"+x.m.name+"': the process of the instance ended while it executed the request, and is started again: "+p.why, time.Second, times)
 }

@@ -207,7 +207,7 @@ func (b *backend) memory(alloc tensor.Allocator) (*tensor.SharedMemory, *tensor.
 		if s, ok := alloc.(sharer); ok {
 			m, err := s.Share()
 			if err != nil {
-				return nil, nil, status.Errorf(status.Unavailable, "no memory for isolated models: %w", err)
+				return nil, nil, status.Reasonf(status.MemoryLimit, "no memory for isolated models: %w", err)
 			}
 			pool.ShareIn(m)
 		}
@@ -215,7 +215,7 @@ func (b *backend) memory(alloc tensor.Allocator) (*tensor.SharedMemory, *tensor.
 	}
 	m, err := b.staging.Share()
 	if err != nil {
-		return nil, nil, status.Errorf(status.Unavailable, "no memory for isolated models: %w", err)
+		return nil, nil, status.Reasonf(status.MemoryLimit, "no memory for isolated models: %w", err)
 	}
 	return m, b.staging, nil
 }
@@ -291,7 +291,7 @@ func (m *model) Ready() error {
 	if why == "" {
 		return nil
 	}
-	return status.Errorf(status.Unavailable, "model '%s': %s", m.name, why)
+	return status.Reasonf(status.InstanceLost, "model '%s': %s", m.name, why)
 }
 
 // Degraded implements backends.Degrader.

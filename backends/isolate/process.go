@@ -127,14 +127,14 @@ type process struct {
 func (m *model) start(ctx context.Context) (p *process, made *loaded, err error) {
 	mem, err := m.shared.Map(min(rangeMost, m.shared.Len()/256))
 	if err != nil {
-		return nil, nil, status.Errorf(status.Unavailable, "model '%s': no memory for its process: %w", m.name, err)
+		return nil, nil, status.Reasonf(status.MemoryLimit, "model '%s': no memory for its process: %w", m.name, err)
 	}
 	off, _ := m.shared.Offset(unsafe.Pointer(unsafe.SliceData(mem)))
 	p = &process{model: m.name, shared: m.shared, mem: mem, off: off, control: control{mem[:controlSize]}, ended: make(chan struct{}), held: 1, output: &output{log: m.log}}
 	clear(mem[:atRequest])
 	if err := p.launch(); err != nil {
 		m.shared.Unmap(mem)
-		return nil, nil, status.Errorf(status.Unavailable, "cannot start a process for model '%s': %w", m.name, err)
+		return nil, nil, status.Reasonf(status.InstanceLost, "cannot start a process for model '%s': %w", m.name, err)
 	}
 	stop := context.AfterFunc(ctx, func() { p.kill("loading was given up") })
 	defer stop()
@@ -155,7 +155,7 @@ func (m *model) start(ctx context.Context) (p *process, made *loaded, err error)
 		err = status.ErrCancelled
 	default:
 		p.awaitEnd("it closed its socket")
-		err = status.Errorf(status.Unavailable, "the process of model '%s' ended while it loaded the model: %s", m.name, p.why)
+		err = status.Reasonf(status.InstanceLost, "the process of model '%s' ended while it loaded the model: %s", m.name, p.why)
 	}
 	p.close()
 	return nil, nil, err

@@ -69,7 +69,7 @@ func (m *atDevices) NewInstance(ctx context.Context, at tensor.Place) (backends.
 	}
 	device := m.all.Device(at)
 	if device == nil {
-		return nil, status.Errorf(status.Unavailable, "model '%s': there is no device at %s", m.sig.Model, at)
+		return nil, status.Reasonf(status.RuntimeMissing, "model '%s': there is no device at %s", m.sig.Model, at)
 	}
 	stream, err := device.NewStream(fmt.Sprintf("model '%s'", m.sig.Model))
 	if err != nil {

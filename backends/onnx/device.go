@@ -85,7 +85,7 @@ func (m *model) loadGPU(ctx context.Context, at tensor.Place, set *settings, dev
 func (m *model) openAt(ctx context.Context, at tensor.Place) (*gpuSession, error) {
 	d := m.devices.Device(at)
 	if d == nil {
-		return nil, status.Errorf(status.Unavailable, "there is no %s: run the model with KIND_CPU", at)
+		return nil, status.Reasonf(status.RuntimeMissing, "there is no %s: run the model with KIND_CPU", at)
 	}
 	if err := m.lib.preload(); err != nil {
 		return nil, err
@@ -355,7 +355,7 @@ func (l *library) preload() error {
 				continue
 			}
 			if _, err := dylib.Open(path, false); err != nil {
-				l.unusable = status.Errorf(status.Unavailable, "unable to open the CUDA library: %w", err)
+				l.unusable = status.Reasonf(status.RuntimeMissing, "unable to open the CUDA library: %w", err)
 				return
 			}
 		}

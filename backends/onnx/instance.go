@@ -36,7 +36,7 @@ var _ backends.Instance = (*instance)(nil)
 
 func newInstance(m *model, s *session) (*instance, error) {
 	if s.s == nil {
-		return nil, status.Errorf(status.Unavailable, "model '%s' is closed", m.Sig.Model)
+		return nil, status.Reasonf(status.ModelNotReady, "model '%s' is closed", m.Sig.Model)
 	}
 	l, made := s.lib.retain(), new(*C.tt_call)
 	err := l.check(C.tt_call_new(l.rt, s.s, C.size_t(len(m.In)), C.size_t(len(m.Out)), made))

@@ -60,11 +60,11 @@ func openLibrary(path string, s start) (*library, error) {
 	}
 	so, err := dylib.Open(path, false)
 	if err != nil {
-		return nil, status.Errorf(status.Unavailable, "unable to open ONNX Runtime: %w", err)
+		return nil, status.Reasonf(status.RuntimeMissing, "unable to open ONNX Runtime: %w", err)
 	}
 	base, err := so.Symbol("OrtGetApiBase")
 	if err != nil {
-		return nil, status.Errorf(status.Unavailable, "'%s' is not an ONNX Runtime library: %w", path, err)
+		return nil, status.Reasonf(status.RuntimeMissing, "'%s' is not an ONNX Runtime library: %w", path, err)
 	}
 	rt := (*C.tt_runtime)(C.calloc(1, C.sizeof_tt_runtime))
 	if rt == nil {
@@ -76,7 +76,7 @@ func openLibrary(path string, s start) (*library, error) {
 	l.refs.Store(1)
 	if old != 0 {
 		C.free(unsafe.Pointer(rt))
-		return nil, status.Errorf(status.Unavailable, "ONNX Runtime '%s' is version %s, expected %s or newer", path, l.version, minVersion)
+		return nil, status.Reasonf(status.RuntimeMissing, "ONNX Runtime '%s' is version %s, expected %s or newer", path, l.version, minVersion)
 	}
 	environments.Lock()
 	err = l.check(C.tt_start(rt, &C.tt_start_settings{
@@ -123,7 +123,7 @@ func (l *library) missing(list []provider) error {
 	}
 	for i := range list {
 		if p := &list[i]; !slices.Contains(have, p.name) {
-			return status.Errorf(status.Unavailable, "execution accelerator '%s' needs %s, and ONNX Runtime %s at '%s' has %s: %s",
+			return status.Reasonf(status.RuntimeMissing, "execution accelerator '%s' needs %s, and ONNX Runtime %s at '%s' has %s: %s",
 				p.accelerator, p.name, l.version, l.path, strings.Join(have, ", "), p.get)
 		}
 	}

@@ -36,7 +36,7 @@ var _ backends.Instance = (*instance)(nil)
 func newInstance(m *model) (*instance, error) {
 	c := m.compiled
 	if c.c == nil {
-		return nil, status.Errorf(status.Unavailable, "model '%s' is closed", m.Sig.Model)
+		return nil, status.Reasonf(status.ModelNotReady, "model '%s' is closed", m.Sig.Model)
 	}
 	made := new(*C.tov_call)
 	if err := check(C.tov_call_new(c.lib.f, c.c, C.size_t(len(m.In)), C.size_t(len(m.Out)), made)); err != nil {

@@ -32,7 +32,7 @@ type library struct {
 func openLibrary(path string) (*library, error) {
 	so, err := dylib.Open(path, false)
 	if err != nil {
-		return nil, status.Errorf(status.Unavailable, "unable to open OpenVINO: %w", err)
+		return nil, status.Reasonf(status.RuntimeMissing, "unable to open OpenVINO: %w", err)
 	}
 	f := (*C.ov_functions)(C.calloc(1, C.sizeof_ov_functions))
 	if f == nil {
@@ -42,7 +42,7 @@ func openLibrary(path string) (*library, error) {
 		address, err := so.Symbol(C.GoString(C.tov_function(i)))
 		if err != nil {
 			C.free(unsafe.Pointer(f))
-			return nil, status.Errorf(status.Unavailable, "'%s' is not an OpenVINO C library of release 2026 or newer: %w", path, err)
+			return nil, status.Reasonf(status.RuntimeMissing, "'%s' is not an OpenVINO C library of release 2026 or newer: %w", path, err)
 		}
 		C.tov_bind(f, i, address)
 	}

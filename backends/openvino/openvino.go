@@ -69,7 +69,7 @@ func open(o backends.Options) (backends.Backend, error) {
 	}
 	c, err := openCore(lib, "")
 	if err != nil {
-		return nil, status.Errorf(status.Unavailable, "unable to start OpenVINO '%s': %w", path, err)
+		return nil, status.Reasonf(status.RuntimeMissing, "unable to start OpenVINO '%s': %w", path, err)
 	}
 	return &backend{lib, c, maxBatch}, nil
 }

@@ -112,7 +112,7 @@ func (s *side) infer(p *packet) error {
 		x := wait{w.m.sig.Model, w, target}
 		if !w.m.b.callGraph.wait(x) {
 			req.Release()
-			return status.Errorf(status.Unavailable, "model '%s' calls model '%s', all of whose instances wait for it: expected more in its instance_group", w.m.sig.Model, target)
+			return status.Reasonf(status.QueueFull, "model '%s' calls model '%s', all of whose instances wait for it: expected more in its instance_group", w.m.sig.Model, target)
 		}
 		defer w.m.b.callGraph.done(x)
 	}

@@ -134,7 +134,7 @@ func (s *side) handleMetric(p *packet) error {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if x.closed {
-		return status.Errorf(status.Unavailable, "the process has exited")
+		return status.Reasonf(status.InstanceLost, "the process has exited")
 	}
 	if err := x.do(s.w.m.b.metrics, &r); err != nil {
 		return status.Errorf(status.InvalidArg, "%w", err)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/tutti-server/tutti/backends"
+	"github.com/tutti-server/tutti/backends/crash"
 	"github.com/tutti-server/tutti/core/status"
 	"github.com/tutti-server/tutti/core/tensor"
 	"github.com/tutti-server/tutti/internal/tracing"
@@ -106,8 +107,9 @@ func (e *execution) responded(i int) {
 }
 
 // lost returns the error of request i after the worker has exited with err. It says whether the request may be sent again: one that has
-// had responses gets them again then. e is nil when the batch was not sent.
-func (e *execution) lost(i int, err error) error {
+// had responses gets them again then. e is nil when the batch was not sent, and
+// times is how many workers have exited with its inputs.
+func (e *execution) lost(i, times int, err error) error {
 	after, sent := status.RetryAfter(err), 0
 	if after == 0 {
 		return err // another reason
@@ -120,7 +122,7 @@ func (e *execution) lost(i int, err error) error {
 	if sent > 0 {
 		return status.Errorf(status.Internal, "%s; it had sent %d responses, which come again if the request is sent again", err, sent)
 	}
-	return &status.Error{Code: status.Unavailable, Msg: err.Error() + "; send the request again", RetryAfter: after}
+	return crash.Lost(err.Error(), after, times)
 }
 
 // settled marks the final response of request i.

@@ -146,7 +146,7 @@ func open(o backends.Options) (backends.Backend, error) {
 	files, err := writeScripts(os.TempDir())
 	if err != nil {
 		err = diskfull.Explain(err, os.TempDir(), "start the server with TMPDIR at another disk")
-		return nil, &status.Error{Code: status.Unavailable, Msg: "cannot write the files of python workers: " + err.Error(), Err: err, RetryAfter: status.RetryAfter(err)}
+		return nil, &status.Error{Code: status.Unavailable, Reason: status.StorageUnavailable, Msg: "cannot write the files of python workers: " + err.Error(), Err: err, RetryAfter: status.RetryAfter(err)}
 	}
 	b := &backend{set: set, starter: newStarter(set.sandbox), scripts: files, infer: o.Infer, control: o.Control, catalog: o.Catalog, crashes: o.Crashes, places: o.Places, metrics: o.Metrics, forkServers: map[interpreterKey]*forkServers{}}
 	b.callGraph.instances, b.callGraph.ensembles = map[string]int{}, map[string][]string{}
@@ -297,7 +297,7 @@ const probeCode = "import sys, platform, numpy; print(sys.hexversion, platform.p
 func probe(ctx context.Context, python string, env []string) (version string, err error) {
 	path, err := exec.LookPath(python)
 	if err != nil {
-		return "", status.Errorf(status.Unavailable, "the python interpreter '%s' is missing: install Python 3.9 or later, "+
+		return "", status.Reasonf(status.RuntimeMissing, "the python interpreter '%s' is missing: install Python 3.9 or later, "+
 			"or name it by '--backend-config=python,python-runtime=PATH' or %s", python, interpreterVariable)
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), probeTime)
@@ -310,10 +310,10 @@ func probe(ctx context.Context, python string, env []string) (version string, er
 	}
 	f := strings.Fields(string(out))
 	if len(f) != 3 {
-		return "", status.Errorf(status.Unavailable, "'%s' is no python interpreter: it printed '%s'", path, strings.TrimSpace(string(out)))
+		return "", status.Reasonf(status.RuntimeMissing, "'%s' is no python interpreter: it printed '%s'", path, strings.TrimSpace(string(out)))
 	}
 	if v, _ := strconv.Atoi(f[0]); v < 0x03090000 {
-		return "", status.Errorf(status.Unavailable, "the python interpreter '%s' has version %s, expected 3.9 or later", path, f[1])
+		return "", status.Reasonf(status.RuntimeMissing, "the python interpreter '%s' has version %s, expected 3.9 or later", path, f[1])
 	}
 	return "Python " + f[1] + ", numpy " + f[2] + ", " + path, nil
 }
@@ -339,7 +339,7 @@ func errProbe(ctx context.Context, path, given string, err error) error {
 	if given == systemPython { // pip may refuse to install into it
 		way = "'tutti runtime fetch python', or name an interpreter that can by " + interpreterVariable
 	}
-	return status.Errorf(status.Unavailable, "the python interpreter '%s' cannot import numpy (%s): run %s", path, text, way)
+	return status.Reasonf(status.RuntimeMissing, "the python interpreter '%s' cannot import numpy (%s): run %s", path, text, way)
 }
 
 // errCutOff is the error of a check without a result: the next load checks again.

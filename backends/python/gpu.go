@@ -112,7 +112,7 @@ func (g *gpuRegions) lend(at tensor.Place, n int) (*gpuRegion, error) {
 	defer g.mu.Unlock()
 	if g.closed {
 		r.mem.Release()
-		return nil, status.Errorf(status.Unavailable, "the python worker of model '%s' has exited", g.w.m.sig.Model)
+		return nil, status.Reasonf(status.InstanceLost, "the python worker of model '%s' has exited", g.w.m.sig.Model)
 	}
 	r.busy = r.busy[:0]
 	r.buf.Reset(r, at, r.mem.Pointer(), r.mem.Len())
@@ -249,7 +249,7 @@ func (g *gpuRegions) onStream(at tensor.Place, f func(tensor.Stream) error) erro
 		d := g.w.m.b.places.Device(at)
 		if d == nil || g.closed {
 			g.mu.Unlock()
-			return status.Errorf(status.Unavailable, "model '%s': no device at %s", g.w.m.sig.Model, at)
+			return status.Reasonf(status.RuntimeMissing, "model '%s': no device at %s", g.w.m.sig.Model, at)
 		}
 		s, err := d.NewStream("calls of model '" + g.w.m.sig.Model + "'")
 		if err != nil {

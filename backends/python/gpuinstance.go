@@ -51,7 +51,7 @@ func (x *instance) StreamAt(at tensor.Place) (tensor.Stream, error) {
 		d = x.m.b.places.Device(at)
 	}
 	if d == nil {
-		return nil, status.Errorf(status.Unavailable, "model '%s': no device at %s", x.m.sig.Model, at)
+		return nil, status.Reasonf(status.RuntimeMissing, "model '%s': no device at %s", x.m.sig.Model, at)
 	}
 	s, err := d.NewStream("model '" + x.m.sig.Model + "'")
 	if err == nil {

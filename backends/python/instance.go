@@ -117,7 +117,7 @@ func (x *instance) Close() error {
 func (x *instance) ready() error {
 	w := x.alive.Load()
 	if w == nil || w.ctx.Err() != nil {
-		return status.Errorf(status.Unavailable, "%s", unhealthy(x.name))
+		return status.Reasonf(status.InstanceLost, "%s", unhealthy(x.name))
 	}
 	return w.isReady()
 }
@@ -188,7 +188,7 @@ func (x *instance) Execute(ctx context.Context, b *backends.Batch) error {
 		err = e.wait(w, b)
 	}
 	if w == nil {
-		failAll(b, nil, err) // e still belongs to the previous batch
+		failAll(b, nil, 0, err) // e still belongs to the previous batch
 		return nil
 	}
 	w.running.remove(e)
@@ -201,15 +201,18 @@ func (x *instance) Execute(ctx context.Context, b *backends.Batch) error {
 	if err == nil {
 		return nil
 	}
-	failAll(b, e, err)
-	if status.RetryAfter(err) == 0 {
+	lost, times := status.RetryAfter(err) > 0, 0
+	if lost {
+		times = min(x.m.crashes.Ended(ctx, b, w.reason()), int(x.crashes.Load())+1) // this exit may not be in crashes yet
+	}
+	failAll(b, e, times, err)
+	if !lost {
 		return nil
 	}
-	x.m.crashes.Ended(ctx, b, w.reason())
 	if x.m.sig.Decoupled || len(b.Requests) == 1 {
 		return nil
 	}
-	return e.lost(0, err) // the scheduler executes the requests one by one, so that only the one at fault fails
+	return e.lost(0, times, err) // the scheduler executes the requests one by one, so that only the one at fault fails
 }
 
 // dispatch sends the batch to the worker and reads the responses that execute returned. Responses of response senders may
@@ -237,7 +240,7 @@ func (x *instance) lockWorker(ctx context.Context) error {
 		x.mu.Lock()
 		if x.closed {
 			x.mu.Unlock()
-			return status.Errorf(status.Unavailable, "instance of model '%s' is closed", x.m.sig.Model)
+			return status.Reasonf(status.ModelNotReady, "instance of model '%s' is closed", x.m.sig.Model)
 		}
 		x.closeDead() // it may have exited between two batches
 		if x.w != nil {
@@ -254,7 +257,7 @@ func (x *instance) lockWorker(ctx context.Context) error {
 			return status.ErrCancelled
 		}
 		if r.err != nil {
-			return &status.Error{Code: status.Unavailable, Msg: status.Text(r.err), RetryAfter: retryAfter}
+			return &status.Error{Code: status.Unavailable, Reason: status.InstanceLost, Msg: status.Text(r.err), RetryAfter: retryAfter}
 		}
 	}
 }
@@ -268,13 +271,13 @@ func (x *instance) closeDead() {
 
 // failAll fails every request of a batch that has not failed, except those whose final response was sent, as in Triton. e is
 // nil when the batch was not sent.
-func failAll(b *backends.Batch, e *execution, err error) {
+func failAll(b *backends.Batch, e *execution, times int, err error) {
 	for i := range b.Requests {
 		if e != nil && e.ended(i) {
 			continue
 		}
 		if b.Requests[i].Err == nil {
-			b.Requests[i].Err = e.lost(i, err)
+			b.Requests[i].Err = e.lost(i, times, err)
 		}
 		tensor.ReleaseAll(b.Requests[i].Out)
 		b.Requests[i].Out = nil

@@ -180,7 +180,7 @@ func (m *model) NewInstance(ctx context.Context, at tensor.Place) (backends.Inst
 	m.made++
 	m.mu.Unlock()
 	if closed {
-		return nil, status.Errorf(status.Unavailable, "model '%s' is closed", m.sig.Model)
+		return nil, status.Reasonf(status.ModelNotReady, "model '%s' is closed", m.sig.Model)
 	}
 	x := &instance{m: m, name: m.instanceName(n), at: at, cursors: make([]cursor, len(m.sig.Inputs))}
 	x.single.idle = make(chan struct{}, 1)

@@ -48,7 +48,7 @@ func newFile(size int) (fd int, mem []byte, err error) {
 }
 
 func errMemory(size int, err error) error {
-	return status.Errorf(status.Unavailable, "no shared memory of %d bytes for a python worker: %w", size, err)
+	return status.Reasonf(status.MemoryLimit, "no shared memory of %d bytes for a python worker: %w", size, err)
 }
 
 // mapFile maps size bytes of a file. It refuses a file that is smaller, or not sealed against shrinking.

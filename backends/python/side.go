@@ -264,7 +264,7 @@ func (w *worker) isReady() error {
 	case <-w.ctx.Done():
 		return w.gone(io.EOF)
 	case <-time.After(readyTime):
-		return status.Errorf(status.Unavailable, "Timed out waiting for user-defined is_ready() response")
+		return status.Reasonf(status.ModelNotReady, "Timed out waiting for user-defined is_ready() response")
 	}
 }
 
@@ -294,7 +294,7 @@ func (r *readiness) complete(p *packet) {
 	case p.kind == kindFailed:
 		c.err = failure(p)
 	case p.flags&flagTrue == 0:
-		c.err = status.Errorf(status.Unavailable, "is_ready of the model returned False")
+		c.err = status.Reasonf(status.ModelNotReady, "is_ready of the model returned False")
 	}
 	close(c.done)
 }

@@ -92,7 +92,7 @@ func (s *starter) refused(err error) error {
 	if !s.sandbox || !errors.Is(err, unix.EPERM) && !errors.Is(err, unix.ENOSPC) && !errors.Is(err, unix.EINVAL) && !errors.Is(err, unix.ENOSYS) {
 		return err
 	}
-	return status.Errorf(status.Unavailable, "the kernel refuses the namespaces of --python-sandbox (%w): allow them to this user "+
+	return status.Reasonf(status.RuntimeMissing, "the kernel refuses the namespaces of --python-sandbox (%w): allow them to this user "+
 		"(sysctl user.max_user_namespaces, kernel.unprivileged_userns_clone, kernel.apparmor_restrict_unprivileged_userns; in a container its seccomp profile), "+
 		"or serve without --python-sandbox", err)
 }

@@ -85,7 +85,7 @@ var mallocEnv = [...]string{"MALLOC_TRIM_THRESHOLD_=134217728", "MALLOC_MMAP_THR
 // spawn starts the process.
 func (w *worker) spawn(ctx context.Context) error {
 	if err := w.launch(ctx); err != nil {
-		return status.Errorf(status.Unavailable, "cannot start '%s' for model '%s': %w", w.m.python, w.m.sig.Model, err)
+		return status.Reasonf(status.InstanceLost, "cannot start '%s' for model '%s': %w", w.m.python, w.m.sig.Model, err)
 	}
 	w.sides.Go(w.side.serve)
 	w.sides.Go(w.watch)
@@ -246,7 +246,7 @@ func (w *worker) gone(err error) error {
 
 // lost is gone for requests in flight. They may be sent again: the next one starts another worker.
 func (w *worker) lost(err error) error {
-	return &status.Error{Code: status.Unavailable, Msg: status.Text(w.gone(err)), RetryAfter: retryAfter}
+	return &status.Error{Code: status.Unavailable, Reason: status.InstanceLost, Msg: status.Text(w.gone(err)), RetryAfter: retryAfter}
 }
 
 // retryAfter is the time after which a request whose worker has exited may be sent again.

@@ -75,7 +75,7 @@ func (b *backend) at(place tensor.Place) (*gpu, error) {
 	}
 	g := &gpu{lib: b.lib, name: "cuda:" + strconv.Itoa(int(place.ID)), device: d}
 	if n := b.lib.devices(g.name); int(place.ID) >= n {
-		return nil, status.Errorf(status.Unavailable, "PyTorch finds %d GPUs, expected %s among them: check the driver's version and CUDA_VISIBLE_DEVICES", n, place)
+		return nil, status.Reasonf(status.RuntimeMissing, "PyTorch finds %d GPUs, expected %s among them: check the driver's version and CUDA_VISIBLE_DEVICES", n, place)
 	}
 	g.outputs = &outputs{at: place, release: b.lib.free}
 	b.gpus.list = append(b.gpus.list, g)
@@ -106,7 +106,7 @@ func (l *library) openGPU(fraction float64) error {
 			l.path, gpuLibrary)
 	}
 	if _, err := dylib.Open(filepath.Join(filepath.Dir(l.path), gpuLibrary), true); err != nil {
-		return status.Errorf(status.Unavailable, "unable to open PyTorch for GPUs: %w", err)
+		return status.Reasonf(status.RuntimeMissing, "unable to open PyTorch for GPUs: %w", err)
 	}
 	if fraction == 0 {
 		return nil

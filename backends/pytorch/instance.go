@@ -403,7 +403,7 @@ func (m *model) newInstance(at tensor.Place) (*instance, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if len(m.files) == 0 {
-		return nil, status.Errorf(status.Unavailable, "model '%s' is closed", m.Sig.Model)
+		return nil, status.Reasonf(status.ModelNotReady, "model '%s' is closed", m.Sig.Model)
 	}
 	i := slices.IndexFunc(m.files, func(f *file) bool { return f.at == at })
 	if i < 0 {

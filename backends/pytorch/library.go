@@ -52,13 +52,13 @@ func openLibrary(path string) (*library, error) {
 	}
 	so, err := dylib.Open(shim, false)
 	if err != nil {
-		return nil, status.Errorf(status.Unavailable, "unable to open PyTorch: %w", err)
+		return nil, status.Reasonf(status.RuntimeMissing, "unable to open PyTorch: %w", err)
 	}
 	l := &library{path: path}
 	for i := C.size_t(0); C.ttpt_name(i) != nil; i++ {
 		address, err := so.Symbol(C.GoString(C.ttpt_name(i)))
 		if err != nil {
-			return nil, status.Errorf(status.Unavailable, "'%s' is not this program's shim: %w", shim, err)
+			return nil, status.Reasonf(status.RuntimeMissing, "'%s' is not this program's shim: %w", shim, err)
 		}
 		C.ttpt_set(&l.api, i, address)
 	}
@@ -70,10 +70,10 @@ func openLibrary(path string) (*library, error) {
 func checkShim(shim string) error {
 	data, err := os.ReadFile(shim)
 	if err != nil {
-		return status.Errorf(status.Unavailable, "PyTorch's library is there, but not '%s', which is compiled for it and for this version of the program: run '%s'", shim, fetchCommand(shim))
+		return status.Reasonf(status.RuntimeMissing, "PyTorch's library is there, but not '%s', which is compiled for it and for this version of the program: run '%s'", shim, fetchCommand(shim))
 	}
 	if !bytes.Contains(data, []byte(sourceMark())) {
-		return status.Errorf(status.Unavailable, "'%s' was compiled for another version of this program: run '%s'", shim, fetchCommand(shim))
+		return status.Reasonf(status.RuntimeMissing, "'%s' was compiled for another version of this program: run '%s'", shim, fetchCommand(shim))
 	}
 	return nil
 }
@@ -264,11 +264,11 @@ func Prepare(ctx context.Context, lib string, progress io.Writer) error {
 	}
 	compiler, err := exec.LookPath(cmp.Or(os.Getenv("CXX"), "g++"))
 	if err != nil {
-		return status.Errorf(status.Unavailable, "PyTorch's shim is compiled on this machine, and there is no C++ compiler: install g++ 11 or newer and run '%s' again", fetchCommand(lib))
+		return status.Reasonf(status.RuntimeMissing, "PyTorch's shim is compiled on this machine, and there is no C++ compiler: install g++ 11 or newer and run '%s' again", fetchCommand(lib))
 	}
 	tmp, err := os.MkdirTemp(folder, ".shim-")
 	if err != nil {
-		return status.Errorf(status.Unavailable, "unable to compile PyTorch's shim: %w", err)
+		return status.Reasonf(status.RuntimeMissing, "unable to compile PyTorch's shim: %w", err)
 	}
 	defer os.RemoveAll(tmp)
 	for name, data := range shimFiles {
@@ -282,7 +282,7 @@ func Prepare(ctx context.Context, lib string, progress io.Writer) error {
 	cmd := exec.CommandContext(ctx, compiler, compile(folder, tmp)...)
 	cmd.WaitDelay = 5 * time.Second
 	if out, err := cmd.CombinedOutput(); err != nil {
-		return status.Errorf(status.Unavailable, "unable to compile PyTorch's shim: %s: %w: %s", compiler, err, shorten(string(out)))
+		return status.Reasonf(status.RuntimeMissing, "unable to compile PyTorch's shim: %s: %w: %s", compiler, err, shorten(string(out)))
 	}
 	return os.Rename(filepath.Join(tmp, shimFile()), shim)
 }

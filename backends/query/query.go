@@ -105,7 +105,7 @@ func (m *model) Execute(_ context.Context, b *backends.Batch) error {
 		texts[i] = m.Sig.Outputs[i].Name + " " + kinds[at.Kind] + " " + strconv.Itoa(int(at.ID))
 	}
 	if m.fail {
-		return status.Errorf(status.Unavailable, "%s", strings.Join(texts, " "))
+		return status.Reasonf(status.ModelNotReady, "%s", strings.Join(texts, " "))
 	}
 	if at.Kind == tensor.Device {
 		return status.Errorf(status.Unsupported, "model '%s': backend 'query' cannot write to %s", m.Sig.Model, at)

@@ -245,7 +245,7 @@ func loadError(model string, err error) error {
 	if status.CodeOf(err) != status.Unavailable {
 		return status.Prefixf(err, "unable to load model '%s': ", model)
 	}
-	return status.Errorf(status.Unavailable, "unable to load model '%s': %w; it could load without its endpoint if its configuration had all inputs and outputs", model, err)
+	return status.Reasonf(status.RemoteUnavailable, "unable to load model '%s': %w; it could load without its endpoint if its configuration had all inputs and outputs", model, err)
 }
 
 // differences returns how the far model of now contradicts the signature that a model was loaded with, or "".

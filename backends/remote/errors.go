@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/peer"
@@ -55,7 +56,7 @@ func (s *settings) callError(ctx context.Context, err error, c *call) error {
 	case ctx.Err() != nil, st.Code() == codes.DeadlineExceeded && passed(ctx):
 		return status.Errorf(status.Cancelled, "%s did not respond before the deadline of the request: %w", s.where(c), context.DeadlineExceeded)
 	case st.Code() == codes.DeadlineExceeded && s.timeout > 0:
-		return status.Errorf(status.Unavailable, "%s did not respond within %s (parameter 'timeout')", s.where(c), s.timeout)
+		return status.Reasonf(status.RemoteUnavailable, "%s did not respond within %s (parameter 'timeout')", s.where(c), s.timeout)
 	}
 	if st.Code() == codes.ResourceExhausted {
 		if large := s.tooLarge(st.Message(), c); large != nil {
@@ -73,7 +74,34 @@ func (s *settings) callError(ctx context.Context, err error, c *call) error {
 	if st.Code() == codes.Unauthenticated || st.Code() == codes.PermissionDenied {
 		text = "refused the credentials of this server: " + text
 	}
-	return &status.Error{Code: code, Msg: s.where(c) + ": " + text, Err: err, RetryAfter: c.retryAfter()}
+	e := &status.Error{Code: code, Msg: s.where(c) + ": " + text, Err: err, RetryAfter: c.retryAfter()}
+	s.explain(e, st)
+	return e
+}
+
+// explain sets what the far server says of its error in the details of its status. A step there has a '/' in front, see status.At. One that
+// is not there, or the far model itself, is left to the step here.
+func (s *settings) explain(e *status.Error, st *grpcstatus.Status) {
+	for _, detail := range st.Details() {
+		switch d := detail.(type) {
+		case *errdetails.RetryInfo:
+			e.RetryAfter = d.GetRetryDelay().AsDuration()
+		case *errdetails.ErrorInfo:
+			if d.GetDomain() != "tutti" {
+				continue // another vocabulary
+			}
+			e.Reason = status.Reason(d.GetReason())
+			if step := d.GetMetadata()["step"]; step != "" && step != s.model {
+				e.Step = "/" + step
+			}
+			if ms, err := strconv.ParseUint(d.GetMetadata()["predicted_finish_ms"], 10, 32); err == nil {
+				e.Finish = time.Duration(ms) * time.Millisecond //nolint:gosec // 32 bits
+			}
+		}
+	}
+	if e.Reason == "" && e.Code == status.Unavailable {
+		e.Reason = status.RemoteUnavailable // of a server that says no more, or of the connection to it
+	}
 }
 
 // errLongResponse is wrapped by the error of a response that exceeds max_message_bytes. That of one request alone may be short enough.

@@ -110,7 +110,7 @@ func (m *model) Close() error {
 // Ready returns nil when there is a connection and the far model is the one that was loaded.
 func (m *model) Ready() error {
 	if err := m.channel.watch.away(); err != nil {
-		return status.Errorf(status.Unavailable, "%s is not reachable: %w", m.set.where(nil), err)
+		return status.Reasonf(status.RemoteUnavailable, "%s is not reachable: %w", m.set.where(nil), err)
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -120,7 +120,7 @@ func (m *model) Ready() error {
 		}
 	}
 	if !m.verified {
-		return status.Errorf(status.Unavailable, "%s has not been reached since this model was loaded", m.set.where(nil))
+		return status.Reasonf(status.RemoteUnavailable, "%s has not been reached since this model was loaded", m.set.where(nil))
 	}
 	return nil
 }
@@ -134,7 +134,7 @@ func (m *model) compare(far *description, addr string) error {
 	} else if text = differences(m.Sig, now); text == "" {
 		return nil
 	}
-	return status.Errorf(status.Unavailable, "%s has changed at %s since model '%s' was loaded: %s; load the model again", m.set.where(nil), addr, m.Sig.Model, text)
+	return status.Reasonf(status.ModelNotReady, "%s has changed at %s since model '%s' was loaded: %s; load the model again", m.set.where(nil), addr, m.Sig.Model, text)
 }
 
 // judge stores the result of a comparison with the model at an address.

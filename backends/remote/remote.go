@@ -109,7 +109,7 @@ func ask(ctx context.Context, set *settings) (*description, error) {
 	defer cancel()
 	far, err := describe(limited, conn, set)
 	if err != nil && limited.Err() != nil && ctx.Err() == nil {
-		err = status.Errorf(status.Unavailable, "%s did not respond within %s (parameter 'load_timeout')", set.where(nil), set.loadTimeout)
+		err = status.Reasonf(status.RemoteUnavailable, "%s did not respond within %s (parameter 'load_timeout')", set.where(nil), set.loadTimeout)
 	}
 	if err != nil && plane != nil {
 		err = plane.explain(err, set, watch.tried())

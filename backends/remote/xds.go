@@ -100,7 +100,7 @@ func (b *bootstrap) explain(err error, s *settings, tried []string) error {
 	if len(tried) > 0 || status.CodeOf(err) != status.Unavailable {
 		return err
 	}
-	return status.Errorf(status.Unavailable, "%s; the %s has named no server for '%s' so far", status.Text(err), b, s.endpoint)
+	return status.Reasonf(status.RemoteUnavailable, "%s; the %s has named no server for '%s' so far", status.Text(err), b, s.endpoint)
 }
 
 // tried returns the addresses to which connections were opened or failed.

@@ -324,7 +324,7 @@ func (m *model) session() (*session, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.closed {
-		return nil, status.Errorf(status.Unavailable, "model '%s' is closed", m.Sig.Model)
+		return nil, status.Reasonf(status.ModelNotReady, "model '%s' is closed", m.Sig.Model)
 	}
 	for _, s := range m.sessions {
 		if s.users < m.how.set.share {

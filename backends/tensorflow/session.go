@@ -59,13 +59,13 @@ func openLibrary(path string) (*library, error) {
 		so, err = dylib.Open(path, false)
 	}
 	if err != nil {
-		return nil, status.Errorf(status.Unavailable, "unable to open TensorFlow: %w", err)
+		return nil, status.Reasonf(status.RuntimeMissing, "unable to open TensorFlow: %w", err)
 	}
 	l := &library{f: (*C.TF_Functions)(C.calloc(1, C.sizeof_TF_Functions)), path: path}
 	for i := C.int(0); C.ttf_function(i) != nil; i++ {
 		address, err := so.Symbol(C.GoString(C.ttf_function(i)))
 		if err != nil {
-			return nil, status.Errorf(status.Unavailable, "'%s' is not a TensorFlow 2 library: %w", path, err)
+			return nil, status.Reasonf(status.RuntimeMissing, "'%s' is not a TensorFlow 2 library: %w", path, err)
 		}
 		C.ttf_set_function(l.f, i, address)
 	}

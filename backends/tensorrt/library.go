@@ -41,7 +41,7 @@ func openLibrary(explicit string, plugins []string) (*library, error) {
 	}
 	so, err := dylib.Open(path, false)
 	if err != nil {
-		return nil, status.Errorf(status.Unavailable, "unable to open TensorRT: %w", err)
+		return nil, status.Reasonf(status.RuntimeMissing, "unable to open TensorRT: %w", err)
 	}
 	l := &library{path: path, c: (*C.tt_trt_library)(C.calloc(1, C.sizeof_tt_trt_library)), lean: strings.Contains(filepath.Base(path), "lean")}
 	version, err := so.Symbol("getInferLibVersion")
@@ -52,10 +52,10 @@ func openLibrary(explicit string, plugins []string) (*library, error) {
 		*(*unsafe.Pointer)(unsafe.Pointer(&l.c.create)) = create
 	}
 	if err != nil {
-		return nil, status.Errorf(status.Unavailable, "'%s' is no library of TensorRT 10 or 11: %w", path, err)
+		return nil, status.Reasonf(status.RuntimeMissing, "'%s' is no library of TensorRT 10 or 11: %w", path, err)
 	}
 	if want := C.tttrt_open(l.c); want != nil {
-		return nil, status.Errorf(status.Unavailable, "'%s' is of TensorRT %s, %s: install another release, or run 'tutti runtime fetch tensorrt'",
+		return nil, status.Reasonf(status.RuntimeMissing, "'%s' is of TensorRT %s, %s: install another release, or run 'tutti runtime fetch tensorrt'",
 			path, l.version(), C.GoString(want))
 	}
 	return l, l.openPlugins(plugins)
@@ -75,7 +75,7 @@ func (l *library) openPlugins(plugins []string) error {
 			}
 		}
 		if err != nil {
-			return status.Errorf(status.Unavailable, "unable to open TensorRT's plugins: %w", err)
+			return status.Reasonf(status.RuntimeMissing, "unable to open TensorRT's plugins: %w", err)
 		}
 	}
 	for _, path := range plugins {
@@ -134,7 +134,7 @@ func (l *library) runtime(d *cuda.Device, log *slog.Logger) (*engineRuntime, err
 	var w why
 	c := C.tttrt_runtime(l.c, &C.tt_trt_device{set: (*[0]byte)(set), context: ctx}, &w[0])
 	if c == nil {
-		return nil, status.Errorf(status.Unavailable, "TensorRT %s cannot start at %s: %s", l.version(), d.Place(), w.text())
+		return nil, status.Reasonf(status.RuntimeMissing, "TensorRT %s cannot start at %s: %s", l.version(), d.Place(), w.text())
 	}
 	return &engineRuntime{c: c, lib: l, log: log}, nil
 }

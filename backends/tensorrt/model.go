@@ -131,7 +131,7 @@ func (m *model) engineAt(at tensor.Place) (*engine, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.closed {
-		return nil, status.Errorf(status.Unavailable, "model '%s' is closed", m.settings.Model)
+		return nil, status.Reasonf(status.ModelNotReady, "model '%s' is closed", m.settings.Model)
 	}
 	if e := m.engines[at]; e != nil {
 		return e, nil

@@ -48,7 +48,7 @@ func (f *InFlight) Block(why error) {
 		f.blocked.Store(nil)
 		return
 	}
-	f.blocked.Store(&status.Error{Code: status.Unavailable, Msg: "no room for another request: " + why.Error(), Err: ErrFull, RetryAfter: inFlightRetry})
+	f.blocked.Store(&status.Error{Code: status.Unavailable, Reason: status.MemoryLimit, Msg: "no room for another request: " + why.Error(), Err: ErrFull, RetryAfter: inFlightRetry})
 }
 
 // Blocked returns the error of every new request; nil if they are not blocked.
@@ -146,7 +146,7 @@ func noRoom(n int64) string { return fmt.Sprintf("no room for %d bytes of a requ
 func (f *InFlight) refuse(what string) error {
 	f.refused.Add(1)
 	text := fmt.Sprintf("%s: %d bytes are in flight, and the limit is %d; use --max-inflight-bytes to change it", what, f.bytes.Load(), f.limit)
-	return &status.Error{Code: status.Unavailable, Msg: text, Err: ErrFull, RetryAfter: inFlightRetry}
+	return &status.Error{Code: status.Unavailable, Reason: status.BytesInFlight, Msg: text, Err: ErrFull, RetryAfter: inFlightRetry}
 }
 
 func (f *InFlight) tooLarge(had, n int64) error {
@@ -155,7 +155,7 @@ func (f *InFlight) tooLarge(had, n int64) error {
 	if had <= math.MaxInt64-n {
 		size += had
 	}
-	return status.Errorf(status.InvalidArg, "request of %d bytes is %w: at most %d bytes may be in flight; use --max-inflight-bytes to change it", size, ErrTooLarge, f.limit)
+	return status.Reasonf(status.TooLarge, "request of %d bytes is %w: at most %d bytes may be in flight; use --max-inflight-bytes to change it", size, ErrTooLarge, f.limit)
 }
 
 // Charge is the part of an InFlight that one request has. The zero Charge counts nothing. It is not safe for

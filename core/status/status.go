@@ -29,23 +29,27 @@ const (
 	Unsupported
 	AlreadyExists
 	Cancelled
+	ResourceExhausted // not of Triton: a client is over its share
 	numCodes
 )
 
 // forms are the names and the statuses of the codes.
 var forms = [numCodes]struct {
-	name string
-	http int
-	grpc codes.Code
+	name   string
+	http   int
+	grpc   codes.Code
+	reason Reason // of errors without one
 }{
-	Unknown:       {"Unknown", http.StatusBadRequest, codes.Unknown},
-	Internal:      {"Internal", http.StatusInternalServerError, codes.Internal},
-	NotFound:      {"Not found", http.StatusNotFound, codes.NotFound},
-	InvalidArg:    {"Invalid argument", http.StatusBadRequest, codes.InvalidArgument},
-	Unavailable:   {"Unavailable", http.StatusServiceUnavailable, codes.Unavailable},
-	Unsupported:   {"Unsupported", http.StatusNotImplemented, codes.Unimplemented},
-	AlreadyExists: {"Already exists", http.StatusBadRequest, codes.AlreadyExists},
-	Cancelled:     {"Cancelled", http.StatusBadRequest, codes.Canceled},
+	Unknown:       {"Unknown", http.StatusBadRequest, codes.Unknown, "UNKNOWN"},
+	Internal:      {"Internal", http.StatusInternalServerError, codes.Internal, "INTERNAL"},
+	NotFound:      {"Not found", http.StatusNotFound, codes.NotFound, "NOT_FOUND"},
+	InvalidArg:    {"Invalid argument", http.StatusBadRequest, codes.InvalidArgument, "INVALID_ARGUMENT"},
+	Unavailable:   {"Unavailable", http.StatusServiceUnavailable, codes.Unavailable, "UNAVAILABLE"},
+	Unsupported:   {"Unsupported", http.StatusNotImplemented, codes.Unimplemented, "UNSUPPORTED"},
+	AlreadyExists: {"Already exists", http.StatusBadRequest, codes.AlreadyExists, "ALREADY_EXISTS"},
+	Cancelled:     {"Cancelled", http.StatusBadRequest, codes.Canceled, "CANCELLED"},
+
+	ResourceExhausted: {"Resource exhausted", http.StatusTooManyRequests, codes.ResourceExhausted, "RESOURCE_EXHAUSTED"},
 }
 
 // String returns the name Triton prints for the code.
@@ -78,6 +82,9 @@ type Error struct {
 	Msg        string
 	Err        error         // the cause, when there is one worth unwrapping to
 	RetryAfter time.Duration // the delay after which the same request may succeed; 0 when unknown
+	Reason     Reason        // why it failed, for programs; empty for the reason of the code
+	Step       string        // the step or the model that is the cause; empty if it is none, or not known
+	Finish     time.Duration // the predicted time from the request's arrival to its response; 0 when unknown
 }
 
 // Error returns the text a client reads.
@@ -86,16 +93,18 @@ func (e *Error) Error() string { return e.Msg }
 // Unwrap returns the cause, or nil.
 func (e *Error) Unwrap() error { return e.Err }
 
-// Errorf returns an error of the given code. A %w verb keeps its operand as the cause, and also the cause's time to retry if the codes are
-// equal: an error of another code, for example InvalidArg because of Unavailable, has none.
-func Errorf(c Code, format string, args ...any) error {
+// Errorf returns an error of the given code. A %w verb keeps its operand as the cause, and also the cause's reason, step and times if the codes
+// are equal: an error of another code, for example InvalidArg because of Unavailable, has none.
+func Errorf(c Code, format string, args ...any) error { return errorf(c, format, args...) }
+
+func errorf(c Code, format string, args ...any) *Error {
 	err := fmt.Errorf(format, args...)
 	e := &Error{Code: c, Msg: err.Error(), Err: errors.Unwrap(err)}
 	if _, several := err.(interface{ Unwrap() []error }); several {
 		e.Err = err
 	}
 	if cause, ok := errors.AsType[*Error](err); ok && cause.Code == c {
-		e.RetryAfter = cause.RetryAfter
+		e.inherit(cause)
 	}
 	return e
 }
@@ -114,9 +123,11 @@ func CodeOf(err error) Code {
 	}
 }
 
-// Prefixf returns err with a text put before its own and its code kept.
+// Prefixf returns err with a text put before its own, and everything else kept.
 func Prefixf(err error, format string, args ...any) error {
-	return &Error{Code: CodeOf(err), Msg: fmt.Sprintf(format, args...) + err.Error(), Err: err, RetryAfter: RetryAfter(err)}
+	e := &Error{Code: CodeOf(err), Msg: fmt.Sprintf(format, args...) + err.Error(), Err: err}
+	e.inherit(err)
+	return e
 }
 
 // RetryAfter returns the delay after which a request that failed with err may succeed; 0 when unknown.
@@ -140,7 +151,7 @@ func Text(err error) string {
 var ErrCancelled error = &Error{Code: Cancelled}
 
 // ErrDeadline ends a request whose deadline passed before it was executed.
-var ErrDeadline error = &Error{Code: Cancelled, Msg: "request deadline expired before the request was executed"}
+var ErrDeadline error = &Error{Code: Cancelled, Reason: DeadlineExpired, Msg: "request deadline expired before the request was executed"}
 
 // ErrLate is ErrDeadline for a deadline that is none of the client's call, such as that of the header tutti-timeout-ms or of an ensemble: the
 // client still waits, and learns that the server was too slow.

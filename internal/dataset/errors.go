@@ -41,7 +41,7 @@ func localError(what, path string, err error) error {
 	if full := diskfull.Explain(err, path, "write the results to another disk or a bucket"); diskfull.Is(err) {
 		return status.Prefixf(full, "%s '%s': ", what, path)
 	}
-	return status.Errorf(status.Unavailable, "%s '%s': %w", what, path, err)
+	return status.Reasonf(status.StorageUnavailable, "%s '%s': %w", what, path, err)
 }
 
 // bucketError turns refused credentials into Unavailable: they may have expired, and are renewed without the job.
@@ -50,7 +50,7 @@ func bucketError(err error) error {
 		return nil
 	}
 	if errors.Is(err, cloud.ErrDenied) {
-		return &status.Error{Code: status.Unavailable, Msg: err.Error() + "; check the credentials of the bucket", Err: err}
+		return &status.Error{Code: status.Unavailable, Reason: status.StorageUnavailable, Msg: err.Error() + "; check the credentials of the bucket", Err: err}
 	}
 	return err
 }

@@ -205,7 +205,7 @@ func (b *bucketBody) Read(p []byte) (int, error) {
 	case errors.Is(err, context.Canceled):
 		return n, status.ErrCancelled
 	}
-	return n, status.Errorf(status.Unavailable, "reading '%s': the connection ended with %d bytes missing: %w", b.name, b.left, err)
+	return n, status.Reasonf(status.StorageUnavailable, "reading '%s': the connection ended with %d bytes missing: %w", b.name, b.left, err)
 }
 
 // wild reports whether an element of a path is a pattern.

@@ -44,7 +44,7 @@ func Explain(err error, path, remedy string) error {
 		do += ", or " + remedy
 	}
 	return &status.Error{
-		Code: status.Unavailable, Err: explained{err}, RetryAfter: RetryAfter,
+		Code: status.Unavailable, Reason: status.DiskFull, Err: explained{err}, RetryAfter: RetryAfter,
 		Msg: fmt.Sprintf("%s: %s, and try again (%v)", what, do, err),
 	}
 }
@@ -81,7 +81,7 @@ func Reserve(path string, n int64, remedy string) error {
 		do += ", or " + remedy
 	}
 	return &status.Error{
-		Code: status.Unavailable, Err: explained{syscall.ENOSPC}, RetryAfter: RetryAfter,
+		Code: status.Unavailable, Reason: status.DiskFull, Err: explained{syscall.ENOSPC}, RetryAfter: RetryAfter,
 		Msg: fmt.Sprintf("the disk of '%s' is full%s for %d more bytes, since %d bytes stay free: %s, and try again", path, left(path), n, reserve, do),
 	}
 }

@@ -54,9 +54,9 @@ func Open(s Settings) (*Devices, error) {
 		d.all = append(d.all, info)
 	}
 	if len(d.used) == 0 {
-		err := status.Errorf(status.Unavailable, "the CUDA driver shows no GPU: check nvidia-smi and CUDA_VISIBLE_DEVICES")
+		err := status.Reasonf(status.RuntimeMissing, "the CUDA driver shows no GPU: check nvidia-smi and CUDA_VISIBLE_DEVICES")
 		if len(d.all) > 0 {
-			err = status.Errorf(status.Unavailable, "%s (%s): %s", d.all[0].Place, d.all[0].Name, d.all[0].Skipped)
+			err = status.Reasonf(status.RuntimeMissing, "%s (%s): %s", d.all[0].Place, d.all[0].Name, d.all[0].Skipped)
 		}
 		return nil, err
 	}

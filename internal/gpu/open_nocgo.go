@@ -15,7 +15,7 @@ type Devices struct{}
 
 // Open returns an error: the driver is called through cgo.
 func Open(Settings) (*Devices, error) {
-	return nil, status.Errorf(status.Unavailable, "this binary was built with CGO_ENABLED=0 and uses no GPU")
+	return nil, status.Reasonf(status.RuntimeMissing, "this binary was built with CGO_ENABLED=0 and uses no GPU")
 }
 
 // Version returns "".

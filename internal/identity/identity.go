@@ -22,8 +22,10 @@ import (
 	"path"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/tutti-server/tutti/core/infer"
+	"github.com/tutti-server/tutti/core/status"
 )
 
 // Group is a part of the API that roles name: the categories of package infer, and what only Tutti has.
@@ -231,6 +233,19 @@ type RefusedError struct {
 }
 
 func (r *RefusedError) Error() string { return r.Text }
+
+// Coded returns the refusal with what clients are told besides its text. Its code is not that of the front ends, which have own statuses.
+func (r *RefusedError) Coded() error {
+	e := &status.Error{Code: status.Unavailable, Msg: r.Text, Err: r, Reason: status.PermissionDenied}
+	switch r.Reason {
+	case Unauthenticated:
+		e.Reason = status.Unauthenticated
+	case Undecided:
+		e.Reason, e.RetryAfter = "", time.Second
+	case Forbidden:
+	}
+	return e
+}
 
 type contextKey struct{}
 

@@ -139,7 +139,7 @@ func (m *bucketRoot) listObjects(ctx context.Context) (list []cloud.Object, err 
 	defer cancel()
 	list, err = m.bucket.List(bounded, "")
 	if err != nil && ctx.Err() == nil && bounded.Err() != nil {
-		err = status.Errorf(status.Unavailable, "listing %s: no answer within %s", m.address, m.timeout)
+		err = status.Reasonf(status.StorageUnavailable, "listing %s: no answer within %s", m.address, m.timeout)
 	}
 	return list, err
 }

@@ -121,7 +121,7 @@ func (m *bucketRoot) fetchObjects(ctx context.Context, model, objects string, li
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	watch := time.AfterFunc(m.timeout, func() {
-		cancel(status.Errorf(status.Unavailable, "nothing came for %s", m.timeout))
+		cancel(status.Reasonf(status.StorageUnavailable, "nothing came for %s", m.timeout))
 	})
 	defer watch.Stop()
 	wrote := func(n int64, fetched bool) {

@@ -43,7 +43,7 @@ func (r *Repository) Fingerprint(name string, number int64) (string, error) {
 	}
 	sum, err := r.prints.of(v, r.s.Build)
 	if err != nil {
-		return "", status.Errorf(status.Unavailable, "the content of model '%s' cannot be read: %w", name, err)
+		return "", status.Reasonf(status.StorageUnavailable, "the content of model '%s' cannot be read: %w", name, err)
 	}
 	return hex.EncodeToString(sum), nil
 }

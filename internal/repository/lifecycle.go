@@ -28,9 +28,9 @@ func plainName(name string) bool {
 func (r *Repository) control() error {
 	switch {
 	case r.openErr != nil:
-		return status.Errorf(status.Unavailable, "Server not ready")
+		return status.Reasonf(status.ServerNotReady, "Server not ready")
 	case r.s.Mode != Explicit:
-		return status.Errorf(status.Unavailable, "explicit model load / unload is not allowed if polling is enabled")
+		return status.Reasonf(status.NotEnabled, "explicit model load / unload is not allowed if polling is enabled")
 	}
 	return nil
 }
@@ -60,7 +60,7 @@ func (r *Repository) beginChange(ctx context.Context) (outer *change, leave func
 	}
 	if r.closed {
 		r.changes.unlock()
-		return nil, nil, &status.Error{Code: status.Unavailable, RetryAfter: infer.LeavingRetry, Msg: "the server is stopping, no model can be loaded or unloaded"}
+		return nil, nil, &status.Error{Code: status.Unavailable, Reason: status.Draining, RetryAfter: infer.LeavingRetry, Msg: "the server is stopping, no model can be loaded or unloaded"}
 	}
 	return nil, r.changes.unlock, nil
 }

@@ -132,7 +132,7 @@ func (f *fitting) wait(ctx context.Context, weight int64) error {
 		case <-ctx.Done():
 			return status.ErrCancelled
 		case <-limit.C:
-			return status.Errorf(status.Unavailable, "%w; no model there could be evicted: %s", f.full, strings.Join(f.busy, ", "))
+			return status.Reasonf(status.MemoryLimit, "%w; no model there could be evicted: %s", f.full, strings.Join(f.busy, ", "))
 		case <-time.After(evictPoll):
 		}
 	}
@@ -153,7 +153,7 @@ func (f *fitting) try(ctx context.Context) (ended bool, err error) {
 			f.m.relieve(f.full.at)
 			f.full = nil
 		case len(f.busy) == 0:
-			return true, status.Errorf(status.Unavailable, "%w; no other model is there that could be evicted", f.full)
+			return true, status.Reasonf(status.MemoryLimit, "%w; no other model is there that could be evicted", f.full)
 		default:
 			return false, nil
 		}

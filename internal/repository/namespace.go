@@ -196,7 +196,7 @@ func (l lookup) Model(name string, number int64) (plan.Model, error) {
 	case m == nil:
 		return plan.Model{}, status.Errorf(status.NotFound, "there is no model '%s'", name)
 	case !m.wanted:
-		return plan.Model{}, status.Errorf(status.Unavailable, "%s", unloaded)
+		return plan.Model{}, status.Reasonf(status.ModelNotReady, "%s", unloaded)
 	case m.folder.err != nil:
 		return plan.Model{}, status.Errorf(status.InvalidArg, "%w", m.folder.err)
 	case m.ensemble() && number > 0 && !slices.Contains(m.folder.versions, number):
@@ -208,7 +208,7 @@ func (l lookup) Model(name string, number int64) (plan.Model, error) {
 	v := m.version(number)
 	switch {
 	case v == nil && m.err != nil:
-		return plan.Model{}, status.Errorf(status.Unavailable, "%w", m.err)
+		return plan.Model{}, status.Reasonf(status.ModelNotReady, "%w", m.err)
 	case v == nil:
 		return plan.Model{}, status.Errorf(status.InvalidArg, "version %d of model '%s' is not loaded", number, name)
 	}

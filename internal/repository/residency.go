@@ -198,7 +198,7 @@ func (x *residency) load(ctx context.Context, needed func() bool) (err error) {
 	}
 	if err != nil {
 		x.r.s.Metrics.LoadFailed()
-		err = status.Errorf(status.Unavailable, "model '%s' was evicted and cannot be loaded again: %w", v.sig.Model, err)
+		err = status.Reasonf(status.ModelNotReady, "model '%s' was evicted and cannot be loaded again: %w", v.sig.Model, err)
 		x.r.s.Log.ErrorContext(ctx, "an evicted model cannot be loaded again", slog.String("model", v.sig.Model), slog.Int64("version", v.sig.Version), slog.String("reason", err.Error()))
 		return err
 	}
@@ -221,7 +221,7 @@ func (x *residency) open(ctx context.Context) (err error) {
 		return err
 	}
 	if !samePorts(v, now) {
-		err := status.Errorf(status.Unavailable, "its inputs, outputs or configuration have changed since: load the model again")
+		err := status.Reasonf(status.ModelNotReady, "its inputs, outputs or configuration have changed since: load the model again")
 		return errors.Join(err, now.close(ctx))
 	}
 	x.use.Lock()

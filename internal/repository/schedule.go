@@ -119,7 +119,7 @@ func (r *Repository) queueFor(
 	}
 	switch {
 	case len(active) == 0:
-		return direct.NewClosed(runner, status.Errorf(status.Unavailable, "model '%s' has only passive instances, which take no requests", f.name)), nil
+		return direct.NewClosed(runner, status.Reasonf(status.NotEnabled, "model '%s' has only passive instances, which take no requests", f.name)), nil
 	case v.cfg.GetSequenceBatching() != nil:
 		s := r.sequenceSettings(f, v, v.stats, active)
 		s.Rules.Queued, s.Rules.Backlog = r.s.DelayScheduler, r.s.BacklogDelayScheduler

@@ -107,7 +107,7 @@ func (s *snapshot) find(name string, number int64) (*version, error) {
 		return nil, status.Errorf(status.NotFound, "Request for unknown model: '%s' has no available versions", name)
 	}
 	if slices.ContainsFunc(m.states, func(l *versionState) bool { return l.number == number }) {
-		return nil, status.Errorf(status.Unavailable, "Request for unknown model: '%s' version %d is not at ready state", name, number)
+		return nil, status.At(name, status.Reasonf(status.ModelNotReady, "Request for unknown model: '%s' version %d is not at ready state", name, number))
 	}
 	return nil, status.Errorf(status.NotFound, "Request for unknown model: '%s' version %d is not found", name, number)
 }
@@ -308,7 +308,7 @@ func (c *change) nestedIn(outer *change) *change {
 
 func (c *change) checkFree(key string) error {
 	if m := c.inner.loadingOutside[key]; m != nil {
-		return status.Errorf(status.Unavailable, "model '%s' is itself being loaded", m.name)
+		return status.Reasonf(status.ModelNotReady, "model '%s' is itself being loaded", m.name)
 	}
 	return nil
 }

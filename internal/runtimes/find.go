@@ -45,7 +45,7 @@ func Find(name, explicit string) (string, error) {
 			}
 		}
 	}
-	return "", status.Errorf(status.Unavailable, "%s is not installed: run 'tutti runtime fetch %s'", r.Title, r.Name)
+	return "", status.Reasonf(status.RuntimeMissing, "%s is not installed: run 'tutti runtime fetch %s'", r.Title, r.Name)
 }
 
 // known returns the runtime with a name.
@@ -72,7 +72,7 @@ func existing(r *Runtime, from, path string) (string, error) {
 		}
 	}
 	if !isFile(path) {
-		return "", status.Errorf(status.Unavailable, "no %s library at '%s', which %s names: correct it, or unset it and run 'tutti runtime fetch %s'",
+		return "", status.Reasonf(status.RuntimeMissing, "no %s library at '%s', which %s names: correct it, or unset it and run 'tutti runtime fetch %s'",
 			r.Title, path, from, r.Name)
 	}
 	return filepath.Abs(path)

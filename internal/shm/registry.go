@@ -124,7 +124,7 @@ func (r *Registry) admit(name string) error {
 	case r.regions[name] != nil:
 		return status.Errorf(status.AlreadyExists, "shared memory region '%s' already in manager", name)
 	case len(r.regions) >= maxRegions:
-		return status.Errorf(status.Unavailable,
+		return status.Reasonf(status.LimitReached,
 			"failed to register shared memory region '%s': %d regions are registered, which is the limit", name, maxRegions)
 	}
 	return nil

@@ -118,7 +118,7 @@ func parseNumber(key int, list []string) (int64, error) {
 // the model exists.
 func (t *Tracer) Update(model string, changes map[string][]string) error {
 	if t == nil {
-		return status.Errorf(status.Unavailable, "the server does not support tracing")
+		return status.Reasonf(status.NotEnabled, "the server does not support tracing")
 	}
 	if _, ok := changes[fileKey]; ok {
 		return status.Errorf(status.Unsupported, "trace file location can not be updated through network protocol")

@@ -112,7 +112,7 @@ func (r *records) open(ctx context.Context) (*dataset.Output, error) {
 func (r *records) away(err error) error {
 	err = diskfull.Explain(err, r.uri, "")
 	return &status.Error{
-		Code: status.Unavailable, Err: err, RetryAfter: cmp.Or(status.RetryAfter(err), time.Second),
+		Code: status.Unavailable, Reason: status.StorageUnavailable, Err: err, RetryAfter: cmp.Or(status.RetryAfter(err), time.Second),
 		Msg: "the storage of asynchronous requests '" + r.uri + "' cannot be used: " + err.Error() + "; --async-dir names another one",
 	}
 }

@@ -76,7 +76,7 @@ func storage(err error) error {
 	if err == nil {
 		return nil
 	}
-	return status.Errorf(status.Unavailable, "collecting earlier results: %w", err)
+	return status.Reasonf(status.StorageUnavailable, "collecting earlier results: %w", err)
 }
 
 func (e *earlier) add(b *tableBuilder, s *sidecar) error {

@@ -43,7 +43,7 @@ func text(err error) string { return engine.Text(cmp.Or(err.Error(), status.Code
 // the model is being loaded, its queue is full, or a step cannot be reached.
 func ofRow(err error) bool {
 	switch status.CodeOf(err) {
-	case status.Unavailable, status.Cancelled, status.NotFound:
+	case status.Unavailable, status.Cancelled, status.NotFound, status.ResourceExhausted:
 		return false
 	}
 	return true

@@ -89,17 +89,17 @@ func (f Failure) Coded(err error, what string, missing error) error {
 	var denied *serviceerror.PermissionDenied
 	switch {
 	case errors.As(err, &namespace):
-		return status.Errorf(status.Unavailable, "Temporal has no namespace '%s'; create it, or name another one with --temporal-namespace", namespace.Namespace)
+		return status.Reasonf(status.StorageUnavailable, "Temporal has no namespace '%s'; create it, or name another one with --temporal-namespace", namespace.Namespace)
 	case errors.As(err, &unknown):
 		return missing
 	case errors.As(err, &invalid):
 		return status.Errorf(status.InvalidArg, "%s: %w", what, err)
 	case errors.As(err, &denied):
-		return status.Errorf(status.Unavailable, "Temporal refuses this server: %w; check the client certificate of --temporal-tls-cert, or the API key of --temporal-api-key-file", err)
+		return status.Reasonf(status.StorageUnavailable, "Temporal refuses this server: %w; check the client certificate of --temporal-tls-cert, or the API key of --temporal-api-key-file", err)
 	case errors.Is(err, context.Canceled), temporal.IsCanceledError(err):
 		return status.ErrCancelled
 	case diskfull.Is(err):
 		return status.Prefixf(err, "%s: the Temporal server cannot store anything: ", what)
 	}
-	return &status.Error{Code: status.Unavailable, Msg: "Temporal cannot be reached: " + advise(err), Err: err, RetryAfter: time.Second}
+	return &status.Error{Code: status.Unavailable, Reason: status.StorageUnavailable, Msg: "Temporal cannot be reached: " + advise(err), Err: err, RetryAfter: time.Second}
 }

@@ -102,7 +102,7 @@ func (b *begun) enter(q *infer.Sequence, model string) (t ticket, err error) {
 		err = status.Errorf(status.InvalidArg,
 			"inference request for sequence %s to model '%s' must specify the START flag on the first request of the sequence", sequenceText(q), model)
 	case s == nil && len(in.live) >= maxInputStreams:
-		err = status.Errorf(status.Unavailable, "model '%s' has %d input streams, the most that it takes; send the END flag with the last request of each", model, maxInputStreams)
+		err = status.Reasonf(status.LimitReached, "model '%s' has %d input streams, the most that it takes; send the END flag with the last request of each", model, maxInputStreams)
 	case s == nil:
 		s = &inputStream{waiting: map[int32]piece{}, op: newOperator(b)}
 		s.op.window.held = &in.held
@@ -199,7 +199,7 @@ func (r *run) feedPiece(at int, item []tensor.Tensor, loop *scheduler.RunLoop) {
 	t, in := &r.sub.streams[at].ticket, r.x.inner[at].inputs
 	if held, size := in.held.Load(), bytesOf(item); held > 0 && held+size > in.most {
 		tensor.ReleaseAll(item)
-		r.failOf(r.x.inner[at].x.source, status.Errorf(status.Unavailable, "the input streams of model '%s' keep %d bytes for windows that are not complete, and have no room for %d more; send the request again",
+		r.failOf(r.x.inner[at].x.source, status.Reasonf(status.BytesInFlight, "the input streams of model '%s' keep %d bytes for windows that are not complete, and have no room for %d more; send the request again",
 			r.x.plan.Signature.Model, held, size))
 		return // its place is given up when the request ends
 	}

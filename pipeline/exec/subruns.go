@@ -400,8 +400,8 @@ func (r *run) tooFarAhead(at int) error {
 		if to := r.x.inner[f.to]; to.joins != nil {
 			most := to.joins.Operation.StreamJoin.Ahead
 			if r.sub.streams[f.to].op.waits(f.side) >= most {
-				err := status.Errorf(status.Unavailable, "the stream of '%s' is %d responses ahead of another one that '%s' joins, and its model cannot wait; raise step.%s.ahead, or send the responses of both at one pace",
-					to.tensorOf(f.side), most, to.joins.Name, to.step())
+				err := status.With(status.StepFailed, status.Errorf(status.Unavailable, "the stream of '%s' is %d responses ahead of another one that '%s' joins, and its model cannot wait; raise step.%s.ahead, or send the responses of both at one pace",
+					to.tensorOf(f.side), most, to.joins.Name, to.step()))
 				r.failOf(to.joins, err)
 				return err
 			}

@@ -276,7 +276,7 @@ func (w *Watch) tooLarge(r backends.Recycler, n int64) []finding {
 }
 
 func recycled(why string) error {
-	return &status.Error{Code: status.Unavailable, Msg: why + "; it was ended", RetryAfter: watchRetry}
+	return &status.Error{Code: status.Unavailable, Reason: status.InstanceLost, Msg: why + "; it was ended", RetryAfter: watchRetry}
 }
 
 // Stuck returns why the version is degraded, and since when on the clock of telemetry.Now: how many executions take too long now.

@@ -53,7 +53,7 @@ func (b *breaker) allow(now int64) (probe bool, err error) {
 	}
 	if b.probing || now < b.until {
 		wait := max(time.Duration(b.until-now), time.Millisecond).Round(time.Millisecond)
-		return false, &status.Error{Code: status.Unavailable, RetryAfter: wait, Msg: "the circuit breaker of step '" + b.step +
+		return false, &status.Error{Code: status.Unavailable, Reason: status.CircuitOpen, RetryAfter: wait, Msg: "the circuit breaker of step '" + b.step +
 			"' is open, the next probe is in " + wait.String() + "; the last failure was: " + b.last}
 	}
 	b.probing = true

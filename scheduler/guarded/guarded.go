@@ -74,7 +74,7 @@ func Counts(err error) bool {
 	switch status.CodeOf(err) {
 	case status.Unavailable, status.Internal, status.Unknown, status.NotFound:
 		return true
-	case status.InvalidArg, status.Unsupported, status.AlreadyExists, status.Cancelled:
+	case status.InvalidArg, status.Unsupported, status.AlreadyExists, status.Cancelled, status.ResourceExhausted:
 	}
 	return false
 }
@@ -208,7 +208,7 @@ func (g *Scheduler) expire(a *attempt) {
 	a.cancel()
 	t := scheduler.NewRunLoop(g.s.Workers)
 	var done, rest scheduler.TaskList
-	err := status.Errorf(status.Unavailable, "step '%s' took longer than its timeout of %s", g.s.Step, g.s.Timeout)
+	err := status.Reasonf(status.StepTimeout, "step '%s' took longer than its timeout of %s", g.s.Step, g.s.Timeout)
 	g.breaker.record(t.Now(), failed, a.probe, err.Error())
 	g.event(a.call.task, t.Now(), "an attempt of '"+g.s.Step+"' took longer than its timeout of "+g.s.Timeout.String())
 	if gone := a.call.task.Expired(t.Now()); gone != nil {

@@ -124,7 +124,7 @@ func (x *levels) name(l *level) string {
 // errLate returns the error of a task that waited for longer than its level allows.
 func (x *levels) errLate(l *level) error {
 	if l.late == nil {
-		l.late = status.Errorf(status.Unavailable, "Request timeout expired: the request waited too long for %s", x.name(l))
+		l.late = status.Reasonf(status.QueueTimeout, "Request timeout expired: the request waited too long for %s", x.name(l))
 	}
 	return l.late
 }
@@ -137,7 +137,7 @@ func (x *levels) errFull(priority uint64, perTask int64) error {
 		l.full = fmt.Sprintf("Exceeds maximum queue size: %d requests wait for %s, at most %d may", l.MaxSize, x.name(l), l.MaxSize)
 	}
 	wait := time.Duration(int64(l.n)*perTask + int64(time.Second) - 1).Truncate(time.Second)
-	return &status.Error{Code: status.Unavailable, Msg: l.full, RetryAfter: min(max(wait, time.Second), time.Minute)}
+	return &status.Error{Code: status.Unavailable, Reason: status.QueueFull, Msg: l.full, RetryAfter: min(max(wait, time.Second), time.Minute)}
 }
 
 // expires returns when the timeout of a request ends that is queued at now, 0 for never.

@@ -287,7 +287,7 @@ func (b *batcher) reap(now int64, dropped *scheduler.TaskList) {
 func (b *batcher) reject(s *sequence, now int64, dropped *scheduler.TaskList) {
 	for w := s.queue.Pop(); w != nil; w = s.queue.Pop() {
 		if w.Err = w.Expired(now); w.Err == nil {
-			w.Err = status.Errorf(status.Unavailable, "timeout of the corresponding sequence has been expired")
+			w.Err = status.Reasonf(status.SequenceEnded, "timeout of the corresponding sequence has been expired")
 		}
 		b.queued--
 		dropped.Push(w)

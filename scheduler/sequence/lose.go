@@ -50,7 +50,7 @@ func (b *batcher) lose(l *instance, why error, gone func(), dropped *scheduler.T
 
 // breakOff ends a sequence in a slot whose states are lost. One that executes ends with its batch.
 func (b *batcher) breakOff(s *sequence, why error, dropped *scheduler.TaskList) {
-	why = status.Prefixf(why, "sequence %s for model '%s' has ended: ", s.id, b.model)
+	why = status.With(status.SequenceEnded, status.Prefixf(why, "sequence %s for model '%s' has ended: ", s.id, b.model))
 	if b.live[s.id] == s {
 		b.broken[s.id] = why
 	}

@@ -162,7 +162,7 @@ func (v *Device) check(r C.cu_result, call string) error {
 	if !slices.Contains(lasting, int(r)) {
 		return err
 	}
-	err = status.Errorf(status.Unavailable, "%s is lost, restart the server to use it again: %w", v.Place(), tensor.LostError{Err: err})
+	err = status.Reasonf(status.InstanceLost, "%s is lost, restart the server to use it again: %w", v.Place(), tensor.LostError{Err: err})
 	if v.lost.CompareAndSwap(nil, &err) {
 		go v.tellLost(err)
 	}
@@ -202,7 +202,7 @@ func (v *Device) run() error {
 		return v.Lost()
 	}
 	if v.closed.Load() {
-		return status.Errorf(status.Unavailable, "%s is closed", v.Place())
+		return status.Reasonf(status.InstanceLost, "%s is closed", v.Place())
 	}
 	t := v.driver.table
 	if v.ctx == nil {

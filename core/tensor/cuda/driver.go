@@ -53,10 +53,10 @@ func Open(path string) (*Driver, error) {
 	if why := C.tutti_cuda_open(d.table, cpath, missing); why != nil {
 		defer C.free(unsafe.Pointer(d.table))
 		if *missing != nil {
-			return nil, status.Errorf(status.Unavailable, "CUDA driver %s has no function %s; expected a driver of CUDA 11.8 or newer: update the NVIDIA driver",
+			return nil, status.Reasonf(status.RuntimeMissing, "CUDA driver %s has no function %s; expected a driver of CUDA 11.8 or newer: update the NVIDIA driver",
 				path, C.GoString(*missing))
 		}
-		return nil, status.Errorf(status.Unavailable, "CUDA driver: %s; install the NVIDIA driver, or run the model with KIND_CPU", C.GoString(why))
+		return nil, status.Reasonf(status.RuntimeMissing, "CUDA driver: %s; install the NVIDIA driver, or run the model with KIND_CPU", C.GoString(why))
 	}
 	var version, count C.int
 	if r := C.tutti_cuda_init(d.table, &version, &count); r != 0 {
@@ -67,7 +67,7 @@ func Open(path string) (*Driver, error) {
 	d.version, d.count = int(version), int(count)
 	if d.version < minVersion {
 		C.free(unsafe.Pointer(d.table))
-		return nil, status.Errorf(status.Unavailable, "the CUDA driver supports CUDA %s, expected 11.8 or newer: update the NVIDIA driver", d.Version())
+		return nil, status.Reasonf(status.RuntimeMissing, "the CUDA driver supports CUDA %s, expected 11.8 or newer: update the NVIDIA driver", d.Version())
 	}
 	return d, nil
 }

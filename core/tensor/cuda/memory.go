@@ -114,12 +114,12 @@ func (v *Device) reserve(n int, of *native) (full bool, err error) {
 			if of != nil {
 				of.inUse.Add(-int64(n))
 			}
-			return false, status.Errorf(status.Unavailable, "cannot allocate %d bytes at %s: %d of %d bytes are in use", n, v.Place(), used, limit)
+			return false, status.Reasonf(status.MemoryLimit, "cannot allocate %d bytes at %s: %d of %d bytes are in use", n, v.Place(), used, limit)
 		}
 		if of == nil && (v.spill.bound > 0 || v.tensors > 0) {
 			tensors := used - v.native.inUse.Load()
 			if v.tensors > 0 && int64(n) > v.tensors-tensors {
-				return false, status.Errorf(status.Unavailable, "cannot allocate %d bytes at %s: tensors have %d of %d bytes, see --cuda-memory-pool-byte-size", n, v.Place(), tensors, v.tensors)
+				return false, status.Reasonf(status.MemoryLimit, "cannot allocate %d bytes at %s: tensors have %d of %d bytes, see --cuda-memory-pool-byte-size", n, v.Place(), tensors, v.tensors)
 			}
 			if v.spill.bound > 0 && int64(n) > v.spill.bound-tensors {
 				return true, nil

@@ -82,7 +82,7 @@ func (v *Device) Spilled() int64 { return v.spill.count.Load() }
 func (v *Device) spilled(n int, s *Stream) (*tensor.Buffer, error) {
 	host, err := v.spill.to.Alloc(n)
 	if err != nil {
-		return nil, status.Errorf(status.Unavailable, "cannot allocate %d bytes at %s: the pool of %d bytes is full, and so is the pinned memory: raise --cuda-memory-pool-byte-size or --pinned-memory-pool-byte-size: %w",
+		return nil, status.Reasonf(status.MemoryLimit, "cannot allocate %d bytes at %s: the pool of %d bytes is full, and so is the pinned memory: raise --cuda-memory-pool-byte-size or --pinned-memory-pool-byte-size: %w",
 			n, v.Place(), v.spill.bound, err)
 	}
 	if v.spill.count.Add(1) == 1 && v.spill.first != nil {

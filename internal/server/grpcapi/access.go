@@ -14,7 +14,6 @@ import (
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/peer"
-	grpcstatus "google.golang.org/grpc/status"
 	"google.golang.org/grpc/tap"
 
 	"github.com/tutti-server/tutti/core/infer"
@@ -106,7 +105,7 @@ var grpcCodes = map[identity.Reason]codes.Code{
 
 func refuse(ctx context.Context, g *identity.Guard, who *identity.Identity, method, object string, err error) error {
 	r := g.Refuse(who, eventOf(ctx, cmp.Or(actions[path.Base(method)], apiOf(method).String()), object), err)
-	return grpcstatus.Error(grpcCodes[r.Reason], r.Text)
+	return detailed(grpcCodes[r.Reason], r.Text, r.Coded())
 }
 
 func eventOf(ctx context.Context, action, object string) identity.Event {

@@ -134,7 +134,7 @@ func (h *health) Watch(_ *grpc_health_v1.HealthCheckRequest, stream grpc.ServerS
 	defer cancel()
 	defer h.svc.watches.Add(-1)
 	if h.svc.watches.Add(1) > maxWatches {
-		return refusal(ctx, &status.Error{Code: status.Unavailable, RetryAfter: time.Second, Msg: "too many calls of Watch are open: call Check, or try again later"})
+		return refusal(ctx, &status.Error{Code: status.Unavailable, Reason: status.LimitReached, RetryAfter: time.Second, Msg: "too many calls of Watch are open: call Check, or try again later"})
 	}
 	told := grpc_health_v1.HealthCheckResponse_UNKNOWN
 	for {

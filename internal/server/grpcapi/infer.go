@@ -9,9 +9,7 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
-	grpcstatus "google.golang.org/grpc/status"
 
 	"github.com/tutti-server/tutti/core/infer"
 	"github.com/tutti-server/tutti/core/status"
@@ -91,7 +89,7 @@ func (s *service) receive(ctx context.Context, m *message, receive func(any) err
 
 // refusal returns err as a client gets it. It sets the retry-after trailer of the call if err has a time.
 func refusal(ctx context.Context, err error) error {
-	if d := status.RetryAfter(err); d > 0 {
+	if d := status.DetailsOf(err).RetryAfter; d > 0 {
 		// It fails only outside a call.
 		_ = grpc.SetTrailer(ctx, metadata.Pairs("retry-after", strconv.FormatInt(int64((d+time.Second-1)/time.Second), 10)))
 	}
@@ -99,7 +97,7 @@ func refusal(ctx context.Context, err error) error {
 }
 
 var errLeaving error = &status.Error{
-	Code: status.Unavailable, RetryAfter: infer.LeavingRetry, Msg: "GRPC server is shutting down and has stopped accepting new requests.",
+	Code: status.Unavailable, Reason: status.Draining, RetryAfter: infer.LeavingRetry, Msg: "GRPC server is shutting down and has stopped accepting new requests.",
 }
 
 func (s *service) infer(ctx context.Context, m *message, came tracing.Interval) (*response, error) {
@@ -148,8 +146,6 @@ func (s *service) compress(ctx context.Context) {
 // headStart is how long before its deadline a call ends at most. At the deadline the transport resets the stream,
 // and clients report that as a cancelled call or a removed stream. The status must reach them before.
 const headStart = 10 * time.Millisecond
-
-var errDeadline = grpcstatus.Error(codes.DeadlineExceeded, "Deadline Exceeded")
 
 // beforeDeadline returns a context that ends shortly before the call's deadline.
 func beforeDeadline(ctx context.Context) (context.Context, context.CancelFunc) {

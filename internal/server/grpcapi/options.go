@@ -11,16 +11,15 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/encoding"
 	"google.golang.org/grpc/encoding/proto"
 	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/mem"
-	grpcstatus "google.golang.org/grpc/status"
 	"google.golang.org/grpc/tap"
 
 	"github.com/tutti-server/tutti/core/infer"
+	"github.com/tutti-server/tutti/core/status"
 )
 
 const (
@@ -116,7 +115,7 @@ func restrict(list []infer.Restriction) tap.ServerInHandle {
 		if len(values) > 0 && !slices.ContainsFunc(values, func(v string) bool { return !r.Met(v) }) {
 			return ctx, nil
 		}
-		return nil, grpcstatus.Error(codes.Unavailable, "This protocol is restricted, expecting header '"+headerPrefix+r.Key+"'")
+		return nil, wireError(status.Reasonf(status.PermissionDenied, "This protocol is restricted, expecting header '%s'", headerPrefix+r.Key))
 	}
 }
 

@@ -42,7 +42,7 @@ func (r *reflectionStream) SendMsg(m any) error {
 func (s *service) reflect(ctx context.Context, ss grpc.ServerStream, handle func(grpc.ServerStream) error) error {
 	defer s.reflections.Add(-1)
 	if s.reflections.Add(1) > maxReflections {
-		return refusal(ctx, &status.Error{Code: status.Unavailable, RetryAfter: time.Second, Msg: "too many reflection streams are open: close those that are not needed, and try again"})
+		return refusal(ctx, &status.Error{Code: status.Unavailable, Reason: status.LimitReached, RetryAfter: time.Second, Msg: "too many reflection streams are open: close those that are not needed, and try again"})
 	}
 	r, most := &reflectionStream{ServerStream: ss}, reflectionStalls*cmp.Or(max(0, s.set.StallTimeout), defaultStall)
 	end := time.AfterFunc(most, func() { s.endReflection(ctx, r, most) })

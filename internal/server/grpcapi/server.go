@@ -20,11 +20,13 @@ import (
 	"errors"
 	"net"
 	"regexp"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/health/grpc_health_v1"
@@ -32,6 +34,8 @@ import (
 	"google.golang.org/grpc/orca"
 	"google.golang.org/grpc/reflection"
 	grpcstatus "google.golang.org/grpc/status"
+	"google.golang.org/protobuf/protoadapt"
+	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/tutti-server/tutti/core/infer"
 	"github.com/tutti-server/tutti/core/status"
@@ -221,16 +225,49 @@ func (s *service) shuttingDown() bool {
 // maxText bounds an error text in bytes. It travels in a header, which clients limit.
 const maxText = 4 << 10
 
-// wireError converts an error into the code and text for clients.
+// wireError converts an error into what clients get: a code, a text and details.
 func wireError(err error) error {
 	if _, ok := err.(interface{ GRPCStatus() *grpcstatus.Status }); ok {
 		return err
 	}
 	if deadlinePassed(err) {
-		return errDeadline
+		return detailed(codes.DeadlineExceeded, "Deadline Exceeded", status.With(status.DeadlineExpired, err))
 	}
 	code, text := wireStatus(err)
-	return grpcstatus.Error(code, text)
+	return detailed(code, text, err)
+}
+
+// errorDomain is the domain of the reasons in google.rpc.ErrorInfo.
+const errorDomain = "tutti"
+
+// maxDetailed is the length of a text up to which a status has details: they repeat it in base64, and clients limit the header of both.
+const maxDetailed = 2 << 10
+
+// detailed returns the status of an error, with google.rpc.ErrorInfo and, if it has a time to retry, google.rpc.RetryInfo. For example, for
+// a full queue:
+//
+//	ErrorInfo{Reason: "QUEUE_FULL", Domain: "tutti", Metadata: {"retryable": "true", "step": "detect"}}
+//	RetryInfo{RetryDelay: 120 ms}
+func detailed(code codes.Code, text string, err error) error {
+	st, d := grpcstatus.New(code, text), status.DetailsOf(err)
+	if len(text) > maxDetailed {
+		return st.Err()
+	}
+	info := &errdetails.ErrorInfo{Reason: string(d.Reason), Domain: errorDomain, Metadata: map[string]string{"retryable": strconv.FormatBool(d.Retryable)}}
+	if d.Step != "" {
+		info.Metadata["step"] = strings.ToValidUTF8(d.Step, "\ufffd")
+	}
+	if d.Finish > 0 {
+		info.Metadata["predicted_finish_ms"] = strconv.FormatInt(status.Milliseconds(d.Finish), 10)
+	}
+	list := []protoadapt.MessageV1{info}
+	if d.RetryAfter > 0 {
+		list = append(list, &errdetails.RetryInfo{RetryDelay: durationpb.New(d.RetryAfter)})
+	}
+	if with, failed := st.WithDetails(list...); failed == nil {
+		st = with
+	}
+	return st.Err()
 }
 
 func wireStatus(err error) (codes.Code, string) {

@@ -16,6 +16,7 @@ import (
 	"google.golang.org/grpc/metadata"
 	grpcstatus "google.golang.org/grpc/status"
 
+	"github.com/tutti-server/tutti/core/status"
 	"github.com/tutti-server/tutti/internal/tracing"
 )
 
@@ -92,14 +93,14 @@ func (st *stream) watch(ss grpc.ServerStream) error {
 }
 
 // errCut is the status of a stream whose requests are not complete when the server stops.
-var errCut = grpcstatus.Error(codes.Unavailable, "GRPC server stopped before the requests of this stream were complete: send them again, to another server.")
+var errCut = wireError(status.Reasonf(status.Draining, "GRPC server stopped before the requests of this stream were complete: send them again, to another server."))
 
 // send sends responses as they become ready, until the stream ends.
 func (st *stream) send(ss grpc.ServerStream) error {
 	exit := st.svc.exit
 	for {
 		if deadlinePassed(st.ctx.Err()) {
-			return errDeadline // takes precedence over the failures that follow from it
+			return wireError(st.ctx.Err()) // takes precedence over the failures that follow from it
 		}
 		r, err := st.next()
 		switch {

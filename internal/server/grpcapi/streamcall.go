@@ -3,8 +3,6 @@ package grpcapi
 import (
 	"context"
 
-	grpcstatus "google.golang.org/grpc/status"
-
 	"github.com/tutti-server/tutti/core/infer"
 	"github.com/tutti-server/tutti/internal/pool"
 	"github.com/tutti-server/tutti/internal/shm"
@@ -134,7 +132,7 @@ func (c *streamCall) failure(err error) *response {
 	code, text := wireStatus(err)
 	r := c.last()
 	if c.st.plain {
-		r.status = grpcstatus.Error(code, text)
+		r.status = detailed(code, text, err)
 	}
 	if r.err = text; text == "" {
 		r.err = code.String() // an empty text would be no error

@@ -40,11 +40,10 @@ func (s *Server) refuse(w http.ResponseWriter, r *http.Request, who *identity.Id
 	switch refusal.Reason {
 	case identity.Unauthenticated:
 		w.Header()["Www-Authenticate"] = challenge
-	case identity.Undecided:
-		w.Header().Set("Retry-After", "1")
-	case identity.Forbidden:
+	case identity.Undecided, identity.Forbidden:
 	}
-	s.reject(w, r, statuses[refusal.Reason], refusal.Text)
+	s.shared.Drain(w, r, nil)
+	transport.WriteErrorAs(w, statuses[refusal.Reason], refusal.Coded())
 }
 
 // changes reports whether a request changes the server.
@@ -127,5 +126,9 @@ func (o *observed) Write(b []byte) (int, error) {
 
 // text returns the text of the error that was the response.
 func (o *observed) text() string {
-	return strings.TrimSuffix(strings.TrimPrefix(string(o.body), `{"error":"`), `"}`)
+	text := strings.TrimPrefix(string(o.body), `{"error":"`)
+	if members := strings.Index(text, `","reason":"`); members >= 0 { // quotes of the text itself are escaped
+		return text[:members]
+	}
+	return strings.TrimSuffix(text, `"}`)
 }

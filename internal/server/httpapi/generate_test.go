@@ -74,7 +74,7 @@ func TestGenerateErrors(t *testing.T) {
 		want              string
 	}{
 		{"unknown model", "nope", `{}`, 400, "Request for unknown model: 'nope' is not found"},
-		{"unready model", "unready", `{}`, 503, "Request for unknown model: 'unready' version 1 is not at ready state"},
+		{"unready model", "unready", `{}`, 503, `Request for unknown model: 'unready' version 1 is not at ready state","reason":"MODEL_NOT_READY","retryable":true`},
 		{"no body", "echo", ``, 500, "failed to parse the request JSON buffer: The document is empty. at 0"},
 		{"truncated", "echo", `{"X":`, 500, "failed to parse the request JSON buffer: Invalid value. at 5"},
 		{"blanks", "echo", "  ", 500, "failed to parse the request JSON buffer: The document is empty. at 2"},
@@ -111,6 +111,9 @@ func TestGenerateErrors(t *testing.T) {
 				t.Parallel()
 				code, h, got := call(t, "POST", s.URL+"/v2/models/"+tt.model+end, []byte(tt.body))
 				want := `{"error":"` + tt.want + `"}`
+				if strings.HasSuffix(tt.want, "true") { // members behind the text
+					want = `{"error":"` + tt.want + `}`
+				}
 				if diff := cmp.Diff(want, got); diff != "" || code != tt.code || h.Get("Content-Type") != "application/json" {
 					t.Errorf("status %d, want %d, type %q (-want +got):\n%s", code, tt.code, h.Get("Content-Type"), diff)
 				}
@@ -264,7 +267,7 @@ func TestGenerateStreamCutOff(t *testing.T) {
 			last = events.Text()
 		}
 	}
-	if want := `data: {"error":"the server stopped before this request was complete: send it again, to another server"}`; last != want {
+	if want := `data: {"error":"the server stopped before this request was complete: send it again, to another server","reason":"SERVER_DRAINING","retryable":true}`; last != want {
 		t.Errorf("the last event is %s, want %s", last, want)
 	}
 	if err := <-stopped; err == nil {

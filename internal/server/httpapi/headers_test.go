@@ -110,7 +110,7 @@ func TestRestricted(t *testing.T) {
 						if want := other == api && value != "infer-value"; rejected != want {
 							t.Errorf("%s with %q: status %d, rejected should be %v", path, value, code, want)
 						}
-						if rejected && got != `{"error":"This API is restricted, expecting header 'infer-key'"}` {
+						if rejected && got != `{"error":"This API is restricted, expecting header 'infer-key'","reason":"PERMISSION_DENIED","retryable":false}` {
 							t.Errorf("%s: %s", path, got)
 						}
 					}

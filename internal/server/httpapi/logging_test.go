@@ -30,7 +30,7 @@ func TestLogging(t *testing.T) {
 		{"GET", ``, 200, first},
 		{"POST", `{}`, 200, first},
 		{"POST", `{"log_info":false,"log_file":"/x"}`, 501, `{"error":"log file location can not be updated through network protocol"}`},
-		{"POST", `{"log_info":false,"log_format":"x"}`, 503, `{"error":"invalid argument for --log_format, got: x"}`},
+		{"POST", `{"log_info":false,"log_format":"x"}`, 503, `{"error":"invalid argument for --log_format, got: x","reason":"INVALID_ARGUMENT","retryable":false}`},
 		{"POST", `{"log_info":0}`, 500, `{"error":"Unable to parse 'log_info': attempt to access JSON non-boolean as boolean"}`},
 		{"POST", `{"log_verbose_level":-1}`, 500, `{"error":"Unable to parse 'log_verbose_level': attempt to access JSON non-unsigned-integer as unsigned-integer"}`},
 		{"POST", `{"log_verbose_level":4294967296}`, 500, `{"error":"Unable to parse 'log_verbose_level': attempt to access JSON non-unsigned-integer as unsigned-integer"}`},

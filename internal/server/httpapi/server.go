@@ -24,6 +24,7 @@ import (
 	"time"
 
 	"github.com/tutti-server/tutti/core/job"
+	"github.com/tutti-server/tutti/core/status"
 	"github.com/tutti-server/tutti/internal/recovery"
 	"github.com/tutti-server/tutti/internal/server/http1"
 	"github.com/tutti-server/tutti/internal/server/httpapi/inference"
@@ -191,7 +192,8 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case p == nil:
 		s.reject(w, r, http.StatusNotFound, "Not Found")
 	case !s.shared.Admits(p.api, r.Header):
-		s.reject(w, r, http.StatusForbidden, "This API is restricted, expecting header '"+s.shared.Restrictions.Of(p.api).Key+"'")
+		s.shared.Drain(w, r, nil)
+		transport.WriteErrorAs(w, http.StatusForbidden, status.Reasonf(status.PermissionDenied, "This API is restricted, expecting header '%s'", s.shared.Restrictions.Of(p.api).Key))
 	case !p.allows(r.Method):
 		w.Header()["Content-Type"] = p.errorType
 		s.reject(w, r, http.StatusMethodNotAllowed, "Method Not Allowed")

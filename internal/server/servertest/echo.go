@@ -151,7 +151,7 @@ func (*Echo) ModelReady(name string, version int64) error {
 		return status.Errorf(status.NotFound, "Request for unknown model: '%s' version %d is not found", name, version)
 	}
 	if name == "unready" {
-		return status.Errorf(status.Unavailable, "Request for unknown model: '%s' version 1 is not at ready state", name)
+		return status.Reasonf(status.ModelNotReady, "Request for unknown model: '%s' version 1 is not at ready state", name)
 	}
 	return nil
 }

@@ -28,8 +28,8 @@ type file struct {
 
 // What the server says about parts that it does not have.
 var (
-	errNoTraces   = status.Errorf(status.Unavailable, "no traces are stored, expected --trace-store-bytes")
-	errNoCaptures = status.Errorf(status.Unavailable, "no tensors are kept, expected --dashboard-token and --capture-bytes")
+	errNoTraces   = status.Reasonf(status.NotEnabled, "no traces are stored, expected --trace-store-bytes")
+	errNoCaptures = status.Reasonf(status.NotEnabled, "no tensors are kept, expected --dashboard-token and --capture-bytes")
 	errNoLoader   = status.Errorf(status.Unsupported, "models are not loaded here")
 )
 

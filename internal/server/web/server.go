@@ -209,7 +209,7 @@ const (
 func (s *Server) events(w http.ResponseWriter, r *http.Request) {
 	defer s.streams.Add(-1)
 	if s.streams.Add(1) > maxStreams {
-		writeError(w, status.Errorf(status.Unavailable, "too many event streams, at most %d may be open", maxStreams))
+		writeError(w, status.Reasonf(status.LimitReached, "too many event streams, at most %d may be open", maxStreams))
 		return
 	}
 	if who, err := s.admit(r, infer.APIMetadata, false); err != nil {

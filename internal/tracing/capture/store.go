@@ -197,7 +197,7 @@ func (s *Store) StartCapture(rule inspect.CaptureRule) (*inspect.CaptureView, er
 	defer s.mu.Unlock()
 	all := *s.active.Load()
 	if len(all) == maxActive {
-		return nil, status.Errorf(status.Unavailable, "%d captures are active, at most %d may be", len(all), maxActive)
+		return nil, status.Reasonf(status.LimitReached, "%d captures are active, at most %d may be", len(all), maxActive)
 	}
 	s.ids++
 	x.id = s.ids

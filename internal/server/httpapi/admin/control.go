@@ -326,7 +326,7 @@ func (s *Service) updateLog(w http.ResponseWriter, r *http.Request) error {
 	err := s.Logs.Update(u)
 	if u.Format != nil && err != nil && status.CodeOf(err) == status.InvalidArg {
 		// Only the format can be invalid. Over HTTP Triton's error for it has other words and another status.
-		return status.Errorf(status.Unavailable, "invalid argument for --log_format, got: %s", *u.Format)
+		return status.With("INVALID_ARGUMENT", status.Errorf(status.Unavailable, "invalid argument for --log_format, got: %s", *u.Format)) // with Triton's code
 	}
 	return err
 }

@@ -29,7 +29,7 @@ func (s *Service) Generate(w http.ResponseWriter, r *http.Request, p transport.P
 		case n == 0 && err != nil:
 			transport.WriteError(w, err)
 		case n == 1 && err != nil:
-			transport.WriteErrorText(w, http.StatusOK, err.Error())
+			transport.WriteErrorAs(w, http.StatusOK, err)
 		case n != 1:
 			// The first response, or the end without one, has decided the status.
 			transport.WriteErrorText(w, http.StatusOK, notOneResponse)
@@ -191,7 +191,10 @@ func (e *eventWriter) end(err error) {
 
 // failure sends an error as an event. As the first event it sets the status.
 func (e *eventWriter) failure(err error) {
-	e.x.out = transport.AppendError(append(e.x.out[:0], "data: "...), transport.ErrorText(err))
+	if !e.begun {
+		transport.SetErrorHeader(e.w.Header(), err)
+	}
+	e.x.out = transport.AppendError(append(e.x.out[:0], "data: "...), err)
 	e.send(status.CodeOf(err).HTTP())
 }
 

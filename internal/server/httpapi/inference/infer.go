@@ -306,7 +306,7 @@ func (x *exchange) received(h http.Header) {
 // notStarted reports whether err, by its code, is that of a request which no model has executed.
 func notStarted(err error) bool {
 	switch status.CodeOf(err) {
-	case status.InvalidArg, status.NotFound, status.Unavailable, status.Unsupported:
+	case status.InvalidArg, status.NotFound, status.Unavailable, status.Unsupported, status.ResourceExhausted:
 		return true
 	default:
 		return false

@@ -29,23 +29,42 @@ var (
 	Close      = []string{"close"}
 )
 
-// WriteError responds with an error: the HTTP status of its code, and its text as JSON.
+// WriteError responds with an error: the HTTP status of its code, and what it says as JSON and in headers, see WriteErrorAs.
 func WriteError(w http.ResponseWriter, err error) {
 	if _, stalled := errors.AsType[stalledError](err); stalled {
 		WriteErrorText(w, http.StatusRequestTimeout, err.Error())
 		return
-	}
-	if d := status.RetryAfter(err); d > 0 {
-		w.Header().Set("Retry-After", strconv.FormatInt(int64((d+time.Second-1)/time.Second), 10))
 	}
 	code := status.CodeOf(err).HTTP()
 	if errors.Is(err, infer.ErrTooLarge) {
 		code = http.StatusRequestEntityTooLarge
 	}
 	if r, ok := errors.AsType[*identity.RefusedError](err); ok && r.Reason == identity.Forbidden {
-		code = http.StatusForbidden
+		code, err = http.StatusForbidden, r.Coded()
 	}
-	WriteErrorText(w, code, ErrorText(err))
+	WriteErrorAs(w, code, err)
+}
+
+// WriteErrorAs responds with a status and what an error says: the body of AppendError, and the headers of SetErrorHeader.
+func WriteErrorAs(w http.ResponseWriter, code int, err error) {
+	SetErrorHeader(w.Header(), err)
+	writeErrorBody(w, code, AppendError(nil, err))
+}
+
+// SetErrorHeader sets the headers of a response to a request that failed with err. For example, for a full queue:
+//
+//	Retry-After: 1
+//	Tutti-Error-Reason: QUEUE_FULL
+//	Tutti-Error-Retryable: true
+//	Tutti-Retry-After-Ms: 120
+func SetErrorHeader(h http.Header, err error) {
+	d := status.DetailsOf(err)
+	h["Tutti-Error-Reason"] = []string{string(d.Reason)}
+	h["Tutti-Error-Retryable"] = []string{strconv.FormatBool(d.Retryable)}
+	if after := d.RetryAfter; after > 0 {
+		h["Retry-After"] = []string{strconv.FormatInt(int64((after+time.Second-1)/time.Second), 10)}
+		h["Tutti-Retry-After-Ms"] = []string{strconv.FormatInt(status.Milliseconds(after), 10)}
+	}
 }
 
 // ErrorText returns the text of an error for clients, which is never empty.
@@ -61,7 +80,10 @@ func errorWithoutText(err error) string {
 
 // WriteErrorText responds with {"error":text}. The Content-Type is text/plain unless the header has one.
 func WriteErrorText(w http.ResponseWriter, code int, text string) {
-	body := AppendError(nil, text)
+	writeErrorBody(w, code, append(appendErrorText(nil, text), '}'))
+}
+
+func writeErrorBody(w http.ResponseWriter, code int, body []byte) {
 	h := w.Header()
 	if h["Content-Type"] == nil {
 		h["Content-Type"] = TextType
@@ -71,10 +93,31 @@ func WriteErrorText(w http.ResponseWriter, code int, text string) {
 	_, _ = w.Write(body) // the client may have disconnected
 }
 
-// AppendError appends {"error":text}. The text may repeat names that the client sent, which need not be UTF-8.
-func AppendError(b []byte, text string) []byte {
-	b = append(b, `{"error":`...)
-	return append(jsontext.Append(b, strings.ToValidUTF8(text, "\ufffd")), '}')
+// AppendError appends an error in its JSON form. One that says nothing besides its code has Triton's form, {"error":text}; others have more
+// members behind it. For example:
+//
+//	{"error":"...","reason":"QUEUE_FULL","retryable":true,"retry_after_ms":120,"step":"detect","predicted_finish_ms":340}
+func AppendError(b []byte, err error) []byte {
+	b = appendErrorText(b, ErrorText(err))
+	if d := status.DetailsOf(err); d.Own {
+		b = jsontext.Append(append(b, `,"reason":`...), string(d.Reason))
+		b = strconv.AppendBool(append(b, `,"retryable":`...), d.Retryable)
+		if d.RetryAfter > 0 {
+			b = strconv.AppendInt(append(b, `,"retry_after_ms":`...), status.Milliseconds(d.RetryAfter), 10)
+		}
+		if d.Step != "" {
+			b = jsontext.Append(append(b, `,"step":`...), strings.ToValidUTF8(d.Step, "\ufffd"))
+		}
+		if d.Finish > 0 {
+			b = strconv.AppendInt(append(b, `,"predicted_finish_ms":`...), status.Milliseconds(d.Finish), 10)
+		}
+	}
+	return append(b, '}')
+}
+
+// appendErrorText appends the object of an error up to its text, which may repeat names that the client sent, which need not be UTF-8.
+func appendErrorText(b []byte, text string) []byte {
+	return jsontext.Append(append(b, `{"error":`...), strings.ToValidUTF8(text, "\ufffd"))
 }
 
 // WriteJSON responds with v as compact JSON without HTML escapes.

@@ -8,7 +8,7 @@ import (
 )
 
 // ErrCut is the last event of a stream that is cut off because the server stops.
-var ErrCut = status.Errorf(status.Unavailable, "the server stopped before this request was complete: send it again, to another server")
+var ErrCut = status.Reasonf(status.Draining, "the server stopped before this request was complete: send it again, to another server")
 
 // Streams are the open streams of responses of a server, which get a last event before the server cuts them off. The zero value
 // is ready. It is safe for concurrent use.

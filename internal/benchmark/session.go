@@ -178,8 +178,8 @@ func (s *Session) stopped() bool {
 func (s *Session) count(c load.Client, err error, arrived time.Time, b *backoff) bool {
 	if err == nil {
 		end := time.Now()
-		if s.loop != nil {
-			end = c.(load.Received).Received()
+		if c, ok := c.(load.Received); ok && s.loop != nil {
+			end = c.Received()
 		}
 		s.rec.success(end.Sub(arrived))
 		if c, ok := c.(load.Streaming); ok {

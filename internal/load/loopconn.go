@@ -3,6 +3,7 @@ package load
 import (
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"os"
@@ -35,8 +36,12 @@ func (l *Loop) dial(addr string) (net.Conn, error) {
 		return nil, err
 	}
 	defer conn.Close()
+	tcp, ok := conn.(syscall.Conn)
+	if !ok {
+		return nil, fmt.Errorf("a connection to %s has no file descriptor", addr)
+	}
 	c := &loopConn{loop: l, fd: -1, local: conn.LocalAddr(), remote: conn.RemoteAddr(), writable: true}
-	raw, err := conn.(syscall.Conn).SyscallConn()
+	raw, err := tcp.SyscallConn()
 	if err == nil {
 		var failed error
 		err = raw.Control(func(fd uintptr) { c.fd, failed = unix.FcntlInt(fd, unix.F_DUPFD_CLOEXEC, 0) })

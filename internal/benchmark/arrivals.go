@@ -17,11 +17,13 @@ type arrivals struct {
 	next  time.Duration // guarded by mu
 	index int           // guarded by mu
 	gap   func() time.Duration
+	grid  time.Duration
 }
 
-// newArrivals returns the arrivals of a load: at random with exponential gaps, or with equal gaps.
-func newArrivals(l *Load, began time.Time) *arrivals {
-	a := &arrivals{began: began}
+// newArrivals returns the arrivals of a load: at random with exponential gaps, or with equal gaps. Unless grid is 0, each one is moved to
+// the next multiple of it.
+func newArrivals(l *Load, began time.Time, grid time.Duration) *arrivals {
+	a := &arrivals{began: began, grid: grid}
 	mean := float64(time.Second) / l.Rate
 	r := rand.New(rand.NewPCG(l.Seed, 0x9e3779b97f4a7c15)) //nolint:gosec // the same arrivals in every run are wanted
 	a.gap = func() time.Duration { return time.Duration(r.ExpFloat64() * mean) }
@@ -35,17 +37,32 @@ func newArrivals(l *Load, began time.Time) *arrivals {
 func (a *arrivals) take() (index int, at time.Time) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	index, at = a.index, a.began.Add(a.next)
+	index, at = a.index, a.began.Add(a.offset())
 	a.index++
 	a.next += a.gap()
 	return index, at
+}
+
+// offset returns the time of the next arrival after the begin. It is called with mu.
+func (a *arrivals) offset() time.Duration {
+	if a.grid > 0 {
+		return (a.next + a.grid - 1) / a.grid * a.grid
+	}
+	return a.next
+}
+
+// due reports whether an arrival is due.
+func (a *arrivals) due(now time.Time) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.began.Add(a.offset()).Compare(now) <= 0
 }
 
 // backlog returns how long the next arrival is overdue.
 func (a *arrivals) backlog() time.Duration {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return max(0, time.Since(a.began.Add(a.next)))
+	return max(0, time.Since(a.began.Add(a.offset())))
 }
 
 // alarm wakes a goroutine at a time, with the precision of the kernel's timers: the runtime's are up to a millisecond late on

@@ -15,6 +15,7 @@
 //	files.go      requests from files
 //	session.go    the clients and their loops
 //	arrivals.go   when requests of an open loop arrive
+//	dispatch.go   the open loop of high rates, whose clients share a goroutine
 //	record.go     latencies and errors
 //	measure.go    warm-up and windows
 //	compare.go    rounds, ratios and their confidence intervals

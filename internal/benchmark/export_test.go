@@ -2,10 +2,10 @@ package benchmark
 
 import "time"
 
-// Schedule returns the first n arrivals of a load.
-func Schedule(l *Load, n int) []time.Duration {
+// Schedule returns the first n arrivals of a load, on a grid unless that is 0.
+func Schedule(l *Load, n int, grid time.Duration) []time.Duration {
 	began := time.Unix(0, 0)
-	a := newArrivals(l, began)
+	a := newArrivals(l, began, grid)
 	var list []time.Duration
 	for range n {
 		_, at := a.take()
@@ -13,6 +13,9 @@ func Schedule(l *Load, n int) []time.Duration {
 	}
 	return list
 }
+
+// Tick is the grid of a fast open loop.
+const Tick = tick
 
 // Summary returns the distribution of latencies.
 func Summary(latencies ...time.Duration) Latency {

@@ -44,6 +44,7 @@ type Session struct {
 	stop     chan struct{}
 	arrivals *arrivals
 	alarms   []*alarm
+	loop     *load.Loop // of the clients of a fast open loop, otherwise nil
 	running  sync.WaitGroup
 }
 
@@ -53,18 +54,34 @@ func Open(t load.Target, protocol string, requests []load.Request, l Load) (*Ses
 	if err := l.check(); err != nil {
 		return nil, err
 	}
+	s := &Session{load: l}
+	if l.Rate >= fast && t.CanLoop(protocol) {
+		loop, err := load.NewLoop()
+		if err != nil {
+			return nil, err
+		}
+		s.loop, t.Loop = loop, loop
+	}
 	group, err := load.Dial(t, protocol, requests, l.Clients)
 	if err != nil {
-		return nil, err
+		return nil, errors.Join(err, s.closeLoop())
 	}
-	return &Session{load: l, group: group}, nil
+	s.group = group
+	return s, nil
 }
 
 // Interrupt ends the requests under way with errors. It may be called concurrently.
 func (s *Session) Interrupt() { s.group.Interrupt() }
 
 // Close ends the session.
-func (s *Session) Close() error { return s.group.Close() }
+func (s *Session) Close() error { return errors.Join(s.group.Close(), s.closeLoop()) }
+
+func (s *Session) closeLoop() error {
+	if s.loop == nil {
+		return nil
+	}
+	return s.loop.Close()
+}
 
 // begin starts the loops of the clients.
 func (s *Session) begin() error {
@@ -76,7 +93,12 @@ func (s *Session) begin() error {
 		}
 		return nil
 	}
-	s.arrivals, s.alarms = newArrivals(&s.load, now), nil
+	s.alarms = nil
+	if s.loop != nil {
+		s.arrivals = newArrivals(&s.load, now, tick)
+		return s.beginDispatcher()
+	}
+	s.arrivals = newArrivals(&s.load, now, 0)
 	for range s.group.Clients {
 		a, err := newAlarm()
 		if err != nil {
@@ -114,7 +136,7 @@ func (s *Session) end() error {
 // closed sends requests one after another.
 func (s *Session) closed(c load.Client) {
 	defer s.finish(c)
-	var b backoff
+	b := backoff{sleep: s.sleep}
 	for !s.stopped() {
 		began := time.Now()
 		err := c.Do(int(s.turn.Add(1) - 1))
@@ -127,7 +149,7 @@ func (s *Session) closed(c load.Client) {
 // open sends requests as they arrive.
 func (s *Session) open(c load.Client, a *alarm) {
 	defer s.finish(c)
-	var b backoff
+	b := backoff{sleep: s.sleep}
 	for {
 		i, at := s.arrivals.take()
 		if !a.wait(at) || s.stopped() {
@@ -155,7 +177,11 @@ func (s *Session) stopped() bool {
 // a lost server does not cost a core. It returns false when the client must stop.
 func (s *Session) count(c load.Client, err error, arrived time.Time, b *backoff) bool {
 	if err == nil {
-		s.rec.success(time.Since(arrived))
+		end := time.Now()
+		if c, ok := c.(load.Received); ok && s.loop != nil {
+			end = c.Received()
+		}
+		s.rec.success(end.Sub(arrived))
 		if c, ok := c.(load.Streaming); ok {
 			n, first := c.Responses()
 			s.rec.responses(n, first.Sub(arrived))
@@ -170,26 +196,34 @@ func (s *Session) count(c load.Client, err error, arrived time.Time, b *backoff)
 	if _, refused := errors.AsType[*load.ResponseError](err); refused {
 		return true
 	}
-	return b.pause(s.stop)
+	return b.pause()
+}
+
+// sleep returns false when the session is stopped meanwhile.
+func (s *Session) sleep(d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-s.stop:
+		return false
+	case <-t.C:
+		return true
+	}
 }
 
 // backoff is the time that a client waits after errors in a row.
-type backoff struct{ wait time.Duration }
+type backoff struct {
+	wait  time.Duration
+	sleep func(time.Duration) bool // returns false when the client must stop
+}
 
 const (
 	firstPause = 5 * time.Millisecond
 	lastPause  = 500 * time.Millisecond
 )
 
-// pause waits, longer each time. It returns false when stop is closed.
-func (b *backoff) pause(stop <-chan struct{}) bool {
+// pause waits, longer each time. It returns false when the client must stop.
+func (b *backoff) pause() bool {
 	b.wait = min(max(2*b.wait, firstPause), lastPause)
-	t := time.NewTimer(b.wait)
-	defer t.Stop()
-	select {
-	case <-stop:
-		return false
-	case <-t.C:
-		return true
-	}
+	return b.sleep(b.wait)
 }

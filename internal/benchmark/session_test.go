@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -76,22 +77,23 @@ func TestStable(t *testing.T) {
 }
 
 // TestNoCoordinatedOmission checks that requests count from their intended arrival. The server holds the first request for
-// 50 arrivals; the only client cannot send the others meanwhile, yet they count as late.
+// half a second; the only client cannot send the others meanwhile, yet they count as late.
 func TestNoCoordinatedOmission(t *testing.T) {
 	t.Parallel()
-	const gap = 10 * time.Millisecond
-	var first sync.Once
-	s, _ := open(t, benchmark.Load{Clients: 1, Rate: float64(time.Second / gap), Constant: true}, func(w http.ResponseWriter, r *http.Request) {
-		first.Do(func() { <-time.After(50 * gap) })
-		respond(w, r)
-	})
-	r, err := s.Measure(t.Context(), &benchmark.Plan{Window: 60 * gap, Windows: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
-	// Of 60 arrivals 41 were due 100 ms or more before the first response.
-	if late := 1e3 * float64(10*gap/time.Millisecond); r.Requests < 1 || r.Latency.P50 < late {
-		t.Errorf("%d requests with p50 %v us, expected at least %v us", r.Requests, r.Latency.P50, late)
+	for _, rate := range []float64{100, 10000} {
+		var first sync.Once
+		s, _ := open(t, benchmark.Load{Clients: 1, Rate: rate, Constant: true}, func(w http.ResponseWriter, r *http.Request) {
+			first.Do(func() { <-time.After(500 * time.Millisecond) })
+			respond(w, r)
+		})
+		r, err := s.Measure(t.Context(), &benchmark.Plan{Window: 600 * time.Millisecond, Windows: 1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		// Of 60 arrivals at 100/s 41 were due 100 ms or more before the first response.
+		if r.Requests < 1 || r.Latency.P50 < 1e5 {
+			t.Errorf("%v/s: %d requests with p50 %v us, expected at least 100 ms", rate, r.Requests, r.Latency.P50)
+		}
 	}
 }
 
@@ -137,7 +139,7 @@ func TestFailures(t *testing.T) {
 // TestLostServer checks that a measurement ends with what there is when the server stops.
 func TestLostServer(t *testing.T) {
 	t.Parallel()
-	for _, l := range []benchmark.Load{{Clients: 2}, {Clients: 2, Rate: 500}} {
+	for _, l := range []benchmark.Load{{Clients: 2}, {Clients: 2, Rate: 500}, {Clients: 2, Rate: 20000}} {
 		var once sync.Once
 		served := make(chan struct{})
 		s, server := open(t, l, func(w http.ResponseWriter, r *http.Request) {
@@ -159,20 +161,27 @@ func TestLostServer(t *testing.T) {
 // TestInterrupted checks that a measurement that is cancelled ends at once, with what there is, even if the server hangs.
 func TestInterrupted(t *testing.T) {
 	t.Parallel()
-	for _, l := range []benchmark.Load{{Clients: 2}, {Clients: 2, Rate: 1000}} {
+	for _, l := range []benchmark.Load{{Clients: 2}, {Clients: 2, Rate: 1000}, {Clients: 2, Rate: 20000}} {
 		ctx, cancel := context.WithCancel(t.Context())
-		var n atomic.Int64
+		var counted atomic.Bool
 		hang := make(chan struct{})
 		s, _ := open(t, l, func(w http.ResponseWriter, r *http.Request) {
-			if n.Add(1) > 10 {
+			if counted.Load() {
 				cancel()
 				<-hang
 			}
 			respond(w, r)
 		})
-		r, err := s.Measure(ctx, &benchmark.Plan{Window: time.Hour})
+		r, err := s.Measure(ctx, &benchmark.Plan{
+			Window: 20 * time.Millisecond, Windows: 1e6, Tolerance: 1e-12,
+			Progress: func(p benchmark.Progress) {
+				if p.Rate > 0 {
+					counted.Store(true)
+				}
+			},
+		})
 		close(hang)
-		if err != nil || !r.Interrupted || r.Requests < 9 {
+		if err != nil || !r.Interrupted || r.Requests == 0 {
 			t.Errorf("%+v: %+v, %v", l, r, err)
 		}
 	}
@@ -181,8 +190,8 @@ func TestInterrupted(t *testing.T) {
 func TestArrivals(t *testing.T) {
 	t.Parallel()
 	const n = 100000
-	poisson := benchmark.Schedule(&benchmark.Load{Rate: 1000, Seed: 7}, n)
-	again := benchmark.Schedule(&benchmark.Load{Rate: 1000, Seed: 7}, n)
+	poisson := benchmark.Schedule(&benchmark.Load{Rate: 1000, Seed: 7}, n, 0)
+	again := benchmark.Schedule(&benchmark.Load{Rate: 1000, Seed: 7}, n, 0)
 	below := 0
 	for i := 1; i < n; i++ {
 		if poisson[i] != again[i] || poisson[i] < poisson[i-1] {
@@ -198,10 +207,57 @@ func TestArrivals(t *testing.T) {
 	if share := float64(below) / n; math.Abs(share-(1-1/math.E)) > 0.01 {
 		t.Errorf("%v of the gaps are below their mean, expected 1-1/e", share)
 	}
-	for i, at := range benchmark.Schedule(&benchmark.Load{Rate: 200, Constant: true}, 10) {
+	for i, at := range benchmark.Schedule(&benchmark.Load{Rate: 200, Constant: true}, 10, 0) {
 		if at != time.Duration(i)*5*time.Millisecond {
 			t.Errorf("arrival %d is at %v", i, at)
 		}
+	}
+}
+
+// TestArrivalsOnGrid checks that a fast open loop has the arrivals of its Poisson process, each at the end of its tick.
+func TestArrivalsOnGrid(t *testing.T) {
+	t.Parallel()
+	const n = 1000
+	l := &benchmark.Load{Rate: 20000, Seed: 7}
+	exact := benchmark.Schedule(l, n, 0)
+	for i, at := range benchmark.Schedule(l, n, benchmark.Tick) {
+		if at%benchmark.Tick != 0 || at < exact[i] || at >= exact[i]+benchmark.Tick {
+			t.Fatalf("arrival %d is at %v instead of %v", i, at, exact[i])
+		}
+	}
+}
+
+// TestFastOpenLoop checks that a fast open loop sends each arrival once, and that its clients can be measured again.
+func TestFastOpenLoop(t *testing.T) {
+	t.Parallel()
+	var all, connections atomic.Int64
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		all.Add(1)
+		respond(w, r)
+	}))
+	server.Config.ConnState = func(_ net.Conn, state http.ConnState) {
+		if state == http.StateNew {
+			connections.Add(1)
+		}
+	}
+	server.Start()
+	t.Cleanup(server.Close)
+	target := load.Target{HTTP: strings.TrimPrefix(server.URL, "http://")}
+	s, err := benchmark.Open(target, load.JSON, []load.Request{{Model: "m"}}, benchmark.Load{Clients: 3, Rate: 10000})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.Close() })
+	measured := int64(0)
+	for range 2 {
+		r, err := s.Measure(t.Context(), &benchmark.Plan{Window: 50 * time.Millisecond, Windows: 1})
+		if err != nil || r.Requests == 0 || r.Failed != 0 {
+			t.Fatalf("%+v, %v", r, err)
+		}
+		measured += r.Requests
+	}
+	if n := connections.Load(); measured > all.Load() || n > 3 {
+		t.Errorf("%d responses to %d requests over %d connections", measured, all.Load(), n)
 	}
 }
 

@@ -43,9 +43,18 @@ type Target struct {
 	Timeout time.Duration
 	// Sequences, unless its length is 0, makes the requests of a client those of sequences.
 	Sequences Sequences
+	// Loop, unless nil, is the loop that the clients are part of: only its coroutines may use them. CanLoop says whether they can be.
+	Loop *Loop
 }
 
 func (t *Target) timeout() time.Duration { return cmp.Or(t.Timeout, responseTimeout) }
+
+// Received is a client of a Loop.
+type Received interface {
+	Client
+	// Received returns when the end of the last response arrived at this machine.
+	Received() time.Time
+}
 
 // ResponseError is the error of a request that the server responded to with an error.
 type ResponseError struct {
@@ -119,7 +128,7 @@ func (g *Group) http(t *Target, requests []Request, n int, encode func(*Request)
 // client returns a client over HTTP.
 func (t *Target) client(messages [][]byte) *HTTP {
 	c := NewHTTP(t.HTTP, messages)
-	c.tls = t.TLS
+	c.tls, c.loop = t.TLS, t.Loop
 	c.Limit(t.timeout())
 	return c
 }

@@ -18,6 +18,7 @@
 //	grpc.go      clients over gRPC
 //	stream.go    clients over gRPC streams, for decoupled models
 //	events.go    clients over HTTP that read server-sent events, for the same
+//	loop.go      many clients on one goroutine, and loopconn.go their connections
 //	sequence.go  the parameters of requests in sequences
 //	shared.go    the shared-memory region of a group
 //	response.go  decoding of responses

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/url"
 	"strconv"
+	"time"
 
 	"google.golang.org/grpc/codes"
 )
@@ -32,6 +33,9 @@ type caller struct {
 	text     string
 	http     string // :status
 	ending   bool   // the call ends when the headers that arrive are complete
+
+	waiting *Task     // the coroutine that waits for the call's end, in a loop; guarded by the connection's mu
+	stamp   time.Time // when the end of the response arrived, in a loop
 }
 
 var _ Client = (*caller)(nil)
@@ -76,7 +80,7 @@ func (c *caller) do(i int, end bool) error {
 	}
 	err := c.conn.start(c, message)
 	if err == nil {
-		err = <-c.done
+		err = c.result()
 	}
 	if err == nil {
 		err = c.judge()
@@ -86,6 +90,17 @@ func (c *caller) do(i int, end bool) error {
 	}
 	return err
 }
+
+// result waits for the result of the call.
+func (c *caller) result() error {
+	for l := c.conn.loop; l != nil && len(c.done) == 0; {
+		l.Suspend()
+	}
+	return <-c.done
+}
+
+// Received returns when the last response of a client of a loop arrived.
+func (c *caller) Received() time.Time { return c.stamp }
 
 func (c *caller) finish() error {
 	if c.sent == 0 {

@@ -29,6 +29,7 @@ type HTTP struct {
 	area     *area // of the outputs in shared memory, or nil
 	limit    time.Duration
 	tls      *tls.Config // nil for none
+	loop     *Loop       // nil for none
 
 	conn    net.Conn
 	r       *bufio.Reader
@@ -37,6 +38,7 @@ type HTTP struct {
 	head    int       // the number of its bytes that are JSON
 	last    bool      // the server closes the connection after this response
 	arrived func()    // unless nil, is called after each chunk of a body
+	stamp   time.Time // when the last response arrived, in a loop
 
 	mu          sync.Mutex
 	open        net.Conn // conn, for Interrupt; guarded by mu
@@ -66,7 +68,7 @@ var errInterrupted = errors.New("interrupted")
 
 // dial opens a connection.
 func (c *HTTP) dial() error {
-	conn, err := dial(c.addr, c.tls)
+	conn, err := dialIn(c.loop, c.addr, c.tls)
 	if err != nil {
 		return err
 	}
@@ -81,6 +83,14 @@ func (c *HTTP) dial() error {
 	}
 	c.r.Reset(conn)
 	return nil
+}
+
+// dialIn opens a connection of a loop, or one as dial does.
+func dialIn(l *Loop, addr string, t *tls.Config) (net.Conn, error) {
+	if l != nil {
+		return l.dial(addr)
+	}
+	return dial(addr, t)
 }
 
 // dial opens a connection, with TLS unless t is nil.
@@ -114,8 +124,15 @@ func (c *HTTP) do(message []byte) error {
 	if _, err := c.conn.Write(message); err != nil {
 		return err
 	}
-	return c.readResponse()
+	err := c.readResponse()
+	if c.loop != nil {
+		c.stamp = c.loop.stamp
+	}
+	return err
 }
+
+// Received returns when the last response of a client of a loop arrived.
+func (c *HTTP) Received() time.Time { return c.stamp }
 
 // renew moves the connection's deadline. Setting it costs a runtime timer, so it is set at most once a second.
 func (c *HTTP) renew(now time.Time) error {

@@ -23,10 +23,12 @@ type conn2 struct {
 	addr    string
 	tls     *tls.Config
 	limit   time.Duration
+	loop    *Loop  // nil for none
 	headers []byte // of every call, encoded
 
 	mu          sync.Mutex
 	changed     sync.Cond // signals more window, free streams, and the loss of the connection
+	waiting     []*Task   // the coroutines that wait for that, in a loop; guarded by mu
 	live        *link     // nil while there is no connection; guarded by mu
 	interrupted bool      // guarded by mu
 }
@@ -59,7 +61,7 @@ const (
 )
 
 func newConn2(t *Target) *conn2 {
-	c := &conn2{addr: t.GRPC, limit: t.timeout(), headers: callHeaders(t)}
+	c := &conn2{addr: t.GRPC, limit: t.timeout(), loop: t.Loop, headers: callHeaders(t)}
 	c.changed.L = &c.mu
 	if t.TLS != nil {
 		c.tls = t.TLS.Clone()
@@ -109,6 +111,9 @@ func (t *conn2) start(c *caller, message []byte) error {
 	c.id, c.window, c.response, c.status, c.text, c.http = l.next, l.initial, c.response[:0], "", "", ""
 	l.next += 2
 	l.calls[c.id], c.ending = c, false
+	if t.loop != nil {
+		c.waiting = t.loop.Running()
+	}
 	if len(l.calls) == 1 {
 		l.progress = time.Now()
 		if !l.armed {
@@ -121,7 +126,7 @@ func (t *conn2) start(c *caller, message []byte) error {
 		full := func() bool { return min(l.window, c.window) <= 0 || len(l.out) > outMost }
 		for l.calls[c.id] == c && full() {
 			if t.flush(l); l.calls[c.id] == c && full() {
-				t.changed.Wait()
+				t.wait()
 			}
 		}
 		if l.calls[c.id] != c { // it has ended already; the result is in c.done
@@ -152,7 +157,7 @@ func (t *conn2) ready() (*link, error) {
 				return nil, err
 			}
 		case l.draining || len(l.calls) >= l.streams:
-			t.changed.Wait()
+			t.wait()
 		default:
 			return l, nil
 		}
@@ -164,7 +169,7 @@ func (t *conn2) open() error {
 	if t.live != nil {
 		t.lose(t.live, errors.New("the connection is replaced"))
 	}
-	conn, err := dial(t.addr, t.tls)
+	conn, err := dialIn(t.loop, t.addr, t.tls)
 	if err != nil {
 		return err
 	}
@@ -185,8 +190,42 @@ func (t *conn2) open() error {
 		t.expire(l)
 	})
 	t.live, l.armed = l, true
-	go t.read(l)
+	if t.loop != nil {
+		t.loop.Go(func() { t.read(l) })
+	} else {
+		go t.read(l)
+	}
 	return nil
+}
+
+// wait waits for broadcast. It is called with mu, and releases it meanwhile.
+func (t *conn2) wait() {
+	if t.loop == nil {
+		t.changed.Wait()
+		return
+	}
+	t.waiting = append(t.waiting, t.loop.Running())
+	t.mu.Unlock()
+	t.loop.Suspend()
+	t.mu.Lock()
+}
+
+// broadcast ends all waits. It is called with mu.
+func (t *conn2) broadcast() {
+	t.changed.Broadcast()
+	for _, task := range t.waiting {
+		t.loop.Wake(task)
+	}
+	t.waiting = t.waiting[:0]
+}
+
+// deliver ends a call with its result. It is called with mu.
+func (t *conn2) deliver(l *link, c *caller, err error) {
+	delete(l.calls, c.id)
+	c.done <- err
+	if t.loop != nil {
+		t.loop.Wake(c.waiting)
+	}
 }
 
 // expire loses a link on which no call has ended for the time limit.
@@ -216,7 +255,7 @@ func (t *conn2) flush(l *link) {
 			t.lose(l, err)
 		}
 		if len(batch) > outMost {
-			t.changed.Broadcast()
+			t.broadcast()
 		}
 	}
 	l.writing = false
@@ -230,11 +269,10 @@ func (t *conn2) lose(l *link, err error) {
 	l.err = err
 	l.stale.Stop()
 	_ = l.Close() // the first error matters
-	for id, c := range l.calls {
-		delete(l.calls, id)
-		c.done <- err
+	for _, c := range l.calls {
+		t.deliver(l, c, err)
 	}
-	t.changed.Broadcast()
+	t.broadcast()
 }
 
 func (t *conn2) interrupt() {
@@ -243,7 +281,7 @@ func (t *conn2) interrupt() {
 	if t.interrupted = true; t.live != nil {
 		t.lose(t.live, errInterrupted)
 	}
-	t.changed.Broadcast()
+	t.broadcast()
 }
 
 // Close closes the connection. Calls under way end with an error.

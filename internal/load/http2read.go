@@ -136,7 +136,7 @@ func (t *conn2) handle(l *link, kind http2.FrameType, flags http2.Flags, stream 
 		if !flags.Has(http2.FlagSettingsAck) {
 			l.settings(payload)
 			l.out = appendFrame(l.out, http2.FrameSettings, http2.FlagSettingsAck, 0, nil)
-			t.changed.Broadcast()
+			t.broadcast()
 		}
 	case http2.FramePing:
 		if !flags.Has(http2.FlagPingAck) {
@@ -154,7 +154,7 @@ func (t *conn2) handle(l *link, kind http2.FrameType, flags http2.Flags, stream 
 		} else if c != nil {
 			c.window += more
 		}
-		t.changed.Broadcast()
+		t.broadcast()
 	}
 	return nil
 }
@@ -227,11 +227,13 @@ func (t *conn2) headersFrame(l *link, c *caller, kind http2.FrameType, flags htt
 
 // end delivers the result of a call.
 func (t *conn2) end(l *link, c *caller, err error) {
-	delete(l.calls, c.id)
-	c.done <- err
+	if t.loop != nil {
+		c.stamp = t.loop.stamp
+	}
+	t.deliver(l, c, err)
 	l.progress = time.Now()
 	if l.draining || len(l.calls) == l.streams-1 {
-		t.changed.Broadcast()
+		t.broadcast()
 	}
 }
 
@@ -262,9 +264,8 @@ func (t *conn2) goAway(l *link, payload []byte) {
 	last, code := binary.BigEndian.Uint32(payload)&^(1<<31), http2.ErrCode(binary.BigEndian.Uint32(payload[4:]))
 	for id, c := range l.calls {
 		if id > last {
-			delete(l.calls, id)
-			c.done <- fmt.Errorf("the server closes the connection: %v %.100s", code, payload[8:])
+			t.deliver(l, c, fmt.Errorf("the server closes the connection: %v %.100s", code, payload[8:]))
 		}
 	}
-	t.changed.Broadcast()
+	t.broadcast()
 }

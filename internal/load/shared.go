@@ -175,9 +175,10 @@ func (r *Region) unregister(t *Target) error {
 	return t.post("/v2/systemsharedmemory/region/"+r.name+"/unregister", "{}")
 }
 
-// post sends a body over a connection of its own.
+// post sends a body over a connection of its own, which is part of no loop.
 func (t *Target) post(path, body string) error {
 	c := t.client([][]byte{t.address(post(path, "application/json", "", []byte(body)))})
+	c.loop = nil
 	err := c.Do(0)
 	_ = c.Close() // the request's error matters
 	if err != nil {

@@ -41,7 +41,7 @@ func (t *tuning) calibrate(ctx context.Context) (err error) {
 		return nil // too slow for the objective even without load
 	}
 	t.overhead.Wait = 0 // under load threads are awake
-	plan := load.Plan{Duration: t.length(pilotTime), Rate: rate * pilotLoad, Least: t.number(fewestRequests)}
+	plan := load.Plan{Duration: t.length(pilotTime), Rate: rate * pilotLoad, Least: t.least(rate * pilotLoad)}
 	var factors []float64
 	var waits []time.Duration
 	for i := range pilotRounds {
@@ -77,6 +77,7 @@ func (t *tuning) pilot(ctx context.Context, v *live, p *load.Plan) (m measuremen
 			}
 		}
 		p.Rate = calmed(p.Rate, m.Throughput)
+		p.Least = t.least(p.Rate)
 	}
 }
 
@@ -95,8 +96,19 @@ func (t *tuning) overloaded(p *load.Plan, measured *Outcome) (bool, error) {
 	return measured.P50 > max(o.P99, t.Objective/tenth) || measured.Throughput < sustained*p.Rate, err
 }
 
-// fewestRequests are enough for a p99.
-const fewestRequests = 300
+const (
+	// fewestRequests are enough for a p99.
+	fewestRequests = 300
+	// slowRun is the length of a run from which on it has fewer requests than that, but leastRequests at least. So tune ends in some
+	// minutes for an ensemble that takes long, too.
+	slowRun       = 15 * time.Second
+	leastRequests = 30
+)
+
+// least returns the least number of requests of a run.
+func (s *Settings) least(rate float64) int {
+	return s.number(min(max(int(rate*slowRun.Seconds()), leastRequests), fewestRequests))
+}
 
 // single sets the overhead from requests one at a time.
 func (t *tuning) single(ctx context.Context, v *live) error {

@@ -35,6 +35,9 @@ func Lowered(n *Network, cores int, objective time.Duration, rate float64, measu
 	return calmed(rate, measured.Throughput), nil
 }
 
+// Least returns the least number of requests of a run.
+func Least(s *Settings, rate float64) int { return s.least(rate) }
+
 // Disturbed returns the error of a run of a network beside other processes.
 func Disturbed(n *Network, err error, foreign float64) error {
 	return (&tuning{network: n}).disturbed(err, foreign)

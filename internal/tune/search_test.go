@@ -130,3 +130,16 @@ func TestSearchUnreachable(t *testing.T) {
 		t.Error(got)
 	}
 }
+
+// TestLeast checks that a run at a low rate has fewer requests, so that it ends.
+func TestLeast(t *testing.T) {
+	t.Parallel()
+	for rate, want := range map[float64]int{1000: 300, 20: 300, 10: 150, 1: 30, 0.1: 30} {
+		if got := tune.Least(&tune.Settings{}, rate); got != want {
+			t.Errorf("%v/s: %d requests, expected %d", rate, got, want)
+		}
+	}
+	if got := tune.Least(&tune.Settings{Brief: true}, 1000); got != 15 {
+		t.Errorf("a brief run has %d requests, expected 15", got)
+	}
+}

@@ -79,7 +79,7 @@ type round struct {
 // rounds returns the rounds that count.
 func (t *tuning) rounds(ctx context.Context, rate float64, candidates []*Candidate, servers []*live) (list []round, err error) {
 	length := time.Duration(runRequests / rate * float64(time.Second))
-	plan := load.Plan{Duration: t.length(min(max(length, shortestRun), longestRun)), Rate: rate, Least: t.number(fewestRequests)}
+	plan := load.Plan{Duration: t.length(min(max(length, shortestRun), longestRun)), Rate: rate, Least: t.least(rate)}
 	undisturbed := 0
 	for i := 0; i < mostValidRounds && undisturbed < validRounds; i++ {
 		plan.Seed = uint64(i + 1)

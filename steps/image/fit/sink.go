@@ -2,7 +2,8 @@ package fit
 
 import (
 	"encoding/binary"
-	"math"
+
+	"github.com/tutti-server/tutti/steps/image/kernels"
 )
 
 // sink writes the rows of a resize to the output of a row of the batch. It implements opencv.Sink.
@@ -25,17 +26,16 @@ func (s *sink) Put(i int, row []byte) {
 		}
 		return
 	}
-	for c := range 3 {
-		from := c
+	var planes [3][]byte
+	var tables [3]*[256]uint32
+	for c := range planes {
+		sample := c
 		if s.o.reverse {
-			from = 2 - c
+			sample = 2 - c
 		}
-		line, table := s.dst[4*((c*f.outH+y)*f.outW):][:4*f.w], &s.o.table[c]
-		for at := from; at < len(row) && len(line) >= 4; at += 3 {
-			binary.LittleEndian.PutUint32(line, math.Float32bits(table[row[at]]))
-			line = line[4:]
-		}
+		planes[sample], tables[sample] = s.dst[4*((c*f.outH+y)*f.outW):], &s.o.table[c]
 	}
+	kernels.Planes(&planes, row, &tables)
 }
 
 // pad fills the output around the image: 0 at the right, black above and below.
@@ -47,7 +47,7 @@ func (s *step) pad(dst []byte, f *frame) {
 	n := 4 * f.outW * f.outH
 	for c := range 3 {
 		for i := 0; i < n; i += 4 {
-			binary.LittleEndian.PutUint32(dst[c*n+i:], math.Float32bits(s.table[c][0]))
+			binary.LittleEndian.PutUint32(dst[c*n+i:], s.table[c][0])
 		}
 	}
 }

@@ -2,6 +2,7 @@ package kernels_test
 
 import (
 	"bytes"
+	"encoding/binary"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -293,5 +294,34 @@ func TestLerp(t *testing.T) {
 		kernels.BlendGo(x[:3*n], want, below, weights[0], weights[1])
 		kernels.Blend(y[:3*n], want, below, weights[0], weights[1])
 		same(t, "blend", n, x, y)
+	}
+}
+
+// tables returns random tables for Planes.
+func tables(r *rand.Rand) *[3]*[256]uint32 {
+	var out [3]*[256]uint32
+	for c := range out {
+		out[c] = new([256]uint32)
+		for i := range out[c] {
+			out[c][i] = r.Uint32()
+		}
+	}
+	return &out
+}
+
+func TestPlanes(t *testing.T) {
+	t.Parallel()
+	r := rand.New(rand.NewPCG(18, 19))
+	for _, n := range widths(0) {
+		src, to := noise(r, 3*n), tables(r)
+		got := [3][]byte{guarded(4 * n), guarded(4 * n), guarded(4 * n)}
+		kernels.Planes(&got, src, to)
+		for c := range 3 {
+			want := guarded(4 * n)
+			for i := range n {
+				binary.LittleEndian.PutUint32(want[4*i:], to[c][src[3*i+c]])
+			}
+			same(t, "planes", n, want, got[c])
+		}
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/tutti-server/tutti/steps/image/contour"
+	"github.com/tutti-server/tutti/steps/image/raster"
 )
 
 // textBox is a box in pixels of the image.
@@ -26,13 +27,14 @@ type finder struct {
 	offset   contour.Offset
 	filler   contour.Filler
 	polygon  []contour.Point
+	above    []byte    // the pixels of text of the last row
 	found    []textBox // of all rows
 	ends     []int     // end of each row in found
 }
 
 // find appends the boxes of the map in their order.
 func (f *finder) find(ctx context.Context, o *boxOptions) error {
-	f.contours.Trace(f.w, f.h, func(y int, row []int8) { f.mark(o, y, row) })
+	f.contours.Trace(f.w, f.h, func(y int, row []byte) { f.mark(o, y, row) })
 	first := len(f.found)
 	for i := range min(f.contours.Len(), o.maxCandidates) {
 		if err := ctx.Err(); err != nil {
@@ -46,26 +48,33 @@ func (f *finder) find(ctx context.Context, o *boxOptions) error {
 	return nil
 }
 
-// mark sets the elements of a row that are text.
-func (f *finder) mark(o *boxOptions, y int, row []int8) {
-	for x, v := range f.values[y*f.w:][:f.w] {
-		if v > o.threshold {
-			row[x] = 1
-		}
+// mark sets the elements of a row that are text: with dilate, also those to the right of text and below.
+func (f *finder) mark(o *boxOptions, y int, row []byte) {
+	if y == 0 {
+		f.above = raster.Sized(f.above, f.w)
+		clear(f.above)
 	}
+	values, threshold := f.values[y*f.w:][:f.w], o.threshold
+	row, above, left := row[:len(values)], f.above[:len(values)], byte(0)
 	if !o.dilate {
+		for x, v := range values {
+			row[x] = text(v, threshold)
+		}
 		return
 	}
-	if y > 0 {
-		for x, v := range f.values[(y-1)*f.w:][:f.w] {
-			if v > o.threshold {
-				row[x] = 1
-			}
-		}
+	for x, v := range values {
+		here := text(v, threshold)
+		both := here | above[x]
+		row[x], above[x], left = both|left, here, both
 	}
-	for x := len(row) - 1; x > 0; x-- {
-		row[x] |= row[x-1]
+}
+
+// text returns 1 for a pixel above the threshold and else 0. The machine code has no branch.
+func text(v, threshold float32) (is byte) {
+	if v > threshold {
+		is = 1
 	}
+	return is
 }
 
 // box returns the box of a contour.

@@ -3,10 +3,12 @@ package ocr
 import (
 	"cmp"
 	"context"
+	"encoding/binary"
 	"math"
 	"slices"
 
 	"github.com/tutti-server/tutti/steps/image/contour"
+	"github.com/tutti-server/tutti/steps/image/kernels"
 	"github.com/tutti-server/tutti/steps/image/raster"
 )
 
@@ -27,7 +29,8 @@ type finder struct {
 	offset   contour.Offset
 	filler   contour.Filler
 	polygon  []contour.Point
-	above    []byte    // the pixels of text of the last row
+	here     []byte    // the pixels of text of a row
+	above    []byte    // those of the row above
 	found    []textBox // of all rows
 	ends     []int     // end of each row in found
 }
@@ -50,31 +53,33 @@ func (f *finder) find(ctx context.Context, o *boxOptions) error {
 
 // mark sets the elements of a row that are text: with dilate, also those to the right of text and below.
 func (f *finder) mark(o *boxOptions, y int, row []byte) {
+	values := f.values[y*f.w:][:f.w]
+	if !o.dilate {
+		kernels.Above(row, values, o.threshold)
+		return
+	}
+	f.here = raster.Sized(f.here, f.w)
 	if y == 0 {
 		f.above = raster.Sized(f.above, f.w)
 		clear(f.above)
 	}
-	values, threshold := f.values[y*f.w:][:f.w], o.threshold
-	row, above, left := row[:len(values)], f.above[:len(values)], byte(0)
-	if !o.dilate {
-		for x, v := range values {
-			row[x] = text(v, threshold)
-		}
-		return
-	}
-	for x, v := range values {
-		here := text(v, threshold)
-		both := here | above[x]
-		row[x], above[x], left = both|left, here, both
-	}
+	kernels.Above(f.here, values, o.threshold)
+	dilate(row, f.here, f.above)
+	f.here, f.above = f.above, f.here
 }
 
-// text returns 1 for a pixel above the threshold and else 0. The machine code has no branch.
-func text(v, threshold float32) (is byte) {
-	if v > threshold {
-		is = 1
+// dilate sets the elements of row where here or above has a 1, and those to the right of them. Eight are computed at a time.
+func dilate(row, here, above []byte) {
+	x, left := 0, uint64(0)
+	for ; x+8 <= len(row); x += 8 {
+		both := binary.LittleEndian.Uint64(here[x:]) | binary.LittleEndian.Uint64(above[x:])
+		binary.LittleEndian.PutUint64(row[x:], both|both<<8|left)
+		left = both >> 56
 	}
-	return is
+	for ; x < len(row); x++ {
+		both := here[x] | above[x]
+		row[x], left = both|byte(left), uint64(both)
+	}
 }
 
 // box returns the box of a contour.

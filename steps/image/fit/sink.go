@@ -18,11 +18,13 @@ func (s *sink) Put(i int, row []byte) {
 	f, y := s.f, s.f.top+i
 	if s.o.bytes {
 		line := s.dst[3*y*f.outW:][:3*f.w]
-		copy(line, row)
-		if s.o.reverse {
-			for i := 0; i+2 < len(line); i += 3 {
-				line[i], line[i+2] = line[i+2], line[i]
-			}
+		if !s.o.reverse {
+			copy(line, row)
+			return
+		}
+		for len(line) >= 3 && len(row) >= 3 {
+			line[0], line[1], line[2] = row[2], row[1], row[0]
+			line, row = line[3:], row[3:]
 		}
 		return
 	}
@@ -40,14 +42,23 @@ func (s *sink) Put(i int, row []byte) {
 
 // pad fills the output around the image: 0 at the right, black above and below.
 func (s *step) pad(dst []byte, f *frame) {
-	if s.bytes || s.height > 0 {
+	switch {
+	case s.height > 0:
+		size, rows := 4, 3*f.outH
+		if s.bytes {
+			size, rows = 3, f.outH
+		}
+		for y := range rows {
+			clear(dst[size*(y*f.outW+f.w) : size*(y+1)*f.outW])
+		}
+	case s.bytes:
 		clear(dst)
-		return
-	}
-	n := 4 * f.outW * f.outH
-	for c := range 3 {
-		for i := 0; i < n; i += 4 {
-			binary.LittleEndian.PutUint32(dst[c*n+i:], s.table[c][0])
+	default:
+		n := 4 * f.outW * f.outH
+		for c := range 3 {
+			for i := 0; i < n; i += 4 {
+				binary.LittleEndian.PutUint32(dst[c*n+i:], s.table[c][0])
+			}
 		}
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"math"
 
 	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/steps/image/kernels"
 	"github.com/tutti-server/tutti/steps/image/resize"
 )
 
@@ -171,6 +172,15 @@ func (l *layout) row(dst, src []byte, x, y int) {
 		copy(dst[at*l.ch:], src)
 		return
 	}
+	if l.planes && l.ch == 3 && l.dtype == tensor.FP32 { // what most vision models take
+		var planes [3][]byte
+		var luts [3]*[256]uint32
+		for c, sample := range l.order {
+			planes[sample], luts[sample] = dst[4*(c*l.width*l.height+at):], &l.lut[c]
+		}
+		kernels.Planes(&planes, src, &luts)
+		return
+	}
 	n := len(src) / l.ch
 	for c := range l.ch {
 		from, to := src[l.order[c]:], at*l.ch+c
@@ -185,10 +195,6 @@ func (l *layout) row(dst, src []byte, x, y int) {
 func (l *layout) channel(dst, src []byte, step, n int, lut *[256]uint32) {
 	switch l.dtype {
 	case tensor.FP32:
-		if step == 1 && l.ch == 3 {
-			plane3(dst[:4*n], src, lut)
-			return
-		}
 		for i := range n {
 			binary.LittleEndian.PutUint32(dst[4*i*step:], lut[src[i*l.ch]])
 		}
@@ -200,21 +206,6 @@ func (l *layout) channel(dst, src []byte, step, n int, lut *[256]uint32) {
 		for i := range n {
 			dst[i*step] = src[i*l.ch]
 		}
-	}
-}
-
-// plane3 is channel for FP32 planes of images with three channels, which most vision models take.
-func plane3(dst, src []byte, lut *[256]uint32) {
-	for len(dst) >= 16 && len(src) >= 12 {
-		d, s := (*[16]byte)(dst), (*[12]byte)(src)
-		binary.LittleEndian.PutUint64(d[:8], uint64(lut[s[0]])|uint64(lut[s[3]])<<32)
-		binary.LittleEndian.PutUint64(d[8:], uint64(lut[s[6]])|uint64(lut[s[9]])<<32)
-		dst, src = dst[16:], src[12:]
-	}
-	for len(dst) >= 4 && len(src) > 0 {
-		binary.LittleEndian.PutUint32(dst, lut[src[0]])
-		dst = dst[4:]
-		src = src[min(3, len(src)):]
 	}
 }
 

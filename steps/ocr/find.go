@@ -3,10 +3,13 @@ package ocr
 import (
 	"cmp"
 	"context"
+	"encoding/binary"
 	"math"
 	"slices"
 
 	"github.com/tutti-server/tutti/steps/image/contour"
+	"github.com/tutti-server/tutti/steps/image/kernels"
+	"github.com/tutti-server/tutti/steps/image/raster"
 )
 
 // textBox is a box in pixels of the image.
@@ -26,13 +29,15 @@ type finder struct {
 	offset   contour.Offset
 	filler   contour.Filler
 	polygon  []contour.Point
+	here     []byte    // the pixels of text of a row
+	above    []byte    // those of the row above
 	found    []textBox // of all rows
 	ends     []int     // end of each row in found
 }
 
 // find appends the boxes of the map in their order.
 func (f *finder) find(ctx context.Context, o *boxOptions) error {
-	f.contours.Trace(f.w, f.h, func(y int, row []int8) { f.mark(o, y, row) })
+	f.contours.Trace(f.w, f.h, func(y int, row []byte) { f.mark(o, y, row) })
 	first := len(f.found)
 	for i := range min(f.contours.Len(), o.maxCandidates) {
 		if err := ctx.Err(); err != nil {
@@ -46,25 +51,34 @@ func (f *finder) find(ctx context.Context, o *boxOptions) error {
 	return nil
 }
 
-// mark sets the elements of a row that are text.
-func (f *finder) mark(o *boxOptions, y int, row []int8) {
-	for x, v := range f.values[y*f.w:][:f.w] {
-		if v > o.threshold {
-			row[x] = 1
-		}
-	}
+// mark sets the elements of a row that are text: with dilate, also those to the right of text and below.
+func (f *finder) mark(o *boxOptions, y int, row []byte) {
+	values := f.values[y*f.w:][:f.w]
 	if !o.dilate {
+		kernels.Above(row, values, o.threshold)
 		return
 	}
-	if y > 0 {
-		for x, v := range f.values[(y-1)*f.w:][:f.w] {
-			if v > o.threshold {
-				row[x] = 1
-			}
-		}
+	f.here = raster.Sized(f.here, f.w)
+	if y == 0 {
+		f.above = raster.Sized(f.above, f.w)
+		clear(f.above)
 	}
-	for x := len(row) - 1; x > 0; x-- {
-		row[x] |= row[x-1]
+	kernels.Above(f.here, values, o.threshold)
+	dilate(row, f.here, f.above)
+	f.here, f.above = f.above, f.here
+}
+
+// dilate sets the elements of row where here or above has a 1, and those to the right of them. Eight are computed at a time.
+func dilate(row, here, above []byte) {
+	x, left := 0, uint64(0)
+	for ; x+8 <= len(row); x += 8 {
+		both := binary.LittleEndian.Uint64(here[x:]) | binary.LittleEndian.Uint64(above[x:])
+		binary.LittleEndian.PutUint64(row[x:], both|both<<8|left)
+		left = both >> 56
+	}
+	for ; x < len(row); x++ {
+		both := here[x] | above[x]
+		row[x], left = both|byte(left), uint64(both)
 	}
 }
 

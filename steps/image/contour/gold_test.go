@@ -46,9 +46,9 @@ func TestGold(t *testing.T) {
 	t.Parallel()
 	var c contour.Contours
 	for i, g := range readGold(t) {
-		c.Trace(g.W, g.H, func(y int, row []int8) {
+		c.Trace(g.W, g.H, func(y int, row []byte) {
 			for x := range row {
-				row[x] = int8(g.Mask[y*g.W+x] - '0')
+				row[x] = g.Mask[y*g.W+x] - '0'
 			}
 		})
 		if c.Len() != len(g.Contours) {

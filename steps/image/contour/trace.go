@@ -3,7 +3,12 @@
 // pyclipper's offset with JT_ROUND.
 package contour
 
-import "github.com/tutti-server/tutti/steps/image/raster"
+import (
+	"encoding/binary"
+	"math/bits"
+
+	"github.com/tutti-server/tutti/steps/image/raster"
+)
 
 // Point is a pixel: x to the right, y down.
 type Point struct{ X, Y int32 }
@@ -13,7 +18,7 @@ type Point struct{ X, Y int32 }
 type Contours struct {
 	points []Point
 	ends   []int
-	marks  []int8 // the mask with a border of zeros, and what has been traced
+	marks  []byte // the mask with a border of zeros, and what has been traced
 	step   int    // of a row of marks
 	next   [8]int // to the neighbour in each direction, counter-clockwise from the right
 }
@@ -36,7 +41,7 @@ const (
 	empty   = 0
 	fresh   = 1
 	traced  = 2
-	traced1 = -126
+	traced1 = 0x82
 )
 
 // moves are the directions in the order of next.
@@ -44,7 +49,7 @@ var moves = [8]Point{{1, 0}, {1, -1}, {0, -1}, {-1, -1}, {-1, 0}, {-1, 1}, {0, 1
 
 // Trace finds the contours of a mask of w x h pixels, those of holes among them. fill sets the elements of a row of zeros
 // that belong to a region to 1. The algorithm is the border following of Suzuki and Abe (1985).
-func (c *Contours) Trace(w, h int, fill func(y int, row []int8)) {
+func (c *Contours) Trace(w, h int, fill func(y int, row []byte)) {
 	c.points, c.ends, c.step = c.points[:0], c.ends[:0], w+2
 	c.marks = raster.Sized(c.marks, (w+2)*(h+2))
 	clear(c.marks)
@@ -62,21 +67,38 @@ func (c *Contours) Trace(w, h int, fill func(y int, row []int8)) {
 // scan looks for the first pixels of contours in a row.
 func (c *Contours) scan(y, w int) {
 	at := (y+1)*c.step + 1
-	before := int8(empty)
-	for x := range w {
-		switch p := c.marks[at+x]; {
-		case p == before:
-			continue
+	before := byte(empty)
+	for x := 0; x < w; x++ {
+		if x = c.skip(at, x, w, before); x == w {
+			return
+		}
+		p := c.marks[at+x]
+		switch {
 		case before == empty && p == fresh:
 			c.follow(at+x, Point{int32(x), int32(y)}, 4)
 			before = c.marks[at+x]
-		case p == empty && before > empty: // the edge of a hole
+		case p == empty && (before == fresh || before == traced): // the edge of a hole
 			c.follow(at+x-1, Point{int32(x - 1), int32(y)}, 0)
 			before = c.marks[at+x]
 		default:
 			before = p
 		}
 	}
+}
+
+// skip returns the first pixel of a row from x on whose mark is not the given one; w if there is none. at is the row's first pixel.
+func (c *Contours) skip(at, x, w int, mark byte) int {
+	row := c.marks[at:][:w]
+	eight := uint64(mark) * 0x0101010101010101
+	for ; x+8 <= w; x += 8 {
+		if other := binary.LittleEndian.Uint64(row[x:]) ^ eight; other != 0 {
+			return x + bits.TrailingZeros64(other)/8
+		}
+	}
+	for x < w && row[x] == mark {
+		x++
+	}
+	return x
 }
 
 // follow appends the contour through a pixel. Its outside is in direction out.

@@ -14,7 +14,7 @@ type options struct {
 	files, bytes, reverse, geometry bool
 	sizing
 	maxPixels int
-	table     [3][256]float32 // normalised samples by channel of the output
+	table     [3][256]uint32 // normalised samples as bits of FP32, by channel of the output
 }
 
 // sizing holds the parameters of the size.
@@ -84,7 +84,7 @@ func (o *options) normalise(s *steps.Settings) error {
 			return wrong(s, "std", "numbers other than 0")
 		}
 		for v := range o.table[c] {
-			o.table[c][v] = sample(v, scale[0], mean[c], std[c], s.Params["rounding"])
+			o.table[c][v] = math.Float32bits(sample(v, scale[0], mean[c], std[c], s.Params["rounding"]))
 		}
 	}
 	return nil

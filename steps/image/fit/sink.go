@@ -2,7 +2,8 @@ package fit
 
 import (
 	"encoding/binary"
-	"math"
+
+	"github.com/tutti-server/tutti/steps/image/kernels"
 )
 
 // sink writes the rows of a resize to the output of a row of the batch. It implements opencv.Sink.
@@ -17,37 +18,47 @@ func (s *sink) Put(i int, row []byte) {
 	f, y := s.f, s.f.top+i
 	if s.o.bytes {
 		line := s.dst[3*y*f.outW:][:3*f.w]
-		copy(line, row)
-		if s.o.reverse {
-			for i := 0; i+2 < len(line); i += 3 {
-				line[i], line[i+2] = line[i+2], line[i]
-			}
+		if !s.o.reverse {
+			copy(line, row)
+			return
+		}
+		for len(line) >= 3 && len(row) >= 3 {
+			line[0], line[1], line[2] = row[2], row[1], row[0]
+			line, row = line[3:], row[3:]
 		}
 		return
 	}
-	for c := range 3 {
-		from := c
+	var planes [3][]byte
+	var tables [3]*[256]uint32
+	for c := range planes {
+		sample := c
 		if s.o.reverse {
-			from = 2 - c
+			sample = 2 - c
 		}
-		line, table := s.dst[4*((c*f.outH+y)*f.outW):][:4*f.w], &s.o.table[c]
-		for at := from; at < len(row) && len(line) >= 4; at += 3 {
-			binary.LittleEndian.PutUint32(line, math.Float32bits(table[row[at]]))
-			line = line[4:]
-		}
+		planes[sample], tables[sample] = s.dst[4*((c*f.outH+y)*f.outW):], &s.o.table[c]
 	}
+	kernels.Planes(&planes, row, &tables)
 }
 
 // pad fills the output around the image: 0 at the right, black above and below.
 func (s *step) pad(dst []byte, f *frame) {
-	if s.bytes || s.height > 0 {
+	switch {
+	case s.height > 0:
+		size, rows := 4, 3*f.outH
+		if s.bytes {
+			size, rows = 3, f.outH
+		}
+		for y := range rows {
+			clear(dst[size*(y*f.outW+f.w) : size*(y+1)*f.outW])
+		}
+	case s.bytes:
 		clear(dst)
-		return
-	}
-	n := 4 * f.outW * f.outH
-	for c := range 3 {
-		for i := 0; i < n; i += 4 {
-			binary.LittleEndian.PutUint32(dst[c*n+i:], math.Float32bits(s.table[c][0]))
+	default:
+		n := 4 * f.outW * f.outH
+		for c := range 3 {
+			for i := 0; i < n; i += 4 {
+				binary.LittleEndian.PutUint32(dst[c*n+i:], s.table[c][0])
+			}
 		}
 	}
 }

@@ -15,3 +15,4 @@ void tk_add(int32_t *sum, const uint8_t *a, const uint8_t *b, int32_t ka, int32_
 void tk_round(uint8_t *dst, const int32_t *sum, intptr_t n);
 void tk_lerp(int16_t *dst, const uint8_t *src, const int32_t *at, const int16_t *weights, intptr_t n);
 void tk_blend(uint8_t *dst, const int16_t *a, const int16_t *b, int16_t wa, int16_t wb, intptr_t n);
+void tk_above(uint8_t *dst, const float *values, float threshold, intptr_t n);

@@ -433,3 +433,22 @@ AVX2 void tk_blend(uint8_t *dst, const int16_t *a, const int16_t *b, int16_t wa,
 	for (; i < n; i++)
 		dst[i] = (((int32_t)a[i] * wa >> 16) + ((int32_t)b[i] * wb >> 16) + 2) >> 2;
 }
+
+// above8 compares eight numbers: -1 for each that is above t, 0 for others and NaN.
+INLINE __m256i above8(const float *v, __m256 t) {
+	return _mm256_castps_si256(_mm256_cmp_ps(_mm256_loadu_ps(v), t, _CMP_GT_OQ));
+}
+
+AVX2 void tk_above(uint8_t *dst, const float *values, float threshold, intptr_t n) {
+	const __m256 t = _mm256_set1_ps(threshold);
+	const __m256i order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7), ones = _mm256_set1_epi8(1); // of the groups that packing interleaves
+	intptr_t i = 0;
+	for (; i + 32 <= n; i += 32, values += 32) {
+		__m256i a = _mm256_packs_epi32(above8(values, t), above8(values + 8, t));
+		__m256i b = _mm256_packs_epi32(above8(values + 16, t), above8(values + 24, t));
+		__m256i v = _mm256_permutevar8x32_epi32(_mm256_packs_epi16(a, b), order);
+		_mm256_storeu_si256((__m256i *)(dst + i), _mm256_and_si256(v, ones));
+	}
+	for (; i < n; i++, values++)
+		dst[i] = *values > threshold;
+}

@@ -25,6 +25,7 @@ func BenchmarkKernels(b *testing.B) {
 		taps.Set(i, i*8, make([]int32, 17))
 	}
 	sum := make([]int32, 672)
+	plane, table := [3][]byte{make([]byte, 4*n), make([]byte, 4*n), make([]byte, 4*n)}, [3]*[256]uint32{new([256]uint32), new([256]uint32), new([256]uint32)}
 	for _, bc := range []struct {
 		name string
 		run  func()
@@ -37,6 +38,7 @@ func BenchmarkKernels(b *testing.B) {
 		{"along", func() { kernels.Along(out, out[n:], rgb, rgb, &taps) }},
 		{"add", func() { kernels.Add(sum, x, y, 1, 2) }},
 		{"round", func() { kernels.Round(out, sum) }},
+		{"planes", func() { kernels.Planes(&plane, rgb, &table) }},
 		{"call", func() { kernels.Round(out, sum[:1]) }},
 	} {
 		b.Run(bc.name, func(b *testing.B) {

@@ -13,4 +13,5 @@ var (
 	RoundGo    = rounded
 	LerpGo     = lerp
 	BlendGo    = blend
+	AboveGo    = above
 )

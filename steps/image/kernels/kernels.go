@@ -1,5 +1,5 @@
-// Package kernels holds the inner loops of image decoding and resizing: the inverse transform of JPEG, its chroma and
-// colours, and the weighted sums of a resize. On amd64 with AVX2 they are C with intrinsics, called for a row at a
+// Package kernels holds the inner loops of the steps for images: the inverse transform of JPEG, its chroma and
+// colours, the weighted sums of a resize, the normalised samples, and masks. On amd64 with AVX2 they are C with intrinsics, called for a row at a
 // time. Elsewhere, and without cgo, they are Go. Both give the same bits. Go checks all sizes before it calls C, and no
 // bytes of a file are parsed here.
 package kernels
@@ -92,6 +92,18 @@ func blend(dst []byte, a, b []int16, wa, wb int16) {
 	a, b = a[:len(dst)], b[:len(dst)]
 	for i := range dst {
 		dst[i] = byte((int32(a[i])*int32(wa)>>16 + int32(b[i])*int32(wb)>>16 + 2) >> 2)
+	}
+}
+
+// above is Above in Go.
+func above(dst []byte, values []float32, threshold float32) {
+	dst = dst[:len(values)]
+	for i, v := range values {
+		is := byte(0)
+		if v > threshold { // the machine code has no branch
+			is = 1
+		}
+		dst[i] = is
 	}
 }
 

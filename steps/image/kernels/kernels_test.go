@@ -2,6 +2,8 @@ package kernels_test
 
 import (
 	"bytes"
+	"encoding/binary"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -30,7 +32,7 @@ func noise(r *rand.Rand, n int) []byte {
 }
 
 // atEdge copies data to the end of a memory page; the page after it cannot be read.
-func atEdge[T byte | int16](t *testing.T, data []T) []T {
+func atEdge[T byte | int16 | float32](t *testing.T, data []T) []T {
 	t.Helper()
 	page, size := unix.Getpagesize(), int(unsafe.Sizeof(data[0]))*len(data)
 	n := (size + page - 1) / page * page
@@ -61,6 +63,7 @@ func TestEdges(t *testing.T) {
 		kernels.Add(make([]int32, n), a, b, 1, 2)
 		kernels.Round(atEdge(t, make([]byte, n)), make([]int32, n))
 		kernels.Blend(atEdge(t, make([]byte, n)), atEdge(t, make([]int16, n)), atEdge(t, make([]int16, n)), 1, 2)
+		kernels.Above(atEdge(t, make([]byte, n)), atEdge(t, make([]float32, n)), 1)
 		for at := range n - 1 { // every pixel as the last one
 			kernels.Lerp(atEdge(t, make([]int16, 7)), atEdge(t, noise(r, 3*n)), []int32{0, int32(at)}, []int16{1, 2, 3, 4})
 		}
@@ -293,5 +296,62 @@ func TestLerp(t *testing.T) {
 		kernels.BlendGo(x[:3*n], want, below, weights[0], weights[1])
 		kernels.Blend(y[:3*n], want, below, weights[0], weights[1])
 		same(t, "blend", n, x, y)
+	}
+}
+
+// tables returns random tables for Planes.
+func tables(r *rand.Rand) *[3]*[256]uint32 {
+	var out [3]*[256]uint32
+	for c := range out {
+		out[c] = new([256]uint32)
+		for i := range out[c] {
+			out[c][i] = r.Uint32()
+		}
+	}
+	return &out
+}
+
+func TestPlanes(t *testing.T) {
+	t.Parallel()
+	r := rand.New(rand.NewPCG(18, 19))
+	for _, n := range widths(0) {
+		src, to := noise(r, 3*n), tables(r)
+		got := [3][]byte{guarded(4 * n), guarded(4 * n), guarded(4 * n)}
+		kernels.Planes(&got, src, to)
+		for c := range 3 {
+			want := guarded(4 * n)
+			for i := range n {
+				binary.LittleEndian.PutUint32(want[4*i:], to[c][src[3*i+c]])
+			}
+			same(t, "planes", n, want, got[c])
+		}
+	}
+}
+
+func TestAbove(t *testing.T) {
+	t.Parallel()
+	r := rand.New(rand.NewPCG(20, 21))
+	for _, n := range widths(0) {
+		values := make([]float32, n)
+		for i := range values {
+			values[i] = r.Float32()
+			switch r.IntN(10) {
+			case 0:
+				values[i] = 0.5
+			case 1:
+				values[i] = float32(math.NaN())
+			case 2:
+				values[i] = float32(math.Inf(1 - 2*r.IntN(2)))
+			}
+		}
+		want, got := guarded(n), guarded(n)
+		kernels.AboveGo(want, values, 0.5)
+		kernels.Above(got, values, 0.5)
+		same(t, "above", n, want, got)
+		for i, v := range values {
+			if (v > 0.5) != (got[i] == 1) || got[i] > 1 {
+				t.Fatalf("%v above 0.5 is %d", v, got[i])
+			}
+		}
 	}
 }

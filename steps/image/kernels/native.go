@@ -16,6 +16,7 @@ package kernels
 #cgo noescape tk_round
 #cgo noescape tk_lerp
 #cgo noescape tk_blend
+#cgo noescape tk_above
 #cgo nocallback tk_inverse
 #cgo nocallback tk_inverse4
 #cgo nocallback tk_inverse2
@@ -28,6 +29,7 @@ package kernels
 #cgo nocallback tk_round
 #cgo nocallback tk_lerp
 #cgo nocallback tk_blend
+#cgo nocallback tk_above
 #include "avx2.h"
 */
 import "C"
@@ -157,5 +159,14 @@ func Blend(dst []byte, a, b []int16, wa, wb int16) {
 		C.tk_blend(u8(dst), (*C.int16_t)(&a[:n][0]), (*C.int16_t)(&b[:n][0]), C.int16_t(wa), C.int16_t(wb), C.intptr_t(n))
 	} else {
 		blend(dst, a, b, wa, wb)
+	}
+}
+
+// Above compares numbers with a threshold: 1 for a number above it, 0 for others and for NaN. The destination must have their length.
+func Above(dst []byte, values []float32, threshold float32) {
+	if n := len(values); n > 0 && Fast() {
+		C.tk_above(u8(dst[:n]), (*C.float)(&values[0]), C.float(threshold), C.intptr_t(n))
+	} else {
+		above(dst, values, threshold)
 	}
 }

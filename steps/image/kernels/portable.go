@@ -17,6 +17,7 @@ var (
 	Round    = rounded
 	Lerp     = lerp
 	Blend    = blend
+	Above    = above
 )
 
 // Along is described in native.go.

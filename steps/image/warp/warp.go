@@ -22,17 +22,50 @@ func Cubic(dst, src *Image, back *Matrix) {
 	for i, v := range back {
 		m[i] = float32(v)
 	}
+	by, moved := shift(&m, dst)
 	for y := range dst.H {
-		row, fy := dst.Pix[3*y*dst.W:][:3*dst.W], float32(y)
-		x0, y0, z0 := float64(float32(fy*m[1])+m[2]), float64(float32(fy*m[4])+m[5]), float64(float32(fy*m[7])+m[8])
-		for x := range dst.W {
-			fx := float64(x)
-			z := 1 / (z0 + float64(float64(m[6])*fx))
-			px := float32((x0 + float64(float64(m[0])*fx)) * z)
-			py := float32((y0 + float64(float64(m[3])*fx)) * z)
-			pixel((*[3]byte)(row[3*x:]), src, px, py)
+		from, to := 0, 0 // the pixels that are copied
+		if at := y + by.y; moved && at >= 1 && at+2 < src.H {
+			from = min(max(0, 1-by.x), dst.W)
+			to = max(from, min(dst.W, src.W-2-by.x))
+			copy(dst.Pix[3*(y*dst.W+from):3*(y*dst.W+to)], src.Pix[3*(at*src.W+by.x+from):])
 		}
+		line(dst, src, &m, y, 0, from)
+		line(dst, src, &m, y, to, dst.W)
 	}
+}
+
+// line computes the pixels of row y of dst from one column to another.
+func line(dst, src *Image, m *[9]float32, y, from, to int) {
+	row, fy := dst.Pix[3*y*dst.W:][:3*dst.W], float32(y)
+	x0, y0, z0 := float64(float32(fy*m[1])+m[2]), float64(float32(fy*m[4])+m[5]), float64(float32(fy*m[7])+m[8])
+	for x := from; x < to; x++ {
+		fx := float64(x)
+		z := 1 / (z0 + float64(float64(m[6])*fx))
+		px := float32((x0 + float64(float64(m[0])*fx)) * z)
+		py := float32((y0 + float64(float64(m[3])*fx)) * z)
+		pixel((*[3]byte)(row[3*x:]), src, px, py)
+	}
+}
+
+// offset is a distance in whole pixels.
+type offset struct{ x, y int }
+
+// shift reports whether a transform moves the pixels of dst by whole numbers, so that they can be copied. The transforms of boxes
+// along the axes do, but for the last bits: a position near the whole number N, at least 1, is rounded to N if it is within 2^-25, half
+// of the distance from 1 to the float32 below. The bound adds up what the coefficients can contribute, each rounding counted twice.
+func shift(m *[9]float32, dst *Image) (by offset, ok bool) {
+	const within, most = 1.0 / (1 << 26), 1 << 20
+	off := func(v float32, whole float64) float64 { return math.Abs(float64(v) - whole) }
+	x, y := math.Round(float64(m[2])), math.Round(float64(m[5]))
+	w, h := float64(dst.W), float64(dst.H)
+	z := off(m[6], 0)*w + 2*(off(m[7], 0)*h+off(m[8], 1))
+	dx := off(m[0], 1)*w + 2*(off(m[1], 0)*h+off(m[2], x)) + 2*z*(math.Abs(x)+w)
+	dy := off(m[3], 0)*w + 4*(off(m[4], 1)*h+off(m[5], y)) + 2*z*(math.Abs(y)+h)
+	if dx < within && dy < within && math.Abs(x) < most && math.Abs(y) < most {
+		return offset{int(x), int(y)}, true
+	}
+	return offset{}, false
 }
 
 // pixel computes the pixel of src at (px, py).

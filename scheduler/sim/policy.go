@@ -24,12 +24,15 @@ const (
 	Deadline
 )
 
-// Policies are all policies, by the names of tutti simulate.
-var Policies = []struct {
+// PolicyInfo describes a policy.
+type PolicyInfo struct {
 	Policy Policy
-	Name   string
-	Doc    string
-}{
+	// Name is that of tutti simulate, Doc a clause about what it does.
+	Name, Doc string
+}
+
+// Policies are all policies.
+var Policies = []PolicyInfo{
 	{Triton, "triton", "first in, first out; the limit is the time-out of each queue"},
 	{Today, "today", "first in, first out, one deadline; what has expired is never executed"},
 	{Nexus, "nexus", "each step has a fixed part of the limit"},

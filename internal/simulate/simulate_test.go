@@ -170,8 +170,8 @@ func statistics(name string, requests uint64, list []infer.BatchStats) infer.Sta
 // model is the configuration of a model with INPUT0 and OUTPUT0.
 func model(t *testing.T, name, more string) *modelconfig.ModelConfig {
 	t.Helper()
-	cfg, err := config.Parse("config.pbtxt", []byte(`name: "` + name + `" backend: "onnxruntime" max_batch_size: 16
-		input { name: "INPUT0" data_type: TYPE_FP32 dims: 2 } output { name: "OUTPUT0" data_type: TYPE_FP32 dims: 2 } ` + more))
+	cfg, err := config.Parse("config.pbtxt", []byte(`name: "`+name+`" backend: "onnxruntime" max_batch_size: 16
+		input { name: "INPUT0" data_type: TYPE_FP32 dims: 2 } output { name: "OUTPUT0" data_type: TYPE_FP32 dims: 2 } `+more))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -186,7 +186,7 @@ func TestLearn(t *testing.T) {
 	}
 	ensemble, err := config.Parse("config.pbtxt", []byte(`name: "chain" platform: "ensemble" max_batch_size: 16
 		input { name: "X" data_type: TYPE_FP32 dims: 2 } output { name: "Y" data_type: TYPE_FP32 dims: 2 }
-		ensemble_scheduling { ` + step("many", "X", "a") + step("single", "a", "b") + step("gpu", "b", "Y") + ` }`))
+		ensemble_scheduling { `+step("many", "X", "a")+step("single", "a", "b")+step("gpu", "b", "Y")+` }`))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -283,6 +283,10 @@ bench-backends: bin/tutti-bench runtimes ## Compare a call of each backend with 
 bench-sched: bin/tutti-bench ## Measure what schedulers and the executor add to the models' work; fails beyond a limit
 	bin/tutti-bench -only sched -rounds $(COUNT)
 
+.PHONY: bench-goodput
+bench-goodput: bin/tutti-bench ## Compare policies for deadlines in virtual time with what any policy could do; fails when a goal is missed
+	bin/tutti-bench -only goodput
+
 .PHONY: bench-streams
 bench-streams: bin/tutti-bench build ## Measure the time to the first chunk through three decoupled steps
 	bin/tutti-bench -only streams -rounds $(COUNT)

@@ -25,12 +25,12 @@ const module = "github.com/tutti-server/tutti"
 var layers = [][]string{
 	{
 		"steps/image/kernels", "steps/image/raster", "steps/image/warp", "steps/image/contour", "steps/image/opencv", "steps/image/jpeg", "steps/image/tiff", "steps/image/resize", "steps/image/decode",
-		"tokenizer/charclass", "tokenizer/onig", "tokenizer", "proto/modelconfig", "proto/inference", "faults", "pending", "pool", "environ", "tempfolder", "memory", "core/status", "diskfull", "diskfull/*", "jsontext", "recovery", "core/tensor", "core/condition", "core/tensor/compute", "core/tensor/cuda", "core/tensor/cuda/kernels", "telemetry", "logs", "handover", "tracing", "tensordiff", "shm", "server/certs", "server/sock", "server/sites", "server/http1", "table", "load",
+		"tokenizer/charclass", "tokenizer/onig", "tokenizer", "proto/modelconfig", "proto/inference", "faults", "pending", "pool", "environ", "tempfolder", "memory", "core/status", "diskfull", "diskfull/*", "jsontext", "recovery", "core/tensor", "core/condition", "core/tensor/compute", "core/tensor/cuda", "core/tensor/cuda/kernels", "telemetry", "logs", "handover", "tracing", "tensordiff", "shm", "server/certs", "server/sock", "server/sites", "server/http1", "table", "load", "plot",
 	},
 	{"core/config", "core/infer", "core/job", "inspect", "simdev", "gpu"},
 	{"wire", "identity"},
 	{"backends", "cache", "tracing/*"},
-	{"steps", "scheduler", "scheduler/device", "pipeline", "pipeline/plan", "backends/bind", "backends/dylib", "backends/crash", "runtimes", "cloud", "temporald", "pipeline/engine"},
+	{"steps", "scheduler", "scheduler/device", "scheduler/deadline", "pipeline", "pipeline/plan", "backends/bind", "backends/dylib", "backends/crash", "runtimes", "cloud", "temporald", "pipeline/engine"},
 	{"scheduler/batch", "dataset"},
 	{"scheduler/queue", "scheduler/guarded"},
 	{"backends/*", "steps/*", "scheduler/*", "cache/*", "runtimes/*", "pipeline/exec"},
@@ -38,7 +38,7 @@ var layers = [][]string{
 	{"server/*", "pipeline/durable", "pipeline/async"},
 	{"client", "options", "lint", "starter", "importer"},
 	{"benchmark", "exposure", "replay"},
-	{"monitor"},
+	{"monitor", "simulate"},
 	{"."},
 	{"tune"},
 	{"cli"},

@@ -6,6 +6,8 @@ import (
 	"io"
 	"strconv"
 	"time"
+
+	"github.com/tutti-server/tutti/internal/plot"
 )
 
 // Report is the result of measurements of one model, or of a comparison.
@@ -42,7 +44,7 @@ func (r *Report) measured() []named {
 	for _, m := range r.Results {
 		name := strconv.Itoa(m.Clients) + " clients"
 		if m.Rate > 0 {
-			name = number(m.Rate) + "/s"
+			name = plot.Number(m.Rate) + "/s"
 		}
 		list = append(list, named{name, m})
 	}
@@ -52,7 +54,7 @@ func (r *Report) measured() []named {
 // HTML writes a page with the report and its plots. The page needs no other file.
 func (r *Report) HTML(w io.Writer) error {
 	page, err := template.New("report").Funcs(template.FuncMap{
-		"latency": latencyText, "number": number, "seconds": func(s float64) string { return number(s) + " s" },
+		"latency": plot.Latency, "number": plot.Number, "style": func() template.CSS { return plot.Style }, "seconds": func(s float64) string { return plot.Number(s) + " s" },
 	}).Parse(pageText)
 	if err != nil {
 		return err
@@ -71,52 +73,52 @@ func (r *Report) HTML(w io.Writer) error {
 
 // percentiles plots the distributions: the x axis has the share of requests beyond a latency, in powers of ten.
 func percentiles(all []named) template.HTML {
-	p := plot{
-		title: "Latency by percentile", x: "percentile", y: "latency", logX: true, logY: true, yLabel: latencyText,
-		xLabel: func(v float64) string { return strconv.FormatFloat(100-100/v, 'g', 7, 64) + " %" },
+	p := plot.Plot{
+		Title: "Latency by percentile", X: "percentile", Y: "latency", LogX: true, LogY: true, YLabel: plot.Latency,
+		XLabel: func(v float64) string { return strconv.FormatFloat(100-100/v, 'g', 7, 64) + " %" },
 	}
 	most := 1.0
 	for _, m := range all {
-		s := series{name: m.Name}
+		s := plot.Series{Name: m.Name}
 		for _, q := range m.Quantiles {
-			s.at = append(s.at, [2]float64{1 / (1 - q.Quantile), q.Micros})
+			s.At = append(s.At, [2]float64{1 / (1 - q.Quantile), q.Micros})
 			most = max(most, 1/(1-q.Quantile))
 		}
-		p.series = append(p.series, s)
+		p.Series = append(p.Series, s)
 	}
 	for _, v := range []float64{1, 2, 10, 100, 1000, 10000, 100000, 1e6, 1e7} {
 		if v <= most {
-			p.xTicks = append(p.xTicks, v)
+			p.XTicks = append(p.XTicks, v)
 		}
 	}
-	return p.svg()
+	return p.SVG()
 }
 
 // latencyOverTime plots p50 and p99 of the intervals.
 func latencyOverTime(all []named) template.HTML {
-	p := plot{title: "Latency over time", x: "seconds", y: "latency", logY: true, xLabel: number, yLabel: latencyText}
+	p := plot.Plot{Title: "Latency over time", X: "seconds", Y: "latency", LogY: true, XLabel: plot.Number, YLabel: plot.Latency}
 	for _, m := range all {
-		p.series = append(p.series,
+		p.Series = append(p.Series,
 			overTime(m, m.Name+" p50", func(t *Point) float64 { return t.P50 }), overTime(m, m.Name+" p99", func(t *Point) float64 { return t.P99 }))
 	}
-	return p.svg()
+	return p.SVG()
 }
 
 // throughputOverTime plots the throughput of the intervals.
 func throughputOverTime(all []named) template.HTML {
-	p := plot{title: "Throughput over time", x: "seconds", y: "requests/s", xLabel: number, yLabel: number}
+	p := plot.Plot{Title: "Throughput over time", X: "seconds", Y: "requests/s", XLabel: plot.Number, YLabel: plot.Number}
 	for _, m := range all {
-		p.series = append(p.series, overTime(m, m.Name, func(t *Point) float64 { return t.Throughput }))
+		p.Series = append(p.Series, overTime(m, m.Name, func(t *Point) float64 { return t.Throughput }))
 	}
-	return p.svg()
+	return p.SVG()
 }
 
 // overTime returns a line of the intervals that have responses.
-func overTime(m named, name string, value func(*Point) float64) series {
-	s := series{name: name}
+func overTime(m named, name string, value func(*Point) float64) plot.Series {
+	s := plot.Series{Name: name}
 	for i := range m.Points {
 		if t := &m.Points[i]; t.Throughput > 0 {
-			s.at = append(s.at, [2]float64{t.At, value(t)})
+			s.At = append(s.At, [2]float64{t.At, value(t)})
 		}
 	}
 	return s
@@ -124,21 +126,21 @@ func overTime(m named, name string, value func(*Point) float64) series {
 
 // perLoad plots throughput by concurrency, or by the rate of arrivals.
 func perLoad(results []*Result) template.HTML {
-	p := plot{title: "Throughput by concurrency", x: "clients", y: "requests/s", logX: true, xLabel: number, yLabel: number}
+	p := plot.Plot{Title: "Throughput by concurrency", X: "clients", Y: "requests/s", LogX: true, XLabel: plot.Number, YLabel: plot.Number}
 	if results[0].Rate > 0 {
-		p.title, p.x = "Throughput by rate of arrivals", "arrivals/s"
+		p.Title, p.X = "Throughput by rate of arrivals", "arrivals/s"
 	}
-	s := series{name: "throughput"}
+	s := plot.Series{Name: "throughput"}
 	for _, r := range results {
 		at := float64(r.Clients)
 		if r.Rate > 0 {
 			at = r.Rate
 		}
-		s.at = append(s.at, [2]float64{at, r.Throughput})
-		p.xTicks = append(p.xTicks, at)
+		s.At = append(s.At, [2]float64{at, r.Throughput})
+		p.XTicks = append(p.XTicks, at)
 	}
-	p.series = []series{s}
-	return p.svg()
+	p.Series = []plot.Series{s}
+	return p.SVG()
 }
 
 // Title returns the title of the page.

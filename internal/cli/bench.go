@@ -35,6 +35,7 @@ A decoupled model is measured over gRPC streams: until the first and until the l
 			run: (*program).bench, complete: completeModels,
 		},
 		topCommand(),
+		simulateCommand(),
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 	"github.com/tutti-server/tutti/core/config"
 	"github.com/tutti-server/tutti/core/infer"
 	"github.com/tutti-server/tutti/pipeline/plan"
+	"github.com/tutti-server/tutti/proto/modelconfig"
 )
 
 // timing is a response with its times from the server's statistics.
@@ -140,26 +141,11 @@ func micros(d time.Duration) string {
 	return fmt.Sprintf("%.0f us", float64(d)/float64(time.Microsecond))
 }
 
-// planOrder returns the models of the steps of an ensemble in the order of its plan, each model once. It compiles the plan
-// from the configurations of the server. It returns nil for a model that is no ensemble, and when a configuration cannot
-// be read.
+// planOrder returns the models of the steps of an ensemble in the order of its plan, each model once. It returns nil for a model that
+// is no ensemble, and when a configuration cannot be read.
 func planOrder(ctx context.Context, c client.Client, model string) []string {
-	cfg, err := c.Config(ctx, model)
-	if err != nil || !config.IsEnsemble(cfg) {
-		return nil
-	}
-	p, err := plan.Compile(cfg, 0, lookup(func(name string) (plan.Model, error) {
-		cfg, err := c.Config(ctx, name)
-		if err != nil {
-			return plan.Model{}, err
-		}
-		m := plan.Model{Signature: config.SignatureOf(cfg)}
-		if config.IsEnsemble(cfg) {
-			m.Ensemble = cfg
-		}
-		return m, nil
-	}))
-	if err != nil {
+	p, _, err := serverPlan(ctx, c, model)
+	if err != nil || !p.Ensemble {
 		return nil
 	}
 	var order []string
@@ -169,6 +155,33 @@ func planOrder(ctx context.Context, c client.Client, model string) []string {
 		}
 	}
 	return order
+}
+
+// serverPlan compiles the plan of a model from the configurations of its server, and returns these by model.
+func serverPlan(ctx context.Context, c client.Client, model string) (*plan.Plan, map[string]*modelconfig.ModelConfig, error) {
+	cfg, err := c.Config(ctx, model)
+	if err != nil {
+		return nil, nil, err
+	}
+	configs := map[string]*modelconfig.ModelConfig{model: cfg}
+	if !config.IsEnsemble(cfg) {
+		p := plan.Single(config.SignatureOf(cfg))
+		p.Nodes[0].Name, p.Nodes[0].Model = model, model
+		return p, configs, nil
+	}
+	p, err := plan.Compile(cfg, 0, lookup(func(name string) (plan.Model, error) {
+		cfg, err := c.Config(ctx, name)
+		if err != nil {
+			return plan.Model{}, err
+		}
+		configs[name] = cfg
+		m := plan.Model{Signature: config.SignatureOf(cfg)}
+		if config.IsEnsemble(cfg) {
+			m.Ensemble = cfg
+		}
+		return m, nil
+	}))
+	return p, configs, err
 }
 
 // lookup is a plan.Lookup that ignores versions.

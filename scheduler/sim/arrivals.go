@@ -102,3 +102,24 @@ func count(r *rand.Rand, mean float64) float64 {
 	}
 	return float64(n)
 }
+
+// Rate returns the mean rate per second, from the first arrival to the last.
+func (a Arrivals) Rate() float64 {
+	if len(a) < 2 || a[len(a)-1] == a[0] {
+		return 0
+	}
+	return float64(len(a)-1) / (a[len(a)-1] - a[0]).Seconds()
+}
+
+// Scale returns the arrivals at another mean rate: all gaps become longer or shorter by the same factor, and the first arrival is at 0.
+func (a Arrivals) Scale(rate float64) Arrivals {
+	factor := 1.0
+	if now := a.Rate(); now > 0 {
+		factor = now / rate
+	}
+	scaled := make(Arrivals, len(a))
+	for i := range a {
+		scaled[i] = time.Duration(float64(a[i]-a[0]) * factor)
+	}
+	return scaled
+}

@@ -13,28 +13,31 @@ type Policy uint8
 const (
 	// Triton is first in, first out, with the limit as the time-out of each queue.
 	Triton Policy = iota
-	// Expired is first in, first out, with one deadline for the graph: what has expired is not executed.
-	Expired
+	// Today is first in, first out, with one deadline for the graph: what has expired is never executed.
+	Today
 	// Nexus gives each node a fixed part of the limit, orders by it and drops what a batch would complete too late for its node
 	// (Shen et al., SOSP 2019).
 	Nexus
-	// Early drops what a batch and the rest of the path would complete too late, with known times (PARD, arXiv 2602.08747).
-	Early
+	// EarlyDrop drops what a batch and the rest of the path would complete too late, with known times (PARD, arXiv 2602.08747).
+	EarlyDrop
 	// Deadline is the server's policy, with times that it learns.
 	Deadline
 )
 
-// Policies are all policies, by the names of tutti simulate.
-var Policies = []struct {
+// PolicyInfo describes a policy.
+type PolicyInfo struct {
 	Policy Policy
-	Name   string
-	Doc    string
-}{
+	// Name is that of tutti simulate, Doc a clause about what it does.
+	Name, Doc string
+}
+
+// Policies are all policies.
+var Policies = []PolicyInfo{
 	{Triton, "triton", "first in, first out; the limit is the time-out of each queue"},
-	{Expired, "expired", "first in, first out; what has expired is not executed"},
+	{Today, "today", "first in, first out, one deadline; what has expired is never executed"},
 	{Nexus, "nexus", "each step has a fixed part of the limit"},
-	{Early, "early-drop", "drops what the rest of the path would complete too late"},
-	{Deadline, "deadline", "the server's"},
+	{EarlyDrop, "early-drop", "drops what the rest of the path would complete too late"},
+	{Deadline, "deadline", "the server's own, with times that it learns"},
 }
 
 // policy is a Policy in a simulation.
@@ -54,11 +57,11 @@ func (p Policy) start(x *simulation) policy {
 	switch p {
 	case Nexus:
 		return newNexus(b)
-	case Early:
+	case EarlyDrop:
 		return &early{base: b}
 	case Deadline:
 		return newServer(b)
-	case Expired:
+	case Today:
 		return &fifo{base: b}
 	case Triton:
 	}
@@ -68,8 +71,8 @@ func (p Policy) start(x *simulation) policy {
 // base is what policies share.
 type base struct{ x *simulation }
 
-func (b *base) admit(*request) bool         { return true }
-func (b *base) observe(*node, int, float64) {}
+func (*base) admit(*request) bool         { return true }
+func (*base) observe(*node, int, float64) {}
 
 // insert adds a task to a queue in the order of due, and of arrival.
 func insert(n *node, t *task) {
@@ -77,13 +80,13 @@ func insert(n *node, t *task) {
 	n.queue = slices.Insert(n.queue, i, t)
 }
 
-// fifo is Triton and Expired.
+// fifo is Triton and Today.
 type fifo struct {
 	base
 	perQueue bool
 }
 
-func (f *fifo) enqueue(n *node, t *task) { n.queue = append(n.queue, t) }
+func (*fifo) enqueue(n *node, t *task) { n.queue = append(n.queue, t) }
 
 // next takes the node whose first task has waited longest.
 func (f *fifo) next(d *device) (*node, []*task) {
@@ -151,13 +154,13 @@ func (p *nexus) enqueue(n *node, t *task) {
 }
 
 func (p *nexus) next(d *device) (*node, []*task) {
-	return earliest(p.x, d, func(n *node) []*task {
+	return earliest(d, func(n *node) []*task {
 		return form(p.x, n, func(t *task) float64 { return t.due }, n.time)
 	})
 }
 
 // earliest tries the device's nodes in the order of their first due time.
-func earliest(_ *simulation, d *device, form func(n *node) []*task) (*node, []*task) {
+func earliest(d *device, form func(n *node) []*task) (*node, []*task) {
 	nodes := slices.Clone(d.nodes)
 	slices.SortStableFunc(nodes, func(a, b *node) int {
 		switch {
@@ -207,14 +210,14 @@ func form(x *simulation, n *node, due func(*task) float64, time func(rows int) f
 // early is PARD's two-sided early drop with least budget first.
 type early struct{ base }
 
-func (p *early) enqueue(n *node, t *task) {
+func (*early) enqueue(n *node, t *task) {
 	t.due = t.r.deadline
 	insert(n, t)
 }
 
 func (p *early) next(d *device) (*node, []*task) {
 	rest := p.rest()
-	return earliest(p.x, d, func(n *node) []*task {
+	return earliest(d, func(n *node) []*task {
 		return form(p.x, n, func(t *task) float64 { return t.r.deadline - rest[n.index] }, n.time)
 	})
 }

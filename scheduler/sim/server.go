@@ -1,6 +1,8 @@
 package sim
 
 import (
+	"slices"
+
 	"github.com/tutti-server/tutti/scheduler/deadline"
 )
 
@@ -36,7 +38,7 @@ func (p *server) observe(n *node, rows int, took float64) {
 	p.latency[n.index].Observe(float64(rows), float64(rows), int64(took))
 }
 
-func (p *server) enqueue(n *node, t *task) {
+func (*server) enqueue(n *node, t *task) {
 	t.due = t.r.deadline
 	insert(n, t)
 }
@@ -45,7 +47,7 @@ func (p *server) enqueue(n *node, t *task) {
 func (p *server) refresh() {
 	for i, n := range p.x.nodes {
 		l, s := &p.latency[i], &p.route.Stages[i]
-		*s = deadline.Stage{Busy: max(0, int64(n.device.freeAt-p.x.now))}
+		*s = deadline.Stage{Busy: int64(n.device.freeAt(p.x.now) - p.x.now)}
 		queued := len(n.queue)
 		s.Rows, s.Instances = float64(queued), n.Instances
 		s.Work = int64(queued/n.MaxBatch) * l.Of(float64(n.MaxBatch))
@@ -113,7 +115,7 @@ func (p *server) form(n *node) (batch []*task) {
 			from = len(kept) - safe
 		}
 		batch = append(batch, kept[from:from+size]...)
-		n.queue = append(kept[:from], kept[from+size:]...)
+		n.queue = slices.Delete(kept, from, from+size)
 		return batch
 	}
 }

@@ -1,0 +1,161 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"runtime"
+	"sync"
+	"time"
+
+	"github.com/tutti-server/tutti/scheduler/sim"
+)
+
+// goodput compares the policies for deadlines: what part of the requests that could be in time is in time. It fails when the server's
+// policy misses a goal.
+func (b *bench) goodput() error {
+	g := &goodputBench{bench: b}
+	g.simulated() // the half of a live server goes here: an ensemble in an open loop with deadlines, beside a simulation of it
+	if g.missed {
+		return errors.Join(b.table.Flush(), errGoodput)
+	}
+	return nil
+}
+
+// errGoodput reports that a goal is missed.
+var errGoodput = errors.New("the server's policy misses a goal of goodput")
+
+type goodputBench struct {
+	*bench
+	missed bool
+}
+
+// goodputCase is a line of the table.
+type goodputCase struct {
+	arrivals string
+	of       func(rate float64, length time.Duration, seed uint64) sim.Arrivals
+	shared   bool
+	load     float64
+	noise    float64
+
+	part, waste []float64 // by policy: goodput over the bound, and the part of the devices' time for requests that were not in time
+}
+
+const (
+	goodputLength = time.Minute
+	goodputSeeds  = 2
+	mostWaste     = 0.02
+)
+
+// simulated is the half in virtual time: it does not depend on the machine.
+func (g *goodputBench) simulated() {
+	cases := goodputCases()
+	free := make(chan struct{}, runtime.GOMAXPROCS(0))
+	var all sync.WaitGroup
+	for i := range cases {
+		free <- struct{}{}
+		all.Go(func() {
+			cases[i].run()
+			<-free
+		})
+	}
+	all.Wait()
+	fmt.Fprintln(g.table, "goodput over the bound; in parentheses the devices' time for requests that were not in time")
+	fmt.Fprint(g.table, "devices\tarrivals\tnoise\tload")
+	for _, p := range sim.Policies {
+		fmt.Fprintf(g.table, "\t%s", p.Name)
+	}
+	fmt.Fprintln(g.table, "\tgoal")
+	for i := range cases {
+		g.line(&cases[i])
+	}
+}
+
+func goodputCases() (list []goodputCase) {
+	gamma := func(cv float64) func(rate float64, length time.Duration, seed uint64) sim.Arrivals {
+		return func(rate float64, length time.Duration, seed uint64) sim.Arrivals {
+			return sim.Gamma(rate, cv, length, seed)
+		}
+	}
+	kinds := []goodputCase{
+		{arrivals: "poisson", of: sim.Poisson},
+		{arrivals: "twitter", of: sim.Twitter},
+		{arrivals: "gamma 2", of: gamma(2)},
+		{arrivals: "gamma 4", of: gamma(4)},
+		{arrivals: "gamma 8", of: gamma(8)},
+	}
+	for _, shared := range []bool{false, true} {
+		for _, kind := range kinds {
+			for _, noise := range []float64{0, 0.2, 0.5} {
+				for _, load := range []float64{0.8, 1, 1.2, 1.5} {
+					c := kind
+					c.shared, c.noise, c.load = shared, noise, load
+					list = append(list, c)
+				}
+			}
+		}
+	}
+	return list
+}
+
+// graph is a chain of three models, and the limit of its requests.
+func (c *goodputCase) graph() (sim.Graph, time.Duration) {
+	const ms = time.Millisecond
+	nodes := []sim.Node{
+		{Name: "a", Fixed: 2 * ms, PerRow: ms / 2, MaxBatch: 16},
+		{Name: "b", After: []int{0}, Fixed: 5 * ms, PerRow: 3 * ms / 2, MaxBatch: 16},
+		{Name: "c", After: []int{1}, Fixed: 2 * ms, PerRow: ms / 2, MaxBatch: 16},
+	}
+	if !c.shared {
+		return sim.Graph{Nodes: nodes}, 120 * ms
+	}
+	for i := range nodes {
+		nodes[i].Device = 1
+	}
+	return sim.Graph{Nodes: nodes}, 150 * ms
+}
+
+func (c *goodputCase) run() {
+	graph, limit := c.graph()
+	c.part, c.waste = make([]float64, len(sim.Policies)), make([]float64, len(sim.Policies))
+	for seed := range uint64(goodputSeeds) {
+		arrivals := c.of(c.load*graph.Capacity(), goodputLength, seed+1)
+		for i, p := range sim.Policies {
+			o := sim.Run(&sim.Scenario{Graph: graph, Arrivals: arrivals, Limit: limit, Noise: c.noise, Seed: seed + 1, Policy: p.Policy})
+			c.part[i] += o.Goodput() / o.Bound / goodputSeeds
+			c.waste[i] += o.Waste() / goodputSeeds
+		}
+	}
+}
+
+// goal returns the least goodput over the bound that the server's policy must have; 0 for none. Noise makes every prediction wrong, and
+// bursts make the bound one that no policy reaches.
+func (c *goodputCase) goal() float64 {
+	switch {
+	case c.load < 1 || c.arrivals != "poisson" && c.arrivals != "twitter" || c.noise > 0.2:
+		return 0
+	case c.noise > 0:
+		return 0.95
+	}
+	return 0.97
+}
+
+// line prints a case.
+func (g *goodputBench) line(c *goodputCase) {
+	devices := "own"
+	if c.shared {
+		devices = "shared"
+	}
+	fmt.Fprintf(g.table, "%s\t%s\t%.0f %%\t%.1f", devices, c.arrivals, 100*c.noise, c.load)
+	for i := range sim.Policies {
+		fmt.Fprintf(g.table, "\t%.3f (%.1f %%)", c.part[i], 100*c.waste[i])
+	}
+	goal, verdict := c.goal(), ""
+	if goal > 0 {
+		own := len(sim.Policies) - 1 // sim.Deadline
+		verdict = fmt.Sprintf("%.2f", goal)
+		if c.part[own] < goal || c.noise == 0 && c.waste[own] > mostWaste {
+			g.missed, verdict = true, verdict+" MISSED"
+		}
+	}
+	fmt.Fprintf(g.table, "\t%s\n", verdict)
+}

@@ -2,7 +2,7 @@ package deadline
 
 const (
 	// spare is the part of the time of a request alone that a request must have left when it arrives, if others wait.
-	spare = 0.4
+	spare = 0.3
 	// busy is the part of that time from which on others count as waiting.
 	busy = 0.25
 	// doubt is the part of the deviation of batches' times by which predictions are longer.

@@ -16,7 +16,7 @@ type Candidate struct {
 const NoDeadline = int64(1<<63 - 1)
 
 // Pick returns the position of the candidate that a device executes next at a time: the one whose batch loses least time per row against
-// a full one, so that partial batches grow while others execute; of equal ones the deepest, which ends what has begun. A deeper one
+// a full one, so that partial batches grow while others execute; of equal ones the deepest, which ends what has begun. One that is as deep or deeper
 // goes first whose window would close meanwhile. It returns -1 without candidates.
 func Pick(now int64, c []Candidate) int {
 	best, urgent := -1, -1
@@ -33,7 +33,7 @@ func Pick(now int64, c []Candidate) int {
 			best = i
 		}
 	}
-	if best >= 0 && c[urgent].Depth > c[best].Depth && c[urgent].Closes < now+c[best].Batch {
+	if best >= 0 && c[urgent].Depth >= c[best].Depth && c[urgent].Closes < now+c[best].Batch {
 		return urgent
 	}
 	return best

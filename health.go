@@ -86,10 +86,10 @@ func (s *Server) admit(n int64) error {
 	}
 }
 
-// idleTime is the time after which memory of tensors that is not in use is returned to the system. It takes up to twice as long.
+// idleTime is the time after which what nothing uses is released. It takes up to twice as long.
 const idleTime = 20 * time.Second
 
-// releaseIdle returns the memory of tensors that was not used for a while.
+// releaseIdle returns the memory of tensors, and ends workers of the schedulers, that were not used for a while.
 func (s *Server) releaseIdle(ctx context.Context) {
 	tick := time.NewTicker(idleTime)
 	defer tick.Stop()
@@ -97,6 +97,7 @@ func (s *Server) releaseIdle(ctx context.Context) {
 		select {
 		case <-tick.C:
 			s.alloc.ReleaseIdle()
+			s.repo.ReleaseIdle()
 		case <-ctx.Done():
 			return
 		}

@@ -186,10 +186,11 @@ func (t *RunLoop) giveAway(from, to int) {
 }
 
 // Workers is a pool of goroutines that execute what callers do not. Workers start when they are first needed, park when
-// nothing is ready and stay as long as there is room for them. It is safe for concurrent use.
+// nothing is ready, and end when there is no room for them or at ReleaseIdle. It is safe for concurrent use.
 type Workers struct {
 	mu      sync.Mutex
-	parked  []*worker // guarded by mu
+	parked  []*worker // the one that parked last is used first; guarded by mu
+	idle    int       // the first ones of parked, which nothing has used since the last ReleaseIdle; guarded by mu
 	waiting []job     // jobs beyond the limit, guarded by mu
 	started int       // guarded by mu
 	limit   int       // guarded by mu
@@ -230,11 +231,32 @@ func (p *Workers) Reserve(n int) {
 		p.start(p.first())
 	}
 	for p.started > p.limit && len(p.parked) > 0 {
-		last := len(p.parked) - 1
-		close(p.parked[last].in)
-		p.parked = p.parked[:last]
+		close(p.unpark().in)
 		p.started--
 	}
+}
+
+// ReleaseIdle ends the parked workers that nothing has used since the last call: it frees their stacks. A server calls it regularly, so that
+// the workers of a burst of requests do not stay.
+func (p *Workers) ReleaseIdle() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, w := range p.parked[:p.idle] {
+		close(w.in)
+	}
+	p.started -= p.idle
+	p.parked = slices.Delete(p.parked, 0, p.idle)
+	p.idle = len(p.parked)
+}
+
+// unpark removes and returns the worker that parked last; mu is held, and there is one.
+func (p *Workers) unpark() *worker {
+	last := len(p.parked) - 1
+	w := p.parked[last]
+	p.parked[last] = nil
+	p.parked = p.parked[:last]
+	p.idle = min(p.idle, last)
+	return w
 }
 
 // first removes and returns the first waiting job; mu is held.
@@ -256,12 +278,10 @@ func (p *Workers) GoAfter(s Scheduler, d time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	k := job{to: s, after: d}
-	switch n := len(p.parked); {
+	switch {
 	case p.closed:
-	case n > 0:
-		w := p.parked[n-1]
-		p.parked = p.parked[:n-1]
-		w.in <- k
+	case len(p.parked) > 0:
+		p.unpark().in <- k
 	case p.started < p.limit:
 		p.start(k)
 	default:
@@ -331,7 +351,7 @@ func (p *Workers) Close() {
 	for _, w := range p.parked {
 		close(w.in)
 	}
-	p.parked = nil
+	p.parked, p.idle = nil, 0
 	p.mu.Unlock()
 	p.wg.Wait()
 }

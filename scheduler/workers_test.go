@@ -8,6 +8,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/tutti-server/tutti/internal/telemetry"
@@ -184,6 +185,48 @@ func TestReserveReleased(t *testing.T) {
 		p.Reserve(-1)
 	}
 	p.Close()
+}
+
+// TestWorkersReleaseIdle checks that workers end when nothing has used them between two calls of ReleaseIdle, and start again when they are
+// needed.
+func TestWorkersReleaseIdle(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		p := scheduler.NewWorkers()
+		p.Reserve(4)
+		use := func(n int) {
+			leave := make(chan struct{})
+			for range n {
+				p.Go(kicked(func() { <-leave }))
+			}
+			synctest.Wait()
+			if started, parked := p.Counts(); started-parked != n {
+				t.Errorf("%d workers execute, want %d", started-parked, n)
+			}
+			close(leave)
+			synctest.Wait()
+		}
+		check := func(when string, want int) {
+			t.Helper()
+			p.ReleaseIdle()
+			synctest.Wait()
+			if started, parked := p.Counts(); started != want || parked != want {
+				t.Errorf("%s: %d workers, %d of them parked, want %d", when, started, parked, want)
+			}
+		}
+		use(4)
+		check("all were used", 4)
+		use(2)
+		use(1)
+		check("two were used", 2)
+		use(3)
+		check("one was used that is new", 3)
+		p.Reserve(-3)
+		check("the limit is lower, and none was used", 0)
+		use(1)
+		p.Close()
+		p.ReleaseIdle()
+	})
 }
 
 // TestWorkerPanics checks that a panic in a worker's task is logged, and that the worker continues with the next

@@ -127,8 +127,7 @@ func (v *server) get(ctx context.Context, path string) (string, error) {
 
 // state is what the server holds at one moment.
 type state struct {
-	// Goroutines are those of the process without the parked workers of the schedulers' pool, which keeps as many as were ever needed at
-	// once, up to the sum of what models reserve.
+	// Goroutines are those of the process without the parked workers of the schedulers' pool, which end when nothing has used them for a while.
 	Goroutines  int `json:"goroutines"`
 	Parked      int `json:"parked_workers"`
 	Descriptors int `json:"descriptors"`
@@ -195,13 +194,15 @@ func (v *server) measure(ctx context.Context) (state, error) {
 	return s, err
 }
 
-// saveMemory writes the mappings of the server and the arenas of its C library, to find out where memory is.
+// saveMemory writes the mappings of the server, the arenas of its C library and the profile of Go's heap, to find out where memory is.
 func (v *server) saveMemory(ctx context.Context, out, name string) {
 	maps, _ := os.ReadFile(fmt.Sprintf("/proc/%d/smaps", v.PID())) // a missing file shows in the comparison of the states
 	arenas, _ := v.get(ctx, "/debug/malloc")
 	heap, _ := v.get(ctx, "/debug/pprof/heap?debug=1")
 	_, stats, _ := strings.Cut(heap, "# runtime.MemStats")
 	_ = os.WriteFile(filepath.Join(out, "memory-"+name+".txt"), []byte(string(maps)+arenas+stats), 0o600)
+	profile, _ := v.get(ctx, "/debug/pprof/heap")
+	_ = os.WriteFile(filepath.Join(out, "heap-"+name+".pprof"), []byte(profile), 0o600)
 }
 
 // children lists the processes of the server besides itself, also those whose parent has been killed.

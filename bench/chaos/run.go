@@ -204,14 +204,14 @@ func (x *run) execute(ctx context.Context, plan []event, sum *summary) error {
 func (x *run) settle(ctx context.Context, flows []flow, sum *summary) (state, float64, error) {
 	x.warmUp(ctx, flows)
 	t := newTraffic(flows, x.c, x.set.seed+1)
-	sum.Capacity = t.capacity(ctx, min(measured, x.set.duration))
+	sum.Capacity = t.capacity(ctx, min(measured, x.set.duration), callers)
 	sum.Rate = x.set.load * sum.Capacity
 	for _, o := range outcomes {
 		if n := t.tally.totals()[o]; o != right && n > 0 {
 			return state{}, 0, fmt.Errorf("%d requests ended %s before any event: %v", n, o, slices.Collect(maps.Keys(t.tally.texts)))
 		}
 	}
-	if err := x.openTraces(ctx); err != nil {
+	if err := x.writeTraces(ctx); err != nil {
 		return state{}, 0, err
 	}
 	x.calm(ctx, flows)
@@ -226,9 +226,9 @@ func (x *run) settle(ctx context.Context, flows []flow, sum *summary) (state, fl
 	return s, sum.Rate, x.enter(ctx)
 }
 
-// openTraces has the server write the traces of the warm-up, with a change of their rate, so that their file is open before the events and
-// after them. Otherwise it is opened when there is 1 MiB of them, which a short run does not have.
-func (x *run) openTraces(ctx context.Context) error {
+// writeTraces has the server write its traces, with a change of their rate, so that before the events and after them their file is open, and
+// none are buffered. Otherwise they are written when there is 1 MiB of them.
+func (x *run) writeTraces(ctx context.Context) error {
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, x.c.url+"/v2/trace/setting", strings.NewReader(`{"trace_rate":"200"}`))
 	if err != nil {
 		return err
@@ -241,19 +241,20 @@ func (x *run) openTraces(ctx context.Context) error {
 		return err
 	}
 	if resp.StatusCode != http.StatusOK || !readable(x.trace) {
-		return fmt.Errorf("the traces of the warm-up are not in '%s': %s", x.trace, resp.Status)
+		return fmt.Errorf("the traces are not in '%s': %s", x.trace, resp.Status)
 	}
 	return nil
 }
 
-// warmUp sends as much traffic as the server can take, while each kind of event happens once, and then some more.
+// warmUp sends as much traffic as the server can take, while each kind of event happens once, and then some more. At its end as many requests
+// are in flight as the run may have at once, without events: after their most, Go's heap keeps its records of pages and partly used spans.
 func (x *run) warmUp(ctx context.Context, flows []flow) {
 	t := newTraffic(flows, x.c, x.set.seed+2)
 	t.slow = func() { x.saveStacks(ctx, "slow-in-warm-up") }
 	d := min(warmUp, x.set.duration)
 	over, stop := context.WithCancel(ctx)
 	var wg sync.WaitGroup
-	wg.Go(func() { t.capacity(over, time.Hour) })
+	wg.Go(func() { t.capacity(over, time.Hour, callers) })
 	for i, k := range kinds {
 		if (k.needs == "" || x.have[k.needs]) && wants(x.set.only.events, k.name) {
 			wg.Go(func() {
@@ -269,6 +270,7 @@ func (x *run) warmUp(ctx context.Context, flows []flow) {
 	pause(ctx, d+d/4)
 	stop()
 	wg.Wait()
+	t.capacity(ctx, min(measured, d), mostAtOnce)
 	for _, o := range outcomes {
 		if n := t.tally.totals()[o]; isFault(o) && n > 0 {
 			x.fault(fmt.Sprintf("%d requests of the warm-up ended %s", n, o))
@@ -394,7 +396,7 @@ func (x *run) calm(ctx context.Context, flows []flow) {
 
 // compare compares the state with the one before.
 func (x *run) compare(ctx context.Context, before state, sum *summary) error {
-	if err := x.leave(ctx); err != nil {
+	if err := errors.Join(x.writeTraces(ctx), x.leave(ctx)); err != nil {
 		return err
 	}
 	after, err := x.stable(ctx, &before)

@@ -59,14 +59,14 @@ func (t *traffic) one(ctx context.Context, draw uint64, impatient bool) {
 // callers is the number of clients that measure the capacity.
 const callers = 16
 
-// capacity measures the requests in a second of a closed loop.
-func (t *traffic) capacity(ctx context.Context, d time.Duration) float64 {
+// capacity measures the requests in a second of a closed loop of some clients.
+func (t *traffic) capacity(ctx context.Context, d time.Duration, clients int) float64 {
 	ctx, cancel := context.WithTimeout(ctx, d)
 	defer cancel()
 	var wg sync.WaitGroup
 	var n atomic.Uint64
 	began := time.Now()
-	for range callers {
+	for range clients {
 		wg.Go(func() {
 			for ctx.Err() == nil {
 				t.one(ctx, n.Add(1), false)

@@ -76,6 +76,7 @@ type Buffer struct {
 	refs  atomic.Int32
 	place Place
 	class int8 // the pool's size class; negative for memory of its own mapping
+	empty bool // a free buffer of the pool whose pages the system has
 	n     int
 	ptr   unsafe.Pointer
 	owner Owner

@@ -18,16 +18,17 @@ const (
 	maxClassBits = 20 // 1 MiB; larger buffers get a separate mapping
 	numClasses   = maxClassBits - minClassBits + 1
 	slabSize     = 1 << 20
-	keepResident = 64 << 20  // bytes of large mappings kept for reuse as they are
-	keepMapped   = 256 << 20 // and in all: the system may take the pages of the others
-	hugeFrom     = 4 << 20   // bytes from which a mapping asks for huge pages
-	admitFrom    = 16 << 20  // bytes from which a mapping asks whether the memory has room for it
+	keepResident = 64 << 20          // bytes of large mappings kept for reuse as they are
+	keepMapped   = 256 << 20         // and in all: the system may take the pages of the others
+	hugeFrom     = 4 << 20           // bytes from which a mapping asks for huge pages
+	admitFrom    = 16 << 20          // bytes from which a mapping asks whether the memory has room for it
+	pageClass    = 12 - minClassBits // the first size class whose buffers are whole pages
 )
 
 // Pool allocates host memory outside the Go heap. Sizes up to 1 MiB come from power-of-two classes carved out of 1 MiB
 // slabs, which stay mapped; larger ones are separate mappings. Up to 256 MiB of them are kept for reuse, because
 // mapping and faulting pages costs more than most uses of them; from 64 MiB on the system may take their pages back
-// when it needs memory, and ReleaseIdle returns those that were not used for a while.
+// when it needs memory. ReleaseIdle returns what was not used for a while: the larger mappings, and the pages of free buffers of slabs.
 type Pool struct {
 	place   Place
 	mapper  Mapper // nil: mappings of the process
@@ -54,8 +55,10 @@ var _ Allocator = (*Pool)(nil)
 // freeList is one size class.
 type freeList struct {
 	mu    sync.Mutex
-	free  *Buffer // guarded by mu
-	_     [48]byte
+	free  *Buffer // the one that was freed last is first; guarded by mu
+	n     int     // the length of free, guarded by mu
+	idle  int     // the last ones of free, which nothing has used since the last ReleaseIdle; guarded by mu
+	_     [32]byte
 	carve []byte // the rest of the current slab, guarded by mu
 }
 
@@ -119,7 +122,7 @@ func (p *Pool) shareIn(m *SharedMemory) {
 	for i := range p.classes { // what is left of the slabs stays mapped, as all slabs do
 		l := &p.classes[i]
 		l.mu.Lock()
-		l.free, l.carve = nil, nil
+		l.free, l.carve, l.n, l.idle = nil, nil, 0, 0
 		l.mu.Unlock()
 	}
 }
@@ -168,6 +171,7 @@ func (p *Pool) Free(b *Buffer) {
 	l := &p.classes[b.class]
 	l.mu.Lock()
 	b.next, l.free = l.free, b
+	l.n++
 	l.mu.Unlock()
 }
 
@@ -184,7 +188,9 @@ func (p *Pool) take(class int) (*Buffer, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if b := l.free; b != nil {
-		l.free, b.next = b.next, nil
+		l.free, b.next, b.empty = b.next, nil, false
+		l.n--
+		l.idle = min(l.idle, l.n)
 		return b, nil
 	}
 	size := 1 << (class + minClassBits)
@@ -327,9 +333,14 @@ func (p *Pool) Trim() {
 	m.free, m.kept, m.idle = nil, 0, 0
 }
 
-// ReleaseIdle unmaps the large mappings that are kept for reuse and that nothing has used since the last call. A server calls it regularly, so that
-// the memory of a burst of requests is returned.
+// ReleaseIdle unmaps the large mappings that are kept for reuse and that nothing has used since the last call, and returns the pages of such
+// buffers of slabs. A server calls it regularly, so that the memory of a burst of requests is returned.
 func (p *Pool) ReleaseIdle() {
+	if p.mapper == nil {
+		for c := pageClass; c < numClasses; c++ {
+			p.classes[c].releaseIdle(1<<(c+minClassBits), p.advice())
+		}
+	}
 	m := &p.large
 	m.mu.Lock()
 	old := slices.Clone(m.free[:m.idle])
@@ -343,6 +354,42 @@ func (p *Pool) ReleaseIdle() {
 		p.mapped.Add(-int64(mappedLen(b.n)))
 		unmap(b, p.source(b))
 	}
+}
+
+// advice returns what has the system take back pages of slabs.
+func (p *Pool) advice() int {
+	if p.shared.Load() != nil {
+		return unix.MADV_REMOVE
+	}
+	return unix.MADV_DONTNEED
+}
+
+// releaseIdle returns the pages of the idle buffers of a class, each of size bytes, with the system call's advice. Requests do not wait for it: the
+// buffers are not in the list meanwhile.
+func (l *freeList) releaseIdle(size, advice int) {
+	l.mu.Lock()
+	at := &l.free
+	for range l.n - l.idle {
+		at = &(*at).next
+	}
+	idle := *at
+	*at, l.n, l.idle = nil, l.n-l.idle, 0
+	l.mu.Unlock()
+	n := 0
+	for b := idle; b != nil; b = b.next {
+		n++
+		if !b.empty {
+			b.empty = unix.Madvise(unsafe.Slice((*byte)(b.ptr), size), advice) == nil // an error leaves the pages for the next use
+		}
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for at = &l.free; *at != nil; at = &(*at).next {
+		continue
+	}
+	*at = idle
+	l.n += n
+	l.idle = l.n
 }
 
 // Close unmaps all memory of a pool with a Mapper. While buffers are in use it unmaps what Trim does, and returns false. Nothing may be

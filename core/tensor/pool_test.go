@@ -1,6 +1,7 @@
 package tensor_test
 
 import (
+	"bytes"
 	"fmt"
 	"testing"
 
@@ -120,6 +121,55 @@ func TestPoolKeeps(t *testing.T) {
 				t.Errorf("%d bytes are in use", got)
 			}
 		})
+	}
+}
+
+// TestPoolReleasesIdlePages checks that the pages of free buffers of slabs are returned when nothing has used them between two calls, which
+// shows in their bytes: they are 0 afterwards.
+func TestPoolReleasesIdlePages(t *testing.T) {
+	t.Parallel()
+	for _, shared := range []bool{false, true} {
+		for _, size := range []int{4 << 10, 64 << 10, 1 << 20} {
+			t.Run(fmt.Sprintf("shared %v, %d bytes", shared, size), func(t *testing.T) {
+				t.Parallel()
+				p := tensor.NewPool()
+				if shared {
+					if _, err := p.Share(); err != nil {
+						t.Fatal(err)
+					}
+				}
+				first, second := alloc(t, p, size), alloc(t, p, size)
+				first.Bytes()[0], second.Bytes()[0] = 1, 2
+				check := func(when string, want ...byte) {
+					t.Helper()
+					second, first = alloc(t, p, size), alloc(t, p, size)
+					if got := []byte{first.Bytes()[0], second.Bytes()[0]}; !bytes.Equal(got, want) {
+						t.Errorf("%s: the buffers have %v, want %v", when, got, want)
+					}
+				}
+				free := func() {
+					first.Release()
+					second.Release() // which is used first from now on
+				}
+				free()
+				p.ReleaseIdle()
+				check("both were used", 1, 2)
+				free()
+				p.ReleaseIdle()
+				alloc(t, p, size).Release()
+				p.ReleaseIdle()
+				check("one was used", 0, 2)
+				free()
+				p.ReleaseIdle()
+				p.ReleaseIdle()
+				p.ReleaseIdle()
+				check("none was used", 0, 0)
+				free()
+				if mapped, used := p.Usage(); used != 0 || mapped == 0 {
+					t.Errorf("%d bytes are mapped and %d in use", mapped, used)
+				}
+			})
+		}
 	}
 }
 

@@ -180,6 +180,9 @@ func (r *Repository) MissingGPU() error {
 	return nil
 }
 
+// ReleaseIdle ends the workers of the schedulers that nothing has used since the last call.
+func (r *Repository) ReleaseIdle() { r.workers.ReleaseIdle() }
+
 // Failure is a model, or a bucket, that failed to load.
 type Failure struct {
 	Model string

@@ -83,7 +83,8 @@ func ErrMissed(step string, m *infer.Meta, now, ends int64) error {
 	}
 	allowed := max(m.Deadline-arrived, 0)
 	return &status.Error{
-		Code: status.Unavailable, Err: status.ErrDeadline, RetryAfter: max(time.Duration(ends-m.Deadline).Round(time.Millisecond), time.Millisecond),
+		Code: status.Unavailable, Reason: status.DeadlineUnreachable, Step: step, Finish: time.Duration(ends - arrived).Round(time.Millisecond / 10),
+		RetryAfter: max(time.Duration(ends-m.Deadline).Round(time.Millisecond), time.Millisecond),
 		Msg: fmt.Sprintf("Request deadline cannot be met: '%s' has too much to do. The response is expected %v after the request's arrival, %v are allowed",
 			step, millis(ends-arrived), millis(allowed)),
 	}

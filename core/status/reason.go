@@ -17,7 +17,7 @@ const (
 	QueueFull Reason = "QUEUE_FULL"
 	// QueueTimeout says that the request waited in a queue for longer than its timeout.
 	QueueTimeout Reason = "QUEUE_TIMEOUT"
-	// DeadlineUnreachable says that the predicted finish is after the deadline: the request was refused before work.
+	// DeadlineUnreachable says that the response is expected after a deadline of the server, or that this deadline has passed in a queue.
 	DeadlineUnreachable Reason = "DEADLINE_UNREACHABLE"
 	// OverShare says that the client has more requests in the server than its share.
 	OverShare Reason = "OVER_SHARE"

@@ -153,9 +153,16 @@ var ErrCancelled error = &Error{Code: Cancelled}
 // ErrDeadline ends a request whose deadline passed before it was executed.
 var ErrDeadline error = &Error{Code: Cancelled, Reason: DeadlineExpired, Msg: "request deadline expired before the request was executed"}
 
+// MissesDeadline reports whether err says that a deadline has passed, or would before the response.
+func MissesDeadline(err error) bool {
+	var e Error
+	e.inherit(err)
+	return e.Reason == DeadlineUnreachable || e.Reason == DeadlineExpired
+}
+
 // ErrLate is ErrDeadline for a deadline that is none of the client's call, such as that of the header tutti-timeout-ms or of an ensemble: the
 // client still waits, and learns that the server was too slow.
-var ErrLate error = &Error{Code: Unavailable, Msg: "request deadline expired before the request was executed", Err: ErrDeadline}
+var ErrLate error = &Error{Code: Unavailable, Reason: DeadlineUnreachable, Msg: "request deadline expired before the request was executed"}
 
 // Line returns a text on one line, for logs and tables: its lines are trimmed and joined
 // by "; ", or by a space behind a colon.

@@ -133,11 +133,11 @@ func (x *Executor) admit(r *run) error {
 	if took := x.forecast.arrival.Load(); took == 0 || deadline.Admits(d-now, took, alone) {
 		return nil
 	}
-	took, slowest := x.predictFor(now, d)
+	took, idle, slowest := x.predictFor(now, d)
 	if took == 0 || deadline.Admits(d-now, took, alone) {
 		return nil
 	}
-	if x.pending.Now()-x.entry.waiting.Load() <= 1 && x.forecast.probe(now) {
+	if idle && x.forecast.probe(now) {
 		r.req.Probe = true
 		return nil
 	}
@@ -211,15 +211,15 @@ func (x *Executor) stages(now, due int64) (known bool) {
 	return known
 }
 
-// predictFor predicts how long a request takes that arrives now and is due at a time, and the step at which it waits longest. It returns 0
-// if nothing is known.
-func (x *Executor) predictFor(now, due int64) (took int64, slowest int32) {
+// predictFor predicts how long a request takes that arrives now and is due at a time, whether it waits for nothing, and the step at which it
+// waits longest. It returns 0 if nothing is known.
+func (x *Executor) predictFor(now, due int64) (took int64, idle bool, slowest int32) {
 	f := &x.forecast
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.route == nil || !x.stages(now, due) {
-		return 0, 0
+		return 0, false, 0
 	}
 	took, at := f.route.After(deadline.Arrival, 0, 1)
-	return took, int32(max(at, 0)) //nolint:gosec // nodes are few
+	return took, took <= f.route.Alone(), int32(max(at, 0)) //nolint:gosec // nodes are few
 }

@@ -1,7 +1,6 @@
 package exec
 
 import (
-	"errors"
 	"slices"
 
 	"github.com/tutti-server/tutti/core/config"
@@ -98,7 +97,7 @@ func (r *run) traceTask(task *scheduler.Task, now int64) {
 		s.Code = status.CodeOf(task.Err)
 		if s.Batch == 0 { // it was not executed
 			kind := tracing.EventRefused
-			if errors.Is(task.Err, status.ErrDeadline) {
+			if status.MissesDeadline(task.Err) {
 				kind = tracing.EventDeadline
 			} else if s.Code == status.Cancelled {
 				kind = tracing.EventCancelled

@@ -14,7 +14,6 @@ package guarded
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -68,7 +67,7 @@ func New(s Settings) *Scheduler {
 //
 // For example, Unavailable and Internal count, InvalidArg and Cancelled do not.
 func Counts(err error) bool {
-	if errors.Is(err, status.ErrDeadline) {
+	if status.MissesDeadline(err) {
 		return false
 	}
 	switch status.CodeOf(err) {

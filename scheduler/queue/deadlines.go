@@ -65,7 +65,7 @@ func (q *Queue) Forecast(now, due int64) (s deadline.Stage, ok bool) {
 func (q *Queue) stage(now, due int64) deadline.Stage {
 	s := deadline.Stage{Latency: q.latency, Instances: len(q.all)}
 	if len(q.free) == 0 {
-		s.Busy = max(q.freeAt-now, 0)
+		s.Busy = max(q.freeAt-now, q.latency.Rows(q.latency.Recent())/2, 1) // one that is overdue: half of a batch
 	}
 	rows, size := q.backlog.ahead(due)
 	s.Rows = float64(rows)

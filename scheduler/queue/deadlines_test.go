@@ -104,7 +104,7 @@ func (d *dated) executed(t *testing.T) (runs [][]int) {
 func missed(t *testing.T, j *schedtest.Job) {
 	t.Helper()
 	<-j.Done()
-	if !errors.Is(j.Err, status.ErrDeadline) || status.CodeOf(j.Err) != status.Unavailable || status.RetryAfter(j.Err) <= 0 ||
+	if !status.MissesDeadline(j.Err) || status.CodeOf(j.Err) != status.Unavailable || status.RetryAfter(j.Err) <= 0 ||
 		!strings.Contains(j.Err.Error(), "Request deadline cannot be met: 'm' has too much to do.") {
 		t.Errorf("got error %v, want one of its deadline", j.Err)
 	}

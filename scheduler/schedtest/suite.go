@@ -340,7 +340,7 @@ func deadline(t *testing.T, makeScheduler Make) {
 			j.expect(t, float32(i))
 			continue
 		}
-		j.refused(t, status.Cancelled)
+		j.refused(t, status.Unavailable)
 		if j.Err != nil && j.Err.Error() != status.ErrDeadline.Error() {
 			t.Errorf("got error %q, want %q", j.Err, status.ErrDeadline)
 		}

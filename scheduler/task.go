@@ -75,18 +75,22 @@ func (w *Task) Due() int64 {
 	return d
 }
 
-// ErrMissed returns the error of a request that would end at a time that is after its deadline, because of a model or step.
+// ErrMissed returns the error of a request that would end at a time that is after its deadline, or so shortly before that any delay makes it
+// late, because of a model or step.
 func ErrMissed(step string, m *infer.Meta, now, ends int64) error {
 	arrived := m.Arrived
 	if arrived == 0 {
 		arrived = now
 	}
-	allowed := max(m.Deadline-arrived, 0)
+	takes, allowed, than := ends-arrived, max(m.Deadline-arrived, 0), "more than"
+	if takes <= allowed {
+		than = "too close to"
+	}
 	return &status.Error{
-		Code: status.Unavailable, Reason: status.DeadlineUnreachable, Step: step, Finish: time.Duration(ends - arrived).Round(time.Millisecond / 10),
-		RetryAfter: max(time.Duration(ends-m.Deadline).Round(time.Millisecond), time.Millisecond),
-		Msg: fmt.Sprintf("Request deadline cannot be met: '%s' has too much to do. The response is expected %v after the request's arrival, %v are allowed",
-			step, millis(ends-arrived), millis(allowed)),
+		Code: status.Unavailable, Reason: status.DeadlineUnreachable, Step: step, Finish: millis(takes),
+		RetryAfter: max(time.Duration(max(ends-m.Deadline, (ends-now)/10)).Round(time.Millisecond), time.Millisecond),
+		Msg: fmt.Sprintf("Request deadline cannot be met: '%s' has too much to do. The response is expected %v after the request's arrival, %s the %v that are allowed",
+			step, millis(takes), than, millis(allowed)),
 	}
 }
 

@@ -56,13 +56,14 @@ ensemble_scheduling {
 		"a mistake in a whole split": {[]string{"ensemble.split", `{"weights": {"m": 1}}`}, nil},
 		"items and models": {
 			[]string{
-				"ensemble.gather", `{"OUT": "z"}`, "ensemble.max_items", "8", "ensemble.max_items_in_flight", "16", "step.0.demux", "x", "step.1.shadow", `{"model": "c"}`,
+				"ensemble.gather", `{"OUT": "z"}`, "ensemble.max_items", "8", "ensemble.max_items_in_flight", "16", "ensemble.slo_ms", "150", "step.0.demux", "x", "step.1.shadow", `{"model": "c"}`,
 				"step.b.split", `{"weights": {"b": 1, "c": 1}}`,
 			},
 			[]string{
 				`the rows of items are collected in one tensor again: {"OUT": "z"}`,
 				"a request has at most 8 items in all its fan-outs",
 				"at most 16 items are executed at a time",
+				"a response is due 150 ms after its request has arrived",
 				"step 'a[0]' writes items that become rows of their own: x",
 				`step 'a[1]' has a shadow: a model that gets copies of requests, and whose responses are only compared: {"model": "c"}`,
 				`step 'b' is executed by one of several models for each request: {"weights": {"b": 1, "c": 1}}`,

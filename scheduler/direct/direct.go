@@ -97,11 +97,12 @@ func (i *Inline) Enqueue(list scheduler.TaskList, t *scheduler.RunLoop) {
 // RunInline executes the tasks, a sealed list that the model can take as one batch, and completes them together.
 func (i *Inline) RunInline(list scheduler.TaskList, t *scheduler.RunLoop) {
 	n := list.Len()
-	if i.inst == nil {
+	switch {
+	case i.inst == nil:
 		i.runner.Reject(&list, i.why, t.Now())
-	} else if !i.runner.RunSealed(i.inst, &list, t) {
+	case !i.runner.RunSealed(i.inst, &list, t):
 		list = i.runEach(list, t)
-	} else if i.watching.Load() {
+	case i.watching.Load():
 		i.observe(&list)
 	}
 	i.pending.Add(-n)

@@ -69,7 +69,7 @@ func (q *Queue) stage(now, due int64) deadline.Stage {
 	}
 	rows, size := q.backlog.ahead(due)
 	s.Rows = float64(rows)
-	s.Work = q.latency.Queue(float64(rows), float64(size), int(q.runner.Signature().MaxBatch)) / int64(len(q.all))
+	s.Work = q.latency.Queue(float64(rows), float64(size), q.runner.Signature().MaxBatch) / int64(len(q.all))
 	return s
 }
 

@@ -48,8 +48,10 @@ func TestErrorDetails(t *testing.T) {
 		info  string
 		after time.Duration
 	}{
-		{&status.Error{Code: status.Unavailable, Msg: "full", Reason: status.QueueFull, Step: "detect", RetryAfter: 120 * time.Millisecond, Finish: 340 * time.Millisecond}, codes.Unavailable, "full",
-			"QUEUE_FULL tutti map[predicted_finish_ms:340 retryable:true step:detect]", 120 * time.Millisecond},
+		{
+			&status.Error{Code: status.Unavailable, Msg: "full", Reason: status.QueueFull, Step: "detect", RetryAfter: 120 * time.Millisecond, Finish: 340 * time.Millisecond}, codes.Unavailable, "full",
+			"QUEUE_FULL tutti map[predicted_finish_ms:340 retryable:true step:detect]", 120 * time.Millisecond,
+		},
 		{status.Reasonf(status.QueueTimeout, "late"), codes.Unavailable, "late", "QUEUE_TIMEOUT tutti map[retryable:true]", 0},
 		{&status.Error{Code: status.ResourceExhausted, Msg: "many", Reason: status.OverShare, RetryAfter: time.Second}, codes.ResourceExhausted, "many", "OVER_SHARE tutti map[retryable:true]", time.Second},
 		{status.At("m", status.ErrDeadline), codes.DeadlineExceeded, "Deadline Exceeded", "DEADLINE_EXPIRED tutti map[retryable:false step:m]", 0},

@@ -127,8 +127,8 @@ func (o *observed) Write(b []byte) (int, error) {
 // text returns the text of the error that was the response.
 func (o *observed) text() string {
 	text := strings.TrimPrefix(string(o.body), `{"error":"`)
-	if members := strings.Index(text, `","reason":"`); members >= 0 { // quotes of the text itself are escaped
-		return text[:members]
+	if before, _, members := strings.Cut(text, `","reason":"`); members { // quotes of the text itself are escaped
+		return before
 	}
 	return strings.TrimSuffix(text, `"}`)
 }

@@ -41,8 +41,10 @@ func TestErrorMembers(t *testing.T) {
 		body          string
 		reason, after string
 	}{
-		{&status.Error{Code: status.Unavailable, Msg: "full", Reason: status.QueueFull, Step: "detect", RetryAfter: 120 * time.Millisecond, Finish: 340 * time.Millisecond}, 503,
-			`{"error":"full","reason":"QUEUE_FULL","retryable":true,"retry_after_ms":120,"step":"detect","predicted_finish_ms":340}`, "QUEUE_FULL", "120"},
+		{
+			&status.Error{Code: status.Unavailable, Msg: "full", Reason: status.QueueFull, Step: "detect", RetryAfter: 120 * time.Millisecond, Finish: 340 * time.Millisecond}, 503,
+			`{"error":"full","reason":"QUEUE_FULL","retryable":true,"retry_after_ms":120,"step":"detect","predicted_finish_ms":340}`, "QUEUE_FULL", "120",
+		},
 		{status.Reasonf(status.QueueTimeout, "late"), 503, `{"error":"late","reason":"QUEUE_TIMEOUT","retryable":true}`, "QUEUE_TIMEOUT", ""},
 		{&status.Error{Code: status.ResourceExhausted, Msg: "many", Reason: status.OverShare, RetryAfter: time.Second}, 429, `{"error":"many","reason":"OVER_SHARE","retryable":true,"retry_after_ms":1000}`, "OVER_SHARE", "1000"},
 		{status.At("classify", status.Errorf(status.Internal, "it failed")), 500, `{"error":"it failed","reason":"STEP_FAILED","retryable":false,"step":"classify"}`, "STEP_FAILED", ""},

@@ -136,6 +136,8 @@ type TaskState struct {
 	Elements int64
 	// Refusal is the counter of a task that ends without an execution.
 	Refusal telemetry.Refusal
+	// Probe marks a task that is executed although it is expected to be late; see infer.Meta.
+	Probe bool
 	// Seq is the task's position in a queue whose responses leave in order of arrival.
 	Seq uint64
 	// Host executes the task, when its model is decoupled. May be nil.

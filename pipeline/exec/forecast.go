@@ -183,8 +183,8 @@ func (x *Executor) predict(now int64) {
 	}
 	arrival := int64(0)
 	if known {
-		arrival, _ = f.route.After(deadline.Arrival, 0, 1)
-		f.alone.Store(f.route.Alone())
+		arrival, _, _ = f.fromArrival()
+		f.alone.Store(int64(f.route.Doubt() * float64(f.route.Alone())))
 	}
 	f.arrival.Store(arrival)
 	f.next.Store(now + max(interval, 20*(telemetry.Now()-now)))
@@ -220,6 +220,11 @@ func (x *Executor) predictFor(now, due int64) (took int64, idle bool, slowest in
 	if f.route == nil || !x.stages(now, due) {
 		return 0, false, 0
 	}
-	took, at := f.route.After(deadline.Arrival, 0, 1)
-	return took, took <= f.route.Alone(), int32(max(at, 0)) //nolint:gosec // nodes are few
+	return f.fromArrival()
+}
+
+// fromArrival is predictFor when the stages are set. mu is held.
+func (f *forecast) fromArrival() (took int64, idle bool, slowest int32) {
+	ends, at := f.route.After(deadline.Arrival, 0, 1)
+	return int64(f.route.Doubt() * float64(ends)), ends <= f.route.Alone(), int32(max(at, 0)) //nolint:gosec // nodes are few
 }

@@ -114,6 +114,15 @@ func (r *Route) After(stage int, leaves int64, rows float64) (ends int64, slowes
 	return ends, slowest
 }
 
+// Doubt returns the factor by which predictions are longer, because the times of batches vary.
+func (r *Route) Doubt() float64 {
+	most := 0.0
+	for i := range r.Stages {
+		most = max(most, r.Stages[i].Latency.Deviation())
+	}
+	return 1 + doubt*most
+}
+
 // Alone returns how long a request takes that waits nowhere: the longest way through the stages' batches.
 //
 // hot: no allocation.

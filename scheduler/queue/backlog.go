@@ -56,6 +56,7 @@ func (q *backlog) push(w *scheduler.Task, now int64) bool {
 	e.task, e.level, e.rank, e.slot, e.arrival = w, l, l.rank(), nowhere, q.arrived
 	e.expires = l.expires(w.Meta, now)
 	e.due = q.due.key(w, now)
+	w.Probe = w.Meta.Probe
 	l.n++
 	q.n++
 	q.rows += w.Rows

@@ -153,6 +153,7 @@ func (q *Queue) formDated(b *backlog, now int64, dropped *scheduler.TaskList) (t
 			d = q.policy.Decide(now, v, q.decision.take[:0])
 		}
 		m := q.margins(d.Take, now)
+		q.probe(d.Take, &m)
 		if q.dropMissed(b, d.Take, &m, dropped) > 0 {
 			continue
 		}
@@ -193,13 +194,29 @@ func (q *Queue) closes(now int64) time.Duration {
 	return time.Duration(left - (m.Safe() - now))
 }
 
+// probe lets one task of a batch through, if all of them would be dropped while nothing executes: without executions nothing is learned.
+func (q *Queue) probe(take []int32, m *deadline.Margins) {
+	if q.rows > 0 {
+		return
+	}
+	ends := m.Ends()
+	for _, i := range take {
+		if w := q.decision.seen[i].task; w.Meta.Deadline == 0 || w.Probe || ends <= w.Meta.Deadline {
+			return
+		}
+	}
+	if q.probes.Try(m.Now) {
+		q.decision.seen[take[0]].task.Probe = true
+	}
+}
+
 // dropMissed drops the tasks at the given positions that a batch of them would complete too late, and returns how many.
 func (q *Queue) dropMissed(b *backlog, take []int32, m *deadline.Margins, dropped *scheduler.TaskList) (n int) {
 	ends := m.Ends()
 	for _, i := range take {
 		e := q.decision.seen[i]
 		w := e.task
-		if due := w.Meta.Deadline; due == 0 || ends <= due || w.Meta.Probe {
+		if due := w.Meta.Deadline; due == 0 || ends <= due || w.Probe {
 			continue
 		}
 		b.remove(e)

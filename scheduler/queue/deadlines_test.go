@@ -213,3 +213,20 @@ func TestProbe(t *testing.T) {
 		t.Errorf("%d of 50 were refused, and the last execution was of %v", refused, last)
 	}
 }
+
+// TestProbeOfStep is TestProbe for a step of an ensemble, whose requests were let in.
+func TestProbeOfStep(t *testing.T) {
+	t.Parallel()
+	d := newDated(t, 8)
+	d.path = &scheduler.Path{First: true}
+	d.leave()
+	queue.Observe(d.s, 1, int64(time.Hour))
+	for range 50 {
+		d.add(1, 60*time.Second)
+	}
+	d.add(2, 60*time.Second)
+	got := d.executed(t)
+	if len(got) == 0 || got[len(got)-1][0] != 2 {
+		t.Errorf("executed %v, want 2 at the end", got)
+	}
+}

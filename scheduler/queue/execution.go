@@ -123,8 +123,9 @@ func (q *Queue) end(x *execution, tasks *scheduler.TaskList, together bool, behi
 		sample := int64(cost.Duration) / int64(tasks.Len())
 		q.perTask = max(q.perTask+(sample-q.perTask)/costWeight, 1) // a moving average; 0: not known
 	}
-	if w := tasks.Head; w != nil && w.Meta.Probe && w.Path == nil {
-		q.probes.Ended(telemetry.Now(), telemetry.Now() <= w.Meta.Deadline)
+	if w := tasks.Head; w != nil && w.Probe {
+		w.Probe = false
+		q.probes.Ended(telemetry.Now(), telemetry.Now() <= w.Due())
 	}
 	if known && !tasks.Head.Measured.Any() { // else Learn has the device's time
 		q.observe(&cost)

@@ -71,7 +71,8 @@ func (p *server) margins(n *node, rows int) deadline.Margins {
 func (p *server) admit(r *request) bool {
 	p.refresh()
 	ends, _ := p.route.After(deadline.Arrival, 0, 1)
-	return deadline.Admits(int64(r.deadline-p.x.now), ends, p.route.Alone())
+	doubt := p.route.Doubt()
+	return deadline.Admits(int64(r.deadline-p.x.now), int64(doubt*float64(ends)), int64(doubt*float64(p.route.Alone())))
 }
 
 func (p *server) next(d *device) (*node, []*task) {

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"os"
 	"testing"
+	"time"
 
 	"go.uber.org/goleak"
 	"golang.org/x/sys/unix"
@@ -16,6 +17,7 @@ import (
 	"github.com/tutti-server/tutti/core/infer"
 	"github.com/tutti-server/tutti/core/tensor"
 	"github.com/tutti-server/tutti/core/tensor/tensortest"
+	"github.com/tutti-server/tutti/internal/telemetry"
 	"github.com/tutti-server/tutti/pipeline/exec"
 	"github.com/tutti-server/tutti/pipeline/plan"
 	"github.com/tutti-server/tutti/scheduler"
@@ -241,16 +243,24 @@ func BenchmarkChain(b *testing.B) {
 			run(b, bn, bn.executor(chain(n, sig), targets...))
 		})
 	}
-	b.Run("batched", func(b *testing.B) {
-		bn := &bench{workers: scheduler.NewWorkers(), alloc: tensor.NewPool()}
-		defer bn.workers.Close()
-		sig := signature("m", 1, 8)
-		m := func() scheduler.Scheduler { return bn.batching(sig, dynamic.Rules{MaxBatch: 8}, model(share)) }
-		run(b, bn, bn.executor(chain(3, sig), m(), m(), m()))
-	})
+	for _, limit := range []time.Duration{0, time.Minute} {
+		b.Run(fmt.Sprintf("batched/limit=%v", limit), func(b *testing.B) {
+			bn := &bench{workers: scheduler.NewWorkers(), alloc: tensor.NewPool()}
+			defer bn.workers.Close()
+			sig := signature("m", 1, 8)
+			m := func() scheduler.Scheduler { return bn.batching(sig, dynamic.Rules{MaxBatch: 8}, model(share)) }
+			runWithin(b, bn, bn.executor(chain(3, sig), m(), m(), m()), limit)
+		})
+	}
 }
 
 func run(b *testing.B, bn *bench, x infer.Inferer) {
+	b.Helper()
+	runWithin(b, bn, x, 0)
+}
+
+// runWithin is run with a deadline for each request, so long after its arrival; 0 for none.
+func runWithin(b *testing.B, bn *bench, x infer.Inferer, limit time.Duration) {
 	b.Helper()
 	input := bn.floats([]float32{1, 2})
 	defer input.Release()
@@ -260,6 +270,9 @@ func run(b *testing.B, bn *bench, x infer.Inferer) {
 	for b.Loop() {
 		req := infer.NewRequest()
 		req.Inputs = append(req.Inputs, infer.Named{Name: "INPUT0", Tensor: input.Retain()})
+		if limit > 0 {
+			req.Deadline = telemetry.Now() + int64(limit)
+		}
 		call := infer.NewCall()
 		x.Submit(ctx, req, call)
 		resp, err := call.Wait()

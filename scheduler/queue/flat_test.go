@@ -11,17 +11,26 @@ import (
 )
 
 // BenchmarkQueue measures adding and removing a task while many others wait: the cost must not grow with their
-// number. The tasks have 8 shapes, 3 levels and a timeout.
+// number. The tasks have 8 shapes, 3 levels and a timeout, or deadlines of any time.
 func BenchmarkQueue(b *testing.B) {
-	for _, waiting := range []int{1, 100, 10_000} {
-		b.Run(fmt.Sprintf("waiting=%d", waiting), func(b *testing.B) {
+	for _, c := range []struct {
+		waiting int
+		dated   bool
+	}{{1, false}, {100, false}, {10_000, false}, {100, true}, {10_000, true}} {
+		waiting, dated := c.waiting, c.dated
+		b.Run(fmt.Sprintf("waiting=%d/deadlines=%t", waiting, dated), func(b *testing.B) {
 			q := newBacklog(Levels{Count: 3, Default: 2, Policies: map[uint64]Policy{1: {Timeout: time.Second}, 2: {Timeout: time.Minute}}}, "m")
 			tasks, metas, next, now := make([]scheduler.Task, waiting+1), make([]infer.Meta, 4), 0, int64(1)
 			for i := range metas {
 				metas[i].Priority = uint64(i)
 			}
+			own := make([]infer.Meta, waiting+1)
 			push := func(w *scheduler.Task) {
 				w.Ctx, w.Meta, w.Rows, w.Shape = context.Background(), &metas[next%4], 1, uint64(next*7)%8
+				if dated { // up to an hour from now, in no order
+					w.Meta = &own[next%len(own)]
+					*w.Meta = infer.Meta{Deadline: now + int64(next)*7919*7919%int64(time.Hour)}
+				}
 				q.push(w, now)
 				next, now = next+1, now+1000
 			}

@@ -54,11 +54,20 @@ func sizeOf(list *scheduler.TaskList) (size float64, due int64) {
 func (q *Queue) Forecast(now, due int64) (s deadline.Stage, ok bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.watching = true
-	if !q.latency.Known() || len(q.all) == 0 {
+	if !q.predicts() {
 		return s, false
 	}
 	return q.stage(now, due), true
+}
+
+// predicts reports whether it is known how long batches take, and has them observed from now on. An execution of a decoupled model takes
+// as long as its stream, which says nothing about its first response. Called with the lock held.
+func (q *Queue) predicts() bool {
+	if q.runner.Signature().Decoupled {
+		return false
+	}
+	q.watching = true
+	return q.latency.Known() && len(q.all) > 0
 }
 
 // stage is Forecast with the lock held.
@@ -95,10 +104,7 @@ func (q *backlog) ahead(due int64) (rows int32, size int64) {
 // queued. Called with the lock held.
 func (q *Queue) unreachable(w *scheduler.Task, now int64) error {
 	due := w.Meta.Deadline
-	if due == 0 || w.Path != nil || w.Meta.Background {
-		return nil
-	}
-	if q.watching = true; !q.latency.Known() || len(q.all) == 0 {
+	if due == 0 || w.Path != nil || !q.predicts() {
 		return nil
 	}
 	own := q.latency.Of(float64(w.Elements))
@@ -123,8 +129,10 @@ func (q *Queue) errMissed(w *scheduler.Task, now, ends int64) error {
 	return scheduler.ErrMissed(q.runner.Signature().Model, w.Meta, now, ends)
 }
 
-// dated reports whether deadlines decide on the batches of a backlog.
-func (q *Queue) dated(b *backlog) bool { return b.due.on && q.watching && q.latency.Known() }
+// dated reports whether deadlines decide on the batches of a backlog: never on those of the background.
+func (q *Queue) dated(b *backlog) bool {
+	return b.due.on && b == &q.backlog && q.watching && q.latency.Known()
+}
 
 // late reports whether a batch of the tasks of a list would complete one of them too late. Called with the lock held.
 func (q *Queue) late(list *scheduler.TaskList, now int64) bool {

@@ -117,15 +117,16 @@ func TestDrain(t *testing.T) {
 	}
 
 	const refused = "[request id: <id_unknown>] Server is stopping, scheduler for model has stopped accepting new inference requests"
+	const draining = `,"reason":"SERVER_DRAINING","retryable":true,"retry_after_ms":1000}`
 	for _, tt := range []struct {
 		path, body string
 		code       int
 		after      string
 		want       string
 	}{
-		{"/v2/models/copy/infer", drainInput, 503, "1", `{"error":"` + refused + `"}`},
-		{"/v2/models/ens/infer", drainInput, 503, "1", `{"error":"in ensemble 'ens', ` + refused + `"}`},
-		{"/v2/models/copy/generate", `{"INPUT0":7}`, 503, "1", `{"error":"` + refused + `"}`},
+		{"/v2/models/copy/infer", drainInput, 503, "1", `{"error":"` + refused + `"` + draining},
+		{"/v2/models/ens/infer", drainInput, 503, "1", `{"error":"in ensemble 'ens', ` + refused + `"` + draining},
+		{"/v2/models/copy/generate", `{"INPUT0":7}`, 503, "1", `{"error":"` + refused + `"` + draining},
 		{"/v2/health/live", "", 503, "", `{"error":"Server exiting"}`},
 		{"/v2/health/ready", "", 503, "", `{"error":"Server exiting"}`},
 	} {

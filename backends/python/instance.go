@@ -204,6 +204,9 @@ func (x *instance) Execute(ctx context.Context, b *backends.Batch) error {
 	lost, times := status.RetryAfter(err) > 0, 0
 	if lost {
 		times = min(x.m.crashes.Ended(ctx, b, w.reason()), int(x.crashes.Load())+1) // this exit may not be in crashes yet
+		if w.killed.Load() != nil {
+			times = 0 // the server ended it, because of a limit: the machine may have been slow
+		}
 	}
 	failAll(b, e, times, err)
 	if !lost {

@@ -179,6 +179,7 @@ func TestSequenceErrors(t *testing.T) {
 // short returns the number in a response, or the error's text.
 func short(text string) string {
 	if _, after, ok := strings.Cut(text, `"error":"`); ok {
+		after, _, _ = strings.Cut(after, `","reason":"`)
 		return strings.TrimSuffix(after, `"}`)
 	}
 	_, after, _ := strings.Cut(text, `"data":[`)

@@ -351,11 +351,13 @@ func (x *Executor) wrap(ctx context.Context, n int32, err error) error {
 func wrapAs(ctx context.Context, n *plan.Node, err error) error {
 	if status.CodeOf(err) == status.Cancelled && (ctx.Err() != nil || errors.Is(err, status.ErrDeadline) || status.Text(err) == "") {
 		if errors.Is(err, status.ErrDeadline) {
-			return status.At(n.Name, status.ErrDeadline)
+			return status.ErrDeadline
 		}
 		return status.ErrCancelled
 	}
-	err = status.At(n.Name, err)
+	if len(n.Ensembles) > 0 {
+		err = status.At(n.Name, err)
+	}
 	for _, name := range slices.Backward(n.Ensembles) {
 		err = status.Prefixf(err, "in ensemble '%s', ", name)
 	}

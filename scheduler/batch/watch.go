@@ -237,7 +237,7 @@ func (w *Watch) stuck(x *watched, now int64, why string) []finding {
 	first := x.reason == ""
 	ends := x.child != nil
 	switch {
-	case ends && !x.child.Recycle(recycled(why)):
+	case ends && !x.child.Recycle(recycled(status.StepTimeout, why)):
 		return nil // it has exited just now
 	case ends:
 		x.from = now // for the case that the execution outlives the process: it is ended again
@@ -268,15 +268,15 @@ func (w *Watch) recyclers() (list []backends.Recycler) {
 // tooLarge recycles an instance whose process has n bytes of memory.
 func (w *Watch) tooLarge(r backends.Recycler, n int64) []finding {
 	why := fmt.Sprintf("the process of model '%s' has %d bytes of memory, more than its parameter memory_limit_bytes of %d", w.s.Model, n, w.s.Memory)
-	if !r.Recycle(recycled(why)) {
+	if !r.Recycle(recycled(status.MemoryLimit, why)) {
 		return nil // it has ended meanwhile
 	}
 	w.s.Stats.Recycled.Add(1)
 	return []finding{{true, []any{slog.String("reason", why)}}}
 }
 
-func recycled(why string) error {
-	return &status.Error{Code: status.Unavailable, Reason: status.InstanceLost, Msg: why + "; it was ended", RetryAfter: watchRetry}
+func recycled(reason status.Reason, why string) error {
+	return &status.Error{Code: status.Unavailable, Reason: reason, Msg: why + "; it was ended", RetryAfter: watchRetry}
 }
 
 // Stuck returns why the version is degraded, and since when on the clock of telemetry.Now: how many executions take too long now.

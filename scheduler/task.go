@@ -62,8 +62,6 @@ type Path struct {
 	Rest atomic.Int64
 	// First says that no step lies before: a request that is dropped there has cost nothing.
 	First bool
-	// Depth is the longest distance of the step from the first ones.
-	Depth int
 }
 
 // Due returns by when the task must be done for its request to meet its deadline, 0 without one.

@@ -20,7 +20,7 @@ func (m *Meta) SetTimeLimit(values []string, now int64) error {
 	for _, v := range values {
 		ms, err := strconv.ParseFloat(v, 64)
 		if err != nil || !(ms > 0) {
-			return status.Errorf(status.InvalidArg, "header '%s' is %s, expected milliseconds above 0, for example 150", TimeLimitHeader, quoteShort(v))
+			return status.Errorf(status.InvalidArg, "header '%s' is %.40q, expected milliseconds above 0, for example 150", TimeLimitHeader, v)
 		}
 		if ms > longestLimit {
 			continue
@@ -30,12 +30,4 @@ func (m *Meta) SetTimeLimit(values []string, now int64) error {
 		}
 	}
 	return nil
-}
-
-// quoteShort quotes a client's text, shortened to what tells it apart.
-func quoteShort(s string) string {
-	if len(s) > 40 {
-		s = s[:40] + "..."
-	}
-	return strconv.Quote(s)
 }

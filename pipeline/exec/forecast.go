@@ -23,13 +23,12 @@ import (
 type forecast struct {
 	paths []scheduler.Path // per node; nil for a plain model
 
-	next     atomic.Int64 // when to predict again
-	arrival  atomic.Int64 // from the arrival of a request to its response, ns; 0 while it is not known
-	alone    atomic.Int64 // that of a request which waits nowhere
-	mu       sync.Mutex
-	route    *deadline.Route // guarded by mu; nil where nothing is predicted
-	probes   deadline.Probes // guarded by mu
-	optional []bool          // per node
+	next    atomic.Int64 // when to predict again
+	arrival atomic.Int64 // from the arrival of a request to its response, ns; 0 while it is not known
+	alone   atomic.Int64 // that of a request which waits nowhere
+	mu      sync.Mutex
+	route   *deadline.Route // guarded by mu; nil where nothing is predicted
+	probes  deadline.Probes // guarded by mu
 }
 
 // interval is how long a prediction is used, in ns. It is longer for an ensemble of so many steps that a prediction takes long.
@@ -60,11 +59,7 @@ func (f *forecast) init(x *Executor) {
 				writer[s] = int32(i) //nolint:gosec // nodes are few
 			}
 		}
-		f.paths[i].First = len(after[i]) == 0
-		for _, a := range after[i] {
-			f.paths[i].Depth = max(f.paths[i].Depth, f.paths[a].Depth+1)
-		}
-		f.optional = append(f.optional, n.Rows != 0 || n.FallbackOf != "")
+		f.paths[i].First = len(after[i]) == 0 && x.source == nil
 		device[i] = int32(i) //nolint:gosec // nodes are few
 		if n.OnDevice && len(n.Places) > 0 {
 			if first, ok := shared[n.Places[0]]; ok {
@@ -197,7 +192,7 @@ func (x *Executor) stages(now, due int64) (known bool) {
 	for i := range f.route.Stages {
 		s := &f.route.Stages[i]
 		*s = deadline.Stage{}
-		if f.optional[i] || x.plan.Nodes[i].Operation != nil {
+		if n := &x.plan.Nodes[i]; n.Rows != 0 || n.FallbackOf != "" || n.Operation != nil { // a request may skip it
 			continue
 		}
 		at := due

@@ -166,7 +166,9 @@ func (q *Queue) formDated(b *backlog, now int64, dropped *scheduler.TaskList) (t
 			continue
 		}
 		if from := q.safe(g, d.Take, &m); from != nil {
-			d = q.policy.Decide(now, q.view(b, g, from, now, dropped), q.decision.take[:0])
+			v = q.view(b, g, from, now, dropped)
+			v.Flush = true // the batch executes now; the policy only chooses its tasks
+			d = q.policy.Decide(now, v, q.decision.take[:0])
 		}
 		return d.Take, 0
 	}

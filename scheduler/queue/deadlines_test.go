@@ -44,6 +44,11 @@ type dated struct {
 
 func newDated(t *testing.T, most int) *dated {
 	t.Helper()
+	return newDatedBy(t, atMost(most))
+}
+
+func newDatedBy(t *testing.T, policy scheduler.Policy) *dated {
+	t.Helper()
 	d := &dated{b: schedtest.NewBench(t, schedtest.Mirror(8, schedtest.Port("INPUT0", tensor.FP32, 1)), nil), now: telemetry.Now()}
 	m, entered, leave := blocking(func(batch *backends.Batch) error {
 		var run []int
@@ -58,7 +63,7 @@ func newDated(t *testing.T, most int) *dated {
 		}
 		return schedtest.Share(batch)
 	})
-	d.s = queue.New(queue.Settings{Runner: d.b.Runner, Policy: atMost(most), Instances: []backends.Instance{m}, Workers: d.b.Workers})
+	d.s = queue.New(queue.Settings{Runner: d.b.Runner, Policy: policy, Instances: []backends.Instance{m}, Workers: d.b.Workers})
 	d.begun, d.leave = entered, sync.OnceFunc(func() { close(leave) })
 	return d
 }
@@ -172,6 +177,37 @@ func TestRoomToSpare(t *testing.T) {
 		if got := d.executed(t); !slices.EqualFunc(got, c.want, slices.Equal) {
 			t.Errorf("%s: executed %v, want %v", name, got, c.want)
 		}
+	}
+}
+
+// reluctant is a policy of batches of two, which wants to wait for more when two or three are queued.
+type reluctant struct{}
+
+func (reluctant) Decide(now int64, v scheduler.View, scratch []int32) scheduler.Decision {
+	if n := len(v.Items); (n == 2 || n == 3) && !v.Flush {
+		return scheduler.Decision{Wait: time.Hour}
+	}
+	return atMost(2).Decide(now, v, scratch)
+}
+
+// TestRoomToSpareNow checks that the requests with room to spare execute when others would have, though the policy would wait for more of
+// them alone.
+func TestRoomToSpareNow(t *testing.T) {
+	t.Parallel()
+	d := newDatedBy(t, reluctant{})
+	d.path = &scheduler.Path{First: true}
+	queue.Observe(d.s, 1, int64(100*time.Second))
+	d.busy()
+	d.add(1, 110*time.Second)
+	d.add(2, 120*time.Second)
+	d.add(3, 200*time.Second)
+	d.add(4, 210*time.Second)
+	d.leave()
+	<-d.jobs[3].Done()
+	<-d.jobs[4].Done()
+	scheduler.Flush(d.s)
+	if got, want := d.executed(t), [][]int{{3, 4}, {1, 2}}; !slices.EqualFunc(got, want, slices.Equal) {
+		t.Errorf("executed %v, want %v", got, want)
 	}
 }
 

@@ -48,6 +48,8 @@ var (
 	// explained are the texts of final errors that events cause.
 	explained = regexp.MustCompile(`(?i)unknown model|is not ready|not found|no version is available|no available versions|unload|` +
 		`unable to find shared memory region|shared memory region .* (?:is not registered|doesn't exist)|must specify the START flag|file too large|no space left|unexpected sequence|inference request for sequence`)
+	// ownDeadline are the texts on streams of requests that were ended by their deadline, or refused because of it.
+	ownDeadline = regexp.MustCompile(`deadline expired|deadline cannot be met`)
 	// died are the texts of errors of workers.
 	died = regexp.MustCompile(`exited: .*; it had sent \d+ responses, which come again`)
 	// retried are the texts on streams, whose errors have no code.
@@ -79,7 +81,7 @@ func judgeRefusal(e *client.Error, own bool) string {
 	switch {
 	case code == "503" || code == "429" || code == "Unavailable" || code == "ResourceExhausted":
 		return again
-	case own && (code == "DeadlineExceeded" || code == "Canceled" || strings.Contains(e.Text, "deadline expired")):
+	case own && (code == "DeadlineExceeded" || code == "Canceled" || ownDeadline.MatchString(e.Text)):
 		return deadline
 	case died.MatchString(e.Text):
 		return worker

@@ -5,15 +5,15 @@ import "math"
 // Latency learns how long a batch takes, by its size: the number of its elements, or of its rows. The zero value knows nothing. It is not
 // safe for concurrent use.
 //
-// The estimate is fixed + perUnit*size, by least squares over about the last 100 batches, times a correction that follows the last few:
-// when a model becomes ten times slower, for example because another process uses its processors, the estimate is right again after
-// about 20 batches. What the least squares see is the time without the correction. As long as all batches have had one size, every size is estimated alike.
+// The estimate is fixed + perUnit*size, by least squares over about the last 100 batches. Each batch also moves the whole estimate a part of
+// the way to what it took: when a model becomes ten times slower, for example because another process uses its processors, the estimate is
+// right again after about 20 batches, while how it depends on the size is kept. As long as all batches have had one size, every size is
+// estimated alike.
 type Latency struct {
 	weight                 float64 // of the batches
 	size, time, size2, mix float64 // weighted means of size, time, size*size and size*time
 	fixed, perUnit         float64 // ns
-	correction             float64 // the last batches' time over the estimate
-	deviation              float64 // mean difference of a batch's time from the corrected estimate, as a part of it
+	deviation              float64 // mean difference of a batch's time from the estimate, as a part of it
 	recent, perRow         float64 // mean rows of the last batches, and size of their rows
 	batches                int
 }
@@ -21,31 +21,33 @@ type Latency struct {
 const (
 	// memory is the weight of all batches but the last one.
 	memory = 0.99
-	// quick is the weight of the last batch in the correction and in the recent size.
+	// quick is the part of the way that the last batch moves the estimate, and its weight in the recent size.
 	quick = 0.15
-	// fast is that in the correction if the batch took less than half of the estimate.
+	// fast is that part if the batch took less than half of the estimate: other load makes batches slower, never faster.
 	fast = 0.5
 	// fewest is how many batches are observed before there is an estimate.
 	fewest = 8
 	// spread is how much sizes must vary, as a part of the mean of their squares, before the cost of an element is estimated.
 	spread = 1e-3
-	// maxCorrection bounds what a single batch says about those to come.
-	maxCorrection = 20
+	// mostSlower bounds what a single batch says about those to come, in estimates: a process that was stopped says nothing.
+	mostSlower = 20
 )
 
 // Observe adds a batch of so many rows and of a size that has taken ns.
 func (l *Latency) Observe(rows, size float64, ns int64) {
 	took := float64(max(ns, 1))
 	if l.Known() {
-		ratio := min(took/max(l.plain(size), 1), maxCorrection)
-		l.deviation += quick * (min(math.Abs(ratio/l.correction-1), 1) - l.deviation)
-		weight := quick
-		if ratio < l.correction/2 { // other load makes batches slower, never faster
+		expected := max(l.estimate(size), 1)
+		took = min(took, mostSlower*expected)
+		ratio, weight := took/expected, quick
+		if ratio < 0.5 {
 			weight = fast
 		}
-		l.correction += weight * (ratio - l.correction)
+		l.deviation += quick * (min(math.Abs(ratio-1), 1) - l.deviation)
+		scale := 1 + weight*(ratio-1) // of the batches so far, so that those of all times say how the time depends on the size
+		l.time *= scale
+		l.mix *= scale
 		l.recent += quick * (rows - l.recent)
-		took /= l.correction // so that batches of all times say how the time depends on the size
 		l.perRow += quick * (size/max(rows, 1) - l.perRow)
 	}
 	l.batches++
@@ -61,7 +63,7 @@ func (l *Latency) Observe(rows, size float64, ns int64) {
 		l.fixed, l.perUnit = l.time-slope*l.size, slope
 	}
 	if l.batches <= fewest {
-		l.correction, l.recent, l.perRow = 1, rows, size/max(rows, 1)
+		l.recent, l.perRow = rows, size/max(rows, 1)
 	}
 }
 
@@ -75,11 +77,14 @@ func (l *Latency) Of(size float64) int64 {
 	if !l.Known() {
 		return 0
 	}
-	return int64(min(l.plain(size)*l.correction, math.MaxInt64/4))
+	return int64(min(l.estimate(size), longest))
 }
 
-// plain is the estimate without the correction.
-func (l *Latency) plain(size float64) float64 { return l.fixed + l.perUnit*size }
+// longest bounds estimates, in ns: a sum of many does not overflow.
+const longest = 1e15
+
+// estimate is the time of a batch in ns.
+func (l *Latency) estimate(size float64) float64 { return l.fixed + l.perUnit*size }
 
 // Rows returns the time of a batch of so many rows of the usual size, in ns.
 func (l *Latency) Rows(n float64) int64 { return l.Of(n * l.perRow) }
@@ -90,7 +95,7 @@ func (l *Latency) Queue(rows, size float64, most int) int64 {
 		return 0
 	}
 	batches := math.Ceil(rows / float64(max(most, 1)))
-	return int64(min((batches*l.fixed+l.perUnit*size)*l.correction, math.MaxInt64/4))
+	return int64(min(batches*l.fixed+l.perUnit*size, longest))
 }
 
 // Recent returns the mean rows of the last batches.

@@ -67,3 +67,24 @@ func TestLatencyRecovers(t *testing.T) {
 		}
 	}
 }
+
+// TestLatencyStalls checks that batches which take ten times as long now and then, as beside other load, and some that take a million times as
+// long, as those of a process that is stopped, do not spoil the estimate, however many there are: 300 batches after the last one it is right.
+func TestLatencyStalls(t *testing.T) {
+	t.Parallel()
+	r := rand.New(rand.NewPCG(1, 4)) //nolint:gosec // equal in each run
+	m, l := model{1e3, 5e2}, &deadline.Latency{}
+	m.observe(l, r, 50)
+	for i := range 100_000 {
+		slower := int64(10)
+		if i%100 == 0 {
+			slower = 1e6
+		}
+		l.Observe(1, 1, m.time(1)*slower)
+		m.observe(l, r, 1+r.IntN(20))
+	}
+	m.observe(l, r, 300)
+	if wrong := m.wrong(l); !(wrong < 0.1) {
+		t.Errorf("estimates are wrong by %.0f %%", 100*wrong)
+	}
+}

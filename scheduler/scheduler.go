@@ -318,6 +318,13 @@ type Limiter interface {
 	Release()
 }
 
+// Bidder is a Limiter that chooses between the models of a device by their deadlines.
+type Bidder interface {
+	Limiter
+	// Bids has it follow what the instance's queue offers. It returns the device that the queue shares with others, nil for none.
+	Bids(b *deadline.Bid) deadline.Device
+}
+
 // Ranked is a Limiter that shares executions out between the instances of a model.
 type Ranked interface {
 	Limiter

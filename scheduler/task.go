@@ -60,6 +60,8 @@ type TaskRequest struct {
 type Path struct {
 	// Rest is the predicted time from the end of the step to the response, in ns; 0 while it is not known.
 	Rest atomic.Int64
+	// Depth is the longest distance of the step from the first steps of its graph.
+	Depth int
 	// First says that no step lies before: a request that is dropped there has cost nothing.
 	First bool
 }

@@ -60,6 +60,9 @@ func (f *forecast) init(x *Executor) {
 			}
 		}
 		f.paths[i].First = len(after[i]) == 0 && x.source == nil
+		for _, a := range after[i] {
+			f.paths[i].Depth = max(f.paths[i].Depth, f.paths[a].Depth+1)
+		}
 		device[i] = int32(i) //nolint:gosec // nodes are few
 		if n.OnDevice && len(n.Places) > 0 {
 			if first, ok := shared[n.Places[0]]; ok {
@@ -203,6 +206,7 @@ func (x *Executor) stages(now, due int64) (known bool) {
 			*s, known = stage, true
 		}
 	}
+	f.route.Share()
 	return known
 }
 

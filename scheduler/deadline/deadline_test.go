@@ -88,6 +88,50 @@ func TestRoute(t *testing.T) { //nolint:paralleltest // it counts allocations
 	}
 }
 
+// sharedDevice is a device with a load.
+type sharedDevice deadline.Load
+
+func (d *sharedDevice) Load() deadline.Load { return deadline.Load(*d) }
+func (*sharedDevice) Watched() bool         { return true }
+
+// TestRouteOfSharedDevice predicts ways through two stages at a device that other queues use, too: what those have queued is before a
+// request that arrives, but no more of it that has no deadline than the request's own way takes.
+func TestRouteOfSharedDevice(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		load        deadline.Load
+		own         int64 // of what is queued, the first stage's
+		instances   int
+		want, after int64 // from the arrival, and from the end of the first stage
+	}{
+		"idle":               {deadline.Load{Slots: 1}, 0, 1, 30 * ms, 20 * ms},
+		"busy":               {deadline.Load{Slots: 1, Busy: 7 * ms}, 0, 1, 37 * ms, 20 * ms},
+		"others":             {deadline.Load{Slots: 1, Queued: 40 * ms}, 0, 1, 70 * ms, 20 * ms},
+		"its own":            {deadline.Load{Slots: 1, Queued: 40 * ms}, 40 * ms, 1, 70 * ms, 20 * ms},
+		"without a deadline": {deadline.Load{Slots: 1, Undated: 1000 * ms}, 0, 1, 60 * ms, 20 * ms},
+		"two at a time":      {deadline.Load{Slots: 2, Queued: 40 * ms}, 0, 1, 50 * ms, 20 * ms},
+		"two instances":      {deadline.Load{Slots: 1, Queued: 40 * ms}, 40 * ms, 2, 70 * ms, 20 * ms},
+	} {
+		device := sharedDevice(c.load)
+		r := deadline.NewRoute([][]int32{nil, {0}}, []int32{0, 1})
+		for i, ns := range []int64{10 * ms, 20 * ms} {
+			s := &r.Stages[i]
+			s.Device, s.Load, s.Instances = &device, device.Load(), c.instances
+			for range 8 {
+				s.Latency.Observe(1, 1, ns)
+			}
+		}
+		r.Stages[0].Queued, r.Stages[0].Work = c.own, c.own/int64(c.instances)
+		r.Share()
+		if got, _ := r.After(deadline.Arrival, 0, 1); got != c.want {
+			t.Errorf("%s: it ends after %d ms, want %d", name, got/ms, c.want/ms)
+		}
+		if got, _ := r.After(0, 0, 1); got != c.after {
+			t.Errorf("%s: the rest takes %d ms, want %d", name, got/ms, c.after/ms)
+		}
+	}
+}
+
 // TestPick chooses between queues of a device.
 func TestPick(t *testing.T) {
 	t.Parallel()

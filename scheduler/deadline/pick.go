@@ -1,5 +1,7 @@
 package deadline
 
+import "sync"
+
 // Candidate is a queue with a free instance and a batch to execute at a shared device. Times are in ns.
 type Candidate struct {
 	// Batch is how long the batch takes, Rows its rows, and Full the time of a row in a full batch.
@@ -41,3 +43,66 @@ func Pick(now int64, c []Candidate) int {
 
 // loss is the time of a row against that in a full batch.
 func (c *Candidate) loss() float64 { return float64(c.Batch) / (float64(max(c.Rows, 1)) * c.Full) }
+
+// Bid is the Candidate of a queue that shares a device with others, as the queue publishes it. It is safe for concurrent use.
+type Bid struct {
+	mu     sync.Mutex
+	next   Candidate // guarded by mu
+	queued int64     // guarded by mu
+}
+
+// Set publishes the batch that the queue would execute next, of 0 rows for none, and how long everything takes that is queued.
+func (b *Bid) Set(next Candidate, queued int64) {
+	b.mu.Lock()
+	b.next, b.queued = next, queued
+	b.mu.Unlock()
+}
+
+// Next returns the batch of Set.
+func (b *Bid) Next() Candidate {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.next
+}
+
+// Queued returns how long everything takes that is queued, in ns: in one of the two, by whether Next has a deadline.
+func (b *Bid) Queued() (dated, undated int64) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.next.Closes == NoDeadline {
+		return 0, b.queued
+	}
+	return b.queued, 0
+}
+
+// Take says that Next executes: until the next Set, the queue offers nothing.
+func (b *Bid) Take() {
+	b.mu.Lock()
+	b.queued = max(b.queued-b.next.Batch, 0)
+	b.next.Rows = 0
+	b.mu.Unlock()
+}
+
+// Load is what a device has to do that queues share. Times are in ns.
+type Load struct {
+	// Slots is how many batches it executes at a time.
+	Slots int
+	// Busy is how long it takes until it starts another batch.
+	Busy int64
+	// Queued is how long the batches of all queues take whose next one has a deadline, one after the other, and Undated those of the others.
+	Queued, Undated int64
+}
+
+// others returns how long a request waits for what is queued elsewhere. Of the queues' work it brings dated and undated itself, and what is
+// executed for it takes a time. Batches without a deadline have no more of the device than those with one.
+func (l *Load) others(dated, undated, takes int64) int64 {
+	return (max(l.Queued-dated, 0) + min(max(l.Undated-undated, 0), takes)) / int64(max(l.Slots, 1))
+}
+
+// Device is a device that queues share.
+type Device interface {
+	// Load returns what it has to do now. The first call has queues publish that.
+	Load() Load
+	// Watched reports whether Load was called.
+	Watched() bool
+}

@@ -15,6 +15,36 @@ type Stage struct {
 	Instances int
 	// Latency is that of the stage's batches.
 	Latency Latency
+	// Device is the one that the stage shares with other queues; nil for none.
+	Device Device
+	// Load is that of Device.
+	Load Load
+	// Queued and Undated are the parts of Load that are the stage's own.
+	Queued, Undated int64
+}
+
+// Wait returns how long a request waits that arrives at the stage.
+func (s *Stage) Wait() int64 {
+	if s.Device == nil {
+		return s.Busy + s.Work
+	}
+	return max(s.Busy, s.Load.Busy) + s.total()/s.parallel() + s.Load.others(s.Queued, s.Undated, s.total()+s.batch(1))
+}
+
+// total is Work, one batch after the other.
+func (s *Stage) total() int64 { return s.Work * int64(max(s.Instances, 1)) }
+
+// batch returns how long the next batch takes, of at least so many rows.
+func (s *Stage) batch(rows float64) int64 {
+	return s.Latency.Rows(math.Ceil(max(rows, s.Latency.Recent())))
+}
+
+// parallel returns how many batches execute at a time where the stage's do.
+func (s *Stage) parallel() int64 {
+	if s.Device != nil {
+		return int64(max(s.Load.Slots, 1))
+	}
+	return int64(max(s.Instances, 1))
 }
 
 // Route predicts the end of requests in a graph of stages. It is made once for a graph; Stages are set before each prediction. It is not
@@ -24,18 +54,18 @@ type Route struct {
 
 	after    [][]int32 // by stage: those whose outputs it reads, all of lower numbers
 	ahead    [][]bool  // by stage and stage: whether the second lies before the first
+	own      []int32   // by stage: its device where it has no Device
 	device   []int32   // by stage
-	devices  int
-	free     []int64 // by device
-	finished []int64 // by stage
+	free     []int64   // by device
+	finished []int64   // by stage
 }
 
 // NewRoute returns the route of a graph. after holds, for each stage, the numbers of those whose outputs it reads, which must be lower
-// than its own. Stages with equal numbers in device share a device, one batch at a time.
+// than its own. Stages with equal numbers in device share a device, one batch at a time, unless they have a Device.
 func NewRoute(after [][]int32, device []int32) *Route {
 	r := &Route{
-		Stages: make([]Stage, len(after)), after: after, ahead: make([][]bool, len(after)), device: device,
-		devices: int(slices.Max(append([]int32{-1}, device...))) + 1, finished: make([]int64, len(after)),
+		Stages: make([]Stage, len(after)), after: after, ahead: make([][]bool, len(after)), own: device, device: slices.Clone(device),
+		finished: make([]int64, len(after)),
 	}
 	for i := range after {
 		r.ahead[i] = make([]bool, len(after))
@@ -46,8 +76,51 @@ func NewRoute(after [][]int32, device []int32) *Route {
 			}
 		}
 	}
-	r.free = make([]int64, r.devices)
+	r.free = make([]int64, r.owned()+len(after))
 	return r
+}
+
+// owned returns the number of devices without those of Stage.Device, which have the numbers from there on.
+func (r *Route) owned() int { return int(slices.Max(append([]int32{-1}, r.own...))) + 1 }
+
+// Share assigns the stages to devices. It must be called when the Device of one has changed.
+func (r *Route) Share() {
+	shared := int32(len(r.free) - len(r.Stages)) //nolint:gosec // stages are few
+	for i := range r.Stages {
+		r.device[i] = r.own[i]
+		if d := r.Stages[i].Device; d != nil {
+			first := 0
+			for r.Stages[first].Device != d {
+				first++
+			}
+			r.device[i] = shared + int32(first) //nolint:gosec // as above
+		}
+	}
+}
+
+// load sets when the devices are free for a request at a stage: those that others use, too, when they have done what is queued.
+func (r *Route) load(stage int) {
+	clear(r.free)
+	for i := range r.Stages {
+		s, d := &r.Stages[i], r.device[i]
+		r.free[d] = max(r.free[d], s.Busy, s.Load.Busy)
+	}
+	if stage >= 0 {
+		return
+	}
+	for i := range r.Stages {
+		s := &r.Stages[i]
+		if s.Device == nil || slices.Index(r.device, r.device[i]) < i {
+			continue
+		}
+		var dated, undated, takes int64
+		for j := range r.Stages {
+			if own := &r.Stages[j]; r.device[j] == r.device[i] {
+				dated, undated, takes = dated+own.Queued, undated+own.Undated, takes+own.total()+own.batch(1)
+			}
+		}
+		r.free[r.device[i]] += s.Load.others(dated, undated, takes)
+	}
 }
 
 // Arrival is the stage before the first ones.
@@ -62,7 +135,7 @@ func (r *Route) addRest(i int) {
 	for j := i + 1; j < len(r.Stages); j++ {
 		if l := &r.Stages[j].Latency; r.ahead[j][i] && l.Known() {
 			usual := math.Ceil(l.Recent())
-			r.free[r.device[j]] += int64(rows / usual * float64(l.Rows(usual)) / float64(max(r.Stages[j].Instances, 1)))
+			r.free[r.device[j]] += int64(rows / usual * float64(l.Rows(usual)) / float64(r.Stages[j].parallel()))
 		}
 	}
 }
@@ -75,11 +148,7 @@ func (r *Route) addRest(i int) {
 //
 // hot: no allocation.
 func (r *Route) After(stage int, leaves int64, rows float64) (ends int64, slowest int) {
-	clear(r.free)
-	for i := range r.Stages {
-		s, d := &r.Stages[i], r.device[i]
-		r.free[d] = max(r.free[d], s.Busy)
-	}
+	r.load(stage)
 	if stage >= 0 {
 		d := r.device[stage]
 		r.free[d] = leaves
@@ -87,7 +156,7 @@ func (r *Route) After(stage int, leaves int64, rows float64) (ends int64, slowes
 	}
 	for i := range r.Stages {
 		if stage < 0 || i != stage && !r.ahead[stage][i] {
-			r.free[r.device[i]] += r.Stages[i].Work
+			r.free[r.device[i]] += r.Stages[i].total() / r.Stages[i].parallel()
 			r.addRest(i)
 		}
 	}
@@ -104,8 +173,11 @@ func (r *Route) After(stage int, leaves int64, rows float64) (ends int64, slowes
 			}
 		}
 		start := max(ready, r.free[r.device[i]])
-		end := start + r.Stages[i].Latency.Rows(math.Ceil(max(rows, r.Stages[i].Latency.Recent())))
+		end := start + r.Stages[i].batch(rows)
 		r.finished[i], r.free[r.device[i]] = end, end
+		if r.Stages[i].Device != nil {
+			r.free[r.device[i]] = start + (end-start)/r.Stages[i].parallel()
+		}
 		ends = max(ends, end)
 		if part := end - ready; part > longest {
 			longest, slowest = part, i
@@ -132,8 +204,7 @@ func (r *Route) Alone() (longest int64) {
 		for _, a := range r.after[i] {
 			ready = max(ready, r.finished[a])
 		}
-		l := &r.Stages[i].Latency
-		r.finished[i] = ready + l.Rows(math.Ceil(max(1, l.Recent())))
+		r.finished[i] = ready + r.Stages[i].batch(1)
 		longest = max(longest, r.finished[i])
 	}
 	return longest

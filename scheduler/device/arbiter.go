@@ -17,6 +17,10 @@
 // with equal priorities one whose batches take 1 ms executes ten times as often as one whose batches take 10 ms, and neither waits for
 // more than one batch of the other. The time is the device's where it measures (Limiter.Took), else that from admission to release.
 //
+// Models whose requests have deadlines share a device otherwise, see Limiter.Bids: when the turn is at one of them, deadlines decide which
+// one takes it (deadline.Pick). It pays with the tag of the one whose turn it was, which gets the other tag, so that together they have the
+// share that they had.
+//
 // The arbiter has no goroutine. When nothing is limited, no instance has a Limiter.
 package device
 
@@ -25,7 +29,9 @@ import (
 	"log/slog"
 	"slices"
 	"sync"
-	"time"
+
+	"github.com/tutti-server/tutti/internal/telemetry"
+	"github.com/tutti-server/tutti/scheduler/deadline"
 )
 
 // Arbiter admits executions of instances as long as there are resources for them. It is safe for concurrent use.
@@ -38,6 +44,8 @@ type Arbiter struct {
 	size     []int64    // of each pool, guarded by mu
 	free     []int64    // of each pool, guarded by mu
 	left     []int64    // scratch, guarded by mu
+	devices  []*Device  // whose executions are bounded, guarded by mu
+	bids     candidates // scratch, guarded by mu
 	limiters []*Limiter // of every instance, guarded by mu
 	waiting  waitList   // guarded by mu
 	clock    int64      // the highest tag admitted, guarded by mu
@@ -56,7 +64,7 @@ type Settings struct {
 	Threads int
 	// Log receives the amounts of resources at level debug whenever they change. Optional.
 	Log *slog.Logger
-	// Clock returns the time in nanoseconds; nil for the system's monotonic clock.
+	// Clock returns the time in nanoseconds; nil for telemetry.Now.
 	Clock func() int64
 
 	_ struct{}
@@ -76,8 +84,7 @@ type Limit struct {
 // New returns an arbiter without instances.
 func New(s Settings) *Arbiter {
 	if s.Clock == nil {
-		start := time.Now()
-		s.Clock = func() int64 { return int64(time.Since(start)) }
+		s.Clock = telemetry.Now
 	}
 	return &Arbiter{s: s, timed: s.Executions > 0 && !s.RateLimit}
 }
@@ -87,11 +94,14 @@ type Limiter struct {
 	arbiter  *Arbiter
 	needs    []need
 	priority int64
+	device   *Device       // whose executions are bounded; nil for none
+	bid      *deadline.Bid // set once, guarded by the arbiter's mu
 
 	// The rest is guarded by the arbiter's mu.
 	tag    int64
 	in     bool
 	since  int64   // when it was admitted, if tags are times
+	ends   int64   // when its execution is expected to end, 0 for unknown
 	took   int64   // by the device for the newest execution that it measured, 0 where nothing is measured
 	early  []int64 // what the executions that are not measured yet have added to the tag, per priority
 	resume func()
@@ -210,6 +220,7 @@ func (a *Arbiter) serve() *Limiter {
 		if i < 0 {
 			break
 		}
+		i = a.pick(i)
 		g := a.waiting[i]
 		a.waiting = slices.Delete(a.waiting, i, i+1)
 		g.in = true
@@ -219,6 +230,7 @@ func (a *Arbiter) serve() *Limiter {
 		a.clock = max(a.clock, g.tag)
 		if g.tag += g.step(); a.timed {
 			g.since = a.s.Clock()
+			g.begin()
 		}
 		if g.after = nil; last == nil {
 			let = g

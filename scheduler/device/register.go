@@ -97,6 +97,7 @@ func (a *Arbiter) remove(limiters []*Limiter) {
 			if x != nil {
 				a.release(x)
 				x.needs = nil // a later Acquire is admitted at once
+				x.leave()
 			}
 		}
 		if size, err := a.measure(); err == nil { // fewer instances never need more
@@ -123,6 +124,9 @@ func (a *Arbiter) newLimiter(d *Demand) *Limiter {
 			p.device = -1
 		}
 		g.need(a.pool(p), 1)
+		if a.timed {
+			g.device = a.device(p.device)
+		}
 	}
 	if a.s.Threads > 0 && d.OnCPU && d.Threads > 0 {
 		g.need(a.pool(pool{kind: threads}), int64(min(d.Threads, a.s.Threads)))

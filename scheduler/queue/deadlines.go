@@ -70,6 +70,35 @@ func (q *Queue) predicts() bool {
 	return q.latency.Known() && len(q.all) > 0
 }
 
+// offer tells the device that the queue shares with others which batch would be next. Called with the lock held.
+//
+// hot: two comparisons without a shared device or without deadlines.
+func (q *Queue) offer(now int64) {
+	if q.device == nil || !q.device.Watched() {
+		return
+	}
+	if q.watching = true; !q.latency.Known() {
+		return
+	}
+	next := deadline.Candidate{Closes: deadline.NoDeadline}
+	queued := int64(0)
+	if b := &q.backlog; b.n > 0 {
+		most := max(q.runner.Signature().MaxBatch, 1)
+		next.Rows = min(int(b.rows), most)
+		next.Batch = q.latency.Rows(float64(next.Rows))
+		next.Full = float64(q.latency.Rows(float64(most))) / float64(most)
+		if l := &b.heap[0].lanes[0]; b.due.on && l.due > 0 {
+			m := deadline.Margins{Now: now, Batch: next.Batch, Deviation: q.latency.Deviation()}
+			if p := l.head.task.Path; p != nil {
+				m.Rest, next.Depth = p.Rest.Load(), p.Depth
+			}
+			next.Closes = l.due - (m.Safe() - now - m.Rest)
+		}
+		queued = q.latency.Queue(float64(b.rows), float64(b.size), most)
+	}
+	q.bid.Set(next, queued)
+}
+
 // stage is Forecast with the lock held.
 func (q *Queue) stage(now, due int64) deadline.Stage {
 	s := deadline.Stage{Latency: q.latency, Instances: len(q.all)}
@@ -79,6 +108,10 @@ func (q *Queue) stage(now, due int64) deadline.Stage {
 	rows, size := q.backlog.ahead(due)
 	s.Rows = float64(rows)
 	s.Work = q.latency.Queue(float64(rows), float64(size), q.runner.Signature().MaxBatch) / int64(len(q.all))
+	if q.device != nil {
+		s.Device, s.Load = q.device, q.device.Load()
+		s.Queued, s.Undated = q.bid.Queued()
+	}
 	return s
 }
 
@@ -109,11 +142,11 @@ func (q *Queue) unreachable(w *scheduler.Task, now int64) error {
 	}
 	own := q.latency.Of(float64(w.Elements))
 	s := q.stage(now, deadline.NoDeadline)
-	if deadline.Admits(due-now, s.Busy+s.Work+own, own) {
+	if deadline.Admits(due-now, s.Wait()+own, own) {
 		return nil
 	}
 	s = q.stage(now, due)
-	takes := s.Busy + s.Work + own
+	takes := s.Wait() + own
 	if deadline.Admits(due-now, takes, own) {
 		return nil
 	}

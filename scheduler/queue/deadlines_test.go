@@ -13,6 +13,7 @@ import (
 	"github.com/tutti-server/tutti/core/tensor"
 	"github.com/tutti-server/tutti/internal/telemetry"
 	"github.com/tutti-server/tutti/scheduler"
+	"github.com/tutti-server/tutti/scheduler/device"
 	"github.com/tutti-server/tutti/scheduler/queue"
 	"github.com/tutti-server/tutti/scheduler/schedtest"
 )
@@ -40,6 +41,7 @@ type dated struct {
 
 	mu   sync.Mutex
 	runs [][]int // the tasks of each execution, guarded by mu
+	ran  func(run []int)
 }
 
 func newDated(t *testing.T, most int) *dated {
@@ -49,6 +51,12 @@ func newDated(t *testing.T, most int) *dated {
 
 func newDatedBy(t *testing.T, policy scheduler.Policy) *dated {
 	t.Helper()
+	return newDatedAt(t, policy, nil)
+}
+
+// newDatedAt is newDatedBy with a limiter.
+func newDatedAt(t *testing.T, policy scheduler.Policy, at []scheduler.Limiter) *dated {
+	t.Helper()
 	d := &dated{b: schedtest.NewBench(t, schedtest.Mirror(8, schedtest.Port("INPUT0", tensor.FP32, 1)), nil), now: telemetry.Now()}
 	m, entered, leave := blocking(func(batch *backends.Batch) error {
 		var run []int
@@ -57,13 +65,16 @@ func newDatedBy(t *testing.T, policy scheduler.Policy) *dated {
 		}
 		d.mu.Lock()
 		d.runs = append(d.runs, run)
+		if d.ran != nil {
+			d.ran(run)
+		}
 		d.mu.Unlock()
 		if run[0] < 0 {
 			return errors.New("nothing is learned from a failure")
 		}
 		return schedtest.Share(batch)
 	})
-	d.s = queue.New(queue.Settings{Runner: d.b.Runner, Policy: policy, Instances: []backends.Instance{m}, Workers: d.b.Workers})
+	d.s = queue.New(queue.Settings{Runner: d.b.Runner, Policy: policy, Instances: []backends.Instance{m}, Limiters: at, Workers: d.b.Workers})
 	d.begun, d.leave = entered, sync.OnceFunc(func() { close(leave) })
 	return d
 }
@@ -264,5 +275,55 @@ func TestProbeOfStep(t *testing.T) {
 	got := d.executed(t)
 	if len(got) == 0 || got[len(got)-1][0] != 2 {
 		t.Errorf("executed %v, want 2 at the end", got)
+	}
+}
+
+// TestSharedDevice has two queues share a device, whose batches take a second. The first has a full batch that may wait, the second one
+// task: it lets the full batch go first as long as that does not cost it its deadline, and longer if it is at a later step.
+func TestSharedDevice(t *testing.T) {
+	t.Parallel()
+	const second = int64(time.Second)
+	for name, c := range map[string]struct {
+		due  time.Duration // of the task of the second queue
+		path *scheduler.Path
+		want []int // the first task of each batch
+	}{
+		"it can wait":                  {10 * time.Second, nil, []int{1, 100}},
+		"its window closes":            {2300 * time.Millisecond, nil, []int{100, 1}},
+		"it has none, and its turn":    {0, nil, []int{100, 1}},
+		"it can wait, at a later step": {10 * time.Second, &scheduler.Path{Depth: 1}, []int{1, 100}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			a := device.New(device.Settings{Executions: 1})
+			var mu sync.Mutex
+			var got []int // guarded by mu
+			ran := func(run []int) {
+				mu.Lock()
+				defer mu.Unlock()
+				if run[0] >= 0 {
+					got = append(got, run[0])
+				}
+			}
+			first, other := newDatedAt(t, atMost(8), limiters(t, a, 1, 1)), newDatedAt(t, atMost(8), limiters(t, a, 1, 1))
+			first.ran, other.ran, other.path = ran, ran, c.path
+			other.leave()
+			first.busy()
+			queue.Observe(first.s, 1, second)
+			queue.Observe(other.s, 1, second)
+			for i := range 8 {
+				first.add(i+1, 20*time.Second)
+			}
+			other.add(100, c.due)
+			if runs := first.executed(t); len(runs) != 1 || len(runs[0]) != 8 {
+				t.Errorf("the first queue executed %v, expected one batch of 8", runs)
+			}
+			if runs := other.executed(t); len(runs) != 1 {
+				t.Errorf("the other queue executed %v, expected one batch", runs)
+			}
+			if !slices.Equal(got, c.want) {
+				t.Errorf("batches began with %v, expected %v", got, c.want)
+			}
+		})
 	}
 }

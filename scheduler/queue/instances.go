@@ -9,6 +9,7 @@ import (
 	"github.com/tutti-server/tutti/internal/telemetry"
 	"github.com/tutti-server/tutti/scheduler"
 	"github.com/tutti-server/tutti/scheduler/batch"
+	"github.com/tutti-server/tutti/scheduler/deadline"
 )
 
 // instances are those of a Queue; its lock guards them.
@@ -20,6 +21,7 @@ type instances struct {
 	removed  []removedInstance   // removed instances that are still in use
 	reserved int                 // instances that do not become free when their batch ends
 	rows     int32               // executing now
+	device   deadline.Device     // that the queue shares with those of other models; nil for none
 	spare    *execution          // free executions, linked by next
 }
 
@@ -49,6 +51,11 @@ func (q *Queue) limit(list []backends.Instance, limiters []scheduler.Limiter) []
 		}
 		g := &limited{Instance: list[i]}
 		g.Open(l, q, &q.mu, q.workers)
+		if b, ok := l.(scheduler.Bidder); ok {
+			if d := b.Bids(&q.bid); d != nil {
+				q.device = d
+			}
+		}
 		list[i] = g
 		q.limited = append(q.limited, g)
 	}

@@ -23,6 +23,7 @@ import (
 	"github.com/tutti-server/tutti/internal/telemetry"
 	"github.com/tutti-server/tutti/scheduler"
 	"github.com/tutti-server/tutti/scheduler/batch"
+	"github.com/tutti-server/tutti/scheduler/deadline"
 )
 
 // Queue is a queue in front of a model's instances. It implements scheduler.Scheduler.
@@ -38,6 +39,7 @@ type Queue struct {
 	shared  bool   // any number of goroutines may use an instance
 	pending pending.Count
 	pacing  sync.WaitGroup // instances that freeLater will free
+	bid     deadline.Bid   // what it offers device, if there is one
 
 	mu sync.Mutex
 	state
@@ -165,6 +167,7 @@ func (q *Queue) Enqueue(list scheduler.TaskList, t *scheduler.RunLoop) {
 		q.order.join(&queued)
 	}
 	q.runner.Stats().Queued(int64(queued.Len()))
+	q.offer(now)
 	ready := len(q.free) > 0 && (!q.coalescer.yielding || q.full(&q.backlog))
 	if !ready {
 		q.sweepLater(now)
@@ -231,6 +234,7 @@ func (q *Queue) next(t *scheduler.RunLoop, dropped *scheduler.TaskList) (x *exec
 	case q.backlog.n == 0 && q.waiting.n > 0:
 		return q.nextBackground(now, t, dropped)
 	case q.backlog.n == 0:
+		q.offer(now)
 		q.releaseIdle()
 		return nil, false
 	case q.hold > q.backlog.n:
@@ -254,11 +258,13 @@ func (q *Queue) next(t *scheduler.RunLoop, dropped *scheduler.TaskList) (x *exec
 		}
 		return nil, false
 	}
+	q.offer(now)
 	inst := q.admit()
 	if inst == nil {
 		return nil, false // its limiter resumes it
 	}
 	tasks := q.pull(&q.backlog, take)
+	q.offer(now)
 	tasks.Head.Held, q.held = q.held, 0
 	riders := q.fill(&tasks, now)
 	return q.start(inst, tasks, riders), len(q.free) > 0 && q.backlog.n > 0

@@ -122,7 +122,7 @@ func (s *Spread) least(w *scheduler.Task, together bool) int {
 // Forecast implements scheduler.Forecaster: that of the place where a task would be done first.
 func (s *Spread) Forecast(now, due int64) (best deadline.Stage, ok bool) {
 	for i := range s.targets {
-		if stage, known := scheduler.ForecastOf(s.targets[i].To, now, due); known && (!ok || stage.Busy+stage.Work < best.Busy+best.Work) {
+		if stage, known := scheduler.ForecastOf(s.targets[i].To, now, due); known && (!ok || stage.Wait() < best.Wait()) {
 			best, ok = stage, true
 		}
 	}

@@ -73,15 +73,16 @@ type Allocator interface {
 // must call Release exactly once. A buffer is immutable once it has a second reference. Retain, Release and every
 // reading method are safe for concurrent use by holders. See Allocator for its lifecycle.
 type Buffer struct {
-	refs  atomic.Int32
-	place Place
-	class int8 // the pool's size class; negative for memory of its own mapping
-	empty bool // a free buffer of the pool whose pages the system has
-	n     int
-	ptr   unsafe.Pointer
-	owner Owner
-	next  *Buffer // the pool's free list
-	order order   // of device work, and copies elsewhere
+	refs   atomic.Int32
+	place  Place
+	class  int8 // the pool's size class; negative for memory of its own mapping
+	empty  bool // a free buffer of the pool whose pages the system has, or may take
+	n      int
+	mapped int // bytes of its own mapping
+	ptr    unsafe.Pointer
+	owner  Owner
+	next   *Buffer // the pool's free list
+	order  order   // of device work, and copies elsewhere
 }
 
 // NewBuffer wraps n bytes at ptr, memory that a native runtime owns, with one

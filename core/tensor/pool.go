@@ -18,7 +18,7 @@ const (
 	maxClassBits = 20 // 1 MiB; larger buffers get a separate mapping
 	numClasses   = maxClassBits - minClassBits + 1
 	slabSize     = 1 << 20
-	keepResident = 64 << 20          // bytes of large mappings kept for reuse as they are
+	keepResident = 64 << 20          // bytes of large mappings kept for reuse as they are, those that were freed last
 	keepMapped   = 256 << 20         // and in all: the system may take the pages of the others
 	hugeFrom     = 4 << 20           // bytes from which a mapping asks for huge pages
 	admitFrom    = 16 << 20          // bytes from which a mapping asks whether the memory has room for it
@@ -27,8 +27,9 @@ const (
 
 // Pool allocates host memory outside the Go heap. Sizes up to 1 MiB come from power-of-two classes carved out of 1 MiB
 // slabs, which stay mapped; larger ones are separate mappings. Up to 256 MiB of them are kept for reuse, because
-// mapping and faulting pages costs more than most uses of them; from 64 MiB on the system may take their pages back
-// when it needs memory. ReleaseIdle returns what was not used for a while: the larger mappings, and the pages of free buffers of slabs.
+// mapping and faulting pages costs more than most uses of them; beyond the 64 MiB that were freed last the system may take their pages back
+// when it needs memory. A mapping is used again for up to a third fewer bytes, so that tensors of many sizes, such as those of images, share
+// them. ReleaseIdle returns what was not used for a while: the larger mappings, and the pages of free buffers of slabs.
 type Pool struct {
 	place   Place
 	mapper  Mapper // nil: mappings of the process
@@ -64,10 +65,11 @@ type freeList struct {
 
 // mappings keeps large buffers for reuse.
 type mappings struct {
-	mu   sync.Mutex
-	free []*Buffer // oldest first, guarded by mu
-	kept int       // bytes in free, guarded by mu
-	idle int       // the first ones of free, which were there at the last ReleaseIdle; guarded by mu
+	mu       sync.Mutex
+	free     []*Buffer // oldest first, guarded by mu
+	kept     int       // bytes in free, guarded by mu
+	resident int       // those of them whose pages are not offered to the system, the last ones of free; guarded by mu
+	idle     int       // the first ones of free, which were there at the last ReleaseIdle; guarded by mu
 }
 
 // Mapper maps the memory of a Pool that is not ordinary memory. It is safe for concurrent use.
@@ -163,7 +165,7 @@ func (p *Pool) Alloc(n int) (*Buffer, error) {
 // Free takes a buffer of this pool back.
 func (p *Pool) Free(b *Buffer) {
 	if b.class < 0 {
-		p.inUse.Add(-int64(mappedLen(b.n)))
+		p.inUse.Add(-int64(b.mapped))
 		p.mapped.Add(-int64(p.large.put(b, p)))
 		return
 	}
@@ -257,11 +259,11 @@ func (p *Pool) allocLarge(n int) (*Buffer, error) {
 		if err != nil {
 			return nil, err
 		}
-		b = &Buffer{class: -1, ptr: unsafe.Pointer(unsafe.SliceData(m))}
+		b = &Buffer{class: -1, mapped: size, ptr: unsafe.Pointer(unsafe.SliceData(m))}
 	}
 	b.owner, b.place, b.n = p, p.place, n
 	b.refs.Store(1)
-	p.inUse.Add(int64(size))
+	p.inUse.Add(int64(b.mapped))
 	return b, nil
 }
 
@@ -276,15 +278,14 @@ func (p *Pool) mapLarge(size int) ([]byte, error) {
 	return p.mapMemory(size)
 }
 
-// take returns a kept mapping of exactly size bytes, newest first, or nil. Requests
-// of one model repeat their sizes, so an exact match is the common case.
+// take returns the newest kept mapping of at least size bytes and at most half as many more, or nil.
 func (m *mappings) take(size int) *Buffer {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for i, b := range slices.Backward(m.free) {
-		if mappedLen(b.n) == size {
+		if b.mapped >= size && b.mapped-size <= size/2 {
 			m.free = slices.Delete(m.free, i, i+1)
-			m.kept -= size
+			m.drop(b)
 			if i < m.idle {
 				m.idle--
 			}
@@ -294,31 +295,51 @@ func (m *mappings) take(size int) *Buffer {
 	return nil
 }
 
+// drop no longer counts b, which leaves free. The caller holds mu.
+func (m *mappings) drop(b *Buffer) {
+	m.kept -= b.mapped
+	if !b.empty {
+		m.resident -= b.mapped
+	}
+	b.empty = false
+}
+
 // put keeps b, and unmaps the oldest mappings beyond the bound, of which it returns the
 // bytes. One that alone is beyond it goes at once, without pushing the others out.
 func (m *mappings) put(b *Buffer, of *Pool) (unmapped int) {
-	size := mappedLen(b.n)
-	if size > keepMapped {
+	if b.mapped > keepMapped {
 		unmap(b, of.source(b))
-		return size
+		return b.mapped
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.free = append(m.free, b)
-	m.kept += size
-	if m.kept > keepResident && of.source(b) == nil {
-		// The pages stay until the system needs them; a write before that causes no fault.
-		_ = unix.Madvise(unsafe.Slice((*byte)(b.ptr), size), unix.MADV_FREE)
-	}
+	m.kept += b.mapped
+	m.resident += b.mapped
 	for m.kept > keepMapped {
 		old := m.free[0]
 		m.free = append(m.free[:0], m.free[1:]...)
-		m.kept -= mappedLen(old.n)
+		m.drop(old)
 		m.idle = max(0, m.idle-1)
-		unmapped += mappedLen(old.n)
+		unmapped += old.mapped
 		unmap(old, of.source(old))
 	}
+	m.offer(of)
 	return unmapped
+}
+
+// offer has the system take the pages of the oldest mappings beyond keepResident when it needs memory. A write before that causes no fault. The
+// caller holds mu.
+func (m *mappings) offer(of *Pool) {
+	for i := 0; m.resident > keepResident && i < len(m.free); i++ {
+		if b := m.free[i]; !b.empty {
+			b.empty = true
+			m.resident -= b.mapped
+			if of.source(b) == nil {
+				_ = unix.Madvise(unsafe.Slice((*byte)(b.ptr), b.mapped), unix.MADV_FREE)
+			}
+		}
+	}
 }
 
 // Trim unmaps the large mappings that are kept for reuse.
@@ -327,10 +348,10 @@ func (p *Pool) Trim() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, b := range m.free {
-		p.mapped.Add(-int64(mappedLen(b.n)))
+		p.mapped.Add(-int64(b.mapped))
 		unmap(b, p.source(b))
 	}
-	m.free, m.kept, m.idle = nil, 0, 0
+	m.free, m.kept, m.resident, m.idle = nil, 0, 0, 0
 }
 
 // ReleaseIdle unmaps the large mappings that are kept for reuse and that nothing has used since the last call, and returns the pages of such
@@ -347,11 +368,11 @@ func (p *Pool) ReleaseIdle() {
 	m.free = slices.Delete(m.free, 0, m.idle)
 	m.idle = len(m.free)
 	for _, b := range old {
-		m.kept -= mappedLen(b.n)
+		m.drop(b)
 	}
 	m.mu.Unlock()
 	for _, b := range old { // requests do not wait for it
-		p.mapped.Add(-int64(mappedLen(b.n)))
+		p.mapped.Add(-int64(b.mapped))
 		unmap(b, p.source(b))
 	}
 }
@@ -412,7 +433,7 @@ func (p *Pool) Close() bool {
 // unmap returns b's mapping to the system. For a mapping of ours that cannot fail; if
 // it did, its pages would stay, no more.
 func unmap(b *Buffer, from Mapper) {
-	m := unsafe.Slice((*byte)(b.ptr), mappedLen(b.n))
+	m := unsafe.Slice((*byte)(b.ptr), b.mapped)
 	if from != nil {
 		from.Unmap(m)
 		return

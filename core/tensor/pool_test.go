@@ -3,6 +3,7 @@ package tensor_test
 import (
 	"bytes"
 	"fmt"
+	"slices"
 	"testing"
 
 	"github.com/tutti-server/tutti/core/tensor"
@@ -72,7 +73,9 @@ func TestPoolReuse(t *testing.T) {
 		{mib, mib/2 + 1, true},
 		{2 * mib, 2 * mib, true},
 		{2 * mib, 2*mib - 1, true}, // same number of pages
-		{2 * mib, 2*mib - 4096, false},
+		{3 * mib, 2 * mib, true},   // up to a third fewer bytes
+		{3 * mib, 2*mib - 4096, false},
+		{2 * mib, 2*mib + 4096, false},
 	}
 	for _, tt := range tests {
 		t.Run(fmt.Sprintf("%d after %d", tt.want, tt.free), func(t *testing.T) {
@@ -121,6 +124,42 @@ func TestPoolKeeps(t *testing.T) {
 				t.Errorf("%d bytes are in use", got)
 			}
 		})
+	}
+}
+
+// TestPoolOffersOldest checks which of the mappings that are kept have pages that the system may take: the oldest ones beyond 64 MiB.
+func TestPoolOffersOldest(t *testing.T) {
+	t.Parallel()
+	p := tensor.NewPool()
+	var held []*tensor.Buffer
+	for range 4 {
+		held = append(held, alloc(t, p, 24*mib))
+	}
+	for _, b := range held {
+		b.Release()
+	}
+	if got, want := p.OfferedMappings(), []bool{true, true, false, false}; !slices.Equal(got, want) {
+		t.Errorf("the system may take the pages of %v, want %v", got, want)
+	}
+	newest := alloc(t, p, 24*mib)
+	if newest.Pointer() != held[3].Pointer() {
+		t.Error("the newest mapping is not the first one to be used again")
+	}
+	newest.Release()
+	if got, want := p.OfferedMappings(), []bool{true, true, false, false}; !slices.Equal(got, want) {
+		t.Errorf("after one was used the system may take the pages of %v, want %v", got, want)
+	}
+	for i := range held { // all of them
+		held[i] = alloc(t, p, 24*mib)
+	}
+	if n, _ := p.KeptMappings(); n != 0 {
+		t.Errorf("%d mappings are kept while all are in use", n)
+	}
+	for _, b := range held {
+		b.Release()
+	}
+	if got, want := p.OfferedMappings(), []bool{true, true, false, false}; !slices.Equal(got, want) {
+		t.Errorf("after all were used the system may take the pages of %v, want %v", got, want)
 	}
 }
 
@@ -193,12 +232,12 @@ func TestPoolReleasesIdle(t *testing.T) {
 			t.Errorf("%s: %d mappings of %d bytes are kept, %d bytes are mapped, want %d of %d", when, n, kept, mapped, mappings, bytes)
 		}
 	}
-	use(2*mib, 3*mib, 4*mib, 5*mib)
+	use(2*mib, 4*mib, 7*mib, 11*mib)
 	p.ReleaseIdle()
-	check("all were used", 4, 14*mib)
-	use(3*mib, 6*mib)
+	check("all were used", 4, 24*mib)
+	use(3*mib, 16*mib) // in that of 4 MiB
 	p.ReleaseIdle()
-	check("two were used", 2, 9*mib)
+	check("two were used", 2, 20*mib)
 	use(200*mib, 100*mib) // the bound drops the oldest ones
 	p.ReleaseIdle()
 	check("beyond the bound", 1, 100*mib)

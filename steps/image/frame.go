@@ -115,7 +115,8 @@ type layout struct {
 	dtype             tensor.DType
 	order             [3]int // which sample of a pixel each channel of the output is
 	// lut maps a sample to the bits of the output, by channel: of a float32, of a half, or the sample itself.
-	lut [3][256]uint32
+	lut   [3][256]uint32
+	lines *kernels.Lines // of lut, by sample; nil for none
 	// blank are the samples of pixels that the image does not cover, by channel of the output, and blankRow is a packed row.
 	blank    [3]byte
 	blankRow []byte
@@ -157,6 +158,21 @@ func (l *layout) prepare(a *arithmetic) {
 			}
 		}
 	}
+	if l.fast() {
+		l.lines = kernels.NewLines(l.tables())
+	}
+}
+
+// fast reports whether rows are stored by kernels.Planes: the output is what most vision models take.
+func (l *layout) fast() bool { return l.planes && l.ch == 3 && l.dtype == tensor.FP32 }
+
+// tables returns the tables of three channels, by sample.
+func (l *layout) tables() *[3]*[256]uint32 {
+	var t [3]*[256]uint32
+	for c, sample := range l.order {
+		t[sample] = &l.lut[c]
+	}
+	return &t
 }
 
 // size returns the bytes of a sample.
@@ -172,13 +188,12 @@ func (l *layout) row(dst, src []byte, x, y int) {
 		copy(dst[at*l.ch:], src)
 		return
 	}
-	if l.planes && l.ch == 3 && l.dtype == tensor.FP32 { // what most vision models take
+	if l.fast() {
 		var planes [3][]byte
-		var luts [3]*[256]uint32
 		for c, sample := range l.order {
-			planes[sample], luts[sample] = dst[4*(c*l.width*l.height+at):], &l.lut[c]
+			planes[sample] = dst[4*(c*l.width*l.height+at):]
 		}
-		kernels.Planes(&planes, src, &luts)
+		kernels.Planes(&planes, src, l.tables(), l.lines)
 		return
 	}
 	n := len(src) / l.ch

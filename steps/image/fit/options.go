@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/tutti-server/tutti/steps"
+	"github.com/tutti-server/tutti/steps/image/kernels"
 )
 
 // options are the parameters of fit_image.
@@ -15,6 +16,7 @@ type options struct {
 	sizing
 	maxPixels int
 	table     [3][256]uint32 // normalised samples as bits of FP32, by channel of the output
+	lines     *kernels.Lines // of table, by sample; nil for none
 }
 
 // sizing holds the parameters of the size.
@@ -84,14 +86,32 @@ func (o *options) normalise(s *steps.Settings) error {
 			return wrong(s, "std", "numbers other than 0")
 		}
 		for v := range o.table[c] {
-			o.table[c][v] = math.Float32bits(sample(v, scale[0], mean[c], std[c], s.Params["rounding"]))
+			o.table[c][v] = math.Float32bits(normalised(v, scale[0], mean[c], std[c], s.Params["rounding"]))
 		}
 	}
+	o.lines = kernels.NewLines(o.tables())
 	return nil
 }
 
-// sample normalises a sample. numpy multiplies with a factor of FP32 where the means are of FP64.
-func sample(v int, scale, mean, std float64, rounding string) float32 {
+// sample returns the sample of a pixel that channel c of the output is made of.
+func (o *options) sample(c int) int {
+	if o.reverse {
+		return 2 - c
+	}
+	return c
+}
+
+// tables returns the tables by sample.
+func (o *options) tables() *[3]*[256]uint32 {
+	var t [3]*[256]uint32
+	for c := range t {
+		t[o.sample(c)] = &o.table[c]
+	}
+	return &t
+}
+
+// normalised normalises a sample. numpy multiplies with a factor of FP32 where the means are of FP64.
+func normalised(v int, scale, mean, std float64, rounding string) float32 {
 	switch rounding {
 	case "each":
 		return (float32(float64(v)*scale) - float32(mean)) / float32(std)

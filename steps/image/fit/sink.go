@@ -29,15 +29,10 @@ func (s *sink) Put(i int, row []byte) {
 		return
 	}
 	var planes [3][]byte
-	var tables [3]*[256]uint32
 	for c := range planes {
-		sample := c
-		if s.o.reverse {
-			sample = 2 - c
-		}
-		planes[sample], tables[sample] = s.dst[4*((c*f.outH+y)*f.outW):], &s.o.table[c]
+		planes[s.o.sample(c)] = s.dst[4*((c*f.outH+y)*f.outW):]
 	}
-	kernels.Planes(&planes, row, &tables)
+	kernels.Planes(&planes, row, s.o.tables(), s.o.lines)
 }
 
 // pad fills the output around the image: 0 at the right, black above and below.

@@ -16,3 +16,4 @@ void tk_round(uint8_t *dst, const int32_t *sum, intptr_t n);
 void tk_lerp(int16_t *dst, const uint8_t *src, const int32_t *at, const int16_t *weights, intptr_t n);
 void tk_blend(uint8_t *dst, const int16_t *a, const int16_t *b, int16_t wa, int16_t wb, intptr_t n);
 void tk_above(uint8_t *dst, const float *values, float threshold, intptr_t n);
+void tk_lines(uint8_t *a, uint8_t *b, uint8_t *c, const uint8_t *src, const float *lines, intptr_t n);

@@ -452,3 +452,27 @@ AVX2 void tk_above(uint8_t *dst, const float *values, float threshold, intptr_t 
 	for (; i < n; i++, values++)
 		dst[i] = *values > threshold;
 }
+
+#define FMA __attribute__((target("avx2,fma")))
+
+// channel8 returns eight values of a channel from 24 bytes, of which low has the first 16.
+static inline __attribute__((always_inline, target("avx2,fma"))) __m256 channel8(__m128i low, __m128i high, __m128i from_low, __m128i from_high, const float *line) {
+	__m128i v = _mm_or_si128(_mm_shuffle_epi8(low, from_low), _mm_shuffle_epi8(high, from_high));
+	__m256 x = _mm256_mul_ps(_mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(v)), _mm256_broadcast_ss(line));
+	return _mm256_fmadd_ps(x, _mm256_broadcast_ss(line + 1), _mm256_broadcast_ss(line + 2));
+}
+
+FMA void tk_lines(uint8_t *a, uint8_t *b, uint8_t *c, const uint8_t *src, const float *lines, intptr_t n) {
+	const __m128i a0 = _mm_setr_epi8(0, 3, 6, 9, 12, 15, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1);
+	const __m128i b0 = _mm_setr_epi8(1, 4, 7, 10, 13, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1);
+	const __m128i c0 = _mm_setr_epi8(2, 5, 8, 11, 14, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1);
+	const __m128i a1 = _mm_setr_epi8(-1, -1, -1, -1, -1, -1, 2, 5, -1, -1, -1, -1, -1, -1, -1, -1);
+	const __m128i b1 = _mm_setr_epi8(-1, -1, -1, -1, -1, 0, 3, 6, -1, -1, -1, -1, -1, -1, -1, -1);
+	const __m128i c1 = _mm_setr_epi8(-1, -1, -1, -1, -1, 1, 4, 7, -1, -1, -1, -1, -1, -1, -1, -1);
+	for (intptr_t i = 0; i < n; i += 8, src += 24) {
+		__m128i low = _mm_loadu_si128((const __m128i *)src), high = _mm_loadl_epi64((const __m128i *)(src + 16));
+		_mm256_storeu_ps((float *)(a + 4 * i), channel8(low, high, a0, a1, lines));
+		_mm256_storeu_ps((float *)(b + 4 * i), channel8(low, high, b0, b1, lines + 3));
+		_mm256_storeu_ps((float *)(c + 4 * i), channel8(low, high, c0, c1, lines + 6));
+	}
+}

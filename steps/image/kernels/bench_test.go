@@ -26,6 +26,7 @@ func BenchmarkKernels(b *testing.B) {
 	}
 	sum := make([]int32, 672)
 	plane, table := [3][]byte{make([]byte, 4*n), make([]byte, 4*n), make([]byte, 4*n)}, [3]*[256]uint32{new([256]uint32), new([256]uint32), new([256]uint32)}
+	lines := kernels.NewLines(&table)
 	for _, bc := range []struct {
 		name string
 		run  func()
@@ -38,7 +39,8 @@ func BenchmarkKernels(b *testing.B) {
 		{"along", func() { kernels.Along(out, out[n:], rgb, rgb, &taps) }},
 		{"add", func() { kernels.Add(sum, x, y, 1, 2) }},
 		{"round", func() { kernels.Round(out, sum) }},
-		{"planes", func() { kernels.Planes(&plane, rgb, &table) }},
+		{"planes", func() { kernels.Planes(&plane, rgb, &table, nil) }},
+		{"planes of lines", func() { kernels.Planes(&plane, rgb, &table, lines) }},
 		{"call", func() { kernels.Round(out, sum[:1]) }},
 	} {
 		b.Run(bc.name, func(b *testing.B) {

@@ -1,6 +1,6 @@
 package kernels
 
-// The loops in Go, for comparison.
+// The loops in Go, for comparison, and whether there are lines.
 var (
 	InverseGo  = inverse
 	ReducedGo  = reduced
@@ -14,4 +14,5 @@ var (
 	LerpGo     = lerp
 	BlendGo    = blend
 	AboveGo    = above
+	Fused      = fused
 )

@@ -317,7 +317,7 @@ func TestPlanes(t *testing.T) {
 	for _, n := range widths(0) {
 		src, to := noise(r, 3*n), tables(r)
 		got := [3][]byte{guarded(4 * n), guarded(4 * n), guarded(4 * n)}
-		kernels.Planes(&got, src, to)
+		kernels.Planes(&got, src, to, nil)
 		for c := range 3 {
 			want := guarded(4 * n)
 			for i := range n {
@@ -353,5 +353,48 @@ func TestAbove(t *testing.T) {
 				t.Fatalf("%v above 0.5 is %d", v, got[i])
 			}
 		}
+	}
+}
+
+// TestLines checks which tables are on lines, and that lines give the bits of the tables.
+func TestLines(t *testing.T) {
+	t.Parallel()
+	table := func(of func(v int) float32) *[256]uint32 {
+		out := new([256]uint32)
+		for v := range out {
+			out[v] = math.Float32bits(of(v))
+		}
+		return out
+	}
+	centred := table(func(v int) float32 { return float32((float64(float32(v)*float32(1.0/255)) - 0.5) / 0.5) })
+	unit := table(func(v int) float32 { return float32(v) * float32(1.0/255) })
+	bytes := table(func(v int) float32 { return float32(v) })
+	ripple := table(func(v int) float32 { return float32(v) + float32(v%2)/(1<<16) })
+	for _, tt := range []struct {
+		name   string
+		tables [3]*[256]uint32
+		lines  bool
+	}{
+		{"on lines", [3]*[256]uint32{centred, unit, bytes}, true},
+		{"one is no line", [3]*[256]uint32{centred, unit, ripple}, false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			lines := kernels.NewLines(&tt.tables)
+			if got := lines != nil; got != (tt.lines && kernels.Fused()) {
+				t.Fatalf("lines: %v, expected %v on processors that compute them, %v", got, tt.lines, kernels.Fused())
+			}
+			r := rand.New(rand.NewPCG(22, 23))
+			for _, n := range widths(0) {
+				src := noise(r, 3*n)
+				want := [3][]byte{guarded(4 * n), guarded(4 * n), guarded(4 * n)}
+				got := [3][]byte{guarded(4 * n), guarded(4 * n), guarded(4 * n)}
+				kernels.Planes(&want, src, &tt.tables, nil)
+				kernels.Planes(&got, src, &tt.tables, lines)
+				for c := range 3 {
+					same(t, "lines", n, want[c], got[c])
+				}
+			}
+		})
 	}
 }

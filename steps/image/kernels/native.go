@@ -17,6 +17,7 @@ package kernels
 #cgo noescape tk_lerp
 #cgo noescape tk_blend
 #cgo noescape tk_above
+#cgo noescape tk_lines
 #cgo nocallback tk_inverse
 #cgo nocallback tk_inverse4
 #cgo nocallback tk_inverse2
@@ -30,6 +31,7 @@ package kernels
 #cgo nocallback tk_lerp
 #cgo nocallback tk_blend
 #cgo nocallback tk_above
+#cgo nocallback tk_lines
 #include "avx2.h"
 */
 import "C"
@@ -170,3 +172,14 @@ func Above(dst []byte, values []float32, threshold float32) {
 		above(dst, values, threshold)
 	}
 }
+
+// row replaces the samples of the first pixels of a row, a multiple of 8, with values of l, and returns their number.
+func (l *Lines) row(dst *[3][]byte, src []byte) int {
+	n := len(src) / 24 * 8
+	if n > 0 {
+		C.tk_lines(u8(dst[0][:4*n]), u8(dst[1][:4*n]), u8(dst[2][:4*n]), u8(src), (*C.float)(&l[0][0]), C.intptr_t(n))
+	}
+	return n
+}
+
+func fused() bool { return Fast() && cpu.X86.HasFMA }

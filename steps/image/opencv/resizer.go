@@ -140,26 +140,32 @@ func (p *places) run(j *Job, line []byte) {
 	last := -1
 	for i := range j.Y.N {
 		if y := place(j.Y, j.Y.From+i); y != last {
-			p.copy(line, j.From.Line(y))
+			line = p.row(line, j.From.Line(y))
 			last = y
 		}
 		j.To.Put(i, line)
 	}
 }
 
+// row returns the pixels of a row of the source that the output has: a part of src, or line with copies of them.
+func (p *places) row(line, src []byte) []byte {
+	if p.span.In == p.span.Out {
+		return src[p.at[0]:][:p.span.N*p.channels]
+	}
+	p.copy(line, src)
+	return line
+}
+
 func (p *places) copy(dst, src []byte) {
-	switch {
-	case p.span.In == p.span.Out:
-		copy(dst, src[p.at[0]:])
-	case p.channels == 1:
+	if p.channels == 1 {
 		for i, at := range p.at {
 			dst[i] = src[at]
 		}
-	default:
-		for _, at := range p.at {
-			s, d := src[at:at+3:at+3], dst[:3:3]
-			d[0], d[1], d[2] = s[0], s[1], s[2]
-			dst = dst[3:]
-		}
+		return
+	}
+	for _, at := range p.at {
+		s, d := src[at:at+3:at+3], dst[:3:3]
+		d[0], d[1], d[2] = s[0], s[1], s[2]
+		dst = dst[3:]
 	}
 }

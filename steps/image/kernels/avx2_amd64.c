@@ -399,25 +399,29 @@ AVX2 void tk_round(uint8_t *dst, const int32_t *sum, intptr_t n) {
 	}
 }
 
-AVX2 void tk_lerp(int16_t *dst, const uint8_t *src, const int32_t *at, const int16_t *weights, intptr_t n) {
+// lerp2 returns two pixels, each in a half. w has their weights in its lower half.
+INLINE __m256i lerp2(const uint8_t *p, const uint8_t *q, __m128i w) {
 	const char x = -1;
 	const __m256i spread = _mm256_setr_epi8(0, x, 3, x, 1, x, 4, x, 2, x, 5, x, x, x, x, x,
 	                                        0, x, 3, x, 1, x, 4, x, 2, x, 5, x, x, x, x, x);
 	const __m256i halves = _mm256_setr_epi32(0, 0, 0, 0, 1, 1, 1, 1);
-	for (; n > 0; n -= 2, at += 2, weights += 4, dst += 6) {
-		intptr_t second = n > 1; // the last pixel may be a single one
-		__m128i p = _mm_loadl_epi64((const __m128i *)(src + 3 * (intptr_t)at[0]));
-		__m128i q = _mm_loadl_epi64((const __m128i *)(src + 3 * (intptr_t)at[second]));
-		int32_t pair[2];
-		__builtin_memcpy(pair, weights, 4);
-		__builtin_memcpy(pair + 1, weights + 2 * second, 4);
-		__m256i w = _mm256_permutevar8x32_epi32(_mm256_castsi128_si256(_mm_loadl_epi64((const __m128i *)pair)), halves);
-		__m256i v = _mm256_madd_epi16(_mm256_shuffle_epi8(_mm256_set_m128i(q, p), spread), w);
-		v = _mm256_srai_epi32(v, 4);
-		v = _mm256_packs_epi32(v, v);
+	__m256i v = _mm256_set_m128i(_mm_loadl_epi64((const __m128i *)q), _mm_loadl_epi64((const __m128i *)p));
+	v = _mm256_madd_epi16(_mm256_shuffle_epi8(v, spread), _mm256_permutevar8x32_epi32(_mm256_castsi128_si256(w), halves));
+	v = _mm256_srai_epi32(v, 4);
+	return _mm256_packs_epi32(v, v);
+}
+
+AVX2 void tk_lerp(int16_t *dst, const uint8_t *src, const int32_t *at, const int16_t *weights, intptr_t n) {
+	for (; n > 1; n -= 2, at += 2, weights += 4, dst += 6) {
+		__m256i v = lerp2(src + 3 * (intptr_t)at[0], src + 3 * (intptr_t)at[1], _mm_loadl_epi64((const __m128i *)weights));
 		_mm_storel_epi64((__m128i *)dst, _mm256_castsi256_si128(v));
-		if (second)
-			_mm_storel_epi64((__m128i *)(dst + 3), _mm256_extracti128_si256(v, 1));
+		_mm_storel_epi64((__m128i *)(dst + 3), _mm256_extracti128_si256(v, 1));
+	}
+	if (n > 0) {
+		const uint8_t *p = src + 3 * (intptr_t)at[0];
+		int32_t w;
+		__builtin_memcpy(&w, weights, 4);
+		_mm_storel_epi64((__m128i *)dst, _mm256_castsi256_si128(lerp2(p, p, _mm_cvtsi32_si128(w))));
 	}
 }
 

@@ -27,6 +27,10 @@ func BenchmarkKernels(b *testing.B) {
 	sum := make([]int32, 672)
 	plane, table := [3][]byte{make([]byte, 4*n), make([]byte, 4*n), make([]byte, 4*n)}, [3]*[256]uint32{new([256]uint32), new([256]uint32), new([256]uint32)}
 	lines := kernels.NewLines(&table)
+	at, weights, lerped := make([]int32, n), make([]int16, 2*n), make([]int16, 3*n+1) // twice as wide
+	for i := range at {
+		at[i], weights[2*i], weights[2*i+1] = int32(i/2), 1536, 512
+	}
 	for _, bc := range []struct {
 		name string
 		run  func()
@@ -39,6 +43,7 @@ func BenchmarkKernels(b *testing.B) {
 		{"along", func() { kernels.Along(out, out[n:], rgb, rgb, &taps) }},
 		{"add", func() { kernels.Add(sum, x, y, 1, 2) }},
 		{"round", func() { kernels.Round(out, sum) }},
+		{"lerp", func() { kernels.Lerp(lerped, rgb, at, weights) }},
 		{"planes", func() { kernels.Planes(&plane, rgb, &table, nil) }},
 		{"planes of lines", func() { kernels.Planes(&plane, rgb, &table, lines) }},
 		{"call", func() { kernels.Round(out, sum[:1]) }},

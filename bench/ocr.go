@@ -19,8 +19,8 @@ const (
 	// ocrLeast is the smallest allowed throughput of the ensemble ocr, relative to the same work in one Python model with BLS.
 	ocrLeast    = 3.0
 	ocrClients  = 8
-	ocrTime     = 10 * time.Second // of each side of a round
-	ocrTrial    = 4 * time.Second  // of each number of instances
+	ocrTime     = 2 * time.Second // of each side of a round: other load changes little between the two
+	ocrTrial    = 2 * time.Second // of each number of instances
 	ocrExample  = "examples/ensembles/ocr"
 	ocrPeer     = "bench/repository/ocr_bls/ocr_bls"
 	ocrPictures = "bench/testdata/ocr/*.jpg"

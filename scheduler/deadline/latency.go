@@ -5,22 +5,42 @@ import "math"
 // Latency learns how long a batch takes, by its size: the number of its elements, or of its rows. The zero value knows nothing. It is not
 // safe for concurrent use.
 //
-// The estimate is fixed + perUnit*size, by least squares over about the last 100 batches. Each batch also moves the whole estimate a part of
+// The estimate is fixed + perUnit*size, by least squares over the last 32 to 64 batches. Each batch also moves the whole estimate a part of
 // the way to what it took: when a model becomes ten times slower, for example because another process uses its processors, the estimate is
 // right again after about 20 batches, while how it depends on the size is kept. As long as all batches have had one size, every size is
 // estimated alike.
+//
+// What lies further back is forgotten and not only weighted down: large batches of a bad time would have large batches seem slow for as
+// long as only small ones are formed because of that.
 type Latency struct {
-	weight                 float64 // of the batches
-	size, time, size2, mix float64 // weighted means of size, time, size*size and size*time
-	fixed, perUnit         float64 // ns
-	deviation              float64 // mean difference of a batch's time from the estimate, as a part of it
-	recent, perRow         float64 // mean rows of the last batches, and size of their rows
-	batches                int
+	now, before    sums    // of the batches of this period, and of the last one
+	fixed, perUnit float64 // ns
+	deviation      float64 // mean difference of a batch's time from the estimate, as a part of it
+	recent, perRow float64 // mean rows of the last batches, and size of their rows
+	batches        int
+}
+
+// sums are those of a period's batches.
+type sums struct{ n, size, time, size2, mix float64 }
+
+// add adds a batch.
+func (s *sums) add(size, took float64) {
+	s.n++
+	s.size += size
+	s.time += took
+	s.size2 += size * size
+	s.mix += size * took
+}
+
+// scale has all times be those times a factor.
+func (s *sums) scale(by float64) {
+	s.time *= by
+	s.mix *= by
 }
 
 const (
-	// memory is the weight of all batches but the last one.
-	memory = 0.99
+	// period is how many batches are remembered, and at most as many before them.
+	period = 32
 	// quick is the part of the way that the last batch moves the estimate, and its weight in the recent size.
 	quick = 0.15
 	// fast is that part if the batch took less than half of the estimate: other load makes batches slower, never faster.
@@ -29,6 +49,8 @@ const (
 	fewest = 8
 	// spread is how much sizes must vary, as a part of the mean of their squares, before the cost of an element is estimated.
 	spread = 1e-3
+	// mostApart bounds what a single batch says about how the time depends on the size, in estimates.
+	mostApart = 1.5
 	// mostSlower bounds what a single batch says about those to come, in estimates: a process that was stopped says nothing.
 	mostSlower = 20
 )
@@ -37,33 +59,44 @@ const (
 func (l *Latency) Observe(rows, size float64, ns int64) {
 	took := float64(max(ns, 1))
 	if l.Known() {
-		expected := max(l.estimate(size), 1)
-		took = min(took, mostSlower*expected)
-		ratio, weight := took/expected, quick
-		if ratio < 0.5 {
-			weight = fast
-		}
-		l.deviation += quick * (min(math.Abs(ratio-1), 1) - l.deviation)
-		scale := 1 + weight*(ratio-1) // of the batches so far, so that those of all times say how the time depends on the size
-		l.time *= scale
-		l.mix *= scale
+		took = l.follow(size, took)
 		l.recent += quick * (rows - l.recent)
 		l.perRow += quick * (size/max(rows, 1) - l.perRow)
 	}
-	l.batches++
-	l.weight = l.weight*memory + 1
-	w := 1 / l.weight
-	l.size += w * (size - l.size)
-	l.time += w * (took - l.time)
-	l.size2 += w * (size*size - l.size2)
-	l.mix += w * (size*took - l.mix)
-	l.fixed, l.perUnit = l.time, 0
-	if variance := l.size2 - l.size*l.size; variance > spread*l.size2 {
-		slope := min(max((l.mix-l.size*l.time)/variance, 0), l.time/l.size) // neither part is negative
-		l.fixed, l.perUnit = l.time-slope*l.size, slope
-	}
-	if l.batches <= fewest {
+	if l.batches++; l.batches <= fewest {
 		l.recent, l.perRow = rows, size/max(rows, 1)
+	}
+	if l.now.n == period {
+		l.before, l.now = l.now, sums{}
+	}
+	l.now.add(size, took)
+	l.fit()
+}
+
+// follow moves the estimate towards the time of a batch, and returns what that says about how the time depends on the size.
+func (l *Latency) follow(size, took float64) float64 {
+	expected := max(l.estimate(size), 1)
+	ratio, weight := min(took/expected, mostSlower), quick
+	if ratio < 0.5 {
+		weight = fast
+	}
+	l.deviation += quick * (min(math.Abs(ratio-1), 1) - l.deviation)
+	scale := 1 + weight*(ratio-1)
+	l.now.scale(scale)
+	l.before.scale(scale)
+	expected *= scale
+	return min(max(took, expected/mostApart), expected*mostApart)
+}
+
+// fit sets the line.
+func (l *Latency) fit() {
+	a, b := &l.now, &l.before
+	n := a.n + b.n
+	size, time, size2, mix := (a.size+b.size)/n, (a.time+b.time)/n, (a.size2+b.size2)/n, (a.mix+b.mix)/n
+	l.fixed, l.perUnit = time, 0
+	if variance := size2 - size*size; variance > spread*size2 {
+		slope := min(max((mix-size*time)/variance, 0), time/size) // neither part is negative
+		l.fixed, l.perUnit = time-slope*size, slope
 	}
 }
 

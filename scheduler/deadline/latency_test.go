@@ -88,3 +88,25 @@ func TestLatencyStalls(t *testing.T) {
 		t.Errorf("estimates are wrong by %.0f %%", 100*wrong)
 	}
 }
+
+// TestLatencyOfLargeBatches checks what remains of a time in which every large batch was ten times as slow, and small ones between them were
+// not: nothing, 80 small batches later.
+func TestLatencyOfLargeBatches(t *testing.T) {
+	t.Parallel()
+	r := rand.New(rand.NewPCG(1, 5)) //nolint:gosec // equal in each run
+	for _, m := range []model{{20e6, 0}, {5e6, 1e6}} {
+		l := &deadline.Latency{}
+		m.observe(l, r, 100)
+		for range 25 {
+			l.Observe(16, 16, 10*m.time(16))
+			l.Observe(1, 1, m.time(1))
+		}
+		for range 80 {
+			rows := 1 + r.IntN(2)
+			l.Observe(float64(rows), float64(rows), m.time(rows))
+		}
+		if got, want := l.Of(16), m.time(16); got > want*11/10 {
+			t.Errorf("a batch of 16 rows is expected to take %.1f ms, it takes %.1f", float64(got)/1e6, float64(want)/1e6)
+		}
+	}
+}

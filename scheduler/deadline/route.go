@@ -13,6 +13,8 @@ type Stage struct {
 	Rows float64
 	// Instances is how many batches execute at a time, 0 for 1.
 	Instances int
+	// MaxBatch is the most rows of a batch, 0 for 1.
+	MaxBatch int
 	// Latency is that of the stage's batches.
 	Latency Latency
 	// Device is the one that the stage shares with other queues; nil for none.
@@ -126,7 +128,9 @@ func (r *Route) load(stage int) {
 // Arrival is the stage before the first ones.
 const Arrival = -1
 
-// addRest adds what the rows that are queued at a stage need of the stages that follow: they are there before the request is.
+// addRest adds what the rows that are queued at a stage need of the stages that follow: they are there before the request is. Batches are
+// as large as the last ones, or as what is queued makes them: if small ones alone were expected, so few requests would be admitted after a
+// time of little load, or of refusals, that batches stay small.
 func (r *Route) addRest(i int) {
 	rows := r.Stages[i].Rows
 	if rows == 0 {
@@ -134,7 +138,7 @@ func (r *Route) addRest(i int) {
 	}
 	for j := i + 1; j < len(r.Stages); j++ {
 		if l := &r.Stages[j].Latency; r.ahead[j][i] && l.Known() {
-			usual := math.Ceil(l.Recent())
+			usual := math.Ceil(max(l.Recent(), min(float64(r.Stages[j].MaxBatch), rows+r.Stages[j].Rows)))
 			r.free[r.device[j]] += int64(rows / usual * float64(l.Rows(usual)) / float64(r.Stages[j].parallel()))
 		}
 	}

@@ -1,6 +1,7 @@
 package queue
 
 import (
+	"slices"
 	"time"
 
 	"github.com/tutti-server/tutti/internal/telemetry"
@@ -14,7 +15,7 @@ type deadlines struct {
 	watching bool // batches are observed
 	latency  deadline.Latency
 	probes   deadline.Probes
-	freeAt   int64 // when the batches that execute are expected to end, shared out over the instances
+	ends     []int64 // when the batches that execute are expected to end
 }
 
 // observe teaches the policy and the predictions what a batch has cost. Called with the lock held.
@@ -31,11 +32,23 @@ func (q *Queue) observe(x *scheduler.Executed) {
 	}
 }
 
-// expectEnd notes that a batch of a size begins. Called with the lock held.
-func (q *Queue) expectEnd(list *scheduler.TaskList, now int64) {
-	if q.watching {
-		size, _ := sizeOf(list)
-		q.freeAt = max(q.freeAt, now) + q.latency.Of(size)/int64(max(len(q.all), 1))
+// begins notes that a batch begins, and returns when it is expected to end, 0 for unknown. Called with the lock held.
+func (q *Queue) begins(list *scheduler.TaskList) (end int64) {
+	if !q.watching {
+		return 0
+	}
+	size, _ := sizeOf(list)
+	end = telemetry.Now() + q.latency.Of(size)
+	q.ends = append(q.ends, end)
+	return end
+}
+
+// ended removes what begins has noted. Called with the lock held.
+func (q *Queue) ended(end int64) {
+	if i := slices.Index(q.ends, end); i >= 0 {
+		last := len(q.ends) - 1
+		q.ends[i] = q.ends[last]
+		q.ends = q.ends[:last]
 	}
 }
 
@@ -101,9 +114,14 @@ func (q *Queue) offer(now int64) {
 
 // stage is Forecast with the lock held.
 func (q *Queue) stage(now, due int64) deadline.Stage {
-	s := deadline.Stage{Latency: q.latency, Instances: len(q.all)}
+	s := deadline.Stage{Latency: q.latency, Instances: len(q.all), MaxBatch: q.runner.Signature().MaxBatch}
 	if len(q.free) == 0 {
-		s.Busy = max(q.freeAt-now, q.latency.Rows(q.latency.Recent())/2, 1) // one that is overdue: half of a batch
+		if len(q.ends) > 0 {
+			s.Busy = slices.Min(q.ends) - now
+		}
+		if s.Busy <= 0 { // overdue, or not known
+			s.Busy = max(q.latency.Rows(q.latency.Recent())/2, 1)
+		}
 	}
 	rows, size := q.backlog.ahead(due)
 	s.Rows = float64(rows)

@@ -13,6 +13,7 @@ import (
 	"github.com/tutti-server/tutti/core/tensor"
 	"github.com/tutti-server/tutti/internal/telemetry"
 	"github.com/tutti-server/tutti/scheduler"
+	"github.com/tutti-server/tutti/scheduler/deadline"
 	"github.com/tutti-server/tutti/scheduler/device"
 	"github.com/tutti-server/tutti/scheduler/queue"
 	"github.com/tutti-server/tutti/scheduler/schedtest"
@@ -325,5 +326,28 @@ func TestSharedDevice(t *testing.T) {
 				t.Errorf("batches began with %v, expected %v", got, c.want)
 			}
 		})
+	}
+}
+
+// TestBusyWithOneBatch checks that an instance is expected to be busy with the batch that it executes, however much longer than they took the
+// ones before it were expected to take.
+func TestBusyWithOneBatch(t *testing.T) {
+	t.Parallel()
+	d := newDated(t, 1)
+	d.leave()
+	queue.Observe(d.s, 1, int64(time.Second))
+	executions := 0
+	d.ran = func([]int) {
+		executions++
+		stage, ok := scheduler.ForecastOf(d.s, telemetry.Now(), deadline.NoDeadline)
+		if takes := stage.Latency.Rows(1); !ok || stage.Busy > takes {
+			t.Errorf("busy for %v, expected at most the %v of a batch", time.Duration(stage.Busy), time.Duration(takes))
+		}
+	}
+	for i := range 8 {
+		schedtest.Wait(d.add(i+1, 0))
+	}
+	if runs := d.executed(t); len(runs) != 8 || executions != 8 {
+		t.Errorf("%d batches, of which %d asked, expected 8", len(runs), executions)
 	}
 }

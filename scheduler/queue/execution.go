@@ -23,10 +23,11 @@ type execution struct {
 	tasks    scheduler.TaskList
 	inst     backends.Instance
 	rows     int32
-	detached bool // the instance is free, the batch goes on; guarded by mu
-	own      bool // all tasks are background ones
-	beside   bool // as own, and there are online requests
-	riders   int  // background tasks in a batch of online ones
+	ends     int64 // when it is expected to end, 0 for unknown
+	detached bool  // the instance is free, the batch goes on; guarded by mu
+	own      bool  // all tasks are background ones
+	beside   bool  // as own, and there are online requests
+	riders   int   // background tasks in a batch of online ones
 	next     *execution
 }
 
@@ -40,9 +41,7 @@ func (q *Queue) start(inst backends.Instance, tasks scheduler.TaskList, riders i
 	}
 	x.tasks, x.inst, x.rows, x.riders, x.next = tasks, inst, tasks.Rows(), riders, nil
 	q.rows += x.rows
-	if q.watching {
-		q.expectEnd(&x.tasks, telemetry.Now())
-	}
+	x.ends = q.begins(&x.tasks)
 	return x
 }
 
@@ -68,12 +67,13 @@ func (x *execution) run(t *scheduler.RunLoop) {
 }
 
 // freeLater frees an instance at a device once the device has reached an event of the instance's stream.
-func (q *Queue) freeLater(inst backends.Instance, rows int32, e tensor.Event) {
+func (q *Queue) freeLater(inst backends.Instance, rows int32, ends int64, e tensor.Event) {
 	defer q.pacing.Done()
 	_ = e.Wait() // an error is one of the batch before it
 	q.mu.Lock()
 	more := q.backlog.n > 0
 	q.rows -= rows
+	q.ended(ends)
 	q.freeInstance(inst, more)
 	more = more || q.waiting.n > 0
 	q.mu.Unlock()
@@ -111,9 +111,10 @@ func (q *Queue) end(x *execution, tasks *scheduler.TaskList, together bool, behi
 		}
 	case behind != nil:
 		q.pacing.Add(1)
-		go q.freeLater(x.inst, x.rows, behind)
+		go q.freeLater(x.inst, x.rows, x.ends, behind)
 	default:
 		q.rows -= x.rows
+		q.ended(x.ends)
 		q.freeInstance(x.inst, more)
 	}
 	if q.waiting.n > 0 || x.own || x.riders > 0 {
@@ -250,6 +251,7 @@ func (x *execution) Detach() {
 	if detach {
 		x.detached = true
 		q.rows -= x.rows
+		q.ended(x.ends)
 		q.detached = append(q.detached, x.inst)
 		if i := q.removedIndex(x.inst); i >= 0 {
 			q.removed[i].uses++

@@ -49,7 +49,7 @@ func (p *server) refresh() {
 		l, s := &p.latency[i], &p.route.Stages[i]
 		*s = deadline.Stage{Busy: int64(n.device.freeAt(p.x.now) - p.x.now)}
 		queued := len(n.queue)
-		s.Rows, s.Instances = float64(queued), n.Instances
+		s.Rows, s.Instances, s.MaxBatch = float64(queued), n.Instances, n.MaxBatch
 		s.Work = int64(queued/n.MaxBatch) * l.Of(float64(n.MaxBatch))
 		if rest := queued % n.MaxBatch; rest > 0 {
 			s.Work += l.Of(float64(rest))

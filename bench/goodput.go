@@ -14,11 +14,21 @@ import (
 // policy misses a goal.
 func (b *bench) goodput() error {
 	g := &goodputBench{bench: b}
-	g.simulated() // the half of a live server goes here: an ensemble in an open loop with deadlines, beside a simulation of it
+	g.simulated()
 	if g.missed {
 		return errors.Join(b.table.Flush(), errGoodput)
 	}
 	return nil
+}
+
+// goodputLive is the half of goodput with servers.
+func (b *bench) goodputLive() error {
+	g := &goodputBench{bench: b}
+	err := errors.Join(g.live(), g.liveText())
+	if g.missed {
+		err = errors.Join(err, errGoodput)
+	}
+	return err
 }
 
 // errGoodput reports that a goal is missed.
@@ -70,21 +80,25 @@ func (g *goodputBench) simulated() {
 	}
 }
 
-func goodputCases() (list []goodputCase) {
+// goodputKinds are the kinds of arrivals.
+func goodputKinds() []goodputCase {
 	gamma := func(cv float64) func(rate float64, length time.Duration, seed uint64) sim.Arrivals {
 		return func(rate float64, length time.Duration, seed uint64) sim.Arrivals {
 			return sim.Gamma(rate, cv, length, seed)
 		}
 	}
-	kinds := []goodputCase{
+	return []goodputCase{
 		{arrivals: "poisson", of: sim.Poisson},
 		{arrivals: "twitter", of: sim.Twitter},
 		{arrivals: "gamma 2", of: gamma(2)},
 		{arrivals: "gamma 4", of: gamma(4)},
 		{arrivals: "gamma 8", of: gamma(8)},
 	}
+}
+
+func goodputCases() (list []goodputCase) {
 	for _, shared := range []bool{false, true} {
-		for _, kind := range kinds {
+		for _, kind := range goodputKinds() {
 			for _, noise := range []float64{0, 0.2, 0.5} {
 				for _, load := range []float64{0.8, 1, 1.2, 1.5} {
 					c := kind

@@ -16,6 +16,8 @@ type Result struct {
 	// Latencies of the successful requests, from arrival to the end of the response.
 	Mean, P50, P99, P999 time.Duration
 	Latencies            []time.Duration // each of them, ascending
+	// Failures are the times from arrival to the error of the requests that were sent and failed, ascending.
+	Failures []time.Duration
 	// First is an error of one of the failed requests, or nil.
 	First error
 }

@@ -3,8 +3,10 @@ package load
 import (
 	"errors"
 	"fmt"
+	"iter"
 	"math/rand/v2"
 	"runtime"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -25,7 +27,12 @@ type Plan struct {
 	Rate float64
 	// Seed makes the gaps repeatable.
 	Seed uint64
+	// Times are the times of an open loop's arrivals, after the start of the run, instead of random ones.
+	Times []time.Duration
 }
+
+// open reports whether the loop is open.
+func (p *Plan) open() bool { return p.Rate > 0 || len(p.Times) > 0 }
 
 const (
 	// maxErrors is the number of consecutive errors after which a client stops.
@@ -40,7 +47,7 @@ var ErrLate = errors.New("no client was free in time")
 
 // Run sends requests through the clients and summarises the responses. It fails without clients.
 func Run(clients []Client, p Plan) (Result, error) {
-	if len(clients) == 0 || p.Duration <= 0 && p.Requests <= 0 {
+	if len(clients) == 0 || p.Duration <= 0 && p.Requests <= 0 && len(p.Times) == 0 {
 		return Result{}, fmt.Errorf("%d clients for %v or %d requests are no load", len(clients), p.Duration, p.Requests)
 	}
 	workers := make([]worker, len(clients))
@@ -48,7 +55,7 @@ func Run(clients []Client, p Plan) (Result, error) {
 	var arrivals chan arrival
 	var wg sync.WaitGroup
 	start := time.Now()
-	if p.Rate > 0 {
+	if p.open() {
 		arrivals = make(chan arrival, 1<<16)
 		wg.Go(func() { p.arrive(start, arrivals) })
 	}
@@ -56,7 +63,7 @@ func Run(clients []Client, p Plan) (Result, error) {
 		w := &workers[i]
 		w.client = clients[i]
 		wg.Go(func() {
-			if p.Rate > 0 {
+			if p.open() {
 				w.open(arrivals, max(patience, p.Duration))
 			} else {
 				w.closed(&next, &p, start.Add(p.Duration))
@@ -65,16 +72,19 @@ func Run(clients []Client, p Plan) (Result, error) {
 	}
 	wg.Wait()
 	elapsed := time.Since(start)
-	var samples []time.Duration
+	var samples, failures []time.Duration
 	failed, first := 0, error(nil)
 	for i := range workers {
 		samples, failed = append(samples, workers[i].samples...), failed+workers[i].failed
+		failures = append(failures, workers[i].failures...)
 		if first == nil {
 			first = workers[i].first
 		}
 	}
 	r := newResult(samples, elapsed)
 	r.Errors, r.First = failed, first
+	slices.Sort(failures)
+	r.Failures = failures
 	return r, nil
 }
 
@@ -82,15 +92,18 @@ func Run(clients []Client, p Plan) (Result, error) {
 type worker struct {
 	client  Client
 	samples []time.Duration
-	failed  int
-	row     int // consecutive errors
-	first   error
-	_       [64]byte // padding: the neighbours are written all the time
+	// failures are as samples, of the requests that the client has sent and that failed.
+	failures []time.Duration
+	failed   int
+	row      int // consecutive errors
+	first    error
+	_        [64]byte // padding: the neighbours are written all the time
 }
 
 // do sends a request that arrived at the given time. It returns false when the client should stop.
 func (w *worker) do(i int, arrived time.Time) bool {
 	if err := w.client.Do(i); err != nil {
+		w.failures = append(w.failures, time.Since(arrived))
 		return w.fail(err)
 	}
 	w.samples, w.row = append(w.samples, time.Since(arrived)), 0
@@ -144,19 +157,32 @@ func (p *Plan) arrive(start time.Time, to chan<- arrival) {
 	runtime.LockOSThread()
 	defer close(to) // a thread that stays locked ends with its goroutine, and its timer slack with it
 	_ = unix.Prctl(unix.PR_SET_TIMERSLACK, 1, 0, 0, 0)
-	gaps := p.gaps()
-	at := time.Duration(0)
-	for i := 0; ; i++ {
-		at += gaps()
-		if p.Requests > 0 && i >= p.Requests || p.Requests <= 0 && i > 0 && i >= p.Least && at >= p.Duration {
-			return
-		}
+	i := -1
+	for at := range p.times() {
+		i++
 		when := start.Add(at)
 		for wait := time.Until(when); wait > 0; wait = time.Until(when) {
 			ts := unix.NsecToTimespec(int64(wait))
 			_ = unix.Nanosleep(&ts, nil) // a signal wakes it early: then it sleeps again
 		}
 		to <- arrival{index: i, at: when}
+	}
+}
+
+// times yields the times of the arrivals.
+func (p *Plan) times() iter.Seq[time.Duration] {
+	if len(p.Times) > 0 {
+		return slices.Values(p.Times)
+	}
+	return func(yield func(time.Duration) bool) {
+		gaps := p.gaps()
+		at := gaps()
+		for i := 0; p.Requests > 0 && i < p.Requests || p.Requests <= 0 && (i == 0 || i < p.Least || at < p.Duration); i++ {
+			if !yield(at) {
+				return
+			}
+			at += gaps()
+		}
 	}
 }
 

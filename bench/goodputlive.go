@@ -1,0 +1,308 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/tutti-server/tutti/bench/proc"
+	"github.com/tutti-server/tutti/internal/load"
+	"github.com/tutti-server/tutti/scheduler/sim"
+)
+
+const (
+	liveRepository = "bench/repository/goodput3"
+	liveLimit      = 120 * time.Millisecond
+	liveLength     = 15 * time.Second
+	liveWarmUp     = 3 * time.Second
+	liveClients    = 1024
+	// liveLeast is the least goodput over the bound, liveApart how far it may be from the simulator's.
+	liveLeast = 0.97
+	liveApart = 0.1
+	// slowestRefusal bounds the p99 of refusals.
+	slowestRefusal = 5 * time.Millisecond
+)
+
+// liveSide is a server with a model that it is asked for.
+type liveSide struct {
+	name, model string
+	goal        bool // it has to reach the goals
+	*proc.Process
+}
+
+// live sends requests to servers at random times, beside a simulation of the same arrivals. The models only sleep, so that it is the
+// scheduling that is compared. All sides have the same models, clients and limit.
+func (g *goodputBench) live() error {
+	for _, shared := range []bool{false, true} {
+		if err := g.liveOn(shared); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (g *goodputBench) liveOn(shared bool) (err error) {
+	sides, stop, err := g.liveSides(shared)
+	defer func() { err = errors.Join(err, stop()) }()
+	if err != nil {
+		return err
+	}
+	graph := liveGraph(shared)
+	fmt.Fprintf(g.table, "\nlive, %s: requests in time of a limit of %v, over the bound; %v each, %.0f requests/s is the capacity\n", devices(shared), liveLimit, liveLength, graph.Capacity())
+	fmt.Fprint(g.table, "arrivals\tload\tbound\tsimulated")
+	for _, s := range sides {
+		fmt.Fprintf(g.table, "\t%s\tp50, p99 of a refusal", s.name)
+	}
+	fmt.Fprintln(g.table)
+	for _, kind := range goodputKinds()[:2] {
+		for _, at := range []float64{0.8, 1, 1.2, 1.5} {
+			if err := g.liveLine(&graph, kind, at, sides); err != nil {
+				return err
+			}
+		}
+	}
+	return g.table.Flush()
+}
+
+func devices(shared bool) string {
+	if shared {
+		return "a shared device"
+	}
+	return "own devices"
+}
+
+// liveGraph describes the models of liveRepository.
+func liveGraph(shared bool) sim.Graph {
+	const ms = time.Millisecond
+	g := sim.Graph{Nodes: []sim.Node{
+		{Name: "first", Fixed: 5 * ms, MaxBatch: 16},
+		{Name: "slowest", After: []int{0}, Fixed: 20 * ms, MaxBatch: 16},
+		{Name: "last", After: []int{1}, Fixed: 5 * ms, MaxBatch: 16},
+	}}
+	for i := range g.Nodes {
+		if shared {
+			g.Nodes[i].Device = 1
+		}
+	}
+	return g
+}
+
+// liveSides starts the servers. Triton is left out where it cannot be had, and of a shared device, which it does not have.
+func (g *goodputBench) liveSides(shared bool) (sides []liveSide, stop func() error, err error) {
+	var running []*proc.Process
+	stop = func() (err error) {
+		for _, p := range running {
+			err = errors.Join(err, p.Stop())
+		}
+		return err
+	}
+	ports, err := freePorts()
+	if err != nil {
+		return nil, stop, err
+	}
+	args := tuttiArgs(ports, liveRepository)
+	if shared {
+		args = append(args, "--max-device-executions=1")
+	}
+	ours, err := proc.Start(context.Background(), &proc.Settings{
+		Command: append([]string{g.tutti}, args...), HTTP: "127.0.0.1:" + ports[0], GRPC: "127.0.0.1:" + ports[1], Env: interpreter(),
+	})
+	if err != nil {
+		return nil, stop, err
+	}
+	running = append(running, ours)
+	sides = []liveSide{{"tutti", "goodput3", true, ours}, {"tutti without deadlines", "goodput3_undated", false, ours}}
+	if shared {
+		return sides, stop, nil
+	}
+	m := &matrix{work: os.TempDir()}
+	peer, err := m.peer("triton")
+	if exit := (*exec.ExitError)(nil); errors.As(err, &exit) && exit.ExitCode() == cannotFetch {
+		logf("without Triton: %s", bytes.TrimSpace(exit.Stderr))
+		return sides, stop, nil
+	}
+	if err != nil {
+		return nil, stop, err
+	}
+	m.instances, m.threads = 1, 1
+	triton, err := peer.start(context.Background(), &scenario{name: "goodput3"})
+	if err != nil {
+		return nil, stop, err
+	}
+	running = append(running, triton)
+	return append(sides, liveSide{m.report.Versions[0], "goodput3", false, triton}), stop, nil
+}
+
+// liveLine prints what each side does with the same arrivals.
+func (g *goodputBench) liveLine(graph *sim.Graph, kind goodputCase, at float64, sides []liveSide) error {
+	arrivals := kind.of(at*graph.Capacity(), liveLength, 1)
+	o := sim.Run(&sim.Scenario{Graph: *graph, Arrivals: arrivals, Limit: liveLimit, Policy: sim.Deadline})
+	simulated := o.Goodput() / o.Bound
+	fmt.Fprintf(g.table, "%s\t%.1f\t%.1f %%\t%.3f", kind.arrivals, at, 100*o.Bound, simulated)
+	for i := range sides {
+		s := &sides[i]
+		r, err := sendAt(s.HTTP, s.model, vectorOf16(), arrivals)
+		if err != nil {
+			return fmt.Errorf("%s: %w", s.name, err)
+		}
+		part := inTime(&r, liveLimit) / float64(len(arrivals)) / o.Bound
+		refusals := "-"
+		if n := len(r.Failures); n > 0 {
+			refusals = fmt.Sprintf("%.1f, %.1f ms", inMillis(load.Percentile(r.Failures, 0.5)), inMillis(load.Percentile(r.Failures, 0.99)))
+		}
+		verdict := ""
+		if s.goal && (at >= 1 && part < liveLeast || part < simulated-liveApart || load.Percentile(r.Failures, 0.99) > slowestRefusal) {
+			g.missed, verdict = true, " MISSED"
+		}
+		fmt.Fprintf(g.table, "\t%.3f%s\t%s", part, verdict, refusals)
+	}
+	fmt.Fprintln(g.table)
+	return nil
+}
+
+func inMillis(d time.Duration) float64 { return d.Seconds() * 1e3 }
+
+// inTime returns how many responses arrived within a limit.
+func inTime(r *load.Result, limit time.Duration) float64 {
+	n, _ := slices.BinarySearch(r.Latencies, limit+1)
+	return float64(n)
+}
+
+func vectorOf16() load.Request {
+	return load.Request{Inputs: []load.Tensor{load.Floats("INPUT0", []int64{1, 16}, make([]float32, 16))}}
+}
+
+// sendAt sends requests for a model at the given times, after some that warm it up.
+func sendAt(addr, model string, request load.Request, times []time.Duration) (r load.Result, err error) {
+	request.Model = model
+	g, err := load.Dial(load.Target{HTTP: addr}, load.Binary, []load.Request{request}, liveClients)
+	if err != nil {
+		return r, err
+	}
+	defer func() { err = errors.Join(err, g.Close()) }()
+	rate := float64(len(times)) / times[len(times)-1].Seconds() / 2
+	if _, err = load.Run(g.Clients, load.Plan{Rate: rate, Duration: liveWarmUp}); err != nil {
+		return r, err
+	}
+	return load.Run(g.Clients, load.Plan{Times: times})
+}
+
+// simulatedText is the text example, of which the simulator has learned the times.
+type simulatedText struct {
+	Limit    float64 `json:"limit_ms"`
+	Capacity float64 `json:"capacity"`
+	Loads    []struct {
+		Bound    float64 `json:"bound"`
+		Policies []struct {
+			Goodput float64 `json:"goodput"`
+		} `json:"policies"`
+	} `json:"loads"`
+}
+
+const (
+	textWithin = 100 * time.Millisecond
+	textApart  = 0.1
+)
+
+// liveText compares the text example with `tutti simulate` of it: the times are learned from the server, and the arrivals are the same.
+func (g *goodputBench) liveText() (err error) {
+	work, err := os.MkdirTemp("", "bench-goodput")
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(work)) }()
+	s, err := newScenario("text")
+	if err != nil {
+		return err
+	}
+	if err = os.CopyFS(work, os.DirFS(textRepository)); err != nil {
+		return err
+	}
+	config := filepath.Join(work, s.ensemble, "config.pbtxt")
+	text, err := os.ReadFile(config)
+	if err != nil {
+		return err
+	}
+	limit := fmt.Sprintf("\nparameters { key: \"ensemble.slo_ms\" value { string_value: \"%d\" } }\n", textWithin.Milliseconds())
+	if err = os.WriteFile(config, append(text, limit...), 0o600); err != nil {
+		return err
+	}
+	p, err := g.serve(work)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, p.Stop()) }()
+	most, err := g.textCapacity(p, s)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(g.table, "\nlive, the text example: requests in time of a limit of %v; 32 clients have %.0f requests/s\n", textWithin, most)
+	fmt.Fprintln(g.table, "requests/s\tlive\tsimulated\tp50, p99 of a refusal")
+	for _, at := range []float64{0.6, 0.8, 1, 1.2, 1.5} {
+		if err = g.textLine(p, s, at*most, work); err != nil {
+			return err
+		}
+	}
+	return g.table.Flush()
+}
+
+// textCapacity returns the throughput of 32 clients, after runs of fewer.
+func (g *goodputBench) textCapacity(p *process, s *scenario) (most float64, err error) {
+	for _, n := range []int{1, 8, 32} {
+		group, err := load.Dial(load.Target{HTTP: p.HTTP}, load.Binary, s.requests, n)
+		if err != nil {
+			return 0, err
+		}
+		r, err := load.Run(group.Clients, load.Plan{Duration: liveWarmUp})
+		if err = errors.Join(err, group.Close()); err != nil {
+			return 0, err
+		}
+		most = r.Throughput
+	}
+	return most, nil
+}
+
+func (g *goodputBench) textLine(p *process, s *scenario, rate float64, work string) error {
+	times := []time.Duration(sim.Poisson(rate, liveLength, 1))
+	group, err := load.Dial(load.Target{HTTP: p.HTTP}, load.Binary, s.requests, liveClients)
+	if err != nil {
+		return err
+	}
+	r, err := load.Run(group.Clients, load.Plan{Times: times})
+	if err = errors.Join(err, group.Close()); err != nil {
+		return err
+	}
+	var lines strings.Builder
+	for _, t := range times {
+		fmt.Fprintln(&lines, strconv.FormatFloat(t.Seconds(), 'f', 6, 64))
+	}
+	file := filepath.Join(work, "times.txt")
+	if err = os.WriteFile(file, []byte(lines.String()), 0o600); err != nil {
+		return err
+	}
+	answer, err := output(nil, g.tutti, "simulate", s.ensemble, "--url", p.HTTP, "--slo-ms", strconv.FormatInt(textWithin.Milliseconds(), 10),
+		"--arrivals", file, "--policy", "deadline", "-o", "json")
+	if err != nil {
+		return err
+	}
+	var simulated simulatedText
+	if err = json.Unmarshal([]byte(answer), &simulated); err != nil {
+		return err
+	}
+	part, expected := inTime(&r, textWithin)/float64(len(times)), simulated.Loads[0].Policies[0].Goodput
+	verdict := ""
+	if part < expected-textApart || part > expected+textApart {
+		g.missed, verdict = true, " MISSED"
+	}
+	fmt.Fprintf(g.table, "%.0f\t%.3f%s\t%.3f\t%.1f, %.1f ms\n", rate, part, verdict, expected, inMillis(load.Percentile(r.Failures, 0.5)), inMillis(load.Percentile(r.Failures, 0.99)))
+	return nil
+}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"time"
 
 	"github.com/tutti-server/tutti/proto/inference"
 )
@@ -50,9 +51,21 @@ func (s *Stream) Recv() (*Response, error) {
 	case err != nil:
 		return nil, rpcError(err)
 	case m.GetErrorMessage() != "":
-		return &Response{ID: m.GetInferResponse().GetId(), Model: m.GetInferResponse().GetModelName()}, &Error{Status: "error", Text: m.GetErrorMessage()}
+		r := m.GetInferResponse()
+		return &Response{ID: r.GetId(), Model: r.GetModelName()}, streamError(m.GetErrorMessage(), r.GetParameters())
 	}
 	return decodeResponse(m.GetInferResponse())
+}
+
+// streamError returns the error of a streamed response, with what its parameters say.
+func streamError(text string, params map[string]*inference.InferParameter) *Error {
+	return &Error{
+		Status: "error", Text: text,
+		Reason: params["tutti-error-reason"].GetStringParam(), Retryable: params["tutti-error-retryable"].GetBoolParam(),
+		RetryAfter: time.Duration(params["tutti-retry-after-ms"].GetInt64Param()) * time.Millisecond,
+		Step:       params["tutti-error-step"].GetStringParam(),
+		Finish:     time.Duration(params["tutti-predicted-finish-ms"].GetInt64Param()) * time.Millisecond,
+	}
 }
 
 // CloseSend says that no more requests follow. Recv returns io.EOF after the last response.

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -73,6 +74,35 @@ func TestErrorDetails(t *testing.T) {
 		if info != tt.info || after != tt.after {
 			t.Errorf("%.20s: got %s, %v, want %s, %v", tt.text, info, after, tt.info, tt.after)
 		}
+	}
+}
+
+// TestStreamErrorParams checks that a streamed response says what the error says besides its text.
+func TestStreamErrorParams(t *testing.T) {
+	t.Parallel()
+	e := &status.Error{Code: status.Unavailable, Msg: "full", Reason: status.QueueFull, Step: "detect", RetryAfter: 120 * time.Millisecond, Finish: 340 * time.Millisecond}
+	c, _, _ := serveWith(t, grpcapi.Settings{Infer: refuses{e}, Catalog: servertest.NewEcho()})
+	s, err := c.ModelStreamInfer(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err = s.Send(&inference.ModelInferRequest{ModelName: "echo"}); err != nil {
+		t.Fatal(err)
+	}
+	m, err := s.Recv()
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := map[string]string{}
+	for key, p := range m.GetInferResponse().GetParameters() {
+		got[key] = fmt.Sprint(p.GetParameterChoice())
+	}
+	want := map[string]string{
+		"tutti-error-reason": "&{QUEUE_FULL}", "tutti-error-retryable": "&{true}", "tutti-retry-after-ms": "&{120}", "tutti-error-step": "&{detect}",
+		"tutti-predicted-finish-ms": "&{340}", "triton_final_response": "&{true}",
+	}
+	if diff := cmp.Diff(want, got); diff != "" || m.GetErrorMessage() != "full" {
+		t.Errorf("text %q, parameters (-want +got):\n%s", m.GetErrorMessage(), diff)
 	}
 }
 

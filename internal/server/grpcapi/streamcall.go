@@ -2,8 +2,11 @@ package grpcapi
 
 import (
 	"context"
+	"strings"
+	"time"
 
 	"github.com/tutti-server/tutti/core/infer"
+	"github.com/tutti-server/tutti/core/status"
 	"github.com/tutti-server/tutti/internal/pool"
 	"github.com/tutti-server/tutti/internal/shm"
 )
@@ -137,7 +140,40 @@ func (c *streamCall) failure(err error) *response {
 	if r.err = text; text == "" {
 		r.err = code.String() // an empty text would be no error
 	}
+	r.resp.Params = errorParams(r.resp.Params, err)
 	return r
+}
+
+// The parameters of a streamed response with an error.
+const (
+	paramReason     = "tutti-error-reason"
+	paramRetryable  = "tutti-error-retryable"
+	paramRetryAfter = "tutti-retry-after-ms"
+	paramStep       = "tutti-error-step"
+	paramFinish     = "tutti-predicted-finish-ms"
+)
+
+// errorParams adds what an error says to the parameters of a streamed response, which has no status. They have the names of the HTTP headers.
+func errorParams(to infer.Params, err error) infer.Params {
+	d := status.DetailsOf(err)
+	text := func(key, value string) {
+		to = append(to, infer.Param{Key: key, Kind: infer.ParamString, String: strings.ToValidUTF8(value, "\ufffd")})
+	}
+	number := func(key string, value time.Duration) {
+		to = append(to, infer.Param{Key: key, Kind: infer.ParamInt, Int: status.Milliseconds(value)})
+	}
+	text(paramReason, string(d.Reason))
+	to = append(to, infer.Param{Key: paramRetryable, Kind: infer.ParamBool, Bool: d.Retryable})
+	if d.RetryAfter > 0 {
+		number(paramRetryAfter, d.RetryAfter)
+	}
+	if d.Step != "" {
+		text(paramStep, d.Step)
+	}
+	if d.Finish > 0 {
+		number(paramFinish, d.Finish)
+	}
+	return to
 }
 
 // Pace makes a decoupled model wait while the client does not read.

@@ -15,7 +15,9 @@ import (
 	"time"
 
 	"github.com/tutti-server/tutti/bench/proc"
+	api "github.com/tutti-server/tutti/client"
 	"github.com/tutti-server/tutti/internal/load"
+	"github.com/tutti-server/tutti/internal/plot"
 	"github.com/tutti-server/tutti/scheduler/sim"
 )
 
@@ -56,21 +58,47 @@ func (g *goodputBench) liveOn(shared bool) (err error) {
 	if err != nil {
 		return err
 	}
-	graph := liveGraph(shared)
+	graph, err := liveGraph(sides[0].HTTP, shared)
+	if err != nil {
+		return err
+	}
 	fmt.Fprintf(g.table, "\nlive, %s: requests in time of a limit of %v, over the bound; %v each, %.0f requests/s is the capacity\n", devices(shared), liveLimit, liveLength, graph.Capacity())
 	fmt.Fprint(g.table, "arrivals\tload\tbound\tsimulated")
 	for _, s := range sides {
 		fmt.Fprintf(g.table, "\t%s\tp50, p99 of a refusal", s.name)
 	}
 	fmt.Fprintln(g.table)
-	for _, kind := range goodputKinds()[:2] {
-		for _, at := range []float64{0.8, 1, 1.2, 1.5} {
-			if err := g.liveLine(&graph, kind, at, sides); err != nil {
+	p := plot.Plot{
+		Title: fmt.Sprintf("Requests in time within %v, three models, random arrivals", liveLimit), X: "load: arrivals over what full batches execute", Y: "in time, % of the arrivals",
+		XLabel: plot.Number, YLabel: plot.Number, Series: []plot.Series{{Name: "bound", Dashed: true}},
+	}
+	for _, s := range sides {
+		p.Series = append(p.Series, plot.Series{Name: s.name})
+	}
+	for i, kind := range goodputKinds()[:2] {
+		for _, at := range []float64{0.5, 0.8, 1, 1.2, 1.5} {
+			parts, err := g.liveLine(&graph, kind, at, sides)
+			if err != nil {
 				return err
+			}
+			if i > 0 {
+				continue
+			}
+			for k, part := range parts {
+				p.Series[k].At = append(p.Series[k].At, [2]float64{at, 100 * part})
 			}
 		}
 	}
-	return g.table.Flush()
+	return errors.Join(g.table.Flush(), g.draw(&p, shared))
+}
+
+// draw writes the plot to the file of -svg, if there is one.
+func (g *goodputBench) draw(p *plot.Plot, shared bool) error {
+	if g.svg == "" || shared {
+		return nil
+	}
+	var b bytes.Buffer
+	return errors.Join(p.Write(&b), os.WriteFile(g.svg, b.Bytes(), 0o600))
 }
 
 func devices(shared bool) string {
@@ -80,20 +108,51 @@ func devices(shared bool) string {
 	return "own devices"
 }
 
-// liveGraph describes the models of liveRepository.
-func liveGraph(shared bool) sim.Graph {
-	const ms = time.Millisecond
-	g := sim.Graph{Nodes: []sim.Node{
-		{Name: "first", Fixed: 5 * ms, MaxBatch: 16},
-		{Name: "slowest", After: []int{0}, Fixed: 20 * ms, MaxBatch: 16},
-		{Name: "last", After: []int{1}, Fixed: 5 * ms, MaxBatch: 16},
-	}}
-	for i := range g.Nodes {
+// liveGraph describes the models of liveRepository, with the times that our server measures at little load: those of a batch are a little
+// longer than the model sleeps.
+func liveGraph(addr string, shared bool) (g sim.Graph, err error) {
+	if _, err = sendAt(addr, "goodput3_undated", vectorOf16(), sim.Poisson(50, liveWarmUp, 1)); err != nil {
+		return g, err
+	}
+	for i, name := range []string{"goodput_first", "goodput_slowest", "goodput_last"} {
+		takes, err := batchTime(addr, name)
+		if err != nil {
+			return g, err
+		}
+		n := sim.Node{Name: name, Fixed: takes, MaxBatch: 16}
+		if i > 0 {
+			n.After = []int{i - 1}
+		}
 		if shared {
-			g.Nodes[i].Device = 1
+			n.Device = 1
+		}
+		g.Nodes = append(g.Nodes, n)
+	}
+	return g, nil
+}
+
+// batchTime returns the mean time of a model's batches, from the statistics of the server.
+func batchTime(addr, model string) (time.Duration, error) {
+	c, err := api.Dial("http://" + addr)
+	if err != nil {
+		return 0, err
+	}
+	defer c.Close()
+	s, err := c.Statistics(context.Background(), model)
+	if err != nil {
+		return 0, err
+	}
+	var ns, n uint64
+	for i := range s {
+		for _, b := range s[i].Batches {
+			n += b.ComputeInfer.Count
+			ns += b.ComputeInput.Ns + b.ComputeInfer.Ns + b.ComputeOutput.Ns
 		}
 	}
-	return g
+	if n == 0 {
+		return 0, fmt.Errorf("model '%s' has executed no batch", model)
+	}
+	return time.Duration(ns / n), nil //nolint:gosec // milliseconds
 }
 
 // liveSides starts the servers. Triton is left out where it cannot be had, and of a shared device, which it does not have.
@@ -142,19 +201,21 @@ func (g *goodputBench) liveSides(shared bool) (sides []liveSide, stop func() err
 	return append(sides, liveSide{m.report.Versions[0], "goodput3", false, triton}), stop, nil
 }
 
-// liveLine prints what each side does with the same arrivals.
-func (g *goodputBench) liveLine(graph *sim.Graph, kind goodputCase, at float64, sides []liveSide) error {
+// liveLine prints what each side does with the same arrivals. It returns the bound and what part of the requests is in time at each side.
+func (g *goodputBench) liveLine(graph *sim.Graph, kind goodputCase, at float64, sides []liveSide) (parts []float64, err error) {
 	arrivals := kind.of(at*graph.Capacity(), liveLength, 1)
 	o := sim.Run(&sim.Scenario{Graph: *graph, Arrivals: arrivals, Limit: liveLimit, Policy: sim.Deadline})
 	simulated := o.Goodput() / o.Bound
+	parts = append(parts, o.Bound)
 	fmt.Fprintf(g.table, "%s\t%.1f\t%.1f %%\t%.3f", kind.arrivals, at, 100*o.Bound, simulated)
 	for i := range sides {
 		s := &sides[i]
 		r, err := sendAt(s.HTTP, s.model, vectorOf16(), arrivals)
 		if err != nil {
-			return fmt.Errorf("%s: %w", s.name, err)
+			return nil, fmt.Errorf("%s: %w", s.name, err)
 		}
 		part := inTime(&r, liveLimit) / float64(len(arrivals)) / o.Bound
+		parts = append(parts, part*o.Bound)
 		refusals := "-"
 		if n := len(r.Failures); n > 0 {
 			refusals = fmt.Sprintf("%.1f, %.1f ms", inMillis(load.Percentile(r.Failures, 0.5)), inMillis(load.Percentile(r.Failures, 0.99)))
@@ -166,7 +227,7 @@ func (g *goodputBench) liveLine(graph *sim.Graph, kind goodputCase, at float64, 
 		fmt.Fprintf(g.table, "\t%.3f%s\t%s", part, verdict, refusals)
 	}
 	fmt.Fprintln(g.table)
-	return nil
+	return parts, nil
 }
 
 func inMillis(d time.Duration) float64 { return d.Seconds() * 1e3 }

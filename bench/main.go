@@ -29,6 +29,7 @@ func main() {
 	rounds := flag.Int("rounds", 5, "the number of measurements of each side")
 	only := flag.String("only", "wire,text,memory", "comma-separated measurements to run; also steps, backends, sched, goodput, streams, tax, pgo, growth, matrix, remote, jobs, jobsonline, ocr, router, agree and gpu")
 	router := flag.String("router", "bin/kserve-router", "KServe's `router`, as scripts/prepare-peers kserve builds it")
+	svg := flag.String("svg", "", "a `file` for the plot of goodputlive")
 	backend := flag.String("backend", "", "the `names` of the scripts in bench/peers/backends to measure, all if empty")
 	cells := &matrix{}
 	cells.flags(flag.CommandLine)
@@ -40,7 +41,7 @@ func main() {
 		fail(serveEcho())
 		return
 	}
-	b := &bench{tutti: *tutti, routerPath: *router, rounds: *rounds, only: strings.FieldsFunc(*backend, func(r rune) bool { return r == ',' }), cells: cells, gpus: gpus, table: tabwriter.NewWriter(os.Stdout, 0, 4, 2, ' ', 0)}
+	b := &bench{tutti: *tutti, routerPath: *router, rounds: *rounds, only: strings.FieldsFunc(*backend, func(r rune) bool { return r == ',' }), cells: cells, gpus: gpus, svg: *svg, table: tabwriter.NewWriter(os.Stdout, 0, 4, 2, ' ', 0)}
 	scenarios := []struct {
 		name string
 		run  func() error
@@ -91,6 +92,7 @@ type bench struct {
 	table      *tabwriter.Writer
 	cells      *matrix
 	gpus       *gpuBench
+	svg        string
 }
 
 // row prints one comparison: its name, the two medians, and their ratio.

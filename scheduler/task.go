@@ -87,7 +87,7 @@ func ErrMissed(step string, m *infer.Meta, now, ends int64) error {
 		than = "too close to"
 	}
 	return &status.Error{
-		Code: status.Unavailable, Reason: status.DeadlineUnreachable, Step: step, Finish: millis(takes),
+		Code: status.Unavailable, Reason: status.DeadlineUnreachable, Step: step, Finish: time.Duration(takes),
 		RetryAfter: max(time.Duration(max(ends-m.Deadline, (ends-now)/10)).Round(time.Millisecond), time.Millisecond),
 		Msg: fmt.Sprintf("Request deadline cannot be met: '%s' has too much to do. The response is expected %v after the request's arrival, %s the %v that are allowed",
 			step, millis(takes), than, millis(allowed)),
@@ -97,10 +97,13 @@ func ErrMissed(step string, m *infer.Meta, now, ends int64) error {
 // millis rounds a time for a text.
 func millis(ns int64) time.Duration {
 	d := time.Duration(ns)
-	if d >= 10*time.Millisecond {
+	switch {
+	case d >= 10*time.Millisecond:
 		return d.Round(time.Millisecond)
+	case d >= time.Millisecond:
+		return d.Round(10 * time.Microsecond)
 	}
-	return d.Round(10 * time.Microsecond)
+	return d.Round(time.Microsecond)
 }
 
 // TaskResult is what a completed task returns. The scheduler sets it.

@@ -2,10 +2,13 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"io"
+	"math/rand/v2"
 	"net/http"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -15,6 +18,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/tutti-server/tutti/backends"
+	"github.com/tutti-server/tutti/internal/inspect"
 	"github.com/tutti-server/tutti/steps"
 )
 
@@ -39,6 +43,8 @@ func deadlineRepo(t *testing.T) string {
 }
 
 // within sends a request of TestDrain with a time limit, "" for none, and returns the status and the body of the response.
+//
+// The trace of the request is retained.
 func within(t *testing.T, address, model, limit, body string) (code int, text string) {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+address+"/v2/models/"+model+"/infer", strings.NewReader(body))
@@ -48,6 +54,8 @@ func within(t *testing.T, address, model, limit, body string) (code int, text st
 	if limit != "" {
 		req.Header.Set("tutti-timeout-ms", limit)
 	}
+	req.Header.Set("traceparent", fmt.Sprintf("00-%032x-%016x-01", rand.Uint64()|1, rand.Uint64()|1)) //nolint:gosec // ids
+	req.Header.Set("tracestate", "tutti=retain")
 	resp, err := http.DefaultClient.Do(req)
 	if err != nil {
 		t.Fatal(err)
@@ -113,6 +121,8 @@ func TestDeadlines(t *testing.T) {
 		t.Errorf("the request in between: %s", got)
 	}
 
+	checkForecasts(t, a)
+
 	for _, bad := range []string{"", "-1", "0", "soon", "NaN", "-Inf", "1e999", strings.Repeat("9", 400)} {
 		wants := http.StatusBadRequest
 		if bad == "" {
@@ -136,13 +146,64 @@ func TestDeadlines(t *testing.T) {
 	code, text := within(t, perStep.http, "chain", "", micro)
 	ok("--ensemble-timeout=per-step", code, text)
 
+	metrics := metricsOf(t, a)
+	for _, want := range []string{
+		`ensemble_deadline_requests_total{model="chain",outcome="in_time",version="1"} 20`, `ensemble_deadline_requests_total{model="chain",outcome="late",version="1"} 0`,
+		`ensemble_deadline_requests_total{model="chain",outcome="refused",version="1"} 4`, `ensemble_deadline_requests_total{model="tight",outcome="refused",version="1"} 1`,
+	} {
+		if !strings.Contains(metrics, want+"\n") {
+			t.Errorf("no %s in %q", want, regexp.MustCompile("ensemble_deadline_requests.*").FindAllString(metrics, -1))
+		}
+	}
+	if !regexp.MustCompile(`ensemble_deadline_prediction_ratio_count\{model="chain",version="1"\} [1-9]`).MatchString(metrics) {
+		t.Error("no predictions are compared with the times that requests took")
+	}
 	var n int
-	for line := range strings.Lines(metricsOf(t, a)) {
+	for line := range strings.Lines(metrics) {
 		if strings.Contains(line, `reason="deadline_predicted"`) && strings.Contains(line, `model="chain"`) && !strings.HasSuffix(strings.TrimSpace(line), " 0") {
 			n++
 		}
 	}
 	if n != 1 {
 		t.Errorf("%d metrics count the refusals, want 1", n)
+	}
+}
+
+// checkForecasts checks the traces of TestDeadlines: a refused request has the prediction of each step, of which one refused it; a request
+// that was in time has the predicted and the actual end of each step.
+func checkForecasts(t *testing.T, a addresses) {
+	t.Helper()
+	var list inspect.TraceList
+	dashboardAPI(t, a, "traces?model=chain&limit=1000", &list)
+	refused, admitted := 0, 0
+	for i := range list.Traces {
+		var v inspect.TraceView
+		dashboardAPI(t, a, "traces/"+list.Traces[i].ID, &v)
+		if v.Due == nil || v.Due.PredictedNs == 0 {
+			continue
+		}
+		names := make([]string, 0, 2)
+		for _, s := range v.Due.Steps {
+			names = append(names, s.Step)
+			if s.PredictedNs <= 0 || s.PredictedNs > v.Due.PredictedNs || (s.EndNs == 0) != (v.Status != "ok") {
+				t.Errorf("trace %s, %s: forecast %+v of a response expected after %d ns", v.ID, v.Status, s, v.Due.PredictedNs)
+			}
+		}
+		if !slices.Equal(names, []string{"copy", "held"}) {
+			t.Errorf("trace %s has forecasts of %q, want copy and held", v.ID, names)
+		}
+		if v.Status == "ok" {
+			admitted++
+			continue
+		}
+		refused++
+		at := slices.IndexFunc(v.Events, func(e inspect.EventView) bool { return e.Kind == "deadline" })
+		if v.Reason != "DEADLINE_UNREACHABLE" || v.Step != "held" || v.FinishMs == 0 || v.Due.PredictedNs <= v.Due.DeadlineNs || at < 0 ||
+			v.Events[at].Node != 1 || !strings.HasPrefix(v.Events[at].Reason, "refused on arrival: in ensemble 'chain', Request deadline cannot be met: 'held'") {
+			t.Errorf("trace of a refused request: %+v, due %+v", v, v.Due)
+		}
+	}
+	if refused != 4 || admitted == 0 {
+		t.Errorf("%d refused and %d admitted requests have predictions, want 4 and some of %d traces", refused, admitted, len(list.Traces))
 	}
 }

@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/tutti-server/tutti/core/status"
 	"github.com/tutti-server/tutti/core/tensor"
 	"github.com/tutti-server/tutti/internal/inspect"
@@ -39,6 +41,35 @@ func TestExplain(t *testing.T) {
 		if !strings.Contains(b.String(), want) {
 			t.Errorf("expected %q in\n%s", want, b.String())
 		}
+	}
+}
+
+// TestExplainDeadline checks what is said of a deadline: the predictions, and which step did not run.
+func TestExplainDeadline(t *testing.T) {
+	t.Parallel()
+	r := record()
+	r.Deadline, r.Predicted, r.Reason, r.Cause, r.Finish = 90_000, 95_000, status.DeadlineUnreachable, "last", 1_500_000
+	r.Forecasts = []tracing.Forecast{{Node: 1, Step: "first", End: 78_500}, {Node: 2, Step: "last", End: 95_000}}
+	v := inspect.NewTraceView(r, "failed")
+	want := &inspect.DueView{DeadlineNs: 14_000, PredictedNs: 19_000, EndNs: 23_000, Steps: []inspect.ForecastView{
+		{Node: 1, Step: "first", PredictedNs: 2_500, EndNs: 2_010}, {Node: 2, Step: "last", PredictedNs: 19_000},
+	}}
+	if diff := cmp.Diff(want, v.Due); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	if v.Reason != "DEADLINE_UNREACHABLE" || v.Step != "last" || v.FinishMs != 2 {
+		t.Errorf("reason %q, step %q, predicted finish %d ms", v.Reason, v.Step, v.FinishMs)
+	}
+	var b bytes.Buffer
+	if err := inspect.Explain(&b, v); err != nil {
+		t.Fatal(err)
+	}
+	const lines = `  deadline: after 14µs, ended after 23µs, predicted on arrival: 19µs
+  predicted: 'first' done after 2.5µs, done after 2.01µs
+  predicted: 'last' done after 19µs, did not run
+`
+	if !strings.Contains(b.String(), lines) {
+		t.Errorf("expected\n%s\nin\n%s", lines, b.String())
 	}
 }
 

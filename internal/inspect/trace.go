@@ -75,6 +75,28 @@ type TraceView struct {
 	Events  []EventView     `json:"events"`
 	Split   []PartView      `json:"split"`
 	Batches []BatchSummary  `json:"batches"`
+	Due     *DueView        `json:"due,omitempty"` // nil for a request without a deadline
+	// Reason, Step and FinishMs are what the error of a failed request says besides its text, as in its response.
+	Reason   string `json:"reason,omitempty"`
+	Step     string `json:"step,omitempty"`
+	FinishMs int64  `json:"predicted_finish_ms,omitempty"`
+}
+
+// DueView is the deadline of a request, with what was predicted as it arrived. Predictions are for requests to ensembles whose steps the
+// server knows.
+type DueView struct {
+	DeadlineNs  int64          `json:"deadline_ns"`
+	PredictedNs int64          `json:"predicted_ns,omitempty"` // when the response was expected
+	EndNs       int64          `json:"end_ns"`                 // when the response was complete, or the error
+	Steps       []ForecastView `json:"steps"`
+}
+
+// ForecastView is when a step was expected to be done, and when it was; EndNs is absent for one that did not run.
+type ForecastView struct {
+	Node        int32  `json:"node"`
+	Step        string `json:"step"`
+	PredictedNs int64  `json:"predicted_ns"`
+	EndNs       int64  `json:"end_ns,omitempty"`
 }
 
 // MomentView is the time at which a request passed a point, named as in Triton's trace files.
@@ -231,6 +253,10 @@ func NewTraceView(r *tracing.Record, retained string) *TraceView {
 		s.Critical = slices.Contains(critical, i)
 		v.Spans = append(v.Spans, s)
 	}
+	if r.Failed {
+		v.Reason, v.Step, v.FinishMs = string(r.Reason), r.Cause, status.Milliseconds(r.Finish)
+	}
+	v.Due = newDueView(r, start)
 	for i := range r.Events {
 		e := &r.Events[i]
 		x := EventView{Kind: e.Kind.String(), Ns: e.At - start, Node: e.Node, Tensor: e.Tensor, Bytes: e.Bytes, DurationNs: e.Duration, Reason: e.Reason}
@@ -238,6 +264,26 @@ func NewTraceView(r *tracing.Record, retained string) *TraceView {
 			x.From, x.To = e.From.String(), e.To.String()
 		}
 		v.Events = append(v.Events, x)
+	}
+	return v
+}
+
+// newDueView returns the view of a request's deadline, nil without one.
+func newDueView(r *tracing.Record, start int64) *DueView {
+	if r.Deadline == 0 {
+		return nil
+	}
+	_, end := r.Bounds()
+	v := &DueView{DeadlineNs: r.Deadline - start, EndNs: cmp.Or(r.Last(tracing.RequestEnd), end) - start, Steps: []ForecastView{}}
+	if r.Predicted != 0 {
+		v.PredictedNs = r.Predicted - start
+	}
+	for _, f := range r.Forecasts {
+		x := ForecastView{Node: f.Node, Step: f.Step, PredictedNs: f.End - start}
+		if end := r.Ended(f.Node); end != 0 {
+			x.EndNs = end - start
+		}
+		v.Steps = append(v.Steps, x)
 	}
 	return v
 }
@@ -279,6 +325,24 @@ func newPartViews(r *tracing.Record, start int64) []PartView {
 		list = append(list, v)
 	}
 	return list
+}
+
+// append appends a line for the deadline, and one for each prediction.
+func (d *DueView) append(b []byte) []byte {
+	b = fmt.Appendf(b, "  deadline: after %s, ended after %s", span(d.DeadlineNs), span(d.EndNs))
+	if d.PredictedNs != 0 {
+		b = fmt.Appendf(b, ", predicted on arrival: %s", span(d.PredictedNs))
+	}
+	b = append(b, '\n')
+	for i := range d.Steps {
+		s := &d.Steps[i]
+		ended := "did not run"
+		if s.EndNs != 0 {
+			ended = "done after " + span(s.EndNs)
+		}
+		b = fmt.Appendf(b, "  predicted: '%s' done after %s, %s\n", s.Step, span(s.PredictedNs), ended)
+	}
+	return b
 }
 
 // partTexts describe the parts that belong to a step, by its model, the batch and the batch's rows.
@@ -327,6 +391,9 @@ func Explain(w io.Writer, v *TraceView) error {
 	b = append(b, '\n')
 	if v.Error != "" {
 		b = fmt.Appendf(b, "  failed: %s\n", v.Error)
+	}
+	if v.Due != nil {
+		b = v.Due.append(b)
 	}
 	for _, p := range v.Split {
 		share := 0.0

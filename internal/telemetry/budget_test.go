@@ -26,6 +26,8 @@ func TestModelAllocBudget(t *testing.T) {
 			m.Failed(telemetry.Backend, 1)
 			m.Refused(telemetry.QueueFull, 1)
 			m.Slack(1_000_000)
+			m.Predicted(2, 1)
+			m.Due(telemetry.InTime)
 			m.Padded(3, 1)
 			step.Done(0, times)
 		}

@@ -65,13 +65,24 @@ func newScale(zero bool, exponents ...int) *scale {
 	return s
 }
 
+// newRatioScale returns the scale of ratios around 1, from 1/16 to 16: classic bounds are a quarter of an octave apart near 1.
+func newRatioScale() *scale {
+	s := &scale{low: -4 * perOctave, high: 4 * perOctave}
+	for _, bucket := range []int{-8, -4, -3, -2, -1, 0, 1, 2, 3, 4, 8} {
+		s.classic = append(s.classic, bucket)
+		s.bounds = append(s.bounds, math.Exp2(float64(bucket)/perOctave))
+	}
+	return s
+}
+
 // The scales: of seconds, from a microsecond to four minutes; of requests that wait; of
-// rows; of shares; and of seconds that are left, which may be none.
+// rows; of shares; of ratios; and of seconds that are left, which may be none.
 var (
 	secondsScale = newScale(false, -20, -18, -16, -14, -12, -10, -9, -8, -7, -6, -5, -4, -3, -2, -1, 0, 2, 4, 6)
 	depthScale   = newScale(true, 0, 1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16)
 	batchScale   = newScale(false, 0, 1, 2, 3, 4, 5, 6, 7, 8)
 	shareScale   = newScale(true, -6, -5, -4, -3, -2, -1, 0)
+	ratioScale   = newRatioScale()
 	slackScale   = newScale(true, -10, -8, -6, -4, -3, -2, -1, 0, 1, 2, 4, 6, 8)
 )
 

@@ -103,6 +103,8 @@ func TestExtremes(t *testing.T) {
 	for _, ns := range []int64{0, 1, -5, math.MaxInt64} {
 		m.Alone(1, 0, &telemetry.Times{InferEnd: ns, End: ns})
 		m.Slack(ns)
+		m.Predicted(ns, 1)
+		m.Predicted(1, ns)
 	}
 	m.Queued(math.MaxInt32)
 	h := find(t, x, "ensemble_latency_seconds", "total")

@@ -44,6 +44,7 @@ var (
 	whereCopied  = want{text: "once a tensor was copied to or from a device"}
 	whereRefused = want{text: "once a request was refused"}
 	whereDue     = want{text: "once a request with a deadline succeeded"}
+	whereEnded   = want{"of ensembles, once a request with a deadline ended", nil, func(_ *series, m *Model) bool { return m.Outcomes() != OutcomeCounts{} }}
 	whereQueued  = want{text: "once a request waited"}
 	whereStuck   = want{"once an execution or an instance has exceeded a limit of the watchdog", nil, func(_ *series, m *Model) bool { return m.Stuck.Load()+m.Recycled.Load() > 0 }}
 	whereEvicted = want{"once the model was evicted", nil, func(_ *series, m *Model) bool { return m.Evictions.Load() > 0 }}
@@ -139,6 +140,8 @@ var families = slices.SortedFunc(slices.Values([]family{
 	{"ensemble_queue_depth", "Requests waiting for an instance at each arrival, the new one included", histogram, whereQueued, tallies(func(m *Model, a *arena) *tally { return m.waiting.depth.tally(a, depthScale, 1) })},
 	{"ensemble_batch_padding_ratio", "Share of padding in the elements of batches of rows of different lengths", histogram, want{text: wherePadded.text}, tallies(func(m *Model, a *arena) *tally { return m.padded.share.tally(a, shareScale, ppm) })},
 	{"ensemble_deadline_slack_seconds", "Seconds left until the deadlines of successful requests, 0 for late ones", histogram, whereDue, tallies(func(m *Model, a *arena) *tally { return m.slack.tally(a, slackScale, nsPerSecond) })},
+	{"ensemble_deadline_prediction_ratio", "Time that successful requests of ensembles with deadlines took, over the time predicted on arrival", histogram, want{text: "of ensembles, once such a request was predicted"}, tallies(func(m *Model, a *arena) *tally { return m.predicted.tally(a, ratioScale, ppm) })},
+	{"ensemble_deadline_requests_total", "Requests of ensembles with deadlines, by how they ended; cancelled ones and hits of the response cache are not among them", counter, whereEnded, each(outcomesOf)},
 	{"ensemble_refusals_total", "Requests that were not executed, by reason", counter, whereRefused, each(refusalsOf)},
 	{"ensemble_edge_bytes_total", "Bytes of the tensors between the steps of an ensemble, by the place where they were put", counter, whereCarried, each(edgesOf)},
 	{"ensemble_route_requests_total", "Requests that an alternative of a step executed, by result", counter, whereRouted, each(routeRequestsOf)},
@@ -289,6 +292,12 @@ func failuresOf(c *scrape, s *series, m *Model) {
 			n *= 2
 		}
 		c.number(float64(n), s.withOne("reason", r.String()))
+	}
+}
+
+func outcomesOf(c *scrape, s *series, m *Model) {
+	for o, n := range m.Outcomes() {
+		c.number(float64(n), s.withOne("outcome", Outcome(o).String())) //nolint:gosec // they are few
 	}
 }
 

@@ -165,6 +165,10 @@ func everything(t *testing.T) *telemetry.Metrics {
 	x.Fetched(1, 1)
 	m.Queued(3)
 	m.Slack(500_000_000)
+	m.Predicted(11, 10)
+	m.Due(telemetry.InTime)
+	m.Due(telemetry.Refused)
+	m.Due(telemetry.Refused)
 	m.Slack(-1)
 	m.Refused(telemetry.QueueFull, 5)
 	m.Exemplar("4bf92f3577b34da6a3ce929d0e0e4736", 3_000_000)
@@ -228,6 +232,12 @@ func TestEverything(t *testing.T) {
 		`ensemble_queue_depth_bucket{_team="a",model="m",version="1",le="4"} 1`,
 		`ensemble_batch_padding_ratio_bucket{_team="a",model="m",version="1",le="0.25"} 1`,
 		`ensemble_deadline_slack_seconds_bucket{_team="a",model="m",version="1",le="0"} 1`,
+		`ensemble_deadline_requests_total{_team="a",model="m",outcome="in_time",version="1"} 1`,
+		`ensemble_deadline_requests_total{_team="a",model="m",outcome="late",version="1"} 0`,
+		`ensemble_deadline_requests_total{_team="a",model="m",outcome="refused",version="1"} 2`,
+		`ensemble_deadline_prediction_ratio_bucket{_team="a",model="m",version="1",le="1"} 0`,
+		`ensemble_deadline_prediction_ratio_bucket{_team="a",model="m",version="1",le="1.189207115002721"} 1`,
+		`ensemble_deadline_prediction_ratio_sum{_team="a",model="m",version="1"} 1.1`,
 		`ensemble_refusals_total{_team="a",model="m",reason="queue_full",version="1"} 1`,
 		`ensemble_edge_bytes_total{_team="a",model="m",place="host",tensor="boxes",version="1"} 12`,
 		`nv_gpu_utilization{gpu_uuid="GPU-1"} 0.5`, `nv_energy_consumption{gpu_uuid="GPU-1"} 12`,
@@ -330,7 +340,11 @@ func TestMetricsPage(t *testing.T) {
 	for r := telemetry.QueueFull; r <= telemetry.NoSequence; r++ {
 		fmt.Fprintf(&b, " `%s`", r)
 	}
-	b.WriteString(".\n")
+	b.WriteString(".\n\nThe `outcome` of requests with deadlines is one of")
+	for o := telemetry.InTime; o <= telemetry.Unsuccessful; o++ {
+		fmt.Fprintf(&b, " `%s`", o)
+	}
+	b.WriteString(": [deadlines.md](deadlines.md#what-the-server-shows) has what each means.\n")
 	b.WriteString("\nThe `reason` of failures is one of")
 	for r := range (&telemetry.Model{}).Failures {
 		fmt.Fprintf(&b, " `%s`", telemetry.Reason(r))

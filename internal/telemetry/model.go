@@ -121,6 +121,8 @@ type Model struct {
 	waiting   waiting
 	padded    padded
 	slack     zeroed // seconds left until deadlines; late requests have none
+	predicted summed // the time that requests with deadlines took, over the predicted one
+	due       [numOutcomes]atomic.Uint64
 	refused   [numRefusals]atomic.Uint64
 	latencies atomic.Pointer[latencies] // nil when no summary is exported
 	exemplars atomic.Pointer[exemplars] // nil without retained traces

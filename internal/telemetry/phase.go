@@ -104,6 +104,58 @@ func (m *Model) phase(a *arena, p phase) *tally {
 // hot: atomic adds.
 func (m *Model) Slack(ns int64) { m.slack.addOrZero(slackScale, seconds(ns), ns) }
 
+// Predicted counts a successful request with a deadline that took a time, and was expected to take another one as it arrived; both in ns.
+//
+// hot: atomic adds.
+func (m *Model) Predicted(took, expected int64) {
+	ratio := float64(max(took, 1)) / float64(max(expected, 1))
+	m.predicted.add(ratioScale, ratio, int64(ratio*ppm))
+}
+
+// Outcome is how an ensemble's request with a deadline ended.
+type Outcome uint8
+
+// The outcomes.
+const (
+	InTime       Outcome = iota
+	Late                 // the response came after the deadline, or there was none because the deadline had passed
+	Refused              // because the response was expected too late, or a queue had no room
+	Unsuccessful         // for another cause than time or room
+	numOutcomes
+)
+
+var outcomes = [numOutcomes]string{"in_time", "late", "refused", "failed"}
+
+// String returns the label's value.
+func (o Outcome) String() string { return outcomes[o] }
+
+// Due counts the end of a request with a deadline.
+//
+// hot: an atomic add.
+func (m *Model) Due(o Outcome) { m.due[o].Add(1) }
+
+// OutcomeCounts counts requests with a deadline, by Outcome.
+type OutcomeCounts [numOutcomes]uint64
+
+// Outcomes returns how many requests with a deadline ended in each way.
+func (m *Model) Outcomes() (list OutcomeCounts) {
+	for o := range m.due {
+		list[o] = m.due[o].Load()
+	}
+	return list
+}
+
+// RefusalCounts counts requests that were not executed, by Refusal.
+type RefusalCounts [numRefusals]uint64
+
+// Refusals returns how many requests were not executed for each reason.
+func (m *Model) Refusals() (list RefusalCounts) {
+	for r := range m.refused {
+		list[r] = m.refused[r].Load()
+	}
+	return list
+}
+
 func (m *Model) batchTally(a *arena) *tally {
 	t := a.newTally(batchScale)
 	m.Batches(func(rows int, b Totals) bool {

@@ -39,12 +39,16 @@ func TestQuota(t *testing.T) {
 	if c.traces != 2 { // of the first stretch, and that which found it over
 		t.Errorf("%d requests are traced, expected 2", c.traces)
 	}
-	tr.RecordFailure("m", 1, "id", 1, &tracing.Origin{}, errors.New("gone"))
+	x := tr.Failure("m", 1, "id", &tracing.Origin{})
+	x.Fail(errors.New("gone"))
+	x.End()
 	if c.traces != 3 || c.failed != 1 {
 		t.Errorf("a failure is not seen: %+v", c)
 	}
 	must(t, tr.Close())
-	tr.RecordFailure("m", 1, "id", 1, &tracing.Origin{}, errors.New("gone"))
+	if tr.Failure("m", 1, "id", &tracing.Origin{}) != nil {
+		t.Error("a closed tracer records a failure")
+	}
 	if got := trace(tr, "m", 100); c.traces != 3 {
 		t.Errorf("a closed tracer traces: %s", got)
 	}

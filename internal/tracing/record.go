@@ -72,6 +72,17 @@ func (r *Record) Last(p Point) int64 {
 	return at
 }
 
+// Ended returns when the last execution of a node was done, 0 if it was not executed.
+func (r *Record) Ended(node int32) int64 {
+	at := int64(0)
+	for i := range r.Steps {
+		if s := &r.Steps[i]; s.Node == node && !s.Failed && (s.Batch != 0 || s.Cached) {
+			at = max(at, s.Complete())
+		}
+	}
+	return at
+}
+
 // Bounds returns the earliest and the latest recorded time.
 func (r *Record) Bounds() (start, end int64) {
 	start = r.BeganAt
@@ -92,11 +103,12 @@ func (r *Record) UnixMicro(ns int64) int64 { return (r.Began + ns - r.BeganAt) /
 func (r *Record) CopyTo(to *Record) {
 	old := *to
 	*to = *r
-	to.Moments, to.Steps, to.Events, to.Params = old.Moments[:0], old.Steps[:0], old.Events[:0], old.Params[:0]
+	to.Moments, to.Steps, to.Events, to.Params, to.Forecasts = old.Moments[:0], old.Steps[:0], old.Events[:0], old.Params[:0], old.Forecasts[:0]
 	to.Moments = append(to.Moments, r.Moments...)
 	to.Steps = append(to.Steps, r.Steps...)
 	to.Events = append(to.Events, r.Events...)
 	to.Params = append(to.Params, r.Params...)
+	to.Forecasts = append(to.Forecasts, r.Forecasts...)
 }
 
 // Step is one execution of a node of a request's plan. Times are those of telemetry.Now; the times of Execution are

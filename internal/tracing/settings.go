@@ -392,16 +392,13 @@ func refusedText(s string) string {
 	return strings.ToValidUTF8(s, "\ufffd")
 }
 
-// RecordFailure sends the sinks the record of a failed request that was not sampled. It has no steps. Started is a
-// time of telemetry.Now.
-func (t *Tracer) RecordFailure(model string, version int64, id string, started int64, o *Origin, err error) {
+// Failure returns a trace for a request that was not sampled and fails, which has no steps; nil where failures are not recorded. The
+// caller must End it.
+func (t *Tracer) Failure(model string, version int64, id string, o *Origin) *Trace {
 	if t == nil || !t.all.Load() {
-		return
+		return nil
 	}
 	x := t.newTrace(nil, model, version, id)
 	x.SetOrigin(o)
-	x.Stamp(RequestStart, started)
-	x.Fail(err)
-	x.Stamp(RequestEnd, telemetry.Now())
-	x.End()
+	return x
 }

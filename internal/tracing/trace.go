@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"math/rand/v2"
 	"sync"
+	"time"
 
 	"github.com/tutti-server/tutti/core/status"
 	"github.com/tutti-server/tutti/internal/telemetry"
@@ -72,11 +73,27 @@ type Record struct {
 	Failed   bool // reports whether the request failed; Code and Error are its status
 	Code     status.Code
 	Error    string
+	// Reason, Cause and Finish are what the error says besides: why, the step or model that is the cause, and the predicted time from the
+	// arrival to the response, 0 if nothing was predicted.
+	Reason status.Reason
+	Cause  string
+	Finish time.Duration
+	// Deadline is when the response must be ready, 0 without a deadline. Predicted is when it was expected as the request arrived, 0 if
+	// nothing was predicted. Forecasts are the predictions of its steps.
+	Deadline, Predicted int64
 
-	Moments []Moment
-	Steps   []Step
-	Events  []Event
-	Params  []Param
+	Moments   []Moment
+	Steps     []Step
+	Events    []Event
+	Params    []Param
+	Forecasts []Forecast
+}
+
+// Forecast is when a step was expected to be done, as its request arrived.
+type Forecast struct {
+	Node int32  // as in Step
+	Step string // its name in the ensemble
+	End  int64
 }
 
 // The room of a trace without allocating, and the bound of its lists: a decoupled model may respond without end.
@@ -105,9 +122,10 @@ type Trace struct {
 	late    sync.WaitGroup // events and times that Expect announced
 	runs    []run          // guarded by mu
 
-	moments [inlineMoments]Moment
-	steps   [inlineSteps]Step
-	events  [inlineEvents]Event
+	moments   [inlineMoments]Moment
+	steps     [inlineSteps]Step
+	events    [inlineEvents]Event
+	forecasts [inlineSteps]Forecast
 }
 
 func (t *Tracer) newTrace(s *setting, model string, version int64, id string) *Trace {
@@ -271,11 +289,35 @@ func (t *Trace) Param(key, value string) {
 	t.update(func(r *Record) { r.Params = append(r.Params, Param{key, value}) })
 }
 
+// Due records the deadline of the request, and when its response is expected; 0 if that is not known.
+func (t *Trace) Due(deadline, predicted int64) {
+	t.update(func(r *Record) { r.Deadline, r.Predicted = deadline, predicted })
+}
+
+// Predict records when a step is expected to be done. It copies f.
+//
+// hot: no allocation below inlineSteps forecasts.
+func (t *Trace) Predict(f *Forecast) {
+	if t == nil {
+		return
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if len(t.rec.Forecasts) < maxEntries {
+		t.rec.Forecasts = append(t.rec.Forecasts, *f)
+	}
+}
+
 // Fail records the request's error. A nil err is ignored.
 func (t *Trace) Fail(err error) {
-	if err != nil {
-		t.update(func(r *Record) { r.Failed, r.Code, r.Error = true, status.CodeOf(err), status.Text(err) })
+	if err == nil {
+		return
 	}
+	d := status.DetailsOf(err)
+	t.update(func(r *Record) {
+		r.Failed, r.Code, r.Error = true, status.CodeOf(err), status.Text(err)
+		r.Reason, r.Cause, r.Finish = d.Reason, d.Step, d.Finish
+	})
 }
 
 // ID returns the trace's id, zero for a nil Trace.
@@ -327,7 +369,7 @@ func (t *Trace) End() {
 func (t *Trace) reset() {
 	r := &t.rec
 	*r = Record{Params: r.Params[:0]}
-	r.Moments, r.Steps, r.Events = t.moments[:0], t.steps[:0], t.events[:0]
+	r.Moments, r.Steps, r.Events, r.Forecasts = t.moments[:0], t.steps[:0], t.events[:0], t.forecasts[:0]
 	t.set, t.snapshot = nil, nil
 	clear(t.seen)
 	t.seen, t.callers = t.seen[:0], t.callers[:0]

@@ -109,7 +109,7 @@ func New(o Options) (*Tracer, error) {
 	t.all.Store(o.All && len(o.Sinks) > 0)
 	t.pool.New = func() *Trace {
 		x := &Trace{tracer: t}
-		x.rec.Moments, x.rec.Steps, x.rec.Events = x.moments[:0], x.steps[:0], x.events[:0]
+		x.rec.Moments, x.rec.Steps, x.rec.Events, x.rec.Forecasts = x.moments[:0], x.steps[:0], x.events[:0], x.forecasts[:0]
 		return x
 	}
 	if t.log == nil {

@@ -246,6 +246,7 @@ func (x *Executor) begin(ctx context.Context, req *infer.Request, sink infer.Sin
 		err = r.bind()
 	}
 	if err != nil {
+		r.countDeadline(r.started, err)
 		r.release()
 		r.close(err) //nolint:contextcheck // the log of a canary belongs to no request
 		return

@@ -28,6 +28,7 @@ type forecast struct {
 	alone   atomic.Int64 // that of a request which waits nowhere
 	mu      sync.Mutex
 	route   *deadline.Route // guarded by mu; nil where nothing is predicted
+	ends    []int64         // guarded by mu: per node, from the arrival of a request to the end of the step, ns; 0 where nothing is predicted
 	probes  deadline.Probes // guarded by mu
 }
 
@@ -40,7 +41,7 @@ func (f *forecast) init(x *Executor) {
 	if !p.Ensemble {
 		return
 	}
-	f.paths = make([]scheduler.Path, len(p.Nodes))
+	f.paths, f.ends = make([]scheduler.Path, len(p.Nodes)), make([]int64, len(p.Nodes))
 	after, device := make([][]int32, len(p.Nodes)), make([]int32, len(p.Nodes))
 	writer := make([]int32, p.Slots)
 	for i := range writer {
@@ -119,6 +120,7 @@ func earlier(a, b int64) int64 {
 //
 // hot: one comparison without a deadline.
 func (x *Executor) admit(r *run) error {
+	r.predicted = 0
 	d := r.req.Deadline
 	if d == 0 || x.forecast.paths == nil || r.req.Background {
 		return nil
@@ -128,14 +130,21 @@ func (x *Executor) admit(r *run) error {
 		x.predict(now)
 	}
 	alone := x.forecast.alone.Load()
-	if took := x.forecast.arrival.Load(); took == 0 || deadline.Admits(d-now, took, alone) {
+	r.predicted = x.forecast.arrival.Load()
+	if r.predicted == 0 || deadline.Admits(d-now, r.predicted, alone) {
+		if r.req.Trace != nil {
+			r.ends = x.forecast.appendEnds(r.ends[:0])
+			r.traceForecast()
+		}
 		return nil
 	}
-	took, idle, slowest := x.predictFor(now, d)
-	if took == 0 || deadline.Admits(d-now, took, alone) {
+	idle, slowest := x.predictFor(r, now, d)
+	if r.predicted == 0 || deadline.Admits(d-now, r.predicted, alone) {
+		r.traceForecast()
 		return nil
 	}
 	if idle && x.forecast.probe(now) {
+		r.traceForecast()
 		r.req.Probe = true
 		return nil
 	}
@@ -144,7 +153,9 @@ func (x *Executor) admit(r *run) error {
 	}
 	meta := r.req.Meta
 	meta.Arrived = now
-	return x.wrap(r.ctx, slowest, scheduler.ErrMissed(x.plan.Nodes[slowest].Name, &meta, now, now+took))
+	err := x.wrap(r.ctx, slowest, scheduler.ErrMissed(x.plan.Nodes[slowest].Name, &meta, now, now+r.predicted))
+	r.traceRefusal(slowest, err)
+	return err
 }
 
 // probe reports whether a request may be let through that would be late.
@@ -210,20 +221,35 @@ func (x *Executor) stages(now, due int64) (known bool) {
 	return known
 }
 
-// predictFor predicts how long a request takes that arrives now and is due at a time, whether it waits for nothing, and the step at which it
-// waits longest. It returns 0 if nothing is known.
-func (x *Executor) predictFor(now, due int64) (took int64, idle bool, slowest int32) {
+// predictFor predicts how long a request takes that arrives now and is due at a time, and sets predicted and ends of its run; 0 if nothing
+// is known. It returns whether the request waits for nothing, and the step at which it waits longest.
+func (x *Executor) predictFor(r *run, now, due int64) (idle bool, slowest int32) {
 	f := &x.forecast
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.route == nil || !x.stages(now, due) {
-		return 0, false, 0
+	if r.predicted = 0; f.route == nil || !x.stages(now, due) {
+		return false, 0
 	}
-	return f.fromArrival()
+	r.predicted, idle, slowest = f.fromArrival()
+	r.ends = append(r.ends[:0], f.ends...)
+	return idle, slowest
+}
+
+// appendEnds appends the last prediction of when each step ends.
+func (f *forecast) appendEnds(list []int64) []int64 {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return append(list, f.ends...)
 }
 
 // fromArrival is predictFor when the stages are set. mu is held.
 func (f *forecast) fromArrival() (took int64, idle bool, slowest int32) {
 	ends, at := f.route.After(deadline.Arrival, 0, 1)
-	return int64(f.route.Doubt() * float64(ends)), ends <= f.route.Alone(), int32(max(at, 0)) //nolint:gosec // nodes are few
+	doubt := f.route.Doubt()
+	for i := range f.ends {
+		if f.ends[i] = 0; f.route.Stages[i].Latency.Known() {
+			f.ends[i] = int64(doubt * float64(f.route.Finish(i)))
+		}
+	}
+	return int64(doubt * float64(ends)), ends <= f.route.Alone(), int32(max(at, 0)) //nolint:gosec // nodes are few
 }

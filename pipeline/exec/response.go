@@ -55,9 +55,6 @@ func (r *run) End() {
 	switch took := r.ended - r.started; {
 	case !r.x.plan.Ensemble:
 	case err == nil:
-		if d := r.meta().Deadline; d > 0 {
-			r.x.stats.Slack(d - r.ended)
-		}
 		r.x.stats.SucceededSum(int(r.rows), r.started, r.ended, &telemetry.Sums{
 			Input: r.sums.Input.Load(), Infer: r.sums.Infer.Load(), Output: r.sums.Output.Load(),
 		})
@@ -66,7 +63,40 @@ func (r *run) End() {
 	default:
 		r.x.stats.Failed(telemetry.Other, took)
 	}
+	r.countDeadline(r.ended, err)
 	r.close(err)
+}
+
+// countDeadline counts how an ensemble's request with a deadline ended, and how well that was predicted.
+//
+// hot: one comparison without a deadline.
+func (r *run) countDeadline(ended int64, err error) {
+	d := r.req.Deadline
+	if d == 0 || !r.x.plan.Ensemble || r.x.stats == nil {
+		return
+	}
+	s := r.x.stats
+	if err == nil {
+		s.Slack(d - ended)
+		if r.predicted > 0 {
+			s.Predicted(ended-r.started, r.predicted)
+		}
+		if ended <= d {
+			s.Due(telemetry.InTime)
+		} else {
+			s.Due(telemetry.Late)
+		}
+		return
+	}
+	switch why := status.DetailsOf(err); {
+	case status.MissesDeadline(err) && why.Finish == 0: // it has expired
+		s.Due(telemetry.Late)
+	case status.CodeOf(err) == status.Cancelled: // its client does not wait any more
+	case status.MissesDeadline(err), why.Reason == status.QueueFull, why.Reason == status.QueueTimeout:
+		s.Due(telemetry.Refused)
+	default:
+		s.Due(telemetry.Unsuccessful)
+	}
 }
 
 // sendResponse moves a response to the client.

@@ -89,6 +89,8 @@ type failure struct {
 // timing has the times of a run for the statistics, as telemetry.Now returns them.
 type timing struct {
 	started, ended int64
+	predicted      int64             // from the arrival to the response; 0 where nothing was predicted
+	ends           []int64           // per node, the prediction of its end; set with predicted, for traces
 	responded      bool              // a decoupled model has sent its first response
 	sums           telemetry.RunSums // over the steps
 	mu             sync.Mutex

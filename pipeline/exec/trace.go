@@ -23,6 +23,9 @@ func (r *run) traceStart() {
 	if p.Ensemble {
 		trace.Stamp(tracing.QueueStart, r.started)
 	}
+	if r.req.Deadline != 0 {
+		trace.Due(r.req.Deadline, 0)
+	}
 	if trace.Tensors() {
 		r.traceNamed(false, r.req.Inputs)
 	}
@@ -110,10 +113,44 @@ func (r *run) traceTask(task *scheduler.Task, now int64) {
 	task.Traced.Trace.Step(&s)
 }
 
+// traceForecast records what is predicted of a traced request, as it arrives.
+func (r *run) traceForecast() {
+	trace := r.req.Trace
+	if trace == nil || r.predicted == 0 {
+		return
+	}
+	trace.Due(r.req.Deadline, r.started+r.predicted)
+	for i, ns := range r.ends {
+		if ns != 0 {
+			n := int32(i) //nolint:gosec // nodes are few
+			trace.Predict(&tracing.Forecast{Node: r.x.number(n), Step: r.x.plan.Nodes[n].Name, End: r.started + ns})
+		}
+	}
+}
+
+// traceRefusal records which prediction refused a request on arrival, also of one that was not sampled.
+func (r *run) traceRefusal(slowest int32, err error) {
+	if r.traceFailure(); r.req.Trace == nil {
+		return
+	}
+	r.traceForecast()
+	r.req.Trace.Event(&tracing.Event{
+		Kind: tracing.EventDeadline, At: r.started, Node: r.x.number(slowest), Reason: "refused on arrival: " + status.Text(err),
+	})
+}
+
+// traceFailure starts a trace of a request that fails and was not sampled, where failures are recorded.
+func (r *run) traceFailure() {
+	if r.req.Trace == nil {
+		if r.req.Trace = r.x.tracer.Failure(r.req.Model, r.x.plan.Signature.Version, r.req.ID, &r.req.Origin); r.req.Trace != nil {
+			r.traceStart()
+		}
+	}
+}
+
 // traceEnd records how a traced request ended, or that another one failed.
 func (r *run) traceEnd(err error) {
-	if r.req.Trace == nil {
-		r.x.tracer.RecordFailure(r.req.Model, r.x.plan.Signature.Version, r.req.ID, r.started, &r.req.Origin, err)
+	if r.traceFailure(); r.req.Trace == nil {
 		return
 	}
 	r.req.Trace.Fail(err)

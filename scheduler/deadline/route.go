@@ -190,6 +190,9 @@ func (r *Route) After(stage int, leaves int64, rows float64) (ends int64, slowes
 	return ends, slowest
 }
 
+// Finish returns how long it takes until a stage is done, as After predicted it last.
+func (r *Route) Finish(stage int) int64 { return r.finished[stage] }
+
 // Doubt returns the factor by which predictions are longer, because the times of batches vary.
 func (r *Route) Doubt() float64 {
 	most := 0.0

@@ -67,6 +67,9 @@ func ensemble(tr *tracing.Tracer) {
 	x.SetModel(3, true)
 	mate := tr.SampleFrom("pipe", 3, "r2", &o)
 	x.Stamp(tracing.RequestStart, now+10)
+	x.Due(now+100, now+110)
+	x.Predict(&tracing.Forecast{Node: 0, Step: "first", End: now + 90})
+	x.Predict(&tracing.Forecast{Node: 2, Step: "last", End: now + 110})
 	run := tracing.Execution{Start: now + 40, InputEnd: now + 50, InferEnd: now + 80, End: now + 90, Batch: x.NextBatch(), Rows: 1, BatchRows: 3, Members: 2, Held: now + 30}
 	b := tracing.Batch{Execution: run, Model: "a", Version: 1}
 	b.Join(x)
@@ -81,7 +84,7 @@ func ensemble(tr *tracing.Tracer) {
 	x.Step(&tracing.Step{Node: 1, Model: "b", Version: 2, Ready: now + 95, Enqueued: now + 96, Done: now + 99, Cached: true})
 	x.Step(&tracing.Step{Node: 2, After: 1, Model: "c", Version: 2, Ready: now + 99, Enqueued: now + 100, Done: now + 101, Failed: true, Code: status.Unavailable})
 	x.Event(&tracing.Event{Kind: tracing.EventRefused, At: now + 101, Node: 2, Reason: "full"})
-	x.Fail(status.Errorf(status.Unavailable, "no place for it"))
+	x.Fail(&status.Error{Code: status.Unavailable, Msg: "no place for it", Reason: status.QueueFull, Step: "last", Finish: 3 * time.Millisecond})
 	x.Stamp(tracing.InferResponseComplete, now+105)
 	x.Stamp(tracing.RequestEnd, now+110)
 	x.Stamp(tracing.HTTPSendEnd, now+120)
@@ -115,7 +118,7 @@ func checkSpans(t *testing.T, r *otlptest.Receiver) {
 	t.Helper()
 	want := []string{
 		"InferRequest HTTP_RECV_START HTTP_RECV_END INFER_RESPONSE_COMPLETE HTTP_SEND_END",
-		"  pipe REQUEST_START REQUEST_END",
+		"  pipe REQUEST_START REQUEST_END forecast forecast",
 		"    a REQUEST_START QUEUE_START copy spill REQUEST_END",
 		"      queue",
 		"      batch",
@@ -141,6 +144,25 @@ func checkSpans(t *testing.T, r *otlptest.Receiver) {
 	got := otlptest.Texts(pipe.GetAttributes())
 	if got["triton.model_name"] != "pipe" || got["triton.request_id"] != "r1" || got["triton.model_version"] != "int_value:3" || got["triton.trace_parent_id"] != "int_value:0" {
 		t.Errorf("attributes %v", got)
+	}
+	for name, want := range map[string]string{
+		"tutti.deadline_ns": "int_value:90", "tutti.predicted_ns": "int_value:100", "error.type": "QUEUE_FULL", "tutti.step": "last", "tutti.predicted_finish_ms": "int_value:3",
+	} {
+		if got[name] != want {
+			t.Errorf("%s is %q, want %q", name, got[name], want)
+		}
+	}
+	var forecasts []map[string]string
+	for _, e := range pipe.GetEvents() {
+		if e.GetName() == "forecast" {
+			forecasts = append(forecasts, otlptest.Texts(e.GetAttributes()))
+		}
+	}
+	if diff := cmp.Diff([]map[string]string{
+		{"tutti.step": "first", "tutti.node": "int_value:0", "tutti.predicted_ns": "int_value:80", "tutti.end_ns": "int_value:85"},
+		{"tutti.step": "last", "tutti.node": "int_value:2", "tutti.predicted_ns": "int_value:100"},
+	}, forecasts); diff != "" {
+		t.Errorf("forecasts (-want +got):\n%s", diff)
 	}
 	step := r.Span(t, "a", "")
 	if otlptest.Texts(step.GetAttributes())["triton.trace_parent_id"] != got["triton.trace_id"] {

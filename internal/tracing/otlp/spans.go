@@ -13,6 +13,7 @@ import (
 	"go.opentelemetry.io/otel/codes"
 	"go.opentelemetry.io/otel/trace"
 
+	"github.com/tutti-server/tutti/core/status"
 	"github.com/tutti-server/tutti/internal/tracing"
 )
 
@@ -124,6 +125,7 @@ func (e *Exporter) model(ctx context.Context, r *tracing.Record, moments []traci
 	slices.SortStableFunc(moments, tracing.Moment.Compare)
 	e.stamp(span, moments)
 	e.events(span, r, -1)
+	e.due(span, r, start)
 	for i := range r.Steps {
 		s := &r.Steps[i]
 		if s.Single {
@@ -134,6 +136,37 @@ func (e *Exporter) model(ctx context.Context, r *tracing.Record, moments []traci
 	}
 	fail(span, r.Failed, r.Error)
 	e.close(span, end)
+}
+
+// due adds the deadline with the predictions to the span of the requested model, which begins at start, and why the request failed.
+func (e *Exporter) due(span trace.Span, r *tracing.Record, start int64) {
+	if !e.detail {
+		return
+	}
+	if r.Failed && r.Reason != "" {
+		span.SetAttributes(attribute.String("error.type", string(r.Reason)))
+		if r.Cause != "" {
+			span.SetAttributes(attribute.String("tutti.step", r.Cause))
+		}
+		if r.Finish > 0 {
+			span.SetAttributes(attribute.Int64("tutti.predicted_finish_ms", status.Milliseconds(r.Finish)))
+		}
+	}
+	if r.Deadline == 0 {
+		return
+	}
+	span.SetAttributes(attribute.Int64("tutti.deadline_ns", r.Deadline-start))
+	if r.Predicted != 0 {
+		span.SetAttributes(attribute.Int64("tutti.predicted_ns", r.Predicted-start))
+	}
+	for i := range r.Forecasts {
+		f := &r.Forecasts[i]
+		attrs := []attribute.KeyValue{attribute.String("tutti.step", f.Step), attribute.Int("tutti.node", int(f.Node)), attribute.Int64("tutti.predicted_ns", f.End-start)}
+		if end := r.Ended(f.Node); end != 0 {
+			attrs = append(attrs, attribute.Int64("tutti.end_ns", end-start))
+		}
+		span.AddEvent("forecast", trace.WithTimestamp(e.wall(f.End)), trace.WithAttributes(attrs...))
+	}
 }
 
 func aboutModel(r *tracing.Record, name string, version int64, number, parent uint64) []attribute.KeyValue {

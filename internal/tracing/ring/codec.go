@@ -3,6 +3,7 @@ package ring
 import (
 	"encoding/binary"
 	"errors"
+	"time"
 
 	"github.com/tutti-server/tutti/core/status"
 	"github.com/tutti-server/tutti/core/tensor"
@@ -52,9 +53,18 @@ func (c *codec) record(r *tracing.Record) {
 	c.text(&r.Model)
 	integer(c, &r.Version)
 	c.text(&r.Request)
-	c.flags(&r.Ensemble, &r.Failed, &r.Captured)
+	due, explained := r.Deadline != 0, r.Reason != ""
+	c.flags(&r.Ensemble, &r.Failed, &r.Captured, &due, &explained)
 	integer(c, &r.Code)
 	c.text(&r.Error)
+	if explained {
+		c.text((*string)(&r.Reason))
+		c.text(&r.Cause)
+		integer(c, &r.Finish)
+	}
+	if due {
+		c.due(r)
+	}
 	resize(c, &r.Moments)
 	for i := range r.Moments {
 		integer(c, &r.Moments[i].Point)
@@ -72,6 +82,24 @@ func (c *codec) record(r *tracing.Record) {
 	for i := range r.Params {
 		c.text(&r.Params[i].Key)
 		c.text(&r.Params[i].Value)
+	}
+}
+
+// due is the deadline with the predictions.
+func (c *codec) due(r *tracing.Record) {
+	predicted := r.Predicted != 0
+	c.flags(&predicted)
+	c.time(&r.Deadline)
+	if !predicted {
+		return
+	}
+	c.time(&r.Predicted)
+	resize(c, &r.Forecasts)
+	for i := range r.Forecasts {
+		f := &r.Forecasts[i]
+		integer(c, &f.Node)
+		c.text(&f.Step)
+		c.time(&f.End)
 	}
 }
 
@@ -140,7 +168,7 @@ func (c *codec) time(v *int64) {
 	}
 }
 
-func integer[T int16 | int32 | int64 | uint64 | status.Code | tensor.Kind | tracing.Point | tracing.EventKind](c *codec, v *T) {
+func integer[T int16 | int32 | int64 | uint64 | time.Duration | status.Code | tensor.Kind | tracing.Point | tracing.EventKind](c *codec, v *T) {
 	if !c.decode {
 		c.b = binary.AppendVarint(c.b, int64(*v))
 		return

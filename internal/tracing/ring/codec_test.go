@@ -3,6 +3,7 @@ package ring //nolint:testpackage // the format is private
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -17,7 +18,9 @@ func record() *tracing.Record {
 	return &tracing.Record{
 		ID: tracing.TraceID{1, 2}, Span: tracing.SpanID{3}, Parent: tracing.SpanID{4}, Began: 1_700_000_000_000_000_000, BeganAt: 77_000,
 		Model: "e", Version: -1, Request: "r", Ensemble: true, Failed: true, Captured: true, Code: status.Unavailable, Error: "full",
-		Moments: []tracing.Moment{{Point: tracing.RequestStart, Ns: 76_000}, {Point: tracing.RequestEnd, Ns: 99_000}},
+		Reason: status.DeadlineUnreachable, Cause: "m", Finish: time.Second, Deadline: 98_000, Predicted: 99_500,
+		Forecasts: []tracing.Forecast{{Node: 1, Step: "first", End: 90_000}, {Node: 2, Step: "n", End: 99_500}},
+		Moments:   []tracing.Moment{{Point: tracing.RequestStart, Ns: 76_000}, {Point: tracing.RequestEnd, Ns: 99_000}},
 		Steps: []tracing.Step{
 			{Span: tracing.SpanID{5}, Node: 1, After: -1, SubRun: 2, Model: "m", Version: 3, Cached: true, Ready: 78_000, Enqueued: 78_001, Done: 78_010},
 			{Node: 2, After: 1, Model: "n", Single: true, Failed: true, Code: status.Internal, Ready: 80_000, Enqueued: 80_001, Done: 90_000, Execution: tracing.Execution{

@@ -96,6 +96,10 @@ func perEnsemble() dashboard {
 		{"Edges", "Bps", [][2]string{{"{{tensor}} on {{place}}", perSecond("tensor, place", "ensemble_edge_bytes_total{"+match+"}")}}},
 		{"Copies", "Bps", [][2]string{{"{{tensor}} {{reason}}", perSecond("tensor, reason", "ensemble_copied_bytes_total{"+match+"}")}}},
 		{"Deadlines: time left", "s", [][2]string{{"p1", quantile("0.01", "ensemble_deadline_slack_seconds", match, "")}, {"p50", quantile("0.5", "ensemble_deadline_slack_seconds", match, "")}}},
+		{"Deadlines: goodput", "reqps", [][2]string{{"{{outcome}}", perSecond("outcome", "ensemble_deadline_requests_total{"+match+"}")}}},
+		{"Deadlines: share in time", "percentunit", [][2]string{{"in time", "sum(rate(ensemble_deadline_requests_total{" + match + `, outcome="in_time"}[$__rate_interval])) / sum(rate(ensemble_deadline_requests_total{` + match + "}[$__rate_interval]))"}}},
+		{"Deadlines: time taken over predicted", "none", [][2]string{{"p50", quantile("0.5", "ensemble_deadline_prediction_ratio", match, "")}, {"p95", quantile("0.95", "ensemble_deadline_prediction_ratio", match, "")}}},
+		{"Refusals on arrival", "reqps", [][2]string{{"{{reason}}", perSecond("reason", "ensemble_refusals_total{"+match+"}")}}},
 	}}
 }
 

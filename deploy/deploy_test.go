@@ -137,6 +137,8 @@ func page(t *testing.T) string {
 	m.Queued(3)
 	m.Padded(3, 1)
 	m.Slack(1)
+	m.Due(telemetry.Late)
+	m.Predicted(1, 1)
 	m.Refused(telemetry.QueueFull, 1)
 	m.Responded(1)
 	m.Hit(0, 1, 1)

@@ -76,6 +76,20 @@ type ModelView struct {
 	Failures  uint64    `json:"failures"`
 	Copied    uint64    `json:"copied_bytes"`
 	Rates     []float64 `json:"rates"` // the request rates of the last 60 seconds, oldest first
+	// Due counts the requests with deadlines of an ensemble, nil before the first one ended. Refused are the rates of requests that were not
+	// executed, by reason.
+	Due     *OutcomesView      `json:"due,omitempty"`
+	Refused map[string]float64 `json:"refused,omitempty"`
+}
+
+// OutcomesView are the rates of an ensemble's requests with deadlines, by how they ended; the rate of those in time is the goodput. InTimes
+// are the rates of those in time of the last 60 seconds, oldest first.
+type OutcomesView struct {
+	InTime  float64   `json:"in_time"`
+	Late    float64   `json:"late"`
+	Refused float64   `json:"refused"`
+	Failed  float64   `json:"failed"`
+	InTimes []float64 `json:"in_times"`
 }
 
 // GraphView is a compiled plan.
@@ -212,6 +226,8 @@ type Counters struct {
 	// QueueNs and ComputeNs are sums over requests; CopiedBytes were copied between places.
 	QueueNs, ComputeNs, CopiedBytes uint64
 	Edges                           []*telemetry.Edge // count the bytes between the steps of an ensemble
+	Outcomes                        telemetry.OutcomeCounts
+	Refusals                        telemetry.RefusalCounts
 }
 
 // Captures records the tensors of selected requests. Implementations must be safe for concurrent use.

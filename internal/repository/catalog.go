@@ -261,6 +261,7 @@ func (v *version) counters(name string) inspect.Counters {
 			p.CopiedBytes += m.Bytes
 		}
 	}
+	p.Outcomes, p.Refusals = v.stats.Outcomes(), v.stats.Refusals()
 	st := statistics(v.stats)
 	p.Requests, p.Failures = st.Inference.Success.Count, st.Inference.Fail.Count
 	p.Rows, p.Executions = st.InferenceCount, st.ExecutionCount

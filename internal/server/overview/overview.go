@@ -218,6 +218,25 @@ func (w *Window) fill(m *inspect.ModelView, key versionKey, c *inspect.Counters)
 		a, b := &s.all[(i-1)%windowSize], &s.all[i%windowSize]
 		m.Rates = append(m.Rates, float64(b.Requests+b.Failures-a.Requests-a.Failures))
 	}
+	for r := range to.Refusals {
+		if to.Refusals[r] > 0 {
+			if m.Refused == nil {
+				m.Refused = map[string]float64{}
+			}
+			m.Refused[telemetry.Refusal(r).String()] = float64(to.Refusals[r]-from.Refusals[r]) / seconds //nolint:gosec // they are few
+		}
+	}
+	if to.Outcomes == (telemetry.OutcomeCounts{}) {
+		return
+	}
+	rate := func(o telemetry.Outcome) float64 { return float64(to.Outcomes[o]-from.Outcomes[o]) / seconds }
+	m.Due = &inspect.OutcomesView{
+		InTime: rate(telemetry.InTime), Late: rate(telemetry.Late), Refused: rate(telemetry.Refused), Failed: rate(telemetry.Unsuccessful), InTimes: []float64{},
+	}
+	for i := oldest + 1; i <= w.second; i++ {
+		a, b := &s.all[(i-1)%windowSize], &s.all[i%windowSize]
+		m.Due.InTimes = append(m.Due.InTimes, float64(b.Outcomes[telemetry.InTime]-a.Outcomes[telemetry.InTime]))
+	}
 }
 
 // Graph implements inspect.Overview.

@@ -19,7 +19,7 @@
 //	                            ?min_ns= ?max_ns= ?from_us= ?to_us= ?param=KEY&value=TEXT
 //	                            ?limit=50 (at most 1000) ?cursor=(next of the previous page)
 //	                            ?after=(newest of an earlier list)
-//	GET api/traces/ID           TraceView: spans, events, split, requests of the same batches; 404 once the store has evicted it
+//	GET api/traces/ID           TraceView: spans, events, split, predictions, requests of the same batches; 404 once the store has evicted it
 //	                            ID may be TRACE-SPAN where several requests share a trace id
 //	GET api/traces/ID?as=text   the same as text/plain, as "tutti why" prints it
 //	GET api/batches/ID          BatchView

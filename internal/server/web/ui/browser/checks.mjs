@@ -1,6 +1,7 @@
 // What is looked at. Nothing depends on speed: times are printed, numbers of elements are checked.
 import assert from 'node:assert/strict';
 import { join } from 'node:path';
+import { deadlines } from './deadlines.mjs';
 import { degraded } from './degraded.mjs';
 import { devices } from './devices.mjs';
 import { flow } from './flow.mjs';
@@ -454,7 +455,7 @@ async function picture(t) {
 }
 
 export const checks = {
-  overview, jobs, 'no jobs': without, 'a GPU': devices, pipeline, 'ways of a request': flow, request, search, 'try it': tryIt, keyboard, changes, captured, 'labels of edges': labels, 'durations of steps': durations, 'odd models': odd, 'degraded parts': degraded, 'no models': empty, 'a bare server': bare, 'graph of 200 nodes': bigGraph,
+  overview, jobs, 'no jobs': without, 'a GPU': devices, pipeline, 'ways of a request': flow, request, search, 'try it': tryIt, keyboard, changes, captured, 'labels of edges': labels, 'durations of steps': durations, 'odd models': odd, 'degraded parts': degraded, deadlines, 'no models': empty, 'a bare server': bare, 'graph of 200 nodes': bigGraph,
   'every page, dark': everyPage('dark', wide, 'dark'),
   'every page, light': everyPage('light', wide, 'light'),
   'every page, dark, on a phone': everyPage('dark', phone, 'phone-dark'),

@@ -135,6 +135,16 @@ export function writeOdd(dir) {
 
 const tensor = (name) => `{ name: "${name}" data_type: TYPE_FP32 dims: [ 4 ] }`;
 
+/** writeChain writes a chain of two models that take some time. */
+export function writeChain(dir) {
+  const input = `input [ ${tensor('INPUT0')} ]\noutput [ ${tensor('OUTPUT0')} ]\n`;
+  for (const [model, ms] of [['first', 5], ['second', 20]])
+    writeModel(dir, model, `backend: "identity"\nmax_batch_size: 8\n${input}parameters { key: "execute_delay_ms" value { string_value: "${ms}" } }\n`);
+  writeModel(dir, 'chain', `platform: "ensemble"\nmax_batch_size: 8\n${input}ensemble_scheduling { step [\n` +
+    '{ model_name: "first" model_version: -1 input_map { key: "INPUT0" value: "INPUT0" } output_map { key: "OUTPUT0" value: "between" } },\n' +
+    '{ model_name: "second" model_version: -1 input_map { key: "INPUT0" value: "between" } output_map { key: "OUTPUT0" value: "OUTPUT0" } } ] }\n');
+}
+
 /** writeBig writes a repository with an ensemble of 200 steps. */
 export function writeBig(dir) {
   const write = (model, text) => writeModel(dir, model, text);

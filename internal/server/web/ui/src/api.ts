@@ -19,7 +19,11 @@ export interface ModelView {
   name: string; version: string; state: string; reason?: string; platform: string; ensemble: boolean;
   rate: number; error_rate: number; p50_ns: number; p99_ns: number; queue: number; batch_rows: number;
   queue_ns: number; compute_ns: number; requests: number; failures: number; copied_bytes: number; rates: number[];
+  due?: OutcomesView; refused?: Record<string, number>;
 }
+
+/** OutcomesView are the rates of requests with deadlines, by how they ended. */
+export interface OutcomesView { in_time: number; late: number; refused: number; failed: number; in_times: number[] }
 
 export interface NodeView {
   node: number; name: string; model: string; version: number; platform: string; places: string[] | null; lost: string[] | null; site: string;
@@ -76,7 +80,12 @@ export interface BatchView extends BatchSummary {
 export interface TraceView extends TraceSummary {
   parent_span_id?: string; params: { key: string; value: string }[];
   moments: { name: string; ns: number }[]; spans: StepView[]; events: EventView[]; split: PartView[]; batches: BatchSummary[];
+  due?: DueView; reason?: string; step?: string; predicted_finish_ms?: number;
 }
+
+/** DueView is a deadline, with what was predicted as the request arrived. */
+export interface DueView { deadline_ns: number; predicted_ns?: number; end_ns: number; steps: ForecastView[] }
+export interface ForecastView { node: number; step: string; predicted_ns: number; end_ns?: number }
 
 export interface CaptureRule { model?: string; request?: string; trace?: string; every?: number; count?: number; seconds?: number }
 

@@ -1,9 +1,18 @@
 import { expect, test } from 'vitest';
-import { query, type GraphView, type NodeView } from './api';
+import { query, type GraphView, type ModelView, type NodeView } from './api';
 import { Feed } from './events';
-import { carriedRate, carriedText, copiesText, gpuNote } from './figures';
+import { carriedRate, carriedText, copiesText, gpuNote, refusals } from './figures';
 import { answer, curve, labelSize, layout, request } from './layout';
 import { link, parse } from './route';
+
+test('refusals are those of the ensemble and of each model of its steps, once', () => {
+  const model = (name: string, refused?: Record<string, number>) => ({ name, version: '1', refused }) as unknown as ModelView;
+  const node = (name: string, live: ModelView) => ({ model: name, version: 1, live }) as unknown as NodeView;
+  const full = model('full', { queue_full: 5 });
+  expect(refusals(model('e', { deadline_predicted: 2 }), [node('full', full), node('full', full), node('idle', model('idle'))])).toEqual([
+    { at: 'full', reason: 'queue_full', rate: 5 }, { at: 'on arrival', reason: 'deadline_predicted', rate: 2 },
+  ]);
+});
 
 test('an address is read as it was written', () => {
   const r = parse(link('traces', 'a/b c', { model: 'x&y', empty: '', n: 3 }));

@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
 import type { GraphView, NodeView, StepView, TraceView } from './api';
-import { decided, eventNames, kinds, rows, stepSegments, ticks, totals } from './waterfall';
+import { decided, eventNames, gap, kinds, rows, stepSegments, ticks, totals } from './waterfall';
 
 const step = (v: Partial<StepView>): StepView => ({
   span_id: '', node: 0, after: -1, sub_run: 0, model: 'm', version: 1, critical: false, cached: false, native: false, status: 'ok',
@@ -48,6 +48,15 @@ test('a step on the critical path is made of its parts', () => {
 
 test('totals add up kinds, largest first', () => {
   expect(totals([{ kind: 'a', ns: 1 }, { kind: 'b', ns: 5 }, { kind: 'a', ns: 2 }, { kind: 'c', ns: 0 }])).toEqual([{ kind: 'b', ns: 5 }, { kind: 'a', ns: 3 }]);
+});
+
+test('a step has the mark of its prediction, and one that was refused has a row', () => {
+  const due = { deadline_ns: 40, predicted_ns: 90, end_ns: 100, steps: [{ node: 0, step: 'first', predicted_ns: 30, end_ns: 20 }, { node: 1, step: 'last', predicted_ns: 90 }] };
+  const list = rows(trace({ due, spans: [step({ node: 0, ready_ns: 5, done_ns: 20 })], events: [{ kind: 'deadline', ns: 21, node: 1 }] }));
+  expect(list.map((r) => [r.label, r.predicted, r.role])).toEqual([['e', 90, ''], ['m', 30, ''], ['last', 90, 'did not run']]);
+  expect(list[2]!.events.length).toBe(1);
+  expect(gap(30, 20)).toBe('10 ns earlier');
+  expect(gap(30, 1030)).toBe('1.00 µs later');
 });
 
 test('ticks are round', () => {

@@ -1,7 +1,7 @@
 // What a trace's waterfall is made of.
 import type { EventView, GraphView, NodeView, StepView, TraceView } from './api';
 import { roleOf } from './flow';
-import { plural } from './format';
+import { dur, plural } from './format';
 
 /** Segment is a part of a row; kind names its colour. */
 export interface Segment { kind: string; from: number; to: number; title: string }
@@ -15,6 +15,8 @@ export interface Row {
   runs: StepView[];
   /** The reason for which the step was skipped. */
   skipped?: string;
+  /** When the step, or the response, was expected as the request arrived. */
+  predicted?: number;
 }
 
 const phases: [string, string, string][] = [
@@ -34,9 +36,11 @@ export function rows(t: TraceView, g: GraphView | null = null): Row[] {
   }
   const first: Row = {
     key: 'request', label: t.model, step: null, segments: own, events: t.events.filter((e) => e.node < 0), from: 0, to: t.duration_ns, role: '', depth: 0, runs: [],
+    ...(t.due?.predicted_ns ? { predicted: t.due.predicted_ns } : {}),
   };
   const nodes = new Map((g?.nodes ?? []).map((n) => [n.node, n]));
   const list = [...steps(t, nodes), ...skips(t, nodes)];
+  list.push(...forecasts(t, list));
   return [first, ...nest(list, fans(t, nodes, list), nodes)];
 }
 
@@ -83,6 +87,21 @@ function skips(t: TraceView, nodes: Map<number, NodeView>): Row[] {
   }
   return [...list.values()];
 }
+
+/** forecasts puts the predictions into the rows of the steps, and makes a row for each step that was predicted and did not run. */
+function forecasts(t: TraceView, list: Row[]): Row[] {
+  const made: Row[] = [];
+  for (const f of t.due?.steps ?? []) {
+    const row = list.find((r) => (r.step?.node ?? r.events[0]?.node) === f.node);
+    if (row) { row.predicted = f.predicted_ns; continue; }
+    const events = t.events.filter((e) => e.node === f.node);
+    made.push({ key: `predicted ${f.node}`, label: f.step, step: null, segments: [], events, from: f.predicted_ns, to: f.predicted_ns, role: 'did not run', depth: 0, runs: [], predicted: f.predicted_ns });
+  }
+  return made;
+}
+
+/** gap says how far an end is from its prediction. */
+export const gap = (predicted: number, end: number): string => (end > predicted ? `${dur(end - predicted)} later` : `${dur(predicted - end)} earlier`);
 
 /** fans makes a row for each fan-out, over the time of the steps inside. */
 function fans(t: TraceView, nodes: Map<number, NodeView>, list: Row[]): Map<number, Row> {
@@ -223,6 +242,6 @@ export const kinds: Record<string, string> = {
 /** eventNames are the events of a request as the pages write them. */
 export const eventNames: Record<string, string> = {
   copy: 'copy', cache_hit: 'found in the cache', cache_miss: 'not in the cache', refused: 'refused', cancelled: 'client disconnected',
-  deadline: 'deadline passed', wave: 'sub-run', report: 'reported by the model', spill: 'spill to slower memory', model_load: 'evicted model loaded again',
+  deadline: 'deadline passed or out of reach', wave: 'sub-run', report: 'reported by the model', spill: 'spill to slower memory', model_load: 'evicted model loaded again',
   rows_chosen: 'condition', step_skipped: 'step skipped', fan_out: 'fan-out', step_fault: 'fault', step_routed: 'route', step_shadow: 'shadow',
 };

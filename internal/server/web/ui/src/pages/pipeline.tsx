@@ -1,7 +1,7 @@
 import type { ComponentChildren } from 'preact';
 import { useEffect, useMemo, useRef, useState } from 'preact/hooks';
 import { api, type EdgeView, type GraphView, type ModelView, type NodeView } from '../api';
-import { carriedText, copiesText } from '../figures';
+import { carriedText, copiesText, refusals } from '../figures';
 import { roleOf } from '../flow';
 import { count, dur, percent, plural, shape, whole } from '../format';
 import { useLive } from '../live';
@@ -65,6 +65,7 @@ const One = ({ model, query }: { model: string; query: Record<string, string> })
       </span>
     } actions={<><a class="button" href={link('traces', '', { model })}>Traces</a><a class="button primary" href={link('try', model)}>Try it</a></>}>
       {own && !down && <Strip m={own} />}
+      {own && !down && <Overload m={own} nodes={nodes} />}
       {versions.filter((m) => m.state !== 'READY' && m.reason).map((m) => (
         <div key={m.version} class="bad" role="alert"><b>{m.version ? `Version ${m.version}` : model} is {(m.state || 'not loaded').toLowerCase()}</b>{'\n'}{m.reason}</div>
       ))}
@@ -99,6 +100,28 @@ const Strip = ({ m }: { m: ModelView }) => (
     <div class="tile"><dt>Failed</dt><dd><b>{count(m.failures)}</b></dd></div>
   </dl>
 );
+
+/** Overload shows the goodput and the refusals, where there are deadlines or refusals. */
+const Overload = ({ m, nodes }: { m: ModelView; nodes: NodeView[] }) => {
+  const list = refusals(m, nodes), d = m.due;
+  if (!d && list.length === 0) return null;
+  const all = d ? d.in_time + d.late + d.refused + d.failed : 0;
+  return (
+    <div class="overload">
+      {d && <dl class="tiles small">
+        <div class="tile"><dt>Goodput: in time</dt><dd><b>{count(d.in_time)}/s</b></dd><Spark values={d.in_times} width={72} /></div>
+        <div class="tile"><dt>Of all with deadlines</dt><dd><b>{all > 0 ? percent(d.in_time / all) : '–'}</b></dd></div>
+        <div class="tile"><dt>Late</dt><dd><b class={d.late > 0 ? 'wrong' : ''}>{count(d.late)}/s</b></dd></div>
+        <div class="tile"><dt>Refused</dt><dd><b class={d.refused > 0 ? 'wrong' : ''}>{count(d.refused)}/s</b></dd></div>
+        <div class="tile"><dt>Failed otherwise</dt><dd><b class={d.failed > 0 ? 'wrong' : ''}>{count(d.failed)}/s</b></dd></div>
+      </dl>}
+      {list.length > 0 && <ul class="legend refusals" aria-label="Refusals by reason">
+        <li class="dim">Refusals, last minute:</li>
+        {list.map((r) => <li key={`${r.at} ${r.reason}`}><span>{r.reason.replaceAll('_', ' ')}</span> <span class="dim">{r.at}</span> <b>{count(r.rate)}/s</b></li>)}
+      </ul>}
+    </div>
+  );
+};
 
 type Tab = 'step' | 'plan' | 'config' | 'operate';
 

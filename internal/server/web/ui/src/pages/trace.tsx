@@ -1,11 +1,11 @@
 import { useState } from 'preact/hooks';
-import { api, ref, type TraceView } from '../api';
+import { api, ref, type DueView, type TraceView } from '../api';
 import { ago, bytes, clock, dur, plural } from '../format';
 import { go, link } from '../route';
 import { Bad, Card, Copy, Empty, Fact, Page, Status, useAsked } from '../parts/bits';
 import { Tensors } from '../parts/tensors';
 import { Parts, Split, Waterfall } from '../parts/waterfall';
-import { eventNames, kinds, totals } from '../waterfall';
+import { eventNames, gap, kinds, totals } from '../waterfall';
 
 export const Trace = ({ id }: { id: string }) => {
   const { value: t, error } = useAsked(() => api.trace(id), [id]);
@@ -24,6 +24,11 @@ export const Trace = ({ id }: { id: string }) => {
         {t.params.map((p) => <Fact key={p.key} name={p.key}>{p.value}</Fact>)}
       </dl>
       {t.error && <p class="bad">{t.error}</p>}
+      {t.reason && <dl class="facts line">
+        <Fact name="reason"><span class="mono">{t.reason}</span></Fact>
+        {t.step && <Fact name="step">{t.step}</Fact>}
+        {!!t.predicted_finish_ms && <Fact name="predicted finish">{t.predicted_finish_ms} ms</Fact>}
+      </dl>}
       <TraceBody t={t} />
     </Page>
   );
@@ -45,6 +50,7 @@ export const TraceBody = ({ t }: { t: TraceView }) => {
       <Card title={<>Waterfall <span class="dim">{plural(t.spans.length, 'step')}</span></>} actions={<span class="dim hint">● critical path · press a row for its figures</span>}>
         <Waterfall t={t} g={g} />
       </Card>
+      {t.due && <Deadline d={t.due} failed={t.status !== 'ok'} />}
       {t.captured && <Tensors t={t} />}
       <div class="columns even">
         <SameBatches t={t} />
@@ -53,6 +59,21 @@ export const TraceBody = ({ t }: { t: TraceView }) => {
     </>
   );
 };
+
+/** Deadline compares what was predicted as the request arrived with what happened. */
+const Deadline = ({ d, failed }: { d: DueView; failed: boolean }) => (
+  <Card class="deadline" title="Deadline" actions={<span class={`hint ${d.end_ns > d.deadline_ns ? 'wrong' : 'dim'}`}>after {dur(d.deadline_ns)} · {failed ? 'failed' : d.end_ns > d.deadline_ns ? 'late' : 'in time'}</span>}>
+    {!d.predicted_ns ? <Empty>Nothing was predicted.</Empty> : (
+      <div class="scroll" tabIndex={0} role="region" aria-label="Predictions"><table>
+        <thead><tr><th>Step</th><th class="num">Predicted end</th><th class="num">End</th><th class="num">Difference</th></tr></thead>
+        <tbody>
+          {d.steps.map((s) => <tr key={s.node}><td>{s.step}</td><td class="num mono">{dur(s.predicted_ns)}</td><td class="num mono">{s.end_ns ? dur(s.end_ns) : <span class="dim">did not run</span>}</td><td class="num">{s.end_ns ? gap(s.predicted_ns, s.end_ns) : ''}</td></tr>)}
+          <tr><td><b>response</b></td><td class="num mono">{dur(d.predicted_ns)}</td><td class="num mono">{failed ? <span class="dim">none</span> : dur(d.end_ns)}</td><td class="num">{failed ? '' : gap(d.predicted_ns, d.end_ns)}</td></tr>
+        </tbody>
+      </table></div>
+    )}
+  </Card>
+);
 
 const SameBatches = ({ t }: { t: TraceView }) => (
   <Card title="Requests in the same batches">

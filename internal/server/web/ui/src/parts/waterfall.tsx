@@ -3,7 +3,7 @@ import { useMemo, useState } from 'preact/hooks';
 import type { GraphView, PartView, StepView, TraceView } from '../api';
 import { bytes, dur, percent, plural } from '../format';
 import { link } from '../route';
-import { decided, eventNames, kinds, rows, ticks, totals, type Row } from '../waterfall';
+import { decided, eventNames, gap, kinds, rows, ticks, totals, type Row } from '../waterfall';
 import { Fact, useWidth } from './bits';
 
 /** Split is the bar of parts along the critical path, with a table of their sums. */
@@ -44,7 +44,8 @@ export const Waterfall = ({ t, g = null }: { t: TraceView; g?: GraphView | null 
   const [open, set] = useState('');
   const [box, width] = useWidth<HTMLDivElement>();
   const narrow = width > 0 && width < 560;
-  const total = Math.max(t.duration_ns, ...list.map((r) => r.to), 1);
+  const latest = Math.max(t.duration_ns, ...list.map((r) => Math.max(r.to, r.predicted ?? 0)), 1);
+  const total = t.due && t.due.deadline_ns > latest && t.due.deadline_ns < 2 * latest ? t.due.deadline_ns : latest;
   const marks = ticks(total, narrow ? 3 : 6);
   const x = (ns: number) => `${Math.max(0, Math.min(100, (ns / total) * 100))}%`;
   return (
@@ -65,9 +66,11 @@ export const Waterfall = ({ t, g = null }: { t: TraceView; g?: GraphView | null 
                     style={{ left: x(s.from), width: `max(1px, ${x(s.to - s.from)})` }} />
                 ))}
                 {!!r.step?.device_end_ns && <i class="ondevice" title={`on ${r.step.place}: ${dur(deviceTime(r.step))}`} style={{ left: x(r.step.device_start_ns ?? 0), width: `max(2px, ${x(deviceTime(r.step))})` }} />}
+                {r.predicted !== undefined && <i class="predicted" title={`predicted end: ${dur(r.predicted)}`} style={{ left: x(r.predicted) }} />}
+                {r.key === 'request' && !!t.due && t.due.deadline_ns <= total && <i class="due" title={`deadline: ${dur(t.due.deadline_ns)}`} style={{ left: x(t.due.deadline_ns) }} />}
                 {r.events.map((e, i) => <i key={`e${i}`} class={`event ${e.kind}`} style={{ left: x(e.ns) }} title={eventTitle(e)} />)}
               </span>
-              <b class="wdur">{r.skipped === undefined ? dur(r.to - r.from) : '–'}</b>
+              <b class="wdur">{r.skipped === undefined && !r.key.startsWith('predicted') ? dur(r.to - r.from) : '–'}</b>
             </button>
             {open === r.key && <Detail r={r} t={t} />}
           </li>
@@ -98,9 +101,11 @@ const deviceTime = (s: StepView): number => (s.device_end_ns ?? 0) - (s.device_s
 const Legend = ({ t }: { t: TraceView }) => {
   const marks = [...new Set(t.events.map((e) => e.kind))];
   const devices = [...new Set(t.spans.filter((s) => s.device_end_ns).map((s) => s.place))];
-  if (marks.length === 0 && devices.length === 0) return null;
+  if (marks.length === 0 && devices.length === 0 && !t.due) return null;
   return (
     <ul class="legend marks">
+      {!!t.due?.predicted_ns && <li><i class="predicted" />predicted end, as the request arrived</li>}
+      {!!t.due && <li><i class="due" />deadline</li>}
       {devices.length > 0 && <li><i class="ondevice" />time on {devices.join(', ')}</li>}
       {marks.map((k) => <li key={k}><i class={`event ${k}`} />{eventNames[k] ?? k}</li>)}
     </ul>
@@ -124,6 +129,7 @@ const Runs = ({ r }: { r: Row }) => (
 
 const Detail = ({ r, t }: { r: Row; t: TraceView }) => {
   const s = r.step;
+  if (r.key.startsWith('predicted')) return <p class="detail">Expected to be done after {dur(r.predicted ?? 0)}; it did not run.</p>;
   if (r.skipped !== undefined) return <p class="detail">Skipped at {dur(r.from)}: {r.skipped}</p>;
   if (r.key.startsWith('fan-out')) return <ul class="plain detail">{r.events.map((e, i) => <li key={i}>{dur(e.ns)} {e.reason}</li>)}</ul>;
   if (r.runs.length > 1) return <Runs r={r} />;
@@ -144,6 +150,7 @@ const Detail = ({ r, t }: { r: Row; t: TraceView }) => {
         {s.before > 0 && <Fact name="instance was busy with"><a href={link('batches', String(s.before))}>batch {s.before}</a></Fact>}
         {!!s.device_end_ns && <Fact name={`time on ${s.place}`}>{dur(deviceTime(s))} <span class="dim">from {dur(s.device_start_ns ?? 0)} on</span></Fact>}
         {!!s.device_end_ns && <Fact name="host, to put it there">{dur(s.end_ns - s.start_ns)}</Fact>}
+        {r.predicted !== undefined && <Fact name="predicted end">{dur(r.predicted)} <span class="dim">done {gap(r.predicted, s.done_ns)}</span></Fact>}
         {r.segments.map((g, i) => <Fact key={i} name={g.title}>{dur(g.to - g.from)}</Fact>)}
       </dl>
       {r.events.length > 0 && <ul class="plain">{r.events.map((e, i) => <li key={i}>{dur(e.ns)} {eventTitle(e)}</li>)}</ul>}

@@ -58,7 +58,7 @@ func (q *Queue) enqueueBackground(list scheduler.TaskList, n int, t *scheduler.R
 		case q.waiting.push(w, now):
 			continue
 		default:
-			w.Err, w.Refusal = q.waiting.levels.errFull(w.Meta.Priority, q.perTask/int64(len(q.all))), telemetry.QueueFull
+			w.Err, w.Refusal = q.waiting.levels.errFull(w.Meta.Priority, q.perTask/int64(len(q.all)), 0), telemetry.QueueFull
 		}
 		refused.Push(w)
 	}

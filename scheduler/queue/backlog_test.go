@@ -376,12 +376,23 @@ func TestRefusals(t *testing.T) {
 		if took := q.push(w, 1); took != (i < 3) {
 			t.Errorf("work %d taken in: %v", i, took)
 		} else if !took {
-			err := q.levels.errFull(w.Meta.Priority, int64(3*time.Second))
+			err := q.levels.errFull(w.Meta.Priority, int64(3*time.Second), 0)
 			if want := "Exceeds maximum queue size: 1 requests wait for priority level 1 of model 'm', at most 1 may"; err.Error() != want {
 				t.Errorf("got %q, want %q", err, want)
 			}
 			if status.RetryAfter(status.Prefixf(err, "in ensemble 'e', ")) != 3*time.Second {
 				t.Errorf("retry after %v", status.RetryAfter(err))
+			}
+			for _, x := range []struct{ perTask, predicted, want time.Duration }{
+				{120 * time.Millisecond, 0, 120 * time.Millisecond},
+				{120 * time.Millisecond, 45 * time.Millisecond, 45 * time.Millisecond},
+				{0, 0, time.Second},
+				{time.Microsecond, 0, time.Millisecond},
+				{time.Hour, 0, time.Minute},
+			} {
+				if got := status.RetryAfter(q.levels.errFull(w.Meta.Priority, int64(x.perTask), int64(x.predicted))); got != x.want {
+					t.Errorf("of tasks of %v and a prediction of %v: retry after %v, want %v", x.perTask, x.predicted, got, x.want)
+				}
 			}
 		}
 	}

@@ -133,6 +133,15 @@ func (q *Queue) stage(now, due int64) deadline.Stage {
 	return s
 }
 
+// predictedWait returns how long a task would wait that comes now, 0 where that is not predicted. Called with the lock held.
+func (q *Queue) predictedWait(now int64) int64 {
+	if !q.watching || !q.predicts() {
+		return 0
+	}
+	s := q.stage(now, deadline.NoDeadline)
+	return s.Busy + s.Work
+}
+
 // ahead returns the rows and elements of the tasks that are served before one that is due at a time.
 //
 // hot: all of them without a search where all are.

@@ -1,6 +1,7 @@
 package queue
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"math"
@@ -129,15 +130,15 @@ func (x *levels) errLate(l *level) error {
 	return l.late
 }
 
-// errFull returns the error of a task whose level is full, where a task takes perTask ns: the time that it would wait
-// becomes Retry-After, in whole seconds from 1 to 60.
-func (x *levels) errFull(priority uint64, perTask int64) error {
+// errFull returns the error of a task whose level is full. Its delay is the time that the task would wait, a minute at most: the predicted
+// one, or where nothing is predicted that of the level's tasks, of perTask ns each. It is a second where neither is known.
+func (x *levels) errFull(priority uint64, perTask, predicted int64) error {
 	l := x.at(priority)
 	if l.full == "" {
 		l.full = fmt.Sprintf("Exceeds maximum queue size: %d requests wait for %s, at most %d may", l.MaxSize, x.name(l), l.MaxSize)
 	}
-	wait := time.Duration(int64(l.n)*perTask + int64(time.Second) - 1).Truncate(time.Second)
-	return &status.Error{Code: status.Unavailable, Reason: status.QueueFull, Msg: l.full, RetryAfter: min(max(wait, time.Second), time.Minute)}
+	wait := time.Duration(cmp.Or(predicted, int64(l.n)*perTask, int64(time.Second)))
+	return &status.Error{Code: status.Unavailable, Reason: status.QueueFull, Msg: l.full, RetryAfter: min(max(wait, time.Millisecond), time.Minute)}
 }
 
 // expires returns when the timeout of a request ends that is queued at now, 0 for never.

@@ -160,7 +160,7 @@ func (q *Queue) Enqueue(list scheduler.TaskList, t *scheduler.RunLoop) {
 			queued.Push(w)
 			continue
 		}
-		w.Err, w.Refusal = q.backlog.levels.errFull(w.Meta.Priority, q.perTask/int64(len(q.all))), telemetry.QueueFull
+		w.Err, w.Refusal = q.backlog.levels.errFull(w.Meta.Priority, q.perTask/int64(len(q.all)), q.predictedWait(now)), telemetry.QueueFull
 		refused.Push(w)
 	}
 	if q.order != nil {

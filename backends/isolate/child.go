@@ -60,7 +60,7 @@ func Serve(list []backends.Factory) int {
 	c := &child{}
 	made, err := c.load(list, &about)
 	if err != nil {
-		made = &loaded{Code: status.CodeOf(err), Text: err.Error()}
+		made = &loaded{Code: status.CodeOf(err), Reason: status.ReasonOf(err), RetryAfter: status.RetryAfter(err), Text: err.Error()}
 	}
 	if err := gob.NewEncoder(socket).Encode(made); err != nil || made.Text != "" {
 		return 1
@@ -176,8 +176,7 @@ func (c *child) serve() {
 		if err != nil {
 			w = c.control.response()
 			w.put(1)
-			w.put(uint64(status.CodeOf(err)))
-			w.putText(err.Error())
+			w.putError(err)
 		}
 		tensor.ReleaseAll(c.batch.Out)
 		for i := range c.batch.In {

@@ -271,8 +271,7 @@ func (x *instance) send(p *process, b *backends.Batch) error {
 func (x *instance) receive(p *process, b *backends.Batch) error {
 	w := p.control.response()
 	if w.next() != 0 {
-		code := status.Code(w.next()) //nolint:gosec // any number has a meaning
-		return &status.Error{Code: code, Msg: w.text()}
+		return w.error()
 	}
 	for i := range b.Out {
 		var err error

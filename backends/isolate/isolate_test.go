@@ -413,3 +413,16 @@ func BenchmarkCall(b *testing.B) {
 	b.ReportMetric(there50, "isolated-us/call")
 	b.ReportMetric(there50-here50, "cost-us/call")
 }
+
+// TestLoadReason checks that the error of a process which cannot load its model keeps its reason.
+func TestLoadReason(t *testing.T) {
+	t.Parallel()
+	b, err := factory().New(backends.Options{Config: map[string]string{"library-path": filepath.Join(t.TempDir(), "libonnxruntime.so")}, Isolate: true, Log: slog.New(slog.DiscardHandler)})
+	if err == nil {
+		defer func() { _ = b.Close() }()
+		_, err = b.Load(t.Context(), settings(t, "div", divModel(), `parameters { key: "isolation" value { string_value: "process" } }`))
+	}
+	if status.ReasonOf(err) != status.RuntimeMissing {
+		t.Errorf("without the library: %v, for the reason %s, want %s", err, status.ReasonOf(err), status.RuntimeMissing)
+	}
+}

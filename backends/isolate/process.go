@@ -56,6 +56,8 @@ func describe(b *backend, s *backends.Settings) (*description, error) {
 // loaded is the response of a child: an error, or what the model is.
 type loaded struct {
 	Code                status.Code
+	Reason              status.Reason
+	RetryAfter          time.Duration
 	Text                string
 	Model               string
 	Version             int64
@@ -150,7 +152,7 @@ func (m *model) start(ctx context.Context) (p *process, made *loaded, err error)
 		m.log.DebugContext(ctx, "an isolated instance has a process", slog.Int("pid", p.pid))
 		return p, made, nil
 	case err == nil:
-		err = &status.Error{Code: made.Code, Msg: made.Text}
+		err = &status.Error{Code: made.Code, Reason: status.ParseReason(string(made.Reason)), RetryAfter: made.RetryAfter, Msg: made.Text}
 	case ctx.Err() != nil:
 		err = status.ErrCancelled
 	default:

@@ -1,7 +1,9 @@
 package isolate
 
 import (
+	"strings"
 	"sync/atomic"
+	"time"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -40,7 +42,8 @@ const (
 //
 // A request has the words: rows, number of freed outputs, their slots, then for each input 0 if it is absent, or its type plus one, offset,
 // length, rank and dimensions. A response has 0 and for each output its state; after outInRange: slot, type, offset, length, rank,
-// dimensions; after outOfInput: input, type, offset in it, length, rank, dimensions. Or it has 1, a code, the length of a text, and the text.
+// dimensions; after outOfInput: input, type, offset in it, length, rank, dimensions. Or it has 1 and an error: its code, delay and
+// predicted finish, and the length of a text with it: lines with reason and step, then the error's own text.
 type control struct{ mem []byte }
 
 func (c control) counter(at int) *atomic.Uint32 {
@@ -102,6 +105,32 @@ func (w *words) text() string {
 		return ""
 	}
 	return string(unsafe.Slice((*byte)(unsafe.Pointer(&w.list[w.at])), n))
+}
+
+// putError writes an error, after which nothing may follow.
+func (w *words) putError(err error) {
+	d := status.DetailsOf(err)
+	if !d.Own {
+		d.Reason = ""
+	}
+	w.put(uint64(status.CodeOf(err)))
+	w.put(uint64(d.RetryAfter)) //nolint:gosec // not negative
+	w.put(uint64(d.Finish))     //nolint:gosec // not negative
+	w.putText(string(d.Reason) + "\n" + strings.ReplaceAll(d.Step, "\n", " ") + "\n" + status.Text(err))
+}
+
+// longest bounds the times of a child's errors.
+const longest = uint64(24 * time.Hour)
+
+// error reads what putError has written. A child is not trusted.
+func (w *words) error() error {
+	e := &status.Error{Code: status.Code(w.next())}      //nolint:gosec // any number has a meaning
+	e.RetryAfter = time.Duration(min(w.next(), longest)) //nolint:gosec // less than a day
+	e.Finish = time.Duration(min(w.next(), longest))     //nolint:gosec // less than a day
+	reason, rest, _ := strings.Cut(w.text(), "\n")
+	step, text, _ := strings.Cut(rest, "\n")
+	e.Reason, e.Step, e.Msg = status.ParseReason(reason), strings.ToValidUTF8(step, "\uFFFD"), text
+	return e
 }
 
 // maxRank bounds the dimensions that a child may send.

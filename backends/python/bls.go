@@ -237,12 +237,25 @@ func (k *callSink) Close(err error) {
 		if cause := context.Cause(k.call.ctx); cause != nil && status.CodeOf(err) == status.Cancelled {
 			err = status.Errorf(status.Cancelled, "the call of model '%s' was cancelled: %w", k.model, cause)
 		}
-		k.s.reply(k.id, flagFinal, err)
+		k.s.reply(k.id, flagFinal, calledError(k.model, err))
 	} else if !k.final {
 		b := append(newBody(nil), stateNone, 0, 0, 0, 0, 0, 0, 0)
 		_ = k.s.link.send(kindReply, flagFinal, k.id, b) // the process may have exited
 	}
 	close(k.over)
+}
+
+// calledError returns the error of a call with the called model as the step that is the cause, in front of one of that model's own.
+func calledError(model string, err error) error {
+	d := status.DetailsOf(err)
+	if !d.Own {
+		return err
+	}
+	e := &status.Error{Code: status.CodeOf(err), Msg: status.Text(err), Err: err, Reason: d.Reason, RetryAfter: d.RetryAfter, Finish: d.Finish, Step: model}
+	if d.Step != "" && d.Step != model {
+		e.Step += "/" + d.Step
+	}
+	return e
 }
 
 // callGraph records which workers wait for which models. It detects deadlocks: calls that, through other models, wait for their

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"math"
 	"strings"
+	"time"
 
 	"github.com/tutti-server/tutti/backends"
 	"github.com/tutti-server/tutti/core/infer"
@@ -271,10 +272,60 @@ func (p *part) valid(n int) bool {
 
 // codeOf returns the status code of a number, and Internal for an unknown one.
 func codeOf(b uint8) status.Code {
-	if c := status.Code(b); c <= status.Cancelled {
+	if c := status.Code(b); c <= status.ResourceExhausted {
 		return c
 	}
 	return status.Internal
+}
+
+// The parameters of an error.
+const (
+	paramReason = "reason"
+	paramStep   = "step"
+	paramRetry  = "retry_after_ns"
+	paramFinish = "predicted_finish_ns"
+)
+
+// detailsOf returns the parameters of an error, none for one that says no more than its code.
+func detailsOf(err error) (list infer.Params) {
+	d := status.DetailsOf(err)
+	if !d.Own {
+		return nil
+	}
+	list = append(list, infer.Param{Key: paramReason, Kind: infer.ParamString, String: string(d.Reason)})
+	if d.Step != "" {
+		list = append(list, infer.Param{Key: paramStep, Kind: infer.ParamString, String: d.Step})
+	}
+	for _, t := range []struct {
+		key string
+		ns  time.Duration
+	}{{paramRetry, d.RetryAfter}, {paramFinish, d.Finish}} {
+		if t.ns > 0 {
+			list = append(list, infer.Param{Key: t.key, Kind: infer.ParamInt, Int: int64(t.ns)})
+		}
+	}
+	return list
+}
+
+// longestDelay bounds the times of an error of a worker.
+const longestDelay = 24 * time.Hour
+
+// failureOf returns the error of a worker. The step of a model that it called is behind the worker's own.
+func failureOf(code status.Code, text string, params infer.Params) error {
+	e := &status.Error{Code: code, Msg: strings.ToValidUTF8(text, "\uFFFD")}
+	for i := range params {
+		switch p := &params[i]; {
+		case p.Key == paramReason:
+			e.Reason = status.ParseReason(p.String)
+		case p.Key == paramStep && p.String != "":
+			e.Step = "/" + strings.ToValidUTF8(p.String, "\uFFFD")
+		case p.Key == paramRetry:
+			e.RetryAfter = min(max(time.Duration(p.Int), 0), longestDelay)
+		case p.Key == paramFinish:
+			e.Finish = min(max(time.Duration(p.Int), 0), longestDelay)
+		}
+	}
+	return e
 }
 
 // States of responses.
@@ -329,5 +380,5 @@ func (a *response) err() error {
 	if a.state != stateError {
 		return nil
 	}
-	return &status.Error{Code: a.code, Msg: strings.ToValidUTF8(a.text, "\uFFFD")}
+	return failureOf(a.code, a.text, a.params)
 }

@@ -69,7 +69,8 @@
 //	64 GPU        DONE, FAILED of EXECUTE: the worker still uses GPU regions of the inputs, and gives each back by GPUGIVE; REPLY: the
 //	              response has tensors in GPU regions, which the worker gives back
 //
-// Commands. The result of each is DONE, or FAILED with a code (1 byte, see Codes) and a text in UTF-8:
+// Commands. The result of each is DONE, or FAILED with a code (1 byte, see Codes) and a text in UTF-8. With 128 added
+// to the code, <H> number of parameters and the parameters of an error stand before the text:
 //
 //	1 START     JSON {"file": of model.py, "model", "version", "paths": for sys.path}; DONE: JSON {"python": version,
 //	            "numpy": version, "complete": whether the model has auto_complete_config, "ready": whether it has is_ready}
@@ -150,7 +151,10 @@
 //
 // # Codes
 //
-// 0 unknown, 1 internal, 2 not found, 3 invalid argument, 4 unavailable, 5 unsupported, 6 already exists, 7 cancelled.
+// 0 unknown, 1 internal, 2 not found, 3 invalid argument, 4 unavailable, 5 unsupported, 6 already exists, 7 cancelled, 8 resource exhausted.
+//
+// The parameters of an error are what it says besides: the strings reason and step, and the integers retry_after_ns and
+// predicted_finish_ns. Each may be absent.
 //
 // # Memory
 //

@@ -156,7 +156,7 @@ func (x *instance) run(b *backends.Batch, e *execution) error {
 		w.regions.dropInputs() // the traceback may refer to them
 		err := failure(p)
 		x.m.failed(x.name, status.Text(err))
-		return status.Prefixf(err, "Failed to process the request(s) for model '%s', message: ", x.name) // in Triton's words
+		return raised{status.Prefixf(err, "Failed to process the request(s) for model '%s', message: ", x.name)} // in Triton's words
 	}
 	if p.flags&flagRetained != 0 {
 		w.regions.dropInputs()

@@ -2,6 +2,7 @@ package python
 
 import (
 	"context"
+	"errors"
 	"io"
 	"slices"
 	"sync"
@@ -111,7 +112,7 @@ func (e *execution) responded(i int) {
 // times is how many workers have exited with its inputs.
 func (e *execution) lost(i, times int, err error) error {
 	after, sent := status.RetryAfter(err), 0
-	if after == 0 {
+	if !lostWorker(err) {
 		return err // another reason
 	}
 	if e != nil {
@@ -123,6 +124,18 @@ func (e *execution) lost(i, times int, err error) error {
 		return status.Errorf(status.Internal, "%s; it had sent %d responses, which come again if the request is sent again", err, sent)
 	}
 	return crash.Lost(err.Error(), after, times)
+}
+
+// raised is the error of an exception. It may have the delay of an error that the model has passed on; no worker was lost then.
+type raised struct{ error }
+
+// Unwrap returns the error.
+func (r raised) Unwrap() error { return r.error }
+
+// lostWorker reports whether err says that a worker has exited, or is not there, so that the request may be sent again.
+func lostWorker(err error) bool {
+	_, own := errors.AsType[raised](err)
+	return !own && status.RetryAfter(err) > 0
 }
 
 // settled marks the final response of request i.

@@ -201,7 +201,7 @@ func (x *instance) Execute(ctx context.Context, b *backends.Batch) error {
 	if err == nil {
 		return nil
 	}
-	lost, times := status.RetryAfter(err) > 0, 0
+	lost, times := lostWorker(err), 0
 	if lost {
 		times = min(x.m.crashes.Ended(ctx, b, w.reason()), int(x.crashes.Load())+1) // this exit may not be in crashes yet
 		if w.killed.Load() != nil {

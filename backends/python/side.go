@@ -211,7 +211,7 @@ func appendError(b []byte, err error) []byte {
 	b = append(b, stateError, byte(status.CodeOf(err)), 0, 0, 0, 0, 0, 0)
 	at := len(b)
 	b = appendText(b, status.Text(err))
-	b = append(b, 0, 0)
+	b = appendParams(b, detailsOf(err))
 	b = padded(b, at)
 	binary.LittleEndian.PutUint32(b[at-4:], uint32(len(b)-at))
 	return b

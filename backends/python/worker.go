@@ -10,12 +10,12 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
 	"time"
 
+	"github.com/tutti-server/tutti/core/infer"
 	"github.com/tutti-server/tutti/core/status"
 )
 
@@ -358,9 +358,15 @@ func (w *worker) checkResult() (*packet, error) {
 // failure returns the error of a FAILED packet.
 func failure(p *packet) error {
 	r := reader{b: p.body}
-	code := codeOf(r.u8())
-	return &status.Error{Code: code, Msg: strings.ToValidUTF8(string(p.body[r.at:]), "\uFFFD")}
+	code, params := r.u8(), infer.Params(nil)
+	if code&detailed != 0 {
+		params = r.params(nil)
+	}
+	return failureOf(codeOf(code&^detailed), string(p.body[r.at:]), params)
 }
+
+// detailed is the bit of the code of FAILED with parameters.
+const detailed = 0x80
 
 // Levels of LOG.
 var logLevels = [...]slog.Level{slog.LevelInfo, slog.LevelWarn, slog.LevelError, slog.LevelDebug}

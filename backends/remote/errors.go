@@ -90,7 +90,7 @@ func (s *settings) explain(e *status.Error, st *grpcstatus.Status) {
 			if d.GetDomain() != "tutti" {
 				continue // another vocabulary
 			}
-			e.Reason = status.Reason(d.GetReason())
+			e.Reason = status.ParseReason(d.GetReason())
 			if step := d.GetMetadata()["step"]; step != "" && step != s.model {
 				e.Step = "/" + step
 			}

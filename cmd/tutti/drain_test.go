@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -38,7 +39,7 @@ func (h *held) Load(_ context.Context, s backends.Settings) (backends.Model, err
 	port := func(name string) []config.Port {
 		return []config.Port{{Name: name, DType: tensor.Int32, Dims: tensor.Of(1)}}
 	}
-	return &held{h.begun, h.let, &config.Signature{Model: s.Model, Version: s.Version, Inputs: port("INPUT0"), Outputs: port("OUTPUT0")}}, nil
+	return &held{h.begun, h.let, &config.Signature{Model: s.Model, Version: s.Version, MaxBatch: int(s.Config.GetMaxBatchSize()), Inputs: port("INPUT0"), Outputs: port("OUTPUT0")}}, nil
 }
 
 func (h *held) Signature() *config.Signature { return h.sig }
@@ -141,6 +142,9 @@ func TestDrain(t *testing.T) {
 	_, err = stub.ModelInfer(t.Context(), drainRequest("copy"), grpc.Trailer(&trailer))
 	if s := status.Convert(err); s.Code() != codes.Unavailable || s.Message() != refused || !slices.Equal(trailer.Get("retry-after"), []string{"1"}) {
 		t.Errorf("over gRPC: got %v, %v", err, trailer)
+	}
+	if got, after := detailsOf(t, err); got != (said{"Unavailable", "SERVER_DRAINING", true, ""}) || after != time.Second {
+		t.Errorf("over gRPC: the details are %+v after %v", got, after)
 	}
 	if live, err := stub.ServerLive(t.Context(), &inference.ServerLiveRequest{}); err != nil || live.GetLive() {
 		t.Errorf("live over gRPC: %v, %v", live, err)

@@ -131,6 +131,23 @@ func (r Reason) Code() Code {
 	return Internal
 }
 
+// maxReason bounds the length of a reason, as google.rpc.ErrorInfo does.
+const maxReason = 63
+
+// ParseReason returns the reason that another process or server has sent, and none for a text that is no reason: of other characters than
+// capital letters, digits and '_', or of more than 63.
+func ParseReason(s string) Reason {
+	if len(s) > maxReason {
+		return ""
+	}
+	for i := range len(s) {
+		if c := s[i]; (c < 'A' || c > 'Z') && (c < '0' || c > '9') && c != '_' {
+			return ""
+		}
+	}
+	return Reason(s)
+}
+
 // known reports whether r is one of Reasons.
 func (r Reason) known() bool {
 	_, ok := reasons[r]
@@ -223,7 +240,7 @@ func DetailsOf(err error) Details {
 	code := CodeOf(err)
 	var e Error
 	e.inherit(err)
-	d := Details{Reason: e.Reason, RetryAfter: e.RetryAfter, Step: e.Step, Finish: e.Finish}
+	d := Details{Reason: e.Reason, RetryAfter: e.RetryAfter, Step: strings.TrimPrefix(e.Step, "/"), Finish: e.Finish}
 	if d.Retryable = e.Reason.Retryable(); !e.Reason.known() {
 		d.Retryable = code.retryable() || e.RetryAfter > 0
 	}

@@ -82,6 +82,16 @@ func TestDetails(t *testing.T) {
 			t.Errorf("%s (-want +got):\n%s", tt.name, diff)
 		}
 	}
+	if d := status.DetailsOf(&status.Error{Code: status.Unavailable, Step: "/far"}); d.Step != "far" {
+		t.Errorf("outside of an ensemble, the step of another server is %q", d.Step)
+	}
+	for text, want := range map[string]status.Reason{
+		"QUEUE_FULL": status.QueueFull, "NEWER_2": "NEWER_2", "": "", "X\r\nSet-Cookie: a=b": "", "lower": "", strings.Repeat("A", 64): "", "\u00c4": "",
+	} {
+		if got := status.ParseReason(text); got != want {
+			t.Errorf("%q is the reason %q, want %q", text, got, want)
+		}
+	}
 	if err := status.At("m", status.ErrDeadline); err.Error() != status.ErrDeadline.Error() || status.ReasonOf(err) != status.DeadlineExpired || status.Retryable(err) {
 		t.Errorf("at a step, an expired deadline is %v, %+v", err, status.DetailsOf(err))
 	}

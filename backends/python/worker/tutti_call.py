@@ -3,7 +3,7 @@
 import queue
 
 import tutti_wire as wire
-from tutti_errors import TritonError, TritonModelException
+from tutti_errors import TritonModelException, received
 from tutti_process import process
 from tutti_response import InferenceResponse
 from tutti_tensor import new_tensor
@@ -75,7 +75,7 @@ def response(body):
     """Decodes the response in the body of a reply. The last response of a decoupled model may be empty."""
     state, code, text, params, tensors = wire.decode_response(body)
     if state == wire.ERROR:
-        return InferenceResponse([], TritonError(text, code))
+        return InferenceResponse([], received(text, code, params))
     r = InferenceResponse([new_tensor(name, array, number) for name, number, array in tensors])
     r._params = params or None
     return r

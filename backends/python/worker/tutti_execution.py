@@ -7,7 +7,7 @@ import numpy as np
 
 import tutti_cuda
 import tutti_wire as wire
-from tutti_errors import TritonModelException, failure
+from tutti_errors import TritonModelException, carried, failure
 from tutti_process import process
 from tutti_request import TRITONSERVER_REQUEST_RELEASE_RESCHEDULE, received
 from tutti_response import InferenceResponse
@@ -281,7 +281,7 @@ def _size(response):
 
 
 def _failed(error):
-    extra = wire.response_extra(error.message())
+    extra = wire.response_extra(error.message(), error._details)
     return wire.RESPONSE.pack(wire.ERROR, error.code(), 0, len(extra)) + extra
 
 
@@ -292,4 +292,4 @@ def _finished(future, senders):
     text = failure(future.exception())
     log_failure(text)
     for s in senders:
-        s.fail(text)
+        s.fail(text, carried(future.exception()))

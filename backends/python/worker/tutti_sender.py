@@ -64,13 +64,14 @@ class InferenceResponseSender:
         """Rejects further responses. The caller ends the request."""
         self._closed = True
 
-    def fail(self, text):
-        """Ends the request with an error unless it has ended."""
+    def fail(self, text, error=None):
+        """Ends the request with an error unless it has ended. The error has the code and the details of a TritonError, if one is given."""
         if self.closed() or process.side is None:
             return
         self._closed = True
-        extra = wire.response_extra(text)
-        response = wire.RESPONSE.pack(wire.ERROR, ErrorCode.INTERNAL, 0, len(extra)) + extra
+        extra = wire.response_extra(text, error._details if error is not None else None)
+        code = ErrorCode.INTERNAL if error is None else error.code()
+        response = wire.RESPONSE.pack(wire.ERROR, code, 0, len(extra)) + extra
         process.side.send(wire.SEND, self._place + response, wire.FINAL)
 
     def __del__(self):
@@ -92,6 +93,6 @@ def encoded(response, place):
         return place + wire.RESPONSE.pack(wire.NONE, 0, 0, 0)
     error = response.error()
     if error is not None:
-        extra = wire.response_extra(error.message())
+        extra = wire.response_extra(error.message(), error._details)
         return place + wire.RESPONSE.pack(wire.ERROR, error.code(), 0, len(extra)) + extra
     return wire.encode_response(wire.raw_tensors(response.output_tensors()), [t._name for t in response.output_tensors()], params=response._params).after(place)

@@ -15,7 +15,7 @@ import tutti_forkserver as forkserver
 import tutti_sandbox as sandbox
 import tutti_wire as wire
 import triton_python_backend_utils as pb
-from tutti_errors import TritonError, TritonModelException, failure
+from tutti_errors import TritonError, TritonModelException, carried, failure
 from tutti_execution import Execution
 from tutti_process import process
 
@@ -84,7 +84,7 @@ class Worker:
     def fail(self, ident, e, flags=0):
         """Sends FAILED for an exception."""
         tutti_cuda.probe()  # it may be that of a framework about an error after which no GPU works in this process
-        self.link.post(wire.FAILED, ident, bytes([code_of(e)]) + failure(e).encode("utf-8", "replace"), flags)
+        self.link.post(wire.FAILED, ident, failed(e), flags)
 
     def leave(self):
         """Ends a process in which CUDA does not work any more. The server starts another one."""
@@ -136,7 +136,7 @@ class Worker:
         try:
             flags = wire.TRUE if self.is_ready() else 0
         except BaseException as e:  # includes SystemExit of the model
-            link.send(wire.FAILED, ident, bytes([code_of(e)]) + failure(e).encode("utf-8", "replace"))
+            link.send(wire.FAILED, ident, failed(e))
         else:
             link.send(wire.DONE, ident, b"", flags)
 
@@ -182,12 +182,13 @@ def load(file, version):
     return module
 
 
-def code_of(e):
-    """Returns the code of an exception: that of a TritonError among its arguments, else INTERNAL."""
-    for v in (e, *getattr(e, "args", ())):
-        if isinstance(v, TritonError):
-            return int(v.code())
-    return int(TritonError.INTERNAL)
+def failed(e):
+    """Returns the body of FAILED for an exception: the code and the details of a TritonError that it carries, else INTERNAL, and a text."""
+    error = carried(e)
+    code, params = int(TritonError.INTERNAL if error is None else error.code()), b""
+    if error is not None and error._details:
+        code, params = code | 128, wire.encode_params(error._details)
+    return bytes([code]) + params + failure(e).encode("utf-8", "replace")
 
 
 if __name__ == "__main__":

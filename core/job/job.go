@@ -125,6 +125,9 @@ type FailedRow struct {
 	Place string `json:"place"`  // its file and its line or number there. For example, "b.jsonl:17".
 	Error string `json:"error"`  // what the model or the reader of the dataset said
 	Code  string `json:"status"` // of core/status. For example, "INVALID_ARGUMENT".
+	// Reason says why, for programs, and Retryable whether the same row may succeed when it is sent again: docs/errors.md.
+	Reason    string `json:"reason"`
+	Retryable bool   `json:"retryable"`
 }
 
 // Manifest lists the results of a completed job. It is written last, in one step.

@@ -61,7 +61,11 @@ type RequestStatus struct {
 	Attempts int    `json:"attempts"`
 	Reason   string `json:"reason,omitempty"` // why the last attempt is repeated, or why there is no result
 	// Code is the HTTP status of the result, 0 while there is none.
-	Code      int       `json:"status,omitempty"`
+	Code int `json:"status,omitempty"`
+	// ErrorReason says why a request failed, for programs, and Retryable whether it may succeed when it is sent again: docs/errors.md.
+	ErrorReason string `json:"error_reason,omitempty"`
+	Retryable   bool   `json:"retryable,omitempty"`
+
 	StatusURL string    `json:"status_url"` // a path of this server, as ResultURL
 	ResultURL string    `json:"result_url"`
 	Callback  *Delivery `json:"callback,omitempty"` // nil without a callback

@@ -67,7 +67,13 @@ func TestTries(t *testing.T) {
 	r := newRig(t, func(s *Settings) {
 		s.Execute = func(_ context.Context, req *job.Request) *job.Reply {
 			if string(req.Body) == "wrong" {
-				return reply(http.StatusInternalServerError, `{"error":"the model failed"}`)
+				return refusal(http.StatusInternalServerError, "STEP_FAILED", "false", `{"error":"the model failed"}`)
+			}
+			if string(req.Body) == "crash" {
+				return refusal(http.StatusServiceUnavailable, "REQUEST_CRASHES_MODEL", "false", `{"error":"again and again"}`)
+			}
+			if string(req.Body) == "many" && calls.Add(1) == 3 {
+				return refusal(http.StatusTooManyRequests, "OVER_SHARE", "true", `{"error":"too many"}`)
 			}
 			if calls.Add(1) == 1 {
 				return reply(http.StatusServiceUnavailable, `{"error":"the queue is full"}`)
@@ -88,9 +94,23 @@ func TestTries(t *testing.T) {
 		t.Errorf("after the second attempt: %+v", st)
 	}
 	wrong := r.submit("wrong", "").ID
-	if st := r.await(wrong, "at an end", ended); st.State != job.RequestFailed || st.Code != http.StatusInternalServerError || st.Attempts != 1 || r.result(wrong) != `{"error":"the model failed"}` {
+	if st := r.await(wrong, "at an end", ended); st.State != job.RequestFailed || st.Code != http.StatusInternalServerError || st.Attempts != 1 || r.result(wrong) != `{"error":"the model failed"}` || st.ErrorReason != "STEP_FAILED" || st.Retryable {
 		t.Errorf("a request that fails: %+v", st)
 	}
+	if st := r.await(r.submit("crash", "").ID, "at an end", ended); st.State != job.RequestFailed || st.Code != http.StatusServiceUnavailable || st.Attempts != 1 || st.ErrorReason != "REQUEST_CRASHES_MODEL" || st.Retryable {
+		t.Errorf("a request that ends the model's process: %+v", st)
+	}
+	if st := r.await(r.submit("many", "").ID, "at an end", ended); st.State != job.Succeeded || st.Attempts != 2 || st.ErrorReason != "" {
+		t.Errorf("a request of a client over its share: %+v", st)
+	}
+}
+
+// refusal is a response with what an error says.
+func refusal(code int, reason, retryable, text string) *job.Reply {
+	r := reply(code, text)
+	r.Header.Set(reasonHeader, reason)
+	r.Header.Set(retryableHeader, retryable)
+	return r
 }
 
 // TestCancel cancels a request that waits, one that is executed, and removes the result of one that has ended.

@@ -117,6 +117,7 @@ type eventData struct {
 	Version   string           `json:"version,omitempty"`
 	State     job.RequestState `json:"state"`
 	Code      int              `json:"status"`
+	Reason    string           `json:"error_reason,omitempty"`
 	StatusURL string           `json:"status_url"`
 	ResultURL string           `json:"result_url"`
 }
@@ -132,7 +133,7 @@ func (c *Callbacks) send(ctx context.Context, done *storedResponse, now time.Tim
 	}
 	path := job.RequestPath(done.ID)
 	text, err := json.Marshal(&event{"infer." + string(done.State), done.Ended, eventData{
-		done.ID, done.Model, done.Version, done.State, done.Code, path, path + "/result",
+		done.ID, done.Model, done.Version, done.State, done.Code, reasonOf(done), path, path + "/result",
 	}})
 	if err != nil {
 		return err

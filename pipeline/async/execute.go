@@ -75,7 +75,7 @@ func (w *Worker) execute(ctx context.Context, o *order) (done storedResponse, er
 	if reply.Code >= http.StatusBadRequest && (ctx.Err() != nil || stopping(ctx)) {
 		return done, errStopping // or cancelled: see ended
 	}
-	if passes(reply.Code) {
+	if passes(reply) {
 		return done, errors.New(errorText(result))
 	}
 	done.State = job.Succeeded
@@ -86,10 +86,26 @@ func (w *Worker) execute(ctx context.Context, o *order) (done storedResponse, er
 	return done, w.records.put(ctx, o.ID+kindResponse, &done, result)
 }
 
-// passes reports whether a response is that of a model which is not there now: it is being loaded, or its queue is full.
-func passes(code int) bool {
-	return code == http.StatusServiceUnavailable || code == http.StatusNotFound
+// The headers of an error, as docs/errors.md says.
+const (
+	reasonHeader    = "Tutti-Error-Reason"
+	retryableHeader = "Tutti-Error-Retryable"
+)
+
+// passes reports whether a response is an error that may pass: the model is being loaded, or its queue is full. One that ends the process of
+// the model again and again does not, nor does another whose sending again is useless.
+func passes(reply *job.Reply) bool {
+	switch reply.Code {
+	case http.StatusNotFound:
+		return true // the model may be loaded later
+	case http.StatusServiceUnavailable:
+		return reply.Header.Get(retryableHeader) != "false" || !lasting(status.Reason(reply.Header.Get(reasonHeader)))
+	}
+	return reply.Code >= http.StatusBadRequest && reply.Header.Get(retryableHeader) == "true"
 }
+
+// lasting reports whether an error with a reason is that of the request, which no change of the server heals.
+func lasting(r status.Reason) bool { return r == status.RequestCrashes || r == status.SequenceEnded }
 
 // errorText returns the text of an error response.
 func errorText(body []byte) string {

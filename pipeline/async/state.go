@@ -94,10 +94,21 @@ func (s *Service) ended(head *storedResponse) *job.RequestStatus {
 	st := s.status(&head.order, head.State)
 	st.Started, st.Ended, st.Expires = head.Started, head.Ended, head.Ended.Add(s.s.Keep)
 	st.Attempts, st.Code = head.Attempts, head.Code
+	if head.State == job.RequestFailed {
+		st.ErrorReason, st.Retryable = reasonOf(head), head.Header.Get(retryableHeader) == "true"
+	}
 	if head.URL != "" {
 		st.Callback = &job.Delivery{URL: head.URL, State: job.DeliveryPending}
 	}
 	return st
+}
+
+// reasonOf returns why a request failed, for programs; empty for one that did not.
+func reasonOf(head *storedResponse) string {
+	if head.State != job.RequestFailed {
+		return ""
+	}
+	return head.Header.Get(reasonHeader)
 }
 
 // described is the status of a request by its activity.

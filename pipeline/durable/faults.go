@@ -40,8 +40,14 @@ func waits(err error) error { return temporal.NewApplicationError(text(err), err
 func text(err error) string { return engine.Text(cmp.Or(err.Error(), status.CodeOf(err).String())) }
 
 // ofRow reports whether an error of a request is the fault of its rows: they fail, and the job goes on. All others pass:
-// the model is being loaded, its queue is full, or a step cannot be reached.
+// the model is being loaded, its queue is full, or a step cannot be reached. Rows that end the process of the model again and again are at fault.
 func ofRow(err error) bool {
+	switch why := status.DetailsOf(err); {
+	case why.Reason == status.RequestCrashes:
+		return true
+	case why.Retryable:
+		return false
+	}
 	switch status.CodeOf(err) {
 	case status.Unavailable, status.Cancelled, status.NotFound, status.ResourceExhausted:
 		return false

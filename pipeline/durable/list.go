@@ -172,7 +172,7 @@ func failureFiles(ctx context.Context, out *dataset.Output, st *job.Status, row 
 
 // failedRow reads a row of a file of failed rows.
 func failedRow(r *dataset.Row) (f job.FailedRow) {
-	for i, to := range []any{&f.Row, &f.Place, &f.Error, &f.Code} {
+	for i, to := range []any{&f.Row, &f.Place, &f.Error, &f.Code, &f.Reason, &f.Retryable} {
 		if r.Err == nil {
 			_ = json.Unmarshal(r.Cells[i].Data, to) // written by this package
 		}

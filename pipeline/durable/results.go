@@ -103,7 +103,7 @@ func (r *results) other(ctx context.Context, e *entry) error {
 }
 
 // The columns of a failed row, in front of those of the dataset.
-var failureColumns = []string{"row", "place", "error", "status"}
+var failureColumns = []string{"row", "place", "error", "status", "reason", "retryable"}
 
 // fail writes a failed row, with its content.
 func (r *results) fail(ctx context.Context, e *entry) (err error) {
@@ -112,9 +112,11 @@ func (r *results) fail(ctx context.Context, e *entry) (err error) {
 			return err
 		}
 	}
-	f := job.FailedRow{Row: e.row.Number, Place: e.row.Place(), Error: text(e.err), Code: codeName(e.err)}
+	f := job.FailedRow{
+		Row: e.row.Number, Place: e.row.Place(), Error: text(e.err), Code: codeName(e.err), Reason: string(status.ReasonOf(e.err)), Retryable: status.Retryable(e.err),
+	}
 	cells := make([]dataset.Cell, 0, len(failureColumns)+len(e.row.Cells))
-	for _, v := range []any{f.Row, f.Place, f.Error, f.Code} {
+	for _, v := range []any{f.Row, f.Place, f.Error, f.Code, f.Reason, f.Retryable} {
 		text, err := json.Marshal(v)
 		if err != nil {
 			return err

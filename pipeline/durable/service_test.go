@@ -71,6 +71,25 @@ func files(t *testing.T, dir string) (list []string) {
 	return list
 }
 
+// TestFailedRowReasons has rows with errors that say more than their code: one that ends the model's process again and again fails, and the job
+// goes on; what is retryable is sent again, whatever its code.
+func TestFailedRowReasons(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.work()
+	rows := numbers(1, 20)
+	rows[3] = crashing
+	r.model.busy.Store(3)
+	_, m := r.run(job.Spec{ID: "reasons", Input: job.Place{URI: r.dataset(rows...)}, Output: job.Place{URI: filepath.Join(t.TempDir(), "out")}, Keep: []string{"id"}})
+	failed, err := r.service.Failures(t.Context(), "reasons", 0, 10)
+	want := job.FailedRow{
+		Row: 3, Place: "rows.jsonl:4", Error: "requests with the same inputs have ended processes 3 times", Code: "UNAVAILABLE", Reason: "REQUEST_CRASHES_MODEL",
+	}
+	if err != nil || m.Rows.Done != 19 || len(failed) != 1 || failed[0] != want {
+		t.Errorf("%+v, %+v, %v, want the row %+v", m, failed, err, want)
+	}
+}
+
 // TestJob runs a job with rows that fail, and then jobs that reuse its results.
 func TestJob(t *testing.T) { //nolint:tparallel // each job goes on from the one before
 	t.Parallel()
@@ -95,7 +114,7 @@ func TestJob(t *testing.T) { //nolint:tparallel // each job goes on from the one
 		t.Error("no request has the lowest priority")
 	}
 	failed, err := r.service.Failures(t.Context(), "first", 0, 10)
-	if err != nil || len(failed) != 2 || failed[0] != (job.FailedRow{Row: 17, Place: "rows.jsonl:18", Error: "-5 has no double", Code: "INTERNAL"}) {
+	if err != nil || len(failed) != 2 || failed[0] != (job.FailedRow{Row: 17, Place: "rows.jsonl:18", Error: "-5 has no double", Code: "INTERNAL", Reason: "INTERNAL"}) {
 		t.Errorf("%+v, %v", failed, err)
 	}
 	if failed, err = r.service.Failures(t.Context(), "first", 18, 10); err != nil || len(failed) != 1 || failed[0].Row != 250 {

@@ -19,7 +19,7 @@ export interface JobView {
 
 export interface JobList { jobs: JobView[]; next?: string }
 
-export interface FailedRow { row: number; place: string; error: string; status: string }
+export interface FailedRow { row: number; place: string; error: string; status: string; reason?: string; retryable?: boolean }
 
 export interface Failures { rows: FailedRow[]; next?: number }
 

@@ -129,7 +129,7 @@ const Failed = ({ j, first }: { j: JobView; first: number }) => {
         <div class="scroll" tabIndex={0} role="region" aria-label="Failed rows"><table class="failures">
           <thead><tr><th class="num">Row</th><th>Place</th><th>Status</th><th>Error</th></tr></thead>
           <tbody>{rows.map((r) => (
-            <tr key={r.row}><td class="num">{whole(r.row)}</td><td class="mono place">{r.place}</td><td><span class="status wrong">{r.status.replaceAll('_', ' ').toLowerCase()}</span></td><td class="error">{r.error}</td></tr>
+            <tr key={r.row}><td class="num">{whole(r.row)}</td><td class="mono place">{r.place}</td><td><span class="status wrong" title={r.reason && r.reason !== r.status ? r.status : undefined}>{(r.reason || r.status).replaceAll('_', ' ').toLowerCase()}</span></td><td class="error">{r.error}</td></tr>
           ))}</tbody>
         </table></div>
       )}

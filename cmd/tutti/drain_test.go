@@ -128,8 +128,8 @@ func TestDrain(t *testing.T) {
 		{"/v2/models/copy/infer", drainInput, 503, "1", `{"error":"` + refused + `"` + draining},
 		{"/v2/models/ens/infer", drainInput, 503, "1", `{"error":"in ensemble 'ens', ` + refused + `"` + draining},
 		{"/v2/models/copy/generate", `{"INPUT0":7}`, 503, "1", `{"error":"` + refused + `"` + draining},
-		{"/v2/health/live", "", 503, "", `{"error":"Server exiting"}`},
-		{"/v2/health/ready", "", 503, "", `{"error":"Server exiting"}`},
+		{"/v2/health/live", "", 503, "1", `{"error":"Server exiting"` + draining},
+		{"/v2/health/ready", "", 503, "1", `{"error":"Server exiting"` + draining},
 	} {
 		if code, after, got := fetchWhen(t, "http://"+a.http+tt.path, tt.body); code != tt.code || got != tt.want || after != tt.after {
 			t.Errorf("%s: got status %d, %s, Retry-After %q, want %d, %s, %q", tt.path, code, got, after, tt.code, tt.want, tt.after)

@@ -133,7 +133,7 @@ func (x *Executor) admit(r *run) error {
 	r.predicted = x.forecast.arrival.Load()
 	if r.predicted == 0 || deadline.Admits(d-now, r.predicted, alone) {
 		if r.req.Trace != nil {
-			r.ends = x.forecast.appendEnds(r.ends[:0])
+			x.forecast.shared(r)
 			r.traceForecast()
 		}
 		return nil
@@ -192,7 +192,7 @@ func (x *Executor) predict(now int64) {
 	}
 	arrival := int64(0)
 	if known {
-		arrival, _, _ = f.fromArrival()
+		arrival, _, _ = f.fromArrival(f.ends)
 		f.alone.Store(int64(f.route.Doubt() * float64(f.route.Alone())))
 	}
 	f.arrival.Store(arrival)
@@ -230,25 +230,25 @@ func (x *Executor) predictFor(r *run, now, due int64) (idle bool, slowest int32)
 	if r.predicted = 0; f.route == nil || !x.stages(now, due) {
 		return false, 0
 	}
-	r.predicted, idle, slowest = f.fromArrival()
-	r.ends = append(r.ends[:0], f.ends...)
+	r.ends = slices.Grow(r.ends[:0], len(f.ends))[:len(f.ends)]
+	r.predicted, idle, slowest = f.fromArrival(r.ends)
 	return idle, slowest
 }
 
-// appendEnds appends the last prediction of when each step ends.
-func (f *forecast) appendEnds(list []int64) []int64 {
+// shared sets predicted and ends of a run to the prediction that requests share.
+func (f *forecast) shared(r *run) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return append(list, f.ends...)
+	r.predicted, r.ends = f.arrival.Load(), append(r.ends[:0], f.ends...)
 }
 
-// fromArrival is predictFor when the stages are set. mu is held.
-func (f *forecast) fromArrival() (took int64, idle bool, slowest int32) {
+// fromArrival is predictFor when the stages are set. It sets the end of each step. mu is held.
+func (f *forecast) fromArrival(each []int64) (took int64, idle bool, slowest int32) {
 	ends, at := f.route.After(deadline.Arrival, 0, 1)
 	doubt := f.route.Doubt()
-	for i := range f.ends {
-		if f.ends[i] = 0; f.route.Stages[i].Latency.Known() {
-			f.ends[i] = int64(doubt * float64(f.route.Finish(i)))
+	for i := range each {
+		if each[i] = 0; f.route.Stages[i].Latency.Known() {
+			each[i] = int64(doubt * float64(f.route.Finish(i)))
 		}
 	}
 	return int64(doubt * float64(ends)), ends <= f.route.Alone(), int32(max(at, 0)) //nolint:gosec // nodes are few

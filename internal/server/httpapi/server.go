@@ -190,13 +190,13 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case p == nil && r.URL.Path == "/" && r.Method == http.MethodGet:
 		s.root(w, r)
 	case p == nil:
-		s.reject(w, r, http.StatusNotFound, "Not Found")
+		s.reject(w, r, http.StatusNotFound, errNoPath)
 	case !s.shared.Admits(p.api, r.Header):
 		s.shared.Drain(w, r, nil)
 		transport.WriteErrorAs(w, http.StatusForbidden, status.Reasonf(status.PermissionDenied, "This API is restricted, expecting header '%s'", s.shared.Restrictions.Of(p.api).Key))
 	case !p.allows(r.Method):
 		w.Header()["Content-Type"] = p.errorType
-		s.reject(w, r, http.StatusMethodNotAllowed, "Method Not Allowed")
+		s.reject(w, r, http.StatusMethodNotAllowed, errMethod)
 	case p.infers && len(r.Header["Prefer"]) > 0 && s.shared.Guard.Audits():
 		s.record(w, r, p, path)
 	case p.infers:
@@ -218,10 +218,16 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
+// The errors of requests that reach no handler.
+var (
+	errNoPath = status.Errorf(status.NotFound, "Not Found")
+	errMethod = status.Errorf(status.Unsupported, "Method Not Allowed")
+)
+
 // reject responds to a request that reaches no handler.
-func (s *Server) reject(w http.ResponseWriter, r *http.Request, code int, text string) {
+func (s *Server) reject(w http.ResponseWriter, r *http.Request, code int, err error) {
 	s.shared.Drain(w, r, nil)
-	transport.WriteErrorText(w, code, text)
+	transport.WriteErrorAs(w, code, err)
 }
 
 // recovered, when deferred, logs a panic of a handler and responds with 500. If the response may have begun it closes the
@@ -240,5 +246,5 @@ func (s *Server) recovered(w http.ResponseWriter, r *http.Request) {
 	}
 	clear(w.Header())
 	w.Header().Set("Connection", "close") // the rest of the request is unread
-	transport.WriteErrorText(w, http.StatusInternalServerError, err.Error())
+	transport.WriteErrorAs(w, http.StatusInternalServerError, err)
 }

@@ -103,6 +103,25 @@ func TestEndpoints(t *testing.T) {
 	}
 }
 
+// TestPlainReasons checks the reasons of errors that reach no model: their bodies are Triton's, and the headers say more.
+func TestPlainReasons(t *testing.T) {
+	t.Parallel()
+	s, e := serve(t)
+	e.NotReady.Store(true)
+	for _, tt := range []struct{ method, path, reason, retryable string }{
+		{"GET", "/v1", "NOT_FOUND", "false"},
+		{"POST", "/v2", "UNSUPPORTED", "false"},
+		{"GET", "/v2/models/nope/config", "NOT_FOUND", "false"},
+		{"GET", "/v2/health/ready", "SERVER_NOT_READY", "true"},
+		{"GET", "/v2/health/live", "", ""},
+	} {
+		_, h, _ := call(t, tt.method, s.URL+tt.path, nil)
+		if h.Get("Tutti-Error-Reason") != tt.reason || h.Get("Tutti-Error-Retryable") != tt.retryable {
+			t.Errorf("%s %s: the headers are %v, want %s, %s", tt.method, tt.path, h, tt.reason, tt.retryable)
+		}
+	}
+}
+
 func TestHealthWhenNotReady(t *testing.T) {
 	t.Parallel()
 	s, e := serve(t)
@@ -199,7 +218,7 @@ func TestShutdown(t *testing.T) {
 	// A connection that was in use then may send another request.
 	w := httptest.NewRecorder()
 	s.ServeHTTP(w, httptest.NewRequest("GET", "/v2/health/live", nil))
-	if got := w.Body.String(); w.Code != http.StatusServiceUnavailable || got != `{"error":"Server exiting"}` {
+	if got := w.Body.String(); w.Code != http.StatusServiceUnavailable || got != `{"error":"Server exiting","reason":"SERVER_DRAINING","retryable":true,"retry_after_ms":1000}` {
 		t.Errorf("health after Shutdown: %d %s", w.Code, got)
 	}
 }

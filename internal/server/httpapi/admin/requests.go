@@ -3,6 +3,7 @@ package admin
 import (
 	"fmt"
 	"net/http"
+	"time"
 
 	"github.com/tutti-server/tutti/core/job"
 	"github.com/tutti-server/tutti/core/status"
@@ -45,11 +46,13 @@ func (s *Service) RequestResult(w http.ResponseWriter, r *http.Request, p transp
 	case reply != nil:
 		s.WriteReply(w, r, reply)
 	case st.State == job.RequestCancelled:
-		transport.WriteErrorText(w, http.StatusGone, fmt.Sprintf("request '%s' was cancelled and has no result", p.Name))
+		transport.WriteErrorAs(w, http.StatusGone, status.Errorf(status.Cancelled, "request '%s' was cancelled and has no result", p.Name))
 	case st.State.Final():
-		transport.WriteErrorText(w, http.StatusInternalServerError, fmt.Sprintf("request '%s' has no result: %s", p.Name, st.Reason))
+		transport.WriteErrorAs(w, http.StatusInternalServerError, status.Errorf(status.Internal, "request '%s' has no result: %s", p.Name, st.Reason))
 	default:
-		w.Header().Set("Retry-After", "1")
-		transport.WriteErrorText(w, http.StatusConflict, fmt.Sprintf("request '%s' is %s, expected one that has ended; its status is at %s", p.Name, st.State, st.StatusURL))
+		transport.WriteErrorAs(w, http.StatusConflict, &status.Error{
+			Code: status.Unavailable, RetryAfter: time.Second,
+			Msg: fmt.Sprintf("request '%s' is %s, expected one that has ended; its status is at %s", p.Name, st.State, st.StatusURL),
+		})
 	}
 }

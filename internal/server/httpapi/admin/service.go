@@ -13,6 +13,7 @@ import (
 	"encoding/json"
 	"net/http"
 	"slices"
+	"time"
 
 	"github.com/tutti-server/tutti/core/config"
 	"github.com/tutti-server/tutti/core/infer"
@@ -67,23 +68,30 @@ func (s *Service) readMembers(w http.ResponseWriter, r *http.Request, optional b
 
 // Health returns a handler that responds 200 while the server is live and, for ready, every model that should be ready is. The
 // response has no body, as Triton's, unless a reason is known. With the query parameter verbose, the body of ready lists what is
-// degraded.
+// degraded. The headers say the reason of a server that is not live or not ready.
 func (s *Service) Health(ready bool) transport.Handler {
 	return func(w http.ResponseWriter, r *http.Request, _ transport.Path) {
 		switch {
 		case ready && r.URL.RawQuery != "" && r.URL.Query().Has("verbose"):
 			s.details(w, identity.From(r.Context()))
 		case s.Exiting.Load(), ready && s.Leaving.Load():
-			transport.WriteErrorText(w, http.StatusServiceUnavailable, "Server exiting")
+			transport.WriteErrorAs(w, http.StatusServiceUnavailable, errExiting)
 		case s.Live() && (!ready || s.Catalog.Ready()):
 			w.WriteHeader(http.StatusOK)
 		case s.lost() != nil:
-			transport.WriteErrorText(w, http.StatusBadRequest, status.Text(s.lost()))
+			transport.WriteErrorAs(w, http.StatusBadRequest, s.lost())
 		default:
+			transport.SetErrorHeader(w.Header(), errNotReady)
 			w.WriteHeader(http.StatusBadRequest)
 		}
 	}
 }
+
+// The errors of health, of which the second has no text for clients.
+var (
+	errExiting  error = &status.Error{Code: status.Unavailable, Reason: status.Draining, RetryAfter: time.Second, Msg: "Server exiting"}
+	errNotReady       = status.Reasonf(status.ServerNotReady, "not all models are ready")
+)
 
 // details responds with what is degraded, as far as a client may know: a role for some models shows these only, and no other parts of the
 // server, whose reasons have folders and addresses.
@@ -176,7 +184,7 @@ func (s *Service) ModelConfig(w http.ResponseWriter, _ *http.Request, p transpor
 	}
 	cfg, err := s.Catalog.Config(p.Model, version)
 	if err != nil && status.CodeOf(err) == status.InvalidArg {
-		transport.WriteErrorText(w, http.StatusNotFound, err.Error())
+		transport.WriteErrorAs(w, http.StatusNotFound, status.Errorf(status.NotFound, "%s", err.Error()))
 		return
 	}
 	var body []byte

@@ -16,7 +16,7 @@ import (
 	"github.com/tutti-server/tutti/internal/tracing"
 )
 
-const notOneResponse = "generate expects model to produce exactly 1 response, use generate stream for model that generates various number of responses"
+var errNotOneResponse = status.Errorf(status.Unsupported, "generate expects model to produce exactly 1 response, use generate stream for model that generates various number of responses")
 
 var eventType = []string{"text/event-stream; charset=utf-8"}
 
@@ -32,7 +32,7 @@ func (s *Service) Generate(w http.ResponseWriter, r *http.Request, p transport.P
 			transport.WriteErrorAs(w, http.StatusOK, err)
 		case n != 1:
 			// The first response, or the end without one, has decided the status.
-			transport.WriteErrorText(w, http.StatusOK, notOneResponse)
+			transport.WriteErrorAs(w, http.StatusOK, errNotOneResponse)
 		default:
 			first.Trace.Mark(tracing.HTTPSendStart)
 			defer first.Trace.Mark(tracing.HTTPSendEnd)

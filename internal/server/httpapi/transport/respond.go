@@ -32,7 +32,7 @@ var (
 // WriteError responds with an error: the HTTP status of its code, and what it says as JSON and in headers, see WriteErrorAs.
 func WriteError(w http.ResponseWriter, err error) {
 	if _, stalled := errors.AsType[stalledError](err); stalled {
-		WriteErrorText(w, http.StatusRequestTimeout, err.Error())
+		writeErrorBody(w, http.StatusRequestTimeout, append(appendErrorText(nil, err.Error()), '}'))
 		return
 	}
 	code := status.CodeOf(err).HTTP()
@@ -78,11 +78,7 @@ func errorWithoutText(err error) string {
 	return "the request failed: " + strings.ToLower(status.CodeOf(err).String())
 }
 
-// WriteErrorText responds with {"error":text}. The Content-Type is text/plain unless the header has one.
-func WriteErrorText(w http.ResponseWriter, code int, text string) {
-	writeErrorBody(w, code, append(appendErrorText(nil, text), '}'))
-}
-
+// writeErrorBody responds with the object of an error. The Content-Type is text/plain unless the header has one.
 func writeErrorBody(w http.ResponseWriter, code int, body []byte) {
 	h := w.Header()
 	if h["Content-Type"] == nil {

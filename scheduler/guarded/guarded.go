@@ -78,8 +78,17 @@ func Counts(err error) bool {
 	return false
 }
 
-// Retryable reports whether the same request may succeed when it is sent again.
-func Retryable(err error) bool { return Counts(err) && status.CodeOf(err) != status.NotFound }
+// Retryable reports whether the same request may succeed when it is sent again. An execution that failed may; a server that cannot serve
+// says whether it will: not if, for example, the request ends the process of the model again and again.
+func Retryable(err error) bool {
+	switch code := status.CodeOf(err); {
+	case !Counts(err), code == status.NotFound:
+		return false
+	case code == status.Unavailable:
+		return status.Retryable(err)
+	}
+	return true
+}
 
 // call is a task of a request, from Enqueue to its completion.
 type call struct {

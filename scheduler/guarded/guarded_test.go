@@ -169,6 +169,11 @@ func TestRetries(t *testing.T) {
 			}
 		})
 	}
+	for reason, want := range map[status.Reason]bool{status.RequestCrashes: false, status.RuntimeMissing: false, status.QueueFull: true, status.InstanceLost: true, status.StepFailed: true} {
+		if why := status.Reasonf(reason, "broken"); guarded.Retryable(why) != want || !guarded.Counts(why) {
+			t.Errorf("%s: may be repeated: %v, counts: %v; want %v and true", reason, guarded.Retryable(why), guarded.Counts(why), want)
+		}
+	}
 	x := newScene(t, guarded.Settings{Retries: 2})
 	x.leave <- ends(status.Errorf(status.Unavailable, "busy"))
 	x.leave <- ends(nil)

@@ -73,7 +73,7 @@ func TestEndpoints(t *testing.T) {
 		{"GET", "/v2/models/echo/versions/1/ready", 200, ""},
 		{"GET", "/v2/models/echo/versions/2/ready", 400, `{"error":"Model version not ready: Request for unknown model: 'echo' version 2 is not found"}`},
 		{"GET", "/v2/models/nope/ready", 400, `{"error":"Model version not ready: Request for unknown model: 'nope' is not found"}`},
-		{"GET", "/v2/models/unready/ready", 400, `{"error":"Model version not ready: Request for unknown model: 'unready' version 1 is not at ready state"}`},
+		{"GET", "/v2/models/unready/ready", 400, `{"error":"Model version not ready: Request for unknown model: 'unready' version 1 is not at ready state","reason":"MODEL_NOT_READY","retryable":true}`},
 		{"GET", "/v2/models/nope/config", 404, `{"error":"Request for unknown model: 'nope' is not found"}`},
 		{"GET", "/v2/models/unready/config", 503, `{"error":"Request for unknown model: 'unready' version 1 is not at ready state","reason":"MODEL_NOT_READY","retryable":true}`},
 		{"GET", "/v2/models/stats", 200, `{"model_stats":[` + stats("echo", "1") + `,` + stats("two", "2") + `]}`},

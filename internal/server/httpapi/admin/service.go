@@ -145,11 +145,15 @@ func (s *Service) ServerMetadata(http.ResponseWriter, *http.Request, transport.P
 	}{s.Name, s.Version, list(s.Extensions)}, nil
 }
 
-// ModelReady responds 200 for a model that is ready and 400 for any other.
+// ModelReady responds 200 for a model that is ready and 400 for any other, with the reason if it is known and not ready.
 func (s *Service) ModelReady(_ http.ResponseWriter, _ *http.Request, p transport.Path) (any, error) {
 	return query[any](p, func(model string, version int64) (any, error) {
 		if err := s.Catalog.ModelReady(model, version); err != nil {
-			return nil, status.Errorf(status.InvalidArg, "Model version not ready: %s", status.Text(err))
+			e := &status.Error{Code: status.InvalidArg, Msg: "Model version not ready: " + status.Text(err)}
+			if d := status.DetailsOf(err); d.Own {
+				e.Reason, e.RetryAfter = d.Reason, d.RetryAfter
+			}
+			return nil, e
 		}
 		return nil, nil
 	})

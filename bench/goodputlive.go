@@ -302,7 +302,7 @@ func (g *goodputBench) liveText() (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, p.Stop()) }()
-	most, err := g.textCapacity(p, s)
+	most, err := textCapacity(p, s)
 	if err != nil {
 		return err
 	}
@@ -317,7 +317,7 @@ func (g *goodputBench) liveText() (err error) {
 }
 
 // textCapacity returns the throughput of 32 clients, after runs of fewer.
-func (g *goodputBench) textCapacity(p *process, s *scenario) (most float64, err error) {
+func textCapacity(p *process, s *scenario) (most float64, err error) {
 	for _, n := range []int{1, 8, 32} {
 		group, err := load.Dial(load.Target{HTTP: p.HTTP}, load.Binary, s.requests, n)
 		if err != nil {

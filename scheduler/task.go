@@ -62,6 +62,8 @@ type Path struct {
 	Rest atomic.Int64
 	// Depth is the longest distance of the step from the first steps of its graph.
 	Depth int
+	// Prompt says that completing a task waits for no client: outputs are sent when all are known.
+	Prompt bool
 	// First says that no step lies before: a request that is dropped there has cost nothing.
 	First bool
 }

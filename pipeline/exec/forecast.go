@@ -60,6 +60,7 @@ func (f *forecast) init(x *Executor) {
 				writer[s] = int32(i) //nolint:gosec // nodes are few
 			}
 		}
+		f.paths[i].Prompt = !p.Early
 		f.paths[i].First = len(after[i]) == 0 && x.source == nil
 		for _, a := range after[i] {
 			f.paths[i].Depth = max(f.paths[i].Depth, f.paths[a].Depth+1)

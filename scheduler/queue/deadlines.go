@@ -112,6 +112,19 @@ func (q *Queue) offer(now int64) {
 	q.bid.Set(next, queued)
 }
 
+// ask has the queue wait for the device that it shares with others, before the next batch is formed: it is among those that the device
+// chooses from when the batch ends that has made the tasks ready. Called with the lock held and an instance free.
+func (q *Queue) ask() {
+	if q.device == nil || !q.device.Watched() {
+		return
+	}
+	g, ok := q.free[len(q.free)-1].(*limited)
+	if !ok || slices.ContainsFunc(q.limited, func(g *limited) bool { return g.Waiting() }) {
+		return
+	}
+	g.Acquire()
+}
+
 // stage is Forecast with the lock held.
 func (q *Queue) stage(now, due int64) deadline.Stage {
 	s := deadline.Stage{Latency: q.latency, Instances: len(q.all), MaxBatch: q.runner.Signature().MaxBatch}

@@ -351,3 +351,60 @@ func TestBusyWithOneBatch(t *testing.T) {
 		t.Errorf("%d batches, of which %d asked, expected 8", len(runs), executions)
 	}
 }
+
+// thenStep completes tasks as an ensemble does: with a step that follows.
+type thenStep struct {
+	*schedtest.Bench
+	then func()
+}
+
+func (s *thenStep) Complete(list scheduler.TaskList, t *scheduler.RunLoop) {
+	s.then()
+	s.Bench.Complete(list, t)
+}
+
+// TestHeldForNextStep has two steps share a device with a third model that always waits for it. What the first step has begun goes to the second
+// one at once: the device stays the batch's until its tasks are complete, and the next step has asked by then.
+func TestHeldForNextStep(t *testing.T) {
+	t.Parallel()
+	const second = int64(time.Second)
+	a := device.New(device.Settings{Executions: 1})
+	var mu sync.Mutex
+	var got []int // guarded by mu
+	ran := func(run []int) {
+		mu.Lock()
+		defer mu.Unlock()
+		got = append(got, run[0])
+	}
+	path := &scheduler.Path{Prompt: true}
+	path.Rest.Store(second)
+	first, next, other := newDatedAt(t, atMost(8), limiters(t, a, 1, 1)), newDatedAt(t, atMost(8), limiters(t, a, 1, 1)), newDatedAt(t, atMost(8), limiters(t, a, 1, 1))
+	for _, d := range []*dated{next, other} {
+		d.leave()
+	}
+	for _, d := range []*dated{first, next, other} {
+		d.ran = ran
+		queue.Observe(d.s, 1, second)
+	}
+	scheduler.ForecastOf(first.s, first.now, deadline.NoDeadline) // which has the device watched
+	first.path, next.path = path, &scheduler.Path{Depth: 1, Prompt: true}
+	stepped := make(chan struct{})
+	job := first.b.Job(1, first.b.Floats([]int64{1, 1}, 1))
+	job.Path, job.Meta.Deadline = path, first.now+60*second
+	job.To = &thenStep{first.b, func() {
+		next.add(2, time.Minute)
+		close(stepped)
+	}}
+	first.jobs = append(first.jobs, job)
+	first.wg.Go(func() { first.b.Submit(first.s, job) })
+	<-first.begun
+	other.add(3, time.Minute)
+	first.leave()
+	<-stepped
+	first.executed(t)
+	next.executed(t)
+	other.executed(t)
+	if want := []int{1, 2, 3}; !slices.Equal(got, want) {
+		t.Errorf("batches in the order %v, expected %v", got, want)
+	}
+}

@@ -27,6 +27,7 @@ type execution struct {
 	detached bool  // the instance is free, the batch goes on; guarded by mu
 	own      bool  // all tasks are background ones
 	beside   bool  // as own, and there are online requests
+	hold     bool  // its instance becomes free when its tasks are complete
 	riders   int   // background tasks in a batch of online ones
 	next     *execution
 }
@@ -59,11 +60,49 @@ func (x *execution) run(t *scheduler.RunLoop) {
 			w.Host = x
 		}
 	}
-	together := q.runner.Run(x.inst, &tasks, t)
-	if q.end(x, &tasks, together, q.runner.Behind(x.inst)) {
+	together, behind := q.runner.Run(x.inst, &tasks, t), q.runner.Behind(x.inst)
+	hold := behind == nil && q.holds(&tasks)
+	x.hold = hold
+	if q.end(x, &tasks, together, behind) {
 		t.Ready(q)
 	}
 	q.completeInOrder(tasks, t)
+	if hold && q.let(x) {
+		t.Ready(q)
+	}
+}
+
+// holds reports whether the device that models with deadlines share stays the batch's until its tasks are complete: then the steps that
+// follow are among those that wait for the device. Else it would go to another model, and what has begun would wait for a batch more.
+func (q *Queue) holds(tasks *scheduler.TaskList) bool {
+	if q.device == nil || !q.device.Watched() || q.runner.Signature().Decoupled {
+		return false
+	}
+	p := tasks.Head.Path
+	return p != nil && p.Prompt && p.Rest.Load() > 0
+}
+
+// let frees the instance of an execution that has held it, and reports whether tasks wait for one.
+func (q *Queue) let(x *execution) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	more := q.backlog.n > 0
+	q.letGo(x, more)
+	q.reuse(x)
+	return (more || q.waiting.n > 0) && len(q.free) > 0
+}
+
+// letGo frees the instance of an execution. Called with the lock held.
+func (q *Queue) letGo(x *execution, more bool) {
+	q.rows -= x.rows
+	q.ended(x.ends)
+	q.freeInstance(x.inst, more)
+}
+
+// reuse keeps an execution for another batch. Called with the lock held.
+func (q *Queue) reuse(x *execution) {
+	x.tasks, x.inst, x.detached, x.own, x.beside, x.hold = scheduler.TaskList{}, nil, false, false, false, false
+	x.next, q.spare = q.spare, x
 }
 
 // freeLater frees an instance at a device once the device has reached an event of the instance's stream.
@@ -112,10 +151,9 @@ func (q *Queue) end(x *execution, tasks *scheduler.TaskList, together bool, behi
 	case behind != nil:
 		q.pacing.Add(1)
 		go q.freeLater(x.inst, x.rows, x.ends, behind)
+	case x.hold:
 	default:
-		q.rows -= x.rows
-		q.ended(x.ends)
-		q.freeInstance(x.inst, more)
+		q.letGo(x, more)
 	}
 	if q.waiting.n > 0 || x.own || x.riders > 0 {
 		more = q.endBackground(x, &cost, known, together) || more
@@ -131,8 +169,9 @@ func (q *Queue) end(x *execution, tasks *scheduler.TaskList, together bool, behi
 	if known && !tasks.Head.Measured.Any() { // else Learn has the device's time
 		q.observe(&cost)
 	}
-	x.tasks, x.inst, x.detached, x.own, x.beside = scheduler.TaskList{}, nil, false, false, false
-	x.next, q.spare = q.spare, x
+	if !x.hold {
+		q.reuse(x)
+	}
 	return more && len(q.free) > 0
 }
 

@@ -169,7 +169,9 @@ func (q *Queue) Enqueue(list scheduler.TaskList, t *scheduler.RunLoop) {
 	q.runner.Stats().Queued(int64(queued.Len()))
 	q.offer(now)
 	ready := len(q.free) > 0 && (!q.coalescer.yielding || q.full(&q.backlog))
-	if !ready {
+	if ready {
+		q.ask()
+	} else {
 		q.sweepLater(now)
 	}
 	q.mu.Unlock()

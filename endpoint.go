@@ -332,6 +332,7 @@ func (s *socket) close() error {
 // wire builds the services that the options enable.
 func (s *Server) wire() error {
 	shown := &catalog{Catalog: s.repo, s: s}
+	s.calls.Models = s.repo.Loads
 	if err := s.openJobs(shown); err != nil {
 		return err
 	}
@@ -374,7 +375,7 @@ func (s *Server) grpcSettings(catalog *catalog) (grpcapi.Settings, error) {
 	o := &s.o.GRPC
 	set := grpcapi.Settings{
 		Infer: s.repo, Catalog: catalog, Alloc: s.alloc, Live: s.live, Name: s.o.ID, Version: Version, Extensions: httpapi.Extensions(),
-		Lifecycle: s.repo, Regions: s.regions, Tracer: s.tracer, Log: s.journal, Restricted: o.Restricted, Guard: s.access,
+		Lifecycle: s.repo, Regions: s.regions, Tracer: s.tracer, Log: s.journal, Restricted: o.Restricted, Guard: s.access, Shares: s.shares, Load: &s.calls,
 		MaxMessage: o.MaxMessage, InFlight: s.inFlight, NoFastPath: !s.o.HTTP.FastPath,
 		Keepalive: keepalive.ServerParameters{
 			Time: o.KeepaliveTime, Timeout: o.KeepaliveTimeout, MaxConnectionAge: o.MaxAge, MaxConnectionAgeGrace: o.MaxAgeGrace,
@@ -402,7 +403,7 @@ func (s *Server) httpSettings(catalog *catalog) (httpapi.Settings, error) {
 	set := httpapi.Settings{
 		Infer: s.repo, Catalog: catalog, Alloc: s.alloc, Log: s.log, Live: s.live, Name: s.o.ID, Version: Version, Extensions: httpapi.Extensions(),
 		Lifecycle: s.repo, Regions: s.regions, Tracer: s.tracer, Logs: s.journal, MaxInput: o.MaxInput, InFlight: s.inFlight, Restricted: o.Restricted,
-		NoFastPath: !o.FastPath, Guard: s.access,
+		NoFastPath: !o.FastPath, Guard: s.access, Shares: s.shares, Load: &s.calls,
 	}
 	if s.jobs != nil {
 		set.Jobs, set.JobPaths = s.jobs.service, s.o.Jobs.Paths

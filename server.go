@@ -24,6 +24,7 @@ import (
 	"github.com/tutti-server/tutti/internal/options"
 	"github.com/tutti-server/tutti/internal/repository"
 	"github.com/tutti-server/tutti/internal/server/httpapi"
+	"github.com/tutti-server/tutti/internal/server/loads"
 	"github.com/tutti-server/tutti/internal/server/overview"
 	"github.com/tutti-server/tutti/internal/server/web"
 	"github.com/tutti-server/tutti/internal/shm"
@@ -73,6 +74,8 @@ type services struct {
 	sockets              sockets
 	endpoints            []*endpoint
 	inFlight             *infer.InFlight // inFlight counts the bytes of the requests of all endpoints
+	calls                loads.Meter     // calls counts the calls of all endpoints
+	shares               *infer.Shares   // shares tells clients apart; nil does not
 	http, grpc, exporter *endpoint       // nil when not enabled
 	replayer             *httpapi.Server // executes asynchronous requests; nil without jobs and HTTP
 }

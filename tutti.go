@@ -153,6 +153,7 @@ func open(ctx context.Context, o *options.Options, set *Settings, journal *logs.
 		s.alloc.Admit(s.admit)
 	}
 	s.inFlight, s.replaced = infer.NewInFlight(o.Limits.InFlightBytes()), make(chan struct{})
+	s.shares = o.Limits.Shares()
 	s.access, err = identity.Open(ctx, identity.Settings{
 		Namespaces: s.namespaces(), File: o.Access.File, RemoteControl: o.Access.RemoteControl, DashboardToken: o.Dashboard.Token, Audit: o.Access.Audit, Stderr: set.Stderr, Log: s.log,
 	})
@@ -234,6 +235,9 @@ func (s *Server) load(ctx context.Context, registry *backends.Registry, stderr i
 	s.regions.SetDevices(s.gpus.Accelerators(), noGPU)
 	s.metrics.InFlight(s.inFlight)
 	s.metrics.Refusals(s.access.Refusals)
+	if s.shares != nil {
+		s.metrics.Clients(s.shares.Refusals)
+	}
 	s.repo, err = repository.Open(ctx, repository.Settings{
 		Build: Version, Roots: o.Repositories, Tolerant: !o.ExitOnError, Mode: controlModes[o.ControlMode], Only: o.Models(), PollInterval: o.PollInterval,
 		ConfigName: o.ModelConfigName, LoadThreads: o.LoadThreads, LoadRetries: o.LoadRetries,

@@ -103,17 +103,40 @@ type Losing interface {
 
 // Forecaster is a Scheduler that predicts when a task would execute.
 type Forecaster interface {
-	// Forecast describes the scheduler as a stage of a route, for a task that must be done by a time: it goes before queued ones that have
-	// more time. ok is false while nothing is known. It may be called from any goroutine.
-	Forecast(now, due int64) (s deadline.Stage, ok bool)
+	// Forecast describes the scheduler as a stage of a route, for a task of a client that must be done by a time: it goes before queued ones
+	// that have more time, and before those with which other clients are over their shares. Without a client all that is queued is before
+	// it. ok is false while nothing is known. It may be called from any goroutine.
+	Forecast(now, due int64, c *infer.Client) (s deadline.Stage, ok bool)
 }
 
 // ForecastOf returns the forecast of a scheduler; ok is false for one that is no Forecaster.
-func ForecastOf(s Scheduler, now, due int64) (stage deadline.Stage, ok bool) {
+func ForecastOf(s Scheduler, now, due int64, c *infer.Client) (stage deadline.Stage, ok bool) {
 	if f, is := s.(Forecaster); is {
-		return f.Forecast(now, due)
+		return f.Forecast(now, due, c)
 	}
 	return stage, false
+}
+
+// Load is how much a scheduler has to do now.
+type Load struct {
+	// Busy of the Instances execute.
+	Busy, Instances int
+	// Wait is how long a task is predicted to wait for an instance.
+	Wait time.Duration
+}
+
+// Measurable is a Scheduler that knows its load.
+type Measurable interface {
+	// Load may be called from any goroutine.
+	Load() Load
+}
+
+// LoadOf returns the load of a scheduler, the zero Load of one that is not Measurable: nothing waits there.
+func LoadOf(s Scheduler) (l Load) {
+	if m, ok := s.(Measurable); ok {
+		return m.Load()
+	}
+	return l
 }
 
 // Item is what a Policy sees of one queued task.

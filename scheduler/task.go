@@ -64,6 +64,9 @@ type Path struct {
 	Depth int
 	// Prompt says that completing a task waits for no client: outputs are sent when all are known.
 	Prompt bool
+	// Within is Rest for clients within their shares, who do not wait for what others have queued beyond theirs. It is set where clients
+	// are told apart.
+	Within atomic.Int64
 	// First says that no step lies before: a request that is dropped there has cost nothing.
 	First bool
 }
@@ -72,9 +75,21 @@ type Path struct {
 func (w *Task) Due() int64 {
 	d := w.Meta.Deadline
 	if d > 0 && w.Path != nil {
-		return max(d-w.Path.Rest.Load(), 1)
+		return max(d-w.Rest(), 1)
 	}
 	return d
+}
+
+// Rest returns the predicted time from the end of the step to the response, in ns; 0 while it is not known, or without a path. Of a client it
+// is that within its share: what it has beyond waits in the queues, and is dropped there when it is late.
+func (w *Task) Rest() int64 {
+	switch {
+	case w.Path == nil:
+		return 0
+	case w.Meta.Client != nil:
+		return w.Path.Within.Load()
+	}
+	return w.Path.Rest.Load()
 }
 
 // ErrMissed returns the error of a request that would end at a time that is after its deadline, or so shortly before that any delay makes it

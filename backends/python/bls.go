@@ -39,7 +39,7 @@ var (
 func (s *side) openCall(id uint32) {
 	c := &openCall{arrived: telemetry.Now()}
 	c.ctx, c.cancel = context.WithCancelCause(context.WithValue(s.ctx, openCallKey{}, c))
-	if parent, _ := s.w.running.caller(); parent != nil {
+	if parent, _, _ := s.w.running.caller(); parent != nil {
 		cancel := c.cancel // the function below may run at once
 		stop := context.AfterFunc(parent, func() {
 			if errors.Is(parent.Err(), context.DeadlineExceeded) {
@@ -105,7 +105,9 @@ func (s *side) infer(p *packet) error {
 	if req.Timeout > 0 && len(w.m.b.steps(req.Model)) == 0 { // a timeout of an ensemble starts in the queues of its steps
 		req.Arrived += call.arrived
 	}
-	_, req.Origin.Context = w.running.caller()
+	_, at, client := w.running.caller()
+	req.Origin.Context = at
+	req.SetClient(client)
 	req.Nested = true
 	target := req.Model
 	if w.running.busy() && !w.m.sig.Decoupled {

@@ -62,7 +62,7 @@ func (w *worker) callContext() context.Context {
 	if outer := w.command.Load(); outer != nil {
 		return valuesContext{w.ctx, *outer}
 	}
-	if outer, _ := w.running.caller(); outer != nil {
+	if outer, _, _ := w.running.caller(); outer != nil {
 		return valuesContext{w.ctx, outer}
 	}
 	return w.ctx

@@ -10,6 +10,7 @@ import (
 
 	"github.com/tutti-server/tutti/backends"
 	"github.com/tutti-server/tutti/backends/crash"
+	"github.com/tutti-server/tutti/core/infer"
 	"github.com/tutti-server/tutti/core/status"
 	"github.com/tutti-server/tutti/core/tensor"
 	"github.com/tutti-server/tutti/internal/tracing"
@@ -45,22 +46,25 @@ func (l *executions) find(id uint32) *execution {
 	return nil
 }
 
-// caller returns the context and the trace of the only request in flight, for calls that the model makes. The context is nil when
-// there are none or several.
-func (l *executions) caller() (ctx context.Context, trace tracing.Context) {
+// caller returns the context, the trace and the client of the only request in flight, for calls that the model makes. The context is nil
+// when there are none or several.
+func (l *executions) caller() (ctx context.Context, trace tracing.Context, client *infer.Client) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if len(l.list) != 1 {
-		return nil, trace
+		return nil, trace, nil
 	}
 	e := l.list[0]
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.batch == nil || len(e.batch.Requests) != 1 {
-		return nil, trace
+		return nil, trace, nil
 	}
 	q := &e.batch.Requests[0]
-	return q.Ctx, q.Trace.Context(q.Step, q.SubRun)
+	if q.Meta != nil {
+		client = q.Meta.Client
+	}
+	return q.Ctx, q.Trace.Context(q.Step, q.SubRun), client
 }
 
 func (l *executions) busy() bool {

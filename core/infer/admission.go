@@ -123,6 +123,25 @@ func (f *InFlight) fits(had, n int64) error {
 	return nil
 }
 
+// overShare refuses n more bytes of a client that has its share of the limit: three times of what is left free. So one client alone gets at most
+// three quarters, and others always find room.
+func (f *InFlight) overShare(c *Client, n int64) error {
+	if f == nil || f.limit == 0 || n <= 0 {
+		return nil
+	}
+	have, used := c.bytes.Load(), f.bytes.Load()
+	if have == 0 || have+n <= 3*(f.limit-used-n) {
+		return nil
+	}
+	f.refused.Add(1)
+	c.Refused()
+	return &status.Error{
+		Code: status.ResourceExhausted, Reason: status.OverShare, Err: ErrFull, RetryAfter: inFlightRetry,
+		Msg: fmt.Sprintf("%s: client '%s' is over its share, with %d of the %d bytes that are in flight, and the limit is %d; use --max-inflight-bytes to change it",
+			noRoom(n), c.Name, have, used, f.limit),
+	}
+}
+
 // take counts n more bytes of a request that already has had bytes, or refuses them.
 func (f *InFlight) take(had, n int64) error {
 	if f == nil {
@@ -161,24 +180,44 @@ func (f *InFlight) tooLarge(had, n int64) error {
 // Charge is the part of an InFlight that one request has. The zero Charge counts nothing. It is not safe for
 // concurrent use.
 type Charge struct {
-	of *InFlight
-	n  int64
+	of     *InFlight
+	client *Client // nil where clients are not told apart
+	n      int64
 }
 
 // Charge returns an empty charge.
 func (f *InFlight) Charge() Charge { return Charge{of: f} }
 
-// Acquire charges n more bytes or refuses them: with Unavailable if other requests use the limit, with InvalidArg
-// and ErrTooLarge if the request alone exceeds it.
+// For has the bytes count for a client, too. It must be called before any are charged.
+func (c *Charge) For(client *Client) { c.client = client }
+
+// Client returns the client whose bytes they are, nil if that is not known.
+func (c *Charge) Client() *Client { return c.client }
+
+// count adds n bytes, which may be negative, to those of the client.
+func (c *Charge) count(n int64) {
+	c.n += n
+	if c.client != nil {
+		c.client.bytes.Add(n)
+	}
+}
+
+// Acquire charges n more bytes or refuses them: with Unavailable if other requests use the limit, with ResourceExhausted if the client is
+// over its share of it, with InvalidArg and ErrTooLarge if the request alone exceeds it.
 //
 // hot: no allocation unless it refuses.
 func (c *Charge) Acquire(n int64) error {
 	if n <= 0 {
 		return nil
 	}
+	if c.client != nil {
+		if err := c.of.overShare(c.client, n); err != nil {
+			return err
+		}
+	}
 	err := c.of.take(c.n, n)
 	if err == nil {
-		c.n += n
+		c.count(n)
 	}
 	return err
 }
@@ -186,13 +225,20 @@ func (c *Charge) Acquire(n int64) error {
 // Fits refuses what Acquire would refuse, and charges nothing: the bytes are announced, and may never come.
 //
 // hot: no allocation unless it refuses.
-func (c *Charge) Fits(n int64) error { return c.of.fits(c.n, max(n, 0)) }
+func (c *Charge) Fits(n int64) error {
+	if c.client != nil {
+		if err := c.of.overShare(c.client, n); err != nil {
+			return err
+		}
+	}
+	return c.of.fits(c.n, max(n, 0))
+}
 
 // Add charges n bytes of a response. It never refuses them: the request is already executed.
 func (c *Charge) Add(n int64) {
 	if n > 0 {
 		c.of.Add(n)
-		c.n += n
+		c.count(n)
 	}
 }
 
@@ -203,13 +249,14 @@ func (c *Charge) Bytes() int64 { return c.n }
 func (c *Charge) Shrink(n int64) {
 	n = min(n, c.n)
 	c.of.Release(n)
-	c.n -= n
+	c.count(-n)
 }
 
 // Release releases all bytes. It may be called more than once.
 func (c *Charge) Release() {
 	if c.n > 0 {
 		c.of.Release(c.n)
+		c.count(-c.n)
 	}
 	*c = Charge{}
 }

@@ -32,6 +32,8 @@ type Meta struct {
 	// Background marks a request that must not delay others, such as those of a job: it executes in free places of batches, and
 	// otherwise while no other request is served.
 	Background bool
+	// Client is whose request it is, nil where clients are not told apart.
+	Client *Client
 	// Probe marks a request that is executed although its response is expected after its deadline, so that the expectation is corrected.
 	Probe  bool
 	Params Params // the client's other parameters, in its order
@@ -45,6 +47,13 @@ const BackgroundHeader = "tutti-background"
 func (m *Meta) SetBackground(values []string) {
 	if len(values) > 0 && values[0] == "1" && m.Sequence.ID == 0 && m.Sequence.Name == "" {
 		m.Background = true
+	}
+}
+
+// SetClient sets whose request it is, nil where clients are not told apart.
+func (r *Request) SetClient(c *Client) {
+	if r.Client = c; c != nil {
+		r.Origin.Client = c.Name
 	}
 }
 

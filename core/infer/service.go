@@ -190,6 +190,18 @@ type Degradation struct {
 	Since   time.Time `json:"since"` // within a second; of an execution that is stuck, its start
 }
 
+// ModelLoad is how much a version of a model or ensemble has to do.
+type ModelLoad struct {
+	Model   string
+	Version int64
+	// Queued and Running are its requests that wait for an instance and the others in flight.
+	Queued, Running int64
+	// Wait is how long a request is predicted to wait for instances; of an ensemble, on the longest way through its steps.
+	Wait time.Duration
+	// Utilization is the part of its instances that execute now, from 0 to 1; of an ensemble, that of its busiest step.
+	Utilization float64
+}
+
 // LoadOptions override the repository's content for one load; the zero value overrides nothing.
 type LoadOptions struct {
 	Config string // Config, if not empty, is a JSON ModelConfig that replaces config.pbtxt

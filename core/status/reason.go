@@ -19,7 +19,7 @@ const (
 	QueueTimeout Reason = "QUEUE_TIMEOUT"
 	// DeadlineUnreachable says that the response is expected after a deadline of the server, or that this deadline has passed in a queue.
 	DeadlineUnreachable Reason = "DEADLINE_UNREACHABLE"
-	// OverShare says that the client has more requests in the server than its share.
+	// OverShare says that the client has more work in the server than its share, and others wait.
 	OverShare Reason = "OVER_SHARE"
 	// BytesInFlight says that the tensors of other requests use a limit in bytes.
 	BytesInFlight Reason = "BYTES_IN_FLIGHT"

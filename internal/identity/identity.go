@@ -130,6 +130,14 @@ type Identity struct {
 // Known reports whether the request had credentials.
 func (i *Identity) Known() bool { return i != nil && i.By != byAnonymous }
 
+// Label returns the name of the identity, empty without credentials.
+func (i *Identity) Label() string {
+	if !i.Known() {
+		return ""
+	}
+	return i.Name
+}
+
 // The ways in which an identity is known.
 const (
 	byToken       = "token"

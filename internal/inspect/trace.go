@@ -52,6 +52,7 @@ type TraceSummary struct {
 	ID         string `json:"id"`
 	Span       string `json:"span_id"`
 	Request    string `json:"request_id,omitempty"`
+	Client     string `json:"client,omitempty"` // whose request it is, where clients are told apart
 	Model      string `json:"model"`
 	Version    int64  `json:"version"`
 	Ensemble   bool   `json:"ensemble"`
@@ -227,7 +228,7 @@ func StatusOf(failed bool, c status.Code) string {
 func NewTraceSummary(r *tracing.Record, retained string) TraceSummary {
 	start, end := r.Bounds()
 	return TraceSummary{
-		ID: r.ID.String(), Span: r.Span.String(), Request: r.Request, Model: r.Model, Version: r.Version, Ensemble: r.Ensemble,
+		ID: r.ID.String(), Span: r.Span.String(), Request: r.Request, Client: r.Client, Model: r.Model, Version: r.Version, Ensemble: r.Ensemble,
 		StartUs: r.UnixMicro(start), DurationNs: end - start, Status: StatusOf(r.Failed, r.Code), Error: r.Error,
 		Retained: retained, Steps: len(r.Steps), Captured: r.Captured,
 	}
@@ -387,6 +388,9 @@ func Explain(w io.Writer, v *TraceView) error {
 	b := fmt.Appendf(nil, "trace %s: %s version %d, %s, %s", v.ID, v.Model, v.Version, v.Status, span(v.DurationNs))
 	if v.Request != "" {
 		b = fmt.Appendf(b, ", request %q", v.Request)
+	}
+	if v.Client != "" {
+		b = fmt.Appendf(b, ", client %q", v.Client)
 	}
 	b = append(b, '\n')
 	if v.Error != "" {

@@ -53,6 +53,7 @@ func (o *Options) finish(environ []string) error {
 		func() error { return o.GRPC.TLS.finish("grpc") },
 		o.checkPorts,
 		o.checkDashboard,
+		o.checkClients,
 		func() error { return o.finishJobs(environ) },
 	)
 }
@@ -150,6 +151,17 @@ func (o *Options) checkPorts() error {
 func (o *Options) checkDashboard() error {
 	if slices.ContainsFunc([]byte(o.Dashboard.Token), func(c byte) bool { return c < 0x21 || c > 0x7e }) {
 		return errors.New("the dashboard's token has characters that a header cannot carry, expected printable ASCII without spaces")
+	}
+	return nil
+}
+
+// checkClients refuses weights of clients that are not told apart, and identities without an auth file.
+func (o *Options) checkClients() error {
+	switch l := &o.Limits; {
+	case l.ClientKey == "" && len(l.ClientWeights) > 0:
+		return errors.New("--client-weights needs --client-key, which tells clients apart")
+	case l.ClientKey == "identity" && o.Access.File == "":
+		return errors.New("--client-key=identity needs --auth-file, which has the names")
 	}
 	return nil
 }

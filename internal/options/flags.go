@@ -2,10 +2,12 @@ package options
 
 import (
 	"fmt"
+	"maps"
 	"math"
 	"strconv"
 	"strings"
 
+	"github.com/tutti-server/tutti/core/infer"
 	"github.com/tutti-server/tutti/internal/gpu"
 	"github.com/tutti-server/tutti/scheduler/device"
 )
@@ -129,6 +131,14 @@ func (o *Options) limitFlags() []Flag {
 			Name: "max-inflight-bytes", Arg: argBytes, Own: true, set: o.inFlight,
 			Help: "Most bytes of HTTP and gRPC requests in flight together; further requests are refused as unavailable; 0 for no bound; by default half of the memory of the machine or its control group",
 		},
+		Flag{
+			Name: "client-key", Arg: "source", Own: true, set: o.clientKey,
+			Help: "Tell clients apart, so that one that sends too much delays and loses only requests of its own: by header:NAME, which a trusted proxy should set, by identity, the name in the auth file, or by address; by default all are one",
+		},
+		Flag{
+			Name: "client-weights", Arg: "client=weight,...", Many: true, Own: true, set: o.clientWeights,
+			Help: "Weights of clients: of two that want too much, one with weight 3 gets three times as much as one with weight 1; * is any other client, 1 by default",
+		},
 		span("watchdog-secs", argSeconds, &o.Limits.Watchdog, "0", 0,
 			"Report an execution of a model that takes longer, and end its process if it has one of its own; the model's parameter watchdog_secs takes precedence; 0 for no limit").own(),
 		Flag{
@@ -149,6 +159,38 @@ func (o *Options) limitFlags() []Flag {
 func (o *Options) inFlight(value string) error {
 	o.Limits.InFlight = new(int64)
 	return integer(o.Limits.InFlight, 0, math.MaxInt64)(value)
+}
+
+func (o *Options) clientKey(value string) error {
+	if _, _, err := infer.ParseClientKey(value); err != nil {
+		return fmt.Errorf("invalid argument for --client-key: %w", err)
+	}
+	o.Limits.ClientKey = value
+	return nil
+}
+
+func (o *Options) clientWeights(value string) error {
+	weights, err := infer.ParseClientWeights(value)
+	if err != nil {
+		return fmt.Errorf("invalid argument for --client-weights: %w", err)
+	}
+	if o.Limits.ClientWeights == nil {
+		o.Limits.ClientWeights = map[string]float64{}
+	}
+	maps.Copy(o.Limits.ClientWeights, weights)
+	return nil
+}
+
+// Shares returns what tells clients apart, nil for nothing.
+func (l *Limits) Shares() *infer.Shares {
+	if l.ClientKey == "" {
+		return nil
+	}
+	source, header, err := infer.ParseClientKey(l.ClientKey)
+	if err != nil {
+		return nil // unreachable from flags, which are checked
+	}
+	return infer.NewShares(source, header, l.ClientWeights)
 }
 
 func (o *Options) watchdogFactor(value string) error {

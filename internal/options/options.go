@@ -107,6 +107,9 @@ type Limits struct {
 	// Memory is the bound of the memory of the server and its child processes; 0 for none, nil for that of the control group or the machine.
 	Memory   *int64
 	InFlight *int64 // the most bytes of requests in flight, 0 for no bound; nil for half of the memory
+	// ClientKey is what tells clients apart, empty for nothing: header:NAME, identity or address. ClientWeights are their weights.
+	ClientKey     string
+	ClientWeights map[string]float64
 }
 
 // Endpoint is the address at which a protocol is served.

@@ -17,9 +17,11 @@ import (
 
 	"github.com/tutti-server/tutti/backends"
 	"github.com/tutti-server/tutti/core/config"
+	"github.com/tutti-server/tutti/core/infer"
 	"github.com/tutti-server/tutti/core/tensor"
 	"github.com/tutti-server/tutti/internal/cloud"
 	"github.com/tutti-server/tutti/internal/pending"
+	"github.com/tutti-server/tutti/internal/telemetry"
 	"github.com/tutti-server/tutti/internal/tempfolder"
 	"github.com/tutti-server/tutti/scheduler"
 	"github.com/tutti-server/tutti/scheduler/batch"
@@ -276,6 +278,24 @@ func (r *Repository) Requests() (queued, running int64) {
 	}
 	queued = min(queued, total)
 	return queued, total - queued
+}
+
+// Loads returns how much each version has to do.
+func (r *Repository) Loads() (list []infer.ModelLoad) {
+	for _, m := range r.catalog.Load().models {
+		for _, v := range m.versions {
+			l := v.load()
+			list = append(list, infer.ModelLoad{Model: v.sig.Model, Version: v.sig.Version, Queued: v.stats.Pending(), Running: l.Running, Wait: l.Wait, Utilization: l.Utilization})
+		}
+	}
+	return list
+}
+
+// load measures how much the version has to do.
+func (v *version) load() (l telemetry.Load) {
+	l.Wait, l.Utilization = v.exec.Load()
+	l.Running = max(v.exec.InFlight()-v.stats.Pending(), 0)
+	return l
 }
 
 func (v *version) flush() {

@@ -20,6 +20,7 @@ func (r *Repository) publish(ctx context.Context, models map[string]*model) {
 		}
 		now.overrideDir().retain()
 		for _, v := range now.versions {
+			v.stats.SetLoad(v.load)
 			r.s.Metrics.Add(v.stats)
 		}
 	}

@@ -56,6 +56,7 @@ type Metrics struct {
 	requests func() (queued, running int64) // guarded by mu
 	inFlight InFlight                       // guarded by mu
 	refusals Refusals                       // guarded by mu
+	clients  ClientRefusals                 // guarded by mu
 
 	measureGPUs func() []GPU // guarded by mu
 	gpus        []GPU        // guarded by mu
@@ -145,6 +146,12 @@ type Refusals func() (unauthenticated, forbidden, undecided uint64)
 
 // Refusals adds the requests refused for their identity to the exported metrics.
 func (x *Metrics) Refusals(count Refusals) { set(x, &x.refusals, count) }
+
+// ClientRefusals calls add with the number of requests of each client that were refused because it was over its share. There are few.
+type ClientRefusals func(add func(name string, n uint64))
+
+// Clients adds the refused requests of clients that are told apart.
+func (x *Metrics) Clients(count ClientRefusals) { set(x, &x.clients, count) }
 
 // Requests sets the function that counts the requests that wait for an instance, and the others in execution.
 func (x *Metrics) Requests(count func() (queued, running int64)) { set(x, &x.requests, count) }

@@ -37,6 +37,7 @@ var (
 	withRequests = want{"always, of a server", func(x *Metrics) bool { return x.requests != nil }, nil}
 	withInFlight = want{"always, of a server", func(x *Metrics) bool { return x.inFlight != nil }, nil}
 	withRefusals = want{"always, of a server", func(x *Metrics) bool { return x.refusals != nil }, nil}
+	withClients  = want{"with `--client-key`, once a request was refused because its client was over its share", func(x *Metrics) bool { return x.clients != nil }, nil}
 	withFetches  = want{"once a model was fetched", func(x *Metrics) bool { return x.fetchedNs.Load() > 0 }, nil}
 	withDevices  = want{"with GPUs", func(x *Metrics) bool { return x.devices != nil && len(x.devices()) > 0 }, nil}
 	withPhases   = want{"unless `phase_histograms=false`, once a request succeeded", func(x *Metrics) bool { return !x.o.NoPhases }, nil}
@@ -45,6 +46,7 @@ var (
 	whereRefused = want{text: "once a request was refused"}
 	whereDue     = want{text: "once a request with a deadline succeeded"}
 	whereEnded   = want{"of ensembles, once a request with a deadline ended", nil, func(_ *series, m *Model) bool { return m.Outcomes() != OutcomeCounts{} }}
+	whereLoaded  = want{"always, of a server", nil, func(_ *series, m *Model) bool { return m.load.Load() != nil }}
 	whereQueued  = want{text: "once a request waited"}
 	whereStuck   = want{"once an execution or an instance has exceeded a limit of the watchdog", nil, func(_ *series, m *Model) bool { return m.Stuck.Load()+m.Recycled.Load() > 0 }}
 	whereEvicted = want{"once the model was evicted", nil, func(_ *series, m *Model) bool { return m.Evictions.Load() > 0 }}
@@ -156,6 +158,9 @@ var families = slices.SortedFunc(slices.Values([]family{
 	{"ensemble_model_load_failures_total", "Failed loads of models", counter, always, ofServer(func(x *Metrics) float64 { return float64(x.failedLoads.Load()) })},
 	{"ensemble_inflight_bytes", "Bytes of requests being received, executed and responded to now, without the memory that models allocate", gauge, withInFlight, ofServer(func(x *Metrics) float64 { return float64(x.inFlight.Bytes()) })},
 	{"ensemble_inflight_limit_bytes", "Limit of the bytes in flight, 0 for no limit", gauge, withInFlight, ofServer(func(x *Metrics) float64 { return float64(x.inFlight.Limit()) })},
+	{"ensemble_model_requests_running", "Requests in flight now that do not wait for an instance", gauge, whereLoaded, perModel(func(m *Model) float64 { return float64(m.measure().Running) })},
+	{"ensemble_predicted_wait_seconds", "Predicted time that a request which arrives now waits for instances; of an ensemble, on the longest way through its steps", gauge, whereLoaded, perModel(func(m *Model) float64 { return m.measure().Wait.Seconds() })},
+	{"ensemble_utilization_ratio", "Part of the instances that execute now; of an ensemble, that of its busiest step", gauge, whereLoaded, perModel(func(m *Model) float64 { return m.measure().Utilization })},
 	{"ensemble_requests_queued", "Requests waiting for an instance now, of all models; a request to an ensemble counts once", gauge, withRequests, ofServer(func(x *Metrics) float64 {
 		queued, _ := x.requests()
 		return float64(queued)
@@ -169,6 +174,7 @@ var families = slices.SortedFunc(slices.Values([]family{
 		n, _, _ := x.refusals()
 		return float64(n)
 	})},
+	{"ensemble_client_refusals_total", "Requests refused because their client was over its share, of each client with a weight, of the first 32 others, and of the rest as (others)", counter, withClients, clientRefusals},
 	{"ensemble_forbidden_requests_total", "Requests refused because their sender may not use what they want", counter, withRefusals, ofServer(func(x *Metrics) float64 {
 		_, n, _ := x.refusals()
 		return float64(n)
@@ -348,6 +354,14 @@ func perCopy(value func(*Copy) uint64) func(*scrape) {
 			labels := s.with("tensor", valid(v.Tensor), "from", valid(v.From.String()), "to", valid(v.To.String()), "direction", v.Direction(), "reason", v.Reason.String())
 			c.number(float64(value(&v)), labels)
 		}
+	})
+}
+
+// clientRefusals exports the requests of clients over their shares.
+func clientRefusals(c *scrape) {
+	c.x.clients(func(client string, n uint64) {
+		name, value := "client", valid(client)
+		c.number(float64(n), []*dto.LabelPair{{Name: &name, Value: &value}})
 	})
 }
 

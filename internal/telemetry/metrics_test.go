@@ -142,11 +142,13 @@ func everything(t *testing.T) *telemetry.Metrics {
 	x.Requests(func() (queued, running int64) { return 3, 4 })
 	x.InFlight(load{})
 	x.Refusals(func() (a, b, c uint64) { return 3, 2, 1 })
+	x.Clients(func(add func(name string, n uint64)) { add("alice", 7) })
 	x.Pinned(func() (int64, int64) { return 1 << 20, 1 << 10 })
 	x.Devices(func() []telemetry.DeviceUse {
 		return []telemetry.DeviceUse{{Place: tensor.Place{Kind: tensor.Device, ID: 1}, Lost: true, Spilled: 2}, {Place: tensor.Place{Kind: tensor.Pinned}, Spilled: 3}}
 	})
 	m := &telemetry.Model{Name: "m", Version: 1}
+	m.SetLoad(func() telemetry.Load { return telemetry.Load{Running: 2, Wait: 30e6, Utilization: 0.5} })
 	m.Configure(&telemetry.Setup{Tags: map[string]string{"team": "a"}, FirstResponse: []float64{1, 10}, Decoupled: true, Cached: true})
 	x.Add(m)
 	plain := &telemetry.Model{Name: "plain", Version: 1} // the summary of requests is of models without a cache
@@ -337,7 +339,7 @@ func TestMetricsPage(t *testing.T) {
 		"`trace_id` is that of a retained trace; counters whose names do not end in `_total` have the type unknown there, so that all names are unchanged. " +
 		"Responses are never compressed.\n\n" +
 		"The `reason` of refusals is one of")
-	for r := telemetry.QueueFull; r <= telemetry.NoSequence; r++ {
+	for r := telemetry.QueueFull; r <= telemetry.OverShare; r++ {
 		fmt.Fprintf(&b, " `%s`", r)
 	}
 	b.WriteString(".\n\nThe `outcome` of requests with deadlines is one of")

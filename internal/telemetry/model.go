@@ -124,6 +124,7 @@ type Model struct {
 	predicted summed // the time that requests with deadlines took, over the predicted one
 	due       [numOutcomes]atomic.Uint64
 	refused   [numRefusals]atomic.Uint64
+	load      atomic.Pointer[func() Load]
 	latencies atomic.Pointer[latencies] // nil when no summary is exported
 	exemplars atomic.Pointer[exemplars] // nil without retained traces
 	steps     atomic.Pointer[[]*Step]   // of an ensemble
@@ -227,6 +228,27 @@ func (m *Model) Missed(ns int64) {
 
 // Responses returns the number of successful requests, including cache hits.
 func (m *Model) Responses() uint64 { return m.Requests().Count + m.Hits.count.Load() }
+
+// Load is how much a version has to do now.
+type Load struct {
+	// Running is its requests in flight that do not wait for an instance.
+	Running int64
+	// Wait is how long a request is predicted to wait for instances.
+	Wait time.Duration
+	// Utilization is the part of its instances that execute.
+	Utilization float64
+}
+
+// SetLoad sets the function that measures the load of the version, for scrapes.
+func (m *Model) SetLoad(measure func() Load) { m.load.Store(&measure) }
+
+// measure returns the load of the version, if it is known.
+func (m *Model) measure() (l Load) {
+	if f := m.load.Load(); f != nil {
+		return (*f)()
+	}
+	return l
+}
 
 // Pending returns how many requests wait for an instance.
 func (m *Model) Pending() int64 { return m.waiting.pending.Load() }

@@ -361,6 +361,7 @@ const (
 	ClientGone                    // its client cancelled it or disconnected
 	NotServing                    // the model has no instance for it
 	NoSequence                    // its sequence could not get, or lost, a slot
+	OverShare                     // its client was over its share
 	numRefusals
 )
 
@@ -375,6 +376,7 @@ var refusals = [numRefusals]struct {
 	{"client_gone", Canceled},
 	{"not_serving", Backend},
 	{"sequence", Rejected},
+	{"over_share", Rejected},
 }
 
 // String returns the label's value.

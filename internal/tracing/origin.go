@@ -46,11 +46,16 @@ type Origin struct {
 	Start, Done Point
 	Context          // the caller's, zero for none: the request is then in its own trace
 	Retain      bool // reports whether the client asks for the trace to be retained
+	// Client is the name of the client, empty where clients are not told apart.
+	Client string
 }
 
 // SetOrigin records the request's origin and adopts the caller's trace context, if there is one.
 func (t *Trace) SetOrigin(o *Origin) {
 	o.Read.Stamp(t, o.Start, o.Done)
+	if o.Client != "" {
+		t.update(func(r *Record) { r.Client = o.Client })
+	}
 	if o.ID != (TraceID{}) {
 		t.update(func(r *Record) { r.ID, r.Parent, r.State, r.Caller = o.ID, o.Span, o.State, o.Number })
 	}

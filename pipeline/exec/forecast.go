@@ -22,7 +22,9 @@ import (
 // that takes them is judged again at their queues.
 type forecast struct {
 	paths []scheduler.Path // per node; nil for a plain model
+	after [][]int32        // per node: those whose outputs it reads; nil for a plain model
 
+	clients atomic.Bool  // clients are told apart
 	next    atomic.Int64 // when to predict again
 	arrival atomic.Int64 // from the arrival of a request to its response, ns; 0 while it is not known
 	alone   atomic.Int64 // that of a request which waits nowhere
@@ -74,9 +76,30 @@ func (f *forecast) init(x *Executor) {
 			}
 		}
 	}
+	f.after = after
 	if x.segment == nil && len(p.Nodes) > 0 {
 		f.route = deadline.NewRoute(after, device)
 	}
+}
+
+// Load returns how long a request is predicted to wait for instances, on the longest way through the steps, and the part of the instances
+// of the busiest step that execute.
+func (x *Executor) Load() (wait time.Duration, utilization float64) {
+	ends := make([]time.Duration, len(x.targets))
+	for i := range x.targets {
+		l := scheduler.LoadOf(x.targets[i])
+		if x.forecast.after != nil {
+			for _, a := range x.forecast.after[i] {
+				ends[i] = max(ends[i], ends[a])
+			}
+		}
+		ends[i] += l.Wait
+		if l.Instances > 0 {
+			utilization = max(utilization, float64(l.Busy)/float64(l.Instances))
+		}
+		wait = max(wait, ends[i])
+	}
+	return wait, utilization
 }
 
 // pathOf returns the path of a node's tasks, nil for a plain model.
@@ -127,6 +150,9 @@ func (x *Executor) admit(r *run) error {
 		return nil
 	}
 	now := r.started
+	if r.req.Client != nil && !x.forecast.clients.Load() {
+		x.forecast.clients.Store(true)
+	}
 	if now >= x.forecast.next.Load() {
 		x.predict(now)
 	}
@@ -139,7 +165,8 @@ func (x *Executor) admit(r *run) error {
 		}
 		return nil
 	}
-	idle, slowest := x.predictFor(r, now, d)
+	c := r.req.Client
+	idle, slowest := x.predictFor(r, now, d, c)
 	if r.predicted == 0 || deadline.Admits(d-now, r.predicted, alone) {
 		r.traceForecast()
 		return nil
@@ -149,13 +176,23 @@ func (x *Executor) admit(r *run) error {
 		r.req.Probe = true
 		return nil
 	}
-	if x.stats != nil {
-		x.stats.Refused(telemetry.DeadlineMissed, 0)
+	if c != nil && c.Contended(now) {
+		if within := x.predictWithin(now, d); deadline.Admits(d-now, within, alone) {
+			return x.refuse(r, slowest, telemetry.OverShare, c.ErrOverShare(x.plan.Nodes[slowest].Name, time.Duration(now+r.predicted-d)))
+		}
 	}
 	meta := r.req.Meta
 	meta.Arrived = now
-	err := x.wrap(r.ctx, slowest, scheduler.ErrMissed(x.plan.Nodes[slowest].Name, &meta, now, now+r.predicted))
-	r.traceRefusal(slowest, err)
+	return x.refuse(r, slowest, telemetry.DeadlineMissed, scheduler.ErrMissed(x.plan.Nodes[slowest].Name, &meta, now, now+r.predicted))
+}
+
+// refuse counts a request that is refused on arrival because of a node, and returns its error.
+func (x *Executor) refuse(r *run, node int32, why telemetry.Refusal, err error) error {
+	if x.stats != nil {
+		x.stats.Refused(why, 0)
+	}
+	err = x.wrap(r.ctx, node, err)
+	r.traceRefusal(node, err)
 	return err
 }
 
@@ -183,14 +220,12 @@ func (x *Executor) predict(now int64) {
 	if now < f.next.Load() || f.route == nil {
 		return
 	}
-	known := x.stages(now, deadline.NoDeadline)
-	for i := range f.route.Stages {
-		l := &f.route.Stages[i].Latency
-		rows := l.Recent()
-		leaves := l.Rows(rows)
-		ends, _ := f.route.After(i, leaves, rows)
-		f.paths[i].Rest.Store(ends - leaves)
+	if f.clients.Load() {
+		x.stages(now, deadline.NoDeadline, infer.Newcomer)
+		f.rests(func(p *scheduler.Path, rest int64) { p.Within.Store(rest) })
 	}
+	known := x.stages(now, deadline.NoDeadline, nil)
+	f.rests(func(p *scheduler.Path, rest int64) { p.Rest.Store(rest) })
 	arrival := int64(0)
 	if known {
 		arrival, _, _ = f.fromArrival(f.ends)
@@ -200,9 +235,20 @@ func (x *Executor) predict(now int64) {
 	f.next.Store(now + max(interval, 20*(telemetry.Now()-now)))
 }
 
+// rests predicts the time from the end of each step to the response. The stages are set, and mu is held.
+func (f *forecast) rests(set func(p *scheduler.Path, rest int64)) {
+	for i := range f.route.Stages {
+		l := &f.route.Stages[i].Latency
+		rows := l.Recent()
+		leaves := l.Rows(rows)
+		ends, _ := f.route.After(i, leaves, rows)
+		set(&f.paths[i], ends-leaves)
+	}
+}
+
 // stages sets the stages of the route, and reports whether at least one step has a forecast. mu is held. A step before which tasks wait
 // that have more time than due has less to do for a request that is due then.
-func (x *Executor) stages(now, due int64) (known bool) {
+func (x *Executor) stages(now, due int64, c *infer.Client) (known bool) {
 	f := &x.forecast
 	for i := range f.route.Stages {
 		s := &f.route.Stages[i]
@@ -212,9 +258,9 @@ func (x *Executor) stages(now, due int64) (known bool) {
 		}
 		at := due
 		if due != deadline.NoDeadline {
-			at -= f.paths[i].Rest.Load()
+			at -= f.rest(i, c)
 		}
-		if stage, ok := scheduler.ForecastOf(x.targets[i], now, at); ok {
+		if stage, ok := scheduler.ForecastOf(x.targets[i], now, at, c); ok {
 			*s, known = stage, true
 		}
 	}
@@ -222,13 +268,32 @@ func (x *Executor) stages(now, due int64) (known bool) {
 	return known
 }
 
-// predictFor predicts how long a request takes that arrives now and is due at a time, and sets predicted and ends of its run; 0 if nothing
-// is known. It returns whether the request waits for nothing, and the step at which it waits longest.
-func (x *Executor) predictFor(r *run, now, due int64) (idle bool, slowest int32) {
+// rest returns the predicted time from the end of a step to the response, for a request of a client; nil where clients are not told apart.
+func (f *forecast) rest(i int, c *infer.Client) int64 {
+	if c != nil {
+		return f.paths[i].Within.Load()
+	}
+	return f.paths[i].Rest.Load()
+}
+
+// predictWithin predicts how long a request takes that arrives now and is due at a time, of a client within its share; 0 if nothing is known.
+func (x *Executor) predictWithin(now, due int64) (took int64) {
 	f := &x.forecast
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if r.predicted = 0; f.route == nil || !x.stages(now, due) {
+	if f.route != nil && x.stages(now, due, infer.Newcomer) {
+		took, _, _ = f.fromArrival(nil)
+	}
+	return took
+}
+
+// predictFor predicts how long a request of a client takes that arrives now and is due at a time, and sets predicted and ends of its run; 0 if nothing
+// is known. It returns whether the request waits for nothing, and the step at which it waits longest.
+func (x *Executor) predictFor(r *run, now, due int64, c *infer.Client) (idle bool, slowest int32) {
+	f := &x.forecast
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if r.predicted = 0; f.route == nil || !x.stages(now, due, c) {
 		return false, 0
 	}
 	r.ends = slices.Grow(r.ends[:0], len(f.ends))[:len(f.ends)]

@@ -116,9 +116,12 @@ func (c *Scheduler) Enqueue(list scheduler.TaskList, t *scheduler.RunLoop) {
 	t.Ready(c)
 }
 
+// Load implements scheduler.Measurable.
+func (c *Scheduler) Load() scheduler.Load { return scheduler.LoadOf(c.inner) }
+
 // Forecast implements scheduler.Forecaster: a response may be in the cache, but need not be.
-func (c *Scheduler) Forecast(now, due int64) (deadline.Stage, bool) {
-	return scheduler.ForecastOf(c.inner, now, due)
+func (c *Scheduler) Forecast(now, due int64, of *infer.Client) (deadline.Stage, bool) {
+	return scheduler.ForecastOf(c.inner, now, due, of)
 }
 
 // RunInline looks the tasks up, completes the hits and enqueues the others.

@@ -131,6 +131,14 @@ func (l *Latency) Queue(rows, size float64, most int) int64 {
 	return int64(min(batches*l.fixed+l.perUnit*size, longest))
 }
 
+// Share returns what rows of a size take of a batch like the last ones, in ns; 0 while it is not known.
+func (l *Latency) Share(rows, size float64) int64 {
+	if !l.Known() {
+		return 0
+	}
+	return int64(min(l.fixed*rows/max(l.recent, rows, 1)+l.perUnit*size, longest))
+}
+
 // Recent returns the mean rows of the last batches.
 func (l *Latency) Recent() float64 { return l.recent }
 

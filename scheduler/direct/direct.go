@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 
 	"github.com/tutti-server/tutti/backends"
+	"github.com/tutti-server/tutti/core/infer"
 	"github.com/tutti-server/tutti/internal/pending"
 	"github.com/tutti-server/tutti/scheduler"
 	"github.com/tutti-server/tutti/scheduler/batch"
@@ -63,7 +64,7 @@ func (o *observed) observe(list *scheduler.TaskList) {
 }
 
 // Forecast implements scheduler.Forecaster. Nothing waits for an inline model. The first call has executions observed from then on.
-func (o *observed) Forecast(int64, int64) (s deadline.Stage, ok bool) {
+func (o *observed) Forecast(int64, int64, *infer.Client) (s deadline.Stage, ok bool) {
 	o.watching.Store(true)
 	o.mu.Lock()
 	defer o.mu.Unlock()

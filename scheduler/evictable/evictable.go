@@ -17,6 +17,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/tutti-server/tutti/core/infer"
 	"github.com/tutti-server/tutti/core/status"
 	"github.com/tutti-server/tutti/core/tensor"
 	"github.com/tutti-server/tutti/internal/pending"
@@ -74,12 +75,22 @@ func New(s Settings) *Scheduler {
 	return e
 }
 
-// Forecast implements scheduler.Forecaster; nothing is known while the model is not in memory.
-func (e *Scheduler) Forecast(now, due int64) (s deadline.Stage, ok bool) {
+// Load implements scheduler.Measurable.
+func (e *Scheduler) Load() (l scheduler.Load) {
 	e.entering.Add(1)
 	defer e.entering.Add(-1)
 	if inner := e.inner.Load(); inner != nil {
-		return scheduler.ForecastOf(*inner, now, due)
+		return scheduler.LoadOf(*inner)
+	}
+	return l
+}
+
+// Forecast implements scheduler.Forecaster; nothing is known while the model is not in memory.
+func (e *Scheduler) Forecast(now, due int64, of *infer.Client) (s deadline.Stage, ok bool) {
+	e.entering.Add(1)
+	defer e.entering.Add(-1)
+	if inner := e.inner.Load(); inner != nil {
+		return scheduler.ForecastOf(*inner, now, due, of)
 	}
 	return s, false
 }

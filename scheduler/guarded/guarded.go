@@ -118,9 +118,12 @@ func (g *Scheduler) Enqueue(list scheduler.TaskList, t *scheduler.RunLoop) {
 	t.Inline(g, list)
 }
 
+// Load implements scheduler.Measurable.
+func (g *Scheduler) Load() scheduler.Load { return scheduler.LoadOf(g.s.Inner) }
+
 // Forecast implements scheduler.Forecaster, for an attempt that succeeds.
-func (g *Scheduler) Forecast(now, due int64) (deadline.Stage, bool) {
-	return scheduler.ForecastOf(g.s.Inner, now, due)
+func (g *Scheduler) Forecast(now, due int64, of *infer.Client) (deadline.Stage, bool) {
+	return scheduler.ForecastOf(g.s.Inner, now, due, of)
 }
 
 // RunInline starts the first attempt of each task. Those of a sealed list stay together.

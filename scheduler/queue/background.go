@@ -228,8 +228,8 @@ func (q *Queue) fill(list *scheduler.TaskList, now int64) int {
 	if q.waiting.n == 0 || q.filler == nil || now < q.alone {
 		return 0
 	}
-	g := q.waiting.groups[list.Head.Shape]
-	if g == nil || len(g.lanes) == 0 {
+	g := q.waiting.first(list.Head.Shape)
+	if g == nil {
 		return 0
 	}
 	d := &q.decision
@@ -246,7 +246,7 @@ func (q *Queue) fill(list *scheduler.TaskList, now int64) int {
 	}
 	take := q.filler.Fill(formed(list), d.items, d.take[:0])
 	for _, i := range take {
-		list.Push(q.waiting.remove(d.seen[i]))
+		list.Push(q.waiting.serve(d.seen[i]))
 	}
 	return len(take)
 }

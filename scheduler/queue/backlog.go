@@ -12,9 +12,10 @@ import (
 // logarithm of the number of shapes. It is not safe for concurrent use.
 type backlog struct {
 	levels  levels
-	groups  map[uint64]*group
+	groups  map[groupKey]*group
 	heap    groups
 	last    *group // the one used last
+	shares  shares
 	most    int    // groups to keep, empty ones included
 	wheel   *wheel // made when the first task has a time limit
 	n       int
@@ -34,7 +35,7 @@ const (
 )
 
 func newBacklog(l Levels, model string) backlog {
-	return backlog{levels: levels{prefers: l, model: model, others: map[uint64]*level{}, most: fewLevels}, groups: map[uint64]*group{}, most: fewGroups}
+	return backlog{levels: levels{prefers: l, model: model, others: map[uint64]*level{}, most: fewLevels}, groups: map[groupKey]*group{}, most: fewGroups}
 }
 
 // push adds a task; false when its level is full.
@@ -61,6 +62,9 @@ func (q *backlog) push(w *scheduler.Task, now int64) bool {
 	q.n++
 	q.rows += w.Rows
 	q.size += w.Elements
+	if w.Meta.Client != nil || q.shares.flows != nil {
+		q.join(e)
+	}
 	q.enter(e)
 	q.schedule(e, now)
 	return true
@@ -79,9 +83,9 @@ func (q *backlog) late(w *scheduler.Task, now int64) bool {
 
 // enter puts e at the end of its lane.
 func (q *backlog) enter(e *entry) {
-	g := q.last
-	if g == nil || g.key != e.task.Shape {
-		g = q.group(e.task.Shape)
+	g, key := q.last, groupKey{e.task.Shape, e.flow}
+	if g == nil || g.key != key {
+		g = q.group(key)
 		q.last = g
 	}
 	front := len(g.lanes) == 0 || e.precedes(&g.lanes[0])
@@ -89,6 +93,9 @@ func (q *backlog) enter(e *entry) {
 	switch {
 	case g.pos == nowhere:
 		q.heap.add(g)
+		if e.flow != nil {
+			e.flow.groups = append(e.flow.groups, g)
+		}
 	case front:
 		q.heap.up(g.pos)
 	}
@@ -101,13 +108,16 @@ func (q *backlog) unlink(e *entry) {
 	switch {
 	case len(g.lanes) == 0:
 		q.heap.remove(g)
+		if f := g.key.flow; f != nil {
+			f.leave(g)
+		}
 	case first:
 		q.heap.down(g.pos)
 	}
 }
 
 // group returns the group of a key, a new one when the key is new.
-func (q *backlog) group(key uint64) *group {
+func (q *backlog) group(key groupKey) *group {
 	if g := q.groups[key]; g != nil {
 		return g
 	}
@@ -147,8 +157,12 @@ func (q *backlog) remove(e *entry) *scheduler.Task {
 		q.wheel.remove(e)
 	}
 	e.level.n--
+	if e.flow != nil {
+		q.shares.left(e)
+	}
 	if q.n--; q.n == 0 {
 		q.due.on = false
+		q.shares.rest()
 	}
 	q.rows -= w.Rows
 	q.size -= w.Elements
@@ -241,6 +255,8 @@ type entry struct {
 	rank       uint64 // in the order of service: odd behind the others of its level
 	due        int64  // in the order of service, behind rank: see dueOrder
 	arrival    uint64 // counts entries
+	flow       *flow  // of the task's client; nil where clients are not told apart
+	cost       int64  // what the task is expected to take of an instance, of a client's only
 	slot       int16  // in the timing wheel, or nowhere
 
 	expires       int64  // when the queue policy's timeout ends, 0 for never
@@ -248,9 +264,15 @@ type entry struct {
 	before, after *entry // in the wheel's slot
 }
 
-// group holds the queued tasks of one shape, by lanes in order of service.
+// groupKey is what the tasks of a group share: a shape and, where clients are told apart, the client.
+type groupKey struct {
+	shape uint64
+	flow  *flow
+}
+
+// group holds the queued tasks of one shape, and one client where they are told apart, by lanes in order of service.
 type group struct {
-	key   uint64
+	key   groupKey
 	lanes []lane // those that hold tasks, by rank and due time
 	pos   int    // in the heap; nowhere when empty
 }
@@ -354,14 +376,21 @@ func (g *group) after(e *entry) *entry {
 
 // before reports whether g's first task is served before h's.
 func (g *group) before(h *group) bool {
-	a, b := &g.lanes[0], &h.lanes[0]
-	if a.rank != b.rank {
-		return a.rank < b.rank
+	if v, w := g.key.flow.turn(), h.key.flow.turn(); v != w {
+		return v < w
 	}
-	if a.due != b.due {
-		return a.due < b.due
+	return g.lanes[0].head.earlier(h.lanes[0].head)
+}
+
+// earlier reports whether e is served before other, of a client whose turn is the same.
+func (e *entry) earlier(other *entry) bool {
+	if e.rank != other.rank {
+		return e.rank < other.rank
 	}
-	return a.head.arrival < b.head.arrival
+	if e.due != other.due {
+		return e.due < other.due
+	}
+	return e.arrival < other.arrival
 }
 
 // groups is a binary heap, next group first. The interface calls of container/heap cost more than the comparisons.

@@ -101,7 +101,7 @@ func (q *backlog) served() map[uint64][]*scheduler.Task {
 	all := map[uint64][]*scheduler.Task{}
 	for _, g := range q.heap {
 		for e := g.after(nil); e != nil; e = g.after(e) {
-			all[g.key] = append(all[g.key], e.task)
+			all[g.key.shape] = append(all[g.key.shape], e.task)
 		}
 	}
 	return all

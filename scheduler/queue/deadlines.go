@@ -4,6 +4,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/tutti-server/tutti/core/infer"
 	"github.com/tutti-server/tutti/internal/telemetry"
 	"github.com/tutti-server/tutti/scheduler"
 	"github.com/tutti-server/tutti/scheduler/deadline"
@@ -64,13 +65,30 @@ func sizeOf(list *scheduler.TaskList) (size float64, due int64) {
 }
 
 // Forecast implements scheduler.Forecaster. The first call has batches observed from then on.
-func (q *Queue) Forecast(now, due int64) (s deadline.Stage, ok bool) {
+func (q *Queue) Forecast(now, due int64, c *infer.Client) (s deadline.Stage, ok bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if !q.predicts() {
 		return s, false
 	}
-	return q.stage(now, due), true
+	return q.stage(now, due, c), true
+}
+
+// Load implements scheduler.Measurable. The wait is predicted from the times of batches where they are observed, else from the mean time
+// of a task.
+func (q *Queue) Load() scheduler.Load {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	l := scheduler.Load{Busy: len(q.all) - len(q.free), Instances: len(q.all)}
+	switch n := int64(len(q.all)); {
+	case n == 0 || len(q.free) > 0 && q.backlog.n == 0:
+	case q.latency.Known():
+		s := q.stage(telemetry.Now(), deadline.NoDeadline, nil)
+		l.Wait = time.Duration(s.Wait())
+	default:
+		l.Wait = time.Duration(q.perTask * int64(q.backlog.n+1) / n)
+	}
+	return l
 }
 
 // predicts reports whether it is known how long batches take, and has them observed from now on. An execution of a decoupled model takes
@@ -103,7 +121,7 @@ func (q *Queue) offer(now int64) {
 		if l := &b.heap[0].lanes[0]; b.due.on && l.due > 0 {
 			m := deadline.Margins{Now: now, Batch: next.Batch, Deviation: q.latency.Deviation()}
 			if p := l.head.task.Path; p != nil {
-				m.Rest, next.Depth = p.Rest.Load(), p.Depth
+				m.Rest, next.Depth = l.head.task.Rest(), p.Depth
 			}
 			next.Closes = l.due - (m.Safe() - now - m.Rest)
 		}
@@ -126,7 +144,7 @@ func (q *Queue) ask() {
 }
 
 // stage is Forecast with the lock held.
-func (q *Queue) stage(now, due int64) deadline.Stage {
+func (q *Queue) stage(now, due int64, c *infer.Client) deadline.Stage {
 	s := deadline.Stage{Latency: q.latency, Instances: len(q.all), MaxBatch: q.runner.Signature().MaxBatch}
 	if len(q.free) == 0 {
 		if len(q.ends) > 0 {
@@ -136,7 +154,7 @@ func (q *Queue) stage(now, due int64) deadline.Stage {
 			s.Busy = max(q.latency.Rows(q.latency.Recent())/2, 1)
 		}
 	}
-	rows, size := q.backlog.ahead(due)
+	rows, size := q.backlog.ahead(due, c)
 	s.Rows = float64(rows)
 	s.Work = q.latency.Queue(float64(rows), float64(size), q.runner.Signature().MaxBatch) / int64(len(q.all))
 	if q.device != nil {
@@ -151,14 +169,17 @@ func (q *Queue) predictedWait(now int64) int64 {
 	if !q.watching || !q.predicts() {
 		return 0
 	}
-	s := q.stage(now, deadline.NoDeadline)
+	s := q.stage(now, deadline.NoDeadline, nil)
 	return s.Busy + s.Work
 }
 
-// ahead returns the rows and elements of the tasks that are served before one that is due at a time.
+// ahead returns the rows and elements of the tasks that are served before one of a client that is due at a time.
 //
 // hot: all of them without a search where all are.
-func (q *backlog) ahead(due int64) (rows int32, size int64) {
+func (q *backlog) ahead(due int64, c *infer.Client) (rows int32, size int64) {
+	if c != nil && q.shares.flows != nil {
+		return q.aheadOf(c, due)
+	}
 	if due == deadline.NoDeadline || !q.due.on {
 		return q.rows, q.size
 	}
@@ -173,28 +194,34 @@ func (q *backlog) ahead(due int64) (rows int32, size int64) {
 	return rows, size
 }
 
-// unreachable returns why a task of a model that is no step of an ensemble is not queued: its deadline would pass first. nil if it may be
-// queued. Called with the lock held.
-func (q *Queue) unreachable(w *scheduler.Task, now int64) error {
-	due := w.Meta.Deadline
+// unreachable refuses a task of a model that is no step of an ensemble, if its deadline would pass first, and reports whether it has. Called
+// with the lock held.
+func (q *Queue) unreachable(w *scheduler.Task, now int64) bool {
+	due, c := w.Meta.Deadline, w.Meta.Client
 	if due == 0 || w.Path != nil || !q.predicts() {
-		return nil
+		return false
 	}
 	own := q.latency.Of(float64(w.Elements))
-	s := q.stage(now, deadline.NoDeadline)
-	if deadline.Admits(due-now, s.Wait()+own, own) {
-		return nil
+	takes := func(due int64, c *infer.Client) int64 {
+		s := q.stage(now, due, c)
+		return s.Wait() + own
 	}
-	s = q.stage(now, due)
-	takes := s.Wait() + own
-	if deadline.Admits(due-now, takes, own) {
-		return nil
+	if deadline.Admits(due-now, takes(deadline.NoDeadline, nil), own) {
+		return false
 	}
-	if q.backlog.n == 0 && q.rows == 0 && q.probes.Try(now) {
+	expected := takes(due, c)
+	switch {
+	case deadline.Admits(due-now, expected, own):
+		return false
+	case q.backlog.n == 0 && q.rows == 0 && q.probes.Try(now):
 		w.Meta.Probe = true
-		return nil
+		return false
+	case c != nil && c.Contended(now) && deadline.Admits(due-now, takes(due, infer.Newcomer), own):
+		w.Err, w.Refusal = c.ErrOverShare(q.runner.Signature().Model, time.Duration(now+expected-due)), telemetry.OverShare
+	default:
+		w.Err, w.Refusal = q.errMissed(w, now, now+expected), telemetry.DeadlineMissed
 	}
-	return q.errMissed(w, now, now+takes)
+	return true
 }
 
 // errMissed returns the error of a task whose request would end at a time that is after its deadline.
@@ -255,9 +282,7 @@ func (q *Queue) margins(take []int32, now int64) deadline.Margins {
 		size += float64(q.decision.items[i].Elements)
 	}
 	m := deadline.Margins{Now: now, Batch: q.latency.Of(size), Deviation: q.latency.Deviation()}
-	if p := q.decision.seen[take[0]].task.Path; p != nil {
-		m.Rest = p.Rest.Load()
-	}
+	m.Rest = q.decision.seen[take[0]].task.Rest()
 	return m
 }
 
@@ -314,7 +339,7 @@ func (q *Queue) dropMissed(b *backlog, take []int32, m *deadline.Margins, droppe
 // as the one that take describes; else nil. Requests that have begun are not left out, nor are those without a deadline.
 func (q *Queue) safe(g *group, take []int32, m *deadline.Margins) *entry {
 	first := q.decision.seen[take[0]]
-	if due := first.task.Meta.Deadline; due == 0 || due >= m.Safe() || first.task.Path != nil && !first.task.Path.First {
+	if due := first.task.Meta.Deadline; q.backlog.shares.several() || due == 0 || due >= m.Safe() || first.task.Path != nil && !first.task.Path.First {
 		return nil
 	}
 	rows := int32(0)

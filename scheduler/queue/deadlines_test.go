@@ -43,7 +43,12 @@ type dated struct {
 	mu   sync.Mutex
 	runs [][]int // the tasks of each execution, guarded by mu
 	ran  func(run []int)
+
+	reached, goOn chan struct{} // of hold
 }
+
+// hold has the fifth execution after the first say so and wait.
+func (d *dated) hold(reached, goOn chan struct{}) { d.reached, d.goOn = reached, goOn }
 
 func newDated(t *testing.T, most int) *dated {
 	t.Helper()
@@ -69,7 +74,12 @@ func newDatedAt(t *testing.T, policy scheduler.Policy, at []scheduler.Limiter) *
 		if d.ran != nil {
 			d.ran(run)
 		}
+		n := len(d.runs)
 		d.mu.Unlock()
+		if n == 6 && d.reached != nil {
+			close(d.reached)
+			<-d.goOn
+		}
 		if run[0] < 0 {
 			return errors.New("nothing is learned from a failure")
 		}
@@ -339,7 +349,7 @@ func TestBusyWithOneBatch(t *testing.T) {
 	executions := 0
 	d.ran = func([]int) {
 		executions++
-		stage, ok := scheduler.ForecastOf(d.s, telemetry.Now(), deadline.NoDeadline)
+		stage, ok := scheduler.ForecastOf(d.s, telemetry.Now(), deadline.NoDeadline, nil)
 		if takes := stage.Latency.Rows(1); !ok || stage.Busy > takes {
 			t.Errorf("busy for %v, expected at most the %v of a batch", time.Duration(stage.Busy), time.Duration(takes))
 		}
@@ -386,7 +396,7 @@ func TestHeldForNextStep(t *testing.T) {
 		d.ran = ran
 		queue.Observe(d.s, 1, second)
 	}
-	scheduler.ForecastOf(first.s, first.now, deadline.NoDeadline) // which has the device watched
+	scheduler.ForecastOf(first.s, first.now, deadline.NoDeadline, nil) // which has the device watched
 	first.path, next.path = path, &scheduler.Path{Depth: 1, Prompt: true}
 	stepped := make(chan struct{})
 	job := first.b.Job(1, first.b.Floats([]int64{1, 1}, 1))

@@ -66,6 +66,7 @@ type decision struct {
 	items []scheduler.Item
 	seen  []*entry // of items
 	take  []int32
+	turns turns
 }
 
 // Settings are the parameters of New.
@@ -110,6 +111,7 @@ func New(s Settings) *Queue {
 	if s.Ordered {
 		q.order = &order{complete: q.completeNow}
 	}
+	q.backlog.shares.of, q.waiting.shares.of = q, q
 	q.all = s.Instances
 	q.free = q.limit(s.Instances, s.Limiters)
 	q.learner, _ = s.Policy.(scheduler.Learner)
@@ -143,7 +145,7 @@ func (q *Queue) Enqueue(list scheduler.TaskList, t *scheduler.RunLoop) {
 	if q.handOff(&list, t) {
 		return
 	}
-	var queued, refused scheduler.TaskList // queued is read under the lock only: tasks change hands
+	var queued, refused, displaced scheduler.TaskList // queued is read under the lock only: tasks change hands
 	q.mu.Lock()
 	for w := list.Pop(); w != nil; w = list.Pop() {
 		if q.lost != nil {
@@ -151,16 +153,15 @@ func (q *Queue) Enqueue(list scheduler.TaskList, t *scheduler.RunLoop) {
 			refused.Push(w)
 			continue
 		}
-		if err := q.unreachable(w, now); err != nil {
-			w.Err, w.Refusal = err, telemetry.DeadlineMissed
+		if q.unreachable(w, now) {
 			refused.Push(w)
 			continue
 		}
-		if q.backlog.push(w, now) {
+		if q.backlog.push(w, now) || q.pushOver(w, now, &displaced) {
 			queued.Push(w)
 			continue
 		}
-		w.Err, w.Refusal = q.backlog.levels.errFull(w.Meta.Priority, q.perTask/int64(len(q.all)), q.predictedWait(now)), telemetry.QueueFull
+		q.refuseFull(w, now)
 		refused.Push(w)
 	}
 	if q.order != nil {
@@ -177,6 +178,9 @@ func (q *Queue) Enqueue(list scheduler.TaskList, t *scheduler.RunLoop) {
 	q.mu.Unlock()
 	if refused.Len() > 0 {
 		t.Inline(refusal{q}, refused)
+	}
+	if displaced.Len() > 0 {
+		t.Inline(displacement{q}, displaced)
 	}
 	if ready {
 		t.Ready(q)
@@ -292,6 +296,9 @@ func (q *Queue) form(b *backlog, now int64, dropped *scheduler.TaskList) (take [
 
 // view returns the tasks of a group from one on, nil for the first, of which it drops those that have expired.
 func (q *Queue) view(b *backlog, g *group, from *entry, now int64, dropped *scheduler.TaskList) scheduler.View {
+	if b.shares.several() {
+		return q.viewOfClients(b, g, now, dropped)
+	}
 	d := &q.decision
 	clear(d.seen)
 	d.items, d.seen = d.items[:0], d.seen[:0]
@@ -323,7 +330,7 @@ func (q *Queue) pull(b *backlog, positions []int32) (list scheduler.TaskList) {
 	first := q.decision.seen[positions[0]].task
 	for _, i := range positions {
 		if e := q.decision.seen[i]; e.task == first || q.runner.Compatible(first, e.task) {
-			list.Push(b.remove(e))
+			list.Push(b.serve(e))
 		}
 	}
 	return list

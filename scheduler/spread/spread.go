@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	"github.com/tutti-server/tutti/backends"
+	"github.com/tutti-server/tutti/core/infer"
 	"github.com/tutti-server/tutti/core/tensor"
 	"github.com/tutti-server/tutti/scheduler"
 	"github.com/tutti-server/tutti/scheduler/batch"
@@ -119,10 +120,21 @@ func (s *Spread) least(w *scheduler.Task, together bool) int {
 	return max(best, 0)
 }
 
-// Forecast implements scheduler.Forecaster: that of the place where a task would be done first.
-func (s *Spread) Forecast(now, due int64) (best deadline.Stage, ok bool) {
+// Load implements scheduler.Measurable: the instances of all places, and the wait at the place where it is shortest.
+func (s *Spread) Load() (sum scheduler.Load) {
 	for i := range s.targets {
-		if stage, known := scheduler.ForecastOf(s.targets[i].To, now, due); known && (!ok || stage.Wait() < best.Wait()) {
+		l := scheduler.LoadOf(s.targets[i].To)
+		if sum.Busy, sum.Instances = sum.Busy+l.Busy, sum.Instances+l.Instances; i == 0 || l.Wait < sum.Wait {
+			sum.Wait = l.Wait
+		}
+	}
+	return sum
+}
+
+// Forecast implements scheduler.Forecaster: that of the place where a task would be done first.
+func (s *Spread) Forecast(now, due int64, of *infer.Client) (best deadline.Stage, ok bool) {
+	for i := range s.targets {
+		if stage, known := scheduler.ForecastOf(s.targets[i].To, now, due, of); known && (!ok || stage.Wait() < best.Wait()) {
 			best, ok = stage, true
 		}
 	}

@@ -18,6 +18,7 @@ import (
 
 	"github.com/tutti-server/tutti/core/infer"
 	"github.com/tutti-server/tutti/internal/identity"
+	"github.com/tutti-server/tutti/internal/telemetry"
 	"github.com/tutti-server/tutti/proto/inference"
 )
 
@@ -117,6 +118,15 @@ func addressOf(ctx context.Context) string {
 		return p.Addr.String()
 	}
 	return ""
+}
+
+// clientOf returns the client of a call. There must be Shares.
+func (s *service) clientOf(ctx context.Context) *infer.Client {
+	var header []string
+	if name := s.set.Shares.Header(); name != "" {
+		header = metadata.ValueFromIncomingContext(ctx, name)
+	}
+	return s.set.Shares.Of(header, identity.From(ctx).Label(), addressOf(ctx), telemetry.Now())
 }
 
 // mayInfer returns why the client of a call may not infer with a model.

@@ -14,6 +14,7 @@ import (
 	"github.com/tutti-server/tutti/core/infer"
 	"github.com/tutti-server/tutti/core/status"
 	"github.com/tutti-server/tutti/internal/recovery"
+	"github.com/tutti-server/tutti/internal/server/loads"
 	"github.com/tutti-server/tutti/internal/tracing"
 	"github.com/tutti-server/tutti/proto/inference"
 )
@@ -37,8 +38,8 @@ func serviceDesc() *grpc.ServiceDesc {
 func modelInfer(srv any, ctx context.Context, receive func(any) error, _ grpc.UnaryServerInterceptor) (resp any, err error) { //nolint:revive // grpc's signature
 	s := srv.(*service) //nolint:errcheck,forcetypeassert // registered as this
 	defer s.recovered(methodInfer, &err)
-	s.load.begin()
-	defer func() { s.load.end(err) }()
+	s.set.Load.Begin()
+	defer func() { s.set.Load.End(err) }()
 	if ctx, err = s.resolve(ctx, methodInfer); err != nil {
 		return nil, err
 	}
@@ -48,7 +49,7 @@ func modelInfer(srv any, ctx context.Context, receive func(any) error, _ grpc.Un
 		return nil, err
 	}
 	r, err := s.respond(ctx, m, came)
-	s.load.attach(ctx)
+	s.attachLoad(ctx)
 	if err != nil {
 		return nil, refusal(ctx, err)
 	}
@@ -127,6 +128,15 @@ func (s *service) infer(ctx context.Context, m *message, came tracing.Interval) 
 }
 
 var errNoResponse = status.Errorf(status.Internal, "received an unexpected null response")
+
+// attachLoad sets the trailer of a call whose client asks for the load.
+//
+// hot: one lookup for other calls.
+func (s *service) attachLoad(ctx context.Context) {
+	if format := metadata.ValueFromIncomingContext(ctx, loads.FormatHeader); len(format) == 1 && format[0] == "bin" {
+		_ = grpc.SetTrailer(ctx, metadata.Pairs(loads.Trailer, s.set.Load.Binary())) // it fails only outside a call
+	}
+}
 
 // compress selects a compressed response if the server is configured so and the client accepts it, whether or not
 // the request was compressed.

@@ -48,6 +48,7 @@ type receiver struct {
 	svc    *service
 	from   transportStream // nil if nothing is limited
 	conn   *connection     // nil if from is
+	client *infer.Client   // whose call it is; nil where clients are not told apart
 	single bool            // the call has one message
 	came   bool            // the first one
 }
@@ -57,6 +58,9 @@ type receiver struct {
 // hot: no allocation.
 func (s *service) receiverOf(ctx context.Context, single bool) receiver {
 	r := receiver{svc: s, single: single}
+	if s.set.Shares != nil {
+		r.client = s.clientOf(ctx)
+	}
 	if l := connectionOf(ctx, s.set.InFlight); l != nil {
 		if from, ok := grpc.ServerTransportStreamFromContext(ctx).(transportStream); ok {
 			r.from, r.conn = from, l
@@ -72,6 +76,9 @@ func (s *service) receiverOf(ctx context.Context, single bool) receiver {
 func (r *receiver) receive(in *incoming, v any, plain func(any) error) error {
 	in.charge, in.refused = r.svc.set.InFlight.Charge(), nil
 	m, isRequest := v.(*message)
+	if isRequest {
+		in.charge.For(r.client)
+	}
 	if r.from == nil {
 		err := plain(v)
 		if err == nil && isRequest {

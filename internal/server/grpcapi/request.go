@@ -1,6 +1,7 @@
 package grpcapi
 
 import (
+	"cmp"
 	"context"
 	"math"
 	"strings"
@@ -41,6 +42,9 @@ func (d *decoder) decode(ctx context.Context, unary bool) error {
 	d.received.End()
 	d.req.Origin = tracing.Origin{Read: d.received, Start: tracing.GRPCWaitReadStart, Done: tracing.GRPCWaitReadEnd}
 	d.readTraceContext(ctx)
+	if d.svc.set.Shares != nil {
+		d.req.SetClient(cmp.Or(d.msg.charge.Client(), d.svc.clientOf(ctx)))
+	}
 	d.req.SetBackground(metadata.ValueFromIncomingContext(ctx, infer.BackgroundHeader))
 	if limit := metadata.ValueFromIncomingContext(ctx, infer.TimeLimitHeader); err == nil && limit != nil {
 		err = d.req.SetTimeLimit(limit, telemetry.Now())

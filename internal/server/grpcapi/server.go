@@ -10,7 +10,6 @@
 //   - infer.go: ModelInfer, and the deadlines and panics of calls; stream.go, streamcall.go, streamroom.go: ModelStreamInfer
 //   - receive.go: reading messages in pieces, which are charged; latemessage.go: ending calls whose messages do not come
 //   - connection.go: responses that are not read; message.go: reading protobuf, by package wire
-//   - load.go: the load for clients that balance by it
 //   - request.go, params.go: from message to request; response.go: from response to message
 package grpcapi
 
@@ -43,6 +42,7 @@ import (
 	"github.com/tutti-server/tutti/internal/identity"
 	"github.com/tutti-server/tutti/internal/logs"
 	"github.com/tutti-server/tutti/internal/pool"
+	"github.com/tutti-server/tutti/internal/server/loads"
 	"github.com/tutti-server/tutti/internal/server/sock"
 	"github.com/tutti-server/tutti/internal/shm"
 	"github.com/tutti-server/tutti/internal/tracing"
@@ -86,6 +86,10 @@ type Settings struct {
 	Compression Compression
 	// TLS encrypts every connection; see certs.Load. Nil: none.
 	TLS *tls.Config
+	// Load counts calls and reports the load. Nil: that of the gRPC server alone.
+	Load *loads.Meter
+	// Shares tells clients apart. Nil: it does not.
+	Shares *infer.Shares
 	// ForwardHeaders selects the metadata that become request parameters. Keys are lower case. Nil: none.
 	ForwardHeaders *regexp.Regexp
 	// Restricted lists categories of methods that need metadata with a key after triton-grpc-protocol-. Each
@@ -112,7 +116,7 @@ type service struct {
 	codec   codec
 	limited infer.Restrictions
 	names   pool.Names
-	load    load
+	open    atomic.Int64 // streams
 	// exit is closed at shutdown, cut when the streams that are still open then must end.
 	exit, cut         chan struct{}
 	exitOnce, cutOnce sync.Once
@@ -135,6 +139,9 @@ func newService(set Settings) *service {
 	if set.Regions == nil {
 		set.Regions = shm.NewRegistry(false)
 	}
+	if set.Load == nil {
+		set.Load = new(loads.Meter)
+	}
 	return &service{set: set, codec: newCodec(set.InFlight), limited: infer.Restrict(set.Restricted), exit: make(chan struct{}), cut: make(chan struct{})}
 }
 
@@ -146,7 +153,7 @@ func New(set Settings) *Server {
 	s.grpc.RegisterService(svc.receiving(serviceDesc()), svc)
 	s.grpc.RegisterService(svc.receiving(&grpc_health_v1.Health_ServiceDesc), &health{svc: svc})
 	reflection.Register(s.grpc)
-	if err := orca.Register(s.grpc, orca.ServiceOptions{ServerMetricsProvider: &svc.load}); err != nil {
+	if err := orca.Register(s.grpc, orca.ServiceOptions{ServerMetricsProvider: svc.set.Load}); err != nil {
 		panic(err) // unreachable: there is a provider
 	}
 	return s
@@ -192,7 +199,7 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	case <-ctx.Done():
 	}
 	s.svc.cutOnce.Do(func() { close(s.svc.cut) })
-	if s.svc.load.streams.Load() > 0 {
+	if s.svc.open.Load() > 0 {
 		select {
 		case <-graceful:
 		case <-time.After(cutTime): // calls that are not streams

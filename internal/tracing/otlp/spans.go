@@ -177,6 +177,9 @@ func aboutModel(r *tracing.Record, name string, version int64, number, parent ui
 	if r.Request != "" {
 		list = append(list, attribute.String(attrRequest, r.Request))
 	}
+	if r.Client != "" {
+		list = append(list, attribute.String("tutti.client", r.Client))
+	}
 	return list
 }
 

@@ -53,6 +53,7 @@ func (c *codec) record(r *tracing.Record) {
 	c.text(&r.Model)
 	integer(c, &r.Version)
 	c.text(&r.Request)
+	c.text(&r.Client)
 	due, explained := r.Deadline != 0, r.Reason != ""
 	c.flags(&r.Ensemble, &r.Failed, &r.Captured, &due, &explained)
 	integer(c, &r.Code)

@@ -77,11 +77,14 @@ func (s *Service) GenerateStream(w http.ResponseWriter, r *http.Request, p trans
 func (s *Service) generate(w http.ResponseWriter, r *http.Request, p transport.Path, stream bool,
 	respond func(*exchange, *responseQueue, context.CancelFunc),
 ) {
-	x := s.newExchange()
+	x := s.newExchange(r)
 	defer x.release()
 	x.req = infer.NewRequest()
 	err := x.readGenerate(w, r, p)
 	x.received(r.Header)
+	s.Load.Begin()
+	defer func() { s.Load.End(err) }()
+	s.Load.SetHeader(w.Header(), r.Header)
 	if err != nil {
 		x.reject(p, err)
 		s.Reject(w, r, err)

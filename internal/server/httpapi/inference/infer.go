@@ -137,10 +137,11 @@ func (f field) has(m field) bool { return f&m != 0 }
 
 var exchanges pool.Of[exchange]
 
-func (s *Service) newExchange() *exchange {
+func (s *Service) newExchange(r *http.Request) *exchange {
 	x := exchanges.Get()
 	x.srv, x.span = s, s.Tracer.Begin()
 	x.in.Begin(s.Shared)
+	x.in.Charge.For(s.Client(r))
 	return x
 }
 
@@ -196,10 +197,14 @@ func (s *Service) Infer(w http.ResponseWriter, r *http.Request, p transport.Path
 //
 // hot: as Infer.
 func (s *Service) inferNow(w http.ResponseWriter, r *http.Request, p transport.Path) {
-	x := s.newExchange()
+	x := s.newExchange(r)
 	defer x.release()
-	if err := x.infer(w, r, p); err != nil {
+	s.Load.Begin()
+	err := x.infer(w, r, p)
+	s.Load.End(err)
+	if err != nil {
 		x.closeWindows()
+		s.Load.SetHeader(w.Header(), r.Header)
 		if x.parsing {
 			w.Header()["Content-Type"] = transport.JSONType
 		}
@@ -234,6 +239,7 @@ func (x *exchange) infer(w http.ResponseWriter, r *http.Request, p transport.Pat
 	resp.Trace.Mark(tracing.HTTPSendStart)
 	defer resp.Trace.Mark(tracing.HTTPSendEnd)
 	x.in.Charge.Add(resp.Size())
+	x.srv.Load.SetHeader(w.Header(), r.Header)
 	return x.respond(w, r.Header, resp)
 }
 
@@ -298,6 +304,7 @@ func (x *exchange) received(h http.Header) {
 	x.span.End()
 	x.req.Origin = tracing.Origin{Read: x.span, Start: tracing.HTTPRecvStart, Done: tracing.HTTPRecvEnd}
 	x.req.SetBackground(h[backgroundHeader])
+	x.req.SetClient(x.in.Charge.Client())
 	if parent := h["Traceparent"]; len(parent) == 1 && x.srv.Tracer.On() {
 		x.req.Origin.Follow(parent[0], strings.Join(h["Tracestate"], ","))
 	}

@@ -94,7 +94,7 @@ func (s *Service) accepted(ctx context.Context, w http.ResponseWriter, r *http.R
 // checked decodes and checks a request without executing it. It responds if the request is refused. now reports that the
 // request cannot be executed later.
 func (s *Service) checked(w http.ResponseWriter, r *http.Request, p transport.Path) (now, ok bool) {
-	x := s.newExchange()
+	x := s.newExchange(r)
 	defer x.release()
 	x.req = infer.NewRequest()
 	err := x.readInfer(w, r, p)

@@ -20,8 +20,10 @@ import (
 	"github.com/tutti-server/tutti/core/tensor"
 	"github.com/tutti-server/tutti/internal/identity"
 	"github.com/tutti-server/tutti/internal/logs"
+	"github.com/tutti-server/tutti/internal/server/loads"
 	"github.com/tutti-server/tutti/internal/server/sites"
 	"github.com/tutti-server/tutti/internal/shm"
+	"github.com/tutti-server/tutti/internal/telemetry"
 	"github.com/tutti-server/tutti/internal/tracing"
 )
 
@@ -69,6 +71,10 @@ type Settings struct {
 	Restricted []infer.Restriction
 	// Guard decides who may use what, and writes the audit log. Nil: everybody may use everything.
 	Guard *identity.Guard
+	// Load counts inference requests and reports the load; nil for that of the HTTP server alone.
+	Load *loads.Meter
+	// Shares tells clients apart; nil does not.
+	Shares *infer.Shares
 	// Sites decides which web pages may change the server. Nil: those of the server itself.
 	Sites *sites.Policy
 	// NoFastPath serves every connection with net/http, also those that package http1 could serve.
@@ -88,12 +94,17 @@ type Shared struct {
 	Streams Streams
 	// Restrictions are the restricted parts of the API.
 	Restrictions infer.Restrictions
+
+	clientHeader string // the header that tells clients apart, as net/http has it
 }
 
 // NewShared returns a Shared with defaults for the settings that are zero.
 func NewShared(set Settings) *Shared {
 	if set.Regions == nil {
 		set.Regions = shm.NewRegistry(false)
+	}
+	if set.Load == nil {
+		set.Load = new(loads.Meter)
 	}
 	if set.MaxInput <= 0 {
 		set.MaxInput = 64 << 20
@@ -108,7 +119,17 @@ func NewShared(set Settings) *Shared {
 	if set.Live == nil {
 		set.Live = func() bool { return true }
 	}
-	return &Shared{Settings: set, Restrictions: infer.Restrict(set.Restricted)}
+	return &Shared{Settings: set, Restrictions: infer.Restrict(set.Restricted), clientHeader: http.CanonicalHeaderKey(set.Shares.Header())}
+}
+
+// Client returns the client of a request, nil where clients are not told apart.
+//
+// hot: one comparison where they are not.
+func (s *Shared) Client(r *http.Request) *infer.Client {
+	if s.Shares == nil {
+		return nil
+	}
+	return s.Shares.Of(r.Header[s.clientHeader], identity.From(r.Context()).Label(), r.RemoteAddr, telemetry.Now())
 }
 
 // Admits reports whether a request with this header may use a part of the API.

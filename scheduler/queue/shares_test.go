@@ -10,8 +10,6 @@ import (
 	"github.com/tutti-server/tutti/core/infer"
 	"github.com/tutti-server/tutti/core/status"
 	"github.com/tutti-server/tutti/internal/telemetry"
-	"github.com/tutti-server/tutti/scheduler"
-	"github.com/tutti-server/tutti/scheduler/deadline"
 	"github.com/tutti-server/tutti/scheduler/queue"
 	"github.com/tutti-server/tutti/scheduler/schedtest"
 )
@@ -221,25 +219,4 @@ func TestSharesWithDeadlines(t *testing.T) {
 	if len(got) < 2 || got[0][0] != 1 && got[1][0] != 1 {
 		t.Errorf("executed %v, want that of b at once", got)
 	}
-}
-
-// TestBusyDoesNotAddUp checks that batches which end earlier than expected do not add up to a long wait while the queue is never idle.
-func TestBusyDoesNotAddUp(t *testing.T) {
-	t.Parallel()
-	d := newDated(t, 1)
-	reached, goOn := make(chan struct{}), make(chan struct{})
-	d.hold(reached, goOn)
-	queue.Observe(d.s, 1, int64(100*time.Second))
-	d.busy()
-	for i := range 10 {
-		d.add(i, 10_000*time.Second)
-	}
-	d.leave()
-	<-reached
-	stage, ok := scheduler.ForecastOf(d.s, telemetry.Now(), deadline.NoDeadline, nil)
-	if !ok || stage.Busy > int64(100*time.Second) {
-		t.Errorf("the one instance is expected to be busy for %v, %v, more than a batch takes", time.Duration(stage.Busy), ok)
-	}
-	close(goOn)
-	d.executed(t)
 }

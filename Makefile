@@ -284,8 +284,8 @@ bench-sched: bin/tutti-bench ## Measure what schedulers and the executor add to 
 	bin/tutti-bench -only sched -rounds $(COUNT)
 
 .PHONY: bench-goodput
-bench-goodput: bin/tutti-bench ## Compare policies for deadlines in virtual time with what any policy could do; fails when a goal is missed
-	bin/tutti-bench -only goodput
+bench-goodput: bin/tutti-bench runtime examples build ## Compare policies for deadlines with what any policy could do, in virtual time, then the server beside Triton; fails when a goal is missed
+	bin/tutti-bench -only goodput,goodputlive
 
 .PHONY: bench-streams
 bench-streams: bin/tutti-bench build ## Measure the time to the first chunk through three decoupled steps

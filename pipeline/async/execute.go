@@ -54,7 +54,7 @@ func (w *Worker) execute(ctx context.Context, o *order) (done storedResponse, er
 	var req storedRequest
 	rest, err := w.records.get(ctx, o.ID+kindRequest, &req)
 	if err != nil && status.CodeOf(err) == status.NotFound {
-		return done, fatal(errors.New("the stored request is gone: it was cancelled, or removed from the storage"))
+		return done, gone(ctx)
 	}
 	if err != nil {
 		return done, err
@@ -84,6 +84,18 @@ func (w *Worker) execute(ctx context.Context, o *order) (done storedResponse, er
 	}
 	done.Code, done.Header, done.Size, done.Ended = reply.Code, reply.Header, int64(len(result)), time.Now().UTC()
 	return done, w.records.put(ctx, o.ID+kindResponse, &done, result)
+}
+
+// gone is the error of an attempt without a stored request. A cancellation removes it, and is heard of with the next heartbeat.
+func gone(ctx context.Context) error {
+	wait := time.NewTimer(2 * beatEvery)
+	defer wait.Stop()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-wait.C:
+		return fatal(errors.New("the stored request is gone: it was removed from the storage"))
+	}
 }
 
 // The headers of an error, as docs/errors.md says.

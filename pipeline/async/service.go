@@ -135,7 +135,7 @@ func (s *Service) Cancel(ctx context.Context, id string) (*job.RequestStatus, er
 	if err != nil && !errors.As(err, &missing) {
 		return nil, s.coded(err, id)
 	}
-	// A worker that executes the request has read it already; no other begins.
+	// A worker that has begun and not read it yet waits for the cancellation, see gone; no other begins.
 	if err = s.records.remove(ctx, id+kindRequest); err != nil {
 		return nil, err
 	}

@@ -69,7 +69,7 @@ func (g *goodputBench) liveOn(shared bool) (err error) {
 	}
 	fmt.Fprintln(g.table)
 	p := plot.Plot{
-		Title: fmt.Sprintf("Requests in time within %v, three models, random arrivals", liveLimit), X: "load: arrivals over what full batches execute", Y: "in time, % of the arrivals",
+		Title: fmt.Sprintf("In time within %v", liveLimit), X: "load: arrivals over what full batches execute", Y: "in time, % of the arrivals",
 		XLabel: plot.Number, YLabel: plot.Number, Series: []plot.Series{{Name: "bound", Dashed: true}},
 	}
 	for _, s := range sides {

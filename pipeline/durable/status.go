@@ -47,7 +47,8 @@ func (s *Service) Show(ctx context.Context, id string) (*job.Status, error) {
 			fill(st, now)
 		}
 	}
-	if st.State.Final() {
+	if st.State.Final() { // and Temporal does not know it yet: a job that is submitted again now would be this run
+		st.State, st.Reason, st.Ended = job.Running, "", time.Time{}
 		return st, nil
 	}
 	s.pending(ctx, st, d, asked)

@@ -34,7 +34,7 @@ const (
 	slowestRefusal = 5 * time.Millisecond
 )
 
-// liveSide is a server with a model that it is asked for.
+// liveSide is a server, and the model that requests are for.
 type liveSide struct {
 	name, model string
 	goal        bool // it has to reach the goals
@@ -269,10 +269,8 @@ type simulatedText struct {
 	} `json:"loads"`
 }
 
-const (
-	textWithin = 100 * time.Millisecond
-	textApart  = 0.1
-)
+// textWithin is the limit of the text example.
+const textWithin = 100 * time.Millisecond
 
 // liveText compares the text example with `tutti simulate` of it: the times are learned from the server, and the arrivals are the same.
 func (g *goodputBench) liveText() (err error) {
@@ -361,7 +359,7 @@ func (g *goodputBench) textLine(p *process, s *scenario, rate float64, work stri
 	}
 	part, expected := inTime(&r, textWithin)/float64(len(times)), simulated.Loads[0].Policies[0].Goodput
 	verdict := ""
-	if part < expected-textApart || part > expected+textApart {
+	if part < expected-liveApart || part > expected+liveApart {
 		g.missed, verdict = true, " MISSED"
 	}
 	fmt.Fprintf(g.table, "%.0f\t%.3f%s\t%.3f\t%.1f, %.1f ms\n", rate, part, verdict, expected, inMillis(load.Percentile(r.Failures, 0.5)), inMillis(load.Percentile(r.Failures, 0.99)))

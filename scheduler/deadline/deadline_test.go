@@ -92,6 +92,7 @@ func TestRoute(t *testing.T) { //nolint:paralleltest // it counts allocations
 type sharedDevice deadline.Load
 
 func (d *sharedDevice) Load() deadline.Load { return deadline.Load(*d) }
+func (*sharedDevice) Watch()                {}
 func (*sharedDevice) Watched() bool         { return true }
 
 // TestRouteOfSharedDevice predicts ways through two stages at a device that other queues use, too: what those have queued is before a

@@ -101,8 +101,10 @@ func (l *Load) others(dated, undated, takes int64) int64 {
 
 // Device is a device that queues share.
 type Device interface {
-	// Load returns what it has to do now. The first call has queues publish that.
+	// Load returns what it has to do now, as far as queues publish it.
 	Load() Load
-	// Watched reports whether Load was called.
+	// Watch has queues publish what they have to do, from now on: a request with a deadline has come.
+	Watch()
+	// Watched reports whether Watch was called.
 	Watched() bool
 }

@@ -13,8 +13,7 @@ type Device struct {
 	number  int // -1 for the CPU
 	watched atomic.Bool
 
-	limiters []*Limiter      // of its instances, guarded by the arbiter's mu
-	bids     []*deadline.Bid // of the limiters, each once, guarded by the arbiter's mu
+	bids []*deadline.Bid // of its limiters, each once, guarded by the arbiter's mu
 }
 
 // device returns the device of a number. Called with the lock held.
@@ -40,38 +39,36 @@ func (g *Limiter) Bids(b *deadline.Bid) deadline.Device {
 		return nil
 	}
 	g.bid = b
-	d.limiters = append(d.limiters, g)
 	if !slices.Contains(d.bids, b) {
 		d.bids = append(d.bids, b)
 	}
 	return d
 }
 
-// leave removes the instance from its device. Called with the lock held.
+// leave removes the bid of an instance from its device, if no other instance has it. Called with the lock held, when the arbiter no longer
+// has the instance.
 func (g *Limiter) leave() {
 	d := g.device
 	if d == nil || g.bid == nil {
 		return
 	}
-	d.limiters = slices.DeleteFunc(d.limiters, func(x *Limiter) bool { return x == g })
-	if !slices.ContainsFunc(d.limiters, func(x *Limiter) bool { return x.bid == g.bid }) {
+	if !slices.ContainsFunc(d.arbiter.limiters, func(x *Limiter) bool { return x.bid == g.bid }) {
 		d.bids = slices.DeleteFunc(d.bids, func(b *deadline.Bid) bool { return b == g.bid })
 	}
 }
 
 // Load implements deadline.Device.
 func (d *Device) Load() (l deadline.Load) {
-	d.watched.Store(true)
 	a := d.arbiter
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	l.Slots = a.s.Executions
 	executing, ends := 0, int64(0)
-	for _, g := range d.limiters {
-		if !g.in {
+	for _, g := range a.limiters {
+		if g.device != d || !g.in {
 			continue
 		}
-		if executing++; ends == 0 || g.ends < ends {
+		if executing++; g.ends > 0 && (ends == 0 || g.ends < ends) {
 			ends = g.ends
 		}
 	}
@@ -84,6 +81,9 @@ func (d *Device) Load() (l deadline.Load) {
 	}
 	return l
 }
+
+// Watch implements deadline.Device.
+func (d *Device) Watch() { d.watched.Store(true) }
 
 // Watched implements deadline.Device.
 func (d *Device) Watched() bool { return d.watched.Load() }
@@ -131,7 +131,8 @@ func (a *Arbiter) pick(i int) int {
 // dated reports whether a batch has a deadline.
 func dated(c deadline.Candidate) bool { return c.Rows > 0 && c.Closes != deadline.NoDeadline }
 
-// fits reports whether all that an execution needs is free. Called with the lock held.
+// fits reports whether all that an execution needs is free and not reserved for those that wait before the one whose turn it is: what
+// waitList.next has left. Called with the lock held.
 func (a *Arbiter) fits(g *Limiter) bool {
-	return !slices.ContainsFunc(g.needs, func(n need) bool { return a.free[n.resource] < n.count })
+	return !slices.ContainsFunc(g.needs, func(n need) bool { return a.left[n.resource] < n.count })
 }

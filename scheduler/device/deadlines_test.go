@@ -160,7 +160,43 @@ func TestLoad(t *testing.T) {
 	s.models[2].Close()
 	s.models[1].Close()
 	check("one model", deadline.Load{Slots: 1})
-	if !d.Watched() {
-		t.Error("the device is not watched after it was asked")
+	if d.Watched() {
+		t.Error("the device is watched because it was asked for its load")
+	}
+	if d.Watch(); !d.Watched() {
+		t.Error("the device is not watched")
+	}
+}
+
+// TestPickKeepsReservations checks that deadlines take no resources which are reserved for an instance that waits before: an execution of many
+// threads is not passed by one that needs some of them.
+func TestPickKeepsReservations(t *testing.T) {
+	t.Parallel()
+	a := device.New(device.Settings{Executions: 3, Threads: 4})
+	var served []int
+	register := func(threads int, b *deadline.Bid) *device.Limiter {
+		g, err := a.Register([]device.Demand{{OnCPU: true, Threads: threads}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(g.Close)
+		if b != nil {
+			g.Limiters[0].Bids(b)
+		}
+		return g.Limiters[0]
+	}
+	long, short := register(3, nil), register(0, nil)
+	many, none, some := register(4, nil), register(0, bid(2, 500, 0)), register(1, bid(16, 500, 0))
+	wait := func(i int, g *device.Limiter) bool { return g.Acquire(func() { served = append(served, i) }) }
+	if !wait(0, long) || !wait(0, short) || wait(1, many) || wait(2, none) || wait(3, some) {
+		t.Fatal("expected two to execute, and three to wait: one for threads, the others for an execution beside it")
+	}
+	short.Release()
+	if !slices.Equal(served, []int{2}) {
+		t.Errorf("served %v, expected the one that needs none of the reserved threads", served)
+	}
+	long.Release()
+	if !slices.Equal(served, []int{2, 1}) {
+		t.Errorf("served %v, expected the one of many threads next", served)
 	}
 }

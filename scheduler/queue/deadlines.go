@@ -98,6 +98,9 @@ func (q *Queue) predicts() bool {
 		return false
 	}
 	q.watching = true
+	if q.device != nil {
+		q.device.Watch()
+	}
 	return q.latency.Known() && len(q.all) > 0
 }
 

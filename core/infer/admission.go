@@ -123,8 +123,8 @@ func (f *InFlight) fits(had, n int64) error {
 	return nil
 }
 
-// overShare refuses n more bytes of a client that has its share of the limit: three times of what is left free. So one client alone gets at most
-// three quarters, and others always find room.
+// overShare refuses n more bytes of a client whose bytes would then be more than three times what is free. So a single client has at most three
+// quarters of the limit, and there is always room for others.
 func (f *InFlight) overShare(c *Client, n int64) error {
 	if f == nil || f.limit == 0 || n <= 0 {
 		return nil

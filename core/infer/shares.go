@@ -22,7 +22,7 @@ type Client struct {
 	Weight float64
 
 	shares  *Shares
-	listed  bool         // the client has a weight of its own
+	listed  bool         // the options name the client's weight
 	bytes   atomic.Int64 // in flight
 	seen    atomic.Int64 // when its last request came, on the clock of telemetry.Now
 	refused atomic.Pointer[atomic.Uint64]
@@ -312,8 +312,8 @@ func (s *Shares) counter(c *Client) *atomic.Uint64 {
 	return n
 }
 
-// Refusals calls add with the number of refused requests of each client, in the order of names: of each client with a weight of its own, of
-// the first 32 others that were refused, and of the rest together.
+// Refusals calls add with the number of refused requests of each client, in the order of names. Clients whose weights the options name, and the
+// first 32 others that were refused, are counted each, the rest together.
 func (s *Shares) Refusals(add func(name string, n uint64)) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()

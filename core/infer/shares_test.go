@@ -66,7 +66,7 @@ func TestManyClients(t *testing.T) {
 		t.Error("a known client is forgotten while others come")
 	}
 	if c := of("listed", 4); c.Name != "listed" {
-		t.Errorf("a client with a weight of its own is %s", c.Name)
+		t.Errorf("a client whose weight the options name is %s", c.Name)
 	}
 	if c := of("late", 5); c.Name != infer.RestOfClients {
 		t.Errorf("one client more is %s, want the rest", c.Name)

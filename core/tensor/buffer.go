@@ -75,10 +75,10 @@ type Allocator interface {
 type Buffer struct {
 	refs   atomic.Int32
 	place  Place
-	class  int8 // the pool's size class; negative for memory of its own mapping
+	class  int8 // the pool's size class; negative for a buffer that is one mapping
 	empty  bool // a free buffer of the pool whose pages the system has, or may take
 	n      int
-	mapped int // bytes of its own mapping
+	mapped int // bytes of the mapping, if the buffer is one
 	ptr    unsafe.Pointer
 	owner  Owner
 	next   *Buffer // the pool's free list

@@ -220,6 +220,22 @@ func (e *Error) inherit(err error) {
 	}
 }
 
+// The HTTP headers that say what an error is, as net/http has them. Streamed gRPC responses have parameters of the same names in lower case.
+const (
+	ReasonHeader     = "Tutti-Error-Reason"
+	RetryableHeader  = "Tutti-Error-Retryable"
+	RetryAfterHeader = "Tutti-Retry-After-Ms"
+)
+
+// The parameters of streamed gRPC responses that say what an error is.
+const (
+	ReasonParam     = "tutti-error-reason"
+	RetryableParam  = "tutti-error-retryable"
+	RetryAfterParam = "tutti-retry-after-ms"
+	StepParam       = "tutti-error-step"
+	FinishParam     = "tutti-predicted-finish-ms"
+)
+
 // Details are what an error says to programs. Both front ends send all of it.
 type Details struct {
 	Reason Reason // never empty

@@ -108,8 +108,8 @@ func TestTries(t *testing.T) {
 // refusal is a response with what an error says.
 func refusal(code int, reason, retryable, text string) *job.Reply {
 	r := reply(code, text)
-	r.Header.Set(reasonHeader, reason)
-	r.Header.Set(retryableHeader, retryable)
+	r.Header.Set(status.ReasonHeader, reason)
+	r.Header.Set(status.RetryableHeader, retryable)
 	return r
 }
 

@@ -98,12 +98,6 @@ func gone(ctx context.Context) error {
 	}
 }
 
-// The headers of an error, as docs/errors.md says.
-const (
-	reasonHeader    = "Tutti-Error-Reason"
-	retryableHeader = "Tutti-Error-Retryable"
-)
-
 // passes reports whether a response is an error that may pass: the model is being loaded, or its queue is full. One that ends the process of
 // the model again and again does not, nor does another whose sending again is useless.
 func passes(reply *job.Reply) bool {
@@ -111,9 +105,9 @@ func passes(reply *job.Reply) bool {
 	case http.StatusNotFound:
 		return true // the model may be loaded later
 	case http.StatusServiceUnavailable:
-		return reply.Header.Get(retryableHeader) != "false" || !lasting(status.Reason(reply.Header.Get(reasonHeader)))
+		return reply.Header.Get(status.RetryableHeader) != "false" || !lasting(status.Reason(reply.Header.Get(status.ReasonHeader)))
 	}
-	return reply.Code >= http.StatusBadRequest && reply.Header.Get(retryableHeader) == "true"
+	return reply.Code >= http.StatusBadRequest && reply.Header.Get(status.RetryableHeader) == "true"
 }
 
 // lasting reports whether an error with a reason is that of the request, which no change of the server heals.

@@ -95,7 +95,7 @@ func (s *Service) ended(head *storedResponse) *job.RequestStatus {
 	st.Started, st.Ended, st.Expires = head.Started, head.Ended, head.Ended.Add(s.s.Keep)
 	st.Attempts, st.Code = head.Attempts, head.Code
 	if head.State == job.RequestFailed {
-		st.ErrorReason, st.Retryable = reasonOf(head), head.Header.Get(retryableHeader) == "true"
+		st.ErrorReason, st.Retryable = reasonOf(head), head.Header.Get(status.RetryableHeader) == "true"
 	}
 	if head.URL != "" {
 		st.Callback = &job.Delivery{URL: head.URL, State: job.DeliveryPending}
@@ -108,7 +108,7 @@ func reasonOf(head *storedResponse) string {
 	if head.State != job.RequestFailed {
 		return ""
 	}
-	return head.Header.Get(reasonHeader)
+	return head.Header.Get(status.ReasonHeader)
 }
 
 // described is the status of a request by its activity.

@@ -144,15 +144,6 @@ func (c *streamCall) failure(err error) *response {
 	return r
 }
 
-// The parameters of a streamed response with an error.
-const (
-	paramReason     = "tutti-error-reason"
-	paramRetryable  = "tutti-error-retryable"
-	paramRetryAfter = "tutti-retry-after-ms"
-	paramStep       = "tutti-error-step"
-	paramFinish     = "tutti-predicted-finish-ms"
-)
-
 // errorParams adds what an error says to the parameters of a streamed response, which has no status. They have the names of the HTTP headers.
 func errorParams(to infer.Params, err error) infer.Params {
 	d := status.DetailsOf(err)
@@ -162,16 +153,16 @@ func errorParams(to infer.Params, err error) infer.Params {
 	number := func(key string, value time.Duration) {
 		to = append(to, infer.Param{Key: key, Kind: infer.ParamInt, Int: status.Milliseconds(value)})
 	}
-	text(paramReason, string(d.Reason))
-	to = append(to, infer.Param{Key: paramRetryable, Kind: infer.ParamBool, Bool: d.Retryable})
+	text(status.ReasonParam, string(d.Reason))
+	to = append(to, infer.Param{Key: status.RetryableParam, Kind: infer.ParamBool, Bool: d.Retryable})
 	if d.RetryAfter > 0 {
-		number(paramRetryAfter, d.RetryAfter)
+		number(status.RetryAfterParam, d.RetryAfter)
 	}
 	if d.Step != "" {
-		text(paramStep, d.Step)
+		text(status.StepParam, d.Step)
 	}
 	if d.Finish > 0 {
-		number(paramFinish, d.Finish)
+		number(status.FinishParam, d.Finish)
 	}
 	return to
 }

@@ -59,11 +59,11 @@ func WriteErrorAs(w http.ResponseWriter, code int, err error) {
 //	Tutti-Retry-After-Ms: 120
 func SetErrorHeader(h http.Header, err error) {
 	d := status.DetailsOf(err)
-	h["Tutti-Error-Reason"] = []string{string(d.Reason)}
-	h["Tutti-Error-Retryable"] = []string{strconv.FormatBool(d.Retryable)}
+	h[status.ReasonHeader] = []string{string(d.Reason)}
+	h[status.RetryableHeader] = []string{strconv.FormatBool(d.Retryable)}
 	if after := d.RetryAfter; after > 0 {
 		h["Retry-After"] = []string{strconv.FormatInt(int64((after+time.Second-1)/time.Second), 10)}
-		h["Tutti-Retry-After-Ms"] = []string{strconv.FormatInt(status.Milliseconds(after), 10)}
+		h[status.RetryAfterHeader] = []string{strconv.FormatInt(status.Milliseconds(after), 10)}
 	}
 }
 

@@ -57,9 +57,8 @@ func newPart(s *Settings, part *plan.Part, of *plan.FanOut, limit *itemLimit) *E
 	x := newExecutor(s, part.Plan, targets, segmentPosition{})
 	if of != nil {
 		x.entries = slices.Concat(of.Items, of.Around)
-		for i := range x.forecast.paths {
-			x.forecast.paths[i].First = false // the steps before the fan-out are
-		}
+		x.forecast.inner = true
+		x.contend()
 	}
 	x.partPosition = partPosition{numbers: part.Numbers, fanOuts: make([]*fanOut, len(part.Numbers)), meets: part.Meets, limit: limit}
 	n := 0

@@ -28,6 +28,7 @@ type forecast struct {
 	next    atomic.Int64 // when to predict again
 	arrival atomic.Int64 // from the arrival of a request to its response, ns; 0 while it is not known
 	alone   atomic.Int64 // that of a request which waits nowhere
+	inner   bool         // it is that of a fan-out's part: the steps before the fan-out have executed
 	mu      sync.Mutex
 	route   *deadline.Route // guarded by mu; nil where nothing is predicted
 	ends    []int64         // guarded by mu: per node, from the arrival of a request to the end of the step, ns; 0 where nothing is predicted
@@ -63,7 +64,6 @@ func (f *forecast) init(x *Executor) {
 			}
 		}
 		f.paths[i].Prompt = !p.Early
-		f.paths[i].First = len(after[i]) == 0 && x.source == nil
 		for _, a := range after[i] {
 			f.paths[i].Depth = max(f.paths[i].Depth, f.paths[a].Depth+1)
 		}
@@ -79,6 +79,7 @@ func (f *forecast) init(x *Executor) {
 	f.after = after
 	if x.segment == nil && len(p.Nodes) > 0 {
 		f.route = deadline.NewRoute(after, device)
+		x.contend()
 	}
 }
 
@@ -229,7 +230,11 @@ func (x *Executor) predict(now int64) {
 	arrival := int64(0)
 	if known {
 		arrival, _, _ = f.fromArrival(f.ends)
-		f.alone.Store(int64(f.route.Doubt() * float64(f.route.Alone())))
+		alone := int64(0)
+		if f.route.Entered() {
+			alone = int64(f.route.Doubt() * float64(f.route.Alone()))
+		}
+		f.alone.Store(alone)
 	}
 	f.arrival.Store(arrival)
 	f.next.Store(now + max(interval, 20*(telemetry.Now()-now)))
@@ -264,8 +269,22 @@ func (x *Executor) stages(now, due int64, c *infer.Client) (known bool) {
 			*s, known = stage, true
 		}
 	}
-	f.route.Share()
+	if f.route.Share() {
+		x.contend()
+	}
 	return known
+}
+
+// contend tells the queues of the steps which of them are contended. mu is held, or nothing executes yet.
+func (x *Executor) contend() {
+	f := &x.forecast
+	if f.route == nil {
+		return
+	}
+	for i := range f.paths {
+		f.paths[i].Contended.Store(f.route.Contended(i))
+		f.paths[i].First.Store(f.route.First(i) && x.source == nil && !f.inner)
+	}
 }
 
 // rest returns the predicted time from the end of a step to the response, for a request of a client; nil where clients are not told apart.

@@ -153,6 +153,57 @@ func TestPick(t *testing.T) {
 	}
 }
 
+// TestMargins judges a batch of 100 ms before 50 ms of other steps, of a model whose times vary: where the device is contended early, elsewhere
+// late, with the safe ones first.
+func TestMargins(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		deviation  float64
+		contended  bool
+		ends, safe int64
+	}{
+		"exact, contended":  {0, true, 150 * ms, 225 * ms},
+		"varies, contended": {0.2, true, 165 * ms, 240 * ms},
+		"exact, own":        {0, false, 150 * ms, 150 * ms},
+		"varies, own":       {0.2, false, 145 * ms, 190 * ms},
+	} {
+		m := deadline.Margins{Batch: 100 * ms, Rest: 50 * ms, Deviation: c.deviation, Contended: c.contended}
+		if ends, safe := m.Ends(), m.Safe(); ends != c.ends || safe != c.safe {
+			t.Errorf("%s: ends after %d ms, safe from %d ms on, want %d and %d", name, ends/ms, safe/ms, c.ends/ms, c.safe/ms)
+		}
+	}
+}
+
+// TestContended checks at which stages a batch delays others: those whose device a later stage uses, too, or other queues; and which stages
+// lie behind none of these.
+func TestContended(t *testing.T) {
+	t.Parallel()
+	r := deadline.NewRoute([][]int32{nil, {0}, {0}, {1, 2}}, []int32{0, 1, 2, 1})
+	check := func(entered bool, contended, first []bool) {
+		t.Helper()
+		for i := range contended {
+			if r.Contended(i) != contended[i] || r.First(i) != first[i] {
+				t.Errorf("stage %d: contended %v, first %v, want %v and %v", i, r.Contended(i), r.First(i), contended[i], first[i])
+			}
+		}
+		if r.Entered() != entered {
+			t.Errorf("the first stage is contended: %v, want %v", !entered, entered)
+		}
+	}
+	check(false, []bool{false, true, false, false}, []bool{true, true, true, false})
+	if r.Share() {
+		t.Error("without devices of others nothing changes")
+	}
+	r.Stages[0].Device = &sharedDevice{Slots: 1}
+	if !r.Share() || r.Share() {
+		t.Error("the device of a stage must change something once")
+	}
+	check(true, []bool{true, true, false, false}, []bool{true, false, false, false})
+	r.Stages[0].Device = nil
+	r.Share()
+	check(false, []bool{false, true, false, false}, []bool{true, true, true, false})
+}
+
 // TestProbes checks that probes become rarer as long as they are late, and that one in time ends that.
 func TestProbes(t *testing.T) {
 	t.Parallel()

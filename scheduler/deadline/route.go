@@ -54,12 +54,14 @@ func (s *Stage) parallel() int64 {
 type Route struct {
 	Stages []Stage
 
-	after    [][]int32 // by stage: those whose outputs it reads, all of lower numbers
-	ahead    [][]bool  // by stage and stage: whether the second lies before the first
-	own      []int32   // by stage: its device where it has no Device
-	device   []int32   // by stage
-	free     []int64   // by device
-	finished []int64   // by stage
+	after  [][]int32 // by stage: those whose outputs it reads, all of lower numbers
+	ahead  [][]bool  // by stage and stage: whether the second lies before the first
+	own    []int32   // by stage: its device where it has no Device
+	device []int32   // by stage
+	free   []int64   // by device
+
+	contended, first []bool  // by stage
+	finished         []int64 // by stage
 }
 
 // NewRoute returns the route of a graph. after holds, for each stage, the numbers of those whose outputs it reads, which must be lower
@@ -67,7 +69,7 @@ type Route struct {
 func NewRoute(after [][]int32, device []int32) *Route {
 	r := &Route{
 		Stages: make([]Stage, len(after)), after: after, ahead: make([][]bool, len(after)), own: device, device: slices.Clone(device),
-		finished: make([]int64, len(after)),
+		finished: make([]int64, len(after)), contended: make([]bool, len(after)), first: make([]bool, len(after)),
 	}
 	for i := range after {
 		r.ahead[i] = make([]bool, len(after))
@@ -79,25 +81,33 @@ func NewRoute(after [][]int32, device []int32) *Route {
 		}
 	}
 	r.free = make([]int64, r.owned()+len(after))
+	r.contend()
 	return r
 }
 
 // owned returns the number of devices without those of Stage.Device, which have the numbers from there on.
 func (r *Route) owned() int { return int(slices.Max(append([]int32{-1}, r.own...))) + 1 }
 
-// Share assigns the stages to devices. It must be called when the Device of one has changed.
-func (r *Route) Share() {
+// Share assigns the stages to devices, and reports whether that has changed anything. It must be called when the Device of one may have
+// changed.
+func (r *Route) Share() (changed bool) {
 	shared := int32(len(r.free) - len(r.Stages)) //nolint:gosec // stages are few
 	for i := range r.Stages {
-		r.device[i] = r.own[i]
+		device := r.own[i]
 		if d := r.Stages[i].Device; d != nil {
 			first := 0
 			for r.Stages[first].Device != d {
 				first++
 			}
-			r.device[i] = shared + int32(first) //nolint:gosec // as above
+			device = shared + int32(first) //nolint:gosec // as above
 		}
+		changed = changed || device != r.device[i]
+		r.device[i] = device
 	}
+	if changed {
+		r.contend()
+	}
+	return changed
 }
 
 // load sets when the devices are free for a request at a stage: those that others use, too, when they have done what is queued.
@@ -193,13 +203,45 @@ func (r *Route) After(stage int, leaves int64, rows float64) (ends int64, slowes
 // Finish returns how long it takes until a stage is done, as After predicted it last.
 func (r *Route) Finish(stage int) int64 { return r.finished[stage] }
 
-// Doubt returns the factor by which predictions are longer, because the times of batches vary.
+// Doubt returns the factor of predictions for requests that arrive, because the times of batches vary.
 func (r *Route) Doubt() float64 {
 	most := 0.0
 	for i := range r.Stages {
 		most = max(most, r.Stages[i].Latency.Deviation())
 	}
-	return 1 + doubt*most
+	return Doubt(most, r.Entered())
+}
+
+// Contended reports whether a batch of a stage delays others: the device executes a later stage, too, or other queues.
+func (r *Route) Contended(stage int) bool { return r.contended[stage] }
+
+// First reports whether no contended stage lies before one: a request that is dropped there has cost nothing that others need.
+func (r *Route) First(stage int) bool { return r.first[stage] }
+
+// Entered reports whether a first stage is contended.
+func (r *Route) Entered() bool {
+	for i, after := range r.after {
+		if len(after) == 0 && r.contended[i] {
+			return true
+		}
+	}
+	return false
+}
+
+// contend sets which stages are contended. The devices are set.
+func (r *Route) contend() {
+	for i := range r.after {
+		r.contended[i] = r.Stages[i].Device != nil
+		for later := i + 1; later < len(r.after) && !r.contended[i]; later++ {
+			r.contended[i] = r.ahead[later][i] && r.device[later] == r.device[i]
+		}
+		r.first[i] = true
+		for before, ahead := range r.ahead[i] {
+			if ahead && r.contended[before] {
+				r.first[i] = false
+			}
+		}
+	}
 }
 
 // Alone returns how long a request takes that waits nowhere: the longest way through the stages' batches.

@@ -162,7 +162,7 @@ func TestOrderBySlack(t *testing.T) {
 func TestEarlyDrop(t *testing.T) {
 	t.Parallel()
 	d := newDated(t, 8)
-	d.path = &scheduler.Path{First: true}
+	d.path = pathOf(true, false)
 	d.path.Rest.Store(int64(30 * time.Second))
 	queue.Observe(d.s, 1, int64(10*time.Second))
 	d.busy()
@@ -178,18 +178,26 @@ func TestEarlyDrop(t *testing.T) {
 	}
 }
 
+func pathOf(first, contended bool) *scheduler.Path {
+	p := new(scheduler.Path)
+	p.First.Store(first)
+	p.Contended.Store(contended)
+	return p
+}
+
 // TestRoomToSpare checks that requests which would just make it are left out while others fill the batch, and executed when none do.
 func TestRoomToSpare(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
-		first bool
-		want  [][]int
+		first, contended bool
+		want             [][]int
 	}{
-		"at the first step": {true, [][]int{{3, 4}, {1, 2}}},
-		"at a later step":   {false, [][]int{{1, 2}, {3, 4}}},
+		"at the first step":           {true, true, [][]int{{3, 4}, {1, 2}}},
+		"at a later step":             {false, true, [][]int{{1, 2}, {3, 4}}},
+		"where the device is its own": {true, false, [][]int{{1, 2}, {3, 4}}},
 	} {
 		d := newDated(t, 2)
-		d.path = &scheduler.Path{First: c.first}
+		d.path = pathOf(c.first, c.contended)
 		queue.Observe(d.s, 1, int64(100*time.Second))
 		d.busy()
 		d.add(1, 110*time.Second)
@@ -217,7 +225,7 @@ func (reluctant) Decide(now int64, v scheduler.View, scratch []int32) scheduler.
 func TestRoomToSpareNow(t *testing.T) {
 	t.Parallel()
 	d := newDatedBy(t, reluctant{})
-	d.path = &scheduler.Path{First: true}
+	d.path = pathOf(true, true)
 	queue.Observe(d.s, 1, int64(100*time.Second))
 	d.busy()
 	d.add(1, 110*time.Second)
@@ -276,7 +284,7 @@ func TestProbe(t *testing.T) {
 func TestProbeOfStep(t *testing.T) {
 	t.Parallel()
 	d := newDated(t, 8)
-	d.path = &scheduler.Path{First: true}
+	d.path = pathOf(true, false)
 	d.leave()
 	queue.Observe(d.s, 1, int64(time.Hour))
 	for range 50 {

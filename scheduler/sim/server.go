@@ -62,7 +62,7 @@ func (p *server) refresh() {
 // margins judges a batch of so many rows at a node.
 func (p *server) margins(n *node, rows int) deadline.Margins {
 	l := &p.latency[n.index]
-	m := deadline.Margins{Now: int64(p.x.now), Batch: l.Of(float64(rows)), Deviation: l.Deviation()}
+	m := deadline.Margins{Now: int64(p.x.now), Batch: l.Of(float64(rows)), Deviation: l.Deviation(), Contended: p.route.Contended(n.index)}
 	ends, _ := p.route.After(n.index, m.Batch, float64(rows))
 	m.Rest = ends - m.Batch
 	return m
@@ -72,7 +72,11 @@ func (p *server) admit(r *request) bool {
 	p.refresh()
 	ends, _ := p.route.After(deadline.Arrival, 0, 1)
 	doubt := p.route.Doubt()
-	return deadline.Admits(int64(r.deadline-p.x.now), int64(doubt*float64(ends)), int64(doubt*float64(p.route.Alone())))
+	alone := int64(0)
+	if p.route.Entered() {
+		alone = int64(doubt * float64(p.route.Alone()))
+	}
+	return deadline.Admits(int64(r.deadline-p.x.now), int64(doubt*float64(ends)), alone)
 }
 
 func (p *server) next(d *device) (*node, []*task) {
@@ -112,7 +116,7 @@ func (p *server) form(n *node) (batch []*task) {
 			return nil
 		}
 		from := 0
-		if len(n.After) == 0 && safe >= n.MaxBatch {
+		if (!m.Contended || p.route.First(n.index)) && safe >= n.MaxBatch {
 			from = len(kept) - safe
 		}
 		batch = append(batch, kept[from:from+size]...)

@@ -20,6 +20,9 @@ type Encoding struct {
 	Words     []int32 // numbers of the pre-tokenizer's words, from 0 in each text; None for special tokens
 	Sequences []int32 // 0 for tokens of the first text and 1 for those of the second; None for special tokens
 
+	// Total is the number of tokens before truncation, special ones included and padding not.
+	Total int
+
 	TrackOffsets bool // fills Offsets, Words and Sequences, at some cost
 	KeepOverflow bool // fills Overflow
 	MaxWindows   int  // most encodings that truncation may cut a text into, Overflow included; 0 is no limit

@@ -259,6 +259,7 @@ func (t *Tokenizer) assemble(e *Encoding, pair bool) error {
 		e.seqs[1] = e.seqs[1][:0]
 	}
 	e.windows[0], e.windows[1] = e.windows[0][:0], e.windows[1][:0]
+	e.Total = len(e.seqs[0]) + len(e.seqs[1]) + t.template.added(pair)
 	kept := [2]Span{{0, int32(len(e.seqs[0]))}, {0, int32(len(e.seqs[1]))}}
 	if c := t.truncation; c != nil {
 		n1, n2, err := c.lengths(len(e.seqs[0]), len(e.seqs[1]), c.MaxLength-t.template.added(pair), pair)

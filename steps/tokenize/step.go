@@ -218,6 +218,10 @@ func (s *step) write(b *backends.Batch, out []tensor.Tensor, chunks []*chunk, fi
 				dst[0], dst = int64(int(p.rows[i])-first), dst[1:]
 				continue
 			}
+			if column == columnCount {
+				dst[0], dst = int64(p.counts[i]), dst[1:]
+				continue
+			}
 			writeRow(dst[:longest*width], p.columns[column][p.ends[i]*width:p.ends[i+1]*width], fill, s.tok.PadsLeft())
 			dst = dst[longest*width:]
 		}
@@ -235,14 +239,16 @@ const (
 	columnWords
 	columnSequences
 	columns
-	// columnSamples is the row of its request that a window belongs to. Chunks have no values for it.
+	// columnSamples is the row of its request that a window belongs to, columnCount the number of tokens of its text. They have one value
+	// per window.
 	columnSamples
+	columnCount
 )
 
 // columnDims returns the dims of a window of so many tokens in a column.
 func columnDims(column, tokens int) tensor.Shape {
 	switch column {
-	case columnSamples:
+	case columnSamples, columnCount:
 		return tensor.Of(1)
 	case columnOffsets:
 		return tensor.Of(int64(tokens), 2)
@@ -274,6 +280,7 @@ type chunk struct {
 	columns  [columns][]int32 // the values of the rows, one row after the other
 	ends     []int            // 0, then the number of tokens up to the end of each window, which is a row where there are no more
 	rows     []int32          // the row of each window
+	counts   []int32          // the number of tokens of the text of each window
 	failed   []failure
 	chars    [2][]int32 // the code point number of each byte of the row's texts
 }
@@ -288,7 +295,7 @@ func (p *chunk) reset(from int) {
 	for i := range p.columns {
 		p.columns[i] = p.columns[i][:0]
 	}
-	p.from, p.to, p.ends, p.rows, p.failed = from, from, append(p.ends[:0], 0), p.rows[:0], p.failed[:0]
+	p.from, p.to, p.ends, p.rows, p.counts, p.failed = from, from, append(p.ends[:0], 0), p.rows[:0], p.counts[:0], p.failed[:0]
 }
 
 // encodeChunk encodes the rows of p. A row that cannot be encoded stays empty.
@@ -302,7 +309,7 @@ func (s *step) encodeChunk(ctx context.Context, j *job, p *chunk) {
 		if err := s.encode(p, row, j.texts[row], pair, len(j.pairs) > 0); err != nil {
 			p.failed = append(p.failed, failure{row, err})
 			if s.windows == 0 {
-				p.endWindow(row)
+				p.endWindow(row, 0)
 			}
 		}
 	}
@@ -330,15 +337,17 @@ func (s *step) encode(p *chunk, row int, text, pair []byte, paired bool) error {
 		return status.Errorf(status.InvalidArg, "input 'TEXT' has %d tokens, expected at most %d", n, s.limit)
 	}
 	chars := s.countChars(p, text, pair)
-	s.addRow(p, row, &p.enc, chars)
+	s.addRow(p, &p.enc, chars)
+	p.endWindow(row, p.enc.Total)
 	for _, w := range p.enc.Overflow {
-		s.addRow(p, row, w, chars)
+		s.addRow(p, w, chars)
+		p.endWindow(row, p.enc.Total)
 	}
 	return nil
 }
 
 // addRow appends the values of one row, or window.
-func (s *step) addRow(p *chunk, row int, e *tokenizer.Encoding, chars [2][]int32) {
+func (s *step) addRow(p *chunk, e *tokenizer.Encoding, chars [2][]int32) {
 	p.add(columnIDs, e.IDs)
 	p.add(columnMask, e.Attention)
 	p.add(columnTypes, e.TypeIDs)
@@ -348,12 +357,11 @@ func (s *step) addRow(p *chunk, row int, e *tokenizer.Encoding, chars [2][]int32
 		p.add(columnSequences, e.Sequences)
 		s.addOffsets(p, e, chars)
 	}
-	p.endWindow(row)
 }
 
-// endWindow ends a window of a row.
-func (p *chunk) endWindow(row int) {
-	p.ends, p.rows = append(p.ends, len(p.columns[columnIDs])), append(p.rows, int32(row))
+// endWindow ends a window of a row, whose text has so many tokens.
+func (p *chunk) endWindow(row, tokens int) {
+	p.ends, p.rows, p.counts = append(p.ends, len(p.columns[columnIDs])), append(p.rows, int32(row)), append(p.counts, int32(tokens))
 }
 
 func (p *chunk) add(column int, values []int32) {

@@ -75,6 +75,17 @@ func TestStep(t *testing.T) {
 			Requests: []steptest.Request{{Inputs: text("hello world hello"), Want: one(101, 7592, 2088, 102)}},
 		},
 		steptest.Case{
+			Name: "count", MaxBatch: 4, Files: plain, Params: map[string]string{"max_length": "3"},
+			Outputs: []config.Port{{Name: "token_count", DType: tensor.Int64, Dims: tensor.Of(1)}},
+			Requests: []steptest.Request{
+				{Inputs: text("hello world hello", ""), Want: []steptest.Value{
+					steptest.I64([]int64{2, 3}, 101, 7592, 102, 101, 102, 0), steptest.I64([]int64{2, 3}, 1, 1, 1, 1, 1, 0),
+					steptest.I64([]int64{2, 3}, 0, 0, 0, 0, 0, 0), steptest.I64([]int64{2, 1}, 5, 2),
+				}},
+				{Inputs: text("\xff"), WantErr: "text is not valid UTF-8"},
+			},
+		},
+		steptest.Case{
 			Name: "more outputs", MaxBatch: 4, Files: plain, Outputs: moreOutputs(),
 			Requests: []steptest.Request{
 				{

@@ -31,7 +31,7 @@ var inputNames = [...]string{portText: "TEXT", portPair: "TEXT_PAIR"}
 var outputNames = []string{
 	columnIDs: "input_ids", columnMask: "attention_mask", columnTypes: "token_type_ids",
 	columnSpecial: "special_tokens_mask", columnOffsets: "offset_mapping", columnWords: "word_ids", columnSequences: "sequence_ids",
-	columnSamples: "overflow_to_sample_mapping",
+	columnSamples: "overflow_to_sample_mapping", columnCount: "token_count",
 }
 
 // outputColumns returns the columns of the outputs: three that always exist, samples with windows, and others that config.pbtxt declares.
@@ -56,7 +56,8 @@ func NewFactory() steps.Factory {
 			"Hugging Face tokenizer.json or a file of another format. Rows of one batch are padded to the longest with the padding id and a " +
 			"mask of 0, on the side of the file's padding. Declare further outputs to get them: " +
 			"offset_mapping, the range of the text that each token covers; special_tokens_mask, 1 for special tokens and padding; " +
-			"word_ids, the number of the token's word, and sequence_ids, 0 for TEXT and 1 for TEXT_PAIR, both -1 for special tokens and padding. Text that is not UTF-8 fails its request. " +
+			"word_ids, the number of the token's word, and sequence_ids, 0 for TEXT and 1 for TEXT_PAIR, both -1 for special tokens and padding; " +
+			"token_count, the number of tokens before truncation, special ones included. Text that is not UTF-8 fails its request. " +
 			"With return_overflowing_tokens a text that is longer than max_length becomes several rows, its windows: the response to n texts has " +
 			"a row for each window, padded to the longest of the request, and overflow_to_sample_mapping has the number of the text of each row. " +
 			"In an ensemble the next step's request has those rows, which its max_batch_size bounds. With max_batch_size 0 the windows are the first dimension.",
@@ -103,7 +104,7 @@ func newStep(s *steps.Settings) (steps.Step, error) {
 		most: most, helpers: semaphore.NewWeighted(int64(most)),
 	}
 	for _, column := range out.columns {
-		if column > columnTypes && column != columnSamples {
+		if column > columnTypes && column < columns {
 			out.more, out.tracked = true, out.tracked || column != columnSpecial
 		}
 	}

@@ -59,6 +59,7 @@ func inspect(cfg *modelconfig.ModelConfig, o *Options) []Diagnostic {
 	l.unsupported()
 	l.parameters(o)
 	l.resident()
+	l.apis()
 	l.extensions()
 	return l.list
 }
@@ -229,11 +230,11 @@ func (l *problems) metrics() {
 }
 
 // generalParams are the parameters that any model may have: whether it is idempotent, padding, batch size, and the path of a batching
-// library, which is refused.
-var generalParams = []string{IdempotentParam, "watchdog_secs", "memory_limit_bytes", PadPrefix + "*", UnpadPrefix + "*", "max_batch_elements", batchStrategy}
+// library, which is refused, and what it serves on the routes of other servers.
+var generalParams = slices.Concat([]string{IdempotentParam, "watchdog_secs", "memory_limit_bytes", PadPrefix + "*", UnpadPrefix + "*", "max_batch_elements", batchStrategy}, apiParams)
 
 // ensembleParams are the parameters of ensembles.
-var ensembleParams = slices.Concat([]string{ResidentParam, stepPrefix + "*", firstOfParam, gatherParam, maxItemsParam, inFlightParam, ensembleAdaptParam, earlyParam, limitParam}, ensembleRouteParams)
+var ensembleParams = slices.Concat([]string{ResidentParam, stepPrefix + "*", firstOfParam, gatherParam, maxItemsParam, inFlightParam, ensembleAdaptParam, earlyParam, limitParam}, ensembleRouteParams, apiParams)
 
 // ResidentParam is the parameter of an ensemble that refuses it when a tensor would be copied between two of its steps.
 const ResidentParam = "require_resident"

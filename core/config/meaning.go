@@ -80,13 +80,25 @@ var ensembleMeanings = map[string]func(value string) string{
 		}
 		return ""
 	},
-	limitParam: func(v string) string { return "a response is due " + v + " ms after its request has arrived" },
+	EmbeddingsParam:  func(v string) string { return "the routes of embeddings serve it" + apiWords(v) },
+	RerankParam:      func(v string) string { return "the routes of rerank serve it" + apiWords(v) },
+	CompletionsParam: func(v string) string { return "the route of completions serves it" + apiWords(v) },
+	TokenizeParam:    func(v string) string { return "the route of tokens serves it" + apiWords(v) },
+	limitParam:       func(v string) string { return "a response is due " + v + " ms after its request has arrived" },
 	ensembleAdaptParam: func(v string) string {
 		if v == "true" {
 			return "every step and output gets adapters where a tensor differs in type, layout or a leading dimension of 1"
 		}
 		return ""
 	},
+}
+
+// apiWords returns the value of a parameter of routes for a sentence.
+func apiWords(value string) string {
+	if value == "" {
+		return ""
+	}
+	return " with " + strings.Join(strings.Fields(value), ", ")
 }
 
 // Meanings returns a sentence for each parameter of an ensemble that changes its data flow, in the order of their names. Those that are not

@@ -223,7 +223,10 @@ func (e *examiner) unserved(model, dir, backend, reason string) {
 
 // compile compiles an ensemble if the inputs and outputs of its models are known.
 func (e *examiner) compile(cfg *modelconfig.ModelConfig, name, dir string) {
-	_, err := plan.Compile(cfg, 1, e)
+	p, err := plan.Compile(cfg, 1, e)
+	if err == nil {
+		err = config.CheckAPIs(p.Config)
+	}
 	var unready *unready
 	if !errors.As(err, &unready) {
 		e.add(err, name, dir)

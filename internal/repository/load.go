@@ -132,8 +132,12 @@ func (r *Repository) assemble(ctx context.Context, f *folder, model backends.Mod
 	if err := config.ReadLabels(f.cfg, f.dir, sig); err != nil {
 		return nil, err
 	}
+	complete := config.Complete(f.cfg, sig)
+	if err := config.CheckAPIs(complete); err != nil {
+		return nil, err
+	}
 	v := &version{
-		dir: f.dir, cfg: config.Complete(f.cfg, sig), sig: sig, full: full, description: newDescription(sig, f.cfg), model: model,
+		dir: f.dir, cfg: complete, sig: sig, full: full, description: newDescription(sig, f.cfg), model: model,
 		stats: stats, overrideDir: f.overrideDir, instances: r.wantedBy(f, model),
 	}
 	v.shownConfig.Store(v.cfg)
@@ -376,6 +380,9 @@ func (c *change) compile(ctx context.Context, m *model, l *versionState) (v *ver
 		return nil, err
 	}
 	if err := config.ReadLabels(p.Config, m.folder.dir, p.Signature); err != nil {
+		return nil, err
+	}
+	if err := config.CheckAPIs(p.Config); err != nil {
 		return nil, err
 	}
 	v = &version{

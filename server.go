@@ -218,7 +218,7 @@ func openError(err error) error {
 // catalog is the catalog of the repository as the services see it: not ready while the server is not, and refusing new
 // requests once the server stops.
 type catalog struct {
-	infer.Catalog
+	infer.Lister
 	s *Server
 }
 
@@ -238,7 +238,7 @@ func (c *catalog) Lost() error { return c.s.repo.Lost() }
 
 // Describe fails for every model once the server stops: the services call it before they decode a request.
 func (c *catalog) Describe(model string, version int64) (*infer.Description, error) {
-	d, err := c.Catalog.Describe(model, version)
+	d, err := c.Lister.Describe(model, version)
 	if err != nil || !c.s.stopping.Load() {
 		return d, err
 	}

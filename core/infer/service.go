@@ -78,6 +78,15 @@ type Catalog interface {
 	Statistics(model string, version int64) ([]Statistics, error)
 }
 
+// Lister is a Catalog that lists what it serves.
+type Lister interface {
+	Catalog
+	// Generation changes when a model is loaded or unloaded.
+	Generation() uint64
+	// Names returns the names of the models with a loaded version, sorted.
+	Names() []string
+}
+
 // Description is a loaded version as the front ends see it. It is shared and must not be modified.
 type Description struct {
 	Model           string

@@ -53,6 +53,7 @@ type TraceSummary struct {
 	Span       string `json:"span_id"`
 	Request    string `json:"request_id,omitempty"`
 	Client     string `json:"client,omitempty"` // whose request it is, where clients are told apart
+	Route      string `json:"route,omitempty"`  // the path of a request over a route that is not one of Triton's
 	Model      string `json:"model"`
 	Version    int64  `json:"version"`
 	Ensemble   bool   `json:"ensemble"`
@@ -211,7 +212,7 @@ func StatusOf(failed bool, c status.Code) string {
 func NewTraceSummary(r *tracing.Record, retained string) TraceSummary {
 	start, end := r.Bounds()
 	return TraceSummary{
-		ID: r.ID.String(), Span: r.Span.String(), Request: r.Request, Client: r.Client, Model: r.Model, Version: r.Version, Ensemble: r.Ensemble,
+		ID: r.ID.String(), Span: r.Span.String(), Request: r.Request, Client: r.Client, Route: r.Route, Model: r.Model, Version: r.Version, Ensemble: r.Ensemble,
 		StartUs: r.UnixMicro(start), DurationNs: end - start, Status: StatusOf(r.Failed, r.Code), Error: r.Error,
 		Retained: retained, Steps: len(r.Steps), Captured: r.Captured,
 	}
@@ -336,6 +337,9 @@ func Explain(w io.Writer, v *TraceView) error {
 	}
 	if v.Client != "" {
 		b = fmt.Appendf(b, ", client %q", v.Client)
+	}
+	if v.Route != "" {
+		b = fmt.Appendf(b, ", route %s", v.Route)
 	}
 	b = append(b, '\n')
 	if v.Error != "" {

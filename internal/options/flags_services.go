@@ -55,6 +55,7 @@ func (o *Options) httpFlags() []Flag {
 		},
 		{Name: "http-max-input-size", Arg: argBytes, Default: "67108864", Help: "Largest request", set: o.maxInput},
 		onOff("http-fast-path", &h.FastPath, yes, "Serve plain HTTP/1.1 requests without Go's net/http, and call the sockets of HTTP and gRPC directly").own(),
+		onOff("http-text-api", &h.TextAPI, yes, "Serve the routes of OpenAI, Cohere, Jina and Text Embeddings Inference for models whose parameters name their tensors, see docs/openai.md").own(),
 		{
 			Name: "http-restricted-api", Arg: "api,...:key=value", Many: true, set: restriction(&h.Restricted, "http-restricted-api", "api"),
 			Help: "Restrict parts of the API to clients that send the header KEY: VALUE; the parts are " + strings.Join(infer.APINames(), ", "),

@@ -135,6 +135,8 @@ type HTTP struct {
 	// FastPath serves plain HTTP/1.1 requests without net/http, and reads and writes the connections of both protocols with
 	// direct system calls.
 	FastPath bool
+	// TextAPI serves the routes of OpenAI, Cohere, Jina and Text Embeddings Inference.
+	TextAPI bool
 	// ForwardPattern picks the headers that become request parameters, as a regular
 	// expression in which case does not matter; empty for none.
 	ForwardPattern string

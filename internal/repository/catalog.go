@@ -18,7 +18,7 @@ import (
 	"github.com/tutti-server/tutti/steps"
 )
 
-var _ infer.Catalog = (*Repository)(nil)
+var _ infer.Lister = (*Repository)(nil)
 
 // Ready reports whether every model that should serve is loaded and, where it has a readiness check of its own,
 // ready. Unloaded models, and ensembles that use them, do not count.
@@ -100,6 +100,24 @@ func (r *Repository) Describe(name string, number int64) (*infer.Description, er
 		return nil, err
 	}
 	return v.description, nil
+}
+
+// Generation implements infer.Lister.
+//
+// hot: one atomic load.
+func (r *Repository) Generation() uint64 { return r.catalog.Load().number }
+
+// Names implements infer.Lister.
+func (r *Repository) Names() []string {
+	s := r.catalog.Load()
+	list := make([]string, 0, len(s.called))
+	for name, m := range s.called {
+		if len(m.versions) > 0 {
+			list = append(list, name)
+		}
+	}
+	slices.Sort(list)
+	return list
 }
 
 func newDescription(sig *config.Signature, cfg *modelconfig.ModelConfig) *infer.Description {

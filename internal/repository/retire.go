@@ -13,6 +13,7 @@ import (
 // publish makes models the snapshot that serves. Versions that are not in it retire.
 func (r *Repository) publish(ctx context.Context, models map[string]*model) {
 	old, next := r.catalog.Load(), newSnapshot(models, r.s.Namespacing)
+	next.number = old.number + 1
 	r.catalog.Store(next)
 	for key, now := range next.models {
 		if now == old.models[key] {

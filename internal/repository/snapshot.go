@@ -20,6 +20,7 @@ type snapshot struct {
 	keys   []string            // of models, sorted
 	called map[string]*model   // by the name in requests
 	spaces map[string][]string // the namespaces of the models with a name; nil without namespacing
+	number uint64              // counts the snapshots
 }
 
 // newSnapshot returns a snapshot of models by key. spaced is set if keys hold a namespace.

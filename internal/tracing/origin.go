@@ -48,6 +48,8 @@ type Origin struct {
 	Retain      bool // reports whether the client asks for the trace to be retained
 	// Client is the name of the client, empty where clients are not told apart.
 	Client string
+	// Route is the path of a request over a route that is not one of Triton's, for example "/v1/embeddings"; else empty.
+	Route string
 }
 
 // SetOrigin records the request's origin and adopts the caller's trace context, if there is one.
@@ -55,6 +57,9 @@ func (t *Trace) SetOrigin(o *Origin) {
 	o.Read.Stamp(t, o.Start, o.Done)
 	if o.Client != "" {
 		t.update(func(r *Record) { r.Client = o.Client })
+	}
+	if o.Route != "" {
+		t.update(func(r *Record) { r.Route = o.Route })
 	}
 	if o.ID != (TraceID{}) {
 		t.update(func(r *Record) { r.ID, r.Parent, r.State, r.Caller = o.ID, o.Span, o.State, o.Number })

@@ -67,6 +67,7 @@ type Record struct {
 	Version int64
 	Request string // the client's id of the request
 	Client  string // the name of the client, empty where clients are not told apart
+	Route   string // the path of a request over a route that is not one of Triton's, else empty
 	// Ensemble reports whether the steps are those of an ensemble. A plain model's request has one step.
 	Ensemble bool
 	Captured bool // reports whether the request's tensors are captured

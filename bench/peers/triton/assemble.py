@@ -39,6 +39,12 @@ def for_onnx_backend(config):
     return re.sub(r'backend:\s*"python"', 'platform: "onnxruntime_onnx"', config)
 
 
+def without_count(config):
+    """The configuration without the number of tokens, which the tokenizers here do not count."""
+    config = re.sub(r'\s*output_map\s*\{\s*key: "token_count"[^}]*\}', "", config)
+    return re.sub(r',\s*\{\s*name: "token_count"[^}]*\}', "", config)
+
+
 def add_files(source, target, copies):
     """Every file of a version folder that is not there yet: links, or copies that can go to another machine."""
     for file in sorted(source.iterdir()):
@@ -62,6 +68,7 @@ def make_model(ours, own, target, options):
     """One model folder of the repository."""
     target.mkdir(parents=True)
     text = ((own if own.is_dir() else ours) / "config.pbtxt").read_text(encoding="utf-8")
+    text = without_count(text)
     onnx = (ours / "1" / "model.onnx").is_file()
     if onnx and options.onnx_backend:
         text = for_onnx_backend(text)

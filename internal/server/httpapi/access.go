@@ -21,7 +21,7 @@ func (s *Server) identify(w http.ResponseWriter, r *http.Request, p *pattern, pa
 		err = who.May(identity.GroupOf(p.api), path.Model)
 	}
 	if err != nil {
-		s.refuse(w, r, who, p.event(r, path), err)
+		s.refuse(w, r, p.form, who, p.event(r, path), err)
 		return nil
 	}
 	return r.WithContext(identity.With(r.Context(), who))
@@ -35,7 +35,7 @@ var statuses = map[identity.Reason]int{
 // challenge is the header of a response with status 401.
 var challenge = []string{`Bearer realm="tutti"`}
 
-func (s *Server) refuse(w http.ResponseWriter, r *http.Request, who *identity.Identity, e identity.Event, err error) {
+func (s *Server) refuse(w http.ResponseWriter, r *http.Request, form transport.ErrorForm, who *identity.Identity, e identity.Event, err error) {
 	refusal := s.shared.Guard.Refuse(who, e, err)
 	switch refusal.Reason {
 	case identity.Unauthenticated:
@@ -43,7 +43,7 @@ func (s *Server) refuse(w http.ResponseWriter, r *http.Request, who *identity.Id
 	case identity.Undecided, identity.Forbidden:
 	}
 	s.shared.Drain(w, r, nil)
-	transport.WriteErrorAs(w, statuses[refusal.Reason], refusal.Coded())
+	form.WriteAs(w, statuses[refusal.Reason], refusal.Coded())
 }
 
 // changes reports whether a request changes the server.
@@ -73,7 +73,7 @@ func (s *Server) refuseChange(w http.ResponseWriter, r *http.Request, p *pattern
 	if err == nil {
 		return false
 	}
-	s.refuse(w, r, identity.From(r.Context()), p.event(r, path), err)
+	s.refuse(w, r, p.form, identity.From(r.Context()), p.event(r, path), err)
 	return true
 }
 

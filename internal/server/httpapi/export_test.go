@@ -10,7 +10,7 @@ import (
 // Routes lists the paths of all endpoints, with and without the optional part.
 func Routes() (paths []string) {
 	shared := transport.NewShared(Settings{})
-	for _, r := range routes(shared, inference.New(shared)) {
+	for _, r := range routes(shared, inference.New(shared), nil) {
 		head, rest, optional := strings.Cut(r.path, "[")
 		part, tail, _ := strings.Cut(rest, "]")
 		paths = append(paths, head+tail)

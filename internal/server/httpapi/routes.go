@@ -8,16 +8,19 @@ import (
 	"github.com/tutti-server/tutti/core/infer"
 	"github.com/tutti-server/tutti/internal/server/httpapi/admin"
 	"github.com/tutti-server/tutti/internal/server/httpapi/inference"
+	"github.com/tutti-server/tutti/internal/server/httpapi/textapi"
 	"github.com/tutti-server/tutti/internal/server/httpapi/transport"
 	"github.com/tutti-server/tutti/internal/server/httpapi/trtis"
 	"github.com/tutti-server/tutti/internal/shm"
 )
 
-// route is a row of the table. Its path may have {model}, {version} (digits) and {name}, and one optional part in brackets.
+// route is a row of the table. Its path may have {model}, {version} (digits) and {name}, and one optional part in brackets. The last element
+// may be {models}, a name of a model that may have slashes.
 type route struct {
 	methods, path string
 	api           infer.API // the part of the API, which may be restricted
 	serve         transport.Handler
+	form          transport.ErrorForm // of errors
 }
 
 const (
@@ -27,53 +30,65 @@ const (
 	getDelete = http.MethodGet + " " + http.MethodDelete
 )
 
-// routes lists every endpoint. Of two that match a path, the first serves it.
-func routes(s *transport.Shared, i *inference.Service) []route {
+// routes lists every endpoint. Of two that match a path, the first serves it. x serves those of other servers; nil for none.
+func routes(s *transport.Shared, i *inference.Service, x *textapi.Service) []route {
 	a, t, json := admin.New(s), trtis.New(s), admin.JSON
-	return []route{
-		{post, "/v2/models/{model}[/versions/{version}]/infer", infer.APIInference, i.Infer},
-		{get, "/v2", infer.APIMetadata, json(a.ServerMetadata)},
-		{get, "/v2/health/live", infer.APIHealth, a.Health(false)},
-		{get, "/v2/health/ready", infer.APIHealth, a.Health(true)},
-		{get, "/v2/models/stats", infer.APIStatistics, json(a.Statistics)},
-		{get, "/v2/models/{model}[/versions/{version}]", infer.APIMetadata, json(a.ModelMetadata)},
-		{get, "/v2/models/{model}[/versions/{version}]/ready", infer.APIHealth, json(a.ModelReady)},
-		{get, "/v2/models/{model}[/versions/{version}]/config", infer.APIModelConfig, a.ModelConfig},
-		{get, "/v2/models/{model}[/versions/{version}]/stats", infer.APIStatistics, json(a.Statistics)},
-		{get, "/v2/models/{model}[/versions/{version}]/routes", infer.APIStatistics, json(a.Routes)},
-		{post, "/v2/models/{model}[/versions/{version}]/generate", infer.APIInference, i.Generate},
-		{post, "/v2/models/{model}[/versions/{version}]/generate_stream", infer.APIInference, i.GenerateStream},
-		{getPost, "/v2/models/{model}/trace/setting", infer.APITrace, json(a.TraceSetting)},
-		{getPost, "/v2/trace/setting", infer.APITrace, json(a.TraceSetting)},
-		{getPost, "/v2/logging", infer.APILogging, json(a.Logging)},
-		{post, "/v2/repository[/{name}]/index", infer.APIModelRepository, json(a.RepositoryIndex)},
-		{post, "/v2/repository[/{name}]/models/{model}/load", infer.APIModelRepository, json(a.LoadModel)},
-		{post, "/v2/repository[/{name}]/models/{model}/unload", infer.APIModelRepository, json(a.UnloadModel)},
-		{get, "/v2/systemsharedmemory[/region/{name}]/status", infer.APISharedMemory, a.RegionStatus(shm.System)},
-		{post, "/v2/systemsharedmemory[/region/{name}]/register", infer.APISharedMemory, a.RegionRegister(shm.System)},
-		{post, "/v2/systemsharedmemory[/region/{name}]/unregister", infer.APISharedMemory, a.RegionUnregister(shm.System)},
-		{get, "/v2/cudasharedmemory[/region/{name}]/status", infer.APISharedMemory, a.RegionStatus(shm.CUDA)},
-		{post, "/v2/cudasharedmemory[/region/{name}]/register", infer.APISharedMemory, a.RegionRegister(shm.CUDA)},
-		{post, "/v2/cudasharedmemory[/region/{name}]/unregister", infer.APISharedMemory, a.RegionUnregister(shm.CUDA)},
-		{getPost, "/v2/jobs", infer.APIJobs, a.Jobs},
-		{get, "/v2/jobs/openapi.json", infer.APIJobs, a.JobsDocument},
-		{getDelete, "/v2/jobs/requests/{name}", infer.APIJobs, json(a.Request)},
-		{get, "/v2/jobs/requests/{name}/result", infer.APIJobs, a.RequestResult},
-		{get, "/v2/jobs/{name}", infer.APIJobs, json(a.Job)},
-		{get, "/v2/jobs/{name}/result", infer.APIJobs, json(a.JobResult)},
-		{get, "/v2/jobs/{name}/failures", infer.APIJobs, json(a.JobFailures)},
-		{post, "/v2/jobs/{name}/pause", infer.APIJobs, json(a.PauseJob)},
-		{post, "/v2/jobs/{name}/resume", infer.APIJobs, json(a.ResumeJob)},
-		{post, "/v2/jobs/{name}/cancel", infer.APIJobs, json(a.CancelJob)},
-		{post, "/v2/jobs/{name}/retry", infer.APIJobs, a.RetryJob},
-		{get, "/api/health/live", infer.APIHealth, t.Health(false)},
-		{get, "/api/health/ready", infer.APIHealth, t.Health(true)},
-		{get, "/api/status[/{model}]", infer.APIMetadata, t.Status},
+	list := []route{
+		{post, "/v2/models/{model}[/versions/{version}]/infer", infer.APIInference, i.Infer, transport.FormV2},
+		{get, "/v2", infer.APIMetadata, json(a.ServerMetadata), transport.FormV2},
+		{get, "/v2/health/live", infer.APIHealth, a.Health(false), transport.FormV2},
+		{get, "/v2/health/ready", infer.APIHealth, a.Health(true), transport.FormV2},
+		{get, "/v2/models/stats", infer.APIStatistics, json(a.Statistics), transport.FormV2},
+		{get, "/v2/models/{model}[/versions/{version}]", infer.APIMetadata, json(a.ModelMetadata), transport.FormV2},
+		{get, "/v2/models/{model}[/versions/{version}]/ready", infer.APIHealth, json(a.ModelReady), transport.FormV2},
+		{get, "/v2/models/{model}[/versions/{version}]/config", infer.APIModelConfig, a.ModelConfig, transport.FormV2},
+		{get, "/v2/models/{model}[/versions/{version}]/stats", infer.APIStatistics, json(a.Statistics), transport.FormV2},
+		{get, "/v2/models/{model}[/versions/{version}]/routes", infer.APIStatistics, json(a.Routes), transport.FormV2},
+		{post, "/v2/models/{model}[/versions/{version}]/generate", infer.APIInference, i.Generate, transport.FormV2},
+		{post, "/v2/models/{model}[/versions/{version}]/generate_stream", infer.APIInference, i.GenerateStream, transport.FormV2},
+		{getPost, "/v2/models/{model}/trace/setting", infer.APITrace, json(a.TraceSetting), transport.FormV2},
+		{getPost, "/v2/trace/setting", infer.APITrace, json(a.TraceSetting), transport.FormV2},
+		{getPost, "/v2/logging", infer.APILogging, json(a.Logging), transport.FormV2},
+		{post, "/v2/repository[/{name}]/index", infer.APIModelRepository, json(a.RepositoryIndex), transport.FormV2},
+		{post, "/v2/repository[/{name}]/models/{model}/load", infer.APIModelRepository, json(a.LoadModel), transport.FormV2},
+		{post, "/v2/repository[/{name}]/models/{model}/unload", infer.APIModelRepository, json(a.UnloadModel), transport.FormV2},
+		{get, "/v2/systemsharedmemory[/region/{name}]/status", infer.APISharedMemory, a.RegionStatus(shm.System), transport.FormV2},
+		{post, "/v2/systemsharedmemory[/region/{name}]/register", infer.APISharedMemory, a.RegionRegister(shm.System), transport.FormV2},
+		{post, "/v2/systemsharedmemory[/region/{name}]/unregister", infer.APISharedMemory, a.RegionUnregister(shm.System), transport.FormV2},
+		{get, "/v2/cudasharedmemory[/region/{name}]/status", infer.APISharedMemory, a.RegionStatus(shm.CUDA), transport.FormV2},
+		{post, "/v2/cudasharedmemory[/region/{name}]/register", infer.APISharedMemory, a.RegionRegister(shm.CUDA), transport.FormV2},
+		{post, "/v2/cudasharedmemory[/region/{name}]/unregister", infer.APISharedMemory, a.RegionUnregister(shm.CUDA), transport.FormV2},
+		{getPost, "/v2/jobs", infer.APIJobs, a.Jobs, transport.FormV2},
+		{get, "/v2/jobs/openapi.json", infer.APIJobs, a.JobsDocument, transport.FormV2},
+		{getDelete, "/v2/jobs/requests/{name}", infer.APIJobs, json(a.Request), transport.FormV2},
+		{get, "/v2/jobs/requests/{name}/result", infer.APIJobs, a.RequestResult, transport.FormV2},
+		{get, "/v2/jobs/{name}", infer.APIJobs, json(a.Job), transport.FormV2},
+		{get, "/v2/jobs/{name}/result", infer.APIJobs, json(a.JobResult), transport.FormV2},
+		{get, "/v2/jobs/{name}/failures", infer.APIJobs, json(a.JobFailures), transport.FormV2},
+		{post, "/v2/jobs/{name}/pause", infer.APIJobs, json(a.PauseJob), transport.FormV2},
+		{post, "/v2/jobs/{name}/resume", infer.APIJobs, json(a.ResumeJob), transport.FormV2},
+		{post, "/v2/jobs/{name}/cancel", infer.APIJobs, json(a.CancelJob), transport.FormV2},
+		{post, "/v2/jobs/{name}/retry", infer.APIJobs, a.RetryJob, transport.FormV2},
+		{get, "/api/health/live", infer.APIHealth, t.Health(false), transport.FormV2},
+		{get, "/api/health/ready", infer.APIHealth, t.Health(true), transport.FormV2},
+		{get, "/api/status[/{model}]", infer.APIMetadata, t.Status, transport.FormV2},
 	}
+	if x == nil {
+		return list
+	}
+	const openAI, tei = transport.FormOpenAI, transport.FormTEI
+	return append(list, []route{
+		{post, "/v1/embeddings", infer.APIInference, x.Embeddings(), openAI},
+		{get, "/v1/models", infer.APIMetadata, x.Models, openAI},
+		{get, "/v1/models/{models}", infer.APIMetadata, x.Model, openAI},
+	}...)
 }
 
 // controls are the parts of the API with which clients change the server.
 var controls = []infer.API{infer.APIModelRepository, infer.APISharedMemory, infer.APITrace, infer.APILogging, infer.APIJobs}
+
+// rest is the last element of a path that matches any number of elements.
+const rest = "{models}"
 
 // maxSegments is the number of segments of the longest path.
 const maxSegments = 8
@@ -82,7 +97,7 @@ const maxSegments = 8
 type pattern struct {
 	route
 	segments []string
-	infers   bool // an infer request, whose handler sets its own deadlines for the body
+	infers   bool // an inference request, whose handler sets its own deadlines for the body
 	controls bool // it changes the server: pages of other sites may not
 	// action is the name of the change in the audit log, empty for a route that changes nothing. GET changes nothing in any case.
 	action string
@@ -96,11 +111,15 @@ type table [maxSegments + 1][]pattern
 func compile(list []route) *table {
 	t := new(table)
 	for _, r := range list {
-		head, rest, _ := strings.Cut(r.path, "[")
-		part, tail, _ := strings.Cut(rest, "]")
+		head, optional, _ := strings.Cut(r.path, "[")
+		part, tail, _ := strings.Cut(optional, "]")
 		for _, path := range slices.Compact([]string{head + tail, head + part + tail}) {
-			p := pattern{r, strings.Split(path[1:], "/"), strings.HasSuffix(path, "/infer"), slices.Contains(controls, r.api), actionOf(path), errorTypeOf(r.api, path)}
+			infers := strings.HasSuffix(path, "/infer") || r.form != transport.FormV2 && r.methods == post
+			p := pattern{r, strings.Split(path[1:], "/"), infers, slices.Contains(controls, r.api), actionOf(path), errorTypeOf(r.api, path)}
 			t[len(p.segments)] = append(t[len(p.segments)], p)
+			for n := len(p.segments) + 1; n < len(t) && p.segments[len(p.segments)-1] == rest; n++ {
+				t[n] = append(t[n], p)
+			}
 		}
 	}
 	return t
@@ -153,9 +172,9 @@ func (t *table) find(path string, to *transport.Path) *pattern {
 	}
 	var buf [maxSegments]string
 	segments := buf[:0]
-	for rest, more := path[1:], true; more; {
+	for left, more := path[1:], true; more; {
 		var segment string
-		segment, rest, more = strings.Cut(rest, "/")
+		segment, left, more = strings.Cut(left, "/")
 		segments = append(segments, segment)
 	}
 	list := t[len(segments)]
@@ -172,6 +191,8 @@ func (p *pattern) match(segments []string, to *transport.Path) bool {
 	for i, want := range p.segments {
 		got := segments[i]
 		switch want {
+		case rest:
+			to.Model = strings.Join(segments[i:], "/")
 		case "{model}":
 			to.Model = got
 		case "{version}":

@@ -5,7 +5,7 @@
 //   - jsonwire: JSON as RapidJSON reads and prints it
 //   - transport: request bodies from the connection, errors and responses to it
 //   - tensorjson: tensor elements in JSON
-//   - inference, admin, trtis: the handlers; none imports another
+//   - inference, admin, textapi, trtis: the handlers; none imports another
 //
 // A request passes server.go, which finds its row in the table of routes.go and checks that it may use it, and the handler. For example,
 // POST /v2/models/m/infer is inference.Service.Infer: transport.Body reads and bounds the body, jsonwire parses its JSON,
@@ -28,6 +28,7 @@ import (
 	"github.com/tutti-server/tutti/internal/recovery"
 	"github.com/tutti-server/tutti/internal/server/http1"
 	"github.com/tutti-server/tutti/internal/server/httpapi/inference"
+	"github.com/tutti-server/tutti/internal/server/httpapi/textapi"
 	"github.com/tutti-server/tutti/internal/server/httpapi/transport"
 )
 
@@ -59,7 +60,11 @@ const http2Window = 1 << 20
 func New(set Settings) *Server {
 	s := &Server{shared: transport.NewShared(set)}
 	s.infers = inference.New(s.shared)
-	s.table = compile(routes(s.shared, s.infers))
+	var texts *textapi.Service
+	if !set.NoTextAPI {
+		texts = textapi.New(s.shared)
+	}
+	s.table = compile(routes(s.shared, s.infers, texts))
 	s.configureHTTP()
 	s.plain = http1.New(&s.http)
 	return s
@@ -190,13 +195,13 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case p == nil && r.URL.Path == "/" && r.Method == http.MethodGet:
 		s.root(w, r)
 	case p == nil:
-		s.reject(w, r, http.StatusNotFound, errNoPath)
+		s.reject(w, r, transport.FormV2, http.StatusNotFound, errNoPath)
 	case !s.shared.Admits(p.api, r.Header):
 		s.shared.Drain(w, r, nil)
-		transport.WriteErrorAs(w, http.StatusForbidden, status.Reasonf(status.PermissionDenied, "This API is restricted, expecting header '%s'", s.shared.Restrictions.Of(p.api).Key))
+		p.form.WriteAs(w, http.StatusForbidden, status.Reasonf(status.PermissionDenied, "This API is restricted, expecting header '%s'", s.shared.Restrictions.Of(p.api).Key))
 	case !p.allows(r.Method):
 		w.Header()["Content-Type"] = p.errorType
-		s.reject(w, r, http.StatusMethodNotAllowed, errMethod)
+		s.reject(w, r, p.form, http.StatusMethodNotAllowed, errMethod)
 	case p.infers && len(r.Header["Prefer"]) > 0 && s.shared.Guard.Audits():
 		s.record(w, r, p, path)
 	case p.infers:
@@ -225,9 +230,9 @@ var (
 )
 
 // reject responds to a request that reaches no handler.
-func (s *Server) reject(w http.ResponseWriter, r *http.Request, code int, err error) {
+func (s *Server) reject(w http.ResponseWriter, r *http.Request, form transport.ErrorForm, code int, err error) {
 	s.shared.Drain(w, r, nil)
-	transport.WriteErrorAs(w, code, err)
+	form.WriteAs(w, code, err)
 }
 
 // recovered, when deferred, logs a panic of a handler and responds with 500. If the response may have begun it closes the
@@ -246,5 +251,9 @@ func (s *Server) recovered(w http.ResponseWriter, r *http.Request) {
 	}
 	clear(w.Header())
 	w.Header().Set("Connection", "close") // the rest of the request is unread
-	transport.WriteErrorAs(w, http.StatusInternalServerError, err)
+	form := transport.FormV2
+	if p := s.table.find(r.URL.Path, new(transport.Path)); p != nil {
+		form = p.form
+	}
+	form.WriteAs(w, http.StatusInternalServerError, err)
 }

@@ -180,6 +180,9 @@ func aboutModel(r *tracing.Record, name string, version int64, number, parent ui
 	if r.Client != "" {
 		list = append(list, attribute.String("tutti.client", r.Client))
 	}
+	if r.Route != "" {
+		list = append(list, attribute.String("http.route", r.Route))
+	}
 	return list
 }
 

@@ -54,10 +54,13 @@ func (c *codec) record(r *tracing.Record) {
 	integer(c, &r.Version)
 	c.text(&r.Request)
 	c.text(&r.Client)
-	due, explained := r.Deadline != 0, r.Reason != ""
-	c.flags(&r.Ensemble, &r.Failed, &r.Captured, &due, &explained)
+	due, explained, routed := r.Deadline != 0, r.Reason != "", r.Route != ""
+	c.flags(&r.Ensemble, &r.Failed, &r.Captured, &due, &explained, &routed)
 	integer(c, &r.Code)
 	c.text(&r.Error)
+	if routed {
+		c.text(&r.Route)
+	}
 	if explained {
 		c.text((*string)(&r.Reason))
 		c.text(&r.Cause)

@@ -12,16 +12,12 @@
 package inference
 
 import (
-	"maps"
 	"net/http"
-	"slices"
-	"strings"
 
 	"github.com/tutti-server/tutti/core/infer"
 	"github.com/tutti-server/tutti/core/status"
 	"github.com/tutti-server/tutti/core/tensor"
 	"github.com/tutti-server/tutti/internal/pool"
-	"github.com/tutti-server/tutti/internal/server/http1"
 	"github.com/tutti-server/tutti/internal/server/httpapi/jsonwire"
 	"github.com/tutti-server/tutti/internal/server/httpapi/transport"
 	"github.com/tutti-server/tutti/internal/shm"
@@ -262,12 +258,12 @@ func (x *exchange) readInfer(w http.ResponseWriter, r *http.Request, p transport
 	if err := x.decode(r.Header); err != nil {
 		return err
 	}
-	if limit := r.Header[timeLimitHeader]; limit != nil {
+	if limit := r.Header[transport.TimeLimitHeader]; limit != nil {
 		if err := x.req.SetTimeLimit(limit, telemetry.Now()); err != nil {
 			return err
 		}
 	}
-	return x.forwardHeaders(r)
+	return x.srv.ForwardHeaders(x.req, r)
 }
 
 // describe looks the model up and sets it in the request.
@@ -292,22 +288,10 @@ func (x *exchange) reject(p transport.Path, err error) {
 	x.req = nil
 }
 
-// backgroundHeader is infer.BackgroundHeader as net/http has it.
-const backgroundHeader = "Tutti-Background"
-
-// timeLimitHeader is infer.TimeLimitHeader as net/http has it.
-const timeLimitHeader = "Tutti-Timeout-Ms"
-
-// received records what the headers say of a request that was read: whether it is in the background and, for the request's trace, which
-// trace of the client it belongs to, and when it was read.
+// received records in the request what is known of it once it was read.
 func (x *exchange) received(h http.Header) {
 	x.span.End()
-	x.req.Origin = tracing.Origin{Read: x.span, Start: tracing.HTTPRecvStart, Done: tracing.HTTPRecvEnd}
-	x.req.SetBackground(h[backgroundHeader])
-	x.req.SetClient(x.in.Charge.Client())
-	if parent := h["Traceparent"]; len(parent) == 1 && x.srv.Tracer.On() {
-		x.req.Origin.Follow(parent[0], strings.Join(h["Tracestate"], ","))
-	}
+	x.srv.SetOrigin(x.req, h, x.span, x.in.Charge.Client(), "")
 }
 
 // notStarted reports whether err, by its code, is that of a request which no model has executed.
@@ -317,36 +301,5 @@ func notStarted(err error) bool {
 		return true
 	default:
 		return false
-	}
-}
-
-// forwardHeaders adds the selected headers to the request's parameters. Names are in lower case, as HTTP/2 and gRPC have them.
-// Values keep trailing blanks, as in Triton, where the original header is known.
-func (x *exchange) forwardHeaders(r *http.Request) (err error) {
-	x.srv.eachForwarded(r, func(name, value string) {
-		if err == nil {
-			err = x.req.Forward(strings.ToLower(name), value)
-		}
-	})
-	return err
-}
-
-// eachForwarded calls add with each header that the settings select.
-func (s *Service) eachForwarded(r *http.Request, add func(name, value string)) {
-	pattern := s.Forward
-	if pattern == nil {
-		return
-	}
-	matching := func(name, value string) {
-		if pattern.MatchString(name) {
-			add(name, value)
-		}
-	}
-	if http1.Fields(r, matching) {
-		return
-	}
-	for _, name := range slices.Sorted(maps.Keys(r.Header)) {
-		values := r.Header[name]
-		matching(name, values[len(values)-1])
 	}
 }

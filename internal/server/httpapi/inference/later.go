@@ -19,7 +19,7 @@ import (
 const callbackURL = "Callback-Url"
 
 // storedHeaders are the fields that the response to a request depends on, besides those that are forwarded to models.
-var storedHeaders = []string{"Content-Type", "Content-Encoding", transport.JSONLength, "Traceparent", "Tracestate", backgroundHeader}
+var storedHeaders = []string{"Content-Type", "Content-Encoding", transport.JSONLength, "Traceparent", "Tracestate", transport.BackgroundHeader}
 
 // inferLater stores a request, and responds 202 with its status, or with the result if there is one in the time that the
 // client waits. A request that the server refuses has the response that it has without the preference. One that cannot be
@@ -135,7 +135,7 @@ func (s *Service) stored(r *http.Request) http.Header {
 			h[name] = slices.Clone(v)
 		}
 	}
-	s.eachForwarded(r, func(name, value string) {
+	s.EachForwarded(r, func(name, value string) {
 		if name = textproto.CanonicalMIMEHeaderKey(name); h[name] == nil {
 			h[name] = []string{value}
 		}

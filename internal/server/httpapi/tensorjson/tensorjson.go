@@ -256,3 +256,17 @@ func readNumbers[T number](r reader) error {
 	}
 	return r.element(len(dst), len(dst))
 }
+
+// AppendFloats appends numbers, separated by commas, with the fewest digits that identify each as an FP32: 0.1 is 0.1, which AppendData prints
+// as Triton does. The numbers must be finite.
+//
+// hot: no allocation once b has room.
+func AppendFloats(b []byte, v []float32) []byte {
+	for i, f := range v {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = strconv.AppendFloat(b, float64(f), 'g', -1, 32)
+	}
+	return b
+}

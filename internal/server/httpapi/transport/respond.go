@@ -17,7 +17,6 @@ import (
 
 	"github.com/tutti-server/tutti/core/infer"
 	"github.com/tutti-server/tutti/core/status"
-	"github.com/tutti-server/tutti/internal/identity"
 	"github.com/tutti-server/tutti/internal/jsontext"
 )
 
@@ -35,13 +34,7 @@ func WriteError(w http.ResponseWriter, err error) {
 		writeErrorBody(w, http.StatusRequestTimeout, append(appendErrorText(nil, err.Error()), '}'))
 		return
 	}
-	code := status.CodeOf(err).HTTP()
-	if errors.Is(err, infer.ErrTooLarge) {
-		code = http.StatusRequestEntityTooLarge
-	}
-	if r, ok := errors.AsType[*identity.RefusedError](err); ok && r.Reason == identity.Forbidden {
-		code, err = http.StatusForbidden, r.Coded()
-	}
+	code, err := statusOf(err)
 	WriteErrorAs(w, code, err)
 }
 
@@ -94,7 +87,11 @@ func writeErrorBody(w http.ResponseWriter, code int, body []byte) {
 //
 //	{"error":"...","reason":"QUEUE_FULL","retryable":true,"retry_after_ms":120,"step":"detect","predicted_finish_ms":340}
 func AppendError(b []byte, err error) []byte {
-	b = appendErrorText(b, ErrorText(err))
+	return append(appendMembers(appendErrorText(b, ErrorText(err)), err), '}')
+}
+
+// appendMembers appends the members of an error besides its text.
+func appendMembers(b []byte, err error) []byte {
 	if d := status.DetailsOf(err); d.Own {
 		b = jsontext.Append(append(b, `,"reason":`...), string(d.Reason))
 		b = strconv.AppendBool(append(b, `,"retryable":`...), d.Retryable)
@@ -108,7 +105,7 @@ func AppendError(b []byte, err error) []byte {
 			b = strconv.AppendInt(append(b, `,"predicted_finish_ms":`...), status.Milliseconds(d.Finish), 10)
 		}
 	}
-	return append(b, '}')
+	return b
 }
 
 // appendErrorText appends the object of an error up to its text, which may repeat names that the client sent, which need not be UTF-8.
@@ -142,12 +139,17 @@ func NotSupported(what string) error {
 // Reject responds with err and reads the rest of the request. When err is about the bytes in flight, the response is sent
 // first: the client may have much left to send, and can stop.
 func (s *Shared) Reject(w http.ResponseWriter, r *http.Request, err error) {
+	s.RejectIn(FormV2, w, r, err)
+}
+
+// RejectIn is Reject with a form of the error.
+func (s *Shared) RejectIn(form ErrorForm, w http.ResponseWriter, r *http.Request, err error) {
 	early := (errors.Is(err, infer.ErrFull) || errors.Is(err, infer.ErrTooLarge)) && r.ProtoMajor == 1 && len(r.Header["Expect"]) == 0
 	c := http.NewResponseController(w)
 	if early = early && c.EnableFullDuplex() == nil; !early {
 		s.Drain(w, r, err)
 	}
-	WriteError(w, err)
+	form.Write(w, err)
 	if early && c.Flush() == nil {
 		s.Drain(w, r, err)
 	}

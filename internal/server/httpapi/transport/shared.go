@@ -77,6 +77,8 @@ type Settings struct {
 	Shares *infer.Shares
 	// Sites decides which web pages may change the server. Nil: those of the server itself.
 	Sites *sites.Policy
+	// NoTextAPI leaves out the routes of other servers, such as /v1/embeddings.
+	NoTextAPI bool
 	// NoFastPath serves every connection with net/http, also those that package http1 could serve.
 	NoFastPath bool
 }

@@ -44,7 +44,7 @@ func (b *backend) Load(_ context.Context, s backends.Settings) (backends.Model, 
 	}
 	given := map[string]string{}
 	for key, p := range s.Config.GetParameters() {
-		if !config.IsPaddingParam(key) && key != config.IdempotentParam {
+		if !config.IsPaddingParam(key) && !config.IsAPIParam(key) && key != config.IdempotentParam {
 			given[key] = p.GetStringValue()
 		}
 	}

@@ -23,6 +23,9 @@ const (
 
 var apiParams = []string{CompletionsParam, EmbeddingsParam, RerankParam, TokenizeParam}
 
+// IsAPIParam reports whether a parameter is one of these, so that no backend reads it.
+func IsAPIParam(key string) bool { return slices.Contains(apiParams, key) }
+
 // API says which tensors of a model carry what the requests and responses of a route have. Tensors that the model lacks are empty. Each row
 // of a batch is one text.
 type API struct {

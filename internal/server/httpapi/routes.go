@@ -79,6 +79,15 @@ func routes(s *transport.Shared, i *inference.Service, x *textapi.Service) []rou
 	const openAI, tei = transport.FormOpenAI, transport.FormTEI
 	return append(list, []route{
 		{post, "/v1/embeddings", infer.APIInference, x.Embeddings(), openAI},
+		{post, "/v1/rerank", infer.APIInference, x.Rerank("/v1/rerank"), openAI},
+		{post, "/v2/rerank", infer.APIInference, x.Rerank("/v2/rerank"), openAI},
+		{post, "/embed", infer.APIInference, x.Embed(), tei},
+		{post, "/embed_all", infer.APIInference, x.EmbedAll(), tei},
+		{post, "/embed_sparse", infer.APIInference, x.EmbedSparse(), tei},
+		{post, "/rerank", infer.APIInference, x.RerankTEI(), tei},
+		{post, "/tokenize", infer.APIInference, x.Tokenize(), tei},
+		{get, "/info", infer.APIMetadata, x.Info, tei},
+		{get, "/health", infer.APIHealth, a.Health(true), transport.FormV2},
 		{get, "/v1/models", infer.APIMetadata, x.Models, openAI},
 		{get, "/v1/models/{models}", infer.APIMetadata, x.Model, openAI},
 	}...)

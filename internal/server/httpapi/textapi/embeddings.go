@@ -98,7 +98,7 @@ func (x *exchange) checkEmbeddings() error {
 	if !f.dense && !f.sparse && !f.multi {
 		f.dense = true
 	}
-	if err := x.checkTexts(); err != nil {
+	if err := x.checkTexts(false); err != nil {
 		return err
 	}
 	switch {

@@ -216,9 +216,9 @@ func (x *exchange) numbers() (is bool, n int, err error) {
 	return is && n > 0, n, err
 }
 
-// checkTexts refuses a request without texts, and those that its API cannot take. A text that is empty fails alone where texts have errors of
-// their own.
-func (x *exchange) checkTexts() error {
+// checkTexts refuses a request without texts, and those that its API cannot take. A text that is empty, where that is not allowed, fails alone
+// where texts have errors of their own.
+func (x *exchange) checkTexts(empty bool) error {
 	field := x.fields.field
 	if len(x.items) == 0 {
 		return &transport.FieldError{Param: field, Code: transport.CodeEmpty, Err: status.Errorf(status.InvalidArg, "'%s' is missing or empty, expected at least one text", field)}
@@ -232,7 +232,7 @@ func (x *exchange) checkTexts() error {
 	x.results = append(x.results[:0], make([]result, len(x.items))...)
 	kept := x.items[:0]
 	for _, it := range x.items {
-		if x.fields.ids || it.size > int32(tensor.EncodedLen(0)) {
+		if x.fields.ids || empty || it.size > int32(tensor.EncodedLen(0)) {
 			kept = append(kept, it)
 			continue
 		}

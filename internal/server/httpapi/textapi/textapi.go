@@ -80,7 +80,6 @@ type fields struct {
 	model      string
 	field      string // the member that has the texts
 	ids        bool   // the texts are token ids
-	numbers    bool   // the list of texts is one list of token ids
 	base64     bool
 	itemErrors bool // a text that fails has its own error
 	dense      bool
@@ -92,7 +91,6 @@ type fields struct {
 	topN       int // 0 for all
 	documents  bool
 	raw        bool
-	raws       bool
 	normalize  bool
 	truncate   bool // too long texts are cut
 	special    bool

@@ -4,12 +4,10 @@ import (
 	"context"
 	"net/http"
 	"slices"
-	"sync"
 
 	"github.com/tutti-server/tutti/core/infer"
 	"github.com/tutti-server/tutti/core/status"
 	"github.com/tutti-server/tutti/core/tensor"
-	"github.com/tutti-server/tutti/internal/pool"
 	"github.com/tutti-server/tutti/internal/server/httpapi/jsonwire"
 	"github.com/tutti-server/tutti/internal/server/httpapi/tensorjson"
 	"github.com/tutti-server/tutti/internal/server/httpapi/transport"
@@ -18,11 +16,9 @@ import (
 
 var errNotOneResponse = status.Errorf(status.Unsupported, "generate expects model to produce exactly 1 response, use generate stream for model that generates various number of responses")
 
-var eventType = []string{"text/event-stream; charset=utf-8"}
-
 // Generate responds with the model's only response as one flat JSON object.
 func (s *Service) Generate(w http.ResponseWriter, r *http.Request, p transport.Path) {
-	s.generate(w, r, p, false, func(x *exchange, q *responseQueue, cancel context.CancelFunc) {
+	s.generate(w, r, p, false, func(x *exchange, q *transport.Queue, cancel context.CancelFunc) {
 		first, n, err := onlyResponse(q, cancel)
 		defer first.Release()
 		switch {
@@ -49,25 +45,25 @@ func (s *Service) Generate(w http.ResponseWriter, r *http.Request, p transport.P
 
 // GenerateStream responds with each of the model's responses as a server-sent event.
 func (s *Service) GenerateStream(w http.ResponseWriter, r *http.Request, p transport.Path) {
-	s.generate(w, r, p, true, func(x *exchange, q *responseQueue, cancel context.CancelFunc) {
+	s.generate(w, r, p, true, func(x *exchange, q *transport.Queue, cancel context.CancelFunc) {
 		// A client that reads nothing holds the model back, so each event must be read within the stall time.
-		e := eventWriter{x: x, w: w, cancel: cancel, slow: s.Writer(w)}
+		e := eventWriter{s.EventWriter(w, cancel), x}
 		cut, leave := s.Streams.Enter()
 		defer leave()
 		for {
-			resp, err := q.next(cut)
-			if err == transport.ErrCut { //nolint:errorlint // next's own
+			next, err := q.Next(cut)
+			if err != nil {
 				e.cutOff(err)
 				leave()
 				cut = nil
 				continue
 			}
-			if resp == nil {
-				e.end(err)
+			if next.Response == nil {
+				e.end(next.Err)
 				return
 			}
-			e.response(resp)
-			resp.Release()
+			e.response(next.Response)
+			next.Response.Release()
 		}
 	})
 }
@@ -75,7 +71,7 @@ func (s *Service) GenerateStream(w http.ResponseWriter, r *http.Request, p trans
 // generate reads and submits a generate request, and calls respond to empty the queue of its responses. A model that may have
 // more than one response runs on another goroutine, since this one must take them.
 func (s *Service) generate(w http.ResponseWriter, r *http.Request, p transport.Path, stream bool,
-	respond func(*exchange, *responseQueue, context.CancelFunc),
+	respond func(*exchange, *transport.Queue, context.CancelFunc),
 ) {
 	x := s.newExchange(r)
 	defer x.release()
@@ -90,8 +86,8 @@ func (s *Service) generate(w http.ResponseWriter, r *http.Request, p transport.P
 		s.Reject(w, r, err)
 		return
 	}
-	q := queues.Get()
-	defer q.release()
+	q := transport.NewQueue()
+	defer q.Release()
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()
 	req := x.req
@@ -126,37 +122,34 @@ func (x *exchange) readGenerate(w http.ResponseWriter, r *http.Request, p transp
 
 // onlyResponse waits for all responses and returns the first, an empty one when there is none, and their number. It cancels the
 // request after the second.
-func onlyResponse(q *responseQueue, cancel context.CancelFunc) (first *infer.Response, n int, err error) {
+func onlyResponse(q *transport.Queue, cancel context.CancelFunc) (first *infer.Response, n int, err error) {
 	for {
-		resp, err := q.next(nil)
+		next, _ := q.Next(nil) // nothing cuts it off
 		switch {
-		case resp == nil && first == nil:
-			return infer.NewResponse(), n, err
-		case resp == nil:
-			return first, n, err
+		case next.Response == nil && first == nil:
+			return infer.NewResponse(), n, next.Err
+		case next.Response == nil:
+			return first, n, next.Err
 		case first == nil:
-			first = resp
+			first = next.Response
 		default:
-			resp.Release()
+			next.Response.Release()
 			cancel()
 		}
 		n++
 	}
 }
 
-// eventWriter writes server-sent events.
+// eventWriter sends the responses of one request as events.
 type eventWriter struct {
-	x      *exchange
-	w      http.ResponseWriter
-	cancel context.CancelFunc // cancels the request
-	slow   transport.Writer
-	begun  bool
-	broken bool // the client has disconnected
+	transport.EventWriter
+
+	x *exchange
 }
 
 // response sends a response as an event. One that has no JSON form becomes an error event.
 func (e *eventWriter) response(resp *infer.Response) {
-	if e.broken {
+	if e.Broken() {
 		return
 	}
 	x := e.x
@@ -177,25 +170,21 @@ func (e *eventWriter) response(resp *infer.Response) {
 // end completes the stream. A request that failed before its first response and execution has a plain error response.
 func (e *eventWriter) end(err error) {
 	switch {
-	case e.broken:
-	case err == nil && !e.begun:
-		e.w.Header()["Content-Type"] = eventType
+	case e.Broken():
 	case err == nil:
-	case !e.begun && notStarted(err):
-		transport.WriteError(e.w, err)
+	case !e.Begun() && notStarted(err):
+		transport.WriteError(e.W, err)
 		return
 	default:
 		e.failure(err)
 	}
-	if e.begun {
-		e.slow.End()
-	}
+	e.End()
 }
 
 // failure sends an error as an event. As the first event it sets the status.
 func (e *eventWriter) failure(err error) {
-	if !e.begun {
-		transport.SetErrorHeader(e.w.Header(), err)
+	if !e.Begun() {
+		transport.SetErrorHeader(e.W.Header(), err)
 	}
 	e.x.out = transport.AppendError(append(e.x.out[:0], "data: "...), err)
 	e.send(status.CodeOf(err).HTTP())
@@ -203,29 +192,16 @@ func (e *eventWriter) failure(err error) {
 
 // cutOff sends the error of a stream that does not end by itself as its last event, and cancels the request.
 func (e *eventWriter) cutOff(err error) {
-	if !e.broken {
+	if !e.Broken() {
 		e.failure(err)
 	}
-	e.broken = true
-	e.cancel()
+	e.Break()
 }
 
-// send completes the event in x.out and flushes it. An error of the connection cancels the request.
+// send sends the event in x.out.
 func (e *eventWriter) send(code int) {
 	e.x.out = append(e.x.out, "\n\n"...)
-	if !e.begun {
-		e.begun = true
-		e.w.Header()["Content-Type"] = eventType
-		e.w.WriteHeader(code)
-	}
-	_, err := e.slow.Write(e.x.out)
-	if err == nil {
-		err = http.NewResponseController(e.w).Flush()
-	}
-	if err != nil {
-		e.broken = true
-		e.cancel()
-	}
+	e.Send(e.x.out, code)
 }
 
 func (x *exchange) readGenerateMembers(nested bool) error {
@@ -320,120 +296,4 @@ func fitShape(want tensor.Shape, n int64) (tensor.Shape, bool) {
 		}
 	}
 	return tensor.Of(dims...), n == 1
-}
-
-// queueLimit is how many responses a decoupled model may be ahead of its client.
-const queueLimit = 4
-
-// responseQueue is the Sink of a request with any number of responses. The model sends into it and the handler takes out, in the
-// same order. Pace holds the model back while queueLimit responses wait, so that a slow client costs no memory.
-type responseQueue struct {
-	filled chan struct{} // has a token when a response may wait
-	freed  chan struct{} // has a token when a producer may check for room
-
-	mu     sync.Mutex
-	list   []*infer.Response // guarded by mu
-	closed bool              // guarded by mu
-	err    error             // guarded by mu
-}
-
-var _ infer.Pacer = (*responseQueue)(nil)
-
-// A token left over from an earlier request only causes one extra check, so a queue can be reused as soon as it is closed and
-// empty.
-var queues = pool.Of[responseQueue]{New: func() *responseQueue {
-	return &responseQueue{filled: make(chan struct{}, 1), freed: make(chan struct{}, 1)}
-}}
-
-// release returns q to the pool. It must be closed and empty.
-func (q *responseQueue) release() {
-	q.mu.Lock()
-	q.closed, q.err = false, nil
-	q.mu.Unlock()
-	queues.Put(q)
-}
-
-// wake adds a token unless there is one.
-func wake(c chan struct{}) {
-	select {
-	case c <- struct{}{}:
-	default:
-	}
-}
-
-// Send implements infer.Sink.
-//
-// hot: no allocation once the list has grown.
-func (q *responseQueue) Send(r *infer.Response) {
-	q.mu.Lock()
-	q.list = append(q.list, r)
-	q.mu.Unlock()
-	wake(q.filled)
-}
-
-// Close implements infer.Sink.
-func (q *responseQueue) Close(err error) {
-	q.mu.Lock()
-	q.closed, q.err = true, err
-	q.mu.Unlock()
-	wake(q.filled)
-}
-
-// Pace waits until fewer than queueLimit responses wait.
-func (q *responseQueue) Pace(ctx context.Context) error {
-	for {
-		q.mu.Lock()
-		free := queueLimit - len(q.list)
-		q.mu.Unlock()
-		if free > 0 {
-			if free > 1 {
-				wake(q.freed) // for another producer
-			}
-			return ctx.Err()
-		}
-		select {
-		case <-q.freed:
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-	}
-}
-
-// Full reports whether queueLimit responses wait.
-func (q *responseQueue) Full() bool {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	return len(q.list) >= queueLimit
-}
-
-// next waits for the next response, which moves to the caller. After the last one it returns nil and the error of the request. It
-// returns transport.ErrCut instead when cut is closed.
-func (q *responseQueue) next(cut <-chan struct{}) (*infer.Response, error) {
-	for {
-		select {
-		case <-cut:
-			return nil, transport.ErrCut
-		default:
-		}
-		q.mu.Lock()
-		if len(q.list) > 0 {
-			r := q.list[0]
-			n := copy(q.list, q.list[1:])
-			q.list[n] = nil
-			q.list = q.list[:n]
-			q.mu.Unlock()
-			wake(q.freed)
-			return r, nil
-		}
-		closed, err := q.closed, q.err
-		q.mu.Unlock()
-		if closed {
-			return nil, err
-		}
-		select {
-		case <-q.filled:
-		case <-cut:
-			return nil, transport.ErrCut
-		}
-	}
 }

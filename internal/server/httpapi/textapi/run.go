@@ -2,7 +2,6 @@ package textapi
 
 import (
 	"context"
-	"slices"
 	"sync/atomic"
 
 	"github.com/tutti-server/tutti/core/infer"
@@ -39,14 +38,7 @@ var errSkipped = status.Errorf(status.Cancelled, "another text of the request ha
 
 // run executes the texts, and sets their results. It returns the first error, unless texts have errors of their own.
 func (x *exchange) run() error {
-	size := int64(0)
-	for i := range x.items {
-		size += int64(x.items[i].size)
-	}
-	if x.fields.ids {
-		size *= 8
-	}
-	if err := x.in.Charge.Acquire(size + int64(x.fields.queryLen*len(x.items))); err != nil {
+	if err := x.charge(); err != nil {
 		return err
 	}
 	x.divide()
@@ -67,6 +59,18 @@ func (x *exchange) run() error {
 		}
 	}
 	return nil
+}
+
+// charge counts the memory of the inputs.
+func (x *exchange) charge() error {
+	size := int64(0)
+	for i := range x.items {
+		size += int64(x.items[i].size)
+	}
+	if x.fields.ids {
+		size *= 8
+	}
+	return x.in.Charge.Acquire(size + int64(x.fields.queryLen*len(x.items)))
 }
 
 // divide makes batches of the items. Token ids share a batch with neighbours of the same number.
@@ -163,7 +167,10 @@ func (x *exchange) request(p *jsonwire.Parser, first, end int) (*infer.Request, 
 	req := x.newRequest()
 	err := x.fill(p, req, first, end)
 	if err == nil {
-		err = x.complete(req)
+		err = x.addExtra(p, req)
+	}
+	if err == nil {
+		err = x.prepare(req)
 	}
 	if err != nil {
 		x.srv.Tracer.RecordRefusal(x.model.name, x.model.desc.Version, req.ID, &req.Origin, err)
@@ -182,8 +189,8 @@ func (x *exchange) newRequest() *infer.Request {
 	return req
 }
 
-// complete sets what the headers say, and checks the inputs.
-func (x *exchange) complete(req *infer.Request) error {
+// prepare sets what the headers say, and checks the inputs.
+func (x *exchange) prepare(req *infer.Request) error {
 	if limit := x.r.Header[transport.TimeLimitHeader]; limit != nil {
 		if err := req.SetTimeLimit(limit, telemetry.Now()); err != nil {
 			return err
@@ -380,14 +387,6 @@ func count[T int32 | int64](row []T) (n int) {
 func (x *exchange) tooLong(index, found, most int) error {
 	return &transport.FieldError{Param: x.fields.field, Code: transport.CodeTooLong, Err: status.Errorf(status.InvalidArg,
 		"the text at index %d of '%s' has %d tokens, and model '%s' reads at most %d: shorten it", index, x.fields.field, found, x.model.name, most)}
-}
-
-// firstError returns the first error of a text, nil if each has a result.
-func (x *exchange) firstError() error {
-	if i := slices.IndexFunc(x.results, func(r result) bool { return r.err != nil }); i >= 0 {
-		return x.results[i].err
-	}
-	return nil
 }
 
 // differ returns the error for two outputs that should have an element for each token.

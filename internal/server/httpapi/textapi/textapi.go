@@ -6,7 +6,7 @@
 //   - read.go: members of a body, and the texts in it
 //   - run.go: texts become requests of at most max_batch_size rows, which are executed concurrently; their results per text
 //   - respond.go: vectors in JSON and base64, and the response
-//   - embeddings.go, rerank.go, tei.go, tokenize.go, completions.go: the routes
+//   - embeddings.go, rerank.go, tei.go, tokenize.go, completions.go (with extra.go): the routes
 //
 // For example, POST /v1/embeddings with {"input":["a","b"],"model":"m"}: the texts stay where they are in the body, run copies them into
 // one tensor, and the rows of the output are printed from the memory of the model.
@@ -32,6 +32,8 @@ type Service struct {
 
 	started int64 // seconds since 1970
 	models  atomic.Pointer[directory]
+
+	completions atomic.Int64 // their number, for their ids
 }
 
 // New returns a Service.
@@ -61,6 +63,7 @@ type exchange struct {
 
 	fields  fields
 	items   []item   // the texts that are executed
+	extra   []extra  // of completions
 	batches []batch  // the requests that they become
 	results []result // those of the texts, in the order of the request
 	tokens  int      // of all texts
@@ -94,6 +97,8 @@ type fields struct {
 	normalize  bool
 	truncate   bool // too long texts are cut
 	special    bool
+	stream     bool
+	usage      bool // the stream has the usage at its end
 }
 
 var exchanges pool.Of[exchange]
@@ -120,7 +125,7 @@ func (x *exchange) release() {
 	next := exchange{
 		p: x.p, body: trim(x.body, scratchLimit), out: trim(x.out, scratchLimit), floats: trim(x.floats, scratchLimit/4),
 		items: trim(x.items, itemLimit), batches: trim(x.batches, itemLimit), results: trim(x.results, itemLimit), order: trim(x.order, itemLimit),
-		outputs: x.outputs[:0],
+		outputs: x.outputs[:0], extra: trim(x.extra, itemLimit),
 	}
 	*x = next
 	exchanges.Put(x)

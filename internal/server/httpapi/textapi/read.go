@@ -50,7 +50,7 @@ func (x *exchange) members(member func(x *exchange, name string) error) error {
 	if x.p.Peek() != '{' {
 		return invalid("", "the body is %s, expected an object", x.found())
 	}
-	if err := x.p.Members(func(name []byte) error { return member(x, string(name)) }); err != nil {
+	if err := x.p.Members(func(name []byte) error { return member(x, x.srv.names.Get(name)) }); err != nil {
 		return err
 	}
 	return x.p.End()

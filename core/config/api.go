@@ -169,7 +169,7 @@ type apiReader struct {
 
 func (r *apiReader) fail(format string, args ...any) {
 	r.add(BadParam, "parameters."+r.api.Param, "parameter '%s' of model '%s' %s", r.api.Param, r.cfg.GetName(), fmt.Sprintf(format, args...))
-	r.problems.fix("correct the value: docs/openai.md lists the keys of every parameter")
+	r.fix("correct the value: docs/openai.md lists the keys of every parameter")
 }
 
 // APIsOf returns the APIs of a complete configuration, and what is wrong with their parameters.
@@ -392,7 +392,7 @@ func typeName(d tensor.DType) string {
 }
 
 // shape returns which dims were expected, empty if the tensor has them.
-func (r *apiReader) shape(p *apiPort, have *Port, sig *Signature) string {
+func (*apiReader) shape(p *apiPort, have *Port, sig *Signature) string {
 	dims := have.Dims.Dims()
 	switch {
 	case p.one && p.output:

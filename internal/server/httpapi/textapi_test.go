@@ -67,13 +67,13 @@ type texter struct {
 	names  []string
 }
 
-func newTexter(t testing.TB, alloc tensor.Allocator) *texter {
-	t.Helper()
+func newTexter(tb testing.TB, alloc tensor.Allocator) *texter {
+	tb.Helper()
 	x := &texter{alloc: alloc, models: map[string]*modelconfig.ModelConfig{}, descs: map[string]*infer.Description{}}
 	for _, text := range textModels {
 		cfg := &modelconfig.ModelConfig{}
 		if err := prototext.Unmarshal([]byte(text), cfg); err != nil {
-			t.Fatal(err)
+			tb.Fatal(err)
 		}
 		name := cfg.GetName()
 		x.models[name], x.names = cfg, append(x.names, name)
@@ -95,8 +95,8 @@ var dtypes = map[modelconfig.DataType]tensor.DType{
 	modelconfig.DataType_TYPE_INT64: tensor.Int64, modelconfig.DataType_TYPE_INT32: tensor.Int32,
 }
 
-func (x *texter) Generation() uint64 { return 1 }
-func (x *texter) Names() []string    { return x.names }
+func (*texter) Generation() uint64 { return 1 }
+func (x *texter) Names() []string  { return x.names }
 func (x *texter) Config(name string, _ int64) (*modelconfig.ModelConfig, error) {
 	return x.models[name], nil
 }
@@ -179,9 +179,9 @@ func (x *texter) respond(d *infer.Description, req *infer.Request) (*infer.Respo
 	return resp, nil
 }
 
-func textServer(t testing.TB, alloc tensor.Allocator) *httpapi.Server {
-	t.Helper()
-	x := newTexter(t, alloc)
+func textServer(tb testing.TB, alloc tensor.Allocator) *httpapi.Server {
+	tb.Helper()
+	x := newTexter(tb, alloc)
 	return httpapi.New(httpapi.Settings{Infer: x, Catalog: x, Alloc: alloc, Log: slog.New(slog.DiscardHandler), MaxInput: 1 << 20})
 }
 

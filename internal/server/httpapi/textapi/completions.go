@@ -167,7 +167,7 @@ func (c *completion) submit() {
 		return
 	}
 	req.Async = true // this goroutine takes the responses
-	c.x.srv.Settings.Infer.Submit(c.ctx, req, sink)
+	c.x.srv.Infer.Submit(c.ctx, req, sink)
 }
 
 // response adds a response to its choice, and sends what is complete of a stream.

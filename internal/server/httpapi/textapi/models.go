@@ -25,7 +25,6 @@ var (
 	rerank      = kind{config.RerankParam, func(a *config.APIs) *config.API { return a.Rerank }}
 	completions = kind{config.CompletionsParam, func(a *config.APIs) *config.API { return a.Completions }}
 	tokens      = kind{config.TokenizeParam, func(a *config.APIs) *config.API { return a.Tokenize }}
-	kinds       = []kind{embeddings, rerank, completions, tokens}
 )
 
 // served is a version of a model that has an API.

@@ -156,7 +156,7 @@ func (x *exchange) executeBatch(ctx context.Context, p *jsonwire.Parser, b *batc
 		return
 	}
 	call := infer.NewCall()
-	x.srv.Settings.Infer.Submit(ctx, req, call)
+	x.srv.Infer.Submit(ctx, req, call)
 	if b.resp, b.err = call.Wait(); b.err == nil && b.resp == nil {
 		b.err = status.Errorf(status.Internal, "model '%s' has sent no response", x.model.name)
 	}

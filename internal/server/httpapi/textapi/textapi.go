@@ -74,9 +74,8 @@ type exchange struct {
 	floats []float32 // a vector that is cut
 	order  []int     // of a ranking
 
-	compressed bool // the response is, by sink
-	begun      bool // a part of the response is written
-	sink       responseWriter
+	begun bool // a part of the response is written
+	sink  responseWriter
 }
 
 // fields are the members of requests, of all routes.

@@ -79,7 +79,7 @@ func (f ErrorForm) WriteAs(w http.ResponseWriter, code int, err error) {
 	SetErrorHeader(h, err)
 	h["Content-Type"] = JSONType
 	if f == FormTEI {
-		kind := ""
+		var kind string
 		code, kind = teiStatus(code, err)
 		writeErrorBody(w, code, append(jsontext.Append(append(appendMembers(appendErrorText(nil, clientText(err)), err), `,"error_type":`...), kind), '}'))
 		return

@@ -48,18 +48,39 @@ def embed(tokenizer, model, text):
         hidden = model(**encoded).last_hidden_state
     mask = encoded["attention_mask"].unsqueeze(-1).to(hidden.dtype)
     mean = (hidden * mask).sum(1) / mask.sum(1).clamp(min=1e-9)
-    return torch.nn.functional.normalize(mean, p=2, dim=1)[0], encoded["input_ids"].shape[1]
+    return torch.nn.functional.normalize(mean, p=2, dim=1)[0], len(tokenizer(text)["input_ids"])
 
 
-def request(name, texts, vectors):
+def counts(tokens):
+    """The output token_count: the tokens of each text before truncation."""
+    return {"name": "token_count", "datatype": "INT64", "shape": [len(tokens), 1], "data": tokens}
+
+
+def request(name, texts, vectors, tokens):
     """One entry of expected.json: a row per text."""
     data = [round(float(x), 7) for v in vectors for x in v]
     return {
         "name": name,
         "inputs": [{"name": "TEXT", "datatype": "BYTES", "shape": [len(texts), 1], "data": texts}],
-        "outputs": [{"name": "embedding", "datatype": "FP32", "shape": [len(texts), len(vectors[0])], "data": data}],
+        "outputs": [{"name": "embedding", "datatype": "FP32", "shape": [len(texts), len(vectors[0])], "data": data}, counts(tokens)],
         "atol": 1e-4,
         "cosine": 0.9999,
+    }
+
+
+def ranking(query, texts, vector, vectors, tokens):
+    """One entry of expected.json for the ensemble rerank: the cosines with the query."""
+    data = [round(float(vector @ v), 7) for v in vectors]
+    shape = [len(texts), 1]
+    return {
+        "name": "ranked",
+        "ensemble": "rerank",
+        "inputs": [
+            {"name": "QUERY", "datatype": "BYTES", "shape": shape, "data": [query] * len(texts)},
+            {"name": "TEXT", "datatype": "BYTES", "shape": shape, "data": texts},
+        ],
+        "outputs": [{"name": "score", "datatype": "FP32", "shape": shape, "data": data}, counts(tokens)],
+        "atol": 1e-4,
     }
 
 
@@ -69,12 +90,14 @@ def main():
     torch.manual_seed(0)
     tokenizer = AutoTokenizer.from_pretrained(sys.argv[1])
     model = BertModel.from_pretrained(sys.argv[1], add_pooling_layer=False).eval()
-    vectors = {}
+    vectors, tokens = {}, {}
     for name, text in SENTENCES.items():
-        vectors[name], tokens = embed(tokenizer, model, text)
-        print(f"{name}: {tokens} tokens", file=sys.stderr)
-    requests = [request(name, [text], [vectors[name]]) for name, text in SENTENCES.items()]
-    requests.append(request("three_rows", [SENTENCES[n] for n in ROWS], [vectors[n] for n in ROWS]))
+        vectors[name], tokens[name] = embed(tokenizer, model, text)
+        print(f"{name}: {tokens[name]} tokens", file=sys.stderr)
+    requests = [request(name, [text], [vectors[name]], [tokens[name]]) for name, text in SENTENCES.items()]
+    rows = [SENTENCES[n] for n in ROWS], [vectors[n] for n in ROWS], [tokens[n] for n in ROWS]
+    requests.append(request("three_rows", *rows))
+    requests.append(ranking(SENTENCES["one_word"], rows[0], vectors["one_word"], rows[1], rows[2]))
     lines = [json.dumps(r, ensure_ascii=False) for r in requests]
     print('{"ensemble": "ensemble", "requests": [\n' + ",\n".join(lines) + "\n]}")
 

@@ -246,6 +246,9 @@ func TestInitExamples(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		if resp.Model == "ensemble" {
+			e.Outputs = e.Outputs[:1] // the guessed steps count no tokens
+		}
 		if resp.Model == "ensemble" || resp.Model == "entities" {
 			if err := e.Check(resp); err != nil {
 				t.Error(err)

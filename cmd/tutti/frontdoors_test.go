@@ -252,9 +252,9 @@ func textRepo(t *testing.T) string {
 		"step": backend + every,
 		"all": stepOf("step", []string{"TEXT"}, []string{"dense", "count", "weights", "indices", "vectors", "mask"}) + every +
 			api("embeddings", "dense=dense sparse=indices,weights multi_vector=vectors mask=mask tokens=count max_tokens=6 dimensions=2,3 default"),
-		"plain": backend + every,
+		"plain":   backend + every,
 		"weights": backend + "input [ " + text + " ]\noutput [ " + port("weights", "FP32", "8") + " ]\n" + api("embeddings", "sparse=weights"),
-		"ids": backend + "input [ " + port("IDS", "INT64", "-1") + " ]\noutput [ " + dense + " ]\n" + api("embeddings", "ids=IDS"),
+		"ids":     backend + "input [ " + port("IDS", "INT64", "-1") + " ]\noutput [ " + dense + " ]\n" + api("embeddings", "ids=IDS"),
 		"pairs": backend + "input [ " + port("QUERY", "STRING", "1") + ", " + text + " ]\noutput [ " + port("score", "FP32", "1") + ", " + count + " ]\n" +
 			api("rerank", "query=QUERY text=TEXT tokens=count max_tokens=6"),
 		"talk": backend + talk,

@@ -81,6 +81,7 @@ func TestFrontDoorCompletions(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
 			code, h, got := d.send("/v1/completions", tt.body)
 			if got = talked(got); code != tt.code || got != tt.want {
 				t.Errorf("%d\n%s, want\n%d\n%s", code, got, tt.code, tt.want)

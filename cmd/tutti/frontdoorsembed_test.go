@@ -55,7 +55,9 @@ func TestFrontDoorEmbeddings(t *testing.T) {
 		{"an object", path, `{"input":[{}]}`, 400, openAIError("'input' is an object, expected a string, a list of strings, or token ids", "input", "")},
 		{"mixed", path, `{"input":["a",[1]]}`, 400, openAIError("'input' has texts and token ids, expected one kind", "input", "")},
 		{"nested", path, `{"input":[[["a"]]]}`, 400, openAIError("'input' has a list that is not of token ids, expected texts or lists of token ids", "input", "")},
-		{"a fraction", path, `{"input":[1.5],"model":"ids"}`, 400, openAIError("'input' has the token id 1.5, expected an integer", "input", "")},
+		{"a fraction", path, `{"input":[1.5],"model":"ids"}`, 400, openAIError("'input' has the token id 1.5, expected an integer from 0 to 2147483647", "input", "")},
+		{"a negative id", path, `{"input":[[1],[-1]],"model":"ids"}`, 400, openAIError("'input' has the token id -1, expected an integer from 0 to 2147483647", "input", "")},
+		{"a large id", path, `{"input":[2147483648],"model":"ids"}`, 400, openAIError("'input' has the token id 2147483648, expected an integer from 0 to 2147483647", "input", "")},
 		{"texts for ids", path, `{"input":"a","model":"ids"}`, 400, openAIError("'input' has texts, and model 'ids' takes token ids only", "input", "")},
 		{
 			"ids for texts", path, `{"input":[1,2]}`, 400,
@@ -78,6 +80,20 @@ func TestFrontDoorEmbeddings(t *testing.T) {
 	d.check([]doorRequest{
 		{"models", "/v1/models/all:1", "", 200, d.model("all:1")},
 		{"no model", "/v1/models/a/b", "", 404, openAIError("The model 'a/b' does not exist: Request for unknown model: 'a/b' is not found", "model", "model_not_found")},
+	})
+}
+
+// TestFrontDoorAmbiguous checks requests that name no model, where several have the parameter and where none has.
+// shows: front-doors.embeddings front-doors.tei
+func TestFrontDoorAmbiguous(t *testing.T) {
+	t.Parallel()
+	const several = "the request names no model and several have 'api.embeddings', expected the member 'model' or the word 'default' in the parameter of one: ids, one"
+	d := serveTexts(t, "--model-control-mode=explicit", "--load-model=ids", "--load-model=one")
+	d.check([]doorRequest{
+		{"openai", "/v1/embeddings", `{"input":"a"}`, 400, openAIError(several, "model", "")},
+		{"tei", "/embed", `{"inputs":"a"}`, 422, teiError(several, "Validation")},
+		{"info", "/info", "", 422, teiError(several, "Validation")},
+		{"none", "/v1/rerank", `{"query":"a","documents":["a"]}`, 404, openAIError("no model of this server has the parameter 'api.rerank', which makes this route serve it", "", "")},
 	})
 }
 

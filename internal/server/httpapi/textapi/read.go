@@ -1,6 +1,7 @@
 package textapi
 
 import (
+	"math"
 	"strings"
 
 	"github.com/tutti-server/tutti/core/infer"
@@ -207,8 +208,8 @@ func (x *exchange) numbers() (is bool, n int, err error) {
 			return x.p.Skip()
 		}
 		v, err := x.p.Number()
-		if _, ok := v.Signed(); err == nil && !ok {
-			return invalid(x.fields.field, "'%s' has the token id %s, expected an integer", x.fields.field, v.String())
+		if id, ok := v.Signed(); err == nil && (!ok || id < 0 || id > math.MaxInt32) {
+			return invalid(x.fields.field, "'%s' has the token id %s, expected an integer from 0 to %d", x.fields.field, v.String(), math.MaxInt32)
 		}
 		n++
 		return err

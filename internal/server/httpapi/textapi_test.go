@@ -251,8 +251,8 @@ func TestTextAllocations(t *testing.T) {
 		if got := testing.AllocsPerRun(200, func() {
 			body.Reset([]byte(tt.body))
 			s.ServeHTTP(w, r)
-		}); got > 6 || w.n < 201*30 {
-			t.Errorf("%s: %v allocations, want at most 6; %d bytes in responses", tt.name, got, w.n)
+		}); got > 4 || w.n < 201*30 {
+			t.Errorf("%s: %v allocations, want at most 4; %d bytes in responses", tt.name, got, w.n)
 		}
 	}
 }

@@ -51,10 +51,23 @@ func (x *exchange) members(member func(x *exchange, name string) error) error {
 	if x.p.Peek() != '{' {
 		return invalid("", "the body is %s, expected an object", x.found())
 	}
-	if err := x.p.Members(func(name []byte) error { return member(x, x.srv.names.Get(name)) }); err != nil {
+	if err := x.p.Members(func(name []byte) error { return member(x, memberName(name)) }); err != nil {
 		return err
 	}
 	return x.p.End()
+}
+
+// usualMembers has the members of usual requests, so that their names need no memory.
+var usualMembers = map[string]string{
+	"input": "input", "model": "model", "encoding_format": "encoding_format", "user": "user", "inputs": "inputs", "truncate": "truncate", "normalize": "normalize",
+	"query": "query", "documents": "documents", "texts": "texts", "top_n": "top_n", "prompt": "prompt", "stream": "stream", "max_tokens": "max_tokens",
+}
+
+func memberName(name []byte) string {
+	if s, usual := usualMembers[string(name)]; usual {
+		return s
+	}
+	return string(name)
 }
 
 // found describes the value at the cursor.

@@ -32,7 +32,6 @@ type Service struct {
 
 	started int64 // seconds since 1970
 	models  atomic.Pointer[directory]
-	names   pool.Names
 
 	completions atomic.Int64 // their number, for their ids
 }

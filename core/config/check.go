@@ -60,6 +60,7 @@ func inspect(cfg *modelconfig.ModelConfig, o *Options) []Diagnostic {
 	l.parameters(o)
 	l.resident()
 	l.apis()
+	l.tool()
 	l.extensions()
 	return l.list
 }
@@ -234,7 +235,7 @@ func (l *problems) metrics() {
 var generalParams = slices.Concat([]string{IdempotentParam, "watchdog_secs", "memory_limit_bytes", PadPrefix + "*", UnpadPrefix + "*", "max_batch_elements", batchStrategy}, apiParams)
 
 // ensembleParams are the parameters of ensembles.
-var ensembleParams = slices.Concat([]string{ResidentParam, stepPrefix + "*", firstOfParam, gatherParam, maxItemsParam, inFlightParam, ensembleAdaptParam, earlyParam, limitParam}, ensembleRouteParams, apiParams)
+var ensembleParams = slices.Concat([]string{ResidentParam, stepPrefix + "*", firstOfParam, gatherParam, maxItemsParam, inFlightParam, ensembleAdaptParam, earlyParam, limitParam}, ensembleRouteParams, apiParams, toolParams)
 
 // ResidentParam is the parameter of an ensemble that refuses it when a tensor would be copied between two of its steps.
 const ResidentParam = "require_resident"
@@ -264,7 +265,7 @@ func (l *problems) parameters(o *Options) {
 		if own = o.Params(l.cfg.GetBackend()); own == nil {
 			return
 		}
-		known, reader = slices.Concat(own, generalParams), "backend '"+l.cfg.GetBackend()+"'"
+		known, reader = slices.Concat(own, generalParams, toolParams), "backend '"+l.cfg.GetBackend()+"'"
 	} else {
 		known = ensembleParams
 	}

@@ -403,7 +403,7 @@ func (s *Server) httpSettings(catalog *catalog) (httpapi.Settings, error) {
 	set := httpapi.Settings{
 		Infer: s.repo, Catalog: catalog, Alloc: s.alloc, Log: s.log, Live: s.live, Name: s.o.ID, Version: Version, Extensions: httpapi.Extensions(),
 		Lifecycle: s.repo, Regions: s.regions, Tracer: s.tracer, Logs: s.journal, MaxInput: o.MaxInput, InFlight: s.inFlight, Restricted: o.Restricted,
-		NoFastPath: !o.FastPath, NoTextAPI: !o.TextAPI, Guard: s.access, Shares: s.shares, Load: &s.calls,
+		NoFastPath: !o.FastPath, NoTextAPI: !o.TextAPI, Tools: o.Tools, Guard: s.access, Shares: s.shares, Load: &s.calls,
 	}
 	if s.jobs != nil {
 		set.Jobs, set.JobPaths = s.jobs.service, s.o.Jobs.Paths

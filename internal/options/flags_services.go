@@ -60,6 +60,7 @@ func (o *Options) httpFlags() []Flag {
 			Name: "http-restricted-api", Arg: "api,...:key=value", Many: true, set: restriction(&h.Restricted, "http-restricted-api", "api"),
 			Help: "Restrict parts of the API to clients that send the header KEY: VALUE; the parts are " + strings.Join(infer.APINames(), ", "),
 		},
+		onOff("mcp", &h.Tools, no, "Serve models with the parameter api.tool as tools for agents, by the Model Context Protocol, at /mcp of the HTTP port").own(),
 		words("http-allowed-host", "name", &h.Hosts, "Name by which browsers reach the dashboard and change the server, besides localhost, the machine's name and its addresses; * for any").own(),
 		words("http-allowed-origin", "origin", &h.Origins, "Origin of another site, for example https://tools.example, whose pages may change the server").own(),
 	}, encrypted)...)

@@ -137,6 +137,8 @@ type HTTP struct {
 	FastPath bool
 	// TextAPI serves the routes of OpenAI, Cohere, Jina and Text Embeddings Inference.
 	TextAPI bool
+	// Tools serves models as tools of the Model Context Protocol.
+	Tools bool
 	// ForwardPattern picks the headers that become request parameters, as a regular
 	// expression in which case does not matter; empty for none.
 	ForwardPattern string

@@ -9,6 +9,7 @@ import (
 	"github.com/tutti-server/tutti/internal/server/httpapi/admin"
 	"github.com/tutti-server/tutti/internal/server/httpapi/inference"
 	"github.com/tutti-server/tutti/internal/server/httpapi/textapi"
+	"github.com/tutti-server/tutti/internal/server/httpapi/tools"
 	"github.com/tutti-server/tutti/internal/server/httpapi/transport"
 	"github.com/tutti-server/tutti/internal/server/httpapi/trtis"
 	"github.com/tutti-server/tutti/internal/shm"
@@ -73,6 +74,9 @@ func routes(s *transport.Shared, i *inference.Service, x *textapi.Service) []rou
 		{get, "/api/health/ready", infer.APIHealth, t.Health(true), transport.FormV2},
 		{get, "/api/status[/{model}]", infer.APIMetadata, t.Status, transport.FormV2},
 	}
+	if s.Tools {
+		list = append(list, route{post, toolsPath, infer.APIInference, tools.New(s).Serve, transport.FormV2})
+	}
 	if x == nil {
 		return list
 	}
@@ -94,6 +98,9 @@ func routes(s *transport.Shared, i *inference.Service, x *textapi.Service) []rou
 	}...)
 }
 
+// toolsPath is the path of the Model Context Protocol.
+const toolsPath = "/mcp"
+
 // controls are the parts of the API with which clients change the server.
 var controls = []infer.API{infer.APIModelRepository, infer.APISharedMemory, infer.APITrace, infer.APILogging, infer.APIJobs}
 
@@ -108,7 +115,7 @@ type pattern struct {
 	route
 	segments []string
 	infers   bool // an inference request, whose handler sets its own deadlines for the body
-	controls bool // it changes the server: pages of other sites may not
+	controls bool // pages of other sites may not use it: it changes the server, or lets agents act
 	// action is the name of the change in the audit log, empty for a route that changes nothing. GET changes nothing in any case.
 	action string
 	// errorType is the Content-Type of errors and of empty responses; nil for none.
@@ -125,7 +132,7 @@ func compile(list []route) *table {
 		part, tail, _ := strings.Cut(optional, "]")
 		for _, path := range slices.Compact([]string{head + tail, head + part + tail}) {
 			infers := strings.HasSuffix(path, "/infer") || r.form != transport.FormV2 && r.methods == post
-			p := pattern{r, strings.Split(path[1:], "/"), infers, slices.Contains(controls, r.api), actionOf(path), errorTypeOf(r.api, path)}
+			p := pattern{r, strings.Split(path[1:], "/"), infers, slices.Contains(controls, r.api) || path == toolsPath, actionOf(path), errorTypeOf(r.api, path)}
 			t[len(p.segments)] = append(t[len(p.segments)], p)
 			for n := len(p.segments) + 1; n < len(t) && p.segments[len(p.segments)-1] == rest; n++ {
 				t[n] = append(t[n], p)

@@ -5,7 +5,7 @@
 //   - jsonwire: JSON as RapidJSON reads and prints it
 //   - transport: request bodies from the connection, errors and responses to it
 //   - tensorjson: tensor elements in JSON
-//   - inference, admin, textapi, trtis: the handlers; none imports another
+//   - inference, admin, textapi, trtis, tools: the handlers; none imports another
 //
 // A request passes server.go, which finds its row in the table of routes.go and checks that it may use it, and the handler. For example,
 // POST /v2/models/m/infer is inference.Service.Infer: transport.Body reads and bounds the body, jsonwire parses its JSON,

@@ -79,6 +79,8 @@ type Settings struct {
 	Sites *sites.Policy
 	// NoTextAPI leaves out the routes of other servers, such as /v1/embeddings.
 	NoTextAPI bool
+	// Tools serves models as tools of the Model Context Protocol.
+	Tools bool
 	// NoFastPath serves every connection with net/http, also those that package http1 could serve.
 	NoFastPath bool
 }

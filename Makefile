@@ -108,12 +108,14 @@ test-all: ## Run everything, long suites and ownership checks included
 # interpreter of models and clients.
 NAME ?=
 .PHONY: test-real
-test-real: runtimes ## Serve the repositories of Triton's tutorials and examples, and list the necessary changes of each
+test-real: runtimes examples ## Serve the repositories of Triton's tutorials and examples, and list the necessary changes of each; then run clients of OpenAI, Cohere, TEI and MCP
 	@set +e; packages=$$(scripts/prepare-conformance real) || exit; \
 		for name in onnxruntime openvino tensorflow pytorch; do \
 			export "TUTTI_TEST_$${name^^}=$$(bin/tutti runtime fetch "$$name" 2>/dev/null)"; done; \
 		provider=$$(scripts/prepare-providers) && export TUTTI_TEST_ONNXRUNTIME_OPENVINO="$$provider"; \
-		PYTHONPATH="$$packages" "$${PYTHON:-python3}" -B conformance/real/run.py $(NAME)
+		PYTHONPATH="$$packages" "$${PYTHON:-python3}" -B conformance/real/run.py $(NAME); status=$$?; \
+		packages=$$(scripts/prepare-conformance apis) || exit; \
+		PYTHONPATH="$$packages" "$${PYTHON:-python3}" -B conformance/apis/run.py $(NAME) && exit $$status
 
 # Triton's tests want Python 3.11 and the ports 8000 to 8002; PYTHON names another interpreter than python3.11. ARGS are
 # options of conformance/triton/run.py: ARGS='--own-net --out FILE' has ports of its own, as root, and writes the results.

@@ -306,6 +306,10 @@ bench-router: bin/tutti-bench build ## Compare an ensemble with KServe's router 
 	scripts/prepare-peers kserve
 	bin/tutti-bench -only router -rounds $(COUNT)
 
+.PHONY: bench-embeddings
+bench-embeddings: bin/tutti-bench runtime examples build ## Compare /v1/embeddings with v2 requests and with Infinity on the same model (fetches 3 GB, once); fails when a goal is missed
+	bin/tutti-bench -only embeddings -rounds $(COUNT)
+
 .PHONY: bench-tax
 bench-tax: bin/tutti-bench runtime ## Compare ensembles with their slowest step alone, and with their models called directly; fails beyond a limit
 	bin/tutti-bench -only tax -rounds $(COUNT)

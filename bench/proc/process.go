@@ -1,6 +1,7 @@
 package proc
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -39,6 +40,8 @@ type Settings struct {
 	Output io.Writer // for its standard output and error; nil discards them
 	// HTTP and GRPC are the addresses on which the command will listen.
 	HTTP, GRPC string
+	// Ready is the path that responds 200 once the server is ready; empty means that of the v2 protocol.
+	Ready string
 	// Patience is the longest time until the server must be ready; 0 means a minute.
 	Patience time.Duration
 	// CPUs are the CPUs of the server and its children; nil means all.
@@ -60,7 +63,7 @@ func (e *ExitError) Error() string {
 	return fmt.Sprintf("it ended with status %d before it was ready", e.Code)
 }
 
-// Start runs a command in a new process group and waits until GET /v2/health/ready returns 200.
+// Start runs a command in a new process group and waits until GET of Settings.Ready returns 200.
 func Start(ctx context.Context, s *Settings) (*Process, error) {
 	cmd := exec.Command(s.Command[0], s.Command[1:]...) //nolint:gosec // the bench names what it runs, and Stop ends it
 	cmd.Env = append(os.Environ(), s.Env...)
@@ -83,7 +86,7 @@ func Start(ctx context.Context, s *Settings) (*Process, error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	if err := p.ready(ctx); err != nil {
+	if err := p.ready(ctx, cmp.Or(s.Ready, readyPath)); err != nil {
 		return nil, errors.Join(fmt.Errorf("%s: %w", s.Command[0], err), p.Stop())
 	}
 	p.Ready = time.Since(began)
@@ -94,11 +97,11 @@ func Start(ctx context.Context, s *Settings) (*Process, error) {
 func Attach(pid int, http, grpc string) *Process { return &Process{HTTP: http, GRPC: grpc, pid: pid} }
 
 // ready waits until the server is ready or has ended.
-func (p *Process) ready(ctx context.Context) error {
+func (p *Process) ready(ctx context.Context, path string) error {
 	tick := time.NewTicker(pollEvery)
 	defer tick.Stop()
 	for {
-		if healthy(ctx, p.HTTP) {
+		if healthy(ctx, p.HTTP+path) {
 			return nil
 		}
 		select {
@@ -113,8 +116,8 @@ func (p *Process) ready(ctx context.Context) error {
 
 // healthy requests the server's readiness on a new connection and closes it, so that the measured server has no
 // idle connection.
-func healthy(ctx context.Context, addr string) bool {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+addr+readyPath, http.NoBody)
+func healthy(ctx context.Context, url string) bool {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+url, http.NoBody)
 	if err != nil {
 		return false
 	}

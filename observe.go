@@ -6,12 +6,14 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"path/filepath"
 	"strconv"
 
 	"github.com/tutti-server/tutti/backends"
 	"github.com/tutti-server/tutti/internal/inspect"
 	"github.com/tutti-server/tutti/internal/options"
 	"github.com/tutti-server/tutti/internal/runtimes/nvml"
+	"github.com/tutti-server/tutti/internal/server/history"
 	"github.com/tutti-server/tutti/internal/server/overview"
 	"github.com/tutti-server/tutti/internal/server/sites"
 	"github.com/tutti-server/tutti/internal/server/web"
@@ -118,9 +120,22 @@ func (s *Server) dashboard(policy *sites.Policy) (*web.Server, error) {
 		set.Captures = s.captures
 	}
 	s.window = overview.New(figures)
-	set.Overview = s.window
+	s.past = s.openHistory()
+	set.Overview, set.History = s.window, s.past
 	s.ui = web.New(set)
 	return s.ui, nil
+}
+
+// openHistory returns the store of the figures of the past.
+func (s *Server) openHistory() *history.Store {
+	past := history.Settings{Counters: s.repo.Counters, Server: s.window.Server, Log: s.log}
+	if s.store != nil {
+		past.Quantiles = s.store.QuantilesBetween
+	}
+	if s.o.Jobs.DataDir != "" {
+		past.File = filepath.Join(s.o.Jobs.DataDir, history.FileName(s.o.HTTP.Port))
+	}
+	return history.New(past)
 }
 
 // measureGPUs exports the metrics of the machine's GPUs, if it has any and on is true, until the returned closer is

@@ -23,6 +23,7 @@ import (
 	"github.com/tutti-server/tutti/internal/memory"
 	"github.com/tutti-server/tutti/internal/options"
 	"github.com/tutti-server/tutti/internal/repository"
+	"github.com/tutti-server/tutti/internal/server/history"
 	"github.com/tutti-server/tutti/internal/server/httpapi"
 	"github.com/tutti-server/tutti/internal/server/loads"
 	"github.com/tutti-server/tutti/internal/server/overview"
@@ -65,8 +66,9 @@ type observation struct {
 
 	metrics *telemetry.Metrics
 	meter   io.Closer   // of the machine's GPUs
-	ui      *web.Server // ui and window are nil without a dashboard
+	ui      *web.Server // ui, window and past are nil without a dashboard
 	window  *overview.Window
+	past    *history.Store
 }
 
 // services are the endpoints of a server.

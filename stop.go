@@ -46,6 +46,9 @@ func (s *Server) close(ctx context.Context) error {
 	if s.ui != nil {
 		s.ui.Close()
 		s.window.Close()
+		if err := s.past.Close(); err != nil {
+			s.log.WarnContext(ctx, "closing the dashboard's history failed", slog.String("error", err.Error()))
+		}
 	}
 	ctx, cancel := context.WithTimeout(ctx, s.o.ExitTimeout)
 	defer cancel()

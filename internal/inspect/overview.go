@@ -218,9 +218,10 @@ type CarriedView struct {
 
 // Counters are the totals of one served version since it was loaded.
 type Counters struct {
-	Name    string
-	Version int64
-	Waiting int64 // the number of requests that wait for an instance
+	Name     string
+	Version  int64
+	Ensemble bool
+	Waiting  int64 // the number of requests that wait for an instance
 	// Requests counts those that succeeded and Failures those that did not. Rows counts the batch rows of Executions.
 	Requests, Failures, Rows, Executions uint64
 	// QueueNs and ComputeNs are sums over requests; CopiedBytes were copied between places.

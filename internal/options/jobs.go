@@ -15,7 +15,8 @@ import (
 // Jobs configures durable jobs.
 type Jobs struct {
 	Enabled bool
-	// DataDir is the folder of the Temporal server of this machine; empty without jobs, and without a home directory.
+	// DataDir is the folder of the dashboard's history and of the Temporal server of this machine. Without the flag it is empty without jobs,
+	// and without a home directory.
 	DataDir string
 	Queue   string   // the prefix of the names of task queues
 	Chunks  int      // the number of chunks of one model that are executed at a time
@@ -34,15 +35,16 @@ type Async struct {
 }
 
 const (
-	jobsGroup = "Jobs"
-	flagJobs  = "jobs"
+	jobsGroup   = "Jobs"
+	flagJobs    = "jobs"
+	flagDataDir = "data-dir"
 )
 
 func (o *Options) jobFlags() []Flag {
 	j, t := &o.Jobs, &o.Jobs.Temporal
 	list := grouped(jobsGroup,
 		onOff(flagJobs, &j.Enabled, no, "Run durable jobs over datasets, and serve /v2/jobs"),
-		word("data-dir", argFolder, &j.DataDir, "", "Folder of the Temporal server that is started without --temporal-address; by default in the user's state directory"),
+		word(flagDataDir, argFolder, &j.DataDir, "", "Folder for the history of the dashboard, and for the Temporal server that --jobs starts without --temporal-address. Without it the dashboard's history ends with the server, and the folder for jobs is in the user's state directory"),
 		words("job-path", argFolder, &j.Paths, "Folder or address in a bucket that jobs may read and write; without one, programs of this machine may name any, and others none"),
 		word("async-dir", argFolder, &j.Async.Dir, "", "Folder or address in a bucket for asynchronous requests and their results; by default 'requests' below --data-dir"),
 		span("async-result-time", argSeconds, &j.Async.Keep, "86400", 1, "Seconds that an asynchronous request may wait for its execution, and that its result is kept then"),
@@ -72,7 +74,7 @@ func (o *Options) unusedJobs(flags []Flag, sources []given) {
 	for i := range flags {
 		f := &flags[i]
 		other := func(v value) bool { return v.text != f.Default }
-		if f.Group == jobsGroup && f.Name != flagJobs && slices.ContainsFunc(nearestSource(sources, f.Name), other) {
+		if f.Group == jobsGroup && f.Name != flagJobs && (f.Name != flagDataDir || !o.Dashboard.Enabled) && slices.ContainsFunc(nearestSource(sources, f.Name), other) {
 			o.notice("--"+f.Name, "without effect: --jobs is off")
 		}
 	}

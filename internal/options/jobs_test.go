@@ -74,6 +74,8 @@ func TestUnusedJobFlags(t *testing.T) {
 		{args, []string{"HOME=/h", "TUTTI_JOB_PATH=/data"}, []options.Notice{
 			{Option: "--job-path", Text: "without effect: --jobs is off"}, {Option: "--temporal-address", Text: "without effect: --jobs is off"},
 		}},
+		{append(args[:1:1], "--data-dir=/d"), []string{"HOME=/h"}, nil}, // the dashboard has a use for it
+		{append(args[:1:1], "--data-dir=/d", "--dashboard=false"), []string{"HOME=/h"}, []options.Notice{{Option: "--data-dir", Text: "without effect: --jobs is off"}}},
 		{append(args, "--jobs"), []string{"HOME=/h", "TUTTI_JOB_PATH=/data"}, nil},
 		{args[:1], []string{"HOME=/h"}, nil},
 	} {

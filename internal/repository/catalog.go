@@ -273,7 +273,7 @@ func (r *Repository) Counters() []inspect.Counters {
 }
 
 func (v *version) counters(name string) inspect.Counters {
-	p := inspect.Counters{Name: name, Version: v.sig.Version, Waiting: v.stats.Pending(), Edges: v.stats.Carried()}
+	p := inspect.Counters{Name: name, Version: v.sig.Version, Ensemble: config.IsEnsemble(v.cfg), Waiting: v.stats.Pending(), Edges: v.stats.Carried()}
 	for _, m := range v.stats.Copies.List() {
 		if m.From != m.To {
 			p.CopiedBytes += m.Bytes

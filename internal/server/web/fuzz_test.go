@@ -26,6 +26,8 @@ func FuzzAPI(f *testing.F) {
 		{"DELETE", "captures/1", ""},
 		{"GET", "traces?model=m&limit=-1", ""},
 		{"GET", "traces/1/tensors/0/npy", ""},
+		{"GET", "history?model=%3Cb%3E&seconds=60", ""},
+		{"GET", "models/m", ""},
 		{"GET", "../../v2", ""},
 	} {
 		f.Add(s[0], s[1], s[2], true)

@@ -13,6 +13,9 @@
 //	GET api/server              ServerView
 //	GET api/session             {"token": BOOL, "admitted": BOOL}: the server has a token; the request sent it
 //	GET api/models              {"models": [ModelView]}
+//	GET api/history             HistoryView of the server and its busiest models; all parameters are optional:
+//	                            ?from_us= (an hour before the end) ?to_us= (now) ?steps=240 (at most 1000) ?top=5 (at most 20)
+//	                            ?model=NAME: of that model
 //	GET api/graph/MODEL         GraphView of the preferred version; ?version=N selects another one
 //	GET api/traces              TraceList, newest first; all parameters are optional:
 //	                            ?request= ?trace= ?model= ?status=ok|failed|CODE ?retained=failed|slow|requested|sampled
@@ -81,6 +84,8 @@ type Settings struct {
 	Overview  inspect.Overview
 	// Captures reads and changes captures. Optional: nil when no tensors are stored.
 	Captures inspect.Captures
+	// History reads the figures of the past. Optional: nil when they are not stored.
+	History inspect.History
 	// Lifecycle loads and unloads models. Optional: nil when the dashboard may not.
 	Lifecycle infer.Lifecycle
 	// Token authorizes changes. When it is empty, every change is refused.

@@ -189,6 +189,15 @@ func (s *Store) Quantiles(name string) (p50, p99 int64) {
 	return 0, 0
 }
 
+// QuantilesBetween returns the median and the 99th percentile of the durations of a model's requests and steps that ended between two times of
+// telemetry.Now, which are rounded down to 10 seconds and at most a minute ago; 0 when there were none.
+func (s *Store) QuantilesBetween(name string, from, to int64) (p50, p99 int64) {
+	if m := (*s.models.Load())[name]; m != nil {
+		return m.between(from/windowNs, to/windowNs)
+	}
+	return 0, 0
+}
+
 const buckets = 4 * 44 // the number of classes of durations: four per power of two
 
 // model holds the durations of a model's requests and steps. All is guarded by mu.
@@ -281,11 +290,16 @@ func middle(c int) int64 {
 // quantiles returns the median and the 99th percentile of the last minute.
 func (m *model) quantiles(now int64) (p50, p99 int64) {
 	number := now / windowNs
+	return m.between(number-windows+1, number+1)
+}
+
+// between returns them of the windows with numbers from and below to.
+func (m *model) between(from, to int64) (p50, p99 int64) {
 	var classes [buckets]uint64
 	m.mu.Lock()
 	for i := range m.windows {
 		w := &m.windows[i]
-		if w.number <= number-windows {
+		if w.number < from || w.number >= to {
 			continue
 		}
 		for c, n := range w.classes {

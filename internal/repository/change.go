@@ -23,6 +23,8 @@ import (
 // runs nested in a change that does.
 type change struct {
 	r        *Repository
+	cause    string // for the journal
+	began    int64  // telemetry.Now
 	base     *snapshot
 	next     map[string]*model        // to be published, by key
 	loading  map[string]*model        // those of next that are loaded in this change
@@ -40,10 +42,11 @@ type change struct {
 	inner nesting
 }
 
-func (r *Repository) change() *change {
+// change begins a change, with its cause for the journal.
+func (r *Repository) change(cause string) *change {
 	base := r.catalog.Load()
 	return &change{
-		r: r, base: base, next: maps.Clone(base.models), loading: map[string]*model{}, notes: map[*versionState]string{},
+		r: r, cause: cause, began: telemetry.Now(), base: base, next: maps.Clone(base.models), loading: map[string]*model{}, notes: map[*versionState]string{},
 		staying: map[*versionState]*version{}, failed: map[*versionState]error{},
 	}
 }
@@ -269,6 +272,7 @@ func (c *change) keepServing(key string, why error) bool {
 	if m == nil || old == nil || len(old.versions) == 0 {
 		return false
 	}
+	c.note(m, "kept", why.Error(), old.versions, c.since())
 	kept := *old
 	kept.explicit = m.explicit
 	if c.r.s.Mode == Polled { // the next attempt is after the next change of the files
@@ -317,7 +321,7 @@ func (c *change) finish(m, old *model) {
 		leave := slices.DeleteFunc(slices.Clone(old.states), func(l *versionState) bool { return l.is(infer.Unavailable) && m.wanted })
 		m.states = mergeStates(m.states, leave)
 	}
-	c.r.report(m, c.loading[m.key] != nil && slices.ContainsFunc(m.versions, func(v *version) bool { return c.staying[v.state] == nil }))
+	c.report(m, c.loading[m.key] != nil && slices.ContainsFunc(m.versions, func(v *version) bool { return c.staying[v.state] == nil }))
 }
 
 // reject gives the change up. The index shows why for the named model and for every model that failed.
@@ -336,7 +340,7 @@ func (c *change) reject(ctx context.Context, name string, why error) {
 			shown[m.key] = c.next[m.key]
 		default:
 			shown[m.key] = m.unavailable(c.base.models[m.key])
-			c.r.report(m, true)
+			c.report(m, true)
 		}
 	}
 	c.end(ctx, shown)
@@ -377,6 +381,7 @@ func (c *change) end(ctx context.Context, models map[string]*model) {
 	}
 	for _, u := range c.updates {
 		if now.models[u.v.key] == u.m {
+			c.note(u.m, "updated", "", []*version{u.v}, c.since())
 			c.r.apply(ctx, u)
 		} else {
 			errs = append(errs, u.discard())
@@ -390,20 +395,25 @@ func (c *change) end(ctx context.Context, models map[string]*model) {
 	}
 }
 
-func (r *Repository) report(m *model, loaded bool) {
+// report logs what became of a model, and adds it to the journal.
+func (c *change) report(m *model, loaded bool) {
+	r := c.r
 	name := slog.String("model", m.name)
 	switch {
 	case m.err != nil:
 		r.s.Metrics.LoadFailed()
+		c.note(m, "failed", m.err.Error(), nil, c.since())
 		// Triton's log has the kind of the failure before its text.
 		r.s.Log.Error("model is unavailable", name, slog.String("reason", status.CodeOf(m.err).String()+": "+status.Line(m.err.Error())))
 	case !m.wanted:
+		c.note(m, "unloaded", "", nil, 0)
 		r.s.Log.Info("model unloaded", name)
 	case loaded:
 		took := time.Duration(0)
 		for _, v := range m.versions {
 			took = max(took, time.Duration(v.stats.LoadNs.Load()))
 		}
+		c.note(m, "loaded", "", m.versions, int64(took))
 		r.s.Log.Info("model loaded", name, slog.Int("versions", len(m.versions)), slog.Duration("took", took))
 	}
 }

@@ -102,7 +102,7 @@ func (r *Repository) load(ctx context.Context, name string, o infer.LoadOptions)
 		r.s.Log.ErrorContext(ctx, "model cannot be loaded", slog.String("model", name), slog.String("reason", err.Error()))
 		return nil, err
 	}
-	c := r.change().nestedIn(outer)
+	c := r.change(causeRequest).nestedIn(outer)
 	if err := c.beginAll(ctx, folders); err != nil {
 		c.cancel(ctx)
 		return nil, err
@@ -220,7 +220,7 @@ func (r *Repository) Unload(ctx context.Context, name string, dependents bool) (
 		return err
 	}
 	defer leave()
-	c := r.change().nestedIn(outer)
+	c := r.change(causeRequest).nestedIn(outer)
 	for _, key := range c.named(name) {
 		if err := c.checkFree(key); err != nil {
 			return err

@@ -59,7 +59,7 @@ func (r *Repository) Poll(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	c := r.change()
+	c := r.change(causePoll)
 	for _, f := range r.source.openAll(ctx, changed, r.s.LoadThreads) {
 		c.begin(ctx, f, true)
 	}

@@ -43,6 +43,7 @@ type Repository struct {
 	retiring pending.Count // versions that wait for their last requests
 	loads    atomic.Uint64 // counts loaded versions, for the keys of cached responses
 	prints   prints
+	journal  journal // of what is loaded and unloaded
 
 	changes changeLock        // held by the change in progress
 	closed  bool              // guarded by changes
@@ -132,7 +133,7 @@ func (r *Repository) start(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	c := r.change()
+	c := r.change(causeStart)
 	if r.s.Only == nil {
 		for _, f := range r.source.openAll(ctx, places, r.s.LoadThreads) {
 			c.begin(ctx, f, true)

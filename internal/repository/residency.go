@@ -128,6 +128,7 @@ func (x *residency) unload(ctx context.Context, idle time.Duration, at []tensor.
 	reason := fmt.Sprintf("evicted from %s after %s idle; loads again on its next request", placeNames(x.places), idle.Round(time.Millisecond))
 	x.state.Store(&residentState{reason: reason})
 	v.stats.Evictions.Add(1)
+	x.note("evicted", causeMemory, "", 0)
 	x.r.s.Log.InfoContext(ctx, "model evicted to make room", slog.String("model", v.sig.Model), slog.Int64("version", v.sig.Version),
 		slog.String("device", at[0].String()), slog.Duration("idle", idle))
 }
@@ -198,6 +199,7 @@ func (x *residency) load(ctx context.Context, needed func() bool) (err error) {
 	}
 	if err != nil {
 		x.r.s.Metrics.LoadFailed()
+		x.note("failed", causeWanted, status.Text(err), telemetry.Now()-began)
 		err = status.Reasonf(status.ModelNotReady, "model '%s' was evicted and cannot be loaded again: %w", v.sig.Model, err)
 		x.r.s.Log.ErrorContext(ctx, "an evicted model cannot be loaded again", slog.String("model", v.sig.Model), slog.Int64("version", v.sig.Version), slog.String("reason", err.Error()))
 		return err
@@ -205,6 +207,7 @@ func (x *residency) load(ctx context.Context, needed func() bool) (err error) {
 	took := telemetry.Now() - began
 	v.stats.LoadNs.Store(took)
 	v.stats.Reloads.Add(1)
+	x.note("loaded again", causeWanted, "", took)
 	x.gate.Resume(x.inner)
 	x.r.s.Log.InfoContext(ctx, "evicted model loaded again", slog.String("model", v.sig.Model), slog.Int64("version", v.sig.Version), slog.Duration("took", time.Duration(took)))
 	return nil

@@ -15,6 +15,7 @@ func (r *Repository) publish(ctx context.Context, models map[string]*model) {
 	old, next := r.catalog.Load(), newSnapshot(models, r.s.Namespacing)
 	next.number = old.number + 1
 	r.catalog.Store(next)
+	r.journal.forget(next.models)
 	for key, now := range next.models {
 		if now == old.models[key] {
 			continue

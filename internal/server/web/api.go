@@ -30,6 +30,7 @@ type file struct {
 var (
 	errNoTraces   = status.Reasonf(status.NotEnabled, "no traces are stored, expected --trace-store-bytes")
 	errNoCaptures = status.Reasonf(status.NotEnabled, "no tensors are kept, expected --dashboard-token and --capture-bytes")
+	errNoDetails  = status.Errorf(status.Unsupported, "models are not described here")
 	errNoHistory  = status.Errorf(status.Unsupported, "no figures of the past are stored here")
 	errNoLoader   = status.Errorf(status.Unsupported, "models are not loaded here")
 )
@@ -58,6 +59,9 @@ func (s *Server) addRoutes() {
 		}{s.set.Token != "" || s.set.Guard.Required(), s.try(r)}, nil
 	})
 	s.route("GET models", infer.APIStatistics, false, func(*http.Request) (any, error) { return map[string]any{"models": s.set.Overview.Models()}, nil })
+	s.route("GET models/{model}", infer.APIModelConfig, false, with(s.set.Details, errNoDetails, func(d inspect.Details, r *http.Request) (any, error) {
+		return d.Detail(r.Context(), r.PathValue("model"))
+	}))
 	s.route("GET history", infer.APIStatistics, false, with(s.set.History, errNoHistory, past))
 	s.route("GET graph/{model}", infer.APIModelConfig, false, s.graph)
 	traces("GET traces", false, listTraces)

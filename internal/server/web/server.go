@@ -13,6 +13,7 @@
 //	GET api/server              ServerView
 //	GET api/session             {"token": BOOL, "admitted": BOOL}: the server has a token; the request sent it
 //	GET api/models              {"models": [ModelView]}
+//	GET api/models/MODEL        ModelDetail: configuration, versions, instances, loads
 //	GET api/history             HistoryView of the server and its busiest models; all parameters are optional:
 //	                            ?from_us= (an hour before the end) ?to_us= (now) ?steps=240 (at most 1000) ?top=5 (at most 20)
 //	                            ?model=NAME: of that model
@@ -84,6 +85,8 @@ type Settings struct {
 	Overview  inspect.Overview
 	// Captures reads and changes captures. Optional: nil when no tensors are stored.
 	Captures inspect.Captures
+	// Details describe single models. Optional.
+	Details inspect.Details
 	// History reads the figures of the past. Optional: nil when they are not stored.
 	History inspect.History
 	// Lifecycle loads and unloads models. Optional: nil when the dashboard may not.

@@ -134,7 +134,7 @@ func (s *Server) degraded() (list []infer.Degradation) {
 	if err := s.inFlight.Blocked(); err != nil {
 		list = append(list, infer.Degradation{What: "memory", Reason: status.Text(err)})
 	}
-	for _, e := range s.repo.Index(false) {
+	for _, e := range s.repo.Opened() {
 		reason, since := e.Reason, time.Time{}
 		if version, err := infer.ParseVersion(e.Version); err == nil && e.State == infer.Ready {
 			err := s.repo.ModelReady(e.Name, version)

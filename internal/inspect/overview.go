@@ -33,7 +33,9 @@ type ServerView struct {
 	Store      *StoreView `json:"store"`
 	GPUs       []GPUView  `json:"gpus"` // the GPUs of the machine, none where they are not measured
 	// Degraded is what does not work as configured, as /v2/health/ready?verbose lists it.
-	Degraded []DegradedView `json:"degraded"`
+	// DegradedMore counts those beyond the first hundred.
+	Degraded     []DegradedView `json:"degraded"`
+	DegradedMore int            `json:"degraded_more,omitempty"`
 }
 
 // DegradedView is a part of a server that does not work as configured. What is model, memory, repository or cache.

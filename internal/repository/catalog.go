@@ -262,8 +262,8 @@ func statistics(m *telemetry.Model) infer.Statistics {
 
 // Counters returns the counters of all served versions, sorted by name and version.
 func (r *Repository) Counters() []inspect.Counters {
-	var list []inspect.Counters
 	s := r.catalog.Load()
+	list := make([]inspect.Counters, 0, len(s.keys))
 	for _, key := range s.keys {
 		for _, v := range s.models[key].versions {
 			list = append(list, v.counters(nameOf(key)))
@@ -280,10 +280,14 @@ func (v *version) counters(name string) inspect.Counters {
 		}
 	}
 	p.Outcomes, p.Refusals = v.stats.Outcomes(), v.stats.Refusals()
-	st := statistics(v.stats)
-	p.Requests, p.Failures = st.Inference.Success.Count, st.Inference.Fail.Count
-	p.Rows, p.Executions = st.InferenceCount, st.ExecutionCount
-	p.QueueNs, p.ComputeNs = st.Inference.Queue.Ns, st.Inference.ComputeInfer.Ns
+	for i := range v.stats.Failures {
+		n, _ := v.stats.Failures[i].Load()
+		p.Failures += n
+	}
+	if p.Requests = v.stats.Responses(); p.Requests+p.Failures > 0 { // adding up batches takes a microsecond
+		p.Rows, p.Executions = v.stats.Rows(), v.stats.Executions()
+		p.QueueNs, p.ComputeNs = v.stats.QueueNs(), v.stats.Requests().InferNs
+	}
 	return p
 }
 

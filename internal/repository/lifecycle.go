@@ -306,7 +306,18 @@ func (r *Repository) Index(ready bool) []infer.Entry {
 	if !ready {
 		keys = r.known(s)
 	}
-	list := []infer.Entry{}
+	return r.entries(s, keys, ready)
+}
+
+// Opened is Index without the models of which only the folder is known: it does not read the folders.
+func (r *Repository) Opened() []infer.Entry {
+	s := r.catalog.Load()
+	return r.entries(s, s.keys, false)
+}
+
+// entries lists the versions of models.
+func (r *Repository) entries(s *snapshot, keys []string, ready bool) []infer.Entry {
+	list := make([]infer.Entry, 0, len(keys))
 	for _, key := range keys {
 		m, name := s.models[key], nameOf(key)
 		if m == nil || len(m.states) == 0 {

@@ -96,3 +96,32 @@ func BenchmarkRepository(b *testing.B) {
 		}
 	})
 }
+
+// BenchmarkWatching measures what a server does every second for 1,000 idle models: reading their counters, states and readiness.
+func BenchmarkWatching(b *testing.B) {
+	const n = 1000
+	w := newWorld(b)
+	r := w.repo(b, manyIdentities(b, n))
+	b.Run("counters", func(b *testing.B) {
+		for b.Loop() {
+			r.Counters()
+		}
+	})
+	b.Run("index", func(b *testing.B) {
+		for b.Loop() {
+			r.Index(false)
+		}
+	})
+	b.Run("opened", func(b *testing.B) {
+		for b.Loop() {
+			r.Opened()
+		}
+	})
+	b.Run("ready", func(b *testing.B) {
+		for b.Loop() {
+			for _, name := range r.Models() {
+				_ = r.ModelReady(name, 1)
+			}
+		}
+	})
+}

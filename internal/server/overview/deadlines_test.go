@@ -15,6 +15,7 @@ type counted struct{ list []inspect.Counters }
 
 func (c *counted) Counters() []inspect.Counters                  { return c.list }
 func (*counted) Index(bool) []infer.Entry                        { return []infer.Entry{{Name: "m", Version: "1"}} }
+func (c *counted) Opened() []infer.Entry                         { return c.Index(false) }
 func (*counted) Platform(string, string) string                  { return "ensemble" }
 func (*counted) Graph(string, int64) (*inspect.GraphView, error) { return &inspect.GraphView{}, nil }
 

@@ -4,7 +4,9 @@ package overview
 
 import (
 	"runtime"
+	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -20,7 +22,8 @@ import (
 // Models are the served models, as the repository has them. Implementations must be safe for concurrent use.
 type Models interface {
 	Counters() []inspect.Counters         // returns the totals of all served versions
-	Index(ready bool) []infer.Entry       // lists every known version; with ready only those that serve
+	Index(ready bool) []infer.Entry       // lists every known version, and the models in folders; with ready only those that serve
+	Opened() []infer.Entry                // lists the versions of models that are or were loaded, without reading folders
 	Platform(name, version string) string // names what runs a version, for example "onnxruntime_onnx"
 	// Graph returns the compiled plan of a version, without its live figures.
 	Graph(model string, version int64) (*inspect.GraphView, error)
@@ -59,6 +62,43 @@ type Window struct {
 	mu       sync.Mutex
 	second   int                     // number of the newest sample, guarded by mu
 	versions map[versionKey]*samples // guarded by mu
+	listing  listing
+}
+
+// listing has the models of which only the folder is known. Reading the folders of many models takes long: it is done at most every
+// listTime.
+type listing struct {
+	mu    sync.Mutex
+	at    time.Time     // of the last look; guarded by mu
+	names []infer.Entry // guarded by mu
+}
+
+const listTime = 10 * time.Second
+
+// unopened returns the models that are in folders and were never loaded.
+func (l *listing) unopened(m Models) []infer.Entry {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.at.IsZero() || time.Since(l.at) > listTime {
+		l.names = slices.DeleteFunc(m.Index(false), func(e infer.Entry) bool { return e.State != "" })
+		l.at = time.Now()
+	}
+	return l.names
+}
+
+// entries lists every version, sorted by name and version. A model that was loaded since the last look at the folders is not listed twice.
+func (w *Window) entries() []infer.Entry {
+	list := w.set.Models.Opened()
+	known := len(list)
+	for _, e := range w.listing.unopened(w.set.Models) {
+		if _, ok := slices.BinarySearchFunc(list[:known], e.Name, func(x infer.Entry, name string) int { return strings.Compare(x.Name, name) }); !ok {
+			list = append(list, e)
+		}
+	}
+	if len(list) > known {
+		slices.SortStableFunc(list, func(a, b infer.Entry) int { return strings.Compare(a.Name, b.Name) })
+	}
+	return list
 }
 
 type versionKey struct {
@@ -131,6 +171,9 @@ func (w *Window) sample() {
 	}
 }
 
+// maxDegraded is how many degraded parts the view of a server has: each page gets it every second.
+const maxDegraded = 100
+
 // Server implements inspect.Overview.
 func (w *Window) Server() *inspect.ServerView {
 	v := &inspect.ServerView{
@@ -138,7 +181,9 @@ func (w *Window) Server() *inspect.ServerView {
 		Ready: w.set.Ready(), Cores: runtime.NumCPU(), CPUSeconds: cpuSeconds(), Memory: residentBytes(), GPUs: gpuViews(w.set.GPUs()), Degraded: []inspect.DegradedView{},
 	}
 	if w.set.Degraded != nil {
-		for _, d := range w.set.Degraded() {
+		list := w.set.Degraded()
+		v.DegradedMore = max(0, len(list)-maxDegraded)
+		for _, d := range list[:len(list)-v.DegradedMore] {
 			v.Degraded = append(v.Degraded, inspect.DegradedView{What: d.What, Name: d.Name, Version: d.Version, Reason: d.Reason, SinceUs: d.Since.UnixMicro()})
 		}
 	}
@@ -176,16 +221,17 @@ func (w *Window) Models() []inspect.ModelView {
 	for _, c := range w.set.Models.Counters() {
 		counters[versionKey{c.Name, c.Version}] = c
 	}
+	entries := w.entries()
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	list := []inspect.ModelView{}
-	for _, e := range w.set.Models.Index(false) {
+	list := make([]inspect.ModelView, 0, len(entries))
+	for _, e := range entries {
 		m := inspect.ModelView{Name: e.Name, Version: e.Version, State: string(e.State), Reason: e.Reason, Rates: []float64{}}
 		number, err := strconv.ParseInt(e.Version, 10, 64)
 		key := versionKey{e.Name, number}
 		if c, ok := counters[key]; err == nil && ok {
 			m.Platform = w.set.Models.Platform(e.Name, e.Version)
-			m.Ensemble = m.Platform == "ensemble"
+			m.Ensemble = c.Ensemble
 			w.fill(&m, key, &c)
 		}
 		list = append(list, m)

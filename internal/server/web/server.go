@@ -38,7 +38,8 @@
 //	GET api/traces/ID/tensors/N.npy, api/traces/ID/capture.npz   one tensor, or all, as NumPy files;
 //	                            need the token
 //	GET api/events              server-sent events, one JSON object each:
-//	                            "server" ServerView and "models" [ModelView], at once and every second;
+//	                            "server" ServerView at once and every second; "models" [ModelView] at once, and again when models
+//	                            are gone; "changed" [ModelView] every second, those that are new or changed;
 //	                            "trace" TraceSummary of traces as they are stored, at most 20 a second
 //	POST api/models/MODEL/load      {"config": JSON} replaces config.pbtxt; returns {}; needs the token
 //	POST api/models/MODEL/unload    returns {}; needs the token
@@ -65,6 +66,7 @@ package web
 import (
 	"context"
 	"encoding/json"
+	"io"
 	"net/http"
 	"slices"
 	"strings"
@@ -112,6 +114,7 @@ type Server struct {
 	limited infer.Restrictions
 	routes  *http.ServeMux
 	streams atomic.Int32
+	models  modelFeed
 	closing context.Context //nolint:containedctx // ends the streams, which last longer than any request
 	stop    context.CancelFunc
 }
@@ -187,7 +190,7 @@ func (s *Server) route(pattern string, a infer.API, secret bool, f endpoint) {
 			w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 			_, _ = w.Write([]byte(v)) // an error means that the client has disconnected
 		default:
-			writeJSON(w, http.StatusOK, v)
+			writePacked(w, r, http.StatusOK, v)
 		}
 	})
 }
@@ -196,14 +199,25 @@ func writeError(w http.ResponseWriter, err error) {
 	writeJSON(w, status.CodeOf(err).HTTP(), map[string]string{"error": err.Error()})
 }
 
-func writeJSON(w http.ResponseWriter, code int, v any) {
+// writeJSON responds with v.
+func writeJSON(w http.ResponseWriter, code int, v any) { writePacked(w, nil, code, v) }
+
+// writePacked responds with v, compressed if it is large and the client accepts that. r may be nil.
+func writePacked(w http.ResponseWriter, r *http.Request, code int, v any) {
 	b, err := json.Marshal(v)
 	if err != nil {
 		b, code = []byte(`{"error":"the response cannot be encoded as JSON"}`), http.StatusInternalServerError
 	}
 	w.Header().Set("Content-Type", "application/json")
+	if r == nil || len(b) < minCompressed {
+		w.WriteHeader(code)
+		_, _ = w.Write(b) // a client that has gone gets nothing
+		return
+	}
+	out, p := pack(w, r)
 	w.WriteHeader(code)
-	_, _ = w.Write(b) // a client that has gone gets nothing
+	_, _ = out.Write(b)
+	_ = p.close()
 }
 
 const (
@@ -224,10 +238,12 @@ func (s *Server) events(w http.ResponseWriter, r *http.Request) {
 		s.refuse(w, r, who, err)
 		return
 	}
-	f := &feed{w: w, c: http.NewResponseController(w)}
+	f := &feed{c: http.NewResponseController(w)}
 	// A stream outlives the server's read timeout. A writer without deadlines returns an error, which is ignored.
 	_ = f.c.SetReadDeadline(time.Time{})
 	w.Header().Set("Content-Type", "text/event-stream")
+	f.w, f.p = pack(w, r)
+	defer func() { _ = f.p.close() }()
 	w.WriteHeader(http.StatusOK)
 	if s.set.Inspector != nil {
 		if list, err := s.set.Inspector.Traces(&inspect.TraceQuery{Limit: 1}); err == nil {
@@ -249,10 +265,13 @@ func (s *Server) events(w http.ResponseWriter, r *http.Request) {
 
 // feed is a stream of server-sent events to one client.
 type feed struct {
-	w      http.ResponseWriter
+	w      io.Writer
+	p      *packer // nil for a client that takes no compressed events
 	c      *http.ResponseController
 	newest uint64
+	turn   uint64 // of the models
 	buf    []byte
+	models []byte
 	broken bool
 }
 
@@ -264,7 +283,10 @@ func (s *Server) update(f *feed, r *http.Request) bool {
 	}
 	f.send("server", s.set.Overview.Server())
 	if s.still(r, infer.APIStatistics) {
-		f.send("models", s.set.Overview.Models())
+		var event string
+		if event, f.models, f.turn = s.models.since(f.turn, s.set.Overview, f.models[:0]); event != "" {
+			f.write(event, f.models)
+		}
 	}
 	if s.set.Inspector != nil && s.still(r, infer.APITrace) {
 		if list, err := s.set.Inspector.Traces(&inspect.TraceQuery{After: f.newest, Limit: maxTraceEvents}); err == nil {
@@ -274,17 +296,23 @@ func (s *Server) update(f *feed, r *http.Request) bool {
 			}
 		}
 	}
-	return !f.broken && f.c.Flush() == nil
+	return !f.broken && f.p.flush() == nil && f.c.Flush() == nil
 }
 
-// send writes one event. After a failed write it does nothing.
+// send writes one event.
 func (f *feed) send(name string, v any) {
-	b, err := json.Marshal(v)
-	if err != nil || f.broken {
+	if b, err := json.Marshal(v); err == nil {
+		f.write(name, b)
+	}
+}
+
+// write writes one event with encoded data. After a failed write it does nothing.
+func (f *feed) write(name string, b []byte) {
+	if f.broken {
 		return
 	}
 	f.buf = append(append(f.buf[:0], "event: "...), name...)
 	f.buf = append(append(append(f.buf, "\ndata: "...), b...), "\n\n"...)
-	_, err = f.w.Write(f.buf)
+	_, err := f.w.Write(f.buf)
 	f.broken = err != nil
 }

@@ -12,13 +12,16 @@ type History interface {
 	History(ctx context.Context, q *HistoryQuery) (*HistoryView, error)
 }
 
-// HistoryQuery selects figures of the past. The zero value selects the busiest models of the last hour.
+// HistoryQuery selects figures of the past. The zero value selects the busiest ensembles of the last hour, or the busiest models if no
+// ensemble had requests.
 type HistoryQuery struct {
 	Model string // selects one model; empty: the busiest ones
-	Top   int    // the number of the busiest models, 0 for 5, at most 20
-	// FromUs and ToUs are the range, microseconds since 1970 by the clock of the server. ToUs is now if it is 0, and FromUs an hour before.
+	Top   int    // the number of the busiest ones, 0 for 5, at most 20
+	// FromUs and ToUs are the range, microseconds since 1970 by the clock of the server. ToUs is now if it is 0.
 	FromUs, ToUs int64
-	Steps        int // the most steps of the response, 0 for 240, at most 1000
+	// Seconds is the length of a range without FromUs, 0 for an hour. A client whose clock is wrong asks so for the last hours.
+	Seconds int
+	Steps   int // the most steps of the response, 0 for 240, at most 1000
 }
 
 // HistoryView has the figures of a range of time in steps of equal length. Every series has a value per step, null for a step in which
@@ -38,7 +41,7 @@ type HistoryView struct {
 	// Total sums the ensembles, or all models of a server without ensembles; its p99 is that of the slowest one. Nil in the figures of one
 	// model.
 	Total *ModelSeries `json:"total"`
-	// Models are sorted by name. More is the number of other models with requests in the range.
+	// Models are sorted by name. More is the number of others of their kind with requests in the range.
 	Models []ModelSeries `json:"models"`
 	More   int           `json:"more"`
 }

@@ -105,14 +105,22 @@ func sortPoints(list []point) {
 	slices.SortFunc(list, func(a, b point) int { return int(int64(a.series) - int64(b.series)) })
 }
 
-// find returns the point of a series, or nil.
-func (f *frame) find(series uint32) *point {
-	i, ok := slices.BinarySearchFunc(f.points, series, func(p point, s uint32) int { return int(int64(p.series) - int64(s)) })
-	if !ok {
-		return nil
+// before returns the part of a frame before a time.
+func (f *frame) before(t int64) frame {
+	share := float64(t-f.start) / float64(f.end-f.start)
+	x := frame{start: f.start, end: t, server: f.server, points: slices.Clone(f.points)}
+	for i := range x.points {
+		p := &x.points[i]
+		for _, n := range []*uint32{&p.requests, &p.failures, &p.rows, &p.executions} {
+			*n = uint32(math.Round(share * float64(*n)))
+		}
+		p.queueNs, p.computeNs = float32(share)*p.queueNs, float32(share)*p.computeNs
 	}
-	return &f.points[i]
+	return x
 }
+
+// sent returns the requests that were sent, successful or not.
+func (p *point) sent() float64 { return float64(p.requests) + float64(p.failures) }
 
 // serverPointOf returns the figures of a server that used cores.
 func serverPointOf(v *inspect.ServerView, cores float64) serverPoint {

@@ -147,13 +147,11 @@ func TestSteps(t *testing.T) {
 	p := func(s string) string { return strings.ReplaceAll(s, " ", "") }
 	e := p(`"rate":[null,2,4,0,4], "error_rate":[null,0,1,0,0], "p50_ns":[null,1e+06,1e+06,null,1e+06], "p99_ns":[null,1e+09,1e+09,null,1e+09], "queue":[null,0,9,0,0],
 "batch_rows":[null,2,2,null,null], "queue_ns":[null,1000,1000,null,0], "compute_ns":[null,3000,3000,null,0]`)
-	m := p(`"rate":[null,4,8,0,0], "error_rate":[null,0,0,0,0], "p50_ns":[null,1e+06,1e+06,null,null], "p99_ns":[null,1e+09,1e+09,null,null], "queue":[null,0,0,0,0],
-"batch_rows":[null,2,2,null,null], "queue_ns":[null,1000,1000,null,null], "compute_ns":[null,3000,3000,null,null]`)
 	want := fmt.Sprintf(`{"from_us":%d,"step_us":10000000,"steps":5,"now_us":%d,"oldest_us":%d,"stored":false,`+
 		`"cores":[null,0.5,0.5,0.5,0.5],"memory_bytes":[null,7,7,7,7],"tensor_bytes":[null,3,3,3,3],`+
 		`"gpus":[{"uuid":"u","utilization":[null,0.5,0.5,0.5,0.5],"memory_used_bytes":[null,100,100,100,100]}],`+
-		`"total":{"name":"","ensemble":true,%s},"models":[{"name":"e","ensemble":true,%s},{"name":"m","ensemble":false,%s}],"more":0}`,
-		began.Add(-10*time.Second).UnixMicro(), began.Add(40*time.Second).UnixMicro(), began.UnixMicro(), e, e, m)
+		`"total":{"name":"","ensemble":true,%s},"models":[{"name":"e","ensemble":true,%s}],"more":0}`,
+		began.Add(-10*time.Second).UnixMicro(), began.Add(40*time.Second).UnixMicro(), began.UnixMicro(), e, e)
 	if diff := cmp.Diff(strings.ReplaceAll(want, "\n", ""), string(got)); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
@@ -163,7 +161,7 @@ func TestSteps(t *testing.T) {
 	if other := w.query(&inspect.HistoryQuery{Model: "unknown"}); len(other.Models) != 1 || total(other, other.Models[0].Rate) != 0 {
 		t.Errorf("an unknown model: %+v", other)
 	}
-	if top := w.query(&inspect.HistoryQuery{Top: 1}); len(top.Models) != 1 || top.Models[0].Name != "m" || top.More != 1 {
+	if top := w.query(&inspect.HistoryQuery{Top: 1}); len(top.Models) != 1 || top.Models[0].Name != "e" || top.More != 0 {
 		t.Errorf("the busiest models: %v, more %d", top.Models[0].Name, top.More)
 	}
 }
@@ -173,7 +171,7 @@ func TestBadQueries(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "")
 	for _, q := range []inspect.HistoryQuery{
-		{Top: -1}, {Top: 21}, {Steps: -1}, {Steps: 1001}, {FromUs: 2, ToUs: 1}, {FromUs: -1}, {FromUs: 1}, {ToUs: math.MaxInt64},
+		{Top: -1}, {Top: 21}, {Seconds: -1}, {Seconds: 3e6}, {Steps: -1}, {Steps: 1001}, {FromUs: 2, ToUs: 1}, {FromUs: -1}, {FromUs: 1}, {ToUs: math.MaxInt64},
 	} {
 		if _, err := w.store.History(t.Context(), &q); status.CodeOf(err) != status.InvalidArg || !strings.Contains(err.Error(), "expected") {
 			t.Errorf("%+v: %v", q, err)
@@ -234,7 +232,7 @@ func TestFile(t *testing.T) {
 		if n := total(v, v.Total.Rate); math.Abs(n-want) > want/100 {
 			t.Errorf("%d steps: %v requests, expected %d", steps, n, want)
 		}
-		if !v.Stored || v.OldestUs != began.UnixMicro() || !v.Total.Ensemble || len(v.Models) != 2 {
+		if !v.Stored || v.OldestUs != began.UnixMicro() || !v.Total.Ensemble || len(v.Models) != 1 {
 			t.Errorf("%d steps: %+v", steps, v)
 		}
 		if steps == 1000 {

@@ -29,43 +29,54 @@ func (s *Store) History(ctx context.Context, q *inspect.HistoryQuery) (*inspect.
 	if top < 0 || top > maxTop {
 		return nil, status.Errorf(status.InvalidArg, "the number of models is %d, expected 1 to %d", top, maxTop)
 	}
-	// What is in memory is newer than from; the file has what is older.
-	wanted, from, oldest, more := []string{q.Model}, int64(0), int64(0), 0
+	wanted, more := []string{q.Model}, 0
 	if q.Model == "" {
-		sums := map[string]float64{}
-		from, oldest = s.recall(g, func(f *frame, named func(uint32) *name) {
+		var sums [2]map[string]float64 // of models, and of ensembles
+		sums[0], sums[1] = map[string]float64{}, map[string]float64{}
+		if _, err := s.visit(ctx, g, func(f *frame, named func(uint32) *name) {
 			for i := range f.points {
 				p := &f.points[i]
-				sums[named(p.series).name] += float64(p.requests) + float64(p.failures)
-			}
-		})
-		if err := s.disk.read(ctx, g.from, min(g.to(), from), func(f *frame, named func(uint32) *name) {
-			for i := range f.points {
-				p := &f.points[i]
-				sums[named(p.series).name] += float64(p.requests) + float64(p.failures)
+				if m := named(p.series); m.ensemble {
+					sums[1][m.name] += p.sent()
+				} else {
+					sums[0][m.name] += p.sent()
+				}
 			}
 		}); err != nil {
 			return nil, err
 		}
-		wanted, more = busiest(sums, top)
+		if wanted, more = busiest(sums[1], top); len(wanted) == 0 {
+			wanted, more = busiest(sums[0], top)
+		}
 	}
 	x := newExtract(g, wanted, q.Model == "")
-	from, oldest = s.recall(g, x.add)
-	x.until = from
-	if err := s.disk.read(ctx, g.from, min(g.to(), from), x.add); err != nil {
+	oldest, err := s.visit(ctx, g, x.add)
+	if err != nil {
 		return nil, err
 	}
 	v := x.view()
 	v.NowUs, v.OldestUs, v.Stored, v.More = wall.UnixMicro(), oldest/1000, s.disk != nil, more
-	if at := s.disk.oldest(); at != 0 && (at < oldest || oldest == 0) {
-		v.OldestUs = at / 1000
-	}
 	return v, nil
 }
 
-// recall visits the frames in memory that are in a grid, by the clock of the wall. It returns the start of the oldest frame in memory that the
-// file may have too, and the same for people.
-func (s *Store) recall(g *grid, visit func(*frame, func(uint32) *name)) (from, oldest int64) {
+// visit visits the frames of a grid, by the clock of the wall: those in memory, and those in the file that are older. It returns the start of
+// the oldest frame of all, 0 if there is none.
+func (s *Store) visit(ctx context.Context, g *grid, f func(*frame, func(uint32) *name)) (oldest int64, err error) {
+	oldest, until := s.recall(g, f)
+	err = s.disk.read(ctx, g.from, min(g.to(), until), func(x *frame, named func(uint32) *name) {
+		if x.end > until { // memory has the rest
+			*x = x.before(until)
+		}
+		f(x, named)
+	})
+	if first := s.disk.oldest(); first != 0 && (first < oldest || oldest == 0) {
+		oldest = first
+	}
+	return oldest, err
+}
+
+// recall visits the frames in memory. It returns the start of the oldest one, 0 for none, and the time until which the file is needed.
+func (s *Store) recall(g *grid, visit func(*frame, func(uint32) *name)) (oldest, until int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	mono, wall := s.clock()
@@ -78,7 +89,7 @@ func (s *Store) recall(g *grid, visit func(*frame, func(uint32) *name)) (from, o
 		}
 	}
 	if len(s.frames) == 0 {
-		return wall.UnixNano(), 0
+		return 0, wall.UnixNano()
 	}
 	return s.frames[0].start + shift, s.frames[0].start + shift
 }
@@ -109,7 +120,10 @@ func (g *grid) to() int64 { return g.from + g.step*int64(g.n) }
 // again gets the same steps.
 func newGrid(q *inspect.HistoryQuery, now int64) (*grid, error) {
 	to := cmp.Or(q.ToUs, now)
-	from := cmp.Or(q.FromUs, to-kept.Microseconds())
+	if q.Seconds < 0 || q.Seconds > int(maxRange/time.Second) {
+		return nil, status.Errorf(status.InvalidArg, "the range is %d seconds, expected 1 to %d", q.Seconds, int(maxRange/time.Second))
+	}
+	from := cmp.Or(q.FromUs, to-cmp.Or(int64(q.Seconds)*1e6, kept.Microseconds()))
 	n := cmp.Or(q.Steps, defaultSteps)
 	switch {
 	case from < 0 || to > 1<<52 || from >= to:
@@ -131,7 +145,6 @@ func newGrid(q *inspect.HistoryQuery, now int64) (*grid, error) {
 // extract sums frames by the steps of a grid.
 type extract struct {
 	grid   *grid
-	until  int64 // what is later of a frame does not count; 0: all counts
 	server []serverSum
 	gpus   map[string][]gpuSum
 	total  [2][]modelSum // of models that are no ensembles, and of ensembles; nil if there is no total
@@ -161,12 +174,12 @@ func newExtract(g *grid, models []string, total bool) *extract {
 // add adds a frame to the steps that it overlaps.
 func (x *extract) add(f *frame, named func(uint32) *name) {
 	g := x.grid
-	took, end := f.end-f.start, f.end
-	if x.until > 0 {
-		end = min(end, x.until)
+	took := f.end - f.start
+	if took <= 0 {
+		return
 	}
-	for i := max(0, (f.start-g.from)/g.step); i < int64(g.n) && g.from+i*g.step < end; i++ {
-		from, to := max(f.start, g.from+i*g.step), min(end, g.from+(i+1)*g.step)
+	for i := max(0, (f.start-g.from)/g.step); i < int64(g.n) && g.from+i*g.step < f.end; i++ {
+		from, to := max(f.start, g.from+i*g.step), min(f.end, g.from+(i+1)*g.step)
 		if to > from {
 			x.addTo(int(i), f, float64(to-from), float64(to-from)/float64(took), named)
 		}

@@ -17,12 +17,12 @@ func past(h inspect.History, r *http.Request) (any, error) {
 	return h.History(r.Context(), q)
 }
 
-// parseHistoryQuery reads a query. An unknown parameter is an error. For example, "?model=resnet&steps=60" selects the last hour of resnet
-// in steps of a minute.
+// parseHistoryQuery reads a query. An unknown parameter is an error. For example, "?model=resnet&seconds=21600&steps=60" selects the last six
+// hours of resnet in at most 60 steps.
 func parseHistoryQuery(v url.Values) (*inspect.HistoryQuery, error) {
 	q := &inspect.HistoryQuery{}
 	times := map[string]*int64{"from_us": &q.FromUs, "to_us": &q.ToUs}
-	counts := map[string]*int{"steps": &q.Steps, "top": &q.Top}
+	counts := map[string]*int{"steps": &q.Steps, "seconds": &q.Seconds, "top": &q.Top}
 	for key, list := range v {
 		text := list[len(list)-1]
 		var err error

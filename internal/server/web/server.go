@@ -15,7 +15,7 @@
 //	GET api/models              {"models": [ModelView]}
 //	GET api/models/MODEL        ModelDetail: configuration, versions, instances, loads
 //	GET api/history             HistoryView of the server and its busiest models; all parameters are optional:
-//	                            ?from_us= (an hour before the end) ?to_us= (now) ?steps=240 (at most 1000) ?top=5 (at most 20)
+//	                            ?from_us= ?to_us= (now) ?seconds=3600 (without from_us) ?steps=240 (at most 1000) ?top=5 (at most 20)
 //	                            ?model=NAME: of that model
 //	GET api/graph/MODEL         GraphView of the preferred version; ?version=N selects another one
 //	GET api/traces              TraceList, newest first; all parameters are optional:

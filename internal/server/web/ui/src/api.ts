@@ -7,11 +7,44 @@ export interface GPUView { uuid: string; utilization: number | null; memory_tota
 
 export interface DegradedView { what: string; name?: string; version?: string; reason: string; since_us: number }
 
+/** A series has null where nothing is known. */
+export type Values = (number | null)[];
+
+export interface ModelSeries {
+  name: string; ensemble: boolean; rate: Values; error_rate: Values; p50_ns: Values; p99_ns: Values; queue: Values; batch_rows: Values; queue_ns: Values; compute_ns: Values;
+}
+
+export interface HistoryView {
+  from_us: number; step_us: number; steps: number; now_us: number; oldest_us: number; stored: boolean;
+  cores: Values; memory_bytes: Values; tensor_bytes: Values; gpus: { uuid: string; utilization: Values; memory_used_bytes: Values }[];
+  total: ModelSeries | null; models: ModelSeries[]; more: number;
+}
+
+export interface InstanceView { name: string; kind: string; place: string; count: number; passive?: boolean; process?: boolean; alive?: boolean; memory_bytes?: number }
+
+export interface VersionDetail {
+  version: string; state: string; reason?: string; queued: number; running: number; utilization: number; instances: InstanceView[] | null;
+}
+
+export interface LoadEvent { at_us: number; what: string; versions: string[]; took_ns?: number; cause: string; reason?: string }
+
+export interface ModelDetail {
+  name: string; ensemble: boolean; dir: string; served: Record<string, unknown> | null; written: Record<string, unknown> | null; written_error?: string;
+  override?: boolean; changed?: boolean; used_by: string[]; versions: VersionDetail[]; loads: LoadEvent[];
+}
+
+/** ModelStats are the statistics of the inference protocol. */
+export interface ModelStats {
+  version: string; last_inference: number; inference_count: number; execution_count: number;
+  inference_stats: Record<string, { count: number; ns: number }>;
+  batch_stats: { batch_size: number; compute_infer: { count: number; ns: number } }[];
+}
+
 export interface ServerView {
   name: string; version: string; started_us: number; now_us: number; ready: boolean;
   cpu_seconds: number; cores: number; memory_bytes: number; tensor_bytes: number;
   gpus: GPUView[] | null;
-  degraded: DegradedView[] | null;
+  degraded: DegradedView[] | null; degraded_more?: number;
   store: { bytes: number; rings: RingStats[] } | null;
 }
 
@@ -182,6 +215,9 @@ export function query(v: Record<string, string | number | undefined>): string {
 export const api = {
   session: () => ask<Session>('api/session'),
   models: () => ask<{ models: ModelView[] }>('api/models').then((v) => v.models),
+  history: (seconds: number, steps: number, model?: string) => ask<HistoryView>(`api/history${query({ seconds, steps, model })}`),
+  detail: (model: string) => ask<ModelDetail>(`api/models/${seg(model)}`),
+  stats: (model: string) => ask<{ model_stats: ModelStats[] }>(`../v2/models/${seg(model)}/stats`).then((v) => v.model_stats),
   graph: (model: string, version = 0) => ask<GraphView>(`api/graph/${seg(model)}${query({ version })}`),
   traces: (q: Record<string, string | number | undefined>, signal?: AbortSignal) =>
     ask<TraceList>(`api/traces${query(q)}`, { signal: signal ?? null }),

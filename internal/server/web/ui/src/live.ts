@@ -9,10 +9,17 @@ const keptLoad = 120;
 /** Load is what the server used at a moment. */
 export interface Load { at: number; cores: number; memory: number; tensors: number }
 
+const keyOf = (m: ModelView): string => `${m.name}\n${m.version}`;
+
 export class Live {
   state: 'connecting' | 'live' | 'disconnected' = 'connecting';
   server: ServerView | null = null;
   models: ModelView[] | null = null;
+  /** error is why the stream ended, lostUs when, by the clock of the server. */
+  error = '';
+  lostUs = 0;
+  /** skewMs is how far the clock of the server is ahead of that of the browser. */
+  skewMs = 0;
   news: TraceSummary[] = [];
   load: Load[] = [];
   /** tick counts what came. */
@@ -20,6 +27,11 @@ export class Live {
   private readonly listeners = new Set<() => void>();
   private abort: AbortController | null = null;
   private pending = false;
+  private at = 0;
+  private readonly index = new Map<string, number>();
+
+  /** now is the time by the clock of the server, in microseconds since 1970. */
+  now(): number { return this.server ? this.server.now_us + (performance.now() - this.at) * 1000 : Date.now() * 1000; }
 
   start(): void {
     const follow = () => (document.visibilityState === 'visible' ? this.open() : this.close());
@@ -43,8 +55,10 @@ export class Live {
     const abort = (this.abort = new AbortController());
     const again = () => {
       if (abort.signal.aborted) return;
-      listen('api/events', headers(), abort.signal, (name, data) => this.take(name, JSON.parse(data))).catch(() => {
+      listen('api/events', headers(), abort.signal, (name, data) => this.take(name, JSON.parse(data))).catch((e: unknown) => {
         if (abort.signal.aborted) return;
+        if (this.state !== 'disconnected') this.lostUs = this.server?.now_us ?? 0;
+        this.error = e instanceof Error && /^\d{3}/.test(e.message) ? e.message : '';
         this.state = 'disconnected';
         this.changed();
         setTimeout(again, 2000);
@@ -56,14 +70,35 @@ export class Live {
   private take(name: string, v: unknown): void {
     this.state = 'live';
     if (name === 'server') this.update(v as ServerView);
-    else if (name === 'models') this.models = v as ModelView[];
+    else if (name === 'models') this.set(v as ModelView[]);
+    else if (name === 'changed') this.change(v as ModelView[]);
     else if (name === 'trace') this.add([v as TraceSummary]);
     this.changed();
+  }
+
+  private set(list: ModelView[]): void {
+    this.models = list;
+    this.index.clear();
+    list.forEach((m, i) => this.index.set(keyOf(m), i));
+  }
+
+  /** change puts the models that are new or changed in their places. */
+  private change(list: ModelView[]): void {
+    const next = [...(this.models ?? [])];
+    let added = false;
+    for (const m of list) {
+      const i = this.index.get(keyOf(m));
+      if (i === undefined) { next.push(m); added = true; } else next[i] = m;
+    }
+    if (added) this.set(next.sort((a, b) => (a.name < b.name ? -1 : a.name > b.name ? 1 : Number(a.version) - Number(b.version))));
+    else this.models = next;
   }
 
   private update(s: ServerView): void {
     const was = this.server;
     this.server = s;
+    this.at = performance.now();
+    this.skewMs = s.now_us / 1000 - Date.now();
     if (was && s.now_us > was.now_us && s.cpu_seconds >= was.cpu_seconds) {
       const cores = ((s.cpu_seconds - was.cpu_seconds) * 1e6) / (s.now_us - was.now_us);
       this.load.push({ at: s.now_us / 1e6, cores, memory: s.memory_bytes, tensors: s.tensor_bytes });
@@ -83,6 +118,7 @@ export class Live {
     requestAnimationFrame(() => {
       this.pending = false;
       this.tick++;
+      document.body.classList.toggle('stale', this.state === 'disconnected');
       for (const f of this.listeners) f();
     });
   }

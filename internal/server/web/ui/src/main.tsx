@@ -5,12 +5,15 @@ import { live, useLive } from './live';
 import { link, useRoute, type Route } from './route';
 import { applyTheme, flipTheme, useTheme } from './theme';
 import { Degraded } from './parts/degraded';
+import { Lost } from './parts/lost';
 import { Palette } from './parts/palette';
 import { Page } from './parts/bits';
 import { Batch } from './pages/batch';
 import { Compare } from './pages/compare';
 import { Job } from './pages/job';
 import { Jobs } from './pages/jobs';
+import { Model } from './pages/model';
+import { Models } from './pages/models';
 import { Overview } from './pages/overview';
 import { Pipeline } from './pages/pipeline';
 import { Settings } from './pages/settings';
@@ -19,13 +22,15 @@ import { Traces } from './pages/traces';
 import { Try } from './pages/try';
 
 const titles: Record<string, string> = {
-  '': 'Overview', pipeline: 'Pipeline', traces: 'Traces', compare: 'Compare', batches: 'Batch', jobs: 'Jobs', try: 'Try it', settings: 'Settings',
+  '': 'Overview', pipeline: 'Pipeline', models: 'Models', model: 'Model', traces: 'Traces', compare: 'Compare', batches: 'Batch', jobs: 'Jobs', try: 'Try it', settings: 'Settings',
 };
 
 const show = (r: Route) => {
   switch (r.page) {
     case '': return <Overview query={r.query} />;
     case 'pipeline': return <Pipeline model={r.arg} query={r.query} />;
+    case 'models': return <Models query={r.query} />;
+    case 'model': return <Model key={r.arg} model={r.arg} query={r.query} />;
     case 'traces': return r.arg ? <Trace key={r.arg} id={r.arg} /> : <Traces query={r.query} />;
     case 'compare': return <Compare key={JSON.stringify(r.query)} query={r.query} />;
     case 'batches': return <Batch key={r.arg} id={r.arg} />;
@@ -60,6 +65,7 @@ const App = () => {
     <>
       <a class="skip" href="#main" onClick={(e) => { e.preventDefault(); document.getElementById('main')?.focus(); }}>Skip to the page</a>
       <Bar page={r.page} search={() => search(true)} />
+      <Lost />
       <Degraded />
       {show(r)}
       {searching && <Palette close={() => search(false)} />}
@@ -70,11 +76,11 @@ const App = () => {
 const Bar = ({ page, search }: { page: string; search: () => void }) => {
   const l = useLive();
   const theme = useTheme();
-  const nav: [string, string][] = [['', 'Overview'], ['pipeline', 'Pipelines'], ['traces', 'Traces'], ['jobs', 'Jobs'], ['try', 'Try it']];
+  const nav: [string, string][] = [['', 'Overview'], ['pipeline', 'Pipelines'], ['models', 'Models'], ['traces', 'Traces'], ['jobs', 'Jobs'], ['try', 'Try it']];
   return (
     <header class="bar">
       <a class="brand" href={link('')} aria-label="tutti, overview"><Mark /><span>tutti</span></a>
-      <nav aria-label="Pages">{nav.map(([p, title]) => <a key={p} href={link(p)} aria-current={p === page ? 'page' : undefined}>{title}</a>)}</nav>
+      <nav aria-label="Pages">{nav.map(([p, title]) => <a key={p} href={link(p)} aria-current={p === page || (p === 'models' && page === 'model') ? 'page' : undefined}>{title}</a>)}</nav>
       <button type="button" class="find" onClick={search}><span>Search</span><kbd>/</kbd></button>
       <span class={`link ${l.state}`} role="status" title={l.state}><i /><span>{l.state}</span></span>
       <button type="button" class="icon" aria-label={`Use ${theme === 'dark' ? 'light' : 'dark'} colours`} onClick={flipTheme}>

@@ -4,6 +4,7 @@ import { save } from '../api';
 import { ago, bytes, count, moment, plural, whole } from '../format';
 import { changes, command, final, jobs, percents, refused, serverURL, shares, type Change, type FailedRow, type JobView, type Manifest } from '../jobs';
 import { usePolled } from '../poll';
+import { live } from '../live';
 import { go, link } from '../route';
 import { Bad, Card, Copy, Empty, Fact, Page, useAsked } from '../parts/bits';
 import { Command, Confirm, JobState, Progress, Trouble } from '../parts/jobs';
@@ -81,7 +82,7 @@ const Buttons = ({ j, done }: { j: JobView; done: (j: JobView) => void }) => {
 const Rows = ({ j }: { j: JobView }) => {
   const s = shares(j.rows), r = j.rows;
   const parts: [string, string, number][] = [['executed', 'Executed', Math.max(0, r.done - r.reused)], ['reused', 'Reused', r.reused], ['failed', 'Failed', r.failed], ['rest', 'To do', Math.max(0, r.total - r.done - r.failed)]];
-  const lasted = (Date.parse(j.ended ?? '') || Date.now()) - Date.parse(j.created);
+  const lasted = (Date.parse(j.ended ?? '') || live.now() / 1000) - Date.parse(j.created);
   return (
     <Card>
       <div class="howfar">
@@ -111,7 +112,7 @@ const Problems = ({ j }: { j: JobView }) => (
       <thead><tr><th class="num">Chunk</th><th class="num">Attempt</th><th>Error</th><th class="num">Again</th></tr></thead>
       <tbody>{j.problems!.map((p, i) => (
         <tr key={i}><td class="num">{p.chunk < 0 ? 'all' : p.chunk}</td><td class="num">{p.attempt}</td><td class="error">{p.error}{p.worker && <small class="dim">worker {p.worker}</small>}</td>
-          <td class="num">{p.next && Date.parse(p.next) > Date.now() ? moment(p.next) : 'now'}</td></tr>
+          <td class="num">{p.next && Date.parse(p.next) > live.now() / 1000 ? moment(p.next) : 'now'}</td></tr>
       ))}</tbody>
     </table></div>
   </Card>

@@ -1,6 +1,7 @@
 import type { ComponentChildren } from 'preact';
 import { useEffect, useMemo, useRef, useState } from 'preact/hooks';
 import { api, type EdgeView, type GraphView, type ModelView, type NodeView } from '../api';
+import { trim } from '../config';
 import { carriedText, copiesText, refusals } from '../figures';
 import { roleOf } from '../flow';
 import { count, dur, percent, plural, shape, whole } from '../format';
@@ -9,6 +10,7 @@ import { go, link } from '../route';
 import { Bad, Card, Empty, Fact, Page, Ratio, Spark, State, useAsked } from '../parts/bits';
 import { Graph } from '../parts/graph';
 import { Operate } from '../parts/operate';
+import { ModelPast } from '../parts/past';
 
 /** EdgeRates says how many bytes per second are copied along each edge. */
 export function edgeRates(was: GraphView | null, now: GraphView, seconds: number): number[] {
@@ -63,7 +65,7 @@ const One = ({ model, query }: { model: string; query: Record<string, string> })
         )}
         {own && <State state={own.state} {...(own.reason ? { reason: own.reason } : {})} />}
       </span>
-    } actions={<><a class="button" href={link('traces', '', { model })}>Traces</a><a class="button primary" href={link('try', model)}>Try it</a></>}>
+    } actions={<><a class="button" href={link('model', model)}>Model</a><a class="button" href={link('traces', '', { model })}>Traces</a><a class="button primary" href={link('try', model)}>Try it</a></>}>
       {own && !down && <Strip m={own} />}
       {own && !down && <Overload m={own} nodes={nodes} />}
       {versions.filter((m) => m.state !== 'READY' && m.reason).map((m) => (
@@ -77,6 +79,7 @@ const One = ({ model, query }: { model: string; query: Record<string, string> })
         </Card>)}
         <Beside model={model} g={g} down={down} node={chosen} nodes={nodes} close={() => choose(null)} version={own?.state === 'READY' ? own.version : ''} />
       </div>
+      {!down && <ModelPast model={model} range={query['range']} choose={(range) => go(link('pipeline', model, { ...query, range }), true)} />}
     </Page>
   );
 };
@@ -90,7 +93,8 @@ const Legend = ({ nodes }: { nodes: NodeView[] }) => (
   </ul>
 );
 
-const Strip = ({ m }: { m: ModelView }) => (
+/** Strip has the figures of a model in the last minute. */
+export const Strip = ({ m }: { m: ModelView }) => (
   <dl class="tiles small">
     <div class="tile"><dt>Requests</dt><dd><b>{count(m.rate)}/s</b></dd><Spark values={m.rates} width={72} /></div>
     <div class="tile"><dt>Errors</dt><dd><b class={m.error_rate > 0 ? 'wrong' : ''}>{count(m.error_rate)}/s</b></dd></div>
@@ -225,13 +229,3 @@ const Config = ({ model }: { model: string }) => {
   if (error !== null) return <Bad error={error} />;
   return <pre class="config" tabIndex={0} aria-label={`Configuration of ${model}`}>{value ? JSON.stringify(trim(value), null, 2) : '…'}</pre>;
 };
-
-/** trim leaves out what a configuration does not set. */
-export function trim(v: unknown): unknown {
-  if (Array.isArray(v)) return v.map(trim);
-  if (typeof v !== 'object' || v === null) return v;
-  const kept = Object.entries(v).map(([k, x]) => [k, trim(x)] as const).filter(([, x]) =>
-    !(x === '' || x === false || x === null || x === 0 || (typeof x === 'string' && /^(0|FORMAT_NONE)$/.test(x)) ||
-      (typeof x === 'object' && Object.keys(x as object).length === 0)));
-  return Object.fromEntries(kept);
-}

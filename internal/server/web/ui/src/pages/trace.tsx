@@ -1,6 +1,7 @@
 import { useState } from 'preact/hooks';
 import { api, ref, type DueView, type TraceView } from '../api';
 import { ago, bytes, clock, dur, plural } from '../format';
+import { live } from '../live';
 import { go, link } from '../route';
 import { Bad, Card, Copy, Empty, Fact, Page, Status, useAsked } from '../parts/bits';
 import { Tensors } from '../parts/tensors';
@@ -16,7 +17,7 @@ export const Trace = ({ id }: { id: string }) => {
       actions={<><Rival t={t} /><a class="button" href={link('pipeline', t.model)}>Pipeline</a></>}>
       <dl class="facts line">
         <Fact name="duration"><b class="big">{dur(t.duration_ns)}</b></Fact>
-        <Fact name="began"><time dateTime={new Date(t.start_us / 1000).toISOString()}>{clock(t.start_us)}</time> <span class="dim">{ago(Date.now() * 1000 - t.start_us)} ago</span></Fact>
+        <Fact name="began"><time dateTime={new Date(t.start_us / 1000).toISOString()}>{clock(t.start_us)}</time> <span class="dim">{ago(live.now() - t.start_us)} ago</span></Fact>
         {t.request_id && <Fact name="request id"><span class="mono">{t.request_id}</span> <a href={link('traces', '', { request: t.request_id })}>all</a></Fact>}
         <Fact name="trace id"><span class="mono wrap">{t.id}</span> <Copy text={t.id} label="the trace id" /></Fact>
         {t.parent_span_id && <Fact name="parent span"><span class="mono">{t.parent_span_id}</span></Fact>}

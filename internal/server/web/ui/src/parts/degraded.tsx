@@ -22,7 +22,7 @@ export const Degraded = () => {
   return (
     <section class="degraded" aria-label="Degraded parts of the server">
       <ul>{list.slice(0, shown).map(one)}</ul>
-      {list.length > shown && <details><summary>{plural(list.length - shown, 'more part')}</summary><ul>{list.slice(shown).map(one)}</ul></details>}
+      {list.length > shown && <details><summary>{plural(list.length - shown + (s.degraded_more ?? 0), 'more part')}</summary><ul>{list.slice(shown).map(one)}</ul></details>}
     </section>
   );
 };

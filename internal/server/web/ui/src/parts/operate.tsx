@@ -9,7 +9,7 @@ export function pinned(config: Record<string, unknown>, version: number): string
   return JSON.stringify({ ...config, version_policy: { specific: { versions: [version] } } });
 }
 
-export const Operate = ({ model, version }: { model: string; version: string }) => {
+export const Operate = ({ model, version, done }: { model: string; version: string; done?: () => void }) => {
   const session = useAsked(() => api.session(), [token.get()]);
   const [said, say] = useState<{ text?: string; error?: unknown }>({});
   const [busy, setBusy] = useState(false);
@@ -23,6 +23,7 @@ export const Operate = ({ model, version }: { model: string; version: string }) 
     say({});
     try { await f(); say({ text: `${what}.` }); } catch (error) { say({ error }); }
     setBusy(false);
+    done?.();
   };
   return (
     <div class="operate">

@@ -9,6 +9,7 @@ export interface Entry { text: string; hint: string; to: string | (() => void) }
 const pages: Entry[] = [
   { text: 'Overview', hint: 'page', to: link('') },
   { text: 'Pipelines', hint: 'page', to: link('pipeline') },
+  { text: 'Models', hint: 'page', to: link('models') },
   { text: 'Traces', hint: 'page', to: link('traces') },
   { text: 'Failed requests', hint: 'traces', to: link('traces', '', { status: 'failed' }) },
   { text: 'Slow requests', hint: 'traces', to: link('traces', '', { retained: 'slow' }) },

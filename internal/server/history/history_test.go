@@ -484,3 +484,39 @@ func BenchmarkSample(b *testing.B) {
 		s.sample()
 	}
 }
+
+// BenchmarkWeek reads a week of 100 busy models from the file: all for the overview, and one.
+func BenchmarkWeek(b *testing.B) {
+	mono, wall := int64(0), began
+	clock := func() (int64, time.Time) { return mono, wall }
+	d := openDisk(filepath.Join(b.TempDir(), testFile), slog.Default(), clock)
+	f := minuteFrame{}
+	for i := range 100 {
+		f.points = append(f.points, point{series: uint32(i), requests: 60, p50: 1, p99: 2})
+		f.names = append(f.names, name{name: fmt.Sprintf("model-%03d", i)})
+	}
+	d.mu.Lock()
+	for range retention / minute {
+		f.start, f.end = wall.UnixNano(), wall.Add(minute).UnixNano()
+		wall = wall.Add(minute)
+		if err := d.write(&f); err != nil {
+			b.Fatal(err)
+		}
+	}
+	d.mu.Unlock()
+	s := newStore(Settings{Server: func() *inspect.ServerView { return &inspect.ServerView{} }}, clock)
+	s.disk = d
+	for name, q := range map[string]inspect.HistoryQuery{"overview": {Seconds: 7 * day}, "model": {Seconds: 7 * day, Model: "model-007"}} {
+		b.Run(name, func(b *testing.B) {
+			for b.Loop() {
+				v, err := s.History(b.Context(), &q)
+				if err != nil || len(v.Models) == 0 || math.IsNaN(v.Models[0].Rate[10]) {
+					b.Fatal(v, err)
+				}
+			}
+		})
+	}
+	if err := d.close(); err != nil {
+		b.Fatal(err)
+	}
+}

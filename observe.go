@@ -29,6 +29,7 @@ type traces struct {
 	tracer   *tracing.Tracer
 	store    *ring.Store // nil if no traces are stored, spans if none are exported
 	spans    *otlp.Exporter
+	writer   *otlp.Writer // of single traces
 	captures *capture.Store // nil if capturing is disabled
 }
 
@@ -56,16 +57,21 @@ func openTraces(ctx context.Context, o *options.Options, metrics *telemetry.Metr
 		})
 		list.Recorder = t.captures
 	}
-	if c.Mode == tracing.ModeOpenTelemetry {
-		set, err := otlp.ParseSettings(c.OpenTelemetry, os.Getenv)
-		if err != nil {
-			return t, err
-		}
+	exports := c.Mode == tracing.ModeOpenTelemetry
+	set, err := otlp.ParseSettings(c.OpenTelemetry, os.Getenv)
+	switch {
+	case err != nil && exports:
+		return t, err
+	case err != nil:
+		set = &otlp.Settings{}
+	}
+	if exports {
 		if t.spans, err = otlp.New(ctx, set, log); err != nil {
 			return t, err
 		}
 		list.Exporter, list.Sinks = set.Shown(), append(list.Sinks, t.spans)
 	}
+	t.writer = otlp.NewWriter(ctx, set, t.spans)
 	t.tracer, err = tracing.New(list)
 	return t, err
 }
@@ -114,7 +120,7 @@ func (s *Server) dashboard(policy *sites.Policy) (*web.Server, error) {
 	}
 	set := web.Settings{Lifecycle: s.repo, Details: s.repo, Token: s.o.Dashboard.Token, Restricted: s.o.HTTP.Restricted, Guard: s.access, Sites: policy, Pages: pages}
 	if s.store != nil {
-		figures.Traces, set.Inspector = s.store, s.store
+		figures.Traces, set.Inspector, set.OTLP, set.Links = s.store, s.store, s.writer.JSON, s.o.Dashboard.Links
 	}
 	if s.captures != nil {
 		set.Captures = s.captures

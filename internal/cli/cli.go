@@ -254,9 +254,10 @@ The times of the steps are differences of the server's statistics, and n/a if ot
 			run:      (*program).demo,
 		},
 		{
-			name: "why", usage: "[--url URL] TRACE | REQUEST [-o text|json|yaml]", summary: "Explain where the time of a request went",
-			notes:    "The server must have its dashboard and have stored the trace: by default it stores slow and failed requests and a sample.",
-			examples: []string{"tutti why 4bf92f3577b34da6a3ce929d0e0e4736", "tutti why my-request-7", "tutti why -o json my-request-7"},
+			name: "why", usage: "[--url URL] TRACE | REQUEST [-o text|json|yaml|otlp|perfetto]", summary: "Explain where the time of a request went",
+			notes: "The server must have its dashboard and have stored the trace: by default it stores slow and failed requests and a sample. " +
+				"-o otlp prints the spans as OTLP JSON, -o perfetto a file for ui.perfetto.dev.",
+			examples: []string{"tutti why 4bf92f3577b34da6a3ce929d0e0e4736", "tutti why my-request-7", "tutti why -o json my-request-7", "tutti why -o perfetto my-request-7 > trace.json"},
 			run:      (*program).why,
 		},
 		{

@@ -27,7 +27,7 @@ func (p *program) why(ctx context.Context, args []string) error {
 	fs := p.flags("why")
 	url, connect := urlFlag(fs, "its HTTP port"), &connection{}
 	connect.flags(fs)
-	out := outputFlag(fs, formatText, formatJSON, formatYAML)
+	out := outputFlag(fs, formatText, formatJSON, formatYAML, formatOTLP, formatPerfetto)
 	rest, err := arguments(fs, args, 1, 1, "one trace id, or the id of a request")
 	if err != nil {
 		return err
@@ -62,11 +62,17 @@ func (a *inspector) why(ctx context.Context, w io.Writer, out *output, id string
 	return a.show(ctx, w, out, id)
 }
 
-// show prints the explanation of a trace: as text, or the trace in the form of the dashboard's API.
+// The formats of a trace for other programs, as the parameter "as" of the dashboard's API names them.
+const (
+	formatOTLP     = "otlp"
+	formatPerfetto = "perfetto"
+)
+
+// show prints the explanation of a trace: as text, or the trace in a form of the dashboard's API.
 func (a *inspector) show(ctx context.Context, w io.Writer, out *output, id string) error {
 	path := "traces/" + id
 	if !out.machine() {
-		path += "?as=text"
+		path += "?as=" + out.format
 	}
 	body, err := a.body(ctx, http.MethodGet, path, nil)
 	if err != nil {

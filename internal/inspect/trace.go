@@ -19,8 +19,9 @@ type Inspector interface {
 	// FindTrace returns a stored trace by its id, 32 hexadecimal digits. If a caller has sent several requests of
 	// one trace, the suffix "-" and the span id select one.
 	FindTrace(id string) (*TraceView, error)
-	FindBatch(id uint64) (*BatchView, error) // returns an executed batch, if it is still stored
-	Sampling() Sampling                      // returns the rules of retention; SetSampling replaces them
+	FindRecord(id string) (*tracing.Record, error) // returns the record of which FindTrace shows the view
+	FindBatch(id uint64) (*BatchView, error)       // returns an executed batch, if it is still stored
+	Sampling() Sampling                            // returns the rules of retention; SetSampling replaces them
 	SetSampling(s Sampling) error
 }
 
@@ -78,6 +79,7 @@ type TraceView struct {
 	Split   []PartView      `json:"split"`
 	Batches []BatchSummary  `json:"batches"`
 	Due     *DueView        `json:"due,omitempty"` // nil for a request without a deadline
+	Links   []LinkView      `json:"links,omitempty"`
 	// Reason, Step and FinishMs are what the error of a failed request says besides its text, as in its response.
 	Reason   string `json:"reason,omitempty"`
 	Step     string `json:"step,omitempty"`

@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/tutti-server/tutti/internal/inspect"
 	"github.com/tutti-server/tutti/internal/options"
 )
 
@@ -35,6 +36,12 @@ func TestDashboard(t *testing.T) {
 			options.TraceStore{Bytes: 64 << 20, AtMost: 5, Params: []string{"a", "b"}},
 			"",
 		},
+		{
+			[]string{"--dashboard-trace-link", "Jaeger=https://j/trace/{trace}", "--dashboard-trace-link=Tempo=https://t/{trace}"},
+			options.Dashboard{Enabled: true, Links: []inspect.LinkTemplate{{Name: "Jaeger", URL: "https://j/trace/{trace}"}, {Name: "Tempo", URL: "https://t/{trace}"}}},
+			store, "",
+		},
+		{args: []string{"--dashboard-trace-link", "Jaeger=https://j/trace"}, err: "has no {trace}"},
 		{args: []string{"--dashboard-token-file", filepath.Join(dir, "empty")}, err: "is empty"},
 		{args: []string{"--dashboard-token-file", filepath.Join(dir, "none")}, err: "unable to read"},
 		{args: []string{"--dashboard-token", "a b"}, err: "a header cannot carry"},

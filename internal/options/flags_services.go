@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/tutti-server/tutti/core/infer"
+	"github.com/tutti-server/tutti/internal/inspect"
 	"github.com/tutti-server/tutti/internal/logs"
 	"github.com/tutti-server/tutti/internal/telemetry"
 )
@@ -303,6 +304,10 @@ func (o *Options) dashboardFlags() []Flag {
 		onOff("dashboard", &o.Dashboard.Enabled, yes, "Serve the dashboard and its API at /ui/ of the HTTP port"),
 		word("dashboard-token", "text", &o.Dashboard.Token, "", "Token with which clients of the dashboard may change things; without one the dashboard is read-only"),
 		{Name: "dashboard-token-file", Arg: argFile, Help: "File with the token, which then is not visible in lists of processes", set: o.tokenFile},
+		{
+			Name: "dashboard-trace-link", Arg: "name=url", Many: true, set: o.traceLink,
+			Help: "Link of the page of a request to its trace in another program, for example Jaeger=https://jaeger.example/trace/{trace}; the URL may also have {span}, {start_ms} and {end_ms}",
+		},
 		{Name: "trace-store-bytes", Arg: argBytes, Default: "67108864", Help: "Memory for the traces of recent requests: at least 1048576, or 0 for none", set: o.storeBytes},
 		number("trace-store-every", argNumber, &s.Every, "100", 0, maxInt, "Store one of this number of requests that neither fail nor are slow; 0 stores none of them"),
 		number("trace-store-rate", argNumber, &s.AtMost, "2000", 0, maxInt,
@@ -319,6 +324,15 @@ func (o *Options) dashboardFlags() []Flag {
 		list[i].Own = true
 	}
 	return grouped("Dashboard", list...)
+}
+
+// traceLink adds a link of the page of a request.
+func (o *Options) traceLink(value string) error {
+	l, err := inspect.ParseLinkTemplate(value)
+	if err == nil {
+		o.Dashboard.Links = append(o.Dashboard.Links, l)
+	}
+	return err
 }
 
 // tokenFile reads the token from a file.

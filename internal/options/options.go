@@ -17,6 +17,7 @@ import (
 	"github.com/tutti-server/tutti/core/infer"
 	"github.com/tutti-server/tutti/internal/cache/redis"
 	"github.com/tutti-server/tutti/internal/gpu"
+	"github.com/tutti-server/tutti/internal/inspect"
 	"github.com/tutti-server/tutti/internal/logs"
 	"github.com/tutti-server/tutti/internal/telemetry"
 	"github.com/tutti-server/tutti/scheduler/device"
@@ -206,6 +207,8 @@ type Metrics struct {
 type Dashboard struct {
 	Enabled bool
 	Token   string // Token allows clients that send it to change things; the dashboard is read-only if it is empty
+	// Links lead from the page of a request to its trace in other programs.
+	Links []inspect.LinkTemplate
 }
 
 // Access configures who may use what.

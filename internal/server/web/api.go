@@ -65,7 +65,7 @@ func (s *Server) addRoutes() {
 	s.route("GET history", infer.APIStatistics, false, with(s.set.History, errNoHistory, past))
 	s.route("GET graph/{model}", infer.APIModelConfig, false, s.graph)
 	traces("GET traces", false, listTraces)
-	traces("GET traces/{id}", false, trace)
+	traces("GET traces/{id}", false, s.trace)
 	traces("GET batches/{id}", false, numbered("batch", inspect.Inspector.FindBatch))
 	traces("GET sampling", false, func(i inspect.Inspector, _ *http.Request) (any, error) { return i.Sampling(), nil })
 	traces("PUT sampling", true, setSampling)
@@ -128,21 +128,6 @@ func parseQuery(v url.Values) (*inspect.TraceQuery, error) {
 		}
 	}
 	return q, nil
-}
-
-func trace(store inspect.Inspector, r *http.Request) (any, error) {
-	v, err := store.FindTrace(r.PathValue("id"))
-	switch as := r.URL.Query().Get("as"); {
-	case err != nil:
-		return nil, err
-	case as == "text":
-		var b strings.Builder
-		err = inspect.Explain(&b, v)
-		return plain(b.String()), err
-	case as != "" && as != "json":
-		return nil, status.Errorf(status.InvalidArg, "query parameter 'as' is '%s', expected json or text", as)
-	}
-	return v, nil
 }
 
 // numbered returns an endpoint that calls f with the number in the path.

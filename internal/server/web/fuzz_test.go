@@ -20,6 +20,8 @@ func FuzzAPI(f *testing.F) {
 		{"GET", "traces/1?as=text", ""},
 		{"GET", "graph/m?version=3", ""},
 		{"GET", "batches/9", ""},
+		{"GET", "timeline?from_us=1&to_us=9007199254740992&model=m", ""},
+		{"GET", "traces/1?as=perfetto", ""},
 		{"POST", "models/m/load", `{"config":"{}"}`},
 		{"POST", "models/m/unload", ""},
 		{"POST", "captures", `{"model":"m"}`},

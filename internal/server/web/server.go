@@ -26,6 +26,7 @@
 //	GET api/traces/ID           TraceView: spans, events, split, predictions, requests of the same batches; 404 once the store has evicted it
 //	                            ID may be TRACE-SPAN where several requests share a trace id
 //	GET api/traces/ID?as=text   the same as text/plain, as "tutti why" prints it
+//	GET api/traces/ID?as=otlp   a file: the spans as OTLP JSON; ?as=perfetto as Chrome JSON, which ui.perfetto.dev opens
 //	GET api/batches/ID          BatchView
 //	GET api/sampling            Sampling
 //	PUT api/sampling            changes and returns Sampling; needs the token
@@ -78,13 +79,18 @@ import (
 	"github.com/tutti-server/tutti/internal/identity"
 	"github.com/tutti-server/tutti/internal/inspect"
 	"github.com/tutti-server/tutti/internal/server/sites"
+	"github.com/tutti-server/tutti/internal/tracing"
 )
 
 // Settings configures a Server. Overview is required.
 type Settings struct {
 	// Inspector reads stored traces. Optional: nil when no traces are stored.
 	Inspector inspect.Inspector
-	Overview  inspect.Overview
+	// OTLP writes a trace as OTLP JSON. Optional.
+	OTLP func(context.Context, *tracing.Record) ([]byte, error)
+	// Links make the addresses of a trace in other programs.
+	Links    []inspect.LinkTemplate
+	Overview inspect.Overview
 	// Captures reads and changes captures. Optional: nil when no tensors are stored.
 	Captures inspect.Captures
 	// Details describe single models. Optional.

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -16,6 +17,7 @@ import (
 	"github.com/tutti-server/tutti/core/status"
 	"github.com/tutti-server/tutti/internal/inspect"
 	"github.com/tutti-server/tutti/internal/server/web"
+	"github.com/tutti-server/tutti/internal/tracing"
 )
 
 // fakeStore is an Inspector and Overview that records the query.
@@ -37,6 +39,13 @@ func (*fakeStore) FindTrace(id string) (*inspect.TraceView, error) {
 		TraceSummary: inspect.TraceSummary{ID: id, Model: "m", DurationNs: 1000, Status: "ok"},
 		Split:        []inspect.PartView{{Kind: "compute", Ns: 1000, Text: "computing"}},
 	}, nil
+}
+
+func (s *fakeStore) FindRecord(id string) (*tracing.Record, error) {
+	if v, err := s.FindTrace(id); err != nil {
+		return nil, fmt.Errorf("%v: %w", v, err)
+	}
+	return &tracing.Record{Model: "m"}, nil
 }
 
 func (*fakeStore) FindBatch(id uint64) (*inspect.BatchView, error) {
@@ -87,7 +96,9 @@ func TestAPI(t *testing.T) {
 		{"GET", "/ui/api/traces/1", "", nil, 200, `"id":"1"`},
 		{"GET", "/ui/api/traces/none", "", nil, 404, `{"error":"there is none"}`},
 		{"GET", "/ui/api/traces/1?as=text", "", nil, 200, "trace 1: m version 0, ok, 1µs\n         1µs 100.0% ########## compute   computing\n"},
-		{"GET", "/ui/api/traces/1?as=xml", "", nil, 400, "expected json or text"},
+		{"GET", "/ui/api/traces/1?as=xml", "", nil, 400, "expected json, text, otlp or perfetto"},
+		{"GET", "/ui/api/traces/1?as=otlp", "", nil, 503, "not written as OTLP"},
+		{"GET", "/ui/api/traces/1?as=perfetto", "", nil, 200, `"traceEvents":[`},
 		{"GET", "/ui/api/batches/9", "", nil, 200, `"id":9`},
 		{"GET", "/ui/api/batches/-9", "", nil, 400, "expected a number"},
 		{"PUT", "/ui/api/sampling", `{"every":5}`, nil, 403, "Authorization: Bearer TOKEN"},

@@ -4,6 +4,7 @@
 //
 //   - exporter.go: Settings, read from what follows "opentelemetry," in --trace-config; Exporter, a tracing.Sink
 //     with a queue and one goroutine behind it, and its client
+//   - json.go: Writer, a single trace as JSON
 //   - spans.go: a request, an executed batch and the reports of models as spans
 //
 // A request is these spans:
@@ -98,29 +99,47 @@ func New(ctx context.Context, s *Settings, log *slog.Logger) (*Exporter, error) 
 	if err != nil {
 		return nil, err
 	}
-	about := make([]attribute.KeyValue, 0, len(s.Resource))
-	for k, v := range s.Resource {
-		about = append(about, attribute.String(k, v))
-	}
-	// The environment is first: later options override it.
-	res, err := resource.New(ctx, resource.WithFromEnv(), resource.WithTelemetrySDK(), resource.WithAttributes(about...))
+	res, err := newResource(ctx, s)
 	if err != nil {
-		return nil, status.Errorf(status.InvalidArg, "the resource of traces: %w", err)
+		return nil, err
 	}
 	e := &Exporter{
 		log: log, seed: rand.Uint64() | 1, detail: s.Detail, epoch: telemetry.Epoch(),
 		queue: make(chan *item, maxWaiting), done: make(chan struct{}),
 	}
-	limits := sdk.NewSpanLimits()
-	limits.EventCountLimit, limits.LinkCountLimit = -1, -1 // a trace is already bounded
-	e.provider = sdk.NewTracerProvider(
-		sdk.WithResource(res), sdk.WithIDGenerator(&e.ids), sdk.WithSampler(sdk.AlwaysSample()), sdk.WithRawSpanLimits(limits),
-		sdk.WithBatcher(&reporter{SpanExporter: client, log: log, sent: &e.sent},
-			sdk.WithMaxQueueSize(s.QueueSize), sdk.WithMaxExportBatchSize(s.BatchSize), sdk.WithBatchTimeout(s.Delay)),
-	)
+	e.provider = sdk.NewTracerProvider(append(e.options(res), sdk.WithBatcher(&reporter{SpanExporter: client, log: log, sent: &e.sent},
+		sdk.WithMaxQueueSize(s.QueueSize), sdk.WithMaxExportBatchSize(s.BatchSize), sdk.WithBatchTimeout(s.Delay)))...)
 	e.tracer = e.provider.Tracer(tracerName)
 	go e.run(context.WithoutCancel(ctx))
 	return e, nil
+}
+
+// options returns what every provider of this package has: all spans, whole, with the ids that e sets.
+func (e *Exporter) options(res *resource.Resource) []sdk.TracerProviderOption {
+	limits := sdk.NewSpanLimits()
+	limits.EventCountLimit, limits.LinkCountLimit = -1, -1 // a trace is already bounded
+	return []sdk.TracerProviderOption{
+		sdk.WithResource(res), sdk.WithIDGenerator(&e.ids), sdk.WithSampler(sdk.AlwaysSample()), sdk.WithRawSpanLimits(limits),
+	}
+}
+
+// about returns the attributes of the resource.
+func (s *Settings) about() []attribute.KeyValue {
+	list := make([]attribute.KeyValue, 0, len(s.Resource))
+	for k, v := range s.Resource {
+		list = append(list, attribute.String(k, v))
+	}
+	return list
+}
+
+// newResource returns the description of the server that its spans carry.
+func newResource(ctx context.Context, s *Settings) (*resource.Resource, error) {
+	// The environment is first: later options override it.
+	res, err := resource.New(ctx, resource.WithFromEnv(), resource.WithTelemetrySDK(), resource.WithAttributes(s.about()...))
+	if err != nil {
+		return nil, status.Errorf(status.InvalidArg, "the resource of traces: %w", err)
+	}
+	return res, nil
 }
 
 // Trace implements tracing.Sink.

@@ -286,10 +286,25 @@ func matches(q *inspect.TraceQuery, r *tracing.Record) bool {
 
 // FindTrace implements inspect.Inspector.
 func (s *Store) FindTrace(id string) (*inspect.TraceView, error) {
+	r, name, err := s.find(id)
+	if err != nil {
+		return nil, err
+	}
+	return s.view(r, name), nil
+}
+
+// FindRecord implements inspect.Inspector.
+func (s *Store) FindRecord(id string) (*tracing.Record, error) {
+	r, _, err := s.find(id)
+	return r, err
+}
+
+// find returns the record of a trace by its id, or by TRACE-SPAN, and the reason for which it is retained.
+func (s *Store) find(id string) (*tracing.Record, string, error) {
 	id, span, one := strings.Cut(id, "-")
 	want, err := tracing.ParseTraceID(id)
 	if err != nil {
-		return nil, err
+		return nil, "", err
 	}
 	for i, name := range reasons {
 		w := walk{g: &s.rings[i]}
@@ -297,15 +312,15 @@ func (s *Store) FindTrace(id string) (*inspect.TraceView, error) {
 			for _, k := range w.more(func(h *header) bool { return h.id == want }, nil) {
 				r, err := decodeRecord(k.bytes)
 				if err != nil {
-					return nil, err
+					return nil, "", err
 				}
 				if !one || r.Span.String() == span {
-					return s.view(r, name), nil
+					return r, name, nil
 				}
 			}
 		}
 	}
-	return nil, status.Errorf(status.NotFound, "trace '%s' is not stored", id)
+	return nil, "", status.Errorf(status.NotFound, "trace '%s' is not stored", id)
 }
 
 func (s *Store) view(r *tracing.Record, name string) *inspect.TraceView {

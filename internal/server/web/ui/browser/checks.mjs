@@ -1,5 +1,6 @@
 // What is looked at. Nothing depends on speed: times are printed, numbers of elements are checked.
 import assert from 'node:assert/strict';
+import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { deadlines } from './deadlines.mjs';
 import { degraded } from './degraded.mjs';
@@ -102,6 +103,14 @@ async function request(t) {
   assert.ok(Math.abs(widths - 100) <= 1, `the parts are ${widths} % of the whole`);
   await v.page.locator('.wrow').nth(1).click();
   await v.page.waitForSelector('.detail .facts');
+  for (const [button, file, holds] of [['OTLP JSON', 'otlp', /"InferRequest"/], ['Perfetto', 'perfetto', /"traceEvents"/]]) {
+    const saved = v.page.waitForEvent('download');
+    await v.page.getByRole('button', { name: `Save as ${button}` }).click();
+    const d = await saved;
+    assert.equal(d.suggestedFilename(), `${one.id}.${file}.json`);
+    assert.match(readFileSync(await d.path(), 'utf8'), holds);
+  }
+  assert.equal(await v.page.getByRole('link', { name: /^Jaeger/ }).getAttribute('href'), `https://jaeger.example/trace/${one.id}`);
   await v.page.getByText('Along the critical path').click();
   assert.ok(await v.page.locator('.parts li').count() > 2);
   await v.page.getByRole('button', { name: 'Compare' }).click();

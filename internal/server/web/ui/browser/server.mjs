@@ -17,7 +17,8 @@ const freePort = () => new Promise((done, fail) => {
 const wanted = ['digits', 'detection', 'image', 'sentiment', 'entities', 'answers', 'form', 'parallel', 'shop'];
 
 /** full is how a server is started that stores everything and lets who has the token change things. */
-export const full = ['--model-control-mode=explicit', '--load-model=*', '--dashboard-token', token, '--trace-store-every', '1', '--trace-store-rate', '0'];
+export const full = ['--model-control-mode=explicit', '--load-model=*', '--dashboard-token', token, '--trace-store-every', '1', '--trace-store-rate', '0',
+  '--dashboard-trace-link', 'Jaeger=https://jaeger.example/trace/{trace}'];
 
 /** serve starts a server with the examples and more repositories, and waits until it is ready. */
 export async function serve(root, more, flags, dirs = wanted.map((d) => join(root, 'examples/ensembles', d)).filter((d) => existsSync(d))) {

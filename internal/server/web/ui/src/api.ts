@@ -114,6 +114,8 @@ export interface TraceView extends TraceSummary {
   parent_span_id?: string; params: { key: string; value: string }[];
   moments: { name: string; ns: number }[]; spans: StepView[]; events: EventView[]; split: PartView[]; batches: BatchSummary[];
   due?: DueView; reason?: string; step?: string; predicted_finish_ms?: number;
+  /** links are the addresses of the trace in other programs. */
+  links?: { name: string; url: string }[];
 }
 
 /** DueView is a deadline, with what was predicted as the request arrived. */

@@ -4,6 +4,7 @@ import { ago, bytes, clock, dur, plural } from '../format';
 import { live } from '../live';
 import { go, link } from '../route';
 import { Bad, Card, Copy, Empty, Fact, Page, Status, useAsked } from '../parts/bits';
+import { Export } from '../parts/export';
 import { Tensors } from '../parts/tensors';
 import { Parts, Split, Waterfall } from '../parts/waterfall';
 import { eventNames, gap, kinds, totals } from '../waterfall';
@@ -14,7 +15,7 @@ export const Trace = ({ id }: { id: string }) => {
   if (!t) return <Page title="Request"><Empty>Reading the trace…</Empty></Page>;
   return (
     <Page title={<>{t.model} <span class="dim">v{t.version}</span> <Status status={t.status} /></>}
-      actions={<><Rival t={t} /><a class="button" href={link('pipeline', t.model)}>Pipeline</a></>}>
+      actions={<><Export t={t} /><Rival t={t} /><a class="button" href={link('pipeline', t.model)}>Pipeline</a></>}>
       <dl class="facts line">
         <Fact name="duration"><b class="big">{dur(t.duration_ns)}</b></Fact>
         <Fact name="began"><time dateTime={new Date(t.start_us / 1000).toISOString()}>{clock(t.start_us)}</time> <span class="dim">{ago(live.now() - t.start_us)} ago</span></Fact>

@@ -11,7 +11,7 @@ import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
 import { chromium } from 'playwright-core';
 import { checks } from './checks.mjs';
-import { full, Load, prefixed, serve, writeBig, writeOdd } from './server.mjs';
+import { full, Load, prefixed, serve, writeBig, writeMany, writeOdd } from './server.mjs';
 
 const root = resolve(import.meta.dirname, '../../../../..');
 const executablePath = process.env.CHROMIUM ?? ['/usr/bin/chromium', '/usr/bin/chromium-browser', '/usr/bin/google-chrome'].find((p) => existsSync(p));
@@ -25,6 +25,7 @@ mkdirSync(screenshots, { recursive: true });
 const scratch = mkdtempSync(join(tmpdir(), 'tutti-ui-'));
 writeBig(join(scratch, 'big'));
 writeOdd(join(scratch, 'odd'));
+writeMany(join(scratch, 'many'));
 mkdirSync(join(scratch, 'empty'));
 
 const server = await serve(root, [join(scratch, 'big')], full);

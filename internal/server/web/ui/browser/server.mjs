@@ -164,3 +164,14 @@ export function writeBig(dir) {
     `output [ ${Array.from({ length: width }, (_, w) => tensor(`OUT_${w}`)).join(', ')} ]\nensemble_scheduling { step [ ${steps.join(',\n')} ] }\n`);
   if (readdirSync(dir).length !== 11) throw new Error('the big ensemble was not written');
 }
+
+/** writeMany writes a repository with a thousand ensembles of two steps. */
+export function writeMany(dir) {
+  const input = `input [ ${tensor('IN')} ]\noutput [ ${tensor('OUT')} ]\n`;
+  for (const model of ['left', 'right']) writeModel(dir, model, `backend: "native"\nmax_batch_size: 8\ninput [ ${tensor('A')}, ${tensor('B')} ]\noutput [ ${tensor('SUM')} ]\n` +
+    'parameters { key: "step" value { string_value: "tensor" } }\nparameters { key: "op" value { string_value: "add" } }\n');
+  const step = (model, from, to) => `{ model_name: "${model}" model_version: -1 input_map { key: "A" value: "${from}" } input_map { key: "B" value: "IN" } output_map { key: "SUM" value: "${to}" } }`;
+  for (let n = 0; n < 1000; n++) {
+    writeModel(dir, `many_${String(n).padStart(4, '0')}`, `platform: "ensemble"\nmax_batch_size: 8\n${input}ensemble_scheduling { step [ ${step('left', 'IN', 'between')}, ${step('right', 'between', 'OUT')} ] }\n`);
+  }
+}

@@ -3,6 +3,7 @@ import dagre from '@dagrejs/dagre';
 import type { EdgeView, GraphView, NodeView } from './api';
 import { framed, sizeOf } from './flow';
 import { shorten } from './format';
+import { textWidth } from './measure';
 
 export const endWidth = 84;
 export const endHeight = 40;
@@ -22,16 +23,16 @@ export const answer = -2;
 /** ends returns the nodes of an edge. */
 export const ends = (e: EdgeView): [number, number] => [e.from < 0 ? request : e.from, e.to < 0 ? answer : e.to];
 
-/** What a label takes: its name above what passes per second, in characters as wide as most. */
-const charWidth = 6.9, labelHeight = 30, labelRoom = 8;
-const longestName = 13, longestRate = 9; // "9.99 MB/s"
+/** What a label takes: its name above what passes per second. */
+const fontSize = 11, labelHeight = 30, labelRoom = 8;
+const longestName = 13, longestRate = '9.99 MB/s';
 
 /** labelName is the name on an edge: its tensor's, or how many there are. */
 export const labelName = (list: EdgeView[]): string => (list.length > 1 ? `${list.length} tensors` : shorten(list[0]?.tensor ?? '', longestName));
 
 /** labelSize is the room that a label takes, whatever its figures become. */
 export const labelSize = (name: string): { width: number; height: number } =>
-  ({ width: Math.ceil(Math.max(name.length, longestRate) * charWidth) + labelRoom, height: labelHeight });
+  ({ width: Math.ceil(Math.max(textWidth(name, fontSize), textWidth(longestRate, fontSize))) + labelRoom, height: labelHeight });
 
 /** layout places a plan from left to right, or from top to bottom. */
 export function layout(g: GraphView, down: boolean): Layout {

@@ -16,18 +16,20 @@ import { Model } from './pages/model';
 import { Models } from './pages/models';
 import { Overview } from './pages/overview';
 import { Pipeline } from './pages/pipeline';
+import { Pipelines } from './pages/pipelines';
 import { Settings } from './pages/settings';
 import { Trace } from './pages/trace';
 import { Traces } from './pages/traces';
 import { Try } from './pages/try';
 
 const titles: Record<string, string> = {
-  '': 'Overview', pipeline: 'Pipeline', models: 'Models', model: 'Model', traces: 'Traces', compare: 'Compare', batches: 'Batch', jobs: 'Jobs', try: 'Try it', settings: 'Settings',
+  '': 'Overview', pipelines: 'Pipelines', pipeline: 'Pipeline', models: 'Models', model: 'Model', traces: 'Traces', compare: 'Compare', batches: 'Batch', jobs: 'Jobs', try: 'Try it', settings: 'Settings',
 };
 
 const show = (r: Route) => {
   switch (r.page) {
     case '': return <Overview query={r.query} />;
+    case 'pipelines': return <Pipelines query={r.query} />;
     case 'pipeline': return <Pipeline model={r.arg} query={r.query} />;
     case 'models': return <Models query={r.query} />;
     case 'model': return <Model key={r.arg} model={r.arg} query={r.query} />;
@@ -76,11 +78,11 @@ const App = () => {
 const Bar = ({ page, search }: { page: string; search: () => void }) => {
   const l = useLive();
   const theme = useTheme();
-  const nav: [string, string][] = [['', 'Overview'], ['pipeline', 'Pipelines'], ['models', 'Models'], ['traces', 'Traces'], ['jobs', 'Jobs'], ['try', 'Try it']];
+  const nav: [string, string][] = [['', 'Overview'], ['pipelines', 'Pipelines'], ['models', 'Models'], ['traces', 'Traces'], ['jobs', 'Jobs'], ['try', 'Try it']];
   return (
     <header class="bar">
       <a class="brand" href={link('')} aria-label="tutti, overview"><Mark /><span>tutti</span></a>
-      <nav aria-label="Pages">{nav.map(([p, title]) => <a key={p} href={link(p)} aria-current={p === page || (p === 'models' && page === 'model') ? 'page' : undefined}>{title}</a>)}</nav>
+      <nav aria-label="Pages">{nav.map(([p, title]) => <a key={p} href={link(p)} aria-current={p === page || p === `${page}s` ? 'page' : undefined}>{title}</a>)}</nav>
       <button type="button" class="find" onClick={search}><span>Search</span><kbd>/</kbd></button>
       <span class={`link ${l.state}`} role="status" title={l.state}><i /><span>{l.state}</span></span>
       <button type="button" class="icon" aria-label={`Use ${theme === 'dark' ? 'light' : 'dark'} colours`} onClick={flipTheme}>

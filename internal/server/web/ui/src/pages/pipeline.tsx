@@ -6,6 +6,7 @@ import { carriedText, copiesText, refusals } from '../figures';
 import { roleOf } from '../flow';
 import { count, dur, percent, plural, shape, whole } from '../format';
 import { useLive } from '../live';
+import { byVersion, withLive } from '../mini';
 import { go, link } from '../route';
 import { Bad, Card, Empty, Fact, Page, Ratio, Spark, State, useAsked } from '../parts/bits';
 import { Graph } from '../parts/graph';
@@ -20,18 +21,9 @@ export function edgeRates(was: GraphView | null, now: GraphView, seconds: number
   });
 }
 
-/** withLive puts the latest figures of the models into the nodes. */
-export function withLive(g: GraphView, models: ModelView[] | null): NodeView[] {
-  const by = new Map((models ?? []).map((m) => [`${m.name} ${m.version}`, m]));
-  return g.nodes.map((n) => ({ ...n, live: by.get(`${n.model} ${n.version}`) ?? n.live }));
-}
-
 export const Pipeline = ({ model, query }: { model: string; query: Record<string, string> }) => {
-  const l = useLive();
-  const first = (l.models ?? []).find((m) => m.ensemble) ?? l.models?.[0];
-  useEffect(() => { if (!model && first) go(link('pipeline', first.name), true); }, [model, first?.name]);
-  if (!model) return <Page title="Pipelines"><Empty>{l.models?.length === 0 ? 'No model is served.' : 'Waiting for the server…'}</Empty></Page>;
-  return <One key={model} model={model} query={query} />;
+  useEffect(() => { if (!model) go(link('pipelines'), true); }, [model]);
+  return model ? <One key={model} model={model} query={query} /> : null;
 };
 
 const One = ({ model, query }: { model: string; query: Record<string, string> }) => {
@@ -44,7 +36,7 @@ const One = ({ model, query }: { model: string; query: Record<string, string> })
     const at = performance.now();
     last.current = { at, g, rates: edgeRates(last.current.g, g, (at - last.current.at) / 1000) };
   }
-  const nodes = useMemo(() => (g ? withLive(g, l.models) : []), [g, l.models]);
+  const nodes = useMemo(() => (g ? withLive(g, byVersion(l.models)) : []), [g, l.models]);
   const chosen = query['node'] === undefined ? null : nodes.find((n) => n.node === Number(query['node'])) ?? null;
   const choose = (n: number | null) => go(link('pipeline', model, { ...query, node: n ?? undefined }), true);
   const versions = (l.models ?? []).filter((m) => m.name === model);
@@ -65,7 +57,7 @@ const One = ({ model, query }: { model: string; query: Record<string, string> })
         )}
         {own && <State state={own.state} {...(own.reason ? { reason: own.reason } : {})} />}
       </span>
-    } actions={<><a class="button" href={link('model', model)}>Model</a><a class="button" href={link('traces', '', { model })}>Traces</a><a class="button primary" href={link('try', model)}>Try it</a></>}>
+    } actions={<><a class="button" href={link('pipelines')}>All pipelines</a><a class="button" href={link('model', model)}>Model</a><a class="button" href={link('traces', '', { model })}>Traces</a><a class="button primary" href={link('try', model)}>Try it</a></>}>
       {own && !down && <Strip m={own} />}
       {own && !down && <Overload m={own} nodes={nodes} />}
       {versions.filter((m) => m.state !== 'READY' && m.reason).map((m) => (

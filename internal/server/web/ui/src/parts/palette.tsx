@@ -8,7 +8,7 @@ export interface Entry { text: string; hint: string; to: string | (() => void) }
 
 const pages: Entry[] = [
   { text: 'Overview', hint: 'page', to: link('') },
-  { text: 'Pipelines', hint: 'page', to: link('pipeline') },
+  { text: 'Pipelines', hint: 'page', to: link('pipelines') },
   { text: 'Models', hint: 'page', to: link('models') },
   { text: 'Traces', hint: 'page', to: link('traces') },
   { text: 'Failed requests', hint: 'traces', to: link('traces', '', { status: 'failed' }) },

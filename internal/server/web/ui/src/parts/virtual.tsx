@@ -4,10 +4,10 @@ import { useEffect, useRef, useState } from 'preact/hooks';
 
 const beyond = 6;
 
-/** window says which rows of n are seen. */
-export function windowOf(top: number, height: number, row: number, n: number): [number, number] {
-  const first = Math.max(0, Math.min(Math.floor(top / row) - beyond, n));
-  return [first, Math.min(n, Math.ceil((top + height) / row) + beyond)];
+/** windowOf says which rows of n are seen, with some before and after them. */
+export function windowOf(top: number, height: number, row: number, n: number, more = beyond): [number, number] {
+  const first = Math.max(0, Math.min(Math.floor(top / row) - more, n));
+  return [first, Math.max(first, Math.min(n, Math.ceil((top + height) / row) + more))];
 }
 
 export function Virtual<T>({ list, row, label, columns, render }: {

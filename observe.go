@@ -29,7 +29,7 @@ type traces struct {
 	tracer   *tracing.Tracer
 	store    *ring.Store // nil if no traces are stored, spans if none are exported
 	spans    *otlp.Exporter
-	writer   *otlp.Writer // of single traces
+	writer   *otlp.Writer   // of single traces
 	captures *capture.Store // nil if capturing is disabled
 }
 
@@ -127,7 +127,7 @@ func (s *Server) dashboard(policy *sites.Policy) (*web.Server, error) {
 	}
 	s.window = overview.New(figures)
 	s.past = s.openHistory()
-	set.Overview, set.History = s.window, s.past
+	set.Overview, set.History, set.Executions = s.window, s.past, s.window.Executions
 	s.ui = web.New(set)
 	return s.ui, nil
 }

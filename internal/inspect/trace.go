@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/tutti-server/tutti/core/status"
-	"github.com/tutti-server/tutti/internal/telemetry"
 	"github.com/tutti-server/tutti/internal/tracing"
 )
 
@@ -21,6 +20,7 @@ type Inspector interface {
 	FindTrace(id string) (*TraceView, error)
 	FindRecord(id string) (*tracing.Record, error) // returns the record of which FindTrace shows the view
 	FindBatch(id uint64) (*BatchView, error)       // returns an executed batch, if it is still stored
+	Timeline(q *TimelineQuery) *TimelineView       // returns the stored batches that ran in an interval
 	Sampling() Sampling                            // returns the rules of retention; SetSampling replaces them
 	SetSampling(s Sampling) error
 }
@@ -310,10 +310,7 @@ var partTexts = map[tracing.PartKind]string{
 // NewBatchView returns the view of an executed batch. Epoch is the wall-clock time, in
 // nanoseconds since 1970, at which telemetry.Now was 0.
 func NewBatchView(b *tracing.Batch, epoch int64) *BatchView {
-	t := telemetry.Times{Start: b.Start, InputEnd: b.InputEnd, InferEnd: b.InferEnd, End: b.End}
-	if b.Device.End != 0 {
-		t = b.Device
-	}
+	t := batchTimes(b)
 	return &BatchView{
 		BatchSummary: NewBatchSummary(b),
 		StartUs:      (epoch + t.Start) / 1000, InputNs: t.InputEnd - t.Start, InferNs: t.InferEnd - t.InputEnd, OutputNs: t.End - t.InferEnd,

@@ -67,6 +67,7 @@ func (s *Server) addRoutes() {
 	traces("GET traces", false, listTraces)
 	traces("GET traces/{id}", false, s.trace)
 	traces("GET batches/{id}", false, numbered("batch", inspect.Inspector.FindBatch))
+	traces("GET timeline", false, s.timeline)
 	traces("GET sampling", false, func(i inspect.Inspector, _ *http.Request) (any, error) { return i.Sampling(), nil })
 	traces("PUT sampling", true, setSampling)
 	captures("GET captures", false, func(c inspect.Captures, _ *http.Request) (any, error) { return c.Captures(), nil })

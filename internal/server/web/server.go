@@ -28,6 +28,8 @@
 //	GET api/traces/ID?as=text   the same as text/plain, as "tutti why" prints it
 //	GET api/traces/ID?as=otlp   a file: the spans as OTLP JSON; ?as=perfetto as Chrome JSON, which ui.perfetto.dev opens
 //	GET api/batches/ID          BatchView
+//	GET api/timeline            TimelineView: what ran on each instance; all parameters are optional: ?from_us= ?to_us= (the last 10 s),
+//	                            ?model=NAME, which may be repeated, ?limit=2000 (at most 4096)
 //	GET api/sampling            Sampling
 //	PUT api/sampling            changes and returns Sampling; needs the token
 //	GET api/captures            CaptureList; a capture stores the tensors of selected requests
@@ -91,6 +93,8 @@ type Settings struct {
 	// Links make the addresses of a trace in other programs.
 	Links    []inspect.LinkTemplate
 	Overview inspect.Overview
+	// Executions counts the batches that models executed in an interval; see overview.Window. Optional.
+	Executions func(fromUs, toUs int64, models []string) (from, to int64, executed uint64, ok bool)
 	// Captures reads and changes captures. Optional: nil when no tensors are stored.
 	Captures inspect.Captures
 	// Details describe single models. Optional.

@@ -52,6 +52,12 @@ func (*fakeStore) FindBatch(id uint64) (*inspect.BatchView, error) {
 	return &inspect.BatchView{BatchSummary: inspect.BatchSummary{ID: id}}, nil
 }
 
+func (*fakeStore) Timeline(q *inspect.TimelineQuery) *inspect.TimelineView {
+	t := inspect.NewTimeline(q, 0)
+	t.Add(&tracing.Batch{Model: "m", Execution: tracing.Execution{Batch: 7, Start: q.FromUs * 1000, End: q.ToUs * 1000}})
+	return t.View()
+}
+
 func (s *fakeStore) Sampling() inspect.Sampling { return s.sampling }
 
 func (s *fakeStore) SetSampling(set inspect.Sampling) error { s.sampling = set; return nil }
@@ -101,6 +107,11 @@ func TestAPI(t *testing.T) {
 		{"GET", "/ui/api/traces/1?as=perfetto", "", nil, 200, `"traceEvents":[`},
 		{"GET", "/ui/api/batches/9", "", nil, 200, `"id":9`},
 		{"GET", "/ui/api/batches/-9", "", nil, 400, "expected a number"},
+		{"GET", "/ui/api/timeline?from_us=1&to_us=2", "", nil, 200, `"runs":[{"id":7,"lane":0,"start_ns":0,`},
+		{"GET", "/ui/api/timeline?from_us=2&to_us=2", "", nil, 400, "the timeline from 2 to 2 is empty, expected from_us before to_us"},
+		{"GET", "/ui/api/timeline?from_us=x", "", nil, 400, "query parameter 'from_us' is 'x'"},
+		{"GET", "/ui/api/timeline?to_us=9223372036854775807", "", nil, 400, "expected a whole number from 0 to"},
+		{"GET", "/ui/api/timeline?limit=4097", "", nil, 400, "expected 1 to 4096"},
 		{"PUT", "/ui/api/sampling", `{"every":5}`, nil, 403, "Authorization: Bearer TOKEN"},
 		{"PUT", "/ui/api/sampling", `{"every":5}`, []string{bearer, "Bearer no"}, 403, "Authorization: Bearer TOKEN"},
 		{"PUT", "/ui/api/sampling", `{"every":5}`, []string{bearer, "Bearer t"}, 200, `{"failed":true,"slow":false,"every":5}`},

@@ -201,6 +201,31 @@ func (b *batches) find(id uint64) (x tracing.Batch, ok bool) {
 	return x, id != 0 && x.Batch == id
 }
 
+// Timeline implements inspect.Inspector.
+func (s *Store) Timeline(q *inspect.TimelineQuery) *inspect.TimelineView {
+	t := inspect.NewTimeline(q, s.epoch)
+	s.batches.each(func(b *tracing.Batch) {
+		t.Oldest(b)
+		if q.Ran(b, s.epoch) {
+			t.Add(b)
+		}
+	})
+	return t.View()
+}
+
+// each calls f with every stored batch, which f borrows. Requests that store batches wait for at most a sixteenth of the calls.
+func (b *batches) each(f func(*tracing.Batch)) {
+	for lock := range b.locks {
+		b.locks[lock].Lock()
+		for i := lock; i < len(b.list); i += len(b.locks) {
+			if b.list[i].Batch != 0 {
+				f(&b.list[i])
+			}
+		}
+		b.locks[lock].Unlock()
+	}
+}
+
 // Bounds of a page of traces.
 const (
 	defaultLimit = 50

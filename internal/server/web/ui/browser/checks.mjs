@@ -11,6 +11,7 @@ import { fine, look, phone, wide } from './look.mjs';
 import { firstView, gone, history, models, names, skewed, thousands } from './models.mjs';
 import { pipelines } from './pipelines.mjs';
 import { token } from './server.mjs';
+import { timeline } from './timeline.mjs';
 
 /** timed does something in the page and prints how long it was until the next frame was drawn. */
 async function timed(page, name, f, arg) {
@@ -466,7 +467,7 @@ async function picture(t) {
 }
 
 export const checks = {
-  overview, history, 'the first view': firstView, 'pages of models': models, 'odd names': names, 'ten thousand models': thousands, 'a server that is gone': gone, 'clocks that differ': skewed, jobs, 'no jobs': without, 'a GPU': devices, pipeline, pipelines, 'ways of a request': flow, request, search, 'try it': tryIt, keyboard, changes, captured, 'labels of edges': labels, 'durations of steps': durations, 'odd models': odd, 'degraded parts': degraded, deadlines, 'no models': empty, 'a bare server': bare, 'graph of 200 nodes': bigGraph,
+  overview, history, 'the first view': firstView, 'pages of models': models, 'odd names': names, 'ten thousand models': thousands, 'a server that is gone': gone, 'clocks that differ': skewed, jobs, 'no jobs': without, 'a GPU': devices, pipeline, pipelines, timeline, 'ways of a request': flow, request, search, 'try it': tryIt, keyboard, changes, captured, 'labels of edges': labels, 'durations of steps': durations, 'odd models': odd, 'degraded parts': degraded, deadlines, 'no models': empty, 'a bare server': bare, 'graph of 200 nodes': bigGraph,
   'every page, dark': everyPage('dark', wide, 'dark'),
   'every page, light': everyPage('light', wide, 'light'),
   'every page, dark, on a phone': everyPage('dark', phone, 'phone-dark'),

@@ -110,6 +110,16 @@ export interface BatchView extends BatchSummary {
   elements: number; padding: number; before: number; before_end_us: number; failed: boolean;
 }
 
+/** LaneView is an instance; RunView a batch that it executed, from start_ns on after the begin of the view. */
+export interface LaneView { model: string; version: number; instance: number; place: string }
+export interface RunView {
+  id: number; lane: number; start_ns: number; input_ns: number; infer_ns: number; output_ns: number; rows: number; members: number; failed?: boolean;
+}
+export interface TimelineView {
+  from_us: number; to_us: number; now_us: number; oldest_us: number; lanes: LaneView[]; runs: RunView[]; more: number;
+  share: { from_us: number; to_us: number; executed: number; known: number } | null;
+}
+
 export interface TraceView extends TraceSummary {
   parent_span_id?: string; params: { key: string; value: string }[];
   moments: { name: string; ns: number }[]; spans: StepView[]; events: EventView[]; split: PartView[]; batches: BatchSummary[];
@@ -216,6 +226,7 @@ export function query(v: Record<string, string | number | undefined>): string {
 
 export const api = {
   session: () => ask<Session>('api/session'),
+  server: () => ask<ServerView>('api/server'),
   models: () => ask<{ models: ModelView[] }>('api/models').then((v) => v.models),
   history: (seconds: number, steps: number, model?: string) => ask<HistoryView>(`api/history${query({ seconds, steps, model })}`),
   detail: (model: string) => ask<ModelDetail>(`api/models/${seg(model)}`),
@@ -225,6 +236,8 @@ export const api = {
     ask<TraceList>(`api/traces${query(q)}`, { signal: signal ?? null }),
   trace: (id: string) => ask<TraceView>(`api/traces/${seg(id)}`),
   batch: (id: string) => ask<BatchView>(`api/batches/${seg(id)}`),
+  timeline: (i: { from?: number; to?: number }, models: string[]) =>
+    ask<TimelineView>(`api/timeline${query({ from_us: i.from, to_us: i.to, limit: 4096 })}${models.map((m) => `&model=${seg(m)}`).join('')}`),
   sampling: () => ask<Sampling>('api/sampling'),
   setSampling: (s: Sampling) => ask<Sampling>('api/sampling', { method: 'PUT', body: JSON.stringify(s) }),
   captures: () => ask<CaptureList>('api/captures'),

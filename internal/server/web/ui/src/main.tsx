@@ -18,12 +18,13 @@ import { Overview } from './pages/overview';
 import { Pipeline } from './pages/pipeline';
 import { Pipelines } from './pages/pipelines';
 import { Settings } from './pages/settings';
+import { Timeline } from './pages/timeline';
 import { Trace } from './pages/trace';
 import { Traces } from './pages/traces';
 import { Try } from './pages/try';
 
 const titles: Record<string, string> = {
-  '': 'Overview', pipelines: 'Pipelines', pipeline: 'Pipeline', models: 'Models', model: 'Model', traces: 'Traces', compare: 'Compare', batches: 'Batch', jobs: 'Jobs', try: 'Try it', settings: 'Settings',
+  '': 'Overview', pipelines: 'Pipelines', pipeline: 'Pipeline', models: 'Models', model: 'Model', traces: 'Traces', compare: 'Compare', batches: 'Batch', timeline: 'Timeline', jobs: 'Jobs', try: 'Try it', settings: 'Settings',
 };
 
 const show = (r: Route) => {
@@ -34,6 +35,7 @@ const show = (r: Route) => {
     case 'models': return <Models query={r.query} />;
     case 'model': return <Model key={r.arg} model={r.arg} query={r.query} />;
     case 'traces': return r.arg ? <Trace key={r.arg} id={r.arg} /> : <Traces query={r.query} />;
+    case 'timeline': return <Timeline query={r.query} />;
     case 'compare': return <Compare key={JSON.stringify(r.query)} query={r.query} />;
     case 'batches': return <Batch key={r.arg} id={r.arg} />;
     case 'jobs': return r.arg ? <Job key={r.arg} id={r.arg} query={r.query} /> : <Jobs query={r.query} />;
@@ -78,7 +80,7 @@ const App = () => {
 const Bar = ({ page, search }: { page: string; search: () => void }) => {
   const l = useLive();
   const theme = useTheme();
-  const nav: [string, string][] = [['', 'Overview'], ['pipelines', 'Pipelines'], ['models', 'Models'], ['traces', 'Traces'], ['jobs', 'Jobs'], ['try', 'Try it']];
+  const nav: [string, string][] = [['', 'Overview'], ['pipelines', 'Pipelines'], ['models', 'Models'], ['traces', 'Traces'], ['timeline', 'Timeline'], ['jobs', 'Jobs'], ['try', 'Try it']];
   return (
     <header class="bar">
       <a class="brand" href={link('')} aria-label="tutti, overview"><Mark /><span>tutti</span></a>

@@ -1,6 +1,7 @@
 import { api, type BatchView } from '../api';
 import { clock, dur, percent, storedText } from '../format';
 import { link } from '../route';
+import { timelineLink } from './timeline';
 import { Bad, Card, Empty, Fact, Page, useAsked } from '../parts/bits';
 
 /** Members are the requests of a batch: links to those whose traces are stored. */
@@ -22,7 +23,7 @@ export const Batch = ({ id }: { id: string }) => {
   if (!b) return <Page title={`Batch ${id}`}><Empty>Reading the batch…</Empty></Page>;
   const total = b.input_ns + b.infer_ns + b.output_ns;
   return (
-    <Page title={<>Batch {b.id} <span class="dim">of {b.model} v{b.version}</span></>}>
+    <Page title={<>Batch {b.id} <span class="dim">of {b.model} v{b.version}</span></>} actions={<a class="button" href={timelineLink(b.start_us - 2 * total / 1000, b.start_us + 3 * total / 1000)}>Timeline</a>}>
       {b.failed && <p class="bad">The batch failed.</p>}
       <Card title={dur(total)}>
         <div class="split"><div class="bar" role="img" aria-label={`input ${dur(b.input_ns)}, compute ${dur(b.infer_ns)}, output ${dur(b.output_ns)}`}>

@@ -57,7 +57,7 @@ const One = ({ model, query }: { model: string; query: Record<string, string> })
         )}
         {own && <State state={own.state} {...(own.reason ? { reason: own.reason } : {})} />}
       </span>
-    } actions={<><a class="button" href={link('pipelines')}>All pipelines</a><a class="button" href={link('model', model)}>Model</a><a class="button" href={link('traces', '', { model })}>Traces</a><a class="button primary" href={link('try', model)}>Try it</a></>}>
+    } actions={<><a class="button" href={link('pipelines')}>All pipelines</a><a class="button" href={link('model', model)}>Model</a><a class="button" href={link('traces', '', { model })}>Traces</a><a class="button" href={link('timeline', '', own && !own.ensemble ? { model } : { pipeline: model })}>Timeline</a><a class="button primary" href={link('try', model)}>Try it</a></>}>
       {own && !down && <Strip m={own} />}
       {own && !down && <Overload m={own} nodes={nodes} />}
       {versions.filter((m) => m.state !== 'READY' && m.reason).map((m) => (

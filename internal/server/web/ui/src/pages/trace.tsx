@@ -3,6 +3,7 @@ import { api, ref, type DueView, type TraceView } from '../api';
 import { ago, bytes, clock, dur, plural } from '../format';
 import { live } from '../live';
 import { go, link } from '../route';
+import { timelineLink } from './timeline';
 import { Bad, Card, Copy, Empty, Fact, Page, Status, useAsked } from '../parts/bits';
 import { Export } from '../parts/export';
 import { Tensors } from '../parts/tensors';
@@ -15,7 +16,7 @@ export const Trace = ({ id }: { id: string }) => {
   if (!t) return <Page title="Request"><Empty>Reading the trace…</Empty></Page>;
   return (
     <Page title={<>{t.model} <span class="dim">v{t.version}</span> <Status status={t.status} /></>}
-      actions={<><Export t={t} /><Rival t={t} /><a class="button" href={link('pipeline', t.model)}>Pipeline</a></>}>
+      actions={<><Export t={t} /><Rival t={t} />{t.spans.some((s) => s.batch > 0) && <a class="button" href={timelineLink(t.start_us, t.start_us + t.duration_ns / 1000, { trace: ref(t) })}>Timeline</a>}<a class="button" href={link('pipeline', t.model)}>Pipeline</a></>}>
       <dl class="facts line">
         <Fact name="duration"><b class="big">{dur(t.duration_ns)}</b></Fact>
         <Fact name="began"><time dateTime={new Date(t.start_us / 1000).toISOString()}>{clock(t.start_us)}</time> <span class="dim">{ago(live.now() - t.start_us)} ago</span></Fact>

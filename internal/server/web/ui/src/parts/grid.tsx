@@ -1,6 +1,6 @@
 // A grid of cards in the page, of which only those that are seen exist.
 import type { ComponentChildren } from 'preact';
-import { useEffect, useState } from 'preact/hooks';
+import { useSeen } from '../seen';
 import { useWidth } from './bits';
 import { windowOf } from './virtual';
 
@@ -11,20 +11,7 @@ export function Grid<T>({ list, least, height, gap, label, name, render }: {
   list: T[]; least: number; height: number; gap: number; label: string; name: (v: T) => string; render: (v: T) => ComponentChildren;
 }) {
   const [box, width] = useWidth<HTMLUListElement>();
-  const [view, set] = useState<[number, number]>([0, 900]);
-  useEffect(() => {
-    let frame = 0;
-    const see = () => {
-      frame = 0;
-      const top = box.current?.getBoundingClientRect().top ?? 0;
-      set((old) => (old[0] === -top && old[1] === innerHeight ? old : [-top, innerHeight]));
-    };
-    const later = () => { frame ||= requestAnimationFrame(see); };
-    see();
-    addEventListener('scroll', later, { passive: true });
-    addEventListener('resize', later);
-    return () => { removeEventListener('scroll', later); removeEventListener('resize', later); cancelAnimationFrame(frame); };
-  }, []);
+  const view = useSeen(box);
   const columns = Math.max(1, Math.floor((width + gap) / (least + gap))), rows = Math.ceil(list.length / columns), row = height + gap;
   const [first, last] = windowOf(view[0], view[1], row, rows, beyond);
   const cell = (width - (columns - 1) * gap) / columns;

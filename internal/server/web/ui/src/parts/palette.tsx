@@ -11,6 +11,7 @@ const pages: Entry[] = [
   { text: 'Pipelines', hint: 'page', to: link('pipelines') },
   { text: 'Models', hint: 'page', to: link('models') },
   { text: 'Traces', hint: 'page', to: link('traces') },
+  { text: 'Timeline of instances', hint: 'page', to: link('timeline') },
   { text: 'Failed requests', hint: 'traces', to: link('traces', '', { status: 'failed' }) },
   { text: 'Slow requests', hint: 'traces', to: link('traces', '', { retained: 'slow' }) },
   { text: 'Jobs', hint: 'page', to: link('jobs') },

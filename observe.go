@@ -118,7 +118,7 @@ func (s *Server) dashboard(policy *sites.Policy) (*web.Server, error) {
 	figures := overview.Settings{
 		Name: s.o.ID, Version: Version, Models: s.repo, Ready: s.Ready, GPUs: s.metrics.Measured, TensorBytes: s.alloc.InUse, Degraded: s.guard.last,
 	}
-	set := web.Settings{Lifecycle: s.repo, Details: s.repo, Token: s.o.Dashboard.Token, Restricted: s.o.HTTP.Restricted, Guard: s.access, Sites: policy, Pages: pages}
+	set := web.Settings{Lifecycle: s.repo, Details: s.repo, Examples: s.repo.Examples, Token: s.o.Dashboard.Token, Restricted: s.o.HTTP.Restricted, Guard: s.access, Sites: policy, Pages: pages}
 	if s.store != nil {
 		figures.Traces, set.Inspector, set.OTLP, set.Links = s.store, s.store, s.writer.JSON, s.o.Dashboard.Links
 	}

@@ -63,7 +63,7 @@ type Window struct {
 	second   int                     // number of the newest sample, guarded by mu
 	versions map[versionKey]*samples // guarded by mu
 	listing  listing
-	times    [windowSize]int64       // guarded by mu, when the samples were taken, in microseconds since 1970
+	times    [windowSize]int64 // guarded by mu, when the samples were taken, in microseconds since 1970
 }
 
 // listing has the models of which only the folder is known. Reading the folders of many models takes long: it is done at most every

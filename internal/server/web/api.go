@@ -64,6 +64,7 @@ func (s *Server) addRoutes() {
 	}))
 	s.route("GET history", infer.APIStatistics, false, with(s.set.History, errNoHistory, past))
 	s.route("GET graph/{model}", infer.APIModelConfig, false, s.graph)
+	s.route("GET models/{model}/examples", infer.APIModelConfig, false, s.examples)
 	traces("GET traces", false, listTraces)
 	traces("GET traces/{id}", false, s.trace)
 	traces("GET batches/{id}", false, numbered("batch", inspect.Inspector.FindBatch))
@@ -89,6 +90,15 @@ func (s *Server) graph(r *http.Request) (any, error) {
 		return nil, err
 	}
 	return s.set.Overview.Graph(r.PathValue("model"), version)
+}
+
+// examples returns the examples of a model's inputs.
+func (s *Server) examples(r *http.Request) (any, error) {
+	list, err := []inspect.ExampleView{}, error(nil)
+	if s.set.Examples != nil {
+		list, err = s.set.Examples(r.PathValue("model"))
+	}
+	return map[string]any{"examples": list}, err
 }
 
 func listTraces(store inspect.Inspector, r *http.Request) (any, error) {

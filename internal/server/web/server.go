@@ -18,6 +18,7 @@
 //	                            ?from_us= ?to_us= (now) ?seconds=3600 (without from_us) ?steps=240 (at most 1000) ?top=5 (at most 20)
 //	                            ?model=NAME: of that model
 //	GET api/graph/MODEL         GraphView of the preferred version; ?version=N selects another one
+//	GET api/models/MODEL/examples   {"examples": [ExampleView]}: the golden requests of the model's folder
 //	GET api/traces              TraceList, newest first; all parameters are optional:
 //	                            ?request= ?trace= ?model= ?status=ok|failed|CODE ?retained=failed|slow|requested|sampled
 //	                            ?min_ns= ?max_ns= ?from_us= ?to_us= ?param=KEY&value=TEXT
@@ -103,6 +104,8 @@ type Settings struct {
 	History inspect.History
 	// Lifecycle loads and unloads models. Optional: nil when the dashboard may not.
 	Lifecycle infer.Lifecycle
+	// Examples returns examples of a model's inputs. Optional.
+	Examples func(model string) ([]inspect.ExampleView, error)
 	// Token authorizes changes. When it is empty, every change is refused.
 	Token string
 	// Restricted lists the protected categories of the API, each with the header that opens it.

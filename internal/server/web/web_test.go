@@ -107,6 +107,7 @@ func TestAPI(t *testing.T) {
 		{"GET", "/ui/api/traces/1?as=perfetto", "", nil, 200, `"traceEvents":[`},
 		{"GET", "/ui/api/batches/9", "", nil, 200, `"id":9`},
 		{"GET", "/ui/api/batches/-9", "", nil, 400, "expected a number"},
+		{"GET", "/ui/api/models/m/examples", "", nil, 200, `{"examples":[]}`},
 		{"GET", "/ui/api/timeline?from_us=1&to_us=2", "", nil, 200, `"runs":[{"id":7,"lane":0,"start_ns":0,`},
 		{"GET", "/ui/api/timeline?from_us=2&to_us=2", "", nil, 400, "the timeline from 2 to 2 is empty, expected from_us before to_us"},
 		{"GET", "/ui/api/timeline?from_us=x", "", nil, 400, "query parameter 'from_us' is 'x'"},

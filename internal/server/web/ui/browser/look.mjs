@@ -23,8 +23,9 @@ export async function look(t, { theme = 'dark', viewport = wide } = {}) {
   };
 }
 
-/** fine checks accessibility and takes a screenshot. */
+/** fine checks accessibility and takes a screenshot, from the top: below it the bar covers what is scrolled. */
 export async function fine(t, page, name) {
+  await page.evaluate(() => scrollTo(0, 0));
   await page.waitForTimeout(150);
   await page.screenshot({ path: join(t.screenshots, `${name}.png`), fullPage: true });
   await page.evaluate(axe);

@@ -35,7 +35,7 @@ export async function serve(root, more, flags, dirs = wanted.map((d) => join(roo
     if (child.exitCode !== null || n > 600) throw new Error(`the server did not become ready:\n${said}`);
     await new Promise((f) => setTimeout(f, 100));
   }
-  return { port, dirs, pid: child.pid, stop: async () => { child.kill('SIGTERM'); await over; } };
+  return { port, grpc, dirs, pid: child.pid, stop: async () => { child.kill('SIGTERM'); await over; } };
 }
 
 /** prefixed passes what is below a path on to a port, without the path. */
@@ -131,6 +131,10 @@ export function writeOdd(dir) {
     'parameters { key: "k" value { string_value: "3" } }\nparameters { key: "labels_file" value { string_value: "labels.txt" } }\n');
   writeModel(dir, 'labelled_ensemble', 'platform: "ensemble"\nmax_batch_size: 4\ninput { name: "IN" data_type: TYPE_FP32 dims: [ -1 ] }\noutput { name: "OUT" data_type: TYPE_STRING dims: [ 3 ] }\n' +
     'ensemble_scheduling { step { model_name: "labelled" model_version: -1 input_map { key: "values" value: "IN" } output_map { key: "labels" value: "OUT" } } }\n');
+  writeModel(dir, 'same', `backend: "identity"\nmax_batch_size: 8\ninput [ ${tensor('INPUT0')} ]\noutput [ ${tensor('OUTPUT0')} ]\n`);
+  mkdirSync(join(dir, 'same', 'golden'));
+  const four = (name) => ({ name, datatype: 'FP32', shape: [1, 4], data: [0.25, -2, 3.5, 4] });
+  writeFileSync(join(dir, 'same', 'golden', 'four numbers.json'), JSON.stringify({ inputs: [four('INPUT0')], outputs: [four('OUTPUT0')] }));
   writeModel(dir, 'words', 'backend: "repeat"\nmodel_transaction_policy { decoupled: true }\n');
 }
 

@@ -1,5 +1,7 @@
 // The JSON of the server, as doc.go of package web and the types of package infer say.
 
+import type { Example } from './field';
+
 export interface RingStats { retained: string; bytes: number; used_bytes: number; traces: number; oldest_us: number }
 
 /** GPUView is a GPU; what it does not tell is null. */
@@ -248,5 +250,6 @@ export const api = {
     ask<object>(`api/models/${seg(model)}/load`, { method: 'POST', body: config ? JSON.stringify({ config }) : null }),
   unload: (model: string) => ask<object>(`api/models/${seg(model)}/unload`, { method: 'POST' }),
   meta: (model: string) => ask<ModelMeta>(`../v2/models/${seg(model)}`),
+  examples: (model: string) => ask<{ examples: Example[] }>(`api/models/${seg(model)}/examples`).then((v) => v.examples),
   config: (model: string) => ask<Record<string, unknown>>(`../v2/models/${seg(model)}/config`),
 };

@@ -19,7 +19,7 @@ export function fit(want: number[], n: number): number[] | null {
 }
 
 /** number writes what was typed as JSON, digit by digit: 64 bits are more than a number of this language has. */
-function number(datatype: string, text: string): string {
+export function number(datatype: string, text: string): string {
   if (datatype === 'BOOL') return /^(true|1)$/i.test(text) ? 'true' : 'false';
   if (/^(U?INT)/.test(datatype)) return BigInt(text).toString();
   const v = Number(text);

@@ -20,9 +20,9 @@ const requestId = (): string => `try-${hex(6)}`;
 const address = (m: ModelMeta, version: string): string => `../v2/models/${encodeURIComponent(m.name)}${version ? `/versions/${version}` : ''}`;
 
 /** failure is what a response that is not 200 says. */
-function failure(r: Response, text: string): Error {
+function failure(r: Response, text: string): Failure {
   try { text = (JSON.parse(text.replace(/^data: /, '')) as { error: string }).error; } catch { /* not JSON */ }
-  return new Error(text || `${r.status} ${r.statusText}`);
+  return new Failure(r.status, text || `${r.status} ${r.statusText}`);
 }
 
 /** send sends one request and waits for its response. */

@@ -122,11 +122,11 @@ function get(v: DataView, datatype: string, at: number): number | bigint | boole
 const shownValues = 4096;
 
 /** decode reads the elements of an output. */
-export function decode(name: string, datatype: string, shape: number[], data: Uint8Array): Output {
+export function decode(name: string, datatype: string, shape: number[], data: Uint8Array, most = shownValues): Output {
   const out: Output = { name, datatype, shape, values: [], blobs: [] };
   const v = new DataView(data.buffer, data.byteOffset, data.byteLength);
   if (datatype === 'BYTES') {
-    for (let at = 0; at + 4 <= data.length && out.blobs.length < shownValues; ) {
+    for (let at = 0; at + 4 <= data.length && out.blobs.length < most; ) {
       const n = v.getUint32(at, true);
       if (at + 4 + n > data.length) throw new Error(`output '${name}' ends within an element`);
       out.blobs.push(data.subarray(at + 4, at + 4 + n));
@@ -136,7 +136,7 @@ export function decode(name: string, datatype: string, shape: number[], data: Ui
   }
   const size = sizes[datatype];
   if (!size) throw new Error(`output '${name}' has unknown type '${datatype}'`);
-  const n = Math.min(shownValues, Math.floor(data.length / size));
+  const n = Math.min(most, Math.floor(data.length / size));
   for (let i = 0; i < n; i++) out.values.push(get(v, datatype, i * size));
   return out;
 }

@@ -10,7 +10,7 @@ import { traceColumns, TraceRow } from '../parts/traces';
 import { Virtual } from '../parts/virtual';
 
 const pageSize = 1000;
-const mostTraces = 5000;
+const mostTraces = 20_000;
 const asked = ['request', 'trace', 'model', 'status', 'retained', 'min_ns', 'max_ns', 'from_us', 'to_us', 'param', 'value'];
 
 /** parseDur reads "250us", "1.5 ms" or "2s"; a bare number is in milliseconds. */

@@ -1,44 +1,15 @@
 import { useEffect, useMemo, useRef, useState } from 'preact/hooks';
-import { api, ref, type TensorMeta, type TraceView } from '../api';
+import { api, Failure, ref, type TensorMeta, type TraceView } from '../api';
+import { encode, encodeJSON, fresh, fromExample, type Field } from '../field';
 import { dur, plural } from '../format';
-import { member } from '../generate';
 import { useLive, type Live } from '../live';
 import { go, link } from '../route';
 import { Bad, Card, Empty, Page, useAsked } from '../parts/bits';
 import { Answer } from '../parts/answer';
+import { CopyAs } from '../parts/copyas';
+import { InputField } from '../parts/inputfield';
 import { find, newTrace, send, stream, type Sent } from '../send';
-import { encodeBlobs, encodeNumbers, guess, parseNumbers, parseShape, type Input } from '../tensor';
 import { TraceBody } from './trace';
-
-/** Field is what was filled in for an input. */
-interface Field { shape: string; text: string; files: File[]; mode: 'text' | 'file' | 'lines' }
-
-const looksLikeFile = (m: TensorMeta) => /image|picture|photo|jpeg|png|audio|file/i.test(m.name);
-
-/** fresh is a field as it is first shown. */
-export function fresh(m: TensorMeta): Field {
-  return { shape: guess(m).join(', '), text: m.datatype === 'BYTES' ? '' : '0', files: [], mode: m.datatype === 'BYTES' && looksLikeFile(m) ? 'file' : 'text' };
-}
-
-/** encode makes the tensor of a field. */
-export async function encode(m: TensorMeta, f: Field): Promise<Input> {
-  const shape = parseShape(f.shape);
-  if (m.datatype !== 'BYTES') return { name: m.name, datatype: m.datatype, shape, data: encodeNumbers(m.datatype, parseNumbers(f.text), shape) };
-  const list = await blobs(f);
-  const n = shape.reduce((a, b) => a * b, 1);
-  if (list.length !== n) throw new Error(`input '${m.name}' takes ${n} ${f.mode === 'file' ? 'files' : 'texts'} for shape [${shape.join(', ')}], found ${list.length}`);
-  return { name: m.name, datatype: m.datatype, shape, data: encodeBlobs(list) };
-}
-
-/** encodeJSON makes the JSON of a field, for a decoupled model. */
-export async function encodeJSON(m: TensorMeta, f: Field): Promise<string> {
-  return member(m, parseShape(f.shape), m.datatype === 'BYTES' ? await blobs(f) : parseNumbers(f.text));
-}
-
-/** blobs are the elements of a field of type BYTES. */
-const blobs = (f: Field): Promise<Uint8Array[]> => Promise.all(f.mode === 'file'
-  ? f.files.map(async (x) => new Uint8Array(await x.arrayBuffer()))
-  : (f.mode === 'lines' ? f.text.split('\n') : [f.text]).map((t) => new TextEncoder().encode(t)));
 
 /** isDecoupled reports whether a model sends any number of responses to a request. */
 const isDecoupled = (config: Record<string, unknown>): boolean =>
@@ -83,8 +54,15 @@ const One = ({ model, version }: { model: string; version: string }) => {
   const [trace, setTrace] = useState<TraceView | 'none' | null>(null);
   const abort = useRef<AbortController | null>(null);
   useEffect(() => () => abort.current?.abort(), []);
-  useEffect(() => { if (meta.value) set(Object.fromEntries(meta.value.inputs.map((i) => [i.name, fresh(i)]))); }, [meta.value]);
+  const examples = useAsked(() => api.examples(model).catch(() => []), [model]);
+  const [example, choose] = useState('');
   const m = meta.value;
+  const fill = (name: string) => {
+    const x = examples.value?.find((e) => e.name === name);
+    choose(x ? name : '');
+    set(Object.fromEntries((m?.inputs ?? []).map((i) => { const given = x?.inputs.find((t) => t.name === i.name); return [i.name, given ? fromExample(given) : fresh(i)]; })));
+  };
+  useEffect(() => { if (m && examples.value) fill(examples.value[0]?.name ?? ''); }, [m, examples.value]);
   if (meta.error !== null) return <Bad error={meta.error} />;
   if (!m) return <Empty>Reading the inputs…</Empty>;
   const field = (i: TensorMeta): Field => fields[i.name] ?? fresh(i);
@@ -113,10 +91,14 @@ const One = ({ model, version }: { model: string; version: string }) => {
     <>
       <div class="columns even">
         <Card title="Request">
+          {!!examples.value?.length && <label class="inline examples">Example <select value={example} onChange={(e) => fill(e.currentTarget.value)}>
+            {examples.value.map((x) => <option key={x.name} value={x.name}>{x.name}</option>)}<option value="">made from the inputs</option>
+          </select></label>}
           <form class="stack" onSubmit={(e) => { e.preventDefault(); void run(); }}>
             {m.inputs.map((i) => <InputField key={i.name} m={i} f={field(i)} set={(f) => set((all) => ({ ...all, [i.name]: f }))} />)}
             <div class="buttons"><button type="submit" class="primary" disabled={busy || (config.value === null && config.error === null)}>{busy ? 'Sending…' : 'Send'}</button>
               {busy && decoupled && <button type="button" onClick={() => abort.current?.abort()}>Stop</button>}</div>
+            <CopyAs m={m} version={version} decoupled={decoupled} fields={Object.fromEntries(m.inputs.map((i) => [i.name, field(i)]))} />
             {decoupled && <p class="note">The model is decoupled: it sends any number of responses, which are shown as they come (generate_stream).</p>}
           </form>
         </Card>
@@ -124,6 +106,7 @@ const One = ({ model, version }: { model: string; version: string }) => {
           <div role="status">{busy && count === 0 && <Empty>Waiting for the response…</Empty>}</div>
           {decoupled ? <Responses list={responses} count={count} /> : responses.map((s, i) => <Answer key={i} outputs={s.outputs} />)}
           {error !== null && <Bad error={error} />}
+          {error instanceof Failure && (error.status === 401 || error.status === 403) && <p class="note">The server wants other credentials: enter the token, or the header that opens this interface, in the <a href={link('settings')}>settings</a>.</p>}
           {count === 0 && !busy && error === null && <Empty>{trace !== null ? 'The model sent no response.' : 'The response will be here, and what its time went into below.'}</Empty>}
         </Card>
       </div>
@@ -147,28 +130,3 @@ const Responses = ({ list, count }: { list: Sent[]; count: number }) => (
     ))}
   </ol>
 );
-
-const InputField = ({ m, f, set }: { m: TensorMeta; f: Field; set: (f: Field) => void }) => {
-  const url = useMemo(() => (f.files[0]?.type.startsWith('image/') ? URL.createObjectURL(f.files[0]) : ''), [f.files]);
-  useEffect(() => () => { if (url) URL.revokeObjectURL(url); }, [url]);
-  const bytes = m.datatype === 'BYTES';
-  const many = m.shape.length > 0 && m.shape.some((d) => d !== 1);
-  return (
-    <fieldset class="input">
-      <legend>{m.name} <span class="dim">{m.datatype} [{m.shape.join(', ')}]</span></legend>
-      {bytes && (
-        <div class="tabs" role="group" aria-label={`How ${m.name} is given`}>
-          {(['text', ...(many ? ['lines'] : []), 'file'] as Field['mode'][]).map((k) => (
-            <button type="button" key={k} aria-pressed={f.mode === k} onClick={() => set({ ...f, mode: k })}>{k === 'lines' ? 'text by line' : k}</button>
-          ))}
-        </div>
-      )}
-      {bytes && f.mode === 'file'
-        ? <label>File<input type="file" multiple={many} required onChange={(e) => set({ ...f, files: [...(e.currentTarget.files ?? [])] })} /></label>
-        : <label>{bytes ? 'Text' : 'Numbers; one alone fills the shape'}
-          <textarea rows={bytes ? 3 : 2} value={f.text} spellcheck={bytes} onInput={(e) => set({ ...f, text: e.currentTarget.value })} /></label>}
-      {url && <img class="preview" src={url} alt={`The file chosen for ${m.name}`} />}
-      <label class="short">Shape<input value={f.shape} inputMode="numeric" onInput={(e) => set({ ...f, shape: e.currentTarget.value })} /></label>
-    </fieldset>
-  );
-};

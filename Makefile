@@ -174,8 +174,8 @@ check-ui: $(UI)/node_modules/.package-lock.json ## Check the dashboard's types a
 		diff -r "$$out" ../dist || { echo "internal/server/web/dist is not up to date: run make ui" >&2; exit 1; }
 
 .PHONY: test-ui
-test-ui: build runtime temporal examples $(UI)/node_modules/.package-lock.json ## Look at every page in a real browser under load; PICTURE=1 draws the pictures of docs/dashboard.md
-	cd $(UI) && node browser/run.mjs $(if $(PICTURE),--picture)
+test-ui: build runtime temporal examples $(UI)/node_modules/.package-lock.json ## Look at every page in a real browser under load; PICTURE=1 draws the pictures of docs/dashboard.md, PICTURES=update those that pages are compared with
+	cd $(UI) && node browser/$(if $(PICTURES),pictures.mjs $(PICTURES),run.mjs $(if $(PICTURE),--picture))
 
 .PHONY: picture
 picture: build runtime examples $(UI)/node_modules/.package-lock.json ## Draw docs/dashboard.webp, the README's animation (needs chromium and img2webp)

@@ -10,6 +10,7 @@ import { flow } from './flow.mjs';
 import { jobs, without } from './jobs.mjs';
 import { fine, look, phone, wide } from './look.mjs';
 import { firstView, gone, history, models, names, skewed, thousands } from './models.mjs';
+import { pictures } from './pictures.mjs';
 import { pipelines } from './pipelines.mjs';
 import { token } from './server.mjs';
 import { timeline } from './timeline.mjs';
@@ -487,5 +488,5 @@ export const checks = {
   'every page, light': everyPage('light', wide, 'light'),
   'every page, dark, on a phone': everyPage('dark', phone, 'phone-dark'),
   'every page, light, on a phone': everyPage('light', phone, 'phone-light'),
-  picture, 'an idle page': cost,
+  'pictures as stored': pictures, picture, 'an idle page': cost,
 };

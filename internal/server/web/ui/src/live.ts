@@ -37,7 +37,7 @@ export class Live {
     const follow = () => (document.visibilityState === 'visible' ? this.open() : this.close());
     document.addEventListener('visibilitychange', follow);
     follow();
-    void api.traces({ limit: keptNews }).then((l) => { this.add(l.traces); }, () => undefined);
+    void api.traces({ limit: keptNews }).then((l) => { this.add(l.traces); this.changed(); }, () => undefined);
   }
 
   /** restart is for when other headers are to be sent. */

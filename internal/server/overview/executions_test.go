@@ -12,6 +12,7 @@ type totals struct{ list []inspect.Counters }
 
 func (c *totals) Counters() []inspect.Counters { return c.list }
 func (*totals) Index(bool) []infer.Entry       { return nil }
+func (*totals) Opened() []infer.Entry          { return nil }
 func (*totals) Platform(name, _ string) string {
 	if name == "pipe" {
 		return "ensemble"

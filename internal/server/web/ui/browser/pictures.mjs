@@ -30,6 +30,7 @@ async function pagesOf(port, name) {
   const pages = {
     overview: ['#/', '.vslot .mrow', '.news li'], pipelines: ['#/pipelines', '.mini rect'], pipeline: [`#/pipeline/${model}`, 'g.node .fig'],
     traces: ['#/traces', '.vslot .trow'], request: [`#/traces/${one.id}-${one.span_id}`, '.wrow'], batch: [`#/batches/${spans.find((s) => s.batch).batch}`, '.facts'],
+    models: ['#/models', '.vslot .mrow'], model: [`#/model/${name === 'much' ? 'shapes_cnn' : 'digits_cnn'}`, '.loads tbody tr', '.past canvas'],
     timeline: [`#/timeline?from_us=${one.start_us - 100_000}&to_us=${one.start_us + 200_000}`, '.lanes .run'], try: [`#/try/${model}`, '.input'], jobs: ['#/jobs', 'main'], settings: ['#/settings', 'fieldset, .bad'],
   };
   if (name === 'much') {
@@ -74,9 +75,9 @@ async function record(browser, name, set, scratch) {
     const player = await play(recording, dist, server.port);
     for (const page of Object.values(recording.pages)) await shot(browser, player.base, recording.now, page, 'dark', wide);
     player.close();
-    const text = JSON.stringify(recording);
+    const text = JSON.stringify(recording).replaceAll(root, '/srv');
     for (const own of [root, scratch, tmpdir()]) if (text.includes(own)) throw new Error(`the recording '${name}' has the path ${own} of this machine`);
-    return recording;
+    return JSON.parse(text);
   } finally {
     await load.stop();
     await server.stop();

@@ -12,10 +12,12 @@ import { Ranges, ServerPast } from '../parts/past';
 export const Overview = ({ query }: { query: Record<string, string> }) => {
   const range = rangeOf(query['range']);
   const past = useServerPast(range);
+  const young = !query['range'] && past.value?.cores.every((v) => v === null); // a server that has just started has no history
+  const shown = young ? rangeOf('live') : range;
   return (
-    <Page title="Overview" actions={<Ranges chosen={range} view={past.value} choose={(key) => go(link('', '', { ...query, range: key }), true)} />}>
+    <Page title="Overview" actions={<Ranges chosen={shown} view={past.value} choose={(key) => go(link('', '', { ...query, range: key }), true)} />}>
       <Tiles />
-      {range.seconds > 0 ? <ServerPast past={past} /> : (
+      {shown.seconds > 0 ? <ServerPast past={past} /> : (
         <div class="columns">
           <Rates />
           <LoadChart />

@@ -68,11 +68,15 @@ func TestTimeline(t *testing.T) {
 				continue
 			}
 			lane := v.Lanes[r.Lane]
-			if lane != (inspect.LaneView{Model: s.Model, Version: s.Version, Instance: s.Instance, Place: s.Place}) || r.Rows != s.BatchRows || r.InferNs != s.InferEndNs-s.InputEndNs {
+			start, took, want := s.StartNs, r.InferNs, s.InferEndNs-s.InputEndNs
+			if s.DeviceEndNs > 0 { // what a device executed is shown when it did
+				start, took, want = s.DeviceStartNs, r.InputNs+r.InferNs+r.OutputNs, s.DeviceEndNs-s.DeviceStartNs
+			}
+			if lane != (inspect.LaneView{Model: s.Model, Version: s.Version, Instance: s.Instance, Place: s.Place}) || r.Rows != s.BatchRows || took != want {
 				t.Errorf("run %+v of %+v is not that of step %+v", r, lane, s)
 			}
 			const rounding = 2000 // the begin of a trace is in microseconds
-			if at := (x.StartUs-v.FromUs)*1000 + s.StartNs; r.StartNs < at-rounding || r.StartNs > at+rounding {
+			if at := (x.StartUs-v.FromUs)*1000 + start; r.StartNs < at-rounding || r.StartNs > at+rounding {
 				t.Errorf("run %+v begins %d ns from the step", r, r.StartNs-at)
 			}
 		}

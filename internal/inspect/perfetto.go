@@ -132,7 +132,6 @@ func (p *perfettoTrace) step(tid int, s *StepView) {
 	}
 	p.slice(requestTracks, tid, "queue", "queue", s.EnqueuedNs, s.StartNs, nil)
 	p.phases(requestTracks, tid, s)
-	p.slice(requestTracks, tid, "device", "on "+s.Place, s.DeviceStartNs, s.DeviceEndNs, nil)
 }
 
 // phases adds the phases of the execution of a step.
@@ -151,7 +150,7 @@ func (s *StepView) args() map[string]any {
 	return a
 }
 
-// instances adds a track for each instance, with the batches that it executed for the request.
+// instances adds a track for each instance, with the batches that it executed for the request: on a device when the device did.
 func (p *perfettoTrace) instances(order []int) {
 	tracks, seen := map[string]int{}, map[uint64]bool{}
 	for _, i := range order {
@@ -170,7 +169,13 @@ func (p *perfettoTrace) instances(order []int) {
 			tracks[name] = tid
 			p.track(instanceTracks, tid, name)
 		}
-		p.slice(instanceTracks, tid, "batch", fmt.Sprintf("batch %d", s.Batch), s.StartNs, s.EndNs, map[string]any{"rows": s.BatchRows, "members": s.Members})
-		p.phases(instanceTracks, tid, s)
+		start, end := s.StartNs, s.EndNs
+		if s.DeviceEndNs > 0 {
+			start, end = s.DeviceStartNs, s.DeviceEndNs
+		}
+		p.slice(instanceTracks, tid, "batch", fmt.Sprintf("batch %d", s.Batch), start, end, map[string]any{"rows": s.BatchRows, "members": s.Members})
+		if s.DeviceEndNs == 0 {
+			p.phases(instanceTracks, tid, s)
+		}
 	}
 }

@@ -16,7 +16,7 @@ import (
 // realPackages holds the Python packages that the models and clients of published repositories import.
 const realPackages prepared = "real"
 
-// realReport is the line of real/run.py for one repository.
+// realReport is what real/run.py prints of one repository, and apis/run.py of one client.
 type realReport struct {
 	Name     string
 	Failures []string
@@ -28,7 +28,13 @@ type realReport struct {
 // shows: repositories.real ensembles
 func TestRealRepositories(t *testing.T) {
 	t.Parallel()
-	packages := realPackages.require(t)
+	runReports(t, realPackages.require(t), "real/run.py")
+}
+
+// runReports executes a program in Python that prints the line of a realReport for each of its cases. It has the packages, this server and
+// its runtimes.
+func runReports(t *testing.T, packages, script string) {
+	t.Helper()
 	path, err := program()
 	if err != nil {
 		t.Fatal(err)
@@ -36,7 +42,7 @@ func TestRealRepositories(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), suiteLimit)
 	defer cancel()
 	var stdout, stderr bytes.Buffer
-	cmd := exec.CommandContext(ctx, "python3", "-B", "real/run.py", "--json")
+	cmd := exec.CommandContext(ctx, "python3", "-B", script, "--json")
 	cmd.Env = append(os.Environ(), "PYTHONPATH="+packages, preparedtest.Variable("program")+"="+path)
 	for _, r := range runtimes.List() {
 		if library, err := preparedtest.Find(r.Name); err == nil {
@@ -60,6 +66,6 @@ func TestRealRepositories(t *testing.T) {
 		})
 	}
 	if stdout.Len() == 0 {
-		t.Error("no repository was served")
+		t.Errorf("%s has reported nothing", script)
 	}
 }

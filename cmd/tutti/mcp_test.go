@@ -196,7 +196,7 @@ func TestTools(t *testing.T) {
 	}
 }
 
-// TestToolImages checks that an image among the outputs is content of its own.
+// TestToolImages checks that clients get an output that is an image as an image, and not as text.
 func TestToolImages(t *testing.T) {
 	t.Parallel()
 	var b bytes.Buffer
@@ -337,7 +337,7 @@ func postMessage(t *testing.T, a addresses, path, body string, h http.Header) (i
 
 const listMessage = `{"jsonrpc":"2.0","id":1,"method":"tools/list"}`
 
-// TestToolAccess checks who may use the endpoint: nobody by default, and clients as for inference requests.
+// TestToolAccess checks that the endpoint is off by default, and that a client needs the permissions of inference requests.
 func TestToolAccess(t *testing.T) {
 	t.Parallel()
 	root := models(t, map[string]string{

@@ -73,7 +73,7 @@ func TestFrontDoorEmbeddings(t *testing.T) {
 		{"dimensions as text", path, `{"input":"a","dimensions":"2"}`, 400, openAIError("'dimensions' is a string, expected a number of at least 1", "dimensions", "")},
 		{"an unknown model", path, `{"input":"a","model":"nope"}`, 404, openAIError("The model 'nope' does not exist: Request for unknown model: 'nope' is not found", "model", "model_not_found")},
 		{"an unknown version", path, `{"input":"a","model":"all:7"}`, 404, openAIError("The model 'all:7' does not exist: Request for unknown model: 'all' version 7 is not found", "model", "model_not_found")},
-		{"a model without the parameter", path, `{"input":"a","model":"plain"}`, 400, openAIError("model 'plain' has no parameter 'api.embeddings', expected one of the models that have it: all, ids, one, weights", "model", "")},
+		{"a model without the parameter", path, `{"input":"a","model":"plain"}`, 400, openAIError("model 'plain' has no parameter 'api.embeddings', expected one of the models that have it: all, cut, ids, one, short, weights", "model", "")},
 		{"a model as number", path, `{"input":"a","model":1}`, 400, openAIError("'model' is a number, expected a string", "model", "")},
 		{"too long", path, `{"input":["a","1 2 3 4 5 6 7"]}`, 400, openAIError("the text at index 1 of 'input' has 7 tokens, and model 'all' reads at most 6: shorten it", "input", "context_length_exceeded")},
 	})
@@ -81,6 +81,39 @@ func TestFrontDoorEmbeddings(t *testing.T) {
 		{"models", "/v1/models/all:1", "", 200, d.model("all:1")},
 		{"no model", "/v1/models/a/b", "", 404, openAIError("The model 'a/b' does not exist: Request for unknown model: 'a/b' is not found", "model", "model_not_found")},
 	})
+}
+
+// TestFrontDoorNames asks for models by their further names, and sends texts that are too long to one that cuts them.
+// shows: front-doors.embeddings front-doors.tei
+func TestFrontDoorNames(t *testing.T) {
+	t.Parallel()
+	d := serveTexts(t)
+	embedded := func(model string) string {
+		return `{"object":"list","data":[{"object":"embedding","index":0,"embedding":[3,5,3,1]}],"model":"` + model + `","usage":{"prompt_tokens":2,"total_tokens":2}}`
+	}
+	for _, path := range []string{"/v1/embeddings", "/embeddings"} {
+		d.check([]doorRequest{
+			{"a name", path, `{"input":"1 2 3","model":"org/cut"}`, 200, embedded("cut")},
+			{"a model's own name", path, `{"input":"1 2 3","model":"cut"}`, 200, embedded("cut")},
+			{"of two models", path, `{"input":"1","model":"both"}`, 400, openAIError("'both' is a name of the models 'cut' and 'short' in their parameters 'api.embeddings', expected one", "model", "")},
+			{
+				"of another model", path, `{"input":"1","model":"plain"}`, 400,
+				openAIError("model 'plain' has no parameter 'api.embeddings', expected one of the models that have it: all, cut, ids, one, short, weights", "model", ""),
+			},
+			{"refused", path, `{"input":"1 2 3","model":"short"}`, 400, openAIError("the text at index 0 of 'input' has 3 tokens, and model 'short' reads at most 2: shorten it", "input", "context_length_exceeded")},
+			{"with a version", path, `{"input":"1","model":"org/cut:1"}`, 404, openAIError("The model 'org/cut:1' does not exist: Request for unknown model: 'org/cut' is not found", "model", "model_not_found")},
+		})
+	}
+	d.check([]doorRequest{{"listed", "/v1/models/org/cut", "", 200, d.model("org/cut")}})
+	d = serveTexts(t, "--model-control-mode=explicit", "--load-model=cut")
+	d.check([]doorRequest{
+		{"by default", "/embed", `{"inputs":"1 2 3","normalize":false}`, 200, `[[3,5,3,1]]`},
+		{"null", "/embed", `{"inputs":"1 2 3","normalize":false,"truncate":null}`, 200, `[[3,5,3,1]]`},
+		{"as asked for", "/embed", `{"inputs":"1 2 3","truncate":false}`, 413, teiError("the text at index 0 of 'inputs' has 3 tokens, and model 'cut' reads at most 2: shorten it", "Validation")},
+	})
+	if _, _, info := d.send("/info", ""); !strings.Contains(info, `"auto_truncate":true`) {
+		t.Errorf("/info: %s", info)
+	}
 }
 
 // TestFrontDoorAmbiguous checks requests that name no model, where several have the parameter and where none has.
@@ -106,7 +139,7 @@ func (d *doors) model(name string) string {
 		} `json:"data"`
 	}
 	_, _, text := d.send("/v1/models", "")
-	if err := json.Unmarshal([]byte(text), &got); err != nil || len(got.Data) != 6 || got.Data[0].ID != "all" {
+	if err := json.Unmarshal([]byte(text), &got); err != nil || len(got.Data) != 10 || got.Data[0].ID != "all" {
 		d.t.Fatalf("%v: %s", err, text)
 	}
 	return fmt.Sprintf(`{"id":%q,"object":"model","created":%d,"owned_by":"tutti"}`, name, got.Data[0].Created)

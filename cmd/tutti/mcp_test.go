@@ -310,12 +310,13 @@ func TestToolsFollowModels(t *testing.T) {
 	}
 }
 
-// postMessage sends a request and returns the status and the body.
+// postMessage sends a request and returns the status and the body. It may be called by any goroutine.
 func postMessage(t *testing.T, a addresses, path, body string, h http.Header) (int, string) {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+a.http+path, strings.NewReader(body))
 	if err != nil {
-		t.Fatal(err)
+		t.Error(err)
+		return 0, ""
 	}
 	req.Header.Set("Content-Type", "application/json")
 	req.Header.Set("Accept", "application/json, text/event-stream")
@@ -325,12 +326,13 @@ func postMessage(t *testing.T, a addresses, path, body string, h http.Header) (i
 	}
 	resp, err := http.DefaultClient.Do(req)
 	if err != nil {
-		t.Fatal(err)
+		t.Error(err)
+		return 0, ""
 	}
 	defer func() { _ = resp.Body.Close() }()
 	b, err := io.ReadAll(resp.Body)
 	if err != nil {
-		t.Fatal(err)
+		t.Error(err)
 	}
 	return resp.StatusCode, string(b)
 }

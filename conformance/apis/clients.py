@@ -3,6 +3,7 @@
 import asyncio
 import dataclasses
 import functools
+import importlib.metadata
 import json
 import os
 import pathlib
@@ -308,8 +309,34 @@ def tokenizer(folder):
     return "example/words"
 
 
+def infinity(at):
+    """The load test of Infinity's repository (make benchmark_embed): ab with its arguments, and its body if INFINITY is a checkout."""
+    with tempfile.TemporaryDirectory(prefix="tutti-infinity-") as folder:
+        body = pathlib.Path(os.environ.get("INFINITY", folder)) / "libs/infinity_emb/tests/data/benchmark/benchmark_embed.json"
+        if "INFINITY" not in os.environ:
+            body.parent.mkdir(parents=True)
+            body.write_text(json.dumps({"input": long_texts(64), "model": "michaelfeil/bge-small-en-v1.5"}))
+        packages = pathlib.Path(importlib.metadata.distribution("openai").locate_file("."))
+        done = subprocess.run(
+            [packages / "ab/bin/ab", "-n", "10", "-c", "10", "-l", "-s", "480", "-T", "application/json", "-p", body, at.url + "/embeddings"],
+            capture_output=True, text=True, timeout=600, check=False, env=os.environ | {"LD_LIBRARY_PATH": str(packages / "ab/lib")},
+        )  # fmt: skip
+    if done.returncode != 0:
+        raise RuntimeError(f"status {done.returncode}: {(done.stdout + done.stderr)[-1500:]}")
+    found = dict(line.split(":", 1) for line in done.stdout.splitlines() if ":" in line)
+    for what, want in (("Complete requests", "10"), ("Failed requests", "0"), ("Non-2xx responses", None)):
+        yield equal(what, found[what].strip() if what in found else None, want)
+
+
+def long_texts(n):
+    """Texts of more tokens than the model reads, as those of Infinity's load test are; the same in each run."""
+    words = (serving.ROOT / "LICENSE").read_text().split()
+    return [" ".join(words[(i * 37 + k * 11) % len(words)] for k in range(500)) for i in range(n)]
+
+
 # By the package, and what is checked.
 LIST = {
     "openai": openai, "openai retries": openai_retries, "langchain-openai": langchain_openai, "cohere": cohere, "chromadb": chromadb,
     "haystack-ai": haystack, "huggingface-api-haystack": haystack_tei, "huggingface_hub": huggingface_hub, "mcp": mcp, "aiperf": aiperf,
+    "infinity load test": infinity,
 }  # fmt: skip

@@ -2,7 +2,7 @@
 
 usage: python run.py [--json] [--list] [NAME ...]
 Prints a line for each client: its version, how many calls it made, and how many of the results are right. Results are compared with those of
-the v2 protocol, and with the example's expected.json. NAME is a part of a name.
+the v2 protocol, and with the example's expected.json. NAME is a part of a name. INFINITY names a checkout of Infinity, whose load test then sends its own texts.
 """
 
 import argparse
@@ -59,7 +59,7 @@ def main():
                 wrong = [f"{c.what}: {c.detail}" for c in done if not c.ok]
                 failed += bool(wrong)
                 package, _, what = name.partition(" ")
-                title = f"{package} {importlib.metadata.version(package)} {what}"
+                title = name if package == "infinity" else f"{package} {importlib.metadata.version(package)} {what}"
                 if args.json:
                     print(json.dumps({"name": name, "title": title, "calls": len(done), "failures": wrong}), flush=True)
                 else:

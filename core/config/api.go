@@ -49,8 +49,12 @@ type API struct {
 	// TokenIDs, Special and Offsets are outputs of tokenize.
 	TokenIDs, Special, Offsets string
 
+	// Names are further names by which requests may name the model. For example, "BAAI/bge-small-en-v1.5".
+	Names []string
 	// MaxTokens is the largest number of tokens of a text, 0 for any.
 	MaxTokens int
+	// Truncate reports that longer texts are cut, where a request does not say what to do with them; otherwise they are refused.
+	Truncate bool
 	// Dimensions are those to which embeddings may be cut; AnyDimension permits all.
 	Dimensions   []int
 	AnyDimension bool
@@ -148,8 +152,10 @@ var apiPorts = map[string][]apiPort{
 
 // apiSettings lists the keys of each parameter that name no tensor.
 var apiSettings = map[string][]string{
-	EmbeddingsParam: {"sparse", "max_tokens", "dimensions", "default"}, RerankParam: {"max_tokens", "scores", "default"},
-	CompletionsParam: {"default"}, TokenizeParam: {"default"},
+	EmbeddingsParam:  {"sparse", "max_tokens", "too_long", "dimensions", "names", "default"},
+	RerankParam:      {"max_tokens", "scores", "names", "default"},
+	CompletionsParam: {"names", "default"},
+	TokenizeParam:    {"default"},
 }
 
 // apiKeys returns the keys of a parameter.
@@ -253,8 +259,16 @@ func (r *apiReader) word(key, text string) {
 		if r.api.Sparse = strings.Split(text, ","); len(r.api.Sparse) > 2 || slices.Contains(r.api.Sparse, "") {
 			r.fail("has sparse=%s, expected an output of weights, or INDICES,WEIGHTS", text)
 		}
+	case "names":
+		if r.api.Names = strings.Split(text, ","); slices.Contains(r.api.Names, "") {
+			r.fail("has names=%s, expected names that are separated by commas", quoteShort(text))
+		}
 	case "max_tokens":
 		r.api.MaxTokens = r.number(key, text)
+	case "too_long":
+		if r.api.Truncate = text == "truncate"; !r.api.Truncate && text != "refuse" {
+			r.fail("has too_long=%s, expected refuse (the default) or truncate", quoteShort(text))
+		}
 	case "dimensions":
 		if r.api.AnyDimension = text == "any"; r.api.AnyDimension {
 			return
@@ -308,6 +322,9 @@ func (r *apiReader) tensors(sig *Signature) {
 	}
 	if a.MaxTokens > 0 && a.Tokens == "" {
 		r.fail("has max_tokens and no count of tokens, expected tokens=OUTPUT, an output of the number of tokens before truncation")
+	}
+	if a.Truncate && a.MaxTokens == 0 {
+		r.fail("has too_long=truncate and no max_tokens, expected max_tokens=N, the number that the model cuts texts to")
 	}
 	if a.Text != "" && a.IDs != "" {
 		r.fail("has text and ids, expected one of them: a request cannot leave out an input")

@@ -32,14 +32,14 @@ func apiParam(key, value string) string {
 // shows: front-doors.parameters
 func TestAPIs(t *testing.T) {
 	t.Parallel()
-	cfg := parse(t, apiModel+apiParam("api.embeddings", "dense=embedding multi_vector=vectors tokens=count max_tokens=256 dimensions=2,3 default"))
+	cfg := parse(t, apiModel+apiParam("api.embeddings", "dense=embedding multi_vector=vectors tokens=count max_tokens=256 too_long=truncate dimensions=2,3 names=a/b,c default"))
 	got, list := config.APIsOf(cfg)
 	if len(list) > 0 {
 		t.Fatal(list[0].Reason)
 	}
 	want := config.APIs{Embeddings: &config.API{
-		Param: "api.embeddings", Text: "TEXT", Dense: "embedding", MultiVector: "vectors", Tokens: "count", MaxTokens: 256,
-		Dimensions: []int{2, 3}, Default: true,
+		Param: "api.embeddings", Text: "TEXT", Dense: "embedding", MultiVector: "vectors", Tokens: "count", MaxTokens: 256, Truncate: true,
+		Dimensions: []int{2, 3}, Names: []string{"a/b", "c"}, Default: true,
 	}}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
@@ -59,9 +59,12 @@ func TestAPIs(t *testing.T) {
 func TestAPIFaults(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct{ model, key, value, want string }{
-		"key":       {apiModel, "api.embeddings", "dens=embedding", `has the key "dens", expected one of text, ids, dense, multi_vector, tokens, mask, sparse, max_tokens, dimensions, default. Did you mean "dense"?`},
+		"key":       {apiModel, "api.embeddings", "dens=embedding", `has the key "dens", expected one of text, ids, dense, multi_vector, tokens, mask, sparse, max_tokens, too_long, dimensions, names, default. Did you mean "dense"?`},
 		"twice":     {apiModel, "api.embeddings", "dense=embedding dense=score", "has the key 'dense' twice, expected it once"},
 		"no value":  {apiModel, "api.embeddings", "dense=", "has the key 'dense' without a value, expected dense=VALUE"},
+		"names":     {apiModel, "api.embeddings", "dense=embedding names=a,,b", `has names="a,,b", expected names that are separated by commas`},
+		"too long":  {apiModel, "api.embeddings", "dense=embedding tokens=count max_tokens=5 too_long=cut", `has too_long="cut", expected refuse (the default) or truncate`},
+		"any long":  {apiModel, "api.embeddings", "dense=embedding too_long=truncate", "has too_long=truncate and no max_tokens, expected max_tokens=N, the number that the model cuts texts to"},
 		"number":    {apiModel, "api.embeddings", "dense=embedding max_tokens=many", `has max_tokens="many", expected a number of at least 1`},
 		"zero":      {apiModel, "api.embeddings", "dense=embedding dimensions=0", `has dimensions="0", expected a number of at least 1`},
 		"scores":    {twoTexts, "api.rerank", "scores=best", "has scores=best, expected final (the default) or logits, of which clients get the sigmoid"},

@@ -82,7 +82,8 @@ func routes(s *transport.Shared, i *inference.Service, x *textapi.Service) []rou
 	}
 	const openAI, tei = transport.FormOpenAI, transport.FormTEI
 	return append(list, []route{
-		{post, "/v1/embeddings", infer.APIInference, x.Embeddings(), openAI},
+		{post, "/v1/embeddings", infer.APIInference, x.Embeddings("/v1/embeddings"), openAI},
+		{post, "/embeddings", infer.APIInference, x.Embeddings("/embeddings"), openAI},
 		{post, "/v1/completions", infer.APIInference, x.Completions(), openAI},
 		{post, "/v1/rerank", infer.APIInference, x.Rerank("/v1/rerank"), openAI},
 		{post, "/v2/rerank", infer.APIInference, x.Rerank("/v2/rerank"), openAI},

@@ -15,9 +15,9 @@ const (
 	typeMulti  = "multi_vector"
 )
 
-// Embeddings serves POST /v1/embeddings.
-func (s *Service) Embeddings() transport.Handler {
-	return s.handler(transport.FormOpenAI, "/v1/embeddings", func(x *exchange) error {
+// Embeddings serves POST /v1/embeddings, and the same at the path that Infinity and Text Embeddings Inference have.
+func (s *Service) Embeddings(route string) transport.Handler {
+	return s.handler(transport.FormOpenAI, route, func(x *exchange) error {
 		if err := x.read((*exchange).embeddingsMember); err != nil {
 			return err
 		}

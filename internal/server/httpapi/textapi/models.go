@@ -27,6 +27,9 @@ var (
 	tokens      = kind{config.TokenizeParam, func(a *config.APIs) *config.API { return a.Tokenize }}
 )
 
+// named are the kinds whose models may have further names.
+var named = []kind{embeddings, rerank, completions}
+
 // served is a version of a model that has an API.
 type served struct {
 	name    string
@@ -35,11 +38,34 @@ type served struct {
 	apis    config.APIs
 }
 
+// names are the further names that requests of this kind may use.
+func (m *served) names(of kind) []string {
+	if a := of.api(&m.apis); a != nil {
+		return a.Names
+	}
+	return nil
+}
+
 // directory has the models with an API, as of a generation of the catalog.
 type directory struct {
 	generation uint64
 	models     []*served // by name
 	byName     map[string]*served
+	further    map[string][]string // the names of a model that no model before it has, and that are no names of models
+}
+
+// called returns the model with that further name. Several models with it are an error.
+func (d *directory) called(name string, of kind) (found *served, err error) {
+	for _, m := range d.models {
+		switch {
+		case !slices.Contains(m.names(of), name):
+		case found != nil:
+			return nil, invalid("model", "'%.200s' is a name of the models '%s' and '%s' in their parameters '%s', expected one", name, found.name, m.name, of.param)
+		default:
+			found = m
+		}
+	}
+	return found, nil
 }
 
 // directory returns the models that have an API now.
@@ -54,7 +80,7 @@ func (s *Service) directory() *directory {
 	if d := s.models.Load(); d != nil && d.generation == generation {
 		return d
 	}
-	d := &directory{generation: generation, byName: map[string]*served{}}
+	d := &directory{generation: generation, byName: map[string]*served{}, further: map[string][]string{}}
 	for _, name := range lister.Names() {
 		desc, err := s.Catalog.Describe(name, 0)
 		if err != nil {
@@ -65,8 +91,25 @@ func (s *Service) directory() *directory {
 			d.byName[name] = m
 		}
 	}
+	d.listNames(s.Catalog)
 	s.models.Store(d)
 	return d
+}
+
+// listNames lists the further names of the models, each once.
+func (d *directory) listNames(known infer.Catalog) {
+	seen := map[string]bool{}
+	for _, m := range d.models {
+		for _, of := range named {
+			for _, name := range m.names(of) {
+				if _, err := known.Describe(name, 0); seen[name] || err == nil || status.CodeOf(err) == status.Unavailable {
+					continue
+				}
+				seen[name] = true
+				d.further[m.name] = append(d.further[m.name], name)
+			}
+		}
+	}
 }
 
 // serve returns a version as one that has an API, nil if it has none.
@@ -92,9 +135,12 @@ func (s *Service) resolve(r *http.Request, name string, of kind) (*served, error
 	var m *served
 	var err error
 	if name == "" {
-		m, err = d.only(r, of)
-	} else {
-		m, err = s.named(d, name)
+		if m, err = d.only(r, of); m != nil {
+			name = m.name
+		}
+	}
+	if err == nil {
+		m, err = s.find(d, name, of) // which fails once the server stops
 	}
 	if m != nil {
 		name = m.name
@@ -120,13 +166,18 @@ func (s *Service) permit(r *http.Request, api infer.API, model string) error {
 	return nil
 }
 
-// named returns the model with a name, which may have a version behind it: "m" or "m:2".
+// find returns the model with a name, which may have a version behind it: "m" or "m:2". The names of models come before further names.
 //
 // hot: two map lookups for a model without a version.
-func (s *Service) named(d *directory, name string) (*served, error) {
+func (s *Service) find(d *directory, name string, of kind) (*served, error) {
 	desc, err := s.Catalog.Describe(name, 0)
 	if m := d.byName[name]; err == nil && m != nil && m.desc == desc {
 		return m, nil
+	}
+	if err != nil && status.CodeOf(err) != status.Unavailable {
+		if m, failed := d.called(name, of); m != nil || failed != nil {
+			return m, failed
+		}
 	}
 	version := int64(0)
 	if err != nil && status.CodeOf(err) != status.Unavailable {
@@ -213,8 +264,12 @@ func (s *Service) Models(w http.ResponseWriter, r *http.Request, _ transport.Pat
 	who := identity.From(r.Context())
 	b := []byte(`{"object":"list","data":[`)
 	for _, m := range d.models {
-		if who.Sees(identity.GroupOf(infer.APIMetadata), m.name) {
-			b = append(s.appendModel(b, m.name), ',')
+		if !who.Sees(identity.GroupOf(infer.APIMetadata), m.name) {
+			continue
+		}
+		b = append(s.appendModel(b, m.name), ',')
+		for _, name := range d.further[m.name] {
+			b = append(s.appendModel(b, name), ',')
 		}
 	}
 	transport.WriteBody(w, append([]byte(strings.TrimSuffix(string(b), ",")), "]}"...))
@@ -222,7 +277,14 @@ func (s *Service) Models(w http.ResponseWriter, r *http.Request, _ transport.Pat
 
 // Model serves GET /v1/models/{name}.
 func (s *Service) Model(w http.ResponseWriter, r *http.Request, p transport.Path) {
-	m, err := s.named(s.directory(), p.Model)
+	d := s.directory()
+	var m *served
+	var err error
+	for _, of := range named {
+		if m, err = s.find(d, p.Model, of); m != nil {
+			break
+		}
+	}
 	name := p.Model
 	if m != nil {
 		name = m.name

@@ -343,7 +343,7 @@ func (x *exchange) countTokens() error {
 		}
 		n, err := x.tokensOf(r, x.api.Tokens)
 		if most := x.api.MaxTokens; err == nil && most > 0 && n > most {
-			if !x.fields.truncate {
+			if f := &x.fields; f.refuse || !f.truncate && !x.api.Truncate {
 				err = x.tooLong(i, n, most)
 			}
 			n = most

@@ -114,6 +114,7 @@ func (x *exchange) commonMember(name string) (err error) {
 	var text string
 	switch name {
 	case "truncate":
+		x.fields.refuse = x.p.Peek() == 'f'
 		x.fields.truncate, err = x.flag(name, false)
 	case "truncation_direction":
 		if text, err = x.text(name); err == nil && text != "" && text != "Right" && text != "right" {
@@ -224,7 +225,8 @@ func (s *Service) Info(w http.ResponseWriter, r *http.Request, _ transport.Path)
 	b = strconv.AppendInt(append(b, `,"max_batch_tokens":`...), int64(most*api.MaxTokens), 10)
 	b = strconv.AppendInt(append(b, `,"max_batch_requests":`...), int64(most), 10)
 	b = strconv.AppendInt(append(b, `,"max_client_batch_size":`...), infer.MaxEntries, 10)
-	b = append(b, `,"auto_truncate":false,"tokenization_workers":1,"version":`...)
+	b = strconv.AppendBool(append(b, `,"auto_truncate":`...), api.Truncate)
+	b = append(b, `,"tokenization_workers":1,"version":`...)
 	b = jsontext.AppendValid(b, s.Version)
 	transport.WriteBody(w, append(b, `,"sha":null,"docker_label":null}`...))
 }

@@ -95,6 +95,7 @@ type fields struct {
 	raw        bool
 	normalize  bool
 	truncate   bool // too long texts are cut
+	refuse     bool // too long texts are refused, also where the model would cut them
 	special    bool
 	stream     bool
 	usage      bool // the stream has the usage at its end

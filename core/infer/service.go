@@ -188,6 +188,8 @@ type Entry struct {
 	Version string `json:"version,omitempty"`
 	State   State  `json:"state,omitempty"`
 	Reason  string `json:"reason,omitempty"` // why the version is not ready
+	// Ensemble reports that the configuration, if it could be read, has ensemble_scheduling.
+	Ensemble bool `json:"-"`
 }
 
 // Degradation is a part of a server that does not work as configured.

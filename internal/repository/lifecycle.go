@@ -323,7 +323,7 @@ func (r *Repository) entries(s *snapshot, keys []string, ready bool) []infer.Ent
 		if m == nil || len(m.states) == 0 {
 			e := infer.Entry{Name: name}
 			if m != nil && m.err != nil {
-				e.State, e.Reason = infer.Unavailable, m.err.Error()
+				e.State, e.Reason, e.Ensemble = infer.Unavailable, m.err.Error(), m.isEnsemble()
 			}
 			if !ready {
 				list = append(list, e)
@@ -332,7 +332,7 @@ func (r *Repository) entries(s *snapshot, keys []string, ready bool) []infer.Ent
 		}
 		for _, l := range m.states {
 			if now := r.condition(m, l); !ready || now.state == infer.Ready {
-				list = append(list, infer.Entry{Name: name, Version: strconv.FormatInt(l.number, 10), State: now.state, Reason: now.reason})
+				list = append(list, infer.Entry{Name: name, Version: strconv.FormatInt(l.number, 10), State: now.state, Reason: now.reason, Ensemble: m.isEnsemble()})
 			}
 		}
 	}

@@ -56,6 +56,9 @@ type model struct {
 	sharedBy    int    // the number of models behind an ambiguous name; 0 for a real model
 }
 
+// isEnsemble reports whether the configuration, if it could be read, is that of an ensemble.
+func (m *model) isEnsemble() bool { return m.folder != nil && m.folder.cfg.GetEnsembleScheduling() != nil }
+
 // version returns a version by number, the latest for number <= 0, or nil.
 func (m *model) version(number int64) *version {
 	if number <= 0 && len(m.versions) > 0 {

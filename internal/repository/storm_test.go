@@ -153,7 +153,7 @@ func TestUnloadWaits(t *testing.T) {
 		t.Error(err)
 	}
 	want := []infer.Entry{
-		{Name: "ens", Version: "1", State: infer.Unloading}, {Name: "gate", Version: "1", State: infer.Unloading},
+		{Name: "ens", Version: "1", State: infer.Unloading, Ensemble: true}, {Name: "gate", Version: "1", State: infer.Unloading},
 	}
 	if d := cmp.Diff(want, r.Index(false)); d != "" {
 		t.Errorf("index (-want +got):\n%s", d)

@@ -228,12 +228,11 @@ func (w *Window) Models() []inspect.ModelView {
 	defer w.mu.Unlock()
 	list := make([]inspect.ModelView, 0, len(entries))
 	for _, e := range entries {
-		m := inspect.ModelView{Name: e.Name, Version: e.Version, State: string(e.State), Reason: e.Reason, Rates: []float64{}}
+		m := inspect.ModelView{Name: e.Name, Version: e.Version, State: string(e.State), Reason: e.Reason, Ensemble: e.Ensemble, Rates: []float64{}}
 		number, err := strconv.ParseInt(e.Version, 10, 64)
 		key := versionKey{e.Name, number}
 		if c, ok := counters[key]; err == nil && ok {
 			m.Platform = w.set.Models.Platform(e.Name, e.Version)
-			m.Ensemble = c.Ensemble
 			w.fill(&m, key, &c)
 		}
 		list = append(list, m)

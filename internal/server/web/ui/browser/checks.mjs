@@ -388,6 +388,8 @@ async function odd(t) {
       await v.page.waitForSelector('.mwhy >> text=/labels.txt/');
       assert.match(await v.page.locator('.tile', { hasText: 'Models ready' }).textContent(), /server ready/);
       await fine(to, v.page, `unavailable-overview-${tag}`);
+      await v.go('#/pipelines', '.minibox .why >> text=/labelled/');
+      await fine(to, v.page, `unavailable-pipelines-${tag}`);
       await v.go('#/pipeline/labelled_ensemble', '.bad');
       await v.page.waitForSelector('.bad >> text=/labelled/');
       await v.go('#/pipeline/labelled', '.bad');

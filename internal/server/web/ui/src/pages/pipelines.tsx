@@ -37,29 +37,32 @@ export const Pipelines = ({ query }: { query: Record<string, string> }) => {
 /** wait is how long a card is seen before its plan is read: those that scroll by are not. */
 const wait = 60;
 
-const usePlan = (model: string, version: string): GraphView | Error | null => {
+const usePlan = (model: string, version: string, served: boolean): GraphView | Error | null => {
   const [s, set] = useState<GraphView | Error | null>(null);
   useEffect(() => {
+    set(null);
+    if (!served) return undefined;
     let over = false;
     const timer = setTimeout(() => {
       plan(model, version).then((g) => { if (!over) set(g); }, (e: Error) => { if (!over) set(e); });
     }, wait);
     return () => { over = true; clearTimeout(timer); };
-  }, [model, version]);
+  }, [model, version, served]);
   return s;
 };
 
 const Small = ({ m, by }: { m: ModelView; by: Map<string, ModelView> }) => {
-  const g = usePlan(m.name, m.version);
+  const served = m.state === 'READY';
+  const g = usePlan(m.name, m.version, served);
   const nodes = useMemo(() => (g && !(g instanceof Error) ? withLive(g, by) : []), [g, by]);
   const worst = m.rate > 0 ? slowest(nodes) : null; // others may call the models of an ensemble that nobody calls
   return (
     <article class="small">
-      <h2><a class="stretch clip" href={link('pipeline', m.name)} title={m.name}>{m.name}</a>{m.state !== 'READY' && <State state={m.state} {...(m.reason ? { reason: m.reason } : {})} />}</h2>
+      <h2><a class="stretch clip" href={link('pipeline', m.name)} title={m.name}>{m.name}</a>{!served && <State state={m.state} {...(m.reason ? { reason: m.reason } : {})} />}</h2>
       <div class="minibox">
-        {g instanceof Error ? <span class="wrong clip" title={g.message}>{g.message}</span> : g && <Picture g={g} failing={new Set(nodes.filter((n) => (n.live?.error_rate ?? 0) > 0).map((n) => n.node))} worst={worst?.node ?? null} />}
+        {!served ? <span class="why">{m.reason || 'It is not loaded.'}</span> : g instanceof Error ? <span class="wrong clip" title={g.message}>{g.message}</span> : g && <Picture g={g} failing={new Set(nodes.filter((n) => (n.live?.error_rate ?? 0) > 0).map((n) => n.node))} worst={worst?.node ?? null} />}
       </div>
-      <p class="clip dim">{worst ? <><i class="mark" />{worst.name} <span>{dur(worst.ns)}, {percent(worst.share)} of the steps</span></> : m.rate > 0 ? 'no figures of its steps yet' : 'no requests in the last minute'}</p>
+      <p class="clip dim">{!served ? `version ${m.version || '–'}` : worst ? <><i class="mark" />{worst.name} <span>{dur(worst.ns)}, {percent(worst.share)} of the steps</span></> : m.rate > 0 ? 'no figures of its steps yet' : 'no requests in the last minute'}</p>
       <dl>
         <div><dt>requests</dt><dd>{count(m.rate)}/s</dd></div>
         <div><dt>errors</dt><dd class={m.error_rate > 0 ? 'wrong' : ''}>{count(m.error_rate)}/s</dd></div>

@@ -22,10 +22,20 @@ func (b *bench) goodput() error {
 	return nil
 }
 
-// goodputLive is the half of goodput with servers.
+// goodputLive is the part of goodput with servers whose models have devices of their own, and with the text example.
 func (b *bench) goodputLive() error {
 	g := &goodputBench{bench: b}
-	err := errors.Join(g.live(), g.liveText())
+	return g.judged(errors.Join(g.liveOn(false), g.liveText()))
+}
+
+// goodputShared is the part of goodput with a server whose models share a device.
+func (b *bench) goodputShared() error {
+	g := &goodputBench{bench: b}
+	return g.judged(g.liveOn(true))
+}
+
+// judged adds to the error of a run whether a goal is missed.
+func (g *goodputBench) judged(err error) error {
 	if g.missed {
 		err = errors.Join(err, errGoodput)
 	}

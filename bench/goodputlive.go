@@ -37,21 +37,54 @@ const (
 // liveSide is a server, and the model that requests are for.
 type liveSide struct {
 	name, model string
-	goal        bool // it has to reach the goals
+	goal        bool   // it has to reach the goals
+	metrics     string // the address of its metrics, empty for others than ours
 	*proc.Process
 }
 
-// live sends requests to servers at random times, beside a simulation of the same arrivals. The models only sleep, so that it is the
-// scheduling that is compared. All sides have the same models, clients and limit.
-func (g *goodputBench) live() error {
-	for _, shared := range []bool{false, true} {
-		if err := g.liveOn(shared); err != nil {
-			return err
-		}
-	}
-	return nil
+// refusals are the times from arrival to the error of the requests that failed: how many were refused on arrival, and of them and of those
+// that queues dropped later the 50th and 99th percentile.
+type refusals struct {
+	arrived, dropped int
+	p50, p99, latest time.Duration
 }
 
+// refusalsOf divides the failures of a run, ascending, into those on arrival and those later. The server counts the former; they are taken as the
+// quickest, because a request that is dropped later has waited before.
+func refusalsOf(failures []time.Duration, arrived int) (r refusals) {
+	r.arrived = min(arrived, len(failures))
+	r.dropped = len(failures) - r.arrived
+	if first := failures[:r.arrived]; len(first) > 0 {
+		r.p50, r.p99 = load.Percentile(first, 0.5), load.Percentile(first, 0.99)
+	}
+	if later := failures[r.arrived:]; len(later) > 0 {
+		r.latest = load.Percentile(later, 0.99)
+	}
+	return r
+}
+
+func (r *refusals) String() string {
+	if r.arrived+r.dropped == 0 {
+		return "-"
+	}
+	text := fmt.Sprintf("%d in %.1f, %.1f ms", r.arrived, inMillis(r.p50), inMillis(r.p99))
+	if r.dropped > 0 {
+		text += fmt.Sprintf("; %d dropped within %.0f ms", r.dropped, inMillis(r.latest))
+	}
+	return text
+}
+
+// onArrival returns how many requests for the model the server has refused on arrival; 0 for another server, which refuses none there.
+func (s *liveSide) onArrival() int {
+	if s.metrics == "" {
+		return 0
+	}
+	n, _ := sampleOf(context.Background(), s.metrics, "ensemble_refusals_total", `model="`+s.model+`"`, `reason="deadline_predicted"`)
+	return int(n)
+}
+
+// liveOn sends requests to servers at random times, beside a simulation of the same arrivals. The models only sleep, so that it is the
+// scheduling that is compared. All sides have the same models, clients and limit.
 func (g *goodputBench) liveOn(shared bool) (err error) {
 	sides, stop, err := g.liveSides(shared)
 	defer func() { err = errors.Join(err, stop()) }()
@@ -65,7 +98,7 @@ func (g *goodputBench) liveOn(shared bool) (err error) {
 	fmt.Fprintf(g.table, "\nlive, %s: requests in time of a limit of %v, over the bound; %v each, %.0f requests/s is the capacity\n", devices(shared), liveLimit, liveLength, graph.Capacity())
 	fmt.Fprint(g.table, "arrivals\tload\tbound\tsimulated")
 	for _, s := range sides {
-		fmt.Fprintf(g.table, "\t%s\tp50, p99 of a refusal", s.name)
+		fmt.Fprintf(g.table, "\t%s\trefusals: p50, p99", s.name)
 	}
 	fmt.Fprintln(g.table)
 	p := plot.Plot{
@@ -168,7 +201,11 @@ func (g *goodputBench) liveSides(shared bool) (sides []liveSide, stop func() err
 	if err != nil {
 		return nil, stop, err
 	}
-	args := tuttiArgs(ports, liveRepository)
+	metrics, err := proc.FreePort()
+	if err != nil {
+		return nil, stop, err
+	}
+	args := append(tuttiArgs(ports, liveRepository), "--allow-metrics=true", "--metrics-address=127.0.0.1", "--metrics-port="+metrics)
 	if shared {
 		args = append(args, "--max-device-executions=1")
 	}
@@ -179,7 +216,8 @@ func (g *goodputBench) liveSides(shared bool) (sides []liveSide, stop func() err
 		return nil, stop, err
 	}
 	running = append(running, ours)
-	sides = []liveSide{{"tutti", "goodput3", true, ours}, {"tutti without deadlines", "goodput3_undated", false, ours}}
+	seen := "http://127.0.0.1:" + metrics + "/metrics"
+	sides = []liveSide{{"tutti", "goodput3", true, seen, ours}, {"tutti without deadlines", "goodput3_undated", false, seen, ours}}
 	if shared {
 		return sides, stop, nil
 	}
@@ -198,7 +236,7 @@ func (g *goodputBench) liveSides(shared bool) (sides []liveSide, stop func() err
 		return nil, stop, err
 	}
 	running = append(running, triton)
-	return append(sides, liveSide{m.report.Versions[0], "goodput3", false, triton}), stop, nil
+	return append(sides, liveSide{m.report.Versions[0], "goodput3", false, "", triton}), stop, nil
 }
 
 // liveLine prints what each side does with the same arrivals. It returns the bound and what part of the requests is in time at each side.
@@ -210,21 +248,19 @@ func (g *goodputBench) liveLine(graph *sim.Graph, kind goodputCase, at float64, 
 	fmt.Fprintf(g.table, "%s\t%.1f\t%.1f %%\t%.3f", kind.arrivals, at, 100*o.Bound, simulated)
 	for i := range sides {
 		s := &sides[i]
+		before := s.onArrival()
 		r, err := sendAt(s.HTTP, s.model, vectorOf16(), arrivals)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", s.name, err)
 		}
 		part := inTime(&r, liveLimit) / float64(len(arrivals)) / o.Bound
 		parts = append(parts, part*o.Bound)
-		refusals := "-"
-		if n := len(r.Failures); n > 0 {
-			refusals = fmt.Sprintf("%.1f, %.1f ms", inMillis(load.Percentile(r.Failures, 0.5)), inMillis(load.Percentile(r.Failures, 0.99)))
-		}
+		refused := refusalsOf(r.Failures, s.onArrival()-before)
 		verdict := ""
-		if s.goal && (at >= 1 && part < liveLeast || part < simulated-liveApart || load.Percentile(r.Failures, 0.99) > slowestRefusal) {
+		if s.goal && (at >= 1 && part < liveLeast || part < simulated-liveApart || refused.p99 > slowestRefusal) {
 			g.missed, verdict = true, " MISSED"
 		}
-		fmt.Fprintf(g.table, "\t%.3f%s\t%s", part, verdict, refusals)
+		fmt.Fprintf(g.table, "\t%.3f%s\t%s", part, verdict, &refused)
 	}
 	fmt.Fprintln(g.table)
 	return parts, nil

@@ -15,6 +15,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -332,7 +333,7 @@ func (b *bench) gpuSaturate(c *gpuCase) (err error) {
 	var watch sync.WaitGroup
 	watch.Go(func() {
 		for ctx.Err() == nil {
-			if u, ok := gaugeOf(ctx, v.metrics, "nv_gpu_utilization"); ok {
+			if u, ok := sampleOf(ctx, v.metrics, "nv_gpu_utilization"); ok {
 				busy = append(busy, u)
 			}
 			select {
@@ -352,8 +353,8 @@ func (b *bench) gpuSaturate(c *gpuCase) (err error) {
 	return nil
 }
 
-// gaugeOf returns the first sample of a metric.
-func gaugeOf(ctx context.Context, url, name string) (float64, bool) {
+// sampleOf returns the first sample of a metric that has the labels.
+func sampleOf(ctx context.Context, url, name string, labels ...string) (float64, bool) {
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
 		return 0, false
@@ -364,7 +365,9 @@ func gaugeOf(ctx context.Context, url, name string) (float64, bool) {
 	}
 	defer resp.Body.Close()
 	for lines := bufio.NewScanner(io.LimitReader(resp.Body, 1<<22)); lines.Scan(); {
-		if text := lines.Text(); strings.HasPrefix(text, name+"{") {
+		text := lines.Text()
+		lacks := func(label string) bool { return !strings.Contains(text, label) }
+		if strings.HasPrefix(text, name+"{") && !slices.ContainsFunc(labels, lacks) {
 			v, err := strconv.ParseFloat(text[strings.LastIndexByte(text, ' ')+1:], 64)
 			return v, err == nil
 		}

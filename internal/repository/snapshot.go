@@ -57,7 +57,9 @@ type model struct {
 }
 
 // isEnsemble reports whether the configuration, if it could be read, is that of an ensemble.
-func (m *model) isEnsemble() bool { return m.folder != nil && m.folder.cfg.GetEnsembleScheduling() != nil }
+func (m *model) isEnsemble() bool {
+	return m.folder != nil && m.folder.cfg.GetEnsembleScheduling() != nil
+}
 
 // version returns a version by number, the latest for number <= 0, or nil.
 func (m *model) version(number int64) *version {

@@ -26,6 +26,7 @@ import (
 	"github.com/tutti-server/tutti/backends/sequence"
 	"github.com/tutti-server/tutti/backends/sim"
 	"github.com/tutti-server/tutti/backends/square"
+	"github.com/tutti-server/tutti/backends/wasm"
 	"github.com/tutti-server/tutti/internal/cli"
 	"github.com/tutti-server/tutti/steps"
 	"github.com/tutti-server/tutti/steps/classify"
@@ -105,6 +106,7 @@ func builtinBackends(registry *steps.Registry) []backends.Factory {
 		repeat.NewFactory(),
 		sequence.NewFactory(),
 		square.NewFactory(),
+		wasm.NewFactory(),
 	}
 	list = append(list, isolate.Around(nativeBackends()...)...)
 	return append(list, sim.NewFactory(list...))

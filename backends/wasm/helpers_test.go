@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"google.golang.org/protobuf/encoding/prototext"
@@ -149,7 +150,10 @@ func once(tb testing.TB, ctx context.Context, x backends.Instance, in backendtes
 	if err := x.Execute(ctx, b); err != nil {
 		return nil, err
 	}
-	return tensor.Slice[int32](&b.Out[0]), b.Requests[0].Err
+	if err := b.Requests[0].Err; err != nil {
+		return nil, err
+	}
+	return slices.Clone(tensor.Slice[int32](&b.Out[0])), nil
 }
 
 // guest returns the path of a module that scripts/prepare-wasm compiled.

@@ -95,7 +95,8 @@ func TestBackendsPage(t *testing.T) {
 	}
 	for _, f := range others {
 		if len(f.Guide.Params) > 0 {
-			writeBackend(b, &f, &measured{}, "")
+			m := figures[folders[f.Name]]
+			writeBackend(b, &f, &m, folders[f.Name])
 		}
 	}
 	goldentest.Check(t, docsDir+"backends.md", b.Bytes())

@@ -99,7 +99,9 @@ func Add(module []byte) ([]byte, error) {
 		return nil, fmt.Errorf("expected version 1 of the binary format, found % x", module[4:len(preamble)])
 	}
 	m := &metered{in: reader{data: module, at: len(preamble), end: len(module)}}
-	m.split()
+	if m.split(); m.in.err != nil {
+		return nil, m.in.err
+	}
 	out := m.rewrite()
 	if m.in.err != nil {
 		return nil, m.in.err

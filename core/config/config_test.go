@@ -316,6 +316,7 @@ func TestDeduce(t *testing.T) {
 		{"m.onnxruntime", "1/z", "", "onnxruntime", ""},
 		{"m", "01/model.onnx", "", "", ""},
 		{"m", "1/model.onnx", `backend: "identity"`, "identity", ""},
+		{"m", "1/xgboost.ubj", "", "fil", ""},
 	}
 	for _, tt := range tests {
 		t.Run(tt.file, func(t *testing.T) {
@@ -350,7 +351,7 @@ func TestBackends(t *testing.T) {
 		{"dali", "", "model.dali", "native"},
 		{"tensorflow", "tensorflow_savedmodel", "model.savedmodel", ""},
 		{"tensorflow", "tensorflow_graphdef", "model.graphdef", ""},
-		{"fil", "", "xgboost.model", "onnxmltools"},
+		{"fil", "", "xgboost.model", ""},
 		{"own", "", "", ""},
 	} {
 		t.Run(tt.backend+tt.file, func(t *testing.T) {
@@ -389,6 +390,28 @@ func TestBackends(t *testing.T) {
 				t.Errorf("got %q", err)
 			}
 		})
+	}
+}
+
+// TestForestFile checks the default file of a forest by its format, and the format by the file.
+func TestForestFile(t *testing.T) {
+	t.Parallel()
+	for format, file := range map[string]string{
+		"": "xgboost.model", "xgboost": "xgboost.model", "xgboost_json": "xgboost.json", "xgboost_ubj": "xgboost.ubj", "lightgbm": "model.txt", "treelite_checkpoint": "checkpoint.tl",
+	} {
+		cfg := parse(t, `name: "m" backend: "fil" parameters { key: "model_type" value { string_value: "`+format+`" } }`)
+		if err := config.Normalise(cfg, "m"); err != nil || cfg.GetDefaultModelFilename() != file {
+			t.Errorf("model_type %q: default_model_filename %q, want %q, %v", format, cfg.GetDefaultModelFilename(), file, err)
+		}
+	}
+	dir := t.TempDir()
+	if err := os.Mkdir(filepath.Join(dir, "1"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	write(t, filepath.Join(dir, "1", "checkpoint.tl"), "")
+	cfg := parse(t, `name: "m"`)
+	if config.Deduce(cfg, dir, "m"); cfg.GetParameters()["model_type"].GetStringValue() != "treelite_checkpoint" {
+		t.Errorf("Deduce sets %v", cfg)
 	}
 }
 

@@ -367,7 +367,6 @@ func sortedMapKeys(m protoreflect.Map) []protoreflect.MapKey {
 // alternatives says what can serve a model of a Triton backend that this server may lack.
 var alternatives = map[string]string{
 	"tensorrt":    "serve the ONNX file that the plan was made of, with backend 'onnxruntime'",
-	"fil":         "convert the trees to ONNX with onnxmltools and set backend 'onnxruntime'",
 	"dali":        "make an ensemble of native steps of the pipeline",
 	"vllm":        "serve language models by a server of their own",
 	"tensorrtllm": "serve language models by a server of their own",

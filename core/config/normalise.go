@@ -44,8 +44,21 @@ var defaultFiles = []defaultFile{
 	{"openvino", "", "model.xml"},
 	{pythonBackend, "", "model.py"},
 	{"dali", "", "model.dali"},
-	{"fil", "", "xgboost.model"},
-	{"fil", "", "xgboost.json"},
+	{filBackend, "", "xgboost.model"},
+	{filBackend, "", "xgboost.json"},
+	{filBackend, "", "xgboost.ubj"},
+	{filBackend, "", "checkpoint.tl"},
+}
+
+// The backend of forests, and its parameter that names the format of the model file.
+const (
+	filBackend = "fil"
+	filFormat  = "model_type"
+)
+
+// filFiles are the default model files of the backend fil by format.
+var filFiles = map[string]string{
+	"xgboost": "xgboost.model", "xgboost_json": "xgboost.json", "xgboost_ubj": "xgboost.ubj", "lightgbm": "model.txt", "treelite_checkpoint": "checkpoint.tl",
 }
 
 // IsEnsemble reports whether cfg describes an ensemble.
@@ -146,6 +159,9 @@ func normaliseBackend(cfg *modelconfig.ModelConfig) []Diagnostic {
 		}
 		if cfg.DefaultModelFilename == "" && (d.backend != "tensorflow" || cfg.Platform != "") {
 			cfg.DefaultModelFilename = d.file
+			if d.backend == filBackend {
+				cfg.DefaultModelFilename = cmp.Or(filFiles[cfg.GetParameters()[filFormat].GetStringValue()], d.file)
+			}
 		}
 		break
 	}

@@ -125,6 +125,7 @@ func Deduce(cfg *modelconfig.ModelConfig, dir, name string) {
 		}
 		if _, err := os.Stat(filepath.Join(version, file)); err == nil && version != "" {
 			cfg.Backend, cfg.Platform = d.backend, d.platform
+			deduceFormat(cfg, d.file)
 			return
 		}
 	}
@@ -136,6 +137,21 @@ func Deduce(cfg *modelconfig.ModelConfig, dir, name string) {
 	// A backend with a file of its own name keeps that; any other has Triton's.
 	if cfg.DefaultModelFilename == "" && !slices.ContainsFunc(defaultFiles, func(d defaultFile) bool { return d.backend == cfg.Backend }) {
 		cfg.DefaultModelFilename = "model." + cfg.Backend
+	}
+}
+
+// deduceFormat sets the format of a forest by the name of its default file.
+func deduceFormat(cfg *modelconfig.ModelConfig, file string) {
+	if cfg.Backend != filBackend || cfg.GetParameters()[filFormat] != nil {
+		return
+	}
+	for format, usual := range filFiles {
+		if usual == file {
+			if cfg.Parameters == nil {
+				cfg.Parameters = map[string]*modelconfig.ModelParameter{}
+			}
+			cfg.Parameters[filFormat] = &modelconfig.ModelParameter{StringValue: format}
+		}
 	}
 }
 

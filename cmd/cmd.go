@@ -16,6 +16,7 @@ import (
 
 	"github.com/tutti-server/tutti"
 	"github.com/tutti-server/tutti/backends"
+	"github.com/tutti-server/tutti/backends/fil"
 	"github.com/tutti-server/tutti/backends/identity"
 	"github.com/tutti-server/tutti/backends/isolate"
 	"github.com/tutti-server/tutti/backends/native"
@@ -98,6 +99,7 @@ func builtinSteps() []steps.Factory {
 // builtinBackends returns the backends. Instances of native ones may be isolated, for which the program must use Main.
 func builtinBackends(registry *steps.Registry) []backends.Factory {
 	list := []backends.Factory{
+		fil.NewFactory(),
 		identity.NewFactory(),
 		native.NewFactory(registry),
 		python.NewFactory(),

@@ -103,6 +103,9 @@ func factoriesOf(t *testing.T, root string) []*backends.Factory {
 		if err != nil {
 			t.Fatal(err)
 		}
+		if config.IsEnsemble(cfg) {
+			continue
+		}
 		f := registry.ByName(cfg.GetBackend())
 		if f == nil {
 			f = registry.ByPlatform(cfg.GetPlatform())

@@ -17,12 +17,13 @@ import tempfile
 
 import docs
 import examples
+import forests
 import quick
 import tutorials
 import unsupported
 from repository import Check, Report, examine
 
-LIST = (*tutorials.LIST, *quick.LIST, *unsupported.LIST, *examples.LIST, *docs.LIST)
+LIST = (*tutorials.LIST, *quick.LIST, *unsupported.LIST, *examples.LIST, *docs.LIST, *forests.LIST)
 
 
 def examined(kind):

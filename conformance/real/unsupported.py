@@ -48,7 +48,6 @@ LIST = (
     of("dali_backend", "dali", DALI + "dali_plugin", "model_repository"),
     of("dali_backend", "dali", DALI + "perf_analyzer", "model_repository"),
     of("dali_backend", "dali", DALI + "video_decode_remap", "model_repository"),
-    of("fil_backend", "fil", "qa/benchmark_repo"),
     without("Conceptual_Guide/Part_3-optimizing_triton_configuration", "it measures part 2"),
     without("Conceptual_Guide/Part_8-semantic_caching", "it changes vLLM's backend"),
     without("Quick_Deploy/vLLM", "it has vLLM's samples served"),

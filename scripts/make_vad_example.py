@@ -60,6 +60,7 @@ def example(model):
         ("two sentences", "two.flac", ("FLAC", "PCM_16", 16000), [0.6, ("Good morning.",), 1.2, ("Please close the door.", "en-us"), 0.8]),
         ("stereo", "stereo.ogg", ("OGG", "VORBIS", 22050), [0.3, ("One, two, three.", "en", 130), 0.9, ("Four.",), 0.5]),
         ("compressed", "call.mp3", ("MP3", "MPEG_LAYER_III", 16000), [("Hello, who is there?", "en-gb"), 1.0]),
+        ("telephone", "phone.wav", ("WAV", "ULAW", 8000), [0.4, ("Yes.",), 0.5, ("No, thank you.", "en", 170), 0.4]),
         ("no speech", "noise.wav", ("WAV", "PCM_16", 8000), [1.1]),
     ]:
         x, rate = recording(parts, len(requests))
@@ -78,7 +79,7 @@ def example(model):
                 tensor("START", "INT64", [s["start"] for s in segments]), tensor("END", "INT64", [s["end"] for s in segments]),
                 tensor("COUNT", "INT32", [len(segments)]), tensor("speech", "FP32", [round(float(p), 6) for p in probabilities]),
             ],
-            "atol": 0.002,
+            "atol": 0.01 if form == "MP3" else 0.0005,  # the server's decoder of MP3 gives 16 bits
         })
     with open(EXAMPLE / "expected.json", "w") as f:
         json.dump({"ensemble": "vad", "requests": requests}, f, indent=1)

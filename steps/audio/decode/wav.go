@@ -36,7 +36,7 @@ const chunkHead = 8
 // parseWAV reads the chunks of a file: "fmt " and "data", and in RF64 files "ds64", which has the length of "data".
 func parseWAV(data []byte) (*wavFile, error) {
 	le := binary.LittleEndian
-	w, long := &wavFile{}, uint64(math.MaxUint32)
+	w, long := &wavFile{}, uint64(math.MaxUint64)
 	for at := 12; ; {
 		if len(data)-at < chunkHead {
 			return nil, errors.New("truncated, it has no chunk 'data'")
@@ -45,8 +45,10 @@ func parseWAV(data []byte) (*wavFile, error) {
 		at += chunkHead
 		rest := uint64(len(data) - at)
 		if name == "data" {
-			if n == math.MaxUint32 { // of a program that did not know the length when it wrote the header, or of RF64
-				n = min(long, rest)
+			if n == math.MaxUint32 && long != math.MaxUint64 {
+				n = long
+			} else if n == math.MaxUint32 { // of a program that did not know the length when it wrote the header
+				n = rest
 			}
 			if n > rest {
 				return nil, fmt.Errorf("truncated, the chunk 'data' has %d of %d bytes", rest, n)

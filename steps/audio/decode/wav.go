@@ -34,35 +34,35 @@ const subformat = "\x00\x00\x00\x00\x10\x00\x80\x00\x00\xaa\x00\x38\x9b\x71"
 const chunkHead = 8
 
 // parseWAV reads the chunks of a file: "fmt " and "data", and in RF64 files "ds64", which has the length of "data".
-func parseWAV(data []byte) (*wavFile, error) {
-	le := binary.LittleEndian
-	w, long := &wavFile{}, uint64(math.MaxUint64)
+func parseWAV(data []byte) (w wavFile, err error) {
+	le, long := binary.LittleEndian, uint64(math.MaxUint64)
 	for at := 12; ; {
 		if len(data)-at < chunkHead {
-			return nil, errors.New("truncated, it has no chunk 'data'")
+			return w, errors.New("truncated, it has no chunk 'data'")
 		}
-		name, n := string(data[at:at+4]), uint64(le.Uint32(data[at+4:]))
+		name, n := data[at:at+4], uint64(le.Uint32(data[at+4:]))
 		at += chunkHead
 		rest := uint64(len(data) - at)
-		if name == "data" {
+		if string(name) == "data" {
 			if n == math.MaxUint32 && long != math.MaxUint64 {
 				n = long
 			} else if n == math.MaxUint32 { // of a program that did not know the length when it wrote the header
 				n = rest
 			}
 			if n > rest {
-				return nil, fmt.Errorf("truncated, the chunk 'data' has %d of %d bytes", rest, n)
+				return w, fmt.Errorf("truncated, the chunk 'data' has %d of %d bytes", rest, n)
 			}
-			return w, w.setData(data[at : at+int(n)])
+			err := w.setData(data[at : at+int(n)])
+			return w, err
 		}
 		if n > rest {
-			return nil, fmt.Errorf("truncated in the chunk %q", name)
+			return w, fmt.Errorf("truncated in the chunk %q", name)
 		}
 		body := data[at : at+int(n)]
-		switch name {
+		switch string(name) {
 		case "fmt ":
 			if err := w.setFormat(body); err != nil {
-				return nil, err
+				return w, err
 			}
 		case "ds64":
 			if len(body) >= 16 {

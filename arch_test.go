@@ -26,6 +26,7 @@ var layers = [][]string{
 	{
 		"steps/image/kernels", "steps/image/raster", "steps/image/warp", "steps/image/contour", "steps/image/opencv", "steps/image/jpeg", "steps/image/tiff", "steps/image/resize", "steps/image/decode",
 		"tokenizer/charclass", "tokenizer/onig", "tokenizer", "proto/modelconfig", "proto/inference", "faults", "pending", "pool", "environ", "tempfolder", "memory", "core/status", "diskfull", "diskfull/*", "jsontext", "recovery", "core/tensor", "core/condition", "core/tensor/compute", "core/tensor/cuda", "core/tensor/cuda/kernels", "telemetry", "logs", "handover", "tracing", "tensordiff", "shm", "server/certs", "server/sock", "server/sites", "server/http1", "table", "load", "plot",
+		"backends/caffe2/netdef", "backends/caffe2/onnxgraph", "backends/caffe2/convert",
 	},
 	{"core/config", "core/infer", "core/job", "inspect", "simdev", "gpu", "scheduler/deadline"},
 	{"wire", "identity", "server/loads"},
@@ -240,6 +241,8 @@ func TestLayerRule(t *testing.T) {
 		{"backends/onnx", "backends/dylib", ""},
 		{"backends/onnx", "backends/native", "sideways"},
 		{"backends/onnx", "backends/onnx/internal/api", ""},
+		{"backends/caffe2", "backends/caffe2/convert", ""},
+		{"backends/caffe2/convert", "backends", "upward"},
 		{"steps/image", "steps/tokenize", "sideways"},
 		{"steps/image", "steps/image/decode", ""},
 		{"steps/image/decode", "steps/image/raster", ""},

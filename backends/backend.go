@@ -233,6 +233,8 @@ type Settings struct {
 	Config *modelconfig.ModelConfig
 	// Filename is the file of cc_model_filenames for the GPUs of the instances; empty if there is none.
 	Filename string
+	// Origin is the file that the model file was converted from, for errors; empty if it is the user's own.
+	Origin string
 	// Instances is the number of instances that will be created.
 	Instances int
 	// Strict is true when the configuration must not be completed from the model (--disable-auto-complete-config).

@@ -4,6 +4,7 @@ package cmd
 
 import (
 	"github.com/tutti-server/tutti/backends"
+	"github.com/tutti-server/tutti/backends/caffe2"
 	"github.com/tutti-server/tutti/backends/onnx"
 	"github.com/tutti-server/tutti/backends/openvino"
 	"github.com/tutti-server/tutti/backends/pytorch"
@@ -20,5 +21,6 @@ func nativeBackends() []backends.Factory {
 		pytorch.NewPackageFactory(),
 		tensorflow.NewFactory(),
 		tensorrt.NewFactory(),
+		caffe2.NewFactory(onnx.NewFactory()),
 	}
 }

@@ -16,6 +16,7 @@ func nativeBackends() []backends.Factory {
 		unsupported("torch_aoti", "model.pt2"),
 		unsupported("tensorflow", "model.savedmodel", "tensorflow_savedmodel", "tensorflow_graphdef"),
 		unsupported("tensorrt", "model.plan", "tensorrt_plan"),
+		unsupported("caffe2", "model.netdef", "caffe2_netdef"),
 	}
 }
 

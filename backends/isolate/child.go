@@ -105,7 +105,7 @@ func (c *child) load(list []backends.Factory, about *description) (made *loaded,
 		return nil, err
 	}
 	ctx := context.Background()
-	b, err := list[i].New(backends.Options{Log: log, Config: about.Values, Places: tensor.NewPlaces(c.pool)})
+	b, err := list[i].New(backends.Options{Log: log, Config: about.Values, Others: about.Others, Places: tensor.NewPlaces(c.pool)})
 	if err != nil {
 		return nil, err
 	}

@@ -31,7 +31,8 @@ import (
 // description is what a child needs to load a model.
 type description struct {
 	Backend       string
-	Values        map[string]string // of --backend-config
+	Values        map[string]string            // of --backend-config
+	Others        map[string]map[string]string // of the other backends
 	Model         string
 	Version       int64
 	ModelDir, Dir string
@@ -48,7 +49,7 @@ func describe(b *backend, s *backends.Settings) (*description, error) {
 	delete(cfg.GetParameters(), Param)
 	text, err := proto.Marshal(cfg)
 	return &description{
-		Backend: b.factory.Name, Values: b.options.Config, Model: s.Model, Version: s.Version, ModelDir: s.ModelDir, Dir: s.Dir,
+		Backend: b.factory.Name, Values: b.options.Config, Others: b.options.Others, Model: s.Model, Version: s.Version, ModelDir: s.ModelDir, Dir: s.Dir,
 		Config: text, Filename: s.Filename, Instances: s.Instances, Strict: s.Strict,
 	}, err
 }

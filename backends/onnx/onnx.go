@@ -40,6 +40,7 @@
 package onnx
 
 import (
+	"cmp"
 	"context"
 	"os"
 	"path/filepath"
@@ -147,11 +148,11 @@ func (b *backend) Load(ctx context.Context, s backends.Settings) (backends.Model
 	m := &model{lib: b.lib, name: s.Model, path: path, devices: b.places, places: bind.Places(s.Config)}
 	if err := m.load(ctx, &s, b.start); err != nil {
 		_ = m.Close()
-		return nil, status.Prefixf(err, "unable to load model '%s' from '%s': ", s.Model, path)
+		return nil, status.Prefixf(err, "unable to load model '%s' from '%s': ", s.Model, cmp.Or(s.Origin, path))
 	}
 	if m.binding, err = bound(s.Config, m.first(), b.maxBatch); err != nil {
 		_ = m.Close()
-		return nil, status.Errorf(status.CodeOf(err), "%w (in '%s')", err, path)
+		return nil, status.Errorf(status.CodeOf(err), "%w (in '%s')", err, cmp.Or(s.Origin, path))
 	}
 	m.Sig.Model, m.Sig.Version = s.Model, s.Version
 	if m.gpu == nil {

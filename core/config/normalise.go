@@ -28,6 +28,7 @@ var platforms = map[string]string{
 	"pytorch_libtorch":      "pytorch",
 	"tensorflow_graphdef":   "tensorflow",
 	"tensorflow_savedmodel": "tensorflow",
+	"caffe2_netdef":         "caffe2",
 }
 
 // defaultFile is the model file of a backend.
@@ -42,6 +43,7 @@ var defaultFiles = []defaultFile{
 	{"pytorch", "pytorch_libtorch", "model.pt"},
 	{"torch_aoti", "", "model.pt2"},
 	{"openvino", "", "model.xml"},
+	{"caffe2", "caffe2_netdef", "model.netdef"},
 	{pythonBackend, "", "model.py"},
 	{"dali", "", "model.dali"},
 	{filBackend, "", "xgboost.model"},

@@ -226,6 +226,7 @@ func VersionOf(name string) (int64, bool) {
 var fileKinds = map[string]string{
 	".onnx": onnxRuntime, ".plan": "tensorrt", ".savedmodel": "tensorflow", ".graphdef": "tensorflow", ".pb": "tensorflow",
 	".pt": "pytorch", ".pt2": "torch_aoti", ".xml": "openvino", ".py": pythonBackend,
+	".netdef": "caffe2",
 }
 
 // maxNamed is the number of files that an error names at most.

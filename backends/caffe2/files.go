@@ -45,6 +45,9 @@ func convertFiles(ctx context.Context, s *backends.Settings, path, to string) (e
 		return err
 	}
 	defer predict.close()
+	if len(predict.data) == 0 {
+		return bind.UnreadableFile(status.Errorf(status.InvalidArg, "the predict net is empty"), "a NetDef of Caffe2", path)
+	}
 	dir, name := filepath.Split(path)
 	initPath := filepath.Join(dir, initPrefix+name)
 	if !bind.IsFile(initPath) {
@@ -65,6 +68,10 @@ func convertFiles(ctx context.Context, s *backends.Settings, path, to string) (e
 		Batched: s.Config.GetMaxBatchSize() > 0, Weights: weights, WeightsFile: weightsFile,
 	}
 	model, err := convertMapped(ctx, source)
+	var bad *convert.ParseError
+	if errors.As(err, &bad) {
+		err = bind.UnreadableFile(err, "a NetDef of Caffe2", map[bool]string{true: initPath, false: path}[bad.Init])
+	}
 	if err = errors.Join(err, weights.Close()); err != nil {
 		return err
 	}
@@ -121,8 +128,8 @@ func mapFile(path string) (*mapped, error) {
 	switch {
 	case err != nil:
 		return nil, err
-	case info.Size() == 0:
-		return nil, bind.UnreadableFile(status.Errorf(status.InvalidArg, "it is empty"), "a NetDef of Caffe2", path)
+	case info.Size() == 0: // a net without operators
+		return &mapped{}, nil
 	case info.Size() > maxFile:
 		return nil, status.Errorf(status.InvalidArg, "'%s' has %d bytes, expected at most %d, as protobuf does", path, info.Size(), maxFile)
 	}
@@ -133,4 +140,8 @@ func mapFile(path string) (*mapped, error) {
 	return &mapped{data}, nil
 }
 
-func (m *mapped) close() { _ = unix.Munmap(m.data) }
+func (m *mapped) close() {
+	if m.data != nil {
+		_ = unix.Munmap(m.data)
+	}
+}

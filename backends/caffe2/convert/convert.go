@@ -59,11 +59,11 @@ type Source struct {
 // operator, counted from 0, that cannot be converted: Unsupported if it is not known here, else InvalidArg. It returns soon after ctx is
 // cancelled.
 func ONNX(ctx context.Context, s *Source) ([]byte, error) {
-	predict, err := parse("predict net", s.Predict)
+	predict, err := parse(false, s.Predict)
 	if err != nil {
 		return nil, err
 	}
-	initial, err := parse("init net", s.Init)
+	initial, err := parse(true, s.Init)
 	if err != nil {
 		return nil, err
 	}
@@ -76,9 +76,9 @@ func ONNX(ctx context.Context, s *Source) ([]byte, error) {
 	}
 	c.reserve(initial, predict)
 	for _, step := range []func() error{
-		func() error { return c.run("init net", initial) },
+		func() error { return c.run(true, initial) },
 		c.declareInputs,
-		func() error { return c.run("predict net", predict) },
+		func() error { return c.run(false, predict) },
 		func() error { return c.declareOutputs(predict) },
 		c.weights.flush,
 	} {
@@ -89,11 +89,32 @@ func ONNX(ctx context.Context, s *Source) ([]byte, error) {
 	return c.graph.Model("caffe2"), nil
 }
 
+// ParseError is the error for a file that is no net.
+type ParseError struct {
+	Init bool // it is the file of the init net
+	Err  error
+}
+
+// Error returns the reason.
+func (e *ParseError) Error() string {
+	return "unable to read the " + netName(e.Init) + ": " + e.Err.Error()
+}
+
+// Unwrap returns the error of package netdef.
+func (e *ParseError) Unwrap() error { return e.Err }
+
+func netName(initial bool) string {
+	if initial {
+		return "init net"
+	}
+	return "predict net"
+}
+
 // parse reads a net.
-func parse(what string, data []byte) (*netdef.Net, error) {
+func parse(initial bool, data []byte) (*netdef.Net, error) {
 	n, err := netdef.Parse(data)
 	if err != nil {
-		return nil, status.Errorf(status.InvalidArg, "unable to read the %s: %w", what, err)
+		return nil, status.Errorf(status.InvalidArg, "%w", &ParseError{initial, err})
 	}
 	return n, nil
 }
@@ -128,20 +149,20 @@ func (c *converter) reserve(nets ...*netdef.Net) {
 }
 
 // run converts the operators of a net.
-func (c *converter) run(net string, n *netdef.Net) error {
+func (c *converter) run(initial bool, n *netdef.Net) error {
 	for i := range n.Operators {
 		if c.ctx.Err() != nil {
 			return status.ErrCancelled
 		}
 		def := &n.Operators[i]
 		overridden := func(name string) bool { return c.inputs[name] && c.blobs[name] == nil }
-		if net == "init net" && len(def.Outputs) > 0 && !slices.ContainsFunc(def.Outputs, func(name string) bool { return !overridden(name) }) {
+		if initial && len(def.Outputs) > 0 && !slices.ContainsFunc(def.Outputs, func(name string) bool { return !overridden(name) }) {
 			for _, name := range def.Outputs {
 				c.left[name]--
 			}
 			continue // requests bring these blobs
 		}
-		o := &op{c: c, def: def, net: net, index: i}
+		o := &op{c: c, def: def, net: netName(initial), index: i}
 		if err := o.convert(); err != nil {
 			return err
 		}

@@ -20,7 +20,7 @@ const (
 	// alignment is that of constants in the file of weights, which the runtime maps.
 	alignment = 64
 	// maxFilled is the most elements of all constants that ConstantFill repeats. A small file must not become a huge one.
-	maxFilled = 1 << 28
+	maxFilled = 1 << 26
 	// maxKnown is the most elements of a constant whose integers are kept, for shapes.
 	maxKnown = maxRank
 )

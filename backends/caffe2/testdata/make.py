@@ -299,7 +299,22 @@ def nets():
         {"aw": conv(4, 3, 3), "bw": conv(4, 1, 3), "fw": f32(5, 4), "fb": f32(5), **bn("a"), **bn("b")})
 
 
-for group in (unary, pairs, matrices, windows, norms, shapes, reductions, nets):
+def triton():
+    """The nets of Triton's own tests for its Caffe2 backend (qa/common/gen_qa_models.py of its early releases)."""
+    a, b = random.integers(0, 50, (2, 16)), random.integers(1, 50, (2, 16))
+    types = {"int32": caffe2_pb2.TensorProto.INT32, "int64": caffe2_pb2.TensorProto.INT64, "float32": caffe2_pb2.TensorProto.FLOAT}
+    for given in ("int32", "float32"):
+        for first in types:
+            for second in types:
+                case(f"triton: {given} {first} {second}", [
+                    op("Add", ["INPUT0", "INPUT1"], "add"), op("Sub", ["INPUT0", "INPUT1"], "sub"),
+                    op("Cast", "add", "OUTPUT0", to=types[first]), op("Cast", "sub", "OUTPUT1", to=types[second])],
+                     {"INPUT0": a.astype(given), "INPUT1": b.astype(given)}, ["OUTPUT0", "OUTPUT1"])
+    case("triton: copies", [op("Copy", "INPUT0", "OUTPUT0"), op("Copy", "INPUT1", "OUTPUT1")],
+         {"INPUT0": f32(3, 5), "INPUT1": a.astype(np.int64)}, ["OUTPUT0", "OUTPUT1"])
+
+
+for group in (triton, unary, pairs, matrices, windows, norms, shapes, reductions, nets):
     group()
 out = Path(__file__).resolve().parent / "operators.json.gz"
 text = "[\n" + ",\n".join(json.dumps(c) for c in cases) + "\n]\n"

@@ -68,9 +68,12 @@ func convertFiles(ctx context.Context, s *backends.Settings, path, to string) (e
 		Batched: s.Config.GetMaxBatchSize() > 0, Weights: weights, WeightsFile: weightsFile,
 	}
 	model, err := convertMapped(ctx, source)
-	var bad *convert.ParseError
-	if errors.As(err, &bad) {
-		err = bind.UnreadableFile(err, "a NetDef of Caffe2", map[bool]string{true: initPath, false: path}[bad.Init])
+	if bad, ok := errors.AsType[*convert.ParseError](err); ok {
+		file := path
+		if bad.Init {
+			file = initPath
+		}
+		err = bind.UnreadableFile(err, "a NetDef of Caffe2", file)
 	}
 	if err = errors.Join(err, weights.Close()); err != nil {
 		return err

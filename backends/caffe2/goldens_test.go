@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -79,7 +80,7 @@ func (g *golden) config(variable int) string {
 			if k < variable {
 				d = -1
 			}
-			dims[k] = fmt.Sprint(d)
+			dims[k] = strconv.FormatInt(d, 10)
 		}
 		fmt.Fprintf(&b, "input { name: %q data_type: %s dims: [%s] }\n", t.Name, tensor.ParseDType(t.Datatype).ConfigName(), strings.Join(dims, ","))
 	}

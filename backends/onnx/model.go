@@ -111,7 +111,7 @@ func (m *model) load(ctx context.Context, s *backends.Settings, st start) error 
 	if err != nil {
 		return err
 	}
-	m.shrink, m.threads = set.shrink, set.threads()
+	m.shrink, m.threads, set.converted = set.shrink, set.threads(), s.Origin != ""
 	host, device, err := accelerators(s.Config)
 	if err == nil {
 		err = m.lib.missing(host) // those of devices are checked when an instance needs them

@@ -210,6 +210,9 @@ func (s *session) load(ctx context.Context, path string, o *settings) error {
 		<-cancelled
 		return status.ErrCancelled
 	}
+	if o.converted {
+		return err
+	}
 	return bind.UnreadableFile(err, "an ONNX model", path)
 }
 

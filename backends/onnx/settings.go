@@ -65,6 +65,7 @@ type settings struct {
 	pattern      bool
 	shrink       string      // devices whose arenas shrink after each run, for example "cpu:0"
 	shared       bool        // use the global thread pools
+	converted    bool        // the model file is not the user's: see backends.Settings.Origin
 	entries      [][2]string // session config entries
 	libraries    []string    // of custom operators
 	providers    []provider  // execution providers, in order of preference

@@ -23,6 +23,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -68,13 +69,16 @@ func ONNX(ctx context.Context, s *Source) ([]byte, error) {
 		return nil, err
 	}
 	c := &converter{
-		ctx: ctx, source: s, blobs: map[string]*value{}, inputs: map[string]bool{}, left: map[string]int{}, taken: map[string]bool{},
+		cancelled: func() bool { return ctx.Err() != nil }, source: s, blobs: map[string]*value{}, inputs: map[string]bool{}, left: map[string]int{}, taken: map[string]bool{},
 		weights: weights{to: s.Weights, file: s.WeightsFile},
 	}
 	if len(predict.Operators) == 0 {
 		return nil, status.Errorf(status.InvalidArg, "the predict net has no operators")
 	}
 	c.reserve(initial, predict)
+	if err := c.checkInputs(initial, predict); err != nil {
+		return nil, err
+	}
 	for _, step := range []func() error{
 		func() error { return c.run(true, initial) },
 		c.declareInputs,
@@ -121,16 +125,16 @@ func parse(initial bool, data []byte) (*netdef.Net, error) {
 
 // converter is the state of a conversion.
 type converter struct {
-	ctx     context.Context //nolint:containedctx // of one conversion
-	source  *Source
-	graph   onnxgraph.Builder
-	weights weights
-	blobs   map[string]*value // the current version of each blob
-	inputs  map[string]bool   // the names of the model's inputs
-	left    map[string]int    // how often each blob is still written
-	taken   map[string]bool   // names of tensors of the graph
-	made    int               // number of names for tensors that no blob has
-	filled  int64             // elements of the constants that ConstantFill makes
+	cancelled func() bool
+	source    *Source
+	graph     onnxgraph.Builder
+	weights   weights
+	blobs     map[string]*value // the current version of each blob
+	inputs    map[string]bool   // the names of the model's inputs
+	left      map[string]int    // how often each blob is still written
+	taken     map[string]bool   // names of tensors of the graph
+	made      int               // number of names for tensors that no blob has
+	filled    int64             // elements of the constants that ConstantFill makes
 }
 
 // reserve counts the writes of each blob, and keeps the names of all blobs for them.
@@ -148,10 +152,38 @@ func (c *converter) reserve(nets ...*netdef.Net) {
 	}
 }
 
+// checkInputs refuses an input that the predict net does not read.
+func (c *converter) checkInputs(initial, predict *netdef.Net) error {
+	filled, written, reads := map[string]bool{}, map[string]bool{}, map[string]bool{}
+	for i := range initial.Operators {
+		for _, name := range initial.Operators[i].Outputs {
+			filled[name] = true
+		}
+	}
+	for _, name := range predict.Inputs {
+		reads[name] = true
+	}
+	for i := range predict.Operators {
+		for _, name := range predict.Operators[i].Inputs {
+			reads[name] = reads[name] || !written[name]
+		}
+		for _, name := range predict.Operators[i].Outputs {
+			written[name] = true
+		}
+	}
+	for _, p := range c.source.Inputs {
+		if !reads[p.Name] {
+			maps.DeleteFunc(reads, func(name string, read bool) bool { return !read || filled[name] })
+			return status.Errorf(status.InvalidArg, "unexpected inference input '%s', allowed inputs are: %s", p.Name, list(slices.Sorted(maps.Keys(reads))))
+		}
+	}
+	return nil
+}
+
 // run converts the operators of a net.
 func (c *converter) run(initial bool, n *netdef.Net) error {
 	for i := range n.Operators {
-		if c.ctx.Err() != nil {
+		if c.cancelled() {
 			return status.ErrCancelled
 		}
 		def := &n.Operators[i]
@@ -205,7 +237,7 @@ func (c *converter) declareOutputs(predict *netdef.Net) error {
 		v := c.blobs[p.Name]
 		switch {
 		case v == nil:
-			return status.Errorf(status.InvalidArg, "no operator writes the output '%s', the net's own outputs are: %s", p.Name, list(predict.Outputs))
+			return status.Errorf(status.InvalidArg, "unexpected inference output '%s', allowed outputs are the blobs that operators write; the net's own are: %s", p.Name, list(predict.Outputs))
 		case v.lost != "":
 			return status.Errorf(status.Unsupported, "output '%s' is not computed: %s", p.Name, v.lost)
 		}

@@ -102,7 +102,8 @@ func TestRefuses(t *testing.T) {
 		code    status.Code
 	}{
 		"unknown operator": {
-			[][]byte{op("Relu", "x", "a"), op("Mystery", "a", "y")}, nil,
+			[][]byte{op("Relu", "x", "a"), op("Mystery", "a", "y")},
+			nil,
 			`operator 1 (type "Mystery") of the predict net: the operator is not supported`, status.Unsupported,
 		},
 		"other case":      {[][]byte{op("relu", "x", "y")}, nil, `did you mean "Relu"?`, status.Unsupported},
@@ -113,13 +114,14 @@ func TestRefuses(t *testing.T) {
 		"nested net":      {[][]byte{op("Softmax", "x", "y", arg{"axis", nil})}, nil, "argument 'axis' is a net, expected", status.Unsupported},
 		"missing blob":    {[][]byte{op("Add", "x z", "y")}, nil, "it reads blob 'z', which no operator before it writes and which is no input", status.InvalidArg},
 		"cycle":           {[][]byte{op("Add", "x b", "a"), op("Relu", "a", "b")}, nil, "operator 0 (type \"Add\") of the predict net: it reads blob 'b'", status.InvalidArg},
-		"reads itself":    {[][]byte{op("Relu", "y", "y")}, nil, "it reads blob 'y'", status.InvalidArg},
+		"reads itself":    {[][]byte{op("Relu", "x", "a"), op("Relu", "y", "y")}, nil, "it reads blob 'y'", status.InvalidArg},
 		"output twice":    {[][]byte{op("Split", "x", "y y")}, nil, "its output 1 is 'y', expected a name that no other output has", status.InvalidArg},
 		"no outputs":      {[][]byte{op("Relu", "x", "")}, nil, "it has 0 outputs, expected 1", status.InvalidArg},
 		"inputs":          {[][]byte{op("Conv", "x", "y", kernel)}, nil, "it has 1 inputs, expected 2 to 3", status.InvalidArg},
-		"variadic":        {[][]byte{op("Sum", "", "y")}, nil, "it has 0 inputs, expected at least 1", status.InvalidArg},
+		"variadic":        {[][]byte{op("Relu", "x", "a"), op("Sum", "", "y")}, nil, "it has 0 inputs, expected at least 1", status.InvalidArg},
 		"no operators":    {nil, weights, "the predict net has no operators", status.InvalidArg},
-		"output":          {[][]byte{op("Relu", "x", "z")}, nil, "no operator writes the output 'y'", status.InvalidArg},
+		"output":          {[][]byte{op("Relu", "x", "z")}, nil, "unexpected inference output 'y', allowed outputs are", status.InvalidArg},
+		"input":           {[][]byte{op("Sum", "w b z", "y")}, weights, "unexpected inference input 'x', allowed inputs are: 'z'", status.InvalidArg},
 		"mask":            {[][]byte{op("Dropout", "x", "a y", arg{"is_test", 1})}, nil, "output 'y' is not computed: operator 0 (type \"Dropout\")", status.Unsupported},
 		"training":        {[][]byte{op("Dropout", "x", "y mask")}, nil, "argument 'is_test' is not 1", status.Unsupported},
 		"NHWC":            {[][]byte{op("Conv", "x w b", "y", kernel, arg{"order", "NHWC"})}, weights, "argument 'order' is NHWC, expected NCHW", status.Unsupported},
@@ -160,6 +162,7 @@ func TestRefuses(t *testing.T) {
 			[][]byte{op("Slice", "x", "y", arg{"starts", []int64{0, 3}}, arg{"ends", []int64{-1, 2}})}, nil, "it slices dimension 1 of shape [-1,4,8,8] from 3 to 2", status.InvalidArg,
 		},
 		"scale": {[][]byte{op("ResizeNearest", "x", "y", arg{"width_scale", float32(math.NaN())})}, nil, "expected positive numbers", status.InvalidArg},
+		"types": {[][]byte{op("Cast", "x", "i", arg{"to", "int32"}), op("Mul", "x i", "y")}, nil, `operator 1 (type "Mul") of the predict net: input 1 has type int32`, status.InvalidArg},
 		"ranks": {[][]byte{op("Sum", "x b", "y")}, weights, "input 1 has shape [4], expected that of the first", status.InvalidArg},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -2,6 +2,7 @@ package convert
 
 import (
 	"bufio"
+	"bytes"
 	"encoding/binary"
 	"io"
 	"math"
@@ -92,7 +93,7 @@ func (c *converter) encode(v *value, put func(b []byte)) {
 		}
 		put(buf)
 		buf = buf[:0]
-		return c.ctx.Err() == nil
+		return !c.cancelled()
 	}
 	switch f := v.fill; {
 	case f.floats != nil:
@@ -110,10 +111,10 @@ func (c *converter) encode(v *value, put func(b []byte)) {
 	case f.raw != nil:
 		put(f.raw)
 	case f.unit != nil:
-		for range f.count {
-			if buf = append(buf, f.unit...); !next() {
-				break
-			}
+		most := min(f.count, int64(cap(buf)/len(f.unit)))
+		buf = append(buf, bytes.Repeat(f.unit, int(most))...)
+		for left := f.count - most; left > 0 && !c.cancelled(); left -= most {
+			put(buf[:min(left, most)*int64(len(f.unit))])
 		}
 	default:
 		for _, x := range f.ints {
@@ -263,10 +264,10 @@ func constantFill(o *op) {
 	}
 	e := o.elem("dtype", byDefault)
 	var unit []byte
-	switch {
-	case e == onnxgraph.String:
+	switch e {
+	case onnxgraph.String:
 		o.refuse("strings are not supported")
-	case e == onnxgraph.Float || e == onnxgraph.Double || e == onnxgraph.Float16:
+	case onnxgraph.Float, onnxgraph.Double, onnxgraph.Float16:
 		unit = appendFloat(nil, e, o.number("value", 0))
 	default:
 		unit = appendInteger(nil, e, o.integer("value", 0))
@@ -298,7 +299,8 @@ func (o *op) constantLike(e onnxgraph.Elem, unit []byte) {
 	}
 	x, extra := o.in[0], o.integers("extra_shape")
 	one := &value{name: o.c.newName(o.def.Outputs[0]), elem: e, dims: []int64{}, fill: &fill{unit: unit, count: 1}}
-	shape, dims := x, x.dims
+	var shape *value
+	dims := x.dims
 	if o.flag("input_as_shape") {
 		shape, dims = o.asInt64(x), x.ints
 		if dims == nil && len(x.dims) == 1 && x.dims[0] >= 0 && x.dims[0] <= maxRank {

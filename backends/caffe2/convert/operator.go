@@ -63,6 +63,11 @@ func (o *op) convert() error {
 		}
 		o.in = append(o.in, v)
 	}
+	for i, v := range o.in {
+		if first := o.in[0].elem; v.elem != first && !mixed[o.def.Type] {
+			return o.errorf(status.InvalidArg, "input %d has type %s, expected that of the first, %s", i, v.elem, first)
+		}
+	}
 	o.read, o.outs = map[string]bool{}, make([]*value, len(o.def.Outputs))
 	r.convert(o)
 	o.checkArguments()

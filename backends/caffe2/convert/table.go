@@ -11,6 +11,9 @@ import (
 // many is the most inputs or outputs of an operator that takes any number.
 const many = 1 << 20
 
+// mixed are the operators whose inputs may have different types: the first one has the data, others indices or shapes.
+var mixed = map[string]bool{"Gather": true, "Reshape": true, "ResizeLike": true, "Slice": true, "Split": true}
+
 // rule is the conversion of an operator, with the number of its inputs and the most outputs. The outputs that convert does not set are
 // those that only training needs.
 type rule struct {

@@ -296,7 +296,7 @@ func pool(kind string) func(o *op) {
 		if slices.Max(w.dilation) > 1 {
 			o.invalid("it has a dilation, which pools of Caffe2 do not have")
 		}
-		attrs := append(w.attrs()[:2], pads...)
+		attrs := slices.Concat(w.attrs()[:2], pads)
 		if kind == "AveragePool" && o.flag("count_include_pad") {
 			attrs = append(attrs, onnxgraph.IntAttr("count_include_pad", 1))
 		}

@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"slices"
 	"unicode/utf8"
 
 	"google.golang.org/protobuf/encoding/protowire"
@@ -96,12 +97,7 @@ var (
 
 // wrongKind refuses a field whose encoding is not that of the message. Unknown fields are skipped, as protobuf does.
 func wrongKind(num protowire.Number, f field, numbers []protowire.Number, message string) error {
-	for _, n := range numbers {
-		if n == num {
-			return nil
-		}
-	}
-	if num > 12 {
+	if num > 12 || slices.Contains(numbers, num) {
 		return nil
 	}
 	return fmt.Errorf("%w: field %d of a %s has wire type %d", ErrFormat, num, message, f.kind)
@@ -234,7 +230,7 @@ func next(data []byte) (num protowire.Number, f field, size int, err error) {
 		return 0, field{}, 0, broken(tag)
 	}
 	f.kind = kind
-	n := 0
+	var n int
 	switch rest := data[tag:]; kind {
 	case protowire.VarintType:
 		f.v, n = protowire.ConsumeVarint(rest)

@@ -39,8 +39,20 @@ var elems = [...]struct {
 	name string
 	size int
 }{
-	{"undefined", 0}, {"float", 4}, {"uint8", 1}, {"int8", 1}, {"uint16", 2}, {"int16", 2}, {"int32", 4}, {"int64", 8},
-	{"string", 0}, {"bool", 1}, {"float16", 2}, {"double", 8}, {"uint32", 4}, {"uint64", 8},
+	{"undefined", 0},
+	{"float", 4},
+	{"uint8", 1},
+	{"int8", 1},
+	{"uint16", 2},
+	{"int16", 2},
+	{"int32", 4},
+	{"int64", 8},
+	{"string", 0},
+	{"bool", 1},
+	{"float16", 2},
+	{"double", 8},
+	{"uint32", 4},
+	{"uint64", 8},
 }
 
 // String returns ONNX's name of the type, for example "float".

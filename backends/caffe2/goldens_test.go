@@ -89,6 +89,7 @@ func (g *golden) config(variable int) string {
 
 // TestOperators compares each operator with Caffe2's own results: with declared dimensions that are fixed, with a variable first one, as
 // models with a batch have it, and with variable ones only, where a model may be refused by name.
+// shows: backends.caffe2
 func TestOperators(t *testing.T) {
 	t.Parallel()
 	for _, g := range goldens(t) {

@@ -16,7 +16,7 @@ var guideDoc = "Serves the nets of Caffe2: `model.netdef` is the predict net and
 	"`KIND_GPU`. The converted model is in a temporary folder while it is loaded, with the size of its weights: `TMPDIR` chooses the place."
 
 // guideLimits describes what is refused.
-var guideLimits = fmt.Sprintf("Any other operator or argument is refused by name and position; so are the order NHWC, operators that train "+
-	"(without `is_test`), quantized operators (`Int8...`) and random fills. A model that leaves dimensions variable cannot have Caffe's padding "+
-	"(`legacy_pad` 3). The results of each operator were compared with those of Caffe2 in PyTorch 1.10.2; they differ in the last digits of sums. "+
-	"The operators are: %s.", strings.Join(convert.Operators(), ", "))
+var guideLimits = fmt.Sprintf("An operator or argument that is not supported is refused by name and position; so are the order NHWC, operators that "+
+	"train (without `is_test`), quantized operators (`Int8...`) and random fills. Caffe's padding (`legacy_pad` 3) needs fixed dimensions of images "+
+	"in the configuration. The results of each operator were compared with those of Caffe2 in PyTorch 1.10.2; they differ in the last digits of "+
+	"sums. The supported operators are: %s.", strings.Join(convert.Operators(), ", "))

@@ -96,7 +96,10 @@ func TestBackendsPage(t *testing.T) {
 	for _, f := range others {
 		if len(f.Guide.Params) > 0 {
 			m := figures[folders[f.Name]]
-			writeBackend(b, &f, &m, folders[f.Name])
+			var section bytes.Buffer
+			writeBackend(&section, &f, &m, folders[f.Name])
+			b.Write(bytes.TrimRight(section.Bytes(), "\n"))
+			b.WriteString("\n")
 		}
 	}
 	goldentest.Check(t, docsDir+"backends.md", b.Bytes())

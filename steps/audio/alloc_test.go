@@ -41,27 +41,3 @@ func TestAllocsPerRow(t *testing.T) { //nolint:paralleltest // others would be c
 		release(tc.batch)
 	}
 }
-
-// BenchmarkSteps measures ten seconds of audio.
-func BenchmarkSteps(b *testing.B) {
-	for _, bc := range []struct {
-		name   string
-		step   steps.Factory
-		params map[string]string
-		batch  *backends.Batch
-	}{
-		{"resample 44100 to 16000", audio.NewResampleFactory(), map[string]string{"from": "44100", "to": "16000"}, sampleBatch(b, 441000)},
-		{"whisper", audio.NewMelFactory(), map[string]string{"preset": "whisper", "seconds": "10"}, sampleBatch(b, 160000)},
-	} {
-		b.Run(bc.name, func(b *testing.B) {
-			step := makeStep(b, bc.step, bc.params)
-			b.ReportAllocs()
-			for b.Loop() {
-				if err := step.Run(b.Context(), bc.batch); err != nil {
-					b.Fatal(err)
-				}
-			}
-			release(bc.batch)
-		})
-	}
-}

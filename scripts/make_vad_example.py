@@ -79,7 +79,7 @@ def example(model):
                 tensor("START", "INT64", [s["start"] for s in segments]), tensor("END", "INT64", [s["end"] for s in segments]),
                 tensor("COUNT", "INT32", [len(segments)]), tensor("speech", "FP32", [round(float(p), 6) for p in probabilities]),
             ],
-            "atol": 0.01 if form == "MP3" else 0.0005,  # the server's decoder of MP3 gives 16 bits
+            "atol": 0.02 if form == "MP3" else 0.0005,  # the server's decoder of MP3 gives 16 bits
         })
     with open(EXAMPLE / "expected.json", "w") as f:
         json.dump({"ensemble": "vad", "requests": requests}, f, indent=1)

@@ -104,6 +104,14 @@ func TestDecodeContract(t *testing.T) {
 			},
 		},
 		steptest.Case{
+			Name: "many files", MaxBatch: 8, Params: map[string]string{"max_samples": "5"},
+			Requests: []steptest.Request{
+				{Inputs: []steptest.Value{steptest.Text([]int64{2, 1}, wav(1, 1, 2, 3), wav(1, 1, 2, 3))}, WantErr: "row 1: expected at most 5 samples (max_samples) in all files of a request, found 6"},
+				{Inputs: []steptest.Value{steptest.Text([]int64{2, 1}, wav(1, 1, 2, 3), wav(1, 1))}, WantErr: "expected at most 5 samples (max_samples) in all files of a request, found 6 with zeros behind the shorter ones"},
+				{Inputs: []steptest.Value{steptest.Text(file, wav(1, 1, 2, 3))}},
+			},
+		},
+		steptest.Case{
 			Name: "too long at the output's rate", Params: map[string]string{"max_samples": "5", "sample_rate": "16000"},
 			Requests: []steptest.Request{{Inputs: []steptest.Value{steptest.Text([]int64{1}, wav(1, 1, 2, 3))}, WantErr: "expected at most 5 samples (max_samples), found 6 frames of 1 channels at 16000 Hz"}},
 		},

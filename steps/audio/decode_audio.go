@@ -45,7 +45,7 @@ func NewDecodeFactory() steps.Factory {
 			{Key: rateName, Doc: "Sampling rate of the output in Hz; 0 is that of the file.", Default: "0"},
 			channelsParam("Whether the output is the mean of the channels, [frames], or has all of them, [channels, frames]. All files of a request must then have the same number."),
 			{Key: "max_bytes", Doc: "Largest file accepted.", Default: "67108864"},
-			{Key: "max_samples", Doc: "Most samples of a file or of its output, frames times channels.", Default: "67108864"},
+			{Key: "max_samples", Doc: "Most samples of a file, and of all files of a request after they are filled up: frames times channels.", Default: "67108864"},
 		}, filterParams()),
 		Examples: []steps.Example{{ // four frames of stereo at 8 kHz: a file whose bytes can be written in JSON
 			Config: steps.ExampleConfig("max_batch_size: 8", "decode_audio"),
@@ -235,6 +235,9 @@ func (w *decodeWorker) mix(a *decode.Audio, channels int) {
 // convert appends w.mixed at the output's rate to w.data.
 func (s *decodeStep) convert(w *decodeWorker, row decodedRow) error {
 	frames, at := row.frames, len(w.data)
+	if n := int64(at + len(w.mixed)); n > s.limits.MaxSamples { // many small files of one request may unpack to much
+		return fmt.Errorf("expected at most %d samples (max_samples) in all files of a request, found %d", s.limits.MaxSamples, n)
+	}
 	if s.cache == nil || row.rate == s.cache.To {
 		w.data = append(w.data, w.mixed...)
 	} else {
@@ -243,7 +246,7 @@ func (s *decodeStep) convert(w *decodeWorker, row decodedRow) error {
 			return err
 		}
 		row.frames, row.rate = r.Len(frames), s.cache.To
-		if int64(row.frames) > s.limits.MaxSamples/int64(row.channels) {
+		if int64(row.frames) > (s.limits.MaxSamples-int64(at))/int64(row.channels) {
 			return fmt.Errorf("expected at most %d samples (max_samples), found %d frames of %d channels at %d Hz", s.limits.MaxSamples, row.frames, row.channels, row.rate)
 		}
 		n := row.frames * row.channels
@@ -261,6 +264,11 @@ func (s *decodeStep) write(w *decodeWorker, o *outputs) error {
 	channels, longest := 0, 0
 	for _, r := range w.rows {
 		channels, longest = r.channels, max(longest, r.frames)
+	}
+	if n := int64(longest) * int64(channels) * int64(len(w.rows)); n > s.limits.MaxSamples {
+		o.batch.Fail(o.request.First, status.Errorf(status.InvalidArg, "input '%s': expected at most %d samples (max_samples) in all files of a request, found %d with zeros behind the shorter ones",
+			fileName, s.limits.MaxSamples, n))
+		return nil
 	}
 	dims := []int64{int64(longest)}
 	if !s.mono {

@@ -43,19 +43,23 @@ type Header struct {
 	format         format
 	rate, channels int
 	frames         int64 // unknown if the format does not say
+	likely         int64 // frames, where they are unknown; 0 if there is no hint
 	bytes          int64
 }
 
 // unknown stands for a number of frames that only decoding shows.
 const unknown = -1
 
-// Samples returns the number of samples that the file claims to have. If it claims nothing, Samples estimates one from the
-// length of the file: most files have fewer.
+// Samples returns the number of samples that the file claims to have. If it claims nothing, Samples estimates one: most files have
+// fewer.
 func (h Header) Samples() int64 {
-	if h.frames == unknown {
-		return 16 * h.bytes // an MP3 of 32 kbit/s and 48 kHz has 12 per byte
+	switch {
+	case h.frames != unknown:
+		return h.frames * int64(h.channels)
+	case h.likely > 0 && h.likely < 1<<40:
+		return h.likely * int64(h.channels)
 	}
-	return h.frames * int64(h.channels)
+	return 4 * h.bytes // a FLAC file that does not say it
 }
 
 // Check reads the header of a file. It returns an error if the format is unknown or the file exceeds a limit.

@@ -179,8 +179,18 @@ func mp3Header(data []byte) (Header, error) {
 // onlyReader hides that a reader can seek, for which the decoder would read the file twice.
 type onlyReader struct{ io.Reader }
 
-// mp3Range is the largest sample of the decoder, which gives stereo of 16 bits for every file.
-const mp3Range = 1<<15 - 1
+// fromMP3 converts a sample of the decoder, which gives stereo of 16 bits for every file, cut off towards 0: the middle of what has been cut
+// off to that number.
+func fromMP3(v int16) float32 {
+	const most = 1<<15 - 1
+	switch {
+	case v > 0:
+		return (float32(v) + 0.5) / most
+	case v < 0:
+		return (float32(v) - 0.5) / most
+	}
+	return 0
+}
 
 // decodeMP3 decodes all frames, and then drops the samples that the encoder and the decoder have added.
 func (d *Decoder) decodeMP3(data []byte) error {
@@ -207,7 +217,7 @@ func (d *Decoder) decodeMP3(data []byte) error {
 		}
 		step := 4 / m.channels
 		for i := range out {
-			out[i] = float32(int16(binary.LittleEndian.Uint16(d.chunk[i*step:]))) / mp3Range
+			out[i] = fromMP3(int16(binary.LittleEndian.Uint16(d.chunk[i*step:])))
 		}
 		if err != nil {
 			break

@@ -1,6 +1,7 @@
 package decode
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -91,6 +92,17 @@ func firstPacket(data []byte) []byte {
 		}
 	}
 	return data[min(at, len(data)):min(at+n, len(data))]
+}
+
+// lastPosition returns the position of the last page of a file, which is the number of frames of most files. The page is not checked.
+// It adds what decoders may drop at both ends.
+func lastPosition(data []byte) int64 {
+	const dropped = 1 << 14
+	at := bytes.LastIndex(data, []byte("OggS"))
+	if at < 0 || len(data)-at < pageHead {
+		return 0
+	}
+	return max(int64(binary.LittleEndian.Uint64(data[at+6:]))&(1<<62-1), 0) + dropped
 }
 
 // oggReader reads the packets of the first stream of a file. Pages of other streams, and what follows the last page of the stream, are

@@ -44,7 +44,7 @@ func readOpusHead(packet []byte) (h opusHead, err error) {
 
 func opusHeader(data []byte) (Header, error) {
 	h, err := readOpusHead(firstPacket(data))
-	return Header{rate: opusClock, channels: h.channels, frames: unknown}, err
+	return Header{rate: opusClock, channels: h.channels, frames: unknown, likely: lastPosition(data)}, err
 }
 
 // longestPacket is the frames of the longest packet at opusClock: 120 ms.

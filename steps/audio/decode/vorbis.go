@@ -36,7 +36,7 @@ func readVorbisHead(packet []byte) (l vorbisLayout, err error) {
 
 func vorbisHeader(data []byte) (Header, error) {
 	l, err := readVorbisHead(firstPacket(data))
-	return Header{rate: l.rate, channels: l.channels, frames: unknown}, err
+	return Header{rate: l.rate, channels: l.channels, frames: unknown, likely: lastPosition(data)}, err
 }
 
 // openVorbis reads the three headers. The second one has comments only, which the decoder does not need.

@@ -96,6 +96,11 @@ func (c *converter) encode(v *value, put func(b []byte)) {
 		return !c.cancelled()
 	}
 	switch f := v.fill; {
+	case f.floats != nil && v.elem == onnxgraph.Float:
+		f.floats.Raw(buf[:cap(buf)], func(b []byte) bool {
+			put(b)
+			return !c.cancelled()
+		})
 	case f.floats != nil:
 		for x := range f.floats.All() {
 			if buf = appendFloat(buf, v.elem, x); !next() {

@@ -108,6 +108,31 @@ func (f *Floats) All() iter.Seq[float32] {
 	}
 }
 
+// Raw passes the floats in order and in little endian to put, in pieces of at most the size of buf, until put returns false. A piece is
+// valid until put returns.
+func (f *Floats) Raw(buf []byte, put func(b []byte) bool) {
+	for _, p := range f.parts {
+		for rest := p.data; len(rest) > 0; {
+			if p.packed {
+				n := min(len(rest), len(buf)&^3)
+				if !put(rest[:n]) {
+					return
+				}
+				rest = rest[n:]
+				continue
+			}
+			n := min(len(rest)/5, len(buf)/4)
+			for i := range n {
+				binary.LittleEndian.PutUint32(buf[4*i:], binary.LittleEndian.Uint32(rest[5*i+1:]))
+			}
+			if !put(buf[:4*n]) {
+				return
+			}
+			rest = rest[5*n:]
+		}
+	}
+}
+
 // All returns the integers in order.
 func (x *Ints) All() iter.Seq[int64] {
 	return func(yield func(int64) bool) {

@@ -21,7 +21,6 @@ import (
 	"github.com/tutti-server/tutti/backends/bind"
 	"github.com/tutti-server/tutti/core/config"
 	"github.com/tutti-server/tutti/core/status"
-	"github.com/tutti-server/tutti/core/tensor"
 	"github.com/tutti-server/tutti/internal/tempfolder"
 )
 
@@ -93,39 +92,31 @@ func (b *backend) Load(ctx context.Context, s backends.Settings) (backends.Model
 	if err != nil {
 		return nil, errors.Join(err, temp.Remove())
 	}
-	m := model{Model: inner, temp: temp}
 	if d, ok := inner.(backends.DeviceModel); ok {
-		return deviceModel{m, d}, nil
+		return deviceModel{d, temp}, nil
 	}
-	return m, nil
+	// The session of the host is open: it has mapped the weights. Without their names, the files end with it, also in a process that is killed.
+	if err := temp.Remove(); err != nil {
+		return nil, errors.Join(err, inner.Close())
+	}
+	return inner, nil
 }
 
-// model is a converted model. Its files stay, because each instance at a GPU reads them.
-type model struct {
-	backends.Model
+// deviceModel is a model with instances at GPUs. Its files stay, because each of them reads them.
+type deviceModel struct {
+	backends.DeviceModel
 	temp *tempfolder.Folder
 }
 
-var _ backends.ThreadedModel = model{}
+var _ backends.ThreadedModel = deviceModel{}
 
 // Threads implements backends.ThreadedModel.
-func (m model) Threads() int {
-	if t, ok := m.Model.(backends.ThreadedModel); ok {
+func (m deviceModel) Threads() int {
+	if t, ok := m.DeviceModel.(backends.ThreadedModel); ok {
 		return t.Threads()
 	}
 	return 1
 }
 
 // Close unloads the model and removes its files.
-func (m model) Close() error { return errors.Join(m.Model.Close(), m.temp.Remove()) }
-
-// deviceModel is a model with instances at GPUs.
-type deviceModel struct {
-	model
-	device backends.DeviceModel
-}
-
-var _ backends.DeviceModel = deviceModel{}
-
-// Places implements backends.DeviceModel.
-func (m deviceModel) Places() []tensor.Place { return m.device.Places() }
+func (m deviceModel) Close() error { return errors.Join(m.DeviceModel.Close(), m.temp.Remove()) }

@@ -13,7 +13,7 @@ var guideDoc = "Serves the nets of Caffe2: `model.netdef` is the predict net and
 	"its inputs, so the configuration must declare them. Any blob may be an output; without outputs in the configuration they are those of the " +
 	"predict net's `external_output`. The nets are converted to ONNX when the model is loaded, and ONNX Runtime executes them: `tutti runtime " +
 	"fetch onnxruntime` gets it. Settings and parameters are those of [`onnxruntime`](#onnxruntime), on the CPU unless an instance group has " +
-	"`KIND_GPU`. The converted model is in a temporary folder while it is loaded, with the size of its weights: `TMPDIR` chooses the place."
+	"`KIND_GPU`. The converted model takes the space of its weights in a temporary folder while it is loaded: `TMPDIR` chooses the place."
 
 // guideLimits describes what is refused.
 var guideLimits = fmt.Sprintf("An operator or argument that is not supported is refused by name and position; so are the order NHWC, operators that "+

@@ -182,6 +182,7 @@ func TestFiles(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	checkEmpty(t, temp)
 	if _, ok := m.(backends.ThreadedModel); !ok {
 		t.Errorf("%T does not report its threads", m)
 	}

@@ -67,6 +67,10 @@ type Factory struct {
 	// Around returns the factory to use instead of that of another backend, with these values of Options.Config. For tests: the
 	// backend sim runs models of all others at devices. Optional.
 	Around func(values map[string]string, of Factory) Factory
+	// Adopts returns why the backend loads a model although its configuration names another one, or one that is not listed: the path of a
+	// file. For example, that of libtriton_mine.so for a model of the backend "mine". It returns "" for a model of others. It may look
+	// for files but must not open them. Optional.
+	Adopts func(Named) string
 	// Guide is the documentation of the backend.
 	Guide Guide
 	// Prepare completes a fetched library on this machine. For example, pytorch compiles its C++ shim. It must keep results
@@ -92,6 +96,7 @@ type Param struct{ Key, Doc string }
 type Registry struct {
 	byName     map[string]*Factory
 	byPlatform map[string]*Factory
+	adopters   []*Factory // those with Adopts
 }
 
 // NewRegistry returns a registry of the given factories. A name or platform that is listed twice is an error.
@@ -102,6 +107,9 @@ func NewRegistry(factories ...Factory) (*Registry, error) {
 			return nil, fmt.Errorf("backend '%s' is listed twice", f.Name)
 		}
 		r.byName[f.Name] = &f
+		if f.Adopts != nil {
+			r.adopters = append(r.adopters, &f)
+		}
 		for _, p := range f.Platforms {
 			if r.byPlatform[p] != nil {
 				return nil, fmt.Errorf("platform '%s' is listed twice", p)
@@ -115,7 +123,7 @@ func NewRegistry(factories ...Factory) (*Registry, error) {
 // Configured returns the registry in which factories with Around have replaced others. settings has the values of Options.Config by
 // backend.
 func (r *Registry) Configured(settings map[string]map[string]string) *Registry {
-	out := &Registry{byName: maps.Clone(r.byName), byPlatform: maps.Clone(r.byPlatform)}
+	out := &Registry{byName: maps.Clone(r.byName), byPlatform: maps.Clone(r.byPlatform), adopters: r.adopters}
 	for _, name := range r.Names() {
 		around := r.byName[name].Around
 		if around == nil || settings[name] == nil {

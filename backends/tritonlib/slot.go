@@ -1,0 +1,205 @@
+package tritonlib
+
+import (
+	"sync/atomic"
+	"time"
+	"unsafe"
+
+	"github.com/tutti-server/tutti/core/tensor"
+)
+
+// slot is a place in a range for a batch in flight. One execution uses it at a time.
+type slot struct {
+	of       *process
+	index    int
+	mem      []byte
+	ready    chan struct{} // has a value when there may be events
+	sleeping atomic.Bool   // the execution waits for ready
+	timer    *time.Timer
+	list     []uint64 // offsets of the events that were taken
+
+	run execution
+}
+
+func newSlot(p *process, i int) *slot {
+	at := atSlots + i*slotSize
+	s := &slot{of: p, index: i, mem: p.mem[at : at+slotSize : at+slotSize], ready: make(chan struct{}, 1), timer: time.NewTimer(time.Hour)}
+	s.timer.Stop()
+	return s
+}
+
+// request returns the words for the requests.
+func (s *slot) request() words { return words{list: wordsOf(s.mem[slotRequest:])} }
+
+// round returns the number of the execution.
+func (s *slot) round() uint32 { return counter(s.mem, slotRound).Load() }
+
+// start has an instance execute the batch in the slot. The instance's thread must not execute another one.
+func (s *slot) start(instance int) {
+	box := s.of.mem[atMailbox+instance*mailboxSize:]
+	counter(box, 4).Store(uint32(s.index)) //nolint:gosec // below mostSlots
+	started, asleep := counter(box, 0), counter(box, 64)
+	started.Add(1)
+	if asleep.Load() != 0 {
+		wake(started)
+	}
+}
+
+// spins is how often an execution looks for events before it sleeps: some microseconds.
+const spins = 3000
+
+// await waits until there is an event, the process has ended, or the time of watchEvery is over. brief waits sleep at once.
+//
+// hot: no system call when the process is quick.
+func (s *slot) await(brief bool) {
+	events := pointer(s.mem, slotEvents)
+	if !brief {
+		for range spins {
+			if events.Load() != 0 {
+				return
+			}
+		}
+	}
+	waiting := counter(s.mem, slotWaiting)
+	s.sleeping.Store(true)
+	waiting.Store(1)
+	if events.Load() == 0 && s.of.alive() {
+		s.timer.Reset(watchEvery)
+		select {
+		case <-s.ready:
+		case <-s.timer.C:
+		}
+		s.timer.Stop()
+	}
+	waiting.Store(0)
+	s.sleeping.Store(false)
+}
+
+// signal wakes the execution if it waits.
+func (s *slot) signal() {
+	if !s.sleeping.Load() {
+		return
+	}
+	select {
+	case s.ready <- struct{}{}:
+	default:
+	}
+}
+
+// take returns the offsets of the events since the last call, oldest first. They are valid until the next call. An offset that is not one of a
+// block ends the list and kills the process.
+func (s *slot) take() []uint64 {
+	s.list = s.list[:0]
+	p := s.of
+	for at := pointer(s.mem, slotEvents).Swap(0); at != 0; {
+		e := p.event(at)
+		if e == nil || len(s.list) > len(p.mem)/blockHead {
+			p.kill("it wrote an event at an unusable position")
+			break
+		}
+		s.list = append(s.list, at)
+		at = e[0]
+	}
+	n := len(s.list)
+	for i := range n / 2 {
+		s.list[i], s.list[n-1-i] = s.list[n-1-i], s.list[i]
+	}
+	if n > 0 {
+		before := counter(s.mem, slotPending).Add(-uint32(n)) + uint32(n) //nolint:gosec // modular
+		taken := counter(s.mem, slotTaken)
+		taken.Add(1)
+		if before >= mostPending {
+			wake(taken)
+		}
+	}
+	return s.list
+}
+
+// usable reports whether a block of n bytes may be at an offset.
+func (p *process) usable(at, n uint64) bool {
+	return at%8 == 0 && at >= uint64(p.heap)+blockHead && at <= uint64(len(p.mem)) && n <= uint64(len(p.mem))-at //nolint:gosec // not negative
+}
+
+// event returns the words of an event, or nil for an unusable offset.
+func (p *process) event(at uint64) []uint64 {
+	if !p.usable(at, eventBody*8) {
+		return nil
+	}
+	e := wordsOf(p.mem[at:])
+	if size := e[5]; !p.usable(at, eventBody*8) || size > uint64(len(e)-eventBody)*8 {
+		return nil
+	} else { //nolint:revive // size is read once: the process may change it
+		return e[: eventBody+size/8 : eventBody+size/8]
+	}
+}
+
+// free gives a block back to the process.
+func (p *process) free(at uint64) {
+	if !p.usable(at, 0) {
+		return
+	}
+	next := (*uint64)(unsafe.Pointer(&p.mem[at-blockHead+8]))
+	for head := pointer(p.mem, atFreed); ; {
+		first := head.Load()
+		*next = first
+		if head.CompareAndSwap(first, at) {
+			return
+		}
+	}
+}
+
+// held is an output in the range of a process.
+type held struct {
+	buf   tensor.Buffer
+	of    *process
+	block uint64
+}
+
+// Free implements tensor.Owner.
+func (h *held) Free(*tensor.Buffer) {
+	p := h.of
+	p.free(h.block)
+	p.mu.Lock()
+	p.spare = append(p.spare, h)
+	p.mu.Unlock()
+	p.release()
+}
+
+// wrap returns n bytes of a block as a buffer.
+func (p *process) wrap(block uint64, n int) *tensor.Buffer {
+	p.mu.Lock()
+	var h *held
+	if k := len(p.spare); k > 0 {
+		h, p.spare = p.spare[k-1], p.spare[:k-1]
+	}
+	p.uses++
+	p.mu.Unlock()
+	if h == nil {
+		h = &held{of: p}
+	}
+	h.block = block
+	h.buf.Reset(h, tensor.Place{}, unsafe.Pointer(&p.mem[block]), n)
+	return &h.buf
+}
+
+// pump wakes executions that sleep when their slots have events. It ends with the process.
+func (p *process) pump() {
+	defer close(p.pumped)
+	notify, asleep := counter(p.mem, atNotify), counter(p.mem, atAsleep)
+	for {
+		v := notify.Load()
+		for _, s := range p.slots {
+			if s.sleeping.Load() && (pointer(s.mem, slotEvents).Load() != 0 || p.exited.Load()) {
+				s.signal()
+			}
+		}
+		if p.exited.Load() {
+			return
+		}
+		asleep.Store(1)
+		if notify.Load() == v {
+			sleep(notify, v)
+		}
+		asleep.Store(0)
+	}
+}

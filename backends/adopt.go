@@ -37,6 +37,9 @@ func (r *Registry) For(cfg *modelconfig.ModelConfig, modelDir, dir string, setti
 	return f
 }
 
+// LibraryBackend is the name of the factory that adopts models with libraries made for Triton.
+const LibraryBackend = "tritonlib"
+
 // KeyDirectory is the setting with the folder of the libraries of Triton's backends, of the backend that adopts their models.
 const KeyDirectory = "backend-directory"
 

@@ -20,6 +20,16 @@ func nativeBackends() []backends.Factory {
 	}
 }
 
+// libraryBackend returns the backend that would load libraries made for Triton.
+func libraryBackend() backends.Factory {
+	f := unsupported(backends.LibraryBackend, "")
+	f.Native, f.ConfigKeys, f.Adopts = false, []string{backends.KeyDirectory}, backends.FindLibrary
+	return f
+}
+
+// host does nothing: the program has no such processes.
+func host([]string) (status int, started bool) { return 0, false }
+
 // unsupported returns a factory with the name, the file and the platforms of a backend, so that its models are recognised.
 func unsupported(name, file string, platforms ...string) backends.Factory {
 	return backends.Factory{

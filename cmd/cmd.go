@@ -57,6 +57,9 @@ func Main(c tutti.Components) int {
 	if isolate.Hidden(os.Args) {
 		return isolate.Serve(nativeBackends())
 	}
+	if status, started := host(os.Args); started {
+		return status
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	context.AfterFunc(ctx, stop)
@@ -120,5 +123,6 @@ func builtinBackends(registry *steps.Registry) []backends.Factory {
 		wasm.NewFactory(),
 	}
 	list = append(list, isolate.Around(nativeBackends()...)...)
+	list = append(list, libraryBackend())
 	return append(list, sim.NewFactory(list...))
 }

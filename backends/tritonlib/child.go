@@ -60,7 +60,7 @@ func Serve() int {
 		return 1
 	}
 	made := replyOf(load(&about))
-	if text := C.tt_completed(); text != nil {
+	if text := C.tl_completed(); text != nil {
 		made.Config = C.GoString(text)
 		C.free(unsafe.Pointer(text))
 	}
@@ -76,7 +76,7 @@ func Serve() int {
 			break
 		}
 	}
-	if err := taken(C.tt_unload()); err != nil {
+	if err := taken(C.tl_unload()); err != nil {
 		fmt.Fprintln(os.Stderr, "unloading the backend library:", err)
 		return 1
 	}
@@ -127,8 +127,8 @@ func load(about *description) error {
 	if err := errors.Join(unix.Close(writeFD), unix.Close(readFD)); err != nil { // no descriptor gives access to it any more
 		return err
 	}
-	C.tt_notices(noticesFD, C.int(about.Verbose))
-	err = taken(C.tt_setup((*C.uint8_t)(unsafe.Pointer(&own[0])), C.size_t(len(own)), (*C.uint8_t)(unsafe.Pointer(&all[0])), C.size_t(about.Slots), slotSize))
+	C.tl_notices(noticesFD, C.int(about.Verbose))
+	err = taken(C.tl_setup((*C.uint8_t)(unsafe.Pointer(&own[0])), C.size_t(len(own)), (*C.uint8_t)(unsafe.Pointer(&all[0])), C.size_t(about.Slots), slotSize))
 	if err == nil {
 		err = provide(symbols())
 	}
@@ -141,7 +141,7 @@ func load(about *description) error {
 	}
 	var s strs
 	defer s.free()
-	return taken(C.tt_load(s.of(about.Library), s.of(about.Backend), s.of(about.Folder), s.of(about.Settings), s.of(about.Model), s.of(about.ModelDir),
+	return taken(C.tl_load(s.of(about.Library), s.of(about.Backend), s.of(about.Folder), s.of(about.Settings), s.of(about.Model), s.of(about.ModelDir),
 		C.uint64_t(about.Version), s.of(about.Config), complete)) //nolint:gosec // not negative
 }
 
@@ -162,20 +162,20 @@ func obey(c *command) error {
 	}
 	switch c.Op {
 	case opBind:
-		return taken(C.tt_bind(joined(c.Inputs, c.Outputs, c.States), C.uint32_t(len(c.Inputs)), C.uint32_t(len(c.Outputs)), C.uint32_t(len(c.States))))
+		return taken(C.tl_bind(joined(c.Inputs, c.Outputs, c.States), C.uint32_t(len(c.Inputs)), C.uint32_t(len(c.Outputs)), C.uint32_t(len(c.States))))
 	case opInstance:
-		return taken(C.tt_instance(C.uint32_t(c.Index), s.of(c.Name), C.int(c.Kind), 0, joined(c.Profiles), C.uint32_t(len(c.Profiles)))) //nolint:gosec // small
+		return taken(C.tl_instance(C.uint32_t(c.Index), s.of(c.Name), C.int(c.Kind), 0, joined(c.Profiles), C.uint32_t(len(c.Profiles)))) //nolint:gosec // small
 	case opCloseInstance:
-		return taken(C.tt_close_instance(C.uint32_t(c.Index))) //nolint:gosec // small
+		return taken(C.tl_close_instance(C.uint32_t(c.Index))) //nolint:gosec // small
 	default:
-		return taken(C.tt_unload())
+		return taken(C.tl_unload())
 	}
 }
 
 // symbols returns the calls that are provided, with the addresses of their functions.
 func symbols() (list []symbol) {
 	for i := C.size_t(0); ; i++ {
-		s := C.tt_symbol_at(i)
+		s := C.tl_symbol_at(i)
 		if s.name == nil {
 			return list
 		}

@@ -14,7 +14,7 @@
 // The life of the library in this process: loaded, then instances with a thread each, then unloaded. Go calls these functions from one
 // goroutine, one at a time; executions need no calls: they are started and reported through shared memory.
 
-struct tt_library tt_library;
+struct tl_library tl_library;
 
 static TRITONBACKEND_Backend backend;
 static TRITONBACKEND_Model model;
@@ -27,19 +27,19 @@ static char *copied(const char *s) {
 	return c;
 }
 
-TRITONSERVER_Error *tt_setup(uint8_t *mem, size_t size, const uint8_t *all, size_t slots, size_t slot_size) {
+TRITONSERVER_Error *tl_setup(uint8_t *mem, size_t size, const uint8_t *all, size_t slots, size_t slot_size) {
 	if (size < TT_SLOTS + slots * slot_size) {
-		return tt_errorf(TRITONSERVER_ERROR_UNAVAILABLE, "the shared memory of the process has %zu bytes, expected at least %zu", size, TT_SLOTS + slots * slot_size);
+		return tl_errorf(TRITONSERVER_ERROR_UNAVAILABLE, "the shared memory of the process has %zu bytes, expected at least %zu", size, TT_SLOTS + slots * slot_size);
 	}
-	tt_range = (struct tt_range){mem, size, all, slots, slot_size, TT_SLOTS + slots * slot_size};
+	tl_range = (struct tl_range){mem, size, all, slots, slot_size, TT_SLOTS + slots * slot_size};
 	return NULL;
 }
 
 // open_library opens the library and finds its functions.
 static TRITONSERVER_Error *open_library(const char *path) {
 	void *lib = dlopen(path, RTLD_NOW | RTLD_LOCAL);
-	if (lib == NULL) return tt_errorf(TRITONSERVER_ERROR_NOT_FOUND, "unable to load shared library: %s", dlerror());
-#define FIND(field, name) *(void **)&tt_library.field = dlsym(lib, name)
+	if (lib == NULL) return tl_errorf(TRITONSERVER_ERROR_NOT_FOUND, "unable to load shared library: %s", dlerror());
+#define FIND(field, name) *(void **)&tl_library.field = dlsym(lib, name)
 	FIND(initialize, "TRITONBACKEND_Initialize");
 	FIND(finalize, "TRITONBACKEND_Finalize");
 	FIND(attributes, "TRITONBACKEND_GetBackendAttribute");
@@ -48,13 +48,13 @@ static TRITONSERVER_Error *open_library(const char *path) {
 	FIND(instance_initialize, "TRITONBACKEND_ModelInstanceInitialize");
 	FIND(instance_finalize, "TRITONBACKEND_ModelInstanceFinalize");
 	FIND(execute, "TRITONBACKEND_ModelInstanceExecute");
-	if (tt_library.execute == NULL) {
-		return tt_errorf(TRITONSERVER_ERROR_NOT_FOUND, "unable to find required entrypoint 'TRITONBACKEND_ModelInstanceExecute' in backend library '%s'", path);
+	if (tl_library.execute == NULL) {
+		return tl_errorf(TRITONSERVER_ERROR_NOT_FOUND, "unable to find required entrypoint 'TRITONBACKEND_ModelInstanceExecute' in backend library '%s'", path);
 	}
 	return NULL;
 }
 
-TRITONSERVER_Error *tt_load(const char *library, const char *name, const char *folder, const char *settings, const char *model_name, const char *model_folder, uint64_t version, const char *config, int complete) {
+TRITONSERVER_Error *tl_load(const char *library, const char *name, const char *folder, const char *settings, const char *model_name, const char *model_folder, uint64_t version, const char *config, int complete) {
 	TRITONSERVER_Error *e = open_library(library);
 	if (e != NULL) return e;
 	backend.name = copied(name);
@@ -67,18 +67,18 @@ TRITONSERVER_Error *tt_load(const char *library, const char *name, const char *f
 	model.complete = complete != 0;
 	model.config = (TRITONSERVER_Message){copied(config), strlen(config)};
 	pthread_mutex_init(&model.lock, NULL);
-	if (tt_library.initialize != NULL && (e = tt_library.initialize(&backend)) != NULL) return e;
+	if (tl_library.initialize != NULL && (e = tl_library.initialize(&backend)) != NULL) return e;
 	backend_ready = true;
-	if (tt_library.attributes != NULL) {
-		if ((e = tt_library.attributes(&backend, (TRITONBACKEND_BackendAttribute *)&backend)) != NULL) return e;
+	if (tl_library.attributes != NULL) {
+		if ((e = tl_library.attributes(&backend, (TRITONBACKEND_BackendAttribute *)&backend)) != NULL) return e;
 	}
-	if (tt_library.model_initialize != NULL && (e = tt_library.model_initialize(&model)) != NULL) return e;
+	if (tl_library.model_initialize != NULL && (e = tl_library.model_initialize(&model)) != NULL) return e;
 	model_ready = true;
 	return NULL;
 }
 
-// tt_completed returns the configuration that the library has set, to free, or NULL.
-char *tt_completed(void) {
+// tl_completed returns the configuration that the library has set, to free, or NULL.
+char *tl_completed(void) {
 	pthread_mutex_lock(&model.lock);
 	char *json = model.set ? copied(model.config.json) : NULL;
 	pthread_mutex_unlock(&model.lock);
@@ -96,7 +96,7 @@ static char **split(const char **list, uint32_t count) {
 	return texts;
 }
 
-TRITONSERVER_Error *tt_bind(const char *names, uint32_t inputs, uint32_t outputs, uint32_t states) {
+TRITONSERVER_Error *tl_bind(const char *names, uint32_t inputs, uint32_t outputs, uint32_t states) {
 	pthread_mutex_lock(&model.lock);
 	model.inputs = split(&names, model.input_count = inputs);
 	model.outputs = split(&names, model.output_count = outputs);
@@ -124,7 +124,7 @@ static inline void relax(void) {
 // await waits until the server starts another execution than the last one. It looks for some microseconds before it sleeps.
 static uint32_t await(TRITONBACKEND_ModelInstance *x, uint32_t last) {
 	enum { SPIN_NS = 20000 };
-	uint8_t *box = tt_at(TT_MAILBOX + (size_t)x->index * TT_MAILBOX_SIZE);
+	uint8_t *box = tl_at(TT_MAILBOX + (size_t)x->index * TT_MAILBOX_SIZE);
 	_Atomic uint32_t *started = (void *)box, *asleep = (void *)(box + 64);
 	uint64_t until = 0;
 	for (;;) {
@@ -146,10 +146,10 @@ static uint32_t await(TRITONBACKEND_ModelInstance *x, uint32_t last) {
 static void report(uint32_t slot, TRITONBACKEND_Request **batch, uint32_t count, TRITONSERVER_Error *e, uint64_t *event) {
 	if (e != NULL) {
 		for (uint32_t i = 0; i < count; i++) {
-			struct tt_ticket *t = batch[i]->ticket;
+			struct tl_ticket *t = batch[i]->ticket;
 			atomic_store(&t->final, true);
-			tt_recycle(batch[i]);
-			tt_drop(t);
+			tl_recycle(batch[i]);
+			tl_drop(t);
 		}
 		size_t n = strlen(e->text);
 		event[TT_EVENT_FLAGS] = (uint64_t)e->code + 1;
@@ -157,7 +157,7 @@ static void report(uint32_t slot, TRITONBACKEND_Request **batch, uint32_t count,
 		memcpy(&event[TT_EVENT_BODY + 1], e->text, n);
 		TRITONSERVER_ErrorDelete(e);
 	}
-	tt_post(slot, event, false);
+	tl_post(slot, event, false);
 }
 
 // execute_slot executes the batch of a slot.
@@ -165,45 +165,45 @@ static void execute_slot(TRITONBACKEND_ModelInstance *x, uint32_t slot) {
 	enum { TEXT = 4096 };
 	const char *why = NULL;
 	uint32_t count = 0;
-	const _Atomic uint32_t *round = (void *)(tt_slot(slot) + TT_SLOT_ROUND);
-	struct tt_ticket about = {.slot = slot, .round = atomic_load(round), .index = 0};
+	const _Atomic uint32_t *round = (void *)(tl_slot(slot) + TT_SLOT_ROUND);
+	struct tl_ticket about = {.slot = slot, .round = atomic_load(round), .index = 0};
 	uint64_t *event;
-	while ((event = tt_event(&about, TT_EVENT_EXECUTED, 0, 8 + TEXT)) == NULL) {
+	while ((event = tl_event(&about, TT_EVENT_EXECUTED, 0, 8 + TEXT)) == NULL) {
 		nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL); // until the server frees blocks
 	}
 	event[TT_EVENT_BODY] = 0;
-	TRITONBACKEND_Request **batch = tt_parse(x, slot, &count, &why);
-	TRITONSERVER_Error *e = batch == NULL ? TRITONSERVER_ErrorNew(TRITONSERVER_ERROR_INTERNAL, why) : tt_library.execute(x, batch, count);
+	TRITONBACKEND_Request **batch = tl_parse(x, slot, &count, &why);
+	TRITONSERVER_Error *e = batch == NULL ? TRITONSERVER_ErrorNew(TRITONSERVER_ERROR_INTERNAL, why) : tl_library.execute(x, batch, count);
 	if (e != NULL && strlen(e->text) >= TEXT) e->text[TEXT - 1] = 0;
 	report(slot, x->batch, count, e, event);
 }
 
 static void *run(void *of) {
 	TRITONBACKEND_ModelInstance *x = of;
-	TRITONSERVER_Error *e = tt_library.instance_initialize == NULL ? NULL : tt_library.instance_initialize(x);
+	TRITONSERVER_Error *e = tl_library.instance_initialize == NULL ? NULL : tl_library.instance_initialize(x);
 	pthread_mutex_lock(&x->lock);
 	x->error = e;
 	x->ready = true;
 	pthread_cond_signal(&x->changed);
 	pthread_mutex_unlock(&x->lock);
 	if (e != NULL) return NULL;
-	const uint8_t *box = tt_at(TT_MAILBOX + (size_t)x->index * TT_MAILBOX_SIZE);
+	const uint8_t *box = tl_at(TT_MAILBOX + (size_t)x->index * TT_MAILBOX_SIZE);
 	for (uint32_t last = 0;;) {
 		last = await(x, last);
 		if (atomic_load(&x->stop)) break;
 		execute_slot(x, *(const volatile uint32_t *)(box + 4));
 	}
-	if (tt_library.instance_finalize != NULL) {
-		e = tt_library.instance_finalize(x);
+	if (tl_library.instance_finalize != NULL) {
+		e = tl_library.instance_finalize(x);
 		if (e != NULL) TRITONSERVER_LogMessage(TRITONSERVER_LOG_ERROR, __FILE__, __LINE__, e->text);
 		TRITONSERVER_ErrorDelete(e);
 	}
 	return NULL;
 }
 
-TRITONSERVER_Error *tt_instance(uint32_t index, const char *name, int kind, int device, const char *profiles, uint32_t profile_count) {
+TRITONSERVER_Error *tl_instance(uint32_t index, const char *name, int kind, int device, const char *profiles, uint32_t profile_count) {
 	if (index >= TT_INSTANCES || instances[index] != NULL) {
-		return tt_errorf(TRITONSERVER_ERROR_INTERNAL, "instance %u cannot be made: expected a free number below %d", index, TT_INSTANCES);
+		return tl_errorf(TRITONSERVER_ERROR_INTERNAL, "instance %u cannot be made: expected a free number below %d", index, TT_INSTANCES);
 	}
 	TRITONBACKEND_ModelInstance *x = calloc(1, sizeof *x);
 	if (x == NULL) abort();
@@ -218,9 +218,9 @@ TRITONSERVER_Error *tt_instance(uint32_t index, const char *name, int kind, int 
 	pthread_mutex_init(&x->lock, NULL);
 	pthread_mutex_init(&x->spare_lock, NULL);
 	pthread_cond_init(&x->changed, NULL);
-	memset(tt_at(TT_MAILBOX + (size_t)index * TT_MAILBOX_SIZE), 0, TT_MAILBOX_SIZE);
+	memset(tl_at(TT_MAILBOX + (size_t)index * TT_MAILBOX_SIZE), 0, TT_MAILBOX_SIZE);
 	if (pthread_create(&x->thread, NULL, run, x) != 0) {
-		return tt_errorf(TRITONSERVER_ERROR_UNAVAILABLE, "cannot start a thread for instance '%s'", name);
+		return tl_errorf(TRITONSERVER_ERROR_UNAVAILABLE, "cannot start a thread for instance '%s'", name);
 	}
 	pthread_mutex_lock(&x->lock);
 	while (!x->ready) pthread_cond_wait(&x->changed, &x->lock);
@@ -234,26 +234,26 @@ TRITONSERVER_Error *tt_instance(uint32_t index, const char *name, int kind, int 
 	return NULL;
 }
 
-TRITONSERVER_Error *tt_close_instance(uint32_t index) {
+TRITONSERVER_Error *tl_close_instance(uint32_t index) {
 	TRITONBACKEND_ModelInstance *x = index < TT_INSTANCES ? instances[index] : NULL;
-	if (x == NULL) return tt_errorf(TRITONSERVER_ERROR_INTERNAL, "there is no instance %u", index);
+	if (x == NULL) return tl_errorf(TRITONSERVER_ERROR_INTERNAL, "there is no instance %u", index);
 	instances[index] = NULL;
 	atomic_store(&x->stop, true);
-	_Atomic uint32_t *started = tt_at(TT_MAILBOX + (size_t)index * TT_MAILBOX_SIZE);
+	_Atomic uint32_t *started = tl_at(TT_MAILBOX + (size_t)index * TT_MAILBOX_SIZE);
 	atomic_fetch_add(started, 1);
 	futex(started, FUTEX_WAKE, INT_MAX);
 	pthread_join(x->thread, NULL);
 	return NULL; // x stays: requests that the library has not released refer to it
 }
 
-TRITONSERVER_Error *tt_unload(void) {
+TRITONSERVER_Error *tl_unload(void) {
 	for (uint32_t i = 0; i < TT_INSTANCES; i++) {
-		if (instances[i] != NULL) TRITONSERVER_ErrorDelete(tt_close_instance(i));
+		if (instances[i] != NULL) TRITONSERVER_ErrorDelete(tl_close_instance(i));
 	}
 	TRITONSERVER_Error *e = NULL;
-	if (model_ready && tt_library.model_finalize != NULL) e = tt_library.model_finalize(&model);
+	if (model_ready && tl_library.model_finalize != NULL) e = tl_library.model_finalize(&model);
 	model_ready = false;
-	if (e == NULL && backend_ready && tt_library.finalize != NULL) e = tt_library.finalize(&backend);
+	if (e == NULL && backend_ready && tl_library.finalize != NULL) e = tl_library.finalize(&backend);
 	backend_ready = false;
 	return e;
 }

@@ -3,7 +3,7 @@ package tritonlib
 import "github.com/tutti-server/tutti/backends"
 
 // Name is the name of the factory. A model that names it as its backend needs a libtriton_tritonlib.so, as for any other name.
-const Name = "tritonlib"
+const Name = backends.LibraryBackend
 
 func guide() backends.Guide {
 	return backends.Guide{

@@ -1,6 +1,6 @@
 #include "host.h"
 
-struct tt_range tt_range;
+struct tl_range tl_range;
 
 // Blocks have sizes in classes, four for each power of two, so that a freed block serves later requests of about its size. The server frees
 // a block by putting it in front of the list TT_FREED; this process takes the list when it next allocates.
@@ -24,7 +24,7 @@ static int class_of(size_t size) {
 	return class < CLASSES ? class : -1;
 }
 
-static uint64_t *head(uint64_t block) { return (uint64_t *)tt_at(block - TT_BLOCK_HEAD); }
+static uint64_t *head(uint64_t block) { return (uint64_t *)tl_at(block - TT_BLOCK_HEAD); }
 
 static void put(uint64_t block) {
 	uint64_t *h = head(block);
@@ -34,7 +34,7 @@ static void put(uint64_t block) {
 
 // take_freed takes the blocks that the server has freed. The caller holds lock.
 static void take_freed(void) {
-	_Atomic uint64_t *freed = tt_at(TT_FREED);
+	_Atomic uint64_t *freed = tl_at(TT_FREED);
 	if (atomic_load_explicit(freed, memory_order_relaxed) == 0) return;
 	for (uint64_t block = atomic_exchange(freed, 0); block != 0;) {
 		uint64_t following = head(block)[1];
@@ -43,16 +43,16 @@ static void take_freed(void) {
 	}
 }
 
-uint64_t tt_alloc(size_t size) {
-	if (size > tt_range.size) return 0;
+uint64_t tl_alloc(size_t size) {
+	if (size > tl_range.size) return 0;
 	int class = class_of(size);
 	uint64_t block = 0;
 	pthread_mutex_lock(&lock);
 	if (class >= 0) {
 		if (lists[class] == 0) take_freed();
 		size_t whole = class_size(class) + TT_BLOCK_HEAD;
-		if (next == 0) next = tt_range.heap;
-		if (lists[class] == 0 && whole <= tt_range.size - next) {
+		if (next == 0) next = tl_range.heap;
+		if (lists[class] == 0 && whole <= tl_range.size - next) {
 			block = next + TT_BLOCK_HEAD;
 			next += (whole + TT_BLOCK_HEAD - 1) / TT_BLOCK_HEAD * TT_BLOCK_HEAD;
 			head(block)[0] = (uint64_t)class;
@@ -65,7 +65,7 @@ uint64_t tt_alloc(size_t size) {
 	return block;
 }
 
-void tt_free(uint64_t block) {
+void tl_free(uint64_t block) {
 	if (block == 0) return;
 	pthread_mutex_lock(&lock);
 	put(block);

@@ -41,7 +41,7 @@ enum { TT_EVENT_EXECUTED = 1, TT_EVENT_RESPONSE, TT_EVENT_RELEASED, TT_EVENT_STA
 // Words of every event, before its own.
 enum { TT_EVENT_NEXT, TT_EVENT_KIND, TT_EVENT_ROUND, TT_EVENT_REQUEST, TT_EVENT_FLAGS, TT_EVENT_SIZE, TT_EVENT_BODY };
 
-struct tt_range {
+struct tl_range {
 	uint8_t *mem;       // the range, for writing
 	size_t size;
 	const uint8_t *all; // all shared memory, for reading
@@ -102,7 +102,7 @@ struct TRITONBACKEND_Model {
 };
 
 // The functions of the library. Those that it does not have are NULL.
-struct tt_library {
+struct tl_library {
 	TRITONSERVER_Error *(*initialize)(TRITONBACKEND_Backend *);
 	TRITONSERVER_Error *(*finalize)(TRITONBACKEND_Backend *);
 	TRITONSERVER_Error *(*attributes)(TRITONBACKEND_Backend *, TRITONBACKEND_BackendAttribute *);
@@ -137,7 +137,7 @@ struct TRITONBACKEND_ModelInstance {
 
 // A ticket is what the responses of a request need after the request was released. It is freed with its last user: the request, its
 // factories and responses.
-struct tt_ticket {
+struct tl_ticket {
 	atomic_int users;
 	atomic_bool final; // its last response was sent
 	uint32_t slot, round, index;
@@ -157,12 +157,12 @@ struct TRITONBACKEND_Input {
 	TRITONSERVER_BufferAttributes attributes;
 };
 
-struct TRITONSERVER_InferenceTrace { struct tt_ticket *ticket; };
+struct TRITONSERVER_InferenceTrace { struct tl_ticket *ticket; };
 
 struct TRITONBACKEND_Request {
 	TRITONBACKEND_ModelInstance *instance;
 	TRITONBACKEND_Request *next; // of the spare ones
-	struct tt_ticket *ticket;
+	struct tl_ticket *ticket;
 	const char *id, *correlation;
 	uint64_t correlation_id, timeout;
 	uint32_t flags;
@@ -188,63 +188,63 @@ struct TRITONBACKEND_Output {
 
 struct TRITONBACKEND_State {
 	TRITONBACKEND_State *next;
-	struct tt_ticket *ticket;
+	struct tl_ticket *ticket;
 	TRITONBACKEND_Output out;
 };
 
-struct TRITONBACKEND_ResponseFactory { struct tt_ticket *ticket; };
+struct TRITONBACKEND_ResponseFactory { struct tl_ticket *ticket; };
 
 struct TRITONBACKEND_Response {
-	struct tt_ticket *ticket;
+	struct tl_ticket *ticket;
 	TRITONBACKEND_Output *outputs, **end;
 	uint32_t output_count;
 	TRITONSERVER_Parameter *params;
 	uint32_t param_count;
 };
 
-extern struct tt_range tt_range;
-extern struct tt_library tt_library;
+extern struct tl_range tl_range;
+extern struct tl_library tl_library;
 
-TRITONSERVER_Error *tt_errorf(TRITONSERVER_Error_Code code, const char *format, ...) __attribute__((format(printf, 2, 3)));
+TRITONSERVER_Error *tl_errorf(TRITONSERVER_Error_Code code, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-// tt_alloc returns the position of a block of the range, or 0 when the range is full. Blocks are aligned to 64 bytes.
-uint64_t tt_alloc(size_t size);
-// tt_free frees a block that the server has not seen.
-void tt_free(uint64_t block);
+// tl_alloc returns the position of a block of the range, or 0 when the range is full. Blocks are aligned to 64 bytes.
+uint64_t tl_alloc(size_t size);
+// tl_free frees a block that the server has not seen.
+void tl_free(uint64_t block);
 
-static inline void *tt_at(uint64_t offset) { return tt_range.mem + offset; }
-static inline uint8_t *tt_slot(uint32_t slot) { return tt_range.mem + TT_SLOTS + (size_t)slot * tt_range.slot_size; }
+static inline void *tl_at(uint64_t offset) { return tl_range.mem + offset; }
+static inline uint8_t *tl_slot(uint32_t slot) { return tl_range.mem + TT_SLOTS + (size_t)slot * tl_range.slot_size; }
 
-// tt_event allocates an event with so many bytes of body, or returns NULL when the range is full.
-uint64_t *tt_event(const struct tt_ticket *t, uint64_t kind, uint64_t flags, size_t body);
-// tt_post hands an event to the server. Where too many wait there, it blocks until the server has taken some, if wait is true.
-void tt_post(uint32_t slot, uint64_t *event, bool wait);
+// tl_event allocates an event with so many bytes of body, or returns NULL when the range is full.
+uint64_t *tl_event(const struct tl_ticket *t, uint64_t kind, uint64_t flags, size_t body);
+// tl_post hands an event to the server. Where too many wait there, it blocks until the server has taken some, if wait is true.
+void tl_post(uint32_t slot, uint64_t *event, bool wait);
 
-struct tt_ticket *tt_keep(struct tt_ticket *t);
-// tt_drop gives up one use of a ticket. The last one of a request without a final response reports that to the server.
-void tt_drop(struct tt_ticket *t);
-bool tt_cancelled(const struct tt_ticket *t);
+struct tl_ticket *tl_keep(struct tl_ticket *t);
+// tl_drop gives up one use of a ticket. The last one of a request without a final response reports that to the server.
+void tl_drop(struct tl_ticket *t);
+bool tl_cancelled(const struct tl_ticket *t);
 
-// tt_parse makes the requests of a slot. It returns NULL and sets *why when the description is not readable.
-TRITONBACKEND_Request **tt_parse(TRITONBACKEND_ModelInstance *x, uint32_t slot, uint32_t *count, const char **why);
-void tt_recycle(TRITONBACKEND_Request *r);
+// tl_parse makes the requests of a slot. It returns NULL and sets *why when the description is not readable.
+TRITONBACKEND_Request **tl_parse(TRITONBACKEND_ModelInstance *x, uint32_t slot, uint32_t *count, const char **why);
+void tl_recycle(TRITONBACKEND_Request *r);
 
-void tt_notices(int socket, int verbose);
+void tl_notices(int socket, int verbose);
 
-void tt_parameter_set(TRITONSERVER_Parameter *p, TRITONSERVER_ParameterType type, const void *value, uint64_t size);
-void tt_parameter_clear(TRITONSERVER_Parameter *p);
+void tl_parameter_set(TRITONSERVER_Parameter *p, TRITONSERVER_ParameterType type, const void *value, uint64_t size);
+void tl_parameter_clear(TRITONSERVER_Parameter *p);
 
 // The entry points for Go: see execute.c. An error is NULL or must be freed with TRITONSERVER_ErrorDelete.
-struct tt_symbol { const char *name; void *address; };
-// tt_symbol_at returns a call that libraries find, or one without a name after the last.
-const struct tt_symbol *tt_symbol_at(size_t i);
+struct tl_symbol { const char *name; void *address; };
+// tl_symbol_at returns a call that libraries find, or one without a name after the last.
+const struct tl_symbol *tl_symbol_at(size_t i);
 
-TRITONSERVER_Error *tt_setup(uint8_t *mem, size_t size, const uint8_t *all, size_t slots, size_t slot_size);
-TRITONSERVER_Error *tt_load(const char *library, const char *name, const char *folder, const char *settings, const char *model, const char *model_folder, uint64_t version, const char *config, int complete);
-char *tt_completed(void);
-TRITONSERVER_Error *tt_bind(const char *names, uint32_t inputs, uint32_t outputs, uint32_t states);
-TRITONSERVER_Error *tt_instance(uint32_t index, const char *name, int kind, int device, const char *profiles, uint32_t profile_count);
-TRITONSERVER_Error *tt_close_instance(uint32_t index);
-TRITONSERVER_Error *tt_unload(void);
+TRITONSERVER_Error *tl_setup(uint8_t *mem, size_t size, const uint8_t *all, size_t slots, size_t slot_size);
+TRITONSERVER_Error *tl_load(const char *library, const char *name, const char *folder, const char *settings, const char *model, const char *model_folder, uint64_t version, const char *config, int complete);
+char *tl_completed(void);
+TRITONSERVER_Error *tl_bind(const char *names, uint32_t inputs, uint32_t outputs, uint32_t states);
+TRITONSERVER_Error *tl_instance(uint32_t index, const char *name, int kind, int device, const char *profiles, uint32_t profile_count);
+TRITONSERVER_Error *tl_close_instance(uint32_t index);
+TRITONSERVER_Error *tl_unload(void);
 
 #endif

@@ -56,17 +56,17 @@ TRITONSERVER_Error *TRITONBACKEND_MemoryManagerAllocate(TRITONBACKEND_MemoryMana
 	(void)m;
 	*buffer = NULL;
 	if (type == TRITONSERVER_MEMORY_GPU) {
-		return tt_errorf(TRITONSERVER_ERROR_UNSUPPORTED, "memory of GPU %lld is not available: instances are on the CPU", (long long)id);
+		return tl_errorf(TRITONSERVER_ERROR_UNSUPPORTED, "memory of GPU %lld is not available: instances are on the CPU", (long long)id);
 	}
 	if (posix_memalign(buffer, 64, size == 0 ? 1 : size) != 0) {
-		return tt_errorf(TRITONSERVER_ERROR_UNAVAILABLE, "cannot allocate %llu bytes", (unsigned long long)size);
+		return tl_errorf(TRITONSERVER_ERROR_UNAVAILABLE, "cannot allocate %llu bytes", (unsigned long long)size);
 	}
 	return NULL;
 }
 
 TRITONSERVER_Error *TRITONBACKEND_MemoryManagerFree(TRITONBACKEND_MemoryManager *m, void *buffer, TT_MEM type, int64_t id) {
 	(void)m, (void)id;
-	if (type == TRITONSERVER_MEMORY_GPU) return tt_errorf(TRITONSERVER_ERROR_UNSUPPORTED, "memory of GPU %lld is not available", (long long)id);
+	if (type == TRITONSERVER_MEMORY_GPU) return tl_errorf(TRITONSERVER_ERROR_UNSUPPORTED, "memory of GPU %lld is not available", (long long)id);
 	free(buffer);
 	return NULL;
 }
@@ -94,7 +94,7 @@ TRITONSERVER_Error *TRITONBACKEND_ModelRepository(TRITONBACKEND_Model *m, TRITON
 
 static TRITONSERVER_Error *check_version(TRITONBACKEND_Model *m, uint32_t version) {
 	if (version == 1) return NULL;
-	return tt_errorf(TRITONSERVER_ERROR_UNSUPPORTED, "model '%s': model configuration version %u not supported, supported versions are: 1", m->name, version);
+	return tl_errorf(TRITONSERVER_ERROR_UNSUPPORTED, "model '%s': model configuration version %u not supported, supported versions are: 1", m->name, version);
 }
 
 TRITONSERVER_Error *TRITONBACKEND_ModelConfig(TRITONBACKEND_Model *m, uint32_t version, TRITONSERVER_Message **config) {
@@ -113,7 +113,7 @@ TRITONSERVER_Error *TRITONBACKEND_ModelSetConfig(TRITONBACKEND_Model *m, uint32_
 	if (json == NULL) abort();
 	pthread_mutex_lock(&m->lock);
 	if (m->inputs != NULL) { // the server has the signature
-		e = tt_errorf(TRITONSERVER_ERROR_UNSUPPORTED, "model '%s': TRITONBACKEND_ModelSetConfig must be called by TRITONBACKEND_ModelInitialize", m->name);
+		e = tl_errorf(TRITONSERVER_ERROR_UNSUPPORTED, "model '%s': TRITONBACKEND_ModelSetConfig must be called by TRITONBACKEND_ModelInitialize", m->name);
 		free(json);
 	} else {
 		free(m->config.json);
@@ -150,7 +150,7 @@ TRITONSERVER_Error *TRITONBACKEND_ModelInstanceIsPassive(TRITONBACKEND_ModelInst
 TRITONSERVER_Error *TRITONBACKEND_ModelInstanceProfileName(TRITONBACKEND_ModelInstance *x, uint32_t index, const char **name) {
 	*name = NULL;
 	if (index >= x->profile_count) {
-		return tt_errorf(TRITONSERVER_ERROR_INVALID_ARG, "out of bounds index %u: instance is configured with %u profiles", index, x->profile_count);
+		return tl_errorf(TRITONSERVER_ERROR_INVALID_ARG, "out of bounds index %u: instance is configured with %u profiles", index, x->profile_count);
 	}
 	*name = x->profiles[index];
 	return NULL;
@@ -164,7 +164,7 @@ TRITONSERVER_Error *TRITONBACKEND_ModelInstanceSecondaryDeviceCount(TRITONBACKEN
 
 TRITONSERVER_Error *TRITONBACKEND_ModelInstanceSecondaryDeviceProperties(TRITONBACKEND_ModelInstance *x, uint32_t index, const char **kind, int64_t *id) {
 	(void)kind, (void)id;
-	return tt_errorf(TRITONSERVER_ERROR_INVALID_ARG, "out of bounds index %u: instance '%s' is configured with 0 secondary devices", index, x->name);
+	return tl_errorf(TRITONSERVER_ERROR_INVALID_ARG, "out of bounds index %u: instance '%s' is configured with 0 secondary devices", index, x->name);
 }
 
 TRITONSERVER_Error *TRITONBACKEND_ModelInstanceReportMemoryUsage(TRITONBACKEND_ModelInstance *x, TRITONSERVER_BufferAttributes **usage, uint32_t count) {

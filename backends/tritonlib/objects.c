@@ -6,7 +6,7 @@
 
 #include "host.h"
 
-TRITONSERVER_Error *tt_errorf(TRITONSERVER_Error_Code code, const char *format, ...) {
+TRITONSERVER_Error *tl_errorf(TRITONSERVER_Error_Code code, const char *format, ...) {
 	char text[2048];
 	va_list list;
 	va_start(list, format);
@@ -103,7 +103,7 @@ TRITONSERVER_Error *TRITONSERVER_MessageSerializeToJson(TRITONSERVER_Message *m,
 
 // Parameters.
 
-void tt_parameter_set(TRITONSERVER_Parameter *p, TRITONSERVER_ParameterType type, const void *value, uint64_t size) {
+void tl_parameter_set(TRITONSERVER_Parameter *p, TRITONSERVER_ParameterType type, const void *value, uint64_t size) {
 	p->type = type;
 	switch (type) {
 	case TRITONSERVER_PARAMETER_INT:
@@ -123,7 +123,7 @@ void tt_parameter_set(TRITONSERVER_Parameter *p, TRITONSERVER_ParameterType type
 	}
 }
 
-void tt_parameter_clear(TRITONSERVER_Parameter *p) {
+void tl_parameter_clear(TRITONSERVER_Parameter *p) {
 	free(p->name);
 	free(p->bytes);
 }
@@ -131,7 +131,7 @@ void tt_parameter_clear(TRITONSERVER_Parameter *p) {
 static TRITONSERVER_Parameter *parameter(const char *name, TRITONSERVER_ParameterType type, const void *value, uint64_t size) {
 	TRITONSERVER_Parameter *p = calloc(1, sizeof *p);
 	if (p == NULL || (p->name = strdup(name)) == NULL) abort();
-	tt_parameter_set(p, type, value, size);
+	tl_parameter_set(p, type, value, size);
 	return p;
 }
 
@@ -145,7 +145,7 @@ TRITONSERVER_Parameter *TRITONSERVER_ParameterBytesNew(const char *name, const v
 }
 
 void TRITONSERVER_ParameterDelete(TRITONSERVER_Parameter *p) {
-	if (p != NULL) tt_parameter_clear(p);
+	if (p != NULL) tl_parameter_clear(p);
 	free(p);
 }
 
@@ -183,7 +183,7 @@ enum { MOST_NOTICE = 32 << 10 };
 static int notices = -1, verbosity;
 static atomic_uint_least64_t numbers;
 
-void tt_notices(int socket, int verbose) {
+void tl_notices(int socket, int verbose) {
 	notices = socket;
 	verbosity = verbose;
 }
@@ -254,7 +254,7 @@ struct TRITONSERVER_MetricArgs {
 };
 
 TRITONSERVER_Error *TRITONSERVER_MetricFamilyNew(TRITONSERVER_MetricFamily **f, TRITONSERVER_MetricKind kind, const char *name, const char *description) {
-	if ((unsigned)kind > TRITONSERVER_METRIC_KIND_HISTOGRAM) return tt_errorf(TRITONSERVER_ERROR_INVALID_ARG, "Unknown metric kind %d", kind);
+	if ((unsigned)kind > TRITONSERVER_METRIC_KIND_HISTOGRAM) return tl_errorf(TRITONSERVER_ERROR_INVALID_ARG, "Unknown metric kind %d", kind);
 	if ((*f = calloc(1, sizeof **f)) == NULL) abort();
 	(*f)->kind = kind;
 	(*f)->number = atomic_fetch_add(&numbers, 1) + 1;
@@ -268,7 +268,7 @@ TRITONSERVER_Error *TRITONSERVER_MetricFamilyNew(TRITONSERVER_MetricFamily **f, 
 
 TRITONSERVER_Error *TRITONSERVER_MetricFamilyDelete(TRITONSERVER_MetricFamily *f) {
 	if (atomic_load(&f->metrics) > 0) {
-		return tt_errorf(TRITONSERVER_ERROR_INTERNAL, "Must call MetricDelete on all dependent metrics before calling MetricFamilyDelete.");
+		return tl_errorf(TRITONSERVER_ERROR_INTERNAL, "Must call MetricDelete on all dependent metrics before calling MetricFamilyDelete.");
 	}
 	struct notice n;
 	begin(&n, NOTICE_FAMILY_END, f->number, 0);
@@ -305,11 +305,11 @@ TRITONSERVER_Error *TRITONSERVER_MetricArgsDelete(TRITONSERVER_MetricArgs *args)
 TRITONSERVER_Error *TRITONSERVER_MetricNewWithArgs(TRITONSERVER_Metric **m, TRITONSERVER_MetricFamily *f, const TRITONSERVER_Parameter **labels, uint64_t count, const TRITONSERVER_MetricArgs *args) {
 	bool histogram = f->kind == TRITONSERVER_METRIC_KIND_HISTOGRAM;
 	if (histogram != (args != NULL && args->buckets != NULL)) {
-		return tt_errorf(TRITONSERVER_ERROR_INVALID_ARG, histogram ? "a histogram needs its buckets in the metric arguments" : "only a histogram has buckets");
+		return tl_errorf(TRITONSERVER_ERROR_INVALID_ARG, histogram ? "a histogram needs its buckets in the metric arguments" : "only a histogram has buckets");
 	}
 	for (uint64_t i = 0; i < count; i++) {
 		if (labels[i]->type != TRITONSERVER_PARAMETER_STRING) {
-			return tt_errorf(TRITONSERVER_ERROR_INVALID_ARG, "Parameter [%s] must have a type of TRITONSERVER_PARAMETER_STRING to be added as a label.", labels[i]->name);
+			return tl_errorf(TRITONSERVER_ERROR_INVALID_ARG, "Parameter [%s] must have a type of TRITONSERVER_PARAMETER_STRING to be added as a label.", labels[i]->name);
 		}
 	}
 	if ((*m = calloc(1, sizeof **m)) == NULL) abort();
@@ -354,7 +354,7 @@ TRITONSERVER_Error *TRITONSERVER_GetMetricKind(TRITONSERVER_Metric *m, TRITONSER
 
 TRITONSERVER_Error *TRITONSERVER_MetricValue(TRITONSERVER_Metric *m, double *value) {
 	if (m->family->kind == TRITONSERVER_METRIC_KIND_HISTOGRAM) {
-		return tt_errorf(TRITONSERVER_ERROR_UNSUPPORTED, "TRITONSERVER_METRIC_KIND_HISTOGRAM does not support Value");
+		return tl_errorf(TRITONSERVER_ERROR_UNSUPPORTED, "TRITONSERVER_METRIC_KIND_HISTOGRAM does not support Value");
 	}
 	pthread_mutex_lock(&m->lock);
 	*value = m->value;
@@ -375,24 +375,24 @@ static TRITONSERVER_Error *change(TRITONSERVER_Metric *m, uint64_t kind, double 
 
 TRITONSERVER_Error *TRITONSERVER_MetricIncrement(TRITONSERVER_Metric *m, double v) {
 	if (m->family->kind == TRITONSERVER_METRIC_KIND_HISTOGRAM) {
-		return tt_errorf(TRITONSERVER_ERROR_UNSUPPORTED, "TRITONSERVER_METRIC_KIND_HISTOGRAM does not support Increment");
+		return tl_errorf(TRITONSERVER_ERROR_UNSUPPORTED, "TRITONSERVER_METRIC_KIND_HISTOGRAM does not support Increment");
 	}
 	if (m->family->kind == TRITONSERVER_METRIC_KIND_COUNTER && v < 0) {
-		return tt_errorf(TRITONSERVER_ERROR_INVALID_ARG, "TRITONSERVER_METRIC_KIND_COUNTER can only be incremented monotonically by non-negative values.");
+		return tl_errorf(TRITONSERVER_ERROR_INVALID_ARG, "TRITONSERVER_METRIC_KIND_COUNTER can only be incremented monotonically by non-negative values.");
 	}
 	return change(m, NOTICE_ADD, v);
 }
 
 TRITONSERVER_Error *TRITONSERVER_MetricSet(TRITONSERVER_Metric *m, double v) {
 	if (m->family->kind != TRITONSERVER_METRIC_KIND_GAUGE) {
-		return tt_errorf(TRITONSERVER_ERROR_UNSUPPORTED, "only TRITONSERVER_METRIC_KIND_GAUGE supports Set");
+		return tl_errorf(TRITONSERVER_ERROR_UNSUPPORTED, "only TRITONSERVER_METRIC_KIND_GAUGE supports Set");
 	}
 	return change(m, NOTICE_SET, v);
 }
 
 TRITONSERVER_Error *TRITONSERVER_MetricObserve(TRITONSERVER_Metric *m, double v) {
 	if (m->family->kind != TRITONSERVER_METRIC_KIND_HISTOGRAM) {
-		return tt_errorf(TRITONSERVER_ERROR_UNSUPPORTED, "only TRITONSERVER_METRIC_KIND_HISTOGRAM supports Observe");
+		return tl_errorf(TRITONSERVER_ERROR_UNSUPPORTED, "only TRITONSERVER_METRIC_KIND_HISTOGRAM supports Observe");
 	}
 	return change(m, NOTICE_OBSERVE, v);
 }

@@ -10,10 +10,10 @@
 
 // Events.
 
-uint64_t *tt_event(const struct tt_ticket *t, uint64_t kind, uint64_t flags, size_t body) {
-	uint64_t block = tt_alloc(TT_EVENT_BODY * sizeof(uint64_t) + body);
+uint64_t *tl_event(const struct tl_ticket *t, uint64_t kind, uint64_t flags, size_t body) {
+	uint64_t block = tl_alloc(TT_EVENT_BODY * sizeof(uint64_t) + body);
 	if (block == 0) return NULL;
-	uint64_t *e = tt_at(block);
+	uint64_t *e = tl_at(block);
 	e[TT_EVENT_KIND] = kind;
 	e[TT_EVENT_ROUND] = t->round;
 	e[TT_EVENT_REQUEST] = t->index;
@@ -23,9 +23,9 @@ uint64_t *tt_event(const struct tt_ticket *t, uint64_t kind, uint64_t flags, siz
 }
 
 // certain_event waits until there is memory for an event that must not be lost: the server frees blocks as it takes responses.
-static uint64_t *certain_event(const struct tt_ticket *t, uint64_t kind, uint64_t flags) {
+static uint64_t *certain_event(const struct tl_ticket *t, uint64_t kind, uint64_t flags) {
 	for (;;) {
-		uint64_t *e = tt_event(t, kind, flags, 0);
+		uint64_t *e = tl_event(t, kind, flags, 0);
 		if (e != NULL) return e;
 		nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
 	}
@@ -33,12 +33,12 @@ static uint64_t *certain_event(const struct tt_ticket *t, uint64_t kind, uint64_
 
 static void futex_wake(void *at) { syscall(SYS_futex, at, FUTEX_WAKE, INT_MAX, NULL, NULL, 0); }
 
-void tt_post(uint32_t slot, uint64_t *event, bool wait) {
-	uint8_t *s = tt_slot(slot);
+void tl_post(uint32_t slot, uint64_t *event, bool wait) {
+	uint8_t *s = tl_slot(slot);
 	_Atomic uint64_t *events = (void *)(s + TT_SLOT_EVENTS);
 	_Atomic uint32_t *waiting = (void *)(s + TT_SLOT_WAITING), *pending = (void *)(s + TT_SLOT_PENDING), *taken = (void *)(s + TT_SLOT_TAKEN);
 	_Atomic uint32_t *round = (void *)(s + TT_SLOT_ROUND);
-	uint64_t offset = (uint64_t)((uint8_t *)event - tt_range.mem);
+	uint64_t offset = (uint64_t)((uint8_t *)event - tl_range.mem);
 	while (wait && atomic_load(pending) >= TT_MOST_PENDING && atomic_load(round) == (uint32_t)event[TT_EVENT_ROUND]) {
 		uint32_t before = atomic_load(taken);
 		if (atomic_load(pending) < TT_MOST_PENDING) break;
@@ -50,24 +50,24 @@ void tt_post(uint32_t slot, uint64_t *event, bool wait) {
 		event[TT_EVENT_NEXT] = last;
 	} while (!atomic_compare_exchange_weak(events, &last, offset));
 	if (atomic_load(waiting) == 0 || atomic_exchange(waiting, 0) == 0) return;
-	_Atomic uint32_t *notify = tt_at(TT_NOTIFY), *asleep = tt_at(TT_ASLEEP);
+	_Atomic uint32_t *notify = tl_at(TT_NOTIFY), *asleep = tl_at(TT_ASLEEP);
 	atomic_fetch_add(notify, 1);
 	if (atomic_exchange(asleep, 0) != 0) futex_wake(notify);
 }
 
 // Tickets.
 
-struct tt_ticket *tt_keep(struct tt_ticket *t) {
+struct tl_ticket *tl_keep(struct tl_ticket *t) {
 	atomic_fetch_add(&t->users, 1);
 	return t;
 }
 
-void tt_drop(struct tt_ticket *t) {
+void tl_drop(struct tl_ticket *t) {
 	if (atomic_fetch_sub(&t->users, 1) != 1) return;
-	if (!atomic_load(&t->final)) tt_post(t->slot, certain_event(t, TT_EVENT_ABANDONED, 0), false);
+	if (!atomic_load(&t->final)) tl_post(t->slot, certain_event(t, TT_EVENT_ABANDONED, 0), false);
 	for (TRITONBACKEND_State *s = t->states; s != NULL;) {
 		TRITONBACKEND_State *next = s->next;
-		tt_free(s->out.block);
+		tl_free(s->out.block);
 		free(s);
 		s = next;
 	}
@@ -75,8 +75,8 @@ void tt_drop(struct tt_ticket *t) {
 	free(t);
 }
 
-bool tt_cancelled(const struct tt_ticket *t) {
-	const _Atomic uint32_t *round = (void *)(tt_slot(t->slot) + TT_SLOT_ROUND);
+bool tl_cancelled(const struct tl_ticket *t) {
+	const _Atomic uint32_t *round = (void *)(tl_slot(t->slot) + TT_SLOT_ROUND);
 	return atomic_load(round) != t->round || atomic_load(t->cancelled) != 0;
 }
 
@@ -139,7 +139,7 @@ static TRITONBACKEND_Request *spare(TRITONBACKEND_ModelInstance *x) {
 	return r;
 }
 
-void tt_recycle(TRITONBACKEND_Request *r) {
+void tl_recycle(TRITONBACKEND_Request *r) {
 	for (uint32_t i = 0; i < r->param_count; i++) r->params[i].bytes = NULL; // the slot's
 	r->param_count = 0;
 	TRITONBACKEND_ModelInstance *x = r->instance;
@@ -177,7 +177,7 @@ static void parse_inputs(struct cursor *c, TRITONBACKEND_Request *r) {
 		if (port >= m->input_count) c->over = true;
 		else in->name = m->inputs[port];
 		in->type = (TRITONSERVER_DataType)word(c);
-		in->data = tt_range.all + word(c);
+		in->data = tl_range.all + word(c);
 		in->size = word(c);
 		in->rank = count(c);
 		in->shape = (const int64_t *)c->at;
@@ -209,14 +209,14 @@ static void parse(struct cursor *c, TRITONBACKEND_Request *r) {
 	parse_params(c, r);
 }
 
-TRITONBACKEND_Request **tt_parse(TRITONBACKEND_ModelInstance *x, uint32_t slot, uint32_t *n, const char **why) {
-	uint8_t *s = tt_slot(slot);
-	struct cursor c = {.at = (uint64_t *)(s + TT_SLOT_REQUEST), .end = (uint64_t *)(s + tt_range.slot_size)};
+TRITONBACKEND_Request **tl_parse(TRITONBACKEND_ModelInstance *x, uint32_t slot, uint32_t *n, const char **why) {
+	uint8_t *s = tl_slot(slot);
+	struct cursor c = {.at = (uint64_t *)(s + TT_SLOT_REQUEST), .end = (uint64_t *)(s + tl_range.slot_size)};
 	const _Atomic uint32_t *round = (void *)(s + TT_SLOT_ROUND);
 	*n = count(&c);
 	x->batch = grown(x->batch, &x->batch_room, *n, sizeof *x->batch);
 	for (uint32_t i = 0; i < *n; i++) {
-		struct tt_ticket *t = calloc(1, sizeof *t);
+		struct tl_ticket *t = calloc(1, sizeof *t);
 		if (t == NULL) abort();
 		atomic_init(&t->users, 1);
 		t->slot = slot;
@@ -241,20 +241,20 @@ TRITONSERVER_Error *TRITONBACKEND_RequestId(TRITONBACKEND_Request *r, const char
 }
 
 TRITONSERVER_Error *TRITONBACKEND_RequestIsCancelled(TRITONBACKEND_Request *r, bool *cancelled) {
-	*cancelled = tt_cancelled(r->ticket);
+	*cancelled = tl_cancelled(r->ticket);
 	return NULL;
 }
 
 TRITONSERVER_Error *TRITONBACKEND_RequestCorrelationId(TRITONBACKEND_Request *r, uint64_t *id) {
 	if (r->correlation[0] != 0) {
-		return tt_errorf(TRITONSERVER_ERROR_INVALID_ARG, "given request's correlation id is not an unsigned int");
+		return tl_errorf(TRITONSERVER_ERROR_INVALID_ARG, "given request's correlation id is not an unsigned int");
 	}
 	*id = r->correlation_id;
 	return NULL;
 }
 
 TRITONSERVER_Error *TRITONBACKEND_RequestCorrelationIdString(TRITONBACKEND_Request *r, const char **id) {
-	if (r->correlation[0] == 0) return tt_errorf(TRITONSERVER_ERROR_INVALID_ARG, "given request's correlation id is not a string");
+	if (r->correlation[0] == 0) return tl_errorf(TRITONSERVER_ERROR_INVALID_ARG, "given request's correlation id is not a string");
 	*id = r->correlation;
 	return NULL;
 }
@@ -275,7 +275,7 @@ TRITONSERVER_Error *TRITONBACKEND_RequestParameterCount(TRITONBACKEND_Request *r
 }
 
 static TRITONSERVER_Error *out_of_bounds(uint32_t index, uint32_t n, const char *what) {
-	return tt_errorf(TRITONSERVER_ERROR_INVALID_ARG, "out of bounds index %u: request has %u %s", index, n, what);
+	return tl_errorf(TRITONSERVER_ERROR_INVALID_ARG, "out of bounds index %u: request has %u %s", index, n, what);
 }
 
 TRITONSERVER_Error *TRITONBACKEND_RequestParameter(TRITONBACKEND_Request *r, uint32_t index, const char **key, TRITONSERVER_ParameterType *type, const void **value) {
@@ -307,7 +307,7 @@ TRITONSERVER_Error *TRITONBACKEND_RequestInput(TRITONBACKEND_Request *r, const c
 		}
 	}
 	*in = NULL;
-	return tt_errorf(TRITONSERVER_ERROR_INVALID_ARG, "unknown request input name %s", name);
+	return tl_errorf(TRITONSERVER_ERROR_INVALID_ARG, "unknown request input name %s", name);
 }
 
 TRITONSERVER_Error *TRITONBACKEND_RequestInputByIndex(TRITONBACKEND_Request *r, uint32_t index, TRITONBACKEND_Input **in) {
@@ -343,24 +343,24 @@ TRITONSERVER_Error *TRITONBACKEND_RequestTrace(TRITONBACKEND_Request *r, TRITONS
 
 TRITONSERVER_Error *TRITONBACKEND_RequestRelease(TRITONBACKEND_Request *r, uint32_t flags) {
 	if (flags != TRITONSERVER_REQUEST_RELEASE_ALL && flags != TRITONSERVER_REQUEST_RELEASE_RESCHEDULE) {
-		return tt_errorf(TRITONSERVER_ERROR_UNSUPPORTED, "unexpected release flags %u, expected TRITONSERVER_REQUEST_RELEASE_ALL or TRITONSERVER_REQUEST_RELEASE_RESCHEDULE", flags);
+		return tl_errorf(TRITONSERVER_ERROR_UNSUPPORTED, "unexpected release flags %u, expected TRITONSERVER_REQUEST_RELEASE_ALL or TRITONSERVER_REQUEST_RELEASE_RESCHEDULE", flags);
 	}
-	struct tt_ticket *t = r->ticket;
-	tt_recycle(r);
+	struct tl_ticket *t = r->ticket;
+	tl_recycle(r);
 	if (flags == TRITONSERVER_REQUEST_RELEASE_RESCHEDULE) atomic_store(&t->final, true); // its next execution responds
-	tt_post(t->slot, certain_event(t, TT_EVENT_RELEASED, flags), false);
-	tt_drop(t);
+	tl_post(t->slot, certain_event(t, TT_EVENT_RELEASED, flags), false);
+	tl_drop(t);
 	return NULL;
 }
 
 TRITONSERVER_Error *TRITONSERVER_InferenceTraceReportActivity(TRITONSERVER_InferenceTrace *trace, uint64_t timestamp, const char *name) {
-	if (name == NULL) return tt_errorf(TRITONSERVER_ERROR_INVALID_ARG, "expected the name of an activity");
+	if (name == NULL) return tl_errorf(TRITONSERVER_ERROR_INVALID_ARG, "expected the name of an activity");
 	size_t n = strlen(name);
-	uint64_t *e = tt_event(trace->ticket, TT_EVENT_ACTIVITY, timestamp, 8 + n / 8 * 8 + 8);
-	if (e == NULL) return tt_errorf(TRITONSERVER_ERROR_UNAVAILABLE, "no memory for activity '%s'", name);
+	uint64_t *e = tl_event(trace->ticket, TT_EVENT_ACTIVITY, timestamp, 8 + n / 8 * 8 + 8);
+	if (e == NULL) return tl_errorf(TRITONSERVER_ERROR_UNAVAILABLE, "no memory for activity '%s'", name);
 	e[TT_EVENT_BODY] = n;
 	memcpy(&e[TT_EVENT_BODY + 1], name, n);
-	tt_post(trace->ticket->slot, e, false);
+	tl_post(trace->ticket->slot, e, false);
 	return NULL;
 }
 
@@ -385,7 +385,7 @@ TRITONSERVER_Error *TRITONBACKEND_InputBuffer(TRITONBACKEND_Input *in, uint32_t 
 	if (index > 0 || in->size == 0) {
 		*buffer = NULL;
 		*size = 0;
-		return tt_errorf(TRITONSERVER_ERROR_INVALID_ARG, "out of bounds index %u: input '%s' has %u buffers", index, in->name, in->size > 0);
+		return tl_errorf(TRITONSERVER_ERROR_INVALID_ARG, "out of bounds index %u: input '%s' has %u buffers", index, in->name, in->size > 0);
 	}
 	*buffer = in->data;
 	*size = in->size;

@@ -20,9 +20,9 @@ static TRITONBACKEND_Output *make_output(TRITONBACKEND_Output *out, const char *
 static size_t tail(const char *name, uint32_t rank) { return rank * sizeof(int64_t) + strlen(name) + 1; }
 
 static TRITONSERVER_Error *check_output(const char *what, const char *name, TRITONSERVER_DataType type, uint32_t rank) {
-	if (name == NULL) return tt_errorf(TRITONSERVER_ERROR_INVALID_ARG, "%s has no name", what);
+	if (name == NULL) return tl_errorf(TRITONSERVER_ERROR_INVALID_ARG, "%s has no name", what);
 	if ((unsigned)type > TRITONSERVER_TYPE_BF16 || type == TRITONSERVER_TYPE_INVALID || rank > 64) {
-		return tt_errorf(TRITONSERVER_ERROR_INVALID_ARG, "%s '%s' has the data type %d and %u dimensions, expected a type of TRITONSERVER_DataType and at most 64", what, name, (int)type, rank);
+		return tl_errorf(TRITONSERVER_ERROR_INVALID_ARG, "%s '%s' has the data type %d and %u dimensions, expected a type of TRITONSERVER_DataType and at most 64", what, name, (int)type, rank);
 	}
 	return NULL;
 }
@@ -30,8 +30,8 @@ static TRITONSERVER_Error *check_output(const char *what, const char *name, TRIT
 // buffer gives an output memory of the range, in place of what it has.
 static TRITONSERVER_Error *buffer(TRITONBACKEND_Output *out, void **at, uint64_t size, TT_MEM *type, int64_t *id) {
 	static char nothing[64];
-	tt_free(out->block);
-	out->block = size == 0 ? 0 : tt_alloc(size);
+	tl_free(out->block);
+	out->block = size == 0 ? 0 : tl_alloc(size);
 	out->size = size;
 	*at = nothing;
 	*type = TRITONSERVER_MEMORY_CPU;
@@ -39,9 +39,9 @@ static TRITONSERVER_Error *buffer(TRITONBACKEND_Output *out, void **at, uint64_t
 	if (size == 0) return NULL;
 	if (out->block == 0) {
 		*at = NULL;
-		return tt_errorf(TRITONSERVER_ERROR_UNAVAILABLE, "no memory for %llu bytes of output '%s': the outputs of a process share %zu bytes", (unsigned long long)size, out->name, tt_range.size - tt_range.heap);
+		return tl_errorf(TRITONSERVER_ERROR_UNAVAILABLE, "no memory for %llu bytes of output '%s': the outputs of a process share %zu bytes", (unsigned long long)size, out->name, tl_range.size - tl_range.heap);
 	}
-	*at = tt_at(out->block);
+	*at = tl_at(out->block);
 	return NULL;
 }
 
@@ -59,24 +59,24 @@ TRITONSERVER_Error *TRITONBACKEND_OutputBufferAttributes(TRITONBACKEND_Output *o
 
 TRITONSERVER_Error *TRITONBACKEND_ResponseFactoryNew(TRITONBACKEND_ResponseFactory **f, TRITONBACKEND_Request *r) {
 	if ((*f = malloc(sizeof **f)) == NULL) abort();
-	(*f)->ticket = tt_keep(r->ticket);
+	(*f)->ticket = tl_keep(r->ticket);
 	return NULL;
 }
 
 TRITONSERVER_Error *TRITONBACKEND_ResponseFactoryDelete(TRITONBACKEND_ResponseFactory *f) {
-	tt_drop(f->ticket);
+	tl_drop(f->ticket);
 	free(f);
 	return NULL;
 }
 
 TRITONSERVER_Error *TRITONBACKEND_ResponseFactoryIsCancelled(TRITONBACKEND_ResponseFactory *f, bool *cancelled) {
-	*cancelled = tt_cancelled(f->ticket);
+	*cancelled = tl_cancelled(f->ticket);
 	return NULL;
 }
 
-static TRITONSERVER_Error *new_response(TRITONBACKEND_Response **response, struct tt_ticket *t) {
+static TRITONSERVER_Error *new_response(TRITONBACKEND_Response **response, struct tl_ticket *t) {
 	if ((*response = calloc(1, sizeof **response)) == NULL) abort();
-	(*response)->ticket = tt_keep(t);
+	(*response)->ticket = tl_keep(t);
 	(*response)->end = &(*response)->outputs;
 	return NULL;
 }
@@ -90,19 +90,19 @@ TRITONSERVER_Error *TRITONBACKEND_ResponseNewFromFactory(TRITONBACKEND_Response 
 static void free_response(TRITONBACKEND_Response *response) {
 	for (TRITONBACKEND_Output *out = response->outputs; out != NULL;) {
 		TRITONBACKEND_Output *next = out->next;
-		tt_free(out->block);
+		tl_free(out->block);
 		free(out);
 		out = next;
 	}
-	for (uint32_t i = 0; i < response->param_count; i++) tt_parameter_clear(&response->params[i]);
+	for (uint32_t i = 0; i < response->param_count; i++) tl_parameter_clear(&response->params[i]);
 	free(response->params);
 	free(response);
 }
 
 TRITONSERVER_Error *TRITONBACKEND_ResponseDelete(TRITONBACKEND_Response *response) {
-	struct tt_ticket *t = response->ticket;
+	struct tl_ticket *t = response->ticket;
 	free_response(response);
-	tt_drop(t);
+	tl_drop(t);
 	return NULL;
 }
 
@@ -113,7 +113,7 @@ static TRITONSERVER_Error *add_param(TRITONBACKEND_Response *response, const cha
 	TRITONSERVER_Parameter *p = &list[response->param_count++];
 	memset(p, 0, sizeof *p);
 	if ((p->name = strdup(name)) == NULL) abort();
-	tt_parameter_set(p, type, value, size);
+	tl_parameter_set(p, type, value, size);
 	return NULL;
 }
 
@@ -156,7 +156,7 @@ static TRITONSERVER_Error *describe(TRITONBACKEND_Output *out, const char **name
 
 TRITONSERVER_Error *TRITONBACKEND_InferenceResponseOutput(TRITONBACKEND_Response *response, uint32_t index, const char **name, TRITONSERVER_DataType *type, const int64_t **shape, uint64_t *rank) {
 	if (index >= response->output_count) {
-		return tt_errorf(TRITONSERVER_ERROR_INVALID_ARG, "out of bounds index %u: response has %u outputs", index, response->output_count);
+		return tl_errorf(TRITONSERVER_ERROR_INVALID_ARG, "out of bounds index %u: response has %u outputs", index, response->output_count);
 	}
 	TRITONBACKEND_Output *out = response->outputs;
 	while (index-- > 0) out = out->next;
@@ -167,7 +167,7 @@ TRITONSERVER_Error *TRITONBACKEND_InferenceResponseOutputByName(TRITONBACKEND_Re
 	for (TRITONBACKEND_Output *out = response->outputs; out != NULL; out = out->next) {
 		if (strcmp(out->name, name) == 0) return describe(out, NULL, type, shape, rank);
 	}
-	return tt_errorf(TRITONSERVER_ERROR_INVALID_ARG, "unknown response output name '%s'", name);
+	return tl_errorf(TRITONSERVER_ERROR_INVALID_ARG, "unknown response output name '%s'", name);
 }
 
 // The form of a response in an event: see wire.go.
@@ -210,17 +210,17 @@ static uint64_t *put_param(uint64_t *w, const TRITONSERVER_Parameter *p) {
 }
 
 // end notes the final response. It is an error if there was one.
-static TRITONSERVER_Error *end(struct tt_ticket *t, uint32_t flags) {
+static TRITONSERVER_Error *end(struct tl_ticket *t, uint32_t flags) {
 	bool over = (flags & TRITONSERVER_RESPONSE_COMPLETE_FINAL) != 0 ? atomic_exchange(&t->final, true) : atomic_load(&t->final);
 	if (!over) return NULL;
-	TRITONSERVER_Error *e = tt_errorf(TRITONSERVER_ERROR_INTERNAL, "model '%s' sent a response after the final one of a request", t->model->name);
+	TRITONSERVER_Error *e = tl_errorf(TRITONSERVER_ERROR_INTERNAL, "model '%s' sent a response after the final one of a request", t->model->name);
 	TRITONSERVER_LogMessage(TRITONSERVER_LOG_ERROR, __FILE__, __LINE__, e->text);
 	return e;
 }
 
 TRITONSERVER_Error *TRITONBACKEND_ResponseSend(TRITONBACKEND_Response *response, uint32_t flags, TRITONSERVER_Error *error) {
-	if (response == NULL) return tt_errorf(TRITONSERVER_ERROR_INVALID_ARG, "response was nullptr");
-	struct tt_ticket *t = response->ticket;
+	if (response == NULL) return tl_errorf(TRITONSERVER_ERROR_INVALID_ARG, "response was nullptr");
+	struct tl_ticket *t = response->ticket;
 	TRITONSERVER_Error *e = end(t, flags);
 	if (e != NULL) {
 		TRITONBACKEND_ResponseDelete(response);
@@ -230,11 +230,11 @@ TRITONSERVER_Error *TRITONBACKEND_ResponseSend(TRITONBACKEND_Response *response,
 	size_t size = 8 + text_size(strlen(text)) + 16;
 	for (TRITONBACKEND_Output *out = response->outputs; out != NULL; out = out->next) size += output_size(out);
 	for (uint32_t i = 0; i < response->param_count; i++) size += param_size(&response->params[i]);
-	uint64_t *event = tt_event(t, TT_EVENT_RESPONSE, flags, size);
+	uint64_t *event = tl_event(t, TT_EVENT_RESPONSE, flags, size);
 	if (event == NULL) { // as if it were not sent: the request ends with an error when the library gives it up
 		atomic_store(&t->final, false);
 		TRITONBACKEND_ResponseDelete(response);
-		return tt_errorf(TRITONSERVER_ERROR_UNAVAILABLE, "no memory for a response of model '%s' with %zu bytes besides its outputs", t->model->name, size);
+		return tl_errorf(TRITONSERVER_ERROR_UNAVAILABLE, "no memory for a response of model '%s' with %zu bytes besides its outputs", t->model->name, size);
 	}
 	uint64_t *w = event + TT_EVENT_BODY;
 	*w++ = error == NULL ? 0 : (uint64_t)error->code + 1;
@@ -243,21 +243,21 @@ TRITONSERVER_Error *TRITONBACKEND_ResponseSend(TRITONBACKEND_Response *response,
 	for (TRITONBACKEND_Output *out = response->outputs; out != NULL; out = out->next) w = put_output(w, out);
 	*w++ = response->param_count;
 	for (uint32_t i = 0; i < response->param_count; i++) w = put_param(w, &response->params[i]);
-	tt_post(t->slot, event, true);
+	tl_post(t->slot, event, true);
 	free_response(response);
-	tt_drop(t);
+	tl_drop(t);
 	return NULL;
 }
 
 TRITONSERVER_Error *TRITONBACKEND_ResponseFactorySendFlags(TRITONBACKEND_ResponseFactory *f, uint32_t flags) {
 	TRITONSERVER_Error *e = end(f->ticket, flags);
 	if (e != NULL || (flags & TRITONSERVER_RESPONSE_COMPLETE_FINAL) == 0) return e;
-	uint64_t *event = tt_event(f->ticket, TT_EVENT_RESPONSE, flags, 0); // without outputs
+	uint64_t *event = tl_event(f->ticket, TT_EVENT_RESPONSE, flags, 0); // without outputs
 	if (event == NULL) {
 		atomic_store(&f->ticket->final, false);
-		return tt_errorf(TRITONSERVER_ERROR_UNAVAILABLE, "no memory for the flags of a response of model '%s'", f->ticket->model->name);
+		return tl_errorf(TRITONSERVER_ERROR_UNAVAILABLE, "no memory for the flags of a response of model '%s'", f->ticket->model->name);
 	}
-	tt_post(f->ticket->slot, event, true);
+	tl_post(f->ticket->slot, event, true);
 	return NULL;
 }
 
@@ -271,7 +271,7 @@ TRITONSERVER_Error *TRITONBACKEND_StateNew(TRITONBACKEND_State **state, TRITONBA
 	bool known = false;
 	for (uint32_t i = 0; i < m->state_count; i++) known = known || strcmp(m->states[i], name) == 0;
 	if (!known) {
-		return tt_errorf(TRITONSERVER_ERROR_INVALID_ARG, "unable to add state '%s'. State configuration is missing for model '%s'.", name, m->name);
+		return tl_errorf(TRITONSERVER_ERROR_INVALID_ARG, "unable to add state '%s'. State configuration is missing for model '%s'.", name, m->name);
 	}
 	TRITONBACKEND_State *s = calloc(1, sizeof *s + tail(name, rank));
 	if (s == NULL) abort();
@@ -292,9 +292,9 @@ TRITONSERVER_Error *TRITONBACKEND_StateBuffer(TRITONBACKEND_State *s, void **at,
 TRITONSERVER_Error *TRITONBACKEND_StateBufferAttributes(TRITONBACKEND_State *s, TRITONSERVER_BufferAttributes **a) { return attributes(&s->out, a); }
 
 TRITONSERVER_Error *TRITONBACKEND_StateUpdate(TRITONBACKEND_State *s) {
-	uint64_t *event = tt_event(s->ticket, TT_EVENT_STATE, 0, output_size(&s->out));
-	if (event == NULL) return tt_errorf(TRITONSERVER_ERROR_UNAVAILABLE, "no memory for state '%s' of model '%s'", s->out.name, s->ticket->model->name);
+	uint64_t *event = tl_event(s->ticket, TT_EVENT_STATE, 0, output_size(&s->out));
+	if (event == NULL) return tl_errorf(TRITONSERVER_ERROR_UNAVAILABLE, "no memory for state '%s' of model '%s'", s->out.name, s->ticket->model->name);
 	put_output(event + TT_EVENT_BODY, &s->out);
-	tt_post(s->ticket->slot, event, false);
+	tl_post(s->ticket->slot, event, false);
 	return NULL;
 }

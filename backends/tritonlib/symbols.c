@@ -2,7 +2,7 @@
 
 // The calls that libraries find here: the definition of what is supported.
 #define CALL(name) {#name, (void *)name}
-static const struct tt_symbol tt_symbols[] = {
+static const struct tl_symbol tl_symbols[] = {
 	CALL(TRITONBACKEND_ApiVersion),
 	CALL(TRITONBACKEND_BackendArtifacts),
 	CALL(TRITONBACKEND_BackendAttributeAddPreferredInstanceGroup),
@@ -142,4 +142,4 @@ static const struct tt_symbol tt_symbols[] = {
 	{0, 0},
 };
 
-const struct tt_symbol *tt_symbol_at(size_t i) { return &tt_symbols[i]; }
+const struct tl_symbol *tl_symbol_at(size_t i) { return &tl_symbols[i]; }

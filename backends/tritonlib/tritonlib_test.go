@@ -58,7 +58,9 @@ var (
 	streams  = single + " model_transaction_policy { decoupled: true }"
 )
 
-func fp32(dims []int64, v ...float32) backendtest.Value { return backendtest.Of(tensor.FP32, dims, v...) }
+func fp32(dims []int64, v ...float32) backendtest.Value {
+	return backendtest.Of(tensor.FP32, dims, v...)
+}
 func int32s(dims []int64, v ...int32) backendtest.Value {
 	return backendtest.Of(tensor.Int32, dims, v...)
 }

@@ -74,7 +74,7 @@ var fieldTable = []Field{
 	{Path: "name", Class: Honoured, Doc: "The model's name. It must equal the name of the model's folder."},
 	{Path: "platform", Class: Honoured, Doc: "The older way to name the backend, and `ensemble`. For example, onnxruntime_onnx."},
 	{Path: "backend", Class: Honoured, Doc: "The backend that executes the model. For example, onnxruntime."},
-	{Path: "runtime", Class: Honoured, Doc: "The backend's library. libtriton_BACKEND.so selects the backend that is built in; any other name is refused."},
+	{Path: "runtime", Class: Honoured, Doc: "The backend's library. libtriton_BACKEND.so selects the library of that name where there is one, else the backend that is built in; any other name is refused."},
 	{Path: "version_policy", Class: Honoured, Doc: "Which version folders are served. The latest one by default."},
 	{Path: "version_policy.latest", Class: Honoured, Doc: "Serve the highest versions."},
 	{Path: "version_policy.latest.num_versions", Class: Honoured, Doc: "How many of them; 1 by default."},
@@ -305,18 +305,18 @@ func (l *problems) libraries() {
 	}
 }
 
-// runtime accepts the library that Triton would load for the built-in backend, and rejects others with Triton's text.
+// runtime accepts the library of the backend's name, which Triton would load, and rejects others with Triton's text.
 func (l *problems) runtime() {
 	name, r := l.cfg.GetName(), l.cfg.GetRuntime()
 	if r == "" || r == "libtriton_"+l.cfg.GetBackend()+".so" {
 		return
 	}
-	text := "unable to find backend library '%s' for model '%s', this server loads no libraries made for Triton"
+	text := "unable to find backend library '%s' for model '%s', expected 'libtriton_" + l.cfg.GetBackend() + ".so'"
 	if !filepath.IsLocal(r) {
 		text = "backend library name '%s' escapes backend directory, for model '%s', check model config runtime field"
 	}
 	l.add(SharedLibrary, "runtime", text, r, name)
-	l.fix("remove the field: backend '" + l.cfg.GetBackend() + "' needs no library")
+	l.fix("remove the field: the library of backend '" + l.cfg.GetBackend() + "' is found by its name")
 }
 
 // visitSet visits the set fields of m, outer ones first. A field of a list or map is visited once per element:

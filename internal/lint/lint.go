@@ -32,6 +32,8 @@ type Settings struct {
 	// ConfigName, unless empty, selects configs/NAME.pbtxt in the folders of models that have this file.
 	ConfigName string
 	Options    config.Options // the options for reading configurations
+	// BackendConfig has the values of --backend-config by backend, which say where libraries are.
+	BackendConfig map[string]map[string]string
 
 	_ struct{}
 }
@@ -163,7 +165,7 @@ func (e *examiner) read(name string) {
 	if err := config.ReadLabels(cfg, dir, config.SignatureOf(cfg)); err != nil {
 		e.add(err, name, dir)
 	}
-	known := e.Backends.ByName(cfg.GetBackend()) != nil || e.Backends.ByPlatform(cfg.GetPlatform()) != nil
+	known := e.Backends.For(cfg, dir, "", e.BackendConfig) != nil || e.Backends.ByPlatform(cfg.GetPlatform()) != nil
 	if cfg.GetBackend() != "" && !known {
 		field := "backend"
 		if p := e.places[name]; p != nil && !p.Has(field) {

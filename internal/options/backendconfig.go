@@ -38,7 +38,7 @@ func (c BackendConfig) Set(s string) error {
 	return nil
 }
 
-// Settings returns the settings of each backend: its own, and those for every backend that it reads and does not
+// Settings returns the settings of each backend, and of each other name: its own, and those for every backend that it reads and does not
 // override. A setting that no backend reads gives a notice, no error, since it may be meant for a backend that this
 // program was built without.
 func (c BackendConfig) Settings(r *backends.Registry) (map[string]map[string]string, []Notice) {
@@ -51,6 +51,11 @@ func (c BackendConfig) Settings(r *backends.Registry) (map[string]map[string]str
 			}
 		}
 		maps.Copy(settings[name], c[name])
+	}
+	for name, values := range c { // of a library made for Triton
+		if name != "" && r.ByName(name) == nil {
+			settings[name] = maps.Clone(values)
+		}
 	}
 	var notices []Notice
 	for _, name := range slices.Sorted(maps.Keys(c)) {
@@ -78,7 +83,7 @@ func unread(r *backends.Registry, name, key string) string {
 			return "accepted without effect: no backend reads this key." + config.DidYouMean(key, slices.Compact(all))
 		}
 	case f == nil:
-		return "accepted without effect: there is no such backend, expected one of " + strings.Join(r.Names(), ", ") + "." + config.DidYouMean(name, r.Names())
+		return "no effect unless a model has " + backends.LibraryFile(name) + ": the backends that are built in are " + strings.Join(r.Names(), ", ") + "." + config.DidYouMean(name, r.Names())
 	case !slices.Contains(f.ConfigKeys, key):
 		return notRead("backend", key, f.ConfigKeys)
 	}

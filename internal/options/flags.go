@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/tutti-server/tutti/backends"
 	"github.com/tutti-server/tutti/core/infer"
 	"github.com/tutti-server/tutti/internal/gpu"
 	"github.com/tutti-server/tutti/scheduler/device"
@@ -237,12 +238,20 @@ func (o *Options) backendFlags() []Flag {
 	return grouped("Backends", Flag{
 		Name: "backend-config", Arg: "backend,key=value", Many: true, Help: "Setting of a backend; of every backend without a backend's name", set: o.BackendConfig.Set,
 	}, Flag{
+		Name: "backend-directory", Arg: argFolder, Default: backends.DefaultDirectory, set: o.backendDirectory,
+		Help: "Folder of libraries made for Triton, NAME/libtriton_NAME.so, of backends that are not built in",
+	}, Flag{
 		Name: "strict-python-outputs", Arg: argBool, Default: no, Own: true, set: o.pythonSetting("strict-outputs"),
 		Help: "Refuse responses of Python models whose data types, shapes or rows differ from the configuration; when false, they are used with a warning",
 	}, Flag{
 		Name: "python-sandbox", Arg: argBool, Default: no, Own: true, set: o.pythonSetting("sandbox"),
 		Help: "Start Python models without network and without a way to new privileges; the server does not load them where the kernel refuses that",
 	})
+}
+
+// backendDirectory sets the setting of the backend that loads libraries made for Triton.
+func (o *Options) backendDirectory(value string) error {
+	return o.BackendConfig.Set(backends.LibraryBackend + "," + backends.KeyDirectory + "=" + value)
 }
 
 // pythonSetting returns a function that sets the setting of the python backend with the same meaning.
@@ -316,7 +325,6 @@ func inert(group string, list ...Flag) []Flag {
 func inertFlags() []Flag {
 	const (
 		goroutines  = "every request has its own goroutine"
-		linked      = "backends are part of the program"
 		noAgent     = "the agent checksum is part of the program, and others are refused"
 		linkedCache = "caches are part of the program"
 		pooled      = "memory is pooled by size, without a count"
@@ -330,7 +338,6 @@ func inertFlags() []Flag {
 		Flag{Name: "grpc-http2-max-ping-strikes", Arg: argNumber, Default: "2", Help: "Early pings of a client before its connection is closed", Why: "the gRPC library always allows 2", set: anyInteger},
 		Flag{Name: "buffer-manager-thread-count", Arg: argNumber, Default: "0", Help: "Threads that copy tensors", Why: "instances copy tensors themselves", set: anyInteger},
 		Flag{Name: "cache-directory", Arg: argFolder, Default: "/opt/tritonserver/caches", Help: "Folder of cache libraries", Why: linkedCache, set: anything},
-		Flag{Name: "backend-directory", Arg: argFolder, Default: "/opt/tritonserver/backends", Help: "Folder of backend libraries", Why: linked, set: anything},
 		Flag{Name: "repoagent-directory", Arg: argFolder, Default: "/opt/tritonserver/repoagents", Help: "Folder of repository agents", Why: noAgent, set: anything},
 	)
 }

@@ -71,14 +71,15 @@ type version struct {
 
 // loadVersion opens one version of a model that is not an ensemble. stats counts its requests.
 func (r *Repository) loadVersion(ctx context.Context, f *folder, number int64, stats *telemetry.Model) (*version, error) {
-	b, factory, err := r.backend(f.cfg)
+	dir := filepath.Join(f.dir, strconv.FormatInt(number, 10))
+	b, factory, err := r.backend(f.cfg, f.dir, dir)
 	if err != nil {
 		return nil, err
 	}
 	wanted := r.wantedInstances(f.cfg)
 	settings := backends.Settings{
 		Model: f.name, Version: number,
-		ModelDir: f.dir, Dir: filepath.Join(f.dir, strconv.FormatInt(number, 10)),
+		ModelDir: f.dir, Dir: dir,
 		Config: config.WithSequence(f.cfg), Instances: max(1, len(wanted.active())), Strict: r.s.StrictConfig, Alloc: r.s.Alloc,
 		Copied: func(name string, from, to tensor.Place, bytes int) {
 			stats.Copies.Count(name, from, to, telemetry.ForProcess, 1, bytes)
@@ -209,12 +210,10 @@ func (r *Repository) fileOf(cfg *modelconfig.ModelConfig, list instances) (file 
 	return file, nil
 }
 
-// backend returns the backend that a configuration names. It is opened at its first use.
-func (r *Repository) backend(cfg *modelconfig.ModelConfig) (backends.Backend, *backends.Factory, error) {
-	f := r.s.Backends.ByName(cfg.GetBackend())
-	if cfg.GetBackend() == "" {
-		f = r.s.Backends.ByPlatform(cfg.GetPlatform())
-	}
+// backend returns the backend of a model: one that adopts it, or the one that its configuration names. It is opened at its first use. dir is
+// the folder of the version.
+func (r *Repository) backend(cfg *modelconfig.ModelConfig, modelDir, dir string) (backends.Backend, *backends.Factory, error) {
+	f := r.s.Backends.For(cfg, modelDir, dir, r.s.BackendConfig)
 	if f == nil {
 		return nil, nil, config.UnknownBackend(cfg.GetName(), cmp.Or(cfg.GetBackend(), cfg.GetPlatform()), "backend", r.s.Backends.Names())
 	}

@@ -95,10 +95,8 @@ func (x *instance) Execute(ctx context.Context, b *backends.Batch) error {
 		return err
 	}
 	defer p.release()
-	var s *slot
-	select {
-	case s = <-p.idle:
-	case <-ctx.Done():
+	s := p.acquire(ctx)
+	if s == nil {
 		return status.ErrCancelled
 	}
 	e := &s.run
@@ -106,9 +104,7 @@ func (x *instance) Execute(ctx context.Context, b *backends.Batch) error {
 		tensor.ReleaseAll(e.staged)
 		e.staged, e.b, e.x = e.staged[:0], nil, nil
 		counter(s.mem, slotRound).Add(1) // what follows is not of this execution
-		if p.alive() {
-			p.idle <- s
-		}
+		p.giveBack(s)
 	}()
 	e.begin(x, b)
 	if err := e.describe(s); err != nil {

@@ -78,7 +78,7 @@ type process struct {
 	mem     []byte // its range
 	heap    int    // where blocks begin
 	slots   []*slot
-	idle    chan *slot
+	used    chan struct{} // has a value for each slot in use
 	socket  *os.File
 	out     *gob.Encoder
 	in      *gob.Decoder
@@ -100,6 +100,7 @@ type process struct {
 	reaped bool    // its number may be that of another process; guarded by mu
 	uses   int     // uses of the range: outputs and executions, and one for the process; guarded by mu
 	spare  []*held // guarded by mu
+	idle   []*slot // the last one was used last; guarded by mu
 }
 
 // start starts a child that loads the library and the model. It gives up when ctx is done. made is the reply of the child.
@@ -115,12 +116,12 @@ func (m *model) start(ctx context.Context) (p *process, made *reply, err error) 
 	n := slotsOf(len(mem))
 	p.heap = atSlots + n*slotSize
 	clear(mem[:atMailbox])
-	p.idle = make(chan *slot, n)
+	p.used = make(chan struct{}, n)
 	for i := range n {
 		s := newSlot(p, i)
 		clear(s.mem[:slotRequest])
 		p.slots = append(p.slots, s)
-		p.idle <- s
+		p.idle = append(p.idle, s)
 	}
 	if err := p.launch(); err != nil {
 		m.shared.Unmap(mem)

@@ -1,6 +1,7 @@
 package tritonlib
 
 import (
+	"context"
 	"sync/atomic"
 	"time"
 	"unsafe"
@@ -26,6 +27,29 @@ func newSlot(p *process, i int) *slot {
 	s := &slot{of: p, index: i, mem: p.mem[at : at+slotSize : at+slotSize], ready: make(chan struct{}, 1), timer: time.NewTimer(time.Hour)}
 	s.timer.Stop()
 	return s
+}
+
+// acquire returns a slot that no execution uses, or nil when ctx is done before there is one.
+func (p *process) acquire(ctx context.Context) *slot {
+	select {
+	case p.used <- struct{}{}:
+	case <-ctx.Done():
+		return nil
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	n := len(p.idle) - 1
+	s := p.idle[n]
+	p.idle = p.idle[:n]
+	return s
+}
+
+// giveBack gives a slot back.
+func (p *process) giveBack(s *slot) {
+	p.mu.Lock()
+	p.idle = append(p.idle, s)
+	p.mu.Unlock()
+	<-p.used
 }
 
 // request returns the words for the requests.

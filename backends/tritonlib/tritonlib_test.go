@@ -372,3 +372,21 @@ func TestComplete(t *testing.T) {
 		t.Errorf("%v, %v", out, err)
 	}
 }
+
+// lines is a log that tests read.
+type lines struct {
+	mu  sync.Mutex
+	all strings.Builder // guarded by mu
+}
+
+func (l *lines) Write(b []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.all.Write(b)
+}
+
+func (l *lines) text() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.all.String()
+}

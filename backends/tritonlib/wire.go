@@ -2,6 +2,7 @@ package tritonlib
 
 import (
 	"math"
+	"strings"
 	"sync/atomic"
 	"time"
 	"unsafe"
@@ -134,14 +135,17 @@ func (w *words) putText(s string) {
 	w.at += n
 }
 
-func (w *words) text() string {
+func (w *words) text() string { return strings.Clone(w.view()) }
+
+// view is text without a copy: it is valid until the event is freed, and changes if the process changes it.
+func (w *words) view() string {
 	size := w.next()
 	n := size/8 + 1
 	if n > uint64(len(w.list)-w.at) {
 		w.over = true
 		return ""
 	}
-	s := string(unsafe.Slice((*byte)(unsafe.Pointer(&w.list[w.at])), size))
+	s := unsafe.String((*byte)(unsafe.Pointer(&w.list[w.at])), size)
 	w.at += int(n) //nolint:gosec // within the list
 	return s
 }
@@ -209,7 +213,7 @@ func (w *words) params() (list infer.Params) {
 
 // output is an output of a response: a block of the range.
 type output struct {
-	name  string
+	name  string // a view
 	dtype tensor.DType
 	block uint64
 	size  uint64
@@ -217,7 +221,7 @@ type output struct {
 }
 
 func (w *words) output() (o output) {
-	o.name, o.dtype = w.text(), tensor.DType(min(w.next(), math.MaxUint8)) //nolint:gosec // bounded
+	o.name, o.dtype = w.view(), tensor.DType(min(w.next(), math.MaxUint8)) //nolint:gosec // bounded
 	o.block, o.size, o.shape = w.next(), w.next(), w.shape()
 	return o
 }

@@ -110,7 +110,7 @@ static void add_out(TRITONBACKEND_Response *response, const char *name, const st
 	void *to;
 	CHECK(TRITONBACKEND_ResponseOutput(response, &out, name, in->type, in->shape, in->rank));
 	CHECK(TRITONBACKEND_OutputBuffer(out, &to, size, &memory, &id));
-	if (in->size > 0 && size >= in->size) memcpy(to, in->data, in->size);
+	if (to != NULL && in->size > 0 && size >= in->size) memcpy(to, in->data, in->size);
 }
 
 static void respond(TRITONBACKEND_Request *r, uint32_t flags) {
@@ -264,9 +264,13 @@ static bool execute_one(TRITONBACKEND_Request *r) {
 	else if (strcmp(what, "broken stream") == 0) start_stream(r, 1);
 	else if (strcmp(what, "crash") == 0) raise(SIGSEGV);
 	else if (strcmp(what, "exit") == 0) _exit(7);
-	else if (strcmp(what, "hang") == 0) for (;;) pause();
+	else if (strcmp(what, "hang") == 0) {
+		TRITONSERVER_LogMessage(TRITONSERVER_LOG_WARN, __FILE__, __LINE__, "hanging");
+		for (;;) pause();
+	}
 	else if (strcmp(what, "grow") == 0) {
-		void *more = malloc((size_t)256 << 20);
+		static char *volatile more;
+		more = malloc((size_t)256 << 20);
 		memset(more, 1, (size_t)256 << 20);
 		respond(r, TRITONSERVER_RESPONSE_COMPLETE_FINAL);
 	} else if (strcmp(what, "twice") == 0) {

@@ -149,8 +149,8 @@ func fieldClasses() map[string]config.Field {
 func TestContradictions(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]int{
-		"Set `@backend-directory=/x` for more backends.":                                       1,
-		"`@backend-directory` is accepted without effect.":                                     0,
+		"Set `@cache-directory=/x` for more caches.":                                           1,
+		"`@cache-directory` is accepted without effect.":                                       0,
 		"`@gpu-fallback=cpu` has no effect.":                                                   1,
 		"Start with `@gpu-fallback=cpu`. Other flags have no effect.":                          0,
 		"`dynamic_batching.default_queue_policy` is taken, and no such policy is built.":       1,

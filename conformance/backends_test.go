@@ -46,6 +46,9 @@ func backendFlags(t *testing.T) []string {
 	for _, path := range found {
 		flags = append(flags, "--model-repository="+filepath.Dir(path))
 	}
+	if root, err := preparedtest.Root(); err == nil {
+		flags = append(flags, "--backend-directory="+filepath.Join(root, "bin", "triton-backends"))
+	}
 	for _, r := range runtimes.List() {
 		if path, err := preparedtest.Find(r.Name); err == nil {
 			flags = append(flags, "--backend-config="+r.Name+","+r.Key()+"="+path)

@@ -26,7 +26,7 @@ import (
 // library returns the path of a library of testdata.
 func library(tb testing.TB, name string) string {
 	tb.Helper()
-	return filepath.Join(preparedtest.Script(tb, "triton_backends", "prepare-triton-backends"), "libtriton_"+name+".so")
+	return filepath.Join(preparedtest.Script(tb, "triton_backends", "prepare-triton-backends"), name, "libtriton_"+name+".so")
 }
 
 // settings returns the settings of a model with a library in its folder.
@@ -66,6 +66,8 @@ func int32s(dims []int64, v ...int32) backendtest.Value {
 }
 
 // TestContract runs the contract suite for backends.
+//
+// shows: backends.tritonlib
 func TestContract(t *testing.T) {
 	t.Parallel()
 	sums := []backendtest.Value{fp32([]int64{2, 2}, 1, 2, 3, 4), fp32([]int64{2, 2}, 10, 20, 30, 40)}

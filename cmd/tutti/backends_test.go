@@ -51,6 +51,13 @@ func runnable(t *testing.T, root string) (flags []string, lacking string, err er
 	t.Helper()
 	for _, f := range factoriesOf(t, root) {
 		values := map[string]string{}
+		if f.Name == backends.LibraryBackend {
+			dir, err := tritonBackends()
+			if err != nil {
+				return nil, "triton_backends", err
+			}
+			flags = append(flags, "--backend-directory", dir)
+		}
 		if isLibrary(f.Name) {
 			if values["library-path"], err = preparedtest.Find(f.Name); err != nil {
 				return nil, f.Name, err
@@ -62,6 +69,20 @@ func runnable(t *testing.T, root string) (flags []string, lacking string, err er
 		}
 	}
 	return flags, "", nil
+}
+
+// tritonBackends returns the folder of the libraries made for Triton that the tests have built.
+func tritonBackends() (string, error) {
+	dir := os.Getenv(preparedtest.Variable("triton_backends"))
+	if dir == "" {
+		root, err := preparedtest.Root()
+		if err != nil {
+			return "", err
+		}
+		dir = filepath.Join(root, "bin", "triton-backends")
+	}
+	_, err := os.Stat(dir)
+	return dir, err
 }
 
 // isLibrary reports whether a backend opens a runtime's library.
@@ -109,6 +130,9 @@ func factoriesOf(t *testing.T, root string) []*backends.Factory {
 		f := registry.ByName(cfg.GetBackend())
 		if f == nil {
 			f = registry.ByPlatform(cfg.GetPlatform())
+		}
+		if f == nil && cfg.GetBackend() != "" {
+			f = registry.ByName(backends.LibraryBackend)
 		}
 		if f == nil {
 			t.Fatalf("'%s' names no backend", path)

@@ -251,6 +251,10 @@ func (o *Options) backendFlags() []Flag {
 
 // backendDirectory sets the setting of the backend that loads libraries made for Triton.
 func (o *Options) backendDirectory(value string) error {
+	if value == backends.DefaultDirectory {
+		delete(o.BackendConfig[backends.LibraryBackend], backends.KeyDirectory)
+		return nil
+	}
 	return o.BackendConfig.Set(backends.LibraryBackend + "," + backends.KeyDirectory + "=" + value)
 }
 

@@ -1,6 +1,6 @@
 // A backend library with two inputs: SUM is INPUT0 + INPUT1, DIFFERENCE is INPUT0 - INPUT1, of type FP32. It shows the least that a library needs.
 //
-//	cc -shared -fPIC -I.. -o libtriton_addsub.so addsub.c
+//	cc -O2 -shared -fPIC -Ibackends/tritonlib -o libtriton_addsub.so examples/backends/tritonlib/addsub.c
 #include <stdlib.h>
 
 #include "api.h"

@@ -16,6 +16,7 @@ import (
 
 	"github.com/tutti-server/tutti"
 	"github.com/tutti-server/tutti/backends"
+	"github.com/tutti-server/tutti/backends/dali"
 	"github.com/tutti-server/tutti/backends/fil"
 	"github.com/tutti-server/tutti/backends/identity"
 	"github.com/tutti-server/tutti/backends/isolate"
@@ -112,6 +113,7 @@ func builtinSteps() []steps.Factory {
 func builtinBackends(registry *steps.Registry) []backends.Factory {
 	list := []backends.Factory{
 		fil.NewFactory(),
+		dali.NewFactory(python.NewFactory()),
 		identity.NewFactory(),
 		native.NewFactory(registry),
 		python.NewFactory(),

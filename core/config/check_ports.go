@@ -56,7 +56,7 @@ func (l *problems) localFile(field, what, file string) {
 
 // signatureBackends are the backends whose models provide the types and dims of their tensors.
 var signatureBackends = map[string]bool{
-	onnxRuntime: true, nativeBackend: true, "tensorrt": true, "openvino": true, pythonBackend: true, "tensorflow": true,
+	onnxRuntime: true, nativeBackend: true, "tensorrt": true, "openvino": true, pythonBackend: true, "tensorflow": true, "dali": true,
 	"repeat": true, "square": true, "sequence": true,
 }
 

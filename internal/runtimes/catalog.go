@@ -71,7 +71,7 @@ func (m *Member) folder() bool { return strings.HasSuffix(m.Path, "/") }
 
 // List returns the known runtimes.
 func List() []Runtime {
-	return []Runtime{onnxRuntime(), onnxRuntimeGPU(), openVINO(), torch(), torchGPU(), tensorFlow(), tensorRT(), python()}
+	return []Runtime{onnxRuntime(), onnxRuntimeGPU(), openVINO(), torch(), torchGPU(), tensorFlow(), tensorRT(), python(), dali()}
 }
 
 func onnxRuntime() Runtime {
@@ -184,14 +184,7 @@ func tensorRT() Runtime {
 func python() Runtime {
 	return Runtime{
 		Name: "python", Title: "Python with numpy", Variable: "TUTTI_PYTHON", Setting: "python-runtime",
-		Releases: slices.Concat(pythonReleases("amd64", "x86_64", []numpyWheel{
-			{"3.14", "2.4.6", "manylinux_2_28", "a2c306dea656c12c68f51f4cea133cbe78ca7435eb28c735eac1d3ebe73be6e8", 16638245},
-			{"3.13", "2.4.6", "manylinux_2_28", "a7830bab239b79cda9c08c2da014761cafb48da6150e1da17ac06283f43b6089", 16633220},
-			{"3.12", "2.4.6", "manylinux_2_28", "90f9849678c75fe7afa2d348ac842c168b0a4d3d61919687216dfc547976d853", 16645538},
-			{"3.11", "2.4.6", "manylinux_2_28", "89cd468399cfd2504718f0ba50e410dca55a170b61a02ad92bb18c8a65186e93", 16918164},
-			{"3.10", "2.2.6", "manylinux_2_17", "fc7b73d02efb0e18c000e9ad8b83480dfcd5dfd11065997ed4c6747470ae8915", 16801050},
-			{"3.9", "2.0.2", "manylinux_2_17", "f26b258c385842546006213344c50655ff1555a9338e2e5e02a0756dc3e803dd", 19526099},
-		}), pythonReleases("arm64", "aarch64", []numpyWheel{
+		Releases: slices.Concat(pythonReleases("amd64", "x86_64", numpyWheels()), pythonReleases("arm64", "aarch64", []numpyWheel{
 			{"3.14", "2.4.6", "manylinux_2_28", "40fdc1ae7125e518ea98e53e69a4ebc27e1fd50510c47b7ea130cf21e5e1d42b", 15685197},
 			{"3.13", "2.4.6", "manylinux_2_28", "72fbe16c6fac95aedf5937fa873445cec2110be35d8a4e9433d7501fd98dae6b", 15669392},
 			{"3.12", "2.4.6", "manylinux_2_28", "5f9fb9157b4ce2971008323afe46053787b526ef624fea915b261468a8421a0f", 15671012},
@@ -199,6 +192,18 @@ func python() Runtime {
 			{"3.10", "2.2.6", "manylinux_2_17", "efd28d4e9cd7d7a8d39074a4d44c63eda73401580c5c76acda2ce969e0a38e83", 14297320},
 			{"3.9", "2.0.2", "manylinux_2_17", "1e795a8be3ddbac43274f18588329c72939870a16cae810c2b73461c40718ab1", 13912596},
 		})),
+	}
+}
+
+// numpyWheels are those for amd64.
+func numpyWheels() []numpyWheel {
+	return []numpyWheel{
+		{"3.14", "2.4.6", "manylinux_2_28", "a2c306dea656c12c68f51f4cea133cbe78ca7435eb28c735eac1d3ebe73be6e8", 16638245},
+		{"3.13", "2.4.6", "manylinux_2_28", "a7830bab239b79cda9c08c2da014761cafb48da6150e1da17ac06283f43b6089", 16633220},
+		{"3.12", "2.4.6", "manylinux_2_28", "90f9849678c75fe7afa2d348ac842c168b0a4d3d61919687216dfc547976d853", 16645538},
+		{"3.11", "2.4.6", "manylinux_2_28", "89cd468399cfd2504718f0ba50e410dca55a170b61a02ad92bb18c8a65186e93", 16918164},
+		{"3.10", "2.2.6", "manylinux_2_17", "fc7b73d02efb0e18c000e9ad8b83480dfcd5dfd11065997ed4c6747470ae8915", 16801050},
+		{"3.9", "2.0.2", "manylinux_2_17", "f26b258c385842546006213344c50655ff1555a9338e2e5e02a0756dc3e803dd", 19526099},
 	}
 }
 
@@ -213,27 +218,40 @@ func pythonReleases(arch, machine string, wheels []numpyWheel) []Release {
 	var list []Release
 	for i := range wheels {
 		w := &wheels[i]
-		numpy := Archive{
-			Client: "pip", Package: "numpy==" + w.version, Platform: w.platform + "_" + machine, Python: w.python, Sum: w.sum, Size: w.size,
-		}
-		pip, version := resumingPip, "26.3"
-		if w.python == "3.9" { // the last pip for Python 3.9
-			pip = Archive{Client: "pip", Package: "pip==25.3", Sum: "9655943313a94722b7774661c21049070f6bbb0a1516bf02f7c8d5d9201514cd", Size: 1778622}
-			version = "25.3"
-		}
-		site := "lib/python" + w.python + "/site-packages/"
-		folders := func(names ...string) (list []Member) { // of a wheel, unpacked into site-packages
-			for _, name := range names {
-				list = append(list, Member{Path: name + "/", File: site + name})
-			}
-			return list
-		}
-		numpy.Members = folders("numpy", "numpy.libs", "numpy-"+w.version+".dist-info")
-		pip.Members = folders("pip", "pip-"+version+".dist-info")
 		list = append(list, Release{
 			Version: w.python + "-numpy-" + w.version, OS: "linux", Arch: arch, Python: w.python, Library: "bin/python",
-			Archives: []Archive{numpy, pip},
+			Archives: []Archive{w.archive(machine), pipFor(w.python)},
 		})
 	}
 	return list
 }
+
+// archive is the wheel in an environment.
+func (w *numpyWheel) archive(machine string) Archive {
+	return Archive{
+		Client: "pip", Package: "numpy==" + w.version, Platform: w.platform + "_" + machine, Python: w.python, Sum: w.sum, Size: w.size,
+		Members: inSite(w.python, "numpy", "numpy.libs", "numpy-"+w.version+".dist-info"),
+	}
+}
+
+// pipFor is pip in an environment of a Python.
+func pipFor(python string) Archive {
+	pip, version := resumingPip, "26.3"
+	if python == "3.9" { // the last pip for Python 3.9
+		pip = Archive{Client: "pip", Package: "pip==25.3", Sum: "9655943313a94722b7774661c21049070f6bbb0a1516bf02f7c8d5d9201514cd", Size: 1778622}
+		version = "25.3"
+	}
+	pip.Members = inSite(python, "pip", "pip-"+version+".dist-info")
+	return pip
+}
+
+// inSite are folders of a wheel, unpacked into the packages of an environment.
+func inSite(python string, folders ...string) (list []Member) {
+	for _, folder := range folders {
+		list = append(list, Member{Path: folder + "/", File: site(python) + folder})
+	}
+	return list
+}
+
+// site is the folder of the packages of an environment.
+func site(python string) string { return "lib/python" + python + "/site-packages/" }

@@ -131,11 +131,6 @@ func TestContract(t *testing.T) {
 			Name: "unbatched", Settings: settings(t, serialized(t, "unbatched"), "max_batch_size: 0"), In: ab, Want: doubled,
 			Bad: []backendtest.Bad{{Name: "batches", In: []backendtest.Value{ab[0], int32s([]int64{1, 2}, 5, 6)}}},
 		},
-		backendtest.Fixture{Name: "completed", Rows: 2, Settings: settings(t, serialized(t, "unbatched"), ""), In: ab, Want: doubled},
-		backendtest.Fixture{
-			Name: "written in Python", Rows: 1, In: []backendtest.Value{fp32([]int64{1, 2}, 1, 2)}, Want: []backendtest.Value{fp32([]int64{1, 2}, 4, 5)},
-			Settings: settings(t, definition("    return fn.external_source(name=\"A\", dtype=types.FLOAT, ndim=1) + 3\n", ", output_dtype=types.FLOAT, output_ndim=1"), ""),
-		},
 	)
 }
 

@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 
 	"google.golang.org/protobuf/proto"
@@ -53,7 +54,11 @@ func (b *backend) Load(ctx context.Context, s backends.Settings) (backends.Model
 	if err != nil {
 		return nil, status.Errorf(status.Internal, "%s: %w", failedLoad(&s), err)
 	}
-	if !isFile(file) && !isFile(filepath.Join(dir, pythonFile)) {
+	served := file // for messages
+	if !isFile(file) {
+		served = filepath.Join(filepath.Dir(file), pythonFile)
+	}
+	if !isFile(served) {
 		return nil, config.MissingFile(status.Errorf(status.NotFound, "%s: expected a serialized pipeline in '%s', or '%s' beside it, found neither",
 			failedLoad(&s), file, pythonFile), file)
 	}
@@ -73,13 +78,13 @@ func (b *backend) Load(ctx context.Context, s backends.Settings) (backends.Model
 	inner.Config.Parameters[placeParam] = &modelconfig.ModelParameter{StringValue: string(text)}
 	m, err := b.host.Load(ctx, inner)
 	if err != nil {
-		return nil, b.explain(&s, file, err)
+		return nil, b.explain(&s, served, err)
 	}
 	w, ok := m.(worked)
 	if !ok {
 		return nil, status.Errorf(status.Internal, "%s: the backend of Python models returned a %T", failedLoad(&s), m)
 	}
-	return newModel(b, &s, file, w), nil
+	return newModel(b, &s, served, w), nil
 }
 
 // fileName matches the names that Triton's DALI backend allows.
@@ -115,8 +120,8 @@ func unbatched(dir string) bool {
 // refusal begins the text of an error that the script has raised, after the name of its type.
 const refusal = "Refusal: "
 
-// explain returns the error of a failed load: the text that the script gave for the user, or that of an exception in the user's code, which
-// keeps its traceback. The name of the script is replaced by that of the pipeline.
+// explain returns the error of a failed load: the text that the script gave for the user, or that of an exception in the user's code with
+// its traceback. The user's file stands in place of the script.
 func (b *backend) explain(s *backends.Settings, file string, err error) error {
 	text := status.Text(err)
 	if _, said, ok := strings.Cut(text, refusal); ok {
@@ -125,13 +130,12 @@ func (b *backend) explain(s *backends.Settings, file string, err error) error {
 		}
 		return status.Errorf(status.CodeOf(err), "%s from '%s': %s", failedLoad(s), file, said)
 	}
-	if !strings.Contains(text, b.script()) {
+	lines := slices.DeleteFunc(strings.Split(text, "\n"), func(line string) bool { return strings.HasPrefix(line, "  "+b.folder.Path()) }) // frames of scripts
+	text = strings.TrimRight(strings.ReplaceAll(strings.Join(lines, "\n"), b.script(), file), "\n")
+	if text == status.Text(err) {
 		return err
 	}
-	return &status.Error{
-		Code: status.CodeOf(err), Reason: status.ReasonOf(err), RetryAfter: status.RetryAfter(err), Err: err,
-		Msg: strings.ReplaceAll(text, "from '"+b.script()+"'", "from '"+file+"'"),
-	}
+	return &status.Error{Code: status.CodeOf(err), Reason: status.ReasonOf(err), RetryAfter: status.RetryAfter(err), Err: err, Msg: text}
 }
 
 // worked is the model of the backend that runs Python models.

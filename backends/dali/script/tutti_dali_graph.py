@@ -25,8 +25,8 @@ _TYPES = ("TYPE_UINT8", "TYPE_UINT16", "TYPE_UINT32", "TYPE_UINT64", "TYPE_INT8"
 # Port is an input or output of a pipeline. dtype and rank, which is that of a sample, are None if they are not declared.
 Port = namedtuple("Port", "name dtype rank")
 
-# Graph is what a pipeline declares. gpu has the operators on a GPU, for messages; sources has the kinds of the operators of the inputs.
-Graph = namedtuple("Graph", "batch threads inputs outputs gpu sources")
+# Graph is what a pipeline declares. gpu has the operators on a GPU, for messages.
+Graph = namedtuple("Graph", "batch threads inputs outputs gpu")
 
 
 class Malformed(Exception):
@@ -41,14 +41,14 @@ def read(data):
     operators = [_fields(o, "operator") for o in pipeline.get(_OPERATOR, ())]
     if not operators or _BATCH not in pipeline:
         raise Malformed("%d bytes that begin with %r have no operators or no batch size" % (len(data), bytes(data[:8])))
-    inputs, sources, gpu = [], [], []
+    inputs, gpu = [], []
     for operator in operators:
         kind, arguments = _text(operator, _OP_NAME), _arguments(operator)
         instance = _text(operator, _OP_INSTANCE)
         if kind in ("ExternalSource", "_ExternalSource") or "inputs__" in kind:
-            inputs.append(Port(instance, _dtype(_first(arguments.get("dtype", {}), _ARGUMENT_INTS)),
-                               _rank(_first(arguments.get("ndim", {}), _ARGUMENT_INTS))))
-            sources.append(kind)
+            layout = _text(arguments.get("layout", {}), _ARGUMENT_STRINGS)  # for example HWC
+            rank = _rank(_first(arguments.get("ndim", {}), _ARGUMENT_INTS))
+            inputs.append(Port(instance, _dtype(_first(arguments.get("dtype", {}), _ARGUMENT_INTS)), rank if rank is not None else len(layout) or None))
         device = _text(arguments.get("device", {}), _ARGUMENT_STRINGS)
         if device in ("gpu", "mixed") or any(_text(_fields(o, "output"), _PORT_DEVICE) == "gpu" for o in operator.get(_OP_OUTPUT, ())):
             gpu.append("%s '%s'" % (kind, instance) if instance else kind)
@@ -57,7 +57,7 @@ def read(data):
     outputs = [_output(_fields(o, "output")) for o in pipeline.get(_OUTPUT, ())]
     if not outputs:
         raise Malformed("the pipeline has no outputs: the file may be truncated")
-    return Graph(_first(pipeline, _BATCH), _first(pipeline, _THREADS), inputs, outputs, gpu, sources)
+    return Graph(_first(pipeline, _BATCH), _first(pipeline, _THREADS), inputs, outputs, gpu)
 
 
 def on_host(serialized):

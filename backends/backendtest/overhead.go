@@ -30,15 +30,20 @@ func perCall(b *testing.B, d time.Duration) float64 {
 	return d.Seconds() * 1e6 / float64(b.N)
 }
 
-// processor returns the CPU time of the process and its children, for example Python workers.
+// processor returns the CPU time of the process and its descendants. For example, of Python workers, which a fork server has forked.
 func processor(b *testing.B) time.Duration {
 	b.Helper()
 	var r syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &r); err != nil {
 		b.Fatal(err)
 	}
-	used := time.Duration(r.Utime.Nano() + r.Stime.Nano())
-	lists, err := filepath.Glob("/proc/self/task/*/children")
+	return time.Duration(r.Utime.Nano()+r.Stime.Nano()) + descendants(b, "self")
+}
+
+// descendants returns the CPU time of the children of a process, and of theirs.
+func descendants(b *testing.B, pid string) (used time.Duration) {
+	b.Helper()
+	lists, err := filepath.Glob("/proc/" + pid + "/task/*/children")
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -48,7 +53,7 @@ func processor(b *testing.B) time.Duration {
 			continue // the thread has ended
 		}
 		for child := range strings.FieldsSeq(string(text)) {
-			used += childTime(b, child)
+			used += childTime(b, child) + descendants(b, child)
 		}
 	}
 	return used

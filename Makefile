@@ -63,10 +63,10 @@ runtime-pytorch: build ## Fetch LibTorch into .runtime/ and compile its shim
 	bin/tutti runtime fetch pytorch
 
 # The runtimes of all other backends; archives are kept in the user's cache.
-RUNTIMES := openvino tensorflow pytorch
+RUNTIMES := openvino tensorflow pytorch dali
 
 .PHONY: runtimes
-runtimes: runtime ## Fetch the runtimes of all backends into .runtime/ (920 MB)
+runtimes: runtime ## Fetch the runtimes of all backends into .runtime/ (1.2 GB)
 	@for name in $(RUNTIMES); do bin/tutti runtime fetch "$$name"; done
 
 # Status 3 means that the weights cannot be downloaded here; the examples that need them are left out.
@@ -80,7 +80,7 @@ demo: runtime examples ## Serve the examples and send each a request; ONCE=1 end
 
 # The timeouts allow for a machine under ten times the load. Each test has its own means to detect a hang.
 .PHONY: test
-test: ## Run the tests with every backend and Triton's clients, fetching what they need (1.5 GB; race detector on)
+test: ## Run the tests with every backend and Triton's clients, fetching what they need (1.8 GB; race detector on)
 	@$(prepared); $(call tool,gotestsum) --format pkgname --format-hide-empty-pkg --raw-command -- \
 		bash -c 'rc=0; go test -json -short -race -timeout 90m ./... || rc=$$?; \
 		go -C bench test -json -short -race -timeout 30m ./... || rc=$$?; \

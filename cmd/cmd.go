@@ -113,10 +113,10 @@ func builtinSteps() []steps.Factory {
 func builtinBackends(registry *steps.Registry) []backends.Factory {
 	list := []backends.Factory{
 		fil.NewFactory(),
-		dali.NewFactory(python.NewFactory()),
 		identity.NewFactory(),
 		native.NewFactory(registry),
 		python.NewFactory(),
+		dali.NewFactory(python.NewFactory()),
 		query.NewFactory(),
 		remote.NewFactory(),
 		repeat.NewFactory(),

@@ -367,7 +367,7 @@ func sortedMapKeys(m protoreflect.Map) []protoreflect.MapKey {
 // alternatives says what can serve a model of a Triton backend that this server may lack.
 var alternatives = map[string]string{
 	"tensorrt":    "serve the ONNX file that the plan was made of, with backend 'onnxruntime'",
-	"dali":        "make an ensemble of native steps of the pipeline",
+	"oneflow":     "serve the folder by a Python model, as examples/oneflow does, or export the network to ONNX with oneflow_onnx and set backend 'onnxruntime'",
 	"vllm":        "serve language models by a server of their own",
 	"tensorrtllm": "serve language models by a server of their own",
 }

@@ -73,7 +73,7 @@ var guide = backends.Guide{
 		"(`model.dali`), or `dali.py` with one function that is decorated with `@autoserialize`. As in Triton, `model.dali` is tried first, and " +
 		"inputs, outputs and `max_batch_size` that the configuration leaves out are taken from the pipeline. An input is an operator `fn.external_source` " +
 		"with its name. Outputs have the order of the pipeline; the configuration may rename them. Samples of different shapes share a batch. Each " +
-		"instance has a process, in the environment that `tutti runtime fetch dali` makes. The settings of the backend `python` (its sandbox, its " +
+		"instance has a process, in the environment that `tutti runtime fetch dali` makes, on linux/amd64 with Python 3.10 to 3.14. The settings of the backend `python` (its sandbox, its " +
 		"limits of time and of shared memory) hold for these processes.",
 	Limits: "An operator on a GPU (`device=\"gpu\"` or `\"mixed\"`) needs an instance of `KIND_GPU`; inputs and outputs are on the host in either " +
 		"case. Pipelines on GPUs were not tried: no GPU was at hand. The samples of one request must have outputs of one shape, since a response is a tensor. " +

@@ -87,7 +87,7 @@ func serialized(tb testing.TB, pipeline string) map[string]string {
 }
 
 // definition returns the files of a model that is written in Python.
-func definition(body string, arguments string) map[string]string {
+func definition(body, arguments string) map[string]string {
 	return map[string]string{"dali.py": `import nvidia.dali as dali
 from nvidia.dali import fn, types
 from nvidia.dali.plugin.triton import autoserialize

@@ -148,11 +148,13 @@ func TestExamples(t *testing.T) {
 			[]client.Tensor{client.Of("DALI_OUTPUT_0", []int64{2, 1}, float32(3), 4), client.Of("DALI_OUTPUT_1", []int64{2, 2}, float32(3), 6, 9, 12)},
 		},
 		"split": {
-			"split", []client.Tensor{client.Of("FLAT", []int64{2, 4}, int32(1), 2, 3, 4, 5, 6, 7, 8)},
+			"split",
+			[]client.Tensor{client.Of("FLAT", []int64{2, 4}, int32(1), 2, 3, 4, 5, 6, 7, 8)},
 			[]client.Tensor{client.Of("PAIRS", []int64{4, 2}, int32(1), 2, 3, 4, 5, 6, 7, 8)},
 		},
 		"layout": {
-			"flip", []client.Tensor{client.Of("DALI_INPUT_0", []int64{1, 1, 2, 3}, uint8(1), 2, 3, 4, 5, 6)},
+			"flip",
+			[]client.Tensor{client.Of("DALI_INPUT_0", []int64{1, 1, 2, 3}, uint8(1), 2, 3, 4, 5, 6)},
 			[]client.Tensor{client.Of("DALI_OUTPUT_0", []int64{1, 1, 2, 3}, uint8(4), 5, 6, 1, 2, 3)},
 		},
 	} {
@@ -235,9 +237,10 @@ func poisoned(t *testing.T, c client.Client, jpeg []byte) {
 	for i := range 12 {
 		wg.Go(func() {
 			data := jpeg
-			if i%4 == 1 {
+			switch i % 4 {
+			case 1:
 				data = []byte("GIF89a, and no image at all")
-			} else if i%4 == 2 {
+			case 2:
 				data = jpeg[:20]
 			}
 			resp, err := c.Infer(t.Context(), &client.Request{Model: "jpeg_dali", Inputs: []client.Tensor{client.Of("IMAGE", []int64{1, int64(len(data))}, data...)}})

@@ -348,7 +348,7 @@ func TestBackends(t *testing.T) {
 		{"torch_aoti", "", "model.pt2", ""},
 		{"openvino", "", "model.xml", ""},
 		{"python", "", "model.py", ""},
-		{"dali", "", "model.dali", "native"},
+		{"dali", "", "model.dali", "not built in"},
 		{"tensorflow", "tensorflow_savedmodel", "model.savedmodel", ""},
 		{"tensorflow", "tensorflow_graphdef", "model.graphdef", ""},
 		{"fil", "", "xgboost.model", ""},

@@ -118,48 +118,11 @@ func (f *flac) frame(info *flacInfo) error {
 	b := &f.bits
 	b.align()
 	start := b.at
-	if sync := b.read(15); sync != 0x7ffc {
-		return errors.New("no frame was found")
+	layout, err := f.header(info)
+	if err != nil {
+		return err
 	}
-	b.read(1) // whether the number below is of samples or frames
-	size, rate, layout, depth := b.read(4), b.read(4), int(b.read(4)), int(b.read(3))
-	b.read(1)
-	for n := bits.LeadingZeros8(^uint8(b.read(8))); n > 1; n-- { // a number in the manner of UTF-8
-		b.read(8)
-	}
-	switch {
-	case size == 1:
-		f.size = 192
-	case size >= 2 && size <= 5:
-		f.size = 576 << (size - 2)
-	case size == 6:
-		f.size = int(b.read(8)) + 1
-	case size == 7:
-		f.size = int(b.read(16)) + 1
-	case size >= 8:
-		f.size = 256 << (size - 8)
-	default:
-		return errFLAC
-	}
-	switch {
-	case rate == 12:
-		b.read(8)
-	case rate == 13 || rate == 14:
-		b.read(16)
-	}
-	f.depth = [8]int{info.bits, 8, 12, 0, 16, 20, 24, 32}[depth]
-	channels := layout + 1
-	if layout >= leftSide {
-		channels = 2
-	}
-	if f.depth != info.bits || channels != info.channels || layout > midSide {
-		return fmt.Errorf("expected %d channels of %d bits in every frame, found another number", info.channels, info.bits)
-	}
-	b.align() // the header has whole bytes
-	if check := crc8(b.data[start:b.at]); uint32(check) != b.read(8) {
-		return errors.New("the checksum of a frame's header is wrong")
-	}
-	for c := range channels {
+	for c := range info.channels {
 		wide := f.depth
 		if layout == sideRight && c == 0 || (layout == leftSide || layout == midSide) && c == 1 {
 			wide++
@@ -178,6 +141,62 @@ func (f *flac) frame(info *flacInfo) error {
 	}
 	join(f.channels[0], f.channels[1], layout)
 	return nil
+}
+
+// header reads the header of a frame and returns its layout: the number of channels less one, or a way to store two.
+func (f *flac) header(info *flacInfo) (layout int, err error) {
+	b := &f.bits
+	start := b.at
+	if sync := b.read(15); sync != 0x7ffc {
+		return 0, errors.New("no frame was found")
+	}
+	b.read(1) // whether the number below is of samples or frames
+	size, rate := b.read(4), b.read(4)
+	layout = int(b.read(4))
+	depth := b.read(3)
+	b.read(1)
+	for n := bits.LeadingZeros8(^uint8(b.read(8))); n > 1; n-- { // a number in the manner of UTF-8
+		b.read(8)
+	}
+	if f.size = blockSize(b, int(size)); f.size == 0 {
+		return 0, errFLAC
+	}
+	switch rate { // of which STREAMINFO has told
+	case 12:
+		b.read(8)
+	case 13, 14:
+		b.read(16)
+	}
+	f.depth = [8]int{info.bits, 8, 12, 0, 16, 20, 24, 32}[depth]
+	channels := layout + 1
+	if layout >= leftSide {
+		channels = 2
+	}
+	if f.depth != info.bits || channels != info.channels || layout > midSide {
+		return 0, fmt.Errorf("expected %d channels of %d bits in every frame, found another number", info.channels, info.bits)
+	}
+	b.align() // the header has whole bytes
+	if check := crc8(b.data[start:b.at]); uint32(check) != b.read(8) {
+		return 0, errors.New("the checksum of a frame's header is wrong")
+	}
+	return layout, nil
+}
+
+// blockSize returns the samples of a frame, of which the header has a code; 0 for a code without meaning.
+func blockSize(b *bigBits, code int) int {
+	switch {
+	case code == 0:
+		return 0
+	case code == 1:
+		return 192
+	case code <= 5:
+		return 576 << (code - 2)
+	case code == 6:
+		return int(b.read(8)) + 1
+	case code == 7:
+		return int(b.read(16)) + 1
+	}
+	return 256 << (code - 8)
 }
 
 // join undoes the way that two channels were stored.

@@ -167,10 +167,10 @@ func (s *decodeStep) request(ctx context.Context, w *decodeWorker, o *outputs) e
 			o.batch.Fail(row, steps.InputError(o.batch, fileName, row, err))
 		}
 	}
-	if o.request.Err != nil {
-		return nil
+	if o.request.Err == nil {
+		return s.write(w, o)
 	}
-	return s.write(w, o)
+	return nil // the request has failed, not the batch
 }
 
 // row decodes a file and appends its samples to w.data. It waits while too many samples are in progress.

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
+	"strconv"
 	"testing"
 
 	"github.com/tutti-server/tutti/core/tensor"
@@ -48,7 +49,7 @@ func TestGold(t *testing.T) {
 		if c == nil {
 			c = &steptest.Case{
 				Name: key, MaxBatch: 8, Tolerance: 2e-3, Files: map[string][]byte{"vocab.json": file},
-				Params: map[string]string{"vocabulary_file": "vocab.json", "beam_width": fmt.Sprint(width), "n_best": fmt.Sprint(best)},
+				Params: map[string]string{"vocabulary_file": "vocab.json", "beam_width": strconv.Itoa(width), "n_best": strconv.Itoa(best)},
 			}
 			byWidth[key] = c
 		}

@@ -69,7 +69,8 @@ func (q *search) extend(logs []float64, best int) {
 func (q *search) add(h hypothesis, token int32, log float64) {
 	v := q.s.vocabulary
 	h.score += log
-	if token != h.last && int(token) != v.blank && !(int(token) == v.delimiter && q.atWordStart(h.node)) {
+	second := int(token) == v.delimiter && q.atWordStart(h.node) // a space that does not count
+	if token != h.last && int(token) != v.blank && !second {
 		h.added = token
 		if child, ok := q.children[node{h.node, token}]; ok {
 			h.node, h.added = child, none

@@ -4,6 +4,7 @@ package ctc
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 
@@ -218,7 +219,7 @@ func (s *step) window(w *worker, scores []float32) (int, error) {
 		}
 	}
 	if best < 0 {
-		return 0, fmt.Errorf("expected a finite score in each window, found none")
+		return 0, errors.New("expected a finite score in each window, found none")
 	}
 	w.logs = w.logs[:0]
 	offset := 0.0

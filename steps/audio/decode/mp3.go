@@ -132,7 +132,7 @@ func scanMP3(data []byte) (m mp3File, err error) {
 	if m.mp3Frame, err = readMP3Frame(data); err != nil {
 		return m, err
 	}
-	tagged := false
+	var tagged bool
 	if m.tag, tagged = readInfo(data[:min(m.size, len(data))]); tagged {
 		data = data[min(m.size, len(data)):]
 	}
@@ -206,21 +206,18 @@ func (d *Decoder) decodeMP3(data []byte) error {
 	}
 	const chunk = 4 * 1152
 	d.chunk = slices.Grow(d.chunk[:0], chunk)[:chunk]
-	for {
+	for end := false; !end; {
 		n, err := io.ReadFull(dec, d.chunk)
-		if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
+		if end = errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF); err != nil && !end {
 			return err
 		}
-		out, more := d.extend(n / 4 * m.channels)
-		if more != nil {
-			return more
+		out, err := d.extend(n / 4 * m.channels)
+		if err != nil {
+			return err
 		}
 		step := 4 / m.channels
 		for i := range out {
 			out[i] = fromMP3(int16(binary.LittleEndian.Uint16(d.chunk[i*step:])))
-		}
-		if err != nil {
-			break
 		}
 	}
 	d.trimMP3(&m)

@@ -100,7 +100,8 @@ func (w *wavFile) setFormat(body []byte) error {
 
 // checkSize compares the size of a sample with the format. PCM samples of 12 or 20 bits are in the upper bits of 2 or 3 bytes.
 func (w *wavFile) checkSize(bits int) error {
-	ok, want := false, ""
+	var ok bool
+	var want string
 	switch w.tag {
 	case wavPCM:
 		ok, want = w.size >= 1 && w.size <= 4 && bits > 0 && (bits+7)/8 <= w.size, "PCM of 8, 16, 24 or 32 bits"

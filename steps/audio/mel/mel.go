@@ -7,6 +7,7 @@
 package mel
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -160,12 +161,12 @@ func (s *Spectrogram) Frames(n int) (int, error) {
 	if s.o.Pad > 0 {
 		n = s.o.Pad
 	}
-	frames := 0
+	var frames int
 	switch half := s.o.FFT / 2; {
 	case s.o.Center && s.o.Reflect && n <= half:
 		return 0, fmt.Errorf("expected more than %d samples, which are mirrored at the ends, found %d", half, n)
 	case s.o.Center && n == 0:
-		return 0, fmt.Errorf("expected at least 1 sample, found 0")
+		return 0, errors.New("expected at least 1 sample, found 0")
 	case s.o.Center:
 		frames = 1 + n/s.o.Hop
 	case n < s.o.FFT:

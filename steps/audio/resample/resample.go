@@ -81,7 +81,7 @@ func (r *Resampler) phase(i int, base float64, o Options) phase {
 		if p.taps == nil {
 			p.first = k
 		}
-		window := 0.0
+		var window float64
 		if o.Kaiser {
 			window = bessel0(o.Beta*math.Sqrt(1-t*t/(limit*limit))) / bessel0(o.Beta)
 		} else {

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -104,7 +105,7 @@ func TestCache(t *testing.T) {
 
 func BenchmarkRun(b *testing.B) {
 	for _, from := range []int{48000, 44100, 8000} {
-		b.Run(fmt.Sprint(from), func(b *testing.B) {
+		b.Run(strconv.Itoa(from), func(b *testing.B) {
 			r, err := resample.New(from, 16000, resample.Default)
 			if err != nil {
 				b.Fatal(err)

@@ -2,7 +2,6 @@ package speech_test
 
 import (
 	"encoding/base64"
-	"fmt"
 	"strconv"
 	"testing"
 
@@ -39,7 +38,7 @@ func TestGold(t *testing.T) {
 		n := int64(len(c.Start))
 		found += len(c.Start)
 		list = append(list, steptest.Case{
-			Name: fmt.Sprint(i), MaxBatch: 2, Params: params,
+			Name: strconv.Itoa(i), MaxBatch: 2, Params: params,
 			Requests: []steptest.Request{{
 				Inputs: []steptest.Value{{DType: tensor.FP32, Dims: []int64{1, int64(len(data) / 4)}, Data: data}, steptest.I64([]int64{1, 1}, c.Samples)},
 				Want:   []steptest.Value{steptest.I64([]int64{1, n}, c.Start...), steptest.I64([]int64{1, n}, c.End...), {}},

@@ -12,13 +12,18 @@ const none = -1
 // node is a text: that of its parent and one token more. Node 0 is the empty text.
 type node struct{ parent, token int32 }
 
-// hypothesis is a text with the token of the last window, which decides whether the same token again makes the text longer.
+// hypothesis is a text with the token of the last window, and its score.
 type hypothesis struct {
+	state
+	score float64
+}
+
+// state is a text with the token of the last window, which decides whether the same token again makes the text longer.
+type state struct {
 	// node is the text; for one that is not in search.nodes yet it is that without the last token, which is added.
 	node  int32
 	added int32 // none for no token
 	last  int32
-	score float64
 }
 
 // search is a prefix beam search: hypotheses with the same text and last token are one, whose score is the logarithm of the sum of their
@@ -32,18 +37,18 @@ type search struct {
 	children map[node]int32 // the nodes that have been made
 	beams    []hypothesis
 	next     []hypothesis
-	known    map[hypothesis]int32 // places in next, of hypotheses without score
+	known    map[state]int32 // places in next
 }
 
 // reset begins a search.
 func (q *search) reset(s *step) {
 	q.s = s
 	if q.children == nil {
-		q.children, q.known = map[node]int32{}, map[hypothesis]int32{}
+		q.children, q.known = map[node]int32{}, map[state]int32{}
 	}
 	clear(q.children)
 	q.nodes = append(q.nodes[:0], node{none, none})
-	q.beams = append(q.beams[:0], hypothesis{added: none, last: none})
+	q.beams = append(q.beams[:0], hypothesis{state: state{added: none, last: none}})
 }
 
 // extend continues every hypothesis with every likely token of a window, of which best is the likeliest.
@@ -87,13 +92,11 @@ func (q *search) atWordStart(n int32) bool {
 
 // merge adds h to the next hypotheses.
 func (q *search) merge(h hypothesis) {
-	key := h
-	key.score = 0
-	if i, ok := q.known[key]; ok {
+	if i, ok := q.known[h.state]; ok {
 		q.next[i].score = logSum(q.next[i].score, h.score)
 		return
 	}
-	q.known[key] = int32(len(q.next))
+	q.known[h.state] = int32(len(q.next))
 	q.next = append(q.next, h)
 }
 

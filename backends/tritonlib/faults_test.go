@@ -90,7 +90,7 @@ func TestRecycle(t *testing.T) {
 	done := make(chan error, 1)
 	batch := b.batch(do{what: "hang", in: in})
 	go func() { done <- b.x.Execute(t.Context(), batch) }()
-	for !strings.Contains(log.text(), "hanging") {
+	for !strings.Contains(log.all(), "hanging") {
 		runtime.Gosched()
 	}
 	if !r.Recycle(errors.New("it hangs")) {
@@ -196,7 +196,7 @@ func TestMetrics(t *testing.T) {
 			t.Fatal("the counter of the library is not 3")
 		}
 	}
-	if text := log.text(); !strings.Contains(text, `flavour`) || !strings.Contains(text, "probe.c:") {
+	if text := log.all(); !strings.Contains(text, `flavour`) || !strings.Contains(text, "probe.c:") {
 		t.Errorf("the log lacks the line of the library: %s", text)
 	}
 }

@@ -3,6 +3,9 @@
 
 #include "host.h"
 
+// Of normalise.go.
+extern char *tuttiCompletedConfig(char *text, char **whole);
+
 // Properties of the backend, the model and its instances. A call cannot fail unless it says so.
 
 #define GET(function, object, type, value) \
@@ -109,8 +112,15 @@ TRITONSERVER_Error *TRITONBACKEND_ModelConfig(TRITONBACKEND_Model *m, uint32_t v
 TRITONSERVER_Error *TRITONBACKEND_ModelSetConfig(TRITONBACKEND_Model *m, uint32_t version, TRITONSERVER_Message *config) {
 	TRITONSERVER_Error *e = check_version(m, version);
 	if (e != NULL) return e;
-	char *json = strndup(config->json, config->size);
-	if (json == NULL) abort();
+	char *given = strndup(config->json, config->size), *json = NULL;
+	if (given == NULL) abort();
+	char *why = tuttiCompletedConfig(given, &json);
+	free(given);
+	if (why != NULL) {
+		e = TRITONSERVER_ErrorNew(TRITONSERVER_ERROR_INVALID_ARG, why);
+		free(why);
+		return e;
+	}
 	pthread_mutex_lock(&m->lock);
 	if (m->inputs != NULL) { // the server has the signature
 		e = tl_errorf(TRITONSERVER_ERROR_UNSUPPORTED, "model '%s': TRITONBACKEND_ModelSetConfig must be called by TRITONBACKEND_ModelInitialize", m->name);

@@ -91,8 +91,9 @@ type model struct {
 	end  context.CancelFunc
 	done sync.WaitGroup // of keep
 
-	now   atomic.Pointer[process] // nil while there is none
-	fails atomic.Int32            // processes that ended since the last batch that succeeded
+	now    atomic.Pointer[process] // nil while there is none
+	closed atomic.Bool
+	fails  atomic.Int32 // processes that ended since the last batch that succeeded
 
 	changes sync.Mutex // held while instances are made or closed
 
@@ -118,7 +119,7 @@ func (b *backend) Load(ctx context.Context, s backends.Settings) (backends.Model
 	if ctx.Err() != nil {
 		return nil, status.ErrCancelled
 	}
-	about, err := b.describe(&s)
+	about, err := b.describe(ctx, &s)
 	if err != nil {
 		return nil, err
 	}
@@ -152,7 +153,7 @@ func (b *backend) Load(ctx context.Context, s backends.Settings) (backends.Model
 }
 
 // describe returns what the child must know of a model.
-func (b *backend) describe(s *backends.Settings) (d description, err error) {
+func (b *backend) describe(ctx context.Context, s *backends.Settings) (d description, err error) {
 	name := s.Config.GetBackend()
 	library := backends.FindLibrary(backends.Named{Backend: name, ModelDir: s.ModelDir, Dir: s.Dir, Values: b.options.Config})
 	if library == "" {
@@ -167,7 +168,7 @@ func (b *backend) describe(s *backends.Settings) (d description, err error) {
 	text, ofConfig := config.JSON(s.Config)
 	settings, ofSettings := json.Marshal(map[string]any{"cmdline": b.cmdline(name, s.Strict)})
 	d.Config, d.Settings = string(text), string(settings)
-	if b.options.Log != nil && b.options.Log.Enabled(context.Background(), slog.LevelDebug) {
+	if b.options.Log != nil && b.options.Log.Enabled(ctx, slog.LevelDebug) {
 		d.Verbose = 1
 	}
 	return d, errors.Join(ofLibrary, ofDir, ofConfig, ofSettings)
@@ -187,15 +188,9 @@ func (b *backend) cmdline(name string, strict bool) map[string]string {
 func (m *model) complete(s *backends.Settings, text string) error {
 	cfg := s.Config
 	if text != "" {
-		set, err := config.ParseJSON(text)
-		if err == nil {
-			err = config.Normalise(set, cfg.GetName())
-		}
-		if err == nil {
-			err = errors.Join(config.Check(set)...)
-		}
+		set, err := completed(text)
 		if err != nil {
-			return status.Errorf(status.InvalidArg, "model '%s': unexpected configuration from TRITONBACKEND_ModelSetConfig of '%s': %w", m.name, m.about.Library, err)
+			return status.Prefixf(err, "model '%s', backend library '%s': ", m.name, m.about.Library)
 		}
 		cfg, m.given, m.about.Config = set, set, text
 	}
@@ -331,7 +326,7 @@ func (m *model) remove(x *instance) {
 
 // Close ends the process.
 func (m *model) Close() error {
-	if m.life.Err() != nil {
+	if m.closed.Swap(true) {
 		return nil
 	}
 	m.end()

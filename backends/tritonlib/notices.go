@@ -45,7 +45,7 @@ func newNotices(m *model, p *process) *notices {
 }
 
 // read handles notices until the process has closed its end.
-func (n *notices) read() {
+func (n *notices) read(ctx context.Context) {
 	defer close(n.p.told)
 	b := make([]byte, mostNotice)
 	for {
@@ -57,7 +57,7 @@ func (n *notices) read() {
 			continue
 		}
 		number := func(i int) uint64 { return binary.NativeEndian.Uint64(b[i*8:]) }
-		n.handle(number(0), number(1), number(2), strings.Split(strings.TrimSuffix(strings.ToValidUTF8(string(b[noticeHead:size]), "\uFFFD"), "\x00"), "\x00"))
+		n.handle(ctx, number(0), number(1), number(2), strings.Split(strings.TrimSuffix(strings.ToValidUTF8(string(b[noticeHead:size]), "\uFFFD"), "\x00"), "\x00"))
 	}
 	for _, x := range n.metrics {
 		x.Drop()
@@ -67,11 +67,11 @@ func (n *notices) read() {
 	}
 }
 
-func (n *notices) handle(kind, a, b uint64, texts []string) {
+func (n *notices) handle(ctx context.Context, kind, a, b uint64, texts []string) {
 	var err error
 	switch kind {
 	case noticeLog:
-		n.log(a, b, texts)
+		n.log(ctx, a, b, texts)
 	case noticeFamily:
 		err = n.family(a, b, texts)
 	case noticeFamilyEnd:
@@ -98,11 +98,12 @@ func (n *notices) handle(kind, a, b uint64, texts []string) {
 // levels are the levels of Triton's API.
 var levels = [...]slog.Level{slog.LevelInfo, slog.LevelWarn, slog.LevelError, slog.LevelDebug}
 
-func (n *notices) log(level, line uint64, texts []string) {
+func (n *notices) log(ctx context.Context, level, line uint64, texts []string) {
 	if len(texts) != 2 || level >= uint64(len(levels)) {
 		return
 	}
-	n.m.log.Log(context.Background(), levels[level], strings.TrimSpace(texts[1]), slog.String("source", filepath.Base(texts[0])+":"+strconv.FormatUint(line, 10)))
+	//nolint:sloglint // the library's line
+	n.m.log.Log(ctx, levels[level], strings.TrimSpace(texts[1]), slog.String("source", filepath.Base(texts[0])+":"+strconv.FormatUint(line, 10)))
 }
 
 func (n *notices) family(id, kind uint64, texts []string) error {

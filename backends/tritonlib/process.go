@@ -128,7 +128,7 @@ func (m *model) start(ctx context.Context) (p *process, made *reply, err error) 
 		return nil, nil, status.Reasonf(status.InstanceLost, "cannot start a process for model '%s': %w", m.name, err)
 	}
 	go p.pump()
-	go newNotices(m, p).read()
+	go newNotices(m, p).read(context.WithoutCancel(ctx))
 	stop := context.AfterFunc(ctx, func() { p.kill("loading was given up") })
 	defer stop()
 	about := m.about

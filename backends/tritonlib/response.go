@@ -23,7 +23,7 @@ func (e *execution) handle(s *slot, at uint64) {
 	kind, round, i, flags := ev[1], ev[2], ev[3], ev[4]
 	w := words{list: ev[eventBody:]}
 	if round != uint64(s.round()) || i >= uint64(len(e.requests)) {
-		e.drop(s.of, kind, &w)
+		drop(s.of, kind, &w)
 		return
 	}
 	switch k := int(i); kind { //nolint:gosec // an index
@@ -58,7 +58,7 @@ func (e *execution) handle(s *slot, at uint64) {
 func clean(text string) string { return strings.ToValidUTF8(text, "\uFFFD") }
 
 // drop frees the outputs of a response that nobody waits for.
-func (e *execution) drop(p *process, kind uint64, w *words) {
+func drop(p *process, kind uint64, w *words) {
 	n := 0
 	switch kind {
 	case eventResponse:

@@ -76,7 +76,7 @@ const spins = 3000
 //
 // hot: no system call when the process is quick.
 func (s *slot) await(brief bool) {
-	events := pointer(s.mem, slotEvents)
+	events := first(s.mem)
 	if !brief {
 		for range spins {
 			if events.Load() != 0 {
@@ -115,7 +115,7 @@ func (s *slot) signal() {
 func (s *slot) take() []uint64 {
 	s.list = s.list[:0]
 	p := s.of
-	for at := pointer(s.mem, slotEvents).Swap(0); at != 0; {
+	for at := first(s.mem).Swap(0); at != 0; {
 		e := p.event(at)
 		if e == nil || len(s.list) > len(p.mem)/blockHead {
 			p.kill("it wrote an event at an unusable position")
@@ -163,10 +163,10 @@ func (p *process) free(at uint64) {
 		return
 	}
 	next := (*uint64)(unsafe.Pointer(&p.mem[at-blockHead+8]))
-	for head := pointer(p.mem, atFreed); ; {
-		first := head.Load()
-		*next = first
-		if head.CompareAndSwap(first, at) {
+	for head := first(p.mem); ; {
+		after := head.Load()
+		*next = after
+		if head.CompareAndSwap(after, at) {
 			return
 		}
 	}
@@ -213,7 +213,7 @@ func (p *process) pump() {
 	for {
 		v := notify.Load()
 		for _, s := range p.slots {
-			if s.sleeping.Load() && (pointer(s.mem, slotEvents).Load() != 0 || p.exited.Load()) {
+			if s.sleeping.Load() && (first(s.mem).Load() != 0 || p.exited.Load()) {
 				s.signal()
 			}
 		}

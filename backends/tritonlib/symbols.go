@@ -58,7 +58,8 @@ func sharedLibrary(list []symbol) []byte {
 		return at
 	}
 	le := binary.LittleEndian
-	symbols := make([]byte, sizeSymbol) // the first one is undefined
+	var symbols []byte
+	symbols = append(symbols, make([]byte, sizeSymbol)...) // the first one is undefined
 	for _, s := range list {
 		symbols = le.AppendUint32(symbols, text(s.name))
 		symbols = append(symbols, elf.ST_INFO(elf.STB_GLOBAL, elf.STT_FUNC), byte(elf.STV_DEFAULT))

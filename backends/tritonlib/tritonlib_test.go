@@ -61,6 +61,7 @@ var (
 func fp32(dims []int64, v ...float32) backendtest.Value {
 	return backendtest.Of(tensor.FP32, dims, v...)
 }
+
 func int32s(dims []int64, v ...int32) backendtest.Value {
 	return backendtest.Of(tensor.Int32, dims, v...)
 }
@@ -137,7 +138,7 @@ type do struct {
 	what string
 	in   []backendtest.Value
 	meta infer.Meta
-	ctx  context.Context //nolint:containedctx // of a request
+	ctx  context.Context
 	rows int
 }
 
@@ -378,17 +379,17 @@ func TestComplete(t *testing.T) {
 // lines is a log that tests read.
 type lines struct {
 	mu  sync.Mutex
-	all strings.Builder // guarded by mu
+	buf strings.Builder // guarded by mu
 }
 
 func (l *lines) Write(b []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.all.Write(b)
+	return l.buf.Write(b)
 }
 
-func (l *lines) text() string {
+func (l *lines) all() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.all.String()
+	return l.buf.String()
 }

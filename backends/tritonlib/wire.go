@@ -16,14 +16,12 @@ import (
 
 // Offsets and sizes of a range, equal to those in host.h.
 const (
-	atFreed      = 0
 	atNotify     = 64
 	atAsleep     = 128
 	atMailbox    = 4096
 	mailboxSize  = 128
 	mostInstance = 1024
 	atSlots      = atMailbox + mailboxSize*mostInstance
-	slotEvents   = 0
 	slotWaiting  = 64
 	slotPending  = 68
 	slotTaken    = 72
@@ -237,8 +235,8 @@ func codeOf(v uint64) status.Code {
 // counter returns the counter at an offset of memory.
 func counter(mem []byte, at int) *atomic.Uint32 { return (*atomic.Uint32)(unsafe.Pointer(&mem[at])) }
 
-// pointer returns the offset at an offset of memory.
-func pointer(mem []byte, at int) *atomic.Uint64 { return (*atomic.Uint64)(unsafe.Pointer(&mem[at])) }
+// first returns the offset at the start of memory: of the first block that is freed in a range, of the last event in a slot.
+func first(mem []byte) *atomic.Uint64 { return (*atomic.Uint64)(unsafe.Pointer(&mem[0])) }
 
 func wordsOf(mem []byte) []uint64 {
 	return unsafe.Slice((*uint64)(unsafe.Pointer(unsafe.SliceData(mem))), len(mem)/8)

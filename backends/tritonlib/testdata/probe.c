@@ -58,8 +58,9 @@ TRITONSERVER_Error *TRITONBACKEND_ModelInitialize(TRITONBACKEND_Model *m) {
 			"\"output\":[{\"name\":\"OUT\",\"data_type\":\"TYPE_INT32\",\"dims\":[-1]}]}", name, type);
 		TRITONSERVER_Message *set;
 		CHECK(TRITONSERVER_MessageNewFromSerializedJson(&set, full, strlen(full)));
-		CHECK(TRITONBACKEND_ModelSetConfig(m, 1, set));
+		TRITONSERVER_Error *refused = TRITONBACKEND_ModelSetConfig(m, 1, set);
 		CHECK(TRITONSERVER_MessageDelete(set));
+		if (refused != NULL) return refused;
 	}
 	CHECK(TRITONSERVER_MessageDelete(config));
 	return NULL;

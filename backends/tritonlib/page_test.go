@@ -57,7 +57,7 @@ func FuzzCheckLibrary(f *testing.F) {
 }
 
 // nvidia names a folder with libraries that were compiled from NVIDIA's sources, which no package registry has: NAME/libtriton_NAME.so of the
-// backends identity, repeat and square.
+// backends identity, repeat, square and, optionally, onnxruntime.
 const nvidia = "TUTTI_TEST_TRITON_NVIDIA"
 
 // TestNVIDIA runs the contract suite with NVIDIA's own backends.
@@ -77,19 +77,28 @@ func TestNVIDIA(t *testing.T) {
 		return s
 	}
 	texts := backendtest.Strings([]int64{2, 2}, "", "a", "bc", strings.Repeat("d", 3000))
-	backendtest.Run(t, tritonlib.NewFactory(), backends.Options{Config: map[string]string{backends.KeyDirectory: dir}},
-		backendtest.Fixture{
+	fixtures := []backendtest.Fixture{
+		{
 			Name: "identity", Settings: load("identity", "max_batch_size: 8 input ["+port("INPUT0", "TYPE_STRING", "-1")+"] output ["+port("OUTPUT0", "TYPE_STRING", "-1")+"]"), Rows: 2,
 			In: []backendtest.Value{texts}, Want: []backendtest.Value{texts},
 		},
-		backendtest.Fixture{
+		{
 			Name: "repeat", Settings: load("repeat", "model_transaction_policy { decoupled: true } input ["+port("IN", "TYPE_INT32", "-1")+","+port("DELAY", "TYPE_UINT32", "-1")+","+port("WAIT", "TYPE_UINT32", "1")+"] output ["+port("OUT", "TYPE_INT32", "1")+","+port("IDX", "TYPE_UINT32", "1")+"]"),
 			In:   []backendtest.Value{int32s([]int64{3}, 4, 2, 9), backendtest.Of(tensor.Uint32, []int64{3}, uint32(0), 1, 0), backendtest.Of(tensor.Uint32, []int64{1}, uint32(1))},
 			Want: []backendtest.Value{int32s([]int64{1}, 9), backendtest.Of(tensor.Uint32, []int64{1}, uint32(2))},
 		},
-		backendtest.Fixture{
+		{
 			Name: "square", Settings: load("square", "model_transaction_policy { decoupled: true } input ["+port("IN", "TYPE_INT32", "1")+"] output ["+port("OUT", "TYPE_INT32", "1")+"]"),
 			In: []backendtest.Value{int32s([]int64{1}, 3)}, Want: []backendtest.Value{int32s([]int64{1}, 3)},
 		},
-	)
+	}
+	if _, err := os.Stat(filepath.Join(dir, "onnxruntime")); err == nil { // its configuration has no ports: the library completes them
+		x := load("onnxruntime", "")
+		x.ModelDir = filepath.Join("..", "..", "examples", "backends", "onnx", "simple_onnx")
+		x.Dir = filepath.Join(x.ModelDir, "1")
+		fixtures = append(fixtures, backendtest.Fixture{
+			Name: "onnxruntime", Settings: x, In: []backendtest.Value{backendtest.Of[int64](tensor.Int64, []int64{1, 3}, 0, 7, 99), fp32([]int64{1, 4}, 1, 2, 3, 4)},
+		})
+	}
+	backendtest.Run(t, tritonlib.NewFactory(), backends.Options{Config: map[string]string{backends.KeyDirectory: dir}}, fixtures...)
 }

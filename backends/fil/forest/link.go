@@ -39,8 +39,38 @@ func (l *Link) check(outputs int) error {
 	return nil
 }
 
-// apply replaces the sums of rows by predictions. outputs is the length of a row.
-func (l *Link) apply(x []float64, outputs int) {
+// apply replaces the sums of rows by predictions. outputs is the length of a row. Without double it rounds to FP32 where XGBoost and
+// treelite do, so that mostly all bits are theirs.
+func (l *Link) apply(x []float64, outputs int, double bool) {
+	switch l.Function {
+	case Sigmoid:
+		for i, v := range x {
+			if e := math.Exp(-l.A * v); double {
+				x[i] = 1 / (1 + e)
+			} else {
+				x[i] = float64(1 / (1 + float32(e)))
+			}
+		}
+	case Softmax:
+		for ; len(x) > 0; x = x[outputs:] {
+			if double {
+				softmax(x[:outputs])
+			} else {
+				softmax32(x[:outputs])
+			}
+		}
+	default:
+		l.each(x, outputs)
+	}
+	if !double && l.Function != Identity {
+		for i, v := range x {
+			x[i] = float64(float32(v))
+		}
+	}
+}
+
+// each applies the functions that need no rounding between their steps.
+func (l *Link) each(x []float64, outputs int) {
 	switch l.Function {
 	case Identity:
 	case SignedSquare:
@@ -54,10 +84,6 @@ func (l *Link) apply(x []float64, outputs int) {
 				x[i] = 1
 			}
 		}
-	case Sigmoid:
-		for i, v := range x {
-			x[i] = 1 / (1 + math.Exp(-l.A*v))
-		}
 	case Exponential:
 		for i, v := range x {
 			x[i] = math.Exp(v)
@@ -70,14 +96,25 @@ func (l *Link) apply(x []float64, outputs int) {
 		for i, v := range x {
 			x[i] = math.Log1p(math.Exp(v))
 		}
-	case Softmax:
-		for ; len(x) > 0; x = x[outputs:] {
-			softmax(x[:outputs])
-		}
 	case Ascending:
 		for ; len(x) > 0; x = x[outputs:] {
 			slices.Sort(x[:outputs])
 		}
+	}
+}
+
+// softmax32 is softmax as XGBoost computes it: in FP32, but for the sum.
+func softmax32(x []float64) {
+	most, sum := math.Inf(-1), 0.0
+	for _, v := range x {
+		most = max(most, v)
+	}
+	for i, v := range x {
+		x[i] = float64(float32(math.Exp(float64(float32(v - most)))))
+		sum += x[i]
+	}
+	for i, v := range x {
+		x[i] = float64(float32(v) / float32(sum))
 	}
 }
 

@@ -69,12 +69,7 @@ func (f *Forest) block(s *scratch, x []float32, rows int) []float64 {
 		}
 	}
 	out := s.double[:rows*f.Outputs]
-	f.Link.apply(out, f.Outputs)
-	if !f.Double && f.Link.Function != Identity { // a framework of FP32 decides by FP32 predictions
-		for i, v := range out {
-			out[i] = float64(float32(v))
-		}
-	}
+	f.Link.apply(out, f.Outputs, f.Double)
 	return out
 }
 

@@ -24,12 +24,12 @@ const module = "github.com/tutti-server/tutti"
 // core/status. backends/bind and the packages beside it are shared by several backends: none imports another.
 var layers = [][]string{
 	{
-		"steps/image/kernels", "steps/image/raster", "steps/image/warp", "steps/image/contour", "steps/image/opencv", "steps/image/jpeg", "steps/image/tiff", "steps/image/resize", "steps/image/decode",
+		"onnxfile", "steps/image/kernels", "steps/image/raster", "steps/image/warp", "steps/image/contour", "steps/image/opencv", "steps/image/jpeg", "steps/image/tiff", "steps/image/resize", "steps/image/decode",
 		"tokenizer/charclass", "tokenizer/onig", "tokenizer", "proto/modelconfig", "proto/inference", "faults", "pending", "pool", "environ", "tempfolder", "memory", "core/status", "diskfull", "diskfull/*", "jsontext", "recovery", "core/tensor", "core/condition", "core/tensor/compute", "core/tensor/cuda", "core/tensor/cuda/kernels", "telemetry", "logs", "handover", "tracing", "tensordiff", "shm", "server/certs", "server/sock", "server/sites", "server/http1", "table", "load", "plot",
 		"backends/caffe2/netdef", "backends/caffe2/onnxgraph", "backends/caffe2/convert",
 	},
 	{"core/config", "core/infer", "core/job", "inspect", "simdev", "gpu", "scheduler/deadline"},
-	{"wire", "identity", "server/loads"},
+	{"wire", "identity", "server/loads", "precision"},
 	{"backends", "cache", "tracing/*"},
 	{"steps", "scheduler", "scheduler/device", "pipeline", "pipeline/plan", "backends/bind", "backends/dylib", "backends/crash", "runtimes", "cloud", "temporald", "pipeline/engine"},
 	{"scheduler/batch", "dataset"},
@@ -41,7 +41,8 @@ var layers = [][]string{
 	{"benchmark", "exposure", "replay"},
 	{"monitor", "simulate"},
 	{"."},
-	{"tune"},
+	{"lab"},
+	{"tune", "quantize"},
 	{"cli"},
 	{"cli/*"},
 	{"cmd"},

@@ -9,6 +9,7 @@ import (
 	"runtime/debug"
 	"time"
 
+	"github.com/tutti-server/tutti/internal/lab"
 	"github.com/tutti-server/tutti/internal/options"
 	"github.com/tutti-server/tutti/internal/tune"
 )
@@ -60,7 +61,7 @@ func (p *program) tune(ctx context.Context, args []string) (err error) {
 		Root: rest[0], Ensemble: rest[1], Data: a.data, Objective: time.Duration(a.slo * float64(time.Millisecond)), Rate: a.rate,
 		Components: p.components, BackendConfig: backend, Accelerators: gpus.Accelerators(), Progress: p.phases(), Brief: a.brief,
 	})
-	switch none, ok := errors.AsType[*tune.NoSamplesError](err); {
+	switch none, ok := errors.AsType[*lab.NoSamplesError](err); {
 	case ok:
 		return &failure{exitNotFound, none}
 	case err != nil:

@@ -12,5 +12,5 @@
 //  4. Validate (validate.go): the best settings and the current ones serve the same requests, interleaved.
 //  5. Report (report.go, pareto.go, change.go): predictions beside measurements, a picture, and the changes to config.pbtxt.
 //
-// The folder of models is never served itself: overlay.go makes a folder of links with other configurations.
+// The folder of models is never served itself: lab.Overlay makes a folder of links with other configurations.
 package tune

@@ -11,6 +11,7 @@ import (
 
 	"github.com/tutti-server/tutti/client"
 	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/internal/lab"
 )
 
 const (
@@ -27,7 +28,7 @@ const (
 // larger sets Largest of each model: how large max_batch_size may become. That is more than now only if the model's file
 // declares a batch dimension of any extent, and if a batch of that size gives the responses that its requests have alone.
 // inputs are those of a sample at each node.
-func (t *tuning) larger(ctx context.Context, over *overlay, n *Network, inputs [][]client.Tensor) error {
+func (t *tuning) larger(ctx context.Context, over *lab.Overlay, n *Network, inputs [][]client.Tensor) error {
 	for i := range n.Models {
 		m := &n.Models[i]
 		if threadsKey(m.Config.GetBackend()) == "" || m.Current.MaxBatch < 1 || m.Current.MaxBatch*growth > mostBatch {
@@ -53,13 +54,13 @@ func (t *tuning) larger(ctx context.Context, over *overlay, n *Network, inputs [
 
 // tryLarger loads a copy of a model with a larger max_batch_size and executes a sample alone and in a batch of that size. It
 // returns why the model cannot have it.
-func (t *tuning) tryLarger(ctx context.Context, over *overlay, m *Model, size int32, inputs []client.Tensor) (err error) {
+func (t *tuning) tryLarger(ctx context.Context, over *lab.Overlay, m *Model, size int32, inputs []client.Tensor) (err error) {
 	set, name := m.Current, m.Name+"--larger"
 	set.MaxBatch = size
 	if err := t.copyModel(over, m, name, &set); err != nil {
 		return err
 	}
-	l, err := openLab(ctx, t.Settings, over.dir, name)
+	l, err := openLab(ctx, t.Settings, over.Dir, name)
 	if err != nil {
 		return err
 	}
@@ -70,12 +71,12 @@ func (t *tuning) tryLarger(ctx context.Context, over *overlay, m *Model, size in
 	times := max(int(int64(set.MaxBatch)/inputs[0].Shape[0]), 1)
 	var outputs [2][]client.Tensor
 	for i, copies := range []int{1, times} {
-		c, err := l.newCall(name, 0, inputs, copies)
+		c, err := l.NewCall(name, 0, inputs, copies)
 		if err != nil {
 			return err
 		}
-		outputs[i], err = l.outputs(ctx, c)
-		c.release()
+		outputs[i], err = l.Outputs(ctx, c)
+		c.Release()
 		if err != nil {
 			return err
 		}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/tutti-server/tutti"
+	"github.com/tutti-server/tutti/internal/lab"
 	"github.com/tutti-server/tutti/internal/load"
 )
 
@@ -15,7 +16,7 @@ import (
 type live struct {
 	t        *tuning
 	s        *tutti.Server
-	over     *overlay
+	over     *lab.Overlay
 	requests []load.Request
 	target   load.Target
 }
@@ -23,7 +24,7 @@ type live struct {
 // open starts a server with settings. The caller must close it.
 func (t *tuning) open(ctx context.Context, settings []Setting) (v *live, err error) {
 	v = &live{t: t}
-	if v.over, err = newOverlay(t.Root); err != nil {
+	if v.over, err = lab.NewOverlay(t.Root); err != nil {
 		return nil, err
 	}
 	if err := v.start(ctx, settings); err != nil {
@@ -44,7 +45,7 @@ func (v *live) start(ctx context.Context, settings []Setting) (err error) {
 		}
 	}
 	args := []string{
-		"--model-repository=" + v.over.dir, "--model-control-mode=explicit", "--load-model=" + t.Ensemble, "--http-address=127.0.0.1", "--http-port=0",
+		"--model-repository=" + v.over.Dir, "--model-control-mode=explicit", "--load-model=" + t.Ensemble, "--http-address=127.0.0.1", "--http-port=0",
 		"--allow-grpc=false", "--allow-metrics=false", "--log-info=false", "--log-warning=false",
 	}
 	for backend, values := range t.BackendConfig {
@@ -98,7 +99,7 @@ func (v *live) close(ctx context.Context) (err error) {
 	if v.s != nil {
 		err = v.s.Close(ctx)
 	}
-	return errors.Join(err, v.over.remove())
+	return errors.Join(err, v.over.Remove())
 }
 
 // measurement is the outcome of a run, with the cores that other processes used meanwhile.

@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/tutti-server/tutti/client"
+	"github.com/tutti-server/tutti/internal/lab"
 )
 
 // processTime returns the processor time of this process.
@@ -26,7 +27,7 @@ type point struct {
 	model, threads int
 	name           string // of the model's variant
 	batch          Batch
-	call           *call
+	call           *lab.Call
 	wall, cpu      []time.Duration
 }
 
@@ -43,11 +44,11 @@ const (
 )
 
 // measure measures the batches of each model and fits its costs. inputs are those of each sample at each node.
-func (l *lab) measure(ctx context.Context, n *Network, inputs [][][]client.Tensor, longest time.Duration, progress func(share float64)) error {
+func (l *bench) measure(ctx context.Context, n *Network, inputs [][][]client.Tensor, longest time.Duration, progress func(share float64)) error {
 	var points []*point
 	defer func() {
 		for _, p := range points {
-			p.call.release()
+			p.call.Release()
 		}
 	}()
 	round := time.Duration(0)
@@ -64,7 +65,7 @@ func (l *lab) measure(ctx context.Context, n *Network, inputs [][][]client.Tenso
 	rounds := int(min(max(l.s.length(measureTime)/max(round, 1), fewestRounds), mostRounds))
 	for i := range rounds {
 		for _, p := range points {
-			if err := l.once(ctx, p.call); err != nil { // its weights are in the caches then, as under load
+			if err := l.Once(ctx, p.call); err != nil { // its weights are in the caches then, as under load
 				return err
 			}
 			wall, cpu, err := l.timed(ctx, p.call)
@@ -105,7 +106,7 @@ func fitPoints(points []*point, m *Model, model, threads int) Cost {
 
 // points returns what to measure of a model: some of the samples, each in batches of 1, 2, 4 and so on copies, until a
 // batch takes longest. It executes each batch twice, so that memory is there when it is measured.
-func (l *lab) points(ctx context.Context, n *Network, model, threads int, inputs [][][]client.Tensor, longest time.Duration) (list []*point, took time.Duration, err error) {
+func (l *bench) points(ctx context.Context, n *Network, model, threads int, inputs [][][]client.Tensor, longest time.Duration) (list []*point, took time.Duration, err error) {
 	m := &n.Models[model]
 	node := slices.IndexFunc(n.Nodes, func(x Node) bool { return x.Model == model })
 	name := m.Name
@@ -119,11 +120,11 @@ func (l *lab) points(ctx context.Context, n *Network, model, threads int, inputs
 			for range copies {
 				p.batch.add(&size)
 			}
-			if p.call, err = l.newCall(name, 0, inputs[sample][node], int(copies)); err != nil {
+			if p.call, err = l.NewCall(name, 0, inputs[sample][node], int(copies)); err != nil {
 				return list, took, err
 			}
 			list = append(list, p)
-			if err := l.once(ctx, p.call); err != nil {
+			if err := l.Once(ctx, p.call); err != nil {
 				return list, took, err
 			}
 			wall, _, err := l.timed(ctx, p.call)
@@ -157,7 +158,7 @@ func spread(n *Network, node int) (list []int) {
 
 // interference measures how much longer executions of the smallest and of the largest sample take while others use all
 // other cores, beyond the sharing of cores.
-func (l *lab) interference(ctx context.Context, n *Network, cores int, inputs [][][]client.Tensor) error {
+func (l *bench) interference(ctx context.Context, n *Network, cores int, inputs [][][]client.Tensor) error {
 	for m := range n.Models {
 		for threads, c := range n.Models[m].Costs {
 			if threads == 0 || cores < 2 {
@@ -168,12 +169,12 @@ func (l *lab) interference(ctx context.Context, n *Network, cores int, inputs []
 			together := concurrent(cores, threads)
 			shared := max(1, c.Width*float64(together)/float64(cores))
 			for i, sample := range []int{list[0], list[len(list)-1]} {
-				call, err := l.newCall(variant(n.Models[m].Name, threads), 0, inputs[sample][node], 1)
+				call, err := l.NewCall(variant(n.Models[m].Name, threads), 0, inputs[sample][node], 1)
 				if err != nil {
 					return err
 				}
 				slower, err := l.slowdown(ctx, call, together)
-				call.release()
+				call.Release()
 				if err != nil {
 					return err
 				}
@@ -192,7 +193,7 @@ func concurrent(cores, threads int) int { return max(2, cores/threads) }
 
 // slowdown returns how many times as long a request takes while others like it execute. Rounds with and without them
 // alternate.
-func (l *lab) slowdown(ctx context.Context, c *call, together int) (float64, error) {
+func (l *bench) slowdown(ctx context.Context, c *lab.Call, together int) (float64, error) {
 	const rounds = 5
 	length := l.s.length(150 * time.Millisecond)
 	var ratios []float64
@@ -211,7 +212,7 @@ func (l *lab) slowdown(ctx context.Context, c *call, together int) (float64, err
 }
 
 // paced returns the mean time of a request with so many goroutines that send it.
-func (l *lab) paced(ctx context.Context, c *call, goroutines int, length time.Duration) (time.Duration, error) {
+func (l *bench) paced(ctx context.Context, c *lab.Call, goroutines int, length time.Duration) (time.Duration, error) {
 	var mu sync.Mutex
 	var wg sync.WaitGroup
 	var first error
@@ -220,7 +221,7 @@ func (l *lab) paced(ctx context.Context, c *call, goroutines int, length time.Du
 	for range goroutines {
 		wg.Go(func() {
 			for time.Since(began) < length {
-				err := l.once(ctx, c)
+				err := l.Once(ctx, c)
 				mu.Lock()
 				n++
 				first = cmp.Or(first, err)

@@ -9,8 +9,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/aymanbagabas/go-udiff"
-
 	"github.com/tutti-server/tutti/internal/table"
 )
 
@@ -162,13 +160,4 @@ func difference(predicted, measured float64) string {
 		return ""
 	}
 	return fmt.Sprintf(" (%+.0f %%)", 100*(predicted/measured-1))
-}
-
-// Diff returns the change as a unified diff.
-func (c *Change) Diff() string {
-	from := c.Path
-	if c.From == nil {
-		from = "/dev/null"
-	}
-	return udiff.Unified(from, c.Path, string(c.From), string(c.To))
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/tutti-server/tutti/core/config"
 	"github.com/tutti-server/tutti/core/status"
 	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/internal/lab"
 	"github.com/tutti-server/tutti/internal/load"
 	"github.com/tutti-server/tutti/internal/options"
 	"github.com/tutti-server/tutti/pipeline/plan"
@@ -79,7 +80,7 @@ type Report struct {
 	// Current and Advice are the compared settings. Advice has the settings of Current when nothing better was found.
 	Current, Advice Candidate
 	Changed         bool
-	Changes         []Change
+	Changes         []lab.Change
 	// Points are all simulated operating points, for the picture.
 	Points []Point
 	// Foreign is how many cores other processes used during the validation, on average.
@@ -179,16 +180,16 @@ type tuning struct {
 // study loads the ensemble, finds the sizes of the samples at each step, and measures the models.
 func (t *tuning) study(ctx context.Context) (err error) {
 	t.Progress("load", 0)
-	over, err := newOverlay(t.Root)
+	over, err := lab.NewOverlay(t.Root)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, over.remove()) }()
+	defer func() { err = errors.Join(err, over.Remove()) }()
 	n, names, err := t.variants(ctx, over)
 	if err != nil {
 		return err
 	}
-	l, err := openLab(ctx, t.Settings, over.dir, names...)
+	l, err := openLab(ctx, t.Settings, over.Dir, names...)
 	if err != nil {
 		return err
 	}
@@ -209,9 +210,9 @@ func (t *tuning) study(ctx context.Context) (err error) {
 }
 
 // trace executes each sample and notes its size at each node. It returns the inputs of each sample at each node.
-func (t *tuning) trace(ctx context.Context, l *lab, p *plan.Plan, n *Network) (inputs [][][]client.Tensor, err error) {
+func (t *tuning) trace(ctx context.Context, l *bench, p *plan.Plan, n *Network) (inputs [][][]client.Tensor, err error) {
 	for i, sample := range t.requests {
-		list, err := l.walk(ctx, p, sample)
+		list, err := l.Walk(ctx, p, sample)
 		if err != nil {
 			return nil, fmt.Errorf("sample request %d: %w", i+1, err)
 		}
@@ -227,7 +228,7 @@ func (t *tuning) trace(ctx context.Context, l *lab, p *plan.Plan, n *Network) (i
 
 // variants makes the network, and in the overlay a copy of each model for each number of threads to measure. It returns
 // the names to load.
-func (t *tuning) variants(ctx context.Context, over *overlay) (n *Network, names []string, err error) {
+func (t *tuning) variants(ctx context.Context, over *lab.Overlay) (n *Network, names []string, err error) {
 	if _, err := os.Stat(filepath.Join(t.Root, t.Ensemble)); t.Ensemble == "" || !filepath.IsLocal(t.Ensemble) || errors.Is(err, fs.ErrNotExist) {
 		return nil, nil, status.Errorf(status.NotFound, "'%s' has no model '%s'", t.Root, t.Ensemble)
 	}
@@ -244,10 +245,10 @@ func (t *tuning) variants(ctx context.Context, over *overlay) (n *Network, names
 	if err != nil {
 		return nil, nil, err
 	}
-	if t.requests, err = t.samples(ctx, d); err != nil {
+	if t.requests, err = lab.Samples(ctx, t.Root, t.Ensemble, t.Data, d); err != nil {
 		return nil, nil, err
 	}
-	inputs, err := l.walk(ctx, p, t.requests[0])
+	inputs, err := l.Walk(ctx, p, t.requests[0])
 	if err != nil {
 		return nil, nil, fmt.Errorf("sample request 1: %w", err)
 	}
@@ -259,7 +260,7 @@ func (t *tuning) variants(ctx context.Context, over *overlay) (n *Network, names
 }
 
 // copies makes the copies of models for each number of threads to measure, and returns the names to load.
-func (t *tuning) copies(over *overlay, n *Network) (names []string, err error) {
+func (t *tuning) copies(over *lab.Overlay, n *Network) (names []string, err error) {
 	names = []string{t.Ensemble}
 	for i := range n.Models {
 		m := &n.Models[i]
@@ -293,7 +294,7 @@ func (t *tuning) threads(m *Model) []int {
 }
 
 // copyModel makes a model of another name with other settings in the overlay.
-func (t *tuning) copyModel(over *overlay, m *Model, name string, set *Setting) error {
+func (t *tuning) copyModel(over *lab.Overlay, m *Model, name string, set *Setting) error {
 	folder, err := filepath.Abs(filepath.Join(t.Root, m.Name))
 	if err != nil {
 		return err
@@ -309,7 +310,7 @@ func (t *tuning) copyModel(over *overlay, m *Model, name string, set *Setting) e
 	if text, err = config.EditText(text, edits...); err != nil {
 		return fmt.Errorf("the configuration of model '%s': %w", m.Name, err)
 	}
-	return over.set(name, folder, text)
+	return over.Set(name, folder, text)
 }
 
 // Round rounds a duration to three digits, for reports.

@@ -1,14 +1,12 @@
 package tune
 
 import (
-	"context"
 	"fmt"
 	"log/slog"
 	"runtime"
 	"slices"
 
 	"github.com/tutti-server/tutti/client"
-	"github.com/tutti-server/tutti/core/infer"
 	"github.com/tutti-server/tutti/core/tensor"
 	"github.com/tutti-server/tutti/internal/telemetry"
 	"github.com/tutti-server/tutti/pipeline/plan"
@@ -17,7 +15,7 @@ import (
 )
 
 // network makes the network of an ensemble, without costs. It fails for ensembles that tune does not support.
-func (l *lab) network(ensemble string) (*Network, *plan.Plan, error) {
+func (l *bench) network(ensemble string) (*Network, *plan.Plan, error) {
 	p, err := l.Plan(ensemble, 0)
 	if err != nil {
 		return nil, nil, err
@@ -57,7 +55,7 @@ func (l *lab) network(ensemble string) (*Network, *plan.Plan, error) {
 }
 
 // unsupported returns why a step cannot be simulated, nil if it can.
-func (l *lab) unsupported(node *plan.Node) error {
+func (l *bench) unsupported(node *plan.Node) error {
 	if node.Operation != nil {
 		return fmt.Errorf("the ensemble has the %s '%s': tune supports ensembles whose steps all run for every request", node.Kind(), node.Label())
 	}
@@ -76,7 +74,7 @@ func (l *lab) unsupported(node *plan.Node) error {
 }
 
 // model describes the model of a step.
-func (l *lab) model(node *plan.Node) (Model, error) {
+func (l *bench) model(node *plan.Node) (Model, error) {
 	cfg, err := l.Config(node.Model, max(node.Version, 0))
 	if err != nil {
 		return Model{}, err
@@ -97,62 +95,8 @@ func paddingOf[P interface{ GetStringValue() string }](node *plan.Node, paramete
 	return batch.NewPadding(node.Signature, params)
 }
 
-// walk executes a sample step by step and returns the inputs of each node.
-func (l *lab) walk(ctx context.Context, p *plan.Plan, sample []client.Tensor) (inputs [][]client.Tensor, err error) {
-	slots := make([]client.Tensor, p.Slots)
-	for i := range p.Inputs {
-		name := p.Signature.Inputs[i].Name
-		k := slices.IndexFunc(sample, func(t client.Tensor) bool { return t.Name == name })
-		if k >= 0 {
-			slots[p.Inputs[i]] = sample[k]
-		} else if !p.Signature.Inputs[i].Optional {
-			return nil, fmt.Errorf("a sample request has no input '%s'", name)
-		}
-	}
-	for i := range p.Nodes {
-		node := &p.Nodes[i]
-		list := inputsOf(node, slots)
-		inputs = append(inputs, list)
-		c, err := l.newCall(node.Model, node.Version, list, 1)
-		if err != nil {
-			return nil, err
-		}
-		outputs, err := l.outputs(ctx, c)
-		c.release()
-		if err != nil {
-			return nil, err
-		}
-		for port, slot := range node.Out {
-			name := node.Signature.Outputs[port].Name
-			if k := slices.IndexFunc(outputs, func(t client.Tensor) bool { return t.Name == name }); k >= 0 && slot != plan.None {
-				slots[slot] = outputs[k]
-			}
-		}
-	}
-	return inputs, nil
-}
-
-// inputsOf returns the inputs of a step: the tensors of its slots with the batch dimension that its model has.
-func inputsOf(node *plan.Node, slots []client.Tensor) (list []client.Tensor) {
-	for port, slot := range node.In {
-		if slot == plan.None || slots[slot].Data == nil && slots[slot].Shape == nil {
-			continue
-		}
-		t := slots[slot]
-		t.Name = node.Signature.Inputs[port].Name
-		switch rule := node.Rules[port]; {
-		case rule == plan.Strip && len(t.Shape) > 0:
-			t.Shape = t.Shape[1:]
-		case rule == plan.Prepend:
-			t.Shape = append([]int64{1}, t.Shape...)
-		}
-		list = append(list, t)
-	}
-	return list
-}
-
 // sizes returns the sizes of a sample at each node, as the server's batcher measures them.
-func (l *lab) sizes(p *plan.Plan, inputs [][]client.Tensor) (sizes []Size, err error) {
+func (l *bench) sizes(p *plan.Plan, inputs [][]client.Tensor) (sizes []Size, err error) {
 	for i := range p.Nodes {
 		node := &p.Nodes[i]
 		cfg, err := l.Config(node.Model, max(node.Version, 0))
@@ -164,27 +108,25 @@ func (l *lab) sizes(p *plan.Plan, inputs [][]client.Tensor) (sizes []Size, err e
 			return nil, err
 		}
 		runner := batch.NewRunner(batch.Settings{
-			Signature: node.Signature, Padding: padding, Alloc: l.alloc, Stats: &telemetry.Model{}, Log: slog.New(slog.DiscardHandler),
+			Signature: node.Signature, Padding: padding, Alloc: l.Alloc, Stats: &telemetry.Model{}, Log: slog.New(slog.DiscardHandler),
 		})
 		w := &scheduler.Task{}
 		w.Rows = 1
 		w.In = make([]tensor.Tensor, len(node.Signature.Inputs))
-		c, err := l.newCall(node.Model, node.Version, inputs[i], 1)
+		c, err := l.NewCall(node.Model, node.Version, inputs[i], 1)
 		if err != nil {
 			return nil, err
 		}
-		for k := range c.inputs {
-			port := node.Signature.Input(c.inputs[k].Name)
-			w.In[port] = c.inputs[k].Tensor
+		for k := range c.Inputs {
+			port := node.Signature.Input(c.Inputs[k].Name)
+			w.In[port] = c.Inputs[k].Tensor
 			if node.Signature.MaxBatch > 0 {
-				w.Rows = int32(c.inputs[k].Tensor.Shape.Dims()[0]) //nolint:gosec // at most max_batch_size
+				w.Rows = int32(c.Inputs[k].Tensor.Shape.Dims()[0]) //nolint:gosec // at most max_batch_size
 			}
 		}
 		runner.Measure(w)
-		c.release()
+		c.Release()
 		sizes = append(sizes, Size{Rows: w.Rows, Length: w.Length, Elements: w.Elements, Shape: w.Shape})
 	}
 	return sizes, nil
 }
-
-var _ infer.Inferer = (*lab)(nil)

@@ -1,4 +1,4 @@
-package tune
+package lab
 
 import (
 	"context"
@@ -18,7 +18,7 @@ import (
 // mostSamples bounds the samples: more make the measurement no better.
 const mostSamples = 512
 
-// NoSamplesError is the error of an ensemble without sample requests.
+// NoSamplesError is the error of a model without sample requests.
 type NoSamplesError struct{ Ensemble, Golden, Expected string }
 
 func (e *NoSamplesError) Error() string {
@@ -26,13 +26,13 @@ func (e *NoSamplesError) Error() string {
 		e.Ensemble, e.Golden, e.Expected)
 }
 
-// samples reads the inputs of the sample requests: those of Settings.Data, else the golden requests of the ensemble, else
-// the requests to it in expected.json of the repository.
-func (s *Settings) samples(ctx context.Context, d *infer.Description) (list [][]client.Tensor, err error) {
-	paths, none := s.Data, &NoSamplesError{s.Ensemble, filepath.Join(s.Root, s.Ensemble, "golden"), filepath.Join(s.Root, "expected.json")}
+// Samples reads the inputs of sample requests to a model of the folder root: those of the files paths, else the golden requests of the
+// model, else the requests to it in expected.json of the folder.
+func Samples(ctx context.Context, root, model string, paths []string, d *infer.Description) (list [][]client.Tensor, err error) {
+	none := &NoSamplesError{model, filepath.Join(root, model, "golden"), filepath.Join(root, "expected.json")}
 	if len(paths) == 0 {
 		if found, _ := filepath.Glob(filepath.Join(none.Golden, "*.json")); len(found) == 0 {
-			list, err = readExpected(none.Expected, s.Ensemble)
+			list, err = readExpected(none.Expected, model)
 			if errors.Is(err, fs.ErrNotExist) || err == nil && len(list) == 0 {
 				return nil, none
 			}
@@ -40,7 +40,18 @@ func (s *Settings) samples(ctx context.Context, d *infer.Description) (list [][]
 		}
 		paths = []string{none.Golden}
 	}
-	requests, err := (&benchmark.Files{Paths: paths}).Requests(ctx, d)
+	var others []string
+	for _, path := range paths {
+		found, err := readExpected(path, model)
+		if err != nil || len(found) == 0 { // files of another kind
+			others = append(others, path)
+		}
+		list = append(list, found...)
+	}
+	if len(others) == 0 {
+		return list[:min(len(list), mostSamples)], nil
+	}
+	requests, err := (&benchmark.Files{Paths: others}).Requests(ctx, d)
 	if err != nil {
 		return nil, err
 	}
@@ -51,7 +62,7 @@ func (s *Settings) samples(ctx context.Context, d *infer.Description) (list [][]
 		}
 		list = append(list, sample)
 	}
-	return list, nil
+	return list[:min(len(list), mostSamples)], nil
 }
 
 // requestFile is a request, or a list of requests, of expected.json.
@@ -61,8 +72,11 @@ type requestFile struct {
 	Requests []requestFile     `json:"requests"`
 }
 
-// readExpected reads the requests to an ensemble in a file as examples have it.
+// readExpected reads the requests to an ensemble in a file as examples have it: none in a file of another extension.
 func readExpected(path, ensemble string) (list [][]client.Tensor, err error) {
+	if filepath.Ext(path) != ".json" { // it may be as large as a dataset
+		return nil, nil
+	}
 	text, err := os.ReadFile(path)
 	if err != nil {
 		return nil, err

@@ -3,16 +3,15 @@ package starter
 import (
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 
-	"golang.org/x/sys/unix"
 	"google.golang.org/protobuf/encoding/protowire"
 
 	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/internal/onnxfile"
 )
 
 // The numbers of the fields of onnx.proto that are read here.
@@ -34,11 +33,6 @@ const (
 // maxDepth bounds the nesting of graphs: of the branches of If, and the bodies of Loop.
 const maxDepth = 64
 
-var (
-	errTruncated = errors.New("it ends in the middle of a field: the file is truncated")
-	errNotONNX   = errors.New("it is no ONNX model")
-)
-
 // element has the data types of ONNX by number: TensorProto.DataType.
 var element = map[uint64]tensor.DType{
 	1: tensor.FP32, 2: tensor.Uint8, 3: tensor.Int8, 4: tensor.Uint16, 5: tensor.Int16, 6: tensor.Int32, 7: tensor.Int64, 8: tensor.Bytes,
@@ -58,31 +52,16 @@ type onnxFile struct {
 type onnxNode struct{ op, input string }
 
 // readONNX reads the inputs, outputs and names of external files of an ONNX file. The file is mapped: weights are not read.
-func readONNX(m *Model) (err error) {
-	f, err := os.Open(m.Path)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, f.Close()) }()
-	info, err := f.Stat()
-	if err != nil {
-		return err
-	}
-	if info.Size() == 0 {
-		return fmt.Errorf("'%s' is empty, expected an ONNX model", m.Path)
-	}
-	data, err := unix.Mmap(int(f.Fd()), 0, int(info.Size()), unix.PROT_READ, unix.MAP_PRIVATE) //nolint:gosec // a descriptor is small
-	if err != nil {
-		return fmt.Errorf("'%s' cannot be read: %w", m.Path, err)
-	}
-	defer func() { err = errors.Join(err, unix.Munmap(data)) }()
-	if strings.HasPrefix(string(data[:min(len(data), len(lfsMark))]), lfsMark) {
-		return fmt.Errorf("'%s' is the pointer of a file that Git LFS stores, expected the model itself: run git lfs pull", m.Path)
-	}
-	if err := (&onnxFile{m: m}).read(data); err != nil {
-		return fmt.Errorf("'%s' cannot be read as an ONNX model: %w", m.Path, err)
-	}
-	return nil
+func readONNX(m *Model) error {
+	return onnxfile.Map(m.Path, func(data []byte) error {
+		if strings.HasPrefix(string(data[:min(len(data), len(lfsMark))]), lfsMark) {
+			return fmt.Errorf("'%s' is the pointer of a file that Git LFS stores, expected the model itself: run git lfs pull", m.Path)
+		}
+		if err := (&onnxFile{m: m}).read(data); err != nil {
+			return fmt.Errorf("'%s' cannot be read as an ONNX model: %w", m.Path, err)
+		}
+		return nil
+	})
 }
 
 // lfsMark begins a file that stands for one of Git LFS.
@@ -92,7 +71,7 @@ func (x *onnxFile) read(data []byte) error {
 	x.initializers, x.producer = map[string]bool{}, map[string]onnxNode{}
 	x.m.Meta, x.m.Last = map[string]string{}, map[string]string{}
 	known := false
-	err := fields(data, func(n protowire.Number, v uint64, b []byte) error {
+	err := onnxfile.Fields(data, func(n protowire.Number, v uint64, b []byte) error {
 		switch n {
 		case modelIR:
 			known = v > 0
@@ -110,7 +89,7 @@ func (x *onnxFile) read(data []byte) error {
 	})
 	switch {
 	case !known && !x.graph:
-		return errNotONNX
+		return onnxfile.ErrNotONNX
 	case err != nil:
 		return err
 	case !x.graph:
@@ -168,14 +147,14 @@ func (x *onnxFile) readGraph(data []byte, depth int) error {
 	if depth > maxDepth {
 		return fmt.Errorf("its graphs are nested more than %d deep", maxDepth)
 	}
-	return fields(data, func(n protowire.Number, _ uint64, b []byte) error {
+	return onnxfile.Fields(data, func(n protowire.Number, _ uint64, b []byte) error {
 		switch n {
 		case graphNode:
 			return x.readNode(b, depth)
 		case graphInitializer:
 			return x.readTensor(b, depth)
 		case graphSparse:
-			return fields(b, func(n protowire.Number, _ uint64, b []byte) error {
+			return onnxfile.Fields(b, func(n protowire.Number, _ uint64, b []byte) error {
 				if n == 1 { // the values
 					return x.readTensor(b, depth)
 				}
@@ -206,7 +185,7 @@ func (x *onnxFile) readGraph(data []byte, depth int) error {
 func (x *onnxFile) readNode(data []byte, depth int) error {
 	var node onnxNode
 	var outputs []string
-	err := fields(data, func(n protowire.Number, _ uint64, b []byte) error {
+	err := onnxfile.Fields(data, func(n protowire.Number, _ uint64, b []byte) error {
 		switch n {
 		case nodeInput:
 			if node.input == "" {
@@ -230,7 +209,7 @@ func (x *onnxFile) readNode(data []byte, depth int) error {
 }
 
 func (x *onnxFile) readAttribute(data []byte, depth int) error {
-	return fields(data, func(n protowire.Number, _ uint64, b []byte) error {
+	return onnxfile.Fields(data, func(n protowire.Number, _ uint64, b []byte) error {
 		switch n {
 		case attrTensor, attrTensors:
 			return x.readTensor(b, depth+1) // a constant's name is no initializer's
@@ -243,7 +222,7 @@ func (x *onnxFile) readAttribute(data []byte, depth int) error {
 
 // readTensor reads the name of a tensor of weights, and the file that has its elements if it is another one.
 func (x *onnxFile) readTensor(data []byte, depth int) error {
-	return fields(data, func(n protowire.Number, _ uint64, b []byte) error {
+	return onnxfile.Fields(data, func(n protowire.Number, _ uint64, b []byte) error {
 		switch n {
 		case tensorName:
 			if depth == 0 {
@@ -264,12 +243,12 @@ func (x *onnxFile) readTensor(data []byte, depth int) error {
 func readValue(data []byte, side string) (p Port, err error) {
 	kind := protowire.Number(0)
 	var body []byte
-	err = fields(data, func(n protowire.Number, _ uint64, b []byte) error {
+	err = onnxfile.Fields(data, func(n protowire.Number, _ uint64, b []byte) error {
 		switch n {
 		case valueName:
 			p.Name = string(b)
 		case valueType:
-			return fields(b, func(n protowire.Number, _ uint64, b []byte) error {
+			return onnxfile.Fields(b, func(n protowire.Number, _ uint64, b []byte) error {
 				if n <= typeOptional && n != 6 { // 6 is a denotation
 					kind, body = n, b
 				}
@@ -296,13 +275,13 @@ func readValue(data []byte, side string) (p Port, err error) {
 
 func (p *Port) readTensorType(data []byte, side string) error {
 	elem := uint64(0)
-	err := fields(data, func(n protowire.Number, v uint64, b []byte) error {
+	err := onnxfile.Fields(data, func(n protowire.Number, v uint64, b []byte) error {
 		switch n {
 		case tensorElem:
 			elem = v
 		case tensorShape:
 			p.Shape = []int64{}
-			return fields(b, func(n protowire.Number, _ uint64, b []byte) error {
+			return onnxfile.Fields(b, func(n protowire.Number, _ uint64, b []byte) error {
 				if n == shapeDim {
 					return p.readDim(b)
 				}
@@ -319,7 +298,7 @@ func (p *Port) readTensorType(data []byte, side string) error {
 
 func (p *Port) readDim(data []byte) error {
 	size, symbol := int64(-1), ""
-	err := fields(data, func(n protowire.Number, v uint64, b []byte) error {
+	err := onnxfile.Fields(data, func(n protowire.Number, v uint64, b []byte) error {
 		switch n {
 		case dimValue:
 			size = int64(v) //nolint:gosec // two's complement on the wire
@@ -337,7 +316,7 @@ func (p *Port) readDim(data []byte) error {
 
 // pair reads a StringStringEntryProto.
 func pair(data []byte) (key, value string, err error) {
-	err = fields(data, func(n protowire.Number, _ uint64, b []byte) error {
+	err = onnxfile.Fields(data, func(n protowire.Number, _ uint64, b []byte) error {
 		switch n {
 		case pairKey:
 			key = string(b)
@@ -347,41 +326,4 @@ func pair(data []byte) (key, value string, err error) {
 		return nil
 	})
 	return key, value, err
-}
-
-// fields calls each with every field of a message: v is the value of a varint, b that of a string, of bytes or of a message.
-func fields(data []byte, each func(n protowire.Number, v uint64, b []byte) error) error {
-	for len(data) > 0 {
-		n, kind, used := protowire.ConsumeTag(data)
-		if used < 0 {
-			return broken(used)
-		}
-		data = data[used:]
-		var v uint64
-		var b []byte
-		switch kind {
-		case protowire.VarintType:
-			v, used = protowire.ConsumeVarint(data)
-		case protowire.BytesType:
-			b, used = protowire.ConsumeBytes(data)
-		default:
-			used = protowire.ConsumeFieldValue(n, kind, data)
-		}
-		if used < 0 {
-			return broken(used)
-		}
-		data = data[used:]
-		if err := each(n, v, b); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// broken returns the error of a field that cannot be parsed.
-func broken(code int) error {
-	if errors.Is(protowire.ParseError(code), io.ErrUnexpectedEOF) {
-		return errTruncated
-	}
-	return errNotONNX
 }

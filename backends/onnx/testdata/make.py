@@ -30,6 +30,16 @@ weights = np.eye(16, dtype=np.float32) - np.eye(16, k=1, dtype=np.float32)
 save("mlp", [h.make_node("MatMul", ["x", "w"], ["h"]), h.make_node("Relu", ["h"], ["y"])],
      [port("x", T.FLOAT, "batch", 16)], [port("y", T.FLOAT, "batch", 16)], [const("w", weights)])
 
+# The same product in 8 bit integers, quantised while it executes, and with weights in half precision.
+save("mlp_int8", [
+    h.make_node("DynamicQuantizeLinear", ["x"], ["xq", "xs", "xz"]), h.make_node("MatMulInteger", ["xq", "w", "xz"], ["i"]),
+    h.make_node("Cast", ["i"], ["f"], to=T.FLOAT), h.make_node("Mul", ["f", "xs"], ["h"]), h.make_node("Relu", ["h"], ["y"]),
+], [port("x", T.FLOAT, "batch", 16)], [port("y", T.FLOAT, "batch", 16)], [const("w", weights.astype(np.int8))])
+save("mlp_fp16", [
+    h.make_node("Cast", ["x"], ["a"], to=T.FLOAT16), h.make_node("MatMul", ["a", "w"], ["b"]), h.make_node("Relu", ["b"], ["c"]),
+    h.make_node("Cast", ["c"], ["y"], to=T.FLOAT),
+], [port("x", T.FLOAT, "batch", 16)], [port("y", T.FLOAT, "batch", 16)], [const("w", weights.astype(np.float16))])
+
 # One identity per element type.
 kinds = ["BOOL", "UINT8", "UINT16", "UINT32", "UINT64", "INT8", "INT16", "INT32", "INT64", "FLOAT16", "FLOAT", "DOUBLE", "BFLOAT16"]
 save("types", [h.make_node("Identity", [f"in_{k}"], [f"out_{k}"]) for k in kinds],

@@ -414,6 +414,14 @@ type ThreadedModel interface {
 	Threads() int
 }
 
+// PreciseModel is a Model that reports the precision of its matrix products and convolutions, for plans and traces.
+type PreciseModel interface {
+	Model
+	// Precision returns "fp32", "bf16", "fp16" or "int8" where the configuration declares it, or where it is not fp32. Otherwise it
+	// returns "".
+	Precision() string
+}
+
 // Instance executes batches of one model.
 //
 // Lifecycle:

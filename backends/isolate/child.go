@@ -136,6 +136,9 @@ func (c *child) describe() (*loaded, error) {
 	if t, ok := c.model.(backends.ThreadedModel); ok {
 		made.Threads = t.Threads()
 	}
+	if p, ok := c.model.(backends.PreciseModel); ok {
+		made.Precision = p.Precision()
+	}
 	return made, nil
 }
 

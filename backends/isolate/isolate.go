@@ -242,7 +242,7 @@ func (b *backend) load(ctx context.Context, s *backends.Settings) (*model, error
 		first.close()
 		return nil, err
 	}
-	m.threads, m.spare = made.Threads, first
+	m.threads, m.precision, m.spare = made.Threads, made.Precision, first
 	m.crashes = crash.New(crash.Settings{Signature: m.sig, Log: m.log, Captures: b.options.Crashes, Repeated: m.restarts.repeated})
 	return m, nil
 }
@@ -259,6 +259,8 @@ type model struct {
 	threads  int
 	crashes  *crash.Requests
 
+	precision string
+
 	mu     sync.Mutex
 	spare  *process    // started by Load, for the first instance; guarded by mu
 	live   []*instance // guarded by mu
@@ -267,6 +269,7 @@ type model struct {
 
 var (
 	_ backends.ThreadedModel    = (*model)(nil)
+	_ backends.PreciseModel     = (*model)(nil)
 	_ backends.ReadinessChecker = (*model)(nil)
 	_ backends.Reporter         = (*model)(nil)
 	_ backends.Degrader         = (*model)(nil)
@@ -277,6 +280,9 @@ func (m *model) Signature() *config.Signature { return m.sig }
 
 // Threads implements backends.ThreadedModel.
 func (m *model) Threads() int { return m.threads }
+
+// Precision implements backends.PreciseModel.
+func (m *model) Precision() string { return m.precision }
 
 // Ready returns why no instance has a process.
 func (m *model) Ready() error {

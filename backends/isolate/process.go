@@ -65,6 +65,7 @@ type loaded struct {
 	MaxBatch            int
 	Inputs, Outputs     []port
 	Threads, PID, Procs int
+	Precision           string
 }
 
 // port is a config.Port of a backend's model.

@@ -4,6 +4,7 @@ import "C"
 
 import (
 	"context"
+	"runtime"
 	"slices"
 	"sync/atomic"
 
@@ -12,6 +13,7 @@ import (
 	"github.com/tutti-server/tutti/core/config"
 	"github.com/tutti-server/tutti/core/status"
 	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/internal/precision"
 	"github.com/tutti-server/tutti/proto/modelconfig"
 )
 
@@ -101,6 +103,8 @@ type model struct {
 	threads    int
 	// unsure is set when the symbolic names of dimensions proved wrong. The runtime then allocates all outputs.
 	unsure atomic.Bool
+
+	precision precision.Precision // see Precision
 }
 
 var _ backends.ThreadedModel = (*model)(nil)
@@ -109,6 +113,9 @@ var _ backends.ThreadedModel = (*model)(nil)
 func (m *model) load(ctx context.Context, s *backends.Settings, st start) error {
 	set, err := modelSettings(s.Config, s.Instances, st)
 	if err != nil {
+		return err
+	}
+	if err = m.precise(s, &set, precision.Machine(), runtime.GOARCH); err != nil {
 		return err
 	}
 	m.shrink, m.threads, set.converted = set.shrink, set.threads(), s.Origin != ""

@@ -5,6 +5,7 @@
 //	onnx.go            the factory and the backend
 //	settings.go        settings of the process, parameters of config.pbtxt
 //	providers.go       execution providers and their options
+//	precision.go       the declared precision against the file and the machine
 //	session.go         the opened library and its errors; a loaded model file with its settings in C
 //	model.go           the configuration against the file; output shapes that are known before a run
 //	instance.go        executions; outputs in memory of the runtime
@@ -52,6 +53,7 @@ import (
 	"github.com/tutti-server/tutti/core/config"
 	"github.com/tutti-server/tutti/core/status"
 	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/internal/precision"
 	"github.com/tutti-server/tutti/internal/runtimes"
 )
 
@@ -203,7 +205,10 @@ var guide = backends.Guide{
 		{Key: "graph_optimization_level", Doc: "0, 1, 2, 3 or 99, the runtime's numbers; by default from `optimization.graph.level`"},
 		{Key: "enable_mem_arena, enable_mem_pattern", Doc: "Whether the runtime keeps freed memory, and plans memory by shape"},
 		{Key: "memory.enable_memory_arena_shrinkage", Doc: "Devices whose arena memory is released after each run, for example `cpu:0`"},
-		{Key: "session.*, optimization.*", Doc: "Passed to the runtime unchanged"},
+		{Key: "session.*, optimization.*, mlas.*", Doc: "Passed to the runtime unchanged"},
+		{Key: precision.Key, Doc: "The declared precision: `fp32`, `bf16`, `fp16` or `int8`, also by version; one that the file or the machine does not have is refused: see [precision.md](precision.md). " +
+			"`fp32` turns TF32 off, and on arm64 `bf16` computes an FP32 file in bfloat16"},
+		{Key: precision.FidelityKey, Doc: "How close to its reference a version must be, for example `cosine=0.99`: see [precision.md](precision.md#the-gate)"},
 		{
 			Key: "cudnn_conv_algo_search, arena_extend_strategy, gpu_mem_limit, use_tf32, do_copy_in_default_stream, cudnn_conv_use_max_workspace",
 			Doc: "Options of the CUDA provider, as in Triton. Others are parameters of the `gpu_execution_accelerator` named `cuda`, by the runtime's names",

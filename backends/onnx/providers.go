@@ -143,7 +143,7 @@ var (
 func tensorRTOption(key, value string) (string, string, error) {
 	switch {
 	case key == "precision_mode":
-		return precision(value)
+		return precisionMode(value)
 	case key == "max_cached_engines": // of old releases
 		return "", "", nil
 	case key == "max_workspace_size_bytes":
@@ -162,8 +162,8 @@ func tensorRTOption(key, value string) (string, string, error) {
 	return key, value, nil
 }
 
-// precision returns the option for a value of precision_mode, an empty one for FP32.
-func precision(value string) (string, string, error) {
+// precisionMode returns the option for a value of precision_mode, an empty one for FP32.
+func precisionMode(value string) (string, string, error) {
 	switch value {
 	case "FP32":
 		return "", "", nil

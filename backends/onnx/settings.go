@@ -12,6 +12,7 @@ import (
 
 	"github.com/tutti-server/tutti/backends/bind"
 	"github.com/tutti-server/tutti/core/status"
+	"github.com/tutti-server/tutti/internal/precision"
 	"github.com/tutti-server/tutti/proto/modelconfig"
 )
 
@@ -98,7 +99,7 @@ func modelSettings(cfg *modelconfig.ModelConfig, instances int, st start) (setti
 	}
 	to := s.targets()
 	to[""] = func(key, value string) error {
-		if strings.HasPrefix(key, "session.") || strings.HasPrefix(key, "optimization.") {
+		if strings.HasPrefix(key, "session.") || strings.HasPrefix(key, "optimization.") || strings.HasPrefix(key, "mlas.") {
 			s.entry(key, value)
 		}
 		return nil
@@ -128,7 +129,8 @@ func (s *settings) targets() bind.Targets {
 	return bind.Targets{
 		"intra_op_thread_count": &s.intraThreads, "inter_op_thread_count": &s.interThreads, "execution_mode": &s.parallel,
 		"enable_mem_arena": &s.arena, "enable_mem_pattern": &s.pattern, "memory.enable_memory_arena_shrinkage": &s.shrink,
-		"graph_optimization_level": s.parseGraphLevel, "session.*": nil, "optimization.*": nil,
+		"graph_optimization_level": s.parseGraphLevel, "session.*": nil, "optimization.*": nil, "mlas.*": nil,
+		precision.Key: nil, precision.FidelityKey: nil,
 		"cudnn_conv_algo_search": s.cudaChoice("EXHAUSTIVE", "HEURISTIC", "DEFAULT"),
 		"arena_extend_strategy":  s.cudaChoice("kNextPowerOfTwo", "kSameAsRequested"),
 		"use_tf32":               cuda, "do_copy_in_default_stream": cuda, "cudnn_conv_use_max_workspace": cuda, "enable_cuda_graph": cuda,

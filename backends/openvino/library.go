@@ -307,9 +307,12 @@ func (c *compiled) find(p *port, output bool) error {
 
 // property returns the value of a property that is a number, or 0.
 func (c *compiled) property(key string) int {
-	n, _ := strconv.Atoi(owned(C.tov_property(c.lib.f, c.c, cstr(key))))
+	n, _ := strconv.Atoi(c.text(key))
 	return n
 }
+
+// text returns the value of a property, "" if the compiled model has none of the name.
+func (c *compiled) text(key string) string { return owned(C.tov_property(c.lib.f, c.c, cstr(key))) }
 
 // close unloads the model. Outputs of earlier executions stay valid.
 func (c *compiled) close() {

@@ -4,6 +4,7 @@
 // TensorFlow SavedModels and frozen graphs) through the C API, which it opens at run time.
 //
 //	openvino.go    the factory and the backend, parameters of config.pbtxt; the configuration against the file
+//	precision.go   the declared precision against the file and the device
 //	library.go     the opened library and its errors; the ov_core, in its own thread; a model file and the compiled model
 //	instance.go    executions: outputs in memory of the runtime, fixed batch sizes, BYTES
 //	ov.h           the used part of the C API, by function name
@@ -31,6 +32,7 @@ import (
 	"github.com/tutti-server/tutti/backends/bind"
 	"github.com/tutti-server/tutti/core/status"
 	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/internal/precision"
 	"github.com/tutti-server/tutti/internal/runtimes"
 	"github.com/tutti-server/tutti/proto/modelconfig"
 )
@@ -42,7 +44,7 @@ const modelFile = "model.xml"
 func NewFactory() backends.Factory {
 	return backends.Factory{
 		Name: "openvino", DefaultFile: modelFile, ConfigKeys: []string{bind.KeyMaxBatch, bind.KeyLibrary}, Native: true, Guide: guide, New: open,
-		Params: slices.Concat(handed, []string{keyDevice, keyExtension, keyFixed, keyPad, keyReshape, keyReshape + "S", keyBF16}),
+		Params: slices.Concat(handed, []string{keyDevice, keyExtension, keyFixed, keyPad, keyReshape, keyReshape + "S", keyBF16, precision.Key, precision.FidelityKey}),
 	}
 }
 
@@ -124,7 +126,10 @@ var guide = backends.Guide{
 		{Key: keyFixed, Doc: "Keeps the fixed batch size of the file, instead of making it variable"},
 		{Key: keyPad, Doc: "Pads smaller batches to that size"},
 		{Key: keyReshape, Doc: "Gives the inputs the shapes of config.pbtxt"},
-		{Key: keyBF16, Doc: "Computes in bf16"},
+		{Key: keyBF16, Doc: "Computes in bf16, as `precision` with `bf16` does, but without a check that the processor can"},
+		{Key: precision.Key, Doc: "The declared precision: `fp32`, `bf16`, `fp16` or `int8`, also by version; one that the file or the device does not have is refused: see [precision.md](precision.md). It replaces " +
+			"INFERENCE_PRECISION_HINT and HINT_BF16, which must not contradict it; of a file in `int8` they say what its other parts compute in"},
+		{Key: precision.FidelityKey, Doc: "How close to its reference a version must be, for example `cosine=0.99`: see [precision.md](precision.md#the-gate)"},
 		{Key: strings.Join(handed, ", "), Doc: "Passed to the runtime unchanged; CACHE_DIR is beside config.pbtxt unless absolute"},
 	},
 }
@@ -164,6 +169,7 @@ type settings struct {
 	pad        bool // pad smaller batches to it
 	reshape    bool // reshape inputs to the shapes of config.pbtxt
 	properties map[string]string
+	precision  precision.Precision // declared
 }
 
 // modelSettings parses the settings of a model's configuration.
@@ -210,7 +216,22 @@ func modelSettings(s *backends.Settings) (settings, error) {
 		_, err := bind.ParseThreads(key, value)
 		return err
 	}
-	if err := boolean.Set(s.Config, to); err != nil {
+	hinted, hint := "", ""
+	for _, key := range []string{keyPrecision, keyBF16} {
+		set := to[key].(func(key, value string) error) //nolint:forcetypeassert // it was put there above
+		to[key] = func(key, value string) error {
+			err := set(key, value)
+			if on, _ := boolean.Parse(key, value); key == keyPrecision || on {
+				hinted, hint = key, o.properties[keyPrecision]
+			}
+			return err
+		}
+	}
+	err := boolean.Set(s.Config, to)
+	if err == nil {
+		err = o.declare(s, hinted, hint)
+	}
+	if err != nil {
 		return o, err
 	}
 	if o.device == "CPU" {
@@ -240,6 +261,8 @@ type model struct {
 	fixed    int64 // the batch size of the file when it is not variable, else 0
 	pad      bool
 	threads  int
+
+	precision precision.Precision // see Precision
 	// unsure is set when an output's shape did not depend on the batch as expected. The runtime then allocates all outputs.
 	unsure atomic.Bool
 }
@@ -248,6 +271,9 @@ var _ backends.ThreadedModel = (*model)(nil)
 
 // load reads the file, adapts it to the configuration and compiles it.
 func (m *model) load(s *backends.Settings, from *core, path string, set *settings, byDefault int) error {
+	if err := set.checkFile(s, path); err != nil {
+		return status.Prefixf(err, "unable to load model '%s': ", s.Model)
+	}
 	g, err := readGraph(from, path)
 	if err != nil {
 		err = bind.UnreadableFile(err, "a model that OpenVINO reads", path)
@@ -261,9 +287,13 @@ func (m *model) load(s *backends.Settings, from *core, path string, set *setting
 	if m.compiled, err = g.compile(set); err == nil {
 		err = m.connect()
 	}
+	if err == nil {
+		err = m.checkCompiled(set)
+	}
 	if err != nil {
 		return status.Prefixf(err, "unable to load model '%s' from '%s': ", s.Model, path)
 	}
+	m.precision = m.precisionOf(set, path)
 	return nil
 }
 

@@ -30,6 +30,7 @@ var (
 	_ backends.ConfigCompleter  = (*model)(nil)
 	_ backends.ReadinessChecker = (*model)(nil)
 	_ backends.ThreadedModel    = (*model)(nil)
+	_ backends.PreciseModel     = (*model)(nil)
 )
 
 // At returns the model m at the devices. It takes over m. s are the settings that it was loaded with; traffic counts the copies that
@@ -78,6 +79,14 @@ func (m *model) Threads() int {
 		return 0
 	}
 	return 1
+}
+
+// Precision implements backends.PreciseModel.
+func (m *model) Precision() string {
+	if p, ok := m.Model.(backends.PreciseModel); ok {
+		return p.Precision()
+	}
+	return ""
 }
 
 // NewInstance returns an instance at one of the devices, with its own stream.

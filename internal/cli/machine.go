@@ -20,6 +20,7 @@ import (
 	"github.com/tutti-server/tutti/core/tensor"
 	"github.com/tutti-server/tutti/internal/exposure"
 	"github.com/tutti-server/tutti/internal/options"
+	"github.com/tutti-server/tutti/internal/precision"
 	"github.com/tutti-server/tutti/internal/runtimes"
 	"github.com/tutti-server/tutti/internal/table"
 )
@@ -200,11 +201,18 @@ const scarce = 256 << 20
 func machine(ctx context.Context) []finding {
 	return []finding{
 		{"system", runtime.GOOS == "linux", fmt.Sprintf("%s/%s, %d processors for this program", runtime.GOOS, runtime.GOARCH, runtime.GOMAXPROCS(0))},
+		processor(),
 		shared(),
 		tool(ctx, "python3", "for the python backend and for fetching libraries", "--version"),
 		tool(ctx, "g++", "for the pytorch backend's shim", "-dumpfullversion"),
 		gpus(),
 	}
+}
+
+// processor says in which precisions the processor computes fast.
+func processor() finding {
+	p := precision.Machine()
+	return finding{"processor", len(p.Features) > 0, p.String()}
 }
 
 func shared() finding {

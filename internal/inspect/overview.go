@@ -117,6 +117,7 @@ type NodeView struct {
 	Inflight  uint32   `json:"max_inflight"`
 	MaxBatch  int      `json:"max_batch"`
 	Instances int      `json:"instances"`
+	Precision string   `json:"precision,omitempty"` // of the model, empty for fp32 that is not declared
 	// InFlight counts the model's requests that are queued or executing, from all callers.
 	InFlight int64      `json:"in_flight"`
 	Live     *ModelView `json:"live"` // the model's entry of Models, nil before the first second

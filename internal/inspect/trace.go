@@ -125,6 +125,7 @@ type StepView struct {
 	Instance      int32  `json:"instance"`
 	Place         string `json:"place"`
 	Before        uint64 `json:"before"`
+	Precision     string `json:"precision,omitempty"`
 }
 
 // EventView is an event of a request.
@@ -261,7 +262,7 @@ func newStepView(s *tracing.Step, start int64) StepView {
 		Cached: s.Cached, Native: s.Native, Status: StatusOf(s.Failed, s.Code),
 		ReadyNs: s.Ready - start, EnqueuedNs: s.Enqueued - start, DoneNs: s.Complete() - start,
 		Batch: s.Batch, Rows: s.Rows, BatchRows: s.BatchRows, Members: s.Members, Elements: s.Elements, Padding: s.Padding,
-		Instance: s.Instance, Place: s.Place.String(), Before: s.Before,
+		Instance: s.Instance, Place: s.Place.String(), Before: s.Before, Precision: s.Precision,
 	}
 	if s.Batch != 0 {
 		v.StartNs, v.InputEndNs, v.InferEndNs, v.EndNs = s.Start-start, s.InputEnd-start, s.InferEnd-start, s.End-start

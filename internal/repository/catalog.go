@@ -320,6 +320,7 @@ func (r *Repository) node(p *plan.Plan, i int) inspect.NodeView {
 	if n.OnDevice {
 		v.Site = "device"
 	}
+	v.Precision = n.Precision
 	for _, at := range n.Places {
 		v.Places = append(v.Places, at.String())
 		if r.places.Lost(at) != nil {

@@ -21,6 +21,7 @@ import (
 	"github.com/tutti-server/tutti/core/infer"
 	"github.com/tutti-server/tutti/core/status"
 	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/internal/precision"
 )
 
 // goldenFolder is a model's folder with golden requests: requests with the responses that the model must give
@@ -55,14 +56,28 @@ func (r *Repository) checkGoldens(ctx context.Context, f *folder, sig *config.Si
 		return status.Errorf(status.InvalidArg, "golden requests of model '%s' cannot be read: %w", f.name, err)
 	}
 	asked := 0
+	bound, err := precision.Demanded(f.cfg, sig.Version)
+	if err != nil {
+		return err
+	}
+	sum := &precision.Comparison{}
 	for _, e := range entries {
 		if !strings.HasSuffix(e.Name(), ".json") || ignoredFile(e.Name()) {
 			continue
 		}
-		if err := r.checkGolden(ctx, f, e.Name(), x); err != nil {
+		judge := (*goldenCase).compare
+		if bound != nil {
+			judge = func(g *goldenCase, resp *infer.Response) error { return g.add(sum, resp, sig.MaxBatch > 0) }
+		}
+		if err := r.checkGolden(ctx, f, e.Name(), x, judge); err != nil {
 			return status.Errorf(status.InvalidArg, "golden request '%s' of model '%s': %w", e.Name(), f.name, err)
 		}
 		asked++
+	}
+	if bound != nil {
+		if err := bound.Check(sum.Outputs()); err != nil {
+			return status.Errorf(status.InvalidArg, "golden requests of model '%s' miss the fidelity '%s': %w", f.name, bound, err)
+		}
 	}
 	if asked > 0 {
 		r.s.Log.InfoContext(ctx, "golden requests answered", slog.String("model", f.name), slog.Int64("version", sig.Version), slog.Int("requests", asked))
@@ -70,7 +85,8 @@ func (r *Repository) checkGoldens(ctx context.Context, f *folder, sig *config.Si
 	return nil
 }
 
-func (r *Repository) checkGolden(ctx context.Context, f *folder, name string, x *dryRun) error {
+// checkGolden sends one golden request, and calls judge with its response.
+func (r *Repository) checkGolden(ctx context.Context, f *folder, name string, x *dryRun, judge func(*goldenCase, *infer.Response) error) error {
 	text, err := readBelow(f.dir, filepath.Join(goldenFolder, name))
 	if err != nil {
 		return err
@@ -94,7 +110,27 @@ func (r *Repository) checkGolden(ctx context.Context, f *folder, name string, x 
 		return errors.New("the model gave no answer")
 	}
 	defer resp.Release()
-	return g.compare(resp)
+	return judge(&g, resp)
+}
+
+// add adds a response to a comparison: golden requests have the responses of the model in fp32, and a version in another precision is as
+// close to them as its configuration demands, and not element by element.
+func (g *goldenCase) add(sum *precision.Comparison, resp *infer.Response, batched bool) error {
+	var want, got []precision.Tensor
+	for i := range g.Outputs {
+		w := &g.Outputs[i]
+		d, data, err := w.encode()
+		if err != nil {
+			return fmt.Errorf("output '%s' %w", w.Name, err)
+		}
+		t := resp.Output(w.Name)
+		if t == nil {
+			return fmt.Errorf("the answer has no output '%s'", w.Name)
+		}
+		want = append(want, precision.Tensor{Name: w.Name, DType: d, Shape: w.Shape, Data: data})
+		got = append(got, precision.Tensor{Name: w.Name, DType: t.DType, Shape: t.Shape.Dims(), Data: t.Bytes()})
+	}
+	return sum.Add(want, got, batched)
 }
 
 func (r *Repository) goldenRequest(model string, g *goldenCase) (*infer.Request, error) {

@@ -21,6 +21,7 @@ import (
 	"github.com/tutti-server/tutti/core/tensor"
 	"github.com/tutti-server/tutti/internal/cache"
 	"github.com/tutti-server/tutti/internal/pending"
+	"github.com/tutti-server/tutti/internal/precision"
 	"github.com/tutti-server/tutti/internal/recovery"
 	"github.com/tutti-server/tutti/internal/telemetry"
 	"github.com/tutti-server/tutti/pipeline/exec"
@@ -37,6 +38,7 @@ type version struct {
 	sig         *config.Signature
 	full        *config.Signature // with sequence controls and states
 	description *infer.Description
+	precision   string // see backends.PreciseModel
 	stats       *telemetry.Model
 	exec        *exec.Executor
 	// responseCache is in front of exec, for an ensemble with response_cache; else nil.
@@ -92,6 +94,11 @@ func (r *Repository) loadVersion(ctx context.Context, f *folder, number int64, s
 	if err := runAgents(f.dir, f.cfg); err != nil {
 		return nil, err
 	}
+	if slices.Contains(factory.Params, precision.FidelityKey) {
+		if err := precision.Gate(f.cfg, number, settings.Dir, f.dir, precision.Machine()); err != nil {
+			return nil, err
+		}
+	}
 	var model backends.Model
 	err = wanted[0].policy.Do(func() (err error) {
 		model, err = b.Load(ctx, settings)
@@ -141,6 +148,9 @@ func (r *Repository) assemble(ctx context.Context, f *folder, model backends.Mod
 		dir: f.dir, cfg: complete, sig: sig, full: full, description: newDescription(sig, f.cfg), model: model,
 		stats: stats, overrideDir: f.overrideDir, instances: r.wantedBy(f, model),
 	}
+	if p, ok := model.(backends.PreciseModel); ok {
+		v.precision = p.Precision()
+	}
 	v.shownConfig.Store(v.cfg)
 	if _, ok := model.(backends.DeviceModel); ok {
 		v.places = v.instances.places()
@@ -150,6 +160,7 @@ func (r *Repository) assemble(ctx context.Context, f *folder, model backends.Mod
 		return nil, err
 	}
 	alone := plan.Single(sig)
+	alone.Nodes[0].Precision = v.precision
 	if v.edge() { // without neighbours it runs on the host
 		alone.Nodes[0].Places = v.places
 	}

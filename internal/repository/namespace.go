@@ -212,7 +212,7 @@ func (l lookup) Model(name string, number int64) (plan.Model, error) {
 	case v == nil:
 		return plan.Model{}, status.Errorf(status.InvalidArg, "version %d of model '%s' is not loaded", number, name)
 	}
-	return plan.Model{ID: key, Signature: v.sig, Places: m.placesOf(v), PlacesWhy: v.placesWhy(), Edge: v.edge(), Gathers: v.gathers(), Idempotent: config.Idempotent(v.cfg), Formats: config.Formats(v.cfg), Sequence: v.cfg.GetSequenceBatching() != nil}, nil
+	return plan.Model{ID: key, Signature: v.sig, Places: m.placesOf(v), PlacesWhy: v.placesWhy(), Edge: v.edge(), Gathers: v.gathers(), Precision: v.precision, Idempotent: config.Idempotent(v.cfg), Formats: config.Formats(v.cfg), Sequence: v.cfg.GetSequenceBatching() != nil}, nil
 }
 
 // findAll returns the locations of the models with a name, one per namespace.

@@ -75,6 +75,7 @@ func (r *Repository) newQueue(ctx context.Context, f *folder, v *version) (sched
 	}
 	runner := batch.NewRunner(batch.Settings{
 		Watch: v.watch, Signature: v.sig, Stats: v.stats, Alloc: r.s.Alloc, Padding: padding, Log: r.s.Log, Mover: r.mover, Native: native(v),
+		Precision: v.precision,
 	})
 	batches := v.cfg.GetDynamicBatching() != nil
 	if padding != nil && !batches {
@@ -173,7 +174,7 @@ func (r *Repository) sequenceSettings(f *folder, v *version, stats *telemetry.Mo
 		Config: v.cfg, Signature: v.full, Public: v.sig, Rules: rules, Policy: oldestPolicy(v.cfg),
 		Runner: batch.NewRunner(batch.Settings{
 			Watch: watch, Signature: v.full, Stats: stats, Alloc: r.s.Alloc, Log: r.s.Log, Mover: r.mover, NoRetry: true, Iterative: rules.Iterative,
-			InPlace: sequence.InPlace(v.cfg, v.full), Native: native(v),
+			InPlace: sequence.InPlace(v.cfg, v.full), Native: native(v), Precision: v.precision,
 		}),
 		Stats: stats, Alloc: r.s.Alloc, Instances: active.backends(), Limiters: active.limiters(), Workers: r.workers, Log: r.s.Log,
 		ReadFile: func(name string) ([]byte, error) { return readBelow(f.dir, filepath.Join(stateFolder, name)) },

@@ -144,6 +144,8 @@ type Execution struct {
 	Instance int32
 	Place    tensor.Place
 	Native   bool // marks a step that runs in this process
+	// Precision is that of the model: "int8", "bf16", "fp16", or "fp32" where it is declared. Otherwise it is empty.
+	Precision string
 	// Rows are the task's rows, BatchRows the batch's, Members the tasks of the batch.
 	Rows, BatchRows, Members int32
 	// Elements counts the batch's elements along the padded dimension, Padding the added ones.

@@ -125,7 +125,7 @@ func (a *assembly) node(s *step) Node {
 	if n.Constants = s.constants; s.op == nil || s.op.when != nil {
 		n.Params = s.allParams()
 	}
-	n.Fault, n.FallbackOf, n.Gathers = a.fault(s), s.fallbackOf(), s.gathers
+	n.Fault, n.FallbackOf, n.Gathers, n.Precision = a.fault(s), s.fallbackOf(), s.gathers, s.precise
 	return n
 }
 

@@ -105,6 +105,7 @@ type step struct {
 	why      string        // of places
 	edge     bool          // runs on the side of its neighbours
 	gathers  bool          // batches across requests, and is no concurrent model
+	precise  string        // the precision of the model
 	inner    *level        // of a nested ensemble
 	in, out  []Slot        // per port
 	rules    []BatchRule   // per input, of a leaf

@@ -90,7 +90,7 @@ func (c *compiler) open(l *level) error {
 
 func (c *compiler) step(l *level, flow config.FlowStep, name string, m Model) error {
 	cfg := flow.ModelEnsembling_Step
-	s := &step{level: l, name: name, model: cfg.GetModelName(), id: m.ID, version: cfg.GetModelVersion(), cfg: cfg, sig: m.Signature, places: m.Places, why: m.PlacesWhy, edge: m.Edge, gathers: m.Gathers, rows: None, rowsName: flow.Rows, faults: flow.Faults, added: flow.Field, of: flow.Of, failed: None, params: flow.Params, formats: m.Formats, sequence: m.Sequence}
+	s := &step{level: l, name: name, model: cfg.GetModelName(), id: m.ID, version: cfg.GetModelVersion(), cfg: cfg, sig: m.Signature, places: m.Places, why: m.PlacesWhy, edge: m.Edge, gathers: m.Gathers, precise: m.Precision, rows: None, rowsName: flow.Rows, faults: flow.Faults, added: flow.Field, of: flow.Of, failed: None, params: flow.Params, formats: m.Formats, sequence: m.Sequence}
 	if err := s.checkFaults(&m); err != nil {
 		return err
 	}

@@ -119,6 +119,8 @@ type Node struct {
 	Edge bool
 	// Gathers reports that the model batches across requests and is no concurrent model.
 	Gathers bool
+	// Precision is that of the model: "int8", "bf16", "fp16", or "fp32" where it is declared. Otherwise it is empty.
+	Precision string
 	// Ensembles lists the ensembles that contain the step, outermost first, for error texts.
 	Ensembles []string
 	// Stream is the stream that the step is in: it runs once for each response or window of that stream, or once per request in stream 0. It is
@@ -222,6 +224,8 @@ type Model struct {
 	// Gathers reports that the model batches across requests, and that a larger batch is better than an earlier one: it is no concurrent
 	// model, which has an instance for each processor.
 	Gathers bool
+	// Precision is that of the model, see Node.Precision.
+	Precision string
 	// Formats are the image formats of inputs that declare one, by name.
 	Formats map[string]modelconfig.ModelInput_Format
 	// Idempotent reports that a request may be sent to the model again.

@@ -53,6 +53,9 @@ func (p *Plan) nodeText(b *strings.Builder, i int) {
 	switch n.Kind() {
 	case "":
 		fmt.Fprintf(b, "step %d %s: model %s version %d", i, n.Name, n.Model, n.Version)
+		if n.Precision != "" {
+			b.WriteString(" in " + n.Precision)
+		}
 	case "condition":
 		fmt.Fprintf(b, "step %d %s: the rows %s", i, n.Name, n.Label())
 	case "adapter":

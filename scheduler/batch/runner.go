@@ -62,6 +62,8 @@ type Settings struct {
 	Iterative bool
 	// Native marks, in traces, a model that is a step of this process.
 	Native bool
+	// Precision is tracing.Execution.Precision of every batch.
+	Precision string
 	// InPlace is backends.Batch.InPlace of every batch. No other task may share those inputs.
 	InPlace []int32
 

@@ -76,6 +76,7 @@ func traced(list *scheduler.TaskList) *scheduler.Task {
 func (r *Runner) observe(first *scheduler.Task, inst backends.Instance, list *scheduler.TaskList, t *scheduler.RunLoop) bool {
 	x := tracing.Execution{
 		Batch: first.Traced.Trace.NextBatch(), Members: int32(list.Len()), BatchRows: list.Rows(), Place: PlaceOf(inst), Held: list.Head.Held, Native: r.s.Native,
+		Precision: r.s.Precision,
 	}
 	at, last := r.last.of(inst)
 	x.Instance, x.Before, x.BeforeEnd = at, last.batch, last.end

@@ -252,11 +252,15 @@ func (e *Exporter) batch(ctx context.Context, b *tracing.Batch) {
 
 // executionAttributes returns the attributes of an execution, for the span of a member or of the batch.
 func executionAttributes(x *tracing.Execution) []attribute.KeyValue {
-	return []attribute.KeyValue{
+	list := []attribute.KeyValue{
 		attribute.Int64("tutti.batch", int64(x.Batch)), attribute.Int("tutti.batch.rows", int(x.BatchRows)), attribute.Int("tutti.batch.members", int(x.Members)),
 		attribute.Int64("tutti.batch.elements", x.Elements), attribute.Int64("tutti.batch.padding", x.Padding), attribute.Int64("tutti.batch.before", int64(x.Before)),
 		attribute.Int("tutti.instance", int(x.Instance)), attribute.String("tutti.place", x.Place.String()),
 	}
+	if x.Precision != "" {
+		list = append(list, attribute.String("tutti.precision", x.Precision))
+	}
+	return list
 }
 
 // ids is an SDK id generator that returns preset ids: other servers, the trace store and links between spans

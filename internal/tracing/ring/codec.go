@@ -144,6 +144,7 @@ func (c *codec) step(s *tracing.Step) {
 		}
 	}
 	c.place(&x.Place)
+	c.text(&x.Precision)
 }
 
 func (c *codec) event(e *tracing.Event) {

@@ -24,7 +24,7 @@ func record() *tracing.Record {
 		Steps: []tracing.Step{
 			{Span: tracing.SpanID{5}, Node: 1, After: -1, SubRun: 2, Model: "m", Version: 3, Cached: true, Ready: 78_000, Enqueued: 78_001, Done: 78_010},
 			{Node: 2, After: 1, Model: "n", Single: true, Failed: true, Code: status.Internal, Ready: 80_000, Enqueued: 80_001, Done: 90_000, Execution: tracing.Execution{
-				Start: 80_010, InputEnd: 80_020, InferEnd: 89_000, End: 89_900, Batch: 9, Instance: 1, Place: tensor.Place{Kind: tensor.Device, ID: 1},
+				Start: 80_010, InputEnd: 80_020, InferEnd: 89_000, End: 89_900, Batch: 9, Instance: 1, Place: tensor.Place{Kind: tensor.Device, ID: 1}, Precision: "int8",
 				Native: true, Rows: 1, BatchRows: 8, Members: 4, Elements: 100, Padding: 20, Before: 8, BeforeEnd: 80_005, Held: 80_006, Newest: 80_007,
 				Device: telemetry.Times{Start: 80_030, InputEnd: 80_040, InferEnd: 90_100, End: 90_200},
 			}},

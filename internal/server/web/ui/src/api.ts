@@ -62,7 +62,7 @@ export interface OutcomesView { in_time: number; late: number; refused: number; 
 
 export interface NodeView {
   node: number; name: string; model: string; version: number; platform: string; places: string[] | null; lost: string[] | null; site: string;
-  ensembles: string[] | null; stream: number; max_inflight: number; max_batch: number; instances: number; in_flight: number; live: ModelView | null;
+  ensembles: string[] | null; stream: number; max_inflight: number; max_batch: number; instances: number; precision?: string; in_flight: number; live: ModelView | null;
   kind?: string; fallback_of?: string; within?: number[]; rows?: RowsView; items?: ItemsView; share?: ShareView; shadow?: ShadowView; fault?: FaultView;
 }
 
@@ -96,7 +96,7 @@ export interface StepView {
   span_id: string; node: number; after: number; sub_run: number; model: string; version: number; critical: boolean;
   cached: boolean; native: boolean; status: string; ready_ns: number; enqueued_ns: number; start_ns: number;
   input_end_ns: number; infer_end_ns: number; end_ns: number; done_ns: number; device_start_ns?: number; device_end_ns?: number; batch: number; rows: number;
-  batch_rows: number; members: number; elements: number; padding: number; instance: number; place: string; before: number;
+  batch_rows: number; members: number; elements: number; padding: number; instance: number; place: string; before: number; precision?: string;
 }
 
 export interface EventView {

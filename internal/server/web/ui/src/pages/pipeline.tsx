@@ -150,6 +150,7 @@ const Step = ({ node: n, g, close }: { node: NodeView; g: GraphView; close: () =
         <Fact name="model"><a href={link('pipeline', n.model)}>{n.model}</a> {n.version}</Fact>
         <Fact name="platform">{n.platform}</Fact>
         <Fact name="runs on">{n.site}{n.places?.length ? ` (${n.places.map((at) => (n.lost?.includes(at) ? `${at}, lost` : at)).join('; ')})` : ''}</Fact>
+        {n.precision && <Fact name="precision">{n.precision}</Fact>}
         <Fact name="largest batch">{n.max_batch || 'none'}</Fact>
         {n.instances > 0 && <Fact name="instances">{n.instances}</Fact>}
         <Fact name="in flight">{n.in_flight}</Fact>

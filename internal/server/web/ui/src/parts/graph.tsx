@@ -216,7 +216,7 @@ const Decision = ({ n, w, h, name }: { n: NodeView; w: number; h: number; name: 
 
 /** Model writes the figures of a step. */
 const Model = ({ n, w, ran }: { n: NodeView; w: number; ran: string }) => {
-  const v = n.live, role = roleOf(n), sub = [role || n.platform.replace(/^native:/, ''), ran].filter(Boolean).join(' · ');
+  const v = n.live, role = roleOf(n), sub = [role || n.platform.replace(/^native:/, ''), n.precision, ran].filter(Boolean).join(' · ');
   const all = v ? v.queue_ns + v.compute_ns : 0, queue = all > 0 ? (v!.queue_ns / all) * (w - 24) : 0;
   const room = ran ? 34 : role ? 28 : 17;
   return <>

@@ -147,6 +147,7 @@ const Detail = ({ r, t }: { r: Row; t: TraceView }) => {
         {s.members > 1 && <Fact name="shared with">{plural(s.members - 1, 'request')}</Fact>}
         {s.elements > 0 && <Fact name="padding">{percent(s.padding / s.elements)}</Fact>}
         {s.batch > 0 && <Fact name="instance">{`${s.instance} on ${s.place}`}</Fact>}
+        {s.precision && <Fact name="precision">{s.precision}</Fact>}
         {s.before > 0 && <Fact name="instance was busy with"><a href={link('batches', String(s.before))}>batch {s.before}</a></Fact>}
         {!!s.device_end_ns && <Fact name={`time on ${s.place}`}>{dur(deviceTime(s))} <span class="dim">from {dur(s.device_start_ns ?? 0)} on</span></Fact>}
         {!!s.device_end_ns && <Fact name="host, to put it there">{dur(s.end_ns - s.start_ns)}</Fact>}

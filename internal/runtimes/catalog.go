@@ -71,7 +71,7 @@ func (m *Member) folder() bool { return strings.HasSuffix(m.Path, "/") }
 
 // List returns the known runtimes.
 func List() []Runtime {
-	return []Runtime{onnxRuntime(), onnxRuntimeGPU(), openVINO(), torch(), torchGPU(), tensorFlow(), tensorRT(), python(), dali()}
+	return []Runtime{onnxRuntime(), onnxRuntimeGPU(), openVINO(), torch(), torchGPU(), tensorFlow(), tensorRT(), python(), quantizer(), dali()}
 }
 
 func onnxRuntime() Runtime {

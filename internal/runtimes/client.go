@@ -271,11 +271,11 @@ func (r *Runtime) forInterpreter(ctx context.Context, releases []Release) ([]Rel
 	}
 	if len(seen) == 0 {
 		return nil, status.Errorf(status.Unavailable,
-			"%s is made on the machine's Python, and there is none: install python3 with pip (Debian: apt-get install python3 python3-pip), or set %s to a Python with numpy",
+			"%s is made on the machine's Python, and there is none: install python3 with pip (Debian: apt-get install python3 python3-pip), or set %s to a Python with its packages",
 			r.Title, r.Env())
 	}
-	return nil, status.Errorf(status.Unsupported, "no pinned packages for the Pythons found (%s), expected one of 3.9 to 3.14: set %s to a Python with numpy",
-		strings.Join(seen, ", "), r.Env())
+	return nil, status.Errorf(status.Unsupported, "no pinned packages for the Pythons found (%s), expected one of %s to %s: set %s to a Python with the packages of %s",
+		strings.Join(seen, ", "), releases[len(releases)-1].Python, releases[0].Python, r.Env(), r.Title)
 }
 
 // environment turns dir into a virtual environment on base. It contains no path of its own, so it may be moved.

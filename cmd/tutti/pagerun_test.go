@@ -48,14 +48,17 @@ func newPageRun(t *testing.T, p *page) *pageRun {
 		t.Fatal(err)
 	}
 	r := &pageRun{T: t, page: p, dir: t.TempDir()}
+	var quantizer []string
 	for _, need := range p.needs {
 		switch need {
 		case "text":
 			requireText(t)
 		case "python":
 			requirePython(t)
+		case "quantizer":
+			quantizer = append(quantizer, "TUTTI_QUANTIZER="+preparedtest.Runtime(t, "quantizer"))
 		default:
-			t.Fatalf("the page needs %q, expected text or python", need)
+			t.Fatalf("the page needs %q, expected text, python or quantizer", need)
 		}
 	}
 	r.write(".bin/tutti", strings.Replace(pageProgram, "PROGRAM", exe, 1))
@@ -71,6 +74,7 @@ func newPageRun(t *testing.T, p *page) *pageRun {
 	r.env = append(os.Environ(), "PATH="+r.dir+"/.bin:"+os.Getenv("PATH"), "XDG_CONFIG_HOME="+r.dir+"/.config", "LC_ALL=C.UTF-8",
 		"GORACE="+raceOptions, "TUTTI_ONNXRUNTIME_LIB="+requireRuntime(t), "TUTTI_CUDA_DRIVER="+noDriver,
 		"TUTTI_HTTP_ADDRESS=127.0.0.1", "TUTTI_GRPC_ADDRESS=127.0.0.1", "TUTTI_HTTP_PORT=0", "TUTTI_GRPC_PORT=0", "TUTTI_METRICS_PORT=0")
+	r.env = append(r.env, quantizer...)
 	t.Cleanup(r.stop)
 	return r
 }

@@ -230,6 +230,7 @@ func repositoryCommands() []command {
 			run:      (*program).plan,
 		},
 		tuneCommand(),
+		quantizeCommand(),
 	}
 }
 

@@ -100,6 +100,18 @@ func (c *Capture) open(use func(*capture.File) error) error {
 	return err
 }
 
+// Request returns the captured request.
+func (c *Capture) Request() (req *client.Request, err error) {
+	if c.Err != nil {
+		return nil, c.Err
+	}
+	err = c.open(func(f *capture.File) error {
+		req, err = requestOf(f)
+		return err
+	})
+	return req, err
+}
+
 // sequenceKey identifies a captured sequence.
 type sequenceKey struct {
 	model, name string

@@ -306,6 +306,11 @@ bench-router: bin/tutti-bench build ## Compare an ensemble with KServe's router 
 	scripts/prepare-peers kserve
 	bin/tutti-bench -only router -rounds $(COUNT)
 
+.PHONY: bench-precision
+bench-precision: bin/tutti-bench runtimes examples build ## Compare text in INT8 and BF16 with FP32: CPU, throughput and closeness; fails when a goal is missed
+	bin/tutti runtime fetch quantizer
+	bin/tutti-bench -only precision -rounds $(COUNT)
+
 .PHONY: bench-embeddings
 bench-embeddings: bin/tutti-bench runtime examples build ## Compare /v1/embeddings with v2 requests and with Infinity on the same model (fetches 3 GB, once); fails when a goal is missed
 	bin/tutti-bench -only embeddings -rounds $(COUNT)

@@ -266,10 +266,10 @@ async function changes(t) {
   await v.page.getByLabel(/Roll back/).fill('1');
   await v.page.getByRole('button', { name: 'Serve it' }).click();
   await v.page.waitForSelector('text=Serving version 1.');
+  v.page.expected = /40\d/; // what the page asks of a model that is unloaded
   await v.page.getByRole('button', { name: 'Unload' }).click();
   await v.page.getByRole('button', { name: 'Press again' }).click();
   await v.page.waitForSelector('text=Unloaded.');
-  v.page.expected = /40\d/;
   await v.page.getByRole('button', { name: 'Load again' }).click();
   await v.page.waitForSelector('text=Loaded.');
   await fine(t, v.page, 'operate-dark');

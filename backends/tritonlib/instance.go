@@ -309,7 +309,7 @@ func (c *cursor) elements(n int64) int {
 
 // wait handles events until the execution has ended. It returns false when the process has ended before.
 func (e *execution) wait(ctx context.Context, s *slot) bool {
-	for brief := false; ; {
+	for patient := false; ; {
 		for _, at := range s.take() {
 			e.handle(s, at)
 			s.of.free(at)
@@ -324,9 +324,9 @@ func (e *execution) wait(ctx context.Context, s *slot) bool {
 			e.detached = true
 			e.b.Detach()
 		}
-		s.await(brief)
-		brief = true
-		e.watch(ctx, s)
+		if patient = s.await(patient); patient { // one that has slept expects to sleep again
+			e.watch(ctx, s)
+		}
 	}
 }
 

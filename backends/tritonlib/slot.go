@@ -72,15 +72,16 @@ func (s *slot) start(instance int) {
 // spins is how often an execution looks for events before it sleeps: some microseconds.
 const spins = 3000
 
-// await waits until there is an event, the process has ended, or the time of watchEvery is over. brief waits sleep at once.
+// await waits until there is an event, the process has ended, or the time of watchEvery is over. It sleeps at once where patient is set. It
+// reports whether it has slept.
 //
 // hot: no system call when the process is quick.
-func (s *slot) await(brief bool) {
+func (s *slot) await(patient bool) (slept bool) {
 	events := first(s.mem)
-	if !brief {
+	if !patient {
 		for range spins {
 			if events.Load() != 0 {
-				return
+				return false
 			}
 		}
 	}
@@ -97,6 +98,7 @@ func (s *slot) await(brief bool) {
 	}
 	waiting.Store(0)
 	s.sleeping.Store(false)
+	return true
 }
 
 // signal wakes the execution if it waits.

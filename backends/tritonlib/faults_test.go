@@ -81,16 +81,16 @@ func TestCancel(t *testing.T) {
 // TestRecycle checks that a library that hangs is ended on request, with its requests failing by the given reason, and started again.
 func TestRecycle(t *testing.T) {
 	t.Parallel()
-	log := &lines{}
+	printed := &lines{}
 	s := settings(t, "probe", integers)
-	s.Log = slog.New(slog.NewTextHandler(log, nil))
+	s.Log = slog.New(slog.NewTextHandler(printed, nil))
 	b := open(t, backends.Options{}, s)
 	in := []backendtest.Value{int32s([]int64{1, 1}, 1)}
 	r := backends.RecyclerOf(b.x)
 	done := make(chan error, 1)
 	batch := b.batch(do{what: "hang", in: in})
 	go func() { done <- b.x.Execute(t.Context(), batch) }()
-	for !strings.Contains(log.all(), "hanging") {
+	for !strings.Contains(printed.all(), "hanging") {
 		runtime.Gosched()
 	}
 	if !r.Recycle(errors.New("it hangs")) {
@@ -173,9 +173,9 @@ func TestRefused(t *testing.T) {
 func TestMetrics(t *testing.T) {
 	t.Parallel()
 	metrics := telemetry.NewMetrics()
-	log := &lines{}
+	printed := &lines{}
 	s := settings(t, "probe", integers)
-	s.Log = slog.New(slog.NewTextHandler(log, nil))
+	s.Log = slog.New(slog.NewTextHandler(printed, nil))
 	b := open(t, backends.Options{Metrics: metrics, Others: map[string]map[string]string{"probe": {"flavour": "salt"}}}, s)
 	for range 3 {
 		if _, batch, err := b.run(do{in: []backendtest.Value{int32s([]int64{1, 1}, 1)}}); failure(batch, err) != nil {
@@ -196,7 +196,7 @@ func TestMetrics(t *testing.T) {
 			t.Fatal("the counter of the library is not 3")
 		}
 	}
-	if text := log.all(); !strings.Contains(text, `flavour`) || !strings.Contains(text, "probe.c:") {
+	if text := printed.all(); !strings.Contains(text, `flavour`) || !strings.Contains(text, "probe.c:") {
 		t.Errorf("the log lacks the line of the library: %s", text)
 	}
 }

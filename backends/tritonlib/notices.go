@@ -91,7 +91,7 @@ func (n *notices) handle(ctx context.Context, kind, a, b uint64, texts []string)
 	}
 	if err != nil && !n.warned {
 		n.warned = true
-		n.m.log.Warn("a metric of a backend library is not exported", slog.String("reason", err.Error()))
+		n.m.log.WarnContext(ctx, "a metric of a backend library is not exported", slog.String("reason", err.Error()))
 	}
 }
 

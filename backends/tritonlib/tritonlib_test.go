@@ -230,9 +230,13 @@ func TestDescribe(t *testing.T) {
 			t.Fatal(err, batch.Requests[0].Err)
 		}
 		want := infer.Params{
-			{Key: "id", Kind: infer.ParamString, String: "r1"}, {Key: "correlation", Kind: infer.ParamString, String: tt.correlation},
-			{Key: "output", Kind: infer.ParamString, String: "OUT"}, {Key: "number", Kind: infer.ParamInt, Int: tt.number},
-			{Key: "timeout", Kind: infer.ParamInt, Int: 123}, {Key: "start", Kind: infer.ParamBool, Bool: true}, {Key: "half", Kind: infer.ParamDouble, Double: 0.5},
+			{Key: "id", Kind: infer.ParamString, String: "r1"},
+			{Key: "correlation", Kind: infer.ParamString, String: tt.correlation},
+			{Key: "output", Kind: infer.ParamString, String: "OUT"},
+			{Key: "number", Kind: infer.ParamInt, Int: tt.number},
+			{Key: "timeout", Kind: infer.ParamInt, Int: 123},
+			{Key: "start", Kind: infer.ParamBool, Bool: true},
+			{Key: "half", Kind: infer.ParamDouble, Double: 0.5},
 		}
 		if diff := cmp.Diff(want, batch.Requests[0].ResponseParams); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)

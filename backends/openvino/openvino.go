@@ -218,7 +218,7 @@ func modelSettings(s *backends.Settings) (settings, error) {
 	}
 	hinted, hint := "", ""
 	for _, key := range []string{keyPrecision, keyBF16} {
-		set := to[key].(func(key, value string) error) //nolint:forcetypeassert // it was put there above
+		set := to[key].(func(key, value string) error) //nolint:errcheck,forcetypeassert // it was put there above
 		to[key] = func(key, value string) error {
 			err := set(key, value)
 			if on, _ := boolean.Parse(key, value); key == keyPrecision || on {

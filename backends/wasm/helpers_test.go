@@ -66,7 +66,7 @@ func written(tb testing.TB, module []byte) string {
 var cacheDir string
 
 func TestMain(m *testing.M) {
-	os.Exit(func() int {
+	os.Exit(func() int { //nolint:forbidigo // the folder is removed first
 		dir, err := os.MkdirTemp("", "wasm")
 		if err != nil {
 			panic(err)

@@ -233,7 +233,7 @@ func TestCancel(t *testing.T) {
 	for name, of := range map[string]func(b *backends.Batch, ctx context.Context) context.Context{
 		"batch": func(_ *backends.Batch, ctx context.Context) context.Context { return ctx },
 		"requests": func(b *backends.Batch, ctx context.Context) context.Context {
-			b.Requests[0].Ctx = ctx
+			b.Requests[0].Ctx = ctx //nolint:fatcontext // of another request in each case
 			return context.Background()
 		},
 	} {
@@ -267,21 +267,21 @@ func TestOutput(t *testing.T) {
 		Execute: w.Join(print(2048, 15), print(2063, 3001), w.I32(0), w.Op(w.LocalSet, 2), []byte{w.Loop, w.Empty}, print(2063, 3001),
 			w.Op(w.LocalGet, 2), w.I32(1), []byte{w.I32Add}, w.Op(w.LocalSet, 2), w.I32(100), w.Op(w.LocalGet, 2), []byte{w.I32Sub}, w.Op(w.BrIf, 0), []byte{w.End}, w.I32(w.ResponseAt)),
 	}
-	var log bytes.Buffer
+	var text bytes.Buffer
 	s := settings(t, written(t, m.Bytes()), onePort)
-	s.Log = slog.New(slog.NewTextHandler(&log, nil))
+	s.Log = slog.New(slog.NewTextHandler(&text, nil))
 	x := instanceOf(t, s)
 	for range 2 {
-		log.Reset()
+		text.Reset()
 		if _, err := once(t, t.Context(), x, numbers(7)); err != nil {
 			t.Fatal(err)
 		}
 		for _, want := range []string{"text=one\n", "text=\"two \uFFFD\"\n", "text=threexxx", "bytes=286732 limit=16384"} {
-			if !strings.Contains(log.String(), want) {
-				t.Errorf("the log has no %q: %.300s", want, log.String())
+			if !strings.Contains(text.String(), want) {
+				t.Errorf("the log has no %q: %.300s", want, text.String())
 			}
 		}
-		if n := log.Len(); n > 20<<10 {
+		if n := text.Len(); n > 20<<10 {
 			t.Errorf("%d bytes in the log", n)
 		}
 	}

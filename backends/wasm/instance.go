@@ -64,9 +64,10 @@ func (x *instance) start(ctx context.Context) (err error) {
 	x.execution.begin(ctx, nil, 0)
 	defer x.execution.end()
 	defer x.output.end()
-	x.mod, err = x.m.runtime.InstantiateModule(x.ctx, x.m.compiled, wazero.NewModuleConfig().WithName("").WithStartFunctions("_initialize").
-		WithStdout(&x.output).WithStderr(&x.output).WithRandSource(rand.Reader).
-		WithSysWalltime().WithSysNanotime().WithNanosleep(x.execution.sleep))
+	x.mod, err = x.m.runtime.InstantiateModule(x.ctx, //nolint:contextcheck // that of the execution, which begin has made of ctx
+		x.m.compiled, wazero.NewModuleConfig().WithName("").WithStartFunctions("_initialize").
+			WithStdout(&x.output).WithStderr(&x.output).WithRandSource(rand.Reader).
+			WithSysWalltime().WithSysNanotime().WithNanosleep(x.execution.sleep))
 	if err == nil {
 		err = x.connect()
 	} else {

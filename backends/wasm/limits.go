@@ -3,6 +3,7 @@ package wasm
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"strings"
 	"time"
 
@@ -132,7 +133,7 @@ func (x *instance) failed(err error) error {
 		first, _, _ := strings.Cut(full, "\n")
 		err = status.Errorf(status.Internal, "the module trapped: %s%s", strings.TrimPrefix(first, "wasm error: "), hint)
 	}
-	x.m.settings.Log.Warn("a WebAssembly module failed", "model", x.m.Sig.Model, "error", err.Error(), "trace", cut(full, maxTrace))
+	x.m.settings.Log.Warn("a WebAssembly module failed", slog.String("model", x.m.Sig.Model), slog.String("error", err.Error()), slog.String("trace", cut(full, maxTrace)))
 	return x.errorf(err)
 }
 

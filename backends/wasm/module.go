@@ -2,6 +2,7 @@ package wasm
 
 import (
 	"context"
+	"log/slog"
 	"os"
 	"slices"
 	"strings"
@@ -96,7 +97,7 @@ func (m *model) compile(ctx context.Context, cache wazero.CompilationCache, path
 		return err
 	}
 	if len(m.params) > 0 && m.compiled.ExportedFunctions()[exportInitialize] == nil {
-		m.settings.Log.Warn("parameters are not used: the module exports no function "+exportInitialize, "model", m.Sig.Model, "parameters", m.params)
+		m.settings.Log.WarnContext(ctx, "parameters are not used: the module does not export "+exportInitialize, slog.String("model", m.Sig.Model), slog.Any("parameters", m.params))
 	}
 	if _, err := wasi_snapshot_preview1.Instantiate(ctx, m.runtime); err != nil {
 		return err

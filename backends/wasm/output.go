@@ -54,7 +54,7 @@ func (o *output) Write(p []byte) (int, error) {
 // flush logs the line.
 func (o *output) flush() {
 	if len(o.line) > 0 {
-		o.log.Info("output of a WebAssembly module", "model", o.model, "text", strings.ToValidUTF8(string(o.line), "\uFFFD"))
+		o.log.Info("output of a WebAssembly module", slog.String("model", o.model), slog.String("text", strings.ToValidUTF8(string(o.line), "\uFFFD")))
 	}
 	o.line = o.line[:0]
 }
@@ -65,7 +65,7 @@ func (o *output) end() {
 		o.flush()
 	}
 	if o.dropped > 0 {
-		o.log.Warn("output of a WebAssembly module was dropped", "model", o.model, "bytes", o.dropped, "limit", maxOutput)
+		o.log.Warn("output of a WebAssembly module was dropped", slog.String("model", o.model), slog.Int("bytes", o.dropped), slog.Int("limit", maxOutput))
 	}
 	o.left, o.dropped = maxOutput, 0
 }

@@ -101,7 +101,7 @@ func (b *backend) Load(ctx context.Context, s backends.Settings) (backends.Model
 		return nil, err
 	}
 	if err := m.compile(ctx, b.cache, path); err != nil {
-		_ = m.Close()
+		_ = m.Close() //nolint:contextcheck // what was compiled is released also when ctx is cancelled
 		return nil, status.Prefixf(err, "unable to load model '%s' from '%s': ", s.Model, path)
 	}
 	return m, nil

@@ -9,7 +9,7 @@ import (
 
 // TestFrontDoorDrain stops a server while a stream of completions, a bulk of embeddings and a call of a tool execute: they are completed, and
 // new requests get the error of their route.
-// shows: front-doors.limits mcp.limits
+// shows: front-doors.limits
 func TestFrontDoorDrain(t *testing.T) {
 	t.Parallel()
 	x := &textBackend{entered: make(chan struct{}), gate: make(chan struct{})}

@@ -18,12 +18,13 @@ import tempfile
 import docs
 import examples
 import forests
+import pipelines
 import quick
 import tutorials
 import unsupported
 from repository import Check, Report, examine
 
-LIST = (*tutorials.LIST, *quick.LIST, *unsupported.LIST, *examples.LIST, *docs.LIST, *forests.LIST)
+LIST = (*tutorials.LIST, *quick.LIST, *unsupported.LIST, *examples.LIST, *docs.LIST, *forests.LIST, *pipelines.LIST)
 
 
 def examined(kind):

@@ -34,20 +34,12 @@ def without(published, why):
 
 
 GUIDES = "Popular_Models_Guide/"
-DALI = "docs/examples/"
 
 LIST = (
     of("tutorials", "vllm", "Feature_Guide/Speculative_Decoding/vLLM", "model_repository"),
     of("tutorials", "vllm", GUIDES + "Llama2/llama2vllm", ".."),
     of("tutorials", "tensorrtllm", GUIDES + "Llava1.5", "model_repository"),
     of("tutorials", "diffusion", GUIDES + "StableDiffusion", "diffusion-models"),
-    of("dali_backend", "dali", DALI + "identity", "model_repository"),
-    of("dali_backend", "dali", DALI + "multi_input", "model_repository"),
-    of("dali_backend", "dali", DALI + "resnet50_trt", "model_repository"),
-    of("dali_backend", "dali", DALI + "segmentation", "model_repository"),
-    of("dali_backend", "dali", DALI + "dali_plugin", "model_repository"),
-    of("dali_backend", "dali", DALI + "perf_analyzer", "model_repository"),
-    of("dali_backend", "dali", DALI + "video_decode_remap", "model_repository"),
     without("Conceptual_Guide/Part_3-optimizing_triton_configuration", "it measures part 2"),
     without("Conceptual_Guide/Part_8-semantic_caching", "it changes vLLM's backend"),
     without("Quick_Deploy/vLLM", "it has vLLM's samples served"),

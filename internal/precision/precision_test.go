@@ -15,12 +15,12 @@ import (
 func configOf(tb testing.TB, params ...string) *modelconfig.ModelConfig {
 	tb.Helper()
 	cfg := &modelconfig.ModelConfig{Name: "m", Backend: "onnxruntime"}
-	text := ""
+	var text strings.Builder
 	for i := 0; i < len(params); i += 2 {
-		text += fmt.Sprintf("parameters { key: %q value { string_value: %q } }\n", params[i], params[i+1])
+		fmt.Fprintf(&text, "parameters { key: %q value { string_value: %q } }\n", params[i], params[i+1])
 	}
 	read := &modelconfig.ModelConfig{}
-	if err := prototext.Unmarshal([]byte(text), read); err != nil {
+	if err := prototext.Unmarshal([]byte(text.String()), read); err != nil {
 		tb.Fatal(err)
 	}
 	cfg.Parameters = read.GetParameters()

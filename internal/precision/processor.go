@@ -30,8 +30,17 @@ var features = []struct {
 	flag string
 	is   Feature
 }{
-	{"avx512_vnni", VNNI}, {"avx_vnni", VNNI}, {"amx_int8", AMXInt8}, {"avx512_bf16", AVX512BF16}, {"amx_bf16", AMXBF16},
-	{"avx512_fp16", AVX512FP16}, {"amx_fp16", AMXFP16}, {"asimddp", DotProd}, {"i8mm", I8MM}, {"bf16", ArmBF16}, {"asimdhp", ArmFP16},
+	{"avx512_vnni", VNNI},
+	{"avx_vnni", VNNI},
+	{"amx_int8", AMXInt8},
+	{"avx512_bf16", AVX512BF16},
+	{"amx_bf16", AMXBF16},
+	{"avx512_fp16", AVX512FP16},
+	{"amx_fp16", AMXFP16},
+	{"asimddp", DotProd},
+	{"i8mm", I8MM},
+	{"bf16", ArmBF16},
+	{"asimdhp", ArmFP16},
 }
 
 // Processor is what the processor of a machine can do.

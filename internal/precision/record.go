@@ -181,7 +181,7 @@ func Gate(cfg *modelconfig.ModelConfig, version int64, dir, modelDir string, mac
 			"model '%s': parameter '%s' needs parameter '%s', which says which versions are references: expected for example 'fp32, %d=int8'",
 			cfg.GetName(), FidelityKey, Key, version))
 	}
-	if err := check(cfg, version, dir, bound, declared, machine); err != nil {
+	if err := check(cfg, dir, bound, declared, machine); err != nil {
 		err = status.Errorf(status.InvalidArg, "version %d of model '%s' does not have the fidelity '%s': %w", version, cfg.GetName(), bound, err)
 		return config.WithFix(coded(FidelityKey, err), fmt.Sprintf("measure it: tutti quantize %s --measure %d", modelDir, version))
 	}
@@ -197,7 +197,7 @@ func coded(key string, err error) error {
 }
 
 // check returns why the figures of a version do not permit it.
-func check(cfg *modelconfig.ModelConfig, version int64, dir string, bound *Bound, declared Precision, machine Processor) error {
+func check(cfg *modelconfig.ModelConfig, dir string, bound *Bound, declared Precision, machine Processor) error {
 	r, err := ReadRecord(dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("it was never measured: there is no '%s'", filepath.Join(dir, RecordFile))

@@ -58,25 +58,31 @@ func TestGate(t *testing.T) {
 		machine precision.Processor
 		want    string // "" for a version that loads
 	}{
-		"good":              {machine: exact},
-		"no bound":          {params: []string{"precision", "int8"}, damage: remove, machine: exact},
-		"reference":         {params: []string{"precision", "3=int8, fp32", "fidelity", "cosine=1"}, damage: remove, machine: exact},
-		"cosine":            {params: []string{"precision", "int8", "fidelity", "cosine=0.999"}, machine: exact, want: "does not have the fidelity 'cosine=0.999': output 'y' has a cosine of 0.995, expected at least 0.999"},
-		"never measured":    {damage: remove, machine: exact, want: "it was never measured: there is no '"},
-		"undeclared":        {params: []string{"fidelity", "cosine=0.9"}, machine: exact, want: "parameter 'fidelity' needs parameter 'precision'"},
-		"bad bound":         {params: []string{"precision", "int8", "fidelity", "cos=1"}, machine: exact, want: "'cos=1' is no condition"},
-		"bad precision":     {params: []string{"precision", "half", "fidelity", "cosine=1"}, machine: exact, want: "'half' is no precision"},
-		"other precision":   {params: []string{"precision", "bf16", "fidelity", "cosine=0.9"}, machine: exact, want: "it was measured in int8 by onnxruntime, and the configuration declares bf16 by onnxruntime"},
-		"other backend":     {change: func(r *precision.Record) { r.Backend = "openvino" }, machine: exact, want: "it was measured in int8 by openvino"},
-		"swapped file":      {damage: func(t *testing.T, dir string) { write(t, filepath.Join(dir, "model.onnx", "model.onnx"), "other") }, machine: exact, want: "model.onnx' is not the file that was measured on 2001-09-09"},
-		"added file":        {damage: func(t *testing.T, dir string) { write(t, filepath.Join(dir, "more.bin"), "") }, machine: exact, want: "more.bin' is not the file"},
-		"removed file":      {damage: func(t *testing.T, dir string) { _ = os.Remove(filepath.Join(dir, "labels.txt")) }, machine: exact, want: "labels.txt' is not the file"},
-		"hidden file":       {damage: func(t *testing.T, dir string) { write(t, filepath.Join(dir, ".swp"), "x") }, machine: exact},
+		"good":            {machine: exact},
+		"no bound":        {params: []string{"precision", "int8"}, damage: remove, machine: exact},
+		"reference":       {params: []string{"precision", "3=int8, fp32", "fidelity", "cosine=1"}, damage: remove, machine: exact},
+		"cosine":          {params: []string{"precision", "int8", "fidelity", "cosine=0.999"}, machine: exact, want: "does not have the fidelity 'cosine=0.999': output 'y' has a cosine of 0.995, expected at least 0.999"},
+		"never measured":  {damage: remove, machine: exact, want: "it was never measured: there is no '"},
+		"undeclared":      {params: []string{"fidelity", "cosine=0.9"}, machine: exact, want: "parameter 'fidelity' needs parameter 'precision'"},
+		"bad bound":       {params: []string{"precision", "int8", "fidelity", "cos=1"}, machine: exact, want: "'cos=1' is no condition"},
+		"bad precision":   {params: []string{"precision", "half", "fidelity", "cosine=1"}, machine: exact, want: "'half' is no precision"},
+		"other precision": {params: []string{"precision", "bf16", "fidelity", "cosine=0.9"}, machine: exact, want: "it was measured in int8 by onnxruntime, and the configuration declares bf16 by onnxruntime"},
+		"other backend":   {change: func(r *precision.Record) { r.Backend = "openvino" }, machine: exact, want: "it was measured in int8 by openvino"},
+		"swapped file": {damage: func(t *testing.T, dir string) {
+			t.Helper()
+			write(t, filepath.Join(dir, "model.onnx", "model.onnx"), "other")
+		}, machine: exact, want: "model.onnx' is not the file that was measured on 2001-09-09"},
+		"added file":        {damage: func(t *testing.T, dir string) { t.Helper(); write(t, filepath.Join(dir, "more.bin"), "") }, machine: exact, want: "more.bin' is not the file"},
+		"removed file":      {damage: func(_ *testing.T, dir string) { _ = os.Remove(filepath.Join(dir, "labels.txt")) }, machine: exact, want: "labels.txt' is not the file"},
+		"hidden file":       {damage: func(t *testing.T, dir string) { t.Helper(); write(t, filepath.Join(dir, ".swp"), "x") }, machine: exact},
 		"without VNNI":      {machine: old, want: "it was measured on a processor with exact sums of 8 bit products (test), and this one saturates them (old: "},
 		"both without VNNI": {change: func(r *precision.Record) { r.Exact = false }, machine: old},
 		"no outputs":        {change: func(r *precision.Record) { r.Outputs = nil }, machine: exact, want: "its stored figures have no outputs"},
 		"truncated":         {damage: truncate, machine: exact, want: "is no stored fidelity: unexpected end of JSON input"},
-		"of the future":     {damage: func(t *testing.T, dir string) { write(t, filepath.Join(dir, precision.RecordFile), `{"format": 2}`) }, machine: exact, want: "has format 2, expected 1"},
+		"of the future": {damage: func(t *testing.T, dir string) {
+			t.Helper()
+			write(t, filepath.Join(dir, precision.RecordFile), `{"format": 2}`)
+		}, machine: exact, want: "has format 2, expected 1"},
 		"a folder": {damage: func(t *testing.T, dir string) {
 			remove(t, dir)
 			_ = os.Mkdir(filepath.Join(dir, precision.RecordFile), 0o700)

@@ -260,12 +260,14 @@ func TestMistakes(t *testing.T) {
 		to       precision.Precision
 		want     string
 	}{
-		"no folder":        {[]string{"mlp"}, func(s *quantize.Settings) { s.Dir += "x" }, precision.INT8, "expected the folder of a model: "},
-		"no versions":      {nil, nil, precision.INT8, ""},
-		"other backend":    {[]string{"mlp"}, func(s *quantize.Settings) { s.Dir = filepath.Join(filepath.Dir(s.Dir), "first") }, precision.INT8, "model 'first' is of backend 'identity', expected onnxruntime or openvino"},
-		"no such version":  {[]string{"mlp"}, func(s *quantize.Settings) { s.Reference = 7 }, precision.INT8, "model 'm' has no version 7, expected one of [1]"},
-		"of a quantised":   {[]string{"mlp_int8"}, nil, precision.INT8, "model.onnx' is int8, expected a file in fp32"},
-		"not ONNX":         {[]string{"mlp"}, func(s *quantize.Settings) { _ = os.WriteFile(filepath.Join(s.Dir, "1", "model.onnx"), []byte("x"), 0o600) }, precision.INT8, "cannot be read as an ONNX model"},
+		"no folder":       {[]string{"mlp"}, func(s *quantize.Settings) { s.Dir += "x" }, precision.INT8, "expected the folder of a model: "},
+		"no versions":     {nil, nil, precision.INT8, ""},
+		"other backend":   {[]string{"mlp"}, func(s *quantize.Settings) { s.Dir = filepath.Join(filepath.Dir(s.Dir), "first") }, precision.INT8, "model 'first' is of backend 'identity', expected onnxruntime or openvino"},
+		"no such version": {[]string{"mlp"}, func(s *quantize.Settings) { s.Reference = 7 }, precision.INT8, "model 'm' has no version 7, expected one of [1]"},
+		"of a quantised":  {[]string{"mlp_int8"}, nil, precision.INT8, "model.onnx' is int8, expected a file in fp32"},
+		"not ONNX": {[]string{"mlp"}, func(s *quantize.Settings) {
+			_ = os.WriteFile(filepath.Join(s.Dir, "1", "model.onnx"), []byte("x"), 0o600)
+		}, precision.INT8, "cannot be read as an ONNX model"},
 		"unknown ensemble": {[]string{"mlp"}, func(s *quantize.Settings) { s.Ensemble = "ghost" }, precision.INT8, "ghost"},
 		"missing file":     {[]string{"mlp"}, func(s *quantize.Settings) { s.Data = []string{"none.jsonl"} }, precision.INT8, "none.jsonl"},
 	} {

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/tutti-server/tutti/client"
@@ -169,7 +170,7 @@ func (m *model) overlay(versions map[int64]string, edits []config.Edit) (over *l
 	}()
 	numbers := make([]string, 0, len(versions))
 	for n := range versions {
-		numbers = append(numbers, fmt.Sprint(n))
+		numbers = append(numbers, strconv.FormatInt(n, 10))
 	}
 	slices.Sort(numbers)
 	text, err := config.EditText(m.text, append([]config.Edit{
@@ -188,7 +189,7 @@ func (m *model) overlay(versions map[int64]string, edits []config.Edit) (over *l
 		return over, err
 	}
 	for n, dir := range versions {
-		link := filepath.Join(over.Dir, m.name, fmt.Sprint(n))
+		link := filepath.Join(over.Dir, m.name, strconv.FormatInt(n, 10))
 		if err := os.RemoveAll(link); err != nil { // of a link, only the link
 			return over, err
 		}

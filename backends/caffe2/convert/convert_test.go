@@ -61,10 +61,10 @@ func (a *arg) encode() []byte {
 // op returns an encoded operator. in and out have the names of blobs, separated by spaces.
 func op(kind, in, out string, args ...arg) []byte {
 	var b []byte
-	for _, name := range strings.Fields(in) {
+	for name := range strings.FieldsSeq(in) {
 		b = appendBytes(b, 1, []byte(name))
 	}
-	for _, name := range strings.Fields(out) {
+	for name := range strings.FieldsSeq(out) {
 		b = appendBytes(b, 2, []byte(name))
 	}
 	b = appendBytes(b, 4, []byte(kind))
@@ -193,7 +193,7 @@ func TestDamaged(t *testing.T) {
 			t.Errorf("%d of %d bytes of the init net are accepted", n, len(weights))
 		}
 	}
-	for name, data := range map[string][]byte{"text": []byte("name: \"net\"\nop {\n}"), "zeros": make([]byte, 100), "wrong kind": {1<<3 | 0, 5}, "group": {2<<3 | 3}} {
+	for name, data := range map[string][]byte{"text": []byte("name: \"net\"\nop {\n}"), "zeros": make([]byte, 100), "wrong kind": {1 << 3, 5}, "group": {2<<3 | 3}} {
 		if _, err := convert.ONNX(t.Context(), source(data, weights)); err == nil || !strings.Contains(err.Error(), "unable to read the predict net: ") {
 			t.Errorf("%s: %v", name, err)
 		}

@@ -84,6 +84,7 @@ func TestGate(t *testing.T) {
 			write(t, filepath.Join(dir, precision.RecordFile), `{"format": 2}`)
 		}, machine: exact, want: "has format 2, expected 1"},
 		"a folder": {damage: func(t *testing.T, dir string) {
+			t.Helper()
 			remove(t, dir)
 			_ = os.Mkdir(filepath.Join(dir, precision.RecordFile), 0o700)
 		}, machine: exact, want: "is no stored fidelity: expected a file of at most"},

@@ -275,6 +275,9 @@ func TestLinks(t *testing.T) {
 }
 
 func TestPredictAllocatesNothing(t *testing.T) {
+	if raceEnabled {
+		t.Skip("the race detector drops pooled memory")
+	}
 	b, err := forest.NewBuilder(forest.Head{Features: 1, Outputs: 1})
 	if err != nil {
 		t.Fatal(err)

@@ -1,0 +1,5 @@
+//go:build !race
+
+package fil
+
+const raceEnabled = false

@@ -80,7 +80,7 @@ demo: runtime examples ## Serve the examples and send each a request; ONCE=1 end
 
 # The timeouts allow for a machine under ten times the load. Each test has its own means to detect a hang.
 .PHONY: test
-test: ## Run the tests with every backend and Triton's clients, fetching what they need (1.8 GB; race detector on)
+test: ## Run the tests with every backend and Triton's clients, fetching what they need (2 GB; race detector on)
 	@$(prepared); $(call tool,gotestsum) --format pkgname --format-hide-empty-pkg --raw-command -- \
 		bash -c 'rc=0; go test -json -short -race -timeout 90m ./... || rc=$$?; \
 		go -C bench test -json -short -race -timeout 30m ./... || rc=$$?; \

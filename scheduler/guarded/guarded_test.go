@@ -3,6 +3,7 @@ package guarded_test
 import (
 	"context"
 	"errors"
+	"runtime"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -105,8 +106,8 @@ func TestLate(t *testing.T) {
 	if want := "step 'detailed' took longer than its timeout of 1ms"; j.Err == nil || j.Err.Error() != want || status.CodeOf(j.Err) != status.Unavailable {
 		t.Errorf("%v, want %s", j.Err, want)
 	}
-	if n := x.s.InFlight(); n != 0 {
-		t.Errorf("%d tasks in flight after the timeout", n)
+	for x.s.InFlight() != 0 { // the task is counted until a moment after its response
+		runtime.Gosched()
 	}
 	x.leave <- ends(nil)
 	if err := x.s.Drain(t.Context()); err != nil {

@@ -56,14 +56,14 @@ func newInstance(m *model, p *process) *instance {
 func (x *instance) keep(p *process) {
 	for {
 		select {
-		case <-p.ended:
+		case <-p.Ended:
 		case <-x.life.Done():
 			p.close()
 			return
 		}
 		fails := x.fails.Add(1)
-		x.m.log.ErrorContext(x.life, "the process of an isolated instance ended", slog.Int("pid", p.pid), slog.String("reason", status.Line(p.why)))
-		x.publish(nil, time.Now().Add(crash.Delay(fails)), p.why)
+		x.m.log.ErrorContext(x.life, "the process of an isolated instance ended", slog.Int("pid", p.PID), slog.String("reason", status.Line(p.Why)))
+		x.publish(nil, time.Now().Add(crash.Delay(fails)), p.Why)
 		p.close()
 		for {
 			select {
@@ -106,7 +106,7 @@ func (x *instance) publish(p *process, next time.Time, why string) {
 // current returns the process, for which it waits. The caller must release it.
 func (x *instance) current(ctx context.Context) (*process, error) {
 	for {
-		if p := x.now.Load(); p != nil && p.alive() && p.use() {
+		if p := x.now.Load(); p != nil && p.Alive() && p.Use() {
 			return p, nil
 		}
 		x.mu.Lock()
@@ -128,14 +128,14 @@ func (x *instance) current(ctx context.Context) (*process, error) {
 // down returns why the instance has no process, and since when: zero if that is not known yet. It is empty if there is one.
 func (x *instance) down() (why string, since time.Time) {
 	p := x.now.Load()
-	if p != nil && p.alive() {
+	if p != nil && p.Alive() {
 		return "", time.Time{}
 	}
 	x.mu.Lock()
 	why, since = x.why, x.since
 	x.mu.Unlock()
 	if p != nil { // nothing has noticed its end yet
-		why = p.ending()
+		why = p.Ending()
 	}
 	return "the process of an instance is started again, it ended: " + status.Line(why), since
 }
@@ -145,19 +145,19 @@ var _ backends.Recycler = (*instance)(nil)
 // Alive implements backends.Recycler.
 func (x *instance) Alive() bool {
 	p := x.now.Load()
-	return p != nil && p.alive()
+	return p != nil && p.Alive()
 }
 
 // Recycle implements backends.Recycler.
 func (x *instance) Recycle(why error) bool {
 	p := x.now.Load()
-	return p != nil && p.recycle(why)
+	return p != nil && p.Recycle(why)
 }
 
 // Resident implements backends.Recycler. Shared memory, which has the tensors of the server and the outputs, does not count.
 func (x *instance) Resident() int64 {
 	if p := x.now.Load(); p != nil {
-		return p.resident()
+		return p.Resident()
 	}
 	return 0
 }
@@ -189,7 +189,7 @@ func (x *instance) Execute(ctx context.Context, b *backends.Batch) error {
 	if err != nil {
 		return err
 	}
-	defer p.release()
+	defer p.Release()
 	defer func() { tensor.ReleaseAll(x.staged) }()
 	x.staged = x.staged[:0]
 	if err := x.send(p, b); err != nil {
@@ -211,7 +211,7 @@ func (x *instance) Execute(ctx context.Context, b *backends.Batch) error {
 	case got == gone:
 		return x.lost(ctx, p, b)
 	case got != x.seq:
-		p.kill("it sent something else than a response")
+		p.Kill("it sent something else than a response")
 		return x.lost(ctx, p, b)
 	}
 	if x.fails.Load() != 0 {
@@ -288,7 +288,7 @@ func (x *instance) receive(p *process, b *backends.Batch) error {
 			err = status.Errorf(status.Internal, "model '%s': its process sent an unreadable response", x.m.name)
 		}
 		if err != nil {
-			p.kill(err.Error()) // what it holds is unknown
+			p.Kill(err.Error()) // what it holds is unknown
 			return err
 		}
 	}
@@ -299,11 +299,11 @@ func (x *instance) receive(p *process, b *backends.Batch) error {
 func (x *instance) take(p *process, b *backends.Batch, i int, w *words) error {
 	slot := w.next()
 	d, off, n, shape := w.tensor()
-	size := uint64(len(p.mem))
+	size := uint64(len(p.Mem))
 	if w.over || off < controlSize || off > size || n > size-off {
 		return x.unusable(i)
 	}
-	mem := p.mem[off : off+n : off+n]
+	mem := p.Mem[off : off+n : off+n]
 	b.SetOutput(i, tensor.Tensor{DType: d, Shape: shape, Buf: p.wrap(slot, mem), Len: len(mem)})
 	if d == tensor.Bytes {
 		if err := tensor.CheckBytes(mem, shape.Elements()); err != nil {
@@ -332,10 +332,10 @@ func (x *instance) unusable(i int) error {
 
 // lost returns the error of a batch whose process has ended.
 func (x *instance) lost(ctx context.Context, p *process, b *backends.Batch) error {
-	<-p.ended
-	times := min(x.m.crashes.Ended(ctx, b, p.why), int(x.fails.Load())+1) // this end may not be in fails yet
-	if why := p.recycled(); why != nil {
+	<-p.Ended
+	times := min(x.m.crashes.Ended(ctx, b, p.Why), int(x.fails.Load())+1) // this end may not be in fails yet
+	if why := p.Recycled(); why != nil {
 		return &status.Error{Code: status.Unavailable, Reason: status.InstanceLost, RetryAfter: cmp.Or(status.RetryAfter(why), time.Second), Msg: status.Text(why) + "; send the request again"}
 	}
-	return crash.Lost("model '"+x.m.name+"': the process of the instance ended while it executed the request, and is started again: "+p.why, time.Second, times)
+	return crash.Lost("model '"+x.m.name+"': the process of the instance ended while it executed the request, and is started again: "+p.Why, time.Second, times)
 }

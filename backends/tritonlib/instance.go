@@ -26,20 +26,20 @@ var _ backends.Recycler = (*instance)(nil)
 // Alive implements backends.Recycler.
 func (x *instance) Alive() bool {
 	p := x.m.now.Load()
-	return p != nil && p.alive()
+	return p != nil && p.Alive()
 }
 
 // Recycle implements backends.Recycler. It ends the process of the model, which other instances use too.
 func (x *instance) Recycle(why error) bool {
 	p := x.m.now.Load()
-	return p != nil && p.recycle(why)
+	return p != nil && p.Recycle(why)
 }
 
 // Resident implements backends.Recycler. Shared memory, which has the tensors of the server and the outputs, does not count. Each instance has
 // the memory of the process.
 func (x *instance) Resident() int64 {
 	if p := x.m.now.Load(); p != nil {
-		return p.resident()
+		return p.Resident()
 	}
 	return 0
 }
@@ -52,7 +52,7 @@ func (x *instance) Close() error {
 	x.m.changes.Lock()
 	defer x.m.changes.Unlock()
 	x.m.remove(x)
-	if p := x.m.now.Load(); p != nil && p.alive() && x.m.life.Err() == nil {
+	if p := x.m.now.Load(); p != nil && p.Alive() && x.m.life.Err() == nil {
 		ctx, stop := context.WithTimeout(context.Background(), exitTime)
 		defer stop()
 		_ = p.command(ctx, command{Op: opCloseInstance, Index: x.spec.Index}) // a process that does not close it in time is killed
@@ -94,7 +94,7 @@ func (x *instance) Execute(ctx context.Context, b *backends.Batch) error {
 	if err != nil {
 		return err
 	}
-	defer p.release()
+	defer p.Release()
 	s := p.acquire(ctx)
 	if s == nil {
 		return status.ErrCancelled
@@ -317,8 +317,8 @@ func (e *execution) wait(ctx context.Context, s *slot) bool {
 		switch {
 		case e.executed && e.open == 0:
 			return true
-		case !s.of.alive():
-			<-s.of.ended
+		case !s.of.Alive():
+			<-s.of.Ended
 			return false
 		case e.executed && !e.detached:
 			e.detached = true
@@ -351,7 +351,7 @@ func (e *execution) watch(ctx context.Context, s *slot) {
 	case e.left.IsZero():
 		e.left = time.Now()
 	case time.Since(e.left) > giveUpAfter:
-		s.of.kill("it kept requests for " + giveUpAfter.String() + " after they were cancelled")
+		s.of.Kill("it kept requests for " + giveUpAfter.String() + " after they were cancelled")
 	}
 }
 
@@ -380,11 +380,11 @@ func (x *instance) finish(ctx context.Context, ended bool, p *process, b *backen
 
 // lost returns the error of a batch whose process has ended.
 func (x *instance) lost(ctx context.Context, p *process, b *backends.Batch, e *execution) error {
-	times := min(x.m.crashes.Ended(ctx, b, p.why), int(x.m.fails.Load())+1) // this end may not be in fails yet
-	if why := p.recycled(); why != nil {
+	times := min(x.m.crashes.Ended(ctx, b, p.Why), int(x.m.fails.Load())+1) // this end may not be in fails yet
+	if why := p.Recycled(); why != nil {
 		return &status.Error{Code: status.Unavailable, Reason: status.InstanceLost, RetryAfter: cmp.Or(status.RetryAfter(why), time.Second), Msg: status.Text(why) + "; send the request again"}
 	}
-	text := "model '" + x.m.name + "': the process of backend library '" + x.m.about.Backend + "' ended while it executed the request, and is started again: " + p.why
+	text := "model '" + x.m.name + "': the process of backend library '" + x.m.about.Backend + "' ended while it executed the request, and is started again: " + p.Why
 	for i := range e.requests {
 		if x.m.sig.Decoupled && e.requests[i].responses > 0 && !e.requests[i].final && b.Requests[i].Err == nil {
 			b.Requests[i].Err = status.Errorf(status.Internal, "%s; it had sent %d responses, which come again if the request is sent again", text, e.requests[i].responses)

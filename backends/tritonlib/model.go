@@ -287,7 +287,7 @@ func (m *model) NewGroupInstance(ctx context.Context, at tensor.Place, g *modelc
 		return nil, err
 	}
 	p := m.now.Load()
-	if p == nil || !p.alive() {
+	if p == nil || !p.Alive() {
 		return x, nil // a start will make it
 	}
 	err = p.command(ctx, x.spec)

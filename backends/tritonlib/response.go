@@ -17,7 +17,7 @@ func storeWord(at *uint64, v uint64) { (*atomic.Uint64)(unsafe.Pointer(at)).Stor
 func (e *execution) handle(s *slot, at uint64) {
 	ev := s.of.event(at)
 	if ev == nil {
-		s.of.kill("it wrote an unusable event")
+		s.of.Kill("it wrote an unusable event")
 		return
 	}
 	kind, round, i, flags := ev[1], ev[2], ev[3], ev[4]
@@ -124,7 +124,7 @@ func (e *execution) respond(p *process, i int, final bool, w *words) {
 	q := &e.b.Requests[i]
 	switch {
 	case w.over:
-		p.kill("it wrote an unreadable response")
+		p.Kill("it wrote an unreadable response")
 	case code != 0:
 		if err := status.Errorf(codeOf(code), "%s", clean(text)); m.sig.Decoupled {
 			e.b.SendError(i, err, final)
@@ -195,7 +195,7 @@ func (e *execution) accept(p *process, o *output, state bool) (t tensor.Tensor, 
 		return t, 0, m.outputErrorf(o, "a %s tensor of shape %s has %d bytes, its buffer has %d", o.dtype, o.shape, o.shape.Elements()*int64(o.dtype.Size()), size)
 	}
 	if o.dtype == tensor.Bytes {
-		if err := tensor.CheckBytes(p.mem[o.block:o.block+o.size], o.shape.Elements()); err != nil {
+		if err := tensor.CheckBytes(p.Mem[o.block:o.block+o.size], o.shape.Elements()); err != nil {
 			return t, 0, m.outputErrorf(o, "%w", err)
 		}
 	}

@@ -16,14 +16,14 @@ import (
 func (m *model) keep(p *process) {
 	for {
 		select {
-		case <-p.ended:
+		case <-p.Ended:
 		case <-m.life.Done():
 			p.close()
 			return
 		}
 		fails := m.fails.Add(1)
-		m.log.ErrorContext(m.life, "the process of a backend library ended", slog.Int("pid", p.pid), slog.String("reason", status.Line(p.why)))
-		m.publish(nil, time.Now().Add(crash.Delay(fails)), p.why)
+		m.log.ErrorContext(m.life, "the process of a backend library ended", slog.Int("pid", p.PID), slog.String("reason", status.Line(p.Why)))
+		m.publish(nil, time.Now().Add(crash.Delay(fails)), p.Why)
 		p.close()
 		for {
 			select {
@@ -87,13 +87,13 @@ func (m *model) publish(p *process, next time.Time, why string) {
 // current returns the process, for which it waits. The caller must release it.
 func (m *model) current(ctx context.Context) (*process, error) {
 	for {
-		if p := m.now.Load(); p != nil && p.alive() && p.use() {
+		if p := m.now.Load(); p != nil && p.Alive() && p.Use() {
 			return p, nil
 		}
 		m.mu.Lock()
 		changed, next, why := m.changed, m.next, m.why
 		m.mu.Unlock()
-		if p := m.now.Load(); p != nil && p.alive() {
+		if p := m.now.Load(); p != nil && p.Alive() {
 			continue
 		}
 		if left := time.Until(next); left > crash.Patience {
@@ -112,14 +112,14 @@ func (m *model) current(ctx context.Context) (*process, error) {
 // down returns why there is no process, and since when: zero if that is not known yet. It is empty if there is one.
 func (m *model) down() (why string, since time.Time) {
 	p := m.now.Load()
-	if p != nil && p.alive() {
+	if p != nil && p.Alive() {
 		return "", time.Time{}
 	}
 	m.mu.Lock()
 	why, since = m.why, m.since
 	m.mu.Unlock()
 	if p != nil { // nothing has noticed its end yet
-		why = p.ending()
+		why = p.Ending()
 	}
 	return "the process of the backend library is started again, it ended: " + status.Line(why), since
 }

@@ -24,7 +24,7 @@ type slot struct {
 
 func newSlot(p *process, i int) *slot {
 	at := atSlots + i*slotSize
-	s := &slot{of: p, index: i, mem: p.mem[at : at+slotSize : at+slotSize], ready: make(chan struct{}, 1), timer: time.NewTimer(time.Hour)}
+	s := &slot{of: p, index: i, mem: p.Mem[at : at+slotSize : at+slotSize], ready: make(chan struct{}, 1), timer: time.NewTimer(time.Hour)}
 	s.timer.Stop()
 	return s
 }
@@ -60,7 +60,7 @@ func (s *slot) round() uint32 { return counter(s.mem, slotRound).Load() }
 
 // start has an instance execute the batch in the slot. The instance's thread must not execute another one.
 func (s *slot) start(instance int) {
-	box := s.of.mem[atMailbox+instance*mailboxSize:]
+	box := s.of.Mem[atMailbox+instance*mailboxSize:]
 	counter(box, 4).Store(uint32(s.index)) //nolint:gosec // below mostSlots
 	started, asleep := counter(box, 0), counter(box, 64)
 	started.Add(1)
@@ -88,7 +88,7 @@ func (s *slot) await(patient bool) (slept bool) {
 	waiting := counter(s.mem, slotWaiting)
 	s.sleeping.Store(true)
 	waiting.Store(1)
-	if events.Load() == 0 && s.of.alive() {
+	if events.Load() == 0 && s.of.Alive() {
 		s.timer.Reset(watchEvery)
 		select {
 		case <-s.ready:
@@ -119,8 +119,8 @@ func (s *slot) take() []uint64 {
 	p := s.of
 	for at := first(s.mem).Swap(0); at != 0; {
 		e := p.event(at)
-		if e == nil || len(s.list) > len(p.mem)/blockHead {
-			p.kill("it wrote an event at an unusable position")
+		if e == nil || len(s.list) > len(p.Mem)/blockHead {
+			p.Kill("it wrote an event at an unusable position")
 			break
 		}
 		s.list = append(s.list, at)
@@ -143,7 +143,7 @@ func (s *slot) take() []uint64 {
 
 // usable reports whether a block of n bytes may be at an offset.
 func (p *process) usable(at, n uint64) bool {
-	return at%8 == 0 && at >= uint64(p.heap)+blockHead && at <= uint64(len(p.mem)) && n <= uint64(len(p.mem))-at //nolint:gosec // not negative
+	return at%8 == 0 && at >= uint64(p.heap)+blockHead && at <= uint64(len(p.Mem)) && n <= uint64(len(p.Mem))-at //nolint:gosec // not negative
 }
 
 // event returns the words of an event, or nil for an unusable offset.
@@ -151,7 +151,7 @@ func (p *process) event(at uint64) []uint64 {
 	if !p.usable(at, eventBody*8) {
 		return nil
 	}
-	e := wordsOf(p.mem[at:])
+	e := wordsOf(p.Mem[at:])
 	if size := e[5]; !p.usable(at, eventBody*8) || size > uint64(len(e)-eventBody)*8 {
 		return nil
 	} else { //nolint:revive // size is read once: the process may change it
@@ -164,8 +164,8 @@ func (p *process) free(at uint64) {
 	if !p.usable(at, 0) {
 		return
 	}
-	next := (*uint64)(unsafe.Pointer(&p.mem[at-blockHead+8]))
-	for head := first(p.mem); ; {
+	next := (*uint64)(unsafe.Pointer(&p.Mem[at-blockHead+8]))
+	for head := first(p.Mem); ; {
 		after := head.Load()
 		*next = after
 		if head.CompareAndSwap(after, at) {
@@ -188,7 +188,7 @@ func (h *held) Free(*tensor.Buffer) {
 	p.mu.Lock()
 	p.spare = append(p.spare, h)
 	p.mu.Unlock()
-	p.release()
+	p.Release()
 }
 
 // wrap returns n bytes of a block as a buffer.
@@ -198,20 +198,20 @@ func (p *process) wrap(block uint64, n int) *tensor.Buffer {
 	if k := len(p.spare); k > 0 {
 		h, p.spare = p.spare[k-1], p.spare[:k-1]
 	}
-	p.uses++
 	p.mu.Unlock()
+	p.Use() // the execution uses it
 	if h == nil {
 		h = &held{of: p}
 	}
 	h.block = block
-	h.buf.Reset(h, tensor.Place{}, unsafe.Pointer(&p.mem[block]), n)
+	h.buf.Reset(h, tensor.Place{}, unsafe.Pointer(&p.Mem[block]), n)
 	return &h.buf
 }
 
 // pump wakes executions that sleep when their slots have events. It ends with the process.
 func (p *process) pump() {
 	defer close(p.pumped)
-	notify, asleep := counter(p.mem, atNotify), counter(p.mem, atAsleep)
+	notify, asleep := counter(p.Mem, atNotify), counter(p.Mem, atAsleep)
 	for {
 		v := notify.Load()
 		for _, s := range p.slots {

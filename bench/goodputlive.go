@@ -75,12 +75,15 @@ func (r *refusals) String() string {
 }
 
 // onArrival returns how many requests for the model the server has refused on arrival; 0 for another server, which refuses none there.
-func (s *liveSide) onArrival() int {
+func (s *liveSide) onArrival() (int, error) {
 	if s.metrics == "" {
-		return 0
+		return 0, nil
 	}
-	n, _ := sampleOf(context.Background(), s.metrics, "ensemble_refusals_total", `model="`+s.model+`"`, `reason="deadline_predicted"`)
-	return int(n)
+	n, err := sampleOf(context.Background(), s.metrics, "ensemble_refusals_total", `model="`+s.model+`"`, `reason="deadline_predicted"`)
+	if errors.Is(err, errNoSample) { // it has refused none yet
+		return 0, nil
+	}
+	return int(n), err
 }
 
 // liveOn sends requests to servers at random times, beside a simulation of the same arrivals. The models only sleep, so that it is the
@@ -248,14 +251,21 @@ func (g *goodputBench) liveLine(graph *sim.Graph, kind goodputCase, at float64, 
 	fmt.Fprintf(g.table, "%s\t%.1f\t%.1f %%\t%.3f", kind.arrivals, at, 100*o.Bound, simulated)
 	for i := range sides {
 		s := &sides[i]
-		before := s.onArrival()
+		before, err := s.onArrival()
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", s.name, err)
+		}
 		r, err := sendAt(s.HTTP, s.model, vectorOf16(), arrivals)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", s.name, err)
+		}
+		after, err := s.onArrival()
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", s.name, err)
 		}
 		part := inTime(&r, liveLimit) / float64(len(arrivals)) / o.Bound
 		parts = append(parts, part*o.Bound)
-		refused := refusalsOf(r.Failures, s.onArrival()-before)
+		refused := refusalsOf(r.Failures, after-before)
 		verdict := ""
 		if s.goal && (at >= 1 && part < liveLeast || part < simulated-liveApart || refused.p99 > slowestRefusal) {
 			g.missed, verdict = true, " MISSED"

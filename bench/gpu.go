@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"flag"
@@ -333,7 +334,7 @@ func (b *bench) gpuSaturate(c *gpuCase) (err error) {
 	var watch sync.WaitGroup
 	watch.Go(func() {
 		for ctx.Err() == nil {
-			if u, ok := sampleOf(ctx, v.metrics, "nv_gpu_utilization"); ok {
+			if u, err := sampleOf(ctx, v.metrics, "nv_gpu_utilization"); err == nil {
 				busy = append(busy, u)
 			}
 			select {
@@ -353,26 +354,29 @@ func (b *bench) gpuSaturate(c *gpuCase) (err error) {
 	return nil
 }
 
+// errNoSample is the error of a metric that the server does not have, or not yet.
+var errNoSample = errors.New("no such sample")
+
 // sampleOf returns the first sample of a metric that has the labels.
-func sampleOf(ctx context.Context, url, name string, labels ...string) (float64, bool) {
+func sampleOf(ctx context.Context, url, name string, labels ...string) (float64, error) {
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
-		return 0, false
+		return 0, err
 	}
 	resp, err := http.DefaultClient.Do(r)
 	if err != nil {
-		return 0, false
+		return 0, err
 	}
 	defer resp.Body.Close()
-	for lines := bufio.NewScanner(io.LimitReader(resp.Body, 1<<22)); lines.Scan(); {
+	lines := bufio.NewScanner(io.LimitReader(resp.Body, 1<<22))
+	for lines.Scan() {
 		text := lines.Text()
 		lacks := func(label string) bool { return !strings.Contains(text, label) }
 		if strings.HasPrefix(text, name+"{") && !slices.ContainsFunc(labels, lacks) {
-			v, err := strconv.ParseFloat(text[strings.LastIndexByte(text, ' ')+1:], 64)
-			return v, err == nil
+			return strconv.ParseFloat(text[strings.LastIndexByte(text, ' ')+1:], 64)
 		}
 	}
-	return 0, false
+	return 0, cmp.Or(lines.Err(), errNoSample)
 }
 
 // contextLog keeps the server's log.

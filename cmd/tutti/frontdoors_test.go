@@ -254,7 +254,7 @@ func textRepo(t *testing.T) string {
 			api("embeddings", "dense=dense sparse=indices,weights multi_vector=vectors mask=mask tokens=count max_tokens=6 dimensions=2,3 default"),
 		"plain":   backend + every,
 		"tool":    backend + "input [ " + text + " ]\noutput [ " + dense + ", " + count + " ]\n" + api("tool", "Counts the words of a text."),
-		"cut":     backend + every + api("embeddings", "dense=dense tokens=count max_tokens=2 too_long=truncate names=org/cut,both"),
+		"cut":     backend + every + api("embeddings", "dense=dense tokens=count max_tokens=2 too_long=truncate names=org/cut,both,both"),
 		"short":   backend + every + api("embeddings", "dense=dense tokens=count max_tokens=2 names=both,plain"),
 		"weights": backend + "input [ " + text + " ]\noutput [ " + port("weights", "FP32", "8") + " ]\n" + api("embeddings", "sparse=weights"),
 		"ids":     backend + "input [ " + port("IDS", "INT64", "-1") + " ]\noutput [ " + dense + " ]\n" + api("embeddings", "ids=IDS"),

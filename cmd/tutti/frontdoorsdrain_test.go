@@ -49,18 +49,16 @@ func TestFrontDoorDrain(t *testing.T) {
 	if !log.await(func(text string) bool { return strings.Contains(text, "Waiting for in-flight requests to complete.") }) {
 		t.Fatalf("the server did not go on:\n%s", log)
 	}
-	for path, want := range map[string]struct {
-		body string
-		code int
-		has  string
-	}{
-		"/v1/completions": {`{"prompt":"a"}`, 503, `"type":"server_error"`},
-		"/v1/embeddings":  {`{"input":"a"}`, 503, `"type":"server_error"`},
-		"/embed":          {`{"inputs":"a"}`, 503, `"error_type":"Unhealthy"`},
+	for _, want := range []struct{ path, body, has string }{
+		{"/v1/completions", `{"prompt":"a"}`, `"type":"server_error"`},
+		{"/v1/embeddings", `{"input":"a"}`, `"type":"server_error"`},
+		{"/v1/embeddings", `{"input":"a","model":"all:1"}`, `"type":"server_error"`},
+		{"/embeddings", `{"input":"a","model":"org/cut"}`, `"type":"server_error"`},
+		{"/embed", `{"inputs":"a"}`, `"error_type":"Unhealthy"`},
 	} {
-		code, h, got := d.send(path, want.body)
-		if code != want.code || !strings.Contains(got, want.has) || h.Get("Tutti-Error-Reason") != "SERVER_DRAINING" || h.Get("Retry-After") != "1" {
-			t.Errorf("%s while the server stops: %d %v %s", path, code, h, got)
+		code, h, got := d.send(want.path, want.body)
+		if code != http.StatusServiceUnavailable || !strings.Contains(got, want.has) || h.Get("Tutti-Error-Reason") != "SERVER_DRAINING" || h.Get("Retry-After") != "1" {
+			t.Errorf("%s %s while the server stops: %d %v %s", want.path, want.body, code, h, got)
 		}
 	}
 	if code, got := postMessage(t, a, "/mcp", `{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"tool","arguments":{"TEXT":"a"}}}`, own); !strings.Contains(got, "SERVER_DRAINING") {

@@ -51,21 +51,25 @@ type directory struct {
 	generation uint64
 	models     []*served // by name
 	byName     map[string]*served
+	called     map[furtherName][]*served
 	further    map[string][]string // the names of a model that no model before it has, and that are no names of models
 }
 
-// called returns the model with that further name. Several models with it are an error.
-func (d *directory) called(name string, of kind) (found *served, err error) {
-	for _, m := range d.models {
-		switch {
-		case !slices.Contains(m.names(of), name):
-		case found != nil:
-			return nil, invalid("model", "'%.200s' is a name of the models '%s' and '%s' in their parameters '%s', expected one", name, found.name, m.name, of.param)
-		default:
-			found = m
-		}
+// furtherName is a name of models besides their own, for requests of an API.
+type furtherName struct{ param, name string }
+
+// alias returns the model with that further name, nil if there is none. Several models with it are an error.
+//
+// hot: a map lookup for requests with such a name.
+func (d *directory) alias(name string, of kind) (*served, error) {
+	switch list := d.called[furtherName{of.param, name}]; len(list) {
+	case 0:
+		return nil, nil //nolint:nilnil // the caller has an error for that
+	case 1:
+		return list[0], nil
+	default:
+		return nil, invalid("model", "'%.200s' is a name of the models '%s' and '%s' in their parameters '%s', expected one", name, list[0].name, list[1].name, of.param)
 	}
-	return found, nil
 }
 
 // directory returns the models that have an API now.
@@ -80,7 +84,7 @@ func (s *Service) directory() *directory {
 	if d := s.models.Load(); d != nil && d.generation == generation {
 		return d
 	}
-	d := &directory{generation: generation, byName: map[string]*served{}, further: map[string][]string{}}
+	d := &directory{generation: generation, byName: map[string]*served{}, called: map[furtherName][]*served{}, further: map[string][]string{}}
 	for _, name := range lister.Names() {
 		desc, err := s.Catalog.Describe(name, 0)
 		if err != nil {
@@ -96,12 +100,16 @@ func (s *Service) directory() *directory {
 	return d
 }
 
-// listNames lists the further names of the models, each once.
+// listNames lists the further names of the models.
 func (d *directory) listNames(known infer.Catalog) {
 	seen := map[string]bool{}
 	for _, m := range d.models {
 		for _, of := range named {
 			for _, name := range m.names(of) {
+				key := furtherName{of.param, name}
+				if !slices.Contains(d.called[key], m) {
+					d.called[key] = append(d.called[key], m)
+				}
 				if _, err := known.Describe(name, 0); seen[name] || err == nil || status.CodeOf(err) == status.Unavailable {
 					continue
 				}
@@ -175,8 +183,12 @@ func (s *Service) find(d *directory, name string, of kind) (*served, error) {
 		return m, nil
 	}
 	if err != nil && status.CodeOf(err) != status.Unavailable {
-		if m, failed := d.called(name, of); m != nil || failed != nil {
-			return m, failed
+		m, failed := d.alias(name, of)
+		if failed != nil {
+			return nil, failed
+		}
+		if m != nil && m.name != name {
+			return s.find(d, m.name, of) // which fails once the server stops
 		}
 	}
 	version := int64(0)

@@ -9,17 +9,9 @@ import (
 	"testing"
 
 	"github.com/tutti-server/tutti/backends/fil/forest"
+	"github.com/tutti-server/tutti/backends/fil/forest/foresttest"
 	"github.com/tutti-server/tutti/core/status"
 )
-
-// plain writes predictions as they are.
-type plain struct{}
-
-func (plain) Write(out []float32, predictions []float64) {
-	for i, p := range predictions {
-		out[i] = float32(p)
-	}
-}
 
 // walk follows a tree as a framework does: with comparisons in FP64, one test after the other. It returns the leaf.
 func walk(nodes []forest.Node, row []float32) *forest.Node {
@@ -140,7 +132,7 @@ func TestLeaves(t *testing.T) {
 			}
 		}
 		got := make([]float32, len(want))
-		f.Predict(x, got, plain{})
+		f.Predict(x, got, foresttest.Plain{})
 		if !slices.Equal(got, want) {
 			t.Fatalf("seed %d: predictions differ:\n got %v\nwant %v", seed, got, want)
 		}
@@ -234,7 +226,7 @@ func TestDeepTree(t *testing.T) {
 		t.Fatal(err)
 	}
 	got := make([]float32, 3)
-	built(t, b).Predict([]float32{-5, depth - 1.5, depth}, got, plain{})
+	built(t, b).Predict([]float32{-5, depth - 1.5, depth}, got, foresttest.Plain{})
 	if want := []float32{0, depth - 1, -1}; !slices.Equal(got, want) {
 		t.Errorf("Predict = %v, want %v", got, want)
 	}
@@ -264,7 +256,7 @@ func TestLinks(t *testing.T) {
 				t.Fatal(err)
 			}
 			got := make([]float32, 2)
-			built(t, b).Predict([]float32{0}, got, plain{})
+			built(t, b).Predict([]float32{0}, got, foresttest.Plain{})
 			for i := range got {
 				if math.Abs(float64(got[i]-tt.want[i])) > 1e-6 {
 					t.Errorf("Predict = %v, want %v", got, tt.want)
@@ -288,7 +280,7 @@ func TestPredictAllocatesNothing(t *testing.T) {
 		}
 	}
 	f, x, out := built(t, b), make([]float32, 100), make([]float32, 100)
-	if n := testing.AllocsPerRun(100, func() { f.Predict(x, out, plain{}) }); n != 0 {
+	if n := testing.AllocsPerRun(100, func() { f.Predict(x, out, foresttest.Plain{}) }); n != 0 {
 		t.Errorf("%v allocations for a prediction, want none", n)
 	}
 }

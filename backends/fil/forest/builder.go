@@ -100,6 +100,7 @@ func (b *Builder) add(nodes []Node, output int) error {
 		t.plain = t.plain && plain
 	}
 	f.trees = append(f.trees, t)
+	f.visits += int(t.depth)
 	for k := range f.counts {
 		if output < 0 || output == k {
 			f.counts[k]++

@@ -68,6 +68,7 @@ type Forest struct {
 	single  []float32
 	double  []float64
 	counts  []float64 // for each output, the number of its trees
+	visits  int       // the sum of the depths of trees
 	scratch sync.Pool
 
 	explainer *explainer // nil without Head.Explain
@@ -139,10 +140,4 @@ func (f *Forest) slots() int { return len(f.columns) + 1 }
 func (f *Forest) Trees() int { return len(f.trees) }
 
 // Visits returns the number of tests on the longest paths of all trees. It bounds the work for a row.
-func (f *Forest) Visits() int {
-	n := 0
-	for i := range f.trees {
-		n += int(f.trees[i].depth)
-	}
-	return n
-}
+func (f *Forest) Visits() int { return f.visits }

@@ -141,9 +141,9 @@ func (t *regTree) convert(nodes []forest.Node, weight float32) ([]forest.Node, e
 	n := len(t.left)
 	for name, list := range map[string]int{
 		"right_children": len(t.right), "split_indices": len(t.feature), "split_conditions": len(t.threshold),
-		"default_left": len(t.defaultLeft), "split_type": max(len(t.kind), n*b2i(t.kind == nil)),
+		"default_left": len(t.defaultLeft), "split_type": len(t.kind),
 	} {
-		if list != n {
+		if list != n && (name != "split_type" || t.kind != nil) {
 			return nil, invalidf("%s has %d elements, expected one for each of the %d nodes", name, list, n)
 		}
 	}
@@ -168,13 +168,6 @@ func (t *regTree) convert(nodes []forest.Node, weight float32) ([]forest.Node, e
 		nodes = append(nodes, node)
 	}
 	return nodes, nil
-}
-
-func b2i(b bool) int {
-	if b {
-		return 1
-	}
-	return 0
 }
 
 // leaf returns the leaf at node i.

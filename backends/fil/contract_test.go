@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/tutti-server/tutti/backends"
@@ -13,6 +14,7 @@ import (
 	"github.com/tutti-server/tutti/backends/fil"
 	"github.com/tutti-server/tutti/core/status"
 	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/core/tensor/tensortest"
 )
 
 const features = 8
@@ -153,7 +155,7 @@ func TestTruncated(t *testing.T) {
 	}
 }
 
-// TestLargeBatch checks that a batch that is split over threads has the predictions of its rows, and that it ends when it is cancelled.
+// TestLargeBatch checks that a batch that is split over threads has the predictions of its rows.
 func TestLargeBatch(t *testing.T) {
 	t.Parallel()
 	const n = 40_000
@@ -177,14 +179,47 @@ func TestLargeBatch(t *testing.T) {
 			t.Errorf("row %d is %v in the batch, alone %v, %v", i, got[i], one, err)
 		}
 	}
-	inst, err := m.NewInstance(t.Context(), tensor.Place{})
-	if err != nil {
-		t.Fatal(err)
+}
+
+// TestCancelled checks that a batch ends when it is cancelled before its execution, and between its parts, on one thread and on several.
+func TestCancelled(t *testing.T) {
+	t.Parallel()
+	const n = 40_000
+	for _, tt := range []struct {
+		threads string
+		checks  int32 // that pass
+	}{{"1", 0}, {"1", 1}, {"3", 0}, {"3", 1}, {"3", 3}} {
+		s := settings(t, "xgb_parallel_tree.json", param("cpu_nthread", tt.threads))
+		s.Config.MaxBatchSize = n
+		m, err := load(t, s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		inst, err := m.NewInstance(t.Context(), tensor.Place{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		a := tensortest.NewChecked(t, nil)
+		b := &backends.Batch{Rows: n, In: []tensor.Tensor{rows(n).Tensor(t, a)}, Out: make([]tensor.Tensor, 1), Allocator: a}
+		ctx := &cancelled{Context: t.Context()}
+		ctx.left.Store(tt.checks)
+		if err := inst.Execute(ctx, b); status.CodeOf(err) != status.Cancelled {
+			t.Errorf("Execute on %s threads of a batch that is cancelled after %d checks = %v", tt.threads, tt.checks, err)
+		}
+		tensor.ReleaseAll(b.In)
+		tensor.ReleaseAll(b.Out)
 	}
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	b := &backends.Batch{Rows: 1, In: make([]tensor.Tensor, 1), Out: make([]tensor.Tensor, 1), Allocator: tensor.NewPool()}
-	if err := inst.Execute(ctx, b); status.CodeOf(err) != status.Cancelled {
-		t.Errorf("Execute of a cancelled batch = %v", err)
+}
+
+// cancelled is a context that is cancelled after a number of calls of Err.
+type cancelled struct {
+	context.Context
+	left atomic.Int32
+}
+
+func (c *cancelled) Err() error {
+	if c.left.Add(-1) < 0 {
+		return context.Canceled
 	}
+	return nil
 }

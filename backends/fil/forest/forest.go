@@ -136,8 +136,5 @@ type column struct {
 // slots returns the length of a prepared row: the columns and the constant 0 of leaves.
 func (f *Forest) slots() int { return len(f.columns) + 1 }
 
-// Trees returns the number of trees.
-func (f *Forest) Trees() int { return len(f.trees) }
-
 // Visits returns the number of tests on the longest paths of all trees. It bounds the work for a row.
 func (f *Forest) Visits() int { return f.visits }

@@ -233,7 +233,7 @@ func TestDefaultMaxBatch(t *testing.T) {
 		if v == "" {
 			values = nil
 		}
-		_, got, err := bind.Library("b", &backends.Options{Config: values}, func(string, string) (string, error) { return "", nil })
+		got, err := bind.DefaultMaxBatch("b", &backends.Options{Config: values})
 		if err != nil {
 			got = -1
 		}

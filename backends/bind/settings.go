@@ -27,17 +27,28 @@ const (
 	KeyLibrary  = "library-path"
 )
 
-// Library returns the path of a runtime's library, which find looks up (runtimes.Find), and the default max_batch_size, by the
-// options of the backend. The max_batch_size that auto-completion gives to models that can batch is 4 by default, as in Triton.
+// Library returns the path of a runtime's library, which find looks up (runtimes.Find), and DefaultMaxBatch, by the options of the
+// backend.
 func Library(backend string, o *backends.Options, find func(runtime, given string) (string, error)) (path string, maxBatch int, err error) {
-	maxBatch = 4
-	if v, ok := o.Config[KeyMaxBatch]; ok {
-		if maxBatch, err = strconv.Atoi(v); err != nil || maxBatch < 0 || maxBatch > math.MaxInt32 {
-			return "", 0, status.Errorf(status.InvalidArg, "unexpected value '%s' of %s setting '%s': expected an integer of at least 0", v, backend, KeyMaxBatch)
-		}
+	if maxBatch, err = DefaultMaxBatch(backend, o); err != nil {
+		return "", 0, err
 	}
 	path, err = find(backend, o.Config[KeyLibrary])
 	return path, maxBatch, err
+}
+
+// DefaultMaxBatch returns the max_batch_size that auto-completion gives to models that can batch, by the options of the backend. It is 4
+// by default, as in Triton.
+func DefaultMaxBatch(backend string, o *backends.Options) (int, error) {
+	v, ok := o.Config[KeyMaxBatch]
+	if !ok {
+		return 4, nil
+	}
+	n, err := strconv.Atoi(v)
+	if err != nil || n < 0 || n > math.MaxInt32 {
+		return 0, status.Errorf(status.InvalidArg, "unexpected value '%s' of %s setting '%s': expected an integer of at least 0", v, backend, KeyMaxBatch)
+	}
+	return n, nil
 }
 
 // Words are the accepted values of boolean parameters, in lower case. Each runtime has its own, which are those of Triton's

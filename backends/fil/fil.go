@@ -59,7 +59,7 @@ var guide = backends.Guide{
 type backend struct{ maxBatch int }
 
 func open(o backends.Options) (backends.Backend, error) {
-	_, maxBatch, err := bind.Library("fil", &o, func(string, string) (string, error) { return "", nil })
+	maxBatch, err := bind.DefaultMaxBatch("fil", &o)
 	if err != nil {
 		return nil, err
 	}

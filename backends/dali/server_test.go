@@ -2,8 +2,6 @@ package dali_test
 
 import (
 	"bytes"
-	"encoding/json"
-	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
@@ -15,6 +13,7 @@ import (
 	"github.com/tutti-server/tutti/backends"
 	"github.com/tutti-server/tutti/backends/python"
 	"github.com/tutti-server/tutti/client"
+	"github.com/tutti-server/tutti/core/infer"
 	"github.com/tutti-server/tutti/internal/cli"
 	"github.com/tutti-server/tutti/internal/preparedtest"
 	"github.com/tutti-server/tutti/steps"
@@ -314,36 +313,25 @@ func TestRefused(t *testing.T) {
 		r.add(strings.ReplaceAll(name, " ", "_"), tt.files, `backend: "dali" `+tt.config)
 	}
 	r.add("right", declared, `backend: "dali"`)
-	address := r.serve()
-	states := index(t, address)
-	for name, tt := range tests {
-		model := strings.ReplaceAll(name, " ", "_")
-		if e := states[model]; e.State != "UNAVAILABLE" || !strings.Contains(e.Reason, tt.want) || strings.Contains(e.Reason, "tutti-dali-") || !strings.Contains(e.Reason, model) {
-			t.Errorf("%s: %+v\nwant %q", name, e, tt.want)
-		}
+	c, ok := dial(t, r.serve()).(client.Manager)
+	if !ok {
+		t.Fatal("the HTTP client has no index")
 	}
-	if states["right"].State != "READY" {
-		t.Errorf("the model beside them: %+v", states["right"])
-	}
-}
-
-type entry struct{ Name, State, Reason string }
-
-// index returns the repository index by model.
-func index(t *testing.T, address string) map[string]entry {
-	t.Helper()
-	resp, err := http.Post("http://"+address+"/v2/repository/index", "application/json", strings.NewReader("{}")) //nolint:noctx // ends with the server
+	list, err := c.Index(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer func() { _ = resp.Body.Close() }()
-	var list []entry
-	if err := json.NewDecoder(resp.Body).Decode(&list); err != nil {
-		t.Fatal(err)
-	}
-	states := map[string]entry{}
+	states := map[string]infer.Entry{}
 	for _, e := range list {
 		states[e.Name] = e
 	}
-	return states
+	for name, tt := range tests {
+		model := strings.ReplaceAll(name, " ", "_")
+		if e := states[model]; e.State != infer.Unavailable || !strings.Contains(e.Reason, tt.want) || strings.Contains(e.Reason, "tutti-dali-") || !strings.Contains(e.Reason, model) {
+			t.Errorf("%s: %+v\nwant %q", name, e, tt.want)
+		}
+	}
+	if states["right"].State != infer.Ready {
+		t.Errorf("the model beside them: %+v", states["right"])
+	}
 }

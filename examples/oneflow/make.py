@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Makes the saved graph and the reference answers of this folder:
+"""Makes the saved graph and the reference outputs of this folder:
 
     LD_LIBRARY_PATH=.runtime/oneflow/lib .runtime/oneflow/bin/python examples/oneflow/make.py
 
-The answers are those of OneFlow's own eager run.
+The outputs are those of OneFlow's own eager run.
 """
 
 import json

@@ -15,7 +15,6 @@ import (
 	"github.com/tutti-server/tutti/backends/caffe2"
 	"github.com/tutti-server/tutti/backends/onnx"
 	"github.com/tutti-server/tutti/core/tensor"
-	"github.com/tutti-server/tutti/core/tensor/tensortest"
 	"github.com/tutti-server/tutti/internal/preparedtest"
 	"github.com/tutti-server/tutti/proto/modelconfig"
 )
@@ -59,33 +58,6 @@ func load(tb testing.TB, s backends.Settings) (backends.Model, error) {
 		_ = b.Close()
 	})
 	return m, err
-}
-
-// run executes one batch.
-func run(t *testing.T, m backends.Model, rows int, in ...backendtest.Value) ([]backendtest.Value, error) {
-	t.Helper()
-	a := tensortest.NewChecked(t, nil)
-	x, err := m.NewInstance(t.Context(), tensor.Place{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer x.Close()
-	b := &backends.Batch{Requests: make([]backends.Request, 1), Rows: rows, Out: make([]tensor.Tensor, len(m.Signature().Outputs)), Allocator: a}
-	for _, v := range in {
-		b.In = append(b.In, v.Tensor(t, a))
-	}
-	err = x.Execute(t.Context(), b)
-	var out []backendtest.Value
-	for i := range b.Out {
-		if err == nil {
-			out = append(out, backendtest.ValueOf(&b.Out[i]))
-		}
-		b.Out[i].Release()
-	}
-	for i := range b.In {
-		b.In[i].Release()
-	}
-	return out, err
 }
 
 func floats(v backendtest.Value) []float64 {

@@ -108,7 +108,7 @@ func TestOperators(t *testing.T) {
 				for i := range g.Inputs {
 					in = append(in, g.Inputs[i].value())
 				}
-				got, err := run(t, m, 1, in...)
+				got, err := backendtest.Once(t, m, 1, in...)
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -79,7 +79,7 @@ func TestExample(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, r := range requests(t) {
-		got, err := run(t, m, int(r.Inputs[0].Shape[0]), fp32(r.Inputs[0].Shape, r.Inputs[0].Data...), fp32(r.Inputs[1].Shape, r.Inputs[1].Data...))
+		got, err := backendtest.Once(t, m, int(r.Inputs[0].Shape[0]), fp32(r.Inputs[0].Shape, r.Inputs[0].Data...), fp32(r.Inputs[1].Shape, r.Inputs[1].Data...))
 		if err != nil {
 			t.Fatal(err)
 		}

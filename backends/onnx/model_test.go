@@ -168,7 +168,7 @@ func TestExecute(t *testing.T) {
 				t.Fatal(err)
 			}
 			for range 2 { // the second run knows from the first whether output shapes can be predicted
-				got, err := run(t, m, tc.in...)
+				got, err := backendtest.Once(t, m, 1, tc.in...)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -202,7 +202,7 @@ func TestEveryType(t *testing.T) {
 	if len(seen) != 13 {
 		t.Errorf("the model covers %d types, want 13", len(seen))
 	}
-	got, err := run(t, m, in...)
+	got, err := backendtest.Once(t, m, 1, in...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -217,7 +217,7 @@ func TestErrorNamesModel(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = run(t, m, backendtest.Of(tensor.Int64, []int64{1, 1}, int64(10)))
+	_, err = backendtest.Once(t, m, 1, backendtest.Of(tensor.Int64, []int64{1, 1}, int64(10)))
 	if err == nil || !strings.HasPrefix(err.Error(), "model 'embed': onnx runtime error ") || !strings.Contains(err.Error(), "out of data bounds") {
 		t.Errorf("error of an index outside the table = %v", err)
 	}
@@ -243,7 +243,7 @@ func TestParameters(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := run(t, m, backendtest.Of(tensor.FP32, []int64{1, 16}, make([]float32, 16)...)); err != nil {
+	if _, err := backendtest.Once(t, m, 1, backendtest.Of(tensor.FP32, []int64{1, 16}, make([]float32, 16)...)); err != nil {
 		t.Error(err)
 	}
 }
@@ -254,7 +254,7 @@ func TestShrinkage(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := run(t, m, backendtest.Of(tensor.FP32, []int64{1, 16}, make([]float32, 16)...)); err != nil {
+	if _, err := backendtest.Once(t, m, 1, backendtest.Of(tensor.FP32, []int64{1, 16}, make([]float32, 16)...)); err != nil {
 		t.Error(err)
 	}
 }

@@ -17,7 +17,6 @@ import (
 	"github.com/tutti-server/tutti/backends/onnx"
 	"github.com/tutti-server/tutti/core/status"
 	"github.com/tutti-server/tutti/core/tensor"
-	"github.com/tutti-server/tutti/core/tensor/tensortest"
 	"github.com/tutti-server/tutti/proto/modelconfig"
 )
 
@@ -133,31 +132,6 @@ func TestContract(t *testing.T) {
 			Bad:  []backendtest.Bad{{Name: "outside", In: []backendtest.Value{backendtest.Of(tensor.Int64, []int64{2, 1}, int64(1), 10)}, Code: status.Internal}},
 		},
 	)
-}
-
-// run executes one batch of tensors without a batch dimension.
-func run(t *testing.T, m backends.Model, in ...backendtest.Value) ([]backendtest.Value, error) {
-	t.Helper()
-	a := tensortest.NewChecked(t, nil)
-	x, err := m.NewInstance(t.Context(), tensor.Place{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer x.Close()
-	b := &backends.Batch{Requests: make([]backends.Request, 1), Rows: 1, Out: make([]tensor.Tensor, len(m.Signature().Outputs)), Allocator: a}
-	for _, v := range in {
-		b.In = append(b.In, v.Tensor(t, a))
-	}
-	err = x.Execute(t.Context(), b)
-	var out []backendtest.Value
-	for i := range b.Out {
-		out = append(out, backendtest.ValueOf(&b.Out[i]))
-		b.Out[i].Release()
-	}
-	for i := range b.In {
-		b.In[i].Release()
-	}
-	return out, err
 }
 
 func TestLoadRefuses(t *testing.T) {

@@ -55,7 +55,7 @@ func TestExample(t *testing.T) {
 		for _, p := range r.Inputs {
 			in = append(in, valueOf(p.Datatype, p.Shape, p.Data))
 		}
-		got, err := run(t, m, int(r.Inputs[0].Shape[0]), in...)
+		got, err := backendtest.Once(t, m, int(r.Inputs[0].Shape[0]), in...)
 		if err != nil {
 			t.Fatal(err)
 		}

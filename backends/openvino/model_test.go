@@ -116,7 +116,7 @@ func TestExecute(t *testing.T) {
 				t.Fatal(err)
 			}
 			for range 2 { // the second run knows from the first whether output shapes can be predicted
-				got, err := run(t, m, tc.rows, tc.in...)
+				got, err := backendtest.Once(t, m, tc.rows, tc.in...)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -158,7 +158,7 @@ func TestEveryType(t *testing.T) {
 	if len(seen) != 13 {
 		t.Errorf("the model covers %d types, want 13", len(seen))
 	}
-	got, err := run(t, m, 3, in...)
+	got, err := backendtest.Once(t, m, 3, in...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -175,11 +175,11 @@ func TestUnpadded(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = run(t, m, 2, fp32([]int64{2, 3}, make([]float32, 6)...))
+	_, err = backendtest.Once(t, m, 2, fp32([]int64{2, 3}, make([]float32, 6)...))
 	if err == nil || !strings.Contains(err.Error(), "expected a batch of exactly 4 rows, got 2 (parameter ENABLE_BATCH_PADDING") {
 		t.Errorf("a short batch: %v", err)
 	}
-	if _, err := run(t, m, 4, fp32([]int64{4, 3}, make([]float32, 12)...)); err != nil {
+	if _, err := backendtest.Once(t, m, 4, fp32([]int64{4, 3}, make([]float32, 12)...)); err != nil {
 		t.Errorf("a full batch: %v", err)
 	}
 }
@@ -213,7 +213,7 @@ func TestParameters(t *testing.T) {
 				if !ok || threads.Threads() < 1 || tc.threads > 0 && threads.Threads() != tc.threads {
 					t.Errorf("threads %v, want %d", m, tc.threads)
 				}
-				if _, err := run(t, m, 1, fp32([]int64{1, 16}, make([]float32, 16)...)); err != nil {
+				if _, err := backendtest.Once(t, m, 1, fp32([]int64{1, 16}, make([]float32, 16)...)); err != nil {
 					t.Error(err)
 				}
 			}

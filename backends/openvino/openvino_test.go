@@ -16,7 +16,6 @@ import (
 	"github.com/tutti-server/tutti/backends/openvino"
 	"github.com/tutti-server/tutti/core/status"
 	"github.com/tutti-server/tutti/core/tensor"
-	"github.com/tutti-server/tutti/core/tensor/tensortest"
 	"github.com/tutti-server/tutti/proto/modelconfig"
 )
 
@@ -118,33 +117,6 @@ func TestContract(t *testing.T) {
 			Bad:  []backendtest.Bad{{Name: "too many", In: []backendtest.Value{fp32([]int64{5, 3}, make([]float32, 15)...)}, Code: status.InvalidArg}},
 		},
 	)
-}
-
-// run executes one batch.
-func run(t *testing.T, m backends.Model, rows int, in ...backendtest.Value) ([]backendtest.Value, error) {
-	t.Helper()
-	a := tensortest.NewChecked(t, nil)
-	x, err := m.NewInstance(t.Context(), tensor.Place{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer x.Close()
-	b := &backends.Batch{Requests: make([]backends.Request, 1), Rows: rows, Out: make([]tensor.Tensor, len(m.Signature().Outputs)), Allocator: a}
-	for _, v := range in {
-		b.In = append(b.In, v.Tensor(t, a))
-	}
-	err = x.Execute(t.Context(), b)
-	var out []backendtest.Value
-	for i := range b.Out {
-		if err == nil {
-			out = append(out, backendtest.ValueOf(&b.Out[i]))
-		}
-		b.Out[i].Release()
-	}
-	for i := range b.In {
-		b.In[i].Release()
-	}
-	return out, err
 }
 
 func TestLoadRefuses(t *testing.T) {

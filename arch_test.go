@@ -24,8 +24,8 @@ const module = "github.com/tutti-server/tutti"
 // core/status. backends/bind and the packages beside it are shared by several backends: none imports another.
 var layers = [][]string{
 	{
-		"onnxfile", "steps/image/kernels", "steps/image/raster", "steps/image/warp", "steps/image/contour", "steps/image/opencv", "steps/image/jpeg", "steps/image/tiff", "steps/image/resize", "steps/image/decode",
-		"tokenizer/charclass", "tokenizer/onig", "tokenizer", "proto/modelconfig", "proto/inference", "faults", "pending", "pool", "environ", "tempfolder", "memory", "core/status", "diskfull", "diskfull/*", "jsontext", "recovery", "core/tensor", "subprocess", "core/condition", "core/tensor/compute", "core/tensor/cuda", "core/tensor/cuda/kernels", "telemetry", "logs", "handover", "tracing", "tensordiff", "shm", "server/certs", "server/sock", "server/sites", "server/http1", "table", "load", "plot",
+		"steps/image/kernels", "steps/image/raster", "steps/image/warp", "steps/image/contour", "steps/image/opencv", "steps/image/jpeg", "steps/image/tiff", "steps/image/resize", "steps/image/decode",
+		"tokenizer/charclass", "tokenizer/onig", "tokenizer", "proto/modelconfig", "proto/inference", "faults", "pending", "pool", "environ", "tempfolder", "memory", "core/status", "diskfull", "diskfull/*", "jsontext", "recovery", "onnxfile", "core/tensor", "subprocess", "core/condition", "core/tensor/compute", "core/tensor/cuda", "core/tensor/cuda/kernels", "telemetry", "logs", "handover", "tracing", "tensordiff", "shm", "server/certs", "server/sock", "server/sites", "server/http1", "table", "load", "plot",
 		"backends/caffe2/netdef", "backends/caffe2/onnxgraph", "backends/caffe2/convert",
 	},
 	{"core/config", "core/infer", "core/job", "inspect", "simdev", "gpu", "scheduler/deadline"},

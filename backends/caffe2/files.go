@@ -5,7 +5,6 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
-	"runtime/debug"
 
 	"golang.org/x/sys/unix"
 
@@ -15,6 +14,7 @@ import (
 	"github.com/tutti-server/tutti/core/config"
 	"github.com/tutti-server/tutti/core/status"
 	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/internal/recovery"
 	"github.com/tutti-server/tutti/proto/modelconfig"
 )
 
@@ -83,17 +83,14 @@ func convertFiles(ctx context.Context, s *backends.Settings, path, to string) (e
 
 // convertMapped converts nets in files that are mapped. A file that becomes shorter meanwhile is an error.
 func convertMapped(ctx context.Context, s *convert.Source) (model []byte, err error) {
-	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
-	defer func() {
-		switch p := recover().(type) {
-		case nil:
-		case interface{ Addr() uintptr }: // of a fault
-			err = status.Errorf(status.InvalidArg, "the nets changed while they were read: load the model again")
-		default:
-			panic(p)
-		}
-	}()
-	return convert.ONNX(ctx, s)
+	fault, err := recovery.Fault(func() (err error) {
+		model, err = convert.ONNX(ctx, s)
+		return err
+	})
+	if fault {
+		return nil, status.Errorf(status.InvalidArg, "the nets changed while they were read: load the model again")
+	}
+	return model, err
 }
 
 // ports returns the declared inputs or outputs with their whole shapes.

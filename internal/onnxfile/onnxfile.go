@@ -9,10 +9,11 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"runtime/debug"
 
 	"golang.org/x/sys/unix"
 	"google.golang.org/protobuf/encoding/protowire"
+
+	"github.com/tutti-server/tutti/internal/recovery"
 )
 
 // Errors of a file that cannot be parsed.
@@ -82,19 +83,9 @@ func Map(path string, use func(data []byte) error) (err error) {
 		return fmt.Errorf("'%s' cannot be read: %w", path, err)
 	}
 	defer func() { err = errors.Join(err, unix.Munmap(data)) }()
-	return guarded(data, use)
-}
-
-// guarded calls use. Reading a page behind the end of a file that became shorter is a fault, which would end the process.
-func guarded(data []byte, use func(data []byte) error) (err error) {
-	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
-	defer func() {
-		p := recover()
-		if _, fault := p.(interface{ Addr() uintptr }); fault {
-			err = ErrTruncated
-		} else if p != nil {
-			panic(p)
-		}
-	}()
-	return use(data)
+	fault, err := recovery.Fault(func() error { return use(data) })
+	if fault {
+		return ErrTruncated
+	}
+	return err
 }

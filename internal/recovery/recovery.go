@@ -44,6 +44,19 @@ func Report(p any, logger *slog.Logger, doing string, attrs ...slog.Attr) error 
 	return status.Errorf(status.Internal, "%s failed: panic: %v", doing, p)
 }
 
+// Fault calls use, which reads a file that is mapped. It reports whether use read a page behind the end of the file, which became shorter:
+// without Fault the process would end. Other panics pass.
+func Fault(use func() error) (fault bool, err error) {
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+	defer func() {
+		p := recover()
+		if _, fault = p.(interface{ Addr() uintptr }); !fault && p != nil {
+			panic(p)
+		}
+	}()
+	return false, use()
+}
+
 // raised is a panic passed from one goroutine to another.
 type raised struct {
 	value any

@@ -4,8 +4,11 @@ import (
 	"bytes"
 	"errors"
 	"log/slog"
+	"os"
 	"strings"
 	"testing"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/tutti-server/tutti/core/status"
 	"github.com/tutti-server/tutti/internal/recovery"
@@ -77,4 +80,43 @@ func TestGroup(t *testing.T) {
 	var none recovery.Group
 	none.Go(func() {})
 	none.Wait()
+}
+
+// TestFault checks that a read behind the end of a mapped file is reported, and that errors and other panics pass.
+func TestFault(t *testing.T) {
+	t.Parallel()
+	f, err := os.CreateTemp(t.TempDir(), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if err := f.Truncate(1 << 16); err != nil {
+		t.Fatal(err)
+	}
+	data, err := unix.Mmap(int(f.Fd()), 0, 1<<16, unix.PROT_READ, unix.MAP_PRIVATE)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = unix.Munmap(data) }()
+	want := errors.New("read")
+	sum := byte(0)
+	read := func() error {
+		sum += data[1<<15]
+		return want
+	}
+	if fault, err := recovery.Fault(read); fault || !errors.Is(err, want) {
+		t.Errorf("a whole file: %t, %v", fault, err)
+	}
+	if err := f.Truncate(0); err != nil {
+		t.Fatal(err)
+	}
+	if fault, err := recovery.Fault(read); !fault || err != nil {
+		t.Errorf("a file that became shorter: %t, %v", fault, err)
+	}
+	defer func() {
+		if p := recover(); p != "another" {
+			t.Errorf("panic %v, want another", p)
+		}
+	}()
+	_, _ = recovery.Fault(func() error { panic("another") })
 }

@@ -4,7 +4,6 @@ package onnx
 
 import (
 	"log/slog"
-	"runtime"
 	"slices"
 
 	"github.com/tutti-server/tutti/backends"
@@ -52,7 +51,7 @@ func (m *model) precise(s *backends.Settings, set *settings, machine precision.P
 	case declared == precision.BF16 && found == precision.FP32 && host && arch == "arm64":
 		return set.inBF16(machine)
 	case declared != found:
-		return mismatch(s, declared, found, m.path)
+		return mismatch(s, declared, found, m.path, arch)
 	case declared == precision.FP32:
 		return set.inFP32()
 	case declared == precision.INT8:
@@ -110,12 +109,12 @@ func (s *settings) inFP32() error {
 }
 
 // mismatch returns the error of a file in another precision than the declared one.
-func mismatch(s *backends.Settings, declared, found precision.Precision, path string) error {
+func mismatch(s *backends.Settings, declared, found precision.Precision, path, arch string) error {
 	err := inParameter(status.Errorf(status.InvalidArg, "parameter '%s' declares %s for version %d, and '%s' is %s", precision.Key, declared, s.Version, path, found))
 	switch {
 	case declared == precision.FP32:
 		return config.WithFix(err, "declare "+string(found)+" for this version, or put the file of the original model there")
-	case declared == precision.BF16 && runtime.GOARCH == "amd64":
+	case declared == precision.BF16 && arch == "amd64":
 		return config.WithFix(err, `take backend: "openvino", which computes the FP32 file in bf16 where the processor can`)
 	}
 	return config.WithFix(err, "make a version that is: tutti quantize "+s.ModelDir+" --to "+string(declared))

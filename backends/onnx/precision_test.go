@@ -63,6 +63,7 @@ func TestPrecisionOfProcessors(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
 		file, precision, arch, flags, fails string
+		fix                                 string
 		entries                             int // session options beyond those of fp32
 	}{
 		"x86, fp16":               {file: "mlp_fp16", precision: "fp16", arch: "amd64", flags: "avx512_fp16", fails: "ONNX Runtime has no kernels for it on this processor (amd64, cpu: no int8; no bf16; fp16 by AVX512-FP16)"},
@@ -70,9 +71,9 @@ func TestPrecisionOfProcessors(t *testing.T) {
 		"arm64 without fp16":      {file: "mlp_fp16", precision: "fp16", arch: "arm64", fails: "no kernels for it"},
 		"arm64, bf16 of fp32":     {file: "mlp", precision: "bf16", arch: "arm64", flags: "bf16", entries: 1},
 		"arm64 without bf16":      {file: "mlp", precision: "bf16", arch: "arm64", fails: "no kernels for it"},
-		"x86, bf16 of fp32":       {file: "mlp", precision: "bf16", arch: "amd64", flags: "avx512_bf16", fails: "declares bf16 for version 3, and '"},
+		"x86, bf16 of fp32":       {file: "mlp", precision: "bf16", arch: "amd64", flags: "avx512_bf16", fails: "declares bf16 for version 3, and '", fix: `take backend: "openvino"`},
 		"x86 without VNNI, int8":  {file: "mlp_int8", precision: "int8", arch: "amd64"}, // a warning
-		"bf16 option of an int8":  {file: "mlp_int8", precision: "bf16", arch: "arm64", flags: "bf16", fails: "model.onnx' is int8"},
+		"bf16 option of an int8":  {file: "mlp_int8", precision: "bf16", arch: "arm64", flags: "bf16", fails: "model.onnx' is int8", fix: "make a version that is: tutti quantize "},
 		"arm64, int8 and DotProd": {file: "mlp_int8", precision: "int8", arch: "arm64", flags: "asimddp"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -81,6 +82,9 @@ func TestPrecisionOfProcessors(t *testing.T) {
 			entries, err := onnx.Precise(&s, precision.ProcessorOf("cpu", strings.Fields(tt.flags)), tt.arch)
 			if (err == nil) != (tt.fails == "") || err != nil && !strings.Contains(err.Error(), tt.fails) {
 				t.Fatalf("%v, want %s", err, tt.fails)
+			}
+			if d, _ := config.Diagnosed(err); !strings.HasPrefix(d.Fix, tt.fix) {
+				t.Errorf("fix %q, want %s", d.Fix, tt.fix)
 			}
 			if entries != tt.entries {
 				t.Errorf("%d session options, want %d", entries, tt.entries)

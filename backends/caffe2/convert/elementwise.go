@@ -2,6 +2,7 @@ package convert
 
 import (
 	"math"
+	"slices"
 
 	"github.com/tutti-server/tutti/backends/caffe2/onnxgraph"
 )
@@ -153,13 +154,7 @@ func (o *op) unsqueezed(v *value, at, n int) *value {
 }
 
 // ones returns n dimensions of 1.
-func ones(n int) []int64 {
-	list := make([]int64, n)
-	for i := range list {
-		list[i] = 1
-	}
-	return list
-}
+func ones(n int) []int64 { return slices.Repeat([]int64{1}, n) }
 
 // variadic converts an operator over any number of tensors of one shape. pairwise is the operator of ONNX for two tensors, where that of
 // many is for floating point numbers only.

@@ -226,7 +226,7 @@ func (o *op) channelsFirst() {
 	}
 }
 
-// node appends a node and returns its outputs, whose names are those of out. The names of absent inputs are empty.
+// node appends a node with the outputs out. Inputs that are nil are absent.
 func (o *op) node(kind string, in, out []*value, attrs ...onnxgraph.Attr) {
 	if o.err != nil {
 		return

@@ -86,7 +86,7 @@ func argument(kind string) func(o *op) {
 		if keep {
 			kept, middle = 1, ones(1)
 		}
-		dims := append([]int64{}, join(x.dims[:axis], middle, x.dims[axis+1:])...)
+		dims := join(x.dims[:axis], middle, x.dims[axis+1:])
 		o.out(0, kind, dims, o.in, onnxgraph.IntAttr("axis", int64(axis)), onnxgraph.IntAttr("keepdims", kept)).elem = onnxgraph.Int64
 	}
 }

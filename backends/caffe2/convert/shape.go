@@ -156,7 +156,7 @@ func transpose(o *op) {
 	o.transposed(axes)
 }
 
-// permuted converts NCHW2NHWC and NHWC2NCHW, with images of any number of dimensions: first is where the channels are moved.
+// permuted converts NCHW2NHWC and NHWC2NCHW, with images of any number of dimensions: toLast moves the channels behind the others, else in front of them.
 func permuted(toLast bool) func(o *op) {
 	return func(o *op) {
 		rank := o.rank(o.in[0])
@@ -432,8 +432,7 @@ func position(p, size int64) int64 {
 
 // gather converts Gather.
 func gather(o *op) {
-	o.flag("match_outer") // checked: false by default
-	o.flag("wrap_indices")
+	o.flag("wrap_indices") // with it or not, negative indices count from the end
 	if o.flag("match_outer") {
 		o.refuse("argument 'match_outer' is not supported")
 	}
@@ -446,9 +445,6 @@ func gather(o *op) {
 	var dims []int64
 	if indices.dims != nil {
 		dims = join(x.dims[:axis], indices.dims, x.dims[axis+1:])
-	}
-	if dims == nil && indices.dims != nil {
-		dims = []int64{}
 	}
 	o.out(0, "Gather", dims, []*value{x, indices}, onnxgraph.IntAttr("axis", int64(axis)))
 }

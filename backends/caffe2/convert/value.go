@@ -86,8 +86,8 @@ func product(dims []int64) int64 {
 	return p
 }
 
-// join returns the dimensions of the given lists, one after another.
-func join(lists ...[]int64) []int64 { return slices.Concat(lists...) }
+// join returns the dimensions of the given lists, one after another. It is not nil: no dimensions are those of a scalar.
+func join(lists ...[]int64) []int64 { return append([]int64{}, slices.Concat(lists...)...) }
 
 // broadcast returns the dimensions of an elementwise operation with numpy's rules; nil when a rank is not known.
 func (o *op) broadcast(a, b []int64) []int64 {
@@ -98,9 +98,6 @@ func (o *op) broadcast(a, b []int64) []int64 {
 		a, b = b, a
 	}
 	out := slices.Clone(a)
-	if len(a) == 0 {
-		out = []int64{}
-	}
 	for i, d := range b {
 		k := len(a) - len(b) + i
 		switch {

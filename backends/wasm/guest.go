@@ -198,11 +198,13 @@ func printable(text []byte) string {
 	if len(text) == 0 {
 		return "the module failed without a text"
 	}
-	return cut(strings.ToValidUTF8(string(text[:min(len(text), maxText+utf8.UTFMax)]), "\uFFFD"), maxText)
+	return valid(text, maxText)
 }
 
 // shown returns a name of a module for an error.
-func shown(name []byte) string {
-	const most = 64
-	return cut(strings.ToValidUTF8(string(name[:min(len(name), most+utf8.UTFMax)]), "\uFFFD"), most)
+func shown(name []byte) string { return valid(name, 64) }
+
+// valid returns a text of a module as valid UTF-8 of at most that many bytes.
+func valid(text []byte, most int) string {
+	return cut(strings.ToValidUTF8(string(text[:min(len(text), most+utf8.UTFMax)]), "\uFFFD"), most)
 }

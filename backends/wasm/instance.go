@@ -122,8 +122,8 @@ func (x *instance) initialize(f api.Function) error {
 	mem := x.view()
 	_, failures, err := mem.response(addr)
 	if err == nil && len(failures) > 0 {
-		_, failure, lie := mem.failure(failures[:failureSize])
-		if err = lie; lie == nil {
+		var failure error
+		if _, failure, err = mem.failure(failures); err == nil {
 			err = failure
 		}
 	}
@@ -209,8 +209,8 @@ func (x *instance) inputs(b *backends.Batch) error {
 	return nil
 }
 
-// run writes the request, calls the module and copies its outputs. A response that the interface does not allow costs the module
-// instance its place: its state cannot be trusted.
+// run writes the request, calls the module and copies its outputs. After a response that the interface does not allow, the
+// module instance is dropped: its state cannot be trusted.
 func (x *instance) run(b *backends.Batch) error {
 	at, err := x.write()
 	if err != nil {

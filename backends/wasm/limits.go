@@ -3,6 +3,7 @@ package wasm
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"strings"
 	"time"
@@ -154,7 +155,7 @@ func (x *instance) memoryHint() string {
 		return ""
 	}
 	if used := x.mod.Memory().Size() / pageSize; used >= x.m.limits.pages/8*7 {
-		return status.Errorf(status.Internal, "; it uses %d KiB of memory, the limit is %s", used*(pageSize/1024), x.m.limits.memory()).Error()
+		return fmt.Sprintf("; it uses %d KiB of memory, the limit is %s", used*(pageSize/1024), x.m.limits.memory())
 	}
 	return ""
 }

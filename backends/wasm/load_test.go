@@ -101,8 +101,8 @@ func TestDevice(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	const want = "model 'm': wasm on gpu:0 is not supported"
-	if _, err := m.NewInstance(t.Context(), tensor.Place{Kind: tensor.Device}); status.CodeOf(err) != status.Unsupported {
+	const want = "model 'm': wasm on device:0 is not supported"
+	if _, err := m.NewInstance(t.Context(), tensor.Place{Kind: tensor.Device}); status.CodeOf(err) != status.Unsupported || err.Error() != want {
 		t.Errorf("%v, want %s", err, want)
 	}
 }

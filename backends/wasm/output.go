@@ -22,7 +22,7 @@ type output struct {
 	dropped int
 }
 
-// Write logs the lines that are complete. It never fails, so that a module cannot see whether it is heard.
+// Write logs the lines that are complete. It never fails, so that a module cannot see whether its output is logged.
 func (o *output) Write(p []byte) (int, error) {
 	n := len(p)
 	if n > o.left {
@@ -51,7 +51,7 @@ func (o *output) Write(p []byte) (int, error) {
 	return n, nil
 }
 
-// flush logs the line.
+// flush logs the line, unless it is empty.
 func (o *output) flush() {
 	if len(o.line) > 0 {
 		o.log.Info("output of a WebAssembly module", slog.String("model", o.model), slog.String("text", strings.ToValidUTF8(string(o.line), "\uFFFD")))
@@ -61,9 +61,7 @@ func (o *output) flush() {
 
 // end ends a call: what is not a whole line is logged, and how much was dropped.
 func (o *output) end() {
-	if len(o.line) > 0 {
-		o.flush()
-	}
+	o.flush()
 	if o.dropped > 0 {
 		o.log.Warn("output of a WebAssembly module was dropped", slog.String("model", o.model), slog.Int("bytes", o.dropped), slog.Int("limit", maxOutput))
 	}

@@ -58,12 +58,17 @@ func (s *Settings) files() []string {
 	return names
 }
 
+// Wrong returns the error of a parameter whose value is not what the step expected. For example, "parameter 'k' of model 'm' is '-1',
+// expected a number of at least 0".
+func (s *Settings) Wrong(key, expected string) error {
+	return fmt.Errorf("parameter '%s' of model '%s' is '%s', expected %s", key, s.Model, s.Params[key], expected)
+}
+
 // Int parses parameter key as an integer of at least lowest.
 func (s *Settings) Int(key string, lowest int) (int, error) {
 	n, err := strconv.Atoi(s.Params[key])
 	if err != nil || n < lowest {
-		return 0, fmt.Errorf("parameter '%s' of model '%s' is '%s', expected an integer of at least %d",
-			key, s.Model, s.Params[key], lowest)
+		return 0, s.Wrong(key, fmt.Sprintf("an integer of at least %d", lowest))
 	}
 	return n, nil
 }
@@ -76,7 +81,7 @@ func (s *Settings) Bool(key string) (bool, error) {
 	case "false":
 		return false, nil
 	default:
-		return false, fmt.Errorf("parameter '%s' of model '%s' is '%s', expected true or false", key, s.Model, s.Params[key])
+		return false, s.Wrong(key, "true or false")
 	}
 }
 
@@ -84,7 +89,7 @@ func (s *Settings) Bool(key string) (bool, error) {
 func (s *Settings) Float(key string) (float64, error) {
 	f, err := strconv.ParseFloat(s.Params[key], 64)
 	if err != nil || math.IsNaN(f) || math.IsInf(f, 0) {
-		return 0, fmt.Errorf("parameter '%s' of model '%s' is '%s', expected a number", key, s.Model, s.Params[key])
+		return 0, s.Wrong(key, "a number")
 	}
 	return f, nil
 }
@@ -232,10 +237,13 @@ func (r *Reader) Int(key string, lowest, highest int) int {
 }
 
 // Float parses parameter key as a finite number.
-func (r *Reader) Float(key string) float32 {
+func (r *Reader) Float(key string) float32 { return float32(r.Float64(key)) }
+
+// Float64 is Float for a number that is not rounded.
+func (r *Reader) Float64(key string) float64 {
 	f, err := r.Settings.Float(key)
 	r.Err = cmp.Or(r.Err, err)
-	return float32(f)
+	return f
 }
 
 // Shape returns the shape of an output: dims, after the number of rows of b in a model that batches.

@@ -18,9 +18,6 @@
 package audio
 
 import (
-	"errors"
-	"fmt"
-
 	"github.com/tutti-server/tutti/backends"
 	"github.com/tutti-server/tutti/core/config"
 	"github.com/tutti-server/tutti/core/tensor"
@@ -63,25 +60,20 @@ func filterParams() []steps.Param {
 const maxFilterWidth = 1024
 
 // parseFilter reads filterParams.
-func parseFilter(s *steps.Settings) (o resample.Options, err error) {
-	r := steps.Reader{Settings: s}
-	o = resample.Options{Width: r.Int("filter_width", 1, maxFilterWidth), Kaiser: s.Params["window"] == kaiser}
-	var betaErr, rollErr error
-	o.Rolloff, rollErr = s.Float("rolloff")
-	o.Beta, betaErr = s.Float("beta")
-	err = errors.Join(r.Err, rollErr, betaErr)
-	switch {
-	case err != nil:
-	case !(o.Rolloff > 0 && o.Rolloff <= 1):
-		err = wrong(s, "rolloff", "a number above 0 and at most 1")
-	case !(o.Beta >= 0 && o.Beta <= 100):
-		err = wrong(s, "beta", "a number from 0 to 100")
+func parseFilter(r *steps.Reader) resample.Options {
+	s := r.Settings
+	o := resample.Options{
+		Width: r.Int("filter_width", 1, maxFilterWidth), Kaiser: s.Params["window"] == kaiser,
+		Rolloff: r.Float64("rolloff"), Beta: r.Float64("beta"),
 	}
-	return o, err
-}
-
-func wrong(s *steps.Settings, key, expected string) error {
-	return fmt.Errorf("parameter '%s' of model '%s' is '%s', expected %s", key, s.Model, s.Params[key], expected)
+	switch {
+	case r.Err != nil:
+	case !(o.Rolloff > 0 && o.Rolloff <= 1):
+		r.Err = s.Wrong("rolloff", "a number above 0 and at most 1")
+	case !(o.Beta >= 0 && o.Beta <= 100):
+		r.Err = s.Wrong("beta", "a number from 0 to 100")
+	}
+	return o
 }
 
 // samplesPort returns an input or output of samples: [frames], or [channels, frames].

@@ -89,8 +89,8 @@ const samplesPerCore = 4 << 20
 const keep = 32 << 20
 
 func newDecode(s *steps.Settings) (steps.Step, error) {
-	filter, err := parseFilter(s)
-	r := steps.Reader{Settings: s, Err: err}
+	r := steps.Reader{Settings: s}
+	filter := parseFilter(&r)
 	d := &decodeStep{mono: s.Params["channels"] == mono, batched: s.MaxBatch > 0}
 	if rate := r.Int(rateName, 0, decode.MaxRate); rate > 0 {
 		d.cache = &resample.Cache{To: rate, Options: filter}

@@ -53,8 +53,8 @@ type resampleStep struct {
 var _ steps.Step = (*resampleStep)(nil)
 
 func newResample(s *steps.Settings) (steps.Step, error) {
-	filter, err := parseFilter(s)
-	r := steps.Reader{Settings: s, Err: err}
+	r := steps.Reader{Settings: s}
+	filter := parseFilter(&r)
 	from, to, most := r.Int("from", 1, decode.MaxRate), r.Int("to", 1, decode.MaxRate), r.Int("max_samples", 1, 1<<31)
 	if r.Err != nil {
 		return nil, r.Err
@@ -167,16 +167,16 @@ func parseMel(s *steps.Settings) (o mel.Options, err error) {
 		if p.key == "top_db" && s.Params[p.key] == "none" || r.Err != nil {
 			continue
 		}
-		if *p.into, r.Err = s.Float(p.key); r.Err == nil && *p.into < 0 {
-			r.Err = wrong(s, p.key, "a number of at least 0")
+		if *p.into = r.Float64(p.key); r.Err == nil && *p.into < 0 {
+			r.Err = s.Wrong(p.key, "a number of at least 0")
 		}
 	}
 	switch o.Pad = int(seconds * float64(o.Rate)); {
 	case r.Err != nil:
 	case o.Floor == 0:
-		r.Err = wrong(s, "amin", "a number above 0")
+		r.Err = s.Wrong("amin", "a number above 0")
 	case seconds > 3600:
-		r.Err = wrong(s, "seconds", "at most 3600")
+		r.Err = s.Wrong("seconds", "at most 3600")
 	}
 	if o.Window == 0 {
 		o.Window = o.FFT

@@ -119,7 +119,7 @@ func (k kind) parse(s *steps.Settings) (*options, error) {
 		}
 	}
 	if o.decoding.Reduce && (k == boxes || o.crop.W > 0) {
-		return nil, wrong(s, "jpeg_scale", "full, since boxes are in pixels of the whole image")
+		return nil, s.Wrong("jpeg_scale", "full, since boxes are in pixels of the whole image")
 	}
 	return o, nil
 }

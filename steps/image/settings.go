@@ -84,10 +84,10 @@ func (o *options) parseSize(s *steps.Settings) (err error) {
 		return err
 	}
 	if o.short > decode.MaxSide {
-		return wrong(s, "short_side", fmt.Sprintf("at most %d", decode.MaxSide))
+		return s.Wrong("short_side", fmt.Sprintf("at most %d", decode.MaxSide))
 	}
 	if o.short > 0 && o.fit != shortSide {
-		return wrong(s, "short_side", "none without fit short_side")
+		return s.Wrong("short_side", "none without fit short_side")
 	}
 	if o.short == 0 {
 		o.short = min(o.width, o.height)
@@ -103,9 +103,9 @@ func (o *options) parseGap(s *steps.Settings) (err error) {
 	o.gap, err = s.Float("reducing_gap")
 	switch {
 	case err != nil || o.gap < 1:
-		return wrong(s, "reducing_gap", "none or a number of at least 1")
+		return s.Wrong("reducing_gap", "none or a number of at least 1")
 	case o.filter.OpenCV() || o.sharp:
-		return wrong(s, "reducing_gap", "none with antialias false or a filter of OpenCV")
+		return s.Wrong("reducing_gap", "none with antialias false or a filter of OpenCV")
 	}
 	return nil
 }
@@ -127,7 +127,7 @@ func (o *options) parseNumbers(s *steps.Settings) error {
 	}
 	for c, v := range fill {
 		if v < 0 || v > 255 || v != math.Trunc(v) {
-			return wrong(s, "fill", "integers from 0 to 255")
+			return s.Wrong("fill", "integers from 0 to 255")
 		}
 		o.layout.blank[c] = byte(v)
 	}
@@ -135,14 +135,14 @@ func (o *options) parseNumbers(s *steps.Settings) error {
 		o.layout.prepare(nil)
 		for _, p := range outputParams() {
 			if v := s.Params[p.Key]; slices.Contains([]string{"scale", "mean", "std"}, p.Key) && v != p.Default {
-				return wrong(s, p.Key, "none with dtype uint8, which is not normalised")
+				return s.Wrong(p.Key, "none with dtype uint8, which is not normalised")
 			}
 		}
 		return nil
 	}
 	a := arithmetic{each: s.Params["rounding"] == "each"}
 	if a.scale, err = fraction(s.Params["scale"]); err != nil {
-		return wrong(s, "scale", "a number or a fraction such as 1/255")
+		return s.Wrong("scale", "a number or a fraction such as 1/255")
 	}
 	if a.mean, err = o.list(s, "mean"); err != nil {
 		return err
@@ -152,7 +152,7 @@ func (o *options) parseNumbers(s *steps.Settings) error {
 	}
 	for _, v := range a.std {
 		if v == 0 || a.each && float32(v) == 0 {
-			return wrong(s, "std", "numbers other than 0")
+			return s.Wrong("std", "numbers other than 0")
 		}
 	}
 	o.layout.prepare(&a)
@@ -165,12 +165,12 @@ func (o *options) list(s *steps.Settings, key string) ([3]float64, error) {
 	fields := strings.Split(s.Params[key], ",")
 	n := o.space.Channels()
 	if len(fields) != 1 && len(fields) != n {
-		return out, wrong(s, key, fmt.Sprintf("1 or %d numbers separated by commas", n))
+		return out, s.Wrong(key, fmt.Sprintf("1 or %d numbers separated by commas", n))
 	}
 	for i := range out {
 		v, err := fraction(fields[min(i, len(fields)-1)])
 		if err != nil {
-			return out, wrong(s, key, "numbers separated by commas")
+			return out, s.Wrong(key, "numbers separated by commas")
 		}
 		out[i] = v
 	}
@@ -188,21 +188,17 @@ func (o *options) parseCrop(s *steps.Settings) error {
 	for i, field := range fields {
 		n, err := strconv.Atoi(strings.TrimSpace(field))
 		if err != nil || len(fields) != len(v) || n < 0 || n > decode.MaxSide {
-			return wrong(s, "crop", "none or left, top, right and bottom in pixels, separated by commas")
+			return s.Wrong("crop", "none or left, top, right and bottom in pixels, separated by commas")
 		}
 		v[i] = n
 	}
 	if o.crop = (resize.Rect{X: v[0], Y: v[1], W: v[2] - v[0], H: v[3] - v[1]}); o.crop.W <= 0 || o.crop.H <= 0 {
-		return wrong(s, "crop", "left, top, right and bottom of a box that is not empty")
+		return s.Wrong("crop", "left, top, right and bottom of a box that is not empty")
 	}
 	return nil
 }
 
 // wrong returns the error of a parameter's value.
-func wrong(s *steps.Settings, key, expected string) error {
-	return fmt.Errorf("parameter '%s' of model '%s' is '%s', expected %s", key, s.Model, s.Params[key], expected)
-}
-
 // fraction parses a finite number or a quotient of two, for example "1/255".
 func fraction(text string) (float64, error) {
 	num, den, found := strings.Cut(text, "/")
@@ -260,7 +256,7 @@ func parseColor(s *steps.Settings, key string) (c [3]byte, err error) {
 	for i := range c {
 		v, err := strconv.ParseUint(strings.TrimSpace(parts[min(i, len(parts)-1)]), 10, 8)
 		if err != nil || len(parts) != len(c) {
-			return c, wrong(s, key, "three numbers from 0 to 255, separated by commas")
+			return c, s.Wrong(key, "three numbers from 0 to 255, separated by commas")
 		}
 		c[i] = byte(v)
 	}

@@ -101,17 +101,11 @@ func parse(s *steps.Settings) (o options, err error) {
 	r := steps.Reader{Settings: s}
 	o = options{scores: s.Params["scores"], lengths: s.Params["lengths"] == "true", width: r.Int("beam_width", 1, 1<<14)}
 	o.best = r.Int("n_best", 1, max(o.width, 1))
-	if r.Err != nil {
-		return o, r.Err
+	o.tokenLeast, o.beamLeast = r.Float64("token_min_logp"), r.Float64("beam_prune_logp")
+	if r.Err == nil && o.beamLeast > 0 {
+		r.Err = s.Wrong("beam_prune_logp", "a number of at most 0")
 	}
-	if o.tokenLeast, err = s.Float("token_min_logp"); err != nil {
-		return o, err
-	}
-	o.beamLeast, err = s.Float("beam_prune_logp")
-	if err == nil && o.beamLeast > 0 {
-		err = fmt.Errorf("parameter 'beam_prune_logp' of model '%s' is '%s', expected a number of at most 0", s.Model, s.Params["beam_prune_logp"])
-	}
-	return o, err
+	return o, r.Err
 }
 
 // step is ctc_text.

@@ -43,7 +43,7 @@ func readVocabulary(s *steps.Settings) (*vocabulary, error) {
 	}
 	v := &vocabulary{delimiter: -1}
 	if v.blank = find(tokens, s.Params["blank"]); v.blank < 0 {
-		return nil, fmt.Errorf("parameter 'blank' of model '%s' is '%s', expected a token of vocabulary_file, or # and the index of one", s.Model, s.Params["blank"])
+		return nil, s.Wrong("blank", "a token of vocabulary_file, or # and the index of one")
 	}
 	if d := s.Params["word_delimiter"]; d != "" {
 		v.delimiter = slices.Index(tokens, d)

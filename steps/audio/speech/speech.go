@@ -2,7 +2,6 @@
 package speech
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 
@@ -83,19 +82,14 @@ func parse(s *steps.Settings) (o options, err error) {
 	r := steps.Reader{Settings: s}
 	rate := float64(r.Int("sample_rate", 1, 768000))
 	o.window = int64(r.Int("window_size", 1, 1<<20))
-	number := func(key string) float64 {
-		v, err := s.Float(key)
-		r.Err = cmp.Or(r.Err, err)
-		return v
-	}
-	o.start = number("threshold")
+	o.start = r.Float64("threshold")
 	if o.end = max(o.start-0.15, 0.01); s.Params["threshold_end"] != "auto" {
-		o.end = number("threshold_end")
+		o.end = r.Float64("threshold_end")
 	}
 	ms := func(key string) float64 {
-		v := number(key)
+		v := r.Float64(key)
 		if r.Err == nil && v < 0 {
-			r.Err = fmt.Errorf("parameter '%s' of model '%s' is '%s', expected a number of at least 0", key, s.Model, s.Params[key])
+			r.Err = s.Wrong(key, "a number of at least 0")
 		}
 		return rate * v / 1000
 	}

@@ -100,7 +100,7 @@ func parse(s *steps.Settings) (*options, error) {
 	}
 	var err error
 	if o.turn, err = s.Float("turn"); err != nil || o.turn <= 0 || o.xyxy {
-		return nil, wrong(s, "turn", "none, or with boxes quads a number above 0")
+		return nil, s.Wrong("turn", "none, or with boxes quads a number above 0")
 	}
 	return o, nil
 }

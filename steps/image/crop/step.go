@@ -31,10 +31,6 @@ func newStep(s *steps.Settings) (steps.Step, error) {
 	return &step{options: *o, batched: s.MaxBatch > 0}, nil
 }
 
-func wrong(s *steps.Settings, key, expected string) error {
-	return fmt.Errorf("parameter '%s' of model '%s' is '%s', expected %s", key, s.Model, s.Params[key], expected)
-}
-
 // cut is one crop: a quadrilateral of the image, and the size of the output.
 type cut struct {
 	corners [4]warp.Point

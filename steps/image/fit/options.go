@@ -54,17 +54,13 @@ func parse(s *steps.Settings) (*options, error) {
 	case r.Err != nil:
 		return nil, r.Err
 	case o.padRatio < 0:
-		return nil, wrong(s, "pad_ratio", "0 or a number above 0")
+		return nil, s.Wrong("pad_ratio", "0 or a number above 0")
 	case o.height == 0 && s.Params["widths"] == "true":
-		return nil, wrong(s, "widths", "false with fit limits")
+		return nil, s.Wrong("widths", "false with fit limits")
 	case o.maxWidth > 0 && o.maxWidth < o.minWidth:
-		return nil, wrong(s, "max_width", "0 or at least min_width, "+s.Params["min_width"])
+		return nil, s.Wrong("max_width", "0 or at least min_width, "+s.Params["min_width"])
 	}
 	return o, o.normalise(s)
-}
-
-func wrong(s *steps.Settings, key, expected string) error {
-	return fmt.Errorf("parameter '%s' of model '%s' is '%s', expected %s", key, s.Model, s.Params[key], expected)
 }
 
 // normalise fills the table of samples.
@@ -83,7 +79,7 @@ func (o *options) normalise(s *steps.Settings) error {
 	}
 	for c := range o.table {
 		if float32(std[c]) == 0 {
-			return wrong(s, "std", "numbers other than 0")
+			return s.Wrong("std", "numbers other than 0")
 		}
 		for v := range o.table[c] {
 			o.table[c][v] = math.Float32bits(normalised(v, scale[0], mean[c], std[c], s.Params["rounding"]))
@@ -125,7 +121,7 @@ func normalised(v int, scale, mean, std float64, rounding string) float32 {
 func numbers(s *steps.Settings, key string, n int) (out [3]float64, err error) {
 	fields := strings.Split(s.Params[key], ",")
 	if len(fields) != 1 && len(fields) != n {
-		return out, wrong(s, key, fmt.Sprintf("1 or %d numbers separated by commas", n))
+		return out, s.Wrong(key, fmt.Sprintf("1 or %d numbers separated by commas", n))
 	}
 	for i := range out {
 		num, den, found := strings.Cut(fields[min(i, len(fields)-1)], "/")
@@ -136,7 +132,7 @@ func numbers(s *steps.Settings, key string, n int) (out [3]float64, err error) {
 			v /= d
 		}
 		if err != nil || math.IsNaN(v) || math.IsInf(v, 0) {
-			return out, wrong(s, key, "numbers separated by commas, for example 0.5 or 1/255")
+			return out, s.Wrong(key, "numbers separated by commas, for example 0.5 or 1/255")
 		}
 		out[i] = v
 	}

@@ -63,7 +63,7 @@ func parseRotate(s *steps.Settings) (*rotate, error) {
 	for field := range strings.SplitSeq(s.Params["angles"], ",") {
 		angle := strings.TrimSpace(field)
 		if angle != "0" && angle != "180" {
-			return nil, wrong(s, "angles", "0 or 180 for each class, separated by commas")
+			return nil, s.Wrong("angles", "0 or 180 for each class, separated by commas")
 		}
 		r.turned = append(r.turned, angle == "180")
 	}

@@ -161,7 +161,7 @@ func (f *flac) header(info *flacInfo) (layout int, err error) {
 	if f.size = blockSize(b, int(size)); f.size == 0 {
 		return 0, errFLAC
 	}
-	switch rate { // of which STREAMINFO has told
+	switch rate { // STREAMINFO has it, too
 	case 12:
 		b.read(8)
 	case 13, 14:

@@ -11,7 +11,7 @@ import (
 	"github.com/tutti-server/tutti/steps/audio/decode"
 )
 
-// files returns the files of testdata/gold.zip, of which testdata/make_gold.py tells.
+// files returns the files of testdata/gold.zip, which testdata/make_gold.py writes.
 func files(tb testing.TB) map[string][]byte {
 	tb.Helper()
 	z, err := zip.OpenReader("testdata/gold.zip")

@@ -9,11 +9,13 @@ import (
 
 // The header of an Ogg page (RFC 3533).
 const (
+	// pageHead is the bytes in front of the lengths of segments.
 	pageHead = 27
-	// continued, and last are flags of a page.
+	// pageContinued and pageLast are flags.
 	pageContinued = 1
 	pageLast      = 4
-	noGranule     = -1
+	// noGranule is the position of a page on which no packet ends.
+	noGranule = -1
 )
 
 // oggPage is a page of an Ogg file.
@@ -140,7 +142,7 @@ func (r *oggReader) next() ([]byte, error) {
 			r.ends = !hasEnd(r.page.lacing)
 			return packet, nil
 		}
-		if err := r.turn(); err != nil {
+		if err := r.nextPage(); err != nil {
 			return nil, err
 		}
 	}
@@ -170,8 +172,8 @@ func hasEnd(lacing []byte) bool {
 	return false
 }
 
-// turn reads the stream's next page.
-func (r *oggReader) turn() error {
+// nextPage reads the stream's next page.
+func (r *oggReader) nextPage() error {
 	before := r.page
 	for {
 		if len(r.data) == 0 || r.started && r.last() {

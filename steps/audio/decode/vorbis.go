@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"math/bits"
 
 	"github.com/jfreymuth/vorbis"
 )
@@ -209,7 +210,7 @@ func checkCodes(b *littleBits, entries int) error {
 	if ordered := b.read(1) == 1; ordered {
 		length := b.read(5) + 1
 		for at := 0; at < entries; length++ {
-			n := int(b.read(bitLength(entries - at)))
+			n := int(b.read(bits.Len(uint(entries - at))))
 			if b.over || length > 32 || n > entries-at {
 				return errBook
 			}
@@ -231,15 +232,6 @@ func checkCodes(b *littleBits, entries int) error {
 		return errors.New("the codes of a codebook do not cover all sequences of bits")
 	}
 	return nil
-}
-
-// bitLength returns the number of bits of n.
-func bitLength(n int) int {
-	bits := 0
-	for ; n > 0; n >>= 1 {
-		bits++
-	}
-	return bits
 }
 
 // checkFloors refuses floors of type 0, which no encoder has written since 2002 and the decoder does not reproduce.

@@ -53,7 +53,7 @@ type Options struct {
 	// zeros.
 	Center, Reflect bool
 	Log             Log
-	// Floor is the smallest energy that is told from 0, before the logarithm.
+	// Floor is the smallest energy of which a logarithm is taken; smaller ones count as Floor.
 	Floor float64
 	// RefMax makes the largest energy of the recording 0 dB, else 1 is.
 	RefMax bool

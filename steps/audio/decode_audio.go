@@ -104,7 +104,7 @@ func newDecode(s *steps.Settings) (steps.Step, error) {
 // decodeWorker is the scratch memory of one batch in progress.
 type decodeWorker struct {
 	decoder decode.Decoder
-	mixed   []float32 // the mean of the channels, or one channel after the other
+	mixed   []float32 // of a file of several channels: their mean, or one after the other
 	data    []float32 // the output of the rows of a request, one after the other
 	rows    []decodedRow
 	rest    []byte // the input after the current row
@@ -207,12 +207,15 @@ func (s *decodeStep) decode(ctx context.Context, w *decodeWorker, data []byte, h
 	if len(w.rows) > 0 && w.rows[0].channels != row.channels {
 		return fmt.Errorf("expected files of as many channels as the first of the request, %d, found %d", w.rows[0].channels, row.channels)
 	}
-	w.mix(a, row.channels)
-	return s.convert(w, row)
+	return s.convert(w, w.mix(a, row.channels), row)
 }
 
-// mix sets w.mixed to the samples of a by channel, or to their mean for one channel. As in numpy's mean, sums are in float32.
-func (w *decodeWorker) mix(a *decode.Audio, channels int) {
+// mix returns the samples of a by channel, or their mean for one channel, borrowed until the next call of mix or of the decoder. As in
+// numpy's mean, sums are in float32.
+func (w *decodeWorker) mix(a *decode.Audio, channels int) []float32 {
+	if a.Channels == 1 {
+		return a.Samples
+	}
 	frames := a.Frames()
 	w.mixed = slices.Grow(w.mixed[:0], channels*frames)[:channels*frames]
 	if channels == a.Channels {
@@ -221,7 +224,7 @@ func (w *decodeWorker) mix(a *decode.Audio, channels int) {
 				w.mixed[c*frames+i] = a.Samples[i*channels+c]
 			}
 		}
-		return
+		return w.mixed
 	}
 	for i := range frames {
 		sum := float32(0)
@@ -230,16 +233,17 @@ func (w *decodeWorker) mix(a *decode.Audio, channels int) {
 		}
 		w.mixed[i] = sum / float32(a.Channels)
 	}
+	return w.mixed
 }
 
-// convert appends w.mixed at the output's rate to w.data.
-func (s *decodeStep) convert(w *decodeWorker, row decodedRow) error {
+// convert appends mixed at the output's rate to w.data.
+func (s *decodeStep) convert(w *decodeWorker, mixed []float32, row decodedRow) error {
 	frames, at := row.frames, len(w.data)
-	if n := int64(at + len(w.mixed)); n > s.limits.MaxSamples { // many small files of one request may unpack to much
+	if n := int64(at + len(mixed)); n > s.limits.MaxSamples { // many small files of one request may unpack to much
 		return fmt.Errorf("expected at most %d samples (max_samples) in all files of a request, found %d", s.limits.MaxSamples, n)
 	}
 	if s.cache == nil || row.rate == s.cache.To {
-		w.data = append(w.data, w.mixed...)
+		w.data = append(w.data, mixed...)
 	} else {
 		r, err := s.cache.From(row.rate)
 		if err != nil {
@@ -252,7 +256,7 @@ func (s *decodeStep) convert(w *decodeWorker, row decodedRow) error {
 		n := row.frames * row.channels
 		w.data = slices.Grow(w.data, n)[:at+n]
 		for c := range row.channels {
-			r.Run(w.data[at+c*row.frames:][:row.frames], w.mixed[c*frames:][:frames])
+			r.Run(w.data[at+c*row.frames:][:row.frames], mixed[c*frames:][:frames])
 		}
 	}
 	w.rows = append(w.rows, row)

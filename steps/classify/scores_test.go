@@ -79,22 +79,22 @@ func TestThresholdContract(t *testing.T) {
 	params := map[string]string{"k": "2", "activation": "sigmoid", "threshold": "0.5", "labels_file": "names.txt"}
 	labels := map[string][]byte{"names.txt": []byte("a\nb\nc\n")}
 	one, two := []int64{1, 1}, []int64{1, 2}
-	count := func(n uint32) steptest.Value { return indices(one, n) }
+	count := func(n int32) steptest.Value { return steptest.I32(one, n) }
 	fixed := []config.Port{{Name: "scores", DType: tensor.FP32, Dims: tensor.Of(1)}}
 	steptest.Run(
 		t, classify.NewFactory(),
 		steptest.Case{Name: "threshold", MaxBatch: 8, Params: params, Files: labels, Requests: []steptest.Request{
 			{
 				Inputs: []steptest.Value{steptest.F32([]int64{1, 3}, -1, 0, -2)},
-				Want:   []steptest.Value{steptest.F32(two, 0.5, 0), indices(two, 1, math.MaxUint32), steptest.Text(two, "b", ""), count(1)},
+				Want:   []steptest.Value{steptest.F32(two, 0.5, 0), steptest.I32(two, 1, -1), steptest.Text(two, "b", ""), count(1)},
 			},
 			{
 				Inputs: []steptest.Value{steptest.F32([]int64{1, 3}, nan, nan, -inf)},
-				Want:   []steptest.Value{steptest.F32(two, 0, 0), indices(two, math.MaxUint32, math.MaxUint32), steptest.Text(two, "", ""), count(0)},
+				Want:   []steptest.Value{steptest.F32(two, 0, 0), steptest.I32(two, -1, -1), steptest.Text(two, "", ""), count(0)},
 			},
 			{
 				Inputs: []steptest.Value{steptest.F32([]int64{1, 3}, inf, 0, inf)},
-				Want:   []steptest.Value{steptest.F32(two, 1, 1), indices(two, 0, 2), steptest.Text(two, "a", "c"), count(2)},
+				Want:   []steptest.Value{steptest.F32(two, 1, 1), steptest.I32(two, 0, 2), steptest.Text(two, "a", "c"), count(2)},
 			},
 		}},
 		steptest.Case{Name: "classes known", Params: params, Files: labels, Inputs: fixed, WantNewErr: "expected at least k = 2 classes, found 1"},

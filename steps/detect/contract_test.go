@@ -1,11 +1,9 @@
 package detect_test
 
 import (
-	"encoding/binary"
 	"math"
 	"testing"
 
-	"github.com/tutti-server/tutti/core/tensor"
 	"github.com/tutti-server/tutti/steps/detect"
 	"github.com/tutti-server/tutti/steps/steptest"
 )
@@ -15,14 +13,6 @@ var (
 	inf = float32(math.Inf(1))
 )
 
-func i32(dims []int64, v ...int32) steptest.Value {
-	out := steptest.Value{DType: tensor.Int32, Dims: dims}
-	for _, x := range v {
-		out.Data = binary.LittleEndian.AppendUint32(out.Data, uint32(x))
-	}
-	return out
-}
-
 // rows returns predictions of YOLO v5 with one class.
 func rows(v ...float32) steptest.Value { return steptest.F32([]int64{1, int64(len(v) / 6), 6}, v...) }
 
@@ -31,7 +21,7 @@ func outputs(boxes, scores []float32, classes []int32, count int32) []steptest.V
 	n := int64(len(scores))
 	return []steptest.Value{
 		steptest.F32([]int64{1, n, 4}, boxes...), steptest.F32([]int64{1, n}, scores...),
-		i32([]int64{1, n}, classes...), i32([]int64{1, 1}, count),
+		steptest.I32([]int64{1, n}, classes...), steptest.I32([]int64{1, 1}, count),
 	}
 }
 
@@ -67,12 +57,12 @@ func TestContract(t *testing.T) {
 					Inputs: []steptest.Value{steptest.F32([]int64{2, 4}, 0, 0, 2, 2, 0, 0, 2, 2), steptest.F32([]int64{2, 2}, 0.5, 0, 0, 0.75)},
 					Want: []steptest.Value{
 						steptest.F32([]int64{2, 4}, 0, 0, 2, 2, 0, 0, 2, 2), steptest.F32([]int64{2}, 0.75, 0.5),
-						i32([]int64{2}, 1, 0), i32([]int64{1}, 2), steptest.Text([]int64{2}, "b", "a"),
+						steptest.I32([]int64{2}, 1, 0), steptest.I32([]int64{1}, 2), steptest.Text([]int64{2}, "b", "a"),
 					},
 				},
 				{
 					Inputs: []steptest.Value{steptest.F32([]int64{0, 4}), steptest.F32([]int64{0, 2})},
-					Want:   []steptest.Value{steptest.F32([]int64{0, 4}), steptest.F32([]int64{0}), i32([]int64{0}), i32([]int64{1}, 0), steptest.Text([]int64{0})},
+					Want:   []steptest.Value{steptest.F32([]int64{0, 4}), steptest.F32([]int64{0}), steptest.I32([]int64{0}), steptest.I32([]int64{1}, 0), steptest.Text([]int64{0})},
 				},
 				{
 					Inputs:  []steptest.Value{steptest.F32([]int64{1, 4}, 0, 0, 2, 2), steptest.F32([]int64{1, 3}, 1, 1, 1)},

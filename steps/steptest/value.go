@@ -26,6 +26,15 @@ func F32(dims []int64, v ...float32) Value {
 	return out
 }
 
+// I32 returns an INT32 value.
+func I32(dims []int64, v ...int32) Value {
+	out := Value{DType: tensor.Int32, Dims: dims}
+	for _, x := range v {
+		out.Data = binary.LittleEndian.AppendUint32(out.Data, uint32(x))
+	}
+	return out
+}
+
 // I64 returns an INT64 value.
 func I64(dims []int64, v ...int64) Value {
 	out := Value{DType: tensor.Int64, Dims: dims}

@@ -17,13 +17,7 @@ func text(v ...string) steptest.Value { return steptest.Text([]int64{int64(len(v
 
 func rows(v ...string) steptest.Value { return steptest.Text([]int64{int64(len(v)), 1}, v...) }
 
-func i32(v ...int32) steptest.Value {
-	out := steptest.Value{DType: tensor.Int32, Dims: []int64{int64(len(v))}}
-	for _, x := range v {
-		out.Data = append(out.Data, byte(x), byte(x>>8), byte(x>>16), byte(x>>24))
-	}
-	return out
-}
+func i32(v ...int32) steptest.Value { return steptest.I32([]int64{int64(len(v))}, v...) }
 
 func bools(v ...byte) steptest.Value {
 	return steptest.Value{DType: tensor.Bool, Dims: []int64{int64(len(v))}, Data: v}

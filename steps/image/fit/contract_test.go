@@ -1,24 +1,14 @@
 package fit_test
 
 import (
-	"encoding/binary"
 	"maps"
 	"math"
 	"strings"
 	"testing"
 
-	"github.com/tutti-server/tutti/core/tensor"
 	"github.com/tutti-server/tutti/steps/image/fit"
 	"github.com/tutti-server/tutti/steps/steptest"
 )
-
-func i32(dims []int64, v ...int32) steptest.Value {
-	out := steptest.Value{DType: tensor.Int32, Dims: dims}
-	for _, x := range v {
-		out.Data = binary.LittleEndian.AppendUint32(out.Data, uint32(x))
-	}
-	return out
-}
 
 // bmp is a BMP file of one pixel, 60, 60, 120 as red, green and blue.
 const bmp = "BM\x1e\x00\x00\x00\x00\x00\x00\x00\x1a\x00\x00\x00\x0c\x00\x00\x00\x01\x00\x01\x00\x01\x00\x18\x00x<<\x00"
@@ -28,7 +18,7 @@ func TestContract(t *testing.T) {
 	t.Parallel()
 	row := func(v ...byte) steptest.Value { return steptest.U8([]int64{1, 1, int64(len(v) / 3), 3}, v...) }
 	wide := func(width int32, v ...byte) []steptest.Value {
-		return []steptest.Value{row(v...), i32([]int64{1, 1}, width)}
+		return []steptest.Value{row(v...), steptest.I32([]int64{1, 1}, width)}
 	}
 	plain := map[string]string{"scale": "1", "mean": "0", "std": "1", "fit": "height", "height": "1"}
 	with := func(more ...string) map[string]string {
@@ -48,7 +38,7 @@ func TestContract(t *testing.T) {
 				{Inputs: wide(2, 1, 2, 3, 4, 5, 6), Want: []steptest.Value{steptest.F32([]int64{1, 3, 1, 2}, 1, 4, 2, 5, 3, 6)}},
 				{Inputs: wide(0, 1, 2, 3, 4, 5, 6), WantErr: "input 'WIDTH': expected 1 to 65535, found 0"},
 				{
-					Inputs:  []steptest.Value{steptest.U8([]int64{2, 1, 2, 3}, make([]byte, 12)...), i32([]int64{2, 1}, 2, 3)},
+					Inputs:  []steptest.Value{steptest.U8([]int64{2, 1, 2, 3}, make([]byte, 12)...), steptest.I32([]int64{2, 1}, 2, 3)},
 					WantErr: "input 'IMAGE' row 1: expected images that get the same size in one request, found 2 x 1 and 3 x 1",
 				},
 			},

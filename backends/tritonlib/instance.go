@@ -71,7 +71,7 @@ type execution struct {
 	detached bool
 	err      error // of the whole batch
 	staged   []tensor.Tensor
-	outs     []tensor.Tensor
+	outs     []tensor.Tensor // of a batch of several requests: those of each, one after another
 	cursors  []cursor
 	left     time.Time // all requests were cancelled since then; zero if not
 }
@@ -147,7 +147,7 @@ func (e *execution) begin(x *instance, b *backends.Batch) {
 	e.requests = slices.Grow(e.requests[:0], n)[:n]
 	clear(e.requests)
 	e.at = e.at[:0]
-	e.outs = e.outs[:0]
+	e.outs = nil // those of the last execution belong to its batch, which the server reads after Execute has returned
 }
 
 // describe writes the requests into the slot.

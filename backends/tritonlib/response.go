@@ -149,8 +149,8 @@ func (e *execution) outputs(i int) []tensor.Tensor {
 	if len(e.b.Requests) == 1 {
 		return e.b.Out
 	}
-	if len(e.outs) == 0 {
-		e.outs = append(e.outs, make([]tensor.Tensor, n*len(e.b.Requests))...)
+	if e.outs == nil {
+		e.outs = make([]tensor.Tensor, n*len(e.b.Requests))
 	}
 	list := e.outs[i*n : (i+1)*n : (i+1)*n]
 	if q := &e.b.Requests[i]; !e.x.m.sig.Decoupled {

@@ -212,6 +212,36 @@ func TestBatch(t *testing.T) {
 	}
 }
 
+// TestOutputsStay checks that the outputs of a batch stay as they are while another instance executes: the server takes them after Execute
+// has returned.
+func TestOutputsStay(t *testing.T) {
+	t.Parallel()
+	b := open(t, backends.Options{}, settings(t, "probe", integers))
+	instances := []backends.Instance{b.x, b.instance()}
+	batches := make([]*backends.Batch, len(instances))
+	value := func(batch, request int) backendtest.Value { return int32s([]int64{1, 1}, int32(10*batch+request)) }
+	for i, x := range instances {
+		batches[i] = b.batch(do{in: []backendtest.Value{value(i, 0)}}, do{in: []backendtest.Value{value(i, 1)}})
+		defer tensor.ReleaseAll(batches[i].In)
+		if err := x.Execute(t.Context(), batches[i]); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i, batch := range batches {
+		for k := range batch.Requests {
+			out := batch.Requests[k].Out
+			if !out[0].Present() {
+				t.Errorf("batch %d, request %d: its output is gone", i, k)
+				continue
+			}
+			if diff := cmp.Diff(value(i, k), backendtest.ValueOf(&out[0])); diff != "" {
+				t.Errorf("batch %d, request %d (-want +got):\n%s", i, k, diff)
+			}
+			tensor.ReleaseAll(out)
+		}
+	}
+}
+
 // TestDescribe checks what a library learns of a request, and the parameters of its response.
 func TestDescribe(t *testing.T) {
 	t.Parallel()

@@ -275,6 +275,7 @@ func (p *program) report(ctx context.Context, s lint.Settings, settings options.
 	if s.Backends, err = p.components.Registry(); err != nil {
 		return nil, err
 	}
+	s.BackendConfig, _ = settings.Settings(s.Backends)
 	repo, err := p.look(ctx, repository.Settings{
 		Roots: s.Roots, ConfigName: s.ConfigName, StrictEnsembleConfig: s.Options.StrictEnsembleConfig, StrictParams: s.Options.StrictParams, GPUFallback: s.Options.GPUFallback,
 	}, settings)

@@ -54,12 +54,12 @@ type array struct {
 
 // convert fills the folder to with the files of the version folder from, of which the model file is in another precision.
 //
-// A precision that is a property of the execution, and not of the file, needs the same file: it is linked.
+// A precision that is a property of the execution, and not of the file, needs a copy of the same file.
 //
 // keep is how many matrix products stay in FP32. It returns how many there are.
 func (m *model) convert(ctx context.Context, w *samples, p precision.Precision, keep int, from, to string) (products int, err error) {
 	file := m.file(from)
-	inFile := p == precision.INT8 || p == precision.FP16 && m.backend() == onnxRuntime
+	inFile := p == precision.INT8 || p == precision.FP16 && m.cfg.GetBackend() == onnxRuntime
 	if err := copyFiles(from, to, func(path string) bool { return inFile && isWeight(file, path) }); err != nil || !inFile {
 		return 0, err
 	}
@@ -101,7 +101,7 @@ func isWeight(model, path string) bool {
 		strings.HasSuffix(path, ".data") || strings.HasSuffix(path, ".onnx_data"))
 }
 
-// copyFiles links or copies the files below a folder, except those that skip names, records and hidden files.
+// copyFiles copies the files below a folder, except those that skip names, records and hidden files.
 func copyFiles(from, to string, skip func(path string) bool) error {
 	entries, err := os.ReadDir(from)
 	if err != nil {

@@ -4,12 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/tutti-server/tutti/client"
@@ -88,7 +86,7 @@ func (m *model) measure(ctx context.Context, requests [][]client.Tensor, dir str
 		return nil, err
 	}
 	edits := []config.Edit{{Path: "parameters." + precision.Key, Value: value}}
-	if p == precision.FP16 && m.backend() == onnxRuntime { // a file for GPUs is computed with conversions here
+	if p == precision.FP16 && m.cfg.GetBackend() == onnxRuntime { // a file for GPUs is computed with conversions here
 		edits[0].Value = ""
 	}
 	over, err := m.overlay(map[int64]string{from: m.folder(from), version: dir}, edits)
@@ -105,10 +103,7 @@ func (m *model) measure(ctx context.Context, requests [][]client.Tensor, dir str
 	if err != nil {
 		return nil, err
 	}
-	if r, err = m.result(dir, version, p, from, sum); err != nil {
-		return nil, err
-	}
-	return r, nil
+	return m.result(dir, version, p, from, sum)
 }
 
 // compare executes the requests with both versions.
@@ -157,7 +152,7 @@ func (m *model) result(dir string, version int64, p precision.Precision, from in
 	}
 	machine := precision.Machine()
 	r := &Result{Model: m.name, Version: version, Record: &precision.Record{
-		Backend: m.backend(), Precision: p, Files: own, Requests: sum.Requests, Outputs: sum.Outputs(),
+		Backend: m.cfg.GetBackend(), Precision: p, Files: own, Requests: sum.Requests, Outputs: sum.Outputs(),
 		Reference: precision.Reference{Version: from, Precision: was, Files: reference},
 		Processor: machine.String(), Exact: machine.ExactInt8(), Measured: time.Now().UTC().Truncate(time.Second),
 	}}
@@ -171,25 +166,20 @@ func (m *model) result(dir string, version int64, p precision.Precision, from in
 			r.Missed = err.Error()
 		}
 	}
-	for i, folder := range []string{m.folder(from), dir} {
-		if r.Bytes[i], err = size(folder); err != nil {
-			return nil, err
-		}
+	if r.Bytes[0], err = size(m.folder(from), reference); err == nil {
+		r.Bytes[1], err = size(dir, own)
 	}
-	return r, nil
+	return r, err
 }
 
-// size returns the bytes of the files below a version folder, without the record and hidden files.
-func size(dir string) (total int64, err error) {
-	err = filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
-		if err != nil || e.IsDir() || strings.HasPrefix(e.Name(), ".") || path == filepath.Join(dir, precision.RecordFile) {
-			return err
+// size returns the bytes of the files of a version, which are the keys of its hashes.
+func size(dir string, files map[string]string) (total int64, err error) {
+	for name := range files {
+		info, err := os.Stat(filepath.Join(dir, name))
+		if err != nil {
+			return 0, err
 		}
-		info, err := os.Stat(path)
-		if err == nil {
-			total += info.Size()
-		}
-		return err
-	})
-	return total, err
+		total += info.Size()
+	}
+	return total, nil
 }

@@ -28,6 +28,7 @@ import (
 	"github.com/tutti-server/tutti/core/status"
 	"github.com/tutti-server/tutti/internal/lab"
 	"github.com/tutti-server/tutti/internal/precision"
+	"github.com/tutti-server/tutti/internal/repository"
 	"github.com/tutti-server/tutti/proto/modelconfig"
 )
 
@@ -78,9 +79,9 @@ type Result struct {
 type model struct {
 	*Settings
 	root, name string
-	text       []byte // of config.pbtxt, nil without one
-	cfg        *modelconfig.ModelConfig
-	versions   []int64 // in ascending order
+	text       []byte                   // of config.pbtxt, nil without one
+	cfg        *modelconfig.ModelConfig // with the defaults that a server fills in
+	versions   []int64                  // in ascending order
 }
 
 // open reads the configuration and the versions of the model.
@@ -91,16 +92,9 @@ func (s *Settings) open() (*model, error) {
 	}
 	m := &model{Settings: s, root: filepath.Dir(dir), name: filepath.Base(dir)}
 	m.Dir = dir
-	entries, err := os.ReadDir(dir)
-	if err != nil {
+	if m.versions, _, err = repository.VersionFolders(dir); err != nil {
 		return nil, fmt.Errorf("expected the folder of a model: %w", err)
 	}
-	for _, e := range entries {
-		if n, err := strconv.ParseInt(e.Name(), 10, 64); err == nil && n > 0 && strconv.FormatInt(n, 10) == e.Name() {
-			m.versions = append(m.versions, n)
-		}
-	}
-	slices.Sort(m.versions)
 	if len(m.versions) == 0 {
 		return nil, status.Errorf(status.NotFound, "'%s' has no version folder, expected the folder of a model", dir)
 	}
@@ -111,7 +105,8 @@ func (s *Settings) open() (*model, error) {
 	if m.cfg, err = config.Parse(path, m.text); err != nil {
 		return nil, err
 	}
-	switch backend := m.backend(); backend {
+	config.NormaliseAndCheck(m.cfg, config.Source{Dir: dir, Name: m.name}, nil) // the load reports faults
+	switch backend := m.cfg.GetBackend(); backend {
 	case onnxRuntime, openVINO:
 	default:
 		return nil, status.Errorf(status.Unsupported, "model '%s' is of backend '%s', expected onnxruntime or openvino: others have no declared precision", m.name, backend)
@@ -125,25 +120,6 @@ const (
 	openVINO    = "openvino"
 )
 
-// backend returns the backend of the model. A configuration without one is completed by its model file, as a server does.
-func (m *model) backend() string {
-	switch name := m.cfg.GetBackend(); {
-	case name != "":
-		return name
-	case m.cfg.GetPlatform() == "onnxruntime_onnx":
-		return onnxRuntime
-	case m.cfg.GetPlatform() != "":
-		return m.cfg.GetPlatform()
-	}
-	last := m.folder(m.versions[len(m.versions)-1])
-	for name, backend := range map[string]string{"model.onnx": onnxRuntime, "model.xml": openVINO} {
-		if _, err := os.Stat(filepath.Join(last, name)); err == nil {
-			return backend
-		}
-	}
-	return ""
-}
-
 func (m *model) folder(version int64) string {
 	return filepath.Join(m.Dir, strconv.FormatInt(version, 10))
 }
@@ -151,9 +127,6 @@ func (m *model) folder(version int64) string {
 // file returns the path of the model file below a version folder, and in it.
 func (m *model) file(dir string) string {
 	name := m.cfg.GetDefaultModelFilename()
-	if name == "" {
-		name = map[string]string{onnxRuntime: "model.onnx", openVINO: "model.xml"}[m.backend()]
-	}
 	path := filepath.Join(dir, name)
 	if info, err := os.Stat(path); err == nil && info.IsDir() {
 		return filepath.Join(path, name) // a folder with the file and its external data
@@ -292,12 +265,12 @@ func (m *model) possible(to precision.Precision, from int64) error {
 	case to == precision.INT8 && !isONNX:
 		return status.Errorf(status.Unsupported, "the quantiser reads ONNX files, and the file of model '%s' is '%s': quantise it with NNCF, put the result "+
 			"into a version folder, and measure it: tutti quantize %s --measure VERSION", m.name, file, m.Dir)
-	case m.backend() == openVINO && (to == precision.BF16 && !processor.FastBF16() || to == precision.FP16 && !processor.FastFP16()):
+	case m.cfg.GetBackend() == openVINO && (to == precision.BF16 && !processor.FastBF16() || to == precision.FP16 && !processor.FastFP16()):
 		return status.Errorf(status.Unsupported, "this processor has no instructions for %s (%s): run the command on one that has them", to, processor)
-	case m.backend() == onnxRuntime && to == precision.BF16 && (runtime.GOARCH != "arm64" || !processor.FastBF16()):
+	case m.cfg.GetBackend() == onnxRuntime && to == precision.BF16 && (runtime.GOARCH != "arm64" || !processor.FastBF16()):
 		return status.Errorf(status.Unsupported, `ONNX Runtime computes in bf16 on arm64 processors with BF16 only: take backend: "openvino" `+
 			"with default_model_filename, which computes the same file in bf16 where the processor can (this one: %s)", processor)
-	case m.backend() == onnxRuntime && to == precision.FP16 && !m.onGPU() && (runtime.GOARCH != "arm64" || !processor.FastFP16()):
+	case m.cfg.GetBackend() == onnxRuntime && to == precision.FP16 && !m.onGPU() && (runtime.GOARCH != "arm64" || !processor.FastFP16()):
 		return status.Errorf(status.Unsupported, `ONNX Runtime computes in fp16 on GPUs and on arm64 processors with FP16 only, and model '%s' runs on this processor (%s): `+
 			`take backend: "openvino", or an instance_group of KIND_GPU`, m.name, processor)
 	}

@@ -222,6 +222,9 @@ func TestMake(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	if r.Bytes[0] == 0 || r.Bytes[1] == 0 || r.Bytes[0] == r.Bytes[1] {
+		t.Errorf("sizes %v, want those of the two versions", r.Bytes)
+	}
 	if r.Version != 2 || r.Missed != "" || r.Products != 1 || r.Kept != 0 || r.Record.Requests != 3 {
 		t.Errorf("%+v", r)
 	}
@@ -261,7 +264,8 @@ func TestMistakes(t *testing.T) {
 		want     string
 	}{
 		"no folder":       {[]string{"mlp"}, func(s *quantize.Settings) { s.Dir += "x" }, precision.INT8, "expected the folder of a model: "},
-		"no versions":     {nil, nil, precision.INT8, ""},
+		"no versions":     {nil, func(s *quantize.Settings) { _ = os.RemoveAll(filepath.Join(s.Dir, "1")) }, precision.INT8, "' has no version folder, expected the folder of a model"},
+		"no model file":   {nil, nil, precision.INT8, "model.onnx: no such file or directory"},
 		"other backend":   {[]string{"mlp"}, func(s *quantize.Settings) { s.Dir = filepath.Join(filepath.Dir(s.Dir), "first") }, precision.INT8, "model 'first' is of backend 'identity', expected onnxruntime or openvino"},
 		"no such version": {[]string{"mlp"}, func(s *quantize.Settings) { s.Reference = 7 }, precision.INT8, "model 'm' has no version 7, expected one of [1]"},
 		"of a quantised":  {[]string{"mlp_int8"}, nil, precision.INT8, "model.onnx' is int8, expected a file in fp32"},

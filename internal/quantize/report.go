@@ -15,7 +15,7 @@ func (r *Result) Report(w io.Writer) error {
 	rec := r.Record
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s version %d in %s against version %d: %s, %s instead of %s\n", r.Model, r.Version, rec.Precision, rec.Reference.Version,
-		plural(rec.Requests, "request"), megabytes(r.Bytes[1]), megabytes(r.Bytes[0]))
+		table.Count(rec.Requests, "request"), megabytes(r.Bytes[1]), megabytes(r.Bytes[0]))
 	if _, err := io.WriteString(w, b.String()); err != nil {
 		return err
 	}
@@ -34,7 +34,7 @@ func (r *Result) Report(w io.Writer) error {
 		}
 	}
 	if r.Kept > 0 {
-		fmt.Fprintf(&b, "%d of %s stay in fp32: those with the largest error\n", r.Kept, plural(r.Products, "matrix product"))
+		fmt.Fprintf(&b, "%d of %s stay in fp32: those with the largest error\n", r.Kept, table.Count(r.Products, "matrix product"))
 	}
 	switch {
 	case r.Bound == "":
@@ -63,13 +63,6 @@ func share(v *float64) string {
 		return "-"
 	}
 	return strconv.FormatFloat(100**v, 'f', 1, 64) + " %"
-}
-
-func plural(n int, what string) string {
-	if n != 1 {
-		what += "s"
-	}
-	return strconv.Itoa(n) + " " + what
 }
 
 func megabytes(n int64) string { return strconv.FormatFloat(float64(n)/1e6, 'f', 1, 64) + " MB" }

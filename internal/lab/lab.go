@@ -74,7 +74,7 @@ type Call struct {
 	Inputs  []infer.Named // owned
 }
 
-// NewCall copies tensors into memory of the lab. Each input is repeated so many times along its batch dimension.
+// NewCall copies tensors into memory of the lab. Each input is repeated so many times along its batch dimension. The caller must call Release.
 func (l *Lab) NewCall(model string, version int64, inputs []client.Tensor, times int) (*Call, error) {
 	c := &Call{model: model, version: max(version, 0)}
 	for i := range inputs {
@@ -116,14 +116,17 @@ func (l *Lab) Do(ctx context.Context, c *Call) (*infer.Response, error) {
 	if err == nil && resp == nil {
 		err = errors.New("it sent no response")
 	}
-	return resp, err
+	if err != nil {
+		return nil, cmp.Or(ctx.Err(), fmt.Errorf("model '%s' failed with a sample request: %w", c.model, err))
+	}
+	return resp, nil
 }
 
 // Once executes a request and drops its response.
 func (l *Lab) Once(ctx context.Context, c *Call) error {
 	resp, err := l.Do(ctx, c)
 	if err != nil {
-		return cmp.Or(ctx.Err(), fmt.Errorf("model '%s' failed with a sample request: %w", c.model, err))
+		return err
 	}
 	resp.Release()
 	return nil
@@ -133,7 +136,7 @@ func (l *Lab) Once(ctx context.Context, c *Call) error {
 func (l *Lab) Outputs(ctx context.Context, c *Call) ([]client.Tensor, error) {
 	resp, err := l.Do(ctx, c)
 	if err != nil {
-		return nil, cmp.Or(ctx.Err(), fmt.Errorf("model '%s' failed with a sample request: %w", c.model, err))
+		return nil, err
 	}
 	defer resp.Release()
 	list := make([]client.Tensor, len(resp.Outputs))

@@ -161,6 +161,9 @@ func worstCosine(one, other string, list [][]byte) (float64, error) {
 		if err != nil {
 			return 0, err
 		}
+		if len(a) == 0 || len(a) != len(b) {
+			return 0, fmt.Errorf("expected as many embeddings from both models, found %d of %s and %d of %s", len(a), one, len(b), other)
+		}
 		for i := range a {
 			var product, x, y float64
 			for k := range a[i] {

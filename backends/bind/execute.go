@@ -166,17 +166,26 @@ func (v *runtimeBuffer) Free(b *tensor.Buffer) {
 	l.mu.Unlock()
 }
 
-// checkEvery is the interval at which a Watch checks for cancellation. Most runs end earlier, and cost only a few locks.
-const checkEvery = 10 * time.Millisecond
+const (
+	// checkEvery is the interval at which a Watch checks a run for cancellation. Most runs end earlier, and cost only a few locks.
+	checkEvery = 10 * time.Millisecond
+	// checkRarely bounds the interval of an instance whose runs are short. Each check wakes two or three threads of an idle process, which
+	// costs as much as a small run.
+	checkRarely = 250 * time.Millisecond
+)
 
 // Watch stops the runs of one instance when all requests of a batch are cancelled. Runs are made one at a time. The zero value is
 // ready for use once Stop is set.
+//
+// A run is checked every checkEvery. While the checks find no run in progress, because all are short, their interval doubles up to
+// checkRarely: the first long run after short ones may execute for so long before its cancellation is noticed.
 type Watch struct {
 	// Stop stops the current run. A Watch calls it again until the run has ended, and never outside of a run.
 	Stop func()
 
 	mu      sync.Mutex
 	timer   *time.Timer
+	every   time.Duration      // the interval until the next check, at least checkEvery; guarded by mu
 	armed   bool               // the timer is set; guarded by mu
 	ctx     context.Context    //nolint:containedctx // of the current run, nil between runs; guarded by mu
 	reqs    []backends.Request // of the current run; guarded by mu
@@ -191,9 +200,10 @@ func (w *Watch) Begin(ctx context.Context, b *backends.Batch) {
 	defer w.mu.Unlock()
 	w.ctx, w.reqs = ctx, b.Requests
 	if w.timer == nil {
-		w.timer = time.AfterFunc(checkEvery, w.check)
+		w.every = checkEvery
+		w.timer = time.AfterFunc(w.every, w.check)
 	} else if !w.armed {
-		w.timer.Reset(checkEvery)
+		w.timer.Reset(w.every)
 	}
 	w.armed = true
 }
@@ -212,8 +222,10 @@ func (w *Watch) check() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.armed = w.ctx != nil; !w.armed {
+		w.every = min(2*w.every, checkRarely)
 		return
 	}
+	w.every = checkEvery
 	done := func(ctx context.Context) bool { return ctx != nil && ctx.Err() != nil }
 	gone := len(w.reqs) > 0
 	for i := range w.reqs {
@@ -223,5 +235,5 @@ func (w *Watch) check() {
 		w.stopped = true
 		w.Stop()
 	}
-	w.timer.Reset(checkEvery)
+	w.timer.Reset(w.every)
 }

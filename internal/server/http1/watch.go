@@ -7,20 +7,26 @@ import (
 	"time"
 )
 
-// watchAfter is how long a request runs before the server begins to watch for its client's disconnect, and the interval of the
-// sweep that finds such requests. A sweep wakes an idle processor, so it runs only while there are requests.
-const watchAfter = 20 * time.Millisecond
+const (
+	// watchAfter is how long a request runs before the server begins to watch for its client's disconnect, and the shortest interval of
+	// the sweeps that find such requests.
+	watchAfter = 20 * time.Millisecond
+	// watchRarely is the longest interval of the sweeps. Each sweep wakes two or three threads of an idle process, which costs as much as
+	// a small request. So there are none without requests, and the interval doubles after each sweep that finds no request of watchAfter.
+	watchRarely = 16 * watchAfter
+)
 
 // past is a deadline that ends a pending read at once.
 var past = time.Unix(1, 0)
 
-// watchers holds the requests in progress. One timer sweeps over them every watchAfter while there are any. A timer for each
+// watchers holds the requests in progress. One timer sweeps over them while there are any. A timer for each
 // request would cost more than most requests: it would be the first to expire, so the runtime would move it past the timers of
 // all idle connections in its heap.
 type watchers struct {
 	shards [16]watchShard
 	next   atomic.Uint32 // spreads connections over the shards
 	on     atomic.Bool   // the timer runs
+	every  time.Duration // the interval until the next sweep; that of the timer when on, else of the next arm
 	timer  *time.Timer
 }
 
@@ -31,7 +37,7 @@ type watchShard struct {
 }
 
 func newWatchers() *watchers {
-	all := &watchers{}
+	all := &watchers{every: watchAfter}
 	all.timer = time.AfterFunc(time.Hour, all.sweep)
 	all.timer.Stop()
 	return all
@@ -40,14 +46,18 @@ func newWatchers() *watchers {
 // arm starts the timer unless it runs.
 func (all *watchers) arm() {
 	if !all.on.Load() && all.on.CompareAndSwap(false, true) {
-		all.timer.Reset(watchAfter)
+		all.timer.Reset(all.every)
 	}
 }
 
 // sweep starts to watch the clients of long requests, and rearms the timer while requests are in progress.
 func (all *watchers) sweep() {
-	if now := time.Now(); all.each(now) {
-		all.timer.Reset(watchAfter)
+	long, left := all.each(time.Now())
+	if all.every = min(2*all.every, watchRarely); long {
+		all.every = watchAfter
+	}
+	if left {
+		all.timer.Reset(all.every)
 		return
 	}
 	all.on.Store(false)
@@ -63,15 +73,17 @@ func (all *watchers) sweep() {
 	}
 }
 
-// each starts the watch of every long request, and reports whether other requests are left.
-func (all *watchers) each(now time.Time) (left bool) {
+// each starts the watch of every long request, and reports whether there are long ones, and whether requests are left that it does not watch.
+func (all *watchers) each(now time.Time) (long, left bool) {
 	for i := range all.shards {
 		s := &all.shards[i]
 		s.mu.Lock()
 		for at := 0; at < len(s.list); {
 			w := s.list[at]
+			old := now.Sub(w.since) >= watchAfter
+			long = long || old
 			// While the body arrives, its reader sees the disconnect.
-			if now.Sub(w.since) < watchAfter || !w.c.body.arrived.Load() {
+			if !old || !w.c.body.arrived.Load() {
 				at++
 				continue
 			}
@@ -81,7 +93,7 @@ func (all *watchers) each(now time.Time) (left bool) {
 		left = left || len(s.list) > 0
 		s.mu.Unlock()
 	}
-	return left
+	return long, left
 }
 
 // remove removes w from the list.

@@ -101,6 +101,8 @@ const (
 	overhead = 2000
 	// little is the share of throughput below which a larger batch is not worth waiting for.
 	little = 0.02
+	// some is the share of throughput below which a larger batch is not worth that tasks overtake older ones.
+	some = 0.05
 	// explore is how often, in observations, a batch may exceed the useful size, so that the estimate is corrected.
 	explore = 64
 )
@@ -109,11 +111,17 @@ const (
 func (c *cost) fixed() float64 { return max(c.fit[0], 0) + overhead }
 
 // useful returns the elements from which on a larger batch gains little: the fixed cost is then a small part.
-func (c *cost) useful() float64 {
+func (c *cost) useful() float64 { return c.gains(little) }
+
+// mostlyUseful returns the elements from which on a larger batch gains less than overtaking costs other tasks.
+func (c *cost) mostlyUseful() float64 { return c.gains(some) }
+
+// gains returns the elements from which on the fixed cost is less than a share of the rest.
+func (c *cost) gains(share float64) float64 {
 	if !c.known() || c.fit[1] <= 0 {
 		return math.MaxFloat64
 	}
-	return c.fixed() / (little * c.fit[1])
+	return c.fixed() / (share * c.fit[1])
 }
 
 // splits reports whether so many elements take longer here than the fixed cost of another execution.

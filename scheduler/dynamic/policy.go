@@ -126,6 +126,10 @@ func (g *growth) decide(now int64, v *scheduler.View) scheduler.Decision {
 // the task with the nearest length as long as the padding is worth it. Unless preferred sizes or a delay are
 // configured, it takes at most its instance's share of all rows: an instance that takes everything leaves the
 // others with batches of one. For example, of the lengths 7, 8, 100 and 6 it batches 7, 8 and 6.
+//
+// A task that joins because of its length overtakes older ones, whose wait each row of the batch prolongs. So once the batch has
+// most of what batching gains, only the oldest of the others may join. Without that, 32 clients in a closed loop had a p99 of
+// nearly twice their p50.
 type near struct {
 	rules Rules
 	cost  cost
@@ -138,12 +142,16 @@ func (p *near) Decide(now int64, v scheduler.View, scratch []int32) scheduler.De
 	g := growth{rules: &p.rules, take: scratch}
 	g.add(0, first)
 	longest, most := first.Length, p.rules.MaxBatch
-	enough := math.MaxFloat64
+	enough, fair := math.MaxFloat64, math.MaxFloat64
 	if p.rules.learns() {
-		most, enough = share(&v), p.cost.useful()
+		most, enough, fair = share(&v), p.cost.useful(), p.cost.mostlyUseful()
 	}
 	for !g.full {
-		i := nearest(v.Items, g.take, first)
+		choose := nearest
+		if float64(g.rows)*float64(longest) >= fair {
+			choose = oldest
+		}
+		i := choose(v.Items, g.take, first)
 		if i < 0 {
 			break
 		}
@@ -190,4 +198,14 @@ func nearest(items []scheduler.Item, taken []int32, first *scheduler.Item) int32
 		}
 	}
 	return best
+}
+
+// oldest returns the first task in the order of service that is not taken and has first's shape, by position, or -1.
+func oldest(items []scheduler.Item, taken []int32, first *scheduler.Item) int32 {
+	for i := range items {
+		if items[i].Shape == first.Shape && !slices.Contains(taken, int32(i)) {
+			return int32(i)
+		}
+	}
+	return -1
 }

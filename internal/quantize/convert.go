@@ -33,7 +33,8 @@ type order struct {
 	Reduce bool `json:"reduce_range"`
 	// Calibration are the inputs of requests, none for dynamic quantisation.
 	Calibration [][]array `json:"calibration,omitempty"`
-	// Keep is how many matrix products stay in FP32: those with the largest error in Requests.
+	// Keep is how many matrix products stay in FP32: those with the largest error in Requests. Without a calibration the activations of
+	// the others are smoothed where that lowers their error in Requests.
 	Keep     int       `json:"keep,omitempty"`
 	Requests [][]array `json:"requests,omitempty"`
 }
@@ -42,6 +43,7 @@ type order struct {
 type answer struct {
 	Error    string `json:"error"`
 	Products int    `json:"products"` // matrix products with weights
+	Smoothed int    `json:"smoothed"` // those whose activations are smoothed
 }
 
 // array is a tensor for numpy. Data is in base64.
@@ -56,28 +58,30 @@ type array struct {
 //
 // A precision that is a property of the execution, and not of the file, needs a copy of the same file.
 //
-// keep is how many matrix products stay in FP32. It returns how many there are.
-func (m *model) convert(ctx context.Context, w *samples, p precision.Precision, keep int, from, to string) (products int, err error) {
+// keep is how many matrix products stay in FP32.
+func (m *model) convert(ctx context.Context, w *samples, p precision.Precision, keep int, from, to string) (a *answer, err error) {
 	file := m.file(from)
 	inFile := p == precision.INT8 || p == precision.FP16 && m.cfg.GetBackend() == onnxRuntime
 	if err := copyFiles(from, to, func(path string) bool { return inFile && isWeight(file, path) }); err != nil || !inFile {
-		return 0, err
+		return &answer{}, err // of a copied file nothing is known
 	}
 	below, err := filepath.Rel(from, file)
 	if err != nil {
-		return 0, err
+		return nil, err
 	}
 	o := &order{Model: file, Output: filepath.Join(to, below), To: p, Reduce: !precision.Machine().ExactInt8(), Keep: keep}
-	if o.Calibration, err = arraysOf(w.calibration); err == nil && keep > 0 {
-		o.Requests, err = arraysOf(w.requests[:min(len(w.requests), mostRanked)])
+	if o.Calibration, err = arraysOf(w.calibration); err != nil {
+		return nil, err
 	}
-	if err != nil {
-		return 0, err
+	if p == precision.INT8 && (keep > 0 || len(o.Calibration) == 0) {
+		if o.Requests, err = arraysOf(w.requests[:min(len(w.requests), mostRanked)]); err != nil && keep > 0 {
+			return nil, err // without them only smoothing is left out
+		}
 	}
 	return m.run(ctx, o)
 }
 
-// mostRanked bounds the requests with which the errors of matrix products are compared.
+// mostRanked bounds the requests with which the errors of matrix products are compared, and activations smoothed.
 const mostRanked = 16
 
 func arraysOf(requests [][]client.Tensor) (list [][]array, err error) {
@@ -161,14 +165,14 @@ func arrayOf(t *client.Tensor) (array, error) {
 }
 
 // run executes the script.
-func (m *model) run(ctx context.Context, o *order) (products int, err error) {
+func (m *model) run(ctx context.Context, o *order) (*answer, error) {
 	work, err := json.Marshal(o)
 	if err != nil {
-		return 0, err
+		return nil, err
 	}
 	python, err := m.Python()
 	if err != nil {
-		return 0, err
+		return nil, err
 	}
 	cmd := exec.CommandContext(ctx, python, "-I", "-c", script)
 	var out, errs bytes.Buffer
@@ -179,19 +183,19 @@ func (m *model) run(ctx context.Context, o *order) (products int, err error) {
 	// Temporary files of the quantiser go beside the new version: they may be as large as the model.
 	cmd.Env = append(os.Environ(), "TMPDIR="+filepath.Dir(o.Output))
 	err = cmd.Run()
-	var got answer
-	read := json.Unmarshal(out.Bytes(), &got)
+	got := &answer{}
+	read := json.Unmarshal(out.Bytes(), got)
 	switch {
 	case ctx.Err() != nil:
-		return 0, ctx.Err()
+		return nil, ctx.Err()
 	case read == nil && got.Error != "":
-		return 0, status.Errorf(status.InvalidArg, "'%s' cannot be converted to %s: %s", o.Model, o.To, got.Error)
+		return nil, status.Errorf(status.InvalidArg, "'%s' cannot be converted to %s: %s", o.Model, o.To, got.Error)
 	case err != nil:
-		return 0, fmt.Errorf("'%s' cannot be converted to %s: the quantiser ended with '%w': %s", o.Model, o.To, err, lastLine(errs.String()))
+		return nil, fmt.Errorf("'%s' cannot be converted to %s: the quantiser ended with '%w': %s", o.Model, o.To, err, lastLine(errs.String()))
 	case read != nil:
-		return 0, fmt.Errorf("'%s' cannot be converted to %s: the quantiser's answer cannot be read: %w", o.Model, o.To, read)
+		return nil, fmt.Errorf("'%s' cannot be converted to %s: the quantiser's answer cannot be read: %w", o.Model, o.To, read)
 	}
-	return got.Products, nil
+	return got, nil
 }
 
 // lastLine returns the last line of a text, which of a Python error names it.

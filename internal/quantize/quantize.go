@@ -68,6 +68,8 @@ type Result struct {
 	// Kept is how many of the matrix products of an int8 version stay in FP32, because the others alone have the fidelity.
 	Kept     int `json:"kept_fp32,omitempty"`
 	Products int `json:"products,omitempty"`
+	// Smoothed is how many of them read activations whose channels were scaled, with the inverse in the weights.
+	Smoothed int `json:"smoothed,omitempty"`
 	// Bytes are the sizes of the reference's and of the version's files.
 	Bytes [2]int64 `json:"bytes"`
 	// Change is the change of config.pbtxt that declares the version, nil if it is declared.
@@ -217,14 +219,15 @@ func (m *model) search(ctx context.Context, w *samples, to precision.Precision, 
 		if tmp, err = os.MkdirTemp(m.Dir, ".quantize-"); err != nil {
 			return "", err
 		}
-		products, err := m.convert(ctx, w, to, keep, m.folder(from), tmp)
+		made, err := m.convert(ctx, w, to, keep, m.folder(from), tmp)
 		if err == nil {
 			*r, err = m.measure(ctx, w.requests, tmp, number, to, from)
 		}
 		if err != nil {
 			return "", errors.Join(err, os.RemoveAll(tmp))
 		}
-		if (*r).Kept, (*r).Products = keep, products; (*r).Missed == "" || to != precision.INT8 || max(1, 2*keep) > products/2 {
+		(*r).Kept, (*r).Products, (*r).Smoothed = keep, made.Products, made.Smoothed
+		if (*r).Missed == "" || to != precision.INT8 || max(1, 2*keep) > made.Products/2 {
 			return tmp, nil
 		}
 		if err := os.RemoveAll(tmp); err != nil {

@@ -33,6 +33,9 @@ func (r *Result) Report(w io.Writer) error {
 			fmt.Fprintf(&b, "output %s: %d elements are NaN or infinite where the reference has numbers\n", o.Name, o.NotFinite)
 		}
 	}
+	if r.Smoothed > 0 {
+		fmt.Fprintf(&b, "%d of %s read smoothed activations\n", r.Smoothed, table.Count(r.Products, "matrix product"))
+	}
 	if r.Kept > 0 {
 		fmt.Fprintf(&b, "%d of %s stay in fp32: those with the largest error\n", r.Kept, table.Count(r.Products, "matrix product"))
 	}

@@ -40,6 +40,29 @@ save("mlp_fp16", [
     h.make_node("Cast", ["c"], ["y"], to=T.FLOAT),
 ], [port("x", T.FLOAT, "batch", 16)], [port("y", T.FLOAT, "batch", 16)], [const("w", weights.astype(np.float16))])
 
+# Products behind layer normalisations two of whose 16 channels are 40 times as large as the others, as transformers have them. Only two
+# products read the first one, and a residual connection reads the second one, too.
+channels = np.where(np.isin(np.arange(16), [3, 11]), 40, 1).astype(np.float32)
+
+
+def behind(turn):
+    """A matrix whose rows for the large channels are small."""
+    return (np.sin(np.arange(256).reshape(16, 16) * 1.7 + turn) / channels[:, None]).astype(np.float32)
+
+
+save("encoder", [
+    h.make_node("LayerNormalization", ["x", "scale1", "shift1"], ["first"], axis=-1),
+    h.make_node("MatMul", ["first", "w1"], ["a"]), h.make_node("MatMul", ["first", "w2"], ["b"]),
+    h.make_node("Add", ["a", "b"], ["c"]),
+    h.make_node("LayerNormalization", ["c", "scale2", "shift2"], ["second"], axis=-1),
+    h.make_node("Gemm", ["second", "w3", "b3"], ["d"], transB=1),
+    h.make_node("Mul", ["second", "half"], ["e"]), h.make_node("Add", ["d", "e"], ["f"]), h.make_node("MatMul", ["f", "w4"], ["y"]),
+], [port("x", T.FLOAT, "batch", 16)], [port("y", T.FLOAT, "batch", 16)], [
+    const("scale1", channels), const("shift1", channels / 8), const("scale2", channels), const("shift2", -channels / 8),
+    const("w1", behind(0)), const("w2", behind(1)), const("w3", behind(2).T.copy()), const("b3", np.linspace(-1, 1, 16, dtype=np.float32)),
+    const("half", np.array(0.5, np.float32)), const("w4", behind(3)),
+])
+
 # One identity per element type.
 kinds = ["BOOL", "UINT8", "UINT16", "UINT32", "UINT64", "INT8", "INT16", "INT32", "INT64", "FLOAT16", "FLOAT", "DOUBLE", "BFLOAT16"]
 save("types", [h.make_node("Identity", [f"in_{k}"], [f"out_{k}"]) for k in kinds],

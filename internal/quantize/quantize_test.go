@@ -212,6 +212,53 @@ func TestGoldenByBound(t *testing.T) {
 	}
 }
 
+// TestGoldenOfEnsemble checks golden requests of an ensemble whose step is in int8: they keep their tolerance, the error says why the
+// response differs, and the fidelity of the ensemble is a bound instead. That bound does not loosen them while the step is in fp32.
+func TestGoldenOfEnsemble(t *testing.T) {
+	t.Parallel()
+	root := repository(t, `parameters { key: "precision" value { string_value: "fp32, 2=int8" } }`, "mlp", "mlp_int8")
+	put := func(name, text string) {
+		if err := os.WriteFile(filepath.Join(root, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Mkdir(filepath.Join(root, "e", "golden"), 0o750); err != nil {
+		t.Fatal(err)
+	}
+	golden := func(y string) {
+		put("e/golden/a.json", `{"inputs": [{"name": "IN", "datatype": "FP32", "shape": [1, 16], "data": [0.1,0.2,0.35,0.4,1,2,3,4,5,6,7,8,9,10,11,12.3]}],
+			"outputs": [{"name": "OUT", "datatype": "FP32", "shape": [1, 16], "data": `+y+`}]}`)
+	}
+	s := settings(t, root)
+	ensemble := func() string {
+		l, err := lab.Open(t.Context(), &s.Settings, root, "e")
+		if err != nil {
+			return err.Error()
+		}
+		if err := l.Close(context.WithoutCancel(t.Context())); err != nil {
+			t.Error(err)
+		}
+		return ""
+	}
+	const right, near, other = "[0.1,0.1,0.15,0.05,0.6,1,1,1,1,1,1,1,1,1,1,1.3]", "[0.1,0.1,0.15,0.05,0.6,1,1,1,1,1,1,1,1,1,1,1.4]", "[9,0,0,0,0,0,0,0,0,0,0,0,0,0,0,1]"
+	const fidelity = `parameters { key: "fidelity" value { string_value: "cosine=0.99" } }`
+	for _, tt := range []struct{ name, y, config, policy, want string }{
+		{"tolerance", right, "", "", "version 2 of its model 'm' computes in int8. To compare the ensemble by a bound, give it the parameter 'fidelity', for example 'cosine=0.985'"},
+		{"bound", right, fidelity, "", ""},
+		{"beyond the bound", other, fidelity, "", "golden requests of model 'e' miss the fidelity 'cosine=0.99': output 'OUT' has a cosine of"},
+		{"no bound", right, strings.ReplaceAll(fidelity, "cosine=0.99", "close"), "", "'close' is no condition"},
+		{"fp32", right, fidelity, "version_policy { specific { versions: 1 } }", ""},
+		{"fp32, near", near, fidelity, "version_policy { specific { versions: 1 } }", "golden request 'a.json' of model 'e': output 'OUT' has 1.3"},
+	} {
+		golden(tt.y)
+		put("e/config.pbtxt", around+tt.config)
+		put("m/config.pbtxt", product+`parameters { key: "precision" value { string_value: "fp32, 2=int8" } }`+tt.policy)
+		if got := ensemble(); !strings.Contains(got, tt.want) || (got == "") != (tt.want == "") {
+			t.Errorf("%s: %s, want %s", tt.name, got, tt.want)
+		}
+	}
+}
+
 // TestMake makes versions with the quantiser: dynamic, calibrated, and one that is not written because it misses the bound.
 func TestMake(t *testing.T) {
 	t.Parallel()

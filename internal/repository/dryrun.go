@@ -158,7 +158,7 @@ func (r *Repository) prepare(ctx context.Context, f *folder, v *version, active 
 	if len(samples) > 0 {
 		r.s.Log.DebugContext(ctx, "model warmed up", slog.String("model", f.name), slog.Int64("version", v.sig.Version), slog.Int("samples", len(samples)))
 	}
-	return r.withDryRun(ctx, f, v, active[0].inst, 1, func(x *dryRun) error { return r.checkGoldens(ctx, f, v.sig, x) })
+	return r.withDryRun(ctx, f, v, active[0].inst, 1, func(x *dryRun) error { return r.checkGoldens(ctx, f, v, x) })
 }
 
 // The folder of a model that holds the data of warm-up requests, and the bounds of one request.

@@ -14,6 +14,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -22,6 +23,7 @@ import (
 	"github.com/tutti-server/tutti/core/status"
 	"github.com/tutti-server/tutti/core/tensor"
 	"github.com/tutti-server/tutti/internal/precision"
+	"github.com/tutti-server/tutti/proto/modelconfig"
 )
 
 // goldenFolder is a model's folder with golden requests: requests with the responses that the model must give
@@ -45,8 +47,9 @@ type tolerance struct {
 // defaultTolerance covers the differences between kernels of different processors.
 var defaultTolerance = tolerance{Absolute: 1e-5, Relative: 1e-4} //nolint:gochecknoglobals // a constant
 
-// checkGoldens sends the golden requests of a version. The error names the first file with an unexpected response.
-func (r *Repository) checkGoldens(ctx context.Context, f *folder, sig *config.Signature, x *dryRun) error {
+// checkGoldens sends the golden requests of a version. The error names the first file with an unexpected response, or the figure that
+// misses the bound by which responses in a lower precision are compared.
+func (r *Repository) checkGoldens(ctx context.Context, f *folder, v *version, x *dryRun) error {
 	dir := filepath.Join(f.dir, goldenFolder)
 	entries, err := os.ReadDir(dir)
 	switch {
@@ -56,7 +59,7 @@ func (r *Repository) checkGoldens(ctx context.Context, f *folder, sig *config.Si
 		return status.Errorf(status.InvalidArg, "golden requests of model '%s' cannot be read: %w", f.name, err)
 	}
 	asked := 0
-	bound, err := precision.Demanded(f.cfg, sig.Version)
+	bound, lower, err := v.goldenBound(f.cfg)
 	if err != nil {
 		return err
 	}
@@ -66,8 +69,11 @@ func (r *Repository) checkGoldens(ctx context.Context, f *folder, sig *config.Si
 			continue
 		}
 		judge := (*goldenCase).compare
-		if bound != nil {
-			judge = func(g *goldenCase, resp *infer.Response) error { return g.add(sum, resp, sig.MaxBatch > 0) }
+		switch {
+		case bound != nil:
+			judge = func(g *goldenCase, resp *infer.Response) error { return g.add(sum, resp, v.sig.MaxBatch > 0) }
+		case lower != nil:
+			judge = func(g *goldenCase, resp *infer.Response) error { return lower.explain(g.compare(resp)) }
 		}
 		if err := r.checkGolden(ctx, f, e.Name(), x, judge); err != nil {
 			return status.Errorf(status.InvalidArg, "golden request '%s' of model '%s': %w", e.Name(), f.name, err)
@@ -80,9 +86,38 @@ func (r *Repository) checkGoldens(ctx context.Context, f *folder, sig *config.Si
 		}
 	}
 	if asked > 0 {
-		r.s.Log.InfoContext(ctx, "golden requests answered", slog.String("model", f.name), slog.Int64("version", sig.Version), slog.Int("requests", asked))
+		r.s.Log.InfoContext(ctx, "golden requests answered", slog.String("model", f.name), slog.Int64("version", v.sig.Version), slog.Int("requests", asked))
 	}
 	return nil
+}
+
+// goldenBound returns the bound by which golden requests of a version are compared, nil for their tolerance.
+//
+// It is the fidelity that the version's configuration demands. That of an ensemble counts while one of its steps computes in a lower
+// precision than fp32. Where the ensemble demands none, lower is the first such step.
+func (v *version) goldenBound(cfg *modelconfig.ModelConfig) (bound *precision.Bound, lower *version, err error) {
+	if !config.IsEnsemble(cfg) {
+		bound, err = precision.Demanded(cfg, v.sig.Version)
+		return bound, nil, err
+	}
+	i := slices.IndexFunc(v.uses, func(u *version) bool { return u.precision != "" && u.precision != string(precision.FP32) })
+	if i < 0 {
+		return nil, nil, nil
+	}
+	bound, err = precision.BoundOf(cfg)
+	if bound == nil {
+		lower = v.uses[i]
+	}
+	return bound, lower, err
+}
+
+// explain adds to the difference in an ensemble's response that its step, this version, computes in a lower precision, and what to do.
+func (v *version) explain(difference error) error {
+	if difference == nil {
+		return nil
+	}
+	return fmt.Errorf("%w: version %d of its model '%s' computes in %s. To compare the ensemble by a bound, give it the parameter '%s', "+
+		"for example 'cosine=0.985'", difference, v.sig.Version, v.sig.Model, v.precision, precision.FidelityKey)
 }
 
 // checkGolden sends one golden request, and calls judge with its response.

@@ -431,7 +431,7 @@ func (c *change) compile(ctx context.Context, m *model, l *versionState) (v *ver
 		return nil, errors.Join(err, v.close(ctx))
 	}
 	settings.Stats = &telemetry.Model{Name: m.name, Version: l.number}
-	if err := c.r.checkGoldens(ctx, m.folder, v.sig, &dryRun{exec: exec.New(settings)}); err != nil {
+	if err := c.r.checkGoldens(ctx, m.folder, v, &dryRun{exec: exec.New(settings)}); err != nil {
 		return nil, errors.Join(err, v.close(ctx))
 	}
 	return v, nil

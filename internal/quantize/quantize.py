@@ -217,7 +217,7 @@ def smoothed(model, groups, kept, numpy, onnx):
     graph, count = model.graph, 0
     for name, g in groups.items():
         rest = [p for p in g.products if p.node.name not in kept]
-        if not rest or sum(p.smooth for p in rest) > WORTHWHILE * sum(p.plain for p in rest):
+        if not sum(p.smooth for p in rest) < WORTHWHILE * sum(p.plain for p in rest):  # Also of NaN, and of no products.
             continue
         source = name
         if not folded(model, name, g.scales, rest, numpy, onnx):

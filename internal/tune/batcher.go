@@ -33,7 +33,7 @@ type queued struct {
 
 func newBatcher(x *simulation, model int) (*batcher, error) {
 	m, s := &x.s.Network.Models[model], &x.s.Settings[model]
-	q := &batcher{x: x, inline: m.Inline && !s.Batching, cost: m.cost(s.Threads), free: s.Instances, all: s.Instances}
+	q := &batcher{x: x, inline: m.Inline && !s.Batching, cost: m.cost(s), free: s.Instances, all: s.Instances}
 	rules, ok, err := m.rules(s)
 	if err != nil || !ok {
 		return q, err

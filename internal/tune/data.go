@@ -1,8 +1,6 @@
 package tune
 
 import (
-	"maps"
-	"slices"
 	"time"
 )
 
@@ -33,12 +31,24 @@ type ModelData struct {
 	Name    string `json:"name"`
 	Largest int32  `json:"largest_max_batch_size"` // that was tried
 	Fixed   string `json:"max_batch_size_fixed,omitempty"`
-	// Costs are by number of threads.
+	// Versions are the versions in other precisions.
+	Versions []VersionData `json:"versions,omitempty"`
+	// Offer is the command that makes one where there is none.
+	Offer string `json:"offer,omitempty"`
+	// Costs are by version and number of threads.
 	Costs []CostData `json:"costs"`
 }
 
-// CostData is what executions with a number of threads take. Errors are parts of the measured time.
+// VersionData is a version in another precision than the current one.
+type VersionData struct {
+	Version   int64  `json:"version"`
+	Precision string `json:"precision"`
+	Refused   string `json:"refused,omitempty"` // why it was not tried
+}
+
+// CostData is what executions of a version with a number of threads take. Errors are parts of the measured time.
 type CostData struct {
+	Version int64   `json:"version,omitempty"` // none for the current one
 	Threads int     `json:"threads,omitempty"`
 	One     float64 `json:"one_request_us"`
 	Cores   float64 `json:"cores"`
@@ -66,6 +76,8 @@ type CandidateData struct {
 // SettingData are the settings of a model.
 type SettingData struct {
 	Model     string  `json:"model"`
+	Version   int64   `json:"version,omitempty"` // in place of the current one
+	Precision string  `json:"precision,omitempty"`
 	Instances int     `json:"instances"`
 	Threads   int     `json:"threads,omitempty"`
 	MaxBatch  int32   `json:"max_batch_size"`
@@ -117,13 +129,16 @@ func (r *Report) Data() *Data {
 
 func (n *Network) model(i int) ModelData {
 	m := &n.Models[i]
-	d := ModelData{Name: m.Name, Largest: m.Largest, Fixed: m.Fixed}
+	d := ModelData{Name: m.Name, Largest: m.Largest, Fixed: m.Fixed, Offer: m.Offer}
 	size := n.typical(i)
-	for _, threads := range slices.Sorted(maps.Keys(m.Costs)) {
-		c := m.Costs[threads]
+	for _, a := range m.Versions {
+		d.Versions = append(d.Versions, VersionData{a.Number, string(a.Precision), a.Refused})
+	}
+	for _, x := range m.executions() {
+		c := m.Costs[x]
 		var one Batch
 		one.add(size)
-		row := CostData{Threads: threads, One: c.Wall(&one) / float64(time.Microsecond), Cores: c.Width, Error: c.Error}
+		row := CostData{Version: x.Version.Number, Threads: x.Threads, One: c.Wall(&one) / float64(time.Microsecond), Cores: c.Width, Error: c.Error}
 		if c.BeyondBatches > 0 {
 			row.Beyond = &c.Beyond
 		}
@@ -139,7 +154,7 @@ func (r *Report) candidate(c *Candidate) CandidateData {
 	}
 	for i := range c.Settings {
 		s := &c.Settings[i]
-		d.Settings = append(d.Settings, SettingData{r.Network.Models[i].Name, s.Instances, s.Threads, s.MaxBatch, s.Batching, s.Preferred, s.Delay.Microseconds()})
+		d.Settings = append(d.Settings, SettingData{r.Network.Models[i].Name, s.Version.Number, string(s.Version.Precision), s.Instances, s.Threads, s.MaxBatch, s.Batching, s.Preferred, s.Delay.Microseconds()})
 	}
 	return d
 }

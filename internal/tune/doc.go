@@ -3,7 +3,8 @@
 //
 // It works in five phases:
 //
-//  1. Measure (measure.go): each model executes batches of the samples alone, with several numbers of threads. Fit
+//  1. Measure (measure.go): each model executes batches of the samples alone, with several numbers of threads, and in each
+//     precision that it has a version in (versions.go). Fit
 //     turns the times into a Cost: wall time against rows and elements, cores in use, and interference.
 //  2. Calibrate (calibrate.go): a short run of the current configuration measures what a request costs outside its
 //     models, and how much slower everything is under load.

@@ -2,9 +2,12 @@ package tune
 
 import (
 	"context"
+	"errors"
+	"strings"
 	"time"
 
 	"github.com/tutti-server/tutti/client"
+	"github.com/tutti-server/tutti/internal/lab"
 	"github.com/tutti-server/tutti/internal/load"
 )
 
@@ -19,6 +22,31 @@ func NewCost(width float64, coefficients ...float64) Cost {
 func Search(ctx context.Context, n *Network, cores int, objective time.Duration, rate float64) (*Report, error) {
 	t := &tuning{Settings: &Settings{Ensemble: n.Ensemble, Objective: objective, Rate: rate, Progress: func(string, float64) {}}, cores: cores, network: n}
 	return t.search(ctx)
+}
+
+// Variants returns the network of an ensemble with the versions and numbers of threads to measure.
+func Variants(ctx context.Context, s Settings) (n *Network, err error) {
+	over, err := lab.NewOverlay(s.Root)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, over.Remove()) }()
+	s.Progress = func(string, float64) {}
+	n, _, err = (&tuning{Settings: &s, cores: 1}).variants(ctx, over)
+	return n, err
+}
+
+// VersionsText returns what the report says about versions in other precisions. All models count as equally slow.
+func (n *Network) VersionsText() string {
+	n.Samples = []Sample{{Sizes: make([]Size, len(n.Nodes))}}
+	for i := range n.Models {
+		for x := range n.Models[i].Costs {
+			n.Models[i].Costs[x] = NewCost(1, 1)
+		}
+	}
+	var b strings.Builder
+	n.versionsText(&b)
+	return b.String()
 }
 
 // SameRows compares the outputs of a request with those of a batch of its copies.

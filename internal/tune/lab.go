@@ -55,5 +55,11 @@ func machineTime() time.Duration {
 	return time.Duration((t.User + t.Nice + t.System + t.IRQ + t.SoftIRQ + t.Steal) * float64(time.Second))
 }
 
-// variant is the name of a copy of a model that executes with so many threads.
-func variant(model string, threads int) string { return model + "--threads-" + strconv.Itoa(threads) }
+// variant is the name of a copy of a model that executes so. For example, "minilm--threads-2--version-3".
+func variant(model string, x Execution) string {
+	name := model + "--threads-" + strconv.Itoa(x.Threads)
+	if x.Version != (Version{}) {
+		name += "--version-" + strconv.FormatInt(x.Version.Number, 10)
+	}
+	return name
+}

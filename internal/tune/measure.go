@@ -22,13 +22,14 @@ func processTime() time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// point is one thing to measure: a batch of a model with a number of threads.
+// point is one thing to measure: a batch of a model that executes in one way.
 type point struct {
-	model, threads int
-	name           string // of the model's variant
-	batch          Batch
-	call           *lab.Call
-	wall, cpu      []time.Duration
+	model     int
+	x         Execution
+	name      string // of the model's variant
+	batch     Batch
+	call      *lab.Call
+	wall, cpu []time.Duration
 }
 
 const (
@@ -53,15 +54,17 @@ func (l *bench) measure(ctx context.Context, n *Network, inputs [][][]client.Ten
 	}()
 	round := time.Duration(0)
 	for m := range n.Models {
-		for threads := range n.Models[m].Costs {
-			list, took, err := l.points(ctx, n, m, threads, inputs, min(longest, l.s.length(longestBatch)))
+		for x := range n.Models[m].Costs {
+			list, took, err := l.points(ctx, n, m, x, inputs, min(longest, l.s.length(longestBatch)))
 			points, round = append(points, list...), round+took
 			if err != nil {
 				return err
 			}
 		}
 	}
-	slices.SortStableFunc(points, func(a, b *point) int { return cmp.Or(cmp.Compare(a.model, b.model), cmp.Compare(a.threads, b.threads)) })
+	slices.SortStableFunc(points, func(a, b *point) int {
+		return cmp.Or(cmp.Compare(a.model, b.model), cmp.Compare(a.x.Version.Number, b.x.Version.Number), cmp.Compare(a.x.Threads, b.x.Threads))
+	})
 	rounds := int(min(max(l.s.length(measureTime)/max(round, 1), fewestRounds), mostRounds))
 	for i := range rounds {
 		for _, p := range points {
@@ -77,26 +80,26 @@ func (l *bench) measure(ctx context.Context, n *Network, inputs [][][]client.Ten
 		progress(float64(i+1) / float64(rounds))
 	}
 	for m := range n.Models {
-		for threads := range n.Models[m].Costs {
-			n.Models[m].Costs[threads] = fitPoints(points, &n.Models[m], m, threads)
+		for x := range n.Models[m].Costs {
+			n.Models[m].Costs[x] = fitPoints(points, &n.Models[m], m, x)
 		}
 		n.Models[m].bounded(points, m)
 	}
 	return nil
 }
 
-// fitPoints fits the cost of a model with a number of threads.
-func fitPoints(points []*point, m *Model, model, threads int) Cost {
+// fitPoints fits the cost of a model that executes in one way.
+func fitPoints(points []*point, m *Model, model int, x Execution) Cost {
 	var list []Observation
 	for _, p := range points {
-		if p.model == model && p.threads == threads {
+		if p.model == model && p.x == x {
 			list = append(list, Observation{Batch: p.batch, Wall: quartile(p.wall), CPU: quartile(p.cpu)})
 		}
 	}
 	c := Fit(list)
 	c.Beyond, c.BeyondBatches = beyond(&c, list, m.Current.MaxBatch)
-	if threads > 0 {
-		c.Width = min(c.Width, float64(threads)) // the rest is the server's
+	if x.Threads > 0 {
+		c.Width = min(c.Width, float64(x.Threads)) // the rest is the server's
 	}
 	if m.Config.GetBackend() == "python" {
 		c.Width = max(c.Width, 1) // its time is that of another process
@@ -106,17 +109,17 @@ func fitPoints(points []*point, m *Model, model, threads int) Cost {
 
 // points returns what to measure of a model: some of the samples, each in batches of 1, 2, 4 and so on copies, until a
 // batch takes longest. It executes each batch twice, so that memory is there when it is measured.
-func (l *bench) points(ctx context.Context, n *Network, model, threads int, inputs [][][]client.Tensor, longest time.Duration) (list []*point, took time.Duration, err error) {
+func (l *bench) points(ctx context.Context, n *Network, model int, x Execution, inputs [][][]client.Tensor, longest time.Duration) (list []*point, took time.Duration, err error) {
 	m := &n.Models[model]
 	node := slices.IndexFunc(n.Nodes, func(x Node) bool { return x.Model == model })
 	name := m.Name
-	if threads > 0 {
-		name = variant(m.Name, threads)
+	if x.Threads > 0 {
+		name = variant(m.Name, x)
 	}
 	for _, sample := range spread(n, node) {
 		size := n.Samples[sample].Sizes[node]
 		for copies := int32(1); copies == 1 || copies*size.Rows <= m.Largest; copies *= 2 {
-			p := &point{model: model, threads: threads, name: name}
+			p := &point{model: model, x: x, name: name}
 			for range copies {
 				p.batch.add(&size)
 			}
@@ -160,16 +163,16 @@ func spread(n *Network, node int) (list []int) {
 // other cores, beyond the sharing of cores.
 func (l *bench) interference(ctx context.Context, n *Network, cores int, inputs [][][]client.Tensor) error {
 	for m := range n.Models {
-		for threads, c := range n.Models[m].Costs {
-			if threads == 0 || cores < 2 {
+		for x, c := range n.Models[m].Costs {
+			if x.Threads == 0 || cores < 2 {
 				continue
 			}
 			node := slices.IndexFunc(n.Nodes, func(x Node) bool { return x.Model == m })
 			list := spread(n, node)
-			together := concurrent(cores, threads)
+			together := concurrent(cores, x.Threads)
 			shared := max(1, c.Width*float64(together)/float64(cores))
 			for i, sample := range []int{list[0], list[len(list)-1]} {
-				call, err := l.NewCall(variant(n.Models[m].Name, threads), 0, inputs[sample][node], 1)
+				call, err := l.NewCall(variant(n.Models[m].Name, x), 0, inputs[sample][node], 1)
 				if err != nil {
 					return err
 				}
@@ -182,7 +185,7 @@ func (l *bench) interference(ctx context.Context, n *Network, cores int, inputs 
 				b.add(&n.Samples[sample].Sizes[node])
 				c.Interference[i] = Interference{Wall: c.Wall(&b), Part: max(0, slower/shared-1)}
 			}
-			n.Models[m].Costs[threads] = c
+			n.Models[m].Costs[x] = c
 		}
 	}
 	return nil

@@ -3,6 +3,7 @@ package tune
 import (
 	"time"
 
+	"github.com/tutti-server/tutti/internal/precision"
 	"github.com/tutti-server/tutti/proto/modelconfig"
 	"github.com/tutti-server/tutti/scheduler/dynamic"
 )
@@ -23,8 +24,8 @@ type Model struct {
 	Padded bool                     // rows of different lengths share a batch
 	// Inline marks a model without a queue: requests execute it on their own goroutine, in any number at a time.
 	Inline bool
-	// Costs are the measured costs by number of threads. A model whose threads cannot be set has one entry, for 0.
-	Costs map[int]Cost
+	// Costs are the measured costs. A model whose threads cannot be set has them for 0 threads.
+	Costs map[Execution]Cost
 	// Current are the settings as they are now; Threads is 0 where they cannot be set.
 	Current Setting
 	// Largest is the largest max_batch_size to try. It is more than the current one where the model's file takes larger
@@ -32,6 +33,29 @@ type Model struct {
 	Largest int32
 	// Fixed is why a larger max_batch_size was tried in vain. Empty where none was tried, or one was found.
 	Fixed string
+	// Versions are the versions in other precisions. Those that were refused have no costs.
+	Versions []Alternative
+	// Offer is the command that makes a version in another precision, where there is none.
+	Offer string
+}
+
+// Execution is how a model executes.
+type Execution struct {
+	Version Version
+	Threads int
+}
+
+// Version is a version of a model to serve in place of the current one. The zero value is the current one.
+type Version struct {
+	Number    int64
+	Precision precision.Precision
+}
+
+// Alternative is a version that may be served in place of the current one.
+type Alternative struct {
+	Version
+	// Refused is why it was not tried. Empty if it was.
+	Refused string
 }
 
 // Node is one step of the ensemble.
@@ -53,6 +77,7 @@ type Size struct {
 
 // Setting is what tune can change of one model.
 type Setting struct {
+	Version   Version
 	MaxBatch  int32
 	Batching  bool    // dynamic_batching
 	Preferred []int32 // preferred_batch_size
@@ -72,13 +97,18 @@ func (m *Model) rules(s *Setting) (r dynamic.Rules, ok bool, err error) {
 	return r, true, err
 }
 
-// cost returns the cost of a model with a number of threads, or of the nearest number that was measured.
-func (m *Model) cost(threads int) *Cost {
-	if c, ok := m.Costs[threads]; ok {
+// cost returns the cost of a model with a setting: with its number of threads, or with the nearest number that was measured.
+func (m *Model) cost(s *Setting) *Cost {
+	threads := s.Threads
+	if c, ok := m.Costs[Execution{s.Version, threads}]; ok {
 		return &c
 	}
 	best, found := Cost{}, -1
-	for n, c := range m.Costs {
+	for x, c := range m.Costs {
+		n := x.Threads
+		if x.Version != s.Version {
+			continue
+		}
 		if found < 0 || abs(n-threads) < abs(found-threads) || abs(n-threads) == abs(found-threads) && n < found {
 			best, found = c, n
 		}

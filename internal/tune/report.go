@@ -3,7 +3,6 @@ package tune
 import (
 	"fmt"
 	"io"
-	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -18,6 +17,7 @@ func (r *Report) Write(w io.Writer) error {
 	fmt.Fprintf(&b, "Ensemble %s, p99 of at most %s, %s, %s.\n\n", r.Ensemble, Round(r.Objective), table.Count(r.Cores, "core"), table.Count(len(r.Network.Samples), "sample request"))
 	table.Right(&b, "", r.Network.costs())
 	r.Network.largerText(&b)
+	r.Network.versionsText(&b)
 	fmt.Fprintf(&b, "\nBesides its models a request takes %s of processor time and %s without; under load executions take %.2f times as long.\n\n",
 		Round(r.Overhead.CPU), Round(r.Overhead.Wait), r.slowdown())
 	fmt.Fprintf(&b, "current: %s\n", r.Network.describe(r.Current.Settings))
@@ -105,10 +105,10 @@ func (n *Network) costs() [][]string {
 	for i := range n.Models {
 		m := &n.Models[i]
 		size := n.typical(i)
-		for _, threads := range slices.Sorted(maps.Keys(m.Costs)) {
-			c := m.Costs[threads]
-			row := []string{m.Name, strconv.Itoa(threads), c.copies(size, 1), "", fmt.Sprintf("%.2f", c.Width), fmt.Sprintf("%.0f-%.0f %%", 100*c.Interference[0].Part, 100*c.Interference[1].Part), fmt.Sprintf("%.0f %%", 100*c.Error)}
-			if threads == 0 {
+		for _, x := range m.executions() {
+			c := m.Costs[x]
+			row := []string{m.Name + x.Version.suffix(), strconv.Itoa(x.Threads), c.copies(size, 1), "", fmt.Sprintf("%.2f", c.Width), fmt.Sprintf("%.0f-%.0f %%", 100*c.Interference[0].Part, 100*c.Interference[1].Part), fmt.Sprintf("%.0f %%", 100*c.Error)}
+			if x.Threads == 0 {
 				row[1] = ""
 			}
 			if m.Largest > 1 {

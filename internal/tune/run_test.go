@@ -13,6 +13,7 @@ import (
 	"github.com/tutti-server/tutti/backends/identity"
 	"github.com/tutti-server/tutti/backends/repeat"
 	"github.com/tutti-server/tutti/core/config"
+	"github.com/tutti-server/tutti/internal/precision"
 	"github.com/tutti-server/tutti/internal/tune"
 	"github.com/tutti-server/tutti/steps"
 )
@@ -70,7 +71,7 @@ func TestRun(t *testing.T) {
 		t.Fatal(err)
 	}
 	m := &r.Network.Models[0]
-	if cost := m.Costs[0]; len(r.Network.Models) != 1 || cost.Wall(&tune.Batch{Rows: 1, Elements: 2}) < float64(time.Millisecond) || cost.Width > 0.9 {
+	if cost := m.Costs[tune.Execution{}]; len(r.Network.Models) != 1 || cost.Wall(&tune.Batch{Rows: 1, Elements: 2}) < float64(time.Millisecond) || cost.Width > 0.9 {
 		t.Errorf("a model that waits a millisecond has the cost %+v", cost)
 	}
 	for name, c := range map[string]*tune.Candidate{"current": &r.Current, "advice": &r.Advice} {
@@ -126,6 +127,25 @@ func TestRunRefuses(t *testing.T) {
 		}
 		if _, err := tune.Run(t.Context(), s); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%q with data %q: error '%v', want '%s'", c.ensemble, c.data, err, c.want)
+		}
+	}
+}
+
+// TestChangeVersion checks that another version takes the place of whatever version_policy there is.
+func TestChangeVersion(t *testing.T) {
+	t.Parallel()
+	const policy = "version_policy: { specific { versions: [ 2 ] } }\n"
+	root := repository(t, map[string]string{
+		"m/config.pbtxt":     "max_batch_size: 8\n",
+		"other/config.pbtxt": "version_policy: { all { } } # every one\nmax_batch_size: 8\n",
+	})
+	for model, want := range map[string]string{"m": "max_batch_size: 8\n" + policy, "other": strings.TrimSuffix(policy, "\n") + " # every one\nmax_batch_size: 8\n"} {
+		n := oneModel(tune.NewCost(1, 1e6), 8)
+		set := n.Models[0].Current
+		set.Version = tune.Version{Number: 2, Precision: precision.INT8}
+		list, err := tune.Changes(n, func(string) string { return filepath.Join(root, model) }, []tune.Setting{set})
+		if err != nil || len(list) != 1 || string(list[0].To) != want {
+			t.Errorf("%s: error %v, changes %s", model, err, list)
 		}
 	}
 }

@@ -233,10 +233,10 @@ const fastest = 1e6
 // candidates returns the settings of a model to try: instances and threads that use the cores once or twice, and
 // batching rules.
 func (t *tuning) candidates(m *Model) (list []Setting) {
-	for threads := range m.Costs {
-		for _, instances := range t.instances(m, max(threads, 1)) {
+	for x := range m.Costs {
+		for _, instances := range t.instances(m, max(x.Threads, 1)) {
 			for _, s := range t.batching(m) {
-				s.Threads, s.Instances = threads, instances
+				s.Version, s.Threads, s.Instances = x.Version, x.Threads, instances
 				list = append(list, s)
 			}
 		}
@@ -289,7 +289,7 @@ func (t *tuning) batching(m *Model) []Setting {
 // compareSettings orders settings from simple to elaborate, so that of equally good ones the simplest is chosen.
 func compareSettings(a, b *Setting) int {
 	rank := func(s *Setting) []int64 {
-		return []int64{int64(s.Delay), int64(len(s.Preferred)), int64(s.Instances * max(s.Threads, 1)), int64(s.Instances), int64(s.MaxBatch), int64(sum(s.Preferred))}
+		return []int64{s.Version.Number, int64(s.Delay), int64(len(s.Preferred)), int64(s.Instances * max(s.Threads, 1)), int64(s.Instances), int64(s.MaxBatch), int64(sum(s.Preferred))}
 	}
 	return slices.Compare(rank(a), rank(b))
 }
@@ -304,6 +304,6 @@ func sum(list []int32) (n int32) {
 func sameSettings(a, b []Setting) bool {
 	return slices.EqualFunc(a, b, func(a, b Setting) bool {
 		return a.MaxBatch == b.MaxBatch && a.Batching == b.Batching && slices.Equal(a.Preferred, b.Preferred) && a.Delay == b.Delay &&
-			a.Instances == b.Instances && a.Threads == b.Threads
+			a.Instances == b.Instances && a.Threads == b.Threads && a.Version == b.Version
 	})
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/tutti-server/tutti/internal/load"
+	"github.com/tutti-server/tutti/internal/precision"
 	"github.com/tutti-server/tutti/internal/tune"
 )
 
@@ -33,6 +34,28 @@ func TestSearchFindsBatches(t *testing.T) {
 	}
 	if front := tune.Pareto(r.Points); len(front) < 3 {
 		t.Errorf("the Pareto front has %d of %d points", len(front), len(r.Points))
+	}
+}
+
+// TestSearchVersion checks that a version in another precision is chosen where it is faster, also for the least processor time, and not
+// where it is hardly faster.
+func TestSearchVersion(t *testing.T) {
+	t.Parallel()
+	const ms = float64(time.Millisecond)
+	two := tune.Version{Number: 2, Precision: precision.INT8}
+	for _, c := range []struct {
+		cost, rate float64
+		want       tune.Version
+	}{{4 * ms, 0, two}, {4 * ms, 20, two}, {9.9 * ms, 0, tune.Version{}}, {9.9 * ms, 20, tune.Version{}}, {20 * ms, 0, tune.Version{}}} {
+		n := oneModel(tune.NewCost(1, 0, 10*ms), 0)
+		n.Models[0].Costs[tune.Execution{Version: two}] = tune.NewCost(1, 0, c.cost)
+		r, err := tune.Search(t.Context(), n, 2, 200*time.Millisecond, c.rate)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if s := &r.Advice.Settings[0]; s.Version != c.want || strings.HasPrefix(s.String(), "version 2 in int8, ") != (c.want == two) {
+			t.Errorf("%v ns instead of 10 ms, at %v/s: %s", c.cost, c.rate, s)
+		}
 	}
 }
 

@@ -70,6 +70,9 @@ func (s *Setting) apply(cfg *modelconfig.ModelConfig) *modelconfig.ModelConfig {
 // Edits returns the changes of config.pbtxt from one setting to another.
 func Edits(cfg *modelconfig.ModelConfig, from, to *Setting) (list []config.Edit) {
 	add := func(path, value string) { list = append(list, config.Edit{Path: path, Value: value}) }
+	if from.Version != to.Version && to.Version.Number > 0 {
+		add("version_policy", "{ specific { versions: [ "+strconv.FormatInt(to.Version.Number, 10)+" ] } }")
+	}
 	if from.MaxBatch != to.MaxBatch {
 		add("max_batch_size", strconv.Itoa(int(to.MaxBatch)))
 	}
@@ -101,9 +104,12 @@ func Edits(cfg *modelconfig.ModelConfig, from, to *Setting) (list []config.Edit)
 	return list
 }
 
-// String describes a setting. For example: "2 instances with 1 thread, batches up to 32 after at most 2ms".
+// String describes a setting. For example: "version 2 in int8, 2 instances with 1 thread, batches up to 32 after at most 2ms".
 func (s *Setting) String() string {
 	text := table.Count(s.Instances, "instance")
+	if s.Version != (Version{}) {
+		text = s.Version.String() + ", " + text
+	}
 	if s.Threads > 0 {
 		text += " with " + table.Count(s.Threads, "thread")
 	}

@@ -18,7 +18,7 @@ func oneModel(cost tune.Cost, maxBatch int32) *tune.Network {
 	return &tune.Network{
 		Ensemble: "e", Samples: []tune.Sample{{Sizes: []tune.Size{size}}}, Nodes: []tune.Node{{Name: "m"}},
 		Models: []tune.Model{{
-			Name: "m", Config: &modelconfig.ModelConfig{Name: "m", MaxBatchSize: maxBatch}, Costs: map[int]tune.Cost{0: cost}, Current: current, Largest: maxBatch,
+			Name: "m", Config: &modelconfig.ModelConfig{Name: "m", MaxBatchSize: maxBatch}, Costs: map[tune.Execution]tune.Cost{{}: cost}, Current: current, Largest: maxBatch,
 		}},
 	}
 }
@@ -77,9 +77,9 @@ func TestSharesCores(t *testing.T) {
 		}
 	}
 	n := oneModel(tune.NewCost(1, float64(10*time.Millisecond)), 0)
-	cost := n.Models[0].Costs[0]
+	cost := n.Models[0].Costs[tune.Execution{}]
 	cost.Interference = [2]tune.Interference{{Part: 0.5}, {Wall: 20e6, Part: 0.5}}
-	n.Models[0].Costs[0] = cost
+	n.Models[0].Costs[tune.Execution{}] = cost
 	s := n.Models[0].Current
 	s.Instances = 2
 	if o := simulate(t, n, s, 2, together[:2]); (o.P99 - 15*time.Millisecond).Abs() > time.Microsecond {

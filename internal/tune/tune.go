@@ -226,8 +226,8 @@ func (t *tuning) trace(ctx context.Context, l *bench, p *plan.Plan, n *Network) 
 	return inputs, nil
 }
 
-// variants makes the network, and in the overlay a copy of each model for each number of threads to measure. It returns
-// the names to load.
+// variants makes the network, and in the overlay a copy of each model for each number of threads and each version to measure. It
+// returns the names to load.
 func (t *tuning) variants(ctx context.Context, over *lab.Overlay) (n *Network, names []string, err error) {
 	if _, err := os.Stat(filepath.Join(t.Root, t.Ensemble)); t.Ensemble == "" || !filepath.IsLocal(t.Ensemble) || errors.Is(err, fs.ErrNotExist) {
 		return nil, nil, status.Errorf(status.NotFound, "'%s' has no model '%s'", t.Root, t.Ensemble)
@@ -255,25 +255,28 @@ func (t *tuning) variants(ctx context.Context, over *lab.Overlay) (n *Network, n
 	if err := t.larger(ctx, over, n, inputs); err != nil {
 		return nil, nil, err
 	}
+	if err := t.alternatives(ctx, n, p); err != nil {
+		return nil, nil, err
+	}
 	names, err = t.copies(over, n)
 	return n, names, err
 }
 
-// copies makes the copies of models for each number of threads to measure, and returns the names to load.
+// copies makes the copies of models for each number of threads and each version to measure, and returns the names to load.
 func (t *tuning) copies(over *lab.Overlay, n *Network) (names []string, err error) {
 	names = []string{t.Ensemble}
 	for i := range n.Models {
 		m := &n.Models[i]
-		m.Costs = map[int]Cost{}
+		m.Costs = map[Execution]Cost{}
 		if m.Current.Threads == 0 {
-			m.Costs[0] = Cost{}
+			m.Costs[Execution{}] = Cost{}
 			continue
 		}
-		for _, threads := range t.threads(m) {
-			m.Costs[threads] = Cost{}
+		for _, x := range t.executions(m) {
+			m.Costs[x] = Cost{}
 			set := m.Current
-			set.Threads, set.Instances, set.MaxBatch = threads, concurrent(t.cores, threads), m.Largest
-			name := variant(m.Name, threads)
+			set.Version, set.Threads, set.Instances, set.MaxBatch = x.Version, x.Threads, concurrent(t.cores, x.Threads), m.Largest
+			name := variant(m.Name, x)
 			if err := t.copyModel(over, m, name, &set); err != nil {
 				return nil, err
 			}
@@ -281,6 +284,22 @@ func (t *tuning) copies(over *lab.Overlay, n *Network) (names []string, err erro
 		}
 	}
 	return names, nil
+}
+
+// executions returns the versions and numbers of threads to measure.
+func (t *tuning) executions(m *Model) (list []Execution) {
+	versions := []Version{{}}
+	for i := range m.Versions {
+		if a := &m.Versions[i]; a.Refused == "" {
+			versions = append(versions, a.Version)
+		}
+	}
+	for _, v := range versions {
+		for _, threads := range t.threads(m) {
+			list = append(list, Execution{v, threads})
+		}
+	}
+	return list
 }
 
 // threads returns the numbers of threads to measure: powers of two up to the cores, and the current one.

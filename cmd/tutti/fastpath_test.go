@@ -22,8 +22,8 @@ func TestFastPathFlag(t *testing.T) { //nolint:paralleltest // see above
 		http, grpc string // the function that waits for a connection's next request
 		fast       bool
 	}{
-		{nil, "internal/server/http1.(*conn).receive", "internal/server/sock.(*Conn).Read", true},
-		{[]string{"--http-fast-path=false"}, "net/http.(*conn).serve", "net.(*conn).Read", false},
+		{nil, "internal/server/http1.(*conn).receive", "internal/server/rpc.(*conn).fill", true},
+		{[]string{"--http-fast-path=false"}, "net/http.(*conn).serve", "grpc/internal/transport.(*http2Server).HandleStreams", false},
 	} {
 		t.Run(strings.Join(tt.args, " "), func(t *testing.T) { //nolint:paralleltest // see above
 			a := serve(t, append(tt.args, "--model-repository", t.TempDir())...)
@@ -46,7 +46,7 @@ func TestFastPathFlag(t *testing.T) { //nolint:paralleltest // see above
 				t.Errorf("gRPC: %v, %v", live, err)
 			}
 			stacks := goroutines(t, tt.http, tt.grpc)
-			for _, room := range []string{"internal/server/http1.(*conn)", "internal/server/sock."} {
+			for _, room := range []string{"internal/server/http1.(*conn)", "internal/server/rpc.(*conn)", "internal/server/sock."} {
 				if !tt.fast && strings.Contains(stacks, room) {
 					t.Errorf("a goroutine is in %s:\n%s", room, stacks)
 				}

@@ -55,7 +55,7 @@ func (o *Options) httpFlags() []Flag {
 			Help: "Regular expression of the headers that become request parameters, in any case unless it begins with (?-i)",
 		},
 		{Name: "http-max-input-size", Arg: argBytes, Default: "67108864", Help: "Largest request", set: o.maxInput},
-		onOff("http-fast-path", &h.FastPath, yes, "Serve plain HTTP/1.1 requests without Go's net/http, and call the sockets of HTTP and gRPC directly").own(),
+		onOff("http-fast-path", &h.FastPath, yes, "Serve plain HTTP/1.1 requests without Go's net/http and gRPC without grpc-go's transport, and call the sockets of both directly").own(),
 		onOff("http-text-api", &h.TextAPI, yes, "Serve the routes of OpenAI, Cohere, Jina and Text Embeddings Inference for models whose parameters name their tensors, see docs/openai.md").own(),
 		{
 			Name: "http-restricted-api", Arg: "api,...:key=value", Many: true, set: restriction(&h.Restricted, "http-restricted-api", "api"),

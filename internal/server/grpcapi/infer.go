@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/encoding"
 	"google.golang.org/grpc/metadata"
 
 	"github.com/tutti-server/tutti/core/infer"
@@ -138,19 +139,29 @@ func (s *service) attachLoad(ctx context.Context) {
 	}
 }
 
+// compressingStream is a call's stream of the transport, which knows the compressions of its client.
+type compressingStream interface {
+	RecvCompress() string
+	ClientAdvertisedCompressors() []string
+	SetSendCompress(name string) error
+}
+
 // compress selects a compressed response if the server is configured so and the client accepts it, whether or not
 // the request was compressed.
 func (s *service) compress(ctx context.Context) {
-	name := "identity"
-	if s.set.Compression != 0 {
-		if names, err := grpc.ClientSupportedCompressors(ctx); err == nil && slices.Contains(names, gzipName) {
-			name = gzipName
-		}
-	} else if c, ok := grpc.ServerTransportStreamFromContext(ctx).(interface{ RecvCompress() string }); !ok || c.RecvCompress() == "" {
+	stream, ok := grpc.ServerTransportStreamFromContext(ctx).(compressingStream)
+	if !ok {
 		return // uncompressed is the default
 	}
-	// It fails only for a name that the client does not accept, or after the response.
-	_ = grpc.SetSendCompressor(ctx, name)
+	name := encoding.Identity
+	if s.set.Compression != 0 {
+		if slices.Contains(stream.ClientAdvertisedCompressors(), gzipName) {
+			name = gzipName
+		}
+	} else if stream.RecvCompress() == "" {
+		return
+	}
+	_ = stream.SetSendCompress(name) // it fails only after the response
 }
 
 // headStart is how long before its deadline a call ends at most. At the deadline the transport resets the stream,

@@ -3,6 +3,7 @@ package grpcapi
 import (
 	"cmp"
 	"context"
+	"log/slog"
 	"math"
 	"path"
 	"runtime"
@@ -20,12 +21,15 @@ import (
 
 	"github.com/tutti-server/tutti/core/infer"
 	"github.com/tutti-server/tutti/core/status"
+	"github.com/tutti-server/tutti/internal/server/rpc"
 )
 
 const (
 	// maxStreams is how many calls of one connection may be open at a time. Each has at least a goroutine and its headers, 10 kB, before
 	// its message has come. Clients wait with further ones.
 	maxStreams = 1000
+	// maxHeaders bounds the headers of a call, far above what clients send.
+	maxHeaders = 64 << 10
 	// idleTime is how long a connection without calls stays open, as at the HTTP port. Clients connect again by themselves.
 	idleTime = 10 * time.Minute
 	// window is how many bytes of a message a client may send before they are read: 80 MB/s at a round trip of 50 ms. Of a fixed size,
@@ -40,7 +44,7 @@ func options(set *Settings) []grpc.ServerOption {
 		grpc.ForceServerCodecV2(newCodec(set.InFlight)),
 		grpc.MaxRecvMsgSize(set.maxMessage()),
 		grpc.MaxSendMsgSize(math.MaxInt32),
-		grpc.MaxHeaderListSize(64 << 10), // far above what clients send
+		grpc.MaxHeaderListSize(maxHeaders),
 		grpc.MaxConcurrentStreams(maxStreams),
 		grpc.InitialWindowSize(window), grpc.InitialConnWindowSize(2 * window),
 		grpc.KeepaliveParams(keepaliveOf(set.Keepalive)),
@@ -49,18 +53,53 @@ func options(set *Settings) []grpc.ServerOption {
 		// small one. A request that finds them busy gets a goroutine of its own.
 		grpc.NumStreamWorkers(uint32(max(16, 4*runtime.GOMAXPROCS(0)))),
 	}
-	if len(set.Restricted) > 0 || set.Guard.Required() {
-		list = append(list, grpc.InTapHandle(admit(set)))
+	if admits := tapOf(set); admits != nil {
+		list = append(list, grpc.InTapHandle(admits))
 	}
-	var secured credentials.TransportCredentials
-	if set.TLS != nil {
-		secured = credentials.NewTLS(set.TLS)
-	}
-	if secured = countConnections(secured, set.InFlight, set.StallTimeout); secured != nil {
+	if secured := credentialsOf(set); secured != nil {
 		list = append(list, grpc.Creds(secured))
 	}
 	compression.use(set.Compression, set.InFlight)
 	return list
+}
+
+// transportSettings converts the settings into those of package rpc, with the same effects as options.
+func (s *service) transportSettings() rpc.Settings {
+	set := &s.set
+	compression.use(set.Compression, set.InFlight)
+	var log *slog.Logger
+	if set.Log != nil {
+		log = set.Log.Logger()
+	}
+	return rpc.Settings{
+		Codec: s.codec, MaxReceive: set.maxMessage(), MaxSend: math.MaxInt32, MaxHeaders: maxHeaders, MaxStreams: maxStreams,
+		Window: window, ConnWindow: 2 * window,
+		Keepalive: keepaliveOf(set.Keepalive), Pings: set.Pings, Credentials: credentialsOf(set), Tap: tapOf(set),
+		Unary: s.interceptUnary, Stream: s.interceptStream, Short: isShort, Log: log,
+	}
+}
+
+// isShort reports whether calls of a method mostly return soon.
+func isShort(method string) bool {
+	api := methodAPIs[path.Base(method)]
+	return api == infer.APIHealth || api == infer.APIInference
+}
+
+// tapOf returns what refuses calls before they are read, nil for nothing.
+func tapOf(set *Settings) tap.ServerInHandle {
+	if len(set.Restricted) > 0 || set.Guard.Required() {
+		return admit(set)
+	}
+	return nil
+}
+
+// credentialsOf returns the handshake of connections, nil for none.
+func credentialsOf(set *Settings) credentials.TransportCredentials {
+	var secured credentials.TransportCredentials
+	if set.TLS != nil {
+		secured = credentials.NewTLS(set.TLS)
+	}
+	return countConnections(secured, set.InFlight, set.StallTimeout)
 }
 
 // maxMessage returns the most bytes of a message, before and after decompression.

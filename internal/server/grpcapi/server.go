@@ -43,6 +43,7 @@ import (
 	"github.com/tutti-server/tutti/internal/logs"
 	"github.com/tutti-server/tutti/internal/pool"
 	"github.com/tutti-server/tutti/internal/server/loads"
+	"github.com/tutti-server/tutti/internal/server/rpc"
 	"github.com/tutti-server/tutti/internal/server/sock"
 	"github.com/tutti-server/tutti/internal/shm"
 	"github.com/tutti-server/tutti/internal/tracing"
@@ -97,15 +98,24 @@ type Settings struct {
 	Restricted []infer.Restriction
 	// Guard decides who may use what, and writes the audit log. Nil: everybody may use everything.
 	Guard *identity.Guard
-	// NoFastPath reads and writes through package net, without the direct system calls of package sock.
+	// NoFastPath serves with grpc.Server, in place of package rpc, and reads and writes through package net, without the direct system
+	// calls of package sock.
 	NoFastPath bool
 }
 
 // Server serves the v2 protocol over gRPC. Create it with New, call Serve once per listener, and Shutdown once.
 type Server struct {
-	grpc     *grpc.Server
-	svc      *service
-	accepted handshakes
+	transport transport
+	svc       *service
+	accepted  handshakes
+}
+
+// transport serves connections: an rpc.Server, or a grpc.Server.
+type transport interface {
+	reflection.GRPCServer
+	Serve(l net.Listener) error
+	GracefulStop()
+	Stop()
 }
 
 // service implements the methods. It is separate from Server, so that Server exports no others. serviceDesc adds
@@ -148,12 +158,17 @@ func newService(set Settings) *service {
 // New returns a server that does not listen yet.
 func New(set Settings) *Server {
 	svc := newService(set)
-	intercept := []grpc.ServerOption{grpc.UnaryInterceptor(svc.interceptUnary), grpc.StreamInterceptor(svc.interceptStream)}
-	s := &Server{grpc: grpc.NewServer(append(options(&set), intercept...)...), svc: svc}
-	s.grpc.RegisterService(svc.receiving(serviceDesc()), svc)
-	s.grpc.RegisterService(svc.receiving(&grpc_health_v1.Health_ServiceDesc), &health{svc: svc})
-	reflection.Register(s.grpc)
-	if err := orca.Register(s.grpc, orca.ServiceOptions{ServerMetricsProvider: svc.set.Load}); err != nil {
+	s := &Server{svc: svc}
+	if set.NoFastPath {
+		intercept := []grpc.ServerOption{grpc.UnaryInterceptor(svc.interceptUnary), grpc.StreamInterceptor(svc.interceptStream)}
+		s.transport = grpc.NewServer(append(options(&set), intercept...)...)
+	} else {
+		s.transport = rpc.New(svc.transportSettings())
+	}
+	s.transport.RegisterService(svc.receiving(serviceDesc()), svc)
+	s.transport.RegisterService(svc.receiving(&grpc_health_v1.Health_ServiceDesc), &health{svc: svc})
+	reflection.Register(s.transport)
+	if err := orca.Register(s.transport, orca.ServiceOptions{ServerMetricsProvider: svc.set.Load}); err != nil {
 		panic(err) // unreachable: there is a provider
 	}
 	return s
@@ -164,7 +179,7 @@ func (s *Server) Serve(l net.Listener) error {
 	if !s.svc.set.NoFastPath {
 		l = sock.Listener{Listener: l}
 	}
-	if err := s.grpc.Serve(&acceptor{Listener: l, all: &s.accepted}); !errors.Is(err, grpc.ErrServerStopped) {
+	if err := s.transport.Serve(&acceptor{Listener: l, all: &s.accepted}); !errors.Is(err, grpc.ErrServerStopped) {
 		return err
 	}
 	return nil
@@ -186,7 +201,7 @@ func (s *Server) Shutdown(ctx context.Context) error {
 		if s.svc.last.Load() {
 			s.accepted.wait(ctx)
 		}
-		s.grpc.GracefulStop()
+		s.transport.GracefulStop()
 		close(graceful)
 		if !s.svc.panicked.Load() {
 			s.svc.streams.Wait()
@@ -205,7 +220,7 @@ func (s *Server) Shutdown(ctx context.Context) error {
 		case <-time.After(cutTime): // calls that are not streams
 		}
 	}
-	s.grpc.Stop()
+	s.transport.Stop()
 	select {
 	case <-done:
 	case <-time.After(time.Second): // an execution may take longer

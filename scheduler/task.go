@@ -67,10 +67,6 @@ type Path struct {
 	// Within is Rest for clients within their shares, who do not wait for what others have queued beyond theirs. It is set where clients
 	// are told apart.
 	Within atomic.Int64
-	// First says that no contended step lies before: a request that is dropped there has cost nothing that others need.
-	First atomic.Bool
-	// Contended says that a later step of the graph executes on the device of this one.
-	Contended atomic.Bool
 }
 
 // Due returns by when the task must be done for its request to meet its deadline, 0 without one.

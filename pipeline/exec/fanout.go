@@ -57,8 +57,6 @@ func newPart(s *Settings, part *plan.Part, of *plan.FanOut, limit *itemLimit) *E
 	x := newExecutor(s, part.Plan, targets, segmentPosition{})
 	if of != nil {
 		x.entries = slices.Concat(of.Items, of.Around)
-		x.forecast.inner = true
-		x.contend()
 	}
 	x.partPosition = partPosition{numbers: part.Numbers, fanOuts: make([]*fanOut, len(part.Numbers)), meets: part.Meets, limit: limit}
 	n := 0

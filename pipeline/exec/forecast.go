@@ -27,8 +27,6 @@ type forecast struct {
 	clients atomic.Bool  // clients are told apart
 	next    atomic.Int64 // when to predict again
 	arrival atomic.Int64 // from the arrival of a request to its response, ns; 0 while it is not known
-	alone   atomic.Int64 // that of a request which waits nowhere
-	inner   bool         // it is that of a fan-out's part: the steps before the fan-out have executed
 	mu      sync.Mutex
 	route   *deadline.Route // guarded by mu; nil where nothing is predicted
 	ends    []int64         // guarded by mu: per node, from the arrival of a request to the end of the step, ns; 0 where nothing is predicted
@@ -79,7 +77,6 @@ func (f *forecast) init(x *Executor) {
 	f.after = after
 	if x.segment == nil && len(p.Nodes) > 0 {
 		f.route = deadline.NewRoute(after, device)
-		x.contend()
 	}
 }
 
@@ -157,9 +154,8 @@ func (x *Executor) admit(r *run) error {
 	if now >= x.forecast.next.Load() {
 		x.predict(now)
 	}
-	alone := x.forecast.alone.Load()
 	r.predicted = x.forecast.arrival.Load()
-	if r.predicted == 0 || deadline.Admits(d-now, r.predicted, alone) {
+	if r.predicted == 0 || r.predicted <= d-now {
 		if r.req.Trace != nil {
 			x.forecast.shared(r)
 			r.traceForecast()
@@ -168,7 +164,7 @@ func (x *Executor) admit(r *run) error {
 	}
 	c := r.req.Client
 	idle, slowest := x.predictFor(r, now, d, c)
-	if r.predicted == 0 || deadline.Admits(d-now, r.predicted, alone) {
+	if r.predicted == 0 || r.predicted <= d-now {
 		r.traceForecast()
 		return nil
 	}
@@ -178,7 +174,7 @@ func (x *Executor) admit(r *run) error {
 		return nil
 	}
 	if c != nil && c.Contended(now) {
-		if within := x.predictWithin(now, d); deadline.Admits(d-now, within, alone) {
+		if x.predictWithin(now, d) <= d-now {
 			return x.refuse(r, slowest, telemetry.OverShare, c.ErrOverShare(x.plan.Nodes[slowest].Name, time.Duration(now+r.predicted-d)))
 		}
 	}
@@ -230,11 +226,6 @@ func (x *Executor) predict(now int64) {
 	arrival := int64(0)
 	if known {
 		arrival, _, _ = f.fromArrival(f.ends)
-		alone := int64(0)
-		if f.route.Entered() {
-			alone = int64(f.route.Doubt() * float64(f.route.Alone()))
-		}
-		f.alone.Store(alone)
 	}
 	f.arrival.Store(arrival)
 	f.next.Store(now + max(interval, 20*(telemetry.Now()-now)))
@@ -269,22 +260,8 @@ func (x *Executor) stages(now, due int64, c *infer.Client) (known bool) {
 			*s, known = stage, true
 		}
 	}
-	if f.route.Share() {
-		x.contend()
-	}
+	f.route.Share()
 	return known
-}
-
-// contend tells the queues of the steps which of them are contended. mu is held, or nothing executes yet.
-func (x *Executor) contend() {
-	f := &x.forecast
-	if f.route == nil {
-		return
-	}
-	for i := range f.paths {
-		f.paths[i].Contended.Store(f.route.Contended(i))
-		f.paths[i].First.Store(f.route.First(i) && x.source == nil && !f.inner)
-	}
 }
 
 // rest returns the predicted time from the end of a step to the response, for a request of a client; nil where clients are not told apart.

@@ -133,19 +133,33 @@ func TestRouteOfSharedDevice(t *testing.T) {
 	}
 }
 
-// TestPick chooses between queues of a device.
+// TestPick chooses between queues of a device, whose batches of n rows of at most 16 take 2 + n ms.
 func TestPick(t *testing.T) {
 	t.Parallel()
-	full := float64(ms)
+	batch := func(rows, depth int, closes int64) deadline.Candidate {
+		return deadline.Candidate{Batch: int64(2+rows) * ms, Rows: rows, Most: 16, Full: float64(18*ms) / 16, Closes: closes * ms, Depth: depth}
+	}
+	unknown := func(depth int) deadline.Candidate {
+		return deadline.Candidate{Rows: 3, Most: 16, Closes: 99 * ms, Depth: depth}
+	}
 	for name, c := range map[string]struct {
 		list []deadline.Candidate
 		want int
 	}{
-		"none":                     {nil, -1},
-		"the one that loses least": {[]deadline.Candidate{{Batch: 3 * ms, Rows: 1, Full: full, Closes: 90 * ms}, {Batch: 16 * ms, Rows: 16, Full: full, Closes: 99 * ms}}, 1},
-		"of equal ones the deeper": {[]deadline.Candidate{{Batch: ms, Rows: 1, Full: full, Closes: 1, Depth: 1}, {Batch: ms, Rows: 1, Full: full, Closes: 2, Depth: 2}}, 1},
-		"a deeper one that closes": {[]deadline.Candidate{{Batch: 16 * ms, Rows: 16, Full: full, Closes: 90 * ms}, {Batch: 3 * ms, Rows: 1, Full: full, Closes: 15 * ms, Depth: 1}}, 1},
-		"it can still wait":        {[]deadline.Candidate{{Batch: 16 * ms, Rows: 16, Full: full, Closes: 90 * ms}, {Batch: 3 * ms, Rows: 1, Full: full, Closes: 17 * ms, Depth: 1}}, 0},
+		"none":                                  {nil, -1},
+		"of equal depth, the fullest":           {[]deadline.Candidate{batch(1, 0, 90), batch(16, 0, 99), batch(8, 0, 99)}, 1},
+		"of equal depth, the one that closes":   {[]deadline.Candidate{batch(16, 0, 99), batch(1, 0, 17)}, 1},
+		"the deepest":                           {[]deadline.Candidate{batch(16, 0, 90), batch(14, 1, 90), batch(13, 2, 90)}, 2},
+		"an earlier one that fits":              {[]deadline.Candidate{batch(8, 0, 90), batch(6, 2, 90)}, 0},
+		"an earlier one that is too large":      {[]deadline.Candidate{batch(12, 0, 90), batch(6, 2, 90)}, 1},
+		"an earlier one that may become fuller": {[]deadline.Candidate{batch(4, 0, 90), batch(6, 2, 90)}, 1},
+		"a full one waits for none":             {[]deadline.Candidate{batch(16, 0, 90), batch(16, 1, 90)}, 1},
+		"one that fits into one that fits":      {[]deadline.Candidate{batch(9, 0, 90), batch(7, 1, 90), batch(2, 2, 90)}, 0},
+		"it waits as long as it can":            {[]deadline.Candidate{batch(8, 0, 90), batch(6, 2, 10)}, 0},
+		"it cannot wait":                        {[]deadline.Candidate{batch(8, 0, 90), batch(6, 2, 9)}, 1},
+		"an earlier one that closes":            {[]deadline.Candidate{batch(12, 0, 1), batch(6, 2, 90)}, 1},
+		"times that are not known":              {[]deadline.Candidate{unknown(0), unknown(1)}, 1},
+		"nor those of the earlier one":          {[]deadline.Candidate{{Rows: 16, Most: 16, Closes: 99 * ms}, unknown(1)}, 1},
 	} {
 		if got := deadline.Pick(0, c.list); got != c.want {
 			t.Errorf("%s: %d, want %d", name, got, c.want)
@@ -153,55 +167,55 @@ func TestPick(t *testing.T) {
 	}
 }
 
-// TestMargins judges a batch of 100 ms before 50 ms of other steps, of a model whose times vary: where the device is contended early, elsewhere
-// late, with the safe ones first.
-func TestMargins(t *testing.T) {
+// TestPickOrder checks random candidates: the choice does not depend on their order, where no two are equal, and no deeper one would close
+// before the chosen one is done.
+func TestPickOrder(t *testing.T) {
 	t.Parallel()
-	for name, c := range map[string]struct {
-		deviation  float64
-		contended  bool
-		ends, safe int64
-	}{
-		"exact, contended":  {0, true, 150 * ms, 225 * ms},
-		"varies, contended": {0.2, true, 165 * ms, 240 * ms},
-		"exact, own":        {0, false, 150 * ms, 150 * ms},
-		"varies, own":       {0.2, false, 145 * ms, 190 * ms},
-	} {
-		m := deadline.Margins{Batch: 100 * ms, Rest: 50 * ms, Deviation: c.deviation, Contended: c.contended}
-		if ends, safe := m.Ends(), m.Safe(); ends != c.ends || safe != c.safe {
-			t.Errorf("%s: ends after %d ms, safe from %d ms on, want %d and %d", name, ends/ms, safe/ms, c.ends/ms, c.safe/ms)
+	rng := rand.New(rand.NewPCG(1, 2)) //nolint:gosec // a test wants the same numbers again
+	for range 2000 {
+		list := make([]deadline.Candidate, 1+rng.IntN(6))
+		for i := range list {
+			most := 2 << rng.IntN(5)
+			rows := 1 + rng.IntN(most-1)
+			fixed := int64(1+rng.IntN(1000))*ms/100 + int64(i)
+			list[i] = deadline.Candidate{
+				Batch: fixed + int64(rows)*ms, Rows: rows, Most: most, Full: float64(fixed)/float64(most) + float64(ms),
+				Closes: rng.Int64N(100 * ms), Depth: rng.IntN(4),
+			}
+		}
+		got := deadline.Pick(0, list)
+		chosen := list[got]
+		for _, c := range list {
+			if c.Depth > chosen.Depth && c.Closes < min(chosen.Batch, chosen.Closes) {
+				t.Fatalf("%+v executes, and %+v closes meanwhile", chosen, c)
+			}
+		}
+		order := rng.Perm(len(list))
+		mixed := make([]deadline.Candidate, len(list))
+		for i, at := range order {
+			mixed[i] = list[at]
+		}
+		if again := mixed[deadline.Pick(0, mixed)]; again != chosen {
+			t.Fatalf("%+v executes, and %+v in another order of %+v", chosen, again, list)
 		}
 	}
 }
 
-// TestContended checks at which stages a batch delays others: those whose device a later stage uses, too, or other queues; and which stages
-// lie behind none of these.
-func TestContended(t *testing.T) {
+// TestMargins judges a batch of 100 ms before 50 ms of other steps.
+func TestMargins(t *testing.T) {
 	t.Parallel()
-	r := deadline.NewRoute([][]int32{nil, {0}, {0}, {1, 2}}, []int32{0, 1, 2, 1})
-	check := func(entered bool, contended, first []bool) {
-		t.Helper()
-		for i := range contended {
-			if r.Contended(i) != contended[i] || r.First(i) != first[i] {
-				t.Errorf("stage %d: contended %v, first %v, want %v and %v", i, r.Contended(i), r.First(i), contended[i], first[i])
-			}
+	for name, c := range map[string]struct {
+		deviation  float64
+		ends, safe int64
+	}{
+		"exact":  {0, 150 * ms, 165 * ms},
+		"varies": {0.2, 156 * ms, 201 * ms},
+	} {
+		m := deadline.Margins{Batch: 100 * ms, Rest: 50 * ms, Deviation: c.deviation}
+		if ends, safe := m.Ends(), m.Safe(); ends != c.ends || safe != c.safe {
+			t.Errorf("%s: ends after %d ms, safe from %d ms on, want %d and %d", name, ends/ms, safe/ms, c.ends/ms, c.safe/ms)
 		}
-		if r.Entered() != entered {
-			t.Errorf("the first stage is contended: %v, want %v", !entered, entered)
-		}
 	}
-	check(false, []bool{false, true, false, false}, []bool{true, true, true, false})
-	if r.Share() {
-		t.Error("without devices of others nothing changes")
-	}
-	r.Stages[0].Device = &sharedDevice{Slots: 1}
-	if !r.Share() || r.Share() {
-		t.Error("the device of a stage must change something once")
-	}
-	check(true, []bool{true, true, false, false}, []bool{true, false, false, false})
-	r.Stages[0].Device = nil
-	r.Share()
-	check(false, []bool{false, true, false, false}, []bool{true, true, true, false})
 }
 
 // TestProbes checks that probes become rarer as long as they are late, and that one in time ends that.

@@ -4,10 +4,11 @@ import "sync"
 
 // Candidate is a queue with a free instance and a batch to execute at a shared device. Times are in ns.
 type Candidate struct {
-	// Batch is how long the batch takes, Rows its rows, and Full the time of a row in a full batch.
-	Batch int64
-	Rows  int
-	Full  float64
+	// Batch is how long the batch takes, Rows its rows, Most the most rows that a batch has, and Full the time of a row in such a batch.
+	// Batch and Full are 0 while they are not known.
+	Batch      int64
+	Rows, Most int
+	Full       float64
 	// Closes is when the batch must start at the latest for its first request to be in time; NoDeadline without one.
 	Closes int64
 	// Depth is the longest distance of the step from the beginning of its graph.
@@ -17,32 +18,59 @@ type Candidate struct {
 // NoDeadline is the Closes of a batch without a deadline.
 const NoDeadline = int64(1<<63 - 1)
 
-// Pick returns the position of the candidate that a device executes next at a time: the one whose batch loses least time per row against
-// a full one, so that partial batches grow while others execute; of equal ones the deepest, which ends what has begun. One that is as deep or deeper
-// goes first whose window would close meanwhile. It returns -1 without candidates.
+// Pick returns the position of the candidate that a device executes next at a time; -1 without candidates.
+//
+// The deepest goes first, which ends what has begun: requests then wait before their first step, where one that will be late has cost
+// nothing, and a batch passes all steps as one. Of equal depth it is the one that loses least time per row against a full batch. A batch
+// waits for one of an earlier step that loses less and fits into it as a whole: their rows then need one execution less.
+// Before the batch that results goes one that is as deep or deeper, and whose window would close meanwhile.
+//
+// For example, 6 of 16 rows at the last step wait for 8 at the first step, but not for 4, which may still become more, nor for 12, which
+// do not fit.
 func Pick(now int64, c []Candidate) int {
-	best, urgent := -1, -1
+	best := -1
 	for i := range c {
-		if urgent < 0 || c[i].Closes < c[urgent].Closes || c[i].Closes == c[urgent].Closes && c[i].Depth >= c[urgent].Depth {
-			urgent = i
-		}
-		if best < 0 {
-			best = i
-			continue
-		}
-		a, b := c[i].loss(), c[best].loss()
-		if a < b || a == b && c[i].Depth >= c[best].Depth {
+		if best < 0 || c[i].before(&c[best]) {
 			best = i
 		}
 	}
-	if best >= 0 && c[urgent].Depth >= c[best].Depth && c[urgent].Closes < now+c[best].Batch {
+	for first := best; first >= 0; {
+		best, first = first, -1
+		for i := range c {
+			if c[i].joins(&c[best]) && (first < 0 || c[i].before(&c[first])) {
+				first = i
+			}
+		}
+	}
+	urgent := best
+	for i := range c {
+		if c[i].Depth >= c[best].Depth && c[i].Closes < c[urgent].Closes {
+			urgent = i
+		}
+	}
+	if urgent >= 0 && c[urgent].Closes < now+c[best].Batch {
 		return urgent
 	}
 	return best
 }
 
-// loss is the time of a row against that in a full batch.
-func (c *Candidate) loss() float64 { return float64(c.Batch) / (float64(max(c.Rows, 1)) * c.Full) }
+// before reports whether a candidate goes before another one that came before it, windows apart.
+func (c *Candidate) before(d *Candidate) bool {
+	return c.Depth > d.Depth || c.Depth == d.Depth && c.loss() <= d.loss()
+}
+
+// joins reports whether a batch of an earlier step is worth waiting for, for that of another candidate.
+func (c *Candidate) joins(d *Candidate) bool {
+	return c.Depth < d.Depth && c.Rows+d.Rows <= d.Most && c.loss() < d.loss()
+}
+
+// loss is the time of a row against that in a full batch; 0 while it is not known.
+func (c *Candidate) loss() float64 {
+	if c.Full <= 0 {
+		return 0
+	}
+	return float64(c.Batch) / (float64(max(c.Rows, 1)) * c.Full)
+}
 
 // Bid is the Candidate of a queue that shares a device with others, as the queue publishes it. It is safe for concurrent use.
 type Bid struct {

@@ -60,8 +60,7 @@ type Route struct {
 	device []int32   // by stage
 	free   []int64   // by device
 
-	contended, first []bool  // by stage
-	finished         []int64 // by stage
+	finished []int64 // by stage
 }
 
 // NewRoute returns the route of a graph. after holds, for each stage, the numbers of those whose outputs it reads, which must be lower
@@ -69,7 +68,7 @@ type Route struct {
 func NewRoute(after [][]int32, device []int32) *Route {
 	r := &Route{
 		Stages: make([]Stage, len(after)), after: after, ahead: make([][]bool, len(after)), own: device, device: slices.Clone(device),
-		finished: make([]int64, len(after)), contended: make([]bool, len(after)), first: make([]bool, len(after)),
+		finished: make([]int64, len(after)),
 	}
 	for i := range after {
 		r.ahead[i] = make([]bool, len(after))
@@ -81,16 +80,14 @@ func NewRoute(after [][]int32, device []int32) *Route {
 		}
 	}
 	r.free = make([]int64, r.owned()+len(after))
-	r.contend()
 	return r
 }
 
 // owned returns the number of devices without those of Stage.Device, which have the numbers from there on.
 func (r *Route) owned() int { return int(slices.Max(append([]int32{-1}, r.own...))) + 1 }
 
-// Share assigns the stages to devices, and reports whether that has changed anything. It must be called when the Device of one may have
-// changed.
-func (r *Route) Share() (changed bool) {
+// Share assigns the stages to devices. It must be called when the Device of one may have changed.
+func (r *Route) Share() {
 	shared := int32(len(r.free) - len(r.Stages)) //nolint:gosec // stages are few
 	for i := range r.Stages {
 		device := r.own[i]
@@ -101,13 +98,8 @@ func (r *Route) Share() (changed bool) {
 			}
 			device = shared + int32(first) //nolint:gosec // as above
 		}
-		changed = changed || device != r.device[i]
 		r.device[i] = device
 	}
-	if changed {
-		r.contend()
-	}
-	return changed
 }
 
 // load sets when the devices are free for a request at a stage: those that others use, too, when they have done what is queued.
@@ -209,39 +201,7 @@ func (r *Route) Doubt() float64 {
 	for i := range r.Stages {
 		most = max(most, r.Stages[i].Latency.Deviation())
 	}
-	return Doubt(most, r.Entered())
-}
-
-// Contended reports whether a batch of a stage delays others: the device executes a later stage, too, or other queues.
-func (r *Route) Contended(stage int) bool { return r.contended[stage] }
-
-// First reports whether no contended stage lies before one: a request that is dropped there has cost nothing that others need.
-func (r *Route) First(stage int) bool { return r.first[stage] }
-
-// Entered reports whether a first stage is contended.
-func (r *Route) Entered() bool {
-	for i, after := range r.after {
-		if len(after) == 0 && r.contended[i] {
-			return true
-		}
-	}
-	return false
-}
-
-// contend sets which stages are contended. The devices are set.
-func (r *Route) contend() {
-	for i := range r.after {
-		r.contended[i] = r.Stages[i].Device != nil
-		for later := i + 1; later < len(r.after) && !r.contended[i]; later++ {
-			r.contended[i] = r.ahead[later][i] && r.device[later] == r.device[i]
-		}
-		r.first[i] = true
-		for before, ahead := range r.ahead[i] {
-			if ahead && r.contended[before] {
-				r.first[i] = false
-			}
-		}
-	}
+	return Doubt(most)
 }
 
 // Alone returns how long a request takes that waits nowhere: the longest way through the stages' batches.

@@ -45,7 +45,7 @@ func bid(rows int, closes int64, depth int) *deadline.Bid {
 
 func offer(b *deadline.Bid, rows int, closes int64, depth int) {
 	const ms = 1e6
-	b.Set(deadline.Candidate{Batch: 5 * ms, Rows: rows, Full: 5 * ms / 16, Closes: closes * ms, Depth: depth}, 5*ms)
+	b.Set(deadline.Candidate{Batch: 5 * ms, Rows: rows, Most: 16, Full: 5 * ms / 16, Closes: closes * ms, Depth: depth}, 5*ms)
 }
 
 // order has all models but the first wait while that one executes, and returns the order in which they are served.
@@ -68,12 +68,12 @@ func (s *sharing) order(t *testing.T) []int {
 	return s.served
 }
 
-// TestPickedByDeadline checks the order in which models with deadlines have a device: full batches first, of them those of later steps,
+// TestPickedByDeadline checks the order in which models with deadlines have a device: those of later steps first, of equal ones full batches,
 // and before them one whose window closes.
 func TestPickedByDeadline(t *testing.T) {
 	t.Parallel()
 	undated := &deadline.Bid{}
-	undated.Set(deadline.Candidate{Batch: 5e6, Rows: 16, Full: 5e6 / 16, Closes: deadline.NoDeadline}, 5e6)
+	undated.Set(deadline.Candidate{Batch: 5e6, Rows: 16, Most: 16, Full: 5e6 / 16, Closes: deadline.NoDeadline}, 5e6)
 	for name, c := range map[string]struct {
 		bids []*deadline.Bid
 		want []int

@@ -111,18 +111,16 @@ func (q *Queue) offer(now int64) {
 	if q.device == nil || !q.device.Watched() {
 		return
 	}
-	if q.watching = true; !q.latency.Known() {
-		return
-	}
+	q.watching = true
 	next := deadline.Candidate{Closes: deadline.NoDeadline}
 	queued := int64(0)
 	if b := &q.backlog; b.n > 0 {
 		most := max(q.runner.Signature().MaxBatch, 1)
-		next.Rows = min(int(b.rows), most)
+		next.Rows, next.Most = min(int(b.rows), most), most
 		next.Batch = q.latency.Rows(float64(next.Rows))
 		next.Full = float64(q.latency.Rows(float64(most))) / float64(most)
 		if l := &b.heap[0].lanes[0]; b.due.on && l.due > 0 {
-			m := deadline.Margins{Now: now, Batch: next.Batch, Deviation: q.latency.Deviation(), Contended: true}
+			m := deadline.Margins{Now: now, Batch: next.Batch, Deviation: q.latency.Deviation()}
 			if p := l.head.task.Path; p != nil {
 				m.Rest, next.Depth = l.head.task.Rest(), p.Depth
 			}
@@ -204,26 +202,22 @@ func (q *Queue) unreachable(w *scheduler.Task, now int64) bool {
 	if due == 0 || w.Path != nil || !q.predicts() {
 		return false
 	}
-	batch := q.latency.Of(float64(w.Elements))
-	factor, own := deadline.Doubt(q.latency.Deviation(), q.device != nil), int64(0)
-	if q.device != nil {
-		own = batch
-	}
+	batch, doubt := q.latency.Of(float64(w.Elements)), deadline.Doubt(q.latency.Deviation())
 	takes := func(due int64, c *infer.Client) int64 {
 		s := q.stage(now, due, c)
-		return int64(factor * float64(s.Wait()+batch))
+		return int64(doubt * float64(s.Wait()+batch))
 	}
-	if deadline.Admits(due-now, takes(deadline.NoDeadline, nil), own) {
+	if takes(deadline.NoDeadline, nil) <= due-now {
 		return false
 	}
 	expected := takes(due, c)
 	switch {
-	case deadline.Admits(due-now, expected, own):
+	case expected <= due-now:
 		return false
 	case q.backlog.n == 0 && q.rows == 0 && q.probes.Try(now):
 		w.Meta.Probe = true
 		return false
-	case c != nil && c.Contended(now) && deadline.Admits(due-now, takes(due, infer.Newcomer), own):
+	case c != nil && c.Contended(now) && takes(due, infer.Newcomer) <= due-now:
 		w.Err, w.Refusal = c.ErrOverShare(q.runner.Signature().Model, time.Duration(now+expected-due)), telemetry.OverShare
 	default:
 		w.Err, w.Refusal = q.errMissed(w, now, now+expected), telemetry.DeadlineMissed
@@ -247,7 +241,7 @@ func (q *Queue) late(list *scheduler.TaskList, now int64) bool {
 		return false
 	}
 	size, due := sizeOf(list)
-	m := q.batch(list.Head, size, now)
+	m := q.batch(size, now)
 	return due > 0 && m.Ends() > due // due has the rest already
 }
 
@@ -288,17 +282,14 @@ func (q *Queue) margins(take []int32, now int64) deadline.Margins {
 	for _, i := range take {
 		size += float64(q.decision.items[i].Elements)
 	}
-	first := q.decision.seen[take[0]].task
-	m := q.batch(first, size, now)
-	m.Rest = first.Rest()
+	m := q.batch(size, now)
+	m.Rest = q.decision.seen[take[0]].task.Rest()
 	return m
 }
 
-// batch judges a batch of a size until its end. Its first task says whether a later step needs the device.
-func (q *Queue) batch(first *scheduler.Task, size float64, now int64) deadline.Margins {
-	return deadline.Margins{
-		Now: now, Batch: q.latency.Of(size), Deviation: q.latency.Deviation(), Contended: q.device != nil || first.Path != nil && first.Path.Contended.Load(),
-	}
+// batch judges a batch of a size until its end.
+func (q *Queue) batch(size float64, now int64) deadline.Margins {
+	return deadline.Margins{Now: now, Batch: q.latency.Of(size), Deviation: q.latency.Deviation()}
 }
 
 // closes returns how long a batch of all that the policy sees may wait until one of its requests has no room to spare any more.
@@ -313,7 +304,7 @@ func (q *Queue) closes(now int64) time.Duration {
 	if left == int64(longest) {
 		return longest
 	}
-	m := q.batch(q.decision.seen[0].task, size, now)
+	m := q.batch(size, now)
 	return time.Duration(left - (m.Safe() - now))
 }
 
@@ -351,13 +342,10 @@ func (q *Queue) dropMissed(b *backlog, take []int32, m *deadline.Margins, droppe
 }
 
 // safe returns the first of the tasks with room to spare, if others are at the head of the group and those with room make a batch as large
-// as the one that take describes; else nil. Requests without a deadline are not left out, nor are those that have begun on a contended device.
+// as the one that take describes; else nil. Requests without a deadline are not left out.
 func (q *Queue) safe(g *group, take []int32, m *deadline.Margins) *entry {
 	first := q.decision.seen[take[0]]
 	if due := first.task.Meta.Deadline; q.backlog.shares.several() || due == 0 || due >= m.Safe() {
-		return nil
-	}
-	if p := first.task.Path; m.Contended && p != nil && !p.First.Load() {
 		return nil
 	}
 	rows := int32(0)

@@ -162,7 +162,7 @@ func TestOrderBySlack(t *testing.T) {
 func TestEarlyDrop(t *testing.T) {
 	t.Parallel()
 	d := newDated(t, 8)
-	d.path = pathOf(true, false)
+	d.path = new(scheduler.Path)
 	d.path.Rest.Store(int64(30 * time.Second))
 	queue.Observe(d.s, 1, int64(10*time.Second))
 	d.busy()
@@ -178,32 +178,24 @@ func TestEarlyDrop(t *testing.T) {
 	}
 }
 
-func pathOf(first, contended bool) *scheduler.Path {
-	p := new(scheduler.Path)
-	p.First.Store(first)
-	p.Contended.Store(contended)
-	return p
-}
-
 // TestRoomToSpare checks that requests which would just make it are left out while others fill the batch, and executed when none do.
 func TestRoomToSpare(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
-		first, contended bool
-		want             [][]int
+		due  []time.Duration // of the tasks 1, 2, ...
+		want [][]int
 	}{
-		"at the first step":           {true, true, [][]int{{3, 4}, {1, 2}}},
-		"at a later step":             {false, true, [][]int{{1, 2}, {3, 4}}},
-		"where the device is its own": {true, false, [][]int{{1, 2}, {3, 4}}},
+		"others fill the batch": {[]time.Duration{105 * time.Second, 108 * time.Second, 200 * time.Second, 210 * time.Second}, [][]int{{3, 4}, {1, 2}}},
+		"others do not":         {[]time.Duration{105 * time.Second, 108 * time.Second, 200 * time.Second}, [][]int{{1, 2}, {3}}},
+		"there are none":        {[]time.Duration{105 * time.Second, 108 * time.Second}, [][]int{{1, 2}}},
 	} {
 		d := newDated(t, 2)
-		d.path = pathOf(c.first, c.contended)
+		d.path = new(scheduler.Path)
 		queue.Observe(d.s, 1, int64(100*time.Second))
 		d.busy()
-		d.add(1, 110*time.Second)
-		d.add(2, 120*time.Second)
-		d.add(3, 200*time.Second)
-		d.add(4, 210*time.Second)
+		for i, due := range c.due {
+			d.add(i+1, due)
+		}
 		if got := d.executed(t); !slices.EqualFunc(got, c.want, slices.Equal) {
 			t.Errorf("%s: executed %v, want %v", name, got, c.want)
 		}
@@ -225,11 +217,11 @@ func (reluctant) Decide(now int64, v scheduler.View, scratch []int32) scheduler.
 func TestRoomToSpareNow(t *testing.T) {
 	t.Parallel()
 	d := newDatedBy(t, reluctant{})
-	d.path = pathOf(true, true)
+	d.path = new(scheduler.Path)
 	queue.Observe(d.s, 1, int64(100*time.Second))
 	d.busy()
-	d.add(1, 110*time.Second)
-	d.add(2, 120*time.Second)
+	d.add(1, 105*time.Second)
+	d.add(2, 108*time.Second)
 	d.add(3, 200*time.Second)
 	d.add(4, 210*time.Second)
 	d.leave()
@@ -284,7 +276,7 @@ func TestProbe(t *testing.T) {
 func TestProbeOfStep(t *testing.T) {
 	t.Parallel()
 	d := newDated(t, 8)
-	d.path = pathOf(true, false)
+	d.path = new(scheduler.Path)
 	d.leave()
 	queue.Observe(d.s, 1, int64(time.Hour))
 	for range 50 {
@@ -298,7 +290,7 @@ func TestProbeOfStep(t *testing.T) {
 }
 
 // TestSharedDevice has two queues share a device, whose batches take a second. The first has a full batch that may wait, the second one
-// task: it lets the full batch go first as long as that does not cost it its deadline, and longer if it is at a later step.
+// task: it lets the full batch go first as long as that does not cost it its deadline, unless it is at a later step.
 func TestSharedDevice(t *testing.T) {
 	t.Parallel()
 	const second = int64(time.Second)
@@ -307,10 +299,10 @@ func TestSharedDevice(t *testing.T) {
 		path *scheduler.Path
 		want []int // the first task of each batch
 	}{
-		"it can wait":                  {10 * time.Second, nil, []int{1, 100}},
-		"its window closes":            {2300 * time.Millisecond, nil, []int{100, 1}},
-		"it has none, and its turn":    {0, nil, []int{100, 1}},
-		"it can wait, at a later step": {10 * time.Second, &scheduler.Path{Depth: 1}, []int{1, 100}},
+		"it can wait":               {10 * time.Second, nil, []int{1, 100}},
+		"its window closes":         {2050 * time.Millisecond, nil, []int{100, 1}},
+		"it has none, and its turn": {0, nil, []int{100, 1}},
+		"it is at a later step":     {10 * time.Second, &scheduler.Path{Depth: 1}, []int{100, 1}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -62,7 +62,7 @@ func (p *server) refresh() {
 // margins judges a batch of so many rows at a node.
 func (p *server) margins(n *node, rows int) deadline.Margins {
 	l := &p.latency[n.index]
-	m := deadline.Margins{Now: int64(p.x.now), Batch: l.Of(float64(rows)), Deviation: l.Deviation(), Contended: p.route.Contended(n.index)}
+	m := deadline.Margins{Now: int64(p.x.now), Batch: l.Of(float64(rows)), Deviation: l.Deviation()}
 	ends, _ := p.route.After(n.index, m.Batch, float64(rows))
 	m.Rest = ends - m.Batch
 	return m
@@ -71,12 +71,7 @@ func (p *server) margins(n *node, rows int) deadline.Margins {
 func (p *server) admit(r *request) bool {
 	p.refresh()
 	ends, _ := p.route.After(deadline.Arrival, 0, 1)
-	doubt := p.route.Doubt()
-	alone := int64(0)
-	if p.route.Entered() {
-		alone = int64(doubt * float64(p.route.Alone()))
-	}
-	return deadline.Admits(int64(r.deadline-p.x.now), int64(doubt*float64(ends)), alone)
+	return p.route.Doubt()*float64(ends) <= r.deadline-p.x.now
 }
 
 func (p *server) next(d *device) (*node, []*task) {
@@ -116,7 +111,7 @@ func (p *server) form(n *node) (batch []*task) {
 			return nil
 		}
 		from := 0
-		if (!m.Contended || p.route.First(n.index)) && safe >= n.MaxBatch {
+		if safe >= n.MaxBatch {
 			from = len(kept) - safe
 		}
 		batch = append(batch, kept[from:from+size]...)
@@ -137,7 +132,7 @@ func (p *server) choose(d *device) *node {
 		closes := int64(n.queue[0].r.deadline) - (m.Safe() - m.Now)
 		nodes = append(nodes, n)
 		p.picks = append(p.picks, deadline.Candidate{
-			Batch: m.Batch, Rows: rows, Full: float64(p.latency[n.index].Of(float64(n.MaxBatch))) / float64(n.MaxBatch), Closes: closes, Depth: p.depth[n.index],
+			Batch: m.Batch, Rows: rows, Most: n.MaxBatch, Full: float64(p.latency[n.index].Of(float64(n.MaxBatch))) / float64(n.MaxBatch), Closes: closes, Depth: p.depth[n.index],
 		})
 	}
 	if i := deadline.Pick(int64(p.x.now), p.picks); i >= 0 {

@@ -181,6 +181,14 @@ func (x *simulation) arrive(index int, at float64) {
 			x.enter(r, i)
 		}
 	}
+	x.serveAll()
+}
+
+// serveAll starts batches at all devices that are free.
+func (x *simulation) serveAll() {
+	for _, d := range x.devices {
+		x.serve(d)
+	}
 }
 
 // enter brings a request to a node.
@@ -192,7 +200,6 @@ func (x *simulation) enter(r *request, i int) {
 	}
 	t := &task{r: r, enqueued: x.now}
 	x.policy.enqueue(n, t)
-	x.serve(n.device)
 }
 
 // serve starts batches while the device is free.
@@ -224,7 +231,7 @@ func (x *simulation) execute(n *node, batch []*task) {
 			}
 			x.leave(t.r, n.index)
 		}
-		x.serve(n.device)
+		x.serveAll()
 	})
 }
 

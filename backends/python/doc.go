@@ -4,7 +4,7 @@
 //	model.go        loading, auto_complete_config, and load errors; environment.go: EXECUTION_ENV_PATH
 //	instance.go     the lifecycle of an instance; execute.go: a batch and its outputs; execution.go: executions in flight
 //	worker.go       a worker process; process.go: how processes start, print and exit; forkserver.go: what forks workers
-//	link.go         packets over a socket; codec.go: their bodies; region.go: shared memory
+//	link.go         packets over a socket; gate.go: how results are waited for; codec.go: bodies of packets; region.go: shared memory
 //	gpu.go          GPU memory shared with a worker; gpuinstance.go: inputs and outputs there; response.go: responses of calls
 //	side.go         the side channel; bls.go: inference calls, and those that can never complete;
 //	                control.go: loading of models, and custom metrics
@@ -144,7 +144,8 @@
 // with index 65535.
 //
 // The outputs of an EXECUTE are in the region named for them, or with flag InPlace in that of the inputs, each at a multiple of
-// 64, without overlaps. The worker writes to that region during the execution only; the server reads it after DONE.
+// 64, without overlaps unless they are parts of the inputs. The worker writes to that region during the execution only; the server reads
+// it after DONE.
 //
 // An EXECUTE of a decoupled model ends with its DONE; requests in state 2 stay open until a SEND with flag Final. The worker
 // sends one for a response sender that is garbage collected without it.
@@ -161,7 +162,8 @@
 // Inputs are copied once, to the instance's input region, where the worker's arrays view them. The model may keep them: a
 // worker that still refers to an input after an execution reports Retained, and gets a new region for the next execution.
 // Outputs are copied once by the worker, from its arrays to an output region, or to the input region when nothing refers to
-// the inputs any more, because that memory is in the processor's cache already. Large outputs become tensors in that memory
+// the inputs any more, because that memory is in the processor's cache already. Outputs that are arrays in the memory of large inputs are not
+// copied if the model does not keep them, for example np.add(x, 1, out=x). Large outputs become tensors in that memory
 // without another copy; small ones are copied out.
 //
 // # GPU memory

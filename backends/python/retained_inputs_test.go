@@ -69,7 +69,7 @@ func overResponse(way int, values []float32) []float32 {
 	if way == 6 {
 		slices.Reverse(out)
 	}
-	if way == 1 || way == 6 {
+	if way == 1 || way == 6 || way == 9 {
 		return out
 	}
 	for i := range out {

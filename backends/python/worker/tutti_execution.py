@@ -60,15 +60,21 @@ class Execution:
             if isinstance(responses, CoroutineType):
                 responses = self.wait(responses, requests)
             into = self.regions[target]
-            if large and _references(requests) == references and inputs_unused(requests, responses, region):
-                into = region
-            done = self.encode(responses, requests, into)
+            views = self.views(responses, requests, region) if large and gpu is None else None
+            if views is None:
+                if large and _references(requests) == references and inputs_unused(requests, responses, region):
+                    into = region
+                done = self.encode(responses, requests, into)
             if gpu is not None:
                 gpu.wait()
         except BaseException:
             self.close(requests)
             raise
         requests = responses = None
+        if views is not None:
+            if not region.viewed():
+                into = region
+            done = self.encode_views(views, region, into)
         if into is region:
             return done, wire.IN_PLACE | self.gpu_flag()
         return done, (wire.RETAINED if region.viewed() else 0) | self.gpu_flag()
@@ -185,6 +191,43 @@ class Execution:
             self.bodies[key] = done
         return done
 
+    def views(self, responses, requests, region):
+        """Returns the outputs and the extra part of each response if every output is an array in the memory of the inputs: (index,
+        number, shape, offset, size) of each. Such outputs need no copy unless the model retains them. Returns None for others."""
+        if type(responses) is not list or len(responses) != len(requests):
+            return None
+        found = []
+        for response, request in zip(responses, requests):
+            if type(response) is not InferenceResponse or response._error is not None or request._sender is not None \
+                    or request._release == TRITONSERVER_REQUEST_RELEASE_RESCHEDULE:
+                return None
+            outputs, names = [], []
+            for t in response._outputs:
+                at = None if t._number == wire.BYTES or not isinstance(t._array, np.ndarray) else region.offset(t._array)
+                if at is None:
+                    return None
+                index = self.places.get(t._name, wire.NAMED)
+                if index == wire.NAMED:
+                    names.append(t._name)
+                outputs.append((index, t._number, t._array.shape, at, t._array.nbytes))
+            found.append((outputs, wire.response_extra("", response._params, names) if names or response._params else b""))
+        return found
+
+    def encode_views(self, views, region, into):
+        """Returns the body of the DONE packet for what views returned. It copies the outputs unless they stay in the region."""
+        parts, free = [b""], 0
+        for outputs, extra in views:
+            parts.append(wire.RESPONSE.pack(wire.OK, 0, len(outputs), len(extra)))
+            for index, number, shape, at, size in outputs:
+                if into is not region:
+                    into.grow(free + size)
+                    into.copy(free, region, at, size)
+                    at, free = free, wire.aligned(free + size)
+                parts.append(wire.SHAPED[len(shape)].pack(index, number, len(shape), 0, at, size, *shape))
+            parts.append(extra)
+        parts[0] = wire.EXECUTED.pack(len(views), 0, into.size)
+        return b"".join(parts)
+
     def check(self, responses, requests):
         """Raises unless the return value of execute fits the requests."""
         if self.decoupled and any(a is not None for a in responses):
@@ -247,7 +290,7 @@ class Execution:
                 wire.store(region.map, at, raw)
             shape = array.shape
             outputs.append(wire.SHAPED[len(shape)].pack(index, number, len(shape), 0, at, size, *shape))
-            at = -(-(at + size) // wire.ALIGN) * wire.ALIGN
+            at = wire.aligned(at + size)
         extra = wire.response_extra("", response._params, names) if names or response._params else b""
         parts.append(wire.RESPONSE.pack(wire.OK, 0, len(outputs), len(extra)))
         parts += outputs

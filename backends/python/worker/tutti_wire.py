@@ -204,13 +204,29 @@ class Region:
     """Memory shared by the worker and the server."""
 
     def __init__(self, fd, size):
-        self.fd, self.size = fd, size
-        self.map = mmap.mmap(fd, size)
+        self.fd = fd
+        self._map(size)
+
+    def _map(self, size):
+        self.map, self.size = mmap.mmap(self.fd, size), size
+        self.address = address(np.frombuffer(self.map, np.uint8))
         self.references = getrefcount(self.map)
 
     def viewed(self):
         """Reports whether an array still views the region."""
         return getrefcount(self.map) > self.references
+
+    def offset(self, array):
+        """Returns the offset of an array in the region. Returns None if the array is elsewhere, or not where a tensor may be."""
+        at = address(array) - self.address
+        if at < 0 or at + array.nbytes > self.size or at % ALIGN or not array.flags.c_contiguous:
+            return None
+        return at
+
+    def copy(self, at, source, offset, size):
+        """Copies bytes of another region."""
+        with memoryview(source.map) as view:
+            self.map[at:at + size] = view[offset:offset + size]
 
     def grow(self, size):
         """Grows the region to at least size bytes."""
@@ -219,11 +235,15 @@ class Region:
         size = max(size, 2 * self.size)
         size = -(-size // mmap.PAGESIZE) * mmap.PAGESIZE
         os.ftruncate(self.fd, size)
-        self.map, self.size = mmap.mmap(self.fd, size), size
-        self.references = getrefcount(self.map)
+        self._map(size)
 
     def close(self):
         os.close(self.fd)
+
+
+def address(array):
+    """Returns the address of an array's first element."""
+    return array.__array_interface__["data"][0]
 
 
 def _cuda():
@@ -283,6 +303,11 @@ class Reader:
                 v = self.take(("<q", "<q", "<Q", "<d")[kind])
                 out[key] = bool(v) if kind == 0 else v
         return out
+
+
+def aligned(n):
+    """Returns the next offset at which a tensor may begin."""
+    return -(-n // ALIGN) * ALIGN
 
 
 def padded(b):
@@ -413,7 +438,7 @@ def _encode(head, pack, tensors, extra):
         if not isinstance(raw, np.ndarray):
             parts.append(TENSOR.pack(NAMED, number, len(dims), raw.region, raw.offset, raw.nbytes) + DIMS[len(dims)].pack(*dims))
             continue
-        at = -(-at // ALIGN) * ALIGN
+        at = aligned(at)
         parts.append(TENSOR.pack(NAMED, number, len(dims), 0, at, raw.nbytes) + DIMS[len(dims)].pack(*dims))
         arrays.append((at, raw))
         at = size = at + raw.nbytes

@@ -35,6 +35,9 @@ class TritonPythonModel:
         elif way == 7:
             array += 1
             return answer(array)
+        elif way == 9:
+            self.kept.append((array, array.copy()))
+            return answer(array)
         elif way == 8:
             return answer(np.concatenate([array + 1, array]))
         return answer(array + 1)

@@ -10,6 +10,7 @@ import (
 	"github.com/tutti-server/tutti/backends"
 	"github.com/tutti-server/tutti/backends/backendtest"
 	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/internal/racetest"
 	"github.com/tutti-server/tutti/proto/modelconfig"
 )
 
@@ -127,7 +128,7 @@ func benchFolder(tb testing.TB) string {
 }
 
 func TestExecuteAllocatesNothing(t *testing.T) {
-	if raceEnabled {
+	if racetest.Enabled {
 		t.Skip("the race detector drops pooled memory")
 	}
 	dir := benchFolder(t)

@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/internal/racetest"
 )
 
 // child is the variable that marks a child process. Each test below runs in one, because a process has one
@@ -66,7 +67,7 @@ func load20(t *testing.T, values map[string]string) int {
 // TestReloadBudget checks that a model that was unloaded leaves no memory of the runtime behind.
 func TestReloadBudget(t *testing.T) {
 	t.Parallel()
-	if raceEnabled {
+	if racetest.Enabled {
 		t.Skip("the race detector keeps memory for each allocation")
 	}
 	if !inChild(t) {

@@ -8,6 +8,7 @@ import (
 	"github.com/tutti-server/tutti/core/config"
 	"github.com/tutti-server/tutti/core/infer"
 	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/internal/racetest"
 	"github.com/tutti-server/tutti/pipeline/exec"
 	"github.com/tutti-server/tutti/pipeline/plan"
 	"github.com/tutti-server/tutti/scheduler"
@@ -17,7 +18,7 @@ import (
 // budgetBench returns a bench with the production allocator, which does not allocate Go memory per buffer.
 func budgetBench(t *testing.T) *bench {
 	t.Helper()
-	if raceEnabled {
+	if racetest.Enabled {
 		t.Skip("the race detector has sync.Pool forget at random")
 	}
 	bn := &bench{workers: scheduler.NewWorkers(), alloc: tensor.NewPool()}

@@ -14,6 +14,7 @@ import (
 	"github.com/tutti-server/tutti/core/status"
 	"github.com/tutti-server/tutti/core/tensor"
 	"github.com/tutti-server/tutti/core/tensor/tensortest"
+	"github.com/tutti-server/tutti/internal/racetest"
 	"github.com/tutti-server/tutti/pipeline/exec"
 	"github.com/tutti-server/tutti/scheduler"
 	"github.com/tutti-server/tutti/scheduler/dynamic"
@@ -26,7 +27,7 @@ var soak = flag.Int("requests", 1_000_000, "how many requests TestSoakBudget sen
 // and with models on devices it sends a fiftieth.
 func TestSoakBudget(t *testing.T) {
 	n := *soak
-	if testing.Short() || raceEnabled || mode != "" {
+	if testing.Short() || racetest.Enabled || mode != "" {
 		n /= 50
 	}
 	workers := scheduler.NewWorkers()

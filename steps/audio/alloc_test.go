@@ -4,13 +4,14 @@ import (
 	"testing"
 
 	"github.com/tutti-server/tutti/backends"
+	"github.com/tutti-server/tutti/internal/racetest"
 	"github.com/tutti-server/tutti/steps"
 	"github.com/tutti-server/tutti/steps/audio"
 )
 
 // TestAllocsPerRow holds the steps to no allocation a row once their scratch has grown, for the formats that the program decodes itself.
 func TestAllocsPerRow(t *testing.T) { //nolint:paralleltest // others would be counted
-	if raceEnabled {
+	if racetest.Enabled {
 		t.Skip("pools drop at random under the race detector")
 	}
 	all := files(t)

@@ -7,13 +7,14 @@ import (
 
 	"github.com/tutti-server/tutti/backends"
 	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/internal/racetest"
 	"github.com/tutti-server/tutti/steps/image"
 )
 
 // TestAllocsPerRow holds the steps to no allocation a row once their scratch has
 // grown: files of the formats that the program decodes itself, pixels and boxes.
 func TestAllocsPerRow(t *testing.T) { //nolint:paralleltest // others would be counted
-	if raceEnabled {
+	if racetest.Enabled {
 		t.Skip("pools drop at random under the race detector")
 	}
 	all := formats(t)

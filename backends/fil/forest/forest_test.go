@@ -11,6 +11,7 @@ import (
 	"github.com/tutti-server/tutti/backends/fil/forest"
 	"github.com/tutti-server/tutti/backends/fil/forest/foresttest"
 	"github.com/tutti-server/tutti/core/status"
+	"github.com/tutti-server/tutti/internal/racetest"
 )
 
 // walk follows a tree as a framework does: with comparisons in FP64, one test after the other. It returns the leaf.
@@ -267,7 +268,7 @@ func TestLinks(t *testing.T) {
 }
 
 func TestPredictAllocatesNothing(t *testing.T) {
-	if raceEnabled {
+	if racetest.Enabled {
 		t.Skip("the race detector drops pooled memory")
 	}
 	b, err := forest.NewBuilder(forest.Head{Features: 1, Outputs: 1})

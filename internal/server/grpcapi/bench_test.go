@@ -13,6 +13,7 @@ import (
 
 	"github.com/tutti-server/tutti/core/infer"
 	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/internal/racetest"
 	"github.com/tutti-server/tutti/internal/server/grpcapi"
 	"github.com/tutti-server/tutti/internal/server/servertest"
 	"github.com/tutti-server/tutti/proto/inference"
@@ -60,7 +61,7 @@ func encoded(tb testing.TB, n int, typed bool) []byte {
 
 // TestAllocations bounds the allocated bytes of a request, without those of grpc itself.
 func TestAllocations(t *testing.T) { //nolint:paralleltest // others would be counted
-	if raceEnabled {
+	if racetest.Enabled {
 		t.Skip("pools drop at random under the race detector")
 	}
 	end := grpcapi.NewEndpoint(echoSettings())

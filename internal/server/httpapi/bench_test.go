@@ -14,6 +14,7 @@ import (
 
 	"github.com/tutti-server/tutti/core/infer"
 	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/internal/racetest"
 	"github.com/tutti-server/tutti/internal/server/httpapi"
 )
 
@@ -77,7 +78,7 @@ func (d *discard) Write(b []byte) (int, error) { d.n += len(b); return len(b), n
 
 // TestAllocations bounds the allocations of a request without those of net/http.
 func TestAllocations(t *testing.T) {
-	if raceEnabled {
+	if racetest.Enabled {
 		t.Skip("pools drop at random under the race detector")
 	}
 	s := mirrorServer()

@@ -19,6 +19,7 @@ import (
 	"github.com/tutti-server/tutti/core/status"
 	"github.com/tutti-server/tutti/core/tensor"
 	"github.com/tutti-server/tutti/core/tensor/tensortest"
+	"github.com/tutti-server/tutti/internal/racetest"
 	"github.com/tutti-server/tutti/internal/server/httpapi"
 	"github.com/tutti-server/tutti/proto/modelconfig"
 )
@@ -239,7 +240,7 @@ var textRequests = []struct{ name, path, body string }{
 
 // TestTextAllocations bounds the allocations of a request on these routes.
 func TestTextAllocations(t *testing.T) {
-	if raceEnabled {
+	if racetest.Enabled {
 		t.Skip("pools drop at random under the race detector")
 	}
 	s := textServer(t, tensor.NewPool())

@@ -1,5 +1,0 @@
-//go:build !race
-
-package forest_test
-
-const raceEnabled = false

@@ -1,5 +1,0 @@
-//go:build race
-
-package fil
-
-const raceEnabled = true

@@ -1,5 +1,0 @@
-//go:build !race
-
-package image_test
-
-const raceEnabled = false

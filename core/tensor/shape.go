@@ -194,6 +194,9 @@ func (d DType) known() DType {
 // ConfigName returns the name of d in config.pbtxt ("TYPE_FP32", "TYPE_STRING").
 func (d DType) ConfigName() string { return dtypes[d.known()].config }
 
+// IsFloat reports whether elements are floating-point numbers.
+func (d DType) IsFloat() bool { return d == FP16 || d == FP32 || d == FP64 || d == BF16 }
+
 // Size returns the bytes of one element, 0 for Bytes and Invalid.
 func (d DType) Size() int { return dtypes[d.known()].size }
 

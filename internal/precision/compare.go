@@ -81,7 +81,7 @@ func (c *Comparison) output(t *Tensor) *sums {
 			return o
 		}
 	}
-	o := &sums{Output: Output{Name: t.Name, Datatype: t.DType.String()}, float: isFloat(t.DType)}
+	o := &sums{Output: Output{Name: t.Name, Datatype: t.DType.String()}, float: t.DType.IsFloat()}
 	c.outputs = append(c.outputs, o)
 	return o
 }
@@ -217,10 +217,6 @@ func largest(v []float64) int {
 		}
 	}
 	return at
-}
-
-func isFloat(d tensor.DType) bool {
-	return d == tensor.FP16 || d == tensor.BF16 || d == tensor.FP32 || d == tensor.FP64
 }
 
 // floats returns the elements of a tensor.

@@ -349,7 +349,7 @@ func (g *goldenTensor) compare(got *tensor.Tensor, near tolerance) error {
 	size := d.Size()
 	for i := 0; i*size < len(want); i++ {
 		a, b := got.Bytes()[i*size:][:size], want[i*size:][:size]
-		if bytes.Equal(a, b) || isFloat(d) && withinTolerance(toFloat(d, a), toFloat(d, b), near) {
+		if bytes.Equal(a, b) || d.IsFloat() && withinTolerance(toFloat(d, a), toFloat(d, b), near) {
 			continue
 		}
 		return fmt.Errorf("has %s at element %d, expected %s", formatElement(d, a), i, formatElement(d, b))
@@ -369,10 +369,6 @@ func compareTexts(got, want []byte) error {
 		}
 	}
 	return nil
-}
-
-func isFloat(d tensor.DType) bool {
-	return d == tensor.FP16 || d == tensor.BF16 || d == tensor.FP32 || d == tensor.FP64
 }
 
 func withinTolerance(got, want float64, near tolerance) bool {
@@ -399,7 +395,7 @@ func toFloat(d tensor.DType, b []byte) float64 {
 }
 
 func formatElement(d tensor.DType, b []byte) string {
-	if isFloat(d) {
+	if d.IsFloat() {
 		bits := 64
 		if d != tensor.FP64 {
 			bits = 32

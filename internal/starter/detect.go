@@ -27,7 +27,7 @@ func (b *builder) findDetector() error {
 	}
 	var three []Port
 	for _, p := range b.m.Outputs {
-		if len(p.Shape) == 3 && isFloat(p.DType) && !contains(p.Name, "hidden", "embed", "feature", "token") {
+		if len(p.Shape) == 3 && p.DType.IsFloat() && !contains(p.Name, "hidden", "embed", "feature", "token") {
 			three = append(three, p)
 		}
 	}

@@ -202,10 +202,6 @@ func (p *Port) symbol(i int) string {
 	return ""
 }
 
-func isFloat(d tensor.DType) bool {
-	return d == tensor.FP32 || d == tensor.FP16 || d == tensor.FP64 || d == tensor.BF16
-}
-
 func contains(name string, parts ...string) bool {
 	name = strings.ToLower(name)
 	return slices.ContainsFunc(parts, func(s string) bool { return strings.Contains(name, s) })
@@ -217,7 +213,7 @@ func (b *builder) imageInput() (in imageInput) {
 		return in
 	}
 	p := b.m.Inputs[0]
-	if len(p.Shape) != 4 || !isFloat(p.DType) && p.DType != tensor.Uint8 {
+	if len(p.Shape) != 4 || !p.DType.IsFloat() && p.DType != tensor.Uint8 {
 		return in
 	}
 	in.port = p
@@ -254,7 +250,7 @@ func (b *builder) findScores() error {
 	best := -1
 	for i, p := range b.m.Outputs {
 		n, ok := vectorOf(p)
-		if !ok || !isFloat(p.DType) || contains(p.Name, "embed", "hidden", "feature", "pooler") {
+		if !ok || !p.DType.IsFloat() || contains(p.Name, "embed", "hidden", "feature", "pooler") {
 			continue
 		}
 		if best < 0 || contains(p.Name, "logit", "prob", "score") && !contains(b.m.Outputs[best].Name, "logit", "prob", "score") {
@@ -270,7 +266,7 @@ func (b *builder) findScores() error {
 
 // findTokenScores finds the output of a token classifier, with a score for each token and class.
 func (b *builder) findTokenScores() error {
-	i := slices.IndexFunc(b.m.Outputs, func(p Port) bool { return len(p.Shape) == 3 && isFloat(p.DType) })
+	i := slices.IndexFunc(b.m.Outputs, func(p Port) bool { return len(p.Shape) == 3 && p.DType.IsFloat() })
 	switch {
 	case i < 0 || !b.hasIDs():
 		return errors.New("expected an output [batch,classes] of floating-point numbers")
@@ -312,7 +308,7 @@ func (b *builder) findVector() error {
 		for _, p := range b.m.Outputs {
 			_, vector := vectorOf(p)
 			tokens := len(p.Shape) == 3 && !b.image.ok && p.Shape[2] != 1
-			if pass(p) && isFloat(p.DType) && p.DType != tensor.BF16 && (len(p.Shape) == 2 && vector || tokens) {
+			if pass(p) && p.DType.IsFloat() && p.DType != tensor.BF16 && (len(p.Shape) == 2 && vector || tokens) {
 				b.find.out, b.find.tokens = p, tokens
 				return nil
 			}

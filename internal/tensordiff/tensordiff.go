@@ -186,7 +186,7 @@ func (d *Difference) numbers(want, got *Tensor, near Tolerance) {
 // distance returns the absolute difference of two elements and the one in relation to want. Without a number for it, it is infinite.
 func distance(dtype tensor.DType, want, got []byte, near Tolerance) (absolute, relative float64, equal bool) {
 	x, y := number(dtype, want), number(dtype, got)
-	if !floating(dtype) {
+	if !dtype.IsFloat() {
 		absolute = gap(dtype, want, got)
 		return absolute, absolute / math.Abs(x), false
 	}
@@ -216,10 +216,6 @@ func finite(x float64) *float64 {
 		return nil
 	}
 	return &x
-}
-
-func floating(d tensor.DType) bool {
-	return d == tensor.FP16 || d == tensor.BF16 || d == tensor.FP32 || d == tensor.FP64
 }
 
 // number returns an element as a number. Large integers lose their last digits.

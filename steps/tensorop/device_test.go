@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
-	"strings"
 	"testing"
 
 	"github.com/tutti-server/tutti/core/config"
@@ -87,7 +86,7 @@ func TestCastAtDevice(t *testing.T) {
 	for _, from := range numberTypes {
 		for _, to := range numberTypes {
 			for _, overflow := range []string{"saturate", "wrap"} {
-				if overflow == "wrap" && isFloat(from) && !isFloat(to) && to != tensor.Bool {
+				if overflow == "wrap" && from.IsFloat() && !to.IsFloat() && to != tensor.Bool {
 					continue // on the host
 				}
 				t.Run(fmt.Sprint(from, " to ", to, " ", overflow), func(t *testing.T) {
@@ -97,10 +96,6 @@ func TestCastAtDevice(t *testing.T) {
 			}
 		}
 	}
-}
-
-func isFloat(d tensor.DType) bool {
-	return strings.Contains(d.String(), "FP") || strings.HasPrefix(d.String(), "BF")
 }
 
 // TestMovesAtDevice compares operations that move elements, of each size, with random shapes.

@@ -227,7 +227,7 @@ func (v *value) element() error {
 		return v.wrong(kind(first))
 	}
 	n, err := v.p.Number()
-	if err != nil || isFloat(v.port.DType) {
+	if err != nil || v.port.DType.IsFloat() {
 		return err
 	}
 	_, ok := n.Signed()
@@ -238,10 +238,6 @@ func (v *value) element() error {
 		return v.wrong("the number " + n.String())
 	}
 	return nil
-}
-
-func isFloat(d tensor.DType) bool {
-	return d == tensor.FP16 || d == tensor.BF16 || d == tensor.FP32 || d == tensor.FP64
 }
 
 func isUnsigned(d tensor.DType) bool { return d >= tensor.Uint8 && d <= tensor.Uint64 }

@@ -25,7 +25,7 @@ const module = "github.com/tutti-server/tutti"
 var layers = [][]string{
 	{
 		"steps/image/kernels", "steps/image/raster", "steps/image/warp", "steps/image/contour", "steps/image/opencv", "steps/image/jpeg", "steps/image/tiff", "steps/image/resize", "steps/image/decode",
-		"tokenizer/charclass", "tokenizer/onig", "tokenizer", "proto/modelconfig", "proto/inference", "faults", "pending", "pool", "environ", "tempfolder", "memory", "core/status", "diskfull", "diskfull/*", "jsontext", "recovery", "onnxfile", "core/tensor", "subprocess", "core/condition", "core/tensor/compute", "core/tensor/cuda", "core/tensor/cuda/kernels", "telemetry", "logs", "handover", "tracing", "tensordiff", "shm", "server/certs", "server/sock", "server/sites", "server/http1", "server/rpc", "table", "load", "plot",
+		"tokenizer/charclass", "tokenizer/onig", "tokenizer", "proto/modelconfig", "proto/inference", "files", "faults", "pending", "pool", "environ", "tempfolder", "memory", "core/status", "diskfull", "diskfull/*", "jsontext", "recovery", "onnxfile", "core/tensor", "subprocess", "core/condition", "core/tensor/compute", "core/tensor/cuda", "core/tensor/cuda/kernels", "telemetry", "logs", "handover", "tracing", "tensordiff", "shm", "server/certs", "server/sock", "server/sites", "server/http1", "server/rpc", "table", "load", "plot",
 		"backends/caffe2/netdef", "backends/caffe2/onnxgraph", "backends/caffe2/convert",
 	},
 	{"core/config", "core/infer", "core/job", "inspect", "simdev", "gpu", "scheduler/deadline"},

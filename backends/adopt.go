@@ -2,10 +2,10 @@ package backends
 
 import (
 	"cmp"
-	"os"
 	"path/filepath"
 	"strings"
 
+	"github.com/tutti-server/tutti/internal/files"
 	"github.com/tutti-server/tutti/proto/modelconfig"
 )
 
@@ -71,7 +71,7 @@ func FindLibrary(n Named) string {
 	}
 	for _, dir := range dirs {
 		path := filepath.Join(dir, LibraryFile(n.Backend))
-		if st, err := os.Stat(path); err == nil && st.Mode().IsRegular() {
+		if files.IsRegular(path) {
 			return path
 		}
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/tutti-server/tutti/core/config"
 	"github.com/tutti-server/tutti/core/status"
 	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/internal/files"
 	"github.com/tutti-server/tutti/proto/modelconfig"
 )
 
@@ -55,10 +56,10 @@ func (b *backend) Load(ctx context.Context, s backends.Settings) (backends.Model
 		return nil, status.Errorf(status.Internal, "%s: %w", failedLoad(&s), err)
 	}
 	served := file // for messages
-	if !isFile(file) {
+	if !files.IsRegular(file) {
 		served = filepath.Join(filepath.Dir(file), pythonFile)
 	}
-	if !isFile(served) {
+	if !files.IsRegular(served) {
 		return nil, config.MissingFile(status.Errorf(status.NotFound, "%s: expected a serialized pipeline in '%s', or '%s' beside it, found neither",
 			failedLoad(&s), file, pythonFile), file)
 	}
@@ -100,11 +101,6 @@ func checkName(s *backends.Settings, file string) error {
 	first := []rune(base[max(at, 0):])[0]
 	return status.Errorf(status.InvalidArg, "%s: Model file name '%s' contains an invalid character: '%c'\nAllowed characters are: a-z, A-Z, 0-9, _, ., -",
 		failedLoad(s), base, first)
-}
-
-func isFile(path string) bool {
-	st, err := os.Stat(path)
-	return err == nil && st.Mode().IsRegular()
 }
 
 // zeroBatch matches the field max_batch_size with a value of zero, outside of comments.

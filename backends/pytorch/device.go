@@ -14,6 +14,7 @@ import (
 	"github.com/tutti-server/tutti/backends/dylib"
 	"github.com/tutti-server/tutti/core/status"
 	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/internal/files"
 	"github.com/tutti-server/tutti/proto/modelconfig"
 )
 
@@ -115,7 +116,7 @@ func (l *library) openGPU(fraction float64) error {
 }
 
 // hasGPU reports whether the CUDA operators are in the folder of a library.
-func hasGPU(path string) bool { return isFile(filepath.Join(filepath.Dir(path), gpuLibrary)) }
+func hasGPU(path string) bool { return files.IsRegular(filepath.Join(filepath.Dir(path), gpuLibrary)) }
 
 // placesItself reports whether a configuration leaves the device to the model: KIND_MODEL.
 func placesItself(cfg *modelconfig.ModelConfig) bool {

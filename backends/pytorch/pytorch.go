@@ -209,12 +209,6 @@ func (s *settings) targets() bind.Targets {
 	}
 }
 
-// isFile reports whether there is a file at path.
-func isFile(path string) bool {
-	info, err := os.Stat(path)
-	return err == nil && info.Mode().IsRegular()
-}
-
 // isPackage reports whether a model file is an AOTInductor package, by its extension.
 func isPackage(path string) bool { return filepath.Ext(path) == ".pt2" }
 

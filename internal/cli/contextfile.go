@@ -11,6 +11,8 @@ import (
 	"slices"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/tutti-server/tutti/internal/files"
 )
 
 // contextFile is the file of contexts.
@@ -80,18 +82,7 @@ func (f *contextFile) write() error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return err
 	}
-	temp, err := os.CreateTemp(filepath.Dir(path), ".contexts-*") // with mode 0600
-	if err != nil {
-		return err
-	}
-	_, err = temp.Write(text)
-	if err = errors.Join(err, temp.Close()); err == nil {
-		err = os.Rename(temp.Name(), path)
-	}
-	if err != nil {
-		err = errors.Join(err, os.Remove(temp.Name()))
-	}
-	return err
+	return files.Replace(path, text, 0o600)
 }
 
 // get returns the context of a name.

@@ -1,11 +1,12 @@
 package lab
 
 import (
-	"errors"
 	"os"
 	"path/filepath"
 
 	"github.com/aymanbagabas/go-udiff"
+
+	"github.com/tutti-server/tutti/internal/files"
 )
 
 // Change is a new text of a model's config.pbtxt.
@@ -35,17 +36,5 @@ func (c *Change) Write() error {
 			return err
 		}
 	}
-	f, err := os.CreateTemp(filepath.Dir(path), ".config.pbtxt-")
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(c.To)
-	err = errors.Join(err, f.Chmod(mode), f.Sync(), f.Close())
-	if err == nil {
-		err = os.Rename(f.Name(), path)
-	}
-	if err != nil {
-		return errors.Join(err, os.Remove(f.Name()))
-	}
-	return nil
+	return files.Replace(path, c.To, mode)
 }

@@ -17,6 +17,7 @@ import (
 
 	"github.com/tutti-server/tutti/core/config"
 	"github.com/tutti-server/tutti/core/status"
+	"github.com/tutti-server/tutti/internal/files"
 	"github.com/tutti-server/tutti/proto/modelconfig"
 )
 
@@ -136,19 +137,7 @@ func (r *Record) Write(dir string) error {
 	if err != nil {
 		return err
 	}
-	f, err := os.CreateTemp(dir, ".fidelity-")
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(append(text, '\n'))
-	err = errors.Join(err, f.Chmod(0o644), f.Sync(), f.Close()) //nolint:gosec // a repository is for everybody
-	if err == nil {
-		err = os.Rename(f.Name(), filepath.Join(dir, RecordFile))
-	}
-	if err != nil {
-		return errors.Join(err, os.Remove(f.Name()))
-	}
-	return nil
+	return files.Replace(filepath.Join(dir, RecordFile), append(text, '\n'), 0o644)
 }
 
 // Demanded returns the bound that a version must have to its reference, nil for none: the configuration demands none, or the version is

@@ -21,6 +21,7 @@ import (
 
 	"github.com/tutti-server/tutti/core/status"
 	"github.com/tutti-server/tutti/internal/diskfull"
+	"github.com/tutti-server/tutti/internal/files"
 )
 
 // Fetcher downloads runtimes. The zero value uses List.
@@ -288,7 +289,7 @@ func (p *Release) complete(dir string) error {
 	if !folders {
 		return nil
 	}
-	if library := filepath.Join(dir, filepath.FromSlash(p.Library)); p.Python != "" && !isFile(library) {
+	if library := filepath.Join(dir, filepath.FromSlash(p.Library)); p.Python != "" && !files.IsRegular(library) {
 		return fmt.Errorf("'%s' is missing, or the Python that it leads to", library)
 	}
 	seal, err := os.ReadFile(filepath.Join(dir, sealFile))

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/tutti-server/tutti/core/status"
+	"github.com/tutti-server/tutti/internal/files"
 )
 
 // Folder holds downloaded runtimes, beside the program or in the working directory.
@@ -40,7 +41,7 @@ func Find(name, explicit string) (string, error) {
 		"/usr/local/lib", "/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/usr/lib64", "/usr/lib", "/lib")
 	for _, dir := range system {
 		for _, so := range r.Sonames {
-			if path := filepath.Join(dir, so); isFile(path) {
+			if path := filepath.Join(dir, so); files.IsRegular(path) {
 				return path, nil
 			}
 		}
@@ -71,7 +72,7 @@ func existing(r *Runtime, from, path string) (string, error) {
 			path = found
 		}
 	}
-	if !isFile(path) {
+	if !files.IsRegular(path) {
 		return "", status.Reasonf(status.RuntimeMissing, "no %s library at '%s', which %s names: correct it, or unset it and run 'tutti runtime fetch %s'",
 			r.Title, path, from, r.Name)
 	}
@@ -81,7 +82,7 @@ func existing(r *Runtime, from, path string) (string, error) {
 // fetchedIn returns the library that Fetch installed under dir.
 func (r *Runtime) fetchedIn(dir string) (string, bool) {
 	for _, p := range r.releases() {
-		if path := filepath.Join(dir, r.folderName(&p), filepath.FromSlash(p.Library)); isFile(path) {
+		if path := filepath.Join(dir, r.folderName(&p), filepath.FromSlash(p.Library)); files.IsRegular(path) {
 			return path, true
 		}
 	}
@@ -90,13 +91,13 @@ func (r *Runtime) fetchedIn(dir string) (string, bool) {
 
 // libraryIn returns the library directly in dir, or installed by Fetch under it.
 func (r *Runtime) libraryIn(dir string) (string, bool) {
-	var files []string
+	var names []string
 	for _, p := range r.releases() {
 		library := filepath.FromSlash(p.Library)
-		files = append(files, library, filepath.Base(library))
+		names = append(names, library, filepath.Base(library))
 	}
-	for _, file := range append(files, r.Sonames...) {
-		if path := filepath.Join(dir, file); isFile(path) {
+	for _, file := range append(names, r.Sonames...) {
+		if path := filepath.Join(dir, file); files.IsRegular(path) {
 			return path, true
 		}
 	}
@@ -139,9 +140,4 @@ func fetchFolders() []string {
 func cacheFolder() (string, error) {
 	dir, err := os.UserCacheDir()
 	return filepath.Join(dir, "tutti"), err
-}
-
-func isFile(path string) bool {
-	info, err := os.Stat(path)
-	return err == nil && info.Mode().IsRegular()
 }

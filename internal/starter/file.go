@@ -9,6 +9,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+
+	"github.com/tutti-server/tutti/internal/files"
 )
 
 // The formats of model files.
@@ -81,7 +83,7 @@ func Open(path string) (*Model, error) {
 	case formatONNX:
 		err = readONNX(m)
 	case formatOpenVINO:
-		if weights := weightsOf(path); !isFile(weights) {
+		if weights := weightsOf(path); !files.IsRegular(weights) {
 			err = fmt.Errorf("the weights of '%s' are missing, expected '%s' beside it", path, weights)
 		}
 	}
@@ -90,11 +92,6 @@ func Open(path string) (*Model, error) {
 
 // weightsOf returns the path of the weights of an OpenVINO model.
 func weightsOf(path string) string { return strings.TrimSuffix(path, filepath.Ext(path)) + ".bin" }
-
-func isFile(path string) bool {
-	info, err := os.Stat(path)
-	return err == nil && info.Mode().IsRegular()
-}
 
 func fileFormat(path string) (string, error) {
 	switch ext := strings.ToLower(filepath.Ext(path)); ext {
@@ -129,12 +126,12 @@ func fileFormat(path string) (string, error) {
 
 func folderFormat(path string) (string, error) {
 	for _, name := range []string{"saved_model.pb", "saved_model.pbtxt"} {
-		if isFile(filepath.Join(path, name)) {
+		if files.IsRegular(filepath.Join(path, name)) {
 			return formatSavedModel, nil
 		}
 	}
 	for _, name := range []string{"model.onnx", filepath.Join("onnx", "model.onnx"), "model.py", "model.xml", "model.pt"} {
-		if isFile(filepath.Join(path, name)) {
+		if files.IsRegular(filepath.Join(path, name)) {
 			return "", fmt.Errorf("'%s' is a folder: give the model in it, '%s'", path, filepath.Join(path, name))
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/tutti-server/tutti/internal/files"
 	"github.com/tutti-server/tutti/internal/tokenizer"
 )
 
@@ -69,7 +70,7 @@ func (b *builder) near(name string) string {
 		dirs = append(dirs, filepath.Dir(dir))
 	}
 	for _, d := range dirs {
-		if path := filepath.Join(d, name); isFile(path) {
+		if path := filepath.Join(d, name); files.IsRegular(path) {
 			return path
 		}
 	}
@@ -121,7 +122,7 @@ func (b *builder) findTokenizer() error {
 	path := b.o.Tokenizer
 	if info, err := os.Stat(path); path != "" && err == nil && info.IsDir() {
 		folder := path
-		i := slices.IndexFunc(tokenizerFiles, func(name string) bool { return isFile(filepath.Join(folder, name)) })
+		i := slices.IndexFunc(tokenizerFiles, func(name string) bool { return files.IsRegular(filepath.Join(folder, name)) })
 		if i < 0 {
 			return fmt.Errorf("the folder '%s' has no tokenizer, expected one of %s", path, strings.Join(tokenizerFiles, ", "))
 		}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"flag"
 	"fmt"
 	"io"
 	"io/fs"
@@ -13,6 +14,7 @@ import (
 	"path/filepath"
 	"slices"
 
+	"github.com/tutti-server/tutti/backends"
 	"github.com/tutti-server/tutti/core/config"
 	"github.com/tutti-server/tutti/core/status"
 	"github.com/tutti-server/tutti/core/tensor"
@@ -31,7 +33,7 @@ func (p *program) config(ctx context.Context, args []string) error {
 	settings := options.BackendConfig{}
 	out := outputFlag(set, formatText, formatJSON, formatYAML)
 	name := set.String("model-config-name", "", "`name`: use configs/NAME.pbtxt if the model has it")
-	set.Var(settings, "backend-config", "`backend,key=value`: a setting of a backend; may be repeated")
+	backendFlags(set, settings)
 	rest, err := arguments(set, args, 1, 1, "the folder of a model")
 	if err != nil {
 		return err
@@ -54,6 +56,12 @@ func (p *program) config(ctx context.Context, args []string) error {
 		err = p.printConfig(cfg, out)
 	}
 	return errors.Join(err, r.Close(ctx))
+}
+
+// backendFlags adds the flags with which commands load models as a server does.
+func backendFlags(fs *flag.FlagSet, settings options.BackendConfig) {
+	fs.Var(settings, "backend-config", "`backend,key=value`: a setting of a backend; may be repeated")
+	fs.Func("backend-directory", "`folder` of libraries made for Triton, NAME/libtriton_NAME.so (default "+backends.DefaultDirectory+")", settings.SetDirectory)
 }
 
 // isModel returns an error if a folder, which the user named called, is not the folder of a model.
@@ -111,7 +119,7 @@ func (p *program) plan(ctx context.Context, args []string) error {
 	after := fs.String("after", "", "stop after this `pass` of the compiler and print the incomplete plan")
 	out := outputFlag(fs, formatText, formatJSON, formatYAML, formatDOT, formatSVG)
 	settings := options.BackendConfig{}
-	fs.Var(settings, "backend-config", "`backend,key=value`: a setting of a backend; may be repeated")
+	backendFlags(fs, settings)
 	rest, err := arguments(fs, args, 2, 2, "a repository and a model")
 	if err != nil {
 		return err
@@ -220,7 +228,7 @@ func (p *program) validate(ctx context.Context, args []string) error {
 	strictEnsembles := fs.Bool("strict-ensemble-config", false, "read ensembles as Triton does: nothing is inferred")
 	strictParams := fs.Bool("strict-parameters", false, "refuse unknown parameters")
 	fallback := fs.String("gpu-fallback", options.FallbackNone, "`where`: cpu accepts models for missing GPUs, as serve --gpu-fallback=cpu does")
-	fs.Var(settings, "backend-config", "`backend,key=value`: a setting of a backend; may be repeated")
+	backendFlags(fs, settings)
 	roots, err := parse(fs, args)
 	switch {
 	case err != nil:

@@ -43,7 +43,7 @@ func (p *program) quantize(ctx context.Context, args []string) error {
 	fs.Int64Var(&s.Reference, "against", 0, "`version` to convert and to compare with; by default the highest one below that is declared fp32 or nothing")
 	fs.StringVar(&bound, "fidelity", "", "`bound` on the figures in place of that of the configuration, for example cosine=0.99,top1=0.98")
 	fs.BoolVar(&s.Write, "write", false, "write the parameters precision and fidelity into config.pbtxt")
-	fs.Var(backend, "backend-config", "`backend,key=value`: a setting of a backend; may be repeated")
+	backendFlags(fs, backend)
 	out := outputFlag(fs, formatTable, formatJSON, formatYAML)
 	rest, err := arguments(fs, args, 1, 1, "the folder of a model")
 	if err != nil {

@@ -102,7 +102,7 @@ func (a *replayCall) flags(fs *flag.FlagSet) {
 	fs.Var(&a.ignore, "ignore", "do not compare tensors that match this `pattern` of STEP.OUTPUT, in which * matches any text and ? a character; may be repeated")
 	fs.BoolVar(&a.responses, "responses", false, "compare responses only, not the tensors of every step")
 	fs.BoolVar(&a.golden, "write-golden", false, "write the requests that were equal as golden requests of their models in DIR")
-	fs.Var(a.backend, "backend-config", "`backend,key=value`: a setting of a backend, for a repository; may be repeated")
+	backendFlags(fs, a.backend)
 	a.out = outputFlag(fs, formatTable, formatJSON, formatYAML)
 }
 

@@ -43,7 +43,7 @@ func (p *program) tune(ctx context.Context, args []string) (err error) {
 	fs.StringVar(&a.picture, "picture", "", "`file` to write a picture of the operating points to, as SVG")
 	fs.BoolVar(&a.write, "write", false, "write the changes to config.pbtxt, if they held in the validation")
 	fs.BoolVar(&a.brief, "brief", false, "shorten every run to a fraction of a second: to see a report soon, whose figures are not exact")
-	fs.Var(backend, "backend-config", "`backend,key=value`: a setting of a backend; may be repeated")
+	backendFlags(fs, backend)
 	a.out = outputFlag(fs, formatTable, formatJSON, formatYAML)
 	rest, err := arguments(fs, args, 2, 2, "a repository and an ensemble")
 	switch {

@@ -38,6 +38,15 @@ func (c BackendConfig) Set(s string) error {
 	return nil
 }
 
+// SetDirectory sets the folder of libraries made for Triton. The default one is no setting.
+func (c BackendConfig) SetDirectory(folder string) error {
+	if folder == backends.DefaultDirectory {
+		delete(c[backends.LibraryBackend], backends.KeyDirectory)
+		return nil
+	}
+	return c.Set(backends.LibraryBackend + "," + backends.KeyDirectory + "=" + folder)
+}
+
 // Settings returns the settings of each backend, and of each other name: its own, and those for every backend that it reads and does not
 // override. A setting that no backend reads gives a notice, no error, since it may be meant for a backend that this
 // program was built without.

@@ -238,7 +238,7 @@ func (o *Options) backendFlags() []Flag {
 	return grouped("Backends", Flag{
 		Name: "backend-config", Arg: "backend,key=value", Many: true, Help: "Setting of a backend; of every backend without a backend's name", set: o.BackendConfig.Set,
 	}, Flag{
-		Name: "backend-directory", Arg: argFolder, Default: backends.DefaultDirectory, set: o.backendDirectory,
+		Name: "backend-directory", Arg: argFolder, Default: backends.DefaultDirectory, set: o.BackendConfig.SetDirectory,
 		Help: "Folder of libraries made for Triton, NAME/libtriton_NAME.so, of backends that are not built in",
 	}, Flag{
 		Name: "strict-python-outputs", Arg: argBool, Default: no, Own: true, set: o.pythonSetting("strict-outputs"),
@@ -247,15 +247,6 @@ func (o *Options) backendFlags() []Flag {
 		Name: "python-sandbox", Arg: argBool, Default: no, Own: true, set: o.pythonSetting("sandbox"),
 		Help: "Start Python models without network and without a way to new privileges; the server does not load them where the kernel refuses that",
 	})
-}
-
-// backendDirectory sets the setting of the backend that loads libraries made for Triton.
-func (o *Options) backendDirectory(value string) error {
-	if value == backends.DefaultDirectory {
-		delete(o.BackendConfig[backends.LibraryBackend], backends.KeyDirectory)
-		return nil
-	}
-	return o.BackendConfig.Set(backends.LibraryBackend + "," + backends.KeyDirectory + "=" + value)
 }
 
 // pythonSetting returns a function that sets the setting of the python backend with the same meaning.

@@ -1,8 +1,10 @@
 // Package crash is what the backends that run models in processes share: when a process is started again after it has ended, and which requests
-// end processes. The backends python and isolate use it.
+// end processes. The backends python, isolate and tritonlib use it.
 //
 //	delay.go     when a process is started again
+//	keeper.go    starts a process again whenever it ends
 //	requests.go  the requests that end processes, and their report
+//	counters.go  metrics of processes
 package crash
 
 import (

@@ -3,19 +3,15 @@ package isolate
 import (
 	"context"
 	"encoding/gob"
-	"errors"
 	"fmt"
 	"io"
 	"log/slog"
 	"os"
-	"os/signal"
 	"runtime"
 	"slices"
 	"sync/atomic"
-	"syscall"
 	"unsafe"
 
-	"golang.org/x/sys/unix"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/tutti-server/tutti/backends"
@@ -23,41 +19,26 @@ import (
 	"github.com/tutti-server/tutti/core/status"
 	"github.com/tutti-server/tutti/core/tensor"
 	"github.com/tutti-server/tutti/internal/recovery"
+	"github.com/tutti-server/tutti/internal/subprocess"
 	"github.com/tutti-server/tutti/proto/modelconfig"
 )
 
-const (
-	// hiddenArgument is the first argument of a child. It is no command.
-	hiddenArgument = "__isolated"
-	// guard is the variable of a child's environment, by which a program that ignores hiddenArgument starts no further children.
-	guard = "TUTTI_ISOLATED"
-)
-
-// Descriptors of a child.
-const (
-	socketFD = 3
-	writeFD  = 4
-	readFD   = 5
-)
+// mode is that of a child.
+var mode = subprocess.Mode{Argument: "__isolated", Guard: "TUTTI_ISOLATED"}
 
 // Hidden reports whether the program was started as a child. It must then call Serve, and nothing else.
-func Hidden(args []string) bool {
-	return len(args) > 1 && args[1] == hiddenArgument && os.Getenv(guard) != ""
-}
+func Hidden(args []string) bool { return mode.Hidden(args) }
 
 // Serve runs a child: it loads the model that the server describes, with one of the factories, and executes batches until the server closes
 // the socket. It returns the exit status.
 func Serve(list []backends.Factory) int {
-	signal.Ignore(os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)       // the server says when to end
-	_ = os.WriteFile("/proc/self/oom_score_adj", []byte("500"), 0o600) // without memory, this process ends before the server
-	socket := os.NewFile(socketFD, "server")
-	unix.CloseOnExec(socketFD)
+	c := &child{Child: mode.Begin(0)}
+	socket := c.Socket
 	var about description
 	if err := gob.NewDecoder(socket).Decode(&about); err != nil {
 		fmt.Fprintln(os.Stderr, "expected a server on descriptor 3:", err)
 		return 1
 	}
-	c := &child{}
 	made, err := c.load(list, &about)
 	if err != nil {
 		made = &loaded{Code: status.CodeOf(err), Reason: status.ReasonOf(err), RetryAfter: status.RetryAfter(err), Text: err.Error()}
@@ -73,6 +54,8 @@ func Serve(list []backends.Factory) int {
 
 // child is the state of a child process.
 type child struct {
+	*subprocess.Child
+
 	control control
 	all     []byte // the shared memory, which is read-only
 	own     []byte // the range of this process
@@ -142,18 +125,15 @@ func (c *child) describe() (*loaded, error) {
 	return made, nil
 }
 
-// mapMemory maps the shared memory for reading, and the range of this process for writing. Afterwards no descriptor gives access to it.
+// mapMemory maps the shared memory for reading, and the range of this process for writing.
 func (c *child) mapMemory(about *description) (err error) {
-	if c.own, err = unix.Mmap(writeFD, int64(about.RangeOff), about.RangeLen, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED|unix.MAP_NORESERVE); err == nil {
-		c.all, err = unix.Mmap(readFD, 0, about.SharedLen, unix.PROT_READ, unix.MAP_SHARED|unix.MAP_NORESERVE)
-	}
-	if err != nil {
+	if c.own, c.all, err = c.Map(about.Layout); err != nil {
 		return status.Reasonf(status.MemoryLimit, "model '%s': its process cannot map the shared memory: %w", about.Model, err)
 	}
 	c.control = control{c.own[:controlSize]}
 	c.pool = tensor.NewPool()
 	c.pool.ShareIn(tensor.SharedRange(c.own[controlSize:]))
-	return errors.Join(unix.Close(writeFD), unix.Close(readFD))
+	return nil
 }
 
 // serve executes batches.

@@ -1,13 +1,8 @@
 package isolate
 
 import (
-	"cmp"
 	"context"
-	"log/slog"
 	"slices"
-	"sync"
-	"sync/atomic"
-	"time"
 
 	"github.com/tutti-server/tutti/backends"
 	"github.com/tutti-server/tutti/backends/bind"
@@ -16,156 +11,44 @@ import (
 	"github.com/tutti-server/tutti/core/tensor"
 )
 
-// instance executes batches in a process, which it replaces when it ends.
+// instance executes batches in a process, which is replaced when it ends.
 type instance struct {
+	*crash.Keeper[*process]
+
 	m     *model
 	watch bind.Watch
 	seq   uint32
-	now   atomic.Pointer[process] // nil while there is none
-	fails atomic.Int32            // processes that ended since the last batch that succeeded
-
-	life context.Context //nolint:containedctx // cancelled by Close
-	end  context.CancelFunc
-	done sync.WaitGroup // of keep
-
-	mu      sync.Mutex
-	changed chan struct{} // closed when the fields below change; guarded by mu
-	next    time.Time     // the next start, zero while one is in progress; guarded by mu
-	why     string        // the last process ended; guarded by mu
-	since   time.Time     // there is no process, zero while there is one; guarded by mu
 
 	staged []tensor.Tensor // copies of inputs that are in no shared memory
 }
 
+var _ backends.Recycler = (*instance)(nil)
+
 func newInstance(m *model, p *process) *instance {
-	x := &instance{m: m, changed: make(chan struct{})}
-	x.life, x.end = context.WithCancel(context.Background())
+	x := &instance{m: m}
 	x.watch.Stop = func() {
-		if p := x.now.Load(); p != nil {
+		if p, alive := x.Now(); alive {
 			c := p.control.counter(atCancel)
 			c.Store(x.seq)
 			wake(c)
 		}
 	}
-	x.now.Store(p)
-	x.done.Go(func() { x.keep(p) })
-	return x
-}
-
-// keep replaces the process whenever it ends, until the instance is closed.
-func (x *instance) keep(p *process) {
-	for {
-		select {
-		case <-p.Ended:
-		case <-x.life.Done():
-			p.close()
-			return
-		}
-		fails := x.fails.Add(1)
-		x.m.log.ErrorContext(x.life, "the process of an isolated instance ended", slog.Int("pid", p.PID), slog.String("reason", status.Line(p.Why)))
-		x.publish(nil, time.Now().Add(crash.Delay(fails)), p.Why)
-		p.close()
-		for {
-			select {
-			case <-time.After(crash.Delay(fails)):
-			case <-x.life.Done():
-				return
-			}
-			x.m.restarts.started()
-			made, _, err := x.m.start(x.life)
+	x.Keeper = crash.Keep(crash.KeeperSettings[*process]{
+		Model: m.name, What: "the process of an isolated instance", Log: m.log, Restarting: func() { m.counters.Add(countRestarts) },
+		Start: func(ctx context.Context, publish func(*process)) error {
+			p, _, err := m.start(ctx)
 			if err == nil {
-				p = made
-				break
+				publish(p)
 			}
-			if x.life.Err() != nil {
-				return
-			}
-			fails = x.fails.Add(1)
-			x.m.log.ErrorContext(x.life, "the process of an isolated instance cannot be started again", slog.String("reason", status.Text(err)))
-			x.publish(nil, time.Now().Add(crash.Delay(fails)), status.Text(err))
-		}
-		x.publish(p, time.Time{}, "")
-	}
-}
-
-func (x *instance) publish(p *process, next time.Time, why string) {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	x.now.Store(p)
-	x.next, x.why = next, why
-	switch {
-	case p != nil:
-		x.since = time.Time{}
-	case x.since.IsZero():
-		x.since = time.Now()
-	}
-	close(x.changed)
-	x.changed = make(chan struct{})
-}
-
-// current returns the process, for which it waits. The caller must release it.
-func (x *instance) current(ctx context.Context) (*process, error) {
-	for {
-		if p := x.now.Load(); p != nil && p.Alive() && p.Use() {
-			return p, nil
-		}
-		x.mu.Lock()
-		changed, next, why := x.changed, x.next, x.why
-		x.mu.Unlock()
-		if left := time.Until(next); left > crash.Patience {
-			return nil, crash.Refusal(x.m.name, left, why)
-		}
-		select {
-		case <-changed:
-		case <-ctx.Done():
-			return nil, status.ErrCancelled
-		case <-x.life.Done():
-			return nil, status.Reasonf(status.ModelNotReady, "instance of model '%s' is closed", x.m.name)
-		}
-	}
-}
-
-// down returns why the instance has no process, and since when: zero if that is not known yet. It is empty if there is one.
-func (x *instance) down() (why string, since time.Time) {
-	p := x.now.Load()
-	if p != nil && p.Alive() {
-		return "", time.Time{}
-	}
-	x.mu.Lock()
-	why, since = x.why, x.since
-	x.mu.Unlock()
-	if p != nil { // nothing has noticed its end yet
-		why = p.Ending()
-	}
-	return "the process of an instance is started again, it ended: " + status.Line(why), since
-}
-
-var _ backends.Recycler = (*instance)(nil)
-
-// Alive implements backends.Recycler.
-func (x *instance) Alive() bool {
-	p := x.now.Load()
-	return p != nil && p.Alive()
-}
-
-// Recycle implements backends.Recycler.
-func (x *instance) Recycle(why error) bool {
-	p := x.now.Load()
-	return p != nil && p.Recycle(why)
-}
-
-// Resident implements backends.Recycler. Shared memory, which has the tensors of the server and the outputs, does not count.
-func (x *instance) Resident() int64 {
-	if p := x.now.Load(); p != nil {
-		return p.Resident()
-	}
-	return 0
+			return err
+		},
+	}, p)
+	return x
 }
 
 // Close ends the process.
 func (x *instance) Close() error {
-	x.end()
-	x.done.Wait()
+	x.Keeper.Close()
 	x.m.mu.Lock()
 	defer x.m.mu.Unlock()
 	x.m.live = slices.DeleteFunc(x.m.live, func(y *instance) bool { return x == y })
@@ -177,7 +60,7 @@ func (x *instance) Close() error {
 // hot: no allocation, and no copy of tensors in shared memory.
 func (x *instance) Execute(ctx context.Context, b *backends.Batch) error {
 	switch {
-	case x.life.Err() != nil:
+	case x.Closed():
 		return status.Reasonf(status.ModelNotReady, "instance of model '%s' is closed", x.m.name)
 	case ctx.Err() != nil:
 		return status.ErrCancelled
@@ -185,7 +68,7 @@ func (x *instance) Execute(ctx context.Context, b *backends.Batch) error {
 		return status.Errorf(status.Internal, "model '%s': expected a batch of %d inputs and %d outputs, got %d and %d",
 			x.m.name, len(x.m.sig.Inputs), len(x.m.sig.Outputs), len(b.In), len(b.Out))
 	}
-	p, err := x.current(ctx)
+	p, err := x.Current(ctx)
 	if err != nil {
 		return err
 	}
@@ -201,7 +84,7 @@ func (x *instance) Execute(ctx context.Context, b *backends.Batch) error {
 	ended, waiting := p.control.counter(atEnded), p.control.counter(atWaiting)
 	before := ended.Load()
 	if before == gone {
-		return x.lost(ctx, p, b)
+		return x.lose(ctx, p, b)
 	}
 	x.watch.Begin(ctx, b)
 	announce(p.control.counter(atStarted), p.control.counter(atAsleep), x.seq)
@@ -209,14 +92,12 @@ func (x *instance) Execute(ctx context.Context, b *backends.Batch) error {
 	stopped := x.watch.End()
 	switch {
 	case got == gone:
-		return x.lost(ctx, p, b)
+		return x.lose(ctx, p, b)
 	case got != x.seq:
 		p.Kill("it sent something else than a response")
-		return x.lost(ctx, p, b)
+		return x.lose(ctx, p, b)
 	}
-	if x.fails.Load() != 0 {
-		x.fails.Store(0)
-	}
+	x.Succeeded()
 	if err := x.receive(p, b); err != nil {
 		tensor.ReleaseAll(b.Out)
 		if stopped && status.CodeOf(err) == status.Cancelled {
@@ -304,7 +185,7 @@ func (x *instance) take(p *process, b *backends.Batch, i int, w *words) error {
 		return x.unusable(i)
 	}
 	mem := p.Mem[off : off+n : off+n]
-	b.SetOutput(i, tensor.Tensor{DType: d, Shape: shape, Buf: p.wrap(slot, mem), Len: len(mem)})
+	b.SetOutput(i, tensor.Tensor{DType: d, Shape: shape, Buf: p.Wrap(slot, mem), Len: len(mem)})
 	if d == tensor.Bytes {
 		if err := tensor.CheckBytes(mem, shape.Elements()); err != nil {
 			return status.Errorf(status.Internal, "model '%s', output '%s': %w", x.m.name, x.m.sig.Outputs[i].Name, err)
@@ -330,12 +211,9 @@ func (x *instance) unusable(i int) error {
 	return status.Errorf(status.Internal, "model '%s', output '%s': its process sent an unusable tensor", x.m.name, x.m.sig.Outputs[i].Name)
 }
 
-// lost returns the error of a batch whose process has ended.
-func (x *instance) lost(ctx context.Context, p *process, b *backends.Batch) error {
+// lose returns the error of a batch whose process has ended.
+func (x *instance) lose(ctx context.Context, p *process, b *backends.Batch) error {
 	<-p.Ended
-	times := min(x.m.crashes.Ended(ctx, b, p.Why), int(x.fails.Load())+1) // this end may not be in fails yet
-	if why := p.Recycled(); why != nil {
-		return &status.Error{Code: status.Unavailable, Reason: status.InstanceLost, RetryAfter: cmp.Or(status.RetryAfter(why), time.Second), Msg: status.Text(why) + "; send the request again"}
-	}
-	return crash.Lost("model '"+x.m.name+"': the process of the instance ended while it executed the request, and is started again: "+p.Why, time.Second, times)
+	times := x.m.crashes.Ended(ctx, b, p.Why)
+	return x.Lost(p, times, "model '"+x.m.name+"': the process of the instance ended while it executed the request, and is started again: "+p.Why)
 }

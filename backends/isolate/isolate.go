@@ -45,6 +45,7 @@ import (
 	"github.com/tutti-server/tutti/core/config"
 	"github.com/tutti-server/tutti/core/status"
 	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/internal/subprocess"
 	"github.com/tutti-server/tutti/proto/modelconfig"
 )
 
@@ -88,10 +89,11 @@ type backend struct {
 	factory backends.Factory
 	options backends.Options
 
-	mu      sync.Mutex
-	inner   backends.Backend // of models that are not isolated; guarded by mu
-	closed  bool             // guarded by mu
-	staging *tensor.Pool     // shared memory for tensors that are not in any; guarded by mu
+	mu     sync.Mutex
+	inner  backends.Backend // of models that are not isolated; guarded by mu
+	closed bool             // guarded by mu
+
+	memory subprocess.Memory
 }
 
 var (
@@ -193,38 +195,11 @@ func onHost(model string, cfg *modelconfig.ModelConfig) error {
 	return nil
 }
 
-// sharer is an allocator that can move into shared memory.
-type sharer interface {
-	Share() (*tensor.SharedMemory, error)
-}
-
-// memory returns the shared memory that children map, and a pool in it for tensors that are elsewhere.
-func (b *backend) memory(alloc tensor.Allocator) (*tensor.SharedMemory, *tensor.Pool, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.staging == nil {
-		pool := tensor.NewPool()
-		if s, ok := alloc.(sharer); ok {
-			m, err := s.Share()
-			if err != nil {
-				return nil, nil, status.Reasonf(status.MemoryLimit, "no memory for isolated models: %w", err)
-			}
-			pool.ShareIn(m)
-		}
-		b.staging = pool
-	}
-	m, err := b.staging.Share()
-	if err != nil {
-		return nil, nil, status.Reasonf(status.MemoryLimit, "no memory for isolated models: %w", err)
-	}
-	return m, b.staging, nil
-}
-
 // load starts the process of the first instance, which describes the model.
 func (b *backend) load(ctx context.Context, s *backends.Settings) (*model, error) {
-	shared, staging, err := b.memory(s.Alloc)
+	shared, staging, err := b.memory.For(s.Alloc)
 	if err != nil {
-		return nil, err
+		return nil, status.Reasonf(status.MemoryLimit, "no memory for isolated models: %w", err)
 	}
 	if s.Log == nil {
 		s.Log = slog.New(slog.DiscardHandler)
@@ -233,18 +208,31 @@ func (b *backend) load(ctx context.Context, s *backends.Settings) (*model, error
 	if err != nil {
 		return nil, err
 	}
-	m := &model{name: s.Model, about: about, shared: shared, staging: staging, log: s.Log, restarts: countRestarts(b.options.Metrics, s)}
+	m := &model{name: s.Model, about: about, shared: shared, staging: staging, log: s.Log, counters: crash.Count(b.options.Metrics, s, counters()...)}
 	first, made, err := m.start(ctx)
 	if err != nil {
 		return nil, err
 	}
 	if m.sig, err = made.signature(); err != nil {
-		first.close()
+		first.Close()
 		return nil, err
 	}
 	m.threads, m.precision, m.spare = made.Threads, made.Precision, first
-	m.crashes = crash.New(crash.Settings{Signature: m.sig, Log: m.log, Captures: b.options.Crashes, Repeated: m.restarts.repeated})
+	m.crashes = crash.New(crash.Settings{Signature: m.sig, Log: m.log, Captures: b.options.Crashes, Repeated: func() { m.counters.Add(countRepeated) }})
 	return m, nil
+}
+
+// Counters of a model.
+const (
+	countRestarts = iota
+	countRepeated
+)
+
+func counters() []crash.Counter {
+	return []crash.Counter{
+		{Name: "tutti_isolated_restarts_total", Help: "Number of processes of isolated instances that were started again"},
+		{Name: "tutti_isolated_repeated_crashes_total", Help: "Number of times that a request has ended a process of an isolated instance again"},
+	}
 }
 
 // model is a loaded model whose instances are processes.
@@ -254,7 +242,7 @@ type model struct {
 	shared   *tensor.SharedMemory
 	staging  *tensor.Pool
 	log      *slog.Logger
-	restarts *restarts
+	counters *crash.Counters
 	sig      *config.Signature
 	threads  int
 	crashes  *crash.Requests
@@ -290,7 +278,7 @@ func (m *model) Ready() error {
 	defer m.mu.Unlock()
 	why := ""
 	for _, x := range m.live {
-		if why, _ = x.down(); why == "" {
+		if why, _ = x.Down(); why == "" {
 			return nil
 		}
 	}
@@ -306,7 +294,7 @@ func (m *model) Degraded() (reason string, since time.Time) {
 	defer m.mu.Unlock()
 	var list backends.Outages
 	for _, x := range m.live {
-		list.Add(x.down())
+		list.Add(x.Down())
 	}
 	return list.Text(len(m.live))
 }
@@ -343,10 +331,10 @@ func (m *model) Close() error {
 	m.spare, m.closed = nil, true
 	m.mu.Unlock()
 	if p != nil {
-		p.close()
+		p.Close()
 	}
 	if !closed {
-		m.restarts.close()
+		m.counters.Close()
 	}
 	return nil
 }

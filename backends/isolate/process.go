@@ -3,16 +3,12 @@ package isolate
 import (
 	"context"
 	"encoding/gob"
-	"errors"
 	"log/slog"
-	"os"
 	"runtime"
 	"strconv"
 	"sync"
 	"time"
-	"unsafe"
 
-	"golang.org/x/sys/unix"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/tutti-server/tutti/backends"
@@ -34,8 +30,7 @@ type description struct {
 	Filename      string
 	Instances     int
 	Strict        bool
-
-	RangeOff, RangeLen, SharedLen int
+	Layout        subprocess.Layout
 }
 
 func describe(b *backend, s *backends.Settings) (*description, error) {
@@ -100,37 +95,43 @@ type process struct {
 	*subprocess.Process
 	*subprocess.Range
 
-	model   string
-	shared  *tensor.SharedMemory
 	control control
-	socket  *os.File
 
 	mu    sync.Mutex
 	freed []uint64 // slots of outputs to free; guarded by mu
-	spare []*held  // guarded by mu
 }
+
+// exitTime is how long a process may take to exit.
+const exitTime = 5 * time.Second
 
 // start starts a child that loads the model and makes an instance. It gives up when ctx is done.
 func (m *model) start(ctx context.Context) (p *process, made *loaded, err error) {
-	mem, err := subprocess.NewRange(m.shared)
-	if err != nil {
+	p = &process{}
+	if p.Range, err = subprocess.NewRange(m.shared, p.free); err != nil {
 		return nil, nil, status.Reasonf(status.MemoryLimit, "model '%s': no memory for its process: %w", m.name, err)
 	}
-	p = &process{model: m.name, shared: m.shared, Range: mem, control: control{mem.Mem[:controlSize]}}
+	p.control = control{p.Mem[:controlSize]}
 	clear(p.Mem[:atRequest])
-	if err := p.launch(m.log); err != nil {
+	p.Process, err = subprocess.Start(&subprocess.Settings{
+		Mode: mode, Name: m.name, Env: []string{"GOMAXPROCS=" + strconv.Itoa(runtime.GOMAXPROCS(0))},
+		Shared: m.shared.File(), Log: m.log, Printed: "the process of an isolated model printed", ExitTime: exitTime,
+		Exited: func() {
+			p.control.counter(atEnded).Store(gone)
+			wake(p.control.counter(atEnded))
+		},
+	})
+	if err != nil {
 		p.Release()
 		return nil, nil, status.Reasonf(status.InstanceLost, "cannot start a process for model '%s': %w", m.name, err)
 	}
 	stop := context.AfterFunc(ctx, func() { p.Kill("loading was given up") })
 	defer stop()
 	about := *m.about
-	about.RangeOff, _ = m.shared.Offset(unsafe.Pointer(unsafe.SliceData(p.Mem)))
-	about.RangeLen, about.SharedLen = len(p.Mem), m.shared.Len()
+	about.Layout = p.Layout()
 	made = &loaded{}
-	err = gob.NewEncoder(p.socket).Encode(&about)
+	err = gob.NewEncoder(p.Socket).Encode(&about)
 	if err == nil {
-		err = gob.NewDecoder(p.socket).Decode(made)
+		err = gob.NewDecoder(p.Socket).Decode(made)
 	}
 	switch {
 	case err == nil && made.Text == "":
@@ -144,74 +145,19 @@ func (m *model) start(ctx context.Context) (p *process, made *loaded, err error)
 		p.AwaitEnd("it closed its socket")
 		err = status.Reasonf(status.InstanceLost, "the process of model '%s' ended while it loaded the model: %s", m.name, p.Why)
 	}
-	p.close()
+	p.Close()
 	return nil, nil, err
 }
 
-// exitTime is how long a process may take to exit.
-const exitTime = 5 * time.Second
-
-// launch starts the process.
-func (p *process) launch(log *slog.Logger) error {
-	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
-	if err != nil {
-		return err
-	}
-	_ = unix.SetNonblock(pair[0], true) // it is a socket
-	p.socket = os.NewFile(uintptr(pair[0]), "isolated")
-	theirs := os.NewFile(uintptr(pair[1]), "isolated")
-	defer theirs.Close()
-	p.Process, err = subprocess.Start(&subprocess.Settings{
-		Args: []string{hiddenArgument, p.model}, Env: []string{guard + "=1", "GOMAXPROCS=" + strconv.Itoa(runtime.GOMAXPROCS(0))},
-		Files: []*os.File{theirs}, Shared: p.shared.File(), Log: log, Printed: "the process of an isolated model printed", ExitTime: exitTime,
-		Exited: func() {
-			p.control.counter(atEnded).Store(gone)
-			wake(p.control.counter(atEnded))
-		},
-	})
-	if err != nil {
-		return errors.Join(err, p.socket.Close())
-	}
-	return nil
-}
-
-// close ends the process and frees its memory, once no tensor is there any more.
-func (p *process) close() {
-	_ = p.socket.Close()
-	p.AwaitEnd("it did not exit when it was asked to")
+// Close ends the process and frees its memory, once no tensor is there any more.
+func (p *process) Close() {
+	p.Process.Close()
 	p.Release()
 }
 
-// held is an output in the range of a process.
-type held struct {
-	buf  tensor.Buffer
-	of   *process
-	slot uint64
-}
-
-// Free implements tensor.Owner: the child frees the output with the next request.
-func (h *held) Free(*tensor.Buffer) {
-	p := h.of
+// free has the child free an output with the next request.
+func (p *process) free(slot uint64) {
 	p.mu.Lock()
-	p.freed = append(p.freed, h.slot)
-	p.spare = append(p.spare, h)
+	p.freed = append(p.freed, slot)
 	p.mu.Unlock()
-	p.Release()
-}
-
-// wrap returns an output in the range as a buffer.
-func (p *process) wrap(slot uint64, mem []byte) *tensor.Buffer {
-	p.mu.Lock()
-	var h *held
-	if n := len(p.spare); n > 0 {
-		h, p.spare = p.spare[n-1], p.spare[:n-1]
-	}
-	p.mu.Unlock()
-	p.Use() // the execution uses it
-	if h == nil {
-		h = &held{of: p}
-	}
-	h.slot = slot
-	h.buf.Reset(h, tensor.Place{}, unsafe.Pointer(unsafe.SliceData(mem)), len(mem))
-	return &h.buf
 }

@@ -182,7 +182,7 @@ func TestDegraded(t *testing.T) {
 		why, since = m.Degraded()
 		runtime.Gosched()
 	}
-	if !strings.HasPrefix(why, "1 of 2 instances cannot serve: the process of an instance is started again, it ended: ") || since.Before(began) || since.After(time.Now()) {
+	if !strings.HasPrefix(why, "1 of 2 instances cannot serve: the process of an isolated instance is started again, it ended: ") || since.Before(began) || since.After(time.Now()) {
 		t.Errorf("after a start: %q since %v", why, since)
 	}
 	if err := b.model.(backends.ReadinessChecker).Ready(); err != nil {

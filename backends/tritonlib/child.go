@@ -10,56 +10,36 @@ import "C"
 
 import (
 	"encoding/gob"
-	"errors"
 	"fmt"
 	"os"
-	"os/signal"
 	"strings"
-	"syscall"
 	"unsafe"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/tutti-server/tutti/core/status"
+	"github.com/tutti-server/tutti/internal/subprocess"
 )
 
-const (
-	// hiddenArgument is the first argument of a child. It is no command.
-	hiddenArgument = "__backendlibrary"
-	// guard is the variable of a child's environment, by which a program that ignores hiddenArgument starts no further children.
-	guard = "TUTTI_BACKEND_LIBRARY"
-)
+// mode is that of a child.
+var mode = subprocess.Mode{Argument: "__backendlibrary", Guard: "TUTTI_BACKEND_LIBRARY"}
 
-// Descriptors of a child.
-const (
-	socketFD  = 3
-	noticesFD = 4
-	writeFD   = 5
-	readFD    = 6
-)
+// noticesFD is the descriptor of the notices in a child.
+const noticesFD = subprocess.First
 
 // Hidden reports whether the program was started as a child. It must then call Serve, and nothing else.
-func Hidden(args []string) bool {
-	return len(args) > 1 && args[1] == hiddenArgument && os.Getenv(guard) != ""
-}
+func Hidden(args []string) bool { return mode.Hidden(args) }
 
 // Serve runs a child: it loads the library that the server describes, and executes batches until the server closes the socket. It returns the
 // exit status.
 func Serve() int {
-	signal.Ignore(os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)       // the server says when to end
-	_ = os.WriteFile("/proc/self/oom_score_adj", []byte("500"), 0o600) // without memory, this process ends before the server
-	for fd := socketFD; fd <= readFD; fd++ {
-		unix.CloseOnExec(fd)
-	}
-	_ = os.Unsetenv(guard) // programs that the library starts are no children
-	socket := os.NewFile(socketFD, "server")
+	child := mode.Begin(1)
+	socket := child.Socket
 	in, out := gob.NewDecoder(socket), gob.NewEncoder(socket)
 	var about description
 	if err := in.Decode(&about); err != nil {
 		fmt.Fprintln(os.Stderr, "expected a server on descriptor 3:", err)
 		return 1
 	}
-	made := replyOf(load(&about))
+	made := replyOf(load(child, &about))
 	if text := C.tl_completed(); text != nil {
 		made.Config = C.GoString(text)
 		C.free(unsafe.Pointer(text))
@@ -115,17 +95,10 @@ func (l *strs) free() {
 }
 
 // load maps the shared memory, provides the calls and loads the library with the model.
-func load(about *description) error {
-	own, err := unix.Mmap(writeFD, int64(about.RangeOff), about.RangeLen, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED|unix.MAP_NORESERVE)
-	var all []byte
-	if err == nil {
-		all, err = unix.Mmap(readFD, 0, about.SharedLen, unix.PROT_READ, unix.MAP_SHARED|unix.MAP_NORESERVE)
-	}
+func load(child *subprocess.Child, about *description) error {
+	own, all, err := child.Map(about.Layout)
 	if err != nil {
 		return status.Reasonf(status.MemoryLimit, "its process cannot map the shared memory: %w", err)
-	}
-	if err := errors.Join(unix.Close(writeFD), unix.Close(readFD)); err != nil { // no descriptor gives access to it any more
-		return err
 	}
 	C.tl_notices(noticesFD, C.int(about.Verbose))
 	err = taken(C.tl_setup((*C.uint8_t)(unsafe.Pointer(&own[0])), C.size_t(len(own)), (*C.uint8_t)(unsafe.Pointer(&all[0])), C.size_t(about.Slots), slotSize))

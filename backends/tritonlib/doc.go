@@ -3,8 +3,7 @@
 //
 //	guide.go     the documentation; backends.FindLibrary finds the libraries of models
 //	check.go     what a library needs: calls that are not provided are an error of the load
-//	model.go     the backend, and a loaded model with its instances
-//	restart.go   the process of a model, which is started again when it ends
+//	model.go     the backend, and a loaded model with its instances, whose process is started again when it ends
 //	process.go   a child process: its start, its end, its memory
 //	notices.go   what a process reports besides responses: log lines and metrics
 //	instance.go  executions: the batch in shared memory, and the events that follow

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/tutti-server/tutti/backends"
-	"github.com/tutti-server/tutti/backends/crash"
 	"github.com/tutti-server/tutti/core/infer"
 	"github.com/tutti-server/tutti/core/status"
 	"github.com/tutti-server/tutti/core/tensor"
@@ -24,25 +23,14 @@ type instance struct {
 var _ backends.Recycler = (*instance)(nil)
 
 // Alive implements backends.Recycler.
-func (x *instance) Alive() bool {
-	p := x.m.now.Load()
-	return p != nil && p.Alive()
-}
+func (x *instance) Alive() bool { return x.m.Alive() }
 
 // Recycle implements backends.Recycler. It ends the process of the model, which other instances use too.
-func (x *instance) Recycle(why error) bool {
-	p := x.m.now.Load()
-	return p != nil && p.Recycle(why)
-}
+func (x *instance) Recycle(why error) bool { return x.m.Recycle(why) }
 
 // Resident implements backends.Recycler. Shared memory, which has the tensors of the server and the outputs, does not count. Each instance has
 // the memory of the process.
-func (x *instance) Resident() int64 {
-	if p := x.m.now.Load(); p != nil {
-		return p.Resident()
-	}
-	return 0
-}
+func (x *instance) Resident() int64 { return x.m.Resident() }
 
 // Close has the library finalize the instance.
 func (x *instance) Close() error {
@@ -52,7 +40,7 @@ func (x *instance) Close() error {
 	x.m.changes.Lock()
 	defer x.m.changes.Unlock()
 	x.m.remove(x)
-	if p := x.m.now.Load(); p != nil && p.Alive() && x.m.life.Err() == nil {
+	if p, alive := x.m.Now(); alive && !x.m.Closed() {
 		ctx, stop := context.WithTimeout(context.Background(), exitTime)
 		defer stop()
 		_ = p.command(ctx, command{Op: opCloseInstance, Index: x.spec.Index}) // a process that does not close it in time is killed
@@ -90,7 +78,7 @@ func (x *instance) Execute(ctx context.Context, b *backends.Batch) error {
 	if err := x.check(ctx, b); err != nil {
 		return err
 	}
-	p, err := x.m.current(ctx)
+	p, err := x.m.Current(ctx)
 	if err != nil {
 		return err
 	}
@@ -118,7 +106,7 @@ func (x *instance) Execute(ctx context.Context, b *backends.Batch) error {
 func (x *instance) check(ctx context.Context, b *backends.Batch) error {
 	sig := x.m.sig
 	switch {
-	case x.closed.Load() || x.m.life.Err() != nil:
+	case x.closed.Load() || x.m.Closed():
 		return status.Reasonf(status.ModelNotReady, "instance of model '%s' is closed", x.m.name)
 	case ctx.Err() != nil:
 		return status.ErrCancelled
@@ -361,8 +349,8 @@ func (x *instance) finish(ctx context.Context, ended bool, p *process, b *backen
 	switch {
 	case !ended:
 		err = x.lost(ctx, p, b, e)
-	case x.m.fails.Load() != 0:
-		x.m.fails.Store(0)
+	default:
+		x.m.Succeeded()
 	}
 	if err == nil {
 		return nil
@@ -380,15 +368,12 @@ func (x *instance) finish(ctx context.Context, ended bool, p *process, b *backen
 
 // lost returns the error of a batch whose process has ended.
 func (x *instance) lost(ctx context.Context, p *process, b *backends.Batch, e *execution) error {
-	times := min(x.m.crashes.Ended(ctx, b, p.Why), int(x.m.fails.Load())+1) // this end may not be in fails yet
-	if why := p.Recycled(); why != nil {
-		return &status.Error{Code: status.Unavailable, Reason: status.InstanceLost, RetryAfter: cmp.Or(status.RetryAfter(why), time.Second), Msg: status.Text(why) + "; send the request again"}
-	}
+	times := x.m.crashes.Ended(ctx, b, p.Why)
 	text := "model '" + x.m.name + "': the process of backend library '" + x.m.about.Backend + "' ended while it executed the request, and is started again: " + p.Why
 	for i := range e.requests {
 		if x.m.sig.Decoupled && e.requests[i].responses > 0 && !e.requests[i].final && b.Requests[i].Err == nil {
 			b.Requests[i].Err = status.Errorf(status.Internal, "%s; it had sent %d responses, which come again if the request is sent again", text, e.requests[i].responses)
 		}
 	}
-	return crash.Lost(text, time.Second, times)
+	return x.m.Lost(p, times, text)
 }

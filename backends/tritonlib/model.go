@@ -18,6 +18,7 @@ import (
 	"github.com/tutti-server/tutti/core/config"
 	"github.com/tutti-server/tutti/core/status"
 	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/internal/subprocess"
 	"github.com/tutti-server/tutti/internal/telemetry"
 	"github.com/tutti-server/tutti/proto/modelconfig"
 )
@@ -38,70 +39,33 @@ func NewFactory() backends.Factory {
 type backend struct {
 	options backends.Options
 
-	mu     sync.Mutex
-	shared *tensor.SharedMemory // guarded by mu
-	pool   *tensor.Pool         // shared memory for tensors that are not in any; guarded by mu
+	memory subprocess.Memory
 }
 
 // Close does nothing: models end their processes.
 func (*backend) Close() error { return nil }
 
-// sharer is an allocator that can move into shared memory.
-type sharer interface {
-	Share() (*tensor.SharedMemory, error)
-}
-
-// memory returns the shared memory that children map, and a pool in it for tensors that are elsewhere.
-func (b *backend) memory(alloc tensor.Allocator) (*tensor.SharedMemory, *tensor.Pool, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.pool == nil {
-		pool := tensor.NewPool()
-		if s, ok := alloc.(sharer); ok {
-			m, err := s.Share()
-			if err != nil {
-				return nil, nil, status.Reasonf(status.MemoryLimit, "no shared memory for backend libraries: %w", err)
-			}
-			pool.ShareIn(m)
-		}
-		m, err := pool.Share()
-		if err != nil {
-			return nil, nil, status.Reasonf(status.MemoryLimit, "no shared memory for backend libraries: %w", err)
-		}
-		b.pool, b.shared = pool, m
-	}
-	return b.shared, b.pool, nil
-}
-
 // model is a loaded model, with one process for all its instances.
 type model struct {
+	*crash.Keeper[*process]
+
 	name     string
 	about    description
 	shared   *tensor.SharedMemory
 	staging  *tensor.Pool
 	log      *slog.Logger
 	metrics  *telemetry.Metrics
-	restarts *restarts
+	counters *crash.Counters
 	crashes  *crash.Requests
 	sig      *config.Signature
 	states   []bool                   // for each output: it is the state of a sequence
 	given    *modelconfig.ModelConfig // nil when the library has completed nothing
 
-	life context.Context //nolint:containedctx // cancelled by Close
-	end  context.CancelFunc
-	done sync.WaitGroup // of keep
-
-	now    atomic.Pointer[process] // nil while there is none
 	closed atomic.Bool
-	fails  atomic.Int32 // processes that ended since the last batch that succeeded
 
 	changes sync.Mutex // held while instances are made or closed
 
 	mu        sync.Mutex
-	changed   chan struct{}     // closed when the fields below change; guarded by mu
-	next      time.Time         // the next start, zero while one is in progress; guarded by mu
-	why       string            // the last process ended; guarded by mu
-	since     time.Time         // there is no process, zero while there is one; guarded by mu
 	instances map[int]*instance // by number; guarded by mu
 	named     map[string]int    // the number of instances that were made of a group; guarded by mu
 }
@@ -126,12 +90,12 @@ func (b *backend) Load(ctx context.Context, s backends.Settings) (backends.Model
 	if err := checkLibrary(about.Library); err != nil {
 		return nil, status.Prefixf(err, "model '%s': ", s.Model)
 	}
-	m := &model{name: s.Model, about: about, log: s.Log, metrics: b.options.Metrics, changed: make(chan struct{}), instances: map[int]*instance{}, named: map[string]int{}}
+	m := &model{name: s.Model, about: about, log: s.Log, metrics: b.options.Metrics, instances: map[int]*instance{}, named: map[string]int{}}
 	if m.log == nil {
 		m.log = slog.New(slog.DiscardHandler)
 	}
-	if m.shared, m.staging, err = b.memory(s.Alloc); err != nil {
-		return nil, err
+	if m.shared, m.staging, err = b.memory.For(s.Alloc); err != nil {
+		return nil, status.Reasonf(status.MemoryLimit, "no shared memory for backend libraries: %w", err)
 	}
 	p, made, err := m.start(ctx)
 	if err != nil {
@@ -141,14 +105,14 @@ func (b *backend) Load(ctx context.Context, s backends.Settings) (backends.Model
 		err = p.command(ctx, m.ports())
 	}
 	if err != nil {
-		p.close()
+		p.Close()
 		return nil, err
 	}
-	m.restarts = countRestarts(b.options.Metrics, &s)
+	m.counters = crash.Count(b.options.Metrics, &s, crash.Counter{Name: restartsName, Help: "Number of processes of backend libraries that were started again"})
 	m.crashes = crash.New(crash.Settings{Signature: m.sig, Log: m.log, Captures: b.options.Crashes})
-	m.life, m.end = context.WithCancel(context.Background())
-	m.now.Store(p)
-	m.done.Go(func() { m.keep(p) })
+	m.Keeper = crash.Keep(crash.KeeperSettings[*process]{
+		Model: m.name, What: "the process of a backend library", Log: m.log, Start: m.again, Restarting: func() { m.counters.Add(0) },
+	}, p)
 	return m, nil
 }
 
@@ -234,7 +198,7 @@ func (m *model) CompletedConfig() *modelconfig.ModelConfig { return m.given }
 
 // Ready returns why there is no process.
 func (m *model) Ready() error {
-	if why, _ := m.down(); why != "" {
+	if why, _ := m.Down(); why != "" {
 		return status.Reasonf(status.InstanceLost, "model '%s': %s", m.name, why)
 	}
 	return nil
@@ -244,7 +208,7 @@ func (m *model) Ready() error {
 func (m *model) Degraded() (reason string, since time.Time) {
 	n := len(m.list())
 	var list backends.Outages
-	why, since := m.down()
+	why, since := m.Down()
 	for range n {
 		list.Add(why, since)
 	}
@@ -286,8 +250,8 @@ func (m *model) NewGroupInstance(ctx context.Context, at tensor.Place, g *modelc
 	if err != nil {
 		return nil, err
 	}
-	p := m.now.Load()
-	if p == nil || !p.Alive() {
+	p, alive := m.Now()
+	if !alive {
 		return x, nil // a start will make it
 	}
 	err = p.command(ctx, x.spec)
@@ -324,13 +288,37 @@ func (m *model) remove(x *instance) {
 	delete(m.instances, x.spec.Index)
 }
 
+// restartsName is the name of the metric.
+const restartsName = "tutti_backend_library_restarts_total"
+
+// again starts a process with the instances that there are, and publishes it.
+func (m *model) again(ctx context.Context, publish func(*process)) error {
+	p, _, err := m.start(ctx)
+	if err != nil {
+		return err
+	}
+	m.changes.Lock()
+	defer m.changes.Unlock()
+	err = p.command(ctx, m.ports())
+	for _, x := range m.list() {
+		if err == nil {
+			err = p.command(ctx, x.spec)
+		}
+	}
+	if err != nil {
+		p.Close()
+		return err
+	}
+	publish(p)
+	return nil
+}
+
 // Close ends the process.
 func (m *model) Close() error {
 	if m.closed.Swap(true) {
 		return nil
 	}
-	m.end()
-	m.done.Wait()
-	m.restarts.close()
+	m.Keeper.Close()
+	m.counters.Close()
 	return nil
 }

@@ -9,12 +9,10 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
-	"unsafe"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/tutti-server/tutti/core/status"
-	"github.com/tutti-server/tutti/core/tensor"
 	"github.com/tutti-server/tutti/internal/subprocess"
 )
 
@@ -25,7 +23,8 @@ type description struct {
 	Version                            int64
 	Complete                           bool // the library may complete the configuration
 
-	RangeOff, RangeLen, SharedLen, Slots, Verbose int
+	Layout         subprocess.Layout
+	Slots, Verbose int
 }
 
 // What a command tells a child to do.
@@ -67,11 +66,9 @@ type process struct {
 	*subprocess.Range
 
 	model   string
-	shared  *tensor.SharedMemory
 	heap    int // where blocks begin
 	slots   []*slot
 	used    chan struct{} // has a value for each slot in use
-	socket  *os.File
 	out     *gob.Encoder
 	in      *gob.Decoder
 	notices *os.File
@@ -81,18 +78,16 @@ type process struct {
 
 	commands sync.Mutex // held by a command
 
-	mu    sync.Mutex
-	spare []*held // guarded by mu
-	idle  []*slot // the last one was used last; guarded by mu
+	mu   sync.Mutex
+	idle []*slot // the last one was used last; guarded by mu
 }
 
 // start starts a child that loads the library and the model. It gives up when ctx is done. made is the reply of the child.
 func (m *model) start(ctx context.Context) (p *process, made *reply, err error) {
-	mem, err := subprocess.NewRange(m.shared)
-	if err != nil {
+	p = &process{model: m.name, pumped: make(chan struct{}), told: make(chan struct{})}
+	if p.Range, err = subprocess.NewRange(m.shared, p.free); err != nil {
 		return nil, nil, status.Reasonf(status.MemoryLimit, "model '%s': no memory for its process: %w", m.name, err)
 	}
-	p = &process{model: m.name, shared: m.shared, Range: mem, pumped: make(chan struct{}), told: make(chan struct{})}
 	n := slotsOf(len(p.Mem))
 	p.heap = atSlots + n*slotSize
 	clear(p.Mem[:atMailbox])
@@ -103,7 +98,7 @@ func (m *model) start(ctx context.Context) (p *process, made *reply, err error) 
 		p.slots = append(p.slots, s)
 		p.idle = append(p.idle, s)
 	}
-	if err := p.launch(m.log); err != nil {
+	if err := p.launch(m.shared.File(), m.log); err != nil {
 		p.Release()
 		return nil, nil, status.Reasonf(status.InstanceLost, "cannot start a process for model '%s': %w", m.name, err)
 	}
@@ -112,8 +107,7 @@ func (m *model) start(ctx context.Context) (p *process, made *reply, err error) 
 	stop := context.AfterFunc(ctx, func() { p.Kill("loading was given up") })
 	defer stop()
 	about := m.about
-	about.RangeOff, _ = m.shared.Offset(unsafe.Pointer(unsafe.SliceData(p.Mem)))
-	about.RangeLen, about.SharedLen, about.Slots = len(p.Mem), m.shared.Len(), n
+	about.Layout, about.Slots = p.Layout(), n
 	made, err = p.exchange(&about)
 	switch {
 	case err == nil && !made.Failed:
@@ -126,7 +120,7 @@ func (m *model) start(ctx context.Context) (p *process, made *reply, err error) 
 	default:
 		err = status.Reasonf(status.InstanceLost, "the process of model '%s' ended while it loaded '%s': %s", m.name, about.Library, p.end())
 	}
-	p.close()
+	p.Close()
 	return nil, nil, err
 }
 
@@ -166,26 +160,16 @@ func (p *process) command(ctx context.Context, c command) error {
 const exitTime = 10 * time.Second
 
 // launch starts the process.
-func (p *process) launch(log *slog.Logger) error {
-	control, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+func (p *process) launch(shared *os.File, log *slog.Logger) error {
+	own, theirs, err := subprocess.SocketPair(unix.SOCK_SEQPACKET)
 	if err != nil {
 		return err
 	}
-	p.socket = os.NewFile(uintptr(control[0]), "commands")
-	theirs := os.NewFile(uintptr(control[1]), "commands")
+	p.notices = own
 	defer theirs.Close()
-	packets, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
-	if err != nil {
-		return errors.Join(err, p.socket.Close())
-	}
-	_ = unix.SetNonblock(packets[0], true) // it is a socket
-	p.notices = os.NewFile(uintptr(packets[0]), "notices")
-	theirNotices := os.NewFile(uintptr(packets[1]), "notices")
-	defer theirNotices.Close()
-	p.out, p.in = gob.NewEncoder(p.socket), gob.NewDecoder(p.socket)
 	p.Process, err = subprocess.Start(&subprocess.Settings{
-		Args: []string{hiddenArgument, p.model}, Env: []string{guard + "=1", "GOMAXPROCS=2"},
-		Files: []*os.File{theirs, theirNotices}, Shared: p.shared.File(), Log: log, Printed: "the process of a backend library printed", ExitTime: exitTime,
+		Mode: mode, Name: p.model, Env: []string{"GOMAXPROCS=2"},
+		Files: []*os.File{theirs}, Shared: shared, Log: log, Printed: "the process of a backend library printed", ExitTime: exitTime,
 		Exited: func() {
 			p.exited.Store(true)
 			notify := counter(p.Mem, atNotify)
@@ -194,15 +178,15 @@ func (p *process) launch(log *slog.Logger) error {
 		},
 	})
 	if err != nil {
-		return errors.Join(err, p.socket.Close(), p.notices.Close())
+		return errors.Join(err, own.Close())
 	}
+	p.out, p.in = gob.NewEncoder(p.Socket), gob.NewDecoder(p.Socket)
 	return nil
 }
 
-// close has the process unload its library and exit, and frees its memory once no tensor is there any more.
-func (p *process) close() {
-	_ = p.socket.Close()
-	p.AwaitEnd("it did not exit when it was asked to")
+// Close has the process unload its library and exit, and frees its memory once no tensor is there any more.
+func (p *process) Close() {
+	p.Process.Close()
 	<-p.pumped
 	<-p.told
 	_ = p.notices.Close()

@@ -199,7 +199,7 @@ func (e *execution) accept(p *process, o *output, state bool) (t tensor.Tensor, 
 			return t, 0, m.outputErrorf(o, "%w", err)
 		}
 	}
-	return tensor.Tensor{DType: o.dtype, Shape: o.shape, Buf: p.wrap(o.block, size), Len: size}, port, nil
+	return tensor.Tensor{DType: o.dtype, Shape: o.shape, Buf: p.Wrap(o.block, p.Mem[o.block:o.block+o.size]), Len: size}, port, nil
 }
 
 func (m *model) outputErrorf(o *output, format string, args ...any) error {

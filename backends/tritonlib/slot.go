@@ -5,8 +5,6 @@ import (
 	"sync/atomic"
 	"time"
 	"unsafe"
-
-	"github.com/tutti-server/tutti/core/tensor"
 )
 
 // slot is a place in a range for a batch in flight. One execution uses it at a time.
@@ -172,40 +170,6 @@ func (p *process) free(at uint64) {
 			return
 		}
 	}
-}
-
-// held is an output in the range of a process.
-type held struct {
-	buf   tensor.Buffer
-	of    *process
-	block uint64
-}
-
-// Free implements tensor.Owner.
-func (h *held) Free(*tensor.Buffer) {
-	p := h.of
-	p.free(h.block)
-	p.mu.Lock()
-	p.spare = append(p.spare, h)
-	p.mu.Unlock()
-	p.Release()
-}
-
-// wrap returns n bytes of a block as a buffer.
-func (p *process) wrap(block uint64, n int) *tensor.Buffer {
-	p.mu.Lock()
-	var h *held
-	if k := len(p.spare); k > 0 {
-		h, p.spare = p.spare[k-1], p.spare[:k-1]
-	}
-	p.mu.Unlock()
-	p.Use() // the execution uses it
-	if h == nil {
-		h = &held{of: p}
-	}
-	h.block = block
-	h.buf.Reset(h, tensor.Place{}, unsafe.Pointer(&p.Mem[block]), n)
-	return &h.buf
 }
 
 // pump wakes executions that sleep when their slots have events. It ends with the process.

@@ -1,5 +1,9 @@
 // Package subprocess runs this program again, as a process that executes models. It starts the process, watches it, ends it, and says why it has
-// ended. What the two sides say to each other is the caller's; the memory that they share is a Range.
+// ended. What the two sides say to each other is the caller's.
+//
+//	process.go  the child as the server sees it, with a socket to it
+//	range.go    the memory that the child writes, and outputs in it
+//	child.go    the start of the child itself
 package subprocess
 
 import (
@@ -25,11 +29,12 @@ import (
 
 // Settings describe a child.
 type Settings struct {
-	// Args are the arguments of the program. The first one selects what the child does.
-	Args []string
+	// Mode selects what the child does. Name is shown beside it in lists of processes.
+	Mode Mode
+	Name string
 	// Env is added to the environment of this process, without its secrets.
 	Env []string
-	// Files are those of the child from file descriptor 3 on. Shared is behind them, and once more for reading only. All are borrowed.
+	// Files are those of the child from file descriptor 4 on. Shared is behind them, and once more for reading only. All are borrowed.
 	Files  []*os.File
 	Shared *os.File
 	// Log gets each line that the child prints, with the message Printed.
@@ -45,9 +50,10 @@ type Settings struct {
 
 // Process is a running child. Its methods are safe for concurrent use.
 type Process struct {
-	PID   int
-	Ended chan struct{} // closed when it has exited
-	Why   string        // it has ended; valid after Ended is closed
+	PID    int
+	Socket *os.File      // to the child, which has its end as file descriptor 3
+	Ended  chan struct{} // closed when it has exited
+	Why    string        // it has ended; valid after Ended is closed
 
 	exitTime time.Duration
 	exited   func()
@@ -68,11 +74,17 @@ func Start(s *Settings) (*Process, error) {
 		return nil, err
 	}
 	defer read.Close()
-	cmd := exec.Command("/proc/self/exe", s.Args...) //nolint:gosec,noctx // this program; Kill ends it
+	own, theirs, err := SocketPair(unix.SOCK_STREAM)
+	if err != nil {
+		return nil, err
+	}
+	defer theirs.Close()
+	p.Socket = own
+	cmd := exec.Command("/proc/self/exe", s.Mode.Argument, s.Name) //nolint:gosec,noctx // this program; Kill ends it
 	cmd.Args[0] = "tutti"
 	cmd.Env = append(environ.WithoutSecrets(os.Environ(), nil), "GOTRACEBACK="+cmp.Or(os.Getenv("GOTRACEBACK"), "none"))
-	cmd.Env = append(cmd.Env, s.Env...)
-	cmd.ExtraFiles = append(append(cmd.ExtraFiles, s.Files...), s.Shared, read)
+	cmd.Env = append(append(cmd.Env, s.Mode.Guard+"=1"), s.Env...)
+	cmd.ExtraFiles = append(append([]*os.File{theirs}, s.Files...), s.Shared, read)
 	cmd.Stdout, cmd.Stderr = &p.printed, &p.printed
 	cmd.WaitDelay = time.Second
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
@@ -94,10 +106,23 @@ func Start(s *Settings) (*Process, error) {
 		}
 	}()
 	if err := <-started; err != nil {
-		return nil, err
+		return nil, errors.Join(err, own.Close())
 	}
 	return p, nil
 }
+
+// SocketPair returns the two ends of a new socket, of which the caller keeps the first one.
+func SocketPair(kind int) (own, theirs *os.File, err error) {
+	pair, err := unix.Socketpair(unix.AF_UNIX, kind|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return nil, nil, err
+	}
+	_ = unix.SetNonblock(pair[0], true) // it is a socket
+	return os.NewFile(uintptr(pair[0]), "child"), os.NewFile(uintptr(pair[1]), "parent"), nil
+}
+
+// Child returns the process, for those who embed it.
+func (p *Process) Child() *Process { return p }
 
 // watch waits until the process exits. One that is stopped is killed: it would hold its requests for ever.
 func (p *Process) watch(cmd *exec.Cmd) {
@@ -200,6 +225,12 @@ func (p *Process) AwaitEnd(why string) {
 	late := time.AfterFunc(p.exitTime, func() { p.Kill(why) })
 	<-p.Ended
 	late.Stop()
+}
+
+// Close asks the process to exit by closing the socket, and waits until it has.
+func (p *Process) Close() {
+	_ = p.Socket.Close()
+	p.AwaitEnd("it did not exit when it was asked to")
 }
 
 // Alive reports whether the process has not exited and was not killed.

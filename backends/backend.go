@@ -239,6 +239,9 @@ type Settings struct {
 	ModelDir, Dir string
 	// Config is the normalised configuration, before completion. Borrowed: the backend must not change it.
 	Config *modelconfig.ModelConfig
+	// Declared is Config without the inputs and outputs that sequence batching adds to it: what Triton shows to models. Nil means Config.
+	// Borrowed.
+	Declared *modelconfig.ModelConfig
 	// Filename is the file of cc_model_filenames for the GPUs of the instances; empty if there is none.
 	Filename string
 	// Origin is the file that the model file was converted from, for errors; empty if it is the user's own.
@@ -256,6 +259,9 @@ type Settings struct {
 
 	_ struct{}
 }
+
+// DeclaredConfig returns Declared, or Config if that is nil.
+func (s *Settings) DeclaredConfig() *modelconfig.ModelConfig { return cmp.Or(s.Declared, s.Config) }
 
 // Param returns the string value of a parameter of config.pbtxt, or "" when it is not set.
 func (s *Settings) Param(key string) string {

@@ -67,7 +67,7 @@ func (b *backend) Load(ctx context.Context, s backends.Settings) (_ backends.Mod
 	if ctx.Err() != nil {
 		return nil, status.ErrCancelled
 	}
-	m := &model{b: b, cfg: s.Config, version: s.Version, dir: s.ModelDir, file: s.File(modelFile), alloc: s.Alloc, copied: s.Copied, log: s.Log}
+	m := &model{b: b, cfg: s.DeclaredConfig(), version: s.Version, dir: s.ModelDir, file: s.File(modelFile), alloc: s.Alloc, copied: s.Copied, log: s.Log}
 	m.sig = m.signature(s.Model)
 	if m.inputsStay, err = inputsStay(&s); err != nil {
 		return nil, status.Prefixf(err, "%s: ", m.failedLoad())

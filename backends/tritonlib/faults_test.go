@@ -141,16 +141,15 @@ func TestRefused(t *testing.T) {
 		code    status.Code
 		text    string
 	}{
-		"no file":      {with("", nil), backends.Options{}, status.NotFound, "unable to find backend library for backend 'probe' of model 'm': expected 'libtriton_probe.so' in "},
-		"text":         {with("x", []byte("not a library")), backends.Options{}, status.InvalidArg, "expected a shared library for linux/"},
-		"empty":        {with("x", nil), backends.Options{}, status.InvalidArg, "expected a shared library for linux/"},
-		"truncated":    {with("x", whole[:len(whole)/3]), backends.Options{}, status.InvalidArg, "expected a shared library for linux/"},
-		"machine":      {with("x", other), backends.Options{}, status.InvalidArg, "EM_MIPS"},
-		"calls":        {settings(t, "caller", integers), backends.Options{}, status.Unsupported, "needs calls that this server does not provide: TRITONBACKEND_FromTheFuture, TRITONSERVER_ServerInferAsync"},
-		"setting":      {settings(t, "probe", integers), backends.Options{Others: map[string]map[string]string{"probe": {"refuse": "1"}}}, status.InvalidArg, "the setting 'refuse' is set"},
-		"crash":        {settings(t, "probe", integers+` parameters { key: "crash_at_load" value { string_value: "1" } }`), backends.Options{}, status.Unavailable, "ended while it loaded"},
-		"completion":   {settings(t, "probe", `parameters { key: "bad_completion" value { string_value: "1" } }`), backends.Options{}, status.InvalidArg, "unexpected configuration from TRITONBACKEND_ModelSetConfig"},
-		"not complete": {settings(t, "addsub", ""), backends.Options{}, status.InvalidArg, "completes none"},
+		"no file":    {with("", nil), backends.Options{}, status.NotFound, "unable to find backend library for backend 'probe' of model 'm': expected 'libtriton_probe.so' in "},
+		"text":       {with("x", []byte("not a library")), backends.Options{}, status.InvalidArg, "expected a shared library for linux/"},
+		"empty":      {with("x", nil), backends.Options{}, status.InvalidArg, "expected a shared library for linux/"},
+		"truncated":  {with("x", whole[:len(whole)/3]), backends.Options{}, status.InvalidArg, "expected a shared library for linux/"},
+		"machine":    {with("x", other), backends.Options{}, status.InvalidArg, "EM_MIPS"},
+		"calls":      {settings(t, "caller", integers), backends.Options{}, status.Unsupported, "needs calls that this server does not provide: TRITONBACKEND_FromTheFuture, TRITONSERVER_ServerInferAsync"},
+		"setting":    {settings(t, "probe", integers), backends.Options{Others: map[string]map[string]string{"probe": {"refuse": "1"}}}, status.InvalidArg, "the setting 'refuse' is set"},
+		"crash":      {settings(t, "probe", integers+` parameters { key: "crash_at_load" value { string_value: "1" } }`), backends.Options{}, status.Unavailable, "ended while it loaded"},
+		"completion": {settings(t, "probe", `parameters { key: "bad_completion" value { string_value: "1" } }`), backends.Options{}, status.InvalidArg, "unexpected configuration from TRITONBACKEND_ModelSetConfig"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -129,7 +129,7 @@ func (b *backend) describe(ctx context.Context, s *backends.Settings) (d descrip
 	d.Library, ofLibrary = filepath.Abs(library)
 	d.ModelDir, ofDir = filepath.Abs(s.ModelDir)
 	d.Folder = filepath.Dir(d.Library)
-	text, ofConfig := config.JSON(s.Config)
+	text, ofConfig := config.JSON(s.DeclaredConfig())
 	settings, ofSettings := json.Marshal(map[string]any{"cmdline": b.cmdline(name, s.Strict)})
 	d.Config, d.Settings = string(text), string(settings)
 	if b.options.Log != nil && b.options.Log.Enabled(ctx, slog.LevelDebug) {
@@ -150,7 +150,7 @@ func (b *backend) cmdline(name string, strict bool) map[string]string {
 
 // complete sets the signature, from the configuration that the library has set where it has set one.
 func (m *model) complete(s *backends.Settings, text string) error {
-	cfg := s.Config
+	cfg := s.DeclaredConfig()
 	if text != "" {
 		set, err := completed(text)
 		if err != nil {
@@ -158,12 +158,9 @@ func (m *model) complete(s *backends.Settings, text string) error {
 		}
 		cfg, m.given, m.about.Config = set, set, text
 	}
-	if len(cfg.GetInput()) == 0 && len(cfg.GetOutput()) == 0 {
-		return config.Errorf(config.Mismatch, "input", "model '%s': the configuration has no inputs and outputs, and library '%s' completes none", m.name, m.about.Library)
-	}
 	sig := config.SignatureOf(config.DeclareSequence(cfg)).AtModel()
 	sig.Model, sig.Version = s.Model, s.Version
-	sig.Computed, sig.Scattered = nil, nil // the library computes them itself
+	sig.Computed, sig.Scattered, sig.OwnBatchIO = nil, nil, true
 	m.states = make([]bool, len(sig.Outputs))
 	for i := range sig.Outputs {
 		out := &sig.Outputs[i]

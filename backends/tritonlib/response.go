@@ -143,7 +143,8 @@ func (e *execution) respond(p *process, i int, final bool, w *words) {
 	}
 }
 
-// outputs returns where the outputs of request i are set.
+// outputs returns where the outputs of request i are set. The server takes those that no response has sent when Execute has returned, for example
+// a state that a decoupled model updates after its last response.
 func (e *execution) outputs(i int) []tensor.Tensor {
 	n := len(e.b.Out)
 	if len(e.b.Requests) == 1 {
@@ -153,9 +154,7 @@ func (e *execution) outputs(i int) []tensor.Tensor {
 		e.outs = make([]tensor.Tensor, n*len(e.b.Requests))
 	}
 	list := e.outs[i*n : (i+1)*n : (i+1)*n]
-	if q := &e.b.Requests[i]; !e.x.m.sig.Decoupled {
-		q.Out = list
-	}
+	e.b.Requests[i].Out = list
 	return list
 }
 

@@ -4,6 +4,7 @@ package tritonlib_test
 
 import (
 	"context"
+	"encoding/json"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -288,6 +289,112 @@ func TestState(t *testing.T) {
 	total := int32s([]int64{1}, 42)
 	if diff := cmp.Diff([][]backendtest.Value{{total, total}}, out); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// TestDeclared checks that a library sees the configuration without the inputs and outputs that sequence batching adds, as in Triton.
+func TestDeclared(t *testing.T) {
+	t.Parallel()
+	s, printed := settings(t, "probe", single+` sequence_batching { control_input { name: "START" control { kind: CONTROL_SEQUENCE_START int32_false_true: [ 0, 1 ] } }
+		state { input_name: "STATE_IN" output_name: "STATE_OUT" data_type: TYPE_INT32 dims: 1 } }`), &lines{}
+	s.Config, s.Declared = config.WithSequence(s.Config), s.Config
+	s.Log = slog.New(slog.NewJSONHandler(printed, nil))
+	b := open(t, backends.Options{}, s)
+	if sig := b.model.Signature(); len(sig.Inputs) != 3 || len(sig.Outputs) != 2 {
+		t.Errorf("%d inputs and %d outputs, want IN, START, STATE_IN and OUT, STATE_OUT", len(sig.Inputs), len(sig.Outputs))
+	}
+	if err := b.model.Close(); err != nil { // the log is whole then
+		t.Fatal(err)
+	}
+	var got []string
+	for line := range strings.Lines(printed.all()) {
+		var entry struct{ Msg string }
+		var shown struct{ Input, Output []struct{ Name string } }
+		if err := json.Unmarshal([]byte(line), &entry); err != nil {
+			t.Fatal(err)
+		}
+		if json.Unmarshal([]byte(entry.Msg), &shown) == nil {
+			for _, port := range append(shown.Input, shown.Output...) {
+				got = append(got, port.Name)
+			}
+		}
+	}
+	if diff := cmp.Diff([]string{"IN", "OUT"}, got); diff != "" {
+		t.Errorf("ports that the library sees (-want +got):\n%s", diff)
+	}
+}
+
+// TestNoPorts checks that a model without inputs and outputs loads, as in Triton.
+func TestNoPorts(t *testing.T) {
+	t.Parallel()
+	b := open(t, backends.Options{}, settings(t, "addsub", ""))
+	if sig := b.model.Signature(); len(sig.Inputs) != 0 || len(sig.Outputs) != 0 {
+		t.Errorf("signature %+v, want no inputs and outputs", sig)
+	}
+}
+
+// TestOwnBatchIO checks that batch_input and batch_output are left to the library: requests of different lengths share a batch, and each has a
+// response of its own length.
+func TestOwnBatchIO(t *testing.T) {
+	t.Parallel()
+	s := settings(t, "probe", `max_batch_size: 4 input { name: "IN" data_type: TYPE_INT32 dims: -1 allow_ragged_batch: true } output [`+port("OUT", "TYPE_INT32", "-1")+`]
+		batch_input { kind: BATCH_ELEMENT_COUNT target_name: "COUNT" data_type: TYPE_FP32 source_input: "IN" }
+		batch_output { target_name: "OUT" kind: BATCH_SCATTER_WITH_INPUT_SHAPE source_input: "IN" }`)
+	b := open(t, backends.Options{}, s)
+	sig, err := config.Agree(s.Config, b.model.Signature())
+	if err != nil || len(sig.Computed) > 0 || len(sig.Scattered) > 0 || sig.Outputs[0].Unbatched || !sig.Inputs[0].Unbatched {
+		t.Fatalf("%+v, %v; want a ragged input, and nothing that the server computes or splits", sig, err)
+	}
+	one, two := int32s([]int64{1, 2}, 1, 2), int32s([]int64{1, 3}, 3, 4, 5)
+	batch := b.batch(do{in: []backendtest.Value{one}}, do{in: []backendtest.Value{two}})
+	defer tensor.ReleaseAll(batch.In)
+	for i, v := range []backendtest.Value{one, two} {
+		batch.Requests[i].In = []tensor.Tensor{v.Tensor(b, b.pool)}
+		defer tensor.ReleaseAll(batch.Requests[i].In)
+	}
+	if err := b.x.Execute(t.Context(), batch); err != nil {
+		t.Fatal(err)
+	}
+	for i, want := range []backendtest.Value{one, two} {
+		out := batch.Requests[i].Out
+		if diff := cmp.Diff(want, backendtest.ValueOf(&out[0])); diff != "" {
+			t.Errorf("request %d (-want +got):\n%s", i, diff)
+		}
+		tensor.ReleaseAll(out)
+	}
+}
+
+// TestLateState checks that a state which a decoupled model updates after the last response of a request is kept, alone and in a batch.
+func TestLateState(t *testing.T) {
+	t.Parallel()
+	b := open(t, backends.Options{}, settings(t, "probe", "max_batch_size: 4 "+streams+` sequence_batching { state { input_name: "STATE_IN" output_name: "STATE_OUT" data_type: TYPE_INT32 dims: 1 } }`))
+	value := func(v int32) backendtest.Value { return int32s([]int64{1, 1}, v) }
+	request := func(in, state int32) do {
+		return do{what: "late sum", in: []backendtest.Value{value(in), value(state)}}
+	}
+	for _, list := range [][]do{{request(1, 10)}, {request(1, 10), request(2, 20)}} {
+		batch, r := b.batch(list...), &responses{}
+		batch.Responses = r
+		err := b.x.Execute(t.Context(), batch)
+		tensor.ReleaseAll(batch.In)
+		if err != nil || len(r.errs) > 0 || len(r.values) != len(list) {
+			t.Fatalf("%d requests: %v, %v, %d responses", len(list), err, r.errs, len(r.values))
+		}
+		for i := range list {
+			out := batch.Requests[i].Out
+			if len(list) == 1 {
+				out = batch.Out
+			}
+			state := b.model.Signature().Output("STATE_OUT")
+			if len(out) <= state || !out[state].Present() {
+				t.Errorf("request %d of %d: its state is lost", i, len(list))
+				continue
+			}
+			if diff := cmp.Diff(value(11*int32(i+1)), backendtest.ValueOf(&out[state])); diff != "" {
+				t.Errorf("request %d of %d: state (-want +got):\n%s", i, len(list), diff)
+			}
+			tensor.ReleaseAll(out)
+		}
 	}
 }
 

@@ -115,6 +115,9 @@ func dimsOf(p *Port) []int64 { return slices.Clone(p.Dims.Dims()) }
 func Agree(cfg *modelconfig.ModelConfig, sig *Signature) (*Signature, error) {
 	maxBatch := cmp.Or(int(cfg.GetMaxBatchSize()), sig.MaxBatch) // as the backend completed it
 	a := &agreement{want: signatureOf(cfg, maxBatch), have: sig}
+	if sig.OwnBatchIO {
+		a.want.dropBatchIO()
+	}
 	out := &Signature{Model: cfg.GetName(), Version: sig.Version, MaxBatch: maxBatch, Decoupled: a.want.Decoupled, AnyPlace: a.want.AnyPlace}
 	given, err := a.computed(sig.Inputs)
 	if err != nil {
@@ -125,6 +128,9 @@ func Agree(cfg *modelconfig.ModelConfig, sig *Signature) (*Signature, error) {
 	}
 	if out.Outputs, err = a.ports("output", a.want.Outputs, sig.Outputs); err != nil {
 		return nil, err
+	}
+	if sig.OwnBatchIO {
+		return out, nil
 	}
 	out.batchIO(cfg)
 	for i := range out.Computed {
@@ -237,6 +243,14 @@ func (s *Signature) batchIO(cfg *modelconfig.ModelConfig) {
 			}
 		}
 	}
+}
+
+// dropBatchIO removes what batchIO has added.
+func (s *Signature) dropBatchIO() {
+	for _, x := range s.Scattered {
+		s.Outputs[x.Output].Unbatched = false
+	}
+	s.Computed, s.Scattered = nil, nil
 }
 
 // source returns the index of the one source input, or -1.

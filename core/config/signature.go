@@ -79,6 +79,9 @@ type Signature struct {
 	Computed []Computed
 	// Scattered describes outputs that are split over the requests by an input's extents instead of by rows.
 	Scattered []Scattered
+	// OwnBatchIO reports that the model computes the inputs of batch_input itself, and splits the outputs of batch_output. Its signature has
+	// neither Computed nor Scattered.
+	OwnBatchIO bool
 	// AnyPlace reports that the model reads inputs where they are, on the host or at a device, and may leave outputs at a device: a
 	// Python model with FORCE_CPU_ONLY_INPUT_TENSORS "no".
 	AnyPlace bool

@@ -82,7 +82,7 @@ func (r *Repository) loadVersion(ctx context.Context, f *folder, number int64, s
 	settings := backends.Settings{
 		Model: f.name, Version: number,
 		ModelDir: f.dir, Dir: dir,
-		Config: config.WithSequence(f.cfg), Instances: max(1, len(wanted.active())), Strict: r.s.StrictConfig, Alloc: r.s.Alloc,
+		Config: config.WithSequence(f.cfg), Declared: f.cfg, Instances: max(1, len(wanted.active())), Strict: r.s.StrictConfig, Alloc: r.s.Alloc,
 		Copied: func(name string, from, to tensor.Place, bytes int) {
 			stats.Copies.Count(name, from, to, telemetry.ForProcess, 1, bytes)
 		},

@@ -50,6 +50,7 @@ TRITONSERVER_Error *TRITONBACKEND_ModelInitialize(TRITONBACKEND_Model *m) {
 	CHECK(TRITONBACKEND_ModelConfig(m, 1, &config));
 	CHECK(TRITONSERVER_MessageSerializeToJson(config, &json, &size));
 	CHECK(TRITONBACKEND_ModelAutoCompleteConfig(m, &complete));
+	TRITONSERVER_LogMessage(TRITONSERVER_LOG_INFO, __FILE__, __LINE__, json);
 	if (strstr(json, "crash_at_load") != NULL) abort();
 	if (complete && strstr(json, "\"input\":[]") != NULL) {
 		char full[1024];
@@ -153,8 +154,8 @@ static void describe(TRITONBACKEND_Request *r) {
 	CHECK(TRITONBACKEND_ResponseSend(response, TRITONSERVER_RESPONSE_COMPLETE_FINAL, NULL));
 }
 
-// sum adds IN to the state and responds with it.
-static void sum(TRITONBACKEND_Request *r) {
+// sum adds IN to the state and responds with it. The state is updated before the response, or after it where late is true.
+static void sum(TRITONBACKEND_Request *r, bool late) {
 	TRITONBACKEND_Input *input;
 	TRITONBACKEND_State *state;
 	const int32_t *before;
@@ -170,12 +171,13 @@ static void sum(TRITONBACKEND_Request *r) {
 	CHECK(TRITONBACKEND_StateNew(&state, r, "STATE_OUT", in.type, in.shape, in.rank));
 	CHECK(TRITONBACKEND_StateBuffer(state, &to, sizeof total, &memory, &id));
 	memcpy(to, &total, sizeof total);
-	CHECK(TRITONBACKEND_StateUpdate(state));
+	if (!late) CHECK(TRITONBACKEND_StateUpdate(state));
 	in.data = &total;
 	TRITONBACKEND_Response *response;
 	CHECK(TRITONBACKEND_ResponseNew(&response, r));
 	add_out(response, "OUT", &in, sizeof total);
 	CHECK(TRITONBACKEND_ResponseSend(response, TRITONSERVER_RESPONSE_COMPLETE_FINAL, NULL));
+	if (late) CHECK(TRITONBACKEND_StateUpdate(state));
 }
 
 struct stream {
@@ -260,7 +262,8 @@ static bool execute_one(TRITONBACKEND_Request *r) {
 	CHECK(TRITONSERVER_MetricIncrement(metric, 1));
 	if (strcmp(what, "") == 0) respond(r, TRITONSERVER_RESPONSE_COMPLETE_FINAL);
 	else if (strcmp(what, "describe") == 0) describe(r);
-	else if (strcmp(what, "sum") == 0) sum(r);
+	else if (strcmp(what, "sum") == 0) sum(r, false);
+	else if (strcmp(what, "late sum") == 0) sum(r, true);
 	else if (strcmp(what, "stream") == 0) start_stream(r, 0);
 	else if (strcmp(what, "broken stream") == 0) start_stream(r, 1);
 	else if (strcmp(what, "crash") == 0) raise(SIGSEGV);

@@ -21,6 +21,17 @@ HERE = pathlib.Path(__file__).resolve().parent
 ERROR_LINE = "^E[0-9][0-9][0-9][0-9].*"  # how a line of tritonserver's log begins
 
 
+def link_libraries(libraries, repository):
+    """Puts the library of each model's backend into the model's folder, where it replaces a backend that the server has."""
+    for config in repository.glob("*/config.pbtxt"):
+        text = config.read_text()
+        found = re.search(r'^\s*backend:\s*"(\w+)"', text, re.MULTILINE)
+        name = found[1] if found else "onnxruntime" if '"onnxruntime_onnx"' in text else ""
+        link = config.parent / f"libtriton_{name}.so"
+        if (libraries / name / link.name).is_file() and not link.exists():
+            link.symlink_to(libraries / name / link.name)
+
+
 @dataclasses.dataclass
 class Tests:
     """Tests of one file that run against one start of the server."""
@@ -51,6 +62,7 @@ class Harness:
         self.checkout = Checkout(args.source, self.work)
         self.qa, self.logs = self.checkout.qa, self.checkout.logs
         self.command = shlex.split(args.server)
+        self.libraries = args.libraries.resolve() if args.libraries else None
         self.cwd = self.work / "cwd"  # the server's
         self.cwd.mkdir(exist_ok=True)
         self.family, self.results = "", {}
@@ -90,7 +102,11 @@ class Harness:
     def start(self, make, flags, env, log):
         """Starts the server on the repository that make writes."""
         made = make()
-        return Server(self.command, made if isinstance(made, list) else [made], flags, env, log, self.cwd)
+        repositories = made if isinstance(made, list) else [made]
+        if self.libraries:
+            for repository in repositories:
+                link_libraries(self.libraries, pathlib.Path(str(repository)))
+        return Server(self.command, repositories, flags, env, log, self.cwd)
 
     def log_of(self, name, kind):
         """The path of a log."""

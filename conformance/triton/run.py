@@ -58,6 +58,7 @@ def arguments():
     p = argparse.ArgumentParser()
     p.add_argument("--source", type=pathlib.Path, help="checkout of triton-inference-server/server, branch r24.10")
     p.add_argument("--server", default=SERVER, help="command that starts the server, with its flags (%(default)s)")
+    p.add_argument("--libraries", type=pathlib.Path, help="folder of libraries made for Triton, NAME/libtriton_NAME.so, that models use in place of the server's own backends")
     p.add_argument("--work", type=pathlib.Path, default=ROOT / "bin" / "triton", help="folder for models, copies of tests, and logs (%(default)s)")
     p.add_argument("--baseline", type=pathlib.Path, help="run and judge only the tests that this file lists, for example baseline.json")
     p.add_argument("--own-net", action="store_true", help="run in a network namespace of its own (needs root): several runs fit on one machine")

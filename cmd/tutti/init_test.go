@@ -200,6 +200,33 @@ func benchAsReadme(t *testing.T, a addresses, model, dir string) {
 	}
 }
 
+// TestInitForest writes a repository around a forest of each format and sends its sample request.
+func TestInitForest(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct{ file, format, stored string }{
+		{"xgb_binary_logistic.ubj", "xgboost_ubj", "xgboost.ubj"},
+		{"xgb_multi_softprob.json", "xgboost_json", "xgboost.json"},
+		{"xgb_v2_regression.model", "xgboost", "xgboost.model"},
+		{"lgb_multiclass.txt", "lightgbm", "model.txt"},
+		{"skl_forest_classes.tl", "treelite_checkpoint", "checkpoint.tl"},
+	} {
+		dir, out := initModel(t, "--name=forest", "--model=../../backends/fil/testdata/"+tt.file)
+		if !strings.Contains(out, "the ensemble 'forest', kind custom") || !strings.Contains(out, "response to the sample request") {
+			t.Errorf("%s: %s", tt.file, out)
+		}
+		text, err := os.ReadFile(filepath.Join(dir, "forest_model", "config.pbtxt"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !strings.Contains(string(text), `parameters { key: "model_type" value { string_value: "`+tt.format+`" } }`) || !strings.Contains(string(text), `backend: "fil"`) {
+			t.Errorf("%s: the configuration is %s", tt.file, text)
+		}
+		if _, err := os.Stat(filepath.Join(dir, "forest_model", "1", tt.stored)); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
 // TestInitExamples writes repositories around the models of examples, and compares the responses of the guessed steps with those that
 // are expected of the examples.
 func TestInitExamples(t *testing.T) {
@@ -370,6 +397,9 @@ func TestInitRefuses(t *testing.T) {
 		{"a sequence", "its output 'Q' is a sequence, expected a tensor", []string{"--model=" + starterModels + "/sequence.onnx"}},
 		{"weights", "weights without a graph: export the model to ONNX", []string{"--model=" + file("model.safetensors", "x")}},
 		{"unknown format", "of no known format; expected an ONNX file", []string{"--model=" + file("model.foo", "x")}},
+		{"text that is no forest", "with this extension a file of LightGBM is expected", []string{"--model=" + file("words.txt", "some words\n")}},
+		{"JSON that is no forest", "with this extension a file of XGBoost's JSON is expected", []string{"--model=" + file("other.json", "{}")}},
+		{"damaged forest", "cannot be read", []string{"--model=" + file("damaged.ubj", "{")}},
 		{"no file", "it is neither a file nor a folder", []string{"--model=" + os.DevNull}},
 		{"a folder", "has no saved_model.pb", []string{"--model=" + dir}},
 		{"pickle of PyTorch", "is not an archive of TorchScript", []string{"--model=" + file("weights.pt", "x")}},

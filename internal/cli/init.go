@@ -33,7 +33,7 @@ const (
 func (p *program) init(ctx context.Context, args []string) error {
 	fs := p.flags("init")
 	o, settings := &starter.Options{}, options.BackendConfig{}
-	fs.StringVar(&o.Model, "model", "", "`file` of a model to write a repository around: ONNX, OpenVINO (.xml), SavedModel (folder), TorchScript (.pt), torch.export (.pt2), TensorRT (.plan) or model.py")
+	fs.StringVar(&o.Model, "model", "", "`file` of a model to write a repository around: ONNX, OpenVINO (.xml), SavedModel (folder), TorchScript (.pt), torch.export (.pt2), TensorRT (.plan), model.py, or a forest: XGBoost (.ubj, .json, .model), LightGBM (.txt), treelite (.tl)")
 	fs.StringVar(&o.Labels, "labels", "", "`file` with the names of the model's classes: one per line, JSON, or the data.yaml of Ultralytics; by default what is found beside the model")
 	fs.StringVar(&o.Tokenizer, "tokenizer", "", "`file` of the model's tokenizer: tokenizer.json, vocab.txt, ..., or its folder; by default what is found beside the model")
 	fs.StringVar(&o.Kind, "kind", "", "`kind` of the model: "+strings.Join(starter.Kinds(), ", ")+"; by default a guess from its inputs and outputs")

@@ -23,18 +23,30 @@ const (
 	formatExported   = "torch.export"
 	formatTensorRT   = "TensorRT"
 	formatPython     = "model.py"
+	formatXGBoost    = "XGBoost's binary format"
+	formatXGBoostJ   = "XGBoost's JSON"
+	formatXGBoostU   = "XGBoost's UBJSON"
+	formatLightGBM   = "LightGBM"
+	formatTreelite   = "checkpoint of treelite"
 )
+
+// forestOf has the parameter model_type of the backend fil of each format of forests.
+var forestOf = map[string]string{
+	formatXGBoost: "xgboost", formatXGBoostJ: "xgboost_json", formatXGBoostU: "xgboost_ubj", formatLightGBM: "lightgbm", formatTreelite: "treelite_checkpoint",
+}
 
 // backendOf has the backend of each format.
 var backendOf = map[string]string{
 	formatONNX: "onnxruntime", formatOpenVINO: "openvino", formatSavedModel: "tensorflow", formatGraph: "tensorflow", formatTorch: "pytorch",
 	formatExported: "pytorch", formatTensorRT: "tensorrt", formatPython: "python",
+	formatXGBoost: "fil", formatXGBoostJ: "fil", formatXGBoostU: "fil", formatLightGBM: "fil", formatTreelite: "fil",
 }
 
 // fileOf has the name that a backend expects in the version folder.
 var fileOf = map[string]string{
 	formatONNX: "model.onnx", formatOpenVINO: "model.xml", formatSavedModel: "model.savedmodel", formatGraph: "model.graphdef", formatTorch: "model.pt",
 	formatExported: "model.pt2", formatTensorRT: "model.plan", formatPython: "model.py",
+	formatXGBoost: "xgboost.model", formatXGBoostJ: "xgboost.json", formatXGBoostU: "xgboost.ubj", formatLightGBM: "model.txt", formatTreelite: "checkpoint.tl",
 }
 
 // advice has what to do with a file of a format that no backend reads, by its extension.
@@ -45,8 +57,8 @@ var advice = map[string]string{
 	".h5":          "a Keras file: export it (model.export('model.savedmodel')) and give that folder",
 	".keras":       "a Keras file: export it (model.export('model.savedmodel')) and give that folder",
 	".tflite":      "a TensorFlow Lite file: give the SavedModel that it was made of, or convert it to ONNX (tf2onnx)",
-	".pkl":         "a pickle: convert the model to ONNX (skl2onnx), or write a model.py",
-	".joblib":      "a pickle: convert the model to ONNX (skl2onnx), or write a model.py",
+	".pkl":         "a pickle: convert the model to ONNX (skl2onnx), a forest to a checkpoint of treelite, or write a model.py",
+	".joblib":      "a pickle: convert the model to ONNX (skl2onnx), a forest to a checkpoint of treelite, or write a model.py",
 	".gguf":        "a file of llama.cpp, which no backend runs",
 	".mlmodel":     "a Core ML file: export the model to ONNX",
 	".mlpackage":   "a Core ML file: export the model to ONNX",
@@ -114,14 +126,44 @@ func fileFormat(path string) (string, error) {
 		return formatTensorRT, nil
 	case ".py":
 		return formatPython, nil
+	case ".ubj":
+		return formatXGBoostU, nil
+	case ".model":
+		return formatXGBoost, nil
+	case ".tl":
+		return formatTreelite, nil
+	case ".json":
+		return forestFormat(path, formatXGBoostJ, `"learner"`)
+	case ".txt", ".lgb":
+		return forestFormat(path, formatLightGBM, "tree\n", "tree\r\n")
 	default:
 		text := advice[ext]
 		if text == "" {
 			text = "of no known format"
 		}
 		return "", fmt.Errorf("'%s' is %s; expected an ONNX file (.onnx), OpenVINO (.xml), TorchScript (.pt), torch.export (.pt2), a TensorFlow SavedModel or "+
-			"graph, a TensorRT plan (.plan) or a model.py", path, text)
+			"graph, a TensorRT plan (.plan), a model.py, or a forest: XGBoost (.ubj, .json), LightGBM (.txt), treelite (.tl)", path, text)
 	}
+}
+
+// forestFormat returns the format of a file of text whose start has one of some words: other files have its extension too.
+func forestFormat(path, format string, words ...string) (string, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	start := make([]byte, 4096)
+	n, err := io.ReadFull(f, start)
+	if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
+		return "", fmt.Errorf("the model '%s' cannot be read: %w", path, err)
+	}
+	for _, word := range words {
+		if strings.Contains(string(start[:n]), word) {
+			return format, nil
+		}
+	}
+	return "", fmt.Errorf("'%s' is no model: with this extension a file of %s is expected, which has %q at its start", path, format, words[0])
 }
 
 func folderFormat(path string) (string, error) {
@@ -224,6 +266,9 @@ func (m *Model) platform() string {
 		return "platform: \"tensorflow_graphdef\"\n"
 	case formatExported:
 		return fmt.Sprintf("default_model_filename: %s\n", quoted(m.File))
+	}
+	if kind := forestOf[m.Format]; kind != "" {
+		return parameters([][2]string{{"model_type", kind}})
 	}
 	return ""
 }

@@ -93,7 +93,50 @@ func (b *bench) backends() error {
 			}
 		}
 	}
+	slow = append(slow, b.library(work))
 	return errors.Join(append(slow, writeMeasured(all))...)
+}
+
+// libraryLimit is the most time in microseconds that a call of a library made for Triton may take beyond one in the server's process.
+const libraryLimit = 10
+
+// library compares a call of a library made for Triton, which runs in a process of its own, with one of the backend identity, which runs in the
+// server's. The library of the case adds and subtracts two pairs of numbers: all the rest is the cost of the process.
+func (b *bench) library(work string) error {
+	const far, near = "tritonlib", "identity"
+	if len(b.only) > 0 && !slices.Contains(b.only, far) {
+		return nil
+	}
+	libraries, err := output(nil, "scripts/prepare-triton-backends")
+	if err != nil {
+		return err
+	}
+	env := []string{"TUTTI_TEST_TRITON_BACKENDS=" + strings.TrimSpace(libraries)}
+	cost := overheads{}
+	for _, name := range []string{far, near} {
+		binary := filepath.Join(work, name)
+		if _, err := output(nil, "go", "test", "-c", "-o", binary, "./backends/"+name); err != nil {
+			return err
+		}
+	}
+	for range b.rounds {
+		for _, name := range []string{far, near} {
+			if err := cost.overhead(env, filepath.Join(work, name), name); err != nil {
+				return err
+			}
+		}
+	}
+	library, here := cost["addsub"], cost["identity"]
+	if library == nil || here == nil {
+		return fmt.Errorf("the benchmarks of backends/%s and backends/%s measured nothing", far, near)
+	}
+	beyond := median(library.clock) - median(here.clock)
+	fmt.Fprintf(b.table, "%s: time per call beyond %s\ttutti %.1f us\t\tat most %d us\n", far, near, beyond, libraryLimit)
+	fmt.Fprintf(b.table, "%s: CPU per call, both processes\ttutti %.1f us\t%s %.1f us\t\n", far, median(library.cpu), near, median(here.cpu))
+	if beyond > libraryLimit {
+		return fmt.Errorf("%s: %.1f us per call beyond %s in the server's process, expected at most %d", far, beyond, near, libraryLimit)
+	}
+	return nil
 }
 
 // limit is the most that a call may cost of the framework's own. A pipeline of DALI runs in a process of its own, and theirs in that of the caller.
@@ -116,7 +159,7 @@ func (b *bench) backend(script, name, binary string) (m measured, err error) {
 	m.Where, m.When = machine(), time.Now().UTC().Format("January 2006")
 	ours, theirs := overheads{}, overheads{}
 	for range b.rounds {
-		if err := ours.overhead(binary, name, strings.TrimSpace(packages)); err != nil {
+		if err := ours.overhead([]string{"GOMAXPROCS=1", "PYTHONPATH=" + strings.TrimSpace(packages)}, binary, name); err != nil {
 			return m, err
 		}
 		if m.Version, err = theirs.peer(script, strings.TrimSpace(packages)); err != nil {
@@ -164,9 +207,9 @@ func unpinned(name string) bool {
 // overheadLine matches a result of BenchmarkOverhead.
 var overheadLine = regexp.MustCompile(`(?m)^BenchmarkOverhead/(\S+?)(?:-\d+)?\s.*?([0-9.e+]+) cpu-us/call.*?([0-9.e+]+) us/call`)
 
-// overhead runs a package's benchmark on one processor.
-func (c overheads) overhead(binary, name, packages string) error {
-	text, err := output([]string{"GOMAXPROCS=1", "PYTHONPATH=" + packages}, "env", "-C", filepath.Join("backends", name),
+// overhead runs a package's benchmark.
+func (c overheads) overhead(env []string, binary, name string) error {
+	text, err := output(env, "env", "-C", filepath.Join("backends", name),
 		binary, "-test.run=^$", "-test.bench=^BenchmarkOverhead$", "-test.benchtime="+overheadTime)
 	if err != nil {
 		return err

@@ -15,8 +15,7 @@ import (
 )
 
 const (
-	peerScripts = "bench/peers/steps"
-	peerTime    = "300ms"
+	peerTime = "300ms"
 	// slowest is the CPU time that a step may take, as a multiple of its peer's. limits.json overrides it.
 	slowest = 1.0
 )
@@ -24,18 +23,24 @@ const (
 // costs holds the CPU time of an item in microseconds, by case and round.
 type costs map[string][]float64
 
-// steps compares the native steps with the Python libraries that do the same work. For every script in
-// bench/peers/steps, the package of the same name runs BenchmarkPeer on one thread, alternating with the script.
-func (b *bench) steps() error {
-	scripts, err := filepath.Glob(filepath.Join(peerScripts, "*.py"))
+// steps compares the native steps with the Python libraries that do the same work.
+func (b *bench) steps() error { return b.stepsOf("bench/peers/steps") }
+
+// audio compares the steps for audio. Their peers are in a folder of their own, because their packages are large.
+func (b *bench) audio() error { return b.stepsOf("bench/peers/audio") }
+
+// stepsOf compares steps: for every script in a folder, the package of the same name runs BenchmarkPeer on one thread, alternating with the
+// script.
+func (b *bench) stepsOf(folder string) error {
+	scripts, err := filepath.Glob(filepath.Join(folder, "*.py"))
 	if err != nil {
 		return err
 	}
-	limits, err := readLimits()
+	limits, err := readLimits(folder)
 	if err != nil {
 		return err
 	}
-	packages, err := output(nil, "scripts/prepare-peers", "bench/peers/steps/requirements.txt")
+	packages, err := output(nil, "scripts/prepare-peers", filepath.Join(folder, "requirements.txt"))
 	if err != nil {
 		return err
 	}
@@ -71,9 +76,9 @@ func (b *bench) steps() error {
 }
 
 // readLimits reads the cases' limits, as multiples of the peer's CPU time.
-func readLimits() (map[string]float64, error) {
+func readLimits(folder string) (map[string]float64, error) {
 	limits := map[string]float64{}
-	text, err := os.ReadFile(filepath.Join(peerScripts, "limits.json"))
+	text, err := os.ReadFile(filepath.Join(folder, "limits.json"))
 	if err == nil {
 		err = json.Unmarshal(text, &limits)
 	}
@@ -104,7 +109,7 @@ func (c costs) go1(binary, name string) error {
 // python runs a script, which prints a JSON object of microseconds per item by case. The flag -P prevents imports
 // of the scripts in place of standard modules of the same name.
 func (c costs) python(script, packages string) error {
-	text, err := output([]string{"PYTHONPATH=" + packages, "OMP_NUM_THREADS=1", "RAYON_NUM_THREADS=1", "TOKENIZERS_PARALLELISM=false"}, "python3", "-P", script)
+	text, err := output([]string{"PYTHONPATH=" + packages, "OMP_NUM_THREADS=1", "OPENBLAS_NUM_THREADS=1", "RAYON_NUM_THREADS=1", "TOKENIZERS_PARALLELISM=false"}, "python3", "-P", script)
 	if err != nil {
 		return err
 	}

@@ -10,7 +10,7 @@ import (
 	"github.com/tutti-server/tutti/steps/steptest"
 )
 
-// BenchmarkPeer measures the CPU time of the cases of bench/peers/audio.py.
+// BenchmarkPeer measures the CPU time of the cases of bench/peers/audio/audio.py.
 func BenchmarkPeer(b *testing.B) {
 	recording := func(name string) *backends.Batch {
 		data, err := os.ReadFile("../../examples/ensembles/vad/" + name)

@@ -1,8 +1,6 @@
 """Times what soundfile, librosa and transformers take for the cases of steps/audio's BenchmarkPeer, microseconds of CPU each.
 
-    python -m venv v && v/bin/pip install numpy==1.26.4 soundfile==0.14.0 librosa==0.11.0 transformers==5.24.0
-    OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 v/bin/python bench/peers/audio.py
-    go test ./steps/audio -run '^$' -bench Peer
+`make bench-audio` runs both sides.
 """
 
 import io
@@ -15,7 +13,7 @@ import numpy as np
 import soundfile as sf
 from transformers import WhisperFeatureExtractor
 
-VAD = pathlib.Path(__file__).resolve().parents[2] / "examples/ensembles/vad"
+VAD = pathlib.Path(__file__).resolve().parents[3] / "examples/ensembles/vad"
 
 
 def cost(run):

@@ -24,7 +24,9 @@ import (
 type matrix struct {
 	scenarios, protocols, loops, peers list
 	concurrency                        counts
+	rates                              counts // of open loops, in requests per second
 	addresses                          list
+	name                               string // of the server at addresses
 	time                               time.Duration
 	instances, threads, starts, models int
 	least                              int // requests of a measurement
@@ -54,7 +56,9 @@ func (m *matrix) flags(f *flag.FlagSet) {
 	f.Var(&m.loops, "loops", "matrix: any of closed,poisson")
 	f.Var(&m.peers, "peers", "matrix: the folders of bench/peers that have a start script; none for our server alone; all if empty")
 	f.Var(&m.concurrency, "concurrency", "matrix: how many clients the closed loops have")
+	f.Var(&m.rates, "rates", "matrix: the requests per second of further open loops, to all servers at once; a rate that one of them cannot serve is left out")
 	f.Var(&m.addresses, "address", "matrix: a running server, as `host:port[,gRPC's host:port[,pid]]`, instead of peers unless they are named")
+	f.StringVar(&m.name, "name", "", "matrix: how tables call the server at -address; what its metadata says if empty")
 	f.DurationVar(&m.time, "time", 2*time.Second, "matrix: how long each measurement takes")
 	f.IntVar(&m.least, "least", 0, "matrix: the smallest number of requests of a measurement, for which slow servers may take longer than -time")
 	f.IntVar(&m.instances, "instances", 1, "matrix: instances of each model that is not a native step")
@@ -111,6 +115,9 @@ func (m *matrix) check() error {
 				return fmt.Errorf("unknown %s '%s', expected one of %v", set.name, word, set.known)
 			}
 		}
+	}
+	if m.name != "" && len(m.addresses) == 0 {
+		return fmt.Errorf("-name is '%s', expected -address with the server of that name", m.name)
 	}
 	if m.instances < 1 || m.threads < 1 || m.rounds < 1 || m.starts < 1 || m.time <= 0 {
 		return errors.New("instances, threads, rounds, starts and time have to be more than nothing")

@@ -91,7 +91,28 @@ func (m *matrix) protocol(ctx context.Context, s *scenario, protocol string, ser
 			return err
 		}
 	}
-	return m.open(ctx, s, &at, servers)
+	if err := m.open(ctx, s, &at, servers); err != nil {
+		return err
+	}
+	return m.fixed(ctx, s, &at, servers)
+}
+
+// fixed measures the open loops whose rates were given: all servers at the same rate, with the same arrivals. A rate above the
+// throughput of the slowest one's closed loop is left out, because its queue would only grow.
+func (m *matrix) fixed(ctx context.Context, s *scenario, at *cell, servers []*server) error {
+	for _, rate := range m.rates {
+		i := slices.IndexFunc(at.Servers, func(f figures) bool { return f.Missing == "" && f.Throughput < float64(rate) })
+		if i >= 0 {
+			logf("%s %s: without %d requests/s, because %s serves %.0f", s.name, at.Protocol, rate, at.Servers[i].Server, at.Servers[i].Throughput)
+			continue
+		}
+		c := cell{Scenario: s.name, Protocol: at.Protocol, Loop: poisson, Clients: openClients, Rate: float64(rate)}
+		if err := m.cell(ctx, &c, s.requests, servers); err != nil {
+			return err
+		}
+		m.report.Cells = append(m.report.Cells, c)
+	}
+	return nil
 }
 
 // open measures the open loops: our server against each other server, at rates that are shares of the slower one's

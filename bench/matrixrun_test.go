@@ -83,6 +83,35 @@ func TestMatrix(t *testing.T) {
 	}
 }
 
+// TestFixedRates checks that open loops of a given rate have all servers, except at a rate that one of them cannot serve.
+func TestFixedRates(t *testing.T) {
+	t.Parallel()
+	s, servers := echoScenario(t), []*server{echoing(t, "tutti", 0), echoing(t, "peer", 0)}
+	m := &matrix{protocols: list{load.JSON}, rates: counts{2000, 4000}, rounds: 1, time: 5 * time.Millisecond}
+	if err := m.agree(s, servers); err != nil {
+		t.Fatal(err)
+	}
+	at := cell{Protocol: load.JSON, Servers: []figures{{Server: "tutti", Throughput: 9000}, {Server: "peer", Throughput: 3000}}}
+	if err := m.fixed(t.Context(), s, &at, servers); err != nil {
+		t.Fatal(err)
+	}
+	if len(m.report.Cells) != 1 || m.report.Cells[0].Rate != 2000 || m.report.Cells[0].Loop != poisson || len(m.report.Cells[0].Servers) != 2 {
+		t.Errorf("measured %+v, want the two servers at 2000 requests/s only", m.report.Cells)
+	}
+}
+
+// TestName checks that a running server has the given name, and that a name without a server is refused.
+func TestName(t *testing.T) {
+	t.Parallel()
+	if c, err := attached([]string{"127.0.0.1:1"}, "Triton with C++ backends"); err != nil || c.name != "Triton with C++ backends" {
+		t.Errorf("the server has the name '%s' (%v)", c.name, err)
+	}
+	m := matrix{protocols: load.Protocols(), loops: list{closed}, instances: 1, threads: 1, rounds: 1, starts: 1, time: 1, name: "Triton"}
+	if err := m.check(); err == nil || !strings.Contains(err.Error(), "expected -address") {
+		t.Errorf("a name without a server gives %v", err)
+	}
+}
+
 // TestTaxes checks that the steps alone get the requests that the ensemble sends them.
 func TestTaxes(t *testing.T) {
 	t.Parallel()

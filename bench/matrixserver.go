@@ -51,7 +51,7 @@ func (m *matrix) contenders() error {
 	}
 	m.report.Versions = append(m.report.Versions, strings.TrimSpace(version))
 	if len(m.addresses) > 0 {
-		c, err := attached(m.addresses)
+		c, err := attached(m.addresses, m.name)
 		m.against, m.report.Versions = append(m.against, c), append(m.report.Versions, c.name)
 		if err != nil || len(m.peers) == 0 {
 			return err
@@ -175,8 +175,8 @@ func (m *matrix) launch(ctx context.Context, name string, s *proc.Settings) (*pr
 	return nil, errors.Join(err, fault, fmt.Errorf("the log of %s ends with: %s", name, text[max(0, len(text)-2000):]))
 }
 
-// attached returns a contender for a server that already runs.
-func attached(address []string) (contender, error) {
+// attached returns a contender for a server that already runs, with its own name unless one is given.
+func attached(address []string, name string) (contender, error) {
 	where, pid := [2]string{}, 0
 	copy(where[:], address)
 	if len(address) > 2 {
@@ -185,7 +185,9 @@ func attached(address []string) (contender, error) {
 			return contender{}, fmt.Errorf("expected host:port, host:port of gRPC and a pid, found '%s'", strings.Join(address, ","))
 		}
 	}
-	name := serverName(where[0])
+	if name == "" {
+		name = serverName(where[0])
+	}
 	return contender{name: name, start: func(context.Context, *scenario) (*proc.Process, error) {
 		return proc.Attach(pid, where[0], where[1]), nil
 	}}, nil

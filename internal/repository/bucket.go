@@ -53,6 +53,7 @@ func (s *source) openAll(ctx context.Context, places []location, threads int) []
 		})
 	}
 	_ = g.Wait() // errors are in the folders
+	shareSteps(list)
 	return list
 }
 

@@ -23,12 +23,16 @@ import (
 type forecast struct {
 	paths []scheduler.Path // per node; nil for a plain model
 	after [][]int32        // per node: those whose outputs it reads; nil for a plain model
+	// device is, per node, the first one that is at the same device.
+	device []int32
+	// predicts reports that the executor predicts: it is that of a whole ensemble.
+	predicts bool
 
 	clients atomic.Bool  // clients are told apart
 	next    atomic.Int64 // when to predict again
 	arrival atomic.Int64 // from the arrival of a request to its response, ns; 0 while it is not known
 	mu      sync.Mutex
-	route   *deadline.Route // guarded by mu; nil where nothing is predicted
+	route   *deadline.Route // guarded by mu; nil until the first prediction, since most ensembles have no deadlines
 	ends    []int64         // guarded by mu: per node, from the arrival of a request to the end of the step, ns; 0 where nothing is predicted
 	probes  deadline.Probes // guarded by mu
 }
@@ -74,10 +78,8 @@ func (f *forecast) init(x *Executor) {
 			}
 		}
 	}
-	f.after = after
-	if x.segment == nil && len(p.Nodes) > 0 {
-		f.route = deadline.NewRoute(after, device)
-	}
+	f.after, f.device = after, device
+	f.predicts = x.segment == nil && len(p.Nodes) > 0
 }
 
 // Load returns how long a request is predicted to wait for instances, on the longest way through the steps, and the part of the instances
@@ -214,7 +216,7 @@ func (x *Executor) predict(now int64) {
 		return
 	}
 	defer f.mu.Unlock()
-	if now < f.next.Load() || f.route == nil {
+	if now < f.next.Load() || !f.predicts {
 		return
 	}
 	if f.clients.Load() {
@@ -242,10 +244,13 @@ func (f *forecast) rests(set func(p *scheduler.Path, rest int64)) {
 	}
 }
 
-// stages sets the stages of the route, and reports whether at least one step has a forecast. mu is held. A step before which tasks wait
+// stages sets the stages of the route, which the first call makes, and reports whether at least one step has a forecast. mu is held. A step before which tasks wait
 // that have more time than due has less to do for a request that is due then.
 func (x *Executor) stages(now, due int64, c *infer.Client) (known bool) {
 	f := &x.forecast
+	if f.route == nil {
+		f.route = deadline.NewRoute(f.after, f.device)
+	}
 	for i := range f.route.Stages {
 		s := &f.route.Stages[i]
 		*s = deadline.Stage{}
@@ -277,7 +282,7 @@ func (x *Executor) predictWithin(now, due int64) (took int64) {
 	f := &x.forecast
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.route != nil && x.stages(now, due, infer.Newcomer) {
+	if f.predicts && x.stages(now, due, infer.Newcomer) {
 		took, _, _ = f.fromArrival(nil)
 	}
 	return took
@@ -289,7 +294,7 @@ func (x *Executor) predictFor(r *run, now, due int64, c *infer.Client) (idle boo
 	f := &x.forecast
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if r.predicted = 0; f.route == nil || !x.stages(now, due, c) {
+	if r.predicted = 0; !f.predicts || !x.stages(now, due, c) {
 		return false, 0
 	}
 	r.ends = slices.Grow(r.ends[:0], len(f.ends))[:len(f.ends)]

@@ -51,6 +51,7 @@ func (c *compiler) assemble() *Plan {
 	for i := range root.sig.Inputs {
 		p.Inputs = append(p.Inputs, a.slot(root.slots[root.sig.Inputs[i].Name]))
 	}
+	p.Nodes = make([]Node, 0, len(c.leaves)) // a node is large: no room for more
 	for _, s := range c.leaves {
 		p.Nodes = append(p.Nodes, a.node(s))
 	}

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"github.com/tutti-server/tutti/core/config"
 	"github.com/tutti-server/tutti/core/status"
@@ -250,7 +251,7 @@ func (l *level) completeBatch() {
 	if !absent || len(config.CheckComplete(l.cfg)) == 0 {
 		return
 	}
-	l.cfg = proto.CloneOf(l.cfg)
+	l.cfg = shallow(l.cfg)
 	first := true
 	for _, s := range l.steps {
 		if n := int32(s.sig.MaxBatch); !s.perItem() && (first || n < l.cfg.MaxBatchSize) {
@@ -297,9 +298,21 @@ func (l *level) decouple() {
 	if p := l.cfg.GetModelTransactionPolicy(); p != nil && p.GetDecoupled() == decoupled {
 		return
 	}
-	l.cfg = proto.CloneOf(l.cfg)
+	l.cfg = shallow(l.cfg)
 	l.cfg.ModelTransactionPolicy = &modelconfig.ModelTransactionPolicy{Decoupled: decoupled}
 	l.sig = config.SignatureOf(l.cfg)
+}
+
+// shallow copies a configuration, which shares its messages, lists and maps with the copy: only fields of the copy itself may be set. The steps of an
+// ensemble are most of its configuration, and a plan lives as long as the configuration that it was made of.
+func shallow(cfg *modelconfig.ModelConfig) *modelconfig.ModelConfig {
+	to := &modelconfig.ModelConfig{}
+	cfg.ProtoReflect().Range(func(field protoreflect.FieldDescriptor, v protoreflect.Value) bool {
+		to.ProtoReflect().Set(field, v)
+		return true
+	})
+	to.ProtoReflect().SetUnknown(cfg.ProtoReflect().GetUnknown())
+	return to
 }
 
 // portInfo is the type and shape that the steps declare for a tensor.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"time"
 
@@ -18,19 +19,41 @@ const (
 )
 
 // growth checks that a request's cost does not grow with things that are unrelated to it: the number of loaded
-// models, the number of idle connections, and the size of the request for the cost of each byte. For example, a
-// small request must cost the same with 2 and with 1,002 models loaded. Finally it sends the server more bytes than
-// it may hold.
+// models, the number of connections, and the size of the request for the cost of each byte. For example, a
+// small request must cost the same with 2 and with 1,002 models loaded. It also bounds what a thousand ensembles, ten
+// thousand busy connections and tensors of 100 MB take. Finally it sends the server more bytes than it may hold.
+// A figure beyond its limit fails the command, after all were measured.
 func (b *bench) growth() error {
-	for _, part := range []func() error{b.growthModels, b.growthIdle, b.growthBytes, b.growthMemory} {
-		if err := part(); err != nil {
-			return err
+	parts := []struct {
+		name string
+		run  func() error
+	}{
+		{"models", b.growthModels},
+		{"ensembles", b.growthEnsembles},
+		{"idle", b.growthIdle},
+		{"busy", b.growthBusy},
+		{"bytes", b.growthBytes},
+		{"copies", b.growthCopies},
+		{"memory", b.growthMemory},
+	}
+	var errs []error
+	for _, part := range parts {
+		if len(b.parts) > 0 && !slices.Contains(b.parts, part.name) {
+			continue
 		}
-		if err := b.table.Flush(); err != nil {
-			return err
+		if err := errors.Join(part.run(), b.table.Flush()); err != nil {
+			errs = append(errs, fmt.Errorf("growth of %s: %w", part.name, err))
 		}
 	}
-	return nil
+	return errors.Join(errs...)
+}
+
+// above returns an error when a figure is beyond its limit.
+func above(what string, found, limit float64) error {
+	if found <= limit {
+		return nil
+	}
+	return fmt.Errorf("%s: %.3g, expected at most %.3g", what, found, limit)
 }
 
 // serveAs starts the server with additional options.
@@ -42,10 +65,11 @@ func (b *bench) serveAs(options []string, repositories ...string) (*process, err
 	return start("127.0.0.1:"+ports[0], "127.0.0.1:"+ports[1], b.tutti, append(tuttiArgs(ports, repositories...), options...)...)
 }
 
-// printRatio prints the small case, the large one, and their ratio.
-func (b *bench) printRatio(what, unit string, small, large []float64) {
-	fmt.Fprintf(b.table, "%s\tsmall %.3g %s\tlarge %.3g %s\tratio %.2f (at most %.2f)\n",
-		what, median(small), unit, median(large), unit, median(large)/median(small), growthLimit)
+// printRatio prints the small case, the large one, and their ratio, which is an error beyond the limit.
+func (b *bench) printRatio(what, unit string, small, large []float64) error {
+	ratio := median(large) / median(small)
+	fmt.Fprintf(b.table, "%s\tsmall %.3g %s\tlarge %.3g %s\tratio %.2f (at most %.2f)\n", what, median(small), unit, median(large), unit, ratio, growthLimit)
+	return above(what+", the large case against the small one", ratio, growthLimit)
 }
 
 // growthModels compares a server of two models with a server of a thousand more.
@@ -97,6 +121,7 @@ func manyIdentities(n int) (string, error) {
 // compareSmall sends small requests to both servers in alternating rounds, after a warm-up round that is not
 // counted.
 func (b *bench) compareSmall(what string, small, large *process) error {
+	var errs []error
 	for _, c := range []struct{ name, protocol string }{{"HTTP binary", load.Binary}, {"gRPC", load.GRPC}} {
 		send := func(p *process) (time.Duration, error) {
 			g, err := p.dial(c.protocol, ramp("fp32x16", 16), concurrency)
@@ -119,7 +144,7 @@ func (b *bench) compareSmall(what string, small, large *process) error {
 				s, l = append(s, first.Seconds()*1e6), append(l, second.Seconds()*1e6)
 			}
 		}
-		b.printRatio(c.name+", FP32[16], "+what+": CPU per request", "us", s, l)
+		errs = append(errs, b.printRatio(c.name+", FP32[16], "+what+": CPU per request", "us", s, l))
 	}
-	return nil
+	return errors.Join(errs...)
 }

@@ -34,6 +34,7 @@ func (b *bench) growthBytes() (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, p.Stop()) }()
+	var errs []error
 	for _, way := range []struct {
 		name string
 		send func(p *process, size, calls int) (time.Duration, error)
@@ -44,10 +45,10 @@ func (b *bench) growthBytes() (err error) {
 		{"shared memory", sendShared},
 	} {
 		if err := b.bytes(p, way.name, way.send); err != nil {
-			return fmt.Errorf("%s: %w", way.name, err)
+			errs = append(errs, fmt.Errorf("%s: %w", way.name, err))
 		}
 	}
-	return nil
+	return errors.Join(errs...)
 }
 
 func (b *bench) bytes(p *process, name string, send func(p *process, size, calls int) (time.Duration, error)) error {
@@ -64,16 +65,22 @@ func (b *bench) bytes(p *process, name string, send func(p *process, size, calls
 			}
 		}
 	}
+	var errs []error
 	for i := range sizes[1:] {
-		b.printRatio(fmt.Sprintf("%s, %d MB against 1 MB: CPU per byte", name, sizes[i+1]>>20), "ns", costs[0], costs[i+1])
+		errs = append(errs, b.printRatio(fmt.Sprintf("%s, %d MB against 1 MB: CPU per byte", name, sizes[i+1]>>20), "ns", costs[0], costs[i+1]))
 	}
-	return nil
+	return errors.Join(errs...)
 }
 
 func sendBinary(p *process, size, calls int) (time.Duration, error) {
+	return sendBinaryTo(p, "fp32", size, calls)
+}
+
+// sendBinaryTo sends tensors of size bytes to the given model.
+func sendBinaryTo(p *process, model string, size, calls int) (time.Duration, error) {
 	list := make([][]byte, wholeSize/size)
 	for i := range list {
-		list[i] = binaryInfer("fp32", size/4)
+		list[i] = binaryInfer(model, size/4)
 	}
 	return p.cpuPerRequest(list, calls)
 }
@@ -133,6 +140,11 @@ func largeRequest(size int) *inference.ModelInferRequest {
 
 // sendShared makes the server read its input from shared memory and write its output there.
 func sendShared(p *process, size, calls int) (time.Duration, error) {
+	return sendSharedTo(p, "fp32", size, calls)
+}
+
+// sendSharedTo does the same with the given model.
+func sendSharedTo(p *process, model string, size, calls int) (time.Duration, error) {
 	name := fmt.Sprintf("bench-growth-%d-%d", os.Getpid(), size)
 	path := "/dev/shm/" + name
 	if err := os.WriteFile(path, make([]byte, 2*wholeSize), 0o600); err != nil {
@@ -147,7 +159,7 @@ func sendShared(p *process, size, calls int) (time.Duration, error) {
 	for i := range list {
 		body := fmt.Sprintf(`{"inputs":[{"name":"INPUT0","datatype":"FP32","shape":[%d],`+place+`}],"outputs":[{"name":"OUTPUT0",`+place+`}]}`,
 			size/4, size, i*size, size, wholeSize+i*size)
-		list[i] = fmt.Appendf(nil, "POST /v2/models/fp32/infer HTTP/1.1\r\nHost: bench\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", len(body), body)
+		list[i] = fmt.Appendf(nil, "POST /v2/models/%s/infer HTTP/1.1\r\nHost: bench\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", model, len(body), body)
 	}
 	spent, err := p.cpuPerRequest(list, calls)
 	return spent, errors.Join(err, postJSON(p, "/v2/systemsharedmemory/region/growth/unregister", "{}"))

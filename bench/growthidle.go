@@ -15,6 +15,7 @@ const idleConnections = 10000
 // growthIdle compares a server without idle connections with a server that holds thousands of them, over HTTP and
 // over gRPC.
 func (b *bench) growthIdle() error {
+	var errs []error
 	for _, c := range []struct {
 		name       string
 		http, grpc int
@@ -22,11 +23,9 @@ func (b *bench) growthIdle() error {
 		{"HTTP", idleConnections, 0},
 		{"gRPC", 0, idleConnections},
 	} {
-		if err := b.idle(c.name, c.http, c.grpc); err != nil {
-			return err
-		}
+		errs = append(errs, b.idle(c.name, c.http, c.grpc))
 	}
-	return nil
+	return errors.Join(errs...)
 }
 
 func (b *bench) idle(name string, http, grpc int) (err error) {

@@ -30,6 +30,7 @@ func main() {
 	only := flag.String("only", "wire,text,memory", "comma-separated measurements to run; also steps, audio, backends, sched, goodput, streams, tax, pgo, growth, matrix, remote, jobs, jobsonline, ocr, router, agree, embeddings, precision and gpu")
 	router := flag.String("router", "bin/kserve-router", "KServe's `router`, as scripts/prepare-peers kserve builds it")
 	svg := flag.String("svg", "", "a `file` for the plot of goodputlive")
+	parts := flag.String("growth", "", "the `parts` of growth to run, all if empty: models, ensembles, idle, busy, bytes, copies, memory")
 	backend := flag.String("backend", "", "the `names` of the scripts in bench/peers/backends to measure, all if empty")
 	cells := &matrix{}
 	cells.flags(flag.CommandLine)
@@ -41,7 +42,8 @@ func main() {
 		fail(serveEcho())
 		return
 	}
-	b := &bench{tutti: *tutti, routerPath: *router, rounds: *rounds, only: strings.FieldsFunc(*backend, func(r rune) bool { return r == ',' }), cells: cells, gpus: gpus, svg: *svg, table: tabwriter.NewWriter(os.Stdout, 0, 4, 2, ' ', 0)}
+	words := func(s string) []string { return strings.FieldsFunc(s, func(r rune) bool { return r == ',' }) }
+	b := &bench{tutti: *tutti, routerPath: *router, rounds: *rounds, only: words(*backend), parts: words(*parts), cells: cells, gpus: gpus, svg: *svg, table: tabwriter.NewWriter(os.Stdout, 0, 4, 2, ' ', 0)}
 	scenarios := []struct {
 		name string
 		run  func() error
@@ -93,6 +95,7 @@ type bench struct {
 	routerPath string
 	rounds     int
 	only       []string // of the backends
+	parts      []string // of growth
 	table      *tabwriter.Writer
 	cells      *matrix
 	gpus       *gpuBench

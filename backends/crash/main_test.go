@@ -17,7 +17,7 @@ var mode = subprocess.Mode{Argument: "__kept", Guard: "TUTTI_TEST_KEPT"}
 func TestMain(m *testing.M) {
 	if mode.Hidden(os.Args) {
 		_, _ = io.Copy(io.Discard, mode.Begin(0).Socket)
-		os.Exit(0)
+		os.Exit(0) //nolint:forbidigo // this is a main function
 	}
 	goleak.VerifyTestMain(m)
 }

@@ -66,7 +66,7 @@ func (c *closedLoop) run() (tail, share float64) {
 		c.send(time.Duration(c.rng.Int64N(int64(time.Millisecond))))
 	}
 	const learn, requests = 2000, 10000
-	began, tokens := time.Duration(0), int64(0)
+	began := time.Duration(0)
 	for len(c.latency) < learn+requests {
 		before := len(c.latency)
 		c.batch()
@@ -75,7 +75,7 @@ func (c *closedLoop) run() (tail, share float64) {
 		}
 	}
 	const mean = 8 + 23.0/2
-	tokens = int64(float64(len(c.latency)-learn) * mean)
+	tokens := int64(float64(len(c.latency)-learn) * mean)
 	all := slices.Sorted(slices.Values(c.latency[learn:]))
 	share = float64(tokens) * float64(c.token) * 1.05 / float64(c.now-began)
 	return float64(all[len(all)*99/100]) / float64(all[len(all)/2]), share

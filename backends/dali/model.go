@@ -71,7 +71,7 @@ func (b *backend) Load(ctx context.Context, s backends.Settings) (backends.Model
 	}
 	inner := s
 	inner.Dir, inner.Filename = b.folder.Path(), ""
-	inner.Config = proto.CloneOf(s.Config)
+	inner.Config, inner.Declared = proto.CloneOf(s.DeclaredConfig()), nil
 	inner.Config.DefaultModelFilename = scriptFile
 	if inner.Config.Parameters == nil {
 		inner.Config.Parameters = map[string]*modelconfig.ModelParameter{}

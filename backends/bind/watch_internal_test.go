@@ -24,11 +24,13 @@ func TestWatchChecksRarely(t *testing.T) {
 		for range 1000 {
 			w.Begin(t.Context(), b)
 			w.End()
+			w.mu.Lock()
 			seen[w.every] = true
+			w.mu.Unlock()
 			sleep(2*time.Millisecond + time.Microsecond)
 		}
-		if w.every != checkRarely || len(seen) != 6 {
-			t.Errorf("the interval is %v, and was one of %v; expected %v by doubling", w.every, seen, checkRarely)
+		if !seen[checkRarely] || len(seen) != 6 {
+			t.Errorf("the interval was one of %v; expected it to double up to %v", seen, checkRarely)
 		}
 		for _, most := range []time.Duration{checkRarely + checkEvery, checkEvery} {
 			ctx, leave := context.WithCancel(t.Context())
@@ -39,7 +41,8 @@ func TestWatchChecksRarely(t *testing.T) {
 			leave()
 			left := time.Now()
 			sleep(most)
-			if late := stopped.Sub(left); late < 0 || late > most || !w.End() {
+			was := w.End()
+			if late := stopped.Sub(left); late < 0 || late > most || !was {
 				t.Errorf("a cancelled run was stopped after %v, expected at most %v", late, most)
 			}
 		}

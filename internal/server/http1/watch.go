@@ -26,7 +26,7 @@ type watchers struct {
 	shards [16]watchShard
 	next   atomic.Uint32 // spreads connections over the shards
 	on     atomic.Bool   // the timer runs
-	every  time.Duration // the interval until the next sweep; that of the timer when on, else of the next arm
+	every  atomic.Int64  // the interval until the next sweep, in ns; that of the timer when on, else of the next arm
 	timer  *time.Timer
 }
 
@@ -37,7 +37,8 @@ type watchShard struct {
 }
 
 func newWatchers() *watchers {
-	all := &watchers{every: watchAfter}
+	all := &watchers{}
+	all.every.Store(int64(watchAfter))
 	all.timer = time.AfterFunc(time.Hour, all.sweep)
 	all.timer.Stop()
 	return all
@@ -46,18 +47,20 @@ func newWatchers() *watchers {
 // arm starts the timer unless it runs.
 func (all *watchers) arm() {
 	if !all.on.Load() && all.on.CompareAndSwap(false, true) {
-		all.timer.Reset(all.every)
+		all.timer.Reset(time.Duration(all.every.Load()))
 	}
 }
 
 // sweep starts to watch the clients of long requests, and rearms the timer while requests are in progress.
 func (all *watchers) sweep() {
 	long, left := all.each(time.Now())
-	if all.every = min(2*all.every, watchRarely); long {
-		all.every = watchAfter
+	every := min(2*time.Duration(all.every.Load()), watchRarely)
+	if long {
+		every = watchAfter
 	}
+	all.every.Store(int64(every))
 	if left {
-		all.timer.Reset(all.every)
+		all.timer.Reset(every)
 		return
 	}
 	all.on.Store(false)

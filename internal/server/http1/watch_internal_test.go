@@ -13,27 +13,28 @@ func TestSweepsBecomeRare(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		all := newWatchers()
 		w := &watcher{c: &conn{}, all: all, shard: &all.shards[0], over: make(chan struct{}, 1)}
+		every := func() time.Duration { return time.Duration(all.every.Load()) }
 		sleep := func(d time.Duration) {
 			<-time.After(d)
 			synctest.Wait()
 		}
 		began := time.Now()
 		var sweeps []time.Duration // when the interval changed
-		for last := all.every; time.Since(began) < 2*time.Second; {
+		for last := every(); time.Since(began) < 2*time.Second; {
 			w.begin(time.Now())
 			sleep(time.Millisecond)
 			w.end()
 			sleep(time.Millisecond)
-			if all.every != last {
-				last = all.every
+			if every() != last {
+				last = every()
 				sweeps = append(sweeps, time.Since(began).Round(10*time.Millisecond))
 			}
 		}
-		if len(sweeps) != 4 || all.every != watchRarely {
-			t.Errorf("the interval is %v, it changed after %v; expected %v after four sweeps", all.every, sweeps, watchRarely)
+		if len(sweeps) != 4 || every() != watchRarely {
+			t.Errorf("the interval is %v, it changed after %v; expected %v after four sweeps", every(), sweeps, watchRarely)
 		}
 		w.begin(time.Now())
-		for held := time.Duration(0); all.every != watchAfter; held += time.Millisecond {
+		for held := time.Duration(0); every() != watchAfter; held += time.Millisecond {
 			if held > watchRarely+watchAfter {
 				t.Fatalf("a request that runs for %v was not found", held)
 			}

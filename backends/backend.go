@@ -32,6 +32,8 @@ import (
 	"path/filepath"
 	"slices"
 
+	"google.golang.org/protobuf/proto"
+
 	"github.com/tutti-server/tutti/core/config"
 	"github.com/tutti-server/tutti/core/infer"
 	"github.com/tutti-server/tutti/core/tensor"
@@ -258,6 +260,16 @@ type Settings struct {
 	Log    *slog.Logger
 
 	_ struct{}
+}
+
+// EditConfigs replaces Config and Declared by copies with a change. For example, a backend that has another one load the model changes both.
+func (s *Settings) EditConfigs(change func(*modelconfig.ModelConfig)) {
+	s.Config = proto.CloneOf(s.Config)
+	change(s.Config)
+	if s.Declared != nil {
+		s.Declared = proto.CloneOf(s.Declared)
+		change(s.Declared)
+	}
 }
 
 // DeclaredConfig returns Declared, or Config if that is nil.

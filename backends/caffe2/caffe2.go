@@ -15,13 +15,12 @@ import (
 	"maps"
 	"slices"
 
-	"google.golang.org/protobuf/proto"
-
 	"github.com/tutti-server/tutti/backends"
 	"github.com/tutti-server/tutti/backends/bind"
 	"github.com/tutti-server/tutti/core/config"
 	"github.com/tutti-server/tutti/core/status"
 	"github.com/tutti-server/tutti/internal/tempfolder"
+	"github.com/tutti-server/tutti/proto/modelconfig"
 )
 
 // Name is the value of the field backend in config.pbtxt.
@@ -86,8 +85,7 @@ func (b *backend) Load(ctx context.Context, s backends.Settings) (backends.Model
 		return nil, errors.Join(err, temp.Remove())
 	}
 	s.Dir, s.Filename, s.Origin = temp.Path(), "", path
-	s.Config = proto.CloneOf(s.Config)
-	s.Config.DefaultModelFilename = convertedFile
+	s.EditConfigs(func(cfg *modelconfig.ModelConfig) { cfg.DefaultModelFilename = convertedFile })
 	inner, err := b.inner.Load(ctx, s)
 	if err != nil {
 		return nil, errors.Join(err, temp.Remove())

@@ -71,12 +71,13 @@ func (b *backend) Load(ctx context.Context, s backends.Settings) (backends.Model
 	}
 	inner := s
 	inner.Dir, inner.Filename = b.folder.Path(), ""
-	inner.Config, inner.Declared = proto.CloneOf(s.DeclaredConfig()), nil
-	inner.Config.DefaultModelFilename = scriptFile
-	if inner.Config.Parameters == nil {
-		inner.Config.Parameters = map[string]*modelconfig.ModelParameter{}
-	}
-	inner.Config.Parameters[placeParam] = &modelconfig.ModelParameter{StringValue: string(text)}
+	inner.EditConfigs(func(cfg *modelconfig.ModelConfig) {
+		cfg.DefaultModelFilename = scriptFile
+		if cfg.Parameters == nil {
+			cfg.Parameters = map[string]*modelconfig.ModelParameter{}
+		}
+		cfg.Parameters[placeParam] = &modelconfig.ModelParameter{StringValue: string(text)}
+	})
 	m, err := b.host.Load(ctx, inner)
 	if err != nil {
 		return nil, b.explain(&s, served, err)

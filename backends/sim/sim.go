@@ -30,8 +30,6 @@ import (
 	"sync"
 	"time"
 
-	"google.golang.org/protobuf/proto"
-
 	"github.com/tutti-server/tutti/backends"
 	"github.com/tutti-server/tutti/core/config"
 	"github.com/tutti-server/tutti/core/status"
@@ -194,9 +192,11 @@ func (b *backend) Load(ctx context.Context, s backends.Settings) (backends.Model
 		return nil, err
 	}
 	whole := s.Config
-	s.Config = onHost(whole)
-	s.Config.Backend = name
-	delete(s.Config.GetParameters(), backendParam)
+	s.EditConfigs(func(cfg *modelconfig.ModelConfig) {
+		placeOnHost(cfg)
+		cfg.Backend = name
+		delete(cfg.GetParameters(), backendParam)
+	})
 	if _, err := weightsOf(s.Config); err != nil {
 		return nil, err
 	}
@@ -224,15 +224,13 @@ func weightsOf(cfg *modelconfig.ModelConfig) (int, error) {
 	return n, nil
 }
 
-// onHost returns a copy of a configuration with the instances on the host: a backend that supports devices would look for them.
-func onHost(cfg *modelconfig.ModelConfig) *modelconfig.ModelConfig {
-	cfg = proto.CloneOf(cfg)
+// placeOnHost moves the instances of a configuration to the host: a backend that supports devices would look for them.
+func placeOnHost(cfg *modelconfig.ModelConfig) {
 	for _, g := range cfg.GetInstanceGroup() {
 		if g.GetKind() == modelconfig.ModelInstanceGroup_KIND_GPU {
 			g.Kind, g.Gpus = modelconfig.ModelInstanceGroup_KIND_CPU, nil
 		}
 	}
-	return cfg
 }
 
 func devicesOf(places *tensor.Places) (list []tensor.Accelerator) {
@@ -324,7 +322,7 @@ func (w *wrapped) Load(ctx context.Context, s backends.Settings) (backends.Model
 	if _, err := weightsOf(s.Config); err != nil {
 		return nil, err
 	}
-	s.Config = onHost(s.Config)
+	s.EditConfigs(placeOnHost)
 	m, err := w.Backend.Load(ctx, s)
 	if err != nil {
 		return nil, err

@@ -291,7 +291,7 @@ bench-sched: bin/tutti-bench ## Measure what schedulers and the executor add to 
 
 .PHONY: bench-goodput
 bench-goodput: bin/tutti-bench runtime examples build ## Compare policies for deadlines with what any policy could do, in virtual time, then the server beside Triton; fails when a goal is missed
-	bin/tutti-bench -only goodput,goodputlive,goodputshared
+	bin/tutti-bench -only goodput,goodputlive,goodputtext,goodputshared
 
 .PHONY: bench-streams
 bench-streams: bin/tutti-bench build ## Measure the time to the first chunk through three decoupled steps

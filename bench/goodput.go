@@ -22,10 +22,16 @@ func (b *bench) goodput() error {
 	return nil
 }
 
-// goodputLive is the part of goodput with servers whose models have devices of their own, and with the text example.
+// goodputLive is the part of goodput with servers whose models have devices of their own.
 func (b *bench) goodputLive() error {
 	g := &goodputBench{bench: b}
-	return g.judged(errors.Join(g.liveOn(false), g.liveText()))
+	return g.judged(g.liveOn(false))
+}
+
+// goodputText is the part of goodput with the text example.
+func (b *bench) goodputText() error {
+	g := &goodputBench{bench: b}
+	return g.judged(g.liveText())
 }
 
 // goodputShared is the part of goodput with a server whose models share a device.

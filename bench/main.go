@@ -3,7 +3,7 @@
 // which other load on the machine disturbs least.
 //
 //	bench [-rounds 5] [-tutti bin/tutti] [-only wire,text,memory,steps,backends]
-//	bench -only audio,sched,goodput,goodputlive,goodputshared,streams,tax,pgo,growth,remote,jobs,ocr,router,agree,embeddings,precision
+//	bench -only audio,sched,goodput,goodputlive,goodputtext,goodputshared,streams,tax,pgo,growth,remote,jobs,ocr,router,agree,embeddings,precision
 //	bench -only gpu -gpu-models DIR
 //	bench -only matrix [-scenarios identity3,text] [-peers triton] [-concurrency 8,32] [-time 2s] ...
 //
@@ -57,6 +57,7 @@ func main() {
 		{"sched", b.sched},
 		{"goodput", b.goodput},
 		{"goodputlive", b.goodputLive},
+		{"goodputtext", b.goodputText},
 		{"goodputshared", b.goodputShared},
 		{"streams", b.streams},
 		{"matrix", b.matrix},

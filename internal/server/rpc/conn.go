@@ -129,10 +129,14 @@ func (c *conn) greet(raw net.Conn) error {
 // lead reads the connection until it ends, or until another goroutine has the lead.
 func (c *conn) lead() {
 	for {
-		err := c.frames()
+		left, err := c.frames()
 		if err == nil {
 			if !c.execute() {
 				return
+			}
+			if left {
+				c.awaitRoom()
+				continue
 			}
 			err = c.fill()
 		}
@@ -250,8 +254,8 @@ func (c *conn) closeLocked() {
 	c.room.Broadcast()
 }
 
-// lend lets another goroutine become the leader, and returns what reclaim needs. A leader calls it before it executes a call or writes,
-// either of which may take long. The watch gives the lead away when it is lent for long, so that the connection is read again: a call may be
+// lend lets another goroutine become the leader, and returns what reclaim needs. A leader calls it before it executes a call or writes:
+// either may take long. The watch gives the lead away when it is lent for long, so that the connection is read again: a call may be
 // cancelled, and other calls may arrive. The state of the leader must be complete, between two frames.
 //
 // hot: an addition, and a load.

@@ -26,3 +26,15 @@ func (h *Heads) Decode(block []byte) (string, error) {
 
 // Forget forgets the blocks that are remembered.
 func (h *Heads) Forget() { h.c.heads.known = [knownHeads]knownHead{} }
+
+// Paused returns how many calls are in the lists of those that have something to send.
+func Paused(s *Server) (n int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for c := range s.conns {
+		c.mu.Lock()
+		n += len(c.paused)
+		c.mu.Unlock()
+	}
+	return n
+}

@@ -31,62 +31,65 @@ type headerBlock struct {
 // maxParts bounds the frames of a header block.
 const maxParts = 64
 
-// frames handles the frames that have arrived.
-func (c *conn) frames() error {
+// frames handles the frames that have arrived. It reports whether it left some, because the connection is full.
+func (c *conn) frames() (left bool, err error) {
 	c.need = 0
 	for {
 		if c.data.left > 0 {
 			if c.r == c.w {
-				return nil
+				return false, nil
 			}
 			c.readData()
 			continue
 		}
 		if c.w-c.r < frameHead {
-			return nil
+			return false, nil
 		}
 		head := c.buf[c.r:c.w]
 		n := int(head[0])<<16 | int(head[1])<<8 | int(head[2])
 		kind, flags, id := http2.FrameType(head[3]), http2.Flags(head[4]), binary.BigEndian.Uint32(head[5:])&maxWindow
 		if n > minMaxFrame {
-			return failure(http2.ErrCodeFrameSize, "a frame has %d bytes, at most %d are allowed", n, minMaxFrame)
+			return false, failure(http2.ErrCodeFrameSize, "a frame has %d bytes, at most %d are allowed", n, minMaxFrame)
 		}
 		if c.block.id != 0 && (kind != http2.FrameContinuation || id != c.block.id) {
-			return failure(http2.ErrCodeProtocol, "expected CONTINUATION of stream %d, found %v", c.block.id, kind)
+			return false, failure(http2.ErrCodeProtocol, "expected CONTINUATION of stream %d, found %v", c.block.id, kind)
 		}
 		if kind == http2.FrameData && !flags.Has(http2.FlagDataPadded) {
 			c.r += frameHead
 			if err := c.beginData(id, n, n, flags.Has(http2.FlagDataEndStream)); err != nil {
-				return err
+				return false, err
 			}
 			continue
 		}
 		if len(head) < frameHead+n {
 			c.need = frameHead + n
-			return nil
+			return false, nil
 		}
 		c.r += frameHead + n
 		if err := c.frame(kind, flags, id, head[frameHead:frameHead+n]); err != nil {
-			return err
+			return false, err
 		}
-		if !c.throttle() {
-			return nil // the next read has the reason
+		if c.full() {
+			return true, nil
 		}
 	}
 }
 
-// throttle waits while much is to be written: a client that sends pings and settings and reads nothing must not fill the memory. It reports
-// false if the connection is closed.
-func (c *conn) throttle() bool {
+// full reports whether so much is to be written that no more frames of the client are handled.
+func (c *conn) full() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if len(c.out) > maxOut && !c.writing {
-		c.flush()
-	}
-	for len(c.out) > maxOut && c.writing && !c.closed {
+	return len(c.out) > maxAnswers
+}
+
+// awaitRoom waits while it is full and another goroutine writes: a client that sends pings and settings and reads nothing must not fill the
+// memory.
+func (c *conn) awaitRoom() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for len(c.out) > maxAnswers && c.writing && !c.closed {
 		c.room.Wait()
 	}
-	return !c.closed
 }
 
 // maxIdleFrames is how many frames that serve no call a client may send in a row: settings, priorities, unknown and empty ones. gRPC clients send a
@@ -215,6 +218,7 @@ func (c *conn) takeData(p []byte) {
 	c.data.left -= len(p)
 	s := c.data.s
 	if s != nil && len(p) > 0 {
+		c.idle = 0
 		c.mu.Lock()
 		if s.done {
 			c.data.s = nil

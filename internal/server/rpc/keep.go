@@ -41,8 +41,8 @@ type keeper struct {
 
 	// Guarded by the connection's mu.
 	since    time.Time // when the connection became idle; zero if it is not
-	old      time.Time // when it becomes old; zero for never
-	cut      time.Time // when an old one is closed; zero for never
+	drainAt  time.Time // when the connection is so old that it is drained; zero for never
+	closeAt  time.Time // when it is closed after that; zero for never
 	pinged   time.Time // when our ping was sent; zero if none is unanswered
 	drained  *time.Timer
 	draining bool // GOAWAY is sent
@@ -65,7 +65,7 @@ func (k *keeper) start(c *conn) {
 		if spread := int64(age / 10); spread > 0 {
 			age += time.Duration(rand.Int64N(2*spread) - spread)
 		}
-		k.old = now.Add(age)
+		k.drainAt = now.Add(age)
 	}
 	k.timer = time.AfterFunc(k.next(now), k.look)
 }
@@ -98,7 +98,7 @@ func (k *keeper) next(now time.Time) time.Duration {
 			wait = min(wait, k.since.Add(idle).Sub(now))
 		}
 	}
-	for _, t := range []time.Time{k.old, k.cut} {
+	for _, t := range []time.Time{k.drainAt, k.closeAt} {
 		if !t.IsZero() {
 			wait = min(wait, t.Sub(now))
 		}
@@ -118,13 +118,13 @@ func (k *keeper) look() {
 		k.pinged = time.Time{}
 	}
 	switch {
-	case !k.cut.IsZero() && !now.Before(k.cut), !k.pinged.IsZero() && now.Sub(k.pinged) >= p.Timeout:
+	case !k.closeAt.IsZero() && !now.Before(k.closeAt), !k.pinged.IsZero() && now.Sub(k.pinged) >= p.Timeout:
 		c.closeLocked()
 		return
-	case !k.old.IsZero() && !now.Before(k.old):
-		k.old = time.Time{}
+	case !k.drainAt.IsZero() && !now.Before(k.drainAt):
+		k.drainAt = time.Time{}
 		if grace := p.MaxConnectionAgeGrace; grace != forever {
-			k.cut = now.Add(grace)
+			k.closeAt = now.Add(grace)
 		}
 		c.drainLocked("max_age")
 	case !k.since.IsZero() && now.Sub(k.since) >= p.MaxConnectionIdle:
@@ -133,8 +133,8 @@ func (k *keeper) look() {
 		k.pinged = now
 		c.appendPing(false, make([]byte, pingSize))
 	}
+	k.timer.Reset(k.next(now)) // before flush, which may close the connection, or wait for the client
 	c.flush()
-	k.timer.Reset(k.next(now))
 }
 
 const pingSize = 8

@@ -37,7 +37,8 @@ type Settings struct {
 	MaxReceive, MaxSend int
 	// MaxHeaders bounds the headers of a call, as HTTP/2 counts them. 0: 64 KiB.
 	MaxHeaders uint32
-	// MaxStreams bounds the calls of a connection that are open, and those whose handlers run. 0: 1000.
+	// MaxStreams bounds the calls of a connection that are open, and those whose handlers run. While that many run, which is possible if calls
+	// were reset, the connection is not read. 0: 1000.
 	MaxStreams int
 	// Window is how many bytes of a call a client may send before they are read, ConnWindow is that of a connection. 0: 64 KiB.
 	Window, ConnWindow int32

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"slices"
 	"strings"
 	"sync"
 
@@ -133,6 +134,7 @@ func (c *conn) open(id uint32, h *head, last bool) {
 	}
 	s.ctx = grpc.NewContextWithServerTransportStream(s.ctx, transportStream{s})
 	c.streams[id] = s
+	c.idle = 0
 	c.keep.busy()
 	if h.timed {
 		s.stop = context.AfterFunc(s.ctx, s.expire)
@@ -201,6 +203,10 @@ func (s *stream) drop() {
 		s.out[i].data.Free()
 	}
 	s.out, s.queued, s.tail = nil, 0, nil
+	if c := s.c; s.paused {
+		s.paused = false
+		c.paused = slices.DeleteFunc(c.paused, func(p *stream) bool { return p == s })
+	}
 	s.release()
 }
 

@@ -45,23 +45,22 @@ func (w *watch) add(c *conn) {
 	}
 }
 
-// look gives away the leads that are lent since the last look, and forgets the connections whose lead was not lent since.
+// look gives away the leads that are lent since the last look, and forgets the connections whose lead is not lent.
 func (w *watch) look() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	kept := w.list[:0]
 	for _, c := range w.list {
 		v := c.lent.Load()
-		if v == c.watched {
-			if v&1 == 0 {
-				c.listed.Store(false)
-				if c.lent.Load() == v {
-					continue
-				}
-				c.listed.Store(true) // it was lent meanwhile, and may have missed that it is forgotten
-			} else if c.reclaim(v) {
-				go c.lead()
+		switch {
+		case v&1 == 0:
+			c.listed.Store(false)
+			if c.lent.Load() == v {
+				continue
 			}
+			c.listed.Store(true) // it was lent meanwhile, and may have missed that it is forgotten
+		case v == c.watched && c.reclaim(v):
+			go c.lead()
 		}
 		c.watched = c.lent.Load()
 		kept = append(kept, c)

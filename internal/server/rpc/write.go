@@ -8,9 +8,10 @@ import (
 )
 
 const (
-	// maxOut is the number of bytes that wait to be written above which messages stay with their calls, and frames of the client are not
-	// handled.
+	// maxOut is the number of bytes that wait to be written above which messages stay with their calls.
 	maxOut = 48 << 10
+	// maxAnswers is the number of such bytes above which frames of the client are not handled: statuses, and answers to its frames.
+	maxAnswers = 2 * maxOut
 	// maxKeptOut is the memory that a connection keeps for further writes.
 	maxKeptOut = 64 << 10
 	// maxQueued is the number of bytes of a call that wait for its client above which SendMsg waits.
@@ -90,7 +91,7 @@ func (s *stream) queue(o *outgoing, last bool) error {
 	}
 	o.data.Ref()
 	n := o.left()
-	if len(s.out) == 0 && int64(n) <= min(s.window, c.window) && len(c.out) <= maxOut {
+	if len(s.out) == 0 && int64(n) <= min(s.window, c.window) && len(c.out)+n <= maxOut {
 		c.appendData(s, o, n)
 		o.data.Free() // empty buffers
 	} else {

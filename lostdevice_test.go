@@ -3,7 +3,6 @@
 package tutti_test
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -20,26 +19,9 @@ import (
 	"github.com/tutti-server/tutti/backends"
 	"github.com/tutti-server/tutti/core/tensor"
 	"github.com/tutti-server/tutti/core/tensor/cuda/cudatest"
+	"github.com/tutti-server/tutti/internal/logtest"
 	"github.com/tutti-server/tutti/steps"
 )
-
-// syncBuffer is a buffer that several goroutines use.
-type syncBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (b *syncBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.b.Write(p)
-}
-
-func (b *syncBuffer) text() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.b.String()
-}
 
 // deviceHold is deviceCopy with instances that hold a mebibyte of device memory.
 func deviceHold() backends.Factory {
@@ -78,7 +60,7 @@ func (i *holdingInstance) Close() error {
 
 // serveAtGPUs runs a server with models at GPU 1 only and at both GPUs, models of sequences there, and an ensemble of two steps at both. The
 // server must end without an error.
-func serveAtGPUs(t *testing.T, args ...string) (door, metrics httpDoor, output *syncBuffer) {
+func serveAtGPUs(t *testing.T, args ...string) (door, metrics httpDoor, output *logtest.Buffer) {
 	t.Helper()
 	root := t.TempDir()
 	const port = "input { name: \"INPUT0\" data_type: TYPE_INT32 dims: [ -1 ] }\noutput { name: \"OUTPUT0\" data_type: TYPE_INT32 dims: [ -1 ] }\n"
@@ -101,7 +83,7 @@ func serveAtGPUs(t *testing.T, args ...string) (door, metrics httpDoor, output *
 			t.Fatal(err)
 		}
 	}
-	output = &syncBuffer{}
+	output = &logtest.Buffer{}
 	s, err := tutti.Open(t.Context(), tutti.Settings{
 		Args: append([]string{
 			"--model-repository=" + root, "--cuda-driver=" + cudatest.Library(t),
@@ -111,7 +93,7 @@ func serveAtGPUs(t *testing.T, args ...string) (door, metrics httpDoor, output *
 		Stderr:     output,
 	})
 	if err != nil {
-		t.Fatalf("%v\n%s", err, output.text())
+		t.Fatalf("%v\n%s", err, output.String())
 	}
 	must(t, s.Start())
 	t.Cleanup(func() {
@@ -214,8 +196,8 @@ func TestLostGPU(t *testing.T) { //nolint:paralleltest // loses a device of the 
 	if !strings.Contains(string(text), `ensemble_device_lost{place="device:1"} 1`) || !strings.Contains(string(text), `ensemble_device_lost{place="device:0"} 0`) {
 		t.Errorf("metrics:\n%s", text)
 	}
-	if n := strings.Count(output.text(), "a GPU is lost"); n != 1 {
-		t.Errorf("the log says %d times that a GPU is lost:\n%s", n, output.text())
+	if n := strings.Count(output.String(), "a GPU is lost"); n != 1 {
+		t.Errorf("the log says %d times that a GPU is lost:\n%s", n, output.String())
 	}
 	awaitRecycled(door, output)
 	checkLostShown(t, door)
@@ -225,14 +207,14 @@ func TestLostGPU(t *testing.T) { //nolint:paralleltest // loses a device of the 
 }
 
 // awaitRecycled returns when the instances of every model at GPU 1 are closed, as the log says once for each model.
-func awaitRecycled(d httpDoor, output *syncBuffer) {
+func awaitRecycled(d httpDoor, output *logtest.Buffer) {
 	for range 10_000 {
-		if strings.Count(output.text(), "instances on a lost GPU are closed") == 5 {
+		if strings.Count(output.String(), "instances on a lost GPU are closed") == 5 {
 			return
 		}
 		_, _, _ = d.call("GET", "/v2/health/live", nil) // what it returns is not of interest
 	}
-	d.tb.Fatalf("the instances of the lost GPU are not closed:\n%s", output.text())
+	d.tb.Fatalf("the instances of the lost GPU are not closed:\n%s", output.String())
 }
 
 // checkLostShown checks what the index and the dashboard show of models at the lost GPU 1.
@@ -374,8 +356,8 @@ func TestSpillIsTold(t *testing.T) { //nolint:paralleltest // uses the driver of
 	if !regexp.MustCompile(`ensemble_spills_total\{place="device:[01]"\} [1-9]`).Match(text) {
 		t.Errorf("metrics:\n%s", text)
 	}
-	if n := strings.Count(output.text(), "the memory pool of a GPU is full"); n < 1 || n > 2 {
-		t.Errorf("the log says %d times that a pool is full:\n%s", n, output.text())
+	if n := strings.Count(output.String(), "the memory pool of a GPU is full"); n < 1 || n > 2 {
+		t.Errorf("the log says %d times that a pool is full:\n%s", n, output.String())
 	}
 }
 

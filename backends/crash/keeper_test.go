@@ -13,6 +13,7 @@ import (
 	"github.com/tutti-server/tutti/backends/crash"
 	"github.com/tutti-server/tutti/core/status"
 	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/internal/logtest"
 	"github.com/tutti-server/tutti/internal/subprocess"
 )
 
@@ -92,7 +93,7 @@ func TestKeeper(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	printed := &lines{}
+	printed := &logtest.Buffer{}
 	k := s.keep(first, slog.New(slog.NewTextHandler(printed, nil)))
 	p, err := k.Current(t.Context())
 	if err != nil || p != first || !k.Alive() || k.Resident() == 0 {
@@ -119,7 +120,7 @@ func TestKeeper(t *testing.T) {
 		t.Errorf("down: %q since %v", why, since)
 	}
 	for _, want := range []string{`msg="the process of a test ended" pid=`, `reason="it is old"`, `msg="the process of a test cannot be started again" reason="refused once"`} {
-		if text := printed.all(); !strings.Contains(text, want) {
+		if text := printed.String(); !strings.Contains(text, want) {
 			t.Errorf("the log lacks %q: %s", want, text)
 		}
 	}
@@ -187,22 +188,4 @@ func TestKeeperClosed(t *testing.T) {
 	if !k.Closed() || k.Alive() {
 		t.Errorf("closed %t, alive %t", k.Closed(), k.Alive())
 	}
-}
-
-// lines is a log that tests read.
-type lines struct {
-	mu  sync.Mutex
-	buf strings.Builder // guarded by mu
-}
-
-func (l *lines) Write(b []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.buf.Write(b)
-}
-
-func (l *lines) all() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.buf.String()
 }

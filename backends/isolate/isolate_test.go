@@ -13,7 +13,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -27,6 +26,7 @@ import (
 	"github.com/tutti-server/tutti/core/config"
 	"github.com/tutti-server/tutti/core/status"
 	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/internal/logtest"
 	"github.com/tutti-server/tutti/internal/preparedtest"
 	"github.com/tutti-server/tutti/internal/tracing/capture"
 )
@@ -132,26 +132,8 @@ type bench struct {
 	model   backends.Model
 	x       backends.Instance
 	pool    *tensor.Pool
-	log     *lines
+	log     *logtest.Buffer
 	dir     string // of the model
-}
-
-// lines is a log that tests read.
-type lines struct {
-	mu   sync.Mutex
-	text bytes.Buffer // guarded by mu
-}
-
-func (l *lines) Write(b []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.Write(b)
-}
-
-func (l *lines) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.String()
 }
 
 func open(t *testing.T, name string) *bench {
@@ -161,7 +143,7 @@ func open(t *testing.T, name string) *bench {
 
 func openModel(t *testing.T, name string, model []byte) *bench {
 	t.Helper()
-	b := &bench{T: t, log: &lines{}}
+	b := &bench{T: t, log: &logtest.Buffer{}}
 	o := options(t)
 	o.Crashes = capture.New(capture.Settings{Bytes: 1 << 20, RequestBytes: 1 << 20})
 	var err error

@@ -14,6 +14,7 @@ import (
 	"github.com/tutti-server/tutti/backends/onnx/onnxtest"
 	"github.com/tutti-server/tutti/core/status"
 	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/internal/logtest"
 	"github.com/tutti-server/tutti/internal/tracing/capture"
 )
 
@@ -26,7 +27,7 @@ func TestCrashingOperator(t *testing.T) {
 	o.Crashes = captures
 	s := settings(t, "operator", file(t, "custom.onnx"), `model_operations { op_library_filename: "twice.so" }`)
 	onnxtest.Operators(t, filepath.Join(s.ModelDir, "twice.so"))
-	printed := &lines{}
+	printed := &logtest.Buffer{}
 	s.Log, s.Instances = slog.New(slog.NewTextHandler(printed, nil)).With(slog.String("model", s.Model)), 2
 	b := &bench{T: t, log: printed, pool: s.Alloc.(*tensor.Pool)}
 	var err error

@@ -12,7 +12,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus/promhttp"
@@ -23,6 +22,7 @@ import (
 	"github.com/tutti-server/tutti/core/tensor"
 	"github.com/tutti-server/tutti/core/tensor/cuda"
 	"github.com/tutti-server/tutti/core/tensor/cuda/cudatest"
+	"github.com/tutti-server/tutti/internal/logtest"
 	"github.com/tutti-server/tutti/internal/repository"
 	"github.com/tutti-server/tutti/internal/telemetry"
 )
@@ -33,24 +33,7 @@ type gpuWorld struct {
 	alloc   tensor.Allocator
 	gpus    []*cuda.Device
 	metrics *telemetry.Metrics
-	log     *lockedBuffer
-}
-
-type lockedBuffer struct {
-	mu  sync.Mutex
-	buf bytes.Buffer // guarded by mu
-}
-
-func (b *lockedBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.buf.Write(p)
-}
-
-func (b *lockedBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.buf.String()
+	log     *logtest.Buffer
 }
 
 // newGPUWorld writes models, a configuration by name, and serves them. When the test ends no memory may be held in the server, and
@@ -69,7 +52,7 @@ func newGPUWorld(t *testing.T, models map[string]string) *gpuWorld {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := &gpuWorld{metrics: telemetry.NewMetrics(), log: &lockedBuffer{}}
+	w := &gpuWorld{metrics: telemetry.NewMetrics(), log: &logtest.Buffer{}}
 	if w.gpus, err = driver.Devices(cuda.Options{Only: []int{0, 1}}); err != nil {
 		t.Fatal(err)
 	}

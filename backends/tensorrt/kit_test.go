@@ -3,7 +3,6 @@
 package tensorrt_test
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"log/slog"
@@ -12,7 +11,6 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"sync"
 	"testing"
 
 	"google.golang.org/protobuf/encoding/prototext"
@@ -25,6 +23,7 @@ import (
 	"github.com/tutti-server/tutti/core/tensor/cuda"
 	"github.com/tutti-server/tutti/core/tensor/cuda/cudatest"
 	"github.com/tutti-server/tutti/core/tensor/tensortest"
+	"github.com/tutti-server/tutti/internal/logtest"
 	"github.com/tutti-server/tutti/proto/modelconfig"
 )
 
@@ -46,26 +45,7 @@ type kit struct {
 	driver *cuda.Driver
 	places *tensor.Places
 	pool   tensor.Allocator
-	log    *logText
-}
-
-// logText collects the lines of a log.
-type logText struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-// Write appends p under the lock.
-func (l *logText) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.Write(p)
-}
-
-func (l *logText) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.String()
+	log    *logtest.Buffer
 }
 
 // newKit opens the backend with a stand-in library. At its end the test fails on what the driver and the library found.
@@ -78,7 +58,7 @@ func newKit(t *testing.T, major int, gpu cuda.Options, config map[string]string)
 		t.Fatal(err)
 	}
 	pool := tensortest.NewChecked(t, nil)
-	k := &kit{major: major, driver: driver, places: tensor.NewPlaces(pool), pool: pool, log: &logText{}}
+	k := &kit{major: major, driver: driver, places: tensor.NewPlaces(pool), pool: pool, log: &logtest.Buffer{}}
 	t.Cleanup(func() {
 		if err := driver.Close(); err != nil {
 			t.Error(err)

@@ -16,6 +16,7 @@ import (
 	"github.com/tutti-server/tutti/core/tensor"
 	"github.com/tutti-server/tutti/core/tensor/cuda"
 	"github.com/tutti-server/tutti/core/tensor/cuda/cudatest"
+	"github.com/tutti-server/tutti/internal/logtest"
 )
 
 // openError opens the backend with these settings and returns its error.
@@ -146,7 +147,7 @@ func TestLibrary(t *testing.T) {
 		t.Errorf("%v describes no version", b)
 	}
 	t.Log(d.Describe())
-	k := &kit{Backend: b, major: 10, places: places, pool: tensor.NewPool(), log: &logText{}}
+	k := &kit{Backend: b, major: 10, places: places, pool: tensor.NewPool(), log: &logtest.Buffer{}}
 	_, err = b.Load(t.Context(), k.settings(t, scale, ""))
 	t.Log(err)
 	if err == nil || !strings.Contains(err.Error(), "TensorRT 1") || !strings.Contains(err.Error(), "CUDA") && !strings.Contains(err.Error(), "plan") {

@@ -18,6 +18,7 @@ import (
 	"github.com/tutti-server/tutti/backends/tritonlib"
 	"github.com/tutti-server/tutti/core/status"
 	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/internal/logtest"
 	"github.com/tutti-server/tutti/internal/telemetry"
 )
 
@@ -81,7 +82,7 @@ func TestCancel(t *testing.T) {
 // TestRecycle checks that a library that hangs is ended on request, with its requests failing by the given reason, and started again.
 func TestRecycle(t *testing.T) {
 	t.Parallel()
-	printed := &lines{}
+	printed := &logtest.Buffer{}
 	s := settings(t, "probe", integers)
 	s.Log = slog.New(slog.NewTextHandler(printed, nil))
 	b := open(t, backends.Options{}, s)
@@ -90,7 +91,7 @@ func TestRecycle(t *testing.T) {
 	done := make(chan error, 1)
 	batch := b.batch(do{what: "hang", in: in})
 	go func() { done <- b.x.Execute(t.Context(), batch) }()
-	for !strings.Contains(printed.all(), "hanging") {
+	for !strings.Contains(printed.String(), "hanging") {
 		runtime.Gosched()
 	}
 	if !r.Recycle(errors.New("it hangs")) {
@@ -172,7 +173,7 @@ func TestRefused(t *testing.T) {
 func TestMetrics(t *testing.T) {
 	t.Parallel()
 	metrics := telemetry.NewMetrics()
-	printed := &lines{}
+	printed := &logtest.Buffer{}
 	s := settings(t, "probe", integers)
 	s.Log = slog.New(slog.NewTextHandler(printed, nil))
 	b := open(t, backends.Options{Metrics: metrics, Others: map[string]map[string]string{"probe": {"flavour": "salt"}}}, s)
@@ -195,7 +196,7 @@ func TestMetrics(t *testing.T) {
 			t.Fatal("the counter of the library is not 3")
 		}
 	}
-	if text := printed.all(); !strings.Contains(text, `flavour`) || !strings.Contains(text, "probe.c:") {
+	if text := printed.String(); !strings.Contains(text, `flavour`) || !strings.Contains(text, "probe.c:") {
 		t.Errorf("the log lacks the line of the library: %s", text)
 	}
 }

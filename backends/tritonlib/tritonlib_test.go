@@ -21,6 +21,7 @@ import (
 	"github.com/tutti-server/tutti/core/infer"
 	"github.com/tutti-server/tutti/core/status"
 	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/internal/logtest"
 	"github.com/tutti-server/tutti/internal/preparedtest"
 )
 
@@ -296,7 +297,7 @@ func TestState(t *testing.T) {
 func TestDeclared(t *testing.T) {
 	t.Parallel()
 	s, printed := settings(t, "probe", single+` sequence_batching { control_input { name: "START" control { kind: CONTROL_SEQUENCE_START int32_false_true: [ 0, 1 ] } }
-		state { input_name: "STATE_IN" output_name: "STATE_OUT" data_type: TYPE_INT32 dims: 1 } }`), &lines{}
+		state { input_name: "STATE_IN" output_name: "STATE_OUT" data_type: TYPE_INT32 dims: 1 } }`), &logtest.Buffer{}
 	s.Config, s.Declared = config.WithSequence(s.Config), s.Config
 	s.Log = slog.New(slog.NewJSONHandler(printed, nil))
 	b := open(t, backends.Options{}, s)
@@ -307,7 +308,7 @@ func TestDeclared(t *testing.T) {
 		t.Fatal(err)
 	}
 	var got []string
-	for line := range strings.Lines(printed.all()) {
+	for line := range strings.Lines(printed.String()) {
 		var entry struct{ Msg string }
 		var shown struct{ Input, Output []struct{ Name string } }
 		if err := json.Unmarshal([]byte(line), &entry); err != nil {
@@ -515,22 +516,4 @@ func TestComplete(t *testing.T) {
 	if err != nil || out[0][0].DType != tensor.Int32 {
 		t.Errorf("%v, %v", out, err)
 	}
-}
-
-// lines is a log that tests read.
-type lines struct {
-	mu  sync.Mutex
-	buf strings.Builder // guarded by mu
-}
-
-func (l *lines) Write(b []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.buf.Write(b)
-}
-
-func (l *lines) all() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.buf.String()
 }

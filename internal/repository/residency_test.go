@@ -1,7 +1,6 @@
 package repository_test
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -20,6 +19,7 @@ import (
 	"github.com/tutti-server/tutti/core/status"
 	"github.com/tutti-server/tutti/core/tensor"
 	"github.com/tutti-server/tutti/core/tensor/cuda/cudatest"
+	"github.com/tutti-server/tutti/internal/logtest"
 	"github.com/tutti-server/tutti/internal/repository"
 	"github.com/tutti-server/tutti/internal/simdev"
 )
@@ -82,7 +82,7 @@ var evictedText = regexp.MustCompile(`^evicted from device:0 after \S+ idle; loa
 func TestEvictIdle(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	var lines syncLines
+	var lines logtest.Buffer
 	w.log = slog.NewTextHandler(&lines, nil)
 	w.room(t, 1, 2)
 	r := w.explicit(t, folder(t, plain("a", "spy")+plain("b", "spy")+plain("c", "spy")), "a", "b")
@@ -133,8 +133,8 @@ func TestEvictIdle(t *testing.T) {
 			t.Errorf("no %q in\n%s", line, text)
 		}
 	}
-	if n := strings.Count(lines.text(), `level=INFO msg="model evicted to make room" model=b version=1 device=device:0`); n != 2 {
-		t.Errorf("%d log lines of model b in\n%s", n, lines.text())
+	if n := strings.Count(lines.String(), `level=INFO msg="model evicted to make room" model=b version=1 device=device:0`); n != 2 {
+		t.Errorf("%d log lines of model b in\n%s", n, lines.String())
 	}
 	if err := r.Unload(t.Context(), "c", false); err != nil { // while it is evicted
 		t.Error(err)
@@ -142,24 +142,6 @@ func TestEvictIdle(t *testing.T) {
 	if _, err := send(t.Context(), r, w.request("c", 1)); status.CodeOf(err) != status.NotFound {
 		t.Errorf("the unloaded model: %v", err)
 	}
-}
-
-// syncLines is a log that several goroutines write.
-type syncLines struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (l *syncLines) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *syncLines) text() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
 }
 
 // TestEvictAtStart checks that more models than fit are loaded at the start, also when they load at the same time, and that each serves.

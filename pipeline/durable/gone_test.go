@@ -1,7 +1,6 @@
 package durable
 
 import (
-	"bytes"
 	"context"
 	"log/slog"
 	"strings"
@@ -16,6 +15,7 @@ import (
 	"go.temporal.io/sdk/worker"
 
 	"github.com/tutti-server/tutti/core/job"
+	"github.com/tutti-server/tutti/internal/logtest"
 )
 
 // TestGoneWorker shows a job as waiting whose task queue a worker polled shortly before it was killed.
@@ -65,30 +65,12 @@ func TestGoneWorker(t *testing.T) {
 	}
 }
 
-// journal is the memory of a log.
-type journal struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (j *journal) Write(b []byte) (int, error) {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	return j.text.Write(b)
-}
-
-func (j *journal) String() string {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	return j.text.String()
-}
-
 // TestWorkersEnd ends all workers as the SDK does when the server refuses them for minutes. They are replaced, with one warning.
 func TestWorkersEnd(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	set := r.settings()
-	var lines journal
+	var lines logtest.Buffer
 	set.Log = slog.New(slog.NewTextHandler(&lines, nil))
 	w, err := NewWorker(set)
 	if err != nil {

@@ -10,7 +10,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -18,6 +17,7 @@ import (
 
 	"github.com/tutti-server/tutti/core/status"
 	"github.com/tutti-server/tutti/internal/inspect"
+	"github.com/tutti-server/tutti/internal/logtest"
 )
 
 const testFile = "history-8000.db"
@@ -31,27 +31,9 @@ type world struct {
 	server   inspect.ServerView
 	mono     int64
 	wall     time.Time
-	lines    lines
+	lines    logtest.Buffer
 	store    *Store
 	dir      string
-}
-
-// lines is a log.
-type lines struct {
-	mu  sync.Mutex
-	buf bytes.Buffer
-}
-
-func (l *lines) Write(b []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.buf.Write(b)
-}
-
-func (l *lines) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.buf.String()
 }
 
 func newWorld(t *testing.T, dir string) *world {

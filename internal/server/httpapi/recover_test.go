@@ -8,11 +8,11 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/tutti-server/tutti/core/infer"
 	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/internal/logtest"
 	"github.com/tutti-server/tutti/internal/server/httpapi"
 	"github.com/tutti-server/tutti/internal/server/servertest"
 )
@@ -36,31 +36,12 @@ func (half) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
 	panic("half a page")
 }
 
-// lockedLog is a log that may be read while the server writes to it.
-type lockedLog struct {
-	mu   sync.Mutex
-	text bytes.Buffer // guarded by mu
-}
-
-func (l *lockedLog) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.Write(p)
-}
-
-// String returns the log so far.
-func (l *lockedLog) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.String()
-}
-
 // TestPanics lets handlers panic: the response is 500 if it has not begun, the log has the stack, and other requests are served.
 //
 // shows: recovery
 func TestPanics(t *testing.T) {
 	t.Parallel()
-	var out lockedLog
+	var out logtest.Buffer
 	address, _ := listen(t, func(s *httpapi.Settings) {
 		s.Alloc = tensor.NewPool() // a request that panics is not released
 		s.Infer, s.UI, s.Log = broken{s.Infer.(*servertest.Echo)}, half{}, slog.New(slog.NewTextHandler(&out, nil))

@@ -60,7 +60,8 @@ type TaskRequest struct {
 type Path struct {
 	// Rest is the predicted time from the end of the step to the response, in ns; 0 while it is not known.
 	Rest atomic.Int64
-	// Depth is the longest distance of the step from the first steps of its graph.
+	// Graph is the number of the ensemble's graph, not 0, and Depth the longest distance of the step from its first steps.
+	Graph int64
 	Depth int
 	// Prompt says that completing a task waits for no client: outputs are sent when all are known.
 	Prompt bool

@@ -122,21 +122,28 @@ type Settings struct {
 	Log *slog.Logger
 
 	_ struct{}
+
+	graph int64 // its number: executors of its parts share it
+	depth []int // per node of Plan, the longest distance from its first ones
 }
+
+var graphs atomic.Int64
 
 // New returns an executor of s.Plan.
 func New(s Settings) *Executor {
+	s.graph, s.depth = graphs.Add(1), depths(s.Plan)
 	if s.Plan.First != nil {
 		return newParts(&s)
 	}
 	if len(s.Plan.Segments) > 0 {
 		return newSegments(&s)
 	}
-	return newExecutor(&s, s.Plan, s.Targets, segmentPosition{})
+	return newExecutor(&s, s.Plan, s.Targets, nil, segmentPosition{})
 }
 
 // newExecutor returns an executor of p, which is s.Plan or one of its segments.
-func newExecutor(s *Settings, p *plan.Plan, targets []scheduler.Scheduler, d segmentPosition) *Executor {
+// newExecutor returns the executor of a plan, which is s.Plan or a part of it. numbers has the numbers of its nodes in s.Plan, nil for equal ones.
+func newExecutor(s *Settings, p *plan.Plan, targets []scheduler.Scheduler, numbers []int32, d segmentPosition) *Executor {
 	x := &Executor{plan: p, targets: targets, stats: s.Stats, mover: s.Mover, tracer: s.Tracer, log: s.Log, workers: s.Workers, alloc: s.Alloc, segmentPosition: d, submitter: s.Submit}
 	x.routers, x.flows = newRouters(x), newFlowCounters(x)
 	if x.shadows = newShadows(x); x.shadows != nil {
@@ -174,7 +181,7 @@ func newExecutor(s *Settings, p *plan.Plan, targets []scheduler.Scheduler, d seg
 	x.operates = p.RowSets != nil || slices.ContainsFunc(p.Nodes, func(n plan.Node) bool { return n.Operation != nil })
 	x.guards()
 	x.perStep = s.TimeoutPerStep
-	x.forecast.init(x)
+	x.forecast.init(x, s, numbers)
 	x.captureEdges = sync.OnceValue(x.tensorEdges)
 	x.outputNames = outputNames(p)
 	x.credits, x.background = newCredits(x, s.Workers), s.Workers.Background()

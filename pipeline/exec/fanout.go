@@ -54,7 +54,7 @@ func newPart(s *Settings, part *plan.Part, of *plan.FanOut, limit *itemLimit) *E
 	for i, n := range part.Numbers {
 		targets[i] = s.Targets[n]
 	}
-	x := newExecutor(s, part.Plan, targets, segmentPosition{})
+	x := newExecutor(s, part.Plan, targets, part.Numbers, segmentPosition{})
 	if of != nil {
 		x.entries = slices.Concat(of.Items, of.Around)
 	}

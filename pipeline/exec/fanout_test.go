@@ -15,6 +15,7 @@ import (
 	"github.com/tutti-server/tutti/core/config"
 	"github.com/tutti-server/tutti/core/infer"
 	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/pipeline/exec"
 	"github.com/tutti-server/tutti/pipeline/plan"
 	"github.com/tutti-server/tutti/proto/modelconfig"
 )
@@ -96,6 +97,20 @@ func TestFanOut(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// TestDepths checks that the steps of a fan-out are later ones of the same graph than those before it.
+func TestDepths(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	x, err := fanned(4, false).executor(t, b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	depths, graphs := exec.Depths(x)
+	if diff := cmp.Diff(map[string]int{"crop": 0, "add": 2}, depths); diff != "" || len(graphs) != 1 || graphs[0] {
+		t.Errorf("graphs %v, depths (-want +got):\n%s", graphs, diff)
 	}
 }
 

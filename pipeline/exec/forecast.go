@@ -40,8 +40,27 @@ type forecast struct {
 // interval is how long a prediction is used, in ns. It is longer for an ensemble of so many steps that a prediction takes long.
 const interval = int64(500 * time.Microsecond)
 
-// init prepares the forecast of an executor's plan.
-func (f *forecast) init(x *Executor) {
+// depths returns, per node of a plan, the longest distance from its first nodes.
+func depths(p *plan.Plan) []int {
+	depth, written := make([]int, len(p.Nodes)), make([]int, p.Slots) // written: 1 more than that of the writer
+	for i := range p.Nodes {
+		n := &p.Nodes[i]
+		for _, s := range slices.Concat(n.In, n.Waits) {
+			if s != plan.None {
+				depth[i] = max(depth[i], written[s])
+			}
+		}
+		for _, s := range n.Out {
+			if s != plan.None {
+				written[s] = depth[i] + 1
+			}
+		}
+	}
+	return depth
+}
+
+// init prepares the forecast of an executor's plan, whose nodes have the numbers in s.Plan.
+func (f *forecast) init(x *Executor, s *Settings, numbers []int32) {
 	p := x.plan
 	if !p.Ensemble {
 		return
@@ -65,10 +84,11 @@ func (f *forecast) init(x *Executor) {
 				writer[s] = int32(i) //nolint:gosec // nodes are few
 			}
 		}
-		f.paths[i].Prompt = !p.Early
-		for _, a := range after[i] {
-			f.paths[i].Depth = max(f.paths[i].Depth, f.paths[a].Depth+1)
+		number := int32(i) //nolint:gosec // nodes are few
+		if numbers != nil {
+			number = numbers[i]
 		}
+		f.paths[i].Prompt, f.paths[i].Graph, f.paths[i].Depth = !p.Early, s.graph, s.depth[number]
 		device[i] = int32(i) //nolint:gosec // nodes are few
 		if n.OnDevice && len(n.Places) > 0 {
 			if first, ok := shared[n.Places[0]]; ok {

@@ -55,7 +55,7 @@ func newSegments(s *Settings) *Executor {
 		if seg.Parent >= 0 {
 			d.source = &s.Plan.Nodes[d.origin]
 		}
-		x := newExecutor(s, seg.Plan, targets, d)
+		x := newExecutor(s, seg.Plan, targets, seg.Numbers, d)
 		list[i] = x
 	}
 	for i, x := range list {

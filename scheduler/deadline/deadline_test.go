@@ -142,6 +142,10 @@ func TestPick(t *testing.T) {
 	unknown := func(depth int) deadline.Candidate {
 		return deadline.Candidate{Rows: 3, Most: 16, Closes: 99 * ms, Depth: depth}
 	}
+	of := func(graph int64, c deadline.Candidate) deadline.Candidate {
+		c.Graph = graph
+		return c
+	}
 	for name, c := range map[string]struct {
 		list []deadline.Candidate
 		want int
@@ -160,6 +164,13 @@ func TestPick(t *testing.T) {
 		"an earlier one that closes":            {[]deadline.Candidate{batch(12, 0, 1), batch(6, 2, 90)}, 1},
 		"times that are not known":              {[]deadline.Candidate{unknown(0), unknown(1)}, 1},
 		"nor those of the earlier one":          {[]deadline.Candidate{{Rows: 16, Most: 16, Closes: 99 * ms}, unknown(1)}, 1},
+		"nor those of the earlier one alone":    {[]deadline.Candidate{{Rows: 3, Most: 16, Closes: 99 * ms}, batch(6, 1, 99)}, 1},
+		"of several graphs, the fullest":        {[]deadline.Candidate{of(1, batch(1, 2, 90)), batch(16, 0, 90), of(2, batch(8, 1, 90))}, 1},
+		"another graph's that closes":           {[]deadline.Candidate{of(1, batch(16, 3, 90)), batch(1, 0, 17)}, 1},
+		"another graph's that closes, and waits": {[]deadline.Candidate{
+			of(1, batch(16, 0, 90)), of(2, batch(8, 1, 90)), of(2, batch(12, 0, 1)),
+		}, 0},
+		"rows of another graph do not join": {[]deadline.Candidate{of(1, batch(8, 0, 90)), of(2, batch(6, 2, 90)), of(2, batch(11, 0, 90))}, 0},
 	} {
 		if got := deadline.Pick(0, c.list); got != c.want {
 			t.Errorf("%s: %d, want %d", name, got, c.want)
@@ -167,8 +178,8 @@ func TestPick(t *testing.T) {
 	}
 }
 
-// TestPickOrder checks random candidates: the choice does not depend on their order, where no two are equal, and no deeper one would close
-// before the chosen one is done.
+// TestPickOrder checks random candidates: the choice does not depend on their order, where no two are equal, and no deeper one of its graph would
+// close before the chosen one is done.
 func TestPickOrder(t *testing.T) {
 	t.Parallel()
 	rng := rand.New(rand.NewPCG(1, 2)) //nolint:gosec // a test wants the same numbers again
@@ -180,13 +191,13 @@ func TestPickOrder(t *testing.T) {
 			fixed := int64(1+rng.IntN(1000))*ms/100 + int64(i)
 			list[i] = deadline.Candidate{
 				Batch: fixed + int64(rows)*ms, Rows: rows, Most: most, Full: float64(fixed)/float64(most) + float64(ms),
-				Closes: rng.Int64N(100 * ms), Depth: rng.IntN(4),
+				Closes: rng.Int64N(100 * ms), Graph: rng.Int64N(2), Depth: rng.IntN(4),
 			}
 		}
 		got := deadline.Pick(0, list)
 		chosen := list[got]
 		for _, c := range list {
-			if c.Depth > chosen.Depth && c.Closes < min(chosen.Batch, chosen.Closes) {
+			if c.Graph == chosen.Graph && c.Depth > chosen.Depth && c.Closes < min(chosen.Batch, chosen.Closes) {
 				t.Fatalf("%+v executes, and %+v closes meanwhile", chosen, c)
 			}
 		}

@@ -11,7 +11,9 @@ type Candidate struct {
 	Full       float64
 	// Closes is when the batch must start at the latest for its first request to be in time; NoDeadline without one.
 	Closes int64
-	// Depth is the longest distance of the step from the beginning of its graph.
+	// Graph is the number of the step's graph, and Depth its longest distance from the beginning of that. Both are 0 for a model that is no
+	// step.
+	Graph int64
 	Depth int
 }
 
@@ -20,32 +22,26 @@ const NoDeadline = int64(1<<63 - 1)
 
 // Pick returns the position of the candidate that a device executes next at a time; -1 without candidates.
 //
-// The deepest goes first, which ends what has begun: requests then wait before their first step, where one that will be late has cost
-// nothing, and a batch passes all steps as one. Of equal depth it is the one that loses least time per row against a full batch. A batch
+// Within a graph the deepest goes first, which ends what has begun: requests then wait before their first step, where one that will be late has
+// cost nothing, and a batch passes all steps as one. Of equal depth it is the one that loses least time per row against a full batch. A batch
 // waits for one of an earlier step that loses less and fits into it as a whole: their rows then need one execution less.
 // Before the batch that results goes one that is as deep or deeper, and whose window would close meanwhile.
+//
+// Of the batches that several graphs would have executed it is the one that loses least, and before it one whose window would close meanwhile.
 //
 // For example, 6 of 16 rows at the last step wait for 8 at the first step, but not for 4, which may still become more, nor for 12, which
 // do not fit.
 func Pick(now int64, c []Candidate) int {
 	best := -1
 	for i := range c {
-		if best < 0 || c[i].before(&c[best]) {
-			best = i
-		}
-	}
-	for first := best; first >= 0; {
-		best, first = first, -1
-		for i := range c {
-			if c[i].joins(&c[best]) && (first < 0 || c[i].before(&c[first])) {
-				first = i
-			}
+		if of := pickOf(now, c, c[i].Graph); best < 0 || c[of].loss() < c[best].loss() {
+			best = of
 		}
 	}
 	urgent := best
 	for i := range c {
-		if c[i].Depth >= c[best].Depth && c[i].Closes < c[urgent].Closes {
-			urgent = i
+		if of := pickOf(now, c, c[i].Graph); c[of].Closes < c[urgent].Closes {
+			urgent = of
 		}
 	}
 	if urgent >= 0 && c[urgent].Closes < now+c[best].Batch {
@@ -54,14 +50,43 @@ func Pick(now int64, c []Candidate) int {
 	return best
 }
 
-// before reports whether a candidate goes before another one that came before it, windows apart.
+// pickOf is Pick among the candidates of one graph, of which there is one.
+func pickOf(now int64, c []Candidate, graph int64) int {
+	best := -1
+	for i := range c {
+		if c[i].Graph == graph && (best < 0 || c[i].before(&c[best])) {
+			best = i
+		}
+	}
+	for first := best; first >= 0; {
+		best, first = first, -1
+		for i := range c {
+			if c[i].Graph == graph && c[i].joins(&c[best]) && (first < 0 || c[i].before(&c[first])) {
+				first = i
+			}
+		}
+	}
+	urgent := best
+	for i := range c {
+		if c[i].Graph == graph && c[i].Depth >= c[best].Depth && c[i].Closes < c[urgent].Closes {
+			urgent = i
+		}
+	}
+	if c[urgent].Closes < now+c[best].Batch {
+		return urgent
+	}
+	return best
+}
+
+// before reports whether a candidate goes before another one of its graph that came before it, windows apart.
 func (c *Candidate) before(d *Candidate) bool {
 	return c.Depth > d.Depth || c.Depth == d.Depth && c.loss() <= d.loss()
 }
 
-// joins reports whether a batch of an earlier step is worth waiting for, for that of another candidate.
+// joins reports whether a batch of an earlier step is worth waiting for, for that of another candidate of its graph. It is not while it is not known
+// how long one of them takes.
 func (c *Candidate) joins(d *Candidate) bool {
-	return c.Depth < d.Depth && c.Rows+d.Rows <= d.Most && c.loss() < d.loss()
+	return c.Full > 0 && d.Full > 0 && c.Depth < d.Depth && c.Rows+d.Rows <= d.Most && c.loss() < d.loss()
 }
 
 // loss is the time of a row against that in a full batch; 0 while it is not known.

@@ -93,7 +93,7 @@ func TestPickedByDeadline(t *testing.T) {
 }
 
 // TestDeadlinesKeepShares checks that a model without deadlines keeps its share of a device beside two with deadlines of which one is
-// always preferred, and that the other one is not starved by the arbiter's tags.
+// always preferred.
 func TestDeadlinesKeepShares(t *testing.T) {
 	t.Parallel()
 	const span = 3000
@@ -130,6 +130,54 @@ func TestDeadlinesKeepShares(t *testing.T) {
 	}
 	if runs[2] < span*30/100 || runs[2] > span*36/100 {
 		t.Errorf("executions %v: the model without deadlines has %d of %d, expected a third", runs, runs[2], span)
+	}
+}
+
+// TestDeadlinesOfGraphs checks that a step of an ensemble which always has a row does not keep a model that is no step, with full batches whose
+// windows close, from the device.
+func TestDeadlinesOfGraphs(t *testing.T) {
+	t.Parallel()
+	const span, ms = 1000, 1e6
+	now := int64(0)
+	a := device.New(device.Settings{Executions: 1, Clock: func() int64 { return now }})
+	offers := []func() deadline.Candidate{
+		func() deadline.Candidate {
+			return deadline.Candidate{Batch: 2 * ms, Rows: 1, Most: 16, Full: 5 * ms / 16, Closes: now + 900*ms, Graph: 1, Depth: 1}
+		},
+		func() deadline.Candidate {
+			return deadline.Candidate{Batch: 5 * ms, Rows: 16, Most: 16, Full: 5 * ms / 16, Closes: now + 2*ms}
+		},
+	}
+	bids, runs, ready := make([]*deadline.Bid, len(offers)), make([]int, len(offers)), -1
+	limiters := make([]*device.Limiter, len(offers))
+	for i := range offers {
+		g, err := a.Register([]device.Demand{{}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(g.Close)
+		bids[i], limiters[i] = &deadline.Bid{}, g.Limiters[0]
+		bids[i].Set(offers[i](), 5*ms)
+		limiters[i].Bids(bids[i])
+	}
+	for i, g := range limiters {
+		if g.Acquire(func() { ready = i }) {
+			ready = i
+		}
+	}
+	for range span {
+		i := ready
+		runs[i]++
+		now += 5 * ms
+		for j := range bids {
+			bids[j].Set(offers[j](), 5*ms)
+		}
+		if limiters[i].Reacquire() {
+			ready = i
+		}
+	}
+	if runs[1] < span*9/10 {
+		t.Errorf("executions %v: the model that is no step has %d of %d", runs, runs[1], span)
 	}
 }
 

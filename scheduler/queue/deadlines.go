@@ -122,7 +122,7 @@ func (q *Queue) offer(now int64) {
 		if l := &b.heap[0].lanes[0]; b.due.on && l.due > 0 {
 			m := deadline.Margins{Now: now, Batch: next.Batch, Deviation: q.latency.Deviation()}
 			if p := l.head.task.Path; p != nil {
-				m.Rest, next.Depth = l.head.task.Rest(), p.Depth
+				m.Rest, next.Graph, next.Depth = l.head.task.Rest(), p.Graph, p.Depth
 			}
 			next.Closes = l.due - (m.Safe() - now - m.Rest)
 		}

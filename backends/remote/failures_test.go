@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tutti-server/tutti/internal/addresstest"
 	"github.com/tutti-server/tutti/backends"
 	"github.com/tutti-server/tutti/client"
 	"github.com/tutti-server/tutti/core/status"
@@ -319,8 +320,8 @@ func ready(m backends.Model) error { return m.(backends.ReadinessChecker).Ready(
 // with the reason, and ready again by itself.
 func TestRedeploy(t *testing.T) {
 	t.Parallel()
-	far := start(t, nil, map[string]string{"m": probeConfig})
-	address := far.GRPCAddress()
+	address := addresstest.Unused(t)
+	far := startAt(t, nil, address, map[string]string{"m": probeConfig})
 	m, err := load(t, to(address, ""), false)
 	if err != nil {
 		t.Fatal(err)
@@ -348,13 +349,8 @@ func TestRedeploy(t *testing.T) {
 // TestAway checks a model that is loaded while its endpoint is away.
 func TestAway(t *testing.T) {
 	t.Parallel()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	address := l.Addr().String()
-	_ = l.Close()
-	_, err = load(t, to(address, ""), false)
+	address := addresstest.Unused(t)
+	_, err := load(t, to(address, ""), false)
 	if status.CodeOf(err) != status.Unavailable || !strings.Contains(err.Error(), address) {
 		t.Errorf("without a configuration: %v, want UNAVAILABLE with the endpoint", err)
 	}

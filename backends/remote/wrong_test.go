@@ -17,6 +17,7 @@ import (
 	grpcstatus "google.golang.org/grpc/status"
 	"google.golang.org/protobuf/protoadapt"
 
+	"github.com/tutti-server/tutti/internal/addresstest"
 	"github.com/tutti-server/tutti/client"
 	"github.com/tutti-server/tutti/proto/inference"
 )
@@ -250,8 +251,8 @@ func expectEvents(t *testing.T, near *server, v int, address string) {
 // sides named, requests fail with the endpoint's name, and both end by themselves when the first model is back.
 func TestRedeployRequests(t *testing.T) {
 	t.Parallel()
-	first := start(t, nil, map[string]string{"m": probeConfig})
-	address := first.GRPCAddress()
+	address := addresstest.Unused(t)
+	first := startAt(t, nil, address, map[string]string{"m": probeConfig})
 	near := start(t, nil, map[string]string{"here": probeConfig, "m": to(address, "")})
 	c := dial(t, near)["http"]
 	eventually(t, func() error {

@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tutti-server/tutti/internal/addresstest"
 	"github.com/tutti-server/tutti/core/job"
 	"github.com/tutti-server/tutti/core/tensor/cuda/cudatest"
 	"github.com/tutti-server/tutti/internal/preparedtest"
@@ -287,15 +288,8 @@ func TestJobAtGPU(t *testing.T) {
 func TestTemporalAway(t *testing.T) {
 	t.Parallel()
 	program := temporalProgram(t)
-	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	address := l.Addr().String()
+	address := addresstest.Unused(t)
 	_, port, _ := net.SplitHostPort(address)
-	if err := l.Close(); err != nil {
-		t.Fatal(err)
-	}
 	repository, spec := identities(t, "line", 20)
 	_, a := startProcess(t, services, append([]string{"serve", "--model-repository", repository, "--jobs=true", "--temporal-address", address}, freePorts...)...)
 	if code, _, err := httpCall(t.Context(), http.MethodGet, "http://"+a.http+"/v2/health/ready", nil); err != nil || code != 200 {

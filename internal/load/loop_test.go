@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tutti-server/tutti/internal/addresstest"
 	"github.com/tutti-server/tutti/internal/load"
 	"github.com/tutti-server/tutti/internal/server/servertest"
 	"github.com/tutti-server/tutti/internal/shm"
@@ -166,11 +167,6 @@ func TestLoopErrors(t *testing.T) {
 			t.Cleanup(func() { conn.Close() })
 		}
 	}()
-	free, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	free.Close()
 	r := load.Request{Model: "m", Inputs: []load.Tensor{load.Floats("X", []int64{1}, []float32{1})}}
 	for _, tt := range []struct {
 		name, address string
@@ -179,7 +175,7 @@ func TestLoopErrors(t *testing.T) {
 	}{
 		{"closes", listen(t, ""), 0, "EOF", "closed the connection"},
 		{"silent", silent.Addr().String(), 50 * time.Millisecond, "timeout", "no response after"},
-		{"refuses", free.Addr().String(), 0, "refused", "refused"},
+		{"refuses", addresstest.Unused(t), 0, "refused", "refused"},
 	} {
 		for protocol, want := range map[string]string{load.Binary: tt.http, load.GRPC: tt.grpc} {
 			at := load.Target{HTTP: tt.address, GRPC: tt.address, Timeout: tt.timeout}

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"maps"
 	"net"
+	"net/netip"
 	"os/exec"
 	"strconv"
 	"testing"
@@ -13,6 +14,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/tutti-server/tutti/internal/addresstest"
 	"github.com/tutti-server/tutti/core/tensor"
 	"github.com/tutti-server/tutti/core/tensor/tensortest"
 	"github.com/tutti-server/tutti/internal/cache"
@@ -25,12 +27,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // freePort returns a port on which no server listens.
 func freePort(t *testing.T) int {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // closed at once
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = l.Close() }()
-	return l.Addr().(*net.TCPAddr).Port //nolint:forcetypeassert // a TCP listener's
+	return int(netip.MustParseAddrPort(addresstest.Unused(t)).Port())
 }
 
 // server starts a Redis server on port and returns a function that stops it.

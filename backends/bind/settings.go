@@ -190,12 +190,6 @@ func ModelFile(s *backends.Settings, name string, isModel func(folder string) bo
 	return path, nil
 }
 
-// IsFile reports whether path is a regular file.
-func IsFile(path string) bool {
-	info, err := os.Stat(path)
-	return err == nil && info.Mode().IsRegular()
-}
-
 // Types are the names of a runtime's element types, indexed by the runtime's own numbers.
 type Types []string
 

@@ -14,6 +14,7 @@ import (
 	"github.com/tutti-server/tutti/core/config"
 	"github.com/tutti-server/tutti/core/status"
 	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/internal/files"
 	"github.com/tutti-server/tutti/internal/recovery"
 	"github.com/tutti-server/tutti/proto/modelconfig"
 )
@@ -50,7 +51,7 @@ func convertFiles(ctx context.Context, s *backends.Settings, path, to string) (e
 	}
 	dir, name := filepath.Split(path)
 	initPath := filepath.Join(dir, initPrefix+name)
-	if !bind.IsFile(initPath) {
+	if !files.IsRegular(initPath) {
 		return config.MissingFile(status.Errorf(status.NotFound,
 			"unable to find the init net '%s', which has the weights", initPath), initPath)
 	}

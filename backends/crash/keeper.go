@@ -12,9 +12,8 @@ import (
 	"github.com/tutti-server/tutti/internal/subprocess"
 )
 
-// Process is a process that a Keeper keeps. Subprocess has the first two methods.
+// Process is a process that a Keeper keeps.
 type Process interface {
-	comparable
 	// Child returns the child itself.
 	Child() *subprocess.Process
 	// Use keeps the memory of the process: see subprocess.Range.
@@ -58,7 +57,7 @@ type Keeper[P Process] struct {
 
 	mu      sync.Mutex
 	changed chan struct{} // closed when the fields below or now change; guarded by mu
-	next    time.Time     // the next start, zero while one is in progress; guarded by mu
+	next    time.Time     // the next start, zero while there is a process; guarded by mu
 	why     string        // the last process ended; guarded by mu
 	since   time.Time     // there is no process, zero while there is one; guarded by mu
 }

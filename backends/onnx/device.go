@@ -19,6 +19,7 @@ import (
 	"github.com/tutti-server/tutti/backends/dylib"
 	"github.com/tutti-server/tutti/core/status"
 	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/internal/files"
 )
 
 // nativeStream is a stream that native code puts work into: a *cuda.Stream.
@@ -351,7 +352,7 @@ func (l *library) preload() error {
 	l.libraries.Do(func() {
 		for _, name := range cudaLibraries {
 			path := filepath.Join(filepath.Dir(l.path), name)
-			if !bind.IsFile(path) {
+			if !files.IsRegular(path) {
 				continue
 			}
 			if _, err := dylib.Open(path, false); err != nil {

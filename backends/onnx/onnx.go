@@ -53,6 +53,7 @@ import (
 	"github.com/tutti-server/tutti/core/config"
 	"github.com/tutti-server/tutti/core/status"
 	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/internal/files"
 	"github.com/tutti-server/tutti/internal/precision"
 	"github.com/tutti-server/tutti/internal/runtimes"
 )
@@ -83,7 +84,7 @@ var _ backends.Describer = (*backend)(nil)
 // Describe implements backends.Describer.
 func (b *backend) Describe() string {
 	text := "ONNX Runtime " + b.lib.version + ", " + b.lib.path
-	cuda, gpus := bind.IsFile(filepath.Join(filepath.Dir(b.lib.path), withCUDA)), b.places != nil && b.places.Any()
+	cuda, gpus := files.IsRegular(filepath.Join(filepath.Dir(b.lib.path), withCUDA)), b.places != nil && b.places.Any()
 	switch {
 	case cuda && gpus:
 		return text + ": it has CUDA, and this machine has a GPU"
@@ -116,7 +117,7 @@ func finder(gpus bool) func(name, given string) (string, error) {
 // auto returns the meaning of KIND_AUTO on a machine with GPUs: every GPU where the library has CUDA.
 func auto(values map[string]string) config.Auto {
 	path, err := finder(true)("onnxruntime", values[bind.KeyLibrary])
-	if err == nil && bind.IsFile(filepath.Join(filepath.Dir(path), withCUDA)) {
+	if err == nil && files.IsRegular(filepath.Join(filepath.Dir(path), withCUDA)) {
 		return config.AutoGPU
 	}
 	return config.AutoCPU
@@ -180,7 +181,7 @@ func libraries(s *backends.Settings) (found []string, err error) {
 		if filepath.IsAbs(name) {
 			places = []string{name}
 		}
-		i := slices.IndexFunc(places, bind.IsFile)
+		i := slices.IndexFunc(places, files.IsRegular)
 		if i < 0 {
 			return nil, status.Errorf(status.NotFound, "operator library '%s': expected a file at '%s'", name, strings.Join(places, "' or '"))
 		}

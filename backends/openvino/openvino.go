@@ -32,6 +32,7 @@ import (
 	"github.com/tutti-server/tutti/backends/bind"
 	"github.com/tutti-server/tutti/core/status"
 	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/internal/files"
 	"github.com/tutti-server/tutti/internal/precision"
 	"github.com/tutti-server/tutti/internal/runtimes"
 	"github.com/tutti-server/tutti/proto/modelconfig"
@@ -85,7 +86,7 @@ func (b *backend) Load(ctx context.Context, s backends.Settings) (backends.Model
 	if err != nil {
 		return nil, status.Prefixf(err, "unable to load model '%s': ", s.Model)
 	}
-	path, err := bind.ModelFile(&s, modelFile, func(folder string) bool { return bind.IsFile(filepath.Join(folder, "saved_model.pb")) })
+	path, err := bind.ModelFile(&s, modelFile, func(folder string) bool { return files.IsRegular(filepath.Join(folder, "saved_model.pb")) })
 	if err != nil {
 		return nil, err
 	}

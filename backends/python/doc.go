@@ -4,7 +4,7 @@
 //	model.go        loading, auto_complete_config, and load errors; environment.go: EXECUTION_ENV_PATH
 //	instance.go     the lifecycle of an instance; execute.go: a batch and its outputs; execution.go: executions in flight
 //	worker.go       a worker process; process.go: how processes start, print and exit; forkserver.go: what forks workers
-//	link.go         packets over a socket; gate.go: how results are waited for; codec.go: bodies of packets; region.go: shared memory
+//	link.go         packets over a socket; codec.go: bodies of packets; region.go: shared memory
 //	gpu.go          GPU memory shared with a worker; gpuinstance.go: inputs and outputs there; response.go: responses of calls
 //	side.go         the side channel; bls.go: inference calls, and those that can never complete;
 //	                control.go: loading of models, and custom metrics

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -21,6 +20,7 @@ import (
 	"github.com/tutti-server/tutti/core/config"
 	"github.com/tutti-server/tutti/core/status"
 	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/internal/files"
 	"github.com/tutti-server/tutti/proto/modelconfig"
 )
 
@@ -86,7 +86,7 @@ func (b *backend) Load(ctx context.Context, s backends.Settings) (_ backends.Mod
 	if err := errors.Join(ofDir, ofFile); err != nil {
 		return nil, status.Errorf(status.Internal, "%s: %w", m.failedLoad(), err)
 	}
-	if st, err := os.Stat(m.file); err != nil || !st.Mode().IsRegular() {
+	if !files.IsRegular(m.file) {
 		return nil, config.MissingFile(status.Errorf(status.NotFound, "%s: Failed to preinitialize Python stub: Python model file not found in '%s'", m.failedLoad(), m.file), m.file)
 	}
 	if err := m.environment(ctx, &s); err != nil {

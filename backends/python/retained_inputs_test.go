@@ -47,6 +47,38 @@ func TestRetainedInputs(t *testing.T) {
 	}
 }
 
+// TestSmallView checks that an output which is a small part of the inputs is copied. As a view it would keep the memory of all inputs while the
+// response is sent or kept.
+func TestSmallView(t *testing.T) {
+	t.Parallel()
+	o := options(t)
+	cfg, err := config.Load("testdata/models/over")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := settings(t, "over", cfg)
+	x := running(t, opened(t, o), s, 1)[0]
+	values := make([]float32, 1<<18)
+	for i := range values {
+		values[i] = float32(i)
+	}
+	for way, places := range map[float32]string{1: "in the inputs", 10: "copied"} {
+		values[0] = way
+		out := over(t.Context(), t, x, s.Alloc, values)
+		want := values
+		if way == 10 {
+			want = values[len(values)-16:]
+		}
+		if got := tensor.Slice[float32](&out); !slices.Equal(got, want) {
+			t.Errorf("an output that is %s: other values", places)
+		}
+		if used := out.Off + out.Len; way == 10 && used > 64 {
+			t.Errorf("an output of 64 bytes ends at byte %d of its memory, expected a copy", used)
+		}
+		out.Release()
+	}
+}
+
 // over executes a request and returns its output.
 func over(ctx context.Context, t *testing.T, x backends.Instance, alloc tensor.Allocator, values []float32) tensor.Tensor {
 	t.Helper()

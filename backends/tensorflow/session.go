@@ -21,6 +21,7 @@ import (
 	"github.com/tutti-server/tutti/backends/dylib"
 	"github.com/tutti-server/tutti/core/config"
 	"github.com/tutti-server/tutti/core/status"
+	"github.com/tutti-server/tutti/internal/files"
 	"github.com/tutti-server/tutti/proto/modelconfig"
 )
 
@@ -51,7 +52,7 @@ func openLibrary(path string) (*library, error) {
 		}
 	}
 	var err error
-	if beside := filepath.Join(filepath.Dir(path), framework); bind.IsFile(beside) {
+	if beside := filepath.Join(filepath.Dir(path), framework); files.IsRegular(beside) {
 		_, err = dylib.Open(beside, false)
 	}
 	var so *dylib.Library
@@ -95,7 +96,7 @@ type session struct {
 // loaded holds everything needed to load the model into another session.
 type loaded struct {
 	lib   *library
-	files files
+	files modelFiles
 	set   settings
 	init  []string
 }

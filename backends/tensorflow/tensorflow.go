@@ -38,6 +38,7 @@ import (
 	"github.com/tutti-server/tutti/backends/bind"
 	"github.com/tutti-server/tutti/core/config"
 	"github.com/tutti-server/tutti/core/status"
+	"github.com/tutti-server/tutti/internal/files"
 	"github.com/tutti-server/tutti/internal/runtimes"
 )
 
@@ -126,14 +127,14 @@ const maxGraph = 1<<31 - 1
 // savedModelFile is the graph of a SavedModel; its text form has "txt" after it.
 const savedModelFile = "saved_model.pb"
 
-// files has the path and the format of a model.
-type files struct {
+// modelFiles has the path and the format of a model.
+type modelFiles struct {
 	path  string
 	graph bool // a GraphDef, not a SavedModel
 }
 
 // unread adds the expected format to an error of the runtime.
-func (f *files) unread(err error) error {
+func (f *modelFiles) unread(err error) error {
 	if f.graph {
 		return bind.UnreadableFile(err, "a GraphDef", f.path)
 	}
@@ -141,15 +142,15 @@ func (f *files) unread(err error) error {
 }
 
 // find returns the files of a model. Without a platform in the configuration, the existing file determines the format.
-func find(s *backends.Settings) (files, error) {
+func find(s *backends.Settings) (modelFiles, error) {
 	name := savedModelFolder
-	f := files{}
+	f := modelFiles{}
 	switch p := s.Config.GetPlatform(); p {
 	case graphPlatform:
 		name, f.graph = graphFile, true
 	case savedModelPlatform:
 	case "":
-		if bind.IsFile(s.File(graphFile)) {
+		if files.IsRegular(s.File(graphFile)) {
 			name, f.graph = graphFile, true
 		}
 	default:
@@ -164,7 +165,7 @@ func find(s *backends.Settings) (files, error) {
 }
 
 // check makes checks for which TensorFlow has less clear errors.
-func (f *files) check(s *backends.Settings) error {
+func (f *modelFiles) check(s *backends.Settings) error {
 	info, err := os.Stat(f.path)
 	if err != nil {
 		return config.MissingFile(status.Errorf(status.NotFound, "unable to find '%s' for model '%s'", f.path, s.Model), f.path)
@@ -178,7 +179,7 @@ func (f *files) check(s *backends.Settings) error {
 		return nil
 	case !info.IsDir():
 		return status.Errorf(status.InvalidArg, "unable to load model '%s': expected a SavedModel's folder at '%s', found a file", s.Model, f.path)
-	case !bind.IsFile(filepath.Join(f.path, savedModelFile)) && !bind.IsFile(filepath.Join(f.path, savedModelFile+"txt")):
+	case !files.IsRegular(filepath.Join(f.path, savedModelFile)) && !files.IsRegular(filepath.Join(f.path, savedModelFile+"txt")):
 		return status.Errorf(status.NotFound, "unable to find '%s' for model '%s'", filepath.Join(f.path, savedModelFile), s.Model)
 	}
 	return nil
@@ -211,7 +212,7 @@ func initOps(s *backends.Settings, name string) ([]string, error) {
 		return nil, status.Errorf(status.InvalidArg, "unexpected value '%s' of parameter '%s': expected a file in the version folder", name, keyInitOps)
 	}
 	path := filepath.Join(s.Dir, name)
-	if !bind.IsFile(path) {
+	if !files.IsRegular(path) {
 		return nil, status.Errorf(status.NotFound, "unable to find '%s', which parameter '%s' names", path, keyInitOps)
 	}
 	data, err := os.ReadFile(path)

@@ -141,10 +141,13 @@ def activations(order, model, names, numpy, onnx, onnxruntime):
         session = onnxruntime.InferenceSession(probe.SerializeToString(), providers=["CPUExecutionProvider"])
     else:
         path = order["output"] + ".probe"
-        onnx.save(probe, path, save_as_external_data=True, location=os.path.basename(path) + ".data")
-        session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
-        os.remove(path)
-        os.remove(path + ".data")
+        try:
+            onnx.save(probe, path, save_as_external_data=True, location=os.path.basename(path) + ".data")
+            session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
+        finally:  # the folder becomes the version
+            for name in path, path + ".data":
+                if os.path.exists(name):
+                    os.remove(name)
     outputs = [o.name for o in session.get_outputs()]
     for request in order["requests"]:
         inputs = arrays(request, numpy)

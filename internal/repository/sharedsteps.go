@@ -7,8 +7,8 @@ import (
 )
 
 // shareSteps makes the ensembles that were opened together share the steps that they have in common: thousands of ensembles are made of few
-// templates, and their steps are most of what an ensemble takes in memory. A configuration does not change once it is checked; who needs
-// another one copies it.
+// templates, and their steps are most of what an ensemble takes in memory. A configuration does not change once it is checked: code
+// that needs a different one must copy it.
 func shareSteps(opened []*folder) {
 	known := map[string]*modelconfig.ModelEnsembling_Step{}
 	for _, f := range opened {

@@ -2,16 +2,16 @@ package sim
 
 import "math"
 
-// Rounds returns what part of the requests the best schedule in rounds answers in time, if all arrivals are known before. A round is a batch that executes
-// all steps one after the other. It is defined for exact times and a chain of steps on one device, which all requests execute; ok is
-// false for others.
+// Rounds returns what part of the requests the best schedule in rounds completes in time, if all arrivals are known before. A round is
+// a batch that executes all steps one after the other. It is defined for exact times and a chain of steps on one device, which all
+// requests execute; ok is false for others.
 //
 // It shows what can be attained, from below: the best of all schedules, for example those that join two batches at a later step, has at
 // least as many requests in time, and at most the bound.
 //
-// Requests have one limit. So an exchange of requests shows that rounds can be taken in the order of arrival, and that a round of n which
-// ends with a given request best has the n last ones up to it: they are due last. The least time at which k of the first i requests are
-// done then follows from those of fewer requests.
+// All requests have the same limit. So exchanging requests between rounds shows two things: rounds can serve requests in the order of
+// arrival, and a round whose last request is given should have the n requests that arrived last up to it, because they are due last. The
+// least time at which k of the first i requests are done then follows from those of fewer requests.
 func Rounds(s *Scenario) (part float64, ok bool) {
 	most, ok := s.Graph.round()
 	if !ok || s.Noise > 0 {

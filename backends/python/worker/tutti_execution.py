@@ -72,7 +72,7 @@ class Execution:
             raise
         requests = responses = None
         if views is not None:
-            if not region.viewed():
+            if not region.viewed() and outputs_fill(region, (size for outputs, _ in views for *_, size in outputs)):
                 into = region
             done = self.encode_views(views, region, into)
         if into is region:
@@ -304,10 +304,15 @@ class Execution:
                 r._sender.close()
 
 
+def outputs_fill(region, sizes):
+    """Reports whether outputs fill a good part of the region. Small ones would keep all of it until their responses are sent."""
+    return 4 * sum(sizes) >= region.size
+
+
 def inputs_unused(requests, responses, region):
     """Reports whether responses may overwrite the inputs: they fill a good part of the region and no array views it. It drops
     the inputs of requests, to which nothing else may refer."""
-    if not isinstance(responses, list) or 4 * sum(map(_size, responses)) < region.size:
+    if not isinstance(responses, list) or not outputs_fill(region, map(_size, responses)):
         return False
     for r in requests:
         r._inputs = ()

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// TestSweepsBecomeRare checks, on a virtual clock, that there are few sweeps while all requests are short, that a long request is found
-// within the longest interval, and that sweeps are frequent again after it.
+// TestSweepsBecomeRare checks the interval of the sweeps on a virtual clock: there are few while all requests are short, a long request
+// is found within the longest interval and the time after which a request counts as long, and sweeps are frequent again after it.
 func TestSweepsBecomeRare(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

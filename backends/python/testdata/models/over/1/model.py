@@ -40,6 +40,8 @@ class TritonPythonModel:
             return answer(array)
         elif way == 8:
             return answer(np.concatenate([array + 1, array]))
+        elif way == 10:
+            return answer(array[-16:])
         return answer(array + 1)
 
 

@@ -15,9 +15,9 @@ import (
 	"time"
 
 	"github.com/tutti-server/tutti/bench/proc"
-	api "github.com/tutti-server/tutti/client"
 	"github.com/tutti-server/tutti/internal/load"
 	"github.com/tutti-server/tutti/internal/plot"
+	"github.com/tutti-server/tutti/internal/simulate"
 	"github.com/tutti-server/tutti/scheduler/sim"
 )
 
@@ -27,6 +27,8 @@ const (
 	liveLength     = 15 * time.Second
 	liveWarmUp     = 3 * time.Second
 	liveClients    = 1024
+	// liveFull are clients whose requests fill the batches of three models and of a queue.
+	liveFull = 64
 	// liveLeast is the least goodput over the bound, liveApart how far it may be from the simulator's.
 	liveLeast = 0.97
 	liveApart = 0.1
@@ -94,9 +96,14 @@ func (g *goodputBench) liveOn(shared bool) (err error) {
 	if err != nil {
 		return err
 	}
-	graph, err := liveGraph(sides[0].HTTP, shared)
+	graph, err := g.liveGraph(sides[0].HTTP, shared)
 	if err != nil {
 		return err
+	}
+	fmt.Fprint(g.table, "\nlearned: ")
+	for i := range graph.Nodes {
+		n := &graph.Nodes[i]
+		fmt.Fprintf(g.table, "%s %v and %v a row; ", n.Name, n.Fixed, n.PerRow)
 	}
 	fmt.Fprintf(g.table, "\nlive, %s: requests in time of a limit of %v, over the bound; %v each, %.0f requests/s is the capacity\n", devices(shared), liveLimit, liveLength, graph.Capacity())
 	fmt.Fprint(g.table, "arrivals\tload\tbound\tsimulated")
@@ -144,51 +151,57 @@ func devices(shared bool) string {
 	return "own devices"
 }
 
-// liveGraph describes the models of liveRepository, with the times that our server measures at little load: those of a batch are a little
-// longer than the model sleeps.
-func liveGraph(addr string, shared bool) (g sim.Graph, err error) {
-	if _, err = sendAt(addr, "goodput3_undated", vectorOf16(), sim.Poisson(50, liveWarmUp, 1)); err != nil {
-		return g, err
+// liveGraph describes the models of liveRepository, with the times that our server has measured at little load and with full batches. Those
+// of a batch are longer than the model sleeps, and grow with its rows.
+func (g *goodputBench) liveGraph(addr string, shared bool) (graph sim.Graph, err error) {
+	const undated = "goodput3_undated"
+	if _, err = sendAt(addr, undated, vectorOf16(), sim.Poisson(50, liveWarmUp, 1)); err != nil {
+		return graph, err
 	}
-	for i, name := range []string{"goodput_first", "goodput_slowest", "goodput_last"} {
-		takes, err := batchTime(addr, name)
-		if err != nil {
-			return g, err
-		}
-		n := sim.Node{Name: name, Fixed: takes, MaxBatch: 16}
+	request := vectorOf16()
+	request.Model = undated
+	if _, err = closedLoop(addr, []load.Request{request}, liveFull); err != nil {
+		return graph, err
+	}
+	args := []string{undated, "--slo-ms", strconv.FormatInt(liveLimit.Milliseconds(), 10), "--load", "1", "--seconds", "1", "--policy", "deadline"}
+	if shared {
+		args = append(args, "--shared-device")
+	}
+	learned, err := g.simulate(addr, args...)
+	if err != nil {
+		return graph, err
+	}
+	for i := range learned.Steps {
+		s := &learned.Steps[i]
+		n := sim.Node{Name: s.Name, Fixed: ofMillis(s.Fixed), PerRow: ofMillis(s.PerRow), MaxBatch: s.MaxBatch, Instances: s.Instances}
 		if i > 0 {
 			n.After = []int{i - 1}
 		}
 		if shared {
 			n.Device = 1
 		}
-		g.Nodes = append(g.Nodes, n)
+		graph.Nodes = append(graph.Nodes, n)
 	}
-	return g, nil
+	return graph, graph.Check()
 }
 
-// batchTime returns the mean time of a model's batches, from the statistics of the server.
-func batchTime(addr, model string) (time.Duration, error) {
-	c, err := api.Dial("http://" + addr)
+// simulate runs tutti simulate of an ensemble of the server at addr.
+func (g *goodputBench) simulate(addr string, args ...string) (r simulate.Data, err error) {
+	answer, err := output(nil, g.tutti, append(append([]string{"simulate"}, args...), "--url", addr, "-o", "json")...)
 	if err != nil {
-		return 0, err
+		return r, err
 	}
-	defer c.Close()
-	s, err := c.Statistics(context.Background(), model)
+	return r, json.Unmarshal([]byte(answer), &r)
+}
+
+// closedLoop has n clients send requests for some time, each one the next after the response.
+func closedLoop(addr string, requests []load.Request, n int) (r load.Result, err error) {
+	group, err := load.Dial(load.Target{HTTP: addr}, load.Binary, requests, n)
 	if err != nil {
-		return 0, err
+		return r, err
 	}
-	var ns, n uint64
-	for i := range s {
-		for _, b := range s[i].Batches {
-			n += b.ComputeInfer.Count
-			ns += b.ComputeInput.Ns + b.ComputeInfer.Ns + b.ComputeOutput.Ns
-		}
-	}
-	if n == 0 {
-		return 0, fmt.Errorf("model '%s' has executed no batch", model)
-	}
-	return time.Duration(ns / n), nil //nolint:gosec // milliseconds
+	r, err = load.Run(group.Clients, load.Plan{Duration: liveWarmUp})
+	return r, errors.Join(err, group.Close())
 }
 
 // liveSides starts the servers. Triton is left out where it cannot be had, and of a shared device, which it does not have.
@@ -278,6 +291,8 @@ func (g *goodputBench) liveLine(graph *sim.Graph, kind goodputCase, at float64, 
 
 func inMillis(d time.Duration) float64 { return d.Seconds() * 1e3 }
 
+func ofMillis(ms float64) time.Duration { return time.Duration(ms * float64(time.Millisecond)) }
+
 // inTime returns how many responses arrived within a limit.
 func inTime(r *load.Result, limit time.Duration) float64 {
 	n, _ := slices.BinarySearch(r.Latencies, limit+1)
@@ -301,18 +316,6 @@ func sendAt(addr, model string, request load.Request, times []time.Duration) (r 
 		return r, err
 	}
 	return load.Run(g.Clients, load.Plan{Times: times})
-}
-
-// simulatedText is the text example, of which the simulator has learned the times.
-type simulatedText struct {
-	Limit    float64 `json:"limit_ms"`
-	Capacity float64 `json:"capacity"`
-	Loads    []struct {
-		Bound    float64 `json:"bound"`
-		Policies []struct {
-			Goodput float64 `json:"goodput"`
-		} `json:"policies"`
-	} `json:"loads"`
 }
 
 // textWithin is the limit of the text example.
@@ -363,12 +366,8 @@ func (g *goodputBench) liveText() (err error) {
 // textCapacity returns the throughput of 32 clients, after runs of fewer.
 func textCapacity(p *process, s *scenario) (most float64, err error) {
 	for _, n := range []int{1, 8, 32} {
-		group, err := load.Dial(load.Target{HTTP: p.HTTP}, load.Binary, s.requests, n)
+		r, err := closedLoop(p.HTTP, s.requests, n)
 		if err != nil {
-			return 0, err
-		}
-		r, err := load.Run(group.Clients, load.Plan{Duration: liveWarmUp})
-		if err = errors.Join(err, group.Close()); err != nil {
 			return 0, err
 		}
 		most = r.Throughput
@@ -394,13 +393,8 @@ func (g *goodputBench) textLine(p *process, s *scenario, rate float64, work stri
 	if err = os.WriteFile(file, []byte(lines.String()), 0o600); err != nil {
 		return err
 	}
-	answer, err := output(nil, g.tutti, "simulate", s.ensemble, "--url", p.HTTP, "--slo-ms", strconv.FormatInt(textWithin.Milliseconds(), 10),
-		"--arrivals", file, "--policy", "deadline", "-o", "json")
+	simulated, err := g.simulate(p.HTTP, s.ensemble, "--slo-ms", strconv.FormatInt(textWithin.Milliseconds(), 10), "--arrivals", file, "--policy", "deadline")
 	if err != nil {
-		return err
-	}
-	var simulated simulatedText
-	if err = json.Unmarshal([]byte(answer), &simulated); err != nil {
 		return err
 	}
 	part, expected := inTime(&r, textWithin)/float64(len(times)), simulated.Loads[0].Policies[0].Goodput

@@ -13,6 +13,8 @@ import (
 	"slices"
 	"syscall"
 	"time"
+
+	"github.com/tutti-server/tutti/internal/addresstest"
 )
 
 // Process is a server under measurement.
@@ -182,13 +184,12 @@ func awaitEnd(all []stat) error {
 	return nil
 }
 
-// FreePort returns a port of this machine on which no process listens now.
+// FreePort returns a port of this machine on which no process listens. No other process gets it by chance before the one that it is for.
 func FreePort() (string, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	address, err := addresstest.Find()
 	if err != nil {
 		return "", err
 	}
-	defer l.Close()
-	_, port, err := net.SplitHostPort(l.Addr().String())
+	_, port, err := net.SplitHostPort(address)
 	return port, err
 }

@@ -23,7 +23,6 @@ import pathlib
 import re
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -72,21 +71,15 @@ def call(arguments, limit, **options):
     return run.stdout
 
 
-def free_port():
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
-
-
 class Server:
-    """A server over a folder of models, on loopback ports."""
+    """A server over a folder of models, on loopback ports that the kernel chooses and the server's log names."""
 
     def __init__(self, repository, *options, environment=None):
-        self.port, self.metrics_port = free_port(), free_port()
+        self.port = self.metrics_port = None
         self.log = tempfile.TemporaryFile("w+")
         self.process = subprocess.Popen(
-            [str(BIN / "tutti"), "serve", "--model-repository=%s" % repository, "--http-address=127.0.0.1", "--http-port=%d" % self.port,
-             "--allow-grpc=false", "--metrics-address=127.0.0.1", "--metrics-port=%d" % self.metrics_port, *options],
+            [str(BIN / "tutti"), "serve", "--model-repository=%s" % repository, "--http-address=127.0.0.1", "--http-port=0",
+             "--allow-grpc=false", "--metrics-address=127.0.0.1", "--metrics-port=0", *options],
             stdout=self.log, stderr=subprocess.STDOUT, cwd=HERE, env=dict(os.environ, **(environment or {})))
         end = time.monotonic() + 180
         while not self.ready():
@@ -97,6 +90,10 @@ class Server:
             time.sleep(0.05)
 
     def ready(self):
+        ports = dict(re.findall(r'"Started (HTTPService|Metrics Service) at 127.0.0.1:(\d+)"', self.output()))
+        if len(ports) < 2:
+            return False
+        self.port, self.metrics_port = int(ports["HTTPService"]), int(ports["Metrics Service"])
         try:
             return self.get("/v2/health/ready", self.port) is not None
         except (OSError, urllib.error.URLError):
@@ -128,8 +125,8 @@ class Server:
         return found
 
     def output(self):
-        self.log.seek(0)
-        return self.log.read()
+        log = self.log.fileno()  # the server writes at the offset that a seek would change
+        return os.pread(log, os.fstat(log).st_size, 0).decode(errors="replace")
 
     def close(self):
         if self.process.poll() is None:

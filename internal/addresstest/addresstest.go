@@ -9,20 +9,29 @@ import (
 	"testing"
 )
 
-// attempts is how many ports Unused tries.
+// attempts is how many ports Find tries.
 const attempts = 100
 
-// Unused returns a loopback address, HOST:PORT, at which no server listens. No other server or connection gets it by chance, as it would get
-// the port of a listener that was closed: the port is one of those that the kernel never chooses itself.
+// Unused returns the address of Find and fails the test if there is none.
 func Unused(t testing.TB) string {
 	t.Helper()
-	text, err := os.ReadFile("/proc/sys/net/ipv4/ip_local_port_range")
+	address, err := Find()
 	if err != nil {
 		t.Fatal(err)
 	}
+	return address
+}
+
+// Find returns a loopback address, HOST:PORT, at which no server listens. No other server or connection gets it by chance, as it would get
+// the port of a listener that was closed: the port is one of those that the kernel never chooses itself.
+func Find() (address string, err error) {
+	text, err := os.ReadFile("/proc/sys/net/ipv4/ip_local_port_range")
+	if err != nil {
+		return "", err
+	}
 	var first, last int // the ports that the kernel chooses from
 	if _, err := fmt.Sscan(string(text), &first, &last); err != nil {
-		t.Fatalf("the range of ports '%s': %v", text, err)
+		return "", fmt.Errorf("the range of ports '%s': %w", text, err)
 	}
 	const privileged = 1024 // ports below need a privilege
 	lo, n := privileged, first-privileged
@@ -30,19 +39,15 @@ func Unused(t testing.TB) string {
 		lo, n = last+1, 1<<16-last-1
 	}
 	if n <= 0 {
-		t.Fatalf("the kernel chooses from all ports, %d to %d", first, last)
+		return "", fmt.Errorf("the kernel chooses from all ports, %d to %d", first, last)
 	}
 	for range attempts {
-		address := fmt.Sprintf("127.0.0.1:%d", lo+rand.IntN(n)) //nolint:gosec // chance, no secret
-		l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", address)
+		address = fmt.Sprintf("127.0.0.1:%d", lo+rand.IntN(n)) //nolint:gosec // chance, no secret
+		l, err := net.Listen("tcp", address)                   //nolint:noctx // loopback
 		if err != nil {
 			continue // taken
 		}
-		if err := l.Close(); err != nil {
-			t.Fatal(err)
-		}
-		return address
+		return address, l.Close()
 	}
-	t.Fatalf("no free port among %d", attempts)
-	return ""
+	return "", fmt.Errorf("no free port among %d", attempts)
 }

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tutti-server/tutti/internal/addresstest"
 	"github.com/tutti-server/tutti/internal/preparedtest"
 )
 
@@ -49,20 +50,22 @@ func GCS(tb testing.TB, bucket string) string {
 	if err := os.MkdirAll(data, 0o700); err != nil {
 		tb.Fatal(err)
 	}
-	host, port := freePort(tb)
-	serve(tb, host+":"+port, exec.Command(program,
-		"-scheme", "http", "-host", host, "-port", port, "-backend", "memory", "-data", filepath.Dir(data), "-public-host", host+":"+port))
-	return host + ":" + port
+	address := addresstest.Unused(tb)
+	host, port, _ := strings.Cut(address, ":")
+	serve(tb, address, exec.Command(program,
+		"-scheme", "http", "-host", host, "-port", port, "-backend", "memory", "-data", filepath.Dir(data), "-public-host", address))
+	return address
 }
 
 // Azurite starts Azure's emulator and returns its URL without the account.
 func Azurite(tb testing.TB) string {
 	tb.Helper()
 	program := preparedtest.Script(tb, "azurite", "prepare-cloud", "azure")
-	host, port := freePort(tb)
-	serve(tb, host+":"+port, exec.Command(program,
+	address := addresstest.Unused(tb)
+	host, port, _ := strings.Cut(address, ":")
+	serve(tb, address, exec.Command(program,
 		"--silent", "--skipApiVersionCheck", "--blobHost", host, "--blobPort", port, "--location", filepath.Join(tb.TempDir(), "data")))
-	return "http://" + host + ":" + port
+	return "http://" + address
 }
 
 // serve starts a server and waits until it listens.
@@ -93,19 +96,4 @@ func serve(tb testing.TB, address string, cmd *exec.Cmd) {
 			return
 		}
 	}
-}
-
-// freePort returns a port that nobody listens on.
-func freePort(tb testing.TB) (host, port string) {
-	tb.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		tb.Fatal(err)
-	}
-	defer l.Close()
-	host, port, err = net.SplitHostPort(l.Addr().String())
-	if err != nil {
-		tb.Fatal(err)
-	}
-	return host, port
 }

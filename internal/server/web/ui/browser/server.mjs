@@ -2,16 +2,9 @@
 import { spawn } from 'node:child_process';
 import { existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import http from 'node:http';
-import net from 'node:net';
 import { join } from 'node:path';
 
 export const token = 'browser-test';
-
-const freePort = () => new Promise((done, fail) => {
-  const s = net.createServer();
-  s.on('error', fail);
-  s.listen(0, '127.0.0.1', () => { const { port } = s.address(); s.close(() => done(port)); });
-});
 
 // Examples whose models are in the repository or were made by make examples.
 const wanted = ['digits', 'detection', 'image', 'sentiment', 'entities', 'answers', 'form', 'parallel', 'shop'];
@@ -22,20 +15,26 @@ export const full = ['--model-control-mode=explicit', '--load-model=*', '--dashb
 
 /** serve starts a server with the examples and more repositories, and waits until it is ready. */
 export async function serve(root, more, flags, dirs = wanted.map((d) => join(root, 'examples/ensembles', d)).filter((d) => existsSync(d))) {
-  const [port, grpc, metrics] = [await freePort(), await freePort(), await freePort()];
-  const args = ['serve', ...[...dirs, ...more].flatMap((d) => ['--model-repository', d]), '--http-port', port, '--grpc-port', grpc, '--metrics-port', metrics,
-    ...['http', 'grpc', 'metrics'].flatMap((p) => [`--${p}-address`, '127.0.0.1']), ...flags];
+  const args = ['serve', ...[...dirs, ...more].flatMap((d) => ['--model-repository', d]),
+    ...['http', 'grpc', 'metrics'].flatMap((p) => [`--${p}-address`, '127.0.0.1', `--${p}-port`, '0']), ...flags];
   const child = spawn(process.env.TUTTI ?? join(root, 'bin/tutti'), args.map(String), { cwd: root, stdio: ['ignore', 'pipe', 'pipe'] });
+  const ports = {}; // by service, as the log names them
   let said = '';
-  for (const s of [child.stdout, child.stderr]) s.on('data', (b) => { said = (said + b).slice(-4000); });
+  for (const s of [child.stdout, child.stderr]) {
+    s.on('data', (b) => {
+      said += b;
+      for (const [, service, port] of said.matchAll(/"Started (\w+) at 127\.0\.0\.1:(\d+)"/g)) ports[service] = Number(port);
+      said = said.slice(-4000);
+    });
+  }
   const over = new Promise((done) => child.on('exit', done));
   for (let n = 0; ; n++) {
-    const ok = await fetch(`http://127.0.0.1:${port}/v2/health/ready`).then((r) => r.ok, () => false);
+    const ok = ports.HTTPService && await fetch(`http://127.0.0.1:${ports.HTTPService}/v2/health/ready`).then((r) => r.ok, () => false);
     if (ok) break;
     if (child.exitCode !== null || n > 600) throw new Error(`the server did not become ready:\n${said}`);
     await new Promise((f) => setTimeout(f, 100));
   }
-  return { port, grpc, dirs, pid: child.pid, stop: async () => { child.kill('SIGTERM'); await over; } };
+  return { port: ports.HTTPService, grpc: ports.GRPCInferenceService, dirs, pid: child.pid, stop: async () => { child.kill('SIGTERM'); await over; } };
 }
 
 /** prefixed passes what is below a path on to a port, without the path. */

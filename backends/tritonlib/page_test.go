@@ -56,8 +56,8 @@ func FuzzCheckLibrary(f *testing.F) {
 	})
 }
 
-// nvidia names a folder with libraries that were compiled from NVIDIA's sources, which no package registry has: NAME/libtriton_NAME.so of the
-// backends identity, repeat, square and, optionally, onnxruntime.
+// nvidia names the folder that scripts/prepare-triton-cpp prints, with libraries that were compiled from NVIDIA's sources, which no package
+// registry has: NAME/libtriton_NAME.so of the backends identity, repeat, square and onnxruntime.
 const nvidia = "TUTTI_TEST_TRITON_NVIDIA"
 
 // TestNVIDIA runs the contract suite with NVIDIA's own backends.

@@ -13,11 +13,11 @@ import (
 const attempts = 100
 
 // Unused returns the address of Find and fails the test if there is none.
-func Unused(t testing.TB) string {
-	t.Helper()
+func Unused(tb testing.TB) string {
+	tb.Helper()
 	address, err := Find()
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	return address
 }

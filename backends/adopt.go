@@ -2,6 +2,7 @@ package backends
 
 import (
 	"cmp"
+	"os"
 	"path/filepath"
 	"strings"
 
@@ -53,6 +54,18 @@ func LibraryDirectory(values map[string]string) string {
 
 // LibraryFile returns the name of the library of a backend: libtriton_NAME.so.
 func LibraryFile(backend string) string { return "libtriton_" + backend + ".so" }
+
+// Libraries returns the names of the backends that have a library below a folder, see LibraryDirectory.
+func Libraries(dir string) []string {
+	var names []string
+	entries, _ := os.ReadDir(dir)
+	for _, e := range entries {
+		if files.IsRegular(filepath.Join(dir, e.Name(), LibraryFile(e.Name()))) {
+			names = append(names, e.Name())
+		}
+	}
+	return names
+}
 
 // FindLibrary returns the path of the library of the backend that a model names, or "". It is looked for where Triton does: in the folder of the
 // version, then in that of the model, then in the folder of the backend below LibraryDirectory. That last one is for backends that are not

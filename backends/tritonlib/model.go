@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -44,6 +45,18 @@ type backend struct {
 
 // Close does nothing: models end their processes.
 func (*backend) Close() error { return nil }
+
+var _ backends.Describer = (*backend)(nil)
+
+// Describe implements backends.Describer with the libraries in the folder of Triton's backends.
+func (b *backend) Describe() string {
+	dir := backends.LibraryDirectory(b.options.Config)
+	libraries := backends.Libraries(dir)
+	if len(libraries) == 0 {
+		return "no libraries NAME/libtriton_NAME.so in " + dir
+	}
+	return "libraries in " + dir + ": " + strings.Join(libraries, ", ")
+}
 
 // model is a loaded model, with one process for all its instances.
 type model struct {

@@ -298,8 +298,9 @@ func machineCommands() []command {
 			examples: []string{"tutti runtime list", "tutti runtime fetch onnxruntime"},
 		},
 		{
-			name: "doctor", usage: "[-o text|json|yaml] [--backend-config NAME,key=value ...] [NAME ...] [-- OPTION ...]", summary: "Check that this machine has what backends need",
+			name: "doctor", usage: "[-o text|json|yaml] [--backend-config NAME,key=value ...] [--backend-directory DIR] [NAME ...] [-- OPTION ...]", summary: "Check that this machine has what backends need",
 			notes: "Each backend opens in its own process. The command fails if a backend that NAME names does not open. " +
+				"With --backend-directory it lists the libraries that are there. " +
 				"It also says what of a server is open to whom: by default, with the variables of the environment, or with the options of tutti serve behind --.",
 			examples: []string{"tutti doctor", "tutti doctor -- --config tutti.yaml", "tutti doctor -o json onnxruntime"},
 			run:      (*program).doctor,

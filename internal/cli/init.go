@@ -39,7 +39,7 @@ func (p *program) init(ctx context.Context, args []string) error {
 	fs.StringVar(&o.Kind, "kind", "", "`kind` of the model: "+strings.Join(starter.Kinds(), ", ")+"; by default a guess from its inputs and outputs")
 	fs.StringVar(&o.Name, "name", "", "`name` of the ensemble; by default that of the model file")
 	out := outputFlag(fs, formatText, formatJSON, formatYAML)
-	fs.Var(settings, "backend-config", "`backend,key=value`: a setting of the backend that runs the model once; may be repeated")
+	backendFlags(fs, settings)
 	const expected = "a folder and what to start with"
 	rest, err := arguments(fs, args, 1, 2, expected)
 	if err != nil {

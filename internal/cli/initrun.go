@@ -95,15 +95,10 @@ type sampled struct {
 
 // record serves a repository, sends its sample request and returns the response. A missing runtime is no error.
 func (p *program) record(ctx context.Context, dir string, r *starter.Repository, settings options.BackendConfig) (out *sampled, err error) {
-	args := []string{
+	args := append([]string{
 		"--model-repository=" + dir, "--exit-on-error=false", "--http-address=" + loopback, "--http-port=0", "--allow-grpc=false", "--allow-metrics=false",
 		"--dashboard=false", "--gpu-fallback=cpu", "--exit-connection-secs=0",
-	}
-	for backend, values := range settings {
-		for key, value := range values {
-			args = append(args, "--backend-config="+backend+","+key+"="+value)
-		}
-	}
+	}, settings.Args()...)
 	s, err := tutti.Open(ctx, tutti.Settings{Components: p.components, Args: args})
 	if err != nil {
 		return nil, err

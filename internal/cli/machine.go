@@ -44,7 +44,7 @@ func (p *program) doctor(ctx context.Context, args []string) error {
 	out := outputFlag(fs, formatText, formatJSON, formatYAML)
 	probe := fs.String("probe", "", "open one backend `NAME` in this process and print its description")
 	settings := options.BackendConfig{}
-	fs.Var(settings, "backend-config", "`backend,key=value`: a setting of a backend; may be repeated")
+	backendFlags(fs, settings)
 	names, err := parse(fs, args)
 	if err != nil {
 		return err
@@ -60,9 +60,12 @@ func (p *program) doctor(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
+	if _, ok := settings[backends.LibraryBackend][backends.KeyDirectory]; ok && len(names) == 0 {
+		list = append(list, backends.LibraryBackend)
+	}
 	var found []finding
 	for _, name := range list {
-		found = append(found, examineBackend(ctx, name, args))
+		found = append(found, examineBackend(ctx, name, settings.Args()))
 	}
 	var access []exposure.Entry
 	if given || len(names) == 0 {
@@ -128,7 +131,7 @@ func (p *program) probe(r *backends.Registry, settings options.BackendConfig, na
 	return errors.Join(err, b.Close())
 }
 
-// examineBackend starts this program again to open a backend.
+// examineBackend starts this program again to open a backend with the settings of args.
 func examineBackend(ctx context.Context, name string, args []string) finding {
 	exe, err := os.Executable()
 	if err != nil {
@@ -136,16 +139,7 @@ func examineBackend(ctx context.Context, name string, args []string) finding {
 	}
 	ctx, cancel := context.WithTimeout(ctx, probeTime)
 	defer cancel()
-	words := []string{"doctor", "--probe", name}
-	for i, a := range args { // settings select the library
-		switch {
-		case strings.HasPrefix(a, "--backend-config="), strings.HasPrefix(a, "-backend-config="):
-			words = append(words, a)
-		case (a == "--backend-config" || a == "-backend-config") && i+1 < len(args):
-			words = append(words, a, args[i+1])
-		}
-	}
-	cmd := exec.CommandContext(ctx, exe, words...)
+	cmd := exec.CommandContext(ctx, exe, append([]string{"doctor", "--probe", name}, args...)...)
 	var out, errs bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &errs
 	err = cmd.Run()

@@ -47,6 +47,17 @@ func (c BackendConfig) SetDirectory(folder string) error {
 	return c.Set(backends.LibraryBackend + "," + backends.KeyDirectory + "=" + folder)
 }
 
+// Args returns the settings as flags of another program of ours.
+func (c BackendConfig) Args() []string {
+	var args []string
+	for _, name := range slices.Sorted(maps.Keys(c)) {
+		for _, key := range slices.Sorted(maps.Keys(c[name])) {
+			args = append(args, "--backend-config="+name+","+key+"="+c[name][key])
+		}
+	}
+	return args
+}
+
 // Settings returns the settings of each backend, and of each other name: its own, and those for every backend that it reads and does not
 // override. A setting that no backend reads gives a notice, no error, since it may be meant for a backend that this
 // program was built without.

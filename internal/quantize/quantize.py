@@ -19,6 +19,7 @@ import json
 import logging
 import os
 import sys
+import tempfile
 
 # The operators that gain from 8 bits. Convolutions need a calibration: computed dynamically they are slower than in fp32.
 # Tables of embeddings stay as they are: they are read, not computed with.
@@ -77,16 +78,22 @@ def reader(order, numpy, base):
     return Requests()
 
 
-def rounded(numpy, x, low, high, steps):
-    """Numbers as a quantiser with equal steps from low to high has them."""
-    scale = numpy.maximum(high - low, 1e-30) / steps
-    return numpy.round((x - low) / scale) * scale + low
+class Rounded:
+    """Numbers in 8 bits, with equal steps from low to high."""
+
+    def __init__(self, numpy, x, low, high, steps):
+        self.low, self.scale = low, numpy.maximum(high - low, 1e-30) / steps
+        self.codes = numpy.round((x - low) / self.scale).astype(numpy.uint8)
+
+    def values(self):
+        """The numbers that the codes stand for."""
+        return self.codes * self.scale + self.low
 
 
 def rounded_weight(numpy, w):
     """A weight [inputs, outputs] in 8 bits, with a scale for each output."""
     most = numpy.abs(w).max(axis=0, keepdims=True)
-    return rounded(numpy, w, -most, most, 254)
+    return Rounded(numpy, w, -most, most, 254)
 
 
 def attribute(node, name):
@@ -98,11 +105,15 @@ class Product:
     """A matrix product with a weight: Y = X W, with W as [inputs, outputs]."""
 
     def __init__(self, node, weight, onnx):
-        self.node = node
+        self.node, self.weight, self.onnx = node, weight, onnx
         self.turned = node.op_type == "Gemm" and attribute(node, "transB")
-        w = onnx.numpy_helper.to_array(weight)
-        self.w = w.T if self.turned else w
         self.plain, self.smooth = 0.0, 0.0  # The relative errors of 8 bits, without and with smoothing.
+
+    @property
+    def w(self):
+        """A copy of the weight. The model has it already, so no product keeps one."""
+        w = self.onnx.numpy_helper.to_array(self.weight)
+        return w.T if self.turned else w
 
 
 class Group:
@@ -129,29 +140,27 @@ def grouped(products):
     return groups
 
 
-def activations(order, model, names, numpy, onnx, onnxruntime):
-    """Yields the values of tensors by name, for each request."""
+def probing(order, model, names, numpy, onnx, onnxruntime):
+    """Returns a function that executes the model for each request and yields the values of tensors by name."""
     probe = onnx.ModelProto()
     probe.CopyFrom(model)
     have = {o.name for o in probe.graph.output} | {i.name for i in probe.graph.input}
     for name in names:
         if name not in have:
             probe.graph.output.append(onnx.ValueInfoProto(name=name))
-    if probe.ByteSize() < WEIGHTS_IN_FILE:
-        session = onnxruntime.InferenceSession(probe.SerializeToString(), providers=["CPUExecutionProvider"])
-    else:
-        path = order["output"] + ".probe"
-        try:
-            onnx.save(probe, path, save_as_external_data=True, location=os.path.basename(path) + ".data")
-            session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
-        finally:  # the folder becomes the version
-            for name in path, path + ".data":
-                if os.path.exists(name):
-                    os.remove(name)
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "probe.onnx")
+        onnx.save(probe, path, save_as_external_data=True)
+        del probe  # Its memory is that of the model once more.
+        session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
     outputs = [o.name for o in session.get_outputs()]
-    for request in order["requests"]:
-        inputs = arrays(request, numpy)
-        yield dict(zip(outputs, session.run(outputs, inputs)), **inputs)
+
+    def execute():
+        for request in order["requests"]:
+            inputs = arrays(request, numpy)
+            yield dict(zip(outputs, session.run(outputs, inputs)), **inputs)
+
+    return execute
 
 
 def study(order, model, groups, numpy, onnx, onnxruntime):
@@ -161,7 +170,8 @@ def study(order, model, groups, numpy, onnx, onnxruntime):
     multiplied by it. That changes nothing in fp32. In 8 bits it moves large channels of X, which leave few steps to the others, to W,
     whose outputs have scales of their own.
     """
-    for values in activations(order, model, groups, numpy, onnx, onnxruntime):
+    execute = probing(order, model, groups, numpy, onnx, onnxruntime)
+    for values in execute():
         for name, g in groups.items():
             x = numpy.abs(values[name].reshape(-1, values[name].shape[-1])).max(axis=0, initial=0)
             g.most = x if g.most is None else numpy.maximum(g.most, x)
@@ -172,15 +182,15 @@ def study(order, model, groups, numpy, onnx, onnxruntime):
             g.scales = numpy.ones_like(g.scales)
         for p in g.products:
             p.rounded = rounded_weight(numpy, p.w), rounded_weight(numpy, p.w * g.scales[:, None])
-    for values in activations(order, model, groups, numpy, onnx, onnxruntime):
+    for values in execute():
         for name, g in groups.items():
             x = values[name].reshape(-1, values[name].shape[-1])
-            plain, smooth = (rounded(numpy, v, v.min(initial=0), v.max(initial=0), 255) for v in (x, x / g.scales))
+            plain, smooth = (Rounded(numpy, v, v.min(initial=0), v.max(initial=0), 255).values() for v in (x, x / g.scales))
             for p in g.products:
                 exact = x @ p.w
                 norm = max(float(numpy.linalg.norm(exact)), 1e-30)
-                p.plain += float(numpy.linalg.norm(plain @ p.rounded[0] - exact)) / norm
-                p.smooth += float(numpy.linalg.norm(smooth @ p.rounded[1] - exact)) / norm
+                p.plain += float(numpy.linalg.norm(plain @ p.rounded[0].values() - exact)) / norm
+                p.smooth += float(numpy.linalg.norm(smooth @ p.rounded[1].values() - exact)) / norm
 
 
 def used(graph):
@@ -302,13 +312,17 @@ def to_int8(order):
         "nodes_to_exclude": exclude,
         "op_types_to_quantize": sorted(kinds),
         "extra_options": {"MatMulConstBOnly": True},
-        "use_external_data_format": model.ByteSize() > WEIGHTS_IN_FILE,
     }
-    if static:
-        q.quantize_static(model, order["output"], reader(order, numpy, q.CalibrationDataReader),
-                          quant_format=q.QuantFormat.QDQ, activation_type=q.QuantType.QUInt8, **common)
-    else:
-        q.quantize_dynamic(model, order["output"], **common)
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "model.onnx")
+        onnx.save(model, path, save_as_external_data=True)
+        del model  # The quantiser reads the file; of an object it would make a copy.
+        common["use_external_data_format"] = sum(f.stat().st_size for f in os.scandir(folder)) > WEIGHTS_IN_FILE
+        if static:
+            q.quantize_static(path, order["output"], reader(order, numpy, q.CalibrationDataReader),
+                              quant_format=q.QuantFormat.QDQ, activation_type=q.QuantType.QUInt8, **common)
+        else:
+            q.quantize_dynamic(path, order["output"], **common)
     return answer
 
 

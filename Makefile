@@ -282,7 +282,7 @@ bench-audio: bin/tutti-bench ## Compare the steps for audio with soundfile, libr
 	bin/tutti-bench -only audio -rounds $(COUNT)
 
 .PHONY: bench-backends
-bench-backends: bin/tutti-bench runtimes ## Compare a call of each backend with the same call of its framework in Python; fails when ours takes more
+bench-backends: bin/tutti-bench runtimes ## Compare a call of each backend with the same call of its framework in Python, and of tritonlib (needs a C compiler) with one in the server; fails beyond a limit
 	bin/tutti-bench -only backends -rounds $(COUNT)
 
 .PHONY: bench-sched

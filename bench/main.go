@@ -31,7 +31,8 @@ func main() {
 	router := flag.String("router", "bin/kserve-router", "KServe's `router`, as scripts/prepare-peers kserve builds it")
 	svg := flag.String("svg", "", "a `file` for the plot of goodputlive")
 	parts := flag.String("growth", "", "the `parts` of growth to run, all if empty: models, ensembles, idle, busy, bytes, copies, memory")
-	backend := flag.String("backend", "", "the `names` of the scripts in bench/peers/backends to measure, all if empty")
+	backend := flag.String("backend", "", "the `names` of the scripts in bench/peers/backends to measure, or tritonlib; all if empty. What cannot be made here is left out with a message: "+
+		"a framework without a network, tritonlib without a C compiler")
 	cells := &matrix{}
 	cells.flags(flag.CommandLine)
 	gpus := &gpuBench{}

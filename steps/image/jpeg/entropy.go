@@ -76,10 +76,11 @@ func (b *reader) unstuff() {
 }
 
 // fill makes at least 56 bits available.
-func (b *reader) fill() {
-	b.acc |= binary.BigEndian.Uint64(b.buf[b.at:]) >> b.n
-	b.at += (63 - b.n) >> 3
-	b.n |= 56
+func (b *reader) fill() { b.acc, b.n, b.at = b.refill(b.acc, b.n, b.at) }
+
+// refill is fill for a loop that has acc, n and at in variables.
+func (b *reader) refill(acc uint64, n, at int) (uint64, int, int) {
+	return acc | binary.BigEndian.Uint64(b.buf[at:])>>(n&63), n | 56, at + (63-n)>>3
 }
 
 // overrun reports whether more bits were read than the data has.
@@ -114,19 +115,25 @@ const (
 	fastBits = 11
 )
 
-// table decodes one Huffman code.
+// table decodes one Huffman code. Files of one encoder often have equal tables, so contents stay from file to file.
 type table struct {
-	ok bool
-	// fast looks up a code together with the value after it, where both have at most fastBits
-	// bits. It is for sequential blocks; see entry.
-	fast [1 << fastBits]entry
+	ok    bool // the file has the table
+	known bool // counts and symbols are those of the contents
 	// look has length<<8 | symbol for codes of up to lookBits bits, 0 where the code is longer.
 	look [1 << lookBits]uint16
 	// limit is one more than the last code of each length, shifted to the top of 16 bits.
 	// Symbols of length n start at index offset[n] + code.
 	limit   [18]int32
 	offset  [17]int32
+	counts  [16]byte
 	symbols [256]byte
+
+	sequential bool // fast and pairs are set
+	// fast looks up a code together with the value after it, where both have at most fastBits
+	// bits. It is for sequential blocks; see entry.
+	fast [1 << fastBits]entry
+	// pairs looks up one or two coefficients; see pair.
+	pairs [1 << fastBits]pair
 }
 
 // entry has a value in the upper 16 bits, below it the number of coefficients to skip, and in the lowest byte the
@@ -135,6 +142,21 @@ type entry uint32
 
 const endOfBlock = 64
 
+// pair is one or two coefficients of a block whose codes and values have at most fastBits bits together. From the lowest bit on it has
+//
+//	4 bits: the number of these bits, 0 for no pair
+//	6 bits: the distance of the second coefficient from the first, 0 for none
+//	6 bits: the distance of the first coefficient from the one before it
+//	6 bits: the value of the second coefficient
+//	10 bits: the value of the first coefficient
+//
+// The end of the block is a distance of 63 with a value of 0.
+type pair uint32
+
+// lastPair is the last coefficient after which a pair may be read. The first coefficient of the pair, at most 16 further on, is then not the
+// last of the block, after which other codes follow.
+const lastPair = 63 - 1 - 16
+
 var (
 	errCode  = errors.New("damaged: no such Huffman code")
 	errTable = errors.New("impossible Huffman table")
@@ -142,15 +164,19 @@ var (
 
 // set builds the table from the counts of codes of 1 to 16 bits, and their symbols.
 func (t *table) set(counts, symbols []byte) error {
-	t.ok = true
+	if t.known && bytes.Equal(counts, t.counts[:]) && bytes.Equal(symbols, t.symbols[:len(symbols)]) {
+		t.ok = true
+		return nil
+	}
+	t.ok, t.known, t.sequential = false, false, false
+	copy(t.counts[:], counts)
 	copy(t.symbols[:], symbols)
-	t.look, t.fast = [1 << lookBits]uint16{}, [1 << fastBits]entry{}
+	t.look = [1 << lookBits]uint16{}
 	code, k := int32(0), int32(0)
 	for n := 1; n <= 16; n++ {
 		t.offset[n] = k - code
 		count := int32(counts[n-1])
 		if code+count > 1<<n {
-			t.ok = false
 			return errTable
 		}
 		for range count {
@@ -160,9 +186,6 @@ func (t *table) set(counts, symbols []byte) error {
 					t.look[first+i] = uint16(n)<<8 | uint16(t.symbols[k])
 				}
 			}
-			if n <= fastBits {
-				t.precompute(code, n, t.symbols[k])
-			}
 			code++
 			k++
 		}
@@ -170,7 +193,44 @@ func (t *table) set(counts, symbols []byte) error {
 		code <<= 1
 	}
 	t.limit[17] = 1 << 30
+	t.ok, t.known = true, true
 	return nil
+}
+
+// prepare sets fast and pairs, unless they are.
+func (t *table) prepare() {
+	if t.sequential {
+		return
+	}
+	t.sequential, t.fast = true, [1 << fastBits]entry{}
+	k := 0
+	for n, code := 1, int32(0); n <= fastBits; n++ {
+		for range t.counts[n-1] {
+			t.precompute(code, n, t.symbols[k])
+			code++
+			k++
+		}
+		code <<= 1
+	}
+	for i, e := range t.fast {
+		t.pairs[i] = t.join(i, e)
+	}
+}
+
+// join returns the pair of entry e, which fast has at index i, and the entry after it, of e alone, or 0 if its value is too large.
+func (t *table) join(i int, e entry) pair {
+	n, v, skip := int(e&0xff), int32(e)>>16, e>>8&0xff
+	if n == 0 || v != v<<22>>22 {
+		return 0
+	}
+	p := pair(v)<<22 | pair(min(skip+1, 63))<<10
+	if next := t.fast[i<<n&(1<<fastBits-1)]; skip != endOfBlock && next != 0 {
+		if v, m := int32(next)>>16, n+int(next&0xff); m <= fastBits && v == v<<26>>26 {
+			p |= pair(v)&63<<16 | pair(min(next>>8&0xff+1, 63))<<4
+			n = m
+		}
+	}
+	return p | pair(n)
 }
 
 // precompute adds the entries of a code of n bits with each value that may follow it.
@@ -221,7 +281,7 @@ func (b *reader) symbol(t *table) (sym int, ok bool) {
 // long returns the symbol at the top of acc and the length of its code. A length above 16 means that no code matches.
 func (t *table) long(acc uint64) (sym, n int) {
 	top := int32(acc >> 48)
-	for n = 1; top >= t.limit[n]; n++ {
+	for n = lookBits + 1; top >= t.limit[n]; n++ {
 	}
 	if n > 16 {
 		return 0, n
@@ -233,8 +293,10 @@ func (t *table) long(acc uint64) (sym, n int) {
 // slow reads a value that table.fast has no entry for. It returns the value, the coefficients to skip
 // before it, and the bits of code and value, 0 if no code matches.
 func (t *table) slow(acc uint64) (value int32, skip, n int) {
-	sym, n := t.long(acc)
-	if n > 16 {
+	var sym int
+	if e := t.look[acc>>(64-lookBits)]; e != 0 {
+		sym, n = int(e&0xff), int(e>>8)
+	} else if sym, n = t.long(acc); n > 16 {
 		return 0, 0, 0
 	}
 	size := sym & 15

@@ -2,27 +2,24 @@ package jpeg
 
 import "math/bits"
 
-// refine decodes one block of a progressive scan.
-func (d *Decoder) refine(c *component, coefs *[64]int16, set *uint64) error {
-	ok := true
+// refine decodes one block of a progressive scan. It reports false for a code that does not exist.
+func (d *Decoder) refine(c *component, coefs *[64]int16, set *uint64) bool {
 	switch s := &d.scan; {
 	case s.first == 0 && s.high == 0: // the high bits of the DC coefficient
-		var n int
-		if n, ok = d.bits.symbol(c.dc); ok {
-			c.predict += d.bits.signed(n)
-			coefs[0] = int16(c.predict << s.low)
+		n, ok := d.bits.symbol(c.dc)
+		if !ok {
+			return false
 		}
+		c.predict += d.bits.signed(n)
+		coefs[0] = int16(c.predict << s.low)
 	case s.first == 0:
 		coefs[0] |= int16(d.bits.take(1) << s.low)
 	case s.high == 0:
-		ok = d.firstAC(c, coefs, set)
+		return d.firstAC(c, coefs, set)
 	default:
-		ok = d.nextAC(c, coefs, set)
+		return d.nextAC(c, coefs, set)
 	}
-	if !ok {
-		return errCode
-	}
-	return nil
+	return true
 }
 
 // firstAC reads the high bits of a band of coefficients. set has a bit for each

@@ -1,7 +1,6 @@
 package jpeg
 
 import (
-	"encoding/binary"
 	"errors"
 
 	"github.com/tutti-server/tutti/steps/image/kernels"
@@ -14,6 +13,17 @@ type scan struct {
 	first, last int // band of coefficients
 	high, low   int // bit positions: of the pass before, and of this one
 	run         int32
+	unit        [maxUnit]unitBlock
+	blocks      int // blocks of a unit
+}
+
+// maxUnit is the most blocks of a unit.
+const maxUnit = 10
+
+// unitBlock is a block of a unit, which has wide x tall blocks of its component. x and y say which of them it is.
+type unitBlock struct {
+	*component
+	wide, tall, x, y int
 }
 
 var (
@@ -86,7 +96,7 @@ func (d *Decoder) parseScan(seg []byte) error {
 		}
 		space += s.comps[i].h * s.comps[i].v
 	}
-	if s.n > 1 && space > 10 {
+	if s.n > 1 && space > maxUnit {
 		return errScan
 	}
 	p := seg[1+2*s.n:]
@@ -107,6 +117,10 @@ func (d *Decoder) checkScan() error {
 		if s.first == 0 && s.high == 0 && !c.dc.ok || s.last > 0 && !c.ac.ok {
 			return errHuffman
 		}
+		if !d.progressive {
+			c.dc.prepare()
+			c.ac.prepare()
+		}
 		if !d.progressive && !d.hasQuant[c.quant] {
 			return errQuant
 		}
@@ -122,6 +136,7 @@ func (d *Decoder) checkScan() error {
 func (d *Decoder) units() error {
 	s := &d.scan
 	d.restarted()
+	s.layUnit()
 	left, expected := d.restart, byte(0xd0)
 	wide, tall := d.unitsX, d.unitsY
 	if s.n == 1 {
@@ -138,7 +153,7 @@ func (d *Decoder) units() error {
 				}
 				left--
 			}
-			if err := d.unit(x, y); err != nil {
+			if err := d.decodeUnit(x, y); err != nil {
 				return err
 			}
 		}
@@ -152,35 +167,39 @@ func (d *Decoder) units() error {
 	return nil
 }
 
-// unit decodes one block, or the blocks of one unit of an interleaved scan.
-func (d *Decoder) unit(x, y int) error {
-	s := &d.scan
-	if s.n == 1 {
-		return d.one(s.comps[0], x, 0, y)
-	}
+// layUnit sets the blocks of a unit, which in a scan of one component is a single block.
+func (s *scan) layUnit() {
+	s.blocks = 0
 	for _, c := range s.comps[:s.n] {
-		for v := range c.v {
-			for h := range c.h {
-				if err := d.one(c, x*c.h+h, v, y*c.v+v); err != nil {
-					return err
-				}
-			}
+		wide, tall := c.h, c.v
+		if s.n == 1 {
+			wide, tall = 1, 1
+		}
+		for i := range wide * tall {
+			s.unit[s.blocks] = unitBlock{component: c, wide: wide, tall: tall, x: i % wide, y: i / wide}
+			s.blocks++
 		}
 	}
-	return nil
 }
 
-// one decodes block x of row v of a row of units, which is row y of the component.
-func (d *Decoder) one(c *component, x, v, y int) error {
-	if !d.bits.ready() {
-		return errShort
-	}
-	if d.progressive {
-		at := y*c.blocks + x
-		return d.refine(c, (*[64]int16)(c.coefs[64*at:]), &c.sets[at])
-	}
-	if !d.bits.sequential(c, &d.quant[c.quant&3], (*[64]int16)(c.coefs[64*(v*c.blocks+x):])) {
-		return errCode
+// decodeUnit decodes the blocks of unit x of row y.
+func (d *Decoder) decodeUnit(x, y int) error {
+	for i := range d.scan.unit[:d.scan.blocks] {
+		u := &d.scan.unit[i]
+		if !d.bits.ready() {
+			return errShort
+		}
+		if d.progressive {
+			at := (y*u.tall+u.y)*u.blocks + x*u.wide + u.x
+			if !d.refine(u.component, (*[64]int16)(u.coefs[64*at:]), &u.sets[at]) {
+				return errCode
+			}
+			continue
+		}
+		at := u.y*u.blocks + x*u.wide + u.x
+		if !d.bits.sequential(u.component, &d.quant[u.quant&3], (*[64]int16)(u.coefs[64*at:])) {
+			return errCode
+		}
 	}
 	return nil
 }
@@ -247,35 +266,47 @@ type steps [128]uint32
 //
 // hot: it takes half of the time of an image.
 func (b *reader) sequential(c *component, q *steps, coefs *[64]int16) bool {
-	if b.n < 32 {
-		b.fill()
+	acc, n, at := b.acc, b.n, b.at
+	if n < 32 {
+		acc, n, at = b.refill(acc, n, at)
 	}
-	e := c.dc.fast[b.acc>>(64-fastBits)]
-	value, n := int32(e)>>16, int(e&0xff)
+	e := c.dc.fast[acc>>(64-fastBits)]
+	value, used := int32(e)>>16, int(e&0xff)
 	if e == 0 {
-		if value, _, n = c.dc.slow(b.acc); n == 0 {
+		if value, _, used = c.dc.slow(acc); used == 0 {
 			return false
 		}
 	}
-	b.acc <<= n
-	b.n -= n
+	acc <<= used & 63
+	n -= used
 	c.predict += value
 	*coefs = [64]int16{}
 	coefs[0] = int16(c.predict) * int16(q[0]>>8)
-	return b.frequencies(c.ac, q, coefs)
-}
-
-// frequencies reads the AC coefficients: all but the first.
-func (b *reader) frequencies(t *table, q *steps, coefs *[64]int16) bool {
-	acc, n, at := b.acc, b.n, b.at
-	for k := 1; k < 64; k++ {
+	t := c.ac
+	for k := 0; ; { // k is the last coefficient that was read
 		if n < 32 {
-			if at+8 > len(b.buf) { // never: a block begins well before
-				return false
+			acc, n, at = b.refill(acc, n, at)
+		}
+		for k <= lastPair && n >= fastBits {
+			e := t.pairs[acc>>(64-fastBits)]
+			if e == 0 {
+				break
 			}
-			acc |= binary.BigEndian.Uint64(b.buf[at:]) >> (n & 63)
-			at += (63 - n) >> 3
-			n |= 56
+			acc <<= e & 15
+			n -= int(e & 15)
+			first := k + int(e>>10&63)
+			k = first + int(e>>4&63)
+			// The second one is stored first: without a second one, it is 0 at the place of the first.
+			step := q[k&127]
+			coefs[step&63] = int16(int32(e<<10) >> 26 * int32(step>>8))
+			step = q[first&127]
+			coefs[step&63] = int16(int32(e) >> 22 * int32(step>>8))
+		}
+		if k >= 63 {
+			break
+		}
+		if n < 32 {
+			continue
 		}
 		e := t.fast[acc>>(64-fastBits)]
 		value, skip, used := int32(e)>>16, int(e>>8&0xff), int(e&0xff)
@@ -286,7 +317,7 @@ func (b *reader) frequencies(t *table, q *steps, coefs *[64]int16) bool {
 		}
 		acc <<= used & 63
 		n -= used
-		k += skip
+		k += skip + 1
 		step := q[k&127]
 		coefs[step&63] = int16(value * int32(step>>8))
 	}

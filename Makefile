@@ -277,6 +277,10 @@ bench-wire: bin/tutti-bench build ## Compare HTTP and gRPC with bare echo server
 bench-steps: bin/tutti-bench ## Compare the native steps with the same work in Python, a thread each
 	bin/tutti-bench -only steps -rounds $(COUNT)
 
+.PHONY: bench-jpeg
+bench-jpeg: bin/tutti-bench ## Compare the JPEG decoder with libjpeg-turbo's fastest path on files of 1080p, a thread each (fetches 90 MB, once)
+	bin/tutti-bench -only jpeg -rounds $(COUNT)
+
 .PHONY: bench-audio
 bench-audio: bin/tutti-bench ## Compare the steps for audio with soundfile, librosa and transformers, a thread each (fetches 150 MB, once)
 	bin/tutti-bench -only audio -rounds $(COUNT)

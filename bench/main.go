@@ -3,7 +3,7 @@
 // which other load on the machine disturbs least.
 //
 //	bench [-rounds 5] [-tutti bin/tutti] [-only wire,text,memory,steps,backends]
-//	bench -only audio,sched,goodput,goodputlive,goodputtext,goodputshared,streams,tax,pgo,growth,remote,jobs,ocr,router,agree,embeddings,precision
+//	bench -only audio,jpeg,sched,goodput,goodputlive,goodputtext,goodputshared,streams,tax,pgo,growth,remote,jobs,ocr,router,agree,embeddings,precision
 //	bench -only gpu -gpu-models DIR
 //	bench -only matrix [-scenarios identity3,text] [-peers triton] [-concurrency 8,32] [-time 2s] ...
 //
@@ -27,7 +27,7 @@ import (
 func main() {
 	tutti := flag.String("tutti", "bin/tutti", "the `binary` to measure")
 	rounds := flag.Int("rounds", 5, "the number of measurements of each side")
-	only := flag.String("only", "wire,text,memory", "comma-separated measurements to run; also steps, audio, backends, sched, goodput, streams, tax, pgo, growth, matrix, remote, jobs, jobsonline, ocr, router, agree, embeddings, precision and gpu")
+	only := flag.String("only", "wire,text,memory", "comma-separated measurements to run; also steps, audio, jpeg, backends, sched, goodput, streams, tax, pgo, growth, matrix, remote, jobs, jobsonline, ocr, router, agree, embeddings, precision and gpu")
 	router := flag.String("router", "bin/kserve-router", "KServe's `router`, as scripts/prepare-peers kserve builds it")
 	svg := flag.String("svg", "", "a `file` for the plot of goodputlive")
 	parts := flag.String("growth", "", "the `parts` of growth to run, all if empty: models, ensembles, idle, busy, bytes, copies, memory")
@@ -54,6 +54,7 @@ func main() {
 		{"memory", b.memory},
 		{"steps", b.steps},
 		{"audio", b.audio},
+		{"jpeg", b.jpeg},
 		{"backends", b.backends},
 		{"sched", b.sched},
 		{"goodput", b.goodput},

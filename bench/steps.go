@@ -29,6 +29,18 @@ func (b *bench) steps() error { return b.stepsOf("bench/peers/steps") }
 // audio compares the steps for audio. Their peers are in a folder of their own, because their packages are large.
 func (b *bench) audio() error { return b.stepsOf("bench/peers/audio") }
 
+// jpeg compares the JPEG decoder with libjpeg-turbo. The peer writes the files that both sides decode.
+func (b *bench) jpeg() error {
+	files, err := os.MkdirTemp("", "bench-jpeg")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(files)
+	os.Setenv("TUTTI_PEER_FILES", files)
+	defer os.Unsetenv("TUTTI_PEER_FILES")
+	return b.stepsOf("bench/peers/jpeg")
+}
+
 // stepsOf compares steps: for every script in a folder, the package of the same name runs BenchmarkPeer on one thread, alternating with the
 // script.
 func (b *bench) stepsOf(folder string) error {
@@ -57,7 +69,7 @@ func (b *bench) stepsOf(folder string) error {
 		}
 		ours, theirs := costs{}, costs{}
 		for range b.rounds {
-			if err := errors.Join(ours.go1(binary, name), theirs.python(script, strings.TrimSpace(packages))); err != nil {
+			if err := errors.Join(theirs.python(script, strings.TrimSpace(packages)), ours.go1(binary, name)); err != nil {
 				return err
 			}
 		}

@@ -2,19 +2,29 @@ package image_test
 
 import (
 	"bytes"
-	"image/jpeg"
+	stdjpeg "image/jpeg"
 	"maps"
+	"os"
+	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/tutti-server/tutti/backends"
 	"github.com/tutti-server/tutti/core/tensor"
 	"github.com/tutti-server/tutti/steps"
 	"github.com/tutti-server/tutti/steps/image"
+	"github.com/tutti-server/tutti/steps/image/jpeg"
+	"github.com/tutti-server/tutti/steps/image/raster"
 	"github.com/tutti-server/tutti/steps/steptest"
 )
 
-// BenchmarkPeer is timed against Pillow and numpy by make bench-steps.
+// BenchmarkPeer is timed against Pillow and numpy by make bench-steps, and against libjpeg-turbo by make bench-jpeg, which names
+// a folder of files.
 func BenchmarkPeer(b *testing.B) {
+	if folder := os.Getenv("TUTTI_PEER_FILES"); folder != "" {
+		peerFiles(b, folder)
+		return
+	}
 	img := screen()
 	w, h := img.Rect.Dx(), img.Rect.Dy()
 	rgb := make([]byte, 0, 3*w*h)
@@ -32,7 +42,7 @@ func BenchmarkPeer(b *testing.B) {
 		peer(b, "1080p pixels preset "+preset, image.NewResizeFactory(), map[string]string{"preset": preset}, batch)
 	}
 	var file bytes.Buffer
-	if err := jpeg.Encode(&file, img, &jpeg.Options{Quality: 85}); err != nil {
+	if err := stdjpeg.Encode(&file, img, &stdjpeg.Options{Quality: 85}); err != nil {
 		b.Fatal(err)
 	}
 	batch := newBatch(b, tensor.NewPool(), file.Bytes())
@@ -42,6 +52,34 @@ func BenchmarkPeer(b *testing.B) {
 	for _, name := range []string{"1080p JPEG to 224 scaled", "1080p JPEG to 224 scaled, draft"} {
 		batch := newBatch(b, tensor.NewPool(), file.Bytes())
 		peer(b, name, image.NewFactory(), map[string]string{"preset": "vit", "jpeg_scale": "auto"}, batch)
+	}
+}
+
+// peerFiles measures the JPEG files of a folder: the decoder alone, and the step.
+func peerFiles(b *testing.B, folder string) {
+	b.Helper()
+	paths, err := filepath.Glob(filepath.Join(folder, "*.jpg"))
+	if err != nil || len(paths) == 0 {
+		b.Fatalf("no files in %s: %v", folder, err)
+	}
+	for _, path := range paths {
+		name, file := strings.TrimSuffix(filepath.Base(path), ".jpg"), readFile(b, path)
+		var d jpeg.Decoder
+		var row []byte
+		for scale, what := range map[int]string{1: " decoded whole", 4: " decoded at a quarter"} {
+			steptest.Peer(b, name+what, 1, func() {
+				if err := d.Decode(file, scale); err != nil {
+					b.Fatal(err)
+				}
+				w, h := d.Size()
+				row = raster.Sized(row, 3*w)
+				for y := range h {
+					d.Row(row, y)
+				}
+			})
+		}
+		batch := newBatch(b, tensor.NewPool(), file)
+		peer(b, name+" to a tensor", image.NewFactory(), map[string]string{"preset": "vit", "jpeg_scale": "auto"}, batch)
 	}
 }
 

@@ -14,6 +14,7 @@ import (
 	grpcstatus "google.golang.org/grpc/status"
 
 	"github.com/tutti-server/tutti/core/infer"
+	"github.com/tutti-server/tutti/internal/server/rpc"
 )
 
 // With a limit of bytes in flight, a call reads its messages itself, in pieces, from below grpc's RecvMsg, which returns a message when it is
@@ -239,36 +240,16 @@ func (r *receiver) decompress(in *incoming, data mem.BufferSlice, isRequest bool
 	case with == nil:
 		return nil, grpcstatus.Errorf(codes.Unimplemented, "grpc: Decompressor is not installed for grpc-encoding %q", name)
 	}
-	out, err := decompressAll(with, data, int64(r.svc.set.maxMessage()))
-	if errors.Is(err, infer.ErrFull) || errors.Is(err, infer.ErrTooLarge) {
+	out, err := rpc.Decompress(with, data, int64(r.svc.set.maxMessage()), isFull)
+	if isFull(err) {
 		err = r.refuse(in, isRequest, err)
 	}
 	return out, err
 }
 
-// decompressAll decompresses a message of at most most bytes.
-func decompressAll(with encoding.Compressor, data mem.BufferSlice, most int64) (mem.BufferSlice, error) {
-	from := data.Reader()
-	defer from.Close()
-	z, err := with.Decompress(from)
-	if err != nil {
-		return nil, grpcstatus.Errorf(codes.Internal, "grpc: failed to decompress the message: %v", err)
-	}
-	if c, ok := z.(io.Closer); ok {
-		defer c.Close()
-	}
-	out, err := mem.ReadAll(io.LimitReader(z, most+1), mem.DefaultBufferPool())
-	switch {
-	case errors.Is(err, infer.ErrFull) || errors.Is(err, infer.ErrTooLarge):
-	case err != nil:
-		err = grpcstatus.Errorf(codes.Internal, "grpc: failed to read decompressed data: %v", err)
-	case int64(out.Len()) > most:
-		err = grpcstatus.Errorf(codes.ResourceExhausted, "grpc: received message after decompression larger than max %d", most)
-	default:
-		return out, nil
-	}
-	out.Free()
-	return nil, err
+// isFull reports whether there was no room for a decompressed message.
+func isFull(err error) bool {
+	return errors.Is(err, infer.ErrFull) || errors.Is(err, infer.ErrTooLarge)
 }
 
 // receiving returns a service whose calls receive their messages so.

@@ -85,7 +85,7 @@ func (s *stream) receiveOne(v any) error {
 	case flag == 1 && s.inflater == nil:
 		return grpcstatus.Error(codes.Internal, "grpc: compressed flag set with identity or empty encoding")
 	case flag == 1:
-		plain, err := inflate(s.inflater, data, most)
+		plain, err := Decompress(s.inflater, data, int64(most), nil)
 		if err != nil {
 			return err
 		}
@@ -98,8 +98,9 @@ func (s *stream) receiveOne(v any) error {
 	return nil
 }
 
-// inflate decompresses a message of at most most bytes.
-func inflate(with encoding.Compressor, data mem.BufferSlice, most int) (mem.BufferSlice, error) {
+// Decompress decompresses a message of at most most bytes. Errors of reading it for which own reports true are returned as they are, others
+// as statuses. A nil own reports false.
+func Decompress(with encoding.Compressor, data mem.BufferSlice, most int64, own func(error) bool) (mem.BufferSlice, error) {
 	from := data.Reader()
 	defer from.Close()
 	z, err := with.Decompress(from)
@@ -109,16 +110,18 @@ func inflate(with encoding.Compressor, data mem.BufferSlice, most int) (mem.Buff
 	if c, ok := z.(io.Closer); ok {
 		defer c.Close()
 	}
-	out, err := mem.ReadAll(io.LimitReader(z, int64(most)+1), mem.DefaultBufferPool())
-	if err != nil {
-		out.Free()
-		return nil, grpcstatus.Errorf(codes.Internal, "grpc: failed to read decompressed data: %v", err)
+	out, err := mem.ReadAll(io.LimitReader(z, most+1), mem.DefaultBufferPool())
+	switch {
+	case err != nil && own != nil && own(err):
+	case err != nil:
+		err = grpcstatus.Errorf(codes.Internal, "grpc: failed to read decompressed data: %v", err)
+	case int64(out.Len()) > most:
+		err = grpcstatus.Errorf(codes.ResourceExhausted, "grpc: received message after decompression larger than max %d", most)
+	default:
+		return out, nil
 	}
-	if out.Len() > most {
-		out.Free()
-		return nil, grpcstatus.Errorf(codes.ResourceExhausted, "grpc: received message after decompression larger than max %d", most)
-	}
-	return out, nil
+	out.Free()
+	return nil, err
 }
 
 // SendMsg sends a message. It waits while much of the call waits for its client. An error ends the call.

@@ -12,6 +12,9 @@ import (
 
 // execute calls the handlers of the calls that have arrived, and writes what is to be written. It reports whether the caller still leads.
 //
+// A short call executes on this goroutine if it is the only open call of the connection. Beside others it does not: they may be waiting for
+// a place to execute, which this goroutine would keep while clients send without a pause, and their clients' next calls would not be read.
+//
 // hot: no allocation but the worker's for further calls.
 func (c *conn) execute() bool {
 	for _, s := range c.unstarted {
@@ -25,17 +28,16 @@ func (c *conn) execute() bool {
 	if n == 0 {
 		return c.write()
 	}
-	for _, s := range c.ready[:n-1] {
-		c.start(s)
+	s := c.ready[0]
+	if n > 1 || !s.head.method.short || c.slow.Load() > 0 || !c.begin(s, true) {
+		for _, s := range c.ready {
+			c.start(s)
+		}
+		s = nil
 	}
-	s := c.ready[n-1]
 	clear(c.ready)
 	c.ready = c.ready[:0]
-	if !s.head.method.short || c.slow.Load() > 0 {
-		c.start(s)
-		return c.write()
-	}
-	if !c.begin(s) {
+	if s == nil {
 		return c.write()
 	}
 	v := c.lend()
@@ -60,17 +62,20 @@ func (c *conn) write() bool {
 
 // start calls the handler of a call on another goroutine.
 func (c *conn) start(s *stream) {
-	if c.begin(s) {
+	if c.begin(s, false) {
 		c.srv.workers.run(s)
 	}
 }
 
-// begin counts a handler, and reports false if its call has ended. It waits while too many run: calls that are reset at once are no longer
-// counted as open, but their handlers may run.
-func (c *conn) begin(s *stream) bool {
+// begin counts a handler, and reports false if its call has ended, or if it is to be the only open call and is not. It waits while too many
+// run: calls that are reset at once are no longer counted as open, but their handlers may run.
+func (c *conn) begin(s *stream, only bool) bool {
 	s.begun = true
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if only && len(c.streams) > 1 {
+		return false
+	}
 	for c.running >= c.srv.set.MaxStreams && !s.done {
 		c.room.Wait()
 	}
@@ -95,7 +100,7 @@ func (s *stream) serve() {
 		err = s.callStream()
 	}
 	s.finish(statusOf(err))
-	if m.short {
+	if m.short && s.whole { // else it has waited for the client too
 		c.timed(time.Since(since))
 	}
 	c.mu.Lock()

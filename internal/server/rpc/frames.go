@@ -247,7 +247,7 @@ func (c *conn) endData() {
 	c.idle = 0
 	s.endMessages()
 	if !s.begun {
-		s.begun = true
+		s.begun, s.whole = true, true
 		c.ready = append(c.ready, s)
 	}
 }

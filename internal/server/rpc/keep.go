@@ -40,12 +40,12 @@ type keeper struct {
 	read  atomic.Int64 // when bytes came last, in ns
 
 	// Guarded by the connection's mu.
-	since    time.Time // when the connection became idle; zero if it is not
-	drainAt  time.Time // when the connection is so old that it is drained; zero for never
-	closeAt  time.Time // when it is closed after that; zero for never
-	pinged   time.Time // when our ping was sent; zero if none is unanswered
-	drained  *time.Timer
-	draining bool // GOAWAY is sent
+	since     time.Time // when the connection became idle; zero if it is not
+	drainAt   time.Time // when the connection is so old that it is drained; zero for never
+	closeAt   time.Time // when it is closed after that; zero for never
+	pinged    time.Time // when our ping was sent; zero if none is unanswered
+	drained   *time.Timer
+	announced bool // the client was sent GOAWAY; its calls are served until it knows
 
 	// Of the leader.
 	last    time.Time // of the client's pings
@@ -91,7 +91,7 @@ func (k *keeper) next(now time.Time) time.Duration {
 	if !k.pinged.IsZero() {
 		wait = k.pinged.Add(p.Timeout).Sub(now)
 	}
-	if idle := p.MaxConnectionIdle; idle != forever && !k.draining {
+	if idle := p.MaxConnectionIdle; idle != forever && !k.announced {
 		if k.since.IsZero() {
 			wait = min(wait, idle)
 		} else {
@@ -154,7 +154,7 @@ func (c *conn) pingFrame(flags http2.Flags, id uint32, p []byte) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if flags.Has(http2.FlagPingAck) {
-		if k.draining && [pingSize]byte(p) == drainPing {
+		if k.announced && [pingSize]byte(p) == drainPing {
 			c.leaveLocked()
 		}
 		return nil
@@ -189,10 +189,10 @@ func (c *conn) drain(reason string) {
 // drainLocked is drain while mu is held; it does not flush.
 func (c *conn) drainLocked(reason string) {
 	k := &c.keep
-	if k.draining || c.closed {
+	if k.announced || c.closed {
 		return
 	}
-	k.draining, k.since = true, time.Time{}
+	k.announced, k.since = true, time.Time{}
 	c.appendGoAway(maxWindow, http2.ErrCodeNo, reason)
 	c.appendPing(false, drainPing[:])
 	k.drained = time.AfterFunc(drainWait, func() {

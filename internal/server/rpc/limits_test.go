@@ -1,9 +1,6 @@
 package rpc_test
 
 import (
-	"context"
-	"errors"
-	"fmt"
 	"io"
 	"strconv"
 	"strings"
@@ -13,94 +10,14 @@ import (
 
 	"golang.org/x/net/http2"
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
 	testpb "google.golang.org/grpc/interop/grpc_testing"
 	"google.golang.org/grpc/keepalive"
-	"google.golang.org/grpc/metadata"
-	grpcstatus "google.golang.org/grpc/status"
 
 	"github.com/tutti-server/tutti/internal/server/rpc"
 )
 
 func plain() grpc.DialOption { return grpc.WithTransportCredentials(insecure.NewCredentials()) }
-
-// TestLend checks that a call that executes on the goroutine that reads the connection does not hold up the connection: other calls of the
-// connection are served, and it can be cancelled.
-func TestLend(t *testing.T) {
-	t.Parallel()
-	addr, e, _ := start(t, nil)
-	c := testpb.NewTestServiceClient(dial(t, addr, plain()))
-	ctx, cancel := context.WithCancel(metadata.AppendToOutgoingContext(t.Context(), "x-wait", "1"))
-	failed := make(chan error, 1)
-	go func() {
-		_, err := c.EmptyCall(ctx, &testpb.Empty{})
-		failed <- err
-	}()
-	<-e.entered
-	for range 3 {
-		if _, err := c.UnaryCall(t.Context(), payload(10)); err != nil {
-			t.Fatal(err)
-		}
-	}
-	cancel()
-	if err := <-e.canceled; !errors.Is(err, context.Canceled) {
-		t.Errorf("the handler's context: %v", err)
-	}
-	if err := <-failed; grpcstatus.Code(err) != codes.Canceled {
-		t.Errorf("the call: %v", err)
-	}
-}
-
-// TestLendMany has many clients of one connection call methods that return at once and methods that block for a while.
-func TestLendMany(t *testing.T) {
-	t.Parallel()
-	addr, e, _ := start(t, nil)
-	c := testpb.NewTestServiceClient(dial(t, addr, plain()))
-	const clients, calls = 16, 50
-	var wg sync.WaitGroup
-	for n := range clients {
-		wg.Go(func() {
-			for i := range calls {
-				ctx := t.Context()
-				if i%10 == n%10 {
-					ctx = metadata.AppendToOutgoingContext(ctx, "x-block", "1")
-				}
-				out, err := c.UnaryCall(ctx, payload(n*i))
-				if err != nil || len(out.GetPayload().GetBody()) != n*i {
-					t.Errorf("client %d, call %d: %d bytes, %v", n, i, len(out.GetPayload().GetBody()), err)
-				}
-			}
-		})
-	}
-	for range clients * calls / 10 {
-		<-e.entered
-		e.release <- struct{}{}
-	}
-	wg.Wait()
-}
-
-// TestDeadline checks that a call that waits for longer than its timeout ends, and that its handler knows.
-func TestDeadline(t *testing.T) {
-	t.Parallel()
-	addr, e, _ := start(t, nil)
-	r := dialRaw(t, addr).connect()
-	r.headers(1, false, fields(service+"UnaryCall", "x-wait", "1", "grpc-timeout", "30m"))
-	r.must(r.fr.WriteData(1, true, message(t, payload(1))))
-	got := r.outcome(1)
-	if err := <-e.canceled; !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("the handler's context: %v", err)
-	}
-	if last := got[len(got)-1]; last != "RST_STREAM CANCEL" && !strings.Contains(last, "grpc-status: 4") {
-		t.Errorf("got %q", got)
-	}
-	// A message that does not come.
-	r.headers(3, false, fields(service+"UnaryCall", "grpc-timeout", "30m"))
-	got = r.outcome(3)
-	if last := got[len(got)-1]; last != "RST_STREAM CANCEL" && !strings.Contains(last, "grpc-status: 4") {
-		t.Errorf("got %q", got)
-	}
-}
 
 // TestRapidReset checks that a client that resets its calls at once has at most as many handlers run as streams may be open.
 func TestRapidReset(t *testing.T) {
@@ -397,111 +314,4 @@ func TestUnread(t *testing.T) {
 	}
 	_ = r.nc.Close()
 	s.GracefulStop() // waits for the handler
-}
-
-// TestDrain checks that GracefulStop serves the calls that are open, and those that come before their client knows.
-func TestDrain(t *testing.T) {
-	t.Parallel()
-	addr, e, s := start(t, nil)
-	r := dialRaw(t, addr).connect()
-	call := func(id uint32, pairs ...string) {
-		r.headers(id, false, fields(service+"UnaryCall", pairs...))
-		r.must(r.fr.WriteData(id, true, message(t, payload(1))))
-	}
-	call(1, "x-block", "1")
-	<-e.entered
-	stopped := make(chan struct{})
-	go func() {
-		s.GracefulStop()
-		close(stopped)
-	}()
-	r.ignored = false
-	var ping event
-	for !strings.HasPrefix(ping.text, "PING false") {
-		ping = r.next()
-	}
-	r.ignored = true
-	call(3)
-	if got := r.outcome(3); got[len(got)-1] != "grpc-status: 0" {
-		t.Errorf("before the ping is acknowledged: %q", got)
-	}
-	var data []byte
-	_, err := fmt.Sscanf(ping.text, "PING false %x", &data)
-	r.must(err)
-	r.must(r.fr.WritePing(true, [8]byte(data)))
-	if e := r.next(); !strings.HasPrefix(e.text, "GOAWAY NO_ERROR") {
-		t.Errorf("got %q", e.text)
-	}
-	call(5) // has no response
-	close(e.release)
-	if got := r.outcome(1); got[len(got)-1] != "grpc-status: 0" {
-		t.Errorf("the open call: %q", got)
-	}
-	if e := r.next(); e.text != "closed" {
-		t.Errorf("got %q", e.text)
-	}
-	<-stopped
-}
-
-// TestStop checks that Stop cancels calls.
-func TestStop(t *testing.T) {
-	t.Parallel()
-	addr, e, s := start(t, nil)
-	c := testpb.NewTestServiceClient(dial(t, addr, plain()))
-	failed := make(chan error, 1)
-	go func() {
-		_, err := c.UnaryCall(metadata.AppendToOutgoingContext(t.Context(), "x-wait", "1"), payload(1))
-		failed <- err
-	}()
-	<-e.entered
-	graceful := make(chan struct{})
-	go func() {
-		s.GracefulStop()
-		close(graceful)
-	}()
-	s.Stop()
-	if err := <-e.canceled; !errors.Is(err, context.Canceled) {
-		t.Error(err)
-	}
-	if err := <-failed; grpcstatus.Code(err) != codes.Unavailable {
-		t.Error(err)
-	}
-	<-graceful
-}
-
-// TestKeepalive checks the lifetime of connections, and that one whose client acknowledges no ping is closed.
-func TestKeepalive(t *testing.T) {
-	t.Parallel()
-	for name, tt := range map[string]struct {
-		set  keepalive.ServerParameters
-		want string
-	}{
-		"idle": {keepalive.ServerParameters{MaxConnectionIdle: 20 * time.Millisecond}, "GOAWAY NO_ERROR max_idle"},
-		"old":  {keepalive.ServerParameters{MaxConnectionAge: 20 * time.Millisecond, MaxConnectionAgeGrace: 20 * time.Millisecond}, "GOAWAY NO_ERROR max_age"},
-		"dead": {keepalive.ServerParameters{Time: time.Second, Timeout: 20 * time.Millisecond}, "PING false 0000000000000000"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			addr, _, _ := start(t, func(s *rpc.Settings) { s.Keepalive = tt.set })
-			r := dialRaw(t, addr).connect()
-			r.ignored = false
-			var seen []string
-			for {
-				e := r.next()
-				seen = append(seen, e.text)
-				if e.text == "closed" {
-					t.Fatalf("got %q", seen)
-				}
-				if e.text == tt.want {
-					break
-				}
-			}
-			r.ignored = true
-			for e := r.next(); e.text != "closed"; e = r.next() {
-				if e.end {
-					t.Errorf("got %q", e.text)
-				}
-			}
-		})
-	}
 }

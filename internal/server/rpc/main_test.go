@@ -8,7 +8,9 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"runtime/debug"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -88,6 +90,7 @@ const service = "/grpc.testing.TestService/"
 //	x-status     ends with this code and the text of x-text, with details if x-details is there
 //	x-header     is sent as a header, x-trailer-bin as a trailer
 //	x-wait       waits until the call is cancelled
+//	x-goroutine  sends the trailer x-reader, which says whether the goroutine that reads the connection calls the method
 type echo struct {
 	testpb.UnimplementedTestServiceServer
 
@@ -120,6 +123,9 @@ func (e *echo) act(ctx context.Context, header func(metadata.MD) error, trailer 
 	if one("x-block") != "" {
 		e.entered <- struct{}{}
 		<-e.release
+	}
+	if one("x-goroutine") != "" {
+		trailer(metadata.Pairs("x-reader", strconv.FormatBool(bytes.Contains(debug.Stack(), []byte("(*conn).lead(")))))
 	}
 	if v := one("x-plain-error"); v != "" {
 		return errors.New(v)

@@ -2,8 +2,8 @@
 // grpc.Server does, and sends the same statuses.
 //
 // grpc.Server has a goroutine that reads a connection, one that writes it, and one for each call. A small call passes all three, and each
-// hand-over wakes a thread of an idle processor. Here the goroutine that reads a connection also executes a call that has arrived as a whole,
-// and writes its response with one system call. See conn.lend for what happens when that takes long.
+// hand-over wakes a thread of an idle processor. Here the goroutine that reads a connection also executes a call that has arrived as a whole
+// and is the only open one, and writes its response with one system call. See conn.lend for what happens when that takes long.
 //
 //   - server.go: Settings, Server; conn.go: reading a connection, and who does it; watch.go: leads that are lent for long; frames.go: the frames
 //   - heads.go: request headers; fields.go: response headers; write.go: sending and its flow control

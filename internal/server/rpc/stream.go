@@ -32,6 +32,7 @@ type stream struct {
 	ctx    context.Context //nolint:containedctx // a stream is one call
 	cancel context.CancelFunc
 	stop   func() bool // of the deadline; nil without one
+	whole  bool        // the message had arrived before the handler was called; owned by the leader
 	begun  bool        // the handler has been called, or must not be; owned by the leader
 
 	// Of the handler.
@@ -144,7 +145,7 @@ func (c *conn) open(id uint32, h *head, last bool) {
 		s.begun = true
 		s.finishLocked(h.unknown())
 	case last:
-		s.begun = true
+		s.begun, s.whole = true, true
 		c.ready = append(c.ready, s)
 	default:
 		c.unstarted = append(c.unstarted, s)

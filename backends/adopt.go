@@ -55,16 +55,15 @@ func LibraryDirectory(values map[string]string) string {
 // LibraryFile returns the name of the library of a backend: libtriton_NAME.so.
 func LibraryFile(backend string) string { return "libtriton_" + backend + ".so" }
 
-// Libraries returns the names of the backends that have a library below a folder, see LibraryDirectory.
-func Libraries(dir string) []string {
-	var names []string
-	entries, _ := os.ReadDir(dir)
+// Libraries returns the names of the backends that have a library below a folder, see LibraryDirectory. The error is one of the file system.
+func Libraries(dir string) (names []string, err error) {
+	entries, err := os.ReadDir(dir)
 	for _, e := range entries {
 		if files.IsRegular(filepath.Join(dir, e.Name(), LibraryFile(e.Name()))) {
 			names = append(names, e.Name())
 		}
 	}
-	return names
+	return names, err
 }
 
 // FindLibrary returns the path of the library of the backend that a model names, or "". It is looked for where Triton does: in the folder of the

@@ -20,7 +20,7 @@ import (
 const (
 	backendScripts = "bench/peers/backends"
 	overheadTime   = "300ms"
-	// cannotFetch is a script's exit status when it needs a network or another version of Python.
+	// cannotFetch is a script's exit status when it needs a network, another version of Python or a compiler.
 	cannotFetch = 3
 )
 
@@ -55,7 +55,7 @@ type measuredCase struct {
 
 // backends compares a call of each backend on its two-input model with the framework's own call in Python. For
 // every script in bench/peers/backends, the package of the same name runs BenchmarkOverhead, alternating with the
-// script. Our call must cost less, see limit. The figures go to measured.json beside the scripts, from which the documentation
+// script. Our call must cost no more than its limit. The figures go to measured.json beside the scripts, from which the documentation
 // is generated.
 func (b *bench) backends() error {
 	scripts, err := filepath.Glob(filepath.Join(backendScripts, "*.py"))

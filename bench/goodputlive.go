@@ -174,8 +174,8 @@ func (g *goodputBench) liveGraph(addr string, shared bool) (graph sim.Graph, err
 	for i := range learned.Steps {
 		s := &learned.Steps[i]
 		n := sim.Node{Name: s.Name, Fixed: ofMillis(s.Fixed), PerRow: ofMillis(s.PerRow), MaxBatch: s.MaxBatch, Instances: s.Instances}
-		if i > 0 {
-			n.After = []int{i - 1}
+		for _, name := range s.After {
+			n.After = append(n.After, slices.IndexFunc(graph.Nodes, func(n sim.Node) bool { return n.Name == name }))
 		}
 		if shared {
 			n.Device = 1
@@ -187,11 +187,11 @@ func (g *goodputBench) liveGraph(addr string, shared bool) (graph sim.Graph, err
 
 // simulate runs tutti simulate of an ensemble of the server at addr.
 func (g *goodputBench) simulate(addr string, args ...string) (r simulate.Data, err error) {
-	answer, err := output(nil, g.tutti, append(append([]string{"simulate"}, args...), "--url", addr, "-o", "json")...)
+	response, err := output(nil, g.tutti, append(append([]string{"simulate"}, args...), "--url", addr, "-o", "json")...)
 	if err != nil {
 		return r, err
 	}
-	return r, json.Unmarshal([]byte(answer), &r)
+	return r, json.Unmarshal([]byte(response), &r)
 }
 
 // closedLoop has n clients send requests for some time, each one the next after the response.

@@ -45,9 +45,11 @@ func tuttiArgs(ports [2]string, repositories ...string) []string {
 
 // freePorts returns two free ports, for HTTP and for gRPC.
 func freePorts() (ports [2]string, err error) {
-	for i := range ports {
-		if ports[i], err = proc.FreePort(); err != nil {
-			return ports, err
+	for ports[0] == ports[1] {
+		for i := range ports {
+			if ports[i], err = proc.FreePort(); err != nil {
+				return ports, err
+			}
 		}
 	}
 	return ports, nil

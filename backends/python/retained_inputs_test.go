@@ -62,7 +62,7 @@ func TestSmallView(t *testing.T) {
 	for i := range values {
 		values[i] = float32(i)
 	}
-	for way, places := range map[float32]string{1: "in the inputs", 10: "copied"} {
+	for way, where := range map[float32]string{1: "in the inputs", 10: "copied"} {
 		values[0] = way
 		out := over(t.Context(), t, x, s.Alloc, values)
 		want := values
@@ -70,7 +70,7 @@ func TestSmallView(t *testing.T) {
 			want = values[len(values)-16:]
 		}
 		if got := tensor.Slice[float32](&out); !slices.Equal(got, want) {
-			t.Errorf("an output that is %s: other values", places)
+			t.Errorf("an output that is %s: other values", where)
 		}
 		if used := out.Off + out.Len; way == 10 && used > 64 {
 			t.Errorf("an output of 64 bytes ends at byte %d of its memory, expected a copy", used)

@@ -13,11 +13,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tutti-server/tutti/internal/addresstest"
 	"github.com/tutti-server/tutti/backends"
 	"github.com/tutti-server/tutti/client"
 	"github.com/tutti-server/tutti/core/status"
 	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/internal/addresstest"
 	"github.com/tutti-server/tutti/internal/server/certs/certstest"
 )
 

@@ -17,8 +17,8 @@ import (
 	grpcstatus "google.golang.org/grpc/status"
 	"google.golang.org/protobuf/protoadapt"
 
-	"github.com/tutti-server/tutti/internal/addresstest"
 	"github.com/tutti-server/tutti/client"
+	"github.com/tutti-server/tutti/internal/addresstest"
 	"github.com/tutti-server/tutti/proto/inference"
 )
 

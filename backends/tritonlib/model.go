@@ -46,12 +46,27 @@ type backend struct {
 // Close does nothing: models end their processes.
 func (*backend) Close() error { return nil }
 
-var _ backends.Describer = (*backend)(nil)
+var (
+	_ backends.Checker   = (*backend)(nil)
+	_ backends.Describer = (*backend)(nil)
+)
+
+// Check implements backends.Checker: a folder of libraries that the settings name can be read. That of Triton need not be there.
+func (b *backend) Check() error {
+	dir := b.options.Config[backends.KeyDirectory]
+	if dir == "" {
+		return nil
+	}
+	if _, err := backends.Libraries(dir); err != nil {
+		return status.Errorf(status.NotFound, "the folder of Triton's backends, --backend-directory, cannot be read: %w", err)
+	}
+	return nil
+}
 
 // Describe implements backends.Describer with the libraries in the folder of Triton's backends.
 func (b *backend) Describe() string {
 	dir := backends.LibraryDirectory(b.options.Config)
-	libraries := backends.Libraries(dir)
+	libraries, _ := backends.Libraries(dir) // none where it cannot be read
 	if len(libraries) == 0 {
 		return "no libraries NAME/libtriton_NAME.so in " + dir
 	}

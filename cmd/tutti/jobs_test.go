@@ -16,9 +16,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tutti-server/tutti/internal/addresstest"
 	"github.com/tutti-server/tutti/core/job"
 	"github.com/tutti-server/tutti/core/tensor/cuda/cudatest"
+	"github.com/tutti-server/tutti/internal/addresstest"
 	"github.com/tutti-server/tutti/internal/preparedtest"
 	"github.com/tutti-server/tutti/internal/temporald"
 )

@@ -367,7 +367,7 @@ var rules = []Rule{
 	{Code: MixedRows, Severity: Fault, Doc: "A tensor is needed for rows that do not have it, because of the condition of a step.", Fix: "give the rows without it a value by step.MODEL.otherwise, or join it with others by ensemble.first_of"},
 	{Code: NotHonoured, Severity: Fault, Unsupported: true, Doc: "A field would change results and is not supported.", Fix: "remove the field"},
 	{Code: Hint, Severity: Notice, Doc: "A field only hints at speed, or depends on one that is not set, and has no effect here."},
-	{Code: SharedLibrary, Severity: Fault, Unsupported: true, Doc: "The field names a shared library that was built for Triton.", Fix: "use what is built in; of the libraries made for Triton only backends are loaded, libtriton_BACKEND.so"},
+	{Code: SharedLibrary, Severity: Fault, Unsupported: true, Doc: "The field names a shared library that was built for Triton.", Fix: "use what is built in; of libraries built for Triton only that of the model's backend is loaded, libtriton_BACKEND.so, where BACKEND is the field 'backend'"},
 	{Code: NotBuiltIn, Severity: Fault, Doc: "The backend is not built in.", Fix: "use one of the backends that are built in"},
 	{Code: NoGPU, Severity: Fault, Unsupported: true, Doc: "The configuration requires a GPU, and there is none.", Fix: "remove the accelerator, or " + runOnCPU},
 	{Code: OnCPU, Severity: Warning, Doc: "The configuration requires a GPU, and there is none: the model runs on the CPU because of --gpu-fallback=cpu.", Fix: "set kind: KIND_CPU to have the same everywhere"},

@@ -79,7 +79,7 @@ class Server:
         self.log = tempfile.TemporaryFile("w+")
         self.process = subprocess.Popen(
             [str(BIN / "tutti"), "serve", "--model-repository=%s" % repository, "--http-address=127.0.0.1", "--http-port=0",
-             "--allow-grpc=false", "--metrics-address=127.0.0.1", "--metrics-port=0", *options],
+             "--allow-grpc=false", "--log-info=true", "--log-file=", "--metrics-address=127.0.0.1", "--metrics-port=0", *options],
             stdout=self.log, stderr=subprocess.STDOUT, cwd=HERE, env=dict(os.environ, **(environment or {})))
         end = time.monotonic() + 180
         while not self.ready():

@@ -85,7 +85,7 @@ func given(set *flag.FlagSet) (found bool) {
 func (p *program) initModel(ctx context.Context, out *output, rest []string, o *starter.Options, settings options.BackendConfig) error {
 	switch {
 	case o.Model == "":
-		return usagef("expected --model with the flags --labels, --tokenizer, --kind and --name")
+		return usagef("expected --model with the flags --labels, --tokenizer, --kind and --name, and those of backends")
 	case len(rest) > 1:
 		return usagef("expected --model or '%s', not both: --kind says what the model is", rest[1])
 	case o.Kind != "" && !slices.Contains(starter.Kinds(), o.Kind):

@@ -87,7 +87,7 @@ class Rounded:
 
     def values(self):
         """The numbers that the codes stand for."""
-        return self.codes * self.scale + self.low
+        return self.codes.astype(self.low.dtype) * self.scale.astype(self.low.dtype) + self.low
 
 
 def rounded_weight(numpy, w):

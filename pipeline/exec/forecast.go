@@ -25,7 +25,7 @@ type forecast struct {
 	after [][]int32        // per node: those whose outputs it reads; nil for a plain model
 	// device is, per node, the first one that is at the same device.
 	device []int32
-	// predicts reports that the executor predicts: it is that of an ensemble, and of no segment.
+	// predicts reports that the executor predicts: it is that of a whole ensemble, not of a segment.
 	predicts bool
 
 	clients atomic.Bool  // clients are told apart

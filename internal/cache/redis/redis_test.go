@@ -14,9 +14,9 @@ import (
 
 	"go.uber.org/goleak"
 
-	"github.com/tutti-server/tutti/internal/addresstest"
 	"github.com/tutti-server/tutti/core/tensor"
 	"github.com/tutti-server/tutti/core/tensor/tensortest"
+	"github.com/tutti-server/tutti/internal/addresstest"
 	"github.com/tutti-server/tutti/internal/cache"
 	"github.com/tutti-server/tutti/internal/cache/redis"
 	"github.com/tutti-server/tutti/internal/preparedtest"

@@ -12,8 +12,9 @@ import (
 
 // execute calls the handlers of the calls that have arrived, and writes what is to be written. It reports whether the caller still leads.
 //
-// A short call executes on this goroutine if it is the only open call of the connection. Beside others it does not: they may be waiting for
-// a place to execute, which this goroutine would keep while clients send without a pause, and their clients' next calls would not be read.
+// A short call executes on this goroutine if it is the only open call of the connection. Beside others it executes on a worker: their handlers may
+// be ready to run without a processor, which this goroutine would keep while clients send without a pause, and it would not read further calls
+// meanwhile.
 //
 // hot: no allocation but the worker's for further calls.
 func (c *conn) execute() bool {

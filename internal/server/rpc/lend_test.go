@@ -42,14 +42,29 @@ func TestLend(t *testing.T) {
 	}
 }
 
-// TestLendMany has many clients of one connection call methods that return at once and methods that block for a while.
+// TestLendMany has many clients call methods that return at once and methods that block for a while: clients of one connection, whose calls
+// execute beside others, and clients with a connection each, whose calls execute on the goroutine that reads it.
 func TestLendMany(t *testing.T) {
 	t.Parallel()
+	for name, shared := range map[string]bool{"one connection": true, "a connection each": false} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			lendMany(t, shared)
+		})
+	}
+}
+
+func lendMany(t *testing.T, shared bool) {
+	t.Helper()
 	addr, e, _ := start(t, nil)
-	c := testpb.NewTestServiceClient(dial(t, addr, plain()))
+	one := testpb.NewTestServiceClient(dial(t, addr, plain()))
 	const clients, calls = 16, 50
 	var wg sync.WaitGroup
 	for n := range clients {
+		c := one
+		if !shared {
+			c = testpb.NewTestServiceClient(dial(t, addr, plain()))
+		}
 		wg.Go(func() {
 			for i := range calls {
 				ctx := t.Context()

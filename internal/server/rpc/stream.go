@@ -32,7 +32,7 @@ type stream struct {
 	ctx    context.Context //nolint:containedctx // a stream is one call
 	cancel context.CancelFunc
 	stop   func() bool // of the deadline; nil without one
-	whole  bool        // the message had arrived before the handler was called; owned by the leader
+	whole  bool        // the message had arrived before the handler was called; set by the leader before that
 	begun  bool        // the handler has been called, or must not be; owned by the leader
 
 	// Of the handler.

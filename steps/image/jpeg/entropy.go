@@ -217,7 +217,8 @@ func (t *table) prepare() {
 	}
 }
 
-// join returns the pair of entry e, which fast has at index i, and the entry after it, of e alone, or 0 if its value is too large.
+// join returns the pair of e, the entry at index i, with the entry after it if both fit, and else that of e alone. It is 0 if e is empty or its
+// value needs more than 10 bits.
 func (t *table) join(i int, e entry) pair {
 	n, v, skip := int(e&0xff), int32(e)>>16, e>>8&0xff
 	if n == 0 || v != v<<22>>22 {

@@ -20,10 +20,10 @@ type scan struct {
 // maxUnit is the most blocks of a unit.
 const maxUnit = 10
 
-// unitBlock is a block of a unit, which has wide x tall blocks of its component. x and y say which of them it is.
+// unitBlock is a block of a unit, which has h x v blocks of component c. x and y say which of them it is.
 type unitBlock struct {
-	*component
-	wide, tall, x, y int
+	c          *component
+	h, v, x, y int
 }
 
 var (
@@ -171,12 +171,12 @@ func (d *Decoder) units() error {
 func (s *scan) layUnit() {
 	s.blocks = 0
 	for _, c := range s.comps[:s.n] {
-		wide, tall := c.h, c.v
+		h, v := c.h, c.v
 		if s.n == 1 {
-			wide, tall = 1, 1
+			h, v = 1, 1
 		}
-		for i := range wide * tall {
-			s.unit[s.blocks] = unitBlock{component: c, wide: wide, tall: tall, x: i % wide, y: i / wide}
+		for i := range h * v {
+			s.unit[s.blocks] = unitBlock{c, h, v, i % h, i / h}
 			s.blocks++
 		}
 	}
@@ -186,18 +186,19 @@ func (s *scan) layUnit() {
 func (d *Decoder) decodeUnit(x, y int) error {
 	for i := range d.scan.unit[:d.scan.blocks] {
 		u := &d.scan.unit[i]
+		c := u.c
 		if !d.bits.ready() {
 			return errShort
 		}
 		if d.progressive {
-			at := (y*u.tall+u.y)*u.blocks + x*u.wide + u.x
-			if !d.refine(u.component, (*[64]int16)(u.coefs[64*at:]), &u.sets[at]) {
+			at := (y*u.v+u.y)*c.blocks + x*u.h + u.x
+			if !d.refine(c, (*[64]int16)(c.coefs[64*at:]), &c.sets[at]) {
 				return errCode
 			}
 			continue
 		}
-		at := u.y*u.blocks + x*u.wide + u.x
-		if !d.bits.sequential(u.component, &d.quant[u.quant&3], (*[64]int16)(u.coefs[64*at:])) {
+		at := u.y*c.blocks + x*u.h + u.x
+		if !d.bits.sequential(c, &d.quant[c.quant&3], (*[64]int16)(c.coefs[64*at:])) {
 			return errCode
 		}
 	}

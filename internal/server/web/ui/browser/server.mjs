@@ -29,7 +29,7 @@ export async function serve(root, more, flags, dirs = wanted.map((d) => join(roo
   }
   const over = new Promise((done) => child.on('exit', done));
   for (let n = 0; ; n++) {
-    const ok = ports.HTTPService && await fetch(`http://127.0.0.1:${ports.HTTPService}/v2/health/ready`).then((r) => r.ok, () => false);
+    const ok = ports.HTTPService && ports.GRPCInferenceService && await fetch(`http://127.0.0.1:${ports.HTTPService}/v2/health/ready`).then((r) => r.ok, () => false);
     if (ok) break;
     if (child.exitCode !== null || n > 600) throw new Error(`the server did not become ready:\n${said}`);
     await new Promise((f) => setTimeout(f, 100));

@@ -109,7 +109,7 @@ func (d *demonstration) runJob(ctx context.Context, spec *job.Spec) error {
 }
 
 func (d *demonstration) awaitJob(ctx context.Context, jobs *client.Jobs, spec *job.Spec) error {
-	st, err := waitJob(ctx, jobs, spec.ID, func(*job.Status) {})
+	st, err := waitJob(ctx, jobs, spec.ID, true, func(*job.Status) {})
 	if err != nil {
 		return err
 	}

@@ -249,7 +249,7 @@ func (j *jobsCommand) submitted(ctx context.Context) func(*job.Status, error) er
 		case err != nil:
 			return err
 		case j.wait:
-			return j.await(ctx, st.ID)
+			return j.awaitEnd(ctx, st.ID, true)
 		case j.out.machine():
 			return j.print(st)
 		}
@@ -353,9 +353,12 @@ func problem(p *job.Problem) string {
 }
 
 // await shows the progress of a job until it has ended. It fails if the job did not complete.
-func (j *jobsCommand) await(ctx context.Context, id string) error {
+func (j *jobsCommand) await(ctx context.Context, id string) error { return j.awaitEnd(ctx, id, false) }
+
+// awaitEnd is await of a job that is known to exist, or is not.
+func (j *jobsCommand) awaitEnd(ctx context.Context, id string, known bool) error {
 	bar := newProgress(j.stderr)
-	st, err := waitJob(ctx, j.jobs, id, bar.show)
+	st, err := waitJob(ctx, j.jobs, id, known, bar.show)
 	bar.end()
 	switch {
 	case err != nil:
@@ -372,11 +375,11 @@ func (j *jobsCommand) await(ctx context.Context, id string) error {
 }
 
 // waitJob returns a job when it has ended, and passes it to show before that again and again. A server that is away for
-// a while, for example because it starts again, is no error.
-func waitJob(ctx context.Context, jobs *client.Jobs, id string, show func(*job.Status)) (*job.Status, error) {
+// a while, for example because it starts again, is no error once the job is known to exist.
+func waitJob(ctx context.Context, jobs *client.Jobs, id string, known bool, show func(*job.Status)) (*job.Status, error) {
 	tick := time.NewTicker(pollJob)
 	defer tick.Stop()
-	for seen := false; ; {
+	for {
 		st, err := jobs.Show(ctx, id)
 		refusal, refused := errors.AsType[*client.Error](err)
 		switch {
@@ -384,9 +387,9 @@ func waitJob(ctx context.Context, jobs *client.Jobs, id string, show func(*job.S
 			show(st)
 			return st, nil
 		case err == nil:
-			seen = true
+			known = true
 			show(st)
-		case !seen, ctx.Err() != nil, refused && !strings.HasPrefix(refusal.Status, "503"):
+		case !known, ctx.Err() != nil, refused && !strings.HasPrefix(refusal.Status, "503"):
 			return nil, err
 		}
 		select {

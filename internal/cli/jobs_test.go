@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"net/http"
 	"net/http/httptest"
 	"path/filepath"
 	"strings"
@@ -87,6 +88,29 @@ func TestJobsCommand(t *testing.T) {
 	}
 	if out := run(0, "list"); !strings.Contains(out, "job-1  text   completed  2/4") {
 		t.Errorf("list printed %q", out)
+	}
+}
+
+// TestSubmitAndWait checks that a job which was submitted is waited for although Temporal cannot be reached when its state is asked for first.
+func TestSubmitAndWait(t *testing.T) {
+	jobs, e, asked := &servertest.Jobs{}, servertest.NewEcho(), 0
+	api := httpapi.New(httpapi.Settings{Infer: e, Catalog: e, Jobs: jobs})
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/v2/jobs/job-0" {
+			if asked++; asked == 1 {
+				if err := jobs.End("job-0"); err != nil {
+					t.Error(err)
+				}
+				http.Error(w, `{"error": "Temporal cannot be reached"}`, http.StatusServiceUnavailable)
+				return
+			}
+		}
+		api.ServeHTTP(w, r)
+	}))
+	t.Cleanup(s.Close)
+	code, out, errs := invoke(t.Context(), "jobs", "--url", s.URL, "submit", "--model", "text", "--input", "a", "--output", "b", "--wait")
+	if code != 0 || asked < 2 || !strings.Contains(out+errs, "job-0 completed") {
+		t.Errorf("status %d after %d questions: %s%s", code, asked, out, errs)
 	}
 }
 

@@ -202,9 +202,8 @@ func (c *change) record(m *model, list []outcome) {
 func (c *change) open(ctx context.Context, m *model, l *versionState) (*version, error) {
 	began := telemetry.Now()
 	for try := 0; ; try++ {
-		v, err := c.attempt(ctx, m, l.number)
+		v, err := c.attempt(ctx, m, l)
 		if err == nil {
-			v.key, v.state = m.key, l
 			v.stats.LoadNs.Store(telemetry.Now() - began)
 			return v, nil
 		}
@@ -216,23 +215,35 @@ func (c *change) open(ctx context.Context, m *model, l *versionState) (*version,
 }
 
 // attempt loads one version. If only instances changed it takes over the open model of the version that serves.
-func (c *change) attempt(ctx context.Context, m *model, number int64) (v *version, err error) {
-	defer recovery.Error(&err, c.r.s.Log, "loading model '"+m.name+"'", slog.String("model", m.name), slog.Int64("version", number))
-	stats := c.stats(m, number)
-	if v, err = c.regroup(ctx, m, number, stats); v != nil || err != nil {
+func (c *change) attempt(ctx context.Context, m *model, l *versionState) (v *version, err error) {
+	defer recovery.Error(&err, c.r.s.Log, "loading model '"+m.name+"'", slog.String("model", m.name), slog.Int64("version", l.number))
+	stats := c.stats(m, l.number)
+	if v, err = c.regroup(ctx, m, l.number, stats); v != nil || err != nil {
+		if v != nil {
+			v.key, v.state = m.key, l
+		}
 		return v, err
 	}
 	if c.r.memory == nil {
-		return c.r.loadVersion(ctx, m.folder, number, stats)
+		return c.loadVersion(ctx, m, l, stats)
 	}
 	err = c.r.memory.fit(ctx, m.key, c.r.wantedInstances(m.folder.cfg).places(), func(ctx context.Context) (err error) {
-		defer recovery.Error(&err, c.r.s.Log, "loading model '"+m.name+"'", slog.String("model", m.name), slog.Int64("version", number))
-		v, err = c.r.loadVersion(ctx, m.folder, number, stats)
-		if err == nil && v.residency != nil { // before other loads look for room
+		defer recovery.Error(&err, c.r.s.Log, "loading model '"+m.name+"'", slog.String("model", m.name), slog.Int64("version", l.number))
+		v, err = c.loadVersion(ctx, m, l, stats)
+		if err == nil && v.residency != nil { // before other loads look for room; from now on they may evict it
 			c.r.memory.add(v.residency)
 		}
 		return err
 	})
+	return v, err
+}
+
+// loadVersion loads a version of a model of the change.
+func (c *change) loadVersion(ctx context.Context, m *model, l *versionState, stats *telemetry.Model) (*version, error) {
+	v, err := c.r.loadVersion(ctx, m.folder, l.number, stats)
+	if err == nil {
+		v.key, v.state = m.key, l
+	}
 	return v, err
 }
 

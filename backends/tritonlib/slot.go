@@ -67,8 +67,13 @@ func (s *slot) start(instance int) {
 	}
 }
 
-// spins is how often an execution looks for events before it sleeps: some microseconds.
-const spins = 3000
+const (
+	// spinTime is how long an execution looks for events before it sleeps, as the thread of an instance looks for an execution. It is a time and
+	// not a number of looks, of which processors differ in how many they make while a short execution takes.
+	spinTime = 20 * time.Microsecond
+	// looks is how often it looks before it reads the clock.
+	looks = 256
+)
 
 // await waits until there is an event, the process has ended, or the time of watchEvery is over. It sleeps at once where patient is set. It
 // reports whether it has slept.
@@ -77,9 +82,11 @@ const spins = 3000
 func (s *slot) await(patient bool) (slept bool) {
 	events := first(s.mem)
 	if !patient {
-		for range spins {
-			if events.Load() != 0 {
-				return false
+		for began := time.Now(); time.Since(began) < spinTime; {
+			for range looks {
+				if events.Load() != 0 {
+					return false
+				}
 			}
 		}
 	}

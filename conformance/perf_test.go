@@ -77,16 +77,18 @@ func analyze(t *testing.T, folder string, at addresses, args []string) {
 	model := args[slices.Index(args, "-m")+1]
 	var out []byte
 	var err error
+	var answered int
 	for run := range perfRuns {
 		before := successes(t, at, model)
-		if out, err = analyzeOnce(t, folder, args); err == nil || run == perfRuns-1 || successes(t, at, model) < before+perfRequests {
+		out, err = analyzeOnce(t, folder, args)
+		if answered = successes(t, at, model) - before; err == nil || run == perfRuns-1 || answered < perfRequests {
 			break
 		}
 		t.Logf("perf_analyzer %q hangs though its requests are answered", args)
 	}
 	found := throughput.FindAllSubmatch(out, -1)
 	if err != nil || len(found) == 0 || failures.Match(out) {
-		t.Fatalf("perf_analyzer %q ended with %v:\n%s", args, err, out)
+		t.Fatalf("perf_analyzer %q ended with %v after %d responses:\n%s", args, err, answered, out)
 	}
 	for _, m := range found {
 		if rate, err := strconv.ParseFloat(string(m[1]), 64); err != nil || rate <= 0 {

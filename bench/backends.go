@@ -55,7 +55,7 @@ type measuredCase struct {
 
 // backends compares a call of each backend on its two-input model with the framework's own call in Python. For
 // every script in bench/peers/backends, the package of the same name runs BenchmarkOverhead, alternating with the
-// script. Our call must cost no more than its limit. The figures go to measured.json beside the scripts, from which the documentation
+// script. A call that takes more than the limit of its backend is an error. The figures go to measured.json beside the scripts, from which the documentation
 // is generated.
 func (b *bench) backends() error {
 	scripts, err := filepath.Glob(filepath.Join(backendScripts, "*.py"))

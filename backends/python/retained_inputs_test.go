@@ -14,13 +14,7 @@ import (
 // the worker may reuse the memory of inputs for large outputs.
 func TestRetainedInputs(t *testing.T) {
 	t.Parallel()
-	o := options(t)
-	cfg, err := config.Load("testdata/models/over")
-	if err != nil {
-		t.Fatal(err)
-	}
-	s := settings(t, "over", cfg)
-	x := running(t, opened(t, o), s, 1)[0]
+	x, alloc := overInstance(t)
 	var held [3]tensor.Tensor
 	var want [3][]float32
 	defer tensor.ReleaseAll(held[:])
@@ -37,7 +31,7 @@ func TestRetainedInputs(t *testing.T) {
 		values[0] = float32(way)
 		at := round % len(held)
 		held[at].Release()
-		held[at] = over(t.Context(), t, x, s.Alloc, values)
+		held[at] = over(t.Context(), t, x, alloc, values)
 		want[at] = overResponse(way, values)
 		for i := range held {
 			if held[i].Present() && !slices.Equal(tensor.Slice[float32](&held[i]), want[i]) {
@@ -51,20 +45,14 @@ func TestRetainedInputs(t *testing.T) {
 // response is sent or kept.
 func TestSmallView(t *testing.T) {
 	t.Parallel()
-	o := options(t)
-	cfg, err := config.Load("testdata/models/over")
-	if err != nil {
-		t.Fatal(err)
-	}
-	s := settings(t, "over", cfg)
-	x := running(t, opened(t, o), s, 1)[0]
+	x, alloc := overInstance(t)
 	values := make([]float32, 1<<18)
 	for i := range values {
 		values[i] = float32(i)
 	}
 	for way, where := range map[float32]string{1: "in the inputs", 10: "copied"} {
 		values[0] = way
-		out := over(t.Context(), t, x, s.Alloc, values)
+		out := over(t.Context(), t, x, alloc, values)
 		want := values
 		if way == 10 {
 			want = values[len(values)-16:]
@@ -77,6 +65,17 @@ func TestSmallView(t *testing.T) {
 		}
 		out.Release()
 	}
+}
+
+// overInstance returns an instance of the model 'over' and the allocator of its tensors.
+func overInstance(t *testing.T) (backends.Instance, tensor.Allocator) {
+	t.Helper()
+	cfg, err := config.Load("testdata/models/over")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := settings(t, "over", cfg)
+	return running(t, opened(t, options(t)), s, 1)[0], s.Alloc
 }
 
 // over executes a request and returns its output.

@@ -24,7 +24,7 @@ func Unused(tb testing.TB) string {
 
 // Find returns a loopback address, HOST:PORT, at which no server listens. The port is one of those that the kernel never chooses itself. So no
 // connection and no server that listens at port 0 gets it, as it might get the port of a listener that was closed; only another caller of
-// Find may, of which two in ten thousand choose the same port. Where the kernel chooses from all ports, it is one of these.
+// Find may. Where the kernel chooses from all ports, it is one of these.
 func Find() (address string, err error) {
 	text, err := os.ReadFile("/proc/sys/net/ipv4/ip_local_port_range")
 	if err != nil {

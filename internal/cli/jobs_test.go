@@ -91,7 +91,7 @@ func TestJobsCommand(t *testing.T) {
 	}
 }
 
-// TestSubmitAndWait checks that a job which was submitted is waited for although Temporal cannot be reached when its state is asked for first.
+// TestSubmitAndWait checks that submit --wait goes on when the first request for the state of the new job fails.
 func TestSubmitAndWait(t *testing.T) {
 	jobs, e, asked := &servertest.Jobs{}, servertest.NewEcho(), 0
 	api := httpapi.New(httpapi.Settings{Infer: e, Catalog: e, Jobs: jobs})

@@ -218,10 +218,7 @@ func (c *change) open(ctx context.Context, m *model, l *versionState) (*version,
 func (c *change) attempt(ctx context.Context, m *model, l *versionState) (v *version, err error) {
 	defer recovery.Error(&err, c.r.s.Log, "loading model '"+m.name+"'", slog.String("model", m.name), slog.Int64("version", l.number))
 	stats := c.stats(m, l.number)
-	if v, err = c.regroup(ctx, m, l.number, stats); v != nil || err != nil {
-		if v != nil {
-			v.key, v.state = m.key, l
-		}
+	if v, err = c.regroup(ctx, m, l, stats); v != nil || err != nil {
 		return v, err
 	}
 	if c.r.memory == nil {

@@ -220,8 +220,8 @@ func ungrouped(cfg *modelconfig.ModelConfig) *modelconfig.ModelConfig {
 
 // regroup returns a version with new instances of the model that the serving version has open, or nil if the model
 // must be loaded. Both versions hold the model.
-func (c *change) regroup(ctx context.Context, m *model, number int64, stats *telemetry.Model) (*version, error) {
-	old := c.served(m.folder, number)
+func (c *change) regroup(ctx context.Context, m *model, l *versionState, stats *telemetry.Model) (*version, error) {
+	old := c.served(m.folder, l.number)
 	if old == nil {
 		return nil, nil //nolint:nilnil // there is nothing to use again
 	}
@@ -230,8 +230,8 @@ func (c *change) regroup(ctx context.Context, m *model, number int64, stats *tel
 	if err != nil {
 		return nil, errors.Join(err, old.release())
 	}
-	v.holders = old.holders
-	c.r.s.Log.DebugContext(ctx, "instances made anew", slog.String("model", m.name), slog.Int64("version", number))
+	v.key, v.state, v.holders = m.key, l, old.holders
+	c.r.s.Log.DebugContext(ctx, "instances made anew", slog.String("model", m.name), slog.Int64("version", l.number))
 	return v, nil
 }
 

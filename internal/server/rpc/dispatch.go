@@ -30,15 +30,15 @@ func (c *conn) execute() bool {
 		return c.write()
 	}
 	s := c.ready[0]
-	if n > 1 || !s.head.method.short || c.slow.Load() > 0 || !c.begin(s, true) {
+	inline := n == 1 && s.head.method.short && c.slow.Load() <= 0 && c.alone()
+	if !inline {
 		for _, s := range c.ready {
 			c.start(s)
 		}
-		s = nil
 	}
 	clear(c.ready)
 	c.ready = c.ready[:0]
-	if s == nil {
+	if !inline || !c.begin(s) {
 		return c.write()
 	}
 	v := c.lend()
@@ -63,20 +63,24 @@ func (c *conn) write() bool {
 
 // start calls the handler of a call on another goroutine.
 func (c *conn) start(s *stream) {
-	if c.begin(s, false) {
+	if c.begin(s) {
 		c.srv.workers.run(s)
 	}
 }
 
-// begin counts a handler, and reports false if its call has ended, or if it is to be the only open call and is not. It waits while too many
-// run: calls that are reset at once are no longer counted as open, but their handlers may run.
-func (c *conn) begin(s *stream, only bool) bool {
+// alone reports whether at most one call is open. Only the leader opens calls, so it stays true until the caller reads on.
+func (c *conn) alone() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.streams) <= 1
+}
+
+// begin counts a handler, and reports false if its call has ended. It waits while too many run: calls that are reset at once are no longer
+// counted as open, but their handlers may run.
+func (c *conn) begin(s *stream) bool {
 	s.begun = true
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if only && len(c.streams) > 1 {
-		return false
-	}
 	for c.running >= c.srv.set.MaxStreams && !s.done {
 		c.room.Wait()
 	}

@@ -327,10 +327,13 @@ bench-embeddings: bin/tutti-bench runtime examples build ## Compare /v1/embeddin
 bench-tax: bin/tutti-bench runtime ## Compare ensembles with their slowest step alone, and with their models called directly; fails beyond a limit
 	bin/tutti-bench -only tax -rounds $(COUNT)
 
-# Neither looks at wall time, so that it can run where other programs do.
+# It does not look at wall time, so that it can run where other programs do. A clone without the reference's commit compares
+# no CPU time.
 .PHONY: bench-guard
-bench-guard: ## Fail when a request allocates or computes more than recorded; UPDATE=1 records
-	go -C bench test -count=1 -timeout 60m -run '^TestGuard$$' . -args -guard $(if $(UPDATE),-guard-update)
+bench-guard: ## Fail when a request allocates more than recorded, or computes more than at the reference's commit; UPDATE=1 records both
+	reference= && $(if $(UPDATE),,reference=$$(scripts/prepare-guard) || [ $$? = 3 ] &&) \
+		go -C bench test -count=1 -timeout 60m -run '^TestGuard$$' -v . -args -guard \
+		$(if $(UPDATE),-guard-update "$$(git rev-parse HEAD)",-guard-reference "$$reference")
 
 # Compiling for a profile takes as long as compiling everything anew.
 .PHONY: bench-pgo

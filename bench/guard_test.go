@@ -12,25 +12,33 @@ import (
 	"text/tabwriter"
 )
 
-// The guard compares the cost of requests on important paths with the figures in testdata/guard.json: allocations,
-// which are exact, and CPU time as a ratio. The ratio is to a program of the same process that is measured
-// alternately with the path, so neither a slow machine nor a busy one changes it much. Wall time is not compared.
-// For example, one more allocation per request on "chain of 3" fails the guard.
+// The guard compares the cost of requests on important paths with an older state of this tree, the reference:
+// allocations, which are exact, with those recorded in testdata/guard.json, and CPU time with a program built from the
+// reference's commit. Both programs measure each path in turns, so neither the kind of processor nor a busy
+// machine changes their ratio much. Wall time is not compared. For example, one more allocation per request on
+// "chain of 3" fails the guard.
 var (
-	guardOn     = flag.Bool("guard", false, "compare the costs of requests with the recorded ones")
-	guardUpdate = flag.Bool("guard-update", false, "record the costs of requests")
+	guardOn        = flag.Bool("guard", false, "compare the costs of requests with the recorded ones")
+	guardReference = flag.String("guard-reference", "", "a test program of this package, built from the reference's commit")
+	guardUpdate    = flag.String("guard-update", "", "record the allocations of requests, and this commit as the reference")
+	guardServe     = flag.Bool("guard-serve", false, "measure paths as standard input asks")
 )
 
 const (
 	guardFile = "testdata/guard.json"
-	// guardCPU is the CPU time that a path may take, as a multiple of the recorded one.
-	guardCPU = 1.25
+	// guardCPU is the CPU time that a path may take, as a multiple of the reference's.
+	guardCPU = 1.2
 	// guardTries is the number of measurements of a path before the path counts as too slow. On a shared machine
 	// some kinds of work are slower for several seconds at a time.
-	guardTries = 40
-	// guardRecords is the number of measurements of a path when its figures are recorded.
-	guardRecords = 3
+	guardTries = 10
 )
+
+// guardRecord is what the guard's file holds.
+type guardRecord struct {
+	// Reference is the commit whose CPU time is compared.
+	Reference string        `json:"reference"`
+	Paths     []guardFigure `json:"paths"`
+}
 
 // guardFigure is the cost of a request on one path.
 type guardFigure struct {
@@ -38,41 +46,32 @@ type guardFigure struct {
 	// Allocations and Bytes count the allocations of one request.
 	Allocations float64 `json:"allocations"`
 	Bytes       float64 `json:"bytes"`
-	// CPU is the CPU time of one request, as a multiple of one call of Against.
-	CPU float64 `json:"cpu"`
-	// Against names the program that the path is compared with.
-	Against string `json:"against"`
+	// CPU is the CPU time of one request, as a multiple of the reference's; 0 when there is nothing to compare with.
+	CPU float64 `json:"-"`
 }
 
-// guardPath is a path of requests through the program.
-type guardPath struct {
-	name string
-	// calls and floorCalls are chosen so that both programs run for about the same time, some milliseconds.
-	calls      int
-	run        func(n int)
-	against    string
-	floorCalls int
-	floor      func(n int)
-	// slack is the number of allocations, and noise the number of bytes, that vary by chance.
-	slack, noise float64
-}
-
-// TestGuard checks that no path costs more than its recorded limit. It needs the flag -guard: make bench-guard.
+// TestGuard checks that no path costs more than its limit. It needs the flag -guard: make bench-guard.
 func TestGuard(t *testing.T) { //nolint:paralleltest // it measures
-	if !*guardOn && !*guardUpdate {
+	if !*guardOn {
 		t.Skip("needs -guard: make bench-guard")
 	}
-	paths := append(guardInProcess(t), guardOverSockets(t)...)
-	if *guardUpdate {
-		guardRecord(t, paths)
+	today := guardStart(t, os.Args[0])
+	if *guardUpdate != "" {
+		guardWrite(t, today)
 		return
 	}
-	limits := guardLimits(guardRecorded(t), paths)
-	found := guardMeasure(paths, limits)
+	var reference *guardProgram
+	if *guardReference == "" {
+		t.Log("CPU time is not compared: no -guard-reference")
+	} else {
+		reference = guardStart(t, *guardReference)
+	}
+	limits := guardLimits(guardRecorded(t), today.paths)
+	found := guardMeasure(today, reference, limits)
 	var table strings.Builder
 	w := tabwriter.NewWriter(&table, 0, 4, 2, ' ', 0)
 	fmt.Fprintln(w, "path\tof a request\trecorded\tfound\tallowed")
-	for i := range paths {
+	for i := range found {
 		limits[i].print(w, &found[i])
 		if !limits[i].holds(&found[i]) {
 			t.Fail()
@@ -93,27 +92,27 @@ func guardLimits(recorded []guardFigure, paths []guardPath) []guardLimit {
 	list := make([]guardLimit, len(paths))
 	for i := range paths {
 		p := &paths[i]
-		at := slices.IndexFunc(recorded, func(f guardFigure) bool { return f.Path == p.name })
+		at := slices.IndexFunc(recorded, func(f guardFigure) bool { return f.Path == p.Name })
 		if at < 0 {
 			continue
 		}
 		was := &recorded[at]
 		list[i] = guardLimit{was, &guardFigure{
-			Allocations: was.Allocations + p.slack, Bytes: was.Bytes*1.02 + p.noise, CPU: was.CPU * guardCPU,
+			Allocations: was.Allocations + p.Slack, Bytes: was.Bytes*1.02 + p.Noise, CPU: guardCPU,
 		}}
 	}
 	return list
 }
 
 // guardMeasure returns the cost of each path. It measures a path again while the path is beyond its limit, at most
-// guardTries times, and returns the last measurement.
-func guardMeasure(paths []guardPath, limits []guardLimit) []guardFigure {
-	found := make([]guardFigure, len(paths))
+// guardTries times, and returns the last measurement. The reference is nil when there is none.
+func guardMeasure(today, reference *guardProgram, limits []guardLimit) []guardFigure {
+	found := make([]guardFigure, len(limits))
 	for try := range guardTries {
 		over := 0
-		for i := range paths {
+		for i := range found {
 			if try == 0 || limits[i].most != nil && !limits[i].holds(&found[i]) {
-				found[i] = paths[i].measure()
+				found[i] = guardCompare(today, reference, &today.paths[i])
 				over++
 			}
 		}
@@ -139,7 +138,9 @@ func (l *guardLimit) print(w io.Writer, found *guardFigure) {
 	}
 	line(found.Path, "allocations", l.recorded.Allocations, found.Allocations, l.most.Allocations)
 	line("", "bytes", l.recorded.Bytes, found.Bytes, l.most.Bytes)
-	line("", "CPU, "+found.Against, l.recorded.CPU, found.CPU, l.most.CPU)
+	if found.CPU > 0 {
+		line("", "CPU, of the reference's", 1, found.CPU, l.most.CPU)
+	}
 }
 
 // holds reports whether a path costs no more than it may.
@@ -153,26 +154,21 @@ func guardRecorded(t *testing.T) []guardFigure {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var list []guardFigure
-	if err := json.Unmarshal(text, &list); err != nil {
+	var record guardRecord
+	if err := json.Unmarshal(text, &record); err != nil {
 		t.Fatalf("'%s': %v", guardFile, err)
 	}
-	return list
+	return record.Paths
 }
 
-// guardRecord writes the cost of each path: the median of several measurements.
-func guardRecord(t *testing.T, paths []guardPath) {
+// guardWrite records the allocations of each path, and the commit whose CPU time is compared from now on.
+func guardWrite(t *testing.T, today *guardProgram) {
 	t.Helper()
-	var list []guardFigure
-	for i := range paths {
-		several := make([]guardFigure, guardRecords)
-		for j := range several {
-			several[j] = paths[i].measure()
-		}
-		slices.SortFunc(several, func(a, b guardFigure) int { return int(1e6 * (a.CPU - b.CPU)) })
-		list = append(list, several[guardRecords/2])
+	record := guardRecord{Reference: *guardUpdate}
+	for i := range today.paths {
+		record.Paths = append(record.Paths, guardCompare(today, nil, &today.paths[i]))
 	}
-	text, err := json.MarshalIndent(list, "", "  ")
+	text, err := json.MarshalIndent(&record, "", "  ")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,15 +1,15 @@
 package main
 
 import (
-	"encoding/binary"
-	"hash"
-	"hash/crc32"
+	"encoding/json"
+	"errors"
+	"io"
 	"math"
+	"os"
+	"os/exec"
 	"runtime"
 	"runtime/debug"
 	"slices"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -17,118 +17,189 @@ import (
 )
 
 const (
-	// guardRounds is the number of rounds. Each round measures the path and then its floor.
+	// guardRounds is the number of rounds. Each round measures a path in both programs.
 	guardRounds = 31
 	// guardSweep is the number of rounds between two garbage collections.
 	guardSweep = 8
+	// guardSpan is the CPU time for which a path runs in a round, about.
+	guardSpan = 4 * time.Millisecond
 )
 
-// measure returns the cost of a request on the path. The garbage collector is off while it counts, because a
-// collection empties pools, which would then allocate again. GOMAXPROCS is 1, so that goroutines wake each other in
-// the same order in every round.
-func (p *guardPath) measure() guardFigure {
-	defer debug.SetGCPercent(debug.SetGCPercent(-1))
-	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
-	ours, floor := make([]float64, guardRounds), make([]float64, guardRounds)
-	f := guardFigure{Path: p.name, Against: p.against, Allocations: math.Inf(1), Bytes: math.Inf(1)}
-	for round := range guardRounds {
-		if round%guardSweep == 0 {
-			runtime.GC()
-			p.run(p.calls)
-			p.floor(p.floorCalls)
-		}
-		floor[round] = guardSpent(p.floor, p.floorCalls)
-		var before, after runtime.MemStats
-		runtime.ReadMemStats(&before)
-		ours[round] = guardSpent(p.run, p.calls)
-		runtime.ReadMemStats(&after)
-		f.Allocations = min(f.Allocations, float64(after.Mallocs-before.Mallocs)/float64(p.calls))
-		f.Bytes = min(f.Bytes, float64(after.TotalAlloc-before.TotalAlloc)/float64(p.calls))
-	}
-	f.CPU = guardRound(guardQuiet(ours) / guardQuiet(floor))
-	f.Allocations, f.Bytes = guardRound(f.Allocations), guardRound(f.Bytes)
-	return f
+// guardPath is a path of requests through the program.
+type guardPath struct {
+	Name string `json:"name"`
+	// Calls is the number of requests in a round.
+	Calls int `json:"calls"`
+	// Slack is the number of allocations, and Noise the number of bytes, that vary by chance.
+	Slack float64 `json:"slack"`
+	Noise float64 `json:"noise"`
+
+	run func(n int)
 }
 
-// guardRound rounds to three decimals.
-func guardRound(v float64) float64 { return math.Round(v*1000) / 1000 }
-
-// guardQuiet returns the first quartile of the rounds, which is the median of the faster half. Other load on the
-// machine only adds time, and the minimum may be luck.
-func guardQuiet(v []float64) float64 {
-	slices.Sort(v)
-	return v[len(v)/4]
-}
-
-// guardSpent returns the CPU time of the process for one of n calls.
-func guardSpent(run func(n int), n int) float64 {
-	before := guardClock()
-	run(n)
-	return float64(guardClock()-before) / float64(n)
-}
-
-func guardClock() int64 {
-	var t unix.Timespec
-	if err := unix.ClockGettime(unix.CLOCK_PROCESS_CPUTIME_ID, &t); err != nil {
-		panic(err)
-	}
-	return t.Nano()
-}
-
-// guardYardstick is a program with a fixed amount of work of the kinds that a request needs: pooled memory,
-// counters, locks, calls through interfaces, clock reads, copies and a table lookup. On a slower machine it slows
-// down as requests do.
-type guardYardstick struct {
-	pool  sync.Pool
-	mu    sync.Mutex
-	count [4]atomic.Int64
-	sum   hash.Hash32
-	began time.Time
-}
-
-const guardYard = "a fixed loop"
-
-func newGuardYardstick() *guardYardstick {
-	return &guardYardstick{
-		pool: sync.Pool{New: func() any { return new([256]byte) }},
-		sum:  crc32.New(crc32.MakeTable(crc32.Koopman)), began: time.Now(),
-	}
-}
-
-func (y *guardYardstick) run(n int) {
-	for i := range n {
-		buf := y.pool.Get().(*[256]byte) //nolint:forcetypeassert // the pool holds nothing else
-		binary.LittleEndian.PutUint64(buf[:], uint64(time.Since(y.began)))
-		copy(buf[128:], buf[:128])
-		for j := range y.count {
-			y.count[j].Add(int64(i))
-		}
-		y.mu.Lock()
-		y.sum.Reset()
-		_, _ = y.sum.Write(buf[:128])
-		buf[0] = byte(y.sum.Sum32())
-		y.mu.Unlock()
-		y.pool.Put(buf)
-	}
-}
-
-// newGuardPath returns a path that runs in this process and is measured against the yardstick.
-func newGuardPath(t *testing.T, name string, run func(n int)) guardPath {
-	t.Helper()
-	const span = 4 * time.Millisecond
-	yard := newGuardYardstick()
-	return guardPath{
-		name: name, run: run, calls: guardCalls(run, span), against: guardYard, floor: yard.run, floorCalls: guardCalls(yard.run, span),
-		slack: 0.25, noise: 16,
-	}
+// newGuardPath returns a path whose rounds last for guardSpan.
+func newGuardPath(name string, run func(n int)) guardPath {
+	return guardPath{Name: name, Calls: guardCalls(run, guardSpan), Slack: 0.25, Noise: 16, run: run}
 }
 
 // guardCalls returns the number of calls that take about the given time.
 func guardCalls(run func(n int), span time.Duration) int {
 	run(100)
 	for n := 16; ; n *= 2 {
-		if took := guardSpent(run, n); took*float64(n) >= float64(span)/2 || n >= 1<<20 {
+		before := guardClock()
+		run(n)
+		if guardClock()-before >= int64(span)/2 || n >= 1<<20 {
 			return n
 		}
 	}
+}
+
+// guardQuestion asks a program to run a path once.
+type guardQuestion struct {
+	Path  string `json:"path"`
+	Calls int    `json:"calls"`
+	// Sweep is set to collect garbage and run the path once before.
+	Sweep bool `json:"sweep"`
+}
+
+// guardCost is what all calls of a question took together: CPU time in ns, allocations and their bytes.
+type guardCost struct {
+	CPU    int64  `json:"cpu"`
+	Allocs uint64 `json:"allocs"`
+	Bytes  uint64 `json:"bytes"`
+}
+
+// guardProgram is a process that measures paths: this test program, or one that was built from the reference.
+type guardProgram struct {
+	paths []guardPath
+	send  *json.Encoder
+	recv  *json.Decoder
+}
+
+// guardStart starts a test program, which answers until the test ends. It has one processor, so that goroutines wake
+// each other in the same order in every round. A program writes a list of its paths, then a guardCost for each
+// guardQuestion it reads.
+func guardStart(t *testing.T, program string) *guardProgram {
+	t.Helper()
+	cmd := exec.Command(program, "-test.run", "^TestGuardServe$", "-guard-serve") //nolint:gosec,noctx // ends with its input
+	cmd.Env = append(os.Environ(), "GOMAXPROCS=1")
+	cmd.Stderr = os.Stderr
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = in.Close()
+		_, _ = io.Copy(io.Discard, out) // the test's own last words
+		if err := cmd.Wait(); err != nil {
+			t.Errorf("'%s': %v", program, err)
+		}
+	})
+	p := &guardProgram{send: json.NewEncoder(in), recv: json.NewDecoder(out)}
+	if err := p.recv.Decode(&p.paths); err != nil {
+		t.Fatalf("the paths of '%s': %v", program, err)
+	}
+	return p
+}
+
+// ask runs a path once.
+func (p *guardProgram) ask(q guardQuestion) (c guardCost) {
+	fail(p.send.Encode(q))
+	fail(p.recv.Decode(&c))
+	return c
+}
+
+// has reports whether the program knows the path.
+func (p *guardProgram) has(path *guardPath) bool {
+	return slices.ContainsFunc(p.paths, func(own guardPath) bool { return own.Name == path.Name })
+}
+
+// guardCompare returns the cost of a request on the path today, and the ratio of its CPU time to the reference's if there
+// is one that knows the path.
+func guardCompare(today, reference *guardProgram, path *guardPath) guardFigure {
+	if reference != nil && !reference.has(path) {
+		reference = nil
+	}
+	f := guardFigure{Path: path.Name, Allocations: math.Inf(1), Bytes: math.Inf(1)}
+	ratios := make([]float64, guardRounds)
+	for round := range guardRounds {
+		q := guardQuestion{Path: path.Name, Calls: path.Calls, Sweep: round%guardSweep == 0}
+		var theirs guardCost
+		if reference != nil && round%2 == 0 { // neither is always the first
+			theirs = reference.ask(q)
+		}
+		c := today.ask(q)
+		if reference != nil && round%2 == 1 {
+			theirs = reference.ask(q)
+		}
+		ratios[round] = float64(c.CPU) / float64(theirs.CPU)
+		f.Allocations = min(f.Allocations, guardRound(float64(c.Allocs)/float64(path.Calls)))
+		f.Bytes = min(f.Bytes, guardRound(float64(c.Bytes)/float64(path.Calls)))
+	}
+	if reference != nil {
+		slices.Sort(ratios)
+		f.CPU = guardRound(ratios[guardRounds/2])
+	}
+	return f
+}
+
+// guardRound rounds to three decimals.
+func guardRound(v float64) float64 { return math.Round(v*1000) / 1000 }
+
+// TestGuardServe is the program that TestGuard starts twice. The garbage collector is off while it counts, because a
+// collection empties pools, which would then allocate again.
+func TestGuardServe(t *testing.T) { //nolint:paralleltest // it measures
+	if !*guardServe {
+		t.Skip("TestGuard starts it")
+	}
+	defer debug.SetGCPercent(debug.SetGCPercent(-1))
+	paths := append(guardInProcess(t), guardOverSockets(t)...)
+	send, recv := json.NewEncoder(os.Stdout), json.NewDecoder(os.Stdin)
+	if err := send.Encode(paths); err != nil {
+		t.Fatal(err)
+	}
+	for {
+		var q guardQuestion
+		if err := recv.Decode(&q); errors.Is(err, io.EOF) {
+			return
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		at := slices.IndexFunc(paths, func(p guardPath) bool { return p.Name == q.Path })
+		if at < 0 {
+			t.Fatalf("no path '%s'", q.Path)
+		}
+		if err := send.Encode(paths[at].answer(q)); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// answer runs the path as it is asked.
+func (p *guardPath) answer(q guardQuestion) guardCost {
+	if q.Sweep {
+		runtime.GC()
+		p.run(q.Calls)
+	}
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	began := guardClock()
+	p.run(q.Calls)
+	spent := guardClock() - began
+	runtime.ReadMemStats(&after)
+	return guardCost{CPU: spent, Allocs: after.Mallocs - before.Mallocs, Bytes: after.TotalAlloc - before.TotalAlloc}
+}
+
+// guardClock returns the CPU time of the process in ns.
+func guardClock() int64 {
+	var t unix.Timespec
+	fail(unix.ClockGettime(unix.CLOCK_PROCESS_CPUTIME_ID, &t))
+	return t.Nano()
 }

@@ -37,16 +37,16 @@ func guardInProcess(t *testing.T) []guardPath {
 	newPath := func(name string, x infer.Inferer) guardPath {
 		c := s.client(x, "t0")
 		t.Cleanup(c.close)
-		return newGuardPath(t, name, c.infer)
+		return newGuardPath(name, c.infer)
 	}
 	three := through(3, s.inline)
 	return []guardPath{
 		newPath("chain of 3", three),
 		newPath("chain of 100", through(100, s.inline)),
 		newPath("chain of 3 batching models", through(3, func(sig *config.Signature) scheduler.Scheduler { return s.batching(sig, noop{}) })),
-		newGuardPath(t, "a batching model, one caller", guardBatcher(t, s)),
+		newGuardPath("a batching model, one caller", guardBatcher(t, s)),
 		newPath("chain of 3, every request traced", guardTraced(t, three)),
-		newGuardPath(t, "tokenize a text", guardTokenize(t)),
+		newGuardPath("tokenize a text", guardTokenize(t)),
 	}
 }
 

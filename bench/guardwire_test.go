@@ -9,7 +9,6 @@ import (
 	"net"
 	"net/http"
 	"testing"
-	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
@@ -26,38 +25,29 @@ import (
 
 const (
 	guardModel   = "fp32x16"
-	guardEcho    = "a bare echo of its bytes"
 	guardSockets = 500 // requests in a round
 )
 
-// guardOverSockets lists the paths of a small tensor through the whole server, on one connection each. Their floors
-// are servers that echo the same bytes. The clients' cost is in both figures.
+// guardOverSockets lists the paths of a small tensor through the whole server, on one connection each. The client's
+// cost is part of a request's.
 func guardOverSockets(t *testing.T) []guardPath {
 	t.Helper()
 	alloc := tensor.NewPool()
 	repo := guardRepository(t, alloc)
 	web := httpapi.New(httpapi.Settings{Infer: repo, Catalog: repo, Alloc: alloc})
-	ours := guardListen(t, web.Serve, web.Shutdown)
-	echo := &http.Server{Handler: http.HandlerFunc(guardEchoHTTP), ReadHeaderTimeout: time.Minute}
-	bare := guardListen(t, echo.Serve, echo.Shutdown)
+	addr := guardListen(t, web.Serve, web.Shutdown)
 	rpc := grpcapi.New(grpcapi.Settings{Infer: repo, Catalog: repo, Alloc: alloc})
-	bareRPC := grpc.NewServer()
-	inference.RegisterGRPCInferenceServiceServer(bareRPC, guardService{})
 	raw, text := binaryInfer(guardModel, 16), jsonInfer(guardModel, 16)
 	paths := []guardPath{
-		{name: "HTTP binary, FP32[16]", run: guardOverHTTP(t, ours, raw), floor: guardOverHTTP(t, bare, raw)},
-		{name: "HTTP JSON, FP32[16]", run: guardOverHTTP(t, ours, text), floor: guardOverHTTP(t, bare, text)},
-		{
-			name: "gRPC, FP32[16]", run: guardOverGRPC(t, guardListen(t, rpc.Serve, rpc.Shutdown)),
-			floor: guardOverGRPC(t, guardListen(t, bareRPC.Serve, func(context.Context) error { bareRPC.Stop(); return nil })),
-		},
+		{Name: "HTTP binary, FP32[16]", run: guardOverHTTP(t, addr, raw)},
+		{Name: "HTTP JSON, FP32[16]", run: guardOverHTTP(t, addr, text)},
+		{Name: "gRPC, FP32[16]", run: guardOverGRPC(t, guardListen(t, rpc.Serve, rpc.Shutdown))},
 	}
 	for i := range paths {
-		paths[i].against, paths[i].calls, paths[i].floorCalls = guardEcho, guardSockets, guardSockets
-		paths[i].slack, paths[i].noise = 0.5, 64
+		paths[i].Calls, paths[i].Slack, paths[i].Noise = guardSockets, 0.5, 64
 	}
-	handler := newGuardPath(t, "HTTP binary, FP32[16], without sockets", guardHandler(t, web, raw))
-	parsing := newGuardPath(t, "HTTP JSON, FP32[16], without sockets", guardHandler(t, web, text))
+	handler := newGuardPath("HTTP binary, FP32[16], without sockets", guardHandler(t, web, raw))
+	parsing := newGuardPath("HTTP JSON, FP32[16], without sockets", guardHandler(t, web, text))
 	return append(paths, handler, parsing)
 }
 
@@ -102,17 +92,6 @@ func guardListen(t *testing.T, serve func(net.Listener) error, stop func(context
 	return l.Addr().String()
 }
 
-// guardEchoHTTP responds with the request's body.
-func guardEchoHTTP(w http.ResponseWriter, r *http.Request) {
-	body := make([]byte, r.ContentLength)
-	if _, err := io.ReadFull(r.Body, body); err != nil {
-		http.Error(w, err.Error(), http.StatusBadRequest)
-		return
-	}
-	w.Header().Set("Content-Type", "application/octet-stream")
-	_, _ = w.Write(body)
-}
-
 // guardOverHTTP sends the same request again and again over one connection, with a client that allocates nothing.
 func guardOverHTTP(t *testing.T, addr string, request []byte) func(n int) {
 	t.Helper()
@@ -155,19 +134,6 @@ func guardOverGRPC(t *testing.T, addr string) func(n int) {
 			fail(err)
 		}
 	}
-}
-
-// guardService responds with the contents of the request.
-type guardService struct {
-	inference.UnimplementedGRPCInferenceServiceServer
-}
-
-func (guardService) ModelInfer(_ context.Context, r *inference.ModelInferRequest) (*inference.ModelInferResponse, error) {
-	in := r.GetInputs()[0]
-	return &inference.ModelInferResponse{
-		ModelName: r.GetModelName(), ModelVersion: "1", RawOutputContents: r.GetRawInputContents(),
-		Outputs: []*inference.ModelInferResponse_InferOutputTensor{{Name: "OUTPUT0", Datatype: in.GetDatatype(), Shape: in.GetShape()}},
-	}, nil
 }
 
 // guardHandler calls the server's handler with the same request again and again.

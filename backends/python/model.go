@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -20,6 +21,7 @@ import (
 	"github.com/tutti-server/tutti/core/config"
 	"github.com/tutti-server/tutti/core/status"
 	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/internal/environ"
 	"github.com/tutti-server/tutti/internal/files"
 	"github.com/tutti-server/tutti/proto/modelconfig"
 )
@@ -344,7 +346,23 @@ func (m *model) diagnose(err error, given string) error {
 	case strings.Contains(text, "expected a class "), strings.Contains(text, "expected a method "):
 		return config.WithFix(err, "write class TritonPythonModel with a method execute(self, requests)")
 	}
+	if names := m.withheld(text); len(names) > 0 {
+		return config.WithFix(err, "variables that look like secrets do not reach models; if this model may have "+strings.Join(names, ", ")+
+			", start the server with --backend-config=python,pass-environment="+strings.Join(names, ","))
+	}
 	return err
+}
+
+// withheld returns the names of those environment variables that models do not get, although the text or the model's file names them.
+func (m *model) withheld(text string) (names []string) {
+	source, _ := os.ReadFile(m.file) // without it, the text alone tells
+	for _, name := range environ.Secrets(os.Environ(), m.b.set.pass) {
+		named := regexp.MustCompile(`\b` + regexp.QuoteMeta(name) + `\b`)
+		if named.MatchString(text) || named.Match(source) {
+			names = append(names, name)
+		}
+	}
+	return names
 }
 
 // lineOf returns the line of the model's file in a traceback, or 0.

@@ -18,6 +18,7 @@ import (
 
 	"github.com/tutti-server/tutti/backends"
 	"github.com/tutti-server/tutti/backends/python"
+	"github.com/tutti-server/tutti/core/config"
 	"github.com/tutti-server/tutti/core/tensor"
 	"github.com/tutti-server/tutti/internal/environ"
 	"github.com/tutti-server/tutti/internal/proctest"
@@ -209,6 +210,35 @@ func TestSecrets(t *testing.T) {
 	}
 	if _, err := python.NewFactory().New(backends.Options{Config: map[string]string{"pass-environment": "A,,B"}}); err == nil || !strings.Contains(err.Error(), "python setting 'pass-environment'") {
 		t.Errorf("New = %v, want the setting refused", err)
+	}
+}
+
+// TestSecretOfModel checks that a model which fails without a secret of the server's environment says how to pass it.
+func TestSecretOfModel(t *testing.T) {
+	t.Setenv("HF_TOKEN", "value")
+	t.Setenv("OTHER_TOKEN", "value")
+	load := func(pass string) error {
+		o := options(t)
+		o.Config["pass-environment"] = pass
+		m, err := opened(t, o).Load(t.Context(), settings(t, "needs_secret", &modelconfig.ModelConfig{
+			Input: []*modelconfig.ModelInput{input("IN", tensor.FP32, 1)}, Output: []*modelconfig.ModelOutput{output("OUT", tensor.FP32, 1)},
+		}))
+		if err != nil {
+			return err
+		}
+		defer m.Close()
+		x, err := m.NewInstance(t.Context(), tensor.Place{})
+		if err != nil {
+			return err
+		}
+		return x.Close()
+	}
+	err := load("OTHER_TOKEN")
+	if d, known := config.Diagnosed(err); !known || !strings.HasSuffix(d.Fix, "--backend-config=python,pass-environment=HF_TOKEN") {
+		t.Errorf("Load = %v, fixed by %q; want the variable named", err, d.Fix)
+	}
+	if err := load("HF_TOKEN"); err != nil {
+		t.Errorf("Load = %v with the variable passed", err)
 	}
 }
 

@@ -35,6 +35,7 @@ class Server:
         command += ["--http-port=0", "--grpc-port=0", "--metrics-port=0", f"--model-repository={repository}"]
         # Models write into the working directory, so it is a folder of the repository's own.
         command += [f"--backend-config=python,python-runtime={sys.executable}", "--exit-on-error=false", "--strict-readiness=false"]
+        command += ["--backend-config=python,pass-environment=PRIVATE_REPO_TOKEN"]  # what the published page passes to the container
         for backend, variable in {**RUNTIMES, **dict(runtimes)}.items():
             library = os.environ.get(f"TUTTI_TEST_{variable}")
             if library:

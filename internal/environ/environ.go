@@ -51,15 +51,29 @@ const All = "*"
 // WithoutSecrets returns the environment variables of the list that processes of models get: all but secrets, and those secrets whose
 // names are in pass.
 func WithoutSecrets(env, pass []string) []string {
-	if slices.Contains(pass, All) {
-		return slices.Clone(env)
-	}
 	kept := make([]string, 0, len(env))
 	for _, v := range env {
-		name, _, _ := strings.Cut(v, "=")
-		if !secret(name) || slices.Contains(pass, name) {
+		if !withheld(v, pass) {
 			kept = append(kept, v)
 		}
 	}
 	return kept
+}
+
+// Secrets returns the sorted names of the variables that WithoutSecrets leaves out.
+func Secrets(env, pass []string) (names []string) {
+	for _, v := range env {
+		if withheld(v, pass) {
+			name, _, _ := strings.Cut(v, "=")
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+// withheld reports whether a variable, NAME=VALUE, is a secret that is not passed.
+func withheld(v string, pass []string) bool {
+	name, _, _ := strings.Cut(v, "=")
+	return secret(name) && !slices.Contains(pass, name) && !slices.Contains(pass, All)
 }

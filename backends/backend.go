@@ -408,6 +408,17 @@ type ParallelModel interface {
 	Parallelism() int
 }
 
+// SerialModel is a Model whose instances execute several requests one after the other in one call of Execute, see Batch.Serial, where a
+// call costs much more than a short execution. For example, the call of a model in another process is a switch of processes, there and
+// back. The server makes such calls if requests wait for an instance of a model that does not batch. No response leaves before the last
+// execution has ended, so the executions of a call should take less time than the call itself costs.
+type SerialModel interface {
+	Model
+	// Serial returns how many requests the next call may have at most, by what executions have taken lately: 1 for a model whose
+	// executions are long. It must not block.
+	Serial() int
+}
+
 // ReadinessChecker is a Model that may become unready after it was loaded. For example, a Python model is not ready while its
 // worker process restarts.
 type ReadinessChecker interface {

@@ -83,6 +83,9 @@ type Batch struct {
 	Copied func(name string, from, to tensor.Place, bytes int)
 	// Responses sends the responses of a decoupled model. It is nil for any other model.
 	Responses Responses
+	// Serial marks the requests of a SerialModel that are executed one after the other, each as a batch of its own. Their inputs are in
+	// Request.In, and their outputs are set in Request.Out; In has no tensors. Rows is the sum of theirs.
+	Serial bool
 }
 
 // Responses sends responses of a decoupled model while the batch executes. The server implements it; instances call the

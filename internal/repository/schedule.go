@@ -75,7 +75,7 @@ func (r *Repository) newQueue(ctx context.Context, f *folder, v *version) (sched
 	}
 	runner := batch.NewRunner(batch.Settings{
 		Watch: v.watch, Signature: v.sig, Stats: v.stats, Alloc: r.s.Alloc, Padding: padding, Log: r.s.Log, Mover: r.mover, Native: native(v),
-		Precision: v.precision,
+		Precision: v.precision, Serial: serial(v),
 	})
 	batches := v.cfg.GetDynamicBatching() != nil
 	if padding != nil && !batches {
@@ -146,6 +146,15 @@ func (r *Repository) queueFor(
 		targets = append(targets, target)
 	}
 	return spread.New(targets), nil
+}
+
+// serial returns batch.Settings.Serial of a version.
+func serial(v *version) func() int {
+	s, ok := v.model.(backends.SerialModel)
+	if !ok || v.sig.Decoupled || v.cfg.GetDynamicBatching() != nil {
+		return nil
+	}
+	return s.Serial
 }
 
 // shared reports whether one instance of the model serves any number of goroutines.

@@ -60,6 +60,8 @@ type Settings struct {
 	NoRetry bool
 	// Iterative allows the model to reschedule requests.
 	Iterative bool
+	// Serial returns how many requests a call may have that are executed one after the other, see backends.SerialModel. Nil: one.
+	Serial func() int
 	// Native marks, in traces, a model that is a step of this process.
 	Native bool
 	// Precision is tracing.Execution.Precision of every batch.
@@ -125,6 +127,9 @@ type gatheredBatch struct {
 //
 // hot: no allocation in the steady state.
 func (r *Runner) Run(inst backends.Instance, list *scheduler.TaskList, t *scheduler.RunLoop) bool {
+	if r.SerialList(list) {
+		return r.runSerial(inst, list, t)
+	}
 	if first := traced(list); first != nil {
 		return r.observe(first, inst, list, t)
 	}
@@ -410,7 +415,7 @@ func (r *Runner) recycle(b *gatheredBatch) {
 	}
 	clear(b.Requests)
 	b.Requests = b.Requests[:0]
-	b.Stream, b.AnyPlace, b.Copied, b.responses.stream = nil, nil, nil, nil
+	b.Stream, b.AnyPlace, b.Copied, b.Serial, b.responses.stream = nil, nil, nil, false, nil
 	r.batches.Put(b)
 }
 

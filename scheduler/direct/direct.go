@@ -5,6 +5,7 @@ package direct
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -20,18 +21,30 @@ import (
 // Settings are those of the queue. New sets the policy; NewInline uses the runner and one instance.
 type Settings = queue.Settings
 
-// New returns a scheduler that executes requests one by one, as many at a time as there are instances.
+// New returns a scheduler that executes requests one by one, as many at a time as there are instances. Those of a backends.SerialModel
+// that wait are passed to an instance together if their executions are short, unless a limiter counts executions.
 func New(s Settings) scheduler.Scheduler {
-	s.Policy = oldest{}
+	policy := oldest{serial: s.Runner.Serial}
+	if slices.ContainsFunc(s.Limiters, func(l scheduler.Limiter) bool { return l != nil }) {
+		policy.serial = func() int { return 1 }
+	}
+	s.Policy = policy
 	return queue.New(s)
 }
 
-// oldest is a policy of one request at a time.
-type oldest struct{}
+// oldest is a policy of one request at a time, or of as many as serial says for one call of a backends.SerialModel.
+type oldest struct{ serial func() int }
 
-// Decide takes the oldest task.
-func (oldest) Decide(_ int64, _ scheduler.View, scratch []int32) scheduler.Decision {
-	return scheduler.Decision{Take: append(scratch, 0)}
+// Decide takes the oldest task, or an instance's share of the oldest ones.
+func (o oldest) Decide(_ int64, v scheduler.View, scratch []int32) scheduler.Decision {
+	n := 1
+	if queued, instances := len(v.Items), max(int(v.Instances), 1); queued > 1 {
+		n = min((queued+instances-1)/instances, o.serial())
+	}
+	for i := range n {
+		scratch = append(scratch, int32(i)) //nolint:gosec // in a window of tasks
+	}
+	return scheduler.Decision{Take: scratch}
 }
 
 // Inline executes tasks on the goroutine that enqueues them, or fails them.

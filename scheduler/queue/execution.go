@@ -126,6 +126,9 @@ func (q *Queue) freeLater(inst backends.Instance, rows int32, ends int64, e tens
 func (q *Queue) end(x *execution, tasks *scheduler.TaskList, together bool, behind tensor.Event) bool {
 	var cost scheduler.Executed
 	known := together && measure(&cost, tasks)
+	if known && q.runner.SerialList(tasks) {
+		cost.Duration *= time.Duration(tasks.Len()) // its tasks have shares of the time
+	}
 	if cost.Unpadded > 0 {
 		q.runner.Stats().Padded(cost.Unpadded, cost.Padding)
 	}

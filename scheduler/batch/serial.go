@@ -1,0 +1,62 @@
+package batch
+
+import (
+	"context"
+
+	"github.com/tutti-server/tutti/backends"
+	"github.com/tutti-server/tutti/internal/telemetry"
+	"github.com/tutti-server/tutti/scheduler"
+)
+
+// Serial returns how many tasks Run executes one after the other in one call of the instance, for a scheduler that forms no batches.
+//
+// hot: a comparison for any other model.
+func (r *Runner) Serial() int {
+	if r.s.Serial == nil || r.layout != nil || !r.s.Mover.Idle() {
+		return 1
+	}
+	return r.s.Serial()
+}
+
+// SerialList reports whether a list that Run has executed was one such call.
+func (r *Runner) SerialList(list *scheduler.TaskList) bool {
+	return r.s.Serial != nil && list.Len() > 1
+}
+
+// runSerial executes several tasks one after the other in one call of the instance. A task is counted as a batch of its own, with its share
+// of the time. When the call fails as a whole, for example because the model's process has exited, the tasks are executed one by one. So are
+// traced ones, whose times are their own then.
+func (r *Runner) runSerial(inst backends.Instance, list *scheduler.TaskList, t *scheduler.RunLoop) bool {
+	if traced(list) != nil || !r.s.Mover.Idle() {
+		r.runEach(inst, list, t)
+		return false
+	}
+	pooled := r.batches.Get()
+	defer r.recycle(pooled)
+	b := &pooled.Batch
+	r.setPlace(b, inst)
+	b.Serial, b.Rows = true, 0
+	for w := list.Head; w != nil; w = w.Next() {
+		b.Requests = append(b.Requests, member(w, 0))
+		b.Rows += int(w.Rows)
+	}
+	start := t.Now()
+	if err := r.execute(context.Background(), inst, b); err != nil {
+		t.Tick(0) // the failed call took time
+		r.runEach(inst, list, t)
+		return false
+	}
+	end := telemetry.Now()
+	r.takeRequestOutputs(b, list, nil)
+	t.Tick(end)
+	share := (end - start) / int64(list.Len())
+	times := telemetry.Times{Start: end - share, InputEnd: end - share, InferEnd: end, End: end} // the others' shares are waiting time
+	i := 0
+	for w := list.Head; w != nil; w = w.Next() {
+		w.Times = times
+		r.countOne(nil, inst, w, int(w.Rows), r.finish(w, &b.Requests[i], nil), nil)
+		i++
+	}
+	list.Seal()
+	return true
+}

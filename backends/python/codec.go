@@ -334,6 +334,7 @@ const (
 	stateError
 	stateNone
 	stateReschedule
+	stateRaised
 )
 
 // largeBytes is the least size of a tensor that stays in the memory of the worker; smaller ones are copied.
@@ -377,7 +378,7 @@ func (a *response) read(r *reader) {
 
 // err returns the error of the response, or nil.
 func (a *response) err() error {
-	if a.state != stateError {
+	if a.state != stateError && a.state != stateRaised {
 		return nil
 	}
 	return failureOf(a.code, a.text, a.params)

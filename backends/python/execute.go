@@ -18,25 +18,38 @@ import (
 
 // begin writes the inputs to shared memory and encodes the requests.
 func (x *instance) begin(b *backends.Batch) error {
+	if b.Serial {
+		return x.beginSerial(b)
+	}
 	if len(b.In) != len(x.m.sig.Inputs) || len(b.Out) != len(x.m.sig.Outputs) {
 		return status.Errorf(status.Internal, "model '%s': expected a batch of %d inputs and %d outputs, got %d and %d",
 			x.m.sig.Model, len(x.m.sig.Inputs), len(x.m.sig.Outputs), len(b.In), len(b.Out))
 	}
 	for i := range b.In {
-		// A ragged input has the shapes of its requests.
-		if t, p := &b.In[i], &x.m.sig.Inputs[i]; t.Present() && (t.DType != p.DType || !p.Unbatched && !p.Accepts(&t.Shape, x.m.sig.MaxBatch)) {
-			return status.Errorf(status.InvalidArg, "model '%s', input '%s': expected a %s tensor of shape %s, got a %s tensor of shape %s",
-				x.m.sig.Model, p.Name, p.DType, p.FullDims(x.m.sig.MaxBatch), t.DType, t.Shape)
+		if err := x.acceptInput(&b.In[i], i); err != nil {
+			return err
 		}
 	}
 	if !x.ragged(b) {
 		return status.Errorf(status.Internal, "model '%s': a ragged input is not what its requests hold", x.m.sig.Model)
 	}
-	w := x.w
 	if err := x.shareInputs(b); err != nil {
 		return err
 	}
-	n := inputBytes(b)
+	in, err := x.beginBody(len(b.Requests), inputBytes(b), 0)
+	if err != nil {
+		return err
+	}
+	present := x.copyInputs(b, in)
+	for i := range b.Requests {
+		x.appendRequest(b, i, present)
+	}
+	return nil
+}
+
+// beginBody begins the body of EXECUTE, and returns the region for n bytes of inputs.
+func (x *instance) beginBody(requests, n int, flags uint32) (*region, error) {
+	w := x.w
 	in, err := w.regions.inputs(n)
 	if err == nil {
 		x.out, err = w.regions.outputs()
@@ -45,16 +58,82 @@ func (x *instance) begin(b *backends.Batch) error {
 		err = w.regions.sendDrops()
 	}
 	if err != nil {
-		return x.broken(err)
+		return nil, x.broken(err)
 	}
-	w.body = binary.LittleEndian.AppendUint32(newBody(w.body), uint32(len(b.Requests)))
+	w.body = binary.LittleEndian.AppendUint32(newBody(w.body), uint32(requests)) //nolint:gosec // bounded by the scheduler
 	w.body = binary.LittleEndian.AppendUint32(w.body, in.id)
-	w.body = binary.LittleEndian.AppendUint64(w.body, uint64(x.out.id)) // and 0 in 4 bytes
-	w.body = binary.LittleEndian.AppendUint64(w.body, uint64(n))
+	w.body = binary.LittleEndian.AppendUint32(w.body, x.out.id)
+	w.body = binary.LittleEndian.AppendUint32(w.body, flags)
+	w.body = binary.LittleEndian.AppendUint64(w.body, uint64(n)) //nolint:gosec // not negative
 	w.body = binary.LittleEndian.AppendUint64(w.body, uint64(len(x.out.mem)))
-	present := x.copyInputs(b, in)
+	return in, nil
+}
+
+// executeSerial is the flag of EXECUTE for requests that the worker executes one after the other.
+const executeSerial uint32 = 1
+
+// beginSerial is begin for requests that the worker executes one after the other.
+func (x *instance) beginSerial(b *backends.Batch) error {
+	n := 0
 	for i := range b.Requests {
-		x.appendRequest(b, i, present)
+		q := &b.Requests[i]
+		if len(q.In) != len(x.m.sig.Inputs) {
+			return status.Errorf(status.Internal, "model '%s': expected a request of %d inputs, got %d", x.m.sig.Model, len(x.m.sig.Inputs), len(q.In))
+		}
+		for k := range q.In {
+			if err := x.acceptInput(&q.In[k], k); err != nil {
+				return err
+			}
+			if q.In[k].Present() {
+				n = aligned(n + q.In[k].Len)
+			}
+		}
+	}
+	in, err := x.beginBody(len(b.Requests), n, executeSerial)
+	if err != nil {
+		return err
+	}
+	off := 0
+	for i := range b.Requests {
+		off = x.appendSerial(&b.Requests[i], in, off)
+	}
+	return nil
+}
+
+// appendSerial encodes a request whose inputs it copies to the region from an offset on. It returns the next free offset.
+func (x *instance) appendSerial(q *backends.Request, in *region, off int) int {
+	w, meta, present := x.w, q.Meta, 0
+	if meta == nil {
+		meta = &noMeta
+	}
+	for k := range q.In {
+		if q.In[k].Present() {
+			present++
+		}
+	}
+	at := len(w.body)
+	w.body = appendRequest(w.body, meta, present)
+	for k := range q.In {
+		t := &q.In[k]
+		if !t.Present() {
+			continue
+		}
+		if t.Len > 0 {
+			copy(in.mem[off:], t.Bytes())
+		}
+		w.body = appendPart(w.body, k, t, -1, 0, off, t.Len)
+		off = aligned(off + t.Len)
+	}
+	w.body = appendExtra(w.body, at, meta, q)
+	return off
+}
+
+// acceptInput checks the type and the shape of input i. A ragged input has the shapes of its requests.
+func (x *instance) acceptInput(t *tensor.Tensor, i int) error {
+	p := &x.m.sig.Inputs[i]
+	if t.Present() && (t.DType != p.DType || !p.Unbatched && !p.Accepts(&t.Shape, x.m.sig.MaxBatch)) {
+		return status.Errorf(status.InvalidArg, "model '%s', input '%s': expected a %s tensor of shape %s, got a %s tensor of shape %s",
+			x.m.sig.Model, p.Name, p.DType, p.FullDims(x.m.sig.MaxBatch), t.DType, t.Shape)
 	}
 	return nil
 }
@@ -154,15 +233,19 @@ func (x *instance) run(b *backends.Batch, e *execution) error {
 	x.unshareInputs(p.flags&flagGPU != 0)
 	if p.kind == kindFailed {
 		w.regions.dropInputs() // the traceback may refer to them
-		err := failure(p)
-		x.m.failed(x.name, status.Text(err))
-		return raised{status.Prefixf(err, "Failed to process the request(s) for model '%s', message: ", x.name)} // in Triton's words
+		return x.raised(failure(p))
 	}
 	if p.flags&flagRetained != 0 {
 		w.regions.dropInputs()
 	}
 	x.crashes.Store(0)
 	return x.readResponses(b, e, p)
+}
+
+// raised returns the error of a request for an exception of execute, which it reports.
+func (x *instance) raised(err error) error {
+	x.m.failed(x.name, status.Text(err))
+	return raised{status.Prefixf(err, "Failed to process the request(s) for model '%s', message: ", x.name)} // in Triton's words
 }
 
 // receiveDone waits for the result. It kills a worker that does not return in time after all requests were cancelled.
@@ -197,8 +280,7 @@ func abandonedFor(b *backends.Batch, soFar, tick time.Duration) time.Duration {
 // readResponses decodes the body of DONE and sets the responses of the requests.
 func (x *instance) readResponses(b *backends.Batch, e *execution, p *packet) error {
 	r := reader{b: p.body}
-	n := int(r.u32())
-	r.u32()
+	n, ns := int(r.u32()), r.u32()
 	if p.flags&flagInPlace != 0 {
 		x.out = x.w.regions.swap(x.out)
 	}
@@ -219,6 +301,7 @@ func (x *instance) readResponses(b *backends.Batch, e *execution, p *packet) err
 	} else if x.mem.keep == nil {
 		x.mem.keep = x.keep
 	}
+	x.m.took(int64(ns), n)
 	need := len(b.Requests) * len(b.Out)
 	for len(x.outs) < need {
 		x.outs = append(x.outs, tensor.Tensor{})
@@ -264,13 +347,16 @@ func (x *instance) setResponse(b *backends.Batch, e *execution, i int) {
 	case stateError:
 		q.Err = a.err()
 		return
+	case stateRaised:
+		q.Err = x.raised(a.err())
+		return
 	case stateReschedule:
 		b.Reschedule(i)
 		return
 	}
 	q.ResponseParams = append(q.ResponseParams, a.params...)
 	outs := b.Out
-	if len(b.Requests) > 1 {
+	if len(b.Requests) > 1 || b.Serial {
 		outs = x.outs[i*len(b.Out) : (i+1)*len(b.Out)]
 		q.Out = outs
 	}

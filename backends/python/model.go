@@ -49,6 +49,8 @@ type model struct {
 	repeated, undeclared atomic.Bool
 	failures             failureLog
 	crashes              *crash.Requests
+	calls                atomic.Bool  // it has called other models
+	mean                 atomic.Int64 // ns that a worker takes for a request, 0 for not known
 
 	mu     sync.Mutex
 	spare  *worker     // the worker of Load, for the first instance; guarded by mu
@@ -62,7 +64,42 @@ var (
 	_ backends.ReadinessChecker = (*model)(nil)
 	_ backends.Reporter         = (*model)(nil)
 	_ backends.Degrader         = (*model)(nil)
+	_ backends.SerialModel      = (*model)(nil)
 )
+
+const (
+	// serialTime is how long the executions of several requests in one packet may take: a few times what it
+	// costs to switch to the worker and back.
+	serialTime = 200 * time.Microsecond
+	// mostSerial bounds the requests of such a packet.
+	mostSerial = 16
+	// outlier is by what factor an execution may exceed the mean in the mean: the system may have interrupted it.
+	outlier = 8
+	// meanWeight is the weight of the former mean against that of the newest execution.
+	meanWeight = 8
+)
+
+// Serial implements backends.SerialModel. It is 1 for a model that calls others: its calls belong to the only request in flight, with
+// which they are cancelled.
+func (m *model) Serial() int {
+	mean := m.mean.Load()
+	if mean == 0 || m.calls.Load() {
+		return 1
+	}
+	return int(min(max(int64(serialTime)/mean, 1), mostSerial))
+}
+
+// took adds the time that the worker took for a number of requests to the mean.
+//
+// hot: a lost update does no harm.
+func (m *model) took(ns int64, requests int) {
+	mean, sample := m.mean.Load(), ns/int64(requests)
+	if mean == 0 {
+		mean = sample
+	}
+	sample = min(sample, outlier*mean)
+	m.mean.Store(max(mean+(sample-mean)/meanWeight, 1))
+}
 
 // Load imports model.py in a worker and calls auto_complete_config. The worker then serves the first instance.
 func (b *backend) Load(ctx context.Context, s backends.Settings) (_ backends.Model, err error) {

@@ -1,13 +1,14 @@
 """Executes EXECUTE packets: reads requests from shared memory and writes responses to it."""
 
 import sys
+from time import perf_counter_ns
 from types import CoroutineType
 
 import numpy as np
 
 import tutti_cuda
 import tutti_wire as wire
-from tutti_errors import TritonModelException, carried, failure
+from tutti_errors import TritonError, TritonModelException, carried, failure
 from tutti_process import process
 from tutti_request import TRITONSERVER_REQUEST_RELEASE_RESCHEDULE, received
 from tutti_response import InferenceResponse
@@ -22,8 +23,8 @@ _nowhere = tutti_cuda.Placed(0, 0, 0)  # of a tensor without bytes
 # The least size of inputs that outputs overwrite. Smaller ones stay in the processor's cache anyway.
 _LARGE = 256 << 10
 
-# How many decoded request layouts are cached, and the most bytes of one.
-_MAX_LAYOUTS, _MAX_LAYOUT_BYTES = 64, 512
+# How many decoded layouts of requests, and encoded responses, are cached, and the most bytes of a layout.
+_MAX_LAYOUTS, _MAX_LAYOUT_BYTES = 256, 512
 
 
 class Execution:
@@ -32,12 +33,14 @@ class Execution:
     def __init__(self, regions, coroutine):
         self.regions, self.coroutine = regions, coroutine
         self.execute = None
+        self.began = 0  # when the current EXECUTE was received
         self.inputs = self.outputs = ()
         self.places = {}
         self.decoupled = False
         self.layouts = {}  # by encoded request: its fixed fields and the descriptions of its tensors
+        self.length = 0  # of the request whose layout was decoded last
         self.gpu = None  # tutti_cuda.Inputs of the current execution; None when it has none
-        self.bodies = {}  # encoded DONE bodies, by name, number and shape of the only output, and the region's size
+        self.bodies = {}  # encoded responses and the next free offset, by name, number, shape and offset of the only output
 
     def serve(self, model, inputs, outputs, decoupled):
         """Sets the model that executes requests. inputs and outputs are lists of (name, data type) in index order."""
@@ -48,8 +51,11 @@ class Execution:
 
     def run(self, ident, body):
         """Executes an EXECUTE packet. Returns the body and the flags of its DONE packet."""
-        count, source, target, _, used, _ = wire.EXECUTION.unpack_from(body)
+        self.began = perf_counter_ns()
+        count, source, target, flags, used, _ = wire.EXECUTION.unpack_from(body)
         region = self.regions[source]
+        if flags & wire.SERIAL:
+            return self.run_serial(ident, body, count, region, self.regions[target])
         self.gpu = None
         requests = self.decode(ident, body, count, region.map)
         gpu = self.gpu
@@ -79,6 +85,25 @@ class Execution:
             return done, wire.IN_PLACE | self.gpu_flag()
         return done, (wire.RETAINED if region.viewed() else 0) | self.gpu_flag()
 
+    def run_serial(self, ident, body, count, region, into):
+        """Executes the requests of an EXECUTE packet one after the other, each as a batch of its own. Returns as run does."""
+        offset, parts, at = wire.EXECUTION.size, [b""], 0
+        for index in range(count):
+            request, offset = self.decode_one(ident, index, body, offset, region.map)
+            requests = [request]
+            try:
+                responses = self.execute(requests)
+                if isinstance(responses, CoroutineType):
+                    responses = self.wait(responses, requests)
+                at = self.append(parts, responses, requests, into, at)
+            except BaseException as e:  # includes SystemExit of the model
+                tutti_cuda.probe()
+                self.close(requests)
+                parts.append(_raised(e))
+        request = requests = responses = None
+        parts[0] = self.executed(count, into)
+        return b"".join(parts), wire.RETAINED if region.viewed() else 0
+
     def gpu_flag(self):
         """Ends the execution's own use of the GPU regions with its inputs. Returns the flag that says that the model still uses them."""
         gpu, self.gpu = self.gpu, None
@@ -96,99 +121,126 @@ class Execution:
     def decode(self, ident, body, count, memory):
         """Returns the requests of an EXECUTE packet. Their tensors view memory."""
         at, requests = wire.EXECUTION.size, []
-        if count == 1 and len(body) <= _MAX_LAYOUT_BYTES:
-            text = bytes(body[at:])
-            known = self.layouts.get(text) or self.layout(text)
-            if known is not None:
-                head, parts = known
-                tensors = [new_tensor(name, np.ndarray(dims, dtype, memory, offset), number) for name, dims, dtype, offset, number in parts]
-                requests.append(received(tensors, head, None, (ident, 0, self.decoupled), self.outputs))
-                if self.decoupled:
-                    requests[0].get_response_sender()
-                return requests
+        decode = self.decode_one if count == 1 else self.decode_new
         for index in range(count):
-            *head, n, _, extra, _ = wire.REQUEST.unpack_from(body, at)
-            at += wire.REQUEST.size
-            tensors = []
-            for _ in range(n):
-                place, number, rank, shared, offset, size = wire.TENSOR.unpack_from(body, at)
-                at += wire.TENSOR.size
-                dims = wire.DIMS[rank].unpack_from(body, at)
-                at += 8 * rank
-                if shared:
-                    self.gpu = self.gpu or tutti_cuda.Inputs()
-                    array = self.gpu.array(shared, dims, offset, size)
-                else:
-                    array = wire.view(memory, number, dims, offset, size)
-                tensors.append(new_tensor(self.inputs[place], array, number))
-            # Copied: the next packet overwrites the link's buffer, and the model may keep the request.
-            reader = wire.Reader(bytes(body[at:at + extra]), 0) if extra else None
-            at += extra
-            requests.append(received(tensors, head, reader, (ident, index, self.decoupled), self.outputs))
-            if self.decoupled:
-                requests[-1].get_response_sender()  # the request ends when the last reference to its sender is dropped
+            request, at = decode(ident, index, body, at, memory)
+            requests.append(request)
         return requests
 
-    def layout(self, text):
-        """Decodes and caches the fixed fields of a request and (name, dimensions, type, offset, number) of its tensors. Returns
-        None for a request with BYTES tensors or an extra part."""
-        *head, n, _, extra, _ = wire.REQUEST.unpack_from(text)
-        at, parts = wire.REQUEST.size, []
+    def decode_one(self, ident, index, body, at, memory):
+        """Decodes the request at an offset, with a cached layout where there is one. Returns it and the offset after it."""
+        text = bytes(body[at:at + self.length])  # the encoding says its length, so bytes that are a layout are the whole request
+        known = self.layouts.get(text) or self.layout(body, at)
+        if known is None:
+            return self.decode_new(ident, index, body, at, memory)
+        head, parts, size = known
+        tensors = [new_tensor(name, np.ndarray(dims, dtype, memory, offset), number) for name, dims, dtype, offset, number in parts]
+        request = received(tensors, head, None, (ident, index, self.decoupled), self.outputs)
+        if self.decoupled:
+            request.get_response_sender()
+        return request, at + size
+
+    def decode_new(self, ident, index, body, at, memory):
+        """Decodes the request at an offset. Returns it and the offset after it."""
+        *head, n, _, extra, _ = wire.REQUEST.unpack_from(body, at)
+        at += wire.REQUEST.size
+        tensors = []
         for _ in range(n):
-            place, number, rank, shared, offset, _ = wire.TENSOR.unpack_from(text, at)
+            place, number, rank, shared, offset, size = wire.TENSOR.unpack_from(body, at)
             at += wire.TENSOR.size
-            parts.append((self.inputs[place], wire.DIMS[rank].unpack_from(text, at), wire.TYPES[number], offset, number))
+            dims = wire.DIMS[rank].unpack_from(body, at)
             at += 8 * rank
+            if shared:
+                self.gpu = self.gpu or tutti_cuda.Inputs()
+                array = self.gpu.array(shared, dims, offset, size)
+            else:
+                array = wire.view(memory, number, dims, offset, size)
+            tensors.append(new_tensor(self.inputs[place], array, number))
+        # Copied: the next packet overwrites the link's buffer, and the model may keep the request.
+        reader = wire.Reader(bytes(body[at:at + extra]), 0) if extra else None
+        request = received(tensors, head, reader, (ident, index, self.decoupled), self.outputs)
+        if self.decoupled:
+            request.get_response_sender()  # the request ends when the last reference to its sender is dropped
+        return request, at + extra
+
+    def layout(self, body, at):
+        """Decodes and caches the fixed fields of a request, (name, dimensions, type, offset, number) of its tensors, and its length. Returns
+        None for a request with BYTES tensors or an extra part, and for a long one."""
+        *head, n, _, extra, _ = wire.REQUEST.unpack_from(body, at)
+        if extra:
+            return None
+        start, parts = at, []
+        at += wire.REQUEST.size
+        for _ in range(n):
+            place, number, rank, shared, offset, _ = wire.TENSOR.unpack_from(body, at)
+            at += wire.TENSOR.size
             if number == wire.BYTES or shared:
                 return None
-        if extra:
+            parts.append((self.inputs[place], wire.DIMS[rank].unpack_from(body, at), wire.TYPES[number], offset, number))
+            at += 8 * rank
+        size = at - start
+        if size > _MAX_LAYOUT_BYTES:
             return None
         if len(self.layouts) == _MAX_LAYOUTS:
             self.layouts.clear()
-        self.layouts[text] = head, parts
-        return head, parts
+        known = head, parts, size
+        self.layouts[bytes(body[start:at])], self.length = known, size
+        return known
 
     def encode(self, responses, requests, region):
         """Returns the body of the DONE packet for the return value of execute."""
+        parts = [b""]
+        self.append(parts, responses, requests, region, 0)
+        parts[0] = self.executed(len(requests), region)
+        return b"".join(parts)
+
+    def executed(self, count, region):
+        """Returns the head of the body of a DONE packet."""
+        return wire.EXECUTED.pack(count, min(perf_counter_ns() - self.began, 0xFFFFFFFF), region.size)
+
+    def append(self, parts, responses, requests, region, at):
+        """Appends the encoded return value of execute to parts, and writes its tensors to the region from offset at. Returns the next free
+        offset. When it raises it has appended nothing."""
         if len(requests) == 1 and type(responses) is list and len(responses) == 1 and type(responses[0]) is InferenceResponse:
-            done = self.encode_only(responses[0], requests[0], region)
+            done = self.encode_only(responses[0], requests[0], region, at)
             if done is not None:
-                return done
+                parts.append(done[0])
+                return done[1]
         if responses is None:
             responses = [None] * len(requests)
         self.check(responses, requests)
-        placed, parts, at = self.place(responses), [b""], 0
+        placed, new = self.place(responses), []
         for response, request in zip(responses, requests):
             if response is None:
-                parts.append(self.no_response(request))
+                new.append(self.no_response(request))
             elif response._error is not None:
-                parts.append(_failed(response._error))
+                new.append(_failed(response._error))
             else:
-                at = self.encode_one(parts, response, region, at, placed)
-        parts[0] = wire.EXECUTED.pack(len(requests), 0, region.size)
-        return b"".join(parts)
+                at = self.encode_one(new, response, region, at, placed)
+        parts += new
+        return at
 
-    def encode_only(self, response, request, region):
-        """Is encode for a single response with a single numeric output, whose body is usually cached. Returns None for others."""
+    def encode_only(self, response, request, region, at):
+        """Encodes a single response with a single numeric output, usually from the cache. Returns it and the next free offset, or None for
+        any other response."""
         if len(response._outputs) != 1 or response._error is not None or response._params or request._sender is not None \
                 or request._release == TRITONSERVER_REQUEST_RELEASE_RESCHEDULE or self.decoupled:
             return None
         t = response._outputs[0]
         number, array = t._number, t._array
         size = array.nbytes
-        if number == wire.BYTES or size > region.size or not isinstance(array, np.ndarray):
+        if number == wire.BYTES or at + size > region.size or not isinstance(array, np.ndarray):
             return None
-        if size:
-            wire.store(region.map, 0, array)
-        key = t._name, number, array.shape, region.size
+        key = t._name, number, array.shape, at
         done = self.bodies.get(key)
         if done is None:
-            parts = [wire.EXECUTED.pack(1, 0, region.size)]
-            self.encode_one(parts, response, region, 0)
-            done = b"".join(parts)
+            parts = []
+            free = self.encode_one(parts, response, region, at)
             if len(self.bodies) == _MAX_LAYOUTS:
                 self.bodies.clear()
-            self.bodies[key] = done
+            done = self.bodies[key] = b"".join(parts), free
+        elif size:
+            wire.store(region.map, at, array)
         return done
 
     def views(self, responses, requests, region):
@@ -225,7 +277,7 @@ class Execution:
                     at, free = free, wire.aligned(free + size)
                 parts.append(wire.SHAPED[len(shape)].pack(index, number, len(shape), 0, at, size, *shape))
             parts.append(extra)
-        parts[0] = wire.EXECUTED.pack(len(views), 0, into.size)
+        parts[0] = self.executed(len(views), into)
         return b"".join(parts)
 
     def check(self, responses, requests):
@@ -331,6 +383,13 @@ def _size(response):
 def _failed(error):
     extra = wire.response_extra(error.message(), error._details)
     return wire.RESPONSE.pack(wire.ERROR, error.code(), 0, len(extra)) + extra
+
+
+def _raised(e):
+    """Encodes the response to a request for which execute raised an exception."""
+    error = carried(e)
+    extra = wire.response_extra(failure(e).encode("utf-8", "replace"), error._details if error is not None else None)
+    return wire.RESPONSE.pack(wire.RAISED, int(TritonError.INTERNAL if error is None else error.code()), 0, len(extra)) + extra
 
 
 def _finished(future, senders):

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/tutti-server/tutti/bench/proc"
+	tutticlient "github.com/tutti-server/tutti/client"
 	"github.com/tutti-server/tutti/internal/load"
 	"github.com/tutti-server/tutti/internal/plot"
 	"github.com/tutti-server/tutti/internal/simulate"
@@ -44,23 +45,25 @@ type liveSide struct {
 	*proc.Process
 }
 
-// refusals are the times from arrival to the error of the requests that failed: how many were refused on arrival, and of them and of those
-// that queues dropped later the 50th and 99th percentile.
+// refusals are the times to the error of the requests that failed: how many were refused on arrival and how many queues dropped later. p50 and p99 are
+// percentiles of the former, from when the client sent the request; late is their p99 from when it was to be sent, and latest that of the others.
 type refusals struct {
-	arrived, dropped int
-	p50, p99, latest time.Duration
+	arrived, dropped       int
+	p50, p99, late, latest time.Duration
 }
 
-// refusalsOf divides the failures of a run, ascending, into those on arrival and those later. The server counts the former; they are taken as the
+// refusalsOf divides the failures of a run into those on arrival and those later. The server counts the former; they are taken as the
 // quickest, because a request that is dropped later has waited before.
-func refusalsOf(failures []time.Duration, arrived int) (r refusals) {
-	r.arrived = min(arrived, len(failures))
-	r.dropped = len(failures) - r.arrived
-	if first := failures[:r.arrived]; len(first) > 0 {
-		r.p50, r.p99 = load.Percentile(first, 0.5), load.Percentile(first, 0.99)
+func refusalsOf(of *load.Result, arrived int) (r refusals) {
+	r.arrived = min(arrived, len(of.Failures))
+	r.dropped = len(of.Failures) - r.arrived
+	if r.arrived > 0 {
+		sent := of.FailuresSent[:r.arrived]
+		r.p50, r.p99 = load.Percentile(sent, 0.5), load.Percentile(sent, 0.99)
+		r.late = load.Percentile(of.Failures[:r.arrived], 0.99)
 	}
-	if later := failures[r.arrived:]; len(later) > 0 {
-		r.latest = load.Percentile(later, 0.99)
+	if r.dropped > 0 {
+		r.latest = load.Percentile(of.Failures[r.arrived:], 0.99)
 	}
 	return r
 }
@@ -69,7 +72,7 @@ func (r *refusals) String() string {
 	if r.arrived+r.dropped == 0 {
 		return "-"
 	}
-	text := fmt.Sprintf("%d in %.1f, %.1f ms", r.arrived, inMillis(r.p50), inMillis(r.p99))
+	text := fmt.Sprintf("%d in %.1f, %.1f (%.1f) ms", r.arrived, inMillis(r.p50), inMillis(r.p99), inMillis(r.late))
 	if r.dropped > 0 {
 		text += fmt.Sprintf("; %d dropped within %.0f ms", r.dropped, inMillis(r.latest))
 	}
@@ -96,7 +99,9 @@ func (g *goodputBench) liveOn(shared bool) (err error) {
 	if err != nil {
 		return err
 	}
-	graph, err := g.liveGraph(sides[0].HTTP, shared)
+	statistics := tutticlient.NewHTTP("http://"+sides[0].HTTP, nil)
+	defer func() { err = errors.Join(err, statistics.Close()) }()
+	graph, err := g.liveGraph(sides[0].HTTP, statistics, shared)
 	if err != nil {
 		return err
 	}
@@ -106,9 +111,9 @@ func (g *goodputBench) liveOn(shared bool) (err error) {
 		fmt.Fprintf(g.table, "%s %v and %v a row; ", n.Name, n.Fixed, n.PerRow)
 	}
 	fmt.Fprintf(g.table, "\nlive, %s: requests in time of a limit of %v, over the bound; %v each, %.0f requests/s is the capacity\n", devices(shared), liveLimit, liveLength, graph.Capacity())
-	fmt.Fprint(g.table, "arrivals\tload\tbound\tsimulated")
+	fmt.Fprint(g.table, "arrivals\tload\tcapacity\tbound\tsimulated\twasted")
 	for _, s := range sides {
-		fmt.Fprintf(g.table, "\t%s\trefusals: p50, p99", s.name)
+		fmt.Fprintf(g.table, "\t%s\trefusals: p50, p99 from sending (from the planned time)", s.name)
 	}
 	fmt.Fprintln(g.table)
 	p := plot.Plot{
@@ -120,7 +125,7 @@ func (g *goodputBench) liveOn(shared bool) (err error) {
 	}
 	for i, kind := range goodputKinds()[:2] {
 		for _, at := range []float64{0.5, 0.8, 1, 1.2, 1.5} {
-			parts, err := g.liveLine(&graph, kind, at, sides)
+			parts, err := g.liveLine(&graph, kind, at, sides, statistics)
 			if err != nil {
 				return err
 			}
@@ -151,9 +156,9 @@ func devices(shared bool) string {
 	return "own devices"
 }
 
-// liveGraph describes the models of liveRepository, with the times that our server has measured at little load and with full batches. Those
-// of a batch are longer than the model sleeps, and grow with its rows.
-func (g *goodputBench) liveGraph(addr string, shared bool) (graph sim.Graph, err error) {
+// liveGraph describes the models of liveRepository, with the times that our server has measured at little load, with full batches, and at a
+// load as those of the lines. They say how many requests are sent; the bound of a line follows from the times during the line.
+func (g *goodputBench) liveGraph(addr string, statistics tutticlient.Client, shared bool) (graph sim.Graph, err error) {
 	const undated = "goodput3_undated"
 	if _, err = sendAt(addr, undated, vectorOf16(), sim.Poisson(50, liveWarmUp, 1)); err != nil {
 		return graph, err
@@ -182,7 +187,35 @@ func (g *goodputBench) liveGraph(addr string, shared bool) (graph sim.Graph, err
 		}
 		graph.Nodes = append(graph.Nodes, n)
 	}
-	return graph, graph.Check()
+	if err = graph.Check(); err != nil {
+		return graph, err
+	}
+	_, batches, err := timedLine(addr, statistics, "goodput3", &graph, sim.Poisson(1.2*graph.Capacity(), liveWarmUp, 1))
+	if err != nil {
+		return graph, err
+	}
+	return batches.apply(&graph)
+}
+
+// timedLine is sendAt, and returns the batches that the models of the graph have executed for the requests.
+func timedLine(addr string, statistics tutticlient.Client, model string, graph *sim.Graph, times []time.Duration) (r load.Result, t batchTimes, err error) {
+	group, err := warmAt(addr, model, vectorOf16(), times)
+	if err != nil {
+		return r, nil, err
+	}
+	defer func() { err = errors.Join(err, group.Close()) }()
+	before, err := timesOf(statistics, graph)
+	if err != nil {
+		return r, nil, err
+	}
+	if r, err = load.Run(group.Clients, load.Plan{Times: times}); err != nil {
+		return r, nil, err
+	}
+	after, err := timesOf(statistics, graph)
+	if err != nil {
+		return r, nil, err
+	}
+	return r, after.since(before), nil
 }
 
 // simulate runs tutti simulate of an ensemble of the server at addr.
@@ -256,20 +289,35 @@ func (g *goodputBench) liveSides(shared bool) (sides []liveSide, stop func() err
 }
 
 // liveLine prints what each side does with the same arrivals. It returns the bound and what part of the requests is in time at each side.
-func (g *goodputBench) liveLine(graph *sim.Graph, kind goodputCase, at float64, sides []liveSide) (parts []float64, err error) {
+//
+// The first side is the server with deadlines. The bound and the simulation follow from the times of its models' batches in this line: they depend on
+// what else uses the processors, by several percent from one minute to the next.
+func (g *goodputBench) liveLine(graph *sim.Graph, kind goodputCase, at float64, sides []liveSide, statistics tutticlient.Client) (parts []float64, err error) {
 	arrivals := kind.of(at*graph.Capacity(), liveLength, 1)
-	o := sim.Run(&sim.Scenario{Graph: *graph, Arrivals: arrivals, Limit: liveLimit, Policy: sim.Deadline})
-	simulated := o.Goodput() / o.Bound
-	parts = append(parts, o.Bound)
-	fmt.Fprintf(g.table, "%s\t%.1f\t%.1f %%\t%.3f", kind.arrivals, at, 100*o.Bound, simulated)
+	var o sim.Outcome
+	var simulated, wasted float64
 	for i := range sides {
 		s := &sides[i]
 		before, err := s.onArrival()
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", s.name, err)
 		}
-		r, err := sendAt(s.HTTP, s.model, vectorOf16(), arrivals)
-		if err != nil {
+		var r load.Result
+		if i == 0 {
+			var batches batchTimes
+			if r, batches, err = timedLine(s.HTTP, statistics, s.model, graph, arrivals); err != nil {
+				return nil, fmt.Errorf("%s: %w", s.name, err)
+			}
+			timed, err := batches.apply(graph)
+			if err != nil {
+				return nil, err
+			}
+			o = sim.Run(&sim.Scenario{Graph: timed, Arrivals: arrivals, Limit: liveLimit, Policy: sim.Deadline})
+			simulated = o.Goodput() / o.Bound
+			wasted = batches.wasted(inTime(&r, liveLimit))
+			parts = append(parts, o.Bound)
+			fmt.Fprintf(g.table, "%s\t%.1f\t%.0f\t%.1f %%\t%.3f\t%.1f %%", kind.arrivals, at, timed.Capacity(), 100*o.Bound, simulated, 100*wasted)
+		} else if r, err = sendAt(s.HTTP, s.model, vectorOf16(), arrivals); err != nil {
 			return nil, fmt.Errorf("%s: %w", s.name, err)
 		}
 		after, err := s.onArrival()
@@ -278,9 +326,9 @@ func (g *goodputBench) liveLine(graph *sim.Graph, kind goodputCase, at float64, 
 		}
 		part := inTime(&r, liveLimit) / float64(len(arrivals)) / o.Bound
 		parts = append(parts, part*o.Bound)
-		refused := refusalsOf(r.Failures, after-before)
+		refused := refusalsOf(&r, after-before)
 		verdict := ""
-		if s.goal && (at >= 1 && part < liveLeast || part < simulated-liveApart || refused.p99 > slowestRefusal) {
+		if s.goal && (at >= 1 && part < liveLeast || part < simulated-liveApart || refused.p99 > slowestRefusal || wasted > mostWaste) {
 			g.missed, verdict = true, " MISSED"
 		}
 		fmt.Fprintf(g.table, "\t%.3f%s\t%s", part, verdict, &refused)
@@ -305,17 +353,26 @@ func vectorOf16() load.Request {
 
 // sendAt sends requests for a model at the given times, after some that warm it up.
 func sendAt(addr, model string, request load.Request, times []time.Duration) (r load.Result, err error) {
-	request.Model = model
-	g, err := load.Dial(load.Target{HTTP: addr}, load.Binary, []load.Request{request}, liveClients)
+	g, err := warmAt(addr, model, request, times)
 	if err != nil {
 		return r, err
 	}
 	defer func() { err = errors.Join(err, g.Close()) }()
+	return load.Run(g.Clients, load.Plan{Times: times})
+}
+
+// warmAt connects clients for requests at the given times, and sends some at half of their rate. The caller must close the group.
+func warmAt(addr, model string, request load.Request, times []time.Duration) (*load.Group, error) {
+	request.Model = model
+	g, err := load.Dial(load.Target{HTTP: addr}, load.Binary, []load.Request{request}, liveClients)
+	if err != nil {
+		return nil, err
+	}
 	rate := float64(len(times)) / times[len(times)-1].Seconds() / 2
 	if _, err = load.Run(g.Clients, load.Plan{Rate: rate, Duration: liveWarmUp}); err != nil {
-		return r, err
+		return nil, errors.Join(err, g.Close())
 	}
-	return load.Run(g.Clients, load.Plan{Times: times})
+	return g, nil
 }
 
 // textWithin is the limit of the text example.

@@ -18,6 +18,8 @@ type Result struct {
 	Latencies            []time.Duration // each of them, ascending
 	// Failures are the times from arrival to the error of the requests that were sent and failed, ascending.
 	Failures []time.Duration
+	// FailuresSent are the times of the same requests from when a client sent them, ascending: without the time in which the run was late.
+	FailuresSent []time.Duration
 	// First is an error of one of the failed requests, or nil.
 	First error
 }

@@ -72,11 +72,11 @@ func Run(clients []Client, p Plan) (Result, error) {
 	}
 	wg.Wait()
 	elapsed := time.Since(start)
-	var samples, failures []time.Duration
+	var samples, failures, sent []time.Duration
 	failed, first := 0, error(nil)
 	for i := range workers {
 		samples, failed = append(samples, workers[i].samples...), failed+workers[i].failed
-		failures = append(failures, workers[i].failures...)
+		failures, sent = append(failures, workers[i].failures...), append(sent, workers[i].sent...)
 		if first == nil {
 			first = workers[i].first
 		}
@@ -84,7 +84,8 @@ func Run(clients []Client, p Plan) (Result, error) {
 	r := newResult(samples, elapsed)
 	r.Errors, r.First = failed, first
 	slices.Sort(failures)
-	r.Failures = failures
+	slices.Sort(sent)
+	r.Failures, r.FailuresSent = failures, sent
 	return r, nil
 }
 
@@ -92,18 +93,20 @@ func Run(clients []Client, p Plan) (Result, error) {
 type worker struct {
 	client  Client
 	samples []time.Duration
-	// failures are as samples, of the requests that the client has sent and that failed.
-	failures []time.Duration
-	failed   int
-	row      int // consecutive errors
-	first    error
-	_        [64]byte // padding: the neighbours are written all the time
+	// failures are as samples, of the requests that the client has sent and that failed, and sent counts from when it has sent them.
+	failures, sent []time.Duration
+	failed         int
+	row            int // consecutive errors
+	first          error
+	_              [64]byte // padding: the neighbours are written all the time
 }
 
 // do sends a request that arrived at the given time. It returns false when the client should stop.
 func (w *worker) do(i int, arrived time.Time) bool {
+	sent := time.Now()
 	if err := w.client.Do(i); err != nil {
-		w.failures = append(w.failures, time.Since(arrived))
+		now := time.Now()
+		w.failures, w.sent = append(w.failures, now.Sub(arrived)), append(w.sent, now.Sub(sent))
 		return w.fail(err)
 	}
 	w.samples, w.row = append(w.samples, time.Since(arrived)), 0

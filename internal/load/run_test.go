@@ -120,6 +120,28 @@ func TestOpenCountsWaiting(t *testing.T) {
 	}
 }
 
+// TestFailuresSent checks that the time from sending leaves out that in which a request waited for its client.
+func TestFailuresSent(t *testing.T) {
+	t.Parallel()
+	bad := errors.New("bad")
+	took := make([]time.Duration, 2)
+	c := &scripted{do: func(i int) error {
+		began := time.Now()
+		defer func() { took[i] = time.Since(began) }()
+		return bad
+	}}
+	now := time.Now()
+	arrived, sent := load.OpenFailures(c, []time.Time{now.Add(-2 * time.Hour / 3), now.Add(-time.Hour / 3)})
+	if len(arrived) != 2 || len(sent) != 2 {
+		t.Fatalf("%d and %d times, want 2", len(arrived), len(sent))
+	}
+	for i, waited := range []time.Duration{2 * time.Hour / 3, time.Hour / 3} {
+		if arrived[i] < waited || sent[i] < took[i] || sent[i] > arrived[i]-waited {
+			t.Errorf("request %d: %v from its arrival and %v from sending, want %v more", i, arrived[i], sent[i], waited)
+		}
+	}
+}
+
 func TestSchedule(t *testing.T) {
 	t.Parallel()
 	const n, rate = 20000, 1000.0

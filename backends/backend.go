@@ -410,8 +410,9 @@ type ParallelModel interface {
 
 // SerialModel is a Model whose instances execute several requests one after the other in one call of Execute, see Batch.Serial, where a
 // call costs much more than a short execution. For example, the call of a model in another process is a switch of processes, there and
-// back. The server makes such calls if requests wait for an instance of a model that does not batch. No response leaves before the last
-// execution has ended, so the executions of a call should take less time than the call itself costs.
+// back. The server makes such calls if requests wait for an instance of a model that does not batch. No response leaves before the call has
+// ended, so an instance should end a call once its executions have taken a few times what the call itself costs, and leave the other requests
+// unexecuted: Request.Unexecuted.
 type SerialModel interface {
 	Model
 	// Serial returns how many requests the next call may have at most, by what executions have taken lately: 1 for a model whose

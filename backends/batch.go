@@ -31,6 +31,9 @@ type Request struct {
 	Err error
 	// Rescheduled requests another execution of this request. Batch.Reschedule sets it.
 	Rescheduled bool
+	// Unexecuted is set by a SerialModel, in a call with Batch.Serial, for a request that it has not executed: the server passes it to the
+	// instance again, in another call. All requests after it must be unexecuted too, and the first one must not be.
+	Unexecuted bool
 	// ResponseParams are the response parameters. In an ensemble, sequence_id, sequence_start and sequence_end also apply to
 	// the steps that follow.
 	ResponseParams infer.Params

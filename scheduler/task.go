@@ -157,6 +157,8 @@ type TaskState struct {
 	Refusal telemetry.Refusal
 	// Probe marks a task that is executed although it is expected to be late; see infer.Meta.
 	Probe bool
+	// Unexecuted marks a task of a list that batch.Runner.Run has left out: it is to be executed in another call.
+	Unexecuted bool
 	// Seq is the task's position in a queue whose responses leave in order of arrival.
 	Seq uint64
 	// Host executes the task, when its model is decoupled. May be nil.
@@ -273,6 +275,26 @@ func (l *TaskList) Pop() *Task {
 	}
 	l.n--
 	return w
+}
+
+// CutUnexecuted removes and returns the unexecuted tasks, which are the last ones, and clears their marks.
+//
+// hot: a comparison when there is none.
+func (l *TaskList) CutUnexecuted() (rest TaskList) {
+	if l.tail == nil || !l.tail.Unexecuted {
+		return rest
+	}
+	all := *l
+	*l = TaskList{}
+	for w := all.Pop(); w != nil; w = all.Pop() {
+		if w.Unexecuted {
+			w.Unexecuted = false
+			rest.Push(w)
+		} else {
+			l.Push(w)
+		}
+	}
+	return rest
 }
 
 // Stamp sets the time at which the tasks were enqueued.

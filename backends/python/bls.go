@@ -37,7 +37,7 @@ var (
 
 // openCall opens a call. It is cancelled when its process exits, and with the only request in flight, if there is exactly one.
 func (s *side) openCall(id uint32) {
-	s.w.m.calls.Store(true)
+	s.w.m.alone.Store(true)
 	c := &openCall{arrived: telemetry.Now()}
 	c.ctx, c.cancel = context.WithCancelCause(context.WithValue(s.ctx, openCallKey{}, c))
 	if parent, _, _ := s.w.running.caller(); parent != nil {

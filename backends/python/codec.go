@@ -335,6 +335,7 @@ const (
 	stateNone
 	stateReschedule
 	stateRaised
+	stateUnexecuted
 )
 
 // largeBytes is the least size of a tensor that stays in the memory of the worker; smaller ones are copied.

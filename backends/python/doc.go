@@ -118,8 +118,8 @@
 //
 // # Requests and responses
 //
-// EXECUTE has <IIIIQQ>: number of requests, region of the inputs, region for the outputs, flags (1: the worker executes the requests one
-// after the other, each as a batch of its own), used bytes of the first, size of
+// EXECUTE has <IIIIQQ>: number of requests, region of the inputs, region for the outputs, for how many microseconds the worker executes the
+// requests one after the other, each as a batch of its own (0: as one batch), used bytes of the first, size of
 // the second. The requests follow. A request is <QQQIHHII>, 40 bytes: correlation id, priority, timeout in microseconds, flags
 // (1 sequence start, 2 sequence end, 4 the correlation id is a string, in extra, 8 in a CALL: any number of responses is
 // expected), number of inputs, in a CALL where its outputs shall be (0 anywhere, 1 on the host, 2 + N on GPU N), bytes of extra, in a CALL the
@@ -141,8 +141,8 @@
 // DONE of an EXECUTE has <IIQ>: number of responses, the nanoseconds that the worker took (at most 2^32-1), size of the outputs' region,
 // which the worker may have grown
 // (ftruncate; never smaller); then one response for each request. A response is <BBHI>, 8 bytes: state (0 success, 1 error,
-// 2 none here: a response sender sends it, or the request has none, 3 reschedule, 4 an exception of execute, where requests are executed
-// one after the other), code, number of outputs, bytes of extra;
+// 2 none here: a response sender sends it, or the request has none, 3 reschedule, and where requests are executed one after the other 4 an
+// exception of execute, 5 not executed, as are all after it), code, number of outputs, bytes of extra;
 // then the outputs; then extra, padded: error text (string), <H> number of parameters, parameters, and the names of outputs
 // with index 65535.
 //

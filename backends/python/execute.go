@@ -47,8 +47,9 @@ func (x *instance) begin(b *backends.Batch) error {
 	return nil
 }
 
-// beginBody begins the body of EXECUTE, and returns the region for n bytes of inputs.
-func (x *instance) beginBody(requests, n int, flags uint32) (*region, error) {
+// beginBody begins the body of EXECUTE, for requests that are executed one after the other within a time, or as one batch, and returns the
+// region for n bytes of inputs.
+func (x *instance) beginBody(requests, n int, serial time.Duration) (*region, error) {
 	w := x.w
 	in, err := w.regions.inputs(n)
 	if err == nil {
@@ -63,20 +64,18 @@ func (x *instance) beginBody(requests, n int, flags uint32) (*region, error) {
 	w.body = binary.LittleEndian.AppendUint32(newBody(w.body), uint32(requests)) //nolint:gosec // bounded by the scheduler
 	w.body = binary.LittleEndian.AppendUint32(w.body, in.id)
 	w.body = binary.LittleEndian.AppendUint32(w.body, x.out.id)
-	w.body = binary.LittleEndian.AppendUint32(w.body, flags)
-	w.body = binary.LittleEndian.AppendUint64(w.body, uint64(n)) //nolint:gosec // not negative
+	w.body = binary.LittleEndian.AppendUint32(w.body, uint32(serial.Microseconds())) //nolint:gosec // less than an hour
+	w.body = binary.LittleEndian.AppendUint64(w.body, uint64(n))                     //nolint:gosec // not negative
 	w.body = binary.LittleEndian.AppendUint64(w.body, uint64(len(x.out.mem)))
 	return in, nil
 }
 
-// executeSerial is the flag of EXECUTE for requests that the worker executes one after the other.
-const executeSerial uint32 = 1
-
-// beginSerial is begin for requests that the worker executes one after the other.
+// beginSerial is begin for requests that the worker executes one after the other. It leaves out those that exceed serialBytes together with
+// the ones before.
 func (x *instance) beginSerial(b *backends.Batch) error {
-	n := 0
-	for i := range b.Requests {
-		q := &b.Requests[i]
+	n, count := 0, 0
+	for ; count < len(b.Requests) && (count == 0 || n < serialBytes); count++ {
+		q, before := &b.Requests[count], n
 		if len(q.In) != len(x.m.sig.Inputs) {
 			return status.Errorf(status.Internal, "model '%s': expected a request of %d inputs, got %d", x.m.sig.Model, len(x.m.sig.Inputs), len(q.In))
 		}
@@ -88,16 +87,37 @@ func (x *instance) beginSerial(b *backends.Batch) error {
 				n = aligned(n + q.In[k].Len)
 			}
 		}
+		if count > 0 && n > serialBytes {
+			n = before
+			break
+		}
 	}
-	in, err := x.beginBody(len(b.Requests), n, executeSerial)
+	within := x.m.serialTime
+	if count == 1 {
+		within = 0
+	}
+	in, err := x.beginBody(count, n, within)
 	if err != nil {
 		return err
 	}
 	off := 0
 	for i := range b.Requests {
+		if i >= count {
+			b.Requests[i].Unexecuted = true
+			continue
+		}
 		off = x.appendSerial(&b.Requests[i], in, off)
 	}
 	return nil
+}
+
+// sent returns how many requests of a batch EXECUTE has.
+func sent(b *backends.Batch) int {
+	n := len(b.Requests)
+	for b.Serial && n > 0 && b.Requests[n-1].Unexecuted {
+		n--
+	}
+	return n
 }
 
 // appendSerial encodes a request whose inputs it copies to the region from an offset on. It returns the next free offset.
@@ -267,14 +287,19 @@ func (x *instance) receiveDone(b *backends.Batch) error {
 	}
 }
 
-// abandonedFor returns how long all requests of a batch have been cancelled: soFar plus tick, or 0 when one is not.
+// abandonedFor returns how long all requests of a batch have been cancelled: soFar plus tick, or 0 when one is not. Of requests that are
+// executed one after the other one is enough: it may be the one at which the worker hangs, and the others are executed again.
 func abandonedFor(b *backends.Batch, soFar, tick time.Duration) time.Duration {
+	cancelled := 0
 	for i := range b.Requests {
-		if ctx := b.Requests[i].Ctx; ctx == nil || ctx.Err() == nil {
-			return 0
+		if ctx := b.Requests[i].Ctx; ctx != nil && ctx.Err() != nil {
+			cancelled++
 		}
 	}
-	return soFar + tick
+	if cancelled == len(b.Requests) || b.Serial && cancelled > 0 {
+		return soFar + tick
+	}
+	return 0
 }
 
 // readResponses decodes the body of DONE and sets the responses of the requests.
@@ -288,8 +313,8 @@ func (x *instance) readResponses(b *backends.Batch, e *execution, p *packet) err
 	switch {
 	case err != nil:
 		return err
-	case n != len(b.Requests):
-		return status.Errorf(status.Internal, "model '%s' ('%s'): expected %d responses of execute, found %d", x.m.sig.Model, x.m.file, len(b.Requests), n)
+	case n != sent(b):
+		return status.Errorf(status.Internal, "model '%s' ('%s'): expected %d responses of execute, found %d", x.m.sig.Model, x.m.file, sent(b), n)
 	}
 	x.mem = memory{mem: x.out.mem, alloc: b.Allocator, keep: x.mem.keep, gpu: x.w.gpu, copied: b.Copied}
 	defer x.takeRegions()
@@ -301,19 +326,27 @@ func (x *instance) readResponses(b *backends.Batch, e *execution, p *packet) err
 	} else if x.mem.keep == nil {
 		x.mem.keep = x.keep
 	}
-	x.m.took(int64(ns), n)
+	executed := 0
 	need := len(b.Requests) * len(b.Out)
 	for len(x.outs) < need {
 		x.outs = append(x.outs, tensor.Tensor{})
 	}
 	for i := range b.Requests {
+		if i >= n {
+			e.settled(i)
+			continue
+		}
 		x.response.read(&r)
 		if r.bad {
 			return status.Errorf(status.Internal, "model '%s': unexpected answer of %d bytes of its python worker", x.m.sig.Model, len(p.body))
 		}
 		x.regions = appendRegions(x.regions, x.response.parts)
 		x.setResponse(b, e, i)
+		if !b.Requests[i].Unexecuted {
+			executed++
+		}
 	}
+	x.m.took(int64(ns), executed)
 	return nil
 }
 
@@ -340,10 +373,14 @@ func (x *instance) releaseOutputs() {
 func (x *instance) setResponse(b *backends.Batch, e *execution, i int) {
 	a, q := &x.response, &b.Requests[i]
 	if a.state == stateNone {
+		x.m.alone.Store(true)
 		return
 	}
 	e.settled(i)
 	switch a.state {
+	case stateUnexecuted:
+		q.Unexecuted = true
+		return
 	case stateError:
 		q.Err = a.err()
 		return

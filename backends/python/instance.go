@@ -71,8 +71,15 @@ func (x *instance) start(ctx context.Context) (*worker, error) {
 // use makes a started worker that of the instance. The caller holds mu, or is the only user.
 func (x *instance) use(w *worker) {
 	x.w = w
-	x.outage.Store(nil)
+	x.endOutage()
 	x.alive.Store(w)
+}
+
+// endOutage ends the time without a worker, if there is one.
+func (x *instance) endOutage() {
+	if x.outage.Swap(nil) != nil {
+		x.m.outages.Add(-1)
+	}
 }
 
 // Close calls finalize of the model and stops the worker.
@@ -92,6 +99,7 @@ func (x *instance) Close() error {
 	x.m.mu.Lock()
 	x.m.live = slices.DeleteFunc(x.m.live, func(y *instance) bool { return x == y })
 	x.m.mu.Unlock()
+	x.endOutage()
 	w := x.w
 	x.w = nil
 	x.alive.Store(nil)
@@ -186,6 +194,9 @@ func (x *instance) Execute(ctx context.Context, b *backends.Batch) error {
 	if err == nil && e.open() {
 		b.Detach()
 		err = e.wait(w, b)
+	}
+	if w == nil && b.Serial {
+		return err // its requests may be possible one by one: they need less memory
 	}
 	if w == nil {
 		failAll(b, nil, 0, err) // e still belongs to the previous batch
@@ -326,7 +337,9 @@ func (x *instance) died(why string, recycled bool) {
 	if o := x.outage.Load(); o != nil {
 		now.since = o.since
 	}
-	x.outage.Store(now)
+	if x.outage.Swap(now) == nil {
+		x.m.outages.Add(1)
+	}
 	delay := restartMost
 	switch n := x.crashes.Add(1); {
 	case n == 1 && recycled:

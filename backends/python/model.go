@@ -49,7 +49,9 @@ type model struct {
 	repeated, undeclared atomic.Bool
 	failures             failureLog
 	crashes              *crash.Requests
-	calls                atomic.Bool  // it has called other models
+	alone                atomic.Bool  // it has called other models, or responded after execute: its requests must not share a call
+	outages              atomic.Int32 // instances without a worker
+	serialTime           time.Duration
 	mean                 atomic.Int64 // ns that a worker takes for a request, 0 for not known
 
 	mu     sync.Mutex
@@ -68,11 +70,14 @@ var (
 )
 
 const (
-	// serialTime is how long the executions of several requests in one packet may take: a few times what it
-	// costs to switch to the worker and back.
+	// serialTime is how long the executions of several requests in one packet take by the mean, at most: a few times what it costs to switch
+	// to the worker and back. The worker leaves the rest unexecuted once they have taken as long.
 	serialTime = 200 * time.Microsecond
 	// mostSerial bounds the requests of such a packet.
 	mostSerial = 16
+	// serialBytes bounds the inputs of such a packet: larger ones cost more to copy than a switch, and are not copied where a worker gets one
+	// request at a time.
+	serialBytes = 64 << 10
 	// outlier is by what factor an execution may exceed the mean in the mean: the system may have interrupted it.
 	outlier = 8
 	// meanWeight is the weight of the former mean against that of the newest execution.
@@ -80,13 +85,14 @@ const (
 )
 
 // Serial implements backends.SerialModel. It is 1 for a model that calls others: its calls belong to the only request in flight, with
-// which they are cancelled.
+// which they are cancelled. It is 1 for a model that responds after execute, which would otherwise work on several requests at a time. And it
+// is 1 while an instance has no worker: requests must not wait for the start of one if another instance can take them.
 func (m *model) Serial() int {
 	mean := m.mean.Load()
-	if mean == 0 || m.calls.Load() {
+	if mean == 0 || m.alone.Load() || m.outages.Load() > 0 {
 		return 1
 	}
-	return int(min(max(int64(serialTime)/mean, 1), mostSerial))
+	return int(min(max(int64(m.serialTime)/mean, 1), mostSerial))
 }
 
 // took adds the time that the worker took for a number of requests to the mean.
@@ -107,6 +113,7 @@ func (b *backend) Load(ctx context.Context, s backends.Settings) (_ backends.Mod
 		return nil, status.ErrCancelled
 	}
 	m := &model{b: b, cfg: s.DeclaredConfig(), version: s.Version, dir: s.ModelDir, file: s.File(modelFile), alloc: s.Alloc, copied: s.Copied, log: s.Log}
+	m.serialTime = serialTime
 	m.sig = m.signature(s.Model)
 	if m.inputsStay, err = inputsStay(&s); err != nil {
 		return nil, status.Prefixf(err, "%s: ", m.failedLoad())

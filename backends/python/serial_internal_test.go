@@ -5,10 +5,11 @@ import (
 	"time"
 )
 
-// TestSerialLimit checks how many requests one call may have: by the time that requests take, and one for a model that calls others.
+// TestSerialLimit checks how many requests one call may have: by the time that requests take, and one for a model that calls others, and while an
+// instance has no worker.
 func TestSerialLimit(t *testing.T) {
 	t.Parallel()
-	m := &model{}
+	m := &model{serialTime: serialTime}
 	check := func(after string, want int) {
 		t.Helper()
 		if n := m.Serial(); n != want {
@@ -31,6 +32,12 @@ func TestSerialLimit(t *testing.T) {
 	check("after long executions", 1)
 	times(time.Microsecond, 1000)
 	check("after short executions again", mostSerial)
+	down := &instance{m: m, life: t.Context(), restarter: time.NewTimer(time.Hour)}
+	down.died("it exited", false)
+	down.died("it exited", false)
+	check("without a worker", 1)
+	down.use(nil)
+	check("with a worker again", mostSerial)
 	s := &side{w: &worker{m: m}, ctx: t.Context()}
 	s.openCall(1)
 	check("after a call of another model", 1)

@@ -3,8 +3,10 @@ package python_test
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/tutti-server/tutti/backends"
+	"github.com/tutti-server/tutti/backends/python"
 	"github.com/tutti-server/tutti/core/infer"
 	"github.com/tutti-server/tutti/core/status"
 	"github.com/tutti-server/tutti/core/tensor"
@@ -14,6 +16,7 @@ import (
 func (b *bench) serial(t *testing.T, rows ...[]float32) *backends.Batch {
 	t.Helper()
 	batch := &backends.Batch{Rows: len(rows), Serial: true, In: make([]tensor.Tensor, 1), Out: make([]tensor.Tensor, 1), Allocator: b.alloc}
+	python.SetSerialTime(b.Instance, time.Hour)
 	for i, row := range rows {
 		in, err := tensor.New(b.alloc, tensor.FP32, tensor.Of(1, int64(len(row))))
 		if err != nil {
@@ -109,5 +112,87 @@ func TestSerialExit(t *testing.T) {
 	}
 	if got := b.execute(t.Context(), t, []float32{0, 0})[0]; len(got.Values) != 1 {
 		t.Errorf("%+v after the exit, want a response", got)
+	}
+}
+
+// executed returns how many requests of a call were executed, and checks that all after them are marked.
+func executed(t *testing.T, batch *backends.Batch) (n int) {
+	t.Helper()
+	for i := range batch.Requests {
+		q := &batch.Requests[i]
+		switch {
+		case q.Unexecuted:
+			if q.Err != nil || q.Out != nil {
+				t.Errorf("request %d was not executed and has a response", i)
+			}
+		case n < i:
+			t.Errorf("request %d was executed after one that was not", i)
+		case q.Err != nil || len(q.Out) != 1 || !q.Out[0].Present():
+			t.Errorf("request %d: error %v", i, q.Err)
+		default:
+			n++
+		}
+		tensor.ReleaseAll(q.Out)
+	}
+	return n
+}
+
+// TestSerialTime checks that requests are left unexecuted once the others have taken long enough.
+func TestSerialTime(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	batch := b.serial(t, []float32{0}, []float32{0}, []float32{0})
+	python.SetSerialTime(b.Instance, time.Microsecond)
+	for _, want := range []int{1, 1} {
+		if err := b.Execute(t.Context(), batch); err != nil {
+			t.Fatal(err)
+		}
+		if n := executed(t, batch); n != want {
+			t.Errorf("%d requests were executed, want %d", n, want)
+		}
+		batch.Requests = batch.Requests[1:]
+		for i := range batch.Requests {
+			batch.Requests[i].Unexecuted, batch.Requests[i].Out = false, nil
+		}
+	}
+	if got := b.execute(t.Context(), t, []float32{0, 0})[0]; len(got.Values) != 1 || got.Values[0] != 3 {
+		t.Errorf("%+v, want the third call of execute", got)
+	}
+}
+
+// TestSerialBytes checks that large inputs do not share a call.
+func TestSerialBytes(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	large := make([]float32, 12<<10)
+	for _, c := range []struct {
+		rows [][]float32
+		want int
+	}{
+		{[][]float32{large, large, {0}}, 1}, {[][]float32{{0}, large, {0}, large}, 3}, {[][]float32{make([]float32, 20<<10), {0}}, 1},
+	} {
+		batch := b.serial(t, c.rows...)
+		if err := b.Execute(t.Context(), batch); err != nil {
+			t.Fatal(err)
+		}
+		if n := executed(t, batch); n != c.want {
+			t.Errorf("%d requests were executed, want %d", n, c.want)
+		}
+	}
+}
+
+// TestSerialLate checks that a model which responds after execute works on one request at a time.
+func TestSerialLate(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	batch := b.serial(t, []float32{0}, []float32{14}, []float32{0})
+	if err := b.Execute(t.Context(), batch); err != nil {
+		t.Fatal(err)
+	}
+	if n := executed(t, batch); n != 2 {
+		t.Errorf("%d requests were executed, want 2", n)
+	}
+	if n := python.SetSerialTime(b.Instance, time.Hour).Serial(); n != 1 {
+		t.Errorf("the next call may have %d requests, want 1", n)
 	}
 }

@@ -226,8 +226,11 @@ func (r *Runner) Uniform(list *scheduler.TaskList) bool {
 	return true
 }
 
-// Compatible reports whether two tasks may share a batch.
+// Compatible reports whether two tasks may share a batch. Traced tasks of a backends.SerialModel are executed alone: their times are their own.
 func (r *Runner) Compatible(a, b *scheduler.Task) bool {
+	if r.s.Serial != nil && (a.Traced != nil || b.Traced != nil) {
+		return false
+	}
 	firstA, firstB := int64(-1), int64(-1)
 	for port := range a.In {
 		x, y := &a.In[port], &b.In[port]

@@ -150,7 +150,7 @@ func (r *Runner) run(inst backends.Instance, list *scheduler.TaskList, t *schedu
 //
 // hot: no allocation.
 func (r *Runner) RunSealed(inst backends.Instance, list *scheduler.TaskList, t *scheduler.RunLoop) bool {
-	if !list.Sealed() || int(list.Rows()) > r.sig.MaxBatch || !r.Uniform(list) {
+	if !list.Sealed() || r.s.Serial != nil || int(list.Rows()) > r.sig.MaxBatch || !r.Uniform(list) {
 		return false
 	}
 	now := t.Now()

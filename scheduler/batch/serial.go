@@ -2,6 +2,7 @@ package batch
 
 import (
 	"context"
+	"slices"
 
 	"github.com/tutti-server/tutti/backends"
 	"github.com/tutti-server/tutti/internal/telemetry"
@@ -24,8 +25,8 @@ func (r *Runner) SerialList(list *scheduler.TaskList) bool {
 }
 
 // runSerial executes several tasks one after the other in one call of the instance. A task is counted as a batch of its own, with its share
-// of the time. When the call fails as a whole, for example because the model's process has exited, the tasks are executed one by one. So are
-// traced ones, whose times are their own then.
+// of the time. Those that the instance has left are marked as Unexecuted. When the call fails as a whole, for example because the model's
+// process has exited, the tasks are executed one by one. So are traced ones, whose times are their own then.
 func (r *Runner) runSerial(inst backends.Instance, list *scheduler.TaskList, t *scheduler.RunLoop) bool {
 	if traced(list) != nil || !r.s.Mover.Idle() {
 		r.runEach(inst, list, t)
@@ -47,16 +48,26 @@ func (r *Runner) runSerial(inst backends.Instance, list *scheduler.TaskList, t *
 		return false
 	}
 	end := telemetry.Now()
-	r.takeRequestOutputs(b, list, nil)
 	t.Tick(end)
-	share := (end - start) / int64(list.Len())
+	executed := slices.IndexFunc(b.Requests, func(q backends.Request) bool { return q.Unexecuted })
+	switch executed {
+	case -1:
+		executed = len(b.Requests)
+	case 0: // against the contract
+		r.runEach(inst, list, t)
+		return false
+	}
+	r.takeRequestOutputs(b, list, nil)
+	share := (end - start) / int64(executed)
 	times := telemetry.Times{Start: end - share, InputEnd: end - share, InferEnd: end, End: end} // the others' shares are waiting time
 	i := 0
 	for w := list.Head; w != nil; w = w.Next() {
+		if w.Unexecuted = i >= executed; w.Unexecuted {
+			continue
+		}
 		w.Times = times
 		r.countOne(nil, inst, w, int(w.Rows), r.finish(w, &b.Requests[i], nil), nil)
 		i++
 	}
-	list.Seal()
 	return true
 }

@@ -30,6 +30,8 @@ type calls struct {
 
 	started, gate chan struct{} // of the first call
 	limiter       scheduler.Limiter
+	most          int // requests that a call executes, 0 for all
+	before        func(sizes []int)
 }
 
 func newCalls(t *testing.T) *calls {
@@ -44,8 +46,11 @@ func newCalls(t *testing.T) *calls {
 func (c *calls) execute(b *backends.Batch) error {
 	c.mu.Lock()
 	c.sizes = append(c.sizes, len(b.Requests))
-	first := len(c.sizes) == 1
+	first, sizes := len(c.sizes) == 1, slices.Clone(c.sizes)
 	c.mu.Unlock()
+	if c.before != nil {
+		c.before(sizes)
+	}
 	if first {
 		close(c.started)
 		<-c.gate
@@ -59,6 +64,9 @@ func (c *calls) execute(b *backends.Batch) error {
 	}
 	for i := range b.Requests {
 		q := &b.Requests[i]
+		if q.Unexecuted = c.most > 0 && i >= c.most; q.Unexecuted {
+			continue
+		}
 		if tensor.Slice[float32](&q.In[0])[0] == 66 {
 			return errLost
 		}
@@ -199,5 +207,25 @@ func TestSerialTraced(t *testing.T) {
 	}, 1, 2, 3)
 	if want := []int{1, 1, 1}; !slices.Equal(got, want) {
 		t.Errorf("calls of %v requests, want %v", got, want)
+	}
+}
+
+// TestSerialUnexecuted checks that requests which a call has left are executed by the next ones, once, and after those before them have completed.
+func TestSerialUnexecuted(t *testing.T) {
+	t.Parallel()
+	c := newCalls(t)
+	c.most = 2
+	var all []*schedtest.Job
+	c.before = func(sizes []int) {
+		if done := map[int]int{3: 3, 4: 5}[len(sizes)]; done > 0 {
+			schedtest.Wait(all[:done]...)
+		}
+	}
+	prepare := func(jobs []*schedtest.Job) { all = jobs }
+	if got, want := c.run(t, prepare, 1, 2, 3, 4, 5, 6), []int{1, 4, 2, 1}; !slices.Equal(got, want) {
+		t.Errorf("calls of %v requests, want %v", got, want)
+	}
+	if n := c.Stats.Executions(); n != 6 {
+		t.Errorf("%d executions counted, want 6", n)
 	}
 }

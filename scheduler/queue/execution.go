@@ -61,6 +61,12 @@ func (x *execution) run(t *scheduler.RunLoop) {
 		}
 	}
 	together, behind := q.runner.Run(x.inst, &tasks, t), q.runner.Behind(x.inst)
+	if rest := tasks.CutUnexecuted(); rest.Head != nil { // the next call at the same instance
+		x.tasks = rest
+		q.completeInOrder(tasks, t)
+		t.Ready(x)
+		return
+	}
 	hold := behind == nil && q.holds(&tasks)
 	x.hold = hold
 	if q.end(x, &tasks, together, behind) {
@@ -136,7 +142,7 @@ func (q *Queue) end(x *execution, tasks *scheduler.TaskList, together bool, behi
 	defer q.mu.Unlock()
 	more := q.backlog.n > 0
 	switch c := &q.coalescer; {
-	case tasks.Len()-x.riders > 1:
+	case tasks.Len()-x.riders > 1 && !q.runner.SerialList(tasks):
 		c.attempts = creditOfMany
 	case c.attempts > -retryAfterAlone:
 		c.attempts--

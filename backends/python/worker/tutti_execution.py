@@ -27,6 +27,9 @@ _LARGE = 256 << 10
 _MAX_LAYOUTS, _MAX_LAYOUT_BYTES = 256, 512
 
 
+_UNEXECUTED = wire.RESPONSE.pack(wire.UNEXECUTED, 0, 0, 0)
+
+
 class Execution:
     """Executes batches of requests with a model."""
 
@@ -52,10 +55,10 @@ class Execution:
     def run(self, ident, body):
         """Executes an EXECUTE packet. Returns the body and the flags of its DONE packet."""
         self.began = perf_counter_ns()
-        count, source, target, flags, used, _ = wire.EXECUTION.unpack_from(body)
+        count, source, target, within, used, _ = wire.EXECUTION.unpack_from(body)
         region = self.regions[source]
-        if flags & wire.SERIAL:
-            return self.run_serial(ident, body, count, region, self.regions[target])
+        if within:
+            return self.run_serial(ident, body, count, region, self.regions[target], self.began + 1000 * within)
         self.gpu = None
         requests = self.decode(ident, body, count, region.map)
         gpu = self.gpu
@@ -85,10 +88,14 @@ class Execution:
             return done, wire.IN_PLACE | self.gpu_flag()
         return done, (wire.RETAINED if region.viewed() else 0) | self.gpu_flag()
 
-    def run_serial(self, ident, body, count, region, into):
-        """Executes the requests of an EXECUTE packet one after the other, each as a batch of its own. Returns as run does."""
-        offset, parts, at = wire.EXECUTION.size, [b""], 0
+    def run_serial(self, ident, body, count, region, into, until):
+        """Executes the requests of an EXECUTE packet one after the other, each as a batch of its own. Returns as run does. It leaves the rest
+        unexecuted when time is up, when a response comes later, because the model then still works on the request, and when CUDA is lost."""
+        offset, parts, at, over = wire.EXECUTION.size, [b""], 0, False
         for index in range(count):
+            if index and (over or perf_counter_ns() > until):
+                parts += [_UNEXECUTED] * (count - index)
+                break
             request, offset = self.decode_one(ident, index, body, offset, region.map)
             requests = [request]
             try:
@@ -96,8 +103,10 @@ class Execution:
                 if isinstance(responses, CoroutineType):
                     responses = self.wait(responses, requests)
                 at = self.append(parts, responses, requests, into, at)
+                over = responses is None or responses[0] is None
             except BaseException as e:  # includes SystemExit of the model
                 tutti_cuda.probe()
+                over = tutti_cuda.lost() is not None
                 self.close(requests)
                 parts.append(_raised(e))
         request = requests = responses = None

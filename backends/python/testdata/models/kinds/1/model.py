@@ -2,6 +2,7 @@
 
 import os
 import sys
+import threading
 import time
 
 import numpy as np
@@ -50,6 +51,11 @@ class TritonPythonModel:
             answer = np.ones((1, 500000), np.float32)
         if kind == 12:
             print("hello\nfrom the model")
+        if kind == 14:
+            sender = request.get_response_sender()
+            response = pb_utils.InferenceResponse(output_tensors=[pb_utils.Tensor(name, answer)])
+            threading.Timer(0, sender.send, (response, pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL)).start()
+            return None
         if kind == 13:
             print("the text of another client", file=sys.stderr)
         return pb_utils.InferenceResponse(output_tensors=[pb_utils.Tensor(name, answer)])

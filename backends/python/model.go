@@ -391,18 +391,21 @@ func (m *model) diagnose(err error, given string) error {
 		return config.WithFix(err, "write class TritonPythonModel with a method execute(self, requests)")
 	}
 	if names := m.withheld(text); len(names) > 0 {
-		return config.WithFix(err, "variables that look like secrets do not reach models; if this model may have "+strings.Join(names, ", ")+
-			", start the server with --backend-config=python,pass-environment="+strings.Join(names, ","))
+		passed := slices.Concat(m.b.set.pass, names)
+		slices.Sort(passed)
+		return config.WithFix(err, "the model may lack "+strings.Join(names, ", ")+": variables that look like secrets do not reach models; "+
+			"if that is the cause and the model may have them, start the server with --backend-config=python,"+keyPass+"="+strings.Join(slices.Compact(passed), ","))
 	}
 	return err
 }
 
-// withheld returns the names of those environment variables that models do not get, although the text or the model's file names them.
+// withheld returns the names of those environment variables that models do not get, although the text names them or the model's file
+// has them in quotes. It returns no other variables, for example those whose name is only a word of a comment.
 func (m *model) withheld(text string) (names []string) {
 	source, _ := os.ReadFile(m.file) // without it, the text alone tells
 	for _, name := range environ.Secrets(os.Environ(), m.b.set.pass) {
-		named := regexp.MustCompile(`\b` + regexp.QuoteMeta(name) + `\b`)
-		if named.MatchString(text) || named.Match(source) {
+		quoted := regexp.QuoteMeta(name)
+		if regexp.MustCompile(`\b`+quoted+`\b`).MatchString(text) || regexp.MustCompile(`"`+quoted+`"|'`+quoted+`'`).Match(source) {
 			names = append(names, name)
 		}
 	}

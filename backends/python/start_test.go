@@ -216,7 +216,9 @@ func TestSecrets(t *testing.T) {
 // TestSecretOfModel checks that a model which fails without a secret of the server's environment says how to pass it.
 func TestSecretOfModel(t *testing.T) {
 	t.Setenv("HF_TOKEN", "value")
-	t.Setenv("OTHER_TOKEN", "value")
+	t.Setenv("LAST_TOKEN", "value")
+	t.Setenv("ERROR_TOKEN", "value")
+	t.Setenv("COMMENT_TOKEN", "value")
 	load := func(pass string) error {
 		o := options(t)
 		o.Config["pass-environment"] = pass
@@ -233,9 +235,12 @@ func TestSecretOfModel(t *testing.T) {
 		}
 		return x.Close()
 	}
-	err := load("OTHER_TOKEN")
-	if d, known := config.Diagnosed(err); !known || !strings.HasSuffix(d.Fix, "--backend-config=python,pass-environment=HF_TOKEN") {
-		t.Errorf("Load = %v, fixed by %q; want the variable named", err, d.Fix)
+	for passed, want := range map[string]string{"": "ERROR_TOKEN,HF_TOKEN", "LAST_TOKEN,ABSENT_TOKEN": "ABSENT_TOKEN,ERROR_TOKEN,HF_TOKEN,LAST_TOKEN"} {
+		err := load(passed)
+		if d, known := config.Diagnosed(err); !known || !strings.Contains(d.Fix, "may lack ERROR_TOKEN, HF_TOKEN: ") || !strings.Contains(d.Fix, "if that is the cause") ||
+			!strings.HasSuffix(d.Fix, "--backend-config=python,pass-environment="+want) {
+			t.Errorf("%q passed: Load = %v, fixed by %q; want the passed variables and the missing ones, %s", passed, err, d.Fix, want)
+		}
 	}
 	if err := load("HF_TOKEN"); err != nil {
 		t.Errorf("Load = %v with the variable passed", err)

@@ -76,12 +76,13 @@ type guardProgram struct {
 	recv  *json.Decoder
 }
 
-// guardStart starts a test program, which answers until the test ends. It has one processor, so that goroutines wake
+// guardStart starts a test program in a folder, whose testdata it uses. It answers until the test ends. It has one processor, so that goroutines wake
 // each other in the same order in every round. A program writes a list of its paths, then a guardCost for each
 // guardQuestion it reads.
-func guardStart(t *testing.T, program string) *guardProgram {
+func guardStart(t *testing.T, program, dir string) *guardProgram {
 	t.Helper()
 	cmd := exec.Command(program, "-test.run", "^TestGuardServe$", "-guard-serve") //nolint:gosec,noctx // ends with its input
+	cmd.Dir = dir
 	cmd.Env = append(os.Environ(), "GOMAXPROCS=1")
 	cmd.Stderr = os.Stderr
 	in, err := cmd.StdinPipe()
@@ -144,8 +145,7 @@ func guardCompare(today, reference *guardProgram, path *guardPath) guardFigure {
 		f.Bytes = min(f.Bytes, guardRound(float64(c.Bytes)/float64(path.Calls)))
 	}
 	if reference != nil {
-		slices.Sort(ratios)
-		f.CPU = guardRound(ratios[guardRounds/2])
+		f.CPU = guardMedian(ratios)
 	}
 	return f
 }

@@ -159,6 +159,8 @@ type TaskState struct {
 	Probe bool
 	// Unexecuted marks a task of a list that batch.Runner.Run has left out: it is to be executed in another call.
 	Unexecuted bool
+	// Apart marks a task that is executed in a call of its own, because a call with others failed.
+	Apart bool
 	// Seq is the task's position in a queue whose responses leave in order of arrival.
 	Seq uint64
 	// Host executes the task, when its model is decoupled. May be nil.

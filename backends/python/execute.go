@@ -280,23 +280,23 @@ func (x *instance) receiveDone(b *backends.Batch) error {
 			return err
 		}
 		now := time.Now()
-		abandoned = abandonedFor(b, abandoned, now.Sub(at))
+		abandoned = abandonedFor(b.Requests[:sent(b)], b.Serial, abandoned, now.Sub(at))
 		if at = now; abandoned > x.m.b.set.timeout {
 			w.kill("it did not answer within " + x.m.b.set.timeout.String() + " after its requests were cancelled")
 		}
 	}
 }
 
-// abandonedFor returns how long all requests of a batch have been cancelled: soFar plus tick, or 0 when one is not. Of requests that are
-// executed one after the other one is enough: it may be the one at which the worker hangs, and the others are executed again.
-func abandonedFor(b *backends.Batch, soFar, tick time.Duration) time.Duration {
+// abandonedFor returns how long requests of a batch have been cancelled: soFar plus tick, or 0. All must be, or any of them: of requests that
+// are executed one after the other it may be the one at which the worker hangs, and the others are executed again.
+func abandonedFor(requests []backends.Request, anyOf bool, soFar, tick time.Duration) time.Duration {
 	cancelled := 0
-	for i := range b.Requests {
-		if ctx := b.Requests[i].Ctx; ctx != nil && ctx.Err() != nil {
+	for i := range requests {
+		if ctx := requests[i].Ctx; ctx != nil && ctx.Err() != nil {
 			cancelled++
 		}
 	}
-	if cancelled == len(b.Requests) || b.Serial && cancelled > 0 {
+	if cancelled == len(requests) || anyOf && cancelled > 0 {
 		return soFar + tick
 	}
 	return 0
@@ -346,7 +346,7 @@ func (x *instance) readResponses(b *backends.Batch, e *execution, p *packet) err
 			executed++
 		}
 	}
-	x.m.took(int64(ns), executed)
+	x.m.took(int64(ns), max(executed, 1))
 	return nil
 }
 

@@ -185,11 +185,21 @@ func (e *execution) wait(w *worker, b *backends.Batch) error {
 		case <-w.ctx.Done():
 			return w.lost(io.EOF)
 		case <-t.C:
-			if abandoned = abandonedFor(b, abandoned, tick); abandoned > limit {
+			if abandoned = e.abandonedFor(b, abandoned, tick); abandoned > limit {
 				return status.ErrCancelled // the model may continue; its responses are dropped
 			}
 		}
 	}
+}
+
+// abandonedFor returns how long all requests without a final response have been cancelled: soFar plus tick, or 0.
+func (e *execution) abandonedFor(b *backends.Batch, soFar, tick time.Duration) time.Duration {
+	for i := range b.Requests {
+		if !e.ended(i) && abandonedFor(b.Requests[i:i+1], false, soFar, tick) == 0 {
+			return 0
+		}
+	}
+	return soFar + tick
 }
 
 // cancelled reports whether request i is cancelled or has ended. e may be nil.

@@ -71,8 +71,8 @@ func (x *instance) start(ctx context.Context) (*worker, error) {
 // use makes a started worker that of the instance. The caller holds mu, or is the only user.
 func (x *instance) use(w *worker) {
 	x.w = w
-	x.endOutage()
 	x.alive.Store(w)
+	x.endOutage()
 }
 
 // endOutage ends the time without a worker, if there is one.
@@ -348,6 +348,9 @@ func (x *instance) died(why string, recycled bool) {
 		delay = min(restartAfter<<(n-1), restartMost)
 	}
 	x.restarter.Reset(delay)
+	if w := x.alive.Load(); x.life.Err() != nil || w != nil && !w.exited() {
+		x.endOutage() // closed, or replaced meanwhile
+	}
 }
 
 // newStart is the start of a worker after the first one. It has a goroutine of its own.

@@ -25,11 +25,13 @@ func (r *Runner) SerialList(list *scheduler.TaskList) bool {
 }
 
 // runSerial executes several tasks one after the other in one call of the instance. A task is counted as a batch of its own, with its share
-// of the time. Those that the instance has left are marked as Unexecuted. When the call fails as a whole, for example because the model's
-// process has exited, the tasks are executed one by one. So are traced ones, whose times are their own then.
+// of the time. Those that the instance has left are marked as Unexecuted.
+//
+// When the call fails as a whole, for example because the model's process has exited, each task has a call of its own, and so it has while
+// the model allows no more: only the first one is executed.
 func (r *Runner) runSerial(inst backends.Instance, list *scheduler.TaskList, t *scheduler.RunLoop) bool {
-	if traced(list) != nil || !r.s.Mover.Idle() {
-		r.runEach(inst, list, t)
+	if list.Head.Apart || traced(list) != nil || r.Serial() == 1 {
+		r.runHead(inst, list, t, list.Head.Apart)
 		return false
 	}
 	pooled := r.batches.Get()
@@ -44,7 +46,7 @@ func (r *Runner) runSerial(inst backends.Instance, list *scheduler.TaskList, t *
 	start := t.Now()
 	if err := r.execute(context.Background(), inst, b); err != nil {
 		t.Tick(0) // the failed call took time
-		r.runEach(inst, list, t)
+		r.runHead(inst, list, t, true)
 		return false
 	}
 	end := telemetry.Now()
@@ -54,7 +56,7 @@ func (r *Runner) runSerial(inst backends.Instance, list *scheduler.TaskList, t *
 	case -1:
 		executed = len(b.Requests)
 	case 0: // against the contract
-		r.runEach(inst, list, t)
+		r.runHead(inst, list, t, true)
 		return false
 	}
 	r.takeRequestOutputs(b, list, nil)
@@ -70,4 +72,17 @@ func (r *Runner) runSerial(inst backends.Instance, list *scheduler.TaskList, t *
 		i++
 	}
 	return true
+}
+
+// runHead executes the first task of a list and leaves the others unexecuted, each for a call of its own if apart is set.
+func (r *Runner) runHead(inst backends.Instance, list *scheduler.TaskList, t *scheduler.RunLoop, apart bool) {
+	var one scheduler.TaskList
+	one.Push(list.Pop())
+	one.Head.Apart = false
+	r.Run(inst, &one, t)
+	for w := list.Pop(); w != nil; w = list.Pop() {
+		w.Unexecuted, w.Apart = true, apart
+		one.Push(w)
+	}
+	*list = one
 }

@@ -1,6 +1,7 @@
 package direct_test
 
 import (
+	"context"
 	"errors"
 	"log/slog"
 	"slices"
@@ -8,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/tutti-server/tutti/backends"
+	"github.com/tutti-server/tutti/core/status"
 	"github.com/tutti-server/tutti/core/tensor"
 	"github.com/tutti-server/tutti/internal/tracing"
 	"github.com/tutti-server/tutti/scheduler"
@@ -20,6 +22,9 @@ var (
 	errRefused = errors.New("refused")
 	errLost    = errors.New("lost")
 )
+
+// cancelled is the value of a request whose client goes away.
+const cancelled = 77
 
 // calls is a model that executes up to four requests in a call, one after the other. It doubles numbers, refuses 13 and loses calls with 66.
 type calls struct {
@@ -120,9 +125,11 @@ func (c *calls) run(t *testing.T, prepare func([]*schedtest.Job), values ...floa
 	all.Wait()
 	for i, j := range jobs {
 		switch v := values[i]; {
+		case v == cancelled && !errors.Is(j.Err, status.ErrCancelled):
+			t.Errorf("job %d: error %v, want it cancelled", i, j.Err)
 		case v == 13 && !errors.Is(j.Err, errRefused), v == 66 && !errors.Is(j.Err, errLost):
 			t.Errorf("job %d: error %v", i, j.Err)
-		case v == 13 || v == 66:
+		case v == 13 || v == 66 || v == cancelled:
 		case j.Err != nil || tensor.Slice[float32](&j.Out[0])[0] != 2*v:
 			t.Errorf("job %d of %v: error %v or another output", i, v, j.Err)
 		}
@@ -152,10 +159,19 @@ func TestSerial(t *testing.T) {
 	}
 }
 
-// TestSerialLost checks that the requests of a call that fails as a whole are executed one by one, so that one fails alone.
+// TestSerialLost checks that the requests of a call that fails as a whole are executed one by one, so that one fails alone
+// and those before it have their responses.
 func TestSerialLost(t *testing.T) {
 	t.Parallel()
-	if got, want := newCalls(t).run(t, nil, 1, 2, 66, 4), []int{1, 3, 1, 1, 1}; !slices.Equal(got, want) {
+	c := newCalls(t)
+	var all []*schedtest.Job
+	c.before = func(sizes []int) {
+		if len(sizes) == 4 { // that of the request at fault, which may hang
+			schedtest.Wait(all[:2]...)
+		}
+	}
+	prepare := func(jobs []*schedtest.Job) { all = jobs }
+	if got, want := c.run(t, prepare, 1, 2, 66, 4), []int{1, 3, 1, 1, 1}; !slices.Equal(got, want) {
 		t.Errorf("calls of %v requests, want %v", got, want)
 	}
 }
@@ -227,5 +243,66 @@ func TestSerialUnexecuted(t *testing.T) {
 	}
 	if n := c.Stats.Executions(); n != 6 {
 		t.Errorf("%d executions counted, want 6", n)
+	}
+}
+
+// TestSerialCancelled checks that requests which a call has left are not executed once their clients have gone.
+func TestSerialCancelled(t *testing.T) {
+	t.Parallel()
+	c := newCalls(t)
+	c.most = 1
+	ctx, cancel := context.WithCancel(t.Context())
+	var all []*schedtest.Job
+	c.before = func(sizes []int) {
+		if len(sizes) == 2 {
+			cancel()
+		}
+	}
+	prepare := func(jobs []*schedtest.Job) {
+		all = jobs
+		all[2].For(ctx)
+		all[3].For(ctx)
+	}
+	if got, want := c.run(t, prepare, 1, 2, cancelled, cancelled), []int{1, 3}; !slices.Equal(got, want) {
+		t.Errorf("calls of %v requests, want %v", got, want)
+	}
+}
+
+// TestSerialInstances checks that each request is executed once where instances share what calls have left.
+func TestSerialInstances(t *testing.T) {
+	t.Parallel()
+	c := newCalls(t)
+	c.most = 1
+	close(c.gate)
+	var instances []backends.Instance
+	for range 3 {
+		instances = append(instances, schedtest.Model(c.execute))
+	}
+	s := direct.New(direct.Settings{Runner: c.Runner, Instances: instances, Workers: c.Workers})
+	var jobs []*schedtest.Job
+	for i := range 500 {
+		jobs = append(jobs, c.Job(1, c.Floats([]int64{1, 1}, float32(100+i))))
+	}
+	var all sync.WaitGroup
+	for part := range slices.Chunk(jobs, 50) {
+		all.Go(func() {
+			for _, j := range part {
+				loop := scheduler.NewRunLoop(c.Workers)
+				loop.Stage(s, &j.Task)
+				loop.Dispatch()
+				loop.Finish()
+			}
+		})
+	}
+	all.Wait()
+	schedtest.Wait(jobs...)
+	for i, j := range jobs {
+		if j.Err != nil || tensor.Slice[float32](&j.Out[0])[0] != float32(2*(100+i)) || j.Times.Load() != 1 {
+			t.Errorf("job %d: error %v, completed %d times", i, j.Err, j.Times.Load())
+		}
+		j.Release()
+	}
+	if n := c.Stats.Executions(); n != uint64(len(jobs)) {
+		t.Errorf("%d executions counted, want %d", n, len(jobs))
 	}
 }

@@ -61,10 +61,7 @@ func (x *execution) run(t *scheduler.RunLoop) {
 		}
 	}
 	together, behind := q.runner.Run(x.inst, &tasks, t), q.runner.Behind(x.inst)
-	if rest := tasks.CutUnexecuted(); rest.Head != nil { // the next call at the same instance
-		x.tasks = rest
-		q.completeInOrder(tasks, t)
-		t.Ready(x)
+	if q.goOn(x, &tasks, together, t) {
 		return
 	}
 	hold := behind == nil && q.holds(&tasks)
@@ -76,6 +73,55 @@ func (x *execution) run(t *scheduler.RunLoop) {
 	if hold && q.let(x) {
 		t.Ready(q)
 	}
+}
+
+// goOn completes the tasks of an execution that were executed, if others were left, and has those execute at the same instance: half of them
+// at another one if one is free. It drops those that have expired meanwhile. It does nothing and returns false when none is left.
+//
+// hot: a comparison when all were executed.
+func (q *Queue) goOn(x *execution, tasks *scheduler.TaskList, together bool, t *scheduler.RunLoop) bool {
+	rest := tasks.CutUnexecuted()
+	if rest.Head == nil {
+		return false
+	}
+	var own, others, expired scheduler.TaskList
+	for w := rest.Pop(); w != nil; w = rest.Pop() {
+		if w.Expired(t.Now()) != nil {
+			expired.Push(w)
+		} else {
+			own.Push(w)
+		}
+	}
+	if expired.Head != nil {
+		q.runner.Cancel(&expired, t.Now())
+		q.completeInOrder(expired, t)
+	}
+	if own.Head == nil {
+		return false
+	}
+	var cost scheduler.Executed
+	known := together && q.measure(&cost, tasks)
+	var y *execution
+	q.mu.Lock()
+	q.learn(tasks, &cost, known, false)
+	if len(q.free) > 0 && own.Len() > 1 && !x.own {
+		if inst := q.admit(); inst != nil {
+			for n := own.Len(); own.Len() > n/2; {
+				others.Push(own.Pop())
+			}
+			own, others = others, own
+			y = q.start(inst, others, 0)
+			x.rows, q.rows = x.rows-y.rows, q.rows-y.rows
+		}
+	}
+	x.tasks = own
+	q.mu.Unlock()
+	if y != nil {
+		q.workers.Go(y)
+	}
+	q.completeInOrder(*tasks, t)
+	t.Ready(x)
+	return true
 }
 
 // holds reports whether the device that models with deadlines share stays the batch's until its tasks are complete: then the steps that
@@ -131,10 +177,7 @@ func (q *Queue) freeLater(inst backends.Instance, rows int32, ends int64, e tens
 // that is behind becomes free when the device reaches the event behind.
 func (q *Queue) end(x *execution, tasks *scheduler.TaskList, together bool, behind tensor.Event) bool {
 	var cost scheduler.Executed
-	known := together && measure(&cost, tasks)
-	if known && q.runner.SerialList(tasks) {
-		cost.Duration *= time.Duration(tasks.Len()) // its tasks have shares of the time
-	}
+	known := together && q.measure(&cost, tasks)
 	if cost.Unpadded > 0 {
 		q.runner.Stats().Padded(cost.Unpadded, cost.Padding)
 	}
@@ -167,7 +210,17 @@ func (q *Queue) end(x *execution, tasks *scheduler.TaskList, together bool, behi
 	if q.waiting.n > 0 || x.own || x.riders > 0 {
 		more = q.endBackground(x, &cost, known, together) || more
 	}
-	if known && x.riders == 0 {
+	q.learn(tasks, &cost, known, x.riders > 0)
+	if !x.hold {
+		q.reuse(x)
+	}
+	return more && len(q.free) > 0
+}
+
+// learn adds what executed tasks cost, if it is known, to what the queue expects of others. mixed reports that background tasks are among
+// them. Called with the lock held.
+func (q *Queue) learn(tasks *scheduler.TaskList, cost *scheduler.Executed, known, mixed bool) {
+	if known && !mixed {
 		sample := int64(cost.Duration) / int64(tasks.Len())
 		q.perTask = max(q.perTask+(sample-q.perTask)/costWeight, 1) // a moving average; 0: not known
 	}
@@ -176,12 +229,8 @@ func (q *Queue) end(x *execution, tasks *scheduler.TaskList, together bool, behi
 		q.probes.Ended(telemetry.Now(), telemetry.Now() <= w.Due())
 	}
 	if known && !tasks.Head.Measured.Any() { // else Learn has the device's time
-		q.observe(&cost)
+		q.observe(cost)
 	}
-	if !x.hold {
-		q.reuse(x)
-	}
-	return more && len(q.free) > 0
 }
 
 // costWeight is the weight of the former cost of a task against that of the newest batch.
@@ -189,11 +238,14 @@ const costWeight = 8
 
 // measure sets x to the cost of a batch that was executed as a whole, with the host's time. It returns false for one that failed, because
 // it may have ended early. x is where the result is read, because copying what was just written stalls the processor.
-func measure(x *scheduler.Executed, tasks *scheduler.TaskList) (known bool) {
+func (q *Queue) measure(x *scheduler.Executed, tasks *scheduler.TaskList) (known bool) {
 	if tasks.Head == nil || !batch.Cost(x, tasks.Head) {
 		return false
 	}
 	x.Duration = time.Duration(tasks.Head.Times.InferEnd - tasks.Head.Times.InputEnd)
+	if q.runner.SerialList(tasks) {
+		x.Duration *= time.Duration(tasks.Len()) // its tasks have shares of the time
+	}
 	return true
 }
 

@@ -98,7 +98,7 @@ func TestResponses(t *testing.T) {
 		want []string // parts of the error; none: a response
 	}{
 		{"response", 0, nil},
-		{"raises", 1, []string{"Internal: Failed to process the request(s) for model 'kinds_0_0', message: ValueError: no such luck", file + "(28): one"}},
+		{"raises", 1, []string{"Internal: Failed to process the request(s) for model 'kinds_0_0', message: ValueError: no such luck", file + "(29): one"}},
 		{"exits", 2, []string{"Unavailable: Stub process 'kinds_0_0' is not healthy. the python worker of model 'kinds'", file, "exited: exit status 3: last words; send the request again"}},
 		{"served after the exit", 0, nil},
 		{"other name", 3, []string{"Internal: model 'kinds' ('", file + "'): unexpected output 'OTHER', expected 'OUT'"}},

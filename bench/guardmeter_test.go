@@ -182,7 +182,7 @@ func TestGuardServe(t *testing.T) { //nolint:paralleltest // it measures
 	}
 }
 
-// answer runs the path as it is asked.
+// answer runs the path for a question, and returns what that cost.
 func (p *guardPath) answer(q guardQuestion) guardCost {
 	if q.Sweep {
 		runtime.GC()

@@ -1,6 +1,7 @@
 package python_test
 
 import (
+	"context"
 	"strings"
 	"testing"
 	"time"
@@ -194,5 +195,25 @@ func TestSerialLate(t *testing.T) {
 	}
 	if n := python.SetSerialTime(b.Instance, time.Hour).Serial(); n != 1 {
 		t.Errorf("the next call may have %d requests, want 1", n)
+	}
+}
+
+// TestSerialHang checks that a worker which hangs is ended when the client of one request of its call has gone, although another one waits, and
+// that the call fails as a whole, for the scheduler to execute its requests one by one.
+func TestSerialHang(t *testing.T) {
+	t.Parallel()
+	o := options(t)
+	o.Config["stub-timeout-seconds"] = "2"
+	b := benchWith(t, o)
+	batch := b.serial(t, []float32{0}, []float32{10})
+	gone, cancel := context.WithCancel(t.Context())
+	cancel()
+	batch.Requests[1] = backends.Request{Ctx: gone, Rows: 1, In: batch.Requests[1].In}
+	const want = "did not answer within 2s after its requests were cancelled"
+	if err := b.Execute(t.Context(), batch); err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("Execute = %v, want %q", err, want)
+	}
+	if got := b.execute(t.Context(), t, []float32{0, 0})[0]; len(got.Values) != 1 {
+		t.Errorf("%+v after the end of the worker, want a response", got)
 	}
 }

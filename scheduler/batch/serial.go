@@ -19,7 +19,7 @@ func (r *Runner) Serial() int {
 	return r.s.Serial()
 }
 
-// SerialList reports whether a list that Run has executed was one such call.
+// SerialList reports whether Run executes a list as such a call.
 func (r *Runner) SerialList(list *scheduler.TaskList) bool {
 	return r.s.Serial != nil && list.Len() > 1
 }
@@ -27,8 +27,8 @@ func (r *Runner) SerialList(list *scheduler.TaskList) bool {
 // runSerial executes several tasks one after the other in one call of the instance. A task is counted as a batch of its own, with its share
 // of the time. Those that the instance has left are marked as Unexecuted.
 //
-// When the call fails as a whole, for example because the model's process has exited, each task has a call of its own, and so it has while
-// the model allows no more: only the first one is executed.
+// Only the first task is executed, alone, if the model allows no more, and if the call fails as a whole, for example because the model's
+// process has exited. After a failure each of the others gets a call of its own, too.
 func (r *Runner) runSerial(inst backends.Instance, list *scheduler.TaskList, t *scheduler.RunLoop) bool {
 	if list.Head.Apart || traced(list) != nil || r.Serial() == 1 {
 		r.runHead(inst, list, t, list.Head.Apart)
@@ -74,7 +74,7 @@ func (r *Runner) runSerial(inst backends.Instance, list *scheduler.TaskList, t *
 	return true
 }
 
-// runHead executes the first task of a list and leaves the others unexecuted, each for a call of its own if apart is set.
+// runHead executes the first task of a list alone, and marks the others as Unexecuted. If apart is set, each of them is to be executed alone.
 func (r *Runner) runHead(inst backends.Instance, list *scheduler.TaskList, t *scheduler.RunLoop, apart bool) {
 	var one scheduler.TaskList
 	one.Push(list.Pop())

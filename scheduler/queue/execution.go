@@ -87,6 +87,7 @@ func (q *Queue) goOn(x *execution, tasks *scheduler.TaskList, together bool, t *
 	var own, others, expired scheduler.TaskList
 	for w := rest.Pop(); w != nil; w = rest.Pop() {
 		if w.Expired(t.Now()) != nil {
+			w.Apart = false
 			expired.Push(w)
 		} else {
 			own.Push(w)
